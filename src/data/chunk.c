@@ -1,0 +1,298 @@
+/* The chunk builder: between a format's parser and everything that reads rows.
+ *
+ * Packing goes over the rows twice. The first pass finds the shared dense prefix and whether all records have
+ * one length; the second copies records on the assumption that the values behind the prefix are all one, and
+ * starts over with values when it meets another.
+ *
+ * Invariants
+ * 1. The keys of an ended row ascend (equal keys in the order they were added).
+ * 2. Features [0, n_dense) occur exactly once in every row of a packed chunk, and no key below n_dense is in
+ * a tail.
+ * 3. A chunk and its arrays are one allocation; `words` starts on a 64-byte boundary. */
+#include "data/chunk.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+#define INSERTION_MAX 48 /* rows up to this long are sorted in place */
+
+void mst_chunk_builder_init(mst_chunk_builder *b)
+{
+    *b = (mst_chunk_builder){0};
+}
+
+void mst_chunk_builder_fini(mst_chunk_builder *b)
+{
+    mst_free(b->keys);
+    mst_free(b->values);
+    mst_free(b->row_start);
+    mst_free(b->labels);
+    mst_free(b->weights);
+    *b = (mst_chunk_builder){0};
+}
+
+void mst_chunk_builder_clear(mst_chunk_builder *b)
+{
+    b->n_entries = 0;
+    b->n_rows = 0;
+    b->any_weight = false;
+}
+
+/* Arrays that share a capacity grow one by one; it is raised only when all have grown. */
+static bool grow_entries(mst_chunk_builder *b, size_t need)
+{
+    size_t for_keys = b->entry_capacity, for_values = b->entry_capacity;
+    if (!mst_grow(&b->keys, &for_keys, need, sizeof *b->keys) ||
+        !mst_grow(&b->values, &for_values, need, sizeof *b->values))
+        return false;
+    b->entry_capacity = for_keys < for_values ? for_keys : for_values;
+    return true;
+}
+
+static bool grow_rows(mst_chunk_builder *b, size_t need)
+{
+    size_t for_start = b->row_capacity, for_labels = b->row_capacity, for_weights = b->row_capacity;
+    bool first = b->row_start == NULL;
+    if (!mst_grow(&b->row_start, &for_start, need, sizeof *b->row_start))
+        return false;
+    if (first)
+        b->row_start[0] = 0;
+    if (!mst_grow(&b->labels, &for_labels, need, sizeof *b->labels) ||
+        !mst_grow(&b->weights, &for_weights, need, sizeof *b->weights))
+        return false;
+    b->row_capacity = for_start < for_labels ? for_start : for_labels;
+    b->row_capacity = b->row_capacity < for_weights ? b->row_capacity : for_weights;
+    return true;
+}
+
+mst_status mst_chunk_builder_room(mst_chunk_builder *b, size_t n)
+{
+    if (n > SIZE_MAX / 16 - b->n_entries)
+        return mst_fail(MST_ENOMEM, "out of memory: a row of %zu features", n);
+    if (b->n_entries + n > b->entry_capacity && !grow_entries(b, b->n_entries + n))
+        return mst_fail(MST_ENOMEM, "out of memory: %zu features of one chunk", b->n_entries + n);
+    /* row_start has one element more than there are rows, and the row being added needs its end. */
+    if (b->n_rows + 2 > b->row_capacity && !grow_rows(b, b->n_rows + 2))
+        return mst_fail(MST_ENOMEM, "out of memory: %zu rows of one chunk", b->n_rows + 1);
+    return MST_OK;
+}
+
+static bool ascends(const uint32_t *keys, size_t n)
+{
+    unsigned bad = 0;
+    for (size_t j = 1; j < n; j++)
+        bad |= keys[j] < keys[j - 1];
+    return !bad;
+}
+
+static void insertion_sort(uint32_t *keys, float *values, size_t n)
+{
+    for (size_t j = 1; j < n; j++) {
+        uint32_t key = keys[j];
+        float value = values[j];
+        size_t i = j;
+        for (; i > 0 && keys[i - 1] > key; i--) {
+            keys[i] = keys[i - 1];
+            values[i] = values[i - 1];
+        }
+        keys[i] = key;
+        values[i] = value;
+    }
+}
+
+static int compare_u64(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Sorts (key, position) as one number, which makes any sort stable, then gathers the values. */
+static mst_status sort_long(uint32_t *keys, float *values, size_t n)
+{
+    if (n > UINT32_MAX)
+        return mst_fail(MST_EINPUT, "a row of %zu features cannot be sorted", n);
+    uint64_t *order = mst_alloc(n * (sizeof *order + sizeof *values));
+    if (order == NULL)
+        return mst_fail(MST_ENOMEM, "out of memory: sorting a row of %zu features", n);
+    float *copy = (float *)(order + n);
+    for (size_t j = 0; j < n; j++)
+        order[j] = (uint64_t)keys[j] << 32 | (uint32_t)j;
+    memcpy(copy, values, n * sizeof *values);
+    qsort(order, n, sizeof *order, compare_u64);
+    for (size_t j = 0; j < n; j++) {
+        keys[j] = (uint32_t)(order[j] >> 32);
+        values[j] = copy[(uint32_t)order[j]];
+    }
+    mst_free(order);
+    return MST_OK;
+}
+
+mst_status mst_chunk_builder_end_row(mst_chunk_builder *b, float label, float weight)
+{
+    if (b->n_rows + 2 > b->row_capacity)
+        TRY(mst_chunk_builder_room(b, 0));
+    size_t start = b->row_start[b->n_rows], n = b->n_entries - start;
+    if (!ascends(b->keys + start, n)) {
+        if (n <= INSERTION_MAX)
+            insertion_sort(b->keys + start, b->values + start, n);
+        else
+            TRY(sort_long(b->keys + start, b->values + start, n));
+    }
+    b->labels[b->n_rows] = label;
+    b->weights[b->n_rows] = weight;
+    b->any_weight |= weight != 1.0f;
+    b->n_rows++;
+    b->row_start[b->n_rows] = b->n_entries;
+    return MST_OK;
+}
+
+/* ---- packing ---- */
+
+/* The largest k <= limit such that entries 0..k-1 are the features 0..k-1 and the next key is not below k. */
+static size_t dense_prefix(const uint32_t *keys, size_t n, size_t limit)
+{
+    size_t k = n < limit ? n : limit;
+    uint32_t different = 0;
+    for (size_t j = 0; j < k; j++)
+        different |= keys[j] ^ (uint32_t)j;
+    if (different) {
+        k = 0;
+        while (keys[k] == k)
+            k++;
+    }
+    if (k < n && keys[k] < k) /* key k-1 repeats */
+        k = keys[k];
+    return k;
+}
+
+typedef struct pack_plan {
+    size_t n_dense;
+    bool equal; /* all rows have as many entries as the first */
+    bool weights, values;
+    uint32_t max_key;
+    float min_label, max_label;
+} pack_plan;
+
+static void plan(const mst_chunk_builder *b, size_t from, size_t to, pack_plan *p)
+{
+    *p = (pack_plan){.equal = true};
+    if (from == to)
+        return;
+    size_t first = b->row_start[from + 1] - b->row_start[from];
+    size_t k = SIZE_MAX;
+    p->min_label = p->max_label = b->labels[from];
+    for (size_t i = from; i < to; i++) {
+        size_t start = b->row_start[i], n = b->row_start[i + 1] - start;
+        p->equal &= n == first;
+        if (k > 0)
+            k = dense_prefix(b->keys + start, n, k);
+        if (n > 0 && b->keys[start + n - 1] > p->max_key)
+            p->max_key = b->keys[start + n - 1];
+        float label = b->labels[i];
+        p->min_label = label < p->min_label ? label : p->min_label;
+        p->max_label = label > p->max_label ? label : p->max_label;
+        p->weights |= b->weights[i] != 1.0f;
+    }
+    p->n_dense = k;
+}
+
+static size_t words_of(const pack_plan *p, size_t n_rows, size_t n_entries)
+{
+    size_t tail = n_entries - n_rows * p->n_dense;
+    return n_rows * (1 + p->weights + p->n_dense) + (p->values ? 2 * tail : tail);
+}
+
+/* Copies the records; false when p says no values and a tail value is not one. */
+static bool fill(const mst_chunk_builder *b, size_t from, size_t to, const pack_plan *p, uint32_t *words,
+                 uint32_t *offsets)
+{
+    static const float one = 1.0f;
+    uint32_t one_bits, *w = words;
+    memcpy(&one_bits, &one, sizeof one_bits);
+    for (size_t i = from; i < to; i++) {
+        size_t start = b->row_start[i], n = b->row_start[i + 1] - start - p->n_dense;
+        const uint32_t *keys = b->keys + start + p->n_dense;
+        const uint32_t *bits = (const uint32_t *)(b->values + start) + p->n_dense;
+        if (offsets != NULL)
+            *offsets++ = (uint32_t)(w - words);
+        memcpy(w++, &b->labels[i], sizeof *w);
+        if (p->weights)
+            memcpy(w++, &b->weights[i], sizeof *w);
+        memcpy(w, b->values + start, p->n_dense * sizeof *w);
+        w += p->n_dense;
+        if (p->values) {
+            memcpy(w, keys, n * sizeof *w);
+            memcpy(w + n, bits, n * sizeof *w);
+            w += 2 * n;
+            continue;
+        }
+        uint32_t other = 0;
+        for (size_t j = 0; j < n; j++) {
+            w[j] = keys[j];
+            other |= bits[j] ^ one_bits;
+        }
+        if (other)
+            return false;
+        w += n;
+    }
+    if (offsets != NULL)
+        *offsets = (uint32_t)(w - words);
+    return true;
+}
+
+static void destroy(mst_chunk *self)
+{
+    mst_free(self);
+}
+
+static size_t round_line(size_t n)
+{
+    return (n + 63) & ~(size_t)63;
+}
+
+mst_status mst_chunk_builder_pack(const mst_chunk_builder *b, size_t from, size_t to, mst_chunk **out)
+{
+    pack_plan p;
+    plan(b, from, to, &p);
+    size_t n_rows = to - from, n_entries = n_rows ? b->row_start[to] - b->row_start[from] : 0;
+    for (;; p.values = true) {
+        size_t n_words = words_of(&p, n_rows, n_entries);
+        if (n_words > UINT32_MAX || n_rows >= UINT32_MAX)
+            return mst_fail(MST_EINPUT, "%zu rows with %zu features are too many for one chunk", n_rows,
+                            n_entries);
+        bool strided = p.equal && n_rows > 0;
+        size_t head = round_line(sizeof(mst_chunk)),
+               offset_bytes = strided ? 0 : (n_rows + 1) * sizeof(uint32_t);
+        uint8_t *block = mst_alloc_lines(head + round_line(n_words * sizeof(uint32_t)) + offset_bytes);
+        if (block == NULL)
+            return mst_fail(MST_ENOMEM, "out of memory: a chunk of %zu rows", n_rows);
+        mst_chunk *chunk = (mst_chunk *)block;
+        uint32_t *words = (uint32_t *)(block + head);
+        uint32_t *offsets =
+            strided ? NULL : (uint32_t *)(block + head + round_line(n_words * sizeof(uint32_t)));
+        if (!fill(b, from, to, &p, words, offsets)) {
+            mst_free(block);
+            continue;
+        }
+        *chunk = (mst_chunk){
+            .n_rows = (uint32_t)n_rows,
+            .n_dense = (uint32_t)p.n_dense,
+            .has_weights = p.weights,
+            .has_values = p.values,
+            .stride = strided ? (uint32_t)(n_words / n_rows) : 0,
+            .offsets = offsets,
+            .words = words,
+            .n_words = n_words,
+            .max_key = p.max_key,
+            .min_label = p.min_label,
+            .max_label = p.max_label,
+            .n_entries = n_entries,
+            .references = 1,
+            .destroy = destroy,
+        };
+        *out = chunk;
+        return MST_OK;
+    }
+}
