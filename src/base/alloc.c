@@ -1,0 +1,167 @@
+/* Counted, failable allocation; contract in alloc.h. Sizes come from malloc_usable_size, so blocks carry no header. */
+#include "base/alloc.h"
+
+#include <malloc.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static struct {
+    atomic_uint_fast64_t bytes, peak_bytes, blocks, calls;
+    atomic_uint_fast64_t fail_at; /* call number that fails; 0: none */
+} g_alloc;
+
+static bool injected_failure(void)
+{
+    uint64_t call = atomic_fetch_add_explicit(&g_alloc.calls, 1, memory_order_relaxed) + 1;
+    return call == atomic_load_explicit(&g_alloc.fail_at, memory_order_relaxed);
+}
+
+static void *count(void *block)
+{
+    if (block == NULL)
+        return NULL;
+    uint64_t size = malloc_usable_size(block);
+    uint64_t now = atomic_fetch_add_explicit(&g_alloc.bytes, size, memory_order_relaxed) + size;
+    uint64_t peak = atomic_load_explicit(&g_alloc.peak_bytes, memory_order_relaxed);
+    while (now > peak && !atomic_compare_exchange_weak_explicit(&g_alloc.peak_bytes, &peak, now,
+                                                                memory_order_relaxed, memory_order_relaxed))
+        ;
+    atomic_fetch_add_explicit(&g_alloc.blocks, 1, memory_order_relaxed);
+    return block;
+}
+
+static void uncount(void *block)
+{
+    if (block == NULL)
+        return;
+    atomic_fetch_sub_explicit(&g_alloc.bytes, malloc_usable_size(block), memory_order_relaxed);
+    atomic_fetch_sub_explicit(&g_alloc.blocks, 1, memory_order_relaxed);
+}
+
+void *mst_alloc(size_t size)
+{
+    return injected_failure() ? NULL : count(malloc(size ? size : 1));
+}
+
+void *mst_zalloc(size_t size)
+{
+    return mst_calloc(1, size);
+}
+
+void *mst_calloc(size_t n, size_t size)
+{
+    return injected_failure() ? NULL : count(calloc(n ? n : 1, size ? size : 1));
+}
+
+void *mst_realloc(void *block, size_t size)
+{
+    if (injected_failure())
+        return NULL;
+    size_t before = block ? malloc_usable_size(block) : 0;
+    void *grown = realloc(block, size ? size : 1);
+    if (grown == NULL)
+        return NULL;
+    if (before) {
+        atomic_fetch_sub_explicit(&g_alloc.bytes, before, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&g_alloc.blocks, 1, memory_order_relaxed);
+    }
+    return count(grown);
+}
+
+void *mst_alloc_lines(size_t size)
+{
+    void *block;
+    if (injected_failure() || posix_memalign(&block, 64, size ? size : 1) != 0)
+        return NULL;
+    return count(block);
+}
+
+char *mst_strndup(const char *text, size_t n)
+{
+    size_t length = strnlen(text, n);
+    char *copy = mst_alloc(length + 1);
+    if (copy == NULL)
+        return NULL;
+    memcpy(copy, text, length);
+    copy[length] = '\0';
+    return copy;
+}
+
+char *mst_strdup(const char *text)
+{
+    return mst_strndup(text, strlen(text));
+}
+
+char *mst_sprintf(const char *format, ...)
+{
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    int length = vsnprintf(NULL, 0, format, args);
+    char *text = length < 0 ? NULL : mst_alloc((size_t)length + 1);
+    if (text != NULL)
+        vsnprintf(text, (size_t)length + 1, format, again);
+    va_end(again);
+    va_end(args);
+    return text;
+}
+
+void mst_free(void *block)
+{
+    uncount(block);
+    free(block);
+}
+
+bool mst_grow(void *block, size_t *capacity, size_t need, size_t size)
+{
+    if (need <= *capacity)
+        return true;
+    size_t grown = *capacity + *capacity / 2;
+    if (grown < need)
+        grown = need;
+    if (grown > SIZE_MAX / size)
+        return false;
+    void **slot = block;
+    void *bigger = mst_realloc(*slot, grown * size);
+    if (bigger == NULL)
+        return false;
+    *slot = bigger;
+    *capacity = grown;
+    return true;
+}
+
+void *mst_pages_reserve(size_t size, bool huge)
+{
+    if (injected_failure())
+        return NULL;
+    void *pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (pages == MAP_FAILED)
+        return NULL;
+    if (huge)
+        madvise(pages, size, MADV_HUGEPAGE); /* a wish: without it everything still works */
+    return pages;
+}
+
+void mst_pages_release(void *pages, size_t size)
+{
+    if (pages != NULL)
+        munmap(pages, size);
+}
+
+void mst_alloc_stats_get(mst_alloc_stats *out)
+{
+    out->bytes = atomic_load(&g_alloc.bytes);
+    out->peak_bytes = atomic_load(&g_alloc.peak_bytes);
+    out->blocks = atomic_load(&g_alloc.blocks);
+    out->calls = atomic_load(&g_alloc.calls);
+}
+
+void mst_alloc_fail_at(uint64_t k)
+{
+    uint64_t calls = atomic_load(&g_alloc.calls);
+    atomic_store(&g_alloc.fail_at, k == 0 ? 0 : calls + k);
+}

@@ -1,0 +1,71 @@
+/* Status codes and the one-sentence error that goes with them.
+ *
+ * A fallible function returns mst_status. Where a failure is decided, mst_fail() records one sentence (what, where,
+ * what to do) for the calling thread; callers pass the code on and never add to the sentence. Code decides on the
+ * returned value only. A thread that fails on behalf of another hands its sentence over with mst_error_save and
+ * mst_error_restore. */
+#ifndef MST_BASE_STATUS_H
+#define MST_BASE_STATUS_H
+
+#include <stdarg.h>
+
+/* X(name, text): the code's name without the prefix, and what it means. */
+#define MST_STATUS_MAP(X)                                                                                    \
+    X(OK, "done")                                                                                            \
+    X(EUSAGE, "wrong usage")                                                                                 \
+    X(EINPUT, "bad input: a file, a record or a value that cannot be used")                                  \
+    X(EIO, "the operating system refused a read or a write")                                                 \
+    X(ENOMEM, "out of memory")                                                                               \
+    X(EEXIST, "something is there already")                                                                  \
+    X(ETIMEOUT, "a deadline passed")                                                                         \
+    X(ESTOPPED, "asked to stop")                                                                             \
+    X(EPEER, "a peer failed")                                                                                \
+    X(EUNSUPPORTED, "not possible in this build or on this machine")
+
+typedef enum mst_status {
+#define X(name, text) MST_##name,
+    MST_STATUS_MAP(X)
+#undef X
+} mst_status;
+
+#define MST_ERROR_MAX 1024
+
+/* A failure carried from one thread to another. */
+typedef struct mst_error {
+    mst_status code;
+    char text[MST_ERROR_MAX];
+} mst_error;
+
+/* Records the sentence and returns code, so that `return mst_fail(...)` reads well. */
+mst_status mst_fail(mst_status code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+mst_status mst_vfail(mst_status code, const char *format, va_list args);
+
+/* The calling thread's last sentence; "" when nothing failed. Valid until the next mst_fail on this thread. */
+const char *mst_error_text(void);
+const char *mst_status_name(mst_status code);
+const char *mst_status_text(mst_status code);
+
+/* Copies the calling thread's failure out, and back in on another thread (returns its code). */
+void mst_error_save(mst_error *out, mst_status code);
+mst_status mst_error_restore(const mst_error *error);
+
+/* Process exit code for a status: 0 done, 2 wrong usage, 3 stopped by a peer, 1 anything else. */
+int mst_status_exit_code(mst_status code);
+
+/* Leaves the function with the status on failure. */
+#define TRY(expr)                                                                                            \
+    do {                                                                                                     \
+        mst_status try_st_ = (expr);                                                                         \
+        if (try_st_ != MST_OK)                                                                               \
+            return try_st_;                                                                                  \
+    } while (0)
+
+/* Same for a function with one exit: sets st and goes to out. */
+#define TRY_OUT(st, expr)                                                                                    \
+    do {                                                                                                     \
+        (st) = (expr);                                                                                       \
+        if ((st) != MST_OK)                                                                                  \
+            goto out;                                                                                        \
+    } while (0)
+
+#endif

@@ -1,0 +1,25 @@
+/* A team: N threads of one process that run the same function side by side, with barriers between phases.
+ *
+ * Thread 0 of the team is the caller of mst_team_run. Waits inside a team are for the team's own threads, which
+ * compute and never block on anything outside the process; they are therefore the one kind of wait without a
+ * deadline. A barrier spins briefly and then sleeps, so that more threads than cores still work. */
+#ifndef MST_BASE_TEAM_H
+#define MST_BASE_TEAM_H
+
+#include "base/status.h"
+
+typedef struct mst_team mst_team;
+typedef void mst_team_fn(void *arg, unsigned thread);
+
+/* *out is the caller's to destroy; set only on MST_OK. MST_ENOMEM or MST_EIO when threads cannot be made. */
+mst_status mst_team_new(unsigned n_threads, mst_team **out);
+void mst_team_destroy(mst_team *team); /* NULL-safe */
+unsigned mst_team_size(const mst_team *team);
+
+/* Runs fn(arg, 0..N-1), one per thread, and returns when all have returned. */
+void mst_team_run(mst_team *team, mst_team_fn *fn, void *arg);
+
+/* Called by every thread inside fn: none passes until all have arrived. */
+void mst_team_barrier(mst_team *team);
+
+#endif

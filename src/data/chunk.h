@@ -1,0 +1,114 @@
+/* A chunk: some thousand consecutive rows of a dataset in memory, as parsed or as mapped from a cache file.
+ *
+ * Rows are records of 32-bit words, one after the other, so that reading a row in shuffled order touches as few cache
+ * lines as can be:
+ *     label:f32  [weight:f32]  dense: n_dense f32, or n_dense bytes padded to words  keys: n u32  [values: n f32]
+ * All records of a chunk have the same parts; n follows from the record's length. Chunks are immutable once made,
+ * shared by reference count, and safe to read from any thread. */
+#ifndef MST_DATA_CHUNK_H
+#define MST_DATA_CHUNK_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "tensor/batch.h"
+
+typedef struct mst_chunk mst_chunk;
+struct mst_chunk {
+    uint32_t n_rows;
+    uint32_t n_dense;
+    bool dense_bytes, has_weights, has_values;
+    uint32_t stride;         /* words per record when all are equal; 0: see offsets */
+    const uint32_t *offsets; /* n_rows + 1 word positions; NULL when stride != 0 */
+    const uint32_t *words;   /* the records */
+    size_t n_words;
+    uint32_t max_key;        /* largest feature number present, dense ones included; 0 when none */
+    float min_label, max_label;
+    uint64_t n_entries;      /* features present over all rows, dense ones included */
+    uint64_t bytes_read;     /* of the input that this chunk was made from */
+    atomic_uint references;
+    void (*destroy)(mst_chunk *self); /* called with the last reference */
+};
+
+static inline void mst_chunk_hold(mst_chunk *chunk)
+{
+    atomic_fetch_add_explicit(&chunk->references, 1, memory_order_relaxed);
+}
+
+static inline void mst_chunk_release(mst_chunk *chunk) /* NULL-safe */
+{
+    if (chunk != NULL && atomic_fetch_sub_explicit(&chunk->references, 1, memory_order_acq_rel) == 1)
+        chunk->destroy(chunk);
+}
+
+/* Words before the keys of every record. */
+static inline uint32_t mst_chunk_head_words(const mst_chunk *c)
+{
+    return 1u + c->has_weights + (c->dense_bytes ? (c->n_dense + 3) / 4 : c->n_dense);
+}
+
+static inline void mst_chunk_row(const mst_chunk *c, uint32_t i, mst_row *row)
+{
+    size_t start = c->stride ? (size_t)i * c->stride : c->offsets[i];
+    uint32_t length = c->stride ? c->stride : c->offsets[i + 1] - c->offsets[i];
+    uint32_t head = mst_chunk_head_words(c);
+    const uint32_t *record = c->words + start;
+    const float *numbers = (const float *)record;
+    const uint32_t *dense = record + 1 + c->has_weights;
+    row->label = numbers[0];
+    row->weight = c->has_weights ? numbers[1] : 1.0f;
+    row->n_dense = c->n_dense;
+    row->dense = c->dense_bytes ? NULL : (const float *)dense;
+    row->bytes = c->dense_bytes ? (const uint8_t *)dense : NULL;
+    row->n_keys = c->has_values ? (length - head) / 2 : length - head;
+    row->keys = record + head;
+    row->values = c->has_values ? numbers + head + row->n_keys : NULL;
+}
+
+/* ---- building ---- */
+
+/* Collects rows as a parser finds them, then packs them: finds the longest prefix of features that every row has
+ * (features 0..k-1 become dense) and whether the remaining values are all one. Reused from chunk to chunk; parsing a
+ * row allocates nothing once the arrays have grown. One thread. */
+typedef struct mst_chunk_builder {
+    /* The row being added is entries [row_start[n_rows], n_entries). Parsers with tight loops may write keys and
+     * values directly after mst_chunk_builder_room, and set n_entries. */
+    uint32_t *keys;
+    float *values;
+    size_t n_entries, entry_capacity;
+    size_t *row_start; /* n_rows + 1 valid */
+    float *labels, *weights;
+    size_t n_rows, row_capacity;
+    bool any_weight;
+} mst_chunk_builder;
+
+void mst_chunk_builder_init(mst_chunk_builder *b);
+void mst_chunk_builder_fini(mst_chunk_builder *b);
+void mst_chunk_builder_clear(mst_chunk_builder *b);
+
+/* Room for n more entries and one more row. */
+mst_status mst_chunk_builder_room(mst_chunk_builder *b, size_t n);
+
+/* Adds one feature to the current row; any order; repeated keys are kept. Caller has made room. */
+static inline void mst_chunk_builder_add(mst_chunk_builder *b, uint32_t key, float value)
+{
+    b->keys[b->n_entries] = key;
+    b->values[b->n_entries] = value;
+    b->n_entries++;
+}
+
+/* Ends the current row: sorts its entries by key when they are out of order (stable). */
+mst_status mst_chunk_builder_end_row(mst_chunk_builder *b, float label, float weight);
+/* Forgets the entries of a row not ended. */
+static inline void mst_chunk_builder_drop_row(mst_chunk_builder *b)
+{
+    b->n_entries = b->row_start[b->n_rows];
+}
+
+/* Packs rows [from, to) into a new chunk (one reference, the caller's). The builder keeps its rows. */
+mst_status mst_chunk_builder_pack(const mst_chunk_builder *b, size_t from, size_t to, mst_chunk **out);
+
+#endif

@@ -1,0 +1,68 @@
+/* A dataset: rows in chunks, from one or many files of one format.
+ *
+ * Either it can be read at random (cache files, IDX, text with an index): n_rows and the chunk of every row are known
+ * and chunk c may be loaded at any time from any thread. Or it is a stream (text, compressed files, standard input):
+ * chunks come in file order, and the parsing is done by whoever calls.
+ *
+ * Reading a stream from several threads: mst_dataset_read hands out raw blocks in order under a lock, each with its
+ * sequence number; mst_dataset_parse turns a block into a chunk without one. */
+#ifndef MST_DATA_DATASET_H
+#define MST_DATA_DATASET_H
+
+#include "data/format.h"
+
+/* What is known of a dataset before its rows are read (zero: unknown), and what a scan finds. */
+typedef struct mst_data_info {
+    uint64_t n_rows;
+    uint64_t n_features; /* largest feature number + 1 */
+    uint32_t n_dense;    /* features 0..n_dense-1 are present in every row (largest over chunks) */
+    uint64_t n_entries;
+    float min_label, max_label;
+    uint64_t n_positive; /* rows with label > 0 */
+    bool labels_integral;
+    uint32_t index_base; /* libsvm: found or given */
+    uint64_t bytes;      /* of the files */
+    bool scanned;        /* the label and feature figures are facts about every row */
+} mst_data_info;
+
+typedef struct mst_dataset mst_dataset;
+typedef struct mst_raw_block mst_raw_block;
+
+typedef struct mst_dataset_ops {
+    const char *name;
+    /* Random access: chunk c with one reference for the caller. NULL for streams. Any thread. */
+    mst_status (*load)(mst_dataset *self, uint32_t c, mst_chunk **out);
+    /* Stream: the next block, *out NULL at the end; one caller at a time. NULL for random access. */
+    mst_status (*read)(mst_dataset *self, mst_raw_block **out);
+    /* Stream: block to chunk; consumes the block in any case; any thread. *out may have 0 rows. */
+    mst_status (*parse)(mst_dataset *self, mst_raw_block *block, mst_chunk_builder *builder, mst_chunk **out);
+    /* Stream: back to the first row. Standard input cannot: MST_EINPUT. */
+    mst_status (*rewind)(mst_dataset *self);
+    void (*destroy)(mst_dataset *self);
+} mst_dataset_ops;
+
+struct mst_dataset {
+    const mst_dataset_ops *ops;
+    const mst_format *format; /* NULL for cache and IDX */
+    char *name;               /* for messages: the path, or "PATH and N more" */
+    bool random;              /* load works; n_rows, n_chunks and chunk_rows are set */
+    bool load_is_cheap;       /* load only makes pointers: no need to prefetch */
+    uint32_t n_chunks;
+    uint32_t chunk_rows;      /* rows of every chunk but the last */
+    mst_data_info info;
+};
+
+/* Opens files by content or options->format. *out is the caller's to destroy; set only on MST_OK.
+ * options must outlive the dataset. */
+mst_status mst_dataset_open(const mst_text_list *patterns, const mst_data_options *options, mst_dataset **out);
+void mst_dataset_destroy(mst_dataset *self); /* NULL-safe */
+
+/* Reads everything once (unless info.scanned) and fills info; streams are rewound after it. n_threads parse.
+ * Standard input is MST_EINPUT saying which options to give instead. */
+mst_status mst_dataset_scan(mst_dataset *self, unsigned n_threads);
+
+/* Calls fn for every chunk in file order, parsed by n_threads; stops at the first failure. */
+typedef mst_status mst_chunk_fn(void *arg, uint64_t first_row, mst_chunk *chunk);
+mst_status mst_dataset_each(mst_dataset *self, unsigned n_threads, mst_chunk_fn *fn, void *arg);
+
+#endif

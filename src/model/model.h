@@ -1,0 +1,111 @@
+/* Models: rows and weights in, loss and gradient out. One const table per model, listed in mst_models.
+ *
+ * A model declares named views in the parameter store and never sees more of it than that. It computes on "weights":
+ * pointers to each dense range of its gradient layout and to key 0 of its sparse view. These point into the store
+ * (local), at private copies (hot weights of asynchronous threads), or at pulled weights with localised keys
+ * (parameter server). Models are read-only while training: any number of threads may compute at once, each with its
+ * own scratch. */
+#ifndef MST_MODEL_MODEL_H
+#define MST_MODEL_MODEL_H
+
+#include <stdbool.h>
+
+#include "base/option.h"
+#include "tensor/batch.h"
+#include "tensor/grad.h"
+#include "tensor/kernels.h"
+#include "tensor/params.h"
+
+typedef struct mst_model_options {
+    int model;         /* --model logreg|softmax: index into mst_models */
+    bool bias;         /* --bias / --no-bias */
+    double pos_weight; /* --pos-weight: weight of rows with a positive label (logreg) */
+} mst_model_options;
+extern const mst_option mst_model_option_table[];
+
+/* What the data looks like to a model. */
+typedef struct mst_shape {
+    uint64_t n_features;
+    uint32_t n_dense;   /* the longest dense prefix any row may have */
+    uint32_t n_classes; /* 2 for binary labels */
+} mst_shape;
+
+/* Sums over rows. */
+typedef struct mst_loss_sum {
+    double loss;   /* of weighted rows */
+    double weight; /* of the rows */
+    uint64_t rows;
+} mst_loss_sum;
+
+/* Where the model's weights lie: ranges[i] is dense range i of its gradient layout, sparse is key 0. */
+typedef struct mst_weights {
+    float *ranges[MST_RANGE_MAX];
+    float *sparse;
+} mst_weights;
+
+/* A step as strategies see it (DESIGN.md, "A step"): the model calls need(range) before it reads a dense range and
+ * ready(range) when that range's gradient is final. Both may be NULL (local: the weights are always there). */
+typedef struct mst_step {
+    mst_status (*need)(struct mst_step *self, uint32_t range);
+    mst_status (*ready)(struct mst_step *self, uint32_t range);
+} mst_step;
+
+typedef struct mst_model mst_model;
+
+/* What evaluation counts; filled by ops->measure from scores. Mergeable: sums only. See train/tally.h. */
+struct mst_tally;
+
+typedef struct mst_model_ops {
+    const char *name, *help;
+    size_t size; /* of the derived struct */
+
+    /* Checks the shape against the model (one sentence when it does not fit) and keeps what it needs. */
+    mst_status (*init)(mst_model *self, const mst_model_options *options, const mst_shape *shape);
+    /* Declares views. */
+    mst_status (*declare)(mst_model *self, mst_params *params);
+    /* Initial weights, when not zero. NULL: zero. */
+    void (*start)(const mst_model *self, mst_params *params, uint64_t seed);
+    /* The gradient layout: dense ranges (offset and size; g unused) and the sparse view. */
+    void (*layout)(const mst_model *self, const mst_params *params, mst_grad *layout);
+    /* Bytes of scratch a thread needs to compute on batches of up to max_rows rows. */
+    size_t (*scratch_size)(const mst_model *self, uint32_t max_rows);
+
+    /* Forward and backward over the batch: adds scale * d(loss)/d(weights), summed over rows, to grad, and the loss
+     * to sum. Room for the contributions is made here (MST_ENOMEM). */
+    mst_status (*compute)(const mst_model *self, void *scratch, const mst_batch *batch, const mst_weights *w,
+                          float scale, mst_grad *grad, mst_step *step, mst_loss_sum *sum);
+
+    /* Forward only: scores, n_rows x n_scores (margins, or one logit per class). */
+    void (*forward)(const mst_model *self, void *scratch, const mst_batch *batch, const mst_weights *w, float *scores);
+
+    /* Plain SGD in place: rows in steps of `batch_rows` (the last may be shorter), step i at learning rate lrs[i];
+     * equals compute + additive update to rounding (a contract test holds it to that). NULL: not offered. */
+    void (*descend)(const mst_model *self, void *scratch, const mst_batch *rows, uint32_t batch_rows,
+                    const mst_weights *w, const float *lrs, mst_loss_sum *sum);
+} mst_model_ops;
+
+struct mst_model {
+    const mst_model_ops *ops;
+    const mst_kernels *kernels;
+    mst_model_options options;
+    mst_shape shape;
+    uint32_t n_scores; /* per row: 1 for logreg, n_classes for softmax */
+};
+
+extern const mst_model_ops *const mst_models[]; /* NULL-terminated; order = choices of --model */
+
+/* *out is the caller's to destroy; set only on MST_OK. */
+mst_status mst_model_new(const mst_model_options *options, const mst_shape *shape, const mst_kernels *kernels,
+                         mst_model **out);
+void mst_model_destroy(mst_model *self); /* NULL-safe */
+
+/* The weights as they lie in the store. */
+void mst_model_weights(const mst_model *self, const mst_params *params, mst_weights *out);
+
+/* True for a positive label of a binary model: +1 as against 0 or -1. */
+static inline bool mst_label_positive(float label)
+{
+    return label > 0.0f;
+}
+
+#endif

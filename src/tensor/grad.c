@@ -1,0 +1,81 @@
+/* Memory of a gradient; contract in grad.h. Appending happens in the models' inner loops, into room made
+ * here. */
+#include "tensor/grad.h"
+
+#include <inttypes.h>
+
+#include "base/alloc.h"
+
+mst_status mst_grad_init(mst_grad *grad, const mst_range *ranges, uint32_t n_ranges, uint64_t sparse_offset,
+                         uint32_t width, uint32_t n_owners)
+{
+    mst_status st = MST_OK;
+    memset(grad, 0, sizeof *grad);
+    if (n_ranges > MST_RANGE_MAX)
+        return mst_fail(MST_EUSAGE, "a gradient of %" PRIu32 " dense ranges; at most %d are possible",
+                        n_ranges, MST_RANGE_MAX);
+    if (width > 0 && n_owners == 0)
+        return mst_fail(MST_EUSAGE, "a sparse gradient without owners");
+    for (uint32_t i = 0; i < n_ranges; i++) {
+        mst_range *range = &grad->ranges[i];
+        size_t size = (size_t)ranges[i].size * sizeof(float);
+        *range = (mst_range){.offset = ranges[i].offset, .size = ranges[i].size, .g = mst_alloc_lines(size)};
+        if (range->g == NULL) {
+            st =
+                mst_fail(MST_ENOMEM, "no memory for a dense gradient of %" PRIu64 " parameters", range->size);
+            goto out;
+        }
+        memset(range->g, 0, size);
+        grad->n_ranges = i + 1;
+    }
+    grad->sparse_offset = sparse_offset;
+    grad->width = width;
+    if (width > 0) {
+        grad->owners = mst_calloc(n_owners, sizeof *grad->owners);
+        if (grad->owners == NULL) {
+            st = mst_fail(MST_ENOMEM, "no memory for the sparse gradients of %" PRIu32 " owners", n_owners);
+            goto out;
+        }
+    }
+    grad->n_owners = n_owners;
+out:
+    if (st != MST_OK)
+        mst_grad_fini(grad);
+    return st;
+}
+
+void mst_grad_fini(mst_grad *grad)
+{
+    for (uint32_t i = 0; i < grad->n_ranges; i++)
+        mst_free(grad->ranges[i].g);
+    for (uint32_t i = 0; grad->owners != NULL && i < grad->n_owners; i++) {
+        mst_free(grad->owners[i].keys);
+        mst_free(grad->owners[i].values);
+    }
+    mst_free(grad->owners);
+    memset(grad, 0, sizeof *grad);
+}
+
+void mst_grad_clear(mst_grad *grad)
+{
+    for (uint32_t i = 0; i < grad->n_ranges; i++)
+        memset(grad->ranges[i].g, 0, (size_t)grad->ranges[i].size * sizeof(float));
+    for (uint32_t i = 0; grad->owners != NULL && i < grad->n_owners; i++)
+        grad->owners[i].n = 0;
+}
+
+mst_status mst_grad_room(mst_grad *grad, size_t n)
+{
+    for (uint32_t i = 0; grad->owners != NULL && i < grad->n_owners; i++) {
+        mst_contributions *list = &grad->owners[i];
+        if (n <= list->capacity - list->n)
+            continue;
+        /* Both arrays grow by the same rule; the capacity changes only once both have. */
+        size_t keys = list->capacity, values = list->capacity, need = list->n + n;
+        if (need < n || !mst_grow(&list->keys, &keys, need, sizeof *list->keys) ||
+            !mst_grow(&list->values, &values, need, grad->width * sizeof *list->values))
+            return mst_fail(MST_ENOMEM, "no memory for a sparse gradient of %zu more contributions", n);
+        list->capacity = keys < values ? keys : values;
+    }
+    return MST_OK;
+}

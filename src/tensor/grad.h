@@ -1,0 +1,54 @@
+/* A gradient, as one thread adds to it: dense ranges of the flat vector, and sparse contributions by key.
+ *
+ * Dense ranges are declared once (the dense prefix of a linear model, its bias; every view of a net) and accumulate
+ * in place. Sparse contributions are appended as (key, width floats) to one of `n_owners` lists: the list of the
+ * owner thread that will sum them and apply the update, so that no two threads ever write one weight. A key may be
+ * appended many times. The owner (mst_grad_owner) is a function of the key alone. */
+#ifndef MST_TENSOR_GRAD_H
+#define MST_TENSOR_GRAD_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "base/status.h"
+
+#define MST_RANGE_MAX 64
+
+typedef struct mst_range {
+    uint64_t offset, size; /* in the flat vector */
+    float *g;
+} mst_range;
+
+typedef struct mst_contributions {
+    uint32_t *keys; /* n */
+    float *values;  /* n * width */
+    size_t n, capacity;
+} mst_contributions;
+
+typedef struct mst_grad {
+    uint32_t n_ranges;
+    mst_range ranges[MST_RANGE_MAX];
+    uint64_t sparse_offset; /* where key 0 lies in the flat vector */
+    uint32_t width;         /* floats per key; 0: no sparse part */
+    uint32_t n_owners;
+    mst_contributions *owners; /* n_owners */
+} mst_grad;
+
+/* Declares ranges and the sparse part; allocates the dense buffers. fini is safe after any failure. */
+mst_status mst_grad_init(mst_grad *grad, const mst_range *ranges, uint32_t n_ranges, uint64_t sparse_offset,
+                         uint32_t width, uint32_t n_owners);
+void mst_grad_fini(mst_grad *grad);
+
+/* Zeroes the dense ranges and empties the lists. */
+void mst_grad_clear(mst_grad *grad);
+
+/* Makes room for n more contributions in every list; call once per batch, before appending. */
+mst_status mst_grad_room(mst_grad *grad, size_t n);
+
+/* Spreads neighbouring keys over owners in runs of 16 (one cache line of weights has one owner). */
+static inline uint32_t mst_grad_owner(uint32_t key, uint32_t n_owners)
+{
+    return (uint32_t)((uint64_t)((key >> 4) * 0x9E3779B1u) * n_owners >> 32);
+}
+
+#endif
