@@ -1,0 +1,359 @@
+/* Sequential input: plain, gzip or zstd, told apart by the first bytes; contract in file.h.
+ *
+ * One raw buffer is filled from the operating system; a decoder takes from it and writes straight to the
+ * caller's memory. Plain reads larger than the buffer bypass it.
+ *
+ * Invariants
+ * 1. raw[raw_at, raw_n) are bytes read and not yet consumed; file_read counts every byte read, so the
+ * position in the file is file_read - (raw_n - raw_at). That is the offset errors name.
+ * 2. `frame_open` is true exactly while a gzip member or zstd frame has begun and not ended: the end of the
+ * file is then a truncation. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+
+#define RAW_SIZE (256u << 10)
+
+typedef enum codec {
+    CODEC_PLAIN,
+    CODEC_GZIP,
+    CODEC_ZSTD,
+} codec;
+
+struct mst_in {
+    char *path;
+    int fd;
+    codec codec;
+    bool at_end; /* the operating system has no more */
+    bool frame_open;
+    bool zstd_holds; /* the decoder may have output left that did not fit */
+    bool zlib_made;
+    uint64_t size, file_read, offset;
+    uint8_t *raw;
+    size_t raw_at, raw_n;
+    z_stream zlib;
+    ZSTD_DStream *zstd;
+};
+
+static uint64_t position(const mst_in *in)
+{
+    return in->file_read - (in->raw_n - in->raw_at);
+}
+
+/* Up to n bytes from the operating system; 0 at the end. */
+static mst_status read_some(mst_in *in, void *buf, size_t n, size_t *got)
+{
+    *got = 0;
+    while (!in->at_end) {
+        ssize_t r = read(in->fd, buf, n);
+        if (r < 0 && errno == EINTR)
+            continue;
+        if (r < 0)
+            return mst_fail(MST_EIO, "%s: cannot read at byte %llu: %s", in->path,
+                            (unsigned long long)in->file_read, strerror(errno));
+        in->at_end = r == 0;
+        in->file_read += (uint64_t)r;
+        *got = (size_t)r;
+        return MST_OK;
+    }
+    return MST_OK;
+}
+
+/* Refills an empty raw buffer; it stays empty at the end of the file. */
+static mst_status refill(mst_in *in)
+{
+    size_t got;
+    TRY(read_some(in, in->raw, RAW_SIZE, &got));
+    in->raw_at = 0;
+    in->raw_n = got;
+    return MST_OK;
+}
+
+/* ---- decoders: fill buf, *got < n only at the end ---- */
+
+static mst_status read_plain(mst_in *in, uint8_t *buf, size_t n, size_t *got)
+{
+    size_t done = 0;
+    while (done < n) {
+        size_t held = in->raw_n - in->raw_at;
+        if (held > 0) {
+            size_t take = held < n - done ? held : n - done;
+            memcpy(buf + done, in->raw + in->raw_at, take);
+            in->raw_at += take;
+            done += take;
+            continue;
+        }
+        if (n - done >= RAW_SIZE) {
+            size_t some;
+            TRY(read_some(in, buf + done, n - done, &some));
+            done += some;
+        } else {
+            TRY(refill(in));
+        }
+        if (in->at_end)
+            break;
+    }
+    *got = done;
+    return MST_OK;
+}
+
+static mst_status ends_early(const mst_in *in)
+{
+    return mst_fail(MST_EINPUT, "%s: %s stream ends early at byte %llu", in->path,
+                    in->codec == CODEC_GZIP ? "gzip" : "zstd", (unsigned long long)position(in));
+}
+
+/* Between gzip members: goes to the next one, over zero bytes that padding may have left. */
+static mst_status gzip_next_member(mst_in *in, bool *more)
+{
+    *more = false;
+    for (;;) {
+        while (in->raw_at < in->raw_n && in->raw[in->raw_at] == 0)
+            in->raw_at++;
+        if (in->raw_at < in->raw_n)
+            break;
+        TRY(refill(in));
+        if (in->at_end)
+            return MST_OK;
+    }
+    if (in->raw[in->raw_at] != 0x1f)
+        return mst_fail(MST_EINPUT, "%s: bytes that are not gzip follow the gzip stream at byte %llu",
+                        in->path, (unsigned long long)position(in));
+    inflateReset(&in->zlib);
+    in->frame_open = true;
+    *more = true;
+    return MST_OK;
+}
+
+static mst_status read_gzip(mst_in *in, uint8_t *buf, size_t n, size_t *got)
+{
+    size_t done = 0;
+    while (done < n) {
+        if (!in->frame_open) {
+            bool more;
+            TRY(gzip_next_member(in, &more));
+            if (!more)
+                break;
+        }
+        if (in->raw_at == in->raw_n)
+            TRY(refill(in));
+        size_t room = n - done < (1u << 30) ? n - done : 1u << 30; /* zlib counts in 32 bits */
+        in->zlib.next_in = in->raw + in->raw_at;
+        in->zlib.avail_in = (uInt)(in->raw_n - in->raw_at);
+        in->zlib.next_out = buf + done;
+        in->zlib.avail_out = (uInt)room;
+        int rc = inflate(&in->zlib, Z_NO_FLUSH);
+        in->raw_at = in->raw_n - in->zlib.avail_in;
+        done += room - in->zlib.avail_out;
+        if (rc == Z_STREAM_END) {
+            in->frame_open = false;
+        } else if (rc == Z_BUF_ERROR) { /* no progress: only for want of input */
+            if (in->at_end)
+                return ends_early(in);
+        } else if (rc == Z_MEM_ERROR) {
+            return mst_fail(MST_ENOMEM, "%s: no memory to decompress it", in->path);
+        } else if (rc != Z_OK) {
+            return mst_fail(MST_EINPUT, "%s: gzip stream is corrupt at byte %llu (%s)", in->path,
+                            (unsigned long long)position(in), in->zlib.msg ? in->zlib.msg : "bad data");
+        }
+    }
+    *got = done;
+    return MST_OK;
+}
+
+static mst_status read_zstd(mst_in *in, uint8_t *buf, size_t n, size_t *got)
+{
+    ZSTD_outBuffer out = {buf, n, 0};
+    while (out.pos < out.size) {
+        if (in->raw_at == in->raw_n && !in->zstd_holds) {
+            TRY(refill(in));
+            if (in->at_end && in->frame_open)
+                return ends_early(in);
+            if (in->at_end)
+                break;
+        }
+        ZSTD_inBuffer raw = {in->raw, in->raw_n, in->raw_at};
+        size_t rc = ZSTD_decompressStream(in->zstd, &out, &raw);
+        in->raw_at = raw.pos;
+        if (ZSTD_isError(rc))
+            return mst_fail(MST_EINPUT, "%s: zstd stream is corrupt at byte %llu (%s)", in->path,
+                            (unsigned long long)position(in), ZSTD_getErrorName(rc));
+        in->frame_open = rc != 0;
+        in->zstd_holds = in->frame_open && out.pos == out.size;
+    }
+    *got = out.pos;
+    return MST_OK;
+}
+
+mst_status mst_in_read(mst_in *in, void *buf, size_t n, size_t *got)
+{
+    size_t done = 0;
+    switch (in->codec) {
+    case CODEC_PLAIN:
+        TRY(read_plain(in, buf, n, &done));
+        break;
+    case CODEC_GZIP:
+        TRY(read_gzip(in, buf, n, &done));
+        break;
+    case CODEC_ZSTD:
+        TRY(read_zstd(in, buf, n, &done));
+        break;
+    }
+    in->offset += done;
+    *got = done;
+    return MST_OK;
+}
+
+/* ---- opening ---- */
+
+static void *zlib_alloc(void *unused, uInt n, uInt size)
+{
+    (void)unused;
+    return mst_calloc(n, size);
+}
+
+static void zlib_free(void *unused, void *block)
+{
+    (void)unused;
+    mst_free(block);
+}
+
+/* Looks at the first bytes; a pipe may deliver them one by one. */
+static mst_status detect(mst_in *in)
+{
+    while (in->raw_n < 4 && !in->at_end) {
+        size_t got;
+        TRY(read_some(in, in->raw + in->raw_n, RAW_SIZE - in->raw_n, &got));
+        in->raw_n += got;
+    }
+    const uint8_t *b = in->raw;
+    if (in->raw_n >= 2 && b[0] == 0x1f && b[1] == 0x8b)
+        in->codec = CODEC_GZIP;
+    else if (in->raw_n >= 4 && b[0] == 0x28 && b[1] == 0xb5 && b[2] == 0x2f && b[3] == 0xfd)
+        in->codec = CODEC_ZSTD;
+    else if (in->raw_n >= 4 && (b[0] & 0xf0) == 0x50 && b[1] == 0x2a && b[2] == 0x4d && b[3] == 0x18)
+        in->codec = CODEC_ZSTD; /* a skippable frame in front */
+    if (in->codec == CODEC_GZIP) {
+        in->zlib.zalloc = zlib_alloc;
+        in->zlib.zfree = zlib_free;
+        in->zlib_made = inflateInit2(&in->zlib, 15 + 16) == Z_OK;
+        if (!in->zlib_made)
+            return mst_fail(MST_ENOMEM, "%s: no memory to decompress it", in->path);
+        in->frame_open = true;
+    } else if (in->codec == CODEC_ZSTD) {
+        in->zstd = ZSTD_createDStream();
+        if (in->zstd == NULL)
+            return mst_fail(MST_ENOMEM, "%s: no memory to decompress it", in->path);
+    }
+    return MST_OK;
+}
+
+mst_status mst_in_open(const char *path, mst_in **out)
+{
+    mst_status st;
+    bool standard = strcmp(path, "-") == 0;
+    mst_in *in = mst_zalloc(sizeof *in);
+    if (in == NULL)
+        return mst_fail(MST_ENOMEM, "%s: no memory to open it", path);
+    in->fd = -1;
+    in->path = mst_strdup(standard ? "standard input" : path);
+    in->raw = mst_alloc(RAW_SIZE);
+    if (in->path == NULL || in->raw == NULL)
+        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory to open it", path));
+    in->fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    if (in->fd < 0)
+        TRY_OUT(st, mst_fail(MST_EINPUT, "%s: cannot be opened: %s", path, strerror(errno)));
+    struct stat info;
+    if (fstat(in->fd, &info) != 0)
+        TRY_OUT(st, mst_fail(MST_EIO, "%s: cannot be examined: %s", in->path, strerror(errno)));
+    if (S_ISDIR(info.st_mode))
+        TRY_OUT(st, mst_fail(MST_EINPUT, "%s: is a folder, not a file", in->path));
+    if (S_ISREG(info.st_mode)) {
+        in->size = (uint64_t)info.st_size;
+        posix_fadvise(in->fd, 0, 0, POSIX_FADV_SEQUENTIAL); /* a hint: failure changes nothing */
+    }
+    TRY_OUT(st, detect(in));
+    *out = in;
+    in = NULL;
+out:
+    mst_in_close(in);
+    return st;
+}
+
+void mst_in_close(mst_in *in)
+{
+    if (in == NULL)
+        return;
+    if (in->zlib_made)
+        inflateEnd(&in->zlib);
+    ZSTD_freeDStream(in->zstd);
+    if (in->fd > STDIN_FILENO)
+        close(in->fd);
+    mst_free(in->raw);
+    mst_free(in->path);
+    mst_free(in);
+}
+
+const char *mst_in_path(const mst_in *in)
+{
+    return in->path;
+}
+
+uint64_t mst_in_offset(const mst_in *in)
+{
+    return in->offset;
+}
+
+uint64_t mst_in_file_size(const mst_in *in)
+{
+    return in->size;
+}
+
+uint64_t mst_in_file_offset(const mst_in *in)
+{
+    return position(in);
+}
+
+bool mst_in_compressed(const mst_in *in)
+{
+    return in->codec != CODEC_PLAIN;
+}
+
+mst_status mst_file_read_all(const char *path, size_t limit, char **data, size_t *size)
+{
+    mst_status st;
+    mst_in *in = NULL;
+    char *text = NULL;
+    size_t n = 0, capacity = 0, got;
+    TRY_OUT(st, mst_in_open(path, &in));
+    /* One byte beyond the limit is asked for, to see that there is none. */
+    size_t most = limit < SIZE_MAX - 2 ? limit + 1 : SIZE_MAX - 1;
+    size_t guess = in->size < most ? (size_t)in->size + 1 : most;
+    do {
+        size_t want = n == 0 && guess > 1 ? guess : 64u << 10;
+        want = want < most - n ? want : most - n;
+        if (!mst_grow(&text, &capacity, n + want + 1, 1))
+            TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory to read it whole", mst_in_path(in)));
+        TRY_OUT(st, mst_in_read(in, text + n, want, &got));
+        n += got;
+        if (n > limit)
+            TRY_OUT(st, mst_fail(MST_EINPUT, "%s: larger than %zu bytes", mst_in_path(in), limit));
+        if (got < want)
+            break;
+    } while (n < most);
+    text[n] = '\0';
+    *data = text;
+    *size = n;
+    text = NULL;
+out:
+    mst_free(text);
+    mst_in_close(in);
+    return st;
+}

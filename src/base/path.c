@@ -1,0 +1,221 @@
+/* Mappings, paths and globs; contract in file.h. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+
+/* ---- mappings ---- */
+
+mst_status mst_map_open(const char *path, mst_map *out)
+{
+    mst_status st = MST_OK;
+    struct stat info;
+    void *data = NULL;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return mst_fail(MST_EINPUT, "%s: cannot be opened: %s", path, strerror(errno));
+    if (fstat(fd, &info) != 0)
+        TRY_OUT(st, mst_fail(MST_EIO, "%s: cannot be examined: %s", path, strerror(errno)));
+    if (!S_ISREG(info.st_mode))
+        TRY_OUT(st, mst_fail(MST_EINPUT, "%s: is not a plain file, which it must be here", path));
+    if (info.st_size > 0) {
+        data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_SHARED, fd, 0);
+        if (data == MAP_FAILED)
+            TRY_OUT(st, mst_fail(MST_EIO, "%s: cannot be mapped: %s", path, strerror(errno)));
+    }
+    *out = (mst_map){.data = data, .size = (size_t)info.st_size};
+out:
+    close(fd);
+    return st;
+}
+
+void mst_map_close(mst_map *map)
+{
+    if (map->data != NULL)
+        munmap((void *)map->data, map->size);
+    *map = (mst_map){0};
+}
+
+/* ---- paths ---- */
+
+bool mst_path_exists(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0;
+}
+
+bool mst_path_is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+/* Length of `text` without a "." and at least one digit in front of it at its end; 0 when there is none. */
+static size_t strip_number(const char *text, size_t n)
+{
+    size_t i = n;
+    while (i > 0 && text[i - 1] >= '0' && text[i - 1] <= '9')
+        i--;
+    return i > 0 && i < n && text[i - 1] == '.' ? i - 1 : 0;
+}
+
+bool mst_path_is_temporary(const char *path)
+{
+    size_t n = strip_number(path, strlen(path));
+    n = n ? strip_number(path, n) : 0;
+    return n >= 4 && memcmp(path + n - 4, ".tmp", 4) == 0;
+}
+
+mst_status mst_make_folders(const char *path)
+{
+    mst_status st = MST_OK;
+    char *part = mst_strdup(path);
+    if (part == NULL)
+        return mst_fail(MST_ENOMEM, "%s: no memory to make the folder", path);
+    for (char *end = part; st == MST_OK && *end != '\0';) {
+        end += strspn(end, "/");
+        end += strcspn(end, "/");
+        char kept = *end;
+        *end = '\0';
+        if (mkdir(part, 0777) != 0 && !mst_path_is_folder(part)) {
+            int reason = errno == EEXIST ? ENOTDIR : errno;
+            st = mst_fail(MST_EIO, "%s: the folder cannot be made: %s: %s", path, part, strerror(reason));
+        }
+        *end = kept;
+    }
+    mst_free(part);
+    return st;
+}
+
+static mst_status cannot_remove(const char *path)
+{
+    return mst_fail(MST_EIO, "%s: cannot be removed: %s", path, strerror(errno));
+}
+
+static mst_status remove_children(const char *path)
+{
+    mst_status st = MST_OK;
+    DIR *folder = opendir(path);
+    if (folder == NULL)
+        return errno == ENOENT ? MST_OK : cannot_remove(path);
+    struct dirent *entry;
+    while (st == MST_OK && (errno = 0, entry = readdir(folder)) != NULL) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        char *child = mst_sprintf("%s/%s", path, entry->d_name);
+        st = child ? mst_remove_tree(child) : mst_fail(MST_ENOMEM, "%s: no memory to remove it", path);
+        mst_free(child);
+    }
+    if (st == MST_OK && errno != 0)
+        st = cannot_remove(path);
+    closedir(folder);
+    return st;
+}
+
+mst_status mst_remove_tree(const char *path)
+{
+    struct stat info;
+    if (lstat(path, &info) != 0)
+        return errno == ENOENT ? MST_OK : cannot_remove(path);
+    bool folder = S_ISDIR(info.st_mode);
+    if (folder)
+        TRY(remove_children(path));
+    if ((folder ? rmdir(path) : unlink(path)) != 0 && errno != ENOENT)
+        return cannot_remove(path);
+    return MST_OK;
+}
+
+/* ---- globs ---- */
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* The plain files of a folder; hidden ones are left out, as a glob does. */
+static mst_status add_folder(const char *path, mst_text_list *out)
+{
+    mst_status st = MST_OK;
+    size_t length = strlen(path);
+    const char *slash = length > 0 && path[length - 1] == '/' ? "" : "/";
+    DIR *folder = opendir(path);
+    if (folder == NULL)
+        return mst_fail(MST_EINPUT, "%s: the folder cannot be read: %s", path, strerror(errno));
+    struct dirent *entry;
+    while (st == MST_OK && (errno = 0, entry = readdir(folder)) != NULL) {
+        struct stat info;
+        if (entry->d_name[0] == '.' || mst_path_is_temporary(entry->d_name))
+            continue;
+        char *file = mst_sprintf("%s%s%s", path, slash, entry->d_name);
+        if (file == NULL)
+            st = mst_fail(MST_ENOMEM, "%s: no memory to list it", path);
+        else if (stat(file, &info) == 0 && S_ISREG(info.st_mode))
+            st = mst_text_list_add(out, file);
+        mst_free(file);
+    }
+    if (st == MST_OK && errno != 0)
+        st = mst_fail(MST_EIO, "%s: the folder cannot be read: %s", path, strerror(errno));
+    closedir(folder);
+    return st;
+}
+
+static mst_status add_matches(const char *pattern, mst_text_list *out)
+{
+    mst_status st = MST_OK;
+    glob_t found = {0};
+    int rc = glob(pattern, GLOB_NOSORT | GLOB_BRACE | GLOB_TILDE, NULL, &found);
+    if (rc == GLOB_NOSPACE)
+        st = mst_fail(MST_ENOMEM, "%s: no memory to find what it matches", pattern);
+    for (size_t i = 0; rc == 0 && st == MST_OK && i < found.gl_pathc; i++)
+        if (!mst_path_is_temporary(found.gl_pathv[i]) && !mst_path_is_folder(found.gl_pathv[i]))
+            st = mst_text_list_add(out, found.gl_pathv[i]);
+    globfree(&found);
+    return st;
+}
+
+static mst_status add_pattern(const char *pattern, mst_text_list *out)
+{
+    if (strcmp(pattern, "-") == 0)
+        return mst_text_list_add(out, pattern);
+    if (mst_path_is_temporary(pattern))
+        return mst_fail(MST_EINPUT, "%s: is a temporary file that a write left behind, not data", pattern);
+    size_t before = out->n;
+    bool folder = mst_path_is_folder(pattern);
+    if (folder)
+        TRY(add_folder(pattern, out));
+    else if (mst_path_exists(pattern))
+        TRY(mst_text_list_add(out, pattern));
+    else
+        TRY(add_matches(pattern, out));
+    if (out->n > before) {
+        qsort(out->items + before, out->n - before, sizeof *out->items, compare_names);
+        return MST_OK;
+    }
+    if (folder)
+        return mst_fail(MST_EINPUT, "%s: the folder has no files", pattern);
+    if (strpbrk(pattern, "*?[{") == NULL)
+        return mst_fail(MST_EINPUT, "%s: there is no such file", pattern);
+    return mst_fail(MST_EINPUT, "%s: matches no file", pattern);
+}
+
+mst_status mst_glob(const mst_text_list *patterns, mst_text_list *out)
+{
+    mst_text_list found = {0};
+    for (size_t i = 0; i < patterns->n; i++) {
+        mst_status st = add_pattern(patterns->items[i], &found);
+        if (st != MST_OK) {
+            mst_text_list_fini(&found);
+            return st;
+        }
+    }
+    *out = found;
+    return MST_OK;
+}
