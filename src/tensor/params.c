@@ -76,7 +76,7 @@ mst_status mst_params_reserve(mst_params *params, uint32_t n_slots, uint64_t spa
                         MST_SLOT_MAX);
     const mst_view *last = params->n_views ? &params->views[params->n_views - 1] : NULL;
     uint64_t end = last ? last->offset + last->size : 0;
-    if (end > SIZE_LIMIT || spare > SIZE_LIMIT)
+    if (end > SIZE_LIMIT)
         return mst_fail(MST_EINPUT, "the model has %" PRIu64 " parameters; at most %" PRIu32 " are possible",
                         end, SIZE_LIMIT);
 

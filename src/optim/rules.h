@@ -1,0 +1,13 @@
+/* The rules that optim.c registers; what each computes is stated in optim.h. */
+#ifndef MST_OPTIM_RULES_H
+#define MST_OPTIM_RULES_H
+
+#include "optim/optim.h"
+
+extern const mst_optimizer_ops mst_optimizer_sgd;
+extern const mst_optimizer_ops mst_optimizer_momentum;
+extern const mst_optimizer_ops mst_optimizer_adagrad;
+extern const mst_optimizer_ops mst_optimizer_adam;
+extern const mst_optimizer_ops mst_optimizer_ftrl;
+
+#endif

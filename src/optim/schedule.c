@@ -1,0 +1,38 @@
+/* Learning-rate schedules.
+ *
+ * Warm-up comes first: step t of W runs at lr*t/W, so step W has the full rate. The schedule then counts t =
+ * 0, 1, ... from the first step after it; without warm-up, step 1 has t = 0 and the full rate. constant  lr
+ *   step      lr * decay^floor(t / decay_steps)
+ *   inverse   lr / (1 + t / decay_steps)
+ *   cosine    lr * (1 + cos(pi * t / decay_steps)) / 2; 0 from t = decay_steps on */
+#include <math.h>
+
+#include "optim/optim.h"
+
+enum {
+    CONSTANT,
+    STEP,
+    INVERSE,
+    COSINE,
+};
+
+float mst_learning_rate(const mst_optim_options *o, uint64_t step)
+{
+    uint64_t warmup = (uint64_t)o->warmup;
+    if (warmup > 0 && step <= warmup)
+        return (float)(o->lr * (double)step / (double)warmup);
+    if (o->schedule == CONSTANT)
+        return (float)o->lr;
+
+    uint64_t t = step == 0 ? 0 : step - warmup - 1, every = (uint64_t)o->decay_steps;
+    switch (o->schedule) {
+    case STEP:
+        return (float)(o->lr * pow(o->decay, (double)(t / every)));
+    case INVERSE:
+        return (float)(o->lr / (1.0 + (double)t / (double)every));
+    case COSINE:
+        return t >= every ? 0.0f : (float)(o->lr * 0.5 * (1.0 + cos(M_PI * (double)t / (double)every)));
+    default:
+        return (float)o->lr;
+    }
+}
