@@ -1,0 +1,396 @@
+/* The cache reader: cache files mapped into memory as one random-access dataset. Writer: cache_writer.c;
+ * file: docs/CACHE.md.
+ *
+ * Opening checks header, source key and table (checksums and every number in them) and makes one mst_chunk
+ * per table entry that points into the mapping; loading is then a reference count. A body is checked at its
+ * first load: its checksum, then the bounds of every record, key and label, because a checksum only says that
+ * the file is as somebody wrote it.
+ *
+ * Invariants
+ * 1. No number of the file is used before it was checked against the size of the mapping.
+ * 2. What load hands out obeys chunk.h: records lie within the body, keys ascend from n_dense to max_key,
+ * labels lie in [min_label, max_label] and all numbers are finite.
+ * 3. Chunks live as long as the dataset: their references never reach zero before its destruction. */
+#include "data/cache.h"
+
+#include <math.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/alloc.h"
+#include "base/crc.h"
+#include "base/file.h"
+#include "data/cache_file.h"
+
+/* The record check runs once per row and epoch-one speed depends on it: compiled for wide registers too. */
+#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&    \
+    !defined(__SANITIZE_THREAD__)
+#define WIDE __attribute__((target_clones("avx2", "default")))
+#else
+#define WIDE
+#endif
+
+typedef struct cache_file {
+    mst_map map;
+    char *path;
+    uint32_t first_chunk;
+    cache_header header;
+    const cache_entry *table;
+} cache_file;
+
+typedef struct cache_dataset {
+    mst_dataset base;
+    cache_file *files;
+    size_t n_files;
+    mst_chunk *chunks;
+    atomic_uint *checked; /* one bit per chunk: its body was found good */
+} cache_dataset;
+
+int mst_cache_sniff(const uint8_t *head, size_t n)
+{
+    return n >= 8 && memcmp(head, CACHE_MAGIC, 8) == 0 ? 2 : 0;
+}
+
+static mst_status damaged(const char *path, uint64_t offset, const char *what)
+{
+    return mst_fail(MST_EINPUT, "%s at byte %llu: the cache is damaged: %s; delete it and convert again",
+                    path, (unsigned long long)offset, what);
+}
+
+/* ---- header and table ---- */
+
+static mst_status check_header(const char *path, const mst_map *map, cache_header *h)
+{
+    if (map->size < sizeof *h || !mst_cache_sniff(map->data, map->size))
+        return mst_fail(MST_EINPUT, "%s is not a muster cache (wrong or missing magic at byte 0)", path);
+    memcpy(h, map->data, sizeof *h);
+    if (h->version != CACHE_VERSION)
+        return mst_fail(MST_EINPUT,
+                        "%s is a cache of version %u, this muster reads version %u: convert it again", path,
+                        h->version, CACHE_VERSION);
+    if (h->header_size != sizeof *h || h->file_size != map->size)
+        return mst_fail(MST_EINPUT,
+                        "%s has %zu bytes where its header says %llu: it was cut off; convert it again", path,
+                        map->size, (unsigned long long)h->file_size);
+    if (h->key_size > CACHE_KEY_MAX || h->key_size > map->size - sizeof *h)
+        return damaged(path, offsetof(cache_header, key_size), "the source key reaches beyond the file");
+    cache_header zeroed = *h;
+    zeroed.header_crc = 0;
+    if (mst_crc32c(mst_crc32c(0, &zeroed, sizeof zeroed), map->data + sizeof *h, h->key_size) !=
+        h->header_crc)
+        return damaged(path, 0, "the header does not match its checksum");
+    return MST_OK;
+}
+
+static mst_status check_table(cache_file *f)
+{
+    const cache_header *h = &f->header;
+    uint64_t first_body = cache_round(sizeof *h + h->key_size),
+             bytes = (uint64_t)h->n_chunks * sizeof(cache_entry);
+    if (h->table_offset % CACHE_ALIGN != 0 || h->table_offset < first_body || h->table_offset > f->map.size ||
+        f->map.size - h->table_offset != bytes)
+        return damaged(f->path, offsetof(cache_header, table_offset), "the table reaches beyond the file");
+    f->table = (const cache_entry *)(f->map.data + h->table_offset);
+    if (mst_crc32c(0, f->table, bytes) != h->table_crc)
+        return damaged(f->path, h->table_offset, "the table of chunks does not match its checksum");
+    if (h->chunk_rows == 0 || h->n_rows > (uint64_t)h->n_chunks * h->chunk_rows ||
+        h->n_features > UINT32_MAX || h->n_dense > h->n_features || !isfinite(h->min_label) ||
+        !isfinite(h->max_label))
+        return damaged(f->path, 0, "the header holds impossible counts");
+    return MST_OK;
+}
+
+static const char *check_entry(const cache_header *h, const cache_entry *e, bool last)
+{
+    if (e->n_rows == 0 || e->n_rows > h->chunk_rows || (!last && e->n_rows != h->chunk_rows))
+        return "a chunk has a wrong number of rows";
+    if (e->flags & ~(uint32_t)(CACHE_DENSE_BYTES | CACHE_WEIGHTS | CACHE_VALUES))
+        return "a chunk has unknown flags";
+    if (e->n_words > UINT32_MAX || e->offset % CACHE_ALIGN != 0 || e->offset < sizeof *h ||
+        e->offset > h->table_offset || cache_body_bytes(e) > h->table_offset - e->offset)
+        return "a chunk reaches beyond the file";
+    uint64_t dense = e->flags & CACHE_DENSE_BYTES ? ((uint64_t)e->n_dense + 3) / 4 : e->n_dense;
+    uint64_t head = 1 + dense + (e->flags & CACHE_WEIGHTS ? 1 : 0);
+    if (head * e->n_rows > e->n_words)
+        return "a chunk is too small for its rows";
+    if (e->stride && ((uint64_t)e->stride * e->n_rows != e->n_words || e->stride < head ||
+                      (e->flags & CACHE_VALUES && (e->stride - head) % 2 != 0)))
+        return "the record length of a chunk does not fit its size";
+    bool any = e->n_words > head * e->n_rows || e->n_dense > 0;
+    if (e->n_dense > h->n_features || (any && e->max_key >= h->n_features) ||
+        (e->n_dense > 0 && e->max_key < e->n_dense - 1))
+        return "a chunk has features beyond those of the file";
+    if (!(e->min_label >= h->min_label && e->min_label <= e->max_label && e->max_label <= h->max_label))
+        return "a chunk has labels beyond those of the file";
+    return NULL;
+}
+
+/* ---- bodies ---- */
+
+/* Nonzero when one of n numbers is an infinity or not a number. */
+static inline uint32_t not_finite(const uint32_t *bits, uint32_t n)
+{
+    uint32_t bad = 0;
+    for (uint32_t j = 0; j < n; j++)
+        bad |= (bits[j] & 0x7f800000u) == 0x7f800000u;
+    return bad;
+}
+
+/* The first row that breaks invariant 2, or n_rows. Positions are known to lie within the records. */
+WIDE static uint32_t first_bad_row(const mst_chunk *c)
+{
+    const uint32_t head = mst_chunk_head_words(c),
+                   numbers = head - (c->dense_bytes ? (c->n_dense + 3) / 4 : 0);
+    for (uint32_t i = 0; i < c->n_rows; i++) {
+        size_t start = c->stride ? (size_t)i * c->stride : c->offsets[i];
+        uint32_t length = c->stride ? c->stride : c->offsets[i + 1] - c->offsets[i];
+        const uint32_t *record = c->words + start, *keys = record + head;
+        uint32_t n = c->has_values ? (length - head) / 2 : length - head;
+        float label;
+        memcpy(&label, record, sizeof label);
+        uint32_t bad = !(label >= c->min_label && label <= c->max_label);
+        bad |= not_finite(record, numbers);
+        if (n > 0) {
+            for (uint32_t j = 1; j < n; j++)
+                bad |= keys[j] < keys[j - 1];
+            bad |= keys[0] < c->n_dense || keys[n - 1] > c->max_key;
+        }
+        if (c->has_values)
+            bad |= not_finite(keys + n, n);
+        if (bad)
+            return i;
+    }
+    return c->n_rows;
+}
+
+static bool positions_fit(const mst_chunk *c)
+{
+    uint32_t head = mst_chunk_head_words(c);
+    if (c->offsets[0] != 0 || c->offsets[c->n_rows] != c->n_words)
+        return false;
+    for (uint32_t i = 0; i < c->n_rows; i++) {
+        uint32_t start = c->offsets[i], end = c->offsets[i + 1];
+        if (end < start || end > c->n_words || end - start < head ||
+            (c->has_values && (end - start - head) % 2 != 0))
+            return false;
+    }
+    return true;
+}
+
+static const cache_file *file_of(const cache_dataset *d, uint32_t c)
+{
+    size_t i = d->n_files - 1;
+    while (i > 0 && d->files[i].first_chunk > c)
+        i--;
+    return &d->files[i];
+}
+
+static mst_status check_body(const cache_dataset *d, uint32_t c)
+{
+    const mst_chunk *chunk = &d->chunks[c];
+    const cache_file *f = file_of(d, c);
+    const cache_entry *e = &f->table[c - f->first_chunk];
+    const uint8_t *body = f->map.data + e->offset;
+#ifdef MADV_POPULATE_READ
+    /* One call in place of a page fault every 64 KiB; where the kernel refuses, the faults do it. */
+    size_t skip = (size_t)((uintptr_t)body & 4095);
+    madvise((void *)(body - skip), cache_body_bytes(e) + skip, MADV_POPULATE_READ);
+#endif
+    if (mst_crc32c(0, body, cache_body_bytes(e)) != e->crc)
+        return damaged(f->path, e->offset, "a chunk does not match its checksum");
+    if (chunk->stride == 0 && !positions_fit(chunk))
+        return damaged(f->path, e->offset, "a record reaches beyond its chunk");
+    uint32_t row = first_bad_row(chunk);
+    if (row < chunk->n_rows)
+        return mst_fail(
+            MST_EINPUT,
+            "%s at byte %llu: row %u of this chunk has a key, a label or a value out of range; delete "
+            "the cache and convert again",
+            f->path, (unsigned long long)e->offset, row);
+    return MST_OK;
+}
+
+static mst_status cache_load(mst_dataset *self, uint32_t c, mst_chunk **out)
+{
+    cache_dataset *d = (cache_dataset *)self;
+    if (c >= self->n_chunks)
+        return mst_fail(MST_EUSAGE, "%s has %u chunks and none numbered %u", self->name, self->n_chunks, c);
+    atomic_uint *word = &d->checked[c / 32];
+    unsigned bit = 1u << c % 32;
+    if (!(atomic_load_explicit(word, memory_order_acquire) & bit)) {
+        TRY(check_body(d, c)); /* two threads at once find the same */
+        atomic_fetch_or_explicit(word, bit, memory_order_release);
+    }
+    mst_chunk_hold(&d->chunks[c]);
+    *out = &d->chunks[c];
+    return MST_OK;
+}
+
+/* ---- opening ---- */
+
+static void keep(mst_chunk *chunk)
+{
+    (void)chunk; /* memory is the dataset's */
+}
+
+static void cache_destroy(mst_dataset *self)
+{
+    cache_dataset *d = (cache_dataset *)self;
+    if (d == NULL)
+        return;
+    for (size_t i = 0; i < d->n_files; i++) {
+        mst_map_close(&d->files[i].map);
+        mst_free(d->files[i].path);
+    }
+    mst_free(d->files);
+    mst_free(d->chunks);
+    mst_free(d->checked);
+    mst_free(self->name);
+    mst_free(d);
+}
+
+static const mst_dataset_ops cache_ops = {
+    .name = "cache",
+    .load = cache_load,
+    .destroy = cache_destroy,
+};
+
+static mst_status open_file(cache_file *f, const char *path)
+{
+    f->path = mst_strdup(path);
+    if (f->path == NULL)
+        return mst_fail(MST_ENOMEM, "%s: out of memory", path);
+    TRY(mst_map_open(path, &f->map));
+    TRY(check_header(path, &f->map, &f->header));
+    TRY(check_table(f));
+    const cache_header *h = &f->header;
+    uint64_t n_rows = 0;
+    for (uint32_t i = 0; i < h->n_chunks; i++) {
+        const char *problem = check_entry(h, &f->table[i], i + 1 == h->n_chunks);
+        if (problem != NULL)
+            return damaged(path, h->table_offset + i * sizeof(cache_entry), problem);
+        n_rows += f->table[i].n_rows;
+    }
+    if (n_rows != h->n_rows)
+        return damaged(path, offsetof(cache_header, n_rows), "the rows of its chunks do not add up");
+    return MST_OK;
+}
+
+/* Equal chunks are what makes a row's chunk a division; so all files but the last must end on a whole chunk.
+ */
+static mst_status join_file(cache_dataset *d, const cache_file *f, bool first, bool last)
+{
+    const cache_header *h = &f->header;
+    mst_data_info *info = &d->base.info;
+    if (first)
+        d->base.chunk_rows = h->chunk_rows;
+    if (h->chunk_rows != d->base.chunk_rows || (!last && h->n_rows % h->chunk_rows != 0))
+        return mst_fail(MST_EINPUT,
+                        "%s cannot be read as one with the other caches because its chunks differ in rows: "
+                        "convert the sources together into one cache",
+                        f->path);
+    if ((uint64_t)d->base.n_chunks + h->n_chunks > UINT32_MAX)
+        return mst_fail(MST_EINPUT, "%s: more than 2^32 chunks", f->path);
+    d->base.n_chunks += h->n_chunks;
+    if (first || (info->n_rows == 0 && h->n_rows > 0)) {
+        info->min_label = h->min_label;
+        info->max_label = h->max_label;
+    } else if (h->n_rows > 0) {
+        info->min_label = fminf(info->min_label, h->min_label);
+        info->max_label = fmaxf(info->max_label, h->max_label);
+    }
+    bool integral = h->flags & CACHE_LABELS_INTEGRAL;
+    info->labels_integral = first ? integral : info->labels_integral && integral;
+    info->index_base = first ? h->index_base : info->index_base;
+    info->n_rows += h->n_rows;
+    info->n_entries += h->n_entries;
+    info->n_positive += h->n_positive;
+    info->n_features = h->n_features > info->n_features ? h->n_features : info->n_features;
+    info->n_dense = h->n_dense > info->n_dense ? h->n_dense : info->n_dense;
+    info->bytes += f->map.size;
+    info->scanned = true;
+    return MST_OK;
+}
+
+static void make_chunks(cache_dataset *d, const cache_file *f)
+{
+    for (uint32_t i = 0; i < f->header.n_chunks; i++) {
+        const cache_entry *e = &f->table[i];
+        const uint32_t *words = (const uint32_t *)(f->map.data + e->offset);
+        mst_chunk *c = &d->chunks[f->first_chunk + i];
+        *c = (mst_chunk){
+            .n_rows = e->n_rows,
+            .n_dense = e->n_dense,
+            .dense_bytes = e->flags & CACHE_DENSE_BYTES,
+            .has_weights = e->flags & CACHE_WEIGHTS,
+            .has_values = e->flags & CACHE_VALUES,
+            .stride = e->stride,
+            .offsets = e->stride ? NULL : words + e->n_words,
+            .words = words,
+            .n_words = e->n_words,
+            .max_key = e->max_key,
+            .min_label = e->min_label,
+            .max_label = e->max_label,
+            .n_entries = e->n_entries,
+            .bytes_read = cache_body_bytes(e),
+            .references = 1,
+            .destroy = keep,
+        };
+    }
+}
+
+mst_status mst_cache_open(const mst_text_list *paths, mst_dataset **out)
+{
+    mst_status st = MST_OK;
+    if (paths->n == 0)
+        return mst_fail(MST_EUSAGE, "no cache file was named");
+    cache_dataset *d = mst_zalloc(sizeof *d);
+    if (d == NULL)
+        return mst_fail(MST_ENOMEM, "%s: out of memory", paths->items[0]);
+    d->base.ops = &cache_ops;
+    d->base.random = true;
+    d->base.load_is_cheap = true;
+    d->base.name = paths->n == 1 ? mst_strdup(paths->items[0])
+                                 : mst_sprintf("%s and %zu more", paths->items[0], paths->n - 1);
+    d->files = mst_calloc(paths->n, sizeof *d->files);
+    if (d->base.name == NULL || d->files == NULL) {
+        st = mst_fail(MST_ENOMEM, "%s: out of memory", paths->items[0]);
+        goto out;
+    }
+    for (size_t i = 0; i < paths->n; i++) {
+        cache_file *f = &d->files[i];
+        d->n_files = i + 1;
+        f->first_chunk = d->base.n_chunks;
+        TRY_OUT(st, open_file(f, paths->items[i]));
+        TRY_OUT(st, join_file(d, f, i == 0, i + 1 == paths->n));
+    }
+    d->chunks = mst_calloc((size_t)d->base.n_chunks + 1, sizeof *d->chunks);
+    d->checked = mst_calloc(d->base.n_chunks / 32 + 1, sizeof *d->checked);
+    if (d->chunks == NULL || d->checked == NULL) {
+        st = mst_fail(MST_ENOMEM, "%s: out of memory for %u chunks", d->base.name, d->base.n_chunks);
+        goto out;
+    }
+    for (size_t i = 0; i < d->n_files; i++)
+        make_chunks(d, &d->files[i]);
+    *out = &d->base;
+    d = NULL;
+out:
+    if (d != NULL)
+        cache_destroy(&d->base);
+    return st;
+}
+
+mst_status mst_cache_fits(const char *path, const char *source_key, bool *fits)
+{
+    *fits = false;
+    if (!mst_path_exists(path))
+        return MST_OK;
+    cache_file f = {0};
+    mst_status st = open_file(&f, path);
+    if (st == MST_OK)
+        *fits = f.header.key_size == strlen(source_key) &&
+                memcmp(f.map.data + sizeof f.header, source_key, f.header.key_size) == 0;
+    mst_map_close(&f.map);
+    mst_free(f.path);
+    return st == MST_ENOMEM ? st : MST_OK;
+}

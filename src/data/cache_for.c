@@ -1,0 +1,282 @@
+/* The cache that `train --cache` makes and reuses: finds its path, decides whether it is still good, makes it
+ * once.
+ *
+ * The path is a function of the source files' absolute names. The source key inside the cache lists names,
+ * sizes, times and the options that shape rows; a cache with another key is replaced. Makers take turns by a
+ * lock file next to the cache: whoever holds its flock looks again and makes the cache only when nobody else
+ * has meanwhile. The kernel drops the lock of a process that dies.
+ *
+ * Waiting for the lock: flock has no deadline, so it is asked without blocking; between two questions the
+ * process sleeps until inotify reports that somebody closed the lock file (the holder, done or dead), or for
+ * at most RETRY_MS, because the event may come a moment before the lock is free and some file systems report
+ * none. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "data/cache.h"
+#include "data/cache_file.h"
+
+#define RETRY_MS    250
+#define DEADLINE_MS (600u * 1000)
+
+/* ---- the lock ---- */
+
+/* Whether the lock file is still the one at path: its former holder removes it. */
+static bool still_there(int fd, const char *path)
+{
+    struct stat mine, now;
+    return fstat(fd, &mine) == 0 && stat(path, &now) == 0 && mine.st_dev == now.st_dev &&
+           mine.st_ino == now.st_ino;
+}
+
+static void wait_for_close(int notify, uint64_t left_ms)
+{
+    struct pollfd ready = {.fd = notify, .events = POLLIN};
+    int timeout = left_ms < RETRY_MS ? (int)left_ms : RETRY_MS;
+    if (poll(&ready, notify >= 0 ? 1 : 0, timeout) > 0) {
+        char events[4096];
+        ssize_t got = read(notify, events, sizeof events);
+        (void)got; /* which event it was does not matter */
+    }
+}
+
+static long holder(int fd)
+{
+    char text[32] = {0};
+    ssize_t n = pread(fd, text, sizeof text - 1, 0);
+    return n > 0 ? strtol(text, NULL, 10) : 0;
+}
+
+static mst_status lock_failed(const char *path)
+{
+    return mst_fail(MST_EIO, "%s: cannot lock: %s", path, strerror(errno));
+}
+
+/* One attempt on a fresh descriptor. *fd is -1 on MST_OK when the holder removed the file meanwhile: try
+ * again. */
+static mst_status lock_once(const char *path, uint64_t deadline_ns, uint64_t deadline_ms, int *fd)
+{
+    mst_status st = MST_OK;
+    int notify = -1, lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    *fd = -1;
+    if (lock < 0)
+        return mst_fail(MST_EIO, "%s: cannot create the lock file of the cache: %s", path, strerror(errno));
+    bool told = false;
+    while (flock(lock, LOCK_EX | LOCK_NB) != 0) {
+        if (errno == EINTR)
+            continue;
+        if (errno != EWOULDBLOCK) {
+            st = lock_failed(path);
+            goto out;
+        }
+        uint64_t now = mst_now_ns();
+        if (now >= deadline_ns) {
+            st = mst_fail(
+                MST_EIO,
+                "%s: waited %.1f s for process %ld, which is making this cache: wait for it to finish, or "
+                "end it and start again",
+                path, (double)deadline_ms / 1e3, holder(lock));
+            goto out;
+        }
+        if (!told) {
+            mst_info("waiting for process %ld, which is making the cache (%s)", holder(lock), path);
+            told = true;
+            notify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+            if (notify >= 0)
+                inotify_add_watch(notify, path, IN_CLOSE_WRITE | IN_DELETE_SELF);
+        }
+        wait_for_close(notify, (deadline_ns - now) / MST_MS + 1);
+    }
+    if (still_there(lock, path)) {
+        char text[32];
+        int n = snprintf(text, sizeof text, "%ld\n", (long)getpid());
+        if (ftruncate(lock, 0) != 0 || pwrite(lock, text, (size_t)n, 0) != n)
+            st = mst_fail(MST_EIO, "%s: cannot write: %s", path, strerror(errno));
+        else {
+            *fd = lock;
+            lock = -1;
+        }
+    }
+out:
+    if (notify >= 0)
+        close(notify);
+    if (lock >= 0)
+        close(lock);
+    return st;
+}
+
+mst_status mst_cache_lock(const char *path, uint64_t deadline_ms, int *fd)
+{
+    uint64_t deadline_ns = mst_now_ns() + deadline_ms * MST_MS;
+    do
+        TRY(lock_once(path, deadline_ns, deadline_ms, fd));
+    while (*fd < 0);
+    return MST_OK;
+}
+
+void mst_cache_unlock(const char *path, int fd)
+{
+    unlink(path);
+    close(fd);
+}
+
+/* ---- path and key ---- */
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
+static bool append(char **text, size_t *n, size_t *capacity, const char *more)
+{
+    size_t m = strlen(more);
+    if (!mst_grow(text, capacity, *n + m + 1, 1))
+        return false;
+    memcpy(*text + *n, more, m + 1);
+    *n += m;
+    return true;
+}
+
+/* The key: the files with size and time, then the options. *names_hash is of the file names alone. */
+static mst_status source_key(const mst_text_list *files, const mst_data_options *o, char **key,
+                             uint64_t *names_hash)
+{
+    mst_status st = MST_OK;
+    char *text = NULL, *line = NULL;
+    size_t n = 0, capacity = 0;
+    uint64_t hash = 0;
+    for (size_t i = 0; i < files->n; i++) {
+        struct stat s;
+        if (strcmp(files->items[i], "-") == 0) {
+            st = mst_fail(MST_EUSAGE, "standard input cannot be cached: save it to a file first");
+            goto out;
+        }
+        char *full = realpath(files->items[i], NULL);
+        if (full == NULL || stat(full, &s) != 0) {
+            st = mst_fail(MST_EINPUT, "%s: %s", files->items[i], strerror(errno));
+            free(full);
+            goto out;
+        }
+        hash = XXH64(full, strlen(full) + 1, hash);
+        line = mst_sprintf("%s %llu %lld.%09ld\n", full, (unsigned long long)s.st_size,
+                           (long long)s.st_mtim.tv_sec, s.st_mtim.tv_nsec);
+        free(full);
+        if (line == NULL || !append(&text, &n, &capacity, line)) {
+            st = mst_fail(MST_ENOMEM, "%s: out of memory", files->items[i]);
+            goto out;
+        }
+        mst_free(line);
+        line = NULL;
+    }
+#define OR_NONE(s) ((s) != NULL ? (s) : "")
+    line =
+        mst_sprintf("format=%s features=%lld index-base=%d tf-label=%s tf-index=%s tf-value=%s tf-weight=%s "
+                    "tf-columns=%s labels=%s criteo-numeric=%d hash-seed=%lld\n",
+                    OR_NONE(o->format), (long long)o->features, o->index_base, OR_NONE(o->tf_label),
+                    OR_NONE(o->tf_index), OR_NONE(o->tf_value), OR_NONE(o->tf_weight), OR_NONE(o->tf_columns),
+                    OR_NONE(o->labels), o->criteo_numeric, (long long)o->hash_seed);
+#undef OR_NONE
+    if (line == NULL || !append(&text, &n, &capacity, line)) {
+        st = mst_fail(MST_ENOMEM, "out of memory: the key of a cache");
+        goto out;
+    }
+    *key = text;
+    *names_hash = hash;
+    text = NULL;
+out:
+    mst_free(line);
+    mst_free(text);
+    return st;
+}
+
+/* Beside the sources the name starts with a dot, so that a folder of sources can be named as a whole. */
+static char *cache_path(const char *folder, const char *first, uint64_t hash)
+{
+    const char *name = base_name(first);
+    unsigned long long digits = hash;
+    if (folder != NULL)
+        return mst_sprintf("%s/%s.%016llx.cache", folder, name, digits);
+    return mst_sprintf("%.*s.%s.%016llx.cache", (int)(name - first), first, name, digits);
+}
+
+/* ---- making ---- */
+
+static mst_status add_chunk(void *arg, uint64_t first_row, mst_chunk *chunk)
+{
+    (void)first_row;
+    return mst_cache_writer_add(arg, chunk);
+}
+
+static mst_status make(mst_dataset *source, const char *path, const char *key, unsigned n_threads)
+{
+    mst_status st;
+    mst_cache_writer *writer = NULL;
+    TRY(mst_cache_writer_new(path, key, &writer));
+    TRY_OUT(st, mst_dataset_each(source, n_threads, add_chunk, writer));
+    st = mst_cache_writer_commit(writer, &source->info);
+out:
+    mst_cache_writer_destroy(writer);
+    return st;
+}
+
+static mst_status open_one(const char *path, mst_dataset **out)
+{
+    char *items[1] = {(char *)path};
+    return mst_cache_open(&(mst_text_list){.items = items, .n = 1}, out);
+}
+
+mst_status mst_cache_for(mst_dataset *source, const mst_text_list *patterns, const mst_data_options *options,
+                         const char *folder, unsigned n_threads, mst_dataset **out)
+{
+    mst_status st = MST_OK;
+    mst_text_list files = {0};
+    char *key = NULL, *path = NULL, *lock_path = NULL;
+    uint64_t hash = 0;
+    int lock = -1;
+    bool fits;
+    TRY_OUT(st, mst_glob(patterns, &files));
+    if (source->ops->name != NULL && strcmp(source->ops->name, "cache") == 0) {
+        st = mst_cache_open(&files, out); /* is one already */
+        goto out;
+    }
+    TRY_OUT(st, source_key(&files, options, &key, &hash));
+    if (folder != NULL)
+        TRY_OUT(st, mst_make_folders(folder));
+    path = cache_path(folder, files.items[0], hash);
+    lock_path = path != NULL ? mst_sprintf("%s.lock", path) : NULL;
+    if (lock_path == NULL) {
+        st = mst_fail(MST_ENOMEM, "%s: out of memory", files.items[0]);
+        goto out;
+    }
+    TRY_OUT(st, mst_cache_fits(path, key, &fits));
+    if (!fits) {
+        TRY_OUT(st, mst_cache_lock(lock_path, DEADLINE_MS, &lock));
+        TRY_OUT(st, mst_cache_fits(path, key, &fits));
+        if (!fits)
+            TRY_OUT(st, make(source, path, key, n_threads));
+    }
+    st = open_one(path, out);
+out:
+    if (lock >= 0)
+        mst_cache_unlock(lock_path, lock);
+    mst_text_list_fini(&files);
+    mst_free(key);
+    mst_free(path);
+    mst_free(lock_path);
+    return st;
+}

@@ -1,0 +1,413 @@
+/* The cache writer: chunks of any size in, a cache file of equal chunks out. Reader: cache.c; file:
+ * docs/CACHE.md.
+ *
+ * Rows wait in `pending`, which is itself a chunk, until there are chunk_rows of them. Incoming records of
+ * pending's layout are appended as they are; a chunk that mixes layouts gets the layout that can hold both
+ * (layout_join). chunk_rows is settled by the first rows: MST_CACHE_ROWS, or as many as fit CHUNK_BYTES.
+ *
+ * Invariants
+ * 1. Facts about the rows (counts, label range, ...) are taken from the rows themselves, never from the
+ * caller.
+ * 2. The header is written last, so a file without one was never finished. */
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/crc.h"
+#include "base/file.h"
+#include "data/cache.h"
+#include "data/cache_file.h"
+
+#define CHUNK_BYTES (1u << 20)
+
+typedef struct layout {
+    uint32_t n_dense;
+    bool bytes, weights, values;
+} layout;
+
+struct mst_cache_writer {
+    mst_out *out;
+    char *path, *source_key;
+    uint32_t chunk_rows; /* 0: not settled */
+    mst_chunk pending;   /* stride 0; offsets and words are the arrays below */
+    uint32_t *words, *offsets;
+    size_t word_capacity, offset_capacity;
+    uint32_t *scratch; /* pending's records while they change layout */
+    size_t scratch_capacity;
+    cache_entry *table;
+    size_t n_chunks, table_capacity;
+    mst_data_info facts;
+};
+
+static mst_status no_memory(const mst_cache_writer *w)
+{
+    return mst_fail(MST_ENOMEM, "%s: out of memory for the cache writer", w->path);
+}
+
+static bool ends_with(const char *text, const char *suffix)
+{
+    size_t n = strlen(text), m = strlen(suffix);
+    return n >= m && strcmp(text + n - m, suffix) == 0;
+}
+
+static mst_status write_zeros(mst_cache_writer *w, uint64_t n)
+{
+    static const uint8_t zeros[256];
+    while (n > 0) {
+        size_t piece = n < sizeof zeros ? (size_t)n : sizeof zeros;
+        TRY(mst_out_write(w->out, zeros, piece));
+        n -= piece;
+    }
+    return MST_OK;
+}
+
+static mst_status write_padding(mst_cache_writer *w)
+{
+    uint64_t at = mst_out_offset(w->out);
+    return write_zeros(w, cache_round(at) - at);
+}
+
+mst_status mst_cache_writer_new(const char *path, const char *source_key, mst_cache_writer **out)
+{
+    mst_status st = MST_OK;
+    if (strcmp(path, "-") == 0 || ends_with(path, ".gz") || ends_with(path, ".zst"))
+        return mst_fail(
+            MST_EUSAGE,
+            "%s: a cache is read in place and so must be a plain file: give a name without .gz or .zst",
+            path);
+    if (source_key == NULL)
+        source_key = "";
+    if (strlen(source_key) > CACHE_KEY_MAX)
+        return mst_fail(MST_EUSAGE, "%s: too many source files for one cache", path);
+    mst_cache_writer *w = mst_zalloc(sizeof *w);
+    if (w == NULL)
+        return mst_fail(MST_ENOMEM, "%s: out of memory for the cache writer", path);
+    w->path = mst_strdup(path);
+    w->source_key = mst_strdup(source_key);
+    if (w->path == NULL || w->source_key == NULL) {
+        st = mst_fail(MST_ENOMEM, "%s: out of memory for the cache writer", path);
+        goto out;
+    }
+    w->facts.labels_integral = true;
+    TRY_OUT(st, mst_out_open(path, &w->out));
+    TRY_OUT(st, write_zeros(w, sizeof(cache_header)));
+    TRY_OUT(st, mst_out_write(w->out, source_key, strlen(source_key)));
+    TRY_OUT(st, write_padding(w));
+    *out = w;
+    w = NULL;
+out:
+    mst_cache_writer_destroy(w);
+    return st;
+}
+
+void mst_cache_writer_destroy(mst_cache_writer *w)
+{
+    if (w == NULL)
+        return;
+    mst_out_close(w->out);
+    mst_free(w->path);
+    mst_free(w->source_key);
+    mst_free(w->words);
+    mst_free(w->offsets);
+    mst_free(w->scratch);
+    mst_free(w->table);
+    mst_free(w);
+}
+
+/* ---- layouts ---- */
+
+static layout layout_of(const mst_chunk *c)
+{
+    return (layout){c->n_dense, c->dense_bytes, c->has_weights, c->has_values};
+}
+
+static bool layout_same(layout a, layout b)
+{
+    return a.n_dense == b.n_dense && a.bytes == b.bytes && a.weights == b.weights && a.values == b.values;
+}
+
+/* The layout that holds rows of both: the shorter dense prefix, with values for what leaves the prefix. */
+static layout layout_join(layout a, layout b)
+{
+    return (layout){
+        .n_dense = a.n_dense < b.n_dense ? a.n_dense : b.n_dense,
+        .bytes = a.bytes && b.bytes && a.n_dense == b.n_dense,
+        .weights = a.weights || b.weights,
+        .values = a.values || b.values || a.n_dense != b.n_dense,
+    };
+}
+
+static void set_layout(mst_chunk *c, layout l)
+{
+    c->n_dense = l.n_dense;
+    c->dense_bytes = l.bytes;
+    c->has_weights = l.weights;
+    c->has_values = l.values;
+}
+
+static uint64_t converted_words(const mst_row *row, layout l)
+{
+    uint64_t dense = l.bytes ? ((uint64_t)l.n_dense + 3) / 4 : l.n_dense;
+    uint64_t tail = (uint64_t)row->n_keys + (row->n_dense - l.n_dense);
+    return 1 + l.weights + dense + (l.values ? 2 * tail : tail);
+}
+
+static float dense_value(const mst_row *row, uint32_t j)
+{
+    return row->bytes != NULL ? (float)row->bytes[j] / 255.0f : row->dense[j];
+}
+
+/* Writes a row in a layout that layout_join made from its own and another; returns the words written. */
+static size_t convert_row(const mst_row *row, layout l, uint32_t *words)
+{
+    float *w = (float *)words;
+    *w++ = row->label;
+    if (l.weights)
+        *w++ = row->weight;
+    if (l.bytes) {
+        uint32_t n = (l.n_dense + 3) / 4;
+        memset(w, 0, n * sizeof *w);
+        memcpy(w, row->bytes, l.n_dense);
+        w += n;
+    } else {
+        for (uint32_t j = 0; j < l.n_dense; j++)
+            *w++ = dense_value(row, j);
+    }
+    uint32_t *keys = (uint32_t *)w;
+    for (uint32_t j = l.n_dense; j < row->n_dense; j++)
+        *keys++ = j;
+    for (uint32_t j = 0; j < row->n_keys; j++)
+        *keys++ = row->keys[j];
+    w = (float *)keys;
+    if (l.values) {
+        for (uint32_t j = l.n_dense; j < row->n_dense; j++)
+            *w++ = dense_value(row, j);
+        for (uint32_t j = 0; j < row->n_keys; j++)
+            *w++ = row->values != NULL ? row->values[j] : 1.0f;
+    }
+    return (size_t)((uint32_t *)w - words);
+}
+
+/* ---- pending rows ---- */
+
+static mst_status reserve(mst_cache_writer *w, uint64_t more_words, uint32_t more_rows)
+{
+    mst_chunk *p = &w->pending;
+    if (p->n_words + more_words > UINT32_MAX)
+        return mst_fail(MST_EINPUT, "%s: the rows are too large: %u of them make more than 16 GiB", w->path,
+                        p->n_rows + more_rows);
+    if (!mst_grow(&w->words, &w->word_capacity, p->n_words + more_words, sizeof *w->words) ||
+        !mst_grow(&w->offsets, &w->offset_capacity, (size_t)p->n_rows + more_rows + 1, sizeof *w->offsets))
+        return no_memory(w);
+    if (p->n_rows == 0)
+        w->offsets[0] = 0;
+    p->words = w->words;
+    p->offsets = w->offsets;
+    return MST_OK;
+}
+
+static void append_converted(mst_cache_writer *w, const mst_row *row, layout l)
+{
+    mst_chunk *p = &w->pending;
+    p->n_words += convert_row(row, l, w->words + p->n_words);
+    w->offsets[++p->n_rows] = (uint32_t)p->n_words;
+}
+
+static mst_status relayout(mst_cache_writer *w, layout l)
+{
+    mst_chunk old = w->pending;
+    mst_row row;
+    uint64_t need = 0;
+    for (uint32_t i = 0; i < old.n_rows; i++) {
+        mst_chunk_row(&old, i, &row);
+        need += converted_words(&row, l);
+    }
+    if (!mst_grow(&w->scratch, &w->scratch_capacity, old.n_words, sizeof *w->scratch))
+        return no_memory(w);
+    memcpy(w->scratch, old.words, old.n_words * sizeof *w->scratch);
+    old.words = w->scratch;
+    if (need > old.n_words)
+        TRY(reserve(w, need - old.n_words, 0));
+    set_layout(&w->pending, l);
+    w->pending.n_rows = 0;
+    w->pending.n_words = 0;
+    uint32_t start = 0; /* offsets are rewritten behind the row being read */
+    for (uint32_t i = 0; i < old.n_rows; i++) {
+        uint32_t end = w->offsets[i + 1];
+        mst_chunk one = old;
+        one.stride = end - start;
+        one.words = old.words + start;
+        mst_chunk_row(&one, 0, &row);
+        append_converted(w, &row, l);
+        start = end;
+    }
+    return MST_OK;
+}
+
+static size_t row_position(const mst_chunk *c, uint32_t i)
+{
+    return c->stride ? (size_t)i * c->stride : c->offsets[i];
+}
+
+/* Appends rows [from, from + n) of the chunk. */
+static mst_status append(mst_cache_writer *w, const mst_chunk *c, uint32_t from, uint32_t n)
+{
+    mst_chunk *p = &w->pending;
+    if (p->n_rows == 0)
+        set_layout(p, layout_of(c));
+    layout l = layout_join(layout_of(p), layout_of(c));
+    if (!layout_same(l, layout_of(p)))
+        TRY(relayout(w, l));
+    if (layout_same(l, layout_of(c))) {
+        size_t start = row_position(c, from), end = row_position(c, from + n);
+        TRY(reserve(w, end - start, n));
+        memcpy(w->words + p->n_words, c->words + start, (end - start) * sizeof *w->words);
+        for (uint32_t i = 1; i <= n; i++)
+            w->offsets[p->n_rows + i] = (uint32_t)(p->n_words + row_position(c, from + i) - start);
+        p->n_rows += n;
+        p->n_words += end - start;
+        return MST_OK;
+    }
+    for (uint32_t i = from; i < from + n; i++) {
+        mst_row row;
+        mst_chunk_row(c, i, &row);
+        TRY(reserve(w, converted_words(&row, l), 1));
+        append_converted(w, &row, l);
+    }
+    return MST_OK;
+}
+
+/* ---- writing chunks ---- */
+
+/* Looks at every pending row: fills the table entry and adds to the facts. */
+static void take_facts(mst_cache_writer *w, cache_entry *e)
+{
+    const mst_chunk *p = &w->pending;
+    mst_data_info *f = &w->facts;
+    mst_row row;
+    bool equal = true;
+    uint64_t features = p->n_dense;
+    mst_chunk_row(p, 0, &row);
+    e->min_label = e->max_label = row.label;
+    if (f->n_rows == 0)
+        f->min_label = f->max_label = row.label;
+    for (uint32_t i = 0; i < p->n_rows; i++) {
+        mst_chunk_row(p, i, &row);
+        equal &= p->offsets[i + 1] - p->offsets[i] == p->offsets[1];
+        if (row.n_keys > 0 && (uint64_t)row.keys[row.n_keys - 1] + 1 > features)
+            features = (uint64_t)row.keys[row.n_keys - 1] + 1;
+        e->n_entries += (uint64_t)row.n_dense + row.n_keys;
+        e->min_label = fminf(e->min_label, row.label);
+        e->max_label = fmaxf(e->max_label, row.label);
+        f->n_positive += row.label > 0;
+        f->labels_integral &= floorf(row.label) == row.label;
+    }
+    e->n_rows = p->n_rows;
+    e->n_dense = p->n_dense;
+    e->n_words = p->n_words;
+    e->flags = (p->dense_bytes ? CACHE_DENSE_BYTES : 0) | (p->has_weights ? CACHE_WEIGHTS : 0) |
+               (p->has_values ? CACHE_VALUES : 0);
+    e->stride = equal ? p->offsets[1] : 0;
+    e->max_key = features > 0 ? (uint32_t)(features - 1) : 0;
+
+    f->n_rows += p->n_rows;
+    f->n_entries += e->n_entries;
+    f->n_features = features > f->n_features ? features : f->n_features;
+    f->n_dense = p->n_dense > f->n_dense ? p->n_dense : f->n_dense;
+    f->min_label = fminf(f->min_label, e->min_label);
+    f->max_label = fmaxf(f->max_label, e->max_label);
+}
+
+static mst_status emit(mst_cache_writer *w)
+{
+    mst_chunk *p = &w->pending;
+    if (w->n_chunks == UINT32_MAX ||
+        !mst_grow(&w->table, &w->table_capacity, w->n_chunks + 1, sizeof *w->table))
+        return no_memory(w);
+    cache_entry *e = &w->table[w->n_chunks];
+    *e = (cache_entry){.offset = mst_out_offset(w->out)};
+    take_facts(w, e);
+    size_t record_bytes = p->n_words * sizeof *w->words;
+    size_t offset_bytes = e->stride ? 0 : ((size_t)p->n_rows + 1) * sizeof *w->offsets;
+    e->crc = mst_crc32c(mst_crc32c(0, w->words, record_bytes), w->offsets, offset_bytes);
+    TRY(mst_out_write(w->out, w->words, record_bytes));
+    TRY(mst_out_write(w->out, w->offsets, offset_bytes));
+    TRY(write_padding(w));
+    w->n_chunks++;
+    p->n_rows = 0;
+    p->n_words = 0;
+    return MST_OK;
+}
+
+/* How many rows of the chunk, from `from` on, go into pending before it must be looked at again. */
+static uint32_t rows_to_take(const mst_cache_writer *w, const mst_chunk *c, uint32_t from)
+{
+    const mst_chunk *p = &w->pending;
+    uint32_t left = c->n_rows - from;
+    uint32_t room = (w->chunk_rows ? w->chunk_rows : MST_CACHE_ROWS) - p->n_rows;
+    uint32_t n = left < room ? left : room;
+    if (w->chunk_rows != 0)
+        return n;
+    size_t start = row_position(c, from), limit = CHUNK_BYTES / sizeof(uint32_t);
+    uint32_t taken = 0;
+    while (taken < n && p->n_words + row_position(c, from + taken) - start < limit)
+        taken++;
+    return taken;
+}
+
+mst_status mst_cache_writer_add(mst_cache_writer *w, const mst_chunk *chunk)
+{
+    for (uint32_t from = 0; from < chunk->n_rows;) {
+        uint32_t n = rows_to_take(w, chunk, from);
+        TRY(append(w, chunk, from, n));
+        from += n;
+        mst_chunk *p = &w->pending;
+        if (w->chunk_rows == 0 &&
+            (p->n_rows == MST_CACHE_ROWS || p->n_words >= CHUNK_BYTES / sizeof(uint32_t)))
+            w->chunk_rows = p->n_rows;
+        if (w->chunk_rows != 0 && p->n_rows == w->chunk_rows)
+            TRY(emit(w));
+    }
+    return MST_OK;
+}
+
+mst_status mst_cache_writer_commit(mst_cache_writer *w, const mst_data_info *info)
+{
+    if (w->chunk_rows == 0)
+        w->chunk_rows = MST_CACHE_ROWS;
+    if (w->pending.n_rows > 0)
+        TRY(emit(w));
+    const mst_data_info *f = &w->facts;
+    uint64_t n_features = f->n_features;
+    if (info != NULL && info->n_features > n_features)
+        n_features = info->n_features;
+    if (n_features > UINT32_MAX)
+        return mst_fail(MST_EINPUT, "%s: feature %llu is beyond the largest possible, 4294967294", w->path,
+                        (unsigned long long)n_features - 1);
+    size_t table_bytes = w->n_chunks * sizeof *w->table;
+    cache_header h = {
+        .magic = CACHE_MAGIC,
+        .version = CACHE_VERSION,
+        .header_size = sizeof h,
+        .n_rows = f->n_rows,
+        .n_features = n_features,
+        .n_entries = f->n_entries,
+        .n_positive = f->n_positive,
+        .source_bytes = info != NULL ? info->bytes : 0,
+        .n_dense = f->n_dense,
+        .index_base = info != NULL ? info->index_base : 0,
+        .min_label = f->min_label,
+        .max_label = f->max_label,
+        .flags = f->labels_integral ? CACHE_LABELS_INTEGRAL : 0,
+        .n_chunks = (uint32_t)w->n_chunks,
+        .chunk_rows = w->chunk_rows,
+        .key_size = (uint32_t)strlen(w->source_key),
+        .table_offset = mst_out_offset(w->out),
+        .table_crc = mst_crc32c(0, w->table, table_bytes),
+    };
+    h.file_size = h.table_offset + table_bytes;
+    h.header_crc = mst_crc32c(mst_crc32c(0, &h, sizeof h), w->source_key, h.key_size);
+    TRY(mst_out_write(w->out, w->table, table_bytes));
+    TRY(mst_out_patch(w->out, 0, &h, sizeof h));
+    return mst_out_commit(w->out);
+}
