@@ -409,11 +409,14 @@ static const char *nearest_name(const mst_option_group *groups, size_t n, const 
 mst_status mst_option_unknown(const mst_option_group *groups, size_t n, const char *prefix,
                               const char *dashes, const char *name)
 {
-    bool negated = strncmp(name, "no-", 3) == 0;
+    mst_option_place flag;
     const char *no = "", *near = nearest_name(groups, n, name);
-    if (near == NULL && negated) {
-        near = nearest_name(groups, n, name + 3);
-        no = *dashes ? "no-" : "";
+    if (strncmp(name, "no-", 3) == 0) {
+        const char *positive = nearest_name(groups, n, name + 3);
+        near = positive ? positive : near;
+        bool is_flag = positive != NULL && mst_option_find((mst_option_group *)groups, n, positive, &flag) &&
+                       flag.row->type == MST_OPTION_FLAG;
+        no = is_flag && *dashes ? "no-" : "";
     }
     if (near == NULL)
         return mst_fail(MST_EUSAGE, "%sunknown option %s%s", prefix, dashes, name);

@@ -1,0 +1,121 @@
+/* Teams: every thread runs, the caller is thread 0, barriers hold everybody, and more threads than cores
+ * work. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/alloc.h"
+#include "base/team.h"
+
+#define MOST 9
+
+typedef struct work {
+    mst_team *team;
+    unsigned n;
+    pthread_t caller;
+    unsigned rounds;
+    unsigned plain[MOST]; /* not atomic: the barrier alone orders it */
+    atomic_uint runs[MOST], wrong;
+} work;
+
+static void phases(void *arg, unsigned thread)
+{
+    work *w = arg;
+    atomic_fetch_add(&w->runs[thread], 1);
+    if ((thread == 0) != (pthread_equal(pthread_self(), w->caller) != 0))
+        atomic_fetch_add(&w->wrong, 1);
+    for (unsigned round = 1; round <= w->rounds; round++) {
+        w->plain[thread]++;
+        mst_team_barrier(w->team);
+        for (unsigned other = 1; other < w->n; other++)
+            if (w->plain[other] != w->plain[0])
+                atomic_fetch_add(&w->wrong, 1);
+        mst_team_barrier(w->team);
+    }
+}
+
+static void test_sizes(void **state)
+{
+    (void)state;
+    const unsigned sizes[] = {1, 2, 3, MOST};
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        work w = {.n = sizes[s], .caller = pthread_self(), .rounds = 200};
+        assert_int_equal(mst_team_new(w.n, &w.team), MST_OK);
+        assert_int_equal(mst_team_size(w.team), w.n);
+        for (unsigned run = 1; run <= 5; run++) {
+            mst_team_run(w.team, phases, &w);
+            for (unsigned t = 0; t < MOST; t++) {
+                assert_int_equal(atomic_load(&w.runs[t]), t < w.n ? run : 0);
+                assert_int_equal(w.plain[t], t < w.n ? run * w.rounds : 0);
+            }
+        }
+        assert_int_equal(atomic_load(&w.wrong), 0);
+        mst_team_destroy(w.team);
+    }
+    mst_team_destroy(NULL);
+}
+
+static void add_one(void *arg, unsigned thread)
+{
+    ((unsigned *)arg)[thread * 16]++;
+}
+
+/* Many short runs: nobody misses a start, and what threads wrote is seen when run returns. */
+static void test_many_runs(void **state)
+{
+    (void)state;
+    mst_team *team;
+    unsigned counts[3 * 16] = {0};
+    assert_int_equal(mst_team_new(3, &team), MST_OK);
+    for (unsigned run = 1; run <= 3000; run++) {
+        mst_team_run(team, add_one, counts);
+        for (unsigned t = 0; t < 3; t++)
+            assert_int_equal(counts[t * 16], run);
+    }
+    mst_team_destroy(team);
+}
+
+static void test_unused(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        mst_team *team;
+        assert_int_equal(mst_team_new(4, &team), MST_OK);
+        mst_team_destroy(team);
+    }
+}
+
+static void test_no_memory(void **state)
+{
+    (void)state;
+    mst_alloc_stats before, after;
+    mst_alloc_stats_get(&before);
+    for (uint64_t k = 1; k <= 2; k++) {
+        mst_team *team = NULL;
+        mst_alloc_fail_at(k);
+        assert_int_equal(mst_team_new(2, &team), MST_ENOMEM);
+        assert_string_equal(mst_error_text(), "no memory for a team of 2 threads");
+        assert_null(team);
+    }
+    mst_alloc_fail_at(0);
+    mst_alloc_stats_get(&after);
+    assert_int_equal(before.blocks, after.blocks);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_many_runs),
+        cmocka_unit_test(test_unused),
+        cmocka_unit_test(test_no_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
