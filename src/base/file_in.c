@@ -30,6 +30,7 @@ typedef enum codec {
 struct mst_in {
     char *path;
     int fd;
+    bool standard; /* fd is standard input: not ours to close */
     codec codec;
     bool at_end; /* the operating system has no more */
     bool frame_open;
@@ -258,16 +259,16 @@ static mst_status detect(mst_in *in)
 mst_status mst_in_open(const char *path, mst_in **out)
 {
     mst_status st;
-    bool standard = strcmp(path, "-") == 0;
     mst_in *in = mst_zalloc(sizeof *in);
     if (in == NULL)
         return mst_fail(MST_ENOMEM, "%s: no memory to open it", path);
     in->fd = -1;
-    in->path = mst_strdup(standard ? "standard input" : path);
+    in->standard = strcmp(path, "-") == 0;
+    in->path = mst_strdup(in->standard ? "standard input" : path);
     in->raw = mst_alloc(RAW_SIZE);
     if (in->path == NULL || in->raw == NULL)
         TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory to open it", path));
-    in->fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    in->fd = in->standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
     if (in->fd < 0)
         TRY_OUT(st, mst_fail(MST_EINPUT, "%s: cannot be opened: %s", path, strerror(errno)));
     struct stat info;
@@ -294,7 +295,7 @@ void mst_in_close(mst_in *in)
     if (in->zlib_made)
         inflateEnd(&in->zlib);
     ZSTD_freeDStream(in->zstd);
-    if (in->fd > STDIN_FILENO)
+    if (in->fd >= 0 && !in->standard)
         close(in->fd);
     mst_free(in->raw);
     mst_free(in->path);

@@ -34,7 +34,8 @@ struct mst_out {
     char *target;    /* links resolved; NULL when written directly */
     char *temporary; /* NULL when there is none (any more) */
     int fd;
-    int failed; /* errno of the first failure; 0: none */
+    int failed;    /* errno of the first failure; 0: none */
+    bool standard; /* fd is standard output: not ours to close */
     bool committed;
     bool zlib_made;
     uint64_t given, flushed;
@@ -194,7 +195,7 @@ mst_status mst_out_patch(mst_out *out, uint64_t offset, const void *data, size_t
     const uint8_t *bytes = data;
     if (out->failed)
         return out_failed(out, out->failed);
-    if (out->packed != NULL || out->fd == STDOUT_FILENO)
+    if (out->packed != NULL || out->standard)
         return mst_fail(MST_EUSAGE, "%s: only a plain, uncompressed file can be changed after the fact",
                         out->path);
     if (n > out->given || offset > out->given - n)
@@ -290,17 +291,17 @@ static mst_status open_compressor(mst_out *out)
 mst_status mst_out_open(const char *path, mst_out **result)
 {
     mst_status st;
-    bool standard = strcmp(path, "-") == 0;
     struct stat info;
     mst_out *out = mst_zalloc(sizeof *out);
     if (out == NULL)
         return no_memory(path);
     out->fd = -1;
-    out->path = mst_strdup(standard ? "standard output" : path);
+    out->standard = strcmp(path, "-") == 0;
+    out->path = mst_strdup(out->standard ? "standard output" : path);
     out->buffer = mst_alloc(BUFFER_SIZE);
     if (out->path == NULL || out->buffer == NULL)
         TRY_OUT(st, no_memory(path));
-    if (standard) {
+    if (out->standard) {
         out->fd = STDOUT_FILENO;
     } else if (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) {
         TRY_OUT(st, mst_fail(MST_EIO, "%s: cannot be created: there is a folder of that name", path));
@@ -374,7 +375,7 @@ void mst_out_close(mst_out *out)
     if (out->zlib_made)
         deflateEnd(&out->zlib);
     ZSTD_freeCStream(out->zstd);
-    if (out->fd >= 0 && out->fd != STDOUT_FILENO)
+    if (out->fd >= 0 && !out->standard)
         close(out->fd);
     if (out->temporary != NULL)
         unlink(out->temporary);

@@ -66,7 +66,7 @@ static mst_status load_sequence(loader *l, const mst_option_place *place, bool s
     mst_text_list list = {0};
     mst_status st = MST_OK;
     for (;;) {
-        const char *value;
+        const char *value = NULL;
         TRY_OUT(st, next_event(l));
         if (l->event.type == YAML_SEQUENCE_END_EVENT)
             break;

@@ -276,6 +276,34 @@ static void test_pipe(void **state)
     close(saved);
 }
 
+static void test_standard_output(void **state)
+{
+    (void)state;
+    int ends[2], saved = dup(STDOUT_FILENO);
+    char buf[64];
+    mst_out *out;
+    fflush(stdout);
+    assert_int_equal(pipe(ends), 0);
+    dup2(ends[1], STDOUT_FILENO);
+    close(ends[1]);
+    mst_status opened = mst_out_open("-", &out);
+    mst_status wrote = opened == MST_OK ? mst_out_printf(out, "to %s", "stdout") : opened;
+    mst_status patched = opened == MST_OK ? mst_out_patch(out, 0, "T", 1) : opened;
+    mst_status committed = opened == MST_OK ? mst_out_commit(out) : opened;
+    if (opened == MST_OK)
+        mst_out_close(out);
+    int still_open = fcntl(STDOUT_FILENO, F_GETFD);
+    dup2(saved, STDOUT_FILENO);
+    close(saved);
+    assert_int_equal(wrote, MST_OK);
+    assert_int_equal(patched, MST_EUSAGE);
+    assert_int_equal(committed, MST_OK);
+    assert_int_equal(still_open, 0);
+    assert_int_equal(read(ends[0], buf, sizeof buf), 9);
+    assert_memory_equal(buf, "to stdout", 9);
+    close(ends[0]);
+}
+
 static void test_read_all(void **state)
 {
     (void)state;
@@ -597,6 +625,7 @@ int main(void)
         T(test_folders),
         T(test_glob),
         T(test_no_memory),
+        T(test_standard_output),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
