@@ -1,0 +1,77 @@
+# A short front for CMake and its presets (CMakePresets.json). `make help` lists what there is.
+PREFIX       ?= /usr/local
+DESTDIR      ?=
+JOBS         ?= $(shell nproc)
+FUZZ_SECONDS ?= 600
+SANITIZERS   := asan ubsan tsan
+OWN_SOURCES   = $(shell git ls-files -co --exclude-standard 'src/*.[ch]' 'include/*.h' 'tests/*.[ch]' 'bench/*.[ch]' \
+                  'examples/*.[ch]')
+
+.DEFAULT_GOAL := build
+.PHONY: build setup demo test test-all $(SANITIZERS:%=test-%) bench format lint fuzz install clean help
+
+# Configures when needed (the generator re-runs CMake by itself after that) and builds.
+define build_preset
+	@test -f build/$(1)/build.ninja || cmake --preset $(1) >/dev/null
+	@cmake --build --preset $(1) -j $(JOBS)
+endef
+
+build:        ## release build: build/release/muster
+	$(call build_preset,release)
+
+setup:        ## install missing Debian packages
+	@scripts/setup
+
+demo: setup build ## train on MNIST and on Criteo-like rows, with a table at the end
+	@scripts/demo
+
+test: setup build ## quick tests
+	@ctest --test-dir build/release --output-on-failure -j 2 -LE slow
+
+test-all: setup build ## every test, then all of them again under each sanitizer
+	@ctest --test-dir build/release --output-on-failure -j 2
+	@for s in $(SANITIZERS); do $(MAKE) --no-print-directory test-$$s || exit 1; done
+
+# The benchmark's timing tests say nothing under a sanitizer; label "slow" is for the release build.
+$(SANITIZERS:%=test-%): test-%:
+	$(call build_preset,$*)
+	@ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
+	  TSAN_OPTIONS=halt_on_error=1 ctest --test-dir build/$* --output-on-failure -j 2 -LE slow
+
+bench:        ## speed and memory, one `name value unit` line each, next to the peers
+	@scripts/setup --bench
+	@$(MAKE) --no-print-directory build >&2
+	@bench/run
+
+format:       ## clang-format on everything
+	@scripts/setup --dev
+	@clang-format -i $(OWN_SOURCES)
+
+lint:         ## formatting, a build with warnings as errors, clang-tidy and cppcheck
+	@scripts/setup --dev
+	@clang-format --dry-run --Werror $(OWN_SOURCES)
+	@cmake --preset release -B build/lint -DMUSTER_WERROR=ON >/dev/null
+	@cmake --build build/lint -j $(JOBS)
+	@clang-tidy --quiet --warnings-as-errors='*' -p build/lint $$(git ls-files -co --exclude-standard 'src/*.c')
+	@cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
+	  --suppress=missingIncludeSystem --suppress=normalCheckLevelMaxBranches -D__x86_64__ -Isrc -Iinclude src
+
+fuzz:         ## every fuzz target for FUZZ_SECONDS (600)
+	@scripts/setup --dev
+	$(call build_preset,fuzz)
+	@for t in build/fuzz/tests/fuzz_*; do \
+	  test -x $$t && test -f $$t || continue; \
+	  corpus=build/fuzz/corpus/$$(basename $$t); mkdir -p $$corpus; \
+	  echo "$$(basename $$t): $(FUZZ_SECONDS) s"; \
+	  $$t -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+	    -artifact_prefix=$$corpus/../ $$corpus || exit 1; \
+	done
+
+install: build ## install below PREFIX (/usr/local), honours DESTDIR
+	@DESTDIR=$(DESTDIR) cmake --install build/release --prefix $(PREFIX)
+
+clean:        ## remove build/ (bench data with it)
+	@rm -rf build
+
+help:         ## this list
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12

@@ -1,0 +1,237 @@
+/* The yardstick of `make bench`: sparse logistic regression as a plain C loop.
+ *
+ *     bench_plain TRAIN.cache [TEST.cache] [--runs N] [--lr RATE] [--features D]
+ *
+ * One thread, batch 1, updates in place, one pass in file order, rows in memory. What a careful person writes
+ * in ten minutes and no more: no prefetch, no huge pages, no intrinsics, no threads. What does make it faster
+ * at no cost in plainness is there: 13 numbers + 26 categories per row (no ones stored, no index for what is
+ * always present), a row is one record of 40 words, the 13 weights and the bias stay in local variables, and
+ * sums have several accumulators because the compiler may not reorder float additions. The weights have been
+ * written before the clock starts, so no page fault is counted.
+ *
+ * Prints `plain_loop_rows_per_s VALUE rows/s`, the median over N runs that each start from zero weights, and
+ * with a test file `plain_loop_test_loss VALUE nats`. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "data/cache.h"
+
+enum {
+    N_NUMBERS = 13,
+    N_CATEGORIES = 26,
+    RECORD = 1 + N_NUMBERS + N_CATEGORIES, /* label, numbers, keys: one word each */
+    MAX_RUNS = 101,
+};
+
+typedef union word {
+    float number;
+    uint32_t key;
+} word;
+
+typedef struct rows {
+    word *records; /* n * RECORD */
+    uint64_t n;
+} rows;
+
+typedef struct model {
+    float *weights; /* D; [0, N_NUMBERS) belong to the numbers */
+    uint64_t n_features;
+    float bias;
+} model;
+
+static void train(model *m, const rows *data, float lr)
+{
+    float *w = m->weights, dense[N_NUMBERS], bias = m->bias;
+    memcpy(dense, w, sizeof dense);
+    const word *r = data->records;
+    for (uint64_t i = 0; i < data->n; i++, r += RECORD) {
+        const word *x = r + 1, *k = r + 1 + N_NUMBERS;
+        float s0 = 0, s1 = 0, d0 = 0, d1 = 0, d2 = 0, d3 = bias;
+        for (int j = 0; j < N_CATEGORIES; j += 2) {
+            s0 += w[k[j].key];
+            s1 += w[k[j + 1].key];
+        }
+        for (int j = 0; j + 4 <= N_NUMBERS; j += 4) {
+            d0 += dense[j] * x[j].number;
+            d1 += dense[j + 1] * x[j + 1].number;
+            d2 += dense[j + 2] * x[j + 2].number;
+            d3 += dense[j + 3] * x[j + 3].number;
+        }
+        d0 += dense[N_NUMBERS - 1] * x[N_NUMBERS - 1].number;
+        float z = (s0 + s1) + ((d0 + d1) + (d2 + d3));
+        float g = lr * (r->number - 1.0f / (1.0f + expf(-z)));
+        bias += g;
+        for (int j = 0; j < N_NUMBERS; j++)
+            dense[j] += g * x[j].number;
+        for (int j = 0; j < N_CATEGORIES; j++)
+            w[k[j].key] += g;
+    }
+    memcpy(w, dense, sizeof dense);
+    m->bias = bias;
+}
+
+static double mean_loss(const model *m, const rows *data)
+{
+    double sum = 0;
+    const word *r = data->records;
+    for (uint64_t i = 0; i < data->n; i++, r += RECORD) {
+        double z = m->bias;
+        for (int j = 0; j < N_NUMBERS; j++)
+            z += (double)m->weights[j] * r[1 + j].number;
+        for (int j = 0; j < N_CATEGORIES; j++)
+            z += m->weights[r[1 + N_NUMBERS + j].key];
+        double margin = r->number > 0 ? z : -z;
+        sum += margin > 0 ? log1p(exp(-margin)) : -margin + log1p(exp(margin));
+    }
+    return sum / (double)data->n;
+}
+
+typedef struct copy_job {
+    rows *out;
+    uint64_t n_features, capacity;
+    const char *path;
+} copy_job;
+
+static mst_status copy_chunk(void *arg, uint64_t first_row, mst_chunk *chunk)
+{
+    copy_job *job = arg;
+    for (uint32_t i = 0; i < chunk->n_rows; i++) {
+        mst_row row;
+        mst_chunk_row(chunk, i, &row);
+        if (row.n_dense != N_NUMBERS || row.dense == NULL || row.n_keys != N_CATEGORIES || row.values != NULL)
+            return mst_fail(MST_EINPUT,
+                            "%s: row %llu is not 13 numbers and 26 categories; make the file with "
+                            "`muster data gen criteo`",
+                            job->path, (unsigned long long)(first_row + i));
+        if (first_row + i >= job->capacity)
+            return mst_fail(MST_EINPUT, "%s: more rows than its header says", job->path);
+        word *record = job->out->records + (first_row + i) * RECORD;
+        record[0].number = row.label > 0 ? 1.0f : 0.0f;
+        memcpy(record + 1, row.dense, N_NUMBERS * sizeof *record);
+        memcpy(record + 1 + N_NUMBERS, row.keys, N_CATEGORIES * sizeof *record);
+        for (int j = 0; j < N_CATEGORIES; j++)
+            if (row.keys[j] >= job->n_features)
+                return mst_fail(MST_EINPUT, "%s: row %llu has feature %u; give --features above it",
+                                job->path, (unsigned long long)(first_row + i), row.keys[j]);
+    }
+    return MST_OK;
+}
+
+/* out->records is the caller's to free; set only on MST_OK. */
+static mst_status load(const char *path, uint64_t n_features, rows *out)
+{
+    mst_status st;
+    mst_text_list paths = {0};
+    mst_dataset *dataset = NULL;
+    rows loaded = {0};
+    TRY_OUT(st, mst_text_list_add(&paths, path));
+    TRY_OUT(st, mst_cache_open(&paths, &dataset));
+    loaded.n = dataset->info.n_rows;
+    loaded.records = mst_calloc(loaded.n, RECORD * sizeof *loaded.records);
+    if (loaded.records == NULL) {
+        st = mst_fail(MST_ENOMEM, "%s: no memory for %llu rows", path, (unsigned long long)loaded.n);
+        goto out;
+    }
+    copy_job job = {.out = &loaded, .n_features = n_features, .capacity = loaded.n, .path = path};
+    TRY_OUT(st, mst_dataset_each(dataset, 1, copy_chunk, &job));
+    *out = loaded;
+    loaded.records = NULL;
+out:
+    mst_free(loaded.records);
+    mst_dataset_destroy(dataset);
+    mst_text_list_fini(&paths);
+    return st;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+typedef struct arguments {
+    const char *train_path, *test_path;
+    int64_t n_runs, n_features;
+    double lr;
+} arguments;
+
+static mst_status read_arguments(int argc, char **argv, arguments *out)
+{
+    *out = (arguments){.n_runs = 5, .n_features = 33762578, .lr = 0.05};
+    for (int i = 1; i < argc; i++) {
+        const char *name = argv[i], *value = i + 1 < argc ? argv[i + 1] : "";
+        bool fine = true;
+        if (name[0] != '-') {
+            if (out->train_path == NULL)
+                out->train_path = name;
+            else if (out->test_path == NULL)
+                out->test_path = name;
+            else
+                fine = false;
+        } else {
+            i++; /* every option has a value */
+            if (strcmp(name, "--runs") == 0)
+                fine = mst_parse_int(value, &out->n_runs) && out->n_runs >= 1 && out->n_runs <= MAX_RUNS;
+            else if (strcmp(name, "--features") == 0)
+                fine = mst_parse_int(value, &out->n_features) && out->n_features > N_NUMBERS;
+            else if (strcmp(name, "--lr") == 0)
+                fine = (out->lr = strtod(value, NULL)) > 0;
+            else
+                fine = false;
+        }
+        if (!fine)
+            return mst_fail(MST_EUSAGE, "cannot use %s %s", name, value);
+    }
+    if (out->train_path == NULL)
+        return mst_fail(MST_EUSAGE,
+                        "usage: bench_plain TRAIN.cache [TEST.cache] [--runs N] [--lr RATE] [--features D]");
+    return MST_OK;
+}
+
+static mst_status bench(const arguments *args)
+{
+    mst_status st;
+    rows train_rows = {0}, test_rows = {0};
+    model m = {.n_features = (uint64_t)args->n_features};
+    double rates[MAX_RUNS];
+    size_t n_runs = (size_t)args->n_runs;
+    m.weights = mst_calloc(m.n_features, sizeof *m.weights);
+    if (m.weights == NULL) {
+        st = mst_fail(MST_ENOMEM, "no memory for %llu weights", (unsigned long long)m.n_features);
+        goto out;
+    }
+    TRY_OUT(st, load(args->train_path, m.n_features, &train_rows));
+    if (args->test_path != NULL)
+        TRY_OUT(st, load(args->test_path, m.n_features, &test_rows));
+    for (size_t run = 0; run < n_runs; run++) {
+        memset(m.weights, 0, m.n_features * sizeof *m.weights);
+        m.bias = 0;
+        uint64_t start = mst_now_ns();
+        train(&m, &train_rows, (float)args->lr);
+        rates[run] = (double)train_rows.n / mst_seconds_since(start);
+    }
+    qsort(rates, n_runs, sizeof *rates, by_value);
+    printf("plain_loop_rows_per_s %.0f rows/s\n", 0.5 * (rates[(n_runs - 1) / 2] + rates[n_runs / 2]));
+    if (test_rows.n > 0)
+        printf("plain_loop_test_loss %.5f nats\n", mean_loss(&m, &test_rows));
+out:
+    mst_free(test_rows.records);
+    mst_free(train_rows.records);
+    mst_free(m.weights);
+    return st;
+}
+
+int main(int argc, char **argv)
+{
+    arguments args;
+    mst_status st = read_arguments(argc, argv, &args);
+    if (st == MST_OK)
+        st = bench(&args);
+    if (st != MST_OK)
+        fprintf(stderr, "bench_plain: %s\n", mst_error_text());
+    return mst_status_exit_code(st);
+}
