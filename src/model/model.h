@@ -44,16 +44,23 @@ typedef struct mst_weights {
 } mst_weights;
 
 /* A step as strategies see it (DESIGN.md, "A step"): the model calls need(range) before it reads a dense range and
- * ready(range) when that range's gradient is final. Both may be NULL (local: the weights are always there). */
+ * ready(range) when that range's gradient is final. The step or either slot may be NULL (local: nothing to do). */
 typedef struct mst_step {
     mst_status (*need)(struct mst_step *self, uint32_t range);
     mst_status (*ready)(struct mst_step *self, uint32_t range);
 } mst_step;
 
-typedef struct mst_model mst_model;
+static inline mst_status mst_step_need(mst_step *step, uint32_t range)
+{
+    return step != NULL && step->need != NULL ? step->need(step, range) : MST_OK;
+}
 
-/* What evaluation counts; filled by ops->measure from scores. Mergeable: sums only. See train/tally.h. */
-struct mst_tally;
+static inline mst_status mst_step_ready(mst_step *step, uint32_t range)
+{
+    return step != NULL && step->ready != NULL ? step->ready(step, range) : MST_OK;
+}
+
+typedef struct mst_model mst_model;
 
 typedef struct mst_model_ops {
     const char *name, *help;

@@ -2,8 +2,7 @@
  *
  * Results may differ between instruction sets in the last bits (order of sums, fused multiply-add); within one they
  * are a function of the inputs. Weights that several threads update without locks are read and written as single
- * aligned 32-bit words; kernels marked "racy" may run on such weights at the same time (lost updates are part of
- * asynchronous SGD) and are excluded from thread sanitizing for that reason. */
+ * aligned 32-bit words; kernels called racy may run on such weights at the same time (base/racy.h). */
 #ifndef MST_TENSOR_KERNELS_H
 #define MST_TENSOR_KERNELS_H
 
@@ -44,7 +43,7 @@ typedef struct mst_kernels {
     /* out[i] = bytes[i] / 255 */
     void (*unpack_bytes)(const uint8_t *bytes, uint32_t n, float *out);
 
-    /* y (n x c) = x (n x k) * w^T (c x k) + b (c; NULL: none); rows of x are `ldx` floats apart. */
+    /* y (n x c) = x (n x k) * w^T (c x k) + b (c; NULL: none); rows of x are `ldx` floats apart. Racy in w. */
     void (*dense_forward)(const float *x, size_t ldx, uint32_t n, uint32_t k, const float *w, const float *b,
                           uint32_t c, float *y);
 

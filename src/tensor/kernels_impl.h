@@ -8,11 +8,10 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "base/racy.h"
 #include "tensor/kernels.h"
 
-/* Asynchronous SGD reads and writes shared weights without locks (kernels.h). */
-#define RACY   __attribute__((no_sanitize("thread")))
-#define INLINE static inline __attribute__((always_inline)) RACY
+#define INLINE static inline __attribute__((always_inline)) MST_RACY
 
 /* How many rows ahead weights are prefetched, and how many more ahead the records themselves. */
 #define WEIGHTS_AHEAD 4
@@ -262,7 +261,7 @@ INLINE void add_row(const mst_row *row, float a, const mst_linear *w)
     sparse_add(row, a, w->sparse);
 }
 
-RACY static void margins(const mst_row *rows, uint32_t n, const mst_linear *w, float *out)
+MST_RACY static void margins(const mst_row *rows, uint32_t n, const mst_linear *w, float *out)
 {
     for (uint32_t i = 0; i < n; i++) {
         prefetch_ahead(rows, i, n, w->sparse);
@@ -270,7 +269,7 @@ RACY static void margins(const mst_row *rows, uint32_t n, const mst_linear *w, f
     }
 }
 
-RACY static void scatter(const mst_row *rows, uint32_t n, const float *coefs, float scale, const mst_linear *w)
+MST_RACY static void scatter(const mst_row *rows, uint32_t n, const float *coefs, float scale, const mst_linear *w)
 {
     for (uint32_t i = 0; i < n; i++) {
         prefetch_ahead(rows, i, n, w->sparse);
@@ -278,7 +277,7 @@ RACY static void scatter(const mst_row *rows, uint32_t n, const float *coefs, fl
     }
 }
 
-RACY static void descend_rows(const mst_row *rows, uint32_t n, float pos_weight, const mst_linear *w,
+MST_RACY static void descend_rows(const mst_row *rows, uint32_t n, float pos_weight, const mst_linear *w,
                               const float *lrs, float *out)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -370,7 +369,7 @@ static void unpack_bytes(const uint8_t *bytes, uint32_t n, float *out)
 #define TILE_CLASSES 5
 #define TILE_ROWS    (LANES == 4 ? 2 : LANES == 8 ? 2 : 4)
 
-static void forward_rows_tile(const float *x, size_t ldx, uint32_t k, const float *w, const float *b, uint32_t c,
+MST_RACY static void forward_rows_tile(const float *x, size_t ldx, uint32_t k, const float *w, const float *b, uint32_t c,
                               uint32_t classes, float *y)
 {
     if (classes == TILE_CLASSES) {
@@ -381,14 +380,14 @@ static void forward_rows_tile(const float *x, size_t ldx, uint32_t k, const floa
         FORWARD_TILE(TILE_ROWS, 1);
 }
 
-static void forward_row(const float *x, size_t ldx, uint32_t k, const float *w, const float *b, uint32_t c,
+MST_RACY static void forward_row(const float *x, size_t ldx, uint32_t k, const float *w, const float *b, uint32_t c,
                         uint32_t classes, float *y)
 {
     for (uint32_t done = 0; done < classes; done++, w += k, y++, b = b ? b + 1 : NULL)
         FORWARD_TILE(1, 1);
 }
 
-static void dense_forward(const float *x, size_t ldx, uint32_t n, uint32_t k, const float *w, const float *b,
+MST_RACY static void dense_forward(const float *x, size_t ldx, uint32_t n, uint32_t k, const float *w, const float *b,
                           uint32_t c, float *y)
 {
     uint32_t i = 0;

@@ -1,0 +1,167 @@
+/* Logistic regression: margin = bias + x . w, loss = log(1 + exp(-y * margin)), y in {-1, +1}.
+ *
+ * Views: "weight" [features], one weight per key; "bias" [1]. Gradient layout: range 0 is the dense prefix of the
+ * weights (features that every row has), range 1 the bias; everything else is sparse with width 1. */
+#include "model/model.h"
+
+enum { RANGE_DENSE, RANGE_BIAS };
+
+typedef struct logreg {
+    mst_model base;
+    uint32_t weight, bias; /* views */
+} logreg;
+
+static mst_status logreg_init(mst_model *self, const mst_model_options *options, const mst_shape *shape)
+{
+    (void)options;
+    if (shape->n_classes > 2)
+        return mst_fail(MST_EINPUT, "logreg takes labels 0/1 or -1/+1, but the data has labels up to %u; use --model softmax",
+                        shape->n_classes - 1);
+    if (shape->n_features == 0)
+        return mst_fail(MST_EINPUT, "the data has no features: nothing to train");
+    self->n_scores = 1;
+    return MST_OK;
+}
+
+static mst_status logreg_declare(mst_model *self, mst_params *params)
+{
+    logreg *m = (logreg *)self;
+    TRY(mst_params_add(params, "weight", MST_VIEW_TRAINABLE, 1, 1, &self->shape.n_features, &m->weight));
+    if (self->options.bias)
+        TRY(mst_params_add(params, "bias", MST_VIEW_TRAINABLE, 0, 1, (uint64_t[]){1}, &m->bias));
+    return MST_OK;
+}
+
+static void logreg_layout(const mst_model *self, const mst_params *params, mst_grad *layout)
+{
+    const logreg *m = (const logreg *)self;
+    const mst_view *weight = &params->views[m->weight];
+    layout->ranges[RANGE_DENSE] = (mst_range){.offset = weight->offset, .size = self->shape.n_dense};
+    layout->n_ranges = 1;
+    if (self->options.bias) {
+        layout->ranges[RANGE_BIAS] = (mst_range){.offset = params->views[m->bias].offset, .size = 1};
+        layout->n_ranges = 2;
+    }
+    layout->sparse_offset = weight->offset;
+    layout->width = 1;
+}
+
+static size_t logreg_scratch_size(const mst_model *self, uint32_t max_rows)
+{
+    (void)self;
+    return max_rows * sizeof(float); /* margins, then coefficients */
+}
+
+static mst_linear linear_of(const mst_model *self, const mst_weights *w)
+{
+    return (mst_linear){
+        .dense = w->ranges[RANGE_DENSE],
+        .sparse = w->sparse,
+        .bias = self->options.bias ? w->ranges[RANGE_BIAS] : NULL,
+    };
+}
+
+static void logreg_forward(const mst_model *self, void *scratch, const mst_batch *batch, const mst_weights *w,
+                           float *scores)
+{
+    (void)scratch;
+    mst_linear linear = linear_of(self, w);
+    self->kernels->margins(batch->rows, batch->n_rows, &linear, scores);
+}
+
+static void count_rows(const mst_model *self, const mst_batch *batch, double loss, mst_loss_sum *sum)
+{
+    sum->loss += loss;
+    sum->rows += batch->n_rows;
+    for (uint32_t i = 0; i < batch->n_rows; i++)
+        sum->weight += mst_label_positive(batch->rows[i].label)
+                           ? (double)batch->rows[i].weight * self->options.pos_weight
+                           : (double)batch->rows[i].weight;
+}
+
+/* Appends a row's contributions, coef * x, to the lists of their owners. Keys inside the dense prefix (rows of a
+ * chunk whose prefix is shorter) join the dense range: a weight is updated in one place only. */
+static void emit_row(const mst_row *row, float coef, uint32_t n_prefix, mst_grad *grad)
+{
+    uint32_t i = 0, n = row->n_keys, n_owners = grad->n_owners;
+    for (; i < n && row->keys[i] < n_prefix; i++)
+        grad->ranges[RANGE_DENSE].g[row->keys[i]] += row->values ? coef * row->values[i] : coef;
+    if (n_owners == 1) {
+        mst_contributions *list = &grad->owners[0];
+        uint32_t *keys = list->keys + list->n - i;
+        float *values = list->values + list->n - i;
+        list->n += n - i;
+        for (; i < n; i++) {
+            keys[i] = row->keys[i];
+            values[i] = row->values ? coef * row->values[i] : coef;
+        }
+        return;
+    }
+    for (; i < n; i++) {
+        mst_contributions *list = &grad->owners[mst_grad_owner(row->keys[i], n_owners)];
+        list->keys[list->n] = row->keys[i];
+        list->values[list->n++] = row->values ? coef * row->values[i] : coef;
+    }
+}
+
+static mst_status logreg_compute(const mst_model *self, void *scratch, const mst_batch *batch, const mst_weights *w,
+                                 float scale, mst_grad *grad, mst_step *step, mst_loss_sum *sum)
+{
+    float *coefs = scratch;
+    size_t n_keys = 0;
+    mst_linear linear = linear_of(self, w);
+    for (uint32_t i = 0; i < batch->n_rows; i++)
+        n_keys += batch->rows[i].n_keys;
+    TRY(mst_grad_room(grad, n_keys));
+    for (uint32_t range = 0; range < grad->n_ranges; range++)
+        TRY(mst_step_need(step, range));
+    self->kernels->margins(batch->rows, batch->n_rows, &linear, coefs);
+    double loss = self->kernels->logistic(batch->rows, batch->n_rows, coefs, (float)self->options.pos_weight, coefs);
+    count_rows(self, batch, loss, sum);
+    mst_linear dense = {.dense = grad->ranges[RANGE_DENSE].g,
+                        .bias = self->options.bias ? grad->ranges[RANGE_BIAS].g : NULL};
+    for (uint32_t i = 0; i < batch->n_rows; i++) {
+        const mst_row *row = &batch->rows[i];
+        mst_row prefix = *row; /* the dense part alone, through the same kernel as in place */
+        prefix.n_keys = 0;
+        float coef = coefs[i] * scale;
+        self->kernels->scatter(&prefix, 1, &coef, 1.0f, &dense);
+        emit_row(row, coef, self->shape.n_dense, grad);
+    }
+    for (uint32_t range = 0; range < grad->n_ranges; range++)
+        TRY(mst_step_ready(step, range));
+    return MST_OK;
+}
+
+static void logreg_descend(const mst_model *self, void *scratch, const mst_batch *rows, uint32_t batch_rows,
+                           const mst_weights *w, const float *lrs, mst_loss_sum *sum)
+{
+    const mst_kernels *k = self->kernels;
+    float *margins = scratch;
+    float pos_weight = (float)self->options.pos_weight;
+    mst_linear linear = linear_of(self, w);
+    if (batch_rows == 1) {
+        k->descend_rows(rows->rows, rows->n_rows, pos_weight, &linear, lrs, margins);
+        count_rows(self, rows, k->logistic_loss(rows->rows, rows->n_rows, margins, pos_weight), sum);
+        return;
+    }
+    for (uint32_t from = 0, step = 0; from < rows->n_rows; from += batch_rows, step++) {
+        mst_batch part = mst_batch_part(rows, from, batch_rows);
+        k->margins(part.rows, part.n_rows, &linear, margins);
+        count_rows(self, &part, k->logistic(part.rows, part.n_rows, margins, pos_weight, margins), sum);
+        k->scatter(part.rows, part.n_rows, margins, -lrs[step] / (float)part.n_rows, &linear);
+    }
+}
+
+const mst_model_ops mst_model_logreg = {
+    .name = "logreg",
+    .help = "logistic regression on sparse or dense rows, labels 0/1 or -1/+1",
+    .size = sizeof(logreg),
+    .init = logreg_init,
+    .declare = logreg_declare,
+    .layout = logreg_layout,
+    .scratch_size = logreg_scratch_size,
+    .compute = logreg_compute,
+    .forward = logreg_forward,
+    .descend = logreg_descend,
+};

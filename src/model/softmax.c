@@ -1,0 +1,204 @@
+/* Softmax regression: logits = W x + b, loss = cross-entropy of softmax(logits) with the row's class.
+ *
+ * Two layouts, chosen by the number of features alone so that every process agrees:
+ *   up to 4096 features   "weight" [classes, features]: rows are expanded to dense and go through matrix kernels
+ *   more                  "weight" [features, classes]: a key's weights lie together, rows stay sparse (width = classes)
+ * "bias" [classes]. Gradient layout: range 0 is the whole weight (dense) or the dense prefix's part of it (sparse),
+ * range 1 the bias. */
+#include <string.h>
+
+#include "base/racy.h"
+#include "model/model.h"
+
+#define DENSE_FEATURES 4096
+#define TILE_ROWS      64 /* rows computed at a time: their dense form stays in the second-level cache */
+
+enum { RANGE_WEIGHT, RANGE_BIAS };
+
+typedef struct softmax_model {
+    mst_model base;
+    uint32_t weight, bias; /* views */
+    bool dense;
+} softmax_model;
+
+static mst_status softmax_init(mst_model *self, const mst_model_options *options, const mst_shape *shape)
+{
+    softmax_model *m = (softmax_model *)self;
+    (void)options;
+    if (shape->n_classes < 2)
+        return mst_fail(MST_EINPUT, "softmax needs at least two classes; the data has %u", shape->n_classes);
+    if (shape->n_features == 0)
+        return mst_fail(MST_EINPUT, "the data has no features: nothing to train");
+    m->dense = shape->n_features <= DENSE_FEATURES;
+    self->n_scores = shape->n_classes;
+    return MST_OK;
+}
+
+static mst_status softmax_declare(mst_model *self, mst_params *params)
+{
+    softmax_model *m = (softmax_model *)self;
+    uint64_t classes = self->shape.n_classes, features = self->shape.n_features;
+    if (m->dense)
+        TRY(mst_params_add(params, "weight", MST_VIEW_TRAINABLE, 0, 2, (uint64_t[]){classes, features}, &m->weight));
+    else
+        TRY(mst_params_add(params, "weight", MST_VIEW_TRAINABLE, (uint32_t)classes, 2,
+                           (uint64_t[]){features, classes}, &m->weight));
+    if (self->options.bias)
+        TRY(mst_params_add(params, "bias", MST_VIEW_TRAINABLE, 0, 1, &classes, &m->bias));
+    return MST_OK;
+}
+
+static void softmax_layout(const mst_model *self, const mst_params *params, mst_grad *layout)
+{
+    const softmax_model *m = (const softmax_model *)self;
+    const mst_view *weight = &params->views[m->weight];
+    uint64_t prefix = (uint64_t)self->shape.n_dense * self->shape.n_classes;
+    layout->ranges[RANGE_WEIGHT] = (mst_range){.offset = weight->offset, .size = m->dense ? weight->size : prefix};
+    layout->n_ranges = 1;
+    if (self->options.bias) {
+        const mst_view *bias = &params->views[m->bias];
+        layout->ranges[RANGE_BIAS] = (mst_range){.offset = bias->offset, .size = bias->size};
+        layout->n_ranges = 2;
+    }
+    layout->sparse_offset = weight->offset;
+    layout->width = m->dense ? 0 : self->shape.n_classes;
+}
+
+static size_t softmax_scratch_size(const mst_model *self, uint32_t max_rows)
+{
+    const softmax_model *m = (const softmax_model *)self;
+    size_t row = self->shape.n_classes + (m->dense ? self->shape.n_features : 0);
+    (void)max_rows; /* larger batches go through in tiles */
+    return TILE_ROWS * row * sizeof(float);
+}
+
+/* Rows as a dense matrix, (n_rows x features). */
+static void expand(const mst_model *self, const mst_batch *tile, float *x)
+{
+    size_t features = self->shape.n_features;
+    for (uint32_t r = 0; r < tile->n_rows; r++, x += features) {
+        const mst_row *row = &tile->rows[r];
+        if (row->bytes)
+            self->kernels->unpack_bytes(row->bytes, row->n_dense, x);
+        else if (row->n_dense)
+            memcpy(x, row->dense, row->n_dense * sizeof *x);
+        if (row->n_dense < features)
+            memset(x + row->n_dense, 0, (features - row->n_dense) * sizeof *x);
+        for (uint32_t i = 0; i < row->n_keys; i++)
+            x[row->keys[i]] += row->values ? row->values[i] : 1.0f;
+    }
+}
+
+/* y += a * w over the classes */
+MST_RACY static void add_scaled(float a, const float *w, float *y, uint32_t n)
+{
+    for (uint32_t c = 0; c < n; c++)
+        y[c] += a * w[c];
+}
+
+static float dense_value(const mst_row *row, uint32_t i)
+{
+    return row->bytes ? (float)row->bytes[i] * (1.0f / 255) : row->dense[i];
+}
+
+MST_RACY static void sparse_logits(const mst_model *self, const mst_row *row, const mst_weights *w, float *y)
+{
+    uint32_t classes = self->shape.n_classes;
+    for (uint32_t c = 0; c < classes; c++)
+        y[c] = self->options.bias ? w->ranges[RANGE_BIAS][c] : 0.0f;
+    for (uint32_t i = 0; i < row->n_dense; i++)
+        add_scaled(dense_value(row, i), w->ranges[RANGE_WEIGHT] + (size_t)i * classes, y, classes);
+    for (uint32_t i = 0; i < row->n_keys; i++)
+        add_scaled(row->values ? row->values[i] : 1.0f, w->sparse + (size_t)row->keys[i] * classes, y, classes);
+}
+
+/* Logits of a tile into y (n_rows x classes); x is scratch for the dense form. */
+static void tile_forward(const mst_model *self, const mst_batch *tile, const mst_weights *w, float *x, float *y)
+{
+    const softmax_model *m = (const softmax_model *)self;
+    uint32_t classes = self->shape.n_classes, features = (uint32_t)self->shape.n_features;
+    if (m->dense) {
+        expand(self, tile, x);
+        self->kernels->dense_forward(x, features, tile->n_rows, features, w->ranges[RANGE_WEIGHT],
+                                     self->options.bias ? w->ranges[RANGE_BIAS] : NULL, classes, y);
+        return;
+    }
+    for (uint32_t r = 0; r < tile->n_rows; r++)
+        sparse_logits(self, &tile->rows[r], w, y + (size_t)r * classes);
+}
+
+static void emit_key(mst_grad *grad, uint32_t key, float x, const float *d, uint32_t classes)
+{
+    mst_contributions *list = &grad->owners[mst_grad_owner(key, grad->n_owners)];
+    float *values = list->values + list->n * classes;
+    list->keys[list->n++] = key;
+    for (uint32_t c = 0; c < classes; c++)
+        values[c] = x * d[c];
+}
+
+static void sparse_backward(const mst_model *self, const mst_row *row, const float *d, mst_grad *grad)
+{
+    uint32_t classes = self->shape.n_classes, i = 0;
+    float *prefix = grad->ranges[RANGE_WEIGHT].g;
+    for (uint32_t j = 0; j < row->n_dense; j++)
+        add_scaled(dense_value(row, j), d, prefix + (size_t)j * classes, classes);
+    for (; i < row->n_keys && row->keys[i] < self->shape.n_dense; i++)
+        add_scaled(row->values ? row->values[i] : 1.0f, d, prefix + (size_t)row->keys[i] * classes, classes);
+    for (; i < row->n_keys; i++)
+        emit_key(grad, row->keys[i], row->values ? row->values[i] : 1.0f, d, classes);
+    if (self->options.bias)
+        add_scaled(1.0f, d, grad->ranges[RANGE_BIAS].g, classes);
+}
+
+static mst_status softmax_compute(const mst_model *self, void *scratch, const mst_batch *batch, const mst_weights *w,
+                                  float scale, mst_grad *grad, mst_step *step, mst_loss_sum *sum)
+{
+    const softmax_model *m = (const softmax_model *)self;
+    uint32_t classes = self->shape.n_classes, features = (uint32_t)self->shape.n_features;
+    float *y = scratch, *x = y + (size_t)TILE_ROWS * classes;
+    for (uint32_t range = 0; range < grad->n_ranges; range++)
+        TRY(mst_step_need(step, range));
+    for (uint32_t from = 0; from < batch->n_rows; from += TILE_ROWS) {
+        mst_batch tile = mst_batch_part(batch, from, TILE_ROWS);
+        tile_forward(self, &tile, w, x, y);
+        sum->loss += self->kernels->softmax(tile.rows, tile.n_rows, classes, y, scale, y);
+        if (m->dense) {
+            self->kernels->dense_backward(x, features, tile.n_rows, features, y, classes, grad->ranges[RANGE_WEIGHT].g,
+                                          self->options.bias ? grad->ranges[RANGE_BIAS].g : NULL);
+            continue;
+        }
+        size_t n_keys = 0;
+        for (uint32_t r = 0; r < tile.n_rows; r++)
+            n_keys += tile.rows[r].n_keys;
+        TRY(mst_grad_room(grad, n_keys));
+        for (uint32_t r = 0; r < tile.n_rows; r++)
+            sparse_backward(self, &tile.rows[r], y + (size_t)r * classes, grad);
+    }
+    sum->rows += batch->n_rows;
+    for (uint32_t r = 0; r < batch->n_rows; r++)
+        sum->weight += (double)batch->rows[r].weight;
+    for (uint32_t range = 0; range < grad->n_ranges; range++)
+        TRY(mst_step_ready(step, range));
+    return MST_OK;
+}
+
+static void softmax_forward(const mst_model *self, void *scratch, const mst_batch *batch, const mst_weights *w,
+                            float *scores)
+{
+    for (uint32_t from = 0; from < batch->n_rows; from += TILE_ROWS) {
+        mst_batch tile = mst_batch_part(batch, from, TILE_ROWS);
+        tile_forward(self, &tile, w, scratch, scores + (size_t)from * self->shape.n_classes);
+    }
+}
+
+const mst_model_ops mst_model_softmax = {
+    .name = "softmax",
+    .help = "softmax regression on dense or sparse rows, labels 0 .. classes-1",
+    .size = sizeof(softmax_model),
+    .init = softmax_init,
+    .declare = softmax_declare,
+    .layout = softmax_layout,
+    .scratch_size = softmax_scratch_size,
+    .compute = softmax_compute,
+    .forward = softmax_forward,
+};

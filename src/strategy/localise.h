@@ -1,0 +1,31 @@
+/* Localising: the distinct keys of a list of contributions, numbered 0..k-1 in order of first appearance, with the
+ * contributions summed per key. One object per thread, reused; grows to the largest batch and then allocates nothing. */
+#ifndef MST_STRATEGY_LOCALISE_H
+#define MST_STRATEGY_LOCALISE_H
+
+#include <stdbool.h>
+
+#include "tensor/grad.h"
+
+typedef struct mst_localiser {
+    struct mst_local_slot {
+        uint32_t stamp, index;
+    } *table; /* open addressing; a slot is in use when its stamp is the current one */
+    size_t table_size;
+    uint32_t stamp;
+    uint32_t *keys; /* n distinct keys */
+    size_t key_capacity;
+    float *sums; /* n * width */
+    size_t sum_capacity;
+    uint32_t n;
+} mst_localiser;
+
+void mst_localiser_fini(mst_localiser *l);
+
+/* Starts a batch of at most n contributions of `width` floats. */
+mst_status mst_localiser_begin(mst_localiser *l, size_t n, uint32_t width);
+
+/* Adds a list of contributions. */
+void mst_localiser_add(mst_localiser *l, const mst_contributions *list, uint32_t width);
+
+#endif

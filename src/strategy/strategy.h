@@ -1,0 +1,88 @@
+/* Strategies: where gradients meet and where the update runs. One const table per strategy, in mst_strategies.
+ *
+ * The training loop gives a strategy the model, the optimizer, the parameters and a feed, and asks it to run some
+ * steps; it never asks which strategy it has. How many threads take rows, how a batch is divided, and what travels
+ * where is the strategy's own business. Between two calls of run the parameters are complete and current, and nobody
+ * writes them: that is when the loop evaluates and saves.
+ *
+ * Thread: the training loop's thread makes every call. Waiting: run returns by its budget's deadline (to within one
+ * span of rows), or when the feed fails, or when asked to stop. */
+#ifndef MST_STRATEGY_STRATEGY_H
+#define MST_STRATEGY_STRATEGY_H
+
+#include <stdatomic.h>
+
+#include "base/option.h"
+#include "data/feed.h"
+#include "model/model.h"
+#include "optim/optim.h"
+
+typedef enum mst_mode {
+    MST_MODE_SYNC,
+    MST_MODE_ASYNC,
+} mst_mode;
+
+typedef struct mst_strategy_options {
+    int strategy;         /* --strategy local: index into mst_strategies */
+    int mode;             /* --mode sync|async: mst_mode */
+    int64_t threads;      /* --threads N; 0: one per core */
+    int64_t batch;        /* --batch N: rows per step and worker */
+    int64_t global_batch; /* --global-batch N: rows per step over all workers; 0: batch times workers */
+    int lr_scale;         /* --lr-scale none|linear: times the number of workers */
+} mst_strategy_options;
+extern const mst_option mst_strategy_option_table[];
+
+typedef struct mst_strategy_env {
+    const mst_model *model;
+    const mst_optimizer *optimizer;
+    mst_params *params;
+} mst_strategy_env;
+
+/* What run may do before it returns. */
+typedef struct mst_budget {
+    uint64_t steps, rows;    /* at most this many more */
+    uint64_t deadline_ns;    /* on the monotonic clock; UINT64_MAX: none */
+    const atomic_bool *stop; /* set by somebody else; or NULL */
+} mst_budget;
+
+/* What has been done, over all calls. run adds to it. */
+typedef struct mst_progress {
+    uint64_t steps, rows;     /* over the whole training */
+    uint64_t epoch, position; /* rows into the current epoch; set back by the loop at its end */
+    bool epoch_ended;         /* the feed has no more rows in this epoch */
+    mst_loss_sum loss;        /* of the rows trained on, before their updates; the loop empties it */
+} mst_progress;
+
+typedef struct mst_strategy mst_strategy;
+
+typedef struct mst_strategy_ops {
+    const char *name, *help;
+    size_t size; /* of the derived struct */
+    mst_status (*init)(mst_strategy *self, const mst_strategy_options *options, const mst_strategy_env *env);
+    /* Trains on rows of the feed, whose epoch the loop has started. MST_ESTOPPED only from the feed. */
+    mst_status (*run)(mst_strategy *self, mst_feed *feed, const mst_budget *budget, mst_progress *progress);
+    void (*fini)(mst_strategy *self);
+} mst_strategy_ops;
+
+struct mst_strategy {
+    const mst_strategy_ops *ops;
+    mst_strategy_options options; /* resolved: threads and batches are set */
+    mst_strategy_env env;
+    /* Set by init, for the feed the loop makes. */
+    unsigned n_lanes;   /* threads that take rows */
+    uint32_t max_take;  /* most rows of one take */
+};
+
+extern const mst_strategy_ops *const mst_strategies[]; /* NULL-terminated; order = choices of --strategy */
+
+/* Fills in what depends on the machine (threads) and checks the options against each other. */
+mst_status mst_strategy_resolve(mst_strategy_options *options);
+
+/* Floats beyond the parameters that the strategy wants reserved (mst_params.spare). */
+uint64_t mst_strategy_spare(const mst_strategy_options *options);
+
+/* env->params must be reserved. *out is the caller's to destroy; set only on MST_OK. */
+mst_status mst_strategy_new(const mst_strategy_options *options, const mst_strategy_env *env, mst_strategy **out);
+void mst_strategy_destroy(mst_strategy *self); /* NULL-safe */
+
+#endif
