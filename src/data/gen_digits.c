@@ -1,0 +1,419 @@
+/* Digit images; contract in gen.h.
+ *
+ * A digit is a list of strokes, each a run of points in the unit square (y downwards) joined by straight
+ * pieces. The points are jittered one by one, then moved by one affine map, and drawn with a round pen: a
+ * pixel's ink follows its distance to the nearest piece. Some images get a stray stroke; all get noise. */
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/rng.h"
+#include "data/gen.h"
+
+#define SIDE       MST_GEN_DIGIT_SIDE
+#define PIXELS     MST_GEN_DIGIT_PIXELS
+#define CHUNK_ROWS 1024
+#define WORDS      (1 + PIXELS / 4) /* label and pixels */
+
+#define JITTER      0.055 /* of a point, in digit heights */
+#define SHIFT       1.75  /* pixels, either way */
+#define SLANT       0.32
+#define TURN        0.16 /* radians */
+#define STRAY_SHARE 0.15
+#define MAX_POINTS  16
+
+typedef struct point {
+    float x, y;
+} point;
+
+typedef struct stroke {
+    unsigned n;
+    point points[MAX_POINTS];
+} stroke;
+
+/* Two ways to write each digit where people do. */
+typedef struct glyph {
+    unsigned digit, n_strokes;
+    stroke strokes[3];
+} glyph;
+
+static const glyph glyphs[] = {
+    {0,
+     1,
+     {{11,
+       {{.5f, 0},
+        {.2f, .1f},
+        {.05f, .35f},
+        {.05f, .65f},
+        {.2f, .9f},
+        {.5f, 1},
+        {.8f, .9f},
+        {.95f, .65f},
+        {.95f, .35f},
+        {.8f, .1f},
+        {.5f, 0}}}}},
+    {0,
+     1,
+     {{9,
+       {{.55f, 0},
+        {.25f, .2f},
+        {.2f, .55f},
+        {.3f, .9f},
+        {.5f, 1},
+        {.7f, .85f},
+        {.8f, .5f},
+        {.75f, .15f},
+        {.55f, 0}}}}},
+    {1, 1, {{2, {{.5f, 0}, {.5f, 1}}}}},
+    {1, 2, {{3, {{.3f, .2f}, {.55f, 0}, {.55f, 1}}}, {2, {{.3f, 1}, {.8f, 1}}}}},
+    {2,
+     1,
+     {{9,
+       {{.1f, .25f},
+        {.2f, .06f},
+        {.5f, 0},
+        {.8f, .08f},
+        {.88f, .3f},
+        {.7f, .55f},
+        {.4f, .78f},
+        {.1f, 1},
+        {.95f, 1}}}}},
+    {2,
+     1,
+     {{12,
+       {{.15f, .2f},
+        {.35f, .02f},
+        {.65f, .02f},
+        {.85f, .2f},
+        {.8f, .45f},
+        {.55f, .7f},
+        {.3f, .9f},
+        {.1f, .95f},
+        {.15f, .75f},
+        {.35f, .8f},
+        {.6f, .95f},
+        {.95f, .95f}}}}},
+    {3,
+     1,
+     {{11,
+       {{.1f, .1f},
+        {.4f, 0},
+        {.75f, .07f},
+        {.85f, .25f},
+        {.7f, .43f},
+        {.4f, .48f},
+        {.75f, .55f},
+        {.92f, .75f},
+        {.75f, .95f},
+        {.4f, 1},
+        {.08f, .88f}}}}},
+    {3, 1, {{7, {{.1f, 0}, {.85f, 0}, {.45f, .4f}, {.8f, .5f}, {.9f, .75f}, {.6f, 1}, {.1f, .92f}}}}},
+    {4, 2, {{3, {{.6f, 0}, {.05f, .65f}, {.95f, .65f}}}, {2, {{.7f, .3f}, {.68f, 1}}}}},
+    {4, 2, {{4, {{.15f, 0}, {.12f, .35f}, {.3f, .5f}, {.85f, .45f}}}, {2, {{.85f, 0}, {.75f, 1}}}}},
+    {5,
+     2,
+     {{9,
+       {{.25f, 0},
+        {.2f, .42f},
+        {.5f, .36f},
+        {.8f, .45f},
+        {.92f, .68f},
+        {.8f, .92f},
+        {.5f, 1},
+        {.25f, .97f},
+        {.08f, .86f}}},
+      {2, {{.25f, 0}, {.88f, .02f}}}}},
+    {6,
+     1,
+     {{12,
+       {{.78f, .02f},
+        {.45f, .12f},
+        {.2f, .38f},
+        {.1f, .68f},
+        {.2f, .92f},
+        {.5f, 1},
+        {.8f, .92f},
+        {.9f, .72f},
+        {.78f, .53f},
+        {.5f, .47f},
+        {.25f, .57f},
+        {.12f, .72f}}}}},
+    {6,
+     1,
+     {{9,
+       {{.4f, 0},
+        {.2f, .3f},
+        {.12f, .7f},
+        {.3f, .97f},
+        {.6f, .98f},
+        {.75f, .8f},
+        {.65f, .6f},
+        {.4f, .58f},
+        {.18f, .75f}}}}},
+    {7, 1, {{3, {{.08f, 0}, {.92f, 0}, {.4f, 1}}}}},
+    {7,
+     2,
+     {{5, {{.1f, .1f}, {.12f, 0}, {.9f, .02f}, {.6f, .5f}, {.45f, 1}}}, {2, {{.3f, .52f}, {.8f, .5f}}}}},
+    {8,
+     1,
+     {{15,
+       {{.5f, .47f},
+        {.2f, .35f},
+        {.15f, .15f},
+        {.5f, 0},
+        {.85f, .15f},
+        {.8f, .35f},
+        {.5f, .47f},
+        {.18f, .62f},
+        {.1f, .82f},
+        {.3f, .98f},
+        {.5f, 1},
+        {.7f, .98f},
+        {.9f, .82f},
+        {.82f, .62f},
+        {.5f, .47f}}}}},
+    {9,
+     1,
+     {{11,
+       {{.85f, .3f},
+        {.7f, .48f},
+        {.4f, .52f},
+        {.15f, .38f},
+        {.15f, .15f},
+        {.4f, 0},
+        {.7f, .05f},
+        {.87f, .25f},
+        {.85f, .55f},
+        {.7f, .85f},
+        {.4f, 1}}}}},
+    {9,
+     1,
+     {{8,
+       {{.8f, .15f},
+        {.5f, 0},
+        {.2f, .12f},
+        {.18f, .35f},
+        {.45f, .48f},
+        {.78f, .3f},
+        {.8f, .15f},
+        {.75f, 1}}}}},
+};
+#define N_GLYPHS (sizeof glyphs / sizeof *glyphs)
+
+typedef struct affine {
+    double xx, xy, yx, yy, x0, y0;
+} affine;
+
+static double between(mst_rng *rng, double low, double high)
+{
+    return low + (high - low) * (mst_rng_u32(rng) * 0x1p-32);
+}
+
+static point move(const affine *m, double x, double y)
+{
+    return (point){(float)(m->xx * x + m->xy * y + m->x0), (float)(m->yx * x + m->yy * y + m->y0)};
+}
+
+/* Lowers distance[] to the squared distance from the piece a-b, for pixels within `reach` of it. */
+static void draw_piece(float *distance, point a, point b, float reach)
+{
+    int x0 = (int)floorf(fminf(a.x, b.x) - reach), x1 = (int)ceilf(fmaxf(a.x, b.x) + reach);
+    int y0 = (int)floorf(fminf(a.y, b.y) - reach), y1 = (int)ceilf(fmaxf(a.y, b.y) + reach);
+    x0 = x0 < 0 ? 0 : x0;
+    y0 = y0 < 0 ? 0 : y0;
+    x1 = x1 > SIDE - 1 ? SIDE - 1 : x1;
+    y1 = y1 > SIDE - 1 ? SIDE - 1 : y1;
+    float dx = b.x - a.x, dy = b.y - a.y, inverse = 1.0f / (dx * dx + dy * dy + 1e-9f);
+    for (int y = y0; y <= y1; y++)
+        for (int x = x0; x <= x1; x++) {
+            float px = (float)x - a.x, py = (float)y - a.y;
+            float t = (px * dx + py * dy) * inverse;
+            t = t < 0 ? 0 : t > 1 ? 1 : t;
+            float ex = px - t * dx, ey = py - t * dy, d = ex * ex + ey * ey;
+            float *slot = &distance[y * SIDE + x];
+            *slot = d < *slot ? d : *slot;
+        }
+}
+
+static const glyph *choose_glyph(mst_rng *rng, unsigned digit)
+{
+    unsigned first = 0, n = 0;
+    while (glyphs[first].digit != digit)
+        first++;
+    while (first + n < N_GLYPHS && glyphs[first + n].digit == digit)
+        n++;
+    return &glyphs[first + mst_rng_below(rng, n)];
+}
+
+/* Height, width, slant, turn and place of one image; the digit's centre is (0.5, 0.5). */
+static affine choose_affine(mst_rng *rng)
+{
+    double height = between(rng, 15, 20), width = height * between(rng, 0.55, 0.9);
+    double slant = between(rng, -SLANT / 3, SLANT), turn = between(rng, -TURN, TURN);
+    double c = cos(turn), s = sin(turn);
+    affine m = {
+        .xx = c * width,
+        .xy = -slant * height * c - s * height,
+        .yx = s * width,
+        .yy = -slant * height * s + c * height,
+    };
+    m.x0 = (SIDE - 1) / 2.0 + between(rng, -SHIFT, SHIFT) - 0.5 * (m.xx + m.xy);
+    m.y0 = (SIDE - 1) / 2.0 + between(rng, -SHIFT, SHIFT) - 0.5 * (m.yx + m.yy);
+    return m;
+}
+
+unsigned mst_gen_digit(uint64_t seed, uint64_t index, uint8_t pixels[MST_GEN_DIGIT_PIXELS])
+{
+    mst_rng rng;
+    mst_rng_init(&rng, seed, MST_RNG_GENERATE, index);
+    unsigned digit = mst_rng_below(&rng, 10);
+    const glyph *g = choose_glyph(&rng, digit);
+    affine m = choose_affine(&rng);
+    float pen = (float)between(&rng, 0.7, 1.9), ink = (float)between(&rng, 170, 255),
+          noise = (float)between(&rng, 0, 24);
+    float reach = pen + 1.0f, distance[PIXELS];
+    for (size_t i = 0; i < PIXELS; i++)
+        distance[i] = 1e9f;
+    for (unsigned k = 0; k < g->n_strokes; k++) {
+        const stroke *s = &g->strokes[k];
+        point last = {0, 0};
+        for (unsigned i = 0; i < s->n; i++) {
+            double x = s->points[i].x + between(&rng, -JITTER, JITTER) * 1.7;
+            double y = s->points[i].y + between(&rng, -JITTER, JITTER) * 1.7;
+            point p = move(&m, x, y);
+            if (i > 0)
+                draw_piece(distance, last, p, reach);
+            last = p;
+        }
+    }
+    if (between(&rng, 0, 1) < STRAY_SHARE) {
+        point a = {(float)between(&rng, 2, SIDE - 2), (float)between(&rng, 2, SIDE - 2)};
+        point b = {a.x + (float)between(&rng, -7, 7), a.y + (float)between(&rng, -7, 7)};
+        draw_piece(distance, a, b, reach);
+    }
+    uint32_t random = 0;
+    for (size_t i = 0; i < PIXELS; i++) {
+        float cover =
+            distance[i] < reach * reach ? reach - sqrtf(distance[i]) : 0; /* at least 1 within the pen */
+        random = i % 4 == 0 ? mst_rng_u32(&rng) : random >> 8;
+        float v = (cover > 1 ? 1 : cover) * ink + ((float)(random & 255) / 255.0f - 0.5f) * noise;
+        pixels[i] = (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
+    }
+    return digit;
+}
+
+/* ---- rows ---- */
+
+static void destroy_chunk(mst_chunk *self)
+{
+    mst_free(self);
+}
+
+static mst_status make_chunk(const void *self, uint64_t first_row, uint32_t n, mst_chunk_builder *b,
+                             mst_chunk **out)
+{
+    const mst_gen_digits_options *o = self;
+    const size_t head = (sizeof(mst_chunk) + 63) & ~(size_t)63;
+    (void)b; /* a builder holds floats, images stay bytes */
+    uint8_t *block = mst_alloc_lines(head + (size_t)n * WORDS * sizeof(uint32_t));
+    if (block == NULL)
+        return mst_fail(MST_ENOMEM, "out of memory: %u digit images", n);
+    uint32_t *words = (uint32_t *)(block + head);
+    float min = 9, max = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t *record = words + (size_t)i * WORDS;
+        float label = (float)mst_gen_digit(o->seed, first_row + i, (uint8_t *)(record + 1));
+        memcpy(record, &label, sizeof label);
+        min = label < min ? label : min;
+        max = label > max ? label : max;
+    }
+    mst_chunk *chunk = (mst_chunk *)block;
+    *chunk = (mst_chunk){
+        .n_rows = n,
+        .n_dense = PIXELS,
+        .dense_bytes = true,
+        .stride = WORDS,
+        .words = words,
+        .n_words = (size_t)n * WORDS,
+        .max_key = PIXELS - 1,
+        .min_label = min,
+        .max_label = max,
+        .n_entries = (uint64_t)n * PIXELS,
+        .references = 1,
+        .destroy = destroy_chunk,
+    };
+    *out = chunk;
+    return MST_OK;
+}
+
+mst_status mst_gen_digits_rows(const mst_gen_digits_options *o, mst_chunk_fn *fn, void *arg)
+{
+    return mst_gen_run(o->first_row, o->rows, CHUNK_ROWS, o->n_threads, make_chunk, o, fn, arg);
+}
+
+/* ---- IDX files ---- */
+
+typedef struct idx_pair {
+    mst_out *images, *labels;
+} idx_pair;
+
+static mst_status write_u32(mst_out *out, uint32_t value)
+{
+    uint8_t bytes[4] = {(uint8_t)(value >> 24), (uint8_t)(value >> 16), (uint8_t)(value >> 8),
+                        (uint8_t)value};
+    return mst_out_write(out, bytes, sizeof bytes);
+}
+
+static mst_status write_chunk(void *arg, uint64_t first_row, mst_chunk *chunk)
+{
+    idx_pair *files = arg;
+    (void)first_row;
+    for (uint32_t i = 0; i < chunk->n_rows; i++) {
+        mst_row row;
+        mst_chunk_row(chunk, i, &row);
+        TRY(mst_out_write(files->images, row.bytes, PIXELS));
+        TRY(mst_out_write(files->labels, &(uint8_t){(uint8_t)row.label}, 1));
+    }
+    return MST_OK;
+}
+
+static mst_status open_in(const char *folder, const char *part, const char *kind, mst_out **out)
+{
+    char *path = mst_sprintf("%s/%s-%s-ubyte", folder, part, kind);
+    if (path == NULL)
+        return mst_fail(MST_ENOMEM, "%s: out of memory", folder);
+    mst_status st = mst_out_open(path, out);
+    mst_free(path);
+    return st;
+}
+
+static mst_status write_pair(const char *folder, const char *part, const mst_gen_digits_options *o)
+{
+    mst_status st;
+    idx_pair files = {0};
+    TRY_OUT(st, open_in(folder, part, "images-idx3", &files.images));
+    TRY_OUT(st, open_in(folder, part, "labels-idx1", &files.labels));
+    TRY_OUT(st, write_u32(files.images, 0x00000803)); /* unsigned bytes, three dimensions */
+    TRY_OUT(st, write_u32(files.images, (uint32_t)o->rows));
+    TRY_OUT(st, write_u32(files.images, SIDE));
+    TRY_OUT(st, write_u32(files.images, SIDE));
+    TRY_OUT(st, write_u32(files.labels, 0x00000801));
+    TRY_OUT(st, write_u32(files.labels, (uint32_t)o->rows));
+    TRY_OUT(st, mst_gen_digits_rows(o, write_chunk, &files));
+    TRY_OUT(st, mst_out_commit(files.labels));
+    st = mst_out_commit(files.images);
+out:
+    mst_out_close(files.images);
+    mst_out_close(files.labels);
+    return st;
+}
+
+mst_status mst_gen_digits(const char *folder, uint32_t n_train, uint32_t n_test, uint64_t seed)
+{
+    mst_gen_digits_options train = {.rows = n_train, .seed = seed, .n_threads = 2};
+    mst_gen_digits_options test = {.rows = n_test, .first_row = n_train, .seed = seed, .n_threads = 2};
+    TRY(mst_make_folders(folder));
+    TRY(write_pair(folder, "train", &train));
+    return write_pair(folder, "t10k", &test);
+}
