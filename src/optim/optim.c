@@ -19,9 +19,13 @@ const mst_option mst_optim_option_table[] = {
     {"lr", MST_OPTION_REAL, AT(lr), "0.1", 0, 1e9, NULL, "RATE",
      "Learning rate (ftrl: alpha); adam usually wants 0.001."},
     {"l1", MST_OPTION_REAL, AT(l1), "0", 0, 1e9, NULL, "STRENGTH",
-     "L1 regularisation, on the weights a batch touches; small weights become exactly zero."},
+     "L1 regularisation, per step on the weights a batch touches (ftrl: against the sum of all gradients); "
+     "small "
+     "weights become exactly zero."},
     {"l2", MST_OPTION_REAL, AT(l2), "0", 0, 1e9, NULL, "STRENGTH",
-     "L2 regularisation, on the weights a batch touches: adds STRENGTH times the weight to its gradient."},
+     "L2 regularisation, on the weights a batch touches: adds STRENGTH times the weight to its gradient "
+     "(ftrl: to "
+     "the sum of all gradients)."},
     {"momentum", MST_OPTION_REAL, AT(momentum), "0.9", 0, 1, NULL, "FACTOR",
      "Share of the last update kept by optimizer momentum; below 1."},
     {"beta1", MST_OPTION_REAL, AT(beta1), "0.9", 0, 1, NULL, "FACTOR",

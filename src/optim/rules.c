@@ -162,6 +162,9 @@ static numbers momentum_numbers(const mst_optimizer *self, const mst_update *u)
 {
     numbers c = sgd_numbers(self, u);
     c.keep1 = (float)self->options.momentum;
+    /* A steady gradient moves a weight by lr/(1 - mu) a step; L1 must pull as hard to have the same minimum.
+     */
+    c.l1 = (float)(c.l1 / (1.0 - self->options.momentum));
     return c;
 }
 

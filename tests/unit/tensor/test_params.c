@@ -1,0 +1,152 @@
+/* The parameter store: layout of views, lazy zeroed memory, limits and failed allocations. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "tensor/params.h"
+
+static mst_status add(mst_params *params, const char *name, uint32_t width, uint64_t size)
+{
+    return mst_params_add(params, name, MST_VIEW_TRAINABLE, width, 1, &size, NULL);
+}
+
+static void test_layout(void **state)
+{
+    mst_params params = {0};
+    uint32_t index = 99;
+    const uint64_t dims[] = {10, 7};
+    (void)state;
+    assert_int_equal(mst_params_add(&params, "weight", MST_VIEW_TRAINABLE, 10, 2, dims, &index), MST_OK);
+    assert_int_equal(index, 0);
+    assert_int_equal(add(&params, "bias", 0, 1), MST_OK);
+    const uint64_t ten = 10;
+    assert_int_equal(mst_params_add(&params, "mean", MST_VIEW_STATE, 0, 1, &ten, &index), MST_OK);
+    assert_int_equal(index, 2);
+    assert_int_equal(params.n_views, 3);
+
+    const mst_view *weight = mst_params_find(&params, "weight"), *mean = mst_params_find(&params, "mean");
+    assert_true(weight->offset == 0 && weight->size == 70 && weight->width == 10);
+    assert_true(weight->n_dims == 2 && weight->dims[0] == 10 && weight->dims[1] == 7);
+    assert_true(mst_params_find(&params, "bias")->offset == 80);
+    assert_true(mean->offset == 96 && mean->kind == MST_VIEW_STATE);
+    assert_null(mst_params_find(&params, "wei"));
+
+    assert_int_equal(mst_params_reserve(&params, 2, 5), MST_OK);
+    assert_true(params.size == 112 && params.spare == 5 && params.n_slots == 2);
+    for (uint32_t i = 0; i < params.n_views; i++)
+        assert_int_equal((uintptr_t)(params.w + params.views[i].offset) % 64, 0);
+    assert_int_equal((uintptr_t)(params.w + params.size) % 64, 0);
+    for (uint64_t i = 0; i < params.size + params.spare; i++)
+        assert_true(params.w[i] == 0);
+    for (uint64_t i = 0; i < params.size; i++)
+        assert_true(params.slots[0][i] == 0 && params.slots[1][i] == 0);
+    params.w[116] = params.slots[1][111] = 1;
+    assert_null(params.slots[2]);
+    assert_int_equal(add(&params, "late", 0, 1), MST_EUSAGE);
+    assert_string_equal(mst_error_text(), "view late: declared after the store was reserved");
+    mst_params_fini(&params);
+    assert_null(params.w);
+    mst_params_fini(&params); /* once more is fine */
+}
+
+static void test_empty(void **state)
+{
+    mst_params params = {0};
+    (void)state;
+    assert_int_equal(add(&params, "nothing", 0, 0), MST_OK);
+    assert_int_equal(mst_params_reserve(&params, 1, 0), MST_OK);
+    assert_non_null(params.w);
+    assert_true(params.size == 0);
+    mst_params_fini(&params);
+}
+
+/* 16 GB of weights and as much state, of which three floats are touched. */
+static void test_lazy(void **state)
+{
+    mst_params params = {0};
+    (void)state;
+    assert_int_equal(add(&params, "weight", 1, UINT32_MAX), MST_OK);
+    mst_status st = mst_params_reserve(&params, 1, 0);
+    if (st == MST_ENOMEM)
+        skip(); /* a machine set never to overcommit */
+    assert_int_equal(st, MST_OK);
+    params.w[0] = params.w[UINT32_MAX - 1] = 1;
+    params.slots[0][UINT32_MAX / 2] = 1;
+    assert_true(params.w[12345678] == 0);
+    mst_params_fini(&params);
+}
+
+static void test_refused(void **state)
+{
+    mst_params params = {0};
+    const uint64_t dims[] = {1u << 20, 1u << 20, 1u << 20, 1u << 20};
+    char name[64];
+    (void)state;
+
+    assert_int_equal(mst_params_add(&params, "big", MST_VIEW_TRAINABLE, 0, 4, dims, NULL), MST_EINPUT);
+    assert_string_equal(mst_error_text(), "view big: more than 4294967295 parameters");
+    assert_int_equal(add(&params, "big", 0, 1ull << 32), MST_EINPUT);
+    assert_int_equal(mst_params_add(&params, "flat", MST_VIEW_TRAINABLE, 0, 0, dims, NULL), MST_EUSAGE);
+    assert_string_equal(mst_error_text(), "view flat: 0 dimensions; there must be 1 to 4");
+    assert_int_equal(mst_params_add(&params, "deep", MST_VIEW_TRAINABLE, 0, 5, dims, NULL), MST_EUSAGE);
+    assert_int_equal(add(&params, "odd", 3, 10), MST_EUSAGE);
+    assert_string_equal(mst_error_text(), "view odd: 10 parameters are not a multiple of 3 per key");
+    assert_int_equal(add(&params, "", 0, 1), MST_EUSAGE);
+    memset(name, 'n', 48);
+    name[48] = '\0';
+    assert_int_equal(add(&params, name, 0, 1), MST_EUSAGE);
+    name[47] = '\0';
+    assert_int_equal(add(&params, name, 0, 1), MST_OK);
+    assert_int_equal(add(&params, name, 0, 1), MST_EUSAGE);
+    assert_non_null(strstr(mst_error_text(), "declared twice"));
+    assert_int_equal(params.n_views, 1);
+
+    while (params.n_views < MST_VIEW_MAX) {
+        snprintf(name, sizeof name, "view%u", params.n_views);
+        assert_int_equal(add(&params, name, 0, 1), MST_OK);
+    }
+    assert_int_equal(add(&params, "more", 0, 1), MST_EUSAGE);
+    assert_string_equal(mst_error_text(), "view more: a store has at most 64 views");
+    assert_int_equal(mst_params_reserve(&params, MST_SLOT_MAX + 1, 0), MST_EUSAGE);
+    mst_params_fini(&params);
+
+    assert_int_equal(add(&params, "weight", 1, UINT32_MAX), MST_OK);
+    assert_int_equal(add(&params, "bias", 0, 1), MST_OK);
+    assert_int_equal(mst_params_reserve(&params, 0, 0), MST_EINPUT);
+    assert_string_equal(mst_error_text(),
+                        "the model has 4294967297 parameters; at most 4294967295 are possible");
+    assert_null(params.w);
+    mst_params_fini(&params);
+}
+
+static void test_memory_short(void **state)
+{
+    (void)state;
+    for (uint64_t k = 1; k <= 3; k++) {
+        mst_params params = {0};
+        assert_int_equal(add(&params, "weight", 1, 1000), MST_OK);
+        mst_alloc_fail_at(k);
+        assert_int_equal(mst_params_reserve(&params, 2, 0), MST_ENOMEM);
+        mst_alloc_fail_at(0);
+        assert_string_equal(mst_error_text(), k == 1
+                                                  ? "no memory for 1000 parameters"
+                                                  : "no memory for the optimizer state of 1000 parameters");
+        assert_null(params.w);
+        mst_params_fini(&params);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_layout),  cmocka_unit_test(test_empty),        cmocka_unit_test(test_lazy),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_memory_short),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
