@@ -33,7 +33,7 @@ typedef struct mst_view {
 typedef struct mst_params {
     float *w;               /* [0, size + spare) */
     float *slots[MST_SLOT_MAX]; /* optimizer state, [0, size) each; n_slots of them */
-    uint64_t size, spare;
+    uint64_t size, spare; /* size: D, the end of the last view rounded up to a multiple of 16 floats */
     uint32_t n_views, n_slots;
     mst_view views[MST_VIEW_MAX];
 } mst_params;
