@@ -1,0 +1,354 @@
+/* A run's directory (run.h).
+ *
+ * Design: manifest.json appears with the directory itself, so that a run killed at once is still recognised
+ * as ours; it is replaced whole. metrics.csv is opened for appending and gets one write per line, so that a
+ * killed run leaves whole lines, whoever else reads meanwhile.
+ *
+ * Invariants
+ * 1. Only an empty folder, or one whose manifest.json says "muster-run", is ever removed.
+ * 2. Making a new run is one mkdir: of two processes with one name, one is refused. */
+#include "observe/run.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+
+#define RUN_FORMAT   "muster-run"
+#define RUN_VERSION  1
+#define HEADER       "step,rows,epoch,train_seconds,eval_seconds,lr,train_loss,set,loss,accuracy,auc\n"
+#define N_COLUMNS    11
+#define MANIFEST_MAX ((size_t)256 << 20)
+#define METRICS_MAX  ((size_t)4 << 30)
+
+struct mst_run {
+    char *path;
+    char *manifest; /* path of manifest.json */
+    char *metrics;  /* path of metrics.csv */
+    int fd;         /* metrics.csv, appending */
+};
+
+static bool is_ours(const mst_run *self)
+{
+    char *text = NULL;
+    size_t size = 0;
+    if (!mst_path_exists(self->manifest) ||
+        mst_file_read_all(self->manifest, MANIFEST_MAX, &text, &size) != MST_OK)
+        return false;
+    json_t *root = json_loadb(text, size, 0, NULL);
+    const char *format = json_string_value(json_object_get(root, "format"));
+    bool ours = format != NULL && strcmp(format, RUN_FORMAT) == 0;
+    json_decref(root);
+    mst_free(text);
+    return ours;
+}
+
+static bool is_empty_folder(const char *path)
+{
+    DIR *dir = opendir(path);
+    bool empty = dir != NULL;
+    struct dirent *found;
+    while (empty && (found = readdir(dir)) != NULL)
+        empty = strcmp(found->d_name, ".") == 0 || strcmp(found->d_name, "..") == 0;
+    if (dir != NULL)
+        closedir(dir);
+    return empty;
+}
+
+static mst_status remove_existing(const mst_run *self)
+{
+    struct stat info;
+    if (lstat(self->path, &info) != 0)
+        return errno == ENOENT ? MST_OK : mst_fail(MST_EIO, "%s: %s", self->path, strerror(errno));
+    if (!S_ISDIR(info.st_mode))
+        return mst_fail(MST_EEXIST, "%s: not a folder, and so not removed: choose another name", self->path);
+    if (!is_empty_folder(self->path) && !is_ours(self))
+        return mst_fail(
+            MST_EEXIST,
+            "%s: not removed, because it has no manifest.json of a muster run: choose another name",
+            self->path);
+    return mst_remove_tree(self->path);
+}
+
+static mst_status make_folder(const mst_run *self)
+{
+    char *parent = mst_strdup(self->path);
+    if (parent == NULL)
+        return mst_fail(MST_ENOMEM, "%s: no memory for a path", self->path);
+    size_t n = strlen(parent);
+    while (n > 1 && parent[n - 1] == '/')
+        parent[--n] = 0;
+    char *slash = strrchr(parent, '/');
+    mst_status st = MST_OK;
+    if (slash != NULL && slash != parent) {
+        *slash = 0;
+        st = mst_make_folders(parent);
+    }
+    mst_free(parent);
+    TRY(st);
+    if (mkdir(self->path, 0777) == 0)
+        return MST_OK;
+    if (errno == EEXIST)
+        return mst_fail(
+            MST_EEXIST,
+            "%s: there already: choose another name, or give --resume to continue it or --overwrite to "
+            "replace it",
+            self->path);
+    return mst_fail(MST_EIO, "%s: the folder cannot be made: %s", self->path, strerror(errno));
+}
+
+static mst_status write_manifest(const mst_run *self, const json_t *manifest)
+{
+    mst_status st;
+    mst_out *out = NULL;
+    char *text = json_dumps(manifest, JSON_INDENT(1));
+    if (text == NULL)
+        return mst_fail(MST_ENOMEM, "%s: no memory for the manifest", self->manifest);
+    TRY_OUT(st, mst_out_open(self->manifest, &out));
+    TRY_OUT(st, mst_out_write(out, text, strlen(text)));
+    TRY_OUT(st, mst_out_write(out, "\n", 1));
+    TRY_OUT(st, mst_out_commit(out));
+out:
+    mst_out_close(out);
+    free(text);
+    return st;
+}
+
+mst_status mst_run_manifest(mst_run *self, const json_t *manifest)
+{
+    json_t *whole = json_pack("{s:s, s:i}", "format", RUN_FORMAT, "version", RUN_VERSION);
+    mst_status st;
+    if (whole == NULL || json_object_update_missing(whole, (json_t *)manifest) != 0)
+        st = mst_fail(MST_ENOMEM, "%s: no memory for the manifest", self->manifest);
+    else
+        st = write_manifest(self, whole);
+    json_decref(whole);
+    return st;
+}
+
+static mst_status first_manifest(mst_run *self)
+{
+    char now[21];
+    mst_wall_time(now);
+    json_t *manifest = json_pack("{s:s}", "created", now);
+    mst_status st = manifest == NULL ? mst_fail(MST_ENOMEM, "%s: no memory for the manifest", self->manifest)
+                                     : mst_run_manifest(self, manifest);
+    json_decref(manifest);
+    return st;
+}
+
+/* ---- metrics.csv ---- */
+
+static mst_status append(const mst_run *self, const char *text, size_t n)
+{
+    while (n > 0) {
+        ssize_t done = write(self->fd, text, n);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return mst_fail(MST_EIO, "%s: cannot be written: %s", self->metrics,
+                            strerror(done < 0 ? errno : EIO));
+        text += done;
+        n -= (size_t)done;
+    }
+    return MST_OK;
+}
+
+/* A whole line: the right number of columns, starting with a step. */
+static bool parse_line(const char *line, const char *end, uint64_t *step)
+{
+    unsigned columns = 1;
+    const char *p = line;
+    *step = 0;
+    for (; p < end && *p >= '0' && *p <= '9'; p++)
+        *step = *step * 10 + (uint64_t)(*p - '0');
+    if (p == line || p == end || *p != ',')
+        return false;
+    for (; p < end; p++) {
+        columns += *p == ',';
+        if (*p == 0)
+            return false;
+    }
+    return columns == N_COLUMNS;
+}
+
+/* Copies the lines up to resume_step. A torn line, which a crash of the machine may leave, ends the file. */
+static mst_status copy_lines(const mst_run *self, const char *text, size_t size, uint64_t resume_step,
+                             mst_out *out)
+{
+    size_t n_header = sizeof HEADER - 1;
+    if (size == 0)
+        return MST_OK;
+    if (size < n_header || memcmp(text, HEADER, n_header) != 0)
+        return mst_fail(MST_EINPUT, "%s:1: not the metrics of a muster run: the first line is not \"%.*s\"",
+                        self->metrics, (int)n_header - 1, HEADER);
+    TRY(mst_out_write(out, HEADER, n_header));
+    size_t number = 2;
+    for (const char *line = text + n_header, *end; line < text + size; line = end + 1, number++) {
+        uint64_t step;
+        end = memchr(line, '\n', (size_t)(text + size - line));
+        if (end == NULL || !parse_line(line, end, &step)) {
+            mst_warn("%s:%zu: a torn line, and what follows it, is dropped", self->metrics, number);
+            break;
+        }
+        if (step <= resume_step)
+            TRY(mst_out_write(out, line, (size_t)(end + 1 - line)));
+    }
+    return MST_OK;
+}
+
+static mst_status cut_back(const mst_run *self, uint64_t resume_step)
+{
+    mst_status st;
+    mst_out *out = NULL;
+    char *text = NULL;
+    size_t size = 0;
+    if (!mst_path_exists(self->metrics))
+        return MST_OK;
+    TRY(mst_file_read_all(self->metrics, METRICS_MAX, &text, &size));
+    TRY_OUT(st, mst_out_open(self->metrics, &out));
+    TRY_OUT(st, copy_lines(self, text, size, resume_step, out));
+    TRY_OUT(st, mst_out_commit(out));
+out:
+    mst_out_close(out);
+    mst_free(text);
+    return st;
+}
+
+static mst_status open_metrics(mst_run *self)
+{
+    struct stat info;
+    self->fd = open(self->metrics, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (self->fd < 0 || fstat(self->fd, &info) != 0)
+        return mst_fail(MST_EIO, "%s: cannot be opened: %s", self->metrics, strerror(errno));
+    return info.st_size > 0 ? MST_OK : append(self, HEADER, sizeof HEADER - 1);
+}
+
+/* A line under composition; n stays below the size. */
+typedef struct line {
+    char text[512];
+    size_t n;
+} line;
+
+static void __attribute__((format(printf, 2, 3))) line_add(line *l, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(l->text + l->n, sizeof l->text - l->n, format, args);
+    va_end(args);
+    size_t room = sizeof l->text - l->n - 1;
+    l->n += n < 0 ? 0 : (size_t)n < room ? (size_t)n : room;
+}
+
+/* A column of %.9g (a float's digits); empty when there is no value. */
+static void line_add_real(line *l, double value)
+{
+    if (isnan(value))
+        line_add(l, ",");
+    else
+        line_add(l, ",%.9g", value);
+}
+
+mst_status mst_run_metrics(mst_run *self, const mst_metrics *metrics)
+{
+    line l = {.n = 0};
+    line_add(&l, "%llu,%llu,%llu,%.6f,%.6f", (unsigned long long)metrics->step,
+             (unsigned long long)metrics->rows, (unsigned long long)metrics->epoch, metrics->train_seconds,
+             metrics->eval_seconds);
+    line_add_real(&l, metrics->lr);
+    line_add_real(&l, metrics->train_loss);
+    line_add(&l, ",%.64s", metrics->set == NULL ? "" : metrics->set);
+    line_add_real(&l, metrics->loss);
+    line_add_real(&l, metrics->accuracy);
+    line_add_real(&l, metrics->auc);
+    line_add(&l, "\n");
+    return append(self, l.text, l.n);
+}
+
+/* ---- the run ---- */
+
+static mst_status open_existing(const mst_run *self, uint64_t resume_step)
+{
+    if (!mst_path_is_folder(self->path))
+        return mst_fail(MST_EINPUT, "%s: no run to resume: there is no such folder", self->path);
+    if (!is_ours(self))
+        return mst_fail(MST_EINPUT, "%s: no run to resume: the folder has no manifest.json of a muster run",
+                        self->path);
+    return cut_back(self, resume_step);
+}
+
+static mst_status make_new(mst_run *self)
+{
+    TRY(make_folder(self));
+    mst_status st = first_manifest(self);
+    if (st == MST_OK)
+        return MST_OK;
+    mst_error error;
+    mst_error_save(&error, st);
+    mst_remove_tree(self->path);
+    return mst_error_restore(&error);
+}
+
+mst_status mst_run_new(const char *path, mst_run_open how, uint64_t resume_step, mst_run **out)
+{
+    mst_status st;
+    mst_run *self = mst_zalloc(sizeof *self);
+    if (self == NULL)
+        return mst_fail(MST_ENOMEM, "%s: no memory for a run", path);
+    self->fd = -1;
+    self->path = mst_strdup(path);
+    self->manifest = mst_sprintf("%s/manifest.json", path);
+    self->metrics = mst_sprintf("%s/metrics.csv", path);
+    if (self->path == NULL || self->manifest == NULL || self->metrics == NULL)
+        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for a path", path));
+    if (how == MST_RUN_OVERWRITE)
+        TRY_OUT(st, remove_existing(self));
+    if (how == MST_RUN_RESUME)
+        TRY_OUT(st, open_existing(self, resume_step));
+    else
+        TRY_OUT(st, make_new(self));
+    TRY_OUT(st, open_metrics(self));
+    *out = self;
+    self = NULL;
+out:
+    mst_run_destroy(self);
+    return st;
+}
+
+void mst_run_destroy(mst_run *self)
+{
+    if (self == NULL)
+        return;
+    if (self->fd >= 0)
+        close(self->fd);
+    mst_free(self->metrics);
+    mst_free(self->manifest);
+    mst_free(self->path);
+    mst_free(self);
+}
+
+const char *mst_run_path(const mst_run *self)
+{
+    return self->path;
+}
+
+char *mst_run_free_name(const char *folder, const char *stem)
+{
+    struct stat info;
+    for (unsigned i = 1;; i++) {
+        char *name = mst_sprintf("%s/%s-%u", folder, stem, i);
+        if (name == NULL || lstat(name, &info) != 0)
+            return name;
+        mst_free(name);
+    }
+}

@@ -1,0 +1,458 @@
+/* Finding and loading checkpoints (checkpoint.h).
+ *
+ * Design: the manifest is checked against the caller's views before any part is opened: names, sizes and
+ * shapes, and that the slices it lists cover every wanted tensor exactly once. Then part after part: size,
+ * checksum, header, and only then data. Files come from anywhere, so nothing in them is believed: part names
+ * are plain file names, and every count is checked against the tensor that it speaks of. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "train/checkpoint_impl.h"
+#include "train/safetensors.h"
+
+/* ---- the manifest ---- */
+
+static mst_status bad_manifest(const char *checkpoint, const char *what)
+{
+    return mst_fail(MST_EINPUT, "%s: not a valid checkpoint: in manifest.json %s", checkpoint, what);
+}
+
+/* Reads, parses and checks format and version; *out is a new reference. */
+static mst_status read_manifest(const char *checkpoint, json_t **out)
+{
+    mst_status st;
+    char *text = NULL, *path = mst_sprintf("%s/manifest.json", checkpoint);
+    size_t size;
+    json_t *root = NULL;
+    json_error_t error;
+    if (path == NULL)
+        return mst_fail(MST_ENOMEM, "%s: no memory for a path", checkpoint);
+    if (!mst_path_exists(path))
+        TRY_OUT(st, mst_fail(MST_EINPUT, "%s: not a checkpoint: %s", checkpoint,
+                             mst_path_is_folder(checkpoint) ? "the folder has no manifest.json"
+                             : mst_path_exists(checkpoint)  ? "a checkpoint is a folder"
+                                                            : "there is no such folder"));
+    TRY_OUT(st, mst_file_read_all(path, CHECKPOINT_MANIFEST_MAX, &text, &size));
+    root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error);
+    if (root == NULL && json_error_code(&error) == json_error_out_of_memory)
+        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for the manifest", path));
+    if (root == NULL)
+        TRY_OUT(st,
+                mst_fail(MST_EINPUT, "%s: torn or damaged: no valid JSON from line %d on", path, error.line));
+    const char *format = json_string_value(json_object_get(root, "format"));
+    if (format == NULL || strcmp(format, CHECKPOINT_FORMAT) != 0)
+        TRY_OUT(st,
+                mst_fail(MST_EINPUT, "%s: not a checkpoint: manifest.json is of another kind", checkpoint));
+    json_int_t version = json_integer_value(json_object_get(root, "version"));
+    if (version != CHECKPOINT_VERSION)
+        TRY_OUT(st, mst_fail(MST_EINPUT,
+                             "%s: a checkpoint of format version %lld, and this muster reads version %d",
+                             checkpoint, (long long)version, CHECKPOINT_VERSION));
+    *out = root;
+    root = NULL;
+out:
+    json_decref(root);
+    mst_free(text);
+    mst_free(path);
+    return st;
+}
+
+static mst_status get_count(const char *checkpoint, const json_t *object, const char *key, uint64_t *out)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_integer(value) || json_integer_value(value) < 0)
+        return mst_fail(MST_EINPUT,
+                        "%s: not a valid checkpoint: in manifest.json \"%s\" is not a whole number from 0 up",
+                        checkpoint, key);
+    *out = (uint64_t)json_integer_value(value);
+    return MST_OK;
+}
+
+static mst_status get_seconds(const char *checkpoint, const json_t *object, const char *key, double *out)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_number(value) || json_number_value(value) < 0)
+        return mst_fail(MST_EINPUT,
+                        "%s: not a valid checkpoint: in manifest.json \"%s\" is not a number of seconds",
+                        checkpoint, key);
+    *out = json_number_value(value);
+    return MST_OK;
+}
+
+static mst_status get_object(const char *checkpoint, const json_t *object, const char *key, json_t **out)
+{
+    json_t *value = json_object_get(object, key);
+    if (!json_is_object(value))
+        return mst_fail(MST_EINPUT, "%s: not a valid checkpoint: in manifest.json \"%s\" is not an object",
+                        checkpoint, key);
+    *out = json_incref(value);
+    return MST_OK;
+}
+
+void mst_checkpoint_meta_fini(mst_checkpoint_meta *meta)
+{
+    json_decref(meta->model);
+    json_decref(meta->optimizer);
+    json_decref(meta->extra);
+    meta->model = meta->optimizer = meta->extra = NULL;
+}
+
+mst_status mst_checkpoint_read_meta(const char *checkpoint, mst_checkpoint_meta *meta)
+{
+    mst_status st;
+    json_t *root = NULL;
+    mst_checkpoint_meta found = {0};
+    TRY_OUT(st, read_manifest(checkpoint, &root));
+    TRY_OUT(st, get_count(checkpoint, root, "step", &found.step));
+    TRY_OUT(st, get_count(checkpoint, root, "rows", &found.rows));
+    TRY_OUT(st, get_count(checkpoint, root, "epoch", &found.epoch));
+    TRY_OUT(st, get_count(checkpoint, root, "position", &found.position));
+    TRY_OUT(st, get_seconds(checkpoint, root, "train_seconds", &found.train_seconds));
+    TRY_OUT(st, get_seconds(checkpoint, root, "eval_seconds", &found.eval_seconds));
+    TRY_OUT(st, get_object(checkpoint, root, "model", &found.model));
+    TRY_OUT(st, get_object(checkpoint, root, "optimizer", &found.optimizer));
+    TRY_OUT(st, get_object(checkpoint, root, "extra", &found.extra));
+    *meta = found;
+    found = (mst_checkpoint_meta){0};
+out:
+    mst_checkpoint_meta_fini(&found);
+    json_decref(root);
+    return st;
+}
+
+/* ---- finding ---- */
+
+/* *out stays NULL when the folder holds no complete checkpoint. */
+static mst_status find_newest(const char *folder, char **out)
+{
+    mst_checkpoint_entry *entries = NULL;
+    size_t n = 0;
+    TRY(mst_checkpoint_list(folder, &entries, &n));
+    while (n > 0 && !entries[n - 1].complete)
+        n--;
+    mst_status st = MST_OK;
+    if (n > 0) {
+        *out = mst_sprintf("%s/" CHECKPOINT_STEP_NAME, folder, (unsigned long long)entries[n - 1].step);
+        if (*out == NULL)
+            st = mst_fail(MST_ENOMEM, "%s: no memory for a path", folder);
+    }
+    mst_free(entries);
+    return st;
+}
+
+mst_status mst_checkpoint_find(const char *path, char **out)
+{
+    mst_status st = MST_OK;
+    char *found = NULL;
+    char *nested = mst_sprintf("%s/checkpoints", path), *manifest = mst_sprintf("%s/manifest.json", path);
+    if (nested == NULL || manifest == NULL)
+        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for a path", path));
+    if (!mst_path_is_folder(path))
+        TRY_OUT(st, mst_fail(MST_EINPUT, "%s: not a checkpoint: %s", path,
+                             mst_path_exists(path) ? "a checkpoint is a folder" : "there is no such folder"));
+    if (mst_path_is_folder(nested))
+        TRY_OUT(st, find_newest(nested, &found));
+    else if (!mst_path_exists(manifest))
+        TRY_OUT(st, find_newest(path, &found));
+    else if ((found = mst_strdup(path)) == NULL)
+        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for a path", path));
+    if (found == NULL)
+        TRY_OUT(st, mst_fail(MST_EINPUT, "%s: no complete checkpoint here", path));
+    *out = found;
+out:
+    mst_free(nested);
+    mst_free(manifest);
+    return st;
+}
+
+/* ---- loading ---- */
+
+/* What a load fills: tensor t is view t % n_views of the weights (t < n_views) or of state vector t / n_views
+ * - 1. */
+typedef struct loader {
+    const char *checkpoint;
+    json_t *manifest;
+    mst_params *params;
+    const char *const *slot_names;
+    uint32_t n_slots; /* wanted */
+    struct slice *slices;
+    size_t n_slices, capacity;
+} loader;
+
+/* A stretch of a wanted tensor, and the part that holds it. */
+typedef struct slice {
+    uint32_t tensor;
+    uint64_t first, count;
+    size_t part;
+} slice;
+
+static bool tensor_name(const loader *self, uint32_t tensor, char *out)
+{
+    uint32_t slot = tensor / self->params->n_views;
+    const mst_view *view = &self->params->views[tensor % self->params->n_views];
+    return mst_checkpoint_tensor_name(out, slot == 0 ? NULL : self->slot_names[slot - 1], view->name);
+}
+
+static bool tensor_wanted(const loader *self, uint32_t tensor)
+{
+    return tensor < self->params->n_views ||
+           self->params->views[tensor % self->params->n_views].kind == MST_VIEW_TRAINABLE;
+}
+
+/* "10 x 784"; cut when long. */
+static const char *shape_text(char *out, size_t size, uint32_t n_dims, const uint64_t *dims)
+{
+    size_t n = 0;
+    out[0] = 0;
+    for (uint32_t d = 0; d < n_dims && n < size; d++)
+        n += (size_t)snprintf(out + n, size - n, "%s%llu", d ? " x " : "", (unsigned long long)dims[d]);
+    return out;
+}
+
+static mst_status check_view(const loader *self, const json_t *entry, bool *seen)
+{
+    uint64_t size, dims[MST_VIEW_NDIM];
+    const char *name = json_string_value(json_object_get(entry, "name"));
+    const json_t *shape = json_object_get(entry, "shape");
+    if (name == NULL || !json_is_array(shape))
+        return bad_manifest(self->checkpoint, "a view lacks its name or shape");
+    TRY(get_count(self->checkpoint, entry, "size", &size));
+    const mst_view *view = mst_params_find(self->params, name);
+    if (view == NULL)
+        return mst_fail(MST_EINPUT,
+                        "%s: a checkpoint of another model: it has \"%.40s\", which the model here lacks",
+                        self->checkpoint, name);
+    if (size != view->size)
+        return mst_fail(MST_EINPUT, "%s has %llu elements in %s but %llu here", view->name,
+                        (unsigned long long)size, self->checkpoint, (unsigned long long)view->size);
+    size_t n_dims = json_array_size(shape);
+    bool same = n_dims == view->n_dims;
+    for (size_t d = 0; d < n_dims && d < MST_VIEW_NDIM; d++) {
+        const json_t *dim = json_array_get(shape, d);
+        dims[d] =
+            json_is_integer(dim) && json_integer_value(dim) >= 0 ? (uint64_t)json_integer_value(dim) : 0;
+        same = same && dims[d] == view->dims[d];
+    }
+    if (!same) {
+        char theirs[96], ours[96];
+        uint32_t shown = n_dims < MST_VIEW_NDIM ? (uint32_t)n_dims : MST_VIEW_NDIM;
+        return mst_fail(MST_EINPUT, "%s is %s in %s but %s here", view->name,
+                        shape_text(theirs, sizeof theirs, shown, dims), self->checkpoint,
+                        shape_text(ours, sizeof ours, view->n_dims, view->dims));
+    }
+    seen[view - self->params->views] = true;
+    return MST_OK;
+}
+
+static mst_status check_views(const loader *self)
+{
+    bool seen[MST_VIEW_MAX] = {false};
+    const json_t *views = json_object_get(self->manifest, "views");
+    if (!json_is_array(views))
+        return bad_manifest(self->checkpoint, "\"views\" is not a list");
+    for (size_t i = 0; i < json_array_size(views); i++)
+        TRY(check_view(self, json_array_get(views, i), seen));
+    for (uint32_t v = 0; v < self->params->n_views; v++)
+        if (!seen[v])
+            return mst_fail(MST_EINPUT, "%s: a checkpoint of another model: it has no \"%s\"",
+                            self->checkpoint, self->params->views[v].name);
+    return MST_OK;
+}
+
+static void add_name(char *text, size_t size, const char *name)
+{
+    size_t n = strlen(text);
+    snprintf(text + n, size - n, "%s%s", n > 0 ? ", " : "", name);
+}
+
+static mst_status check_slots(const loader *self)
+{
+    const json_t *slots = json_object_get(self->manifest, "slots");
+    char theirs[128] = "", ours[128] = "";
+    if (!json_is_array(slots))
+        return bad_manifest(self->checkpoint, "\"slots\" is not a list");
+    bool same = json_array_size(slots) == self->n_slots;
+    for (size_t i = 0; i < json_array_size(slots); i++) {
+        const char *name = json_string_value(json_array_get(slots, i));
+        if (name == NULL)
+            return bad_manifest(self->checkpoint, "a name in \"slots\" is not a text");
+        same = same && strcmp(name, self->slot_names[i]) == 0;
+        add_name(theirs, sizeof theirs, name);
+    }
+    for (uint32_t i = 0; i < self->n_slots; i++)
+        add_name(ours, sizeof ours, self->slot_names[i]);
+    if (same)
+        return MST_OK;
+    const char *optimizer =
+        json_string_value(json_object_get(json_object_get(self->manifest, "optimizer"), "name"));
+    return mst_fail(
+        MST_EINPUT,
+        "%s holds state of %.40s (%s), not of the optimizer here (%s); --init-from takes the weights only",
+        self->checkpoint, optimizer == NULL ? "another optimizer" : optimizer, theirs[0] ? theirs : "none",
+        ours[0] ? ours : "none");
+}
+
+static mst_status add_slice(loader *self, const json_t *entry, size_t part)
+{
+    char wanted[CHECKPOINT_NAME_MAX];
+    const char *name = json_string_value(json_object_get(entry, "name"));
+    uint32_t n_tensors = self->params->n_views * (1 + self->n_slots);
+    slice s = {.tensor = 0, .part = part};
+    if (name == NULL)
+        return bad_manifest(self->checkpoint, "a tensor lacks its name");
+    TRY(get_count(self->checkpoint, entry, "first", &s.first));
+    TRY(get_count(self->checkpoint, entry, "count", &s.count));
+    while (s.tensor < n_tensors && !(tensor_name(self, s.tensor, wanted) && strcmp(wanted, name) == 0))
+        s.tensor++;
+    if (s.tensor == n_tensors || !tensor_wanted(self, s.tensor))
+        return MST_OK; /* optimizer state that nobody asked for */
+    uint64_t size = self->params->views[s.tensor % self->params->n_views].size;
+    if (s.first > size || s.count > size - s.first)
+        return mst_fail(MST_EINPUT, "%s: not a valid checkpoint: a part of \"%s\" lies outside of it",
+                        self->checkpoint, wanted);
+    if (!mst_grow(&self->slices, &self->capacity, self->n_slices + 1, sizeof *self->slices))
+        return mst_fail(MST_ENOMEM, "%s: no memory for the list of tensors", self->checkpoint);
+    self->slices[self->n_slices++] = s;
+    return MST_OK;
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const slice *x = a, *y = b;
+    if (x->tensor != y->tensor)
+        return x->tensor < y->tensor ? -1 : 1;
+    if (x->first != y->first)
+        return x->first < y->first ? -1 : 1;
+    return (x->count > y->count) - (x->count < y->count);
+}
+
+static mst_status gather_slices(loader *self)
+{
+    const json_t *parts = json_object_get(self->manifest, "parts");
+    if (!json_is_array(parts))
+        return bad_manifest(self->checkpoint, "\"parts\" is not a list");
+    for (size_t p = 0; p < json_array_size(parts); p++) {
+        const json_t *tensors = json_object_get(json_array_get(parts, p), "tensors");
+        if (!json_is_array(tensors))
+            return bad_manifest(self->checkpoint, "a part lacks its tensors");
+        for (size_t i = 0; i < json_array_size(tensors); i++)
+            TRY(add_slice(self, json_array_get(tensors, i), p));
+    }
+    if (self->n_slices > 0)
+        qsort(self->slices, self->n_slices, sizeof *self->slices, by_place);
+    size_t i = 0;
+    for (uint32_t t = 0; t < self->params->n_views * (1 + self->n_slots); t++) {
+        uint64_t at = 0, size = self->params->views[t % self->params->n_views].size;
+        char name[CHECKPOINT_NAME_MAX];
+        if (!tensor_wanted(self, t))
+            continue;
+        if (!tensor_name(self, t, name))
+            return mst_fail(MST_EUSAGE, "%s: the name %s is too long", self->checkpoint, name);
+        for (; i < self->n_slices && self->slices[i].tensor == t; i++) {
+            if (self->slices[i].first != at)
+                return mst_fail(MST_EINPUT, "%s: not a valid checkpoint: element %llu of \"%s\" is %s",
+                                self->checkpoint,
+                                (unsigned long long)(self->slices[i].first < at ? self->slices[i].first : at),
+                                name, self->slices[i].first < at ? "there twice" : "missing");
+            at += self->slices[i].count;
+        }
+        if (at != size)
+            return mst_fail(MST_EINPUT, "%s: not a valid checkpoint: element %llu of \"%s\" is missing",
+                            self->checkpoint, (unsigned long long)at, name);
+    }
+    return MST_OK;
+}
+
+/* Opens a part once its size is right, and checks its bytes. */
+static mst_status open_part(const loader *self, const json_t *part, const char *path, mst_safetensors **out)
+{
+    uint64_t bytes, expected;
+    uint32_t crc;
+    struct stat info;
+    TRY(get_count(self->checkpoint, part, "bytes", &bytes));
+    TRY(get_count(self->checkpoint, part, "crc32c", &expected));
+    if (stat(path, &info) != 0)
+        return mst_fail(MST_EINPUT, "%s: a part of the checkpoint is missing: %s", path, strerror(errno));
+    if ((uint64_t)info.st_size != bytes)
+        return mst_fail(MST_EINPUT, "%s: %s: it has %llu bytes and the manifest says %llu", path,
+                        (uint64_t)info.st_size < bytes ? "truncated" : "not the file that was saved",
+                        (unsigned long long)info.st_size, (unsigned long long)bytes);
+    mst_safetensors *file = NULL;
+    TRY(mst_safetensors_open(path, &file));
+    mst_status st = mst_safetensors_crc32c(file, &crc);
+    if (st == MST_OK && crc != expected)
+        st = mst_fail(MST_EINPUT, "%s: damaged: its CRC-32C is %08x and the manifest says %08llx", path, crc,
+                      (unsigned long long)expected);
+    if (st == MST_OK)
+        *out = file;
+    else
+        mst_safetensors_close(file);
+    return st;
+}
+
+static mst_status load_slice(const loader *self, mst_safetensors *file, const char *path, const slice *s)
+{
+    char name[CHECKPOINT_NAME_MAX];
+    const mst_view *view = &self->params->views[s->tensor % self->params->n_views];
+    uint32_t slot = s->tensor / self->params->n_views;
+    float *base = slot == 0 ? self->params->w : self->params->slots[slot - 1];
+    tensor_name(self, s->tensor, name);
+    const mst_tensor *tensor = mst_safetensors_find(file, name);
+    if (tensor == NULL)
+        return mst_fail(MST_EINPUT, "%s: has no tensor \"%s\", which the manifest names", path, name);
+    if (tensor->n_elements != s->count)
+        return mst_fail(MST_EINPUT, "%s: \"%s\" has %llu elements and the manifest says %llu", path, name,
+                        (unsigned long long)tensor->n_elements, (unsigned long long)s->count);
+    return mst_safetensors_read(file, tensor, base + view->offset + s->first, true);
+}
+
+static mst_status load_part(const loader *self, size_t p)
+{
+    mst_status st;
+    mst_safetensors *file = NULL;
+    const json_t *part = json_array_get(json_object_get(self->manifest, "parts"), p);
+    const char *name = json_string_value(json_object_get(part, "file"));
+    if (name == NULL || name[0] == '.' || name[0] == 0 || strchr(name, '/') != NULL)
+        return bad_manifest(self->checkpoint, "a part's \"file\" is not a plain file name");
+    char *path = mst_sprintf("%s/%s", self->checkpoint, name);
+    if (path == NULL)
+        return mst_fail(MST_ENOMEM, "%s: no memory for a path", self->checkpoint);
+    TRY_OUT(st, open_part(self, part, path, &file));
+    for (size_t i = 0; i < self->n_slices; i++)
+        if (self->slices[i].part == p)
+            TRY_OUT(st, load_slice(self, file, path, &self->slices[i]));
+out:
+    mst_safetensors_close(file);
+    mst_free(path);
+    return st;
+}
+
+mst_status mst_checkpoint_load(const char *checkpoint, mst_params *params, const char *const *slot_names,
+                               bool want_slots)
+{
+    mst_status st;
+    loader self = {
+        .checkpoint = checkpoint,
+        .params = params,
+        .slot_names = slot_names,
+        .n_slots = want_slots ? params->n_slots : 0,
+    };
+    if (self.n_slots > 0 && slot_names == NULL)
+        return mst_fail(MST_EUSAGE, "%s: the optimizer's state has no names", checkpoint);
+    TRY_OUT(st, read_manifest(checkpoint, &self.manifest));
+    TRY_OUT(st, check_views(&self));
+    if (want_slots)
+        TRY_OUT(st, check_slots(&self));
+    TRY_OUT(st, gather_slices(&self));
+    for (size_t p = 0; p < json_array_size(json_object_get(self.manifest, "parts")); p++)
+        TRY_OUT(st, load_part(&self, p));
+out:
+    mst_free(self.slices);
+    json_decref(self.manifest);
+    return st;
+}

@@ -1,0 +1,256 @@
+/* A run's directory: made once, resumed to a step, overwritten only when it is ours. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "observe/run.h"
+
+#define HEADER "step,rows,epoch,train_seconds,eval_seconds,lr,train_loss,set,loss,accuracy,auc\n"
+
+static char root[64], path[96];
+
+static int set_up(void **state)
+{
+    (void)state;
+    strcpy(root, "/tmp/muster-test-XXXXXX");
+    assert_non_null(mkdtemp(root));
+    snprintf(path, sizeof path, "%s/runs/a", root);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    mst_out_fail_at(0);
+    return mst_remove_tree(root) == MST_OK ? 0 : -1;
+}
+
+static const char *in(const char *name)
+{
+    static char text[160];
+    snprintf(text, sizeof text, "%s/%s", path, name);
+    return text;
+}
+
+static void expect_text(const char *name, const char *expected)
+{
+    char *text = NULL;
+    size_t size;
+    assert_int_equal(mst_file_read_all(in(name), 1 << 20, &text, &size), MST_OK);
+    assert_string_equal(text, expected);
+    mst_free(text);
+}
+
+static void write_text(const char *name, const char *text, size_t n)
+{
+    FILE *f = fopen(in(name), "w");
+    assert_non_null(f);
+    assert_int_equal(fwrite(text, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void expect_refused(mst_run_open how, mst_status code, const char *sentence)
+{
+    mst_run *run = NULL;
+    assert_int_equal(mst_run_new(path, how, 0, &run), code);
+    assert_null(run);
+    assert_ptr_equal(strstr(mst_error_text(), path), mst_error_text());
+    if (strstr(mst_error_text(), sentence) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", mst_error_text(), sentence);
+}
+
+static void test_new(void **state)
+{
+    (void)state;
+    mst_run *run = NULL;
+    assert_int_equal(mst_run_new(path, MST_RUN_NEW, 0, &run), MST_OK);
+    assert_string_equal(mst_run_path(run), path);
+    assert_true(mst_path_exists(in("manifest.json"))); /* from the start */
+    mst_metrics m = {100, 10000, 0, 1.5, 0.25, 0.1, 0.5, "", NAN, NAN, NAN};
+    assert_int_equal(mst_run_metrics(run, &m), MST_OK);
+    expect_text("metrics.csv",
+                HEADER "100,10000,0,1.500000,0.250000,0.1,0.5,,,,\n"); /* there before destroy */
+    m = (mst_metrics){200, 20000, 1, 3, 0.5, NAN, NAN, "test", 0.333333343, 0.75, INFINITY};
+    assert_int_equal(mst_run_metrics(run, &m), MST_OK);
+    json_t *manifest = json_pack("{s:i, s:s}", "seed", 7, "format", "something else");
+    assert_int_equal(mst_run_manifest(run, manifest), MST_OK);
+    json_decref(manifest);
+    mst_run_destroy(run);
+    expect_text("metrics.csv", HEADER "100,10000,0,1.500000,0.250000,0.1,0.5,,,,\n"
+                                      "200,20000,1,3.000000,0.500000,,,test,0.333333343,0.75,inf\n");
+    manifest = json_load_file(in("manifest.json"), 0, NULL);
+    assert_int_equal(json_integer_value(json_object_get(manifest, "seed")), 7);
+    assert_string_equal(json_string_value(json_object_get(manifest, "format")), "muster-run");
+    json_decref(manifest);
+
+    expect_refused(
+        MST_RUN_NEW, MST_EEXIST,
+        "there already: choose another name, or give --resume to continue it or --overwrite to replace it");
+    mst_run_destroy(NULL);
+}
+
+static void test_resume(void **state)
+{
+    (void)state;
+    mst_run *run = NULL;
+    expect_refused(MST_RUN_RESUME, MST_EINPUT, "no run to resume: there is no such folder");
+    assert_int_equal(mst_run_new(path, MST_RUN_NEW, 0, &run), MST_OK);
+    for (uint64_t step = 10; step <= 50; step += 10) {
+        mst_metrics m = {step, step, 0, 0, 0, 1, 1, "", NAN, NAN, NAN};
+        assert_int_equal(mst_run_metrics(run, &m), MST_OK);
+        if (step % 20 == 0) {
+            m.set = "test";
+            assert_int_equal(mst_run_metrics(run, &m), MST_OK);
+        }
+    }
+    mst_run_destroy(run);
+    assert_int_equal(mst_run_new(path, MST_RUN_RESUME, 20, &run), MST_OK);
+    expect_text("metrics.csv", HEADER "10,10,0,0.000000,0.000000,1,1,,,,\n"
+                                      "20,20,0,0.000000,0.000000,1,1,,,,\n"
+                                      "20,20,0,0.000000,0.000000,1,1,test,,,\n");
+    mst_metrics m = {30, 30, 0, 0, 0, 2, 2, "", NAN, NAN, NAN};
+    assert_int_equal(mst_run_metrics(run, &m), MST_OK);
+    mst_run_destroy(run);
+    expect_text("metrics.csv", HEADER "10,10,0,0.000000,0.000000,1,1,,,,\n"
+                                      "20,20,0,0.000000,0.000000,1,1,,,,\n"
+                                      "20,20,0,0.000000,0.000000,1,1,test,,,\n"
+                                      "30,30,0,0.000000,0.000000,2,2,,,,\n");
+
+    /* A torn end is dropped; a missing or empty file starts anew; another file is refused. */
+    static const char *const torn[] = {"10,1,0,0,0,1,1,,,,\n20,2,0,0,0,1,1,,,", "10,1,0,0,0,1,1,,,,\n\n",
+                                       "10,1,0,0,0,1,1,,,,\n20,2,0,0\n30,1,0,0,0,1,1,,,,\n",
+                                       "10,1,0,0,0,1,1,,,,\nx,2,0,0,0,1,1,,,,\n"};
+    for (size_t i = 0; i < sizeof torn / sizeof *torn; i++) {
+        char *text = mst_sprintf("%s%s", HEADER, torn[i]);
+        write_text("metrics.csv", text, strlen(text));
+        mst_free(text);
+        assert_int_equal(mst_run_new(path, MST_RUN_RESUME, 100, &run), MST_OK);
+        mst_run_destroy(run);
+        expect_text("metrics.csv", HEADER "10,1,0,0,0,1,1,,,,\n");
+    }
+    write_text("metrics.csv", "", 0);
+    assert_int_equal(mst_run_new(path, MST_RUN_RESUME, 100, &run), MST_OK);
+    mst_run_destroy(run);
+    expect_text("metrics.csv", HEADER);
+    assert_int_equal(unlink(in("metrics.csv")), 0);
+    assert_int_equal(mst_run_new(path, MST_RUN_RESUME, 100, &run), MST_OK);
+    mst_run_destroy(run);
+    expect_text("metrics.csv", HEADER);
+    write_text("metrics.csv", "a,b\n1,2\n", 8);
+    expect_refused(MST_RUN_RESUME, MST_EINPUT, "metrics.csv:1: not the metrics of a muster run");
+    expect_text("metrics.csv", "a,b\n1,2\n");
+}
+
+static void test_overwrite(void **state)
+{
+    (void)state;
+    mst_run *run = NULL;
+    assert_int_equal(mst_run_new(path, MST_RUN_OVERWRITE, 0, &run), MST_OK); /* nothing there */
+    mst_run_destroy(run);
+    assert_int_equal(mst_make_folders(in("checkpoints/step-000000000001")), MST_OK);
+    assert_int_equal(mst_run_new(path, MST_RUN_OVERWRITE, 0, &run), MST_OK);
+    mst_run_destroy(run);
+    assert_false(mst_path_exists(in("checkpoints")));
+
+    /* What is not ours stays. */
+    static const char *const manifests[] = {"", "{\"format\": \"muster-checkpoint\"}", "{}", "[]",
+                                            "{\"format\":"};
+    for (size_t i = 0; i < sizeof manifests / sizeof *manifests; i++) {
+        write_text("manifest.json", manifests[i], strlen(manifests[i]));
+        expect_refused(MST_RUN_OVERWRITE, MST_EEXIST,
+                       "not removed, because it has no manifest.json of a muster run: choose another name");
+        expect_refused(MST_RUN_RESUME, MST_EINPUT, "the folder has no manifest.json of a muster run");
+        expect_text("manifest.json", manifests[i]);
+    }
+    assert_int_equal(unlink(in("manifest.json")), 0);
+    expect_refused(MST_RUN_OVERWRITE, MST_EEXIST, "not removed");
+    assert_true(mst_path_exists(in("metrics.csv")));
+    /* An empty folder may go; a file or a link may not. */
+    assert_int_equal(unlink(in("metrics.csv")), 0);
+    assert_int_equal(mst_run_new(path, MST_RUN_OVERWRITE, 0, &run), MST_OK);
+    mst_run_destroy(run);
+    char target[96];
+    strcpy(target, path);
+    snprintf(path, sizeof path, "%s/link", root);
+    assert_int_equal(symlink(target, path), 0);
+    expect_refused(MST_RUN_OVERWRITE, MST_EEXIST, "not a folder, and so not removed");
+    assert_true(mst_path_is_folder(target));
+}
+
+static void test_disk_full(void **state)
+{
+    (void)state;
+    mst_run *run = NULL;
+    mst_out_fail_at(1);
+    expect_refused(MST_RUN_NEW, MST_EIO, "No space left on device");
+    assert_false(mst_path_exists(path)); /* nothing half-made */
+    assert_int_equal(mst_run_new(path, MST_RUN_NEW, 0, &run), MST_OK);
+    json_t *manifest = json_pack("{s:i}", "seed", 7);
+    char *before = NULL;
+    size_t size;
+    assert_int_equal(mst_file_read_all(in("manifest.json"), 1 << 20, &before, &size), MST_OK);
+    mst_out_fail_at(1);
+    assert_int_equal(mst_run_manifest(run, manifest), MST_EIO);
+    expect_text("manifest.json", before);
+    mst_free(before);
+    json_decref(manifest);
+    mst_run_destroy(run);
+}
+
+static void test_free_name(void **state)
+{
+    (void)state;
+    mst_run *run = NULL;
+    char expected[160];
+    for (unsigned i = 1; i <= 3; i++) {
+        char *name = mst_run_free_name(root, "logreg");
+        snprintf(expected, sizeof expected, "%s/logreg-%u", root, i);
+        assert_string_equal(name, expected);
+        assert_int_equal(mst_run_new(name, MST_RUN_NEW, 0, &run), MST_OK);
+        mst_run_destroy(run);
+        mst_free(name);
+    }
+}
+
+static void test_no_memory(void **state)
+{
+    (void)state;
+    mst_alloc_stats before, after;
+    mst_alloc_stats_get(&before);
+    bool done = false;
+    for (uint64_t k = 1; !done; k++) {
+        mst_run *run = NULL;
+        mst_alloc_fail_at(k);
+        mst_status st = mst_run_new(path, MST_RUN_OVERWRITE, 0, &run);
+        mst_alloc_fail_at(0);
+        mst_run_destroy(run);
+        done = st == MST_OK && k > 40;
+        assert_true(k < 500);
+    }
+    mst_alloc_stats_get(&after);
+    assert_int_equal(after.blocks, before.blocks);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_new, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_resume, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_overwrite, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_disk_full, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_free_name, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_no_memory, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
