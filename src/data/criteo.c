@@ -1,0 +1,279 @@
+/* Criteo's click logs: label, 13 integers, 26 categories of 32 bits in hex; 40 columns between tabs, any of
+ * them but the label may be empty.
+ *
+ * A category becomes the hash (XXH3) of its column and value; so does the bucket of an integer. An empty
+ * field is a category of its own, so every row has the same number of entries. Buckets: a negative integer
+ * has one of its own, 0, 1 and 2 stand for themselves, larger ones fall into floor(log(v)^2), which is fine
+ * where clicks are many and coarse in the tail.
+ *
+ *     --criteo-numeric bucket   39 hashed features in [0, features)
+ *     --criteo-numeric log      features 0..12 are log(1 + max(v, 0)) / 4 (0 when empty), 26 hashed in [13,
+ * features)
+ *     --criteo-numeric both     features 0..12 as in log, 39 hashed in [13, features)
+ *
+ * Hashed keys come in no order. They are ranked without branches (each by how many are smaller), which is
+ * several times faster than sorting 39 of them.
+ *
+ * Invariants
+ * 1. Every key is below the context's features, which prepare sets (2^20 when 0) and which exceeds 13 where
+ * 13 are reserved.
+ * 2. The keys of a row ascend when the row is ended. */
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "base/alloc.h"
+#include "base/status.h"
+#include "data/format.h"
+#include "data/numbers.h"
+#include "data/text.h"
+
+#define N_INTEGERS       13
+#define N_CATEGORIES     26
+#define N_COLUMNS        (1 + N_INTEGERS + N_CATEGORIES)
+#define N_LANES          40 /* hashed keys of a row, padded for the ranking */
+#define DEFAULT_FEATURES (1u << 20)
+#define N_SMALL          4096 /* integers whose bucket is looked up */
+
+enum { NUMERIC_BUCKET, NUMERIC_LOG, NUMERIC_BOTH };
+enum { TAG_VALUE = 0, TAG_EMPTY = 1, TAG_NEGATIVE = 2 };
+
+typedef struct tables {
+    uint16_t bucket[N_SMALL];
+    float log[N_SMALL];
+} tables;
+
+extern const mst_format mst_format_criteo;
+
+static uint32_t bucket_of(int64_t v)
+{
+    if (v <= 2)
+        return (uint32_t)v;
+    double l = log((double)v);
+    return 2 + (uint32_t)(l * l);
+}
+
+static float log_of(int64_t v)
+{
+    return v > 0 ? (float)(log1p((double)v) * 0.25) : 0.0f;
+}
+
+static mst_status prepare(mst_parse_context *context, const mst_block *first)
+{
+    (void)first;
+    if (context->features == 0)
+        context->features = DEFAULT_FEATURES;
+    if (context->options->criteo_numeric != NUMERIC_BUCKET && context->features <= N_INTEGERS)
+        return mst_fail(MST_EUSAGE,
+                        "--features %llu leaves no room beside the 13 numeric features of --criteo-numeric",
+                        (unsigned long long)context->features);
+    tables *t = mst_alloc(sizeof *t);
+    if (t == NULL)
+        return mst_fail(MST_ENOMEM, "out of memory: criteo tables");
+    for (int v = 0; v < N_SMALL; v++) {
+        t->bucket[v] = (uint16_t)bucket_of(v);
+        t->log[v] = log_of(v);
+    }
+    context->prepared = t;
+    return MST_OK;
+}
+
+static void unprepare(const void *prepared)
+{
+    mst_free((void *)prepared);
+}
+
+/* The key of a value in a column: its hash scaled to [reserved, features). */
+typedef struct hasher {
+    uint64_t seed, range;
+    uint32_t reserved;
+} hasher;
+
+static inline uint32_t hash_key(const hasher *h, unsigned column, unsigned tag, uint32_t value)
+{
+    uint64_t id = (uint64_t)(column | tag << 8) << 32 | value;
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    id = __builtin_bswap64(id);
+#endif
+    return h->reserved + (uint32_t)((XXH3_64bits_withSeed(&id, sizeof id, h->seed) >> 32) * h->range >> 32);
+}
+
+/* Writes keys[0..n), n <= N_LANES, to out in ascending order; keys[n..N_LANES) are UINT32_MAX, which is no
+ * key. */
+static inline void rank_keys(const uint32_t *keys, unsigned n, uint32_t *out)
+{
+    int32_t
+        ordered[N_LANES]; /* signed numbers in the order of the unsigned keys: what vector units compare */
+    for (unsigned i = 0; i < N_LANES; i++)
+        ordered[i] = (int32_t)(keys[i] ^ 0x80000000u);
+    for (unsigned i = 0; i < n; i++)
+        out[i] = UINT32_MAX;
+    for (unsigned i = 0; i < n; i++) {
+        int32_t key = ordered[i], smaller = 0;
+        for (unsigned j = 0; j < N_LANES; j++)
+            smaller += ordered[j] < key;
+        out[smaller] = keys[i];
+    }
+    for (unsigned i = 1; i < n;
+         i++) /* of m equal keys all went to one place, and the next m - 1 stayed empty */
+        out[i] = out[i] == UINT32_MAX ? out[i - 1] : out[i];
+}
+
+/* Fails for a line that is not 40 columns, or for the column at `p`. */
+static mst_status fail_line(const mst_block *block, const uint8_t *line, const uint8_t *line_end,
+                            unsigned column, const uint8_t *p)
+{
+    unsigned columns = 1;
+    for (const uint8_t *q = line; q < line_end; q++)
+        columns += *q == '\t';
+    if (columns == N_COLUMNS - 1)
+        return mst_block_fail(&mst_format_criteo, block, line,
+                              "39 columns instead of 40: the label is missing, as in Criteo's test file");
+    if (columns != N_COLUMNS)
+        return mst_block_fail(&mst_format_criteo, block, line,
+                              "%u columns instead of 40 (label, 13 integers, 26 categories)", columns);
+    const uint8_t *stop = p;
+    while (stop < line_end && *stop != '\t')
+        stop++;
+    mst_token_text shown = mst_token_show(p, stop);
+    if (column == 0)
+        return mst_block_fail(&mst_format_criteo, block, line, "label \"%s\" is neither 0 nor 1", shown.text);
+    return mst_block_fail(&mst_format_criteo, block, line, "column %u: \"%s\" is not %s", column + 1,
+                          shown.text,
+                          column <= N_INTEGERS ? "an integer" : "a category of up to 8 hex digits");
+}
+
+static mst_status parse_line(const mst_parse_context *context, const mst_block *block, const hasher *h,
+                             const uint8_t *line, const uint8_t *line_end, mst_chunk_builder *out)
+{
+    const tables *t = context->prepared;
+    const int numeric = context->options->criteo_numeric;
+    const uint8_t *p = line, *end = line_end - (line_end > line && line_end[-1] == '\r');
+    const uint8_t *block_end = block->data + block->size;
+    uint32_t keys[N_LANES];
+    unsigned n = 0;
+    uint32_t *out_keys = out->keys + out->n_entries;
+    float *out_values = out->values + out->n_entries;
+    if (end - p < N_COLUMNS || (*p != '0' && *p != '1') || p[1] != '\t')
+        return fail_line(block, line, line_end, 0, p);
+    float label = (float)(*p - '0');
+    p += 2;
+    for (unsigned c = 0; c < N_INTEGERS; c++) { /* each ends with a tab */
+        const uint8_t *field = p;
+        bool negative = p < end && *p == '-';
+        p += negative;
+        unsigned digits = block_end - p >= 8 ? mst_digits_count8(mst_load8(p)) : 0;
+        int64_t v = 0;
+        if (digits > 0 && digits < 8) {
+            v = mst_digits_value8(mst_load8(p), digits);
+            p += digits;
+        } else if (p < end && *p != '\t') {
+            uint64_t large;
+            p = mst_number_unsigned(p, end, &large);
+            if (p == NULL || large > INT64_MAX)
+                return fail_line(block, line, line_end, c + 1, field);
+            v = (int64_t)large;
+        } else if (negative) {
+            return fail_line(block, line, line_end, c + 1, field);
+        }
+        if (p >= end || *p != '\t')
+            return fail_line(block, line, line_end, c + 1, field);
+        bool empty = p == field;
+        p++;
+        if (numeric != NUMERIC_LOG) {
+            unsigned tag = empty ? TAG_EMPTY : negative ? TAG_NEGATIVE : TAG_VALUE;
+            uint32_t bucket = tag != TAG_VALUE ? 0 : v < N_SMALL ? t->bucket[v] : bucket_of(v);
+            keys[n++] = hash_key(h, c, tag, bucket);
+        }
+        if (numeric != NUMERIC_BUCKET) {
+            out_keys[c] = c;
+            out_values[c] = negative ? 0.0f : v < N_SMALL ? t->log[v] : log_of(v);
+        }
+    }
+    for (unsigned c = 0; c < N_CATEGORIES; c++) { /* each but the last ends with a tab */
+        const uint8_t *field = p;
+        uint32_t value = 0;
+        unsigned tag = TAG_VALUE;
+        if (end - p >= 8 && mst_number_hex8(p, &value)) {
+            p += 8;
+        } else if (p < end && *p != '\t') {
+            while (p < end && *p != '\t')
+                p++;
+            if (!mst_number_hex(field, p, &value))
+                return fail_line(block, line, line_end, N_INTEGERS + 1 + c, field);
+        } else {
+            tag = TAG_EMPTY;
+        }
+        if (c < N_CATEGORIES - 1 ? p >= end || *p != '\t' : p != end)
+            return fail_line(block, line, line_end, N_INTEGERS + 1 + c, field);
+        p++;
+        keys[n++] = hash_key(h, N_INTEGERS + c, tag, value);
+    }
+    for (unsigned i = n; i < N_LANES; i++)
+        keys[i] = UINT32_MAX;
+    rank_keys(keys, n, out_keys + h->reserved);
+    for (unsigned i = 0; i < n; i++)
+        out_values[h->reserved + i] = 1.0f;
+    out->n_entries += h->reserved + n;
+    return mst_chunk_builder_end_row(out, label, 1.0f);
+}
+
+static mst_status parse(const mst_parse_context *context, const mst_block *block, mst_chunk_builder *out)
+{
+    const uint8_t *p = block->data, *end = p + block->size;
+    hasher h = {.seed = (uint64_t)context->options->hash_seed,
+                .reserved = context->options->criteo_numeric == NUMERIC_BUCKET ? 0 : N_INTEGERS};
+    h.range = context->features - h.reserved;
+    while (p < end) {
+        const uint8_t *line_end = mst_line_end(p, end);
+        if (mst_line_is_row(p, line_end)) {
+            TRY(mst_chunk_builder_room(out, N_INTEGERS + N_LANES));
+            TRY(parse_line(context, block, &h, p, line_end, out));
+        }
+        p = line_end + (line_end < end);
+    }
+    return MST_OK;
+}
+
+/* 2: lines of 40 such columns; 1: of 39, which the parser refuses with a better sentence than "unknown". */
+static int sniff(const uint8_t *head, size_t n, const char *path)
+{
+    (void)path;
+    const uint8_t *p = head, *end = head + n, *line, *line_end;
+    bool whole = n < MST_SNIFF_BYTES, unlabelled = false;
+    int lines = 0;
+    if (!mst_looks_like_text(head, n))
+        return 0;
+    for (; lines < MST_SNIFF_LINES && mst_sniff_line(&p, end, whole, &line, &line_end); lines++) {
+        unsigned tabs = 0, column = 0;
+        line_end -= line_end[-1] == '\r';
+        for (const uint8_t *q = line; q < line_end; q++)
+            tabs += *q == '\t';
+        if (tabs != N_COLUMNS - 1 && tabs != N_COLUMNS - 2)
+            return 0;
+        unlabelled |= tabs == N_COLUMNS - 2;
+        for (const uint8_t *q = line; column <= tabs; column++) {
+            const uint8_t *stop = memchr(q, '\t', (size_t)(line_end - q));
+            int64_t integer;
+            uint32_t category;
+            stop = stop != NULL ? stop : line_end;
+            bool is_integer = column + (tabs == N_COLUMNS - 2) <= N_INTEGERS;
+            if (stop > q && (is_integer ? mst_number_signed(q, stop, &integer) != stop
+                                        : !mst_number_hex(q, stop, &category)))
+                return 0;
+            q = stop < line_end ? stop + 1 : line_end;
+        }
+    }
+    return lines == 0 ? 0 : unlabelled ? 1 : 2;
+}
+
+const mst_format mst_format_criteo = {
+    .name = "criteo",
+    .help = "Criteo click logs: label, 13 integers, 26 hex categories between tabs, hashed into --features "
+            "(2^20 when 0)",
+    .text = true,
+    .hashes = true,
+    .sniff = sniff,
+    .prepare = prepare,
+    .unprepare = unprepare,
+    .parse = parse,
+};

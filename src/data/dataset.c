@@ -1,0 +1,440 @@
+/* Datasets: what files hold is found here, and every chunk in order is handed out from here.
+ *
+ * Opening looks at the first 64 KiB of the (decompressed) contents and asks the cache, IDX and each format
+ * whether they are theirs; text with an index beside each file is opened by it. Walking over all chunks
+ * parses on several threads: each takes the next number, makes that chunk, and puts it into a ring of slots
+ * from which the caller takes them in order.
+ *
+ * Invariants of the walk
+ * 1. Numbers are given under read_mutex together with the block they stand for, so number order is file
+ * order.
+ * 2. A number is given only when it is less than n_slots ahead of what the caller has taken: memory is
+ * bounded, and a slot is empty when its turn comes.
+ * 3. Waits are for threads of this walk, which compute or read files; when one fails, its slot says so and
+ * the caller stops there, so nobody is left waiting. */
+#include "data/dataset.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "data/cache.h"
+#include "data/idx.h"
+#include "data/indexed.h"
+#include "data/stream.h"
+#include "data/text.h"
+
+/* ---- opening ---- */
+
+const mst_format *mst_format_guess(const uint8_t *head, size_t n, const char *path)
+{
+    const mst_format *best = NULL;
+    int best_score = 0;
+    for (size_t i = 0; mst_formats[i] != NULL; i++) {
+        int score = mst_formats[i]->sniff(head, n, path);
+        if (score > best_score) {
+            best = mst_formats[i];
+            best_score = score;
+        }
+    }
+    return best;
+}
+
+const char *mst_format_names(char *out, size_t size)
+{
+    size_t n = 0;
+    out[0] = '\0';
+    for (size_t i = 0; mst_formats[i] != NULL && n < size; i++)
+        n += (size_t)snprintf(out + n, size - n, "%s, ", mst_formats[i]->name);
+    if (n < size)
+        snprintf(out + n, size - n, "idx, cache");
+    return out;
+}
+
+typedef enum content {
+    CONTENT_NONE, /* an empty file: fits anything */
+    CONTENT_UNKNOWN,
+    CONTENT_CACHE,
+    CONTENT_IDX,
+    CONTENT_FORMAT,
+} content;
+
+/* What a file holds. For standard input *keep_in and the bytes in head stay with the caller. */
+typedef struct sniffed {
+    content kind;
+    const mst_format *format;
+    mst_in *in;
+    uint8_t head[MST_SNIFF_BYTES];
+    size_t n;
+} sniffed;
+
+static const char *content_name(const sniffed *s)
+{
+    return s->kind == CONTENT_CACHE ? "cache" : s->kind == CONTENT_IDX ? "idx" : s->format->name;
+}
+
+/* Opens and reads the head; the caller closes s->in. */
+static mst_status sniff(const char *path, sniffed *s)
+{
+    s->in = NULL;
+    s->format = NULL;
+    TRY(mst_in_open(path, &s->in));
+    TRY(mst_in_read(s->in, s->head, sizeof s->head, &s->n));
+    if (s->n == 0)
+        s->kind = CONTENT_NONE;
+    else if (mst_cache_sniff(s->head, s->n) > 0)
+        s->kind = CONTENT_CACHE;
+    else if (mst_idx_sniff(s->head, s->n) > 0)
+        s->kind = CONTENT_IDX;
+    else
+        s->kind =
+            (s->format = mst_format_guess(s->head, s->n, path)) != NULL ? CONTENT_FORMAT : CONTENT_UNKNOWN;
+    return MST_OK;
+}
+
+static void sniff_close(sniffed *s)
+{
+    mst_in_close(s->in);
+    s->in = NULL;
+}
+
+/* The format that --format names; MST_EUSAGE when there is none of that name. */
+static mst_status named_format(const char *name, sniffed *s)
+{
+    char names[128];
+    s->format = NULL;
+    if (strcmp(name, "cache") == 0) {
+        s->kind = CONTENT_CACHE;
+    } else if (strcmp(name, "idx") == 0) {
+        s->kind = CONTENT_IDX;
+    } else {
+        s->kind = CONTENT_FORMAT;
+        s->format = mst_format_find(name);
+        if (s->format == NULL)
+            return mst_fail(MST_EUSAGE, "unknown format %s; the formats are auto, %s", name,
+                            mst_format_names(names, sizeof names));
+    }
+    return MST_OK;
+}
+
+/* Whether file i could be of what the dataset is; files whose head is not decisive get the benefit of the
+ * doubt. */
+static mst_status check_alike(const sniffed *whole, const char *first, const char *path, sniffed *s)
+{
+    mst_status st;
+    TRY_OUT(st, sniff(path, s));
+    bool alike = s->kind == CONTENT_NONE || (s->kind == whole->kind && s->format == whole->format) ||
+                 (whole->kind == CONTENT_FORMAT && s->kind != CONTENT_CACHE && s->kind != CONTENT_IDX &&
+                  whole->format->sniff(s->head, s->n, path) > 0);
+    if (!alike && s->kind == CONTENT_UNKNOWN)
+        st = mst_fail(MST_EINPUT,
+                      "%s does not look like %s, which %s is; all files of a dataset must have one format",
+                      path, content_name(whole), first);
+    else if (!alike)
+        st = mst_fail(MST_EINPUT, "%s is %s but %s is %s; all files of a dataset must have one format", path,
+                      content_name(s), first, content_name(whole));
+out:
+    sniff_close(s);
+    return st;
+}
+
+/* Finds what the files are. found->in is left open only when it is standard input. */
+static mst_status detect(const mst_text_list *paths, sniffed *found, sniffed *other)
+{
+    size_t i;
+    for (i = 0; i < paths->n; i++) {
+        TRY(sniff(paths->items[i], found));
+        if (strcmp(paths->items[i], "-") == 0 || found->kind != CONTENT_NONE)
+            break;
+        sniff_close(found);
+    }
+    if (i == paths->n || found->kind == CONTENT_NONE)
+        return mst_fail(MST_EINPUT, "%s is empty", i == paths->n ? paths->items[0] : mst_in_path(found->in));
+    if (found->kind == CONTENT_UNKNOWN) {
+        char names[128];
+        return mst_fail(MST_EINPUT, "%s is in none of the known formats (%s); name one with --format",
+                        mst_in_path(found->in), mst_format_names(names, sizeof names));
+    }
+    bool is_stdin = strcmp(paths->items[i], "-") == 0;
+    if (!is_stdin)
+        sniff_close(found);
+    for (size_t j = i + 1; j < paths->n; j++)
+        if (strcmp(paths->items[j], "-") != 0)
+            TRY(check_alike(found, paths->items[i], paths->items[j], other));
+    return MST_OK;
+}
+
+mst_status mst_dataset_open(const mst_text_list *patterns, const mst_data_options *options, mst_dataset **out)
+{
+    mst_status st;
+    mst_text_list paths = {0};
+    sniffed *s = mst_calloc(2, sizeof *s);
+    if (s == NULL)
+        return mst_fail(MST_ENOMEM, "out of memory for opening data");
+    TRY_OUT(st, mst_glob(patterns, &paths));
+    if (paths.n == 0) {
+        st = mst_fail(MST_EUSAGE, "no data files given");
+        goto out;
+    }
+    if (options->format != NULL && strcmp(options->format, "auto") != 0)
+        TRY_OUT(st, named_format(options->format, s));
+    else
+        TRY_OUT(st, detect(&paths, &s[0], &s[1]));
+    if (s->kind == CONTENT_FORMAT) {
+        if (s->in == NULL && s->format->text && mst_indexed_available(&paths)) {
+            st = mst_indexed_open(&paths, s->format, options, out);
+        } else {
+            mst_in *in = s->in;
+            s->in = NULL;
+            st = mst_stream_open(&paths, s->format, options, in, s->head, in != NULL ? s->n : 0, out);
+        }
+    } else if (s->in != NULL) {
+        st = mst_fail(MST_EINPUT, "%s files cannot be read from standard input; give the file's name",
+                      content_name(s));
+    } else if (s->kind == CONTENT_CACHE) {
+        st = mst_cache_open(&paths, out);
+    } else {
+        st = mst_idx_open(&paths, options, out);
+    }
+out:
+    sniff_close(s);
+    mst_text_list_fini(&paths);
+    mst_free(s);
+    return st;
+}
+
+void mst_dataset_destroy(mst_dataset *self)
+{
+    if (self != NULL)
+        self->ops->destroy(self);
+}
+
+/* ---- walking ---- */
+
+typedef struct slot {
+    bool full;
+    mst_chunk *chunk; /* NULL with MST_OK: the end */
+    mst_error error;
+} slot;
+
+typedef struct walk {
+    mst_dataset *dataset;
+    pthread_mutex_t read_mutex; /* guards given, ended and the dataset's read */
+    uint64_t given;
+    bool ended;
+    pthread_mutex_t mutex; /* guards the rest */
+    pthread_cond_t room, filled;
+    uint64_t taken;
+    bool stop;
+    slot *slots;
+    size_t n_slots;
+} walk;
+
+/* Makes chunk number n from its block, or by loading it. */
+static mst_status make_chunk(mst_dataset *d, uint64_t n, mst_raw_block *block, mst_chunk_builder *builder,
+                             mst_chunk **out)
+{
+    return d->random ? d->ops->load(d, (uint32_t)n, out) : d->ops->parse(d, block, builder, out);
+}
+
+/* The next number and, for streams, its block; *more is false at the end or when the walk stops. */
+static mst_status next_work(walk *w, uint64_t *number, mst_raw_block **block, bool *more)
+{
+    mst_status st = MST_OK;
+    pthread_mutex_lock(&w->read_mutex);
+    pthread_mutex_lock(&w->mutex);
+    while (!w->stop && !w->ended && w->given - w->taken >= w->n_slots)
+        pthread_cond_wait(&w->room, &w->mutex);
+    bool stop = w->stop;
+    pthread_mutex_unlock(&w->mutex);
+    *more = !stop && !w->ended;
+    *block = NULL;
+    if (*more) {
+        *number = w->given++;
+        if (w->dataset->random)
+            w->ended = *number >= w->dataset->n_chunks;
+        else
+            st = w->dataset->ops->read(w->dataset, block);
+        w->ended |= st != MST_OK || (!w->dataset->random && *block == NULL);
+    }
+    pthread_mutex_unlock(&w->read_mutex);
+    return st;
+}
+
+static void *walk_thread(void *arg)
+{
+    walk *w = arg;
+    mst_chunk_builder builder;
+    mst_chunk_builder_init(&builder);
+    for (;;) {
+        uint64_t number = 0;
+        mst_raw_block *block;
+        mst_chunk *chunk = NULL;
+        bool more;
+        mst_status st = next_work(w, &number, &block, &more);
+        if (!more)
+            break;
+        bool end = w->dataset->random ? number >= w->dataset->n_chunks : block == NULL;
+        if (st == MST_OK && !end)
+            st = make_chunk(w->dataset, number, block, &builder, &chunk);
+        pthread_mutex_lock(&w->mutex);
+        slot *s = &w->slots[number % w->n_slots];
+        s->full = true;
+        s->chunk = st == MST_OK ? chunk : NULL;
+        mst_error_save(&s->error, st);
+        pthread_cond_signal(&w->filled);
+        pthread_mutex_unlock(&w->mutex);
+    }
+    mst_chunk_builder_fini(&builder);
+    return NULL;
+}
+
+/* Hands the slots to fn in order until the end or a failure. */
+static mst_status consume(walk *w, mst_chunk_fn *fn, void *arg)
+{
+    uint64_t first_row = 0;
+    for (;;) {
+        pthread_mutex_lock(&w->mutex);
+        slot *s = &w->slots[w->taken % w->n_slots];
+        while (!s->full)
+            pthread_cond_wait(&w->filled, &w->mutex);
+        mst_chunk *chunk = s->chunk;
+        mst_status st = s->error.code != MST_OK ? mst_error_restore(&s->error) : MST_OK;
+        s->full = false;
+        s->chunk = NULL;
+        w->taken++;
+        pthread_cond_signal(&w->room);
+        pthread_mutex_unlock(&w->mutex);
+        if (chunk == NULL)
+            return st;
+        if (chunk->n_rows > 0)
+            st = fn(arg, first_row, chunk);
+        first_row += chunk->n_rows;
+        mst_chunk_release(chunk);
+        TRY(st);
+    }
+}
+
+static mst_status each_threaded(mst_dataset *self, unsigned n_threads, mst_chunk_fn *fn, void *arg)
+{
+    walk w = {.dataset = self, .n_slots = 2 * (size_t)n_threads + 2};
+    unsigned started = 0;
+    mst_status st;
+    pthread_t *threads = mst_calloc(n_threads, sizeof *threads);
+    w.slots = mst_calloc(w.n_slots, sizeof *w.slots);
+    pthread_mutex_init(&w.read_mutex, NULL);
+    pthread_mutex_init(&w.mutex, NULL);
+    pthread_cond_init(&w.room, NULL);
+    pthread_cond_init(&w.filled, NULL);
+    if (threads == NULL || w.slots == NULL) {
+        st = mst_fail(MST_ENOMEM, "%s: out of memory for %u threads", self->name, n_threads);
+        goto out;
+    }
+    for (; started < n_threads; started++)
+        if (pthread_create(&threads[started], NULL, walk_thread, &w) != 0)
+            break;
+    st = started > 0 ? consume(&w, fn, arg) : mst_fail(MST_EIO, "%s: a thread cannot be started", self->name);
+    pthread_mutex_lock(&w.mutex);
+    w.stop = true;
+    pthread_cond_broadcast(&w.room);
+    pthread_mutex_unlock(&w.mutex);
+    for (unsigned i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+    for (size_t i = 0; i < w.n_slots; i++)
+        mst_chunk_release(w.slots[i].chunk);
+out:
+    pthread_cond_destroy(&w.filled);
+    pthread_cond_destroy(&w.room);
+    pthread_mutex_destroy(&w.mutex);
+    pthread_mutex_destroy(&w.read_mutex);
+    mst_free(w.slots);
+    mst_free(threads);
+    return st;
+}
+
+static mst_status each_here(mst_dataset *self, mst_chunk_fn *fn, void *arg)
+{
+    mst_status st = MST_OK;
+    uint64_t first_row = 0;
+    mst_chunk_builder builder;
+    mst_chunk_builder_init(&builder);
+    for (uint64_t n = 0; !self->random || n < self->n_chunks; n++) {
+        mst_raw_block *block = NULL;
+        mst_chunk *chunk;
+        if (!self->random)
+            TRY_OUT(st, self->ops->read(self, &block));
+        if (!self->random && block == NULL)
+            break;
+        TRY_OUT(st, make_chunk(self, n, block, &builder, &chunk));
+        if (chunk->n_rows > 0)
+            st = fn(arg, first_row, chunk);
+        first_row += chunk->n_rows;
+        mst_chunk_release(chunk);
+        if (st != MST_OK)
+            break;
+    }
+out:
+    mst_chunk_builder_fini(&builder);
+    return st;
+}
+
+mst_status mst_dataset_each(mst_dataset *self, unsigned n_threads, mst_chunk_fn *fn, void *arg)
+{
+    if (!self->random)
+        TRY(self->ops->rewind(self));
+    return n_threads > 1 ? each_threaded(self, n_threads, fn, arg) : each_here(self, fn, arg);
+}
+
+/* ---- scanning ---- */
+
+typedef struct scan {
+    mst_data_info info;
+    bool any;
+} scan;
+
+static mst_status scan_chunk(void *arg, uint64_t first_row, mst_chunk *chunk)
+{
+    scan *s = arg;
+    mst_data_info *info = &s->info;
+    (void)first_row;
+    for (uint32_t i = 0; i < chunk->n_rows; i++) {
+        mst_row row;
+        mst_chunk_row(chunk, i, &row);
+        info->n_positive += row.label > 0.0f;
+        info->labels_integral &= row.label == (float)(int32_t)row.label;
+    }
+    if (!s->any || chunk->min_label < info->min_label)
+        info->min_label = chunk->min_label;
+    if (!s->any || chunk->max_label > info->max_label)
+        info->max_label = chunk->max_label;
+    if (chunk->n_entries > 0 && (uint64_t)chunk->max_key + 1 > info->n_features)
+        info->n_features = (uint64_t)chunk->max_key + 1;
+    if (chunk->n_dense > info->n_dense)
+        info->n_dense = chunk->n_dense;
+    info->n_rows += chunk->n_rows;
+    info->n_entries += chunk->n_entries;
+    s->any = true;
+    return MST_OK;
+}
+
+mst_status mst_dataset_scan(mst_dataset *self, unsigned n_threads)
+{
+    if (self->info.scanned)
+        return MST_OK;
+    if (mst_stream_reads_stdin(self))
+        return mst_fail(MST_EINPUT,
+                        "standard input cannot be read twice, to look at it first: give --features N and "
+                        "--classes N, or a file");
+    scan s = {
+        .info = {.labels_integral = true, .index_base = self->info.index_base, .bytes = self->info.bytes}};
+    TRY(mst_dataset_each(self, n_threads, scan_chunk, &s));
+    if (!self->random)
+        TRY(self->ops->rewind(self));
+    if (self->format != NULL && self->format->hashes)
+        s.info.n_features = self->info.n_features;
+    s.info.scanned = true;
+    self->info = s.info;
+    return MST_OK;
+}

@@ -1,0 +1,130 @@
+/* The registry of formats, the options that say how data is read, and the sentence of a bad record. */
+#include "data/format.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "data/text.h"
+
+extern const mst_format mst_format_libsvm;
+extern const mst_format mst_format_tfrecord;
+extern const mst_format mst_format_criteo;
+extern const mst_format mst_format_vw;
+
+const mst_format *const mst_formats[] = {
+    &mst_format_libsvm, &mst_format_tfrecord, &mst_format_criteo, &mst_format_vw, NULL,
+};
+
+#define FIELD(name) offsetof(mst_data_options, name)
+
+const mst_option mst_data_option_table[] = {
+    {.name = "format",
+     .type = MST_OPTION_TEXT,
+     .offset = FIELD(format),
+     .fallback = "auto",
+     .metavar = "NAME",
+     .help = "Format of the data: auto (by content), libsvm, tfrecord, criteo, vw, idx or cache."},
+    {.name = "features",
+     .type = MST_OPTION_INT,
+     .offset = FIELD(features),
+     .fallback = "0",
+     .min = 0,
+     .max = 4294967295.0,
+     .help = "Number of features; 0: found in the data. criteo and vw hash into it (0: 2^20 for criteo, 2^18 "
+             "for vw)."},
+    {.name = "classes",
+     .type = MST_OPTION_INT,
+     .offset = FIELD(classes),
+     .fallback = "0",
+     .min = 0,
+     .max = 1e6,
+     .help = "Number of classes; 0: found in the data."},
+    {.name = "index-base",
+     .type = MST_OPTION_CHOICE,
+     .offset = FIELD(index_base),
+     .fallback = "auto",
+     .choices = "auto|0|1",
+     .help =
+         "libsvm: number of the first feature; auto: 0 when the first megabyte has an index 0, otherwise 1."},
+    {.name = "tf-label",
+     .type = MST_OPTION_TEXT,
+     .offset = FIELD(tf_label),
+     .fallback = "label",
+     .metavar = "NAME",
+     .help = "tfrecord: feature that holds the label."},
+    {.name = "tf-index",
+     .type = MST_OPTION_TEXT,
+     .offset = FIELD(tf_index),
+     .fallback = "index",
+     .metavar = "NAME",
+     .help = "tfrecord: feature that holds the row's feature numbers."},
+    {.name = "tf-value",
+     .type = MST_OPTION_TEXT,
+     .offset = FIELD(tf_value),
+     .fallback = "value",
+     .metavar = "NAME",
+     .help = "tfrecord: feature that holds the row's feature values."},
+    {.name = "tf-weight",
+     .type = MST_OPTION_TEXT,
+     .offset = FIELD(tf_weight),
+     .metavar = "NAME",
+     .help = "tfrecord: feature that holds the row's weight; none by default."},
+    {.name = "tf-columns",
+     .type = MST_OPTION_TEXT,
+     .offset = FIELD(tf_columns),
+     .metavar = "LIST",
+     .help = "tfrecord: fixed columns in order, such as I1..I13,C1..C26; found in the first record when not "
+             "given."},
+    {.name = "tf-keys",
+     .type = MST_OPTION_CHOICE,
+     .offset = FIELD(tf_keys),
+     .fallback = "auto",
+     .choices = "auto|global|hash",
+     .help =
+         "tfrecord: whether int64 columns hold feature numbers (global) or are hashed with their column into "
+         "--features, 2^20 by default (hash); auto: global when the first megabyte's values ascend from "
+         "column to "
+         "column and lie above the float columns."},
+    {.name = "labels",
+     .type = MST_OPTION_TEXT,
+     .offset = FIELD(labels),
+     .metavar = "FILE",
+     .help = "idx: the file of labels, when it is not named like the file of images."},
+    {.name = "criteo-numeric",
+     .type = MST_OPTION_CHOICE,
+     .offset = FIELD(criteo_numeric),
+     .fallback = "bucket",
+     .choices = "bucket|log|both",
+     .help = "criteo: the 13 integers as hashed buckets, as 13 dense features log(1+v)/4, or both."},
+    {.name = "hash-seed",
+     .type = MST_OPTION_INT,
+     .offset = FIELD(hash_seed),
+     .fallback = "0",
+     .help = "Seed of the hash that maps categories and names to features."},
+    {.name = NULL},
+};
+
+const mst_format *mst_format_find(const char *name)
+{
+    for (size_t i = 0; mst_formats[i] != NULL; i++)
+        if (strcmp(mst_formats[i]->name, name) == 0)
+            return mst_formats[i];
+    return NULL;
+}
+
+mst_status mst_block_fail(const mst_format *format, const mst_block *block, const uint8_t *at,
+                          const char *sentence, ...)
+{
+    char text[MST_ERROR_MAX];
+    va_list args;
+    va_start(args, sentence);
+    vsnprintf(text, sizeof text, sentence, args);
+    va_end(args);
+    size_t before = (size_t)(at - block->data);
+    if (format->text)
+        return mst_fail(MST_EINPUT, "%s:%llu: %s", block->path,
+                        (unsigned long long)(block->line + mst_count_newlines(block->data, before)), text);
+    return mst_fail(MST_EINPUT, "%s at byte %llu: %s", block->path,
+                    (unsigned long long)(block->offset + before), text);
+}

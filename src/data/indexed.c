@@ -1,0 +1,425 @@
+/* Text with an index: the random-access dataset over plain text files, and the maker of its index.
+ *
+ * The files are mapped. Chunk c holds the rows [4096 c, 4096 (c + 1)) of all files together; it is found by
+ * the entry at or before its first row in a file, passing over less than 4096 lines where a file did not
+ * start on a multiple of 4096, and parsed when it is loaded.
+ *
+ * Invariants
+ * 1. Which lines are rows is decided by mst_line_is_row alone. A chunk whose lines parse to another number of
+ * rows is MST_EINPUT, never a chunk of another size.
+ * 2. Offsets of a valid index ascend and lie within the file; checked when it is opened.
+ * 3. After open everything is read-only but the list of builders, which free_mutex guards: load may run
+ * anywhere. */
+#include "data/indexed.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "base/crc.h"
+#include "base/file.h"
+#include "data/stream.h"
+#include "data/text.h"
+
+#define INDEX_VERSION 1
+static const char index_magic[8] = "MSTINDEX";
+
+typedef struct index_head {
+    char magic[8];
+    uint32_t version, rows_per_entry;
+    uint64_t file_size;
+    int64_t mtime_ns;
+    uint64_t n_rows, n_entries;
+    char format[16];
+} index_head;
+
+typedef struct index_entry {
+    uint64_t offset, line;
+} index_entry;
+
+_Static_assert(sizeof(index_head) == 64 && sizeof(index_entry) == 16, "written as they lie");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "index files are little-endian");
+
+typedef struct indexed_file {
+    const char *path;
+    mst_map map;
+    uint64_t first_row, n_rows, n_entries;
+    index_entry *entries;
+} indexed_file;
+
+typedef struct idle_builder {
+    mst_chunk_builder builder;
+    struct idle_builder *next;
+} idle_builder;
+
+typedef struct indexed {
+    mst_dataset base;
+    mst_parse_context context;
+    bool prepared;
+    mst_text_list paths;
+    indexed_file *files;
+    size_t n_files;
+    pthread_mutex_t free_mutex; /* guards builders */
+    idle_builder *builders;
+} indexed;
+
+static mst_status file_identity(const char *path, uint64_t *size, int64_t *mtime_ns)
+{
+    struct stat info;
+    if (stat(path, &info) != 0)
+        return mst_fail(MST_EINPUT, "%s: %s", path, strerror(errno));
+    *size = (uint64_t)info.st_size;
+    *mtime_ns = (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec;
+    return MST_OK;
+}
+
+static void index_path(const char *path, char out[PATH_MAX + 16])
+{
+    snprintf(out, PATH_MAX + 16, "%s" MST_INDEX_SUFFIX, path);
+}
+
+/* ---- making ---- */
+
+static mst_status collect(const mst_map *map, const char *path, index_entry **entries, size_t *n_entries,
+                          uint64_t *n_rows)
+{
+    const uint8_t *p = map->data, *end = p + map->size;
+    size_t capacity = 0;
+    for (uint64_t line = 1; p < end; line++) {
+        const uint8_t *line_end = mst_line_end(p, end);
+        if (mst_line_is_row(p, line_end)) {
+            if (*n_rows % MST_INDEX_ROWS == 0) {
+                if (!mst_grow(entries, &capacity, *n_entries + 1, sizeof **entries))
+                    return mst_fail(MST_ENOMEM, "%s: out of memory for the index", path);
+                (*entries)[(*n_entries)++] = (index_entry){(uint64_t)(p - map->data), line};
+            }
+            ++*n_rows;
+        }
+        p = line_end + (line_end < end);
+    }
+    return MST_OK;
+}
+
+static mst_status write_index(const char *path, const index_head *head, const index_entry *entries)
+{
+    char target[PATH_MAX + 16];
+    mst_out *out = NULL;
+    mst_status st;
+    size_t body = head->n_entries * sizeof *entries;
+    uint32_t crc = mst_crc32c(mst_crc32c(0, head, sizeof *head), entries, body);
+    index_path(path, target);
+    TRY_OUT(st, mst_out_open(target, &out));
+    TRY_OUT(st, mst_out_write(out, head, sizeof *head));
+    if (body > 0)
+        TRY_OUT(st, mst_out_write(out, entries, body));
+    TRY_OUT(st, mst_out_write(out, &crc, sizeof crc));
+    TRY_OUT(st, mst_out_commit(out));
+out:
+    mst_out_close(out);
+    return st;
+}
+
+mst_status mst_index_build(const char *path, const mst_format *format, uint64_t *n_rows)
+{
+    mst_status st;
+    mst_map map = {0};
+    index_entry *entries = NULL;
+    index_head head = {.version = INDEX_VERSION, .rows_per_entry = MST_INDEX_ROWS};
+    size_t n_entries = 0;
+    mst_in *in = NULL;
+    if (strcmp(path, "-") == 0)
+        return mst_fail(MST_EINPUT, "standard input cannot be indexed; give a file");
+    TRY_OUT(st, mst_in_open(path, &in));
+    if (mst_in_compressed(in)) {
+        st = mst_fail(MST_EINPUT,
+                      "%s is compressed and cannot be indexed; decompress it, or use muster data convert",
+                      path);
+        goto out;
+    }
+    /* Identity before contents: a file that changes meanwhile gives an index that is found to be stale. */
+    TRY_OUT(st, file_identity(path, &head.file_size, &head.mtime_ns));
+    TRY_OUT(st, mst_map_open(path, &map));
+    if (format == NULL) {
+        char names[128];
+        format = mst_format_guess(map.data, map.size < MST_SNIFF_BYTES ? map.size : MST_SNIFF_BYTES, path);
+        if (format == NULL) {
+            st = mst_fail(MST_EINPUT, "%s is in none of the known formats (%s); name one with --format", path,
+                          mst_format_names(names, sizeof names));
+            goto out;
+        }
+    }
+    if (!format->text) {
+        st = mst_fail(MST_EINPUT, "%s: only text can be indexed, not %s; use muster data convert", path,
+                      format->name);
+        goto out;
+    }
+    TRY_OUT(st, collect(&map, path, &entries, &n_entries, &head.n_rows));
+    memcpy(head.magic, index_magic, sizeof head.magic);
+    snprintf(head.format, sizeof head.format, "%s", format->name);
+    head.n_entries = n_entries;
+    TRY_OUT(st, write_index(path, &head, entries));
+    if (n_rows != NULL)
+        *n_rows = head.n_rows;
+out:
+    mst_in_close(in);
+    mst_map_close(&map);
+    mst_free(entries);
+    return st;
+}
+
+/* ---- opening ---- */
+
+bool mst_indexed_available(const mst_text_list *paths)
+{
+    char beside[PATH_MAX + 16];
+    for (size_t i = 0; i < paths->n; i++) {
+        if (strcmp(paths->items[i], "-") == 0)
+            return false;
+        index_path(paths->items[i], beside);
+        if (!mst_path_exists(beside))
+            return false;
+    }
+    return true;
+}
+
+/* Takes the entries out of an index file's bytes after every check. */
+static mst_status read_index(const mst_map *map, const char *name, const char *path, const mst_format *format,
+                             indexed_file *file)
+{
+    index_head head;
+    uint64_t size = 0;
+    int64_t mtime_ns = 0;
+    uint32_t crc;
+    if (map->size < sizeof head + sizeof crc || memcmp(map->data, index_magic, sizeof index_magic) != 0)
+        return mst_fail(MST_EINPUT, "%s is not an index; remove it or run muster data index %s", name, path);
+    memcpy(&head, map->data, sizeof head);
+    if (head.version != INDEX_VERSION || head.rows_per_entry != MST_INDEX_ROWS)
+        return mst_fail(MST_EINPUT, "%s is an index of version %u, not %u; run muster data index %s", name,
+                        head.version, INDEX_VERSION, path);
+    memcpy(&crc, map->data + map->size - sizeof crc, sizeof crc);
+    if (crc != mst_crc32c(0, map->data, map->size - sizeof crc) ||
+        (map->size - sizeof head - sizeof crc) / sizeof(index_entry) != head.n_entries ||
+        (map->size - sizeof head - sizeof crc) % sizeof(index_entry) != 0 ||
+        head.n_entries != head.n_rows / MST_INDEX_ROWS + (head.n_rows % MST_INDEX_ROWS != 0))
+        return mst_fail(MST_EINPUT, "%s is damaged; run muster data index %s", name, path);
+    TRY(file_identity(path, &size, &mtime_ns));
+    if (size != head.file_size || mtime_ns != head.mtime_ns)
+        return mst_fail(MST_EINPUT, "%s was made before %s last changed; run muster data index %s", name,
+                        path, path);
+    if (strncmp(head.format, format->name, sizeof head.format) != 0)
+        return mst_fail(MST_EINPUT,
+                        "%s was made for format %.15s, not %s; remove it or run muster data index %s", name,
+                        head.format, format->name, path);
+    file->entries = mst_alloc(head.n_entries * sizeof *file->entries + 1);
+    if (file->entries == NULL)
+        return mst_fail(MST_ENOMEM, "%s: out of memory for %llu entries", name,
+                        (unsigned long long)head.n_entries);
+    memcpy(file->entries, map->data + sizeof head, head.n_entries * sizeof *file->entries);
+    for (uint64_t i = 0; i < head.n_entries; i++)
+        if (file->entries[i].offset >= size ||
+            (i > 0 && file->entries[i].offset <= file->entries[i - 1].offset))
+            return mst_fail(MST_EINPUT, "%s is damaged; run muster data index %s", name, path);
+    file->n_rows = head.n_rows;
+    file->n_entries = head.n_entries;
+    return MST_OK;
+}
+
+static mst_status open_file(const char *path, const mst_format *format, indexed_file *file)
+{
+    char beside[PATH_MAX + 16];
+    mst_map map = {0};
+    index_path(path, beside);
+    file->path = path;
+    TRY(mst_map_open(path, &file->map));
+    TRY(mst_map_open(beside, &map));
+    mst_status st = read_index(&map, beside, path, format, file);
+    mst_map_close(&map);
+    if (st == MST_OK && file->n_entries > 0 && file->entries[file->n_entries - 1].offset >= file->map.size)
+        st = mst_fail(MST_EINPUT, "%s changed while it was opened", path);
+    return st;
+}
+
+/* ---- loading ---- */
+
+/* The lines of rows [from, to) of a file. */
+static void find_rows(const indexed_file *file, uint64_t from, uint64_t to, mst_block *block)
+{
+    const index_entry *entry = &file->entries[from / MST_INDEX_ROWS];
+    const uint8_t *p = file->map.data + entry->offset, *end = file->map.data + file->map.size, *start;
+    uint64_t line = entry->line, row = from / MST_INDEX_ROWS * MST_INDEX_ROWS;
+    for (; row < from && p < end; line++) {
+        const uint8_t *line_end = mst_line_end(p, end);
+        row += mst_line_is_row(p, line_end);
+        p = line_end + (line_end < end);
+    }
+    start = p;
+    if (to == file->n_rows) {
+        p = end;
+    } else if (to % MST_INDEX_ROWS == 0) {
+        p = file->map.data + file->entries[to / MST_INDEX_ROWS].offset;
+    } else {
+        while (row < to && p < end) {
+            const uint8_t *line_end = mst_line_end(p, end);
+            row += mst_line_is_row(p, line_end);
+            p = line_end + (line_end < end);
+        }
+    }
+    *block = (mst_block){.path = file->path,
+                         .data = start,
+                         .size = (size_t)(p - start),
+                         .offset = (uint64_t)(start - file->map.data),
+                         .line = line};
+}
+
+static mst_status parse_rows(indexed *x, uint64_t from, uint64_t to, mst_chunk_builder *builder,
+                             uint64_t *bytes)
+{
+    for (size_t f = 0; f < x->n_files && from < to; f++) {
+        const indexed_file *file = &x->files[f];
+        uint64_t past = file->first_row + file->n_rows, stop = to < past ? to : past;
+        if (from >= past)
+            continue;
+        mst_block block;
+        size_t before = builder->n_rows;
+        find_rows(file, from - file->first_row, stop - file->first_row, &block);
+        TRY(x->base.format->parse(&x->context, &block, builder));
+        if (builder->n_rows - before != stop - from)
+            return mst_fail(
+                MST_EINPUT, "%s:%llu: %llu rows here where its index has %llu; run muster data index %s",
+                file->path, (unsigned long long)block.line, (unsigned long long)(builder->n_rows - before),
+                (unsigned long long)(stop - from), file->path);
+        *bytes += block.size;
+        from = stop;
+    }
+    return MST_OK;
+}
+
+static mst_status indexed_load(mst_dataset *self, uint32_t c, mst_chunk **out)
+{
+    indexed *x = (indexed *)self;
+    uint64_t from = (uint64_t)c * MST_INDEX_ROWS, to = from + MST_INDEX_ROWS, bytes = 0;
+    mst_status st;
+    mst_chunk *chunk;
+    pthread_mutex_lock(&x->free_mutex);
+    idle_builder *b = x->builders;
+    if (b != NULL)
+        x->builders = b->next;
+    pthread_mutex_unlock(&x->free_mutex);
+    if (b == NULL) {
+        b = mst_zalloc(sizeof *b);
+        if (b == NULL)
+            return mst_fail(MST_ENOMEM, "%s: out of memory for a chunk", self->name);
+        mst_chunk_builder_init(&b->builder);
+    }
+    mst_chunk_builder_clear(&b->builder);
+    TRY_OUT(st, parse_rows(x, from, to < self->info.n_rows ? to : self->info.n_rows, &b->builder, &bytes));
+    TRY_OUT(st, mst_chunk_builder_pack(&b->builder, 0, b->builder.n_rows, &chunk));
+    chunk->bytes_read = bytes;
+    *out = chunk;
+out:
+    pthread_mutex_lock(&x->free_mutex);
+    b->next = x->builders;
+    x->builders = b;
+    pthread_mutex_unlock(&x->free_mutex);
+    return st;
+}
+
+static void indexed_destroy(mst_dataset *self)
+{
+    indexed *x = (indexed *)self;
+    if (x->prepared && x->base.format->unprepare != NULL)
+        x->base.format->unprepare(x->context.prepared);
+    for (size_t i = 0; i < x->n_files; i++) {
+        mst_map_close(&x->files[i].map);
+        mst_free(x->files[i].entries);
+    }
+    mst_free(x->files);
+    while (x->builders != NULL) {
+        idle_builder *next = x->builders->next;
+        mst_chunk_builder_fini(&x->builders->builder);
+        mst_free(x->builders);
+        x->builders = next;
+    }
+    pthread_mutex_destroy(&x->free_mutex);
+    mst_text_list_fini(&x->paths);
+    mst_free(x->base.name);
+    mst_free(x);
+}
+
+static const mst_dataset_ops indexed_ops = {
+    .name = "indexed",
+    .load = indexed_load,
+    .destroy = indexed_destroy,
+};
+
+/* The first block as a stream would have it, so that both settle on the same index base. */
+static mst_block first_block(const indexed *x)
+{
+    for (size_t i = 0; i < x->n_files; i++) {
+        const indexed_file *file = &x->files[i];
+        if (file->map.size == 0)
+            continue;
+        size_t n = file->map.size;
+        if (n > MST_STREAM_BLOCK) {
+            const uint8_t *newline = memrchr(file->map.data, '\n', MST_STREAM_BLOCK);
+            const uint8_t *end = file->map.data + n;
+            n = (size_t)((newline != NULL ? newline : mst_line_end(file->map.data, end)) - file->map.data);
+        }
+        return (mst_block){.path = file->path, .data = file->map.data, .size = n, .line = 1};
+    }
+    return (mst_block){.path = "", .data = (const uint8_t *)"", .line = 1};
+}
+
+mst_status mst_indexed_open(const mst_text_list *paths, const mst_format *format,
+                            const mst_data_options *options, mst_dataset **out)
+{
+    mst_status st;
+    indexed *x = mst_zalloc(sizeof *x);
+    if (x == NULL)
+        return mst_fail(MST_ENOMEM, "%s: out of memory", paths->items[0]);
+    pthread_mutex_init(&x->free_mutex, NULL);
+    x->base.ops = &indexed_ops;
+    x->base.format = format;
+    x->base.random = true;
+    x->base.chunk_rows = MST_INDEX_ROWS;
+    x->base.info.bytes = mst_paths_bytes(paths);
+    x->context.options = options;
+    x->context.features = (uint64_t)options->features;
+    x->base.name = mst_paths_name(paths);
+    x->files = mst_calloc(paths->n, sizeof *x->files);
+    if (x->base.name == NULL || x->files == NULL) {
+        st = mst_fail(MST_ENOMEM, "%s: out of memory", paths->items[0]);
+        goto out;
+    }
+    for (size_t i = 0; i < paths->n; i++)
+        TRY_OUT(st, mst_text_list_add(&x->paths, paths->items[i]));
+    for (size_t i = 0; i < paths->n; i++) {
+        x->n_files = i + 1;
+        x->files[i].first_row = x->base.info.n_rows;
+        TRY_OUT(st, open_file(x->paths.items[i], format, &x->files[i]));
+        x->base.info.n_rows += x->files[i].n_rows;
+    }
+    uint64_t n_chunks = (x->base.info.n_rows + MST_INDEX_ROWS - 1) / MST_INDEX_ROWS;
+    if (n_chunks > UINT32_MAX) {
+        st = mst_fail(MST_EINPUT, "%s: %llu rows are too many", x->base.name,
+                      (unsigned long long)x->base.info.n_rows);
+        goto out;
+    }
+    x->base.n_chunks = (uint32_t)n_chunks;
+    if (format->prepare != NULL) {
+        mst_block first = first_block(x);
+        TRY_OUT(st, format->prepare(&x->context, &first));
+    }
+    x->prepared = true;
+    x->base.info.index_base = x->context.index_base;
+    x->base.info.n_features = format->hashes ? x->context.features : 0;
+    *out = &x->base;
+    return MST_OK;
+out:
+    indexed_destroy(&x->base);
+    return st;
+}

@@ -1,0 +1,327 @@
+/* libsvm text: "label index:value index:value ... # comment", one row a line.
+ *
+ * Parsing number after number is bound by latency: where one starts is known only when the one before has
+ * been read. So the fast path works in two steps. The first lists the positions of all characters that are
+ * not digits, some kilobytes ahead (the "marks"); the second takes features by their marks: digits ':' digits
+ * ['.' digits] blank. Index of up to 8 digits, value of up to 7 digits and 8 more after the point. Everything
+ * else, errors included, is decided by the careful path, character by character, as is the last hundred bytes
+ * of a block.
+ *
+ * Invariants
+ * 1. Keys are stored from 0: key = index - index_base, and every key is below the context's features (2^32 -
+ * 1 when that is 0). The subtraction wraps for an index 0 in a 1-based file, so one comparison finds both
+ * faults.
+ * 2. Entries never exceed a quarter of the bytes left plus one: "1:1" and a blank. Room is made by that
+ * bound.
+ * 3. Labels and values are finite as floats.
+ * 4. Marks are listed only for bytes with at least 8 more behind them in the block, so that 8-byte loads stay
+ * inside. */
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+#include "data/format.h"
+#include "data/numbers.h"
+#include "data/text.h"
+
+#define MARKED_BYTES 4096
+
+typedef struct marks {
+    const uint8_t *from; /* positions count from here */
+    uint32_t n, next;
+    uint32_t at[MARKED_BYTES + 16]; /* the list is written 16 at a time */
+} marks;
+
+extern const mst_format mst_format_libsvm;
+
+static mst_status fail_number(const mst_block *block, const uint8_t *p, const uint8_t *end, const char *what)
+{
+    return mst_block_fail(&mst_format_libsvm, block, p, "%s \"%s\" is not a finite number", what,
+                          mst_token_show(p, mst_token_end(p, end)).text);
+}
+
+static mst_status fail_index(const mst_parse_context *context, const mst_block *block, const uint8_t *at,
+                             uint64_t index)
+{
+    if (index == 0 && context->index_base == 1)
+        return mst_block_fail(&mst_format_libsvm, block, at,
+                              "index 0 in a file whose first index was taken to be 1; pass --index-base 0");
+    if (context->features == 0)
+        return mst_block_fail(&mst_format_libsvm, block, at, "index %llu does not fit 32 bits",
+                              (unsigned long long)index);
+    return mst_block_fail(&mst_format_libsvm, block, at, "index %llu is beyond --features %llu",
+                          (unsigned long long)index, (unsigned long long)context->features);
+}
+
+/* A finite float that fills the token at *p; steps *p to the token's end. */
+static bool finite_token(const uint8_t **p, const uint8_t *end, float *out)
+{
+    double value;
+    const uint8_t *q = mst_number_real(*p, end, &value);
+    if (q == NULL || (q < end && !mst_is_blank(*q) && *q != '\n' && *q != '#') || !isfinite((float)value))
+        return false;
+    *p = q;
+    *out = (float)value;
+    return true;
+}
+
+/* One feature, or a qid, at *p, by the careful path; steps *p to the token's end. */
+static mst_status careful(const mst_parse_context *context, const mst_block *block, const uint8_t **p,
+                          const uint8_t *end, uint64_t limit, mst_chunk_builder *out)
+{
+    const uint8_t *at = *p;
+    uint64_t index;
+    if (end - at > 4 && memcmp(at, "qid:", 4) == 0) {
+        *p = mst_token_end(at, end);
+        return MST_OK;
+    }
+    const uint8_t *q = mst_number_unsigned(at, end, &index);
+    if (q == NULL || q == end || *q != ':') {
+        const uint8_t *stop = mst_token_end(at, end);
+        if (q == stop)
+            return mst_block_fail(&mst_format_libsvm, block, at,
+                                  "index %s has no value; write it as index:value",
+                                  mst_token_show(at, stop).text);
+        return mst_block_fail(&mst_format_libsvm, block, at, "\"%s\" is not index:value",
+                              mst_token_show(at, stop).text);
+    }
+    if (index - context->index_base >= limit)
+        return fail_index(context, block, at, index);
+    float value;
+    q++;
+    if (!finite_token(&q, end, &value))
+        return fail_number(block, q, end, "value");
+    mst_chunk_builder_add(out, (uint32_t)(index - context->index_base), value);
+    *p = q;
+    return MST_OK;
+}
+
+/* Bit j: p[j] is not a digit, for 64 bytes. */
+static inline uint64_t others64(const uint8_t *p)
+{
+    uint64_t bits = 0;
+#if defined(__SSE2__)
+    for (int i = 0; i < 4; i++) {
+        __m128i t = _mm_sub_epi8(_mm_loadu_si128((const __m128i *)(p + 16 * i)), _mm_set1_epi8('0'));
+        __m128i digit = _mm_cmpeq_epi8(_mm_min_epu8(t, _mm_set1_epi8(9)), t);
+        bits |= (uint64_t)(uint16_t)~_mm_movemask_epi8(digit) << (16 * i);
+    }
+#else
+    for (int i = 0; i < 8; i++) {
+        uint64_t t = mst_load8(p + 8 * i) ^ 0x3030303030303030u;
+        uint64_t other = (((t & 0x7f7f7f7f7f7f7f7fu) + 0x7676767676767676u) | t) & 0x8080808080808080u;
+        bits |= ((other >> 7) * 0x0102040810204080u >> 56) << (8 * i);
+    }
+#endif
+    return bits;
+}
+
+static void marks_fill(marks *m, const uint8_t *p, const uint8_t *end)
+{
+    uint32_t *out = m->at;
+    m->from = p;
+    m->next = 0;
+    for (uint32_t base = 0; base < MARKED_BYTES && end - p >= 64 + 8; base += 64, p += 64) {
+        uint64_t bits = others64(p), half = bits - ((bits >> 1) & 0x5555555555555555u);
+        half = (half & 0x3333333333333333u) + ((half >> 2) & 0x3333333333333333u);
+        unsigned count = (unsigned)(((half + (half >> 4)) & 0x0f0f0f0f0f0f0f0fu) * 0x0101010101010101u >> 56);
+        for (int j = 0; j < 16; j++, bits &= bits - 1) /* what is written beyond count is overwritten */
+            out[j] = base + (uint32_t)__builtin_ctzll(bits | 1ull << 63);
+        for (unsigned j = 16; j < count; j++, bits &= bits - 1)
+            out[j] = base + (uint32_t)__builtin_ctzll(bits);
+        out += count;
+    }
+    m->n = (uint32_t)(out - m->at);
+}
+
+/* Features from p on, as many of the line as have the common form; returns the end of the last one's blank,
+ * or the line's '\n', or where the careful path must go on. */
+static inline const uint8_t *fast(marks *m, const uint8_t *p, const uint8_t *end, uint32_t base,
+                                  uint64_t limit, mst_chunk_builder *out)
+{
+    uint32_t *keys = out->keys;
+    float *values = out->values;
+    size_t n = out->n_entries;
+    for (;;) {
+        if (m->n - m->next < 4 || p < m->from) {
+            if (end - p < 128)
+                break;
+            marks_fill(m, p, end);
+            if (m->n < 4)
+                break;
+        }
+        const uint8_t *from = m->from;
+        uint32_t next = m->next, last = m->n - 4, start = (uint32_t)(p - from);
+        uint8_t stop = ' ';
+        while (next <= last) {
+            uint32_t colon = m->at[next], mark = m->at[next + 1], digits = colon - start;
+            if (digits - 1 >= 8 || from[colon] != ':')
+                break;
+            uint64_t key = (uint64_t)mst_digits_value8(mst_load8(from + start), digits) - base;
+            if (key >= limit)
+                break;
+            stop = from[mark];
+            if (mark - colon == 2 && from[colon + 1] == '1' && stop != '.') {
+                if (stop != ' ' && stop != '\n')
+                    break;
+                values[n] = 1.0f;
+                next += 2;
+            } else {
+                uint32_t whole = colon + 1, used = 2;
+                bool negative = stop == '-' && mark == whole;
+                if (negative) {
+                    whole++;
+                    mark = m->at[next + used++];
+                    stop = from[mark];
+                }
+                digits = mark - whole;
+                if (digits - 1 >= 7)
+                    break;
+                double value = mst_digits_value8(mst_load8(from + whole), digits);
+                if (stop == '.') {
+                    uint32_t part = mark + 1;
+                    mark = m->at[next + used++];
+                    stop = from[mark];
+                    digits = mark - part;
+                    if (digits - 1 >= 8)
+                        break;
+                    double power = mst_powers_of_ten[digits];
+                    value = (value * power + mst_digits_value8(mst_load8(from + part), digits)) / power;
+                }
+                if (stop != ' ' && stop != '\n')
+                    break;
+                values[n] = (float)(negative ? -value : value);
+                next += used;
+            }
+            keys[n++] = (uint32_t)key;
+            start = mark + 1;
+            if (stop == '\n')
+                break;
+        }
+        m->next = next;
+        bool ended = stop == '\n' && start > 0 && from[start - 1] == '\n' && from + start > p;
+        bool stuck = next <= last;
+        p = from + start;
+        if (ended) {
+            p--;
+            break;
+        }
+        if (stuck)
+            break;
+    }
+    out->n_entries = n;
+    return p;
+}
+
+/* Passes over the marks before p. */
+static inline void marks_skip(marks *m, const uint8_t *p)
+{
+    while (m->next < m->n && m->from + m->at[m->next] < p)
+        m->next++;
+}
+
+static mst_status parse(const mst_parse_context *context, const mst_block *block, mst_chunk_builder *out)
+{
+    const uint8_t *p = block->data, *end = p + block->size;
+    uint64_t limit = context->features ? context->features : UINT32_MAX;
+    marks m;
+    m.from = p;
+    m.n = m.next = 0;
+    while (p < end) {
+        p = mst_skip_blanks(p, end);
+        if (p < end && *p == '#')
+            p = mst_line_end(p, end);
+        if (p == end)
+            break;
+        if (*p == '\n') {
+            p++;
+            continue;
+        }
+        TRY(mst_chunk_builder_room(out, (size_t)(end - p) / 4 + 1));
+        float label;
+        if (end - p > 2 && (*p == '0' || *p == '1') && p[1] == ' ') {
+            label = (float)(*p - '0');
+            p++;
+        } else if (!finite_token(&p, end, &label)) {
+            return fail_number(block, p, end, "label");
+        }
+        for (;;) {
+            if (p < end && *p == ' ')
+                p++;
+            marks_skip(&m, p);
+            p = fast(&m, p, end, context->index_base, limit, out);
+            p = mst_skip_blanks(p, end);
+            if (p < end && *p == '#')
+                p = mst_line_end(p, end);
+            if (p == end || *p == '\n')
+                break;
+            TRY(careful(context, block, &p, end, limit, out));
+        }
+        p += p < end;
+        TRY(mst_chunk_builder_end_row(out, label, 1.0f));
+    }
+    return MST_OK;
+}
+
+/* Whether a row of the block has an index 0: a blank, zeros, a colon. */
+static bool has_index_zero(const mst_block *block)
+{
+    const uint8_t *p = block->data, *end = p + block->size;
+    while (p < end) {
+        const uint8_t *line_end = mst_line_end(p, end);
+        for (; p < line_end && *p != '#'; p = mst_token_end(mst_skip_blanks(p, line_end), line_end)) {
+            const uint8_t *token = mst_skip_blanks(p, line_end), *q = token;
+            while (q < line_end && *q == '0')
+                q++;
+            if (q > token && q < line_end && *q == ':')
+                return true;
+            if (token < line_end && *token == '#')
+                break;
+        }
+        p = line_end + (line_end < end);
+    }
+    return false;
+}
+
+static mst_status prepare(mst_parse_context *context, const mst_block *first)
+{
+    int given = context->options->index_base; /* auto, 0, 1 */
+    context->index_base = given ? (uint32_t)given - 1 : !has_index_zero(first);
+    return MST_OK;
+}
+
+/* 2: rows of index:value; 1: nothing but labels. */
+static int sniff(const uint8_t *head, size_t n, const char *path)
+{
+    (void)path;
+    const uint8_t *p = head, *end = head + n, *line, *line_end;
+    bool whole = n < MST_SNIFF_BYTES, pairs = false;
+    int lines = 0;
+    if (!mst_looks_like_text(head, n))
+        return 0;
+    for (; lines < MST_SNIFF_LINES && mst_sniff_line(&p, end, whole, &line, &line_end); lines++) {
+        float number;
+        const uint8_t *q = mst_skip_blanks(line, line_end);
+        if (!finite_token(&q, line_end, &number))
+            return 0;
+        while ((q = mst_skip_blanks(q, line_end)) < line_end && *q != '#') {
+            const uint8_t *stop = mst_token_end(q, line_end), *colon = memchr(q, ':', (size_t)(stop - q));
+            uint64_t index;
+            if (colon == NULL ||
+                (mst_number_unsigned(q, colon, &index) != colon && memcmp(q, "qid:", 4) != 0))
+                return 0;
+            pairs = true;
+            q = stop;
+        }
+    }
+    return lines == 0 ? 0 : pairs ? 2 : 1;
+}
+
+const mst_format mst_format_libsvm = {
+    .name = "libsvm",
+    .help = "text rows \"label index:value ...\", numbered from 0 or 1",
+    .text = true,
+    .sniff = sniff,
+    .prepare = prepare,
+    .parse = parse,
+};

@@ -1,0 +1,363 @@
+/* The stream dataset: bytes of the files to blocks of whole records (read), and blocks to chunks (parse).
+ *
+ * read fills a buffer with what was left of the block before and with new bytes, cuts it after its last whole
+ * record and keeps the rest for the next one. Records do not continue from file to file. Buffers are used
+ * again: parse puts them on a list from which read takes them.
+ *
+ * Invariants
+ * 1. A block never holds bytes of two files, so path, offset and line of its first byte describe all of it.
+ * 2. Everything but the list of free blocks belongs to the thread in read or rewind (one at a time:
+ * dataset.h); the context is read-only once open has returned, so parse needs no lock but the list's.
+ * 3. `first` is the block that open has read; until read hands it out, the stream is at its start. */
+#include "data/stream.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "data/text.h"
+
+typedef struct stream {
+    mst_dataset base;
+    mst_parse_context context;
+    mst_text_list paths;
+    bool prepared, reads_stdin, stdin_used;
+
+    size_t file;  /* the next to open, or the open one */
+    mst_in *in;   /* NULL: none open */
+    bool in_done; /* `in` has nothing more; what is left is in carry */
+    uint64_t offset, line, sequence;
+    uint8_t *carry;
+    size_t n_carry, carry_capacity;
+    mst_raw_block *first;
+    bool at_start;
+
+    mst_in *opened; /* standard input, until it is its turn */
+    uint8_t *head;
+    size_t n_head;
+
+    pthread_mutex_t free_mutex; /* guards free_blocks */
+    mst_raw_block *free_blocks;
+} stream;
+
+char *mst_paths_name(const mst_text_list *paths)
+{
+    const char *first = strcmp(paths->items[0], "-") == 0 ? "standard input" : paths->items[0];
+    size_t n = strlen(first) + 32;
+    char *name = mst_alloc(n);
+    if (name == NULL)
+        return NULL;
+    if (paths->n == 1)
+        snprintf(name, n, "%s", first);
+    else
+        snprintf(name, n, "%s and %zu more", first, paths->n - 1);
+    return name;
+}
+
+uint64_t mst_paths_bytes(const mst_text_list *paths)
+{
+    uint64_t bytes = 0;
+    struct stat info;
+    for (size_t i = 0; i < paths->n; i++)
+        if (stat(paths->items[i], &info) == 0 && S_ISREG(info.st_mode))
+            bytes += (uint64_t)info.st_size;
+    return bytes;
+}
+
+/* ---- blocks ---- */
+
+static void block_free(mst_raw_block *raw)
+{
+    if (raw != NULL)
+        mst_free(raw->bytes);
+    mst_free(raw);
+}
+
+static void block_give_back(stream *s, mst_raw_block *raw)
+{
+    if (raw == NULL)
+        return;
+    if (raw->capacity > 4 * MST_STREAM_BLOCK) { /* made for one long record */
+        block_free(raw);
+        return;
+    }
+    pthread_mutex_lock(&s->free_mutex);
+    raw->next = s->free_blocks;
+    s->free_blocks = raw;
+    pthread_mutex_unlock(&s->free_mutex);
+}
+
+static mst_status block_reserve(mst_raw_block *raw, size_t capacity, const char *path)
+{
+    if (capacity <= raw->capacity)
+        return MST_OK;
+    uint8_t *bytes = mst_realloc(raw->bytes, capacity);
+    if (bytes == NULL)
+        return mst_fail(MST_ENOMEM, "%s: out of memory for a block of %zu bytes", path, capacity);
+    raw->bytes = bytes;
+    raw->capacity = capacity;
+    return MST_OK;
+}
+
+static mst_status block_take(stream *s, mst_raw_block **out)
+{
+    pthread_mutex_lock(&s->free_mutex);
+    mst_raw_block *raw = s->free_blocks;
+    if (raw != NULL)
+        s->free_blocks = raw->next;
+    pthread_mutex_unlock(&s->free_mutex);
+    if (raw == NULL)
+        raw = mst_zalloc(sizeof *raw);
+    if (raw == NULL)
+        return mst_fail(MST_ENOMEM, "%s: out of memory for a block", s->base.name);
+    *out = raw;
+    return MST_OK;
+}
+
+/* ---- reading ---- */
+
+static void close_file(stream *s)
+{
+    mst_in_close(s->in);
+    s->in = NULL;
+    s->n_carry = 0;
+}
+
+static mst_status keep(stream *s, const uint8_t *data, size_t n)
+{
+    if (!mst_grow(&s->carry, &s->carry_capacity, n, 1))
+        return mst_fail(MST_ENOMEM, "%s: out of memory for %zu bytes of a record", s->base.name, n);
+    if (n > 0)
+        memcpy(s->carry, data, n);
+    s->n_carry = n;
+    return MST_OK;
+}
+
+static mst_status open_file(stream *s)
+{
+    const char *path = s->paths.items[s->file];
+    s->in_done = false;
+    s->offset = 0;
+    s->line = 1;
+    s->n_carry = 0;
+    if (strcmp(path, "-") == 0) {
+        if (s->stdin_used)
+            return mst_fail(MST_EINPUT, "standard input can be read only once; give a file instead");
+        s->stdin_used = true;
+        if (s->opened != NULL) {
+            TRY(keep(s, s->head, s->n_head));
+            s->in = s->opened;
+            s->opened = NULL;
+            return MST_OK;
+        }
+    }
+    return mst_in_open(path, &s->in);
+}
+
+/* How much of the n bytes of raw is whole records. */
+static mst_status find_cut(stream *s, mst_raw_block *raw, size_t n, size_t *whole)
+{
+    const mst_format *format = s->base.format;
+    raw->block = (mst_block){
+        .path = mst_in_path(s->in), .data = raw->bytes, .size = n, .offset = s->offset, .line = s->line};
+    if (format->text) {
+        const uint8_t *newline = memrchr(raw->bytes, '\n', n);
+        *whole = s->in_done ? n : newline != NULL ? (size_t)(newline - raw->bytes) + 1 : 0;
+        return MST_OK;
+    }
+    *whole = 0;
+    TRY(format->cut(&raw->block, whole));
+    if (s->in_done && *whole < n)
+        return mst_block_fail(format, &raw->block, raw->bytes + *whole,
+                              "the file ends in the middle of a record");
+    return MST_OK;
+}
+
+/* Fills raw from the open file; raw->block.size is 0 when the file has no more. */
+static mst_status fill(stream *s, mst_raw_block *raw)
+{
+    const char *path = mst_in_path(s->in);
+    size_t n = s->n_carry, whole = 0, got;
+    TRY(block_reserve(raw, 2 * n > MST_STREAM_BLOCK ? 2 * n : MST_STREAM_BLOCK, path));
+    if (n > 0)
+        memcpy(raw->bytes, s->carry, n);
+    s->n_carry = 0;
+    for (;;) {
+        if (!s->in_done) {
+            size_t want = raw->capacity - n;
+            TRY(mst_in_read(s->in, raw->bytes + n, want, &got));
+            n += got;
+            s->in_done = got < want;
+        }
+        if (n > 0)
+            TRY(find_cut(s, raw, n, &whole));
+        if (whole > 0 || n == 0)
+            break;
+        if (n >= MST_STREAM_MAX_RECORD)
+            return mst_block_fail(s->base.format, &raw->block, raw->bytes, "a record is longer than 64 MiB");
+        TRY(block_reserve(raw, 2 * raw->capacity, path));
+    }
+    raw->block.size = whole;
+    return whole > 0 ? keep(s, raw->bytes + whole, n - whole) : MST_OK;
+}
+
+static mst_status next_block(stream *s, mst_raw_block **out)
+{
+    mst_status st;
+    mst_raw_block *raw = NULL;
+    *out = NULL;
+    while (s->file < s->paths.n) {
+        if (s->in == NULL)
+            TRY_OUT(st, open_file(s));
+        if (raw == NULL)
+            TRY_OUT(st, block_take(s, &raw));
+        raw->block.size = 0;
+        TRY_OUT(st, fill(s, raw));
+        if (raw->block.size == 0) {
+            close_file(s);
+            s->file++;
+            continue;
+        }
+        raw->block.path =
+            strcmp(s->paths.items[s->file], "-") == 0 ? "standard input" : s->paths.items[s->file];
+        raw->sequence = s->sequence++;
+        s->offset += raw->block.size;
+        if (s->base.format->text)
+            s->line += mst_count_newlines(raw->block.data, raw->block.size);
+        *out = raw;
+        return MST_OK;
+    }
+    st = MST_OK;
+out:
+    block_give_back(s, raw);
+    return st;
+}
+
+static mst_status stream_read(mst_dataset *self, mst_raw_block **out)
+{
+    stream *s = (stream *)self;
+    if (s->at_start) {
+        s->at_start = false;
+        *out = s->first;
+        s->first = NULL;
+        return MST_OK;
+    }
+    return next_block(s, out);
+}
+
+static mst_status stream_rewind(mst_dataset *self)
+{
+    stream *s = (stream *)self;
+    if (s->at_start)
+        return MST_OK;
+    if (s->stdin_used)
+        return mst_fail(MST_EINPUT, "standard input can be read only once; give a file instead");
+    close_file(s);
+    s->file = 0;
+    s->sequence = 0;
+    TRY(next_block(s, &s->first));
+    s->at_start = true;
+    return MST_OK;
+}
+
+static mst_status stream_parse(mst_dataset *self, mst_raw_block *raw, mst_chunk_builder *builder,
+                               mst_chunk **out)
+{
+    stream *s = (stream *)self;
+    mst_status st;
+    mst_chunk *chunk;
+    mst_chunk_builder_clear(builder);
+    TRY_OUT(st, s->base.format->parse(&s->context, &raw->block, builder));
+    TRY_OUT(st, mst_chunk_builder_pack(builder, 0, builder->n_rows, &chunk));
+    chunk->bytes_read = raw->block.size;
+    *out = chunk;
+out:
+    block_give_back(s, raw);
+    return st;
+}
+
+static void stream_destroy(mst_dataset *self)
+{
+    stream *s = (stream *)self;
+    if (s->prepared && s->base.format->unprepare != NULL)
+        s->base.format->unprepare(s->context.prepared);
+    close_file(s);
+    mst_in_close(s->opened);
+    block_free(s->first);
+    while (s->free_blocks != NULL) {
+        mst_raw_block *next = s->free_blocks->next;
+        block_free(s->free_blocks);
+        s->free_blocks = next;
+    }
+    pthread_mutex_destroy(&s->free_mutex);
+    mst_text_list_fini(&s->paths);
+    mst_free(s->carry);
+    mst_free(s->head);
+    mst_free(s->base.name);
+    mst_free(s);
+}
+
+static const mst_dataset_ops stream_ops = {
+    .name = "stream",
+    .read = stream_read,
+    .parse = stream_parse,
+    .rewind = stream_rewind,
+    .destroy = stream_destroy,
+};
+
+bool mst_stream_reads_stdin(const mst_dataset *dataset)
+{
+    return dataset->ops == &stream_ops && ((const stream *)dataset)->reads_stdin;
+}
+
+mst_status mst_stream_open(const mst_text_list *paths, const mst_format *format,
+                           const mst_data_options *options, mst_in *opened, const uint8_t *head,
+                           size_t n_head, mst_dataset **out)
+{
+    static const mst_block nothing = {.path = "", .data = (const uint8_t *)"", .line = 1};
+    mst_status st;
+    stream *s = mst_zalloc(sizeof *s);
+    if (s == NULL) {
+        mst_in_close(opened);
+        return mst_fail(MST_ENOMEM, "%s: out of memory for a stream", paths->items[0]);
+    }
+    pthread_mutex_init(&s->free_mutex, NULL);
+    s->base.ops = &stream_ops;
+    s->base.format = format;
+    s->opened = opened;
+    s->context.options = options;
+    s->context.features = (uint64_t)options->features;
+    s->base.info.bytes = mst_paths_bytes(paths);
+    st = MST_ENOMEM;
+    s->base.name = mst_paths_name(paths);
+    s->head = n_head > 0 ? mst_alloc(n_head) : NULL;
+    if (s->base.name == NULL || (n_head > 0 && s->head == NULL)) {
+        mst_fail(st, "%s: out of memory for a stream", paths->items[0]);
+        goto out;
+    }
+    if (n_head > 0)
+        memcpy(s->head, head, n_head);
+    s->n_head = n_head;
+    for (size_t i = 0; i < paths->n; i++) {
+        bool is_stdin = strcmp(paths->items[i], "-") == 0;
+        if (is_stdin && s->reads_stdin) {
+            st = mst_fail(MST_EUSAGE, "standard input (-) is named twice");
+            goto out;
+        }
+        s->reads_stdin |= is_stdin;
+        TRY_OUT(st, mst_text_list_add(&s->paths, paths->items[i]));
+    }
+    TRY_OUT(st, next_block(s, &s->first));
+    s->at_start = true;
+    if (format->prepare != NULL)
+        TRY_OUT(st, format->prepare(&s->context, s->first != NULL ? &s->first->block : &nothing));
+    s->prepared = true;
+    s->base.info.index_base = s->context.index_base;
+    s->base.info.n_features = format->hashes ? s->context.features : 0;
+    *out = &s->base;
+    return MST_OK;
+out:
+    stream_destroy(&s->base);
+    return st;
+}

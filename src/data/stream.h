@@ -1,0 +1,44 @@
+/* The stream dataset: files of one format, read one after the other in blocks of whole records, plain or
+ * compressed, or from standard input. */
+#ifndef MST_DATA_STREAM_H
+#define MST_DATA_STREAM_H
+
+#include "base/file.h"
+#include "data/dataset.h"
+
+#define MST_STREAM_BLOCK      (1u << 20)  /* bytes read at a time */
+#define MST_STREAM_MAX_RECORD (64u << 20) /* a longer record is an error */
+
+/* A run of whole records on its way from read to parse. Owned by whoever holds it; parse takes it back. */
+struct mst_raw_block {
+    mst_block block;
+    uint64_t sequence; /* 0, 1, 2 ... in file order since the last rewind */
+    uint8_t *bytes;
+    size_t capacity;
+    mst_raw_block *next; /* in the stream's list of blocks to use again */
+};
+
+/* Opens paths (expanded already; at most one of them "-"). The first block is read here, so that the format
+ * can settle what it needs to know (mst_format.prepare). opened, if not NULL, is standard input after `head`
+ * was read from it; it is closed by the stream, whatever happens. *out is the caller's to destroy; set only
+ * on MST_OK. options must outlive it. */
+mst_status mst_stream_open(const mst_text_list *paths, const mst_format *format,
+                           const mst_data_options *options, mst_in *opened, const uint8_t *head,
+                           size_t n_head, mst_dataset **out);
+
+/* Whether the dataset is a stream that reads standard input, and so can be read only once. */
+bool mst_stream_reads_stdin(const mst_dataset *dataset);
+
+/* "PATH", or "PATH and N more": mst_dataset.name. The caller frees; NULL when memory is short. */
+char *mst_paths_name(const mst_text_list *paths);
+
+/* Bytes on disk of all the paths; what cannot be looked at counts 0. */
+uint64_t mst_paths_bytes(const mst_text_list *paths);
+
+/* The format of mst_formats that a file beginning with these bytes most likely has; NULL: none claims it. */
+const mst_format *mst_format_guess(const uint8_t *head, size_t n, const char *path);
+
+/* "libsvm, tfrecord, ...", for sentences. */
+const char *mst_format_names(char *out, size_t size);
+
+#endif

@@ -1,0 +1,119 @@
+/* Lines and tokens of the text formats.
+ *
+ * A line ends with '\n' or with the data. Blanks are space, tab and carriage return (so that CRLF files read
+ * alike). A line is a row unless it is blank or its first other character is '#': the one rule that parsers
+ * and the index (data/indexed.c) share. */
+#ifndef MST_DATA_TEXT_H
+#define MST_DATA_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+static inline bool mst_is_blank(uint8_t c)
+{
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
+static inline const uint8_t *mst_skip_blanks(const uint8_t *p, const uint8_t *end)
+{
+    while (p < end && mst_is_blank(*p))
+        p++;
+    return p;
+}
+
+/* Where the line at p ends: its '\n', or end. */
+static inline const uint8_t *mst_line_end(const uint8_t *p, const uint8_t *end)
+{
+    const uint8_t *newline = p < end ? memchr(p, '\n', (size_t)(end - p)) : NULL;
+    return newline != NULL ? newline : end;
+}
+
+/* Where the token at p ends: a blank, a newline, or end. */
+static inline const uint8_t *mst_token_end(const uint8_t *p, const uint8_t *end)
+{
+    while (p < end && !mst_is_blank(*p) && *p != '\n')
+        p++;
+    return p;
+}
+
+static inline bool mst_line_is_row(const uint8_t *p, const uint8_t *line_end)
+{
+    p = mst_skip_blanks(p, line_end);
+    return p < line_end && *p != '#';
+}
+
+/* Newlines in [p, p + n). */
+static inline uint64_t mst_count_newlines(const uint8_t *p, size_t n)
+{
+    uint64_t count = 0;
+    while (n >= 4096) { /* constant trip counts: compiled to vector code */
+        uint32_t part = 0;
+        for (int i = 0; i < 32; i++) {
+            uint8_t sum = 0;
+            for (int j = 0; j < 128; j++)
+                sum += p[i * 128 + j] == '\n';
+            part += sum;
+        }
+        count += part;
+        p += 4096;
+        n -= 4096;
+    }
+    for (size_t i = 0; i < n; i++)
+        count += p[i] == '\n';
+    return count;
+}
+
+/* A token for a message: at most 40 characters, what cannot be printed as '?'. */
+typedef struct mst_token_text {
+    char text[48];
+} mst_token_text;
+
+static inline mst_token_text mst_token_show(const uint8_t *p, const uint8_t *end)
+{
+    mst_token_text out;
+    size_t n = 0;
+    for (; p < end && n < 40; p++)
+        out.text[n++] = *p >= 0x20 && *p < 0x7f ? (char)*p : '?';
+    if (p < end) {
+        memcpy(out.text + n, "...", 3);
+        n += 3;
+    }
+    out.text[n] = '\0';
+    return out;
+}
+
+/* For sniffing: calls for each whole row line of the head, at most `limit`; the head's last line is whole
+ * only when it ends with '\n' or the head is shorter than what a sniffer is given of a longer file. Steps *p;
+ * false at the end. */
+static inline bool mst_sniff_line(const uint8_t **p, const uint8_t *end, bool whole_file,
+                                  const uint8_t **line, const uint8_t **line_end)
+{
+    while (*p < end) {
+        const uint8_t *start = *p, *stop = mst_line_end(start, end);
+        *p = stop < end ? stop + 1 : end;
+        if (stop == end && !whole_file)
+            return false;
+        if (mst_line_is_row(start, stop)) {
+            *line = start;
+            *line_end = stop;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether the bytes can be text at all: no control characters but tab, newline and carriage return. */
+static inline bool mst_looks_like_text(const uint8_t *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if ((p[i] < 0x20 && p[i] != '\n' && p[i] != '\t' && p[i] != '\r') || p[i] == 0x7f)
+            return false;
+    return true;
+}
+
+#define MST_SNIFF_BYTES 65536 /* of a file's beginning, decompressed, that sniffers are given */
+#define MST_SNIFF_LINES 20    /* that a text sniffer looks at */
+
+#endif

@@ -1,0 +1,197 @@
+/* Criteo's click logs: columns, buckets, hashing, the three encodings of the integers, refusals. */
+#include <math.h>
+
+#include "unit/data/text_helpers.h"
+
+extern const mst_format mst_format_criteo;
+#define F (&mst_format_criteo)
+
+enum { BUCKET, LOG, BOTH };
+
+/* A line with the given integers in the first columns; all else alike. */
+static const char *line_with(char *out, const char *label, const char *first, const char *category)
+{
+    char *w = out;
+    w += sprintf(w, "%s\t%s", label, first);
+    for (int i = 1; i < 13; i++)
+        w += sprintf(w, "\t%d", i);
+    w += sprintf(w, "\t%s", category);
+    for (int i = 1; i < 26; i++)
+        w += sprintf(w, "\t%08x", i * 7919);
+    sprintf(w, "\n");
+    return out;
+}
+
+static void every_row_has_39_keys(void **state)
+{
+    (void)state;
+    mst_data_options o = {0};
+    char a[500], b[500], both[1200];
+    snprintf(both, sizeof both, "%s\n%s", line_with(a, "1", "", ""), line_with(b, "0", "-3", "ABCDEF01"));
+    parsed p = parse_text(F, &o, both);
+    assert_int_equal(p.st, MST_OK);
+    assert_int_equal(p.context.features, 1 << 20);
+    assert_int_equal(p.b.n_rows, 2);
+    assert_true(p.b.labels[0] == 1.0f && p.b.labels[1] == 0.0f);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(row_length(&p.b, i), 39);
+        for (size_t j = p.b.row_start[i]; j < p.b.row_start[i + 1]; j++) {
+            assert_true(p.b.keys[j] < 1 << 20);
+            assert_true(p.b.values[j] == 1.0f);
+            assert_true(j == p.b.row_start[i] || p.b.keys[j] >= p.b.keys[j - 1]);
+        }
+    }
+    mst_chunk_builder_fini(&p.b);
+}
+
+/* How many keys two lines have in common, of 39. */
+static int shared(const mst_data_options *o, const char *a, const char *b)
+{
+    parsed p = parse_text(F, o, a), q = parse_text(F, o, b);
+    assert_int_equal(p.st, MST_OK);
+    assert_int_equal(q.st, MST_OK);
+    int n = 0;
+    for (size_t i = 0, j = 0; i < p.b.n_entries && j < q.b.n_entries;) {
+        uint32_t x = p.b.keys[i], y = q.b.keys[j];
+        n += x == y;
+        i += x <= y;
+        j += y <= x;
+    }
+    mst_chunk_builder_fini(&p.b);
+    mst_chunk_builder_fini(&q.b);
+    return n;
+}
+
+static void buckets_and_categories(void **state)
+{
+    (void)state;
+    mst_data_options o = {.features = 4294967295};
+    char a[500], b[500];
+    struct {
+        const char *x, *y;
+        bool same;
+    } integers[] = {{"0", "1", false},      {"1", "2", false},           {"2", "3", false},
+                    {"", "0", false},       {"-1", "-2", true},          {"-1", "0", false},
+                    {"-1", "", false},      {"1000", "1001", true},      {"1000", "1500", false},
+                    {"5000", "5001", true}, {"99999999999", "3", false}, {"05", "5", true}};
+    for (size_t i = 0; i < sizeof integers / sizeof integers[0]; i++) {
+        line_with(a, "1", integers[i].x, "0badcafe");
+        line_with(b, "0", integers[i].y, "0badcafe");
+        assert_int_equal(shared(&o, a, b), 38 + integers[i].same);
+    }
+    assert_int_equal(shared(&o, line_with(a, "1", "1", "0badcafe"), line_with(b, "1", "1", "0BADCAFE")), 39);
+    assert_int_equal(shared(&o, line_with(a, "1", "1", "badcafe"), line_with(b, "1", "1", "0badcafe")), 39);
+    assert_int_equal(shared(&o, line_with(a, "1", "1", "1badcafe"), line_with(b, "1", "1", "0badcafe")), 38);
+    assert_int_equal(shared(&o, line_with(a, "1", "1", ""), line_with(b, "1", "1", "00000000")), 38);
+}
+
+static void equal_keys_are_kept(void **state)
+{
+    (void)state;
+    mst_data_options o = {.features = 3};
+    char line[500];
+    parsed p = parse_text(F, &o, line_with(line, "1", "1", "2"));
+    assert_int_equal(p.b.n_entries, 39);
+    unsigned seen = 0;
+    for (size_t i = 0; i < 39; i++) {
+        assert_true(p.b.keys[i] < 3 && (i == 0 || p.b.keys[i] >= p.b.keys[i - 1]));
+        seen |= 1u << p.b.keys[i];
+    }
+    assert_int_equal(seen, 7);
+    mst_chunk_builder_fini(&p.b);
+}
+
+static void integers_as_numbers(void **state)
+{
+    (void)state;
+    char line[500];
+    for (int mode = LOG; mode <= BOTH; mode++) {
+        mst_data_options o = {.criteo_numeric = mode};
+        parsed p = parse_text(F, &o, line_with(line, "1", "100000", "2"));
+        assert_int_equal(p.b.n_entries, mode == LOG ? 39 : 52);
+        for (uint32_t i = 0; i < 13; i++) {
+            assert_int_equal(p.b.keys[i], i);
+            assert_float_equal(p.b.values[i], log(1.0 + (i ? i : 100000)) / 4, 1e-6);
+        }
+        for (size_t i = 13; i < p.b.n_entries; i++)
+            assert_true(p.b.keys[i] >= 13 && p.b.values[i] == 1.0f);
+        mst_chunk_builder_fini(&p.b);
+        p = parse_text(F, &o, line_with(line, "1", "-7", "2"));
+        assert_true(p.b.values[0] == 0.0f);
+        mst_chunk_builder_fini(&p.b);
+        p = parse_text(F, &o, line_with(line, "1", "", "2"));
+        assert_true(p.b.keys[0] == 0 && p.b.values[0] == 0.0f);
+        mst_chunk_builder_fini(&p.b);
+    }
+    mst_data_options o = {.criteo_numeric = LOG, .features = 13};
+    parsed p = parse_text(F, &o, line);
+    assert_int_equal(p.st, MST_EUSAGE);
+    mst_chunk_builder_fini(&p.b);
+}
+
+static void carriage_returns_and_a_missing_last_newline(void **state)
+{
+    (void)state;
+    mst_data_options o = {0};
+    char line[500], crlf[520];
+    line_with(line, "1", "1", "2");
+    line[strlen(line) - 1] = '\0';
+    snprintf(crlf, sizeof crlf, "%s\r\n", line);
+    assert_int_equal(shared(&o, line, crlf), 39);
+    strrchr(line, '\t')[1] = '\0'; /* the last column empty, right at the end of the block */
+    parsed p = parse_text(F, &o, line);
+    assert_int_equal(p.st, MST_OK);
+    assert_int_equal(p.b.n_entries, 39);
+    mst_chunk_builder_fini(&p.b);
+}
+
+static void bad_lines_are_named(void **state)
+{
+    (void)state;
+    mst_data_options o = {0};
+    char line[500], text[1200];
+    line_with(line, "1", "1", "2");
+    snprintf(text, sizeof text, "%s%s", line, line + 2);
+    assert_refused(F, &o, text,
+                   "data.txt:2: 39 columns instead of 40: the label is missing, as in Criteo's test file");
+    assert_refused(F, &o, "1\t2\t3\n",
+                   "data.txt:1: 3 columns instead of 40 (label, 13 integers, 26 categories)");
+    assert_refused(F, &o, line_with(line, "2", "1", "2"), "data.txt:1: label \"2\" is neither 0 nor 1");
+    assert_refused(F, &o, line_with(line, "", "1", "2"), "data.txt:1: label \"\" is neither 0 nor 1");
+    assert_refused(F, &o, line_with(line, "1", "1.5", "2"),
+                   "data.txt:1: column 2: \"1.5\" is not an integer");
+    assert_refused(F, &o, line_with(line, "1", "-", "2"), "data.txt:1: column 2: \"-\" is not an integer");
+    assert_refused(F, &o, line_with(line, "1", "99999999999999999999", "2"),
+                   "data.txt:1: column 2: \"99999999999999999999\" is not an integer");
+    assert_refused(F, &o, line_with(line, "1", "1", "xyz"),
+                   "data.txt:1: column 15: \"xyz\" is not a category of up to 8 hex digits");
+    assert_refused(F, &o, line_with(line, "1", "1", "123456789"),
+                   "data.txt:1: column 15: \"123456789\" is not a category of up to 8 hex digits");
+}
+
+static void sniffing(void **state)
+{
+    (void)state;
+    char line[500];
+    line_with(line, "1", "", "");
+    assert_int_equal(F->sniff((const uint8_t *)line, strlen(line), "x"), 2);
+    assert_int_equal(F->sniff((const uint8_t *)line + 2, strlen(line) - 2, "x"), 1);
+    line_with(line, "1", "", "not hex");
+    assert_int_equal(F->sniff((const uint8_t *)line, strlen(line), "x"), 0);
+    assert_int_equal(F->sniff((const uint8_t *)"1 1:1\n", 6, "x"), 0);
+    assert_int_equal(F->sniff((const uint8_t *)"", 0, "x"), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_row_has_39_keys),
+        cmocka_unit_test(buckets_and_categories),
+        cmocka_unit_test(equal_keys_are_kept),
+        cmocka_unit_test(integers_as_numbers),
+        cmocka_unit_test(carriage_returns_and_a_missing_last_newline),
+        cmocka_unit_test(bad_lines_are_named),
+        cmocka_unit_test(sniffing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,186 @@
+/* libsvm text: what is read, what is refused and with which sentence, and the fast path against the careful
+ * one. */
+#include <math.h>
+
+#include "base/rng.h"
+#include "unit/data/text_helpers.h"
+
+extern const mst_format mst_format_libsvm;
+#define F (&mst_format_libsvm)
+
+static void rows_labels_and_comments(void **state)
+{
+    (void)state;
+    mst_data_options o = {0};
+    parsed p = parse_text(
+        F, &o,
+        "+1 1:0.5 3:-2 # a comment 9:9\n\n# only a comment\n   \t\n-1\n0.25\tqid:7 2:1\t 4:1e-2\r\n"
+        "3 5:1");
+    assert_int_equal(p.st, MST_OK);
+    assert_int_equal(p.context.index_base, 1);
+    assert_int_equal(p.b.n_rows, 4);
+    assert_string_equal(row_text(&p.b, 0), "0:0.5 2:-2");
+    assert_string_equal(row_text(&p.b, 1), "");
+    assert_string_equal(row_text(&p.b, 2), "1:1 3:0.01");
+    assert_string_equal(row_text(&p.b, 3), "4:1");
+    float labels[] = {1.0f, -1.0f, 0.25f, 3.0f};
+    assert_memory_equal(p.b.labels, labels, sizeof labels);
+    mst_chunk_builder_fini(&p.b);
+}
+
+static void keys_out_of_order_are_sorted(void **state)
+{
+    (void)state;
+    mst_data_options o = {0};
+    parsed p = parse_text(F, &o, "1 5:5 1:1 3:3 3:4\n");
+    assert_string_equal(row_text(&p.b, 0), "0:1 2:3 2:4 4:5");
+    mst_chunk_builder_fini(&p.b);
+}
+
+static void index_base_is_found_or_given(void **state)
+{
+    (void)state;
+    mst_data_options o = {0};
+    parsed p = parse_text(F, &o, "1 1:1\n0 0:1 7:1\n");
+    assert_int_equal(p.context.index_base, 0);
+    assert_string_equal(row_text(&p.b, 0), "1:1");
+    mst_chunk_builder_fini(&p.b);
+    p = parse_text(F, &o, "1 10:1\n0 20:1 # 0:1\n");
+    assert_int_equal(p.context.index_base, 1);
+    mst_chunk_builder_fini(&p.b);
+    o.index_base = 1; /* --index-base 0 */
+    p = parse_text(F, &o, "1 1:1\n");
+    assert_string_equal(row_text(&p.b, 0), "1:1");
+    mst_chunk_builder_fini(&p.b);
+    o.index_base = 2; /* --index-base 1 */
+    assert_refused(F, &o, "1 2:1\n1 0:1\n",
+                   "data.txt:2: index 0 in a file whose first index was taken to be 1; pass --index-base 0");
+}
+
+static void bad_lines_are_named(void **state)
+{
+    (void)state;
+    mst_data_options o = {.features = 100};
+    assert_refused(F, &o, "1 2:1\n\n0 200:1\n", "data.txt:3: index 200 is beyond --features 100");
+    assert_refused(F, &o, "1 101:1\n", "data.txt:1: index 101 is beyond --features 100");
+    assert_refused(F, &o, "1 2:nan\n", "data.txt:1: value \"nan\" is not a finite number");
+    assert_refused(F, &o, "1 2:1e39\n", "data.txt:1: value \"1e39\" is not a finite number");
+    assert_refused(F, &o, "1 2:\n", "data.txt:1: value \"\" is not a finite number");
+    assert_refused(F, &o, "inf 2:1\n", "data.txt:1: label \"inf\" is not a finite number");
+    assert_refused(F, &o, "spam 2:1\n", "data.txt:1: label \"spam\" is not a finite number");
+    assert_refused(F, &o, "1 2\n", "data.txt:1: index 2 has no value; write it as index:value");
+    assert_refused(F, &o, "1 a:2\n", "data.txt:1: \"a:2\" is not index:value");
+    assert_refused(F, &o, "1 -3:2\n", "data.txt:1: \"-3:2\" is not index:value");
+    assert_refused(F, &o, "1 2:3x\n", "data.txt:1: value \"3x\" is not a finite number");
+    o.features = 0;
+    assert_refused(F, &o, "1 4294967296:1\n", "data.txt:1: index 4294967296 does not fit 32 bits");
+}
+
+/* A long block, most of which the fast path takes, must come out as the numbers that were printed. */
+static void long_blocks_are_exact(void **state)
+{
+    (void)state;
+    enum { ROWS = 400, PER_ROW = 30 };
+    static uint32_t keys[ROWS][PER_ROW];
+    static float values[ROWS][PER_ROW];
+    static const char *const forms[] = {"1",           "0",        "1.0",
+                                        "-1",          "0.125",    "-12.5",
+                                        "1e-3",        "12345678", "1234567.12345678",
+                                        "0.123456789", "+2",       ".5",
+                                        "7.",          "-0.001",   "1.17549435e-38",
+                                        "99999999.5"};
+    const char *blanks[] = {" ", "  ", "\t", " \t "};
+    char *text = malloc(ROWS * (PER_ROW * 40 + 40)), *w = text;
+    mst_rng rng;
+    mst_rng_init(&rng, 7, MST_RNG_TEST, 0);
+    for (int i = 0; i < ROWS; i++) {
+        uint32_t key = 0;
+        w += sprintf(w, "%d", i % 3 - 1);
+        for (int j = 0; j < PER_ROW; j++) {
+            const char *form = forms[mst_rng_below(&rng, i % 2 ? 2 : sizeof forms / sizeof forms[0])];
+            key += 1 + mst_rng_below(&rng, j % 5 ? 1000 : 100000000);
+            keys[i][j] = key - 1;
+            values[i][j] = (float)strtod(form, NULL);
+            w += sprintf(w, "%s%u:%s", blanks[i % 4 ? 0 : mst_rng_below(&rng, 4)], key, form);
+        }
+        w += sprintf(w, "%s", i % 7 == 0 ? "\r\n" : i % 11 == 0 ? " \n\n" : i % 13 == 0 ? " # c\n" : "\n");
+    }
+    mst_data_options o = {.index_base = 2};
+    parsed p = parse_bytes(F, &o, text, (size_t)(w - text));
+    assert_int_equal(p.st, MST_OK);
+    assert_int_equal(p.b.n_rows, ROWS);
+    for (int i = 0; i < ROWS; i++) {
+        assert_int_equal(row_length(&p.b, i), PER_ROW);
+        assert_true(p.b.labels[i] == (float)(i % 3 - 1));
+        assert_memory_equal(p.b.keys + p.b.row_start[i], keys[i], sizeof keys[i]);
+        for (int j = 0; j < PER_ROW; j++)
+            assert_true(p.b.values[p.b.row_start[i] + (size_t)j] == values[i][j]);
+    }
+    mst_chunk_builder_fini(&p.b);
+    free(text);
+}
+
+/* Wherever a block ends, its rows are those of the text up to there: no read depends on what follows. */
+static void any_block_length(void **state)
+{
+    (void)state;
+    mst_data_options o = {.index_base = 2};
+    char text[2000], *w = text;
+    for (int i = 0; i < 30; i++)
+        w += sprintf(w, "1 %d:1 %d:0.5 12345678:1 20000000:-3.25\n", i + 1, i + 2);
+    size_t rows = 0;
+    for (char *p = text; p < w; p++) {
+        if (*p != '\n')
+            continue;
+        rows++;
+        for (int newline = 0; newline < 2; newline++) {
+            parsed out = parse_bytes(F, &o, text, (size_t)(p - text) + (size_t)newline);
+            assert_int_equal(out.st, MST_OK);
+            assert_int_equal(out.b.n_rows, rows);
+            assert_int_equal(out.b.n_entries, rows * 4);
+            assert_int_equal(out.b.keys[out.b.n_entries - 1], 19999999);
+            assert_true(out.b.values[out.b.n_entries - 1] == -3.25f);
+            mst_chunk_builder_fini(&out.b);
+        }
+    }
+}
+
+static void error_lines_in_long_blocks(void **state)
+{
+    (void)state;
+    mst_data_options o = {.index_base = 2};
+    char *text = malloc(1 << 20), *w = text;
+    for (int i = 0; i < 1000; i++)
+        w += sprintf(w, i == 776 ? "1 3:1 4:0x5 9:1\n" : "1 3:1 4:0.5 9:1\n");
+    *w = '\0';
+    assert_refused(F, &o, text, "data.txt:777: value \"0x5\" is not a finite number");
+    free(text);
+}
+
+static int sniff(const char *text)
+{
+    return F->sniff((const uint8_t *)text, strlen(text), "x");
+}
+
+static void sniffing(void **state)
+{
+    (void)state;
+    assert_int_equal(sniff("1 1:2 3:4\n-1 5:6\n"), 2);
+    assert_int_equal(sniff("# c\n\n1 qid:3 1:2\n"), 2);
+    assert_int_equal(sniff("1\n0\n"), 1);
+    assert_int_equal(sniff("1 |f a b\n"), 0);
+    assert_int_equal(sniff("1 1:2\nhello world\n"), 0);
+    assert_int_equal(sniff(""), 0);
+    assert_int_equal(F->sniff((const uint8_t *)"1 1:1\0\n", 7, "x"), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_labels_and_comments),     cmocka_unit_test(keys_out_of_order_are_sorted),
+        cmocka_unit_test(index_base_is_found_or_given), cmocka_unit_test(bad_lines_are_named),
+        cmocka_unit_test(long_blocks_are_exact),        cmocka_unit_test(any_block_length),
+        cmocka_unit_test(error_lines_in_long_blocks),   cmocka_unit_test(sniffing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
