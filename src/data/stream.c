@@ -174,12 +174,14 @@ static mst_status find_cut(stream *s, mst_raw_block *raw, size_t n, size_t *whol
     return MST_OK;
 }
 
-/* Fills raw from the open file; raw->block.size is 0 when the file has no more. */
+/* Fills raw from the open file; raw->block.size is 0 when the file has no more. The buffer grows to one byte
+ * more than a record may have: when even that is full without a whole record, the record is too long. */
 static mst_status fill(stream *s, mst_raw_block *raw)
 {
+    const size_t most = (size_t)MST_STREAM_MAX_RECORD + 1;
     const char *path = mst_in_path(s->in);
-    size_t n = s->n_carry, whole = 0, got;
-    TRY(block_reserve(raw, 2 * n > MST_STREAM_BLOCK ? 2 * n : MST_STREAM_BLOCK, path));
+    size_t n = s->n_carry, whole = 0, got, capacity = 2 * n < most ? 2 * n : most;
+    TRY(block_reserve(raw, capacity > MST_STREAM_BLOCK ? capacity : MST_STREAM_BLOCK, path));
     if (n > 0)
         memcpy(raw->bytes, s->carry, n);
     s->n_carry = 0;
@@ -194,9 +196,9 @@ static mst_status fill(stream *s, mst_raw_block *raw)
             TRY(find_cut(s, raw, n, &whole));
         if (whole > 0 || n == 0)
             break;
-        if (n >= MST_STREAM_MAX_RECORD)
+        if (n == most)
             return mst_block_fail(s->base.format, &raw->block, raw->bytes, "a record is longer than 64 MiB");
-        TRY(block_reserve(raw, 2 * raw->capacity, path));
+        TRY(block_reserve(raw, 2 * raw->capacity < most ? 2 * raw->capacity : most, path));
     }
     raw->block.size = whole;
     return whole > 0 ? keep(s, raw->bytes + whole, n - whole) : MST_OK;
