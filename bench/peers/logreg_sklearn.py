@@ -1,7 +1,7 @@
 """Sparse logistic regression in scikit-learn: SGDClassifier, one pass in file order over rows held in memory as CSR.
 
-logreg_sklearn.py TRAIN.libsvm TEST.libsvm FEATURES    indices from 0, lr 0.05 constant, no penalty. Loading the files
-is not counted.
+logreg_sklearn.py TRAIN.libsvm TEST.libsvm FEATURES LR    indices from 0, constant rate, no penalty. Loading
+the files is not counted.
 """
 import sys
 import time
@@ -18,13 +18,13 @@ def load(path, features):
 
 
 def main():
-    features = int(sys.argv[3])
+    features, rate = int(sys.argv[3]), float(sys.argv[4])
     x, y = load(sys.argv[1], features)
     test_x, test_y = load(sys.argv[2], features)
     rows = x.shape[0]
     rates = []
     for _ in range(3):
-        model = SGDClassifier(loss="log_loss", penalty=None, learning_rate="constant", eta0=0.05, shuffle=False)
+        model = SGDClassifier(loss="log_loss", penalty=None, learning_rate="constant", eta0=rate, shuffle=False)
         start = time.perf_counter()
         model.partial_fit(x, y, classes=np.array([0, 1]))
         rates.append(rows / (time.perf_counter() - start))
