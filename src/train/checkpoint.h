@@ -32,12 +32,15 @@ void mst_checkpoint_meta_fini(mst_checkpoint_meta *meta); /* drops the reference
 
 typedef struct mst_checkpointer mst_checkpointer;
 
-/* keep: how many checkpoints stay (0: all). slot_names: names of params->slots. Starts the background thread. */
+/* keep: how many checkpoints stay (0: all). slot_names: names of params->slots, which must outlive self. Starts the
+ * background thread. */
 mst_status mst_checkpointer_new(const char *folder, uint32_t keep, const char *const *slot_names,
                                 mst_checkpointer **out);
-/* Copies params and meta; waits first for an earlier save still under way. May be called while nobody writes w. */
+/* Copies params and meta; waits first for an earlier save still under way, and returns its failure, beginning nothing,
+ * when nobody has heard of that. A failed save leaves what was there before it. May be called while nobody writes w. */
 mst_status mst_checkpointer_begin(mst_checkpointer *self, const mst_params *params, const mst_checkpoint_meta *meta);
-/* Waits for the save under way and returns its outcome; *path (caller frees, may be NULL) is the finished folder. */
+/* Waits for the save under way and returns its outcome; *path (caller frees; the pointer may be NULL) is the newest
+ * folder that self has finished, NULL when there is none. */
 mst_status mst_checkpointer_wait(mst_checkpointer *self, char **path);
 void mst_checkpointer_destroy(mst_checkpointer *self); /* NULL-safe; waits; an unfinished save leaves no manifest */
 

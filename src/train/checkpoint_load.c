@@ -216,7 +216,7 @@ static const char *shape_text(char *out, size_t size, uint32_t n_dims, const uin
 
 static mst_status check_view(const loader *self, const json_t *entry, bool *seen)
 {
-    uint64_t size, dims[MST_VIEW_NDIM];
+    uint64_t size = 0, dims[MST_VIEW_NDIM];
     const char *name = json_string_value(json_object_get(entry, "name"));
     const json_t *shape = json_object_get(entry, "shape");
     if (name == NULL || !json_is_array(shape))
@@ -371,7 +371,7 @@ static mst_status gather_slices(loader *self)
 /* Opens a part once its size is right, and checks its bytes. */
 static mst_status open_part(const loader *self, const json_t *part, const char *path, mst_safetensors **out)
 {
-    uint64_t bytes, expected;
+    uint64_t bytes = 0, expected = 0;
     uint32_t crc;
     struct stat info;
     TRY(get_count(self->checkpoint, part, "bytes", &bytes));
