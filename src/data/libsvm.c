@@ -307,8 +307,8 @@ static int sniff(const uint8_t *head, size_t n, const char *path)
         while ((q = mst_skip_blanks(q, line_end)) < line_end && *q != '#') {
             const uint8_t *stop = mst_token_end(q, line_end), *colon = memchr(q, ':', (size_t)(stop - q));
             uint64_t index;
-            if (colon == NULL ||
-                (mst_number_unsigned(q, colon, &index) != colon && memcmp(q, "qid:", 4) != 0))
+            bool qid = colon != NULL && colon - q == 3 && memcmp(q, "qid", 3) == 0;
+            if (colon == NULL || (!qid && mst_number_unsigned(q, colon, &index) != colon))
                 return 0;
             pairs = true;
             q = stop;

@@ -32,7 +32,7 @@ static mst_status prepare(mst_parse_context *context, const mst_block *first)
 /* A finite float that fills [p, end). */
 static bool finite_number(const uint8_t *p, const uint8_t *end, float *out)
 {
-    double value;
+    double value = 0.0;
     if (end - p == 1 && (unsigned)(*p - '0') < 10) {
         *out = (float)(*p - '0');
         return true;

@@ -159,7 +159,12 @@ static void error_lines_in_long_blocks(void **state)
 
 static int sniff(const char *text)
 {
-    return F->sniff((const uint8_t *)text, strlen(text), "x");
+    size_t n = strlen(text);
+    uint8_t *copy = malloc(n ? n : 1); /* of the exact size */
+    memcpy(copy, text, n);
+    int score = F->sniff(copy, n, "x");
+    free(copy);
+    return score;
 }
 
 static void sniffing(void **state)
@@ -170,6 +175,8 @@ static void sniffing(void **state)
     assert_int_equal(sniff("1\n0\n"), 1);
     assert_int_equal(sniff("1 |f a b\n"), 0);
     assert_int_equal(sniff("1 1:2\nhello world\n"), 0);
+    assert_int_equal(sniff("1 2:1 :1"), 0);
+    assert_int_equal(sniff("1 qid:1"), 2);
     assert_int_equal(sniff(""), 0);
     assert_int_equal(F->sniff((const uint8_t *)"1 1:1\0\n", 7, "x"), 0);
 }
