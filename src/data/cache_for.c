@@ -152,6 +152,18 @@ static bool append(char **text, size_t *n, size_t *capacity, const char *more)
     return true;
 }
 
+/* Every option about reading, in one line. Freed with mst_free; NULL when memory is short. */
+static char *options_text(const mst_data_options *options)
+{
+    mst_option_group group = {.title = "data", .table = mst_data_option_table, .base = (void *)options};
+    json_t *json = mst_options_json(&group, 1);
+    char *dump = json != NULL ? json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    char *text = dump != NULL ? mst_sprintf("%s\n", dump) : NULL;
+    free(dump);
+    json_decref(json);
+    return text;
+}
+
 /* The key: the files with size and time, then the options. *names_hash is of the file names alone. */
 static mst_status source_key(const mst_text_list *files, const mst_data_options *o, char **key,
                              uint64_t *names_hash)
@@ -183,14 +195,7 @@ static mst_status source_key(const mst_text_list *files, const mst_data_options 
         mst_free(line);
         line = NULL;
     }
-#define OR_NONE(s) ((s) != NULL ? (s) : "")
-    line =
-        mst_sprintf("format=%s features=%lld index-base=%d tf-label=%s tf-index=%s tf-value=%s tf-weight=%s "
-                    "tf-columns=%s labels=%s criteo-numeric=%d hash-seed=%lld\n",
-                    OR_NONE(o->format), (long long)o->features, o->index_base, OR_NONE(o->tf_label),
-                    OR_NONE(o->tf_index), OR_NONE(o->tf_value), OR_NONE(o->tf_weight), OR_NONE(o->tf_columns),
-                    OR_NONE(o->labels), o->criteo_numeric, (long long)o->hash_seed);
-#undef OR_NONE
+    line = options_text(o);
     if (line == NULL || !append(&text, &n, &capacity, line)) {
         st = mst_fail(MST_ENOMEM, "out of memory: the key of a cache");
         goto out;

@@ -1,0 +1,301 @@
+/* Row writers of text: libsvm, Vowpal Wabbit, Criteo's tab-separated columns; contract in write.h.
+ *
+ * A chunk is formatted into one buffer and handed to the file in one piece. Numbers are written by hand: a
+ * row has some eighty of them, and printf would take longer than everything else together. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "data/write.h"
+
+#define KEY_TEXT        12 /* separator and ten digits */
+#define CRITEO_INTEGERS 13
+#define CRITEO_KEYS     26
+#define FLUSH_BYTES     (1u << 20)
+
+/* ---- numbers ---- */
+
+static const char pairs[] =
+    "0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243"
+    "4445464748495051525354555657585960616263646566676869707172737475767778798081828384858687"
+    "888990919293949596979899";
+
+static inline char *put_u64(char *p, uint64_t v)
+{
+    char digits[20], *end = digits + sizeof digits, *d = end;
+    while (v >= 100) {
+        memcpy(d -= 2, pairs + v % 100 * 2, 2);
+        v /= 100;
+    }
+    if (v >= 10)
+        memcpy(d -= 2, pairs + v * 2, 2);
+    else
+        *--d = (char)('0' + v);
+    memcpy(p, d, (size_t)(end - d));
+    return p + (end - d);
+}
+
+/* v as exactly n digits. */
+static inline char *put_digits(char *p, uint64_t v, unsigned n)
+{
+    for (unsigned i = n; i-- > 0; v /= 10)
+        p[i] = (char)('0' + v % 10);
+    return p + n;
+}
+
+/* Half the distance from a normal float to its nearer neighbour. */
+static double half_gap(float v)
+{
+    uint32_t bits;
+    memcpy(&bits, &v, sizeof bits);
+    uint32_t exponent = bits & 0x7f800000u;
+    float power;
+    memcpy(&power, &exponent, sizeof power);
+    return (double)power * (bits & 0x7fffffu ? 0x1p-24 : 0x1p-25);
+}
+
+size_t mst_float_text(float value, char *out)
+{
+    static const struct {
+        unsigned digits;
+        double scale;
+        uint64_t whole;
+    } steps[] = {{2, 1e2, 100}, {3, 1e3, 1000}, {6, 1e6, 1000000}, {8, 1e8, 100000000}};
+    char *p = out;
+    double v = value;
+    if (signbit(value)) {
+        *p++ = '-';
+        v = -v;
+    }
+    if (v < 1e9 && v == (double)(uint32_t)v)
+        return (size_t)(put_u64(p, (uint32_t)v) - out);
+    if (v >= 1e-4 && v < 1e6) {
+        double room = half_gap((float)v) * 0.999;
+        for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+            uint64_t scaled = (uint64_t)(v * steps[i].scale + 0.5);
+            if (fabs((double)scaled / steps[i].scale - v) < room) {
+                p = put_u64(p, scaled / steps[i].whole);
+                *p++ = '.';
+                p = put_digits(p, scaled % steps[i].whole, steps[i].digits);
+                while (p[-1] == '0')
+                    p--;
+                return (size_t)(p - out);
+            }
+        }
+    }
+    for (int precision = 6; precision <= 9; precision++) {
+        int n = snprintf(out, MST_FLOAT_TEXT, "%.*g", precision, (double)value);
+        if (precision == 9 || strtof(out, NULL) == value)
+            return (size_t)n;
+    }
+    return 0; /* not reached */
+}
+
+static inline char *put_float(char *p, float v)
+{
+    if (v == 1.0f) {
+        *p = '1';
+        return p + 1;
+    }
+    return p + mst_float_text(v, p);
+}
+
+/* ---- what the formats share ---- */
+
+typedef struct text_rows {
+    mst_row_writer base;
+    mst_out *out;
+    char *text;
+    size_t n, capacity;
+} text_rows;
+
+static mst_status text_open(mst_row_writer *self)
+{
+    return mst_out_open(self->path, &((text_rows *)self)->out);
+}
+
+static void text_close(mst_row_writer *self)
+{
+    text_rows *w = (text_rows *)self;
+    mst_out_close(w->out);
+    mst_free(w->text);
+}
+
+static mst_status text_flush(text_rows *w)
+{
+    size_t n = w->n;
+    w->n = 0;
+    return mst_out_write(w->out, w->text, n);
+}
+
+static mst_status text_commit(mst_row_writer *self, const mst_data_info *info)
+{
+    text_rows *w = (text_rows *)self;
+    (void)info;
+    TRY(text_flush(w));
+    return mst_out_commit(w->out);
+}
+
+/* Room for a row of so many features; *at is where its text goes. */
+static mst_status text_room(text_rows *w, uint64_t n_features, char **at)
+{
+    size_t need = 64 + 2 * MST_FLOAT_TEXT + (size_t)n_features * (KEY_TEXT + MST_FLOAT_TEXT);
+    if (w->n >= FLUSH_BYTES)
+        TRY(text_flush(w));
+    if (!mst_grow(&w->text, &w->capacity, w->n + need, 1))
+        return mst_fail(MST_ENOMEM, "%s: out of memory for a row of %llu features", w->base.path,
+                        (unsigned long long)n_features);
+    *at = w->text + w->n;
+    return MST_OK;
+}
+
+/* " key:value" for every feature; zero bytes of images are left out, other zeros are kept, and so is their
+ * column. */
+static char *put_features(char *p, const mst_row *row, uint32_t base, bool ones)
+{
+    for (uint32_t j = 0; j < row->n_dense; j++) {
+        if (row->bytes != NULL && row->bytes[j] == 0)
+            continue;
+        *p++ = ' ';
+        p = put_u64(p, (uint64_t)j + base);
+        *p++ = ':';
+        p = put_float(p, row->bytes != NULL ? (float)row->bytes[j] / 255.0f : row->dense[j]);
+    }
+    for (uint32_t j = 0; j < row->n_keys; j++) {
+        *p++ = ' ';
+        p = put_u64(p, (uint64_t)row->keys[j] + base);
+        float value = row->values != NULL ? row->values[j] : 1.0f;
+        if (ones || value != 1.0f) {
+            *p++ = ':';
+            p = put_float(p, value);
+        }
+    }
+    return p;
+}
+
+static mst_status no_weights(const char *path, const char *format)
+{
+    return mst_fail(MST_EINPUT, "%s: %s cannot hold row weights: write vw, tfrecord or cache", path, format);
+}
+
+/* ---- libsvm ---- */
+
+static mst_status libsvm_add(mst_row_writer *self, const mst_chunk *chunk)
+{
+    text_rows *w = (text_rows *)self;
+    if (chunk->has_weights)
+        return no_weights(self->path, "libsvm text");
+    for (uint32_t i = 0; i < chunk->n_rows; i++) {
+        mst_row row;
+        char *p = NULL;
+        mst_chunk_row(chunk, i, &row);
+        TRY(text_room(w, (uint64_t)row.n_dense + row.n_keys, &p));
+        p = put_float(p, row.label);
+        p = put_features(p, &row, 1, true);
+        *p++ = '\n';
+        w->n = (size_t)(p - w->text);
+    }
+    return MST_OK;
+}
+
+const mst_row_writer_ops mst_row_writer_libsvm = {
+    .name = "libsvm",
+    .help = "text: label index:value ..., indices from 1",
+    .suffixes = ".svm .libsvm .txt",
+    .size = sizeof(text_rows),
+    .open = text_open,
+    .add = libsvm_add,
+    .commit = text_commit,
+    .close = text_close,
+};
+
+/* ---- Vowpal Wabbit ---- */
+
+static mst_status vw_add(mst_row_writer *self, const mst_chunk *chunk)
+{
+    text_rows *w = (text_rows *)self;
+    for (uint32_t i = 0; i < chunk->n_rows; i++) {
+        mst_row row;
+        char *p = NULL;
+        mst_chunk_row(chunk, i, &row);
+        TRY(text_room(w, (uint64_t)row.n_dense + row.n_keys, &p));
+        p = put_float(p, row.label);
+        if (row.weight != 1.0f) {
+            *p++ = ' ';
+            p = put_float(p, row.weight);
+        }
+        *p++ = ' ';
+        *p++ = '|';
+        p = put_features(p, &row, 0, false);
+        *p++ = '\n';
+        w->n = (size_t)(p - w->text);
+    }
+    return MST_OK;
+}
+
+const mst_row_writer_ops mst_row_writer_vw = {
+    .name = "vw",
+    .help = "Vowpal Wabbit text: label [weight] | index[:value] ..., indices from 0 as names",
+    .suffixes = ".vw",
+    .size = sizeof(text_rows),
+    .open = text_open,
+    .add = vw_add,
+    .commit = text_commit,
+    .close = text_close,
+};
+
+/* ---- Criteo ---- */
+
+static char *put_hex(char *p, uint32_t v)
+{
+    for (int shift = 28; shift >= 0; shift -= 4)
+        *p++ = "0123456789abcdef"[v >> shift & 15];
+    return p;
+}
+
+/* The logarithm of the generator is undone: integers are exp(value) - 1. */
+static mst_status criteo_add(mst_row_writer *self, const mst_chunk *chunk)
+{
+    text_rows *w = (text_rows *)self;
+    if (chunk->has_weights)
+        return no_weights(self->path, "Criteo text");
+    for (uint32_t i = 0; i < chunk->n_rows; i++) {
+        mst_row row;
+        char *p = NULL;
+        mst_chunk_row(chunk, i, &row);
+        if (row.n_dense != CRITEO_INTEGERS || row.dense == NULL || row.n_keys != CRITEO_KEYS ||
+            row.values != NULL)
+            return mst_fail(MST_EINPUT,
+                            "%s: row %llu does not fit Criteo's columns, 13 numbers and 26 categories: write "
+                            "libsvm, tfrecord or cache",
+                            self->path, (unsigned long long)self->n_rows + i);
+        TRY(text_room(w, CRITEO_INTEGERS + CRITEO_KEYS, &p));
+        *p++ = row.label > 0 ? '1' : '0';
+        for (uint32_t j = 0; j < CRITEO_INTEGERS; j++) {
+            float x = expm1f(row.dense[j] < 0 ? 0 : row.dense[j] > 20 ? 20 : row.dense[j]);
+            *p++ = '\t';
+            p = put_u64(p, (uint64_t)(x + 0.5f));
+        }
+        for (uint32_t j = 0; j < CRITEO_KEYS; j++) {
+            *p++ = '\t';
+            p = put_hex(p, row.keys[j]);
+        }
+        *p++ = '\n';
+        w->n = (size_t)(p - w->text);
+    }
+    return MST_OK;
+}
+
+const mst_row_writer_ops mst_row_writer_criteo = {
+    .name = "criteo",
+    .help = "Criteo's tab-separated text: label, 13 integers (exp(value) - 1), 26 categories in hex",
+    .suffixes = ".tsv",
+    .size = sizeof(text_rows),
+    .open = text_open,
+    .add = criteo_add,
+    .commit = text_commit,
+    .close = text_close,
+};
