@@ -464,13 +464,11 @@ mst_status mst_idx_open(const mst_text_list *paths, const mst_data_options *opti
                       sources[0].path, shape.item, options->features);
         goto out;
     }
-    if (region > 0) {
-        d->store->words = mst_pages_reserve(region, false);
-        if (d->store->words == NULL) {
-            st = mst_fail(MST_ENOMEM, "%s: no memory for %" PRIu64 " bytes of rows", sources[0].path, region);
-            goto out;
-        }
-        d->store->region = region;
+    d->store->region = region + 4; /* there is always something to point at */
+    d->store->words = mst_pages_reserve(d->store->region, false);
+    if (d->store->words == NULL) {
+        st = mst_fail(MST_ENOMEM, "%s: no memory for %" PRIu64 " bytes of rows", sources[0].path, region);
+        goto out;
     }
     for (size_t i = 0; i < n_sources; i++)
         TRY_OUT(st, read_source(&sources[i], d->store->words, stride));

@@ -414,7 +414,7 @@ static mst_status parse(const mst_parse_context *context, const mst_block *block
         .limit = context->features != 0 && context->features < UINT32_MAX ? context->features : UINT32_MAX,
     };
     const uint8_t *at = block->data, *end = block->data + block->size;
-    TRY(mst_chunk_builder_room(out, 0));
+    TRY(mst_chunk_builder_room(out, 1)); /* from here on the arrays are there */
     while (at < end) {
         const uint8_t *data = NULL;
         size_t n = 0;

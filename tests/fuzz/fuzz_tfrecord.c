@@ -1,0 +1,87 @@
+/* Fuzzes the TFRecord reader: cut, prepare and parse on any bytes, and rows on any tf.Example.
+ *
+ * The first byte chooses options. With its high bit set, the rest is taken as tf.Example messages that are
+ * framed here with right checksums, each behind its own length byte pair, so that the fuzzer need not guess
+ * CRCs. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/crc.h"
+#include "data/tfrecord.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static size_t frame(uint8_t *to, const uint8_t *data, size_t n)
+{
+    uint64_t length = n;
+    uint32_t crc = mst_crc_mask(mst_crc32c(0, &length, 8));
+    memcpy(to, &length, 8);
+    memcpy(to + 8, &crc, 4);
+    memcpy(to + 12, data, n);
+    crc = mst_crc_mask(mst_crc32c(0, data, n));
+    memcpy(to + 12 + n, &crc, 4);
+    return n + 16;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size < 1 || size > 1 << 16)
+        return 0;
+    unsigned choice = data[0];
+    data++;
+    size--;
+    uint8_t *file = malloc(size * 9 + 16);
+    size_t n = 0;
+    if (choice & 0x80) {
+        while (size >= 2) {
+            size_t length = (size_t)data[0] | (size_t)data[1] << 8;
+            data += 2;
+            size -= 2;
+            length = length < size ? length : size;
+            n += frame(file + n, data, length);
+            data += length;
+            size -= length;
+        }
+    } else if (size > 0) {
+        memcpy(file, data, size);
+        n = size;
+    }
+    uint8_t *exact = malloc(n + 1);
+    memcpy(exact, file, n);
+    free(file);
+
+    mst_data_options options = {.tf_keys = (int)(choice % 3)};
+    if (choice & 4)
+        options.tf_columns = "I1..I3,C1,C2";
+    if (choice & 8)
+        options.tf_weight = "w";
+    if (choice & 16)
+        options.tf_label = "a name of more than eight bytes";
+    mst_parse_context context = {.options = &options, .features = choice & 32 ? 1000 : 0};
+    mst_block block = {.path = "fuzz", .data = exact, .size = n};
+    size_t whole = 0;
+    if (mst_format_tfrecord.cut(&block, &whole) == MST_OK) {
+        if (whole > n)
+            abort();
+        block.size = whole;
+        mst_chunk_builder builder;
+        mst_chunk_builder_init(&builder);
+        if (mst_format_tfrecord.prepare(&context, &block) == MST_OK) {
+            if (mst_format_tfrecord.parse(&context, &block, &builder) == MST_OK && builder.n_rows > 0) {
+                mst_chunk *chunk;
+                uint64_t limit = context.features ? context.features : UINT32_MAX;
+                for (size_t i = 0; i < builder.n_entries; i++)
+                    if (builder.keys[i] >= limit)
+                        abort();
+                if (mst_chunk_builder_pack(&builder, 0, builder.n_rows, &chunk) == MST_OK)
+                    mst_chunk_release(chunk);
+            }
+            mst_format_tfrecord.unprepare(context.prepared);
+        }
+        mst_chunk_builder_fini(&builder);
+    }
+    free(exact);
+    return 0;
+}
