@@ -1,0 +1,237 @@
+/* What commands share: dispatch, the beginning of a command, --help, printing; contract in cli.h. */
+#include "cli/cli.h"
+
+#include <sched.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "cli/progress.h"
+
+#define NAMES_MAX 64
+
+const mst_option mst_cli_config_table[] = {
+    {.name = "config",
+     .type = MST_OPTION_TEXT,
+     .offset = offsetof(mst_cli_config, config),
+     .metavar = "FILE",
+     .help = "YAML file with options (keys as the flags without dashes); the command line has precedence."},
+    {.name = NULL},
+};
+
+const mst_option mst_cli_json_table[] = {
+    {.name = "json",
+     .type = MST_OPTION_FLAG,
+     .offset = offsetof(mst_cli_json, json),
+     .help = "Print JSON instead of tables."},
+    {.name = NULL},
+};
+
+/* ---- suggestions ---- */
+
+/* Edits (insert, delete, replace, swap neighbours) from a to b, both shorter than NAMES_MAX. */
+static size_t distance(const char *a, const char *b)
+{
+    size_t rows[3][NAMES_MAX + 1], n = strlen(b);
+    for (size_t j = 0; j <= n; j++)
+        rows[0][j] = j;
+    size_t i = 1;
+    for (; a[i - 1] != '\0'; i++) {
+        size_t *now = rows[i % 3], *before = rows[(i + 2) % 3], *twice = rows[(i + 1) % 3];
+        now[0] = i;
+        for (size_t j = 1; j <= n; j++) {
+            size_t best = before[j - 1] + (a[i - 1] != b[j - 1]);
+            best = before[j] + 1 < best ? before[j] + 1 : best;
+            best = now[j - 1] + 1 < best ? now[j - 1] + 1 : best;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && twice[j - 2] + 1 < best)
+                best = twice[j - 2] + 1;
+            now[j] = best;
+        }
+    }
+    return rows[(i + 2) % 3][n];
+}
+
+const char *mst_cli_suggest(const char *typed, const char *const *names, size_t n, char *out, size_t size)
+{
+    const char *best = NULL;
+    size_t length = strlen(typed), best_distance = length / 3 + 2; /* beyond that it is another word */
+    for (size_t i = 0; i < n && length < NAMES_MAX; i++) {
+        size_t d = strlen(names[i]) < NAMES_MAX ? distance(typed, names[i]) : NAMES_MAX;
+        if (length >= 2 && strncmp(names[i], typed, length) == 0)
+            d = 0; /* the beginning of a name */
+        if (d < best_distance && d < strlen(names[i])) {
+            best = names[i];
+            best_distance = d;
+        }
+    }
+    snprintf(out, size, best != NULL ? " (did you mean %s?)" : "", best);
+    return out;
+}
+
+/* ---- help ---- */
+
+static bool asks_for_help(const char *word)
+{
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
+static void print_commands(const mst_command *const *commands)
+{
+    int width = 0;
+    for (size_t i = 0; commands[i] != NULL; i++)
+        width = (int)strlen(commands[i]->name) > width ? (int)strlen(commands[i]->name) : width;
+    for (size_t i = 0; commands[i] != NULL; i++)
+        printf("  %-*s  %s\n", width, commands[i]->name, commands[i]->summary);
+}
+
+static void print_overview(const mst_command *const *commands, const char *path)
+{
+    if (*path == '\0')
+        printf("muster trains models by stochastic gradient descent and says where the time goes.\n\n"
+               "usage: muster [--log error|warn|info|debug] COMMAND [options]\n"
+               "       muster --version\n\n");
+    else
+        printf("usage: muster %sCOMMAND [options]\n\n", path);
+    printf("Commands:\n");
+    print_commands(commands);
+    printf("\n'muster %sCOMMAND --help' says more about a command.\n", path);
+}
+
+static mst_status print_help(const mst_command *command, const mst_option_group *groups, size_t n)
+{
+    char *options = mst_options_help(groups, n);
+    if (options == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for the text of --help");
+    printf("usage: muster %s\n\n%s.\n", command->usage != NULL ? command->usage : command->name,
+           command->summary);
+    if (command->details != NULL)
+        printf("\n%s", command->details);
+    if (*options != '\0')
+        printf("\n%s", options);
+    mst_free(options);
+    return MST_OK;
+}
+
+/* ---- running ---- */
+
+static mst_status unknown_command(const mst_command *const *commands, const char *path, const char *typed)
+{
+    const char *names[NAMES_MAX];
+    char suggestion[128];
+    size_t n = 0;
+    for (; commands[n] != NULL && n < NAMES_MAX; n++)
+        names[n] = commands[n]->name;
+    return mst_fail(MST_EUSAGE, "unknown command %s%s%s; 'muster %s--help' lists the commands", path, typed,
+                    mst_cli_suggest(typed, names, n, suggestion, sizeof suggestion), path);
+}
+
+mst_status mst_cli_dispatch(const mst_command *const *commands, const char *path, int argc, char **argv)
+{
+    if (argc == 0)
+        return mst_fail(MST_EUSAGE, "no command given; 'muster %s--help' lists the commands", path);
+    if (asks_for_help(argv[0]) || strcmp(argv[0], "help") == 0) {
+        print_overview(commands, path);
+        return MST_OK;
+    }
+    for (size_t i = 0; commands[i] != NULL; i++) {
+        const mst_command *command = commands[i];
+        if (strcmp(command->name, argv[0]) != 0)
+            continue;
+        if (command->run != NULL)
+            return command->run(argc - 1, argv + 1);
+        char deeper[128];
+        snprintf(deeper, sizeof deeper, "%s%s ", path, command->name);
+        return mst_cli_dispatch(command->commands, deeper, argc - 1, argv + 1);
+    }
+    if (argv[0][0] == '-')
+        return mst_fail(MST_EUSAGE,
+                        "unknown option %s before a command; 'muster %s--help' lists the commands", argv[0],
+                        path);
+    return unknown_command(commands, path, argv[0]);
+}
+
+/* The value of option --config of the groups; NULL when there is no such option or it was not given. */
+static const char *config_path(const mst_option_group *groups, size_t n)
+{
+    for (size_t g = 0; g < n; g++)
+        for (const mst_option *row = groups[g].table; row->name != NULL; row++)
+            if (strcmp(row->name, "config") == 0 && row->type == MST_OPTION_TEXT)
+                return *(char *const *)((const char *)groups[g].base + row->offset);
+    return NULL;
+}
+
+mst_status mst_cli_parse(const mst_command *command, mst_option_group *groups, size_t n, int argc,
+                         char **argv, mst_text_list *positionals, bool *helped)
+{
+    *helped = false;
+    TRY(mst_options_init(groups, n));
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (asks_for_help(argv[i])) {
+            *helped = true;
+            return print_help(command, groups, n);
+        }
+    }
+    TRY(mst_options_parse(groups, n, argc, argv, positionals));
+    const char *path = config_path(groups, n);
+    return path != NULL ? mst_options_load_yaml(groups, n, path) : MST_OK;
+}
+
+/* ---- printing ---- */
+
+mst_status mst_cli_print_json(json_t *value)
+{
+    char *text = value != NULL ? json_dumps(value, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
+    json_decref(value);
+    if (text == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for the JSON text");
+    puts(text);
+    free(text);
+    return MST_OK;
+}
+
+void mst_cli_note(const char *format, ...)
+{
+    char line[2048];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    mst_bar_line(line);
+}
+
+const char *mst_text_count(uint64_t value, char *out)
+{
+    char digits[24];
+    int n = snprintf(digits, sizeof digits, "%llu", (unsigned long long)value);
+    char *at = out;
+    for (int i = 0; i < n; i++) {
+        if (i > 0 && (n - i) % 3 == 0)
+            *at++ = ',';
+        *at++ = digits[i];
+    }
+    *at = '\0';
+    return out;
+}
+
+const char *mst_text_bytes(uint64_t value, char *out)
+{
+    static const char *const units[] = {"bytes", "kB", "MB", "GB", "TB", "PB", "EB"};
+    double scaled = (double)value;
+    size_t unit = 0;
+    for (; scaled >= 999.5 && unit + 1 < sizeof units / sizeof *units; unit++)
+        scaled /= 1000;
+    snprintf(out, 32, "%.*f %s",
+             unit == 0 || scaled >= 99.95 ? 0
+             : scaled >= 9.995            ? 1
+                                          : 2,
+             scaled, units[unit]);
+    return out;
+}
+
+unsigned mst_cli_threads(int64_t option)
+{
+    cpu_set_t set;
+    if (option > 0)
+        return (unsigned)option;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? (unsigned)CPU_COUNT(&set) : 1;
+}

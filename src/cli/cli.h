@@ -1,0 +1,85 @@
+/* Commands of the binary: a tree of const tables that dispatch, --help, `muster list` and bash completion all
+ * read.
+ *
+ * A command either runs (run) or holds further commands (commands). It returns a status, with its sentence
+ * recorded by mst_fail; only main prints that sentence and turns the status into an exit code. What a command
+ * is asked for goes to standard output; progress, log lines and errors go to standard error. */
+#ifndef MST_CLI_CLI_H
+#define MST_CLI_CLI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/option.h"
+#include "base/status.h"
+
+typedef struct mst_command mst_command;
+struct mst_command {
+    const char *name, *summary; /* summary: one line of `muster --help`, no full stop */
+    /* argv[0] is the first word after the command's name. NULL when the command only holds others. */
+    mst_status (*run)(int argc, char **argv);
+    const char *usage;               /* after "muster ": "data stat FILE... [options]" */
+    const char *details;             /* lines under the usage in --help, each ending in a newline; or NULL */
+    const mst_option *const *tables; /* NULL-terminated: the options, for completion; or NULL */
+    const char *words; /* "bash|zsh": what its first positional may be, for completion; or NULL */
+    const mst_command *const *commands; /* NULL-terminated; or NULL */
+};
+
+/* The registry, NULL-terminated, in the order of `muster --help`. */
+extern const mst_command *const mst_commands[];
+
+extern const mst_command mst_cmd_train, mst_cmd_eval, mst_cmd_predict, mst_cmd_model;
+extern const mst_command mst_cmd_data, mst_cmd_list, mst_cmd_doctor, mst_cmd_completion;
+extern const mst_command mst_cmd_data_gen, mst_cmd_data_convert, mst_cmd_data_fetch, mst_cmd_data_stat,
+    mst_cmd_data_index;
+
+/* ---- running ---- */
+
+/* Runs the command of `commands` that argv[0] names. path is what was typed before it ("", "data "), for
+ * messages.
+ * --help and -h print the list. MST_EUSAGE, with the nearest name, when there is no such command. */
+mst_status mst_cli_dispatch(const mst_command *const *commands, const char *path, int argc, char **argv);
+
+/* The beginning of every command: sets defaults, answers --help (then *helped is true and the command returns
+ * MST_OK), parses argv, and loads the YAML file when the groups have an option "config" and it was given. The
+ * caller ends with mst_options_fini in any case. positionals as in mst_options_parse. */
+mst_status mst_cli_parse(const mst_command *command, mst_option_group *groups, size_t n, int argc,
+                         char **argv, mst_text_list *positionals, bool *helped);
+
+/* " (did you mean NAME?)" when a name of the n is near, "" when none is. out is returned. */
+const char *mst_cli_suggest(const char *typed, const char *const *names, size_t n, char *out, size_t size);
+
+/* ---- shared option tables ---- */
+
+/* --config FILE. */
+typedef struct mst_cli_config {
+    char *config;
+} mst_cli_config;
+extern const mst_option mst_cli_config_table[];
+
+/* --json. */
+typedef struct mst_cli_json {
+    bool json;
+} mst_cli_json;
+extern const mst_option mst_cli_json_table[];
+
+/* ---- printing ---- */
+
+/* Writes the value and a newline to standard output; takes the reference. NULL is MST_ENOMEM: so that what a
+ * builder returned can be passed on unlooked at. */
+mst_status mst_cli_print_json(json_t *value);
+
+/* Writes a line to standard error, clearing a progress bar that stands there first. Any thread. */
+void mst_cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* "1,234,567"; out holds at least 32 bytes and is returned. */
+const char *mst_text_count(uint64_t value, char *out);
+/* "1.5 MB" (powers of ten); out holds at least 32 bytes and is returned. */
+const char *mst_text_bytes(uint64_t value, char *out);
+
+/* Threads for work on data: the option, or one per core when it is 0. */
+unsigned mst_cli_threads(int64_t option);
+
+#endif

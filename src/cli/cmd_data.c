@@ -1,0 +1,177 @@
+/* `muster data`: its commands, and what they share; contract in cmd_data.h. */
+#include "cli/cmd_data.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "cli/signals.h"
+
+#define FIELD(name) offsetof(mst_data_out_options, name)
+
+const mst_option mst_data_out_table[] = {
+    {.name = "out",
+     .type = MST_OPTION_TEXT,
+     .offset = FIELD(out),
+     .metavar = "FILE",
+     .help = "File to write; it appears when complete. \"-\": standard output (then --to is needed). Names "
+             "ending in "
+             ".gz or .zst are compressed."},
+    {.name = "to",
+     .type = MST_OPTION_TEXT,
+     .offset = FIELD(to),
+     .metavar = "FORMAT",
+     .help = "Format to write (see 'muster list outputs'); by the file's name when not given."},
+    {.name = "threads",
+     .type = MST_OPTION_INT,
+     .offset = FIELD(threads),
+     .fallback = "0",
+     .min = 0,
+     .max = 1024,
+     .help = "Threads that make or parse rows; 0: one per core. The result does not depend on it."},
+    {.name = NULL},
+};
+
+/* ---- rows to a file ---- */
+
+mst_status mst_data_sink_open(mst_data_sink *sink, const mst_data_out_options *options, const char *what,
+                              uint64_t total_rows, uint64_t total_bytes)
+{
+    const mst_row_writer_ops *ops;
+    if (options->out == NULL)
+        return mst_fail(MST_EUSAGE, "--out FILE is missing: where the rows are to go");
+    TRY(mst_row_writer_find(options->to, options->out, &ops));
+    mst_signals_install();
+    sink->path = options->out;
+    sink->total_rows = total_rows;
+    sink->total_bytes = total_bytes;
+    sink->start_ns = mst_now_ns();
+    mst_bar_start(&sink->bar, what, "rows", total_rows > 0 ? total_rows : total_bytes);
+    return mst_row_writer_new(ops, options->out, &sink->writer);
+}
+
+/* Adds rows [from, to) of the chunk. */
+static mst_status add_part(mst_data_sink *sink, const mst_chunk *chunk, uint32_t from, uint32_t to)
+{
+    mst_chunk *part = NULL;
+    if (from == to)
+        return MST_OK;
+    sink->rows += to - from;
+    if (from == 0 && to == chunk->n_rows)
+        return mst_row_writer_add(sink->writer, chunk);
+    TRY(mst_chunk_copy_rows(chunk, from, to - from, &part));
+    mst_status st = mst_row_writer_add(sink->writer, part);
+    mst_chunk_release(part);
+    return st;
+}
+
+mst_status mst_data_sink_take(void *arg, uint64_t first_row, mst_chunk *chunk)
+{
+    mst_data_sink *sink = arg;
+    (void)first_row;
+    TRY(mst_signals_check("nothing was written"));
+    uint64_t n = chunk->n_rows, from = sink->skip < n ? sink->skip : n, to = n;
+    sink->skip -= from;
+    if (sink->limit > 0 && to - from >= sink->limit - sink->rows) {
+        to = from + (sink->limit - sink->rows);
+        sink->full = true;
+    }
+    TRY(add_part(sink, chunk, (uint32_t)from, (uint32_t)to));
+    sink->bytes += chunk->bytes_read;
+    mst_bar_update(&sink->bar, sink->total_rows > 0 ? sink->rows : sink->bytes, sink->rows);
+    return sink->full ? mst_fail(MST_ESTOPPED, "as many rows as asked for are written") : MST_OK;
+}
+
+mst_status mst_data_sink_commit(mst_data_sink *sink, const mst_data_info *info)
+{
+    char count[32], rate[32], bytes[32];
+    TRY(mst_signals_check("nothing was written"));
+    TRY(mst_row_writer_commit(sink->writer, info));
+    mst_bar_end(&sink->bar);
+    double seconds = mst_seconds_since(sink->start_ns);
+    mst_map map = {0};
+    mst_text_count(sink->rows, count);
+    mst_text_count((uint64_t)((double)sink->rows / (seconds > 1e-9 ? seconds : 1e-9)), rate);
+    if (strcmp(sink->path, "-") == 0 || mst_map_open(sink->path, &map) != MST_OK)
+        mst_info("%s rows written in %.2f s (%s rows/s)", count, seconds, rate);
+    else
+        mst_info("%s: %s rows, %s, written in %.2f s (%s rows/s)", sink->path, count,
+                 mst_text_bytes(map.size, bytes), seconds, rate);
+    mst_map_close(&map);
+    return MST_OK;
+}
+
+void mst_data_sink_close(mst_data_sink *sink)
+{
+    if (sink->writer != NULL)
+        mst_bar_end(&sink->bar);
+    mst_row_writer_destroy(sink->writer);
+    sink->writer = NULL;
+}
+
+/* ---- parts of chunks ---- */
+
+static void destroy_part(mst_chunk *self)
+{
+    mst_free(self);
+}
+
+/* Labels, keys and entries as found in the rows. */
+static void describe(mst_chunk *c)
+{
+    for (uint32_t i = 0; i < c->n_rows; i++) {
+        mst_row row;
+        mst_chunk_row(c, i, &row);
+        c->min_label = i == 0 || row.label < c->min_label ? row.label : c->min_label;
+        c->max_label = i == 0 || row.label > c->max_label ? row.label : c->max_label;
+        c->n_entries += row.n_dense + row.n_keys;
+        uint32_t last = row.n_keys > 0 ? row.keys[row.n_keys - 1] : row.n_dense > 0 ? row.n_dense - 1 : 0;
+        c->max_key = last > c->max_key ? last : c->max_key;
+    }
+}
+
+mst_status mst_chunk_copy_rows(const mst_chunk *chunk, uint32_t from, uint32_t n, mst_chunk **out)
+{
+    const size_t head = (sizeof(mst_chunk) + 63) & ~(size_t)63;
+    size_t start = chunk->stride ? (size_t)from * chunk->stride : chunk->offsets[from];
+    size_t end = chunk->stride ? (size_t)(from + n) * chunk->stride : chunk->offsets[from + n];
+    size_t n_words = end - start, n_offsets = chunk->stride ? 0 : (size_t)n + 1;
+    uint8_t *block = mst_alloc_lines(head + (n_words + n_offsets) * sizeof(uint32_t));
+    if (block == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for %u rows", n);
+    uint32_t *words = (uint32_t *)(block + head), *offsets = words + n_words;
+    if (n_words > 0)
+        memcpy(words, chunk->words + start, n_words * sizeof *words);
+    for (size_t i = 0; i < n_offsets; i++)
+        offsets[i] = chunk->offsets[from + i] - (uint32_t)start;
+    mst_chunk *part = (mst_chunk *)block;
+    *part = (mst_chunk){
+        .n_rows = n,
+        .n_dense = chunk->n_dense,
+        .dense_bytes = chunk->dense_bytes,
+        .has_weights = chunk->has_weights,
+        .has_values = chunk->has_values,
+        .stride = chunk->stride,
+        .offsets = chunk->stride ? NULL : offsets,
+        .words = words,
+        .n_words = n_words,
+        .references = 1,
+        .destroy = destroy_part,
+    };
+    describe(part);
+    *out = part;
+    return MST_OK;
+}
+
+static const mst_command *const commands[] = {
+    &mst_cmd_data_gen,  &mst_cmd_data_convert, &mst_cmd_data_fetch,
+    &mst_cmd_data_stat, &mst_cmd_data_index,   NULL,
+};
+
+const mst_command mst_cmd_data = {
+    .name = "data",
+    .summary = "Generate, convert, fetch, describe and index data",
+    .commands = commands,
+};

@@ -1,0 +1,44 @@
+/* What the `data` commands share: rows going to a file, with progress, Ctrl-C and a closing line. */
+#ifndef MST_CLI_CMD_DATA_H
+#define MST_CLI_CMD_DATA_H
+
+#include "cli/cli.h"
+#include "cli/progress.h"
+#include "data/write.h"
+
+/* --out, --to, --threads. */
+typedef struct mst_data_out_options {
+    char *out, *to;
+    int64_t threads;
+} mst_data_out_options;
+extern const mst_option mst_data_out_table[];
+
+/* Rows on their way to a file. Nothing is left of the file unless commit succeeds. */
+typedef struct mst_data_sink {
+    mst_row_writer *writer;
+    mst_bar bar;
+    const char *path;
+    uint64_t total_rows, total_bytes; /* whichever is known sets the bar's length */
+    uint64_t skip, limit; /* rows of the source left out at its beginning; rows written at most (0: all) */
+    uint64_t rows, bytes; /* written; read of the source */
+    bool full;            /* limit reached: take refused the rest with MST_ESTOPPED */
+    uint64_t start_ns;
+} mst_data_sink;
+
+/* Opens the file in the format of options->to or of its name. what is for the bar ("generating"). Signals
+ * become flags from here on. */
+mst_status mst_data_sink_open(mst_data_sink *sink, const mst_data_out_options *options, const char *what,
+                              uint64_t total_rows, uint64_t total_bytes);
+
+/* An mst_chunk_fn with the sink as arg. MST_ESTOPPED after SIGINT or SIGTERM, and when full. */
+mst_status mst_data_sink_take(void *sink, uint64_t first_row, mst_chunk *chunk);
+
+/* Commits, and says on standard error what was written. */
+mst_status mst_data_sink_commit(mst_data_sink *sink, const mst_data_info *info);
+void mst_data_sink_close(mst_data_sink *sink); /* safe after a failed open */
+
+/* Rows [from, from + n) of a chunk as a chunk of their own, independent of it. *out is the caller's to
+ * release. */
+mst_status mst_chunk_copy_rows(const mst_chunk *chunk, uint32_t from, uint32_t n, mst_chunk **out);
+
+#endif

@@ -1,0 +1,101 @@
+/* `muster data convert`: rows of any format that is read to a file of any format that is written. */
+#include "cli/cmd_data.h"
+#include "data/dataset.h"
+
+typedef struct convert_options {
+    int64_t skip_rows, rows;
+} convert_options;
+
+static const mst_option convert_table[] = {
+    {.name = "skip-rows",
+     .type = MST_OPTION_INT,
+     .offset = offsetof(convert_options, skip_rows),
+     .fallback = "0",
+     .min = 0,
+     .max = 1e15,
+     .help = "Leave out this many rows at the beginning."},
+    {.name = "rows",
+     .type = MST_OPTION_INT,
+     .offset = offsetof(convert_options, rows),
+     .fallback = "0",
+     .min = 0,
+     .max = 1e15,
+     .help = "Stop after this many rows; 0: all."},
+    {.name = NULL},
+};
+
+static const mst_option *const tables[] = {mst_data_out_table, convert_table, mst_data_option_table,
+                                           mst_cli_config_table, NULL};
+
+/* Rows that will be written, when that is known before reading; 0 when not. */
+static uint64_t expected_rows(const mst_dataset *dataset, const convert_options *convert)
+{
+    uint64_t skip = (uint64_t)convert->skip_rows, limit = (uint64_t)convert->rows, n = dataset->info.n_rows;
+    if (!dataset->random)
+        return limit;
+    n = n > skip ? n - skip : 0;
+    return limit > 0 && limit < n ? limit : n;
+}
+
+static mst_status convert_rows(mst_dataset *dataset, const convert_options *convert,
+                               const mst_data_out_options *out, mst_data_sink *sink)
+{
+    sink->skip = (uint64_t)convert->skip_rows;
+    sink->limit = (uint64_t)convert->rows;
+    TRY(mst_data_sink_open(sink, out, "converting", expected_rows(dataset, convert), dataset->info.bytes));
+    mst_status st = mst_dataset_each(dataset, mst_cli_threads(out->threads), mst_data_sink_take, sink);
+    if (st != MST_OK && !sink->full)
+        return st;
+    if (sink->rows == 0)
+        return mst_fail(MST_EINPUT, "%s has no rows to convert%s", dataset->name,
+                        convert->skip_rows > 0 ? " beyond --skip-rows" : "");
+    return mst_data_sink_commit(sink, &dataset->info);
+}
+
+static mst_status run(int argc, char **argv)
+{
+    mst_data_out_options out = {0};
+    convert_options convert = {0};
+    mst_data_options data = {0};
+    mst_cli_config config = {0};
+    mst_option_group groups[] = {
+        {.title = "Output", .table = mst_data_out_table, .base = &out},
+        {.title = "Rows", .table = convert_table, .base = &convert},
+        {.title = "Data", .table = mst_data_option_table, .base = &data},
+        {.title = "Other", .table = mst_cli_config_table, .base = &config},
+    };
+    mst_text_list paths = {0};
+    mst_dataset *dataset = NULL;
+    mst_data_sink sink = {0};
+    bool helped;
+    mst_status st;
+    TRY_OUT(st, mst_cli_parse(&mst_cmd_data_convert, groups, 4, argc, argv, &paths, &helped));
+    if (helped)
+        goto out;
+    if (paths.n == 0) {
+        st = mst_fail(MST_EUSAGE, "no input files given; \"-\" is standard input");
+        goto out;
+    }
+    if (out.out == NULL) {
+        st = mst_fail(MST_EUSAGE, "--out FILE is missing: where the rows are to go");
+        goto out;
+    }
+    TRY_OUT(st, mst_dataset_open(&paths, &data, &dataset));
+    st = convert_rows(dataset, &convert, &out, &sink);
+out:
+    mst_data_sink_close(&sink);
+    mst_dataset_destroy(dataset);
+    mst_text_list_fini(&paths);
+    mst_options_fini(groups, 4);
+    return st;
+}
+
+const mst_command mst_cmd_data_convert = {
+    .name = "convert",
+    .summary = "Convert data from one format to another",
+    .run = run,
+    .usage = "data convert IN... --out FILE [--to FORMAT] [options]",
+    .details = "IN is a file, a pattern, a folder or \"-\"; several of one format become one file.\n"
+               "Example: muster data convert 'day_*.tsv.gz' --features 2^20 --out days.cache\n",
+    .tables = tables,
+};

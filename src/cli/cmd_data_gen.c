@@ -1,0 +1,282 @@
+/* `muster data gen`: data that is a function of a seed, to a file. */
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "cli/cmd_data.h"
+#include "cli/signals.h"
+#include "data/gen.h"
+
+/* What every generator has. */
+typedef struct gen_options {
+    int64_t rows, first_row, seed;
+} gen_options;
+
+#define ROWS_ROW(default_rows)                                                                               \
+    {                                                                                                        \
+        .name = "rows", .type = MST_OPTION_INT, .offset = offsetof(gen_options, rows),                       \
+        .fallback = default_rows, .min = 1, .max = 1e15, .help = "Rows to make."                             \
+    }
+#define SEED_ROW                                                                                             \
+    {                                                                                                        \
+        .name = "seed", .type = MST_OPTION_INT, .offset = offsetof(gen_options, seed), .fallback = "1",      \
+        .min = 0, .max = 9.2e18, .help = "Row i is a function of the seed and i alone."                      \
+    }
+#define FIRST_ROW                                                                                            \
+    {                                                                                                        \
+        .name = "first-row", .type = MST_OPTION_INT, .offset = offsetof(gen_options, first_row),             \
+        .fallback = "0", .min = 0, .max = 1e15,                                                              \
+        .help = "Number of the first row: slices with different first rows are parts of one data set."       \
+    }
+
+/* ---- criteo ---- */
+
+typedef struct criteo_options {
+    int64_t features;
+} criteo_options;
+
+static const mst_option gen_table[] = {ROWS_ROW("1M"), FIRST_ROW, SEED_ROW, {.name = NULL}};
+
+static const mst_option criteo_table[] = {
+    {.name = "features",
+     .type = MST_OPTION_INT,
+     .offset = offsetof(criteo_options, features),
+     .fallback = "33762578",
+     .min = 128,
+     .max = 4294967295.0,
+     .help = "Number of features: 13 numeric ones and the vocabularies of 26 fields."},
+    {.name = NULL},
+};
+
+static const mst_option *const criteo_tables[] = {gen_table, criteo_table, mst_data_out_table,
+                                                  mst_cli_config_table, NULL};
+static const mst_command cmd_criteo, cmd_digits, cmd_blobs;
+
+static mst_status run_criteo(int argc, char **argv)
+{
+    gen_options gen = {0};
+    criteo_options criteo = {0};
+    mst_data_out_options out = {0};
+    mst_cli_config config = {0};
+    mst_option_group groups[] = {
+        {.title = "Rows", .table = gen_table, .base = &gen},
+        {.title = "Shape", .table = criteo_table, .base = &criteo},
+        {.title = "Output", .table = mst_data_out_table, .base = &out},
+        {.title = "Other", .table = mst_cli_config_table, .base = &config},
+    };
+    mst_data_sink sink = {0};
+    bool helped;
+    mst_status st;
+    TRY_OUT(st, mst_cli_parse(&cmd_criteo, groups, 4, argc, argv, NULL, &helped));
+    if (helped)
+        goto out;
+    mst_gen_criteo_options o = {
+        .rows = (uint64_t)gen.rows,
+        .first_row = (uint64_t)gen.first_row,
+        .features = (uint64_t)criteo.features,
+        .seed = (uint64_t)gen.seed,
+        .n_threads = mst_cli_threads(out.threads),
+    };
+    mst_data_info info = {.n_features = o.features};
+    TRY_OUT(st, mst_data_sink_open(&sink, &out, "generating", o.rows, 0));
+    TRY_OUT(st, mst_gen_criteo(&o, mst_data_sink_take, &sink));
+    st = mst_data_sink_commit(&sink, &info);
+out:
+    mst_data_sink_close(&sink);
+    mst_options_fini(groups, 4);
+    return st;
+}
+
+static const mst_command cmd_criteo = {
+    .name = "criteo",
+    .summary =
+        "Click logs: 13 numbers and 26 categories with Zipf popularity, labels 0/1 from a planted model",
+    .run = run_criteo,
+    .usage = "data gen criteo --rows N --out FILE [options]",
+    .details = "Example: muster data gen criteo --rows 1M --features 33762578 --out train.cache\n"
+               "         muster data gen criteo --rows 100k --first-row 1M --out test.cache\n",
+    .tables = criteo_tables,
+};
+
+/* ---- blobs ---- */
+
+typedef struct blobs_options {
+    int64_t features, classes;
+    double spread;
+} blobs_options;
+
+static const mst_option blobs_table[] = {
+    {.name = "features",
+     .type = MST_OPTION_INT,
+     .offset = offsetof(blobs_options, features),
+     .fallback = "16",
+     .min = 1,
+     .max = 65536,
+     .help = "Numbers per row, all of them present."},
+    {.name = "classes",
+     .type = MST_OPTION_INT,
+     .offset = offsetof(blobs_options, classes),
+     .fallback = "2",
+     .min = 2,
+     .max = 65536,
+     .help = "Number of classes."},
+    {.name = "spread",
+     .type = MST_OPTION_REAL,
+     .offset = offsetof(blobs_options, spread),
+     .fallback = "1",
+     .min = 1e-6,
+     .max = 1e6,
+     .help = "How far the class centres lie apart, in units of the noise around them."},
+    {.name = NULL},
+};
+static const mst_option *const blobs_tables[] = {gen_table, blobs_table, mst_data_out_table,
+                                                 mst_cli_config_table, NULL};
+
+static mst_status run_blobs(int argc, char **argv)
+{
+    gen_options gen = {0};
+    blobs_options blobs = {0};
+    mst_data_out_options out = {0};
+    mst_cli_config config = {0};
+    mst_option_group groups[] = {
+        {.title = "Rows", .table = gen_table, .base = &gen},
+        {.title = "Shape", .table = blobs_table, .base = &blobs},
+        {.title = "Output", .table = mst_data_out_table, .base = &out},
+        {.title = "Other", .table = mst_cli_config_table, .base = &config},
+    };
+    mst_data_sink sink = {0};
+    bool helped;
+    mst_status st;
+    TRY_OUT(st, mst_cli_parse(&cmd_blobs, groups, 4, argc, argv, NULL, &helped));
+    if (helped)
+        goto out;
+    mst_gen_blobs_options o = {
+        .rows = (uint64_t)gen.rows,
+        .first_row = (uint64_t)gen.first_row,
+        .dims = (uint32_t)blobs.features,
+        .classes = (uint32_t)blobs.classes,
+        .spread = blobs.spread,
+        .seed = (uint64_t)gen.seed,
+        .n_threads = mst_cli_threads(out.threads),
+    };
+    mst_data_info info = {.n_features = o.dims};
+    TRY_OUT(st, mst_data_sink_open(&sink, &out, "generating", o.rows, 0));
+    TRY_OUT(st, mst_gen_blobs(&o, mst_data_sink_take, &sink));
+    st = mst_data_sink_commit(&sink, &info);
+out:
+    mst_data_sink_close(&sink);
+    mst_options_fini(groups, 4);
+    return st;
+}
+
+static const mst_command cmd_blobs = {
+    .name = "blobs",
+    .summary = "Dense rows in Gaussian classes",
+    .run = run_blobs,
+    .usage = "data gen blobs --rows N --features D --classes K --out FILE [options]",
+    .tables = blobs_tables,
+};
+
+/* ---- digits ---- */
+
+typedef struct digits_options {
+    int64_t test_rows;
+} digits_options;
+
+static const mst_option digits_gen_table[] = {ROWS_ROW("60000"), FIRST_ROW, SEED_ROW, {.name = NULL}};
+static const mst_option digits_table[] = {
+    {.name = "test-rows",
+     .type = MST_OPTION_INT,
+     .offset = offsetof(digits_options, test_rows),
+     .fallback = "10000",
+     .min = 0,
+     .max = 1e9,
+     .help = "Images in the test files, beyond those for training; only for a folder."},
+    {.name = NULL},
+};
+static const mst_option *const digits_tables[] = {digits_gen_table, digits_table, mst_data_out_table,
+                                                  mst_cli_config_table, NULL};
+
+/* Four IDX files in a folder, named as MNIST's are. */
+static mst_status digits_to_folder(const gen_options *gen, const digits_options *digits,
+                                   const mst_data_out_options *out)
+{
+    char train[32], test[32];
+    if (gen->first_row != 0)
+        return mst_fail(MST_EUSAGE,
+                        "--first-row works with a file only (--to cache, for one), not with a folder");
+    if (gen->rows > UINT32_MAX)
+        return mst_fail(MST_EUSAGE, "--rows %lld: IDX files hold at most 4294967295 images",
+                        (long long)gen->rows);
+    TRY(mst_gen_digits(out->out, (uint32_t)gen->rows, (uint32_t)digits->test_rows, (uint64_t)gen->seed));
+    mst_info("%s: %s training and %s test images of 28 x 28", out->out,
+             mst_text_count((uint64_t)gen->rows, train), mst_text_count((uint64_t)digits->test_rows, test));
+    return MST_OK;
+}
+
+static mst_status digits_to_file(const gen_options *gen, const mst_data_out_options *out)
+{
+    mst_gen_digits_options o = {
+        .rows = (uint64_t)gen->rows,
+        .first_row = (uint64_t)gen->first_row,
+        .seed = (uint64_t)gen->seed,
+        .n_threads = mst_cli_threads(out->threads),
+    };
+    mst_data_info info = {.n_features = MST_GEN_DIGIT_PIXELS};
+    mst_data_sink sink = {0};
+    mst_status st;
+    TRY_OUT(st, mst_data_sink_open(&sink, out, "generating", o.rows, 0));
+    TRY_OUT(st, mst_gen_digits_rows(&o, mst_data_sink_take, &sink));
+    st = mst_data_sink_commit(&sink, &info);
+out:
+    mst_data_sink_close(&sink);
+    return st;
+}
+
+static mst_status run_digits(int argc, char **argv)
+{
+    gen_options gen = {0};
+    digits_options digits = {0};
+    mst_data_out_options out = {0};
+    mst_cli_config config = {0};
+    mst_option_group groups[] = {
+        {.title = "Rows", .table = digits_gen_table, .base = &gen},
+        {.title = "Shape", .table = digits_table, .base = &digits},
+        {.title = "Output", .table = mst_data_out_table, .base = &out},
+        {.title = "Other", .table = mst_cli_config_table, .base = &config},
+    };
+    const mst_row_writer_ops *ops;
+    bool helped;
+    mst_status st;
+    TRY_OUT(st, mst_cli_parse(&cmd_digits, groups, 4, argc, argv, NULL, &helped));
+    if (helped)
+        goto out;
+    if (out.out == NULL)
+        st = mst_fail(MST_EUSAGE, "--out FOLDER is missing: where the files are to go");
+    else if (out.to != NULL || mst_row_writer_find(NULL, out.out, &ops) == MST_OK)
+        st = digits_to_file(&gen, &out);
+    else
+        st = digits_to_folder(&gen, &digits, &out);
+out:
+    mst_options_fini(groups, 4);
+    return st;
+}
+
+static const mst_command cmd_digits = {
+    .name = "digits",
+    .summary = "Handwriting-like images of 28 x 28 in ten classes",
+    .run = run_digits,
+    .usage = "data gen digits --out FOLDER [options]",
+    .details = "FOLDER gets four IDX files named as MNIST's. With --to, or a file name whose suffix names a "
+               "format,\n"
+               "one file of rows is written instead.\n",
+    .tables = digits_tables,
+};
+
+static const mst_command *const commands[] = {&cmd_criteo, &cmd_digits, &cmd_blobs, NULL};
+
+const mst_command mst_cmd_data_gen = {
+    .name = "gen",
+    .summary = "Generate data from a seed",
+    .commands = commands,
+};

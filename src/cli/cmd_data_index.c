@@ -1,0 +1,96 @@
+/* `muster data index`: indexes that make plain text files readable in any order. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "cli/cli.h"
+#include "cli/table.h"
+#include "data/indexed.h"
+
+typedef struct index_options {
+    char *format;
+    bool json;
+} index_options;
+
+static const mst_option index_table[] = {
+    {.name = "format",
+     .type = MST_OPTION_TEXT,
+     .offset = offsetof(index_options, format),
+     .fallback = "auto",
+     .metavar = "NAME",
+     .help = "Format of the files; auto: by content."},
+    {.name = "json",
+     .type = MST_OPTION_FLAG,
+     .offset = offsetof(index_options, json),
+     .help = "Print JSON instead of a table."},
+    {.name = NULL},
+};
+static const mst_option *const tables[] = {index_table, NULL};
+static const mst_column columns[] = {{.key = "file"}, {.key = "rows", .right = true}, {.key = "index"}};
+
+static bool is_index(const char *path)
+{
+    size_t n = strlen(path), suffix = strlen(MST_INDEX_SUFFIX);
+    return n > suffix && strcmp(path + n - suffix, MST_INDEX_SUFFIX) == 0;
+}
+
+static mst_status index_files(const mst_text_list *paths, const mst_format *format, mst_table *table)
+{
+    for (size_t i = 0; i < paths->n; i++) {
+        uint64_t rows;
+        if (is_index(paths->items[i]))
+            continue; /* a folder's or a pattern's */
+        TRY(mst_index_build(paths->items[i], format, &rows));
+        char *name = mst_sprintf("%s%s", paths->items[i], MST_INDEX_SUFFIX);
+        if (name == NULL)
+            return mst_fail(MST_ENOMEM, "no memory for a file's name");
+        mst_table_text(table, paths->items[i]);
+        mst_table_count(table, rows);
+        mst_table_text(table, name);
+        mst_free(name);
+    }
+    return MST_OK;
+}
+
+static mst_status run(int argc, char **argv)
+{
+    index_options o = {0};
+    mst_option_group groups[] = {{.title = "Options", .table = index_table, .base = &o}};
+    mst_text_list patterns = {0}, paths = {0};
+    mst_table *table = NULL;
+    const mst_format *format = NULL;
+    bool helped;
+    mst_status st;
+    TRY_OUT(st, mst_cli_parse(&mst_cmd_data_index, groups, 1, argc, argv, &patterns, &helped));
+    if (helped)
+        goto out;
+    if (patterns.n == 0) {
+        st = mst_fail(MST_EUSAGE, "no files given to index");
+        goto out;
+    }
+    if (strcmp(o.format, "auto") != 0 && (format = mst_format_find(o.format)) == NULL) {
+        st = mst_fail(MST_EUSAGE, "--format %s: not a text format; 'muster list formats' shows what there is",
+                      o.format);
+        goto out;
+    }
+    TRY_OUT(st, mst_glob(&patterns, &paths));
+    TRY_OUT(st, mst_table_new(columns, 3, &table));
+    TRY_OUT(st, index_files(&paths, format, table));
+    st = o.json ? mst_cli_print_json(mst_table_json(table)) : mst_table_print(table, NULL, true);
+out:
+    mst_table_destroy(table);
+    mst_text_list_fini(&paths);
+    mst_text_list_fini(&patterns);
+    mst_options_fini(groups, 1);
+    return st;
+}
+
+const mst_command mst_cmd_data_index = {
+    .name = "index",
+    .summary = "Index plain text files, so that their rows can be read in any order",
+    .run = run,
+    .usage = "data index FILE... [options]",
+    .details =
+        "FILE" MST_INDEX_SUFFIX " is written beside each FILE and used from then on, until FILE changes.\n",
+    .tables = tables,
+};

@@ -1,0 +1,354 @@
+/* `muster data stat`: what files hold, found in one pass over their rows (so standard input will do).
+ *
+ * Labels are counted one by one as long as there are few different ones. When there are more, the counts move
+ * into a histogram of equal bins, whose width doubles whenever a label lies outside. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "cli/cmd_data.h"
+#include "cli/signals.h"
+#include "cli/table.h"
+#include "data/dataset.h"
+
+#define DISTINCT_MAX 64
+#define BINS         16
+#define SAMPLE_ROWS  1000
+
+typedef struct label_counts {
+    size_t n_distinct; /* 0 and binned: too many to tell apart */
+    float labels[DISTINCT_MAX];
+    uint64_t counts[DISTINCT_MAX];
+    bool binned;
+    double low, width; /* bin i is [low + i*width, low + (i+1)*width) */
+    uint64_t bins[BINS];
+    double sum;
+    float min, max;
+} label_counts;
+
+typedef struct stat_walk {
+    mst_dataset *dataset;
+    mst_bar bar;
+    uint64_t rows, entries, positive, features, bytes;
+    uint32_t n_dense, min_entries, max_entries;
+    bool any_values, any_weights, dense_bytes;
+    label_counts labels;
+    uint32_t *keys; /* of the first SAMPLE_ROWS rows, dense ones left out */
+    size_t n_keys, key_capacity;
+    uint32_t sample_dense;
+} stat_walk;
+
+/* ---- labels ---- */
+
+/* Doubles the bins until x lies in one of them, to the left or to the right. */
+static void widen(label_counts *l, double x)
+{
+    while (x < l->low || x >= l->low + BINS * l->width) {
+        bool left = x < l->low;
+        uint64_t merged[BINS] = {0};
+        for (int i = 0; i < BINS; i++)
+            merged[(left ? BINS / 2 : 0) + i / 2] += l->bins[i];
+        memcpy(l->bins, merged, sizeof merged);
+        l->low -= left ? BINS * l->width : 0;
+        l->width *= 2;
+    }
+}
+
+static void bin_add(label_counts *l, double x, uint64_t n)
+{
+    widen(l, x);
+    size_t i = (size_t)((x - l->low) / l->width);
+    l->bins[i < BINS ? i : BINS - 1] += n;
+}
+
+/* Moves what was counted one by one into bins. */
+static void start_bins(label_counts *l)
+{
+    l->binned = true;
+    l->low = floor(l->min);
+    l->width = exp2(ceil(log2(((double)l->max - l->low) / BINS + 1e-30)));
+    for (size_t i = 0; i < l->n_distinct; i++)
+        bin_add(l, l->labels[i], l->counts[i]);
+    l->n_distinct = 0;
+}
+
+static void label_add(label_counts *l, float label, bool first)
+{
+    l->min = first || label < l->min ? label : l->min;
+    l->max = first || label > l->max ? label : l->max;
+    l->sum += label;
+    if (l->binned) {
+        bin_add(l, label, 1);
+        return;
+    }
+    size_t i = 0;
+    while (i < l->n_distinct && l->labels[i] != label)
+        i++;
+    if (i == DISTINCT_MAX) {
+        start_bins(l);
+        bin_add(l, label, 1);
+        return;
+    }
+    l->labels[i] = label;
+    l->n_distinct += i == l->n_distinct;
+    l->counts[i]++;
+}
+
+/* ---- rows ---- */
+
+static mst_status sample_row(stat_walk *w, const mst_row *row)
+{
+    if (!mst_grow(&w->keys, &w->key_capacity, w->n_keys + row->n_keys, sizeof *w->keys))
+        return mst_fail(MST_ENOMEM, "no memory for the keys of %d rows", SAMPLE_ROWS);
+    if (row->n_keys > 0)
+        memcpy(w->keys + w->n_keys, row->keys, row->n_keys * sizeof *w->keys);
+    w->n_keys += row->n_keys;
+    w->sample_dense = row->n_dense > w->sample_dense ? row->n_dense : w->sample_dense;
+    return MST_OK;
+}
+
+static mst_status take(void *arg, uint64_t first_row, mst_chunk *chunk)
+{
+    stat_walk *w = arg;
+    (void)first_row;
+    TRY(mst_signals_check("not all rows were read"));
+    for (uint32_t i = 0; i < chunk->n_rows; i++) {
+        mst_row row;
+        mst_chunk_row(chunk, i, &row);
+        bool first = w->rows == 0;
+        uint32_t entries = row.n_dense + row.n_keys;
+        label_add(&w->labels, row.label, first);
+        w->positive += row.label > 0;
+        w->min_entries = first || entries < w->min_entries ? entries : w->min_entries;
+        w->max_entries = entries > w->max_entries ? entries : w->max_entries;
+        if (w->rows < SAMPLE_ROWS)
+            TRY(sample_row(w, &row));
+        w->rows++;
+    }
+    w->entries += chunk->n_entries;
+    if (chunk->n_entries > 0 && (uint64_t)chunk->max_key + 1 > w->features)
+        w->features = (uint64_t)chunk->max_key + 1;
+    w->n_dense = chunk->n_dense > w->n_dense ? chunk->n_dense : w->n_dense;
+    w->any_values |= chunk->has_values;
+    w->any_weights |= chunk->has_weights;
+    w->dense_bytes |= chunk->dense_bytes;
+    w->bytes += chunk->bytes_read;
+    mst_bar_update(&w->bar, w->dataset->random ? w->rows : w->bytes, w->rows);
+    return MST_OK;
+}
+
+static int compare_keys(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Different features in the first rows: what a batch of that size touches. */
+static uint64_t distinct_keys(stat_walk *w)
+{
+    uint64_t n = w->sample_dense;
+    if (w->n_keys > 0)
+        qsort(w->keys, w->n_keys, sizeof *w->keys, compare_keys);
+    for (size_t i = 0; i < w->n_keys; i++)
+        n += w->keys[i] >= w->sample_dense && (i == 0 || w->keys[i] != w->keys[i - 1]);
+    return n;
+}
+
+/* ---- showing ---- */
+
+static const mst_column fact_columns[] = {{.key = "what"}, {.key = "value"}};
+static const mst_column label_columns[] = {
+    {.key = "label", .right = true}, {.key = "rows", .right = true}, {.key = "share", .right = true}};
+static const mst_column bin_columns[] = {{.key = "from", .right = true},
+                                         {.key = "to", .right = true},
+                                         {.key = "rows", .right = true},
+                                         {.key = "share", .right = true}};
+
+static const char *format_name(const mst_dataset *dataset)
+{
+    return dataset->format != NULL ? dataset->format->name : dataset->ops->name;
+}
+
+static void fill_facts(mst_table *t, stat_walk *w, double seconds)
+{
+    const mst_dataset *d = w->dataset;
+    double rows = w->rows > 0 ? (double)w->rows : 1;
+    uint64_t features = d->info.n_features > w->features ? d->info.n_features : w->features;
+    mst_table_text(t, "file"), mst_table_text(t, d->name);
+    mst_table_text(t, "format"), mst_table_text(t, format_name(d));
+    mst_table_text(t, "bytes"), mst_table_bytes(t, d->info.bytes);
+    mst_table_text(t, "random access"), mst_table_flag(t, d->random);
+    mst_table_text(t, "rows"), mst_table_count(t, w->rows);
+    mst_table_text(t, "features"), mst_table_count(t, features);
+    mst_table_text(t, "entries per row"), mst_table_real(t, (double)w->entries / rows, 2);
+    mst_table_text(t, "entries per row min"), mst_table_count(t, w->min_entries);
+    mst_table_text(t, "entries per row max"), mst_table_count(t, w->max_entries);
+    mst_table_text(t, "dense prefix"), mst_table_count(t, w->n_dense);
+    mst_table_text(t, "dense as bytes"), mst_table_flag(t, w->dense_bytes);
+    mst_table_text(t, "sparse values all one"), mst_table_flag(t, !w->any_values);
+    mst_table_text(t, "row weights"), mst_table_flag(t, w->any_weights);
+    mst_table_text(t, "distinct features in 1000 rows"), mst_table_count(t, distinct_keys(w));
+    if (d->format != NULL && strcmp(d->format->name, "libsvm") == 0)
+        mst_table_text(t, "index base"), mst_table_count(t, d->info.index_base);
+    mst_table_text(t, "label min"), mst_table_real(t, w->labels.min, 3);
+    mst_table_text(t, "label max"), mst_table_real(t, w->labels.max, 3);
+    mst_table_text(t, "label mean"), mst_table_real(t, w->labels.sum / rows, 4);
+    mst_table_text(t, "share of positives"), mst_table_real(t, (double)w->positive / rows, 4);
+    mst_table_text(t, "rows per second"),
+        mst_table_count(t, (uint64_t)(rows / (seconds > 1e-9 ? seconds : 1e-9)));
+}
+
+static void fill_distinct(mst_table *t, const label_counts *l, double rows)
+{
+    bool done[DISTINCT_MAX] = {false};
+    for (size_t k = 0; k < l->n_distinct; k++) { /* the least one not shown yet */
+        size_t best = DISTINCT_MAX;
+        for (size_t i = 0; i < l->n_distinct; i++)
+            if (!done[i] && (best == DISTINCT_MAX || l->labels[i] < l->labels[best]))
+                best = i;
+        done[best] = true;
+        char text[32];
+        snprintf(text, sizeof text, "%g", l->labels[best]);
+        mst_table_value(t, json_real(l->labels[best]), text);
+        mst_table_count(t, l->counts[best]);
+        mst_table_real(t, (double)l->counts[best] / rows, 4);
+    }
+}
+
+static void fill_bins(mst_table *t, const label_counts *l, double rows)
+{
+    int last = BINS - 1;
+    while (last > 0 && l->bins[last] == 0)
+        last--;
+    for (int i = 0; i <= last; i++) {
+        char from[32], to[32];
+        double low = l->low + i * l->width;
+        snprintf(from, sizeof from, "%g", low);
+        snprintf(to, sizeof to, "%g", low + l->width);
+        mst_table_value(t, json_real(low), from);
+        mst_table_value(t, json_real(low + l->width), to);
+        mst_table_count(t, l->bins[i]);
+        mst_table_real(t, (double)l->bins[i] / rows, 4);
+    }
+}
+
+/* Prints both tables, or appends them to all as one object. */
+static mst_status show(stat_walk *w, double seconds, json_t *all)
+{
+    const label_counts *l = &w->labels;
+    mst_table *facts = NULL, *labels = NULL;
+    mst_status st;
+    TRY_OUT(st, mst_table_new(fact_columns, 2, &facts));
+    TRY_OUT(st,
+            l->binned ? mst_table_new(bin_columns, 4, &labels) : mst_table_new(label_columns, 3, &labels));
+    fill_facts(facts, w, seconds);
+    if (l->binned)
+        fill_bins(labels, l, (double)w->rows);
+    else
+        fill_distinct(labels, l, w->rows > 0 ? (double)w->rows : 1);
+    if (all == NULL) {
+        TRY_OUT(st, mst_table_print(facts, NULL, false));
+        st = mst_table_print(labels, "labels", true);
+    } else {
+        json_t *object = mst_table_json_facts(facts);
+        if (json_object_set_new(object, "labels", mst_table_json(labels)) != 0 ||
+            json_array_append(all, object) != 0)
+            st = mst_fail(MST_ENOMEM, "no memory for the description of %s", w->dataset->name);
+        json_decref(object);
+    }
+out:
+    mst_table_destroy(facts);
+    mst_table_destroy(labels);
+    return st;
+}
+
+static mst_status describe(const char *pattern, const mst_data_options *data, unsigned n_threads, json_t *all)
+{
+    mst_text_list patterns = {.items = &(char *){(char *)pattern}, .n = 1};
+    stat_walk w = {0};
+    mst_status st;
+    TRY_OUT(st, mst_dataset_open(&patterns, data, &w.dataset));
+    uint64_t start = mst_now_ns();
+    mst_bar_start(&w.bar, "reading", "rows",
+                  w.dataset->random ? w.dataset->info.n_rows : w.dataset->info.bytes);
+    st = mst_dataset_each(w.dataset, n_threads, take, &w);
+    mst_bar_end(&w.bar);
+    if (st == MST_OK)
+        st = show(&w, mst_seconds_since(start), all);
+out:
+    mst_dataset_destroy(w.dataset);
+    mst_free(w.keys);
+    return st;
+}
+
+typedef struct stat_options {
+    int64_t threads;
+    bool json;
+} stat_options;
+
+static const mst_option stat_table[] = {
+    {.name = "threads",
+     .type = MST_OPTION_INT,
+     .offset = offsetof(stat_options, threads),
+     .fallback = "0",
+     .min = 0,
+     .max = 1024,
+     .help = "Threads that parse; 0: one per core."},
+    {.name = "json",
+     .type = MST_OPTION_FLAG,
+     .offset = offsetof(stat_options, json),
+     .help = "Print JSON: an array with one object per FILE."},
+    {.name = NULL},
+};
+static const mst_option *const tables[] = {stat_table, mst_data_option_table, NULL};
+
+static mst_status run(int argc, char **argv)
+{
+    stat_options o = {0};
+    mst_data_options data = {0};
+    mst_option_group groups[] = {
+        {.title = "Options", .table = stat_table, .base = &o},
+        {.title = "Data", .table = mst_data_option_table, .base = &data},
+    };
+    mst_text_list paths = {0};
+    json_t *all = NULL;
+    bool helped;
+    mst_status st;
+    TRY_OUT(st, mst_cli_parse(&mst_cmd_data_stat, groups, 2, argc, argv, &paths, &helped));
+    if (helped)
+        goto out;
+    if (paths.n == 0) {
+        st = mst_fail(MST_EUSAGE, "no files given; \"-\" is standard input");
+        goto out;
+    }
+    if (o.json && (all = json_array()) == NULL) {
+        st = mst_fail(MST_ENOMEM, "no memory for the description");
+        goto out;
+    }
+    mst_signals_install();
+    for (size_t i = 0; i < paths.n; i++) {
+        if (i > 0 && all == NULL)
+            printf("\n");
+        TRY_OUT(st, describe(paths.items[i], &data, mst_cli_threads(o.threads), all));
+    }
+    if (all != NULL) {
+        st = mst_cli_print_json(all);
+        all = NULL;
+    }
+out:
+    json_decref(all);
+    mst_text_list_fini(&paths);
+    mst_options_fini(groups, 2);
+    return st;
+}
+
+const mst_command mst_cmd_data_stat = {
+    .name = "stat",
+    .summary = "Describe data: rows, features, labels, sizes",
+    .run = run,
+    .usage = "data stat FILE... [--json] [options]",
+    .details = "Each FILE may be a pattern or a folder, which is described as one data set.\n",
+    .tables = tables,
+};

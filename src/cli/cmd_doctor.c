@@ -1,0 +1,343 @@
+/* `muster doctor`: what a bug report needs to say about the machine and the build. Whatever cannot be found
+ * is empty (null in JSON); nothing here fails because of it. */
+#include <dirent.h>
+#include <isa-l.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+#include <xxhash.h>
+#include <yaml.h>
+#include <zlib.h>
+#include <zstd.h>
+#ifdef __GLIBC__
+#include <gnu/libc-version.h>
+#endif
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/isa.h"
+#include "base/team.h"
+#include "cli/cli.h"
+#include "cli/table.h"
+
+#define COPY_BYTES   ((size_t)32 << 20) /* per thread and buffer: beyond any cache share */
+#define COPY_SECONDS 0.1
+#define LINE_SIZE    256
+
+/* First line of a small file without its newline; false when there is none. */
+static bool read_line(const char *path, char *out, size_t size)
+{
+    FILE *file = fopen(path, "re");
+    bool ok = file != NULL && fgets(out, (int)size, file) != NULL;
+    if (file != NULL)
+        fclose(file);
+    if (ok)
+        out[strcspn(out, "\n")] = '\0';
+    return ok;
+}
+
+/* The text after "name:" (or "name\t:") in a file of such lines; false when there is none. */
+static bool read_field(const char *path, const char *name, char *out, size_t size)
+{
+    char line[1024];
+    bool found = false;
+    FILE *file = fopen(path, "re");
+    while (file != NULL && !found && fgets(line, sizeof line, file) != NULL) {
+        size_t n = strlen(name), blanks = strncmp(line, name, n) == 0 ? strspn(line + n, " \t") : 0;
+        if (strncmp(line, name, n) != 0 || line[n + blanks] != ':')
+            continue;
+        const char *value = line + n + blanks + 1;
+        value += strspn(value, " \t");
+        snprintf(out, size, "%.*s", (int)strcspn(value, "\n"), value);
+        found = true;
+    }
+    if (file != NULL)
+        fclose(file);
+    return found;
+}
+
+/* A number in a file's first line; NAN when there is none ("max" among them). */
+static double read_number(const char *path)
+{
+    char line[LINE_SIZE], *end;
+    if (!read_line(path, line, sizeof line))
+        return NAN;
+    double value = strtod(line, &end);
+    return end > line ? value : NAN;
+}
+
+static void fact(mst_table *t, const char *name, const char *text)
+{
+    mst_table_text(t, name);
+    mst_table_text(t, text);
+}
+
+/* ---- machine ---- */
+
+static void add_cpu(mst_table *t)
+{
+    char model[LINE_SIZE], quota[LINE_SIZE];
+    double limit = NAN;
+    bool known = read_field("/proc/cpuinfo", "model name", model, sizeof model) ||
+                 read_field("/proc/cpuinfo", "CPU part", model, sizeof model);
+    fact(t, "cpu", known ? model : NULL);
+    mst_table_text(t, "cores");
+    mst_table_count(t, (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
+    mst_table_text(t, "cores usable");
+    mst_table_count(t, mst_cli_threads(0));
+    if (read_line("/sys/fs/cgroup/cpu.max", quota, sizeof quota)) {
+        double share, period;
+        if (sscanf(quota, "%lf %lf", &share, &period) == 2 && period > 0)
+            limit = share / period;
+    }
+    mst_table_text(t, "cores by control group");
+    mst_table_real(t, limit, 2);
+    char isas[LINE_SIZE] = "";
+    for (int isa = 0; isa < MST_ISA_COUNT; isa++)
+        if (mst_isa_supported((mst_isa)isa))
+            snprintf(isas + strlen(isas), sizeof isas - strlen(isas), "%s%s", *isas ? " " : "",
+                     mst_isa_name((mst_isa)isa));
+    fact(t, "instruction sets", isas);
+    fact(t, "instruction set in use", mst_isa_name(mst_isa_best()));
+}
+
+static void add_kilobytes(mst_table *t, const char *name, const char *field)
+{
+    char text[LINE_SIZE];
+    mst_table_text(t, name);
+    if (read_field("/proc/meminfo", field, text, sizeof text))
+        mst_table_bytes(t, strtoull(text, NULL, 10) * 1024);
+    else
+        mst_table_text(t, NULL);
+}
+
+/* The chosen one of "always [madvise] never". */
+static const char *chosen(char *text)
+{
+    char *start = strchr(text, '['), *end = start ? strchr(start, ']') : NULL;
+    if (end == NULL)
+        return text;
+    *end = '\0';
+    return start + 1;
+}
+
+typedef struct copying {
+    uint8_t *from, *to; /* one part per thread */
+    double bytes_per_s[2];
+} copying;
+
+static void copy_part(void *arg, unsigned thread)
+{
+    copying *c = arg;
+    memcpy(c->to + thread * COPY_BYTES, c->from + thread * COPY_BYTES, COPY_BYTES);
+}
+
+/* Bytes copied per second by n threads; NAN when memory or threads are short. */
+static double copy_bandwidth(unsigned n)
+{
+    copying c = {.from = mst_alloc_lines(n * COPY_BYTES), .to = mst_alloc_lines(n * COPY_BYTES)};
+    mst_team *team = NULL;
+    double rate = NAN;
+    if (c.from != NULL && c.to != NULL && mst_team_new(n, &team) == MST_OK) {
+        memset(c.from, 1, n * COPY_BYTES);
+        mst_team_run(team, copy_part, &c); /* touches every page */
+        uint64_t start = mst_now_ns(), rounds = 0;
+        do {
+            mst_team_run(team, copy_part, &c);
+            rounds++;
+        } while (mst_seconds_since(start) < COPY_SECONDS);
+        rate = (double)rounds * n * COPY_BYTES / mst_seconds_since(start);
+    }
+    mst_team_destroy(team);
+    mst_free(c.from);
+    mst_free(c.to);
+    return rate;
+}
+
+static void add_rate(mst_table *t, const char *name, double bytes_per_s)
+{
+    char text[64];
+    mst_table_text(t, name);
+    if (isfinite(bytes_per_s)) {
+        snprintf(text, sizeof text, "%.1f GB/s", bytes_per_s * 1e-9);
+        mst_table_value(t, json_real(bytes_per_s), text);
+    } else {
+        mst_table_text(t, NULL);
+    }
+}
+
+static void add_memory(mst_table *t)
+{
+    char text[LINE_SIZE];
+    unsigned cores = mst_cli_threads(0) < 8 ? mst_cli_threads(0) : 8;
+    add_kilobytes(t, "memory", "MemTotal");
+    add_kilobytes(t, "memory available", "MemAvailable");
+    double limit = read_number("/sys/fs/cgroup/memory.max");
+    mst_table_text(t, "memory by control group");
+    if (isfinite(limit))
+        mst_table_bytes(t, (uint64_t)limit);
+    else
+        mst_table_text(t, NULL);
+    bool known = read_line("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text);
+    fact(t, "transparent huge pages", known ? chosen(text) : NULL);
+    add_rate(t, "memory copied per second by 1 thread", copy_bandwidth(1));
+    if (cores > 1) {
+        snprintf(text, sizeof text, "memory copied per second by %u threads", cores);
+        add_rate(t, text, copy_bandwidth(cores));
+    }
+}
+
+static void add_system(mst_table *t)
+{
+    struct statvfs disk;
+    struct utsname name;
+    char text[LINE_SIZE * 2];
+    mst_table_text(t, "disk free here");
+    if (statvfs(".", &disk) == 0)
+        mst_table_bytes(t, (uint64_t)disk.f_bavail * disk.f_frsize);
+    else
+        mst_table_text(t, NULL);
+    bool known = uname(&name) == 0;
+    if (known)
+        snprintf(text, sizeof text, "%s %s %s", name.sysname, name.release, name.machine);
+    fact(t, "kernel", known ? text : NULL);
+#ifdef __GLIBC__
+    snprintf(text, sizeof text, "glibc %s", gnu_get_libc_version());
+    fact(t, "libc", text);
+#else
+    fact(t, "libc", NULL);
+#endif
+}
+
+/* ---- software ---- */
+
+/* Where a program is found along PATH; false when it is not. */
+static bool find_program(const char *program, char *out, size_t size)
+{
+    const char *path = getenv("PATH");
+    while (path != NULL && *path != '\0') {
+        size_t n = strcspn(path, ":");
+        snprintf(out, size, "%.*s/%s", (int)n, path, program);
+        if (n > 0 && access(out, X_OK) == 0)
+            return true;
+        path += n + (path[n] == ':');
+    }
+    return false;
+}
+
+static void add_build(mst_table *t)
+{
+    char text[1024];
+    fact(t, "muster", MUSTER_VERSION);
+#ifdef __clang__
+    fact(t, "compiler", __VERSION__);
+#else
+    fact(t, "compiler", "GCC " __VERSION__);
+#endif
+    fact(t, "zlib", zlibVersion());
+    fact(t, "zstd", ZSTD_versionString());
+    fact(t, "jansson", jansson_version_str());
+    fact(t, "libyaml", yaml_get_version_string());
+    unsigned xxhash = XXH_versionNumber();
+    snprintf(text, sizeof text, "%u.%u.%u", xxhash / 10000, xxhash / 100 % 100, xxhash % 100);
+    fact(t, "xxhash", text);
+    snprintf(text, sizeof text, "%d.%d.%d", ISAL_MAJOR_VERSION, ISAL_MINOR_VERSION, ISAL_PATCH_VERSION);
+    fact(t, "isa-l", text);
+    fact(t, "npm", find_program("npm", text, sizeof text) ? text : NULL);
+}
+
+/* ---- network ---- */
+
+static const mst_column link_columns[] = {{.key = "name"},
+                                          {.key = "state"},
+                                          {.key = "megabits_per_s", .right = true},
+                                          {.key = "mtu", .right = true}};
+
+static void add_link(mst_table *t, const char *name)
+{
+    char path[512], state[LINE_SIZE];
+    mst_table_text(t, name);
+    snprintf(path, sizeof path, "/sys/class/net/%s/operstate", name);
+    mst_table_text(t, read_line(path, state, sizeof state) ? state : NULL);
+    snprintf(path, sizeof path, "/sys/class/net/%s/speed", name);
+    double speed = read_number(path); /* -1 or an error when the driver does not know */
+    mst_table_real(t, speed >= 0 ? speed : NAN, 0);
+    snprintf(path, sizeof path, "/sys/class/net/%s/mtu", name);
+    mst_table_real(t, read_number(path), 0);
+}
+
+static void add_links(mst_table *t)
+{
+    struct dirent **names = NULL;
+    int n = scandir("/sys/class/net", &names, NULL, alphasort);
+    for (int i = 0; i < n; i++) {
+        if (names[i]->d_name[0] != '.')
+            add_link(t, names[i]->d_name);
+        free(names[i]);
+    }
+    free(names);
+}
+
+/* ---- the command ---- */
+
+static const mst_column fact_columns[] = {{.key = "what"}, {.key = "value"}};
+
+static mst_status show(mst_table *machine, mst_table *software, mst_table *links, bool json)
+{
+    if (json) {
+        json_t *all = json_object();
+        if (json_object_set_new(all, "machine", mst_table_json_facts(machine)) != 0 ||
+            json_object_set_new(all, "software", mst_table_json_facts(software)) != 0 ||
+            json_object_set_new(all, "network", mst_table_json(links)) != 0) {
+            json_decref(all);
+            all = NULL;
+        }
+        return mst_cli_print_json(all);
+    }
+    TRY(mst_table_print(machine, "Machine", false));
+    printf("\n");
+    TRY(mst_table_print(software, "Software", false));
+    printf("\n");
+    return mst_table_print(links, "Network", true);
+}
+
+static mst_status run(int argc, char **argv)
+{
+    mst_cli_json json = {0};
+    mst_option_group groups[] = {{.title = "Options", .table = mst_cli_json_table, .base = &json}};
+    mst_table *machine = NULL, *software = NULL, *links = NULL;
+    bool helped;
+    mst_status st;
+    TRY_OUT(st, mst_cli_parse(&mst_cmd_doctor, groups, 1, argc, argv, NULL, &helped));
+    if (helped)
+        goto out;
+    TRY_OUT(st, mst_table_new(fact_columns, 2, &machine));
+    TRY_OUT(st, mst_table_new(fact_columns, 2, &software));
+    TRY_OUT(st, mst_table_new(link_columns, 4, &links));
+    add_cpu(machine);
+    add_memory(machine);
+    add_system(machine);
+    add_build(software);
+    add_links(links);
+    st = show(machine, software, links, json.json);
+out:
+    mst_table_destroy(machine);
+    mst_table_destroy(software);
+    mst_table_destroy(links);
+    mst_options_fini(groups, 1);
+    return st;
+}
+
+static const mst_option *const tables[] = {mst_cli_json_table, NULL};
+
+const mst_command mst_cmd_doctor = {
+    .name = "doctor",
+    .summary = "Describe this machine and this build, as a bug report should",
+    .run = run,
+    .usage = "doctor [--json]",
+    .tables = tables,
+};

@@ -1,0 +1,214 @@
+/* `muster list`: what this binary knows, straight from the registries. */
+#include <string.h>
+
+#include "base/isa.h"
+#include "cli/cli.h"
+#include "cli/table.h"
+#include "data/format.h"
+#include "data/write.h"
+#include "model/model.h"
+#include "optim/optim.h"
+#include "strategy/strategy.h"
+
+typedef void fill_fn(mst_table *table);
+
+static void add(mst_table *table, const char *name, const char *help)
+{
+    mst_table_text(table, name);
+    mst_table_text(table, help);
+}
+
+static void fill_formats(mst_table *table)
+{
+    for (size_t i = 0; mst_formats[i] != NULL; i++)
+        add(table, mst_formats[i]->name, mst_formats[i]->help);
+    add(table, "idx", "MNIST's format: images and labels in a file each");
+    add(table, "cache", "muster's binary cache, mapped and read in any order");
+}
+
+static void fill_writers(mst_table *table)
+{
+    for (size_t i = 0; mst_row_writers[i] != NULL; i++)
+        add(table, mst_row_writers[i]->name, mst_row_writers[i]->help);
+}
+
+static void add_commands(mst_table *table, const char *path, const mst_command *const *commands)
+{
+    for (size_t i = 0; commands[i] != NULL; i++) {
+        char name[128];
+        snprintf(name, sizeof name, "%s%s", path, commands[i]->name);
+        if (commands[i]->run != NULL)
+            add(table, name, commands[i]->summary);
+        if (commands[i]->commands != NULL) {
+            strncat(name, " ", sizeof name - strlen(name) - 1);
+            add_commands(table, name, commands[i]->commands);
+        }
+    }
+}
+
+static void fill_commands(mst_table *table)
+{
+    add_commands(table, "", mst_commands);
+}
+
+static void fill_generators(mst_table *table)
+{
+    for (size_t i = 0; mst_cmd_data_gen.commands[i] != NULL; i++)
+        add(table, mst_cmd_data_gen.commands[i]->name, mst_cmd_data_gen.commands[i]->summary);
+}
+
+static void fill_models(mst_table *table)
+{
+    for (size_t i = 0; mst_models[i] != NULL; i++)
+        add(table, mst_models[i]->name, mst_models[i]->help);
+}
+
+static void fill_optimizers(mst_table *table)
+{
+    for (size_t i = 0; mst_optimizers[i] != NULL; i++)
+        add(table, mst_optimizers[i]->name, mst_optimizers[i]->help);
+}
+
+/* Schedules are the choices of --schedule; what each does is in that option's help. */
+static void fill_schedules(mst_table *table)
+{
+    const mst_option *row = mst_optim_option_table;
+    while (row->name != NULL && strcmp(row->name, "schedule") != 0)
+        row++;
+    for (const char *at = row->name != NULL ? row->choices : ""; *at != '\0';) {
+        size_t length = strcspn(at, "|");
+        char name[64];
+        snprintf(name, sizeof name, "%.*s", (int)length, at);
+        add(table, name,
+            strcmp(name, "constant") == 0  ? "--lr at every step"
+            : strcmp(name, "step") == 0    ? "times --decay every --decay-steps steps"
+            : strcmp(name, "inverse") == 0 ? "lr/(1 + t/--decay-steps)"
+            : strcmp(name, "cosine") == 0  ? "half a cosine down to 0 at --decay-steps"
+                                           : "");
+        at += length + (at[length] == '|');
+    }
+}
+
+static void fill_strategies(mst_table *table)
+{
+    for (size_t i = 0; mst_strategies[i] != NULL; i++)
+        add(table, mst_strategies[i]->name, mst_strategies[i]->help);
+}
+
+static void fill_isas(mst_table *table)
+{
+    for (int isa = 0; isa < MST_ISA_COUNT; isa++)
+        add(table, mst_isa_name((mst_isa)isa),
+            !mst_isa_supported((mst_isa)isa) ? "not on this machine"
+            : (mst_isa)isa == mst_isa_best() ? "on this machine, used unless --isa says otherwise"
+                                             : "on this machine");
+}
+
+static const struct {
+    const char *key, *title;
+    fill_fn *fill;
+} sections[] = {
+    {"commands", "Commands", fill_commands},
+    {"formats", "Formats read (--format)", fill_formats},
+    {"outputs", "Formats written (--to)", fill_writers},
+    {"generators", "Generators (data gen)", fill_generators},
+    {"models", "Models (--model)", fill_models},
+    {"optimizers", "Optimizers (--optimizer)", fill_optimizers},
+    {"schedules", "Learning-rate schedules (--schedule)", fill_schedules},
+    {"strategies", "Strategies (--strategy)", fill_strategies},
+    {"instruction_sets", "Instruction sets (--isa)", fill_isas},
+};
+#define N_SECTIONS (sizeof sections / sizeof *sections)
+
+static const mst_column columns[] = {{.key = "name"}, {.key = "help"}};
+static const mst_option *const tables[] = {mst_cli_json_table, NULL};
+
+/* Prints section s, or adds it to all when that is not NULL. */
+static mst_status show_section(size_t s, json_t *all, bool first)
+{
+    mst_status st;
+    mst_table *table = NULL;
+    TRY_OUT(st, mst_table_new(columns, 2, &table));
+    sections[s].fill(table);
+    if (all == NULL) {
+        if (!first)
+            printf("\n");
+        st = mst_table_print(table, sections[s].title, false);
+    } else if (json_object_set_new(all, sections[s].key, mst_table_json(table)) != 0) {
+        st = mst_fail(MST_ENOMEM, "no memory for the list");
+    }
+out:
+    mst_table_destroy(table);
+    return st;
+}
+
+static mst_status check_names(const mst_text_list *names)
+{
+    const char *keys[N_SECTIONS];
+    char suggestion[128];
+    for (size_t s = 0; s < N_SECTIONS; s++)
+        keys[s] = sections[s].key;
+    for (size_t i = 0; i < names->n; i++) {
+        size_t s = 0;
+        while (s < N_SECTIONS && strcmp(names->items[i], keys[s]) != 0)
+            s++;
+        if (s == N_SECTIONS)
+            return mst_fail(
+                MST_EUSAGE, "list %s: nothing of that name is listed%s", names->items[i],
+                mst_cli_suggest(names->items[i], keys, N_SECTIONS, suggestion, sizeof suggestion));
+    }
+    return MST_OK;
+}
+
+static bool wanted(const mst_text_list *names, const char *key)
+{
+    for (size_t i = 0; i < names->n; i++)
+        if (strcmp(names->items[i], key) == 0)
+            return true;
+    return names->n == 0;
+}
+
+static mst_status run(int argc, char **argv)
+{
+    mst_cli_json json = {0};
+    mst_option_group groups[] = {{.title = "Options", .table = mst_cli_json_table, .base = &json}};
+    mst_text_list names = {0};
+    json_t *all = NULL;
+    bool helped, first = true;
+    mst_status st;
+    TRY_OUT(st, mst_cli_parse(&mst_cmd_list, groups, 1, argc, argv, &names, &helped));
+    if (helped)
+        goto out;
+    TRY_OUT(st, check_names(&names));
+    if (json.json && (all = json_object()) == NULL) {
+        st = mst_fail(MST_ENOMEM, "no memory for the list");
+        goto out;
+    }
+    for (size_t s = 0; s < N_SECTIONS; s++) {
+        if (!wanted(&names, sections[s].key))
+            continue;
+        TRY_OUT(st, show_section(s, all, first));
+        first = false;
+    }
+    if (all != NULL) {
+        st = mst_cli_print_json(all);
+        all = NULL;
+    }
+out:
+    json_decref(all);
+    mst_text_list_fini(&names);
+    mst_options_fini(groups, 1);
+    return st;
+}
+
+const mst_command mst_cmd_list = {
+    .name = "list",
+    .summary = "List formats, generators, models, optimizers and whatever else can be chosen",
+    .run = run,
+    .usage = "list [NAME...] [--json]",
+    .details =
+        "NAME is one of commands, formats, outputs, generators, models, optimizers, schedules, strategies,\n"
+        "instruction_sets; all of them when none is given.\n",
+    .tables = tables,
+    .words = "commands|formats|outputs|generators|models|optimizers|schedules|strategies|instruction_sets",
+};

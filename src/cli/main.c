@@ -1,0 +1,98 @@
+/* The program: finds the command, prints the sentence of a failure once, and ends with its exit code (0 done,
+ * 1 failed, 2 wrong usage, 3 stopped by a peer's failure).
+ *
+ * Log lines go to standard error, through the progress bar. Two environment variables serve the fault tests:
+ * MUSTER_FAIL_ALLOC=k makes the k-th allocation fail, MUSTER_FAIL_WRITE=k the k-th write to the system. */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "cli/cli.h"
+#include "cli/progress.h"
+
+const mst_command *const mst_commands[] = {
+    &mst_cmd_train, &mst_cmd_data, &mst_cmd_list, &mst_cmd_doctor, &mst_cmd_completion, NULL,
+};
+
+static const char *const level_names[] = {"error", "warn", "info", "debug"};
+
+static void log_line(void *arg, mst_log_level level, const char *line)
+{
+    (void)arg;
+    if (level <= MST_LOG_WARN)
+        mst_cli_note("muster: %s%s", level == MST_LOG_WARN ? "warning: " : "", line);
+    else
+        mst_bar_line(line);
+}
+
+static mst_status set_level(const char *name)
+{
+    for (size_t i = 0; i < sizeof level_names / sizeof *level_names; i++) {
+        if (strcmp(name, level_names[i]) == 0) {
+            mst_log_set(log_line, NULL, (mst_log_level)i);
+            return MST_OK;
+        }
+    }
+    return mst_fail(MST_EUSAGE, "--log %s: not one of error, warn, info, debug", name);
+}
+
+/* A test's number k in the environment; 0 when there is none. */
+static mst_status read_fault(const char *name, uint64_t *k)
+{
+    const char *text = getenv(name);
+    int64_t value = 0;
+    if (text != NULL && (!mst_parse_int(text, &value) || value < 0))
+        return mst_fail(MST_EUSAGE, "%s=%s: must be a whole number", name, text);
+    *k = (uint64_t)value;
+    return MST_OK;
+}
+
+static mst_status arm_faults(void)
+{
+    uint64_t alloc, write;
+    TRY(read_fault("MUSTER_FAIL_ALLOC", &alloc));
+    TRY(read_fault("MUSTER_FAIL_WRITE", &write));
+    if (alloc > 0)
+        mst_alloc_fail_at(alloc);
+    if (write > 0)
+        mst_out_fail_at(write);
+    return MST_OK;
+}
+
+static mst_status run(int argc, char **argv)
+{
+    TRY(set_level("info"));
+    TRY(arm_faults());
+    while (argc > 0 && strncmp(argv[0], "--log", 5) == 0 && (argv[0][5] == '=' || argv[0][5] == '\0')) {
+        bool joined = argv[0][5] == '=';
+        if (!joined && argc < 2)
+            return mst_fail(MST_EUSAGE, "--log needs a value: error, warn, info or debug");
+        TRY(set_level(joined ? argv[0] + 6 : argv[1]));
+        argc -= joined ? 1 : 2;
+        argv += joined ? 1 : 2;
+    }
+    if (argc > 0 && strcmp(argv[0], "--version") == 0) {
+        printf("muster %s\n", MUSTER_VERSION);
+        return MST_OK;
+    }
+    return mst_cli_dispatch(mst_commands, "", argc, argv);
+}
+
+int main(int argc, char **argv)
+{
+    signal(SIGPIPE, SIG_IGN);
+    mst_status st = run(argc - 1, argv + 1);
+    errno = 0;
+    if ((fflush(stdout) != 0 || ferror(stdout)) && st == MST_OK) {
+        if (errno == EPIPE) /* the reader has what it wanted, as in `muster list | head -1` */
+            return EXIT_FAILURE;
+        st = mst_fail(MST_EIO, "standard output: cannot be written: %s", strerror(errno ? errno : EIO));
+    }
+    if (st != MST_OK)
+        mst_cli_note("muster: %s", mst_error_text());
+    return mst_status_exit_code(st);
+}

@@ -1,0 +1,61 @@
+/* Signals as flags; contract in signals.h. Handlers only touch lock-free atomics and call _exit. */
+#include "cli/signals.h"
+
+#include <signal.h>
+#include <stddef.h>
+#include <unistd.h>
+
+#define EXIT_INTERRUPTED 130
+
+static atomic_bool g_stop, g_checkpoint;
+static atomic_int g_signal, g_interrupts;
+
+static void on_signal(int number)
+{
+    if (number == SIGUSR1) {
+        atomic_store(&g_checkpoint, true);
+        return;
+    }
+    if (number == SIGINT && atomic_fetch_add(&g_interrupts, 1) > 0)
+        _exit(EXIT_INTERRUPTED);
+    atomic_store(&g_signal, number);
+    atomic_store(&g_stop, true);
+}
+
+void mst_signals_install(void)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGUSR1, &action, NULL);
+}
+
+const atomic_bool *mst_signals_stop(void)
+{
+    return &g_stop;
+}
+
+const char *mst_signals_name(void)
+{
+    switch (atomic_load(&g_signal)) {
+    case SIGINT:
+        return "SIGINT";
+    case SIGTERM:
+        return "SIGTERM";
+    default:
+        return NULL;
+    }
+}
+
+mst_status mst_signals_check(const char *what)
+{
+    if (!atomic_load_explicit(&g_stop, memory_order_relaxed))
+        return MST_OK;
+    return mst_fail(MST_ESTOPPED, "stopped by %s; %s", mst_signals_name(), what);
+}
+
+bool mst_signals_take_checkpoint(void)
+{
+    return atomic_exchange(&g_checkpoint, false);
+}
