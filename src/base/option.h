@@ -62,6 +62,10 @@ mst_status mst_options_load_yaml(mst_option_group *groups, size_t n, const char 
 /* Sets one option from text, with the same checks (used by resume and by tests). MST_EUSAGE when unknown. */
 mst_status mst_options_set(mst_option_group *groups, size_t n, const char *name, const char *value);
 
+/* Takes over the values of one group of mst_options_json's object for options that the user has not set: what a
+ * resumed run or a checkpoint was made with. */
+mst_status mst_options_adopt(mst_option_group *groups, size_t n, const json_t *values);
+
 bool mst_options_is_set(const mst_option_group *groups, size_t n, const char *name);
 
 /* Help for the groups, wrapped to 100 columns; the caller frees. NULL when memory is short. */

@@ -1,14 +1,15 @@
 /* The feed; contract in feed.h.
  *
- * Threads: parse threads (streams, and random access that costs work) fill a ring of chunks in order; the window
- * thread collects chunks into windows, shuffles them and queues them; lanes claim slices of the current window. All
- * of them share one mutex, taken once per chunk, window or claim, never per row.
+ * Threads: parse threads (streams, and random access that costs work) fill a ring of chunks in order; the
+ * window thread collects chunks into windows, shuffles them and queues them; lanes claim slices of the
+ * current window. All of them share one mutex, taken once per chunk, window or claim, never per row.
  *
  * Invariants
  * 1. Chunks enter the ring at slot sequence % RING and leave it in sequence, whoever parsed them.
- * 2. At most QUEUE finished windows wait; so memory is bounded by the ring, the window being built, those queued, and
- *    those that lanes hold.
- * 3. A window's rows and order never change after it is queued; it returns to the pool with its last reference.
+ * 2. At most QUEUE finished windows wait; so memory is bounded by the ring, the window being built, those
+ * queued, and those that lanes hold.
+ * 3. A window's rows and order never change after it is queued; it returns to the pool with its last
+ * reference.
  * 4. The first failure is kept and ends production; lanes see it after the rows that came before it. */
 #include "data/feed.h"
 
@@ -59,24 +60,25 @@ struct mst_feed {
     unsigned n_parse_threads;
     bool window_started, leaving;
 
-    /* Production of the current epoch. epoch_number grows with every start; a thread that sees it change drops what
-     * it is doing. */
+    /* Production of the current epoch. epoch_number grows with every start; a thread that sees it change
+     * drops what it is doing. */
     uint64_t generation, epoch, skip;
-    bool producing;    /* an epoch was started and not yet produced to its end */
-    unsigned busy;     /* threads at work for a generation */
+    bool producing;        /* an epoch was started and not yet produced to its end */
+    unsigned busy;         /* threads at work for a generation */
     uint32_t *chunk_order; /* random access: n_chunks */
 
     mst_chunk *ring[RING];
     bool ring_full[RING];
-    uint64_t ring_next_in, ring_next_out; /* sequence numbers: claimed by parsers, taken by the window thread */
-    uint64_t ring_end;                    /* sequence number one past the last chunk; UINT64_MAX: not known yet */
-    pthread_mutex_t read_mutex;           /* one reader of the stream at a time */
+    uint64_t ring_next_in,
+        ring_next_out;          /* sequence numbers: claimed by parsers, taken by the window thread */
+    uint64_t ring_end;          /* sequence number one past the last chunk; UINT64_MAX: not known yet */
+    pthread_mutex_t read_mutex; /* one reader of the stream at a time */
 
     window *queue, *current, *pool;
     unsigned queued;
-    uint32_t claimed;   /* rows of current handed out */
-    bool ended;         /* the last window of the epoch is queued or taken */
-    mst_error error;    /* code MST_OK: none */
+    uint32_t claimed; /* rows of current handed out */
+    bool ended;       /* the last window of the epoch is queued or taken */
+    mst_error error;  /* code MST_OK: none */
     uint64_t epoch_rows;
     uint64_t wait_ns;
 
@@ -277,7 +279,8 @@ static mst_status check_chunk(const mst_feed *f, const mst_chunk *c, uint64_t fi
     const mst_feed_options *o = &f->options;
     const char *name = f->dataset->name;
     if (o->features != 0 && c->n_entries != 0 && c->max_key >= o->features)
-        return mst_fail(MST_EINPUT, "%s: rows from %llu on have feature %u, but the model has %llu features (0 to %llu)",
+        return mst_fail(MST_EINPUT,
+                        "%s: rows from %llu on have feature %u, but the model has %llu features (0 to %llu)",
                         name, (unsigned long long)first_row, c->max_key, (unsigned long long)o->features,
                         (unsigned long long)o->features - 1);
     if (o->classes == 0 || c->n_rows == 0)
@@ -360,7 +363,8 @@ static window *window_get(mst_feed *f)
     return w != NULL ? w : mst_zalloc(sizeof *w);
 }
 
-/* Rows of the epoch before the window thread reaches `skip` are dropped; a window that straddles it starts late. */
+/* Rows of the epoch before the window thread reaches `skip` are dropped; a window that straddles it starts
+ * late. */
 static mst_status produce_epoch(mst_feed *f, uint64_t generation)
 {
     const mst_feed_options *o = &f->options;
@@ -378,7 +382,8 @@ static mst_status produce_epoch(mst_feed *f, uint64_t generation)
             more = st == MST_OK && chunk != NULL;
             if (!more)
                 break;
-            uint64_t first_row = f->dataset->random ? (uint64_t)f->chunk_order[c] * f->dataset->chunk_rows : stream_row;
+            uint64_t first_row =
+                f->dataset->random ? (uint64_t)f->chunk_order[c] * f->dataset->chunk_rows : stream_row;
             stream_row += chunk->n_rows;
             st = window_add(f, w, chunk, first_row);
         } while (st == MST_OK && w->n_rows < o->shuffle_rows);

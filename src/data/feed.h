@@ -1,9 +1,9 @@
 /* The feed: hands the rows of a dataset to training threads in an order that is a function of the seed alone.
  *
- * Order of an epoch: the chunks are permuted (random access) or come as they are (streams); consecutive chunks of
- * that order form a window of at least shuffle_rows rows; rows are permuted within their window. Position p of the
- * epoch is therefore a fixed row, and a slice [p, p+n) is the same rows whoever takes it. A held-out fraction is
- * chosen by row number and left out (or kept alone) before positions are counted.
+ * Order of an epoch: the chunks are permuted (random access) or come as they are (streams); consecutive
+ * chunks of that order form a window of at least shuffle_rows rows; rows are permuted within their window.
+ * Position p of the epoch is therefore a fixed row, and a slice [p, p+n) is the same rows whoever takes it. A
+ * held-out fraction is chosen by row number and left out (or kept alone) before positions are counted.
  *
  * Chunks are loaded or parsed ahead by background threads, in order, at most a bounded number ahead. */
 #ifndef MST_DATA_FEED_H
@@ -19,16 +19,17 @@ typedef enum mst_feed_keep {
 
 typedef struct mst_feed_options {
     uint64_t seed;
-    uint64_t shuffle_rows;    /* rows per window; 0: file order */
-    double held_out;          /* fraction for `keep` */
+    uint64_t shuffle_rows; /* rows per window; 0: file order */
+    double held_out;       /* fraction for `keep` */
     mst_feed_keep keep;
-    uint64_t first_rows;      /* stop an epoch after this many rows; 0: all */
+    uint64_t first_rows;       /* stop an epoch after this many rows; 0: all */
     unsigned prefetch_threads; /* that parse; at least 1; not used where loading is cheap */
-    unsigned n_lanes;         /* threads that call mst_feed_take */
-    uint32_t max_take;        /* the most rows one take asks for */
-    uint64_t features;        /* a key at or beyond is MST_EINPUT; 0: no check */
-    uint32_t classes;         /* labels: 0: any; 2: -1/0/1 only; C: whole numbers below C only */
-    const atomic_bool *stop;  /* set by somebody else: take returns MST_ESTOPPED instead of waiting on; or NULL */
+    unsigned n_lanes;          /* threads that call mst_feed_take */
+    uint32_t max_take;         /* the most rows one take asks for */
+    uint64_t features;         /* a key at or beyond is MST_EINPUT; 0: no check */
+    uint32_t classes;          /* labels: 0: any; 2: -1/0/1 only; C: whole numbers below C only */
+    const atomic_bool
+        *stop; /* set by somebody else: take returns MST_ESTOPPED instead of waiting on; or NULL */
 } mst_feed_options;
 
 typedef struct mst_feed mst_feed;
@@ -37,12 +38,13 @@ typedef struct mst_feed mst_feed;
 mst_status mst_feed_new(mst_dataset *dataset, const mst_feed_options *options, mst_feed **out);
 void mst_feed_destroy(mst_feed *feed); /* NULL-safe; stops the background threads */
 
-/* Starts an epoch (any number, in any order for random access) at a position, in rows. No lane may be in take. */
+/* Starts an epoch (any number, in any order for random access) at a position, in rows. No lane may be in
+ * take. */
 mst_status mst_feed_start(mst_feed *feed, uint64_t epoch, uint64_t position);
 
-/* Takes the next min(n, rows left in the epoch) rows; batch->n_rows is 0 at the end of the epoch. The rows stay
- * valid until the lane's next take. *position is that of the first row. Thread: one per lane. Waits for the
- * background threads at most MST_FEED_PATIENCE_S: then MST_ETIMEOUT naming the dataset. */
+/* Takes the next min(n, rows left in the epoch) rows; batch->n_rows is 0 at the end of the epoch. The rows
+ * stay valid until the lane's next take. *position is that of the first row. Thread: one per lane. Waits for
+ * the background threads at most MST_FEED_PATIENCE_S: then MST_ETIMEOUT naming the dataset. */
 #define MST_FEED_PATIENCE_S 600
 mst_status mst_feed_take(mst_feed *feed, unsigned lane, uint32_t n, mst_batch *batch, uint64_t *position);
 

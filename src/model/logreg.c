@@ -1,7 +1,7 @@
 /* Logistic regression: margin = bias + x . w, loss = log(1 + exp(-y * margin)), y in {-1, +1}.
  *
- * Views: "weight" [features], one weight per key; "bias" [1]. Gradient layout: range 0 is the dense prefix of the
- * weights (features that every row has), range 1 the bias; everything else is sparse with width 1. */
+ * Views: "weight" [features], one weight per key; "bias" [1]. Gradient layout: range 0 is the dense prefix of
+ * the weights (features that every row has), range 1 the bias; everything else is sparse with width 1. */
 #include "model/model.h"
 
 enum { RANGE_DENSE, RANGE_BIAS };
@@ -15,8 +15,10 @@ static mst_status logreg_init(mst_model *self, const mst_model_options *options,
 {
     (void)options;
     if (shape->n_classes > 2)
-        return mst_fail(MST_EINPUT, "logreg takes labels 0/1 or -1/+1, but the data has labels up to %u; use --model softmax",
-                        shape->n_classes - 1);
+        return mst_fail(
+            MST_EINPUT,
+            "logreg takes labels 0/1 or -1/+1, but the data has labels up to %u; use --model softmax",
+            shape->n_classes - 1);
     if (shape->n_features == 0)
         return mst_fail(MST_EINPUT, "the data has no features: nothing to train");
     self->n_scores = 1;
@@ -79,8 +81,8 @@ static void count_rows(const mst_model *self, const mst_batch *batch, double los
                            : (double)batch->rows[i].weight;
 }
 
-/* Appends a row's contributions, coef * x, to the lists of their owners. Keys inside the dense prefix (rows of a
- * chunk whose prefix is shorter) join the dense range: a weight is updated in one place only. */
+/* Appends a row's contributions, coef * x, to the lists of their owners. Keys inside the dense prefix (rows
+ * of a chunk whose prefix is shorter) join the dense range: a weight is updated in one place only. */
 static void emit_row(const mst_row *row, float coef, uint32_t n_prefix, mst_grad *grad)
 {
     uint32_t i = 0, n = row->n_keys, n_owners = grad->n_owners;
@@ -104,8 +106,9 @@ static void emit_row(const mst_row *row, float coef, uint32_t n_prefix, mst_grad
     }
 }
 
-static mst_status logreg_compute(const mst_model *self, void *scratch, const mst_batch *batch, const mst_weights *w,
-                                 float scale, mst_grad *grad, mst_step *step, mst_loss_sum *sum)
+static mst_status logreg_compute(const mst_model *self, void *scratch, const mst_batch *batch,
+                                 const mst_weights *w, float scale, mst_grad *grad, mst_step *step,
+                                 mst_loss_sum *sum)
 {
     float *coefs = scratch;
     size_t n_keys = 0;
@@ -116,7 +119,8 @@ static mst_status logreg_compute(const mst_model *self, void *scratch, const mst
     for (uint32_t range = 0; range < grad->n_ranges; range++)
         TRY(mst_step_need(step, range));
     self->kernels->margins(batch->rows, batch->n_rows, &linear, coefs);
-    double loss = self->kernels->logistic(batch->rows, batch->n_rows, coefs, (float)self->options.pos_weight, coefs);
+    double loss =
+        self->kernels->logistic(batch->rows, batch->n_rows, coefs, (float)self->options.pos_weight, coefs);
     count_rows(self, batch, loss, sum);
     mst_linear dense = {.dense = grad->ranges[RANGE_DENSE].g,
                         .bias = self->options.bias ? grad->ranges[RANGE_BIAS].g : NULL};

@@ -10,7 +10,8 @@ const mst_model_ops *const mst_models[] = {&mst_model_logreg, &mst_model_softmax
 #define FIELD(name) offsetof(mst_model_options, name)
 const mst_option mst_model_option_table[] = {
     {"model", MST_OPTION_CHOICE, FIELD(model), "logreg", 0, 0, "logreg|softmax", NULL, "What to train."},
-    {"bias", MST_OPTION_FLAG, FIELD(bias), "true", 0, 0, NULL, NULL, "Add a bias (one per class for softmax)."},
+    {"bias", MST_OPTION_FLAG, FIELD(bias), "true", 0, 0, NULL, NULL,
+     "Add a bias (one per class for softmax)."},
     {"pos-weight", MST_OPTION_REAL, FIELD(pos_weight), "1", 1e-6, 1e6, NULL, "X",
      "Weight of rows with a positive label, on top of their own (logreg)."},
     {0},

@@ -1,10 +1,10 @@
 /* Models: rows and weights in, loss and gradient out. One const table per model, listed in mst_models.
  *
- * A model declares named views in the parameter store and never sees more of it than that. It computes on "weights":
- * pointers to each dense range of its gradient layout and to key 0 of its sparse view. These point into the store
- * (local), at private copies (hot weights of asynchronous threads), or at pulled weights with localised keys
- * (parameter server). Models are read-only while training: any number of threads may compute at once, each with its
- * own scratch. */
+ * A model declares named views in the parameter store and never sees more of it than that. It computes on
+ * "weights": pointers to each dense range of its gradient layout and to key 0 of its sparse view. These point
+ * into the store (local), at private copies (hot weights of asynchronous threads), or at pulled weights with
+ * localised keys (parameter server). Models are read-only while training: any number of threads may compute
+ * at once, each with its own scratch. */
 #ifndef MST_MODEL_MODEL_H
 #define MST_MODEL_MODEL_H
 
@@ -43,8 +43,9 @@ typedef struct mst_weights {
     float *sparse;
 } mst_weights;
 
-/* A step as strategies see it (DESIGN.md, "A step"): the model calls need(range) before it reads a dense range and
- * ready(range) when that range's gradient is final. The step or either slot may be NULL (local: nothing to do). */
+/* A step as strategies see it (DESIGN.md, "A step"): the model calls need(range) before it reads a dense
+ * range and ready(range) when that range's gradient is final. The step or either slot may be NULL (local:
+ * nothing to do). */
 typedef struct mst_step {
     mst_status (*need)(struct mst_step *self, uint32_t range);
     mst_status (*ready)(struct mst_step *self, uint32_t range);
@@ -77,16 +78,18 @@ typedef struct mst_model_ops {
     /* Bytes of scratch a thread needs to compute on batches of up to max_rows rows. */
     size_t (*scratch_size)(const mst_model *self, uint32_t max_rows);
 
-    /* Forward and backward over the batch: adds scale * d(loss)/d(weights), summed over rows, to grad, and the loss
-     * to sum. Room for the contributions is made here (MST_ENOMEM). */
+    /* Forward and backward over the batch: adds scale * d(loss)/d(weights), summed over rows, to grad, and
+     * the loss to sum. Room for the contributions is made here (MST_ENOMEM). */
     mst_status (*compute)(const mst_model *self, void *scratch, const mst_batch *batch, const mst_weights *w,
                           float scale, mst_grad *grad, mst_step *step, mst_loss_sum *sum);
 
     /* Forward only: scores, n_rows x n_scores (margins, or one logit per class). */
-    void (*forward)(const mst_model *self, void *scratch, const mst_batch *batch, const mst_weights *w, float *scores);
+    void (*forward)(const mst_model *self, void *scratch, const mst_batch *batch, const mst_weights *w,
+                    float *scores);
 
-    /* Plain SGD in place: rows in steps of `batch_rows` (the last may be shorter), step i at learning rate lrs[i];
-     * equals compute + additive update to rounding (a contract test holds it to that). NULL: not offered. */
+    /* Plain SGD in place: rows in steps of `batch_rows` (the last may be shorter), step i at learning rate
+     * lrs[i]; equals compute + additive update to rounding (a contract test holds it to that). NULL: not
+     * offered. */
     void (*descend)(const mst_model *self, void *scratch, const mst_batch *rows, uint32_t batch_rows,
                     const mst_weights *w, const float *lrs, mst_loss_sum *sum);
 } mst_model_ops;

@@ -1,10 +1,10 @@
 /* Softmax regression: logits = W x + b, loss = cross-entropy of softmax(logits) with the row's class.
  *
  * Two layouts, chosen by the number of features alone so that every process agrees:
- *   up to 4096 features   "weight" [classes, features]: rows are expanded to dense and go through matrix kernels
- *   more                  "weight" [features, classes]: a key's weights lie together, rows stay sparse (width = classes)
- * "bias" [classes]. Gradient layout: range 0 is the whole weight (dense) or the dense prefix's part of it (sparse),
- * range 1 the bias. */
+ *   up to 4096 features   "weight" [classes, features]: rows are expanded to dense and go through matrix
+ * kernels more                  "weight" [features, classes]: a key's weights lie together, rows stay sparse
+ * (width = classes) "bias" [classes]. Gradient layout: range 0 is the whole weight (dense) or the dense
+ * prefix's part of it (sparse), range 1 the bias. */
 #include <string.h>
 
 #include "base/racy.h"
@@ -39,7 +39,8 @@ static mst_status softmax_declare(mst_model *self, mst_params *params)
     softmax_model *m = (softmax_model *)self;
     uint64_t classes = self->shape.n_classes, features = self->shape.n_features;
     if (m->dense)
-        TRY(mst_params_add(params, "weight", MST_VIEW_TRAINABLE, 0, 2, (uint64_t[]){classes, features}, &m->weight));
+        TRY(mst_params_add(params, "weight", MST_VIEW_TRAINABLE, 0, 2, (uint64_t[]){classes, features},
+                           &m->weight));
     else
         TRY(mst_params_add(params, "weight", MST_VIEW_TRAINABLE, (uint32_t)classes, 2,
                            (uint64_t[]){features, classes}, &m->weight));
@@ -53,7 +54,8 @@ static void softmax_layout(const mst_model *self, const mst_params *params, mst_
     const softmax_model *m = (const softmax_model *)self;
     const mst_view *weight = &params->views[m->weight];
     uint64_t prefix = (uint64_t)self->shape.n_dense * self->shape.n_classes;
-    layout->ranges[RANGE_WEIGHT] = (mst_range){.offset = weight->offset, .size = m->dense ? weight->size : prefix};
+    layout->ranges[RANGE_WEIGHT] =
+        (mst_range){.offset = weight->offset, .size = m->dense ? weight->size : prefix};
     layout->n_ranges = 1;
     if (self->options.bias) {
         const mst_view *bias = &params->views[m->bias];
@@ -109,11 +111,13 @@ MST_RACY static void sparse_logits(const mst_model *self, const mst_row *row, co
     for (uint32_t i = 0; i < row->n_dense; i++)
         add_scaled(dense_value(row, i), w->ranges[RANGE_WEIGHT] + (size_t)i * classes, y, classes);
     for (uint32_t i = 0; i < row->n_keys; i++)
-        add_scaled(row->values ? row->values[i] : 1.0f, w->sparse + (size_t)row->keys[i] * classes, y, classes);
+        add_scaled(row->values ? row->values[i] : 1.0f, w->sparse + (size_t)row->keys[i] * classes, y,
+                   classes);
 }
 
 /* Logits of a tile into y (n_rows x classes); x is scratch for the dense form. */
-static void tile_forward(const mst_model *self, const mst_batch *tile, const mst_weights *w, float *x, float *y)
+static void tile_forward(const mst_model *self, const mst_batch *tile, const mst_weights *w, float *x,
+                         float *y)
 {
     const softmax_model *m = (const softmax_model *)self;
     uint32_t classes = self->shape.n_classes, features = (uint32_t)self->shape.n_features;
@@ -150,8 +154,9 @@ static void sparse_backward(const mst_model *self, const mst_row *row, const flo
         add_scaled(1.0f, d, grad->ranges[RANGE_BIAS].g, classes);
 }
 
-static mst_status softmax_compute(const mst_model *self, void *scratch, const mst_batch *batch, const mst_weights *w,
-                                  float scale, mst_grad *grad, mst_step *step, mst_loss_sum *sum)
+static mst_status softmax_compute(const mst_model *self, void *scratch, const mst_batch *batch,
+                                  const mst_weights *w, float scale, mst_grad *grad, mst_step *step,
+                                  mst_loss_sum *sum)
 {
     const softmax_model *m = (const softmax_model *)self;
     uint32_t classes = self->shape.n_classes, features = (uint32_t)self->shape.n_features;
@@ -163,7 +168,8 @@ static mst_status softmax_compute(const mst_model *self, void *scratch, const ms
         tile_forward(self, &tile, w, x, y);
         sum->loss += self->kernels->softmax(tile.rows, tile.n_rows, classes, y, scale, y);
         if (m->dense) {
-            self->kernels->dense_backward(x, features, tile.n_rows, features, y, classes, grad->ranges[RANGE_WEIGHT].g,
+            self->kernels->dense_backward(x, features, tile.n_rows, features, y, classes,
+                                          grad->ranges[RANGE_WEIGHT].g,
                                           self->options.bias ? grad->ranges[RANGE_BIAS].g : NULL);
             continue;
         }
@@ -182,8 +188,8 @@ static mst_status softmax_compute(const mst_model *self, void *scratch, const ms
     return MST_OK;
 }
 
-static void softmax_forward(const mst_model *self, void *scratch, const mst_batch *batch, const mst_weights *w,
-                            float *scores)
+static void softmax_forward(const mst_model *self, void *scratch, const mst_batch *batch,
+                            const mst_weights *w, float *scores)
 {
     for (uint32_t from = 0; from < batch->n_rows; from += TILE_ROWS) {
         mst_batch tile = mst_batch_part(batch, from, TILE_ROWS);

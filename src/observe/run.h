@@ -1,7 +1,8 @@
 /* A run's directory: runs/NAME/ with manifest.json, metrics.csv and checkpoints/.
  *
- * Whatever shows something to people reads only these files. An existing directory is refused unless the run resumes
- * it or is told to overwrite it; only what muster made (a folder with its manifest.json) is ever removed. */
+ * Whatever shows something to people reads only these files. An existing directory is refused unless the run
+ * resumes it or is told to overwrite it; only what muster made (a folder with its manifest.json) is ever
+ * removed. */
 #ifndef MST_OBSERVE_RUN_H
 #define MST_OBSERVE_RUN_H
 

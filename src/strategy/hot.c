@@ -1,8 +1,8 @@
 /* Hot weights; contract in hot.h.
  *
- * Per thread two arrays of equal layout: `mine`, which it trains on, and `base`, the shared value it last saw. To
- * publish: shared += mine - base; mine = base = shared, under a lock that is held for some tens of nanoseconds. No
- * update is lost here, unlike in the unlocked part.
+ * Per thread two arrays of equal layout: `mine`, which it trains on, and `base`, the shared value it last
+ * saw. To publish: shared += mine - base; mine = base = shared, under a lock that is held for some tens of
+ * nanoseconds. No update is lost here, unlike in the unlocked part.
  *
  * Layout of each array, in floats: [dense ranges, each on its own lines][popular keys]. */
 #include "strategy/hot.h"
@@ -34,8 +34,8 @@ struct mst_hot {
     uint32_t keys[MST_HOT_KEYS];
     uint32_t table_key[TABLE_SIZE]; /* direct-mapped: the key here, or NO_KEY */
     uint16_t table_slot[TABLE_SIZE];
-    float *shared;    /* STRIDE */
-    float *base;      /* n_threads * STRIDE */
+    float *shared; /* STRIDE */
+    float *base;   /* n_threads * STRIDE */
     mst_weights *weights;
     popular *counts; /* scratch of begin */
     size_t count_capacity;
@@ -64,7 +64,8 @@ mst_status mst_hot_new(const mst_model *model, mst_params *params, unsigned n_th
     uint32_t n_dense = 0, range_at[MST_RANGE_MAX];
     *out = NULL;
     model->ops->layout(model, params, &layout);
-    if (layout.width != 1 || params->size + params->spare > UINT32_MAX || params->spare < mst_hot_spare(n_threads))
+    if (layout.width != 1 || params->size + params->spare > UINT32_MAX ||
+        params->spare < mst_hot_spare(n_threads))
         return MST_OK;
     for (uint32_t i = 0; i < layout.n_ranges; i++) {
         if (layout.ranges[i].size > MST_HOT_DENSE - n_dense)
@@ -77,7 +78,8 @@ mst_status mst_hot_new(const mst_model *model, mst_params *params, unsigned n_th
     mst_hot *hot = mst_alloc_lines(sizeof *hot);
     if (hot == NULL)
         return mst_fail(MST_ENOMEM, "no memory for hot weights");
-    *hot = (mst_hot){.model = model, .params = params, .n_threads = n_threads, .layout = layout, .n_dense = n_dense};
+    *hot = (mst_hot){
+        .model = model, .params = params, .n_threads = n_threads, .layout = layout, .n_dense = n_dense};
     memcpy(hot->range_at, range_at, sizeof range_at);
     hot->shared = mst_alloc_lines(STRIDE * sizeof(float));
     hot->base = mst_alloc_lines((size_t)n_threads * STRIDE * sizeof(float));
@@ -189,7 +191,8 @@ const mst_weights *mst_hot_weights(const mst_hot *hot, unsigned t)
 
 void mst_hot_translate(const mst_hot *hot, unsigned t, const mst_batch *batch, mst_row *rows, uint32_t *keys)
 {
-    uint32_t first = (uint32_t)(mine_of(hot, t) - hot->params->w - (ptrdiff_t)hot->layout.sparse_offset) + hot->n_dense;
+    uint32_t first =
+        (uint32_t)(mine_of(hot, t) - hot->params->w - (ptrdiff_t)hot->layout.sparse_offset) + hot->n_dense;
     for (uint32_t i = 0; i < batch->n_rows; i++) {
         rows[i] = batch->rows[i];
         for (uint32_t j = 0; j < rows[i].n_keys; j++) {

@@ -1,13 +1,13 @@
 /* Hot weights: private copies of the weights that nearly every row touches, one set per asynchronous thread.
  *
- * Threads that update shared weights without locks are slowed down by the few cache lines they all write: the dense
- * prefix and the bias (every row), and the most popular keys (Zipf). Each thread therefore works on its own copy of
- * those, and now and then adds what it changed to the shared copy and takes over what others changed. Everything else
- * stays shared and unlocked.
+ * Threads that update shared weights without locks are slowed down by the few cache lines they all write: the
+ * dense prefix and the bias (every row), and the most popular keys (Zipf). Each thread therefore works on its
+ * own copy of those, and now and then adds what it changed to the shared copy and takes over what others
+ * changed. Everything else stays shared and unlocked.
  *
- * Copies live in the spare part of the parameter vector, so that a translated key reaches them like any other weight:
- * kernels do not know about them. While a hot set is in use the store's own values of hot weights are stale; end
- * writes them back. */
+ * Copies live in the spare part of the parameter vector, so that a translated key reaches them like any other
+ * weight: kernels do not know about them. While a hot set is in use the store's own values of hot weights are
+ * stale; end writes them back. */
 #ifndef MST_STRATEGY_HOT_H
 #define MST_STRATEGY_HOT_H
 
@@ -15,7 +15,7 @@
 
 #include "model/model.h"
 
-#define MST_HOT_KEYS 512 /* at most */
+#define MST_HOT_KEYS  512  /* at most */
 #define MST_HOT_DENSE 1024 /* dense range floats at most; larger models have no hot set */
 
 typedef struct mst_hot mst_hot;
@@ -27,7 +27,8 @@ uint64_t mst_hot_spare(unsigned n_threads);
 mst_status mst_hot_new(const mst_model *model, mst_params *params, unsigned n_threads, mst_hot **out);
 void mst_hot_destroy(mst_hot *hot); /* NULL-safe */
 
-/* Chooses the popular keys from a sample of rows and copies their weights out. One thread, before the others start. */
+/* Chooses the popular keys from a sample of rows and copies their weights out. One thread, before the others
+ * start. */
 void mst_hot_begin(mst_hot *hot, const mst_batch *sample);
 
 /* Writes hot weights back to the store. One thread, after the others have published for the last time. */

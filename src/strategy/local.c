@@ -1,15 +1,15 @@
 /* Strategy local: N threads of this process on one store.
  *
- * sync: all threads share every batch. Phase A: thread t computes on its fixed share of the rows and sorts its
- * contributions by owner. Phase B: owner t adds the contributions of threads 0, 1, ... in that order and updates the
- * weights it owns. Nobody writes a weight of another, and every sum has a fixed order: the result repeats bit for bit
- * for the same number of threads.
+ * sync: all threads share every batch. Phase A: thread t computes on its fixed share of the rows and sorts
+ * its contributions by owner. Phase B: owner t adds the contributions of threads 0, 1, ... in that order and
+ * updates the weights it owns. Nobody writes a weight of another, and every sum has a fixed order: the result
+ * repeats bit for bit for the same number of threads.
  *
- * async: every thread takes batches of its own and updates the shared weights without locks (Hogwild), working on
- * private copies of the hottest weights (hot.h).
+ * async: every thread takes batches of its own and updates the shared weights without locks (Hogwild),
+ * working on private copies of the hottest weights (hot.h).
  *
- * Where the optimizer is plain SGD and the model can descend in place, sync on one thread and async do that; it is the
- * same update to rounding. */
+ * Where the optimizer is plain SGD and the model can descend in place, sync on one thread and async do that;
+ * it is the same update to rounding. */
 #include <math.h>
 #include <string.h>
 
@@ -27,13 +27,13 @@
 /* What one thread works with. */
 typedef struct worker {
     _Alignas(64) void *scratch;
-    float *lrs;        /* learning rates of a span's steps */
+    float *lrs; /* learning rates of a span's steps */
     mst_grad grad;
     mst_localiser localiser;
-    mst_row *rows;     /* async with hot weights: rows with translated keys */
+    mst_row *rows; /* async with hot weights: rows with translated keys */
     uint32_t *keys;
     size_t key_capacity;
-    double square;     /* sync: this owner's part of the gradient's squared norm */
+    double square; /* sync: this owner's part of the gradient's squared norm */
     mst_loss_sum loss;
     mst_status status;
     mst_error error;
@@ -53,14 +53,15 @@ typedef struct local {
     mst_feed *feed;
     const mst_budget *budget;
     mst_progress *progress;
-    mst_batch span; /* sync */
-    bool over;      /* sync: set by thread 0, read by all after a barrier */
+    mst_batch span;                                   /* sync */
+    bool over;                                        /* sync: set by thread 0, read by all after a barrier */
     atomic_uint_fast64_t steps_claimed, rows_claimed; /* async: of the budget */
     atomic_uint_fast64_t steps_done, rows_done, furthest;
     atomic_bool ended, failed;
 } local;
 
-static mst_status local_init(mst_strategy *base, const mst_strategy_options *options, const mst_strategy_env *env)
+static mst_status local_init(mst_strategy *base, const mst_strategy_options *options,
+                             const mst_strategy_env *env)
 {
     local *self = (local *)base;
     const mst_model_ops *model = env->model->ops;
@@ -92,7 +93,8 @@ static mst_status local_init(mst_strategy *base, const mst_strategy_options *opt
         if (w->scratch == NULL || w->lrs == NULL || (self->hot != NULL && w->rows == NULL))
             return mst_fail(MST_ENOMEM, "no memory for batches of %u rows", self->batch);
         if (!self->descend)
-            TRY(mst_grad_init(&w->grad, layout.ranges, layout.n_ranges, layout.sparse_offset, layout.width, n_owners));
+            TRY(mst_grad_init(&w->grad, layout.ranges, layout.n_ranges, layout.sparse_offset, layout.width,
+                              n_owners));
     }
     return MST_OK;
 }
@@ -139,8 +141,8 @@ static bool out_of_time(const mst_budget *budget)
 
 /* ---- the update ---- */
 
-/* Owner t's sparse part: contributions of all threads, in thread order. Where the update is not additive they are
- * summed per key first. */
+/* Owner t's sparse part: contributions of all threads, in thread order. Where the update is not additive they
+ * are summed per key first. */
 static mst_status sum_sparse(local *self, unsigned t, unsigned n_sources, worker *sources)
 {
     worker *w = &self->workers[t];
@@ -266,8 +268,8 @@ static mst_status sync_step(local *self, unsigned t, const mst_batch *batch, uin
     mst_status st;
 
     mst_grad_clear(&w->grad);
-    st = model->ops->compute(model, w->scratch, &share, &self->weights, 1.0f / (float)batch->n_rows, &w->grad, NULL,
-                             &w->loss);
+    st = model->ops->compute(model, w->scratch, &share, &self->weights, 1.0f / (float)batch->n_rows, &w->grad,
+                             NULL, &w->loss);
     mst_team_barrier(self->team);
 
     float clip = 1.0f;
@@ -303,7 +305,8 @@ static mst_status take_span(local *self)
 {
     const mst_budget *b = self->budget;
     mst_progress *p = self->progress;
-    uint64_t steps = b->steps - atomic_load(&self->steps_done), rows = b->rows - atomic_load(&self->rows_done);
+    uint64_t steps = b->steps - atomic_load(&self->steps_done),
+             rows = b->rows - atomic_load(&self->rows_done);
     uint64_t want = (uint64_t)self->batch * (steps < self->span_steps ? steps : self->span_steps), position;
     want = want < rows ? want : rows;
     self->over = want == 0 || out_of_time(b);
@@ -338,8 +341,8 @@ static void sync_thread(void *arg, unsigned t)
         if (self->descend) {
             for (uint64_t i = 0; i < n_steps; i++)
                 w->lrs[i] = learning_rate(self, step + 1 + i);
-            self->base.env.model->ops->descend(self->base.env.model, w->scratch, &span, self->batch, &self->weights,
-                                               w->lrs, &w->loss);
+            self->base.env.model->ops->descend(self->base.env.model, w->scratch, &span, self->batch,
+                                               &self->weights, w->lrs, &w->loss);
         } else {
             for (uint64_t i = 0; i < n_steps; i++) {
                 mst_batch batch = mst_batch_part(&span, (uint32_t)(i * self->batch), self->batch);
@@ -396,10 +399,10 @@ static mst_status async_descend(local *self, unsigned t, const mst_batch *span, 
     mst_batch translated = {.rows = w->rows, .n_rows = span->n_rows};
     uint32_t block_steps = self->batch < PUBLISH_DENSE ? PUBLISH_DENSE / self->batch : 1, since_keys = 0;
     for (uint64_t step = 0; step < n_steps; step += block_steps) {
-        mst_batch block =
-            mst_batch_part(&translated, (uint32_t)(step * self->batch), (uint32_t)(block_steps * self->batch));
-        model->ops->descend(model, w->scratch, &block, self->batch, mst_hot_weights(self->hot, t), w->lrs + step,
-                            &w->loss);
+        mst_batch block = mst_batch_part(&translated, (uint32_t)(step * self->batch),
+                                         (uint32_t)(block_steps * self->batch));
+        model->ops->descend(model, w->scratch, &block, self->batch, mst_hot_weights(self->hot, t),
+                            w->lrs + step, &w->loss);
         mst_hot_publish_dense(self->hot, t);
         since_keys += block.n_rows;
         if (since_keys >= PUBLISH_KEYS) {
@@ -420,8 +423,8 @@ static mst_status async_steps(local *self, unsigned t, const mst_batch *span, ui
         mst_batch batch = mst_batch_part(span, from, self->batch);
         mst_update u = {.lr = learning_rate(self, first_step), .step = first_step};
         mst_grad_clear(&w->grad);
-        TRY(model->ops->compute(model, w->scratch, &batch, &self->weights, 1.0f / (float)batch.n_rows, &w->grad, NULL,
-                                &w->loss));
+        TRY(model->ops->compute(model, w->scratch, &batch, &self->weights, 1.0f / (float)batch.n_rows,
+                                &w->grad, NULL, &w->loss));
         TRY(sum_sparse(self, t, 1, w));
         float clip = 1.0f;
         if (self->base.env.optimizer->options.clip_norm > 0.0) {
@@ -442,7 +445,8 @@ static void async_thread(void *arg, unsigned t)
     worker *w = &self->workers[t];
     mst_batch span = {0};
     uint64_t first_step = 0;
-    bool begun = self->hot == NULL; /* with hot weights, thread 0's first span is the sample they are chosen from */
+    bool begun =
+        self->hot == NULL; /* with hot weights, thread 0's first span is the sample they are chosen from */
     for (;;) {
         uint32_t want = claim_rows(self, &first_step);
         mst_status st = MST_OK;
@@ -459,7 +463,8 @@ static void async_thread(void *arg, unsigned t)
         if (st == MST_OK && span.n_rows < want)
             atomic_store(&self->ended, true);
         if (st == MST_OK && span.n_rows != 0)
-            st = self->descend ? async_descend(self, t, &span, first_step) : async_steps(self, t, &span, first_step);
+            st = self->descend ? async_descend(self, t, &span, first_step)
+                               : async_steps(self, t, &span, first_step);
         if (st != MST_OK) {
             fail(self, w, st);
             return;
@@ -471,7 +476,8 @@ static void async_thread(void *arg, unsigned t)
     }
 }
 
-static mst_status local_run(mst_strategy *base, mst_feed *feed, const mst_budget *budget, mst_progress *progress)
+static mst_status local_run(mst_strategy *base, mst_feed *feed, const mst_budget *budget,
+                            mst_progress *progress)
 {
     local *self = (local *)base;
     bool async = base->options.mode == MST_MODE_ASYNC;

@@ -1,5 +1,6 @@
-/* Localising: the distinct keys of a list of contributions, numbered 0..k-1 in order of first appearance, with the
- * contributions summed per key. One object per thread, reused; grows to the largest batch and then allocates nothing. */
+/* Localising: the distinct keys of a list of contributions, numbered 0..k-1 in order of first appearance,
+ * with the contributions summed per key. One object per thread, reused; grows to the largest batch and then
+ * allocates nothing. */
 #ifndef MST_STRATEGY_LOCALISE_H
 #define MST_STRATEGY_LOCALISE_H
 
@@ -10,7 +11,7 @@
 typedef struct mst_localiser {
     struct mst_local_slot {
         uint32_t stamp, index;
-    } *table; /* open addressing; a slot is in use when its stamp is the current one */
+    } * table; /* open addressing; a slot is in use when its stamp is the current one */
     size_t table_size;
     uint32_t stamp;
     uint32_t *keys; /* n distinct keys */

@@ -15,9 +15,11 @@ const mst_option mst_strategy_option_table[] = {
     {"strategy", MST_OPTION_CHOICE, FIELD(strategy), "local", 0, 0, "local", NULL,
      "Where gradients meet: local is in this process."},
     {"mode", MST_OPTION_CHOICE, FIELD(mode), "sync", 0, 0, "sync|async", NULL,
-     "sync: threads share every batch and the result repeats bit for bit; async: each thread takes batches of its own "
+     "sync: threads share every batch and the result repeats bit for bit; async: each thread takes batches "
+     "of its own "
      "and updates the shared weights without locks."},
-    {"threads", MST_OPTION_INT, FIELD(threads), "1", 0, 1024, NULL, "N", "Training threads; 0: one per core."},
+    {"threads", MST_OPTION_INT, FIELD(threads), "1", 0, 1024, NULL, "N",
+     "Training threads; 0: one per core."},
     {"batch", MST_OPTION_INT, FIELD(batch), "100", 1, 1e8, NULL, "N", "Rows per step of one worker."},
     {"global-batch", MST_OPTION_INT, FIELD(global_batch), "0", 0, 1e8, NULL, "N",
      "Rows per step over all workers, divided among them; 0: --batch times the number of workers."},
@@ -42,10 +44,12 @@ mst_status mst_strategy_resolve(mst_strategy_options *options)
 
 uint64_t mst_strategy_spare(const mst_strategy_options *options)
 {
-    return options->mode == MST_MODE_ASYNC && options->threads > 1 ? mst_hot_spare((unsigned)options->threads) : 0;
+    return options->mode == MST_MODE_ASYNC && options->threads > 1 ? mst_hot_spare((unsigned)options->threads)
+                                                                   : 0;
 }
 
-mst_status mst_strategy_new(const mst_strategy_options *options, const mst_strategy_env *env, mst_strategy **out)
+mst_status mst_strategy_new(const mst_strategy_options *options, const mst_strategy_env *env,
+                            mst_strategy **out)
 {
     const mst_strategy_ops *ops = mst_strategies[options->strategy];
     mst_strategy *self = mst_zalloc(ops->size);

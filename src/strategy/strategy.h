@@ -1,12 +1,13 @@
-/* Strategies: where gradients meet and where the update runs. One const table per strategy, in mst_strategies.
+/* Strategies: where gradients meet and where the update runs. One const table per strategy, in
+ * mst_strategies.
  *
- * The training loop gives a strategy the model, the optimizer, the parameters and a feed, and asks it to run some
- * steps; it never asks which strategy it has. How many threads take rows, how a batch is divided, and what travels
- * where is the strategy's own business. Between two calls of run the parameters are complete and current, and nobody
- * writes them: that is when the loop evaluates and saves.
+ * The training loop gives a strategy the model, the optimizer, the parameters and a feed, and asks it to run
+ * some steps; it never asks which strategy it has. How many threads take rows, how a batch is divided, and
+ * what travels where is the strategy's own business. Between two calls of run the parameters are complete and
+ * current, and nobody writes them: that is when the loop evaluates and saves.
  *
- * Thread: the training loop's thread makes every call. Waiting: run returns by its budget's deadline (to within one
- * span of rows), or when the feed fails, or when asked to stop. */
+ * Thread: the training loop's thread makes every call. Waiting: run returns by its budget's deadline (to
+ * within one span of rows), or when the feed fails, or when asked to stop. */
 #ifndef MST_STRATEGY_STRATEGY_H
 #define MST_STRATEGY_STRATEGY_H
 
@@ -69,8 +70,8 @@ struct mst_strategy {
     mst_strategy_options options; /* resolved: threads and batches are set */
     mst_strategy_env env;
     /* Set by init, for the feed the loop makes. */
-    unsigned n_lanes;   /* threads that take rows */
-    uint32_t max_take;  /* most rows of one take */
+    unsigned n_lanes;  /* threads that take rows */
+    uint32_t max_take; /* most rows of one take */
 };
 
 extern const mst_strategy_ops *const mst_strategies[]; /* NULL-terminated; order = choices of --strategy */
@@ -82,7 +83,8 @@ mst_status mst_strategy_resolve(mst_strategy_options *options);
 uint64_t mst_strategy_spare(const mst_strategy_options *options);
 
 /* env->params must be reserved. *out is the caller's to destroy; set only on MST_OK. */
-mst_status mst_strategy_new(const mst_strategy_options *options, const mst_strategy_env *env, mst_strategy **out);
+mst_status mst_strategy_new(const mst_strategy_options *options, const mst_strategy_env *env,
+                            mst_strategy **out);
 void mst_strategy_destroy(mst_strategy *self); /* NULL-safe */
 
 #endif

@@ -1,22 +1,23 @@
 /* A batch: rows as a model sees them, wherever their numbers lie.
  *
- * A row is a dense prefix plus a sparse tail: features [0, n_dense) are all present, as floats or as bytes that stand
- * for byte/255; features from n_dense on are (key, value) pairs in ascending key order, where a key may repeat (its
- * values add up) and values that are all one are not stored. Either part may be empty, so this is both the dense and
- * the CSR batch, and "13 numeric columns + 26 categories" is neither padded nor unpacked. */
+ * A row is a dense prefix plus a sparse tail: features [0, n_dense) are all present, as floats or as bytes
+ * that stand for byte/255; features from n_dense on are (key, value) pairs in ascending key order, where a
+ * key may repeat (its values add up) and values that are all one are not stored. Either part may be empty, so
+ * this is both the dense and the CSR batch, and "13 numeric columns + 26 categories" is neither padded nor
+ * unpacked. */
 #ifndef MST_TENSOR_BATCH_H
 #define MST_TENSOR_BATCH_H
 
 #include <stdint.h>
 
 typedef struct mst_row {
-    const float *dense;    /* n_dense floats; NULL when bytes are given or n_dense is 0 */
-    const uint8_t *bytes;  /* n_dense bytes, each standing for byte/255; or NULL */
-    const uint32_t *keys;  /* n_keys */
-    const float *values;   /* n_keys, or NULL: all one */
+    const float *dense;   /* n_dense floats; NULL when bytes are given or n_dense is 0 */
+    const uint8_t *bytes; /* n_dense bytes, each standing for byte/255; or NULL */
+    const uint32_t *keys; /* n_keys */
+    const float *values;  /* n_keys, or NULL: all one */
     uint32_t n_dense, n_keys;
-    float label;           /* as found in the data: -1/0/+1, or a class number */
-    float weight;          /* importance; 1 unless the data says otherwise */
+    float label;  /* as found in the data: -1/0/+1, or a class number */
+    float weight; /* importance; 1 unless the data says otherwise */
 } mst_row;
 
 typedef struct mst_batch {

@@ -1,9 +1,9 @@
 /* A gradient, as one thread adds to it: dense ranges of the flat vector, and sparse contributions by key.
  *
- * Dense ranges are declared once (the dense prefix of a linear model, its bias; every view of a net) and accumulate
- * in place. Sparse contributions are appended as (key, width floats) to one of `n_owners` lists: the list of the
- * owner thread that will sum them and apply the update, so that no two threads ever write one weight. A key may be
- * appended many times. The owner (mst_grad_owner) is a function of the key alone. */
+ * Dense ranges are declared once (the dense prefix of a linear model, its bias; every view of a net) and
+ * accumulate in place. Sparse contributions are appended as (key, width floats) to one of `n_owners` lists:
+ * the list of the owner thread that will sum them and apply the update, so that no two threads ever write one
+ * weight. A key may be appended many times. The owner (mst_grad_owner) is a function of the key alone. */
 #ifndef MST_TENSOR_GRAD_H
 #define MST_TENSOR_GRAD_H
 

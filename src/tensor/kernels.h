@@ -1,8 +1,9 @@
 /* Kernels: the inner loops, compiled once per instruction set from kernels_impl.h and chosen at run time.
  *
- * Results may differ between instruction sets in the last bits (order of sums, fused multiply-add); within one they
- * are a function of the inputs. Weights that several threads update without locks are read and written as single
- * aligned 32-bit words; kernels called racy may run on such weights at the same time (base/racy.h). */
+ * Results may differ between instruction sets in the last bits (order of sums, fused multiply-add); within
+ * one they are a function of the inputs. Weights that several threads update without locks are read and
+ * written as single aligned 32-bit words; kernels called racy may run on such weights at the same time
+ * (base/racy.h). */
 #ifndef MST_TENSOR_KERNELS_H
 #define MST_TENSOR_KERNELS_H
 
@@ -26,16 +27,17 @@ typedef struct mst_kernels {
     void (*margins)(const mst_row *rows, uint32_t n, const mst_linear *w, float *margins);
 
     /* Logistic loss at margin m, label y (> 0 positive), row weight v (times pos_weight for positives):
-     * coefs[i] = v * d(loss)/d(m); returns the sum of v * loss. Finite at any margin. margins and coefs may be one. */
+     * coefs[i] = v * d(loss)/d(m); returns the sum of v * loss. Finite at any margin. margins and coefs may
+     * be one. */
     double (*logistic)(const mst_row *rows, uint32_t n, const float *margins, float pos_weight, float *coefs);
 
     /* w += coefs[i] * scale * x_i over all rows: in place. Racy. */
     void (*scatter)(const mst_row *rows, uint32_t n, const float *coefs, float scale, const mst_linear *w);
 
-    /* SGD with batch 1: row after row, margin then update with lrs[i]. margins (n) are those before each row's
-     * update. Racy. */
-    void (*descend_rows)(const mst_row *rows, uint32_t n, float pos_weight, const mst_linear *w, const float *lrs,
-                         float *margins);
+    /* SGD with batch 1: row after row, margin then update with lrs[i]. margins (n) are those before each
+     * row's update. Racy. */
+    void (*descend_rows)(const mst_row *rows, uint32_t n, float pos_weight, const mst_linear *w,
+                         const float *lrs, float *margins);
 
     /* sum of v * logistic loss at the given margins. */
     double (*logistic_loss)(const mst_row *rows, uint32_t n, const float *margins, float pos_weight);
@@ -43,17 +45,21 @@ typedef struct mst_kernels {
     /* out[i] = bytes[i] / 255 */
     void (*unpack_bytes)(const uint8_t *bytes, uint32_t n, float *out);
 
-    /* y (n x c) = x (n x k) * w^T (c x k) + b (c; NULL: none); rows of x are `ldx` floats apart. Racy in w. */
+    /* y (n x c) = x (n x k) * w^T (c x k) + b (c; NULL: none); rows of x are `ldx` floats apart. Racy in w.
+     */
     void (*dense_forward)(const float *x, size_t ldx, uint32_t n, uint32_t k, const float *w, const float *b,
                           uint32_t c, float *y);
 
     /* gw (c x k) += d^T (c x n) * x (n x k); gb (c; NULL: none) += column sums of d (n x c). */
-    void (*dense_backward)(const float *x, size_t ldx, uint32_t n, uint32_t k, const float *d, uint32_t c, float *gw,
-                           float *gb);
+    void (*dense_backward)(const float *x, size_t ldx, uint32_t n, uint32_t k, const float *d, uint32_t c,
+                           float *gw, float *gb);
 
-    /* Softmax cross-entropy, row weights v: d (n x c) = scale * v * (softmax(y) - onehot(label)); returns the sum of
-     * v * loss. d may be y. Finite for any finite y. */
+    /* Softmax cross-entropy, row weights v: d (n x c) = scale * v * (softmax(y) - onehot(label)); returns the
+     * sum of v * loss. d may be y. Finite for any finite y. */
     double (*softmax)(const mst_row *rows, uint32_t n, uint32_t c, const float *y, float scale, float *d);
+
+    /* The loss alone. */
+    double (*softmax_loss)(const mst_row *rows, uint32_t n, uint32_t c, const float *y);
 } mst_kernels;
 
 /* The kernels for an instruction set that this machine supports. */

@@ -1,9 +1,10 @@
 /* The kernels' source, compiled once per instruction set: kernels_<isa>.c defines LANES (floats per vector),
- * KERNELS_ISA and KERNELS_NAME and includes this file. Written with GNU vector types, so that one text serves all.
+ * KERNELS_ISA and KERNELS_NAME and includes this file. Written with GNU vector types, so that one text serves
+ * all.
  *
- * Sparse loops are scalar on purpose: gathers and scatters are no faster than scalar loads and stores on the machines
- * of interest, and a scalar loop is right when a key repeats within a row. What counts there is latency: weights lie
- * in 135 MB of memory, so the lines of a row are prefetched some rows ahead. */
+ * Sparse loops are scalar on purpose: gathers and scatters are no faster than scalar loads and stores on the
+ * machines of interest, and a scalar loop is right when a key repeats within a row. What counts there is
+ * latency: weights lie in 135 MB of memory, so the lines of a row are prefetched some rows ahead. */
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
@@ -269,7 +270,8 @@ MST_RACY static void margins(const mst_row *rows, uint32_t n, const mst_linear *
     }
 }
 
-MST_RACY static void scatter(const mst_row *rows, uint32_t n, const float *coefs, float scale, const mst_linear *w)
+MST_RACY static void scatter(const mst_row *rows, uint32_t n, const float *coefs, float scale,
+                             const mst_linear *w)
 {
     for (uint32_t i = 0; i < n; i++) {
         prefetch_ahead(rows, i, n, w->sparse);
@@ -278,7 +280,7 @@ MST_RACY static void scatter(const mst_row *rows, uint32_t n, const float *coefs
 }
 
 MST_RACY static void descend_rows(const mst_row *rows, uint32_t n, float pos_weight, const mst_linear *w,
-                              const float *lrs, float *out)
+                                  const float *lrs, float *out)
 {
     for (uint32_t i = 0; i < n; i++) {
         const mst_row *row = &rows[i];
@@ -360,7 +362,8 @@ static void unpack_bytes(const uint8_t *bytes, uint32_t n, float *out)
         if (j < k)                                                                                           \
             for (int q = 0; q < CLASSES; q++)                                                                \
                 for (int r = 0; r < ROWS; r++)                                                               \
-                    acc[r][q] += load_part(x + r * ldx + j, k - j) * load_part(w + (size_t)q * k + j, k - j); \
+                    acc[r][q] +=                                                                             \
+                        load_part(x + r * ldx + j, k - j) * load_part(w + (size_t)q * k + j, k - j);         \
         for (int r = 0; r < ROWS; r++)                                                                       \
             for (int q = 0; q < CLASSES; q++)                                                                \
                 y[r * c + q] = sum_lanes(acc[r][q]) + (b ? b[q] : 0.0f);                                     \
@@ -369,8 +372,8 @@ static void unpack_bytes(const uint8_t *bytes, uint32_t n, float *out)
 #define TILE_CLASSES 5
 #define TILE_ROWS    (LANES == 4 ? 2 : LANES == 8 ? 2 : 4)
 
-MST_RACY static void forward_rows_tile(const float *x, size_t ldx, uint32_t k, const float *w, const float *b, uint32_t c,
-                              uint32_t classes, float *y)
+MST_RACY static void forward_rows_tile(const float *x, size_t ldx, uint32_t k, const float *w, const float *b,
+                                       uint32_t c, uint32_t classes, float *y)
 {
     if (classes == TILE_CLASSES) {
         FORWARD_TILE(TILE_ROWS, TILE_CLASSES);
@@ -380,15 +383,15 @@ MST_RACY static void forward_rows_tile(const float *x, size_t ldx, uint32_t k, c
         FORWARD_TILE(TILE_ROWS, 1);
 }
 
-MST_RACY static void forward_row(const float *x, size_t ldx, uint32_t k, const float *w, const float *b, uint32_t c,
-                        uint32_t classes, float *y)
+MST_RACY static void forward_row(const float *x, size_t ldx, uint32_t k, const float *w, const float *b,
+                                 uint32_t c, uint32_t classes, float *y)
 {
     for (uint32_t done = 0; done < classes; done++, w += k, y++, b = b ? b + 1 : NULL)
         FORWARD_TILE(1, 1);
 }
 
-MST_RACY static void dense_forward(const float *x, size_t ldx, uint32_t n, uint32_t k, const float *w, const float *b,
-                          uint32_t c, float *y)
+MST_RACY static void dense_forward(const float *x, size_t ldx, uint32_t n, uint32_t k, const float *w,
+                                   const float *b, uint32_t c, float *y)
 {
     uint32_t i = 0;
     for (; i + TILE_ROWS <= n; i += TILE_ROWS)
@@ -424,8 +427,8 @@ INLINE void backward_tile(const float *x, size_t ldx, uint32_t n, uint32_t k, co
     }
 }
 
-static void dense_backward(const float *x, size_t ldx, uint32_t n, uint32_t k, const float *d, uint32_t c, float *gw,
-                           float *gb)
+static void dense_backward(const float *x, size_t ldx, uint32_t n, uint32_t k, const float *d, uint32_t c,
+                           float *gw, float *gb)
 {
     for (uint32_t q = 0; q < c; q += TILE_CLASSES) {
         uint32_t classes = c - q < TILE_CLASSES ? c - q : TILE_CLASSES, j = 0;
@@ -452,30 +455,64 @@ static void dense_backward(const float *x, size_t ldx, uint32_t n, uint32_t k, c
                 gb[q] += d[(size_t)r * c + q];
 }
 
-static double softmax(const mst_row *rows, uint32_t n, uint32_t c, const float *y, float scale, float *d)
+/* The largest of n floats. */
+INLINE float top_of(const float *y, uint32_t n)
+{
+    float top = y[0];
+    for (uint32_t q = 1; q < n; q++)
+        top = y[q] > top ? y[q] : top;
+    return top;
+}
+
+/* LANES (or the `part` that is left) of exp(y - top); lanes beyond are e^-87, which adds nothing. */
+INLINE vec softmax_lanes(const float *y, uint32_t part, float top)
+{
+    if (part == LANES)
+        return exp_nonpositive(load(y) - splat(top));
+    float rest[LANES];
+    for (uint32_t j = 0; j < LANES; j++)
+        rest[j] = j < part ? y[j] - top : -INFINITY;
+    return exp_nonpositive(load(rest));
+}
+
+/* A row's class; of two classes the label -1 is class 0, as it is for linear models. */
+INLINE uint32_t class_of(const mst_row *row)
+{
+    return row->label > 0.0f ? (uint32_t)row->label : 0;
+}
+
+static double softmax_loss(const mst_row *rows, uint32_t n, uint32_t c, const float *y)
 {
     double total = 0.0;
+    for (uint32_t r = 0; r < n; r++, y += c) {
+        float top = top_of(y, c), own = y[class_of(&rows[r])];
+        vec sum = {};
+        for (uint32_t q = 0; q < c; q += LANES)
+            sum += softmax_lanes(y + q, c - q < LANES ? c - q : LANES, top);
+        total += (double)rows[r].weight * (log((double)sum_lanes(sum)) + (double)top - (double)own);
+    }
+    return total;
+}
+
+static double softmax(const mst_row *rows, uint32_t n, uint32_t c, const float *y, float scale, float *d)
+{
+    double total = softmax_loss(rows, n, c, y);
     for (uint32_t r = 0; r < n; r++, y += c, d += c) {
-        uint32_t label = (uint32_t)rows[r].label;
-        float top = y[0], own = y[label], sum = 0.0f;
-        for (uint32_t q = 1; q < c; q++)
-            top = y[q] > top ? y[q] : top;
+        float top = top_of(y, c), v = scale * rows[r].weight;
+        vec sum = {};
         for (uint32_t q = 0; q < c; q += LANES) {
             uint32_t part = c - q < LANES ? c - q : LANES;
-            vec v = part == LANES ? load(y + q) : load_part(y + q, part);
-            vec e = exp_nonpositive(v - splat(top));
+            vec e = softmax_lanes(y + q, part, top);
+            sum += e;
             if (part == LANES)
                 store(d + q, e);
             else
                 store_part(d + q, part, e);
         }
+        float by = v / sum_lanes(sum);
         for (uint32_t q = 0; q < c; q++)
-            sum += d[q];
-        total += (double)rows[r].weight * (log((double)sum) + (double)top - (double)own);
-        float v = scale * rows[r].weight / sum;
-        for (uint32_t q = 0; q < c; q++)
-            d[q] *= v;
-        d[label] -= scale * rows[r].weight;
+            d[q] *= by;
+        d[class_of(&rows[r])] -= v;
     }
     return total;
 }
@@ -491,4 +528,5 @@ const mst_kernels KERNELS_NAME = {
     .dense_forward = dense_forward,
     .dense_backward = dense_backward,
     .softmax = softmax,
+    .softmax_loss = softmax_loss,
 };

@@ -1,9 +1,11 @@
-/* The parameter store: one flat float32 vector [0, D) with named views, plus optimizer state of the same length.
+/* The parameter store: one flat float32 vector [0, D) with named views, plus optimizer state of the same
+ * length.
  *
  * Invariants
  * 1. Views start on 64-byte boundaries (multiples of 16 floats) and do not overlap; gaps are never read.
  * 2. Memory is reserved lazily and zero at first: weights nobody touches cost nothing.
- * 3. `spare` floats beyond D are scratch of the local strategy (replicas of hot weights), never checkpointed. */
+ * 3. `spare` floats beyond D are scratch of the local strategy (replicas of hot weights), never checkpointed.
+ */
 #ifndef MST_TENSOR_PARAMS_H
 #define MST_TENSOR_PARAMS_H
 
@@ -12,9 +14,9 @@
 
 #include "base/status.h"
 
-#define MST_VIEW_MAX   64 /* views in a store */
-#define MST_SLOT_MAX   4  /* optimizer state vectors */
-#define MST_VIEW_NDIM  4
+#define MST_VIEW_MAX  64 /* views in a store */
+#define MST_SLOT_MAX  4  /* optimizer state vectors */
+#define MST_VIEW_NDIM 4
 
 typedef enum mst_view_kind {
     MST_VIEW_TRAINABLE,
@@ -25,20 +27,22 @@ typedef struct mst_view {
     char name[48]; /* "weight", "bias", later "conv1.weight" */
     mst_view_kind kind;
     uint64_t offset, size; /* in floats */
-    uint32_t width;        /* parameters per key for sparse access: key k is [offset + k*width, +width); 0: dense only */
+    uint32_t
+        width; /* parameters per key for sparse access: key k is [offset + k*width, +width); 0: dense only */
     uint32_t n_dims;
     uint64_t dims[MST_VIEW_NDIM]; /* product = size */
 } mst_view;
 
 typedef struct mst_params {
-    float *w;               /* [0, size + spare) */
+    float *w;                   /* [0, size + spare) */
     float *slots[MST_SLOT_MAX]; /* optimizer state, [0, size) each; n_slots of them */
-    uint64_t size, spare; /* size: D, the end of the last view rounded up to a multiple of 16 floats */
+    uint64_t size, spare;       /* size: D, the end of the last view rounded up to a multiple of 16 floats */
     uint32_t n_views, n_slots;
     mst_view views[MST_VIEW_MAX];
 } mst_params;
 
-/* Declares a view; call for all views before mst_params_reserve. Returns its index through *out (may be NULL). */
+/* Declares a view; call for all views before mst_params_reserve. Returns its index through *out (may be
+ * NULL). */
 mst_status mst_params_add(mst_params *params, const char *name, mst_view_kind kind, uint32_t width,
                           uint32_t n_dims, const uint64_t *dims, uint32_t *out);
 

@@ -1,0 +1,46 @@
+/* Taking options over from JSON, as mst_options_json wrote them; contract in option.h. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/option.h"
+
+/* The text a user would have typed; NULL when memory is short. Items of a list are joined with commas. */
+static char *text_of(const json_t *value)
+{
+    if (json_is_string(value))
+        return mst_strdup(json_string_value(value));
+    if (json_is_boolean(value))
+        return mst_strdup(json_is_true(value) ? "true" : "false");
+    if (json_is_integer(value))
+        return mst_sprintf("%lld", (long long)json_integer_value(value));
+    if (json_is_real(value))
+        return mst_sprintf("%.17g", json_real_value(value));
+    char *joined = mst_strdup("");
+    for (size_t i = 0; joined != NULL && i < json_array_size(value); i++) {
+        char *item = text_of(json_array_get(value, i));
+        char *longer = item ? mst_sprintf("%s%s%s", joined, i > 0 ? "," : "", item) : NULL;
+        mst_free(item);
+        mst_free(joined);
+        joined = longer;
+    }
+    return joined;
+}
+
+mst_status mst_options_adopt(mst_option_group *groups, size_t n, const json_t *values)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)values, name, value)
+    {
+        if (mst_options_is_set(groups, n, name) || json_is_null(value) ||
+            (json_is_array(value) && json_array_size(value) == 0))
+            continue;
+        char *text = text_of(value);
+        if (text == NULL)
+            return mst_fail(MST_ENOMEM, "no memory to take over --%s", name);
+        mst_status st = mst_options_set(groups, n, name, text);
+        mst_free(text);
+        TRY(st);
+    }
+    return MST_OK;
+}

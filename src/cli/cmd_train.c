@@ -1,0 +1,316 @@
+/* `muster train`: options in, a trained model, a run directory and a summary out. */
+#include <math.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "cli/cli.h"
+#include "cli/progress.h"
+#include "cli/signals.h"
+#include "cli/table.h"
+#include "train/trainer.h"
+
+typedef struct output_options {
+    bool json, dry_run, quiet;
+    char *config;
+} output_options;
+
+#define FIELD(name) offsetof(output_options, name)
+static const mst_option output_table[] = {
+    {"config", MST_OPTION_TEXT, FIELD(config), NULL, 0, 0, NULL, "FILE",
+     "Options from a YAML file; flags win."},
+    {"dry-run", MST_OPTION_FLAG, FIELD(dry_run), "false", 0, 0, NULL, NULL,
+     "Print the resolved options, the memory and the bytes per step, and stop."},
+    {"json", MST_OPTION_FLAG, FIELD(json), "false", 0, 0, NULL, NULL, "Print the summary as JSON."},
+    {"quiet", MST_OPTION_FLAG, FIELD(quiet), "false", 0, 0, NULL, NULL,
+     "No progress and no evaluation lines."},
+    {0},
+};
+
+static const mst_option *const tables[] = {
+    mst_train_option_table,
+    mst_model_option_table,
+    mst_optim_option_table,
+    mst_strategy_option_table,
+    mst_data_option_table,
+    output_table,
+    NULL,
+};
+
+/* Everything the command's options are read into. */
+typedef struct settings {
+    mst_train_options train;
+    mst_model_options model;
+    mst_optim_options optim;
+    mst_strategy_options strategy;
+    mst_data_options data;
+    output_options output;
+    mst_option_group groups[6];
+    mst_text_list files;
+} settings;
+
+enum { GROUP_DATA = 4, N_GROUPS = 6 };
+
+static void settings_init(settings *s)
+{
+    *s = (settings){0};
+    s->groups[0] =
+        (mst_option_group){.title = "training", .table = mst_train_option_table, .base = &s->train};
+    s->groups[1] = (mst_option_group){.title = "model", .table = mst_model_option_table, .base = &s->model};
+    s->groups[2] =
+        (mst_option_group){.title = "optimizer", .table = mst_optim_option_table, .base = &s->optim};
+    s->groups[3] =
+        (mst_option_group){.title = "strategy", .table = mst_strategy_option_table, .base = &s->strategy};
+    s->groups[GROUP_DATA] =
+        (mst_option_group){.title = "data", .table = mst_data_option_table, .base = &s->data};
+    s->groups[5] = (mst_option_group){.title = "output", .table = output_table, .base = &s->output};
+}
+
+static void settings_fini(settings *s)
+{
+    mst_options_fini(s->groups, N_GROUPS);
+    mst_text_list_fini(&s->files);
+}
+
+/* A resumed run has the options and files it was started with, unless given anew. */
+static mst_status adopt_run(settings *s)
+{
+    static const char *const own[] = {"run",    "resume",  "overwrite", "init-from",
+                                      "config", "dry-run", "json",      "quiet"};
+    mst_status st = MST_OK;
+    char *path = mst_sprintf("%s/manifest.json", s->train.run), *text = NULL;
+    size_t size;
+    json_t *manifest = NULL;
+    if (path == NULL)
+        return mst_fail(MST_ENOMEM, "no memory to resume");
+    TRY_OUT(st, mst_file_read_all(path, 64u << 20, &text, &size));
+    manifest = json_loadb(text, size, 0, NULL);
+    json_t *groups = json_object_get(manifest, "options"), *files = json_object_get(manifest, "files"),
+           *values;
+    const char *title;
+    if (!json_is_object(groups) || !json_is_array(files)) {
+        st = mst_fail(MST_EINPUT, "%s: not the manifest of a muster run", path);
+        goto out;
+    }
+    json_object_foreach(groups, title, values)
+    {
+        for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+            json_object_del(values, own[i]);
+        TRY_OUT(st, mst_options_adopt(s->groups, N_GROUPS, values));
+    }
+    size_t n_files = s->files.n == 0 ? json_array_size(files) : 0;
+    for (size_t i = 0; i < n_files; i++) {
+        const char *file = json_string_value(json_array_get(files, i));
+        TRY_OUT(st, mst_text_list_add(&s->files, file ? file : ""));
+    }
+out:
+    json_decref(manifest);
+    mst_free(text);
+    mst_free(path);
+    return st;
+}
+
+/* ---- what is shown on the way ---- */
+
+typedef struct view {
+    mst_bar bar;
+    bool quiet;
+    uint64_t epochs; /* 0: unlimited */
+} view;
+
+static void format_status(const mst_train_status *s, char *out, size_t size)
+{
+    char step[32], rate[32];
+    double share = s->epoch_rows > 0 ? 100.0 * (double)s->epoch_position / (double)s->epoch_rows : 0.0;
+    int n = snprintf(out, size, "epoch %llu", (unsigned long long)s->epoch + 1);
+    if (s->epoch_rows > 0)
+        n += snprintf(out + n, size - (size_t)n, " %3.0f%%", share);
+    n += snprintf(out + n, size - (size_t)n, "  step %s  %s rows/s  loss %.4f", mst_text_count(s->step, step),
+                  mst_text_count((uint64_t)s->rows_per_s, rate), s->train_loss);
+    if (isfinite(s->eta_seconds))
+        snprintf(out + n, size - (size_t)n, "  %.0f s left", s->eta_seconds);
+}
+
+static void on_progress(void *arg, const mst_train_status *s)
+{
+    view *v = arg;
+    char line[256];
+    if (v->quiet || !mst_bar_due(&v->bar))
+        return;
+    format_status(s, line, sizeof line);
+    mst_bar_show(line);
+}
+
+static void on_evaluated(void *arg, const mst_train_status *s, const char *set, const mst_result *r)
+{
+    view *v = arg;
+    char step[32], auc[32] = "";
+    if (v->quiet)
+        return;
+    if (isfinite(r->auc))
+        snprintf(auc, sizeof auc, "  auc %.4f", r->auc);
+    mst_cli_note("step %-10s %-5s loss %.4f  accuracy %.4f%s  (trained %.2f s, evaluated in %.2f s)",
+                 mst_text_count(s->step, step), set, r->loss, r->accuracy, auc, s->train_seconds, r->seconds);
+}
+
+/* ---- what is shown at the end ---- */
+
+static uint64_t peak_resident_bytes(void)
+{
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss * 1024 : 0;
+}
+
+static double rows_per_s(const mst_train_summary *s)
+{
+    return s->status.train_seconds > 0.0 ? (double)s->status.rows / s->status.train_seconds : 0.0;
+}
+
+static void add_result(mst_table *t, const char *set, const mst_result *r)
+{
+    char name[32];
+    const struct {
+        const char *name;
+        double value;
+    } figures[] = {{"loss", r->loss}, {"accuracy", r->accuracy}, {"auc", r->auc}};
+    for (size_t i = 0; r->rows > 0 && i < sizeof figures / sizeof *figures; i++) {
+        if (!isfinite(figures[i].value))
+            continue;
+        snprintf(name, sizeof name, "%s %s", set, figures[i].name);
+        mst_table_text(t, name);
+        mst_table_real(t, figures[i].value, 5);
+    }
+}
+
+static mst_status print_summary(const settings *set, const mst_train_summary *s)
+{
+    static const mst_column columns[] = {{"name", false}, {"value", true}};
+    mst_table *t;
+    const mst_train_status *status = &s->status;
+    TRY(mst_table_new(columns, 2, &t));
+    mst_table_text(t, "end");
+    mst_table_text(t, mst_end_text(s->end));
+    mst_table_text(t, "steps");
+    mst_table_count(t, status->step);
+    mst_table_text(t, "rows");
+    mst_table_count(t, status->rows);
+    mst_table_text(t, "batch");
+    mst_table_count(t, (uint64_t)set->strategy.batch);
+    mst_table_text(t, "global batch");
+    mst_table_count(t, (uint64_t)set->strategy.global_batch);
+    mst_table_text(t, "train seconds");
+    mst_table_real(t, status->train_seconds, 3);
+    mst_table_text(t, "eval seconds");
+    mst_table_real(t, status->eval_seconds, 3);
+    mst_table_text(t, "save seconds");
+    mst_table_real(t, status->save_seconds, 3);
+    mst_table_text(t, "input wait seconds");
+    mst_table_real(t, s->feed_wait_seconds, 3);
+    mst_table_text(t, "rows per s");
+    mst_table_count(t, (uint64_t)rows_per_s(s));
+    mst_table_text(t, "train loss");
+    mst_table_real(t, status->train_loss, 5);
+    add_result(t, "valid", &s->valid);
+    if (isfinite(s->best_valid_loss)) {
+        mst_table_text(t, "best valid loss");
+        mst_table_real(t, s->best_valid_loss, 5);
+        mst_table_text(t, "best step");
+        mst_table_count(t, s->best_step);
+    }
+    add_result(t, "test", &s->test);
+    mst_table_text(t, "peak resident bytes");
+    mst_table_bytes(t, peak_resident_bytes());
+    mst_table_text(t, "run");
+    mst_table_text(t, s->run);
+    mst_table_text(t, "checkpoint");
+    mst_table_text(t, s->checkpoint[0] ? s->checkpoint : NULL);
+    mst_status st =
+        set->output.json ? mst_cli_print_json(mst_table_json_facts(t)) : mst_table_print(t, NULL, false);
+    mst_table_destroy(t);
+    return st;
+}
+
+static mst_status dry_run(mst_trainer *trainer, json_t *options)
+{
+    json_t *plan;
+    TRY(mst_trainer_plan(trainer, &plan));
+    return mst_cli_print_json(json_pack("{s:O, s:o}", "options", options, "plan", plan));
+}
+
+/* Trains; on an interrupt says how to go on. */
+static mst_status train(settings *s, mst_trainer *trainer)
+{
+    view v = {.quiet = s->output.quiet};
+    mst_observer observer = {.arg = &v, .progress = on_progress, .evaluated = on_evaluated};
+    mst_train_summary summary;
+    mst_bar_start(&v.bar, "training", "rows", 0);
+    mst_status st = mst_trainer_run(trainer, &observer, &summary);
+    mst_bar_end(&v.bar);
+    TRY(st);
+    TRY(print_summary(s, &summary));
+    if (summary.end != MST_END_STOPPED)
+        return MST_OK;
+    if (!s->train.save)
+        return mst_fail(MST_ESTOPPED, "stopped by %s at step %llu; nothing was saved (--no-save)",
+                        mst_signals_name(), (unsigned long long)summary.status.step);
+    return mst_fail(MST_ESTOPPED, "stopped by %s at step %llu; continue with: muster train --run %s --resume",
+                    mst_signals_name(), (unsigned long long)summary.status.step, summary.run);
+}
+
+static mst_status run(int argc, char **argv)
+{
+    settings s;
+    mst_trainer *trainer = NULL;
+    json_t *options = NULL;
+    bool helped;
+    mst_status st;
+    settings_init(&s);
+    TRY_OUT(st, mst_cli_parse(&mst_cmd_train, s.groups, N_GROUPS, argc, argv, &s.files, &helped));
+    if (helped)
+        goto out;
+    if (s.train.resume && s.train.run != NULL)
+        TRY_OUT(st, adopt_run(&s));
+    if (s.files.n == 0) {
+        st = mst_fail(MST_EUSAGE, "no training data given: muster train FILE... (\"-\" is standard input)");
+        goto out;
+    }
+    TRY_OUT(st, mst_strategy_resolve(&s.strategy));
+    options = mst_options_json(s.groups, N_GROUPS);
+    if (options == NULL) {
+        st = mst_fail(MST_ENOMEM, "no memory for the options");
+        goto out;
+    }
+    mst_signals_install();
+    mst_train_config config = {
+        .files = &s.files,
+        .train = &s.train,
+        .data = &s.data,
+        .model = &s.model,
+        .optim = &s.optim,
+        .strategy = &s.strategy,
+        .options = options,
+        .data_options = json_object_get(options, s.groups[GROUP_DATA].title),
+        .epochs_given = mst_options_is_set(s.groups, N_GROUPS, "epochs"),
+        .stop = mst_signals_stop(),
+        .save_wanted = mst_signals_take_checkpoint,
+    };
+    TRY_OUT(st, mst_trainer_new(&config, &trainer));
+    st = s.output.dry_run ? dry_run(trainer, options) : train(&s, trainer);
+out:
+    mst_trainer_destroy(trainer);
+    json_decref(options);
+    settings_fini(&s);
+    return st;
+}
+
+const mst_command mst_cmd_train = {
+    .name = "train",
+    .summary = "train a model",
+    .run = run,
+    .usage = "train FILE... [options]",
+    .details = "Trains on files of any format that `muster list` names (one, many, globs; gzip and zstd too; "
+               "\"-\" is\n"
+               "standard input) and leaves a run directory with a manifest, metrics.csv and checkpoints.\n",
+    .tables = tables,
+};

@@ -1,0 +1,131 @@
+/* Putting a job together; contract in assembly.h. */
+#include "train/assembly.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "data/cache.h"
+
+mst_status mst_open_data(const mst_text_list *files, const mst_data_options *options, bool cache,
+                         const char *cache_folder, unsigned n_threads, mst_dataset **out)
+{
+    mst_dataset *dataset, *cached;
+    TRY(mst_dataset_open(files, options, &dataset));
+    if (!cache || dataset->load_is_cheap) {
+        *out = dataset;
+        return MST_OK;
+    }
+    mst_status st = mst_cache_for(dataset, files, options, cache_folder, n_threads, &cached);
+    mst_dataset_destroy(dataset);
+    if (st == MST_OK)
+        *out = cached;
+    return st;
+}
+
+mst_status mst_find_shape(mst_dataset *dataset, const mst_data_options *options,
+                          const mst_model_options *model, unsigned n_threads, mst_shape *out)
+{
+    bool multi = strcmp(mst_models[model->model]->name, "logreg") != 0;
+    uint64_t features = (uint64_t)options->features;
+    uint32_t classes = (uint32_t)options->classes;
+    if (features == 0 && dataset->format != NULL && dataset->format->hashes)
+        features = dataset->info.n_features; /* the size that keys are hashed into */
+    if (!dataset->info.scanned && (features == 0 || (multi && classes == 0))) {
+        mst_info("reading %s once to find its features and labels (--features%s saves that)", dataset->name,
+                 multi ? " and --classes" : "");
+        TRY(mst_dataset_scan(dataset, n_threads));
+    }
+    if (features == 0)
+        features = dataset->info.n_features;
+    if (classes == 0 && dataset->info.scanned) {
+        float top = dataset->info.max_label;
+        if (multi && (!dataset->info.labels_integral || dataset->info.min_label < 0.0f || top >= 0x1p24f))
+            return mst_fail(MST_EINPUT, "%s: labels from %g to %g are not classes 0, 1, 2, ...",
+                            dataset->name, (double)dataset->info.min_label, (double)top);
+        classes = top < 1.0f ? 2 : (uint32_t)top + 1;
+    }
+    *out = (mst_shape){
+        .n_features = features, .n_dense = dataset->info.n_dense, .n_classes = classes ? classes : 2};
+    if (out->n_dense > features)
+        out->n_dense = (uint32_t)features;
+    return MST_OK;
+}
+
+mst_status mst_assembly_init(mst_assembly *self, const mst_model_options *options, const mst_shape *shape,
+                             const mst_kernels *kernels, uint32_t n_slots, uint64_t spare, uint64_t seed)
+{
+    *self = (mst_assembly){0};
+    TRY(mst_model_new(options, shape, kernels, &self->model));
+    TRY(self->model->ops->declare(self->model, &self->params));
+    TRY(mst_params_reserve(&self->params, n_slots, spare));
+    if (self->model->ops->start != NULL)
+        self->model->ops->start(self->model, &self->params, seed);
+    return MST_OK;
+}
+
+void mst_assembly_fini(mst_assembly *self)
+{
+    mst_params_fini(&self->params);
+    mst_model_destroy(self->model);
+    self->model = NULL;
+}
+
+json_t *mst_model_json(const mst_model *model)
+{
+    return json_pack("{s:s, s:I, s:I, s:I, s:b, s:f}", "name", model->ops->name, "features",
+                     (json_int_t)model->shape.n_features, "dense", (json_int_t)model->shape.n_dense,
+                     "classes", (json_int_t)model->shape.n_classes, "bias", (int)model->options.bias,
+                     "pos_weight", model->options.pos_weight);
+}
+
+static mst_status read_model(const json_t *json, const char *checkpoint, mst_model_options *options,
+                             mst_shape *shape)
+{
+    const char *name;
+    json_int_t features, dense, classes;
+    int bias;
+    if (json == NULL || json_unpack((json_t *)json, "{s:s, s:I, s:I, s:I, s:b, s:F}", "name", &name,
+                                    "features", &features, "dense", &dense, "classes", &classes, "bias",
+                                    &bias, "pos_weight", &options->pos_weight) != 0)
+        return mst_fail(MST_EINPUT, "%s: its manifest does not describe the model", checkpoint);
+    if (features < 1 || features > UINT32_MAX || dense < 0 || dense > features || classes < 2 ||
+        classes > 1 << 24)
+        return mst_fail(MST_EINPUT, "%s: its manifest describes an impossible model", checkpoint);
+    options->bias = bias;
+    *shape = (mst_shape){
+        .n_features = (uint64_t)features, .n_dense = (uint32_t)dense, .n_classes = (uint32_t)classes};
+    for (int i = 0; mst_models[i] != NULL; i++)
+        if (strcmp(mst_models[i]->name, name) == 0) {
+            options->model = i;
+            return MST_OK;
+        }
+    return mst_fail(MST_EINPUT, "%s: unknown model \"%s\"", checkpoint, name);
+}
+
+mst_status mst_assembly_from_checkpoint(mst_assembly *self, const char *path, const mst_kernels *kernels,
+                                        mst_option_group *groups, size_t n_groups, mst_checkpoint_meta *meta)
+{
+    mst_status st;
+    char *checkpoint = NULL;
+    mst_model_options options = {0};
+    mst_shape shape;
+    *self = (mst_assembly){0};
+    *meta = (mst_checkpoint_meta){0};
+    TRY_OUT(st, mst_checkpoint_find(path, &checkpoint));
+    TRY_OUT(st, mst_checkpoint_read_meta(checkpoint, meta));
+    TRY_OUT(st, read_model(meta->model, checkpoint, &options, &shape));
+    if (groups != NULL) {
+        char features[24];
+        json_t *data = json_object_get(meta->extra, "data");
+        TRY_OUT(st, mst_options_adopt(groups, n_groups, data));
+        snprintf(features, sizeof features, "%llu", (unsigned long long)shape.n_features);
+        TRY_OUT(st, mst_options_set(groups, n_groups, "features", features));
+    }
+    TRY_OUT(st, mst_assembly_init(self, &options, &shape, kernels, 0, 0, 0));
+    TRY_OUT(st, mst_checkpoint_load(checkpoint, &self->params, NULL, false));
+out:
+    mst_free(checkpoint);
+    return st;
+}

@@ -1,0 +1,42 @@
+/* Putting a job together: data sets, shape, model, optimizer and parameters from options, fresh or from a
+ * checkpoint. Shared by training, evaluation and prediction. */
+#ifndef MST_TRAIN_ASSEMBLY_H
+#define MST_TRAIN_ASSEMBLY_H
+
+#include <jansson.h>
+
+#include "data/dataset.h"
+#include "model/model.h"
+#include "optim/optim.h"
+#include "train/checkpoint.h"
+
+/* Opens files, through their cache when asked. The caller destroys *out. */
+mst_status mst_open_data(const mst_text_list *files, const mst_data_options *options, bool cache,
+                         const char *cache_folder, unsigned n_threads, mst_dataset **out);
+
+/* Features, dense prefix and classes of a data set: from the options where given, else from the data, which
+ * is scanned for it when need be. */
+mst_status mst_find_shape(mst_dataset *dataset, const mst_data_options *options,
+                          const mst_model_options *model, unsigned n_threads, mst_shape *out);
+
+/* A model and its parameters. */
+typedef struct mst_assembly {
+    mst_model *model;
+    mst_params params;
+} mst_assembly;
+
+/* Declares and reserves; weights are zero or as the model starts them. fini is safe after a failure. */
+mst_status mst_assembly_init(mst_assembly *self, const mst_model_options *options, const mst_shape *shape,
+                             const mst_kernels *kernels, uint32_t n_slots, uint64_t spare, uint64_t seed);
+void mst_assembly_fini(mst_assembly *self);
+
+/* A model as a checkpoint describes it, with its weights; no optimizer state. path as for
+ * mst_checkpoint_find. When groups are given, options that the user has not set are set as they were in
+ * training (how rows are read). */
+mst_status mst_assembly_from_checkpoint(mst_assembly *self, const char *path, const mst_kernels *kernels,
+                                        mst_option_group *groups, size_t n_groups, mst_checkpoint_meta *meta);
+
+/* {"name", "features", "dense", "classes", "bias", "pos_weight"}: goes into checkpoints and manifests. */
+json_t *mst_model_json(const mst_model *model);
+
+#endif

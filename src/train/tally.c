@@ -1,0 +1,108 @@
+/* Evaluation counts; contract in tally.h. */
+#include "train/tally.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+#define FIXED 16777216.0 /* 2^24 */
+
+mst_status mst_tally_init(mst_tally *tally, const mst_model *model)
+{
+    memset(tally, 0, sizeof *tally);
+    if (model->n_scores != 1)
+        return MST_OK;
+    tally->bins = mst_calloc(2 * (size_t)MST_AUC_BINS, sizeof *tally->bins);
+    return tally->bins ? MST_OK : mst_fail(MST_ENOMEM, "no memory for evaluation");
+}
+
+void mst_tally_fini(mst_tally *tally)
+{
+    mst_free((void *)tally->bins);
+    tally->bins = NULL;
+}
+
+void mst_tally_clear(mst_tally *tally)
+{
+    tally->loss = 0;
+    tally->weight = 0;
+    tally->rows = 0;
+    tally->correct = 0;
+    if (tally->bins != NULL)
+        memset((void *)tally->bins, 0, 2 * (size_t)MST_AUC_BINS * sizeof *tally->bins);
+}
+
+/* Bins grow with the score: negative floats have their order turned round. */
+static uint32_t bin_of(float score)
+{
+    uint32_t bits;
+    memcpy(&bits, &score, sizeof bits);
+    return (bits & 0x80000000u ? ~bits : bits | 0x80000000u) >> 12;
+}
+
+static uint64_t count_binary(mst_tally *tally, const mst_batch *batch, const float *scores)
+{
+    uint64_t correct = 0;
+    for (uint32_t i = 0; i < batch->n_rows; i++) {
+        bool positive = mst_label_positive(batch->rows[i].label);
+        correct += (scores[i] > 0.0f) == positive;
+        atomic_fetch_add_explicit(&tally->bins[(positive ? MST_AUC_BINS : 0) + bin_of(scores[i])], 1u,
+                                  memory_order_relaxed);
+    }
+    return correct;
+}
+
+static uint64_t count_classes(const mst_batch *batch, const float *scores, uint32_t classes)
+{
+    uint64_t correct = 0;
+    for (uint32_t i = 0; i < batch->n_rows; i++, scores += classes) {
+        uint32_t best = 0;
+        for (uint32_t c = 1; c < classes; c++)
+            best = scores[c] > scores[best] ? c : best;
+        correct += best == (uint32_t)batch->rows[i].label;
+    }
+    return correct;
+}
+
+void mst_tally_add(mst_tally *tally, const mst_model *model, const mst_batch *batch, const float *scores)
+{
+    double loss = 0.0, weight = 0.0;
+    uint64_t correct;
+    if (model->n_scores == 1) {
+        /* test rows count once, whatever weight training gives to positives */
+        loss = model->kernels->logistic_loss(batch->rows, batch->n_rows, scores, 1.0f);
+        correct = count_binary(tally, batch, scores);
+    } else {
+        loss = model->kernels->softmax_loss(batch->rows, batch->n_rows, model->n_scores, scores);
+        correct = count_classes(batch, scores, model->n_scores);
+    }
+    for (uint32_t i = 0; i < batch->n_rows; i++)
+        weight += (double)batch->rows[i].weight;
+    atomic_fetch_add_explicit(&tally->loss, (int64_t)llrint(loss * FIXED), memory_order_relaxed);
+    atomic_fetch_add_explicit(&tally->weight, (int64_t)llrint(weight * FIXED), memory_order_relaxed);
+    atomic_fetch_add_explicit(&tally->rows, batch->n_rows, memory_order_relaxed);
+    atomic_fetch_add_explicit(&tally->correct, correct, memory_order_relaxed);
+}
+
+/* Share of (positive, negative) pairs in which the positive scores higher; ties count half. */
+static double auc_of(const _Atomic(uint32_t) *bins)
+{
+    double below = 0.0, positives = 0.0, wins = 0.0;
+    for (uint32_t b = 0; b < MST_AUC_BINS; b++) {
+        double n = bins[b], p = bins[MST_AUC_BINS + b];
+        wins += p * (below + 0.5 * n);
+        below += n;
+        positives += p;
+    }
+    return below > 0.0 && positives > 0.0 ? wins / (below * positives) : (double)NAN;
+}
+
+void mst_tally_result(const mst_tally *tally, mst_result *out)
+{
+    double rows = (double)tally->rows;
+    out->rows = tally->rows;
+    out->loss = tally->weight > 0 ? (double)tally->loss / (double)tally->weight : (double)NAN;
+    out->accuracy = rows > 0 ? (double)tally->correct / rows : (double)NAN;
+    out->auc = tally->bins != NULL ? auc_of(tally->bins) : (double)NAN;
+}

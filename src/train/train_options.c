@@ -1,0 +1,60 @@
+/* The options of training and evaluation; meaning in trainer.h. */
+#include "train/trainer.h"
+
+#define FIELD(name) offsetof(mst_train_options, name)
+const mst_option mst_train_option_table[] = {
+    {"test", MST_OPTION_LIST, FIELD(test), NULL, 0, 0, NULL, "FILES",
+     "Test set; evaluated on the way and at the end."},
+    {"valid", MST_OPTION_TEXT, FIELD(valid), NULL, 0, 0, NULL, "FRACTION|FILE",
+     "Validation set: a file, or the fraction of the training rows to hold out (chosen by --seed)."},
+    {"epochs", MST_OPTION_INT, FIELD(epochs), "1", 0, 1e9, NULL, "N",
+     "Stop after N passes over the data; 0: no limit."},
+    {"steps", MST_OPTION_INT, FIELD(steps), "0", 0, 1e15, NULL, "N",
+     "Stop after N steps, in as many epochs as it takes unless --epochs is given too; 0: no limit."},
+    {"rows", MST_OPTION_INT, FIELD(rows), "0", 0, 1e15, NULL, "N",
+     "Stop after N rows, in as many epochs as it takes unless --epochs is given too; 0: no limit."},
+    {"seconds", MST_OPTION_REAL, FIELD(seconds), "0", 0, 1e9, NULL, "S",
+     "Stop after S seconds of training, evaluations not counted, in as many epochs as it takes unless "
+     "--epochs is given "
+     "too; 0: no limit."},
+    {"until", MST_OPTION_TEXT, FIELD(until), NULL, 0, 0, NULL, "CONDITION",
+     "Stop when an evaluation meets it, e.g. 'test_loss<=0.35'; metrics are train_loss and loss, accuracy, "
+     "auc with "
+     "test_ or valid_ before them. In as many epochs as it takes unless another limit is given."},
+    {"patience", MST_OPTION_INT, FIELD(patience), "0", 0, 1e6, NULL, "N",
+     "Stop after N evaluations without a better loss on --valid; the best weights stay in RUN/best. 0: off."},
+    {"eval-every", MST_OPTION_TEXT, FIELD(eval_every), "1 epoch", 0, 0, NULL, "N steps|rows|s|epochs",
+     "How often to evaluate; never: only at the end."},
+    {"eval-rows", MST_OPTION_INT, FIELD(eval_rows), "0", 0, 1e15, NULL, "N",
+     "Evaluate on the first N rows of a set; 0: all."},
+    {"eval-batch", MST_OPTION_INT, FIELD(eval_batch), "1024", 1, 1e7, NULL, "N",
+     "Rows scored at a time in evaluation."},
+    {"seed", MST_OPTION_INT, FIELD(seed), "1", 0, 9e18, NULL, "N",
+     "Seed of everything random: order of rows, hold-out."},
+    {"shuffle-rows", MST_OPTION_INT, FIELD(shuffle_rows), "65536", 0, 1e9, NULL, "N",
+     "Rows are shuffled within windows of about N, after whole chunks where the data allows random access; "
+     "0: file "
+     "order."},
+    {"prefetch", MST_OPTION_INT, FIELD(prefetch), "0", 0, 256, NULL, "N",
+     "Threads that parse ahead (text, TFRecord); 0: as many as --threads."},
+    {"cache", MST_OPTION_FLAG, FIELD(cache), "false", 0, 0, NULL, NULL,
+     "Make a binary cache of the data once and read that, now and in later runs."},
+    {"cache-folder", MST_OPTION_TEXT, FIELD(cache_folder), NULL, 0, 0, NULL, "FOLDER",
+     "Where caches go; beside the data when not given."},
+    {"run", MST_OPTION_TEXT, FIELD(run), NULL, 0, 0, NULL, "FOLDER",
+     "The run's directory; runs/MODEL-N with the next free N when not given."},
+    {"resume", MST_OPTION_FLAG, FIELD(resume), "false", 0, 0, NULL, NULL,
+     "Continue the run in --run from its newest checkpoint, with its options unless given anew."},
+    {"overwrite", MST_OPTION_FLAG, FIELD(overwrite), "false", 0, 0, NULL, NULL, "Replace the run in --run."},
+    {"save", MST_OPTION_FLAG, FIELD(save), "true", 0, 0, NULL, NULL,
+     "Write checkpoints; --no-save: none at all."},
+    {"checkpoint-every", MST_OPTION_TEXT, FIELD(checkpoint_every), "never", 0, 0, NULL,
+     "N steps|rows|s|epochs", "How often to write a checkpoint, besides the one at the end."},
+    {"keep", MST_OPTION_INT, FIELD(keep), "2", 0, 1e6, NULL, "N", "How many checkpoints stay; 0: all."},
+    {"init-from", MST_OPTION_TEXT, FIELD(init_from), NULL, 0, 0, NULL, "CHECKPOINT",
+     "Start from the weights of a checkpoint or run, with fresh optimizer state and step 0."},
+    {"isa", MST_OPTION_TEXT, FIELD(isa), "auto", 0, 0, NULL, "NAME",
+     "Instruction set of the kernels: auto, portable, avx2 or avx512; results repeat bit for bit within "
+     "one."},
+    {0},
+};

@@ -1,0 +1,116 @@
+/* Training: the one place that sees the whole flow. Opens the data, builds or restores the model, and lets a
+ * strategy run between the moments when something else is due: an evaluation, a checkpoint, a look at the
+ * clock, the end.
+ *
+ *   mst_trainer_new   opens and checks everything; nothing is written yet (--dry-run ends here)
+ *   mst_trainer_run   trains, writes the run directory, ends with a checkpoint
+ *
+ * The library does not print: an observer hears what happens. Thread: one caller; `stop` may be set from a
+ * signal handler. */
+#ifndef MST_TRAIN_TRAINER_H
+#define MST_TRAIN_TRAINER_H
+
+#include <jansson.h>
+#include <stdatomic.h>
+
+#include "data/dataset.h"
+#include "model/model.h"
+#include "optim/optim.h"
+#include "strategy/strategy.h"
+#include "train/tally.h"
+#include "train/when.h"
+
+typedef struct mst_train_options {
+    mst_text_list test;          /* --test FILES */
+    char *valid;                 /* --valid FRACTION|FILE */
+    int64_t epochs, steps, rows; /* --epochs, --steps, --rows: 0: no limit */
+    double seconds;              /* --seconds of training; 0: no limit */
+    char *until;                 /* --until CONDITION */
+    int64_t patience;            /* --patience N evaluations without a better valid loss; 0: off */
+    char *eval_every;            /* --eval-every */
+    int64_t eval_rows;           /* --eval-rows: the first M rows of the test set; 0: all */
+    int64_t eval_batch;          /* --eval-batch */
+    int64_t seed;                /* --seed */
+    int64_t shuffle_rows;        /* --shuffle-rows: window; 0: file order */
+    int64_t prefetch;            /* --prefetch: parsing threads; 0: like --threads */
+    bool cache;                  /* --cache */
+    char *cache_folder;          /* --cache-folder */
+    char *run;                   /* --run FOLDER; NULL: runs/MODEL-N */
+    bool resume, overwrite;
+    bool save;              /* --save / --no-save */
+    char *checkpoint_every; /* --checkpoint-every */
+    int64_t keep;           /* --keep N checkpoints */
+    char *init_from;        /* --init-from CHECKPOINT */
+    char *isa;              /* --isa */
+} mst_train_options;
+extern const mst_option mst_train_option_table[];
+
+typedef struct mst_train_config {
+    const mst_text_list *files; /* training data */
+    mst_train_options *train;
+    mst_data_options *data;
+    mst_model_options *model;
+    mst_optim_options *optim;
+    mst_strategy_options *strategy;
+    json_t *options; /* for the manifest: mst_options_json of all groups; borrowed */
+    json_t
+        *data_options; /* for checkpoints: how rows were read, so that predict reads them alike; borrowed */
+    bool epochs_given; /* --epochs was set by the user: other limits do not lift it */
+    const atomic_bool *stop;   /* set: save and end */
+    bool (*save_wanted)(void); /* true once for every wish to save and go on; or NULL */
+} mst_train_config;
+
+/* Where a run stands. */
+typedef struct mst_train_status {
+    uint64_t step, rows, epoch; /* epoch: 0-based, of the row to come */
+    uint64_t epoch_rows;        /* 0: not known yet */
+    uint64_t epoch_position;
+    double train_seconds, eval_seconds, save_seconds;
+    double rows_per_s;     /* lately */
+    double eta_seconds;    /* NAN: unknown */
+    double lr, train_loss; /* loss: lately */
+} mst_train_status;
+
+typedef enum mst_end {
+    MST_END_EPOCHS,
+    MST_END_STEPS,
+    MST_END_ROWS,
+    MST_END_SECONDS,
+    MST_END_UNTIL,
+    MST_END_PATIENCE,
+    MST_END_STOPPED,
+} mst_end;
+const char *mst_end_text(mst_end end);
+
+typedef struct mst_train_summary {
+    mst_train_status status;
+    mst_end end;
+    mst_result test, valid; /* the last ones; rows 0: none */
+    double best_valid_loss; /* with --patience; NAN otherwise */
+    uint64_t best_step;
+    uint64_t n_evaluations;
+    double feed_wait_seconds;
+    char run[512], checkpoint[640]; /* "": none */
+} mst_train_summary;
+
+/* Either slot may be NULL. Called on the trainer's thread, between runs of the strategy. */
+typedef struct mst_observer {
+    void *arg;
+    void (*progress)(void *arg, const mst_train_status *status); /* a few times a second */
+    void (*evaluated)(void *arg, const mst_train_status *status, const char *set, const mst_result *result);
+    void (*saved)(void *arg, const mst_train_status *status, const char *path);
+} mst_observer;
+
+typedef struct mst_trainer mst_trainer;
+
+/* The configuration is borrowed and must outlive the trainer. */
+mst_status mst_trainer_new(const mst_train_config *config, mst_trainer **out);
+void mst_trainer_destroy(mst_trainer *self); /* NULL-safe */
+
+/* What the run would cost: {"model", "features", "parameters", "weights_bytes", "optimizer_bytes",
+ * "row_bytes", "batch_keys", "batch_bytes", ...}. Reads one batch. New reference in *out. */
+mst_status mst_trainer_plan(mst_trainer *self, json_t **out);
+
+mst_status mst_trainer_run(mst_trainer *self, const mst_observer *observer, mst_train_summary *summary);
+
+#endif

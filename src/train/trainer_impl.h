@@ -1,0 +1,57 @@
+/* What trainer.c, trainer_setup.c and trainer_plan.c share; nobody else includes this. */
+#ifndef MST_TRAIN_TRAINER_IMPL_H
+#define MST_TRAIN_TRAINER_IMPL_H
+
+#include "observe/run.h"
+#include "train/assembly.h"
+#include "train/evaluate.h"
+#include "train/trainer.h"
+
+/* Something that happens every so often. */
+typedef struct mst_due {
+    mst_every every;
+    double next; /* in the unit's count, or epochs done */
+} mst_due;
+
+typedef struct mst_eval_set {
+    mst_dataset *dataset;
+    mst_evaluator *evaluator;
+    mst_result last; /* rows 0: not yet evaluated */
+} mst_eval_set;
+
+struct mst_trainer {
+    mst_train_config config;
+    mst_train_options options; /* a copy; texts are borrowed from the configuration */
+    mst_data_options data;     /* likewise, with what opening the training data settled */
+    json_t *data_json;
+    unsigned n_threads;
+    const mst_kernels *kernels;
+    mst_dataset *dataset;
+    mst_assembly assembly;
+    mst_optimizer optimizer;
+    mst_strategy *strategy;
+    mst_feed *feed;
+    double held_out; /* fraction; 0: none */
+    mst_eval_set test, valid;
+
+    mst_due eval, checkpoint;
+    bool has_until;
+    mst_condition until;
+
+    mst_run *run;
+    json_t *manifest;
+    mst_checkpointer *checkpointer, *best_checkpointer;
+    uint64_t saved_step; /* of the newest checkpoint; UINT64_MAX: none */
+    mst_progress progress;
+    mst_train_status status;
+    mst_loss_sum line_loss; /* since the last line of metrics.csv */
+    double last_train_loss; /* of the last such line */
+    uint64_t line_ns;
+    double best_valid_loss;
+    uint64_t best_step, since_best, n_evaluations;
+};
+
+/* Everything up to the feed. The trainer has its copies of the options; destroy is safe after a failure. */
+mst_status mst_trainer_set_up(mst_trainer *self);
+
+#endif

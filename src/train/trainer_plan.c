@@ -1,0 +1,62 @@
+/* --dry-run: what a run would cost, from the shape and one batch of rows; contract in trainer.h. */
+#include "strategy/localise.h"
+#include "train/trainer_impl.h"
+
+typedef struct batch_cost {
+    uint64_t rows, entries, keys, bytes;
+} batch_cost;
+
+/* Distinct keys of the first batch, and the bytes its rows take in memory. */
+static mst_status measure_batch(mst_trainer *self, batch_cost *out)
+{
+    mst_batch batch;
+    uint64_t position;
+    mst_localiser localiser = {0};
+    mst_grad grad = {0};
+    mst_status st;
+    *out = (batch_cost){0};
+    uint32_t want = (uint32_t)self->config.strategy->batch;
+    TRY(mst_feed_start(self->feed, 0, 0));
+    TRY(mst_feed_take(self->feed, 0, want, &batch, &position));
+    out->rows = batch.n_rows;
+    for (uint32_t i = 0; i < batch.n_rows; i++) {
+        const mst_row *row = &batch.rows[i];
+        out->entries += row->n_dense + row->n_keys;
+        out->bytes +=
+            8 + (row->bytes ? row->n_dense : 4ull * row->n_dense) + (row->values ? 8ull : 4ull) * row->n_keys;
+    }
+    TRY_OUT(st, mst_grad_init(&grad, NULL, 0, 0, 1, 1));
+    TRY_OUT(st, mst_grad_room(&grad, out->entries));
+    for (uint32_t i = 0; i < batch.n_rows; i++) {
+        const mst_row *row = &batch.rows[i];
+        for (uint32_t k = 0; k < row->n_dense + row->n_keys; k++) {
+            grad.owners[0].keys[grad.owners[0].n] = k < row->n_dense ? k : row->keys[k - row->n_dense];
+            grad.owners[0].values[grad.owners[0].n++] = 1.0f;
+        }
+    }
+    TRY_OUT(st, mst_localiser_begin(&localiser, out->entries, 1));
+    mst_localiser_add(&localiser, &grad.owners[0], 1);
+    out->keys = localiser.n;
+out:
+    mst_localiser_fini(&localiser);
+    mst_grad_fini(&grad);
+    return st;
+}
+
+mst_status mst_trainer_plan(mst_trainer *self, json_t **out)
+{
+    const mst_params *params = &self->assembly.params;
+    const mst_model *model = self->assembly.model;
+    uint64_t weights = params->size * sizeof(float);
+    batch_cost batch;
+    TRY(measure_batch(self, &batch));
+    uint64_t per_key = 4ull * (model->n_scores > 1 ? model->n_scores : 1);
+    *out = json_pack("{s:o, s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "model",
+                     mst_model_json(model), "parameters", (json_int_t)params->size, "weights_bytes",
+                     (json_int_t)weights, "optimizer_bytes", (json_int_t)(weights * params->n_slots), "isa",
+                     mst_isa_name(self->kernels->isa), "batch_rows", (json_int_t)batch.rows, "batch_entries",
+                     (json_int_t)batch.entries, "batch_row_bytes", (json_int_t)batch.bytes, "batch_keys",
+                     (json_int_t)batch.keys, "batch_weight_bytes", (json_int_t)(batch.keys * per_key),
+                     "epoch_rows", (json_int_t)mst_feed_epoch_rows(self->feed));
+    return *out ? MST_OK : mst_fail(MST_ENOMEM, "no memory for the plan");
+}

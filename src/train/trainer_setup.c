@@ -1,0 +1,212 @@
+/* Setting a trainer up: options checked against each other, data opened, model built or restored; see
+ * trainer.h. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "train/trainer_impl.h"
+
+static mst_status parse_limits(mst_trainer *self)
+{
+    mst_train_options *o = &self->options;
+    TRY(mst_every_parse("eval-every", o->eval_every, &self->eval.every));
+    TRY(mst_every_parse("checkpoint-every", o->checkpoint_every, &self->checkpoint.every));
+    if (o->until != NULL) {
+        TRY(mst_condition_parse(o->until, &self->until));
+        self->has_until = true;
+        const char *metric = mst_metric_name(self->until.metric);
+        if (strncmp(metric, "test", 4) == 0 && o->test.n == 0)
+            return mst_fail(MST_EUSAGE, "--until %s needs a --test set", o->until);
+        if (strncmp(metric, "valid", 5) == 0 && o->valid == NULL)
+            return mst_fail(MST_EUSAGE, "--until %s needs --valid", o->until);
+    }
+    if (o->patience > 0 && o->valid == NULL)
+        return mst_fail(MST_EUSAGE, "--patience needs --valid");
+    if (o->resume && o->overwrite)
+        return mst_fail(MST_EUSAGE, "--resume and --overwrite exclude each other");
+    if (o->resume && o->run == NULL)
+        return mst_fail(MST_EUSAGE, "--resume needs --run, the directory of the run to continue");
+    if (o->resume && o->init_from != NULL)
+        return mst_fail(MST_EUSAGE, "--resume and --init-from exclude each other");
+    if (o->epochs == 0 && o->steps == 0 && o->rows == 0 && o->seconds == 0.0 && !self->has_until &&
+        o->patience == 0)
+        return mst_fail(MST_EUSAGE,
+                        "nothing ends this run: give --epochs, --steps, --rows, --seconds, --until or "
+                        "--patience");
+    return MST_OK;
+}
+
+/* What opening the training data settled holds for the other sets, and for whoever loads the checkpoint. */
+static mst_status settle_data_options(mst_trainer *self)
+{
+    static const char *const bases[] = {"0", "1"};
+    uint32_t base = self->dataset->info.index_base;
+    if (self->data.index_base == 0 && base <= 1)
+        self->data.index_base = (int)base + 1;
+    self->data_json = self->config.data_options ? json_deep_copy(self->config.data_options) : json_object();
+    if (self->data_json == NULL ||
+        (base <= 1 && json_object_set_new(self->data_json, "index-base", json_string(bases[base])) != 0))
+        return mst_fail(MST_ENOMEM, "no memory for the data options");
+    json_object_del(self->data_json, "labels"); /* belongs to one file */
+    json_object_del(self->data_json, "format");
+    return MST_OK;
+}
+
+static mst_status open_set(mst_trainer *self, mst_eval_set *set, const mst_text_list *files,
+                           mst_feed_keep keep)
+{
+    mst_data_options *options = &self->data;
+    options->features = (int64_t)self->assembly.model->shape.n_features;
+    char *labels = options->labels;
+    if (keep == MST_KEEP_ALL)
+        options->labels = NULL; /* belongs to the training images */
+    mst_status st = mst_open_data(files, options, self->options.cache, self->options.cache_folder,
+                                  self->n_threads, &set->dataset);
+    options->labels = labels;
+    TRY(st);
+    mst_evaluator_options eval = {
+        .n_threads = self->n_threads,
+        .batch = (uint32_t)self->options.eval_batch,
+        .first_rows = (uint64_t)self->options.eval_rows,
+        .seed = (uint64_t)self->options.seed,
+        .held_out = self->held_out,
+        .keep = keep,
+        .stop = self->config.stop,
+    };
+    return mst_evaluator_new(self->assembly.model, &self->assembly.params, set->dataset, &eval,
+                             &set->evaluator);
+}
+
+static mst_status open_sets(mst_trainer *self)
+{
+    if (self->options.test.n > 0)
+        TRY(open_set(self, &self->test, &self->options.test, MST_KEEP_ALL));
+    if (self->options.valid == NULL)
+        return MST_OK;
+    if (self->held_out > 0.0)
+        return open_set(self, &self->valid, self->config.files, MST_KEEP_HELD_OUT);
+    mst_text_list one = {.items = &self->options.valid, .n = 1};
+    return open_set(self, &self->valid, &one, MST_KEEP_ALL);
+}
+
+/* --valid 0.1 is a fraction unless a file of that name exists. */
+static mst_status parse_valid(mst_trainer *self)
+{
+    const char *valid = self->options.valid;
+    if (valid == NULL || mst_path_exists(valid))
+        return MST_OK;
+    char *end;
+    double fraction = strtod(valid, &end);
+    if (end == valid || *end != '\0')
+        return MST_OK; /* a file or pattern: opening it says what is wrong */
+    if (!(fraction > 0.0 && fraction < 1.0))
+        return mst_fail(MST_EUSAGE, "--valid %s: a fraction must lie between 0 and 1", valid);
+    self->held_out = fraction;
+    return MST_OK;
+}
+
+static bool same_model(const json_t *a, const json_t *b)
+{
+    static const char *const keys[] = {"name", "features", "classes", "bias"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!json_equal(json_object_get(a, keys[i]), json_object_get(b, keys[i])))
+            return false;
+    return true;
+}
+
+static mst_status check_same_model(const mst_trainer *self, const json_t *theirs, const char *checkpoint)
+{
+    mst_status st = MST_OK;
+    json_t *mine = mst_model_json(self->assembly.model);
+    if (mine == NULL)
+        return mst_fail(MST_ENOMEM, "no memory to compare models");
+    if (!same_model(mine, theirs)) {
+        char *a = json_dumps(theirs, JSON_COMPACT | JSON_SORT_KEYS),
+             *b = json_dumps(mine, JSON_COMPACT | JSON_SORT_KEYS);
+        st = mst_fail(MST_EINPUT, "%s holds another model: %s there, %s here", checkpoint, a ? a : "?",
+                      b ? b : "?");
+        free(a); /* jansson's allocation */
+        free(b);
+    }
+    json_decref(mine);
+    return st;
+}
+
+/* Loads weights, and everything else when the run resumes. */
+static mst_status load_checkpoint(mst_trainer *self, const char *from, bool resume)
+{
+    mst_status st;
+    char *checkpoint = NULL;
+    mst_checkpoint_meta meta = {0};
+    TRY_OUT(st, mst_checkpoint_find(from, &checkpoint));
+    TRY_OUT(st, mst_checkpoint_read_meta(checkpoint, &meta));
+    TRY_OUT(st, check_same_model(self, meta.model, checkpoint));
+    TRY_OUT(st,
+            mst_checkpoint_load(checkpoint, &self->assembly.params, self->optimizer.ops->slot_names, resume));
+    if (resume) {
+        json_t *best = json_object_get(meta.extra, "best_valid_loss");
+        self->progress = (mst_progress){
+            .steps = meta.step, .rows = meta.rows, .epoch = meta.epoch, .position = meta.position};
+        self->status.train_seconds = meta.train_seconds;
+        self->status.eval_seconds = meta.eval_seconds;
+        if (json_is_number(best))
+            self->best_valid_loss = json_number_value(best);
+        self->best_step = (uint64_t)json_integer_value(json_object_get(meta.extra, "best_step"));
+        self->since_best = (uint64_t)json_integer_value(json_object_get(meta.extra, "since_best"));
+        self->saved_step = meta.step;
+    }
+out:
+    mst_checkpoint_meta_fini(&meta);
+    mst_free(checkpoint);
+    return st;
+}
+
+static mst_status make_feed(mst_trainer *self)
+{
+    const mst_train_options *o = &self->options;
+    mst_feed_options feed = {
+        .seed = (uint64_t)o->seed,
+        .shuffle_rows = (uint64_t)o->shuffle_rows,
+        .held_out = self->held_out,
+        .keep = self->held_out > 0.0 ? MST_KEEP_TRAINING : MST_KEEP_ALL,
+        .prefetch_threads = o->prefetch ? (unsigned)o->prefetch : self->n_threads,
+        .n_lanes = self->strategy->n_lanes,
+        .max_take = self->strategy->max_take,
+        .features = self->assembly.model->shape.n_features,
+        .classes = self->assembly.model->shape.n_classes,
+        .stop = self->config.stop,
+    };
+    return mst_feed_new(self->dataset, &feed, &self->feed);
+}
+
+mst_status mst_trainer_set_up(mst_trainer *self)
+{
+    const mst_train_config *c = &self->config;
+    mst_isa isa;
+    mst_shape shape;
+    TRY(parse_limits(self));
+    TRY(parse_valid(self));
+    TRY(mst_isa_parse(self->options.isa, &isa));
+    self->kernels = mst_kernels_get(isa);
+    TRY(mst_strategy_resolve(c->strategy));
+    self->n_threads = (unsigned)c->strategy->threads;
+    TRY(mst_optimizer_init(&self->optimizer, c->optim));
+    TRY(mst_open_data(c->files, &self->data, self->options.cache, self->options.cache_folder, self->n_threads,
+                      &self->dataset));
+    TRY(mst_find_shape(self->dataset, &self->data, c->model, self->n_threads, &shape));
+    TRY(settle_data_options(self));
+    TRY(mst_assembly_init(&self->assembly, c->model, &shape, self->kernels, self->optimizer.ops->n_slots,
+                          mst_strategy_spare(c->strategy), (uint64_t)self->options.seed));
+    mst_optimizer_start(&self->optimizer, &self->assembly.params);
+    if (self->options.resume)
+        TRY(load_checkpoint(self, self->options.run, true));
+    else if (self->options.init_from != NULL)
+        TRY(load_checkpoint(self, self->options.init_from, false));
+    TRY(open_sets(self));
+    mst_strategy_env env = {
+        .model = self->assembly.model, .optimizer = &self->optimizer, .params = &self->assembly.params};
+    TRY(mst_strategy_new(c->strategy, &env, &self->strategy));
+    return make_feed(self);
+}

@@ -1,0 +1,50 @@
+/* When things happen: "every N steps|rows|s|epochs", and conditions on metrics ("test_loss<=0.35"). */
+#ifndef MST_TRAIN_WHEN_H
+#define MST_TRAIN_WHEN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef enum mst_unit {
+    MST_UNIT_NEVER,
+    MST_UNIT_STEPS,
+    MST_UNIT_ROWS,
+    MST_UNIT_SECONDS, /* of training */
+    MST_UNIT_EPOCHS,
+} mst_unit;
+
+typedef struct mst_every {
+    mst_unit unit;
+    double n;
+} mst_every;
+
+/* "500", "500 steps", "1M rows", "10s", "2 epochs", "never"; spaces are optional. name is for the sentence.
+ */
+mst_status mst_every_parse(const char *name, const char *text, mst_every *out);
+
+typedef enum mst_metric {
+    MST_METRIC_TRAIN_LOSS,
+    MST_METRIC_TEST_LOSS,
+    MST_METRIC_TEST_ACCURACY,
+    MST_METRIC_TEST_AUC,
+    MST_METRIC_VALID_LOSS,
+    MST_METRIC_VALID_ACCURACY,
+    MST_METRIC_VALID_AUC,
+    MST_METRIC_COUNT,
+} mst_metric;
+
+const char *mst_metric_name(mst_metric metric);
+
+typedef struct mst_condition {
+    mst_metric metric;
+    bool less, or_equal;
+    double value;
+} mst_condition;
+
+/* "test_loss<=0.35": a metric, one of < <= > >=, a number; spaces are optional. */
+mst_status mst_condition_parse(const char *text, mst_condition *out);
+bool mst_condition_holds(const mst_condition *condition, double value); /* false for NAN */
+
+#endif
