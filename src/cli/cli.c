@@ -1,8 +1,10 @@
 /* What commands share: dispatch, the beginning of a command, --help, printing; contract in cli.h. */
 #include "cli/cli.h"
 
+#include <ctype.h>
 #include <sched.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -102,8 +104,8 @@ static mst_status print_help(const mst_command *command, const mst_option_group 
     char *options = mst_options_help(groups, n);
     if (options == NULL)
         return mst_fail(MST_ENOMEM, "no memory for the text of --help");
-    printf("usage: muster %s\n\n%s.\n", command->usage != NULL ? command->usage : command->name,
-           command->summary);
+    printf("usage: muster %s\n\n%c%s.\n", command->usage != NULL ? command->usage : command->name,
+           toupper((unsigned char)command->summary[0]), command->summary + 1);
     if (command->details != NULL)
         printf("\n%s", command->details);
     if (*options != '\0')

@@ -17,7 +17,7 @@
 
 typedef struct mst_command mst_command;
 struct mst_command {
-    const char *name, *summary; /* summary: one line of `muster --help`, no full stop */
+    const char *name, *summary; /* summary: one line of `muster --help`, in lower case, no full stop */
     /* argv[0] is the first word after the command's name. NULL when the command only holds others. */
     mst_status (*run)(int argc, char **argv);
     const char *usage;               /* after "muster ": "data stat FILE... [options]" */

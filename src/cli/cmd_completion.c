@@ -181,7 +181,7 @@ out:
 
 const mst_command mst_cmd_completion = {
     .name = "completion",
-    .summary = "Print a completion script for bash",
+    .summary = "print a completion script for bash",
     .run = run,
     .usage = "completion bash",
     .details = "Example: source <(muster completion bash)\n",

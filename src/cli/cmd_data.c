@@ -172,6 +172,6 @@ static const mst_command *const commands[] = {
 
 const mst_command mst_cmd_data = {
     .name = "data",
-    .summary = "Generate, convert, fetch, describe and index data",
+    .summary = "generate, convert, fetch, describe and index data",
     .commands = commands,
 };

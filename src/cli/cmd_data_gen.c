@@ -171,7 +171,7 @@ out:
 
 static const mst_command cmd_blobs = {
     .name = "blobs",
-    .summary = "Dense rows in Gaussian classes",
+    .summary = "dense rows in Gaussian classes",
     .run = run_blobs,
     .usage = "data gen blobs --rows N --features D --classes K --out FILE [options]",
     .tables = blobs_tables,
@@ -264,7 +264,7 @@ out:
 
 static const mst_command cmd_digits = {
     .name = "digits",
-    .summary = "Handwriting-like images of 28 x 28 in ten classes",
+    .summary = "handwriting-like images of 28 x 28 in ten classes",
     .run = run_digits,
     .usage = "data gen digits --out FOLDER [options]",
     .details = "FOLDER gets four IDX files named as MNIST's. With --to, or a file name whose suffix names a "
@@ -277,6 +277,6 @@ static const mst_command *const commands[] = {&cmd_criteo, &cmd_digits, &cmd_blo
 
 const mst_command mst_cmd_data_gen = {
     .name = "gen",
-    .summary = "Generate data from a seed",
+    .summary = "generate data from a seed",
     .commands = commands,
 };

@@ -87,7 +87,7 @@ out:
 
 const mst_command mst_cmd_data_index = {
     .name = "index",
-    .summary = "Index plain text files, so that their rows can be read in any order",
+    .summary = "index plain text files, so that their rows can be read in any order",
     .run = run,
     .usage = "data index FILE... [options]",
     .details =

@@ -171,33 +171,74 @@ static const char *format_name(const mst_dataset *dataset)
     return dataset->format != NULL ? dataset->format->name : dataset->ops->name;
 }
 
+static json_t *json_number(double x)
+{
+    return x == floor(x) && fabs(x) < 0x1p53 ? json_integer((json_int_t)x) : json_real(x);
+}
+
+static void number_cell(mst_table *t, double x)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%g", x);
+    mst_table_value(t, json_number(x), text);
+}
+
+static void add_text(mst_table *t, const char *name, const char *text)
+{
+    mst_table_text(t, name);
+    mst_table_text(t, text);
+}
+
+static void add_count(mst_table *t, const char *name, uint64_t count)
+{
+    mst_table_text(t, name);
+    mst_table_count(t, count);
+}
+
+static void add_flag(mst_table *t, const char *name, bool flag)
+{
+    mst_table_text(t, name);
+    mst_table_flag(t, flag);
+}
+
+static void add_real(mst_table *t, const char *name, double x, int digits)
+{
+    mst_table_text(t, name);
+    mst_table_real(t, x, digits);
+}
+
+static void add_number(mst_table *t, const char *name, double x)
+{
+    mst_table_text(t, name);
+    number_cell(t, x);
+}
+
 static void fill_facts(mst_table *t, stat_walk *w, double seconds)
 {
     const mst_dataset *d = w->dataset;
     double rows = w->rows > 0 ? (double)w->rows : 1;
-    uint64_t features = d->info.n_features > w->features ? d->info.n_features : w->features;
-    mst_table_text(t, "file"), mst_table_text(t, d->name);
-    mst_table_text(t, "format"), mst_table_text(t, format_name(d));
-    mst_table_text(t, "bytes"), mst_table_bytes(t, d->info.bytes);
-    mst_table_text(t, "random access"), mst_table_flag(t, d->random);
-    mst_table_text(t, "rows"), mst_table_count(t, w->rows);
-    mst_table_text(t, "features"), mst_table_count(t, features);
-    mst_table_text(t, "entries per row"), mst_table_real(t, (double)w->entries / rows, 2);
-    mst_table_text(t, "entries per row min"), mst_table_count(t, w->min_entries);
-    mst_table_text(t, "entries per row max"), mst_table_count(t, w->max_entries);
-    mst_table_text(t, "dense prefix"), mst_table_count(t, w->n_dense);
-    mst_table_text(t, "dense as bytes"), mst_table_flag(t, w->dense_bytes);
-    mst_table_text(t, "sparse values all one"), mst_table_flag(t, !w->any_values);
-    mst_table_text(t, "row weights"), mst_table_flag(t, w->any_weights);
-    mst_table_text(t, "distinct features in 1000 rows"), mst_table_count(t, distinct_keys(w));
+    add_text(t, "file", d->name);
+    add_text(t, "format", format_name(d));
+    mst_table_text(t, "bytes");
+    mst_table_bytes(t, d->info.bytes);
+    add_flag(t, "random access", d->random);
+    add_count(t, "rows", w->rows);
+    add_count(t, "features", d->info.n_features > w->features ? d->info.n_features : w->features);
+    add_real(t, "entries per row", (double)w->entries / rows, 2);
+    add_count(t, "entries per row min", w->min_entries);
+    add_count(t, "entries per row max", w->max_entries);
+    add_count(t, "dense prefix", w->n_dense);
+    add_flag(t, "dense as bytes", w->dense_bytes);
+    add_flag(t, "sparse values all one", !w->any_values);
+    add_flag(t, "row weights", w->any_weights);
+    add_count(t, "distinct features in 1000 rows", distinct_keys(w));
     if (d->format != NULL && strcmp(d->format->name, "libsvm") == 0)
-        mst_table_text(t, "index base"), mst_table_count(t, d->info.index_base);
-    mst_table_text(t, "label min"), mst_table_real(t, w->labels.min, 3);
-    mst_table_text(t, "label max"), mst_table_real(t, w->labels.max, 3);
-    mst_table_text(t, "label mean"), mst_table_real(t, w->labels.sum / rows, 4);
-    mst_table_text(t, "share of positives"), mst_table_real(t, (double)w->positive / rows, 4);
-    mst_table_text(t, "rows per second"),
-        mst_table_count(t, (uint64_t)(rows / (seconds > 1e-9 ? seconds : 1e-9)));
+        add_count(t, "index base", d->info.index_base);
+    add_number(t, "label min", w->labels.min);
+    add_number(t, "label max", w->labels.max);
+    add_real(t, "label mean", w->labels.sum / rows, 4);
+    add_real(t, "share of positives", (double)w->positive / rows, 4);
+    add_count(t, "rows read per second", (uint64_t)((double)w->rows / (seconds > 1e-9 ? seconds : 1e-9)));
 }
 
 static void fill_distinct(mst_table *t, const label_counts *l, double rows)
@@ -209,9 +250,7 @@ static void fill_distinct(mst_table *t, const label_counts *l, double rows)
             if (!done[i] && (best == DISTINCT_MAX || l->labels[i] < l->labels[best]))
                 best = i;
         done[best] = true;
-        char text[32];
-        snprintf(text, sizeof text, "%g", l->labels[best]);
-        mst_table_value(t, json_real(l->labels[best]), text);
+        number_cell(t, l->labels[best]);
         mst_table_count(t, l->counts[best]);
         mst_table_real(t, (double)l->counts[best] / rows, 4);
     }
@@ -223,12 +262,9 @@ static void fill_bins(mst_table *t, const label_counts *l, double rows)
     while (last > 0 && l->bins[last] == 0)
         last--;
     for (int i = 0; i <= last; i++) {
-        char from[32], to[32];
         double low = l->low + i * l->width;
-        snprintf(from, sizeof from, "%g", low);
-        snprintf(to, sizeof to, "%g", low + l->width);
-        mst_table_value(t, json_real(low), from);
-        mst_table_value(t, json_real(low + l->width), to);
+        number_cell(t, low);
+        number_cell(t, low + l->width);
         mst_table_count(t, l->bins[i]);
         mst_table_real(t, (double)l->bins[i] / rows, 4);
     }
@@ -346,7 +382,7 @@ out:
 
 const mst_command mst_cmd_data_stat = {
     .name = "stat",
-    .summary = "Describe data: rows, features, labels, sizes",
+    .summary = "describe data: rows, features, labels, sizes",
     .run = run,
     .usage = "data stat FILE... [--json] [options]",
     .details = "Each FILE may be a pattern or a folder, which is described as one data set.\n",

@@ -73,7 +73,10 @@ static double read_number(const char *path)
 static void fact(mst_table *t, const char *name, const char *text)
 {
     mst_table_text(t, name);
-    mst_table_text(t, text);
+    if (text != NULL)
+        mst_table_text(t, text);
+    else
+        mst_table_value(t, json_null(), "unknown");
 }
 
 /* ---- machine ---- */
@@ -95,7 +98,10 @@ static void add_cpu(mst_table *t)
             limit = share / period;
     }
     mst_table_text(t, "cores by control group");
-    mst_table_real(t, limit, 2);
+    if (isfinite(limit))
+        mst_table_real(t, limit, 2);
+    else
+        mst_table_value(t, json_null(), "no limit");
     char isas[LINE_SIZE] = "";
     for (int isa = 0; isa < MST_ISA_COUNT; isa++)
         if (mst_isa_supported((mst_isa)isa))
@@ -112,7 +118,7 @@ static void add_kilobytes(mst_table *t, const char *name, const char *field)
     if (read_field("/proc/meminfo", field, text, sizeof text))
         mst_table_bytes(t, strtoull(text, NULL, 10) * 1024);
     else
-        mst_table_text(t, NULL);
+        mst_table_value(t, json_null(), "unknown");
 }
 
 /* The chosen one of "always [madvise] never". */
@@ -166,7 +172,7 @@ static void add_rate(mst_table *t, const char *name, double bytes_per_s)
         snprintf(text, sizeof text, "%.1f GB/s", bytes_per_s * 1e-9);
         mst_table_value(t, json_real(bytes_per_s), text);
     } else {
-        mst_table_text(t, NULL);
+        mst_table_value(t, json_null(), "unknown");
     }
 }
 
@@ -181,7 +187,7 @@ static void add_memory(mst_table *t)
     if (isfinite(limit))
         mst_table_bytes(t, (uint64_t)limit);
     else
-        mst_table_text(t, NULL);
+        mst_table_value(t, json_null(), "no limit");
     bool known = read_line("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text);
     fact(t, "transparent huge pages", known ? chosen(text) : NULL);
     add_rate(t, "memory copied per second by 1 thread", copy_bandwidth(1));
@@ -200,7 +206,7 @@ static void add_system(mst_table *t)
     if (statvfs(".", &disk) == 0)
         mst_table_bytes(t, (uint64_t)disk.f_bavail * disk.f_frsize);
     else
-        mst_table_text(t, NULL);
+        mst_table_value(t, json_null(), "unknown");
     bool known = uname(&name) == 0;
     if (known)
         snprintf(text, sizeof text, "%s %s %s", name.sysname, name.release, name.machine);
@@ -247,7 +253,7 @@ static void add_build(mst_table *t)
     fact(t, "xxhash", text);
     snprintf(text, sizeof text, "%d.%d.%d", ISAL_MAJOR_VERSION, ISAL_MINOR_VERSION, ISAL_PATCH_VERSION);
     fact(t, "isa-l", text);
-    fact(t, "npm", find_program("npm", text, sizeof text) ? text : NULL);
+    fact(t, "npm", find_program("npm", text, sizeof text) ? text : "not found");
 }
 
 /* ---- network ---- */
@@ -336,7 +342,7 @@ static const mst_option *const tables[] = {mst_cli_json_table, NULL};
 
 const mst_command mst_cmd_doctor = {
     .name = "doctor",
-    .summary = "Describe this machine and this build, as a bug report should",
+    .summary = "describe this machine and this build, as a bug report should",
     .run = run,
     .usage = "doctor [--json]",
     .tables = tables,

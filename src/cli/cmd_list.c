@@ -203,7 +203,7 @@ out:
 
 const mst_command mst_cmd_list = {
     .name = "list",
-    .summary = "List formats, generators, models, optimizers and whatever else can be chosen",
+    .summary = "list formats, generators, models, optimizers and whatever else can be chosen",
     .run = run,
     .usage = "list [NAME...] [--json]",
     .details =
