@@ -16,7 +16,9 @@
 
 #include "base/alloc.h"
 
-#define INSERTION_MAX 48 /* rows up to this long are sorted in place */
+#define INSERTION_MAX 48  /* rows up to this long are sorted in place */
+#define FIRST_ROWS    512 /* capacities to start with */
+#define FIRST_ENTRIES 4096
 
 void mst_chunk_builder_init(mst_chunk_builder *b)
 {
@@ -44,6 +46,7 @@ void mst_chunk_builder_clear(mst_chunk_builder *b)
 static bool grow_entries(mst_chunk_builder *b, size_t need)
 {
     size_t for_keys = b->entry_capacity, for_values = b->entry_capacity;
+    need = need < FIRST_ENTRIES ? FIRST_ENTRIES : need;
     if (!mst_grow(&b->keys, &for_keys, need, sizeof *b->keys) ||
         !mst_grow(&b->values, &for_values, need, sizeof *b->values))
         return false;
@@ -55,6 +58,7 @@ static bool grow_rows(mst_chunk_builder *b, size_t need)
 {
     size_t for_start = b->row_capacity, for_labels = b->row_capacity, for_weights = b->row_capacity;
     bool first = b->row_start == NULL;
+    need = need < FIRST_ROWS ? FIRST_ROWS : need;
     if (!mst_grow(&b->row_start, &for_start, need, sizeof *b->row_start))
         return false;
     if (first)
