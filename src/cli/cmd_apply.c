@@ -1,0 +1,43 @@
+/* A model out of a checkpoint and the data to apply it to; contract in cmd_apply.h. */
+#include "cli/cmd_apply.h"
+
+#include "cli/signals.h"
+
+#define FIELD(name) offsetof(mst_apply_options, name)
+const mst_option mst_apply_table[] = {
+    {"threads", MST_OPTION_INT, FIELD(threads), "0", 0, 1024, NULL, "N", "Threads; 0: one per core."},
+    {"batch", MST_OPTION_INT, FIELD(batch), "1024", 1, 1e7, NULL, "N", "Rows scored at a time."},
+    {"rows", MST_OPTION_INT, FIELD(rows), "0", 0, 1e15, NULL, "N", "Stop after the first N rows; 0: all."},
+    {"isa", MST_OPTION_TEXT, FIELD(isa), "auto", 0, 0, NULL, "NAME",
+     "Instruction set of the kernels: auto, portable, avx2 or avx512."},
+    {0},
+};
+
+mst_status mst_apply_open(mst_apply *self, const mst_command *command, mst_option_group *groups, size_t n,
+                          int argc, char **argv)
+{
+    mst_isa isa;
+    mst_checkpoint_meta meta = {0};
+    TRY(mst_cli_parse(command, groups, n, argc, argv, &self->words, &self->helped));
+    if (self->helped)
+        return MST_OK;
+    if (self->words.n < 2)
+        return mst_fail(MST_EUSAGE, "%s needs a checkpoint and at least one file: muster %s", command->name,
+                        command->usage);
+    TRY(mst_isa_parse(self->options.isa, &isa));
+    self->n_threads = mst_cli_threads(self->options.threads);
+    mst_status st = mst_assembly_from_checkpoint(&self->assembly, self->words.items[0], mst_kernels_get(isa),
+                                                 groups, n, &meta);
+    mst_checkpoint_meta_fini(&meta);
+    TRY(st);
+    mst_signals_install();
+    mst_text_list files = {.items = self->words.items + 1, .n = self->words.n - 1};
+    return mst_dataset_open(&files, &self->data, &self->dataset);
+}
+
+void mst_apply_close(mst_apply *self)
+{
+    mst_dataset_destroy(self->dataset);
+    mst_assembly_fini(&self->assembly);
+    mst_text_list_fini(&self->words);
+}

@@ -1,0 +1,30 @@
+/* What `eval` and `predict` share: a model out of a checkpoint and the data to apply it to. */
+#ifndef MST_CLI_CMD_APPLY_H
+#define MST_CLI_CMD_APPLY_H
+
+#include "cli/cli.h"
+#include "train/assembly.h"
+
+typedef struct mst_apply_options {
+    int64_t threads, batch, rows;
+    char *isa;
+} mst_apply_options;
+extern const mst_option mst_apply_table[];
+
+typedef struct mst_apply {
+    mst_apply_options options;
+    mst_data_options data;
+    unsigned n_threads;
+    bool helped;
+    mst_assembly assembly;
+    mst_dataset *dataset;
+    mst_text_list words; /* the checkpoint, then the files */
+} mst_apply;
+
+/* Parses argv into the groups (which hold options and data of `self`), loads the checkpoint named first and
+ * opens the files named after it. Close in any case; the groups stay the caller's. */
+mst_status mst_apply_open(mst_apply *self, const mst_command *command, mst_option_group *groups, size_t n,
+                          int argc, char **argv);
+void mst_apply_close(mst_apply *self);
+
+#endif

@@ -1,0 +1,148 @@
+/* `muster predict`: one line per row, in input order: probabilities, classes or raw scores. */
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "cli/cmd_apply.h"
+#include "cli/signals.h"
+#include "data/feed.h"
+
+enum { WHAT_PROBABILITY, WHAT_CLASS, WHAT_SCORE };
+
+typedef struct predict_options {
+    char *out;
+    int what;
+} predict_options;
+
+#define FIELD(name) offsetof(predict_options, name)
+static const mst_option predict_table[] = {
+    {"out", MST_OPTION_TEXT, FIELD(out), "-", 0, 0, NULL, "FILE",
+     "Where the predictions go; \"-\" is standard output. Names ending in .gz or .zst are compressed."},
+    {"what", MST_OPTION_CHOICE, FIELD(what), "probability", 0, 0, "probability|class|score", NULL,
+     "probability: of the positive class, or of every class separated by spaces; class: 0/1 or the class "
+     "number; score: "
+     "margins or logits."},
+    {0},
+};
+
+static const mst_option *const tables[] = {predict_table, mst_apply_table, mst_data_option_table, NULL};
+
+static double sigmoid(double margin)
+{
+    return margin >= 0.0 ? 1.0 / (1.0 + exp(-margin)) : exp(margin) / (1.0 + exp(margin));
+}
+
+/* Scores of one row to probabilities, in place. */
+static void softmax(float *y, uint32_t n)
+{
+    double top = (double)y[0], sum = 0.0;
+    for (uint32_t c = 1; c < n; c++)
+        top = fmax(top, (double)y[c]);
+    for (uint32_t c = 0; c < n; c++)
+        sum += exp((double)y[c] - top);
+    for (uint32_t c = 0; c < n; c++)
+        y[c] = (float)(exp((double)y[c] - top) / sum);
+}
+
+static uint32_t best_of(const float *y, uint32_t n)
+{
+    uint32_t best = 0;
+    for (uint32_t c = 1; c < n; c++)
+        best = y[c] > y[best] ? c : best;
+    return best;
+}
+
+static mst_status write_row(mst_out *out, int what, float *y, uint32_t n)
+{
+    if (n == 1) {
+        if (what == WHAT_CLASS)
+            return mst_out_write(out, y[0] > 0.0f ? "1\n" : "0\n", 2);
+        return mst_out_printf(out, "%.9g\n", what == WHAT_SCORE ? (double)y[0] : sigmoid((double)y[0]));
+    }
+    if (what == WHAT_CLASS)
+        return mst_out_printf(out, "%u\n", best_of(y, n));
+    if (what == WHAT_PROBABILITY)
+        softmax(y, n);
+    for (uint32_t c = 0; c < n; c++)
+        TRY(mst_out_printf(out, c + 1 < n ? "%.9g " : "%.9g\n", (double)y[c]));
+    return MST_OK;
+}
+
+/* Rows in file order through one lane: parsing runs ahead on other threads. */
+static mst_status predict(const mst_apply *apply, const predict_options *options, mst_out *out)
+{
+    const mst_model *model = apply->assembly.model;
+    uint32_t batch_rows = (uint32_t)apply->options.batch;
+    mst_feed *feed = NULL;
+    mst_weights weights;
+    mst_feed_options feed_options = {
+        .first_rows = (uint64_t)apply->options.rows,
+        .prefetch_threads = apply->n_threads,
+        .n_lanes = 1,
+        .max_take = batch_rows,
+        .features = model->shape.n_features,
+        .stop = mst_signals_stop(),
+    };
+    mst_status st = MST_OK;
+    void *scratch = mst_alloc_lines(model->ops->scratch_size(model, batch_rows));
+    float *scores = mst_calloc((size_t)batch_rows * model->n_scores, sizeof *scores);
+    if (scratch == NULL || scores == NULL) {
+        st = mst_fail(MST_ENOMEM, "no memory to score batches of %u rows", batch_rows);
+        goto out;
+    }
+    mst_model_weights(model, &apply->assembly.params, &weights);
+    TRY_OUT(st, mst_feed_new(apply->dataset, &feed_options, &feed));
+    TRY_OUT(st, mst_feed_start(feed, 0, 0));
+    for (;;) {
+        mst_batch batch;
+        uint64_t position;
+        TRY_OUT(st, mst_signals_check("nothing was written"));
+        TRY_OUT(st, mst_feed_take(feed, 0, batch_rows, &batch, &position));
+        if (batch.n_rows == 0)
+            break;
+        model->ops->forward(model, scratch, &batch, &weights, scores);
+        for (uint32_t i = 0; i < batch.n_rows; i++)
+            TRY_OUT(st, write_row(out, options->what, scores + (size_t)i * model->n_scores, model->n_scores));
+    }
+out:
+    mst_feed_destroy(feed);
+    mst_free(scratch);
+    mst_free(scores);
+    return st;
+}
+
+static mst_status run(int argc, char **argv)
+{
+    mst_apply apply = {0};
+    predict_options options = {0};
+    mst_out *out = NULL;
+    mst_option_group groups[] = {
+        {.title = "prediction", .table = predict_table, .base = &options},
+        {.title = "reading", .table = mst_apply_table, .base = &apply.options},
+        {.title = "data", .table = mst_data_option_table, .base = &apply.data},
+    };
+    mst_status st;
+    TRY_OUT(st, mst_apply_open(&apply, &mst_cmd_predict, groups, 3, argc, argv));
+    if (apply.helped)
+        goto out;
+    TRY_OUT(st, mst_out_open(options.out, &out));
+    TRY_OUT(st, predict(&apply, &options, out));
+    st = mst_out_commit(out);
+out:
+    mst_out_close(out);
+    mst_apply_close(&apply);
+    mst_options_fini(groups, 3);
+    return st;
+}
+
+const mst_command mst_cmd_predict = {
+    .name = "predict",
+    .summary = "apply a trained model to a data set, row by row",
+    .run = run,
+    .usage = "predict CHECKPOINT FILE... [options]",
+    .details = "CHECKPOINT is a run directory (its newest checkpoint), a checkpoint, or RUN/best. One line "
+               "per row, in\n"
+               "input order. Labels in the files are not looked at.\n",
+    .tables = tables,
+};
