@@ -124,6 +124,11 @@ static mst_status fail_key(const parser *p, const mst_tf_name *name, uint64_t ke
 {
     if ((int64_t)key < 0)
         return FAIL(p, "feature \"%.*s\" holds the negative index %" PRId64, NAME(name), (int64_t)key);
+    if (key < p->layout->n_dense)
+        return FAIL(p,
+                    "feature \"%.*s\" holds index %" PRIu64
+                    ", which is that of a float column: use --tf-keys hash",
+                    NAME(name), key);
     return FAIL(
         p, "feature \"%.*s\" holds index %" PRIu64 ", which is not below the number of features %" PRIu64,
         NAME(name), key, p->limit);
@@ -239,31 +244,38 @@ static inline uint32_t hashed_key(const parser *p, const mst_tf_name *name, cons
     return n_dense + (uint32_t)((unsigned __int128)hash * (p->limit - n_dense) >> 64);
 }
 
-static mst_status read_category(parser *p, const mst_tf_name *name, const mst_example_feature *feature)
+/* Adds the keys of one run of a category column. */
+static inline mst_status add_keys(parser *p, const mst_tf_name *name, const uint8_t *at, const uint8_t *end)
 {
-    mst_chunk_builder *b = p->builder;
-    bool hashed = p->layout->hashed;
+    const mst_tf_layout *layout = p->layout;
+    while (at < end) {
+        uint64_t value;
+        at = mst_varint(at, end, &value);
+        if (at == NULL)
+            return FAIL(p, "feature \"%.*s\" holds a broken int64", NAME(name));
+        if (layout->hashed)
+            mst_chunk_builder_add(p->builder, hashed_key(p, name, &value, 8), 1.0f);
+        else if (value - layout->n_dense < p->limit - layout->n_dense)
+            mst_chunk_builder_add(p->builder, (uint32_t)value, 1.0f);
+        else
+            return fail_key(p, name, value);
+    }
+    return MST_OK;
+}
+
+static inline mst_status read_category(parser *p, const mst_tf_name *name, const mst_example_feature *feature)
+{
+    const uint8_t *run = feature->list;
+    size_t n = feature->list_size;
     mst_example_list list;
-    const uint8_t *run;
-    size_t n;
+    if (name->kind == MST_EXAMPLE_INTS && n >= 2 && n < 0x82 && run[0] == 0x0a && run[1] == n - 2)
+        return add_keys(p, name, run + 2, run + n); /* one packed run is all */
     mst_example_list_init(&list, feature);
     while (mst_example_run(&list, &run, &n)) {
-        if (feature->kind == MST_EXAMPLE_BYTES) {
-            mst_chunk_builder_add(b, hashed_key(p, name, run, n), 1.0f);
-            continue;
-        }
-        for (const uint8_t *at = run, *end = run + n; at < end;) {
-            uint64_t value;
-            at = mst_varint(at, end, &value);
-            if (at == NULL)
-                return FAIL(p, "feature \"%.*s\" holds a broken int64", NAME(name));
-            if (hashed)
-                mst_chunk_builder_add(b, hashed_key(p, name, &value, 8), 1.0f);
-            else if (value >= p->limit)
-                return fail_key(p, name, value);
-            else
-                mst_chunk_builder_add(b, (uint32_t)value, 1.0f);
-        }
+        if (name->kind == MST_EXAMPLE_BYTES)
+            mst_chunk_builder_add(p->builder, hashed_key(p, name, run, n), 1.0f);
+        else
+            TRY(add_keys(p, name, run, run + n));
     }
     return list.problem == NULL ? MST_OK : FAIL(p, "%s", list.problem);
 }

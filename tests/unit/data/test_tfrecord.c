@@ -340,6 +340,8 @@ static void columns_hashed(void **state)
     assert_int_equal(read_file(10), MST_OK);
     for (size_t i = 0; i < b->n_entries; i++)
         assert_true(b->keys[i] < 10 && (i % 3 == 0) == (b->keys[i] == 0));
+    for (size_t i = 1; i < b->n_entries; i++)
+        assert_true(i % 3 == 0 || b->keys[i - 1] <= b->keys[i]);
     expect_failure(1, MST_EINPUT, "x.tfrecord: the float columns alone hold 1 features, and --features is 1");
 }
 
@@ -348,6 +350,9 @@ static void keys_by_option(void **state)
     (void)state;
     put_local_rows();
     f->options.tf_keys = 1;
+    expect_failure_at(0, 0,
+                      "feature \"a\" holds index 0, which is that of a float column: use --tf-keys hash");
+    f->options.tf_columns = "a,b";
     expect_failure_at(0, 2, "feature \"b\" holds the negative index -7");
     f->file.n = 0;
     put_float(&f->features, "label", 0);
