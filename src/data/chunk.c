@@ -22,7 +22,7 @@
 
 void mst_chunk_builder_init(mst_chunk_builder *b)
 {
-    *b = (mst_chunk_builder){0};
+    *b = (mst_chunk_builder){.max_dense = UINT32_MAX};
 }
 
 void mst_chunk_builder_fini(mst_chunk_builder *b)
@@ -185,7 +185,7 @@ static void plan(const mst_chunk_builder *b, size_t from, size_t to, pack_plan *
     if (from == to)
         return;
     size_t first = b->row_start[from + 1] - b->row_start[from];
-    size_t k = SIZE_MAX;
+    size_t k = b->max_dense;
     p->min_label = p->max_label = b->labels[from];
     for (size_t i = from; i < to; i++) {
         size_t start = b->row_start[i], n = b->row_start[i + 1] - start;

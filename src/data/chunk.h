@@ -1,10 +1,9 @@
 /* A chunk: some thousand consecutive rows of a dataset in memory, as parsed or as mapped from a cache file.
  *
- * Rows are records of 32-bit words, one after the other, so that reading a row in shuffled order touches as few cache
- * lines as can be:
- *     label:f32  [weight:f32]  dense: n_dense f32, or n_dense bytes padded to words  keys: n u32  [values: n f32]
- * All records of a chunk have the same parts; n follows from the record's length. Chunks are immutable once made,
- * shared by reference count, and safe to read from any thread. */
+ * Rows are records of 32-bit words, one after the other, so that reading a row in shuffled order touches as
+ * few cache lines as can be: label:f32  [weight:f32]  dense: n_dense f32, or n_dense bytes padded to words
+ * keys: n u32  [values: n f32] All records of a chunk have the same parts; n follows from the record's
+ * length. Chunks are immutable once made, shared by reference count, and safe to read from any thread. */
 #ifndef MST_DATA_CHUNK_H
 #define MST_DATA_CHUNK_H
 
@@ -25,10 +24,10 @@ struct mst_chunk {
     const uint32_t *offsets; /* n_rows + 1 word positions; NULL when stride != 0 */
     const uint32_t *words;   /* the records */
     size_t n_words;
-    uint32_t max_key;        /* largest feature number present, dense ones included; 0 when none */
+    uint32_t max_key; /* largest feature number present, dense ones included; 0 when none */
     float min_label, max_label;
-    uint64_t n_entries;      /* features present over all rows, dense ones included */
-    uint64_t bytes_read;     /* of the input that this chunk was made from */
+    uint64_t n_entries;  /* features present over all rows, dense ones included */
+    uint64_t bytes_read; /* of the input that this chunk was made from */
     atomic_uint references;
     void (*destroy)(mst_chunk *self); /* called with the last reference */
 };
@@ -70,12 +69,12 @@ static inline void mst_chunk_row(const mst_chunk *c, uint32_t i, mst_row *row)
 
 /* ---- building ---- */
 
-/* Collects rows as a parser finds them, then packs them: finds the longest prefix of features that every row has
- * (features 0..k-1 become dense) and whether the remaining values are all one. Reused from chunk to chunk; parsing a
- * row allocates nothing once the arrays have grown. One thread. */
+/* Collects rows as a parser finds them, then packs them: finds the longest prefix of features that every row
+ * has (features 0..k-1 become dense) and whether the remaining values are all one. Reused from chunk to
+ * chunk; parsing a row allocates nothing once the arrays have grown. One thread. */
 typedef struct mst_chunk_builder {
-    /* The row being added is entries [row_start[n_rows], n_entries). Parsers with tight loops may write keys and
-     * values directly after mst_chunk_builder_room, and set n_entries. */
+    /* The row being added is entries [row_start[n_rows], n_entries). Parsers with tight loops may write keys
+     * and values directly after mst_chunk_builder_room, and set n_entries. */
     uint32_t *keys;
     float *values;
     size_t n_entries, entry_capacity;
@@ -83,6 +82,8 @@ typedef struct mst_chunk_builder {
     float *labels, *weights;
     size_t n_rows, row_capacity;
     bool any_weight;
+    uint32_t
+        max_dense; /* the longest dense prefix that pack makes; set by whoever packs, no limit after init */
 } mst_chunk_builder;
 
 void mst_chunk_builder_init(mst_chunk_builder *b);

@@ -128,3 +128,17 @@ mst_status mst_block_fail(const mst_format *format, const mst_block *block, cons
     return mst_fail(MST_EINPUT, "%s at byte %llu: %s", block->path,
                     (unsigned long long)(block->offset + before), text);
 }
+
+uint32_t mst_first_dense(const mst_format *format, const mst_parse_context *context, const mst_block *first)
+{
+    uint32_t n_dense = 0;
+    mst_chunk *chunk = NULL;
+    mst_chunk_builder builder;
+    mst_chunk_builder_init(&builder);
+    if (format->parse(context, first, &builder) == MST_OK &&
+        mst_chunk_builder_pack(&builder, 0, builder.n_rows, &chunk) == MST_OK)
+        n_dense = chunk->n_dense;
+    mst_chunk_release(chunk);
+    mst_chunk_builder_fini(&builder);
+    return n_dense;
+}

@@ -1,10 +1,10 @@
 /* A format: how bytes of a file become rows. One const table per format, listed in mst_formats.
  *
- * Input is read in blocks of about a megabyte; `cut` finds where the last whole record of a block ends, the rest is
- * carried into the next block. Whole blocks are then parsed by any thread, several at a time, each into its own
- * builder. So parse sees only whole records, keeps no state between blocks, and must be safe on any bytes: lengths
- * are checked before use, and a bad record is MST_EINPUT with one sentence naming path and line or offset (see
- * mst_block_fail). */
+ * Input is read in blocks of about a megabyte; `cut` finds where the last whole record of a block ends, the
+ * rest is carried into the next block. Whole blocks are then parsed by any thread, several at a time, each
+ * into its own builder. So parse sees only whole records, keeps no state between blocks, and must be safe on
+ * any bytes: lengths are checked before use, and a bad record is MST_EINPUT with one sentence naming path and
+ * line or offset (see mst_block_fail). */
 #ifndef MST_DATA_FORMAT_H
 #define MST_DATA_FORMAT_H
 
@@ -17,16 +17,17 @@
 
 /* How data is to be read; the table is mst_data_option_table. */
 typedef struct mst_data_options {
-    char *format;        /* --format NAME; "auto": by content */
-    int64_t features;    /* --features N; 0: found in the data. Hashing formats hash into it */
-    int64_t classes;     /* --classes N; 0: found in the data */
-    int index_base;      /* --index-base auto|0|1 (libsvm); choice index 0, 1, 2 */
+    char *format;     /* --format NAME; "auto": by content */
+    int64_t features; /* --features N; 0: found in the data. Hashing formats hash into it */
+    int64_t classes;  /* --classes N; 0: found in the data */
+    int index_base;   /* --index-base auto|0|1 (libsvm); choice index 0, 1, 2 */
     char *tf_label, *tf_index, *tf_value, *tf_weight; /* --tf-label ... : tf.Example feature names */
-    char *tf_columns;    /* --tf-columns: fixed columns, e.g. "I1..I13,C1..C26"; empty: index/value pairs or found */
-    int tf_keys;         /* --tf-keys auto|global|hash: what int64 columns hold; choice index */
-    char *labels;        /* --labels FILE: IDX labels when not named as usual */
-    int criteo_numeric;  /* --criteo-numeric bucket|log|both */
-    int64_t hash_seed;   /* --hash-seed */
+    char *tf_columns;   /* --tf-columns: fixed columns, e.g. "I1..I13,C1..C26"; empty: index/value pairs or
+                           found */
+    int tf_keys;        /* --tf-keys auto|global|hash: what int64 columns hold; choice index */
+    char *labels;       /* --labels FILE: IDX labels when not named as usual */
+    int criteo_numeric; /* --criteo-numeric bucket|log|both */
+    int64_t hash_seed;  /* --hash-seed */
 } mst_data_options;
 extern const mst_option mst_data_option_table[];
 
@@ -41,26 +42,27 @@ typedef struct mst_block {
 /* What a format needs to parse blocks of one dataset; made once, shared read-only by the parsing threads. */
 typedef struct mst_parse_context {
     const mst_data_options *options;
-    uint64_t features;     /* keys must be below; 0: any 32-bit key below 2^32 - 1 */
-    uint32_t index_base;   /* libsvm: settled before parsing starts */
-    const void *prepared;  /* what the format's prepare made */
+    uint64_t features;    /* keys must be below; 0: any 32-bit key below 2^32 - 1 */
+    uint32_t index_base;  /* libsvm: settled before parsing starts */
+    const void *prepared; /* what the format's prepare made */
+    uint32_t max_dense;   /* chunks have no longer dense prefix: that of the first block (mst_first_dense) */
 } mst_parse_context;
 
 typedef struct mst_format {
     const char *name, *help;
-    bool text; /* records are lines: '\n'-separated, last newline optional; `cut` is not used */
+    bool text;   /* records are lines: '\n'-separated, last newline optional; `cut` is not used */
     bool hashes; /* keys are hashed into --features, which is then never found from the data */
 
-    /* How sure the format is that a file starting with these (decompressed) bytes is its own: 0 no, 1 could be,
-     * 2 is. The highest wins; the order in mst_formats breaks ties. */
+    /* How sure the format is that a file starting with these (decompressed) bytes is its own: 0 no, 1 could
+     * be, 2 is. The highest wins; the order in mst_formats breaks ties. */
     int (*sniff)(const uint8_t *head, size_t n, const char *path);
 
-    /* Length of the longest prefix of [data, data+n) that is whole records; 0 when not even one is whole. A prefix
-     * that can never become a record is MST_EINPUT. offset is for the message. NULL for text. */
+    /* Length of the longest prefix of [data, data+n) that is whole records; 0 when not even one is whole. A
+     * prefix that can never become a record is MST_EINPUT. offset is for the message. NULL for text. */
     mst_status (*cut)(const mst_block *block, size_t *whole);
 
-    /* Once per dataset, before any parse: looks at the options and at the first block. NULL: nothing to prepare.
-     * What it sets as context->prepared is released with unprepare. May set context->index_base. */
+    /* Once per dataset, before any parse: looks at the options and at the first block. NULL: nothing to
+     * prepare. What it sets as context->prepared is released with unprepare. May set context->index_base. */
     mst_status (*prepare)(mst_parse_context *context, const mst_block *first);
     void (*unprepare)(const void *prepared);
 
@@ -68,11 +70,16 @@ typedef struct mst_format {
     mst_status (*parse)(const mst_parse_context *context, const mst_block *block, mst_chunk_builder *out);
 } mst_format;
 
-extern const mst_format *const mst_formats[]; /* NULL-terminated */
+extern const mst_format *const mst_formats[];        /* NULL-terminated */
 const mst_format *mst_format_find(const char *name); /* NULL when unknown */
 
+/* The dense prefix of a dataset: features that every row of its first block has. Later chunks may have less
+ * of it, never more, so that models know their dense part before the rows are read. 0 when the block cannot
+ * be parsed: whoever reads it next says why. */
+uint32_t mst_first_dense(const mst_format *format, const mst_parse_context *context, const mst_block *first);
+
 /* Fails with "PATH:LINE: sentence" (text: the line that holds `at`) or "PATH at byte N: sentence". */
-mst_status mst_block_fail(const mst_format *format, const mst_block *block, const uint8_t *at, const char *sentence,
-                          ...) __attribute__((format(printf, 4, 5)));
+mst_status mst_block_fail(const mst_format *format, const mst_block *block, const uint8_t *at,
+                          const char *sentence, ...) __attribute__((format(printf, 4, 5)));
 
 #endif

@@ -316,6 +316,7 @@ static mst_status indexed_load(mst_dataset *self, uint32_t c, mst_chunk **out)
         mst_chunk_builder_init(&b->builder);
     }
     mst_chunk_builder_clear(&b->builder);
+    b->builder.max_dense = x->context.max_dense;
     TRY_OUT(st, parse_rows(x, from, to < self->info.n_rows ? to : self->info.n_rows, &b->builder, &bytes));
     TRY_OUT(st, mst_chunk_builder_pack(&b->builder, 0, b->builder.n_rows, &chunk));
     chunk->bytes_read = bytes;
@@ -410,11 +411,12 @@ mst_status mst_indexed_open(const mst_text_list *paths, const mst_format *format
         goto out;
     }
     x->base.n_chunks = (uint32_t)n_chunks;
-    if (format->prepare != NULL) {
-        mst_block first = first_block(x);
+    mst_block first = first_block(x);
+    if (format->prepare != NULL)
         TRY_OUT(st, format->prepare(&x->context, &first));
-    }
     x->prepared = true;
+    x->context.max_dense = mst_first_dense(format, &x->context, &first);
+    x->base.info.n_dense = x->context.max_dense;
     x->base.info.index_base = x->context.index_base;
     x->base.info.n_features = format->hashes ? x->context.features : 0;
     *out = &x->base;

@@ -270,6 +270,7 @@ static mst_status stream_parse(mst_dataset *self, mst_raw_block *raw, mst_chunk_
     mst_status st;
     mst_chunk *chunk;
     mst_chunk_builder_clear(builder);
+    builder->max_dense = s->context.max_dense;
     TRY_OUT(st, s->base.format->parse(&s->context, &raw->block, builder));
     TRY_OUT(st, mst_chunk_builder_pack(builder, 0, builder->n_rows, &chunk));
     chunk->bytes_read = raw->block.size;
@@ -355,6 +356,8 @@ mst_status mst_stream_open(const mst_text_list *paths, const mst_format *format,
     if (format->prepare != NULL)
         TRY_OUT(st, format->prepare(&s->context, s->first != NULL ? &s->first->block : &nothing));
     s->prepared = true;
+    s->context.max_dense = s->first != NULL ? mst_first_dense(format, &s->context, &s->first->block) : 0;
+    s->base.info.n_dense = s->context.max_dense;
     s->base.info.index_base = s->context.index_base;
     s->base.info.n_features = format->hashes ? s->context.features : 0;
     *out = &s->base;

@@ -42,7 +42,9 @@ static mst_status parse_limits(mst_trainer *self)
 static mst_status settle_data_options(mst_trainer *self)
 {
     static const char *const bases[] = {"0", "1"};
-    uint32_t base = self->dataset->info.index_base;
+    const mst_format *format = self->dataset->format;
+    uint32_t base =
+        format && strcmp(format->name, "libsvm") == 0 ? self->dataset->info.index_base : UINT32_MAX;
     if (self->data.index_base == 0 && base <= 1)
         self->data.index_base = (int)base + 1;
     self->data_json = self->config.data_options ? json_deep_copy(self->config.data_options) : json_object();
