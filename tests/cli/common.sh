@@ -1,0 +1,56 @@
+# Sourced by the scripts beside it, which get the binary as $1. Leaves $muster, and a temporary folder as the current
+# one, removed at the end.
+set -eu
+muster=$(realpath "$1")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+
+fail() {
+  echo "FAILED: $*" >&2
+  [ ! -f "$work/err" ] || sed 's/^/  stderr: /' "$work/err" >&2
+  exit 1
+}
+
+# expect CODE ARGS...: runs muster; its output is in the files out and err.
+expect() {
+  local want=$1 got=0
+  shift
+  "$muster" "$@" >"$work/out" 2>"$work/err" </dev/null || got=$?
+  [ "$got" = "$want" ] || fail "muster $*: exit code $got instead of $want"
+}
+
+# refused CODE SENTENCE ARGS...: muster fails with that code, one line that contains the sentence, and no output.
+refused() {
+  local code=$1 sentence=$2
+  shift 2
+  expect "$code" "$@"
+  [ "$(wc -l <"$work/err")" = 1 ] || fail "muster $*: the error is not one line"
+  grep -q '^muster: ' "$work/err" || fail "muster $*: the error does not begin with muster:"
+  grep -qF -- "$sentence" "$work/err" || fail "muster $*: the error does not say: $sentence"
+  [ ! -s "$work/out" ] || fail "muster $*: printed something beside its error"
+}
+
+# has TEXT: the last command printed it.
+has() {
+  grep -qF -- "$1" "$work/out" || fail "the output lacks: $1"
+}
+
+# fact FILE NAME [OPTIONS]: a figure of `data stat --json`.
+fact() {
+  local file=$1 name=$2
+  shift 2
+  "$muster" data stat "$file" --json "$@" 2>/dev/null | sed -n "s/^    \"$name\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p"
+}
+
+# same WHAT A B
+same() {
+  [ "$2" = "$3" ] || fail "$1: $2 instead of $3"
+}
+
+# No files but those named are in the folder.
+only() {
+  local folder=$1
+  shift
+  same "files in $folder" "$(ls -A "$folder" | tr '\n' ' ')" "$(printf '%s\n' "$@" | sort | sed '/^$/d' | tr '\n' ' ')"
+}

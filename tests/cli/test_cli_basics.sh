@@ -1,0 +1,115 @@
+# The program as such: help, versions, suggestions, exit codes, list, doctor, completion.
+. "$(dirname "$0")/common.sh"
+
+# JSON without a parser: brackets and quotes in balance, begins and ends as it should, no comma before a bracket.
+looks_like_json() {
+  tr -d '\n' <out | sed 's/\\"//g; s/"[^"]*"//g' >bare
+  ! grep -q '"' bare || fail "$1: quotes out of balance"
+  same "$1: braces" "$(tr -cd '{' <bare | wc -c)" "$(tr -cd '}' <bare | wc -c)"
+  same "$1: brackets" "$(tr -cd '[' <bare | wc -c)" "$(tr -cd ']' <bare | wc -c)"
+  ! grep -qE ',[[:space:]]*[]}]' bare || fail "$1: comma before a closing bracket"
+  grep -qE '^[[{].*[]}][[:space:]]*$' bare || fail "$1: not one value"
+}
+
+expect 0 --version
+grep -qE '^muster [0-9]+\.[0-9]+\.[0-9]+$' out || fail "--version"
+expect 0 --help
+has "usage: muster"
+for command in data list doctor completion; do has "  $command "; done
+expect 0 -h
+expect 0 data --help
+for command in gen convert fetch stat index; do has "  $command "; done
+
+# Every command that list names has a help text with its usage, whatever else is on the line.
+expect 0 list commands
+sed -n 's/^  \(\([a-z-]* \)*[a-z-]*\)  .*$/\1/p' out | sed 's/ *$//' >commands
+[ "$(wc -l <commands)" -ge 10 ] || fail "list commands shows too few"
+while read -r command; do
+  # shellcheck disable=SC2086
+  expect 0 $command --help
+  has "usage: muster $command"
+  expect 0 $command --no-such-option --help
+  refused 2 "unknown option --no-such-option" $command --no-such-option
+done <commands
+
+refused 2 "no command given"
+refused 2 "no command given" data
+refused 2 "did you mean data?" dta
+refused 2 "did you mean list?" lsit
+refused 2 "did you mean convert?" data convrt
+refused 2 "did you mean criteo?" data gen crieto
+refused 2 "unknown command xyzzy;" xyzzy
+refused 2 "did you mean --rows" data gen criteo --row 5
+refused 2 "did you mean --json" doctor --jsn
+refused 2 "--log" --log loud list
+refused 2 "must be between" data gen blobs --classes 1 --out x.svm
+refused 2 "not an integer" data gen blobs --rows many --out x.svm
+refused 2 "did you mean models?" list model
+refused 2 "there is bash" completion fish
+refused 2 "there is mnist" data fetch cifar
+
+expect 0 list
+for word in libsvm tfrecord criteo vw idx cache digits blobs logreg softmax sgd momentum adagrad adam ftrl constant \
+  cosine local portable "data gen criteo"; do
+  has "  $word "
+done
+expect 0 list models
+has logreg
+! grep -q sgd out || fail "list models lists optimizers"
+expect 0 list --json
+looks_like_json list
+has '"optimizers": ['
+has '"name": "ftrl"'
+
+expect 0 doctor
+for word in cpu cores memory "huge pages" kernel zlib zstd jansson libyaml xxhash isa-l npm compiler; do has "$word"; done
+expect 0 doctor --json
+looks_like_json doctor
+grep -qE '"cores": [1-9][0-9]*,' out || fail "doctor --json: cores"
+grep -qE '"memory": [1-9][0-9]*,' out || fail "doctor --json: memory"
+grep -qE '"instruction_set_in_use": "(portable|avx2|avx512)"' out || fail "doctor --json: instruction set"
+grep -qE '"memory_copied_per_second_by_1_thread": [1-9]' out || fail "doctor --json: bandwidth"
+
+# Completion: the script is sound and knows commands, options and values.
+expect 0 completion bash
+cp out muster.bash
+bash -n muster.bash
+complete_words() {
+  bash -c '. ./muster.bash; COMP_WORDS=(muster "$@"); COMP_CWORD=$#; _muster; echo "${COMPREPLY[*]}"' - "$@"
+}
+same "completion of da" "$(complete_words da)" "data"
+same "completion of data" "$(complete_words data '')" "gen convert fetch stat index"
+same "completion of an option" "$(complete_words data gen criteo --fea)" "--features"
+same "completion of choices" "$(complete_words data convert in --criteo-numeric b)" "bucket both"
+same "completion after a flag" "$(complete_words data stat --json --th)" "--threads"
+touch some-file
+same "completion of files" "$(complete_words data stat some-)" "some-file"
+
+# What cannot be printed is an error; a reader that has enough is not.
+if [ -w /dev/full ]; then
+  rc=0
+  "$muster" list >/dev/full 2>err || rc=$?
+  same "exit code on a full device" "$rc" 1
+  grep -q '^muster: standard output' err || fail "no sentence about standard output"
+fi
+{ "$muster" list || true; } 2>err | head -1 >/dev/null
+[ ! -s err ] || fail "a closed pipe is complained about"
+
+# Memory that runs out anywhere is one sentence.
+k=1
+while :; do
+  rc=0
+  MUSTER_FAIL_ALLOC=$k "$muster" list --json >out 2>err || rc=$?
+  [ "$rc" != 0 ] || break
+  same "exit code when allocation $k fails" "$rc" 1
+  same "lines when allocation $k fails" "$(wc -l <err)" 1
+  k=$((k + 7))
+done
+[ "$k" -gt 7 ] || fail "MUSTER_FAIL_ALLOC does nothing"
+refused_env() {
+  rc=0
+  env "$1" "$muster" list >out 2>err || rc=$?
+  same "exit code with $1" "$rc" 2
+}
+refused_env MUSTER_FAIL_ALLOC=x
+refused_env MUSTER_FAIL_WRITE=-1
