@@ -10,7 +10,8 @@
  * queued, and those that lanes hold.
  * 3. A window's rows and order never change after it is queued; it returns to the pool with its last
  * reference.
- * 4. The first failure is kept and ends production; lanes see it after the rows that came before it. */
+ * 4. The first failure in the order of the epoch is kept and ends production; lanes see it after the rows
+ * that came before it, whichever thread met it. */
 #include "data/feed.h"
 
 #include <math.h>
@@ -72,6 +73,7 @@ struct mst_feed {
     uint64_t ring_next_in,
         ring_next_out;          /* sequence numbers: claimed by parsers, taken by the window thread */
     uint64_t ring_end;          /* sequence number one past the last chunk; UINT64_MAX: not known yet */
+    mst_error ring_error;       /* why the chunk at ring_end failed; code MST_OK: it did not */
     pthread_mutex_t read_mutex; /* one reader of the stream at a time */
 
     window *queue, *current, *pool;
@@ -99,13 +101,6 @@ static void wait_change(mst_feed *f)
     clock_gettime(CLOCK_MONOTONIC, &t);
     t.tv_sec += 1;
     pthread_cond_timedwait(&f->changed, &f->mutex, &t);
-}
-
-static void fail_production(mst_feed *f, mst_status st)
-{
-    if (f->error.code == MST_OK)
-        mst_error_save(&f->error, st);
-    wake(f);
 }
 
 static bool stale(const mst_feed *f, uint64_t generation)
@@ -158,6 +153,16 @@ static void ring_put(mst_feed *f, uint64_t generation, uint64_t sequence, mst_ch
     pthread_mutex_unlock(&f->mutex);
 }
 
+/* Chunk `sequence` failed: the ring ends there, and the window thread fails when it comes to it. */
+static void fail_chunk(mst_feed *f, uint64_t sequence, mst_status st)
+{
+    if (sequence >= f->ring_end)
+        return;
+    f->ring_end = sequence;
+    mst_error_save(&f->ring_error, st);
+    wake(f);
+}
+
 /* Claims the next piece of work: a block of the stream, or a chunk number. False at the end or on failure. */
 static bool claim_work(mst_feed *f, uint64_t generation, uint64_t *sequence, mst_raw_block **block)
 {
@@ -176,7 +181,7 @@ static bool claim_work(mst_feed *f, uint64_t generation, uint64_t *sequence, mst
     }
     pthread_mutex_lock(&f->mutex);
     if (st != MST_OK) {
-        fail_production(f, st);
+        fail_chunk(f, f->ring_next_in, st);
     } else if (more) {
         *sequence = f->ring_next_in++;
         claimed = true;
@@ -200,7 +205,7 @@ static void parse_epoch(mst_feed *f, uint64_t generation, mst_chunk_builder *bui
                             : f->dataset->ops->parse(f->dataset, block, builder, &chunk);
         if (st != MST_OK) {
             pthread_mutex_lock(&f->mutex);
-            fail_production(f, st);
+            fail_chunk(f, sequence, st);
             pthread_mutex_unlock(&f->mutex);
             return;
         }
@@ -254,6 +259,7 @@ static mst_status next_chunk(mst_feed *f, uint64_t generation, uint64_t *sequenc
             return MST_OK;
         return f->dataset->ops->load(f->dataset, f->chunk_order[(*sequence)++], out);
     }
+    mst_status st = MST_OK;
     pthread_mutex_lock(&f->mutex);
     uint64_t slot = *sequence % RING;
     while (!stale(f, generation) && !f->ring_full[slot] && *sequence < f->ring_end)
@@ -263,9 +269,11 @@ static mst_status next_chunk(mst_feed *f, uint64_t generation, uint64_t *sequenc
         f->ring_full[slot] = false;
         f->ring_next_out = ++*sequence;
         wake(f);
+    } else if (!stale(f, generation) && f->ring_error.code != MST_OK) {
+        st = mst_error_restore(&f->ring_error);
     }
     pthread_mutex_unlock(&f->mutex);
-    return MST_OK;
+    return st;
 }
 
 static bool held_out(const mst_feed_options *o, uint64_t row)
@@ -332,14 +340,16 @@ static void shuffle(place *order, uint32_t n, uint64_t seed, uint64_t epoch, uin
     }
 }
 
-/* Queues a window; the queue owns one reference. Waits for room. */
-static void window_put(mst_feed *f, uint64_t generation, window *w)
+/* Queues a window that has rows; the queue owns one reference. Waits for room. False when the epoch is over.
+ */
+static bool window_put(mst_feed *f, uint64_t generation, window *w)
 {
     pthread_mutex_lock(&f->mutex);
     while (!stale(f, generation) && f->queued >= QUEUE)
         wait_change(f);
     w->references = 1;
-    if (stale(f, generation) || w->n_rows == 0) {
+    bool wanted = !stale(f, generation);
+    if (!wanted || w->n_rows == 0) {
         window_unref(f, w);
     } else {
         window **tail = &f->queue;
@@ -351,6 +361,7 @@ static void window_put(mst_feed *f, uint64_t generation, window *w)
         wake(f);
     }
     pthread_mutex_unlock(&f->mutex);
+    return wanted;
 }
 
 static window *window_get(mst_feed *f)
@@ -387,10 +398,6 @@ static mst_status produce_epoch(mst_feed *f, uint64_t generation)
             stream_row += chunk->n_rows;
             st = window_add(f, w, chunk, first_row);
         } while (st == MST_OK && w->n_rows < o->shuffle_rows);
-        if (st != MST_OK) {
-            window_free(w);
-            return st;
-        }
         if (o->shuffle_rows != 0)
             shuffle(w->order, w->n_rows, o->seed, f->epoch, position);
         if (w->n_rows > limit - position)
@@ -399,7 +406,9 @@ static mst_status produce_epoch(mst_feed *f, uint64_t generation)
         position += w->n_rows;
         if (position <= f->skip)
             w->n_rows = 0; /* window_put drops it */
-        window_put(f, generation, w);
+        more = window_put(f, generation, w) && more;
+        if (st != MST_OK)
+            return st;
     }
     pthread_mutex_lock(&f->mutex);
     if (!stale(f, generation)) {
@@ -421,7 +430,8 @@ static void *window_main(void *arg)
         mst_status st = produce_epoch(f, seen);
         if (st != MST_OK) {
             pthread_mutex_lock(&f->mutex);
-            fail_production(f, st);
+            mst_error_save(&f->error, st);
+            wake(f);
             pthread_mutex_unlock(&f->mutex);
         }
         leave_epoch(f);
@@ -581,6 +591,7 @@ mst_status mst_feed_start(mst_feed *f, uint64_t epoch, uint64_t position)
     f->claimed = 0;
     f->ended = false;
     f->error.code = MST_OK;
+    f->ring_error.code = MST_OK;
     f->ring_next_in = f->ring_next_out = 0;
     f->ring_end = f->dataset->random ? f->dataset->n_chunks : UINT64_MAX;
     if (f->dataset->random)
@@ -698,10 +709,16 @@ mst_status mst_feed_take(mst_feed *f, unsigned lane_index, uint32_t n, mst_batch
 
 uint64_t mst_feed_epoch_rows(const mst_feed *f)
 {
-    return f->epoch_rows;
+    pthread_mutex_lock((pthread_mutex_t *)&f->mutex);
+    uint64_t rows = f->epoch_rows;
+    pthread_mutex_unlock((pthread_mutex_t *)&f->mutex);
+    return rows;
 }
 
 double mst_feed_wait_seconds(const mst_feed *f)
 {
-    return (double)f->wait_ns * 1e-9;
+    pthread_mutex_lock((pthread_mutex_t *)&f->mutex);
+    uint64_t wait_ns = f->wait_ns;
+    pthread_mutex_unlock((pthread_mutex_t *)&f->mutex);
+    return (double)wait_ns * 1e-9;
 }

@@ -1,0 +1,651 @@
+/* The feed: every row once per epoch, an order that depends on the seed alone, epochs entered in the middle,
+ * held-out rows, failures after the rows before them, and leaving at any time. */
+#include <dirent.h>
+#include <math.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "data/cache.h"
+#include "data/feed.h"
+#include "fake_dataset.h"
+
+#define MAX_ROWS 3000
+
+/* An epoch's rows in order, by number. */
+typedef struct sequence {
+    uint32_t rows[MAX_ROWS];
+    uint32_t n;
+} sequence;
+
+static uint32_t number_of(const mst_row *row)
+{
+    assert_int_equal(row->n_keys, 1);
+    assert_true(row->keys[0] >= FAKE_KEY);
+    return row->keys[0] - FAKE_KEY;
+}
+
+/* Takes until the end or a failure, lanes in turn, sizes 1..max_take in turn (0 < fixed: always that many).
+ */
+static mst_status take_all(mst_feed *feed, const mst_feed_options *o, uint32_t fixed, uint64_t start,
+                           sequence *out)
+{
+    out->n = 0;
+    for (uint32_t turn = 0;; turn++) {
+        mst_batch batch;
+        uint64_t position;
+        uint32_t want = fixed ? fixed : 1 + turn * 7 % o->max_take;
+        TRY(mst_feed_take(feed, turn % o->n_lanes, want, &batch, &position));
+        if (batch.n_rows == 0)
+            return MST_OK;
+        assert_int_equal(position, start + out->n);
+        assert_true(batch.n_rows <= want);
+        for (uint32_t i = 0; i < batch.n_rows; i++) {
+            assert_true(out->n < MAX_ROWS);
+            uint32_t row = number_of(&batch.rows[i]);
+            assert_true(batch.rows[i].label == (float)(row % 2) && batch.rows[i].weight == 1.0f);
+            out->rows[out->n++] = row;
+        }
+    }
+}
+
+static mst_feed_options options_of(uint64_t seed, uint64_t shuffle_rows)
+{
+    return (mst_feed_options){
+        .seed = seed, .shuffle_rows = shuffle_rows, .prefetch_threads = 1, .n_lanes = 1, .max_take = 100};
+}
+
+static mst_feed *feed_new(fake_dataset *d, const mst_feed_options *o)
+{
+    mst_feed *feed = NULL;
+    assert_int_equal(mst_feed_new(&d->base, o, &feed), MST_OK);
+    return feed;
+}
+
+/* One epoch of a fresh feed. */
+static void epoch_of(fake_dataset *d, const mst_feed_options *o, uint64_t epoch, uint64_t position,
+                     sequence *out)
+{
+    mst_feed *feed = feed_new(d, o);
+    if (!d->base.random)
+        fake_rewind(&d->base);
+    assert_int_equal(mst_feed_start(feed, epoch, position), MST_OK);
+    assert_int_equal(take_all(feed, o, 0, position, out), MST_OK);
+    mst_feed_destroy(feed);
+}
+
+static void assert_same(const sequence *a, const sequence *b)
+{
+    assert_int_equal(a->n, b->n);
+    assert_memory_equal(a->rows, b->rows, a->n * sizeof *a->rows);
+}
+
+static bool same(const sequence *a, const sequence *b)
+{
+    return a->n == b->n && memcmp(a->rows, b->rows, a->n * sizeof *a->rows) == 0;
+}
+
+/* seen[row] += 1 for every row. */
+static void count(const sequence *s, uint8_t *seen)
+{
+    for (uint32_t i = 0; i < s->n; i++)
+        seen[s->rows[i]]++;
+}
+
+static void assert_once(const sequence *s, uint64_t n_rows)
+{
+    uint8_t seen[MAX_ROWS] = {0};
+    assert_int_equal(s->n, n_rows);
+    count(s, seen);
+    for (uint64_t i = 0; i < n_rows; i++)
+        assert_int_equal(seen[i], 1);
+}
+
+/* ---- order ---- */
+
+static void every_row_once(void **state)
+{
+    (void)state;
+    static const uint64_t rows[] = {0, 1, 2, 16, 17, 100, 999}, windows[] = {0, 1, 10, 64, 1000, 1 << 20};
+    static sequence s;
+    for (int kind = 0; kind < FAKE_KINDS; kind++)
+        for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
+            for (size_t w = 0; w < sizeof windows / sizeof *windows; w++) {
+                fake_dataset *d = fake_new((fake_kind)kind, rows[r], 16, NULL, NULL);
+                mst_feed_options o = options_of(r * 7 + w, windows[w]);
+                o.n_lanes = 1 + (unsigned)(w % 3);
+                o.max_take = w % 2 ? 5 : 300;
+                o.prefetch_threads = 1 + (unsigned)(r % 3);
+                mst_feed *feed = feed_new(d, &o);
+                for (uint64_t epoch = 0; epoch < 3; epoch++) {
+                    assert_int_equal(mst_feed_start(feed, epoch, 0), MST_OK);
+                    assert_int_equal(take_all(feed, &o, 0, 0, &s), MST_OK);
+                    assert_once(&s, rows[r]);
+                    assert_int_equal(mst_feed_epoch_rows(feed), rows[r]);
+                    if (windows[w] == 0)
+                        for (uint32_t i = 0; i < s.n; i++)
+                            assert_int_equal(s.rows[i], i);
+                }
+                assert_true(mst_feed_wait_seconds(feed) >= 0.0);
+                mst_feed_destroy(feed);
+                mst_dataset_destroy(&d->base);
+            }
+}
+
+static void order_is_the_seeds_alone(void **state)
+{
+    (void)state;
+    static sequence first, other, random;
+    for (int kind = 0; kind < FAKE_KINDS; kind++) {
+        fake_dataset *d = fake_new((fake_kind)kind, 700, 16, NULL, NULL);
+        mst_feed_options o = options_of(5, 100);
+        epoch_of(d, &o, 3, 0, &first);
+        if (kind == FAKE_CHEAP)
+            random = first;
+        if (kind == FAKE_COSTLY)
+            assert_same(&first, &random); /* how chunks are loaded does not matter either */
+        for (unsigned lanes = 1; lanes <= 4; lanes++)
+            for (unsigned threads = 1; threads <= 3; threads++) {
+                o.n_lanes = lanes;
+                o.prefetch_threads = threads;
+                o.max_take = 1 + lanes * threads * 13;
+                epoch_of(d, &o, 3, 0, &other);
+                assert_same(&first, &other);
+            }
+        o = options_of(5, 100);
+        epoch_of(d, &o, 4, 0, &other);
+        assert_false(same(&first, &other));
+        o = options_of(6, 100);
+        epoch_of(d, &o, 3, 0, &other);
+        assert_false(same(&first, &other));
+        mst_dataset_destroy(&d->base);
+    }
+}
+
+/* An epoch in the middle of which another was started is not changed by that. */
+static void restart_changes_nothing(void **state)
+{
+    (void)state;
+    static sequence want, got;
+    for (int kind = 0; kind < FAKE_KINDS; kind++) {
+        fake_dataset *d = fake_new((fake_kind)kind, 900, 16, NULL, NULL);
+        mst_feed_options o = options_of(1, 50);
+        o.prefetch_threads = 2;
+        epoch_of(d, &o, 7, 0, &want);
+        mst_feed *feed = feed_new(d, &o);
+        fake_rewind(&d->base);
+        for (uint32_t taken = 0; taken < 400; taken += 90) {
+            mst_batch batch;
+            uint64_t position;
+            assert_int_equal(mst_feed_start(feed, taken, 0), MST_OK);
+            for (uint32_t i = 0; i < taken; i += 30)
+                assert_int_equal(mst_feed_take(feed, 0, 30, &batch, &position), MST_OK);
+        }
+        assert_int_equal(mst_feed_start(feed, 7, 0), MST_OK);
+        assert_int_equal(take_all(feed, &o, 0, 0, &got), MST_OK);
+        assert_same(&want, &got);
+        mst_feed_destroy(feed);
+        mst_dataset_destroy(&d->base);
+    }
+}
+
+static void start_in_the_middle(void **state)
+{
+    (void)state;
+    static sequence whole, tail;
+    for (int kind = 0; kind < FAKE_KINDS; kind++)
+        for (int held = 0; held < 2; held++) {
+            fake_dataset *d = fake_new((fake_kind)kind, 500, 16, NULL, NULL);
+            mst_feed_options o = options_of(9, 64);
+            o.held_out = 0.3;
+            o.keep = held ? MST_KEEP_TRAINING : MST_KEEP_ALL;
+            epoch_of(d, &o, 2, 0, &whole);
+            for (uint32_t position = 0; position <= whole.n; position += position < 70 ? 1 : 53) {
+                epoch_of(d, &o, 2, position, &tail);
+                assert_int_equal(tail.n, whole.n - position);
+                assert_memory_equal(tail.rows, whole.rows + position, tail.n * sizeof *tail.rows);
+            }
+            epoch_of(d, &o, 2, whole.n + 10, &tail);
+            assert_int_equal(tail.n, 0);
+            mst_dataset_destroy(&d->base);
+        }
+}
+
+/* ---- which rows ---- */
+
+static void held_out_rows(void **state)
+{
+    (void)state;
+    static sequence training, held, again;
+    for (int kind = 0; kind < FAKE_KINDS; kind++) {
+        uint8_t seen[MAX_ROWS] = {0};
+        fake_dataset *d = fake_new((fake_kind)kind, 2000, 64, NULL, NULL);
+        mst_feed_options o = options_of(11, 300);
+        o.held_out = 0.2;
+        o.keep = MST_KEEP_TRAINING;
+        epoch_of(d, &o, 0, 0, &training);
+        o.keep = MST_KEEP_HELD_OUT;
+        o.shuffle_rows = 0;
+        epoch_of(d, &o, 0, 0, &held);
+        count(&training, seen);
+        count(&held, seen);
+        for (uint32_t i = 0; i < 2000; i++)
+            assert_int_equal(seen[i], 1);
+        assert_true(held.n > 320 && held.n < 480);
+        epoch_of(d, &o, 5, 0, &again); /* the same rows in every epoch */
+        assert_same(&held, &again);
+        mst_feed *feed = feed_new(d, &o);
+        assert_int_equal(mst_feed_epoch_rows(feed), kind == FAKE_STREAM ? 0 : held.n);
+        mst_feed_destroy(feed);
+        mst_dataset_destroy(&d->base);
+    }
+}
+
+static void first_rows_only(void **state)
+{
+    (void)state;
+    static sequence whole, some;
+    for (int kind = 0; kind < FAKE_KINDS; kind++) {
+        fake_dataset *d = fake_new((fake_kind)kind, 800, 16, NULL, NULL);
+        mst_feed_options o = options_of(2, 90);
+        o.prefetch_threads = 2;
+        epoch_of(d, &o, 1, 0, &whole);
+        static const uint64_t limits[] = {1, 15, 16, 17, 90, 200, 799, 800, 5000};
+        for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+            o.first_rows = limits[i];
+            mst_feed *feed = feed_new(d, &o);
+            fake_rewind(&d->base);
+            for (int round = 0; round < 3; round++) {
+                assert_int_equal(mst_feed_start(feed, 1, 0), MST_OK);
+                assert_int_equal(take_all(feed, &o, 0, 0, &some), MST_OK);
+                assert_int_equal(some.n, limits[i] < 800 ? limits[i] : 800);
+                assert_memory_equal(some.rows, whole.rows, some.n * sizeof *some.rows);
+                assert_int_equal(mst_feed_epoch_rows(feed), some.n);
+            }
+            mst_feed_destroy(feed);
+        }
+        mst_dataset_destroy(&d->base);
+    }
+}
+
+/* ---- lanes as threads ---- */
+
+typedef struct crew {
+    mst_feed *feed;
+    atomic_uchar seen[MAX_ROWS];
+    atomic_uint next_lane;
+} crew;
+
+static void *crew_main(void *arg)
+{
+    crew *c = arg;
+    unsigned lane = atomic_fetch_add(&c->next_lane, 1);
+    for (uint32_t turn = 0;; turn++) {
+        mst_batch batch;
+        uint64_t position;
+        if (mst_feed_take(c->feed, lane, 1 + (turn * 5 + lane) % 40, &batch, &position) != MST_OK ||
+            batch.n_rows == 0)
+            return NULL;
+        for (uint32_t i = 0; i < batch.n_rows; i++)
+            atomic_fetch_add(&c->seen[batch.rows[i].keys[0] - FAKE_KEY], 1);
+    }
+}
+
+static void threads_share_an_epoch(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < FAKE_KINDS; kind++) {
+        fake_dataset *d = fake_new((fake_kind)kind, MAX_ROWS, 64, NULL, NULL);
+        mst_feed_options o = options_of(3, 200);
+        o.n_lanes = 4;
+        o.prefetch_threads = 2;
+        mst_feed *feed = feed_new(d, &o);
+        for (uint64_t epoch = 0; epoch < 3; epoch++) {
+            pthread_t threads[4];
+            crew c = {.feed = feed};
+            assert_int_equal(mst_feed_start(feed, epoch, 0), MST_OK);
+            for (int t = 0; t < 4; t++)
+                assert_int_equal(pthread_create(&threads[t], NULL, crew_main, &c), 0);
+            for (int t = 0; t < 4; t++)
+                pthread_join(threads[t], NULL);
+            for (uint32_t i = 0; i < MAX_ROWS; i++)
+                assert_int_equal(atomic_load(&c.seen[i]), 1);
+        }
+        mst_feed_destroy(feed);
+        mst_dataset_destroy(&d->base);
+    }
+}
+
+/* Rows stay as they are until the lane's next take, whatever the others do. */
+static void rows_stay_valid(void **state)
+{
+    (void)state;
+    static sequence s;
+    fake_dataset *d = fake_new(FAKE_STREAM, 600, 16, NULL, NULL);
+    mst_feed_options o = options_of(3, 32);
+    o.n_lanes = 2;
+    mst_feed *feed = feed_new(d, &o);
+    mst_batch held;
+    uint64_t position;
+    uint32_t numbers[50];
+    assert_int_equal(mst_feed_start(feed, 0, 0), MST_OK);
+    assert_int_equal(mst_feed_take(feed, 1, 50, &held, &position), MST_OK);
+    assert_int_equal(held.n_rows, 50);
+    for (uint32_t i = 0; i < 50; i++)
+        numbers[i] = number_of(&held.rows[i]);
+    o.n_lanes = 1;
+    assert_int_equal(take_all(feed, &o, 0, 50, &s), MST_OK);
+    assert_int_equal(s.n, 550);
+    for (uint32_t i = 0; i < 50; i++)
+        assert_int_equal(number_of(&held.rows[i]), numbers[i]);
+    mst_feed_destroy(feed);
+    mst_dataset_destroy(&d->base);
+}
+
+/* ---- failures ---- */
+
+/* The rows before a broken chunk all come, then its sentence, again and again until the next start. */
+static void failures_come_after_good_rows(void **state)
+{
+    (void)state;
+    static sequence s;
+    for (int round = 0; round < 40; round++)
+        for (int kind = 0; kind < FAKE_KINDS; kind++)
+            for (int in_read = 0; in_read < 2; in_read++) {
+                fake_dataset *d = fake_new((fake_kind)kind, 400, 16, NULL, NULL);
+                mst_feed_options o = options_of(4, round % 2 ? 0 : 50);
+                o.prefetch_threads = 1 + (unsigned)(round % 3);
+                d->fail_chunk = 10;
+                d->fail_in_read = in_read != 0;
+                mst_feed *feed = feed_new(d, &o);
+                assert_int_equal(mst_feed_start(feed, 0, 0), MST_OK);
+                mst_status st = take_all(feed, &o, 1, 0, &s);
+                bool reading = kind == FAKE_STREAM && in_read;
+                assert_int_equal(st, reading ? MST_EIO : MST_EINPUT);
+                const char *want =
+                    reading ? "fake.data: cannot read block 10" : "fake.data: chunk 10 is broken";
+                assert_string_equal(mst_error_text(), want);
+                if (kind == FAKE_STREAM) {
+                    assert_int_equal(s.n, 107); /* blocks 0 to 9: 16 9 16 0 9 16 16 9 0 16 */
+                } else if (o.shuffle_rows == 0) {
+                    assert_int_equal(s.n, 160);
+                    for (uint32_t i = 0; i < s.n; i++)
+                        assert_int_equal(s.rows[i], i);
+                } else {
+                    assert_int_equal(s.n % 16, 0); /* whole chunks in an order of the seed's */
+                }
+                mst_batch batch;
+                uint64_t position;
+                assert_int_equal(mst_feed_take(feed, 0, 1, &batch, &position), st);
+                assert_string_equal(mst_error_text(), want);
+                d->fail_chunk = UINT32_MAX;
+                assert_int_equal(mst_feed_start(feed, 1, 0), MST_OK);
+                assert_int_equal(take_all(feed, &o, 0, 0, &s), MST_OK);
+                assert_once(&s, 400);
+                mst_feed_destroy(feed);
+                mst_dataset_destroy(&d->base);
+            }
+}
+
+typedef struct odd_row {
+    uint64_t row;
+    uint32_t key;
+    float label;
+} odd_row;
+
+/* Plain rows but for one. */
+static mst_status make_odd(void *arg, uint64_t row, mst_chunk_builder *builder)
+{
+    const odd_row *odd = arg;
+    if (row != odd->row)
+        return fake_plain_row(NULL, row, builder);
+    TRY(mst_chunk_builder_room(builder, 1));
+    mst_chunk_builder_add(builder, odd->key, 1.0f);
+    return mst_chunk_builder_end_row(builder, odd->label, 1.0f);
+}
+
+static void check_odd(const odd_row *odd, uint64_t features, uint32_t classes, const char *sentence)
+{
+    static sequence s;
+    for (int kind = 0; kind < FAKE_KINDS; kind++) {
+        odd_row copy = *odd;
+        fake_dataset *d = fake_new((fake_kind)kind, 100, 10, make_odd, &copy);
+        mst_feed_options o = options_of(1, 0);
+        o.features = features;
+        o.classes = classes;
+        mst_feed *feed = feed_new(d, &o);
+        assert_int_equal(mst_feed_start(feed, 0, 0), MST_OK);
+        mst_batch batch = {.n_rows = 1};
+        uint64_t position;
+        mst_status st = MST_OK;
+        for (s.n = 0; st == MST_OK && batch.n_rows != 0; s.n++)
+            st = mst_feed_take(feed, 0, 1, &batch, &position);
+        if (sentence == NULL) {
+            assert_int_equal(st, MST_OK);
+        } else {
+            assert_int_equal(st, MST_EINPUT);
+            if (strstr(sentence, "rows from") == NULL || kind != FAKE_STREAM)
+                assert_string_equal(mst_error_text(), sentence);
+        }
+        mst_feed_destroy(feed);
+        mst_dataset_destroy(&d->base);
+    }
+}
+
+static void rows_are_checked(void **state)
+{
+    (void)state;
+    check_odd(&(odd_row){57, 5000, 1}, 5001, 2, NULL);
+    check_odd(&(odd_row){57, 5000, 1}, 0, 2, NULL);
+    check_odd(&(odd_row){57, 5000, 1}, 5000, 2,
+              "fake.data: rows from 50 on have feature 5000, but the model has 5000 features (0 to 4999)");
+    check_odd(&(odd_row){57, FAKE_KEY, 7}, 0, 0, NULL);
+    check_odd(&(odd_row){57, FAKE_KEY, -1}, 0, 2, NULL);
+    check_odd(&(odd_row){57, FAKE_KEY, 2}, 0, 2, "fake.data: row 57 has label 2, which is not -1, 0 or 1");
+    check_odd(&(odd_row){57, FAKE_KEY, 0.5f}, 0, 2,
+              "fake.data: row 57 has label 0.5, which is not -1, 0 or 1");
+    check_odd(&(odd_row){99, FAKE_KEY, NAN}, 0, 2,
+              "fake.data: row 99 has label nan, which is not -1, 0 or 1");
+    check_odd(&(odd_row){0, FAKE_KEY, 9}, 0, 10, NULL);
+    check_odd(&(odd_row){0, FAKE_KEY, 10}, 0, 10,
+              "fake.data: row 0 has label 10, which is not a class from 0 to 9");
+    check_odd(&(odd_row){0, FAKE_KEY, -1}, 0, 10,
+              "fake.data: row 0 has label -1, which is not a class from 0 to 9");
+    check_odd(&(odd_row){0, FAKE_KEY, 1.5f}, 0, 10,
+              "fake.data: row 0 has label 1.5, which is not a class from 0 to 9");
+}
+
+/* A set stop flag ends a take that would wait, and only that. */
+static void stop_ends_waiting(void **state)
+{
+    (void)state;
+    atomic_bool stop = false;
+    fake_dataset *d = fake_new(FAKE_STREAM, 100, 10, NULL, NULL);
+    mst_feed_options o = options_of(1, 0);
+    o.stop = &stop;
+    d->block_chunk = 2;
+    mst_feed *feed = feed_new(d, &o);
+    mst_batch batch;
+    uint64_t position, begun = mst_now_ns();
+    assert_int_equal(mst_feed_start(feed, 0, 0), MST_OK);
+    atomic_store(&stop, true);
+    /* blocks 0 and 1 hold 16 rows; they may have come before the flag was looked at, or not */
+    mst_status st;
+    uint32_t n = 0;
+    while ((st = mst_feed_take(feed, 0, 1, &batch, &position)) == MST_OK && batch.n_rows == 1)
+        n++;
+    assert_int_equal(st, MST_ESTOPPED);
+    assert_true(n <= 16);
+    assert_string_equal(mst_error_text(), "fake.data: asked to stop while waiting for rows");
+    assert_true(mst_seconds_since(begun) < 30.0);
+    fake_open(d);
+    mst_feed_destroy(feed);
+    mst_dataset_destroy(&d->base);
+}
+
+/* ---- leaving ---- */
+
+static unsigned count_threads(void)
+{
+    unsigned n = 0;
+    DIR *folder = opendir("/proc/self/task");
+    if (folder == NULL)
+        return 0;
+    for (struct dirent *e; (e = readdir(folder)) != NULL;)
+        n += e->d_name[0] != '.';
+    closedir(folder);
+    return n;
+}
+
+static void leaving_leaves_nothing(void **state)
+{
+    (void)state;
+    mst_alloc_stats before, after;
+    unsigned threads = count_threads();
+    mst_alloc_stats_get(&before);
+    for (int kind = 0; kind < FAKE_KINDS; kind++)
+        for (uint32_t taken = 0; taken < 300; taken += 37) {
+            fake_dataset *d = fake_new((fake_kind)kind, 2000, 16, NULL, NULL);
+            mst_feed_options o = options_of(1, taken % 2 ? 0 : 100);
+            o.prefetch_threads = 3;
+            o.n_lanes = 2;
+            mst_feed *feed = feed_new(d, &o);
+            mst_batch batch;
+            uint64_t position;
+            if (taken != 0)
+                assert_int_equal(mst_feed_start(feed, 0, 0), MST_OK);
+            for (uint32_t i = 0; i < taken; i += 10)
+                assert_int_equal(mst_feed_take(feed, i / 10 % 2, 10, &batch, &position), MST_OK);
+            mst_feed_destroy(feed);
+            mst_dataset_destroy(&d->base);
+        }
+    mst_feed_destroy(NULL);
+    mst_alloc_stats_get(&after);
+    assert_int_equal(after.blocks, before.blocks);
+    assert_int_equal(after.bytes, before.bytes);
+    uint64_t begun = mst_now_ns(); /* a joined thread may still show for a moment */
+    while (count_threads() != threads && mst_seconds_since(begun) < 5.0)
+        sched_yield();
+    assert_int_equal(count_threads(), threads);
+}
+
+/* Leaving in mid-epoch does not walk the rest of the dataset. */
+static void leaving_is_quick(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < FAKE_KINDS; kind++) {
+        fake_dataset *d = fake_new((fake_kind)kind, 2000, 1, NULL, NULL);
+        mst_feed_options o = options_of(1, 10);
+        mst_feed *feed = feed_new(d, &o);
+        mst_batch batch;
+        uint64_t position;
+        assert_int_equal(mst_feed_start(feed, 0, 0), MST_OK);
+        assert_int_equal(mst_feed_take(feed, 0, 10, &batch, &position), MST_OK);
+        mst_feed_destroy(feed);
+        assert_true(atomic_load(&d->loads) < 200);
+        mst_dataset_destroy(&d->base);
+    }
+}
+
+static void short_memory_is_reported(void **state)
+{
+    (void)state;
+    static sequence s;
+    for (int kind = 0; kind < FAKE_KINDS; kind++) {
+        mst_alloc_stats before, after;
+        mst_status st = MST_ENOMEM;
+        mst_alloc_stats_get(&before);
+        for (uint64_t k = 1; st != MST_OK; k++) {
+            fake_dataset *d = fake_new((fake_kind)kind, 100, 16, NULL, NULL);
+            mst_feed_options o = options_of(1, 40);
+            mst_feed *feed = NULL;
+            mst_alloc_fail_at(k);
+            st = mst_feed_new(&d->base, &o, &feed);
+            if (st == MST_OK)
+                st = mst_feed_start(feed, 0, 0);
+            if (st == MST_OK)
+                st = take_all(feed, &o, 0, 0, &s);
+            mst_alloc_fail_at(0);
+            if (st == MST_OK)
+                assert_once(&s, 100);
+            else
+                assert_int_equal(st, MST_ENOMEM);
+            mst_feed_destroy(feed);
+            mst_dataset_destroy(&d->base);
+        }
+        mst_alloc_stats_get(&after);
+        assert_int_equal(after.blocks, before.blocks);
+    }
+}
+
+/* ---- a real cache ---- */
+
+static void cache_is_fed(void **state)
+{
+    (void)state;
+    static sequence first, again;
+    char folder[] = "/tmp/mst-feed-XXXXXX", path[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/rows.cache", folder);
+    fake_dataset *d = fake_new(FAKE_CHEAP, 2500, 500, NULL, NULL);
+    mst_cache_writer *writer = NULL;
+    assert_int_equal(mst_cache_writer_new(path, "", &writer), MST_OK);
+    for (uint32_t c = 0; c < d->base.n_chunks; c++)
+        assert_int_equal(mst_cache_writer_add(writer, d->chunks[c]), MST_OK);
+    assert_int_equal(mst_cache_writer_commit(writer, NULL), MST_OK);
+    mst_cache_writer_destroy(writer);
+    mst_dataset_destroy(&d->base);
+
+    mst_text_list paths = {0};
+    mst_dataset *cache = NULL;
+    assert_int_equal(mst_text_list_add(&paths, path), MST_OK);
+    assert_int_equal(mst_cache_open(&paths, &cache), MST_OK);
+    mst_feed_options o = options_of(8, 1000);
+    o.features = FAKE_KEY + 2500;
+    o.classes = 2;
+    mst_feed *feed = NULL;
+    assert_int_equal(mst_feed_new(cache, &o, &feed), MST_OK);
+    assert_int_equal(mst_feed_epoch_rows(feed), 2500);
+    assert_int_equal(mst_feed_start(feed, 0, 0), MST_OK);
+    assert_int_equal(take_all(feed, &o, 0, 0, &first), MST_OK);
+    assert_once(&first, 2500);
+    assert_int_equal(mst_feed_start(feed, 0, 1234), MST_OK);
+    assert_int_equal(take_all(feed, &o, 0, 1234, &again), MST_OK);
+    assert_memory_equal(again.rows, first.rows + 1234, again.n * sizeof *again.rows);
+    mst_feed_destroy(feed);
+    mst_dataset_destroy(cache);
+    mst_text_list_fini(&paths);
+    assert_int_equal(mst_remove_tree(folder), MST_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_row_once),
+        cmocka_unit_test(order_is_the_seeds_alone),
+        cmocka_unit_test(restart_changes_nothing),
+        cmocka_unit_test(start_in_the_middle),
+        cmocka_unit_test(held_out_rows),
+        cmocka_unit_test(first_rows_only),
+        cmocka_unit_test(threads_share_an_epoch),
+        cmocka_unit_test(rows_stay_valid),
+        cmocka_unit_test(failures_come_after_good_rows),
+        cmocka_unit_test(rows_are_checked),
+        cmocka_unit_test(stop_ends_waiting),
+        cmocka_unit_test(leaving_leaves_nothing),
+        cmocka_unit_test(leaving_is_quick),
+        cmocka_unit_test(short_memory_is_reported),
+        cmocka_unit_test(cache_is_fed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
