@@ -61,7 +61,7 @@ typedef enum content {
     CONTENT_FORMAT,
 } content;
 
-/* What a file holds. For standard input *keep_in and the bytes in head stay with the caller. */
+/* What a file holds, with its first bytes and the open input they came from. */
 typedef struct sniffed {
     content kind;
     const mst_format *format;
@@ -403,7 +403,8 @@ static mst_status scan_chunk(void *arg, uint64_t first_row, mst_chunk *chunk)
         mst_row row;
         mst_chunk_row(chunk, i, &row);
         info->n_positive += row.label > 0.0f;
-        info->labels_integral &= row.label == (float)(int32_t)row.label;
+        bool small = row.label > -0x1p31f && row.label < 0x1p31f; /* larger floats are all whole numbers */
+        info->labels_integral &= !small || row.label == (float)(int32_t)row.label;
     }
     if (!s->any || chunk->min_label < info->min_label)
         info->min_label = chunk->min_label;
