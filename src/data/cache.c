@@ -15,7 +15,6 @@
 
 #include <math.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/alloc.h"
 #include "base/crc.h"
@@ -191,11 +190,6 @@ static mst_status check_body(const cache_dataset *d, uint32_t c)
     const cache_file *f = file_of(d, c);
     const cache_entry *e = &f->table[c - f->first_chunk];
     const uint8_t *body = f->map.data + e->offset;
-#ifdef MADV_POPULATE_READ
-    /* One call in place of a page fault every 64 KiB; where the kernel refuses, the faults do it. */
-    size_t skip = (size_t)((uintptr_t)body & 4095);
-    madvise((void *)(body - skip), cache_body_bytes(e) + skip, MADV_POPULATE_READ);
-#endif
     if (mst_crc32c(0, body, cache_body_bytes(e)) != e->crc)
         return damaged(f->path, e->offset, "a chunk does not match its checksum");
     if (chunk->stride == 0 && !positions_fit(chunk))

@@ -28,7 +28,7 @@ void mst_cache_writer_destroy(mst_cache_writer *writer); /* NULL-safe; without c
 /* The cache of a source dataset for `train --cache`: path derived from the sources (in `folder`, or beside the first
  * file when folder is NULL), rebuilt when sources or options that shape rows have changed (source_key: their sizes,
  * times and those options). Two processes that want the same cache: one makes it, the other waits for it (lock file
- * held with flock; a dead maker's lock is free) or, if it gives up waiting at deadline_s, says whom it waited for. */
+ * held with flock; a dead maker's lock is free) or gives up after 600 s and says whom it waited for. */
 mst_status mst_cache_for(mst_dataset *source, const mst_text_list *patterns, const mst_data_options *options,
                          const char *folder, unsigned n_threads, mst_dataset **out);
 

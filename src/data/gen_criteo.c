@@ -1,8 +1,8 @@
 /* Criteo-like click logs; contract in gen.h.
  *
- * A categorical key is drawn in two steps: a popularity rank from a Zipf law of exponent 1 + 1/ZIPF_M by
- * rejection-inversion, then the rank's place in the field by a fixed bijection. With an integer ZIPF_M the
- * inverse of the law's integral is an integer power, so a draw costs no call of pow.
+ * A categorical key is its popularity rank, drawn from a Zipf law of exponent 1 + 1/ZIPF_M by
+ * rejection-inversion. With an integer ZIPF_M the inverse of the law's integral is an integer power, so a
+ * draw costs no call of pow.
  *
  * Normal numbers are sums of four uniforms (Irwin-Hall): near enough, cheap, and equal on every machine.
  *
@@ -41,8 +41,7 @@ static const float numeric_deviation[NUMERIC] = {0.8f, 1.2f, 1.0f, 0.8f, 0.7f, 1
 
 typedef struct field {
     uint32_t first, size;
-    double tail;                   /* integral of the law at size + 1/2 */
-    uint32_t mask, shift, a, b, c; /* of the bijection */
+    double tail; /* integral of the law at size + 1/2 */
 } field;
 
 struct mst_gen_criteo_model {
@@ -110,18 +109,6 @@ static inline uint32_t draw_rank(const mst_gen_criteo_model *m, const field *f, 
     }
 }
 
-/* A bijection of [0, size): mixes within the next power of two until the result falls into the range. */
-static inline uint32_t place(const field *f, uint32_t x)
-{
-    do {
-        x = (x * f->a + f->c) & f->mask;
-        x ^= x >> f->shift;
-        x = x * f->b & f->mask;
-        x ^= x >> f->shift;
-    } while (x >= f->size);
-    return x;
-}
-
 /* ---- rows ---- */
 
 /* Writes the row's 39 keys and values (26 values of one) and returns the margin before scale and bias. */
@@ -137,7 +124,7 @@ static inline float make_row(const mst_gen_criteo_model *m, mst_rng *rng, uint32
     }
     for (uint32_t j = 0; j < FIELDS; j++) {
         const field *f = &m->fields[j];
-        uint32_t key = f->first + place(f, draw_rank(m, f, rng) - 1);
+        uint32_t key = f->first + draw_rank(m, f, rng) - 1;
         keys[NUMERIC + j] = key;
         values[NUMERIC + j] = 1.0f;
         margin += planted_weight(m, key);
@@ -207,20 +194,9 @@ static void choose_sizes(uint64_t total, uint32_t *sizes)
     sizes[largest] += (uint32_t)(total - used);
 }
 
-static void init_field(field *f, uint32_t number, uint32_t first, uint32_t size)
+static void init_field(field *f, uint32_t first, uint32_t size)
 {
-    unsigned bits = 1;
-    while (bits < 32 && 1ull << bits < size)
-        bits++;
-    uint64_t random = mix(number + 1);
-    f->first = first;
-    f->size = size;
-    f->tail = law_integral(size + 0.5);
-    f->mask = (uint32_t)((1ull << bits) - 1);
-    f->shift = (bits + 1) / 2;
-    f->a = (uint32_t)random | 1;
-    f->b = (uint32_t)(random >> 32) | 1;
-    f->c = (uint32_t)mix(random);
+    *f = (field){.first = first, .size = size, .tail = law_integral(size + 0.5)};
 }
 
 static double mean_probability(const float *margins, double scale, double bias, bool of_right_answer)
@@ -236,8 +212,8 @@ static double mean_probability(const float *margins, double scale, double bias, 
 /* The bias with which the mean probability is POSITIVE. */
 static double find_bias(const float *margins, double scale)
 {
-    double low = -1000, high = 1000;
-    for (int i = 0; i < 40; i++) {
+    double low = -128, high = 128;
+    for (int i = 0; i < 21; i++) {
         double middle = (low + high) / 2;
         if (mean_probability(margins, scale, middle, false) < POSITIVE)
             low = middle;
@@ -260,8 +236,8 @@ static mst_status calibrate(mst_gen_criteo_model *m)
         mst_rng_init(&rng, m->seed, MST_RNG_GENERATE, SAMPLE_FIRST + i);
         margins[i] = make_row(m, &rng, keys, values);
     }
-    double low = 0, high = 4;
-    for (int i = 0; i < 20; i++) {
+    double low = 0, high = 1;
+    for (int i = 0; i < 14; i++) {
         m->scale = (low + high) / 2;
         m->bias = find_bias(margins, m->scale);
         if (mean_probability(margins, m->scale, m->bias, true) < PLANTED_RIGHT)
@@ -291,7 +267,7 @@ mst_status mst_gen_criteo_model_new(uint64_t features, uint64_t seed, mst_gen_cr
     uint32_t sizes[FIELDS], first = NUMERIC;
     choose_sizes(features - NUMERIC, sizes);
     for (uint32_t j = 0; j < FIELDS; j++) {
-        init_field(&m->fields[j], j, first, sizes[j]);
+        init_field(&m->fields[j], first, sizes[j]);
         first += sizes[j];
     }
     mst_status st = calibrate(m);

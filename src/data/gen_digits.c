@@ -5,6 +5,7 @@
  * pixel's ink follows its distance to the nearest piece. Some images get a stray stroke; all get noise. */
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
@@ -411,8 +412,11 @@ out:
 
 mst_status mst_gen_digits(const char *folder, uint32_t n_train, uint32_t n_test, uint64_t seed)
 {
-    mst_gen_digits_options train = {.rows = n_train, .seed = seed, .n_threads = 2};
-    mst_gen_digits_options test = {.rows = n_test, .first_row = n_train, .seed = seed, .n_threads = 2};
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    unsigned n_threads = cores < 1 ? 1 : cores > 16 ? 16 : (unsigned)cores;
+    mst_gen_digits_options train = {.rows = n_train, .seed = seed, .n_threads = n_threads};
+    mst_gen_digits_options test = {
+        .rows = n_test, .first_row = n_train, .seed = seed, .n_threads = n_threads};
     TRY(mst_make_folders(folder));
     TRY(write_pair(folder, "train", &train));
     return write_pair(folder, "t10k", &test);

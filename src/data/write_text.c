@@ -23,23 +23,30 @@ static const char pairs[] =
     "4445464748495051525354555657585960616263646566676869707172737475767778798081828384858687"
     "888990919293949596979899";
 
-static inline char *put_u64(char *p, uint64_t v)
+static inline unsigned count_digits(uint32_t v)
 {
-    char digits[20], *end = digits + sizeof digits, *d = end;
+    static const uint32_t powers[] = {0,      10,      100,      1000,      10000,
+                                      100000, 1000000, 10000000, 100000000, 1000000000};
+    unsigned t = (32 - (unsigned)__builtin_clz(v | 1)) * 1233 >> 12; /* bits * log10(2), rounded down */
+    return t + (v >= powers[t]);
+}
+
+static inline char *put_u32(char *p, uint32_t v)
+{
+    char *end = p + count_digits(v), *d = end;
     while (v >= 100) {
         memcpy(d -= 2, pairs + v % 100 * 2, 2);
         v /= 100;
     }
     if (v >= 10)
-        memcpy(d -= 2, pairs + v * 2, 2);
+        memcpy(d - 2, pairs + v * 2, 2);
     else
-        *--d = (char)('0' + v);
-    memcpy(p, d, (size_t)(end - d));
-    return p + (end - d);
+        d[-1] = (char)('0' + v);
+    return end;
 }
 
 /* v as exactly n digits. */
-static inline char *put_digits(char *p, uint64_t v, unsigned n)
+static inline char *put_digits(char *p, uint32_t v, unsigned n)
 {
     for (unsigned i = n; i-- > 0; v /= 10)
         p[i] = (char)('0' + v % 10);
@@ -71,15 +78,15 @@ size_t mst_float_text(float value, char *out)
         v = -v;
     }
     if (v < 1e9 && v == (double)(uint32_t)v)
-        return (size_t)(put_u64(p, (uint32_t)v) - out);
+        return (size_t)(put_u32(p, (uint32_t)v) - out);
     if (v >= 1e-4 && v < 1e6) {
         double room = half_gap((float)v) * 0.999;
         for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
             uint64_t scaled = (uint64_t)(v * steps[i].scale + 0.5);
             if (fabs((double)scaled / steps[i].scale - v) < room) {
-                p = put_u64(p, scaled / steps[i].whole);
+                p = put_u32(p, (uint32_t)(scaled / steps[i].whole));
                 *p++ = '.';
-                p = put_digits(p, scaled % steps[i].whole, steps[i].digits);
+                p = put_digits(p, (uint32_t)(scaled % steps[i].whole), steps[i].digits);
                 while (p[-1] == '0')
                     p--;
                 return (size_t)(p - out);
@@ -160,13 +167,13 @@ static char *put_features(char *p, const mst_row *row, uint32_t base, bool ones)
         if (row->bytes != NULL && row->bytes[j] == 0)
             continue;
         *p++ = ' ';
-        p = put_u64(p, (uint64_t)j + base);
+        p = put_u32(p, j + base);
         *p++ = ':';
         p = put_float(p, row->bytes != NULL ? (float)row->bytes[j] / 255.0f : row->dense[j]);
     }
     for (uint32_t j = 0; j < row->n_keys; j++) {
         *p++ = ' ';
-        p = put_u64(p, (uint64_t)row->keys[j] + base);
+        p = put_u32(p, row->keys[j] + base);
         float value = row->values != NULL ? row->values[j] : 1.0f;
         if (ones || value != 1.0f) {
             *p++ = ':';
@@ -277,7 +284,7 @@ static mst_status criteo_add(mst_row_writer *self, const mst_chunk *chunk)
         for (uint32_t j = 0; j < CRITEO_INTEGERS; j++) {
             float x = expm1f(row.dense[j] < 0 ? 0 : row.dense[j] > 20 ? 20 : row.dense[j]);
             *p++ = '\t';
-            p = put_u64(p, (uint64_t)(x + 0.5f));
+            p = put_u32(p, (uint32_t)(x + 0.5f));
         }
         for (uint32_t j = 0; j < CRITEO_KEYS; j++) {
             *p++ = '\t';
