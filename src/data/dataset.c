@@ -433,7 +433,7 @@ mst_status mst_dataset_scan(mst_dataset *self, unsigned n_threads)
     TRY(mst_dataset_each(self, n_threads, scan_chunk, &s));
     if (!self->random)
         TRY(self->ops->rewind(self));
-    if (self->format != NULL && self->format->hashes)
+    if (self->info.n_features > 0) /* keys are hashed into that many */
         s.info.n_features = self->info.n_features;
     s.info.scanned = true;
     self->info = s.info;

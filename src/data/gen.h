@@ -20,7 +20,8 @@ mst_status mst_gen_run(uint64_t first_row, uint64_t rows, uint32_t chunk_rows, u
 /* ---- criteo: click logs ----
  * 13 numeric features (keys 0..12, always present, log-scaled to [0, 5], two decimals), then 26 categorical
  * fields with one key each and Zipf popularity. The fields' vocabularies follow those of Criteo's public
- * click log and sum to features - 13; popular keys lie scattered over their field, as hashed ones do. Labels
+ * click log and sum to features - 13. Within a field the popular keys come first, as they do where keys are
+ * numbered by first appearance, which is how that log gets its 33,762,578 features. Labels
  * 0/1 are drawn from a planted logistic model whose weight of a feature is a function of (seed, key); bias
  * and scale are set so that always answering 0 is right for 74% of the rows and the planted model for 79%. */
 

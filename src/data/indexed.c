@@ -418,7 +418,8 @@ mst_status mst_indexed_open(const mst_text_list *paths, const mst_format *format
     x->context.max_dense = mst_first_dense(format, &x->context, &first);
     x->base.info.n_dense = x->context.max_dense;
     x->base.info.index_base = x->context.index_base;
-    x->base.info.n_features = format->hashes ? x->context.features : 0;
+    if (format->hashes || x->context.features != (uint64_t)options->features) /* settled by prepare */
+        x->base.info.n_features = x->context.features;
     *out = &x->base;
     return MST_OK;
 out:

@@ -359,7 +359,8 @@ mst_status mst_stream_open(const mst_text_list *paths, const mst_format *format,
     s->context.max_dense = s->first != NULL ? mst_first_dense(format, &s->context, &s->first->block) : 0;
     s->base.info.n_dense = s->context.max_dense;
     s->base.info.index_base = s->context.index_base;
-    s->base.info.n_features = format->hashes ? s->context.features : 0;
+    if (format->hashes || s->context.features != (uint64_t)options->features) /* settled by prepare */
+        s->base.info.n_features = s->context.features;
     *out = &s->base;
     return MST_OK;
 out:

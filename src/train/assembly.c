@@ -30,8 +30,8 @@ mst_status mst_find_shape(mst_dataset *dataset, const mst_data_options *options,
     bool multi = strcmp(mst_models[model->model]->name, "logreg") != 0;
     uint64_t features = (uint64_t)options->features;
     uint32_t classes = (uint32_t)options->classes;
-    if (features == 0 && dataset->format != NULL && dataset->format->hashes)
-        features = dataset->info.n_features; /* the size that keys are hashed into */
+    if (features == 0 && dataset->format != NULL && !dataset->info.scanned)
+        features = dataset->info.n_features; /* where keys are hashed: the size that they are hashed into */
     if (!dataset->info.scanned && (features == 0 || (multi && classes == 0))) {
         mst_info("reading %s once to find its features and labels (--features%s saves that)", dataset->name,
                  multi ? " and --classes" : "");

@@ -13,7 +13,7 @@ static mst_status parse_limits(mst_trainer *self)
     mst_train_options *o = &self->options;
     TRY(mst_every_parse("eval-every", o->eval_every, &self->eval.every));
     TRY(mst_every_parse("checkpoint-every", o->checkpoint_every, &self->checkpoint.every));
-    if (o->until != NULL) {
+    if (o->until != NULL && strcmp(o->until, "never") != 0) {
         TRY(mst_condition_parse(o->until, &self->until));
         self->has_until = true;
         const char *metric = mst_metric_name(self->until.metric);

@@ -12,9 +12,9 @@ static const struct {
     const char *name;
     mst_unit unit;
 } units[] = {
-    {"steps", MST_UNIT_STEPS},   {"step", MST_UNIT_STEPS},      {"rows", MST_UNIT_ROWS},
-    {"row", MST_UNIT_ROWS},      {"seconds", MST_UNIT_SECONDS}, {"s", MST_UNIT_SECONDS},
-    {"epochs", MST_UNIT_EPOCHS}, {"epoch", MST_UNIT_EPOCHS},
+    {"steps", MST_UNIT_STEPS},     {"step", MST_UNIT_STEPS},    {"rows", MST_UNIT_ROWS},
+    {"row", MST_UNIT_ROWS},        {"epochs", MST_UNIT_EPOCHS}, {"epoch", MST_UNIT_EPOCHS},
+    {"seconds", MST_UNIT_SECONDS}, {"s", MST_UNIT_SECONDS},
 };
 
 mst_status mst_every_parse(const char *name, const char *text, mst_every *out)
