@@ -121,7 +121,7 @@ static mst_status unknown_command(const mst_command *const *commands, const char
     const char *names[NAMES_MAX];
     char suggestion[128];
     size_t n = 0;
-    for (; commands[n] != NULL && n < NAMES_MAX; n++)
+    for (; n < NAMES_MAX && commands[n] != NULL; n++)
         names[n] = commands[n]->name;
     return mst_fail(MST_EUSAGE, "unknown command %s%s%s; 'muster %s--help' lists the commands", path, typed,
                     mst_cli_suggest(typed, names, n, suggestion, sizeof suggestion), path);

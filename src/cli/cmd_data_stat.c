@@ -67,7 +67,7 @@ static void bin_add(label_counts *l, double x, uint64_t n)
 static void start_bins(label_counts *l)
 {
     l->binned = true;
-    l->low = floor(l->min);
+    l->low = floor((double)l->min);
     l->width = exp2(ceil(log2(((double)l->max - l->low) / BINS + 1e-30)));
     for (size_t i = 0; i < l->n_distinct; i++)
         bin_add(l, l->labels[i], l->counts[i]);
@@ -243,16 +243,17 @@ static void fill_facts(mst_table *t, stat_walk *w, double seconds)
 
 static void fill_distinct(mst_table *t, const label_counts *l, double rows)
 {
-    bool done[DISTINCT_MAX] = {false};
-    for (size_t k = 0; k < l->n_distinct; k++) { /* the least one not shown yet */
-        size_t best = DISTINCT_MAX;
-        for (size_t i = 0; i < l->n_distinct; i++)
-            if (!done[i] && (best == DISTINCT_MAX || l->labels[i] < l->labels[best]))
-                best = i;
-        done[best] = true;
-        number_cell(t, l->labels[best]);
-        mst_table_count(t, l->counts[best]);
-        mst_table_real(t, (double)l->counts[best] / rows, 4);
+    size_t order[DISTINCT_MAX] = {0}; /* by label, by insertion */
+    for (size_t k = 1; k < l->n_distinct; k++) {
+        size_t at = k;
+        for (; at > 0 && l->labels[order[at - 1]] > l->labels[k]; at--)
+            order[at] = order[at - 1];
+        order[at] = k;
+    }
+    for (size_t k = 0; k < l->n_distinct; k++) {
+        number_cell(t, l->labels[order[k]]);
+        mst_table_count(t, l->counts[order[k]]);
+        mst_table_real(t, (double)l->counts[order[k]] / rows, 4);
     }
 }
 

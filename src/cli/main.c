@@ -15,7 +15,8 @@
 #include "cli/progress.h"
 
 const mst_command *const mst_commands[] = {
-    &mst_cmd_train, &mst_cmd_eval, &mst_cmd_predict, &mst_cmd_model, &mst_cmd_data, &mst_cmd_list, &mst_cmd_doctor, &mst_cmd_completion, NULL,
+    &mst_cmd_train, &mst_cmd_eval,   &mst_cmd_predict,    &mst_cmd_model, &mst_cmd_data,
+    &mst_cmd_list,  &mst_cmd_doctor, &mst_cmd_completion, NULL,
 };
 
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
@@ -53,7 +54,7 @@ static mst_status read_fault(const char *name, uint64_t *k)
 
 static mst_status arm_faults(void)
 {
-    uint64_t alloc, write;
+    uint64_t alloc = 0, write = 0;
     TRY(read_fault("MUSTER_FAIL_ALLOC", &alloc));
     TRY(read_fault("MUSTER_FAIL_WRITE", &write));
     if (alloc > 0)

@@ -133,7 +133,7 @@ static mst_status no_memory(void)
 static const char *heading(const mst_column *column, char *out)
 {
     size_t i = 0;
-    for (; column->key[i] != '\0' && i < 63; i++)
+    for (; i < 63 && column->key[i] != '\0'; i++)
         out[i] = column->key[i] == '_' ? ' ' : column->key[i];
     out[i] = '\0';
     return out;
@@ -144,7 +144,7 @@ mst_status mst_table_print(const mst_table *table, const char *title, bool headi
     size_t n = table->n_columns;
     char text[64];
     size_t *widths = mst_calloc(n, sizeof *widths);
-    if (widths == NULL || table->failed) {
+    if (widths == NULL || table->failed || n == 0) {
         mst_free(widths);
         return no_memory();
     }
