@@ -30,6 +30,7 @@ struct mst_hot {
     mst_grad layout;
     uint32_t range_at[MST_RANGE_MAX]; /* place of each dense range in the arrays */
     uint32_t n_dense;                 /* floats taken by the dense ranges */
+    uint32_t prefix, prefix_at;       /* keys below `prefix` lie in a dense range, from prefix_at on */
     uint32_t n_keys;
     uint32_t keys[MST_HOT_KEYS];
     uint32_t table_key[TABLE_SIZE]; /* direct-mapped: the key here, or NO_KEY */
@@ -80,7 +81,13 @@ mst_status mst_hot_new(const mst_model *model, mst_params *params, unsigned n_th
         return mst_fail(MST_ENOMEM, "no memory for hot weights");
     *hot = (mst_hot){
         .model = model, .params = params, .n_threads = n_threads, .layout = layout, .n_dense = n_dense};
-    memcpy(hot->range_at, range_at, sizeof range_at);
+    for (uint32_t i = 0; i < layout.n_ranges; i++) {
+        hot->range_at[i] = range_at[i];
+        if (layout.ranges[i].offset == layout.sparse_offset) {
+            hot->prefix = (uint32_t)layout.ranges[i].size;
+            hot->prefix_at = range_at[i];
+        }
+    }
     hot->shared = mst_alloc_lines(STRIDE * sizeof(float));
     hot->base = mst_alloc_lines((size_t)n_threads * STRIDE * sizeof(float));
     hot->weights = mst_calloc(n_threads, sizeof *hot->weights);
@@ -149,6 +156,8 @@ static void choose_keys(mst_hot *hot, const mst_batch *sample)
     for (size_t i = 0; i < distinct && hot->n_keys < MST_HOT_KEYS; i++) {
         if ((uint64_t)hot->counts[i].count * POPULAR < sample->n_rows || hot->counts[i].count < 2)
             break;
+        if (hot->counts[i].key < hot->prefix)
+            continue; /* copied with its dense range */
         uint32_t at = table_index(hot->counts[i].key);
         if (hot->table_key[at] != NO_KEY)
             continue; /* the place is taken by a more popular one */
@@ -191,11 +200,15 @@ const mst_weights *mst_hot_weights(const mst_hot *hot, unsigned t)
 
 void mst_hot_translate(const mst_hot *hot, unsigned t, const mst_batch *batch, mst_row *rows, uint32_t *keys)
 {
-    uint32_t first =
-        (uint32_t)(mine_of(hot, t) - hot->params->w - (ptrdiff_t)hot->layout.sparse_offset) + hot->n_dense;
+    uint32_t mine = (uint32_t)(mine_of(hot, t) - hot->params->w - (ptrdiff_t)hot->layout.sparse_offset);
+    uint32_t dense = mine + hot->prefix_at, first = mine + hot->n_dense;
     for (uint32_t i = 0; i < batch->n_rows; i++) {
         rows[i] = batch->rows[i];
-        for (uint32_t j = 0; j < rows[i].n_keys; j++) {
+        uint32_t j = 0;
+        for (; j < rows[i].n_keys && rows[i].keys[j] < hot->prefix;
+             j++) /* rows with a shorter dense prefix */
+            keys[j] = dense + rows[i].keys[j];
+        for (; j < rows[i].n_keys; j++) {
             uint32_t key = rows[i].keys[j], at = table_index(key);
             keys[j] = hot->table_key[at] == key ? first + hot->table_slot[at] : key;
         }

@@ -1,0 +1,343 @@
+/* Hot weights: which keys become private, where their copies lie, that nothing is lost when threads exchange
+ * their changes, and that the store is whole again at the end. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "strategy/hot.h"
+
+#define N_DENSE   3
+#define FEATURES  4000
+#define N_ROWS    256
+#define N_THREADS 4
+
+/* logreg with a store, and a sample in which key 10 is in every row, key 20 in every second, key 30 in four,
+ * key 31 in three of 256, and keys from 1000 on in one row each. Every fourth row has feature 2 as a key. */
+typedef struct bench {
+    mst_model *model;
+    mst_params params;
+    mst_row rows[N_ROWS];
+    uint32_t keys[N_ROWS][8];
+    float dense[N_DENSE];
+    mst_batch sample;
+    mst_hot *hot;
+} bench;
+
+static void make_store(bench *b, int model, uint32_t n_dense, uint64_t n_features, uint64_t spare)
+{
+    mst_model_options options = {.model = model, .bias = true, .pos_weight = 1};
+    mst_shape shape = {.n_features = n_features, .n_dense = n_dense, .n_classes = 2};
+    assert_int_equal(mst_model_new(&options, &shape, mst_kernels_get(MST_ISA_PORTABLE), &b->model), MST_OK);
+    assert_int_equal(b->model->ops->declare(b->model, &b->params), MST_OK);
+    assert_int_equal(mst_params_reserve(&b->params, 0, spare), MST_OK);
+    for (uint64_t i = 0; i < b->params.size; i++)
+        b->params.w[i] = (float)i;
+}
+
+static void make_sample(bench *b)
+{
+    for (uint32_t i = 0; i < N_ROWS; i++) {
+        uint32_t n = 0;
+        bool is_short = i % 4 == 3;
+        if (is_short)
+            b->keys[i][n++] = 2;
+        b->keys[i][n++] = 10;
+        if (i % 2 == 0)
+            b->keys[i][n++] = 20;
+        if (i % 64 == 0)
+            b->keys[i][n++] = 30;
+        if (i % 100 == 0)
+            b->keys[i][n++] = 31;
+        b->keys[i][n++] = 1000 + i;
+        b->rows[i] = (mst_row){.dense = b->dense,
+                               .n_dense = is_short ? 2 : N_DENSE,
+                               .keys = b->keys[i],
+                               .n_keys = n,
+                               .label = 1,
+                               .weight = 1};
+    }
+    b->sample = (mst_batch){.rows = b->rows, .n_rows = N_ROWS};
+}
+
+static bench *make(void)
+{
+    bench *b = calloc(1, sizeof *b);
+    make_store(b, 0, N_DENSE, FEATURES, mst_hot_spare(N_THREADS));
+    make_sample(b);
+    assert_int_equal(mst_hot_new(b->model, &b->params, N_THREADS, &b->hot), MST_OK);
+    assert_non_null(b->hot);
+    return b;
+}
+
+static void unmake(bench *b)
+{
+    mst_hot_destroy(b->hot);
+    mst_model_destroy(b->model);
+    mst_params_fini(&b->params);
+    free(b);
+}
+
+/* Where thread t finds a key. */
+static uint32_t place_of(const bench *b, unsigned t, uint32_t key)
+{
+    mst_row row = {.keys = &key, .n_keys = 1}, translated;
+    mst_batch one = {.rows = &row, .n_rows = 1};
+    uint32_t place;
+    mst_hot_translate(b->hot, t, &one, &translated, &place);
+    assert_ptr_equal(translated.keys, &place);
+    return place;
+}
+
+static bool is_hot(const bench *b, uint32_t key)
+{
+    return place_of(b, 0, key) != key;
+}
+
+static void popular_keys_are_private(void **state)
+{
+    (void)state;
+    bench *b = make();
+    mst_hot_begin(b->hot, &b->sample);
+    assert_true(is_hot(b, 10) && is_hot(b, 20) && is_hot(b, 30));
+    assert_false(is_hot(b, 31)); /* in fewer than one row of 64 */
+    assert_false(is_hot(b, 1000) || is_hot(b, 1255) || is_hot(b, 3999) || is_hot(b, 9));
+    for (unsigned t = 0; t < N_THREADS; t++) {
+        const mst_weights *w = mst_hot_weights(b->hot, t);
+        assert_true(w->sparse[place_of(b, t, 10)] == w->sparse[10]);
+        assert_true(w->sparse[place_of(b, t, 20)] == w->sparse[20]);
+        for (unsigned other = 0; other < t; other++)
+            assert_int_not_equal(place_of(b, t, 10), place_of(b, other, 10));
+        /* inside the spare part, and nowhere near the dense ranges' copies */
+        const float *at = w->sparse + place_of(b, t, 10);
+        assert_true(at >= b->params.w + b->params.size &&
+                    at < b->params.w + b->params.size + b->params.spare);
+        assert_true(w->ranges[0][0] == 0 && w->ranges[0][2] == 2);
+        assert_true(w->ranges[1][0] == (float)mst_params_find(&b->params, "bias")->offset);
+    }
+    unmake(b);
+}
+
+/* A row with a shorter dense prefix reaches the same private copy by key as others do by position. */
+static void keys_of_the_prefix(void **state)
+{
+    (void)state;
+    bench *b = make();
+    mst_hot_begin(b->hot, &b->sample);
+    for (unsigned t = 0; t < N_THREADS; t++) {
+        const mst_weights *w = mst_hot_weights(b->hot, t);
+        for (uint32_t key = 0; key < N_DENSE; key++)
+            assert_ptr_equal(w->sparse + place_of(b, t, key), w->ranges[0] + key);
+    }
+    mst_hot_weights(b->hot, 1)->sparse[place_of(b, 1, 2)] += 0.5f;
+    mst_hot_publish_dense(b->hot, 1);
+    mst_hot_publish_keys(b->hot, 1);
+    mst_hot_end(b->hot);
+    assert_true(b->params.w[2] == 2.5f);
+    unmake(b);
+}
+
+static void translation_keeps_rows(void **state)
+{
+    (void)state;
+    bench *b = make();
+    static mst_row rows[N_ROWS];
+    static uint32_t keys[N_ROWS * 8];
+    mst_hot_begin(b->hot, &b->sample);
+    mst_hot_translate(b->hot, 2, &b->sample, rows, keys);
+    for (uint32_t i = 0; i < N_ROWS; i++) {
+        const mst_row *from = &b->rows[i], *to = &rows[i];
+        assert_true(to->n_keys == from->n_keys && to->n_dense == from->n_dense && to->dense == from->dense &&
+                    to->label == from->label && to->weight == from->weight && to->values == from->values);
+        for (uint32_t j = 0; j < from->n_keys; j++)
+            assert_int_equal(to->keys[j], place_of(b, 2, from->keys[j]));
+    }
+    unmake(b);
+}
+
+static void changes_add_up(void **state)
+{
+    (void)state;
+    bench *b = make();
+    mst_hot_begin(b->hot, &b->sample);
+    uint32_t bias = (uint32_t)mst_params_find(&b->params, "bias")->offset;
+    for (int round = 0; round < 3; round++)
+        for (unsigned t = 0; t < N_THREADS; t++) {
+            const mst_weights *w = mst_hot_weights(b->hot, t);
+            w->ranges[0][1] += 1;
+            w->ranges[1][0] += 2;
+            w->sparse[place_of(b, t, 10)] += 4;
+            if (round != 1) {
+                mst_hot_publish_dense(b->hot, t);
+                mst_hot_publish_keys(b->hot, t);
+            }
+        }
+    const mst_weights *last = mst_hot_weights(b->hot, N_THREADS - 1); /* published last: has seen all */
+    assert_true(last->ranges[0][1] == 1 + 12 && last->sparse[place_of(b, N_THREADS - 1, 10)] == 10 + 48);
+    assert_true(b->params.w[1] == 1 && b->params.w[10] == 10); /* the store waits for the end */
+    mst_hot_end(b->hot);
+    assert_true(b->params.w[1] == 1 + 12 && b->params.w[bias] == (float)bias + 24 &&
+                b->params.w[10] == 10 + 48);
+    assert_true(b->params.w[20] == 20 && b->params.w[31] == 31 && b->params.w[1000] == 1000);
+
+    /* the next round begins with what the store holds now, and with its own sample */
+    b->params.w[10] = -1;
+    mst_batch none = {0};
+    mst_hot_begin(b->hot, &none);
+    assert_false(is_hot(b, 10));
+    mst_hot_begin(b->hot, &b->sample);
+    assert_true(mst_hot_weights(b->hot, 3)->sparse[place_of(b, 3, 10)] == -1);
+    mst_hot_end(b->hot);
+    assert_true(b->params.w[10] == -1 && b->params.w[1] == 13);
+    unmake(b);
+}
+
+typedef struct member {
+    bench *b;
+    unsigned t;
+    pthread_t thread;
+} member;
+
+#define ROUNDS 2000
+
+static void *exchange(void *arg)
+{
+    member *m = arg;
+    const mst_weights *w = mst_hot_weights(m->b->hot, m->t);
+    uint32_t at = place_of(m->b, m->t, 20);
+    for (int i = 0; i < ROUNDS; i++) {
+        w->ranges[0][0] += 1;
+        w->ranges[1][0] -= 1;
+        w->sparse[at] += 1;
+        mst_hot_publish_dense(m->b->hot, m->t);
+        if (i % 3 == 0 || i == ROUNDS - 1)
+            mst_hot_publish_keys(m->b->hot, m->t);
+    }
+    return NULL;
+}
+
+/* Whole numbers are exact: any lost update would show. */
+static void nothing_is_lost_between_threads(void **state)
+{
+    (void)state;
+    bench *b = make();
+    member members[N_THREADS];
+    uint32_t bias = (uint32_t)mst_params_find(&b->params, "bias")->offset;
+    mst_hot_begin(b->hot, &b->sample);
+    for (unsigned t = 0; t < N_THREADS; t++) {
+        members[t] = (member){.b = b, .t = t};
+        assert_int_equal(pthread_create(&members[t].thread, NULL, exchange, &members[t]), 0);
+    }
+    for (unsigned t = 0; t < N_THREADS; t++)
+        pthread_join(members[t].thread, NULL);
+    mst_hot_end(b->hot);
+    assert_true(b->params.w[0] == N_THREADS * ROUNDS);
+    assert_true(b->params.w[bias] == (float)bias - N_THREADS * ROUNDS);
+    assert_true(b->params.w[20] == 20 + N_THREADS * ROUNDS);
+    unmake(b);
+}
+
+/* More popular keys than there is room for: the rest stay shared, and every weight is right at the end. */
+static void more_popular_keys_than_room(void **state)
+{
+    (void)state;
+    enum { N = 2000 };
+    bench *b = make();
+    static uint32_t keys[N];
+    mst_row rows[2];
+    for (uint32_t i = 0; i < N; i++)
+        keys[i] = 100 + i;
+    rows[0] = rows[1] = (mst_row){.keys = keys, .n_keys = N, .weight = 1};
+    mst_batch sample = {.rows = rows, .n_rows = 2};
+    mst_hot_begin(b->hot, &sample);
+    unsigned hot = 0;
+    for (uint32_t i = 0; i < N; i++) {
+        hot += is_hot(b, keys[i]);
+        mst_hot_weights(b->hot, 1)->sparse[place_of(b, 1, keys[i])] += 0.5f;
+    }
+    assert_true(hot > MST_HOT_KEYS / 2 && hot <= MST_HOT_KEYS);
+    mst_hot_publish_keys(b->hot, 1);
+    mst_hot_end(b->hot);
+    for (uint32_t i = 0; i < N; i++)
+        assert_true(b->params.w[keys[i]] == (float)keys[i] + 0.5f);
+    unmake(b);
+}
+
+static void not_for_every_model(void **state)
+{
+    (void)state;
+    const struct {
+        int model;
+        uint32_t n_dense;
+        uint64_t n_features, spare;
+    } cases[] = {
+        {1, 0, 100, mst_hot_spare(2)},                      /* softmax: dense */
+        {1, 0, 5000, mst_hot_spare(2)},                     /* softmax: several weights per key */
+        {0, N_DENSE, FEATURES, 0},                          /* no spare room */
+        {0, MST_HOT_DENSE + 1, FEATURES, mst_hot_spare(2)}, /* a long dense prefix */
+        {0, MST_HOT_DENSE, FEATURES, mst_hot_spare(2)},     /* no room for the bias */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        bench b = {0};
+        make_store(&b, cases[i].model, cases[i].n_dense, cases[i].n_features, cases[i].spare);
+        b.hot = (mst_hot *)&b;
+        assert_int_equal(mst_hot_new(b.model, &b.params, 2, &b.hot), MST_OK);
+        assert_null(b.hot);
+        mst_model_destroy(b.model);
+        mst_params_fini(&b.params);
+    }
+}
+
+static void short_memory_is_reported(void **state)
+{
+    (void)state;
+    bench b = {0};
+    mst_alloc_stats before, after;
+    make_store(&b, 0, N_DENSE, FEATURES, mst_hot_spare(2));
+    make_sample(&b);
+    mst_alloc_stats_get(&before);
+    mst_status st = MST_ENOMEM;
+    for (uint64_t k = 1; st != MST_OK; k++) {
+        mst_alloc_fail_at(k);
+        st = mst_hot_new(b.model, &b.params, 2, &b.hot);
+        mst_alloc_fail_at(0);
+        if (st != MST_OK) {
+            assert_int_equal(st, MST_ENOMEM);
+            assert_string_equal(mst_error_text(), "no memory for hot weights");
+        }
+    }
+    mst_alloc_fail_at(1); /* begin has no way to fail: it goes without popular keys */
+    mst_hot_begin(b.hot, &b.sample);
+    mst_alloc_fail_at(0);
+    assert_false(is_hot(&b, 10));
+    mst_hot_end(b.hot);
+    assert_true(b.params.w[10] == 10);
+    mst_hot_destroy(b.hot);
+    mst_hot_destroy(NULL);
+    mst_alloc_stats_get(&after);
+    assert_int_equal(after.blocks, before.blocks);
+    mst_model_destroy(b.model);
+    mst_params_fini(&b.params);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(popular_keys_are_private),
+        cmocka_unit_test(keys_of_the_prefix),
+        cmocka_unit_test(translation_keeps_rows),
+        cmocka_unit_test(changes_add_up),
+        cmocka_unit_test(nothing_is_lost_between_threads),
+        cmocka_unit_test(more_popular_keys_than_room),
+        cmocka_unit_test(not_for_every_model),
+        cmocka_unit_test(short_memory_is_reported),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
