@@ -197,6 +197,21 @@ static const mst_option digits_table[] = {
 static const mst_option *const digits_tables[] = {digits_gen_table, digits_table, mst_data_out_table,
                                                   mst_cli_config_table, NULL};
 
+typedef struct folder_progress {
+    mst_bar bar;
+    uint64_t rows;
+} folder_progress;
+
+static mst_status watch_folder(void *arg, uint64_t first_row, mst_chunk *chunk)
+{
+    folder_progress *progress = arg;
+    (void)first_row;
+    TRY(mst_signals_check("nothing was written"));
+    progress->rows += chunk->n_rows;
+    mst_bar_update(&progress->bar, progress->rows, progress->rows);
+    return MST_OK;
+}
+
 /* Four IDX files in a folder, named as MNIST's are. */
 static mst_status digits_to_folder(const gen_options *gen, const digits_options *digits,
                                    const mst_data_out_options *out)
@@ -208,7 +223,13 @@ static mst_status digits_to_folder(const gen_options *gen, const digits_options 
     if (gen->rows > UINT32_MAX)
         return mst_fail(MST_EUSAGE, "--rows %lld: IDX files hold at most 4294967295 images",
                         (long long)gen->rows);
-    TRY(mst_gen_digits(out->out, (uint32_t)gen->rows, (uint32_t)digits->test_rows, (uint64_t)gen->seed));
+    folder_progress progress = {0};
+    mst_signals_install();
+    mst_bar_start(&progress.bar, "generating", "images", (uint64_t)(gen->rows + digits->test_rows));
+    mst_status st = mst_gen_digits_watched(out->out, (uint32_t)gen->rows, (uint32_t)digits->test_rows,
+                                           (uint64_t)gen->seed, watch_folder, &progress);
+    mst_bar_end(&progress.bar);
+    TRY(st);
     mst_info("%s: %s training and %s test images of 28 x 28", out->out,
              mst_text_count((uint64_t)gen->rows, train), mst_text_count((uint64_t)digits->test_rows, test));
     return MST_OK;

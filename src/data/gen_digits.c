@@ -357,6 +357,8 @@ mst_status mst_gen_digits_rows(const mst_gen_digits_options *o, mst_chunk_fn *fn
 
 typedef struct idx_pair {
     mst_out *images, *labels;
+    mst_chunk_fn *watch; /* NULL: none */
+    void *arg;
 } idx_pair;
 
 static mst_status write_u32(mst_out *out, uint32_t value)
@@ -369,7 +371,8 @@ static mst_status write_u32(mst_out *out, uint32_t value)
 static mst_status write_chunk(void *arg, uint64_t first_row, mst_chunk *chunk)
 {
     idx_pair *files = arg;
-    (void)first_row;
+    if (files->watch != NULL)
+        TRY(files->watch(files->arg, first_row, chunk));
     for (uint32_t i = 0; i < chunk->n_rows; i++) {
         mst_row row;
         mst_chunk_row(chunk, i, &row);
@@ -389,35 +392,47 @@ static mst_status open_in(const char *folder, const char *part, const char *kind
     return st;
 }
 
-static mst_status write_pair(const char *folder, const char *part, const mst_gen_digits_options *o)
+/* Opens both files and writes them; the caller commits and closes. */
+static mst_status write_pair(const char *folder, const char *part, const mst_gen_digits_options *o,
+                             idx_pair *files)
 {
-    mst_status st;
-    idx_pair files = {0};
-    TRY_OUT(st, open_in(folder, part, "images-idx3", &files.images));
-    TRY_OUT(st, open_in(folder, part, "labels-idx1", &files.labels));
-    TRY_OUT(st, write_u32(files.images, 0x00000803)); /* unsigned bytes, three dimensions */
-    TRY_OUT(st, write_u32(files.images, (uint32_t)o->rows));
-    TRY_OUT(st, write_u32(files.images, SIDE));
-    TRY_OUT(st, write_u32(files.images, SIDE));
-    TRY_OUT(st, write_u32(files.labels, 0x00000801));
-    TRY_OUT(st, write_u32(files.labels, (uint32_t)o->rows));
-    TRY_OUT(st, mst_gen_digits_rows(o, write_chunk, &files));
-    TRY_OUT(st, mst_out_commit(files.labels));
-    st = mst_out_commit(files.images);
-out:
-    mst_out_close(files.images);
-    mst_out_close(files.labels);
-    return st;
+    TRY(open_in(folder, part, "images-idx3", &files->images));
+    TRY(open_in(folder, part, "labels-idx1", &files->labels));
+    TRY(write_u32(files->images, 0x00000803)); /* unsigned bytes, three dimensions */
+    TRY(write_u32(files->images, (uint32_t)o->rows));
+    TRY(write_u32(files->images, SIDE));
+    TRY(write_u32(files->images, SIDE));
+    TRY(write_u32(files->labels, 0x00000801));
+    TRY(write_u32(files->labels, (uint32_t)o->rows));
+    return mst_gen_digits_rows(o, write_chunk, files);
 }
 
-mst_status mst_gen_digits(const char *folder, uint32_t n_train, uint32_t n_test, uint64_t seed)
+mst_status mst_gen_digits_watched(const char *folder, uint32_t n_train, uint32_t n_test, uint64_t seed,
+                                  mst_chunk_fn *watch, void *arg)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     unsigned n_threads = cores < 1 ? 1 : cores > 16 ? 16 : (unsigned)cores;
     mst_gen_digits_options train = {.rows = n_train, .seed = seed, .n_threads = n_threads};
     mst_gen_digits_options test = {
         .rows = n_test, .first_row = n_train, .seed = seed, .n_threads = n_threads};
-    TRY(mst_make_folders(folder));
-    TRY(write_pair(folder, "train", &train));
-    return write_pair(folder, "t10k", &test);
+    idx_pair files[2] = {{.watch = watch, .arg = arg}, {.watch = watch, .arg = arg}};
+    mst_status st;
+    TRY_OUT(st, mst_make_folders(folder));
+    TRY_OUT(st, write_pair(folder, "train", &train, &files[0]));
+    TRY_OUT(st, write_pair(folder, "t10k", &test, &files[1]));
+    for (int i = 0; i < 2; i++) {
+        TRY_OUT(st, mst_out_commit(files[i].labels));
+        TRY_OUT(st, mst_out_commit(files[i].images));
+    }
+out:
+    for (int i = 0; i < 2; i++) {
+        mst_out_close(files[i].images);
+        mst_out_close(files[i].labels);
+    }
+    return st;
+}
+
+mst_status mst_gen_digits(const char *folder, uint32_t n_train, uint32_t n_test, uint64_t seed)
+{
+    return mst_gen_digits_watched(folder, n_train, n_test, seed, NULL, NULL);
 }

@@ -155,6 +155,16 @@ cmp -s o/kept.cache all.cache || fail "a failed convert touched the file that wa
 rm o/kept.cache
 
 # ---- signals: nothing is left ----
+mkdir images
+"$muster" data gen digits --rows 50M --out images >out 2>err &
+pid=$!
+until ls -A images | grep -q .; do :; done
+kill -TERM "$pid"
+rc=0
+wait "$pid" || rc=$?
+same "exit code of gen digits after SIGTERM" "$rc" 1
+grep -q "stopped by SIGTERM" err || fail "gen digits: no sentence"
+only images
 for signal in INT TERM; do
   mkfifo pipe
   "$muster" data convert - --format libsvm --out o/x.cache <pipe >out 2>err &
