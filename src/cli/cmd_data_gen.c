@@ -90,7 +90,7 @@ out:
 static const mst_command cmd_criteo = {
     .name = "criteo",
     .summary =
-        "Click logs: 13 numbers and 26 categories with Zipf popularity, labels 0/1 from a planted model",
+        "click logs: 13 numbers and 26 categories with Zipf popularity, labels 0/1 from a planted model",
     .run = run_criteo,
     .usage = "data gen criteo --rows N --out FILE [options]",
     .details = "Example: muster data gen criteo --rows 1M --features 33762578 --out train.cache\n"

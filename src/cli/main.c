@@ -4,9 +4,11 @@
  * Log lines go to standard error, through the progress bar. Two environment variables serve the fault tests:
  * MUSTER_FAIL_ALLOC=k makes the k-th allocation fail, MUSTER_FAIL_WRITE=k the k-th write to the system. */
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
@@ -83,15 +85,24 @@ static mst_status run(int argc, char **argv)
     return mst_cli_dispatch(mst_commands, "", argc, argv);
 }
 
+/* Whether the reader of standard output is gone: it has what it wanted, as in `muster list | head -1`. */
+static bool reader_is_gone(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO};
+    return poll(&out, 1, 0) == 1 && (out.revents & (POLLERR | POLLHUP)) != 0;
+}
+
 int main(int argc, char **argv)
 {
     signal(SIGPIPE, SIG_IGN);
     mst_status st = run(argc - 1, argv + 1);
     errno = 0;
-    if ((fflush(stdout) != 0 || ferror(stdout)) && st == MST_OK) {
-        if (errno == EPIPE) /* the reader has what it wanted, as in `muster list | head -1` */
+    bool unwritten = fflush(stdout) != 0 || ferror(stdout);
+    int reason = errno != 0 ? errno : EIO;
+    if (unwritten && st == MST_OK) {
+        if (reader_is_gone())
             return EXIT_FAILURE;
-        st = mst_fail(MST_EIO, "standard output: cannot be written: %s", strerror(errno ? errno : EIO));
+        st = mst_fail(MST_EIO, "standard output: cannot be written: %s", strerror(reason));
     }
     if (st != MST_OK)
         mst_cli_note("muster: %s", mst_error_text());
