@@ -15,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/racy.h"
 #include "base/team.h"
 #include "strategy/hot.h"
 #include "strategy/localise.h"
@@ -33,7 +34,8 @@ typedef struct worker {
     mst_row *rows; /* async with hot weights: rows with translated keys */
     uint32_t *keys;
     size_t key_capacity;
-    double square; /* sync: this owner's part of the gradient's squared norm */
+    mst_batch first; /* async with hot weights: the first span of a run */
+    double square;   /* sync: this owner's part of the gradient's squared norm */
     mst_loss_sum loss;
     mst_status status;
     mst_error error;
@@ -159,7 +161,7 @@ static mst_status sum_sparse(local *self, unsigned t, unsigned n_sources, worker
     return MST_OK;
 }
 
-static void add_in_place(float *w, float lr, const mst_contributions *list, uint32_t width)
+MST_RACY static void add_in_place(float *w, float lr, const mst_contributions *list, uint32_t width)
 {
     enum { AHEAD = 32 };
     for (size_t i = 0; i < list->n; i++) {
@@ -425,6 +427,12 @@ static mst_status async_steps(local *self, unsigned t, const mst_batch *span, ui
         mst_grad_clear(&w->grad);
         TRY(model->ops->compute(model, w->scratch, &batch, &self->weights, 1.0f / (float)batch.n_rows,
                                 &w->grad, NULL, &w->loss));
+        if (self->base.env.optimizer->ops->additive(self->base.env.optimizer)) {
+            apply_dense(self, &w->grad, 0, 1, 1.0f, &u);
+            if (w->grad.width != 0)
+                add_in_place(self->weights.sparse, u.lr, &w->grad.owners[0], w->grad.width);
+            continue;
+        }
         TRY(sum_sparse(self, t, 1, w));
         float clip = 1.0f;
         if (self->base.env.optimizer->options.clip_norm > 0.0) {
@@ -439,14 +447,23 @@ static mst_status async_steps(local *self, unsigned t, const mst_batch *span, ui
     return MST_OK;
 }
 
+/* The longest of the threads' first spans: near the end of an epoch some find no rows left. */
+static const mst_batch *longest_first(const local *self)
+{
+    const mst_batch *longest = &self->workers[0].first;
+    for (unsigned t = 1; t < self->n; t++)
+        if (self->workers[t].first.n_rows > longest->n_rows)
+            longest = &self->workers[t].first;
+    return longest;
+}
+
 static void async_thread(void *arg, unsigned t)
 {
     local *self = arg;
     worker *w = &self->workers[t];
     mst_batch span = {0};
     uint64_t first_step = 0;
-    bool begun =
-        self->hot == NULL; /* with hot weights, thread 0's first span is the sample they are chosen from */
+    bool begun = self->hot == NULL; /* with hot weights, a first span is the sample they are chosen from */
     for (;;) {
         uint32_t want = claim_rows(self, &first_step);
         mst_status st = MST_OK;
@@ -455,8 +472,10 @@ static void async_thread(void *arg, unsigned t)
         if (want != 0)
             st = mst_feed_take(self->feed, t, want, &span, &position);
         if (!begun) {
+            w->first = span;
+            mst_team_barrier(self->team);
             if (t == 0)
-                mst_hot_begin(self->hot, &span);
+                mst_hot_begin(self->hot, longest_first(self));
             mst_team_barrier(self->team);
             begun = true;
         }
