@@ -6,7 +6,8 @@
 
 #include "base/alloc.h"
 
-#define FIXED 16777216.0 /* 2^24 */
+#define PART       4294967296.0 /* 2^32 */
+#define BATCH_MOST 1e15         /* of one batch's loss; 18,000 such batches fit */
 
 mst_status mst_tally_init(mst_tally *tally, const mst_model *model)
 {
@@ -25,18 +26,36 @@ void mst_tally_fini(mst_tally *tally)
 
 void mst_tally_clear(mst_tally *tally)
 {
-    tally->loss = 0;
-    tally->weight = 0;
+    tally->loss.whole = tally->loss.part = 0;
+    tally->weight.whole = tally->weight.part = 0;
+    tally->beyond = false;
     tally->rows = 0;
     tally->correct = 0;
     if (tally->bins != NULL)
         memset((void *)tally->bins, 0, 2 * (size_t)MST_AUC_BINS * sizeof *tally->bins);
 }
 
+/* False, with nothing added, when the value is none or too large. */
+static bool fixed_add(mst_fixed_sum *sum, double value)
+{
+    if (!(value >= 0.0 && value <= BATCH_MOST))
+        return false;
+    double whole = floor(value);
+    atomic_fetch_add_explicit(&sum->whole, (uint64_t)whole, memory_order_relaxed);
+    atomic_fetch_add_explicit(&sum->part, (uint64_t)((value - whole) * PART), memory_order_relaxed);
+    return true;
+}
+
+static double fixed_value(const mst_fixed_sum *sum)
+{
+    return (double)sum->whole + (double)sum->part / PART;
+}
+
 /* Bins grow with the score: negative floats have their order turned round. */
 static uint32_t bin_of(float score)
 {
     uint32_t bits;
+    score += 0.0f; /* -0 and 0 are one score */
     memcpy(&bits, &score, sizeof bits);
     return (bits & 0x80000000u ? ~bits : bits | 0x80000000u) >> 12;
 }
@@ -79,8 +98,10 @@ void mst_tally_add(mst_tally *tally, const mst_model *model, const mst_batch *ba
     }
     for (uint32_t i = 0; i < batch->n_rows; i++)
         weight += (double)batch->rows[i].weight;
-    atomic_fetch_add_explicit(&tally->loss, (int64_t)llrint(loss * FIXED), memory_order_relaxed);
-    atomic_fetch_add_explicit(&tally->weight, (int64_t)llrint(weight * FIXED), memory_order_relaxed);
+    for (size_t i = 0; i < (size_t)batch->n_rows * model->n_scores; i++)
+        loss += scores[i] * 0.0f; /* NAN unless finite, whatever the loss of such a score is */
+    if (!fixed_add(&tally->loss, loss) || !fixed_add(&tally->weight, weight))
+        atomic_store_explicit(&tally->beyond, true, memory_order_relaxed);
     atomic_fetch_add_explicit(&tally->rows, batch->n_rows, memory_order_relaxed);
     atomic_fetch_add_explicit(&tally->correct, correct, memory_order_relaxed);
 }
@@ -100,9 +121,11 @@ static double auc_of(const _Atomic(uint32_t) *bins)
 
 void mst_tally_result(const mst_tally *tally, mst_result *out)
 {
-    double rows = (double)tally->rows;
+    double rows = (double)tally->rows, weight = fixed_value(&tally->weight);
     out->rows = tally->rows;
-    out->loss = tally->weight > 0 ? (double)tally->loss / (double)tally->weight : (double)NAN;
+    out->loss = weight > 0.0 ? fixed_value(&tally->loss) / weight : (double)NAN;
+    if (tally->beyond)
+        out->loss = INFINITY;
     out->accuracy = rows > 0 ? (double)tally->correct / rows : (double)NAN;
     out->auc = tally->bins != NULL ? auc_of(tally->bins) : (double)NAN;
 }

@@ -15,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "train/trainer_impl.h"
 
 #define TICK_NS (200 * MST_MS)
@@ -160,6 +161,7 @@ static mst_status open_run(mst_trainer *self)
     for (size_t i = 0; i < self->config.files->n; i++)
         json_array_append_new(json_object_get(self->manifest, "files"),
                               json_string(self->config.files->items[i]));
+    json_object_set_new(self->manifest, "epochs_given", json_boolean(self->config.epochs_given));
     TRY_OUT(st, write_manifest(self, "running"));
 out:
     mst_free(name);
@@ -193,6 +195,7 @@ static mst_status write_line(mst_trainer *self, const char *set, const mst_resul
         self->last_train_loss = line.train_loss;
     self->line_loss = (mst_loss_sum){0};
     self->line_ns = mst_now_ns();
+    self->worth_keeping = true;
     return mst_run_metrics(self->run, &line);
 }
 
@@ -248,6 +251,16 @@ static void limit_budget(const mst_trainer *self, mst_budget *b, mst_unit unit, 
     }
 }
 
+/* Up to when something is due, in whole steps: how often one looks must not change what is learnt. */
+static void limit_due(const mst_trainer *self, mst_budget *b, const mst_due *due)
+{
+    double batch = (double)self->config.strategy->global_batch, rows = (double)self->progress.rows;
+    if (due->every.unit == MST_UNIT_ROWS)
+        limit_u64(&b->rows, ceil((due->next - rows) / batch) * batch);
+    else
+        limit_budget(self, b, due->every.unit, due->next);
+}
+
 static mst_budget next_budget(const mst_trainer *self)
 {
     const mst_train_options *o = &self->options;
@@ -255,8 +268,8 @@ static mst_budget next_budget(const mst_trainer *self)
                     .rows = UINT64_MAX,
                     .deadline_ns = mst_now_ns() + TICK_NS,
                     .stop = self->config.stop};
-    limit_budget(self, &b, self->eval.every.unit, self->eval.next);
-    limit_budget(self, &b, self->checkpoint.every.unit, self->checkpoint.next);
+    limit_due(self, &b, &self->eval);
+    limit_due(self, &b, &self->checkpoint);
     if (o->steps > 0)
         limit_budget(self, &b, MST_UNIT_STEPS, (double)o->steps);
     if (o->rows > 0)
@@ -289,9 +302,7 @@ static uint64_t epoch_limit(const mst_trainer *self)
 static bool limit_reached(const mst_trainer *self, mst_end *end)
 {
     const mst_train_options *o = &self->options;
-    if (stop_asked(self))
-        *end = MST_END_STOPPED;
-    else if (self->progress.epoch >= epoch_limit(self))
+    if (self->progress.epoch >= epoch_limit(self))
         *end = MST_END_EPOCHS;
     else if (o->steps > 0 && self->progress.steps >= (uint64_t)o->steps)
         *end = MST_END_STEPS;
@@ -299,6 +310,8 @@ static bool limit_reached(const mst_trainer *self, mst_end *end)
         *end = MST_END_ROWS;
     else if (o->seconds > 0.0 && self->status.train_seconds >= o->seconds)
         *end = MST_END_SECONDS;
+    else if (stop_asked(self))
+        *end = MST_END_STOPPED;
     else
         return false;
     return true;
@@ -347,19 +360,29 @@ static void update_status(mst_trainer *self, double seconds, uint64_t rows_befor
     self->line_loss.rows += p->loss.rows;
 }
 
-static mst_status evaluate_set(mst_trainer *self, const mst_observer *observer, mst_eval_set *set,
-                               const char *name)
+/* Evaluates a set, if there is one; *out has 0 rows otherwise. */
+static mst_status measure(const mst_eval_set *set, const char *name, mst_result *out)
 {
+    *out = (mst_result){0};
     if (set->evaluator == NULL)
         return MST_OK;
-    TRY(mst_evaluator_run(set->evaluator, &set->last));
-    if (set->last.rows == 0)
+    TRY(mst_evaluator_run(set->evaluator, out));
+    if (out->rows == 0)
         return mst_fail(MST_EINPUT, "%s: the %s set has no rows", set->dataset->name, name);
-    self->status.eval_seconds += set->last.seconds;
+    return MST_OK;
+}
+
+static mst_status record(mst_trainer *self, const mst_observer *observer, mst_eval_set *set, const char *name,
+                         const mst_result *result)
+{
+    if (result->rows == 0)
+        return MST_OK;
+    set->last = *result;
+    self->status.eval_seconds += result->seconds;
     self->n_evaluations++;
-    TRY(write_line(self, name, &set->last));
+    TRY(write_line(self, name, result));
     if (observer->evaluated != NULL)
-        observer->evaluated(observer->arg, &self->status, name, &set->last);
+        observer->evaluated(observer->arg, &self->status, name, result);
     return MST_OK;
 }
 
@@ -398,12 +421,16 @@ static mst_status save(mst_trainer *self, mst_checkpointer *checkpointer)
         .eval_seconds = self->status.eval_seconds,
         .model = mst_model_json(self->assembly.model),
         .optimizer = json_pack("{s:s}", "name", self->optimizer.ops->name),
-        .extra = json_pack("{s:O, s:I, s:I}", "data", self->data_json, "best_step",
-                           (json_int_t)self->best_step, "since_best", (json_int_t)self->since_best),
+        .extra = json_pack("{s:O, s:I, s:I, s:b, s:[f, f, I]}", "data", self->data_json, "best_step",
+                           (json_int_t)self->best_step, "since_best", (json_int_t)self->since_best,
+                           "evaluation_due", (int)self->evaluation_due, "line_loss", self->line_loss.loss,
+                           self->line_loss.weight, (json_int_t)self->line_loss.rows),
     };
     mst_status st = MST_OK;
     if (isfinite(self->best_valid_loss))
         json_object_set_new(meta.extra, "best_valid_loss", json_real(self->best_valid_loss));
+    if (isfinite(self->last_train_loss))
+        json_object_set_new(meta.extra, "train_loss", json_real(self->last_train_loss));
     if (meta.model == NULL || meta.optimizer == NULL || meta.extra == NULL)
         st = mst_fail(MST_ENOMEM, "no memory for a checkpoint");
     else
@@ -419,6 +446,7 @@ static mst_status save_regular(mst_trainer *self, const mst_observer *observer)
         return MST_OK;
     TRY(save(self, self->checkpointer));
     self->saved_step = self->progress.steps;
+    self->worth_keeping = true;
     if (observer->saved != NULL)
         observer->saved(observer->arg, &self->status, mst_run_path(self->run));
     return MST_OK;
@@ -440,14 +468,29 @@ static mst_status watch_patience(mst_trainer *self, bool *enough)
     return MST_OK;
 }
 
-/* Evaluates all sets; *over when that ends the run. */
+/* Evaluates all sets; *over when that ends the run. What a wish to stop leaves undone, a resumed run does
+ * first. */
 static mst_status evaluate(mst_trainer *self, const mst_observer *observer, bool *over, mst_end *end)
 {
+    mst_result valid, test;
     bool enough;
-    TRY(evaluate_set(self, observer, &self->valid, "valid"));
-    TRY(evaluate_set(self, observer, &self->test, "test"));
-    if (self->test.evaluator == NULL && self->valid.evaluator == NULL)
+    self->evaluation_due = self->test.evaluator != NULL || self->valid.evaluator != NULL;
+    mst_status st = self->evaluation_due && stop_asked(self) ? MST_ESTOPPED : MST_OK;
+    if (st == MST_OK)
+        st = measure(&self->valid, "valid", &valid);
+    if (st == MST_OK)
+        st = measure(&self->test, "test", &test);
+    if (st == MST_ESTOPPED) {
+        *over = true;
+        *end = MST_END_STOPPED;
+        return MST_OK;
+    }
+    TRY(st);
+    TRY(record(self, observer, &self->valid, "valid", &valid));
+    TRY(record(self, observer, &self->test, "test", &test));
+    if (!self->evaluation_due)
         TRY(write_line(self, "", NULL));
+    self->evaluation_due = false;
     TRY(watch_patience(self, &enough));
     if (self->has_until && mst_condition_holds(&self->until, metric_value(self, self->until.metric))) {
         *over = true;
@@ -499,6 +542,8 @@ static mst_status loop(mst_trainer *self, const mst_observer *observer, mst_end 
     due_schedule(self, &self->eval);
     due_schedule(self, &self->checkpoint);
     self->line_ns = mst_now_ns();
+    if (self->evaluation_due)
+        TRY(evaluate(self, observer, &over, end));
     if (!over)
         TRY(mst_feed_start(self->feed, p->epoch, p->position));
     while (!over) {
@@ -512,7 +557,8 @@ static mst_status loop(mst_trainer *self, const mst_observer *observer, mst_end 
         if (observer->progress != NULL)
             observer->progress(observer->arg, &self->status);
         over = limit_reached(self, end);
-        if ((due_now(self, &self->eval) || over) && !stop_asked(self) && evaluated_step != p->steps) {
+        bool ends = over && *end != MST_END_STOPPED;
+        if ((due_now(self, &self->eval) || ends) && evaluated_step != p->steps) {
             TRY(evaluate(self, observer, &over, end));
             evaluated_step = p->steps;
             due_schedule(self, &self->eval);
@@ -553,16 +599,31 @@ static mst_status finish(mst_trainer *self, const mst_observer *observer, mst_tr
     return write_manifest(self, summary->end == MST_END_STOPPED ? "stopped" : "done");
 }
 
+/* The manifest says what happened. A new run that failed before it had measured or saved anything leaves no
+ * directory. Nothing here hides the first failure. */
+static mst_status give_up(mst_trainer *self, mst_status st)
+{
+    mst_error error;
+    mst_error_save(&error, st);
+    if (self->run != NULL && (self->worth_keeping || self->options.resume)) {
+        json_object_set_new(self->manifest, "error", json_string(error.text));
+        write_manifest(self, "failed");
+    } else if (self->run != NULL) {
+        mst_checkpointer_destroy(self->checkpointer);
+        mst_checkpointer_destroy(self->best_checkpointer);
+        self->checkpointer = self->best_checkpointer = NULL;
+        mst_remove_tree(mst_run_path(self->run));
+    }
+    return mst_error_restore(&error);
+}
+
 mst_status mst_trainer_run(mst_trainer *self, const mst_observer *observer, mst_train_summary *summary)
 {
     memset(summary, 0, sizeof *summary);
-    TRY(open_run(self));
-    mst_status st = loop(self, observer, &summary->end);
+    mst_status st = open_run(self);
     if (st == MST_OK)
-        return finish(self, observer, summary);
-    mst_error error; /* the manifest says what happened; a failure to write it does not hide the first one */
-    mst_error_save(&error, st);
-    json_object_set_new(self->manifest, "error", json_string(error.text));
-    write_manifest(self, "failed");
-    return mst_error_restore(&error);
+        st = loop(self, observer, &summary->end);
+    if (st == MST_OK)
+        st = finish(self, observer, summary);
+    return st == MST_OK ? MST_OK : give_up(self, st);
 }

@@ -42,6 +42,8 @@ struct mst_trainer {
     json_t *manifest;
     mst_checkpointer *checkpointer, *best_checkpointer;
     uint64_t saved_step; /* of the newest checkpoint; UINT64_MAX: none */
+    bool worth_keeping;  /* something was measured or saved */
+    bool evaluation_due; /* and not done, because the run was asked to stop */
     mst_progress progress;
     mst_train_status status;
     mst_loss_sum line_loss; /* since the last line of metrics.csv */

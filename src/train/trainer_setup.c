@@ -136,6 +136,21 @@ static mst_status check_same_model(const mst_trainer *self, const json_t *theirs
     return st;
 }
 
+/* Where the lines of metrics.csv stood. */
+static void resume_lines(mst_trainer *self, json_t *extra)
+{
+    json_int_t rows;
+    mst_loss_sum *sum = &self->line_loss;
+    json_t *train_loss = json_object_get(extra, "train_loss"), *line = json_object_get(extra, "line_loss");
+    if (json_is_number(train_loss))
+        self->last_train_loss = json_number_value(train_loss);
+    if (line != NULL && json_unpack(line, "[F, F, I]", &sum->loss, &sum->weight, &rows) == 0)
+        sum->rows = (uint64_t)rows;
+    else
+        *sum = (mst_loss_sum){0};
+    self->evaluation_due = json_is_true(json_object_get(extra, "evaluation_due"));
+}
+
 /* Loads weights, and everything else when the run resumes. */
 static mst_status load_checkpoint(mst_trainer *self, const char *from, bool resume)
 {
@@ -158,6 +173,7 @@ static mst_status load_checkpoint(mst_trainer *self, const char *from, bool resu
         self->best_step = (uint64_t)json_integer_value(json_object_get(meta.extra, "best_step"));
         self->since_best = (uint64_t)json_integer_value(json_object_get(meta.extra, "since_best"));
         self->saved_step = meta.step;
+        resume_lines(self, meta.extra);
     }
 out:
     mst_checkpoint_meta_fini(&meta);
