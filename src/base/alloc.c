@@ -1,4 +1,5 @@
-/* Counted, failable allocation; contract in alloc.h. Sizes come from malloc_usable_size, so blocks carry no header. */
+/* Counted, failable allocation; contract in alloc.h. Sizes come from malloc_usable_size, so blocks carry no
+ * header. */
 #include "base/alloc.h"
 
 #include <malloc.h>
@@ -138,12 +139,23 @@ void *mst_pages_reserve(size_t size, bool huge)
 {
     if (injected_failure())
         return NULL;
-    void *pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *pages =
+        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (pages == MAP_FAILED)
         return NULL;
     if (huge)
         madvise(pages, size, MADV_HUGEPAGE); /* a wish: without it everything still works */
     return pages;
+}
+
+void mst_pages_populate(void *pages, size_t size)
+{
+#ifdef MADV_POPULATE_WRITE
+    madvise(pages, size, MADV_POPULATE_WRITE);
+#else
+    (void)pages;
+    (void)size;
+#endif
 }
 
 void mst_pages_release(void *pages, size_t size)

@@ -1,7 +1,7 @@
 /* Memory: every allocation of the library goes through here, is counted, and can be made to fail by a test.
  *
- * Blocks are plain malloc blocks. mst_pages_* reserve large zeroed regions that cost nothing until touched (the
- * parameter store), backed by huge pages where the kernel offers them. All functions are thread-safe. */
+ * Blocks are plain malloc blocks. mst_pages_* reserve large zeroed regions that cost nothing until touched
+ * (the parameter store), backed by huge pages where the kernel offers them. All functions are thread-safe. */
 #ifndef MST_BASE_ALLOC_H
 #define MST_BASE_ALLOC_H
 
@@ -9,7 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* NULL on failure (or a failure injected by a test); the caller says what it wanted memory for with mst_fail. */
+/* NULL on failure (or a failure injected by a test); the caller says what it wanted memory for with mst_fail.
+ */
 void *mst_alloc(size_t size);
 void *mst_zalloc(size_t size);
 void *mst_calloc(size_t count, size_t size); /* zeroed; NULL also when count * size overflows */
@@ -27,6 +28,8 @@ bool mst_grow(void *block, size_t *capacity, size_t need, size_t size);
 /* Zeroed pages, reserved lazily; NULL on failure. huge asks for huge pages. */
 void *mst_pages_reserve(size_t size, bool huge);
 void mst_pages_release(void *pages, size_t size);
+/* Makes the pages present now instead of at first touch; a wish, without effect on old kernels. */
+void mst_pages_populate(void *pages, size_t size);
 
 typedef struct mst_alloc_stats {
     uint64_t bytes, peak_bytes, blocks, calls;

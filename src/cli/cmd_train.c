@@ -1,5 +1,6 @@
 /* `muster train`: options in, a trained model, a run directory and a summary out. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
@@ -97,6 +98,8 @@ static mst_status adopt_run(settings *s)
     {
         for (size_t i = 0; i < sizeof own / sizeof *own; i++)
             json_object_del(values, own[i]);
+        if (json_is_false(json_object_get(manifest, "epochs_given")))
+            json_object_del(values, "epochs"); /* a default, which other limits lift */
         TRY_OUT(st, mst_options_adopt(s->groups, N_GROUPS, values));
     }
     size_t n_files = s->files.n == 0 ? json_array_size(files) : 0;
@@ -231,11 +234,60 @@ static mst_status print_summary(const settings *set, const mst_train_summary *s)
     return st;
 }
 
-static mst_status dry_run(mst_trainer *trainer, json_t *options)
+/* The resolved options as a file that --config takes. */
+static void print_options(const json_t *options)
+{
+    const char *title, *name;
+    json_t *group, *value;
+    json_object_foreach((json_t *)options, title, group)
+    {
+        if (strcmp(title, "output") == 0)
+            continue;
+        printf("# %s\n", title);
+        json_object_foreach(group, name, value)
+        {
+            char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
+            if (text != NULL && !json_is_null(value))
+                printf("%s: %s\n", name, text);
+            free(text); /* jansson's allocation */
+        }
+    }
+}
+
+static mst_status print_plan(const json_t *plan)
+{
+    static const mst_column columns[] = {{"name", false}, {"value", true}};
+    static const char *const counts[] = {"parameters", "epoch_rows", "batch_rows", "batch_entries",
+                                         "batch_keys"};
+    static const char *const sizes[] = {"weights_bytes", "optimizer_bytes", "batch_row_bytes",
+                                        "batch_weight_bytes"};
+    mst_table *t;
+    TRY(mst_table_new(columns, 2, &t));
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        mst_table_text(t, counts[i]);
+        mst_table_count(t, (uint64_t)json_integer_value(json_object_get(plan, counts[i])));
+    }
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        mst_table_text(t, sizes[i]);
+        mst_table_bytes(t, (uint64_t)json_integer_value(json_object_get(plan, sizes[i])));
+    }
+    mst_status st = mst_table_print(t, NULL, false);
+    mst_table_destroy(t);
+    return st;
+}
+
+/* What the run would do and cost: options, memory, and what one step reads and writes. */
+static mst_status dry_run(const settings *s, mst_trainer *trainer, json_t *options)
 {
     json_t *plan;
     TRY(mst_trainer_plan(trainer, &plan));
-    return mst_cli_print_json(json_pack("{s:O, s:o}", "options", options, "plan", plan));
+    if (s->output.json)
+        return mst_cli_print_json(json_pack("{s:O, s:o}", "options", options, "plan", plan));
+    print_options(options);
+    putchar('\n');
+    mst_status st = print_plan(plan);
+    json_decref(plan);
+    return st;
 }
 
 /* Trains; on an interrupt says how to go on. */
@@ -296,7 +348,7 @@ static mst_status run(int argc, char **argv)
         .save_wanted = mst_signals_take_checkpoint,
     };
     TRY_OUT(st, mst_trainer_new(&config, &trainer));
-    st = s.output.dry_run ? dry_run(trainer, options) : train(&s, trainer);
+    st = s.output.dry_run ? dry_run(&s, trainer, options) : train(&s, trainer);
 out:
     mst_trainer_destroy(trainer);
     json_decref(options);

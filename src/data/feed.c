@@ -669,13 +669,14 @@ static mst_status claim(mst_feed *f, lane *l, uint32_t n, uint32_t *got, uint64_
     return MST_OK;
 }
 
-static void fill_rows(mst_row *rows, const piece *p)
+/* rows[i] = row `from + i` of the window's order, for n rows. */
+static void fill_rows(mst_row *rows, const window *w, uint32_t from, uint32_t n)
 {
     enum { AHEAD = 16 };
-    const place *order = p->w->order + p->from;
-    mst_chunk *const *chunks = p->w->chunks;
-    for (uint32_t i = 0; i < p->n; i++) {
-        if (i + AHEAD < p->n) {
+    const place *order = w->order + from;
+    mst_chunk *const *chunks = w->chunks;
+    for (uint32_t i = 0; i < n; i++) {
+        if (i + AHEAD < n) {
             const place *next = &order[i + AHEAD];
             const mst_chunk *c = chunks[next->chunk];
             const uint32_t *record =
@@ -688,7 +689,7 @@ static void fill_rows(mst_row *rows, const piece *p)
     }
 }
 
-mst_status mst_feed_take(mst_feed *f, unsigned lane_index, uint32_t n, mst_batch *batch, uint64_t *position)
+mst_status mst_feed_claim(mst_feed *f, unsigned lane_index, uint32_t n, mst_batch *batch, uint64_t *position)
 {
     lane *l = &f->lanes[lane_index];
     uint32_t got;
@@ -696,14 +697,28 @@ mst_status mst_feed_take(mst_feed *f, unsigned lane_index, uint32_t n, mst_batch
     pthread_mutex_lock(&f->mutex);
     mst_status st = claim(f, l, n < f->options.max_take ? n : f->options.max_take, &got, position);
     pthread_mutex_unlock(&f->mutex);
-    if (st != MST_OK)
-        return st;
-    uint32_t done = 0;
-    for (size_t p = 0; p < l->n_pieces; p++) {
-        fill_rows(l->rows + done, &l->pieces[p]);
-        done += l->pieces[p].n;
+    if (st == MST_OK)
+        *batch = (mst_batch){.rows = l->rows, .n_rows = got};
+    return st;
+}
+
+void mst_feed_fill(mst_feed *f, unsigned lane_index, uint32_t from, uint32_t to)
+{
+    const lane *l = &f->lanes[lane_index];
+    uint32_t start = 0; /* of the piece, in the lane's rows */
+    for (size_t p = 0; p < l->n_pieces && start < to; p++) {
+        const piece *at = &l->pieces[p];
+        uint32_t first = from > start ? from : start, last = to < start + at->n ? to : start + at->n;
+        if (first < last)
+            fill_rows(l->rows + first, at->w, at->from + (first - start), last - first);
+        start += at->n;
     }
-    *batch = (mst_batch){.rows = l->rows, .n_rows = got};
+}
+
+mst_status mst_feed_take(mst_feed *f, unsigned lane_index, uint32_t n, mst_batch *batch, uint64_t *position)
+{
+    TRY(mst_feed_claim(f, lane_index, n, batch, position));
+    mst_feed_fill(f, lane_index, 0, batch->n_rows);
     return MST_OK;
 }
 

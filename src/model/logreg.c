@@ -81,21 +81,30 @@ static void count_rows(const mst_model *self, const mst_batch *batch, double los
                            : (double)batch->rows[i].weight;
 }
 
+/* The rows' part of the dense ranges' gradient. */
+static void add_dense(const mst_model *self, const mst_batch *batch, const float *coefs, float scale,
+                      mst_grad *grad)
+{
+    mst_linear dense = {.dense = grad->ranges[RANGE_DENSE].g,
+                        .bias = self->options.bias ? grad->ranges[RANGE_BIAS].g : NULL};
+    self->kernels->scatter_dense(batch->rows, batch->n_rows, coefs, scale, self->shape.n_dense, &dense);
+}
+
 /* Appends a row's contributions, coef * x, to the lists of their owners. Keys inside the dense prefix (rows
- * of a chunk whose prefix is shorter) join the dense range: a weight is updated in one place only. */
+ * of a chunk whose prefix is shorter) have joined the dense range: a weight is updated in one place only. */
 static void emit_row(const mst_row *row, float coef, uint32_t n_prefix, mst_grad *grad)
 {
     uint32_t i = 0, n = row->n_keys, n_owners = grad->n_owners;
-    for (; i < n && row->keys[i] < n_prefix; i++)
-        grad->ranges[RANGE_DENSE].g[row->keys[i]] += row->values ? coef * row->values[i] : coef;
+    while (i < n && row->keys[i] < n_prefix)
+        i++;
     if (n_owners == 1) {
         mst_contributions *list = &grad->owners[0];
-        uint32_t *keys = list->keys + list->n - i;
-        float *values = list->values + list->n - i;
+        uint32_t *keys = list->keys + list->n;
+        float *values = list->values + list->n;
         list->n += n - i;
         for (; i < n; i++) {
-            keys[i] = row->keys[i];
-            values[i] = row->values ? coef * row->values[i] : coef;
+            *keys++ = row->keys[i];
+            *values++ = row->values ? coef * row->values[i] : coef;
         }
         return;
     }
@@ -122,16 +131,9 @@ static mst_status logreg_compute(const mst_model *self, void *scratch, const mst
     double loss =
         self->kernels->logistic(batch->rows, batch->n_rows, coefs, (float)self->options.pos_weight, coefs);
     count_rows(self, batch, loss, sum);
-    mst_linear dense = {.dense = grad->ranges[RANGE_DENSE].g,
-                        .bias = self->options.bias ? grad->ranges[RANGE_BIAS].g : NULL};
-    for (uint32_t i = 0; i < batch->n_rows; i++) {
-        const mst_row *row = &batch->rows[i];
-        mst_row prefix = *row; /* the dense part alone, through the same kernel as in place */
-        prefix.n_keys = 0;
-        float coef = coefs[i] * scale;
-        self->kernels->scatter(&prefix, 1, &coef, 1.0f, &dense);
-        emit_row(row, coef, self->shape.n_dense, grad);
-    }
+    add_dense(self, batch, coefs, scale, grad);
+    for (uint32_t i = 0; i < batch->n_rows; i++)
+        emit_row(&batch->rows[i], coefs[i] * scale, self->shape.n_dense, grad);
     for (uint32_t range = 0; range < grad->n_ranges; range++)
         TRY(mst_step_ready(step, range));
     return MST_OK;
@@ -157,6 +159,26 @@ static void logreg_descend(const mst_model *self, void *scratch, const mst_batch
     }
 }
 
+static void logreg_coefficients(const mst_model *self, const mst_batch *share, const mst_weights *w,
+                                float scale, float *coefs, mst_grad *grad, mst_loss_sum *sum)
+{
+    mst_linear linear = linear_of(self, w);
+    self->kernels->margins(share->rows, share->n_rows, &linear, coefs);
+    count_rows(
+        self, share,
+        self->kernels->logistic(share->rows, share->n_rows, coefs, (float)self->options.pos_weight, coefs),
+        sum);
+    add_dense(self, share, coefs, scale, grad);
+}
+
+static void logreg_scatter(const mst_model *self, const mst_batch *batch, const float *coefs, float scale,
+                           const mst_weights *w, uint32_t from_key, uint32_t to_key)
+{
+    uint32_t prefix = self->shape.n_dense;
+    self->kernels->scatter_keys(batch->rows, batch->n_rows, coefs, scale,
+                                from_key > prefix ? from_key : prefix, to_key, w->sparse);
+}
+
 const mst_model_ops mst_model_logreg = {
     .name = "logreg",
     .help = "logistic regression on sparse or dense rows, labels 0/1 or -1/+1",
@@ -168,4 +190,6 @@ const mst_model_ops mst_model_logreg = {
     .compute = logreg_compute,
     .forward = logreg_forward,
     .descend = logreg_descend,
+    .coefficients = logreg_coefficients,
+    .scatter = logreg_scatter,
 };

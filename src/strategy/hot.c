@@ -210,7 +210,9 @@ void mst_hot_translate(const mst_hot *hot, unsigned t, const mst_batch *batch, m
             keys[j] = dense + rows[i].keys[j];
         for (; j < rows[i].n_keys; j++) {
             uint32_t key = rows[i].keys[j], at = table_index(key);
-            keys[j] = hot->table_key[at] == key ? first + hot->table_slot[at] : key;
+            uint32_t hit =
+                -(uint32_t)(hot->table_key[at] == key); /* all ones or none: a branch would be guessed */
+            keys[j] = key + (hit & (first + hot->table_slot[at] - key));
         }
         rows[i].keys = keys;
         keys += rows[i].n_keys;

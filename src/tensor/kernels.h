@@ -34,6 +34,13 @@ typedef struct mst_kernels {
     /* w += coefs[i] * scale * x_i over all rows: in place. Racy. */
     void (*scatter)(const mst_row *rows, uint32_t n, const float *coefs, float scale, const mst_linear *w);
 
+    /* The two parts of scatter: dense prefix and bias, with keys below n_prefix joining the dense part; and
+     * the remaining keys that lie in [from_key, to_key). */
+    void (*scatter_dense)(const mst_row *rows, uint32_t n, const float *coefs, float scale, uint32_t n_prefix,
+                          const mst_linear *w);
+    void (*scatter_keys)(const mst_row *rows, uint32_t n, const float *coefs, float scale, uint32_t from_key,
+                         uint32_t to_key, float *sparse);
+
     /* SGD with batch 1: row after row, margin then update with lrs[i]. margins (n) are those before each
      * row's update. Racy. */
     void (*descend_rows)(const mst_row *rows, uint32_t n, float pos_weight, const mst_linear *w,

@@ -248,7 +248,7 @@ INLINE float margin_of(const mst_row *row, const mst_linear *w)
     return m + sparse_dot(row, w->sparse);
 }
 
-INLINE void add_row(const mst_row *row, float a, const mst_linear *w)
+INLINE void add_dense(const mst_row *row, float a, const mst_linear *w)
 {
     if (w->bias)
         *w->bias += a;
@@ -259,7 +259,40 @@ INLINE void add_row(const mst_row *row, float a, const mst_linear *w)
     } else if (row->n_dense != 0) {
         dense_add(row->dense, a, w->dense, row->n_dense);
     }
+}
+
+INLINE void add_row(const mst_row *row, float a, const mst_linear *w)
+{
+    add_dense(row, a, w);
     sparse_add(row, a, w->sparse);
+}
+
+/* How many of the row's keys, which ascend, are below `limit`. */
+INLINE uint32_t keys_below(const mst_row *row, uint32_t limit)
+{
+    uint32_t n = row->n_keys, count = 0;
+    if (n <= 64) { /* counting all beats guessing where */
+        for (uint32_t i = 0; i < n; i++)
+            count += row->keys[i] < limit;
+        return count;
+    }
+    while (count < n) {
+        uint32_t middle = count + (n - count) / 2;
+        if (row->keys[middle] < limit)
+            count = middle + 1;
+        else
+            n = middle;
+    }
+    return count;
+}
+
+/* The row's keys in [from_key, to_key) alone. */
+INLINE mst_row key_range(const mst_row *row, uint32_t from_key, uint32_t to_key)
+{
+    uint32_t from = from_key > 0 ? keys_below(row, from_key) : 0;
+    uint32_t to = to_key < UINT32_MAX ? keys_below(row, to_key) : row->n_keys;
+    return (mst_row){
+        .keys = row->keys + from, .values = row->values ? row->values + from : NULL, .n_keys = to - from};
 }
 
 MST_RACY static void margins(const mst_row *rows, uint32_t n, const mst_linear *w, float *out)
@@ -276,6 +309,37 @@ MST_RACY static void scatter(const mst_row *rows, uint32_t n, const float *coefs
     for (uint32_t i = 0; i < n; i++) {
         prefetch_ahead(rows, i, n, w->sparse);
         add_row(&rows[i], coefs[i] * scale, w);
+    }
+}
+
+static void scatter_dense(const mst_row *rows, uint32_t n, const float *coefs, float scale, uint32_t n_prefix,
+                          const mst_linear *w)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (i + WEIGHTS_AHEAD < n)
+            prefetch_record(&rows[i + WEIGHTS_AHEAD]);
+        add_dense(&rows[i], coefs[i] * scale, w);
+        for (uint32_t j = 0; j < rows[i].n_keys && rows[i].keys[j] < n_prefix; j++)
+            w->dense[rows[i].keys[j]] += coefs[i] * scale * (rows[i].values ? rows[i].values[j] : 1.0f);
+    }
+}
+
+static void scatter_keys(const mst_row *rows, uint32_t n, const float *coefs, float scale, uint32_t from_key,
+                         uint32_t to_key, float *sparse)
+{
+    mst_row ahead[WEIGHTS_AHEAD]; /* a ring of rows whose weights are on their way */
+    if (from_key >= to_key)
+        return;
+    for (uint32_t i = 0; i < n + WEIGHTS_AHEAD; i++) {
+        mst_row *slot = &ahead[i % WEIGHTS_AHEAD];
+        if (i >= WEIGHTS_AHEAD)
+            sparse_add(slot, coefs[i - WEIGHTS_AHEAD] * scale, sparse);
+        if (i >= n)
+            continue;
+        if (i + RECORDS_AHEAD < n)
+            prefetch_record(&rows[i + RECORDS_AHEAD]);
+        *slot = key_range(&rows[i], from_key, to_key);
+        prefetch_weights(slot, sparse);
     }
 }
 
@@ -522,6 +586,8 @@ const mst_kernels KERNELS_NAME = {
     .margins = margins,
     .logistic = logistic,
     .scatter = scatter,
+    .scatter_dense = scatter_dense,
+    .scatter_keys = scatter_keys,
     .descend_rows = descend_rows,
     .logistic_loss = logistic_loss,
     .unpack_bytes = unpack_bytes,

@@ -97,6 +97,15 @@ mst_status mst_params_reserve(mst_params *params, uint32_t n_slots, uint64_t spa
     return MST_OK;
 }
 
+void mst_params_populate(mst_params *params)
+{
+    if (!wants_huge_pages(params->size * (params->n_slots + 1) + params->spare))
+        return;
+    mst_pages_populate(params->w, bytes(params->size + params->spare));
+    for (uint32_t i = 0; i < params->n_slots; i++)
+        mst_pages_populate(params->slots[i], bytes(params->size));
+}
+
 void mst_params_fini(mst_params *params)
 {
     if (params->w != NULL)

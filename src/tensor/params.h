@@ -50,6 +50,11 @@ mst_status mst_params_add(mst_params *params, const char *name, mst_view_kind ki
 mst_status mst_params_reserve(mst_params *params, uint32_t n_slots, uint64_t spare);
 void mst_params_fini(mst_params *params);
 
+/* Makes the pages of w and state present. For training on a store that is backed by huge pages (nothing
+ * happens otherwise): random keys touch every one of those within the first rows anyway, one fault at a time.
+ */
+void mst_params_populate(mst_params *params);
+
 const mst_view *mst_params_find(const mst_params *params, const char *name); /* NULL when absent */
 
 #endif

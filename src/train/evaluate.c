@@ -1,7 +1,9 @@
 /* Evaluation; contract in evaluate.h. Rows go through a feed in file order; each thread scores batches of its
- * own and counts into one tally, whose sums do not depend on who counted what. */
+ * own and counts into one tally, whose sums do not depend on who counted what. Batches are claimed one thread
+ * at a time, so that they are the same rows however many threads there are: a loss is rounded per batch. */
 #include "train/evaluate.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -24,6 +26,7 @@ struct mst_evaluator {
     scorer *scorers;
     mst_tally tally;
     mst_weights weights;
+    pthread_mutex_t claiming;
     atomic_bool failed;
 };
 
@@ -37,6 +40,7 @@ mst_status mst_evaluator_new(const mst_model *model, const mst_params *params, m
     self->model = model;
     self->params = params;
     self->options = *options;
+    pthread_mutex_init(&self->claiming, NULL);
     mst_model_weights(model, params, &self->weights);
     mst_feed_options feed = {
         .seed = options->seed,
@@ -83,6 +87,7 @@ void mst_evaluator_destroy(mst_evaluator *self)
     }
     mst_free(self->scorers);
     mst_tally_fini(&self->tally);
+    pthread_mutex_destroy(&self->claiming);
     mst_free(self);
 }
 
@@ -94,13 +99,16 @@ static void score_thread(void *arg, unsigned t)
     while (!atomic_load(&self->failed)) {
         mst_batch batch;
         uint64_t position;
-        s->status = mst_feed_take(self->feed, t, self->options.batch, &batch, &position);
+        pthread_mutex_lock(&self->claiming);
+        s->status = mst_feed_claim(self->feed, t, self->options.batch, &batch, &position);
+        pthread_mutex_unlock(&self->claiming);
         if (s->status != MST_OK) {
             mst_error_save(&s->error, s->status);
             atomic_store(&self->failed, true);
         }
         if (s->status != MST_OK || batch.n_rows == 0)
             return;
+        mst_feed_fill(self->feed, t, 0, batch.n_rows);
         self->model->ops->forward(self->model, s->scratch, &batch, &self->weights, s->scores);
         mst_tally_add(&self->tally, self->model, &batch, s->scores);
     }

@@ -538,6 +538,7 @@ static mst_status loop(mst_trainer *self, const mst_observer *observer, mst_end 
 {
     mst_progress *p = &self->progress;
     uint64_t evaluated_step = UINT64_MAX;
+    update_status(self, 0.0, p->rows);
     bool over = limit_reached(self, end);
     due_schedule(self, &self->eval);
     due_schedule(self, &self->checkpoint);

@@ -352,6 +352,40 @@ static void rows_stay_valid(void **state)
     mst_dataset_destroy(&d->base);
 }
 
+/* Claimed rows filled in parts, in any order, are the rows that take gives. */
+static void claim_and_fill_is_take(void **state)
+{
+    (void)state;
+    static sequence want, got;
+    for (int kind = 0; kind < FAKE_KINDS; kind++) {
+        fake_dataset *d = fake_new((fake_kind)kind, 700, 16, NULL, NULL);
+        mst_feed_options o = options_of(6, 40);
+        epoch_of(d, &o, 0, 0, &want);
+        mst_feed *feed = feed_new(d, &o);
+        fake_rewind(&d->base);
+        assert_int_equal(mst_feed_start(feed, 0, 0), MST_OK);
+        got.n = 0;
+        for (uint32_t turn = 0;; turn++) {
+            mst_batch batch;
+            uint64_t position;
+            assert_int_equal(mst_feed_claim(feed, 0, 1 + turn * 29 % 100, &batch, &position), MST_OK);
+            if (batch.n_rows == 0)
+                break;
+            assert_int_equal(position, got.n);
+            uint32_t a = batch.n_rows / 3, b = batch.n_rows * 2 / 3;
+            mst_feed_fill(feed, 0, b, batch.n_rows);
+            mst_feed_fill(feed, 0, 0, a);
+            mst_feed_fill(feed, 0, a, b);
+            mst_feed_fill(feed, 0, a, a);
+            for (uint32_t i = 0; i < batch.n_rows; i++)
+                got.rows[got.n++] = number_of(&batch.rows[i]);
+        }
+        assert_same(&want, &got);
+        mst_feed_destroy(feed);
+        mst_dataset_destroy(&d->base);
+    }
+}
+
 /* ---- failures ---- */
 
 /* The rows before a broken chunk all come, then its sentence, again and again until the next start. */
@@ -639,6 +673,7 @@ int main(void)
         cmocka_unit_test(first_rows_only),
         cmocka_unit_test(threads_share_an_epoch),
         cmocka_unit_test(rows_stay_valid),
+        cmocka_unit_test(claim_and_fill_is_take),
         cmocka_unit_test(failures_come_after_good_rows),
         cmocka_unit_test(rows_are_checked),
         cmocka_unit_test(stop_ends_waiting),

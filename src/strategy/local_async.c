@@ -1,0 +1,133 @@
+/* Strategy local, asynchronous: every thread takes batches of its own and updates the shared weights without
+ * locks (Hogwild), working on private copies of the hottest weights (hot.h) where the model descends in
+ * place. */
+#include "base/alloc.h"
+#include "strategy/local_impl.h"
+
+#define PUBLISH_DENSE 32  /* rows between exchanges of the dense ranges and the bias */
+#define PUBLISH_KEYS  128 /* rows between exchanges of the popular keys */
+
+/* Claims up to span_steps steps of the budget; 0 rows when it is used up. */
+static uint32_t claim_rows(mst_local *self, uint64_t *first_step)
+{
+    const mst_budget *b = self->budget;
+    if (mst_local_out_of_time(b) || atomic_load(&self->ended) || atomic_load(&self->failed))
+        return 0;
+    uint64_t at = atomic_fetch_add(&self->steps_claimed, self->span_steps);
+    if (at >= b->steps)
+        return 0;
+    uint64_t steps = b->steps - at < self->span_steps ? b->steps - at : self->span_steps;
+    uint64_t rows = steps * self->batch, row = atomic_fetch_add(&self->rows_claimed, rows);
+    if (row >= b->rows)
+        return 0;
+    *first_step = self->progress->steps + at + 1;
+    return (uint32_t)(rows < b->rows - row ? rows : b->rows - row);
+}
+
+static mst_status async_descend(mst_local *self, unsigned t, const mst_batch *span, uint64_t first_step)
+{
+    const mst_model *model = self->base.env.model;
+    mst_local_worker *w = &self->workers[t];
+    uint64_t n_steps = mst_local_steps(self, span->n_rows);
+    for (uint64_t i = 0; i < n_steps; i++)
+        w->lrs[i] = mst_local_lr(self, first_step + i);
+    if (self->hot == NULL) {
+        model->ops->descend(model, w->scratch, span, self->batch, &self->weights, w->lrs, &w->loss);
+        return MST_OK;
+    }
+    size_t n_keys = 0;
+    for (uint32_t i = 0; i < span->n_rows; i++)
+        n_keys += span->rows[i].n_keys;
+    if (!mst_grow(&w->keys, &w->key_capacity, n_keys, sizeof *w->keys))
+        return mst_fail(MST_ENOMEM, "no memory for a span of %zu entries", n_keys);
+    mst_hot_translate(self->hot, t, span, w->rows, w->keys);
+    mst_batch translated = {.rows = w->rows, .n_rows = span->n_rows};
+    uint32_t block_steps = self->batch < PUBLISH_DENSE ? PUBLISH_DENSE / self->batch : 1, since_keys = 0;
+    for (uint64_t step = 0; step < n_steps; step += block_steps) {
+        mst_batch block = mst_batch_part(&translated, (uint32_t)(step * self->batch),
+                                         (uint32_t)(block_steps * self->batch));
+        model->ops->descend(model, w->scratch, &block, self->batch, mst_hot_weights(self->hot, t),
+                            w->lrs + step, &w->loss);
+        mst_hot_publish_dense(self->hot, t);
+        since_keys += block.n_rows;
+        if (since_keys >= PUBLISH_KEYS) {
+            mst_hot_publish_keys(self->hot, t);
+            since_keys = 0;
+        }
+    }
+    mst_hot_publish_keys(self->hot, t);
+    return MST_OK;
+}
+
+/* The general path: this thread's gradient, applied to the shared weights without locks. */
+static mst_status async_steps(mst_local *self, unsigned t, const mst_batch *span, uint64_t first_step)
+{
+    const mst_model *model = self->base.env.model;
+    mst_local_worker *w = &self->workers[t];
+    for (uint32_t from = 0; from < span->n_rows; from += self->batch, first_step++) {
+        mst_batch batch = mst_batch_part(span, from, self->batch);
+        mst_update u = {.lr = mst_local_lr(self, first_step), .step = first_step};
+        mst_grad_clear(&w->grad);
+        TRY(model->ops->compute(model, w->scratch, &batch, &self->weights, 1.0f / (float)batch.n_rows,
+                                &w->grad, NULL, &w->loss));
+        float clip = 1.0f;
+        if (!self->additive)
+            TRY(mst_local_sum_sparse(self, t, 1, w));
+        if (self->base.env.optimizer->options.clip_norm > 0.0)
+            clip = mst_local_clip(self, mst_local_square(&w->grad, &w->localiser, 0, 1));
+        mst_local_apply_dense(self, &w->grad, 0, 1, clip, &u);
+        if (!self->additive)
+            mst_local_apply_sparse(self, t, clip, &u);
+        else if (w->grad.width != 0)
+            mst_local_apply_list(self, u.lr, &w->grad.owners[0], w->grad.width);
+    }
+    return MST_OK;
+}
+
+/* The longest of the threads' first spans: near the end of an epoch some find no rows left. */
+static const mst_batch *longest_first(const mst_local *self)
+{
+    const mst_batch *longest = &self->workers[0].first;
+    for (unsigned t = 1; t < self->n; t++)
+        if (self->workers[t].first.n_rows > longest->n_rows)
+            longest = &self->workers[t].first;
+    return longest;
+}
+
+void mst_local_async_thread(void *arg, unsigned t)
+{
+    mst_local *self = arg;
+    mst_local_worker *w = &self->workers[t];
+    mst_batch span = {0};
+    uint64_t first_step = 0;
+    bool begun = self->hot == NULL; /* with hot weights, a first span is the sample they are chosen from */
+    for (;;) {
+        uint32_t want = claim_rows(self, &first_step);
+        mst_status st = MST_OK;
+        uint64_t position = 0;
+        span.n_rows = 0;
+        if (want != 0)
+            st = mst_feed_take(self->feed, t, want, &span, &position);
+        if (!begun) {
+            w->first = span;
+            mst_team_barrier(self->team);
+            if (t == 0)
+                mst_hot_begin(self->hot, longest_first(self));
+            mst_team_barrier(self->team);
+            begun = true;
+        }
+        if (st == MST_OK && span.n_rows < want)
+            atomic_store(&self->ended, true);
+        if (st == MST_OK && span.n_rows != 0)
+            st = self->way == MST_LOCAL_DESCEND ? async_descend(self, t, &span, first_step)
+                                                : async_steps(self, t, &span, first_step);
+        if (st != MST_OK) {
+            mst_local_fail(self, w, st);
+            return;
+        }
+        if (span.n_rows == 0)
+            return;
+        atomic_fetch_add(&self->steps_done, mst_local_steps(self, span.n_rows));
+        atomic_fetch_add(&self->rows_done, span.n_rows);
+    }
+}

@@ -1,0 +1,101 @@
+/* What the files of strategy local share (local.c, local_update.c, local_sync.c, local_async.c); nobody else
+ * includes this. */
+#ifndef MST_STRATEGY_LOCAL_IMPL_H
+#define MST_STRATEGY_LOCAL_IMPL_H
+
+#include "base/team.h"
+#include "strategy/hot.h"
+#include "strategy/localise.h"
+#include "strategy/strategy.h"
+
+/* What one thread works with. */
+typedef struct mst_local_worker {
+    _Alignas(64) void *scratch;
+    float *lrs; /* learning rates of a span's steps */
+    mst_grad grad;
+    mst_localiser localiser;
+    mst_row *rows; /* async with hot weights: rows with translated keys */
+    uint32_t *keys;
+    size_t key_capacity;
+    mst_batch first; /* async with hot weights: the first span of a run */
+    double square;   /* sync: this owner's part of the gradient's squared norm */
+    mst_loss_sum loss;
+    mst_status status;
+    mst_error error;
+} mst_local_worker;
+
+/* How steps are taken. */
+typedef enum mst_local_way {
+    MST_LOCAL_GENERAL,   /* gradient, then optimizer */
+    MST_LOCAL_DESCEND,   /* the model updates in place: async, or one thread */
+    MST_LOCAL_TWO_PHASE, /* the model updates in place in two phases: sync threads */
+} mst_local_way;
+
+typedef struct mst_local {
+    mst_strategy base;
+    unsigned n;
+    uint32_t batch, span_steps;
+    mst_local_way way;
+    bool additive;
+    mst_team *team;
+    mst_local_worker *workers;
+    mst_hot *hot; /* async, n > 1, descend; or NULL */
+    mst_weights weights;
+    float *coefs;     /* two-phase: of a step's rows */
+    uint32_t *splits; /* two-phase: owner t has keys [splits[t], splits[t + 1]) */
+    bool split;       /* splits are chosen */
+
+    /* The run under way. */
+    mst_feed *feed;
+    const mst_budget *budget;
+    mst_progress *progress;
+    mst_batch span;                                   /* sync: claimed by thread 0 */
+    bool over;                                        /* sync: set by thread 0, read by all after a barrier */
+    atomic_uint_fast64_t steps_claimed, rows_claimed; /* async: of the budget */
+    atomic_uint_fast64_t steps_done, rows_done;
+    atomic_bool ended, failed;
+} mst_local;
+
+static inline float mst_local_lr(const mst_local *self, uint64_t step)
+{
+    return mst_learning_rate(&self->base.env.optimizer->options, step);
+}
+
+static inline uint64_t mst_local_steps(const mst_local *self, uint64_t rows)
+{
+    return (rows + self->batch - 1) / self->batch;
+}
+
+/* Keeps thread w's failure and makes all threads leave. */
+void mst_local_fail(mst_local *self, mst_local_worker *w, mst_status st);
+
+/* The budget's stop flag is set or its deadline has passed. */
+bool mst_local_out_of_time(const mst_budget *budget);
+
+/* The threads' functions, for mst_team_run. */
+void mst_local_sync_thread(void *self, unsigned t);
+void mst_local_async_thread(void *self, unsigned t);
+
+/* ---- the update (local_update.c) ---- */
+
+/* Sums the contributions of `sources` that owner t of the sync threads has (n_sources 1: of that source
+ * alone) per key, in source order, into thread t's localiser. */
+mst_status mst_local_sum_sparse(mst_local *self, unsigned t, unsigned n_sources, mst_local_worker *sources);
+
+/* Adds the threads' dense gradients to thread 0's, in order; owner t's slices only. */
+void mst_local_sum_dense(mst_local *self, unsigned t);
+
+/* Squared norm of what owner t of n has: its slices of the dense ranges of grad, and the localised sums. */
+double mst_local_square(const mst_grad *grad, const mst_localiser *l, unsigned t, unsigned n);
+/* What the gradient is multiplied with under --clip-norm. */
+float mst_local_clip(const mst_local *self, double square);
+
+/* Applies owner t of n's slices of the dense ranges of grad; and thread t's localised sums. */
+void mst_local_apply_dense(mst_local *self, mst_grad *grad, unsigned t, unsigned n, float clip,
+                           const mst_update *u);
+void mst_local_apply_sparse(mst_local *self, unsigned t, float clip, const mst_update *u);
+
+/* Additive optimizers: w -= lr * contribution, one by one. */
+void mst_local_apply_list(mst_local *self, float lr, const mst_contributions *list, uint32_t width);
+
+#endif

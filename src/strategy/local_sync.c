@@ -1,0 +1,202 @@
+/* Strategy local, synchronous: all threads share every batch.
+ *
+ * Phase A: thread t computes on its fixed share of the rows. Phase B: owner t adds what the threads found, in
+ * thread order, and updates the weights it owns. Nobody writes a weight of another, and every sum has a fixed
+ * order: the result repeats bit for bit for the same number of threads.
+ *
+ * Two ways of owning. In general, threads emit (key, value) contributions to lists by owner, a hash of the
+ * key. Where the model can update in place, nothing is emitted: owner t scatters all rows of the batch, but
+ * only their keys in its range. Ranges are quantiles of the first batch's keys; rows keep their keys
+ * ascending, so a row's part is one slice, and as every key gets its updates in row order the result does not
+ * depend on where the cuts lie.
+ *
+ * Thread 0 claims the next rows while the others are in phase B: rows are not looked at after phase A in
+ * general, and in place only until the last step of the span. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "strategy/local_impl.h"
+
+#define SAMPLE_KEYS 8192 /* from which the owners' ranges are cut */
+
+/* Thread t's part of n rows. */
+static mst_batch share_of(const mst_local *self, const mst_batch *batch, unsigned t)
+{
+    uint32_t from = (uint32_t)((uint64_t)batch->n_rows * t / self->n);
+    uint32_t to = (uint32_t)((uint64_t)batch->n_rows * (t + 1) / self->n);
+    return (mst_batch){.rows = batch->rows + from, .n_rows = to - from};
+}
+
+/* Makes a thread's share of the span's rows readable. */
+static void fill_share(mst_local *self, const mst_batch *share)
+{
+    uint32_t from = (uint32_t)(share->rows - self->span.rows);
+    mst_feed_fill(self->feed, 0, from, from + share->n_rows);
+}
+
+/* ---- the general way ---- */
+
+static mst_status general_step(mst_local *self, unsigned t, const mst_batch *batch, uint64_t step)
+{
+    const mst_model *model = self->base.env.model;
+    const mst_optimizer *optimizer = self->base.env.optimizer;
+    mst_local_worker *w = &self->workers[t];
+    mst_batch share = share_of(self, batch, t);
+    mst_update u = {.lr = mst_local_lr(self, step), .step = step};
+
+    fill_share(self, &share);
+    mst_grad_clear(&w->grad);
+    mst_status st = model->ops->compute(model, w->scratch, &share, &self->weights,
+                                        1.0f / (float)batch->n_rows, &w->grad, NULL, &w->loss);
+    mst_team_barrier(self->team);
+
+    float clip = 1.0f;
+    mst_local_sum_dense(self, t);
+    if (st == MST_OK && !self->additive)
+        st = mst_local_sum_sparse(self, t, self->n, self->workers);
+    if (optimizer->options.clip_norm > 0.0) {
+        w->square = mst_local_square(&self->workers[0].grad, &w->localiser, t, self->n);
+        mst_team_barrier(self->team);
+        double square = 0.0;
+        for (unsigned s = 0; s < self->n; s++)
+            square += self->workers[s].square;
+        clip = mst_local_clip(self, square);
+    }
+    mst_local_apply_dense(self, &self->workers[0].grad, t, self->n, clip, &u);
+    if (!self->additive && st == MST_OK)
+        mst_local_apply_sparse(self, t, clip, &u);
+    for (unsigned s = 0; self->additive && w->grad.width != 0 && s < self->n; s++)
+        mst_local_apply_list(self, u.lr, &self->workers[s].grad.owners[t], w->grad.width);
+    return st;
+}
+
+/* ---- in place ---- */
+
+static int by_key(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Cuts the keys into ranges that occur about equally often in the batch. Short of memory: all keys to one
+ * owner. */
+static void choose_splits(mst_local *self, const mst_batch *batch)
+{
+    uint32_t n = 0, *sample = mst_calloc(SAMPLE_KEYS, sizeof *sample);
+    for (uint32_t i = 0; sample != NULL && i < batch->n_rows; i++)
+        for (uint32_t j = 0; j < batch->rows[i].n_keys && n < SAMPLE_KEYS; j++)
+            sample[n++] = batch->rows[i].keys[j];
+    if (n > 0)
+        qsort(sample, n, sizeof *sample, by_key);
+    self->splits[0] = 0;
+    self->splits[self->n] = UINT32_MAX;
+    for (unsigned t = 1; t < self->n; t++) /* on a multiple of 16: a line of weights has one owner */
+        self->splits[t] = n > 0 ? sample[(uint64_t)n * t / self->n] & ~15u : UINT32_MAX;
+    mst_free(sample);
+    self->split = true;
+}
+
+static void two_phase_step(mst_local *self, unsigned t, const mst_batch *batch, uint64_t step)
+{
+    const mst_model *model = self->base.env.model;
+    mst_local_worker *w = &self->workers[t];
+    mst_batch share = share_of(self, batch, t);
+    mst_update u = {.lr = mst_local_lr(self, step), .step = step};
+    float scale = 1.0f / (float)batch->n_rows;
+    bool first = !self->split; /* the same for all: it changes between the barriers below */
+
+    fill_share(self, &share);
+    mst_grad_clear(&w->grad);
+    model->ops->coefficients(model, &share, &self->weights, scale, self->coefs + (share.rows - batch->rows),
+                             &w->grad, &w->loss);
+    mst_team_barrier(self->team);
+
+    if (first) {
+        if (t == 0)
+            choose_splits(self, batch);
+        mst_team_barrier(self->team);
+    }
+    mst_local_sum_dense(self, t);
+    mst_local_apply_dense(self, &self->workers[0].grad, t, self->n, 1.0f, &u);
+    model->ops->scatter(model, batch, self->coefs, -u.lr * scale, &self->weights, self->splits[t],
+                        self->splits[t + 1]);
+}
+
+/* ---- spans ---- */
+
+/* Thread 0: claims the next span of rows within the budget. */
+static mst_status claim_span(mst_local *self)
+{
+    const mst_budget *b = self->budget;
+    mst_progress *p = self->progress;
+    uint64_t steps = b->steps - atomic_load(&self->steps_done),
+             rows = b->rows - atomic_load(&self->rows_done);
+    uint64_t want = (uint64_t)self->batch * (steps < self->span_steps ? steps : self->span_steps), position;
+    want = want < rows ? want : rows;
+    self->over = true;
+    if (want == 0 || mst_local_out_of_time(b))
+        return MST_OK;
+    TRY(mst_feed_claim(self->feed, 0, (uint32_t)want, &self->span, &position));
+    p->epoch_ended = self->span.n_rows < want;
+    if (self->span.n_rows != 0)
+        p->position = position + self->span.n_rows;
+    self->over = self->span.n_rows == 0;
+    return MST_OK;
+}
+
+static void claim_or_fail(mst_local *self)
+{
+    mst_status st = claim_span(self);
+    if (st != MST_OK)
+        mst_local_fail(self, &self->workers[0], st);
+}
+
+/* One thread: nobody to share with. */
+static void descend_span(mst_local *self, const mst_batch *span, uint64_t step)
+{
+    const mst_model *model = self->base.env.model;
+    mst_local_worker *w = &self->workers[0];
+    uint64_t n_steps = mst_local_steps(self, span->n_rows);
+    for (uint64_t i = 0; i < n_steps; i++)
+        w->lrs[i] = mst_local_lr(self, step + 1 + i);
+    mst_feed_fill(self->feed, 0, 0, span->n_rows);
+    model->ops->descend(model, w->scratch, span, self->batch, &self->weights, w->lrs, &w->loss);
+}
+
+void mst_local_sync_thread(void *arg, unsigned t)
+{
+    mst_local *self = arg;
+    uint64_t step = self->progress->steps;
+    if (t == 0)
+        claim_or_fail(self);
+    for (;;) {
+        mst_team_barrier(self->team); /* the claim is visible, and nobody uses rows of the span before */
+        if (self->over || atomic_load(&self->failed))
+            return;
+        mst_batch span = self->span;
+        uint64_t n_steps = mst_local_steps(self, span.n_rows);
+        if (self->way == MST_LOCAL_DESCEND)
+            descend_span(self, &span, step);
+        for (uint64_t i = 0; i < n_steps && self->way != MST_LOCAL_DESCEND; i++) {
+            mst_batch batch = mst_batch_part(&span, (uint32_t)(i * self->batch), self->batch);
+            mst_status st = MST_OK;
+            if (i > 0)
+                mst_team_barrier(self->team); /* every owner has updated its weights */
+            if (self->way == MST_LOCAL_TWO_PHASE)
+                two_phase_step(self, t, &batch, step + 1 + i);
+            else
+                st = general_step(self, t, &batch, step + 1 + i);
+            if (st != MST_OK)
+                mst_local_fail(self, &self->workers[t], st);
+        }
+        step += n_steps;
+        if (self->way == MST_LOCAL_TWO_PHASE)
+            mst_team_barrier(self->team); /* rows are read until here */
+        if (t == 0) {
+            atomic_fetch_add(&self->steps_done, n_steps);
+            atomic_fetch_add(&self->rows_done, span.n_rows);
+            claim_or_fail(self);
+        }
+    }
+}

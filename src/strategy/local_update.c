@@ -1,0 +1,132 @@
+/* Strategy local: summing gradients and applying updates; contract in local_impl.h. */
+#include <math.h>
+
+#include "base/racy.h"
+#include "strategy/local_impl.h"
+
+mst_status mst_local_sum_sparse(mst_local *self, unsigned t, unsigned n_sources, mst_local_worker *sources)
+{
+    mst_local_worker *w = &self->workers[t];
+    size_t n = 0;
+    uint32_t width = w->grad.width;
+    unsigned owner = n_sources == 1 ? 0 : t;
+    if (width == 0)
+        return MST_OK;
+    for (unsigned s = 0; s < n_sources; s++)
+        n += sources[s].grad.owners[owner].n;
+    TRY(mst_localiser_begin(&w->localiser, n, width));
+    for (unsigned s = 0; s < n_sources; s++)
+        mst_localiser_add(&w->localiser, &sources[s].grad.owners[owner], width);
+    return MST_OK;
+}
+
+MST_RACY void mst_local_apply_list(mst_local *self, float lr, const mst_contributions *list, uint32_t width)
+{
+    enum { AHEAD = 32 };
+    float *w = self->weights.sparse;
+    for (size_t i = 0; i < list->n; i++) {
+        if (i + AHEAD < list->n)
+            __builtin_prefetch(&w[(size_t)list->keys[i + AHEAD] * width], 1);
+        float *at = w + (size_t)list->keys[i] * width;
+        for (uint32_t c = 0; c < width; c++)
+            at[c] -= lr * list->values[i * width + c];
+    }
+}
+
+/* Owner t's slice of a dense range, cut at multiples of 16 floats so that no two owners share a line. */
+static void slice_of(uint64_t size, unsigned t, unsigned n, uint64_t *from, uint64_t *to)
+{
+    uint64_t lines = (size + 15) / 16;
+    *from = lines * t / n * 16;
+    *to = lines * (t + 1) / n * 16;
+    *from = *from < size ? *from : size;
+    *to = *to < size ? *to : size;
+}
+
+void mst_local_sum_dense(mst_local *self, unsigned t)
+{
+    mst_grad *first = &self->workers[0].grad;
+    for (uint32_t r = 0; r < first->n_ranges; r++) {
+        uint64_t from, to;
+        slice_of(first->ranges[r].size, t, self->n, &from, &to);
+        float *restrict sum = first->ranges[r].g;
+        for (unsigned s = 1; s < self->n; s++) {
+            const float *restrict add = self->workers[s].grad.ranges[r].g;
+            for (uint64_t i = from; i < to; i++)
+                sum[i] += add[i];
+        }
+    }
+}
+
+static double square_of(const float *g, size_t n)
+{
+    double sum = 0.0;
+    for (size_t i = 0; i < n; i++)
+        sum += (double)g[i] * g[i];
+    return sum;
+}
+
+double mst_local_square(const mst_grad *grad, const mst_localiser *l, unsigned t, unsigned n)
+{
+    double square = grad->width != 0 ? square_of(l->sums, (size_t)l->n * grad->width) : 0.0;
+    for (uint32_t r = 0; r < grad->n_ranges; r++) {
+        uint64_t from, to;
+        slice_of(grad->ranges[r].size, t, n, &from, &to);
+        square += square_of(grad->ranges[r].g + from, to - from);
+    }
+    return square;
+}
+
+float mst_local_clip(const mst_local *self, double square)
+{
+    double limit = self->base.env.optimizer->options.clip_norm, norm = sqrt(square);
+    return norm > limit ? (float)(limit / norm) : 1.0f;
+}
+
+static void scale_floats(float *g, size_t n, float by)
+{
+    for (size_t i = 0; i < n; i++)
+        g[i] *= by;
+}
+
+/* State pointers as the optimizer takes them, for weights from `at` on. */
+static void slots_at(const mst_params *params, uint64_t at, float **slots)
+{
+    for (uint32_t s = 0; s < params->n_slots; s++)
+        slots[s] = params->slots[s] + at;
+}
+
+void mst_local_apply_dense(mst_local *self, mst_grad *grad, unsigned t, unsigned n, float clip,
+                           const mst_update *u)
+{
+    const mst_optimizer *optimizer = self->base.env.optimizer;
+    mst_params *params = self->base.env.params;
+    for (uint32_t r = 0; r < grad->n_ranges; r++) {
+        uint64_t from, to;
+        slice_of(grad->ranges[r].size, t, n, &from, &to);
+        if (from == to)
+            continue;
+        float *g = grad->ranges[r].g + from, *slots[MST_SLOT_MAX];
+        uint64_t at = grad->ranges[r].offset + from;
+        slots_at(params, at, slots);
+        if (clip != 1.0f)
+            scale_floats(g, to - from, clip);
+        optimizer->ops->apply_range(optimizer, u, params->w + at, slots, g, to - from);
+    }
+}
+
+void mst_local_apply_sparse(mst_local *self, unsigned t, float clip, const mst_update *u)
+{
+    const mst_optimizer *optimizer = self->base.env.optimizer;
+    mst_params *params = self->base.env.params;
+    mst_localiser *l = &self->workers[t].localiser;
+    const mst_grad *grad = &self->workers[t].grad;
+    float *slots[MST_SLOT_MAX];
+    if (grad->width == 0)
+        return;
+    slots_at(params, grad->sparse_offset, slots);
+    if (clip != 1.0f)
+        scale_floats(l->sums, (size_t)l->n * grad->width, clip);
+    optimizer->ops->apply_keys(optimizer, u, params->w + grad->sparse_offset, slots, l->keys, l->sums, l->n,
+                               grad->width);
+}
