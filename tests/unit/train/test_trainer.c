@@ -1,0 +1,747 @@
+/* The training loop through its interface: limits hold exactly, evaluations come when they are due and change
+ * nothing, the best weights are kept, a resumed run is the undisturbed one bit for bit, and failures leave
+ * what they should. */
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "trial.h"
+
+#define N_ROWS   650
+#define N_TEST   200
+#define FEATURES 3000
+#define BATCH    32
+#define EPOCH    21 /* steps: 20 of 32 rows and one of 10 */
+
+static const char *const inputs[] = {"train.cache", "train.libsvm"};
+
+/* The test rows with their labels turned round: what training makes worse. */
+static void write_flipped(void)
+{
+    char *text;
+    size_t size;
+    assert_int_equal(mst_file_read_all(trial_path("test.libsvm"), 64 << 20, &text, &size), MST_OK);
+    for (size_t i = 0; i < size; i++)
+        if (i == 0 || text[i - 1] == '\n')
+            text[i] = text[i] == '1' ? '0' : '1';
+    trial_write("flipped.libsvm", text);
+    mst_free(text);
+}
+
+static int make_data(void **state)
+{
+    if (trial_make_root(state) != 0)
+        return -1;
+    trial_clicks("train.cache", N_ROWS, 0, FEATURES);
+    trial_clicks("train.libsvm", N_ROWS, 0, FEATURES);
+    trial_clicks("test.libsvm", N_TEST, 100000, FEATURES);
+    write_flipped();
+    return 0;
+}
+
+static void begin(trial *t, const char *file, const char *run)
+{
+    trial_init(t, file, run);
+    trial_int(t, "features", FEATURES);
+    trial_int(t, "batch", BATCH);
+    trial_set(t, "shuffle-rows", "100");
+}
+
+/* ---- limits ---- */
+
+typedef struct limit_case {
+    const char *name, *value;
+    mst_end end;
+    uint64_t steps, rows, epoch;
+} limit_case;
+
+static void limits(void **state)
+{
+    (void)state;
+    static const limit_case cases[] = {
+        {"steps", "7", MST_END_STEPS, 7, 7 * BATCH, 0},
+        {"steps", "1", MST_END_STEPS, 1, BATCH, 0},
+        {"steps", "50", MST_END_STEPS, 50, 2 * N_ROWS + 8 * BATCH, 2}, /* lifts the one epoch */
+        {"rows", "100", MST_END_ROWS, 4, 100, 0},
+        {"rows", "1000", MST_END_ROWS, EPOCH + 11, 1000, 1},
+        {"epochs", "1", MST_END_EPOCHS, EPOCH, N_ROWS, 1},
+        {"epochs", "3", MST_END_EPOCHS, 3 * EPOCH, 3 * N_ROWS, 3},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int input = 0; input < 2; input++)
+            for (int threads = 1; threads <= 3; threads++)
+                for (int mode = 0; mode < 2; mode++) {
+                    const limit_case *c = &cases[i];
+                    trial t;
+                    begin(&t, inputs[input], NULL);
+                    trial_set(&t, c->name, c->value);
+                    trial_int(&t, "threads", threads);
+                    trial_set(&t, "mode", mode ? "async" : "sync");
+                    trial_set(&t, "save", "false");
+                    trial_must_run(&t);
+                    const mst_train_status *s = &t.summary.status;
+                    assert_int_equal(t.summary.end, c->end);
+                    assert_int_equal(s->rows, c->rows);
+                    assert_int_equal(s->epoch, c->epoch);
+                    if (mode == 0 || threads == 1 || c->end == MST_END_STEPS)
+                        assert_int_equal(s->step, c->steps);
+                    assert_string_equal(t.summary.checkpoint, "");
+                    trial_fini(&t);
+                }
+}
+
+/* --epochs that was given holds beside other limits; the first limit reached ends the run. */
+static void limits_together(void **state)
+{
+    (void)state;
+    trial t;
+    begin(&t, inputs[0], NULL);
+    trial_set(&t, "epochs", "1");
+    trial_set(&t, "steps", "100");
+    trial_must_run(&t);
+    assert_int_equal(t.summary.end, MST_END_EPOCHS);
+    trial_fini(&t);
+
+    begin(&t, inputs[0], NULL);
+    trial_set(&t, "steps", "30");
+    trial_set(&t, "rows", "200");
+    trial_must_run(&t);
+    assert_int_equal(t.summary.end, MST_END_ROWS);
+    assert_int_equal(t.summary.status.rows, 200);
+    trial_fini(&t);
+}
+
+static void limit_of_time(void **state)
+{
+    (void)state;
+    trial t;
+    begin(&t, inputs[0], NULL);
+    trial_set(&t, "seconds", "0.05");
+    trial_must_run(&t);
+    assert_int_equal(t.summary.end, MST_END_SECONDS);
+    assert_true(t.summary.status.train_seconds >= 0.05);
+    assert_true(t.summary.status.epoch > 1);
+    trial_fini(&t);
+}
+
+static void until(void **state)
+{
+    (void)state;
+    trial all, t;
+    begin(&all, inputs[0], NULL);
+    trial_set(&all, "test", trial_path("test.libsvm"));
+    trial_set(&all, "eval-every", "5 steps");
+    trial_must_run(&all);
+    assert_int_equal(all.n_evals, 5); /* 5, 10, 15, 20 and the end */
+    double aim = all.evals[2].result.loss;
+    size_t first = 0;
+    while (all.evals[first].result.loss > aim)
+        first++;
+    char condition[64];
+    snprintf(condition, sizeof condition, "test_loss <= %.17g", aim);
+
+    begin(&t, inputs[0], NULL);
+    trial_set(&t, "test", trial_path("test.libsvm"));
+    trial_set(&t, "eval-every", "5 steps");
+    trial_set(&t, "until", condition);
+    trial_must_run(&t);
+    assert_int_equal(t.summary.end, MST_END_UNTIL);
+    assert_int_equal(t.summary.status.step, all.evals[first].step);
+    assert_true(t.summary.test.loss <= aim);
+    trial_fini(&t);
+    trial_fini(&all);
+
+    begin(&t, inputs[0], NULL); /* on the training loss, which needs no other data */
+    trial_set(&t, "eval-every", "5 steps");
+    trial_set(&t, "until", "train_loss<1");
+    trial_must_run(&t);
+    assert_int_equal(t.summary.end, MST_END_UNTIL);
+    assert_int_equal(t.summary.status.step, 5);
+    trial_fini(&t);
+}
+
+/* ---- patience ---- */
+
+static void patience(void **state)
+{
+    (void)state;
+    trial t, best;
+    begin(&t, inputs[0], NULL);
+    trial_set(&t, "valid", trial_path("flipped.libsvm"));
+    trial_set(&t, "eval-every", "2 steps");
+    trial_set(&t, "patience", "3");
+    trial_must_run(&t);
+    assert_int_equal(t.summary.end, MST_END_PATIENCE);
+    size_t low = 0;
+    for (size_t i = 1; i < t.n_evals; i++)
+        low = t.evals[i].result.loss < t.evals[low].result.loss ? i : low;
+    assert_int_equal(t.n_evals, low + 4); /* three after the best */
+    assert_int_equal(t.summary.best_step, t.evals[low].step);
+    assert_true(t.summary.best_valid_loss == t.evals[low].result.loss);
+    assert_int_equal(t.summary.status.step, t.evals[low + 3].step);
+
+    /* RUN/best holds the weights of that evaluation */
+    begin(&best, inputs[0], "best-run");
+    trial_set(&best, "init-from", trial_path("run/best"));
+    trial_set(&best, "valid", trial_path("flipped.libsvm"));
+    trial_set(&best, "lr", "1e-30");
+    trial_set(&best, "steps", "1");
+    trial_must_run(&best);
+    assert_int_equal(best.n_evals, 1);
+    assert_true(best.evals[0].result.loss == t.summary.best_valid_loss);
+    trial_fini(&best);
+    trial_fini(&t);
+}
+
+/* ---- evaluation ---- */
+
+/* However often one looks, and at whatever rows, the same is learnt. */
+static void evaluations_when_due(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *every;
+        uint64_t steps[16]; /* zero ends them */
+    } cases[] = {
+        {"never", {2 * EPOCH}},
+        {"10 steps", {10, 20, 30, 40, 42}},
+        {"1 epoch", {21, 42}},
+        {"2 epochs", {42}},
+        /* 200, 400, ... are first passed at rows 224, 416, 608; 810 (650 + 5 batches), 1002, 1226 */
+        {"200 rows", {7, 13, 19, 26, 32, 39, 42}},
+    };
+    trial plain;
+    begin(&plain, inputs[0], "plain");
+    trial_set(&plain, "epochs", "2");
+    trial_set(&plain, "overwrite", "true");
+    trial_must_run(&plain);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int input = 0; input < 2; input++) {
+            trial t;
+            begin(&t, inputs[0], NULL);
+            trial_set(&t, "epochs", "2");
+            trial_set(&t, "test", trial_path(input ? "test.libsvm" : "flipped.libsvm"));
+            trial_set(&t, "eval-every", cases[i].every);
+            trial_set(&t, "checkpoint-every", input ? "never" : "70 rows");
+            trial_must_run(&t);
+            size_t n = 0;
+            for (; n < 16 && cases[i].steps[n] != 0; n++)
+                assert_int_equal(t.evals[n].step, cases[i].steps[n]);
+            assert_int_equal(t.n_evals, n);
+            assert_int_equal(t.summary.n_evaluations, n);
+            assert_int_equal(t.summary.test.rows, N_TEST);
+            trial_same_bits(&t, &plain);
+            trial_fini(&t);
+        }
+    trial_fini(&plain);
+}
+
+static void evaluations_by_time(void **state)
+{
+    (void)state;
+    trial t;
+    begin(&t, inputs[0], NULL);
+    trial_set(&t, "seconds", "0.05");
+    trial_set(&t, "eval-every", "0.02s");
+    trial_set(&t, "test", trial_path("test.libsvm"));
+    trial_must_run(&t);
+    assert_true(t.n_evals >= 1 && t.n_evals <= 3);
+    assert_true(t.summary.status.eval_seconds > 0.0);
+    trial_fini(&t);
+}
+
+static void first_rows_of_a_set(void **state)
+{
+    (void)state;
+    trial t;
+    begin(&t, inputs[0], NULL);
+    trial_set(&t, "test", trial_path("test.libsvm"));
+    trial_set(&t, "eval-rows", "77");
+    trial_set(&t, "eval-batch", "10");
+    trial_must_run(&t);
+    assert_int_equal(t.summary.test.rows, 77);
+    trial_fini(&t);
+}
+
+/* The rows held out are not trained on; both inputs, any threads, the same rows. */
+static void held_out(void **state)
+{
+    (void)state;
+    uint64_t held = 0;
+    for (int input = 0; input < 2; input++)
+        for (int threads = 1; threads <= 2; threads++) {
+            trial t;
+            begin(&t, inputs[input], NULL);
+            trial_set(&t, "valid", "0.2");
+            trial_set(&t, "epochs", "2");
+            trial_int(&t, "threads", threads);
+            trial_must_run(&t);
+            assert_int_equal(t.n_evals, 2);
+            assert_string_equal(t.evals[0].set, "valid");
+            uint64_t rows = t.summary.valid.rows;
+            assert_true(rows > 90 && rows < 170);
+            assert_int_equal(t.summary.status.rows, 2 * (N_ROWS - rows));
+            assert_true(held == 0 || rows == held);
+            held = rows;
+            trial_fini(&t);
+        }
+}
+
+/* Row i has feature i alone, so that weights say which rows were trained on. */
+static void held_out_rows_stay_out(void **state)
+{
+    (void)state;
+    static char text[64 * 400];
+    size_t n = 0;
+    for (int i = 0; i < 400; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, "%d %d:1\n", i % 2, i);
+    trial_write("single.libsvm", text);
+    trial t;
+    begin(&t, "single.libsvm", NULL);
+    trial_set(&t, "index-base", "0");
+    trial_set(&t, "valid", "0.25");
+    trial_set(&t, "bias", "false");
+    trial_must_run(&t);
+    const mst_params *p = trial_params(&t);
+    uint64_t touched = 0;
+    for (uint64_t i = 0; i < p->size; i++)
+        touched += p->w[i] != 0.0f;
+    assert_int_equal(touched, t.summary.status.rows);
+    assert_int_equal(touched + t.summary.valid.rows, 400);
+    /* nothing is known of the held-out rows: a loss of log 2 to the last bit of a float */
+    assert_true(fabs(t.summary.valid.loss - log(2.0)) < 1e-7);
+    trial_fini(&t);
+}
+
+/* ---- resume ---- */
+
+/* Lines of metrics.csv without their times; the training loss, whose sum is rounded where a run is cut, is
+ * put into losses. */
+static size_t read_lines(const char *run, char lines[][256], double *losses)
+{
+    char path[512], line[512];
+    snprintf(path, sizeof path, "%s/metrics.csv", run);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    size_t n = 0;
+    while (fgets(line, sizeof line, file) != NULL) {
+        char *columns[16], *rest = line;
+        int c = 0;
+        while (c < 16 && (columns[c] = strsep(&rest, ",")) != NULL)
+            c++;
+        assert_int_equal(c, 11);
+        assert_true(n < 64);
+        losses[n] = atof(columns[6]);
+        snprintf(lines[n++], 256, "%s,%s,%s,%s,%s,%s,%s,%s", columns[0], columns[1], columns[2], columns[5],
+                 columns[7], columns[8], columns[9], columns[10]);
+    }
+    fclose(file);
+    return n;
+}
+
+static void same_lines(const char *run_a, const char *run_b)
+{
+    static char a[64][256], b[64][256];
+    double loss_a[64], loss_b[64];
+    size_t n = read_lines(run_a, a, loss_a);
+    assert_int_equal(read_lines(run_b, b, loss_b), n);
+    for (size_t i = 0; i < n; i++) {
+        assert_string_equal(a[i], b[i]);
+        assert_true(fabs(loss_a[i] - loss_b[i]) < 1e-6);
+    }
+}
+
+typedef struct resume_case {
+    const char *input, *optimizer;
+    int threads;
+    uint64_t stops[3]; /* zero: no more */
+    const char *model;
+} resume_case;
+
+static void set_case(trial *t, const resume_case *c)
+{
+    trial_set(t, "optimizer", c->optimizer);
+    trial_int(t, "threads", c->threads);
+    trial_set(t, "epochs", "2");
+    trial_set(t, "l2", "0.001");
+    trial_set(t, "warmup", "15");
+    trial_set(t, "test", trial_path("test.libsvm"));
+    trial_set(t, "valid", "0.1");
+    trial_set(t, "patience", "100");
+    trial_set(t, "eval-every", "7 steps");
+    trial_set(t, "model", c->model);
+    if (strcmp(c->model, "softmax") == 0)
+        trial_set(t, "classes", "2");
+}
+
+static void resume_equals(const resume_case *c)
+{
+    trial whole, t;
+    size_t n_evals = 0;
+    begin(&whole, c->input, "whole");
+    trial_set(&whole, "overwrite", "true");
+    set_case(&whole, c);
+    trial_must_run(&whole);
+    assert_int_equal(mst_remove_tree(trial_path("parts")), MST_OK);
+    for (size_t part = 0;; part++) {
+        uint64_t stop = part < 3 ? c->stops[part] : 0;
+        begin(&t, c->input, "parts");
+        set_case(&t, c);
+        if (part > 0)
+            trial_set(&t, "resume", "true");
+        if (stop != 0) {
+            trial_int(&t, "checkpoint-every", (int64_t)stop);
+            t.stop_at = stop;
+        }
+        trial_must_run(&t);
+        for (size_t i = 0; i < t.n_evals; i++) {
+            const trial_eval *a = &t.evals[i], *b = &whole.evals[n_evals + i];
+            assert_true(n_evals + i < whole.n_evals);
+            assert_int_equal(a->step, b->step);
+            assert_int_equal(a->rows, b->rows);
+            assert_string_equal(a->set, b->set);
+            assert_true(a->result.loss == b->result.loss && a->result.accuracy == b->result.accuracy);
+            assert_true(a->result.auc == b->result.auc || (isnan(a->result.auc) && isnan(b->result.auc)));
+        }
+        n_evals += t.n_evals;
+        if (stop == 0)
+            break;
+        assert_int_equal(t.summary.end, MST_END_STOPPED);
+        assert_int_equal(t.summary.status.step, stop);
+        trial_fini(&t);
+    }
+    assert_int_equal(t.summary.end, MST_END_EPOCHS);
+    assert_int_equal(n_evals, whole.n_evals);
+    assert_int_equal(t.summary.status.rows, whole.summary.status.rows);
+    assert_true(t.summary.best_valid_loss == whole.summary.best_valid_loss);
+    assert_int_equal(t.summary.best_step, whole.summary.best_step);
+    trial_same_bits(&t, &whole);
+    same_lines(t.train.run, whole.train.run);
+    trial_fini(&t);
+    trial_fini(&whole);
+}
+
+static void resume_with_every_optimizer(void **state)
+{
+    (void)state;
+    for (int o = 0; mst_optimizers[o] != NULL; o++)
+        for (int input = 0; input < 2; input++)
+            for (int threads = 1; threads <= 2; threads++)
+                resume_equals(
+                    &(resume_case){inputs[input], mst_optimizers[o]->name, threads, {10}, "logreg"});
+}
+
+/* At evaluations, at the end of an epoch, at the last step, several times. */
+static void resume_anywhere(void **state)
+{
+    (void)state;
+    static const uint64_t stops[][3] = {{7}, {19}, {1}, {3, 14, 27}, {36}, {38}, {1, 19, 37}};
+    for (size_t i = 0; i < sizeof stops / sizeof *stops; i++)
+        for (int input = 0; input < 2; input++) {
+            resume_case c = {.input = inputs[input], .optimizer = "adam", .threads = 1, .model = "softmax"};
+            memcpy(c.stops, stops[i], sizeof c.stops);
+            resume_equals(&c);
+        }
+}
+
+static void resume_refused(void **state)
+{
+    (void)state;
+    trial t;
+    begin(&t, inputs[0], NULL);
+    trial_set(&t, "resume", "true");
+    trial_refused(&t, MST_EINPUT, trial_path("run"));
+    assert_false(mst_path_exists(trial_path("run")));
+    trial_fini(&t);
+
+    begin(&t, inputs[0], NULL);
+    trial_must_run(&t);
+    trial_fini(&t);
+
+    begin(&t, inputs[0], "run"); /* there already */
+    trial_refused(&t, MST_EEXIST, "there already");
+    assert_true(mst_path_exists(trial_path("run/metrics.csv")));
+    trial_fini(&t);
+
+    begin(&t, inputs[0], "run"); /* another model */
+    trial_set(&t, "resume", "true");
+    trial_int(&t, "features", FEATURES + 1);
+    trial_refused(&t, MST_EINPUT, "holds another model");
+    trial_fini(&t);
+
+    begin(&t, inputs[0], "run"); /* another optimizer's state */
+    trial_set(&t, "resume", "true");
+    trial_set(&t, "optimizer", "adam");
+    trial_refused(&t, MST_EINPUT, trial_path("run/checkpoints"));
+    trial_fini(&t);
+
+    begin(&t, inputs[0], "run");
+    trial_set(&t, "resume", "true");
+    trial_set(&t, "overwrite", "true");
+    trial_refused(&t, MST_EUSAGE, "exclude each other");
+    trial_fini(&t);
+}
+
+/* A run that is done goes on with a later limit, and ends at once without one. */
+static void resume_of_a_finished_run(void **state)
+{
+    (void)state;
+    trial whole, t;
+    begin(&whole, inputs[0], "whole");
+    trial_set(&whole, "overwrite", "true");
+    trial_set(&whole, "epochs", "2");
+    trial_must_run(&whole);
+    begin(&t, inputs[0], NULL);
+    trial_must_run(&t);
+    assert_int_equal(t.summary.status.step, EPOCH);
+    trial_fini(&t);
+    begin(&t, inputs[0], "run");
+    trial_set(&t, "resume", "true");
+    trial_must_run(&t);
+    assert_int_equal(t.summary.end, MST_END_EPOCHS);
+    assert_int_equal(t.summary.status.step, EPOCH);
+    trial_fini(&t);
+    begin(&t, inputs[0], "run");
+    trial_set(&t, "resume", "true");
+    trial_set(&t, "epochs", "2");
+    trial_must_run(&t);
+    assert_int_equal(t.summary.status.step, 2 * EPOCH);
+    trial_same_bits(&t, &whole);
+    trial_fini(&t);
+    trial_fini(&whole);
+}
+
+/* ---- checkpoints ---- */
+
+static size_t count_entries(const char *path)
+{
+    size_t n = 0;
+    DIR *dir = opendir(path);
+    struct dirent *entry;
+    assert_non_null(dir);
+    while ((entry = readdir(dir)) != NULL)
+        n += entry->d_name[0] != '.';
+    closedir(dir);
+    return n;
+}
+
+static void checkpoints_kept(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *every, *keep;
+        size_t left, saved;
+    } cases[] = {{"5 steps", "2", 2, 5}, {"5 steps", "0", 5, 5},  {"never", "2", 1, 1},
+                 {"21", "1", 1, 1},      {"300 rows", "3", 3, 3}, {"1 epoch", "0", 1, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        trial t;
+        begin(&t, inputs[0], NULL);
+        trial_set(&t, "checkpoint-every", cases[i].every);
+        trial_set(&t, "keep", cases[i].keep);
+        trial_must_run(&t);
+        assert_int_equal(t.n_saved, cases[i].saved);
+        assert_int_equal(count_entries(trial_path("run/checkpoints")), cases[i].left);
+        assert_string_equal(t.summary.checkpoint, trial_path("run/checkpoints/step-000000000021"));
+        trial_fini(&t);
+    }
+}
+
+static void init_from(void **state)
+{
+    (void)state;
+    trial a, b;
+    begin(&a, inputs[0], NULL);
+    trial_set(&a, "optimizer", "adagrad");
+    trial_must_run(&a);
+    begin(&b, inputs[1], "second");
+    trial_set(&b, "overwrite", "true");
+    trial_set(&b, "init-from", trial_path("run"));
+    trial_set(&b, "steps", "1");
+    trial_set(&b, "lr", "1e-30");
+    trial_must_run(&b);
+    assert_true(trial_distance(&a, &b) < 1e-25);
+    assert_int_equal(b.summary.status.step, 1);
+    trial_fini(&b);
+
+    begin(&b, inputs[1], "second"); /* the optimizer starts afresh */
+    trial_set(&b, "overwrite", "true");
+    trial_set(&b, "init-from", trial_path("run"));
+    trial_set(&b, "optimizer", "adagrad");
+    trial_set(&b, "steps", "1");
+    trial_must_run(&b);
+    assert_true(trial_distance(&a, &b) > 0.0);
+    for (uint64_t i = 0; i < trial_params(&b)->size; i++)
+        assert_true(trial_params(&b)->slots[0][i] <= trial_params(&a)->slots[0][i] + 1.0f);
+    trial_fini(&b);
+
+    begin(&b, inputs[1], "second");
+    trial_set(&b, "overwrite", "true");
+    trial_set(&b, "init-from", trial_path("run"));
+    trial_set(&b, "bias", "false");
+    trial_refused(&b, MST_EINPUT, "holds another model");
+    trial_fini(&b);
+
+    begin(&b, inputs[1], "second");
+    trial_set(&b, "init-from", trial_path("nowhere"));
+    trial_refused(&b, MST_EINPUT, "nowhere");
+    trial_fini(&b);
+    trial_fini(&a);
+}
+
+/* ---- failures ---- */
+
+static void usage(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *value, *sentence;
+    } cases[] = {
+        {"until", "test_loss<=0.3", "needs a --test set"},
+        {"until", "valid_auc>0.7", "needs --valid"},
+        {"until", "loss<1", "not like"},
+        {"patience", "3", "--patience needs --valid"},
+        {"eval-every", "soon", "--eval-every soon"},
+        {"checkpoint-every", "0 steps", "--checkpoint-every 0 steps"},
+        {"epochs", "0", "nothing ends this run"},
+        {"valid", "1.5", "between 0 and 1"},
+        {"isa", "sse9", "sse9"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        trial t;
+        begin(&t, inputs[0], NULL);
+        trial_set(&t, cases[i].name, cases[i].value);
+        trial_refused(&t, MST_EUSAGE, cases[i].sentence);
+        assert_false(mst_path_exists(trial_path("run")));
+        trial_fini(&t);
+    }
+}
+
+static void loss_no_longer_finite(void **state)
+{
+    (void)state;
+    trial t;
+    begin(&t, inputs[0], NULL);
+    trial_set(&t, "lr", "1e9");
+    trial_set(&t, "l2", "1e9");
+    trial_set(&t, "epochs", "100");
+    trial_set(&t, "eval-every", "never");
+    trial_refused(&t, MST_EINPUT, "the training loss is no longer finite at step ");
+    assert_false(mst_path_exists(trial_path("run"))); /* nothing was measured or saved */
+    trial_fini(&t);
+
+    begin(&t, inputs[0], NULL);
+    trial_set(&t, "lr", "1e9");
+    trial_set(&t, "l2", "1e9");
+    trial_set(&t, "epochs", "100");
+    trial_set(&t, "eval-every", "1 step");
+    trial_refused(&t, MST_EINPUT, "lower --lr");
+    char *text;
+    size_t size;
+    assert_int_equal(mst_file_read_all(trial_path("run/manifest.json"), 1 << 20, &text, &size), MST_OK);
+    assert_non_null(strstr(text, "\"state\": \"failed\""));
+    assert_non_null(strstr(text, "\"error\": \"the training loss is no longer finite"));
+    mst_free(text);
+    trial_fini(&t);
+}
+
+/* Bad rows that are found while training: a sentence with file and line, no run left. */
+static void bad_rows(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *sentence;
+    } cases[] = {
+        {"1 1:1\n0 2:1\n1 x:1\n", "bad.libsvm:3"},
+        {"1 1:1\n0 2:nan\n", "bad.libsvm:2"},
+        {"1 1:1\n0 2:1\n1 9999:1\n", "bad.libsvm"},
+        {"1 1:1\n7 2:1\n", "bad.libsvm"},
+        {"", "bad.libsvm"},
+        {"# nothing\n\n", "bad.libsvm"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int threads = 1; threads <= 2; threads++) {
+            trial t;
+            trial_write("bad.libsvm", cases[i].text);
+            begin(&t, "bad.libsvm", NULL);
+            trial_set(&t, "format", "libsvm");
+            trial_int(&t, "threads", threads);
+            trial_refused(&t, MST_EINPUT, cases[i].sentence);
+            assert_false(mst_path_exists(trial_path("run")));
+            trial_fini(&t);
+        }
+    trial t;
+    begin(&t, inputs[0], NULL); /* an empty test set */
+    trial_write("bad.libsvm", "# nothing\n");
+    trial_set(&t, "test", trial_path("bad.libsvm"));
+    trial_refused(&t, MST_EINPUT, "bad.libsvm");
+    trial_fini(&t);
+    begin(&t, inputs[0], NULL); /* and one whose rows do not fit the model */
+    trial_write("bad.libsvm", "1 1:1\n0 3001:1\n");
+    trial_set(&t, "test", trial_path("bad.libsvm"));
+    trial_refused(&t, MST_EINPUT, "bad.libsvm");
+    trial_fini(&t);
+}
+
+/* ---- plan ---- */
+
+static void plan(void **state)
+{
+    (void)state;
+    trial t;
+    json_t *json = NULL;
+    trial_write("tiny.libsvm", "1 5:1 7:2 9:1\n0 5:1\n1 9:1 2000:1\n0 7:1\n");
+    begin(&t, "tiny.libsvm", NULL);
+    trial_set(&t, "batch", "3");
+    trial_set(&t, "optimizer", "adam");
+    trial_set(&t, "shuffle-rows", "0");
+    assert_int_equal(trial_open(&t), MST_OK);
+    assert_int_equal(mst_trainer_plan(t.trainer, &json), MST_OK);
+    static const struct {
+        const char *name;
+        json_int_t value;
+    } figures[] = {{"parameters", 3008 + 16},
+                   {"weights_bytes", 4 * (3008 + 16)},
+                   {"optimizer_bytes", 8 * (3008 + 16)},
+                   {"batch_rows", 3},
+                   {"batch_entries", 6},
+                   {"batch_keys", 4},
+                   {"batch_weight_bytes", 16}};
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
+        assert_int_equal(json_integer_value(json_object_get(json, figures[i].name)), figures[i].value);
+    assert_string_equal(json_string_value(json_object_get(json_object_get(json, "model"), "name")), "logreg");
+    json_decref(json);
+    assert_false(mst_path_exists(trial_path("run"))); /* nothing is written */
+    trial_fini(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(limits),
+        cmocka_unit_test(limits_together),
+        cmocka_unit_test(limit_of_time),
+        cmocka_unit_test(until),
+        cmocka_unit_test(patience),
+        cmocka_unit_test(evaluations_when_due),
+        cmocka_unit_test(evaluations_by_time),
+        cmocka_unit_test(first_rows_of_a_set),
+        cmocka_unit_test(held_out),
+        cmocka_unit_test(held_out_rows_stay_out),
+        cmocka_unit_test(resume_with_every_optimizer),
+        cmocka_unit_test(resume_anywhere),
+        cmocka_unit_test(resume_refused),
+        cmocka_unit_test(resume_of_a_finished_run),
+        cmocka_unit_test(checkpoints_kept),
+        cmocka_unit_test(init_from),
+        cmocka_unit_test(usage),
+        cmocka_unit_test(loss_no_longer_finite),
+        cmocka_unit_test(bad_rows),
+        cmocka_unit_test(plan),
+    };
+    return cmocka_run_group_tests(tests, make_data, trial_remove_root);
+}
