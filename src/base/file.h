@@ -5,6 +5,7 @@
 #ifndef MST_BASE_FILE_H
 #define MST_BASE_FILE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -23,6 +24,10 @@ void mst_in_close(mst_in *in); /* NULL-safe */
 /* Fills buf; *got < n only at the end of the (decompressed) input. A truncated or corrupt gzip or zstd stream is
  * MST_EINPUT naming the path and the offset. Concatenated members/frames are read through. */
 mst_status mst_in_read(mst_in *in, void *buf, size_t n, size_t *got);
+
+/* Once *stop is set, reading on is MST_ESTOPPED, also while a read waits for a pipe; plain files that are read whole
+ * are not stopped. Call before there are threads; NULL: never. */
+void mst_in_stop_on(const atomic_bool *stop);
 
 const char *mst_in_path(const mst_in *in);    /* "standard input" for "-" */
 uint64_t mst_in_offset(const mst_in *in);     /* decompressed bytes handed out so far */

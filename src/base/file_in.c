@@ -10,6 +10,7 @@
  * file is then a truncation. */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,6 +21,7 @@
 #include "base/file.h"
 
 #define RAW_SIZE (256u << 10)
+#define LOOK_MS  100 /* how often a wait for a pipe looks whether it is to stop */
 
 typedef enum codec {
     CODEC_PLAIN,
@@ -32,6 +34,8 @@ struct mst_in {
     int fd;
     bool standard; /* fd is standard input: not ours to close */
     codec codec;
+    bool waits;  /* not a plain file: a read may take for ever */
+    bool whole;  /* is read to its end at once, and not stopped */
     bool at_end; /* the operating system has no more */
     bool frame_open;
     bool zstd_holds; /* the decoder may have output left that did not fit */
@@ -48,11 +52,33 @@ static uint64_t position(const mst_in *in)
     return in->file_read - (in->raw_n - in->raw_at);
 }
 
+static const atomic_bool *g_stop; /* set before there are threads */
+
+void mst_in_stop_on(const atomic_bool *stop)
+{
+    g_stop = stop;
+}
+
+/* Returns when a read gives something at once, or when asked to stop. */
+static mst_status await(const mst_in *in)
+{
+    struct pollfd ready = {.fd = in->fd, .events = POLLIN};
+    while (g_stop != NULL && !in->whole) {
+        if (atomic_load_explicit(g_stop, memory_order_relaxed))
+            return mst_fail(MST_ESTOPPED, "%s: asked to stop while reading at byte %llu", in->path,
+                            (unsigned long long)in->file_read);
+        if (!in->waits || poll(&ready, 1, LOOK_MS) > 0)
+            break;
+    }
+    return MST_OK;
+}
+
 /* Up to n bytes from the operating system; 0 at the end. */
 static mst_status read_some(mst_in *in, void *buf, size_t n, size_t *got)
 {
     *got = 0;
     while (!in->at_end) {
+        TRY(await(in));
         ssize_t r = read(in->fd, buf, n);
         if (r < 0 && errno == EINTR)
             continue;
@@ -276,11 +302,14 @@ mst_status mst_in_open(const char *path, mst_in **out)
         TRY_OUT(st, mst_fail(MST_EIO, "%s: cannot be examined: %s", in->path, strerror(errno)));
     if (S_ISDIR(info.st_mode))
         TRY_OUT(st, mst_fail(MST_EINPUT, "%s: is a folder, not a file", in->path));
+    in->waits = !S_ISREG(info.st_mode);
+    in->whole = !in->waits; /* for a plain file's first bytes */
     if (S_ISREG(info.st_mode)) {
         in->size = (uint64_t)info.st_size;
         posix_fadvise(in->fd, 0, 0, POSIX_FADV_SEQUENTIAL); /* a hint: failure changes nothing */
     }
     TRY_OUT(st, detect(in));
+    in->whole = false;
     *out = in;
     in = NULL;
 out:
@@ -334,6 +363,7 @@ mst_status mst_file_read_all(const char *path, size_t limit, char **data, size_t
     char *text = NULL;
     size_t n = 0, capacity = 0, got;
     TRY_OUT(st, mst_in_open(path, &in));
+    in->whole = !in->waits;
     /* One byte beyond the limit is asked for, to see that there is none. */
     size_t most = limit < SIZE_MAX - 2 ? limit + 1 : SIZE_MAX - 1;
     size_t guess = in->size < most ? (size_t)in->size + 1 : most;

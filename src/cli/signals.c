@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <unistd.h>
 
+#include "base/file.h"
+
 #define EXIT_INTERRUPTED 130
 
 static atomic_bool g_stop, g_checkpoint;
@@ -29,6 +31,7 @@ void mst_signals_install(void)
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGUSR1, &action, NULL);
+    mst_in_stop_on(&g_stop);
 }
 
 const atomic_bool *mst_signals_stop(void)
