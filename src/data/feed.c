@@ -398,6 +398,8 @@ static mst_status produce_epoch(mst_feed *f, uint64_t generation)
             stream_row += chunk->n_rows;
             st = window_add(f, w, chunk, first_row);
         } while (st == MST_OK && w->n_rows < o->shuffle_rows);
+        if (st == MST_ESTOPPED)
+            w->n_rows = 0; /* a part of a window is not what a resumed run would order */
         if (o->shuffle_rows != 0)
             shuffle(w->order, w->n_rows, o->seed, f->epoch, position);
         if (w->n_rows > limit - position)
