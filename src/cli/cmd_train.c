@@ -327,6 +327,15 @@ static mst_status run(int argc, char **argv)
         st = mst_fail(MST_EUSAGE, "no training data given: muster train FILE... (\"-\" is standard input)");
         goto out;
     }
+    if (!s.output.dry_run && !s.train.resume && !s.train.overwrite && s.train.run != NULL &&
+        mst_path_exists(s.train.run)) { /* before the data is read */
+        st =
+            mst_fail(MST_EEXIST,
+                     "%s: there already: choose another name, or give --resume to continue it or --overwrite "
+                     "to replace it",
+                     s.train.run);
+        goto out;
+    }
     TRY_OUT(st, mst_strategy_resolve(&s.strategy));
     options = mst_options_json(s.groups, N_GROUPS);
     if (options == NULL) {

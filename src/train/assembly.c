@@ -44,6 +44,11 @@ mst_status mst_find_shape(mst_dataset *dataset, const mst_data_options *options,
         if (multi && (!dataset->info.labels_integral || dataset->info.min_label < 0.0f || top >= 0x1p24f))
             return mst_fail(MST_EINPUT, "%s: labels from %g to %g are not classes 0, 1, 2, ...",
                             dataset->name, (double)dataset->info.min_label, (double)top);
+        if (!multi && (!dataset->info.labels_integral || dataset->info.min_label < -1.0f || top > 1.0f))
+            return mst_fail(MST_EINPUT,
+                            "%s: labels from %g to %g are not 0/1 or -1/+1, as logreg takes them; --model "
+                            "softmax takes classes",
+                            dataset->name, (double)dataset->info.min_label, (double)top);
         classes = top < 1.0f ? 2 : (uint32_t)top + 1;
     }
     *out = (mst_shape){
