@@ -2,7 +2,8 @@
  * 1 failed, 2 wrong usage, 3 stopped by a peer's failure).
  *
  * Log lines go to standard error, through the progress bar. Two environment variables serve the fault tests:
- * MUSTER_FAIL_ALLOC=k makes the k-th allocation fail, MUSTER_FAIL_WRITE=k the k-th write to the system. */
+ * MUSTER_FAIL_ALLOC=k makes the k-th allocation fail, MUSTER_FAIL_WRITE=k the k-th write to the system,
+ * counted apart for checkpoints' tensors. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -15,6 +16,7 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
+#include "train/sparse_file.h"
 
 const mst_command *const mst_commands[] = {
     &mst_cmd_train, &mst_cmd_eval,   &mst_cmd_predict,    &mst_cmd_model, &mst_cmd_data,
@@ -61,8 +63,10 @@ static mst_status arm_faults(void)
     TRY(read_fault("MUSTER_FAIL_WRITE", &write));
     if (alloc > 0)
         mst_alloc_fail_at(alloc);
-    if (write > 0)
+    if (write > 0) {
         mst_out_fail_at(write);
+        mst_sparse_fail_at(write);
+    }
     return MST_OK;
 }
 
