@@ -147,7 +147,7 @@ static void logreg_descend(const mst_model *self, void *scratch, const mst_batch
     float pos_weight = (float)self->options.pos_weight;
     mst_linear linear = linear_of(self, w);
     if (batch_rows == 1) {
-        k->descend_rows(rows->rows, rows->n_rows, pos_weight, &linear, lrs, margins);
+        k->descend_rows(rows->rows, rows->n_rows, pos_weight, &linear, lrs, margins, w->map, w->map_scratch);
         count_rows(self, rows, k->logistic_loss(rows->rows, rows->n_rows, margins, pos_weight), sum);
         return;
     }

@@ -49,4 +49,6 @@ void mst_model_weights(const mst_model *self, const mst_params *params, mst_weig
     for (uint32_t i = 0; i < layout.n_ranges; i++)
         out->ranges[i] = params->w + layout.ranges[i].offset;
     out->sparse = layout.width != 0 ? params->w + layout.sparse_offset : NULL;
+    out->map = NULL;
+    out->map_scratch = NULL;
 }

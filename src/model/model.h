@@ -41,6 +41,9 @@ typedef struct mst_loss_sum {
 typedef struct mst_weights {
     float *ranges[MST_RANGE_MAX];
     float *sparse;
+    /* For descend with batch 1: keys are translated on the way (kernels.h, descend_rows). NULL: not. */
+    const mst_key_map *map;
+    uint32_t *map_scratch;
 } mst_weights;
 
 /* A step as strategies see it (DESIGN.md, "A step"): the model calls need(range) before it reads a dense

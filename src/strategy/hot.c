@@ -1,10 +1,13 @@
 /* Hot weights; contract in hot.h.
  *
  * Per thread two arrays of equal layout: `mine`, which it trains on, and `base`, the shared value it last
- * saw. To publish: shared += mine - base; mine = base = shared, under a lock that is held for some tens of
- * nanoseconds. No update is lost here, unlike in the unlocked part.
+ * saw. To publish: shared += mine - base; mine = base = shared, under a lock that is held for less than a
+ * microsecond. No update is lost here, unlike in the unlocked part.
  *
- * Layout of each array, in floats: [dense ranges, each on its own lines][popular keys]. */
+ * The unit is a line of 16 keys, since what threads take from each other is cache lines: where popular keys
+ * lie side by side, none of them need be popular enough by itself.
+ *
+ * Layout of each array, in floats: [dense ranges, each on its own lines][popular lines]. */
 #include "strategy/hot.h"
 
 #include <sched.h>
@@ -13,14 +16,13 @@
 
 #include "base/alloc.h"
 
-#define TABLE_BITS 12
-#define TABLE_SIZE (1u << TABLE_BITS)
-#define NO_KEY     UINT32_MAX
-#define STRIDE     (MST_HOT_DENSE + MST_HOT_KEYS) /* floats of one array */
-#define POPULAR    64 /* a key is popular when at least one row in so many has it */
+#define LINE    16                                     /* keys */
+#define STRIDE  (MST_HOT_DENSE + MST_HOT_LINES * LINE) /* floats of one array */
+#define POPULAR 64 /* a line is popular when at least one row in so many touches it */
+#define TRIES   16 /* hash factors tried for a map that drops few lines */
 
 typedef struct popular {
-    uint32_t key, count;
+    uint32_t line, count;
 } popular;
 
 struct mst_hot {
@@ -31,22 +33,16 @@ struct mst_hot {
     uint32_t range_at[MST_RANGE_MAX]; /* place of each dense range in the arrays */
     uint32_t n_dense;                 /* floats taken by the dense ranges */
     uint32_t prefix, prefix_at;       /* keys below `prefix` lie in a dense range, from prefix_at on */
-    uint32_t n_keys;
-    uint32_t keys[MST_HOT_KEYS];
-    uint32_t table_key[TABLE_SIZE]; /* direct-mapped: the key here, or NO_KEY */
-    uint16_t table_slot[TABLE_SIZE];
-    float *shared; /* STRIDE */
-    float *base;   /* n_threads * STRIDE */
+    uint32_t n_lines;
+    uint32_t lines[MST_HOT_LINES];
+    mst_key_map *maps; /* n_threads */
+    float *shared;     /* STRIDE */
+    float *base;       /* n_threads * STRIDE */
     mst_weights *weights;
     popular *counts; /* scratch of begin */
     size_t count_capacity;
-    _Alignas(64) atomic_flag busy[2]; /* dense, keys */
+    _Alignas(64) atomic_flag busy[2]; /* dense, lines */
 };
-
-static uint32_t table_index(uint32_t key)
-{
-    return key * 0x9E3779B1u >> (32 - TABLE_BITS);
-}
 
 /* Thread t's array; it begins at a multiple of 16 floats in the spare part. */
 static float *mine_of(const mst_hot *hot, unsigned t)
@@ -91,7 +87,8 @@ mst_status mst_hot_new(const mst_model *model, mst_params *params, unsigned n_th
     hot->shared = mst_alloc_lines(STRIDE * sizeof(float));
     hot->base = mst_alloc_lines((size_t)n_threads * STRIDE * sizeof(float));
     hot->weights = mst_calloc(n_threads, sizeof *hot->weights);
-    if (hot->shared == NULL || hot->base == NULL || hot->weights == NULL) {
+    hot->maps = mst_calloc(n_threads, sizeof *hot->maps);
+    if (hot->shared == NULL || hot->base == NULL || hot->weights == NULL || hot->maps == NULL) {
         mst_hot_destroy(hot);
         return mst_fail(MST_ENOMEM, "no memory for hot weights");
     }
@@ -113,6 +110,7 @@ void mst_hot_destroy(mst_hot *hot)
     mst_free(hot->shared);
     mst_free(hot->base);
     mst_free(hot->weights);
+    mst_free(hot->maps);
     mst_free(hot->counts);
     mst_free(hot);
 }
@@ -122,62 +120,104 @@ static int by_count(const void *a, const void *b)
     const popular *x = a, *y = b;
     if (x->count != y->count)
         return x->count < y->count ? 1 : -1;
-    return x->key < y->key ? -1 : x->key > y->key;
+    return x->line < y->line ? -1 : x->line > y->line;
 }
 
-static int by_key(const void *a, const void *b)
+static int by_line(const void *a, const void *b)
 {
     const popular *x = a, *y = b;
-    return x->key < y->key ? -1 : x->key > y->key;
+    return x->line < y->line ? -1 : x->line > y->line;
 }
 
-/* Fills keys and table with the sample's popular keys. Short of memory: none, which is slower but right. */
-static void choose_keys(mst_hot *hot, const mst_batch *sample)
+/* Counts how often each line occurs in the sample; returns how many are popular, sorted to the front of
+ * counts. Short of memory: none, which is slower but right. */
+static uint32_t count_lines(mst_hot *hot, const mst_batch *sample)
 {
     size_t n = 0, distinct = 0;
-    memset(hot->table_key, 0xff, sizeof hot->table_key);
-    hot->n_keys = 0;
     for (uint32_t i = 0; i < sample->n_rows; i++)
         n += sample->rows[i].n_keys;
     if (n == 0 || !mst_grow(&hot->counts, &hot->count_capacity, n, sizeof *hot->counts))
-        return;
+        return 0;
     n = 0;
     for (uint32_t i = 0; i < sample->n_rows; i++)
         for (uint32_t j = 0; j < sample->rows[i].n_keys; j++)
-            hot->counts[n++] = (popular){sample->rows[i].keys[j], 1};
-    qsort(hot->counts, n, sizeof *hot->counts, by_key);
+            hot->counts[n++] = (popular){sample->rows[i].keys[j] / LINE, 1};
+    qsort(hot->counts, n, sizeof *hot->counts, by_line);
     for (size_t i = 0; i < n; i++) {
-        if (distinct > 0 && hot->counts[distinct - 1].key == hot->counts[i].key)
+        if (distinct > 0 && hot->counts[distinct - 1].line == hot->counts[i].line)
             hot->counts[distinct - 1].count++;
         else
             hot->counts[distinct++] = hot->counts[i];
     }
     qsort(hot->counts, distinct, sizeof *hot->counts, by_count);
-    for (size_t i = 0; i < distinct && hot->n_keys < MST_HOT_KEYS; i++) {
-        if ((uint64_t)hot->counts[i].count * POPULAR < sample->n_rows || hot->counts[i].count < 2)
-            break;
-        if (hot->counts[i].key < hot->prefix)
-            continue; /* copied with its dense range */
-        uint32_t at = table_index(hot->counts[i].key);
-        if (hot->table_key[at] != NO_KEY)
-            continue; /* the place is taken by a more popular one */
-        hot->table_key[at] = hot->counts[i].key;
-        hot->table_slot[at] = (uint16_t)hot->n_keys;
-        hot->keys[hot->n_keys++] = hot->counts[i].key;
+    n = 0;
+    while (n < distinct && n < MST_HOT_LINES && hot->counts[n].count >= 2 &&
+           (uint64_t)hot->counts[n].count * POPULAR >= sample->n_rows)
+        n++;
+    return (uint32_t)n;
+}
+
+/* Puts the lines into the map's slots, the popular ones first; returns the rows that miss out. */
+static uint64_t place_lines(mst_hot *hot, uint32_t n, uint32_t factor, mst_key_map *map)
+{
+    uint64_t missed = 0;
+    hot->n_lines = 0;
+    map->factor = factor;
+    memset(map->lines, 0xff, sizeof map->lines);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t line = hot->counts[i].line, slot = mst_map_slot(line, factor);
+        if (map->lines[slot] != MST_MAP_NONE) {
+            missed += hot->counts[i].count;
+            continue;
+        }
+        map->lines[slot] = line;
+        map->deltas[slot] = hot->n_lines * LINE - line * LINE; /* thread 0's array begins at 0; see aim_map */
+        hot->lines[hot->n_lines++] = line;
     }
+    return missed;
+}
+
+/* Chooses the lines and fills the first map, with the hash factor that leaves out the least. */
+static void choose_lines(mst_hot *hot, const mst_batch *sample)
+{
+    uint32_t n = count_lines(hot, sample), best = 0x9E3779B1u;
+    uint64_t least = UINT64_MAX;
+    for (uint32_t i = 0, factor = best; i < TRIES && least > 0; i++, factor = factor * 0x85EBCA6Bu) {
+        uint64_t missed = place_lines(hot, n, factor, &hot->maps[0]);
+        if (missed < least) {
+            least = missed;
+            best = factor;
+        }
+    }
+    place_lines(hot, n, best, &hot->maps[0]);
+}
+
+/* Makes a map whose lines lie at the beginning of an array lead to thread t's array. */
+static void aim_map(const mst_hot *hot, unsigned t, mst_key_map *map)
+{
+    uint32_t mine = (uint32_t)(mine_of(hot, t) - hot->params->w - (ptrdiff_t)hot->layout.sparse_offset);
+    map->prefix = hot->prefix;
+    map->prefix_delta = mine + hot->prefix_at;
+    for (uint32_t slot = 0; slot < 1u << MST_MAP_BITS; slot++)
+        if (map->lines[slot] != MST_MAP_NONE)
+            map->deltas[slot] += mine + hot->n_dense;
 }
 
 void mst_hot_begin(mst_hot *hot, const mst_batch *sample)
 {
     const float *w = hot->params->w;
-    choose_keys(hot, sample);
+    choose_lines(hot, sample);
     memset(hot->shared, 0, STRIDE * sizeof(float));
     for (uint32_t i = 0; i < hot->layout.n_ranges; i++)
         memcpy(hot->shared + hot->range_at[i], w + hot->layout.ranges[i].offset,
                hot->layout.ranges[i].size * sizeof(float));
-    for (uint32_t i = 0; i < hot->n_keys; i++)
-        hot->shared[hot->n_dense + i] = w[hot->layout.sparse_offset + hot->keys[i]];
-    for (unsigned t = 0; t < hot->n_threads; t++) {
+    for (uint32_t i = 0; i < hot->n_lines; i++)
+        memcpy(hot->shared + hot->n_dense + i * LINE,
+               w + hot->layout.sparse_offset + (uint64_t)hot->lines[i] * LINE, LINE * sizeof(float));
+    for (unsigned t = hot->n_threads; t-- > 0;) { /* map 0 last: the others are copies of it */
+        if (t > 0)
+            hot->maps[t] = hot->maps[0];
+        aim_map(hot, t, &hot->maps[t]);
         memcpy(mine_of(hot, t), hot->shared, STRIDE * sizeof(float));
         memcpy(hot->base + (size_t)t * STRIDE, hot->shared, STRIDE * sizeof(float));
     }
@@ -186,37 +226,23 @@ void mst_hot_begin(mst_hot *hot, const mst_batch *sample)
 void mst_hot_end(mst_hot *hot)
 {
     float *w = hot->params->w;
+    /* A line may reach into the dense prefix, whose own copy is the right one: lines first. */
+    for (uint32_t i = 0; i < hot->n_lines; i++)
+        memcpy(w + hot->layout.sparse_offset + (uint64_t)hot->lines[i] * LINE,
+               hot->shared + hot->n_dense + i * LINE, LINE * sizeof(float));
     for (uint32_t i = 0; i < hot->layout.n_ranges; i++)
         memcpy(w + hot->layout.ranges[i].offset, hot->shared + hot->range_at[i],
                hot->layout.ranges[i].size * sizeof(float));
-    for (uint32_t i = 0; i < hot->n_keys; i++)
-        w[hot->layout.sparse_offset + hot->keys[i]] = hot->shared[hot->n_dense + i];
+}
+
+const mst_key_map *mst_hot_map(const mst_hot *hot, unsigned t)
+{
+    return &hot->maps[t];
 }
 
 const mst_weights *mst_hot_weights(const mst_hot *hot, unsigned t)
 {
     return &hot->weights[t];
-}
-
-void mst_hot_translate(const mst_hot *hot, unsigned t, const mst_batch *batch, mst_row *rows, uint32_t *keys)
-{
-    uint32_t mine = (uint32_t)(mine_of(hot, t) - hot->params->w - (ptrdiff_t)hot->layout.sparse_offset);
-    uint32_t dense = mine + hot->prefix_at, first = mine + hot->n_dense;
-    for (uint32_t i = 0; i < batch->n_rows; i++) {
-        rows[i] = batch->rows[i];
-        uint32_t j = 0;
-        for (; j < rows[i].n_keys && rows[i].keys[j] < hot->prefix;
-             j++) /* rows with a shorter dense prefix */
-            keys[j] = dense + rows[i].keys[j];
-        for (; j < rows[i].n_keys; j++) {
-            uint32_t key = rows[i].keys[j], at = table_index(key);
-            uint32_t hit =
-                -(uint32_t)(hot->table_key[at] == key); /* all ones or none: a branch would be guessed */
-            keys[j] = key + (hit & (first + hot->table_slot[at] - key));
-        }
-        rows[i].keys = keys;
-        keys += rows[i].n_keys;
-    }
 }
 
 static void lock(atomic_flag *flag)
@@ -246,7 +272,7 @@ void mst_hot_publish_dense(mst_hot *hot, unsigned t)
     publish(hot, t, 0, hot->n_dense, &hot->busy[0]);
 }
 
-void mst_hot_publish_keys(mst_hot *hot, unsigned t)
+void mst_hot_publish_lines(mst_hot *hot, unsigned t)
 {
-    publish(hot, t, hot->n_dense, hot->n_keys, &hot->busy[1]);
+    publish(hot, t, hot->n_dense, hot->n_lines * LINE, &hot->busy[1]);
 }

@@ -1,9 +1,9 @@
 /* Hot weights: private copies of the weights that nearly every row touches, one set per asynchronous thread.
  *
  * Threads that update shared weights without locks are slowed down by the few cache lines they all write: the
- * dense prefix and the bias (every row), and the most popular keys (Zipf). Each thread therefore works on its
- * own copy of those, and now and then adds what it changed to the shared copy and takes over what others
- * changed. Everything else stays shared and unlocked.
+ * dense prefix and the bias (every row), and the lines that hold the most popular keys (Zipf). Each thread
+ * therefore works on its own copy of those, and now and then adds what it changed to the shared copy and
+ * takes over what others changed. Everything else stays shared and unlocked.
  *
  * Copies live in the spare part of the parameter vector, so that a translated key reaches them like any other
  * weight: kernels do not know about them. While a hot set is in use the store's own values of hot weights are
@@ -15,7 +15,7 @@
 
 #include "model/model.h"
 
-#define MST_HOT_KEYS  512  /* at most */
+#define MST_HOT_LINES 256  /* lines of 16 keys at most */
 #define MST_HOT_DENSE 1024 /* dense range floats at most; larger models have no hot set */
 
 typedef struct mst_hot mst_hot;
@@ -27,21 +27,19 @@ uint64_t mst_hot_spare(unsigned n_threads);
 mst_status mst_hot_new(const mst_model *model, mst_params *params, unsigned n_threads, mst_hot **out);
 void mst_hot_destroy(mst_hot *hot); /* NULL-safe */
 
-/* Chooses the popular keys from a sample of rows and copies their weights out. One thread, before the others
+/* Chooses the popular lines from a sample of rows and copies their weights out. One thread, before the others
  * start. */
 void mst_hot_begin(mst_hot *hot, const mst_batch *sample);
 
 /* Writes hot weights back to the store. One thread, after the others have published for the last time. */
 void mst_hot_end(mst_hot *hot);
 
-/* The weights thread t computes on. */
+/* The weights thread t computes on, and the map that takes keys to their private places. */
 const mst_weights *mst_hot_weights(const mst_hot *hot, unsigned t);
+const mst_key_map *mst_hot_map(const mst_hot *hot, unsigned t);
 
-/* Replaces hot keys by their private places. keys is room for n_keys of all rows. */
-void mst_hot_translate(const mst_hot *hot, unsigned t, const mst_batch *batch, mst_row *rows, uint32_t *keys);
-
-/* Exchanges thread t's changes of the dense ranges, or of the popular keys, with the shared copy. */
+/* Exchanges thread t's changes of the dense ranges, or of the popular lines, with the shared copy. */
 void mst_hot_publish_dense(mst_hot *hot, unsigned t);
-void mst_hot_publish_keys(mst_hot *hot, unsigned t);
+void mst_hot_publish_lines(mst_hot *hot, unsigned t);
 
 #endif

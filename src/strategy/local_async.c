@@ -4,8 +4,8 @@
 #include "base/alloc.h"
 #include "strategy/local_impl.h"
 
-#define PUBLISH_DENSE 32  /* rows between exchanges of the dense ranges and the bias */
-#define PUBLISH_KEYS  128 /* rows between exchanges of the popular keys */
+#define PUBLISH_DENSE 64  /* rows between exchanges of the dense ranges and the bias */
+#define PUBLISH_LINES 256 /* rows between exchanges of the popular lines */
 
 /* Claims up to span_steps steps of the budget; 0 rows when it is used up. */
 static uint32_t claim_rows(mst_local *self, uint64_t *first_step)
@@ -24,38 +24,57 @@ static uint32_t claim_rows(mst_local *self, uint64_t *first_step)
     return (uint32_t)(rows < b->rows - row ? rows : b->rows - row);
 }
 
-static mst_status async_descend(mst_local *self, unsigned t, const mst_batch *span, uint64_t first_step)
+/* Rows with hot keys translated, or for batch 1, where that happens on the way, room for it. */
+static mst_status map_span(mst_local *self, unsigned t, mst_batch *span, mst_weights *weights)
+{
+    mst_local_worker *w = &self->workers[t];
+    const mst_key_map *map = mst_hot_map(self->hot, t);
+    size_t n_keys = 0, longest = 0;
+    for (uint32_t i = 0; i < span->n_rows; i++) {
+        n_keys += span->rows[i].n_keys;
+        longest = span->rows[i].n_keys > longest ? span->rows[i].n_keys : longest;
+    }
+    size_t need = self->batch == 1 ? longest * MST_DESCEND_SCRATCH : n_keys;
+    if (!mst_grow(&w->keys, &w->key_capacity, need, sizeof *w->keys))
+        return mst_fail(MST_ENOMEM, "no memory for a span of %zu entries", n_keys);
+    *weights = *mst_hot_weights(self->hot, t);
+    if (self->batch == 1) {
+        weights->map = map;
+        weights->map_scratch = w->keys;
+        return MST_OK;
+    }
+    self->base.env.model->kernels->translate(span->rows, span->n_rows, map, w->rows, w->keys);
+    span->rows = w->rows;
+    return MST_OK;
+}
+
+static mst_status async_descend(mst_local *self, unsigned t, const mst_batch *rows, uint64_t first_step)
 {
     const mst_model *model = self->base.env.model;
     mst_local_worker *w = &self->workers[t];
-    uint64_t n_steps = mst_local_steps(self, span->n_rows);
+    mst_batch span = *rows;
+    mst_weights weights;
+    uint64_t n_steps = mst_local_steps(self, span.n_rows);
     for (uint64_t i = 0; i < n_steps; i++)
         w->lrs[i] = mst_local_lr(self, first_step + i);
     if (self->hot == NULL) {
-        model->ops->descend(model, w->scratch, span, self->batch, &self->weights, w->lrs, &w->loss);
+        model->ops->descend(model, w->scratch, &span, self->batch, &self->weights, w->lrs, &w->loss);
         return MST_OK;
     }
-    size_t n_keys = 0;
-    for (uint32_t i = 0; i < span->n_rows; i++)
-        n_keys += span->rows[i].n_keys;
-    if (!mst_grow(&w->keys, &w->key_capacity, n_keys, sizeof *w->keys))
-        return mst_fail(MST_ENOMEM, "no memory for a span of %zu entries", n_keys);
-    mst_hot_translate(self->hot, t, span, w->rows, w->keys);
-    mst_batch translated = {.rows = w->rows, .n_rows = span->n_rows};
-    uint32_t block_steps = self->batch < PUBLISH_DENSE ? PUBLISH_DENSE / self->batch : 1, since_keys = 0;
+    TRY(map_span(self, t, &span, &weights));
+    uint32_t block_steps = self->batch < PUBLISH_DENSE ? PUBLISH_DENSE / self->batch : 1, since_lines = 0;
     for (uint64_t step = 0; step < n_steps; step += block_steps) {
-        mst_batch block = mst_batch_part(&translated, (uint32_t)(step * self->batch),
-                                         (uint32_t)(block_steps * self->batch));
-        model->ops->descend(model, w->scratch, &block, self->batch, mst_hot_weights(self->hot, t),
-                            w->lrs + step, &w->loss);
+        mst_batch block =
+            mst_batch_part(&span, (uint32_t)(step * self->batch), (uint32_t)(block_steps * self->batch));
+        model->ops->descend(model, w->scratch, &block, self->batch, &weights, w->lrs + step, &w->loss);
         mst_hot_publish_dense(self->hot, t);
-        since_keys += block.n_rows;
-        if (since_keys >= PUBLISH_KEYS) {
-            mst_hot_publish_keys(self->hot, t);
-            since_keys = 0;
+        since_lines += block.n_rows;
+        if (since_lines >= PUBLISH_LINES) {
+            mst_hot_publish_lines(self->hot, t);
+            since_lines = 0;
         }
     }
-    mst_hot_publish_keys(self->hot, t);
+    mst_hot_publish_lines(self->hot, t);
     return MST_OK;
 }
 

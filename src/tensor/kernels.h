@@ -20,6 +20,24 @@ typedef struct mst_linear {
     float *bias; /* NULL: none */
 } mst_linear;
 
+/* Where some keys are to be found instead: those below `prefix`, and those of some lines of 16 keys (a cache
+ * line of weights). A line's slot is a hash of it; what does not fit is not mapped. */
+#define MST_MAP_BITS 10
+typedef struct mst_key_map {
+    uint32_t prefix, prefix_delta;       /* keys below prefix: add prefix_delta */
+    uint32_t factor;                     /* of the hash; odd */
+    uint32_t lines[1u << MST_MAP_BITS];  /* key / 16, or MST_MAP_NONE */
+    uint32_t deltas[1u << MST_MAP_BITS]; /* what to add to a key of that line */
+} mst_key_map;
+#define MST_MAP_NONE UINT32_MAX /* no key has this line */
+
+static inline uint32_t mst_map_slot(uint32_t line, uint32_t factor)
+{
+    return line * factor >> (32 - MST_MAP_BITS);
+}
+
+#define MST_DESCEND_SCRATCH 8
+
 typedef struct mst_kernels {
     mst_isa isa;
 
@@ -42,9 +60,13 @@ typedef struct mst_kernels {
                          uint32_t to_key, float *sparse);
 
     /* SGD with batch 1: row after row, margin then update with lrs[i]. margins (n) are those before each
-     * row's update. Racy. */
+     * row's update. With a map, keys are translated on the way; scratch is then room for MST_DESCEND_SCRATCH
+     * times the keys of the longest row. Racy. */
     void (*descend_rows)(const mst_row *rows, uint32_t n, float pos_weight, const mst_linear *w,
-                         const float *lrs, float *margins);
+                         const float *lrs, float *margins, const mst_key_map *map, uint32_t *scratch);
+
+    /* out[i] is rows[i] with its keys translated, which are written to keys (as many as all rows have). */
+    void (*translate)(const mst_row *rows, uint32_t n, const mst_key_map *map, mst_row *out, uint32_t *keys);
 
     /* sum of v * logistic loss at the given margins. */
     double (*logistic_loss)(const mst_row *rows, uint32_t n, const float *margins, float pos_weight);

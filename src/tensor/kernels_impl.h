@@ -15,8 +15,8 @@
 #define INLINE static inline __attribute__((always_inline)) MST_RACY
 
 /* How many rows ahead weights are prefetched, and how many more ahead the records themselves. */
-#define WEIGHTS_AHEAD 4
-#define RECORDS_AHEAD 12
+#define WEIGHTS_AHEAD 4 /* below MST_DESCEND_SCRATCH */
+#define RECORDS_AHEAD 8
 
 typedef float vec __attribute__((vector_size(LANES * 4)));
 typedef int32_t ivec __attribute__((vector_size(LANES * 4)));
@@ -156,6 +156,7 @@ INLINE void prefetch_record(const mst_row *row)
 INLINE void prefetch_weights(const mst_row *row, const float *w)
 {
     const uint32_t *keys = row->keys;
+#pragma GCC unroll 8
     for (uint32_t i = 0; i < row->n_keys; i++)
         __builtin_prefetch(&w[keys[i]], 1);
 }
@@ -231,6 +232,7 @@ INLINE void sparse_add(const mst_row *row, float a, float *w)
     const uint32_t *keys = row->keys;
     uint32_t n = row->n_keys;
     if (row->values == NULL) {
+#pragma GCC unroll 8
         for (uint32_t i = 0; i < n; i++)
             w[keys[i]] += a;
     } else {
@@ -343,20 +345,86 @@ static void scatter_keys(const mst_row *rows, uint32_t n, const float *coefs, fl
     }
 }
 
-MST_RACY static void descend_rows(const mst_row *rows, uint32_t n, float pos_weight, const mst_linear *w,
-                                  const float *lrs, float *out)
+/* Writes the row's translated keys, and brings their weights closer unless w is NULL; without a branch per
+ * key, which would be guessed wrong too often. */
+INLINE void translate_keys(const mst_row *row, const mst_key_map *map, uint32_t *restrict out, const float *w)
+{
+    const uint32_t *keys = row->keys, factor = map->factor;
+    uint32_t i = 0, n = row->n_keys;
+    for (; i < n && keys[i] < map->prefix; i++) /* rows with a shorter dense prefix */
+        out[i] = keys[i] + map->prefix_delta;
+#pragma GCC unroll 8
+    for (; i < n; i++) {
+        uint32_t line = keys[i] >> 4, slot = mst_map_slot(line, factor);
+        uint32_t hit = -(uint32_t)(map->lines[slot] == line);
+        uint32_t key = keys[i] + (hit & map->deltas[slot]);
+        out[i] = key;
+        if (w != NULL)
+            __builtin_prefetch(&w[key], 1);
+    }
+}
+
+static void translate(const mst_row *rows, uint32_t n, const mst_key_map *map, mst_row *out, uint32_t *keys)
 {
     for (uint32_t i = 0; i < n; i++) {
-        const mst_row *row = &rows[i];
+        if (i + RECORDS_AHEAD < n)
+            prefetch_record(&rows[i + RECORDS_AHEAD]);
+        translate_keys(&rows[i], map, keys, NULL);
+        out[i] = rows[i];
+        out[i].keys = keys;
+        keys += rows[i].n_keys;
+    }
+}
+
+/* One row of batch 1: margin, then update. */
+INLINE float descend_row(const mst_row *row, float pos_weight, const mst_linear *w, float lr)
+{
+    float m = margin_of(row, w);
+    /* d(loss)/dm = sigmoid(m) - y, from e = exp(-|m|) so that nothing overflows */
+    bool positive = row->label > 0.0f;
+    float e = exp_nonpositive_1(-fabsf(m));
+    float p = ((m >= 0.0f) == positive ? e : 1.0f) / (1.0f + e); /* 1 - probability of the label */
+    float v = positive ? pos_weight * row->weight : -row->weight;
+    add_row(row, lr * v * p, w);
+    return m;
+}
+
+MST_RACY static void descend_mapped(const mst_row *rows, uint32_t n, float pos_weight, const mst_linear *w,
+                                    const float *lrs, float *out, const mst_key_map *map, uint32_t *scratch)
+{
+    /* A ring of rows on their way: translated, with their weights prefetched. */
+    enum { RING = MST_DESCEND_SCRATCH };
+    mst_row ring[RING];
+    uint32_t longest = 0;
+    for (uint32_t i = 0; i < n; i++)
+        longest = rows[i].n_keys > longest ? rows[i].n_keys : longest;
+    for (uint32_t i = 0; i < n + WEIGHTS_AHEAD; i++) {
+        if (i < n) {
+            mst_row *in = &ring[i % RING];
+            uint32_t *keys = scratch + (size_t)(i % RING) * longest;
+            if (i + RECORDS_AHEAD < n)
+                prefetch_record(&rows[i + RECORDS_AHEAD]);
+            translate_keys(&rows[i], map, keys, w->sparse);
+            *in = rows[i];
+            in->keys = keys;
+        }
+        if (i >= WEIGHTS_AHEAD) {
+            uint32_t at = i - WEIGHTS_AHEAD;
+            out[at] = descend_row(&ring[at % RING], pos_weight, w, lrs[at]);
+        }
+    }
+}
+
+MST_RACY static void descend_rows(const mst_row *rows, uint32_t n, float pos_weight, const mst_linear *w,
+                                  const float *lrs, float *out, const mst_key_map *map, uint32_t *scratch)
+{
+    if (map != NULL) {
+        descend_mapped(rows, n, pos_weight, w, lrs, out, map, scratch);
+        return;
+    }
+    for (uint32_t i = 0; i < n; i++) {
         prefetch_ahead(rows, i, n, w->sparse);
-        float m = margin_of(row, w);
-        out[i] = m;
-        /* d(loss)/dm = sigmoid(m) - y, from e = exp(-|m|) so that nothing overflows */
-        bool positive = row->label > 0.0f;
-        float e = exp_nonpositive_1(-fabsf(m));
-        float p = ((m >= 0.0f) == positive ? e : 1.0f) / (1.0f + e); /* 1 - probability of the label */
-        float v = positive ? pos_weight * row->weight : -row->weight;
-        add_row(row, lrs[i] * v * p, w);
+        out[i] = descend_row(&rows[i], pos_weight, w, lrs[i]);
     }
 }
 
@@ -589,6 +657,7 @@ const mst_kernels KERNELS_NAME = {
     .scatter_dense = scatter_dense,
     .scatter_keys = scatter_keys,
     .descend_rows = descend_rows,
+    .translate = translate,
     .logistic_loss = logistic_loss,
     .unpack_bytes = unpack_bytes,
     .dense_forward = dense_forward,

@@ -15,12 +15,13 @@
 #include "strategy/hot.h"
 
 #define N_DENSE   3
-#define FEATURES  4000
+#define FEATURES  12000
 #define N_ROWS    256
 #define N_THREADS 4
 
-/* logreg with a store, and a sample in which key 10 is in every row, key 20 in every second, key 30 in four,
- * key 31 in three of 256, and keys from 1000 on in one row each. Every fourth row has feature 2 as a key. */
+/* logreg with a store, and a sample in which key 10 is in every row, key 20 in every second, key 50 in four,
+ * key 81 in three of 256, and a key from 1000 on, each in a line of its own, in one row each. Every fourth
+ * row has feature 2 as a key. */
 typedef struct bench {
     mst_model *model;
     mst_params params;
@@ -53,10 +54,10 @@ static void make_sample(bench *b)
         if (i % 2 == 0)
             b->keys[i][n++] = 20;
         if (i % 64 == 0)
-            b->keys[i][n++] = 30;
+            b->keys[i][n++] = 50;
         if (i % 100 == 0)
-            b->keys[i][n++] = 31;
-        b->keys[i][n++] = 1000 + i;
+            b->keys[i][n++] = 81;
+        b->keys[i][n++] = 1000 + 16 * i;
         b->rows[i] = (mst_row){.dense = b->dense,
                                .n_dense = is_short ? 2 : N_DENSE,
                                .keys = b->keys[i],
@@ -89,9 +90,8 @@ static void unmake(bench *b)
 static uint32_t place_of(const bench *b, unsigned t, uint32_t key)
 {
     mst_row row = {.keys = &key, .n_keys = 1}, translated;
-    mst_batch one = {.rows = &row, .n_rows = 1};
     uint32_t place;
-    mst_hot_translate(b->hot, t, &one, &translated, &place);
+    b->model->kernels->translate(&row, 1, mst_hot_map(b->hot, t), &translated, &place);
     assert_ptr_equal(translated.keys, &place);
     return place;
 }
@@ -101,14 +101,15 @@ static bool is_hot(const bench *b, uint32_t key)
     return place_of(b, 0, key) != key;
 }
 
-static void popular_keys_are_private(void **state)
+static void popular_lines_are_private(void **state)
 {
     (void)state;
     bench *b = make();
     mst_hot_begin(b->hot, &b->sample);
-    assert_true(is_hot(b, 10) && is_hot(b, 20) && is_hot(b, 30));
-    assert_false(is_hot(b, 31)); /* in fewer than one row of 64 */
-    assert_false(is_hot(b, 1000) || is_hot(b, 1255) || is_hot(b, 3999) || is_hot(b, 9));
+    assert_true(is_hot(b, 10) && is_hot(b, 20) && is_hot(b, 50));
+    assert_true(is_hot(b, 9) && is_hot(b, 31) && is_hot(b, 16)); /* on the lines of 10 and of 20 */
+    assert_false(is_hot(b, 81));                                 /* in fewer than one row of 64 */
+    assert_false(is_hot(b, 1000) || is_hot(b, 5080) || is_hot(b, FEATURES - 1) || is_hot(b, 64));
     for (unsigned t = 0; t < N_THREADS; t++) {
         const mst_weights *w = mst_hot_weights(b->hot, t);
         assert_true(w->sparse[place_of(b, t, 10)] == w->sparse[10]);
@@ -138,7 +139,7 @@ static void keys_of_the_prefix(void **state)
     }
     mst_hot_weights(b->hot, 1)->sparse[place_of(b, 1, 2)] += 0.5f;
     mst_hot_publish_dense(b->hot, 1);
-    mst_hot_publish_keys(b->hot, 1);
+    mst_hot_publish_lines(b->hot, 1);
     mst_hot_end(b->hot);
     assert_true(b->params.w[2] == 2.5f);
     unmake(b);
@@ -151,7 +152,7 @@ static void translation_keeps_rows(void **state)
     static mst_row rows[N_ROWS];
     static uint32_t keys[N_ROWS * 8];
     mst_hot_begin(b->hot, &b->sample);
-    mst_hot_translate(b->hot, 2, &b->sample, rows, keys);
+    b->model->kernels->translate(b->rows, N_ROWS, mst_hot_map(b->hot, 2), rows, keys);
     for (uint32_t i = 0; i < N_ROWS; i++) {
         const mst_row *from = &b->rows[i], *to = &rows[i];
         assert_true(to->n_keys == from->n_keys && to->n_dense == from->n_dense && to->dense == from->dense &&
@@ -176,7 +177,7 @@ static void changes_add_up(void **state)
             w->sparse[place_of(b, t, 10)] += 4;
             if (round != 1) {
                 mst_hot_publish_dense(b->hot, t);
-                mst_hot_publish_keys(b->hot, t);
+                mst_hot_publish_lines(b->hot, t);
             }
         }
     const mst_weights *last = mst_hot_weights(b->hot, N_THREADS - 1); /* published last: has seen all */
@@ -185,7 +186,7 @@ static void changes_add_up(void **state)
     mst_hot_end(b->hot);
     assert_true(b->params.w[1] == 1 + 12 && b->params.w[bias] == (float)bias + 24 &&
                 b->params.w[10] == 10 + 48);
-    assert_true(b->params.w[20] == 20 && b->params.w[31] == 31 && b->params.w[1000] == 1000);
+    assert_true(b->params.w[20] == 20 && b->params.w[81] == 81 && b->params.w[1000] == 1000);
 
     /* the next round begins with what the store holds now, and with its own sample */
     b->params.w[10] = -1;
@@ -218,7 +219,7 @@ static void *exchange(void *arg)
         w->sparse[at] += 1;
         mst_hot_publish_dense(m->b->hot, m->t);
         if (i % 3 == 0 || i == ROUNDS - 1)
-            mst_hot_publish_keys(m->b->hot, m->t);
+            mst_hot_publish_lines(m->b->hot, m->t);
     }
     return NULL;
 }
@@ -244,16 +245,16 @@ static void nothing_is_lost_between_threads(void **state)
     unmake(b);
 }
 
-/* More popular keys than there is room for: the rest stay shared, and every weight is right at the end. */
-static void more_popular_keys_than_room(void **state)
+/* More popular lines than there is room for: the rest stay shared, and every weight is right at the end. */
+static void more_popular_lines_than_room(void **state)
 {
     (void)state;
-    enum { N = 2000 };
+    enum { N = 2 * MST_HOT_LINES };
     bench *b = make();
     static uint32_t keys[N];
     mst_row rows[2];
     for (uint32_t i = 0; i < N; i++)
-        keys[i] = 100 + i;
+        keys[i] = 100 + 16 * i;
     rows[0] = rows[1] = (mst_row){.keys = keys, .n_keys = N, .weight = 1};
     mst_batch sample = {.rows = rows, .n_rows = 2};
     mst_hot_begin(b->hot, &sample);
@@ -262,8 +263,8 @@ static void more_popular_keys_than_room(void **state)
         hot += is_hot(b, keys[i]);
         mst_hot_weights(b->hot, 1)->sparse[place_of(b, 1, keys[i])] += 0.5f;
     }
-    assert_true(hot > MST_HOT_KEYS / 2 && hot <= MST_HOT_KEYS);
-    mst_hot_publish_keys(b->hot, 1);
+    assert_true(hot > MST_HOT_LINES / 2 && hot <= MST_HOT_LINES);
+    mst_hot_publish_lines(b->hot, 1);
     mst_hot_end(b->hot);
     for (uint32_t i = 0; i < N; i++)
         assert_true(b->params.w[keys[i]] == (float)keys[i] + 0.5f);
@@ -313,7 +314,7 @@ static void short_memory_is_reported(void **state)
             assert_string_equal(mst_error_text(), "no memory for hot weights");
         }
     }
-    mst_alloc_fail_at(1); /* begin has no way to fail: it goes without popular keys */
+    mst_alloc_fail_at(1); /* begin has no way to fail: it goes without popular lines */
     mst_hot_begin(b.hot, &b.sample);
     mst_alloc_fail_at(0);
     assert_false(is_hot(&b, 10));
@@ -330,12 +331,12 @@ static void short_memory_is_reported(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(popular_keys_are_private),
+        cmocka_unit_test(popular_lines_are_private),
         cmocka_unit_test(keys_of_the_prefix),
         cmocka_unit_test(translation_keeps_rows),
         cmocka_unit_test(changes_add_up),
         cmocka_unit_test(nothing_is_lost_between_threads),
-        cmocka_unit_test(more_popular_keys_than_room),
+        cmocka_unit_test(more_popular_lines_than_room),
         cmocka_unit_test(not_for_every_model),
         cmocka_unit_test(short_memory_is_reported),
     };

@@ -309,7 +309,7 @@ static void descend_rows_matches(void **state)
                 for (int i = 0; i < 32; i++)
                     lrs[i] = 0.05f / (float)(1 + i);
                 mst_linear linear = linear_of(&w, bias), linear_1 = linear_of(&one_by_one, bias);
-                k->descend_rows(r.rows, r.n_rows, 1.5f, &linear, lrs, margins);
+                k->descend_rows(r.rows, r.n_rows, 1.5f, &linear, lrs, margins, NULL, NULL);
                 for (uint32_t i = 0; i < r.n_rows; i++) {
                     const mst_row *row = &r.rows[i];
                     double m = bias ? ref.bias : 0.0, scale = fabs(m) + 1.0;
@@ -324,11 +324,63 @@ static void descend_rows_matches(void **state)
                     assert_near((double)margins[i], m, 2e-5, scale);
                     add_ref(row, -(double)lrs[i] * weight_of(row, 1.5) * coef_ref(m, row->label > 0), bias,
                             &ref);
-                    k->descend_rows(row, 1, 1.5f, &linear_1, &lrs[i], &alone[i]);
+                    k->descend_rows(row, 1, 1.5f, &linear_1, &lrs[i], &alone[i], NULL, NULL);
                 }
                 assert_weights(&w, &ref, 2e-5);
                 assert_memory_equal(&w, &one_by_one, sizeof w);
                 assert_memory_equal(margins, alone, r.n_rows * sizeof(float));
+                random_rows_free(&r);
+            }
+    }
+}
+
+/* With a map that moves some lines of keys elsewhere, the same happens there, bit for bit. */
+static void descend_rows_follows_a_map(void **state)
+{
+    (void)state;
+    enum { FAR = 4096 }; /* where moved lines begin */
+    static mst_key_map map;
+    EACH_ISA(k)
+    {
+        for (uint32_t n = 0; n <= MAX_DENSE; n += 5)
+            for (int kind = 0; kind < ROWS_KINDS; kind++) {
+                rows_spec spec = spec_of((row_kind)kind, n % 31, n, n + 3000);
+                random_rows r = random_rows_make(&spec);
+                weights w;
+                random_weights(&w, n);
+                mst_linear linear = linear_of(&w, true);
+                size_t n_sparse = sizeof w.sparse / sizeof *w.sparse, longest = 1;
+                float *moved = calloc(2 * FAR, sizeof *moved), lrs[32], margins[32], mapped[32];
+                assert_true(n_sparse <= FAR);
+                memcpy(moved, w.sparse, sizeof w.sparse);
+                map.prefix = 0;
+                map.factor = 0x9E3779B1u;
+                memset(map.lines, 0xff, sizeof map.lines);
+                for (uint32_t line = 0; line < n_sparse / 16; line += 3) {
+                    uint32_t slot = mst_map_slot(line, map.factor);
+                    map.lines[slot] = line;
+                    map.deltas[slot] = FAR;
+                    memcpy(moved + FAR + 16 * line, moved + 16 * line, 16 * sizeof *moved);
+                }
+                for (uint32_t i = 0; i < r.n_rows; i++)
+                    longest = r.rows[i].n_keys > longest ? r.rows[i].n_keys : longest;
+                uint32_t *scratch = calloc(MST_DESCEND_SCRATCH * longest, sizeof *scratch);
+                for (int i = 0; i < 32; i++)
+                    lrs[i] = 0.05f / (float)(1 + i);
+                float dense[sizeof w.dense / sizeof *w.dense], bias = *linear.bias;
+                memcpy(dense, w.dense, sizeof dense);
+                mst_linear there = {.dense = dense, .sparse = moved, .bias = &bias};
+                k->descend_rows(r.rows, r.n_rows, 1.5f, &linear, lrs, margins, NULL, NULL);
+                k->descend_rows(r.rows, r.n_rows, 1.5f, &there, lrs, mapped, &map, scratch);
+                assert_memory_equal(margins, mapped, r.n_rows * sizeof(float));
+                assert_memory_equal(dense, w.dense, sizeof dense);
+                assert_true(bias == *linear.bias);
+                for (uint32_t i = 0; i < n_sparse; i++) {
+                    uint32_t slot = mst_map_slot(i / 16, map.factor);
+                    assert_true(moved[map.lines[slot] == i / 16 ? FAR + i : i] == w.sparse[i]);
+                }
+                free(moved);
+                free(scratch);
                 random_rows_free(&r);
             }
     }
@@ -347,7 +399,7 @@ static void descend_rows_stays_finite(void **state)
             for (int label = -1; label <= 1; label++) {
                 mst_row row = {.dense = x, .n_dense = 2, .label = (float)label, .weight = 1.0f};
                 mst_linear linear = linear_of(&w, true);
-                k->descend_rows(&row, 1, 1.0f, &linear, &lr, &margin);
+                k->descend_rows(&row, 1, 1.0f, &linear, &lr, &margin, NULL, NULL);
                 assert_true(isfinite(margin) && isfinite(w.dense[0]) && isfinite(w.dense[1]) &&
                             isfinite(w.bias));
             }
@@ -558,6 +610,7 @@ int main(void)
         cmocka_unit_test(logistic_is_exact_and_finite),
         cmocka_unit_test(logistic_tails),
         cmocka_unit_test(descend_rows_matches),
+        cmocka_unit_test(descend_rows_follows_a_map),
         cmocka_unit_test(descend_rows_stays_finite),
         cmocka_unit_test(unpack_bytes_matches),
         cmocka_unit_test(dense_layers_match),
