@@ -172,6 +172,23 @@ wait "$pid" && fail "an interrupted run ends with 0"
 same "checkpoints after SIGUSR1 and SIGINT" "$(ls i/checkpoints | wc -l)" 2
 expect 0 model show "i/checkpoints/$(ls i/checkpoints | head -1)"
 
+# Killed at once: the newest checkpoint counts, and lines of metrics.csv beyond it are written again.
+rm -rf i whole
+"$muster" train train.libsvm --run i $endless --features 5000 --checkpoint-every 700 >out 2>err &
+pid=$!
+wait_for 30 exists 'i/checkpoints/*2100/manifest.json'
+kill -s KILL "$pid"
+wait_for 30 gone "$pid"
+wait "$pid" 2>/dev/null && fail "a killed run ends with 0"
+step=$("$muster" model show i --json 2>err | sed -n 's/^ *"step": \([0-9]*\),$/\1/p')
+more=$((step + 300))
+expect 0 train --run i --resume --steps "$more" --quiet
+expect 0 train train.libsvm --run whole $endless --features 5000 --steps "$more" --quiet
+same_model i whole
+cut -d, -f1,2,3,6,8- i/metrics.csv | grep -v ',,,,$' >a.txt
+cut -d, -f1,2,3,6,8- whole/metrics.csv | grep -v ',,,,$' >b.txt
+cmp -s a.txt b.txt || fail "the metrics of a killed and resumed run differ from an undisturbed run's"
+
 # A pipe whose writer stays silent: before and after the first rows.
 expect 0 data gen criteo --rows 15000 --features 5000 --out long.libsvm
 for rows in 10 15000; do
