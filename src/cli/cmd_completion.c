@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "data/format.h"
 #include "data/write.h"
+#include "muster/muster.h"
 
 /* Words separated by '|' as words separated by blanks. */
 static void print_words(const char *words)
@@ -103,7 +104,7 @@ static void print_values(const char *path, const mst_command *const *commands)
 
 static void print_bash(void)
 {
-    printf("# bash completion for muster %s; made by 'muster completion bash'.\n\n", MUSTER_VERSION);
+    printf("# bash completion for muster %s; made by 'muster completion bash'.\n\n", mst_version());
     printf("# Sets words (what may follow) and options for the command path $1; fails when there is no such "
            "path.\n"
            "_muster_path() {\n"

@@ -23,6 +23,7 @@
 #include "base/team.h"
 #include "cli/cli.h"
 #include "cli/table.h"
+#include "muster/muster.h"
 
 #define COPY_BYTES   ((size_t)32 << 20) /* per thread and buffer: beyond any cache share */
 #define COPY_SECONDS 0.1
@@ -238,7 +239,7 @@ static bool find_program(const char *program, char *out, size_t size)
 static void add_build(mst_table *t)
 {
     char text[1024];
-    fact(t, "muster", MUSTER_VERSION);
+    fact(t, "muster", mst_version());
 #ifdef __clang__
     fact(t, "compiler", __VERSION__);
 #else

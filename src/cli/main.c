@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
+#include "muster/muster.h"
 #include "train/sparse_file.h"
 
 const mst_command *const mst_commands[] = {
@@ -83,7 +84,7 @@ static mst_status run(int argc, char **argv)
         argv += joined ? 1 : 2;
     }
     if (argc > 0 && strcmp(argv[0], "--version") == 0) {
-        printf("muster %s\n", MUSTER_VERSION);
+        printf("muster %s\n", mst_version());
         return MST_OK;
     }
     return mst_cli_dispatch(mst_commands, "", argc, argv);

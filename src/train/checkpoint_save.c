@@ -25,12 +25,9 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "muster/muster.h"
 #include "train/checkpoint_impl.h"
 #include "train/safetensors.h"
-
-#ifndef MUSTER_VERSION
-#define MUSTER_VERSION "unknown"
-#endif
 
 typedef struct save_job {
     uint64_t step;
@@ -280,14 +277,14 @@ static mst_status job_manifest(const mst_checkpointer *self, save_job *job, cons
         good &= json_array_append_new(held, json_pack("{s:s, s:i, s:I}", "name", tensors[i].name, "first", 0,
                                                       "count", count)) == 0;
     }
-    job->manifest = json_pack(
-        "{s:s, s:i, s:s, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:[{s:s, s:o}]}", //
-        "format", CHECKPOINT_FORMAT, "version", CHECKPOINT_VERSION, "muster", MUSTER_VERSION, "step",
-        (json_int_t)meta->step, "rows", (json_int_t)meta->rows, "epoch", (json_int_t)meta->epoch, "position",
-        (json_int_t)meta->position, "train_seconds", finite_real(meta->train_seconds), "eval_seconds",
-        finite_real(meta->eval_seconds), "model", copy_or_empty(meta->model), "optimizer",
-        copy_or_empty(meta->optimizer), "extra", copy_or_empty(meta->extra), "views", views, "slots", slots,
-        "parts", "file", job->part_name, "tensors", held);
+    job->manifest =
+        json_pack("{s:s, s:i, s:s, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:[{s:s, s:o}]}", //
+                  "format", CHECKPOINT_FORMAT, "version", CHECKPOINT_VERSION, "muster", mst_version(), "step",
+                  (json_int_t)meta->step, "rows", (json_int_t)meta->rows, "epoch", (json_int_t)meta->epoch,
+                  "position", (json_int_t)meta->position, "train_seconds", finite_real(meta->train_seconds),
+                  "eval_seconds", finite_real(meta->eval_seconds), "model", copy_or_empty(meta->model),
+                  "optimizer", copy_or_empty(meta->optimizer), "extra", copy_or_empty(meta->extra), "views",
+                  views, "slots", slots, "parts", "file", job->part_name, "tensors", held);
     if (!good || job->manifest == NULL)
         return mst_fail(MST_ENOMEM, "%s: no memory for the manifest", job->path);
     return MST_OK;
@@ -302,7 +299,7 @@ static mst_status job_copy(const mst_checkpointer *self, save_job *job, const ms
     mst_tensor *tensors = mst_calloc(n_max + 1, sizeof *tensors);
     const float **data = mst_calloc(n_max + 1, sizeof *data);
     char(*names)[CHECKPOINT_NAME_MAX] = mst_calloc(n_max + 1, CHECKPOINT_NAME_MAX);
-    json_t *metadata = json_pack("{s:s}", "producer", "muster " MUSTER_VERSION);
+    json_t *metadata = json_pack("{s:s+}", "producer", "muster ", mst_version());
     if (tensors == NULL || data == NULL || names == NULL || metadata == NULL)
         TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for the list of tensors", job->path));
     for (uint32_t s = 0; s <= params->n_slots; s++)

@@ -7,6 +7,7 @@
  * Everything that a resumed run needs to continue bit for bit is in the checkpoint: weights, optimizer state,
  * step, rows, and the position in the epoch's order of rows, which the seed determines. */
 #include "train/trainer.h"
+#include "muster/muster.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -149,7 +150,7 @@ static mst_status open_run(mst_trainer *self)
     gethostname(host, sizeof host - 1);
     mst_wall_time(now);
     self->manifest = json_pack(
-        "{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:O?, s:o, s:o, s:o}", "muster", MUSTER_VERSION, "started", now,
+        "{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:O?, s:o, s:o, s:o}", "muster", mst_version(), "started", now,
         "host", host, "isa", mst_isa_name(self->kernels->isa), "threads", (json_int_t)self->n_threads,
         "batch", (json_int_t)self->config.strategy->batch, "global_batch",
         (json_int_t)self->config.strategy->global_batch, "options", self->config.options, "files",
