@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
+#include "cli/signals.h"
 #include "muster/muster.h"
 #include "train/sparse_file.h"
 
@@ -109,7 +110,10 @@ int main(int argc, char **argv)
             return EXIT_FAILURE;
         st = mst_fail(MST_EIO, "standard output: cannot be written: %s", strerror(reason));
     }
-    if (st != MST_OK)
+    const char *signal_name = st == MST_ESTOPPED ? mst_signals_name() : NULL;
+    if (signal_name != NULL && strncmp(mst_error_text(), "stopped by", 10) != 0)
+        mst_cli_note("muster: stopped by %s: %s", signal_name, mst_error_text());
+    else if (st != MST_OK)
         mst_cli_note("muster: %s", mst_error_text());
     return mst_status_exit_code(st);
 }

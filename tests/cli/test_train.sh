@@ -127,7 +127,7 @@ wait_for() {
     read -r -t 0.02 <>"$work/never" || true
   done
 }
-trap 'kill -9 $(jobs -p) 2>/dev/null; rm -rf "$work"' EXIT
+trap 'kill -9 $(jobs -p) 2>/dev/null || :; rm -rf "$work"' EXIT
 mkfifo "$work/never"
 gone() { ! kill -0 "$1" 2>/dev/null; }
 lines() { [ -f "$1/metrics.csv" ] && [ "$(wc -l <"$1/metrics.csv")" -ge "$2" ]; }
@@ -206,6 +206,7 @@ for rows in 10 15000; do
   wait "$pid" || code=$?
   same "exit code" "$code" 1
   same "lines on standard error" "$(grep -c '^muster: ' err)" 1
+  grep -q 'stopped by SIGINT' err || fail "a silent pipe: no sentence"
   exec 8>&-
 done
 json i/manifest.json 'd["state"] == "stopped"'
