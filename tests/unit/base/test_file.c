@@ -604,6 +604,41 @@ static void test_no_memory(void **state)
     }
 }
 
+/* Once asked to stop, neither a silent pipe nor a long file is read on; what is read whole still is. */
+static void test_stop(void **state)
+{
+    (void)state;
+    atomic_bool stop = false;
+    mst_in *in = NULL;
+    char buffer[100], *text;
+    size_t got, size = 1 << 20;
+    char *data = sample(size);
+    put(in_folder("long"), data, size);
+    mst_free(data);
+    assert_int_equal(mkfifo(in_folder("pipe"), 0600), 0);
+    int writer = open(in_folder("pipe"), O_RDWR);
+    assert_true(writer >= 0);
+    mst_in_stop_on(&stop);
+    assert_int_equal(write(writer, "0123456789", 10), 10);
+    assert_int_equal(mst_in_open(in_folder("pipe"), &in), MST_OK);
+    assert_int_equal(mst_in_read(in, buffer, 4, &got), MST_OK);
+    stop = true;
+    assert_int_equal(mst_in_read(in, buffer, sizeof buffer, &got), MST_ESTOPPED);
+    assert_non_null(strstr(mst_error_text(), "pipe: asked to stop while reading at byte 10"));
+    mst_in_close(in);
+    close(writer);
+    assert_int_equal(mst_file_read_all(in_folder("long"), size, &text, &got), MST_OK);
+    assert_int_equal(got, size);
+    mst_free(text);
+    assert_int_equal(mst_in_open(in_folder("long"), &in), MST_OK);
+    mst_status st = MST_OK;
+    for (size_t n = 0; st == MST_OK && n < size; n += got)
+        st = mst_in_read(in, buffer, sizeof buffer, &got);
+    assert_int_equal(st, MST_ESTOPPED);
+    mst_in_close(in);
+    mst_in_stop_on(NULL);
+}
+
 int main(void)
 {
 #define T(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -626,6 +661,7 @@ int main(void)
         T(test_glob),
         T(test_no_memory),
         T(test_standard_output),
+        T(test_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
