@@ -131,4 +131,10 @@ static inline bool mst_label_positive(float label)
     return label > 0.0f;
 }
 
+/* The class a label stands for: 0 also for the -1 of binary data. */
+static inline uint32_t mst_label_class(float label)
+{
+    return label > 0.0f ? (uint32_t)label : 0;
+}
+
 #endif

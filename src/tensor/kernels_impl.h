@@ -436,7 +436,8 @@ INLINE vec logistic_lanes(vec m, vec y, vec v, vec *coef)
     vec wrong = select_vec(z >= splat(0.0f), e, splat(1.0f)) / (splat(1.0f) + e); /* sigmoid(-z) */
     *coef = -(y * v * wrong);
     vec hinge = select_vec(z < splat(0.0f), -z, splat(0.0f));
-    return v * (hinge + log1p_unit(e));
+    vec loss = v * (hinge + log1p_unit(e));
+    return select_vec(m == m, loss, m); /* a margin that is no number shows in the loss */
 }
 
 static double logistic(const mst_row *rows, uint32_t n, const float *m, float pos_weight, float *coefs)

@@ -79,7 +79,7 @@ static uint64_t count_classes(const mst_batch *batch, const float *scores, uint3
         uint32_t best = 0;
         for (uint32_t c = 1; c < classes; c++)
             best = scores[c] > scores[best] ? c : best;
-        correct += best == (uint32_t)batch->rows[i].label;
+        correct += best == mst_label_class(batch->rows[i].label);
     }
     return correct;
 }

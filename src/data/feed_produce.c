@@ -1,0 +1,319 @@
+/* The feed's background threads: parse threads fill the ring with chunks, the window thread makes windows of
+ * them. Who owns what, and the invariants, at the head of feed.c. */
+#include <math.h>
+
+#include "base/alloc.h"
+#include "base/rng.h"
+#include "data/feed_impl.h"
+
+static bool stale(const mst_feed *f, uint64_t generation)
+{
+    return f->leaving || f->generation != generation || f->error.code != MST_OK;
+}
+
+/* ---- parse threads: blocks and chunk numbers in, chunks into the ring ---- */
+
+/* Puts a chunk into its slot, waiting for room; releases it when the epoch is over. */
+static void ring_put(mst_feed *f, uint64_t generation, uint64_t sequence, mst_chunk *chunk)
+{
+    pthread_mutex_lock(&f->mutex);
+    while (!stale(f, generation) && sequence >= f->ring_next_out + MST_FEED_RING)
+        mst_feed_wait_change(f);
+    if (stale(f, generation)) {
+        mst_chunk_release(chunk);
+    } else {
+        f->ring[sequence % MST_FEED_RING] = chunk;
+        f->ring_full[sequence % MST_FEED_RING] = true;
+        mst_feed_wake(f);
+    }
+    pthread_mutex_unlock(&f->mutex);
+}
+
+/* Chunk `sequence` failed: the ring ends there, and the window thread fails when it comes to it. */
+static void fail_chunk(mst_feed *f, uint64_t sequence, mst_status st)
+{
+    if (sequence >= f->ring_end)
+        return;
+    f->ring_end = sequence;
+    mst_error_save(&f->ring_error, st);
+    mst_feed_wake(f);
+}
+
+/* Claims the next piece of work: a block of the stream, or a chunk number. False at the end or on failure. */
+static bool claim_work(mst_feed *f, uint64_t generation, uint64_t *sequence, mst_raw_block **block)
+{
+    bool claimed = false;
+    mst_status st = MST_OK;
+    pthread_mutex_lock(&f->read_mutex);
+    pthread_mutex_lock(&f->mutex);
+    while (!stale(f, generation) && f->ring_next_in >= f->ring_next_out + MST_FEED_RING &&
+           f->ring_end == UINT64_MAX)
+        mst_feed_wait_change(f);
+    bool more = !stale(f, generation) && f->ring_next_in < f->ring_end;
+    pthread_mutex_unlock(&f->mutex);
+    *block = NULL;
+    if (more && !f->dataset->random) {
+        st = f->dataset->ops->read(f->dataset, block);
+        more = st == MST_OK && *block != NULL;
+    }
+    pthread_mutex_lock(&f->mutex);
+    if (st != MST_OK) {
+        fail_chunk(f, f->ring_next_in, st);
+    } else if (more) {
+        *sequence = f->ring_next_in++;
+        claimed = true;
+    } else if (f->ring_end == UINT64_MAX) {
+        f->ring_end = f->ring_next_in;
+        mst_feed_wake(f);
+    }
+    pthread_mutex_unlock(&f->mutex);
+    pthread_mutex_unlock(&f->read_mutex);
+    return claimed;
+}
+
+static void parse_epoch(mst_feed *f, uint64_t generation, mst_chunk_builder *builder)
+{
+    uint64_t sequence;
+    mst_raw_block *block;
+    while (claim_work(f, generation, &sequence, &block)) {
+        mst_chunk *chunk = NULL;
+        mst_status st = f->dataset->random
+                            ? f->dataset->ops->load(f->dataset, f->chunk_order[sequence], &chunk)
+                            : f->dataset->ops->parse(f->dataset, block, builder, &chunk);
+        if (st != MST_OK) {
+            pthread_mutex_lock(&f->mutex);
+            fail_chunk(f, sequence, st);
+            pthread_mutex_unlock(&f->mutex);
+            return;
+        }
+        ring_put(f, generation, sequence, chunk);
+    }
+}
+
+/* Waits for an epoch newer than *seen; false when the feed is leaving. The caller is counted busy on true. */
+static bool wait_epoch(mst_feed *f, uint64_t *seen)
+{
+    pthread_mutex_lock(&f->mutex);
+    while (!f->leaving && (f->generation == *seen || !f->producing))
+        mst_feed_wait_change(f);
+    bool go = !f->leaving;
+    *seen = f->generation;
+    f->busy += go;
+    pthread_mutex_unlock(&f->mutex);
+    return go;
+}
+
+static void leave_epoch(mst_feed *f)
+{
+    pthread_mutex_lock(&f->mutex);
+    f->busy--;
+    mst_feed_wake(f);
+    pthread_mutex_unlock(&f->mutex);
+}
+
+void *mst_feed_parse_main(void *arg)
+{
+    mst_feed *f = arg;
+    mst_chunk_builder builder;
+    mst_chunk_builder_init(&builder);
+    uint64_t seen = 0;
+    while (wait_epoch(f, &seen)) {
+        parse_epoch(f, seen, &builder);
+        leave_epoch(f);
+    }
+    mst_chunk_builder_fini(&builder);
+    return NULL;
+}
+
+/* ---- window thread: chunks in order, windows out ---- */
+
+/* The next chunk of the epoch; *out NULL at its end. */
+static mst_status next_chunk(mst_feed *f, uint64_t generation, uint64_t *sequence, mst_chunk **out)
+{
+    *out = NULL;
+    if (f->n_parse_threads == 0) {
+        if (*sequence == f->dataset->n_chunks)
+            return MST_OK;
+        return f->dataset->ops->load(f->dataset, f->chunk_order[(*sequence)++], out);
+    }
+    mst_status st = MST_OK;
+    pthread_mutex_lock(&f->mutex);
+    uint64_t slot = *sequence % MST_FEED_RING;
+    while (!stale(f, generation) && !f->ring_full[slot] && *sequence < f->ring_end)
+        mst_feed_wait_change(f);
+    if (!stale(f, generation) && f->ring_full[slot]) {
+        *out = f->ring[slot];
+        f->ring_full[slot] = false;
+        f->ring_next_out = ++*sequence;
+        mst_feed_wake(f);
+    } else if (!stale(f, generation) && f->ring_error.code != MST_OK) {
+        st = mst_error_restore(&f->ring_error);
+    }
+    pthread_mutex_unlock(&f->mutex);
+    return st;
+}
+
+bool mst_feed_held_out(const mst_feed_options *o, uint64_t row)
+{
+    double u = (double)(mst_rng_at(o->seed, MST_RNG_HOLD_OUT, row) >> 11) * 0x1p-53;
+    return u < o->held_out;
+}
+
+static mst_status check_chunk(const mst_feed *f, const mst_chunk *c, uint64_t first_row)
+{
+    const mst_feed_options *o = &f->options;
+    const char *name = f->dataset->name;
+    if (o->features != 0 && c->n_entries != 0 && c->max_key >= o->features)
+        return mst_fail(MST_EINPUT,
+                        "%s: rows from %llu on have feature %u, but the model has %llu features (0 to %llu)",
+                        name, (unsigned long long)first_row, c->max_key, (unsigned long long)o->features,
+                        (unsigned long long)o->features - 1);
+    if (o->classes == 0 || c->n_rows == 0)
+        return MST_OK;
+    float lowest = o->classes == 2 ? -1.0f : 0.0f, highest = o->classes == 2 ? 1.0f : (float)(o->classes - 1);
+    if (f->dataset->info.scanned && f->dataset->info.labels_integral && c->min_label >= lowest &&
+        c->max_label <= highest)
+        return MST_OK;
+    for (uint32_t i = 0; i < c->n_rows; i++) {
+        mst_row row;
+        mst_chunk_row(c, i, &row);
+        if (!(row.label >= lowest && row.label <= highest) || row.label != rintf(row.label))
+            return mst_fail(MST_EINPUT, "%s: row %llu has label %g, which is not %s%u", name,
+                            (unsigned long long)(first_row + i), (double)row.label,
+                            o->classes == 2 ? "-1, 0 or " : "a class from 0 to ", o->classes - 1);
+    }
+    return MST_OK;
+}
+
+static mst_status window_add(mst_feed *f, mst_feed_window *w, mst_chunk *chunk, uint64_t first_row)
+{
+    const mst_feed_options *o = &f->options;
+    size_t need = (size_t)w->n_rows + chunk->n_rows;
+    if (!mst_grow(&w->chunks, &w->chunk_capacity, w->n_chunks + 1u, sizeof *w->chunks) ||
+        !mst_grow(&w->order, &w->order_capacity, need, sizeof *w->order)) {
+        mst_chunk_release(chunk);
+        return mst_fail(MST_ENOMEM, "%s: no memory for a window of %zu rows", f->dataset->name, need);
+    }
+    uint32_t slot = w->n_chunks++;
+    w->chunks[slot] = chunk;
+    TRY(check_chunk(f, chunk, first_row));
+    for (uint32_t i = 0; i < chunk->n_rows; i++) {
+        if (o->keep != MST_KEEP_ALL && mst_feed_held_out(o, first_row + i) != (o->keep == MST_KEEP_HELD_OUT))
+            continue;
+        w->order[w->n_rows++] = (mst_feed_place){slot, i};
+    }
+    return MST_OK;
+}
+
+static void shuffle(mst_feed_place *order, uint32_t n, uint64_t seed, uint64_t epoch, uint64_t start)
+{
+    mst_rng rng;
+    mst_rng_init(&rng, seed ^ epoch * 0x9E3779B97F4A7C15ull, MST_RNG_ROW_ORDER, start);
+    for (uint32_t i = n; i > 1; i--) {
+        uint32_t j = mst_rng_below(&rng, i);
+        mst_feed_place swap = order[i - 1];
+        order[i - 1] = order[j];
+        order[j] = swap;
+    }
+}
+
+/* Queues a window that has rows; the queue owns one reference. Waits for room. False when the epoch is over.
+ */
+static bool window_put(mst_feed *f, uint64_t generation, mst_feed_window *w)
+{
+    pthread_mutex_lock(&f->mutex);
+    while (!stale(f, generation) && f->queued >= MST_FEED_QUEUE)
+        mst_feed_wait_change(f);
+    w->references = 1;
+    bool wanted = !stale(f, generation);
+    if (!wanted || w->n_rows == 0) {
+        mst_feed_unref(f, w);
+    } else {
+        mst_feed_window **tail = &f->queue;
+        while (*tail != NULL)
+            tail = &(*tail)->next;
+        w->next = NULL;
+        *tail = w;
+        f->queued++;
+        mst_feed_wake(f);
+    }
+    pthread_mutex_unlock(&f->mutex);
+    return wanted;
+}
+
+static mst_feed_window *window_get(mst_feed *f)
+{
+    pthread_mutex_lock(&f->mutex);
+    mst_feed_window *w = f->pool;
+    if (w != NULL)
+        f->pool = w->next;
+    pthread_mutex_unlock(&f->mutex);
+    return w != NULL ? w : mst_zalloc(sizeof *w);
+}
+
+/* Rows of the epoch before the window thread reaches `skip` are dropped; a window that straddles it starts
+ * late. */
+static mst_status produce_epoch(mst_feed *f, uint64_t generation)
+{
+    const mst_feed_options *o = &f->options;
+    uint64_t sequence = 0, stream_row = 0, position = 0, limit = o->first_rows ? o->first_rows : UINT64_MAX;
+    bool more = true;
+    while (more && position < limit) {
+        mst_feed_window *w = window_get(f);
+        if (w == NULL)
+            return mst_fail(MST_ENOMEM, "%s: no memory for a window", f->dataset->name);
+        mst_status st = MST_OK;
+        do {
+            mst_chunk *chunk;
+            uint64_t c = sequence;
+            st = next_chunk(f, generation, &sequence, &chunk);
+            more = st == MST_OK && chunk != NULL;
+            if (!more)
+                break;
+            uint64_t first_row =
+                f->dataset->random ? (uint64_t)f->chunk_order[c] * f->dataset->chunk_rows : stream_row;
+            stream_row += chunk->n_rows;
+            st = window_add(f, w, chunk, first_row);
+        } while (st == MST_OK && w->n_rows < o->shuffle_rows);
+        if (st == MST_ESTOPPED)
+            w->n_rows = 0; /* a part of a window is not what a resumed run would order */
+        if (o->shuffle_rows != 0)
+            shuffle(w->order, w->n_rows, o->seed, f->epoch, position);
+        if (w->n_rows > limit - position)
+            w->n_rows = (uint32_t)(limit - position);
+        w->start = position;
+        position += w->n_rows;
+        if (position <= f->skip)
+            w->n_rows = 0; /* window_put drops it */
+        more = window_put(f, generation, w) && more;
+        if (st != MST_OK)
+            return st;
+    }
+    pthread_mutex_lock(&f->mutex);
+    if (!stale(f, generation)) {
+        f->ended = true;
+        f->producing = false;
+        f->epoch_rows = position;
+        f->ring_end = 0; /* parse threads stop, also when first_rows ended the epoch early */
+        mst_feed_wake(f);
+    }
+    pthread_mutex_unlock(&f->mutex);
+    return MST_OK;
+}
+
+void *mst_feed_window_main(void *arg)
+{
+    mst_feed *f = arg;
+    uint64_t seen = 0;
+    while (wait_epoch(f, &seen)) {
+        mst_status st = produce_epoch(f, seen);
+        if (st != MST_OK) {
+            pthread_mutex_lock(&f->mutex);
+            mst_error_save(&f->error, st);
+            mst_feed_wake(f);
+            pthread_mutex_unlock(&f->mutex);
+        }
+        leave_epoch(f);
+    }
+    return NULL;
+}
