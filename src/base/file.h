@@ -1,5 +1,5 @@
-/* Files: sequential input (plain, gzip or zstd, told apart by content), output that appears whole or not at all,
- * read-only mappings, and paths.
+/* Files: sequential input (plain, gzip or zstd, told apart by content), output that appears whole or not at
+ * all, read-only mappings, and paths.
  *
  * Every failure names the file and, for input, the byte offset. Objects belong to one thread at a time. */
 #ifndef MST_BASE_FILE_H
@@ -21,22 +21,22 @@ typedef struct mst_in mst_in;
 mst_status mst_in_open(const char *path, mst_in **out);
 void mst_in_close(mst_in *in); /* NULL-safe */
 
-/* Fills buf; *got < n only at the end of the (decompressed) input. A truncated or corrupt gzip or zstd stream is
- * MST_EINPUT naming the path and the offset. Concatenated members/frames are read through. */
+/* Fills buf; *got < n only at the end of the (decompressed) input. A truncated or corrupt gzip or zstd stream
+ * is MST_EINPUT naming the path and the offset. Concatenated members/frames are read through. */
 mst_status mst_in_read(mst_in *in, void *buf, size_t n, size_t *got);
 
-/* Once *stop is set, reading on is MST_ESTOPPED, also while a read waits for a pipe; plain files that are read whole
- * are not stopped. Call before there are threads; NULL: never. */
+/* Once *stop is set, reading on is MST_ESTOPPED, also while a read waits for a pipe; plain files that are
+ * read whole are not stopped. Call before there are threads; NULL: never. */
 void mst_in_stop_on(const atomic_bool *stop);
 
-const char *mst_in_path(const mst_in *in);    /* "standard input" for "-" */
-uint64_t mst_in_offset(const mst_in *in);     /* decompressed bytes handed out so far */
-uint64_t mst_in_file_size(const mst_in *in);  /* bytes on disk; 0 when unknown (pipe) */
-uint64_t mst_in_file_offset(const mst_in *in);/* bytes on disk consumed so far: for progress */
+const char *mst_in_path(const mst_in *in);     /* "standard input" for "-" */
+uint64_t mst_in_offset(const mst_in *in);      /* decompressed bytes handed out so far */
+uint64_t mst_in_file_size(const mst_in *in);   /* bytes on disk; 0 when unknown (pipe) */
+uint64_t mst_in_file_offset(const mst_in *in); /* bytes on disk consumed so far: for progress */
 bool mst_in_compressed(const mst_in *in);
 
-/* Reads a whole file (decompressed) of at most `limit` bytes; *data is the caller's to mst_free, NUL-terminated
- * beyond *size. */
+/* Reads a whole file (decompressed) of at most `limit` bytes; *data is the caller's to mst_free,
+ * NUL-terminated beyond *size. */
 mst_status mst_file_read_all(const char *path, size_t limit, char **data, size_t *size);
 
 /* ---- output ---- */
@@ -46,19 +46,22 @@ typedef struct mst_out mst_out;
 /* Writes to a temporary file in the target's folder; commit syncs file and folder and renames it into place.
  * path "-" is standard output (commit flushes). Names ending in .gz or .zst are compressed. */
 mst_status mst_out_open(const char *path, mst_out **out);
-mst_status mst_out_write(mst_out *out, const void *data, size_t n); /* buffered; MST_EIO names path and reason */
+mst_status mst_out_write(mst_out *out, const void *data,
+                         size_t n); /* buffered; MST_EIO names path and reason */
 mst_status mst_out_printf(mst_out *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 uint64_t mst_out_offset(const mst_out *out); /* bytes given so far */
 mst_status mst_out_commit(mst_out *out);     /* on failure the target is untouched; still needs close */
 void mst_out_close(mst_out *out);            /* NULL-safe; without commit nothing is left behind */
 
-/* Appends bytes at an absolute position; only for uncompressed, committed-later files (headers known last). */
+/* Appends bytes at an absolute position; only for uncompressed, committed-later files (headers known last).
+ */
 mst_status mst_out_patch(mst_out *out, uint64_t offset, const void *data, size_t n);
 
 /* Test hook: the k-th write to the operating system from now fails with ENOSPC; 0 turns it off. */
 void mst_out_fail_at(uint64_t k);
 
-/* Leftovers of processes killed in mid-write carry the suffix ".tmp.PID.N"; names like that are never data. */
+/* Leftovers of processes killed in mid-write carry the suffix ".tmp.PID.N"; names like that are never data.
+ */
 bool mst_path_is_temporary(const char *path);
 
 /* ---- mappings ---- */
@@ -68,7 +71,8 @@ typedef struct mst_map {
     size_t size;
 } mst_map;
 
-mst_status mst_map_open(const char *path, mst_map *out); /* read-only, shared; MST_EINPUT when not a plain file */
+mst_status mst_map_open(const char *path,
+                        mst_map *out); /* read-only, shared; MST_EINPUT when not a plain file */
 void mst_map_close(mst_map *map);
 
 /* ---- paths ---- */

@@ -16,7 +16,8 @@ bool mst_isa_supported(mst_isa isa)
         return true;
 #ifdef __x86_64__
     case MST_ISA_AVX2:
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+               __builtin_cpu_supports("bmi2");
     case MST_ISA_AVX512:
         return mst_isa_supported(MST_ISA_AVX2) && __builtin_cpu_supports("avx512f") &&
                __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&

@@ -1,7 +1,7 @@
 /* Counter-based random numbers (Philox4x32-10 of Random123).
  *
- * A stream is named by (seed, purpose, index) and needs no state beyond its position, so whatever a run draws is a
- * function of the seed and not of threads or order. Purposes keep streams of different uses apart. */
+ * A stream is named by (seed, purpose, index) and needs no state beyond its position, so whatever a run draws
+ * is a function of the seed and not of threads or order. Purposes keep streams of different uses apart. */
 #ifndef MST_BASE_RNG_H
 #define MST_BASE_RNG_H
 

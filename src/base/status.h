@@ -1,9 +1,9 @@
 /* Status codes and the one-sentence error that goes with them.
  *
- * A fallible function returns mst_status. Where a failure is decided, mst_fail() records one sentence (what, where,
- * what to do) for the calling thread; callers pass the code on and never add to the sentence. Code decides on the
- * returned value only. A thread that fails on behalf of another hands its sentence over with mst_error_save and
- * mst_error_restore. */
+ * A fallible function returns mst_status. Where a failure is decided, mst_fail() records one sentence (what,
+ * where, what to do) for the calling thread; callers pass the code on and never add to the sentence. Code
+ * decides on the returned value only. A thread that fails on behalf of another hands its sentence over with
+ * mst_error_save and mst_error_restore. */
 #ifndef MST_BASE_STATUS_H
 #define MST_BASE_STATUS_H
 
@@ -40,7 +40,8 @@ typedef struct mst_error {
 mst_status mst_fail(mst_status code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 mst_status mst_vfail(mst_status code, const char *format, va_list args);
 
-/* The calling thread's last sentence; "" when nothing failed. Valid until the next mst_fail on this thread. */
+/* The calling thread's last sentence; "" when nothing failed. Valid until the next mst_fail on this thread.
+ */
 const char *mst_error_text(void);
 const char *mst_status_name(mst_status code);
 const char *mst_status_text(mst_status code);

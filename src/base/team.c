@@ -1,7 +1,7 @@
 /* Teams of threads; contract in team.h.
  *
- * One generation counter per wait: a waiter spins on it for a few microseconds (a barrier inside a training step is
- * that short when every thread has a core) and then sleeps on it with a futex. */
+ * One generation counter per wait: a waiter spins on it for a few microseconds (a barrier inside a training
+ * step is that short when every thread has a core) and then sleeps on it with a futex. */
 #include "base/team.h"
 
 #include <linux/futex.h>
@@ -30,7 +30,7 @@ typedef struct member {
 struct mst_team {
     unsigned n;
     unsigned n_started; /* threads that exist, for destroy after a partial start */
-    unsigned spins;     /* 0 where threads outnumber cores: spinning would take the core from who is awaited */
+    unsigned spins; /* 0 where threads outnumber cores: spinning would take the core from who is awaited */
     member *members;
     mst_team_fn *fn;
     void *arg;

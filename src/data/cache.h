@@ -1,8 +1,9 @@
 /* The cache: a dataset as a binary file that is mapped and read in place, at memory speed and in any order.
  *
- * File: header (magic, version, counts, checksums), chunk bodies exactly as chunk.h lays records out, each starting on
- * a 64-byte boundary, table of chunks (offset, length, rows, layout, CRC-32C each).
- * Little-endian. Every chunk's checksum is verified when it is first loaded. Full description: docs/CACHE.md. */
+ * File: header (magic, version, counts, checksums), chunk bodies exactly as chunk.h lays records out, each
+ * starting on a 64-byte boundary, table of chunks (offset, length, rows, layout, CRC-32C each).
+ * Little-endian. Every chunk's checksum is verified when it is first loaded. Full description: docs/CACHE.md.
+ */
 #ifndef MST_DATA_CACHE_H
 #define MST_DATA_CACHE_H
 
@@ -10,9 +11,9 @@
 
 #define MST_CACHE_ROWS 4096 /* rows per chunk; fewer when rows are large: at most about 1 MiB per chunk */
 
-/* Opens cache files (one or many) as one random-access dataset with info.scanned set. Several files must have equal
- * rows per chunk, and all but the last must end on a whole chunk. Chunks must be released before the dataset is
- * destroyed; the files must not be changed in place meanwhile (they are mapped). */
+/* Opens cache files (one or many) as one random-access dataset with info.scanned set. Several files must have
+ * equal rows per chunk, and all but the last must end on a whole chunk. Chunks must be released before the
+ * dataset is destroyed; the files must not be changed in place meanwhile (they are mapped). */
 mst_status mst_cache_open(const mst_text_list *paths, mst_dataset **out);
 int mst_cache_sniff(const uint8_t *head, size_t n);
 
@@ -20,15 +21,16 @@ int mst_cache_sniff(const uint8_t *head, size_t n);
 typedef struct mst_cache_writer mst_cache_writer;
 mst_status mst_cache_writer_new(const char *path, const char *source_key, mst_cache_writer **out);
 mst_status mst_cache_writer_add(mst_cache_writer *writer, const mst_chunk *chunk);
-/* The facts about rows are counted by the writer; info (may be NULL) adds bytes and index_base, and n_features when it
- * knows of more. */
+/* The facts about rows are counted by the writer; info (may be NULL) adds bytes and index_base, and
+ * n_features when it knows of more. */
 mst_status mst_cache_writer_commit(mst_cache_writer *writer, const mst_data_info *info);
 void mst_cache_writer_destroy(mst_cache_writer *writer); /* NULL-safe; without commit nothing is left */
 
-/* The cache of a source dataset for `train --cache`: path derived from the sources (in `folder`, or beside the first
- * file when folder is NULL), rebuilt when sources or options that shape rows have changed (source_key: their sizes,
- * times and those options). Two processes that want the same cache: one makes it, the other waits for it (lock file
- * held with flock; a dead maker's lock is free) or gives up after 600 s and says whom it waited for. */
+/* The cache of a source dataset for `train --cache`: path derived from the sources (in `folder`, or beside
+ * the first file when folder is NULL), rebuilt when sources or options that shape rows have changed
+ * (source_key: their sizes, times and those options). Two processes that want the same cache: one makes it,
+ * the other waits for it (lock file held with flock; a dead maker's lock is free) or gives up after 600 s and
+ * says whom it waited for. */
 mst_status mst_cache_for(mst_dataset *source, const mst_text_list *patterns, const mst_data_options *options,
                          const char *folder, unsigned n_threads, mst_dataset **out);
 

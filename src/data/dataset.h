@@ -1,11 +1,11 @@
 /* A dataset: rows in chunks, from one or many files of one format.
  *
- * Either it can be read at random (cache files, IDX, text with an index): n_rows and the chunk of every row are known
- * and chunk c may be loaded at any time from any thread. Or it is a stream (text, compressed files, standard input):
- * chunks come in file order, and the parsing is done by whoever calls.
+ * Either it can be read at random (cache files, IDX, text with an index): n_rows and the chunk of every row
+ * are known and chunk c may be loaded at any time from any thread. Or it is a stream (text, compressed files,
+ * standard input): chunks come in file order, and the parsing is done by whoever calls.
  *
- * Reading a stream from several threads: mst_dataset_read hands out raw blocks in order under a lock, each with its
- * sequence number; mst_dataset_parse turns a block into a chunk without one. */
+ * Reading a stream from several threads: mst_dataset_read hands out raw blocks in order under a lock, each
+ * with its sequence number; mst_dataset_parse turns a block into a chunk without one. */
 #ifndef MST_DATA_DATASET_H
 #define MST_DATA_DATASET_H
 
@@ -48,13 +48,14 @@ struct mst_dataset {
     bool random;              /* load works; n_rows, n_chunks and chunk_rows are set */
     bool load_is_cheap;       /* load only makes pointers: no need to prefetch */
     uint32_t n_chunks;
-    uint32_t chunk_rows;      /* rows of every chunk but the last */
+    uint32_t chunk_rows; /* rows of every chunk but the last */
     mst_data_info info;
 };
 
 /* Opens files by content or options->format. *out is the caller's to destroy; set only on MST_OK.
  * options must outlive the dataset. */
-mst_status mst_dataset_open(const mst_text_list *patterns, const mst_data_options *options, mst_dataset **out);
+mst_status mst_dataset_open(const mst_text_list *patterns, const mst_data_options *options,
+                            mst_dataset **out);
 void mst_dataset_destroy(mst_dataset *self); /* NULL-safe */
 
 /* Reads everything once (unless info.scanned) and fills info; streams are rewound after it. n_threads parse.

@@ -1,17 +1,17 @@
 /* Optimizers: how a gradient changes weights. One const table per rule, listed in mst_optimizers.
  *
- * Sparse updates are lazy: state, L1 and L2 act only on the keys a batch touches, once per step per key. With every
- * key present a sparse update equals the dense one bit for bit. Rules are applied elementwise, so disjoint parts of
- * the vector may be updated by different threads or servers, with the same result as the whole.
+ * Sparse updates are lazy: state, L1 and L2 act only on the keys a batch touches, once per step per key. With
+ * every key present a sparse update equals the dense one bit for bit. Rules are applied elementwise, so
+ * disjoint parts of the vector may be updated by different threads or servers, with the same result as the
+ * whole.
  *
  *   sgd       w -= lr * (g + l2*w), then shrink by lr*l1
  *   momentum  m = mu*m + (g + l2*w);  w -= lr*m, then shrink by lr*l1/(1 - mu)
  *   adagrad   s += d^2, d = g + l2*w;  w -= lr*d / (sqrt(s) + eps), then shrink by l1*lr/(sqrt(s) + eps)
- *   adam      m, v moving averages of d and d^2, bias-corrected with the global step; w -= lr*m^/(sqrt(v^) + eps),
- *             then shrink by l1*lr/(sqrt(v^) + eps)
- *   ftrl      FTRL-Proximal (McMahan et al. 2013): state z, n; alpha = lr; L1 and L2 inside the closed form,
- *             where they weigh against the sum of all gradients, not against each
- * shrink(a): w = sign(w) * max(|w| - a, 0) */
+ *   adam      m, v moving averages of d and d^2, bias-corrected with the global step; w -= lr*m^/(sqrt(v^) +
+ * eps), then shrink by l1*lr/(sqrt(v^) + eps) ftrl      FTRL-Proximal (McMahan et al. 2013): state z, n;
+ * alpha = lr; L1 and L2 inside the closed form, where they weigh against the sum of all gradients, not
+ * against each shrink(a): w = sign(w) * max(|w| - a, 0) */
 #ifndef MST_OPTIM_OPTIM_H
 #define MST_OPTIM_OPTIM_H
 
@@ -24,19 +24,20 @@
 #include "tensor/params.h"
 
 typedef struct mst_optim_options {
-    int optimizer;  /* --optimizer sgd|momentum|adagrad|adam|ftrl: index into mst_optimizers */
-    double lr;      /* --lr */
-    double l1, l2;  /* --l1, --l2 */
-    double momentum;/* --momentum */
-    double beta1, beta2; /* --beta1, --beta2 (adam) */
-    double eps;     /* --eps (adagrad, adam) */
-    double ftrl_beta; /* --ftrl-beta */
+    int optimizer;        /* --optimizer sgd|momentum|adagrad|adam|ftrl: index into mst_optimizers */
+    double lr;            /* --lr */
+    double l1, l2;        /* --l1, --l2 */
+    double momentum;      /* --momentum */
+    double beta1, beta2;  /* --beta1, --beta2 (adam) */
+    double eps;           /* --eps (adagrad, adam) */
+    double ftrl_beta;     /* --ftrl-beta */
     double adagrad_start; /* --adagrad-start: initial sum of squares */
-    double clip_norm; /* --clip-norm: gradient's L2 norm is scaled down to it; 0: off */
-    int schedule;   /* --schedule constant|step|inverse|cosine */
-    int64_t warmup; /* --warmup STEPS: lr rises linearly from lr/warmup */
-    int64_t decay_steps; /* --decay-steps: step: every; inverse: lr/(1 + t/decay_steps); cosine: down to 0 at */
-    double decay;   /* --decay: factor of schedule step */
+    double clip_norm;     /* --clip-norm: gradient's L2 norm is scaled down to it; 0: off */
+    int schedule;         /* --schedule constant|step|inverse|cosine */
+    int64_t warmup;       /* --warmup STEPS: lr rises linearly from lr/warmup */
+    int64_t
+        decay_steps; /* --decay-steps: step: every; inverse: lr/(1 + t/decay_steps); cosine: down to 0 at */
+    double decay;    /* --decay: factor of schedule step */
 } mst_optim_options;
 extern const mst_option mst_optim_option_table[];
 
@@ -50,14 +51,14 @@ typedef struct mst_optimizer mst_optimizer;
 
 typedef struct mst_optimizer_ops {
     const char *name, *help;
-    uint32_t n_slots;               /* state vectors as long as the weights */
+    uint32_t n_slots;                     /* state vectors as long as the weights */
     const char *slot_names[MST_SLOT_MAX]; /* in checkpoints: "accumulator", "m", "v", ... */
-    /* True when the update is w -= lr*g and nothing else under these options: then contributions may be applied one by
-     * one without summing them per key first, and models may update in place. */
+    /* True when the update is w -= lr*g and nothing else under these options: then contributions may be
+     * applied one by one without summing them per key first, and models may update in place. */
     bool (*additive)(const mst_optimizer *self);
     /* n consecutive weights; slots[i] points at the state of w[0]. */
-    void (*apply_range)(const mst_optimizer *self, const mst_update *u, float *w, float *const *slots, const float *g,
-                        size_t n);
+    void (*apply_range)(const mst_optimizer *self, const mst_update *u, float *w, float *const *slots,
+                        const float *g, size_t n);
     /* n distinct keys of `width` weights each: key k is w[k*width ..]; g is n*width. */
     void (*apply_keys)(const mst_optimizer *self, const mst_update *u, float *w, float *const *slots,
                        const uint32_t *keys, const float *g, size_t n, uint32_t width);
@@ -73,7 +74,8 @@ extern const mst_optimizer_ops *const mst_optimizers[]; /* NULL-terminated; orde
 /* Checks that the options make sense together; one sentence otherwise. */
 mst_status mst_optimizer_init(mst_optimizer *self, const mst_optim_options *options);
 
-/* Fills the state of fresh parameters (adagrad_start); nothing to do, and nothing touched, when that is zero. */
+/* Fills the state of fresh parameters (adagrad_start); nothing to do, and nothing touched, when that is zero.
+ */
 void mst_optimizer_start(const mst_optimizer *self, mst_params *params);
 
 /* Learning rate of a step (1-based). Warm-up comes first; the schedule counts from the step after it. */
