@@ -14,7 +14,7 @@ mst_status mst_vfail(mst_status code, const char *format, va_list args)
     return code;
 }
 
-mst_status mst_fail(mst_status code, const char *format, ...)
+mst_status(mst_fail)(mst_status code, const char *format, ...)
 {
     va_list args;
     va_start(args, format);

@@ -39,6 +39,9 @@ typedef struct mst_error {
 /* Records the sentence and returns code, so that `return mst_fail(...)` reads well. */
 mst_status mst_fail(mst_status code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 mst_status mst_vfail(mst_status code, const char *format, va_list args);
+#ifdef __clang_analyzer__ /* lets it see that the code given is the code returned */
+#define mst_fail(code, ...) ((mst_fail)(code, __VA_ARGS__), (code))
+#endif
 
 /* The calling thread's last sentence; "" when nothing failed. Valid until the next mst_fail on this thread.
  */

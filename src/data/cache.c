@@ -232,7 +232,7 @@ static void cache_destroy(mst_dataset *self)
     cache_dataset *d = (cache_dataset *)self;
     if (d == NULL)
         return;
-    for (size_t i = 0; i < d->n_files; i++) {
+    for (size_t i = 0; d->files != NULL && i < d->n_files; i++) {
         mst_map_close(&d->files[i].map);
         mst_free(d->files[i].path);
     }

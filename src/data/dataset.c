@@ -16,6 +16,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -403,7 +404,7 @@ static mst_status scan_chunk(void *arg, uint64_t first_row, mst_chunk *chunk)
         mst_row row;
         mst_chunk_row(chunk, i, &row);
         info->n_positive += row.label > 0.0f;
-        bool small = row.label > -0x1p31f && row.label < 0x1p31f; /* larger floats are all whole numbers */
+        bool small = fabsf(row.label) < 2147483648.0f; /* larger floats are all whole numbers */
         info->labels_integral &= !small || row.label == (float)(int32_t)row.label;
     }
     if (!s->any || chunk->min_label < info->min_label)

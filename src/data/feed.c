@@ -278,7 +278,7 @@ static mst_status claim(mst_feed *f, mst_feed_lane *l, uint32_t n, uint32_t *got
         mst_feed_unref(f, l->pieces[p].w);
     l->n_pieces = 0;
     while (*got < n) {
-        bool more;
+        bool more = false;
         TRY(advance(f, &more));
         if (!more)
             break;

@@ -189,7 +189,7 @@ static mst_status window_add(mst_feed *f, mst_feed_window *w, mst_chunk *chunk, 
 {
     const mst_feed_options *o = &f->options;
     size_t need = (size_t)w->n_rows + chunk->n_rows;
-    if (!mst_grow(&w->chunks, &w->chunk_capacity, w->n_chunks + 1u, sizeof *w->chunks) ||
+    if (!mst_grow(&w->chunks, &w->chunk_capacity, w->n_chunks + 1u, sizeof(mst_chunk *)) ||
         !mst_grow(&w->order, &w->order_capacity, need, sizeof *w->order)) {
         mst_chunk_release(chunk);
         return mst_fail(MST_ENOMEM, "%s: no memory for a window of %zu rows", f->dataset->name, need);

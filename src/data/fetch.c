@@ -36,8 +36,6 @@
 #define LOCK_S  250 /* longer than a whole fetch takes */
 #define POLL_MS 20
 
-extern char **environ;
-
 typedef struct wanted_file {
     const char *name;
     int64_t size;

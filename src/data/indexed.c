@@ -334,7 +334,7 @@ static void indexed_destroy(mst_dataset *self)
     indexed *x = (indexed *)self;
     if (x->prepared && x->base.format->unprepare != NULL)
         x->base.format->unprepare(x->context.prepared);
-    for (size_t i = 0; i < x->n_files; i++) {
+    for (size_t i = 0; x->files != NULL && i < x->n_files; i++) {
         mst_map_close(&x->files[i].map);
         mst_free(x->files[i].entries);
     }

@@ -302,8 +302,8 @@ const mst_optimizer_ops mst_optimizer_adam = {
  */
 INLINE void ftrl(const numbers *c, float *w, float *a, float *b, size_t i, float g)
 {
-    float was = w[i], z_was = a[i];
-    float n = b[i] + g * g;
+    float was = w[i], z_was = a[i]; /* NOLINT(clang-analyzer-core.NullDereference): ftrl has two slots */
+    float n = b[i] + g * g;         /* NOLINT(clang-analyzer-core.NullDereference) */
     float q = (c->eps + sqrtf(n)) * c->rate + c->l2;
     float z = pick(was == 0.0f, z_was + g, g - was * q - copysignf(c->l1, was));
     float next = pick(fabsf(z) <= c->l1, 0.0f, (copysignf(c->l1, z) - z) / q);

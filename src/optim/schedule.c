@@ -27,7 +27,8 @@ float mst_learning_rate(const mst_optim_options *o, uint64_t step)
     uint64_t t = step == 0 ? 0 : step - warmup - 1, every = (uint64_t)o->decay_steps;
     switch (o->schedule) {
     case STEP:
-        return (float)(o->lr * pow(o->decay, (double)(t / every)));
+        t /= every; /* whole drops */
+        return (float)(o->lr * pow(o->decay, (double)t));
     case INVERSE:
         return (float)(o->lr / (1.0 + (double)t / (double)every));
     case COSINE:

@@ -437,7 +437,8 @@ INLINE vec logistic_lanes(vec m, vec y, vec v, vec *coef)
     *coef = -(y * v * wrong);
     vec hinge = select_vec(z < splat(0.0f), -z, splat(0.0f));
     vec loss = v * (hinge + log1p_unit(e));
-    return select_vec(m == m, loss, m); /* a margin that is no number shows in the loss */
+    ivec number = (ivec)abs_vec(m) <= 0x7f800000;
+    return select_vec(number, loss, m); /* a margin that is no number shows in the loss */
 }
 
 static double logistic(const mst_row *rows, uint32_t n, const float *m, float pos_weight, float *coefs)
