@@ -74,6 +74,9 @@ typedef struct mst_map {
 mst_status mst_map_open(const char *path,
                         mst_map *out); /* read-only, shared; MST_EINPUT when not a plain file */
 void mst_map_close(mst_map *map);
+/* Makes [offset, offset + size) of the mapping present in one go, instead of a fault every few pages; a wish.
+ */
+void mst_map_populate(const mst_map *map, size_t offset, size_t size);
 
 /* ---- paths ---- */
 

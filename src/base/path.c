@@ -37,6 +37,18 @@ out:
     return st;
 }
 
+void mst_map_populate(const mst_map *map, size_t offset, size_t size)
+{
+#ifdef MADV_POPULATE_READ
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), from = offset / page * page;
+    madvise((uint8_t *)map->data + from, offset - from + size, MADV_POPULATE_READ);
+#else
+    (void)map;
+    (void)offset;
+    (void)size;
+#endif
+}
+
 void mst_map_close(mst_map *map)
 {
     if (map->data != NULL)

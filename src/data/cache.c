@@ -24,7 +24,7 @@
 /* The record check runs once per row and epoch-one speed depends on it: compiled for wide registers too. */
 #if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&    \
     !defined(__SANITIZE_THREAD__)
-#define WIDE __attribute__((target_clones("avx2", "default")))
+#define WIDE __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
 #else
 #define WIDE
 #endif
@@ -190,6 +190,7 @@ static mst_status check_body(const cache_dataset *d, uint32_t c)
     const cache_file *f = file_of(d, c);
     const cache_entry *e = &f->table[c - f->first_chunk];
     const uint8_t *body = f->map.data + e->offset;
+    mst_map_populate(&f->map, e->offset, cache_body_bytes(e));
     if (mst_crc32c(0, body, cache_body_bytes(e)) != e->crc)
         return damaged(f->path, e->offset, "a chunk does not match its checksum");
     if (chunk->stride == 0 && !positions_fit(chunk))

@@ -16,10 +16,11 @@
 
 #include "base/alloc.h"
 
-#define LINE    16                                     /* keys */
-#define STRIDE  (MST_HOT_DENSE + MST_HOT_LINES * LINE) /* floats of one array */
-#define POPULAR 64 /* a line is popular when at least one row in so many touches it */
-#define TRIES   16 /* hash factors tried for a map that drops few lines */
+#define LINE        16                                     /* keys */
+#define STRIDE      (MST_HOT_DENSE + MST_HOT_LINES * LINE) /* floats of one array */
+#define POPULAR     64  /* a line is popular when at least one row in so many touches it */
+#define TRIES       16  /* hash factors tried for a map that drops few lines */
+#define SAMPLE_ROWS 512 /* rows that popularity is judged by */
 
 typedef struct popular {
     uint32_t line, count;
@@ -134,12 +135,13 @@ static int by_line(const void *a, const void *b)
 static uint32_t count_lines(mst_hot *hot, const mst_batch *sample)
 {
     size_t n = 0, distinct = 0;
-    for (uint32_t i = 0; i < sample->n_rows; i++)
+    uint32_t n_rows = sample->n_rows < SAMPLE_ROWS ? sample->n_rows : SAMPLE_ROWS;
+    for (uint32_t i = 0; i < n_rows; i++)
         n += sample->rows[i].n_keys;
     if (n == 0 || !mst_grow(&hot->counts, &hot->count_capacity, n, sizeof *hot->counts))
         return 0;
     n = 0;
-    for (uint32_t i = 0; i < sample->n_rows; i++)
+    for (uint32_t i = 0; i < n_rows; i++)
         for (uint32_t j = 0; j < sample->rows[i].n_keys; j++)
             hot->counts[n++] = (popular){sample->rows[i].keys[j] / LINE, 1};
     qsort(hot->counts, n, sizeof *hot->counts, by_line);
@@ -152,7 +154,7 @@ static uint32_t count_lines(mst_hot *hot, const mst_batch *sample)
     qsort(hot->counts, distinct, sizeof *hot->counts, by_count);
     n = 0;
     while (n < distinct && n < MST_HOT_LINES && hot->counts[n].count >= 2 &&
-           (uint64_t)hot->counts[n].count * POPULAR >= sample->n_rows)
+           (uint64_t)hot->counts[n].count * POPULAR >= n_rows)
         n++;
     return (uint32_t)n;
 }

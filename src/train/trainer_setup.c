@@ -217,6 +217,7 @@ mst_status mst_trainer_set_up(mst_trainer *self)
     TRY(settle_data_options(self));
     TRY(mst_assembly_init(&self->assembly, c->model, &shape, self->kernels, self->optimizer.ops->n_slots,
                           mst_strategy_spare(c->strategy), (uint64_t)self->options.seed));
+    mst_params_populate(&self->assembly.params);
     mst_optimizer_start(&self->optimizer, &self->assembly.params);
     if (self->options.resume)
         TRY(load_checkpoint(self, self->options.run, true));
