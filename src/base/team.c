@@ -14,7 +14,7 @@
 
 #include "base/alloc.h"
 
-#define SPINS 2000
+#define SPINS 500
 
 typedef struct gate {
     _Alignas(64) atomic_uint generation;

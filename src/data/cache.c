@@ -42,7 +42,6 @@ typedef struct cache_dataset {
     cache_file *files;
     size_t n_files;
     mst_chunk *chunks;
-    atomic_uint *checked; /* one bit per chunk: its body was found good */
 } cache_dataset;
 
 int mst_cache_sniff(const uint8_t *head, size_t n)
@@ -184,9 +183,10 @@ static const cache_file *file_of(const cache_dataset *d, uint32_t c)
     return &d->files[i];
 }
 
-static mst_status check_body(const cache_dataset *d, uint32_t c)
+static mst_status check_body(mst_chunk *chunk)
 {
-    const mst_chunk *chunk = &d->chunks[c];
+    const cache_dataset *d = chunk->owner;
+    uint32_t c = (uint32_t)(chunk - d->chunks);
     const cache_file *f = file_of(d, c);
     const cache_entry *e = &f->table[c - f->first_chunk];
     const uint8_t *body = f->map.data + e->offset;
@@ -205,20 +205,26 @@ static mst_status check_body(const cache_dataset *d, uint32_t c)
     return MST_OK;
 }
 
-static mst_status cache_load(mst_dataset *self, uint32_t c, mst_chunk **out)
+static mst_status cache_peek(mst_dataset *self, uint32_t c, mst_chunk **out)
 {
     cache_dataset *d = (cache_dataset *)self;
     if (c >= self->n_chunks)
         return mst_fail(MST_EUSAGE, "%s has %u chunks and none numbered %u", self->name, self->n_chunks, c);
-    atomic_uint *word = &d->checked[c / 32];
-    unsigned bit = 1u << c % 32;
-    if (!(atomic_load_explicit(word, memory_order_acquire) & bit)) {
-        TRY(check_body(d, c)); /* two threads at once find the same */
-        atomic_fetch_or_explicit(word, bit, memory_order_release);
-    }
     mst_chunk_hold(&d->chunks[c]);
     *out = &d->chunks[c];
     return MST_OK;
+}
+
+static mst_status cache_load(mst_dataset *self, uint32_t c, mst_chunk **out)
+{
+    mst_chunk *chunk = NULL;
+    TRY(cache_peek(self, c, &chunk));
+    mst_status st = mst_chunk_check_wait(chunk);
+    if (st == MST_OK)
+        *out = chunk;
+    else
+        mst_chunk_release(chunk);
+    return st;
 }
 
 /* ---- opening ---- */
@@ -239,7 +245,6 @@ static void cache_destroy(mst_dataset *self)
     }
     mst_free(d->files);
     mst_free(d->chunks);
-    mst_free(d->checked);
     mst_free(self->name);
     mst_free(d);
 }
@@ -247,6 +252,7 @@ static void cache_destroy(mst_dataset *self)
 static const mst_dataset_ops cache_ops = {
     .name = "cache",
     .load = cache_load,
+    .peek = cache_peek,
     .destroy = cache_destroy,
 };
 
@@ -330,6 +336,8 @@ static void make_chunks(cache_dataset *d, const cache_file *f)
             .bytes_read = cache_body_bytes(e),
             .references = 1,
             .destroy = keep,
+            .check = check_body,
+            .owner = d,
         };
     }
 }
@@ -360,8 +368,7 @@ mst_status mst_cache_open(const mst_text_list *paths, mst_dataset **out)
         TRY_OUT(st, join_file(d, f, i == 0, i + 1 == paths->n));
     }
     d->chunks = mst_calloc((size_t)d->base.n_chunks + 1, sizeof *d->chunks);
-    d->checked = mst_calloc(d->base.n_chunks / 32 + 1, sizeof *d->checked);
-    if (d->chunks == NULL || d->checked == NULL) {
+    if (d->chunks == NULL) {
         st = mst_fail(MST_ENOMEM, "%s: out of memory for %u chunks", d->base.name, d->base.n_chunks);
         goto out;
     }

@@ -11,6 +11,7 @@
  * 3. A chunk and its arrays are one allocation; `words` starts on a 64-byte boundary. */
 #include "data/chunk.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -299,4 +300,26 @@ mst_status mst_chunk_builder_pack(const mst_chunk_builder *b, size_t from, size_
         *out = chunk;
         return MST_OK;
     }
+}
+
+/* ---- checking ---- */
+
+mst_status mst_chunk_check(mst_chunk *chunk)
+{
+    unsigned state = 0;
+    if (mst_chunk_checked(chunk) || !atomic_compare_exchange_strong(&chunk->checked, &state, 1))
+        return MST_OK;
+    mst_status st = chunk->check(chunk);
+    atomic_store_explicit(&chunk->checked, st == MST_OK ? 2 : 0, memory_order_release);
+    return st;
+}
+
+mst_status mst_chunk_check_wait(mst_chunk *chunk)
+{
+    while (!mst_chunk_checked(chunk)) {
+        TRY(mst_chunk_check(chunk));
+        if (!mst_chunk_checked(chunk))
+            sched_yield(); /* who is at it needs a fraction of a millisecond, and waits for nobody */
+    }
+    return MST_OK;
 }

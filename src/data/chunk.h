@@ -30,7 +30,24 @@ struct mst_chunk {
     uint64_t bytes_read; /* of the input that this chunk was made from */
     atomic_uint references;
     void (*destroy)(mst_chunk *self); /* called with the last reference */
+    /* Chunks that were peeked at (dataset.h): finds out whether the rows can be trusted. NULL: they can. */
+    mst_status (*check)(mst_chunk *self);
+    atomic_uint checked; /* 0: not yet; 1: somebody is at it; 2: the rows are good */
+    void *owner;         /* for check */
 };
+
+/* Whether the rows may be read. */
+static inline bool mst_chunk_checked(const mst_chunk *chunk)
+{
+    return chunk->check == NULL || atomic_load_explicit(&chunk->checked, memory_order_acquire) == 2;
+}
+
+/* Checks the chunk unless another thread is at it, which is MST_OK too: several threads can share the work of
+ * checking many, and then wait for those still under way. After a failure the next call checks again. */
+mst_status mst_chunk_check(mst_chunk *chunk);
+
+/* Returns when the chunk is checked, by whomever; fails as the check does. */
+mst_status mst_chunk_check_wait(mst_chunk *chunk);
 
 static inline void mst_chunk_hold(mst_chunk *chunk)
 {

@@ -14,9 +14,9 @@
  * the caller stops there, so nobody is left waiting. */
 #include "data/dataset.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"

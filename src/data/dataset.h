@@ -32,6 +32,9 @@ typedef struct mst_dataset_ops {
     const char *name;
     /* Random access: chunk c with one reference for the caller. NULL for streams. Any thread. */
     mst_status (*load)(mst_dataset *self, uint32_t c, mst_chunk **out);
+    /* Like load, but the rows must not be read before mst_chunk_check has found them good: so that several
+     * threads can share that work. NULL: load does nothing that could be put off. */
+    mst_status (*peek)(mst_dataset *self, uint32_t c, mst_chunk **out);
     /* Stream: the next block, *out NULL at the end; one caller at a time. NULL for random access. */
     mst_status (*read)(mst_dataset *self, mst_raw_block **out);
     /* Stream: block to chunk; consumes the block in any case; any thread. *out may have 0 rows. */

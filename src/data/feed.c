@@ -329,24 +329,26 @@ mst_status mst_feed_claim(mst_feed *f, unsigned lane_index, uint32_t n, mst_batc
     return st;
 }
 
-void mst_feed_fill(mst_feed *f, unsigned lane_index, uint32_t from, uint32_t to)
+mst_status mst_feed_fill(mst_feed *f, unsigned lane_index, uint32_t from, uint32_t to)
 {
     const mst_feed_lane *l = &f->lanes[lane_index];
     uint32_t start = 0; /* of the piece, in the lane's rows */
     for (size_t p = 0; p < l->n_pieces && start < to; p++) {
         const mst_feed_piece *at = &l->pieces[p];
         uint32_t first = from > start ? from : start, last = to < start + at->n ? to : start + at->n;
-        if (first < last)
+        if (first < last) {
+            TRY(mst_feed_check_window(at->w, true));
             fill_rows(l->rows + first, at->w, at->from + (first - start), last - first);
+        }
         start += at->n;
     }
+    return MST_OK;
 }
 
 mst_status mst_feed_take(mst_feed *f, unsigned lane_index, uint32_t n, mst_batch *batch, uint64_t *position)
 {
     TRY(mst_feed_claim(f, lane_index, n, batch, position));
-    mst_feed_fill(f, lane_index, 0, batch->n_rows);
-    return MST_OK;
+    return mst_feed_fill(f, lane_index, 0, batch->n_rows);
 }
 
 uint64_t mst_feed_epoch_rows(const mst_feed *f)

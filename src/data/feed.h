@@ -49,9 +49,11 @@ mst_status mst_feed_start(mst_feed *feed, uint64_t epoch, uint64_t position);
 mst_status mst_feed_take(mst_feed *feed, unsigned lane, uint32_t n, mst_batch *batch, uint64_t *position);
 
 /* The two halves of take, for threads that share a lane: one claims, and then each fills the rows it needs
- * (disjoint parts may be filled at the same time). batch->rows is the same array from claim to claim. */
+ * (disjoint parts may be filled at the same time). Filling also checks what of the
+ * dataset has not been checked yet; those who fill at the same time share that work, and all see it fail.
+ * batch->rows is the same array from claim to claim. */
 mst_status mst_feed_claim(mst_feed *feed, unsigned lane, uint32_t n, mst_batch *batch, uint64_t *position);
-void mst_feed_fill(mst_feed *feed, unsigned lane, uint32_t from, uint32_t to);
+mst_status mst_feed_fill(mst_feed *feed, unsigned lane, uint32_t from, uint32_t to);
 
 /* Rows of an epoch: known for random access, and for a stream once an epoch has been read; 0 before. */
 uint64_t mst_feed_epoch_rows(const mst_feed *feed);

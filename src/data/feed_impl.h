@@ -18,6 +18,7 @@ typedef struct mst_feed_window {
     uint64_t start;               /* position of its first row */
     uint32_t n_rows, n_chunks;
     unsigned references;   /* guarded by the mutex */
+    atomic_bool checked;   /* all chunks are */
     mst_feed_place *order; /* n_rows */
     size_t order_capacity;
     mst_chunk **chunks;
@@ -79,6 +80,9 @@ void mst_feed_wait_change(mst_feed *f);
 /* Under the mutex: drops a reference; the last one returns the window to the pool. */
 void mst_feed_unref(mst_feed *f, mst_feed_window *w);
 void mst_feed_window_free(mst_feed_window *w); /* NULL-safe */
+
+/* Checks the chunks that nobody has checked yet; when wait, also waits for those that others are at. */
+mst_status mst_feed_check_window(mst_feed_window *w, bool wait);
 
 /* Whether the row is held out under o->held_out. */
 bool mst_feed_held_out(const mst_feed_options *o, uint64_t row);

@@ -1,10 +1,14 @@
 /* The feed's background threads: parse threads fill the ring with chunks, the window thread makes windows of
  * them. Who owns what, and the invariants, at the head of feed.c. */
 #include <math.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "data/feed_impl.h"
+
+#define WINDOW_NICE 10
 
 static bool stale(const mst_feed *f, uint64_t generation)
 {
@@ -134,7 +138,9 @@ static mst_status next_chunk(mst_feed *f, uint64_t generation, uint64_t *sequenc
     if (f->n_parse_threads == 0) {
         if (*sequence == f->dataset->n_chunks)
             return MST_OK;
-        return f->dataset->ops->load(f->dataset, f->chunk_order[(*sequence)++], out);
+        uint32_t c = f->chunk_order[(*sequence)++];
+        return f->dataset->ops->peek ? f->dataset->ops->peek(f->dataset, c, out)
+                                     : f->dataset->ops->load(f->dataset, c, out);
     }
     mst_status st = MST_OK;
     pthread_mutex_lock(&f->mutex);
@@ -159,7 +165,7 @@ bool mst_feed_held_out(const mst_feed_options *o, uint64_t row)
     return u < o->held_out;
 }
 
-static mst_status check_chunk(const mst_feed *f, const mst_chunk *c, uint64_t first_row)
+static mst_status check_chunk(const mst_feed *f, mst_chunk *c, uint64_t first_row)
 {
     const mst_feed_options *o = &f->options;
     const char *name = f->dataset->name;
@@ -174,6 +180,7 @@ static mst_status check_chunk(const mst_feed *f, const mst_chunk *c, uint64_t fi
     if (f->dataset->info.scanned && f->dataset->info.labels_integral && c->min_label >= lowest &&
         c->max_label <= highest)
         return MST_OK;
+    TRY(mst_chunk_check_wait(c));
     for (uint32_t i = 0; i < c->n_rows; i++) {
         mst_row row;
         mst_chunk_row(c, i, &row);
@@ -217,6 +224,29 @@ static void shuffle(mst_feed_place *order, uint32_t n, uint64_t seed, uint64_t e
     }
 }
 
+mst_status mst_feed_check_window(mst_feed_window *w, bool wait)
+{
+    if (atomic_load_explicit(&w->checked, memory_order_acquire))
+        return MST_OK;
+    for (uint32_t i = 0; i < w->n_chunks; i++)
+        TRY(mst_chunk_check(w->chunks[i]));
+    for (uint32_t i = 0; wait && i < w->n_chunks; i++)
+        TRY(mst_chunk_check_wait(w->chunks[i]));
+    if (wait)
+        atomic_store_explicit(&w->checked, true, memory_order_release);
+    return MST_OK;
+}
+
+/* Checks a queued window ahead of the lanes, as far as there is a core to spare; what is wrong the lanes find
+ * too. */
+static void check_ahead(mst_feed *f, mst_feed_window *w)
+{
+    mst_feed_check_window(w, false);
+    pthread_mutex_lock(&f->mutex);
+    mst_feed_unref(f, w);
+    pthread_mutex_unlock(&f->mutex);
+}
+
 /* Queues a window that has rows; the queue owns one reference. Waits for room. False when the epoch is over.
  */
 static bool window_put(mst_feed *f, uint64_t generation, mst_feed_window *w)
@@ -224,6 +254,7 @@ static bool window_put(mst_feed *f, uint64_t generation, mst_feed_window *w)
     pthread_mutex_lock(&f->mutex);
     while (!stale(f, generation) && f->queued >= MST_FEED_QUEUE)
         mst_feed_wait_change(f);
+    atomic_store(&w->checked, false);
     w->references = 1;
     bool wanted = !stale(f, generation);
     if (!wanted || w->n_rows == 0) {
@@ -235,9 +266,13 @@ static bool window_put(mst_feed *f, uint64_t generation, mst_feed_window *w)
         w->next = NULL;
         *tail = w;
         f->queued++;
+        w->references++; /* check_ahead's */
         mst_feed_wake(f);
     }
+    bool queued = wanted && w->n_rows != 0;
     pthread_mutex_unlock(&f->mutex);
+    if (queued)
+        check_ahead(f, w);
     return wanted;
 }
 
@@ -304,6 +339,8 @@ static mst_status produce_epoch(mst_feed *f, uint64_t generation)
 void *mst_feed_window_main(void *arg)
 {
     mst_feed *f = arg;
+    /* Lanes do the checking themselves when cores are scarce: better than to take one from them. */
+    setpriority(PRIO_PROCESS, (id_t)gettid(), WINDOW_NICE);
     uint64_t seen = 0;
     while (wait_epoch(f, &seen)) {
         mst_status st = produce_epoch(f, seen);

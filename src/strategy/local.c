@@ -117,6 +117,7 @@ static mst_status local_run(mst_strategy *base, mst_feed *feed, const mst_budget
     atomic_store(&self->rows_done, 0);
     atomic_store(&self->ended, false);
     atomic_store(&self->failed, false);
+    atomic_store(&self->unfilled, false);
     for (unsigned t = 0; t < self->n; t++) {
         self->workers[t].status = MST_OK;
         self->workers[t].loss = (mst_loss_sum){0};

@@ -53,6 +53,8 @@ typedef struct mst_local {
     bool over;                                        /* sync: set by thread 0, read by all after a barrier */
     atomic_uint_fast64_t steps_claimed, rows_claimed; /* async: of the budget */
     atomic_uint_fast64_t steps_done, rows_done;
+    atomic_bool
+        unfilled; /* sync: rows of a step could not be made readable; all see it at the next barrier */
     atomic_bool ended, failed;
 } mst_local;
 

@@ -28,11 +28,16 @@ static mst_batch share_of(const mst_local *self, const mst_batch *batch, unsigne
     return (mst_batch){.rows = batch->rows + from, .n_rows = to - from};
 }
 
-/* Makes a thread's share of the span's rows readable. */
-static void fill_share(mst_local *self, const mst_batch *share)
+/* Makes thread t's share of the span's rows readable. On failure no thread goes beyond the next barrier. */
+static void fill_share(mst_local *self, unsigned t, mst_batch *share)
 {
     uint32_t from = (uint32_t)(share->rows - self->span.rows);
-    mst_feed_fill(self->feed, 0, from, from + share->n_rows);
+    mst_status st = mst_feed_fill(self->feed, 0, from, from + share->n_rows);
+    if (st != MST_OK) {
+        mst_local_fail(self, &self->workers[t], st);
+        atomic_store(&self->unfilled, true);
+        share->n_rows = 0;
+    }
 }
 
 /* ---- the general way ---- */
@@ -45,11 +50,13 @@ static mst_status general_step(mst_local *self, unsigned t, const mst_batch *bat
     mst_batch share = share_of(self, batch, t);
     mst_update u = {.lr = mst_local_lr(self, step), .step = step};
 
-    fill_share(self, &share);
+    fill_share(self, t, &share);
     mst_grad_clear(&w->grad);
     mst_status st = model->ops->compute(model, w->scratch, &share, &self->weights,
                                         1.0f / (float)batch->n_rows, &w->grad, NULL, &w->loss);
     mst_team_barrier(self->team);
+    if (atomic_load(&self->unfilled))
+        return st;
 
     float clip = 1.0f;
     mst_local_sum_dense(self, t);
@@ -106,11 +113,13 @@ static void two_phase_step(mst_local *self, unsigned t, const mst_batch *batch, 
     float scale = 1.0f / (float)batch->n_rows;
     bool first = !self->split; /* the same for all: it changes between the barriers below */
 
-    fill_share(self, &share);
+    fill_share(self, t, &share);
     mst_grad_clear(&w->grad);
     model->ops->coefficients(model, &share, &self->weights, scale, self->coefs + (share.rows - batch->rows),
                              &w->grad, &w->loss);
     mst_team_barrier(self->team);
+    if (atomic_load(&self->unfilled))
+        return;
 
     if (first) {
         if (t == 0)
@@ -160,7 +169,11 @@ static void descend_span(mst_local *self, const mst_batch *span, uint64_t step)
     uint64_t n_steps = mst_local_steps(self, span->n_rows);
     for (uint64_t i = 0; i < n_steps; i++)
         w->lrs[i] = mst_local_lr(self, step + 1 + i);
-    mst_feed_fill(self->feed, 0, 0, span->n_rows);
+    mst_status st = mst_feed_fill(self->feed, 0, 0, span->n_rows);
+    if (st != MST_OK) {
+        mst_local_fail(self, w, st);
+        return;
+    }
     model->ops->descend(model, w->scratch, span, self->batch, &self->weights, w->lrs, &w->loss);
 }
 

@@ -269,23 +269,40 @@ INLINE void add_row(const mst_row *row, float a, const mst_linear *w)
     sparse_add(row, a, w->sparse);
 }
 
+/* How many of n keys are below `limit`. */
+INLINE uint32_t count_below(const uint32_t *keys, uint32_t n, uint32_t limit)
+{
+    uint32_t count = 0;
+#ifdef __AVX512F__
+    __m512i limits = _mm512_set1_epi32((int)limit);
+    for (uint32_t i = 0; i < n; i += 16) {
+        __mmask16 part = n - i < 16 ? (__mmask16)((1u << (n - i)) - 1) : (__mmask16)0xffff;
+        __m512i some = _mm512_maskz_loadu_epi32(part, keys + i);
+        count += (uint32_t)__builtin_popcount(_mm512_mask_cmplt_epu32_mask(part, some, limits));
+    }
+#else
+    for (uint32_t i = 0; i < n; i++)
+        count += keys[i] < limit;
+#endif
+    return count;
+}
+
 /* How many of the row's keys, which ascend, are below `limit`. */
 INLINE uint32_t keys_below(const mst_row *row, uint32_t limit)
 {
-    uint32_t n = row->n_keys, count = 0;
-    if (n <= 64) { /* counting all beats guessing where */
-        for (uint32_t i = 0; i < n; i++)
-            count += row->keys[i] < limit;
-        return count;
-    }
-    while (count < n) {
-        uint32_t middle = count + (n - count) / 2;
+    uint32_t n = row->n_keys, low = 0;
+    if (n == 0 || row->keys[0] >= limit)
+        return 0;
+    if (n <= 64) /* counting all beats guessing where */
+        return count_below(row->keys, n, limit);
+    while (low < n) {
+        uint32_t middle = low + (n - low) / 2;
         if (row->keys[middle] < limit)
-            count = middle + 1;
+            low = middle + 1;
         else
             n = middle;
     }
-    return count;
+    return low;
 }
 
 /* The row's keys in [from_key, to_key) alone. */

@@ -108,7 +108,12 @@ static void score_thread(void *arg, unsigned t)
         }
         if (s->status != MST_OK || batch.n_rows == 0)
             return;
-        mst_feed_fill(self->feed, t, 0, batch.n_rows);
+        s->status = mst_feed_fill(self->feed, t, 0, batch.n_rows);
+        if (s->status != MST_OK) {
+            mst_error_save(&s->error, s->status);
+            atomic_store(&self->failed, true);
+            return;
+        }
         self->model->ops->forward(self->model, s->scratch, &batch, &self->weights, s->scores);
         mst_tally_add(&self->tally, self->model, &batch, s->scores);
     }
