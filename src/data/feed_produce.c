@@ -339,8 +339,9 @@ static mst_status produce_epoch(mst_feed *f, uint64_t generation)
 void *mst_feed_window_main(void *arg)
 {
     mst_feed *f = arg;
-    /* Lanes do the checking themselves when cores are scarce: better than to take one from them. */
-    setpriority(PRIO_PROCESS, (id_t)gettid(), WINDOW_NICE);
+    if (f->dataset->load_is_cheap) /* lanes do the checking themselves when cores are scarce: better than to
+                                      take one */
+        setpriority(PRIO_PROCESS, (id_t)gettid(), WINDOW_NICE);
     uint64_t seen = 0;
     while (wait_epoch(f, &seen)) {
         mst_status st = produce_epoch(f, seen);
