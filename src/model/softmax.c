@@ -11,6 +11,7 @@
 #include "model/model.h"
 
 #define DENSE_FEATURES 4096
+#define AHEAD          6 /* rows */
 #define TILE_ROWS      64 /* rows computed at a time: their dense form stays in the second-level cache */
 
 enum { RANGE_WEIGHT, RANGE_BIAS };
@@ -74,12 +75,24 @@ static size_t softmax_scratch_size(const mst_model *self, uint32_t max_rows)
     return TILE_ROWS * row * sizeof(float);
 }
 
+/* Brings a row's dense part closer: rows lie in shuffled order, and the hardware does not see where the next
+ * one is. */
+static void prefetch_dense(const mst_row *row)
+{
+    const char *data = row->bytes ? (const char *)row->bytes : (const char *)row->dense;
+    size_t size = row->bytes ? row->n_dense : row->n_dense * sizeof(float);
+    for (size_t i = 0; i < size; i += 64)
+        __builtin_prefetch(data + i);
+}
+
 /* Rows as a dense matrix, (n_rows x features). */
 static void expand(const mst_model *self, const mst_batch *tile, float *x)
 {
     size_t features = self->shape.n_features;
     for (uint32_t r = 0; r < tile->n_rows; r++, x += features) {
         const mst_row *row = &tile->rows[r];
+        if (r + AHEAD < tile->n_rows)
+            prefetch_dense(&tile->rows[r + AHEAD]);
         if (row->bytes)
             self->kernels->unpack_bytes(row->bytes, row->n_dense, x);
         else if (row->n_dense)

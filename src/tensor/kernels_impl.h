@@ -555,11 +555,15 @@ MST_RACY static void dense_forward(const float *x, size_t ldx, uint32_t n, uint3
         forward_row(x + i * ldx, ldx, k, w, b, c, c, y + (size_t)i * c);
 }
 
+/* Classes at a time: the rows come from the second-level cache, once per group of classes, and 32 registers
+ * hold two vectors for ten. */
+#define BACK_CLASSES (LANES == 16 ? 10 : 5)
+
 /* gw[q][j..j+2*LANES) += sum over rows of d[r][q] * x[r][j..]: sums live in registers over all rows. */
 INLINE void backward_tile(const float *x, size_t ldx, uint32_t n, uint32_t k, const float *d, uint32_t c,
                           uint32_t classes, uint32_t j, float *gw)
 {
-    vec acc[TILE_CLASSES][2];
+    vec acc[BACK_CLASSES][2];
     for (uint32_t q = 0; q < classes; q++) {
         acc[q][0] = load(gw + (size_t)q * k + j);
         acc[q][1] = load(gw + (size_t)q * k + j + LANES);
@@ -578,27 +582,42 @@ INLINE void backward_tile(const float *x, size_t ldx, uint32_t n, uint32_t k, co
     }
 }
 
+/* The same for the last `part` (at most LANES) columns of one class. */
+INLINE void backward_tail(const float *x, size_t ldx, uint32_t n, const float *d, uint32_t c, uint32_t j,
+                          uint32_t part, float *gw)
+{
+    vec even = part == LANES ? load(gw + j) : load_part(gw + j, part), odd = {};
+    for (uint32_t r = 0; r < n; r++) {
+        const float *at = x + r * ldx + j;
+        vec add = splat(d[(size_t)r * c]) * (part == LANES ? load(at) : load_part(at, part));
+        if (r % 2 == 0) /* two chains */
+            even += add;
+        else
+            odd += add;
+    }
+    if (part == LANES)
+        store(gw + j, even + odd);
+    else
+        store_part(gw + j, part, even + odd);
+}
+
 static void dense_backward(const float *x, size_t ldx, uint32_t n, uint32_t k, const float *d, uint32_t c,
                            float *gw, float *gb)
 {
-    for (uint32_t q = 0; q < c; q += TILE_CLASSES) {
-        uint32_t classes = c - q < TILE_CLASSES ? c - q : TILE_CLASSES, j = 0;
+    for (uint32_t q = 0; q < c; q += BACK_CLASSES) {
+        uint32_t classes = c - q < BACK_CLASSES ? c - q : BACK_CLASSES, j = 0;
         const float *dq = d + q;
         float *gq = gw + (size_t)q * k;
         for (; j + 2 * LANES <= k; j += 2 * LANES) {
-            if (classes == TILE_CLASSES)
-                backward_tile(x, ldx, n, k, dq, c, TILE_CLASSES, j, gq);
+            if (classes == BACK_CLASSES)
+                backward_tile(x, ldx, n, k, dq, c, BACK_CLASSES, j, gq);
             else
                 for (uint32_t one = 0; one < classes; one++)
                     backward_tile(x, ldx, n, k, dq + one, c, 1, j, gq + (size_t)one * k);
         }
-        for (; j < k; j++)
-            for (uint32_t one = 0; one < classes; one++) {
-                float sum = 0.0f;
-                for (uint32_t r = 0; r < n; r++)
-                    sum += dq[(size_t)r * c + one] * x[r * ldx + j];
-                gq[(size_t)one * k + j] += sum;
-            }
+        for (; j < k; j += LANES)
+            for (uint32_t one = 0; one < classes; one++)
+                backward_tail(x, ldx, n, dq + one, c, j, k - j < LANES ? k - j : LANES, gq + (size_t)one * k);
     }
     if (gb != NULL)
         for (uint32_t r = 0; r < n; r++)
