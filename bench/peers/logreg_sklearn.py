@@ -13,7 +13,7 @@ from sklearn.metrics import log_loss
 
 
 def load(path, features):
-    x, y = load_svmlight_file(path, n_features=features, dtype=np.float64, zero_based=True)
+    x, y = load_svmlight_file(path, n_features=features, dtype=np.float64, zero_based=False)
     return x, (y > 0).astype(np.int64)
 
 
