@@ -1,0 +1,354 @@
+/* Part of kernels_impl.h: linear models on rows with a dense prefix and a sparse tail.
+ *
+ * Sparse loops are scalar on purpose: gathers and scatters are no faster than scalar loads and stores on the
+ * machines of interest, and a scalar loop is right when a key repeats within a row. What counts there is
+ * latency: weights lie in 135 MB of memory, so the lines of a row are prefetched some rows ahead. */
+
+/* How many rows ahead weights are prefetched, and how many the records themselves. */
+#define WEIGHTS_AHEAD 4 /* below MST_DESCEND_SCRATCH */
+#define RECORDS_AHEAD 8
+
+INLINE void prefetch_record(const mst_row *row)
+{
+    const char *first = (const char *)(row->dense ? (const void *)row->dense : (const void *)row->keys);
+    const char *last = (const char *)(row->values ? (const void *)(row->values + row->n_keys)
+                                                  : (const void *)(row->keys + row->n_keys));
+    if (last - first > 512)
+        last = first + 512; /* the hardware follows on its own from there */
+    for (const char *p = first; p < last; p += 64)
+        __builtin_prefetch(p);
+}
+
+INLINE void prefetch_weights(const mst_row *row, const float *w)
+{
+    const uint32_t *keys = row->keys;
+#pragma GCC unroll 8
+    for (uint32_t i = 0; i < row->n_keys; i++)
+        __builtin_prefetch(&w[keys[i]], 1);
+}
+
+INLINE void prefetch_ahead(const mst_row *rows, uint32_t i, uint32_t n, const float *w)
+{
+    if (i + RECORDS_AHEAD < n)
+        prefetch_record(&rows[i + RECORDS_AHEAD]);
+    if (i + WEIGHTS_AHEAD < n)
+        prefetch_weights(&rows[i + WEIGHTS_AHEAD], w);
+}
+
+INLINE float dense_dot(const float *x, const float *w, uint32_t n)
+{
+    vec sum = {};
+    uint32_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        sum += load(x + i) * load(w + i);
+    if (i < n)
+        sum += load_part(x + i, n - i) * load_part(w + i, n - i);
+    return sum_lanes(sum);
+}
+
+INLINE float byte_dot(const uint8_t *x, const float *w, uint32_t n)
+{
+    float sum = 0.0f;
+    for (uint32_t i = 0; i < n; i++)
+        sum += (float)x[i] * w[i];
+    return sum * (1.0f / 255);
+}
+
+/* y += a * x */
+INLINE void dense_add(const float *x, float a, float *y, uint32_t n)
+{
+    uint32_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        store(y + i, load(y + i) + splat(a) * load(x + i));
+    if (i < n)
+        store_part(y + i, n - i, load_part(y + i, n - i) + splat(a) * load_part(x + i, n - i));
+}
+
+INLINE float sparse_dot(const mst_row *row, const float *w)
+{
+    const uint32_t *keys = row->keys;
+    uint32_t n = row->n_keys, i = 0;
+    float a = 0, b = 0, c = 0, d = 0; /* four chains: one addition would wait for the other */
+    if (row->values == NULL) {
+        for (; i + 4 <= n; i += 4) {
+            a += w[keys[i]];
+            b += w[keys[i + 1]];
+            c += w[keys[i + 2]];
+            d += w[keys[i + 3]];
+        }
+        for (; i < n; i++)
+            a += w[keys[i]];
+    } else {
+        const float *x = row->values;
+        for (; i + 4 <= n; i += 4) {
+            a += x[i] * w[keys[i]];
+            b += x[i + 1] * w[keys[i + 1]];
+            c += x[i + 2] * w[keys[i + 2]];
+            d += x[i + 3] * w[keys[i + 3]];
+        }
+        for (; i < n; i++)
+            a += x[i] * w[keys[i]];
+    }
+    return (a + b) + (c + d);
+}
+
+/* Key after key, so that a repeated key adds up. */
+INLINE void sparse_add(const mst_row *row, float a, float *w)
+{
+    const uint32_t *keys = row->keys;
+    uint32_t n = row->n_keys;
+    if (row->values == NULL) {
+#pragma GCC unroll 8
+        for (uint32_t i = 0; i < n; i++)
+            w[keys[i]] += a;
+    } else {
+        for (uint32_t i = 0; i < n; i++)
+            w[keys[i]] += a * row->values[i];
+    }
+}
+
+INLINE float margin_of(const mst_row *row, const mst_linear *w)
+{
+    float m = w->bias ? *w->bias : 0.0f;
+    if (row->n_dense != 0)
+        m += row->bytes ? byte_dot(row->bytes, w->dense, row->n_dense)
+                        : dense_dot(row->dense, w->dense, row->n_dense);
+    return m + sparse_dot(row, w->sparse);
+}
+
+INLINE void add_dense(const mst_row *row, float a, const mst_linear *w)
+{
+    if (w->bias)
+        *w->bias += a;
+    if (row->bytes) {
+        float b = a * (1.0f / 255);
+        for (uint32_t i = 0; i < row->n_dense; i++)
+            w->dense[i] += b * (float)row->bytes[i];
+    } else if (row->n_dense != 0) {
+        dense_add(row->dense, a, w->dense, row->n_dense);
+    }
+}
+
+INLINE void add_row(const mst_row *row, float a, const mst_linear *w)
+{
+    add_dense(row, a, w);
+    sparse_add(row, a, w->sparse);
+}
+
+/* How many of n keys are below `limit`. */
+INLINE uint32_t count_below(const uint32_t *keys, uint32_t n, uint32_t limit)
+{
+    uint32_t count = 0;
+#ifdef __AVX512F__
+    __m512i limits = _mm512_set1_epi32((int)limit);
+    for (uint32_t i = 0; i < n; i += 16) {
+        __mmask16 part = n - i < 16 ? (__mmask16)((1u << (n - i)) - 1) : (__mmask16)0xffff;
+        __m512i some = _mm512_maskz_loadu_epi32(part, keys + i);
+        count += (uint32_t)__builtin_popcount(_mm512_mask_cmplt_epu32_mask(part, some, limits));
+    }
+#else
+    for (uint32_t i = 0; i < n; i++)
+        count += keys[i] < limit;
+#endif
+    return count;
+}
+
+/* How many of the row's keys, which ascend, are below `limit`. */
+INLINE uint32_t keys_below(const mst_row *row, uint32_t limit)
+{
+    uint32_t n = row->n_keys, low = 0;
+    if (n == 0 || row->keys[0] >= limit)
+        return 0;
+    if (n <= 64) /* counting all beats guessing where */
+        return count_below(row->keys, n, limit);
+    while (low < n) {
+        uint32_t middle = low + (n - low) / 2;
+        if (row->keys[middle] < limit)
+            low = middle + 1;
+        else
+            n = middle;
+    }
+    return low;
+}
+
+/* The row's keys in [from_key, to_key) alone. */
+INLINE mst_row key_range(const mst_row *row, uint32_t from_key, uint32_t to_key)
+{
+    uint32_t from = from_key > 0 ? keys_below(row, from_key) : 0;
+    uint32_t to = to_key < UINT32_MAX ? keys_below(row, to_key) : row->n_keys;
+    return (mst_row){
+        .keys = row->keys + from, .values = row->values ? row->values + from : NULL, .n_keys = to - from};
+}
+
+MST_RACY static void margins(const mst_row *rows, uint32_t n, const mst_linear *w, float *out)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        prefetch_ahead(rows, i, n, w->sparse);
+        out[i] = margin_of(&rows[i], w);
+    }
+}
+
+MST_RACY static void scatter(const mst_row *rows, uint32_t n, const float *coefs, float scale,
+                             const mst_linear *w)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        prefetch_ahead(rows, i, n, w->sparse);
+        add_row(&rows[i], coefs[i] * scale, w);
+    }
+}
+
+static void scatter_dense(const mst_row *rows, uint32_t n, const float *coefs, float scale, uint32_t n_prefix,
+                          const mst_linear *w)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (i + WEIGHTS_AHEAD < n)
+            prefetch_record(&rows[i + WEIGHTS_AHEAD]);
+        add_dense(&rows[i], coefs[i] * scale, w);
+        for (uint32_t j = 0; j < rows[i].n_keys && rows[i].keys[j] < n_prefix; j++)
+            w->dense[rows[i].keys[j]] += coefs[i] * scale * (rows[i].values ? rows[i].values[j] : 1.0f);
+    }
+}
+
+static void scatter_keys(const mst_row *rows, uint32_t n, const float *coefs, float scale, uint32_t from_key,
+                         uint32_t to_key, float *sparse)
+{
+    mst_row ahead[WEIGHTS_AHEAD]; /* a ring of rows whose weights are on their way */
+    if (from_key >= to_key)
+        return;
+    for (uint32_t i = 0; i < n + WEIGHTS_AHEAD; i++) {
+        mst_row *slot = &ahead[i % WEIGHTS_AHEAD];
+        if (i >= WEIGHTS_AHEAD)
+            sparse_add(slot, coefs[i - WEIGHTS_AHEAD] * scale, sparse);
+        if (i >= n)
+            continue;
+        if (i + RECORDS_AHEAD < n)
+            prefetch_record(&rows[i + RECORDS_AHEAD]);
+        *slot = key_range(&rows[i], from_key, to_key);
+        prefetch_weights(slot, sparse);
+    }
+}
+
+/* Writes the row's translated keys, and brings their weights closer unless w is NULL; without a branch per
+ * key, which would be guessed wrong too often. */
+INLINE void translate_keys(const mst_row *row, const mst_key_map *map, uint32_t *restrict out, const float *w)
+{
+    const uint32_t *keys = row->keys, factor = map->factor;
+    uint32_t i = 0, n = row->n_keys;
+    for (; i < n && keys[i] < map->prefix; i++) /* rows with a shorter dense prefix */
+        out[i] = keys[i] + map->prefix_delta;
+#pragma GCC unroll 8
+    for (; i < n; i++) {
+        uint32_t line = keys[i] >> 4, slot = mst_map_slot(line, factor);
+        uint32_t hit = -(uint32_t)(map->lines[slot] == line);
+        uint32_t key = keys[i] + (hit & map->deltas[slot]);
+        out[i] = key;
+        if (w != NULL)
+            __builtin_prefetch(&w[key], 1);
+    }
+}
+
+static void translate(const mst_row *rows, uint32_t n, const mst_key_map *map, mst_row *out, uint32_t *keys)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (i + RECORDS_AHEAD < n)
+            prefetch_record(&rows[i + RECORDS_AHEAD]);
+        translate_keys(&rows[i], map, keys, NULL);
+        out[i] = rows[i];
+        out[i].keys = keys;
+        keys += rows[i].n_keys;
+    }
+}
+
+/* One row of batch 1: margin, then update. */
+INLINE float descend_row(const mst_row *row, float pos_weight, const mst_linear *w, float lr)
+{
+    float m = margin_of(row, w);
+    /* d(loss)/dm = sigmoid(m) - y, from e = exp(-|m|) so that nothing overflows */
+    bool positive = row->label > 0.0f;
+    float e = exp_nonpositive_1(-fabsf(m));
+    float p = ((m >= 0.0f) == positive ? e : 1.0f) / (1.0f + e); /* 1 - probability of the label */
+    float v = positive ? pos_weight * row->weight : -row->weight;
+    add_row(row, lr * v * p, w);
+    return m;
+}
+
+MST_RACY static void descend_mapped(const mst_row *rows, uint32_t n, float pos_weight, const mst_linear *w,
+                                    const float *lrs, float *out, const mst_key_map *map, uint32_t *scratch)
+{
+    /* A ring of rows on their way: translated, with their weights prefetched. */
+    enum { RING = MST_DESCEND_SCRATCH };
+    mst_row ring[RING];
+    uint32_t longest = 0;
+    for (uint32_t i = 0; i < n; i++)
+        longest = rows[i].n_keys > longest ? rows[i].n_keys : longest;
+    for (uint32_t i = 0; i < n + WEIGHTS_AHEAD; i++) {
+        if (i < n) {
+            mst_row *in = &ring[i % RING];
+            uint32_t *keys = scratch + (size_t)(i % RING) * longest;
+            if (i + RECORDS_AHEAD < n)
+                prefetch_record(&rows[i + RECORDS_AHEAD]);
+            translate_keys(&rows[i], map, keys, w->sparse);
+            *in = rows[i];
+            in->keys = keys;
+        }
+        if (i >= WEIGHTS_AHEAD) {
+            uint32_t at = i - WEIGHTS_AHEAD;
+            out[at] = descend_row(&ring[at % RING], pos_weight, w, lrs[at]);
+        }
+    }
+}
+
+MST_RACY static void descend_rows(const mst_row *rows, uint32_t n, float pos_weight, const mst_linear *w,
+                                  const float *lrs, float *out, const mst_key_map *map, uint32_t *scratch)
+{
+    if (map != NULL) {
+        descend_mapped(rows, n, pos_weight, w, lrs, out, map, scratch);
+        return;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        prefetch_ahead(rows, i, n, w->sparse);
+        out[i] = descend_row(&rows[i], pos_weight, w, lrs[i]);
+    }
+}
+
+/* Loss and coefficient of LANES rows; row weights already hold pos_weight. */
+INLINE vec logistic_lanes(vec m, vec y, vec v, vec *coef)
+{
+    vec z = m * y; /* y is -1 or +1 */
+    vec e = exp_nonpositive(-abs_vec(z));
+    vec wrong = select_vec(z >= splat(0.0f), e, splat(1.0f)) / (splat(1.0f) + e); /* sigmoid(-z) */
+    *coef = -(y * v * wrong);
+    vec hinge = select_vec(z < splat(0.0f), -z, splat(0.0f));
+    vec loss = v * (hinge + log1p_unit(e));
+    ivec number = (ivec)abs_vec(m) <= 0x7f800000;
+    return select_vec(number, loss, m); /* a margin that is no number shows in the loss */
+}
+
+static double logistic(const mst_row *rows, uint32_t n, const float *m, float pos_weight, float *coefs)
+{
+    double total = 0.0;
+    for (uint32_t i = 0; i < n; i += LANES) {
+        uint32_t part = n - i < LANES ? n - i : LANES;
+        vec y = splat(1.0f), v = {}, mv = {}, coef;
+        for (uint32_t j = 0; j < part; j++) {
+            bool positive = rows[i + j].label > 0.0f;
+            mv[j] = m[i + j];
+            y[j] = positive ? 1.0f : -1.0f;
+            v[j] = positive ? pos_weight * rows[i + j].weight : rows[i + j].weight;
+        }
+        vec loss = logistic_lanes(mv, y, v, &coef);
+        if (coefs != NULL) {
+            if (part == LANES)
+                store(coefs + i, coef);
+            else
+                store_part(coefs + i, part, coef);
+        }
+        total += (double)sum_lanes(loss);
+    }
+    return total;
+}
+
+static double logistic_loss(const mst_row *rows, uint32_t n, const float *m, float pos_weight)
+{
+    return logistic(rows, n, m, pos_weight, NULL);
+}
