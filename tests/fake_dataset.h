@@ -26,12 +26,12 @@ typedef struct fake_dataset {
     fake_row *make_row;
     void *arg;
     uint64_t n_rows;
-    uint32_t next;        /* stream: chunk to read */
-    uint64_t next_row;    /* stream: its first row */
-    uint32_t fail_chunk;  /* reading or parsing it fails; UINT32_MAX: none */
-    bool fail_in_read;    /* stream: the failure is in read, not in parse */
-    uint32_t block_chunk; /* reading it waits for `open`; UINT32_MAX: none */
-    atomic_uint loads;    /* chunks made */
+    uint32_t next;                /* stream: chunk to read */
+    uint64_t next_row;            /* stream: its first row */
+    _Atomic(uint32_t) fail_chunk; /* reading or parsing it fails; UINT32_MAX: none */
+    bool fail_in_read;            /* stream: the failure is in read, not in parse */
+    uint32_t block_chunk;         /* reading it waits for `open`; UINT32_MAX: none */
+    atomic_uint loads;            /* chunks made */
     pthread_mutex_t mutex;
     pthread_cond_t opened;
     bool open;
