@@ -16,7 +16,7 @@ void mst_localiser_fini(mst_localiser *l)
 mst_status mst_localiser_begin(mst_localiser *l, size_t n, uint32_t width)
 {
     size_t want = 1024;
-    while (want < 2 * n)
+    while (want - want / 4 < n) /* at most three quarters full, also when no key repeats */
         want *= 2;
     if (want > l->table_size) {
         mst_free(l->table);
@@ -38,33 +38,51 @@ mst_status mst_localiser_begin(mst_localiser *l, size_t n, uint32_t width)
     return MST_OK;
 }
 
-/* The key's number; *fresh when it is new. */
-static inline uint32_t number_of(mst_localiser *l, uint32_t key, bool *fresh)
+/* The key's slot; a fresh one has another stamp. */
+static inline struct mst_local_slot *slot_of(const mst_localiser *l, uint32_t key)
 {
     size_t mask = l->table_size - 1;
     size_t i = (size_t)((uint64_t)key * 0x9E3779B97F4A7C15ull >> 32) & mask;
-    for (;; i = (i + 1) & mask) {
-        if (l->table[i].stamp != l->stamp) {
-            l->table[i].stamp = l->stamp;
-            l->table[i].index = l->n;
-            l->keys[l->n] = key;
-            *fresh = true;
-            return l->n++;
-        }
-        if (l->keys[l->table[i].index] == key) {
-            *fresh = false;
-            return l->table[i].index;
+    while (l->table[i].stamp == l->stamp && l->table[i].key != key)
+        i = (i + 1) & mask;
+    return &l->table[i];
+}
+
+static inline void claim_slot(mst_localiser *l, struct mst_local_slot *slot, uint32_t key)
+{
+    *slot = (struct mst_local_slot){.key = key, .stamp = l->stamp, .index = l->n};
+    l->keys[l->n++] = key;
+}
+
+static void add_single(mst_localiser *l, const mst_contributions *list)
+{
+    for (size_t i = 0; i < list->n; i++) {
+        struct mst_local_slot *slot = slot_of(l, list->keys[i]);
+        if (slot->stamp == l->stamp) {
+            l->sums[slot->index] += list->values[i];
+        } else {
+            l->sums[l->n] = list->values[i];
+            claim_slot(l, slot, list->keys[i]);
         }
     }
 }
 
 void mst_localiser_add(mst_localiser *l, const mst_contributions *list, uint32_t width)
 {
+    if (width == 1) {
+        add_single(l, list);
+        return;
+    }
     for (size_t i = 0; i < list->n; i++) {
-        bool fresh;
-        float *sum = l->sums + (size_t)number_of(l, list->keys[i], &fresh) * width;
+        struct mst_local_slot *slot = slot_of(l, list->keys[i]);
         const float *value = list->values + i * width;
+        if (slot->stamp != l->stamp) {
+            memcpy(l->sums + (size_t)l->n * width, value, width * sizeof *value);
+            claim_slot(l, slot, list->keys[i]);
+            continue;
+        }
+        float *sum = l->sums + (size_t)slot->index * width;
         for (uint32_t c = 0; c < width; c++)
-            sum[c] = fresh ? value[c] : sum[c] + value[c];
+            sum[c] += value[c];
     }
 }

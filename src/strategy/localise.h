@@ -10,7 +10,7 @@
 
 typedef struct mst_localiser {
     struct mst_local_slot {
-        uint32_t stamp, index;
+        uint32_t key, stamp, index;
     } * table; /* open addressing; a slot is in use when its stamp is the current one */
     size_t table_size;
     uint32_t stamp;
