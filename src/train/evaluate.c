@@ -54,7 +54,7 @@ mst_status mst_evaluator_new(const mst_model *model, const mst_params *params, m
         .classes = model->shape.n_classes,
         .stop = options->stop,
     };
-    TRY_OUT(st, mst_tally_init(&self->tally, model));
+    mst_tally_init(&self->tally, model);
     TRY_OUT(st, mst_team_new(options->n_threads, &self->team));
     st = mst_fail(MST_ENOMEM, "no memory to evaluate batches of %u rows", options->batch);
     self->scorers = mst_calloc(options->n_threads, sizeof *self->scorers);

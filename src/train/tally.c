@@ -4,24 +4,19 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/alloc.h"
-
 #define PART       4294967296.0 /* 2^32 */
 #define BATCH_MOST 1e15         /* of one batch's loss; 18,000 such batches fit */
 
-mst_status mst_tally_init(mst_tally *tally, const mst_model *model)
+void mst_tally_init(mst_tally *tally, const mst_model *model)
 {
     memset(tally, 0, sizeof *tally);
-    if (model->n_scores != 1)
-        return MST_OK;
-    tally->bins = mst_calloc(2 * (size_t)MST_AUC_BINS, sizeof *tally->bins);
-    return tally->bins ? MST_OK : mst_fail(MST_ENOMEM, "no memory for evaluation");
+    tally->binary = model->n_scores == 1;
+    mst_auc_init(&tally->auc);
 }
 
 void mst_tally_fini(mst_tally *tally)
 {
-    mst_free((void *)tally->bins);
-    tally->bins = NULL;
+    mst_auc_fini(&tally->auc);
 }
 
 void mst_tally_clear(mst_tally *tally)
@@ -31,8 +26,7 @@ void mst_tally_clear(mst_tally *tally)
     tally->beyond = false;
     tally->rows = 0;
     tally->correct = 0;
-    if (tally->bins != NULL)
-        memset((void *)tally->bins, 0, 2 * (size_t)MST_AUC_BINS * sizeof *tally->bins);
+    mst_auc_clear(&tally->auc);
 }
 
 /* False, with nothing added, when the value is none or too large. */
@@ -51,24 +45,11 @@ static double fixed_value(const mst_fixed_sum *sum)
     return (double)sum->whole + (double)sum->part / PART;
 }
 
-/* Bins grow with the score: negative floats have their order turned round. */
-static uint32_t bin_of(float score)
-{
-    uint32_t bits;
-    score += 0.0f; /* -0 and 0 are one score */
-    memcpy(&bits, &score, sizeof bits);
-    return (bits & 0x80000000u ? ~bits : bits | 0x80000000u) >> 12;
-}
-
-static uint64_t count_binary(mst_tally *tally, const mst_batch *batch, const float *scores)
+static uint64_t count_binary(const mst_batch *batch, const float *scores)
 {
     uint64_t correct = 0;
-    for (uint32_t i = 0; i < batch->n_rows; i++) {
-        bool positive = mst_label_positive(batch->rows[i].label);
-        correct += (scores[i] > 0.0f) == positive;
-        atomic_fetch_add_explicit(&tally->bins[(positive ? MST_AUC_BINS : 0) + bin_of(scores[i])], 1u,
-                                  memory_order_relaxed);
-    }
+    for (uint32_t i = 0; i < batch->n_rows; i++)
+        correct += (scores[i] > 0.0f) == mst_label_positive(batch->rows[i].label);
     return correct;
 }
 
@@ -91,7 +72,8 @@ void mst_tally_add(mst_tally *tally, const mst_model *model, const mst_batch *ba
     if (model->n_scores == 1) {
         /* test rows count once, whatever weight training gives to positives */
         loss = model->kernels->logistic_loss(batch->rows, batch->n_rows, scores, 1.0f);
-        correct = count_binary(tally, batch, scores);
+        correct = count_binary(batch, scores);
+        mst_auc_add(&tally->auc, batch, scores);
     } else {
         loss = model->kernels->softmax_loss(batch->rows, batch->n_rows, model->n_scores, scores);
         correct = count_classes(batch, scores, model->n_scores);
@@ -106,20 +88,7 @@ void mst_tally_add(mst_tally *tally, const mst_model *model, const mst_batch *ba
     atomic_fetch_add_explicit(&tally->correct, correct, memory_order_relaxed);
 }
 
-/* Share of (positive, negative) pairs in which the positive scores higher; ties count half. */
-static double auc_of(const _Atomic(uint32_t) *bins)
-{
-    double below = 0.0, positives = 0.0, wins = 0.0;
-    for (uint32_t b = 0; b < MST_AUC_BINS; b++) {
-        double n = bins[b], p = bins[MST_AUC_BINS + b];
-        wins += p * (below + 0.5 * n);
-        below += n;
-        positives += p;
-    }
-    return below > 0.0 && positives > 0.0 ? wins / (below * positives) : (double)NAN;
-}
-
-void mst_tally_result(const mst_tally *tally, mst_result *out)
+void mst_tally_result(mst_tally *tally, mst_result *out)
 {
     double rows = (double)tally->rows, weight = fixed_value(&tally->weight);
     out->rows = tally->rows;
@@ -127,5 +96,5 @@ void mst_tally_result(const mst_tally *tally, mst_result *out)
     if (tally->beyond)
         out->loss = INFINITY;
     out->accuracy = rows > 0 ? (double)tally->correct / rows : (double)NAN;
-    out->auc = tally->bins != NULL ? auc_of(tally->bins) : (double)NAN;
+    out->auc = tally->binary ? mst_auc_value(&tally->auc) : (double)NAN;
 }

@@ -80,14 +80,13 @@ static void auc_is_the_share_of_pairs(void **state)
     mst_model *model = make_model(0, 2);
     mst_tally tally;
     mst_result r;
-    assert_int_equal(mst_tally_init(&tally, model), MST_OK);
+    mst_tally_init(&tally, model);
     for (uint64_t seed = 1; seed <= 6; seed++)
         for (int ties = 0; ties <= 1; ties++) {
             make_rows(seed, ties, 2);
             count_all(&tally, model, &r);
             double direct = direct_auc();
-            /* with distinct scores, those within a part in 2048 of each other count as ties */
-            assert_true(fabs(r.auc - direct) <= (ties ? 1e-12 : 5e-4));
+            assert_true(fabs(r.auc - direct) <= 1e-12);
         }
     mst_tally_fini(&tally);
     mst_model_destroy(model);
@@ -99,13 +98,14 @@ static void auc_at_the_edges(void **state)
     mst_model *model = make_model(0, 2);
     mst_tally tally;
     mst_result r;
-    assert_int_equal(mst_tally_init(&tally, model), MST_OK);
+    mst_tally_init(&tally, model);
     static const struct {
         float negative, positive;
         double auc;
-    } cases[] = {{-1e-30f, 1e-30f, 1.0}, {1.0f, -1.0f, 0.0},  {-3e38f, 3e38f, 1.0}, {-0.0f, 0.0f, 0.5},
-                 {0.0f, -0.0f, 0.5},     {-2.0f, -1.0f, 1.0}, {-1.0f, -2.0f, 0.0},  {0.25f, 0.25f, 0.5},
-                 {1.0f, 1.001f, 1.0},    {0.0f, 1e-45f, 0.5}};
+    } cases[] = {{-1e-30f, 1e-30f, 1.0}, {1.0f, -1.0f, 0.0},        {-3e38f, 3e38f, 1.0},
+                 {-0.0f, 0.0f, 0.5},     {0.0f, -0.0f, 0.5},        {-2.0f, -1.0f, 1.0},
+                 {-1.0f, -2.0f, 0.0},    {0.25f, 0.25f, 0.5},       {1.0f, 1.001f, 1.0},
+                 {0.0f, 1e-45f, 1.0},    {-3.4768f, -3.4769f, 0.0}, {5000.0f, 5000.001f, 1.0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         mst_row two[2] = {{.label = 0.0f, .weight = 1.0f}, {.label = 1.0f, .weight = 1.0f}};
         float s[2] = {cases[i].negative, cases[i].positive};
@@ -152,7 +152,7 @@ static void figures_are_right(void **state)
             loss += one * (double)rows[i].weight;
             weight += (double)rows[i].weight;
         }
-        assert_int_equal(mst_tally_init(&tally, model), MST_OK);
+        mst_tally_init(&tally, model);
         count_all(&tally, model, &r);
         assert_int_equal(r.rows, N_ROWS);
         assert_true(fabs(r.loss - loss / weight) < 1e-6);
@@ -185,7 +185,7 @@ static void order_and_threads_do_not_count(void **state)
         mst_tally tally;
         mst_result first, r;
         make_rows(7, false, classes);
-        assert_int_equal(mst_tally_init(&tally, model), MST_OK);
+        mst_tally_init(&tally, model);
         count_all(&tally, model, &first);
         mst_tally_clear(&tally);
         for (uint32_t b = N_BATCHES; b-- > 0;)
@@ -217,7 +217,7 @@ static void loss_beyond_all_bounds(void **state)
     mst_model *model = make_model(0, 2);
     mst_tally tally;
     mst_result r;
-    assert_int_equal(mst_tally_init(&tally, model), MST_OK);
+    mst_tally_init(&tally, model);
     static const float wild[] = {1e13f, 1e20f, 3e38f, INFINITY, NAN};
     for (size_t i = 0; i < sizeof wild / sizeof *wild; i++) {
         mst_row row = {.label = 0.0f, .weight = 1.0f};
