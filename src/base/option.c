@@ -49,18 +49,31 @@ mst_status mst_text_list_add(mst_text_list *list, const char *text)
     return list_add(list, text, strlen(text));
 }
 
-/* Adds the parts between commas; empty parts are left out. On failure the list is as before. */
+/* Length of the part up to the next comma that no backslash precedes. */
+static size_t part_length(const char *text)
+{
+    size_t n = 0;
+    while (text[n] != '\0' && text[n] != ',')
+        n += text[n] == '\\' && text[n + 1] == ',' ? 2 : 1;
+    return n;
+}
+
+/* Adds the parts between commas; empty parts are left out, and a comma after a backslash belongs to its part.
+ * On failure the list is as before. */
 static mst_status list_add_parts(mst_text_list *list, const char *text)
 {
     size_t before = list->n;
     while (*text != '\0') {
-        size_t length = strcspn(text, ",");
+        size_t length = part_length(text);
         mst_status st = length ? list_add(list, text, length) : MST_OK;
         if (st != MST_OK) {
             while (list->n > before)
                 mst_free(list->items[--list->n]);
             return st;
         }
+        char *item = length ? list->items[list->n - 1] : NULL;
+        for (char *escape = item; item != NULL && (escape = strstr(escape, "\\,")) != NULL; escape++)
+            memmove(escape, escape + 1, strlen(escape));
         text += length + (text[length] == ',');
     }
     return MST_OK;

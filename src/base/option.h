@@ -21,7 +21,8 @@ typedef enum mst_option_type {
     MST_OPTION_REAL,   /* double; finite */
     MST_OPTION_TEXT,   /* char *, owned by the group; NULL when not given and without default */
     MST_OPTION_CHOICE, /* int: index into choices */
-    MST_OPTION_LIST,   /* mst_text_list; repeatable flag, values split at commas; YAML sequence or scalar */
+    MST_OPTION_LIST,   /* mst_text_list; repeatable flag, values split at commas (a backslash before one keeps
+                          it); YAML   sequence or scalar */
 } mst_option_type;
 
 typedef struct mst_text_list {

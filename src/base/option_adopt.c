@@ -4,6 +4,21 @@
 #include "base/alloc.h"
 #include "base/option.h"
 
+/* A copy in which every comma has a backslash before it. */
+static char *escape_commas(const char *text)
+{
+    size_t n = 0;
+    char *copy = mst_alloc(2 * strlen(text) + 1);
+    for (; copy != NULL && *text != '\0'; text++) {
+        if (*text == ',')
+            copy[n++] = '\\';
+        copy[n++] = *text;
+    }
+    if (copy != NULL)
+        copy[n] = '\0';
+    return copy;
+}
+
 /* The text a user would have typed; NULL when memory is short. Items of a list are joined with commas. */
 static char *text_of(const json_t *value)
 {
@@ -17,7 +32,8 @@ static char *text_of(const json_t *value)
         return mst_sprintf("%.17g", json_real_value(value));
     char *joined = mst_strdup("");
     for (size_t i = 0; joined != NULL && i < json_array_size(value); i++) {
-        char *item = text_of(json_array_get(value, i));
+        char *plain = text_of(json_array_get(value, i)), *item = plain ? escape_commas(plain) : NULL;
+        mst_free(plain);
         char *longer = item ? mst_sprintf("%s%s%s", joined, i > 0 ? "," : "", item) : NULL;
         mst_free(item);
         mst_free(joined);

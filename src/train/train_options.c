@@ -4,7 +4,8 @@
 #define FIELD(name) offsetof(mst_train_options, name)
 const mst_option mst_train_option_table[] = {
     {"test", MST_OPTION_LIST, FIELD(test), NULL, 0, 0, NULL, "FILES",
-     "Test set; evaluated on the way and at the end."},
+     "Test set: files, evaluated on the way and at the end; separated by commas (\\, for a comma in a name), "
+     "or the flag repeated."},
     {"valid", MST_OPTION_TEXT, FIELD(valid), NULL, 0, 0, NULL, "FRACTION|FILE",
      "Validation set: a file, or the fraction of the training rows to hold out (chosen by --seed)."},
     {"epochs", MST_OPTION_INT, FIELD(epochs), "1", 0, 1e9, NULL, "N",

@@ -202,7 +202,7 @@ static void test_command_line(void **state)
     mst_text_list rest = {0};
     assert_int_equal(
         parse(f,
-              "first --batch 2Ki --lr=1e-3 --no-shuffle --quiet --name=-odd --mode async - --data a,b "
+              "first --batch 2Ki --lr=1e-3 --no-shuffle --quiet --name=-odd --mode async - --data a,b\\,b "
               "--data=c,,d --eval-every 5 --rate -0.5 -- --batch -x",
               &rest),
         MST_OK);
@@ -214,6 +214,7 @@ static void test_command_line(void **state)
     assert_int_equal(f->train.mode, 1);
     assert_int_equal(f->train.data.n, 4); /* the default is replaced, not added to */
     assert_string_equal(f->train.data.items[0], "a");
+    assert_string_equal(f->train.data.items[1], "b,b");
     assert_string_equal(f->train.data.items[3], "d");
     assert_int_equal(f->eval.every, 5);
     assert_true(f->eval.rate == -0.5);
