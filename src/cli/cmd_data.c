@@ -74,11 +74,11 @@ mst_status mst_data_sink_take(void *arg, uint64_t first_row, mst_chunk *chunk)
     TRY(mst_signals_check("nothing was written"));
     uint64_t n = chunk->n_rows, from = sink->skip < n ? sink->skip : n, to = n;
     sink->skip -= from;
-    if (sink->limit > 0 && to - from >= sink->limit - sink->rows) {
+    bool last = sink->limit > 0 && to - from >= sink->limit - sink->rows;
+    if (last)
         to = from + (sink->limit - sink->rows);
-        sink->full = true;
-    }
     TRY(add_part(sink, chunk, (uint32_t)from, (uint32_t)to));
+    sink->full = last;
     sink->bytes += chunk->bytes_read;
     mst_bar_update(&sink->bar, sink->total_rows > 0 ? sink->rows : sink->bytes, sink->rows);
     return sink->full ? mst_fail(MST_ESTOPPED, "as many rows as asked for are written") : MST_OK;

@@ -126,6 +126,10 @@ refused 2 "no input files" data convert --out o/x.cache
 refused 1 "o/none/x.cache" data convert all.cache --out o/none/x.cache
 refused 1 "no rows to convert" data convert all.cache --skip-rows 5000 --out o/x.cache
 refused 2 "plain file" data convert all.cache --out o/x.cache.gz
+refused 1 "does not fit Criteo's columns" data convert blobs.svm --rows 50 --out o/x.tsv
+refused 1 "does not fit Criteo's columns" data convert blobs.svm --rows 50 --to criteo --out -
+printf '1 1:1\n0 2:3 4:1\n' >mixed.svm
+refused 1 "do not fit fixed columns" data convert mixed.svm --rows 2 --to tfrecord-columns --out o/x
 only o
 
 # Disk full and memory short in mid-work.
