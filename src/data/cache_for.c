@@ -29,6 +29,7 @@
 #include "base/log.h"
 #include "data/cache.h"
 #include "data/cache_file.h"
+#include "data/stream.h"
 
 #define RETRY_MS    250
 #define DEADLINE_MS (600u * 1000)
@@ -152,8 +153,7 @@ static bool append(char **text, size_t *n, size_t *capacity, const char *more)
     return true;
 }
 
-/* Every option about reading, in one line. Freed with mst_free; NULL when memory is short. */
-static char *options_text(const mst_data_options *options)
+char *mst_cache_options_text(const mst_data_options *options)
 {
     mst_option_group group = {.title = "data", .table = mst_data_option_table, .base = (void *)options};
     json_t *json = mst_options_json(&group, 1);
@@ -178,6 +178,11 @@ static mst_status source_key(const mst_text_list *files, const mst_data_options 
             st = mst_fail(MST_EUSAGE, "standard input cannot be cached: save it to a file first");
             goto out;
         }
+        if (mst_path_reads_once(files->items[i])) {
+            st = mst_fail(MST_EUSAGE, "%s is not a plain file and cannot be cached: save it to a file first",
+                          files->items[i]);
+            goto out;
+        }
         char *full = realpath(files->items[i], NULL);
         if (full == NULL || stat(full, &s) != 0) {
             st = mst_fail(MST_EINPUT, "%s: %s", files->items[i], strerror(errno));
@@ -195,7 +200,7 @@ static mst_status source_key(const mst_text_list *files, const mst_data_options 
         mst_free(line);
         line = NULL;
     }
-    line = options_text(o);
+    line = mst_cache_options_text(o);
     if (line == NULL || !append(&text, &n, &capacity, line)) {
         st = mst_fail(MST_ENOMEM, "out of memory: the key of a cache");
         goto out;

@@ -141,13 +141,14 @@ out:
     return st;
 }
 
-/* Finds what the files are. found->in is left open only when it is standard input. */
+/* Finds what the files are. found->in is left open only when it can be read just once; others of that kind
+ * are not looked at. */
 static mst_status detect(const mst_text_list *paths, sniffed *found, sniffed *other)
 {
     size_t i;
     for (i = 0; i < paths->n; i++) {
         TRY(sniff(paths->items[i], found));
-        if (strcmp(paths->items[i], "-") == 0 || found->kind != CONTENT_NONE)
+        if (mst_path_reads_once(paths->items[i]) || found->kind != CONTENT_NONE)
             break;
         sniff_close(found);
     }
@@ -158,11 +159,10 @@ static mst_status detect(const mst_text_list *paths, sniffed *found, sniffed *ot
         return mst_fail(MST_EINPUT, "%s is in none of the known formats (%s); name one with --format",
                         mst_in_path(found->in), mst_format_names(names, sizeof names));
     }
-    bool is_stdin = strcmp(paths->items[i], "-") == 0;
-    if (!is_stdin)
+    if (!mst_path_reads_once(paths->items[i]))
         sniff_close(found);
     for (size_t j = i + 1; j < paths->n; j++)
-        if (strcmp(paths->items[j], "-") != 0)
+        if (!mst_path_reads_once(paths->items[j]))
             TRY(check_alike(found, paths->items[i], paths->items[j], other));
     return MST_OK;
 }
@@ -192,8 +192,8 @@ mst_status mst_dataset_open(const mst_text_list *patterns, const mst_data_option
             st = mst_stream_open(&paths, s->format, options, in, s->head, in != NULL ? s->n : 0, out);
         }
     } else if (s->in != NULL) {
-        st = mst_fail(MST_EINPUT, "%s files cannot be read from standard input; give the file's name",
-                      content_name(s));
+        st = mst_fail(MST_EINPUT, "%s files cannot be read from %s; give the file's name", content_name(s),
+                      mst_in_path(s->in));
     } else if (s->kind == CONTENT_CACHE) {
         st = mst_cache_open(&paths, out);
     } else {
@@ -425,10 +425,12 @@ mst_status mst_dataset_scan(mst_dataset *self, unsigned n_threads)
 {
     if (self->info.scanned)
         return MST_OK;
-    if (mst_stream_reads_stdin(self))
+    const char *once = mst_stream_reads_once(self);
+    if (once != NULL)
         return mst_fail(MST_EINPUT,
-                        "standard input cannot be read twice, to look at it first: give --features N and "
-                        "--classes N, or a file");
+                        "%s cannot be read twice, to look at it first: give --features N and --classes N, or "
+                        "a file",
+                        once);
     scan s = {
         .info = {.labels_integral = true, .index_base = self->info.index_base, .bytes = self->info.bytes}};
     TRY(mst_dataset_each(self, n_threads, scan_chunk, &s));

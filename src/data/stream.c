@@ -22,7 +22,8 @@ typedef struct stream {
     mst_dataset base;
     mst_parse_context context;
     mst_text_list paths;
-    bool prepared, reads_stdin, stdin_used;
+    bool prepared, once_used;
+    const char *once; /* the first input that can be read only once; NULL: none */
 
     size_t file;  /* the next to open, or the open one */
     mst_in *in;   /* NULL: none open */
@@ -33,7 +34,7 @@ typedef struct stream {
     mst_raw_block *first;
     bool at_start;
 
-    mst_in *opened; /* standard input, until it is its turn */
+    mst_in *opened; /* the first input that is read once, until it is its turn */
     uint8_t *head;
     size_t n_head;
 
@@ -41,9 +42,21 @@ typedef struct stream {
     mst_raw_block *free_blocks;
 } stream;
 
+static const char *shown_name(const char *path)
+{
+    return strcmp(path, "-") == 0 ? "standard input" : path;
+}
+
+bool mst_path_reads_once(const char *path)
+{
+    struct stat info;
+    return strcmp(path, "-") == 0 ||
+           (stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode));
+}
+
 char *mst_paths_name(const mst_text_list *paths)
 {
-    const char *first = strcmp(paths->items[0], "-") == 0 ? "standard input" : paths->items[0];
+    const char *first = shown_name(paths->items[0]);
     size_t n = strlen(first) + 32;
     char *name = mst_alloc(n);
     if (name == NULL)
@@ -141,10 +154,8 @@ static mst_status open_file(stream *s)
     s->offset = 0;
     s->line = 1;
     s->n_carry = 0;
-    if (strcmp(path, "-") == 0) {
-        if (s->stdin_used)
-            return mst_fail(MST_EINPUT, "standard input can be read only once; give a file instead");
-        s->stdin_used = true;
+    if (mst_path_reads_once(path)) {
+        s->once_used = true;
         if (s->opened != NULL) {
             TRY(keep(s, s->head, s->n_head));
             s->in = s->opened;
@@ -221,8 +232,7 @@ static mst_status next_block(stream *s, mst_raw_block **out)
             s->file++;
             continue;
         }
-        raw->block.path =
-            strcmp(s->paths.items[s->file], "-") == 0 ? "standard input" : s->paths.items[s->file];
+        raw->block.path = shown_name(s->paths.items[s->file]);
         raw->sequence = s->sequence++;
         s->offset += raw->block.size;
         if (s->base.format->text)
@@ -253,8 +263,8 @@ static mst_status stream_rewind(mst_dataset *self)
     stream *s = (stream *)self;
     if (s->at_start)
         return MST_OK;
-    if (s->stdin_used)
-        return mst_fail(MST_EINPUT, "standard input can be read only once; give a file instead");
+    if (s->once_used)
+        return mst_fail(MST_EINPUT, "%s can be read only once; give a file instead", s->once);
     close_file(s);
     s->file = 0;
     s->sequence = 0;
@@ -309,9 +319,26 @@ static const mst_dataset_ops stream_ops = {
     .destroy = stream_destroy,
 };
 
-bool mst_stream_reads_stdin(const mst_dataset *dataset)
+const char *mst_stream_reads_once(const mst_dataset *dataset)
 {
-    return dataset->ops == &stream_ops && ((const stream *)dataset)->reads_stdin;
+    return dataset->ops == &stream_ops ? ((const stream *)dataset)->once : NULL;
+}
+
+/* Takes the paths over, none of them twice that can be read only once. */
+static mst_status take_paths(stream *s, const mst_text_list *paths)
+{
+    for (size_t i = 0; i < paths->n; i++) {
+        const char *path = paths->items[i];
+        bool once = mst_path_reads_once(path);
+        for (size_t j = 0; j < i && once; j++)
+            if (strcmp(path, paths->items[j]) == 0)
+                return mst_fail(MST_EUSAGE, "%s can be read only once and is named twice",
+                                strcmp(path, "-") == 0 ? "standard input (-)" : path);
+        TRY(mst_text_list_add(&s->paths, path));
+        if (once && s->once == NULL)
+            s->once = shown_name(s->paths.items[i]);
+    }
+    return MST_OK;
 }
 
 mst_status mst_stream_open(const mst_text_list *paths, const mst_format *format,
@@ -342,15 +369,7 @@ mst_status mst_stream_open(const mst_text_list *paths, const mst_format *format,
     if (n_head > 0)
         memcpy(s->head, head, n_head);
     s->n_head = n_head;
-    for (size_t i = 0; i < paths->n; i++) {
-        bool is_stdin = strcmp(paths->items[i], "-") == 0;
-        if (is_stdin && s->reads_stdin) {
-            st = mst_fail(MST_EUSAGE, "standard input (-) is named twice");
-            goto out;
-        }
-        s->reads_stdin |= is_stdin;
-        TRY_OUT(st, mst_text_list_add(&s->paths, paths->items[i]));
-    }
+    TRY_OUT(st, take_paths(s, paths));
     TRY_OUT(st, next_block(s, &s->first));
     s->at_start = true;
     if (format->prepare != NULL)

@@ -1,5 +1,5 @@
 /* The stream dataset: files of one format, read one after the other in blocks of whole records, plain or
- * compressed, or from standard input. */
+ * compressed, or from what can be read only once: standard input and pipes. */
 #ifndef MST_DATA_STREAM_H
 #define MST_DATA_STREAM_H
 
@@ -18,16 +18,20 @@ struct mst_raw_block {
     mst_raw_block *next; /* in the stream's list of blocks to use again */
 };
 
-/* Opens paths (expanded already; at most one of them "-"). The first block is read here, so that the format
- * can settle what it needs to know (mst_format.prepare). opened, if not NULL, is standard input after `head`
- * was read from it; it is closed by the stream, whatever happens. *out is the caller's to destroy; set only
- * on MST_OK. options must outlive it. */
+/* Opens paths (expanded already); MST_EUSAGE when one that is read only once is named twice. The first block
+ * is read here, so that the format can settle what it needs to know (mst_format.prepare). opened, if not
+ * NULL, is the first of the paths that is read only once, after `head` was read from it; it is closed by the
+ * stream, whatever happens. *out is the caller's to destroy; set only on MST_OK. options must outlive it. */
 mst_status mst_stream_open(const mst_text_list *paths, const mst_format *format,
                            const mst_data_options *options, mst_in *opened, const uint8_t *head,
                            size_t n_head, mst_dataset **out);
 
-/* Whether the dataset is a stream that reads standard input, and so can be read only once. */
-bool mst_stream_reads_stdin(const mst_dataset *dataset);
+/* Whether what is at path is gone once it is read: "-", a pipe, a device. */
+bool mst_path_reads_once(const char *path);
+
+/* For a stream that can be read only once, the name of the input that makes it so, "standard input" for "-";
+ * NULL for every other dataset. */
+const char *mst_stream_reads_once(const mst_dataset *dataset);
 
 /* "PATH", or "PATH and N more": mst_dataset.name. The caller frees; NULL when memory is short. */
 char *mst_paths_name(const mst_text_list *paths);

@@ -54,6 +54,16 @@ cmp -s back.txt all.libsvm || fail "several files are not the one they were cut 
 same "stdin rows" "$("$muster" data stat - --json <x.tfrecord | sed -n 's/^    "rows": \([0-9]*\),/\1/p')" 5000
 refused 2 "--to" data convert all.cache --out -
 
+# Pipes are opened once; several are read one after the other.
+same "pipe: rows" "$(fact <(cat all.libsvm) rows)" 5000
+same "compressed pipe: rows" "$(fact <(cat x.tfrecord.gz) rows)" 5000
+expect 0 data convert <(head -n 1000 all.libsvm) <(tail -n 4000 all.libsvm) --to libsvm --out back.txt
+cmp -s back.txt all.libsvm || fail "two pipes are not the file they were cut from"
+refused 1 "is empty" data stat <(:)
+refused 1 "cache files cannot be read from /dev/fd/" data stat <(cat all.cache)
+refused 1 "cannot be read twice, to look at it first" --log error train <(cat all.libsvm) --run o/run
+refused 2 "cannot be cached" --log error train <(cat all.libsvm) --features 100000 --classes 2 --cache --run o/run
+
 # Dense data.
 expect 0 data gen blobs --rows 300 --features 5 --classes 3 --out blobs.svm
 same "blobs: features" "$(fact blobs.svm features)" 5

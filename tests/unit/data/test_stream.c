@@ -1,5 +1,7 @@
 /* The stream dataset and opening by content: blocks and their lines, many files, compression, order over
  * threads. */
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "data/stream.h"
@@ -252,6 +254,51 @@ static void standard_input_is_read_once(void **state)
     close(saved);
 }
 
+/* Rows through a named pipe, which is opened once: a second opening would wait for a writer for ever. */
+static void pipes_are_read_once(void **state)
+{
+    (void)state;
+    size_t n = write_rows("source.txt", 0, 1500000);
+    const char *source = in_folder("source.txt"), *pipe_path = in_folder("pipe");
+    char sentence[256];
+    for (int named = 0; named < 2; named++) { /* by content, and with --format */
+        assert_int_equal(mkfifo(pipe_path, 0600), 0);
+        pid_t child = fork();
+        if (child == 0) {
+            execlp("cp", "cp", source, pipe_path, (char *)NULL);
+            _exit(1);
+        }
+        mst_dataset *d;
+        uint64_t rows = 0;
+        options.format = named ? "libsvm" : NULL;
+        assert_int_equal(open_one(pipe_path, &d), MST_OK);
+        options.format = NULL;
+        assert_int_equal(mst_dataset_scan(d, 1), MST_EINPUT);
+        snprintf(sentence, sizeof sentence,
+                 "%s cannot be read twice, to look at it first: give --features N and --classes N, or a file",
+                 pipe_path);
+        assert_string_equal(mst_error_text(), sentence);
+        assert_int_equal(mst_dataset_each(d, 2, check_order, &rows), MST_OK);
+        assert_int_equal(rows, n);
+        assert_int_equal(mst_dataset_each(d, 1, count_rows, &rows), MST_EINPUT);
+        snprintf(sentence, sizeof sentence, "%s can be read only once; give a file instead", pipe_path);
+        assert_string_equal(mst_error_text(), sentence);
+        mst_dataset_destroy(d);
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+        assert_int_equal(unlink(pipe_path), 0);
+    }
+    assert_int_equal(mkfifo(pipe_path, 0600), 0);
+    options.format = "libsvm";
+    mst_dataset *d;
+    assert_int_equal(open_paths((const char *[]){pipe_path, pipe_path}, 2, &d), MST_EUSAGE);
+    options.format = NULL;
+    snprintf(sentence, sizeof sentence, "%s can be read only once and is named twice", pipe_path);
+    assert_string_equal(mst_error_text(), sentence);
+    assert_int_equal(unlink(pipe_path), 0);
+}
+
 /* Every allocation made to fail in turn: MST_ENOMEM and nothing lost (the sanitizer looks), until all
  * succeed. */
 static void short_memory(void **state)
@@ -286,6 +333,7 @@ int main(void)
         cmocka_unit_test(too_long_a_line_is_refused),
         cmocka_unit_test(formats_are_told_apart),
         cmocka_unit_test(standard_input_is_read_once),
+        cmocka_unit_test(pipes_are_read_once),
         cmocka_unit_test(short_memory),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
