@@ -1,6 +1,7 @@
 /* A model out of a checkpoint and the data to apply it to; contract in cmd_apply.h. */
 #include "cli/cmd_apply.h"
 
+#include "base/log.h"
 #include "cli/signals.h"
 
 #define FIELD(name) offsetof(mst_apply_options, name)
@@ -18,6 +19,7 @@ mst_status mst_apply_open(mst_apply *self, const mst_command *command, mst_optio
 {
     mst_isa isa;
     mst_checkpoint_meta meta = {0};
+    bool reading_given;
     TRY(mst_cli_parse(command, groups, n, argc, argv, &self->words, &self->helped));
     if (self->helped)
         return MST_OK;
@@ -26,13 +28,27 @@ mst_status mst_apply_open(mst_apply *self, const mst_command *command, mst_optio
                         command->usage);
     TRY(mst_isa_parse(self->options.isa, &isa));
     self->n_threads = mst_cli_threads(self->options.threads);
+    reading_given = mst_options_is_set(groups, n, "hash-seed") ||
+                    mst_options_is_set(groups, n, "criteo-numeric") ||
+                    mst_options_is_set(groups, n, "tf-keys");
+    int64_t features = self->data.features;
     mst_status st = mst_assembly_from_checkpoint(&self->assembly, self->words.items[0], mst_kernels_get(isa),
                                                  groups, n, &meta);
+    bool reading_unknown = json_is_true(json_object_get(meta.extra, "reading_unknown"));
     mst_checkpoint_meta_fini(&meta);
     TRY(st);
+    uint64_t has = self->assembly.model->shape.n_features;
+    if (features != 0 && (uint64_t)features != has)
+        return mst_fail(MST_EUSAGE, "--features %lld: the model has %llu features", (long long)features,
+                        (unsigned long long)has);
     mst_signals_install();
     mst_text_list files = {.items = self->words.items + 1, .n = self->words.n - 1};
-    return mst_dataset_open(&files, &self->data, &self->dataset);
+    TRY(mst_dataset_open(&files, &self->data, &self->dataset));
+    if (reading_unknown && !reading_given && self->dataset->format != NULL && self->dataset->format->hashes)
+        mst_warn("%s was trained on a cache that does not say how its rows were read: unless that was with "
+                 "default options, give --hash-seed, --criteo-numeric and --tf-keys as they were then",
+                 self->words.items[0]);
+    return MST_OK;
 }
 
 void mst_apply_close(mst_apply *self)

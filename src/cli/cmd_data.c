@@ -49,7 +49,7 @@ mst_status mst_data_sink_open(mst_data_sink *sink, const mst_data_out_options *o
     sink->total_bytes = total_bytes;
     sink->start_ns = mst_now_ns();
     mst_bar_start(&sink->bar, what, "rows", total_rows > 0 ? total_rows : total_bytes);
-    return mst_row_writer_new(ops, options->out, &sink->writer);
+    return mst_row_writer_new_from(ops, options->out, sink->source_key, &sink->writer);
 }
 
 /* Adds rows [from, to) of the chunk. */

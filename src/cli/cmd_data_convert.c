@@ -1,6 +1,10 @@
 /* `muster data convert`: rows of any format that is read to a file of any format that is written. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
 #include "cli/cmd_data.h"
-#include "data/dataset.h"
+#include "data/cache.h"
 
 typedef struct convert_options {
     int64_t skip_rows, rows;
@@ -52,6 +56,24 @@ static mst_status convert_rows(mst_dataset *dataset, const convert_options *conv
     return mst_data_sink_commit(sink, &dataset->info);
 }
 
+/* How the rows were read, for a cache that is written: whoever trains on it reads other files alike. NULL
+ * when that is not known, or memory is short. */
+static char *source_key(const mst_dataset *dataset, const mst_data_options *options)
+{
+    mst_data_options settled = *options;
+    if (dataset->format != NULL) {
+        if (strcmp(dataset->format->name, "libsvm") == 0)
+            settled.index_base = (int)dataset->info.index_base + 1;
+        return mst_cache_options_text(&settled);
+    }
+    json_t *known = mst_cache_options(dataset), *root = known ? json_pack("{s:o}", "data", known) : NULL;
+    char *text = root ? json_dumps(root, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    char *key = text ? mst_sprintf("%s\n", text) : NULL;
+    free(text); /* jansson's allocation */
+    json_decref(root);
+    return key;
+}
+
 static mst_status run(int argc, char **argv)
 {
     mst_data_out_options out = {0};
@@ -67,6 +89,7 @@ static mst_status run(int argc, char **argv)
     mst_text_list paths = {0};
     mst_dataset *dataset = NULL;
     mst_data_sink sink = {0};
+    char *key = NULL;
     bool helped;
     mst_status st;
     TRY_OUT(st, mst_cli_parse(&mst_cmd_data_convert, groups, 4, argc, argv, &paths, &helped));
@@ -81,9 +104,12 @@ static mst_status run(int argc, char **argv)
         goto out;
     }
     TRY_OUT(st, mst_dataset_open(&paths, &data, &dataset));
+    key = source_key(dataset, &data);
+    sink.source_key = key;
     st = convert_rows(dataset, &convert, &out, &sink);
 out:
     mst_data_sink_close(&sink);
+    mst_free(key);
     mst_dataset_destroy(dataset);
     mst_text_list_fini(&paths);
     mst_options_fini(groups, 4);

@@ -382,6 +382,38 @@ out:
     return st;
 }
 
+/* The object in the last line of a file's source key. */
+static json_t *key_options(const cache_file *f)
+{
+    const char *key = (const char *)f->map.data + sizeof f->header;
+    size_t end = f->header.key_size, start;
+    while (end > 0 && key[end - 1] == '\n')
+        end--;
+    for (start = end; start > 0 && key[start - 1] != '\n'; start--)
+        ;
+    json_t *root = end > start ? json_loadb(key + start, end - start, 0, NULL) : NULL;
+    json_t *options = json_incref(json_object_get(root, "data"));
+    json_decref(root);
+    return options;
+}
+
+json_t *mst_cache_options(const mst_dataset *dataset)
+{
+    if (dataset->ops != &cache_ops)
+        return NULL;
+    const cache_dataset *d = (const cache_dataset *)dataset;
+    json_t *options = key_options(&d->files[0]);
+    for (size_t i = 1; i < d->n_files && options != NULL; i++) {
+        json_t *other = key_options(&d->files[i]);
+        if (!json_equal(options, other)) {
+            json_decref(options);
+            options = NULL;
+        }
+        json_decref(other);
+    }
+    return options;
+}
+
 mst_status mst_cache_fits(const char *path, const char *source_key, bool *fits)
 {
     *fits = false;

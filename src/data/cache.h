@@ -19,12 +19,21 @@ int mst_cache_sniff(const uint8_t *head, size_t n);
 
 /* Writes chunks of any size, re-cut to equal rows per chunk, to a file that appears when complete. */
 typedef struct mst_cache_writer mst_cache_writer;
+/* source_key: what the rows come from; its last line is the options that they were read with
+ * (mst_cache_options_text), where that is known. */
 mst_status mst_cache_writer_new(const char *path, const char *source_key, mst_cache_writer **out);
 mst_status mst_cache_writer_add(mst_cache_writer *writer, const mst_chunk *chunk);
 /* The facts about rows are counted by the writer; info (may be NULL) adds bytes and index_base, and
  * n_features when it knows of more. */
 mst_status mst_cache_writer_commit(mst_cache_writer *writer, const mst_data_info *info);
 void mst_cache_writer_destroy(mst_cache_writer *writer); /* NULL-safe; without commit nothing is left */
+
+/* Every option about reading, as JSON in one line. Freed with mst_free; NULL when memory is short. */
+char *mst_cache_options_text(const mst_data_options *options);
+
+/* The options that the rows of a dataset of caches were read with: {"index-base": ..., ...}, a new reference.
+ * NULL when the dataset is none of caches, or its files do not say or do not agree. */
+json_t *mst_cache_options(const mst_dataset *dataset);
 
 /* The cache of a source dataset for `train --cache`: path derived from the sources (in `folder`, or beside
  * the first file when folder is NULL), rebuilt when sources or options that shape rows have changed

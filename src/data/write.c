@@ -18,7 +18,7 @@ typedef struct cache_rows {
 
 static mst_status cache_open(mst_row_writer *self)
 {
-    return mst_cache_writer_new(self->path, "", &((cache_rows *)self)->writer);
+    return mst_cache_writer_new(self->path, self->source_key, &((cache_rows *)self)->writer);
 }
 
 static mst_status cache_add(mst_row_writer *self, const mst_chunk *chunk)
@@ -174,10 +174,17 @@ mst_status mst_row_writer_find(const char *name, const char *path, const mst_row
 
 mst_status mst_row_writer_new(const mst_row_writer_ops *ops, const char *path, mst_row_writer **out)
 {
+    return mst_row_writer_new_from(ops, path, NULL, out);
+}
+
+mst_status mst_row_writer_new_from(const mst_row_writer_ops *ops, const char *path, const char *source_key,
+                                   mst_row_writer **out)
+{
     mst_row_writer *w = mst_zalloc(ops->size);
     if (w == NULL)
         return mst_fail(MST_ENOMEM, "%s: out of memory for the writer", path);
     w->ops = ops;
+    w->source_key = source_key;
     w->path = mst_strdup(path);
     mst_status st = w->path != NULL ? ops->open(w) : mst_fail(MST_ENOMEM, "%s: out of memory", path);
     if (st == MST_OK)

@@ -25,7 +25,8 @@ typedef struct mst_row_writer_ops {
 struct mst_row_writer {
     const mst_row_writer_ops *ops;
     char *path;
-    uint64_t n_rows; /* added so far */
+    const char *source_key; /* of a cache; borrowed until open returns */
+    uint64_t n_rows;        /* added so far */
 };
 
 extern const mst_row_writer_ops *const mst_row_writers[]; /* NULL-terminated */
@@ -37,6 +38,9 @@ mst_status mst_row_writer_find(const char *name, const char *path, const mst_row
 
 /* *out is the caller's to destroy; set only on MST_OK. */
 mst_status mst_row_writer_new(const mst_row_writer_ops *ops, const char *path, mst_row_writer **out);
+/* Likewise, with the source key that a cache gets (cache.h); other formats have no place for it. */
+mst_status mst_row_writer_new_from(const mst_row_writer_ops *ops, const char *path, const char *source_key,
+                                   mst_row_writer **out);
 mst_status mst_row_writer_add(mst_row_writer *writer, const mst_chunk *chunk);
 /* info: what is known of the rows' source; may be NULL. */
 mst_status mst_row_writer_commit(mst_row_writer *writer, const mst_data_info *info);

@@ -8,11 +8,14 @@
 #include "base/log.h"
 #include "data/cache.h"
 
-mst_status mst_open_data(const mst_text_list *files, const mst_data_options *options, bool cache,
+mst_status mst_open_data(const mst_text_list *files, mst_data_options *options, bool cache,
                          const char *cache_folder, unsigned n_threads, mst_dataset **out)
 {
     mst_dataset *dataset, *cached;
     TRY(mst_dataset_open(files, options, &dataset));
+    if (options->index_base == 0 && dataset->format != NULL && strcmp(dataset->format->name, "libsvm") == 0 &&
+        dataset->info.index_base <= 1)
+        options->index_base = (int)dataset->info.index_base + 1;
     if (!cache || dataset->load_is_cheap) {
         *out = dataset;
         return MST_OK;

@@ -10,8 +10,9 @@
 #include "optim/optim.h"
 #include "train/checkpoint.h"
 
-/* Opens files, through their cache when asked. The caller destroys *out. */
-mst_status mst_open_data(const mst_text_list *files, const mst_data_options *options, bool cache,
+/* Opens files, through their cache when asked. The caller destroys *out, which options must outlive. An index
+ * base that was left to be found is settled in options, before the cache is made. */
+mst_status mst_open_data(const mst_text_list *files, mst_data_options *options, bool cache,
                          const char *cache_folder, unsigned n_threads, mst_dataset **out);
 
 /* Features, dense prefix and classes of a data set: from the options where given, else from the data, which

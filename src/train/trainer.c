@@ -72,6 +72,8 @@ void mst_trainer_destroy(mst_trainer *self)
     mst_strategy_destroy(self->strategy);
     mst_assembly_fini(&self->assembly);
     mst_dataset_destroy(self->dataset);
+    if (self->cached.table != NULL)
+        mst_options_fini(&self->cached, 1);
     mst_free(self);
 }
 
@@ -428,6 +430,8 @@ static mst_status save(mst_trainer *self, mst_checkpointer *checkpointer)
                            self->line_loss.weight, (json_int_t)self->line_loss.rows),
     };
     mst_status st = MST_OK;
+    if (self->reading_unknown)
+        json_object_set_new(meta.extra, "reading_unknown", json_true());
     if (isfinite(self->best_valid_loss))
         json_object_set_new(meta.extra, "best_valid_loss", json_real(self->best_valid_loss));
     if (isfinite(self->last_train_loss))

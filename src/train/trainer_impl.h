@@ -23,6 +23,9 @@ struct mst_trainer {
     mst_train_config config;
     mst_train_options options; /* a copy; texts are borrowed from the configuration */
     mst_data_options data;     /* likewise, with what opening the training data settled */
+    mst_option_group cached;   /* how the rows of a cache were read: its base is cached_data */
+    mst_data_options cached_data;
+    bool reading_unknown; /* a cache that does not say how its rows were read */
     json_t *data_json;
     unsigned n_threads;
     const mst_kernels *kernels;

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "data/cache.h"
 #include "train/trainer_impl.h"
 
 static mst_status parse_limits(mst_trainer *self)
@@ -38,21 +39,66 @@ static mst_status parse_limits(mst_trainer *self)
     return MST_OK;
 }
 
+/* Options that belong to one file, or that the model's shape takes the place of. */
+static bool of_one_file(const char *name)
+{
+    static const char *const names[] = {"format", "labels", "features", "classes"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+/* The rows of a cache are what they are: how they were read holds, whatever the options say. */
+static mst_status adopt_cache_options(mst_trainer *self)
+{
+    json_t *known = mst_cache_options(self->dataset), *value;
+    const char *name;
+    void *next;
+    if (known == NULL) {
+        self->reading_unknown =
+            self->dataset->format == NULL && strcmp(self->dataset->ops->name, "cache") == 0;
+        return MST_OK;
+    }
+    json_object_foreach_safe(known, next, name, value)
+    {
+        if (of_one_file(name))
+            json_object_del(known, name);
+    }
+    self->cached =
+        (mst_option_group){.title = "data", .table = mst_data_option_table, .base = &self->cached_data};
+    mst_data_options *from = &self->cached_data, *to = &self->data;
+    mst_status st = mst_options_init(&self->cached, 1);
+    if (st == MST_OK)
+        st = mst_options_adopt(&self->cached, 1, known);
+    if (st == MST_OK && json_object_update(self->data_json, known) != 0)
+        st = mst_fail(MST_ENOMEM, "no memory for the data options");
+    json_decref(known);
+    TRY(st);
+    to->index_base = from->index_base ? from->index_base : to->index_base;
+    to->tf_label = from->tf_label;
+    to->tf_index = from->tf_index;
+    to->tf_value = from->tf_value;
+    to->tf_weight = from->tf_weight;
+    to->tf_columns = from->tf_columns;
+    to->tf_keys = from->tf_keys;
+    to->criteo_numeric = from->criteo_numeric;
+    to->hash_seed = from->hash_seed;
+    return MST_OK;
+}
+
 /* What opening the training data settled holds for the other sets, and for whoever loads the checkpoint. */
 static mst_status settle_data_options(mst_trainer *self)
 {
-    static const char *const bases[] = {"0", "1"};
-    const mst_format *format = self->dataset->format;
-    uint32_t base =
-        format && strcmp(format->name, "libsvm") == 0 ? self->dataset->info.index_base : UINT32_MAX;
-    if (self->data.index_base == 0 && base <= 1)
-        self->data.index_base = (int)base + 1;
+    static const char *const bases[] = {"auto", "0", "1"};
     self->data_json = self->config.data_options ? json_deep_copy(self->config.data_options) : json_object();
-    if (self->data_json == NULL ||
-        (base <= 1 && json_object_set_new(self->data_json, "index-base", json_string(bases[base])) != 0))
+    if (self->data_json == NULL)
         return mst_fail(MST_ENOMEM, "no memory for the data options");
+    TRY(adopt_cache_options(self));
     json_object_del(self->data_json, "labels"); /* belongs to one file */
     json_object_del(self->data_json, "format");
+    if (json_object_set_new(self->data_json, "index-base", json_string(bases[self->data.index_base])) != 0)
+        return mst_fail(MST_ENOMEM, "no memory for the data options");
     return MST_OK;
 }
 
