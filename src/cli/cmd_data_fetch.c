@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/cli.h"
+#include "cli/signals.h"
 #include "data/fetch.h"
 
 typedef struct fetch_options {
@@ -36,7 +37,8 @@ static mst_status run(int argc, char **argv)
                       names.n > 0 ? " " : "", names.n > 0 ? names.items[0] : "");
         goto out;
     }
-    TRY_OUT(st, mst_fetch_mnist(fetch.out));
+    mst_signals_install();
+    TRY_OUT(st, mst_fetch_mnist(fetch.out, mst_signals_stop()));
     mst_info("%s: MNIST's four files are there and have the right contents", fetch.out);
 out:
     mst_text_list_fini(&names);

