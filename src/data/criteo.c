@@ -234,36 +234,47 @@ static mst_status parse(const mst_parse_context *context, const mst_block *block
     return MST_OK;
 }
 
-/* 2: lines of 40 such columns; 1: of 39, which the parser refuses with a better sentence than "unknown". */
+/* Fields of a row that are neither empty nor what their column holds. */
+static unsigned wrong_fields(const uint8_t *q, const uint8_t *line_end, unsigned tabs, unsigned *fields)
+{
+    unsigned wrong = 0;
+    for (unsigned column = N_COLUMNS - 1 - tabs; column < N_COLUMNS; column++) {
+        const uint8_t *stop = memchr(q, '\t', (size_t)(line_end - q));
+        int64_t integer;
+        uint32_t category;
+        stop = stop != NULL ? stop : line_end;
+        bool good = column <= N_INTEGERS ? mst_number_signed(q, stop, &integer) == stop
+                                         : mst_number_hex(q, stop, &category);
+        *fields += stop > q;
+        wrong += stop > q && !good;
+        q = stop < line_end ? stop + 1 : line_end;
+    }
+    return wrong;
+}
+
+/* 2: rows of 40 such columns. 1: rows that the parser refuses with a better sentence than "unknown": of 39
+ * columns, or half of them and three quarters of their fields as they should be. */
 static int sniff(const uint8_t *head, size_t n, const char *path)
 {
     (void)path;
     const uint8_t *p = head, *end = head + n, *line, *line_end;
-    bool whole = n < MST_SNIFF_BYTES, unlabelled = false;
-    int lines = 0;
+    bool whole = n < MST_SNIFF_BYTES;
+    unsigned lines = 0, labelled = 0, unlabelled = 0, fields = 0, wrong = 0;
     if (!mst_looks_like_text(head, n))
         return 0;
-    for (; lines < MST_SNIFF_LINES && mst_sniff_line(&p, end, whole, &line, &line_end); lines++) {
-        unsigned tabs = 0, column = 0;
+    for (; lines < MST_SNIFF_LINES && mst_sniff_line(&p, end, whole, lines == 0, &line, &line_end); lines++) {
+        unsigned tabs = 0;
         line_end -= line_end[-1] == '\r';
         for (const uint8_t *q = line; q < line_end; q++)
             tabs += *q == '\t';
-        if (tabs != N_COLUMNS - 1 && tabs != N_COLUMNS - 2)
-            return 0;
-        unlabelled |= tabs == N_COLUMNS - 2;
-        for (const uint8_t *q = line; column <= tabs; column++) {
-            const uint8_t *stop = memchr(q, '\t', (size_t)(line_end - q));
-            int64_t integer;
-            uint32_t category;
-            stop = stop != NULL ? stop : line_end;
-            bool is_integer = column + (tabs == N_COLUMNS - 2) <= N_INTEGERS;
-            if (stop > q && (is_integer ? mst_number_signed(q, stop, &integer) != stop
-                                        : !mst_number_hex(q, stop, &category)))
-                return 0;
-            q = stop < line_end ? stop + 1 : line_end;
-        }
+        labelled += tabs == N_COLUMNS - 1;
+        unlabelled += tabs == N_COLUMNS - 2;
+        if (tabs == N_COLUMNS - 1 || tabs == N_COLUMNS - 2)
+            wrong += wrong_fields(line, line_end, tabs, &fields);
     }
-    return lines == 0 ? 0 : unlabelled ? 1 : 2;
+    if (lines == 0 || 2 * (labelled + unlabelled) < lines || 4 * wrong > fields)
+        return 0;
+    return labelled == lines && wrong == 0 ? 2 : 1;
 }
 
 const mst_format mst_format_criteo = {

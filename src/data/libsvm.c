@@ -347,7 +347,7 @@ static int sniff(const uint8_t *head, size_t n, const char *path)
     int lines = 0;
     if (!mst_looks_like_text(head, n))
         return 0;
-    for (; lines < MST_SNIFF_LINES && mst_sniff_line(&p, end, whole, &line, &line_end); lines++) {
+    for (; lines < MST_SNIFF_LINES && mst_sniff_line(&p, end, whole, lines == 0, &line, &line_end); lines++) {
         float number;
         const uint8_t *q = mst_skip_blanks(line, line_end);
         if (!finite_token(&q, line_end, &number))

@@ -84,17 +84,20 @@ static inline mst_token_text mst_token_show(const uint8_t *p, const uint8_t *end
     return out;
 }
 
-/* For sniffing: calls for each whole row line of the head, at most `limit`; the head's last line is whole
- * only when it ends with '\n' or the head is shorter than what a sniffer is given of a longer file. Steps *p;
- * false at the end. */
-static inline bool mst_sniff_line(const uint8_t **p, const uint8_t *end, bool whole_file,
+/* For sniffing: the next row of the head. A row that the head ends in counts only as the first one, without
+ * the word it may have been cut in, unless the head is the whole file. Steps *p; false at the end. */
+static inline bool mst_sniff_line(const uint8_t **p, const uint8_t *end, bool whole_file, bool first,
                                   const uint8_t **line, const uint8_t **line_end)
 {
     while (*p < end) {
         const uint8_t *start = *p, *stop = mst_line_end(start, end);
         *p = stop < end ? stop + 1 : end;
-        if (stop == end && !whole_file)
-            return false;
+        if (stop == end && !whole_file) {
+            if (!first)
+                return false;
+            while (stop > start && !mst_is_blank(stop[-1]))
+                stop--;
+        }
         if (mst_line_is_row(start, stop)) {
             *line = start;
             *line_end = stop;

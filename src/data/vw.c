@@ -156,7 +156,7 @@ static int sniff(const uint8_t *head, size_t n, const char *path)
     int lines = 0;
     if (!mst_looks_like_text(head, n))
         return 0;
-    for (; lines < MST_SNIFF_LINES && mst_sniff_line(&p, end, whole, &line, &line_end); lines++) {
+    for (; lines < MST_SNIFF_LINES && mst_sniff_line(&p, end, whole, lines == 0, &line, &line_end); lines++) {
         const uint8_t *bar = memchr(line, '|', (size_t)(line_end - line));
         if (bar == NULL)
             return 0;

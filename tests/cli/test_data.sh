@@ -62,7 +62,7 @@ cmp -s back.txt all.libsvm || fail "two pipes are not the file they were cut fro
 refused 1 "is empty" data stat <(:)
 refused 1 "cache files cannot be read from /dev/fd/" data stat <(cat all.cache)
 refused 1 "cannot be read twice, to look at it first" --log error train <(cat all.libsvm) --run o/run
-refused 2 "cannot be cached" --log error train <(cat all.libsvm) --features 100000 --classes 2 --cache --run o/run
+refused 2 "save it to a file first" --log error train <(cat all.libsvm) --features 100000 --classes 2 --cache --run o/run
 
 # Dense data.
 expect 0 data gen blobs --rows 300 --features 5 --classes 3 --out blobs.svm
@@ -86,6 +86,11 @@ awk 'BEGIN { for (i = 0; i < 500; i++) print i * 0.37 - 60, "1:1" }' >many.svm
 expect 0 data stat many.svm --json
 has '"from":'
 same "histogram" "$(sed -n 's/^        "rows": \([0-9]*\),/\1/p' out | awk '{ n += $1 } END { print n }')" 500
+
+# A first row that is longer than what formats are told apart by.
+awk 'BEGIN { for (r = 0; r < 2; r++) { printf "%d", r; for (i = 1; i <= 20000; i++) printf " %d:1", i; print "" } }' >wide.svm
+same "wide: format" "$(fact wide.svm format)" libsvm
+same "wide: features" "$(fact wide.svm features)" 20000
 
 # ---- index ----
 cp all.libsvm text.svm
@@ -138,6 +143,12 @@ refused 1 "no rows to convert" data convert all.cache --skip-rows 5000 --out o/x
 refused 2 "plain file" data convert all.cache --out o/x.cache.gz
 refused 1 "does not fit Criteo's columns" data convert blobs.svm --rows 50 --out o/x.tsv
 refused 1 "does not fit Criteo's columns" data convert blobs.svm --rows 50 --to criteo --out -
+head -n 9 x.tsv | sed '2s/^[01]/yes/' >label.tsv
+refused 1 'label.tsv:2: label "yes" is neither 0 nor 1' data stat label.tsv
+head -n 9 x.tsv | sed '3s/$/\tmore/' >columns.tsv
+refused 1 "columns.tsv:3: 41 columns instead of 40" data stat columns.tsv
+head -n 9 x.tsv | sed '1s/[^\t]*$/word/' >hex.tsv
+refused 1 'hex.tsv:1: column 40: "word" is not a category' data stat hex.tsv
 printf '1 1:1\n0 2:3 4:1\n' >mixed.svm
 refused 1 "do not fit fixed columns" data convert mixed.svm --rows 2 --to tfrecord-columns --out o/x
 only o

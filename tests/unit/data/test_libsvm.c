@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "base/rng.h"
+#include "data/text.h"
 #include "unit/data/text_helpers.h"
 
 extern const mst_format mst_format_libsvm;
@@ -179,6 +180,15 @@ static void sniffing(void **state)
     assert_int_equal(sniff("1 qid:1"), 2);
     assert_int_equal(sniff(""), 0);
     assert_int_equal(F->sniff((const uint8_t *)"1 1:1\0\n", 7, "x"), 0);
+    uint8_t head[MST_SNIFF_BYTES]; /* ends in the first row, in the middle of an index */
+    memset(head, '1', sizeof head);
+    for (size_t i = 1; i + 5 < sizeof head; i += 5)
+        memcpy(head + i, " 11:1", 5);
+    assert_int_equal(F->sniff(head, sizeof head, "x"), 2);
+    memcpy(head + 1001, " word", 5);
+    assert_int_equal(F->sniff(head, sizeof head, "x"), 0);
+    memset(head, '1', sizeof head); /* nothing but a number so far */
+    assert_int_equal(F->sniff(head, sizeof head, "x"), 0);
 }
 
 int main(void)

@@ -1,4 +1,5 @@
 /* Vowpal Wabbit text: heads of lines, namespaces, hashing, refusals. */
+#include "data/text.h"
 #include "unit/data/text_helpers.h"
 
 extern const mst_format mst_format_vw;
@@ -108,6 +109,13 @@ static void sniffing(void **state)
     assert_int_equal(sniff("1 |f a\nno bar\n"), 0);
     assert_int_equal(sniff("| a | markdown | table |\nwith text | x\n"), 0);
     assert_int_equal(sniff(""), 0);
+    char head[MST_SNIFF_BYTES + 1]; /* ends in the first row */
+    memset(head, 'x', MST_SNIFF_BYTES);
+    head[MST_SNIFF_BYTES] = '\0';
+    memcpy(head, "1 |f a:1 ", 9);
+    assert_int_equal(sniff(head), 2);
+    memcpy(head, "a |f a:1 ", 9);
+    assert_int_equal(sniff(head), 0);
 }
 
 int main(void)
