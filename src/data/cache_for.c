@@ -105,9 +105,10 @@ static mst_status lock_once(const char *path, uint64_t deadline_ns, uint64_t dea
     if (still_there(lock, path)) {
         char text[32];
         int n = snprintf(text, sizeof text, "%ld\n", (long)getpid());
-        if (ftruncate(lock, 0) != 0 || pwrite(lock, text, (size_t)n, 0) != n)
+        if (ftruncate(lock, 0) != 0 || pwrite(lock, text, (size_t)n, 0) != n) {
             st = mst_fail(MST_EIO, "%s: cannot write: %s", path, strerror(errno));
-        else {
+            unlink(path); /* ours: the lock is held */
+        } else {
             *fd = lock;
             lock = -1;
         }

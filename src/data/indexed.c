@@ -22,6 +22,8 @@
 #include "base/alloc.h"
 #include "base/crc.h"
 #include "base/file.h"
+#include "data/cache.h"
+#include "data/idx.h"
 #include "data/stream.h"
 #include "data/text.h"
 
@@ -143,6 +145,12 @@ mst_status mst_index_build(const char *path, const mst_format *format, uint64_t 
     /* Identity before contents: a file that changes meanwhile gives an index that is found to be stale. */
     TRY_OUT(st, file_identity(path, &head.file_size, &head.mtime_ns));
     TRY_OUT(st, mst_map_open(path, &map));
+    bool is_cache = mst_cache_sniff(map.data, map.size) > 0;
+    if (is_cache || mst_idx_sniff(map.data, map.size) > 0) {
+        st = mst_fail(MST_EINPUT, "%s needs no index: rows of %s are read in any order as they are", path,
+                      is_cache ? "a cache" : "IDX files");
+        goto out;
+    }
     if (format == NULL) {
         char names[128];
         format = mst_format_guess(map.data, map.size < MST_SNIFF_BYTES ? map.size : MST_SNIFF_BYTES, path);

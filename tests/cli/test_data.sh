@@ -101,6 +101,8 @@ same "indexed: rows" "$(fact text.svm rows)" 5000
 expect 0 data index text.svm --json
 has '"rows": 5000'
 refused 1 "x.libsvm.gz" data index x.libsvm.gz
+refused 1 "all.cache needs no index" data index all.cache
+refused 1 "train-images-idx3-ubyte needs no index" data index digits/train-images-idx3-ubyte
 
 # ---- options from a file ----
 printf 'rows: 77\nfeatures: 1000\nto: libsvm\n' >gen.yaml

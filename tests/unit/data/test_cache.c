@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -304,6 +305,12 @@ static void every_kind_of_damage_is_refused(void **state)
     put_file(path, data, 200);
     assert_int_equal(read_through(path), MST_EINPUT);
     assert_non_null(strstr(mst_error_text(), "cut off"));
+    char *longer = mst_zalloc(n + 3);
+    memcpy(longer, data, n);
+    put_file(path, longer, n + 3);
+    mst_free(longer);
+    assert_int_equal(read_through(path), MST_EINPUT);
+    assert_non_null(strstr(mst_error_text(), "something was added at its end; convert it again"));
     put_file(path, "0 1:1\n", 6);
     assert_int_equal(read_through(path), MST_EINPUT);
     assert_non_null(strstr(mst_error_text(), "is not a muster cache"));
@@ -494,6 +501,27 @@ static void a_held_lock_is_waited_for_until_the_deadline(void **state)
     }
 }
 
+/* On a full disk the lock file can be made but not written. */
+static void a_lock_that_cannot_be_written_is_not_left(void **state)
+{
+    (void)state;
+    const char *path = in_folder("full.lock");
+    struct rlimit before, none;
+    int fd = -1;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    none = before;
+    none.rlim_cur = 0;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+    mst_status st = mst_cache_lock(path, 1000, &fd);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, SIG_DFL);
+    assert_int_equal(st, MST_EIO);
+    assert_non_null(strstr(mst_error_text(), "full.lock: cannot write: "));
+    assert_int_equal(fd, -1);
+    assert_false(mst_path_exists(path));
+}
+
 static mst_dataset *cache_of(const char *source, mst_option_group *options, const char *cache_folder)
 {
     mst_dataset *d = NULL, *cache = NULL;
@@ -609,6 +637,7 @@ int main(void)
         cmocka_unit_test(checksummed_nonsense_is_refused),
         cmocka_unit_test(failures_leave_nothing_behind),
         cmocka_unit_test(a_held_lock_is_waited_for_until_the_deadline),
+        cmocka_unit_test(a_lock_that_cannot_be_written_is_not_left),
         cmocka_unit_test(a_cache_is_made_once_and_again_when_the_source_changes),
         cmocka_unit_test(processes_that_want_one_cache_all_get_it),
     };
