@@ -159,25 +159,46 @@ static mst_status text_room(text_rows *w, uint64_t n_features, char **at)
     return MST_OK;
 }
 
+/* Adds up the values of `key` from entry *j on and steps over them: libsvm readers want each index once. An
+ * entry that would make the sum infinite stays. */
+static float add_repeats(const mst_row *row, uint32_t key, uint32_t *j, float sum)
+{
+    for (; *j < row->n_keys && row->keys[*j] == key; ++*j) {
+        float more = sum + (row->values != NULL ? row->values[*j] : 1.0f);
+        if (!isfinite(more))
+            break;
+        sum = more;
+    }
+    return sum;
+}
+
+static char *put_pair(char *p, uint32_t key, float value)
+{
+    *p++ = ' ';
+    p = put_u32(p, key);
+    *p++ = ':';
+    return put_float(p, value);
+}
+
 /* " key:value" for every feature; zero bytes of images are left out, other zeros are kept, and so is their
- * column. */
-static char *put_features(char *p, const mst_row *row, uint32_t base, bool ones)
+ * column. `once`: repeated keys are merged; otherwise they stay, and values of one are left out. */
+static char *put_features(char *p, const mst_row *row, uint32_t base, bool once)
 {
     for (uint32_t j = 0; j < row->n_dense; j++) {
-        if (row->bytes != NULL && row->bytes[j] == 0)
-            continue;
-        *p++ = ' ';
-        p = put_u32(p, j + base);
-        *p++ = ':';
-        p = put_float(p, row->bytes != NULL ? (float)row->bytes[j] / 255.0f : row->dense[j]);
+        if (row->bytes == NULL || row->bytes[j] != 0)
+            p = put_pair(p, j + base, row->bytes != NULL ? (float)row->bytes[j] / 255.0f : row->dense[j]);
     }
-    for (uint32_t j = 0; j < row->n_keys; j++) {
-        *p++ = ' ';
-        p = put_u32(p, row->keys[j] + base);
+    for (uint32_t j = 0; j < row->n_keys;) {
+        uint32_t key = row->keys[j];
         float value = row->values != NULL ? row->values[j] : 1.0f;
-        if (ones || value != 1.0f) {
-            *p++ = ':';
-            p = put_float(p, value);
+        j++;
+        if (once)
+            value = add_repeats(row, key, &j, value);
+        if (once || value != 1.0f) {
+            p = put_pair(p, key + base, value);
+        } else {
+            *p++ = ' ';
+            p = put_u32(p, key + base);
         }
     }
     return p;

@@ -235,6 +235,32 @@ static void check_text(const char *format, const kept *k, const char *text)
     mst_free(data);
 }
 
+/* Keys that repeat become one index each in libsvm, and stay as they are in vw. */
+static void libsvm_has_each_index_once(void **state)
+{
+    (void)state;
+    static const uint32_t keys[] = {0, 1, 1, 5, 5, 5, 7, 7, 9};
+    static const float values[] = {2, 1, 0.5f, 1, 1, 1, 3e38f, 3e38f, 1};
+    kept k = {.n = 1};
+    mst_chunk_builder b;
+    mst_chunk_builder_init(&b);
+    for (int with_values = 0; with_values < 2; with_values++) {
+        assert_int_equal(mst_chunk_builder_room(&b, 9), MST_OK);
+        for (int i = 0; i < 9; i++)
+            mst_chunk_builder_add(&b, keys[i], with_values ? values[i] : 1);
+        assert_int_equal(mst_chunk_builder_end_row(&b, 1, 1), MST_OK);
+    }
+    assert_int_equal(mst_chunk_builder_pack(&b, 0, 1, &k.chunks[0]), MST_OK);
+    assert_int_equal(k.chunks[0]->n_dense, 1);
+    check_text("libsvm", &k, "1 1:1 2:2 6:3 8:2 10:1\n");
+    check_text("vw", &k, "1 | 0:1 1 1 5 5 5 7 7 9\n");
+    mst_chunk_release(k.chunks[0]);
+    assert_int_equal(mst_chunk_builder_pack(&b, 1, 2, &k.chunks[0]), MST_OK);
+    check_text("libsvm", &k, "1 1:2 2:1.5 6:3 8:3e+38 8:3e+38 10:1\n"); /* the sum is no float */
+    mst_chunk_release(k.chunks[0]);
+    mst_chunk_builder_fini(&b);
+}
+
 static void formats_say_what_they_cannot_hold(void **state)
 {
     (void)state;
@@ -334,6 +360,7 @@ int main(void)
         cmocka_unit_test(numbers_are_short_and_exact),
         cmocka_unit_test(click_logs_come_back),
         cmocka_unit_test(images_come_back),
+        cmocka_unit_test(libsvm_has_each_index_once),
         cmocka_unit_test(formats_say_what_they_cannot_hold),
         cmocka_unit_test(criteo_columns_have_forty_fields),
         cmocka_unit_test(failures_leave_nothing_behind),
