@@ -22,7 +22,7 @@ static const mst_option output_table[] = {
     {"config", MST_OPTION_TEXT, FIELD(config), NULL, 0, 0, NULL, "FILE",
      "Options from a YAML file; flags win."},
     {"dry-run", MST_OPTION_FLAG, FIELD(dry_run), "false", 0, 0, NULL, NULL,
-     "Print the resolved options, the memory and the bytes per step, and stop."},
+     "Print the options as a file for --config, the memory and the bytes per step, and stop."},
     {"json", MST_OPTION_FLAG, FIELD(json), "false", 0, 0, NULL, NULL, "Print the summary as JSON."},
     {"quiet", MST_OPTION_FLAG, FIELD(quiet), "false", 0, 0, NULL, NULL,
      "No progress and no evaluation lines."},
@@ -49,6 +49,7 @@ typedef struct settings {
     output_options output;
     mst_option_group groups[6];
     mst_text_list files;
+    mst_strategy_options resolved; /* strategy, as it will run */
 } settings;
 
 enum { GROUP_DATA = 4, N_GROUPS = 6 };
@@ -72,6 +73,28 @@ static void settings_fini(settings *s)
 {
     mst_options_fini(s->groups, N_GROUPS);
     mst_text_list_fini(&s->files);
+}
+
+/* Takes a run's options over for those that were not given anew. What has its default stays that: --dry-run
+ * tells the two apart. */
+static mst_status adopt_values(settings *s, json_t *values)
+{
+    json_t *now = mst_options_json(s->groups, N_GROUPS), *group, *value;
+    const char *title, *name;
+    if (now == NULL)
+        return mst_fail(MST_ENOMEM, "no memory to resume");
+    json_object_foreach(now, title, group)
+    {
+        json_object_foreach(group, name, value)
+        {
+            if (strcmp(name, "epochs") != 0 && json_equal(value, json_object_get(values, name)))
+                json_object_del(values, name);
+        }
+    }
+    json_decref(now);
+    if (mst_options_is_set(s->groups, N_GROUPS, "batch"))
+        json_object_del(values, "global-batch"); /* which would win */
+    return mst_options_adopt(s->groups, N_GROUPS, values);
 }
 
 /* A resumed run has the options and files it was started with, unless given anew. */
@@ -100,7 +123,7 @@ static mst_status adopt_run(settings *s)
             json_object_del(values, own[i]);
         if (json_is_false(json_object_get(manifest, "epochs_given")))
             json_object_del(values, "epochs"); /* a default, which other limits lift */
-        TRY_OUT(st, mst_options_adopt(s->groups, N_GROUPS, values));
+        TRY_OUT(st, adopt_values(s, values));
     }
     size_t n_files = s->files.n == 0 ? json_array_size(files) : 0;
     for (size_t i = 0; i < n_files; i++) {
@@ -199,9 +222,9 @@ static mst_status print_summary(const settings *set, const mst_train_summary *s)
     mst_table_text(t, "rows");
     mst_table_count(t, status->rows);
     mst_table_text(t, "batch");
-    mst_table_count(t, (uint64_t)set->strategy.batch);
+    mst_table_count(t, (uint64_t)set->resolved.batch);
     mst_table_text(t, "global batch");
-    mst_table_count(t, (uint64_t)set->strategy.global_batch);
+    mst_table_count(t, (uint64_t)set->resolved.global_batch);
     mst_table_text(t, "train seconds");
     mst_table_real(t, status->train_seconds, 3);
     mst_table_text(t, "eval seconds");
@@ -234,8 +257,24 @@ static mst_status print_summary(const settings *set, const mst_train_summary *s)
     return st;
 }
 
-/* The resolved options as a file that --config takes. */
-static void print_options(const json_t *options)
+/* A value as YAML; NULL when there is none. Real numbers have as many digits as they need. The caller frees.
+ */
+static char *value_text(const json_t *value)
+{
+    char *text = NULL;
+    if (json_is_null(value))
+        return NULL;
+    for (size_t digits = 6; digits <= 17; digits++) {
+        free(text); /* jansson's allocation */
+        text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(digits));
+        if (text == NULL || !json_is_real(value) || strtod(text, NULL) == json_real_value(value))
+            break;
+    }
+    return text;
+}
+
+/* The options as a file that --config takes: those that were given, and as comments those that were not. */
+static void print_options(const settings *s, const json_t *options)
 {
     const char *title, *name;
     json_t *group, *value;
@@ -246,9 +285,9 @@ static void print_options(const json_t *options)
         printf("# %s\n", title);
         json_object_foreach(group, name, value)
         {
-            char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
-            if (text != NULL && !json_is_null(value))
-                printf("%s: %s\n", name, text);
+            char *text = value_text(value);
+            if (text != NULL)
+                printf("%s%s: %s\n", mst_options_is_set(s->groups, N_GROUPS, name) ? "" : "# ", name, text);
             free(text); /* jansson's allocation */
         }
     }
@@ -261,14 +300,17 @@ static mst_status print_plan(const json_t *plan)
                                          "batch_keys"};
     static const char *const sizes[] = {"weights_bytes", "optimizer_bytes", "batch_row_bytes",
                                         "batch_weight_bytes"};
+    char name[64]; /* a comment, as the options above it are a file for --config */
     mst_table *t;
     TRY(mst_table_new(columns, 2, &t));
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-        mst_table_text(t, counts[i]);
+        snprintf(name, sizeof name, "# %s", counts[i]);
+        mst_table_text(t, name);
         mst_table_count(t, (uint64_t)json_integer_value(json_object_get(plan, counts[i])));
     }
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        mst_table_text(t, sizes[i]);
+        snprintf(name, sizeof name, "# %s", sizes[i]);
+        mst_table_text(t, name);
         mst_table_bytes(t, (uint64_t)json_integer_value(json_object_get(plan, sizes[i])));
     }
     mst_status st = mst_table_print(t, NULL, false);
@@ -283,7 +325,7 @@ static mst_status dry_run(const settings *s, mst_trainer *trainer, json_t *optio
     TRY(mst_trainer_plan(trainer, &plan));
     if (s->output.json)
         return mst_cli_print_json(json_pack("{s:O, s:o}", "options", options, "plan", plan));
-    print_options(options);
+    print_options(s, options);
     putchar('\n');
     mst_status st = print_plan(plan);
     json_decref(plan);
@@ -336,7 +378,8 @@ static mst_status run(int argc, char **argv)
                      s.train.run);
         goto out;
     }
-    TRY_OUT(st, mst_strategy_resolve(&s.strategy));
+    s.resolved = s.strategy;
+    TRY_OUT(st, mst_strategy_resolve(&s.resolved));
     options = mst_options_json(s.groups, N_GROUPS);
     if (options == NULL) {
         st = mst_fail(MST_ENOMEM, "no memory for the options");

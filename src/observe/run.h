@@ -22,7 +22,7 @@ typedef enum mst_run_open {
 typedef struct mst_metrics {
     uint64_t step, rows, epoch;
     double train_seconds, eval_seconds; /* so far, apart from each other */
-    double lr, train_loss;              /* since the line before */
+    double lr, train_loss;              /* loss: since the last evaluation */
     const char *set;                    /* "", or which set was evaluated: "test", "valid" */
     double loss, accuracy, auc;
 } mst_metrics;

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "data/cache.h"
+#include "data/stream.h"
 
 mst_status mst_open_data(const mst_text_list *files, mst_data_options *options, bool cache,
                          const char *cache_folder, unsigned n_threads, mst_dataset **out)
@@ -33,11 +34,15 @@ mst_status mst_find_shape(mst_dataset *dataset, const mst_data_options *options,
     bool multi = strcmp(mst_models[model->model]->name, "logreg") != 0;
     uint64_t features = (uint64_t)options->features;
     uint32_t classes = (uint32_t)options->classes;
+    if (!multi && classes > 2)
+        return mst_fail(MST_EUSAGE,
+                        "--classes %u: logreg tells two classes apart; --model softmax takes more", classes);
     if (features == 0 && dataset->format != NULL && !dataset->info.scanned)
         features = dataset->info.n_features; /* where keys are hashed: the size that they are hashed into */
     if (!dataset->info.scanned && (features == 0 || (multi && classes == 0))) {
-        mst_info("reading %s once to find its features and labels (--features%s saves that)", dataset->name,
-                 multi ? " and --classes" : "");
+        if (mst_stream_reads_once(dataset) == NULL)
+            mst_info("reading %s once to find its features and labels (%s that)", dataset->name,
+                     multi ? "--features and --classes save" : "--features saves");
         TRY(mst_dataset_scan(dataset, n_threads));
     }
     if (features == 0)

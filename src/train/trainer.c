@@ -154,8 +154,8 @@ static mst_status open_run(mst_trainer *self)
     self->manifest = json_pack(
         "{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:O?, s:o, s:o, s:o}", "muster", mst_version(), "started", now,
         "host", host, "isa", mst_isa_name(self->kernels->isa), "threads", (json_int_t)self->n_threads,
-        "batch", (json_int_t)self->config.strategy->batch, "global_batch",
-        (json_int_t)self->config.strategy->global_batch, "options", self->config.options, "files",
+        "batch", (json_int_t)self->strategy_options.batch, "global_batch",
+        (json_int_t)self->strategy_options.global_batch, "options", self->config.options, "files",
         json_array(), "data", data_found_json(self->dataset), "model", mst_model_json(self->assembly.model));
     if (self->manifest == NULL) {
         st = mst_fail(MST_ENOMEM, "no memory for the manifest");
@@ -178,6 +178,8 @@ static double mean_loss(const mst_loss_sum *sum)
     return sum->weight > 0.0 ? sum->loss / sum->weight : (double)NAN;
 }
 
+/* A line of metrics.csv. Its training loss is the mean since the last evaluation, so that it does not depend
+ * on the clock, which decides only how many lines there are in between. */
 static mst_status write_line(mst_trainer *self, const char *set, const mst_result *r)
 {
     const mst_train_status *s = &self->status;
@@ -194,9 +196,6 @@ static mst_status write_line(mst_trainer *self, const char *set, const mst_resul
         .accuracy = r ? r->accuracy : (double)NAN,
         .auc = r ? r->auc : (double)NAN,
     };
-    if (self->line_loss.rows > 0)
-        self->last_train_loss = line.train_loss;
-    self->line_loss = (mst_loss_sum){0};
     self->line_ns = mst_now_ns();
     self->worth_keeping = true;
     return mst_run_metrics(self->run, &line);
@@ -257,7 +256,7 @@ static void limit_budget(const mst_trainer *self, mst_budget *b, mst_unit unit, 
 /* Up to when something is due, in whole steps: how often one looks must not change what is learnt. */
 static void limit_due(const mst_trainer *self, mst_budget *b, const mst_due *due)
 {
-    double batch = (double)self->config.strategy->global_batch, rows = (double)self->progress.rows;
+    double batch = (double)self->strategy_options.global_batch, rows = (double)self->progress.rows;
     if (due->every.unit == MST_UNIT_ROWS)
         limit_u64(&b->rows, ceil((due->next - rows) / batch) * batch);
     else
@@ -334,7 +333,7 @@ static double eta_of(const mst_trainer *self)
                rate;
     if (o->steps > 0)
         left = fmin(left, (double)(o->steps - (int64_t)s->step) *
-                              (double)self->config.strategy->global_batch / rate);
+                              (double)self->strategy_options.global_batch / rate);
     if (o->rows > 0)
         left = fmin(left, (double)(o->rows - (int64_t)s->rows) / rate);
     if (o->seconds > 0.0)
@@ -496,6 +495,9 @@ static mst_status evaluate(mst_trainer *self, const mst_observer *observer, bool
     if (!self->evaluation_due)
         TRY(write_line(self, "", NULL));
     self->evaluation_due = false;
+    if (self->line_loss.rows > 0)
+        self->last_train_loss = mean_loss(&self->line_loss);
+    self->line_loss = (mst_loss_sum){0};
     TRY(watch_patience(self, &enough));
     if (self->has_until && mst_condition_holds(&self->until, metric_value(self, self->until.metric))) {
         *over = true;
@@ -595,6 +597,8 @@ static mst_status finish(mst_trainer *self, const mst_observer *observer, mst_tr
     snprintf(summary->checkpoint, sizeof summary->checkpoint, "%s", path ? path : "");
     mst_free(path);
     summary->status = self->status;
+    summary->status.train_loss =
+        isfinite(self->last_train_loss) ? self->last_train_loss : mean_loss(&self->line_loss);
     summary->test = self->test.last;
     summary->valid = self->valid.last;
     summary->best_valid_loss = isfinite(self->best_valid_loss) ? self->best_valid_loss : (double)NAN;

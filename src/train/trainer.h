@@ -68,7 +68,7 @@ typedef struct mst_train_status {
     double train_seconds, eval_seconds, save_seconds;
     double rows_per_s;     /* lately */
     double eta_seconds;    /* NAN: unknown */
-    double lr, train_loss; /* loss: lately */
+    double lr, train_loss; /* loss: lately; in the summary: up to the last evaluation, from the one before */
 } mst_train_status;
 
 typedef enum mst_end {

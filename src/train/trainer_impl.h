@@ -27,6 +27,7 @@ struct mst_trainer {
     mst_data_options cached_data;
     bool reading_unknown; /* a cache that does not say how its rows were read */
     json_t *data_json;
+    mst_strategy_options strategy_options; /* resolved */
     unsigned n_threads;
     const mst_kernels *kernels;
     mst_dataset *dataset;
@@ -49,8 +50,8 @@ struct mst_trainer {
     bool evaluation_due; /* and not done, because the run was asked to stop */
     mst_progress progress;
     mst_train_status status;
-    mst_loss_sum line_loss; /* since the last line of metrics.csv */
-    double last_train_loss; /* of the last such line */
+    mst_loss_sum line_loss; /* since the last evaluation */
+    double last_train_loss; /* between the last two; NAN: no evaluation yet */
     uint64_t line_ns;
     double best_valid_loss;
     uint64_t best_step, since_best, n_evaluations;

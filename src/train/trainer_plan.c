@@ -15,7 +15,7 @@ static mst_status measure_batch(mst_trainer *self, batch_cost *out)
     mst_grad grad = {0};
     mst_status st;
     *out = (batch_cost){0};
-    uint32_t want = (uint32_t)self->config.strategy->batch;
+    uint32_t want = (uint32_t)self->strategy_options.batch;
     TRY(mst_feed_start(self->feed, 0, 0));
     TRY(mst_feed_take(self->feed, 0, want, &batch, &position));
     out->rows = batch.n_rows;

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "data/cache.h"
+#include "data/stream.h"
 #include "train/trainer_impl.h"
 
 static mst_status parse_limits(mst_trainer *self)
@@ -36,6 +37,47 @@ static mst_status parse_limits(mst_trainer *self)
         return mst_fail(MST_EUSAGE,
                         "nothing ends this run: give --epochs, --steps, --rows, --seconds, --until or "
                         "--patience");
+    return MST_OK;
+}
+
+/* What --until asks of must exist for the model. */
+static mst_status check_until(const mst_trainer *self)
+{
+    mst_metric metric = self->until.metric;
+    if (!self->has_until || (metric != MST_METRIC_TEST_AUC && metric != MST_METRIC_VALID_AUC) ||
+        self->assembly.model->n_scores == 1)
+        return MST_OK;
+    return mst_fail(MST_EUSAGE, "--until %s can never be met: AUC needs a binary model (--model logreg)",
+                    self->options.until);
+}
+
+/* What can be read only once is good for one pass, and nothing else can read it too. */
+static mst_status check_read_once(mst_trainer *self)
+{
+    mst_train_options *o = &self->options;
+    const char *once = NULL;
+    for (size_t i = 0; i < self->config.files->n && once == NULL; i++)
+        if (mst_path_reads_once(self->config.files->items[i]))
+            once = self->config.files->items[i];
+    if (once == NULL)
+        return MST_OK;
+    const char *name = strcmp(once, "-") == 0 ? "standard input" : once;
+    if (self->config.epochs_given && o->epochs != 1)
+        return mst_fail(MST_EUSAGE,
+                        "%s can be read only once, and so serves --epochs 1 only: save it to a file first",
+                        name);
+    if (self->held_out > 0.0)
+        return mst_fail(
+            MST_EUSAGE,
+            "%s can be read only once, and so --valid %s cannot read it again: save it to a file first, or "
+            "give a file to --valid",
+            name, o->valid);
+    if (o->cache)
+        return mst_fail(MST_EUSAGE,
+                        "%s can be read only once, and so --cache is of no use: save it to a file first",
+                        name);
+    self->config.epochs_given = true; /* other limits do not lift it */
+    o->epochs = 1;
     return MST_OK;
 }
 
@@ -155,9 +197,9 @@ static mst_status parse_valid(mst_trainer *self)
     return MST_OK;
 }
 
-static bool same_model(const json_t *a, const json_t *b)
+static bool same_but_features(const json_t *a, const json_t *b)
 {
-    static const char *const keys[] = {"name", "features", "classes", "bias"};
+    static const char *const keys[] = {"name", "classes", "bias"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (!json_equal(json_object_get(a, keys[i]), json_object_get(b, keys[i])))
             return false;
@@ -170,7 +212,16 @@ static mst_status check_same_model(const mst_trainer *self, const json_t *theirs
     json_t *mine = mst_model_json(self->assembly.model);
     if (mine == NULL)
         return mst_fail(MST_ENOMEM, "no memory to compare models");
-    if (!same_model(mine, theirs)) {
+    json_int_t there = json_integer_value(json_object_get(theirs, "features")),
+               here = json_integer_value(json_object_get(mine, "features"));
+    if (same_but_features(mine, theirs) && there != here && self->config.data->features != 0)
+        st = mst_fail(MST_EINPUT, "%s was trained with %lld features: --features %lld does not fit",
+                      checkpoint, (long long)there, (long long)here);
+    else if (same_but_features(mine, theirs) && there != here)
+        st = mst_fail(MST_EINPUT, "%s was trained with %lld features, the data here has %lld: %s %lld",
+                      checkpoint, (long long)there, (long long)here,
+                      here < there ? "give --features" : "rows must have at most", (long long)there);
+    else if (there != here || !same_but_features(mine, theirs)) {
         char *a = json_dumps(theirs, JSON_COMPACT | JSON_SORT_KEYS),
              *b = json_dumps(mine, JSON_COMPACT | JSON_SORT_KEYS);
         st = mst_fail(MST_EINPUT, "%s holds another model: %s there, %s here", checkpoint, a ? a : "?",
@@ -252,17 +303,20 @@ mst_status mst_trainer_set_up(mst_trainer *self)
     mst_shape shape;
     TRY(parse_limits(self));
     TRY(parse_valid(self));
+    TRY(check_read_once(self));
     TRY(mst_isa_parse(self->options.isa, &isa));
     self->kernels = mst_kernels_get(isa);
-    TRY(mst_strategy_resolve(c->strategy));
-    self->n_threads = (unsigned)c->strategy->threads;
+    self->strategy_options = *c->strategy;
+    TRY(mst_strategy_resolve(&self->strategy_options));
+    self->n_threads = (unsigned)self->strategy_options.threads;
     TRY(mst_optimizer_init(&self->optimizer, c->optim));
     TRY(mst_open_data(c->files, &self->data, self->options.cache, self->options.cache_folder, self->n_threads,
                       &self->dataset));
     TRY(mst_find_shape(self->dataset, &self->data, c->model, self->n_threads, &shape));
     TRY(settle_data_options(self));
     TRY(mst_assembly_init(&self->assembly, c->model, &shape, self->kernels, self->optimizer.ops->n_slots,
-                          mst_strategy_spare(c->strategy), (uint64_t)self->options.seed));
+                          mst_strategy_spare(&self->strategy_options), (uint64_t)self->options.seed));
+    TRY(check_until(self));
     mst_params_populate(&self->assembly.params);
     mst_optimizer_start(&self->optimizer, &self->assembly.params);
     if (self->options.resume)
@@ -272,6 +326,6 @@ mst_status mst_trainer_set_up(mst_trainer *self)
     TRY(open_sets(self));
     mst_strategy_env env = {
         .model = self->assembly.model, .optimizer = &self->optimizer, .params = &self->assembly.params};
-    TRY(mst_strategy_new(c->strategy, &env, &self->strategy));
+    TRY(mst_strategy_new(&self->strategy_options, &env, &self->strategy));
     return make_feed(self);
 }

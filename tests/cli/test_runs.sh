@@ -56,4 +56,61 @@ expect 0 eval k clicks.tsv --hash-seed 0
 refused 2 '--features 4000: the model has 5000 features' eval k clicks.tsv --features 4000
 refused 2 '--features 4000: the model has 5000 features' predict k clicks.tsv --features 4000
 expect 0 eval k train.cache --features 5000
+
+# ---- the training loss does not depend on the clock ----
+# lines RUN: its evaluations, without times.
+lines() { awk -F, 'NR > 1 && $8 != "" { print $1, $7, $8 }' "$1/metrics.csv"; }
+expect 0 train train.cache --test train.cache --valid 0.2 --run t --epochs 2 --eval-every '7 steps' --quiet --json
+[ -z "$(lines t | awk 'NF != 3')" ] || fail "an evaluation without its training loss"
+same "training loss of the last line and of the summary" "$(printf %.5f "$(tail -1 t/metrics.csv | cut -d, -f7)")" \
+  "$(printf %.5f "$(figure train_loss)")"
+
+# ---- options: flags win, and a dry run prints a file for --config ----
+expect 0 train train.cache --batch 50 --lr 0.1234567890123 --valid 0.1 --dry-run --config /dev/null
+cp out printed.yaml
+has '# epochs: 1'
+has '# global-batch: 0'
+has 'batch: 50'
+has '# parameters'
+[ -z "$(sed '/^#/d; /^[a-z0-9-]*: ./d; /^$/d' printed.yaml)" ] || fail "a dry run prints lines that are no YAML"
+expect 0 train train.cache --config printed.yaml --dry-run
+cmp -s out printed.yaml || fail "what a dry run prints, given to --config, prints something else: $(diff out printed.yaml)"
+expect 0 train train.cache --config printed.yaml --batch 20 --steps 500 --run o --quiet --json # beyond one epoch
+same "batch of the run" "$(figure global_batch)" 20
+same "steps of the run" "$(figure steps)" 500
+expect 0 train --run o --resume --batch 10 --steps 501 --quiet --json
+same "batch of the resumed run" "$(figure batch) $(figure global_batch)" "10 10"
+expect 0 train train.cache --global-batch 40 --steps 3 --run o --overwrite --quiet
+expect 0 train --run o --resume --batch 30 --steps 4 --quiet --json
+same "batch of the resumed run" "$(figure batch)" 30
+expect 0 train --run o --resume --steps 5 --dry-run
+has '# optimizer: "sgd"'
+
+# ---- what cannot be is refused at once ----
+expect 0 data gen blobs --rows 300 --out blobs.libsvm
+refused 2 'AUC needs a binary model' --log error train blobs.libsvm --model softmax --valid 0.2 --until 'valid_auc>=0.5' --run x
+refused 2 '--classes 3: logreg tells two classes apart' --log error train train.cache --classes 3 --run x
+# piped SENTENCE ARGS...: refused before anything is read.
+piped() {
+  local sentence=$1
+  shift
+  refused 2 "$sentence" train - --features 5000 --run x "$@"
+}
+piped 'standard input can be read only once, and so serves --epochs 1 only' --epochs 2
+piped 'standard input can be read only once, and so serves --epochs 1 only' --epochs 0 --steps 10
+piped 'standard input can be read only once, and so --valid 0.1' --valid 0.1
+piped 'standard input can be read only once, and so --cache' --cache
+"$muster" train - --run x <train.libsvm >out 2>err && fail "features found in standard input"
+same "lines of the refusal" "$(wc -l <err)" 1
+[ ! -e x ] || fail "a refused run left a directory"
+"$muster" train - --features 5000 --run x --steps 100000 --quiet --json <train.libsvm >out 2>err || fail "standard input, once"
+same "rows of standard input" "$(figure rows)" 3000
+rm -rf x
+awk '{ $2 = "4990:1"; print $1, $2 }' train.libsvm | head -50 >fewer.libsvm
+refused 1 'was trained with 5000 features, the data here has 4990: give --features 5000' --log error \
+  train fewer.libsvm --init-from k --run x
+expect 0 train blobs.libsvm --model softmax --run x
+grep -q -- '--features and --classes save that' err || fail "the note on what to give"
+rm -rf x
+
 echo "runs: all passed"

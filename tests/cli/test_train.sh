@@ -66,7 +66,7 @@ same "lines at --quiet" "$(wc -l <err)" 0
 expect 0 train train.cache --batch 200 --lr 0.5 --optimizer adagrad --run d --quiet
 same_model c d
 expect 0 train train.cache --dry-run --lr 0.25 --batch 75 # what it prints is a configuration
-sed '/^$/,$d' out >resolved.yaml
+cp out resolved.yaml
 expect 0 train train.cache --config resolved.yaml --run e --quiet
 json e/manifest.json 'd["options"]["optimizer"]["lr"] == 0.25 and d["options"]["strategy"]["batch"] == 75'
 
@@ -109,7 +109,7 @@ same_model whole parts
 expect 0 train train.cache --run parts --overwrite --steps 40 --quiet --optimizer adam --seed 5
 expect 0 train --run parts --resume --steps 90 --quiet # --epochs, not given at first, does not count
 same_model whole parts
-refused 1 'holds another model' --log error train train.libsvm --run parts --resume --features 6000
+refused 1 'was trained with 5000 features: --features 6000 does not fit' --log error train train.libsvm --run parts --resume --features 6000
 refused 1 'holds another model' --log error train train.libsvm --run x --init-from parts --no-bias
 refused 1 nowhere --log error train train.libsvm --run x --init-from nowhere
 refused 1 nowhere train --run nowhere --resume

@@ -188,7 +188,7 @@ static void resume_refused(void **state)
     begin(&t, inputs[0], "run"); /* another model */
     trial_set(&t, "resume", "true");
     trial_int(&t, "features", FEATURES + 1);
-    trial_refused(&t, MST_EINPUT, "holds another model");
+    trial_refused(&t, MST_EINPUT, "was trained with 3000 features: --features 3001 does not fit");
     trial_fini(&t);
 
     begin(&t, inputs[0], "run"); /* another optimizer's state */
