@@ -6,7 +6,9 @@
  *
  * Invariants
  * 1. Only an empty folder, or one whose manifest.json says "muster-run", is ever removed.
- * 2. Making a new run is one mkdir: of two processes with one name, one is refused. */
+ * 2. Making a new run is one mkdir: of two processes with one name, one is refused.
+ * 3. Whoever has the run open holds the flock of RUN/.lock, which the kernel drops for a process that dies.
+ * The file goes with the lock, so whoever gets a lock looks whether the file is still there. */
 #include "observe/run.h"
 
 #include <dirent.h>
@@ -16,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -36,7 +39,91 @@ struct mst_run {
     char *manifest; /* path of manifest.json */
     char *metrics;  /* path of metrics.csv */
     int fd;         /* metrics.csv, appending */
+    int lock;       /* .lock; -1: not held */
+    char *aside;    /* where the run is that this one replaces; NULL: none */
+    int aside_lock;
 };
+
+/* ---- the lock ---- */
+
+static char *lock_path(const char *folder)
+{
+    return mst_sprintf("%s/.lock", folder);
+}
+
+/* Whether the open file is still the one at path. */
+static bool still_there(int fd, const char *path)
+{
+    struct stat mine, now;
+    return fstat(fd, &mine) == 0 && stat(path, &now) == 0 && mine.st_dev == now.st_dev &&
+           mine.st_ino == now.st_ino;
+}
+
+static mst_status refuse_locked(const char *folder, int fd)
+{
+    char text[320] = {0}, host[256] = "";
+    long process = 0;
+    ssize_t n = pread(fd, text, sizeof text - 1, 0);
+    if (n <= 0 || sscanf(text, "%ld %255s", &process, host) != 2)
+        return mst_fail(MST_EEXIST, "%s is being trained by another process", folder);
+    return mst_fail(MST_EEXIST, "%s is being trained by process %ld on %s", folder, process, host);
+}
+
+static mst_status write_holder(int fd, const char *path)
+{
+    char host[256] = "", text[320];
+    gethostname(host, sizeof host - 1);
+    int n = snprintf(text, sizeof text, "%ld %s\n", (long)getpid(), host[0] ? host : "?");
+    if (ftruncate(fd, 0) == 0 && pwrite(fd, text, (size_t)n, 0) == n)
+        return MST_OK;
+    return mst_fail(MST_EIO, "%s: cannot be written: %s", path, strerror(errno));
+}
+
+/* *out is -1 on MST_OK where the file system knows no locks. */
+static mst_status lock_folder(const char *folder, int *out)
+{
+    mst_status st = MST_OK;
+    int fd = -1;
+    char *path = lock_path(folder);
+    if (path == NULL)
+        return mst_fail(MST_ENOMEM, "%s: no memory for a path", folder);
+    for (;;) {
+        fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        if (fd < 0)
+            TRY_OUT(st, mst_fail(MST_EIO, "%s: cannot be opened: %s", path, strerror(errno)));
+        if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+            if (errno == EWOULDBLOCK)
+                TRY_OUT(st, refuse_locked(folder, fd));
+            mst_warn("%s: no lock, so do not train into the run twice at once: %s", path, strerror(errno));
+            goto out;
+        }
+        if (still_there(fd, path))
+            break;
+        close(fd);
+    }
+    TRY_OUT(st, write_holder(fd, path));
+    *out = fd;
+    fd = -1;
+out:
+    if (fd >= 0)
+        close(fd);
+    mst_free(path);
+    return st;
+}
+
+/* Removes the lock file while it is held, and lets go. */
+static void unlock_folder(const char *folder, int *fd)
+{
+    char *path = *fd >= 0 ? lock_path(folder) : NULL;
+    if (path != NULL && still_there(*fd, path))
+        unlink(path);
+    mst_free(path);
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+/* ---- folders ---- */
 
 static bool is_ours(const mst_run *self)
 {
@@ -59,13 +146,15 @@ static bool is_empty_folder(const char *path)
     bool empty = dir != NULL;
     struct dirent *found;
     while (empty && (found = readdir(dir)) != NULL)
-        empty = strcmp(found->d_name, ".") == 0 || strcmp(found->d_name, "..") == 0;
+        empty = strcmp(found->d_name, ".") == 0 || strcmp(found->d_name, "..") == 0 ||
+                strcmp(found->d_name, ".lock") == 0;
     if (dir != NULL)
         closedir(dir);
     return empty;
 }
 
-static mst_status remove_existing(const mst_run *self)
+/* Renames an existing run, whose lock is then held too. */
+static mst_status put_aside(mst_run *self)
 {
     struct stat info;
     if (lstat(self->path, &info) != 0)
@@ -77,7 +166,59 @@ static mst_status remove_existing(const mst_run *self)
             MST_EEXIST,
             "%s: not removed, because it has no manifest.json of a muster run: choose another name",
             self->path);
-    return mst_remove_tree(self->path);
+    size_t n = strlen(self->path);
+    while (n > 1 && self->path[n - 1] == '/')
+        n--;
+    char *aside = mst_sprintf("%.*s.old-%ld", (int)n, self->path, (long)getpid());
+    if (aside == NULL)
+        return mst_fail(MST_ENOMEM, "%s: no memory for a path", self->path);
+    mst_status st = lock_folder(self->path, &self->aside_lock);
+    if (st == MST_OK && rename(self->path, aside) != 0)
+        st = mst_fail(MST_EIO, "%s: cannot be renamed to %s: %s", self->path, aside, strerror(errno));
+    if (st == MST_OK) {
+        self->aside = aside;
+        return MST_OK;
+    }
+    unlock_folder(self->path, &self->aside_lock);
+    mst_free(aside);
+    return st;
+}
+
+bool mst_run_replaces(const mst_run *self)
+{
+    return self->aside != NULL;
+}
+
+void mst_run_settle(mst_run *self)
+{
+    if (self->aside == NULL)
+        return;
+    if (mst_remove_tree(self->aside) != MST_OK)
+        mst_warn("what %s replaces stays: %s", self->path, mst_error_text());
+    unlock_folder(self->aside, &self->aside_lock);
+    mst_free(self->aside);
+    self->aside = NULL;
+}
+
+/* Puts back the run that was to be replaced, once nothing is at its path. */
+static void put_back(mst_run *self)
+{
+    if (self->aside == NULL)
+        return;
+    bool back = rename(self->aside, self->path) == 0;
+    if (!back)
+        mst_warn("%s: the run that was to be replaced is in %s: %s", self->path, self->aside,
+                 strerror(errno));
+    unlock_folder(back ? self->path : self->aside, &self->aside_lock);
+    mst_free(self->aside);
+    self->aside = NULL;
+}
+
+void mst_run_abandon(mst_run *self)
+{
+    mst_remove_tree(self->path);
+    unlock_folder(self->path, &self->lock);
+    put_back(self);
 }
 
 static mst_status make_folder(const mst_run *self)
@@ -277,20 +418,49 @@ mst_status mst_run_metrics(mst_run *self, const mst_metrics *metrics)
 
 /* ---- the run ---- */
 
-static mst_status open_existing(const mst_run *self, uint64_t resume_step)
+/* Somebody may have gone on with the run between the loading of its checkpoint and the lock. */
+static mst_status check_newest(const mst_run *self, uint64_t resume_step)
+{
+    unsigned long long step, newest = 0;
+    char *folder = mst_sprintf("%s/checkpoints", self->path);
+    DIR *dir = folder != NULL ? opendir(folder) : NULL;
+    struct dirent *found;
+    while (dir != NULL && (found = readdir(dir)) != NULL) {
+        char *manifest = mst_sprintf("%s/%s/manifest.json", folder, found->d_name);
+        if (sscanf(found->d_name, "step-%20llu", &step) == 1 && step > newest && manifest != NULL &&
+            mst_path_exists(manifest))
+            newest = step;
+        mst_free(manifest);
+    }
+    if (dir != NULL)
+        closedir(dir);
+    mst_free(folder);
+    if (newest <= resume_step)
+        return MST_OK;
+    return mst_fail(MST_EEXIST, "%s: another process has gone on with it to step %llu: start again",
+                    self->path, newest);
+}
+
+static mst_status open_existing(mst_run *self, uint64_t resume_step)
 {
     if (!mst_path_is_folder(self->path))
         return mst_fail(MST_EINPUT, "%s: no run to resume: there is no such folder", self->path);
     if (!is_ours(self))
         return mst_fail(MST_EINPUT, "%s: no run to resume: the folder has no manifest.json of a muster run",
                         self->path);
+    TRY(lock_folder(self->path, &self->lock));
+    TRY(check_newest(self, resume_step));
     return cut_back(self, resume_step);
 }
 
 static mst_status make_new(mst_run *self)
 {
     TRY(make_folder(self));
-    mst_status st = first_manifest(self);
+    mst_status st = lock_folder(self->path, &self->lock);
+    if (st == MST_OK)
+        st = first_manifest(self);
+    if (st == MST_OK)
+        st = open_metrics(self);
     if (st == MST_OK)
         return MST_OK;
     mst_error error;
@@ -305,22 +475,24 @@ mst_status mst_run_new(const char *path, mst_run_open how, uint64_t resume_step,
     mst_run *self = mst_zalloc(sizeof *self);
     if (self == NULL)
         return mst_fail(MST_ENOMEM, "%s: no memory for a run", path);
-    self->fd = -1;
+    self->fd = self->lock = self->aside_lock = -1;
     self->path = mst_strdup(path);
     self->manifest = mst_sprintf("%s/manifest.json", path);
     self->metrics = mst_sprintf("%s/metrics.csv", path);
     if (self->path == NULL || self->manifest == NULL || self->metrics == NULL)
         TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for a path", path));
     if (how == MST_RUN_OVERWRITE)
-        TRY_OUT(st, remove_existing(self));
-    if (how == MST_RUN_RESUME)
+        TRY_OUT(st, put_aside(self));
+    if (how == MST_RUN_RESUME) {
         TRY_OUT(st, open_existing(self, resume_step));
-    else
+        TRY_OUT(st, open_metrics(self));
+    } else {
         TRY_OUT(st, make_new(self));
-    TRY_OUT(st, open_metrics(self));
+    }
     *out = self;
-    self = NULL;
+    return MST_OK;
 out:
+    put_back(self);
     mst_run_destroy(self);
     return st;
 }
@@ -329,6 +501,8 @@ void mst_run_destroy(mst_run *self)
 {
     if (self == NULL)
         return;
+    mst_run_settle(self);
+    unlock_folder(self->path, &self->lock);
     if (self->fd >= 0)
         close(self->fd);
     mst_free(self->metrics);
@@ -351,4 +525,38 @@ char *mst_run_free_name(const char *folder, const char *stem)
             return name;
         mst_free(name);
     }
+}
+
+/* Length of the UTF-8 character at text; 0 when there is none. */
+static size_t character(const char *text)
+{
+    char bytes[5] = {0};
+    for (size_t n = 1; n <= 4 && text[n - 1] != 0; n++) {
+        bytes[n - 1] = text[n - 1];
+        json_t *good = json_stringn(bytes, n);
+        json_decref(good);
+        if (good != NULL)
+            return n;
+    }
+    return 0;
+}
+
+json_t *mst_json_text(const char *text)
+{
+    json_t *value = json_string(text);
+    if (value != NULL)
+        return value;
+    char *good = mst_alloc(3 * strlen(text) + 1);
+    size_t n = 0;
+    if (good == NULL)
+        return NULL;
+    while (*text != 0) {
+        size_t length = character(text);
+        memcpy(good + n, length > 0 ? text : "\xef\xbf\xbd", length > 0 ? length : 3);
+        n += length > 0 ? length : 3;
+        text += length > 0 ? length : 1;
+    }
+    value = json_stringn(good, n);
+    mst_free(good);
+    return value;
 }

@@ -2,7 +2,8 @@
  *
  * Whatever shows something to people reads only these files. An existing directory is refused unless the run
  * resumes it or is told to overwrite it; only what muster made (a folder with its manifest.json) is ever
- * removed. */
+ * removed. While a run is open its folder is locked: another process that wants to train into it is refused,
+ * and hears who has it. */
 #ifndef MST_OBSERVE_RUN_H
 #define MST_OBSERVE_RUN_H
 
@@ -14,7 +15,7 @@
 
 typedef enum mst_run_open {
     MST_RUN_NEW,       /* refuse an existing one: MST_EEXIST */
-    MST_RUN_OVERWRITE, /* remove an existing one first */
+    MST_RUN_OVERWRITE, /* put an existing one aside (RUN.old-PID), to be removed when the run is settled */
     MST_RUN_RESUME,    /* continue: metrics.csv is cut back to the resumed step and appended to */
 } mst_run_open;
 
@@ -29,8 +30,13 @@ typedef struct mst_metrics {
 
 typedef struct mst_run mst_run;
 
+/* MST_EEXIST also when another process has the run open, or has saved a step beyond resume_step meanwhile. */
 mst_status mst_run_new(const char *path, mst_run_open how, uint64_t resume_step, mst_run **out);
-void mst_run_destroy(mst_run *self); /* NULL-safe */
+void mst_run_destroy(mst_run *self); /* NULL-safe; settles, and gives the lock back */
+
+bool mst_run_replaces(const mst_run *self); /* an overwritten run is still aside */
+void mst_run_settle(mst_run *self);         /* the new run is good: removes what it replaces */
+void mst_run_abandon(mst_run *self);        /* removes the new run and puts back what it was to replace */
 
 /* Replaces manifest.json atomically. */
 mst_status mst_run_manifest(mst_run *self, const json_t *manifest);
@@ -42,5 +48,9 @@ const char *mst_run_path(const mst_run *self);
 
 /* A free directory name: runs/NAME-1, runs/NAME-2, ... The caller frees. */
 char *mst_run_free_name(const char *folder, const char *stem);
+
+/* Text for JSON, which must be UTF-8; in a file name that is not, each wrong byte becomes U+FFFD. New
+ * reference or NULL. */
+json_t *mst_json_text(const char *text);
 
 #endif

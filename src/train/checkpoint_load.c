@@ -22,8 +22,36 @@ static mst_status bad_manifest(const char *checkpoint, const char *what)
     return mst_fail(MST_EINPUT, "%s: not a valid checkpoint: in manifest.json %s", checkpoint, what);
 }
 
+/* Adds to the sentence about a damaged checkpoint of a run where an older one is, if there is one. */
+static mst_status damaged(const char *checkpoint, mst_status st)
+{
+    mst_error error;
+    unsigned long long step = 0;
+    mst_checkpoint_entry *entries = NULL;
+    size_t n = 0;
+    const char *name = strrchr(checkpoint, '/');
+    if (st != MST_EINPUT || name == NULL || sscanf(name + 1, "step-%20llu", &step) != 1)
+        return st;
+    mst_error_save(&error, st);
+    char *folder = mst_strndup(checkpoint, (size_t)(name - checkpoint));
+    if (folder == NULL || mst_checkpoint_list(folder, &entries, &n) != MST_OK)
+        n = 0;
+    while (n > 0 && (!entries[n - 1].complete || entries[n - 1].step >= step))
+        n--;
+    if (n > 0)
+        st = mst_fail(error.code,
+                      "%s; an older checkpoint is %s/" CHECKPOINT_STEP_NAME
+                      ", which counts once the damaged one is removed; or start anew",
+                      error.text, folder, (unsigned long long)entries[n - 1].step);
+    else
+        st = mst_error_restore(&error);
+    mst_free(entries);
+    mst_free(folder);
+    return st;
+}
+
 /* Reads, parses and checks format and version; *out is a new reference. */
-static mst_status read_manifest(const char *checkpoint, json_t **out)
+static mst_status parse_manifest(const char *checkpoint, json_t **out)
 {
     mst_status st;
     char *text = NULL, *path = mst_sprintf("%s/manifest.json", checkpoint);
@@ -60,6 +88,12 @@ out:
     mst_free(text);
     mst_free(path);
     return st;
+}
+
+static mst_status read_manifest(const char *checkpoint, json_t **out)
+{
+    mst_status st = parse_manifest(checkpoint, out);
+    return st == MST_OK ? MST_OK : damaged(checkpoint, st);
 }
 
 static mst_status get_count(const char *checkpoint, const json_t *object, const char *key, uint64_t *out)
@@ -448,9 +482,11 @@ mst_status mst_checkpoint_load(const char *checkpoint, mst_params *params, const
     TRY_OUT(st, check_views(&self));
     if (want_slots)
         TRY_OUT(st, check_slots(&self));
-    TRY_OUT(st, gather_slices(&self));
-    for (size_t p = 0; p < json_array_size(json_object_get(self.manifest, "parts")); p++)
-        TRY_OUT(st, load_part(&self, p));
+    st = gather_slices(&self);
+    for (size_t p = 0; st == MST_OK && p < json_array_size(json_object_get(self.manifest, "parts")); p++)
+        st = load_part(&self, p);
+    if (st != MST_OK)
+        st = damaged(checkpoint, st);
 out:
     mst_free(self.slices);
     json_decref(self.manifest);

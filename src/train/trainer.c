@@ -95,7 +95,7 @@ static json_t *result_json(const mst_result *r)
 static json_t *data_found_json(const mst_dataset *d)
 {
     const mst_data_info *i = &d->info;
-    json_t *json = json_pack("{s:s, s:s, s:b, s:I, s:I}", "source", d->name, "format",
+    json_t *json = json_pack("{s:o, s:s, s:b, s:I, s:I}", "source", mst_json_text(d->name), "format",
                              d->format ? d->format->name : d->ops->name, "random_access", (int)d->random,
                              "bytes", (json_int_t)i->bytes, "dense", (json_int_t)i->n_dense);
     if (json == NULL)
@@ -137,7 +137,15 @@ static mst_status open_run(mst_trainer *self)
     char *name = NULL, *folder = NULL, *best = NULL, host[256] = "", now[24];
     if (o->run == NULL && (name = mst_run_free_name("runs", self->assembly.model->ops->name)) == NULL)
         return mst_fail(MST_ENOMEM, "no memory for the run's name");
-    TRY_OUT(st, mst_run_new(o->run ? o->run : name, how, self->progress.steps, &self->run));
+    st = mst_run_new(o->run ? o->run : name, how, self->progress.steps, &self->run);
+    while (st == MST_EEXIST && o->run == NULL) { /* another process took the name first */
+        mst_free(name);
+        if ((name = mst_run_free_name("runs", self->assembly.model->ops->name)) == NULL)
+            return mst_fail(MST_ENOMEM, "no memory for the run's name");
+        st = mst_run_new(name, how, self->progress.steps, &self->run);
+    }
+    if (st != MST_OK)
+        goto out;
     folder = mst_sprintf("%s/checkpoints", mst_run_path(self->run));
     best = mst_sprintf("%s/best", mst_run_path(self->run));
     if (folder == NULL || best == NULL) {
@@ -163,7 +171,7 @@ static mst_status open_run(mst_trainer *self)
     }
     for (size_t i = 0; i < self->config.files->n; i++)
         json_array_append_new(json_object_get(self->manifest, "files"),
-                              json_string(self->config.files->items[i]));
+                              mst_json_text(self->config.files->items[i]));
     json_object_set_new(self->manifest, "epochs_given", json_boolean(self->config.epochs_given));
     TRY_OUT(st, write_manifest(self, "running"));
 out:
@@ -451,6 +459,10 @@ static mst_status save_regular(mst_trainer *self, const mst_observer *observer)
     TRY(save(self, self->checkpointer));
     self->saved_step = self->progress.steps;
     self->worth_keeping = true;
+    if (mst_run_replaces(self->run)) {
+        TRY(mst_checkpointer_wait(self->checkpointer, NULL));
+        mst_run_settle(self->run);
+    }
     if (observer->saved != NULL)
         observer->saved(observer->arg, &self->status, mst_run_path(self->run));
     return MST_OK;
@@ -610,19 +622,20 @@ static mst_status finish(mst_trainer *self, const mst_observer *observer, mst_tr
 }
 
 /* The manifest says what happened. A new run that failed before it had measured or saved anything leaves no
- * directory. Nothing here hides the first failure. */
+ * directory; one that was to replace another leaves that, unless it has saved a checkpoint. Nothing here
+ * hides the first failure. */
 static mst_status give_up(mst_trainer *self, mst_status st)
 {
     mst_error error;
     mst_error_save(&error, st);
-    if (self->run != NULL && (self->worth_keeping || self->options.resume)) {
-        json_object_set_new(self->manifest, "error", json_string(error.text));
+    if (self->run != NULL && (self->worth_keeping || self->options.resume) && !mst_run_replaces(self->run)) {
+        json_object_set_new(self->manifest, "error", mst_json_text(error.text));
         write_manifest(self, "failed");
     } else if (self->run != NULL) {
         mst_checkpointer_destroy(self->checkpointer);
         mst_checkpointer_destroy(self->best_checkpointer);
         self->checkpointer = self->best_checkpointer = NULL;
-        mst_remove_tree(mst_run_path(self->run));
+        mst_run_abandon(self->run);
     }
     return mst_error_restore(&error);
 }
@@ -635,5 +648,12 @@ mst_status mst_trainer_run(mst_trainer *self, const mst_observer *observer, mst_
         st = loop(self, observer, &summary->end);
     if (st == MST_OK)
         st = finish(self, observer, summary);
-    return st == MST_OK ? MST_OK : give_up(self, st);
+    if (st != MST_OK)
+        st = give_up(self, st);
+    mst_checkpointer_destroy(self->checkpointer);
+    mst_checkpointer_destroy(self->best_checkpointer);
+    self->checkpointer = self->best_checkpointer = NULL;
+    mst_run_destroy(self->run); /* nobody trains into it any more */
+    self->run = NULL;
+    return st;
 }

@@ -113,4 +113,64 @@ expect 0 train blobs.libsvm --model softmax --run x
 grep -q -- '--features and --classes save that' err || fail "the note on what to give"
 rm -rf x
 
+# ---- a run that is to be replaced stays until the new one has saved something ----
+expect 0 train train.libsvm --features 5000 --run w --quiet --seed 5
+cp -r w before
+{ for _ in 1 2 3 4 5 6 7 8; do cat train.libsvm; done && echo '1 2:nan'; } >late.libsvm
+late="--log error train late.libsvm --features 5000 --shuffle-rows 100 --overwrite --quiet"
+refused 1 'late.libsvm:24001' $late --run w --eval-every '5 steps'
+diff -r w before >/dev/null || fail "a run that failed removed the one that it was to replace"
+ls -A | grep -q 'w\.' && fail "something is left beside the run: $(ls -A)"
+refused 1 'late.libsvm:24001' $late --run w/ --checkpoint-every 10
+ls w/checkpoints/step-*0/manifest.json >/dev/null 2>&1 && ! cmp -s w/manifest.json before/manifest.json ||
+  fail "a run that has saved something did not replace the old one"
+ls -A | grep -q 'w\.' && fail "something is left beside the run: $(ls -A)"
+expect 0 train train.libsvm --features 5000 --run w --overwrite --no-save --quiet
+only w manifest.json metrics.csv
+
+# ---- one process at a time ----
+trap 'kill -9 $(jobs -p) 2>/dev/null || :; rm -rf "$work"' EXIT
+mkfifo never pipe
+exec 8<>pipe 9<>never
+"$muster" train - --format libsvm --features 5000 --run l --shuffle-rows 100 --checkpoint-every 1 --quiet <pipe >o.txt 2>e.txt 8>&- &
+pid=$!
+for _ in 1 2 3 4 5; do cat train.libsvm; done >&8
+for _ in $(seq 1500); do
+  [ ! -s l/.lock ] || ! ls l/checkpoints/*/manifest.json >/dev/null 2>&1 || break
+  read -r -t 0.02 <&9 || true
+done
+sentence="l is being trained by process $pid on $(hostname)"
+refused 1 "$sentence" --log error train train.libsvm --run l --resume --quiet
+refused 1 "$sentence" --log error train train.cache --run l --overwrite --quiet
+expect 0 eval l train.cache
+kill -9 $pid
+wait $pid 2>/dev/null && fail "a killed run ends with 0"
+[ -e l/.lock ] || fail "the lock file is gone"
+expect 0 train train.libsvm --run l --resume --epochs 9 --quiet # the lock went with the process
+[ ! -e l/.lock ] || fail "the lock file stays"
+exec 8>&- 9>&-
+mkdir empty && : >empty/.lock
+expect 0 train train.cache --run empty --overwrite --quiet --steps 1
+only empty checkpoints manifest.json metrics.csv
+
+# ---- a damaged checkpoint ----
+expect 0 train train.cache --run d --steps 20 --checkpoint-every 10 --quiet
+for file in part-00000.safetensors manifest.json; do
+  truncate -s 40 d/checkpoints/step-000000000020/$file
+  hint='; an older checkpoint is d/checkpoints/step-000000000010, which counts once the damaged one is removed'
+  refused 1 "$hint" eval d train.cache
+  refused 1 "$hint" --log error train --run d --resume --steps 30
+done
+expect 0 eval d/checkpoints/step-000000000010 train.cache
+rm -r d/checkpoints/step-000000000020
+truncate -s 40 d/checkpoints/step-000000000010/part-00000.safetensors
+expect 1 eval d train.cache
+grep -q 'older checkpoint' err && fail "a hint at a checkpoint that is not there"
+
+# ---- names that are not UTF-8 ----
+name=$(printf 'caf\351.libsvm')
+cp train.libsvm "$name"
+expect 0 train "$name" --test "$name" --features 5000 --run "$(printf 'r\351')" --quiet --json
+grep -q "$(printf 'caf\357\277\275.libsvm')" "$(printf 'r\351')/manifest.json" || fail "the name is not in the manifest"
+
 echo "runs: all passed"

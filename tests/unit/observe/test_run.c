@@ -188,6 +188,68 @@ static void test_overwrite(void **state)
     assert_true(mst_path_is_folder(target));
 }
 
+/* What is replaced stays aside until the new run is settled, and comes back when it is abandoned. */
+static void test_replace(void **state)
+{
+    (void)state;
+    mst_run *run = NULL;
+    char aside[160];
+    snprintf(aside, sizeof aside, "%s.old-%ld", path, (long)getpid());
+    assert_int_equal(mst_run_new(path, MST_RUN_NEW, 0, &run), MST_OK);
+    assert_false(mst_run_replaces(run));
+    mst_run_destroy(run);
+    write_text("mark", "old", 3);
+    for (int good = 0; good < 2; good++) {
+        assert_int_equal(mst_run_new(path, MST_RUN_OVERWRITE, 0, &run), MST_OK);
+        assert_true(mst_run_replaces(run) && mst_path_is_folder(aside));
+        assert_false(mst_path_exists(in("mark")));
+        if (good)
+            mst_run_settle(run);
+        else
+            mst_run_abandon(run);
+        assert_false(mst_run_replaces(run) || mst_path_exists(aside));
+        assert_int_equal(mst_path_exists(in("mark")), !good);
+        mst_run_destroy(run);
+        assert_false(mst_path_exists(in(".lock")));
+        assert_true(mst_path_exists(in("manifest.json")));
+    }
+}
+
+static void test_lock(void **state)
+{
+    (void)state;
+    mst_run *run = NULL;
+    char who[64];
+    snprintf(who, sizeof who, " is being trained by process %ld on ", (long)getpid());
+    assert_int_equal(mst_run_new(path, MST_RUN_NEW, 0, &run), MST_OK);
+    expect_refused(MST_RUN_RESUME, MST_EEXIST, who);
+    expect_refused(MST_RUN_OVERWRITE, MST_EEXIST, who);
+    mst_run_destroy(run);
+    assert_int_equal(mst_make_folders(in("checkpoints/step-000000000030")), MST_OK);
+    assert_int_equal(mst_run_new(path, MST_RUN_RESUME, 20, &run), MST_OK); /* no manifest: no checkpoint */
+    mst_run_destroy(run);
+    write_text("checkpoints/step-000000000030/manifest.json", "{}", 2);
+    expect_refused(MST_RUN_RESUME, MST_EEXIST, "another process has gone on with it to step 30");
+    assert_int_equal(mst_run_new(path, MST_RUN_RESUME, 30, &run), MST_OK);
+    mst_run_destroy(run);
+}
+
+static void test_text(void **state)
+{
+    (void)state;
+    static const char *const texts[][2] = {
+        {"plain", "plain"},
+        {"caf\xc3\xa9", "caf\xc3\xa9"},
+        {"caf\xe9.x", "caf\xef\xbf\xbd.x"},
+        {"\xc3\xa9\xff\xc3", "\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd"},
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        json_t *text = mst_json_text(texts[i][0]);
+        assert_string_equal(json_string_value(text), texts[i][1]);
+        json_decref(text);
+    }
+}
+
 static void test_disk_full(void **state)
 {
     (void)state;
@@ -248,6 +310,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_new, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_resume, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_overwrite, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_replace, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_lock, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_text, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_disk_full, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_free_name, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_no_memory, set_up, tear_down),
