@@ -139,7 +139,7 @@ for _ in $(seq 1500); do
   [ ! -s l/.lock ] || ! ls l/checkpoints/*/manifest.json >/dev/null 2>&1 || break
   read -r -t 0.02 <&9 || true
 done
-sentence="l is being trained by process $pid on $(hostname)"
+sentence="l is being trained by process $pid on $(uname -n)"
 refused 1 "$sentence" --log error train train.libsvm --run l --resume --quiet
 refused 1 "$sentence" --log error train train.cache --run l --overwrite --quiet
 expect 0 eval l train.cache

@@ -164,6 +164,54 @@ static void until(void **state)
     trial_fini(&t);
 }
 
+/* ---- the training loss ---- */
+
+/* As if a second had passed: a line of metrics.csv is due. */
+static void second_passes(void *arg, const mst_train_status *status)
+{
+    trial *t = arg;
+    (void)status;
+    t->trainer->line_ns = 0;
+}
+
+/* Lines that the clock asks for between evaluations change neither the loss of evaluations nor the summary's.
+ */
+static void training_loss(void **state)
+{
+    (void)state;
+    double losses[2][2];
+    for (int clock = 0; clock < 2; clock++) {
+        trial t;
+        begin(&t, inputs[0], NULL);
+        trial_set(&t, "steps", "20");
+        trial_set(&t, "eval-every", "10 steps");
+        trial_set(&t, "checkpoint-every", "3 steps"); /* the loop looks about */
+        mst_observer observer = {.arg = &t, .progress = clock ? second_passes : NULL};
+        assert_int_equal(trial_open(&t), MST_OK);
+        assert_int_equal(mst_trainer_run(t.trainer, &observer, &t.summary), MST_OK);
+        char path[512], line[512];
+        snprintf(path, sizeof path, "%s/metrics.csv", t.train.run);
+        FILE *file = fopen(path, "r");
+        assert_non_null(file);
+        int n = 0;
+        while (fgets(line, sizeof line, file) != NULL) {
+            unsigned long long step;
+            double loss;
+            n++;
+            if (sscanf(line, "%llu,%*[^,],%*[^,],%*[^,],%*[^,],%*[^,],%lf", &step, &loss) == 2 &&
+                step % 10 == 0)
+                losses[clock][step / 10 - 1] = loss;
+        }
+        fclose(file);
+        assert_int_equal(n > 3, clock); /* the header and two evaluations */
+        assert_true(fabs(t.summary.status.train_loss - losses[clock][1]) < 1e-8);
+        trial_fini(&t);
+    }
+    assert_true(fabs(losses[0][0] - losses[1][0]) < 1e-8);
+    assert_true(fabs(losses[0][1] - losses[1][1]) < 1e-8);
+    assert_true(losses[0][0] != losses[0][1]);
+}
+
 /* ---- patience ---- */
 
 static void patience(void **state)
@@ -527,6 +575,7 @@ int main(void)
         cmocka_unit_test(limits_together),
         cmocka_unit_test(limit_of_time),
         cmocka_unit_test(until),
+        cmocka_unit_test(training_loss),
         cmocka_unit_test(patience),
         cmocka_unit_test(evaluations_when_due),
         cmocka_unit_test(evaluations_by_time),
