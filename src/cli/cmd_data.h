@@ -18,7 +18,7 @@ typedef struct mst_data_sink {
     mst_row_writer *writer;
     mst_bar bar;
     const char *path;
-    const char *source_key; /* of a cache that is written (cache.h); NULL: none */
+    const char *source_key;           /* of a cache that is written (cache.h); NULL: none */
     uint64_t total_rows, total_bytes; /* whichever is known sets the bar's length */
     uint64_t skip, limit; /* rows of the source left out at its beginning; rows written at most (0: all) */
     uint64_t rows, bytes; /* written; read of the source */
