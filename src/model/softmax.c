@@ -11,7 +11,7 @@
 #include "model/model.h"
 
 #define DENSE_FEATURES 4096
-#define AHEAD          6 /* rows */
+#define AHEAD          6  /* rows */
 #define TILE_ROWS      64 /* rows computed at a time: their dense form stays in the second-level cache */
 
 enum { RANGE_WEIGHT, RANGE_BIAS };
