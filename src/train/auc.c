@@ -41,6 +41,8 @@ static uint32_t key_of(float score)
 
 static void append(mst_auc *auc, int side, const uint32_t *keys, size_t n)
 {
+    if (n == 0)
+        return;
     if (auc->beyond || auc->n[0] + auc->n[1] + n > MST_AUC_ROWS ||
         !mst_grow(&auc->keys[side], &auc->capacity[side], auc->n[side] + n, sizeof **auc->keys)) {
         auc->beyond = true;
