@@ -239,7 +239,7 @@ static unsigned wrong_fields(const uint8_t *q, const uint8_t *line_end, unsigned
 {
     unsigned wrong = 0;
     for (unsigned column = N_COLUMNS - 1 - tabs; column < N_COLUMNS; column++) {
-        const uint8_t *stop = memchr(q, '\t', (size_t)(line_end - q));
+        const uint8_t *stop = q < line_end ? memchr(q, '\t', (size_t)(line_end - q)) : NULL;
         int64_t integer;
         uint32_t category;
         stop = stop != NULL ? stop : line_end;
