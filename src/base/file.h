@@ -80,6 +80,7 @@ void mst_map_populate(const mst_map *map, size_t offset, size_t size);
 
 /* ---- paths ---- */
 
+bool mst_ends_with(const char *text, const char *suffix);
 bool mst_path_exists(const char *path);
 bool mst_path_is_folder(const char *path);
 mst_status mst_make_folders(const char *path); /* like mkdir -p */

@@ -19,6 +19,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/zlib_alloc.h"
 
 #define RAW_SIZE (256u << 10)
 #define LOOK_MS  100 /* how often a wait for a pipe looks whether it is to stop */
@@ -240,18 +241,6 @@ mst_status mst_in_read(mst_in *in, void *buf, size_t n, size_t *got)
 
 /* ---- opening ---- */
 
-static void *zlib_alloc(void *unused, uInt n, uInt size)
-{
-    (void)unused;
-    return mst_calloc(n, size);
-}
-
-static void zlib_free(void *unused, void *block)
-{
-    (void)unused;
-    mst_free(block);
-}
-
 /* Looks at the first bytes; a pipe may deliver them one by one. */
 static mst_status detect(mst_in *in)
 {
@@ -268,8 +257,8 @@ static mst_status detect(mst_in *in)
     else if (in->raw_n >= 4 && (b[0] & 0xf0) == 0x50 && b[1] == 0x2a && b[2] == 0x4d && b[3] == 0x18)
         in->codec = CODEC_ZSTD; /* a skippable frame in front */
     if (in->codec == CODEC_GZIP) {
-        in->zlib.zalloc = zlib_alloc;
-        in->zlib.zfree = zlib_free;
+        in->zlib.zalloc = mst_zlib_alloc;
+        in->zlib.zfree = mst_zlib_free;
         in->zlib_made = inflateInit2(&in->zlib, 15 + 16) == Z_OK;
         if (!in->zlib_made)
             return mst_fail(MST_ENOMEM, "%s: no memory to decompress it", in->path);

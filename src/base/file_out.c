@@ -24,6 +24,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/zlib_alloc.h"
 
 #define BUFFER_SIZE (256u << 10)
 #define GZIP_LEVEL  6
@@ -224,12 +225,6 @@ uint64_t mst_out_offset(const mst_out *out)
 
 /* ---- opening and closing ---- */
 
-static bool ends_with(const char *text, const char *suffix)
-{
-    size_t n = strlen(text), n_suffix = strlen(suffix);
-    return n > n_suffix && strcmp(text + n - n_suffix, suffix) == 0;
-}
-
 static mst_status open_temporary(mst_out *out)
 {
     char real[PATH_MAX];
@@ -253,29 +248,17 @@ static mst_status open_temporary(mst_out *out)
     return mst_fail(MST_EIO, "%s: cannot be created: %s", out->path, strerror(reason));
 }
 
-static void *zlib_alloc(void *unused, uInt n, uInt size)
-{
-    (void)unused;
-    return mst_calloc(n, size);
-}
-
-static void zlib_free(void *unused, void *block)
-{
-    (void)unused;
-    mst_free(block);
-}
-
 static mst_status open_compressor(mst_out *out)
 {
-    bool gzip = ends_with(out->path, ".gz");
-    if (!gzip && !ends_with(out->path, ".zst"))
+    bool gzip = mst_ends_with(out->path, ".gz");
+    if (!gzip && !mst_ends_with(out->path, ".zst"))
         return MST_OK;
     out->packed = mst_alloc(BUFFER_SIZE);
     if (out->packed == NULL)
         return no_memory(out->path);
     if (gzip) {
-        out->zlib.zalloc = zlib_alloc;
-        out->zlib.zfree = zlib_free;
+        out->zlib.zalloc = mst_zlib_alloc;
+        out->zlib.zfree = mst_zlib_free;
         out->zlib_made =
             deflateInit2(&out->zlib, GZIP_LEVEL, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK;
         return out->zlib_made ? MST_OK : no_memory(out->path);

@@ -58,6 +58,12 @@ void mst_map_close(mst_map *map)
 
 /* ---- paths ---- */
 
+bool mst_ends_with(const char *text, const char *suffix)
+{
+    size_t n = strlen(text), m = strlen(suffix);
+    return n >= m && strcmp(text + n - m, suffix) == 0;
+}
+
 bool mst_path_exists(const char *path)
 {
     struct stat info;

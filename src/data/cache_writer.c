@@ -44,12 +44,6 @@ static mst_status no_memory(const mst_cache_writer *w)
     return mst_fail(MST_ENOMEM, "%s: out of memory for the cache writer", w->path);
 }
 
-static bool ends_with(const char *text, const char *suffix)
-{
-    size_t n = strlen(text), m = strlen(suffix);
-    return n >= m && strcmp(text + n - m, suffix) == 0;
-}
-
 static mst_status write_zeros(mst_cache_writer *w, uint64_t n)
 {
     static const uint8_t zeros[256];
@@ -70,7 +64,7 @@ static mst_status write_padding(mst_cache_writer *w)
 mst_status mst_cache_writer_new(const char *path, const char *source_key, mst_cache_writer **out)
 {
     mst_status st = MST_OK;
-    if (strcmp(path, "-") == 0 || ends_with(path, ".gz") || ends_with(path, ".zst"))
+    if (strcmp(path, "-") == 0 || mst_ends_with(path, ".gz") || mst_ends_with(path, ".zst"))
         return mst_fail(
             MST_EUSAGE,
             "%s: a cache is read in place and so must be a plain file: give a name without .gz or .zst",
