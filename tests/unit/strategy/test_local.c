@@ -414,8 +414,10 @@ static void check_async(plan p)
                          mst_models[p.model]->name, mst_optimizers[p.optim.optimizer]->name,
                          (unsigned long long)p.n_features, p.batch, p.threads, i);
         }
-        double got = loss_of(&async);
-        if (!(got < want + 0.05))
+        /* Lost updates are part of asynchrony, and how many there are is the scheduler's business: what must
+         * be is at least three quarters of what one thread learns. */
+        double got = loss_of(&async), slack = fmax(0.05, 0.25 * (start - want));
+        if (!(got < want + slack))
             fail_msg("%s with %s, batch %u, %u threads: loss %g after async, %g after sync, %g at the start",
                      mst_models[p.model]->name, mst_optimizers[p.optim.optimizer]->name, p.batch, p.threads,
                      got, want, start);
