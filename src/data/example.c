@@ -441,11 +441,3 @@ mst_status mst_example_append(mst_example_buffer *buffer, mst_example_layout lay
     buffer->n += message + 16;
     return MST_OK;
 }
-
-mst_status mst_example_write(mst_out *out, mst_example_buffer *scratch, mst_example_layout layout,
-                             const mst_row *row)
-{
-    scratch->n = 0;
-    TRY(mst_example_append(scratch, layout, row));
-    return mst_out_write(out, scratch->data, scratch->n);
-}

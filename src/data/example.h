@@ -18,7 +18,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/status.h"
 #include "tensor/batch.h"
 
@@ -111,9 +110,5 @@ typedef struct mst_example_buffer {
  * MST_EINPUT when the layout cannot hold the row (values beside keys in COLUMNS). Thread: any, one per
  * buffer. */
 mst_status mst_example_append(mst_example_buffer *buffer, mst_example_layout layout, const mst_row *row);
-
-/* The same, written to a file; scratch is emptied first. */
-mst_status mst_example_write(mst_out *out, mst_example_buffer *scratch, mst_example_layout layout,
-                             const mst_row *row);
 
 #endif

@@ -125,16 +125,4 @@ void mst_model_destroy(mst_model *self); /* NULL-safe */
 /* The weights as they lie in the store. */
 void mst_model_weights(const mst_model *self, const mst_params *params, mst_weights *out);
 
-/* True for a positive label of a binary model: +1 as against 0 or -1. */
-static inline bool mst_label_positive(float label)
-{
-    return label > 0.0f;
-}
-
-/* The class a label stands for: 0 also for the -1 of binary data. */
-static inline uint32_t mst_label_class(float label)
-{
-    return label > 0.0f ? (uint32_t)label : 0;
-}
-
 #endif

@@ -8,6 +8,7 @@
 #ifndef MST_TENSOR_BATCH_H
 #define MST_TENSOR_BATCH_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct mst_row {
@@ -30,6 +31,18 @@ static inline mst_batch mst_batch_part(const mst_batch *batch, uint32_t from, ui
 {
     uint32_t left = batch->n_rows - from;
     return (mst_batch){.rows = batch->rows + from, .n_rows = left < n ? left : n};
+}
+
+/* True for a positive label of a binary model: +1 as against 0 or -1. */
+static inline bool mst_label_positive(float label)
+{
+    return label > 0.0f;
+}
+
+/* The class a label stands for: 0 also for the -1 of binary data. */
+static inline uint32_t mst_label_class(float label)
+{
+    return label > 0.0f ? (uint32_t)label : 0;
 }
 
 #endif

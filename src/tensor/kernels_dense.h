@@ -156,17 +156,11 @@ INLINE vec softmax_lanes(const float *y, uint32_t part, float top)
     return exp_nonpositive(load(rest));
 }
 
-/* A row's class; of two classes the label -1 is class 0, as it is for linear models. */
-INLINE uint32_t class_of(const mst_row *row)
-{
-    return row->label > 0.0f ? (uint32_t)row->label : 0;
-}
-
 static double softmax_loss(const mst_row *rows, uint32_t n, uint32_t c, const float *y)
 {
     double total = 0.0;
     for (uint32_t r = 0; r < n; r++, y += c) {
-        float top = top_of(y, c), own = y[class_of(&rows[r])];
+        float top = top_of(y, c), own = y[mst_label_class(rows[r].label)];
         vec sum = {};
         for (uint32_t q = 0; q < c; q += LANES)
             sum += softmax_lanes(y + q, c - q < LANES ? c - q : LANES, top);
@@ -193,7 +187,7 @@ static double softmax(const mst_row *rows, uint32_t n, uint32_t c, const float *
         float by = v / sum_lanes(sum);
         for (uint32_t q = 0; q < c; q++)
             d[q] *= by;
-        d[class_of(&rows[r])] -= v;
+        d[mst_label_class(rows[r].label)] -= v;
     }
     return total;
 }

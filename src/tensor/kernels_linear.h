@@ -264,7 +264,7 @@ INLINE float descend_row(const mst_row *row, float pos_weight, const mst_linear 
 {
     float m = margin_of(row, w);
     /* d(loss)/dm = sigmoid(m) - y, from e = exp(-|m|) so that nothing overflows */
-    bool positive = row->label > 0.0f;
+    bool positive = mst_label_positive(row->label);
     float e = exp_nonpositive_1(-fabsf(m));
     float p = ((m >= 0.0f) == positive ? e : 1.0f) / (1.0f + e); /* 1 - probability of the label */
     float v = positive ? pos_weight * row->weight : -row->weight;
@@ -331,7 +331,7 @@ static double logistic(const mst_row *rows, uint32_t n, const float *m, float po
         uint32_t part = n - i < LANES ? n - i : LANES;
         vec y = splat(1.0f), v = {}, mv = {}, coef;
         for (uint32_t j = 0; j < part; j++) {
-            bool positive = rows[i + j].label > 0.0f;
+            bool positive = mst_label_positive(rows[i + j].label);
             mv[j] = m[i + j];
             y[j] = positive ? 1.0f : -1.0f;
             v[j] = positive ? pos_weight * rows[i + j].weight : rows[i + j].weight;

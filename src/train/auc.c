@@ -59,7 +59,7 @@ void mst_auc_add(mst_auc *auc, const mst_batch *batch, const float *scores)
         uint32_t keys[2][GROUP];
         size_t n[2] = {0, 0};
         for (uint32_t i = 0; i < group.n_rows; i++) {
-            int side = group.rows[i].label > 0.0f;
+            int side = mst_label_positive(group.rows[i].label);
             keys[side][n[side]++] = key_of(scores[from + i]);
         }
         pthread_mutex_lock(&auc->mutex);
