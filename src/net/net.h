@@ -1,0 +1,186 @@
+/* net: messages between processes (or threads), whatever carries them. One const table per engine, in
+ * mst_net_engines; all pass one contract suite (tests/contract/test_net.c).
+ *
+ * An mst_net is one process's end: it listens, connects, and exchanges messages with peers. A message is a fixed
+ * header and a body of up to max_body bytes. Messages between two ends arrive whole, once and in the order they were
+ * sent, or the peer is reported down.
+ *
+ * Thread: one owner thread makes every call but mst_net_wake; ownership may move when the caller orders it. Events are
+ * called inside mst_net_poll only, on the owner thread; they may call anything here but poll and destroy.
+ * Waiting: only poll waits. Nothing else blocks; a send that finds the peer's queue full says so.
+ * Failure: a peer that closes, dies, breaks the format, is silent for peer_timeout_ms or cannot be reached by its
+ * deadline is reported down once, with a sentence that names it, and its number is never used again. */
+#ifndef MST_NET_NET_H
+#define MST_NET_NET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef enum mst_role {
+    MST_ROLE_SERVER,
+    MST_ROLE_WORKER,
+    MST_ROLE_PROBE, /* muster doctor --cluster */
+} mst_role;
+const char *mst_role_name(mst_role role);
+
+#define MST_JOB_MAX 40
+
+/* Who a process is; travels in the handshake (docs/WIRE.md). */
+typedef struct mst_identity {
+    mst_role role;
+    uint32_t index;
+    uint64_t incarnation;  /* random per process: tells a restarted process from the one before */
+    char job[MST_JOB_MAX]; /* "" fits any */
+} mst_identity;
+
+/* A message's header. Types below MST_NET_TYPES are net's own (heartbeats, farewells). */
+#define MST_NET_TYPES 16
+typedef struct mst_message {
+    uint16_t type;
+    uint32_t flags;
+    uint32_t request; /* the sender's number; a reply repeats it */
+    uint32_t count;
+    uint64_t step;
+    uint64_t size; /* of the body */
+} mst_message;
+
+typedef struct mst_piece {
+    const void *data;
+    size_t size;
+} mst_piece;
+
+#define MST_PIECE_MAX 8
+#define MST_PEER_NONE UINT32_MAX
+
+typedef struct mst_net_events {
+    /* The peer has proved who it is. Before this no message of it is read. */
+    void (*up)(void *arg, uint32_t peer, const mst_identity *who);
+    /* Once for every peer that was up, and for every connect that failed. why->text is a whole sentence. */
+    void (*down)(void *arg, uint32_t peer, const mst_error *why);
+    /* A header with a body has arrived: *out is where its m->size bytes go; they must stay until message or down.
+     * A failure drops the peer, which hears the sentence. */
+    mst_status (*body)(void *arg, uint32_t peer, const mst_message *m, void **out);
+    /* The whole message is here; body is what `body` named, NULL when m->size is 0. A failure drops the peer, which
+     * hears the sentence. */
+    mst_status (*message)(void *arg, uint32_t peer, const mst_message *m, void *body);
+    /* The pieces of the send with this token may change now. Not called for peers that went down. */
+    void (*sent)(void *arg, uint32_t peer, void *token);
+} mst_net_events;
+
+typedef struct mst_net_options {
+    mst_identity self;
+    const char *secret;       /* of the job; NULL or "": only loopback and Unix sockets are accepted and connected */
+    uint64_t max_body;        /* larger bodies drop the peer before anything is allocated */
+    uint64_t max_queue;       /* bytes that may wait for one peer beyond what the system takes */
+    uint32_t peer_timeout_ms; /* silence after which a peer is down */
+    uint32_t hello_timeout_ms; /* for a stranger to prove who it is */
+} mst_net_options;
+
+typedef struct mst_net_stats {
+    uint64_t bytes_in, bytes_out, messages_in, messages_out; /* headers included, heartbeats and handshakes not */
+    uint64_t queued;                                         /* bytes not yet taken by the system */
+} mst_net_stats;
+
+typedef struct mst_net mst_net;
+
+typedef struct mst_net_engine {
+    const char *name, *help;
+    bool detects_death;  /* a dead process is reported down by itself, not only by silence */
+    bool survives_death; /* the others go on */
+    bool sleeps;         /* poll waits without using the processor */
+    mst_status (*create)(const mst_net_options *options, const mst_net_events *events, void *arg, mst_net **out);
+    void (*destroy)(mst_net *net);
+    mst_status (*listen)(mst_net *net, const char *address, char *bound, size_t bound_size);
+    mst_status (*connect)(mst_net *net, const char *address, uint64_t deadline_ns, uint32_t *peer);
+    mst_status (*send)(mst_net *net, uint32_t peer, const mst_message *m, const mst_piece *pieces, uint32_t n_pieces,
+                       void *token);
+    void (*drop)(mst_net *net, uint32_t peer, const char *sentence);
+    mst_status (*poll)(mst_net *net, uint64_t deadline_ns);
+    void (*wake)(mst_net *net);
+    mst_status (*flush)(mst_net *net, uint64_t deadline_ns);
+    void (*stats)(const mst_net *net, uint32_t peer, mst_net_stats *out);
+    void (*name_of)(const mst_net *net, uint32_t peer, char *out, size_t size);
+} mst_net_engine;
+
+struct mst_net {
+    const mst_net_engine *engine;
+};
+
+extern const mst_net_engine mst_net_inproc, mst_net_tcp;
+extern const mst_net_engine *const mst_net_engines[]; /* NULL-terminated */
+
+/* *out is the caller's to destroy; set only on MST_OK. */
+static inline mst_status mst_net_new(const mst_net_engine *engine, const mst_net_options *options,
+                                     const mst_net_events *events, void *arg, mst_net **out)
+{
+    return engine->create(options, events, arg, out);
+}
+
+/* Closes every connection at once (flush first); no event is called any more. NULL-safe. */
+void mst_net_destroy(mst_net *net);
+
+/* "host:port" (port 0: any), "unix:/path", "unix:@name" (Linux abstract); inproc: any name. bound receives the address
+ * that others connect to. An address in use is MST_EEXIST. */
+static inline mst_status mst_net_listen(mst_net *net, const char *address, char *bound, size_t bound_size)
+{
+    return net->engine->listen(net, address, bound, bound_size);
+}
+
+/* Begins to connect and goes on trying until the deadline, so that processes may start in any order; `up` or `down`
+ * follows. */
+static inline mst_status mst_net_connect(mst_net *net, const char *address, uint64_t deadline_ns, uint32_t *peer)
+{
+    return net->engine->connect(net, address, deadline_ns, peer);
+}
+
+/* Sends a message whose body is the pieces, one after the other; m->size is set from them. The pieces must not change
+ * before `sent` is called with the token; token NULL: they were copied or taken before send returned (for small
+ * messages: what cannot be taken at once is copied). A message may go out within send. MST_EPEER when the peer is not
+ * up, MST_ETIMEOUT when more than max_queue bytes are waiting already: nothing was sent then. */
+static inline mst_status mst_net_send(mst_net *net, uint32_t peer, const mst_message *m, const mst_piece *pieces,
+                                      uint32_t n_pieces, void *token)
+{
+    return net->engine->send(net, peer, m, pieces, n_pieces, token);
+}
+
+/* Tells the peer why (its `down` has the sentence) and closes. No `down` is called here. */
+static inline void mst_net_drop(mst_net *net, uint32_t peer, const char *sentence)
+{
+    net->engine->drop(net, peer, sentence);
+}
+
+/* Handles what has arrived; when nothing has, waits for something, for a wake or for the deadline (0: does not wait).
+ * Returns MST_OK in all these cases. */
+static inline mst_status mst_net_poll(mst_net *net, uint64_t deadline_ns)
+{
+    return net->engine->poll(net, deadline_ns);
+}
+
+/* Makes the poll under way, or the next one, return. Any thread; also from a signal handler. */
+static inline void mst_net_wake(mst_net *net)
+{
+    net->engine->wake(net);
+}
+
+/* Waits until everything sent has left, handling events meanwhile; MST_ETIMEOUT names the peer that does not take it. */
+static inline mst_status mst_net_flush(mst_net *net, uint64_t deadline_ns)
+{
+    return net->engine->flush(net, deadline_ns);
+}
+
+/* Of a peer, also after it went down; MST_PEER_NONE: of all together. */
+static inline void mst_net_stats_get(const mst_net *net, uint32_t peer, mst_net_stats *out)
+{
+    net->engine->stats(net, peer, out);
+}
+
+/* "worker 2 (10.0.0.3:51234)", for sentences. */
+static inline void mst_net_name_of(const mst_net *net, uint32_t peer, char *out, size_t size)
+{
+    net->engine->name_of(net, peer, out, size);
+}
+
+#endif
