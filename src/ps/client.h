@@ -1,0 +1,70 @@
+/* A worker's end of steps: cuts requests into one message per server, and puts the replies together.
+ *
+ * A client has some slots; a slot holds a list, the weights pulled for it, and what came with them. The
+ * floats of a slot stand as list.h says, with the keys' floats starting at key_start * width: key_start is
+ * the ranges' floats rounded up to whole keys, so that a row whose keys are numbered key_start, key_start +
+ * 1, ... reads its weights at weights + key * width.
+ *
+ * Thread: the owner of the net makes every call. */
+#ifndef MST_PS_CLIENT_H
+#define MST_PS_CLIENT_H
+
+#include "ps/proto.h"
+#include "ps/table.h"
+
+#define MST_SLOT_NONE UINT32_MAX
+
+typedef struct mst_client mst_client;
+
+typedef struct mst_client_options {
+    mst_net *net;
+    const mst_table *table; /* outlives the client */
+    const uint32_t *peers;  /* of the servers; copied */
+    mst_wire wire;
+    uint32_t n_slots; /* at most MST_LISTS */
+} mst_client_options;
+
+mst_status mst_client_new(const mst_client_options *options, mst_client **out);
+void mst_client_destroy(mst_client *self); /* NULL-safe */
+
+/* The slot's list, for the caller to fill before it is pulled; not to be touched from then on until its push
+ * is sent or the slot is pulled again. */
+mst_list *mst_client_list(mst_client *self, uint32_t slot);
+
+/* A gradient to push. */
+typedef struct mst_push {
+    uint32_t slot;  /* whose list it belongs to */
+    const float *g; /* laid out like the slot's weights; may change once the reply is there */
+    uint64_t step;  /* sync: the step it is for; else the worker's own count */
+    uint32_t rows;  /* may be 0 */
+    double loss, weight;
+    uint32_t flags; /* MST_STEP_EXHAUSTED */
+} mst_push;
+
+/* Sends to every server: the push (NULL: none) and the pull of a slot's list (MST_SLOT_NONE: none). With no
+ * pull the reply is awaited on the push's slot. */
+mst_status mst_client_send(mst_client *self, const mst_push *push, uint32_t pull_slot);
+
+/* What came back for a slot. */
+typedef struct mst_reply {
+    uint64_t version; /* steps applied on the coordinator */
+    bool dropped;     /* by the coordinator */
+    bool has_work;
+    mst_work work;
+} mst_reply;
+
+bool mst_client_ready(const mst_client *self, uint32_t slot);
+/* Polls the net until the slot's replies are all there; MST_ETIMEOUT names the servers that have not
+ * answered. */
+mst_status mst_client_wait(mst_client *self, uint32_t slot, uint64_t deadline_ns);
+const mst_reply *mst_client_reply(const mst_client *self, uint32_t slot);
+float *mst_client_weights(mst_client *self, uint32_t slot);
+/* Floats of a gradient or weights of the slot, the gap before the keys included. */
+uint64_t mst_client_floats(const mst_client *self, uint32_t slot);
+uint32_t mst_client_key_start(const mst_client *self, uint32_t slot);
+
+/* For the events of the net: messages of type VALUES from a server. */
+mst_status mst_client_body(mst_client *self, uint32_t peer, const mst_message *m, void **out);
+mst_status mst_client_message(mst_client *self, uint32_t peer, const mst_message *m, void *body);
+
+#endif

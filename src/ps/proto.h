@@ -1,0 +1,124 @@
+/* Messages of the parameter server: who sends what to whom, and how it is laid out (docs/WIRE.md). Everything
+ * that is sent once or a few times is JSON; what is sent per step is binary, little-endian, and checked here
+ * before anybody uses it.
+ *
+ * Connections: every worker to every server, every server to server 0 (the coordinator). Workers do not talk
+ * to each other. */
+#ifndef MST_PS_PROTO_H
+#define MST_PS_PROTO_H
+
+#include <stdbool.h>
+
+#include <jansson.h>
+
+#include "net/net.h"
+#include "ps/half.h"
+#include "ps/list.h"
+
+typedef enum mst_ps_type {
+    /* ---- start-up ---- */
+    MST_PS_JOB =
+        MST_NET_TYPES, /* coordinator to a worker or server that is up: JSON {"job", "options" ...} */
+    MST_PS_JOIN,       /* worker or server to coordinator: JSON: what it is and what it found in its data */
+    MST_PS_SETUP,      /* coordinator to server: JSON: model, optimizer, table, mode */
+    MST_PS_PART,    /* floats of the store; coordinator to server: restored ones; server to coordinator: saved
+                       ones.    step: first float; count: 0 weights, s + 1 optimizer slot s; body: fp32 */
+    MST_PS_READY,   /* server to coordinator: the store is complete */
+    MST_PS_WELCOME, /* coordinator to worker: JSON: table, where training stands; work follows */
+    /* ---- steps ---- */
+    MST_PS_STEP,   /* worker to server: pushes a gradient, pulls weights, or both */
+    MST_PS_VALUES, /* server to worker: the weights pulled */
+    MST_PS_WORK,   /* coordinator to worker: one or more work items */
+    MST_PS_WANT,   /* worker to coordinator: wants work; count: how many rows it still holds */
+    MST_PS_CLOSE,  /* coordinator to servers: step m.step closes with the slots in the body's bitmap (u64
+                      words) */
+    MST_PS_GONE,   /* coordinator to servers: worker m.count is gone; its pushes from step m.step on do not
+                      count */
+    /* ---- cuts: one consistent version over all servers ---- */
+    MST_PS_CUT, /* coordinator to servers and workers: cut m.count, flags MST_CUT_*; to servers: bitmap of the
+                   workers that will mark; step: sync: the version it is about */
+    MST_PS_MARK,  /* worker to server: what follows comes after cut m.count; step as above */
+    MST_PS_SAVED, /* server to coordinator: all parts of cut m.count are sent */
+    /* ---- evaluation ---- */
+    MST_PS_CHIEF,     /* coordinator to worker: evaluate from now on */
+    MST_PS_EVAL_LIST, /* chief to server: the floats its evaluation sets touch; a STEP body without a push */
+    MST_PS_EVAL_VALUES, /* server to chief: their values at cut m.count; fp32 */
+    MST_PS_EVAL_RESULT, /* chief to coordinator: JSON {"test": {...}, "valid": {...}}, or {"error"}; count:
+                           the cut */
+    /* ---- the end ---- */
+    MST_PS_REPORT, /* worker to coordinator: JSON: counts and times so far; flags: MST_REPORT_LAST */
+    MST_PS_STOP,   /* coordinator to workers: finish what is in flight, report, wait for the end */
+    MST_PS_END,    /* coordinator to everybody: JSON {"code", "text"}: leave with that */
+    MST_PS_FAIL,   /* anybody to coordinator: JSON {"code", "text"}: I cannot go on */
+} mst_ps_type;
+const char *mst_ps_type_name(uint16_t type);
+
+#define MST_NO_REQUEST UINT32_MAX
+
+/* Flags of STEP. */
+#define MST_STEP_PUSH 1u /* m.count is the request whose list the gradient belongs to */
+#define MST_STEP_PULL 2u /* m.request names the list from now on */
+#define MST_STEP_EXHAUSTED                                                                                   \
+    4u /* no more rows in this epoch: the slot does not count until the next (sync, streams) */
+#define MST_STEP_WIRE_SHIFT 8 /* mst_wire of the floats, both ways */
+/* Flags of VALUES. m.step: steps applied on this server when the values were read. */
+#define MST_VALUES_DROPPED 1u /* the push that came with it was late and had no effect */
+#define MST_VALUES_WORK    2u /* after the values: a work item (coordinator, sync) */
+/* Flags of CUT. */
+#define MST_CUT_EVAL 1u
+#define MST_CUT_SAVE 2u
+#define MST_CUT_LAST 4u /* nothing is trained any more */
+/* Flags of REPORT. */
+#define MST_REPORT_LAST 1u
+
+/* What a worker is to do. A slice is one synchronous step's global batch, of which the worker takes its
+ * share; a lease is rows of its own, taken batch by batch; a grant is a number of rows of the worker's own
+ * stream. */
+typedef enum mst_work_kind {
+    MST_WORK_SLICE = 1,
+    MST_WORK_LEASE,
+    MST_WORK_GRANT, /* from 0 to n */
+    MST_WORK_WAIT,  /* nothing now; more may come */
+    MST_WORK_STOP,  /* nothing any more */
+} mst_work_kind;
+
+#define MST_WORK_SIZE 48
+typedef struct mst_work {
+    mst_work_kind kind;
+    uint32_t share,
+        n_shares;  /* slice: the worker's rows are [n * share / n_shares, n * (share + 1) / n_shares) */
+    uint64_t step; /* slice: its number */
+    uint64_t epoch, from, to; /* positions in the epoch's order of rows */
+} mst_work;
+void mst_work_encode(const mst_work *work, uint8_t *out); /* MST_WORK_SIZE bytes */
+mst_status mst_work_decode(const uint8_t *in, size_t size, mst_work *out);
+
+/* The share's rows, as positions. */
+static inline void mst_work_share(const mst_work *w, uint64_t *from, uint64_t *to)
+{
+    uint64_t n = w->to - w->from;
+    *from = w->from + n * w->share / w->n_shares;
+    *to = w->from + n * (w->share + 1) / w->n_shares;
+}
+
+/* The body of a STEP: head, pushed floats, ranges of the pull list, packed keys of the pull list. */
+#define MST_STEP_HEAD 40
+typedef struct mst_step_head {
+    double loss, weight; /* sums over the rows, before the update */
+    uint32_t rows;
+    uint32_t push_floats;
+    uint32_t pull_ranges, pull_keys, packed_bytes;
+} mst_step_head;
+void mst_step_head_encode(const mst_step_head *head, uint8_t *out);
+/* Checks that the parts add up to m->size exactly. */
+mst_status mst_step_head_decode(const mst_message *m, const uint8_t *body, mst_step_head *out);
+
+/* A JSON body of at most MST_PS_JSON_MAX bytes; the sentence names the type. New reference. */
+#define MST_PS_JSON_MAX (64u << 20)
+mst_status mst_ps_json(const mst_message *m, const void *body, json_t **out);
+/* Sends JSON (takes the reference; NULL is MST_ENOMEM). */
+mst_status mst_ps_send_json(mst_net *net, uint32_t peer, const mst_message *m, json_t *json);
+/* Sends a message without a body. */
+mst_status mst_ps_send(mst_net *net, uint32_t peer, const mst_message *m);
+
+#endif

@@ -1,0 +1,63 @@
+/* A server's data: its partitions of the weights and optimizer state, the lists its workers have asked for,
+ * and the application of gradients. Knows nothing of connections; server.c feeds it.
+ *
+ * The store is reserved for the whole flat vector, so that keys need no translation; only owned partitions
+ * are ever touched. A worker's last MST_LISTS lists are remembered, so that a push carries values only.
+ *
+ * Thread: one caller. Large applies and gathers are shared with apply threads inside the call. */
+#ifndef MST_PS_SHARD_H
+#define MST_PS_SHARD_H
+
+#include "optim/optim.h"
+#include "ps/proto.h"
+#include "ps/table.h"
+
+#define MST_LISTS 16 /* per worker: pipeline + 2 at most */
+
+typedef struct mst_shard mst_shard;
+
+typedef struct mst_shard_options {
+    const mst_optimizer *optimizer;
+    mst_params *params;     /* reserved by the caller; outlives the shard */
+    const mst_table *table; /* outlives the shard */
+    uint32_t server, n_workers;
+    unsigned n_threads; /* for large requests; at least 1 */
+    uint32_t large;     /* floats from which they are used; 0: a default */
+} mst_shard_options;
+
+mst_status mst_shard_new(const mst_shard_options *options, mst_shard **out);
+void mst_shard_destroy(mst_shard *self); /* NULL-safe */
+
+/* A STEP that has been read and checked. Points into the message's body and the shard's lists. */
+typedef struct mst_shard_request {
+    uint32_t worker, request, flags;
+    mst_wire wire;
+    mst_step_head head;
+    const void *values;     /* pushed floats as on the wire; NULL: no push */
+    const mst_list *pushed; /* their list */
+    const mst_list *pulled; /* NULL: no pull */
+} mst_shard_request;
+
+/* Checks a STEP from a worker and remembers its pull list. The body must stay until the request was applied.
+ * A failure's sentence says what is wrong with the message; the worker is then to be dropped. */
+mst_status mst_shard_read(mst_shard *self, uint32_t worker, const mst_message *m, const void *body,
+                          mst_shard_request *out);
+
+/* Applies the mean gradient of n pushes, each weighted with its rows, in the order given. Pushes without rows
+ * count for nothing. */
+mst_status mst_shard_apply(mst_shard *self, const mst_shard_request *const *requests, uint32_t n,
+                           const mst_update *update);
+
+/* Bytes of the values a request pulls, and the values themselves. */
+size_t mst_shard_reply_size(const mst_shard *self, const mst_shard_request *request);
+void mst_shard_reply(mst_shard *self, const mst_shard_request *request, void *out);
+
+/* Forgets the worker's lists (it is gone). */
+void mst_shard_forget(mst_shard *self, uint32_t worker);
+
+/* Evaluation: keeps a list (a STEP body with ranges and keys only), and reads its values, as fp32. */
+mst_status mst_shard_watch(mst_shard *self, const mst_message *m, const void *body);
+size_t mst_shard_watched_size(const mst_shard *self);
+void mst_shard_watched(mst_shard *self, void *out);
+
+#endif

@@ -1,0 +1,59 @@
+/* The partition table: which server has which floats of the flat vector. Made by the coordinator, told to
+ * everybody.
+ *
+ * Invariants
+ * 1. Partitions are ascending and cover [0, size) without gaps or overlaps.
+ * 2. The sparse view is cut into one range of keys per server, in server order, at multiples of 16 floats; so
+ * the keys of a list that one server has are one run of it. Cuts are quantiles of the keys that batches were
+ * seen to touch: bytes and applies are balanced, which equal ranges are not.
+ * 3. Dense parts are cut into partitions of at most MST_PARTITION_FLOATS and dealt to the least loaded
+ * server. */
+#ifndef MST_PS_TABLE_H
+#define MST_PS_TABLE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "ps/list.h"
+#include "tensor/grad.h"
+#include "tensor/params.h"
+
+#define MST_PARTITION_FLOATS (1u << 20) /* 4 MB */
+#define MST_SERVER_MAX       1024
+
+typedef struct mst_partition {
+    uint64_t first, count;
+    uint32_t server;
+} mst_partition;
+
+typedef struct mst_table {
+    uint32_t version, n_servers, n_partitions;
+    uint64_t size; /* floats */
+    mst_partition *partitions;
+    /* The sparse view; width 0: none. Server s has keys [key_starts[s], key_starts[s + 1]). */
+    uint64_t sparse_offset;
+    uint32_t width;
+    uint32_t *key_starts;
+} mst_table;
+
+/* layout: the model's gradient layout (ranges and sparse part). sample: keys as batches touch them (each key
+ * once per batch, batches one after the other; any order), n of them; with none, keys are cut equally.
+ * dense_model: the sparse view is treated as dense ranges (the whole vector travels). */
+mst_status mst_table_make(mst_table *table, const mst_params *params, const mst_grad *layout,
+                          uint32_t n_servers, const uint32_t *sample, size_t n, bool dense_model);
+void mst_table_fini(mst_table *table);
+
+/* New reference or NULL; and back, checked (MST_EINPUT with a sentence). */
+json_t *mst_table_json(const mst_table *table);
+mst_status mst_table_from_json(mst_table *table, const json_t *json);
+
+/* The part of a list that a server has. ranges: clipped copies; keys: points into list->keys (key_capacity
+ * 0). *first_key is the number of its first key in the list. */
+void mst_table_part(const mst_table *table, const mst_list *list, uint32_t server, mst_list *part,
+                    uint32_t *first_key);
+
+/* Floats of the flat vector a server has: partitions in order; *n of them into out (room for n_partitions).
+ */
+void mst_table_owned(const mst_table *table, uint32_t server, mst_extent *out, uint32_t *n);
+
+#endif
