@@ -1,0 +1,18 @@
+/* What cluster.c and cluster_read.c share; nobody else includes this. */
+#ifndef MST_NET_CLUSTER_IMPL_H
+#define MST_NET_CLUSTER_IMPL_H
+
+#include "base/option.h"
+#include "net/cluster.h"
+
+/* What the source calls its two lists, for sentences. */
+typedef struct mst_cluster_keys {
+    const char *servers, *workers;
+} mst_cluster_keys;
+
+/* Checks the lists and moves them into the cluster, which has its source already. On failure they stay the
+ * caller's, or are the cluster's to fini. */
+mst_status mst_cluster_fill(mst_cluster *c, mst_text_list *servers, mst_text_list *workers,
+                            const mst_cluster_keys *keys);
+
+#endif
