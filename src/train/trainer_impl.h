@@ -2,21 +2,14 @@
 #ifndef MST_TRAIN_TRAINER_IMPL_H
 #define MST_TRAIN_TRAINER_IMPL_H
 
-#include "observe/run.h"
 #include "train/assembly.h"
+#include "train/book.h"
 #include "train/evaluate.h"
 #include "train/trainer.h"
-
-/* Something that happens every so often. */
-typedef struct mst_due {
-    mst_every every;
-    double next; /* in the unit's count, or epochs done */
-} mst_due;
 
 typedef struct mst_eval_set {
     mst_dataset *dataset;
     mst_evaluator *evaluator;
-    mst_result last; /* rows 0: not yet evaluated */
 } mst_eval_set;
 
 struct mst_trainer {
@@ -38,23 +31,9 @@ struct mst_trainer {
     double held_out; /* fraction; 0: none */
     mst_eval_set test, valid;
 
-    mst_due eval, checkpoint;
-    bool has_until;
-    mst_condition until;
-
-    mst_run *run;
-    json_t *manifest;
-    mst_checkpointer *checkpointer, *best_checkpointer;
-    uint64_t saved_step; /* of the newest checkpoint; UINT64_MAX: none */
-    bool worth_keeping;  /* something was measured or saved */
-    bool evaluation_due; /* and not done, because the run was asked to stop */
+    mst_limits limits;
+    mst_book *book;
     mst_progress progress;
-    mst_train_status status;
-    mst_loss_sum line_loss; /* since the last evaluation */
-    double last_train_loss; /* between the last two; NAN: no evaluation yet */
-    uint64_t line_ns;
-    double best_valid_loss;
-    uint64_t best_step, since_best, n_evaluations;
 };
 
 /* Everything up to the feed. The trainer has its copies of the options; destroy is safe after a failure. */

@@ -10,47 +10,6 @@
 #include "data/stream.h"
 #include "train/trainer_impl.h"
 
-static mst_status parse_limits(mst_trainer *self)
-{
-    mst_train_options *o = &self->options;
-    TRY(mst_every_parse("eval-every", o->eval_every, &self->eval.every));
-    TRY(mst_every_parse("checkpoint-every", o->checkpoint_every, &self->checkpoint.every));
-    if (o->until != NULL && strcmp(o->until, "never") != 0) {
-        TRY(mst_condition_parse(o->until, &self->until));
-        self->has_until = true;
-        const char *metric = mst_metric_name(self->until.metric);
-        if (strncmp(metric, "test", 4) == 0 && o->test.n == 0)
-            return mst_fail(MST_EUSAGE, "--until %s needs a --test set", o->until);
-        if (strncmp(metric, "valid", 5) == 0 && o->valid == NULL)
-            return mst_fail(MST_EUSAGE, "--until %s needs --valid", o->until);
-    }
-    if (o->patience > 0 && o->valid == NULL)
-        return mst_fail(MST_EUSAGE, "--patience needs --valid");
-    if (o->resume && o->overwrite)
-        return mst_fail(MST_EUSAGE, "--resume and --overwrite exclude each other");
-    if (o->resume && o->run == NULL)
-        return mst_fail(MST_EUSAGE, "--resume needs --run, the directory of the run to continue");
-    if (o->resume && o->init_from != NULL)
-        return mst_fail(MST_EUSAGE, "--resume and --init-from exclude each other");
-    if (o->epochs == 0 && o->steps == 0 && o->rows == 0 && o->seconds == 0.0 && !self->has_until &&
-        o->patience == 0)
-        return mst_fail(MST_EUSAGE,
-                        "nothing ends this run: give --epochs, --steps, --rows, --seconds, --until or "
-                        "--patience");
-    return MST_OK;
-}
-
-/* What --until asks of must exist for the model. */
-static mst_status check_until(const mst_trainer *self)
-{
-    mst_metric metric = self->until.metric;
-    if (!self->has_until || (metric != MST_METRIC_TEST_AUC && metric != MST_METRIC_VALID_AUC) ||
-        self->assembly.model->n_scores == 1)
-        return MST_OK;
-    return mst_fail(MST_EUSAGE, "--until %s can never be met: AUC needs a binary model (--model logreg)",
-                    self->options.until);
-}
-
 /* What can be read only once is good for one pass, and nothing else can read it too. */
 static mst_status check_read_once(mst_trainer *self)
 {
@@ -233,21 +192,6 @@ static mst_status check_same_model(const mst_trainer *self, const json_t *theirs
     return st;
 }
 
-/* Where the lines of metrics.csv stood. */
-static void resume_lines(mst_trainer *self, json_t *extra)
-{
-    json_int_t rows;
-    mst_loss_sum *sum = &self->line_loss;
-    json_t *train_loss = json_object_get(extra, "train_loss"), *line = json_object_get(extra, "line_loss");
-    if (json_is_number(train_loss))
-        self->last_train_loss = json_number_value(train_loss);
-    if (line != NULL && json_unpack(line, "[F, F, I]", &sum->loss, &sum->weight, &rows) == 0)
-        sum->rows = (uint64_t)rows;
-    else
-        *sum = (mst_loss_sum){0};
-    self->evaluation_due = json_is_true(json_object_get(extra, "evaluation_due"));
-}
-
 /* Loads weights, and everything else when the run resumes. */
 static mst_status load_checkpoint(mst_trainer *self, const char *from, bool resume)
 {
@@ -260,21 +204,32 @@ static mst_status load_checkpoint(mst_trainer *self, const char *from, bool resu
     TRY_OUT(st,
             mst_checkpoint_load(checkpoint, &self->assembly.params, self->optimizer.ops->slot_names, resume));
     if (resume) {
-        json_t *best = json_object_get(meta.extra, "best_valid_loss");
-        self->progress = (mst_progress){
-            .steps = meta.step, .rows = meta.rows, .epoch = meta.epoch, .position = meta.position};
-        self->status.train_seconds = meta.train_seconds;
-        self->status.eval_seconds = meta.eval_seconds;
-        if (json_is_number(best))
-            self->best_valid_loss = json_number_value(best);
-        self->best_step = (uint64_t)json_integer_value(json_object_get(meta.extra, "best_step"));
-        self->since_best = (uint64_t)json_integer_value(json_object_get(meta.extra, "since_best"));
-        self->saved_step = meta.step;
-        resume_lines(self, meta.extra);
+        mst_book_resume(self->book, &meta);
+        self->progress = *mst_book_at(self->book);
     }
 out:
     mst_checkpoint_meta_fini(&meta);
     mst_free(checkpoint);
+    return st;
+}
+
+static mst_status make_book(mst_trainer *self)
+{
+    mst_book_options book = {
+        .train = &self->options,
+        .limits = self->limits,
+        .epochs_given = self->config.epochs_given,
+        .global_batch = (uint64_t)self->strategy_options.global_batch,
+        .optimizer = &self->optimizer,
+        .model_name = self->assembly.model->ops->name,
+        .model = mst_model_json(self->assembly.model),
+        .data = self->data_json,
+        .reading_unknown = self->reading_unknown,
+        .stop = self->config.stop,
+        .save_wanted = self->config.save_wanted,
+    };
+    mst_status st = mst_book_new(&book, &self->book);
+    json_decref(book.model);
     return st;
 }
 
@@ -301,7 +256,7 @@ mst_status mst_trainer_set_up(mst_trainer *self)
     const mst_train_config *c = &self->config;
     mst_isa isa;
     mst_shape shape;
-    TRY(parse_limits(self));
+    TRY(mst_limits_parse(&self->options, &self->limits));
     TRY(parse_valid(self));
     TRY(check_read_once(self));
     TRY(mst_isa_parse(self->options.isa, &isa));
@@ -316,7 +271,8 @@ mst_status mst_trainer_set_up(mst_trainer *self)
     TRY(settle_data_options(self));
     TRY(mst_assembly_init(&self->assembly, c->model, &shape, self->kernels, self->optimizer.ops->n_slots,
                           mst_strategy_spare(&self->strategy_options), (uint64_t)self->options.seed));
-    TRY(check_until(self));
+    TRY(mst_limits_check(&self->limits, &self->options, self->assembly.model->n_scores));
+    TRY(make_book(self));
     mst_params_populate(&self->assembly.params);
     mst_optimizer_start(&self->optimizer, &self->assembly.params);
     if (self->options.resume)

@@ -1,0 +1,425 @@
+/* Contract in book.h: the run directory, evaluations, saving, the end. What is due is in book_due.c. */
+#include "muster/muster.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "train/book_impl.h"
+
+#define LINE_NS MST_S /* between training lines of metrics.csv */
+
+mst_status mst_book_new(const mst_book_options *options, mst_book **out)
+{
+    mst_book *self = mst_zalloc(sizeof *self);
+    if (self == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for training");
+    self->options = *options;
+    self->eval.every = options->limits.eval;
+    self->checkpoint.every = options->limits.checkpoint;
+    self->best_valid_loss = INFINITY;
+    self->saved_step = self->evaluated_step = UINT64_MAX;
+    self->last_train_loss = NAN;
+    self->options.model = json_incref(options->model);
+    self->options.data = options->data != NULL ? json_incref(options->data) : json_object();
+    if (self->options.model == NULL || self->options.data == NULL) {
+        mst_book_destroy(self);
+        return mst_fail(MST_ENOMEM, "no memory for training");
+    }
+    *out = self;
+    return MST_OK;
+}
+
+/* Nobody trains into the directory any more. */
+static void close_run(mst_book *self)
+{
+    mst_checkpointer_destroy(self->checkpointer);
+    mst_checkpointer_destroy(self->best_checkpointer);
+    self->checkpointer = self->best_checkpointer = NULL;
+    mst_run_destroy(self->run);
+    self->run = NULL;
+}
+
+void mst_book_destroy(mst_book *self)
+{
+    if (self == NULL)
+        return;
+    close_run(self);
+    json_decref(self->manifest);
+    json_decref(self->options.model);
+    json_decref(self->options.data);
+    mst_free(self);
+}
+
+void mst_book_resume(mst_book *self, const mst_checkpoint_meta *meta)
+{
+    json_int_t rows;
+    const json_t *extra = meta->extra;
+    mst_loss_sum *sum = &self->line_loss;
+    json_t *best = json_object_get(extra, "best_valid_loss"),
+           *train_loss = json_object_get(extra, "train_loss"), *line = json_object_get(extra, "line_loss");
+    self->progress = (mst_progress){
+        .steps = meta->step, .rows = meta->rows, .epoch = meta->epoch, .position = meta->position};
+    self->status.train_seconds = meta->train_seconds;
+    self->status.eval_seconds = meta->eval_seconds;
+    self->status.rows = meta->rows;
+    if (json_is_number(best))
+        self->best_valid_loss = json_number_value(best);
+    self->best_step = (uint64_t)json_integer_value(json_object_get(extra, "best_step"));
+    self->since_best = (uint64_t)json_integer_value(json_object_get(extra, "since_best"));
+    self->saved_step = meta->step;
+    if (json_is_number(train_loss))
+        self->last_train_loss = json_number_value(train_loss);
+    if (line != NULL && json_unpack(line, "[F, F, I]", &sum->loss, &sum->weight, &rows) == 0)
+        sum->rows = (uint64_t)rows;
+    else
+        *sum = (mst_loss_sum){0};
+    self->evaluation_due = json_is_true(json_object_get(extra, "evaluation_due"));
+}
+
+/* ---- the run directory ---- */
+
+static json_t *result_json(const mst_result *r)
+{
+    json_t *json = json_pack("{s:I}", "rows", (json_int_t)r->rows);
+    const struct {
+        const char *name;
+        double value;
+    } figures[] = {{"loss", r->loss}, {"accuracy", r->accuracy}, {"auc", r->auc}, {"seconds", r->seconds}};
+    for (size_t i = 0; json != NULL && i < sizeof figures / sizeof *figures; i++)
+        if (isfinite(figures[i].value))
+            json_object_set_new(json, figures[i].name, json_real(figures[i].value));
+    return json;
+}
+
+static mst_status write_manifest(mst_book *self, const char *state)
+{
+    const mst_train_status *s = &self->status;
+    json_t *m = self->manifest;
+    json_object_set_new(m, "state", json_string(state));
+    json_object_set_new(m, "progress",
+                        json_pack("{s:I, s:I, s:I, s:f, s:f, s:f}", "step", (json_int_t)s->step, "rows",
+                                  (json_int_t)s->rows, "epoch", (json_int_t)s->epoch, "train_seconds",
+                                  s->train_seconds, "eval_seconds", s->eval_seconds, "save_seconds",
+                                  s->save_seconds));
+    if (self->test.rows > 0)
+        json_object_set_new(m, "test", result_json(&self->test));
+    if (self->valid.rows > 0)
+        json_object_set_new(m, "valid", result_json(&self->valid));
+    return mst_run_manifest(self->run, m);
+}
+
+static mst_status open_directory(mst_book *self)
+{
+    const mst_train_options *o = self->options.train;
+    mst_run_open how = o->resume ? MST_RUN_RESUME : o->overwrite ? MST_RUN_OVERWRITE : MST_RUN_NEW;
+    if (o->run != NULL)
+        return mst_run_new(o->run, how, self->progress.steps, &self->run);
+    mst_status st = MST_EEXIST;
+    while (st == MST_EEXIST) { /* again when another process took the name first */
+        char *name = mst_run_free_name("runs", self->options.model_name);
+        if (name == NULL)
+            return mst_fail(MST_ENOMEM, "no memory for the run's name");
+        st = mst_run_new(name, how, self->progress.steps, &self->run);
+        mst_free(name);
+    }
+    return st;
+}
+
+static mst_status open_checkpointers(mst_book *self)
+{
+    mst_status st = MST_OK;
+    const mst_train_options *o = self->options.train;
+    const char *const *slots = self->options.optimizer->ops->slot_names;
+    char *folder = mst_sprintf("%s/checkpoints", mst_run_path(self->run)),
+         *best = mst_sprintf("%s/best", mst_run_path(self->run));
+    if (folder == NULL || best == NULL)
+        TRY_OUT(st, mst_fail(MST_ENOMEM, "no memory for the run's name"));
+    if (o->save)
+        TRY_OUT(st, mst_checkpointer_new(folder, (uint32_t)o->keep, slots, &self->checkpointer));
+    if (o->save && o->patience > 0)
+        TRY_OUT(st, mst_checkpointer_new(best, 1, slots, &self->best_checkpointer));
+out:
+    mst_free(folder);
+    mst_free(best);
+    return st;
+}
+
+mst_status mst_book_open(mst_book *self, json_t *entries)
+{
+    char host[256] = "", now[24];
+    TRY(open_directory(self));
+    TRY(open_checkpointers(self));
+    gethostname(host, sizeof host - 1);
+    mst_wall_time(now);
+    self->manifest = json_pack("{s:s, s:s, s:s}", "muster", mst_version(), "started", now, "host", host);
+    if (self->manifest == NULL || (entries != NULL && json_object_update(self->manifest, entries) != 0))
+        return mst_fail(MST_ENOMEM, "no memory for the manifest");
+    TRY(write_manifest(self, "running"));
+    mst_book_schedule(self, &self->eval);
+    mst_book_schedule(self, &self->checkpoint);
+    self->line_ns = mst_now_ns();
+    return MST_OK;
+}
+
+mst_status mst_book_note(mst_book *self, const char *key, json_t *value)
+{
+    if (json_object_set_new(self->manifest, key, value) != 0)
+        return mst_fail(MST_ENOMEM, "no memory for the manifest");
+    return MST_OK;
+}
+
+mst_status mst_book_show(mst_book *self)
+{
+    return write_manifest(self, "running");
+}
+
+const char *mst_book_path(const mst_book *self)
+{
+    return self->run != NULL ? mst_run_path(self->run) : NULL;
+}
+
+/* A line of metrics.csv. Its training loss is the mean since the last evaluation, so that it does not depend
+ * on the clock, which decides only how many lines there are in between. */
+static mst_status write_line(mst_book *self, const mst_train_status *s, const mst_loss_sum *train,
+                             const char *set, const mst_result *r)
+{
+    mst_metrics line = {
+        .step = s->step,
+        .rows = s->rows,
+        .epoch = s->epoch,
+        .train_seconds = s->train_seconds,
+        .eval_seconds = s->eval_seconds,
+        .lr = s->lr,
+        .train_loss = mst_mean_loss(train),
+        .set = set,
+        .loss = r ? r->loss : (double)NAN,
+        .accuracy = r ? r->accuracy : (double)NAN,
+        .auc = r ? r->auc : (double)NAN,
+    };
+    self->line_ns = mst_now_ns();
+    self->worth_keeping = true;
+    return mst_run_metrics(self->run, &line);
+}
+
+mst_status mst_book_line(mst_book *self)
+{
+    if (mst_now_ns() - self->line_ns < LINE_NS || self->line_loss.rows == 0)
+        return MST_OK;
+    return write_line(self, &self->status, &self->line_loss, "", NULL);
+}
+
+/* ---- evaluations ---- */
+
+void mst_book_evaluation_begins(mst_book *self)
+{
+    const mst_train_options *o = self->options.train;
+    self->evaluating = true;
+    self->evaluation_due = o->test.n > 0 || o->valid != NULL;
+    self->marked = self->status;
+    self->evaluated_step = self->progress.steps;
+    mst_add_loss(&self->marked_loss, &self->line_loss);
+    self->line_loss = (mst_loss_sum){0};
+    mst_book_schedule(self, &self->eval);
+}
+
+bool mst_book_evaluating(const mst_book *self)
+{
+    return self->evaluating;
+}
+
+bool mst_book_evaluation_owed(const mst_book *self)
+{
+    return self->evaluation_due && !self->evaluating;
+}
+
+static mst_status record(mst_book *self, const mst_observer *observer, const char *name,
+                         const mst_result *result, mst_result *last)
+{
+    if (result == NULL || result->rows == 0)
+        return MST_OK;
+    *last = *result;
+    self->status.eval_seconds += result->seconds;
+    self->marked.eval_seconds = self->status.eval_seconds;
+    self->n_evaluations++;
+    TRY(write_line(self, &self->marked, &self->marked_loss, name, result));
+    if (observer->evaluated != NULL)
+        observer->evaluated(observer->arg, &self->marked, name, result);
+    return MST_OK;
+}
+
+static double metric_value(const mst_book *self, mst_metric metric)
+{
+    switch (metric) {
+    case MST_METRIC_TRAIN_LOSS:
+        return self->last_train_loss;
+    case MST_METRIC_TEST_LOSS:
+        return self->test.loss;
+    case MST_METRIC_TEST_ACCURACY:
+        return self->test.accuracy;
+    case MST_METRIC_TEST_AUC:
+        return self->test.auc;
+    case MST_METRIC_VALID_LOSS:
+        return self->valid.loss;
+    case MST_METRIC_VALID_ACCURACY:
+        return self->valid.accuracy;
+    case MST_METRIC_VALID_AUC:
+        return self->valid.auc;
+    case MST_METRIC_COUNT:
+        break;
+    }
+    return NAN;
+}
+
+/* Looks at the loss on --valid: better than all before? True when patience is used up. */
+static bool watch_patience(mst_book *self, bool *best)
+{
+    if (self->options.train->patience == 0)
+        return false;
+    *best = self->valid.loss < self->best_valid_loss;
+    if (!*best)
+        return ++self->since_best >= (uint64_t)self->options.train->patience;
+    self->best_valid_loss = self->valid.loss;
+    self->best_step = self->marked.step;
+    self->since_best = 0;
+    return false;
+}
+
+mst_status mst_book_evaluated(mst_book *self, const mst_observer *observer, const mst_result *valid,
+                              const mst_result *test, mst_verdict *out)
+{
+    const mst_limits *limits = &self->options.limits;
+    mst_verdict verdict = {0};
+    TRY(record(self, observer, "valid", valid, &self->valid));
+    TRY(record(self, observer, "test", test, &self->test));
+    if (!self->evaluation_due)
+        TRY(write_line(self, &self->marked, &self->marked_loss, "", NULL));
+    self->evaluating = self->evaluation_due = false;
+    if (self->marked_loss.rows > 0)
+        self->last_train_loss = mst_mean_loss(&self->marked_loss);
+    self->marked_loss = (mst_loss_sum){0};
+    bool enough = watch_patience(self, &verdict.best);
+    bool met =
+        limits->has_until && mst_condition_holds(&limits->until, metric_value(self, limits->until.metric));
+    verdict.over = met || enough;
+    verdict.end = met ? MST_END_UNTIL : MST_END_PATIENCE;
+    *out = verdict;
+    return MST_OK;
+}
+
+/* ---- saving ---- */
+
+/* Composes what goes with the weights; mst_checkpoint_meta_fini in any case. */
+static mst_status compose_meta(const mst_book *self, mst_checkpoint_meta *out)
+{
+    mst_loss_sum sum = self->marked_loss;
+    mst_add_loss(&sum, &self->line_loss);
+    *out = (mst_checkpoint_meta){
+        .step = self->progress.steps,
+        .rows = self->progress.rows,
+        .epoch = self->progress.epoch,
+        .position = self->progress.position,
+        .train_seconds = self->status.train_seconds,
+        .eval_seconds = self->status.eval_seconds,
+        .model = json_incref(self->options.model),
+        .optimizer = json_pack("{s:s}", "name", self->options.optimizer->ops->name),
+        .extra = json_pack("{s:O, s:I, s:I, s:b, s:[f, f, I]}", "data", self->options.data, "best_step",
+                           (json_int_t)self->best_step, "since_best", (json_int_t)self->since_best,
+                           "evaluation_due", (int)self->evaluation_due, "line_loss", sum.loss, sum.weight,
+                           (json_int_t)sum.rows),
+    };
+    if (out->optimizer == NULL || out->extra == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for a checkpoint");
+    if (self->options.reading_unknown)
+        json_object_set_new(out->extra, "reading_unknown", json_true());
+    if (isfinite(self->best_valid_loss))
+        json_object_set_new(out->extra, "best_valid_loss", json_real(self->best_valid_loss));
+    if (isfinite(self->last_train_loss))
+        json_object_set_new(out->extra, "train_loss", json_real(self->last_train_loss));
+    return MST_OK;
+}
+
+static mst_status save(mst_book *self, mst_checkpointer *checkpointer, const mst_params *params)
+{
+    uint64_t start = mst_now_ns();
+    mst_checkpoint_meta meta;
+    mst_status st = compose_meta(self, &meta);
+    if (st == MST_OK)
+        st = mst_checkpointer_begin(checkpointer, params, &meta);
+    mst_checkpoint_meta_fini(&meta);
+    self->status.save_seconds += mst_seconds_since(start);
+    return st;
+}
+
+mst_status mst_book_save(mst_book *self, const mst_observer *observer, const mst_params *params)
+{
+    mst_book_save_begins(self);
+    if (!mst_book_unsaved(self))
+        return MST_OK;
+    TRY(save(self, self->checkpointer, params));
+    self->saved_step = self->progress.steps;
+    self->worth_keeping = true;
+    if (mst_run_replaces(self->run)) {
+        TRY(mst_checkpointer_wait(self->checkpointer, NULL));
+        mst_run_settle(self->run);
+    }
+    if (observer->saved != NULL)
+        observer->saved(observer->arg, &self->status, mst_run_path(self->run));
+    return MST_OK;
+}
+
+mst_status mst_book_save_best(mst_book *self, const mst_params *params)
+{
+    return self->best_checkpointer != NULL ? save(self, self->best_checkpointer, params) : MST_OK;
+}
+
+/* ---- the end ---- */
+
+mst_status mst_book_finish(mst_book *self, mst_end end, mst_train_summary *summary)
+{
+    uint64_t start = mst_now_ns();
+    char *path = NULL;
+    if (self->best_checkpointer != NULL)
+        TRY(mst_checkpointer_wait(self->best_checkpointer, NULL));
+    if (self->checkpointer != NULL)
+        TRY(mst_checkpointer_wait(self->checkpointer, &path));
+    self->status.save_seconds += mst_seconds_since(start);
+    snprintf(summary->run, sizeof summary->run, "%s", mst_run_path(self->run));
+    snprintf(summary->checkpoint, sizeof summary->checkpoint, "%s", path ? path : "");
+    mst_free(path);
+    mst_loss_sum sum = self->marked_loss;
+    mst_add_loss(&sum, &self->line_loss);
+    summary->end = end;
+    summary->status = self->status;
+    summary->status.train_loss =
+        isfinite(self->last_train_loss) ? self->last_train_loss : mst_mean_loss(&sum);
+    summary->test = self->test;
+    summary->valid = self->valid;
+    summary->best_valid_loss = isfinite(self->best_valid_loss) ? self->best_valid_loss : (double)NAN;
+    summary->best_step = self->best_step;
+    summary->n_evaluations = self->n_evaluations;
+    json_object_set_new(self->manifest, "end", json_string(mst_end_text(end)));
+    TRY(write_manifest(self, end == MST_END_STOPPED ? "stopped" : "done"));
+    close_run(self);
+    return MST_OK;
+}
+
+mst_status mst_book_give_up(mst_book *self, mst_status st)
+{
+    mst_error error;
+    mst_error_save(&error, st);
+    if (self->run != NULL && (self->worth_keeping || self->options.train->resume) &&
+        !mst_run_replaces(self->run)) {
+        json_object_set_new(self->manifest, "error", mst_json_text(error.text));
+        write_manifest(self, "failed");
+    } else if (self->run != NULL) {
+        mst_checkpointer_destroy(self->checkpointer);
+        mst_checkpointer_destroy(self->best_checkpointer);
+        self->checkpointer = self->best_checkpointer = NULL;
+        mst_run_abandon(self->run);
+    }
+    close_run(self);
+    return mst_error_restore(&error);
+}

@@ -1,0 +1,142 @@
+/* The book of a training: where it stands, what is due, when it ends, and everything that it leaves behind:
+ * the run directory, the lines of metrics.csv, the checkpoints. Whoever trains (the local loop, or the
+ * coordinator of a cluster) keeps one and tells it what happened; the book decides, and trains nothing
+ * itself.
+ *
+ *   mst_book_new       options parsed and checked; nothing is written
+ *   mst_book_resume    or not: goes on where a checkpoint was taken
+ *   mst_book_open      the run directory is there and locked
+ *   mst_book_progress, mst_book_due, ...
+ *   mst_book_finish    or mst_book_give_up
+ *
+ * An evaluation has two ends, because its figures may come later than the moment that it speaks of: between
+ * mst_book_evaluation_begins and mst_book_evaluated training may go on. One is under way at a time.
+ *
+ * Thread: one owner. Waiting: for the disk only, in save, save_begin, finish and give_up. */
+#ifndef MST_TRAIN_BOOK_H
+#define MST_TRAIN_BOOK_H
+
+#include "train/checkpoint.h"
+#include "train/trainer.h"
+
+/* ---- what the options ask for ---- */
+
+typedef struct mst_limits {
+    mst_every eval, checkpoint;
+    bool has_until;
+    mst_condition until;
+} mst_limits;
+
+/* Parses --eval-every, --checkpoint-every and --until, and checks the options against each other: MST_EUSAGE
+ * with a sentence otherwise. */
+mst_status mst_limits_parse(const mst_train_options *options, mst_limits *out);
+/* What --until asks of must exist for a model of so many scores. */
+mst_status mst_limits_check(const mst_limits *self, const mst_train_options *options, uint32_t n_scores);
+
+/* ---- the book ---- */
+
+typedef struct mst_book_options {
+    const mst_train_options *train; /* must outlive the book */
+    mst_limits limits;
+    bool epochs_given;
+    uint64_t global_batch;
+    const mst_optimizer *optimizer; /* learning rate, names of the state; must outlive the book */
+    const char *model_name;         /* a run without a name is called runs/MODEL-N; must outlive the book */
+    json_t *model;                  /* mst_model_json, for checkpoints; the book takes a reference */
+    json_t *data;         /* how rows are read, for checkpoints; the book takes a reference; or NULL */
+    bool reading_unknown; /* a cache that does not say how its rows were read */
+    const atomic_bool *stop;
+    bool (*save_wanted)(void); /* true once for every wish to save and go on; or NULL */
+} mst_book_options;
+
+typedef struct mst_book mst_book;
+
+mst_status mst_book_new(const mst_book_options *options, mst_book **out);
+/* NULL-safe. An open run directory stays as it is, and its lock is given back. */
+void mst_book_destroy(mst_book *self);
+
+/* Takes over where the run of a checkpoint stood: progress, seconds, best loss, sums, what is still due. */
+void mst_book_resume(mst_book *self, const mst_checkpoint_meta *meta);
+
+/* Opens the run directory and writes its manifest: version, time and host, then entries (borrowed; or NULL).
+ * MST_EEXIST as mst_run_new. Schedules what is due from here on. */
+mst_status mst_book_open(mst_book *self, json_t *entries);
+
+/* Sets an entry of the manifest ("workers", "cluster", ...), value being stolen; the file has it when the
+ * manifest is next written: by mst_book_show, and at the end. After mst_book_open only. */
+mst_status mst_book_note(mst_book *self, const char *key, json_t *value);
+mst_status mst_book_show(mst_book *self); /* rewrites the manifest of the running run */
+
+/* Where training stands now. p->loss is what was trained on since the last call: the book adds it up; p's
+ * epoch and position are those of the row to come, so at an epoch's end the epoch is the next one already.
+ * seconds: of training since the last call. epoch_rows: 0 when not known. A loss that is not finite is
+ * MST_EINPUT. */
+mst_status mst_book_progress(mst_book *self, const mst_progress *p, double seconds, uint64_t epoch_rows);
+const mst_progress *mst_book_at(const mst_book *self); /* as last told, or resumed; its loss is nothing */
+const mst_train_status *mst_book_status(const mst_book *self);
+const char *mst_book_path(const mst_book *self); /* of the run directory; NULL before mst_book_open */
+
+/* ---- what is due ---- */
+
+typedef enum mst_due_bit {
+    MST_DUE_EVAL = 1, /* never while an evaluation is under way */
+    MST_DUE_SAVE = 2, /* never without --save, nor for a step that is saved already */
+    MST_DUE_END = 4,
+} mst_due_bit;
+
+/* What is due now; *end with MST_DUE_END. What is due stays so until it begins. With MST_DUE_END and
+ * MST_DUE_EVAL both, the evaluation comes first, and its verdict's end counts if it has one; with MST_DUE_END
+ * while an evaluation is under way, ask again when that is done: the last weights may want one too, which is
+ * never so for MST_END_STOPPED. */
+unsigned mst_book_due(mst_book *self, mst_end *end);
+
+/* How far training may go before it looks again: at most until something is due, in whole steps, or until the
+ * progress line wants to be drawn again. */
+void mst_book_budget(const mst_book *self, mst_budget *out);
+
+/* What is left of the limits that are known in advance; UINT64_MAX: no such limit. */
+void mst_book_limits(const mst_book *self, uint64_t *steps, uint64_t *rows, uint64_t *epochs);
+
+/* Writes a training line of metrics.csv, if one has not been written for a second. */
+mst_status mst_book_line(mst_book *self);
+
+/* ---- evaluations ---- */
+
+typedef struct mst_verdict {
+    bool over; /* --until or --patience ends the run: as `end` says */
+    mst_end end;
+    bool best; /* --patience: no loss on --valid was as good. Save what was evaluated: mst_book_save_best */
+} mst_verdict;
+
+/* The weights as they stand are to be evaluated (with or without sets to do it on). The figures will be filed
+ * under this moment. Called again before they came, the earlier moment is forgotten. An evaluation that is
+ * not done when the run ends is done first by the run that resumes it. */
+void mst_book_evaluation_begins(mst_book *self);
+bool mst_book_evaluating(const mst_book *self);
+/* A resumed run owes the evaluation that the one before it was stopped in. */
+bool mst_book_evaluation_owed(const mst_book *self);
+/* The figures; NULL or without rows: no such set. */
+mst_status mst_book_evaluated(mst_book *self, const mst_observer *observer, const mst_result *valid,
+                              const mst_result *test, mst_verdict *out);
+
+/* ---- saving ---- */
+
+/* Saves the store whole, unless this step is saved already or --no-save. */
+mst_status mst_book_save(mst_book *self, const mst_observer *observer, const mst_params *params);
+mst_status mst_book_save_best(mst_book *self, const mst_params *params); /* nothing without --save */
+
+/* Whether a checkpoint is still to be written for where the run stands now. */
+bool mst_book_unsaved(const mst_book *self);
+
+/* ---- the end ---- */
+
+/* Waits for what is being saved, completes the manifest, fills the summary but for feed_wait_seconds, and
+ * closes the directory. */
+mst_status mst_book_finish(mst_book *self, mst_end end, mst_train_summary *summary);
+
+/* The run failed with st, whose sentence is kept and st returned: the manifest says what happened. A new run
+ * that had neither measured nor saved anything leaves no directory; one that was to replace another leaves
+ * that, unless it has saved a checkpoint. Closes the directory. */
+mst_status mst_book_give_up(mst_book *self, mst_status st);
+
+#endif

@@ -1,0 +1,270 @@
+/* What is due and when a run ends (book.h). */
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "train/book_impl.h"
+
+#define TICK_NS (200 * MST_MS)
+
+const char *mst_end_text(mst_end end)
+{
+    static const char *const texts[] = {
+        "all epochs done",           "step limit reached",        "row limit reached", "time limit reached",
+        "--until condition reached", "no better loss on --valid", "asked to stop",
+    };
+    return texts[end];
+}
+
+/* ---- options ---- */
+
+mst_status mst_limits_parse(const mst_train_options *o, mst_limits *out)
+{
+    mst_limits self = {0};
+    TRY(mst_every_parse("eval-every", o->eval_every, &self.eval));
+    TRY(mst_every_parse("checkpoint-every", o->checkpoint_every, &self.checkpoint));
+    if (o->until != NULL && strcmp(o->until, "never") != 0) {
+        TRY(mst_condition_parse(o->until, &self.until));
+        self.has_until = true;
+        const char *metric = mst_metric_name(self.until.metric);
+        if (strncmp(metric, "test", 4) == 0 && o->test.n == 0)
+            return mst_fail(MST_EUSAGE, "--until %s needs a --test set", o->until);
+        if (strncmp(metric, "valid", 5) == 0 && o->valid == NULL)
+            return mst_fail(MST_EUSAGE, "--until %s needs --valid", o->until);
+    }
+    if (o->patience > 0 && o->valid == NULL)
+        return mst_fail(MST_EUSAGE, "--patience needs --valid");
+    if (o->resume && o->overwrite)
+        return mst_fail(MST_EUSAGE, "--resume and --overwrite exclude each other");
+    if (o->resume && o->run == NULL)
+        return mst_fail(MST_EUSAGE, "--resume needs --run, the directory of the run to continue");
+    if (o->resume && o->init_from != NULL)
+        return mst_fail(MST_EUSAGE, "--resume and --init-from exclude each other");
+    if (o->epochs == 0 && o->steps == 0 && o->rows == 0 && o->seconds == 0.0 && !self.has_until &&
+        o->patience == 0)
+        return mst_fail(MST_EUSAGE,
+                        "nothing ends this run: give --epochs, --steps, --rows, --seconds, --until or "
+                        "--patience");
+    *out = self;
+    return MST_OK;
+}
+
+mst_status mst_limits_check(const mst_limits *self, const mst_train_options *options, uint32_t n_scores)
+{
+    mst_metric metric = self->until.metric;
+    if (!self->has_until || (metric != MST_METRIC_TEST_AUC && metric != MST_METRIC_VALID_AUC) ||
+        n_scores == 1)
+        return MST_OK;
+    return mst_fail(MST_EUSAGE, "--until %s can never be met: AUC needs a binary model (--model logreg)",
+                    options->until);
+}
+
+/* ---- every so often ---- */
+
+static double due_count(const mst_book *self, mst_unit unit)
+{
+    switch (unit) {
+    case MST_UNIT_STEPS:
+        return (double)self->progress.steps;
+    case MST_UNIT_ROWS:
+        return (double)self->progress.rows;
+    case MST_UNIT_SECONDS:
+        return self->status.train_seconds;
+    case MST_UNIT_EPOCHS:
+        return (double)self->progress.epoch;
+    case MST_UNIT_NEVER:
+        break;
+    }
+    return 0.0;
+}
+
+void mst_book_schedule(const mst_book *self, mst_due *due)
+{
+    if (due->every.unit == MST_UNIT_NEVER)
+        due->next = INFINITY;
+    else
+        due->next = (floor(due_count(self, due->every.unit) / due->every.n) + 1.0) * due->every.n;
+}
+
+static bool due_now(const mst_book *self, const mst_due *due)
+{
+    return due_count(self, due->every.unit) >= due->next;
+}
+
+/* ---- what is due ---- */
+
+static void limit_u64(uint64_t *limit, double left)
+{
+    uint64_t n = left <= 0.0 ? 0 : left >= 1e18 ? UINT64_MAX : (uint64_t)ceil(left);
+    *limit = n < *limit ? n : *limit;
+}
+
+static void limit_budget(const mst_book *self, mst_budget *b, mst_unit unit, double next)
+{
+    double left = next - due_count(self, unit);
+    if (unit == MST_UNIT_STEPS)
+        limit_u64(&b->steps, left);
+    else if (unit == MST_UNIT_ROWS)
+        limit_u64(&b->rows, left);
+    else if (unit == MST_UNIT_SECONDS && left < 1e9) {
+        uint64_t at = mst_now_ns() + (uint64_t)(left > 0.0 ? left * 1e9 : 0.0);
+        b->deadline_ns = at < b->deadline_ns ? at : b->deadline_ns;
+    }
+}
+
+/* Up to when something is due, in whole steps: how often one looks must not change what is learnt. */
+static void limit_due(const mst_book *self, mst_budget *b, const mst_due *due)
+{
+    double batch = (double)self->options.global_batch, rows = (double)self->progress.rows;
+    if (due->every.unit == MST_UNIT_ROWS)
+        limit_u64(&b->rows, ceil((due->next - rows) / batch) * batch);
+    else
+        limit_budget(self, b, due->every.unit, due->next);
+}
+
+void mst_book_budget(const mst_book *self, mst_budget *out)
+{
+    const mst_train_options *o = self->options.train;
+    mst_budget b = {.steps = UINT64_MAX,
+                    .rows = UINT64_MAX,
+                    .deadline_ns = mst_now_ns() + TICK_NS,
+                    .stop = self->options.stop};
+    limit_due(self, &b, &self->eval);
+    limit_due(self, &b, &self->checkpoint);
+    if (o->steps > 0)
+        limit_budget(self, &b, MST_UNIT_STEPS, (double)o->steps);
+    if (o->rows > 0)
+        limit_budget(self, &b, MST_UNIT_ROWS, (double)o->rows);
+    if (o->seconds > 0.0)
+        limit_budget(self, &b, MST_UNIT_SECONDS, o->seconds);
+    *out = b;
+}
+
+/* --epochs has a default of one; other limits given alone lift it. */
+static uint64_t epoch_limit(const mst_book *self)
+{
+    const mst_train_options *o = self->options.train;
+    bool other =
+        o->steps > 0 || o->rows > 0 || o->seconds > 0.0 || self->options.limits.has_until || o->patience > 0;
+    if (o->epochs == 0 || (other && o->epochs == 1 && !self->options.epochs_given))
+        return UINT64_MAX;
+    return (uint64_t)o->epochs;
+}
+
+static uint64_t left_of(uint64_t limit, uint64_t done)
+{
+    return limit == UINT64_MAX ? UINT64_MAX : limit > done ? limit - done : 0;
+}
+
+void mst_book_limits(const mst_book *self, uint64_t *steps, uint64_t *rows, uint64_t *epochs)
+{
+    const mst_train_options *o = self->options.train;
+    *steps = left_of(o->steps > 0 ? (uint64_t)o->steps : UINT64_MAX, self->progress.steps);
+    *rows = left_of(o->rows > 0 ? (uint64_t)o->rows : UINT64_MAX, self->progress.rows);
+    *epochs = left_of(epoch_limit(self), self->progress.epoch);
+}
+
+static bool limit_reached(const mst_book *self, mst_end *end)
+{
+    const mst_train_options *o = self->options.train;
+    if (self->progress.epoch >= epoch_limit(self))
+        *end = MST_END_EPOCHS;
+    else if (o->steps > 0 && self->progress.steps >= (uint64_t)o->steps)
+        *end = MST_END_STEPS;
+    else if (o->rows > 0 && self->progress.rows >= (uint64_t)o->rows)
+        *end = MST_END_ROWS;
+    else if (o->seconds > 0.0 && self->status.train_seconds >= o->seconds)
+        *end = MST_END_SECONDS;
+    else if (self->options.stop != NULL && atomic_load(self->options.stop))
+        *end = MST_END_STOPPED;
+    else
+        return false;
+    return true;
+}
+
+bool mst_book_unsaved(const mst_book *self)
+{
+    return self->checkpointer != NULL && self->saved_step != self->progress.steps;
+}
+
+void mst_book_save_begins(mst_book *self)
+{
+    self->save_asked = false;
+    mst_book_schedule(self, &self->checkpoint);
+}
+
+unsigned mst_book_due(mst_book *self, mst_end *end)
+{
+    bool over = limit_reached(self, end), ends = over && *end != MST_END_STOPPED;
+    unsigned due = over ? MST_DUE_END : 0;
+    if ((due_now(self, &self->eval) || ends) && !self->evaluating &&
+        self->evaluated_step != self->progress.steps)
+        due |= MST_DUE_EVAL;
+    if (self->options.save_wanted != NULL && self->options.save_wanted())
+        self->save_asked = true;
+    if (due_now(self, &self->checkpoint) || self->save_asked) {
+        if (mst_book_unsaved(self))
+            due |= MST_DUE_SAVE;
+        else
+            mst_book_save_begins(self);
+    }
+    return due;
+}
+
+/* ---- where training stands ---- */
+
+static double eta_of(const mst_book *self)
+{
+    const mst_train_options *o = self->options.train;
+    const mst_train_status *s = &self->status;
+    double left = INFINITY, rate = s->train_seconds > 0.0 ? (double)s->rows / s->train_seconds : 0.0;
+    uint64_t epochs = epoch_limit(self);
+    if (rate <= 0.0)
+        return NAN;
+    if (epochs != UINT64_MAX && s->epoch_rows > 0)
+        left = ((double)epochs * (double)s->epoch_rows - (double)s->epoch * (double)s->epoch_rows -
+                (double)s->epoch_position) /
+               rate;
+    if (o->steps > 0)
+        left = fmin(left, (double)(o->steps - (int64_t)s->step) * (double)self->options.global_batch / rate);
+    if (o->rows > 0)
+        left = fmin(left, (double)(o->rows - (int64_t)s->rows) / rate);
+    if (o->seconds > 0.0)
+        left = fmin(left, o->seconds - s->train_seconds);
+    return isfinite(left) && left > 0.0 ? left : (double)NAN;
+}
+
+mst_status mst_book_progress(mst_book *self, const mst_progress *p, double seconds, uint64_t epoch_rows)
+{
+    mst_train_status *s = &self->status;
+    if (seconds > 0.0 && p->rows > s->rows)
+        s->rows_per_s = (double)(p->rows - s->rows) / seconds;
+    s->step = p->steps;
+    s->rows = p->rows;
+    s->epoch = p->epoch;
+    s->epoch_position = p->position;
+    s->epoch_rows = epoch_rows;
+    s->train_seconds += seconds;
+    s->lr = (double)mst_learning_rate(&self->options.optimizer->options, p->steps ? p->steps : 1);
+    if (p->loss.rows > 0)
+        s->train_loss = mst_mean_loss(&p->loss);
+    self->progress = *p;
+    self->progress.loss = (mst_loss_sum){0};
+    s->eta_seconds = eta_of(self);
+    mst_add_loss(&self->line_loss, &p->loss);
+    if (p->loss.rows > 0 && !isfinite(p->loss.loss))
+        return mst_fail(MST_EINPUT,
+                        "the training loss is no longer finite at step %llu: lower --lr, or use --clip-norm",
+                        (unsigned long long)p->steps);
+    return MST_OK;
+}
+
+const mst_progress *mst_book_at(const mst_book *self)
+{
+    return &self->progress;
+}
+
+const mst_train_status *mst_book_status(const mst_book *self)
+{
+    return &self->status;
+}

@@ -1,0 +1,69 @@
+/* What book.c and book_due.c share; nobody else includes this, but tests.
+ *
+ * Invariants
+ * 1. `line_loss` sums what was trained on since the last evaluation began; what belongs to one that is under
+ * way is in `marked_loss`. A checkpoint holds their sum, and that an evaluation is due, so that a resumed run
+ * writes the line that this one would have written.
+ * 2. Nothing here depends on the clock but how many training lines there are, and what the options ask for in
+ * seconds.
+ * 3. `saved_step` is the step of the newest checkpoint handed to the checkpointer whole; a step is saved at
+ * most once. */
+#ifndef MST_TRAIN_BOOK_IMPL_H
+#define MST_TRAIN_BOOK_IMPL_H
+
+#include <math.h>
+
+#include "observe/run.h"
+#include "train/book.h"
+
+/* Something that happens every so often. */
+typedef struct mst_due {
+    mst_every every;
+    double next; /* in the unit's count, or epochs done */
+} mst_due;
+
+struct mst_book {
+    mst_book_options options;
+    mst_due eval, checkpoint;
+    bool save_asked; /* somebody wants a checkpoint now */
+
+    mst_run *run;
+    json_t *manifest;
+    mst_checkpointer *checkpointer, *best_checkpointer;
+    uint64_t saved_step; /* of the newest checkpoint; UINT64_MAX: none */
+    bool worth_keeping;  /* something was measured or saved */
+
+    mst_progress progress;
+    mst_train_status status;
+    mst_loss_sum line_loss, marked_loss;
+    double last_train_loss; /* between the last two evaluations; NAN: none yet */
+    uint64_t line_ns;
+
+    bool evaluating;         /* under way */
+    bool evaluation_due;     /* and on sets that there are, so that a resumed run owes it */
+    mst_train_status marked; /* when it began */
+    uint64_t evaluated_step; /* UINT64_MAX: none */
+    mst_result test, valid;  /* the last ones; rows 0: none */
+    double best_valid_loss;
+    uint64_t best_step, since_best, n_evaluations;
+};
+
+/* Schedules something for the first multiple of its interval beyond where the run stands. */
+void mst_book_schedule(const mst_book *self, mst_due *due);
+
+/* The checkpoint that was due is being written. */
+void mst_book_save_begins(mst_book *self);
+
+static inline double mst_mean_loss(const mst_loss_sum *sum)
+{
+    return sum->weight > 0.0 ? sum->loss / sum->weight : (double)NAN;
+}
+
+static inline void mst_add_loss(mst_loss_sum *to, const mst_loss_sum *sum)
+{
+    to->loss += sum->loss;
+    to->weight += sum->weight;
+    to->rows += sum->rows;
+}
+
+#endif
