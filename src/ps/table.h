@@ -47,8 +47,8 @@ void mst_table_fini(mst_table *table);
 json_t *mst_table_json(const mst_table *table);
 mst_status mst_table_from_json(mst_table *table, const json_t *json);
 
-/* The part of a list that a server has. ranges: clipped copies; keys: points into list->keys (key_capacity
- * 0). *first_key is the number of its first key in the list. */
+/* The part of a list that a server has. The list has at most MST_RANGE_MAX ranges. ranges: clipped copies;
+ * keys: points into list->keys (key_capacity 0). *first_key is the number of its first key in the list. */
 void mst_table_part(const mst_table *table, const mst_list *list, uint32_t server, mst_list *part,
                     uint32_t *first_key);
 
