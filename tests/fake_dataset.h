@@ -32,6 +32,7 @@ typedef struct fake_dataset {
     bool fail_in_read;            /* stream: the failure is in read, not in parse */
     uint32_t block_chunk;         /* reading it waits for `open`; UINT32_MAX: none */
     atomic_uint loads;            /* chunks made */
+    atomic_uint skips;            /* blocks given back unparsed */
     pthread_mutex_t mutex;
     pthread_cond_t opened;
     bool open;
@@ -123,6 +124,12 @@ static inline mst_status fake_parse(mst_dataset *self, mst_raw_block *block, mst
     return fake_make((fake_dataset *)self, b.number, b.first_row, b.n_rows, out);
 }
 
+static inline void fake_skip(mst_dataset *self, mst_raw_block *block)
+{
+    atomic_fetch_add(&((fake_dataset *)self)->skips, 1);
+    free(block);
+}
+
 static inline mst_status fake_rewind(mst_dataset *self)
 {
     fake_dataset *d = (fake_dataset *)self;
@@ -154,6 +161,7 @@ static const mst_dataset_ops fake_random_ops = {.name = "fake", .load = fake_loa
 static const mst_dataset_ops fake_stream_ops = {.name = "fake stream",
                                                 .read = fake_read,
                                                 .parse = fake_parse,
+                                                .skip = fake_skip,
                                                 .rewind = fake_rewind,
                                                 .destroy = fake_destroy};
 

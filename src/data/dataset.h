@@ -39,6 +39,12 @@ typedef struct mst_dataset_ops {
     mst_status (*read)(mst_dataset *self, mst_raw_block **out);
     /* Stream: block to chunk; consumes the block in any case; any thread. *out may have 0 rows. */
     mst_status (*parse)(mst_dataset *self, mst_raw_block *block, mst_chunk_builder *builder, mst_chunk **out);
+    /* Stream: gives a block back unparsed; any thread. NULL for random access. */
+    void (*skip)(mst_dataset *self, mst_raw_block *block);
+    /* Stream: from here on cuts blocks so small that n_shards readers, each of which parses every n-th, get
+     * about the same number of rows, and the same blocks wherever the files are the same; goes back to the
+     * first row. MST_EUSAGE for what can be read only once. NULL: blocks are small enough as they are. */
+    mst_status (*deal)(mst_dataset *self, uint32_t n_shards);
     /* Stream: back to the first row. Standard input cannot: MST_EINPUT. */
     mst_status (*rewind)(mst_dataset *self);
     void (*destroy)(mst_dataset *self);

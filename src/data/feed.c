@@ -10,15 +10,18 @@
  * queued, and those that lanes hold.
  * 3. A window's rows and order never change after it is queued; it returns to the pool with its last
  * reference.
- * 4. The first failure in the order of the epoch is kept and ends production; lanes see it after the rows
- * that came before it, whichever thread met it. */
+ * 4. The first failure in the order of the epoch is kept and ends production; lanes see it after the windows
+ * that came before its own, whichever thread met it, and none of the rows of its own.
+ * 5. current, the queue and the window to be produced next follow one upon another without a gap: together
+ * they are what is at hand, and a start inside it only moves `position` and drops what lies before.
+ * 6. No row at or beyond `to` is handed out, and no window that begins there is begun; `to` is at most
+ * first_rows, and for random access at most the rows of the epoch. */
 #include "data/feed.h"
 
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/rng.h"
 #include "data/feed_impl.h"
 
 #define LANE_HOLD 4 /* windows a lane's rows may lie in without growing */
@@ -85,6 +88,17 @@ static mst_status start_threads(mst_feed *f)
     return MST_OK;
 }
 
+static mst_status deal_stream(mst_feed *f)
+{
+    mst_dataset *d = f->dataset;
+    if (f->options.keep != MST_KEEP_ALL)
+        return mst_fail(MST_EUSAGE,
+                        "%s is a stream dealt to %u workers block by block, so rows cannot be held out of it "
+                        "by number; use --cache, or --valid FILE for the rows to validate on",
+                        d->name, f->options.n_shards);
+    return d->ops->deal != NULL ? d->ops->deal(d, f->options.n_shards) : MST_OK;
+}
+
 mst_status mst_feed_new(mst_dataset *dataset, const mst_feed_options *options, mst_feed **out)
 {
     mst_status st;
@@ -93,6 +107,8 @@ mst_status mst_feed_new(mst_dataset *dataset, const mst_feed_options *options, m
         return mst_fail(MST_ENOMEM, "%s: no memory for reading", dataset->name);
     f->dataset = dataset;
     f->options = *options;
+    if (f->options.n_shards == 0)
+        f->options.n_shards = 1;
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -100,6 +116,11 @@ mst_status mst_feed_new(mst_dataset *dataset, const mst_feed_options *options, m
     pthread_condattr_destroy(&attributes);
     pthread_mutex_init(&f->mutex, NULL);
     pthread_mutex_init(&f->read_mutex, NULL);
+    if (f->options.shard >= f->options.n_shards) {
+        st = mst_fail(MST_EUSAGE, "%s: there is no shard %u of %u; they are numbered from 0", dataset->name,
+                      f->options.shard, f->options.n_shards);
+        goto out;
+    }
     st = mst_fail(MST_ENOMEM, "%s: no memory for %u rows at a time", dataset->name, options->max_take);
     f->lanes = mst_alloc_lines(options->n_lanes * sizeof *f->lanes);
     if (f->lanes == NULL)
@@ -112,16 +133,10 @@ mst_status mst_feed_new(mst_dataset *dataset, const mst_feed_options *options, m
             goto out;
     }
     if (dataset->random) {
-        f->chunk_order = mst_calloc(dataset->n_chunks, sizeof *f->chunk_order);
-        if (f->chunk_order == NULL)
-            goto out;
-        if (options->keep == MST_KEEP_ALL)
-            f->epoch_rows = dataset->info.n_rows;
-        else
-            for (uint64_t row = 0; row < dataset->info.n_rows; row++)
-                f->epoch_rows += mst_feed_held_out(options, row) == (options->keep == MST_KEEP_HELD_OUT);
-        if (options->first_rows != 0 && f->epoch_rows > options->first_rows)
-            f->epoch_rows = options->first_rows;
+        TRY_OUT(st, mst_feed_plan_init(f));
+        f->epoch_rows = f->plan.n_rows;
+    } else if (f->options.n_shards > 1) {
+        TRY_OUT(st, deal_stream(f));
     }
     TRY_OUT(st, start_threads(f));
     *out = f;
@@ -131,14 +146,17 @@ out:
     return st;
 }
 
-/* Drops what lanes and queue hold; under the mutex, with no lane in take. */
+/* Drops what a lane holds; under the mutex. */
+static void drop_pieces(mst_feed *f, mst_feed_lane *l)
+{
+    for (size_t p = 0; p < l->n_pieces; p++)
+        mst_feed_unref(f, l->pieces[p].w);
+    l->n_pieces = 0;
+}
+
+/* Drops what is produced and not handed out; under the mutex, with no thread at work. */
 static void drop_windows(mst_feed *f)
 {
-    for (unsigned i = 0; f->lanes != NULL && i < f->options.n_lanes; i++) {
-        for (size_t p = 0; p < f->lanes[i].n_pieces; p++)
-            mst_feed_unref(f, f->lanes[i].pieces[p].w);
-        f->lanes[i].n_pieces = 0;
-    }
     if (f->current != NULL)
         mst_feed_unref(f, f->current);
     f->current = NULL;
@@ -167,6 +185,8 @@ void mst_feed_destroy(mst_feed *f)
         pthread_join(f->window_thread, NULL);
     for (unsigned i = 0; i < f->n_parse_threads; i++)
         pthread_join(f->parse_threads[i], NULL);
+    for (unsigned i = 0; f->lanes != NULL && i < f->options.n_lanes; i++)
+        drop_pieces(f, &f->lanes[i]);
     drop_windows(f);
     while (f->pool != NULL) {
         mst_feed_window *w = f->pool;
@@ -179,33 +199,63 @@ void mst_feed_destroy(mst_feed *f)
     }
     mst_free(f->lanes);
     mst_free(f->parse_threads);
-    mst_free(f->chunk_order);
+    mst_feed_plan_fini(&f->plan);
     pthread_cond_destroy(&f->changed);
     pthread_mutex_destroy(&f->mutex);
     pthread_mutex_destroy(&f->read_mutex);
     mst_free(f);
 }
 
-static void order_chunks(mst_feed *f)
+/* ---- ranges ---- */
+
+/* Under the mutex: handing out ends at `to`. What production needs for that is allowed, never taken back. */
+static void set_end(mst_feed *f, uint64_t to)
 {
-    uint32_t n = f->dataset->n_chunks;
-    for (uint32_t i = 0; i < n; i++)
-        f->chunk_order[i] = i;
-    if (f->options.shuffle_rows == 0)
-        return;
-    mst_rng rng;
-    mst_rng_init(&rng, f->options.seed, MST_RNG_CHUNK_ORDER, f->epoch);
-    for (uint32_t i = n; i > 1; i--) {
-        uint32_t j = mst_rng_below(&rng, i), swap = f->chunk_order[i - 1];
-        f->chunk_order[i - 1] = f->chunk_order[j];
-        f->chunk_order[j] = swap;
+    uint64_t most = f->dataset->random      ? f->plan.n_rows
+                    : f->options.first_rows ? f->options.first_rows
+                                            : UINT64_MAX;
+    f->to = to < most ? to : most;
+    if (f->dataset->random && f->ring_error.code == MST_OK) {
+        uint64_t end = mst_feed_plan_chunks(&f->plan, f->to);
+        if (end > f->ring_end)
+            f->ring_end = end;
     }
+    if (mst_feed_window_wanted(f))
+        mst_feed_wake(f);
 }
 
-mst_status mst_feed_start(mst_feed *f, uint64_t epoch, uint64_t position)
+/* Under the mutex: makes `from` the next position if it lies in what is at hand (a stream: or ahead of it),
+ * and says whether it did. */
+static bool move_to(mst_feed *f, uint64_t from)
+{
+    uint64_t begin = f->next_position, end = UINT64_MAX;
+    if (f->current != NULL)
+        begin = f->current->start;
+    else if (f->queue != NULL)
+        begin = f->queue->start;
+    if (f->dataset->random)
+        end = f->plan.spans[f->next_window + (f->next_window < f->plan.n_spans)].start;
+    if (from < begin || from >= end)
+        return false;
+    if (f->current != NULL && from >= f->current->start + f->current->n_rows) {
+        mst_feed_unref(f, f->current);
+        f->current = NULL;
+    }
+    while (f->current == NULL && f->queue != NULL && from >= f->queue->start + f->queue->n_rows) {
+        mst_feed_window *w = f->queue;
+        f->queue = w->next;
+        f->queued--;
+        mst_feed_unref(f, w);
+        mst_feed_wake(f);
+    }
+    f->position = from;
+    return true;
+}
+
+/* Under the mutex: drops everything and begins the epoch anew, at the window that holds `from`. */
+static mst_status restart(mst_feed *f, uint64_t epoch, uint64_t from)
 {
     mst_status st = MST_OK;
-    pthread_mutex_lock(&f->mutex);
     bool begun = f->generation != 0;
     f->generation++;
     f->producing = false;
@@ -214,42 +264,78 @@ mst_status mst_feed_start(mst_feed *f, uint64_t epoch, uint64_t position)
         mst_feed_wait_change(f);
     drop_windows(f);
     f->epoch = epoch;
-    f->skip = position;
-    f->claimed = 0;
+    f->position = from;
     f->ended = false;
     f->error.code = MST_OK;
     f->ring_error.code = MST_OK;
-    f->ring_next_in = f->ring_next_out = 0;
-    f->ring_end = f->dataset->random ? f->dataset->n_chunks : UINT64_MAX;
-    if (f->dataset->random)
-        order_chunks(f);
-    else if (begun)
+    f->next_window = 0;
+    f->next_position = f->next_chunk = f->next_row = 0;
+    f->blocks_read = 0;
+    f->ring_end = UINT64_MAX;
+    if (f->dataset->random) {
+        if (f->plan.epoch != epoch)
+            mst_feed_plan_epoch(f, epoch);
+        f->epoch_rows = f->plan.n_rows;
+        f->next_window = mst_feed_plan_find(&f->plan, from);
+        f->next_position = f->plan.spans[f->next_window].start;
+        f->next_chunk = f->ring_end = f->plan.spans[f->next_window].first;
+    } else if (begun) {
         st = f->dataset->ops->rewind(f->dataset);
+        if (st != MST_OK)
+            mst_error_save(&f->error, st);
+    }
+    f->ring_next_in = f->ring_next_out = f->next_chunk;
     f->generation++;
-    f->producing = st == MST_OK;
-    mst_feed_wake(f);
+    f->producing = true;
+    return st;
+}
+
+mst_status mst_feed_start_range(mst_feed *f, uint64_t epoch, uint64_t from, uint64_t to)
+{
+    mst_status st = MST_OK;
+    pthread_mutex_lock(&f->mutex);
+    bool same = f->producing && f->error.code == MST_OK && f->epoch == epoch;
+    if (!same || !move_to(f, from))
+        st = restart(f, epoch, from);
+    set_end(f, to);
+    pthread_mutex_unlock(&f->mutex);
+    return st;
+}
+
+mst_status mst_feed_start(mst_feed *f, uint64_t epoch, uint64_t position)
+{
+    return mst_feed_start_range(f, epoch, position, UINT64_MAX);
+}
+
+mst_status mst_feed_extend(mst_feed *f, uint64_t to)
+{
+    mst_status st = MST_OK;
+    pthread_mutex_lock(&f->mutex);
+    if (f->generation == 0)
+        st = mst_fail(MST_EUSAGE, "%s: no epoch was started that could go on", f->dataset->name);
+    else if (to > f->to)
+        set_end(f, to);
     pthread_mutex_unlock(&f->mutex);
     return st;
 }
 
 /* ---- lanes ---- */
 
-/* Makes current a window with rows left; false at the end of the epoch. Under the mutex. */
+/* Makes current a window with the row at `position`; *more is false at the end of the epoch or range. Under
+ * the mutex. A current window stays at the end of a range: the next range may begin in it. */
 static mst_status advance(mst_feed *f, bool *more)
 {
     uint64_t begun = 0;
     for (;;) {
-        if (f->current != NULL && f->claimed < f->current->n_rows) {
-            *more = true;
+        *more = f->position < f->to;
+        if (!*more || (f->current != NULL && f->position < f->current->start + f->current->n_rows))
             return MST_OK;
-        }
         if (f->current != NULL)
             mst_feed_unref(f, f->current);
         f->current = f->queue;
         if (f->current != NULL) {
             f->queue = f->current->next;
             f->queued--;
-            f->claimed = f->skip > f->current->start ? (uint32_t)(f->skip - f->current->start) : 0;
             mst_feed_wake(f);
             continue;
         }
@@ -274,9 +360,7 @@ static mst_status advance(mst_feed *f, bool *more)
 static mst_status claim(mst_feed *f, mst_feed_lane *l, uint32_t n, uint32_t *got, uint64_t *position)
 {
     *got = 0;
-    for (size_t p = 0; p < l->n_pieces; p++)
-        mst_feed_unref(f, l->pieces[p].w);
-    l->n_pieces = 0;
+    drop_pieces(f, l);
     while (*got < n) {
         bool more = false;
         TRY(advance(f, &more));
@@ -285,12 +369,16 @@ static mst_status claim(mst_feed *f, mst_feed_lane *l, uint32_t n, uint32_t *got
         if (!mst_grow(&l->pieces, &l->piece_capacity, l->n_pieces + 1, sizeof *l->pieces))
             return mst_fail(MST_ENOMEM, "%s: no memory for a batch over many windows", f->dataset->name);
         mst_feed_window *w = f->current;
-        uint32_t left = w->n_rows - f->claimed, take = n - *got < left ? n - *got : left;
+        uint32_t from = (uint32_t)(f->position - w->start), take = n - *got;
+        if (take > w->n_rows - from)
+            take = w->n_rows - from;
+        if (take > f->to - f->position)
+            take = (uint32_t)(f->to - f->position);
         if (*got == 0)
-            *position = w->start + f->claimed;
-        l->pieces[l->n_pieces++] = (mst_feed_piece){w, f->claimed, take};
+            *position = f->position;
+        l->pieces[l->n_pieces++] = (mst_feed_piece){w, from, take};
         w->references++;
-        f->claimed += take;
+        f->position += take;
         *got += take;
     }
     return MST_OK;
@@ -337,7 +425,7 @@ mst_status mst_feed_fill(mst_feed *f, unsigned lane_index, uint32_t from, uint32
         const mst_feed_piece *at = &l->pieces[p];
         uint32_t first = from > start ? from : start, last = to < start + at->n ? to : start + at->n;
         if (first < last) {
-            TRY(mst_feed_check_window(at->w, true));
+            TRY(mst_feed_check_window(at->w));
             fill_rows(l->rows + first, at->w, at->from + (first - start), last - first);
         }
         start += at->n;

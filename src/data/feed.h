@@ -5,7 +5,17 @@
  * Position p of the epoch is therefore a fixed row, and a slice [p, p+n) is the same rows whoever takes it. A
  * held-out fraction is chosen by row number and left out (or kept alone) before positions are counted.
  *
- * Chunks are loaded or parsed ahead by background threads, in order, at most a bounded number ahead. */
+ * Chunks are loaded or parsed ahead by background threads, in order, at most a bounded number ahead.
+ *
+ * Workers of one job share an epoch in one of three ways.
+ *   Slices: every worker claims global batches (max_take is the global batch) and fills only its own rows of
+ *     each. A claim costs work per window it touches, none per row.
+ *   Leases: a worker is given ranges of positions: mst_feed_start_range, and mst_feed_extend where the next
+ *     range continues the last. With random access a start anywhere costs one window, and nothing when its
+ *     window is at hand.
+ *   Shards: n_shards workers have rows of their own from the outset, in positions of their own. Random
+ *     access: chunk i of the epoch's order is shard i % n_shards's. Streams: block i of the stream is; the
+ *     others are read, not parsed. */
 #ifndef MST_DATA_FEED_H
 #define MST_DATA_FEED_H
 
@@ -22,7 +32,7 @@ typedef struct mst_feed_options {
     uint64_t shuffle_rows; /* rows per window; 0: file order */
     double held_out;       /* fraction for `keep` */
     mst_feed_keep keep;
-    uint64_t first_rows;       /* stop an epoch after this many rows; 0: all */
+    uint64_t first_rows;       /* stop an epoch after this many rows (of the shard's own); 0: all */
     unsigned prefetch_threads; /* that parse; at least 1; not used where loading is cheap */
     unsigned n_lanes;          /* threads that call mst_feed_take */
     uint32_t max_take;         /* the most rows one take asks for */
@@ -30,32 +40,46 @@ typedef struct mst_feed_options {
     uint32_t classes;          /* labels: 0: any; 2: -1/0/1 only; C: whole numbers below C only */
     const atomic_bool
         *stop; /* set by somebody else: take returns MST_ESTOPPED instead of waiting on; or NULL */
+    uint32_t shard, n_shards; /* only this shard's rows; n_shards 0 or 1: all rows */
 } mst_feed_options;
 
 typedef struct mst_feed mst_feed;
 
-/* The dataset must outlive the feed and serve no other feed meanwhile if it is a stream. */
+/* The dataset must outlive the feed and serve no other feed meanwhile if it is a stream. A sharded stream is
+ * put back to its first row; it is MST_EUSAGE if it can be read only once, or with keep other than
+ * MST_KEEP_ALL: rows are held out by number, and blocks that are not parsed hide how many they have. */
 mst_status mst_feed_new(mst_dataset *dataset, const mst_feed_options *options, mst_feed **out);
 void mst_feed_destroy(mst_feed *feed); /* NULL-safe; stops the background threads */
 
 /* Starts an epoch (any number, in any order for random access) at a position, in rows. No lane may be in
- * take. */
+ * take; rows that lanes hold stay valid until their next take. A stream is read from its first row again,
+ * unless the position lies in what is at hand or still to come of the same epoch. */
 mst_status mst_feed_start(mst_feed *feed, uint64_t epoch, uint64_t position);
 
-/* Takes the next min(n, rows left in the epoch) rows; batch->n_rows is 0 at the end of the epoch. The rows
- * stay valid until the lane's next take. *position is that of the first row. Thread: one per lane. Waits for
- * the background threads at most MST_FEED_PATIENCE_S: then MST_ETIMEOUT naming the dataset. */
+/* Same, for the positions [from, to) only: take gives n_rows 0 at `to`, and nothing is loaded beyond the
+ * window that holds to - 1. */
+mst_status mst_feed_start_range(mst_feed *feed, uint64_t epoch, uint64_t from, uint64_t to);
+
+/* The range started last goes on to `to`, if that is further than before. Any thread, also while lanes take;
+ * does not wait. MST_EUSAGE before the first start. */
+mst_status mst_feed_extend(mst_feed *feed, uint64_t to);
+
+/* Takes the next min(n, rows left in the epoch or range) rows; batch->n_rows is 0 at its end. The rows stay
+ * valid until the lane's next take. *position is that of the first row. Thread: one per lane. Waits for the
+ * background threads at most MST_FEED_PATIENCE_S: then MST_ETIMEOUT naming the dataset. */
 #define MST_FEED_PATIENCE_S 600
 mst_status mst_feed_take(mst_feed *feed, unsigned lane, uint32_t n, mst_batch *batch, uint64_t *position);
 
 /* The two halves of take, for threads that share a lane: one claims, and then each fills the rows it needs
- * (disjoint parts may be filled at the same time). Filling also checks what of the
- * dataset has not been checked yet; those who fill at the same time share that work, and all see it fail.
- * batch->rows is the same array from claim to claim. */
+ * (disjoint parts may be filled at the same time; rows that nobody needs are not filled by anybody). Filling
+ * also checks what of the dataset has not been checked yet; those who fill at the same time share that work,
+ * and all see it fail. batch->rows is the same array from claim to claim. Claim works per window, not per
+ * row: its cost does not grow with n. */
 mst_status mst_feed_claim(mst_feed *feed, unsigned lane, uint32_t n, mst_batch *batch, uint64_t *position);
 mst_status mst_feed_fill(mst_feed *feed, unsigned lane, uint32_t from, uint32_t to);
 
-/* Rows of an epoch: known for random access, and for a stream once an epoch has been read; 0 before. */
+/* Rows of an epoch, of the own shard: known for random access (for the epoch started last: chunks differ),
+ * and for a stream once an epoch has been read; 0 before. */
 uint64_t mst_feed_epoch_rows(const mst_feed *feed);
 
 /* Total time lanes have waited in take, for the summary. */

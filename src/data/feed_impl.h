@@ -1,4 +1,4 @@
-/* What feed.c and feed_produce.c share; nobody else includes this. */
+/* What feed.c, feed_produce.c and feed_windows.c share; nobody else includes this. */
 #ifndef MST_DATA_FEED_IMPL_H
 #define MST_DATA_FEED_IMPL_H
 
@@ -36,21 +36,37 @@ typedef struct mst_feed_lane {
     size_t n_pieces, piece_capacity;
 } mst_feed_lane;
 
+/* A window to be: chunks order[first] up to order[that of the next span]. */
+typedef struct mst_feed_span {
+    uint64_t start; /* position of its first row */
+    uint32_t first;
+} mst_feed_span;
+
+/* Random access: where the windows of an epoch lie. Changed by start only, while no thread is at work. */
+typedef struct mst_feed_plan {
+    uint32_t *kept;       /* rows of each chunk that `keep` keeps; NULL: all */
+    uint32_t *order;      /* the epoch's chunks in order; the shard's own */
+    mst_feed_span *spans; /* n_spans, and one that says where the last ends */
+    uint32_t n_order, n_spans;
+    uint64_t epoch;
+    uint64_t n_rows; /* of the epoch; at most first_rows */
+} mst_feed_plan;
+
 struct mst_feed {
     mst_dataset *dataset;
-    mst_feed_options options;
+    mst_feed_options options; /* n_shards at least 1 */
     pthread_mutex_t mutex;
     pthread_cond_t changed; /* anything below changed */
     pthread_t window_thread, *parse_threads;
     unsigned n_parse_threads;
     bool window_started, leaving;
 
-    /* Production of the current epoch. generation grows with every start; a thread that sees it change drops
-     * what it is doing. */
-    uint64_t generation, epoch, skip;
-    bool producing;        /* an epoch was started and not yet produced to its end */
-    unsigned busy;         /* threads at work for a generation */
-    uint32_t *chunk_order; /* random access: n_chunks */
+    /* Production of the current epoch. generation grows with every start that does not go on with what is at
+     * hand; a thread that sees it change drops what it is doing. */
+    uint64_t generation, epoch;
+    bool producing;     /* an epoch was started */
+    unsigned busy;      /* threads at work for a generation */
+    mst_feed_plan plan; /* random access */
 
     mst_chunk *ring[MST_FEED_RING];
     bool ring_full[MST_FEED_RING];
@@ -59,12 +75,18 @@ struct mst_feed {
     uint64_t ring_end;          /* sequence number one past the last chunk; UINT64_MAX: not known yet */
     mst_error ring_error;       /* why the chunk at ring_end failed; code MST_OK: it did not */
     pthread_mutex_t read_mutex; /* one reader of the stream at a time */
+    uint64_t blocks_read;       /* of the stream; guarded by read_mutex */
+
+    /* Of the next window to be produced: its first position, its number in the plan, ... */
+    uint64_t next_position;
+    uint32_t next_window;
+    uint64_t next_chunk, next_row; /* ... its first chunk and row of the stream: the window thread's alone */
 
     mst_feed_window *queue, *current, *pool;
     unsigned queued;
-    uint32_t claimed; /* rows of current handed out */
-    bool ended;       /* the last window of the epoch is queued or taken */
-    mst_error error;  /* code MST_OK: none */
+    uint64_t position, to; /* of the next row to hand out; where handing out ends */
+    bool ended;            /* stream: the last window of the epoch is queued or taken */
+    mst_error error;       /* code MST_OK: none */
     uint64_t epoch_rows;
     uint64_t wait_ns;
 
@@ -81,11 +103,22 @@ void mst_feed_wait_change(mst_feed *f);
 void mst_feed_unref(mst_feed *f, mst_feed_window *w);
 void mst_feed_window_free(mst_feed_window *w); /* NULL-safe */
 
-/* Checks the chunks that nobody has checked yet; when wait, also waits for those that others are at. */
-mst_status mst_feed_check_window(mst_feed_window *w, bool wait);
+/* Checks the chunks that nobody has checked yet, and waits for those that others are at. */
+mst_status mst_feed_check_window(mst_feed_window *w);
 
-/* Whether the row is held out under o->held_out. */
-bool mst_feed_held_out(const mst_feed_options *o, uint64_t row);
+/* Under the mutex: whether a window is still to be produced for what may be handed out. */
+bool mst_feed_window_wanted(const mst_feed *f);
+
+/* Makes the plan of epoch 0: MST_ENOMEM. f->options and f->dataset are set. */
+mst_status mst_feed_plan_init(mst_feed *f);
+void mst_feed_plan_fini(mst_feed_plan *p);
+void mst_feed_plan_epoch(mst_feed *f, uint64_t epoch);
+/* The window that holds the position; n_spans when it is beyond the last. */
+uint32_t mst_feed_plan_find(const mst_feed_plan *p, uint64_t position);
+/* How many chunks of the order hold the positions below `to`. */
+uint64_t mst_feed_plan_chunks(const mst_feed_plan *p, uint64_t to);
+/* Whether the options keep the row. */
+bool mst_feed_keeps(const mst_feed_options *o, uint64_t row);
 
 /* The background threads; arg is the feed. */
 void *mst_feed_parse_main(void *arg);

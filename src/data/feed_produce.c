@@ -43,6 +43,18 @@ static void fail_chunk(mst_feed *f, uint64_t sequence, mst_status st)
     mst_feed_wake(f);
 }
 
+/* The next block of the stream that is the shard's; *out NULL at the end. */
+static mst_status read_own(mst_feed *f, mst_raw_block **out)
+{
+    mst_dataset *d = f->dataset;
+    for (;;) {
+        TRY(d->ops->read(d, out));
+        if (*out == NULL || f->blocks_read++ % f->options.n_shards == f->options.shard)
+            return MST_OK;
+        d->ops->skip(d, *out);
+    }
+}
+
 /* Claims the next piece of work: a block of the stream, or a chunk number. False at the end or on failure. */
 static bool claim_work(mst_feed *f, uint64_t generation, uint64_t *sequence, mst_raw_block **block)
 {
@@ -57,7 +69,7 @@ static bool claim_work(mst_feed *f, uint64_t generation, uint64_t *sequence, mst
     pthread_mutex_unlock(&f->mutex);
     *block = NULL;
     if (more && !f->dataset->random) {
-        st = f->dataset->ops->read(f->dataset, block);
+        st = read_own(f, block);
         more = st == MST_OK && *block != NULL;
     }
     pthread_mutex_lock(&f->mutex);
@@ -82,7 +94,7 @@ static void parse_epoch(mst_feed *f, uint64_t generation, mst_chunk_builder *bui
     while (claim_work(f, generation, &sequence, &block)) {
         mst_chunk *chunk = NULL;
         mst_status st = f->dataset->random
-                            ? f->dataset->ops->load(f->dataset, f->chunk_order[sequence], &chunk)
+                            ? f->dataset->ops->load(f->dataset, f->plan.order[sequence], &chunk)
                             : f->dataset->ops->parse(f->dataset, block, builder, &chunk);
         if (st != MST_OK) {
             pthread_mutex_lock(&f->mutex);
@@ -94,14 +106,25 @@ static void parse_epoch(mst_feed *f, uint64_t generation, mst_chunk_builder *bui
     }
 }
 
-/* Waits for an epoch newer than *seen; false when the feed is leaving. The caller is counted busy on true. */
-static bool wait_epoch(mst_feed *f, uint64_t *seen)
+static bool chunk_wanted(const mst_feed *f)
+{
+    return f->ring_next_in < f->ring_end;
+}
+
+bool mst_feed_window_wanted(const mst_feed *f)
+{
+    return !f->ended && f->next_position < f->to;
+}
+
+/* Waits until the epoch wants something of the caller; false when the feed is leaving. The caller is counted
+ * busy on true. */
+static bool wait_wanted(mst_feed *f, bool (*wanted)(const mst_feed *f), uint64_t *generation)
 {
     pthread_mutex_lock(&f->mutex);
-    while (!f->leaving && (f->generation == *seen || !f->producing))
+    while (!f->leaving && !(f->producing && f->error.code == MST_OK && wanted(f)))
         mst_feed_wait_change(f);
     bool go = !f->leaving;
-    *seen = f->generation;
+    *generation = f->generation;
     f->busy += go;
     pthread_mutex_unlock(&f->mutex);
     return go;
@@ -120,9 +143,9 @@ void *mst_feed_parse_main(void *arg)
     mst_feed *f = arg;
     mst_chunk_builder builder;
     mst_chunk_builder_init(&builder);
-    uint64_t seen = 0;
-    while (wait_epoch(f, &seen)) {
-        parse_epoch(f, seen, &builder);
+    uint64_t generation;
+    while (wait_wanted(f, chunk_wanted, &generation)) {
+        parse_epoch(f, generation, &builder);
         leave_epoch(f);
     }
     mst_chunk_builder_fini(&builder);
@@ -136,9 +159,9 @@ static mst_status next_chunk(mst_feed *f, uint64_t generation, uint64_t *sequenc
 {
     *out = NULL;
     if (f->n_parse_threads == 0) {
-        if (*sequence == f->dataset->n_chunks)
+        if (*sequence == f->plan.n_order)
             return MST_OK;
-        uint32_t c = f->chunk_order[(*sequence)++];
+        uint32_t c = f->plan.order[(*sequence)++];
         return f->dataset->ops->peek ? f->dataset->ops->peek(f->dataset, c, out)
                                      : f->dataset->ops->load(f->dataset, c, out);
     }
@@ -159,21 +182,17 @@ static mst_status next_chunk(mst_feed *f, uint64_t generation, uint64_t *sequenc
     return st;
 }
 
-bool mst_feed_held_out(const mst_feed_options *o, uint64_t row)
-{
-    double u = (double)(mst_rng_at(o->seed, MST_RNG_HOLD_OUT, row) >> 11) * 0x1p-53;
-    return u < o->held_out;
-}
-
 static mst_status check_chunk(const mst_feed *f, mst_chunk *c, uint64_t first_row)
 {
     const mst_feed_options *o = &f->options;
-    const char *name = f->dataset->name;
+    const char *name = f->dataset->name; /* a sharded stream: rows are numbered among the parsed ones */
+    const char *whose = !f->dataset->random && o->n_shards > 1 ? " of this worker's share" : "";
     if (o->features != 0 && c->n_entries != 0 && c->max_key >= o->features)
-        return mst_fail(MST_EINPUT,
-                        "%s: rows from %llu on have feature %u, but the model has %llu features (0 to %llu)",
-                        name, (unsigned long long)first_row, c->max_key, (unsigned long long)o->features,
-                        (unsigned long long)o->features - 1);
+        return mst_fail(
+            MST_EINPUT,
+            "%s: rows from %llu on%s have feature %u, but the model has %llu features (0 to %llu)", name,
+            (unsigned long long)first_row, whose, c->max_key, (unsigned long long)o->features,
+            (unsigned long long)o->features - 1);
     if (o->classes == 0 || c->n_rows == 0)
         return MST_OK;
     float lowest = o->classes == 2 ? -1.0f : 0.0f, highest = o->classes == 2 ? 1.0f : (float)(o->classes - 1);
@@ -185,8 +204,8 @@ static mst_status check_chunk(const mst_feed *f, mst_chunk *c, uint64_t first_ro
         mst_row row;
         mst_chunk_row(c, i, &row);
         if (!(row.label >= lowest && row.label <= highest) || row.label != rintf(row.label))
-            return mst_fail(MST_EINPUT, "%s: row %llu has label %g, which is not %s%u", name,
-                            (unsigned long long)(first_row + i), (double)row.label,
+            return mst_fail(MST_EINPUT, "%s: row %llu%s has label %g, which is not %s%u", name,
+                            (unsigned long long)(first_row + i), whose, (double)row.label,
                             o->classes == 2 ? "-1, 0 or " : "a class from 0 to ", o->classes - 1);
     }
     return MST_OK;
@@ -205,9 +224,8 @@ static mst_status window_add(mst_feed *f, mst_feed_window *w, mst_chunk *chunk, 
     w->chunks[slot] = chunk;
     TRY(check_chunk(f, chunk, first_row));
     for (uint32_t i = 0; i < chunk->n_rows; i++) {
-        if (o->keep != MST_KEEP_ALL && mst_feed_held_out(o, first_row + i) != (o->keep == MST_KEEP_HELD_OUT))
-            continue;
-        w->order[w->n_rows++] = (mst_feed_place){slot, i};
+        if (mst_feed_keeps(o, first_row + i))
+            w->order[w->n_rows++] = (mst_feed_place){slot, i};
     }
     return MST_OK;
 }
@@ -224,42 +242,65 @@ static void shuffle(mst_feed_place *order, uint32_t n, uint64_t seed, uint64_t e
     }
 }
 
-mst_status mst_feed_check_window(mst_feed_window *w, bool wait)
+mst_status mst_feed_check_window(mst_feed_window *w)
 {
     if (atomic_load_explicit(&w->checked, memory_order_acquire))
         return MST_OK;
     for (uint32_t i = 0; i < w->n_chunks; i++)
         TRY(mst_chunk_check(w->chunks[i]));
-    for (uint32_t i = 0; wait && i < w->n_chunks; i++)
+    for (uint32_t i = 0; i < w->n_chunks; i++)
         TRY(mst_chunk_check_wait(w->chunks[i]));
-    if (wait)
-        atomic_store_explicit(&w->checked, true, memory_order_release);
+    atomic_store_explicit(&w->checked, true, memory_order_release);
     return MST_OK;
 }
 
-/* Checks a queued window ahead of the lanes, as far as there is a core to spare; what is wrong the lanes find
- * too. */
-static void check_ahead(mst_feed *f, mst_feed_window *w)
+/* Checks a queued window ahead of the lanes, as far as there is a core to spare and the window is still
+ * wanted; what is wrong the lanes find too. */
+static void check_ahead(mst_feed *f, uint64_t generation, mst_feed_window *w)
 {
-    mst_feed_check_window(w, false);
+    bool go_on = true;
+    for (uint32_t i = 0; i < w->n_chunks && go_on; i++) {
+        bool good = mst_chunk_check(w->chunks[i]) == MST_OK;
+        pthread_mutex_lock(&f->mutex);
+        go_on = good && !stale(f, generation);
+        pthread_mutex_unlock(&f->mutex);
+    }
     pthread_mutex_lock(&f->mutex);
     mst_feed_unref(f, w);
     pthread_mutex_unlock(&f->mutex);
 }
 
-/* Queues a window that has rows; the queue owns one reference. Waits for room. False when the epoch is over.
- */
-static bool window_put(mst_feed *f, uint64_t generation, mst_feed_window *w)
+/* Under the mutex: a stream that has no more rows, or none that may be handed out, has ended. */
+static void end_stream(mst_feed *f, bool more)
+{
+    uint64_t limit = f->options.first_rows ? f->options.first_rows : UINT64_MAX;
+    if (more && f->next_position < limit)
+        return;
+    f->ended = true;
+    f->epoch_rows = f->next_position < limit ? f->next_position : limit;
+    f->ring_end = 0; /* parse threads stop, also when first_rows ended the epoch early */
+    mst_feed_wake(f);
+}
+
+/* Queues the window, which the queue then owns a reference to, unless none of its rows is wanted; `more` of
+ * the stream may follow. Waits for room. False when the epoch is over. */
+static bool window_put(mst_feed *f, uint64_t generation, mst_feed_window *w, bool more)
 {
     pthread_mutex_lock(&f->mutex);
     while (!stale(f, generation) && f->queued >= MST_FEED_QUEUE)
         mst_feed_wait_change(f);
     atomic_store(&w->checked, false);
     w->references = 1;
-    bool wanted = !stale(f, generation);
-    if (!wanted || w->n_rows == 0) {
-        mst_feed_unref(f, w);
-    } else {
+    bool wanted = !stale(f, generation), queued = false;
+    if (wanted) {
+        w->start = f->next_position;
+        f->next_position += w->n_rows;
+        f->next_window++;
+        queued = w->n_rows != 0 && f->next_position > f->position;
+        if (!f->dataset->random)
+            end_stream(f, more);
+    }
+    if (queued) {
         mst_feed_window **tail = &f->queue;
         while (*tail != NULL)
             tail = &(*tail)->next;
@@ -268,11 +309,12 @@ static bool window_put(mst_feed *f, uint64_t generation, mst_feed_window *w)
         f->queued++;
         w->references++; /* check_ahead's */
         mst_feed_wake(f);
+    } else {
+        mst_feed_unref(f, w);
     }
-    bool queued = wanted && w->n_rows != 0;
     pthread_mutex_unlock(&f->mutex);
     if (queued)
-        check_ahead(f, w);
+        check_ahead(f, generation, w);
     return wanted;
 }
 
@@ -286,53 +328,57 @@ static mst_feed_window *window_get(mst_feed *f)
     return w != NULL ? w : mst_zalloc(sizeof *w);
 }
 
-/* Rows of the epoch before the window thread reaches `skip` are dropped; a window that straddles it starts
- * late. */
-static mst_status produce_epoch(mst_feed *f, uint64_t generation)
+/* Adds the next window's chunks; *more is false when a stream has ended or the epoch is over. */
+static mst_status collect(mst_feed *f, uint64_t generation, mst_feed_window *w, bool *more)
+{
+    const mst_feed_plan *p = &f->plan;
+    bool random = f->dataset->random;
+    do {
+        mst_chunk *chunk;
+        uint64_t c = f->next_chunk;
+        TRY(next_chunk(f, generation, &f->next_chunk, &chunk));
+        *more = chunk != NULL;
+        if (!*more)
+            return MST_OK;
+        uint64_t first_row = random ? (uint64_t)p->order[c] * f->dataset->chunk_rows : f->next_row;
+        f->next_row += chunk->n_rows;
+        TRY(window_add(f, w, chunk, first_row));
+    } while (random ? f->next_chunk < p->spans[f->next_window + 1].first
+                    : w->n_rows < f->options.shuffle_rows);
+    if (random && w->n_rows != p->spans[f->next_window + 1].start - f->next_position)
+        return mst_fail(MST_EINPUT, "%s: rows %llu to %llu of the epoch are %u rows: the dataset has changed",
+                        f->dataset->name, (unsigned long long)f->next_position,
+                        (unsigned long long)p->spans[f->next_window + 1].start - 1, w->n_rows);
+    return MST_OK;
+}
+
+static bool window_wanted(mst_feed *f, uint64_t generation)
+{
+    pthread_mutex_lock(&f->mutex);
+    bool wanted = !stale(f, generation) && mst_feed_window_wanted(f);
+    pthread_mutex_unlock(&f->mutex);
+    return wanted;
+}
+
+/* Makes windows as long as some are wanted. next_position and next_window change in window_put alone, and so
+ * may be read here without the mutex. */
+static mst_status produce(mst_feed *f, uint64_t generation)
 {
     const mst_feed_options *o = &f->options;
-    uint64_t sequence = 0, stream_row = 0, position = 0, limit = o->first_rows ? o->first_rows : UINT64_MAX;
     bool more = true;
-    while (more && position < limit) {
+    while (more && window_wanted(f, generation)) {
         mst_feed_window *w = window_get(f);
         if (w == NULL)
             return mst_fail(MST_ENOMEM, "%s: no memory for a window", f->dataset->name);
-        mst_status st = MST_OK;
-        do {
-            mst_chunk *chunk;
-            uint64_t c = sequence;
-            st = next_chunk(f, generation, &sequence, &chunk);
-            more = st == MST_OK && chunk != NULL;
-            if (!more)
-                break;
-            uint64_t first_row =
-                f->dataset->random ? (uint64_t)f->chunk_order[c] * f->dataset->chunk_rows : stream_row;
-            stream_row += chunk->n_rows;
-            st = window_add(f, w, chunk, first_row);
-        } while (st == MST_OK && w->n_rows < o->shuffle_rows);
-        if (st == MST_ESTOPPED)
-            w->n_rows = 0; /* a part of a window is not what a resumed run would order */
+        mst_status st = collect(f, generation, w, &more);
+        if (st != MST_OK)
+            w->n_rows = 0; /* in a part of a window other rows would be at its positions */
         if (o->shuffle_rows != 0)
-            shuffle(w->order, w->n_rows, o->seed, f->epoch, position);
-        if (w->n_rows > limit - position)
-            w->n_rows = (uint32_t)(limit - position);
-        w->start = position;
-        position += w->n_rows;
-        if (position <= f->skip)
-            w->n_rows = 0; /* window_put drops it */
-        more = window_put(f, generation, w) && more;
+            shuffle(w->order, w->n_rows, o->seed, f->epoch, f->next_position);
+        more = window_put(f, generation, w, more) && more;
         if (st != MST_OK)
             return st;
     }
-    pthread_mutex_lock(&f->mutex);
-    if (!stale(f, generation)) {
-        f->ended = true;
-        f->producing = false;
-        f->epoch_rows = position;
-        f->ring_end = 0; /* parse threads stop, also when first_rows ended the epoch early */
-        mst_feed_wake(f);
-    }
-    pthread_mutex_unlock(&f->mutex);
     return MST_OK;
 }
 
@@ -342,9 +388,9 @@ void *mst_feed_window_main(void *arg)
     if (f->dataset->load_is_cheap) /* lanes do the checking themselves when cores are scarce: better than to
                                       take one */
         setpriority(PRIO_PROCESS, (id_t)gettid(), WINDOW_NICE);
-    uint64_t seen = 0;
-    while (wait_epoch(f, &seen)) {
-        mst_status st = produce_epoch(f, seen);
+    uint64_t generation;
+    while (wait_wanted(f, mst_feed_window_wanted, &generation)) {
+        mst_status st = produce(f, generation);
         if (st != MST_OK) {
             pthread_mutex_lock(&f->mutex);
             mst_error_save(&f->error, st);

@@ -2,13 +2,15 @@
  *
  * read fills a buffer with what was left of the block before and with new bytes, cuts it after its last whole
  * record and keeps the rest for the next one. Records do not continue from file to file. Buffers are used
- * again: parse puts them on a list from which read takes them.
+ * again: parse and skip put them on a list from which read takes them.
  *
  * Invariants
  * 1. A block never holds bytes of two files, so path, offset and line of its first byte describe all of it.
  * 2. Everything but the list of free blocks belongs to the thread in read or rewind (one at a time:
  * dataset.h); the context is read-only once open has returned, so parse needs no lock but the list's.
- * 3. `first` is the block that open has read; until read hands it out, the stream is at its start. */
+ * 3. `first` is the block that open has read; until read hands it out, the stream is at its start.
+ * 4. Where blocks are cut follows from the bytes of the files and block_bytes alone, not from the buffers at
+ * hand: workers that each parse every n-th block of the same file parse every record once. */
 #include "data/stream.h"
 
 #include <pthread.h>
@@ -18,6 +20,9 @@
 #include "base/alloc.h"
 #include "data/text.h"
 
+#define DEALT_BLOCKS    16  /* at least, to each of those a stream is dealt to: so that one more is little */
+#define MIN_DEALT_BLOCK 512 /* bytes */
+
 typedef struct stream {
     mst_dataset base;
     mst_parse_context context;
@@ -25,9 +30,10 @@ typedef struct stream {
     bool prepared, once_used;
     const char *once; /* the first input that can be read only once; NULL: none */
 
-    size_t file;  /* the next to open, or the open one */
-    mst_in *in;   /* NULL: none open */
-    bool in_done; /* `in` has nothing more; what is left is in carry */
+    size_t block_bytes; /* read at a time */
+    size_t file;        /* the next to open, or the open one */
+    mst_in *in;         /* NULL: none open */
+    bool in_done;       /* `in` has nothing more; what is left is in carry */
     uint64_t offset, line, sequence;
     uint8_t *carry;
     size_t n_carry, carry_capacity;
@@ -185,20 +191,23 @@ static mst_status find_cut(stream *s, mst_raw_block *raw, size_t n, size_t *whol
     return MST_OK;
 }
 
-/* Fills raw from the open file; raw->block.size is 0 when the file has no more. The buffer grows to one byte
- * more than a record may have: when even that is full without a whole record, the record is too long. */
+/* Fills raw from the open file; raw->block.size is 0 when the file has no more. `room` bytes are looked at,
+ * block_bytes or twice what is left over; for a long record it grows to one byte more than a record may have:
+ * when even that is full without a whole record, the record is too long. */
 static mst_status fill(stream *s, mst_raw_block *raw)
 {
     const size_t most = (size_t)MST_STREAM_MAX_RECORD + 1;
     const char *path = mst_in_path(s->in);
-    size_t n = s->n_carry, whole = 0, got, capacity = 2 * n < most ? 2 * n : most;
-    TRY(block_reserve(raw, capacity > MST_STREAM_BLOCK ? capacity : MST_STREAM_BLOCK, path));
+    size_t n = s->n_carry, whole = 0, got, room = 2 * n < most ? 2 * n : most;
+    if (room < s->block_bytes)
+        room = s->block_bytes;
+    TRY(block_reserve(raw, room, path));
     if (n > 0)
         memcpy(raw->bytes, s->carry, n);
     s->n_carry = 0;
     for (;;) {
         if (!s->in_done) {
-            size_t want = raw->capacity - n;
+            size_t want = room - n;
             TRY(mst_in_read(s->in, raw->bytes + n, want, &got));
             n += got;
             s->in_done = got < want;
@@ -209,7 +218,8 @@ static mst_status fill(stream *s, mst_raw_block *raw)
             break;
         if (n == most)
             return mst_block_fail(s->base.format, &raw->block, raw->bytes, "a record is longer than 64 MiB");
-        TRY(block_reserve(raw, 2 * raw->capacity < most ? 2 * raw->capacity : most, path));
+        room = 2 * room < most ? 2 * room : most;
+        TRY(block_reserve(raw, room, path));
     }
     raw->block.size = whole;
     return whole > 0 ? keep(s, raw->bytes + whole, n - whole) : MST_OK;
@@ -273,6 +283,29 @@ static mst_status stream_rewind(mst_dataset *self)
     return MST_OK;
 }
 
+static void stream_skip(mst_dataset *self, mst_raw_block *raw)
+{
+    block_give_back((stream *)self, raw);
+}
+
+static mst_status stream_deal(mst_dataset *self, uint32_t n_shards)
+{
+    stream *s = (stream *)self;
+    if (s->once != NULL)
+        return mst_fail(MST_EUSAGE,
+                        "%s can be read only once, so it cannot be dealt to %u workers; give a file, or use "
+                        "--cache",
+                        s->once, n_shards);
+    uint64_t bytes = s->base.info.bytes / ((uint64_t)n_shards * DEALT_BLOCKS);
+    s->block_bytes = bytes < MIN_DEALT_BLOCK    ? MIN_DEALT_BLOCK
+                     : bytes < MST_STREAM_BLOCK ? (size_t)bytes
+                                                : MST_STREAM_BLOCK;
+    block_give_back(s, s->first);
+    s->first = NULL;
+    s->at_start = false;
+    return stream_rewind(self);
+}
+
 static mst_status stream_parse(mst_dataset *self, mst_raw_block *raw, mst_chunk_builder *builder,
                                mst_chunk **out)
 {
@@ -315,6 +348,8 @@ static const mst_dataset_ops stream_ops = {
     .name = "stream",
     .read = stream_read,
     .parse = stream_parse,
+    .skip = stream_skip,
+    .deal = stream_deal,
     .rewind = stream_rewind,
     .destroy = stream_destroy,
 };
@@ -356,6 +391,7 @@ mst_status mst_stream_open(const mst_text_list *paths, const mst_format *format,
     s->base.ops = &stream_ops;
     s->base.format = format;
     s->opened = opened;
+    s->block_bytes = MST_STREAM_BLOCK;
     s->context.options = options;
     s->context.features = (uint64_t)options->features;
     s->base.info.bytes = mst_paths_bytes(paths);

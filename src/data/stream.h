@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "data/dataset.h"
 
-#define MST_STREAM_BLOCK      (1u << 20)  /* bytes read at a time */
+#define MST_STREAM_BLOCK      (1u << 20)  /* bytes read at a time, unless dealt (dataset.h) */
 #define MST_STREAM_MAX_RECORD (64u << 20) /* a longer record is an error */
 
 /* A run of whole records on its way from read to parse. Owned by whoever holds it; parse takes it back. */
