@@ -1,0 +1,78 @@
+/* Incoming frames; contract in frames.h.
+ *
+ * Invariants between calls
+ * 1. staged < MST_WIRE_HEADER + MST_WIRE_OWN_MAX, and 0 while a body is under way: there is always room.
+ * 2. got < m.size while a body is under way; no byte beyond m.size is ever written to body. */
+#include "net/frames.h"
+
+#include <string.h>
+
+void mst_frames_init(mst_frames *f, uint64_t max_body)
+{
+    f->max_body = max_body;
+    f->staged = 0;
+    f->open = false;
+    f->body = NULL;
+    f->got = 0;
+}
+
+int mst_frames_room(mst_frames *f, struct iovec out[2])
+{
+    int n = 0;
+    if (f->open)
+        out[n++] = (struct iovec){.iov_base = f->body + f->got, .iov_len = (size_t)(f->m.size - f->got)};
+    out[n++] = (struct iovec){.iov_base = f->stage + f->staged, .iov_len = sizeof f->stage - f->staged};
+    return n;
+}
+
+/* Handles the messages in the stage's first `end` bytes; what is left moves to the front. */
+static mst_status parse(mst_frames *f, size_t end, const mst_frames_events *events, void *arg)
+{
+    size_t at = 0;
+    while (end - at >= MST_WIRE_HEADER) {
+        TRY(mst_wire_decode(f->stage + at, end - at, f->max_body, &f->m));
+        const uint8_t *rest = f->stage + at + MST_WIRE_HEADER;
+        size_t n_rest = end - at - MST_WIRE_HEADER;
+        if (f->m.type < MST_NET_TYPES) {
+            if (n_rest < f->m.size)
+                break;
+            TRY(events->own(arg, &f->m, rest));
+            at += MST_WIRE_HEADER + (size_t)f->m.size;
+            continue;
+        }
+        void *body = NULL;
+        if (f->m.size > 0)
+            TRY(events->body(arg, &f->m, &body));
+        size_t take = n_rest < f->m.size ? n_rest : (size_t)f->m.size;
+        if (take > 0)
+            memcpy(body, rest, take);
+        at += MST_WIRE_HEADER + take;
+        if (take < f->m.size) { /* the stage is used up */
+            f->body = body;
+            f->got = take;
+            f->open = true;
+            f->staged = 0;
+            return MST_OK;
+        }
+        TRY(events->message(arg, &f->m, body));
+    }
+    f->staged = end - at;
+    if (at > 0 && f->staged > 0)
+        memmove(f->stage, f->stage + at, f->staged);
+    return MST_OK;
+}
+
+mst_status mst_frames_take(mst_frames *f, size_t n, const mst_frames_events *events, void *arg)
+{
+    if (f->open) {
+        uint64_t rest = f->m.size - f->got;
+        size_t take = n < rest ? n : (size_t)rest;
+        f->got += take;
+        n -= take;
+        if (f->got < f->m.size)
+            return MST_OK;
+        f->open = false;
+        TRY(events->message(arg, &f->m, f->body));
+    }
+    return parse(f, f->staged + n, events, arg);
+}

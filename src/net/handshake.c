@@ -1,0 +1,355 @@
+/* The handshake as a state machine; contract in handshake.h, layout in docs/WIRE.md.
+ *
+ * Invariants
+ * 1. in never holds more than the message whose length its prefix gives, and that length is checked before
+ * the body is taken: a stranger's bytes cost MST_SHAKE_MAX bytes of memory, whatever they are.
+ * 2. state leaves RUNNING once. DONE needs the other side's proof over both nonces.
+ * 3. The prefix, the version text at the start of an identity, and REFUSE are the same in all wire versions,
+ * so that the refusal of another version can be read. */
+#include "net/handshake.h"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <openssl/rand.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- layout ---- */
+
+static void put_prefix(const mst_shake *h, uint8_t *at, mst_shake_kind kind, size_t length)
+{
+    mst_put_u32(at, MST_WIRE_MAGIC);
+    mst_put_u16(at + 4, h->wire);
+    at[6] = (uint8_t)kind;
+    at[7] = 0;
+    mst_put_u16(at + 8, (uint16_t)length);
+    mst_put_u16(at + 10, 0);
+}
+
+/* length counts what follows the identity as well. */
+static void put_identity(const mst_shake *h, uint8_t *at, mst_shake_kind kind, size_t length,
+                         const uint8_t nonce[MST_SHAKE_NONCE])
+{
+    put_prefix(h, at, kind, length);
+    at += MST_SHAKE_PREFIX;
+    memcpy(at, h->version, MST_SHAKE_VERSION);
+    at += MST_SHAKE_VERSION;
+    mst_put_u32(at, (uint32_t)h->self.role);
+    mst_put_u32(at + 4, h->self.index);
+    mst_put_u64(at + 8, h->self.incarnation);
+    memcpy(at + 16, h->self.job, MST_JOB_MAX);
+    memcpy(at + 16 + MST_JOB_MAX, nonce, MST_SHAKE_NONCE);
+}
+
+/* A text field of a stranger: ends within n bytes, holds printable characters only. */
+static bool text_is_sound(const uint8_t *at, size_t n)
+{
+    size_t i = 0;
+    while (i < n && at[i] >= 0x20 && at[i] < 0x7f)
+        i++;
+    return i < n && at[i] == 0;
+}
+
+/* ---- endings ---- */
+
+static void fail(mst_shake *h, const char *text)
+{
+    snprintf(h->text, sizeof h->text, "%s", text);
+    h->state = MST_SHAKE_FAILED;
+}
+
+/* Ends with the sentence here and sends the other side's view of it. */
+static void refuse(mst_shake *h, const char *here, const char *there)
+{
+    uint8_t *at = h->out + MST_SHAKE_PREFIX;
+    size_t n = strlen(there) < MST_SHAKE_SENTENCE ? strlen(there) : MST_SHAKE_SENTENCE;
+    put_prefix(h, h->out, MST_SHAKE_REFUSE, 8 + n);
+    mst_put_u32(at, (uint32_t)h->self.role);
+    mst_put_u32(at + 4, h->self.index);
+    memcpy(at + 8, there, n);
+    h->n_out = MST_SHAKE_PREFIX + 8 + n;
+    fail(h, here);
+}
+
+static void other_name(const mst_shake *h, char *out, size_t size)
+{
+    if (h->named)
+        snprintf(out, size, "%s %u (%s)", mst_role_name(h->other.role), h->other.index, h->address);
+    else
+        snprintf(out, size, "%s", h->address);
+}
+
+/* The two processes differ in `what`: mine here, theirs there. Both hear "refused ...: it <has> X, this <has>
+ * Y". */
+static void differ(mst_shake *h, const char *it, const char *this, const char *theirs, const char *mine)
+{
+    char name[160], here[MST_SHAKE_SENTENCE + 160], there[MST_SHAKE_SENTENCE];
+    other_name(h, name, sizeof name);
+    snprintf(here, sizeof here, "refused %s: it %s %s, this %s %s", name, it, theirs, this, mine);
+    snprintf(there, sizeof there, "it %s %s, this %s %s", it, mine, this, theirs);
+    refuse(h, here, there);
+}
+
+static void broke(mst_shake *h, const char *what)
+{
+    char here[MST_SHAKE_SENTENCE + 160];
+    snprintf(here, sizeof here, "%s is not a muster process, or a broken one: %s", h->address, what);
+    fail(h, here);
+}
+
+/* ---- proofs ---- */
+
+static bool prove(const mst_shake *h, bool by_dialer, uint8_t out[MST_SHAKE_PROOF])
+{
+    static const char words[2][20] = {"muster listener 1", "muster dialer 1"};
+    uint8_t text[sizeof words[0] + sizeof h->hello + sizeof h->challenge];
+    unsigned n = 0;
+    memcpy(text, words[by_dialer], sizeof words[0]);
+    memcpy(text + sizeof words[0], h->hello, sizeof h->hello);
+    memcpy(text + sizeof words[0] + sizeof h->hello, h->challenge, sizeof h->challenge);
+    const char *secret = h->secret != NULL ? h->secret : "";
+    return HMAC(EVP_sha256(), secret, (int)strlen(secret), text, sizeof text, out, &n) != NULL &&
+           n == MST_SHAKE_PROOF;
+}
+
+static void wrong_secret(mst_shake *h)
+{
+    char name[160], here[MST_SHAKE_SENTENCE + 160];
+    other_name(h, name, sizeof name);
+    snprintf(
+        here, sizeof here,
+        "refused %s: its job secret is not the one of this process; give every process of a job the same",
+        name);
+    refuse(h, here, "its job secret is not the one of this process; give every process of a job the same");
+}
+
+/* ---- messages ---- */
+
+/* Reads the identity in the message in `in` into other and checks that it fits; false: the handshake is over.
+ */
+static bool take_identity(mst_shake *h)
+{
+    const uint8_t *at = h->in + MST_SHAKE_PREFIX;
+    uint16_t wire = mst_get_u16(h->in + 4);
+    char version[MST_SHAKE_VERSION] = "?", mine[8], theirs[8];
+    if (text_is_sound(at, MST_SHAKE_VERSION))
+        memcpy(version, at, sizeof version);
+    const uint8_t *fields = at + MST_SHAKE_VERSION;
+    uint32_t role = mst_get_u32(fields);
+    if (wire != h->wire) {
+        char it[64], self[64];
+        snprintf(mine, sizeof mine, "%u", h->wire);
+        snprintf(theirs, sizeof theirs, "%u", wire);
+        snprintf(it, sizeof it, "%s (muster %s)", theirs, version);
+        snprintf(self, sizeof self, "%s (muster %s)", mine, h->version);
+        differ(h, "speaks wire version", "speaks", it, self);
+        return false;
+    }
+    if (role > MST_ROLE_PROBE || !text_is_sound(at, MST_SHAKE_VERSION) ||
+        !text_is_sound(fields + 16, MST_JOB_MAX)) {
+        broke(h, "its identity is not one");
+        return false;
+    }
+    h->other.role = (mst_role)role;
+    h->other.index = mst_get_u32(fields + 4);
+    h->other.incarnation = mst_get_u64(fields + 8);
+    memcpy(h->other.job, fields + 16, MST_JOB_MAX);
+    h->named = true;
+    if (strcmp(version, h->version) != 0) {
+        differ(h, "runs muster", "is", version, h->version);
+        return false;
+    }
+    if (h->other.job[0] != '\0' && h->self.job[0] != '\0' && strcmp(h->other.job, h->self.job) != 0) {
+        differ(h, "belongs to job", "to", h->other.job, h->self.job);
+        return false;
+    }
+    return true;
+}
+
+static void on_hello(mst_shake *h)
+{
+    uint8_t nonce[MST_SHAKE_NONCE];
+    memcpy(h->hello, h->in, sizeof h->hello);
+    if (!take_identity(h))
+        return;
+    if (RAND_bytes(nonce, sizeof nonce) != 1) {
+        refuse(h, "the system has no random bytes", "the system has no random bytes");
+        return;
+    }
+    put_identity(h, h->challenge, MST_SHAKE_CHALLENGE, MST_SHAKE_IDENTITY + MST_SHAKE_PROOF, nonce);
+    memcpy(h->out, h->challenge, sizeof h->challenge);
+    if (!prove(h, false, h->out + sizeof h->challenge)) {
+        refuse(h, "no proof could be made", "no proof could be made");
+        return;
+    }
+    h->n_out = sizeof h->challenge + MST_SHAKE_PROOF;
+}
+
+static void on_challenge(mst_shake *h)
+{
+    uint8_t proof[MST_SHAKE_PROOF];
+    memcpy(h->challenge, h->in, sizeof h->challenge);
+    if (!take_identity(h))
+        return;
+    if (!prove(h, false, proof) || CRYPTO_memcmp(proof, h->in + sizeof h->challenge, MST_SHAKE_PROOF) != 0) {
+        wrong_secret(h);
+        return;
+    }
+    put_prefix(h, h->out, MST_SHAKE_PROVE, MST_SHAKE_PROOF);
+    if (!prove(h, true, h->out + MST_SHAKE_PREFIX)) {
+        refuse(h, "no proof could be made", "no proof could be made");
+        return;
+    }
+    h->n_out = MST_SHAKE_PREFIX + MST_SHAKE_PROOF;
+}
+
+static void on_proof(mst_shake *h)
+{
+    uint8_t proof[MST_SHAKE_PROOF];
+    if (!prove(h, true, proof) || CRYPTO_memcmp(proof, h->in + MST_SHAKE_PREFIX, MST_SHAKE_PROOF) != 0) {
+        wrong_secret(h);
+        return;
+    }
+    put_prefix(h, h->out, MST_SHAKE_ACCEPT, 0);
+    h->n_out = MST_SHAKE_PREFIX;
+    h->state = MST_SHAKE_DONE;
+}
+
+static void on_refuse(mst_shake *h, size_t length)
+{
+    char sentence[MST_SHAKE_SENTENCE + 1], name[160], text[sizeof h->text];
+    const uint8_t *at = h->in + MST_SHAKE_PREFIX;
+    uint32_t role = mst_get_u32(at);
+    size_t n = length - 8;
+    memcpy(sentence, at + 8, n);
+    sentence[n] = '\0';
+    for (size_t i = 0; i < n; i++)
+        if (sentence[i] < 0x20 || sentence[i] == 0x7f)
+            sentence[i] = '?';
+    if (!h->named && role <= MST_ROLE_PROBE) {
+        h->other.role = (mst_role)role;
+        h->other.index = mst_get_u32(at + 4);
+        h->named = true;
+    }
+    other_name(h, name, sizeof name);
+    snprintf(text, sizeof text, "refused by %s: %s", name, sentence);
+    fail(h, text);
+}
+
+/* The length of the body that the prefix in `in` announces; -1: the handshake is over. */
+static int body_length(mst_shake *h)
+{
+    uint8_t kind = h->in[6];
+    uint16_t length = mst_get_u16(h->in + 8);
+    if (mst_get_u32(h->in) != MST_WIRE_MAGIC || h->in[7] != 0 || mst_get_u16(h->in + 10) != 0) {
+        broke(h, "its first bytes are no handshake");
+        return -1;
+    }
+    bool listener_has_challenged = h->named;
+    bool expected, fits;
+    switch (kind) {
+    case MST_SHAKE_HELLO:
+        expected = !h->dialer && !listener_has_challenged;
+        fits = length == MST_SHAKE_IDENTITY;
+        break;
+    case MST_SHAKE_CHALLENGE:
+        expected = h->dialer && !h->named;
+        fits = length == MST_SHAKE_IDENTITY + MST_SHAKE_PROOF;
+        break;
+    case MST_SHAKE_PROVE:
+        expected = !h->dialer && listener_has_challenged;
+        fits = length == MST_SHAKE_PROOF;
+        break;
+    case MST_SHAKE_ACCEPT:
+        expected = h->dialer && h->named;
+        fits = length == 0;
+        break;
+    case MST_SHAKE_REFUSE:
+        expected = true;
+        fits = length >= 8 && length <= 8 + MST_SHAKE_SENTENCE;
+        break;
+    default:
+        expected = fits = false;
+    }
+    /* Another version may have another layout after the version text. */
+    if (expected && !fits && mst_get_u16(h->in + 4) != h->wire && length >= MST_SHAKE_VERSION &&
+        length <= MST_SHAKE_MAX - MST_SHAKE_PREFIX)
+        fits = true;
+    if (!expected || !fits) {
+        broke(h, "it sent a handshake message out of order or of a wrong length");
+        return -1;
+    }
+    return length;
+}
+
+static void handle(mst_shake *h, size_t length)
+{
+    switch ((mst_shake_kind)h->in[6]) {
+    case MST_SHAKE_HELLO:
+        on_hello(h);
+        break;
+    case MST_SHAKE_CHALLENGE:
+        on_challenge(h);
+        break;
+    case MST_SHAKE_PROVE:
+        on_proof(h);
+        break;
+    case MST_SHAKE_ACCEPT:
+        h->state = MST_SHAKE_DONE;
+        break;
+    case MST_SHAKE_REFUSE:
+        on_refuse(h, length);
+        break;
+    }
+}
+
+/* ---- contract ---- */
+
+mst_status mst_shake_init(mst_shake *h, const mst_shake_options *options, bool dialer)
+{
+    uint8_t nonce[MST_SHAKE_NONCE];
+    memset(h, 0, sizeof *h);
+    h->dialer = dialer;
+    h->self = *options->self;
+    h->self.job[MST_JOB_MAX - 1] = '\0';
+    memset(h->self.job + strlen(h->self.job), 0, MST_JOB_MAX - strlen(h->self.job));
+    h->secret = options->secret;
+    h->address = options->address;
+    h->wire = options->wire;
+    snprintf(h->version, sizeof h->version, "%s", options->version);
+    if (!dialer)
+        return MST_OK;
+    if (RAND_bytes(nonce, sizeof nonce) != 1)
+        return mst_fail(MST_EIO, "%s: the system has no random bytes for a handshake", h->address);
+    put_identity(h, h->hello, MST_SHAKE_HELLO, MST_SHAKE_IDENTITY, nonce);
+    memcpy(h->out, h->hello, sizeof h->hello);
+    h->n_out = sizeof h->hello;
+    return MST_OK;
+}
+
+size_t mst_shake_take(mst_shake *h, const void *bytes, size_t n)
+{
+    size_t used = 0;
+    while (h->state == MST_SHAKE_RUNNING) {
+        size_t want = MST_SHAKE_PREFIX;
+        if (h->n_in >= MST_SHAKE_PREFIX) {
+            int length = body_length(h);
+            if (length < 0)
+                break;
+            want += (size_t)length;
+            if (h->n_in == want) {
+                handle(h, (size_t)length);
+                h->n_in = 0;
+                continue;
+            }
+        }
+        size_t take = want - h->n_in < n - used ? want - h->n_in : n - used;
+        if (take == 0)
+            break;
+        memcpy(h->in + h->n_in, (const uint8_t *)bytes + used, take);
+        h->n_in += take;
+        used += take;
+    }
+    return used;
+}

@@ -1,0 +1,79 @@
+/* The handshake: how two processes prove to each other that they belong to one job before any message is read
+ * (docs/WIRE.md, "Handshake"). Bytes in, bytes out; no sockets, no clock, no allocation.
+ *
+ *   dialer                                   listener
+ *   HELLO      identity, nonce        ->
+ *                                     <-     CHALLENGE  identity, nonce, proof
+ *   PROOF      proof                  ->
+ *                                     <-     ACCEPT
+ *
+ * A proof is HMAC-SHA256, keyed with the job's secret, over a word for the side that proves and the bytes of
+ * HELLO and CHALLENGE: it holds for these two nonces, these two identities and this direction only. Either
+ * side may answer REFUSE with a sentence instead.
+ *
+ * Thread: one at a time. Errors: after each call state says where things stand; text has the sentence of a
+ * failure. */
+#ifndef MST_NET_HANDSHAKE_H
+#define MST_NET_HANDSHAKE_H
+
+#include <stdbool.h>
+
+#include "net/wire.h"
+
+#define MST_SHAKE_PREFIX   12
+#define MST_SHAKE_VERSION  16 /* bytes of muster's version text, with its NUL */
+#define MST_SHAKE_NONCE    32
+#define MST_SHAKE_PROOF    32
+#define MST_SHAKE_IDENTITY (MST_SHAKE_VERSION + 16 + MST_JOB_MAX + MST_SHAKE_NONCE)
+#define MST_SHAKE_SENTENCE 240                                         /* bytes of a refusal's sentence */
+#define MST_SHAKE_MAX      (MST_SHAKE_PREFIX + 8 + MST_SHAKE_SENTENCE) /* bytes of the longest message */
+
+typedef enum mst_shake_kind {
+    MST_SHAKE_HELLO = 1,
+    MST_SHAKE_CHALLENGE,
+    MST_SHAKE_PROVE,
+    MST_SHAKE_ACCEPT,
+    MST_SHAKE_REFUSE,
+} mst_shake_kind;
+
+typedef enum mst_shake_state {
+    MST_SHAKE_RUNNING,
+    MST_SHAKE_DONE,   /* `other` has proved itself */
+    MST_SHAKE_FAILED, /* text says why; what is in out is still to be sent */
+} mst_shake_state;
+
+typedef struct mst_shake_options {
+    const mst_identity *self;
+    const char *secret;  /* NULL: "" */
+    const char *version; /* of muster; at most 15 characters count */
+    const char *address; /* of the other end, for sentences */
+    uint16_t wire;       /* MST_WIRE_VERSION */
+} mst_shake_options;
+
+typedef struct mst_shake {
+    mst_shake_state state;
+    bool dialer;
+    bool named; /* other is set (it may not be proved yet) */
+    mst_identity self, other;
+    const char *secret, *address; /* the caller's, until the end */
+    uint16_t wire;
+    char version[MST_SHAKE_VERSION];
+    uint8_t hello[MST_SHAKE_PREFIX + MST_SHAKE_IDENTITY];     /* as sent or received */
+    uint8_t challenge[MST_SHAKE_PREFIX + MST_SHAKE_IDENTITY]; /* without its proof */
+    uint8_t in[MST_SHAKE_MAX];
+    size_t n_in;
+    uint8_t out[MST_SHAKE_MAX]; /* the next n_out bytes to send; the caller sets n_out to 0 when it has taken
+                                   them */
+    size_t n_out;
+    char text[MST_SHAKE_SENTENCE + 200];
+} mst_shake;
+
+/* Begins; the dialer's HELLO is in out. MST_EIO when the system has no random bytes. secret and address must
+ * stay. */
+mst_status mst_shake_init(mst_shake *h, const mst_shake_options *options, bool dialer);
+
+/* Takes some of the n bytes and says how many: all of them, unless the handshake ends before. Bytes after the
+ * end belong to what follows. */
+size_t mst_shake_take(mst_shake *h, const void *bytes, size_t n);
+
+#endif

@@ -1,0 +1,494 @@
+/* Engine tcp: TCP between hosts, Unix sockets on one host, on a libuv loop; contract in net.h, format in
+ * docs/WIRE.md.
+ *
+ * The loop says which sockets are ready; reads and writes are made here, straight from and to where bodies
+ * lie. A small message costs one wait, one read and one write. Deadlines, heartbeats and retries are chores:
+ * t->due_ns is when the next one falls due, and one timer wakes the loop for it or for the caller's deadline.
+ *
+ * The owner may compute for seconds between polls. A pulse thread then speaks for it: it finds the mutex
+ * free, writes what waits and sends heartbeats. While the owner polls it does both itself. Silence of peers
+ * is judged on a clock that stands still while the owner is away, and never while something of theirs lies
+ * unread.
+ *
+ * Invariants
+ * 1. The loop is touched with the mutex held only. Events are called without it.
+ * 2. A peer's number is its place in t->peers, which only grows.
+ * 3. What a connection needs is released outside of any event (mst_tcp_peer_settle), so that an event may
+ * drop any peer. */
+#include <errno.h>
+#include <inttypes.h>
+#include <linux/sockios.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "net/tcp_impl.h"
+
+#define PULSE_MS  200
+#define LONG_WAIT (3600 * MST_S)
+#define FROZEN                                                                                               \
+    MST_S /* a turn of the loop that takes this much longer than planned: the process stood still */
+#define OUTQ_WAIT_MIN (1 * MST_MS)
+#define OUTQ_WAIT_MAX (10 * MST_MS)
+
+/* ---- descriptors in the loop ---- */
+
+static void on_watch(uv_poll_t *handle, int status, int events)
+{
+    mst_tcp_watch *w = (mst_tcp_watch *)handle;
+    if (w->owner == NULL)
+        return;
+    if (status < 0)
+        w->events = 0;
+    w->ready(w->owner, events, status < 0);
+}
+
+static void on_watch_closed(uv_handle_t *handle)
+{
+    mst_free(handle);
+}
+
+mst_status mst_tcp_watch_new(mst_tcp *t, int fd, void (*ready)(void *, int, bool), void *owner,
+                             mst_tcp_watch **out)
+{
+    mst_tcp_watch *w = mst_zalloc(sizeof *w);
+    if (w == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for a connection");
+    w->fd = fd;
+    w->ready = ready;
+    w->owner = owner;
+    int e = uv_poll_init(&t->loop, &w->poll, fd);
+    if (e != 0) {
+        mst_free(w);
+        return mst_fail(MST_EIO, "a socket cannot be watched: %s", uv_strerror(e));
+    }
+    *out = w;
+    return MST_OK;
+}
+
+void mst_tcp_watch_want(mst_tcp_watch *w, int events)
+{
+    if (w->events != events)
+        uv_poll_start(&w->poll, events, on_watch);
+    w->events = events;
+}
+
+void mst_tcp_watch_close(mst_tcp_watch *w)
+{
+    if (w == NULL)
+        return;
+    uv_poll_stop(&w->poll);
+    close(w->fd);
+    w->owner = NULL;
+    uv_close((uv_handle_t *)&w->poll, on_watch_closed);
+}
+
+/* ---- chores ---- */
+
+static void judge_silence(mst_tcp_peer *p, uint64_t now)
+{
+    mst_tcp *t = p->net;
+    uint64_t limit = t->options.peer_timeout_ms * MST_MS, attentive = mst_tcp_attentive(t, now);
+    if (attentive - p->heard_ns < limit) {
+        mst_tcp_due(t, now + (limit - (attentive - p->heard_ns)));
+        return;
+    }
+    char byte;
+    if (recv(p->watch->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 ||
+        errno != EAGAIN) { /* words unread, or an end */
+        p->heard_ns = attentive;
+        mst_tcp_due(t, now + limit);
+        return;
+    }
+    mst_tcp_peer_fail(
+        p, MST_EPEER,
+        "%s is silent for %.1f s: its process is stopped or the link is cut (peer timeout %.1f s)", p->name,
+        (double)(attentive - p->heard_ns) * 1e-9, (double)limit * 1e-9);
+}
+
+static void chores(mst_tcp *t, uint64_t now)
+{
+    t->due_ns = now + LONG_WAIT;
+    for (size_t i = 0; i < t->n_peers; i++) {
+        mst_tcp_peer *p = t->peers[i];
+        if (p->state != MST_TCP_UP)
+            continue;
+        mst_tcp_due(t, mst_tcp_peer_beat(p, now));
+        if (p->out != NULL && !p->write_broken) /* the pulse cannot ask for this */
+            mst_tcp_watch_want(p->watch, UV_READABLE | UV_WRITABLE);
+        judge_silence(p, now);
+    }
+    mst_tcp_join_chores(t, now);
+}
+
+/* Outside of any event: what events and failures left to do. Events called here may add more. */
+static void settle(mst_tcp *t)
+{
+    if (t->finished != NULL)
+        mst_tcp_report_sent(t);
+    while (t->todo != NULL) {
+        mst_tcp_peer *p = t->todo;
+        t->todo = p->next;
+        p->listed = false;
+        mst_tcp_peer_settle(p);
+    }
+}
+
+/* ---- the pulse ---- */
+
+static void *pulse_main(void *arg)
+{
+    mst_tcp *t = arg;
+    pthread_mutex_lock(&t->pulse_mutex);
+    while (!t->ending) {
+        uint64_t at = mst_now_ns() + PULSE_MS * MST_MS;
+        struct timespec until = {.tv_sec = (time_t)(at / MST_S), .tv_nsec = (long)(at % MST_S)};
+        pthread_cond_timedwait(&t->pulse_cond, &t->pulse_mutex, &until);
+        if (t->ending || pthread_mutex_trylock(&t->mutex) != 0)
+            continue;
+        uint64_t now = mst_now_ns();
+        for (size_t i = 0; i < t->n_peers; i++)
+            if (t->peers[i]->state == MST_TCP_UP) {
+                mst_tcp_peer_write(t->peers[i]);
+                mst_tcp_peer_beat(t->peers[i], now);
+            }
+        pthread_mutex_unlock(&t->mutex);
+    }
+    pthread_mutex_unlock(&t->pulse_mutex);
+    return NULL;
+}
+
+static mst_status pulse_start(mst_tcp *t)
+{
+    sigset_t all, before; /* signals are for the program's own threads */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int e = pthread_create(&t->pulse, NULL, pulse_main, t);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (e != 0)
+        return mst_fail(MST_EIO, "net tcp: no thread can be started: %s", strerror(e));
+    t->pulse_made = true;
+    return MST_OK;
+}
+
+static void pulse_stop(mst_tcp *t)
+{
+    if (!t->pulse_made)
+        return;
+    pthread_mutex_lock(&t->pulse_mutex);
+    t->ending = true;
+    pthread_cond_signal(&t->pulse_cond);
+    pthread_mutex_unlock(&t->pulse_mutex);
+    pthread_join(t->pulse, NULL);
+}
+
+/* ---- life ---- */
+
+static void on_async(uv_async_t *handle)
+{
+    ((mst_tcp *)handle->data)->woken = true;
+}
+
+static void on_timer(uv_timer_t *handle)
+{
+    (void)handle; /* ends the wait */
+}
+
+static void tcp_destroy(mst_net *net)
+{
+    mst_tcp *t = (mst_tcp *)net;
+    pulse_stop(t);
+    for (size_t i = 0; i < t->n_peers; i++) {
+        mst_tcp_peer *p = t->peers[i];
+        if (p->state == MST_TCP_UP)
+            mst_tcp_peer_farewell(p, "");
+        if (p->state != MST_TCP_DOWN)
+            mst_tcp_peer_end(p, false);
+        p->report = false;
+    }
+    t->events = (mst_net_events){0};
+    mst_tcp_join_close(t);
+    while (t->todo != NULL) {
+        mst_tcp_peer *p = t->todo;
+        t->todo = p->next;
+        mst_tcp_peer_settle(p);
+    }
+    if (t->async_made)
+        uv_close((uv_handle_t *)&t->async, NULL);
+    if (t->timer_made)
+        uv_close((uv_handle_t *)&t->timer, NULL);
+    if (t->loop_made) {
+        uv_run(&t->loop,
+               UV_RUN_DEFAULT); /* closes; a name that is being looked up ends by the resolver's timeout */
+        uv_loop_close(&t->loop);
+    }
+    for (size_t i = 0; i < t->n_peers; i++)
+        mst_free(t->peers[i]);
+    mst_tcp_out_free_all(t);
+    pthread_cond_destroy(&t->pulse_cond);
+    pthread_mutex_destroy(&t->pulse_mutex);
+    pthread_mutex_destroy(&t->mutex);
+    mst_free(t->peers);
+    mst_free(t->secret);
+    mst_free(t);
+}
+
+static mst_status tcp_create(const mst_net_options *options, const mst_net_events *events, void *arg,
+                             mst_net **out)
+{
+    mst_status st = MST_OK;
+    mst_tcp *t = mst_zalloc(sizeof *t);
+    if (t == NULL)
+        return mst_fail(MST_ENOMEM, "net tcp: no memory");
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&t->mutex, NULL);
+    pthread_mutex_init(&t->pulse_mutex, NULL);
+    pthread_cond_init(&t->pulse_cond, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    t->base.engine = &mst_net_tcp;
+    t->options = *options;
+    t->events = *events;
+    t->arg = arg;
+    t->due_ns = mst_now_ns() + LONG_WAIT;
+    t->finished_last = &t->finished;
+    t->secret = mst_strdup(options->secret != NULL ? options->secret : "");
+    t->options.secret = t->secret;
+    if (t->secret == NULL) {
+        st = mst_fail(MST_ENOMEM, "net tcp: no memory");
+        goto out;
+    }
+    int e = uv_loop_init(&t->loop);
+    t->loop_made = e == 0;
+    if (e == 0)
+        t->async_made = (e = uv_async_init(&t->loop, &t->async, on_async)) == 0;
+    if (e == 0)
+        t->timer_made = (e = uv_timer_init(&t->loop, &t->timer)) == 0;
+    if (e != 0) {
+        st = mst_fail(MST_EIO, "net tcp: the event loop cannot be made: %s", uv_strerror(e));
+        goto out;
+    }
+    t->async.data = t;
+    TRY_OUT(st, pulse_start(t));
+    *out = &t->base;
+    t = NULL;
+out:
+    if (t != NULL)
+        tcp_destroy(&t->base);
+    return st;
+}
+
+/* ---- calls ---- */
+
+/* One turn of the loop, waiting until `until` at the latest. Returns the time. */
+static uint64_t turn(mst_tcp *t, uint64_t now, uint64_t until)
+{
+    if (until > t->due_ns)
+        until = t->due_ns;
+    bool wait = until > now;
+    if (wait) {
+        uint64_t ns = until - now < LONG_WAIT ? until - now : LONG_WAIT;
+        uv_update_time(&t->loop);
+        uv_timer_start(&t->timer, on_timer, (ns + MST_MS - 1) / MST_MS, 0);
+    }
+    uv_run(&t->loop, wait ? UV_RUN_ONCE : UV_RUN_NOWAIT);
+    settle(t);
+    uint64_t after = mst_now_ns(), planned = wait ? until : now;
+    if (after > planned + FROZEN)
+        t->away_ns += after - planned;
+    if (after >= t->due_ns) {
+        chores(t, after);
+        settle(t);
+    }
+    return after;
+}
+
+/* With the mutex held. Turns until something was handled, a wake came or the deadline has passed. */
+static void listen_until(mst_tcp *t, uint64_t deadline)
+{
+    uint64_t now = mst_now_ns(), before = t->visible;
+    if (t->left_ns != 0)
+        t->away_ns += now - t->left_ns;
+    t->polling = true;
+    settle(t);
+    do
+        now = turn(t, now, t->visible != before ? now : deadline);
+    while (t->visible == before && !t->woken && now < deadline);
+    t->woken = false;
+    t->polling = false;
+    t->left_ns = now;
+}
+
+static mst_status tcp_poll(mst_net *net, uint64_t deadline_ns)
+{
+    mst_tcp *t = (mst_tcp *)net;
+    mst_tcp_enter(t);
+    listen_until(t, deadline_ns);
+    pthread_mutex_unlock(&t->mutex);
+    return MST_OK;
+}
+
+static void tcp_wake(mst_net *net)
+{
+    uv_async_send(&((mst_tcp *)net)->async);
+}
+
+static mst_tcp_peer *peer_at(const mst_tcp *t, uint32_t number)
+{
+    return number < t->n_peers ? t->peers[number] : NULL;
+}
+
+/* A peer that has not taken all that was sent to it: from here, or (not yet received) from the system. */
+static const mst_tcp_peer *laggard(mst_tcp *t, bool *in_system)
+{
+    const mst_tcp_peer *found = NULL;
+    for (size_t i = 0; i < t->n_peers; i++) {
+        const mst_tcp_peer *p = t->peers[i];
+        int unreceived = 0;
+        if (p->state != MST_TCP_UP || p->write_broken)
+            continue;
+        if (p->out != NULL) {
+            *in_system = false;
+            return p;
+        }
+        if (ioctl(p->watch->fd, SIOCOUTQ, &unreceived) == 0 && unreceived > 0) {
+            *in_system = true;
+            found = p;
+        }
+    }
+    return found;
+}
+
+/* Bytes in the system's hands would be lost when the connection is reset at its end, so TCP's
+ * acknowledgements are waited for as well; nothing tells when they come, so they are looked for at growing
+ * intervals. A Unix socket's bytes stay with the receiver in any case. */
+static mst_status flush(mst_tcp *t, uint64_t deadline)
+{
+    uint64_t pause = OUTQ_WAIT_MIN;
+    bool in_system = false;
+    for (;;) {
+        const mst_tcp_peer *p = laggard(t, &in_system);
+        struct sockaddr_storage sa;
+        socklen_t length = sizeof sa;
+        if (p != NULL && in_system && getsockname(p->watch->fd, (struct sockaddr *)&sa, &length) == 0 &&
+            sa.ss_family == AF_UNIX)
+            p = NULL;
+        uint64_t now = mst_now_ns();
+        if (p == NULL)
+            return MST_OK;
+        if (now >= deadline)
+            return mst_fail(MST_ETIMEOUT,
+                            "%s has not taken all that was sent to it: %" PRIu64 " bytes wait here", p->name,
+                            p->stats.queued);
+        uint64_t until = deadline;
+        if (in_system && deadline - now > pause) {
+            until = now + pause;
+            pause = pause * 2 < OUTQ_WAIT_MAX ? pause * 2 : OUTQ_WAIT_MAX;
+        }
+        listen_until(t, until);
+    }
+}
+
+static mst_status tcp_flush(mst_net *net, uint64_t deadline_ns)
+{
+    mst_tcp *t = (mst_tcp *)net;
+    mst_tcp_enter(t);
+    mst_status st;
+    if (t->polling) {
+        st = mst_fail(MST_EUSAGE, "net tcp: flush was called inside an event");
+    } else {
+        t->flushing = true;
+        st = flush(t, deadline_ns);
+        t->flushing = false;
+    }
+    pthread_mutex_unlock(&t->mutex);
+    return st;
+}
+
+static mst_status tcp_listen(mst_net *net, const char *address, char *bound, size_t bound_size)
+{
+    mst_tcp *t = (mst_tcp *)net;
+    mst_tcp_enter(t);
+    mst_status st = mst_tcp_listen(t, address, bound, bound_size);
+    pthread_mutex_unlock(&t->mutex);
+    return st;
+}
+
+static mst_status tcp_connect(mst_net *net, const char *address, uint64_t deadline_ns, uint32_t *peer)
+{
+    mst_tcp *t = (mst_tcp *)net;
+    mst_tcp_enter(t);
+    mst_status st = mst_tcp_dial_new(t, address, deadline_ns, peer);
+    pthread_mutex_unlock(&t->mutex);
+    return st;
+}
+
+static mst_status tcp_send(mst_net *net, uint32_t peer, const mst_message *m, const mst_piece *pieces,
+                           uint32_t n_pieces, void *token)
+{
+    mst_tcp *t = (mst_tcp *)net;
+    mst_tcp_enter(t);
+    mst_tcp_peer *p = peer_at(t, peer);
+    mst_status st = p != NULL ? mst_tcp_peer_send(p, m, pieces, n_pieces, token)
+                              : mst_fail(MST_EUSAGE, "net tcp: there is no peer %u", peer);
+    pthread_mutex_unlock(&t->mutex);
+    return st;
+}
+
+static void tcp_drop(mst_net *net, uint32_t peer, const char *sentence)
+{
+    mst_tcp *t = (mst_tcp *)net;
+    mst_tcp_enter(t);
+    mst_tcp_peer *p = peer_at(t, peer);
+    if (p != NULL && p->state == MST_TCP_UP)
+        mst_tcp_peer_farewell(p, sentence != NULL ? sentence : "");
+    if (p != NULL && p->state != MST_TCP_DOWN)
+        mst_tcp_peer_end(p, false);
+    if (p != NULL)
+        p->report = false;
+    pthread_mutex_unlock(&t->mutex);
+}
+
+static void tcp_stats(const mst_net *net, uint32_t peer, mst_net_stats *out)
+{
+    mst_tcp *t = (mst_tcp *)net; /* the mutex is not part of what const promises */
+    mst_tcp_enter(t);
+    const mst_tcp_peer *p = peer_at(t, peer);
+    *out = p != NULL ? p->stats : t->total;
+    if (peer == MST_PEER_NONE)
+        for (size_t i = 0; i < t->n_peers; i++)
+            out->queued += t->peers[i]->stats.queued;
+    pthread_mutex_unlock(&t->mutex);
+}
+
+static void tcp_name_of(const mst_net *net, uint32_t peer, char *out, size_t size)
+{
+    mst_tcp *t = (mst_tcp *)net;
+    mst_tcp_enter(t);
+    const mst_tcp_peer *p = peer_at(t, peer);
+    snprintf(out, size, "%s", p != NULL ? p->name : "an unknown peer");
+    pthread_mutex_unlock(&t->mutex);
+}
+
+const mst_net_engine mst_net_tcp = {
+    .name = "tcp",
+    .help = "TCP between hosts and Unix sockets on one host",
+    .detects_death = true,
+    .survives_death = true,
+    .sleeps = true,
+    .create = tcp_create,
+    .destroy = tcp_destroy,
+    .listen = tcp_listen,
+    .connect = tcp_connect,
+    .send = tcp_send,
+    .drop = tcp_drop,
+    .poll = tcp_poll,
+    .wake = tcp_wake,
+    .flush = tcp_flush,
+    .stats = tcp_stats,
+    .name_of = tcp_name_of,
+};

@@ -1,0 +1,190 @@
+/* What tcp.c, tcp_peer.c and tcp_join.c share; nobody else includes this.
+ *
+ * Who does what: tcp.c is the engine (loop, chores, pulse), tcp_peer.c a proven connection (reading, writing,
+ * ending), tcp_join.c the way there (listening, strangers, dialing).
+ *
+ * Locking: t->mutex guards everything below. The owner holds it in every call, also while it waits in the
+ * loop, and lets it go only around the calls of events. So whoever else gets it (the pulse) knows that the
+ * owner is elsewhere. */
+#ifndef MST_NET_TCP_IMPL_H
+#define MST_NET_TCP_IMPL_H
+
+#include <pthread.h>
+#include <uv.h>
+
+#include "base/clock.h"
+#include "net/frames.h"
+#include "net/handshake.h"
+#include "net/net.h"
+#include "net/tcp_address.h"
+
+#define MST_TCP_STRANGERS 64 /* unproven connections at a time */
+#define MST_TCP_HEARTBEAT (400 * MST_MS)
+#define MST_TCP_NAME_MAX  (MST_TCP_ADDRESS_MAX + 32)
+
+typedef struct mst_tcp mst_tcp;
+typedef struct mst_tcp_peer mst_tcp_peer;
+
+/* A descriptor in the loop. Owns it; freed by the loop after mst_tcp_watch_close. */
+typedef struct mst_tcp_watch {
+    uv_poll_t poll;
+    int fd, events;
+    /* broken: the system reports an error, and the loop looks at the descriptor no more. */
+    void (*ready)(void *owner, int events, bool broken);
+    void *owner;
+} mst_tcp_watch;
+
+/* A message that waits for the socket, or (all of it written) for its `sent`. */
+typedef struct mst_tcp_out {
+    struct mst_tcp_out *next;
+    void *token;
+    uint32_t peer;
+    bool copied;         /* the one piece follows this struct */
+    uint64_t size, done; /* bytes, header included */
+    uint32_t n_pieces;
+    mst_piece pieces[MST_PIECE_MAX];
+    uint8_t header[MST_WIRE_HEADER];
+} mst_tcp_out;
+
+typedef enum mst_tcp_state {
+    MST_TCP_DIALING,
+    MST_TCP_UP,
+    MST_TCP_DOWN,
+} mst_tcp_state;
+
+typedef struct mst_tcp_dial mst_tcp_dial;
+
+/* Lives until the net's end, so that its figures can be asked for; what a connection needs goes before. */
+struct mst_tcp_peer {
+    mst_tcp *net;
+    uint32_t number;
+    mst_tcp_state state;
+    mst_tcp_dial *dial; /* while DIALING */
+    mst_tcp_watch *watch;
+    mst_frames *in;
+    mst_error *why;     /* UP: room for the sentence; DOWN: the sentence, until it is reported */
+    bool report;        /* DOWN: `down` is still to be called */
+    bool write_broken;  /* the system refuses writes; the reads have the last word on why */
+    bool listed;        /* in net->todo */
+    mst_tcp_peer *next; /* in net->todo */
+    mst_tcp_out *out, *out_last;
+    uint64_t heard_ns; /* on the attentive clock */
+    uint64_t spoke_ns;
+    mst_net_stats stats;
+    char name[MST_TCP_NAME_MAX];
+};
+
+typedef struct mst_tcp_stranger mst_tcp_stranger;
+typedef struct mst_tcp_listener mst_tcp_listener;
+
+struct mst_tcp {
+    mst_net base;
+    mst_net_options options;
+    char *secret;
+    mst_net_events events;
+    void *arg;
+    pthread_mutex_t mutex;
+    uv_loop_t loop;
+    uv_async_t async;
+    uv_timer_t timer;
+    bool polling, woken, flushing;
+    uint64_t visible; /* events called, over all polls */
+    uint64_t due_ns;  /* when chores are next to be done */
+    uint64_t left_ns; /* when the owner left poll; 0: never */
+    uint64_t away_ns; /* time in which nobody listened: not held against peers */
+    mst_tcp_peer **peers;
+    size_t n_peers, peers_capacity;
+    mst_tcp_peer *todo; /* to be reported, released or looked at outside of any event */
+    mst_tcp_out *finished, **finished_last;
+    mst_tcp_out *spare;
+    unsigned n_spare;
+    mst_tcp_listener *listeners;
+    mst_tcp_stranger *strangers; /* newest first */
+    unsigned n_strangers;
+    mst_net_stats total;
+    bool async_made, timer_made, loop_made, pulse_made;
+    pthread_t pulse;
+    pthread_mutex_t pulse_mutex; /* guards ending */
+    pthread_cond_t pulse_cond;
+    bool ending;
+};
+
+/* ---- tcp.c ---- */
+
+/* *out owns fd from here on; on failure fd stays the caller's. */
+mst_status mst_tcp_watch_new(mst_tcp *t, int fd, void (*ready)(void *, int, bool), void *owner,
+                             mst_tcp_watch **out);
+void mst_tcp_watch_want(mst_tcp_watch *w, int events); /* UV_READABLE, UV_WRITABLE */
+void mst_tcp_watch_close(mst_tcp_watch *w);            /* NULL-safe; ready is not called any more */
+
+/* The time on which silence is judged: it stands still while the owner is not in poll. */
+static inline uint64_t mst_tcp_attentive(const mst_tcp *t, uint64_t now_ns)
+{
+    return now_ns - t->away_ns;
+}
+
+static inline void mst_tcp_due(mst_tcp *t, uint64_t at_ns)
+{
+    if (at_ns < t->due_ns)
+        t->due_ns = at_ns;
+}
+
+/* Around the calls of events. */
+static inline void mst_tcp_leave(mst_tcp *t)
+{
+    t->visible++;
+    pthread_mutex_unlock(&t->mutex);
+}
+
+static inline void mst_tcp_enter(mst_tcp *t)
+{
+    pthread_mutex_lock(&t->mutex);
+}
+
+/* ---- tcp_peer.c ---- */
+
+/* A peer with the next number, DIALING. NULL: no memory. */
+mst_tcp_peer *mst_tcp_peer_new(mst_tcp *t);
+
+/* The connection in w is proven to be who's; n bytes beyond the handshake were read already. Takes w over,
+ * calls `up`. MST_ENOMEM: nothing was done. */
+mst_status mst_tcp_peer_up(mst_tcp_peer *p, mst_tcp_watch *w, const mst_identity *who, const char *address,
+                           const void *bytes, size_t n);
+
+/* Ends p; the sentence is reported by the poll under way or the next one. why must hold it already (p->why).
+ */
+void mst_tcp_peer_end(mst_tcp_peer *p, bool report);
+void mst_tcp_peer_fail(mst_tcp_peer *p, mst_status code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+mst_status mst_tcp_peer_send(mst_tcp_peer *p, const mst_message *m, const mst_piece *pieces,
+                             uint32_t n_pieces, void *token);
+
+/* Writes what waits, as far as the system takes it. Any thread that has the mutex. */
+void mst_tcp_peer_write(mst_tcp_peer *p);
+
+/* Heartbeat when nothing else was said for a while; any thread that has the mutex. Returns when it is next
+ * due. */
+uint64_t mst_tcp_peer_beat(mst_tcp_peer *p, uint64_t now_ns);
+
+/* Tells the other side that this is the end, and why ("": nothing special), if a message can still go out. */
+void mst_tcp_peer_farewell(mst_tcp_peer *p, const char *sentence);
+
+/* Outside of any event: reads what is left, reports and releases, as p's flags ask. */
+void mst_tcp_peer_settle(mst_tcp_peer *p);
+
+/* Hands finished sends back. */
+void mst_tcp_report_sent(mst_tcp *t);
+void mst_tcp_out_free_all(mst_tcp *t);
+
+/* ---- tcp_join.c ---- */
+
+mst_status mst_tcp_listen(mst_tcp *t, const char *address, char *bound, size_t bound_size);
+mst_status mst_tcp_dial_new(mst_tcp *t, const char *address, uint64_t deadline_ns, uint32_t *peer);
+void mst_tcp_dial_cancel(mst_tcp_dial *d); /* frees it, as soon as the loop allows */
+
+/* Retries and deadlines of dials, strangers and listeners; lowers t->due_ns to what comes next. */
+void mst_tcp_join_chores(mst_tcp *t, uint64_t now_ns);
+void mst_tcp_join_close(mst_tcp *t); /* all strangers and listeners */
+
+#endif

@@ -1,0 +1,510 @@
+/* Engine tcp, a proven connection: reading, writing, ending; contract in tcp_impl.h.
+ *
+ * A send goes to the socket at once when nothing waits before it; what the system does not take is queued, as
+ * it lies when the caller waits for `sent`, as a copy otherwise. Reading fills the stage or the body under
+ * way with one call. When a write fails, the end may have been announced: what can still be read is read
+ * first, then the peer is down.
+ *
+ * Invariants
+ * 1. p->out's first message may be partly written (done > 0); nothing may be written between its parts.
+ * 2. stats.queued is the sum of size - done over p->out.
+ * 3. The pulse thread calls write and beat only, and they leave the loop's handles alone. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/alloc.h"
+#include "net/tcp_impl.h"
+
+#define SPARE_MAX   64         /* records kept for reuse */
+#define IOV_MAX_OUT 64         /* pieces handed to one write */
+#define READS_MAX   16         /* reads from one peer before the others get their turn */
+#define WRITE_MAX   (8u << 20) /* bytes to one peer before the others get their turn */
+#define DRAIN_MAX   64         /* reads before a close, so that it does not reset the connection */
+
+/* ---- what waits ---- */
+
+static mst_tcp_out *out_new(mst_tcp *t, size_t copied)
+{
+    mst_tcp_out *o = copied == 0 ? t->spare : NULL;
+    if (o != NULL) {
+        t->spare = o->next;
+        t->n_spare--;
+    } else {
+        o = mst_alloc(sizeof *o + copied);
+    }
+    if (o != NULL) {
+        o->next = NULL;
+        o->copied = copied > 0;
+    }
+    return o;
+}
+
+static void out_free(mst_tcp *t, mst_tcp_out *o)
+{
+    if (o->copied || t->n_spare == SPARE_MAX) {
+        mst_free(o);
+        return;
+    }
+    o->next = t->spare;
+    t->spare = o;
+    t->n_spare++;
+}
+
+static void out_free_list(mst_tcp_out *o)
+{
+    while (o != NULL) {
+        mst_tcp_out *next = o->next;
+        mst_free(o);
+        o = next;
+    }
+}
+
+void mst_tcp_out_free_all(mst_tcp *t)
+{
+    out_free_list(t->spare);
+    out_free_list(t->finished);
+    t->spare = t->finished = NULL;
+}
+
+/* A wholly written message: back to its sender by `sent`, or to the spares. */
+static void out_done(mst_tcp *t, mst_tcp_out *o)
+{
+    if (o->token == NULL) {
+        out_free(t, o);
+        return;
+    }
+    o->next = NULL;
+    *t->finished_last = o;
+    t->finished_last = &o->next;
+}
+
+void mst_tcp_report_sent(mst_tcp *t)
+{
+    mst_tcp_out *o;
+    while ((o = t->finished) != NULL) {
+        t->finished = o->next;
+        if (t->finished == NULL)
+            t->finished_last = &t->finished;
+        void *token = o->token;
+        uint32_t peer = o->peer;
+        out_free(t, o);
+        if (t->peers[peer]->state != MST_TCP_UP)
+            continue;
+        mst_tcp_leave(t);
+        t->events.sent(t->arg, peer, token);
+        mst_tcp_enter(t);
+    }
+}
+
+static void list_todo(mst_tcp_peer *p)
+{
+    if (p->listed)
+        return;
+    p->listed = true;
+    p->next = p->net->todo;
+    p->net->todo = p;
+}
+
+/* ---- life ---- */
+
+mst_tcp_peer *mst_tcp_peer_new(mst_tcp *t)
+{
+    if (!mst_grow(&t->peers, &t->peers_capacity, t->n_peers + 1, sizeof *t->peers))
+        return NULL;
+    mst_tcp_peer *p = mst_zalloc(sizeof *p);
+    mst_error *why = mst_zalloc(sizeof *why);
+    if (p == NULL || why == NULL) {
+        mst_free(why);
+        mst_free(p);
+        return NULL;
+    }
+    p->net = t;
+    p->why = why;
+    p->number = (uint32_t)t->n_peers;
+    t->peers[t->n_peers++] = p;
+    return p;
+}
+
+void mst_tcp_peer_end(mst_tcp_peer *p, bool report)
+{
+    if (p->state == MST_TCP_DOWN)
+        return;
+    p->state = MST_TCP_DOWN;
+    p->report = report;
+    mst_tcp_watch_close(p->watch);
+    p->watch = NULL;
+    if (p->dial != NULL)
+        mst_tcp_dial_cancel(p->dial);
+    p->dial = NULL;
+    out_free_list(p->out);
+    p->out = p->out_last = NULL;
+    p->stats.queued = 0;
+    list_todo(p);
+}
+
+void mst_tcp_peer_fail(mst_tcp_peer *p, mst_status code, const char *format, ...)
+{
+    if (p->state == MST_TCP_DOWN)
+        return;
+    va_list args;
+    va_start(args, format);
+    mst_vfail(code, format, args);
+    va_end(args);
+    mst_error_save(p->why, code);
+    mst_tcp_peer_end(p, true);
+}
+
+/* ---- reading ---- */
+
+static mst_status on_body(void *arg, const mst_message *m, void **out)
+{
+    mst_tcp_peer *p = arg;
+    mst_tcp *t = p->net;
+    mst_tcp_leave(t);
+    mst_status st = t->events.body(t->arg, p->number, m, out);
+    mst_tcp_enter(t);
+    return st == MST_OK && p->state != MST_TCP_UP ? MST_ESTOPPED : st;
+}
+
+static mst_status on_message(void *arg, const mst_message *m, void *body)
+{
+    mst_tcp_peer *p = arg;
+    mst_tcp *t = p->net;
+    p->stats.bytes_in += MST_WIRE_HEADER + m->size;
+    t->total.bytes_in += MST_WIRE_HEADER + m->size;
+    p->stats.messages_in++;
+    t->total.messages_in++;
+    mst_tcp_leave(t);
+    mst_status st = t->events.message(t->arg, p->number, m, body);
+    mst_tcp_enter(t);
+    return st == MST_OK && p->state != MST_TCP_UP ? MST_ESTOPPED : st;
+}
+
+static mst_status on_own(void *arg, const mst_message *m, const uint8_t *body)
+{
+    mst_tcp_peer *p = arg;
+    if (m->type != MST_WIRE_FAREWELL)
+        return MST_OK;
+    char text[MST_WIRE_OWN_MAX + 1];
+    memcpy(text, body, (size_t)m->size);
+    text[m->size] = '\0';
+    if (text[0] == '\0')
+        mst_tcp_peer_fail(p, MST_EPEER, "%s left", p->name);
+    else
+        mst_tcp_peer_fail(p, MST_EPEER, "%s closed the connection: %s", p->name, text);
+    return MST_ESTOPPED;
+}
+
+static const mst_frames_events frame_events = {.body = on_body, .message = on_message, .own = on_own};
+
+/* n bytes have arrived. False: the peer is down now. */
+static bool take(mst_tcp_peer *p, size_t n)
+{
+    p->heard_ns = mst_tcp_attentive(p->net, mst_now_ns());
+    mst_status st = mst_frames_take(p->in, n, &frame_events, p);
+    if (st != MST_OK && p->state == MST_TCP_UP) {
+        char text[MST_WIRE_OWN_MAX];
+        snprintf(text, sizeof text, "%s", mst_error_text());
+        mst_tcp_peer_farewell(p, text);
+        mst_tcp_peer_fail(p, MST_EPEER, "%s was dropped: %s", p->name, text);
+    }
+    return p->state == MST_TCP_UP;
+}
+
+/* Reads what is there; to_end: all of it, else a fair share. */
+static void read_some(mst_tcp_peer *p, bool to_end)
+{
+    for (int i = 0; to_end || i < READS_MAX; i++) {
+        struct iovec room[2];
+        int n_room = mst_frames_room(p->in, room);
+        size_t most = room[0].iov_len + (n_room > 1 ? room[1].iov_len : 0);
+        ssize_t n = readv(p->watch->fd, room, n_room);
+        if (n > 0) {
+            if (!take(p, (size_t)n) || ((size_t)n < most && !to_end))
+                return;
+        } else if (n == 0) {
+            mst_tcp_peer_fail(p, MST_EPEER, "%s died: the connection was closed without a farewell", p->name);
+            return;
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            return;
+        } else if (errno != EINTR) {
+            mst_tcp_peer_fail(p, MST_EPEER, "%s died: the connection broke without a farewell (%s)", p->name,
+                              strerror(errno));
+            return;
+        }
+    }
+}
+
+static void on_ready(void *owner, int events, bool broken)
+{
+    mst_tcp_peer *p = owner;
+    if (events & UV_WRITABLE)
+        mst_tcp_peer_write(p);
+    if (events & UV_READABLE || broken)
+        read_some(p, broken);
+    if (p->state != MST_TCP_UP)
+        return;
+    if (broken)
+        mst_tcp_peer_fail(p, MST_EPEER, "%s died: the connection broke", p->name);
+    else
+        mst_tcp_watch_want(p->watch, UV_READABLE | (p->out != NULL && !p->write_broken ? UV_WRITABLE : 0));
+}
+
+mst_status mst_tcp_peer_up(mst_tcp_peer *p, mst_tcp_watch *w, const mst_identity *who, const char *address,
+                           const void *bytes, size_t n)
+{
+    mst_tcp *t = p->net;
+    p->in = mst_alloc(sizeof *p->in);
+    if (p->in == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for a connection");
+    mst_frames_init(p->in, t->options.max_body);
+    snprintf(p->name, sizeof p->name, "%s %u (%s)", mst_role_name(who->role), who->index, address);
+    p->watch = w;
+    w->owner = p;
+    w->ready = on_ready;
+    p->state = MST_TCP_UP;
+    p->spoke_ns = mst_now_ns();
+    p->heard_ns = mst_tcp_attentive(t, p->spoke_ns);
+    mst_tcp_due(t, p->spoke_ns + MST_TCP_HEARTBEAT);
+    mst_tcp_watch_want(w, UV_READABLE);
+    mst_tcp_leave(t);
+    t->events.up(t->arg, p->number, who);
+    mst_tcp_enter(t);
+    if (n > 0 && p->state == MST_TCP_UP) {
+        memcpy(p->in->stage, bytes, n);
+        take(p, n);
+    }
+    return MST_OK;
+}
+
+void mst_tcp_peer_settle(mst_tcp_peer *p)
+{
+    mst_tcp *t = p->net;
+    if (p->state == MST_TCP_UP && p->write_broken) {
+        read_some(p, true);
+        mst_tcp_peer_fail(p, MST_EPEER, "%s died: it takes no more messages", p->name);
+        return; /* listed again */
+    }
+    if (p->state != MST_TCP_DOWN)
+        return;
+    if (p->report) {
+        p->report = false;
+        mst_tcp_leave(t);
+        t->events.down(t->arg, p->number, p->why);
+        mst_tcp_enter(t);
+    }
+    mst_free(p->in);
+    mst_free(p->why);
+    p->in = NULL;
+    p->why = NULL;
+}
+
+/* ---- writing ---- */
+
+static void break_writes(mst_tcp_peer *p)
+{
+    p->write_broken = true;
+    list_todo(p);
+}
+
+/* What the system takes now; -1 when it takes nothing any more. */
+static ssize_t write_some(mst_tcp_peer *p, struct iovec *iov, size_t n_iov)
+{
+    struct msghdr message = {.msg_iov = iov, .msg_iovlen = n_iov};
+    ssize_t n;
+    do
+        n = sendmsg(p->watch->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS ? 0 : -1;
+    if (n > 0)
+        p->spoke_ns = mst_now_ns();
+    return n;
+}
+
+/* The parts of o that are not written yet, at most room of them. */
+static size_t gather(const mst_tcp_out *o, struct iovec *iov, size_t room)
+{
+    size_t n = 0;
+    uint64_t skip = o->done;
+    for (uint32_t i = 0; i <= o->n_pieces && n < room; i++) {
+        const uint8_t *data = i == 0 ? o->header : o->pieces[i - 1].data;
+        size_t size = i == 0 ? MST_WIRE_HEADER : o->pieces[i - 1].size;
+        if (skip >= size) {
+            skip -= size;
+            continue;
+        }
+        iov[n++] = (struct iovec){.iov_base = (void *)(data + skip), .iov_len = size - (size_t)skip};
+        skip = 0;
+    }
+    return n;
+}
+
+void mst_tcp_peer_write(mst_tcp_peer *p)
+{
+    mst_tcp *t = p->net;
+    uint64_t written = 0;
+    while (p->out != NULL && !p->write_broken && written < WRITE_MAX) {
+        struct iovec iov[IOV_MAX_OUT];
+        size_t n_iov = 0;
+        for (const mst_tcp_out *o = p->out; o != NULL && n_iov < IOV_MAX_OUT; o = o->next)
+            n_iov += gather(o, iov + n_iov, IOV_MAX_OUT - n_iov);
+        ssize_t n = write_some(p, iov, n_iov);
+        if (n < 0)
+            break_writes(p);
+        if (n <= 0)
+            return;
+        written += (uint64_t)n;
+        p->stats.queued -= (uint64_t)n;
+        for (uint64_t left = (uint64_t)n; left > 0;) {
+            mst_tcp_out *o = p->out;
+            uint64_t part = o->size - o->done < left ? o->size - o->done : left;
+            o->done += part;
+            left -= part;
+            if (o->done == o->size) {
+                p->out = o->next;
+                out_done(t, o);
+            }
+        }
+        if (p->out == NULL) {
+            p->out_last = NULL;
+            t->visible += t->flushing;
+        }
+    }
+}
+
+static void enqueue(mst_tcp_peer *p, mst_tcp_out *o)
+{
+    if (p->out_last != NULL)
+        p->out_last->next = o;
+    else
+        p->out = o;
+    p->out_last = o;
+    p->stats.queued += o->size - o->done;
+}
+
+/* The record for what the system has not taken of a message: as it lies with a token, else a copy of the
+ * rest. */
+static mst_tcp_out *out_rest(mst_tcp_peer *p, const uint8_t header[MST_WIRE_HEADER], const mst_piece *pieces,
+                             uint32_t n_pieces, uint64_t size, uint64_t done, void *token)
+{
+    bool copy = token == NULL && size > MST_WIRE_HEADER;
+    mst_tcp_out *o = out_new(p->net, copy ? (size_t)(size - MST_WIRE_HEADER) : 0);
+    if (o == NULL)
+        return NULL;
+    o->token = token;
+    o->peer = p->number;
+    o->size = size;
+    o->done = done;
+    o->n_pieces = n_pieces;
+    memcpy(o->header, header, MST_WIRE_HEADER);
+    if (n_pieces > 0)
+        memcpy(o->pieces, pieces, n_pieces * sizeof *pieces);
+    if (copy) {
+        uint8_t *at = (uint8_t *)(o + 1);
+        for (uint32_t i = 0; i < n_pieces; i++) {
+            if (pieces[i].size > 0)
+                memcpy(at, pieces[i].data, pieces[i].size);
+            at += pieces[i].size;
+        }
+        o->n_pieces = 1;
+        o->pieces[0] = (mst_piece){.data = o + 1, .size = (size_t)(size - MST_WIRE_HEADER)};
+    }
+    return o;
+}
+
+mst_status mst_tcp_peer_send(mst_tcp_peer *p, const mst_message *m, const mst_piece *pieces,
+                             uint32_t n_pieces, void *token)
+{
+    mst_tcp *t = p->net;
+    if (p->state != MST_TCP_UP || p->write_broken)
+        return mst_fail(MST_EPEER, "%s is not connected", p->name);
+    if (n_pieces > MST_PIECE_MAX || m->type < MST_NET_TYPES)
+        return mst_fail(MST_EUSAGE, "net tcp: a message of type %u in %u pieces cannot be sent", m->type,
+                        n_pieces);
+    if (p->stats.queued > t->options.max_queue)
+        return mst_fail(MST_ETIMEOUT, "%s has not taken %" PRIu64 " bytes that wait for it already", p->name,
+                        p->stats.queued);
+    uint8_t header[MST_WIRE_HEADER];
+    struct iovec iov[MST_PIECE_MAX + 1] = {{.iov_base = header, .iov_len = MST_WIRE_HEADER}};
+    mst_message message = *m;
+    size_t n_iov = 1;
+    message.size = 0;
+    for (uint32_t i = 0; i < n_pieces; i++) {
+        message.size += pieces[i].size;
+        if (pieces[i].size > 0)
+            iov[n_iov++] = (struct iovec){.iov_base = (void *)pieces[i].data, .iov_len = pieces[i].size};
+    }
+    mst_wire_encode(&message, header);
+    uint64_t size = MST_WIRE_HEADER + message.size;
+    mst_tcp_out *o = NULL;
+    if (token != NULL && (o = out_rest(p, header, pieces, n_pieces, size, 0, token)) == NULL)
+        return mst_fail(MST_ENOMEM, "%s: no memory for a message", p->name);
+
+    ssize_t n = p->out == NULL ? write_some(p, iov, n_iov) : 0;
+    if (n < 0) {
+        break_writes(p);
+        if (o != NULL)
+            out_free(t, o);
+        return mst_fail(MST_EPEER, "%s does not take messages any more (%s)", p->name, strerror(errno));
+    }
+    if ((uint64_t)n < size) {
+        if (o == NULL && (o = out_rest(p, header, pieces, n_pieces, size, (uint64_t)n, NULL)) == NULL) {
+            if (n > 0) /* half a message is out: nothing can follow it */
+                break_writes(p);
+            return mst_fail(MST_ENOMEM, "%s: no memory for a message", p->name);
+        }
+        o->done = (uint64_t)n;
+        enqueue(p, o);
+        mst_tcp_watch_want(p->watch, UV_READABLE | UV_WRITABLE);
+    } else if (o != NULL) {
+        o->done = size;
+        out_done(t, o);
+    }
+    p->stats.bytes_out += size;
+    t->total.bytes_out += size;
+    p->stats.messages_out++;
+    t->total.messages_out++;
+    return MST_OK;
+}
+
+uint64_t mst_tcp_peer_beat(mst_tcp_peer *p, uint64_t now_ns)
+{
+    if (p->out != NULL || p->write_broken)
+        return now_ns + MST_TCP_HEARTBEAT;
+    if (now_ns < p->spoke_ns + MST_TCP_HEARTBEAT)
+        return p->spoke_ns + MST_TCP_HEARTBEAT;
+    uint8_t header[MST_WIRE_HEADER];
+    mst_wire_encode(&(mst_message){.type = MST_WIRE_HEARTBEAT}, header);
+    struct iovec iov = {.iov_base = header, .iov_len = sizeof header};
+    ssize_t n = write_some(p, &iov, 1);
+    if (n < 0) {
+        break_writes(p);
+    } else if (n > 0 && n < MST_WIRE_HEADER) {
+        mst_tcp_out *rest = out_rest(p, header, NULL, 0, sizeof header, (uint64_t)n, NULL);
+        if (rest != NULL)
+            enqueue(p, rest);
+        else
+            break_writes(p);
+    }
+    return now_ns + MST_TCP_HEARTBEAT;
+}
+
+void mst_tcp_peer_farewell(mst_tcp_peer *p, const char *sentence)
+{
+    if (p->write_broken || (p->out != NULL && p->out->done > 0))
+        return;
+    uint8_t header[MST_WIRE_HEADER], scratch[4096];
+    size_t length = strlen(sentence) < MST_WIRE_OWN_MAX ? strlen(sentence) : MST_WIRE_OWN_MAX;
+    mst_wire_encode(&(mst_message){.type = MST_WIRE_FAREWELL, .size = length}, header);
+    struct iovec iov[2] = {{.iov_base = header, .iov_len = sizeof header},
+                           {.iov_base = (void *)sentence, .iov_len = length}};
+    (void)write_some(p, iov, length > 0 ? 2 : 1);
+    for (int i = 0; i < DRAIN_MAX; i++)
+        if (recv(p->watch->fd, scratch, sizeof scratch, MSG_DONTWAIT) <= 0)
+            break;
+}

@@ -1,0 +1,47 @@
+/* Header codec; contract in wire.h. */
+#include "net/wire.h"
+
+void mst_wire_encode(const mst_message *m, uint8_t out[MST_WIRE_HEADER])
+{
+    mst_put_u32(out, MST_WIRE_MAGIC);
+    mst_put_u16(out + 4, MST_WIRE_VERSION);
+    mst_put_u16(out + 6, m->type);
+    mst_put_u32(out + 8, m->flags);
+    mst_put_u32(out + 12, m->request);
+    mst_put_u32(out + 16, m->count);
+    mst_put_u32(out + 20, 0);
+    mst_put_u64(out + 24, m->step);
+    mst_put_u64(out + 32, m->size);
+}
+
+mst_status mst_wire_decode(const uint8_t *bytes, size_t n, uint64_t max_body, mst_message *out)
+{
+    if (n < MST_WIRE_HEADER)
+        return mst_fail(MST_EINPUT, "a message header is %d bytes, only %zu came", MST_WIRE_HEADER, n);
+    uint32_t magic = mst_get_u32(bytes), reserved = mst_get_u32(bytes + 20);
+    uint16_t version = mst_get_u16(bytes + 4), type = mst_get_u16(bytes + 6);
+    uint64_t size = mst_get_u64(bytes + 32);
+    if (magic != MST_WIRE_MAGIC)
+        return mst_fail(MST_EINPUT, "a message starts with 0x%08x instead of \"MSTR\"", magic);
+    if (version != MST_WIRE_VERSION)
+        return mst_fail(MST_EINPUT, "a message of wire version %u came, this is version %d", version,
+                        MST_WIRE_VERSION);
+    if (reserved != 0)
+        return mst_fail(MST_EINPUT, "a message has 0x%08x in the reserved field", reserved);
+    if (type < MST_NET_TYPES && type != MST_WIRE_HEARTBEAT && type != MST_WIRE_FAREWELL)
+        return mst_fail(MST_EINPUT, "a message has the unknown type %u", type);
+    if (type == MST_WIRE_HEARTBEAT && size != 0)
+        return mst_fail(MST_EINPUT, "a heartbeat has a body of %llu bytes", (unsigned long long)size);
+    uint64_t most = type < MST_NET_TYPES ? MST_WIRE_OWN_MAX : max_body;
+    if (size > most)
+        return mst_fail(MST_EINPUT,
+                        "a message of type %u has a body of %llu bytes, at most %llu are accepted", type,
+                        (unsigned long long)size, (unsigned long long)most);
+    *out = (mst_message){.type = type,
+                         .flags = mst_get_u32(bytes + 8),
+                         .request = mst_get_u32(bytes + 12),
+                         .count = mst_get_u32(bytes + 16),
+                         .step = mst_get_u64(bytes + 24),
+                         .size = size};
+    return MST_OK;
+}

@@ -1,0 +1,66 @@
+/* The header of every message on a wire (docs/WIRE.md, "Frames"): 40 bytes, little-endian, no padding.
+ *
+ *   offset  0  u32 magic "MSTR"    4  u16 version   6  u16 type
+ *           8  u32 flags          12  u32 request  16  u32 count   20  u32 reserved, 0
+ *          24  u64 step           32  u64 size of the body that follows
+ *
+ * Pure functions on bytes. Any thread. */
+#ifndef MST_NET_WIRE_H
+#define MST_NET_WIRE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "net/net.h"
+
+#define MST_WIRE_MAGIC   0x5254534du /* "MSTR" in the order of the bytes */
+#define MST_WIRE_VERSION 1
+#define MST_WIRE_HEADER  40
+
+/* Net's own types of messages. */
+#define MST_WIRE_HEARTBEAT 1   /* no body: "I am here" */
+#define MST_WIRE_FAREWELL  2   /* body: why, as text; the last message of a connection */
+#define MST_WIRE_OWN_MAX   512 /* bytes of body of net's own messages */
+
+static inline void mst_put_u16(uint8_t *at, uint16_t v)
+{
+    at[0] = (uint8_t)v;
+    at[1] = (uint8_t)(v >> 8);
+}
+
+static inline void mst_put_u32(uint8_t *at, uint32_t v)
+{
+    mst_put_u16(at, (uint16_t)v);
+    mst_put_u16(at + 2, (uint16_t)(v >> 16));
+}
+
+static inline void mst_put_u64(uint8_t *at, uint64_t v)
+{
+    mst_put_u32(at, (uint32_t)v);
+    mst_put_u32(at + 4, (uint32_t)(v >> 32));
+}
+
+static inline uint16_t mst_get_u16(const uint8_t *at)
+{
+    return (uint16_t)(at[0] | at[1] << 8);
+}
+
+static inline uint32_t mst_get_u32(const uint8_t *at)
+{
+    return (uint32_t)mst_get_u16(at) | (uint32_t)mst_get_u16(at + 2) << 16;
+}
+
+static inline uint64_t mst_get_u64(const uint8_t *at)
+{
+    return (uint64_t)mst_get_u32(at) | (uint64_t)mst_get_u32(at + 4) << 32;
+}
+
+void mst_wire_encode(const mst_message *m, uint8_t out[MST_WIRE_HEADER]);
+
+/* Reads the first MST_WIRE_HEADER of n bytes. MST_EINPUT, with a sentence without the peer's name, when there
+ * are fewer, when they are no header of this version, or when the body is larger than max_body (or, for net's
+ * own types, than MST_WIRE_OWN_MAX). *out is set only on MST_OK. */
+mst_status mst_wire_decode(const uint8_t *bytes, size_t n, uint64_t max_body, mst_message *out);
+
+#endif
