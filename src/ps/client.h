@@ -21,7 +21,7 @@ typedef struct mst_client_options {
     const mst_table *table; /* outlives the client */
     const uint32_t *peers;  /* of the servers; copied */
     mst_wire wire;
-    uint32_t n_slots; /* at most MST_LISTS */
+    uint32_t n_slots; /* at most MST_LISTS (shard.h) */
 } mst_client_options;
 
 mst_status mst_client_new(const mst_client_options *options, mst_client **out);
@@ -41,8 +41,10 @@ typedef struct mst_push {
     uint32_t flags; /* MST_STEP_EXHAUSTED */
 } mst_push;
 
-/* Sends to every server: the push (NULL: none) and the pull of a slot's list (MST_SLOT_NONE: none). With no
- * pull the reply is awaited on the push's slot. */
+/* Sends to every server: the push (NULL: none) and the pull of a slot's list (MST_SLOT_NONE: none), which is
+ * another slot than the push's. With no pull the reply is awaited on the push's slot. A list is pushed for
+ * once, before MST_LISTS more were pulled. The net's `sent` may be called with the client as token: there is
+ * nothing to do then. */
 mst_status mst_client_send(mst_client *self, const mst_push *push, uint32_t pull_slot);
 
 /* What came back for a slot. */
@@ -55,9 +57,10 @@ typedef struct mst_reply {
 
 bool mst_client_ready(const mst_client *self, uint32_t slot);
 /* Polls the net until the slot's replies are all there; MST_ETIMEOUT names the servers that have not
- * answered. */
+ * answered, MST_EPEER is why a server went down. */
 mst_status mst_client_wait(mst_client *self, uint32_t slot, uint64_t deadline_ns);
 const mst_reply *mst_client_reply(const mst_client *self, uint32_t slot);
+/* Of a slot that is ready; 64-byte aligned; valid until the slot is pulled again. */
 float *mst_client_weights(mst_client *self, uint32_t slot);
 /* Floats of a gradient or weights of the slot, the gap before the keys included. */
 uint64_t mst_client_floats(const mst_client *self, uint32_t slot);
@@ -66,5 +69,7 @@ uint32_t mst_client_key_start(const mst_client *self, uint32_t slot);
 /* For the events of the net: messages of type VALUES from a server. */
 mst_status mst_client_body(mst_client *self, uint32_t peer, const mst_message *m, void **out);
 mst_status mst_client_message(mst_client *self, uint32_t peer, const mst_message *m, void *body);
+/* A server went down: waits under way and to come fail with its sentence. Other peers do not matter. */
+void mst_client_down(mst_client *self, uint32_t peer, const mst_error *why);
 
 #endif

@@ -37,7 +37,7 @@ typedef enum mst_ps_type {
     /* ---- cuts: one consistent version over all servers ---- */
     MST_PS_CUT, /* coordinator to servers and workers: cut m.count, flags MST_CUT_*; to servers: bitmap of the
                    workers that will mark; step: sync: the version it is about */
-    MST_PS_MARK,  /* worker to server: what follows comes after cut m.count; step as above */
+    MST_PS_MARK,  /* worker to server: what follows comes after cut m.count; step and flags as above */
     MST_PS_SAVED, /* server to coordinator: all parts of cut m.count are sent */
     /* ---- evaluation ---- */
     MST_PS_CHIEF,     /* coordinator to worker: evaluate from now on */
@@ -68,6 +68,10 @@ const char *mst_ps_type_name(uint16_t type);
 #define MST_CUT_EVAL 1u
 #define MST_CUT_SAVE 2u
 #define MST_CUT_LAST 4u /* nothing is trained any more */
+/* Flags of READY. */
+#define MST_READY_WATCHES 1u /* the server has the evaluation list of worker m.count */
+/* Flags of PART. */
+#define MST_PART_ZERO 1u /* no body: m.request floats are zero */
 /* Flags of REPORT. */
 #define MST_REPORT_LAST 1u
 
@@ -91,6 +95,7 @@ typedef struct mst_work {
     uint64_t epoch, from, to; /* positions in the epoch's order of rows */
 } mst_work;
 void mst_work_encode(const mst_work *work, uint8_t *out); /* MST_WORK_SIZE bytes */
+/* Reads the first MST_WORK_SIZE of `size` bytes; what comes out has a share that mst_work_share can cut. */
 mst_status mst_work_decode(const uint8_t *in, size_t size, mst_work *out);
 
 /* The share's rows, as positions. */
@@ -110,8 +115,14 @@ typedef struct mst_step_head {
     uint32_t pull_ranges, pull_keys, packed_bytes;
 } mst_step_head;
 void mst_step_head_encode(const mst_step_head *head, uint8_t *out);
-/* Checks that the parts add up to m->size exactly. */
+/* Checks the flags, and that the parts are those the flags speak of and add up to m->size exactly. */
 mst_status mst_step_head_decode(const mst_message *m, const uint8_t *body, mst_step_head *out);
+
+/* The list of a pull as it ends the body: ranges, then packed keys. encode sets the head's pull_* and
+ * packed_bytes and returns the bytes written, at most the bound. */
+#define MST_RANGE_SIZE 16
+size_t mst_step_list_bound(const mst_list *list);
+size_t mst_step_list_encode(const mst_list *list, mst_step_head *head, uint8_t *out);
 
 /* A JSON body of at most MST_PS_JSON_MAX bytes; the sentence names the type. New reference. */
 #define MST_PS_JSON_MAX (64u << 20)

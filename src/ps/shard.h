@@ -23,18 +23,21 @@ typedef struct mst_shard_options {
     uint32_t server, n_workers;
     unsigned n_threads; /* for large requests; at least 1 */
     uint32_t large;     /* floats from which they are used; 0: a default */
+    bool clip;          /* apply --clip-norm here: where this server sees the whole mean gradient */
 } mst_shard_options;
 
 mst_status mst_shard_new(const mst_shard_options *options, mst_shard **out);
 void mst_shard_destroy(mst_shard *self); /* NULL-safe */
 
-/* A STEP that has been read and checked. Points into the message's body and the shard's lists. */
+/* A STEP that has been read and checked. Points into the message's body and the shard's lists: a list is
+ * replaced by that of the worker's pull whose request has the same number modulo MST_LISTS. */
 typedef struct mst_shard_request {
     uint32_t worker, request, flags;
     mst_wire wire;
     mst_step_head head;
     const void *values;     /* pushed floats as on the wire; NULL: no push */
-    const mst_list *pushed; /* their list */
+    const mst_list *pushed; /* their list, and the request that named it */
+    uint32_t pushed_request;
     const mst_list *pulled; /* NULL: no pull */
 } mst_shard_request;
 
@@ -43,8 +46,8 @@ typedef struct mst_shard_request {
 mst_status mst_shard_read(mst_shard *self, uint32_t worker, const mst_message *m, const void *body,
                           mst_shard_request *out);
 
-/* Applies the mean gradient of n pushes, each weighted with its rows, in the order given. Pushes without rows
- * count for nothing. */
+/* Applies the mean gradient of n pushes (at most n_workers), each weighted with its rows, in the order given.
+ * Pushes without rows count for nothing. MST_EINPUT, with nothing applied, when a push's list was replaced. */
 mst_status mst_shard_apply(mst_shard *self, const mst_shard_request *const *requests, uint32_t n,
                            const mst_update *update);
 
@@ -52,10 +55,11 @@ mst_status mst_shard_apply(mst_shard *self, const mst_shard_request *const *requ
 size_t mst_shard_reply_size(const mst_shard *self, const mst_shard_request *request);
 void mst_shard_reply(mst_shard *self, const mst_shard_request *request, void *out);
 
-/* Forgets the worker's lists (it is gone). */
+/* Forgets the worker's lists (it is gone). Requests of it that were read before stay good. */
 void mst_shard_forget(mst_shard *self, uint32_t worker);
 
-/* Evaluation: keeps a list (a STEP body with ranges and keys only), and reads its values, as fp32. */
+/* Evaluation: keeps a list (a STEP body with ranges and keys only; flags MST_STEP_PULL or none), and reads its
+ * values, as fp32. Without a list the size is 0. */
 mst_status mst_shard_watch(mst_shard *self, const mst_message *m, const void *body);
 size_t mst_shard_watched_size(const mst_shard *self);
 void mst_shard_watched(mst_shard *self, void *out);

@@ -1,0 +1,467 @@
+/* A worker's end of steps; contract in client.h.
+ *
+ * What a server has of a slot's list (its part) is worked out once, when the list is pulled: the runs of
+ * floats among the slot's weights, which are also the runs of floats of its gradient. A push of plain floats
+ * is sent from those runs where they lie; a reply that is one run of plain floats is received in its place.
+ *
+ * Pulls are numbered one after the other, so that a server's memory of the last MST_LISTS lists holds the
+ * last MST_LISTS pulls; requests that pull nothing have numbers of their own, from PUSH_ONLY on.
+ *
+ * Invariants
+ * 1. Between a send and the last reply a slot is in flight: its buffers and weights belong to the net.
+ * 2. A reply is taken once per server and request, and only with exactly the size its part has. */
+#include "ps/client.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "ps/shard.h"
+
+#define PUSH_ONLY  0x80000000u
+#define NUMBERS    0x40000000u /* of each kind, before they start again; a multiple of MST_LISTS */
+#define RUN_PIECES (MST_PIECE_MAX - 2)
+#define SLACK      (MST_WORK_SIZE / sizeof(float)) /* after the weights: where a work item may land */
+
+/* Floats [first, first + count) of a slot's weights. */
+typedef struct run {
+    uint64_t first, count;
+} run;
+
+/* What one server has of a slot's list. */
+typedef struct part {
+    run *runs; /* ascending; adjoining ones are one */
+    size_t n_runs, run_capacity;
+    uint64_t floats;
+    uint64_t awaited; /* floats of the reply */
+    bool waiting;
+    uint8_t *out, *in; /* what is sent that does not lie elsewhere; what is received */
+    size_t out_capacity, in_capacity;
+} part;
+
+typedef enum slot_state {
+    SLOT_IDLE,
+    SLOT_FLIGHT,
+    SLOT_READY,
+} slot_state;
+
+typedef struct client_slot {
+    slot_state state;
+    mst_list list;
+    bool pushable;    /* the servers know the list, and nothing was pushed for it yet */
+    uint32_t pull;    /* number of the pull that told them */
+    uint32_t request; /* in flight */
+    uint32_t n_waiting;
+    float *weights;
+    size_t capacity; /* floats of weights, the slack included */
+    uint64_t floats; /* of the list as it was pulled */
+    part *parts;     /* n_servers */
+    mst_reply reply;
+} client_slot;
+
+struct mst_client {
+    mst_client_options options;
+    uint32_t *peers;
+    uint32_t n_servers, width;
+    client_slot *slots;
+    uint32_t n_pulls, n_push_only;
+    mst_list share; /* scratch: a server's part of a list */
+    bool lost;
+    mst_error why;
+};
+
+/* ---- the object ---- */
+
+mst_status mst_client_new(const mst_client_options *options, mst_client **out)
+{
+    mst_status st = MST_OK;
+    if (options->n_slots == 0 || options->n_slots > MST_LISTS)
+        return mst_fail(MST_EUSAGE, "a client with %" PRIu32 " slots; there can be 1 to %d", options->n_slots,
+                        MST_LISTS);
+    mst_client *self = mst_zalloc(sizeof *self);
+    if (self == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for a client");
+    self->options = *options;
+    self->n_servers = options->table->n_servers;
+    self->width = options->table->width;
+    self->slots = mst_calloc(options->n_slots, sizeof *self->slots);
+    self->peers = mst_calloc(self->n_servers, sizeof *self->peers);
+    bool whole = self->slots != NULL && self->peers != NULL;
+    for (uint32_t i = 0; whole && i < options->n_slots; i++)
+        whole = (self->slots[i].parts = mst_calloc(self->n_servers, sizeof(part))) != NULL;
+    if (!whole) {
+        st = mst_fail(MST_ENOMEM, "no memory for %" PRIu32 " slots of %" PRIu32 " servers", options->n_slots,
+                      self->n_servers);
+        goto out;
+    }
+    memcpy(self->peers, options->peers, self->n_servers * sizeof *self->peers);
+    self->options.peers = self->peers;
+    *out = self;
+    self = NULL;
+out:
+    mst_client_destroy(self);
+    return st;
+}
+
+void mst_client_destroy(mst_client *self)
+{
+    if (self == NULL)
+        return;
+    for (uint32_t i = 0; self->slots != NULL && i < self->options.n_slots; i++) {
+        client_slot *s = &self->slots[i];
+        for (uint32_t k = 0; s->parts != NULL && k < self->n_servers; k++) {
+            mst_free(s->parts[k].runs);
+            mst_free(s->parts[k].out);
+            mst_free(s->parts[k].in);
+        }
+        mst_free(s->parts);
+        mst_free(s->weights);
+        mst_list_fini(&s->list);
+    }
+    mst_free(self->slots);
+    mst_free(self->peers);
+    mst_free(self);
+}
+
+mst_list *mst_client_list(mst_client *self, uint32_t slot)
+{
+    return &self->slots[slot].list;
+}
+
+static uint64_t key_start_of(const mst_client *self, const mst_list *list)
+{
+    return self->width == 0 ? 0 : (mst_list_range_floats(list) + self->width - 1) / self->width;
+}
+
+static uint64_t floats_of(const mst_client *self, const mst_list *list)
+{
+    if (self->width == 0)
+        return mst_list_range_floats(list);
+    return (key_start_of(self, list) + list->n_keys) * self->width;
+}
+
+uint64_t mst_client_floats(const mst_client *self, uint32_t slot)
+{
+    return floats_of(self, &self->slots[slot].list);
+}
+
+uint32_t mst_client_key_start(const mst_client *self, uint32_t slot)
+{
+    return (uint32_t)key_start_of(self, &self->slots[slot].list);
+}
+
+float *mst_client_weights(mst_client *self, uint32_t slot)
+{
+    return self->slots[slot].weights;
+}
+
+const mst_reply *mst_client_reply(const mst_client *self, uint32_t slot)
+{
+    return &self->slots[slot].reply;
+}
+
+bool mst_client_ready(const mst_client *self, uint32_t slot)
+{
+    return self->slots[slot].state == SLOT_READY;
+}
+
+/* ---- layout ---- */
+
+static mst_status add_run(part *p, uint64_t first, uint64_t count)
+{
+    run *last = p->n_runs > 0 ? &p->runs[p->n_runs - 1] : NULL;
+    p->floats += count;
+    if (last != NULL && last->first + last->count == first) {
+        last->count += count;
+        return MST_OK;
+    }
+    if (!mst_grow(&p->runs, &p->run_capacity, p->n_runs + 1, sizeof *p->runs))
+        return mst_fail(MST_ENOMEM, "no memory for %zu runs of a list", p->n_runs + 1);
+    p->runs[p->n_runs++] = (run){first, count};
+    return MST_OK;
+}
+
+/* Where a server's share of the list (self->share) stands among the slot's weights. */
+static mst_status lay_part(mst_client *self, const mst_list *list, uint32_t first_key, part *p)
+{
+    const mst_list *share = &self->share;
+    uint64_t before = 0; /* floats of the list's ranges before r */
+    p->n_runs = 0;
+    p->floats = 0;
+    for (uint32_t i = 0, r = 0; i < share->n_ranges; i++) {
+        while (list->ranges[r].first + list->ranges[r].count <= share->ranges[i].first)
+            before += list->ranges[r++].count;
+        TRY(add_run(p, before + (share->ranges[i].first - list->ranges[r].first), share->ranges[i].count));
+    }
+    if (share->n_keys > 0)
+        TRY(add_run(p, (key_start_of(self, list) + first_key) * self->width,
+                    (uint64_t)share->n_keys * self->width));
+    if (p->floats > UINT32_MAX)
+        return mst_fail(MST_EUSAGE,
+                        "a list of %" PRIu64 " floats of one server; at most %" PRIu32 " fit a message",
+                        p->floats, UINT32_MAX);
+    return MST_OK;
+}
+
+static mst_status make_weights(mst_client *self, client_slot *s)
+{
+    uint64_t used = mst_list_range_floats(&s->list);
+    s->floats = floats_of(self, &s->list);
+    if (s->floats + SLACK > s->capacity) {
+        size_t capacity = (size_t)(s->floats + s->floats / 4 + SLACK);
+        mst_free(s->weights);
+        s->capacity = 0;
+        s->weights = mst_alloc_lines(capacity * sizeof *s->weights);
+        if (s->weights == NULL)
+            return mst_fail(MST_ENOMEM, "no memory for %" PRIu64 " pulled weights", s->floats);
+        s->capacity = capacity;
+    }
+    for (uint64_t i = used; self->width != 0 && i < key_start_of(self, &s->list) * self->width; i++)
+        s->weights[i] = 0.0f;
+    return MST_OK;
+}
+
+/* ---- sending ---- */
+
+/* Converts the gradient's runs of one server. */
+static void convert_runs(const mst_client *self, const part *p, const float *g, uint8_t *out)
+{
+    for (size_t i = 0; i < p->n_runs; i++) {
+        mst_wire_encode(self->options.wire, g + p->runs[i].first, (size_t)p->runs[i].count, out);
+        out += p->runs[i].count * mst_wire_size(self->options.wire);
+    }
+}
+
+/* Sends server k its part: from is pushed for (NULL: nothing), to is pulled (NULL: nothing). */
+static mst_status send_part(mst_client *self, uint32_t k, const mst_push *push, const client_slot *from,
+                            client_slot *to, mst_message *m, part *reply)
+{
+    const part *pushed = from != NULL ? &from->parts[k] : NULL;
+    mst_step_head head = {0};
+    uint32_t first_key = 0, n = 0;
+    mst_piece pieces[MST_PIECE_MAX];
+    bool convert = pushed != NULL && (self->options.wire != MST_WIRE_FP32 || pushed->n_runs > RUN_PIECES);
+    size_t converted = convert ? (size_t)pushed->floats * mst_wire_size(self->options.wire) : 0;
+    size_t room = MST_STEP_HEAD + converted;
+    if (push != NULL) {
+        head.loss = push->loss;
+        head.weight = push->weight;
+        head.rows = push->rows;
+        head.push_floats = (uint32_t)pushed->floats;
+    }
+    reply->awaited = 0;
+    if (to != NULL) {
+        mst_table_part(self->options.table, &to->list, k, &self->share, &first_key);
+        TRY(lay_part(self, &to->list, first_key, reply));
+        room += mst_step_list_bound(&self->share);
+        reply->awaited = reply->floats;
+    }
+    if (!mst_grow(&reply->out, &reply->out_capacity, room, 1))
+        return mst_fail(MST_ENOMEM, "no memory for a request of %zu bytes", room);
+
+    if (convert)
+        convert_runs(self, pushed, push->g, reply->out + MST_STEP_HEAD);
+    pieces[n++] = (mst_piece){reply->out, MST_STEP_HEAD + converted};
+    for (size_t i = 0; pushed != NULL && !convert && i < pushed->n_runs; i++)
+        pieces[n++] =
+            (mst_piece){push->g + pushed->runs[i].first, (size_t)pushed->runs[i].count * sizeof(float)};
+    if (to != NULL) {
+        uint8_t *list = reply->out + MST_STEP_HEAD + converted;
+        pieces[n] = (mst_piece){list, mst_step_list_encode(&self->share, &head, list)};
+        n += pieces[n].size > 0;
+    }
+    mst_step_head_encode(&head, reply->out);
+    return mst_net_send(self->options.net, self->peers[k], m, pieces, n, self);
+}
+
+static mst_status check_send(const mst_client *self, const mst_push *push, uint32_t pull_slot)
+{
+    uint32_t n = self->options.n_slots, reply = pull_slot != MST_SLOT_NONE ? pull_slot : push->slot;
+    if (reply >= n || (push != NULL && (push->slot >= n || push->slot == pull_slot)))
+        return mst_fail(MST_EUSAGE,
+                        "a request that pushes and pulls slots a client of %" PRIu32
+                        " slots does not have, or one slot",
+                        n);
+    if (self->slots[reply].state == SLOT_FLIGHT)
+        return mst_fail(MST_EUSAGE, "slot %" PRIu32 " is in flight already", reply);
+    if (push == NULL)
+        return MST_OK;
+    const client_slot *s = &self->slots[push->slot];
+    uint32_t age = (self->n_pulls - s->pull) & (NUMBERS - 1);
+    if (s->state != SLOT_READY || !s->pushable)
+        return mst_fail(MST_EUSAGE, "a push for slot %" PRIu32 ", which holds no pulled weights", push->slot);
+    if (age >= MST_LISTS + (pull_slot == MST_SLOT_NONE))
+        return mst_fail(MST_EUSAGE,
+                        "a push for slot %" PRIu32 ", pulled %" PRIu32 " pulls ago; servers remember %d",
+                        push->slot, age, MST_LISTS);
+    return MST_OK;
+}
+
+mst_status mst_client_send(mst_client *self, const mst_push *push, uint32_t pull_slot)
+{
+    if (push == NULL && pull_slot == MST_SLOT_NONE)
+        return MST_OK;
+    if (self->lost)
+        return mst_error_restore(&self->why);
+    TRY(check_send(self, push, pull_slot));
+    client_slot *from = push != NULL ? &self->slots[push->slot] : NULL;
+    client_slot *to = pull_slot != MST_SLOT_NONE ? &self->slots[pull_slot] : NULL;
+    client_slot *reply = to != NULL ? to : from;
+    mst_message m = {.type = MST_PS_STEP, .flags = (uint32_t)self->options.wire << MST_STEP_WIRE_SHIFT};
+    m.count = MST_NO_REQUEST;
+    if (to != NULL) {
+        TRY(make_weights(self, to));
+        m.flags |= MST_STEP_PULL;
+        m.request = self->n_pulls;
+        self->n_pulls = (self->n_pulls + 1) & (NUMBERS - 1);
+    } else {
+        m.request = PUSH_ONLY | self->n_push_only;
+        self->n_push_only = (self->n_push_only + 1) & (NUMBERS - 1);
+    }
+    if (push != NULL) {
+        m.flags |= MST_STEP_PUSH | push->flags;
+        m.count = from->pull;
+        m.step = push->step;
+        from->pushable = false;
+    }
+    reply->state = SLOT_FLIGHT;
+    reply->request = m.request;
+    reply->n_waiting = self->n_servers;
+    reply->reply = (mst_reply){0};
+    for (uint32_t k = 0; k < self->n_servers; k++)
+        reply->parts[k].waiting = true;
+    if (to != NULL) {
+        to->pull = m.request;
+        to->pushable = true;
+    }
+    for (uint32_t k = 0; k < self->n_servers; k++)
+        TRY(send_part(self, k, push, from, to, &m, &reply->parts[k]));
+    return MST_OK;
+}
+
+/* ---- receiving ---- */
+
+/* Which slot and server a VALUES belongs to. */
+static mst_status find_part(mst_client *self, uint32_t peer, const mst_message *m, client_slot **out,
+                            uint32_t *server)
+{
+    uint32_t k = 0, i = 0;
+    while (k < self->n_servers && self->peers[k] != peer)
+        k++;
+    while (i < self->options.n_slots &&
+           (self->slots[i].state != SLOT_FLIGHT || self->slots[i].request != m->request))
+        i++;
+    if (k == self->n_servers || i == self->options.n_slots || !self->slots[i].parts[k].waiting)
+        return mst_fail(MST_EINPUT, "a %s for request %" PRIu32 ", which was not sent or is answered",
+                        mst_ps_type_name(m->type), m->request);
+    uint64_t size = self->slots[i].parts[k].awaited * mst_wire_size(self->options.wire) +
+                    (m->flags & MST_VALUES_WORK ? MST_WORK_SIZE : 0);
+    if (m->size != size)
+        return mst_fail(MST_EINPUT,
+                        "server %" PRIu32 " answers request %" PRIu32 " with %" PRIu64
+                        " bytes; it has %" PRIu64,
+                        k, m->request, m->size, size);
+    *out = &self->slots[i];
+    *server = k;
+    return MST_OK;
+}
+
+/* Where a reply of plain floats can be received in its place, or NULL: one run, and behind it nothing of
+ * anybody else where a work item follows. */
+static float *place_of(const mst_client *self, const client_slot *s, const part *p, const mst_message *m)
+{
+    if (self->options.wire != MST_WIRE_FP32 || p->awaited == 0 || p->n_runs != 1)
+        return NULL;
+    if ((m->flags & MST_VALUES_WORK) && p->runs[0].first + p->runs[0].count != s->floats)
+        return NULL;
+    return s->weights + p->runs[0].first;
+}
+
+mst_status mst_client_body(mst_client *self, uint32_t peer, const mst_message *m, void **out)
+{
+    client_slot *s;
+    uint32_t k;
+    TRY(find_part(self, peer, m, &s, &k));
+    part *p = &s->parts[k];
+    *out = place_of(self, s, p, m);
+    if (*out != NULL)
+        return MST_OK;
+    if (!mst_grow(&p->in, &p->in_capacity, (size_t)m->size, 1))
+        return mst_fail(MST_ENOMEM, "no memory for a reply of %" PRIu64 " bytes", m->size);
+    *out = p->in;
+    return MST_OK;
+}
+
+mst_status mst_client_message(mst_client *self, uint32_t peer, const mst_message *m, void *body)
+{
+    client_slot *s;
+    uint32_t k;
+    TRY(find_part(self, peer, m, &s, &k));
+    part *p = &s->parts[k];
+    const uint8_t *at = body;
+    size_t size = mst_wire_size(self->options.wire);
+    if (p->awaited != 0 && (void *)place_of(self, s, p, m) != body) {
+        for (size_t i = 0; i < p->n_runs; i++) {
+            mst_wire_decode(self->options.wire, at, (size_t)p->runs[i].count, s->weights + p->runs[i].first);
+            at += p->runs[i].count * size;
+        }
+    } else {
+        at += p->awaited * size;
+    }
+    if (k == 0) {
+        s->reply.version = m->step;
+        s->reply.dropped = (m->flags & MST_VALUES_DROPPED) != 0;
+        if (m->flags & MST_VALUES_WORK) {
+            TRY(mst_work_decode(at, MST_WORK_SIZE, &s->reply.work));
+            s->reply.has_work = true;
+        }
+    }
+    p->waiting = false;
+    if (--s->n_waiting == 0)
+        s->state = SLOT_READY;
+    return MST_OK;
+}
+
+void mst_client_down(mst_client *self, uint32_t peer, const mst_error *why)
+{
+    for (uint32_t k = 0; k < self->n_servers && !self->lost; k++)
+        if (self->peers[k] == peer) {
+            self->lost = true;
+            self->why = *why;
+            self->why.code = MST_EPEER;
+        }
+}
+
+/* Names the servers that owe the slot an answer. */
+static mst_status fail_late(const mst_client *self, const client_slot *s)
+{
+    char names[512];
+    size_t used = 0;
+    names[0] = '\0';
+    for (uint32_t k = 0; k < self->n_servers && used + 1 < sizeof names; k++) {
+        char name[128];
+        if (!s->parts[k].waiting)
+            continue;
+        mst_net_name_of(self->options.net, self->peers[k], name, sizeof name);
+        int n = snprintf(names + used, sizeof names - used, "%s%s", used > 0 ? ", " : "", name);
+        used += n > 0 ? (size_t)n : 0;
+    }
+    return mst_fail(MST_ETIMEOUT, "no answer to a step in time from %s", names);
+}
+
+mst_status mst_client_wait(mst_client *self, uint32_t slot_number, uint64_t deadline_ns)
+{
+    const client_slot *s = &self->slots[slot_number];
+    if (s->state == SLOT_IDLE)
+        return mst_fail(MST_EUSAGE, "slot %" PRIu32 " waits for nothing", slot_number);
+    while (s->state != SLOT_READY) {
+        if (self->lost)
+            return mst_error_restore(&self->why);
+        TRY(mst_net_poll(self->options.net, deadline_ns));
+        if (s->state != SLOT_READY && !self->lost && mst_now_ns() >= deadline_ns)
+            return fail_late(self, s);
+    }
+    return MST_OK;
+}

@@ -1,0 +1,261 @@
+/* Messages of the parameter server; contract in proto.h, layout in docs/WIRE.md.
+ *
+ * Everything is little-endian and read byte by byte, so that bodies may lie anywhere.
+ *
+ * Invariants
+ * 1. A head that was decoded describes exactly the bytes of its message: whoever walks them by the head's
+ * counts stays inside.
+ * 2. Bytes that mean nothing are zero: what an older process would ignore, it refuses. */
+#include "ps/proto.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ps/keys.h"
+
+const char *mst_ps_type_name(uint16_t type)
+{
+    switch (type) {
+    case MST_PS_JOB:
+        return "JOB";
+    case MST_PS_JOIN:
+        return "JOIN";
+    case MST_PS_SETUP:
+        return "SETUP";
+    case MST_PS_PART:
+        return "PART";
+    case MST_PS_READY:
+        return "READY";
+    case MST_PS_WELCOME:
+        return "WELCOME";
+    case MST_PS_STEP:
+        return "STEP";
+    case MST_PS_VALUES:
+        return "VALUES";
+    case MST_PS_WORK:
+        return "WORK";
+    case MST_PS_WANT:
+        return "WANT";
+    case MST_PS_CLOSE:
+        return "CLOSE";
+    case MST_PS_GONE:
+        return "GONE";
+    case MST_PS_CUT:
+        return "CUT";
+    case MST_PS_MARK:
+        return "MARK";
+    case MST_PS_SAVED:
+        return "SAVED";
+    case MST_PS_CHIEF:
+        return "CHIEF";
+    case MST_PS_EVAL_LIST:
+        return "EVAL_LIST";
+    case MST_PS_EVAL_VALUES:
+        return "EVAL_VALUES";
+    case MST_PS_EVAL_RESULT:
+        return "EVAL_RESULT";
+    case MST_PS_REPORT:
+        return "REPORT";
+    case MST_PS_STOP:
+        return "STOP";
+    case MST_PS_END:
+        return "END";
+    case MST_PS_FAIL:
+        return "FAIL";
+    default:
+        return "unknown";
+    }
+}
+
+/* ---- numbers ---- */
+
+static void put32(uint8_t *out, uint32_t v)
+{
+    for (int i = 0; i < 4; i++)
+        out[i] = (uint8_t)(v >> 8 * i);
+}
+
+static void put64(uint8_t *out, uint64_t v)
+{
+    for (int i = 0; i < 8; i++)
+        out[i] = (uint8_t)(v >> 8 * i);
+}
+
+static uint32_t get32(const uint8_t *in)
+{
+    return in[0] | (uint32_t)in[1] << 8 | (uint32_t)in[2] << 16 | (uint32_t)in[3] << 24;
+}
+
+static uint64_t get64(const uint8_t *in)
+{
+    return get32(in) | (uint64_t)get32(in + 4) << 32;
+}
+
+static void put_double(uint8_t *out, double v)
+{
+    uint64_t bits;
+    memcpy(&bits, &v, sizeof bits);
+    put64(out, bits);
+}
+
+static double get_double(const uint8_t *in)
+{
+    uint64_t bits = get64(in);
+    double v;
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+/* ---- work ---- */
+
+void mst_work_encode(const mst_work *work, uint8_t *out)
+{
+    put32(out, work->kind);
+    put32(out + 4, work->share);
+    put32(out + 8, work->n_shares);
+    put32(out + 12, 0);
+    put64(out + 16, work->step);
+    put64(out + 24, work->epoch);
+    put64(out + 32, work->from);
+    put64(out + 40, work->to);
+}
+
+mst_status mst_work_decode(const uint8_t *in, size_t size, mst_work *out)
+{
+    if (size < MST_WORK_SIZE)
+        return mst_fail(MST_EINPUT, "a work item of %zu bytes; it has %d", size, MST_WORK_SIZE);
+    uint32_t kind = get32(in);
+    mst_work work = {
+        .share = get32(in + 4),
+        .n_shares = get32(in + 8),
+        .step = get64(in + 16),
+        .epoch = get64(in + 24),
+        .from = get64(in + 32),
+        .to = get64(in + 40),
+    };
+    if (kind < MST_WORK_SLICE || kind > MST_WORK_STOP || get32(in + 12) != 0)
+        return mst_fail(MST_EINPUT, "a work item of unknown kind %" PRIu32, kind);
+    work.kind = (mst_work_kind)kind;
+    if (work.from > work.to)
+        return mst_fail(MST_EINPUT, "a work item whose rows start at %" PRIu64 " and end at %" PRIu64,
+                        work.from, work.to);
+    if (work.kind == MST_WORK_GRANT && work.from != 0)
+        return mst_fail(MST_EINPUT, "a work item that grants rows from %" PRIu64 " on; they start at 0",
+                        work.from);
+    if (work.kind == MST_WORK_SLICE &&
+        (work.share >= work.n_shares || (work.to - work.from) > UINT64_MAX / work.n_shares))
+        return mst_fail(MST_EINPUT, "a work item with share %" PRIu32 " of %" PRIu32 " of %" PRIu64 " rows",
+                        work.share, work.n_shares, work.to - work.from);
+    *out = work;
+    return MST_OK;
+}
+
+/* ---- steps ---- */
+
+void mst_step_head_encode(const mst_step_head *head, uint8_t *out)
+{
+    put_double(out, head->loss);
+    put_double(out + 8, head->weight);
+    put32(out + 16, head->rows);
+    put32(out + 20, head->push_floats);
+    put32(out + 24, head->pull_ranges);
+    put32(out + 28, head->pull_keys);
+    put32(out + 32, head->packed_bytes);
+    put32(out + 36, 0);
+}
+
+mst_status mst_step_head_decode(const mst_message *m, const uint8_t *body, mst_step_head *out)
+{
+    const char *type = mst_ps_type_name(m->type);
+    uint32_t wire = m->flags >> MST_STEP_WIRE_SHIFT;
+    uint32_t known = MST_STEP_PUSH | MST_STEP_PULL | MST_STEP_EXHAUSTED;
+    if (wire > MST_WIRE_FP16 || (m->flags & ((1u << MST_STEP_WIRE_SHIFT) - 1) & ~known) != 0)
+        return mst_fail(MST_EINPUT, "a %s with flags 0x%" PRIx32 ", which mean nothing", type, m->flags);
+    if (m->size < MST_STEP_HEAD)
+        return mst_fail(MST_EINPUT, "a %s of %" PRIu64 " bytes; its head alone has %d", type, m->size,
+                        MST_STEP_HEAD);
+    mst_step_head head = {
+        .loss = get_double(body),
+        .weight = get_double(body + 8),
+        .rows = get32(body + 16),
+        .push_floats = get32(body + 20),
+        .pull_ranges = get32(body + 24),
+        .pull_keys = get32(body + 28),
+        .packed_bytes = get32(body + 32),
+    };
+    if (get32(body + 36) != 0)
+        return mst_fail(MST_EINPUT, "a %s whose head does not end in zero", type);
+    if ((m->flags & MST_STEP_PUSH) == 0 && head.push_floats != 0)
+        return mst_fail(MST_EINPUT, "a %s with %" PRIu32 " floats that pushes nothing", type,
+                        head.push_floats);
+    if ((m->flags & MST_STEP_PULL) == 0 && (head.pull_ranges | head.pull_keys | head.packed_bytes) != 0)
+        return mst_fail(MST_EINPUT, "a %s with %" PRIu32 " ranges and %" PRIu32 " keys that pulls nothing",
+                        type, head.pull_ranges, head.pull_keys);
+    if (head.pull_ranges > MST_EXTENT_MAX)
+        return mst_fail(MST_EINPUT, "a %s with %" PRIu32 " ranges; there are at most %d", type,
+                        head.pull_ranges, MST_EXTENT_MAX);
+    uint64_t size = MST_STEP_HEAD + (uint64_t)head.push_floats * mst_wire_size((mst_wire)wire) +
+                    (uint64_t)head.pull_ranges * MST_RANGE_SIZE + head.packed_bytes;
+    if (size != m->size)
+        return mst_fail(MST_EINPUT, "a %s of %" PRIu64 " bytes whose parts add up to %" PRIu64, type, m->size,
+                        size);
+    *out = head;
+    return MST_OK;
+}
+
+size_t mst_step_list_bound(const mst_list *list)
+{
+    return (size_t)list->n_ranges * MST_RANGE_SIZE + mst_keys_bound(list->n_keys);
+}
+
+size_t mst_step_list_encode(const mst_list *list, mst_step_head *head, uint8_t *out)
+{
+    uint8_t *at = out;
+    for (uint32_t i = 0; i < list->n_ranges; i++, at += MST_RANGE_SIZE) {
+        put64(at, list->ranges[i].first);
+        put64(at + 8, list->ranges[i].count);
+    }
+    size_t packed = mst_keys_pack(list->keys, list->n_keys, at);
+    head->pull_ranges = list->n_ranges;
+    head->pull_keys = list->n_keys;
+    head->packed_bytes = (uint32_t)packed;
+    return (size_t)(at - out) + packed;
+}
+
+/* ---- JSON ---- */
+
+mst_status mst_ps_json(const mst_message *m, const void *body, json_t **out)
+{
+    const char *type = mst_ps_type_name(m->type);
+    json_error_t error;
+    if (m->size > MST_PS_JSON_MAX)
+        return mst_fail(MST_EINPUT, "a %s of %" PRIu64 " bytes; at most %u are read", type, m->size,
+                        MST_PS_JSON_MAX);
+    if (m->size == 0)
+        return mst_fail(MST_EINPUT, "a %s without a body; it has JSON", type);
+    json_t *json = json_loadb(body, (size_t)m->size, JSON_REJECT_DUPLICATES, &error);
+    if (json == NULL && json_error_code(&error) == json_error_out_of_memory)
+        return mst_fail(MST_ENOMEM, "no memory for a %s of %" PRIu64 " bytes", type, m->size);
+    if (json == NULL)
+        return mst_fail(MST_EINPUT, "a %s that is not JSON: %s at byte %d", type, error.text, error.position);
+    *out = json;
+    return MST_OK;
+}
+
+mst_status mst_ps_send_json(mst_net *net, uint32_t peer, const mst_message *m, json_t *json)
+{
+    char *text = json != NULL ? json_dumps(json, JSON_COMPACT) : NULL;
+    json_decref(json); /* NULL-safe */
+    if (text == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for a %s", mst_ps_type_name(m->type));
+    mst_piece piece = {.data = text, .size = strlen(text)};
+    mst_status st = mst_net_send(net, peer, m, &piece, 1, NULL);
+    free(text); /* jansson's, of malloc */
+    return st;
+}
+
+mst_status mst_ps_send(mst_net *net, uint32_t peer, const mst_message *m)
+{
+    return mst_net_send(net, peer, m, NULL, 0, NULL);
+}

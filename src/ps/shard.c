@@ -1,0 +1,279 @@
+/* A server's data: reading requests and remembering lists; contract in shard.h. Applying is in shard_apply.c,
+ * reading weights in shard_gather.c.
+ *
+ * A worker's lists stand in a ring: the list of request r at r modulo MST_LISTS, with r beside it. Memory of
+ * a list grows to the longest one seen at its place and is kept, so that steps allocate nothing in the long
+ * run.
+ *
+ * Invariants
+ * 1. Every float of a remembered list is owned by this server, and its ranges and keys ascend without
+ * repeats.
+ * 2. Room for a list is made only after the message's own size has been found to justify it: a packed key
+ * takes at least 1/32 of a byte.
+ * 3. A message that is refused changes no list but the one at the place it wanted to fill, which is then
+ * unknown. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "ps/keys.h"
+#include "ps/shard_impl.h"
+
+/* ---- the object ---- */
+
+/* The server's floats, with partitions that adjoin joined, so that a range may span them. */
+static mst_status join_owned(mst_shard *self)
+{
+    const mst_table *table = self->options.table;
+    uint32_t n = 0;
+    self->owned = mst_calloc(table->n_partitions ? table->n_partitions : 1, sizeof *self->owned);
+    if (self->owned == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for %" PRIu32 " partitions", table->n_partitions);
+    mst_table_owned(table, self->options.server, self->owned, &n);
+    for (uint32_t i = 0; i < n; i++) {
+        mst_extent e = self->owned[i], *last = self->n_owned > 0 ? &self->owned[self->n_owned - 1] : NULL;
+        if (last != NULL && last->first + last->count == e.first)
+            last->count += e.count;
+        else
+            self->owned[self->n_owned++] = e;
+    }
+    return MST_OK;
+}
+
+mst_status mst_shard_new(const mst_shard_options *options, mst_shard **out)
+{
+    const mst_table *table = options->table;
+    mst_status st;
+    if (options->server >= table->n_servers || options->n_workers == 0 || options->n_threads == 0 ||
+        options->n_threads > MST_SHARD_THREADS)
+        return mst_fail(MST_EUSAGE,
+                        "a shard of server %" PRIu32 " of %" PRIu32 " with %" PRIu32
+                        " workers and %u threads",
+                        options->server, table->n_servers, options->n_workers, options->n_threads);
+    if (table->size > options->params->size)
+        return mst_fail(MST_EUSAGE, "a table of %" PRIu64 " floats over a store of %" PRIu64, table->size,
+                        options->params->size);
+    mst_shard *self = mst_zalloc(sizeof *self);
+    if (self == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for a shard");
+    self->options = *options;
+    self->large = options->large != 0 ? options->large : MST_SHARD_LARGE;
+    if (table->width != 0) {
+        self->key_from = table->key_starts[options->server];
+        self->key_to = table->key_starts[options->server + 1];
+    }
+    self->chunk = table->width > MST_SHARD_CHUNK ? table->width : MST_SHARD_CHUNK;
+    self->lists = mst_calloc(options->n_workers, sizeof *self->lists);
+    self->chunks = mst_alloc_lines(options->n_threads * self->chunk * sizeof *self->chunks);
+    self->chunk_keys = mst_alloc_lines(options->n_threads * self->chunk * sizeof *self->chunk_keys);
+    if (self->lists == NULL || self->chunks == NULL || self->chunk_keys == NULL) {
+        st = mst_fail(MST_ENOMEM, "no memory for the lists of %" PRIu32 " workers", options->n_workers);
+        goto out;
+    }
+    TRY_OUT(st, join_owned(self));
+    if (options->n_threads > 1)
+        TRY_OUT(st, mst_team_new(options->n_threads, &self->team));
+    *out = self;
+    self = NULL;
+    st = MST_OK;
+out:
+    mst_shard_destroy(self);
+    return st;
+}
+
+void mst_shard_destroy(mst_shard *self)
+{
+    if (self == NULL)
+        return;
+    mst_team_destroy(self->team);
+    for (uint32_t w = 0; self->lists != NULL && w < self->options.n_workers; w++) {
+        for (uint32_t i = 0; self->lists[w] != NULL && i < MST_LISTS; i++)
+            mst_list_fini(&self->lists[w][i].list);
+        mst_free(self->lists[w]);
+    }
+    mst_free(self->lists);
+    mst_list_fini(&self->watched.list);
+    mst_shard_apply_fini(self);
+    mst_free(self->owned);
+    mst_free(self->chunks);
+    mst_free(self->chunk_keys);
+    mst_free(self);
+}
+
+/* ---- reading ---- */
+
+static uint64_t get64(const uint8_t *in)
+{
+    uint64_t v = 0;
+    for (int i = 7; i >= 0; i--)
+        v = v << 8 | in[i];
+    return v;
+}
+
+static mst_status read_ranges(const mst_shard *self, const uint8_t *in, uint32_t n, mst_list *list)
+{
+    uint64_t end = 0; /* of the range before */
+    uint32_t o = 0;
+    for (uint32_t i = 0; i < n; i++, in += MST_RANGE_SIZE) {
+        mst_extent e = {.first = get64(in), .count = get64(in + 8)};
+        if (e.count == 0 || e.first < end || e.count > UINT64_MAX - e.first)
+            return mst_fail(MST_EINPUT,
+                            "range %" PRIu32 " of a list, %" PRIu64 " floats from %" PRIu64
+                            " on, is empty or not behind the range before it",
+                            i, e.count, e.first);
+        while (o < self->n_owned && self->owned[o].first + self->owned[o].count <= e.first)
+            o++;
+        end = e.first + e.count;
+        if (o == self->n_owned || e.first < self->owned[o].first ||
+            end > self->owned[o].first + self->owned[o].count)
+            return mst_fail(MST_EINPUT,
+                            "range %" PRIu32 " of a list, %" PRIu64 " floats from %" PRIu64
+                            " on, is not wholly on server %" PRIu32,
+                            i, e.count, e.first, self->options.server);
+        list->ranges[i] = e;
+    }
+    list->n_ranges = n;
+    return MST_OK;
+}
+
+static mst_status read_list(mst_shard *self, const mst_step_head *head, const uint8_t *in, mst_list *list)
+{
+    uint64_t n = head->pull_keys, most = self->key_to - self->key_from;
+    TRY(read_ranges(self, in, head->pull_ranges, list));
+    in += (size_t)head->pull_ranges * MST_RANGE_SIZE;
+    if (n > most)
+        return mst_fail(MST_EINPUT, "a list of %" PRIu64 " keys; server %" PRIu32 " has %" PRIu64, n,
+                        self->options.server, most);
+    if (n > (uint64_t)head->packed_bytes * 32 + 1)
+        return mst_fail(MST_EINPUT, "a list of %" PRIu64 " keys packed in %" PRIu32 " bytes", n,
+                        head->packed_bytes);
+    if (n == 0 && head->packed_bytes != 0)
+        return mst_fail(MST_EINPUT, "a list without keys and %" PRIu32 " bytes of them", head->packed_bytes);
+    TRY(mst_list_room(list, (size_t)n));
+    if (n > 0)
+        TRY(mst_keys_unpack(in, head->packed_bytes, (uint32_t)n, (uint32_t)self->key_from,
+                            (uint32_t)self->key_to, list->keys));
+    list->n_keys = (uint32_t)n;
+    return MST_OK;
+}
+
+/* Fills a place with the list of a message; on failure it is unknown and empty. */
+static mst_status keep_list(mst_shard *self, mst_shard_list *place, uint32_t request,
+                            const mst_step_head *head, const uint8_t *in)
+{
+    place->known = false;
+    place->list.n_ranges = place->list.n_keys = 0;
+    mst_status st = read_list(self, head, in, &place->list);
+    if (st != MST_OK) {
+        place->list.n_ranges = place->list.n_keys = 0;
+        return st;
+    }
+    place->known = true;
+    place->request = request;
+    return MST_OK;
+}
+
+/* The list a push belongs to. */
+static mst_status find_list(const mst_shard *self, uint32_t worker, uint32_t request, uint32_t floats,
+                            const mst_list **out)
+{
+    const mst_shard_list *ring = self->lists[worker];
+    const mst_shard_list *place = ring != NULL ? &ring[request % MST_LISTS] : NULL;
+    if (place == NULL || !place->known || place->request != request)
+        return mst_fail(MST_EINPUT,
+                        "worker %" PRIu32 " pushes for its request %" PRIu32
+                        ", whose list is not known to server %" PRIu32,
+                        worker, request, self->options.server);
+    uint64_t n = mst_list_floats(&place->list, self->options.table->width);
+    if (n != floats)
+        return mst_fail(MST_EINPUT,
+                        "worker %" PRIu32 " pushes %" PRIu32 " floats for its request %" PRIu32
+                        ", whose list has %" PRIu64,
+                        worker, floats, request, n);
+    *out = &place->list;
+    return MST_OK;
+}
+
+mst_status mst_shard_read(mst_shard *self, uint32_t worker, const mst_message *m, const void *body,
+                          mst_shard_request *out)
+{
+    mst_step_head head;
+    if (worker >= self->options.n_workers)
+        return mst_fail(MST_EINPUT, "a %s of worker %" PRIu32 "; there are %" PRIu32,
+                        mst_ps_type_name(m->type), worker, self->options.n_workers);
+    TRY(mst_step_head_decode(m, body, &head));
+    mst_shard_request r = {
+        .worker = worker,
+        .request = m->request,
+        .flags = m->flags,
+        .wire = (mst_wire)(m->flags >> MST_STEP_WIRE_SHIFT),
+        .head = head,
+    };
+    const uint8_t *at = (const uint8_t *)body + MST_STEP_HEAD;
+    if (m->flags & MST_STEP_PUSH) {
+        TRY(find_list(self, worker, m->count, head.push_floats, &r.pushed));
+        r.pushed_request = m->count;
+        r.values = at;
+        at += head.push_floats * mst_wire_size(r.wire);
+    }
+    if (m->flags & MST_STEP_PULL) {
+        if (r.pushed != NULL && m->count % MST_LISTS == m->request % MST_LISTS)
+            return mst_fail(MST_EINPUT,
+                            "worker %" PRIu32 " pulls with request %" PRIu32
+                            " a list in place of the one it pushes for, of request %" PRIu32,
+                            worker, m->request, m->count);
+        if (self->lists[worker] == NULL)
+            self->lists[worker] = mst_calloc(MST_LISTS, sizeof **self->lists);
+        if (self->lists[worker] == NULL)
+            return mst_fail(MST_ENOMEM, "no memory for the lists of worker %" PRIu32, worker);
+        mst_shard_list *place = &self->lists[worker][m->request % MST_LISTS];
+        TRY(keep_list(self, place, m->request, &head, at));
+        r.pulled = &place->list;
+    }
+    *out = r;
+    return MST_OK;
+}
+
+void mst_shard_forget(mst_shard *self, uint32_t worker)
+{
+    for (uint32_t i = 0; self->lists[worker] != NULL && i < MST_LISTS; i++)
+        self->lists[worker][i].known = false;
+}
+
+/* ---- values ---- */
+
+size_t mst_shard_reply_size(const mst_shard *self, const mst_shard_request *request)
+{
+    if (request->pulled == NULL)
+        return 0;
+    return (size_t)mst_list_floats(request->pulled, self->options.table->width) *
+           mst_wire_size(request->wire);
+}
+
+void mst_shard_reply(mst_shard *self, const mst_shard_request *request, void *out)
+{
+    if (request->pulled != NULL)
+        mst_shard_gather(self, request->pulled, request->wire, out);
+}
+
+mst_status mst_shard_watch(mst_shard *self, const mst_message *m, const void *body)
+{
+    mst_step_head head;
+    mst_message pull = *m;
+    if ((m->flags & ~MST_STEP_PULL) != 0)
+        return mst_fail(MST_EINPUT, "message %s with flags 0x%" PRIx32 ", which mean nothing",
+                        mst_ps_type_name(m->type), m->flags);
+    pull.flags = MST_STEP_PULL;
+    TRY(mst_step_head_decode(&pull, body, &head));
+    return keep_list(self, &self->watched, m->request, &head, (const uint8_t *)body + MST_STEP_HEAD);
+}
+
+size_t mst_shard_watched_size(const mst_shard *self)
+{
+    return (size_t)mst_list_floats(&self->watched.list, self->options.table->width) * sizeof(float);
+}
+
+void mst_shard_watched(mst_shard *self, void *out)
+{
+    mst_shard_gather(self, &self->watched.list, MST_WIRE_FP32, out);
+}

@@ -1,0 +1,503 @@
+/* A server's data: applying the mean gradient of some pushes; contract in shard.h.
+ *
+ * Two ways. Additive optimizers take every push by itself: w -= lr * factor * g, push after push. Others need
+ * the mean of a weight's gradients first: the pushes are walked together, ranges by their bounds and keys in
+ * a merge, and every chunk of means goes to the optimizer at once, so that no vector of means is ever stored.
+ * Clipping walks twice: once for the norm, once to apply.
+ *
+ * Threads cut the flat vector and the keys into one part each, at quantiles of the largest push.
+ *
+ * Invariants
+ * 1. A weight is read and written by one thread, and its gradients are added in the order of the pushes: the
+ * result does not depend on the number of threads (with clipping the norm's last bits do).
+ * 2. A push that is alone is not multiplied by anything but the learning rate; products and sums are rounded
+ * separately, as in optim/rules.c. So one asynchronous worker computes what local computes. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "ps/shard_impl.h"
+
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#else
+#pragma GCC optimize("fp-contract=off")
+#endif
+
+#define AHEAD 32 /* keys from prefetch to use */
+
+struct mst_shard_push {
+    const mst_list *list;
+    const uint8_t *values;
+    uint64_t floats, range_floats;
+    mst_wire wire;
+    float factor; /* its rows over all rows */
+    bool plain;   /* values are floats where they lie */
+};
+
+/* Reading position of one thread in one push. */
+struct mst_shard_cursor {
+    uint64_t window_from, window_to; /* floats of the push that the window holds */
+    uint64_t before;                 /* floats of the ranges before `range` */
+    uint32_t range;
+    uint32_t key, key_end; /* numbers in the list */
+};
+
+typedef struct apply {
+    mst_shard *shard;
+    const mst_update *update;
+    uint32_t n;
+    unsigned n_threads;
+    bool additive, measure; /* measure: sum squares, change nothing */
+    float clip;
+    uint64_t float_cuts[MST_SHARD_THREADS + 1], key_cuts[MST_SHARD_THREADS + 1];
+    double squares[MST_SHARD_THREADS];
+} apply;
+
+/* ---- reading pushes ---- */
+
+/* At least one and at most *n floats of a push from number `at` on, as floats; *n is set to how many. */
+static const float *floats_at(const apply *job, unsigned t, uint32_t p, uint64_t at, size_t *n)
+{
+    mst_shard *self = job->shard;
+    const mst_shard_push *push = &self->pushes[p];
+    if (push->plain)
+        return (const float *)(const void *)push->values + at;
+    size_t number = (size_t)t * self->options.n_workers + p;
+    mst_shard_cursor *c = &self->cursors[number];
+    float *window = self->windows + number * self->chunk;
+    size_t wanted = *n < self->chunk ? *n : self->chunk;
+    if (at < c->window_from || at + wanted > c->window_to) {
+        uint64_t left = push->floats - at, size = left < self->chunk ? left : self->chunk;
+        mst_wire_decode(push->wire, push->values + at * mst_wire_size(push->wire), (size_t)size, window);
+        c->window_from = at;
+        c->window_to = at + size;
+    }
+    *n = wanted;
+    return window + (at - c->window_from);
+}
+
+/* Number of the first key of a list that is not below `key`. */
+static uint32_t first_key(const mst_list *list, uint64_t key)
+{
+    uint32_t from = 0, n = list->n_keys;
+    while (n > 0) {
+        uint32_t half = n / 2;
+        if (list->keys[from + half] < key) {
+            from += half + 1;
+            n -= half + 1;
+        } else {
+            n = half;
+        }
+    }
+    return from;
+}
+
+/* ---- additive ---- */
+
+static void subtract_range(float *restrict w, const float *restrict g, size_t n, float by)
+{
+    for (size_t i = 0; i < n; i++)
+        w[i] -= by * g[i];
+}
+
+static void subtract_keys(float *w, uint32_t width, const uint32_t *keys, const float *g, size_t n, float by)
+{
+    size_t near = n > AHEAD ? n - AHEAD : 0, i = 0;
+    if (width == 1) {
+        for (; i < near; i++) {
+            __builtin_prefetch(&w[keys[i + AHEAD]], 1);
+            w[keys[i]] -= by * g[i];
+        }
+        for (; i < n; i++)
+            w[keys[i]] -= by * g[i];
+        return;
+    }
+    for (; i < n; i++, g += width) {
+        if (i < near)
+            __builtin_prefetch(&w[(size_t)keys[i + AHEAD] * width], 1);
+        subtract_range(w + (size_t)keys[i] * width, g, width, by);
+    }
+}
+
+/* One push in thread t's part. */
+static void subtract_push(const apply *job, unsigned t, uint32_t p)
+{
+    const mst_shard *self = job->shard;
+    const mst_shard_push *push = &self->pushes[p];
+    const mst_list *list = push->list;
+    float *w = self->options.params->w, by = job->update->lr;
+    uint32_t width = self->options.table->width;
+    uint64_t before = 0;
+    if (push->factor != 1.0f)
+        by *= push->factor;
+    for (uint32_t r = 0; r < list->n_ranges; before += list->ranges[r++].count) {
+        uint64_t first = list->ranges[r].first, end = first + list->ranges[r].count;
+        uint64_t from = first > job->float_cuts[t] ? first : job->float_cuts[t];
+        uint64_t to = end < job->float_cuts[t + 1] ? end : job->float_cuts[t + 1];
+        while (from < to) {
+            size_t n = (size_t)(to - from);
+            const float *g = floats_at(job, t, p, before + (from - first), &n);
+            subtract_range(w + from, g, n, by);
+            from += n;
+        }
+    }
+    if (list->n_keys == 0)
+        return;
+    w += self->options.table->sparse_offset;
+    uint32_t key = first_key(list, job->key_cuts[t]), end = first_key(list, job->key_cuts[t + 1]);
+    while (key < end) {
+        size_t n = (size_t)(end - key) * width;
+        const float *g = floats_at(job, t, p, push->range_floats + (uint64_t)key * width, &n);
+        subtract_keys(w, width, list->keys + key, g, n / width, by);
+        key += (uint32_t)(n / width);
+    }
+}
+
+/* ---- means ---- */
+
+static void take_square(apply *job, unsigned t, const float *g, size_t n)
+{
+    double sum = 0.0;
+    for (size_t i = 0; i < n; i++)
+        sum += (double)g[i] * g[i];
+    job->squares[t] += sum;
+}
+
+/* Makes g, which may be the thread's chunk, ready for the optimizer. */
+static const float *clipped(const apply *job, unsigned t, const float *g, size_t n)
+{
+    if (job->clip == 1.0f)
+        return g;
+    float *chunk = job->shard->chunks + t * job->shard->chunk;
+    for (size_t i = 0; i < n; i++)
+        chunk[i] = g[i] * job->clip;
+    return chunk;
+}
+
+static void take_range(apply *job, unsigned t, uint64_t at, const float *g, size_t n)
+{
+    const mst_optimizer *optimizer = job->shard->options.optimizer;
+    mst_params *params = job->shard->options.params;
+    float *slots[MST_SLOT_MAX];
+    if (job->measure) {
+        take_square(job, t, g, n);
+        return;
+    }
+    for (uint32_t s = 0; s < params->n_slots; s++)
+        slots[s] = params->slots[s] + at;
+    optimizer->ops->apply_range(optimizer, job->update, params->w + at, slots, clipped(job, t, g, n), n);
+}
+
+static void take_keys(apply *job, unsigned t, const uint32_t *keys, const float *g, size_t n)
+{
+    const mst_optimizer *optimizer = job->shard->options.optimizer;
+    const mst_table *table = job->shard->options.table;
+    mst_params *params = job->shard->options.params;
+    float *slots[MST_SLOT_MAX];
+    if (job->measure) {
+        take_square(job, t, g, n * table->width);
+        return;
+    }
+    for (uint32_t s = 0; s < params->n_slots; s++)
+        slots[s] = params->slots[s] + table->sparse_offset;
+    optimizer->ops->apply_keys(optimizer, job->update, params->w + table->sparse_offset, slots, keys,
+                               clipped(job, t, g, n * table->width), n, table->width);
+}
+
+/* Adds n floats of a push to sums, or starts them. */
+static void add_floats(float *restrict sums, const float *restrict g, size_t n, float factor, bool start)
+{
+    if (start)
+        for (size_t i = 0; i < n; i++)
+            sums[i] = factor * g[i];
+    else
+        for (size_t i = 0; i < n; i++)
+            sums[i] += factor * g[i];
+}
+
+/* Chunks are what the threads' buffers hold; a plain push that is alone and not clipped needs no buffer. */
+static size_t chunk_of(const apply *job)
+{
+    const mst_shard *self = job->shard;
+    bool alone = job->n == 1 && self->pushes[0].plain && job->clip == 1.0f;
+    return alone ? SIZE_MAX : self->chunk;
+}
+
+/* The next floats from `pos` on that some push has in a range, up to the next bound of any push: [*pos,
+ * returned). *pos == end: there are none. */
+static uint64_t next_piece(const apply *job, unsigned t, uint64_t *pos, uint64_t end)
+{
+    mst_shard *self = job->shard;
+    uint64_t from = end, to = end;
+    for (uint32_t p = 0; p < job->n; p++) {
+        const mst_list *list = self->pushes[p].list;
+        mst_shard_cursor *c = &self->cursors[(size_t)t * self->options.n_workers + p];
+        while (c->range < list->n_ranges &&
+               list->ranges[c->range].first + list->ranges[c->range].count <= *pos)
+            c->before += list->ranges[c->range++].count;
+        if (c->range < list->n_ranges && list->ranges[c->range].first < from)
+            from = list->ranges[c->range].first > *pos ? list->ranges[c->range].first : *pos;
+    }
+    for (uint32_t p = 0; p < job->n && from < end; p++) {
+        const mst_list *list = self->pushes[p].list;
+        const mst_shard_cursor *c = &self->cursors[(size_t)t * self->options.n_workers + p];
+        if (c->range == list->n_ranges)
+            continue;
+        const mst_extent *e = &list->ranges[c->range];
+        uint64_t bound = e->first > from ? e->first : e->first + e->count;
+        to = bound < to ? bound : to;
+    }
+    *pos = from;
+    return to;
+}
+
+static void mean_ranges(apply *job, unsigned t)
+{
+    mst_shard *self = job->shard;
+    float *sums = self->chunks + t * self->chunk;
+    uint64_t pos = job->float_cuts[t], end = job->float_cuts[t + 1], to;
+    size_t most = chunk_of(job);
+    while (to = next_piece(job, t, &pos, end), pos < end) {
+        while (pos < to) {
+            size_t n = to - pos < most ? (size_t)(to - pos) : most;
+            const float *mean = sums;
+            bool start = true;
+            for (uint32_t p = 0; p < job->n; p++) {
+                const mst_list *list = self->pushes[p].list;
+                const mst_shard_cursor *c = &self->cursors[(size_t)t * self->options.n_workers + p];
+                if (c->range == list->n_ranges || list->ranges[c->range].first > pos)
+                    continue;
+                const float *g = floats_at(job, t, p, c->before + (pos - list->ranges[c->range].first), &n);
+                if (job->n == 1 && self->pushes[p].factor == 1.0f)
+                    mean = g;
+                else
+                    add_floats(sums, g, n, self->pushes[p].factor, start);
+                start = false;
+            }
+            take_range(job, t, pos, mean, n);
+            pos += n;
+        }
+    }
+}
+
+/* One push: its keys are distinct already. */
+static void single_keys(apply *job, unsigned t)
+{
+    const mst_shard *self = job->shard;
+    const mst_shard_push *push = &self->pushes[0];
+    uint32_t width = self->options.table->width;
+    uint32_t key = first_key(push->list, job->key_cuts[t]), end = first_key(push->list, job->key_cuts[t + 1]);
+    size_t most = chunk_of(job);
+    while (key < end) {
+        size_t n = (size_t)(end - key) * width;
+        n = n < most ? n : most / width * width;
+        const float *g = floats_at(job, t, 0, push->range_floats + (uint64_t)key * width, &n);
+        take_keys(job, t, push->list->keys + key, g, n / width);
+        key += (uint32_t)(n / width);
+    }
+}
+
+/* A heap of (key, push), smallest first: equal keys come out in the order of the pushes. */
+static void sift_down(uint64_t *heap, uint32_t n, uint32_t at)
+{
+    uint64_t moved = heap[at];
+    for (;;) {
+        uint32_t child = 2 * at + 1;
+        if (child >= n)
+            break;
+        if (child + 1 < n && heap[child + 1] < heap[child])
+            child++;
+        if (moved <= heap[child])
+            break;
+        heap[at] = heap[child];
+        at = child;
+    }
+    heap[at] = moved;
+}
+
+static void merged_keys(apply *job, unsigned t)
+{
+    mst_shard *self = job->shard;
+    uint32_t width = self->options.table->width, n_heap = 0;
+    uint64_t *heap = self->heaps + (size_t)t * self->options.n_workers;
+    mst_shard_cursor *cursors = self->cursors + (size_t)t * self->options.n_workers;
+    float *sums = self->chunks + t * self->chunk;
+    uint32_t *keys = self->chunk_keys + t * self->chunk;
+    size_t n = 0, most = self->chunk / width;
+    for (uint32_t p = 0; p < job->n; p++) {
+        const mst_list *list = self->pushes[p].list;
+        cursors[p].key = first_key(list, job->key_cuts[t]);
+        cursors[p].key_end = first_key(list, job->key_cuts[t + 1]);
+        if (cursors[p].key < cursors[p].key_end)
+            heap[n_heap++] = (uint64_t)list->keys[cursors[p].key] << 32 | p;
+    }
+    for (uint32_t i = n_heap / 2; i-- > 0;)
+        sift_down(heap, n_heap, i);
+    while (n_heap > 0) {
+        uint32_t key = (uint32_t)(heap[0] >> 32), p = (uint32_t)heap[0];
+        const mst_shard_push *push = &self->pushes[p];
+        mst_shard_cursor *c = &cursors[p];
+        bool start = n == 0 || keys[n - 1] != key;
+        if (start && n == most) {
+            take_keys(job, t, keys, sums, n);
+            n = 0;
+        }
+        if (start)
+            keys[n++] = key;
+        size_t count = width;
+        const float *g = floats_at(job, t, p, push->range_floats + (uint64_t)c->key * width, &count);
+        add_floats(sums + (n - 1) * width, g, width, push->factor, start);
+        if (++c->key < c->key_end)
+            heap[0] = (uint64_t)push->list->keys[c->key] << 32 | p;
+        else
+            heap[0] = heap[--n_heap];
+        sift_down(heap, n_heap, 0);
+    }
+    if (n > 0)
+        take_keys(job, t, keys, sums, n);
+}
+
+/* ---- threads ---- */
+
+static void run_part(void *arg, unsigned t)
+{
+    apply *job = arg;
+    mst_shard *self = job->shard;
+    memset(self->cursors + (size_t)t * self->options.n_workers, 0, job->n * sizeof *self->cursors);
+    if (job->additive) {
+        for (uint32_t p = 0; p < job->n; p++)
+            subtract_push(job, t, p);
+        return;
+    }
+    job->squares[t] = 0.0;
+    mean_ranges(job, t);
+    if (self->options.table->width == 0)
+        return;
+    if (job->n == 1)
+        single_keys(job, t);
+    else
+        merged_keys(job, t);
+}
+
+/* Where the threads' parts begin: at quantiles of the push with most floats. */
+static void cut(apply *job)
+{
+    const mst_shard_push *most = &job->shard->pushes[0];
+    for (uint32_t p = 1; p < job->n; p++)
+        if (job->shard->pushes[p].floats > most->floats)
+            most = &job->shard->pushes[p];
+    uint64_t before = 0;
+    uint32_t r = 0;
+    for (unsigned t = 1; t < job->n_threads; t++) {
+        uint64_t at = most->range_floats * t / job->n_threads;
+        while (r < most->list->n_ranges && before + most->list->ranges[r].count <= at)
+            before += most->list->ranges[r++].count;
+        job->float_cuts[t] = r < most->list->n_ranges
+                                 ? (most->list->ranges[r].first + (at - before)) / 16 * 16
+                                 : job->float_cuts[t - 1];
+        uint32_t n = most->list->n_keys;
+        job->key_cuts[t] = n > 0 ? most->list->keys[(uint64_t)n * t / job->n_threads] / 16 * 16 : 0;
+    }
+    job->float_cuts[job->n_threads] = job->key_cuts[job->n_threads] = UINT64_MAX;
+}
+
+static void run(apply *job)
+{
+    if (job->n_threads > 1)
+        mst_team_run(job->shard->team, run_part, job);
+    else
+        run_part(job, 0);
+}
+
+/* ---- from outside ---- */
+
+static mst_status make_room(mst_shard *self, bool windows)
+{
+    size_t n = self->options.n_workers, n_all = n * self->options.n_threads;
+    if (self->pushes == NULL)
+        self->pushes = mst_calloc(n, sizeof *self->pushes);
+    if (self->cursors == NULL)
+        self->cursors = mst_calloc(n_all, sizeof *self->cursors);
+    if (self->heaps == NULL)
+        self->heaps = mst_calloc(n_all, sizeof *self->heaps);
+    if (windows && self->windows == NULL)
+        self->windows = mst_calloc(n_all, self->chunk * sizeof *self->windows);
+    if (self->pushes == NULL || self->cursors == NULL || self->heaps == NULL ||
+        (windows && self->windows == NULL))
+        return mst_fail(MST_ENOMEM, "no memory for the pushes of %zu workers", n);
+    return MST_OK;
+}
+
+void mst_shard_apply_fini(mst_shard *self)
+{
+    mst_free(self->pushes);
+    mst_free(self->cursors);
+    mst_free(self->heaps);
+    mst_free(self->windows);
+}
+
+/* Whether the floats can be used where they lie. */
+static bool is_plain(const mst_shard_request *r)
+{
+    return r->wire == MST_WIRE_FP32 && (uintptr_t)r->values % sizeof(float) == 0;
+}
+
+mst_status mst_shard_apply(mst_shard *self, const mst_shard_request *const *requests, uint32_t n,
+                           const mst_update *update)
+{
+    const mst_optimizer *optimizer = self->options.optimizer;
+    uint32_t width = self->options.table->width;
+    uint64_t rows = 0, floats = 0;
+    bool windows = false;
+    if (n > self->options.n_workers)
+        return mst_fail(MST_EUSAGE, "%" PRIu32 " pushes for one update; there are %" PRIu32 " workers", n,
+                        self->options.n_workers);
+    for (uint32_t i = 0; i < n; i++) {
+        const mst_shard_request *r = requests[i];
+        if (r->values == NULL || r->head.rows == 0)
+            continue;
+        const mst_shard_list *place = mst_shard_list_of(r->pushed);
+        if (place->request != r->pushed_request || mst_list_floats(r->pushed, width) != r->head.push_floats)
+            return mst_fail(MST_EINPUT,
+                            "worker %" PRIu32 " replaced a list that its push of %" PRIu32
+                            " floats belongs to",
+                            r->worker, r->head.push_floats);
+        rows += r->head.rows;
+        windows |= !is_plain(r);
+    }
+    TRY(make_room(self, windows));
+    apply job = {
+        .shard = self, .update = update, .clip = 1.0f, .additive = optimizer->ops->additive(optimizer)};
+    for (uint32_t i = 0; i < n; i++) {
+        const mst_shard_request *r = requests[i];
+        if (r->values == NULL || r->head.rows == 0)
+            continue;
+        self->pushes[job.n++] = (mst_shard_push){
+            .list = r->pushed,
+            .values = r->values,
+            .floats = r->head.push_floats,
+            .range_floats = mst_list_range_floats(r->pushed),
+            .wire = r->wire,
+            .factor = (float)((double)r->head.rows / (double)rows),
+            .plain = is_plain(r),
+        };
+        floats += r->head.push_floats;
+    }
+    if (floats == 0)
+        return MST_OK;
+    job.n_threads = mst_shard_threads(self, floats);
+    cut(&job);
+    double limit = optimizer->options.clip_norm, square = 0.0;
+    if (self->options.clip && limit > 0.0) {
+        job.measure = true;
+        run(&job);
+        for (unsigned t = 0; t < job.n_threads; t++)
+            square += job.squares[t];
+        job.measure = false;
+        job.clip = sqrt(square) > limit ? (float)(limit / sqrt(square)) : 1.0f;
+    }
+    run(&job);
+    return MST_OK;
+}
