@@ -13,7 +13,8 @@
  * 4. The first failure in the order of the epoch is kept and ends production; lanes see it after the windows
  * that came before its own, whichever thread met it, and none of the rows of its own.
  * 5. current, the queue and the window to be produced next follow one upon another without a gap: together
- * they are what is at hand, and a start inside it only moves `position` and drops what lies before.
+ * they are what is at hand, and a range that begins inside it only moves `position` and drops what lies
+ * before.
  * 6. No row at or beyond `to` is handed out, and no window that begins there is begun; `to` is at most
  * first_rows, and for random access at most the rows of the epoch. */
 #include "data/feed.h"
@@ -290,12 +291,12 @@ static mst_status restart(mst_feed *f, uint64_t epoch, uint64_t from)
     return st;
 }
 
-mst_status mst_feed_start_range(mst_feed *f, uint64_t epoch, uint64_t from, uint64_t to)
+static mst_status start(mst_feed *f, uint64_t epoch, uint64_t from, uint64_t to, bool anew)
 {
     mst_status st = MST_OK;
     pthread_mutex_lock(&f->mutex);
     bool same = f->producing && f->error.code == MST_OK && f->epoch == epoch;
-    if (!same || !move_to(f, from))
+    if (anew || !same || !move_to(f, from))
         st = restart(f, epoch, from);
     set_end(f, to);
     pthread_mutex_unlock(&f->mutex);
@@ -304,7 +305,12 @@ mst_status mst_feed_start_range(mst_feed *f, uint64_t epoch, uint64_t from, uint
 
 mst_status mst_feed_start(mst_feed *f, uint64_t epoch, uint64_t position)
 {
-    return mst_feed_start_range(f, epoch, position, UINT64_MAX);
+    return start(f, epoch, position, UINT64_MAX, true);
+}
+
+mst_status mst_feed_start_range(mst_feed *f, uint64_t epoch, uint64_t from, uint64_t to)
+{
+    return start(f, epoch, from, to, false);
 }
 
 mst_status mst_feed_extend(mst_feed *f, uint64_t to)

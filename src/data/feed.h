@@ -52,12 +52,12 @@ mst_status mst_feed_new(mst_dataset *dataset, const mst_feed_options *options, m
 void mst_feed_destroy(mst_feed *feed); /* NULL-safe; stops the background threads */
 
 /* Starts an epoch (any number, in any order for random access) at a position, in rows. No lane may be in
- * take; rows that lanes hold stay valid until their next take. A stream is read from its first row again,
- * unless the position lies in what is at hand or still to come of the same epoch. */
+ * take; rows that lanes hold stay valid until their next take. A stream is read from its first row again. */
 mst_status mst_feed_start(mst_feed *feed, uint64_t epoch, uint64_t position);
 
 /* Same, for the positions [from, to) only: take gives n_rows 0 at `to`, and nothing is loaded beyond the
- * window that holds to - 1. */
+ * window that holds to - 1. Goes on with what is at hand of the same epoch where it can: a window that holds
+ * `from` is used as it is, and a stream is read on rather than again. */
 mst_status mst_feed_start_range(mst_feed *feed, uint64_t epoch, uint64_t from, uint64_t to);
 
 /* The range started last goes on to `to`, if that is further than before. Any thread, also while lanes take;
