@@ -17,12 +17,13 @@
 #include "cli/cli.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
+#include "cli/stdin_watch.h"
 #include "muster/muster.h"
 #include "train/sparse_file.h"
 
 const mst_command *const mst_commands[] = {
-    &mst_cmd_train, &mst_cmd_eval,   &mst_cmd_predict,    &mst_cmd_model, &mst_cmd_data,
-    &mst_cmd_list,  &mst_cmd_doctor, &mst_cmd_completion, NULL,
+    &mst_cmd_train, &mst_cmd_launch, &mst_cmd_eval,   &mst_cmd_predict,    &mst_cmd_model,
+    &mst_cmd_data,  &mst_cmd_list,   &mst_cmd_doctor, &mst_cmd_completion, NULL,
 };
 
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
@@ -76,6 +77,7 @@ static mst_status run(int argc, char **argv)
 {
     TRY(set_level("info"));
     TRY(arm_faults());
+    TRY(mst_stdin_watch());
     while (argc > 0 && strncmp(argv[0], "--log", 5) == 0 && (argv[0][5] == '=' || argv[0][5] == '\0')) {
         bool joined = argv[0][5] == '=';
         if (!joined && argc < 2)

@@ -1,0 +1,243 @@
+/* `muster launch`: starts the servers and workers of a job, here or on the hosts of a file, shows what they
+ * say, and ends when they have ended. Here are its options; what happens with the processes is in
+ * launch_job.c. */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "cli/cli.h"
+#include "cli/launch_job.h"
+#include "cli/launch_plan.h"
+#include "cli/launch_remote.h"
+
+#define SECRET_BYTES 32
+
+typedef struct launch_options {
+    int64_t servers, workers, port, grace;
+    char *hosts, *logs, *ssh, *job;
+    bool copy;
+    int deploy;
+} launch_options;
+
+enum { DEPLOY_NONE, DEPLOY_SINGLE, DEPLOY_CLUSTER, DEPLOY_CLUSTER2 };
+
+#define FIELD(name) .offset = offsetof(launch_options, name)
+static const mst_option launch_table[] = {
+    {.name = "servers",
+     .type = MST_OPTION_INT,
+     FIELD(servers),
+     .fallback = "1",
+     .min = 0,
+     .max = MST_CLUSTER_MAX,
+     .help = "Servers to start; 0: every worker hosts a share of the model."},
+    {.name = "workers",
+     .type = MST_OPTION_INT,
+     FIELD(workers),
+     .fallback = "1",
+     .min = 1,
+     .max = MST_CLUSTER_MAX,
+     .help = "Workers to start."},
+    {.name = "deploy",
+     .type = MST_OPTION_CHOICE,
+     FIELD(deploy),
+     .fallback = "none",
+     .choices = "none|single|cluster|cluster2",
+     .help = "Instead of --servers and --workers: single is 1 server and 1 worker, cluster 1 server and 2 "
+             "workers on 2 "
+             "hosts, cluster2 1 server and 3 workers on 3 hosts; the server is beside worker 0."},
+    {.name = "hosts",
+     .type = MST_OPTION_TEXT,
+     FIELD(hosts),
+     .metavar = "FILE",
+     .help = "Hosts to start them on, one per line: HOST [slots=N] [address=A]. Servers, and then workers, "
+             "go to the "
+             "hosts in turn from the first one on. Without it everything runs here."},
+    {.name = "copy",
+     .type = MST_OPTION_FLAG,
+     FIELD(copy),
+     .help = "Bring this program along to the hosts, and remove it at the end."},
+    {.name = "port",
+     .type = MST_OPTION_INT,
+     FIELD(port),
+     .fallback = "52370",
+     .min = 1,
+     .max = 65535,
+     .help = "Server I on the hosts listens at this port + I."},
+    {.name = "logs",
+     .type = MST_OPTION_TEXT,
+     FIELD(logs),
+     .metavar = "FOLDER",
+     .help = "Folder for one log per process; none: no logs. Default: muster-logs/JOB."},
+    {.name = "ssh",
+     .type = MST_OPTION_TEXT,
+     FIELD(ssh),
+     .fallback = MST_REMOTE_SSH,
+     .metavar = "COMMAND",
+     .help = "What reaches a host; the host and a command are appended to its words."},
+    {.name = "grace",
+     .type = MST_OPTION_INT,
+     FIELD(grace),
+     .fallback = "10",
+     .min = 0,
+     .max = 86400,
+     .metavar = "SECONDS",
+     .help = "Time for processes to end, once they are asked to, before they are killed."},
+    {.name = "job",
+     .type = MST_OPTION_TEXT,
+     FIELD(job),
+     .metavar = "NAME",
+     .help = "Name of the job. Default: made from the date."},
+    {.name = NULL},
+};
+
+typedef struct launch {
+    launch_options options;
+    mst_text_list words; /* train and what follows */
+    char job[MST_JOB_MAX], secret[2 * SECRET_BYTES + 1], folder[64], program[4096];
+} launch;
+
+static void hex(const uint8_t *bytes, size_t n, char *out)
+{
+    for (size_t i = 0; i < n; i++)
+        sprintf(out + 2 * i, "%02x", bytes[i]);
+}
+
+static bool is_job_name(const char *text)
+{
+    size_t n = 0;
+    while (isalnum((unsigned char)text[n]) || (text[n] != '\0' && strchr("._-", text[n]) != NULL))
+        n++;
+    return n > 0 && n <= 24 && text[n] == '\0';
+}
+
+/* Job, secret, folder of the copies, this program. */
+static mst_status make_names(launch *l)
+{
+    uint8_t random[SECRET_BYTES + 4];
+    char date[32], tail[9];
+    time_t now = time(NULL);
+    struct tm tm;
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+        return mst_fail(MST_EIO, "the system has no random numbers for a secret");
+    hex(random, SECRET_BYTES, l->secret);
+    hex(random + SECRET_BYTES, 4, tail);
+    strftime(date, sizeof date, "%Y%m%d-%H%M%S", localtime_r(&now, &tm));
+    if (l->options.job != NULL && !is_job_name(l->options.job))
+        return mst_fail(MST_EUSAGE, "--job %s: at most 24 letters, digits, dots, dashes and underscores",
+                        l->options.job);
+    if (l->options.job != NULL)
+        snprintf(l->job, sizeof l->job, "%s", l->options.job);
+    else
+        snprintf(l->job, sizeof l->job, "%s-%.4s", date, tail);
+    snprintf(l->folder, sizeof l->folder, "/tmp/muster-%s-%s", l->job, tail);
+    const char *given = getenv("MUSTER_LAUNCH_BINARY"); /* tests put a script in its place */
+    if (given != NULL && *given != '\0') {
+        snprintf(l->program, sizeof l->program, "%s", given);
+        return MST_OK;
+    }
+    ssize_t n = readlink("/proc/self/exe", l->program, sizeof l->program - 1);
+    if (n <= 0)
+        return mst_fail(MST_EIO, "/proc/self/exe does not tell where this program is");
+    l->program[n] = '\0';
+    return MST_OK;
+}
+
+static mst_status check_options(launch *l, const mst_option_group *groups, uint32_t *max_hosts)
+{
+    static const struct {
+        int64_t servers, workers;
+        uint32_t hosts;
+    } deploys[] = {{0, 0, 0}, {1, 1, 1}, {1, 2, 2}, {1, 3, 3}};
+    if (l->words.n == 0 || strcmp(l->words.items[0], "train") != 0)
+        return mst_fail(MST_EUSAGE,
+                        "launch: what is to run goes behind --, as in: muster launch --workers 2 -- train "
+                        "--data FILE");
+    if (l->options.copy && l->options.hosts == NULL)
+        return mst_fail(MST_EUSAGE, "--copy: copies to the hosts of --hosts FILE, which is not given");
+    *max_hosts = 0;
+    if (l->options.deploy == DEPLOY_NONE)
+        return MST_OK;
+    if (mst_options_is_set(groups, 1, "servers") || mst_options_is_set(groups, 1, "workers"))
+        return mst_fail(MST_EUSAGE,
+                        "--deploy says how many servers and workers there are; --servers and --workers "
+                        "cannot be given beside it");
+    l->options.servers = deploys[l->options.deploy].servers;
+    l->options.workers = deploys[l->options.deploy].workers;
+    *max_hosts = l->options.hosts != NULL ? deploys[l->options.deploy].hosts : 0;
+    return MST_OK;
+}
+
+static mst_status run_job(launch *l, uint32_t max_hosts)
+{
+    mst_status st;
+    mst_plan plan = {0};
+    char *cluster_text = NULL, folder[96];
+    mst_plan_wish wish = {.hosts_file = l->options.hosts,
+                          .job = l->job,
+                          .n_servers = (uint32_t)l->options.servers,
+                          .n_workers = (uint32_t)l->options.workers,
+                          .max_hosts = max_hosts,
+                          .port = (uint16_t)l->options.port};
+    TRY_OUT(st, mst_plan_make(&wish, &plan));
+    cluster_text = mst_cluster_text(&plan.cluster);
+    if (cluster_text == NULL)
+        TRY_OUT(st, mst_fail(MST_ENOMEM, "no memory for the cluster spec"));
+    snprintf(folder, sizeof folder, "muster-logs/%s", l->job);
+    const char *logs = l->options.logs != NULL ? l->options.logs : folder;
+    mst_launch_job job = {.plan = &plan,
+                          .name = l->job,
+                          .secret = l->secret,
+                          .cluster_text = cluster_text,
+                          .program = l->program,
+                          .words = &l->words,
+                          .ssh = l->options.ssh,
+                          .copy_folder = l->options.copy ? l->folder : NULL,
+                          .logs = strcmp(logs, "none") == 0 ? NULL : logs,
+                          .grace_s = (uint32_t)l->options.grace};
+    st = mst_launch_job_run(&job);
+out:
+    mst_free(cluster_text);
+    mst_plan_fini(&plan);
+    return st;
+}
+
+static mst_status run(int argc, char **argv)
+{
+    mst_status st;
+    launch l = {0};
+    bool helped;
+    uint32_t max_hosts;
+    mst_option_group groups[] = {{.title = "Options", .table = launch_table, .base = &l.options}};
+    TRY_OUT(st, mst_cli_parse(&mst_cmd_launch, groups, 1, argc, argv, &l.words, &helped));
+    if (helped)
+        goto out;
+    TRY_OUT(st, check_options(&l, groups, &max_hosts));
+    TRY_OUT(st, make_names(&l));
+    st = run_job(&l, max_hosts);
+out:
+    mst_text_list_fini(&l.words);
+    mst_options_fini(groups, 1);
+    explicit_bzero(l.secret, sizeof l.secret);
+    return st;
+}
+
+static const mst_option *const tables[] = {launch_table, NULL};
+
+const mst_command mst_cmd_launch = {
+    .name = "launch",
+    .summary = "start the servers and workers of a training job, here or on other hosts",
+    .run = run,
+    .usage = "launch [--servers M] [--workers N] [--hosts FILE] [options] -- train ...",
+    .details =
+        "Each process is 'muster train --role server|worker --index I ...' with the options behind --. "
+        "Their\n"
+        "lines are shown with their names in front and kept in a log per process. Ctrl-C asks all of them "
+        "to\n"
+        "save and end; a second one kills them. The last line says which process failed first, and why.\n",
+    .tables = tables,
+};

@@ -1,0 +1,568 @@
+/* A job's processes from start to end; contract in launch_job.h.
+ *
+ *   launch_plan (who runs where) -> launch_remote (words and scripts) -> launch_procs (processes)
+ *                                                policy, here <- lines and ends -> launch_output
+ *
+ * Policy:
+ * 1. A worker that is killed, or that was stopped by a peer's failure (exit code 3), is lost: one line says
+ * so, and the job goes on, since the servers decide. Without servers every worker is one, and nobody can be
+ * lost.
+ * 2. Any other end than exit code 0 is a failure. The others are given the grace to end by themselves, then
+ * asked to, and a grace later killed.
+ * 3. What failed first is what is reported: the first failure with a reason of its own, else the first.
+ * 4. SIGINT, SIGTERM and SIGHUP ask all processes to end and kill those left after the grace; a second one
+ * kills them at once. SIGUSR1 goes to server 0.
+ * 5. Nothing is left behind (launch_procs.h). */
+#include "cli/launch_job.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <uv.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "cli/cli.h"
+#include "cli/launch_output.h"
+#include "cli/launch_procs.h"
+#include "cli/launch_remote.h"
+
+#define START_MS     30000 /* for another host to begin */
+#define COPY_MS      120000
+#define PROC_NONE    UINT32_MAX
+#define SENTENCE_MAX 700
+
+typedef enum phase {
+    PHASE_COPY,     /* the program is on its way to the hosts */
+    PHASE_RUN,      /* all members run, or have ended well */
+    PHASE_FAILING,  /* one has failed; the others may end by themselves */
+    PHASE_STOPPING, /* they are asked to end */
+    PHASE_KILLING,  /* they are killed */
+} phase;
+
+/* A member of the job, or the keeper of a host's copy of the program (which has no member in the plan). */
+typedef struct actor {
+    const mst_member *member; /* NULL: a keeper */
+    const mst_host *host;     /* NULL: here */
+    char name[24];
+    uint32_t proc;
+    bool started, ended, late, killed; /* late: never began; killed: by us */
+    int code, signal;
+    char sentence[SENTENCE_MAX]; /* the last error it printed */
+    char last[SENTENCE_MAX];     /* the last line on standard error */
+} actor;
+
+typedef struct launch {
+    const mst_launch_job *job;
+    uv_loop_t loop;
+    uv_signal_t signals[4];
+    uv_timer_t grace, start;
+    mst_procs *procs;
+    mst_output *output;
+    actor *actors; /* members, then keepers; index into it is what output knows */
+    uint32_t n_actors, n_keepers, n_copied, members_left;
+    uint32_t *actor_of; /* by process id */
+    size_t capacity;
+    phase phase;
+    actor *first;     /* what failed first */
+    actor *witness;   /* the first that was stopped by a peer's failure */
+    int stopped_by;   /* signal; 0: nobody */
+    mst_error broken; /* a failure of launch itself; code MST_OK: none */
+    uint64_t began_ns;
+} launch;
+
+static const int signal_numbers[4] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+
+/* ---- ending ---- */
+
+static const char *signal_name(int number, char *out, size_t size)
+{
+    const char *name = sigabbrev_np(number);
+    if (name != NULL)
+        snprintf(out, size, "SIG%s", name);
+    else
+        snprintf(out, size, "signal %d", number);
+    return out;
+}
+
+static void on_grace(uv_timer_t *timer);
+
+static void arm(launch *l)
+{
+    uv_timer_start(&l->grace, on_grace, (uint64_t)l->job->grace_s * 1000, 0);
+}
+
+/* Keepers live until the last member has ended; then the end of their input ends them. */
+static void release_keepers(launch *l)
+{
+    for (uint32_t i = 0; i < l->n_actors; i++)
+        if (l->actors[i].member == NULL && l->actors[i].proc != PROC_NONE)
+            mst_procs_stop(l->procs, l->actors[i].proc);
+}
+
+static void each_member(launch *l, void (*act)(mst_procs *, uint32_t))
+{
+    for (uint32_t i = 0; i < l->n_actors; i++)
+        if (l->actors[i].member != NULL && l->actors[i].proc != PROC_NONE && !l->actors[i].ended)
+            act(l->procs, l->actors[i].proc);
+}
+
+static void stop_all(launch *l)
+{
+    if (l->phase == PHASE_COPY)
+        l->members_left = 0; /* none of them has been started */
+    l->phase = PHASE_STOPPING;
+    each_member(l, mst_procs_stop);
+    if (l->members_left == 0)
+        release_keepers(l);
+    arm(l);
+}
+
+static void kill_all(launch *l)
+{
+    l->phase = PHASE_KILLING;
+    for (uint32_t i = 0; i < l->n_actors; i++) {
+        actor *a = &l->actors[i];
+        if (a->proc != PROC_NONE && !a->ended) {
+            a->killed = true;
+            mst_procs_kill(l->procs, a->proc);
+        }
+    }
+}
+
+static void on_grace(uv_timer_t *timer)
+{
+    launch *l = timer->data;
+    if (l->phase == PHASE_FAILING)
+        stop_all(l);
+    else
+        kill_all(l);
+}
+
+static void on_signal(uv_signal_t *handle, int number)
+{
+    launch *l = handle->data;
+    char name[32];
+    if (number == SIGUSR1) {
+        if (l->phase == PHASE_RUN && l->actors[0].proc != PROC_NONE)
+            mst_procs_checkpoint(l->procs, l->actors[0].proc);
+        return;
+    }
+    if (l->stopped_by != 0) {
+        kill_all(l);
+        return;
+    }
+    l->stopped_by = number;
+    mst_cli_note("launch: %s: asking all processes to end, for %d s; again kills them",
+                 signal_name(number, name, sizeof name), (int)l->job->grace_s);
+    if (l->phase != PHASE_KILLING)
+        stop_all(l);
+}
+
+/* A failure of launch itself: everything that runs is stopped, and the sentence kept for the end. */
+static void break_off(launch *l, mst_status st)
+{
+    if (l->broken.code == MST_OK)
+        mst_error_save(&l->broken, st);
+    if (l->phase < PHASE_STOPPING)
+        stop_all(l);
+}
+
+/* ---- failing ---- */
+
+/* "exit 1", "killed by SIGKILL", "connection lost"; out is returned. */
+static const char *how_it_ended(const actor *a, char *out, size_t size)
+{
+    char name[32];
+    if (a->late)
+        snprintf(out, size, "not started within %d s", START_MS / 1000);
+    else if (a->signal != 0)
+        snprintf(out, size, "killed by %s", signal_name(a->signal, name, sizeof name));
+    else if (a->host != NULL && a->code == 255)
+        snprintf(out, size, a->started ? "connection to %s lost" : "%s cannot be reached", a->host->name);
+    else
+        snprintf(out, size, "exit %d", a->code);
+    return out;
+}
+
+/* Killed, or cut off: nothing that it decided itself. */
+static bool was_taken(const actor *a)
+{
+    return a->signal != 0 || (a->host != NULL && a->started && a->code == 255);
+}
+
+/* Rule 1: the job can do without it. */
+static bool is_lost(const launch *l, const actor *a)
+{
+    return a->member->role == MST_ROLE_WORKER && l->job->plan->n_servers > 0 &&
+           (was_taken(a) || a->code == 3);
+}
+
+static void member_ended(launch *l, actor *a)
+{
+    char how[320];
+    l->members_left--;
+    if (a->code == 0 && a->signal == 0)
+        return;
+    bool by_peer = a->signal == 0 && a->code == 3;
+    if (by_peer && l->witness == NULL)
+        l->witness = a;
+    if (l->phase >= PHASE_STOPPING)
+        return;
+    if (is_lost(l, a)) {
+        if (l->phase == PHASE_RUN)
+            mst_cli_note("launch: %s is lost (%s)%s%s", a->name, how_it_ended(a, how, sizeof how),
+                         a->sentence[0] != '\0' ? ": " : "; the job goes on without it", a->sentence);
+        return;
+    }
+    bool first_by_peer = l->first != NULL && l->first->signal == 0 && l->first->code == 3;
+    if (l->first == NULL || (first_by_peer && !by_peer))
+        l->first = a;
+    if (l->phase == PHASE_RUN) {
+        l->phase = PHASE_FAILING;
+        mst_cli_note("launch: %s failed (%s); the others have %d s to end", a->name,
+                     how_it_ended(a, how, sizeof how), (int)l->job->grace_s);
+        arm(l);
+    }
+}
+
+/* ---- events ---- */
+
+static actor *actor_of(launch *l, uint32_t proc)
+{
+    return &l->actors[l->actor_of[proc]];
+}
+
+static void start_members(launch *l);
+
+static void copy_line(char *out, const char *text, size_t n)
+{
+    snprintf(out, SENTENCE_MAX, "%.*s", (int)(n < SENTENCE_MAX ? n : SENTENCE_MAX), text);
+}
+
+static bool is_text(const char *text, size_t n, const char *expected)
+{
+    return n == strlen(expected) && memcmp(text, expected, n) == 0;
+}
+
+static void on_line(void *arg, uint32_t proc, bool is_error, const char *text, size_t n)
+{
+    launch *l = arg;
+    actor *a = actor_of(l, proc);
+    if (is_error && is_text(text, n, MST_REMOTE_STARTED)) {
+        a->started = true;
+        return;
+    }
+    if (a->member == NULL && !is_error && is_text(text, n, MST_REMOTE_COPIED)) {
+        a->started = true;
+        if (++l->n_copied == l->n_keepers && l->phase == PHASE_COPY)
+            start_members(l);
+        return;
+    }
+    if (is_error && n >= 8 && memcmp(text, "muster: ", 8) == 0 &&
+        !(n >= 17 && memcmp(text, "muster: warning: ", 17) == 0))
+        copy_line(a->sentence, text + 8, n - 8);
+    if (is_error && n > 0)
+        copy_line(a->last, text, n);
+    mst_output_line(l->output, l->actor_of[proc], is_error, text, n);
+}
+
+static void on_ended(void *arg, uint32_t proc, int code, int signal)
+{
+    launch *l = arg;
+    actor *a = actor_of(l, proc);
+    a->ended = true;
+    /* A shell in between tells of a signal as 128 + its number. */
+    bool shell = a->host != NULL && signal == 0 && code > 128 && code < 128 + 65 && code != 130;
+    a->code = code;
+    a->signal = shell ? code - 128 : signal;
+    if (a->member != NULL) {
+        member_ended(l, a);
+    } else if (!a->started && l->phase == PHASE_COPY) {
+        break_off(l, mst_fail(MST_EPEER, "launch: the program cannot be copied to %s%s%s", a->host->name,
+                              a->last[0] != '\0' ? ": " : "", a->last));
+    }
+    if (l->members_left == 0 && l->phase != PHASE_COPY)
+        release_keepers(l);
+    if (mst_procs_running(l->procs) == 0 && (l->members_left == 0 || l->phase >= PHASE_STOPPING))
+        uv_stop(&l->loop);
+}
+
+/* A host that does not answer must not keep the job waiting. */
+static void on_start_deadline(uv_timer_t *timer)
+{
+    launch *l = timer->data;
+    for (uint32_t i = 0; i < l->n_actors; i++) {
+        actor *a = &l->actors[i];
+        if (a->host == NULL || a->started || a->ended || a->proc == PROC_NONE)
+            continue;
+        if (l->phase == PHASE_COPY) {
+            break_off(l, mst_fail(MST_ETIMEOUT,
+                                  "launch: %s has not taken the program within %d s; is it reachable by "
+                                  "'%s %s'?",
+                                  a->host->name, COPY_MS / 1000, l->job->ssh, a->host->name));
+            mst_procs_kill(l->procs, a->proc);
+        } else {
+            a->late = true;
+            snprintf(a->sentence, sizeof a->sentence, "%s does not answer; is it reachable by '%s %s'?",
+                     a->host->name, l->job->ssh, a->host->name);
+            mst_procs_kill(l->procs, a->proc);
+        }
+    }
+}
+
+/* ---- starting ---- */
+
+static mst_status start_process(launch *l, actor *a, const mst_proc_start *start)
+{
+    uint32_t proc;
+    TRY(mst_procs_start(l->procs, start, &proc));
+    if (!mst_grow(&l->actor_of, &l->capacity, (size_t)proc + 1, sizeof *l->actor_of))
+        return mst_fail(MST_ENOMEM, "no memory for the processes");
+    l->actor_of[proc] = (uint32_t)(a - l->actors);
+    a->proc = proc;
+    return MST_OK;
+}
+
+static mst_status start_member(launch *l, actor *a)
+{
+    mst_status st;
+    char index[16], grace[24], copied[96];
+    mst_text_list words = {0}, env = {0}, argv = {0};
+    mst_script script = {0};
+    bool remote = a->host != NULL;
+    snprintf(index, sizeof index, "%u", a->member->index);
+    snprintf(grace, sizeof grace, "%d", (int)l->job->grace_s);
+    snprintf(copied, sizeof copied, "%s/muster",
+             remote && l->job->copy_folder != NULL ? l->job->copy_folder : "");
+    const mst_variable variables[] = {{"MUSTER_CLUSTER", l->job->cluster_text},
+                                      {"MUSTER_SECRET", l->job->secret},
+                                      {"MUSTER_JOB", l->job->name},
+                                      {"MUSTER_WATCH_STDIN", grace},
+                                      {"TF_CONFIG", NULL},
+                                      {NULL, NULL}};
+    TRY_OUT(st, mst_text_list_add(&words, remote && l->job->copy_folder != NULL ? copied : l->job->program));
+    TRY_OUT(st, mst_text_list_add(&words, l->job->words->items[0]));
+    TRY_OUT(st, mst_text_list_add(&words, "--role"));
+    TRY_OUT(st, mst_text_list_add(&words, a->member->role == MST_ROLE_SERVER ? "server" : "worker"));
+    TRY_OUT(st, mst_text_list_add(&words, "--index"));
+    TRY_OUT(st, mst_text_list_add(&words, index));
+    for (size_t i = 1; i < l->job->words->n; i++)
+        TRY_OUT(st, mst_text_list_add(&words, l->job->words->items[i]));
+    TRY_OUT(st, mst_text_list_end(&words));
+    mst_proc_start start = {.argv = (const char *const *)words.items};
+    if (remote) {
+        TRY_OUT(st, mst_remote_argv(l->job->ssh, a->host->name, &argv));
+        TRY_OUT(st, mst_remote_script(variables, (const char *const *)words.items, &script));
+        start = (mst_proc_start){.argv = (const char *const *)argv.items,
+                                 .input = script.data,
+                                 .n_input = script.n,
+                                 .by_channel = true};
+    } else {
+        TRY_OUT(st, mst_local_env(variables, &env));
+        start.env = (const char *const *)env.items;
+    }
+    st = start_process(l, a, &start);
+out:
+    mst_text_list_fini(&words);
+    mst_text_list_fini(&argv);
+    mst_text_list_fini(&env);
+    mst_script_fini(&script);
+    return st;
+}
+
+static void start_members(launch *l)
+{
+    l->phase = PHASE_RUN;
+    for (uint32_t i = 0; i < l->job->plan->n_members; i++) {
+        mst_status st = start_member(l, &l->actors[i]);
+        if (st != MST_OK) {
+            l->members_left -= l->job->plan->n_members - i;
+            break_off(l, st);
+            return;
+        }
+    }
+    if (l->job->plan->n_hosts > 0)
+        uv_timer_start(&l->start, on_start_deadline, START_MS, 0);
+}
+
+static mst_status start_keepers(launch *l)
+{
+    mst_status st;
+    mst_script script = {0};
+    l->phase = PHASE_COPY;
+    TRY_OUT(st, mst_remote_copy_script(l->job->program, l->job->copy_folder, &script));
+    for (uint32_t i = l->job->plan->n_members; i < l->n_actors; i++) {
+        mst_text_list argv = {0};
+        st = mst_remote_argv(l->job->ssh, l->actors[i].host->name, &argv);
+        mst_proc_start start = {.argv = (const char *const *)argv.items,
+                                .input = script.data,
+                                .n_input = script.n,
+                                .by_channel = true};
+        if (st == MST_OK)
+            st = start_process(l, &l->actors[i], &start);
+        mst_text_list_fini(&argv);
+        TRY_OUT(st, st);
+    }
+    uv_timer_start(&l->start, on_start_deadline, COPY_MS, 0);
+out:
+    mst_script_fini(&script);
+    return st;
+}
+
+/* ---- the outcome ---- */
+
+/* "; worker 1 was lost (killed by SIGKILL), worker 2 ..."; out is returned. */
+static const char *losses(const launch *l, char *out, size_t size)
+{
+    char how[320];
+    size_t n = 0;
+    *out = '\0';
+    for (uint32_t i = 0; i < l->job->plan->n_members && n + 1 < size; i++) {
+        const actor *a = &l->actors[i];
+        if (a->proc != PROC_NONE && (a->code != 0 || a->signal != 0) && !a->killed)
+            n += (size_t)snprintf(out + n, size - n, "%s %s was lost (%s)", n > 0 ? "," : ";", a->name,
+                                  how_it_ended(a, how, sizeof how));
+    }
+    return out;
+}
+
+static mst_status status_of(int code)
+{
+    switch (code) {
+    case 2:
+        return MST_EUSAGE;
+    case 3:
+        return MST_EPEER;
+    default:
+        return MST_EINPUT;
+    }
+}
+
+static mst_status outcome(const launch *l)
+{
+    char how[320], count[64], lost[512];
+    uint32_t killed = 0;
+    for (uint32_t i = 0; i < l->job->plan->n_members; i++)
+        killed += l->actors[i].killed;
+    if (l->broken.code != MST_OK)
+        return mst_error_restore(&l->broken);
+    if (l->first != NULL) {
+        const actor *a = l->first, *w = was_taken(a) && l->witness != NULL ? l->witness : a;
+        const char *why = w->sentence[0] != '\0' ? w->sentence : w->last;
+        /* Nobody decided that a server goes: its job was stopped by that, and can be resumed. */
+        return mst_fail(was_taken(a) ? MST_EPEER : status_of(a->code), "launch: %s failed first (%s)%s%s%s%s",
+                        a->name, how_it_ended(a, how, sizeof how),
+                        w != a         ? "; "
+                        : *why != '\0' ? ": "
+                                       : "",
+                        w != a ? w->name : "", w != a ? ": " : "", why);
+    }
+    mst_plan_count(l->job->plan, count, sizeof count);
+    if (l->stopped_by != 0)
+        return mst_fail(MST_ESTOPPED, "launch: stopped by %s; %s ended%s",
+                        signal_name(l->stopped_by, how, sizeof how), count,
+                        killed > 0 ? ", by being killed" : "");
+    mst_cli_note("launch: done, %s, %.1f s%s", count, mst_seconds_since(l->began_ns),
+                 losses(l, lost, sizeof lost));
+    return MST_OK;
+}
+
+static mst_status prepare_actors(launch *l)
+{
+    uint32_t n = l->job->plan->n_members;
+    l->n_keepers = l->job->copy_folder != NULL ? (uint32_t)l->job->plan->n_hosts : 0;
+    l->n_actors = n + l->n_keepers;
+    l->members_left = n;
+    l->actors = mst_calloc(l->n_actors, sizeof *l->actors);
+    if (l->actors == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for the processes");
+    for (uint32_t i = 0; i < l->n_actors; i++) {
+        actor *a = &l->actors[i];
+        a->member = i < n ? &l->job->plan->members[i] : NULL;
+        uint32_t host = a->member != NULL ? a->member->host : i - n;
+        a->host = host != MST_HOST_LOCAL ? &l->job->plan->hosts[host] : NULL;
+        a->proc = PROC_NONE;
+        if (a->member != NULL)
+            snprintf(a->name, sizeof a->name, "%s", a->member->name);
+        else
+            snprintf(a->name, sizeof a->name, "copy %u", host);
+    }
+    return MST_OK;
+}
+
+static mst_status prepare_output(launch *l)
+{
+    TRY(mst_output_new(l->job->logs, l->n_actors, &l->output));
+    for (uint32_t i = 0; i < l->n_actors; i++)
+        mst_output_name(l->output, i, l->actors[i].name);
+    return MST_OK;
+}
+
+static void on_loop_closed(uv_handle_t *handle)
+{
+    (void)handle;
+}
+
+static void close_all(uv_handle_t *handle, void *arg)
+{
+    (void)arg;
+    if (!uv_is_closing(handle))
+        uv_close(handle, on_loop_closed);
+}
+
+/* The loop from its first to its last turn. */
+static mst_status run_loop(launch *l)
+{
+    mst_status st = MST_OK;
+    static const mst_proc_events events = {.line = on_line, .ended = on_ended};
+    if (uv_loop_init(&l->loop) != 0)
+        return mst_fail(MST_EIO, "no event loop");
+    TRY_OUT(st, mst_procs_new(&l->loop, &events, l, &l->procs));
+    uv_timer_init(&l->loop, &l->grace);
+    uv_timer_init(&l->loop, &l->start);
+    l->grace.data = l->start.data = l;
+    for (size_t i = 0; i < sizeof signal_numbers / sizeof *signal_numbers; i++) {
+        uv_signal_init(&l->loop, &l->signals[i]);
+        l->signals[i].data = l;
+        if (uv_signal_start(&l->signals[i], on_signal, signal_numbers[i]) != 0)
+            TRY_OUT(st, mst_fail(MST_EIO, "signals cannot be caught"));
+    }
+    if (l->n_keepers > 0) {
+        st = start_keepers(l);
+        if (st != MST_OK) {
+            l->members_left = 0;
+            break_off(l, st);
+        }
+    } else {
+        start_members(l);
+    }
+    if (mst_procs_running(l->procs) > 0)
+        uv_run(&l->loop, UV_RUN_DEFAULT);
+    st = outcome(l);
+out:
+    mst_procs_destroy(l->procs);
+    uv_walk(&l->loop, close_all, NULL);
+    uv_run(&l->loop, UV_RUN_DEFAULT);
+    uv_loop_close(&l->loop);
+    return st;
+}
+
+mst_status mst_launch_job_run(const mst_launch_job *job)
+{
+    mst_status st;
+    launch *l = mst_zalloc(sizeof *l);
+    if (l == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for launch");
+    l->job = job;
+    l->began_ns = mst_now_ns();
+    TRY_OUT(st, prepare_actors(l));
+    TRY_OUT(st, prepare_output(l));
+    st = run_loop(l);
+out:
+    mst_output_destroy(l->output);
+    mst_free(l->actors);
+    mst_free(l->actor_of);
+    mst_free(l);
+    return st;
+}

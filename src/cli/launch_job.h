@@ -1,0 +1,30 @@
+/* A job's processes from start to end, with all that can happen in between: what `muster launch` does once it
+ * knows what is wanted. */
+#ifndef MST_CLI_LAUNCH_JOB_H
+#define MST_CLI_LAUNCH_JOB_H
+
+#include <stdint.h>
+
+#include "base/option.h"
+#include "base/status.h"
+#include "cli/launch_plan.h"
+
+/* Everything stays the caller's. */
+typedef struct mst_launch_job {
+    const mst_plan *plan;
+    const char *name, *secret;  /* MUSTER_JOB, MUSTER_SECRET */
+    const char *cluster_text;   /* MUSTER_CLUSTER */
+    const char *program;        /* this binary */
+    const mst_text_list *words; /* "train" and what follows */
+    const char *ssh;            /* words that reach a host */
+    const char *copy_folder;    /* where the hosts get the program; NULL: it is there */
+    const char *logs;           /* folder; NULL: none */
+    uint32_t grace_s;
+} mst_launch_job;
+
+/* Returns when no process is left, at most two graces after the first failure or the first signal. A
+ * failure's sentence says which process failed first and why, and its status has that process's exit code; a
+ * job that ended well is told in a line on standard error. Signals of this process are caught meanwhile. */
+mst_status mst_launch_job_run(const mst_launch_job *job);
+
+#endif

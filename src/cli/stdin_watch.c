@@ -1,0 +1,60 @@
+/* Watching standard input; contract in stdin_watch.h. The thread lives as long as the process and owns
+ * nothing; its signals are blocked, so that handlers run on threads that do the work. */
+#include "cli/stdin_watch.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/option.h"
+
+#define GRACE_MAX 86400
+
+static void *watch(void *arg)
+{
+    char bytes[256];
+    struct timespec grace = {.tv_sec = (time_t)(intptr_t)arg};
+    for (;;) {
+        ssize_t n = read(STDIN_FILENO, bytes, sizeof bytes);
+        if (n > 0 && memchr(bytes, *MST_STDIN_CHECKPOINT, (size_t)n) != NULL)
+            kill(getpid(), SIGUSR1);
+        if (n < 0 && errno == EAGAIN) {
+            struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
+            poll(&in, 1, -1);
+            continue;
+        }
+        if (n == 0 || (n < 0 && errno != EINTR))
+            break;
+    }
+    kill(getpid(), SIGTERM);
+    while (nanosleep(&grace, &grace) != 0 && errno == EINTR) {
+    }
+    kill(getpid(), SIGKILL);
+    return NULL;
+}
+
+mst_status mst_stdin_watch(void)
+{
+    const char *text = getenv("MUSTER_WATCH_STDIN");
+    int64_t seconds = 0;
+    if (text == NULL || *text == '\0')
+        return MST_OK;
+    if (!mst_parse_int(text, &seconds) || seconds < 0 || seconds > GRACE_MAX)
+        return mst_fail(MST_EUSAGE, "MUSTER_WATCH_STDIN=%s: must be a number of seconds", text);
+    sigset_t all, before;
+    pthread_t thread;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    int rc = pthread_create(&thread, NULL, watch, (void *)(intptr_t)seconds);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc != 0)
+        return mst_fail(MST_EIO, "no thread to watch standard input: %s", strerror(rc));
+    pthread_detach(thread);
+    return MST_OK;
+}

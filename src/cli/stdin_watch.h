@@ -1,0 +1,17 @@
+/* A process that somebody else holds by its standard input: when that is closed, because the holder wants it
+ * so, has been killed, or the connection to it is gone, the process ends. `muster launch` holds its processes
+ * like this, here and behind ssh alike. */
+#ifndef MST_CLI_STDIN_WATCH_H
+#define MST_CLI_STDIN_WATCH_H
+
+#include "base/status.h"
+
+/* What the holder may write: asks for a checkpoint, as SIGUSR1 does. Other bytes mean nothing. */
+#define MST_STDIN_CHECKPOINT "c"
+
+/* With MUSTER_WATCH_STDIN=SECONDS in the environment, starts a thread that reads standard input. At its end
+ * the process gets SIGTERM, and SECONDS later SIGKILL. Without the variable: nothing. MST_EUSAGE when it is
+ * no number. */
+mst_status mst_stdin_watch(void);
+
+#endif

@@ -1,0 +1,294 @@
+# muster launch, with scripts in the place of the processes it starts: prefixes, logs, exit codes and last lines, and
+# that no ending leaves a process behind. ssh is played by a script that drops the host and runs the command.
+. "$(dirname "$0")/../cli/common.sh"
+job=t$$-$RANDOM
+unset MUSTER_CLUSTER MUSTER_SECRET MUSTER_JOB TF_CONFIG
+
+# Plays a process: train --role R --index I. What it does is the shell text in PLAY_R_I, or in PLAY.
+cat >play <<'END'
+#!/bin/bash
+[ "$1 $2 $4" = "train --role --index" ] || { echo "muster: wrong words: $*" >&2; exit 2; }
+me=$3_$5
+what=PLAY_$me
+eval "${!what-${PLAY-}}"
+END
+cat >fake-ssh <<'END'
+#!/bin/bash
+echo "$*" >>"$FAKE_LOG"
+[ "$1" = -x ] || exit 9
+host=$2
+shift 2
+[ "$host" != nowhere ] || { echo "fake-ssh: nowhere: no route" >&2; exit 255; }
+PLAY_HOST=$host exec "$@"
+END
+chmod +x play fake-ssh
+export MUSTER_LAUNCH_BINARY=$work/play FAKE_LOG=$work/ssh.log
+ssh="$work/fake-ssh -x"
+
+last() {
+  same "the last line" "$(tail -n 1 err)" "$1"
+}
+# Nothing of this job is left: every process here has the job's name in its environment.
+left() {
+  grep -lzxF "MUSTER_JOB=$job" /proc/[0-9]*/environ 2>/dev/null | while read -r file; do
+    pid=${file#/proc/}
+    pid=${pid%/environ}
+    [ "$pid" = "$$" ] || echo "$pid $(cat "/proc/$pid/cmdline" 2>/dev/null | tr '\0' ' ')"
+  done
+}
+nothing_left() {
+  local deadline=$((SECONDS + ${1:-10}))
+  while [ -n "$(left)" ]; do
+    [ $SECONDS -lt $deadline ] || fail "processes are left: $(left)"
+    sleep 0.05
+  done
+}
+# wait_for FILE TEXT: until a file has the text.
+wait_for() {
+  local deadline=$((SECONDS + 20))
+  until grep -qF -- "$2" "$1" 2>/dev/null; do
+    [ $SECONDS -lt $deadline ] || fail "$1 does not get: $2"
+    sleep 0.02
+  done
+}
+launch() {
+  local code=$1
+  shift
+  expect "$code" launch --job "$job" "$@"
+}
+
+# ---- usage ----
+refused 2 "goes behind --" launch
+refused 2 "goes behind --" launch --workers 2 -- eval
+refused 2 "which is not given" launch --copy -- train
+refused 2 "cannot be given beside" launch --deploy single --workers 2 -- train
+refused 2 "--job a/b" launch --job a/b -- train
+echo "a slots=0" >hosts
+refused 2 "hosts:1: slots=0: must be" launch --hosts hosts -- train
+printf '# all\na\n\na # again\n' >hosts
+refused 2 "hosts:4: the host a is named twice" launch --hosts hosts -- train
+echo "a slot=1" >hosts
+refused 2 "hosts:1: slot=1 is not slots=N" launch --hosts hosts -- train
+echo "-oProxyCommand=x" >hosts
+refused 2 "begins with a dash" launch --hosts hosts -- train
+echo "a:22" >hosts
+refused 2 "ports are chosen by --port" launch --hosts hosts -- train
+: >hosts
+refused 2 "names no hosts" launch --hosts hosts -- train
+printf 'a slots=1\nb slots=1\n' >hosts
+refused 2 "fewer slots than the 3 workers" launch --hosts hosts --workers 3 -- train
+refused 2 "names 2 hosts; --deploy wants 3" launch --hosts hosts --deploy cluster2 -- train
+refused 2 "end beyond 65535" launch --hosts hosts --port 65535 --servers 2 -- train
+
+# ---- lines and logs ----
+export PLAY='echo "hello from $me"; echo "note of $me" >&2; printf "no newline"'
+launch 0 --servers 2 --workers 2 --logs logs -- train
+for name in "server 0" "server 1" "worker 0" "worker 1"; do
+  has "$name | hello from ${name/ /_}"
+  has "$name | no newline"
+  grep -qxF "$name | note of ${name/ /_}" err || fail "the note of $name"
+  file=logs/${name/ /-}.log
+  for text in "hello from ${name/ /_}" "note of ${name/ /_}" "no newline"; do
+    grep -qxF "$text" "$file" || fail "$file lacks: $text"
+  done
+done
+only logs server-0.log server-1.log worker-0.log worker-1.log
+tail -n 1 err | grep -qE '^launch: done, 2 servers and 2 workers, [0-9.]+ s$' || fail "the last line"
+launch 0 -- train
+only "muster-logs/$job" server-0.log worker-0.log
+rm -r muster-logs
+PLAY='' launch 0 -- train
+[ ! -e muster-logs ] || fail "a log folder without a line"
+PLAY='echo x' launch 0 --logs none -- train
+[ ! -e muster-logs ] || fail "a log folder with --logs none"
+# Lines of many processes never mix; long ones neither.
+PLAY='for i in {1..300}; do printf "%s" "<$me $i "; printf "%s" {1..200}; echo ">"; done' \
+  launch 0 --workers 4 --logs none -- train
+same "whole lines" "$(grep -cE '^(server|worker) [0-9] \| <(server|worker)_[0-9] [0-9]+ [0-9]+>$' out)" 1500
+same "all lines" "$(wc -l <out)" 1500
+
+# ---- what a process is given ----
+PLAY='echo "$MUSTER_JOB $MUSTER_CLUSTER ${#MUSTER_SECRET} ${TF_CONFIG-none} $*"' TF_CONFIG=x \
+  launch 0 --servers 2 --workers 1 --logs none -- train --data "a b" --x=
+has "worker 0 | $job {\"servers\":[\"unix:@muster-$job-server-0\",\"unix:@muster-$job-server-1\"],\"workers\":[\"localhost\"]} 64 none train --role worker --index 0 --data a b --x="
+PLAY='echo "$MUSTER_CLUSTER"' launch 0 --servers 0 --workers 2 --logs none -- train
+has "worker 0 | {\"servers\":[],\"workers\":[\"unix:@muster-$job-worker-0\",\"unix:@muster-$job-worker-1\"]}"
+for deploy in single:1 cluster:2 cluster2:3; do
+  PLAY='echo "$me"' launch 0 --deploy ${deploy%:*} --logs none -- train
+  same "processes of $deploy" "$(wc -l <out)" $((${deploy#*:} + 1))
+done
+
+# ---- endings ----
+# What failed first, with its sentence and its exit code; whoever was stopped by it does not count.
+PLAY='sleep 0.1; echo "muster: worker 1 is gone" >&2; exit 3' \
+  PLAY_worker_1='echo "muster: warning: hm" >&2; echo "muster: data.txt:17: bad label" >&2; exit 1' \
+  launch 1 --workers 3 --logs none -- train
+last "muster: launch: worker 1 failed first (exit 1): data.txt:17: bad label"
+PLAY='sleep 0.2; echo "muster: --rows: not a number" >&2; exit 2' \
+  PLAY_server_0='echo "muster: worker 0 is gone" >&2; exit 3' launch 2 --workers 1 --logs none -- train
+last "muster: launch: worker 0 failed first (exit 2): --rows: not a number"
+# Killed workers are lost, and the job may still end well.
+PLAY='sleep 0.2' PLAY_worker_1='kill -9 $$' launch 0 --workers 2 --logs none -- train
+grep -qxF "launch: worker 1 is lost (killed by SIGKILL); the job goes on without it" err || fail "no line about the loss"
+tail -n 1 err | grep -qE '^launch: done, .*; worker 1 was lost \(killed by SIGKILL\)$' || fail "the last line"
+# A killed server ends it, resumable; so does a worker that hosts a share.
+PLAY='sleep 0.2; echo "muster: server 0 is gone; continue with --resume" >&2; exit 3' PLAY_server_0='kill -9 $$' \
+  launch 3 --logs none -- train
+last "muster: launch: server 0 failed first (killed by SIGKILL); worker 0: server 0 is gone; continue with --resume"
+PLAY='sleep 0.2; exit 3' PLAY_worker_1='kill -9 $$' launch 3 --servers 0 --workers 2 --logs none -- train
+last "muster: launch: worker 1 failed first (killed by SIGKILL); worker 0: "
+# Those that do not end by themselves after a failure are asked to, then killed.
+PLAY='trap "" TERM; sleep 60 & wait; sleep 60' PLAY_worker_0='exit 1' launch 1 --grace 0 --logs none -- train
+last "muster: launch: worker 0 failed first (exit 1)"
+nothing_left
+MUSTER_LAUNCH_BINARY=$work/absent launch 1 --logs none -- train
+last "muster: $work/absent cannot be started: no such file or directory"
+
+# ---- signals ----
+# begin ARGS...: launch in the background, as a process group without a terminal; its number is in $pid.
+begin() {
+  setsid "$muster" launch --job "$job" --logs none "$@" >out 2>err </dev/null &
+  pid=$!
+}
+finish() {
+  local got=0
+  wait "$pid" || got=$?
+  same "exit code of launch" "$got" "$1"
+}
+for signal in INT TERM HUP; do
+  export PLAY='trap "echo saved; exit 1" TERM; echo up; while :; do sleep 0.05; done'
+  begin --workers 2 -- train
+  wait_for out "worker 1 | up"
+  wait_for out "worker 0 | up"
+  wait_for out "server 0 | up"
+  kill -$signal "$pid"
+  finish 1
+  same "processes that saved" "$(grep -c '| saved$' out)" 3
+  last "muster: launch: stopped by SIG$signal; 1 server and 2 workers ended"
+  nothing_left
+done
+# One that ignores SIGTERM is killed, with what it has started, after the grace, or by a second signal.
+export PLAY='trap "" TERM; sleep 100 & echo up; while :; do sleep 0.05; done'
+begin --grace 1 -- train
+wait_for out "worker 0 | up"
+kill "$pid"
+finish 1
+last "muster: launch: stopped by SIGTERM; 1 server and 1 worker ended, by being killed"
+nothing_left
+begin --grace 1000 -- train
+wait_for out "worker 0 | up"
+kill -INT "$pid"
+wait_for err "again kills them"
+kill -INT "$pid"
+finish 1
+nothing_left
+# SIGUSR1 goes to server 0 only.
+PLAY='trap "echo checkpoint; exit 0" USR1; echo up; while :; do sleep 0.05; [ "$me" = server_0 ] || [ ! -e go ] || exit 0; done' \
+  begin --workers 1 -- train
+wait_for out "server 0 | up"
+wait_for out "worker 0 | up"
+kill -USR1 "$pid"
+wait_for out "server 0 | checkpoint"
+touch go
+finish 0
+same "checkpoints" "$(grep -c checkpoint out)" 1
+
+# ---- launch is killed ----
+# A muster that is told to watch its standard input ends with whoever holds it. `data stat` of a pipe that never ends
+# waits as long as one lets it.
+cat >held <<'END'
+#!/bin/bash
+echo up
+exec "$MUSTER" data stat "$PIPE" --format libsvm
+END
+chmod +x held
+export MUSTER=$muster PIPE=$work/pipe
+mkfifo "$PIPE"
+exec 7<>"$PIPE" # never ends
+MUSTER_LAUNCH_BINARY=$work/held begin --workers 2 --grace 2 -- train
+for name in "server 0" "worker 0" "worker 1"; do wait_for out "$name | up"; done
+[ -n "$(left)" ] || fail "left does not see processes"
+kill -9 "$pid"
+wait "$pid" 2>/dev/null || true
+nothing_left 8
+
+# ---- hosts ----
+printf '# hosts\nalpha slots=1\nuser@beta address=10.0.0.2\ngamma\n' >hosts
+export PLAY='echo "$PLAY_HOST $MUSTER_CLUSTER $PWD"'
+launch 0 --servers 2 --workers 4 --hosts hosts --port 7000 --ssh "$ssh" --logs none -- train --x "it's \"quoted\" \$HOME"
+cluster='{"servers":["alpha:7000","10.0.0.2:7001"],"workers":["alpha","10.0.0.2","gamma","10.0.0.2"]}'
+for place in "server 0:alpha" "server 1:user@beta" "worker 0:alpha" "worker 1:user@beta" "worker 2:gamma" "worker 3:user@beta"; do
+  has "${place%%:*} | ${place#*:} $cluster $work"
+done
+! grep -q "muster-remote" out err || fail "a mark is shown"
+PLAY='echo "$*"' launch 0 --hosts hosts --ssh "$ssh" --logs none -- train --x "it's \"quoted\" \$HOME" ""
+has "server 0 | train --role server --index 0 --x it's \"quoted\" \$HOME "
+same "what ssh was given" "$(sort -u ssh.log | tr '\n' ',')" "-x alpha sh,-x gamma sh,-x user@beta sh,"
+echo nowhere >nowhere
+launch 1 --hosts nowhere --ssh "$ssh" --logs none -- train
+tail -n 1 err | grep -qE 'launch: (server|worker) 0 failed first \(nowhere cannot be reached\): fake-ssh: nowhere: no route$' ||
+  fail "an unreachable host is not named"
+# Stopping goes through the channel: a real muster hears the end of its standard input, and says how it ended.
+export MUSTER_LAUNCH_BINARY=$work/held
+begin --hosts hosts --workers 3 --ssh "$ssh" --grace 3 -- train
+for name in "server 0" "worker 0" "worker 2"; do wait_for out "$name | up"; done
+kill "$pid"
+finish 1
+grep -qE '^worker 2 \| muster: stopped by SIGTERM' err || fail "the far end was not asked to stop"
+nothing_left
+begin --hosts hosts --workers 3 --ssh "$ssh" --grace 3 -- train
+for name in "server 0" "worker 0" "worker 2"; do wait_for out "$name | up"; done
+kill -9 "$pid"
+wait "$pid" 2>/dev/null || true
+nothing_left 8
+
+# ---- the secret ----
+# It is on nobody's command line, here or behind ssh.
+export MUSTER_LAUNCH_BINARY=$work/play
+export PLAY='printf "%s\n" "$MUSTER_SECRET" >"secret.$me"; echo up; while [ ! -e over ]; do sleep 0.05; done'
+for how in "" "--hosts hosts --ssh"; do
+  rm -f secret.* over
+  # shellcheck disable=SC2086
+  begin $how ${how:+"$ssh"} -- train
+  wait_for out "server 0 | up"
+  wait_for out "worker 0 | up"
+  secret=$(cat secret.server_0)
+  same "length of the secret" ${#secret} 64
+  same "the worker's secret" "$(cat secret.worker_0)" "$secret"
+  for file in /proc/[0-9]*/cmdline; do
+    ! cat "$file" 2>/dev/null | tr '\0' ' ' | grep -qF "$secret" || fail "the secret is in $file: $how"
+  done
+  ! grep -qF "$secret" out err || fail "the secret is shown"
+  touch over
+  finish 0
+done
+
+# ---- copies ----
+rm -f ssh.log
+export PLAY='echo "runs as $0"; [ -x "$0" ] || exit 1; while [ ! -e over ]; do sleep 0.05; done'
+rm -f over
+begin --copy --hosts hosts --deploy single --ssh "$ssh" -- train
+wait_for out "server 0 | runs as /tmp/muster-$job-"
+folder=$(sed -n 's|^server 0 . runs as \(/tmp/.*\)/muster$|\1|p' out)
+cmp -s "$folder/muster" play || fail "the copy differs"
+same "the copy's folder" "$(stat -c %a "$folder")" 700
+touch over
+finish 0
+[ ! -e "$folder" ] || fail "the copy is left"
+same "connections" "$(wc -l <ssh.log)" 3
+rm -f over
+begin --copy --hosts hosts --deploy single --ssh "$ssh" -- train
+wait_for out "server 0 | runs as /tmp/muster-$job-"
+folder=$(sed -n 's|^server 0 . runs as \(/tmp/.*\)/muster$|\1|p' out)
+kill -9 "$pid"
+wait "$pid" 2>/dev/null || true
+touch over
+nothing_left
+[ ! -e "$folder" ] || fail "the copy is left after kill -9"
+launch 3 --copy --hosts nowhere --ssh "$ssh" --logs none -- train
+last "muster: launch: the program cannot be copied to nowhere: fake-ssh: nowhere: no route"
+# A copy of the real program runs.
+unset MUSTER_LAUNCH_BINARY
+launch 2 --copy --hosts hosts --deploy single --ssh "$ssh" --logs none -- train --no-such-option
+tail -n 1 err | grep -q 'failed first (exit 2): unknown option ' || fail "the copy does not run"
+[ -z "$(find /tmp -maxdepth 1 -name "muster-$job-*")" ] || fail "a copy is left"
