@@ -1,0 +1,498 @@
+/* The coordinator's start-up and membership (server.h): who joins, who fits, who is lost.
+ *
+ * The first worker to join brings the model's shape and a sample of its keys: from them the store and the
+ * partition table are made, the run is opened, and the other servers are set up. Training begins when all
+ * servers are ready and all workers that are needed have joined; an asynchronous job takes further workers
+ * whenever they come. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "ps/coordinator_impl.h"
+
+#define PART_FLOATS    (1u << 18) /* 1 MB: a piece of a restored store */
+#define RESTORE_WINDOW 4          /* pieces on their way to one server */
+
+mst_status mst_coordinator_new(mst_server *s, mst_coordinator **out)
+{
+    mst_coordinator *co = mst_zalloc(sizeof *co);
+    if (co == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for the coordinator");
+    co->members = mst_calloc(s->options.n_workers, sizeof *co->members);
+    co->server_joined = mst_calloc(s->options.n_servers, sizeof *co->server_joined);
+    co->server_ready = mst_calloc(s->options.n_servers, sizeof *co->server_ready);
+    co->restores = mst_calloc(s->options.n_servers, sizeof *co->restores);
+    co->n_workers = s->options.n_workers;
+    co->n_servers = s->options.n_servers;
+    if (co->members == NULL || co->server_joined == NULL || co->server_ready == NULL ||
+        co->restores == NULL) {
+        mst_coordinator_destroy(co);
+        return mst_fail(MST_ENOMEM, "no memory for the coordinator");
+    }
+    co->began_ns = co->said_ns = mst_now_ns();
+    co->chief = UINT32_MAX;
+    co->evaluated_step = co->saved_step = UINT64_MAX;
+    *out = co;
+    return MST_OK;
+}
+
+void mst_coordinator_destroy(mst_coordinator *co)
+{
+    if (co == NULL)
+        return;
+    mst_work_fini(co);
+    for (uint32_t w = 0; co->members != NULL && w < co->n_workers; w++)
+        json_decref(co->members[w].report);
+    for (uint32_t i = 0; co->restores != NULL && i < co->n_servers; i++)
+        mst_free(co->restores[i].owned);
+    mst_free(co->restores);
+    json_decref(co->first_join);
+    json_decref(co->start.plan);
+    mst_free(co->members);
+    mst_free(co->server_joined);
+    mst_free(co->server_ready);
+    mst_free(co);
+}
+
+mst_status mst_coordinator_up(mst_server *s, uint32_t peer)
+{
+    if (s->co->phase >= MST_PHASE_STOP)
+        return mst_fail(MST_EPEER, "the job is ending: too late to join");
+    return mst_ps_send_json(s->net, peer, &(mst_message){.type = MST_PS_JOB}, s->hooks->job(s->hooks->arg));
+}
+
+/* ---- the first worker ---- */
+
+static mst_status read_sample(const json_t *join, uint32_t **out, size_t *n)
+{
+    const json_t *sample = json_object_get(join, "sample"), *key;
+    size_t i, count = json_array_size(sample);
+    uint32_t *keys = mst_calloc(count + 1, sizeof *keys);
+    if (keys == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for a sample of keys");
+    json_array_foreach((json_t *)sample, i, key) keys[i] = (uint32_t)json_integer_value(key);
+    *out = keys;
+    *n = count;
+    return MST_OK;
+}
+
+static mst_status make_table(mst_server *s, const json_t *join)
+{
+    mst_grad layout = {0};
+    uint32_t *sample;
+    size_t n;
+    TRY(read_sample(join, &sample, &n));
+    s->store.model->ops->layout(s->store.model, s->store.params, &layout);
+    mst_status st = mst_table_make(&s->table, s->store.params, &layout, s->options.n_servers, sample, n,
+                                   s->options.dense_model);
+    mst_free(sample);
+    return st;
+}
+
+static mst_status restore_own(mst_server *s)
+{
+    mst_params *params = s->store.params;
+    for (uint32_t slot = 0; slot <= params->n_slots; slot++)
+        for (uint32_t i = 0; i < s->n_owned; i++) {
+            float *to = (slot == 0 ? params->w : params->slots[slot - 1]) + s->owned[i].first;
+            TRY(s->hooks->restore(s->hooks->arg, slot, s->owned[i].first, s->owned[i].count, to));
+        }
+    return MST_OK;
+}
+
+/* Streams another server's floats to it, a few pieces at a time. */
+static mst_status pump(mst_server *s, uint32_t server)
+{
+    mst_restore *r = &s->co->restores[server];
+    while (r->in_flight < RESTORE_WINDOW && r->slot <= s->store.params->n_slots && r->n > 0) {
+        const mst_extent *extent = &r->owned[r->extent];
+        uint64_t left = extent->count - r->at, count = left < PART_FLOATS ? left : PART_FLOATS;
+        mst_buffer *piece = mst_server_buffer(s, PART_FLOATS * sizeof(float));
+        if (piece == NULL)
+            return mst_fail(MST_ENOMEM, "no memory to restore server %" PRIu32, server);
+        mst_message m = {.type = MST_PS_PART, .count = r->slot, .step = extent->first + r->at};
+        mst_piece body = {piece->data, count * sizeof(float)};
+        mst_status st = s->hooks->restore(s->hooks->arg, r->slot, m.step, count, (float *)piece->data);
+        if (st == MST_OK)
+            st = mst_net_send(s->net, s->servers[server], &m, &body, 1, piece);
+        if (st != MST_OK) {
+            mst_server_release(s, piece);
+            return st;
+        }
+        piece->restores = server + 1;
+        r->in_flight++;
+        r->at += count;
+        if (r->at == extent->count) {
+            r->at = 0;
+            r->extent++;
+        }
+        if (r->extent == r->n) {
+            r->extent = 0;
+            r->slot++;
+        }
+    }
+    return MST_OK;
+}
+
+void mst_coordinator_piece_sent(mst_server *s, uint32_t server)
+{
+    s->co->restores[server].in_flight--;
+    mst_status st = pump(s, server);
+    if (st != MST_OK)
+        mst_server_fail(s, st);
+}
+
+static mst_status restore_server(mst_server *s, uint32_t server)
+{
+    mst_restore *r = &s->co->restores[server];
+    r->owned = mst_calloc(s->table.n_partitions, sizeof *r->owned);
+    if (r->owned == NULL)
+        return mst_fail(MST_ENOMEM, "no memory to restore server %" PRIu32, server);
+    mst_table_owned(&s->table, server, r->owned, &r->n);
+    return pump(s, server);
+}
+
+static mst_status set_server_up(mst_server *s, uint32_t server)
+{
+    const mst_server_start *start = &s->co->start;
+    TRY(mst_ps_send_json(s->net, s->servers[server], &(mst_message){.type = MST_PS_SETUP},
+                         json_pack("{s:O, s:o, s:I, s:I}", "model",
+                                   json_object_get(s->co->first_join, "model"), "table",
+                                   mst_table_json(&s->table), "steps", (json_int_t)start->steps, "restore",
+                                   (json_int_t)start->restore)));
+    return start->restore ? restore_server(s, server) : MST_OK;
+}
+
+static mst_status choose_sharding(mst_server *s, const json_t *join)
+{
+    mst_coordinator *co = s->co;
+    const json_t *data = json_object_get(join, "data");
+    bool random = json_is_true(json_object_get(data, "random"));
+    json_int_t rows = json_integer_value(json_object_get(data, "rows"));
+    const char *shard = s->options.shard;
+    co->sharding = !mst_is_sync(s) || mst_has_backups(s) ? MST_SHARDING_LEASES : MST_SHARDING_SLICES;
+    if (strcmp(shard, "local") == 0)
+        co->sharding = MST_SHARDING_LOCAL;
+    else if (strcmp(shard, "static") == 0 || !random)
+        co->sharding = MST_SHARDING_STATIC;
+    bool known = co->sharding == MST_SHARDING_SLICES || co->sharding == MST_SHARDING_LEASES;
+    if (known && rows <= 0)
+        return mst_fail(MST_EINPUT, "the training data have no rows");
+    co->progress.epoch_rows = known ? (uint64_t)rows : 0;
+    return MST_OK;
+}
+
+static mst_status first_worker(mst_server *s, const json_t *join)
+{
+    mst_coordinator *co = s->co;
+    mst_server_start *start = &co->start;
+    TRY(choose_sharding(s, join));
+    TRY(mst_server_set_up(s, json_object_get(join, "model")));
+    start->limit_steps = start->limit_rows = start->limit_epochs = UINT64_MAX;
+    TRY(s->hooks->begin(s->hooks->arg, join, start));
+    co->first_join = json_incref((json_t *)join);
+    co->progress.steps = s->applied = start->steps;
+    co->progress.rows = start->rows;
+    co->progress.epoch = start->epoch;
+    co->progress.position = start->position;
+    TRY(make_table(s, join));
+    TRY(mst_server_make_shard(s));
+    if (start->restore)
+        TRY(restore_own(s));
+    s->ready = true;
+    co->server_joined[0] = co->server_ready[0] = true;
+    for (uint32_t i = 1; i < s->options.n_servers; i++)
+        if (co->server_joined[i])
+            TRY(set_server_up(s, i));
+    return mst_work_begin(s);
+}
+
+/* ---- joins ---- */
+
+static mst_status same_json(const mst_server *s, uint32_t worker, const json_t *join, const char *key,
+                            const char *what)
+{
+    const json_t *mine = json_object_get(s->co->first_join, key), *theirs = json_object_get(join, key);
+    if (json_equal(mine, theirs))
+        return MST_OK;
+    const char *name;
+    json_t *value, *other = NULL;
+    json_object_foreach((json_t *)mine, name, value)
+    {
+        other = json_object_get(theirs, name);
+        if (json_equal(value, other))
+            continue;
+        char *a = json_dumps(other, JSON_ENCODE_ANY), *b = json_dumps(value, JSON_ENCODE_ANY);
+        mst_status st = mst_fail(MST_EINPUT, "worker %" PRIu32 " has %s with %s %s, the others have %s",
+                                 worker, what, name, a ? a : "?", b ? b : "?");
+        free(a); /* jansson's allocation */
+        free(b);
+        return st;
+    }
+    return mst_fail(MST_EINPUT, "worker %" PRIu32 " has another %s than the others", worker, what);
+}
+
+/* The same rows in the same order are what slices and leases speak of. */
+static mst_status same_data(const mst_server *s, uint32_t worker, const json_t *join)
+{
+    const mst_coordinator *co = s->co;
+    if (co->sharding == MST_SHARDING_LOCAL)
+        return MST_OK;
+    return same_json(s, worker, join, "data", "data");
+}
+
+static mst_status admit(mst_server *s, uint32_t worker, const json_t *join)
+{
+    mst_coordinator *co = s->co;
+    TRY(s->hooks->fits(s->hooks->arg, join));
+    if (co->first_join == NULL) {
+        mst_status st = first_worker(s, join);
+        if (st != MST_OK)
+            mst_server_fail(s, st); /* what does not work with the first does not work with any */
+        return st;
+    }
+    TRY(same_json(s, worker, join, "model", "a model"));
+    TRY(same_data(s, worker, join));
+    if (co->phase >= MST_PHASE_STOP)
+        return mst_fail(MST_EPEER, "the job is ending: too late to join");
+    if (co->phase == MST_PHASE_RUN && co->sharding == MST_SHARDING_SLICES)
+        return mst_fail(MST_EPEER,
+                        "the synchronous job has begun without worker %" PRIu32 ": too late to join", worker);
+    return MST_OK;
+}
+
+static mst_status maybe_start(mst_server *s)
+{
+    mst_coordinator *co = s->co;
+    uint32_t joined = 0, need = mst_is_sync(s) ? s->options.needed : 1;
+    if (co->phase != MST_PHASE_START || co->first_join == NULL)
+        return MST_OK;
+    for (uint32_t i = 0; i < s->options.n_servers; i++)
+        if (!co->server_ready[i])
+            return MST_OK;
+    for (uint32_t w = 0; w < s->options.n_workers; w++)
+        joined += co->members[w].joined;
+    return joined >= need ? mst_coordinator_start(s) : MST_OK;
+}
+
+static mst_status hear_worker_join(mst_server *s, uint32_t worker, const json_t *join)
+{
+    mst_coordinator *co = s->co;
+    mst_member *m = &co->members[worker];
+    mst_status st = m->joined ? mst_fail(MST_EPEER, "it joined twice") : admit(s, worker, join);
+    if (s->over)
+        return MST_OK;
+    if (st != MST_OK) {
+        mst_warn("worker %" PRIu32 " was refused: %s", worker, mst_error_text());
+        mst_net_drop(s->net, s->workers[worker].peer, mst_error_text());
+        s->workers[worker].peer = MST_PEER_NONE;
+        return MST_OK;
+    }
+    m->joined = true;
+    m->lost = false;
+    mst_net_name_of(s->net, s->workers[worker].peer, m->name, sizeof m->name);
+    if (co->phase == MST_PHASE_RUN)
+        return MST_OK; /* welcomed by the next look */
+    return maybe_start(s);
+}
+
+static mst_status hear_server_join(mst_server *s, uint32_t server)
+{
+    s->co->server_joined[server] = true;
+    return s->co->first_join != NULL ? set_server_up(s, server) : MST_OK;
+}
+
+/* ---- losses ---- */
+
+/* Another worker evaluates from now on. */
+static void replace_chief(mst_server *s)
+{
+    mst_coordinator *co = s->co;
+    co->chief = UINT32_MAX;
+    co->n_watching = 0;
+    if (co->evaluating) {
+        co->evaluating = false;
+        co->eval_due = true;
+    }
+    for (uint32_t w = 0; w < s->options.n_workers && co->chief == UINT32_MAX; w++)
+        if (mst_alive(co, w))
+            co->chief = w;
+    if (co->chief == UINT32_MAX)
+        return;
+    mst_info("worker %" PRIu32 " evaluates from now on", co->chief);
+    mst_ps_send(s->net, s->workers[co->chief].peer, &(mst_message){.type = MST_PS_CHIEF});
+}
+
+static mst_status lose(mst_server *s, uint32_t worker)
+{
+    mst_coordinator *co = s->co;
+    mst_server_worker *w = &s->workers[worker];
+    bool counts = w->pending && w->label == s->applied + 1;
+    w->gone = true;
+    w->gone_from = s->applied + 1 + counts;
+    for (uint32_t i = 1; i < s->options.n_servers; i++)
+        if (s->servers[i] != MST_PEER_NONE)
+            TRY(mst_ps_send(s->net, s->servers[i],
+                            &(mst_message){.type = MST_PS_GONE, .count = worker, .step = w->gone_from}));
+    mst_server_forget(s, worker);
+    TRY(mst_work_lost(s, worker, w->gone_from));
+    if (co->chief == worker)
+        replace_chief(s);
+    TRY(mst_server_try_cut(s));
+    if (mst_is_sync(s))
+        TRY(mst_server_try_close(s));
+    else if (s->options.mode == MST_PS_SSP)
+        TRY(mst_server_release_deferred(s));
+    return mst_coordinator_look(s);
+}
+
+void mst_coordinator_lost(mst_server *s, uint32_t worker, const char *why)
+{
+    mst_coordinator *co = s->co;
+    mst_member *m = &co->members[worker];
+    bool mattered = mst_alive(co, worker);
+    m->joined = false;
+    if (!mattered) {
+        if (co->phase == MST_PHASE_START)
+            mst_warn("%s; waiting for worker %" PRIu32 " again", why, worker);
+        return;
+    }
+    m->lost = true;
+    if (m->done && co->phase >= MST_PHASE_STOP)
+        mst_warn("%s, after it had done its work", why);
+    else
+        mst_warn("%s; the job goes on without it", why);
+    mst_status st = lose(s, worker);
+    if (st != MST_OK)
+        mst_server_fail(s, st);
+}
+
+/* ---- messages ---- */
+
+static mst_status hear_report(mst_server *s, uint32_t worker, const mst_message *m, json_t *json)
+{
+    mst_member *member = &s->co->members[worker];
+    json_decref(member->report);
+    member->report = json_incref(json);
+    if (!(m->flags & MST_REPORT_LAST))
+        return MST_OK;
+    member->done = true;
+    s->workers[worker].exhausted = mst_has_backups(s); /* its pushes are not waited for */
+    if (mst_has_backups(s))
+        TRY(mst_server_try_close(s));
+    return mst_coordinator_look(s);
+}
+
+static mst_status hear_failure(mst_server *s, const char *role, uint32_t index, const json_t *json)
+{
+    const char *text = "it did not say why";
+    json_int_t code = MST_EPEER;
+    json_unpack((json_t *)json, "{s:I, s:s}", "code", &code, "text", &text);
+    if (code == MST_ESTOPPED && s->co->phase == MST_PHASE_START)
+        return mst_fail(MST_ESTOPPED, "%s %" PRIu32 " was asked to stop", role, index);
+    if (code == MST_ESTOPPED) {
+        s->co->stopped = true;
+        return mst_coordinator_stop(s);
+    }
+    mst_server_fail(s, mst_fail(code > 0 && code <= MST_EUNSUPPORTED ? (mst_status)code : MST_EPEER,
+                                "%s %" PRIu32 ": %s", role, index, text));
+    return MST_OK;
+}
+
+static mst_status hear_json(mst_server *s, bool worker, uint32_t index, const mst_message *m, json_t *json)
+{
+    switch (m->type) {
+    case MST_PS_JOIN:
+        return worker ? hear_worker_join(s, index, json) : hear_server_join(s, index);
+    case MST_PS_FAIL:
+        return hear_failure(s, worker ? "worker" : "server", index, json);
+    case MST_PS_REPORT:
+        return worker ? hear_report(s, index, m, json) : MST_OK;
+    default:
+        return worker && index == s->co->chief ? mst_coordinator_hear_result(s, m, json) : MST_OK;
+    }
+}
+
+mst_status mst_coordinator_message(mst_server *s, uint32_t peer, const mst_message *m, const void *body)
+{
+    mst_coordinator *co = s->co;
+    bool worker = s->peers[peer].kind == MST_PEER_WORKER;
+    uint32_t index = s->peers[peer].index;
+    json_t *json = NULL;
+    mst_status st;
+    switch (m->type) {
+    case MST_PS_JOIN:
+    case MST_PS_FAIL:
+    case MST_PS_REPORT:
+    case MST_PS_EVAL_RESULT:
+        TRY(mst_ps_json(m, body, &json));
+        st = hear_json(s, worker, index, m, json);
+        json_decref(json);
+        return st;
+    case MST_PS_WANT:
+        return worker ? mst_work_wanted(s, index, m) : MST_OK;
+    case MST_PS_READY:
+        if (!worker && m->flags & MST_READY_WATCHES)
+            return mst_coordinator_watches(s, m->count);
+        co->server_ready[index] |= !worker;
+        return maybe_start(s);
+    case MST_PS_PART:
+        return worker ? MST_OK : mst_coordinator_hear_part(s, m, body);
+    case MST_PS_SAVED:
+        return worker ? MST_OK : mst_coordinator_saved(s, m->count);
+    case MST_PS_GONE:
+        if (!worker && m->count < s->options.n_workers && s->workers[m->count].peer != MST_PEER_NONE) {
+            char why[128];
+            snprintf(why, sizeof why, "server %" PRIu32 " has lost its connection to worker %" PRIu32, index,
+                     m->count);
+            mst_server_expel(s, m->count, why);
+        }
+        return MST_OK;
+    default:
+        return mst_fail(MST_EPEER, "%s, which the coordinator never hears", mst_ps_type_name(m->type));
+    }
+}
+
+/* ---- waiting for who must join ---- */
+
+static void name_missing(const mst_server *s, char *out, size_t size)
+{
+    const mst_coordinator *co = s->co;
+    size_t n = 0;
+    unsigned named = 0, more = 0;
+    uint32_t need = mst_is_sync(s) ? s->options.n_workers : 1;
+    out[0] = 0;
+    for (uint32_t i = 1; i < s->options.n_servers; i++)
+        if (!co->server_joined[i] && (named++ < 8 || !++more))
+            n += (size_t)snprintf(out + n, size - n, "%sserver %" PRIu32 " at %.80s", n ? ", " : "", i,
+                                  s->options.servers[i]);
+    for (uint32_t w = 0; w < s->options.n_workers && (need > 1 || co->first_join == NULL); w++)
+        if (!co->members[w].joined && named++ < 8)
+            n += (size_t)snprintf(out + n, size - n, "%sworker %" PRIu32, n ? ", " : "", w);
+    if (named > 8)
+        snprintf(out + n, size - n, " and %u more", named - 8);
+    if (named == 0)
+        snprintf(out, size, "servers to be ready");
+}
+
+void mst_coordinator_watch(mst_server *s)
+{
+    mst_coordinator *co = s->co;
+    char missing[MST_ERROR_MAX - 128];
+    uint64_t now = mst_now_ns(), waited = now - co->began_ns;
+    if (s->options.stop != NULL && atomic_load(s->options.stop)) {
+        mst_server_fail(s, mst_fail(MST_ESTOPPED, "asked to stop before training began"));
+        return;
+    }
+    name_missing(s, missing, sizeof missing);
+    if (waited > s->options.start_timeout_ms * MST_MS)
+        mst_server_fail(s, mst_fail(MST_ETIMEOUT, "waited %" PRIu32 " s for %s",
+                                    s->options.start_timeout_ms / 1000, missing));
+    else if (waited > MST_S && now - co->said_ns > (co->said_ns == co->began_ns ? MST_S : 5 * MST_S)) {
+        mst_info("waiting for %s", missing);
+        co->said_ns = now;
+    }
+}

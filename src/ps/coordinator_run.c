@@ -1,0 +1,439 @@
+/* The coordinator while training runs: counting, cuts, evaluations, checkpoints, the end (server.h).
+ *
+ * Every push that counts is counted here before it is answered; then the book (hooks) says what is due.
+ * Evaluations and checkpoints are taken at a cut. One cut is under way at a time: what becomes due meanwhile
+ * waits for its end.
+ *
+ * The end: workers stop when their rows are used up or when told; each reports; the last evaluation and
+ * checkpoint are taken of the weights as they then are; everybody is told the end and leaves. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "ps/coordinator_impl.h"
+
+#define CRAWL_NS (5 * MST_S) /* without a push, while others have nothing left to do */
+
+/* ---- the beginning ---- */
+
+mst_status mst_coordinator_welcome(mst_server *s, uint32_t worker)
+{
+    static const char *const names[] = {"slices", "leases", "static", "local"};
+    mst_coordinator *co = s->co;
+    mst_member *m = &co->members[worker];
+    m->welcomed = true;
+    m->heard_ns = mst_now_ns();
+    m->epoch = m->epoch > co->progress.epoch ? m->epoch : co->progress.epoch;
+    mst_info("%s takes part", m->name);
+    TRY(mst_ps_send_json(s->net, s->workers[worker].peer, &(mst_message){.type = MST_PS_WELCOME},
+                         json_pack("{s:o, s:I, s:I, s:s}", "table", mst_table_json(&s->table), "step",
+                                   (json_int_t)s->applied, "epoch", (json_int_t)m->epoch, "sharding",
+                                   names[co->sharding])));
+    return mst_work_first(s, worker);
+}
+
+/* Whether a failure to send means more than that a peer is gone, which is reported by itself. */
+static mst_status unless_gone(mst_status st)
+{
+    return st == MST_EPEER || st == MST_ETIMEOUT ? MST_OK : st;
+}
+
+mst_status mst_coordinator_start(mst_server *s)
+{
+    mst_coordinator *co = s->co;
+    co->phase = MST_PHASE_RUN;
+    co->run_ns = co->closed_ns = mst_now_ns();
+    for (uint32_t w = 0; w < s->options.n_workers; w++) { /* before any is given work: they share it */
+        co->members[w].welcomed = co->members[w].joined;
+        if (co->chief == UINT32_MAX && co->members[w].joined)
+            co->chief = w;
+    }
+    for (uint32_t w = 0; w < s->options.n_workers; w++)
+        if (co->members[w].joined)
+            TRY(unless_gone(mst_coordinator_welcome(s, w)));
+    return unless_gone(mst_ps_send(s->net, s->workers[co->chief].peer, &(mst_message){.type = MST_PS_CHIEF}));
+}
+
+/* Workers that came late; not while a cut is under way, of which they know nothing. */
+static mst_status welcome_late(mst_server *s)
+{
+    mst_coordinator *co = s->co;
+    if (co->phase != MST_PHASE_RUN || co->evaluating || co->saving)
+        return MST_OK;
+    for (uint32_t w = 0; w < s->options.n_workers; w++) {
+        if (!co->members[w].joined || co->members[w].welcomed)
+            continue;
+        TRY(unless_gone(mst_coordinator_welcome(s, w)));
+        if (co->chief == UINT32_MAX) {
+            co->chief = w;
+            TRY(unless_gone(mst_ps_send(s->net, s->workers[w].peer, &(mst_message){.type = MST_PS_CHIEF})));
+        }
+    }
+    return MST_OK;
+}
+
+/* ---- counting ---- */
+
+static void count_push(mst_server *s, const mst_shard_request *r)
+{
+    mst_coordinator *co = s->co;
+    mst_member *m = &co->members[r->worker];
+    m->steps++;
+    m->rows += r->head.rows;
+    co->progress.rows += r->head.rows;
+    co->progress.loss.loss += r->head.loss;
+    co->progress.loss.weight += r->head.weight;
+    co->progress.loss.rows += r->head.rows;
+}
+
+mst_status mst_coordinator_applied(mst_server *s, uint64_t step, const mst_shard_request *const *requests,
+                                   uint32_t n)
+{
+    mst_coordinator *co = s->co;
+    co->progress.steps = step;
+    co->closed_ns = mst_now_ns();
+    for (uint32_t i = 0; i < n; i++) {
+        count_push(s, requests[i]);
+        TRY(mst_work_pushed(s, requests[i]->worker, requests[i]->head.rows));
+    }
+    mst_work_closed(s, step);
+    return mst_coordinator_look(s);
+}
+
+void mst_coordinator_dropped(mst_server *s, uint32_t worker, const mst_shard_request *request)
+{
+    mst_member *m = &s->co->members[worker];
+    m->dropped_steps++;
+    m->dropped_rows += request->head.rows;
+    mst_work_pushed(s, worker, request->head.rows); /* its rows are used up all the same */
+}
+
+bool mst_coordinator_ahead(const mst_server *s, uint32_t worker)
+{
+    const mst_coordinator *co = s->co;
+    uint64_t slowest = UINT64_MAX;
+    if (s->options.mode != MST_PS_SSP)
+        return false;
+    for (uint32_t w = 0; w < s->options.n_workers; w++)
+        if (mst_alive(co, w) && !co->members[w].waits && !co->members[w].done &&
+            s->workers[w].pushes < slowest)
+            slowest = s->workers[w].pushes;
+    return slowest != UINT64_MAX && s->workers[worker].pushes > slowest + s->options.staleness;
+}
+
+/* ---- cuts ---- */
+
+/* Bodies for everybody: which workers mark. */
+static mst_status announce_cut(mst_server *s, uint32_t flags)
+{
+    mst_coordinator *co = s->co;
+    uint64_t markers[16] = {0};
+    mst_message m = {.type = MST_PS_CUT, .flags = flags, .count = s->cut.number + 1, .step = s->applied};
+    if (s->options.n_servers > 1 && co->phase == MST_PHASE_RUN)
+        for (uint32_t w = 0; w < s->options.n_workers; w++)
+            if (mst_alive(co, w) && !co->members[w].done) {
+                mst_bit_set(markers, w);
+                TRY(unless_gone(mst_ps_send(s->net, s->workers[w].peer, &m)));
+            }
+    mst_piece piece = {markers, sizeof markers};
+    for (uint32_t i = 1; i < s->options.n_servers; i++)
+        TRY(unless_gone(mst_net_send(s->net, s->servers[i], &m, &piece, 1, NULL)));
+    return mst_server_hear_cut(s, &m, markers);
+}
+
+static bool can_evaluate(const mst_server *s)
+{
+    return s->co->chief != UINT32_MAX && s->co->n_watching == s->options.n_servers;
+}
+
+/* Where training stands, for a cut: the loss is the book's already. */
+static mst_ps_progress here(const mst_server *s)
+{
+    mst_ps_progress at = s->co->progress;
+    at.loss = (mst_loss_sum){0};
+    at.seconds = mst_seconds_since(s->co->run_ns);
+    return at;
+}
+
+static mst_status begin_cut(mst_server *s)
+{
+    mst_coordinator *co = s->co;
+    uint32_t flags = co->phase == MST_PHASE_FINAL ? MST_CUT_LAST : 0;
+    if (co->evaluating || co->saving)
+        return MST_OK;
+    bool final_wait = co->phase == MST_PHASE_FINAL && co->eval_due && !can_evaluate(s);
+    if (co->eval_due && can_evaluate(s))
+        flags |= MST_CUT_EVAL;
+    if (co->save_due && !final_wait)
+        flags |= MST_CUT_SAVE;
+    if (!(flags & (MST_CUT_EVAL | MST_CUT_SAVE)))
+        return MST_OK;
+    if (flags & MST_CUT_EVAL) {
+        co->eval_due = false;
+        co->evaluating = true;
+        co->eval_cut = s->cut.number + 1;
+        co->eval_at = here(s);
+        co->evaluated_step = co->progress.steps;
+    }
+    if (flags & MST_CUT_SAVE) {
+        mst_ps_progress at = here(s);
+        co->save_due = false;
+        co->saving = true;
+        co->save_cut = s->cut.number + 1;
+        co->n_saved = 0;
+        co->saved_step = co->progress.steps;
+        TRY(s->hooks->save_begin(s->hooks->arg, &at, &s->table, mst_work_json(s)));
+    }
+    return announce_cut(s, flags);
+}
+
+mst_status mst_coordinator_watches(mst_server *s, uint32_t worker)
+{
+    if (worker == s->co->chief)
+        s->co->n_watching++;
+    return mst_coordinator_look(s);
+}
+
+mst_status mst_coordinator_hear_part(mst_server *s, const mst_message *m, const void *body)
+{
+    static const float zeros[1u << 14];
+    uint64_t count = m->flags & MST_PART_ZERO ? m->request : m->size / sizeof(float), at = 0;
+    if (!s->co->saving || m->count > s->store.params->n_slots || m->size % sizeof(float) != 0 ||
+        m->step > s->table.size || count > s->table.size - m->step)
+        return mst_fail(MST_EPEER, "a server sent floats that nobody asked for");
+    if (!(m->flags & MST_PART_ZERO))
+        return s->hooks->save_write(s->hooks->arg, m->count, m->step, count, body);
+    while (at < count) {
+        uint64_t n = count - at < (1u << 14) ? count - at : 1u << 14;
+        TRY(s->hooks->save_write(s->hooks->arg, m->count, m->step + at, n, zeros));
+        at += n;
+    }
+    return MST_OK;
+}
+
+mst_status mst_coordinator_saved(mst_server *s, uint32_t number)
+{
+    mst_coordinator *co = s->co;
+    if (!co->saving || number != co->save_cut || ++co->n_saved < s->options.n_servers)
+        return MST_OK;
+    TRY(s->hooks->save_end(s->hooks->arg, true));
+    co->saving = false;
+    return mst_coordinator_look(s);
+}
+
+mst_status mst_coordinator_hear_result(mst_server *s, const mst_message *m, const json_t *json)
+{
+    mst_coordinator *co = s->co;
+    const json_t *error = json_object_get(json, "error");
+    bool over = false;
+    if (json_is_string(error))
+        return mst_fail((mst_status)json_integer_value(json_object_get(json, "code")),
+                        "worker %" PRIu32 ": %s", co->chief, json_string_value(error));
+    if (!co->evaluating || m->count != co->eval_cut)
+        return MST_OK;
+    co->evaluating = false;
+    TRY(s->hooks->evaluated(s->hooks->arg, &co->eval_at, json, &over));
+    if (over)
+        TRY(mst_coordinator_stop(s));
+    return mst_coordinator_look(s);
+}
+
+/* ---- the end ---- */
+
+mst_status mst_coordinator_stop(mst_server *s)
+{
+    mst_coordinator *co = s->co;
+    if (co->phase != MST_PHASE_RUN)
+        return MST_OK;
+    co->phase = MST_PHASE_STOP;
+    /* synchronous steps end at a step that all workers know: the work items say so */
+    bool steps = mst_is_sync(s) && !mst_has_backups(s);
+    for (uint32_t w = 0; !steps && w < s->options.n_workers; w++)
+        if (mst_alive(co, w))
+            TRY(unless_gone(mst_ps_send(s->net, s->workers[w].peer, &(mst_message){.type = MST_PS_STOP})));
+    return MST_OK;
+}
+
+/* All steps that were planned have closed: workers, who wait, are told that there is no more. */
+static mst_status end_slices(mst_server *s)
+{
+    mst_coordinator *co = s->co;
+    co->phase = MST_PHASE_STOP;
+    co->sharding = MST_SHARDING_LEASES; /* of which there are none: nothing is planned any more */
+    for (uint32_t w = 0; w < s->options.n_workers; w++)
+        if (mst_alive(co, w))
+            TRY(unless_gone(mst_ps_send(s->net, s->workers[w].peer, &(mst_message){.type = MST_PS_STOP})));
+    return MST_OK;
+}
+
+static bool all_done(const mst_server *s)
+{
+    for (uint32_t w = 0; w < s->options.n_workers; w++)
+        if (mst_alive(s->co, w) && !s->co->members[w].done)
+            return false;
+    return true;
+}
+
+json_t *mst_coordinator_workers(const mst_server *s)
+{
+    const mst_coordinator *co = s->co;
+    json_t *list = json_array();
+    for (uint32_t w = 0; w < s->options.n_workers; w++) {
+        const mst_member *m = &co->members[w];
+        if (!m->welcomed)
+            continue;
+        json_t *one = json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:I}", "worker", (int)w, "name", m->name,
+                                "state", m->lost ? "lost" : "done", "steps", (json_int_t)m->steps, "rows",
+                                (json_int_t)m->rows, "dropped_steps", (json_int_t)m->dropped_steps,
+                                "dropped_rows", (json_int_t)m->dropped_rows);
+        json_object_update_missing(one, m->report);
+        json_array_append_new(list, one);
+    }
+    return list;
+}
+
+static mst_status end_well(mst_server *s)
+{
+    mst_ps_progress at = here(s);
+    json_t *workers = mst_coordinator_workers(s);
+    mst_status st = s->hooks->finish(s->hooks->arg, &at, workers);
+    json_decref(workers);
+    TRY(st);
+    s->over = true;
+    s->end.code = MST_OK;
+    if (s->co->deserted)
+        mst_error_save(
+            &s->end,
+            mst_fail(MST_EPEER, "no worker is left; what was trained is saved: go on with --resume"));
+    return MST_OK;
+}
+
+static bool deserted(const mst_server *s)
+{
+    for (uint32_t w = 0; w < s->options.n_workers; w++)
+        if (mst_alive(s->co, w) || s->co->members[w].joined)
+            return false;
+    return true;
+}
+
+/* The last evaluation and checkpoint, then the end. */
+static mst_status finish(mst_server *s)
+{
+    mst_coordinator *co = s->co;
+    if (co->phase == MST_PHASE_STOP && all_done(s) && !co->evaluating && !co->saving) {
+        co->phase = MST_PHASE_FINAL;
+        co->eval_due =
+            co->start.evaluates && !co->stopped && !co->deserted && co->evaluated_step != co->progress.steps;
+        co->save_due = co->start.saves && co->saved_step != co->progress.steps;
+    }
+    if (co->phase != MST_PHASE_FINAL)
+        return MST_OK;
+    if (co->eval_due && co->chief == UINT32_MAX)
+        co->eval_due = false; /* nobody is left who could */
+    TRY(begin_cut(s));
+    if (co->evaluating || co->saving || co->eval_due || co->save_due || s->over)
+        return MST_OK;
+    return end_well(s);
+}
+
+/* ---- looking around ---- */
+
+mst_status mst_coordinator_look(mst_server *s)
+{
+    mst_coordinator *co = s->co;
+    unsigned due = 0;
+    if (s->over || co->phase == MST_PHASE_START)
+        return MST_OK;
+    if (co->phase == MST_PHASE_RUN && deserted(s)) {
+        co->deserted = true;
+        co->phase = MST_PHASE_STOP;
+    }
+    if (co->phase == MST_PHASE_RUN || co->progress.loss.rows > 0) {
+        co->progress.seconds = mst_seconds_since(co->run_ns);
+        TRY(s->hooks->advanced(s->hooks->arg, &co->progress, &due));
+        co->progress.loss = (mst_loss_sum){0};
+    }
+    if (due & MST_DUE_EVAL && !co->start.evaluates) {
+        mst_ps_progress at = here(s);
+        bool over = false;
+        json_t *none = json_object();
+        mst_status st = s->hooks->evaluated(s->hooks->arg, &at, none, &over);
+        json_decref(none);
+        TRY(st);
+        due |= over ? MST_DUE_END : 0;
+    } else if (due & MST_DUE_EVAL) {
+        co->eval_due = true;
+    }
+    if (due & MST_DUE_SAVE && co->start.saves)
+        co->save_due = true;
+    TRY(begin_cut(s));
+    if (due & MST_DUE_END)
+        TRY(mst_coordinator_stop(s));
+    TRY(mst_work_offer(s));
+    bool slices = co->sharding == MST_SHARDING_SLICES;
+    if (slices && co->phase <= MST_PHASE_STOP && mst_work_finished(s))
+        TRY(end_slices(s));
+    else if (!slices && co->phase == MST_PHASE_RUN && mst_work_finished(s))
+        TRY(mst_coordinator_stop(s));
+    return finish(s);
+}
+
+/* Workers that owe something for too long. */
+static mst_status watch_workers(mst_server *s)
+{
+    mst_coordinator *co = s->co;
+    uint64_t now = mst_now_ns(), patience = s->options.stall_timeout_ms * MST_MS;
+    bool idle = false;
+    for (uint32_t w = 0; w < s->options.n_workers; w++)
+        idle |= mst_alive(co, w) && co->members[w].waits;
+    for (uint32_t w = 0; w < s->options.n_workers; w++) {
+        const mst_server_worker *worker = &s->workers[w];
+        if (!mst_alive(co, w) || co->members[w].done || co->members[w].waits || worker->pending ||
+            worker->deferred)
+            continue;
+        uint64_t since = mst_is_sync(s) ? co->closed_ns : co->members[w].heard_ns;
+        if (now - since > patience) {
+            char why[128];
+            snprintf(why, sizeof why, "it has pushed nothing for %" PRIu32 " s",
+                     s->options.stall_timeout_ms / 1000);
+            mst_server_expel(s, w, why);
+        } else if (idle && co->leases != NULL && mst_leases_dry(co->leases) && now - since > CRAWL_NS &&
+                   mst_leases_held(co->leases, w) > 0) {
+            TRY(mst_work_take_back(s, w));
+        }
+    }
+    return MST_OK;
+}
+
+mst_status mst_coordinator_tick(mst_server *s)
+{
+    mst_coordinator *co = s->co;
+    if (co->phase == MST_PHASE_START) {
+        mst_coordinator_watch(s);
+        return MST_OK;
+    }
+    if (s->options.stop != NULL && atomic_load(s->options.stop) && co->phase == MST_PHASE_RUN) {
+        co->stopped = true;
+        TRY(mst_coordinator_stop(s));
+    }
+    if (s->options.save_wanted != NULL && s->options.save_wanted() && co->phase == MST_PHASE_RUN)
+        co->save_due = co->start.saves;
+    TRY(welcome_late(s));
+    TRY(watch_workers(s));
+    return mst_coordinator_look(s);
+}
+
+void mst_coordinator_broadcast_end(mst_server *s)
+{
+    mst_message m = {.type = MST_PS_END};
+    for (uint32_t i = 1; i < s->options.n_servers; i++)
+        if (s->servers[i] != MST_PEER_NONE)
+            mst_ps_send_json(s->net, s->servers[i], &m,
+                             json_pack("{s:i, s:s}", "code", (int)s->end.code, "text", s->end.text));
+    for (uint32_t w = 0; w < s->options.n_workers; w++)
+        if (s->workers[w].peer != MST_PEER_NONE)
+            mst_ps_send_json(s->net, s->workers[w].peer, &m,
+                             json_pack("{s:i, s:s}", "code", (int)s->end.code, "text", s->end.text));
+}

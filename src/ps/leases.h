@@ -1,0 +1,62 @@
+/* Leases: who trains on which rows of an epoch, when rows are not fixed to steps (asynchronous training,
+ * backup workers). The coordinator's book of rows: every row of an epoch is leased once; what a worker leaves
+ * undone when it dies goes to others.
+ *
+ * Leases are whole batches of the epoch's order of rows, so that one worker alone takes the batches that
+ * local training takes. A worker is given rows next to its last ones while there are some in its segment
+ * (about a shuffle window, so that a worker's feed stays in one window), then a segment of its own, then part
+ * of another's.
+ *
+ * Knows nothing of connections. Thread: one. */
+#ifndef MST_PS_LEASES_H
+#define MST_PS_LEASES_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef struct mst_lease_options {
+    uint64_t epoch_rows;   /* of every epoch; above 0 */
+    uint32_t batch;        /* rows of a step */
+    uint64_t lease_rows;   /* about so many rows at a time; rounded to whole batches */
+    uint64_t segment_rows; /* see above */
+    uint32_t n_workers;
+    uint64_t epochs;      /* epochs from this number on do not begin */
+    uint64_t steps, rows; /* at most so many are leased from here on; UINT64_MAX: no limit */
+} mst_lease_options;
+
+typedef struct mst_lease {
+    uint64_t epoch, from, to;
+} mst_lease;
+
+typedef struct mst_leases mst_leases;
+
+/* Starts at a position of an epoch. */
+mst_status mst_leases_new(const mst_lease_options *options, uint64_t epoch, uint64_t position,
+                          mst_leases **out);
+/* Starts from what mst_leases_json wrote. MST_EINPUT when it does not fit. */
+mst_status mst_leases_resume(const mst_lease_options *options, const json_t *json, mst_leases **out);
+void mst_leases_destroy(mst_leases *self); /* NULL-safe */
+
+/* The next rows for a worker; *got false: there are none now. */
+mst_status mst_leases_take(mst_leases *self, uint32_t worker, mst_lease *out, bool *got);
+/* The worker has trained on the next `rows` rows of its oldest lease(s). Rows it holds no lease for are
+ * ignored (they were taken back) and returned as repeats. */
+uint64_t mst_leases_done(mst_leases *self, uint32_t worker, uint64_t rows);
+/* Takes back what the worker has not done; its rows go to others first of all. Returns how many. */
+mst_status mst_leases_return(mst_leases *self, uint32_t worker, uint64_t *rows);
+
+uint64_t mst_leases_held(const mst_leases *self, uint32_t worker); /* rows leased and not done */
+bool mst_leases_finished(const mst_leases *self);                  /* nothing is leased and nothing is left */
+bool mst_leases_dry(const mst_leases *self);                       /* nothing is left to lease */
+/* The first epoch with rows not done, and how many of its rows are. */
+void mst_leases_position(const mst_leases *self, uint64_t *epoch, uint64_t *rows_done);
+
+/* What is not done, as {"next": [epoch, position], "todo": [[epoch, from, to], ...]}. New reference or NULL.
+ */
+json_t *mst_leases_json(const mst_leases *self);
+
+#endif

@@ -1,0 +1,336 @@
+/* Pushes and pulls on a server; contract in server_impl.h.
+ *
+ * A STEP without a push is answered at once. A push is applied when it arrives (async, ssp) or waits for its
+ * step (sync). The answer leaves after the coordinator has counted the push, so that whatever it has to say
+ * about it (a cut, the next work) travels before or with the answer.
+ *
+ * Invariants
+ * 1. Steps close in order: applied counts them, and only pushes labelled applied + 1 count for the next.
+ * 2. A worker has at most one push waiting.
+ * 3. A step's pushes are added in worker order. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "ps/server_impl.h"
+
+#define SMALL_REPLY 65536 /* bytes: leaves at once, or is copied by the net */
+
+/* ---- answers ---- */
+
+static mst_status answer(mst_server *s, uint32_t worker, const mst_shard_request *r, uint32_t flags)
+{
+    mst_work work;
+    uint32_t peer = s->workers[worker].peer;
+    size_t size = r->pulled != NULL ? mst_shard_reply_size(s->shard, r) : 0, whole = size;
+    if (peer == MST_PEER_NONE)
+        return MST_OK;
+    if (s->co != NULL && mst_is_sync(s) && r->values != NULL && mst_coordinator_trailer(s, worker, &work)) {
+        flags |= MST_VALUES_WORK;
+        whole += MST_WORK_SIZE;
+    }
+    bool small = whole <= SMALL_REPLY;
+    mst_buffer *buffer = small ? s->reply : mst_server_buffer(s, whole);
+    if (buffer == NULL)
+        buffer = s->reply = small ? mst_server_buffer(s, SMALL_REPLY) : NULL;
+    if (buffer == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for an answer of %zu bytes", whole);
+    if (size > 0)
+        mst_shard_reply(s->shard, r, buffer->data);
+    if (flags & MST_VALUES_WORK)
+        mst_work_encode(&work, buffer->data + size);
+    mst_message m = {.type = MST_PS_VALUES, .flags = flags, .request = r->request, .step = s->applied};
+    mst_piece piece = {buffer->data, whole};
+    mst_status st = mst_net_send(s->net, peer, &m, &piece, whole > 0, small ? NULL : buffer);
+    if (st != MST_OK && !small)
+        mst_server_release(s, buffer);
+    if (st == MST_ETIMEOUT) /* it asks and does not read: no worker of ours */
+        mst_server_expel(s, worker, mst_error_text());
+    return st == MST_ENOMEM ? st : MST_OK; /* a peer that is gone is reported down */
+}
+
+static mst_update update_of(const mst_server *s)
+{
+    return (mst_update){.lr = mst_learning_rate(&s->store.optimizer->options, s->applied),
+                        .step = s->applied};
+}
+
+/* ---- asynchronous ---- */
+
+static mst_status push_now(mst_server *s, uint32_t worker, const mst_shard_request *r)
+{
+    mst_server_worker *w = &s->workers[worker];
+    s->applied++;
+    w->pushes++;
+    mst_update u = update_of(s);
+    TRY(mst_shard_apply(s->shard, &r, 1, &u));
+    if (s->co != NULL)
+        TRY(mst_coordinator_applied(s, s->applied, &r, 1));
+    if (s->co != NULL && mst_coordinator_ahead(s, worker)) {
+        w->deferred = true;
+        w->request = *r;
+        return MST_OK;
+    }
+    TRY(answer(s, worker, r, 0));
+    return s->co != NULL && s->options.mode == MST_PS_SSP ? mst_server_release_deferred(s) : MST_OK;
+}
+
+mst_status mst_server_release_deferred(mst_server *s)
+{
+    for (uint32_t w = 0; w < s->options.n_workers; w++)
+        if (s->workers[w].deferred && !mst_coordinator_ahead(s, w)) {
+            s->workers[w].deferred = false;
+            TRY(answer(s, w, &s->workers[w].request, 0));
+        }
+    return MST_OK;
+}
+
+/* ---- synchronous ---- */
+
+static void settle(mst_server *s, uint32_t worker)
+{
+    mst_server_worker *w = &s->workers[worker];
+    w->pending = false;
+    mst_server_release(s, w->body);
+    w->body = NULL;
+}
+
+static bool waits_for(const mst_server_worker *w, uint64_t step)
+{
+    return w->pending && w->label == step && !w->exhausted;
+}
+
+/* All workers are needed: none is still to come. */
+static bool all_here(const mst_server *s, uint64_t step)
+{
+    for (uint32_t i = 0; i < s->options.n_workers; i++) {
+        const mst_server_worker *w = &s->workers[i];
+        if (!waits_for(w, step) && !w->exhausted && !(w->gone && w->gone_from <= step))
+            return false;
+    }
+    return true;
+}
+
+/* The coordinator with backup workers: enough pushes are here. Everybody is told. */
+static mst_status decide_close(mst_server *s, uint64_t step, bool *closes)
+{
+    mst_step_close close = {.step = step};
+    uint32_t here = 0, active = 0;
+    for (uint32_t i = 0; i < s->options.n_workers; i++) {
+        const mst_server_worker *w = &s->workers[i];
+        active += w->peer != MST_PEER_NONE && !w->exhausted;
+        if (waits_for(w, step)) {
+            mst_bit_set(close.slots, i);
+            here++;
+        }
+    }
+    *closes = here > 0 && here >= (active < s->options.needed ? active : s->options.needed);
+    if (!*closes)
+        return MST_OK;
+    mst_message m = {.type = MST_PS_CLOSE, .step = step};
+    mst_piece piece = {close.slots, sizeof close.slots};
+    for (uint32_t i = 1; i < s->options.n_servers; i++)
+        TRY(mst_net_send(s->net, s->servers[i], &m, &piece, 1, NULL));
+    if (!mst_grow(&s->closes, &s->close_capacity, s->n_closes + 1, sizeof *s->closes))
+        return mst_fail(MST_ENOMEM, "no memory for steps that close");
+    s->closes[s->n_closes++] = close;
+    return MST_OK;
+}
+
+/* Pushes that the coordinator left out of a step are dropped as soon as that is known. */
+static mst_status drop_late(mst_server *s, uint64_t step, const uint64_t *slots)
+{
+    for (uint32_t i = 0; i < s->options.n_workers; i++) {
+        mst_server_worker *w = &s->workers[i];
+        if (!w->pending || w->exhausted || w->label > step || (slots != NULL && mst_bit(slots, i)))
+            continue;
+        if (s->co != NULL)
+            mst_coordinator_dropped(s, i, &w->request);
+        TRY(answer(s, i, &w->request, MST_VALUES_DROPPED));
+        settle(s, i);
+    }
+    return MST_OK;
+}
+
+/* Whether the pushes that count for the next step, by the coordinator's word, are all here. */
+static bool decided_here(const mst_server *s, uint64_t step, mst_step_close *close)
+{
+    if (s->n_closes == 0 || s->closes[0].step != step)
+        return false;
+    for (uint32_t i = 0; i < s->options.n_workers; i++) {
+        const mst_server_worker *w = &s->workers[i];
+        if (mst_bit(s->closes[0].slots, i) && !waits_for(w, step) && !w->gone)
+            return false;
+    }
+    *close = s->closes[0];
+    return true;
+}
+
+static mst_status close_step(mst_server *s, uint64_t step, const uint64_t *slots)
+{
+    const mst_shard_request *requests[1024];
+    uint32_t who[1024], n = 0;
+    for (uint32_t i = 0; i < s->options.n_workers; i++) {
+        mst_server_worker *w = &s->workers[i];
+        bool counts = slots == NULL || mst_bit(slots, i);
+        if (counts && slots != NULL && !waits_for(w, step))
+            mst_warn("step %" PRIu64 ": worker %" PRIu32
+                     " was lost before its gradient reached server %" PRIu32 ", which goes on without it",
+                     step, i, s->index);
+        if (!counts || !waits_for(w, step))
+            continue;
+        requests[n] = &w->request;
+        who[n++] = i;
+    }
+    s->applied = step;
+    mst_update u = update_of(s);
+    TRY(mst_shard_apply(s->shard, requests, n, &u));
+    if (s->co != NULL)
+        TRY(mst_coordinator_applied(s, step, requests, n));
+    TRY(mst_server_try_cut(s));
+    for (uint32_t i = 0; i < n; i++) {
+        TRY(answer(s, who[i], &s->workers[who[i]].request, 0));
+        settle(s, who[i]);
+    }
+    return drop_late(s, step, NULL);
+}
+
+/* sync on streams: nobody has rows left, so the next epoch begins. */
+static mst_status end_epoch(mst_server *s)
+{
+    uint32_t exhausted = 0;
+    for (uint32_t i = 0; i < s->options.n_workers; i++) {
+        const mst_server_worker *w = &s->workers[i];
+        if (!w->exhausted && !w->gone && !(mst_has_backups(s) && w->peer == MST_PEER_NONE))
+            return MST_OK;
+        exhausted += w->exhausted && !w->gone;
+    }
+    if (exhausted == 0)
+        return MST_OK;
+    if (s->co != NULL)
+        TRY(mst_coordinator_epoch_over(s));
+    for (uint32_t i = 0; i < s->options.n_workers; i++) {
+        mst_server_worker *w = &s->workers[i];
+        if (!w->exhausted)
+            continue;
+        w->exhausted = false;
+        TRY(answer(s, i, &w->request, 0));
+        settle(s, i);
+    }
+    return MST_OK;
+}
+
+mst_status mst_server_try_close(mst_server *s)
+{
+    for (;;) {
+        uint64_t step = s->applied + 1;
+        mst_step_close close;
+        bool closes = false, any = false;
+        for (uint32_t i = 0; i < s->options.n_workers; i++)
+            any |= waits_for(&s->workers[i], step);
+        if (!mst_has_backups(s)) {
+            if (!any || !all_here(s, step))
+                break;
+            TRY(close_step(s, step, NULL));
+            continue;
+        }
+        if (s->co != NULL && s->n_closes == 0)
+            TRY(decide_close(s, step, &closes));
+        if (s->n_closes > 0)
+            TRY(drop_late(s, s->closes[0].step, s->closes[0].slots));
+        if (!decided_here(s, step, &close))
+            break;
+        s->n_closes--;
+        memmove(s->closes, s->closes + 1, s->n_closes * sizeof *s->closes);
+        TRY(close_step(s, step, close.slots));
+    }
+    return end_epoch(s);
+}
+
+static mst_status push_later(mst_server *s, uint32_t worker, const mst_message *m, const mst_shard_request *r,
+                             mst_buffer **body)
+{
+    mst_server_worker *w = &s->workers[worker];
+    if (w->pending)
+        return mst_fail(MST_EPEER, "a push for step %" PRIu64 " while that for step %" PRIu64 " is waiting",
+                        m->step, w->label);
+    if (m->step <= s->applied && !(r->flags & MST_STEP_EXHAUSTED)) {
+        if (!mst_has_backups(s))
+            return mst_fail(MST_EPEER, "a push for step %" PRIu64 ", but %" PRIu64 " steps are done", m->step,
+                            s->applied);
+        if (s->co != NULL)
+            mst_coordinator_dropped(s, worker, r);
+        return answer(s, worker, r, MST_VALUES_DROPPED);
+    }
+    w->pending = true;
+    w->exhausted = (r->flags & MST_STEP_EXHAUSTED) != 0;
+    w->label = m->step;
+    w->request = *r;
+    w->body = *body;
+    *body = NULL;
+    return mst_server_try_close(s);
+}
+
+/* ---- STEP ---- */
+
+static mst_status take_step(mst_server *s, uint32_t worker, const mst_message *m, mst_buffer **body)
+{
+    mst_shard_request r;
+    if (mst_shard_read(s->shard, worker, m, (*body)->data, &r) != MST_OK)
+        return mst_fail(MST_EPEER, "%s", mst_error_text());
+    if (!(m->flags & MST_STEP_PUSH))
+        return answer(s, worker, &r, 0);
+    return mst_is_sync(s) ? push_later(s, worker, m, &r, body) : push_now(s, worker, &r);
+}
+
+static mst_status hold_step(mst_server *s, uint32_t worker, const mst_message *m, mst_buffer *body)
+{
+    mst_held_step *held = mst_zalloc(sizeof *held);
+    if (held == NULL)
+        return mst_fail(MST_ENOMEM, "no memory to hold a push back");
+    *held = (mst_held_step){.worker = worker, .m = *m, .body = body};
+    *s->held_tail = held;
+    s->held_tail = &held->next;
+    return MST_OK;
+}
+
+mst_status mst_server_step(mst_server *s, uint32_t worker, const mst_message *m, mst_buffer *body)
+{
+    mst_status st;
+    if (body == NULL)
+        return mst_fail(MST_EPEER, "STEP without a body");
+    if (!mst_is_sync(s) && s->workers[worker].mark > s->cut.taken) {
+        st = hold_step(s, worker, m, body);
+        if (st != MST_OK)
+            mst_server_release(s, body);
+        return st;
+    }
+    st = take_step(s, worker, m, &body);
+    mst_server_release(s, body);
+    return st;
+}
+
+void mst_server_forget(mst_server *s, uint32_t worker)
+{
+    mst_server_worker *w = &s->workers[worker];
+    w->deferred = false;
+    w->exhausted = false;
+    if (w->pending && !(mst_is_sync(s) && (!w->gone || w->label < w->gone_from)))
+        settle(s, worker);
+    for (mst_held_step **at = &s->held; *at != NULL;) {
+        mst_held_step *held = *at;
+        if (held->worker != worker) {
+            at = &held->next;
+            continue;
+        }
+        *at = held->next;
+        mst_server_release(s, held->body);
+        mst_free(held);
+    }
+    s->held_tail = &s->held;
+    while (*s->held_tail != NULL)
+        s->held_tail = &(*s->held_tail)->next;
+    if (!w->pending)
+        mst_shard_forget(s->shard, worker);
+}
