@@ -37,7 +37,8 @@ static void close_run(mst_book *self)
 {
     mst_checkpointer_destroy(self->checkpointer);
     mst_checkpointer_destroy(self->best_checkpointer);
-    self->checkpointer = self->best_checkpointer = NULL;
+    self->checkpointer = self->best_checkpointer = self->open = NULL;
+    self->settling = false;
     mst_run_destroy(self->run);
     self->run = NULL;
 }
@@ -341,6 +342,16 @@ static mst_status compose_meta(const mst_book *self, mst_checkpoint_meta *out)
     return MST_OK;
 }
 
+mst_status mst_book_settle(mst_book *self, bool wait)
+{
+    if (!self->settling || (!wait && !mst_checkpointer_idle(self->checkpointer)))
+        return MST_OK;
+    self->settling = false;
+    TRY(mst_checkpointer_wait(self->checkpointer, NULL));
+    mst_run_settle(self->run);
+    return MST_OK;
+}
+
 static mst_status save(mst_book *self, mst_checkpointer *checkpointer, const mst_params *params)
 {
     uint64_t start = mst_now_ns();
@@ -361,10 +372,8 @@ mst_status mst_book_save(mst_book *self, const mst_observer *observer, const mst
     TRY(save(self, self->checkpointer, params));
     self->saved_step = self->progress.steps;
     self->worth_keeping = true;
-    if (mst_run_replaces(self->run)) {
-        TRY(mst_checkpointer_wait(self->checkpointer, NULL));
-        mst_run_settle(self->run);
-    }
+    self->settling = mst_run_replaces(self->run);
+    TRY(mst_book_settle(self, true));
     if (observer->saved != NULL)
         observer->saved(observer->arg, &self->status, mst_run_path(self->run));
     return MST_OK;
@@ -375,12 +384,86 @@ mst_status mst_book_save_best(mst_book *self, const mst_params *params)
     return self->best_checkpointer != NULL ? save(self, self->best_checkpointer, params) : MST_OK;
 }
 
+bool mst_book_can_save(mst_book *self, bool best)
+{
+    mst_checkpointer *checkpointer = best ? self->best_checkpointer : self->checkpointer;
+    return checkpointer != NULL && self->open == NULL && mst_checkpointer_idle(checkpointer);
+}
+
+mst_status mst_book_save_begin(mst_book *self, bool best, const mst_params *params,
+                               const mst_part_spec *parts, uint32_t n)
+{
+    uint64_t start = mst_now_ns();
+    mst_checkpointer *checkpointer = best ? self->best_checkpointer : self->checkpointer;
+    mst_checkpoint_meta meta;
+    if (checkpointer == NULL || self->open != NULL)
+        return mst_fail(MST_EUSAGE, "%s: %s", mst_run_path(self->run),
+                        self->open != NULL ? "another checkpoint is being written"
+                                           : "no such checkpoint is to be written");
+    if (!best)
+        mst_book_save_begins(self);
+    mst_status st = compose_meta(self, &meta);
+    if (st == MST_OK)
+        st = mst_checkpointer_begin_parts(checkpointer, params, &meta, parts, n);
+    mst_checkpoint_meta_fini(&meta);
+    if (st == MST_OK) {
+        self->open = checkpointer;
+        self->open_status = self->status;
+    }
+    self->status.save_seconds += mst_seconds_since(start);
+    return st;
+}
+
+static mst_status none_open(const mst_book *self)
+{
+    return mst_fail(MST_EUSAGE, "%s: no checkpoint is being written", mst_run_path(self->run));
+}
+
+mst_status mst_book_save_write(mst_book *self, uint32_t slot, uint64_t first, uint64_t count,
+                               const float *data, bool lazy)
+{
+    uint64_t start = mst_now_ns();
+    if (self->open == NULL)
+        return none_open(self);
+    mst_status st = mst_checkpointer_write(self->open, slot, first, count, data, lazy);
+    if (st != MST_OK)
+        self->open = NULL;
+    self->status.save_seconds += mst_seconds_since(start);
+    return st;
+}
+
+mst_status mst_book_save_complete(mst_book *self, const mst_observer *observer)
+{
+    mst_checkpointer *checkpointer = self->open;
+    if (checkpointer == NULL)
+        return none_open(self);
+    self->open = NULL;
+    TRY(mst_checkpointer_complete(checkpointer));
+    self->worth_keeping = true;
+    if (checkpointer != self->checkpointer)
+        return MST_OK;
+    self->saved_step = self->open_status.step;
+    self->settling = mst_run_replaces(self->run);
+    if (observer->saved != NULL)
+        observer->saved(observer->arg, &self->open_status, mst_run_path(self->run));
+    return MST_OK;
+}
+
+void mst_book_save_abandon(mst_book *self)
+{
+    if (self->open != NULL)
+        mst_checkpointer_abandon(self->open);
+    self->open = NULL;
+}
+
 /* ---- the end ---- */
 
 mst_status mst_book_finish(mst_book *self, mst_end end, mst_train_summary *summary)
 {
     uint64_t start = mst_now_ns();
     char *path = NULL;
+    mst_book_save_abandon(self);
+    TRY(mst_book_settle(self, true));
     if (self->best_checkpointer != NULL)
         TRY(mst_checkpointer_wait(self->best_checkpointer, NULL));
     if (self->checkpointer != NULL)
@@ -410,6 +493,8 @@ mst_status mst_book_give_up(mst_book *self, mst_status st)
 {
     mst_error error;
     mst_error_save(&error, st);
+    mst_book_save_abandon(self);
+    mst_book_settle(self, true); /* a checkpoint that is whole counts */
     if (self->run != NULL && (self->worth_keeping || self->options.train->resume) &&
         !mst_run_replaces(self->run)) {
         json_object_set_new(self->manifest, "error", mst_json_text(error.text));

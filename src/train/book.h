@@ -12,7 +12,8 @@
  * An evaluation has two ends, because its figures may come later than the moment that it speaks of: between
  * mst_book_evaluation_begins and mst_book_evaluated training may go on. One is under way at a time.
  *
- * Thread: one owner. Waiting: for the disk only, in save, save_begin, finish and give_up. */
+ * Thread: one owner. Waiting: for the disk only; for what the background thread has under way in save,
+ * save_begin (unless mst_book_can_save), finish and give_up. */
 #ifndef MST_TRAIN_BOOK_H
 #define MST_TRAIN_BOOK_H
 
@@ -125,8 +126,19 @@ mst_status mst_book_evaluated(mst_book *self, const mst_observer *observer, cons
 mst_status mst_book_save(mst_book *self, const mst_observer *observer, const mst_params *params);
 mst_status mst_book_save_best(mst_book *self, const mst_params *params); /* nothing without --save */
 
-/* Whether a checkpoint is still to be written for where the run stands now. */
+/* Whether a checkpoint is still to be begun for where the run stands now. */
 bool mst_book_unsaved(const mst_book *self);
+
+/* A save whose floats come in pieces, one at a time; see mst_checkpointer_begin_parts. What goes with the
+ * weights is as of `begin`, and training may go on meanwhile. best: the checkpoint of the best weights. A
+ * failure abandons the save. A later failure, in the background, is told by the next begin, or by finish. */
+bool mst_book_can_save(mst_book *self, bool best); /* false without --save, and while begin would wait */
+mst_status mst_book_save_begin(mst_book *self, bool best, const mst_params *params,
+                               const mst_part_spec *parts, uint32_t n);
+mst_status mst_book_save_write(mst_book *self, uint32_t slot, uint64_t first, uint64_t count,
+                               const float *data, bool lazy);
+mst_status mst_book_save_complete(mst_book *self, const mst_observer *observer);
+void mst_book_save_abandon(mst_book *self); /* nothing when none is open */
 
 /* ---- the end ---- */
 

@@ -184,7 +184,9 @@ static bool limit_reached(const mst_book *self, mst_end *end)
 
 bool mst_book_unsaved(const mst_book *self)
 {
-    return self->checkpointer != NULL && self->saved_step != self->progress.steps;
+    if (self->checkpointer == NULL || self->saved_step == self->progress.steps)
+        return false;
+    return self->open != self->checkpointer || self->open_status.step != self->progress.steps;
 }
 
 void mst_book_save_begins(mst_book *self)
@@ -256,7 +258,7 @@ mst_status mst_book_progress(mst_book *self, const mst_progress *p, double secon
         return mst_fail(MST_EINPUT,
                         "the training loss is no longer finite at step %llu: lower --lr, or use --clip-norm",
                         (unsigned long long)p->steps);
-    return MST_OK;
+    return mst_book_settle(self, false);
 }
 
 const mst_progress *mst_book_at(const mst_book *self)

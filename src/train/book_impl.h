@@ -30,8 +30,11 @@ struct mst_book {
     mst_run *run;
     json_t *manifest;
     mst_checkpointer *checkpointer, *best_checkpointer;
-    uint64_t saved_step; /* of the newest checkpoint; UINT64_MAX: none */
-    bool worth_keeping;  /* something was measured or saved */
+    uint64_t saved_step;          /* of the newest checkpoint; UINT64_MAX: none */
+    mst_checkpointer *open;       /* floats arrive for it; or NULL */
+    mst_train_status open_status; /* as of when that save began */
+    bool settling;                /* what this run replaces goes once the background thread has saved */
+    bool worth_keeping;           /* something was measured or saved */
 
     mst_progress progress;
     mst_train_status status;
@@ -53,6 +56,9 @@ void mst_book_schedule(const mst_book *self, mst_due *due);
 
 /* The checkpoint that was due is being written. */
 void mst_book_save_begins(mst_book *self);
+
+/* Removes what this run replaces, if that is to be and the checkpoint is there; wait: for it. */
+mst_status mst_book_settle(mst_book *self, bool wait);
 
 static inline double mst_mean_loss(const mst_loss_sum *sum)
 {

@@ -2,8 +2,9 @@
  *
  * Design: the manifest is checked against the caller's views before any part is opened: names, sizes and
  * shapes, and that the slices it lists cover every wanted tensor exactly once. Then part after part: size,
- * checksum, header, and only then data. Files come from anywhere, so nothing in them is believed: part names
- * are plain file names, and every count is checked against the tensor that it speaks of. */
+ * checksum, header, and only when all are right data. Files come from anywhere, so nothing in them is
+ * believed: part names are plain file names, and every count is checked against the tensor that it speaks of.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,6 +160,39 @@ out:
     return st;
 }
 
+static bool same_but_features(const json_t *a, const json_t *b)
+{
+    static const char *const keys[] = {"name", "classes", "bias"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!json_equal(json_object_get(a, keys[i]), json_object_get(b, keys[i])))
+            return false;
+    return true;
+}
+
+mst_status mst_checkpoint_fits(const char *checkpoint, const json_t *theirs, const json_t *mine,
+                               bool features_given)
+{
+    long long there = (long long)json_integer_value(json_object_get(theirs, "features")),
+              here = (long long)json_integer_value(json_object_get(mine, "features"));
+    bool same = same_but_features(mine, theirs);
+    if (same && there == here)
+        return MST_OK;
+    if (same && features_given)
+        return mst_fail(MST_EINPUT, "%s was trained with %lld features: --features %lld does not fit",
+                        checkpoint, there, here);
+    if (same)
+        return mst_fail(MST_EINPUT, "%s was trained with %lld features, the data here has %lld: %s %lld",
+                        checkpoint, there, here, here < there ? "give --features" : "rows must have at most",
+                        there);
+    char *a = json_dumps(theirs, JSON_COMPACT | JSON_SORT_KEYS),
+         *b = json_dumps(mine, JSON_COMPACT | JSON_SORT_KEYS);
+    mst_status st = mst_fail(MST_EINPUT, "%s holds another model: %s there, %s here", checkpoint, a ? a : "?",
+                             b ? b : "?");
+    free(a); /* jansson's allocation */
+    free(b);
+    return st;
+}
+
 /* ---- finding ---- */
 
 /* *out stays NULL when the folder holds no complete checkpoint. */
@@ -206,33 +240,36 @@ out:
 
 /* ---- loading ---- */
 
-/* What a load fills: tensor t is view t % n_views of the weights (t < n_views) or of state vector t / n_views
- * - 1. */
-typedef struct loader {
-    const char *checkpoint;
+/* Tensor t is view t % n_views of the weights (t < n_views) or of state vector t / n_views - 1. */
+struct mst_checkpoint {
+    char *path;
     json_t *manifest;
-    mst_params *params;
+    const mst_params *params;
     const char *const *slot_names;
-    uint32_t n_slots; /* wanted */
-    struct slice *slices;
+    uint32_t n_slots;     /* wanted */
+    struct slice *slices; /* by tensor and place, so by slot and place in the flat vector */
     size_t n_slices, capacity;
-} loader;
+    mst_safetensors **files; /* of the parts */
+    size_t n_parts;
+};
 
-/* A stretch of a wanted tensor, and the part that holds it. */
+/* A stretch of a wanted tensor, and where it is held. */
 typedef struct slice {
     uint32_t tensor;
     uint64_t first, count;
     size_t part;
+    const char *held_as;    /* a text of the manifest */
+    const mst_tensor *held; /* once the part is open */
 } slice;
 
-static bool tensor_name(const loader *self, uint32_t tensor, char *out)
+static bool tensor_name(const mst_checkpoint *self, uint32_t tensor, char *out)
 {
     uint32_t slot = tensor / self->params->n_views;
     const mst_view *view = &self->params->views[tensor % self->params->n_views];
     return mst_checkpoint_tensor_name(out, slot == 0 ? NULL : self->slot_names[slot - 1], view->name);
 }
 
-static bool tensor_wanted(const loader *self, uint32_t tensor)
+static bool tensor_wanted(const mst_checkpoint *self, uint32_t tensor)
 {
     return tensor < self->params->n_views ||
            self->params->views[tensor % self->params->n_views].kind == MST_VIEW_TRAINABLE;
@@ -248,22 +285,22 @@ static const char *shape_text(char *out, size_t size, uint32_t n_dims, const uin
     return out;
 }
 
-static mst_status check_view(const loader *self, const json_t *entry, bool *seen)
+static mst_status check_view(const mst_checkpoint *self, const json_t *entry, bool *seen)
 {
     uint64_t size = 0, dims[MST_VIEW_NDIM];
     const char *name = json_string_value(json_object_get(entry, "name"));
     const json_t *shape = json_object_get(entry, "shape");
     if (name == NULL || !json_is_array(shape))
-        return bad_manifest(self->checkpoint, "a view lacks its name or shape");
-    TRY(get_count(self->checkpoint, entry, "size", &size));
+        return bad_manifest(self->path, "a view lacks its name or shape");
+    TRY(get_count(self->path, entry, "size", &size));
     const mst_view *view = mst_params_find(self->params, name);
     if (view == NULL)
         return mst_fail(MST_EINPUT,
                         "%s: a checkpoint of another model: it has \"%.40s\", which the model here lacks",
-                        self->checkpoint, name);
+                        self->path, name);
     if (size != view->size)
         return mst_fail(MST_EINPUT, "%s has %llu elements in %s but %llu here", view->name,
-                        (unsigned long long)size, self->checkpoint, (unsigned long long)view->size);
+                        (unsigned long long)size, self->path, (unsigned long long)view->size);
     size_t n_dims = json_array_size(shape);
     bool same = n_dims == view->n_dims;
     for (size_t d = 0; d < n_dims && d < MST_VIEW_NDIM; d++) {
@@ -276,25 +313,25 @@ static mst_status check_view(const loader *self, const json_t *entry, bool *seen
         char theirs[96], ours[96];
         uint32_t shown = n_dims < MST_VIEW_NDIM ? (uint32_t)n_dims : MST_VIEW_NDIM;
         return mst_fail(MST_EINPUT, "%s is %s in %s but %s here", view->name,
-                        shape_text(theirs, sizeof theirs, shown, dims), self->checkpoint,
+                        shape_text(theirs, sizeof theirs, shown, dims), self->path,
                         shape_text(ours, sizeof ours, view->n_dims, view->dims));
     }
     seen[view - self->params->views] = true;
     return MST_OK;
 }
 
-static mst_status check_views(const loader *self)
+static mst_status check_views(const mst_checkpoint *self)
 {
     bool seen[MST_VIEW_MAX] = {false};
     const json_t *views = json_object_get(self->manifest, "views");
     if (!json_is_array(views))
-        return bad_manifest(self->checkpoint, "\"views\" is not a list");
+        return bad_manifest(self->path, "\"views\" is not a list");
     for (size_t i = 0; i < json_array_size(views); i++)
         TRY(check_view(self, json_array_get(views, i), seen));
     for (uint32_t v = 0; v < self->params->n_views; v++)
         if (!seen[v])
-            return mst_fail(MST_EINPUT, "%s: a checkpoint of another model: it has no \"%s\"",
-                            self->checkpoint, self->params->views[v].name);
+            return mst_fail(MST_EINPUT, "%s: a checkpoint of another model: it has no \"%s\"", self->path,
+                            self->params->views[v].name);
     return MST_OK;
 }
 
@@ -304,17 +341,17 @@ static void add_name(char *text, size_t size, const char *name)
     snprintf(text + n, size - n, "%s%s", n > 0 ? ", " : "", name);
 }
 
-static mst_status check_slots(const loader *self)
+static mst_status check_slots(const mst_checkpoint *self)
 {
     const json_t *slots = json_object_get(self->manifest, "slots");
     char theirs[128] = "", ours[128] = "";
     if (!json_is_array(slots))
-        return bad_manifest(self->checkpoint, "\"slots\" is not a list");
+        return bad_manifest(self->path, "\"slots\" is not a list");
     bool same = json_array_size(slots) == self->n_slots;
     for (size_t i = 0; i < json_array_size(slots); i++) {
         const char *name = json_string_value(json_array_get(slots, i));
         if (name == NULL)
-            return bad_manifest(self->checkpoint, "a name in \"slots\" is not a text");
+            return bad_manifest(self->path, "a name in \"slots\" is not a text");
         same = same && strcmp(name, self->slot_names[i]) == 0;
         add_name(theirs, sizeof theirs, name);
     }
@@ -327,20 +364,24 @@ static mst_status check_slots(const loader *self)
     return mst_fail(
         MST_EINPUT,
         "%s holds state of %.40s (%s), not of the optimizer here (%s); --init-from takes the weights only",
-        self->checkpoint, optimizer == NULL ? "another optimizer" : optimizer, theirs[0] ? theirs : "none",
+        self->path, optimizer == NULL ? "another optimizer" : optimizer, theirs[0] ? theirs : "none",
         ours[0] ? ours : "none");
 }
 
-static mst_status add_slice(loader *self, const json_t *entry, size_t part)
+static mst_status add_slice(mst_checkpoint *self, const json_t *entry, size_t part)
 {
     char wanted[CHECKPOINT_NAME_MAX];
     const char *name = json_string_value(json_object_get(entry, "name"));
     uint32_t n_tensors = self->params->n_views * (1 + self->n_slots);
     slice s = {.tensor = 0, .part = part};
     if (name == NULL)
-        return bad_manifest(self->checkpoint, "a tensor lacks its name");
-    TRY(get_count(self->checkpoint, entry, "first", &s.first));
-    TRY(get_count(self->checkpoint, entry, "count", &s.count));
+        return bad_manifest(self->path, "a tensor lacks its name");
+    TRY(get_count(self->path, entry, "first", &s.first));
+    TRY(get_count(self->path, entry, "count", &s.count));
+    const json_t *tensor = json_object_get(entry, "tensor");
+    s.held_as = tensor == NULL ? name : json_string_value(tensor);
+    if (s.held_as == NULL)
+        return bad_manifest(self->path, "a name in \"tensor\" is not a text");
     while (s.tensor < n_tensors && !(tensor_name(self, s.tensor, wanted) && strcmp(wanted, name) == 0))
         s.tensor++;
     if (s.tensor == n_tensors || !tensor_wanted(self, s.tensor))
@@ -348,9 +389,9 @@ static mst_status add_slice(loader *self, const json_t *entry, size_t part)
     uint64_t size = self->params->views[s.tensor % self->params->n_views].size;
     if (s.first > size || s.count > size - s.first)
         return mst_fail(MST_EINPUT, "%s: not a valid checkpoint: a part of \"%s\" lies outside of it",
-                        self->checkpoint, wanted);
+                        self->path, wanted);
     if (!mst_grow(&self->slices, &self->capacity, self->n_slices + 1, sizeof *self->slices))
-        return mst_fail(MST_ENOMEM, "%s: no memory for the list of tensors", self->checkpoint);
+        return mst_fail(MST_ENOMEM, "%s: no memory for the list of tensors", self->path);
     self->slices[self->n_slices++] = s;
     return MST_OK;
 }
@@ -365,15 +406,15 @@ static int by_place(const void *a, const void *b)
     return (x->count > y->count) - (x->count < y->count);
 }
 
-static mst_status gather_slices(loader *self)
+static mst_status gather_slices(mst_checkpoint *self)
 {
     const json_t *parts = json_object_get(self->manifest, "parts");
     if (!json_is_array(parts))
-        return bad_manifest(self->checkpoint, "\"parts\" is not a list");
+        return bad_manifest(self->path, "\"parts\" is not a list");
     for (size_t p = 0; p < json_array_size(parts); p++) {
         const json_t *tensors = json_object_get(json_array_get(parts, p), "tensors");
         if (!json_is_array(tensors))
-            return bad_manifest(self->checkpoint, "a part lacks its tensors");
+            return bad_manifest(self->path, "a part lacks its tensors");
         for (size_t i = 0; i < json_array_size(tensors); i++)
             TRY(add_slice(self, json_array_get(tensors, i), p));
     }
@@ -386,30 +427,31 @@ static mst_status gather_slices(loader *self)
         if (!tensor_wanted(self, t))
             continue;
         if (!tensor_name(self, t, name))
-            return mst_fail(MST_EUSAGE, "%s: the name %s is too long", self->checkpoint, name);
+            return mst_fail(MST_EUSAGE, "%s: the name %s is too long", self->path, name);
         for (; i < self->n_slices && self->slices[i].tensor == t; i++) {
             if (self->slices[i].first != at)
                 return mst_fail(MST_EINPUT, "%s: not a valid checkpoint: element %llu of \"%s\" is %s",
-                                self->checkpoint,
+                                self->path,
                                 (unsigned long long)(self->slices[i].first < at ? self->slices[i].first : at),
                                 name, self->slices[i].first < at ? "there twice" : "missing");
             at += self->slices[i].count;
         }
         if (at != size)
             return mst_fail(MST_EINPUT, "%s: not a valid checkpoint: element %llu of \"%s\" is missing",
-                            self->checkpoint, (unsigned long long)at, name);
+                            self->path, (unsigned long long)at, name);
     }
     return MST_OK;
 }
 
 /* Opens a part once its size is right, and checks its bytes. */
-static mst_status open_part(const loader *self, const json_t *part, const char *path, mst_safetensors **out)
+static mst_status open_file(const mst_checkpoint *self, const json_t *part, const char *path,
+                            mst_safetensors **out)
 {
     uint64_t bytes = 0, expected = 0;
     uint32_t crc;
     struct stat info;
-    TRY(get_count(self->checkpoint, part, "bytes", &bytes));
-    TRY(get_count(self->checkpoint, part, "crc32c", &expected));
+    TRY(get_count(self->path, part, "bytes", &bytes));
+    TRY(get_count(self->path, part, "crc32c", &expected));
     if (stat(path, &info) != 0)
         return mst_fail(MST_EINPUT, "%s: a part of the checkpoint is missing: %s", path, strerror(errno));
     if ((uint64_t)info.st_size != bytes)
@@ -429,66 +471,134 @@ static mst_status open_part(const loader *self, const json_t *part, const char *
     return st;
 }
 
-static mst_status load_slice(const loader *self, mst_safetensors *file, const char *path, const slice *s)
+/* Finds a slice in its part. */
+static mst_status find_slice(mst_safetensors *file, const char *path, slice *s)
 {
-    char name[CHECKPOINT_NAME_MAX];
-    const mst_view *view = &self->params->views[s->tensor % self->params->n_views];
-    uint32_t slot = s->tensor / self->params->n_views;
-    float *base = slot == 0 ? self->params->w : self->params->slots[slot - 1];
-    tensor_name(self, s->tensor, name);
-    const mst_tensor *tensor = mst_safetensors_find(file, name);
-    if (tensor == NULL)
-        return mst_fail(MST_EINPUT, "%s: has no tensor \"%s\", which the manifest names", path, name);
-    if (tensor->n_elements != s->count)
-        return mst_fail(MST_EINPUT, "%s: \"%s\" has %llu elements and the manifest says %llu", path, name,
-                        (unsigned long long)tensor->n_elements, (unsigned long long)s->count);
-    return mst_safetensors_read(file, tensor, base + view->offset + s->first, true);
+    s->held = mst_safetensors_find(file, s->held_as);
+    if (s->held == NULL)
+        return mst_fail(MST_EINPUT, "%s: has no tensor \"%.200s\", which the manifest names", path,
+                        s->held_as);
+    if (s->held->n_elements != s->count)
+        return mst_fail(MST_EINPUT, "%s: \"%.200s\" has %llu elements and the manifest says %llu", path,
+                        s->held_as, (unsigned long long)s->held->n_elements, (unsigned long long)s->count);
+    if (strcmp(s->held->dtype, "F32") != 0)
+        return mst_fail(MST_EINPUT, "%s: tensor \"%.200s\" is %s, and only F32 can be used", path, s->held_as,
+                        s->held->dtype);
+    return MST_OK;
 }
 
-static mst_status load_part(const loader *self, size_t p)
+static mst_status open_part(mst_checkpoint *self, size_t p)
 {
     mst_status st;
-    mst_safetensors *file = NULL;
     const json_t *part = json_array_get(json_object_get(self->manifest, "parts"), p);
     const char *name = json_string_value(json_object_get(part, "file"));
     if (name == NULL || name[0] == '.' || name[0] == 0 || strchr(name, '/') != NULL)
-        return bad_manifest(self->checkpoint, "a part's \"file\" is not a plain file name");
-    char *path = mst_sprintf("%s/%s", self->checkpoint, name);
+        return bad_manifest(self->path, "a part's \"file\" is not a plain file name");
+    char *path = mst_sprintf("%s/%s", self->path, name);
     if (path == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for a path", self->checkpoint);
-    TRY_OUT(st, open_part(self, part, path, &file));
+        return mst_fail(MST_ENOMEM, "%s: no memory for a path", self->path);
+    TRY_OUT(st, open_file(self, part, path, &self->files[p]));
     for (size_t i = 0; i < self->n_slices; i++)
         if (self->slices[i].part == p)
-            TRY_OUT(st, load_slice(self, file, path, &self->slices[i]));
+            TRY_OUT(st, find_slice(self->files[p], path, &self->slices[i]));
 out:
-    mst_safetensors_close(file);
     mst_free(path);
     return st;
+}
+
+static mst_status open_parts(mst_checkpoint *self)
+{
+    TRY(gather_slices(self));
+    self->n_parts = json_array_size(json_object_get(self->manifest, "parts"));
+    self->files = mst_calloc(self->n_parts + 1, sizeof *self->files);
+    if (self->files == NULL)
+        return mst_fail(MST_ENOMEM, "%s: no memory for the list of parts", self->path);
+    for (size_t p = 0; p < self->n_parts; p++)
+        TRY(open_part(self, p));
+    return MST_OK;
+}
+
+void mst_checkpoint_close(mst_checkpoint *self)
+{
+    if (self == NULL)
+        return;
+    for (size_t p = 0; self->files != NULL && p < self->n_parts; p++)
+        mst_safetensors_close(self->files[p]);
+    mst_free(self->files);
+    mst_free(self->slices);
+    json_decref(self->manifest);
+    mst_free(self->path);
+    mst_free(self);
+}
+
+mst_status mst_checkpoint_open(const char *checkpoint, const mst_params *params,
+                               const char *const *slot_names, bool want_slots, mst_checkpoint **out)
+{
+    mst_status st;
+    mst_checkpoint *self = mst_zalloc(sizeof *self);
+    if (self == NULL || (self->path = mst_strdup(checkpoint)) == NULL)
+        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory to open a checkpoint", checkpoint));
+    self->params = params;
+    self->slot_names = slot_names;
+    self->n_slots = want_slots ? params->n_slots : 0;
+    if (self->n_slots > 0 && slot_names == NULL)
+        TRY_OUT(st, mst_fail(MST_EUSAGE, "%s: the optimizer's state has no names", checkpoint));
+    TRY_OUT(st, read_manifest(checkpoint, &self->manifest));
+    TRY_OUT(st, check_views(self));
+    if (want_slots)
+        TRY_OUT(st, check_slots(self));
+    st = open_parts(self);
+    if (st != MST_OK)
+        TRY_OUT(st, damaged(checkpoint, st));
+    *out = self;
+    self = NULL;
+out:
+    mst_checkpoint_close(self);
+    return st;
+}
+
+/* Floats of the flat vector that a slice has. */
+static uint64_t slice_place(const mst_checkpoint *self, const slice *s)
+{
+    return self->params->views[s->tensor % self->params->n_views].offset + s->first;
+}
+
+mst_status mst_checkpoint_read(mst_checkpoint *self, uint32_t slot, uint64_t first, uint64_t count,
+                               float *out)
+{
+    if (slot > self->n_slots || first > self->params->size || count > self->params->size - first)
+        return mst_fail(MST_EUSAGE, "%s: no floats %llu to %llu of vector %u", self->path,
+                        (unsigned long long)first, (unsigned long long)(first + count), slot);
+    uint64_t at = first, end = first + count;
+    for (size_t i = 0; i < self->n_slices && at < end; i++) {
+        const slice *s = &self->slices[i];
+        uint64_t place = slice_place(self, s), stop = place + s->count;
+        if (s->tensor / self->params->n_views != slot || stop <= at || place >= end)
+            continue;
+        uint64_t from = place > at ? place : at, to = stop < end ? stop : end;
+        memset(out + (at - first), 0, (from - at) * sizeof *out);
+        TRY(mst_safetensors_read_at(self->files[s->part], s->held, from - place, to - from,
+                                    out + (from - first), false));
+        at = to;
+    }
+    memset(out + (at - first), 0, (end - at) * sizeof *out);
+    return MST_OK;
 }
 
 mst_status mst_checkpoint_load(const char *checkpoint, mst_params *params, const char *const *slot_names,
                                bool want_slots)
 {
-    mst_status st;
-    loader self = {
-        .checkpoint = checkpoint,
-        .params = params,
-        .slot_names = slot_names,
-        .n_slots = want_slots ? params->n_slots : 0,
-    };
-    if (self.n_slots > 0 && slot_names == NULL)
-        return mst_fail(MST_EUSAGE, "%s: the optimizer's state has no names", checkpoint);
-    TRY_OUT(st, read_manifest(checkpoint, &self.manifest));
-    TRY_OUT(st, check_views(&self));
-    if (want_slots)
-        TRY_OUT(st, check_slots(&self));
-    st = gather_slices(&self);
-    for (size_t p = 0; st == MST_OK && p < json_array_size(json_object_get(self.manifest, "parts")); p++)
-        st = load_part(&self, p);
+    mst_checkpoint *self = NULL;
+    TRY(mst_checkpoint_open(checkpoint, params, slot_names, want_slots, &self));
+    mst_status st = MST_OK;
+    for (size_t i = 0; st == MST_OK && i < self->n_slices; i++) {
+        const slice *s = &self->slices[i];
+        uint32_t slot = s->tensor / params->n_views;
+        float *base = slot == 0 ? params->w : params->slots[slot - 1];
+        st = mst_safetensors_read(self->files[s->part], s->held, base + slice_place(self, s), true);
+    }
     if (st != MST_OK)
         st = damaged(checkpoint, st);
-out:
-    mst_free(self.slices);
-    json_decref(self.manifest);
+    mst_checkpoint_close(self);
     return st;
 }

@@ -1,21 +1,21 @@
 /* Saving checkpoints (checkpoint.h).
  *
- * Design: begin writes the part file (into the page cache) and composes the manifest; the background thread
- * reads the part back for its checksum, syncs it, commits the manifest, and prunes. The checksum is left to
- * the thread because the pause of training counts more than a second pass over cached pages.
+ * Design: the caller's floats go into the part files (into the page cache), and the manifest is composed; the
+ * background thread reads the parts back for their checksums, syncs them, commits the manifest, and prunes.
+ * The checksum is left to the thread because the pause of training counts more than a second pass over cached
+ * pages. A whole store is one part that is written at once.
  *
  * Invariants
  * 1. A folder is a checkpoint from the moment its manifest.json is there, and everything the manifest names
  * is durable by then.
- * 2. A save that fails leaves what was there before it: a new folder is removed; in a folder that was
- * complete already (the same step saved again) only the new part is removed, whose name no manifest mentions.
+ * 2. A save that fails or is abandoned leaves what was there before it: a new folder is removed; in a folder
+ * that was complete already (the same step saved again) only the new parts are removed, whose names no
+ * manifest mentions.
  * 3. Older checkpoints are removed only after the new one is complete; never the new one.
- * 4. `job` belongs to the background thread while state is BUSY and to the caller otherwise; state, quit and
+ * 4. `save` belongs to the background thread while state is BUSY and to the caller otherwise; state, quit and
  * outcome are guarded by lock. */
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,21 +25,13 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "muster/muster.h"
 #include "train/checkpoint_impl.h"
-#include "train/safetensors.h"
 
-typedef struct save_job {
-    uint64_t step;
-    bool fresh; /* the folder holds no complete checkpoint yet */
-    char *path; /* the step's folder */
-    char *part; /* the part file, and its name in the folder */
-    const char *part_name;
-    mst_safetensors_writer *writer;
-    json_t *manifest; /* complete but for the part's size and checksum */
-} save_job;
-
-typedef enum save_state { SAVE_IDLE, SAVE_BUSY } save_state;
+typedef enum save_state {
+    SAVE_IDLE,
+    SAVE_OPEN, /* floats arrive */
+    SAVE_BUSY, /* in the background */
+} save_state;
 
 struct mst_checkpointer {
     char *folder;
@@ -53,7 +45,7 @@ struct mst_checkpointer {
     bool quit;
     mst_error outcome; /* of the last save; MST_OK once it has been reported */
     char *finished;    /* folder of the last complete save, or NULL */
-    save_job job;
+    mst_save save;
 };
 
 /* ---- folders ---- */
@@ -152,218 +144,6 @@ static mst_status prune(const mst_checkpointer *self, uint64_t new_step)
     return st;
 }
 
-/* Removes the parts of an earlier save of the same step, which the manifest no longer names. */
-static void remove_other_parts(const save_job *job)
-{
-    DIR *dir = opendir(job->path);
-    struct dirent *found;
-    while (dir != NULL && (found = readdir(dir)) != NULL)
-        if (strncmp(found->d_name, "part-", 5) == 0 && strcmp(found->d_name, job->part_name) != 0)
-            unlinkat(dirfd(dir), found->d_name, 0);
-    if (dir != NULL)
-        closedir(dir);
-}
-
-static mst_status sync_folder(const char *path)
-{
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    /* Some file systems cannot sync a folder (EINVAL); their renames are as durable as they get. */
-    bool good = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
-    mst_status st =
-        good ? MST_OK : mst_fail(MST_EIO, "%s: the folder cannot be synced: %s", path, strerror(errno));
-    if (fd >= 0)
-        close(fd);
-    return st;
-}
-
-/* ---- the job ---- */
-
-static void job_fini(save_job *job)
-{
-    mst_safetensors_writer_close(job->writer);
-    json_decref(job->manifest);
-    mst_free(job->part);
-    mst_free(job->path);
-    memset(job, 0, sizeof *job);
-}
-
-/* Whether the folder's manifest names the new part: a commit may fail after its rename, in syncing the
- * folder. */
-static bool job_took_place(const save_job *job)
-{
-    char *text = NULL, *path = mst_sprintf("%s/manifest.json", job->path);
-    size_t size;
-    bool named = path != NULL && mst_file_read_all(path, CHECKPOINT_MANIFEST_MAX, &text, &size) == MST_OK &&
-                 strstr(text, job->part_name) != NULL;
-    mst_free(text);
-    mst_free(path);
-    return named;
-}
-
-/* Undoes a failed save (invariant 2), keeping the calling thread's sentence. */
-static mst_status job_fail(save_job *job, mst_status code)
-{
-    mst_error error;
-    mst_error_save(&error, code);
-    if (job->writer != NULL && (job->fresh || !job_took_place(job)))
-        unlink(job->part);
-    mst_safetensors_writer_close(job->writer);
-    job->writer = NULL;
-    if (job->fresh && job->path != NULL)
-        mst_remove_tree(job->path);
-    job_fini(job);
-    return mst_error_restore(&error);
-}
-
-/* Makes the step's folder and chooses a name for the part. */
-static mst_status job_open(const mst_checkpointer *self, save_job *job)
-{
-    job->path = mst_sprintf("%s/" CHECKPOINT_STEP_NAME, self->folder, (unsigned long long)job->step);
-    char *manifest = job->path == NULL ? NULL : mst_sprintf("%s/manifest.json", job->path);
-    if (manifest == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for a path", self->folder);
-    job->fresh = !mst_path_exists(manifest);
-    mst_free(manifest);
-    TRY(mst_make_folders(job->path));
-    job->part = mst_sprintf("%s/part-00000.safetensors", job->path);
-    for (unsigned again = 1; job->part != NULL && mst_path_exists(job->part); again++) {
-        mst_free(job->part);
-        job->part = mst_sprintf("%s/part-00000-%u.safetensors", job->path, again);
-    }
-    if (job->part == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for a path", self->folder);
-    job->part_name = job->part + strlen(job->path) + 1;
-    return MST_OK;
-}
-
-static json_t *view_shape(const mst_view *view)
-{
-    json_t *shape = json_array();
-    for (uint32_t d = 0; d < view->n_dims; d++)
-        if (json_array_append_new(shape, json_integer((json_int_t)view->dims[d])) != 0) {
-            json_decref(shape);
-            return NULL;
-        }
-    return shape;
-}
-
-static json_t *finite_real(double value)
-{
-    return json_real(isfinite(value) ? value : 0);
-}
-
-static json_t *copy_or_empty(json_t *value)
-{
-    return value == NULL ? json_object() : json_deep_copy(value);
-}
-
-static mst_status job_manifest(const mst_checkpointer *self, save_job *job, const mst_params *params,
-                               const mst_checkpoint_meta *meta, const mst_tensor *tensors, size_t n_tensors)
-{
-    json_t *views = json_array(), *slots = json_array(), *held = json_array();
-    bool good = true;
-    for (uint32_t v = 0; v < params->n_views; v++) {
-        const mst_view *view = &params->views[v];
-        good &=
-            json_array_append_new(views, json_pack("{s:s, s:I, s:o}", "name", view->name, "size",
-                                                   (json_int_t)view->size, "shape", view_shape(view))) == 0;
-    }
-    for (uint32_t s = 0; s < params->n_slots; s++)
-        good &= json_array_append_new(slots, json_string(self->slot_names[s])) == 0;
-    for (size_t i = 0; i < n_tensors; i++) {
-        json_int_t count = 1;
-        for (uint32_t d = 0; d < tensors[i].n_dims; d++)
-            count *= (json_int_t)tensors[i].dims[d];
-        good &= json_array_append_new(held, json_pack("{s:s, s:i, s:I}", "name", tensors[i].name, "first", 0,
-                                                      "count", count)) == 0;
-    }
-    job->manifest =
-        json_pack("{s:s, s:i, s:s, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:[{s:s, s:o}]}", //
-                  "format", CHECKPOINT_FORMAT, "version", CHECKPOINT_VERSION, "muster", mst_version(), "step",
-                  (json_int_t)meta->step, "rows", (json_int_t)meta->rows, "epoch", (json_int_t)meta->epoch,
-                  "position", (json_int_t)meta->position, "train_seconds", finite_real(meta->train_seconds),
-                  "eval_seconds", finite_real(meta->eval_seconds), "model", copy_or_empty(meta->model),
-                  "optimizer", copy_or_empty(meta->optimizer), "extra", copy_or_empty(meta->extra), "views",
-                  views, "slots", slots, "parts", "file", job->part_name, "tensors", held);
-    if (!good || job->manifest == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for the manifest", job->path);
-    return MST_OK;
-}
-
-/* Copies weights and optimizer state into the part file, and composes the manifest. */
-static mst_status job_copy(const mst_checkpointer *self, save_job *job, const mst_params *params,
-                           const mst_checkpoint_meta *meta)
-{
-    mst_status st = MST_OK;
-    size_t n = 0, n_max = (size_t)params->n_views * (1 + params->n_slots);
-    mst_tensor *tensors = mst_calloc(n_max + 1, sizeof *tensors);
-    const float **data = mst_calloc(n_max + 1, sizeof *data);
-    char(*names)[CHECKPOINT_NAME_MAX] = mst_calloc(n_max + 1, CHECKPOINT_NAME_MAX);
-    json_t *metadata = json_pack("{s:s+}", "producer", "muster ", mst_version());
-    if (tensors == NULL || data == NULL || names == NULL || metadata == NULL)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for the list of tensors", job->path));
-    for (uint32_t s = 0; s <= params->n_slots; s++)
-        for (uint32_t v = 0; v < params->n_views; v++) {
-            const mst_view *view = &params->views[v];
-            if (s > 0 && view->kind != MST_VIEW_TRAINABLE)
-                continue;
-            if (!mst_checkpoint_tensor_name(names[n], s == 0 ? NULL : self->slot_names[s - 1], view->name))
-                TRY_OUT(st,
-                        mst_fail(MST_EUSAGE, "%s: the name of view %s is too long", job->path, view->name));
-            tensors[n].name = names[n];
-            tensors[n].n_dims = view->n_dims;
-            memcpy(tensors[n].dims, view->dims, view->n_dims * sizeof *view->dims);
-            data[n++] = (s == 0 ? params->w : params->slots[s - 1]) + view->offset;
-        }
-    TRY_OUT(st, mst_safetensors_create(job->part, tensors, n, metadata, &job->writer));
-    for (size_t i = 0; i < n; i++)
-        TRY_OUT(st, mst_safetensors_write(job->writer, i, data[i], true));
-    TRY_OUT(st, job_manifest(self, job, params, meta, tensors, n));
-out:
-    json_decref(metadata);
-    mst_free(names);
-    mst_free(data);
-    mst_free(tensors);
-    return st;
-}
-
-static mst_status write_manifest(save_job *job, uint64_t bytes, uint32_t crc)
-{
-    mst_status st;
-    mst_out *out = NULL;
-    char *text = NULL, *path = mst_sprintf("%s/manifest.json", job->path);
-    json_t *part = json_array_get(json_object_get(job->manifest, "parts"), 0);
-    if (path == NULL || json_object_set_new(part, "bytes", json_integer((json_int_t)bytes)) != 0 ||
-        json_object_set_new(part, "crc32c", json_integer((json_int_t)crc)) != 0 ||
-        (text = json_dumps(job->manifest, JSON_INDENT(1))) == NULL)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for the manifest", job->path));
-    TRY_OUT(st, mst_out_open(path, &out));
-    TRY_OUT(st, mst_out_write(out, text, strlen(text)));
-    TRY_OUT(st, mst_out_write(out, "\n", 1));
-    TRY_OUT(st, mst_out_commit(out));
-out:
-    mst_out_close(out);
-    free(text);
-    mst_free(path);
-    return st;
-}
-
-/* The second half of a save. */
-static mst_status job_finish(const mst_checkpointer *self, save_job *job)
-{
-    uint64_t bytes;
-    uint32_t crc;
-    TRY(mst_safetensors_sync(job->writer, &bytes, &crc));
-    TRY(sync_folder(self->folder));
-    TRY(write_manifest(job, bytes, crc));
-    /* The checkpoint is complete: what goes wrong from here on costs disk space only. */
-    if (!job->fresh)
-        remove_other_parts(job);
-    if (prune(self, job->step) != MST_OK)
-        mst_warn("%s: older checkpoints stay: %s", self->folder, mst_error_text());
-    return MST_OK;
-}
-
 /* ---- the background thread ---- */
 
 static void *run_thread(void *arg)
@@ -379,13 +159,15 @@ static void *run_thread(void *arg)
 
         mst_error outcome = {.code = MST_OK};
         char *finished = NULL;
-        mst_status st = job_finish(self, &self->job);
+        mst_status st = mst_save_finish(&self->save, self->folder);
         if (st == MST_OK) {
-            finished = self->job.path;
-            self->job.path = NULL;
-            job_fini(&self->job);
+            if (prune(self, self->save.step) != MST_OK)
+                mst_warn("%s: older checkpoints stay: %s", self->folder, mst_error_text());
+            finished = self->save.path;
+            self->save.path = NULL;
+            mst_save_fini(&self->save);
         } else {
-            mst_error_save(&outcome, job_fail(&self->job, st));
+            mst_error_save(&outcome, mst_save_undo(&self->save, st));
         }
 
         pthread_mutex_lock(&self->lock);
@@ -452,25 +234,86 @@ mst_status mst_checkpointer_wait(mst_checkpointer *self, char **path)
     return wait_idle(self, path);
 }
 
-mst_status mst_checkpointer_begin(mst_checkpointer *self, const mst_params *params,
-                                  const mst_checkpoint_meta *meta)
+static void set_state(mst_checkpointer *self, save_state state)
+{
+    pthread_mutex_lock(&self->lock);
+    self->state = state;
+    pthread_cond_broadcast(&self->changed);
+    pthread_mutex_unlock(&self->lock);
+}
+
+static save_state get_state(mst_checkpointer *self)
+{
+    pthread_mutex_lock(&self->lock);
+    save_state state = self->state;
+    pthread_mutex_unlock(&self->lock);
+    return state;
+}
+
+bool mst_checkpointer_idle(mst_checkpointer *self)
+{
+    return get_state(self) == SAVE_IDLE;
+}
+
+static mst_status abandon(mst_checkpointer *self, mst_status st)
+{
+    st = mst_save_undo(&self->save, st);
+    set_state(self, SAVE_IDLE);
+    return st;
+}
+
+mst_status mst_checkpointer_begin_parts(mst_checkpointer *self, const mst_params *params,
+                                        const mst_checkpoint_meta *meta, const mst_part_spec *parts,
+                                        uint32_t n)
 {
     TRY(wait_idle(self, NULL));
+    if (get_state(self) == SAVE_OPEN)
+        return mst_fail(MST_EUSAGE, "%s: another checkpoint is being written", self->folder);
     if (params->n_slots > 0 && self->slot_names == NULL)
         return mst_fail(MST_EUSAGE, "%s: the optimizer's state has no names", self->folder);
     TRY(sweep(self));
-    save_job *job = &self->job;
-    job->step = meta->step;
-    mst_status st = job_open(self, job);
-    if (st == MST_OK)
-        st = job_copy(self, job, params, meta);
+    mst_status st = mst_save_open(&self->save, self->folder, self->slot_names, params, meta, parts, n);
     if (st != MST_OK)
-        return job_fail(job, st);
-    pthread_mutex_lock(&self->lock);
-    self->state = SAVE_BUSY;
-    pthread_cond_broadcast(&self->changed);
-    pthread_mutex_unlock(&self->lock);
+        return mst_save_undo(&self->save, st);
+    set_state(self, SAVE_OPEN);
     return MST_OK;
+}
+
+mst_status mst_checkpointer_write(mst_checkpointer *self, uint32_t slot, uint64_t first, uint64_t count,
+                                  const float *data, bool lazy)
+{
+    if (get_state(self) != SAVE_OPEN)
+        return mst_fail(MST_EUSAGE, "%s: no checkpoint is being written", self->folder);
+    mst_status st = mst_save_write(&self->save, slot, first, count, data, lazy);
+    return st == MST_OK ? MST_OK : abandon(self, st);
+}
+
+mst_status mst_checkpointer_complete(mst_checkpointer *self)
+{
+    if (get_state(self) != SAVE_OPEN)
+        return mst_fail(MST_EUSAGE, "%s: no checkpoint is being written", self->folder);
+    mst_status st = mst_save_check(&self->save);
+    if (st != MST_OK)
+        return abandon(self, st);
+    set_state(self, SAVE_BUSY);
+    return MST_OK;
+}
+
+void mst_checkpointer_abandon(mst_checkpointer *self)
+{
+    if (get_state(self) == SAVE_OPEN)
+        abandon(self, MST_OK);
+}
+
+mst_status mst_checkpointer_begin(mst_checkpointer *self, const mst_params *params,
+                                  const mst_checkpoint_meta *meta)
+{
+    mst_part_spec whole = {.first = 0, .count = params->size};
+    TRY(mst_checkpointer_begin_parts(self, params, meta, &whole, 1));
+    for (uint32_t s = 0; s <= params->n_slots; s++)
+        TRY(mst_checkpointer_write(self, s, 0, params->size, s == 0 ? params->w : params->slots[s - 1],
+                                   true));
+    return mst_checkpointer_complete(self);
 }
 
 void mst_checkpointer_destroy(mst_checkpointer *self)
@@ -484,7 +327,9 @@ void mst_checkpointer_destroy(mst_checkpointer *self)
         pthread_mutex_unlock(&self->lock);
         pthread_join(self->thread, NULL);
     }
-    job_fini(&self->job);
+    if (self->state == SAVE_OPEN)
+        mst_save_undo(&self->save, MST_OK);
+    mst_save_fini(&self->save);
     pthread_cond_destroy(&self->changed);
     pthread_mutex_destroy(&self->lock);
     mst_free(self->finished);

@@ -267,13 +267,19 @@ const char *mst_safetensors_metadata(const mst_safetensors *self, const char *ke
     return json_string_value(json_object_get(json_object_get(self->root, METADATA), key));
 }
 
-mst_status mst_safetensors_read(mst_safetensors *self, const mst_tensor *tensor, float *out, bool lazy)
+mst_status mst_safetensors_read_at(mst_safetensors *self, const mst_tensor *tensor, uint64_t first,
+                                   uint64_t n, float *out, bool lazy)
 {
     if (strcmp(tensor->dtype, "F32") != 0)
         return mst_fail(MST_EINPUT, "%s: tensor \"%s\" is %s, and only F32 can be used", self->path,
                         show(tensor->name).text, tensor->dtype);
-    return mst_sparse_read(self->fd, self->path, self->data_at + tensor->begin, out,
-                           tensor->end - tensor->begin, lazy);
+    return mst_sparse_read(self->fd, self->path, self->data_at + tensor->begin + first * sizeof *out, out,
+                           n * sizeof *out, lazy);
+}
+
+mst_status mst_safetensors_read(mst_safetensors *self, const mst_tensor *tensor, float *out, bool lazy)
+{
+    return mst_safetensors_read_at(self, tensor, 0, tensor->n_elements, out, lazy);
 }
 
 mst_status mst_safetensors_crc32c(mst_safetensors *self, uint32_t *out)
@@ -367,10 +373,16 @@ out:
     return st;
 }
 
+mst_status mst_safetensors_write_at(mst_safetensors_writer *self, size_t i, uint64_t first, uint64_t n,
+                                    const float *data, bool lazy)
+{
+    uint64_t at = self->data_at + self->tensors[i].begin + first * sizeof *data;
+    return mst_sparse_write(self->fd, self->path, at, data, n * sizeof *data, lazy);
+}
+
 mst_status mst_safetensors_write(mst_safetensors_writer *self, size_t i, const float *data, bool lazy)
 {
-    const mst_tensor *t = &self->tensors[i];
-    return mst_sparse_write(self->fd, self->path, self->data_at + t->begin, data, t->end - t->begin, lazy);
+    return mst_safetensors_write_at(self, i, 0, self->tensors[i].n_elements, data, lazy);
 }
 
 mst_status mst_safetensors_sync(mst_safetensors_writer *self, uint64_t *bytes, uint32_t *crc32c)

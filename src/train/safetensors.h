@@ -44,6 +44,9 @@ const char *mst_safetensors_metadata(const mst_safetensors *self, const char *ke
 /* Fills out with all elements of an F32 tensor; zeros are stored only where memory is not zero already. lazy:
  * see sparse_file.h. Another data type is MST_EINPUT. */
 mst_status mst_safetensors_read(mst_safetensors *self, const mst_tensor *tensor, float *out, bool lazy);
+/* Likewise elements [first, first + n), which must lie in the tensor. */
+mst_status mst_safetensors_read_at(mst_safetensors *self, const mst_tensor *tensor, uint64_t first,
+                                   uint64_t n, float *out, bool lazy);
 
 /* CRC-32C of the whole file. */
 mst_status mst_safetensors_crc32c(mst_safetensors *self, uint32_t *out);
@@ -59,6 +62,9 @@ mst_status mst_safetensors_create(const char *path, const mst_tensor *tensors, s
                                   const json_t *metadata, mst_safetensors_writer **out);
 /* Writes all elements of tensor i; blocks of zeros become holes. Once per tensor. */
 mst_status mst_safetensors_write(mst_safetensors_writer *self, size_t i, const float *data, bool lazy);
+/* Likewise elements [first, first + n), which must lie in the tensor. Once per element, in any order. */
+mst_status mst_safetensors_write_at(mst_safetensors_writer *self, size_t i, uint64_t first, uint64_t n,
+                                    const float *data, bool lazy);
 /* Makes the file durable; then its size and its CRC-32C, read back from the page cache. */
 mst_status mst_safetensors_sync(mst_safetensors_writer *self, uint64_t *bytes, uint32_t *crc32c);
 void mst_safetensors_writer_close(mst_safetensors_writer *self); /* NULL-safe; the file stays */

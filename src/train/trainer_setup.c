@@ -156,38 +156,12 @@ static mst_status parse_valid(mst_trainer *self)
     return MST_OK;
 }
 
-static bool same_but_features(const json_t *a, const json_t *b)
-{
-    static const char *const keys[] = {"name", "classes", "bias"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (!json_equal(json_object_get(a, keys[i]), json_object_get(b, keys[i])))
-            return false;
-    return true;
-}
-
 static mst_status check_same_model(const mst_trainer *self, const json_t *theirs, const char *checkpoint)
 {
-    mst_status st = MST_OK;
     json_t *mine = mst_model_json(self->assembly.model);
     if (mine == NULL)
         return mst_fail(MST_ENOMEM, "no memory to compare models");
-    json_int_t there = json_integer_value(json_object_get(theirs, "features")),
-               here = json_integer_value(json_object_get(mine, "features"));
-    if (same_but_features(mine, theirs) && there != here && self->config.data->features != 0)
-        st = mst_fail(MST_EINPUT, "%s was trained with %lld features: --features %lld does not fit",
-                      checkpoint, (long long)there, (long long)here);
-    else if (same_but_features(mine, theirs) && there != here)
-        st = mst_fail(MST_EINPUT, "%s was trained with %lld features, the data here has %lld: %s %lld",
-                      checkpoint, (long long)there, (long long)here,
-                      here < there ? "give --features" : "rows must have at most", (long long)there);
-    else if (there != here || !same_but_features(mine, theirs)) {
-        char *a = json_dumps(theirs, JSON_COMPACT | JSON_SORT_KEYS),
-             *b = json_dumps(mine, JSON_COMPACT | JSON_SORT_KEYS);
-        st = mst_fail(MST_EINPUT, "%s holds another model: %s there, %s here", checkpoint, a ? a : "?",
-                      b ? b : "?");
-        free(a); /* jansson's allocation */
-        free(b);
-    }
+    mst_status st = mst_checkpoint_fits(checkpoint, theirs, mine, self->config.data->features != 0);
     json_decref(mine);
     return st;
 }
