@@ -47,7 +47,8 @@ mst_status mst_shard_read(mst_shard *self, uint32_t worker, const mst_message *m
                           mst_shard_request *out);
 
 /* Applies the mean gradient of n pushes (at most n_workers), each weighted with its rows, in the order given.
- * Pushes without rows count for nothing. MST_EINPUT, with nothing applied, when a push's list was replaced. */
+ * Pushes without rows count for nothing. MST_EINPUT, with nothing applied, when a push's list was replaced.
+ */
 mst_status mst_shard_apply(mst_shard *self, const mst_shard_request *const *requests, uint32_t n,
                            const mst_update *update);
 
@@ -58,8 +59,8 @@ void mst_shard_reply(mst_shard *self, const mst_shard_request *request, void *ou
 /* Forgets the worker's lists (it is gone). Requests of it that were read before stay good. */
 void mst_shard_forget(mst_shard *self, uint32_t worker);
 
-/* Evaluation: keeps a list (a STEP body with ranges and keys only; flags MST_STEP_PULL or none), and reads its
- * values, as fp32. Without a list the size is 0. */
+/* Evaluation: keeps a list (a STEP body with ranges and keys only; flags MST_STEP_PULL or none), and reads
+ * its values, as fp32. Without a list the size is 0. */
 mst_status mst_shard_watch(mst_shard *self, const mst_message *m, const void *body);
 size_t mst_shard_watched_size(const mst_shard *self);
 void mst_shard_watched(mst_shard *self, void *out);
