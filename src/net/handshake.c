@@ -246,7 +246,7 @@ static int body_length(mst_shake *h)
         broke(h, "its first bytes are no handshake");
         return -1;
     }
-    bool listener_has_challenged = h->named;
+    bool same = mst_get_u16(h->in + 4) == h->wire, listener_has_challenged = h->named;
     bool expected, fits;
     switch (kind) {
     case MST_SHAKE_HELLO:
@@ -259,11 +259,11 @@ static int body_length(mst_shake *h)
         break;
     case MST_SHAKE_PROVE:
         expected = !h->dialer && listener_has_challenged;
-        fits = length == MST_SHAKE_PROOF;
+        fits = same && length == MST_SHAKE_PROOF;
         break;
     case MST_SHAKE_ACCEPT:
         expected = h->dialer && h->named;
-        fits = length == 0;
+        fits = same && length == 0;
         break;
     case MST_SHAKE_REFUSE:
         expected = true;
@@ -273,7 +273,7 @@ static int body_length(mst_shake *h)
         expected = fits = false;
     }
     /* Another version may have another layout after the version text. */
-    if (expected && !fits && mst_get_u16(h->in + 4) != h->wire && length >= MST_SHAKE_VERSION &&
+    if ((kind == MST_SHAKE_HELLO || kind == MST_SHAKE_CHALLENGE) && !same && length >= MST_SHAKE_VERSION &&
         length <= MST_SHAKE_MAX - MST_SHAKE_PREFIX)
         fits = true;
     if (!expected || !fits) {

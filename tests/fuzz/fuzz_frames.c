@@ -1,0 +1,75 @@
+/* Any bytes as the stream of a proven connection, split anywhere: no message larger than allowed is asked
+ * for, and every body gets exactly its bytes (its buffer has no room for more). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "net/frames.h"
+
+#define MAX_BODY 5000
+
+typedef struct sink {
+    uint8_t *body;
+    uint64_t size; /* of body */
+    unsigned sum;
+} sink;
+
+static mst_status on_body(void *arg, const mst_message *m, void **out)
+{
+    sink *s = arg;
+    if (m->size == 0 || m->size > MAX_BODY || m->type < MST_NET_TYPES)
+        abort();
+    if (m->flags == 77)
+        return mst_fail(MST_EINPUT, "not wanted");
+    free(s->body);
+    *out = s->body = malloc((size_t)m->size);
+    s->size = m->size;
+    return s->body != NULL ? MST_OK : mst_fail(MST_ENOMEM, "no memory");
+}
+
+static mst_status on_message(void *arg, const mst_message *m, void *body)
+{
+    sink *s = arg;
+    if (m->size != 0 && (body != s->body || m->size != s->size))
+        abort();
+    for (uint64_t i = 0; i < m->size; i++) /* the sanitizer sees whether all are there */
+        s->sum = s->sum * 31 + ((uint8_t *)body)[i];
+    return m->flags == 78 ? mst_fail(MST_EINPUT, "not wanted") : MST_OK;
+}
+
+static mst_status on_own(void *arg, const mst_message *m, const uint8_t *body)
+{
+    sink *s = arg;
+    if (m->size > MST_WIRE_OWN_MAX)
+        abort();
+    for (uint64_t i = 0; i < m->size; i++)
+        s->sum = s->sum * 31 + body[i];
+    return MST_OK;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const mst_frames_events events = {.body = on_body, .message = on_message, .own = on_own};
+    static mst_frames f;
+    if (size < 2)
+        return 0;
+    size_t part = 1 + data[0] * 16, at = 1; /* bytes per read */
+    sink s = {0};
+    mst_frames_init(&f, MAX_BODY);
+    while (at < size) {
+        struct iovec room[2];
+        int n_room = mst_frames_room(&f, room);
+        size_t want = part < size - at ? part : size - at, given = 0;
+        for (int i = 0; i < n_room && given < want; i++) {
+            size_t take = room[i].iov_len < want - given ? room[i].iov_len : want - given;
+            memcpy(room[i].iov_base, data + at + given, take);
+            given += take;
+        }
+        if (given == 0)
+            abort(); /* there must always be room */
+        at += given;
+        if (mst_frames_take(&f, given, &events, &s) != MST_OK)
+            break;
+    }
+    free(s.body);
+    return 0;
+}
