@@ -20,8 +20,8 @@ void mst_row_localiser_destroy(mst_row_localiser *self); /* NULL-safe */
 mst_status mst_row_localise(mst_row_localiser *self, unsigned bank, const mst_batch *batch, uint32_t n_prefix,
                             uint32_t key_start, mst_list *list, mst_row *rows);
 
-/* Where keys stand in a large fixed list (evaluation): a bitmap over all keys with counts, 3/16 of a byte per
- * key. */
+/* Where keys stand in a large fixed list (evaluation): a bitmap over all keys with counts, a quarter of a
+ * byte per key. */
 typedef struct mst_key_rank mst_key_rank;
 mst_status mst_key_rank_new(uint64_t n_keys, mst_key_rank **out);
 void mst_key_rank_destroy(mst_key_rank *self); /* NULL-safe */

@@ -1,0 +1,240 @@
+/* Localising a batch; contract in localise_rows.h.
+ *
+ * Rows lie at random places of a mapped file: each is fetched into the cache some rows ahead, and read once.
+ * A table gives keys numbers in order of appearance; numbered keys are then sorted (by digits, least
+ * significant first), which says where each number stands, and the rows' numbers are replaced by that.
+ * Nothing here depends on how many keys the model has.
+ *
+ * The table has one slot per hash value and no second place: a key whose slot was taken by another gets a
+ * second number, and sorting brings the two together. It is not cleared between batches: numbers go on
+ * rising, and one below the batch's first is old. Whether a key is new is nothing a processor could guess, so
+ * that the loop over keys has no branch. Sorting all entries instead takes a fifth longer, and a bitmap over
+ * all keys as long, of which most misses the caches when others use them too. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "ps/localise_rows_impl.h"
+
+#define ROWS_AHEAD  12
+#define LINE_KEYS   16
+#define DIGIT_BITS  9
+#define DIGITS      (1u << DIGIT_BITS)
+#define PASSES_MAX  4
+#define SMALL       48 /* keys that are sorted by insertion */
+#define TABLE_BITS  12 /* at least */
+#define ENTRIES_MAX ((size_t)1 << 31)
+
+mst_status mst_row_localiser_new(uint64_t n_keys, unsigned n_banks, mst_row_localiser **out)
+{
+    mst_row_localiser *self = mst_zalloc(sizeof *self);
+    if (self != NULL)
+        self->banks = mst_calloc(n_banks, sizeof *self->banks);
+    if (self == NULL || self->banks == NULL) {
+        mst_row_localiser_destroy(self);
+        return mst_fail(MST_ENOMEM, "no memory to localise batches");
+    }
+    self->n_banks = n_banks;
+    while (self->n_passes < PASSES_MAX && n_keys > (uint64_t)1 << self->n_passes * DIGIT_BITS)
+        self->n_passes++;
+    *out = self;
+    return MST_OK;
+}
+
+void mst_row_localiser_destroy(mst_row_localiser *self)
+{
+    if (self == NULL)
+        return;
+    for (unsigned i = 0; self->banks != NULL && i < self->n_banks; i++)
+        mst_free(self->banks[i].keys);
+    mst_free(self->banks);
+    mst_free(self->table);
+    mst_free(self->items);
+    mst_free(self->spare);
+    mst_free(self->ranks);
+    mst_free(self);
+}
+
+/* Room for n entries, which may all be different. */
+static mst_status make_room(mst_row_localiser *self, mst_row_bank *b, size_t n)
+{
+    unsigned bits = self->table_bits ? self->table_bits : TABLE_BITS;
+    if (n > ENTRIES_MAX)
+        return mst_fail(MST_EUSAGE, "a batch of %zu entries is too large; use a smaller --batch", n);
+    while ((size_t)1 << bits < n / 2)
+        bits++;
+    if (bits != self->table_bits || self->next > UINT32_MAX - n) {
+        uint64_t *table = self->table;
+        if (bits != self->table_bits) {
+            table = mst_alloc_lines(sizeof *table << bits);
+            if (table == NULL)
+                return mst_fail(MST_ENOMEM, "no memory to localise a batch of %zu entries", n);
+            mst_free(self->table);
+            self->table = table;
+            self->table_bits = bits;
+        }
+        memset(table, 0, sizeof *table << bits);
+        self->next = 1;
+    }
+    if (!mst_grow(&b->keys, &b->capacity, n + 1, sizeof *b->keys) ||
+        !mst_grow(&self->items, &self->item_capacity, n + 1, sizeof *self->items) ||
+        !mst_grow(&self->spare, &self->spare_capacity, n, sizeof *self->spare) ||
+        !mst_grow(&self->ranks, &self->rank_capacity, n, sizeof *self->ranks))
+        return mst_fail(MST_ENOMEM, "no memory to localise a batch of %zu entries", n);
+    return MST_OK;
+}
+
+static inline void fetch_row(const mst_row *row)
+{
+    for (uint32_t i = 0; i < row->n_keys; i += LINE_KEYS)
+        __builtin_prefetch(row->keys + i);
+    if (row->n_keys != 0)
+        __builtin_prefetch(row->keys + row->n_keys - 1);
+}
+
+/* Numbers n keys; items has room for one more than there are. Returns the next number. Kept apart so that the
+ * loop has registers enough. */
+__attribute__((noinline)) static uint32_t number_keys(const mst_row_localiser *self, const uint32_t *keys,
+                                                      uint32_t n, uint32_t base, uint32_t next,
+                                                      uint32_t *numbers)
+{
+    uint64_t *table = self->table, *item = self->items + (next - base);
+    uint64_t current = ((uint64_t)1 << 32) - base; /* numbers of this batch, less base, are below */
+    unsigned shift = 64 - self->table_bits;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t key = keys[i], high = key << 32;
+        uint64_t *at = &table[key * 0x9E3779B97F4A7C15ull >> shift];
+        uint64_t number = *at - high; /* at least 2^32 when the slot is another key's */
+        uint64_t fresh = number - base >= current;
+        number ^= (number ^ next) & -fresh;
+        *at = high | number;
+        *item = high | next;
+        item += fresh;
+        next += (uint32_t)fresh;
+        numbers[i] = (uint32_t)number;
+    }
+    return next;
+}
+
+static void sort_small(uint64_t *items, uint32_t n)
+{
+    for (uint32_t i = 1; i < n; i++) {
+        uint64_t item = items[i];
+        uint32_t at = i;
+        for (; at > 0 && items[at - 1] > item; at--)
+            items[at] = items[at - 1];
+        items[at] = item;
+    }
+}
+
+/* Sorts by key; the sorted items are in the array returned. */
+static inline uint64_t *sort_passes(uint64_t *items, uint64_t *spare, uint32_t n, unsigned n_passes)
+{
+    uint32_t starts[PASSES_MAX][DIGITS];
+    memset(starts, 0, n_passes * sizeof *starts);
+    for (uint32_t i = 0; i < n; i++)
+        for (unsigned p = 0; p < n_passes; p++)
+            starts[p][items[i] >> (32 + p * DIGIT_BITS) & (DIGITS - 1)]++;
+    for (unsigned p = 0; p < n_passes; p++) {
+        uint32_t at = 0;
+        for (unsigned d = 0; d < DIGITS; d++) {
+            uint32_t count = starts[p][d];
+            starts[p][d] = at;
+            at += count;
+        }
+        for (uint32_t i = 0; i < n; i++)
+            spare[starts[p][items[i] >> (32 + p * DIGIT_BITS) & (DIGITS - 1)]++] = items[i];
+        uint64_t *sorted = spare;
+        spare = items;
+        items = sorted;
+    }
+    return items;
+}
+
+static uint64_t *sort_items(uint64_t *items, uint64_t *spare, uint32_t n, unsigned n_passes)
+{
+    if (n <= SMALL) {
+        sort_small(items, n);
+        return items;
+    }
+    switch (n_passes) { /* constants: loops over passes unroll */
+    case 1:
+        return sort_passes(items, spare, n, 1);
+    case 2:
+        return sort_passes(items, spare, n, 2);
+    case 3:
+        return sort_passes(items, spare, n, 3);
+    default:
+        return sort_passes(items, spare, n, 4);
+    }
+}
+
+/* Sorted items to distinct keys, and where each number stands among them. Returns how many there are. */
+static uint32_t rank_items(const uint64_t *sorted, uint32_t n, uint32_t base, uint32_t key_start,
+                           uint32_t *keys, uint32_t *ranks)
+{
+    uint32_t n_distinct = 0;
+    uint64_t before = UINT64_MAX;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t key = sorted[i] >> 32;
+        n_distinct += key != before;
+        before = key;
+        keys[n_distinct - 1] = (uint32_t)key;
+        ranks[(uint32_t)sorted[i] - base] = key_start + n_distinct - 1;
+    }
+    return n_distinct;
+}
+
+/* Keys of a row below n_prefix; they come first. */
+static inline uint32_t prefix_keys(const mst_row *row, uint32_t n_prefix)
+{
+    uint32_t i = 0;
+    while (i < row->n_keys && row->keys[i] < n_prefix)
+        i++;
+    return i;
+}
+
+mst_status mst_row_localise(mst_row_localiser *self, unsigned index, const mst_batch *batch,
+                            uint32_t n_prefix, uint32_t key_start, mst_list *list, mst_row *rows)
+{
+    mst_row_bank *b = &self->banks[index];
+    size_t n = 0;
+    for (uint32_t r = 0; r < batch->n_rows; r++)
+        n += batch->rows[r].n_keys;
+    TRY(make_room(self, b, n));
+
+    uint32_t base = self->next, next = base;
+    uint32_t *numbers = b->keys;
+    for (uint32_t r = 0; r < batch->n_rows && r < ROWS_AHEAD; r++)
+        fetch_row(&batch->rows[r]);
+    for (uint32_t r = 0; r < batch->n_rows; r++) {
+        const mst_row *row = &batch->rows[r];
+        if (r + ROWS_AHEAD < batch->n_rows)
+            fetch_row(&batch->rows[r + ROWS_AHEAD]);
+        if (row->n_keys == 0)
+            continue;
+        uint32_t prefix = prefix_keys(row, n_prefix);
+        for (uint32_t i = 0; i < prefix; i++)
+            numbers[i] = row->keys[i];
+        next = number_keys(self, row->keys + prefix, row->n_keys - prefix, base, next, numbers + prefix);
+        numbers += row->n_keys;
+    }
+    self->next = next;
+
+    uint32_t n_items = next - base;
+    TRY(mst_list_room(list, n_items));
+    list->n_keys = rank_items(sort_items(self->items, self->spare, n_items, self->n_passes), n_items, base,
+                              key_start, list->keys, self->ranks);
+
+    const uint32_t *ranks = self->ranks;
+    numbers = b->keys;
+    for (uint32_t r = 0; r < batch->n_rows; r++) {
+        const mst_row *row = &batch->rows[r];
+        uint32_t i = prefix_keys(row, n_prefix), count = row->n_keys;
+        rows[r] = *row;
+        rows[r].keys = numbers;
+        for (; i < count; i++)
+            numbers[i] = ranks[numbers[i] - base];
+        numbers += count;
+    }
+    return MST_OK;
+}
