@@ -1,0 +1,140 @@
+# The lab: hosts that reach each other, as far apart as was asked for, that can be cut off and healed. It leaves alone
+# what it did not make, and leaves nothing behind.
+netlab=$(realpath "$(dirname "$0")/../../scripts/netlab")
+. "$(dirname "$0")/../cli/common.sh"
+NETLAB_SWITCH=$(dirname "$muster")/tools/netlab-switch
+export NETLAB_SWITCH netlab
+reason=$("$netlab" check 2>&1) || {
+  echo "skipped: $reason"
+  exit 77
+}
+
+# Names that nothing else on the machine has; the second lab and the strangers have one too.
+name=mt$$a other=mt$$b
+finish() {
+  "$netlab" --name "$name" down 2>/dev/null || true
+  "$netlab" --name "$other" down 2>/dev/null || true
+  ! [ -e "/run/netns/${other}2" ] || ip netns del "${other}2"
+  rm -rf "$work"
+}
+trap finish EXIT
+
+# lab CODE ARGS...: runs netlab on the first lab; its output is in the files out and err.
+lab() {
+  local want=$1 got=0
+  shift
+  "$netlab" --name "$name" "$@" >out 2>err </dev/null || got=$?
+  same "exit code of netlab $*" "$got" "$want"
+}
+
+# lab_refused CODE SENTENCE ARGS...
+lab_refused() {
+  local code=$1 sentence=$2
+  shift 2
+  lab "$code" "$@"
+  grep -qF -- "$sentence" err || fail "netlab $*: the error does not say: $sentence"
+  [ ! -s out ] || fail "netlab $*: printed something beside its error"
+}
+
+# nothing_left NAME [NUMBER]: no trace of that lab; namespace NUMBER is a stranger's.
+nothing_left() {
+  [ ! -e "/run/muster-netlab/$1" ] || fail "the lab $1 left its folder"
+  for k in 1 2 3; do
+    [ "$k" = "${2:-}" ] || [ ! -e "/run/netns/$1$k" ] || fail "the lab $1 left the namespace $1$k"
+  done
+  for cmdline in /proc/[0-9]*/cmdline; do
+    ! tr '\0' ' ' 2>/dev/null <"$cmdline" | grep -q "^[^ ]*netlab-switch run .*/$1/control" ||
+      fail "the lab $1 left its switch: $cmdline"
+  done
+}
+
+at_least() { awk -v a="$2" -v b="$3" 'BEGIN { exit !(a >= b) }' || fail "$1: $2, less than $3"; }
+at_most() { awk -v a="$2" -v b="$3" 'BEGIN { exit !(a <= b) }' || fail "$1: $2, more than $3"; }
+
+# Wrong usage, and an `up` that fails half-way.
+lab_refused 2 "unknown command upp" upp
+lab_refused 2 "--hosts 99: a number from 2 to 32" up --hosts 99
+lab_refused 1 "no lab $name is up" status
+lab_refused 1 "no lab $name is up" down
+lab_refused 1 "--rate fast: wanted is a number with its unit" up --rate fast
+nothing_left "$name"
+
+# An interrupted one has either removed what it had made, or was done.
+for seconds in 0.03 0.06; do
+  timeout -s INT $seconds "$netlab" --name "$name" up --hosts 2 >out 2>err || true
+  if [ -e "/run/muster-netlab/$name/config" ]; then lab 0 down; fi
+  nothing_left "$name"
+done
+
+lab 0 up --hosts 3 --rate 200mbit --rtt 4ms
+has "hosts ${name}1 (10.77.0.1) to ${name}3 (10.77.0.3)"
+lab_refused 1 "the lab $name exists already" up --hosts 3
+lab_refused 1 "has no host 4: there are 1 to 3" exec 4 true
+
+# Hosts: names of their own, which all of them know; a loopback; the command's exit code; no other device.
+for k in 1 2 3; do
+  lab 0 exec "$k" uname -n
+  same "name of host $k" "$(cat out)" "$name$k"
+  lab 0 exec "$name$k" getent hosts "${name}1"
+  same "address of host 1 in host $k" "$(awk '{ print $1 }' out)" 10.77.0.1
+done
+lab 7 exec 2 sh -c 'exit 7'
+lab 0 exec 2 ip -o link
+same "devices of host 2" "$(awk -F': ' '{ print $2 }' out | tr '\n' ' ')" "lo eth0 "
+grep -q 'lo: .*LOOPBACK,UP' out || fail "the loopback of host 2 is down"
+
+# The delay is never less than asked for, the rate never more (short streams: up to a burst at their end).
+lab 0 measure --seconds 0.3
+for k in 2 3; do
+  at_least "round trip to host $k" "$(awk -v k=$k '$1 == k { print $2 }' out)" 4
+  at_most "Gbit/s from host $k to 1" "$(awk -v k=$k '$1 == k { print $4 }' out)" 0.25
+  at_least "Gbit/s from host $k to 1" "$(awk -v k=$k '$1 == k { print $4 }' out)" 0.02
+  at_most "Gbit/s from host 1 to $k" "$(awk -v k=$k '$1 == k { print $5 }' out)" 0.25
+done
+at_most "Gbit/s from hosts 2 and 3 to 1 at once" "$(awk '$1 == "all" { print $4 }' out)" 0.3
+
+# A cut is silent: the connection neither ends nor answers. Healed, it goes on where it was.
+mkfifo port_pipe
+"$netlab" --name "$name" exec 1 "$NETLAB_SWITCH" serve 10.77.0.1 >port_pipe &
+server=$!
+read -r -t 10 port <port_pipe || fail "the server in host 1 has not started"
+cat >talk.sh <<'END'
+exec 3<>"/dev/tcp/$1/$2"
+printf 'e' >&3
+printf 'one\n' >&3
+read -r -t 10 -u 3 word && [ "$word" = one ] || { echo "no echo at first"; exit 1; }
+"$netlab" --name "$3" cut 1 || exit 1
+printf 'two\n' >&3
+read -r -t 1 -u 3 word
+[ $? -gt 128 ] || { echo "the cut was heard"; exit 1; }
+"$netlab" --name "$3" status | grep -q '^ *1 cut ' || { echo "status does not show the cut"; exit 1; }
+"$netlab" --name "$3" heal 1 || exit 1
+read -r -t 10 -u 3 word && [ "$word" = two ] || { echo "no echo after healing"; exit 1; }
+END
+"$netlab" --name "$name" exec 2 bash talk.sh "${name}1" "$port" "$name" || fail "the cut and healed connection"
+lab_refused 1 "has no host 9" cut 9
+lab 0 status
+has "${name}1 runs $server "
+
+# Another lab at the same time, with the same addresses. A namespace that somebody else made in place of one of its
+# own stays, and so does one that was there before.
+"$netlab" --name "$other" up --hosts 2 >out
+"$netlab" --name "$other" exec 1 bash -c "exec 3<>/dev/tcp/10.77.0.1/$port" 2>/dev/null && fail "labs are connected"
+ip netns del "${other}2"
+ip netns add "${other}2"
+stranger=$(stat -c %i "/run/netns/${other}2")
+"$netlab" --name "$other" down 2>err
+grep -q "namespace ${other}2 is not the one that this lab made; it stays" err || fail "down does not tell of the stranger"
+nothing_left "$other" 2
+"$netlab" --name "$other" up --hosts 2 2>err && fail "up took over a namespace"
+grep -q "the network namespace ${other}2 exists and is not of this lab's making" err || fail "up: $(cat err)"
+nothing_left "$other" 2
+same "the stranger's namespace" "$(stat -c %i "/run/netns/${other}2")" "$stranger"
+
+# The end: the server that still runs is ended too.
+lab 0 down
+nothing_left "$name"
+code=0
+wait "$server" || code=$?
+same "end of the server" "$code" 143
+lab_refused 1 "no lab $name is up" down

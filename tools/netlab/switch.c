@@ -1,0 +1,592 @@
+/* netlab-switch: the Ethernet between the hosts of a lab (docs/NETLAB.md), in one thread of one process.
+ *
+ * Each host is a network namespace with one TAP device, made here and gone with this process. A frame read
+ * from a TAP at time t passes two links and a delay between them, all in virtual time: nothing is delivered
+ * early, and a late wake-up delays a frame without slowing a link.
+ *
+ *   uplink:   the sender's link carries it from start = max(t, free) to free = start + size / rate.
+ *   delay:    its first byte reaches the receiver's link at start + rtt / 2; that time decides its turn
+ * there, whichever host it came from. downlink: the receiver's link carries it likewise; it is written to the
+ * TAP when its last byte is there.
+ *
+ * The switch cuts through: between idle links a frame takes size / rate + rtt / 2. TAPs carry virtio headers,
+ * so TCP hands over up to 64 KB in one frame (one read, one write, no checksums); on the wire it counts as
+ * the segments it stands for, headers included.
+ *
+ * Invariants
+ * 1. Due times in a FIFO never decrease, so only heads are looked at.
+ * 2. A frame read after `now` reaches a downlink after now + rtt / 2. So uplink heads due by then are moved
+ * at once, in the order of their times: no later frame can belong before them.
+ * 3. A queue is the time until its link is free, times rate. A frame that finds more than `queue` is dropped.
+ * 4. The thread sleeps in epoll until a frame, a command or the earliest due time; with nothing queued no
+ * timer runs.
+ * 5. A cut port loses what it sends and what arrives for it, and its device stays up: nobody is told. */
+#include "netlab.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/if.h>
+#include <linux/if_tun.h>
+#include <linux/virtio_net.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    VNET = sizeof(struct virtio_net_hdr),
+    ETH_HEADER = 14,
+    ETH_LEAST = 60,           /* shorter frames are padded on a wire */
+    LARGE = 66 * 1024 + VNET, /* a 64 KB IP packet, its Ethernet and virtio headers, and room to spare */
+    SMALL = 2048,
+    READS_PER_TURN = 8, /* per port, so that deliveries are not held up by a flood */
+    REPLY_SIZE = 8192,
+    REPLY_SECONDS = 5,
+};
+
+/* The address of host k's device ends in k; scripts/netlab gives it to the device. */
+static const unsigned char mac_prefix[5] = {0x02, 'm', 's', 't', 0x00};
+
+typedef struct frame {
+    struct frame *next;
+    uint64_t due_ns;
+    uint32_t size; /* of bytes: virtio header and frame */
+    uint32_t wire; /* bytes on the wire */
+    int to;        /* port index */
+    bool large;    /* room for LARGE bytes, else SMALL */
+    unsigned char bytes[];
+} frame;
+
+typedef struct lane {
+    uint64_t free_ns; /* end of what it has accepted */
+    frame *head, *tail;
+    uint64_t n_frames, n_bytes, n_dropped;
+} lane;
+
+typedef struct port {
+    int fd;
+    bool cut, gone; /* gone: the device was taken away */
+    uint64_t n_strange;
+    lane up, down;
+} port;
+
+static struct {
+    int n_ports, epoll_fd, timer_fd, control_fd;
+    double ns_per_byte, queue_bytes;
+    uint64_t delay_ns; /* one way */
+    bool realtime;
+    uint64_t armed_ns; /* the timer's time, 0 when off */
+    frame *spare_small, *spare_large;
+    frame *in; /* a large one, for the next read */
+    port ports[NETLAB_MAX_HOSTS];
+} sw;
+
+_Noreturn void netlab_die(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fputs("netlab-switch: ", stderr);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+    exit(1);
+}
+
+uint64_t netlab_now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+void netlab_enter(const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof path, "/run/netns/%s", name);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || setns(fd, CLONE_NEWNET) != 0)
+        netlab_die("cannot enter the network namespace %s: %s", path, strerror(errno));
+    close(fd);
+}
+
+/* Frames and their memory. The switch lives on what its queues hold; without memory a frame is dropped. */
+
+static frame *frame_new(bool large)
+{
+    frame **spare = large ? &sw.spare_large : &sw.spare_small;
+    frame *f = *spare;
+    if (f != NULL)
+        *spare = f->next;
+    else
+        f = malloc(sizeof *f + (large ? LARGE : SMALL));
+    if (f != NULL) {
+        f->next = NULL;
+        f->large = large;
+    }
+    return f;
+}
+
+static void frame_free(frame *f)
+{
+    frame **spare = f->large ? &sw.spare_large : &sw.spare_small;
+    f->next = *spare;
+    *spare = f;
+}
+
+static void lane_push(lane *l, frame *f)
+{
+    f->next = NULL;
+    if (l->head == NULL)
+        l->head = f;
+    else
+        l->tail->next = f;
+    l->tail = f;
+}
+
+static frame *lane_pop(lane *l)
+{
+    frame *f = l->head;
+    l->head = f->next;
+    return f;
+}
+
+/* Accepts `wire` bytes that are there at time at_ns; *start_ns is when they begin to move. False: the queue
+ * is full. */
+static bool lane_accept(lane *l, uint64_t at_ns, uint32_t wire, uint64_t *start_ns)
+{
+    if (l->free_ns > at_ns && (double)(l->free_ns - at_ns) > sw.queue_bytes * sw.ns_per_byte) {
+        l->n_dropped++;
+        return false;
+    }
+    *start_ns = l->free_ns > at_ns ? l->free_ns : at_ns;
+    l->free_ns = *start_ns + (uint64_t)(wire * sw.ns_per_byte + 0.5);
+    l->n_frames++;
+    l->n_bytes += wire;
+    return true;
+}
+
+/* A frame for segmentation (gso_size) stands for several segments, each with a copy of the headers, whose end
+ * the TCP header tells. */
+static uint32_t wire_size(const unsigned char *bytes, uint32_t size)
+{
+    struct virtio_net_hdr vnet;
+    memcpy(&vnet, bytes, sizeof vnet);
+    const unsigned char *eth = bytes + VNET;
+    uint32_t wire = size - VNET;
+    int kind = vnet.gso_type & ~VIRTIO_NET_HDR_GSO_ECN;
+    if ((kind == VIRTIO_NET_HDR_GSO_TCPV4 || kind == VIRTIO_NET_HDR_GSO_TCPV6) && vnet.gso_size > 0 &&
+        vnet.csum_start + 13u <= wire) {
+        uint32_t header = vnet.csum_start + (uint32_t)(eth[vnet.csum_start + 12] >> 4) * 4;
+        if (header < wire && wire - header > vnet.gso_size) {
+            uint32_t n_segments = (wire - header + vnet.gso_size - 1) / vnet.gso_size;
+            wire += (n_segments - 1) * header;
+        }
+    }
+    return wire < ETH_LEAST ? ETH_LEAST : wire;
+}
+
+static int port_of_mac(const unsigned char *mac)
+{
+    int k = mac[5] - 1;
+    return memcmp(mac, mac_prefix, sizeof mac_prefix) == 0 && k >= 0 && k < sw.n_ports ? k : -1;
+}
+
+/* Takes what a host has sent, at most READS_PER_TURN frames. */
+static void port_read(int index)
+{
+    port *p = &sw.ports[index];
+    for (int i = 0; i < READS_PER_TURN; i++) {
+        if (sw.in == NULL && (sw.in = frame_new(true)) == NULL)
+            return;
+        ssize_t n = read(p->fd, sw.in->bytes, LARGE);
+        if (n < 0) {
+            if (errno != EAGAIN && errno != EINTR) {
+                p->gone = true;
+                epoll_ctl(sw.epoll_fd, EPOLL_CTL_DEL, p->fd, NULL);
+            }
+            return;
+        }
+        uint64_t now = netlab_now_ns(), start_ns;
+        uint32_t size = (uint32_t)n;
+        if (size < VNET + ETH_HEADER || size == LARGE) {
+            p->n_strange++;
+            continue;
+        }
+        int to = port_of_mac(sw.in->bytes + VNET);
+        if (to < 0 || to == index) { /* broadcasts too: neighbours are entered by hand */
+            p->n_strange++;
+            continue;
+        }
+        if (p->cut) {
+            p->up.n_dropped++;
+            continue;
+        }
+        uint32_t wire = wire_size(sw.in->bytes, size);
+        if (!lane_accept(&p->up, now, wire, &start_ns))
+            continue;
+        frame *f = sw.in;
+        if (size <= SMALL) {
+            f = frame_new(false);
+            if (f == NULL) {
+                p->up.n_dropped++;
+                continue;
+            }
+            memcpy(f->bytes, sw.in->bytes, size);
+        } else {
+            sw.in = NULL;
+        }
+        f->size = size;
+        f->wire = wire;
+        f->to = to;
+        f->due_ns = start_ns + sw.delay_ns;
+        lane_push(&p->up, f);
+    }
+}
+
+/* Moves frames from uplinks to downlinks in the order of their arrival there (invariant 2). */
+static void cross(uint64_t now)
+{
+    for (;;) {
+        lane *earliest = NULL;
+        for (int i = 0; i < sw.n_ports; i++) {
+            lane *up = &sw.ports[i].up;
+            if (up->head != NULL && up->head->due_ns <= now + sw.delay_ns &&
+                (earliest == NULL || up->head->due_ns < earliest->head->due_ns))
+                earliest = up;
+        }
+        if (earliest == NULL)
+            return;
+        frame *f = lane_pop(earliest);
+        lane *down = &sw.ports[f->to].down;
+        uint64_t start_ns;
+        if (!lane_accept(down, f->due_ns, f->wire, &start_ns)) {
+            frame_free(f);
+            continue;
+        }
+        f->due_ns = down->free_ns;
+        lane_push(down, f);
+    }
+}
+
+static void deliver(uint64_t now)
+{
+    for (int i = 0; i < sw.n_ports; i++) {
+        port *p = &sw.ports[i];
+        while (p->down.head != NULL && p->down.head->due_ns <= now) {
+            frame *f = lane_pop(&p->down);
+            if (p->cut || write(p->fd, f->bytes, f->size) < 0) /* EIO: the device is down in its host */
+                p->down.n_dropped++;
+            frame_free(f);
+        }
+    }
+}
+
+/* For the earliest due time, or off. */
+static void arm_timer(void)
+{
+    uint64_t next = UINT64_MAX;
+    for (int i = 0; i < sw.n_ports; i++) {
+        const port *p = &sw.ports[i];
+        if (p->up.head != NULL && p->up.head->due_ns < next)
+            next = p->up.head->due_ns;
+        if (p->down.head != NULL && p->down.head->due_ns < next)
+            next = p->down.head->due_ns;
+    }
+    if (next == UINT64_MAX)
+        next = 0;
+    if (next == sw.armed_ns)
+        return;
+    sw.armed_ns = next;
+    struct itimerspec t = {.it_value = {(time_t)(next / 1000000000u), (long)(next % 1000000000u)}};
+    timerfd_settime(sw.timer_fd, TFD_TIMER_ABSTIME, &t, NULL);
+}
+
+/* Commands come as datagrams: "cut K", "heal K", "status". The reply begins with "ok" or with "no" and a
+ * sentence. */
+
+static int status_text(char *out, size_t size)
+{
+    struct timespec cpu;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
+    int n = snprintf(out, size, "ok CPU %.3f s at %s priority, queues of %.0f KiB\n",
+                     (double)cpu.tv_sec + (double)cpu.tv_nsec / 1e9, sw.realtime ? "real-time" : "normal",
+                     sw.queue_bytes / 1024);
+    n += snprintf(out + n, size - (size_t)n, "%4s %-5s %12s %14s %9s %12s %14s %9s %8s\n", "host", "link",
+                  "sent", "bytes", "dropped", "received", "bytes", "dropped", "strange");
+    for (int i = 0; i < sw.n_ports; i++) {
+        const port *p = &sw.ports[i];
+        n += snprintf(out + n, size - (size_t)n, "%4d %-5s %12llu %14llu %9llu %12llu %14llu %9llu %8llu\n",
+                      i + 1,
+                      p->gone  ? "gone"
+                      : p->cut ? "cut"
+                               : "up",
+                      (unsigned long long)p->up.n_frames, (unsigned long long)p->up.n_bytes,
+                      (unsigned long long)p->up.n_dropped, (unsigned long long)p->down.n_frames,
+                      (unsigned long long)p->down.n_bytes, (unsigned long long)p->down.n_dropped,
+                      (unsigned long long)p->n_strange);
+    }
+    return n;
+}
+
+static void control_read(void)
+{
+    char text[64], reply[REPLY_SIZE];
+    struct sockaddr_un from;
+    socklen_t from_size = sizeof from;
+    ssize_t n =
+        recvfrom(sw.control_fd, text, sizeof text - 1, MSG_DONTWAIT, (struct sockaddr *)&from, &from_size);
+    if (n < 0)
+        return;
+    text[n] = '\0';
+    int host, size, end = 0;
+    if (strcmp(text, "status") == 0) {
+        size = status_text(reply, sizeof reply);
+    } else if (((sscanf(text, "cut %d%n", &host, &end) == 1 || sscanf(text, "heal %d%n", &host, &end) == 1) &&
+                end == n)) {
+        if (host >= 1 && host <= sw.n_ports) {
+            sw.ports[host - 1].cut = text[0] == 'c';
+            size = snprintf(reply, sizeof reply, "ok\n");
+        } else {
+            size = snprintf(reply, sizeof reply, "no host %d: there are 1 to %d", host, sw.n_ports);
+        }
+    } else {
+        size = snprintf(reply, sizeof reply, "no such command: %s", text);
+    }
+    sendto(sw.control_fd, reply, (size_t)size, MSG_DONTWAIT, (struct sockaddr *)&from, from_size);
+}
+
+/* Ends when every device has been taken away. */
+static void switch_run(void)
+{
+    enum { TIMER = NETLAB_MAX_HOSTS, CONTROL };
+    struct epoll_event e = {.events = EPOLLIN | EPOLLET, .data.u32 = TIMER}; /* edge: it is never read */
+    epoll_ctl(sw.epoll_fd, EPOLL_CTL_ADD, sw.timer_fd, &e);
+    e = (struct epoll_event){.events = EPOLLIN, .data.u32 = CONTROL};
+    epoll_ctl(sw.epoll_fd, EPOLL_CTL_ADD, sw.control_fd, &e);
+    for (int i = 0; i < sw.n_ports; i++) {
+        e = (struct epoll_event){.events = EPOLLIN, .data.u32 = (uint32_t)i};
+        epoll_ctl(sw.epoll_fd, EPOLL_CTL_ADD, sw.ports[i].fd, &e);
+    }
+    for (;;) {
+        struct epoll_event events[NETLAB_MAX_HOSTS + 2];
+        int n = epoll_wait(sw.epoll_fd, events, NETLAB_MAX_HOSTS + 2, -1);
+        for (int i = 0; i < n; i++) {
+            uint32_t source = events[i].data.u32;
+            if (source == CONTROL)
+                control_read();
+            else if (source == TIMER)
+                sw.armed_ns = 0;
+            else
+                port_read((int)source);
+        }
+        uint64_t now = netlab_now_ns();
+        cross(now);
+        deliver(now);
+        arm_timer();
+        int n_gone = 0;
+        for (int i = 0; i < sw.n_ports; i++)
+            n_gone += sw.ports[i].gone;
+        if (n_gone == sw.n_ports)
+            return;
+    }
+}
+
+/* A TAP named eth0 in the network namespace that the process is in. It goes when the descriptor is closed. */
+static int tap_open(const char *where)
+{
+    int fd = open("/dev/net/tun", O_RDWR | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        netlab_die("cannot open /dev/net/tun: %s; load the module tun, or allow the device to this container",
+                   strerror(errno));
+    struct ifreq ifr = {.ifr_flags = IFF_TAP | IFF_NO_PI | IFF_VNET_HDR};
+    snprintf(ifr.ifr_name, sizeof ifr.ifr_name, "eth0");
+    if (ioctl(fd, TUNSETIFF, &ifr) != 0)
+        netlab_die("cannot make the TAP device eth0 in %s: %s", where, strerror(errno));
+    int header = VNET;
+    if (ioctl(fd, TUNSETVNETHDRSZ, &header) != 0 ||
+        ioctl(fd, TUNSETOFFLOAD, TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN) != 0)
+        netlab_die("the TAP device in %s does not take over segmentation: %s", where, strerror(errno));
+    return fd;
+}
+
+/* A number with one of the units of a table; ends the program with a sentence when it is none, or out of
+ * range. */
+typedef struct unit {
+    const char *name;
+    double factor;
+} unit;
+
+static double quantity(const char *option, const char *text, const unit *units, double least, double most)
+{
+    char *end;
+    double value = strtod(text, &end);
+    for (const unit *u = units; end != text && u->name != NULL; u++)
+        if (strcmp(end, u->name) == 0 && value * u->factor >= least && value * u->factor <= most)
+            return value * u->factor;
+    netlab_die("--%s %s: wanted is a number with its unit, from %g%s to %g%s", option, text,
+               least / units->factor, units->name, most / units->factor, units->name);
+}
+
+static const unit rate_units[] = {{"gbit", 1e9}, {"mbit", 1e6}, {"kbit", 1e3}, {NULL, 0}};
+static const unit time_units[] = {{"ms", 1e6}, {"us", 1e3}, {"s", 1e9}, {NULL, 0}};
+static const unit size_units[] = {{"mb", 1024.0 * 1024}, {"kb", 1024}, {NULL, 0}};
+
+/* A datagram socket with that name. Abstract names would do, were they not bound to a network namespace. */
+static int bind_at(const char *path, struct sockaddr_un *address)
+{
+    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof address->sun_path)
+        netlab_die("%s: too long for the name of a socket", path);
+    snprintf(address->sun_path, sizeof address->sun_path, "%s", path);
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)address, sizeof *address) != 0)
+        netlab_die("%s: cannot make the socket: %s", path, strerror(errno));
+    return fd;
+}
+
+/* run --control PATH --rate R --rtt T --queue Q NAMESPACE...: sets everything up, prints the process id of
+ * the switch, which is then running in the background with nothing of the caller's open, and returns. */
+static int cmd_run(int argc, char **argv)
+{
+    const char *control = NULL;
+    double rate = 0, rtt_ns = 0;
+    if (close_range(3, ~0u, 0) != 0)
+        netlab_die("cannot close the caller's files: %s", strerror(errno));
+    int i = 0;
+    for (; i + 1 < argc && strncmp(argv[i], "--", 2) == 0; i += 2) {
+        const char *option = argv[i] + 2, *value = argv[i + 1];
+        if (strcmp(option, "control") == 0)
+            control = value;
+        else if (strcmp(option, "rate") == 0)
+            rate = quantity(option, value, rate_units, 1e6, 1e11);
+        else if (strcmp(option, "rtt") == 0)
+            rtt_ns = quantity(option, value, time_units, 0, 1e10);
+        else if (strcmp(option, "queue") == 0)
+            sw.queue_bytes = quantity(option, value, size_units, 64 * 1024, 64 * 1024 * 1024);
+        else
+            netlab_die("unknown option --%s", option);
+    }
+    sw.n_ports = argc - i;
+    if (control == NULL || rate == 0 || sw.queue_bytes == 0 || sw.n_ports < 2 ||
+        sw.n_ports > NETLAB_MAX_HOSTS)
+        netlab_die("run needs --control, --rate, --rtt, --queue and 2 to %d namespaces", NETLAB_MAX_HOSTS);
+    sw.ns_per_byte = 8e9 / rate;
+    sw.delay_ns = (uint64_t)((rtt_ns + 1) / 2);
+
+    int own = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+    if (own < 0)
+        netlab_die("/proc/self/ns/net: %s", strerror(errno));
+    for (int k = 0; k < sw.n_ports; k++) {
+        netlab_enter(argv[i + k]);
+        sw.ports[k].fd = tap_open(argv[i + k]);
+        if (setns(own, CLONE_NEWNET) != 0)
+            netlab_die("cannot return from the network namespace %s: %s", argv[i + k], strerror(errno));
+    }
+    close(own);
+    sw.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    sw.timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    if (sw.epoll_fd < 0 || sw.timer_fd < 0)
+        netlab_die("no epoll or timer: %s", strerror(errno));
+    struct sockaddr_un address;
+    sw.control_fd = bind_at(control, &address);
+
+    pid_t pid = fork();
+    if (pid < 0)
+        netlab_die("cannot start the switch: %s", strerror(errno));
+    if (pid > 0) {
+        printf("%d\n", (int)pid);
+        return 0;
+    }
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP}; /* the caller may have them ignored */
+    for (size_t k = 0; k < sizeof signals / sizeof signals[0]; k++)
+        signal(signals[k], SIG_DFL);
+    int null = open("/dev/null", O_RDWR);
+    if (setsid() < 0 || chdir("/") != 0 || null < 0)
+        _exit(1);
+    for (int fd = 0; fd <= 2; fd++)
+        dup2(null, fd);
+    close(null);
+    struct sched_param priority = {.sched_priority =
+                                       1}; /* where it is not permitted, delays wobble under load */
+    sw.realtime = sched_setscheduler(0, SCHED_FIFO, &priority) == 0;
+    switch_run();
+    unlink(control);
+    return 0;
+}
+
+/* control PATH WORD...: sends a command to a running switch and prints the reply. */
+static int cmd_control(int argc, char **argv)
+{
+    char text[64] = "", reply[REPLY_SIZE];
+    for (int i = 1; i < argc; i++) {
+        size_t n = strlen(text);
+        if (snprintf(text + n, sizeof text - n, "%s%s", i > 1 ? " " : "", argv[i]) >= (int)(sizeof text - n))
+            netlab_die("%s: too long for a command", argv[i]);
+    }
+    if (argc < 2)
+        netlab_die("control needs the path of the switch's socket and a command");
+    char path[sizeof((struct sockaddr_un *)0)->sun_path];
+    struct sockaddr_un address;
+    struct timeval deadline = {.tv_sec = REPLY_SECONDS};
+    if (snprintf(path, sizeof path, "%s.%d", argv[0], (int)getpid()) >= (int)sizeof path)
+        netlab_die("%s: too long for the name of a socket", argv[0]);
+    int fd = bind_at(path, &address);
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", argv[0]);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &deadline, sizeof deadline);
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &deadline, sizeof deadline);
+    ssize_t n = connect(fd, (struct sockaddr *)&address, sizeof address);
+    if (n == 0)
+        n = send(fd, text, strlen(text), 0);
+    if (n >= 0)
+        n = recv(fd, reply, sizeof reply - 1, 0);
+    int error = errno;
+    unlink(path);
+    if (n < 2)
+        netlab_die("the switch does not answer at %s: %s", argv[0],
+                   error == EAGAIN ? "it is stuck" : strerror(error));
+    reply[n] = '\0';
+    close(fd);
+    if (strncmp(reply, "ok", 2) != 0)
+        netlab_die("%s", reply);
+    fputs(reply[2] == ' ' ? reply + 3 : "", stdout);
+    return 0;
+}
+
+/* check: makes a device in the namespace it is started in (a fresh one, of the caller's making) and drops it.
+ */
+static int cmd_check(int argc, char **argv)
+{
+    (void)argc, (void)argv;
+    close(tap_open("a network namespace"));
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        int (*run)(int argc, char **argv);
+    } commands[] = {{"run", cmd_run},
+                    {"control", cmd_control},
+                    {"check", cmd_check},
+                    {"measure", netlab_measure},
+                    {"serve", netlab_serve}};
+    for (size_t i = 0; argc >= 2 && i < sizeof commands / sizeof commands[0]; i++)
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return commands[i].run(argc - 2, argv + 2);
+    fputs(
+        "netlab-switch: one of run, control, check, measure or serve is wanted; scripts/netlab calls them\n",
+        stderr);
+    return 2;
+}
