@@ -38,7 +38,7 @@ typedef struct mst_worker_options {
     const atomic_bool *stop; /* set: leave after the batch under way; or NULL */
 } mst_worker_options;
 
-/* Evaluation, for the worker that is chief. All but open are called on the evaluation thread. */
+/* Evaluation, for the worker that is chief. open and run are called on the evaluation thread. */
 typedef struct mst_worker_evaluation {
     void *arg;
     /* Fills list with what the evaluation sets touch (empty: there is nothing to evaluate); keys become the
@@ -46,6 +46,10 @@ typedef struct mst_worker_evaluation {
     mst_status (*open)(void *arg, mst_list *list);
     /* values: laid out like weights of a slot with that list. *out: {"test": {...}, "valid": {...}}. */
     mst_status (*run)(void *arg, const float *values, json_t **out);
+    /* Makes open or run, under way or to come, return soon with MST_ESTOPPED. Any thread. NULL: they are
+     * quick.
+     */
+    void (*stop)(void *arg);
 } mst_worker_evaluation;
 
 /* How the job is trained; the same for all its workers. */
@@ -59,14 +63,16 @@ typedef struct mst_worker_job {
     const mst_model *model;
     const mst_optimizer *optimizer;
     const mst_params *params; /* views only: nothing is reserved */
-    mst_feed *feed;           /* one lane; max_take: the global batch */
+    mst_feed *feed; /* pipeline + 2 lanes: rows of so many batches are alive; max_take: the global batch
+                       (or batch, if that is more) */
     mst_dataset *dataset;
     json_t *join; /* what the coordinator compares: options, model, data; borrowed */
     mst_worker_evaluation evaluation;
 } mst_worker_job;
 
 typedef struct mst_worker_counts {
-    uint64_t steps, rows, dropped_steps, dropped_rows;
+    uint64_t steps, rows; /* that had an effect: pushes with rows, not dropped */
+    uint64_t dropped_steps, dropped_rows;
     double compute_seconds, wait_seconds, input_seconds; /* input: taking and localising rows */
     uint64_t bytes_out, bytes_in;                        /* of steps */
     uint64_t eval_bytes_in;

@@ -13,21 +13,32 @@
 typedef struct scorer {
     void *scratch;
     float *scores;
+    mst_row *rows; /* translated; made when first needed */
+    uint32_t *keys;
+    size_t key_capacity;
     mst_status status;
     mst_error error;
 } scorer;
 
 struct mst_evaluator {
     const mst_model *model;
-    const mst_params *params;
+    const char *name;
     mst_evaluator_options options;
     mst_feed *feed;
     mst_team *team;
     scorer *scorers;
     mst_tally tally;
-    mst_weights weights;
-    pthread_mutex_t claiming;
+    mst_weights weights; /* of the store */
+    pthread_mutex_t claiming, visiting;
     atomic_bool failed;
+
+    /* The run under way: scores with these weights, or shows the rows to visit. */
+    const mst_weights *on;
+    mst_row_translation *translate;
+    const void *translate_arg;
+    mst_batch_visit *visit;
+    void *visit_arg;
+    uint64_t n_visited;
 };
 
 mst_status mst_evaluator_new(const mst_model *model, const mst_params *params, mst_dataset *dataset,
@@ -38,10 +49,12 @@ mst_status mst_evaluator_new(const mst_model *model, const mst_params *params, m
     if (self == NULL)
         return mst_fail(MST_ENOMEM, "no memory for evaluation");
     self->model = model;
-    self->params = params;
+    self->name = dataset->name;
     self->options = *options;
     pthread_mutex_init(&self->claiming, NULL);
-    mst_model_weights(model, params, &self->weights);
+    pthread_mutex_init(&self->visiting, NULL);
+    if (params != NULL)
+        mst_model_weights(model, params, &self->weights);
     mst_feed_options feed = {
         .seed = options->seed,
         .held_out = options->held_out,
@@ -84,52 +97,116 @@ void mst_evaluator_destroy(mst_evaluator *self)
     for (unsigned t = 0; self->scorers != NULL && t < self->options.n_threads; t++) {
         mst_free(self->scorers[t].scratch);
         mst_free(self->scorers[t].scores);
+        mst_free(self->scorers[t].rows);
+        mst_free(self->scorers[t].keys);
     }
     mst_free(self->scorers);
     mst_tally_fini(&self->tally);
     pthread_mutex_destroy(&self->claiming);
+    pthread_mutex_destroy(&self->visiting);
     mst_free(self);
+}
+
+/* The batch with translated keys, in the thread's own rows. */
+static mst_status translate_batch(mst_evaluator *self, scorer *s, mst_batch *batch)
+{
+    size_t n_keys = 0;
+    for (uint32_t i = 0; i < batch->n_rows; i++)
+        n_keys += batch->rows[i].n_keys;
+    if (s->rows == NULL)
+        s->rows = mst_calloc(self->options.batch, sizeof *s->rows);
+    if (s->rows == NULL || !mst_grow(&s->keys, &s->key_capacity, n_keys, sizeof *s->keys))
+        return mst_fail(MST_ENOMEM, "no memory to evaluate batches of %u rows", self->options.batch);
+    self->translate(self->translate_arg, batch, s->rows, s->keys);
+    batch->rows = s->rows;
+    return MST_OK;
+}
+
+/* Takes the next batch, and scores it or shows it; *more is false at the end of the rows. */
+static mst_status next_batch(mst_evaluator *self, unsigned t, bool *more)
+{
+    scorer *s = &self->scorers[t];
+    mst_batch batch;
+    uint64_t position;
+    pthread_mutex_lock(&self->claiming);
+    mst_status st = mst_feed_claim(self->feed, t, self->options.batch, &batch, &position);
+    pthread_mutex_unlock(&self->claiming);
+    TRY(st);
+    *more = batch.n_rows > 0;
+    if (!*more)
+        return MST_OK;
+    TRY(mst_feed_fill(self->feed, t, 0, batch.n_rows));
+    if (self->visit != NULL) {
+        pthread_mutex_lock(&self->visiting);
+        self->visit(self->visit_arg, &batch);
+        self->n_visited += batch.n_rows;
+        pthread_mutex_unlock(&self->visiting);
+        return MST_OK;
+    }
+    if (self->translate != NULL)
+        TRY(translate_batch(self, s, &batch));
+    self->model->ops->forward(self->model, s->scratch, &batch, self->on, s->scores);
+    mst_tally_add(&self->tally, self->model, &batch, s->scores);
+    return MST_OK;
 }
 
 static void score_thread(void *arg, unsigned t)
 {
     mst_evaluator *self = arg;
     scorer *s = &self->scorers[t];
+    bool more = true;
     s->status = MST_OK;
-    while (!atomic_load(&self->failed)) {
-        mst_batch batch;
-        uint64_t position;
-        pthread_mutex_lock(&self->claiming);
-        s->status = mst_feed_claim(self->feed, t, self->options.batch, &batch, &position);
-        pthread_mutex_unlock(&self->claiming);
-        if (s->status != MST_OK) {
-            mst_error_save(&s->error, s->status);
-            atomic_store(&self->failed, true);
-        }
-        if (s->status != MST_OK || batch.n_rows == 0)
-            return;
-        s->status = mst_feed_fill(self->feed, t, 0, batch.n_rows);
-        if (s->status != MST_OK) {
-            mst_error_save(&s->error, s->status);
-            atomic_store(&self->failed, true);
-            return;
-        }
-        self->model->ops->forward(self->model, s->scratch, &batch, &self->weights, s->scores);
-        mst_tally_add(&self->tally, self->model, &batch, s->scores);
+    while (more && s->status == MST_OK && !atomic_load(&self->failed))
+        s->status = next_batch(self, t, &more);
+    if (s->status != MST_OK) {
+        mst_error_save(&s->error, s->status);
+        atomic_store(&self->failed, true);
     }
 }
 
-mst_status mst_evaluator_run(mst_evaluator *self, mst_result *out)
+/* All rows, once. */
+static mst_status pass(mst_evaluator *self)
 {
-    uint64_t start = mst_now_ns();
-    mst_tally_clear(&self->tally);
     atomic_store(&self->failed, false);
     TRY(mst_feed_start(self->feed, 0, 0));
     mst_team_run(self->team, score_thread, self);
     for (unsigned t = 0; t < self->options.n_threads; t++)
         if (self->scorers[t].status != MST_OK)
             return mst_error_restore(&self->scorers[t].error);
+    return MST_OK;
+}
+
+mst_status mst_evaluator_run_on(mst_evaluator *self, const mst_weights *weights,
+                                mst_row_translation *translate, const void *arg, mst_result *out)
+{
+    uint64_t start = mst_now_ns();
+    self->on = weights;
+    self->translate = translate;
+    self->translate_arg = arg;
+    self->visit = NULL;
+    mst_tally_clear(&self->tally);
+    TRY(pass(self));
     mst_tally_result(&self->tally, out);
     out->seconds = mst_seconds_since(start);
     return MST_OK;
+}
+
+mst_status mst_evaluator_run(mst_evaluator *self, mst_result *out)
+{
+    return mst_evaluator_run_on(self, &self->weights, NULL, NULL, out);
+}
+
+mst_status mst_evaluator_visit(mst_evaluator *self, mst_batch_visit *visit, void *arg, uint64_t *n_rows)
+{
+    self->visit = visit;
+    self->visit_arg = arg;
+    self->n_visited = 0;
+    TRY(pass(self));
+    *n_rows = self->n_visited;
+    return MST_OK;
+}
+
+const char *mst_evaluator_name(const mst_evaluator *self)
+{
+    return self->name;
 }

@@ -1,4 +1,6 @@
-/* Evaluation: the model's loss, accuracy and AUC over a data set, by several threads. */
+/* Evaluation: the model's loss, accuracy and AUC over a data set, by several threads. On the weights of a
+ * store, or on weights that were pulled from somewhere, with keys translated to where they stand
+ * (pulled_eval.h). */
 #ifndef MST_TRAIN_EVALUATE_H
 #define MST_TRAIN_EVALUATE_H
 
@@ -17,12 +19,29 @@ typedef struct mst_evaluator_options {
     const atomic_bool *stop; /* or NULL */
 } mst_evaluator_options;
 
-/* Model and params must outlive it, and so must the dataset, which serves nobody else. */
+/* Model and params must outlive it, and so must the dataset, which serves nobody else. params NULL: weights
+ * are given to mst_evaluator_run_on. */
 mst_status mst_evaluator_new(const mst_model *model, const mst_params *params, mst_dataset *dataset,
                              const mst_evaluator_options *options, mst_evaluator **out);
 void mst_evaluator_destroy(mst_evaluator *self); /* NULL-safe */
 
 /* Evaluates the parameters as they are; nobody may write them meanwhile. */
 mst_status mst_evaluator_run(mst_evaluator *self, mst_result *out);
+
+/* Rows of a batch with other keys: rows (as many as the batch has) and keys (as many as all its rows have)
+ * receive them. Any number of threads at once. */
+typedef void mst_row_translation(const void *arg, const mst_batch *batch, mst_row *rows, uint32_t *keys);
+
+/* Evaluates given weights, on rows translated for them (NULL: as they are). */
+mst_status mst_evaluator_run_on(mst_evaluator *self, const mst_weights *weights,
+                                mst_row_translation *translate, const void *arg, mst_result *out);
+
+/* Shows every batch that an evaluation scores to `visit`, one at a time, in no particular order. *n_rows: how
+ * many rows that were. */
+typedef void mst_batch_visit(void *arg, const mst_batch *batch);
+mst_status mst_evaluator_visit(mst_evaluator *self, mst_batch_visit *visit, void *arg, uint64_t *n_rows);
+
+/* The data set's name, for sentences. */
+const char *mst_evaluator_name(const mst_evaluator *self);
 
 #endif

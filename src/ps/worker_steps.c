@@ -1,0 +1,172 @@
+/* The worker's loop; contract in worker_impl.h.
+ *
+ * A slot goes FREE -> PREPARED -> PULLED -> FREE: its push travels with the pull of the next slot. When there
+ * is no next batch, the push goes alone, and the slot is PUSHED until its reply is there.
+ *
+ * Invariants
+ * 1. At most pipeline + 1 requests are in flight; replies are waited for in the order of the requests.
+ * 2. One slot is free or prepared at any time, so that the next batch is localised while replies are under
+ * way.
+ * 3. A slot's gradient is sent with the pull of slot p, and p is waited for before the slot is computed
+ * again: gradients need no buffers beyond one per slot.
+ * 4. A pull travels alone only when fewer than pipeline + 1 requests are in flight; without a pipeline it
+ * therefore sees the worker's own last update. */
+#include <inttypes.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "ps/worker_impl.h"
+
+#define WORD_NS (60 * MST_S) /* between lines of a worker that has nothing to do */
+
+static void enter_flight(mst_worker *self, uint32_t slot, mst_turn_state state, const mst_push *push)
+{
+    mst_turn *turn = &self->turns[slot];
+    turn->state = state;
+    turn->carries_push = push != NULL;
+    turn->push_rows = push != NULL ? push->rows : 0;
+    self->flight[self->n_flight++] = slot;
+}
+
+/* Waits for the reply to the oldest request. An exhausted worker's comes when the others have ended the
+ * epoch, however long that takes; while servers are alive, they remember it. */
+static mst_status await_reply(mst_worker *self, uint32_t slot)
+{
+    uint64_t start = mst_now_ns(), patience = self->options.stall_timeout_ms * MST_MS, word = start + WORD_NS;
+    bool unbounded = self->turns[slot].state == MST_TURN_PUSHED && self->turns[slot].exhausted;
+    mst_status st = MST_OK;
+    while (!mst_client_ready(self->client, slot) && !self->ended && !self->leaving) {
+        uint64_t now = mst_now_ns();
+        if (!unbounded && now >= start + patience) {
+            st = mst_client_wait(self->client, slot, now);
+            break;
+        }
+        if (unbounded && now >= word) {
+            mst_info("waiting for the other workers to end epoch %" PRIu64, self->epoch);
+            word = now + WORD_NS;
+        }
+        st = mst_worker_turn(self, unbounded ? word : start + patience);
+        if (st != MST_OK)
+            break;
+    }
+    self->counts.wait_seconds += mst_seconds_since(start);
+    return st;
+}
+
+/* The oldest request's reply is here: what became of the push that went with it, and the work it brings. */
+static mst_status settle(mst_worker *self, uint32_t slot)
+{
+    mst_turn *turn = &self->turns[slot];
+    const mst_reply *reply = mst_client_reply(self->client, slot);
+    self->n_flight--;
+    for (uint32_t i = 0; i < self->n_flight; i++)
+        self->flight[i] = self->flight[i + 1];
+    if (turn->carries_push && turn->push_rows > 0) {
+        self->counts.steps += !reply->dropped;
+        self->counts.rows += reply->dropped ? 0 : turn->push_rows;
+        self->counts.dropped_steps += reply->dropped;
+        self->counts.dropped_rows += reply->dropped ? turn->push_rows : 0;
+    }
+    return reply->has_work && !self->stopped ? mst_worker_add_item(self, &reply->work) : MST_OK;
+}
+
+/* The number a push has: the coordinator's for the step (sync), the one after the version it was computed on
+ * (sync with backup workers), or the worker's own. */
+static uint64_t step_of(mst_worker *self, uint32_t slot)
+{
+    const mst_turn *turn = &self->turns[slot];
+    if (self->job->mode != MST_PS_SYNC)
+        return ++self->own_steps;
+    return turn->step != 0 ? turn->step : mst_client_reply(self->client, slot)->version + 1;
+}
+
+static mst_status prepare_next(mst_worker *self)
+{
+    if (self->stopped && self->prepared != MST_SLOT_NONE) {
+        self->turns[self->prepared].state = MST_TURN_FREE;
+        self->prepared = MST_SLOT_NONE;
+    }
+    if (self->stopped) {
+        mst_worker_drop_work(self);
+        return MST_OK;
+    }
+    return self->prepared == MST_SLOT_NONE ? mst_worker_prepare(self, &self->prepared) : MST_OK;
+}
+
+/* Computes on the oldest request's weights; pushes, and pulls the next batch's with it. */
+static mst_status advance(mst_worker *self, uint32_t slot)
+{
+    mst_turn *turn = &self->turns[slot];
+    mst_loss_sum sum;
+    TRY(mst_worker_compute(self, slot, &sum));
+    TRY(prepare_next(self));
+    mst_push push = {
+        .slot = slot,
+        .g = turn->g,
+        .step = step_of(self, slot),
+        .rows = turn->batch.n_rows,
+        .loss = sum.loss,
+        .weight = sum.weight,
+        .flags = turn->exhausted ? MST_STEP_EXHAUSTED : 0,
+    };
+    uint32_t next = turn->exhausted ? MST_SLOT_NONE : self->prepared;
+    TRY(mst_client_send(self->client, &push, next));
+    if (next == MST_SLOT_NONE) {
+        enter_flight(self, slot, MST_TURN_PUSHED, &push);
+        return MST_OK;
+    }
+    turn->state = MST_TURN_FREE;
+    enter_flight(self, next, MST_TURN_PULLED, &push);
+    self->prepared = MST_SLOT_NONE;
+    return MST_OK;
+}
+
+/* Nothing to do: waits for work. While the servers are alive and the coordinator has not ended the job, there
+ * may be more. */
+static mst_status wait_work(mst_worker *self)
+{
+    uint64_t start = mst_now_ns(), word = start + WORD_NS;
+    mst_status st = self->n_items == 0 && !self->stopped ? mst_worker_want_idle(self) : MST_OK;
+    while (st == MST_OK && self->n_items == 0 && !self->stopped && !self->ended && !self->leaving) {
+        st = mst_worker_turn(self, word);
+        if (mst_now_ns() >= word) {
+            mst_info("waiting for server 0 to give this worker rows");
+            word += WORD_NS;
+        }
+    }
+    self->counts.wait_seconds += mst_seconds_since(start);
+    return st;
+}
+
+static mst_status step(mst_worker *self, bool *over)
+{
+    TRY(mst_worker_attend(self));
+    TRY(prepare_next(self));
+    if (self->prepared != MST_SLOT_NONE && self->n_flight <= self->job->pipeline) {
+        TRY(mst_client_send(self->client, NULL, self->prepared));
+        enter_flight(self, self->prepared, MST_TURN_PULLED, NULL);
+        self->prepared = MST_SLOT_NONE;
+        return MST_OK;
+    }
+    if (self->n_flight == 0) {
+        *over = self->stopped;
+        return self->stopped ? MST_OK : wait_work(self);
+    }
+    uint32_t oldest = self->flight[0];
+    TRY(await_reply(self, oldest));
+    if (self->ended || self->leaving)
+        return MST_OK;
+    TRY(settle(self, oldest));
+    if (self->turns[oldest].state == MST_TURN_PULLED)
+        return advance(self, oldest);
+    self->turns[oldest].state = MST_TURN_FREE;
+    return MST_OK;
+}
+
+mst_status mst_worker_steps(mst_worker *self)
+{
+    bool over = false;
+    while (!over && !self->ended && !self->leaving)
+        TRY(step(self, &over));
+    return MST_OK;
+}

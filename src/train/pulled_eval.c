@@ -1,0 +1,215 @@
+/* Evaluation on pulled weights; contract in pulled_eval.h.
+ *
+ * Values lie as client.h says: the dense ranges in ascending order, a gap up to whole keys, then the keys.
+ * Rows keep the keys of the dense prefix, which is the first range; the other keys become their rank in the
+ * list. */
+#include "train/pulled_eval.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "ps/localise_rows.h"
+
+struct mst_pulled_eval {
+    mst_pulled_eval_options options;
+    mst_grad layout;
+    uint64_t range_at[MST_RANGE_MAX]; /* where a range stands among the values */
+    uint64_t sparse_at;               /* and key 0 */
+    uint32_t n_prefix, key_start;
+    bool translates; /* rows' keys are ranks in the list */
+    mst_key_rank *rank;
+    mst_evaluator *test, *valid;
+    atomic_bool stop;
+};
+
+mst_status mst_pulled_eval_new(const mst_pulled_eval_options *options, mst_pulled_eval **out)
+{
+    mst_pulled_eval *self = mst_zalloc(sizeof *self);
+    if (self == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for evaluation");
+    self->options = *options;
+    *out = self;
+    return MST_OK;
+}
+
+void mst_pulled_eval_destroy(mst_pulled_eval *self)
+{
+    if (self == NULL)
+        return;
+    mst_key_rank_destroy(self->rank);
+    mst_free(self);
+}
+
+/* The model's ranges, ascending, and where each stands. */
+static mst_status place_ranges(mst_pulled_eval *self, mst_list *list)
+{
+    mst_grad *l = &self->layout;
+    const mst_model *model = self->options.model;
+    bool whole = self->options.dense_model;
+    memset(l, 0, sizeof *l);
+    model->ops->layout(model, self->options.params, l);
+    list->n_ranges = 0;
+    for (uint32_t i = 0; i < l->n_ranges; i++) {
+        uint32_t at = list->n_ranges;
+        const mst_range *range = &l->ranges[i];
+        for (uint32_t j = 0; j < l->n_ranges; j++)
+            self->range_at[i] += l->ranges[j].offset < range->offset ? l->ranges[j].size : 0;
+        if (whole)
+            self->range_at[i] = range->offset;
+        if (range->size == 0)
+            continue;
+        if (l->width != 0 && range->offset == l->sparse_offset)
+            self->n_prefix = (uint32_t)(range->size / l->width);
+        if (self->n_prefix > 0 && range->offset == l->sparse_offset && !whole && self->range_at[i] != 0)
+            return mst_fail(MST_EUNSUPPORTED,
+                            "the dense prefix of %s is not the first of its parameters: train it with "
+                            "--dense-model",
+                            model->ops->name);
+        for (; at > 0 && list->ranges[at - 1].first > range->offset; at--)
+            list->ranges[at] = list->ranges[at - 1];
+        list->ranges[at] = (mst_extent){range->offset, range->size};
+        list->n_ranges++;
+    }
+    self->sparse_at = whole ? l->sparse_offset : 0;
+    self->translates = l->width != 0 && !whole;
+    if (whole) {
+        list->ranges[0] = (mst_extent){0, self->options.params->size};
+        list->n_ranges = 1;
+    }
+    return MST_OK;
+}
+
+static void add_keys(void *arg, const mst_batch *batch)
+{
+    mst_pulled_eval *self = arg;
+    if (self->translates)
+        mst_key_rank_add(self->rank, batch, self->n_prefix);
+}
+
+static void rank_rows(const void *arg, const mst_batch *batch, mst_row *rows, uint32_t *keys)
+{
+    const mst_pulled_eval *self = arg;
+    mst_key_rank_rows(self->rank, batch, self->n_prefix, self->key_start, rows, keys);
+}
+
+static mst_status visit_set(mst_pulled_eval *self, mst_evaluator *evaluator, const char *name)
+{
+    uint64_t n = 0;
+    if (evaluator == NULL)
+        return MST_OK;
+    TRY(mst_evaluator_visit(evaluator, add_keys, self, &n));
+    return n > 0 ? MST_OK
+                 : mst_fail(MST_EINPUT, "%s: the %s set has no rows", mst_evaluator_name(evaluator), name);
+}
+
+static uint64_t n_sparse_keys(const mst_pulled_eval *self)
+{
+    const mst_params *p = self->options.params;
+    for (uint32_t i = 0; i < p->n_views; i++)
+        if (p->views[i].width != 0 && p->views[i].offset == self->layout.sparse_offset)
+            return p->views[i].size / p->views[i].width;
+    return 0;
+}
+
+static mst_status pulled_open(void *arg, mst_list *list)
+{
+    mst_pulled_eval *self = arg;
+    list->n_ranges = list->n_keys = 0;
+    if (self->options.open != NULL)
+        TRY(self->options.open(self->options.arg, &self->stop, &self->test, &self->valid));
+    if (self->test == NULL && self->valid == NULL)
+        return MST_OK;
+    TRY(place_ranges(self, list));
+    if (self->translates) {
+        uint32_t width = self->layout.width;
+        self->key_start = (uint32_t)((mst_list_range_floats(list) + width - 1) / width);
+        TRY(mst_key_rank_new(n_sparse_keys(self), &self->rank));
+    }
+    TRY(visit_set(self, self->valid, "valid"));
+    TRY(visit_set(self, self->test, "test"));
+    return self->translates ? mst_key_rank_list(self->rank, list) : MST_OK;
+}
+
+static mst_status score_set(mst_pulled_eval *self, mst_evaluator *evaluator, const char *name,
+                            const mst_weights *weights, json_t *out)
+{
+    mst_result result;
+    if (evaluator == NULL)
+        return MST_OK;
+    TRY(mst_evaluator_run_on(evaluator, weights, self->translates ? rank_rows : NULL, self, &result));
+    if (json_object_set_new(out, name, mst_result_json(&result)) != 0)
+        return mst_fail(MST_ENOMEM, "no memory for the figures of an evaluation");
+    return MST_OK;
+}
+
+static mst_status pulled_run(void *arg, const float *values, json_t **out)
+{
+    mst_pulled_eval *self = arg;
+    mst_weights weights = {0};
+    float *w = (float *)values; /* models only read what they score on */
+    for (uint32_t i = 0; i < self->layout.n_ranges; i++)
+        weights.ranges[i] = w + self->range_at[i];
+    weights.sparse = self->layout.width != 0 ? w + self->sparse_at : NULL;
+    json_t *json = json_object();
+    if (json == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for the figures of an evaluation");
+    mst_status st = score_set(self, self->valid, "valid", &weights, json);
+    if (st == MST_OK)
+        st = score_set(self, self->test, "test", &weights, json);
+    if (st != MST_OK) {
+        json_decref(json);
+        return st;
+    }
+    *out = json;
+    return MST_OK;
+}
+
+static void pulled_stop(void *arg)
+{
+    mst_pulled_eval *self = arg;
+    atomic_store(&self->stop, true);
+}
+
+mst_worker_evaluation mst_pulled_eval_for_worker(mst_pulled_eval *self)
+{
+    return (mst_worker_evaluation){.arg = self, .open = pulled_open, .run = pulled_run, .stop = pulled_stop};
+}
+
+/* ---- results as JSON ---- */
+
+static json_t *figure_json(double value)
+{
+    if (isnan(value))
+        return json_null();
+    return isinf(value) ? json_string("inf") : json_real(value);
+}
+
+static double figure(const json_t *json)
+{
+    if (json_is_number(json))
+        return json_number_value(json);
+    return json_is_string(json) ? (double)INFINITY : (double)NAN;
+}
+
+json_t *mst_result_json(const mst_result *result)
+{
+    return json_pack("{s:I, s:o, s:o, s:o, s:o}", "rows", (json_int_t)result->rows, "loss",
+                     figure_json(result->loss), "accuracy", figure_json(result->accuracy), "auc",
+                     figure_json(result->auc), "seconds", figure_json(result->seconds));
+}
+
+bool mst_result_from_json(const json_t *json, mst_result *out)
+{
+    *out = (mst_result){0};
+    json_int_t rows = json_integer_value(json_object_get(json, "rows"));
+    if (rows <= 0)
+        return false;
+    out->rows = (uint64_t)rows;
+    out->loss = figure(json_object_get(json, "loss"));
+    out->accuracy = figure(json_object_get(json, "accuracy"));
+    out->auc = figure(json_object_get(json, "auc"));
+    out->seconds = figure(json_object_get(json, "seconds"));
+    return true;
+}
