@@ -510,7 +510,7 @@ static mst_status open_parts(mst_checkpoint *self)
 {
     TRY(gather_slices(self));
     self->n_parts = json_array_size(json_object_get(self->manifest, "parts"));
-    self->files = mst_calloc(self->n_parts + 1, sizeof *self->files);
+    self->files = mst_calloc(self->n_parts + 1, sizeof(void *));
     if (self->files == NULL)
         return mst_fail(MST_ENOMEM, "%s: no memory for the list of parts", self->path);
     for (size_t p = 0; p < self->n_parts; p++)

@@ -80,6 +80,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     mst_status st = mst_checkpoint_load(folder, &params, slots, data[0] & 2);
     if (st != MST_OK && mst_error_text()[0] == 0)
         abort();
+    /* What loads reads the same in pieces. */
+    mst_checkpoint *file = NULL;
+    if (mst_checkpoint_open(folder, &params, slots, data[0] & 2, &file) == MST_OK) {
+        float piece[3];
+        for (uint32_t slot = 0; slot <= (data[0] & 2 ? 1 : 0); slot++)
+            for (uint64_t first = 0; first + 3 <= params.size && st == MST_OK; first += 3)
+                if (mst_checkpoint_read(file, slot, first, 3, piece) != MST_OK ||
+                    memcmp(piece, (slot ? params.slots[0] : params.w) + first, sizeof piece) != 0)
+                    abort();
+    } else if (st == MST_OK) {
+        abort();
+    }
+    mst_checkpoint_close(file);
     mst_params_fini(&params);
     return 0;
 }

@@ -1,0 +1,466 @@
+/* The book as somebody keeps it who trains elsewhere: figures that come later than the moment they speak of,
+ * checkpoints whose floats arrive in pieces, limits known in advance; and what a run leaves behind, whichever
+ * way it ends. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "train/book.h"
+
+static char root[64], run[96];
+static mst_params params;
+static mst_optimizer optimizer;
+static atomic_bool stop;
+
+/* What an observer heard. */
+static struct {
+    int evaluated, saved;
+    uint64_t evaluated_step, saved_step;
+} heard;
+
+static void on_evaluated(void *arg, const mst_train_status *status, const char *set, const mst_result *result)
+{
+    (void)arg, (void)set, (void)result;
+    heard.evaluated++;
+    heard.evaluated_step = status->step;
+}
+
+static void on_saved(void *arg, const mst_train_status *status, const char *path)
+{
+    (void)arg;
+    assert_string_equal(path, run);
+    heard.saved++;
+    heard.saved_step = status->step;
+}
+
+static const mst_observer observer = {.evaluated = on_evaluated, .saved = on_saved};
+
+static int set_up(void **state)
+{
+    (void)state;
+    strcpy(root, "/tmp/muster-test-XXXXXX");
+    assert_non_null(mkdtemp(root));
+    snprintf(run, sizeof run, "%s/run", root);
+    memset(&heard, 0, sizeof heard);
+    memset(&params, 0, sizeof params);
+    atomic_store(&stop, false);
+    assert_int_equal(
+        mst_optimizer_init(
+            &optimizer,
+            &(mst_optim_options){.optimizer = 2, .lr = 0.25, .eps = 1e-8, .decay_steps = 1, .decay = 0.5}),
+        MST_OK);
+    assert_string_equal(optimizer.ops->name, "adagrad");
+    assert_int_equal(mst_params_add(&params, "weight", MST_VIEW_TRAINABLE, 0, 1, (uint64_t[]){60}, NULL),
+                     MST_OK);
+    assert_int_equal(mst_params_reserve(&params, optimizer.ops->n_slots, 0), MST_OK);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    mst_params_fini(&params);
+    return mst_remove_tree(root) == MST_OK ? 0 : -1;
+}
+
+static char *sets[] = {"test.svm"};
+
+static mst_train_options make_options(void)
+{
+    return (mst_train_options){
+        .epochs = 1,
+        .eval_every = "never",
+        .checkpoint_every = "never",
+        .run = run,
+        .save = true,
+        .keep = 2,
+    };
+}
+
+static mst_book *make_book(const mst_train_options *options)
+{
+    mst_book *book = NULL;
+    mst_book_options o = {
+        .train = options,
+        .global_batch = 10,
+        .optimizer = &optimizer,
+        .model_name = "logreg",
+        .model = json_pack("{s:s}", "name", "logreg"),
+        .stop = &stop,
+    };
+    assert_int_equal(mst_limits_parse(options, &o.limits), MST_OK);
+    assert_int_equal(mst_book_new(&o, &book), MST_OK);
+    json_decref(o.model);
+    return book;
+}
+
+static mst_book *open_book(const mst_train_options *options)
+{
+    mst_book *book = make_book(options);
+    json_t *entries = json_pack("{s:i}", "servers", 2);
+    assert_int_equal(mst_book_open(book, entries), MST_OK);
+    json_decref(entries);
+    assert_string_equal(mst_book_path(book), run);
+    return book;
+}
+
+/* Ten rows a step, each of this loss; an epoch has a thousand rows. One step a tenth of a second. */
+static void train(mst_book *book, uint64_t steps, double loss)
+{
+    mst_progress p = *mst_book_at(book);
+    p.steps += steps;
+    p.rows += steps * 10;
+    p.epoch = p.rows / 1000;
+    p.position = p.rows % 1000;
+    p.loss =
+        (mst_loss_sum){.loss = loss * 10 * (double)steps, .weight = 10 * (double)steps, .rows = steps * 10};
+    assert_int_equal(mst_book_progress(book, &p, 0.1 * (double)steps, 1000), MST_OK);
+}
+
+static mst_verdict evaluated(mst_book *book, double valid, double test)
+{
+    mst_verdict verdict;
+    mst_result v = {.rows = 5, .loss = valid, .accuracy = NAN, .auc = NAN, .seconds = 0.5},
+               t = {.rows = 5, .loss = test, .accuracy = NAN, .auc = NAN, .seconds = 0.25};
+    assert_int_equal(
+        mst_book_evaluated(book, &observer, isnan(valid) ? NULL : &v, isnan(test) ? NULL : &t, &verdict),
+        MST_OK);
+    return verdict;
+}
+
+static char *text_of(const char *file)
+{
+    char path[160], *text = NULL;
+    size_t size;
+    snprintf(path, sizeof path, "%s/%s", run, file);
+    assert_int_equal(mst_file_read_all(path, 1 << 20, &text, &size), MST_OK);
+    return text;
+}
+
+static void expect_in(const char *file, const char *wanted, bool there)
+{
+    char *text = text_of(file);
+    if ((strstr(text, wanted) != NULL) != there)
+        fail_msg("%s in %s:\n%s", there ? "missing" : "unwanted", file, text);
+    mst_free(text);
+}
+
+static bool exists(const char *file)
+{
+    char path[160];
+    snprintf(path, sizeof path, "%s/%s", run, file);
+    return mst_path_exists(path);
+}
+
+static void finish(mst_book *book, mst_end end, mst_train_summary *summary)
+{
+    assert_int_equal(mst_book_save(book, &observer, &params), MST_OK);
+    assert_int_equal(mst_book_finish(book, end, summary), MST_OK);
+    mst_book_destroy(book);
+}
+
+static void test_due_and_limits(void **state)
+{
+    (void)state;
+    mst_train_options o = make_options();
+    o.steps = 25;
+    o.rows = 900;
+    o.eval_every = "10 steps";
+    o.checkpoint_every = "150 rows";
+    mst_book *book = open_book(&o);
+    uint64_t steps, rows, epochs;
+    mst_budget budget;
+    mst_end end;
+    mst_book_limits(book, &steps, &rows, &epochs);
+    assert_int_equal(steps, 25);
+    assert_int_equal(rows, 900);
+    assert_true(epochs == UINT64_MAX); /* --epochs was not given: the others lift it */
+    mst_book_budget(book, &budget);
+    assert_int_equal(budget.steps, 10);
+    assert_int_equal(budget.rows, 150);
+    assert_int_equal(mst_book_due(book, &end), 0);
+    train(book, 10, 1.0);
+    assert_int_equal(mst_book_due(book, &end), MST_DUE_EVAL);
+    assert_int_equal(mst_book_due(book, &end), MST_DUE_EVAL); /* until it begins */
+    mst_book_evaluation_begins(book);
+    assert_true(mst_book_evaluating(book));
+    assert_int_equal(mst_book_due(book, &end), 0);
+    train(book, 5, 1.0);
+    assert_int_equal(mst_book_due(book, &end), MST_DUE_SAVE);
+    train(book, 5, 1.0);
+    assert_int_equal(mst_book_due(book, &end), MST_DUE_SAVE); /* an evaluation is under way */
+    evaluated(book, NAN, NAN);
+    assert_int_equal(mst_book_due(book, &end), MST_DUE_EVAL | MST_DUE_SAVE);
+    assert_int_equal(mst_book_save(book, &observer, &params), MST_OK);
+    assert_int_equal(mst_book_due(book, &end), MST_DUE_EVAL);
+    mst_book_limits(book, &steps, &rows, &epochs);
+    assert_int_equal(steps, 5);
+    assert_int_equal(rows, 700);
+    train(book, 5, 1.0);
+    assert_int_equal(mst_book_due(book, &end), MST_DUE_EVAL | MST_DUE_END);
+    assert_int_equal(end, MST_END_STEPS);
+    mst_book_evaluation_begins(book);
+    evaluated(book, NAN, NAN);
+    assert_int_equal(mst_book_due(book, &end), MST_DUE_END);
+    assert_true(mst_book_unsaved(book));
+    mst_train_summary summary;
+    finish(book, end, &summary);
+    assert_int_equal(heard.saved, 2);
+    assert_int_equal(heard.saved_step, 25);
+    assert_int_equal(summary.end, MST_END_STEPS);
+    expect_in("manifest.json", "\"servers\": 2", true);
+    expect_in("manifest.json", "\"end\": \"step limit reached\"", true);
+    expect_in("manifest.json", "\"state\": \"done\"", true);
+}
+
+/* A wish to stop ends the run and asks for no evaluation; the book that resumes owes it. */
+static void test_stop_and_resume(void **state)
+{
+    (void)state;
+    mst_train_options o = make_options();
+    mst_train_summary summary;
+    mst_end end;
+    o.test = (mst_text_list){.items = sets, .n = 1};
+    o.eval_every = "10 steps";
+    mst_book *book = open_book(&o);
+    train(book, 10, 2.0);
+    mst_book_evaluation_begins(book);
+    train(book, 10, 4.0);
+    atomic_store(&stop, true);
+    assert_int_equal(mst_book_due(book, &end), MST_DUE_END);
+    assert_int_equal(end, MST_END_STOPPED);
+    finish(book, end, &summary);
+    expect_in("manifest.json", "\"state\": \"stopped\"", true);
+    assert_int_equal(heard.evaluated, 0);
+    assert_true(summary.status.train_loss == 3.0);
+
+    mst_checkpoint_meta meta;
+    assert_int_equal(mst_checkpoint_read_meta(summary.checkpoint, &meta), MST_OK);
+    atomic_store(&stop, false);
+    o.resume = true;
+    book = make_book(&o);
+    mst_book_resume(book, &meta);
+    mst_checkpoint_meta_fini(&meta);
+    assert_int_equal(mst_book_open(book, NULL), MST_OK);
+    assert_int_equal(mst_book_at(book)->steps, 20);
+    train(book, 0, 0.0);
+    assert_true(mst_book_evaluation_owed(book));
+    mst_book_evaluation_begins(book);
+    assert_false(mst_book_evaluation_owed(book));
+    evaluated(book, NAN, 0.5);
+    expect_in("metrics.csv", "20,200,0,2", true);
+    assert_int_equal(heard.evaluated_step, 20);
+    train(book, 80, 1.0);
+    assert_int_equal(mst_book_due(book, &end), MST_DUE_EVAL | MST_DUE_END);
+    assert_int_equal(end, MST_END_EPOCHS);
+    finish(book, end, &summary);
+    assert_true(summary.status.train_loss == 3.0); /* of the 20 steps before the owed evaluation */
+}
+
+/* Figures that come 7 steps late are filed where the evaluation began, and so is the loss of its line. */
+static void test_late_figures(void **state)
+{
+    (void)state;
+    mst_train_options o = make_options();
+    mst_train_summary summary;
+    o.test = (mst_text_list){.items = sets, .n = 1};
+    o.until = "train_loss<2.5";
+    mst_book *book = open_book(&o);
+    train(book, 10, 3.0);
+    mst_book_evaluation_begins(book);
+    train(book, 7, 1.0);
+    mst_verdict verdict = evaluated(book, NAN, 0.5);
+    assert_false(verdict.over);
+    assert_int_equal(heard.evaluated_step, 10);
+    char *text = text_of("metrics.csv"), *line = strstr(text, "\n10,100,0,1");
+    assert_non_null(line);
+    assert_non_null(strstr(line, ",3,test,0.5,"));
+    mst_free(text);
+    train(book, 3, 2.0);
+    mst_book_evaluation_begins(book);
+    train(book, 1, 50.0);
+    verdict = evaluated(book, NAN, 0.25); /* (7 * 1 + 3 * 2) / 10 */
+    assert_true(verdict.over);
+    assert_int_equal(verdict.end, MST_END_UNTIL);
+    finish(book, verdict.end, &summary);
+    assert_true(fabs(summary.status.train_loss - 1.3) < 1e-12);
+    assert_int_equal(summary.n_evaluations, 2);
+    assert_true(summary.test.loss == 0.25);
+    assert_true(summary.status.eval_seconds == 0.5);
+}
+
+static void test_patience(void **state)
+{
+    (void)state;
+    mst_train_options o = make_options();
+    mst_train_summary summary;
+    o.valid = "valid.svm";
+    o.patience = 2;
+    mst_book *book = open_book(&o);
+    static const double losses[] = {0.5, 0.4, 0.45, 0.41};
+    for (int i = 0; i < 4; i++) {
+        train(book, 10, 1.0);
+        mst_book_evaluation_begins(book);
+        train(book, 3, 1.0);
+        mst_verdict verdict = evaluated(book, losses[i], NAN);
+        assert_int_equal(verdict.best, i < 2);
+        assert_int_equal(verdict.over, i == 3);
+        if (verdict.best)
+            assert_int_equal(mst_book_save_best(book, &params), MST_OK);
+    }
+    finish(book, MST_END_PATIENCE, &summary);
+    assert_true(summary.best_valid_loss == 0.4);
+    assert_int_equal(summary.best_step, 23);
+    assert_true(exists("best/step-000000000026/manifest.json"));
+    assert_false(exists("best/step-000000000013"));
+}
+
+static const mst_part_spec halves[] = {{0, 33, 0}, {33, 31, 1}};
+
+static mst_status give(mst_book *book)
+{
+    TRY(mst_book_save_write(book, 1, 0, 64, params.slots[0], false));
+    TRY(mst_book_save_write(book, 0, 40, 24, params.w + 40, false));
+    return mst_book_save_write(book, 0, 0, 40, params.w, false);
+}
+
+/* What goes with the weights is as of the beginning, and training goes on meanwhile. */
+static void test_save_in_pieces(void **state)
+{
+    (void)state;
+    mst_train_options o = make_options();
+    mst_train_summary summary;
+    mst_checkpoint_meta meta;
+    mst_end end;
+    o.checkpoint_every = "10 steps";
+    mst_book *book = open_book(&o);
+    for (int i = 0; i < 60; i++)
+        params.w[i] = (float)i;
+    train(book, 10, 1.0);
+    assert_int_equal(mst_book_due(book, &end), MST_DUE_SAVE);
+    assert_true(mst_book_can_save(book, false));
+    assert_false(mst_book_can_save(book, true)); /* no --patience */
+    assert_int_equal(mst_book_save_begin(book, true, &params, halves, 2), MST_EUSAGE);
+    assert_int_equal(mst_book_save_complete(book, &observer), MST_EUSAGE);
+    assert_int_equal(mst_book_save_begin(book, false, &params, halves, 2), MST_OK);
+    assert_int_equal(mst_book_save_begin(book, false, &params, halves, 2), MST_EUSAGE);
+    assert_false(mst_book_can_save(book, false));
+    assert_false(mst_book_unsaved(book));
+    train(book, 4, 1.0);
+    assert_true(mst_book_unsaved(book));
+    assert_int_equal(mst_book_due(book, &end), 0);
+    assert_int_equal(give(book), MST_OK);
+    assert_int_equal(mst_book_save_complete(book, &observer), MST_OK);
+    assert_int_equal(heard.saved_step, 10);
+    train(book, 6, 1.0);
+    assert_int_equal(mst_book_due(book, &end), MST_DUE_SAVE);
+    /* One that is abandoned, and one that fails, count for nothing. */
+    assert_int_equal(mst_book_save_begin(book, false, &params, halves, 2), MST_OK);
+    mst_book_save_abandon(book);
+    assert_int_equal(mst_book_save_begin(book, false, &params, halves, 2), MST_OK);
+    assert_int_equal(give(book), MST_OK);
+    assert_int_equal(mst_book_save_write(book, 0, 0, 1, params.w, false), MST_EINPUT);
+    assert_int_equal(mst_book_save_complete(book, &observer), MST_EUSAGE);
+    assert_true(mst_book_unsaved(book));
+    assert_int_equal(mst_book_save_begin(book, false, &params, halves, 2), MST_OK);
+    assert_int_equal(give(book), MST_OK);
+    assert_int_equal(mst_book_save_complete(book, &observer), MST_OK);
+    assert_false(mst_book_unsaved(book));
+    assert_int_equal(mst_book_note(book, "workers", json_pack("[{s:i}]", "steps", 20)), MST_OK);
+    assert_int_equal(mst_book_finish(book, MST_END_STOPPED, &summary), MST_OK);
+    mst_book_destroy(book);
+    expect_in("manifest.json", "\"workers\": [", true);
+    assert_int_equal(heard.saved, 2);
+    assert_non_null(strstr(summary.checkpoint, "step-000000000020"));
+    assert_true(exists("checkpoints/step-000000000010/part-00001.safetensors"));
+    assert_int_equal(mst_checkpoint_read_meta(summary.checkpoint, &meta), MST_OK);
+    assert_int_equal(meta.rows, 200);
+    assert_true(json_is_object(json_object_get(meta.extra, "data")));
+    mst_checkpoint_meta_fini(&meta);
+    mst_params loaded = {0};
+    assert_int_equal(mst_params_add(&loaded, "weight", MST_VIEW_TRAINABLE, 0, 1, (uint64_t[]){60}, NULL),
+                     MST_OK);
+    assert_int_equal(mst_params_reserve(&loaded, 1, 0), MST_OK);
+    assert_int_equal(mst_checkpoint_load(summary.checkpoint, &loaded, optimizer.ops->slot_names, true),
+                     MST_OK);
+    assert_memory_equal(loaded.w, params.w, 60 * sizeof(float));
+    mst_params_fini(&loaded);
+}
+
+/* A run that fails before it measured or saved anything leaves nothing, or what it was to replace. */
+static void test_give_up(void **state)
+{
+    (void)state;
+    mst_train_options o = make_options();
+    mst_train_summary summary;
+    mst_book *book = open_book(&o);
+    train(book, 1, 1.0);
+    assert_int_equal(mst_book_give_up(book, mst_fail(MST_EPEER, "server 1 is gone")), MST_EPEER);
+    assert_string_equal(mst_error_text(), "server 1 is gone");
+    assert_false(mst_path_exists(run));
+    mst_book_destroy(book);
+
+    book = open_book(&o);
+    train(book, 5, 1.0);
+    finish(book, MST_END_STOPPED, &summary);
+    o.overwrite = true;
+    book = open_book(&o);
+    train(book, 6, 1.0);
+    mst_book_evaluation_begins(book);
+    evaluated(book, NAN, NAN);
+    assert_int_equal(mst_book_save_begin(book, false, &params, halves, 2), MST_OK);
+    assert_int_equal(mst_book_give_up(book, mst_fail(MST_EPEER, "server 1 is gone")), MST_EPEER);
+    mst_book_destroy(book);
+    assert_true(exists("checkpoints/step-000000000005/manifest.json")); /* as it was */
+    assert_false(exists("checkpoints/step-000000000006"));
+
+    /* A checkpoint that is whole counts, even if nobody had the time to hear of it. */
+    book = open_book(&o);
+    train(book, 6, 1.0);
+    assert_int_equal(mst_book_save_begin(book, false, &params, halves, 2), MST_OK);
+    assert_int_equal(give(book), MST_OK);
+    assert_int_equal(mst_book_save_complete(book, &observer), MST_OK);
+    assert_int_equal(mst_book_give_up(book, mst_fail(MST_EPEER, "server 1 is gone")), MST_EPEER);
+    mst_book_destroy(book);
+    assert_true(exists("checkpoints/step-000000000006/manifest.json"));
+    assert_false(exists("checkpoints/step-000000000005"));
+    expect_in("manifest.json", "\"error\": \"server 1 is gone\"", true);
+    expect_in("manifest.json", "\"state\": \"failed\"", true);
+}
+
+static void test_loss_not_finite(void **state)
+{
+    (void)state;
+    mst_train_options o = make_options();
+    mst_book *book = open_book(&o);
+    mst_progress p = {.steps = 3, .rows = 30, .loss = {.loss = NAN, .weight = 30, .rows = 30}};
+    assert_int_equal(mst_book_progress(book, &p, 1.0, 0), MST_EINPUT);
+    assert_string_equal(mst_error_text(),
+                        "the training loss is no longer finite at step 3: lower --lr, or use --clip-norm");
+    mst_book_destroy(book); /* neither finished nor given up: the directory stays */
+    assert_true(exists("manifest.json"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_due_and_limits, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_stop_and_resume, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_late_figures, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_patience, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_save_in_pieces, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_give_up, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_loss_not_finite, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
