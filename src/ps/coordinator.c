@@ -82,8 +82,8 @@ static mst_status read_sample(const json_t *join, uint32_t **out, size_t *n)
 static mst_status make_table(mst_server *s, const json_t *join)
 {
     mst_grad layout = {0};
-    uint32_t *sample;
-    size_t n;
+    uint32_t *sample = NULL;
+    size_t n = 0;
     TRY(read_sample(join, &sample, &n));
     s->store.model->ops->layout(s->store.model, s->store.params, &layout);
     mst_status st = mst_table_make(&s->table, s->store.params, &layout, s->options.n_servers, sample, n,
@@ -299,8 +299,14 @@ static mst_status hear_worker_join(mst_server *s, uint32_t worker, const json_t 
     return maybe_start(s);
 }
 
-static mst_status hear_server_join(mst_server *s, uint32_t server)
+static mst_status hear_server_join(mst_server *s, uint32_t server, const json_t *join)
 {
+    if (s->hooks->fits(s->hooks->arg, join) != MST_OK) {
+        mst_warn("server %" PRIu32 " was refused: %s", server, mst_error_text());
+        mst_net_drop(s->net, s->servers[server], mst_error_text());
+        s->servers[server] = MST_PEER_NONE;
+        return MST_OK;
+    }
     s->co->server_joined[server] = true;
     return s->co->first_join != NULL ? set_server_up(s, server) : MST_OK;
 }
@@ -316,6 +322,8 @@ static void replace_chief(mst_server *s)
     if (co->evaluating) {
         co->evaluating = false;
         co->eval_due = true;
+        co->best = false;
+        co->best_known = true;
     }
     for (uint32_t w = 0; w < s->options.n_workers && co->chief == UINT32_MAX; w++)
         if (mst_alive(co, w))
@@ -406,7 +414,7 @@ static mst_status hear_json(mst_server *s, bool worker, uint32_t index, const ms
 {
     switch (m->type) {
     case MST_PS_JOIN:
-        return worker ? hear_worker_join(s, index, json) : hear_server_join(s, index);
+        return worker ? hear_worker_join(s, index, json) : hear_server_join(s, index, json);
     case MST_PS_FAIL:
         return hear_failure(s, worker ? "worker" : "server", index, json);
     case MST_PS_REPORT:

@@ -77,9 +77,11 @@ struct mst_coordinator {
     uint32_t n_watching; /* servers that have its list */
     bool eval_due, save_due;
     bool evaluating, saving;
+    bool saving_best;           /* what is being saved is what is being evaluated */
+    bool best_here, best_known; /* all its floats have come; whether it is the best is known */
+    bool best;
     uint32_t eval_cut, save_cut;
-    uint32_t n_saved; /* servers whose floats are all here */
-    mst_ps_progress eval_at;
+    uint32_t n_saved;        /* servers whose floats are all here */
     uint64_t evaluated_step; /* UINT64_MAX: none yet */
     uint64_t saved_step;
     bool stopped;  /* asked to stop: no last evaluation */

@@ -45,6 +45,7 @@ mst_status mst_coordinator_start(mst_server *s)
     mst_coordinator *co = s->co;
     co->phase = MST_PHASE_RUN;
     co->run_ns = co->closed_ns = mst_now_ns();
+    co->eval_due = co->start.evaluates && co->start.owes_evaluation;
     for (uint32_t w = 0; w < s->options.n_workers; w++) { /* before any is given work: they share it */
         co->members[w].welcomed = co->members[w].joined;
         if (co->chief == UINT32_MAX && co->members[w].joined)
@@ -148,13 +149,19 @@ static bool can_evaluate(const mst_server *s)
     return s->co->chief != UINT32_MAX && s->co->n_watching == s->options.n_servers;
 }
 
-/* Where training stands, for a cut: the loss is the book's already. */
-static mst_ps_progress here(const mst_server *s)
+static mst_status begin_save(mst_server *s, bool best)
 {
-    mst_ps_progress at = s->co->progress;
-    at.loss = (mst_loss_sum){0};
-    at.seconds = mst_seconds_since(s->co->run_ns);
-    return at;
+    mst_coordinator *co = s->co;
+    co->saving = true;
+    co->saving_best = best;
+    co->best_here = co->best_known = false;
+    co->save_cut = s->cut.number + 1;
+    co->n_saved = 0;
+    if (!best) {
+        co->save_due = false;
+        co->saved_step = co->progress.steps;
+    }
+    return s->hooks->save_begin(s->hooks->arg, &s->table, mst_work_json(s), best);
 }
 
 static mst_status begin_cut(mst_server *s)
@@ -163,28 +170,25 @@ static mst_status begin_cut(mst_server *s)
     uint32_t flags = co->phase == MST_PHASE_FINAL ? MST_CUT_LAST : 0;
     if (co->evaluating || co->saving)
         return MST_OK;
-    bool final_wait = co->phase == MST_PHASE_FINAL && co->eval_due && !can_evaluate(s);
-    if (co->eval_due && can_evaluate(s))
-        flags |= MST_CUT_EVAL;
-    if (co->save_due && !final_wait)
-        flags |= MST_CUT_SAVE;
-    if (!(flags & (MST_CUT_EVAL | MST_CUT_SAVE)))
+    bool evaluates = co->eval_due && can_evaluate(s), best = evaluates && co->start.keeps_best;
+    bool waits =
+        co->phase == MST_PHASE_FINAL && co->eval_due && !evaluates; /* the chief is still opening its sets */
+    bool saves = best || (co->save_due && !waits);
+    if (saves && !s->hooks->can_save(s->hooks->arg, best))
+        saves = best = evaluates = false; /* soon */
+    if (!evaluates && !saves)
         return MST_OK;
-    if (flags & MST_CUT_EVAL) {
+    if (evaluates) {
+        flags |= MST_CUT_EVAL;
         co->eval_due = false;
         co->evaluating = true;
         co->eval_cut = s->cut.number + 1;
-        co->eval_at = here(s);
         co->evaluated_step = co->progress.steps;
+        s->hooks->eval_begin(s->hooks->arg);
     }
-    if (flags & MST_CUT_SAVE) {
-        mst_ps_progress at = here(s);
-        co->save_due = false;
-        co->saving = true;
-        co->save_cut = s->cut.number + 1;
-        co->n_saved = 0;
-        co->saved_step = co->progress.steps;
-        TRY(s->hooks->save_begin(s->hooks->arg, &at, &s->table, mst_work_json(s)));
+    if (saves) {
+        flags |= MST_CUT_SAVE;
+        TRY(begin_save(s, best));
     }
     return announce_cut(s, flags);
 }
@@ -213,13 +217,28 @@ mst_status mst_coordinator_hear_part(mst_server *s, const mst_message *m, const 
     return MST_OK;
 }
 
+/* The best weights stay, others go, once all is known. */
+static mst_status settle_best(mst_server *s)
+{
+    mst_coordinator *co = s->co;
+    if (!co->best_here || !co->best_known)
+        return MST_OK;
+    co->saving = co->saving_best = false;
+    return s->hooks->save_end(s->hooks->arg, co->best);
+}
+
 mst_status mst_coordinator_saved(mst_server *s, uint32_t number)
 {
     mst_coordinator *co = s->co;
     if (!co->saving || number != co->save_cut || ++co->n_saved < s->options.n_servers)
         return MST_OK;
-    TRY(s->hooks->save_end(s->hooks->arg, true));
-    co->saving = false;
+    if (co->saving_best) {
+        co->best_here = true;
+        TRY(settle_best(s));
+    } else {
+        co->saving = false;
+        TRY(s->hooks->save_end(s->hooks->arg, true));
+    }
     return mst_coordinator_look(s);
 }
 
@@ -228,13 +247,19 @@ mst_status mst_coordinator_hear_result(mst_server *s, const mst_message *m, cons
     mst_coordinator *co = s->co;
     const json_t *error = json_object_get(json, "error");
     bool over = false;
-    if (json_is_string(error))
-        return mst_fail((mst_status)json_integer_value(json_object_get(json, "code")),
-                        "worker %" PRIu32 ": %s", co->chief, json_string_value(error));
+    if (json_is_string(error)) {
+        json_int_t code = json_integer_value(json_object_get(json, "code"));
+        mst_server_fail(s, mst_fail(code > 0 && code <= MST_EUNSUPPORTED ? (mst_status)code : MST_EPEER,
+                                    "worker %" PRIu32 ": %s", co->chief, json_string_value(error)));
+        return MST_OK;
+    }
     if (!co->evaluating || m->count != co->eval_cut)
         return MST_OK;
     co->evaluating = false;
-    TRY(s->hooks->evaluated(s->hooks->arg, &co->eval_at, json, &over));
+    TRY(s->hooks->evaluated(s->hooks->arg, json, &over, &co->best));
+    co->best_known = true;
+    if (co->saving_best)
+        TRY(settle_best(s));
     if (over)
         TRY(mst_coordinator_stop(s));
     return mst_coordinator_look(s);
@@ -242,11 +267,17 @@ mst_status mst_coordinator_hear_result(mst_server *s, const mst_message *m, cons
 
 /* ---- the end ---- */
 
+static bool stop_asked(const mst_server *s)
+{
+    return s->options.stop != NULL && atomic_load(s->options.stop);
+}
+
 mst_status mst_coordinator_stop(mst_server *s)
 {
     mst_coordinator *co = s->co;
     if (co->phase != MST_PHASE_RUN)
         return MST_OK;
+    co->stopped |= stop_asked(s);
     co->phase = MST_PHASE_STOP;
     /* synchronous steps end at a step that all workers know: the work items say so */
     bool steps = mst_is_sync(s) && !mst_has_backups(s);
@@ -296,11 +327,7 @@ json_t *mst_coordinator_workers(const mst_server *s)
 
 static mst_status end_well(mst_server *s)
 {
-    mst_ps_progress at = here(s);
-    json_t *workers = mst_coordinator_workers(s);
-    mst_status st = s->hooks->finish(s->hooks->arg, &at, workers);
-    json_decref(workers);
-    TRY(st);
+    TRY(s->hooks->finish(s->hooks->arg, mst_coordinator_workers(s)));
     s->over = true;
     s->end.code = MST_OK;
     if (s->co->deserted)
@@ -346,6 +373,8 @@ mst_status mst_coordinator_look(mst_server *s)
     unsigned due = 0;
     if (s->over || co->phase == MST_PHASE_START)
         return MST_OK;
+    if (co->saving_best)
+        TRY(settle_best(s));
     if (co->phase == MST_PHASE_RUN && deserted(s)) {
         co->deserted = true;
         co->phase = MST_PHASE_STOP;
@@ -355,21 +384,18 @@ mst_status mst_coordinator_look(mst_server *s)
         TRY(s->hooks->advanced(s->hooks->arg, &co->progress, &due));
         co->progress.loss = (mst_loss_sum){0};
     }
-    if (due & MST_DUE_EVAL && !co->start.evaluates) {
-        mst_ps_progress at = here(s);
-        bool over = false;
-        json_t *none = json_object();
-        mst_status st = s->hooks->evaluated(s->hooks->arg, &at, none, &over);
-        json_decref(none);
-        TRY(st);
-        due |= over ? MST_DUE_END : 0;
-    } else if (due & MST_DUE_EVAL) {
+    if (due & MST_PS_DUE_EVAL && !co->start.evaluates) {
+        bool over = false, best;
+        s->hooks->eval_begin(s->hooks->arg);
+        TRY(s->hooks->evaluated(s->hooks->arg, NULL, &over, &best));
+        due |= over ? MST_PS_DUE_END : 0;
+    } else if (due & MST_PS_DUE_EVAL) {
         co->eval_due = true;
     }
-    if (due & MST_DUE_SAVE && co->start.saves)
+    if (due & MST_PS_DUE_SAVE && co->start.saves)
         co->save_due = true;
     TRY(begin_cut(s));
-    if (due & MST_DUE_END)
+    if (due & MST_PS_DUE_END)
         TRY(mst_coordinator_stop(s));
     TRY(mst_work_offer(s));
     bool slices = co->sharding == MST_SHARDING_SLICES;
@@ -414,12 +440,8 @@ mst_status mst_coordinator_tick(mst_server *s)
         mst_coordinator_watch(s);
         return MST_OK;
     }
-    if (s->options.stop != NULL && atomic_load(s->options.stop) && co->phase == MST_PHASE_RUN) {
-        co->stopped = true;
+    if (stop_asked(s))
         TRY(mst_coordinator_stop(s));
-    }
-    if (s->options.save_wanted != NULL && s->options.save_wanted() && co->phase == MST_PHASE_RUN)
-        co->save_due = co->start.saves;
     TRY(welcome_late(s));
     TRY(watch_workers(s));
     return mst_coordinator_look(s);

@@ -93,7 +93,7 @@ static mst_status leases_new(const mst_lease_options *options, mst_leases **out)
 mst_status mst_leases_new(const mst_lease_options *options, uint64_t epoch, uint64_t position,
                           mst_leases **out)
 {
-    mst_leases *self;
+    mst_leases *self = NULL;
     TRY(leases_new(options, &self));
     self->next_epoch = self->first_epoch = epoch;
     self->next_position = position;
@@ -336,8 +336,12 @@ static mst_status count_from_pool(mst_leases *self)
     for (uint64_t epoch = first; epoch <= self->next_epoch; epoch++) {
         uint64_t done = epoch < self->next_epoch ? self->options.epoch_rows : self->next_position;
         for (size_t i = 0; i < self->pool.n; i++)
-            if (self->pool.items[i].lease.epoch == epoch)
-                done -= rows_of(&self->pool.items[i].lease);
+            if (self->pool.items[i].lease.epoch == epoch) {
+                uint64_t rows = rows_of(&self->pool.items[i].lease);
+                if (rows > done)
+                    return mst_fail(MST_EINPUT, "the checkpoint's leases overlap");
+                done -= rows;
+            }
         if (done > 0)
             TRY(count_done(self, epoch, done));
     }
@@ -346,7 +350,7 @@ static mst_status count_from_pool(mst_leases *self)
 
 mst_status mst_leases_resume(const mst_lease_options *options, const json_t *json, mst_leases **out)
 {
-    mst_leases *self;
+    mst_leases *self = NULL;
     json_int_t epoch, position;
     json_t *todo, *item;
     size_t i;

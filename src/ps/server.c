@@ -63,8 +63,10 @@ mst_status mst_server_make_shard(mst_server *s)
     if (s->owned == NULL)
         return mst_fail(MST_ENOMEM, "no memory for the partition table");
     mst_table_owned(&s->table, s->index, s->owned, &s->n_owned);
-    for (uint32_t i = 0; i < s->n_owned; i++)
+    for (uint32_t i = 0; i < s->n_owned; i++) {
         s->owned_floats += s->owned[i].count;
+        mst_params_populate_part(s->store.params, s->owned[i].first, s->owned[i].count);
+    }
     uint64_t keys =
         s->table.width == 0 ? 0 : s->table.key_starts[s->index + 1] - s->table.key_starts[s->index];
     s->max_step_body =
@@ -255,8 +257,8 @@ static void on_up(void *arg, uint32_t peer, const mst_identity *who)
     mst_server *s = arg;
     mst_status st = welcome_peer(s, peer, who);
     if (st == MST_OK && s->index != 0 && peer_of(s, peer, MST_PEER_SERVER) == 0)
-        st = mst_ps_send_json(s->net, peer, &(mst_message){.type = MST_PS_JOIN},
-                              json_pack("{s:s, s:i}", "role", "server", "index", (int)s->index));
+        st =
+            mst_ps_send_json(s->net, peer, &(mst_message){.type = MST_PS_JOIN}, json_incref(s->options.join));
     if (st != MST_OK)
         mst_net_drop(s->net, peer, mst_error_text());
 }

@@ -46,12 +46,14 @@ typedef struct mst_server_start {
     uint64_t limit_steps, limit_rows, limit_epochs; /* UINT64_MAX: none */
     bool restore;                                   /* the hook `restore` has the weights and state */
     bool evaluates, saves; /* there are sets to evaluate on; checkpoints are written */
+    bool keeps_best;       /* weights that evaluate best are saved too */
+    bool owes_evaluation;  /* the run that is resumed was stopped in one */
     json_t *plan;          /* of the checkpoint (save_begin); a new reference, or NULL */
 } mst_server_start;
 
-#define MST_DUE_EVAL 1u
-#define MST_DUE_SAVE 2u
-#define MST_DUE_END  4u
+#define MST_PS_DUE_EVAL 1u
+#define MST_PS_DUE_SAVE 2u
+#define MST_PS_DUE_END  4u
 
 /* What a server asks of the program around it. All on the server's thread. */
 typedef struct mst_server_hooks {
@@ -69,18 +71,21 @@ typedef struct mst_server_hooks {
     mst_status (*begin)(void *arg, const json_t *join, mst_server_start *out);
     /* Floats [first, first + count) of the weights (slot 0) or of optimizer slot - 1. */
     mst_status (*restore)(void *arg, uint32_t slot, uint64_t first, uint64_t count, float *out);
-    /* Training has advanced; which MST_DUE_* are due now. Also called a few times a second. */
+    /* Training has advanced; which MST_PS_DUE_* are due now. Also called a few times a second. */
     mst_status (*advanced)(void *arg, const mst_ps_progress *progress, unsigned *due);
-    /* Results of the evaluation at `at`: {"test", "valid"} as pulled_eval.h makes them. *over: the run is to
-     * end. */
-    mst_status (*evaluated)(void *arg, const mst_ps_progress *at, const json_t *result, bool *over);
-    /* A checkpoint at `at`: begin, all floats in any order, end. plan: to be given back by begin of a resumed
-     * run. */
-    mst_status (*save_begin)(void *arg, const mst_ps_progress *at, const mst_table *table, json_t *plan);
+    /* The weights as they are now will be evaluated; then the results, {"test", "valid"} as pulled_eval.h
+     * makes them. *over: the run is to end. *best: no weights were better. */
+    void (*eval_begin)(void *arg);
+    mst_status (*evaluated)(void *arg, const json_t *result, bool *over, bool *best);
+    /* A checkpoint of the weights as they are now: begin, all floats in any order, end. plan (stolen): to be
+     * given back by begin of a resumed run. can_save: begin would not wait. best: of weights under
+     * evaluation; complete is false when there were better ones. */
+    bool (*can_save)(void *arg, bool best);
+    mst_status (*save_begin)(void *arg, const mst_table *table, json_t *plan, bool best);
     mst_status (*save_write)(void *arg, uint32_t slot, uint64_t first, uint64_t count, const float *data);
     mst_status (*save_end)(void *arg, bool complete);
-    /* Training is over and everybody has reported: [{"worker", "steps", ...}, ...]; borrowed. */
-    mst_status (*finish)(void *arg, const mst_ps_progress *progress, const json_t *workers);
+    /* Training is over and everybody has reported: [{"worker", "steps", ...}, ...]; stolen. */
+    mst_status (*finish)(void *arg, json_t *workers);
 } mst_server_hooks;
 
 typedef struct mst_server_options {
@@ -96,9 +101,9 @@ typedef struct mst_server_options {
     uint32_t batch, global_batch;
     uint64_t shuffle_rows;
     bool dense_model;
-    const char *shard;         /* "auto", "static", "local": how rows are divided */
-    const atomic_bool *stop;   /* coordinator: end with a checkpoint; others: leave; or NULL */
-    bool (*save_wanted)(void); /* true once for every wish to save; or NULL */
+    const char *shard;       /* "auto", "static", "local": how rows are divided */
+    json_t *join;            /* what the coordinator compares; borrowed */
+    const atomic_bool *stop; /* coordinator: end with a checkpoint; others: leave; or NULL */
 } mst_server_options;
 
 /* Serves until the coordinator ends the job. MST_OK: it ended well. */

@@ -8,16 +8,25 @@
 
 extern const mst_strategy_ops mst_strategy_local;
 
-const mst_strategy_ops *const mst_strategies[] = {&mst_strategy_local, NULL};
+static const mst_strategy_ops strategy_ps = {
+    .name = "ps",
+    .help = "parameter server: workers push gradients to servers, which update the weights and answer what "
+            "is pulled",
+};
+
+const mst_strategy_ops *const mst_strategies[] = {&mst_strategy_local, &strategy_ps, NULL};
 
 #define FIELD(name) offsetof(mst_strategy_options, name)
 const mst_option mst_strategy_option_table[] = {
-    {"strategy", MST_OPTION_CHOICE, FIELD(strategy), "local", 0, 0, "local", NULL,
-     "Where gradients meet: local is in this process."},
-    {"mode", MST_OPTION_CHOICE, FIELD(mode), "sync", 0, 0, "sync|async", NULL,
-     "sync: threads share every batch and the result repeats bit for bit; async: each thread takes batches "
-     "of its own "
-     "and updates the shared weights without locks."},
+    {"strategy", MST_OPTION_CHOICE, FIELD(strategy), "local", 0, 0, "local|ps", NULL,
+     "Where gradients meet: local: in this process; ps: on servers, in processes of their own (muster "
+     "launch, --role) or, "
+     "without those, in threads of this one."},
+    {"mode", MST_OPTION_CHOICE, FIELD(mode), "sync", 0, 0, "sync|async|ssp", NULL,
+     "sync: threads or workers share every batch and the result repeats bit for bit; async: each takes "
+     "batches of its own "
+     "and updates the shared weights when it is done; ssp: async, but nobody runs more than --staleness "
+     "steps ahead."},
     {"threads", MST_OPTION_INT, FIELD(threads), "1", 0, 1024, NULL, "N",
      "Training threads; 0: one per core."},
     {"batch", MST_OPTION_INT, FIELD(batch), "100", 1, 1e8, NULL, "N", "Rows per step of one worker."},
@@ -25,21 +34,65 @@ const mst_option mst_strategy_option_table[] = {
      "Rows per step over all workers, divided among them; 0: --batch times the number of workers."},
     {"lr-scale", MST_OPTION_CHOICE, FIELD(lr_scale), "none", 0, 0, "none|linear", NULL,
      "linear: the learning rate is multiplied by the number of workers."},
+    {"servers", MST_OPTION_INT, FIELD(servers), "1", 1, 1024, NULL, "M",
+     "ps in one process: servers. muster launch and cluster files say it otherwise."},
+    {"workers", MST_OPTION_INT, FIELD(workers), "1", 1, 1024, NULL, "N", "ps in one process: workers."},
+    {"quorum", MST_OPTION_INT, FIELD(quorum), "0", 0, 1024, NULL, "R",
+     "ps sync: a step closes when R workers have pushed for it; what the others push late is dropped and "
+     "counted. 0: all."},
+    {"staleness", MST_OPTION_INT, FIELD(staleness), "4", 0, 1e9, NULL, "S",
+     "ps ssp: steps that a worker may be ahead of the slowest."},
+    {"pipeline", MST_OPTION_INT, FIELD(pipeline), "0", 0, 8, NULL, "K",
+     "ps async and ssp: requests in flight beyond the first; hides the round trip, at the price of weights K "
+     "steps old."},
+    {"wire", MST_OPTION_CHOICE, FIELD(wire), "fp32", 0, 0, "fp32|bf16|fp16", NULL,
+     "ps: how weights and gradients travel; servers keep fp32."},
+    {"dense-model", MST_OPTION_FLAG, FIELD(dense_model), "false", 0, 0, NULL, NULL,
+     "ps: the whole model travels with every step instead of what the batch touches: to see what that "
+     "saves."},
+    {"shard", MST_OPTION_CHOICE, FIELD(shard), "auto", 0, 0, "auto|static|local", NULL,
+     "ps: how rows are divided. auto: by position where the data can be read at random (a cache, an index, "
+     "IDX), else "
+     "static: each worker takes every N-th block of the files; local: each worker takes all of the files "
+     "that it finds."},
+    {"peer-timeout", MST_OPTION_REAL, FIELD(peer_timeout), "10", 0.5, 86400, NULL, "S",
+     "ps: a process that is silent for S seconds is taken for dead."},
+    {"start-timeout", MST_OPTION_REAL, FIELD(start_timeout), "60", 0.1, 86400, NULL, "S",
+     "ps: how long processes wait for each other at the start."},
+    {"stall-timeout", MST_OPTION_REAL, FIELD(stall_timeout), "600", 1, 86400, NULL, "S",
+     "ps: a worker that lives but pushes nothing for S seconds is sent away."},
     {0},
 };
 
+static mst_status resolve_ps(const mst_strategy_options *o)
+{
+    if (o->quorum > o->workers)
+        return mst_fail(MST_EUSAGE, "--quorum %lld: there are only %lld workers", (long long)o->quorum,
+                        (long long)o->workers);
+    if (o->quorum > 0 && o->mode != MST_MODE_SYNC)
+        return mst_fail(MST_EUSAGE, "--quorum is for --mode sync: other modes wait for nobody");
+    if (o->pipeline > 0 && o->mode == MST_MODE_SYNC)
+        return mst_fail(MST_EUSAGE,
+                        "--pipeline is for --mode async and ssp: a synchronous step needs the one before it");
+    return MST_OK;
+}
+
 mst_status mst_strategy_resolve(mst_strategy_options *options)
 {
+    bool local = options->strategy == MST_STRATEGY_LOCAL;
     if (options->threads == 0) {
         cpu_set_t cpus;
         options->threads = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
     }
-    /* local is one worker: both batches are the same */
+    if (local && options->mode == MST_MODE_SSP)
+        return mst_fail(MST_EUSAGE, "--mode ssp needs --strategy ps");
+    if (local)
+        options->workers = 1; /* both batches are the same */
     if (options->global_batch != 0)
-        options->batch = options->global_batch;
+        options->batch = (options->global_batch + options->workers - 1) / options->workers;
     else
-        options->global_batch = options->batch;
-    return MST_OK;
+        options->global_batch = options->batch * options->workers;
+    return local ? MST_OK : resolve_ps(options);
 }
 
 uint64_t mst_strategy_spare(const mst_strategy_options *options)
@@ -52,6 +105,8 @@ mst_status mst_strategy_new(const mst_strategy_options *options, const mst_strat
                             mst_strategy **out)
 {
     const mst_strategy_ops *ops = mst_strategies[options->strategy];
+    if (ops->size == 0)
+        return mst_fail(MST_EUSAGE, "strategy %s is not run by the training loop", ops->name);
     mst_strategy *self = mst_zalloc(ops->size);
     if (self == NULL)
         return mst_fail(MST_ENOMEM, "no memory for strategy %s", ops->name);

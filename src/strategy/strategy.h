@@ -1,6 +1,9 @@
 /* Strategies: where gradients meet and where the update runs. One const table per strategy, in
  * mst_strategies.
  *
+ * Strategy ps is not run by the training loop: its update runs in other processes, whose coordinator does
+ * what the loop does here (train/job.h); it has options and a line in the registry, and no functions.
+ *
  * The training loop gives a strategy the model, the optimizer, the parameters and a feed, and asks it to run
  * some steps; it never asks which strategy it has. How many threads take rows, how a batch is divided, and
  * what travels where is the strategy's own business. Between two calls of run the parameters are complete and
@@ -21,15 +24,36 @@
 typedef enum mst_mode {
     MST_MODE_SYNC,
     MST_MODE_ASYNC,
+    MST_MODE_SSP,
 } mst_mode;
 
+typedef enum mst_shard_kind {
+    MST_SHARD_AUTO,
+    MST_SHARD_STATIC,
+    MST_SHARD_LOCAL,
+} mst_shard_kind;
+
+typedef enum mst_strategy_kind {
+    MST_STRATEGY_LOCAL,
+    MST_STRATEGY_PS,
+} mst_strategy_kind;
+
 typedef struct mst_strategy_options {
-    int strategy;         /* --strategy local: index into mst_strategies */
-    int mode;             /* --mode sync|async: mst_mode */
+    int strategy;         /* --strategy local|ps: index into mst_strategies */
+    int mode;             /* --mode sync|async|ssp: mst_mode */
     int64_t threads;      /* --threads N; 0: one per core */
     int64_t batch;        /* --batch N: rows per step and worker */
     int64_t global_batch; /* --global-batch N: rows per step over all workers; 0: batch times workers */
     int lr_scale;         /* --lr-scale none|linear: times the number of workers */
+    /* ps: */
+    int64_t servers, workers; /* --servers, --workers; where a cluster is given, as it says */
+    int64_t quorum;           /* --quorum R: sync: pushes that close a step; 0: all workers' */
+    int64_t staleness;        /* --staleness S: ssp: steps that a worker may be ahead of the slowest */
+    int64_t pipeline;         /* --pipeline K: async, ssp: requests in flight beyond the first */
+    int wire;                 /* --wire fp32|bf16|fp16: mst_wire */
+    bool dense_model;         /* --dense-model: the whole vector travels with every step */
+    int shard;                /* --shard auto|static|local */
+    double peer_timeout, start_timeout, stall_timeout; /* seconds */
 } mst_strategy_options;
 extern const mst_option mst_strategy_option_table[];
 
@@ -58,7 +82,7 @@ typedef struct mst_strategy mst_strategy;
 
 typedef struct mst_strategy_ops {
     const char *name, *help;
-    size_t size; /* of the derived struct */
+    size_t size; /* of the derived struct; 0: not run by the training loop */
     mst_status (*init)(mst_strategy *self, const mst_strategy_options *options, const mst_strategy_env *env);
     /* Trains on rows of the feed, whose epoch the loop has started. MST_ESTOPPED only from the feed. */
     mst_status (*run)(mst_strategy *self, mst_feed *feed, const mst_budget *budget, mst_progress *progress);

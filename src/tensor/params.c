@@ -97,13 +97,28 @@ mst_status mst_params_reserve(mst_params *params, uint32_t n_slots, uint64_t spa
     return MST_OK;
 }
 
+/* Whole pages of 4 KB; a neighbour's at either end do no harm. */
+static void populate(float *from, uint64_t count)
+{
+    uintptr_t start = (uintptr_t)from & ~(uintptr_t)4095;
+    uintptr_t end = ((uintptr_t)(from + count) + 4095) & ~(uintptr_t)4095;
+    mst_pages_populate((void *)start, end - start);
+}
+
+void mst_params_populate_part(mst_params *params, uint64_t first, uint64_t count)
+{
+    if (count == 0 || !wants_huge_pages(params->size * (params->n_slots + 1) + params->spare))
+        return;
+    populate(params->w + first, count);
+    for (uint32_t i = 0; i < params->n_slots; i++)
+        populate(params->slots[i] + first, count);
+}
+
 void mst_params_populate(mst_params *params)
 {
-    if (!wants_huge_pages(params->size * (params->n_slots + 1) + params->spare))
-        return;
-    mst_pages_populate(params->w, bytes(params->size + params->spare));
-    for (uint32_t i = 0; i < params->n_slots; i++)
-        mst_pages_populate(params->slots[i], bytes(params->size));
+    mst_params_populate_part(params, 0, params->size);
+    if (params->spare > 0 && wants_huge_pages(params->size * (params->n_slots + 1) + params->spare))
+        populate(params->w + params->size, params->spare);
 }
 
 void mst_params_fini(mst_params *params)

@@ -54,6 +54,8 @@ void mst_params_fini(mst_params *params);
  * happens otherwise): random keys touch every one of those within the first rows anyway, one fault at a time.
  */
 void mst_params_populate(mst_params *params);
+void mst_params_populate_part(mst_params *params, uint64_t first,
+                              uint64_t count); /* floats [first, +count) only */
 
 const mst_view *mst_params_find(const mst_params *params, const char *name); /* NULL when absent */
 

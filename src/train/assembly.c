@@ -66,12 +66,18 @@ mst_status mst_find_shape(mst_dataset *dataset, const mst_data_options *options,
     return MST_OK;
 }
 
-mst_status mst_assembly_init(mst_assembly *self, const mst_model_options *options, const mst_shape *shape,
-                             const mst_kernels *kernels, uint32_t n_slots, uint64_t spare, uint64_t seed)
+mst_status mst_assembly_declare(mst_assembly *self, const mst_model_options *options, const mst_shape *shape,
+                                const mst_kernels *kernels)
 {
     *self = (mst_assembly){0};
     TRY(mst_model_new(options, shape, kernels, &self->model));
-    TRY(self->model->ops->declare(self->model, &self->params));
+    return self->model->ops->declare(self->model, &self->params);
+}
+
+mst_status mst_assembly_init(mst_assembly *self, const mst_model_options *options, const mst_shape *shape,
+                             const mst_kernels *kernels, uint32_t n_slots, uint64_t spare, uint64_t seed)
+{
+    TRY(mst_assembly_declare(self, options, shape, kernels));
     TRY(mst_params_reserve(&self->params, n_slots, spare));
     if (self->model->ops->start != NULL)
         self->model->ops->start(self->model, &self->params, seed);
@@ -93,8 +99,8 @@ json_t *mst_model_json(const mst_model *model)
                      "pos_weight", model->options.pos_weight);
 }
 
-static mst_status read_model(const json_t *json, const char *checkpoint, mst_model_options *options,
-                             mst_shape *shape)
+mst_status mst_model_from_json(const json_t *json, const char *checkpoint, mst_model_options *options,
+                               mst_shape *shape)
 {
     const char *name;
     json_int_t features, dense, classes;
@@ -128,7 +134,7 @@ mst_status mst_assembly_from_checkpoint(mst_assembly *self, const char *path, co
     *meta = (mst_checkpoint_meta){0};
     TRY_OUT(st, mst_checkpoint_find(path, &checkpoint));
     TRY_OUT(st, mst_checkpoint_read_meta(checkpoint, meta));
-    TRY_OUT(st, read_model(meta->model, checkpoint, &options, &shape));
+    TRY_OUT(st, mst_model_from_json(meta->model, checkpoint, &options, &shape));
     if (groups != NULL) {
         char features[24];
         json_t *data = json_object_get(meta->extra, "data");

@@ -26,6 +26,10 @@ typedef struct mst_assembly {
     mst_params params;
 } mst_assembly;
 
+/* Declares the model and its views, without memory for them. fini is safe after a failure. */
+mst_status mst_assembly_declare(mst_assembly *self, const mst_model_options *options, const mst_shape *shape,
+                                const mst_kernels *kernels);
+
 /* Declares and reserves; weights are zero or as the model starts them. fini is safe after a failure. */
 mst_status mst_assembly_init(mst_assembly *self, const mst_model_options *options, const mst_shape *shape,
                              const mst_kernels *kernels, uint32_t n_slots, uint64_t spare, uint64_t seed);
@@ -39,5 +43,8 @@ mst_status mst_assembly_from_checkpoint(mst_assembly *self, const char *path, co
 
 /* {"name", "features", "dense", "classes", "bias", "pos_weight"}: goes into checkpoints and manifests. */
 json_t *mst_model_json(const mst_model *model);
+/* And back; source, for the sentence, is what the JSON is from. */
+mst_status mst_model_from_json(const json_t *json, const char *source, mst_model_options *options,
+                               mst_shape *shape);
 
 #endif

@@ -49,6 +49,7 @@ void mst_book_destroy(mst_book *self)
         return;
     close_run(self);
     json_decref(self->manifest);
+    json_decref(self->plan);
     json_decref(self->options.model);
     json_decref(self->options.data);
     mst_free(self);
@@ -333,6 +334,8 @@ static mst_status compose_meta(const mst_book *self, mst_checkpoint_meta *out)
     };
     if (out->optimizer == NULL || out->extra == NULL)
         return mst_fail(MST_ENOMEM, "no memory for a checkpoint");
+    if (self->plan != NULL)
+        json_object_set(out->extra, "plan", self->plan);
     if (self->options.reading_unknown)
         json_object_set_new(out->extra, "reading_unknown", json_true());
     if (isfinite(self->best_valid_loss))
@@ -350,6 +353,12 @@ mst_status mst_book_settle(mst_book *self, bool wait)
     TRY(mst_checkpointer_wait(self->checkpointer, NULL));
     mst_run_settle(self->run);
     return MST_OK;
+}
+
+void mst_book_plan(mst_book *self, json_t *plan)
+{
+    json_decref(self->plan);
+    self->plan = plan;
 }
 
 static mst_status save(mst_book *self, mst_checkpointer *checkpointer, const mst_params *params)

@@ -126,6 +126,10 @@ mst_status mst_book_evaluated(mst_book *self, const mst_observer *observer, cons
 mst_status mst_book_save(mst_book *self, const mst_observer *observer, const mst_params *params);
 mst_status mst_book_save_best(mst_book *self, const mst_params *params); /* nothing without --save */
 
+/* What checkpoints from here on say of the rows still to be trained on, beyond epoch and position: "plan" of
+ * the meta's extra. plan is stolen; NULL: nothing. */
+void mst_book_plan(mst_book *self, json_t *plan);
+
 /* Whether a checkpoint is still to be begun for where the run stands now. */
 bool mst_book_unsaved(const mst_book *self);
 

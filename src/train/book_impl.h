@@ -29,6 +29,7 @@ struct mst_book {
 
     mst_run *run;
     json_t *manifest;
+    json_t *plan; /* which rows are still to be trained on, as the trainer puts it; or NULL */
     mst_checkpointer *checkpointer, *best_checkpointer;
     uint64_t saved_step;          /* of the newest checkpoint; UINT64_MAX: none */
     mst_checkpointer *open;       /* floats arrive for it; or NULL */

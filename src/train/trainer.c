@@ -55,8 +55,9 @@ void mst_trainer_destroy(mst_trainer *self)
     mst_free(self);
 }
 
-static json_t *data_found_json(const mst_dataset *d)
+json_t *mst_trainer_data_json(const mst_trainer *self)
 {
+    const mst_dataset *d = self->dataset;
     const mst_data_info *i = &d->info;
     json_t *json = json_pack("{s:o, s:s, s:b, s:I, s:I}", "source", mst_json_text(d->name), "format",
                              d->format ? d->format->name : d->ops->name, "random_access", (int)d->random,
@@ -85,7 +86,7 @@ static mst_status describe(const mst_trainer *self, json_t **out)
     *out = json_pack("{s:s, s:I, s:I, s:I, s:O?, s:o, s:o, s:o, s:b}", "isa",
                      mst_isa_name(self->kernels->isa), "threads", (json_int_t)self->n_threads, "batch",
                      (json_int_t)s->batch, "global_batch", (json_int_t)s->global_batch, "options",
-                     self->config.options, "files", files, "data", data_found_json(self->dataset), "model",
+                     self->config.options, "files", files, "data", mst_trainer_data_json(self), "model",
                      mst_model_json(self->assembly.model), "epochs_given", (int)self->config.epochs_given);
     return *out != NULL ? MST_OK : mst_fail(MST_ENOMEM, "no memory for the manifest");
 }

@@ -39,4 +39,14 @@ struct mst_trainer {
 /* Everything up to the feed. The trainer has its copies of the options; destroy is safe after a failure. */
 mst_status mst_trainer_set_up(mst_trainer *self);
 
+/* What a worker of a cluster needs: data, the model without its weights, a feed of one lane. No book, no
+ * strategy, no evaluation sets. */
+mst_status mst_trainer_set_up_worker(mst_trainer *self, uint32_t index);
+
+/* Opens the test and valid sets. params NULL: weights will be given to the evaluators. */
+mst_status mst_trainer_open_sets(mst_trainer *self, const mst_params *params, const atomic_bool *stop);
+
+/* What the manifest says of the data. New reference or NULL. */
+json_t *mst_trainer_data_json(const mst_trainer *self);
+
 #endif

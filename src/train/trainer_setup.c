@@ -103,8 +103,8 @@ static mst_status settle_data_options(mst_trainer *self)
     return MST_OK;
 }
 
-static mst_status open_set(mst_trainer *self, mst_eval_set *set, const mst_text_list *files,
-                           mst_feed_keep keep)
+static mst_status open_set(mst_trainer *self, const mst_params *params, const atomic_bool *stop,
+                           mst_eval_set *set, const mst_text_list *files, mst_feed_keep keep)
 {
     mst_data_options *options = &self->data;
     options->features = (int64_t)self->assembly.model->shape.n_features;
@@ -122,22 +122,21 @@ static mst_status open_set(mst_trainer *self, mst_eval_set *set, const mst_text_
         .seed = (uint64_t)self->options.seed,
         .held_out = self->held_out,
         .keep = keep,
-        .stop = self->config.stop,
+        .stop = stop,
     };
-    return mst_evaluator_new(self->assembly.model, &self->assembly.params, set->dataset, &eval,
-                             &set->evaluator);
+    return mst_evaluator_new(self->assembly.model, params, set->dataset, &eval, &set->evaluator);
 }
 
-static mst_status open_sets(mst_trainer *self)
+mst_status mst_trainer_open_sets(mst_trainer *self, const mst_params *params, const atomic_bool *stop)
 {
     if (self->options.test.n > 0)
-        TRY(open_set(self, &self->test, &self->options.test, MST_KEEP_ALL));
+        TRY(open_set(self, params, stop, &self->test, &self->options.test, MST_KEEP_ALL));
     if (self->options.valid == NULL)
         return MST_OK;
     if (self->held_out > 0.0)
-        return open_set(self, &self->valid, self->config.files, MST_KEEP_HELD_OUT);
+        return open_set(self, params, stop, &self->valid, self->config.files, MST_KEEP_HELD_OUT);
     mst_text_list one = {.items = &self->options.valid, .n = 1};
-    return open_set(self, &self->valid, &one, MST_KEEP_ALL);
+    return open_set(self, params, stop, &self->valid, &one, MST_KEEP_ALL);
 }
 
 /* --valid 0.1 is a fraction unless a file of that name exists. */
@@ -207,7 +206,8 @@ static mst_status make_book(mst_trainer *self)
     return st;
 }
 
-static mst_status make_feed(mst_trainer *self)
+static mst_status make_feed(mst_trainer *self, unsigned n_lanes, uint32_t max_take, uint32_t shard,
+                            uint32_t n_shards)
 {
     const mst_train_options *o = &self->options;
     mst_feed_options feed = {
@@ -216,20 +216,22 @@ static mst_status make_feed(mst_trainer *self)
         .held_out = self->held_out,
         .keep = self->held_out > 0.0 ? MST_KEEP_TRAINING : MST_KEEP_ALL,
         .prefetch_threads = o->prefetch ? (unsigned)o->prefetch : self->n_threads,
-        .n_lanes = self->strategy->n_lanes,
-        .max_take = self->strategy->max_take,
+        .n_lanes = n_lanes,
+        .max_take = max_take,
         .features = self->assembly.model->shape.n_features,
         .classes = self->assembly.model->shape.n_classes,
         .stop = self->config.stop,
+        .shard = shard,
+        .n_shards = n_shards,
     };
     return mst_feed_new(self->dataset, &feed, &self->feed);
 }
 
-mst_status mst_trainer_set_up(mst_trainer *self)
+/* Options, data and the shape that the data ask of the model. */
+static mst_status open_training_data(mst_trainer *self, mst_shape *shape)
 {
     const mst_train_config *c = &self->config;
     mst_isa isa;
-    mst_shape shape;
     TRY(mst_limits_parse(&self->options, &self->limits));
     TRY(parse_valid(self));
     TRY(check_read_once(self));
@@ -241,10 +243,17 @@ mst_status mst_trainer_set_up(mst_trainer *self)
     TRY(mst_optimizer_init(&self->optimizer, c->optim));
     TRY(mst_open_data(c->files, &self->data, self->options.cache, self->options.cache_folder, self->n_threads,
                       &self->dataset));
-    TRY(mst_find_shape(self->dataset, &self->data, c->model, self->n_threads, &shape));
-    TRY(settle_data_options(self));
-    TRY(mst_assembly_init(&self->assembly, c->model, &shape, self->kernels, self->optimizer.ops->n_slots,
-                          mst_strategy_spare(&self->strategy_options), (uint64_t)self->options.seed));
+    TRY(mst_find_shape(self->dataset, &self->data, c->model, self->n_threads, shape));
+    return settle_data_options(self);
+}
+
+mst_status mst_trainer_set_up(mst_trainer *self)
+{
+    mst_shape shape;
+    TRY(open_training_data(self, &shape));
+    TRY(mst_assembly_init(&self->assembly, self->config.model, &shape, self->kernels,
+                          self->optimizer.ops->n_slots, mst_strategy_spare(&self->strategy_options),
+                          (uint64_t)self->options.seed));
     TRY(mst_limits_check(&self->limits, &self->options, self->assembly.model->n_scores));
     TRY(make_book(self));
     mst_params_populate(&self->assembly.params);
@@ -253,9 +262,21 @@ mst_status mst_trainer_set_up(mst_trainer *self)
         TRY(load_checkpoint(self, self->options.run, true));
     else if (self->options.init_from != NULL)
         TRY(load_checkpoint(self, self->options.init_from, false));
-    TRY(open_sets(self));
+    TRY(mst_trainer_open_sets(self, &self->assembly.params, self->config.stop));
     mst_strategy_env env = {
         .model = self->assembly.model, .optimizer = &self->optimizer, .params = &self->assembly.params};
     TRY(mst_strategy_new(&self->strategy_options, &env, &self->strategy));
-    return make_feed(self);
+    return make_feed(self, self->strategy->n_lanes, self->strategy->max_take, 0, 0);
+}
+
+mst_status mst_trainer_set_up_worker(mst_trainer *self, uint32_t index)
+{
+    mst_shape shape;
+    const mst_strategy_options *o = &self->strategy_options;
+    TRY(open_training_data(self, &shape));
+    TRY(mst_assembly_declare(&self->assembly, self->config.model, &shape, self->kernels));
+    TRY(mst_limits_check(&self->limits, &self->options, self->assembly.model->n_scores));
+    bool whole = o->shard == MST_SHARD_LOCAL || (o->shard == MST_SHARD_AUTO && self->dataset->random);
+    return make_feed(self, 1, (uint32_t)(o->global_batch > o->batch ? o->global_batch : o->batch),
+                     whole ? 0 : index, whole ? 0 : (uint32_t)o->workers);
 }

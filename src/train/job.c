@@ -1,0 +1,120 @@
+/* What all parts of a job share, and the job of one process; contract in job.h. */
+#include "train/job.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "train/job_impl.h"
+
+#define HELLO_MS  5000
+#define MAX_QUEUE (64ull << 20)
+
+mst_net_options mst_job_net(const mst_job_config *config, mst_role role, const mst_strategy_options *o)
+{
+    mst_net_options net = {
+        .self = {.role = role, .index = config->index},
+        .secret = config->cluster->secret,
+        .max_body = 1ull << 36, /* messages are held to what makes sense by who takes them */
+        .max_queue = MAX_QUEUE,
+        .peer_timeout_ms = (uint32_t)(o->peer_timeout * 1000),
+        .hello_timeout_ms = HELLO_MS,
+    };
+    if (getrandom(&net.self.incarnation, sizeof net.self.incarnation, 0) < 0)
+        net.self.incarnation = (uint64_t)getpid();
+    snprintf(net.self.job, sizeof net.self.job, "%s", config->cluster->job);
+    return net;
+}
+
+json_t *mst_job_join(const mst_job_config *config, const char *role)
+{
+    char *cluster = mst_cluster_text(config->cluster);
+    json_t *join = cluster == NULL ? NULL
+                                   : json_pack("{s:s, s:i, s:O, s:s}", "role", role, "index",
+                                               (int)config->index, "same", config->same, "cluster", cluster);
+    mst_free(cluster);
+    return join;
+}
+
+/* ---- one process ---- */
+
+typedef struct part {
+    mst_job_config config;
+    const mst_observer *observer;
+    bool server;
+    mst_job_summary summary;
+    mst_worker_counts counts;
+    mst_error error; /* code MST_OK: it ended well */
+    pthread_t thread;
+} part;
+
+static void *run_part(void *arg)
+{
+    part *p = arg;
+    mst_status st = p->server ? mst_job_server(&p->config, p->observer, &p->summary)
+                              : mst_job_worker(&p->config, p->observer, &p->counts, &p->summary);
+    mst_error_save(&p->error, st);
+    return NULL;
+}
+
+static mst_status name_parts(const mst_strategy_options *o, mst_cluster *out)
+{
+    static atomic_uint jobs;
+    unsigned job = atomic_fetch_add(&jobs, 1);
+    char servers[MST_CLUSTER_MAX][48], workers[MST_CLUSTER_MAX][24];
+    const char *server_names[MST_CLUSTER_MAX], *worker_names[MST_CLUSTER_MAX];
+    for (int64_t i = 0; i < o->servers; i++) {
+        snprintf(servers[i], sizeof servers[i], "unix:@muster-%ld-%u-%lld", (long)getpid(), job,
+                 (long long)i);
+        server_names[i] = servers[i];
+    }
+    for (int64_t i = 0; i < o->workers; i++) {
+        snprintf(workers[i], sizeof workers[i], "thread-%lld", (long long)i);
+        worker_names[i] = workers[i];
+    }
+    return mst_cluster_make(server_names, (size_t)o->servers, worker_names, (size_t)o->workers, out);
+}
+
+mst_status mst_job_embedded(const mst_job_config *config, const mst_observer *observer,
+                            mst_job_summary *summary)
+{
+    const mst_strategy_options *o = config->train->strategy;
+    size_t n = (size_t)(o->servers + o->workers), started = 0;
+    mst_cluster cluster = {0};
+    *summary = (mst_job_summary){0};
+    TRY(name_parts(o, &cluster));
+    part *parts = mst_calloc(n, sizeof *parts);
+    mst_status st = parts == NULL ? mst_fail(MST_ENOMEM, "no memory for %zu threads", n) : MST_OK;
+    for (; st == MST_OK && started < n; started++) {
+        part *p = &parts[started];
+        p->server = started < (size_t)o->servers;
+        p->config = *config;
+        p->config.cluster = &cluster;
+        p->config.engine = &mst_net_inproc;
+        p->config.index = (uint32_t)(p->server ? started : started - (size_t)o->servers);
+        p->observer = observer;
+        if (pthread_create(&p->thread, NULL, run_part, p) != 0) {
+            st = mst_fail(MST_EIO, "cannot start thread %zu of %zu", started + 1,
+                          n); /* the others give up waiting */
+            break;
+        }
+    }
+    mst_error first = {0};
+    mst_error_save(&first, st);
+    for (size_t i = 0; i < started; i++)
+        pthread_join(parts[i].thread, NULL);
+    if (started > 0) {
+        *summary = parts[0].summary;
+        if (parts[0].error.code != MST_OK)
+            first = parts[0].error; /* the coordinator knows why the job ended */
+    }
+    for (size_t i = 1; i < started; i++)
+        if (parts[i].error.code != MST_OK && first.code == MST_OK)
+            first = parts[i].error;
+    mst_free(parts);
+    mst_cluster_fini(&cluster);
+    return first.code == MST_OK ? MST_OK : mst_error_restore(&first);
+}

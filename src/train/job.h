@@ -1,0 +1,46 @@
+/* A job of several processes: servers and workers of the parameter server, put together from the same options
+ * as a local training. Or of one process, whose threads play all parts.
+ *
+ *   mst_job_server     serves; server 0 is the coordinator and keeps the run directory
+ *   mst_job_worker     trains; where no servers are named, hosts a server too
+ *   mst_job_embedded   everything in threads of this process
+ *
+ * Thread: one caller each. Waiting: as ps/server.h and ps/worker.h say. */
+#ifndef MST_TRAIN_JOB_H
+#define MST_TRAIN_JOB_H
+
+#include "net/cluster.h"
+#include "ps/worker.h"
+#include "train/trainer.h"
+
+typedef struct mst_job_config {
+    const mst_train_config *train; /* strategy.servers and workers as the cluster says */
+    const mst_cluster *cluster;
+    uint32_t index;
+    const mst_net_engine *engine;
+    json_t *same; /* options that all processes must share: {"lr": 0.1, ...}; borrowed */
+    /* Worker: the coordinator has said what the job is, {"resume", "options", "files"}, before any data is
+     * opened; takes over what a resumed run was started with. Or NULL. */
+    mst_status (*adopt)(void *arg, const json_t *job);
+    void *adopt_arg;
+} mst_job_config;
+
+/* What the coordinator knows at the end. */
+typedef struct mst_job_summary {
+    bool coordinated; /* this process was the coordinator: the rest is filled in */
+    mst_train_summary train;
+    json_t *workers; /* [{"worker", "name", "state", "steps", ...}]; the caller drops the reference */
+} mst_job_summary;
+
+/* observer: for the coordinator. */
+mst_status mst_job_server(const mst_job_config *config, const mst_observer *observer,
+                          mst_job_summary *summary);
+
+mst_status mst_job_worker(const mst_job_config *config, const mst_observer *observer,
+                          mst_worker_counts *counts, mst_job_summary *summary);
+
+/* strategy.servers servers and strategy.workers workers; config->cluster, index and engine are not used. */
+mst_status mst_job_embedded(const mst_job_config *config, const mst_observer *observer,
+                            mst_job_summary *summary);
+
+#endif

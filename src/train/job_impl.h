@@ -1,0 +1,17 @@
+/* What the files of a job share (job*.c); nobody else includes this. */
+#ifndef MST_TRAIN_JOB_IMPL_H
+#define MST_TRAIN_JOB_IMPL_H
+
+#include "train/job.h"
+
+/* Identity, secret and timeouts of this process. */
+mst_net_options mst_job_net(const mst_job_config *config, mst_role role, const mst_strategy_options *o);
+
+/* {"role", "index", "same", "cluster"}: what the coordinator compares. New reference or NULL. */
+json_t *mst_job_join(const mst_job_config *config, const char *role);
+
+/* The optimizer as a job runs it: --lr-scale, and what the mode rules out. */
+mst_status mst_job_optimizer(const mst_job_config *config, const mst_strategy_options *strategy,
+                             mst_optimizer *out);
+
+#endif

@@ -1,0 +1,379 @@
+/* A server's part of a job; contract in job.h. The coordinator's hooks (ps/server.h) keep the book. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "ps/server.h"
+#include "train/assembly.h"
+#include "train/book.h"
+#include "train/job_impl.h"
+#include "train/pulled_eval.h"
+
+typedef struct server_job {
+    const mst_job_config *config;
+    const mst_observer *observer;
+    mst_job_summary *summary;
+    mst_strategy_options strategy; /* resolved */
+    mst_limits limits;
+    const mst_kernels *kernels;
+    mst_optimizer optimizer;
+    mst_assembly assembly;
+    mst_book *book;
+    mst_checkpoint *checkpoint; /* that weights are restored from; or NULL */
+    uint32_t restored_slots;    /* of the optimizer that it has: none with --init-from */
+    double seconds;             /* of training that the book knows of */
+    mst_end end;
+} server_job;
+
+/* ---- every server ---- */
+
+static mst_status build(void *arg, const json_t *model, mst_server_store *out)
+{
+    server_job *job = arg;
+    mst_model_options options = *job->config->train->model;
+    mst_shape shape;
+    TRY(mst_model_from_json(model, "what the first worker told", &options, &shape));
+    TRY(mst_assembly_init(&job->assembly, &options, &shape, job->kernels, job->optimizer.ops->n_slots, 0,
+                          (uint64_t)job->config->train->train->seed));
+    mst_optimizer_start(&job->optimizer, &job->assembly.params);
+    *out = (mst_server_store){
+        .model = job->assembly.model, .optimizer = &job->optimizer, .params = &job->assembly.params};
+    return MST_OK;
+}
+
+/* ---- the coordinator ---- */
+
+static json_t *tell_job(void *arg)
+{
+    server_job *job = arg;
+    const mst_train_config *train = job->config->train;
+    json_t *files = json_array();
+    if (!train->train->resume)
+        return json_pack("{s:b, s:o}", "resume", 0, "files", files);
+    for (size_t i = 0; i < train->files->n; i++)
+        json_array_append_new(files, json_string(train->files->items[i]));
+    return json_pack("{s:b, s:o, s:O}", "resume", 1, "files", files, "options", train->options);
+}
+
+static mst_status fits(void *arg, const json_t *join)
+{
+    server_job *job = arg;
+    const char *role = json_string_value(json_object_get(join, "role")), *name;
+    json_int_t index = json_integer_value(json_object_get(join, "index"));
+    json_t *theirs = json_object_get(join, "same"), *value;
+    const json_t *cluster = json_object_get(join, "cluster");
+    char *mine = mst_cluster_text(job->config->cluster);
+    bool same = mine != NULL && json_is_string(cluster) && strcmp(mine, json_string_value(cluster)) == 0;
+    mst_status st = MST_OK;
+    if (!same)
+        st = mst_fail(MST_EUSAGE, "%s %lld has another cluster: %s there, %s here", role ? role : "process",
+                      (long long)index, json_is_string(cluster) ? json_string_value(cluster) : "none",
+                      mine ? mine : "?");
+    mst_free(mine);
+    TRY(st);
+    json_object_foreach(job->config->same, name, value)
+    {
+        const json_t *other = json_object_get(theirs, name);
+        if (json_equal(value, (json_t *)other))
+            continue;
+        char *a = json_dumps(other, JSON_ENCODE_ANY), *b = json_dumps(value, JSON_ENCODE_ANY);
+        st = mst_fail(MST_EUSAGE, "%s %lld has --%s %s, the coordinator has %s", role ? role : "process",
+                      (long long)index, name, a ? a : "null", b ? b : "null");
+        free(a); /* jansson's allocation */
+        free(b);
+        return st;
+    }
+    return MST_OK;
+}
+
+static mst_status make_book(server_job *job, const json_t *join)
+{
+    const mst_train_config *train = job->config->train;
+    mst_book_options options = {
+        .train = train->train,
+        .limits = job->limits,
+        .epochs_given = train->epochs_given,
+        .global_batch = (uint64_t)(job->strategy.mode == MST_MODE_SYNC ? job->strategy.global_batch
+                                                                       : job->strategy.batch),
+        .optimizer = &job->optimizer,
+        .model_name = job->assembly.model->ops->name,
+        .model = json_object_get(join, "model"),
+        .data = json_object_get(join, "reading"),
+        .reading_unknown = json_is_true(json_object_get(join, "reading_unknown")),
+        .stop = train->stop,
+        .save_wanted = train->save_wanted,
+    };
+    return mst_book_new(&options, &job->book);
+}
+
+static mst_status open_checkpoint(server_job *job, const json_t *join, mst_server_start *out)
+{
+    const mst_train_options *o = job->config->train->train;
+    mst_checkpoint_meta meta = {0};
+    char *path = NULL;
+    mst_status st;
+    TRY_OUT(st, mst_checkpoint_find(o->resume ? o->run : o->init_from, &path));
+    TRY_OUT(st, mst_checkpoint_read_meta(path, &meta));
+    TRY_OUT(st, mst_checkpoint_fits(path, meta.model, json_object_get(join, "model"),
+                                    job->config->train->data->features != 0));
+    TRY_OUT(st, mst_checkpoint_open(path, &job->assembly.params, job->optimizer.ops->slot_names, o->resume,
+                                    &job->checkpoint));
+    job->restored_slots = o->resume ? job->assembly.params.n_slots : 0;
+    out->restore = true;
+    if (o->resume) {
+        mst_book_resume(job->book, &meta);
+        json_t *plan = json_object_get(meta.extra, "plan");
+        out->plan = plan != NULL ? json_incref(plan) : NULL;
+        job->seconds = 0.0;
+    }
+out:
+    mst_checkpoint_meta_fini(&meta);
+    mst_free(path);
+    return st;
+}
+
+/* What the manifest says, besides what the book knows. */
+static json_t *describe(const server_job *job, const json_t *join)
+{
+    const mst_train_config *train = job->config->train;
+    const mst_cluster *cluster = job->config->cluster;
+    json_t *files = json_array(), *servers = json_array(), *workers = json_array();
+    for (size_t i = 0; i < train->files->n; i++)
+        json_array_append_new(files, json_string(train->files->items[i]));
+    for (uint32_t i = 0; i < cluster->n_servers; i++)
+        json_array_append_new(servers, json_string(cluster->servers[i]));
+    for (uint32_t i = 0; i < cluster->n_workers; i++)
+        json_array_append_new(workers, json_string(cluster->workers[i]));
+    return json_pack("{s:s, s:I, s:I, s:I, s:O?, s:o, s:O?, s:O, s:b, s:{s:o, s:o}}", "isa",
+                     mst_isa_name(job->kernels->isa), "threads", (json_int_t)job->strategy.threads, "batch",
+                     (json_int_t)job->strategy.batch, "global_batch", (json_int_t)job->strategy.global_batch,
+                     "options", train->options, "files", files, "data", json_object_get(join, "found"),
+                     "model", json_object_get(join, "model"), "epochs_given", (int)train->epochs_given,
+                     "cluster", "servers", servers, "workers", workers);
+}
+
+static uint64_t sum_limit(uint64_t done, uint64_t left)
+{
+    return left > UINT64_MAX - done ? UINT64_MAX : done + left;
+}
+
+static mst_status begin(void *arg, const json_t *join, mst_server_start *out)
+{
+    server_job *job = arg;
+    const mst_train_options *o = job->config->train->train;
+    TRY(mst_limits_check(&job->limits, o, job->assembly.model->n_scores));
+    TRY(make_book(job, join));
+    if (o->resume || o->init_from != NULL)
+        TRY(open_checkpoint(job, join, out));
+    json_t *entries = describe(job, join);
+    mst_status st = entries == NULL ? mst_fail(MST_ENOMEM, "no memory for the manifest")
+                                    : mst_book_open(job->book, entries);
+    json_decref(entries);
+    TRY(st);
+    const mst_progress *at = mst_book_at(job->book);
+    out->steps = at->steps;
+    out->rows = at->rows;
+    out->epoch = at->epoch;
+    out->position = at->position;
+    uint64_t steps, rows, epochs;
+    mst_book_limits(job->book, &steps, &rows, &epochs);
+    out->limit_steps = sum_limit(at->steps, steps);
+    out->limit_rows = sum_limit(at->rows, rows);
+    out->limit_epochs = sum_limit(at->epoch, epochs);
+    out->evaluates = o->test.n > 0 || o->valid != NULL;
+    out->saves = o->save;
+    out->keeps_best = o->save && o->patience > 0;
+    out->owes_evaluation = mst_book_evaluation_owed(job->book);
+    return MST_OK;
+}
+
+static mst_status restore(void *arg, uint32_t slot, uint64_t first, uint64_t count, float *out)
+{
+    server_job *job = arg;
+    if (slot <= job->restored_slots)
+        return mst_checkpoint_read(job->checkpoint, slot, first, count, out);
+    memcpy(out, job->assembly.params.slots[slot - 1] + first, count * sizeof *out); /* fresh state */
+    return MST_OK;
+}
+
+static mst_status advanced(void *arg, const mst_ps_progress *p, unsigned *due)
+{
+    server_job *job = arg;
+    mst_progress progress = {
+        .steps = p->steps, .rows = p->rows, .epoch = p->epoch, .position = p->position, .loss = p->loss};
+    double seconds = p->seconds - job->seconds;
+    job->seconds = p->seconds;
+    TRY(mst_book_progress(job->book, &progress, seconds, p->epoch_rows));
+    if (job->observer->progress != NULL)
+        job->observer->progress(job->observer->arg, mst_book_status(job->book));
+    mst_end end;
+    unsigned bits = mst_book_due(job->book, &end);
+    *due = (bits & MST_DUE_EVAL ? MST_PS_DUE_EVAL : 0) | (bits & MST_DUE_SAVE ? MST_PS_DUE_SAVE : 0);
+    if (bits & MST_DUE_END) {
+        job->end = end;
+        *due |= MST_PS_DUE_END;
+    }
+    return bits & MST_DUE_EVAL ? MST_OK : mst_book_line(job->book);
+}
+
+static void eval_begin(void *arg)
+{
+    server_job *job = arg;
+    mst_book_evaluation_begins(job->book);
+}
+
+static mst_status evaluated(void *arg, const json_t *result, bool *over, bool *best)
+{
+    server_job *job = arg;
+    mst_result valid = {0}, test = {0};
+    mst_verdict verdict;
+    mst_result_from_json(json_object_get(result, "valid"), &valid);
+    mst_result_from_json(json_object_get(result, "test"), &test);
+    TRY(mst_book_evaluated(job->book, job->observer, &valid, &test, &verdict));
+    *best = verdict.best;
+    *over = verdict.over;
+    if (verdict.over)
+        job->end = verdict.end;
+    return MST_OK;
+}
+
+static bool can_save(void *arg, bool best)
+{
+    server_job *job = arg;
+    return mst_book_can_save(job->book, best);
+}
+
+static mst_status save_begin(void *arg, const mst_table *table, json_t *plan, bool best)
+{
+    server_job *job = arg;
+    mst_part_spec *parts = mst_calloc(table->n_partitions, sizeof *parts);
+    mst_status st = parts == NULL ? mst_fail(MST_ENOMEM, "no memory for a checkpoint") : MST_OK;
+    for (uint32_t i = 0; st == MST_OK && i < table->n_partitions; i++)
+        parts[i] = (mst_part_spec){table->partitions[i].first, table->partitions[i].count,
+                                   table->partitions[i].server};
+    mst_book_plan(job->book, plan);
+    if (st == MST_OK)
+        st = mst_book_save_begin(job->book, best, &job->assembly.params, parts, table->n_partitions);
+    mst_free(parts);
+    return st;
+}
+
+static mst_status save_write(void *arg, uint32_t slot, uint64_t first, uint64_t count, const float *data)
+{
+    server_job *job = arg;
+    return mst_book_save_write(job->book, slot, first, count, data, false);
+}
+
+static mst_status save_end(void *arg, bool complete)
+{
+    server_job *job = arg;
+    if (complete)
+        return mst_book_save_complete(job->book, job->observer);
+    mst_book_save_abandon(job->book);
+    return MST_OK;
+}
+
+static mst_status finish(void *arg, json_t *workers)
+{
+    server_job *job = arg;
+    job->summary->workers = workers;
+    TRY(mst_book_note(job->book, "workers", json_deep_copy(workers)));
+    return mst_book_finish(job->book, job->end, &job->summary->train);
+}
+
+/* ---- life ---- */
+
+static void server_job_fini(server_job *job)
+{
+    mst_checkpoint_close(job->checkpoint);
+    mst_book_destroy(job->book);
+    mst_assembly_fini(&job->assembly);
+}
+
+/* The optimizer as servers run it. */
+mst_status mst_job_optimizer(const mst_job_config *config, const mst_strategy_options *strategy,
+                             mst_optimizer *out)
+{
+    mst_optim_options options = *config->train->optim;
+    if (strategy->lr_scale != 0)
+        options.lr *= (double)strategy->workers;
+    if (options.clip_norm > 0.0 && strategy->mode == MST_MODE_SYNC && config->cluster->n_servers > 1)
+        return mst_fail(MST_EUSAGE,
+                        "--clip-norm with --mode sync needs the whole gradient in one place: use one server");
+    return mst_optimizer_init(out, &options);
+}
+
+static mst_status server_job_init(server_job *job)
+{
+    const mst_job_config *config = job->config;
+    mst_isa isa;
+    TRY(mst_isa_parse(config->train->train->isa, &isa));
+    job->kernels = mst_kernels_get(isa);
+    TRY(mst_limits_parse(config->train->train, &job->limits));
+    job->strategy = *config->train->strategy;
+    TRY(mst_strategy_resolve(&job->strategy));
+    return mst_job_optimizer(config, &job->strategy, &job->optimizer);
+}
+
+static mst_status serve(server_job *job)
+{
+    const mst_job_config *config = job->config;
+    const mst_strategy_options *o = &job->strategy;
+    static const char *const shards[] = {"auto", "static", "local"};
+    json_t *join = mst_job_join(config, "server");
+    if (join == NULL)
+        return mst_fail(MST_ENOMEM, "no memory to join");
+    mst_server_options options = {
+        .engine = config->engine,
+        .net = mst_job_net(config, MST_ROLE_SERVER, o),
+        .servers = (const char *const *)config->cluster->servers,
+        .n_servers = config->cluster->n_servers,
+        .n_workers = config->cluster->n_workers,
+        .start_timeout_ms = (uint32_t)(o->start_timeout * 1000),
+        .stall_timeout_ms = (uint32_t)(o->stall_timeout * 1000),
+        .n_threads = (unsigned)o->threads,
+        .mode = (mst_ps_mode)o->mode,
+        .needed = o->quorum > 0 ? (uint32_t)o->quorum : config->cluster->n_workers,
+        .staleness = (uint32_t)o->staleness,
+        .batch = (uint32_t)o->batch,
+        .global_batch = (uint32_t)o->global_batch,
+        .shuffle_rows = (uint64_t)config->train->train->shuffle_rows,
+        .dense_model = o->dense_model,
+        .shard = shards[o->shard],
+        .join = join,
+        .stop = config->train->stop,
+    };
+    mst_server_hooks hooks = {
+        .arg = job,
+        .build = build,
+        .job = tell_job,
+        .fits = fits,
+        .begin = begin,
+        .restore = restore,
+        .advanced = advanced,
+        .eval_begin = eval_begin,
+        .evaluated = evaluated,
+        .can_save = can_save,
+        .save_begin = save_begin,
+        .save_write = save_write,
+        .save_end = save_end,
+        .finish = finish,
+    };
+    mst_status st = mst_server_run(&options, &hooks);
+    json_decref(join);
+    return st;
+}
+
+mst_status mst_job_server(const mst_job_config *config, const mst_observer *observer,
+                          mst_job_summary *summary)
+{
+    server_job job = {.config = config, .observer = observer, .summary = summary, .end = MST_END_STOPPED};
+    *summary = (mst_job_summary){.coordinated = config->index == 0};
+    mst_status st = server_job_init(&job);
+    if (st == MST_OK)
+        st = serve(&job);
+    if (st != MST_OK && job.book != NULL && summary->workers == NULL)
+        st = mst_book_give_up(job.book, st);
+    server_job_fini(&job);
+    return st;
+}
