@@ -273,7 +273,7 @@ mst_status mst_table_make(mst_table *table, const mst_params *params, const mst_
                           uint32_t n_servers, const uint32_t *sample, size_t n, bool dense_model)
 {
     mst_status st = MST_OK;
-    uint64_t loads[MST_SERVER_MAX] = {0}, lines[MST_SERVER_MAX], n_keys = 0, n_batches = 1;
+    uint64_t loads[MST_SERVER_MAX] = {0}, lines[MST_SERVER_MAX] = {0}, n_keys = 0, n_batches = 1;
     memset(table, 0, sizeof *table);
     if (n_servers == 0 || n_servers > MST_SERVER_MAX)
         return mst_fail(MST_EUSAGE, "%" PRIu32 " servers; there can be 1 to %d", n_servers, MST_SERVER_MAX);

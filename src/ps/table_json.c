@@ -39,7 +39,7 @@ static json_t *numbers_of_sparse(const mst_table *table)
     return NULL;
 }
 
-json_t *mst_table_json(const mst_table *table)
+json_t *mst_table_to_json(const mst_table *table)
 {
     json_t *json = json_object();
     int failed = json == NULL || json_object_set_new(json, "version", json_integer(table->version)) != 0 ||
@@ -73,7 +73,7 @@ static mst_status read_number(const json_t *value, const char *name, uint64_t lo
 static mst_status read_partitions(mst_table *table, const json_t *array)
 {
     size_t n = json_array_size(array); /* 0 also when it is no array */
-    uint64_t at = 0, count, server;
+    uint64_t at = 0, count = 0, server = 0;
     if (!json_is_array(array) || n % 2 != 0)
         return mst_fail(MST_EINPUT, "partition table: partitions are not an array of pairs (count, server)");
     if (n / 2 > table->size / MST_TABLE_LINE)
@@ -103,7 +103,7 @@ static mst_status read_partitions(mst_table *table, const json_t *array)
 
 static mst_status read_sparse(mst_table *table, const json_t *array)
 {
-    uint64_t offset, width, start, before = 0;
+    uint64_t offset = 0, width = 1, start = 0, before = 0;
     uint32_t n = table->n_servers;
     if (array == NULL)
         return MST_OK;
@@ -143,7 +143,7 @@ static mst_status read_sparse(mst_table *table, const json_t *array)
 /* Partitions of the sparse view belong to the servers of its keys; others are not too large. */
 static mst_status check_servers(const mst_table *table)
 {
-    uint64_t low = table->size, high = table->size, from = 0, to = 0;
+    uint64_t low = table->size, high = low, from = 0, to = 0;
     uint32_t s = 0;
     if (table->width != 0) {
         low = table->sparse_offset;
@@ -194,7 +194,7 @@ static mst_status check_runs(const mst_table *table)
 mst_status mst_table_from_json(mst_table *table, const json_t *json)
 {
     mst_status st = MST_OK;
-    uint64_t version, n_servers;
+    uint64_t version = 0, n_servers = 0;
     memset(table, 0, sizeof *table);
     if (!json_is_object(json))
         return mst_fail(MST_EINPUT, "partition table: not a JSON object");
