@@ -175,9 +175,6 @@ static mst_status read_welcome(mst_worker *self)
 {
     const mst_params *params = self->job->params;
     TRY(mst_table_from_json(&self->table, json_object_get(self->welcome, "table")));
-    const json_t *position = json_object_get(self->welcome, "position");
-    if (json_is_integer(position) && json_integer_value(position) > 0)
-        self->first_position = (uint64_t)json_integer_value(position);
     uint32_t width = self->job->dense_model ? 0 : self->layout.width;
     if (self->table.size != params->size || self->table.width != width)
         return mst_fail(MST_EINPUT,

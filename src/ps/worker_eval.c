@@ -305,6 +305,7 @@ static mst_status take_done(mst_worker *self, mst_eval_cut *cut)
     if (cut->opening)
         return send_list(self);
     self->counts.n_evaluations++;
+    TRY(mst_worker_report(self, 0)); /* it may be the last thing this worker does */
     return send_result(self, cut->cut, json_incref(cut->result));
 }
 

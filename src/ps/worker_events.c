@@ -287,10 +287,11 @@ mst_status mst_worker_lost(mst_worker *self, mst_status status)
     return halt(self);
 }
 
+/* The coordinator ends the job, with a checkpoint; until then others may depend on this worker's pushes. */
 static mst_status leave(mst_worker *self)
 {
     mst_message m = {.type = MST_PS_FAIL};
-    self->leaving = self->stopped = true;
+    self->leaving = true;
     mst_info("asked to stop: telling server 0");
     if (!self->up[0])
         return MST_OK;

@@ -86,8 +86,9 @@ struct mst_worker {
 
     /* Of the run. */
     const mst_worker_job *job;
-    bool stopped; /* no new batch is begun */
-    bool leaving; /* told the coordinator that it was asked to stop */
+    bool stopped;   /* no new batch is begun */
+    bool leaving;   /* told the coordinator that it was asked to stop; goes on until that says so */
+    bool abandoned; /* what is in flight is given up */
     mst_table table;
     mst_client *client;
     mst_row_localiser *localiser;
@@ -103,12 +104,11 @@ struct mst_worker {
     /* Work. */
     mst_work items[MST_WORKER_ITEMS];
     uint32_t first_item, n_items;
-    bool begun;              /* the feed is at `at` of `epoch` */
-    uint64_t epoch, at, to;  /* leases and slices: where the feed stands; leases: where the range ends */
-    uint64_t granted;        /* rows of the own stream that may be taken */
-    bool epoch_over;         /* the own stream has none left in this epoch */
-    uint64_t first_position; /* where the first epoch of an own stream starts */
-    bool wants;              /* work comes on request: leases, or grants of asynchronous training */
+    bool begun;             /* the feed is at `at` of `epoch` */
+    uint64_t epoch, at, to; /* leases and slices: where the feed stands; leases: where the range ends */
+    uint64_t granted;       /* rows of the own stream that may be taken */
+    bool epoch_over;        /* the own stream has none left in this epoch */
+    bool wants;             /* work comes on request: leases, or grants of asynchronous training */
     bool want_sent;
     bool asked_idle;     /* asked with nothing in flight */
     uint64_t last_lease; /* rows */

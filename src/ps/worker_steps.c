@@ -29,13 +29,14 @@ static void enter_flight(mst_worker *self, uint32_t slot, mst_turn_state state, 
 }
 
 /* Waits for the reply to the oldest request. An exhausted worker's comes when the others have ended the
- * epoch, however long that takes; while servers are alive, they remember it. */
+ * epoch, however long that takes; while servers are alive, they remember it. When there is to be no other
+ * epoch it need not come. */
 static mst_status await_reply(mst_worker *self, uint32_t slot)
 {
     uint64_t start = mst_now_ns(), patience = self->options.stall_timeout_ms * MST_MS, word = start + WORD_NS;
     bool unbounded = self->turns[slot].state == MST_TURN_PUSHED && self->turns[slot].exhausted;
     mst_status st = MST_OK;
-    while (!mst_client_ready(self->client, slot) && !self->ended && !self->leaving) {
+    while (!mst_client_ready(self->client, slot) && !self->ended && !(unbounded && self->stopped)) {
         uint64_t now = mst_now_ns();
         if (!unbounded && now >= start + patience) {
             st = mst_client_wait(self->client, slot, now);
@@ -127,7 +128,7 @@ static mst_status wait_work(mst_worker *self)
 {
     uint64_t start = mst_now_ns(), word = start + WORD_NS;
     mst_status st = self->n_items == 0 && !self->stopped ? mst_worker_want_idle(self) : MST_OK;
-    while (st == MST_OK && self->n_items == 0 && !self->stopped && !self->ended && !self->leaving) {
+    while (st == MST_OK && self->n_items == 0 && !self->stopped && !self->ended) {
         st = mst_worker_turn(self, word);
         if (mst_now_ns() >= word) {
             mst_info("waiting for server 0 to give this worker rows");
@@ -154,8 +155,10 @@ static mst_status step(mst_worker *self, bool *over)
     }
     uint32_t oldest = self->flight[0];
     TRY(await_reply(self, oldest));
-    if (self->ended || self->leaving)
+    if (self->ended || !mst_client_ready(self->client, oldest)) {
+        *over = true;
         return MST_OK;
+    }
     TRY(settle(self, oldest));
     if (self->turns[oldest].state == MST_TURN_PULLED)
         return advance(self, oldest);
@@ -166,7 +169,7 @@ static mst_status step(mst_worker *self, bool *over)
 mst_status mst_worker_steps(mst_worker *self)
 {
     bool over = false;
-    while (!over && !self->ended && !self->leaving)
+    while (!over && !self->ended && !self->abandoned)
         TRY(step(self, &over));
     return MST_OK;
 }

@@ -212,11 +212,10 @@ static mst_status enter_grant(mst_worker *self, const mst_work *work, bool *vali
 {
     *valid = !self->begun || work->epoch != self->epoch || !self->epoch_over;
     if (*valid && (!self->begun || work->epoch != self->epoch)) {
-        TRY(mst_feed_start(self->job->feed, work->epoch, self->first_position));
+        TRY(mst_feed_start(self->job->feed, work->epoch, 0));
         self->begun = true;
         self->epoch = work->epoch;
         self->epoch_over = false;
-        self->first_position = 0;
     }
     return MST_OK;
 }
@@ -290,8 +289,10 @@ mst_status mst_worker_prepare(mst_worker *self, uint32_t *slot)
     if (at == MST_SLOT_NONE || (self->n_items == 0 && self->to <= self->at && self->granted == 0))
         return MST_OK;
     mst_status st = take_next(self, at, &taken);
-    if (st == MST_ESTOPPED && self->options.stop != NULL && atomic_load(self->options.stop))
-        return MST_OK; /* what follows from that is decided elsewhere */
+    if (st == MST_ESTOPPED) { /* the feed stops by itself: there are no more rows to be had */
+        self->stopped = self->abandoned = true;
+        return MST_OK;
+    }
     TRY(st);
     if (taken)
         *slot = at;

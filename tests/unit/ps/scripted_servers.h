@@ -156,7 +156,7 @@ static inline void script_welcome(script *s)
         return;
     mst_message m = {.type = MST_PS_WELCOME};
     SCRIPT_MUST(mst_ps_send_json(s->nets[0], s->peers[0], &m,
-                                 json_pack("{s:o, s:i}", "table", mst_table_json(&s->table), "step", 0)));
+                                 json_pack("{s:o, s:i}", "table", mst_table_to_json(&s->table), "step", 0)));
     if (s->n_first > 0)
         script_work(s, s->first, s->n_first);
     if (s->chief)
@@ -261,6 +261,8 @@ static mst_status script_message(void *arg, uint32_t peer, const mst_message *m,
         break;
     case MST_PS_FAIL:
         script_keep(&s->fail, m, body);
+        if (json_integer_value(json_object_get(s->fail, "code")) == MST_ESTOPPED)
+            script_plain(s, MST_PS_STOP, 0, 0, 0);
         break;
     default:
         return mst_fail(MST_EINPUT, "the script has no %s", mst_ps_type_name(m->type));

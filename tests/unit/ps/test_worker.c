@@ -794,7 +794,7 @@ static void asked_to_stop(void **state)
     assert_string_equal(mst_error_text(), "asked to stop; resume with --resume");
     assert_string_equal(json_string_value(json_object_get(j->s.fail, "text")), "asked to stop");
     assert_int_equal(json_integer_value(json_object_get(j->s.fail, "code")), MST_ESTOPPED);
-    assert_true(j->s.n_pushes >= 5 && j->s.n_pushes <= 7);
+    assert_true(j->s.n_pushes >= 5 && j->s.n_pushes < N_ROWS / 10);
     job_free(j);
 }
 
