@@ -7,8 +7,8 @@
  *
  * The owner may compute for seconds between polls. A pulse thread then speaks for it: it finds the mutex
  * free, writes what waits and sends heartbeats. While the owner polls it does both itself. Silence of peers
- * is judged on a clock that stands still while the owner is away, and never while something of theirs lies
- * unread.
+ * is judged on a clock on which an absence of the owner lasts a second at most, and never while something of
+ * theirs lies unread.
  *
  * Invariants
  * 1. The loop is touched with the mutex held only. Events are called without it.
@@ -27,10 +27,9 @@
 #include "base/alloc.h"
 #include "net/tcp_impl.h"
 
-#define PULSE_MS  200
-#define LONG_WAIT (3600 * MST_S)
-#define FROZEN                                                                                               \
-    MST_S /* a turn of the loop that takes this much longer than planned: the process stood still */
+#define PULSE_MS      200
+#define LONG_WAIT     (3600 * MST_S)
+#define ABSENCE       MST_S /* the most that an absence counts */
 #define OUTQ_WAIT_MIN (1 * MST_MS)
 #define OUTQ_WAIT_MAX (10 * MST_MS)
 
@@ -298,8 +297,8 @@ static uint64_t turn(mst_tcp *t, uint64_t now, uint64_t until)
     uv_run(&t->loop, wait ? UV_RUN_ONCE : UV_RUN_NOWAIT);
     settle(t);
     uint64_t after = mst_now_ns(), planned = wait ? until : now;
-    if (after > planned + FROZEN)
-        t->away_ns += after - planned;
+    if (after > planned + ABSENCE) /* in events, or the process stood still */
+        t->away_ns += after - planned - ABSENCE;
     if (after >= t->due_ns) {
         chores(t, after);
         settle(t);
@@ -311,8 +310,8 @@ static uint64_t turn(mst_tcp *t, uint64_t now, uint64_t until)
 static void listen_until(mst_tcp *t, uint64_t deadline)
 {
     uint64_t now = mst_now_ns(), before = t->visible;
-    if (t->left_ns != 0)
-        t->away_ns += now - t->left_ns;
+    if (t->left_ns != 0 && now - t->left_ns > ABSENCE)
+        t->away_ns += now - t->left_ns - ABSENCE;
     t->polling = true;
     settle(t);
     do

@@ -117,7 +117,7 @@ mst_status mst_tcp_watch_new(mst_tcp *t, int fd, void (*ready)(void *, int, bool
 void mst_tcp_watch_want(mst_tcp_watch *w, int events); /* UV_READABLE, UV_WRITABLE */
 void mst_tcp_watch_close(mst_tcp_watch *w);            /* NULL-safe; ready is not called any more */
 
-/* The time on which silence is judged: it stands still while the owner is not in poll. */
+/* The time on which silence is judged: a long absence of the owner counts for little. */
 static inline uint64_t mst_tcp_attentive(const mst_tcp *t, uint64_t now_ns)
 {
     return now_ns - t->away_ns;
