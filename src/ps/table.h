@@ -44,7 +44,7 @@ mst_status mst_table_make(mst_table *table, const mst_params *params, const mst_
 void mst_table_fini(mst_table *table);
 
 /* New reference or NULL; and back, checked (MST_EINPUT with a sentence). */
-json_t *mst_table_json(const mst_table *table);
+json_t *mst_table_to_json(const mst_table *table);
 mst_status mst_table_from_json(mst_table *table, const json_t *json);
 
 /* The part of a list that a server has. The list has at most MST_RANGE_MAX ranges. ranges: clipped copies;

@@ -81,7 +81,7 @@ static void check_same(const mst_table *a, const mst_table *b)
 static void check_json(const mst_table *t)
 {
     mst_table back;
-    json_t *json = mst_table_json(t);
+    json_t *json = mst_table_to_json(t);
     assert_non_null(json);
     assert_int_equal(mst_table_from_json(&back, json), MST_OK);
     check_same(t, &back);
