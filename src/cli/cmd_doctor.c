@@ -22,6 +22,7 @@
 #include "base/isa.h"
 #include "base/team.h"
 #include "cli/cli.h"
+#include "cli/doctor_cluster.h"
 #include "cli/table.h"
 #include "muster/muster.h"
 
@@ -312,16 +313,32 @@ static mst_status show(mst_table *machine, mst_table *software, mst_table *links
     return mst_table_print(links, "Network", true);
 }
 
-static mst_status run(int argc, char **argv)
+typedef struct doctor_options {
+    char *cluster, *ssh;
+} doctor_options;
+
+static const mst_option doctor_table[] = {
+    {.name = "cluster",
+     .type = MST_OPTION_TEXT,
+     .offset = offsetof(doctor_options, cluster),
+     .metavar = "FILE",
+     .help = "Measure round trip and bandwidth between the hosts of a cluster spec instead, and keep the "
+             "figures in "
+             "FILE.links.json."},
+    {.name = "ssh",
+     .type = MST_OPTION_TEXT,
+     .offset = offsetof(doctor_options, ssh),
+     .metavar = "COMMAND",
+     .help =
+         "With --cluster: what reaches a host; the host and a command are appended to its words. Default: "
+         "ssh -o BatchMode=yes, and nothing for this machine."},
+    {.name = NULL},
+};
+
+static mst_status describe_machine(bool json)
 {
-    mst_cli_json json = {0};
-    mst_option_group groups[] = {{.title = "Options", .table = mst_cli_json_table, .base = &json}};
     mst_table *machine = NULL, *software = NULL, *links = NULL;
-    bool helped;
     mst_status st;
-    TRY_OUT(st, mst_cli_parse(&mst_cmd_doctor, groups, 1, argc, argv, NULL, &helped));
-    if (helped)
-        goto out;
     TRY_OUT(st, mst_table_new(fact_columns, 2, &machine));
     TRY_OUT(st, mst_table_new(fact_columns, 2, &software));
     TRY_OUT(st, mst_table_new(link_columns, 4, &links));
@@ -330,21 +347,42 @@ static mst_status run(int argc, char **argv)
     add_system(machine);
     add_build(software);
     add_links(links);
-    st = show(machine, software, links, json.json);
+    st = show(machine, software, links, json);
 out:
     mst_table_destroy(machine);
     mst_table_destroy(software);
     mst_table_destroy(links);
-    mst_options_fini(groups, 1);
     return st;
 }
 
-static const mst_option *const tables[] = {mst_cli_json_table, NULL};
+static mst_status run(int argc, char **argv)
+{
+    mst_cli_json json = {0};
+    doctor_options options = {0};
+    mst_option_group groups[] = {{.title = "Options", .table = mst_cli_json_table, .base = &json},
+                                 {.title = "Links", .table = doctor_table, .base = &options}};
+    bool helped;
+    mst_status st;
+    if (argc == 1 && strcmp(argv[0], "--probe") == 0) /* as mst_doctor_cluster starts it */
+        return mst_doctor_probe();
+    TRY_OUT(st, mst_cli_parse(&mst_cmd_doctor, groups, 2, argc, argv, NULL, &helped));
+    if (helped)
+        goto out;
+    if (options.cluster == NULL && options.ssh != NULL)
+        TRY_OUT(st, mst_fail(MST_EUSAGE, "--ssh reaches the hosts of --cluster FILE, which is not given"));
+    st = options.cluster != NULL ? mst_doctor_cluster(options.cluster, options.ssh, json.json)
+                                 : describe_machine(json.json);
+out:
+    mst_options_fini(groups, 2);
+    return st;
+}
+
+static const mst_option *const tables[] = {mst_cli_json_table, doctor_table, NULL};
 
 const mst_command mst_cmd_doctor = {
     .name = "doctor",
-    .summary = "describe this machine and this build, as a bug report should",
+    .summary = "describe this machine and this build, as a bug report should; measure links",
     .run = run,
-    .usage = "doctor [--json]",
+    .usage = "doctor [--json] | doctor --cluster FILE [--ssh COMMAND] [--json]",
     .tables = tables,
 };

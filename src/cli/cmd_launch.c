@@ -3,11 +3,8 @@
  * launch_job.c. */
 #include <ctype.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "cli/cli.h"
@@ -101,12 +98,6 @@ typedef struct launch {
     char job[MST_JOB_MAX], secret[2 * SECRET_BYTES + 1], folder[64], program[4096];
 } launch;
 
-static void hex(const uint8_t *bytes, size_t n, char *out)
-{
-    for (size_t i = 0; i < n; i++)
-        sprintf(out + 2 * i, "%02x", bytes[i]);
-}
-
 static bool is_job_name(const char *text)
 {
     size_t n = 0;
@@ -118,14 +109,11 @@ static bool is_job_name(const char *text)
 /* Job, secret, folder of the copies, this program. */
 static mst_status make_names(launch *l)
 {
-    uint8_t random[SECRET_BYTES + 4];
     char date[32], tail[9];
     time_t now = time(NULL);
     struct tm tm;
-    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-        return mst_fail(MST_EIO, "the system has no random numbers for a secret");
-    hex(random, SECRET_BYTES, l->secret);
-    hex(random + SECRET_BYTES, 4, tail);
+    TRY(mst_random_hex(SECRET_BYTES, l->secret));
+    TRY(mst_random_hex(4, tail));
     strftime(date, sizeof date, "%Y%m%d-%H%M%S", localtime_r(&now, &tm));
     if (l->options.job != NULL && !is_job_name(l->options.job))
         return mst_fail(MST_EUSAGE, "--job %s: at most 24 letters, digits, dots, dashes and underscores",
@@ -135,16 +123,7 @@ static mst_status make_names(launch *l)
     else
         snprintf(l->job, sizeof l->job, "%s-%.4s", date, tail);
     snprintf(l->folder, sizeof l->folder, "/tmp/muster-%s-%s", l->job, tail);
-    const char *given = getenv("MUSTER_LAUNCH_BINARY"); /* tests put a script in its place */
-    if (given != NULL && *given != '\0') {
-        snprintf(l->program, sizeof l->program, "%s", given);
-        return MST_OK;
-    }
-    ssize_t n = readlink("/proc/self/exe", l->program, sizeof l->program - 1);
-    if (n <= 0)
-        return mst_fail(MST_EIO, "/proc/self/exe does not tell where this program is");
-    l->program[n] = '\0';
-    return MST_OK;
+    return mst_own_program(l->program, sizeof l->program);
 }
 
 static mst_status check_options(launch *l, const mst_option_group *groups, uint32_t *max_hosts)

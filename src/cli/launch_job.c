@@ -61,8 +61,6 @@ typedef struct launch {
     mst_output *output;
     actor *actors; /* members, then keepers; index into it is what output knows */
     uint32_t n_actors, n_keepers, n_copied, members_left;
-    uint32_t *actor_of; /* by process id */
-    size_t capacity;
     phase phase;
     actor *first;     /* what failed first */
     actor *witness;   /* the first that was stopped by a peer's failure */
@@ -179,7 +177,8 @@ static const char *how_it_ended(const actor *a, char *out, size_t size)
     else if (a->signal != 0)
         snprintf(out, size, "killed by %s", signal_name(a->signal, name, sizeof name));
     else if (a->host != NULL && a->code == 255)
-        snprintf(out, size, a->started ? "connection to %s lost" : "%s cannot be reached", a->host->name);
+        snprintf(out, size, a->started ? "killed, or the connection to %s lost" : "%s cannot be reached",
+                 a->host->name);
     else
         snprintf(out, size, "exit %d", a->code);
     return out;
@@ -228,11 +227,6 @@ static void member_ended(launch *l, actor *a)
 
 /* ---- events ---- */
 
-static actor *actor_of(launch *l, uint32_t proc)
-{
-    return &l->actors[l->actor_of[proc]];
-}
-
 static void start_members(launch *l);
 
 static void copy_line(char *out, const char *text, size_t n)
@@ -245,10 +239,10 @@ static bool is_text(const char *text, size_t n, const char *expected)
     return n == strlen(expected) && memcmp(text, expected, n) == 0;
 }
 
-static void on_line(void *arg, uint32_t proc, bool is_error, const char *text, size_t n)
+static void on_line(void *arg, uint32_t tag, bool is_error, const char *text, size_t n)
 {
     launch *l = arg;
-    actor *a = actor_of(l, proc);
+    actor *a = &l->actors[tag];
     if (is_error && is_text(text, n, MST_REMOTE_STARTED)) {
         a->started = true;
         return;
@@ -264,13 +258,13 @@ static void on_line(void *arg, uint32_t proc, bool is_error, const char *text, s
         copy_line(a->sentence, text + 8, n - 8);
     if (is_error && n > 0)
         copy_line(a->last, text, n);
-    mst_output_line(l->output, l->actor_of[proc], is_error, text, n);
+    mst_output_line(l->output, tag, is_error, text, n);
 }
 
-static void on_ended(void *arg, uint32_t proc, int code, int signal)
+static void on_ended(void *arg, uint32_t tag, int code, int signal)
 {
     launch *l = arg;
-    actor *a = actor_of(l, proc);
+    actor *a = &l->actors[tag];
     a->ended = true;
     /* A shell in between tells of a signal as 128 + its number. */
     bool shell = a->host != NULL && signal == 0 && code > 128 && code < 128 + 65 && code != 130;
@@ -313,35 +307,31 @@ static void on_start_deadline(uv_timer_t *timer)
 
 /* ---- starting ---- */
 
-static mst_status start_process(launch *l, actor *a, const mst_proc_start *start)
+/* A folder per host, also where hosts share their file systems; out is returned. */
+static const char *copy_folder(const launch *l, const actor *a, char *out, size_t size)
 {
-    uint32_t proc;
-    TRY(mst_procs_start(l->procs, start, &proc));
-    if (!mst_grow(&l->actor_of, &l->capacity, (size_t)proc + 1, sizeof *l->actor_of))
-        return mst_fail(MST_ENOMEM, "no memory for the processes");
-    l->actor_of[proc] = (uint32_t)(a - l->actors);
-    a->proc = proc;
-    return MST_OK;
+    snprintf(out, size, "%s-%d", l->job->copy_folder, (int)(a->host - l->job->plan->hosts));
+    return out;
 }
 
 static mst_status start_member(launch *l, actor *a)
 {
     mst_status st;
-    char index[16], grace[24], copied[96];
+    char index[16], grace[24], folder[96], copied[112] = "";
     mst_text_list words = {0}, env = {0}, argv = {0};
     mst_script script = {0};
     bool remote = a->host != NULL;
     snprintf(index, sizeof index, "%u", a->member->index);
     snprintf(grace, sizeof grace, "%d", (int)l->job->grace_s);
-    snprintf(copied, sizeof copied, "%s/muster",
-             remote && l->job->copy_folder != NULL ? l->job->copy_folder : "");
     const mst_variable variables[] = {{"MUSTER_CLUSTER", l->job->cluster_text},
                                       {"MUSTER_SECRET", l->job->secret},
                                       {"MUSTER_JOB", l->job->name},
                                       {"MUSTER_WATCH_STDIN", grace},
                                       {"TF_CONFIG", NULL},
                                       {NULL, NULL}};
-    TRY_OUT(st, mst_text_list_add(&words, remote && l->job->copy_folder != NULL ? copied : l->job->program));
+    if (remote && l->job->copy_folder != NULL)
+        snprintf(copied, sizeof copied, "%s/muster", copy_folder(l, a, folder, sizeof folder));
+    TRY_OUT(st, mst_text_list_add(&words, *copied != '\0' ? copied : l->job->program));
     TRY_OUT(st, mst_text_list_add(&words, l->job->words->items[0]));
     TRY_OUT(st, mst_text_list_add(&words, "--role"));
     TRY_OUT(st, mst_text_list_add(&words, a->member->role == MST_ROLE_SERVER ? "server" : "worker"));
@@ -362,7 +352,8 @@ static mst_status start_member(launch *l, actor *a)
         TRY_OUT(st, mst_local_env(variables, &env));
         start.env = (const char *const *)env.items;
     }
-    st = start_process(l, a, &start);
+    start.tag = (uint32_t)(a - l->actors);
+    st = mst_procs_start(l->procs, &start, &a->proc);
 out:
     mst_text_list_fini(&words);
     mst_text_list_fini(&argv);
@@ -386,28 +377,33 @@ static void start_members(launch *l)
         uv_timer_start(&l->start, on_start_deadline, START_MS, 0);
 }
 
-static mst_status start_keepers(launch *l)
+static mst_status start_keeper(launch *l, actor *a)
 {
     mst_status st;
+    char folder[96];
+    mst_text_list argv = {0};
     mst_script script = {0};
-    l->phase = PHASE_COPY;
-    TRY_OUT(st, mst_remote_copy_script(l->job->program, l->job->copy_folder, &script));
-    for (uint32_t i = l->job->plan->n_members; i < l->n_actors; i++) {
-        mst_text_list argv = {0};
-        st = mst_remote_argv(l->job->ssh, l->actors[i].host->name, &argv);
-        mst_proc_start start = {.argv = (const char *const *)argv.items,
-                                .input = script.data,
-                                .n_input = script.n,
-                                .by_channel = true};
-        if (st == MST_OK)
-            st = start_process(l, &l->actors[i], &start);
-        mst_text_list_fini(&argv);
-        TRY_OUT(st, st);
-    }
-    uv_timer_start(&l->start, on_start_deadline, COPY_MS, 0);
+    TRY_OUT(st, mst_remote_copy_script(l->job->program, copy_folder(l, a, folder, sizeof folder), &script));
+    TRY_OUT(st, mst_remote_argv(l->job->ssh, a->host->name, &argv));
+    mst_proc_start start = {.tag = (uint32_t)(a - l->actors),
+                            .argv = (const char *const *)argv.items,
+                            .input = script.data,
+                            .n_input = script.n,
+                            .by_channel = true};
+    st = mst_procs_start(l->procs, &start, &a->proc);
 out:
+    mst_text_list_fini(&argv);
     mst_script_fini(&script);
     return st;
+}
+
+static mst_status start_keepers(launch *l)
+{
+    l->phase = PHASE_COPY;
+    for (uint32_t i = l->job->plan->n_members; i < l->n_actors; i++)
+        TRY(start_keeper(l, &l->actors[i]));
+    uv_timer_start(&l->start, on_start_deadline, COPY_MS, 0);
+    return MST_OK;
 }
 
 /* ---- the outcome ---- */
@@ -562,7 +558,6 @@ mst_status mst_launch_job_run(const mst_launch_job *job)
 out:
     mst_output_destroy(l->output);
     mst_free(l->actors);
-    mst_free(l->actor_of);
     mst_free(l);
     return st;
 }

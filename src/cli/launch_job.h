@@ -17,8 +17,9 @@ typedef struct mst_launch_job {
     const char *program;        /* this binary */
     const mst_text_list *words; /* "train" and what follows */
     const char *ssh;            /* words that reach a host */
-    const char *copy_folder;    /* where the hosts get the program; NULL: it is there */
-    const char *logs;           /* folder; NULL: none */
+    const char
+        *copy_folder; /* where the hosts get the program, with the host's number behind; NULL: it is there */
+    const char *logs; /* folder; NULL: none */
     uint32_t grace_s;
 } mst_launch_job;
 

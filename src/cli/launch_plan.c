@@ -180,8 +180,11 @@ mst_status mst_plan_make(const mst_plan_wish *wish, mst_plan *out)
         if (plan.n_hosts < wish->max_hosts)
             TRY_OUT(st, mst_fail(MST_EUSAGE, "%s: names %zu hosts; --deploy wants %u", wish->hosts_file,
                                  plan.n_hosts, wish->max_hosts));
-        if (wish->max_hosts > 0)
-            plan.n_hosts = wish->max_hosts;
+        /* In turn from the first one on: the others get nothing. */
+        uint32_t most = wish->max_hosts > 0           ? wish->max_hosts
+                        : listening > wish->n_workers ? listening
+                                                      : wish->n_workers;
+        plan.n_hosts = plan.n_hosts < most ? plan.n_hosts : most;
         if (wish->port + listening - 1 > 65535)
             TRY_OUT(st, mst_fail(MST_EUSAGE, "--port %u: %u ports from there on end beyond 65535", wish->port,
                                  listening));

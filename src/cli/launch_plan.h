@@ -30,7 +30,7 @@ typedef struct mst_member {
 
 typedef struct mst_plan {
     mst_host *hosts;
-    size_t n_hosts;
+    size_t n_hosts;      /* that are used */
     mst_member *members; /* servers first */
     uint32_t n_members, n_servers, n_workers;
     mst_cluster cluster;

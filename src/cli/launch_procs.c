@@ -33,7 +33,7 @@ typedef struct stream {
 
 struct proc {
     mst_procs *table;
-    uint32_t id;
+    uint32_t id, tag;
     uv_process_t process;
     uv_timer_t held_open;
     uv_pipe_t in;
@@ -92,7 +92,7 @@ static void emit(stream *s, const char *text, size_t n)
     if (n > 0 && text[n - 1] == '\r')
         n--;
     if (!t->silent)
-        t->events.line(t->arg, s->owner->id, s->is_error, text, n);
+        t->events.line(t->arg, s->owner->tag, s->is_error, text, n);
 }
 
 static bool fits(stream *s, size_t n)
@@ -145,7 +145,7 @@ static void check_end(proc *p)
     p->table->running--;
     uv_timer_stop(&p->held_open);
     if (!p->table->silent)
-        p->table->events.ended(p->table->arg, p->id, p->code, p->signal);
+        p->table->events.ended(p->table->arg, p->tag, p->code, p->signal);
 }
 
 static void close_stream(stream *s)
@@ -311,7 +311,7 @@ mst_status mst_procs_start(mst_procs *procs, const mst_proc_start *start, uint32
     proc *p = mst_zalloc(sizeof *p);
     if (p == NULL)
         return mst_fail(MST_ENOMEM, "no memory for another process");
-    *p = (proc){.table = procs, .id = procs->n, .by_channel = start->by_channel};
+    *p = (proc){.table = procs, .id = procs->n, .tag = start->tag, .by_channel = start->by_channel};
     st = init_handles(procs, p);
     if (st != MST_OK) {
         mst_free(p);
@@ -319,13 +319,13 @@ mst_status mst_procs_start(mst_procs *procs, const mst_proc_start *start, uint32
     }
     procs->all[procs->n++] = p;
     TRY_OUT(st, open_pipes(p, theirs));
+    if (start->n_input > 0) /* waits in the pipe, so that nothing can fail once the process runs */
+        TRY_OUT(st, mst_procs_write(procs, p->id, start->input, start->n_input));
     TRY_OUT(st, spawn(procs, p, start, theirs));
     procs->running++;
     *id = p->id;
     uv_read_start((uv_stream_t *)&p->out[0].pipe, on_alloc, on_read);
     uv_read_start((uv_stream_t *)&p->out[1].pipe, on_alloc, on_read);
-    if (start->n_input > 0)
-        st = mst_procs_write(procs, p->id, start->input, start->n_input);
 out:
     for (int i = 0; i < 3; i++)
         if (theirs[i] >= 0)

@@ -25,12 +25,13 @@ typedef struct mst_procs mst_procs;
 
 typedef struct mst_proc_events {
     /* A line without its newline; the last one also when it has none. Lines beyond 64 KB come in parts. */
-    void (*line)(void *arg, uint32_t id, bool is_error, const char *text, size_t n);
+    void (*line)(void *arg, uint32_t tag, bool is_error, const char *text, size_t n);
     /* Once per process, after its last line. signal is 0 unless one ended it. */
-    void (*ended)(void *arg, uint32_t id, int code, int signal);
+    void (*ended)(void *arg, uint32_t tag, int code, int signal);
 } mst_proc_events;
 
 typedef struct mst_proc_start {
+    uint32_t tag;            /* the caller's number, which events repeat */
     const char *const *argv; /* argv[0] is looked for along PATH */
     const char *const *env;  /* NULL: this process's */
     const char *input;       /* written to its standard input, which stays open; copied. NULL: nothing */
@@ -43,7 +44,7 @@ mst_status mst_procs_new(uv_loop_t *loop, const mst_proc_events *events, void *a
 /* Kills what still runs and lets go of everything; no event is called any more. NULL-safe. */
 void mst_procs_destroy(mst_procs *procs);
 
-/* Ids count from 0. MST_EIO, naming the program, when it cannot be started. */
+/* MST_EIO, naming the program, when it cannot be started; no event follows then. */
 mst_status mst_procs_start(mst_procs *procs, const mst_proc_start *start, uint32_t *id);
 
 /* Asks it to end: SIGTERM to its group, or the end of its standard input. No effect on one that has ended. */

@@ -4,7 +4,9 @@
 #include <openssl/evp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -45,6 +47,33 @@ static mst_status add_quoted(mst_script *s, const char *text)
     for (const char *p = text; *p != '\0'; p++)
         TRY(*p == '\'' ? add_text(s, "'\\''") : add(s, p, 1));
     return add_text(s, "'");
+}
+
+/* ---- this process ---- */
+
+mst_status mst_own_program(char *out, size_t size)
+{
+    const char *given = getenv("MUSTER_LAUNCH_BINARY");
+    if (given != NULL && *given != '\0') {
+        snprintf(out, size, "%s", given);
+        return MST_OK;
+    }
+    ssize_t n = readlink("/proc/self/exe", out, size - 1);
+    if (n <= 0)
+        return mst_fail(MST_EIO, "/proc/self/exe does not tell where this program is");
+    out[n] = '\0';
+    return MST_OK;
+}
+
+mst_status mst_random_hex(size_t n, char *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        unsigned char byte;
+        if (getrandom(&byte, 1, 0) != 1)
+            return mst_fail(MST_EIO, "the system has no random numbers for a secret");
+        snprintf(out + 2 * i, 3, "%02x", byte);
+    }
+    return MST_OK;
 }
 
 /* ---- words ---- */

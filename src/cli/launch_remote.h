@@ -47,6 +47,13 @@ mst_status mst_remote_copy_script(const char *program, const char *folder, mst_s
  * caller ends the list. */
 mst_status mst_local_env(const mst_variable *variables, mst_text_list *out);
 
+/* Where this program is. MST_EIO when the system does not tell. MUSTER_LAUNCH_BINARY takes its place in
+ * tests. */
+mst_status mst_own_program(char *out, size_t size);
+
+/* n random bytes as 2 n hexadecimal digits and a NUL: secrets and names. */
+mst_status mst_random_hex(size_t n, char *out);
+
 /* Adds NULL behind the list's items, so that items can be given as an argv. */
 mst_status mst_text_list_end(mst_text_list *list);
 

@@ -276,6 +276,7 @@ touch over
 finish 0
 [ ! -e "$folder" ] || fail "the copy is left"
 same "connections" "$(wc -l <ssh.log)" 3
+PLAY='' launch 0 --copy --hosts hosts --workers 3 --ssh "$ssh" --logs none -- train # hosts that share /tmp
 rm -f over
 begin --copy --hosts hosts --deploy single --ssh "$ssh" -- train
 wait_for out "server 0 | runs as /tmp/muster-$job-"
