@@ -10,7 +10,7 @@
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/table.h"
-#include "train/trainer.h"
+#include "train/job.h"
 
 typedef struct output_options {
     bool json, dry_run, quiet;
@@ -29,14 +29,27 @@ static const mst_option output_table[] = {
     {0},
 };
 
+/* Which process of a cluster this one is. */
+typedef struct process_options {
+    int role; /* 0: as the cluster spec says, or none */
+    int64_t index;
+    char *cluster;
+} process_options;
+
+#define PROCESS(name) offsetof(process_options, name)
+static const mst_option process_table[] = {
+    {"role", MST_OPTION_CHOICE, PROCESS(role), "auto", 0, 0, "auto|server|worker", NULL,
+     "What this process is in a cluster; auto: as TF_CONFIG says, or a training of its own."},
+    {"index", MST_OPTION_INT, PROCESS(index), "0", 0, 1023, NULL, "I",
+     "Which server or worker it is, from 0."},
+    {"cluster", MST_OPTION_TEXT, PROCESS(cluster), NULL, 0, 0, NULL, "FILE",
+     "The cluster: a YAML file with `servers:` and `workers:`; also from MUSTER_CLUSTER or TF_CONFIG."},
+    {0},
+};
+
 static const mst_option *const tables[] = {
-    mst_train_option_table,
-    mst_model_option_table,
-    mst_optim_option_table,
-    mst_strategy_option_table,
-    mst_data_option_table,
-    output_table,
-    NULL,
+    mst_train_option_table, mst_model_option_table, mst_optim_option_table, mst_strategy_option_table,
+    mst_data_option_table,  output_table,           process_table,          NULL,
 };
 
 /* Everything the command's options are read into. */
@@ -47,12 +60,13 @@ typedef struct settings {
     mst_strategy_options strategy;
     mst_data_options data;
     output_options output;
-    mst_option_group groups[6];
+    process_options process;
+    mst_option_group groups[7];
     mst_text_list files;
     mst_strategy_options resolved; /* strategy, as it will run */
 } settings;
 
-enum { GROUP_DATA = 4, N_GROUPS = 6 };
+enum { GROUP_DATA = 4, N_GROUPS = 7 };
 
 static void settings_init(settings *s)
 {
@@ -67,6 +81,7 @@ static void settings_init(settings *s)
     s->groups[GROUP_DATA] =
         (mst_option_group){.title = "data", .table = mst_data_option_table, .base = &s->data};
     s->groups[5] = (mst_option_group){.title = "output", .table = output_table, .base = &s->output};
+    s->groups[6] = (mst_option_group){.title = "process", .table = process_table, .base = &s->process};
 }
 
 static void settings_fini(settings *s)
@@ -98,10 +113,33 @@ static mst_status adopt_values(settings *s, json_t *values)
 }
 
 /* A resumed run has the options and files it was started with, unless given anew. */
+static mst_status adopt_manifest(settings *s, const json_t *manifest, const char *source)
+{
+    static const char *const own[] = {"run",  "resume", "overwrite", "init-from", "config", "dry-run",
+                                      "json", "quiet",  "role",      "index",     "cluster"};
+    json_t *groups = json_object_get(manifest, "options"), *files = json_object_get(manifest, "files"),
+           *values;
+    const char *title;
+    if (!json_is_object(groups) || !json_is_array(files))
+        return mst_fail(MST_EINPUT, "%s: not the manifest of a muster run", source);
+    json_object_foreach(groups, title, values)
+    {
+        for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+            json_object_del(values, own[i]);
+        if (json_is_false(json_object_get(manifest, "epochs_given")))
+            json_object_del(values, "epochs"); /* a default, which other limits lift */
+        TRY(adopt_values(s, values));
+    }
+    size_t n_files = s->files.n == 0 ? json_array_size(files) : 0;
+    for (size_t i = 0; i < n_files; i++) {
+        const char *file = json_string_value(json_array_get(files, i));
+        TRY(mst_text_list_add(&s->files, file ? file : ""));
+    }
+    return MST_OK;
+}
+
 static mst_status adopt_run(settings *s)
 {
-    static const char *const own[] = {"run",    "resume",  "overwrite", "init-from",
-                                      "config", "dry-run", "json",      "quiet"};
     mst_status st = MST_OK;
     char *path = mst_sprintf("%s/manifest.json", s->train.run), *text = NULL;
     size_t size;
@@ -110,26 +148,7 @@ static mst_status adopt_run(settings *s)
         return mst_fail(MST_ENOMEM, "no memory to resume");
     TRY_OUT(st, mst_file_read_all(path, 64u << 20, &text, &size));
     manifest = json_loadb(text, size, 0, NULL);
-    json_t *groups = json_object_get(manifest, "options"), *files = json_object_get(manifest, "files"),
-           *values;
-    const char *title;
-    if (!json_is_object(groups) || !json_is_array(files)) {
-        st = mst_fail(MST_EINPUT, "%s: not the manifest of a muster run", path);
-        goto out;
-    }
-    json_object_foreach(groups, title, values)
-    {
-        for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-            json_object_del(values, own[i]);
-        if (json_is_false(json_object_get(manifest, "epochs_given")))
-            json_object_del(values, "epochs"); /* a default, which other limits lift */
-        TRY_OUT(st, adopt_values(s, values));
-    }
-    size_t n_files = s->files.n == 0 ? json_array_size(files) : 0;
-    for (size_t i = 0; i < n_files; i++) {
-        const char *file = json_string_value(json_array_get(files, i));
-        TRY_OUT(st, mst_text_list_add(&s->files, file ? file : ""));
-    }
+    st = adopt_manifest(s, manifest, path);
 out:
     json_decref(manifest);
     mst_free(text);
@@ -209,7 +228,39 @@ static void add_result(mst_table *t, const char *set, const mst_result *r)
     }
 }
 
-static mst_status print_summary(const settings *set, const mst_train_summary *s)
+/* What each worker did. */
+static mst_status print_workers(const json_t *workers)
+{
+    static const mst_column columns[] = {{"worker", false}, {"steps", true},     {"rows", true},
+                                         {"dropped", true}, {"compute s", true}, {"wait s", true},
+                                         {"input s", true}, {"sent", true},      {"received", true}};
+    mst_table *t;
+    size_t i;
+    json_t *w;
+    TRY(mst_table_new(columns, 9, &t));
+    json_array_foreach((json_t *)workers, i, w)
+    {
+        char name[192];
+        const char *state = json_string_value(json_object_get(w, "state"));
+        snprintf(name, sizeof name, "%s%s", json_string_value(json_object_get(w, "name")),
+                 state != NULL && strcmp(state, "lost") == 0 ? ", lost" : "");
+        mst_table_text(t, name);
+        mst_table_count(t, (uint64_t)json_integer_value(json_object_get(w, "steps")));
+        mst_table_count(t, (uint64_t)json_integer_value(json_object_get(w, "rows")));
+        mst_table_count(t, (uint64_t)json_integer_value(json_object_get(w, "dropped_steps")));
+        mst_table_real(t, json_number_value(json_object_get(w, "compute_seconds")), 3);
+        mst_table_real(t, json_number_value(json_object_get(w, "wait_seconds")), 3);
+        mst_table_real(t, json_number_value(json_object_get(w, "input_seconds")), 3);
+        mst_table_bytes(t, (uint64_t)json_integer_value(json_object_get(w, "bytes_out")));
+        mst_table_bytes(t, (uint64_t)json_integer_value(json_object_get(w, "bytes_in")));
+    }
+    putchar('\n');
+    mst_status st = mst_table_print(t, NULL, false);
+    mst_table_destroy(t);
+    return st;
+}
+
+static mst_status print_summary(const settings *set, const mst_train_summary *s, json_t *workers)
 {
     static const mst_column columns[] = {{"name", false}, {"value", true}};
     mst_table *t;
@@ -251,10 +302,17 @@ static mst_status print_summary(const settings *set, const mst_train_summary *s)
     mst_table_text(t, s->run);
     mst_table_text(t, "checkpoint");
     mst_table_text(t, s->checkpoint[0] ? s->checkpoint : NULL);
-    mst_status st =
-        set->output.json ? mst_cli_print_json(mst_table_json_facts(t)) : mst_table_print(t, NULL, false);
+    mst_status st;
+    if (set->output.json) {
+        json_t *facts = mst_table_json_facts(t);
+        if (workers != NULL)
+            json_object_set(facts, "workers", workers);
+        st = mst_cli_print_json(facts);
+    } else {
+        st = mst_table_print(t, NULL, false);
+    }
     mst_table_destroy(t);
-    return st;
+    return st == MST_OK && workers != NULL && !set->output.json ? print_workers(workers) : st;
 }
 
 /* A value as YAML; NULL when there is none. Real numbers have as many digits as they need. The caller frees.
@@ -332,24 +390,150 @@ static mst_status dry_run(const settings *s, mst_trainer *trainer, json_t *optio
     return st;
 }
 
-/* Trains; on an interrupt says how to go on. */
-static mst_status train(settings *s, mst_trainer *trainer)
+/* The summary; after an interrupt, how to go on. */
+static mst_status conclude(const settings *s, const mst_train_summary *summary, json_t *workers)
 {
-    view v = {.quiet = s->output.quiet};
-    mst_observer observer = {.arg = &v, .progress = on_progress, .evaluated = on_evaluated};
-    mst_train_summary summary;
-    mst_bar_start(&v.bar, "training", "rows", 0);
-    mst_status st = mst_trainer_run(trainer, &observer, &summary);
-    mst_bar_end(&v.bar);
-    TRY(st);
-    TRY(print_summary(s, &summary));
-    if (summary.end != MST_END_STOPPED)
+    mst_bar_end(NULL);
+    TRY(print_summary(s, summary, workers));
+    if (summary->end != MST_END_STOPPED)
         return MST_OK;
+    const char *who = mst_signals_name() != NULL ? mst_signals_name() : "a worker";
     if (!s->train.save)
-        return mst_fail(MST_ESTOPPED, "stopped by %s at step %llu; nothing was saved (--no-save)",
-                        mst_signals_name(), (unsigned long long)summary.status.step);
+        return mst_fail(MST_ESTOPPED, "stopped by %s at step %llu; nothing was saved (--no-save)", who,
+                        (unsigned long long)summary->status.step);
     return mst_fail(MST_ESTOPPED, "stopped by %s at step %llu; continue with: muster train --run %s --resume",
-                    mst_signals_name(), (unsigned long long)summary.status.step, summary.run);
+                    who, (unsigned long long)summary->status.step, summary->run);
+}
+
+static mst_status train(settings *s, mst_trainer *trainer, const mst_observer *observer)
+{
+    mst_train_summary summary;
+    TRY(mst_trainer_run(trainer, observer, &summary));
+    return conclude(s, &summary, NULL);
+}
+
+/* ---- clusters ---- */
+
+/* Whether processes of one job may differ in an option. */
+static bool may_differ(const char *name)
+{
+    static const char *const names[] = {
+        "run",     "resume",     "overwrite",    "init-from",     "save",         "checkpoint-every",
+        "keep",    "isa",        "prefetch",     "cache",         "cache-folder", "threads",
+        "test",    "eval-every", "epochs",       "steps",         "rows",         "seconds",
+        "until",   "patience",   "eval-rows",    "eval-batch",    "valid",        "servers",
+        "workers", "strategy",   "peer-timeout", "start-timeout", "stall-timeout"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+/* What all processes must agree on: how rows are ordered, the model, the optimizer, the strategy. */
+static json_t *shared_options(const json_t *options)
+{
+    static const char *const titles[] = {"training", "model", "optimizer", "strategy"};
+    json_t *same = json_object();
+    for (size_t i = 0; same != NULL && i < sizeof titles / sizeof *titles; i++) {
+        const char *name;
+        json_t *value;
+        json_object_foreach(json_object_get(options, titles[i]), name, value)
+        {
+            if (!may_differ(name))
+                json_object_set(same, name, value);
+        }
+    }
+    return same;
+}
+
+/* A worker of a resumed run: its options come from the coordinator, which has the run directory. */
+static mst_status adopt_job(void *arg, const json_t *job)
+{
+    settings *s = arg;
+    if (!json_is_true(json_object_get(job, "resume")) || !s->train.resume)
+        return s->files.n > 0 ? MST_OK : mst_fail(MST_EUSAGE, "no training data given: muster train FILE...");
+    json_t *copy = json_deep_copy(job);
+    mst_status st = adopt_manifest(s, copy, "what the coordinator sent");
+    json_decref(copy);
+    return st;
+}
+
+static mst_status run_job(settings *s, const mst_cluster *cluster, const mst_train_config *config,
+                          const mst_observer *observer)
+{
+    mst_job_summary summary = {0};
+    mst_worker_counts counts = {0};
+    mst_job_config job = {
+        .train = config,
+        .cluster = cluster,
+        .index = (uint32_t)s->process.index,
+        .engine = &mst_net_tcp,
+        .same = shared_options(config->options),
+        .adopt = adopt_job,
+        .adopt_arg = s,
+    };
+    mst_status st;
+    if (job.same == NULL)
+        st = mst_fail(MST_ENOMEM, "no memory for the options");
+    else if (cluster->source == NULL)
+        st = mst_job_embedded(&job, observer, &summary);
+    else if (s->process.role == 1)
+        st = mst_job_server(&job, observer, &summary);
+    else
+        st = mst_job_worker(&job, observer, &counts, &summary);
+    json_decref(job.same);
+    if (st == MST_OK && summary.coordinated)
+        st = conclude(s, &summary.train, summary.workers);
+    json_decref(summary.workers);
+    return st;
+}
+
+/* Finds the cluster this process belongs to, if any (source NULL: none). */
+static mst_status find_cluster(settings *s, mst_cluster *out)
+{
+    bool named = s->process.role != 0 || s->process.cluster != NULL;
+    if (!named && s->strategy.strategy == MST_STRATEGY_LOCAL &&
+        mst_options_is_set(s->groups, N_GROUPS, "strategy"))
+        return MST_OK; /* --strategy local means it */
+    mst_cluster_env env = mst_cluster_env_read();
+    TRY(mst_cluster_find(s->process.cluster, &env, out));
+    if (out->source == NULL)
+        return s->process.role == 0
+                   ? MST_OK
+                   : mst_fail(MST_EUSAGE, "--role needs --cluster FILE, or MUSTER_CLUSTER or TF_CONFIG");
+    if (s->process.role == 0 && !out->has_task)
+        return mst_fail(MST_EUSAGE, "%s names a cluster: say which process this is with --role and --index",
+                        out->source);
+    if (s->process.role == 0) {
+        s->process.role = out->role == MST_ROLE_SERVER ? 1 : 2;
+        s->process.index = out->index;
+    }
+    s->strategy.strategy = MST_STRATEGY_PS;
+    s->strategy.servers = out->n_servers;
+    s->strategy.workers = out->n_workers;
+    return mst_cluster_check_index(out, s->process.role == 1 ? MST_ROLE_SERVER : MST_ROLE_WORKER,
+                                   (uint32_t)s->process.index);
+}
+
+/* Whether this process opens the run directory. */
+static bool keeps_run(const settings *s)
+{
+    return s->process.role == 0 || (s->process.role == 1 && s->process.index == 0);
+}
+
+static mst_status check_usage(settings *s)
+{
+    if (s->files.n == 0 && s->process.role == 0)
+        return mst_fail(MST_EUSAGE, "no training data given: muster train FILE... (\"-\" is standard input)");
+    if (!s->output.dry_run && !s->train.resume && !s->train.overwrite && s->train.run != NULL &&
+        keeps_run(s) && mst_path_exists(s->train.run)) /* before the data is read */
+        return mst_fail(
+            MST_EEXIST,
+            "%s: there already: choose another name, or give --resume to continue it or --overwrite "
+            "to replace it",
+            s->train.run);
+    s->resolved = s->strategy;
+    return mst_strategy_resolve(&s->resolved);
 }
 
 static mst_status run(int argc, char **argv)
@@ -357,29 +541,17 @@ static mst_status run(int argc, char **argv)
     settings s;
     mst_trainer *trainer = NULL;
     json_t *options = NULL;
+    mst_cluster cluster = {0};
     bool helped;
     mst_status st;
     settings_init(&s);
     TRY_OUT(st, mst_cli_parse(&mst_cmd_train, s.groups, N_GROUPS, argc, argv, &s.files, &helped));
     if (helped)
         goto out;
-    if (s.train.resume && s.train.run != NULL)
+    TRY_OUT(st, find_cluster(&s, &cluster));
+    if (s.train.resume && s.train.run != NULL && keeps_run(&s))
         TRY_OUT(st, adopt_run(&s));
-    if (s.files.n == 0) {
-        st = mst_fail(MST_EUSAGE, "no training data given: muster train FILE... (\"-\" is standard input)");
-        goto out;
-    }
-    if (!s.output.dry_run && !s.train.resume && !s.train.overwrite && s.train.run != NULL &&
-        mst_path_exists(s.train.run)) { /* before the data is read */
-        st =
-            mst_fail(MST_EEXIST,
-                     "%s: there already: choose another name, or give --resume to continue it or --overwrite "
-                     "to replace it",
-                     s.train.run);
-        goto out;
-    }
-    s.resolved = s.strategy;
-    TRY_OUT(st, mst_strategy_resolve(&s.resolved));
+    TRY_OUT(st, check_usage(&s));
     options = mst_options_json(s.groups, N_GROUPS);
     if (options == NULL) {
         st = mst_fail(MST_ENOMEM, "no memory for the options");
@@ -399,10 +571,25 @@ static mst_status run(int argc, char **argv)
         .stop = mst_signals_stop(),
         .save_wanted = mst_signals_take_checkpoint,
     };
-    TRY_OUT(st, mst_trainer_new(&config, &trainer));
-    st = s.output.dry_run ? dry_run(&s, trainer, options) : train(&s, trainer);
+    view v = {.quiet = s.output.quiet};
+    mst_observer observer = {.arg = &v, .progress = on_progress, .evaluated = on_evaluated};
+    bool local = s.strategy.strategy == MST_STRATEGY_LOCAL;
+    mst_strategy_options as_local = s.strategy;
+    if (local || s.output.dry_run) { /* what a step of one worker costs is the same in a cluster */
+        as_local.strategy = MST_STRATEGY_LOCAL;
+        as_local.mode = as_local.mode == MST_MODE_SSP ? MST_MODE_ASYNC : as_local.mode;
+        config.strategy = &as_local;
+        TRY_OUT(st, mst_trainer_new(&config, &trainer));
+    }
+    mst_bar_start(&v.bar, "training", "rows", 0);
+    if (s.output.dry_run)
+        st = dry_run(&s, trainer, options);
+    else
+        st = local ? train(&s, trainer, &observer) : run_job(&s, &cluster, &config, &observer);
+    mst_bar_end(&v.bar);
 out:
     mst_trainer_destroy(trainer);
+    mst_cluster_fini(&cluster);
     json_decref(options);
     settings_fini(&s);
     return st;

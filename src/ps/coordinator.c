@@ -161,7 +161,7 @@ static mst_status set_server_up(mst_server *s, uint32_t server)
     TRY(mst_ps_send_json(s->net, s->servers[server], &(mst_message){.type = MST_PS_SETUP},
                          json_pack("{s:O, s:o, s:I, s:I}", "model",
                                    json_object_get(s->co->first_join, "model"), "table",
-                                   mst_table_json(&s->table), "steps", (json_int_t)start->steps, "restore",
+                                   mst_table_to_json(&s->table), "steps", (json_int_t)start->steps, "restore",
                                    (json_int_t)start->restore)));
     return start->restore ? restore_server(s, server) : MST_OK;
 }

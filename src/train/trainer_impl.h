@@ -39,7 +39,7 @@ struct mst_trainer {
 /* Everything up to the feed. The trainer has its copies of the options; destroy is safe after a failure. */
 mst_status mst_trainer_set_up(mst_trainer *self);
 
-/* What a worker of a cluster needs: data, the model without its weights, a feed of one lane. No book, no
+/* What a worker of a cluster needs: data, the model without its weights, a feed. No book, no
  * strategy, no evaluation sets. */
 mst_status mst_trainer_set_up_worker(mst_trainer *self, uint32_t index);
 

@@ -277,6 +277,7 @@ mst_status mst_trainer_set_up_worker(mst_trainer *self, uint32_t index)
     TRY(mst_assembly_declare(&self->assembly, self->config.model, &shape, self->kernels));
     TRY(mst_limits_check(&self->limits, &self->options, self->assembly.model->n_scores));
     bool whole = o->shard == MST_SHARD_LOCAL || (o->shard == MST_SHARD_AUTO && self->dataset->random);
-    return make_feed(self, 1, (uint32_t)(o->global_batch > o->batch ? o->global_batch : o->batch),
-                     whole ? 0 : index, whole ? 0 : (uint32_t)o->workers);
+    return make_feed(self, (unsigned)o->pipeline + 2,
+                     (uint32_t)(o->global_batch > o->batch ? o->global_batch : o->batch), whole ? 0 : index,
+                     whole ? 0 : (uint32_t)o->workers);
 }
