@@ -30,7 +30,7 @@ static mst_status parse(mst_frames *f, size_t end, const mst_frames_events *even
 {
     size_t at = 0;
     while (end - at >= MST_WIRE_HEADER) {
-        TRY(mst_wire_decode(f->stage + at, end - at, f->max_body, &f->m));
+        TRY(mst_header_decode(f->stage + at, end - at, f->max_body, &f->m));
         const uint8_t *rest = f->stage + at + MST_WIRE_HEADER;
         size_t n_rest = end - at - MST_WIRE_HEADER;
         if (f->m.type < MST_NET_TYPES) {

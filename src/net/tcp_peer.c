@@ -439,7 +439,7 @@ mst_status mst_tcp_peer_send(mst_tcp_peer *p, const mst_message *m, const mst_pi
         if (pieces[i].size > 0)
             iov[n_iov++] = (struct iovec){.iov_base = (void *)pieces[i].data, .iov_len = pieces[i].size};
     }
-    mst_wire_encode(&message, header);
+    mst_header_encode(&message, header);
     uint64_t size = MST_WIRE_HEADER + message.size;
     mst_tcp_out *o = NULL;
     if (token != NULL && (o = out_rest(p, header, pieces, n_pieces, size, 0, token)) == NULL)
@@ -479,7 +479,7 @@ uint64_t mst_tcp_peer_beat(mst_tcp_peer *p, uint64_t now_ns)
     if (now_ns < p->spoke_ns + MST_TCP_HEARTBEAT)
         return p->spoke_ns + MST_TCP_HEARTBEAT;
     uint8_t header[MST_WIRE_HEADER];
-    mst_wire_encode(&(mst_message){.type = MST_WIRE_HEARTBEAT}, header);
+    mst_header_encode(&(mst_message){.type = MST_WIRE_HEARTBEAT}, header);
     struct iovec iov = {.iov_base = header, .iov_len = sizeof header};
     ssize_t n = write_some(p, &iov, 1);
     if (n < 0) {
@@ -500,7 +500,7 @@ void mst_tcp_peer_farewell(mst_tcp_peer *p, const char *sentence)
         return;
     uint8_t header[MST_WIRE_HEADER], scratch[4096];
     size_t length = strlen(sentence) < MST_WIRE_OWN_MAX ? strlen(sentence) : MST_WIRE_OWN_MAX;
-    mst_wire_encode(&(mst_message){.type = MST_WIRE_FAREWELL, .size = length}, header);
+    mst_header_encode(&(mst_message){.type = MST_WIRE_FAREWELL, .size = length}, header);
     struct iovec iov[2] = {{.iov_base = header, .iov_len = sizeof header},
                            {.iov_base = (void *)sentence, .iov_len = length}};
     (void)write_some(p, iov, length > 0 ? 2 : 1);

@@ -1,7 +1,7 @@
 /* Header codec; contract in wire.h. */
 #include "net/wire.h"
 
-void mst_wire_encode(const mst_message *m, uint8_t out[MST_WIRE_HEADER])
+void mst_header_encode(const mst_message *m, uint8_t out[MST_WIRE_HEADER])
 {
     mst_put_u32(out, MST_WIRE_MAGIC);
     mst_put_u16(out + 4, MST_WIRE_VERSION);
@@ -14,7 +14,7 @@ void mst_wire_encode(const mst_message *m, uint8_t out[MST_WIRE_HEADER])
     mst_put_u64(out + 32, m->size);
 }
 
-mst_status mst_wire_decode(const uint8_t *bytes, size_t n, uint64_t max_body, mst_message *out)
+mst_status mst_header_decode(const uint8_t *bytes, size_t n, uint64_t max_body, mst_message *out)
 {
     if (n < MST_WIRE_HEADER)
         return mst_fail(MST_EINPUT, "a message header is %d bytes, only %zu came", MST_WIRE_HEADER, n);

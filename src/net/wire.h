@@ -56,11 +56,11 @@ static inline uint64_t mst_get_u64(const uint8_t *at)
     return (uint64_t)mst_get_u32(at) | (uint64_t)mst_get_u32(at + 4) << 32;
 }
 
-void mst_wire_encode(const mst_message *m, uint8_t out[MST_WIRE_HEADER]);
+void mst_header_encode(const mst_message *m, uint8_t out[MST_WIRE_HEADER]);
 
 /* Reads the first MST_WIRE_HEADER of n bytes. MST_EINPUT, with a sentence without the peer's name, when there
  * are fewer, when they are no header of this version, or when the body is larger than max_body (or, for net's
  * own types, than MST_WIRE_OWN_MAX). *out is set only on MST_OK. */
-mst_status mst_wire_decode(const uint8_t *bytes, size_t n, uint64_t max_body, mst_message *out);
+mst_status mst_header_decode(const uint8_t *bytes, size_t n, uint64_t max_body, mst_message *out);
 
 #endif

@@ -471,7 +471,7 @@ static void test_bad_frames(void **state)
         raw_init(&h, &raw_self, mst_version(), MST_WIRE_VERSION, true);
         raw_shake(fd, &h, &server);
         assert_int_equal(h.state, MST_SHAKE_DONE);
-        mst_wire_encode(&(mst_message){.type = 20, .size = breaks[i].size}, header);
+        mst_header_encode(&(mst_message){.type = 20, .size = breaks[i].size}, header);
         header[breaks[i].at] = breaks[i].value;
         assert_int_equal(send(fd, header, sizeof header, MSG_NOSIGNAL), sizeof header);
         unsigned down = (unsigned)i + 1;

@@ -21,9 +21,9 @@ static void test_layout(void **state)
                                                       4,   3,   2,   1,   9, 0, 0,    0,    0, 0, 0, 0};
     uint8_t bytes[MST_WIRE_HEADER];
     mst_message back;
-    mst_wire_encode(&m, bytes);
+    mst_header_encode(&m, bytes);
     assert_memory_equal(bytes, expected, sizeof bytes);
-    assert_int_equal(mst_wire_decode(bytes, sizeof bytes, 9, &back), MST_OK);
+    assert_int_equal(mst_header_decode(bytes, sizeof bytes, 9, &back), MST_OK);
     assert_int_equal(back.type, m.type);
     assert_int_equal(back.flags, 1);
     assert_int_equal(back.request, 2);
@@ -34,7 +34,7 @@ static void test_layout(void **state)
 static void refused(const uint8_t *bytes, size_t n, const char *says)
 {
     mst_message m;
-    assert_int_equal(mst_wire_decode(bytes, n, 1000, &m), MST_EINPUT);
+    assert_int_equal(mst_header_decode(bytes, n, 1000, &m), MST_EINPUT);
     assert_non_null(strstr(mst_error_text(), says));
 }
 
@@ -42,7 +42,7 @@ static void test_refusals(void **state)
 {
     (void)state;
     uint8_t good[MST_WIRE_HEADER], bad[MST_WIRE_HEADER];
-    mst_wire_encode(&(mst_message){.type = 16, .size = 1000}, good);
+    mst_header_encode(&(mst_message){.type = 16, .size = 1000}, good);
     refused(good, sizeof good - 1, "only 39 came");
     static const struct {
         size_t at;
@@ -107,7 +107,7 @@ static const mst_frames_events events = {.body = on_body, .message = on_message,
 
 static size_t put(uint8_t *at, uint16_t type, uint32_t request, size_t size)
 {
-    mst_wire_encode(&(mst_message){.type = type, .request = request, .size = size}, at);
+    mst_header_encode(&(mst_message){.type = type, .request = request, .size = size}, at);
     for (size_t i = 0; i < size; i++)
         at[MST_WIRE_HEADER + i] = (uint8_t)(i * 7 + request);
     return MST_WIRE_HEADER + size;
