@@ -64,7 +64,7 @@ static mst_status name_parts(const mst_strategy_options *o, mst_cluster *out)
 {
     static atomic_uint jobs;
     unsigned job = atomic_fetch_add(&jobs, 1);
-    char servers[MST_CLUSTER_MAX][48], workers[MST_CLUSTER_MAX][24];
+    char servers[MST_CLUSTER_MAX][80], workers[MST_CLUSTER_MAX][32];
     const char *server_names[MST_CLUSTER_MAX], *worker_names[MST_CLUSTER_MAX];
     for (int64_t i = 0; i < o->servers; i++) {
         snprintf(servers[i], sizeof servers[i], "unix:@muster-%ld-%u-%lld", (long)getpid(), job,
