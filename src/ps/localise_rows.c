@@ -8,8 +8,9 @@
  * The table has one slot per hash value and no second place: a key whose slot was taken by another gets a
  * second number, and sorting brings the two together. It is not cleared between batches: numbers go on
  * rising, and one below the batch's first is old. Whether a key is new is nothing a processor could guess, so
- * that the loop over keys has no branch. Sorting all entries instead takes a fifth longer, and a bitmap over
- * all keys as long, of which most misses the caches when others use them too. */
+ * that the loop over keys has no branch. (Measured on click logs: sorting all entries takes a tenth longer; a
+ * bitmap over all keys takes as long for batches of 1,000 rows and half as long again for 100, and grows with
+ * the model.) */
 #include <string.h>
 
 #include "base/alloc.h"
