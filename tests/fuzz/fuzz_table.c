@@ -51,7 +51,7 @@ static void check_parts(const mst_table *t)
 static void check_again(const mst_table *t)
 {
     mst_table back;
-    json_t *json = mst_table_json(t);
+    json_t *json = mst_table_to_json(t);
     if (json == NULL || mst_table_from_json(&back, json) != MST_OK || back.n_partitions != t->n_partitions ||
         back.size != t->size || back.width != t->width)
         abort();
