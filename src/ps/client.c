@@ -22,6 +22,7 @@
 
 #define PUSH_ONLY  0x80000000u
 #define NUMBERS    0x40000000u /* of each kind, before they start again; a multiple of MST_LISTS */
+#define SMALL      (64 * 1024) /* bytes up to which the net may copy what the system does not take */
 #define RUN_PIECES (MST_PIECE_MAX - 2)
 #define SLACK      (MST_WORK_SIZE / sizeof(float)) /* after the weights: where a work item may land */
 
@@ -273,7 +274,10 @@ static mst_status send_part(mst_client *self, uint32_t k, const mst_push *push, 
         n += pieces[n].size > 0;
     }
     mst_step_head_encode(&head, reply->out);
-    return mst_net_send(self->options.net, self->peers[k], m, pieces, n, self);
+    size_t size = 0;
+    for (uint32_t i = 0; i < n; i++)
+        size += pieces[i].size;
+    return mst_net_send(self->options.net, self->peers[k], m, pieces, n, size > SMALL ? self : NULL);
 }
 
 static mst_status check_send(const mst_client *self, const mst_push *push, uint32_t pull_slot)

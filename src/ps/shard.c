@@ -253,7 +253,7 @@ size_t mst_shard_reply_size(const mst_shard *self, const mst_shard_request *requ
 void mst_shard_reply(mst_shard *self, const mst_shard_request *request, void *out)
 {
     if (request->pulled != NULL)
-        mst_shard_gather(self, request->pulled, request->wire, out);
+        mst_shard_gather(self, request->pulled, request->wire, false, out);
 }
 
 mst_status mst_shard_watch(mst_shard *self, const mst_message *m, const void *body)
@@ -275,5 +275,5 @@ size_t mst_shard_watched_size(const mst_shard *self)
 
 void mst_shard_watched(mst_shard *self, void *out)
 {
-    mst_shard_gather(self, &self->watched.list, MST_WIRE_FP32, out);
+    mst_shard_gather(self, &self->watched.list, MST_WIRE_FP32, false, out);
 }

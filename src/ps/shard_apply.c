@@ -25,7 +25,8 @@
 #pragma GCC optimize("fp-contract=off")
 #endif
 
-#define AHEAD 32 /* keys from prefetch to use */
+#define WALK_MIN 4096 /* keys from which a walk is worth a thought */
+#define BLOCK    64   /* keys of a push that are applied before the pull catches up */
 
 struct mst_shard_push {
     const mst_list *list;
@@ -51,6 +52,8 @@ typedef struct apply {
     unsigned n_threads;
     bool additive, measure; /* measure: sum squares, change nothing */
     float clip;
+    const mst_list *pull; /* additive, one push: keys to read while applying; NULL: none */
+    uint8_t *out;         /* their floats */
     uint64_t float_cuts[MST_SHARD_THREADS + 1], key_cuts[MST_SHARD_THREADS + 1];
     double squares[MST_SHARD_THREADS];
 } apply;
@@ -104,10 +107,10 @@ static void subtract_range(float *restrict w, const float *restrict g, size_t n,
 
 static void subtract_keys(float *w, uint32_t width, const uint32_t *keys, const float *g, size_t n, float by)
 {
-    size_t near = n > AHEAD ? n - AHEAD : 0, i = 0;
+    size_t near = n > MST_SHARD_AHEAD ? n - MST_SHARD_AHEAD : 0, i = 0;
     if (width == 1) {
         for (; i < near; i++) {
-            __builtin_prefetch(&w[keys[i + AHEAD]], 1);
+            __builtin_prefetch(&w[keys[i + MST_SHARD_AHEAD]], 1, 2);
             w[keys[i]] -= by * g[i];
         }
         for (; i < n; i++)
@@ -116,9 +119,43 @@ static void subtract_keys(float *w, uint32_t width, const uint32_t *keys, const 
     }
     for (; i < n; i++, g += width) {
         if (i < near)
-            __builtin_prefetch(&w[(size_t)keys[i + AHEAD] * width], 1);
+            __builtin_prefetch(&w[(size_t)keys[i + MST_SHARD_AHEAD] * width], 1, 2);
         subtract_range(w + (size_t)keys[i] * width, g, width, by);
     }
+}
+
+/* Brings the lines from `line` up to that of `end` into the cache, in order: the processor runs far ahead of
+ * loads that follow each other, and not of scattered ones. Returns the next line. */
+static const char *touch_lines(const char *line, const float *end)
+{
+    for (; line <= (const char *)end; line += 64)
+        (void)*(const volatile char *)line;
+    return line;
+}
+
+/* One push of single plain floats, and the pull behind it: applies a block of keys, then reads the pulled
+ * keys up to there, while their lines are near. */
+static void walk_keys(const apply *job, unsigned t, float by)
+{
+    const mst_shard *self = job->shard;
+    const mst_shard_push *push = &self->pushes[0];
+    const uint32_t *pushed = push->list->keys, *pulled = job->pull->keys;
+    const float *g = (const float *)(const void *)push->values + push->range_floats;
+    float *w = self->options.params->w + self->options.table->sparse_offset;
+    uint32_t p = first_key(push->list, job->key_cuts[t]), p_end = first_key(push->list, job->key_cuts[t + 1]);
+    uint32_t q = first_key(job->pull, job->key_cuts[t]), q_end = first_key(job->pull, job->key_cuts[t + 1]);
+    uint32_t low = p < p_end ? pushed[p] : 0;
+    low = q < q_end && pulled[q] < low ? pulled[q] : low;
+    const char *line = (const char *)((uintptr_t)&w[low] / 64 * 64);
+    while (p < p_end) {
+        uint32_t block = p_end - p < BLOCK ? p_end : p + BLOCK, last = pushed[block - 1];
+        line = touch_lines(line, &w[last]);
+        for (; p < block; p++)
+            w[pushed[p]] -= by * g[p];
+        for (; q < q_end && pulled[q] <= last; q++)
+            memcpy(job->out + (size_t)q * sizeof *w, &w[pulled[q]], sizeof *w);
+    }
+    mst_shard_read_keys(w, 1, pulled + q, q_end - q, job->out + (size_t)q * sizeof *w);
 }
 
 /* One push in thread t's part. */
@@ -142,6 +179,10 @@ static void subtract_push(const apply *job, unsigned t, uint32_t p)
             subtract_range(w + from, g, n, by);
             from += n;
         }
+    }
+    if (job->pull != NULL) {
+        walk_keys(job, t, by);
+        return;
     }
     if (list->n_keys == 0)
         return;
@@ -444,8 +485,26 @@ static bool is_plain(const mst_shard_request *r)
     return r->wire == MST_WIRE_FP32 && (uintptr_t)r->values % sizeof(float) == 0;
 }
 
-mst_status mst_shard_apply(mst_shard *self, const mst_shard_request *const *requests, uint32_t n,
-                           const mst_update *update)
+/* Whether one walk that touches every line between the keys is faster than starting loads key by key: two
+ * lines in a row cost less than one load that stands alone. */
+static bool walks(const mst_shard *self, const mst_shard_request *r)
+{
+    const mst_optimizer *optimizer = self->options.optimizer;
+    if (r->values == NULL || r->head.rows == 0 || r->pulled == NULL || self->options.table->width != 1 ||
+        !is_plain(r) || !optimizer->ops->additive(optimizer))
+        return false;
+    const mst_list *a = r->pushed, *b = r->pulled;
+    if (a->n_keys < WALK_MIN || b->n_keys < WALK_MIN)
+        return false;
+    uint64_t from = a->keys[0] < b->keys[0] ? a->keys[0] : b->keys[0];
+    uint64_t to =
+        a->keys[a->n_keys - 1] > b->keys[b->n_keys - 1] ? a->keys[a->n_keys - 1] : b->keys[b->n_keys - 1];
+    return (to - from) / 16 <= 2 * ((uint64_t)a->n_keys + b->n_keys);
+}
+
+/* pull: a request whose keys are to be read on the way, and where to. */
+static mst_status apply_pushes(mst_shard *self, const mst_shard_request *const *requests, uint32_t n,
+                               const mst_update *update, const mst_list *pull, uint8_t *out)
 {
     const mst_optimizer *optimizer = self->options.optimizer;
     uint32_t width = self->options.table->width;
@@ -469,7 +528,13 @@ mst_status mst_shard_apply(mst_shard *self, const mst_shard_request *const *requ
     }
     TRY(make_room(self, windows));
     apply job = {
-        .shard = self, .update = update, .clip = 1.0f, .additive = optimizer->ops->additive(optimizer)};
+        .shard = self,
+        .update = update,
+        .additive = optimizer->ops->additive(optimizer),
+        .clip = 1.0f,
+        .pull = pull,
+        .out = out,
+    };
     for (uint32_t i = 0; i < n; i++) {
         const mst_shard_request *r = requests[i];
         if (r->values == NULL || r->head.rows == 0)
@@ -499,5 +564,25 @@ mst_status mst_shard_apply(mst_shard *self, const mst_shard_request *const *requ
         job.clip = sqrt(square) > limit ? (float)(limit / sqrt(square)) : 1.0f;
     }
     run(&job);
+    return MST_OK;
+}
+
+mst_status mst_shard_apply(mst_shard *self, const mst_shard_request *const *requests, uint32_t n,
+                           const mst_update *update)
+{
+    return apply_pushes(self, requests, n, update, NULL, NULL);
+}
+
+mst_status mst_shard_step(mst_shard *self, const mst_shard_request *request, const mst_update *update,
+                          void *out)
+{
+    if (walks(self, request)) {
+        uint8_t *keys = (uint8_t *)out + mst_list_range_floats(request->pulled) * sizeof(float);
+        TRY(apply_pushes(self, &request, 1, update, request->pulled, keys));
+        mst_shard_gather(self, request->pulled, request->wire, true, out);
+        return MST_OK;
+    }
+    TRY(apply_pushes(self, &request, 1, update, NULL, NULL));
+    mst_shard_reply(self, request, out);
     return MST_OK;
 }

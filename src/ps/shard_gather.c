@@ -7,8 +7,6 @@
 
 #include "ps/shard_impl.h"
 
-#define AHEAD 32 /* keys from prefetch to use */
-
 typedef struct gather {
     mst_shard *shard;
     const mst_list *list;
@@ -16,15 +14,15 @@ typedef struct gather {
     uint8_t *out;
     uint64_t range_floats;
     unsigned n_threads;
+    bool ranges_only;
 } gather;
 
-/* Weights of n keys as floats; out may lie anywhere. */
-static void read_keys(const float *w, uint32_t width, const uint32_t *keys, size_t n, uint8_t *out)
+void mst_shard_read_keys(const float *w, uint32_t width, const uint32_t *keys, size_t n, uint8_t *out)
 {
-    size_t near = n > AHEAD ? n - AHEAD : 0, i = 0;
+    size_t near = n > MST_SHARD_AHEAD ? n - MST_SHARD_AHEAD : 0, i = 0;
     if (width == 1) {
         for (; i < near; i++) {
-            __builtin_prefetch(&w[keys[i + AHEAD]]);
+            __builtin_prefetch(&w[keys[i + MST_SHARD_AHEAD]], 0, 2);
             memcpy(out + i * sizeof *w, &w[keys[i]], sizeof *w);
         }
         for (; i < n; i++)
@@ -34,7 +32,7 @@ static void read_keys(const float *w, uint32_t width, const uint32_t *keys, size
     size_t size = width * sizeof *w;
     for (; i < n; i++) {
         if (i < near)
-            __builtin_prefetch(&w[(size_t)keys[i + AHEAD] * width]);
+            __builtin_prefetch(&w[(size_t)keys[i + MST_SHARD_AHEAD] * width], 0, 2);
         memcpy(out + i * size, &w[(size_t)keys[i] * width], size);
     }
 }
@@ -51,14 +49,14 @@ static void keys_part(const gather *job, unsigned t)
     if (from == to)
         return;
     if (job->wire == MST_WIRE_FP32) {
-        read_keys(w, width, job->list->keys + from, (size_t)(to - from), out);
+        mst_shard_read_keys(w, width, job->list->keys + from, (size_t)(to - from), out);
         return;
     }
     float *chunk = self->chunks + t * self->chunk;
     size_t most = self->chunk / width;
     while (from < to) {
         size_t part = to - from < most ? (size_t)(to - from) : most;
-        read_keys(w, width, job->list->keys + from, part, (uint8_t *)chunk);
+        mst_shard_read_keys(w, width, job->list->keys + from, part, (uint8_t *)chunk);
         mst_wire_encode(job->wire, chunk, part * width, out);
         out += part * width * size;
         from += part;
@@ -82,16 +80,18 @@ static void ranges_part(const gather *job, unsigned t)
 
 static void run_part(void *arg, unsigned t)
 {
-    ranges_part(arg, t);
-    keys_part(arg, t);
+    const gather *job = arg;
+    ranges_part(job, t);
+    if (!job->ranges_only)
+        keys_part(job, t);
 }
 
-void mst_shard_gather(mst_shard *self, const mst_list *list, mst_wire wire, void *out)
+void mst_shard_gather(mst_shard *self, const mst_list *list, mst_wire wire, bool ranges_only, void *out)
 {
-    gather job = {.shard = self, .list = list, .wire = wire, .out = out};
+    gather job = {.shard = self, .list = list, .wire = wire, .out = out, .ranges_only = ranges_only};
     job.range_floats = mst_list_range_floats(list);
-    job.n_threads =
-        mst_shard_threads(self, job.range_floats + (uint64_t)list->n_keys * self->options.table->width);
+    uint64_t key_floats = ranges_only ? 0 : (uint64_t)list->n_keys * self->options.table->width;
+    job.n_threads = mst_shard_threads(self, job.range_floats + key_floats);
     if (job.n_threads > 1)
         mst_team_run(self->team, run_part, &job);
     else

@@ -6,6 +6,7 @@
 #include "ps/shard.h"
 
 #define MST_SHARD_LARGE   65536 /* floats from which a hand-off to other threads pays */
+#define MST_SHARD_AHEAD   64    /* keys from prefetch to use */
 #define MST_SHARD_THREADS 64
 #define MST_SHARD_CHUNK   1024 /* floats that are summed or converted at a time, at least one key */
 
@@ -51,7 +52,9 @@ static inline unsigned mst_shard_threads(const mst_shard *self, uint64_t floats)
 }
 
 /* Reads a list's values into out, laid out as the list, in the wire's format (shard_gather.c). */
-void mst_shard_gather(mst_shard *self, const mst_list *list, mst_wire wire, void *out);
+void mst_shard_gather(mst_shard *self, const mst_list *list, mst_wire wire, bool ranges_only, void *out);
+/* Weights of n keys as floats; out may lie anywhere. w: of key 0. */
+void mst_shard_read_keys(const float *w, uint32_t width, const uint32_t *keys, size_t n, uint8_t *out);
 
 void mst_shard_apply_fini(mst_shard *self); /* frees what shard_apply.c made */
 

@@ -46,13 +46,14 @@ typedef struct setup {
     uint32_t width, n_servers, server, n_workers;
     unsigned n_threads;
     bool clip;
+    uint32_t n_keys; /* 0: N_KEYS */
 } setup;
 
 static void start(fixture *f, const setup *s)
 {
     memset(f, 0, sizeof *f);
     f->random = 7;
-    uint64_t sparse[] = {N_KEYS, s->width}, dense[] = {N_DENSE};
+    uint64_t sparse[] = {s->n_keys ? s->n_keys : N_KEYS, s->width}, dense[] = {N_DENSE};
     uint32_t view;
     assert_int_equal(mst_params_add(&f->params, "weight", MST_VIEW_TRAINABLE, s->width, 2, sparse, NULL),
                      MST_OK);
@@ -362,6 +363,81 @@ static void test_clip(void **state)
             }
 }
 
+/* One walk gives what a push and then a pull give, for dense and thin lists. */
+static void test_step(void **state)
+{
+    (void)state;
+    const uint32_t n_keys = 60000;
+    const struct {
+        const char *optimizer;
+        uint32_t push_every, pull_every;
+        mst_wire wire;
+        unsigned n_threads;
+    } cases[] = {
+        {"sgd", 3, 4, MST_WIRE_FP32, 1},   {"sgd", 3, 4, MST_WIRE_FP32, 3},
+        {"sgd", 10, 1, MST_WIRE_FP32, 3},  {"sgd", 2, 14, MST_WIRE_FP32, 1},
+        {"sgd", 3, 4, MST_WIRE_BF16, 1},   {"adagrad", 3, 4, MST_WIRE_FP32, 1},
+        {"sgd", 500, 3, MST_WIRE_FP32, 1},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        fixture f;
+        mst_shard_request r[2];
+        float *values[2];
+        uint8_t *body = malloc(BODY);
+        setup s = {.optimizer = cases[c].optimizer,
+                   .width = 1,
+                   .n_servers = 1,
+                   .n_workers = 2,
+                   .n_threads = cases[c].n_threads,
+                   .n_keys = n_keys};
+        start(&f, &s);
+        assert_non_null(body);
+        for (uint32_t i = 0; i < 2; i++) {
+            mst_list *l = &f.lists[i];
+            uint32_t every = i == 0 ? cases[c].push_every : cases[c].pull_every;
+            assert_int_equal(mst_list_room(l, n_keys), MST_OK);
+            for (uint32_t k = i == 0 ? 100 : 0; k < n_keys - (i == 0 ? 0 : 100); k++)
+                if (draw(&f, every) == 0)
+                    l->keys[l->n_keys++] = k;
+            l->ranges[l->n_ranges++] = (mst_extent){f.dense + i, 50};
+        }
+        uint64_t n = mst_list_floats(&f.lists[0], 1);
+        for (uint64_t i = 0; i < n; i++)
+            g_floats[0][i] = draw_float(&f);
+        size_t bytes = f.params.size * sizeof(float);
+        float *before = malloc(bytes), *after = malloc(bytes);
+        assert_true(before != NULL && after != NULL);
+        memcpy(before, f.params.w, bytes);
+        for (uint32_t way = 0; way < 2; way++) {
+            const mst_shard_request *one = &r[way];
+            mst_update u = {.lr = 0.1f, .step = 1};
+            memcpy(f.params.w, before, bytes);
+            for (uint32_t k = 0; k < f.params.n_slots; k++)
+                memset(f.params.slots[k], 0, bytes);
+            mst_message m = make_step(&f, body, 0, NULL, 0, 0, 0, &f.lists[0], cases[c].wire);
+            assert_int_equal(mst_shard_read(f.shard, way, &m, body, &r[way]), MST_OK);
+            m = make_step(&f, body, 1, g_floats[0], n, 0, 1, &f.lists[1], cases[c].wire);
+            assert_int_equal(mst_shard_read(f.shard, way, &m, body, &r[way]), MST_OK);
+            assert_non_null(values[way] = calloc(1, mst_shard_reply_size(f.shard, &r[way])));
+            if (way == 0) {
+                assert_int_equal(mst_shard_apply(f.shard, &one, 1, &u), MST_OK);
+                mst_shard_reply(f.shard, &r[way], values[way]);
+                memcpy(after, f.params.w, bytes);
+            } else {
+                assert_int_equal(mst_shard_step(f.shard, &r[way], &u, values[way]), MST_OK);
+                assert_memory_equal(after, f.params.w, bytes);
+                assert_memory_equal(values[0], values[1], mst_shard_reply_size(f.shard, &r[way]));
+            }
+        }
+        free(values[0]);
+        free(values[1]);
+        free(before);
+        free(after);
+        free(body);
+        stop(&f);
+    }
+}
+
 /* ---- lists ---- */
 
 static const setup plain = {.optimizer = "sgd", .width = 1, .n_servers = 2, .n_workers = 2, .n_threads = 1};
@@ -587,10 +663,11 @@ static void test_short_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pulls),         cmocka_unit_test(test_pushes),
-        cmocka_unit_test(test_clip),          cmocka_unit_test(test_ring),
-        cmocka_unit_test(test_refused),       cmocka_unit_test(test_watch),
-        cmocka_unit_test(test_wrong_options), cmocka_unit_test(test_short_memory),
+        cmocka_unit_test(test_pulls),        cmocka_unit_test(test_pushes),
+        cmocka_unit_test(test_clip),         cmocka_unit_test(test_step),
+        cmocka_unit_test(test_ring),         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_watch),        cmocka_unit_test(test_wrong_options),
+        cmocka_unit_test(test_short_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,140 @@
+/* Any bytes as STEP and EVAL_LIST bodies and as work items, against a small real shard: whatever the shard
+ * takes is applied and answered, so that a list it should not have remembered is followed to its end.
+ *
+ * The input is a sequence of messages: one byte of what to do, the header's fields in few bits, the body's
+ * length, the body. A body may ask to have its head's counts set to what its bytes are, so that not every
+ * message fails at its size. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ps/shard.h"
+
+enum { N_KEYS = 4096, N_DENSE = 256, N_WORKERS = 2 };
+
+typedef struct input {
+    const uint8_t *at;
+    size_t left;
+} input;
+
+static uint32_t number(input *in, size_t size)
+{
+    uint32_t v = 0;
+    for (size_t i = 0; i < size && in->left > 0; i++, in->left--)
+        v = v << 8 | *in->at++;
+    return v;
+}
+
+static void check(mst_status st)
+{
+    if (st != MST_OK)
+        abort();
+}
+
+/* Makes the head's counts fit the body's size: bytes left after the floats and ranges are packed keys. */
+static void mend(uint8_t *body, size_t size, uint32_t flags, uint32_t floats, uint32_t ranges, uint32_t keys)
+{
+    size_t wire = mst_wire_size((mst_wire)(flags >> MST_STEP_WIRE_SHIFT & 3));
+    if (size < MST_STEP_HEAD)
+        return;
+    size_t rest = size - MST_STEP_HEAD;
+    mst_step_head head = {.rows = body[16], .push_floats = flags & MST_STEP_PUSH ? floats : 0};
+    rest -= head.push_floats * wire <= rest ? head.push_floats * wire : rest;
+    if (flags & MST_STEP_PULL) {
+        head.pull_ranges = ranges;
+        head.pull_keys = keys;
+        head.packed_bytes =
+            (uint32_t)(rest - (ranges * (size_t)MST_RANGE_SIZE <= rest ? ranges * MST_RANGE_SIZE : 0));
+    }
+    mst_step_head_encode(&head, body);
+}
+
+static void step(mst_shard *shard, const mst_message *m, uint32_t worker, const uint8_t *body)
+{
+    mst_shard_request r;
+    const mst_shard_request *one = &r;
+    if (mst_shard_read(shard, worker, m, body, &r) != MST_OK)
+        return;
+    if (r.values != NULL)
+        check(mst_shard_apply(shard, &one, 1, &(mst_update){.lr = 0.1f, .step = 1}));
+    size_t size = mst_shard_reply_size(shard, &r);
+    void *reply = malloc(size + 1);
+    if (reply == NULL)
+        abort();
+    mst_shard_reply(shard, &r, reply);
+    free(reply);
+}
+
+static void watch(mst_shard *shard, const mst_message *m, const uint8_t *body)
+{
+    if (mst_shard_watch(shard, m, body) != MST_OK)
+        return;
+    void *values = malloc(mst_shard_watched_size(shard) + 1);
+    if (values == NULL)
+        abort();
+    mst_shard_watched(shard, values);
+    free(values);
+}
+
+static void work(const uint8_t *body, size_t size)
+{
+    mst_work item;
+    uint64_t from, to;
+    if (mst_work_decode(body, size, &item) != MST_OK || item.kind != MST_WORK_SLICE)
+        return;
+    mst_work_share(&item, &from, &to);
+    if (from > to || from < item.from || to > item.to)
+        abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static mst_params params;
+    static mst_table table;
+    static mst_optimizer optimizer = {.options = {.lr = 0.1}};
+    if (params.w == NULL) {
+        const uint64_t sparse[] = {N_KEYS, 2}, dense[] = {N_DENSE};
+        optimizer.ops = mst_optimizers[0];
+        check(mst_params_add(&params, "weight", MST_VIEW_TRAINABLE, 2, 2, sparse, NULL));
+        check(mst_params_add(&params, "bias", MST_VIEW_TRAINABLE, 0, 1, dense, NULL));
+        check(mst_params_reserve(&params, 0, 0));
+        mst_grad layout = {
+            .n_ranges = 1, .ranges = {{.offset = params.views[1].offset, .size = N_DENSE}}, .width = 2};
+        check(mst_table_make(&table, &params, &layout, 2, NULL, 0, false));
+    }
+    mst_shard *shard;
+    mst_shard_options options = {.optimizer = &optimizer,
+                                 .params = &params,
+                                 .table = &table,
+                                 .server = 1,
+                                 .n_workers = N_WORKERS,
+                                 .n_threads = 1};
+    check(mst_shard_new(&options, &shard));
+    input in = {data, size};
+    while (in.left > 0) {
+        uint32_t what = number(&in, 1), mended = what & 4;
+        mst_message m = {
+            .type = MST_PS_STEP, .request = number(&in, 1), .count = number(&in, 1), .flags = number(&in, 2)};
+        uint32_t floats = number(&in, 1), ranges = number(&in, 1) % 4, keys = number(&in, 1);
+        size_t n = number(&in, 2);
+        n = n < in.left ? n : in.left;
+        uint8_t *body = malloc(n + 1); /* exact, so that reads beyond it are seen */
+        if (body == NULL)
+            abort();
+        memcpy(body, in.at, n);
+        in.at += n;
+        in.left -= n;
+        if (mended)
+            mend(body, n, m.flags, floats, ranges, keys);
+        m.size = n;
+        if ((what & 3) == 3)
+            work(body, n);
+        else if ((what & 3) == 2)
+            watch(shard, &m, body);
+        else
+            step(shard, &m, what >> 3 & 3, body);
+        free(body);
+    }
+    mst_shard_destroy(shard);
+    return 0;
+}
