@@ -74,13 +74,13 @@ static void *read_lines(void *arg)
     return NULL;
 }
 
-/* The next line, or "" ; false at the end. */
+/* The next line, or ""; false at the end of input, whatever stands before it: who asked is gone. */
 static bool next_line(inbox *in, char *out)
 {
     pthread_mutex_lock(&in->lock);
     memcpy(out, in->line, LINE_SIZE);
     in->line[0] = '\0';
-    bool goes_on = !in->over || out[0] != '\0';
+    bool goes_on = !in->over;
     pthread_cond_signal(&in->taken);
     pthread_mutex_unlock(&in->lock);
     return goes_on;
