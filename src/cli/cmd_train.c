@@ -255,7 +255,7 @@ static mst_status print_workers(const json_t *workers)
         mst_table_bytes(t, (uint64_t)json_integer_value(json_object_get(w, "bytes_in")));
     }
     putchar('\n');
-    mst_status st = mst_table_print(t, NULL, false);
+    mst_status st = mst_table_print(t, NULL, true);
     mst_table_destroy(t);
     return st;
 }
