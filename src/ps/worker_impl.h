@@ -108,6 +108,7 @@ struct mst_worker {
     uint64_t epoch, at, to; /* leases and slices: where the feed stands; leases: where the range ends */
     uint64_t granted;       /* rows of the own stream that may be taken */
     bool epoch_over;        /* the own stream has none left in this epoch */
+    bool end_told;          /* and the coordinator knows (async) */
     bool wants;             /* work comes on request: leases, or grants of asynchronous training */
     bool want_sent;
     bool asked_idle;     /* asked with nothing in flight */
@@ -154,7 +155,7 @@ mst_status mst_worker_add_item(mst_worker *self, const mst_work *work);
  * hand. Waits for the feed only. */
 mst_status mst_worker_prepare(mst_worker *self, uint32_t *slot);
 /* Nothing is in flight or at hand: asks once more, so that the coordinator knows that all rows it gave are
- * done, and thinks of this worker when there are rows again. */
+ * done (and that the own stream's epoch is over), and thinks of this worker when there are rows again. */
 mst_status mst_worker_want_idle(mst_worker *self);
 /* Forgets what is not begun. */
 void mst_worker_drop_work(mst_worker *self);

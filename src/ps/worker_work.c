@@ -5,7 +5,8 @@
  * stream be taken: one batch with the step's number in synchronous training, a number of rows otherwise.
  *
  * An own stream that has come to the end of its epoch says so, once: with a turn without rows whose push is
- * marked exhausted (sync), or with a WANT (async). Grants of that epoch which are still waiting are void. */
+ * marked exhausted (sync), or with a WANT once all its pushes are answered (async). Grants of that epoch
+ * which are still waiting are void. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -81,22 +82,12 @@ static mst_status want(mst_worker *self)
 
 mst_status mst_worker_want_idle(mst_worker *self)
 {
-    if (!self->wants || self->asked_idle)
+    bool ended = self->epoch_over && !self->end_told;
+    if (!self->wants || (self->asked_idle && !ended))
         return MST_OK;
     self->want_sent = self->asked_idle = true;
-    return mst_ps_send(self->net, self->peers[0], &(mst_message){.type = MST_PS_WANT});
-}
-
-static mst_status want_next_epoch(mst_worker *self)
-{
-    uint64_t unused = self->granted;
-    self->granted = 0;
-    self->epoch_over = true;
-    self->want_sent = true;
-    mst_message m = {.type = MST_PS_WANT,
-                     .flags = WANT_ENDED,
-                     .count = (uint32_t)(unused < UINT32_MAX ? unused : UINT32_MAX),
-                     .step = self->epoch};
+    self->end_told = self->epoch_over;
+    mst_message m = {.type = MST_PS_WANT, .flags = ended ? WANT_ENDED : 0, .step = self->epoch};
     return mst_ps_send(self->net, self->peers[0], &m);
 }
 
@@ -200,10 +191,12 @@ static mst_status take_granted(mst_worker *self, uint32_t slot, uint64_t step, b
         TRY(begin_turn(self, slot, &batch, step));
     if (batch.n_rows == n)
         return MST_OK;
-    if (!sync)
-        return want_next_epoch(self);
-    if (batch.n_rows == 0)
+    if (!sync) { /* what was granted beyond the end is void */
+        self->granted = 0;
+        self->want_sent = self->epoch_over = true;
+    } else if (batch.n_rows == 0) {
         self->turns[slot].exhausted = self->epoch_over = true;
+    }
     return MST_OK;
 }
 
@@ -215,7 +208,7 @@ static mst_status enter_grant(mst_worker *self, const mst_work *work, bool *vali
         TRY(mst_feed_start(self->job->feed, work->epoch, 0));
         self->begun = true;
         self->epoch = work->epoch;
-        self->epoch_over = false;
+        self->epoch_over = self->end_told = false;
     }
     return MST_OK;
 }
