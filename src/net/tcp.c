@@ -193,7 +193,7 @@ static void on_async(uv_async_t *handle)
 
 static void on_timer(uv_timer_t *handle)
 {
-    (void)handle; /* ends the wait */
+    uv_stop(handle->loop); /* also when it fires before the wait: the loop would then wait without an end */
 }
 
 static void tcp_destroy(mst_net *net)

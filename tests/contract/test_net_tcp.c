@@ -77,10 +77,10 @@ static void play(part what, int fd, const mst_net_options *options)
         mst_net_new(&mst_net_tcp, options, &end_events, &e, &e.net) != MST_OK ||
         mst_net_connect(e.net, address, mst_now_ns() + SOON, &peer) != MST_OK)
         _exit(1);
-    while (e.n_up == 0 && e.n_down == 0)
-        mst_net_poll(e.net, mst_now_ns() + SOON);
     if (what == PART_IN_EVENT)
         e.wait_in_message = fd;
+    while (e.n_up == 0 && e.n_down == 0)
+        mst_net_poll(e.net, mst_now_ns() + SOON);
     if (what == PART_COMPUTE && read(fd, &byte, 1) != 1)
         _exit(2);
     if (what == PART_COMPUTE && send_bytes(&e, 20, 1, NULL, 0, NULL) != MST_OK)
@@ -93,13 +93,12 @@ static void play(part what, int fd, const mst_net_options *options)
             if (send_bytes(&e, 20, sent++, flood, sizeof flood, flood) != MST_OK)
                 break;
         }
-        mst_net_poll(e.net, mst_now_ns() + SOON);
         if (what == PART_IN_EVENT && e.n_messages == 1) {
             what = PART_POLL;
-            e.wait_in_message = 0;
             if (send_bytes(&e, 20, 1, NULL, 0, NULL) != MST_OK)
                 _exit(4);
         }
+        mst_net_poll(e.net, mst_now_ns() + SOON);
     }
     mst_net_destroy(e.net);
     _exit(0);
