@@ -447,15 +447,22 @@ mst_status mst_coordinator_tick(mst_server *s)
     return mst_coordinator_look(s);
 }
 
+/* Others end because this one did: their sentence says so, and so does their exit code. */
+static json_t *end_json(const mst_server *s)
+{
+    bool own = s->end.code != MST_OK && s->end.code != MST_ESTOPPED && s->end.code != MST_EPEER;
+    char text[MST_ERROR_MAX + 64];
+    snprintf(text, sizeof text, "%s%s", own ? "server 0 ended the job: " : "", s->end.text);
+    return json_pack("{s:i, s:s}", "code", (int)(own ? MST_EPEER : s->end.code), "text", text);
+}
+
 void mst_coordinator_broadcast_end(mst_server *s)
 {
     mst_message m = {.type = MST_PS_END};
     for (uint32_t i = 1; i < s->options.n_servers; i++)
         if (s->servers[i] != MST_PEER_NONE)
-            mst_ps_send_json(s->net, s->servers[i], &m,
-                             json_pack("{s:i, s:s}", "code", (int)s->end.code, "text", s->end.text));
+            mst_ps_send_json(s->net, s->servers[i], &m, end_json(s));
     for (uint32_t w = 0; w < s->options.n_workers; w++)
         if (s->workers[w].peer != MST_PEER_NONE)
-            mst_ps_send_json(s->net, s->workers[w].peer, &m,
-                             json_pack("{s:i, s:s}", "code", (int)s->end.code, "text", s->end.text));
+            mst_ps_send_json(s->net, s->workers[w].peer, &m, end_json(s));
 }
