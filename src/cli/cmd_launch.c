@@ -15,7 +15,7 @@
 #define SECRET_BYTES 32
 
 typedef struct launch_options {
-    int64_t servers, workers, port, grace;
+    int64_t servers, workers, port, grace, start_timeout;
     char *hosts, *logs, *ssh, *job;
     bool copy;
     int deploy;
@@ -84,6 +84,14 @@ static const mst_option launch_table[] = {
      .max = 86400,
      .metavar = "SECONDS",
      .help = "Time for processes to end, once they are asked to, before they are killed."},
+    {.name = "start-timeout",
+     .type = MST_OPTION_INT,
+     FIELD(start_timeout),
+     .fallback = "30",
+     .min = 1,
+     .max = 86400,
+     .metavar = "SECONDS",
+     .help = "Time for hosts to start their processes, and before that to take a copy."},
     {.name = "job",
      .type = MST_OPTION_TEXT,
      FIELD(job),
@@ -177,7 +185,8 @@ static mst_status run_job(launch *l, uint32_t max_hosts)
                           .ssh = l->options.ssh,
                           .copy_folder = l->options.copy ? l->folder : NULL,
                           .logs = strcmp(logs, "none") == 0 ? NULL : logs,
-                          .grace_s = (uint32_t)l->options.grace};
+                          .grace_s = (uint32_t)l->options.grace,
+                          .start_s = (uint32_t)l->options.start_timeout};
     st = mst_launch_job_run(&job);
 out:
     mst_free(cluster_text);

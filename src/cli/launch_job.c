@@ -27,8 +27,6 @@
 #include "cli/launch_procs.h"
 #include "cli/launch_remote.h"
 
-#define START_MS     30000 /* for another host to begin */
-#define COPY_MS      120000
 #define PROC_NONE    UINT32_MAX
 #define SENTENCE_MAX 700
 
@@ -46,7 +44,8 @@ typedef struct actor {
     const mst_host *host;     /* NULL: here */
     char name[24];
     uint32_t proc;
-    bool started, ended, late, killed; /* late: never began; killed: by us */
+    bool started, ended, late, lost,
+        killed; /* late: never began; lost: the job went on without; killed: by us */
     int code, signal;
     char sentence[SENTENCE_MAX]; /* the last error it printed */
     char last[SENTENCE_MAX];     /* the last line on standard error */
@@ -173,7 +172,7 @@ static const char *how_it_ended(const actor *a, char *out, size_t size)
 {
     char name[32];
     if (a->late)
-        snprintf(out, size, "not started within %d s", START_MS / 1000);
+        snprintf(out, size, "not started in time");
     else if (a->signal != 0)
         snprintf(out, size, "killed by %s", signal_name(a->signal, name, sizeof name));
     else if (a->host != NULL && a->code == 255)
@@ -187,7 +186,7 @@ static const char *how_it_ended(const actor *a, char *out, size_t size)
 /* Killed, or cut off: nothing that it decided itself. */
 static bool was_taken(const actor *a)
 {
-    return a->signal != 0 || (a->host != NULL && a->started && a->code == 255);
+    return !a->late && (a->signal != 0 || (a->host != NULL && a->started && a->code == 255));
 }
 
 /* Rule 1: the job can do without it. */
@@ -209,7 +208,8 @@ static void member_ended(launch *l, actor *a)
     if (l->phase >= PHASE_STOPPING)
         return;
     if (is_lost(l, a)) {
-        if (l->phase == PHASE_RUN)
+        a->lost = l->phase == PHASE_RUN;
+        if (a->lost)
             mst_cli_note("launch: %s is lost (%s)%s%s", a->name, how_it_ended(a, how, sizeof how),
                          a->sentence[0] != '\0' ? ": " : "; the job goes on without it", a->sentence);
         return;
@@ -294,12 +294,13 @@ static void on_start_deadline(uv_timer_t *timer)
             break_off(l, mst_fail(MST_ETIMEOUT,
                                   "launch: %s has not taken the program within %d s; is it reachable by "
                                   "'%s %s'?",
-                                  a->host->name, COPY_MS / 1000, l->job->ssh, a->host->name));
+                                  a->host->name, (int)l->job->start_s, l->job->ssh, a->host->name));
             mst_procs_kill(l->procs, a->proc);
         } else {
             a->late = true;
-            snprintf(a->sentence, sizeof a->sentence, "%s does not answer; is it reachable by '%s %s'?",
-                     a->host->name, l->job->ssh, a->host->name);
+            snprintf(a->sentence, sizeof a->sentence,
+                     "%s has not answered within %d s; is it reachable by '%s %s'?", a->host->name,
+                     (int)l->job->start_s, l->job->ssh, a->host->name);
             mst_procs_kill(l->procs, a->proc);
         }
     }
@@ -374,7 +375,7 @@ static void start_members(launch *l)
         }
     }
     if (l->job->plan->n_hosts > 0)
-        uv_timer_start(&l->start, on_start_deadline, START_MS, 0);
+        uv_timer_start(&l->start, on_start_deadline, (uint64_t)l->job->start_s * 1000, 0);
 }
 
 static mst_status start_keeper(launch *l, actor *a)
@@ -402,21 +403,21 @@ static mst_status start_keepers(launch *l)
     l->phase = PHASE_COPY;
     for (uint32_t i = l->job->plan->n_members; i < l->n_actors; i++)
         TRY(start_keeper(l, &l->actors[i]));
-    uv_timer_start(&l->start, on_start_deadline, COPY_MS, 0);
+    uv_timer_start(&l->start, on_start_deadline, (uint64_t)l->job->start_s * 1000, 0);
     return MST_OK;
 }
 
 /* ---- the outcome ---- */
 
 /* "; worker 1 was lost (killed by SIGKILL), worker 2 ..."; out is returned. */
-static const char *losses(const launch *l, char *out, size_t size)
+static const char *losses(const launch *l, bool taken_only, char *out, size_t size)
 {
     char how[320];
     size_t n = 0;
     *out = '\0';
     for (uint32_t i = 0; i < l->job->plan->n_members && n + 1 < size; i++) {
         const actor *a = &l->actors[i];
-        if (a->proc != PROC_NONE && (a->code != 0 || a->signal != 0) && !a->killed)
+        if (a->lost && (was_taken(a) || !taken_only))
             n += (size_t)snprintf(out + n, size - n, "%s %s was lost (%s)", n > 0 ? "," : ";", a->name,
                                   how_it_ended(a, how, sizeof how));
     }
@@ -447,12 +448,12 @@ static mst_status outcome(const launch *l)
         const actor *a = l->first, *w = was_taken(a) && l->witness != NULL ? l->witness : a;
         const char *why = w->sentence[0] != '\0' ? w->sentence : w->last;
         /* Nobody decided that a server goes: its job was stopped by that, and can be resumed. */
-        return mst_fail(was_taken(a) ? MST_EPEER : status_of(a->code), "launch: %s failed first (%s)%s%s%s%s",
-                        a->name, how_it_ended(a, how, sizeof how),
+        return mst_fail(was_taken(a) ? MST_EPEER : status_of(a->code),
+                        "launch: %s failed first (%s)%s%s%s%s%s", a->name, how_it_ended(a, how, sizeof how),
                         w != a         ? "; "
                         : *why != '\0' ? ": "
                                        : "",
-                        w != a ? w->name : "", w != a ? ": " : "", why);
+                        w != a ? w->name : "", w != a ? ": " : "", why, losses(l, true, lost, sizeof lost));
     }
     mst_plan_count(l->job->plan, count, sizeof count);
     if (l->stopped_by != 0)
@@ -460,7 +461,7 @@ static mst_status outcome(const launch *l)
                         signal_name(l->stopped_by, how, sizeof how), count,
                         killed > 0 ? ", by being killed" : "");
     mst_cli_note("launch: done, %s, %.1f s%s", count, mst_seconds_since(l->began_ns),
-                 losses(l, lost, sizeof lost));
+                 losses(l, false, lost, sizeof lost));
     return MST_OK;
 }
 

@@ -20,7 +20,8 @@ typedef struct mst_launch_job {
     const char
         *copy_folder; /* where the hosts get the program, with the host's number behind; NULL: it is there */
     const char *logs; /* folder; NULL: none */
-    uint32_t grace_s;
+    uint32_t grace_s; /* for processes to end in */
+    uint32_t start_s; /* for other hosts to begin, and to take a copy */
 } mst_launch_job;
 
 /* Returns when no process is left, at most two graces after the first failure or the first signal. A

@@ -18,6 +18,7 @@ echo "$*" >>"$FAKE_LOG"
 [ "$1" = -x ] || exit 9
 host=$2
 shift 2
+[ "$host" != silent ] || exec sleep 1000
 [ "$host" != nowhere ] || { echo "fake-ssh: nowhere: no route" >&2; exit 255; }
 PLAY_HOST=$host exec "$@"
 END
@@ -131,6 +132,9 @@ last "muster: launch: worker 0 failed first (exit 2): --rows: not a number"
 PLAY='sleep 0.2' PLAY_worker_1='kill -9 $$' launch 0 --workers 2 --logs none -- train
 grep -qxF "launch: worker 1 is lost (killed by SIGKILL); the job goes on without it" err || fail "no line about the loss"
 tail -n 1 err | grep -qE '^launch: done, .*; worker 1 was lost \(killed by SIGKILL\)$' || fail "the last line"
+PLAY_worker_1='kill -9 $$' PLAY='exit 0' PLAY_server_0='sleep 0.3; echo "muster: too few workers" >&2; exit 1' \
+  launch 1 --workers 2 --logs none -- train
+last "muster: launch: server 0 failed first (exit 1): too few workers; worker 1 was lost (killed by SIGKILL)"
 # A killed server ends it, resumable; so does a worker that hosts a share.
 PLAY='sleep 0.2; echo "muster: server 0 is gone; continue with --resume" >&2; exit 3' PLAY_server_0='kill -9 $$' \
   launch 3 --logs none -- train
@@ -228,6 +232,20 @@ echo nowhere >nowhere
 launch 1 --hosts nowhere --ssh "$ssh" --logs none -- train
 tail -n 1 err | grep -qE 'launch: (server|worker) 0 failed first \(nowhere cannot be reached\): fake-ssh: nowhere: no route$' ||
   fail "an unreachable host is not named"
+echo silent >silent
+launch 1 --hosts silent --start-timeout 1 --grace 0 --ssh "$ssh" --logs none -- train
+tail -n 1 err | grep -qE "failed first \(not started in time\): silent has not answered within 1 s; is it reachable by" ||
+  fail "a silent host is not named"
+launch 1 --copy --hosts silent --start-timeout 1 --grace 0 --ssh "$ssh" --logs none -- train
+tail -n 1 err | grep -qE "silent has not taken the program within 1 s" || fail "a silent host is not named: copy"
+nothing_left
+# SIGUSR1 goes through the channel too, as a letter that muster knows.
+PLAY_server_0='echo up; read -rn 1 letter; echo "got $letter"' PLAY='' \
+  begin --hosts hosts --ssh "$ssh" -- train
+wait_for out "server 0 | up"
+kill -USR1 "$pid"
+finish 0
+has "server 0 | got c"
 # Stopping goes through the channel: a real muster hears the end of its standard input, and says how it ended.
 export MUSTER_LAUNCH_BINARY=$work/held
 begin --hosts hosts --workers 3 --ssh "$ssh" --grace 3 -- train
