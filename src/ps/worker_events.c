@@ -169,8 +169,7 @@ static mst_status take_work(mst_worker *self, const mst_message *m, const uint8_
 
 static void send_marks(mst_worker *self, const mst_message *cut)
 {
-    mst_message m = {
-        .type = MST_PS_MARK, .flags = cut->flags, .count = cut->count, .step = cut->step};
+    mst_message m = {.type = MST_PS_MARK, .flags = cut->flags, .count = cut->count, .step = cut->step};
     for (uint32_t s = 0; s < self->options.n_servers; s++) {
         mst_status st = self->up[s] ? mst_ps_send(self->net, self->peers[s], &m) : MST_OK;
         if (st != MST_OK)
