@@ -436,6 +436,20 @@ static mst_status status_of(int code)
     }
 }
 
+/* A server that ends the job for a worker's failure says whose it was, "worker 1: ...": then it is that one
+ * that failed first, whichever of the two ends was seen first. */
+static const actor *to_blame(const launch *l)
+{
+    for (uint32_t i = 0; l->first != NULL && i < l->job->plan->n_members; i++) {
+        const actor *a = &l->actors[i];
+        size_t n = strlen(a->name);
+        if (a != l->first && a->ended && a->signal == 0 && a->code != 0 && a->code != 3 &&
+            strncmp(l->first->sentence, a->name, n) == 0 && l->first->sentence[n] == ':')
+            return a;
+    }
+    return l->first;
+}
+
 static mst_status outcome(const launch *l)
 {
     char how[320], count[64], lost[512];
@@ -445,7 +459,7 @@ static mst_status outcome(const launch *l)
     if (l->broken.code != MST_OK)
         return mst_error_restore(&l->broken);
     if (l->first != NULL) {
-        const actor *a = l->first, *w = was_taken(a) && l->witness != NULL ? l->witness : a;
+        const actor *a = to_blame(l), *w = was_taken(a) && l->witness != NULL ? l->witness : a;
         const char *why = w->sentence[0] != '\0' ? w->sentence : w->last;
         /* Nobody decided that a server goes: its job was stopped by that, and can be resumed. */
         return mst_fail(was_taken(a) ? MST_EPEER : status_of(a->code),

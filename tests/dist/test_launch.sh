@@ -128,6 +128,9 @@ last "muster: launch: worker 1 failed first (exit 1): data.txt:17: bad label"
 PLAY='sleep 0.2; echo "muster: --rows: not a number" >&2; exit 2' \
   PLAY_server_0='echo "muster: worker 0 is gone" >&2; exit 3' launch 2 --workers 1 --logs none -- train
 last "muster: launch: worker 0 failed first (exit 2): --rows: not a number"
+PLAY_server_0='echo "muster: worker 0: no such file" >&2; exit 1' \
+  PLAY='echo "muster: no such file" >&2; sleep 0.2; exit 1' launch 1 --workers 1 --logs none -- train
+last "muster: launch: worker 0 failed first (exit 1): no such file"
 # Killed workers are lost, and the job may still end well.
 PLAY='sleep 0.2' PLAY_worker_1='kill -9 $$' launch 0 --workers 2 --logs none -- train
 grep -qxF "launch: worker 1 is lost (killed by SIGKILL); the job goes on without it" err || fail "no line about the loss"
