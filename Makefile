@@ -4,7 +4,7 @@ DESTDIR      ?=
 JOBS         ?= $(shell nproc)
 FUZZ_SECONDS ?= 600
 SANITIZERS   := asan ubsan tsan
-OWN_SOURCES   = $(shell git ls-files -co --exclude-standard 'src/*.[ch]' 'include/*.h' 'tests/*.[ch]' 'bench/*.[ch]' \
+OWN_SOURCES   = $(shell git ls-files -co --exclude-standard 'src/*.[ch]' 'include/*.h' 'tests/*.[ch]' 'bench/*.[ch]' 'tools/*.[ch]' \
                   'examples/*.[ch]')
 
 .DEFAULT_GOAL := build

@@ -7,6 +7,7 @@
 #include "data/format.h"
 #include "data/write.h"
 #include "model/model.h"
+#include "net/net.h"
 #include "optim/optim.h"
 #include "strategy/strategy.h"
 
@@ -95,6 +96,12 @@ static void fill_strategies(mst_table *table)
         add(table, mst_strategies[i]->name, mst_strategies[i]->help);
 }
 
+static void fill_engines(mst_table *table)
+{
+    for (size_t i = 0; mst_net_engines[i] != NULL; i++)
+        add(table, mst_net_engines[i]->name, mst_net_engines[i]->help);
+}
+
 static void fill_isas(mst_table *table)
 {
     for (int isa = 0; isa < MST_ISA_COUNT; isa++)
@@ -116,6 +123,7 @@ static const struct {
     {"optimizers", "Optimizers (--optimizer)", fill_optimizers},
     {"schedules", "Learning-rate schedules (--schedule)", fill_schedules},
     {"strategies", "Strategies (--strategy)", fill_strategies},
+    {"engines", "Messages between processes and threads", fill_engines},
     {"instruction_sets", "Instruction sets (--isa)", fill_isas},
 };
 #define N_SECTIONS (sizeof sections / sizeof *sections)
