@@ -63,8 +63,9 @@ typedef struct mst_worker_job {
     const mst_model *model;
     const mst_optimizer *optimizer;
     const mst_params *params; /* views only: nothing is reserved */
-    mst_feed *feed; /* pipeline + 2 lanes: rows of so many batches are alive; max_take: the global batch
-                       (or batch, if that is more) */
+    /* pipeline + 2 lanes, as rows of so many batches are alive; max_take: the global batch, or batch if that
+     * is more; no stop flag: a worker that is asked to stop goes on until the coordinator says so. */
+    mst_feed *feed;
     mst_dataset *dataset;
     json_t *join; /* what the coordinator compares: options, model, data; borrowed */
     mst_worker_evaluation evaluation;

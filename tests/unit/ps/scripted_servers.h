@@ -184,7 +184,7 @@ static inline void script_step(script *s, uint32_t server, const mst_message *m,
         mst_update u = {.lr = (float)s->optimizer.options.lr, .step = ++s->applied[server]};
         SCRIPT_MUST(mst_shard_apply(s->shards[server], &one, 1, &u));
     }
-    if (s->peers[server] == MST_PEER_NONE) /* the script has let the worker go */
+    if (s->peers[server] == MST_PEER_NONE || s->mute) /* the script has let the worker go */
         return;
     size_t size = r.pulled != NULL ? mst_shard_reply_size(s->shards[server], &r) : 0;
     s->reply = realloc(s->reply, size + MST_WORK_SIZE);
