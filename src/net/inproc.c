@@ -97,6 +97,16 @@ static pthread_cond_t g_copied = PTHREAD_COND_INITIALIZER;  /* some busy message
 static inname *g_names;
 static inproc *g_nets;
 
+static void enter(void)
+{
+    pthread_mutex_lock(&g_mutex);
+}
+
+static void leave(void)
+{
+    pthread_mutex_unlock(&g_mutex);
+}
+
 static void ring(inproc *n)
 {
     uint64_t one = 1;
@@ -209,7 +219,7 @@ static void end_link(inpeer *p, const char *sentence)
 static void inproc_destroy(mst_net *net)
 {
     inproc *n = (inproc *)net;
-    pthread_mutex_lock(&g_mutex);
+    enter();
     for (inname **at = &g_names; *at != NULL;)
         if ((*at)->net == n) {
             inname *gone = *at;
@@ -225,7 +235,7 @@ static void inproc_destroy(mst_net *net)
         }
     for (size_t i = 0; i < n->n_peers; i++)
         end_link(n->peers[i], "");
-    pthread_mutex_unlock(&g_mutex);
+    leave();
     for (size_t i = 0; i < n->n_peers; i++)
         mst_free(n->peers[i]);
     for (insent *s = n->sent, *next; s != NULL; s = next) {
@@ -261,10 +271,10 @@ static mst_status inproc_create(const mst_net_options *options, const mst_net_ev
         mst_free(n);
         return st;
     }
-    pthread_mutex_lock(&g_mutex);
+    enter();
     n->next = g_nets;
     g_nets = n;
-    pthread_mutex_unlock(&g_mutex);
+    leave();
     *out = &n->base;
     return MST_OK;
 }
@@ -289,7 +299,7 @@ static mst_status inproc_listen(mst_net *net, const char *address, char *bound, 
         return mst_fail(MST_ENOMEM, "%s: no memory to listen", address);
     x->net = n;
     snprintf(x->text, sizeof x->text, "%s", address);
-    pthread_mutex_lock(&g_mutex);
+    enter();
     bool taken = find_name(address) != NULL;
     if (!taken) {
         x->next = g_names;
@@ -297,7 +307,7 @@ static mst_status inproc_listen(mst_net *net, const char *address, char *bound, 
         for (inproc *other = g_nets; other != NULL; other = other->next) /* somebody may wait for this name */
             ring(other);
     }
-    pthread_mutex_unlock(&g_mutex);
+    leave();
     if (taken) {
         mst_free(x);
         return mst_fail(MST_EEXIST, "%s is in use by another net of this process; choose another name",
@@ -313,7 +323,7 @@ static mst_status inproc_connect(mst_net *net, const char *address, uint64_t dea
     inproc *n = (inproc *)net;
     if (address[0] == '\0' || strlen(address) >= NAME_MAX_HERE)
         return mst_fail(MST_EUSAGE, "%s: a name has 1 to %d characters", address, NAME_MAX_HERE - 1);
-    pthread_mutex_lock(&g_mutex);
+    enter();
     inpeer *p = peer_new(n, address);
     if (p != NULL) {
         p->start_ns = mst_now_ns();
@@ -321,7 +331,7 @@ static mst_status inproc_connect(mst_net *net, const char *address, uint64_t dea
         *peer = p->number;
         ring(n);
     }
-    pthread_mutex_unlock(&g_mutex);
+    leave();
     return p != NULL ? MST_OK : mst_fail(MST_ENOMEM, "%s: no memory to connect", address);
 }
 
@@ -378,16 +388,6 @@ static void dial(inpeer *p, uint64_t now)
 
 /* ---- handling what has arrived; the mutex is let go around every event ---- */
 
-static void leave(void)
-{
-    pthread_mutex_unlock(&g_mutex);
-}
-
-static void enter(void)
-{
-    pthread_mutex_lock(&g_mutex);
-}
-
 /* An event or the format refuses p's message: both ends go. */
 static void drop_for(inpeer *p, const char *sentence)
 {
@@ -429,14 +429,9 @@ static void deliver(inpeer *p)
     if (p->inbox != x)
         return;
     if (m.size > 0) {
-        uint8_t *at = body;
         p->busy = true;
         leave();
-        for (uint32_t i = 0; i < x->n_pieces; i++) {
-            if (x->pieces[i].size > 0)
-                memcpy(at, x->pieces[i].data, x->pieces[i].size);
-            at += x->pieces[i].size;
-        }
+        mst_pieces_copy(body, x->pieces, x->n_pieces);
         enter();
         p->busy = false;
         pthread_cond_broadcast(&g_copied);
@@ -569,12 +564,7 @@ static inmessage *message_new(const mst_message *m, const mst_piece *pieces, uin
     if (n_pieces > 0)
         memcpy(x->pieces, pieces, n_pieces * sizeof *pieces);
     if (copy) {
-        uint8_t *at = (uint8_t *)(x + 1);
-        for (uint32_t i = 0; i < n_pieces; i++) {
-            if (pieces[i].size > 0)
-                memcpy(at, pieces[i].data, pieces[i].size);
-            at += pieces[i].size;
-        }
+        mst_pieces_copy(x + 1, pieces, n_pieces);
         x->n_pieces = 1;
         x->pieces[0] = (mst_piece){.data = x + 1, .size = (size_t)m->size};
     }

@@ -405,12 +405,7 @@ static mst_tcp_out *out_rest(mst_tcp_peer *p, const uint8_t header[MST_WIRE_HEAD
     if (n_pieces > 0)
         memcpy(o->pieces, pieces, n_pieces * sizeof *pieces);
     if (copy) {
-        uint8_t *at = (uint8_t *)(o + 1);
-        for (uint32_t i = 0; i < n_pieces; i++) {
-            if (pieces[i].size > 0)
-                memcpy(at, pieces[i].data, pieces[i].size);
-            at += pieces[i].size;
-        }
+        mst_pieces_copy(o + 1, pieces, n_pieces);
         o->n_pieces = 1;
         o->pieces[0] = (mst_piece){.data = o + 1, .size = (size_t)(size - MST_WIRE_HEADER)};
     }

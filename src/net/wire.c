@@ -1,6 +1,18 @@
 /* Header codec; contract in wire.h. */
 #include "net/wire.h"
 
+#include <string.h>
+
+void mst_pieces_copy(void *to, const mst_piece *pieces, uint32_t n_pieces)
+{
+    uint8_t *at = to;
+    for (uint32_t i = 0; i < n_pieces; i++) {
+        if (pieces[i].size > 0)
+            memcpy(at, pieces[i].data, pieces[i].size);
+        at += pieces[i].size;
+    }
+}
+
 void mst_header_encode(const mst_message *m, uint8_t out[MST_WIRE_HEADER])
 {
     mst_put_u32(out, MST_WIRE_MAGIC);

@@ -56,6 +56,9 @@ static inline uint64_t mst_get_u64(const uint8_t *at)
     return (uint64_t)mst_get_u32(at) | (uint64_t)mst_get_u32(at + 4) << 32;
 }
 
+/* The pieces one after the other; to holds them all. */
+void mst_pieces_copy(void *to, const mst_piece *pieces, uint32_t n_pieces);
+
 void mst_header_encode(const mst_message *m, uint8_t out[MST_WIRE_HEADER]);
 
 /* Reads the first MST_WIRE_HEADER of n bytes. MST_EINPUT, with a sentence without the peer's name, when there
