@@ -1,7 +1,7 @@
 /* The parameter server's data path without training: one server process, one worker process, push and pull of
  * key sets together in one request, as in training: each request pushes for the set pulled before.
  *
- *     bench_ps [--rounds N] [--seconds S] [--sets-1m N] [--threads N]
+ *     bench_ps [--rounds N] [--seconds S] [--sets-1m N] [--threads N] [--only 1k|1m]
  *
  * Keys are distinct and uniform over 33,762,578; every request has another of 1,000 sets (--sets-1m: of the
  * sets of a million keys). The server applies plain sgd on arrival. A key counts once when pushed and pulled.
@@ -39,7 +39,8 @@ enum {
 
 typedef struct settings {
     unsigned rounds, sets_1m, threads;
-    double seconds; /* per round and line */
+    bool small, large; /* which lines */
+    double seconds;    /* per round and line */
 } settings;
 
 static void die(const char *what)
@@ -56,16 +57,19 @@ static void need(mst_status st)
     }
 }
 
+static cpu_set_t all_cpus; /* of the first process, before anything is pinned */
+
+/* Moves the calling thread to the cpu-th processor; -1: back to all. */
 static void pin(int cpu)
 {
-    cpu_set_t all, one;
+    cpu_set_t one;
+    int n = 0;
     CPU_ZERO(&one);
-    if (sched_getaffinity(0, sizeof all, &all) != 0 || CPU_COUNT(&all) < 2)
-        return;
     for (int i = 0; i < CPU_SETSIZE; i++)
-        if (CPU_ISSET(i, &all) && cpu-- == 0)
+        if (CPU_ISSET(i, &all_cpus) && n++ == cpu)
             CPU_SET(i, &one);
-    sched_setaffinity(0, sizeof one, &one);
+    if (CPU_COUNT(&all_cpus) > 1)
+        sched_setaffinity(0, sizeof one, cpu < 0 ? &all_cpus : &one);
 }
 
 static int by_value(const void *a, const void *b)
@@ -166,7 +170,6 @@ static mst_status server_message(void *arg, uint32_t peer, const mst_message *m,
 {
     server *s = arg;
     mst_shard_request r;
-    const mst_shard_request *one = &r;
     TRY(mst_shard_read(s->shard, 0, m, body, &r));
     size_t size = mst_shard_reply_size(s->shard, &r);
     reply_buffer *b = s->free != NULL ? s->free : mst_zalloc(sizeof *b);
@@ -227,8 +230,7 @@ static void serve(const char *address, int tell, unsigned n_threads)
     mst_optimizer optimizer;
     mst_optim_options optim = {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .decay_steps = 1};
     char bound[256] = {0};
-    if (n_threads == 1)
-        pin(1);
+    pin(-1);
     describe(&params, &table);
     need(mst_optimizer_init(&optimizer, &optim));
     need(mst_params_reserve(&params, 0, 0));
@@ -236,6 +238,7 @@ static void serve(const char *address, int tell, unsigned n_threads)
     mst_shard_options options = {
         .optimizer = &optimizer, .params = &params, .table = &table, .n_workers = 1, .n_threads = n_threads};
     need(mst_shard_new(&options, &s.shard));
+    pin(1); /* the loop; apply threads go where there is room */
     mst_net_options net = {.self = {.role = MST_ROLE_SERVER, .incarnation = 1},
                            .max_body = 1u << 30,
                            .max_queue = 1u << 30,
@@ -537,35 +540,47 @@ static void large_lines(const settings *s, const pool *p, bool unix_socket)
         printf("ps_bytes_per_key_1m %.3f bytes\n", (out + in) / p->n_keys);
 }
 
+static bool set_option(settings *s, const char *name, const char *text)
+{
+    double value = atof(text);
+    if (strcmp(name, "--rounds") == 0 && value >= 1 && value <= MOST_ROUNDS)
+        s->rounds = (unsigned)value;
+    else if (strcmp(name, "--seconds") == 0 && value > 0)
+        s->seconds = value;
+    else if (strcmp(name, "--sets-1m") == 0 && value >= 1)
+        s->sets_1m = (unsigned)value;
+    else if (strcmp(name, "--threads") == 0 && value >= 1)
+        s->threads = (unsigned)value;
+    else if (strcmp(name, "--only") == 0 && (strcmp(text, "1k") == 0 || strcmp(text, "1m") == 0))
+        *(text[1] == 'k' ? &s->large : &s->small) = false;
+    else
+        return false;
+    return true;
+}
+
 int main(int argc, char **argv)
 {
-    settings s = {.rounds = 5, .seconds = 1.0, .sets_1m = SETS, .threads = 1};
-    for (int i = 1; i < argc; i++) {
-        double value = i + 1 < argc ? atof(argv[i + 1]) : 0;
-        if (value > 0 && strcmp(argv[i], "--rounds") == 0 && value <= MOST_ROUNDS)
-            s.rounds = (unsigned)value;
-        else if (value > 0 && strcmp(argv[i], "--seconds") == 0)
-            s.seconds = value;
-        else if (value > 0 && strcmp(argv[i], "--sets-1m") == 0)
-            s.sets_1m = (unsigned)value;
-        else if (value > 0 && strcmp(argv[i], "--threads") == 0)
-            s.threads = (unsigned)value;
-        else {
-            fprintf(stderr,
-                    "bench_ps: %s: usage: bench_ps [--rounds N] [--seconds S] [--sets-1m N] [--threads N]\n",
-                    argv[i]);
+    settings s = {.rounds = 5, .seconds = 1.0, .sets_1m = SETS, .threads = 2, .small = true, .large = true};
+    for (int i = 1; i < argc; i += 2)
+        if (i + 1 == argc || !set_option(&s, argv[i], argv[i + 1])) {
+            fprintf(
+                stderr,
+                "usage: bench_ps [--rounds N] [--seconds S] [--sets-1m N] [--threads N] [--only 1k|1m]\n");
             return 2;
         }
-        i++;
-    }
+    sched_getaffinity(0, sizeof all_cpus, &all_cpus);
     pin(0);
-    pool small = pool_new(SETS, 1000);
-    small_lines(&s, &small, false);
-    small_lines(&s, &small, true);
-    free(small.keys);
-    pool large = pool_new(s.sets_1m, 1000000);
-    large_lines(&s, &large, false);
-    large_lines(&s, &large, true);
-    free(large.keys);
+    if (s.small) {
+        pool p = pool_new(SETS, 1000);
+        small_lines(&s, &p, false);
+        small_lines(&s, &p, true);
+        free(p.keys);
+    }
+    if (s.large) {
+        pool p = pool_new(s.sets_1m, 1000000);
+        large_lines(&s, &p, false);
+        large_lines(&s, &p, true);
+        free(p.keys);
+    }
     return 0;
 }
