@@ -154,11 +154,9 @@ static inline void trial_on_saved(void *arg, const mst_train_status *status, con
     t->n_saved++;
 }
 
-static inline mst_status trial_open(trial *t)
+static inline mst_train_config trial_config(trial *t)
 {
-    t->options = mst_options_json(t->groups, 5);
-    assert_non_null(t->options);
-    mst_train_config config = {
+    return (mst_train_config){
         .files = &t->files,
         .train = &t->train,
         .data = &t->data,
@@ -170,6 +168,13 @@ static inline mst_status trial_open(trial *t)
         .epochs_given = mst_options_is_set(t->groups, 5, "epochs"),
         .stop = &t->stop,
     };
+}
+
+static inline mst_status trial_open(trial *t)
+{
+    t->options = mst_options_json(t->groups, 5);
+    assert_non_null(t->options);
+    mst_train_config config = trial_config(t);
     return mst_trainer_new(&config, &t->trainer);
 }
 
