@@ -354,7 +354,7 @@ static const mst_tcp_peer *laggard(mst_tcp *t, bool *in_system)
             *in_system = false;
             return p;
         }
-        if (ioctl(p->watch->fd, SIOCOUTQ, &unreceived) == 0 && unreceived > 0) {
+        if (!p->is_unix && ioctl(p->watch->fd, SIOCOUTQ, &unreceived) == 0 && unreceived > 0) {
             *in_system = true;
             found = p;
         }
@@ -371,11 +371,6 @@ static mst_status flush(mst_tcp *t, uint64_t deadline)
     bool in_system = false;
     for (;;) {
         const mst_tcp_peer *p = laggard(t, &in_system);
-        struct sockaddr_storage sa;
-        socklen_t length = sizeof sa;
-        if (p != NULL && in_system && getsockname(p->watch->fd, (struct sockaddr *)&sa, &length) == 0 &&
-            sa.ss_family == AF_UNIX)
-            p = NULL;
         uint64_t now = mst_now_ns();
         if (p == NULL)
             return MST_OK;

@@ -62,9 +62,10 @@ struct mst_tcp_peer {
     mst_tcp_dial *dial; /* while DIALING */
     mst_tcp_watch *watch;
     mst_frames *in;
-    mst_error *why;     /* UP: room for the sentence; DOWN: the sentence, until it is reported */
-    bool report;        /* DOWN: `down` is still to be called */
-    bool write_broken;  /* the system refuses writes; the reads have the last word on why */
+    mst_error *why;    /* UP: room for the sentence; DOWN: the sentence, until it is reported */
+    bool report;       /* DOWN: `down` is still to be called */
+    bool write_broken; /* the system refuses writes; the reads have the last word on why */
+    bool is_unix;
     bool listed;        /* in net->todo */
     mst_tcp_peer *next; /* in net->todo */
     mst_tcp_out *out, *out_last;

@@ -35,7 +35,7 @@ struct mst_tcp_stranger {
     mst_tcp *net;
     mst_tcp_stranger *next;
     mst_tcp_watch *watch;
-    uint64_t until_ns;
+    uint64_t until_ns; /* on the attentive clock */
     mst_shake shake;
     char address[MST_TCP_ADDRESS_MAX];
 };
@@ -158,8 +158,9 @@ static void stranger_new(mst_tcp *t, int fd, const struct sockaddr_storage *sa, 
         return;
     }
     mst_tcp_tune(fd, sa->ss_family, t->options.peer_timeout_ms);
-    s->until_ns = mst_now_ns() + t->options.hello_timeout_ms * MST_MS;
-    mst_tcp_due(t, s->until_ns);
+    uint64_t now = mst_now_ns(), limit = t->options.hello_timeout_ms * MST_MS;
+    s->until_ns = mst_tcp_attentive(t, now) + limit;
+    mst_tcp_due(t, now + limit);
     s->next = t->strangers;
     t->strangers = s;
     if (++t->n_strangers > MST_TCP_STRANGERS) {
@@ -376,7 +377,9 @@ static void dial_shake(mst_tcp_dial *d, bool broken)
         mst_tcp_peer_fail(p, MST_EPEER, "%s", d->shake.text);
     } else if (!open || broken) {
         dial_again(d, errno != 0 ? strerror(errno) : "it closed the connection during the handshake");
-    } else if (d->shake.state == MST_SHAKE_DONE) {
+    } else if (d->shake.state == MST_SHAKE_RUNNING) { /* one answer more: it may take its time again */
+        d->try_until_ns = mst_now_ns() + d->net->options.hello_timeout_ms * MST_MS;
+    } else {
         mst_tcp_watch *w = d->watch;
         mst_identity who = d->shake.other;
         char address[MST_TCP_ADDRESS_MAX];
@@ -551,15 +554,16 @@ static void dial_chores(mst_tcp_dial *d, uint64_t now)
 
 void mst_tcp_join_chores(mst_tcp *t, uint64_t now_ns)
 {
+    uint64_t attentive = mst_tcp_attentive(t, now_ns);
     for (size_t i = 0; i < t->n_peers; i++)
         if (t->peers[i]->dial != NULL)
             dial_chores(t->peers[i]->dial, now_ns);
     for (mst_tcp_stranger *s = t->strangers, *next; s != NULL; s = next) {
         next = s->next;
-        if (now_ns >= s->until_ns)
+        if (attentive >= s->until_ns)
             stranger_remove(s);
         else
-            mst_tcp_due(t, s->until_ns);
+            mst_tcp_due(t, now_ns + (s->until_ns - attentive));
     }
     for (mst_tcp_listener *l = t->listeners; l != NULL; l = l->next) {
         if (l->resume_ns != 0 && now_ns >= l->resume_ns) {

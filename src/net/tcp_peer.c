@@ -19,11 +19,12 @@
 #include "base/alloc.h"
 #include "net/tcp_impl.h"
 
-#define SPARE_MAX   64         /* records kept for reuse */
-#define IOV_MAX_OUT 64         /* pieces handed to one write */
-#define READS_MAX   16         /* reads from one peer before the others get their turn */
-#define WRITE_MAX   (8u << 20) /* bytes to one peer before the others get their turn */
-#define DRAIN_MAX   64         /* reads before a close, so that it does not reset the connection */
+#define SPARE_MAX   64                      /* records kept for reuse */
+#define IOV_MAX_OUT 64                      /* pieces handed to one write */
+#define READS_MAX   16                      /* reads from one peer before the others get their turn */
+#define WRITE_MAX   (8u << 20)              /* bytes to one peer before the others get their turn */
+#define BEAT_SLACK  (MST_TCP_HEARTBEAT / 4) /* a little early, so that one wake-up serves many peers */
+#define DRAIN_MAX   64 /* reads before a close, so that it does not reset the connection */
 
 /* ---- what waits ---- */
 
@@ -263,6 +264,9 @@ mst_status mst_tcp_peer_up(mst_tcp_peer *p, mst_tcp_watch *w, const mst_identity
         return mst_fail(MST_ENOMEM, "no memory for a connection");
     mst_frames_init(p->in, t->options.max_body);
     snprintf(p->name, sizeof p->name, "%s %u (%s)", mst_role_name(who->role), who->index, address);
+    struct sockaddr_storage here = {0};
+    socklen_t length = sizeof here;
+    p->is_unix = getsockname(w->fd, (struct sockaddr *)&here, &length) == 0 && here.ss_family == AF_UNIX;
     p->watch = w;
     w->owner = p;
     w->ready = on_ready;
@@ -471,7 +475,7 @@ uint64_t mst_tcp_peer_beat(mst_tcp_peer *p, uint64_t now_ns)
 {
     if (p->out != NULL || p->write_broken)
         return now_ns + MST_TCP_HEARTBEAT;
-    if (now_ns < p->spoke_ns + MST_TCP_HEARTBEAT)
+    if (now_ns + BEAT_SLACK < p->spoke_ns + MST_TCP_HEARTBEAT)
         return p->spoke_ns + MST_TCP_HEARTBEAT;
     uint8_t header[MST_WIRE_HEADER];
     mst_header_encode(&(mst_message){.type = MST_WIRE_HEARTBEAT}, header);
