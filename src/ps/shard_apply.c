@@ -26,7 +26,7 @@
 #endif
 
 #define WALK_MIN 4096 /* keys from which a walk is worth a thought */
-#define BLOCK    64   /* keys of a push that are applied before the pull catches up */
+#define BLOCK    16   /* keys of a push that are applied before the pull catches up */
 
 struct mst_shard_push {
     const mst_list *list;
