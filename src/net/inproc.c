@@ -123,7 +123,7 @@ static inpeer *peer_at(const inproc *n, uint32_t number)
 
 static inpeer *peer_new(inproc *n, const char *address)
 {
-    if (!mst_grow(&n->peers, &n->peers_capacity, n->n_peers + 1, sizeof *n->peers))
+    if (!mst_grow(&n->peers, &n->peers_capacity, n->n_peers + 1, sizeof(void *)))
         return NULL;
     inpeer *p = mst_zalloc(sizeof *p);
     if (p == NULL)

@@ -114,7 +114,7 @@ static void list_todo(mst_tcp_peer *p)
 
 mst_tcp_peer *mst_tcp_peer_new(mst_tcp *t)
 {
-    if (!mst_grow(&t->peers, &t->peers_capacity, t->n_peers + 1, sizeof *t->peers))
+    if (!mst_grow(&t->peers, &t->peers_capacity, t->n_peers + 1, sizeof(void *)))
         return NULL;
     mst_tcp_peer *p = mst_zalloc(sizeof *p);
     mst_error *why = mst_zalloc(sizeof *why);
