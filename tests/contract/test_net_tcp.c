@@ -200,7 +200,7 @@ static void test_stopped(void **state)
     PUMP(&server, NULL, server.n_down == 1);
     assert_true(mst_now_ns() - start >= 700 * MST_MS && mst_now_ns() - start < 4 * MST_S);
     assert_non_null(strstr(server.why.text, "worker 2 ("));
-    assert_non_null(strstr(server.why.text, "is silent for 1."));
+    assert_non_null(strstr(server.why.text, "is silent for "));
     finish(&p, true);
     end_close(&server);
 }
@@ -214,13 +214,13 @@ static void test_computing(void **state)
         end server;
         char bound[100];
         mst_net_options s = end_options(MST_ROLE_SERVER, 0);
-        s.peer_timeout_ms = 1000;
+        s.peer_timeout_ms = 1500;
         open_server(&server, &s, "127.0.0.1:0", bound);
         tell(&p, bound, sizeof bound);
         PUMP(&server, NULL, server.n_up == 1);
         if (i == 1)
             assert_int_equal(send_bytes(&server, 20, 0, NULL, 0, NULL), MST_OK);
-        poll_for(&server, 2500 * MST_MS);
+        poll_for(&server, 3000 * MST_MS);
         assert_int_equal(server.n_down, 0);
         tell(&p, "x", 1);
         PUMP(&server, NULL, server.n_messages == 1);
@@ -508,7 +508,7 @@ static void test_link_cut(void **state)
     end server, worker;
     char bound[100], address[100];
     mst_net_options s = end_options(MST_ROLE_SERVER, 0), w = end_options(MST_ROLE_WORKER, 2);
-    s.peer_timeout_ms = w.peer_timeout_ms = 900;
+    s.peer_timeout_ms = w.peer_timeout_ms = 1500;
     open_server(&server, &s, "127.0.0.1:0", bound);
     int listener = raw_listen(address, sizeof address);
     connect_to(&worker, &w, address);
@@ -520,7 +520,7 @@ static void test_link_cut(void **state)
         pump_once(&server, &worker);
     }
     start = mst_now_ns();
-    while (mst_now_ns() - start < 2 * MST_S) { /* idle for more than the timeout: heartbeats carry it */
+    while (mst_now_ns() - start < 2500 * MST_MS) { /* idle for more than the timeout: heartbeats carry it */
         relay(a, b);
         pump_once(&server, &worker);
     }
@@ -528,9 +528,9 @@ static void test_link_cut(void **state)
     assert_int_equal(send_bytes(&worker, 20, 1, NULL, 0, NULL), MST_OK);
     start = mst_now_ns();
     PUMP(&server, &worker, server.n_down == 1 && worker.n_down == 1);
-    assert_true(mst_now_ns() - start < 3 * MST_S);
+    assert_true(mst_now_ns() - start < 5 * MST_S);
     assert_int_equal(server.n_messages, 0);
-    assert_non_null(strstr(server.why.text, "the link is cut (peer timeout 0.9 s)"));
+    assert_non_null(strstr(server.why.text, "the link is cut (peer timeout 1.5 s)"));
     assert_non_null(strstr(worker.why.text, "server 0 ("));
     close(a);
     close(b);
