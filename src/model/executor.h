@@ -1,0 +1,46 @@
+/* Executors: how a chain of layers is computed, forward and backward. One const table each, in mst_executors;
+ * all give the same numbers to rounding (tests/contract/test_executors.c).
+ *
+ *   plain   the layers' own plain functions; slow, for tests
+ *   tile    small nets: some images at a time, side by side in vector lanes
+ *   dnnl    oneDNN: large nets, threads inside the primitives
+ *
+ * A replica is one thread's: everything is made at open, and a pass allocates nothing. */
+#ifndef MST_MODEL_EXECUTOR_H
+#define MST_MODEL_EXECUTOR_H
+
+#include "model/layer.h"
+#include "model/model.h"
+
+typedef struct mst_replica {
+    const struct mst_executor *executor;
+    const mst_chain *chain;
+    const mst_kernels *kernels;
+    uint32_t max_rows;
+    unsigned n_threads;
+} mst_replica;
+
+typedef struct mst_executor {
+    const char *name, *help;
+    bool threads; /* n_threads of open is used */
+    /* Whether it can compute the chain; a sentence otherwise. */
+    mst_status (*can)(const mst_chain *chain);
+    /* max_rows: of one call. training false: forward only. */
+    mst_status (*open)(const mst_chain *chain, const mst_kernels *kernels, uint32_t max_rows,
+                       unsigned n_threads, bool training, mst_replica **out);
+    void (*close)(mst_replica *self);
+    /* Forward and backward: adds scale * gradient, summed over rows, to grad's ranges, and the loss to sum.
+     * Calls mst_step_need(step, r) before the weights of range r are read, and mst_step_ready(step, r) as
+     * soon as its gradient is final: ranges of the last layers first. */
+    mst_status (*train)(mst_replica *self, const mst_batch *batch, const mst_weights *w, const mst_pass *pass,
+                        float scale, mst_grad *grad, mst_step *step, mst_loss_sum *sum);
+    /* Inference: scores (n_rows x classes). */
+    mst_status (*forward)(mst_replica *self, const mst_batch *batch, const mst_weights *w, float *scores);
+} mst_executor;
+
+extern const mst_executor *const mst_executors[]; /* NULL-terminated */
+
+/* The executor for a chain: by name, or the one that should be fastest ("auto"). */
+mst_status mst_executor_choose(const mst_chain *chain, const char *name, const mst_executor **out);
+
+#endif

@@ -1,0 +1,130 @@
+/* Layers: what a net is made of. One const table per kind, in mst_layers; a net file names them, `muster
+ * list` shows them, and the contract tests loop over them (finite differences, plain against fast
+ * implementations).
+ *
+ * A layer is described once (mst_layer: options, shapes, parameters) and never changes after that. How it is
+ * computed is the business of an executor (executor.h): the fast ones know the built-in kinds; for every
+ * other kind they call the table's plain functions, which work on rows of plain numbers: image after image,
+ * (n, c, h, w). */
+#ifndef MST_MODEL_LAYER_H
+#define MST_MODEL_LAYER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/option.h"
+#include "base/status.h"
+#include "tensor/params.h"
+
+/* Of one image; plain numbers are c x 1 x 1. */
+typedef struct mst_dims {
+    uint32_t c, h, w;
+} mst_dims;
+
+static inline uint64_t mst_dims_size(const mst_dims *d)
+{
+    return (uint64_t)d->c * d->h * d->w;
+}
+
+typedef enum mst_init {
+    MST_INIT_GLOROT,  /* uniform in +-sqrt(6 / (fan_in + fan_out)) */
+    MST_INIT_HE,      /* normal, sqrt(2 / fan_in) */
+    MST_INIT_UNIFORM, /* in +-init-scale */
+    MST_INIT_NORMAL,  /* init-scale times a standard normal */
+    MST_INIT_CONSTANT,
+} mst_init;
+
+/* A parameter of a layer: a view of the store and a dense range of the gradient. The "gradient" of a state
+ * parameter (MST_VIEW_STATE: a running mean) is its new value: strategies replace it instead of adding to it.
+ */
+#define MST_LAYER_PARAMS 4
+typedef struct mst_layer_param {
+    const char *name; /* "weight", "bias", "running_mean", ...: the view is LAYER.name */
+    mst_view_kind kind;
+    uint32_t n_dims;
+    uint64_t dims[MST_VIEW_NDIM];
+    mst_init init;
+    double init_scale; /* of UNIFORM, NORMAL and CONSTANT */
+    uint64_t fan_in, fan_out;
+} mst_layer_param;
+
+typedef struct mst_layer_ops mst_layer_ops;
+
+/* A layer of a net, described. Options of a kind follow the base struct in the kind's own. */
+typedef struct mst_layer {
+    const mst_layer_ops *ops;
+    char name[32];
+    unsigned line; /* of the net file; 0: none */
+    mst_dims in, out;
+    uint32_t n_params;
+    mst_layer_param params[MST_LAYER_PARAMS];
+    uint32_t views[MST_LAYER_PARAMS]; /* in the store */
+    uint32_t first_range;             /* its parameters are ranges one after the other */
+} mst_layer;
+
+/* What a pass needs to know besides numbers. */
+typedef struct mst_pass {
+    bool training; /* dropout drops, batch norm uses the batch's own mean and variance */
+    uint64_t seed, step,
+        first_row; /* random numbers are keyed by (seed, step, row in the global batch, unit) */
+} mst_pass;
+
+struct mst_layer_ops {
+    const char *name, *help;
+    size_t size;               /* of the derived struct */
+    const mst_option *options; /* key=value words of the net file; or NULL */
+    size_t options_at;         /* where they lie in the derived struct */
+    const char
+        *main_option; /* the option that a bare first number sets: "conv 6" is "conv filters=6"; or NULL */
+
+    /* Checks options and self->in, sets self->out and the parameters. The sentence says what does not fit. */
+    mst_status (*shape)(mst_layer *self);
+    uint64_t (*flops)(const mst_layer *self); /* of one image, forward, a multiply-add counting as two */
+    size_t (*state_size)(const mst_layer *self,
+                         uint32_t n); /* bytes kept from forward to backward; NULL: none */
+
+    /* Plain implementations, for n images; w[i] and g[i] are parameters and their gradients, which backward
+     * adds to (state parameters: sets to the new value). dx NULL: not wanted. */
+    void (*forward)(const mst_layer *self, void *state, const mst_pass *pass, uint32_t n, const float *x,
+                    float *const *w, float *y);
+    void (*backward)(const mst_layer *self, void *state, const mst_pass *pass, uint32_t n, const float *x,
+                     const float *y, const float *dy, float *const *w, float *dx, float *const *g);
+};
+
+extern const mst_layer_ops *const mst_layers[]; /* NULL-terminated */
+
+/* ---- nets ---- */
+
+#define MST_NET_LAYERS 128
+
+/* A chain of layers, ending in one number per class; softmax and cross-entropy follow by themselves. */
+typedef struct mst_chain {
+    char *text; /* the net file; what checkpoints keep */
+    mst_dims in;
+    uint32_t n_layers;
+    mst_layer *layers[MST_NET_LAYERS];
+    uint32_t n_ranges;
+} mst_chain;
+
+/* Reads a net: one layer a line, "NAME: KIND [NUMBER] [option=value ...]" or without a name (conv1, conv2,
+ * ... are given then), "input CxHxW" first where the data does not say, # comments. Infers shapes from `in`
+ * (c 0: not known) and checks that the end has n_classes numbers (0: any). Errors name source and line. *out
+ * is the caller's to destroy. */
+mst_status mst_chain_parse(const char *text, const char *source, const mst_dims *in, uint32_t n_classes,
+                           mst_chain **out);
+void mst_chain_destroy(mst_chain *chain); /* NULL-safe */
+
+/* Declares the views. */
+mst_status mst_chain_declare(mst_chain *chain, mst_params *params);
+/* First values: a function of the seed and the parameter alone. */
+void mst_chain_start(const mst_chain *chain, mst_params *params, uint64_t seed);
+uint64_t mst_chain_flops(const mst_chain *chain); /* of one image, forward */
+
+/* Nets that come with muster: "lenet", "alexnet", ...; NULL-terminated. */
+typedef struct mst_known_net {
+    const char *name, *help, *text;
+} mst_known_net;
+extern const mst_known_net mst_known_nets[];
+
+#endif
