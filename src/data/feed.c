@@ -209,13 +209,19 @@ void mst_feed_destroy(mst_feed *f)
 
 /* ---- ranges ---- */
 
-/* Under the mutex: handing out ends at `to`. What production needs for that is allowed, never taken back. */
-static void set_end(mst_feed *f, uint64_t to)
+/* Where handing out up to `to` ends, as far as that is known. */
+static uint64_t end_of(const mst_feed *f, uint64_t to)
 {
     uint64_t most = f->dataset->random      ? f->plan.n_rows
                     : f->options.first_rows ? f->options.first_rows
                                             : UINT64_MAX;
-    f->to = to < most ? to : most;
+    return to < most ? to : most;
+}
+
+/* Under the mutex: handing out ends at `to`. What production needs for that is allowed, never taken back. */
+static void set_end(mst_feed *f, uint64_t to)
+{
+    f->to = end_of(f, to);
     if (f->dataset->random && f->ring_error.code == MST_OK) {
         uint64_t end = mst_feed_plan_chunks(&f->plan, f->to);
         if (end > f->ring_end)
@@ -319,7 +325,7 @@ mst_status mst_feed_extend(mst_feed *f, uint64_t to)
     pthread_mutex_lock(&f->mutex);
     if (f->generation == 0)
         st = mst_fail(MST_EUSAGE, "%s: no epoch was started that could go on", f->dataset->name);
-    else if (to > f->to)
+    else if (end_of(f, to) > f->to) /* else nobody is woken for it: workers extend with every step */
         set_end(f, to);
     pthread_mutex_unlock(&f->mutex);
     return st;

@@ -8,11 +8,17 @@
 #define WEIGHTS_AHEAD 4 /* below MST_DESCEND_SCRATCH */
 #define RECORDS_AHEAD 8
 
+/* A row's numbers and keys lie in one record, or apart when its batch was localised; the keys, written just
+ * before, are then at hand. */
 INLINE void prefetch_record(const mst_row *row)
 {
     const char *first = (const char *)(row->dense ? (const void *)row->dense : (const void *)row->keys);
     const char *last = (const char *)(row->values ? (const void *)(row->values + row->n_keys)
                                                   : (const void *)(row->keys + row->n_keys));
+    if (row->dense != NULL && (size_t)((const char *)row->keys - first) > 512) {
+        last = (const char *)(row->dense + row->n_dense);
+        __builtin_prefetch(last - 1);
+    }
     if (last - first > 512)
         last = first + 512; /* the hardware follows on its own from there */
     for (const char *p = first; p < last; p += 64)
