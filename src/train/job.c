@@ -11,15 +11,16 @@
 #include "train/job_impl.h"
 
 #define HELLO_MS  5000
-#define MAX_QUEUE (64ull << 20)
+#define MAX_QUEUE (64ull << 20) /* of answers that a worker does not read */
+#define UNBOUNDED (1ull << 36)
 
 mst_net_options mst_job_net(const mst_job_config *config, mst_role role, const mst_strategy_options *o)
 {
     mst_net_options net = {
         .self = {.role = role, .index = config->index},
         .secret = config->cluster->secret,
-        .max_body = 1ull << 36, /* messages are held to what makes sense by who takes them */
-        .max_queue = MAX_QUEUE,
+        .max_body = UNBOUNDED, /* messages are held to what makes sense by who takes them */
+        .max_queue = role == MST_ROLE_WORKER || o->dense_model ? UNBOUNDED : MAX_QUEUE,
         .peer_timeout_ms = (uint32_t)(o->peer_timeout * 1000),
         .hello_timeout_ms = HELLO_MS,
     };
