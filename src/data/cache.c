@@ -97,6 +97,11 @@ static mst_status check_table(cache_file *f)
         h->n_features > UINT32_MAX || h->n_dense > h->n_features || !isfinite(h->min_label) ||
         !isfinite(h->max_label))
         return damaged(f->path, 0, "the header holds impossible counts");
+    if ((h->channels | h->height | h->width) != 0 &&
+        ((uint64_t)h->channels * h->height > UINT32_MAX ||
+         (uint64_t)h->channels * h->height * h->width != h->n_dense || h->n_dense == 0))
+        return damaged(f->path, offsetof(cache_header, channels),
+                       "the sides of its images do not fit its rows");
     return MST_OK;
 }
 
@@ -305,6 +310,11 @@ static mst_status join_file(cache_dataset *d, const cache_file *f, bool first, b
     bool integral = h->flags & CACHE_LABELS_INTEGRAL;
     info->labels_integral = first ? integral : info->labels_integral && integral;
     info->index_base = first ? h->index_base : info->index_base;
+    bool same =
+        first || (info->channels == h->channels && info->height == h->height && info->width == h->width);
+    info->channels = same ? h->channels : 0;
+    info->height = same ? h->height : 0;
+    info->width = same ? h->width : 0;
     info->n_rows += h->n_rows;
     info->n_entries += h->n_entries;
     info->n_positive += h->n_positive;

@@ -23,8 +23,8 @@ typedef struct mst_cache_writer mst_cache_writer;
  * (mst_cache_options_text), where that is known. */
 mst_status mst_cache_writer_new(const char *path, const char *source_key, mst_cache_writer **out);
 mst_status mst_cache_writer_add(mst_cache_writer *writer, const mst_chunk *chunk);
-/* The facts about rows are counted by the writer; info (may be NULL) adds bytes and index_base, and
- * n_features when it knows of more. */
+/* The facts about rows are counted by the writer; info (may be NULL) adds bytes and index_base,
+ * n_features when it knows of more, and the sides of images when they fit the rows. */
 mst_status mst_cache_writer_commit(mst_cache_writer *writer, const mst_data_info *info);
 void mst_cache_writer_destroy(mst_cache_writer *writer); /* NULL-safe; without commit nothing is left */
 

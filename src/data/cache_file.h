@@ -47,8 +47,9 @@ typedef struct cache_header {
     uint32_t key_size; /* bytes of the source key, which follows the header */
     uint64_t table_offset;
     uint32_t table_crc;
-    uint32_t header_crc; /* of header (with this field 0) and source key */
-    uint8_t reserved[16];
+    uint32_t header_crc;              /* of header (with this field 0) and source key */
+    uint32_t channels, height, width; /* of images: n_dense is their product; all 0: not known */
+    uint8_t reserved[4];
 } cache_header;
 static_assert(sizeof(cache_header) == 128, "cache header layout");
 

@@ -399,6 +399,11 @@ mst_status mst_cache_writer_commit(mst_cache_writer *w, const mst_data_info *inf
         .table_offset = mst_out_offset(w->out),
         .table_crc = mst_crc32c(0, w->table, table_bytes),
     };
+    if (info != NULL && (uint64_t)info->channels * info->height * info->width == f->n_dense) {
+        h.channels = info->channels;
+        h.height = info->height;
+        h.width = info->width;
+    }
     h.file_size = h.table_offset + table_bytes;
     h.header_crc = mst_crc32c(mst_crc32c(0, &h, sizeof h), w->source_key, h.key_size);
     TRY(mst_out_write(w->out, w->table, table_bytes));

@@ -23,6 +23,8 @@ typedef struct mst_data_info {
     uint32_t index_base; /* libsvm: found or given */
     uint64_t bytes;      /* of the files */
     bool scanned;        /* the label and feature figures are facts about every row */
+    /* Rows are images: the dense prefix is channels x height x width, plane after plane. 0: not known. */
+    uint32_t channels, height, width;
 } mst_data_info;
 
 typedef struct mst_dataset mst_dataset;

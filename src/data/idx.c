@@ -47,7 +47,8 @@ typedef struct idx_file {
     const char *path;
     unsigned type, width, n_dimensions; /* width: bytes of a number */
     uint32_t n_items;
-    uint64_t item; /* numbers of an item */
+    uint64_t item;     /* numbers of an item */
+    uint32_t sides[3]; /* channels, height, width; 0: items are no images */
 } idx_file;
 
 static unsigned type_width(unsigned type)
@@ -111,6 +112,12 @@ static mst_status file_open(const char *path, idx_file *f)
     }
     if (f->item == 0)
         return mst_fail(MST_EINPUT, "%s: its header speaks of items of no numbers", path);
+    if (f->n_dimensions == 3 || f->n_dimensions == 4) {
+        const uint8_t *last = head + 4 * (f->n_dimensions - 2);
+        f->sides[0] = f->n_dimensions == 4 ? big32(head + 4) : 1;
+        f->sides[1] = big32(last);
+        f->sides[2] = big32(last + 4);
+    }
     uint64_t expected = mst_in_offset(f->in) + f->n_items * f->item * f->width;
     uint64_t size = mst_in_file_size(f->in);
     if (!mst_in_compressed(f->in) && size != 0 && size < expected)
@@ -404,7 +411,8 @@ static mst_status list_sources(const mst_text_list *paths, const mst_data_option
             n_label_files++;
             continue;
         }
-        if (n > 0 && (f.item != shape->item || f.type != shape->type))
+        if (n > 0 && (f.item != shape->item || f.type != shape->type ||
+                      memcmp(f.sides, shape->sides, sizeof f.sides) != 0))
             return mst_fail(MST_EINPUT, "%s and %s hold items of different size or type", sources[0].path,
                             f.path);
         if (n == 0)
@@ -473,6 +481,9 @@ mst_status mst_idx_open(const mst_text_list *paths, const mst_data_options *opti
     for (size_t i = 0; i < n_sources; i++)
         TRY_OUT(st, read_source(&sources[i], d->store->words, stride));
     TRY_OUT(st, make_chunks(d, bytes, (uint32_t)shape.item, stride));
+    d->base.info.channels = shape.sides[0];
+    d->base.info.height = shape.sides[1];
+    d->base.info.width = shape.sides[2];
     *out = &d->base;
     d = NULL;
 out:

@@ -1,5 +1,6 @@
 /* IDX files (MNIST's format) as a random-access dataset: all records are built when the files are opened, so
- * that loading a chunk is a matter of a reference count. Images of unsigned bytes stay bytes.
+ * that loading a chunk is a matter of a reference count. Images of unsigned bytes stay bytes. Items of two
+ * dimensions are images of one channel, those of three have channels first.
  *
  * paths are files of items (two dimensions or more), one or many with items of equal size; each has its
  * labels in a file named as usual (images-idx3 -> labels-idx1, .gz or .zst or not), or, for a single file, in
