@@ -12,6 +12,7 @@
 #include "ps/leases.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -326,22 +327,31 @@ static bool fits(const mst_leases *self, const mst_lease *l)
     return begun && l->from < l->to && l->to <= self->options.epoch_rows;
 }
 
+static int by_place(const void *a, const void *b)
+{
+    const mst_lease *x = &((const range *)a)->lease, *y = &((const range *)b)->lease;
+    if (x->epoch != y->epoch)
+        return x->epoch < y->epoch ? -1 : 1;
+    return (x->from > y->from) - (x->from < y->from);
+}
+
 /* Rows of begun epochs that are in no range are done. */
 static mst_status count_from_pool(mst_leases *self)
 {
-    uint64_t first = self->next_epoch;
-    for (size_t i = 0; i < self->pool.n; i++)
-        first = self->pool.items[i].lease.epoch < first ? self->pool.items[i].lease.epoch : first;
-    self->first_epoch = first;
-    for (uint64_t epoch = first; epoch <= self->next_epoch; epoch++) {
-        uint64_t done = epoch < self->next_epoch ? self->options.epoch_rows : self->next_position;
-        for (size_t i = 0; i < self->pool.n; i++)
-            if (self->pool.items[i].lease.epoch == epoch) {
-                uint64_t rows = rows_of(&self->pool.items[i].lease);
-                if (rows > done)
-                    return mst_fail(MST_EINPUT, "the checkpoint's leases overlap");
-                done -= rows;
-            }
+    const ranges *pool = &self->pool;
+    if (pool->n > 0)
+        qsort(pool->items, pool->n, sizeof *pool->items, by_place);
+    self->first_epoch = pool->n > 0 ? pool->items[0].lease.epoch : self->next_epoch;
+    size_t i = 0;
+    for (uint64_t epoch = self->first_epoch; epoch <= self->next_epoch; epoch++) {
+        uint64_t done = epoch < self->next_epoch ? self->options.epoch_rows : self->next_position, end = 0;
+        for (; i < pool->n && pool->items[i].lease.epoch == epoch; i++) {
+            const mst_lease *l = &pool->items[i].lease;
+            if (l->from < end)
+                return mst_fail(MST_EINPUT, "the checkpoint's leases overlap");
+            end = l->to;
+            done -= rows_of(l);
+        }
         if (done > 0)
             TRY(count_done(self, epoch, done));
     }
