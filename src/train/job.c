@@ -107,12 +107,14 @@ mst_status mst_job_embedded(const mst_job_config *config, const mst_observer *ob
     mst_error_save(&first, st);
     for (size_t i = 0; i < started; i++)
         pthread_join(parts[i].thread, NULL);
+    bool ended_well = started > 0 && parts[0].error.code == MST_OK;
     if (started > 0) {
         *summary = parts[0].summary;
-        if (parts[0].error.code != MST_OK)
+        if (!ended_well)
             first = parts[0].error; /* the coordinator knows why the job ended */
     }
-    for (size_t i = 1; i < started; i++)
+    /* a thread that came when all was done was told so, which is no failure */
+    for (size_t i = 1; i < started && !ended_well; i++)
         if (parts[i].error.code != MST_OK && first.code == MST_OK)
             first = parts[i].error;
     mst_free(parts);

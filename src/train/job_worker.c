@@ -25,7 +25,9 @@ static json_t *describe(const mst_job_config *config, const mst_trainer *trainer
     json_t *join = mst_job_join(config, "worker");
     if (join == NULL)
         return NULL;
-    uint64_t rows = trainer->dataset->random ? mst_feed_epoch_rows(trainer->feed) : 0;
+    /* of an epoch, where its rows are divided by position: shards differ */
+    bool shared = trainer->dataset->random && trainer->strategy_options.shard == MST_SHARD_AUTO;
+    uint64_t rows = shared ? mst_feed_epoch_rows(trainer->feed) : 0;
     json_object_set_new(join, "model", mst_model_json(trainer->assembly.model));
     json_object_set_new(
         join, "data",
