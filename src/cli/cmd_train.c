@@ -446,15 +446,27 @@ static json_t *shared_options(const json_t *options)
     return same;
 }
 
+typedef struct adoption {
+    settings *settings;
+    json_t *same; /* what the coordinator compares: follows the options */
+} adoption;
+
 /* A worker of a resumed run: its options come from the coordinator, which has the run directory. */
 static mst_status adopt_job(void *arg, const json_t *job)
 {
-    settings *s = arg;
+    adoption *a = arg;
+    settings *s = a->settings;
     if (!json_is_true(json_object_get(job, "resume")) || !s->train.resume)
         return s->files.n > 0 ? MST_OK : mst_fail(MST_EUSAGE, "no training data given: muster train FILE...");
     json_t *copy = json_deep_copy(job);
     mst_status st = adopt_manifest(s, copy, "what the coordinator sent");
     json_decref(copy);
+    TRY(st);
+    json_t *options = mst_options_json(s->groups, N_GROUPS), *same = shared_options(options);
+    if (options == NULL || same == NULL || json_object_update(a->same, same) != 0)
+        st = mst_fail(MST_ENOMEM, "no memory to resume");
+    json_decref(options);
+    json_decref(same);
     return st;
 }
 
@@ -463,14 +475,15 @@ static mst_status run_job(settings *s, const mst_cluster *cluster, const mst_tra
 {
     mst_job_summary summary = {0};
     mst_worker_counts counts = {0};
+    adoption adopted = {s, shared_options(config->options)};
     mst_job_config job = {
         .train = config,
         .cluster = cluster,
         .index = (uint32_t)s->process.index,
         .engine = &mst_net_tcp,
-        .same = shared_options(config->options),
+        .same = adopted.same,
         .adopt = adopt_job,
-        .adopt_arg = s,
+        .adopt_arg = &adopted,
     };
     mst_status st;
     if (job.same == NULL)

@@ -35,6 +35,7 @@ mst_status mst_coordinator_new(mst_server *s, mst_coordinator **out)
     co->began_ns = co->said_ns = mst_now_ns();
     co->chief = UINT32_MAX;
     co->evaluated_step = co->saved_step = UINT64_MAX;
+    co->early_tail = &co->early;
     *out = co;
     return MST_OK;
 }
@@ -49,6 +50,12 @@ void mst_coordinator_destroy(mst_coordinator *co)
     for (uint32_t i = 0; co->restores != NULL && i < co->n_servers; i++)
         mst_free(co->restores[i].owned);
     mst_free(co->restores);
+    while (co->early != NULL) {
+        mst_early_part *early = co->early;
+        co->early = early->next;
+        mst_free(early->body);
+        mst_free(early);
+    }
     json_decref(co->first_join);
     json_decref(co->start.plan);
     mst_free(co->members);
@@ -114,15 +121,13 @@ static mst_status pump(mst_server *s, uint32_t server)
         if (piece == NULL)
             return mst_fail(MST_ENOMEM, "no memory to restore server %" PRIu32, server);
         mst_message m = {.type = MST_PS_PART, .count = r->slot, .step = extent->first + r->at};
-        mst_piece body = {piece->data, count * sizeof(float)};
         mst_status st = s->hooks->restore(s->hooks->arg, r->slot, m.step, count, (float *)piece->data);
-        if (st == MST_OK)
-            st = mst_net_send(s->net, s->servers[server], &m, &body, 1, piece);
         if (st != MST_OK) {
             mst_server_release(s, piece);
             return st;
         }
         piece->restores = server + 1;
+        TRY(mst_unless_gone(mst_server_lend(s, s->servers[server], &m, piece, count * sizeof(float))));
         r->in_flight++;
         r->at += count;
         if (r->at == extent->count) {
@@ -264,10 +269,17 @@ static mst_status admit(mst_server *s, uint32_t worker, const json_t *join)
     return MST_OK;
 }
 
+/* Workers without whom training does not begin: those that a step needs, or whose rows nobody else has. */
+static uint32_t needed_to_start(const mst_server *s)
+{
+    bool shards = s->co->sharding == MST_SHARDING_STATIC || s->co->sharding == MST_SHARDING_LOCAL;
+    return mst_is_sync(s) ? s->options.needed : shards ? s->options.n_workers : 1;
+}
+
 static mst_status maybe_start(mst_server *s)
 {
     mst_coordinator *co = s->co;
-    uint32_t joined = 0, need = mst_is_sync(s) ? s->options.needed : 1;
+    uint32_t joined = 0, need = needed_to_start(s);
     if (co->phase != MST_PHASE_START || co->first_join == NULL)
         return MST_OK;
     for (uint32_t i = 0; i < s->options.n_servers; i++)
@@ -287,7 +299,7 @@ static mst_status hear_worker_join(mst_server *s, uint32_t worker, const json_t 
         return MST_OK;
     if (st != MST_OK) {
         mst_warn("worker %" PRIu32 " was refused: %s", worker, mst_error_text());
-        mst_net_drop(s->net, s->workers[worker].peer, mst_error_text());
+        mst_server_refuse(s, s->workers[worker].peer, st);
         s->workers[worker].peer = MST_PEER_NONE;
         return MST_OK;
     }
@@ -301,9 +313,10 @@ static mst_status hear_worker_join(mst_server *s, uint32_t worker, const json_t 
 
 static mst_status hear_server_join(mst_server *s, uint32_t server, const json_t *join)
 {
-    if (s->hooks->fits(s->hooks->arg, join) != MST_OK) {
+    mst_status st = s->hooks->fits(s->hooks->arg, join);
+    if (st != MST_OK) {
         mst_warn("server %" PRIu32 " was refused: %s", server, mst_error_text());
-        mst_net_drop(s->net, s->servers[server], mst_error_text());
+        mst_server_refuse(s, s->servers[server], st);
         s->servers[server] = MST_PEER_NONE;
         return MST_OK;
     }
@@ -334,17 +347,20 @@ static void replace_chief(mst_server *s)
     mst_ps_send(s->net, s->workers[co->chief].peer, &(mst_message){.type = MST_PS_CHIEF});
 }
 
+/* Its push that waits counts for the next step where all are needed: other servers may have closed that step
+ * with it already. With backup workers nobody has, as nothing closes before the coordinator says so. */
 static mst_status lose(mst_server *s, uint32_t worker)
 {
     mst_coordinator *co = s->co;
     mst_server_worker *w = &s->workers[worker];
-    bool counts = w->pending && w->label == s->applied + 1;
+    bool counts = w->pending && !w->exhausted && w->label == s->applied + 1 && !mst_has_backups(s);
     w->gone = true;
     w->gone_from = s->applied + 1 + counts;
     for (uint32_t i = 1; i < s->options.n_servers; i++)
         if (s->servers[i] != MST_PEER_NONE)
-            TRY(mst_ps_send(s->net, s->servers[i],
-                            &(mst_message){.type = MST_PS_GONE, .count = worker, .step = w->gone_from}));
+            TRY(mst_unless_gone(
+                mst_ps_send(s->net, s->servers[i],
+                            &(mst_message){.type = MST_PS_GONE, .count = worker, .step = w->gone_from})));
     mst_server_forget(s, worker);
     TRY(mst_work_lost(s, worker, w->gone_from));
     if (co->chief == worker)
@@ -352,9 +368,17 @@ static mst_status lose(mst_server *s, uint32_t worker)
     TRY(mst_server_try_cut(s));
     if (mst_is_sync(s))
         TRY(mst_server_try_close(s));
-    else if (s->options.mode == MST_PS_SSP)
-        TRY(mst_server_release_deferred(s));
     return mst_coordinator_look(s);
+}
+
+bool mst_coordinator_server_left(mst_server *s, uint32_t server, const char *why)
+{
+    mst_coordinator *co = s->co;
+    if (co->first_join != NULL)
+        return false;
+    co->server_joined[server] = false;
+    mst_warn("%s; waiting for server %" PRIu32 " again", why, server);
+    return true;
 }
 
 void mst_coordinator_lost(mst_server *s, uint32_t worker, const char *why)
@@ -388,17 +412,20 @@ static mst_status hear_report(mst_server *s, uint32_t worker, const mst_message 
     if (!(m->flags & MST_REPORT_LAST))
         return MST_OK;
     member->done = true;
-    s->workers[worker].exhausted = mst_has_backups(s); /* its pushes are not waited for */
-    if (mst_has_backups(s))
+    if (mst_has_backups(s)) /* its pushes are not waited for */
         TRY(mst_server_try_close(s));
     return mst_coordinator_look(s);
 }
 
-static mst_status hear_failure(mst_server *s, const char *role, uint32_t index, const json_t *json)
+static mst_status hear_failure(mst_server *s, bool worker, uint32_t index, const json_t *json)
 {
-    const char *text = "it did not say why";
+    const char *text = "it did not say why", *role = worker ? "worker" : "server";
     json_int_t code = MST_EPEER;
     json_unpack((json_t *)json, "{s:I, s:s}", "code", &code, "text", &text);
+    if (worker && code == MST_EPEER) { /* a server that is gone is known here by itself: its link is broken */
+        mst_server_expel(s, index, text);
+        return MST_OK;
+    }
     if (code == MST_ESTOPPED && s->co->phase == MST_PHASE_START)
         return mst_fail(MST_ESTOPPED, "%s %" PRIu32 " was asked to stop", role, index);
     if (code == MST_ESTOPPED) {
@@ -416,7 +443,7 @@ static mst_status hear_json(mst_server *s, bool worker, uint32_t index, const ms
     case MST_PS_JOIN:
         return worker ? hear_worker_join(s, index, json) : hear_server_join(s, index, json);
     case MST_PS_FAIL:
-        return hear_failure(s, worker ? "worker" : "server", index, json);
+        return hear_failure(s, worker, index, json);
     case MST_PS_REPORT:
         return worker ? hear_report(s, index, m, json) : MST_OK;
     default:
@@ -445,14 +472,16 @@ mst_status mst_coordinator_message(mst_server *s, uint32_t peer, const mst_messa
     case MST_PS_READY:
         if (!worker && m->flags & MST_READY_WATCHES)
             return mst_coordinator_watches(s, m->count);
-        co->server_ready[index] |= !worker;
+        if (worker)
+            return mst_fail(MST_EPEER, "READY, which a worker never sends");
+        co->server_ready[index] = true;
         return maybe_start(s);
     case MST_PS_PART:
-        return worker ? MST_OK : mst_coordinator_hear_part(s, m, body);
     case MST_PS_SAVED:
-        return worker ? MST_OK : mst_coordinator_saved(s, m->count);
+        return worker ? mst_fail(MST_EPEER, "%s, which a worker never sends", mst_ps_type_name(m->type))
+                      : mst_coordinator_hear_part(s, m, body);
     case MST_PS_GONE:
-        if (!worker && m->count < s->options.n_workers && s->workers[m->count].peer != MST_PEER_NONE) {
+        if (!worker && m->count < s->options.n_workers && mst_alive(co, m->count)) {
             char why[128];
             snprintf(why, sizeof why, "server %" PRIu32 " has lost its connection to worker %" PRIu32, index,
                      m->count);
@@ -471,7 +500,7 @@ static void name_missing(const mst_server *s, char *out, size_t size)
     const mst_coordinator *co = s->co;
     size_t n = 0;
     unsigned named = 0, more = 0;
-    uint32_t need = mst_is_sync(s) ? s->options.n_workers : 1;
+    uint32_t need = mst_is_sync(s) ? s->options.n_workers : needed_to_start(s);
     out[0] = 0;
     for (uint32_t i = 1; i < s->options.n_servers; i++)
         if (!co->server_joined[i] && (named++ < 8 || !++more))

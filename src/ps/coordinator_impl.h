@@ -26,7 +26,7 @@ typedef struct mst_member {
     bool joined, welcomed, done; /* done: it has reported for the last time */
     bool lost;
     bool waits;     /* it has nothing to do */
-    bool refresh;   /* static shards, async: its next rows are of another epoch */
+    bool told_stop; /* sync streams: it waits for an epoch's end that does not come */
     uint64_t epoch; /* streams: of its rows */
     uint64_t granted, steps, rows, dropped_steps, dropped_rows;
     uint64_t heard_ns; /* of its last push */
@@ -49,6 +49,13 @@ typedef struct mst_restore {
     uint64_t at;
     unsigned in_flight;
 } mst_restore;
+
+/* A message of a checkpoint that came before the coordinator's own part was taken. */
+typedef struct mst_early_part {
+    struct mst_early_part *next;
+    mst_message m;
+    mst_buffer *body;
+} mst_early_part;
 
 struct mst_coordinator {
     uint32_t n_workers, n_servers;
@@ -81,6 +88,8 @@ struct mst_coordinator {
     bool best_here, best_known; /* all its floats have come; whether it is the best is known */
     bool best;
     uint32_t eval_cut, save_cut;
+    bool at_step; /* sync: a step is complete and not answered: nobody can be beyond it */
+    mst_early_part *early, **early_tail;
     uint32_t n_saved;        /* servers whose floats are all here */
     uint64_t evaluated_step; /* UINT64_MAX: none yet */
     uint64_t saved_step;
@@ -98,10 +107,13 @@ static inline bool mst_alive(const mst_coordinator *co, uint32_t worker)
 /* Everybody is ready: welcomes the workers. */
 mst_status mst_coordinator_start(mst_server *s);
 mst_status mst_coordinator_welcome(mst_server *s, uint32_t worker);
+/* ssp: a worker that comes, or comes back, holds nobody up for what it has not pushed. */
+void mst_coordinator_catch_up(mst_server *s, uint32_t worker);
 /* Looks at what is due, at the end, and at cuts that wait. */
 mst_status mst_coordinator_look(mst_server *s);
 mst_status mst_coordinator_stop(mst_server *s);
 mst_status mst_coordinator_hear_result(mst_server *s, const mst_message *m, const json_t *json);
+/* A PART or SAVED of another server. */
 mst_status mst_coordinator_hear_part(mst_server *s, const mst_message *m, const void *body);
 void mst_coordinator_watch(mst_server *s);
 json_t *mst_coordinator_workers(const mst_server *s);

@@ -26,18 +26,13 @@ mst_status mst_coordinator_welcome(mst_server *s, uint32_t worker)
     m->welcomed = true;
     m->heard_ns = mst_now_ns();
     m->epoch = m->epoch > co->progress.epoch ? m->epoch : co->progress.epoch;
+    mst_coordinator_catch_up(s, worker);
     mst_info("%s takes part", m->name);
     TRY(mst_ps_send_json(s->net, s->workers[worker].peer, &(mst_message){.type = MST_PS_WELCOME},
                          json_pack("{s:o, s:I, s:I, s:s}", "table", mst_table_to_json(&s->table), "step",
                                    (json_int_t)s->applied, "epoch", (json_int_t)m->epoch, "sharding",
                                    names[co->sharding])));
     return mst_work_first(s, worker);
-}
-
-/* Whether a failure to send means more than that a peer is gone, which is reported by itself. */
-static mst_status unless_gone(mst_status st)
-{
-    return st == MST_EPEER || st == MST_ETIMEOUT ? MST_OK : st;
 }
 
 mst_status mst_coordinator_start(mst_server *s)
@@ -53,8 +48,9 @@ mst_status mst_coordinator_start(mst_server *s)
     }
     for (uint32_t w = 0; w < s->options.n_workers; w++)
         if (co->members[w].joined)
-            TRY(unless_gone(mst_coordinator_welcome(s, w)));
-    return unless_gone(mst_ps_send(s->net, s->workers[co->chief].peer, &(mst_message){.type = MST_PS_CHIEF}));
+            TRY(mst_unless_gone(mst_coordinator_welcome(s, w)));
+    return mst_unless_gone(
+        mst_ps_send(s->net, s->workers[co->chief].peer, &(mst_message){.type = MST_PS_CHIEF}));
 }
 
 /* Workers that came late; not while a cut is under way, of which they know nothing. */
@@ -66,10 +62,11 @@ static mst_status welcome_late(mst_server *s)
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
         if (!co->members[w].joined || co->members[w].welcomed)
             continue;
-        TRY(unless_gone(mst_coordinator_welcome(s, w)));
+        TRY(mst_unless_gone(mst_coordinator_welcome(s, w)));
         if (co->chief == UINT32_MAX) {
             co->chief = w;
-            TRY(unless_gone(mst_ps_send(s->net, s->workers[w].peer, &(mst_message){.type = MST_PS_CHIEF})));
+            TRY(mst_unless_gone(
+                mst_ps_send(s->net, s->workers[w].peer, &(mst_message){.type = MST_PS_CHIEF})));
         }
     }
     return MST_OK;
@@ -100,7 +97,10 @@ mst_status mst_coordinator_applied(mst_server *s, uint64_t step, const mst_shard
         TRY(mst_work_pushed(s, requests[i]->worker, requests[i]->head.rows));
     }
     mst_work_closed(s, step);
-    return mst_coordinator_look(s);
+    co->at_step = true;
+    mst_status st = mst_coordinator_look(s);
+    co->at_step = false;
+    return st;
 }
 
 void mst_coordinator_dropped(mst_server *s, uint32_t worker, const mst_shard_request *request)
@@ -111,16 +111,36 @@ void mst_coordinator_dropped(mst_server *s, uint32_t worker, const mst_shard_req
     mst_work_pushed(s, worker, request->head.rows); /* its rows are used up all the same */
 }
 
-bool mst_coordinator_ahead(const mst_server *s, uint32_t worker)
+/* ssp: the fewest pushes of those that push, but for one. UINT64_MAX: there are none. */
+static uint64_t slowest_but(const mst_server *s, uint32_t worker)
 {
     const mst_coordinator *co = s->co;
     uint64_t slowest = UINT64_MAX;
-    if (s->options.mode != MST_PS_SSP)
-        return false;
     for (uint32_t w = 0; w < s->options.n_workers; w++)
-        if (mst_alive(co, w) && !co->members[w].waits && !co->members[w].done &&
+        if (w != worker && mst_alive(co, w) && !co->members[w].waits && !co->members[w].done &&
             s->workers[w].pushes < slowest)
             slowest = s->workers[w].pushes;
+    return slowest;
+}
+
+void mst_coordinator_catch_up(mst_server *s, uint32_t worker)
+{
+    uint64_t slowest = slowest_but(s, worker);
+    if (slowest != UINT64_MAX && s->workers[worker].pushes < slowest)
+        s->workers[worker].pushes = slowest;
+}
+
+bool mst_coordinator_expects(const mst_server *s, uint32_t worker)
+{
+    const mst_member *m = &s->co->members[worker];
+    return mst_alive(s->co, worker) && !m->done && !m->waits;
+}
+
+bool mst_coordinator_ahead(const mst_server *s, uint32_t worker)
+{
+    if (s->options.mode != MST_PS_SSP)
+        return false;
+    uint64_t slowest = slowest_but(s, worker);
     return slowest != UINT64_MAX && s->workers[worker].pushes > slowest + s->options.staleness;
 }
 
@@ -136,11 +156,11 @@ static mst_status announce_cut(mst_server *s, uint32_t flags)
         for (uint32_t w = 0; w < s->options.n_workers; w++)
             if (mst_alive(co, w) && !co->members[w].done) {
                 mst_bit_set(markers, w);
-                TRY(unless_gone(mst_ps_send(s->net, s->workers[w].peer, &m)));
+                TRY(mst_unless_gone(mst_ps_send(s->net, s->workers[w].peer, &m)));
             }
     mst_piece piece = {markers, sizeof markers};
     for (uint32_t i = 1; i < s->options.n_servers; i++)
-        TRY(unless_gone(mst_net_send(s->net, s->servers[i], &m, &piece, 1, NULL)));
+        TRY(mst_unless_gone(mst_net_send(s->net, s->servers[i], &m, &piece, 1, NULL)));
     return mst_server_hear_cut(s, &m, markers);
 }
 
@@ -149,7 +169,7 @@ static bool can_evaluate(const mst_server *s)
     return s->co->chief != UINT32_MAX && s->co->n_watching == s->options.n_servers;
 }
 
-static mst_status begin_save(mst_server *s, bool best)
+static void begin_save(mst_server *s, bool best)
 {
     mst_coordinator *co = s->co;
     co->saving = true;
@@ -157,19 +177,55 @@ static mst_status begin_save(mst_server *s, bool best)
     co->best_here = co->best_known = false;
     co->save_cut = s->cut.number + 1;
     co->n_saved = 0;
-    if (!best) {
+    if (!best)
         co->save_due = false;
-        co->saved_step = co->progress.steps;
+}
+
+/* What came before the coordinator's own part. */
+static mst_status hear_early(mst_server *s)
+{
+    mst_coordinator *co = s->co;
+    mst_early_part *early = co->early;
+    mst_status st = MST_OK;
+    co->early = NULL;
+    co->early_tail = &co->early;
+    while (early != NULL) {
+        mst_early_part *next = early->next;
+        if (st == MST_OK)
+            st = mst_coordinator_hear_part(s, &early->m, early->body != NULL ? early->body->data : NULL);
+        mst_server_release(s, early->body);
+        mst_free(early);
+        early = next;
     }
-    return s->hooks->save_begin(s->hooks->arg, &s->table, mst_work_json(s), best);
+    return st;
+}
+
+mst_status mst_coordinator_cut_taken(mst_server *s)
+{
+    mst_coordinator *co = s->co;
+    if (s->cut.flags & MST_CUT_EVAL) {
+        co->evaluated_step = co->progress.steps;
+        s->hooks->eval_begin(s->hooks->arg);
+    }
+    if (!(s->cut.flags & MST_CUT_SAVE))
+        return MST_OK;
+    if (!co->saving_best)
+        co->saved_step = co->progress.steps;
+    json_t *plan = mst_work_json(s);
+    if (plan == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for a checkpoint");
+    TRY(s->hooks->save_begin(s->hooks->arg, &s->table, plan, co->saving_best));
+    return hear_early(s);
 }
 
 static mst_status begin_cut(mst_server *s)
 {
     mst_coordinator *co = s->co;
     uint32_t flags = co->phase == MST_PHASE_FINAL ? MST_CUT_LAST : 0;
-    if (co->evaluating || co->saving)
+    if (co->evaluating || co->saving || co->phase == MST_PHASE_STOP)
         return MST_OK;
+    if (co->phase == MST_PHASE_RUN && mst_is_sync(s) && s->options.n_servers > 1 && !co->at_step)
+        return MST_OK; /* other servers may be a step ahead */
     bool evaluates = co->eval_due && can_evaluate(s), best = evaluates && co->start.keeps_best;
     bool waits =
         co->phase == MST_PHASE_FINAL && co->eval_due && !evaluates; /* the chief is still opening its sets */
@@ -183,12 +239,10 @@ static mst_status begin_cut(mst_server *s)
         co->eval_due = false;
         co->evaluating = true;
         co->eval_cut = s->cut.number + 1;
-        co->evaluated_step = co->progress.steps;
-        s->hooks->eval_begin(s->hooks->arg);
     }
     if (saves) {
         flags |= MST_CUT_SAVE;
-        TRY(begin_save(s, best));
+        begin_save(s, best);
     }
     return announce_cut(s, flags);
 }
@@ -200,10 +254,32 @@ mst_status mst_coordinator_watches(mst_server *s, uint32_t worker)
     return mst_coordinator_look(s);
 }
 
+static mst_status keep_early(mst_server *s, const mst_message *m, const void *body)
+{
+    mst_coordinator *co = s->co;
+    mst_early_part *early = mst_zalloc(sizeof *early);
+    if (early == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for a checkpoint");
+    early->m = *m;
+    *co->early_tail = early;
+    co->early_tail = &early->next;
+    if (m->size == 0)
+        return MST_OK;
+    early->body = mst_server_buffer(s, (size_t)m->size);
+    if (early->body == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for a checkpoint");
+    memcpy(early->body->data, body, (size_t)m->size);
+    return MST_OK;
+}
+
 mst_status mst_coordinator_hear_part(mst_server *s, const mst_message *m, const void *body)
 {
     static const float zeros[1u << 14];
     uint64_t count = m->flags & MST_PART_ZERO ? m->request : m->size / sizeof(float), at = 0;
+    if (s->co->saving && s->cut.taken < s->co->save_cut)
+        return keep_early(s, m, body);
+    if (m->type == MST_PS_SAVED)
+        return mst_coordinator_saved(s, m->count);
     if (!s->co->saving || m->count > s->store.params->n_slots || m->size % sizeof(float) != 0 ||
         m->step > s->table.size || count > s->table.size - m->step)
         return mst_fail(MST_EPEER, "a server sent floats that nobody asked for");
@@ -283,7 +359,23 @@ mst_status mst_coordinator_stop(mst_server *s)
     bool steps = mst_is_sync(s) && !mst_has_backups(s);
     for (uint32_t w = 0; !steps && w < s->options.n_workers; w++)
         if (mst_alive(co, w))
-            TRY(unless_gone(mst_ps_send(s->net, s->workers[w].peer, &(mst_message){.type = MST_PS_STOP})));
+            TRY(mst_unless_gone(
+                mst_ps_send(s->net, s->workers[w].peer, &(mst_message){.type = MST_PS_STOP})));
+    return MST_OK;
+}
+
+/* sync on streams: those that wait for an epoch's end, which does not come any more. */
+static mst_status stop_exhausted(mst_server *s)
+{
+    mst_coordinator *co = s->co;
+    if (co->phase != MST_PHASE_STOP || !mst_is_sync(s))
+        return MST_OK;
+    for (uint32_t w = 0; w < s->options.n_workers; w++) {
+        if (!mst_alive(co, w) || !s->workers[w].exhausted || co->members[w].told_stop)
+            continue;
+        co->members[w].told_stop = true;
+        TRY(mst_unless_gone(mst_ps_send(s->net, s->workers[w].peer, &(mst_message){.type = MST_PS_STOP})));
+    }
     return MST_OK;
 }
 
@@ -295,7 +387,8 @@ static mst_status end_slices(mst_server *s)
     co->sharding = MST_SHARDING_LEASES; /* of which there are none: nothing is planned any more */
     for (uint32_t w = 0; w < s->options.n_workers; w++)
         if (mst_alive(co, w))
-            TRY(unless_gone(mst_ps_send(s->net, s->workers[w].peer, &(mst_message){.type = MST_PS_STOP})));
+            TRY(mst_unless_gone(
+                mst_ps_send(s->net, s->workers[w].peer, &(mst_message){.type = MST_PS_STOP})));
     return MST_OK;
 }
 
@@ -333,7 +426,9 @@ static mst_status end_well(mst_server *s)
     if (s->co->deserted)
         mst_error_save(
             &s->end,
-            mst_fail(MST_EPEER, "no worker is left; what was trained is saved: go on with --resume"));
+            mst_fail(MST_EPEER, s->co->start.saves
+                                    ? "no worker is left; what was trained is saved: go on with --resume"
+                                    : "no worker is left, and nothing was saved (--no-save)"));
     return MST_OK;
 }
 
@@ -379,10 +474,15 @@ mst_status mst_coordinator_look(mst_server *s)
         co->deserted = true;
         co->phase = MST_PHASE_STOP;
     }
+    TRY(welcome_late(s));
     if (co->phase == MST_PHASE_RUN || co->progress.loss.rows > 0) {
         co->progress.seconds = mst_seconds_since(co->run_ns);
         TRY(s->hooks->advanced(s->hooks->arg, &co->progress, &due));
         co->progress.loss = (mst_loss_sum){0};
+    }
+    if (s->cut.number != s->cut.taken) { /* what a cut under way is for is due until it is taken */
+        due &= co->evaluating ? ~MST_PS_DUE_EVAL : ~0u;
+        due &= co->saving && !co->saving_best ? ~MST_PS_DUE_SAVE : ~0u;
     }
     if (due & MST_PS_DUE_EVAL && !co->start.evaluates) {
         bool over = false, best;
@@ -398,6 +498,8 @@ mst_status mst_coordinator_look(mst_server *s)
     if (due & MST_PS_DUE_END)
         TRY(mst_coordinator_stop(s));
     TRY(mst_work_offer(s));
+    TRY(mst_server_release_deferred(s));
+    TRY(stop_exhausted(s));
     bool slices = co->sharding == MST_SHARDING_SLICES;
     if (slices && co->phase <= MST_PHASE_STOP && mst_work_finished(s))
         TRY(end_slices(s));
@@ -417,7 +519,7 @@ static mst_status watch_workers(mst_server *s)
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
         const mst_server_worker *worker = &s->workers[w];
         if (!mst_alive(co, w) || co->members[w].done || co->members[w].waits || worker->pending ||
-            worker->deferred)
+            worker->n_deferred > 0)
             continue;
         uint64_t since = mst_is_sync(s) ? co->closed_ns : co->members[w].heard_ns;
         if (now - since > patience) {
@@ -442,7 +544,6 @@ mst_status mst_coordinator_tick(mst_server *s)
     }
     if (stop_asked(s))
         TRY(mst_coordinator_stop(s));
-    TRY(welcome_late(s));
     TRY(watch_workers(s));
     return mst_coordinator_look(s);
 }

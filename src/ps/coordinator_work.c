@@ -99,22 +99,30 @@ static mst_work stream_step(mst_server *s, uint32_t worker, uint64_t step)
     mst_member *m = &co->members[worker];
     bool over = co->phase != MST_PHASE_RUN || step > co->start.limit_steps ||
                 m->epoch >= co->start.limit_epochs || co->progress.rows >= co->start.limit_rows;
+    /* with backup workers a push is for the step after the weights it was computed on, as with leases */
     return (mst_work){.kind = over ? MST_WORK_STOP : MST_WORK_GRANT,
-                      .step = step,
+                      .step = mst_has_backups(s) ? 0 : step,
                       .epoch = m->epoch,
                       .to = s->options.batch};
 }
 
-/* async: some rows of the worker's own stream. */
+/* async: how many rows of its own stream a worker may be granted now. */
+static uint64_t grantable(const mst_server *s, uint32_t worker)
+{
+    const mst_coordinator *co = s->co;
+    uint64_t steps = left_of(co->start.limit_steps, co->granted_steps),
+             rows = least(lease_rows(s), left_of(co->start.limit_rows, co->granted_rows));
+    if (steps < (rows + s->options.batch - 1) / s->options.batch)
+        rows = steps * s->options.batch;
+    return co->members[worker].epoch < co->start.limit_epochs ? rows : 0;
+}
+
 static mst_work stream_grant(mst_server *s, uint32_t worker)
 {
     mst_coordinator *co = s->co;
     mst_member *m = &co->members[worker];
-    uint64_t steps = left_of(co->start.limit_steps, co->granted_steps),
-             rows = least(lease_rows(s), left_of(co->start.limit_rows, co->granted_rows));
-    if (steps < rows / s->options.batch)
-        rows = steps * s->options.batch;
-    if (rows == 0 || steps == 0 || m->epoch >= co->start.limit_epochs)
+    uint64_t rows = grantable(s, worker);
+    if (rows == 0)
         return (mst_work){.kind = MST_WORK_WAIT};
     co->granted_rows += rows;
     co->granted_steps += (rows + s->options.batch - 1) / s->options.batch;
@@ -155,6 +163,8 @@ static mst_status give_lease(mst_server *s, uint32_t worker)
     mst_work work = {.kind = MST_WORK_WAIT};
     if (got)
         work = (mst_work){.kind = MST_WORK_LEASE, .epoch = lease.epoch, .from = lease.from, .to = lease.to};
+    if (got && co->members[worker].waits)
+        mst_coordinator_catch_up(s, worker);
     co->members[worker].waits = !got && mst_leases_held(co->leases, worker) == 0;
     return send_work(s, worker, &work, 1);
 }
@@ -163,6 +173,8 @@ static mst_status give_grant(mst_server *s, uint32_t worker)
 {
     mst_work work =
         s->co->phase == MST_PHASE_RUN ? stream_grant(s, worker) : (mst_work){.kind = MST_WORK_WAIT};
+    if (work.kind == MST_WORK_GRANT && s->co->members[worker].waits)
+        mst_coordinator_catch_up(s, worker);
     s->co->members[worker].waits = work.kind == MST_WORK_WAIT && s->co->members[worker].granted == 0;
     return send_work(s, worker, &work, 1);
 }
@@ -197,8 +209,17 @@ bool mst_coordinator_trailer(mst_server *s, uint32_t worker, mst_work *out)
     return true;
 }
 
+/* Every worker has come to the end of its stream. Without a row in any, there would be no end of epochs. */
+static mst_status any_rows(const mst_coordinator *co)
+{
+    return co->progress.rows > co->start.rows
+               ? MST_OK
+               : mst_fail(MST_EINPUT, "no worker has found any rows to train on");
+}
+
 mst_status mst_coordinator_epoch_over(mst_server *s)
 {
+    TRY(any_rows(s->co));
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
         if (!s->workers[w].exhausted || !mst_alive(s->co, w))
             continue;
@@ -208,7 +229,25 @@ mst_status mst_coordinator_epoch_over(mst_server *s)
     }
     s->co->progress.epoch++;
     s->co->progress.position = 0;
-    return mst_coordinator_look(s);
+    s->co->at_step = true;
+    mst_status st = mst_coordinator_look(s);
+    s->co->at_step = false;
+    return st;
+}
+
+/* async: the epoch of the job is that of the worker furthest behind. */
+static mst_status count_epochs(mst_server *s)
+{
+    mst_coordinator *co = s->co;
+    uint64_t behind = UINT64_MAX;
+    for (uint32_t w = 0; w < s->options.n_workers; w++)
+        if (mst_alive(co, w) && co->members[w].epoch < behind)
+            behind = co->members[w].epoch;
+    if (behind == UINT64_MAX || behind <= co->progress.epoch)
+        return MST_OK;
+    co->progress.epoch = behind;
+    co->progress.position = 0;
+    return any_rows(co);
 }
 
 /* ---- what happens ---- */
@@ -268,13 +307,14 @@ mst_status mst_work_wanted(mst_server *s, uint32_t worker, const mst_message *m)
     mst_coordinator *co = s->co;
     if (!mst_alive(co, worker) || stepped(s))
         return mst_fail(MST_EPEER, "it asked for work that it is not due");
-    if (!streams(co))
-        return give_lease(s, worker);
-    if (m->flags & 1) { /* the epoch of its stream is over */
+    if (streams(co) && m->flags & 1) { /* the epoch of its stream is over */
         refund(s, worker);
         co->members[worker].epoch++;
+        TRY(count_epochs(s));
     }
-    TRY(give_grant(s, worker));
+    TRY(streams(co) ? give_grant(s, worker) : give_lease(s, worker));
+    if (mst_has_backups(s)) /* which do not wait for one that has no rows */
+        TRY(mst_server_try_close(s));
     return mst_coordinator_look(s);
 }
 
@@ -293,17 +333,27 @@ mst_status mst_work_pushed(mst_server *s, uint32_t worker, uint64_t rows)
     return MST_OK;
 }
 
+/* Rows that a lost worker has left are still to be trained on after the step. */
+static bool owes_rows(mst_coordinator *co, uint64_t step)
+{
+    bool owes = co->slices.n_missed > 0;
+    while (!owes && step < co->n_planned)
+        owes = planned(co, ++step)->again;
+    return owes;
+}
+
+/* An epoch is over when its last row is trained on, and what was left on the way. */
 void mst_work_closed(mst_server *s, uint64_t step)
 {
     mst_coordinator *co = s->co;
     if (co->sharding != MST_SHARDING_SLICES)
         return;
     const mst_planned *p = planned(co, step);
-    if (p->again)
-        return;
-    co->progress.epoch = p->slice.epoch;
-    co->progress.position = p->slice.to;
-    if (p->slice.to == co->slices.epoch_rows) {
+    if (!p->again) {
+        co->progress.epoch = p->slice.epoch;
+        co->progress.position = p->slice.to;
+    }
+    if (co->progress.position == co->slices.epoch_rows && !owes_rows(co, step)) {
         co->progress.epoch++;
         co->progress.position = 0;
     }
@@ -317,6 +367,8 @@ mst_status mst_work_lost(mst_server *s, uint32_t worker, uint64_t first)
         TRY(mst_leases_return(co->leases, worker, &rows));
     else if (streams(co))
         refund(s, worker);
+    if (streams(co) && !mst_is_sync(s))
+        TRY(count_epochs(s));
     for (uint64_t step = first; co->sharding == MST_SHARDING_SLICES && step <= co->n_planned; step++) {
         const mst_planned *p = planned(co, step);
         if (!mst_bit(p->members, worker))
@@ -362,12 +414,17 @@ static mst_status resume_slices(mst_server *s)
 
 mst_status mst_work_offer(mst_server *s)
 {
-    if (s->co->sharding == MST_SHARDING_SLICES)
+    mst_coordinator *co = s->co;
+    if (co->sharding == MST_SHARDING_SLICES)
         return resume_slices(s);
-    for (uint32_t w = 0; w < s->options.n_workers; w++)
-        if (mst_alive(s->co, w) && s->co->members[w].waits && !s->co->members[w].done &&
-            s->co->leases != NULL && !mst_leases_dry(s->co->leases))
+    for (uint32_t w = 0; w < s->options.n_workers; w++) {
+        if (!mst_alive(co, w) || !co->members[w].waits || co->members[w].done || co->phase != MST_PHASE_RUN)
+            continue;
+        if (co->leases != NULL && !mst_leases_dry(co->leases))
             TRY(give_lease(s, w));
+        else if (streams(co) && !stepped(s) && grantable(s, w) > 0)
+            TRY(give_grant(s, w));
+    }
     return MST_OK;
 }
 

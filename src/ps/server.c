@@ -30,7 +30,7 @@ mst_buffer *mst_server_buffer(mst_server *s, size_t size)
     size_t capacity = (size + size / 4 + 4095) / 4096 * 4096;
     mst_buffer *fresh = mst_alloc_lines(sizeof *fresh + capacity);
     if (fresh != NULL)
-        *fresh = (mst_buffer){.capacity = capacity};
+        *fresh = (mst_buffer){.capacity = capacity, .lent_to = MST_PEER_NONE};
     return fresh;
 }
 
@@ -40,6 +40,47 @@ void mst_server_release(mst_server *s, mst_buffer *buffer)
         return;
     buffer->next = s->pool;
     s->pool = buffer;
+}
+
+mst_status mst_server_lend(mst_server *s, uint32_t peer, const mst_message *m, mst_buffer *buffer,
+                           size_t size)
+{
+    mst_piece piece = {buffer->data, size};
+    mst_status st = mst_net_send(s->net, peer, m, &piece, size > 0, size > 0 ? buffer : NULL);
+    if (st != MST_OK || size == 0) {
+        mst_server_release(s, buffer);
+        return st;
+    }
+    buffer->lent_to = peer;
+    buffer->next = s->lent;
+    s->lent = buffer;
+    return MST_OK;
+}
+
+/* What was lent to a peer that has it, or is gone, is free again. NULL: everything lent to it. */
+static void take_back(mst_server *s, uint32_t peer, const mst_buffer *only)
+{
+    for (mst_buffer **at = &s->lent; *at != NULL;) {
+        mst_buffer *buffer = *at;
+        if (buffer->lent_to != peer || (only != NULL && buffer != only)) {
+            at = &buffer->next;
+            continue;
+        }
+        *at = buffer->next;
+        buffer->lent_to = MST_PEER_NONE;
+        buffer->restores = 0;
+        mst_server_release(s, buffer);
+    }
+}
+
+/* Of a peer that is down or was dropped. */
+static void forget_peer(mst_server *s, uint32_t peer)
+{
+    if (peer >= s->peer_capacity)
+        return;
+    mst_server_release(s, s->peers[peer].incoming);
+    s->peers[peer].incoming = NULL;
+    take_back(s, peer, NULL);
 }
 
 void mst_server_fail(mst_server *s, mst_status status)
@@ -178,6 +219,12 @@ static mst_status hear_coordinator(mst_server *s, const mst_message *m, const vo
         w->gone = true;
         w->gone_from = m->step;
         mst_server_forget(s, m->count);
+        /* Unless a push is still to come that the coordinator counts, there is nothing to hear from it. */
+        if (w->peer != MST_PEER_NONE && (!mst_is_sync(s) || w->pending || w->gone_from <= s->applied + 1)) {
+            mst_net_drop(s->net, w->peer, "the coordinator has given this worker up");
+            forget_peer(s, w->peer);
+            w->peer = MST_PEER_NONE;
+        }
         TRY(mst_server_try_cut(s));
         return mst_is_sync(s) ? mst_server_try_close(s) : MST_OK;
     }
@@ -198,8 +245,9 @@ static mst_status hear_worker(mst_server *s, uint32_t worker, const mst_message 
         s->chief = worker;
         if (s->co != NULL)
             return mst_coordinator_watches(s, worker);
-        return mst_ps_send(s->net, s->servers[0],
-                           &(mst_message){.type = MST_PS_READY, .flags = MST_READY_WATCHES, .count = worker});
+        return mst_unless_gone(
+            mst_ps_send(s->net, s->servers[0],
+                        &(mst_message){.type = MST_PS_READY, .flags = MST_READY_WATCHES, .count = worker}));
     }
     return mst_fail(MST_EPEER, "%s, which a worker never sends", mst_ps_type_name(m->type));
 }
@@ -234,8 +282,10 @@ static mst_status welcome_peer(mst_server *s, uint32_t peer, const mst_identity 
                         ")",
                         mst_role_name(who->role), who->index, n, mst_role_name(who->role), n - 1);
     if (!worker && (s->index != 0 || who->index == 0)) {
-        if (who->index == 0 && s->index != 0) /* the coordinator, which this server connected to */
+        if (who->index == 0 && peer == s->servers[0]) { /* the coordinator, which this server connected to */
+            s->up = true;
             return remember_peer(s, peer, MST_PEER_SERVER, 0);
+        }
         return mst_fail(MST_EUSAGE, "server %" PRIu32 " is there already, or spoke to the wrong server",
                         who->index);
     }
@@ -249,7 +299,21 @@ static mst_status welcome_peer(mst_server *s, uint32_t peer, const mst_identity 
         return mst_fail(MST_EEXIST, "worker %" PRIu32 " was lost, and its place was given up", who->index);
     TRY(remember_peer(s, peer, worker ? MST_PEER_WORKER : MST_PEER_SERVER, who->index));
     *slot = peer;
-    return s->index == 0 ? mst_coordinator_up(s, peer) : MST_OK;
+    mst_status st = s->index == 0 ? mst_coordinator_up(s, peer) : MST_OK;
+    if (st != MST_OK)
+        *slot = MST_PEER_NONE;
+    return st;
+}
+
+void mst_server_refuse(mst_server *s, uint32_t peer, mst_status status)
+{
+    mst_error why;
+    mst_error_save(&why, status);
+    if (s->co != NULL) /* whose word brings the code along */
+        (void)mst_ps_send_json(s->net, peer, &(mst_message){.type = MST_PS_END},
+                               json_pack("{s:i, s:s}", "code", (int)why.code, "text", why.text));
+    mst_net_drop(s->net, peer, why.text);
+    forget_peer(s, peer);
 }
 
 static void on_up(void *arg, uint32_t peer, const mst_identity *who)
@@ -260,20 +324,26 @@ static void on_up(void *arg, uint32_t peer, const mst_identity *who)
         st =
             mst_ps_send_json(s->net, peer, &(mst_message){.type = MST_PS_JOIN}, json_incref(s->options.join));
     if (st != MST_OK)
-        mst_net_drop(s->net, peer, mst_error_text());
+        mst_server_refuse(s, peer, st);
 }
 
 /* The connection is gone. */
 static void lose_worker(mst_server *s, uint32_t worker, const char *why)
 {
     s->workers[worker].peer = MST_PEER_NONE;
+    s->workers[worker].stuck = false;
     if (s->co != NULL) {
         mst_coordinator_lost(s, worker, why);
         return;
     }
     mst_server_forget(s, worker);
-    if (s->servers[0] != MST_PEER_NONE && s->ready)
-        mst_ps_send(s->net, s->servers[0], &(mst_message){.type = MST_PS_GONE, .count = worker});
+    if (s->ready) /* that it cannot be told is reported by itself */
+        (void)mst_ps_send(s->net, s->servers[0], &(mst_message){.type = MST_PS_GONE, .count = worker});
+    mst_status st = s->ready ? mst_server_try_cut(s) : MST_OK;
+    if (st == MST_OK && s->ready && mst_is_sync(s))
+        st = mst_server_try_close(s);
+    if (st != MST_OK)
+        mst_server_fail(s, st);
 }
 
 void mst_server_expel(mst_server *s, uint32_t worker, const char *why)
@@ -284,6 +354,7 @@ void mst_server_expel(mst_server *s, uint32_t worker, const char *why)
     mst_net_name_of(s->net, s->workers[worker].peer, name, sizeof name);
     snprintf(sentence, sizeof sentence, "%s was sent away: %.800s", name, why);
     mst_net_drop(s->net, s->workers[worker].peer, why);
+    forget_peer(s, s->workers[worker].peer);
     lose_worker(s, worker, sentence);
 }
 
@@ -291,21 +362,23 @@ static void on_down(void *arg, uint32_t peer, const mst_error *why)
 {
     mst_server *s = arg;
     uint32_t worker = peer_of(s, peer, MST_PEER_WORKER), server = peer_of(s, peer, MST_PEER_SERVER);
-    if (peer < s->peer_capacity) {
-        mst_server_release(s, s->peers[peer].incoming);
-        s->peers[peer].incoming = NULL;
-    }
+    forget_peer(s, peer);
     if (s->over)
         return;
     if (worker != UINT32_MAX && s->workers[worker].peer == peer) {
         lose_worker(s, worker, why->text);
     } else if (s->index != 0 && (server == 0 || peer == s->servers[0])) {
-        mst_server_fail(
-            s, why->code == MST_EPEER || server == 0
-                   ? mst_fail(MST_EPEER, "%s; the job cannot go on without its coordinator", why->text)
-                   : mst_error_restore(why));
+        s->up = false;
+        mst_server_fail(s, s->ready && why->code == MST_EPEER
+                               ? mst_fail(MST_EPEER,
+                                          "%s; the job cannot go on without its coordinator: resume it with "
+                                          "--resume from its last checkpoint",
+                                          why->text)
+                               : mst_error_restore(why));
     } else if (server != UINT32_MAX && s->servers[server] == peer) {
         s->servers[server] = MST_PEER_NONE;
+        if (mst_coordinator_server_left(s, server, why->text))
+            return;
         mst_server_fail(s, mst_fail(MST_EPEER,
                                     "%s; its share of the weights is lost: go on from the last checkpoint "
                                     "with --resume",
@@ -373,15 +446,13 @@ static mst_status on_message(void *arg, uint32_t peer, const mst_message *m, voi
 static void on_sent(void *arg, uint32_t peer, void *token)
 {
     mst_server *s = arg;
-    (void)peer;
     if (token == &s->parts) {
         mst_server_part_sent(s);
         return;
     }
     mst_buffer *buffer = token;
     uint32_t restores = buffer->restores;
-    buffer->restores = 0;
-    mst_server_release(s, buffer);
+    take_back(s, peer, buffer);
     if (restores > 0 && s->co != NULL)
         mst_coordinator_piece_sent(s, restores - 1);
 }
@@ -423,6 +494,7 @@ static void server_fini(mst_server *s)
     mst_free(s->workers);
     mst_free(s->servers);
     mst_free(s->reply);
+    free_buffers(s->lent);
     free_buffers(s->pool);
 }
 
@@ -461,8 +533,22 @@ static void watch_start(mst_server *s, uint64_t began)
                                     "server %" PRIu32
                                     ": server 0 at %s has not set the job up within %" PRIu32 " s",
                                     s->index, s->options.servers[0], 2 * s->options.start_timeout_ms / 1000));
-    if (s->options.stop != NULL && atomic_load(s->options.stop) && s->servers[0] == MST_PEER_NONE)
+    if (s->leaving || s->options.stop == NULL || !atomic_load(s->options.stop))
+        return;
+    s->leaving = true;
+    if (!s->up)
         mst_server_fail(s, mst_fail(MST_ESTOPPED, "asked to stop"));
+    else /* which ends the job, with a checkpoint */
+        (void)mst_ps_send_json(s->net, s->servers[0], &(mst_message){.type = MST_PS_FAIL},
+                               json_pack("{s:i, s:s}", "code", (int)MST_ESTOPPED, "text", "asked to stop"));
+}
+
+/* Workers that do not read what they ask for. */
+static void expel_stuck(mst_server *s)
+{
+    for (uint32_t w = 0; w < s->options.n_workers && !s->over; w++)
+        if (s->workers[w].stuck)
+            mst_server_expel(s, w, "it asks for weights and does not read them");
 }
 
 mst_status mst_server_run(const mst_server_options *options, const mst_server_hooks *hooks)
@@ -476,6 +562,7 @@ mst_status mst_server_run(const mst_server_options *options, const mst_server_ho
     uint64_t began = mst_now_ns();
     while (!s->over) {
         st = mst_net_poll(s->net, mst_now_ns() + TICK_NS);
+        expel_stuck(s);
         if (st == MST_OK && !s->over && s->co != NULL)
             st = mst_coordinator_tick(s);
         else if (st == MST_OK && !s->over)
@@ -485,9 +572,12 @@ mst_status mst_server_run(const mst_server_options *options, const mst_server_ho
     }
     if (s->co != NULL && s->net != NULL)
         mst_coordinator_broadcast_end(s);
-    if (s->co == NULL && s->end.code != MST_OK && s->servers != NULL && s->servers[0] != MST_PEER_NONE)
-        mst_ps_send_json(s->net, s->servers[0], &(mst_message){.type = MST_PS_FAIL},
-                         json_pack("{s:i, s:s}", "code", (int)s->end.code, "text", s->end.text));
+    if (s->co == NULL && s->end.code != MST_OK && s->up)
+        (void)mst_ps_send_json(s->net, s->servers[0], &(mst_message){.type = MST_PS_FAIL},
+                               json_pack("{s:i, s:s}", "code", (int)s->end.code, "text", s->end.text));
+    if (s->shard != NULL && mst_is_sync(s))
+        mst_log(MST_LOG_DEBUG, "server %" PRIu32 " averaged %" PRIu64 " steps; sets %016" PRIx64, s->index,
+                s->applied, s->set_hash);
     if (s->net != NULL)
         mst_net_flush(s->net, mst_now_ns() + FAREWELL_NS);
     mst_error end = s->end;

@@ -49,6 +49,8 @@ static mst_status copy_owned(mst_server *s, mst_part_stream *p)
 {
     const mst_params *params = s->store.params;
     p->copy_bytes = (size_t)(s->owned_floats * (1 + params->n_slots) * sizeof(float));
+    if (p->copy_bytes == 0) /* a model of fewer partitions than servers */
+        return MST_OK;
     int fd = open_unlinked();
     bool good = fd >= 0 && ftruncate(fd, (off_t)p->copy_bytes) == 0;
     void *map = good ? mmap(NULL, p->copy_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
@@ -56,8 +58,8 @@ static mst_status copy_owned(mst_server *s, mst_part_stream *p)
     if (fd >= 0)
         close(fd);
     if (map == MAP_FAILED)
-        return mst_fail(MST_EIO, "server %" PRIu32 ": no room for a copy of %zu bytes in TMPDIR: %s",
-                        s->index, p->copy_bytes, strerror(reason));
+        return mst_fail(MST_EIO, "no room for a copy of %zu bytes in TMPDIR: %s", p->copy_bytes,
+                        strerror(reason));
     p->copy = map;
     float *to = p->copy;
     for (uint32_t slot = 0; slot <= params->n_slots; slot++)
@@ -116,7 +118,10 @@ static mst_status stream_pieces(mst_server *s)
             m.flags = MST_PART_ZERO;
             m.request = (uint32_t)count;
         }
-        TRY(mst_net_send(s->net, s->servers[0], &m, &piece, !zero, zero ? NULL : &s->parts));
+        mst_status st = mst_net_send(s->net, s->servers[0], &m, &piece, !zero, zero ? NULL : &s->parts);
+        if (st == MST_EPEER)
+            return MST_OK; /* the coordinator's end is reported by itself */
+        TRY(st);
         p->in_flight += !zero;
         p->at += count;
         if (p->at == extent->count) {
@@ -132,7 +137,7 @@ static mst_status stream_pieces(mst_server *s)
         return MST_OK;
     mst_message done = {.type = MST_PS_SAVED, .count = p->cut};
     drop_copy(p);
-    return mst_ps_send(s->net, s->servers[0], &done);
+    return mst_unless_gone(mst_ps_send(s->net, s->servers[0], &done));
 }
 
 void mst_server_part_sent(mst_server *s)
@@ -168,11 +173,7 @@ static mst_status send_watched(mst_server *s)
         return mst_fail(MST_ENOMEM, "no memory for the %zu bytes of an evaluation", size);
     mst_shard_watched(s->shard, buffer->data);
     mst_message m = {.type = MST_PS_EVAL_VALUES, .count = s->cut.number, .step = s->applied};
-    mst_piece piece = {buffer->data, size};
-    mst_status st = mst_net_send(s->net, peer, &m, &piece, size > 0, buffer);
-    if (st != MST_OK)
-        mst_server_release(s, buffer);
-    return st == MST_ENOMEM ? st : MST_OK;
+    return mst_unless_gone(mst_server_lend(s, peer, &m, buffer, size));
 }
 
 static mst_status release_held(mst_server *s)
@@ -202,6 +203,8 @@ static mst_status take_cut(mst_server *s)
 {
     mst_server_cut *cut = &s->cut;
     cut->taken = cut->number;
+    if (s->co != NULL)
+        TRY(mst_coordinator_cut_taken(s));
     if (cut->flags & MST_CUT_EVAL)
         TRY(send_watched(s));
     if (cut->flags & MST_CUT_SAVE && s->co != NULL) {

@@ -20,6 +20,7 @@ typedef struct mst_buffer {
     struct mst_buffer *next;
     size_t capacity;
     uint32_t restores; /* the server + 1 whose restored floats it carries; 0: none */
+    uint32_t lent_to;  /* the peer that is being sent its data; MST_PEER_NONE: none */
     _Alignas(64) uint8_t data[];
 } mst_buffer;
 
@@ -31,13 +32,16 @@ typedef struct mst_server_worker {
     uint64_t gone_from; /* sync: the first step it does not count for */
     bool exhausted;     /* no rows until the next epoch */
     uint32_t mark;      /* the newest cut it has marked */
-    /* sync: the push that waits for its step; ssp: the pull whose answer is held back. */
-    bool pending, deferred;
+    /* sync: the push that waits for its step. */
+    bool pending;
     uint64_t label;
     mst_shard_request request;
     mst_buffer *body;
     /* asynchronous */
-    uint64_t pushes;
+    uint64_t pushes;                       /* ssp: raised to the slowest's when it comes or comes back */
+    mst_shard_request deferred[MST_LISTS]; /* ssp: pulls whose answers are held back */
+    uint32_t n_deferred;
+    bool stuck; /* it asks and does not read; sent away by the loop, not in the middle of a step */
 } mst_server_worker;
 
 /* A STEP that came after its worker's mark. */
@@ -110,9 +114,12 @@ typedef struct mst_server {
     mst_held_step *held, **held_tail;
     mst_server_cut cut;
     mst_part_stream parts;
-    uint32_t chief; /* the worker whose list is watched; UINT32_MAX: none */
+    uint32_t chief;    /* the worker whose list is watched; UINT32_MAX: none */
+    uint64_t set_hash; /* sync: of all (step, worker) that were averaged, in order */
+    bool up, leaving;  /* not the coordinator: it is connected; it was told that this server is to stop */
 
     mst_buffer *pool;
+    mst_buffer *lent;  /* on their way to a peer */
     mst_buffer *reply; /* for answers that leave at once */
 
     bool over;
@@ -144,6 +151,16 @@ static inline void mst_bit_set(uint64_t *bits, uint32_t i)
 
 mst_buffer *mst_server_buffer(mst_server *s, size_t size);  /* NULL: no memory */
 void mst_server_release(mst_server *s, mst_buffer *buffer); /* NULL-safe */
+/* Sends a buffer's first `size` bytes as the body; the buffer comes back by itself, also on failure. */
+mst_status mst_server_lend(mst_server *s, uint32_t peer, const mst_message *m, mst_buffer *buffer,
+                           size_t size);
+/* Whether a failure to send means more than that a peer is gone, which is reported by itself. */
+static inline mst_status mst_unless_gone(mst_status st)
+{
+    return st == MST_EPEER || st == MST_ETIMEOUT ? MST_OK : st;
+}
+/* Sends away a process that has just come, and hears the recorded sentence. */
+void mst_server_refuse(mst_server *s, uint32_t peer, mst_status status);
 /* Sends a worker away, which hears why. */
 void mst_server_expel(mst_server *s, uint32_t worker, const char *why);
 /* Ends the server's loop with the status and its recorded sentence. */
@@ -179,6 +196,8 @@ void mst_coordinator_destroy(mst_coordinator *co); /* NULL-safe */
 mst_status mst_coordinator_up(mst_server *s, uint32_t peer);
 mst_status mst_coordinator_message(mst_server *s, uint32_t peer, const mst_message *m, const void *body);
 void mst_coordinator_lost(mst_server *s, uint32_t worker, const char *why);
+/* Another server has gone; true: before it had anything to lose, so that it may come again. */
+bool mst_coordinator_server_left(mst_server *s, uint32_t server, const char *why);
 /* Before the answers of a step or push leave: it is counted, and a cut may begin. slots: the workers whose
  * pushes were applied; late: those whose pushes were dropped. */
 mst_status mst_coordinator_applied(mst_server *s, uint64_t step, const mst_shard_request *const *requests,
@@ -186,6 +205,8 @@ mst_status mst_coordinator_applied(mst_server *s, uint64_t step, const mst_shard
 void mst_coordinator_dropped(mst_server *s, uint32_t worker, const mst_shard_request *request);
 /* The work item that goes with an answer of a synchronous step; false: none. */
 bool mst_coordinator_trailer(mst_server *s, uint32_t worker, mst_work *out);
+/* sync with backup workers: whether a push of the worker may be coming. */
+bool mst_coordinator_expects(const mst_server *s, uint32_t worker);
 /* sync on streams: all workers have exhausted their rows of the epoch. */
 mst_status mst_coordinator_epoch_over(mst_server *s);
 /* ssp: whether the worker is too far ahead of the slowest. */
@@ -193,6 +214,8 @@ bool mst_coordinator_ahead(const mst_server *s, uint32_t worker);
 mst_status mst_coordinator_tick(mst_server *s);
 /* A piece of the server's restored floats has left. */
 void mst_coordinator_piece_sent(mst_server *s, uint32_t server);
+/* The coordinator has taken its part of the cut: what is evaluated and saved is what is counted now. */
+mst_status mst_coordinator_cut_taken(mst_server *s);
 /* Own floats of cut `number` are written, or another server's are all here. */
 mst_status mst_coordinator_saved(mst_server *s, uint32_t number);
 /* A server watches the list of the chief. */

@@ -31,9 +31,9 @@ static mst_status answer(mst_server *s, uint32_t worker, const mst_shard_request
         whole += MST_WORK_SIZE;
     }
     bool small = whole <= SMALL_REPLY;
+    if (small && s->reply == NULL)
+        s->reply = mst_server_buffer(s, SMALL_REPLY);
     mst_buffer *buffer = small ? s->reply : mst_server_buffer(s, whole);
-    if (buffer == NULL)
-        buffer = s->reply = small ? mst_server_buffer(s, SMALL_REPLY) : NULL;
     if (buffer == NULL)
         return mst_fail(MST_ENOMEM, "no memory for an answer of %zu bytes", whole);
     if (size > 0)
@@ -42,12 +42,11 @@ static mst_status answer(mst_server *s, uint32_t worker, const mst_shard_request
         mst_work_encode(&work, buffer->data + size);
     mst_message m = {.type = MST_PS_VALUES, .flags = flags, .request = r->request, .step = s->applied};
     mst_piece piece = {buffer->data, whole};
-    mst_status st = mst_net_send(s->net, peer, &m, &piece, whole > 0, small ? NULL : buffer);
-    if (st != MST_OK && !small)
-        mst_server_release(s, buffer);
-    if (st == MST_ETIMEOUT) /* it asks and does not read: no worker of ours */
-        mst_server_expel(s, worker, mst_error_text());
-    return st == MST_ENOMEM ? st : MST_OK; /* a peer that is gone is reported down */
+    mst_status st = small ? mst_net_send(s->net, peer, &m, &piece, whole > 0, NULL)
+                          : mst_server_lend(s, peer, &m, buffer, whole);
+    if (st == MST_ETIMEOUT)
+        s->workers[worker].stuck = true;
+    return mst_unless_gone(st);
 }
 
 static mst_update update_of(const mst_server *s)
@@ -68,21 +67,27 @@ static mst_status push_now(mst_server *s, uint32_t worker, const mst_shard_reque
     if (s->co != NULL)
         TRY(mst_coordinator_applied(s, s->applied, &r, 1));
     if (s->co != NULL && mst_coordinator_ahead(s, worker)) {
-        w->deferred = true;
-        w->request = *r;
+        if (w->n_deferred == MST_LISTS)
+            return mst_fail(MST_EPEER, "more than %d requests in flight", MST_LISTS);
+        w->deferred[w->n_deferred++] = *r;
         return MST_OK;
     }
     TRY(answer(s, worker, r, 0));
-    return s->co != NULL && s->options.mode == MST_PS_SSP ? mst_server_release_deferred(s) : MST_OK;
+    return s->co != NULL ? mst_server_release_deferred(s) : MST_OK;
 }
 
 mst_status mst_server_release_deferred(mst_server *s)
 {
-    for (uint32_t w = 0; w < s->options.n_workers; w++)
-        if (s->workers[w].deferred && !mst_coordinator_ahead(s, w)) {
-            s->workers[w].deferred = false;
-            TRY(answer(s, w, &s->workers[w].request, 0));
-        }
+    if (s->options.mode != MST_PS_SSP)
+        return MST_OK;
+    for (uint32_t i = 0; i < s->options.n_workers; i++) {
+        mst_server_worker *w = &s->workers[i];
+        if (w->n_deferred == 0 || mst_coordinator_ahead(s, i))
+            continue;
+        for (uint32_t k = 0; k < w->n_deferred; k++)
+            TRY(answer(s, i, &w->deferred[k], 0));
+        w->n_deferred = 0;
+    }
     return MST_OK;
 }
 
@@ -101,37 +106,43 @@ static bool waits_for(const mst_server_worker *w, uint64_t step)
     return w->pending && w->label == step && !w->exhausted;
 }
 
+/* Its push for the step will not come: the coordinator does not count it, or the connection it would come by
+ * is gone. */
+static bool given_up(const mst_server_worker *w, uint64_t step)
+{
+    return w->gone && (w->gone_from <= step || w->peer == MST_PEER_NONE);
+}
+
 /* All workers are needed: none is still to come. */
 static bool all_here(const mst_server *s, uint64_t step)
 {
     for (uint32_t i = 0; i < s->options.n_workers; i++) {
         const mst_server_worker *w = &s->workers[i];
-        if (!waits_for(w, step) && !w->exhausted && !(w->gone && w->gone_from <= step))
+        if (!waits_for(w, step) && !w->exhausted && !given_up(w, step))
             return false;
     }
     return true;
 }
 
 /* The coordinator with backup workers: enough pushes are here. Everybody is told. */
-static mst_status decide_close(mst_server *s, uint64_t step, bool *closes)
+static mst_status decide_close(mst_server *s, uint64_t step)
 {
     mst_step_close close = {.step = step};
     uint32_t here = 0, active = 0;
     for (uint32_t i = 0; i < s->options.n_workers; i++) {
         const mst_server_worker *w = &s->workers[i];
-        active += w->peer != MST_PEER_NONE && !w->exhausted;
+        active += !w->exhausted && mst_coordinator_expects(s, i);
         if (waits_for(w, step)) {
             mst_bit_set(close.slots, i);
             here++;
         }
     }
-    *closes = here > 0 && here >= (active < s->options.needed ? active : s->options.needed);
-    if (!*closes)
+    if (here == 0 || here < (active < s->options.needed ? active : s->options.needed))
         return MST_OK;
     mst_message m = {.type = MST_PS_CLOSE, .step = step};
     mst_piece piece = {close.slots, sizeof close.slots};
     for (uint32_t i = 1; i < s->options.n_servers; i++)
-        TRY(mst_net_send(s->net, s->servers[i], &m, &piece, 1, NULL));
+        TRY(mst_unless_gone(mst_net_send(s->net, s->servers[i], &m, &piece, 1, NULL)));
     if (!mst_grow(&s->closes, &s->close_capacity, s->n_closes + 1, sizeof *s->closes))
         return mst_fail(MST_ENOMEM, "no memory for steps that close");
     s->closes[s->n_closes++] = close;
@@ -160,7 +171,7 @@ static bool decided_here(const mst_server *s, uint64_t step, mst_step_close *clo
         return false;
     for (uint32_t i = 0; i < s->options.n_workers; i++) {
         const mst_server_worker *w = &s->workers[i];
-        if (mst_bit(s->closes[0].slots, i) && !waits_for(w, step) && !w->gone)
+        if (mst_bit(s->closes[0].slots, i) && !waits_for(w, step) && !given_up(w, step))
             return false;
     }
     *close = s->closes[0];
@@ -173,8 +184,8 @@ static mst_status close_step(mst_server *s, uint64_t step, const uint64_t *slots
     uint32_t who[1024], n = 0;
     for (uint32_t i = 0; i < s->options.n_workers; i++) {
         mst_server_worker *w = &s->workers[i];
-        bool counts = slots == NULL || mst_bit(slots, i);
-        if (counts && slots != NULL && !waits_for(w, step))
+        bool counts = slots == NULL ? w->gone_from > step || !w->gone : mst_bit(slots, i);
+        if (counts && w->gone && !waits_for(w, step))
             mst_warn("step %" PRIu64 ": worker %" PRIu32
                      " was lost before its gradient reached server %" PRIu32 ", which goes on without it",
                      step, i, s->index);
@@ -182,6 +193,7 @@ static mst_status close_step(mst_server *s, uint64_t step, const uint64_t *slots
             continue;
         requests[n] = &w->request;
         who[n++] = i;
+        s->set_hash = (s->set_hash ^ step * 1031 ^ i) * 0x9e3779b97f4a7c15ull;
     }
     s->applied = step;
     mst_update u = update_of(s);
@@ -226,7 +238,7 @@ mst_status mst_server_try_close(mst_server *s)
     for (;;) {
         uint64_t step = s->applied + 1;
         mst_step_close close;
-        bool closes = false, any = false;
+        bool any = false;
         for (uint32_t i = 0; i < s->options.n_workers; i++)
             any |= waits_for(&s->workers[i], step);
         if (!mst_has_backups(s)) {
@@ -236,7 +248,7 @@ mst_status mst_server_try_close(mst_server *s)
             continue;
         }
         if (s->co != NULL && s->n_closes == 0)
-            TRY(decide_close(s, step, &closes));
+            TRY(decide_close(s, step));
         if (s->n_closes > 0)
             TRY(drop_late(s, s->closes[0].step, s->closes[0].slots));
         if (!decided_here(s, step, &close))
@@ -314,10 +326,10 @@ mst_status mst_server_step(mst_server *s, uint32_t worker, const mst_message *m,
 void mst_server_forget(mst_server *s, uint32_t worker)
 {
     mst_server_worker *w = &s->workers[worker];
-    w->deferred = false;
-    w->exhausted = false;
-    if (w->pending && !(mst_is_sync(s) && (!w->gone || w->label < w->gone_from)))
+    w->n_deferred = 0;
+    if (w->pending && (w->exhausted || !mst_is_sync(s) || (w->gone && w->label >= w->gone_from)))
         settle(s, worker);
+    w->exhausted = false;
     for (mst_held_step **at = &s->held; *at != NULL;) {
         mst_held_step *held = *at;
         if (held->worker != worker) {
@@ -331,6 +343,6 @@ void mst_server_forget(mst_server *s, uint32_t worker)
     s->held_tail = &s->held;
     while (*s->held_tail != NULL)
         s->held_tail = &(*s->held_tail)->next;
-    if (!w->pending)
+    if (!w->pending && s->shard != NULL)
         mst_shard_forget(s->shard, worker);
 }

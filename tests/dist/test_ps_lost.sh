@@ -1,0 +1,63 @@
+# Workers that are killed or stopped in the middle of a job: it is noticed, named and goes on; every row is trained on.
+. "$(dirname "$0")/ps_common.sh"
+clicks 40000
+common="c.cache --epochs 1 --batch 1 --start-timeout 20 --json"
+
+# lose SERVERS MODE...: worker 1 is killed once training is under way.
+lose() {
+  local m=$1 i at rows
+  shift
+  rm -rf run
+  job "$m" 3 $common --run run --test t.cache --eval-every 4000rows "$@"
+  wait_for s0 'step .* test +loss'
+  at=$(now_ms)
+  killed w1
+  wait_for s0 'warning: worker 1 .*; the job goes on without it' 2
+  ends s0 0
+  for ((i = 1; i < m; i++)); do ends "s$i" 0; done
+  ends_all 0 w0 w2
+  same "$m $*: worker 1" "$(worker_fact s0 1 state)" lost
+  rows=$(($(worker_fact s0 0 rows) + $(worker_fact s0 1 rows) + $(worker_fact s0 2 rows)))
+  same "$m $*: rows of all workers" "$rows" "$(fact_of s0 rows)"
+}
+for m in 1 2; do
+  lose $m --mode sync
+  same "rows, sync, $m" "$(fact_of s0 rows)" 40000
+  lose $m --mode async
+  same "rows, async, $m" "$(fact_of s0 rows)" 40000
+  lose $m --mode ssp --staleness 2 --pipeline 2
+  same "rows, ssp, $m" "$(fact_of s0 rows)" 40000
+  lose $m --mode sync --quorum 2
+  same "rows, quorum, $m" $(($(fact_of s0 rows) + $(worker_fact s0 0 dropped_rows) + $(worker_fact s0 1 dropped_rows) + \
+    $(worker_fact s0 2 dropped_rows))) 40000
+done
+
+# Worker 0 is stopped: noticed by its silence; when it goes on later it hears so. It was the chief: another evaluates.
+for mode in sync async; do
+  rm -rf run
+  job 2 2 $common --run run --test t.cache --eval-every 4000rows --mode $mode --peer-timeout 1
+  wait_for s0 'step .* test +loss'
+  signal w0 STOP
+  wait_for s0 'warning: worker 0 .*; the job goes on without it' 3
+  wait_for s0 'worker 1 evaluates from now on'
+  ends_all 0 s0 s1 w1
+  same "worker 0, $mode" "$(worker_fact s0 0 state)" lost
+  same "rows, $mode" "$(fact_of s0 rows)" 40000
+  [ -n "$(fact_of s0 test_loss)" ] || fail "nobody evaluated at the end"
+  signal w0 CONT
+  ends w0 3 5
+  said w0 '^muster: .*server [01]'
+done
+
+# Nobody is left: what was trained is saved, and can be gone on with.
+rm -rf run
+job 2 2 $common --run run --test t.cache --eval-every 4000rows --mode async
+wait_for s0 'step .* test +loss'
+killed w0
+wait_for s0 'worker 1 evaluates from now on'
+killed w1
+ends_all 3 s0 s1
+said s0 '^muster: no worker is left; what was trained is saved: go on with --resume'
+[ -d run/checkpoints ] || fail "no checkpoint"
+expect 0 launch --workers 1 --logs none -- train --resume --run run --json
+grep -qF "\"rows\": 40000," out || fail "the resumed run ended elsewhere"
