@@ -1,0 +1,242 @@
+# Sourced by bench/run: jobs of the parameter server, here (group jobs) and on five hosts of a lab (group netlab).
+# bench/README.md has the limit that each line is held against.
+
+NETLAB=scripts/netlab
+LINK=1.72e9 # bits/s of TCP on a link of 1.8 Gbit/s, its frames of 1,500 bytes
+
+# job SERVERS WORKERS [LAUNCH OPTION...] -- [TRAIN OPTION...]: trains on the generated rows without checkpoints; the
+# summary as JSON on standard output.
+job() {
+    local launch=(--servers "$1" --workers "$2" --logs none)
+    shift 2
+    while [ "$1" != -- ]; do
+        launch+=("$1")
+        shift
+    done
+    shift
+    "$MUSTER" launch "${launch[@]}" -- train "$train_cache" --model logreg --features $FEATURES --epochs 1 --no-save \
+        --run "$DATA/run" --overwrite --json "$@" 2>"$DATA/job.err" </dev/null | sed 's/^server 0 | //' || {
+        tail -n 3 "$DATA/job.err" >&2
+        return 1
+    }
+}
+# fields JSON NAME: every number under a key, one per line; of keys that both have, the job's before the workers'.
+fields() { grep -o "\"$2\": *[-+0-9.eE]*" <<<"$1" | sed 's/.*: *//'; }
+sum() { awk '{s += $1} END {printf "%.0f\n", s}'; }
+now() { date +%s.%N; }
+
+# ---- here ----
+
+group_jobs() {
+    jobs_speed
+    jobs_start
+    jobs_idle
+}
+
+# Asynchronous, batch 1,000: one worker against the plain loop that ran right before it, three against one.
+jobs_speed() {
+    local names=(ps_async_1s1w_over_plain_loop ps_async_1s3w_over_1s1w) round plain one three
+    local options=(--mode async --batch 1000 --lr $LR_1000) over_plain=() over_one=() ones=() threes=()
+    if ! caches; then
+        skip "no generated rows" "${names[@]}"
+        return
+    fi
+    for ((round = 1; round <= ROUNDS; round++)); do
+        say "jobs, round $round of $ROUNDS"
+        if ! plain=$("$PLAIN" "$train_cache" --runs 3 --lr $LR) || ! one=$(job 1 1 -- "${options[@]}") ||
+            ! three=$(job 1 3 -- "${options[@]}"); then
+            skip "bench_plain or muster launch failed" "${names[@]}"
+            return
+        fi
+        plain=$(value "$plain" plain_loop_rows_per_s)
+        ones+=("$(field "$one" rows_per_s)")
+        threes+=("$(field "$three" rows_per_s)")
+        over_plain+=("$(calc "${ones[-1]} / $plain" 4)")
+        over_one+=("$(calc "${threes[-1]} / ${ones[-1]}" 4)")
+    done
+    line ps_async_1s1w_over_plain_loop "$(calc "$(median "${over_plain[@]}")")" ratio
+    line ps_async_1s1w_rows_per_s "$(calc "$(median "${ones[@]}")" 0)" rows/s
+    line ps_async_1s1w_bytes_per_row \
+        "$(calc "($(field "$one" bytes_in) + $(field "$one" bytes_out)) / $(field "$one" rows)" 1)" bytes
+    line ps_async_1s3w_over_1s1w "$(calc "$(median "${over_one[@]}")")" ratio
+    line ps_async_1s3w_rows_per_s "$(calc "$(median "${threes[@]}")" 0)" rows/s
+}
+
+# A whole job of one step that needs all three workers: from its launch until everything has ended.
+jobs_start() {
+    local round start times=()
+    for ((round = 1; round <= ROUNDS; round++)); do
+        start=$(now)
+        if ! job 1 3 -- --mode sync --steps 1 >/dev/null; then
+            skip "muster launch failed" ps_start_seconds
+            return
+        fi
+        times+=("$(calc "$(now) - $start")")
+    done
+    line ps_start_seconds "$(calc "$(median "${times[@]}")")" s
+}
+
+# Seconds of CPU that a process and its threads have used.
+cpu_seconds() { cat "/proc/$1/task/"*/schedstat | awk '{s += $1} END {printf "%.6f\n", s * 1e-9}'; }
+
+# use SECONDS PID...: percent of a core that each process uses meanwhile, one per line.
+use() {
+    local seconds=$1 pid start
+    local -A before
+    shift
+    for pid in "$@"; do
+        before[$pid]=$(cpu_seconds "$pid")
+    done
+    start=$(now)
+    sleep "$seconds"
+    for pid in "$@"; do
+        calc "100 * ($(cpu_seconds "$pid") - ${before[$pid]}) / ($(now) - $start)"
+        echo
+    done
+}
+
+# A synchronous job: `launch` while it runs; server and workers while one that they need is stopped.
+jobs_idle() {
+    local names=(ps_idle_cpu_percent launch_cpu_percent) launch i stopped waiting=()
+    say "idle processes"
+    rm -rf "$DATA/run"
+    "$MUSTER" launch --servers 1 --workers 3 --logs none -- train "$train_cache" --model logreg --features $FEATURES \
+        --epochs 0 --seconds 600 --batch 100 --mode sync --peer-timeout 60 --no-save --run "$DATA/run" \
+        >/dev/null 2>"$DATA/job.err" </dev/null &
+    launch=$!
+    for ((i = 0; i < 200; i++)); do # until it trains
+        ! [ -s "$DATA/run/metrics.csv" ] || [ "$(wc -l <"$DATA/run/metrics.csv")" -lt 2 ] || break
+        sleep 0.1
+    done
+    stopped=$(pgrep -P $launch -f -- '--role worker --index 2 ' | head -n 1)
+    mapfile -t waiting < <(pgrep -P $launch | grep -vx "${stopped:-none}")
+    if [ -z "$stopped" ] || [ ${#waiting[@]} != 3 ]; then
+        kill $launch 2>/dev/null || true
+        wait $launch || true
+        skip "the job did not start" "${names[@]}"
+        return
+    fi
+    line launch_cpu_percent "$(use 5 $launch)" "%"
+    kill -STOP "$stopped"
+    sleep 0.5
+    line ps_idle_cpu_percent "$(use 5 "${waiting[@]}" | sort -g | tail -n 1)" "%"
+    kill -CONT "$stopped"
+    kill $launch
+    wait $launch || true
+}
+
+# ---- on five hosts ----
+
+lab=
+lab_down() { [ -z "$lab" ] || "$NETLAB" --name "$lab" down || true; }
+
+# The median round trip between host 1 and the others, in seconds.
+lab_rtt() {
+    local out
+    out=$("$NETLAB" --name "$lab" measure --seconds 0.1) || return 1
+    # shellcheck disable=SC2046
+    calc "$(median $(awk '$1 ~ /^[0-9]+$/ {print $2}' <<<"$out")) / 1000" 6
+}
+
+# lab_job WORKERS OPTION...: server and worker 0 on host 1, the others on the next ones.
+lab_job() {
+    local workers=$1
+    shift
+    job 1 "$workers" --hosts "$DATA/hosts" --ssh "$NETLAB --name $lab exec" -- "$@"
+}
+
+# What host 1's link carries in one step of every worker, in bytes: into it, or out of it.
+lab_bytes() {
+    local rows
+    rows=$(fields "$1" rows | head -n 1)
+    calc "$(fields "$1" "bytes_$2" | tail -n +2 | sum) / ($rows / $3)" 0
+}
+
+group_netlab() {
+    local k reason names=(netlab_sync_step_over_rtt netlab_async_step_over_rtt)
+    NETLAB_SWITCH=$(realpath "$BUILD")/tools/netlab-switch
+    export NETLAB_SWITCH
+    if ! reason=$("$NETLAB" check 2>&1); then
+        skip "$reason" "${names[@]}"
+        return
+    fi
+    lab=bn$$a
+    trap lab_down EXIT
+    if ! caches || ! "$NETLAB" --name "$lab" up --hosts 5 --rate 1.8gbit --rtt 1ms >&2; then
+        skip "no lab, or no generated rows" "${names[@]}"
+        return
+    fi
+    for k in 1 2 3 4 5; do echo "$lab$k"; done >"$DATA/hosts"
+    lab_steps "${names[@]}"
+    lab_workers
+    lab_dense
+    lab_down
+    lab=
+}
+
+# Steps of batch 100, without the time in which the busiest link carries their bytes, in round trips.
+lab_steps() {
+    local round before after rtt step sync async in out syncs=() asyncs=() rtts=() sync_ms=() async_ms=()
+    for ((round = 1; round <= ROUNDS; round++)); do
+        say "five hosts, round $round of $ROUNDS"
+        if ! before=$(lab_rtt) || ! sync=$(lab_job 5 --batch 100 --mode sync --steps 1500) ||
+            ! async=$(lab_job 5 --batch 100 --mode async --pipeline 3) || ! after=$(lab_rtt); then
+            skip "muster launch or netlab measure failed" "$@"
+            return
+        fi
+        rtt=$(calc "($before + $after) / 2" 6)
+        rtts+=("$rtt")
+        # Synchronous: what goes out waits for what comes in, so the link's two directions follow each other.
+        step=$(calc "$(field "$sync" train_seconds) / $(field "$sync" steps)" 6)
+        in=$(lab_bytes "$sync" out 500)
+        out=$(lab_bytes "$sync" in 500)
+        sync_ms+=("$(calc "1000 * $step")")
+        syncs+=("$(calc "($step - ($in + $out) * 8 / $LINK) / $rtt")")
+        # Asynchronous: a step of one of the four workers behind the link; the direction that carries more.
+        step=$(calc "4 * $(field "$async" train_seconds) / $(fields "$async" steps | tail -n 4 | sum)" 6)
+        async_ms+=("$(calc "1000 * $step")")
+        asyncs+=("$(calc "($step - $in * 8 / $LINK) / $rtt")")
+    done
+    line netlab_rtt_ms "$(calc "1000 * $(median "${rtts[@]}")")" ms
+    line netlab_sync_step_over_rtt "$(median "${syncs[@]}")" ratio
+    line netlab_sync_step_ms "$(median "${sync_ms[@]}")" ms
+    line netlab_sync_bytes_per_step "$(calc "$in + $out" 0)" bytes
+    line netlab_async_step_over_rtt "$(median "${asyncs[@]}")" ratio
+    line netlab_async_step_ms "$(median "${async_ms[@]}")" ms
+    say "of the rounds, in round trips: sync ${syncs[*]}; async ${asyncs[*]}"
+}
+
+# What every further worker brings and costs, and what shorter floats save.
+lab_workers() {
+    local workers out
+    for workers in 1 2 3 4; do
+        say "$workers of five hosts"
+        if ! out=$(lab_job $workers --batch 100 --mode sync --steps 1000); then
+            skip "muster launch failed" "netlab_sync_1s${workers}w_rows_per_s"
+            continue
+        fi
+        line "netlab_sync_1s${workers}w_rows_per_s" "$(field "$out" rows_per_s)" rows/s
+        line "netlab_sync_1s${workers}w_link_bytes_per_step" \
+            "$(calc "$(lab_bytes "$out" in $((workers * 100))) + $(lab_bytes "$out" out $((workers * 100)))" 0)" bytes
+    done
+    if out=$(lab_job 5 --batch 100 --mode sync --steps 1000 --wire bf16); then
+        line netlab_sync_bf16_bytes_per_step "$(calc "$(lab_bytes "$out" in 500) + $(lab_bytes "$out" out 500)" 0)" \
+            bytes
+        line netlab_sync_bf16_step_ms "$(calc "1000 * $(field "$out" train_seconds) / $(field "$out" steps)")" ms
+    else
+        skip "muster launch failed" netlab_sync_bf16_bytes_per_step
+    fi
+}
+
+# The whole model with every step, as systems without sparse updates send it.
+lab_dense() {
+    local out
+    say "the dense model on five hosts"
+    if ! out=$(lab_job 5 --batch 100 --mode sync --steps 2 --dense-model); then
+        skip "muster launch failed" netlab_dense_step_seconds
+        return
+    fi
+    line netlab_dense_step_seconds "$(calc "$(field "$out" train_seconds) / $(field "$out" steps)" 2)" s
+    line netlab_dense_mb_per_step \
+        "$(calc "($(lab_bytes "$out" in 500) + $(lab_bytes "$out" out 500)) / 1e6" 1)" MB
+}
