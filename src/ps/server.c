@@ -1,9 +1,9 @@
 /* A server's life: listening, start-up, events, the loop; contract in server.h.
  *
- * Start-up. Server 0 listens and waits for JOINs; the others connect to it, say JOIN and wait for SETUP,
- * which brings the model and the table; restored floats follow as PARTs; READY answers. Workers connect to
- * every server at once; until a server is set up it has nothing to say to them, and they are silent until the
- * coordinator welcomes them. */
+ * Start-up. Server 0 listens and waits for JOINs; the others connect to it, hear JOB, say JOIN and wait for
+ * SETUP, which brings the model and the table; restored floats follow as PARTs; READY answers. Workers
+ * connect to every server at once; until a server is set up it has nothing to say to them, and they are
+ * silent until the coordinator welcomes them. */
 #include "ps/server.h"
 
 #include <inttypes.h>
@@ -124,7 +124,15 @@ mst_status mst_server_make_shard(mst_server *s)
     return mst_shard_new(&options, &s->shard);
 }
 
-/* A server that is not the coordinator hears what it is to hold. */
+/* A server that is not the coordinator hears what the job is, and joins. */
+static mst_status hear_job(mst_server *s, const json_t *json)
+{
+    TRY(s->hooks->adopt(s->hooks->arg, json, &s->options));
+    return mst_unless_gone(mst_ps_send_json(s->net, s->servers[0], &(mst_message){.type = MST_PS_JOIN},
+                                            json_incref(s->options.join)));
+}
+
+/* And what it is to hold. */
 static mst_status hear_setup(mst_server *s, const json_t *json)
 {
     json_int_t steps = 0, restore = 0;
@@ -186,11 +194,12 @@ static mst_status hear_coordinator(mst_server *s, const mst_message *m, const vo
     mst_status st = MST_OK;
     switch (m->type) {
     case MST_PS_JOB:
-        return MST_OK; /* nothing in it for a server */
     case MST_PS_SETUP:
     case MST_PS_END:
         TRY(mst_ps_json(m, body, &json));
-        st = m->type == MST_PS_SETUP ? hear_setup(s, json) : hear_end(s, json);
+        st = m->type == MST_PS_JOB     ? hear_job(s, json)
+             : m->type == MST_PS_SETUP ? hear_setup(s, json)
+                                       : hear_end(s, json);
         json_decref(json);
         return st;
     case MST_PS_PART:
@@ -320,9 +329,6 @@ static void on_up(void *arg, uint32_t peer, const mst_identity *who)
 {
     mst_server *s = arg;
     mst_status st = welcome_peer(s, peer, who);
-    if (st == MST_OK && s->index != 0 && peer_of(s, peer, MST_PEER_SERVER) == 0)
-        st =
-            mst_ps_send_json(s->net, peer, &(mst_message){.type = MST_PS_JOIN}, json_incref(s->options.join));
     if (st != MST_OK)
         mst_server_refuse(s, peer, st);
 }

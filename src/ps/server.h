@@ -55,11 +55,15 @@ typedef struct mst_server_start {
 #define MST_PS_DUE_SAVE 2u
 #define MST_PS_DUE_END  4u
 
+typedef struct mst_server_options mst_server_options;
+
 /* What a server asks of the program around it. All on the server's thread. */
 typedef struct mst_server_hooks {
     void *arg;
     /* The store for the model a worker found ("model" of its JOIN: name, features, dense, classes, ...). */
     mst_status (*build)(void *arg, const json_t *model, mst_server_store *out);
+    /* Not on the coordinator: what that tells first; a resumed run's options may change those given. */
+    mst_status (*adopt)(void *arg, const json_t *job, mst_server_options *options);
 
     /* ---- the coordinator only ---- */
 
@@ -88,7 +92,7 @@ typedef struct mst_server_hooks {
     mst_status (*finish)(void *arg, json_t *workers);
 } mst_server_hooks;
 
-typedef struct mst_server_options {
+struct mst_server_options {
     const mst_net_engine *engine;
     mst_net_options net;        /* identity, secret, timeouts */
     const char *const *servers; /* addresses; own included */
@@ -103,8 +107,8 @@ typedef struct mst_server_options {
     bool dense_model;
     const char *shard;       /* "auto", "static", "local": how rows are divided */
     json_t *join;            /* what the coordinator compares; borrowed */
-    const atomic_bool *stop; /* coordinator: end with a checkpoint; others: leave; or NULL */
-} mst_server_options;
+    const atomic_bool *stop; /* the job is to end, with a checkpoint; or NULL */
+};
 
 /* Serves until the coordinator ends the job. MST_OK: it ended well. */
 mst_status mst_server_run(const mst_server_options *options, const mst_server_hooks *hooks);

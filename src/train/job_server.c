@@ -41,6 +41,21 @@ static mst_status build(void *arg, const json_t *model, mst_server_store *out)
     return MST_OK;
 }
 
+static mst_status server_job_init(server_job *job);
+static void set_options(const server_job *job, mst_server_options *out);
+
+static mst_status adopt(void *arg, const json_t *told, mst_server_options *options)
+{
+    server_job *job = arg;
+    const mst_job_config *config = job->config;
+    if (config->adopt == NULL || !json_is_true(json_object_get(told, "resume")))
+        return MST_OK;
+    TRY(config->adopt(config->adopt_arg, told));
+    TRY(server_job_init(job));
+    set_options(job, options);
+    return MST_OK;
+}
+
 /* ---- the coordinator ---- */
 
 static json_t *tell_job(void *arg)
@@ -315,11 +330,28 @@ static mst_status server_job_init(server_job *job)
     return mst_job_optimizer(config, &job->strategy, &job->optimizer);
 }
 
+/* What follows from the options of the run. */
+static void set_options(const server_job *job, mst_server_options *out)
+{
+    static const char *const shards[] = {"auto", "static", "local"};
+    const mst_strategy_options *o = &job->strategy;
+    out->start_timeout_ms = (uint32_t)(o->start_timeout * 1000);
+    out->stall_timeout_ms = (uint32_t)(o->stall_timeout * 1000);
+    out->n_threads = (unsigned)o->threads;
+    out->mode = (mst_ps_mode)o->mode;
+    out->needed = o->quorum > 0 ? (uint32_t)o->quorum : out->n_workers;
+    out->staleness = (uint32_t)o->staleness;
+    out->batch = (uint32_t)o->batch;
+    out->global_batch = (uint32_t)o->global_batch;
+    out->shuffle_rows = (uint64_t)job->config->train->train->shuffle_rows;
+    out->dense_model = o->dense_model;
+    out->shard = shards[o->shard];
+}
+
 static mst_status serve(server_job *job)
 {
     const mst_job_config *config = job->config;
     const mst_strategy_options *o = &job->strategy;
-    static const char *const shards[] = {"auto", "static", "local"};
     json_t *join = mst_job_join(config, "server");
     if (join == NULL)
         return mst_fail(MST_ENOMEM, "no memory to join");
@@ -329,23 +361,14 @@ static mst_status serve(server_job *job)
         .servers = (const char *const *)config->cluster->servers,
         .n_servers = config->cluster->n_servers,
         .n_workers = config->cluster->n_workers,
-        .start_timeout_ms = (uint32_t)(o->start_timeout * 1000),
-        .stall_timeout_ms = (uint32_t)(o->stall_timeout * 1000),
-        .n_threads = (unsigned)o->threads,
-        .mode = (mst_ps_mode)o->mode,
-        .needed = o->quorum > 0 ? (uint32_t)o->quorum : config->cluster->n_workers,
-        .staleness = (uint32_t)o->staleness,
-        .batch = (uint32_t)o->batch,
-        .global_batch = (uint32_t)o->global_batch,
-        .shuffle_rows = (uint64_t)config->train->train->shuffle_rows,
-        .dense_model = o->dense_model,
-        .shard = shards[o->shard],
         .join = join,
         .stop = config->train->stop,
     };
+    set_options(job, &options);
     mst_server_hooks hooks = {
         .arg = job,
         .build = build,
+        .adopt = adopt,
         .job = tell_job,
         .fits = fits,
         .begin = begin,
