@@ -230,7 +230,8 @@ static mst_status same_json(const mst_server *s, uint32_t worker, const json_t *
         other = json_object_get(theirs, name);
         if (json_equal(value, other))
             continue;
-        char *a = json_dumps(other, JSON_ENCODE_ANY), *b = json_dumps(value, JSON_ENCODE_ANY);
+        char *a = json_dumps(other, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9)),
+             *b = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
         mst_status st = mst_fail(MST_EINPUT, "worker %" PRIu32 " has %s with %s %s, the others have %s",
                                  worker, what, name, a ? a : "?", b ? b : "?");
         free(a); /* jansson's allocation */

@@ -91,7 +91,8 @@ static mst_status fits(void *arg, const json_t *join)
         const json_t *other = json_object_get(theirs, name);
         if (json_equal(value, (json_t *)other))
             continue;
-        char *a = json_dumps(other, JSON_ENCODE_ANY), *b = json_dumps(value, JSON_ENCODE_ANY);
+        char *a = json_dumps(other, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9)),
+             *b = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
         st = mst_fail(MST_EUSAGE, "%s %lld has --%s %s, the coordinator has %s", role ? role : "process",
                       (long long)index, name, a ? a : "null", b ? b : "null");
         free(a); /* jansson's allocation */

@@ -1,0 +1,108 @@
+# Who joins when: any order, late, too late; who does not fit hears the difference; clusters from TF_CONFIG and
+# MUSTER_CLUSTER.
+. "$(dirname "$0")/ps_common.sh"
+clicks 40000
+common="c.cache --epochs 1 --batch 1 --start-timeout 20 --json"
+
+eval="--test t.cache --eval-every 4000rows"
+
+# ---- order ----
+# A worker that is first waits, and says for whom; one that comes late takes rows all the same.
+cluster 2 2
+worker 0 $common $eval --mode async --run run
+wait_for w0 'waiting for server 0 at unix:@.*, server 1 at unix:@'
+server 1 $common $eval --mode async --run run
+wait_for s1 'server 1 listens'
+server 0 $common $eval --mode async --run run
+wait_for s0 'step .* test +loss'
+worker 1 $common $eval --mode async --run run
+wait_for s0 'worker 1 .* takes part'
+ends_all 0 s0 s1 w0 w1
+at_least "rows of the late worker" "$(worker_fact s0 1 rows)" 1
+same "rows" "$(fact_of s0 rows)" 40000
+# Too late.
+worker 1 $common --mode async --start-timeout 1
+ends w1 1 5
+said w1 '^muster: .*1 s.* server 0 at unix:@'
+# The same with ssp, where nobody is to wait until the late one has caught up.
+rm -rf run
+cluster 1 2
+server 0 $common $eval --mode ssp --staleness 1 --run run
+worker 0 $common $eval --mode ssp --staleness 1
+wait_for s0 'step .* test +loss'
+worker 1 $common $eval --mode ssp --staleness 1
+wait_for s0 'worker 1 .* takes part'
+ends_all 0 s0 w0 w1
+same "rows, ssp" "$(fact_of s0 rows)" 40000
+
+# ---- who does not fit ----
+"$muster" data gen criteo --rows 500 --features 200000 --out few.cache >gen.log 2>&1
+"$muster" data gen criteo --rows 40000 --features 100000 --out narrow.cache >gen.log 2>&1
+rm -rf run
+cluster 2 2
+cp cluster.yaml good.yaml
+sync="--epochs 1 --batch 20 --start-timeout 20 --json --mode sync --run run"
+server 0 c.cache $sync
+wait_for s0 'server 0 listens'
+# refusal NAME CODE SENTENCE ARGS...
+refusal() {
+  local name=$1 code=$2 sentence=$3
+  shift 3
+  start "$name" train --cluster cluster.yaml "$@" $sync
+  ends "$name" "$code" 5
+  same "lines of the refused" "$(grep -c '^muster: ' "$name.log")" 1
+  said "$name" "^muster: .*$sentence"
+}
+refusal x 2 'server 1 has --lr 0.5, the coordinator has 0.1$' c.cache --role server --index 1 --lr 0.5
+server 1 c.cache $sync
+wait_for s1 'server 1 listens'
+worker 0 c.cache $sync
+wait_for s0 'waiting for worker 1'
+refusal x 2 'worker 1 has --lr 0.5, the coordinator has 0.1$' c.cache --role worker --index 1 --lr 0.5
+said s0 'warning: worker 1 was refused: worker 1 has --lr 0.5'
+refusal x 2 'worker 1 has --optimizer "adam", the coordinator has "sgd"' c.cache --role worker --index 1 --optimizer adam
+refusal x 1 'worker 1 has data with rows 500, the others have 40000' few.cache --role worker --index 1
+refusal x 1 'worker 1 has a model with features 100000, the others have 200000' narrow.cache --role worker --index 1
+refusal x 1 'index 0 is taken by worker 0' c.cache --role worker --index 0
+refusal x 2 'there is no worker 7|names no worker 7|worker 7' c.cache --role worker --index 7
+refusal x 1 'in use|occupied|already' c.cache --role server --index 0
+{ cat good.yaml; echo "  - host2"; } >cluster.yaml
+refusal x 2 'worker 1 has another cluster' c.cache --role worker --index 1
+refusal x 2 'worker 2 is not in the cluster here, which has 2 workers' c.cache --role worker --index 2
+cp good.yaml cluster.yaml
+MUSTER_SECRET=0123456789abcdef0123456789abcdef refusal x 3 'secret' c.cache --role worker --index 1
+# The right one comes, and all is well.
+worker 1 c.cache $sync
+ends_all 0 s0 s1 w0 w1
+same "rows, sync" "$(fact_of s0 rows)" 40000
+
+# ---- clusters from the environment ----
+# tf JOBS TYPE INDEX: TF_CONFIG of a process.
+tf() {
+  TF_CONFIG="{\"cluster\": {$1}, \"task\": {\"type\": \"$2\", \"index\": $3}}" start "$2$3" train c.cache --epochs 1 \
+    --batch 20 --mode "$mode" --start-timeout 20 --json --run run
+}
+names() {
+  local i=0 list=""
+  for ((; i < $2; i++)); do list="$list${list:+, }\"unix:@muster-test-$$-$RANDOM-$1-$i\""; done
+  echo "\"$1\": [$list]"
+}
+for mode in sync async; do
+  rm -rf run
+  jobs="$(names ps 2), $(names worker 1), $(names chief 1)"
+  for who in "ps 0" "ps 1" "chief 0" "worker 0"; do tf "$jobs" $who; done
+  ends_all 0 ps0 ps1 chief0 worker0
+  same "rows with ps and chief, $mode" "$(fact_of ps0 rows)" 40000
+  for n in 2 3; do
+    rm -rf run
+    jobs="$(names worker $n)"
+    for ((i = 0; i < n; i++)); do tf "$jobs" worker $i; done
+    for ((i = 0; i < n; i++)); do ends worker$i 0; done
+    same "rows of $n workers, $mode" "$(fact_of worker0 rows)" 40000
+  done
+done
+rm -rf run
+spec='{"servers": ["unix:@muster-test-'$$-$RANDOM'-env"], "workers": ["a"]}'
+MUSTER_CLUSTER=$spec start s0 train c.cache --role server $sync
+MUSTER_CLUSTER=$spec start w0 train c.cache --role worker $sync
+ends_all 0 s0 w0
