@@ -28,6 +28,8 @@ typedef struct mst_member {
     bool waits;     /* it has nothing to do */
     bool told_stop; /* sync streams: it waits for an epoch's end that does not come */
     uint64_t epoch; /* streams: of its rows */
+    bool barren;    /* async streams: a whole epoch had no rows */
+    uint64_t rows_before;
     uint64_t granted, steps, rows, dropped_steps, dropped_rows;
     uint64_t heard_ns; /* of its last push */
     char name[128];

@@ -114,7 +114,8 @@ static uint64_t grantable(const mst_server *s, uint32_t worker)
              rows = least(lease_rows(s), left_of(co->start.limit_rows, co->granted_rows));
     if (steps < (rows + s->options.batch - 1) / s->options.batch)
         rows = steps * s->options.batch;
-    return co->members[worker].epoch < co->start.limit_epochs ? rows : 0;
+    const mst_member *m = &co->members[worker];
+    return m->epoch < co->start.limit_epochs && !m->barren ? rows : 0;
 }
 
 static mst_work stream_grant(mst_server *s, uint32_t worker)
@@ -241,13 +242,25 @@ static mst_status count_epochs(mst_server *s)
     mst_coordinator *co = s->co;
     uint64_t behind = UINT64_MAX;
     for (uint32_t w = 0; w < s->options.n_workers; w++)
-        if (mst_alive(co, w) && co->members[w].epoch < behind)
+        if (mst_alive(co, w) && !co->members[w].barren && co->members[w].epoch < behind)
             behind = co->members[w].epoch;
-    if (behind == UINT64_MAX || behind <= co->progress.epoch)
-        return MST_OK;
-    co->progress.epoch = behind;
-    co->progress.position = 0;
-    return any_rows(co);
+    if (behind == UINT64_MAX)
+        return any_rows(co);
+    if (behind > co->progress.epoch) {
+        co->progress.epoch = behind;
+        co->progress.position = 0;
+    }
+    return MST_OK;
+}
+
+static mst_status end_stream(mst_server *s, uint32_t worker)
+{
+    mst_member *m = &s->co->members[worker];
+    refund(s, worker);
+    m->epoch++;
+    m->barren = m->rows == m->rows_before;
+    m->rows_before = m->rows;
+    return count_epochs(s);
 }
 
 /* ---- what happens ---- */
@@ -307,11 +320,8 @@ mst_status mst_work_wanted(mst_server *s, uint32_t worker, const mst_message *m)
     mst_coordinator *co = s->co;
     if (!mst_alive(co, worker) || stepped(s))
         return mst_fail(MST_EPEER, "it asked for work that it is not due");
-    if (streams(co) && m->flags & 1) { /* the epoch of its stream is over */
-        refund(s, worker);
-        co->members[worker].epoch++;
-        TRY(count_epochs(s));
-    }
+    if (streams(co) && m->flags & 1) /* the epoch of its stream is over */
+        TRY(end_stream(s, worker));
     TRY(streams(co) ? give_grant(s, worker) : give_lease(s, worker));
     if (mst_has_backups(s)) /* which do not wait for one that has no rows */
         TRY(mst_server_try_close(s));
@@ -367,8 +377,6 @@ mst_status mst_work_lost(mst_server *s, uint32_t worker, uint64_t first)
         TRY(mst_leases_return(co->leases, worker, &rows));
     else if (streams(co))
         refund(s, worker);
-    if (streams(co) && !mst_is_sync(s))
-        TRY(count_epochs(s));
     for (uint64_t step = first; co->sharding == MST_SHARDING_SLICES && step <= co->n_planned; step++) {
         const mst_planned *p = planned(co, step);
         if (!mst_bit(p->members, worker))
