@@ -1,0 +1,27 @@
+# Three equal workers of an asynchronous job do about equal parts of it, however small the batch: each at least 20% of the
+# steps. What else the machine does can hold one of them back for a while, so a batch size has a few tries.
+. "$(dirname "$0")/ps_common.sh"
+"$muster" data gen digits --rows 9000 --out d.cache >gen.log 2>&1
+
+# fair BATCH: runs the job; its shares are in $shares.
+fair() {
+  local w steps share good=0
+  rm -rf run
+  job 1 3 d.cache --model softmax --mode async --batch "$1" --epochs 0 --seconds 1 --lr 0.05 --run run --json --no-save \
+    --start-timeout 20
+  ends_all 0 s0 w0 w1 w2
+  steps=$(fact_of s0 steps)
+  shares=
+  for w in 0 1 2; do
+    share=$((100 * $(worker_fact s0 $w steps) / steps))
+    shares="$shares $share%"
+    [ $share -lt 20 ] || good=$((good + 1))
+  done
+  [ $good = 3 ]
+}
+for batch in 1 5 10 40; do
+  for try in 1 2 3 4 5; do
+    ! fair $batch || break
+    [ $try -lt 5 ] || fail "batch $batch: the workers did$shares of the steps"
+  done
+done
