@@ -274,6 +274,8 @@ static mst_status admit(mst_server *s, uint32_t worker, const json_t *join)
 static uint32_t needed_to_start(const mst_server *s)
 {
     bool shards = s->co->sharding == MST_SHARDING_STATIC || s->co->sharding == MST_SHARDING_LOCAL;
+    if (s->options.all_begin)
+        return s->options.n_workers;
     return mst_is_sync(s) ? s->options.needed : shards ? s->options.n_workers : 1;
 }
 

@@ -101,6 +101,7 @@ struct mst_server_options {
     unsigned n_threads; /* apply threads */
     mst_ps_mode mode;
     uint32_t needed;    /* sync: pushes that close a step; n_workers: all */
+    bool all_begin;     /* training begins when all workers have joined, whatever the mode needs */
     uint32_t staleness; /* ssp */
     uint32_t batch, global_batch;
     uint64_t shuffle_rows;

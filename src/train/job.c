@@ -95,6 +95,7 @@ mst_status mst_job_embedded(const mst_job_config *config, const mst_observer *ob
         p->config = *config;
         p->config.cluster = &cluster;
         p->config.engine = &mst_net_inproc;
+        p->config.all_begin = true; /* or a small job would be over before some threads have started */
         p->config.index = (uint32_t)(p->server ? started : started - (size_t)o->servers);
         p->observer = observer;
         if (pthread_create(&p->thread, NULL, run_part, p) != 0) {
@@ -107,14 +108,12 @@ mst_status mst_job_embedded(const mst_job_config *config, const mst_observer *ob
     mst_error_save(&first, st);
     for (size_t i = 0; i < started; i++)
         pthread_join(parts[i].thread, NULL);
-    bool ended_well = started > 0 && parts[0].error.code == MST_OK;
     if (started > 0) {
         *summary = parts[0].summary;
-        if (!ended_well)
+        if (parts[0].error.code != MST_OK)
             first = parts[0].error; /* the coordinator knows why the job ended */
     }
-    /* a thread that came when all was done was told so, which is no failure */
-    for (size_t i = 1; i < started && !ended_well; i++)
+    for (size_t i = 1; i < started; i++)
         if (parts[i].error.code != MST_OK && first.code == MST_OK)
             first = parts[i].error;
     mst_free(parts);

@@ -18,7 +18,8 @@ typedef struct mst_job_config {
     const mst_cluster *cluster;
     uint32_t index;
     const mst_net_engine *engine;
-    json_t *same; /* options that all processes must share: {"lr": 0.1, ...}; borrowed */
+    bool all_begin; /* no worker comes late: training begins when all have joined */
+    json_t *same;   /* options that all processes must share: {"lr": 0.1, ...}; borrowed */
     /* Worker: the coordinator has said what the job is, {"resume", "options", "files"}, before any data is
      * opened; takes over what a resumed run was started with. Or NULL. */
     mst_status (*adopt)(void *arg, const json_t *job);
@@ -39,7 +40,8 @@ mst_status mst_job_server(const mst_job_config *config, const mst_observer *obse
 mst_status mst_job_worker(const mst_job_config *config, const mst_observer *observer,
                           mst_worker_counts *counts, mst_job_summary *summary);
 
-/* strategy.servers servers and strategy.workers workers; config->cluster, index and engine are not used. */
+/* strategy.servers servers and strategy.workers workers; config->cluster, index, engine and all_begin are not
+ * used. */
 mst_status mst_job_embedded(const mst_job_config *config, const mst_observer *observer,
                             mst_job_summary *summary);
 

@@ -341,6 +341,7 @@ static void set_options(const server_job *job, mst_server_options *out)
     out->n_threads = (unsigned)o->threads;
     out->mode = (mst_ps_mode)o->mode;
     out->needed = o->quorum > 0 ? (uint32_t)o->quorum : out->n_workers;
+    out->all_begin = job->config->all_begin;
     out->staleness = (uint32_t)o->staleness;
     out->batch = (uint32_t)o->batch;
     out->global_batch = (uint32_t)o->global_batch;
