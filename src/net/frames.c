@@ -11,7 +11,7 @@ void mst_frames_init(mst_frames *f, uint64_t max_body)
 {
     f->max_body = max_body;
     f->staged = 0;
-    f->open = false;
+    f->open = f->more = false;
     f->body = NULL;
     f->got = 0;
 }
@@ -23,6 +23,15 @@ int mst_frames_room(mst_frames *f, struct iovec out[2])
         out[n++] = (struct iovec){.iov_base = f->body + f->got, .iov_len = (size_t)(f->m.size - f->got)};
     out[n++] = (struct iovec){.iov_base = f->stage + f->staged, .iov_len = sizeof f->stage - f->staged};
     return n;
+}
+
+/* Whether a whole message lies between `at` and `end` of the stage. */
+static bool whole_at(const mst_frames *f, size_t at, size_t end)
+{
+    mst_message m;
+    return end - at >= MST_WIRE_HEADER &&
+           mst_header_decode(f->stage + at, end - at, f->max_body, &m) == MST_OK &&
+           m.size <= end - at - MST_WIRE_HEADER;
 }
 
 /* Handles the messages in the stage's first `end` bytes; what is left moves to the front. */
@@ -54,6 +63,7 @@ static mst_status parse(mst_frames *f, size_t end, const mst_frames_events *even
             f->staged = 0;
             return MST_OK;
         }
+        f->more = whole_at(f, at, end);
         TRY(events->message(arg, &f->m, body));
     }
     f->staged = end - at;
@@ -72,6 +82,7 @@ mst_status mst_frames_take(mst_frames *f, size_t n, const mst_frames_events *eve
         if (f->got < f->m.size)
             return MST_OK;
         f->open = false;
+        f->more = whole_at(f, 0, n);
         TRY(events->message(arg, &f->m, f->body));
     }
     return parse(f, f->staged + n, events, arg);

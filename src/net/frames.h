@@ -23,6 +23,7 @@ typedef struct mst_frames {
     uint64_t max_body;
     size_t staged; /* bytes at the start of stage that are not a whole header (or message of net's own) yet */
     bool open;     /* m's body is under way: got of m.size bytes are at body */
+    bool more;     /* during the event of a message: another whole one is here already */
     mst_message m;
     uint8_t *body;
     uint64_t got;

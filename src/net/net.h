@@ -138,8 +138,9 @@ static inline mst_status mst_net_connect(mst_net *net, const char *address, uint
 
 /* Sends a message whose body is the pieces, one after the other; m->size is set from them. The pieces must not change
  * before `sent` is called with the token; token NULL: they were copied or taken before send returned (for small
- * messages: what cannot be taken at once is copied). A message may go out within send. MST_EPEER when the peer is not
- * up, MST_ETIMEOUT when more than max_queue bytes are waiting already: nothing was sent then. */
+ * messages: what cannot be taken at once is copied). A message may go out within send; in the event of a
+ * message it may wait until further ones of that peer, which are here already, are handled. MST_EPEER when the peer is
+ * not up, MST_ETIMEOUT when more than max_queue bytes are waiting already: nothing was sent then. */
 static inline mst_status mst_net_send(mst_net *net, uint32_t peer, const mst_message *m, const mst_piece *pieces,
                                       uint32_t n_pieces, void *token)
 {

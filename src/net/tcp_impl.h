@@ -65,6 +65,7 @@ struct mst_tcp_peer {
     mst_error *why;    /* UP: room for the sentence; DOWN: the sentence, until it is reported */
     bool report;       /* DOWN: `down` is still to be called */
     bool write_broken; /* the system refuses writes; the reads have the last word on why */
+    bool corked;       /* what is sent waits for the answers to messages that are here already */
     bool is_unix;
     bool listed;        /* in net->todo */
     mst_tcp_peer *next; /* in net->todo */

@@ -1,7 +1,9 @@
 /* Engine tcp, a proven connection: reading, writing, ending; contract in tcp_impl.h.
  *
  * A send goes to the socket at once when nothing waits before it; what the system does not take is queued, as
- * it lies when the caller waits for `sent`, as a copy otherwise. Reading fills the stage or the body under
+ * it lies when the caller waits for `sent`, as a copy otherwise. Only answers given while further messages of
+ * the peer have been read already wait for the answers to those, and leave with them: a server that has more
+ * to do than it can spends less on each, and so does who hears it. Reading fills the stage or the body under
  * way with one call. When a write fails, the end may have been announced: what can still be read is read
  * first, then the peer is down.
  *
@@ -24,6 +26,7 @@
 #define READS_MAX   16                      /* reads from one peer before the others get their turn */
 #define WRITE_MAX   (8u << 20)              /* bytes to one peer before the others get their turn */
 #define BEAT_SLACK  (MST_TCP_HEARTBEAT / 4) /* a little early, so that one wake-up serves many peers */
+#define CORK_MAX    65536                   /* bytes that wait to leave together */
 #define DRAIN_MAX   64 /* reads before a close, so that it does not reset the connection */
 
 /* ---- what waits ---- */
@@ -179,6 +182,7 @@ static mst_status on_message(void *arg, const mst_message *m, void *body)
     t->total.bytes_in += MST_WIRE_HEADER + m->size;
     p->stats.messages_in++;
     t->total.messages_in++;
+    p->corked = p->in->more || (p->corked && p->out != NULL);
     mst_tcp_leave(t);
     mst_status st = t->events.message(t->arg, p->number, m, body);
     mst_tcp_enter(t);
@@ -202,6 +206,13 @@ static mst_status on_own(void *arg, const mst_message *m, const uint8_t *body)
 
 static const mst_frames_events frame_events = {.body = on_body, .message = on_message, .own = on_own};
 
+static void uncork(mst_tcp_peer *p)
+{
+    if (p->corked)
+        mst_tcp_peer_write(p);
+    p->corked = false;
+}
+
 /* n bytes have arrived. False: the peer is down now. */
 static bool take(mst_tcp_peer *p, size_t n)
 {
@@ -213,7 +224,12 @@ static bool take(mst_tcp_peer *p, size_t n)
         mst_tcp_peer_farewell(p, text);
         mst_tcp_peer_fail(p, MST_EPEER, "%s was dropped: %s", p->name, text);
     }
-    return p->state == MST_TCP_UP;
+    if (p->state != MST_TCP_UP)
+        return false;
+    uncork(p);
+    if (p->out != NULL && !p->write_broken)
+        mst_tcp_watch_want(p->watch, UV_READABLE | UV_WRITABLE);
+    return true;
 }
 
 /* Reads what is there; to_end: all of it, else a fair share. */
@@ -444,7 +460,9 @@ mst_status mst_tcp_peer_send(mst_tcp_peer *p, const mst_message *m, const mst_pi
     if (token != NULL && (o = out_rest(p, header, pieces, n_pieces, size, 0, token)) == NULL)
         return mst_fail(MST_ENOMEM, "%s: no memory for a message", p->name);
 
-    ssize_t n = p->out == NULL ? write_some(p, iov, n_iov) : 0;
+    if (p->stats.queued + size > CORK_MAX)
+        uncork(p);
+    ssize_t n = p->out == NULL && !p->corked ? write_some(p, iov, n_iov) : 0;
     if (n < 0) {
         break_writes(p);
         if (o != NULL)
@@ -459,7 +477,8 @@ mst_status mst_tcp_peer_send(mst_tcp_peer *p, const mst_message *m, const mst_pi
         }
         o->done = (uint64_t)n;
         enqueue(p, o);
-        mst_tcp_watch_want(p->watch, UV_READABLE | UV_WRITABLE);
+        if (!p->corked)
+            mst_tcp_watch_want(p->watch, UV_READABLE | UV_WRITABLE);
     } else if (o != NULL) {
         o->done = size;
         out_done(t, o);
@@ -495,6 +514,7 @@ uint64_t mst_tcp_peer_beat(mst_tcp_peer *p, uint64_t now_ns)
 
 void mst_tcp_peer_farewell(mst_tcp_peer *p, const char *sentence)
 {
+    uncork(p);
     if (p->write_broken || (p->out != NULL && p->out->done > 0))
         return;
     uint8_t header[MST_WIRE_HEADER], scratch[4096];
