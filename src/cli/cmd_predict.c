@@ -85,12 +85,13 @@ static mst_status predict(const mst_apply *apply, const predict_options *options
         .stop = mst_signals_stop(),
     };
     mst_status st = MST_OK;
-    void *scratch = mst_alloc_lines(model->ops->scratch_size(model, batch_rows));
+    void *scratch = NULL;
     float *scores = mst_calloc((size_t)batch_rows * model->n_scores, sizeof *scores);
-    if (scratch == NULL || scores == NULL) {
+    if (scores == NULL) {
         st = mst_fail(MST_ENOMEM, "no memory to score batches of %u rows", batch_rows);
         goto out;
     }
+    TRY_OUT(st, mst_model_scratch_new(model, batch_rows, apply->n_threads, false, &scratch));
     mst_model_weights(model, &apply->assembly.params, &weights);
     TRY_OUT(st, mst_feed_new(apply->dataset, &feed_options, &feed));
     TRY_OUT(st, mst_feed_start(feed, 0, 0));
@@ -101,13 +102,13 @@ static mst_status predict(const mst_apply *apply, const predict_options *options
         TRY_OUT(st, mst_feed_take(feed, 0, batch_rows, &batch, &position));
         if (batch.n_rows == 0)
             break;
-        model->ops->forward(model, scratch, &batch, &weights, scores);
+        TRY_OUT(st, model->ops->forward(model, scratch, &batch, &weights, scores));
         for (uint32_t i = 0; i < batch.n_rows; i++)
             TRY_OUT(st, write_row(out, options->what, scores + (size_t)i * model->n_scores, model->n_scores));
     }
 out:
     mst_feed_destroy(feed);
-    mst_free(scratch);
+    mst_model_scratch_free(model, scratch);
     mst_free(scores);
     return st;
 }

@@ -31,12 +31,21 @@ typedef struct mst_executor {
     void (*close)(mst_replica *self);
     /* Forward and backward: adds scale * gradient, summed over rows, to grad's ranges, and the loss to sum.
      * Calls mst_step_need(step, r) before the weights of range r are read, and mst_step_ready(step, r) as
-     * soon as its gradient is final: ranges of the last layers first. */
+     * soon as its gradient is final: ranges of the last layers first. sum gets loss, weight and rows
+     * (mst_replica_loss does that). There is at least one row, and at most max_rows. */
     mst_status (*train)(mst_replica *self, const mst_batch *batch, const mst_weights *w, const mst_pass *pass,
                         float scale, mst_grad *grad, mst_step *step, mst_loss_sum *sum);
     /* Inference: scores (n_rows x classes). */
     mst_status (*forward)(mst_replica *self, const mst_batch *batch, const mst_weights *w, float *scores);
 } mst_executor;
+
+/* Rows as plain numbers, (n, c, h, w): bytes as byte/255, keys at their place, what a row lacks as zero. */
+void mst_replica_load(const mst_replica *self, const mst_row *rows, uint32_t n, float *x);
+
+/* Softmax cross-entropy of the scores (n_rows x classes): adds to sum, and sets d to scale *
+ * d(loss)/d(score), which may be the scores' place. */
+void mst_replica_loss(const mst_replica *self, const mst_batch *batch, const float *scores, float scale,
+                      float *d, mst_loss_sum *sum);
 
 extern const mst_executor *const mst_executors[]; /* NULL-terminated */
 

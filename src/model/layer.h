@@ -85,7 +85,8 @@ struct mst_layer_ops {
                          uint32_t n); /* bytes kept from forward to backward; NULL: none */
 
     /* Plain implementations, for n images; w[i] and g[i] are parameters and their gradients, which backward
-     * adds to (state parameters: sets to the new value). dx NULL: not wanted. */
+     * adds to (state parameters: sets to the new value). dx NULL: not wanted. state is NULL where
+     * pass->training is false; backward follows forward in training only. */
     void (*forward)(const mst_layer *self, void *state, const mst_pass *pass, uint32_t n, const float *x,
                     float *const *w, float *y);
     void (*backward)(const mst_layer *self, void *state, const mst_pass *pass, uint32_t n, const float *x,
@@ -108,9 +109,10 @@ typedef struct mst_chain {
 } mst_chain;
 
 /* Reads a net: one layer a line, "NAME: KIND [NUMBER] [option=value ...]" or without a name (conv1, conv2,
- * ... are given then), "input CxHxW" first where the data does not say, # comments. Infers shapes from `in`
- * (c 0: not known) and checks that the end has n_classes numbers (0: any). Errors name source and line. *out
- * is the caller's to destroy. */
+ * ... are given then), "input CxHxW" first where the data does not say, "defaults option=value ..." for the
+ * layers below, # comments; the value "classes" is n_classes. Infers shapes from `in` (c 0: not known; c x 1
+ * x 1: as many numbers in a row, which an input line may make an image) and checks that the end has n_classes
+ * numbers (0: any). Errors name source and line. *out is the caller's to destroy. */
 mst_status mst_chain_parse(const char *text, const char *source, const mst_dims *in, uint32_t n_classes,
                            mst_chain **out);
 void mst_chain_destroy(mst_chain *chain); /* NULL-safe */
@@ -124,6 +126,8 @@ uint64_t mst_chain_flops(const mst_chain *chain); /* of one image, forward */
 /* Nets that come with muster: "lenet", "alexnet", ...; NULL-terminated. */
 typedef struct mst_known_net {
     const char *name, *help, *text;
+    mst_dims in; /* what it was made for */
+    uint32_t n_classes;
 } mst_known_net;
 extern const mst_known_net mst_known_nets[];
 

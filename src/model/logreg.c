@@ -63,12 +63,13 @@ static mst_linear linear_of(const mst_model *self, const mst_weights *w)
     };
 }
 
-static void logreg_forward(const mst_model *self, void *scratch, const mst_batch *batch, const mst_weights *w,
-                           float *scores)
+static mst_status logreg_forward(const mst_model *self, void *scratch, const mst_batch *batch,
+                                 const mst_weights *w, float *scores)
 {
     (void)scratch;
     mst_linear linear = linear_of(self, w);
     self->kernels->margins(batch->rows, batch->n_rows, &linear, scores);
+    return MST_OK;
 }
 
 static void count_rows(const mst_model *self, const mst_batch *batch, double loss, mst_loss_sum *sum)

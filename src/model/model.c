@@ -4,16 +4,36 @@
 #include "base/alloc.h"
 
 extern const mst_model_ops mst_model_logreg, mst_model_softmax;
+extern const mst_model_ops mst_model_net, mst_model_lenet, mst_model_lenet_small, mst_model_alexnet,
+    mst_model_alexnet_paper, mst_model_mlp;
 
-const mst_model_ops *const mst_models[] = {&mst_model_logreg, &mst_model_softmax, NULL};
+const mst_model_ops *const mst_models[] = {
+    &mst_model_logreg,        &mst_model_softmax,     &mst_model_net,
+    &mst_model_lenet,         &mst_model_lenet_small, &mst_model_alexnet,
+    &mst_model_alexnet_paper, &mst_model_mlp,         NULL,
+};
 
 #define FIELD(name) offsetof(mst_model_options, name)
 const mst_option mst_model_option_table[] = {
-    {"model", MST_OPTION_CHOICE, FIELD(model), "logreg", 0, 0, "logreg|softmax", NULL, "What to train."},
+    {"model", MST_OPTION_CHOICE, FIELD(model), "logreg", 0, 0,
+     "logreg|softmax|net|lenet|lenet-small|alexnet|alexnet-paper|mlp", NULL,
+     "What to train; net: the net of a file (--net)."},
     {"bias", MST_OPTION_FLAG, FIELD(bias), "true", 0, 0, NULL, NULL,
-     "Add a bias (one per class for softmax)."},
+     "Add a bias (logreg; one per class for softmax)."},
     {"pos-weight", MST_OPTION_REAL, FIELD(pos_weight), "1", 1e-6, 1e6, NULL, "X",
      "Weight of rows with a positive label, on top of their own (logreg)."},
+    {"net", MST_OPTION_TEXT, FIELD(net), NULL, 0, 0, NULL, "FILE",
+     "The net to train, one layer a line; `muster model show FILE` prints what it comes to."},
+    {"image", MST_OPTION_TEXT, FIELD(image), NULL, 0, 0, NULL, "CxHxW",
+     "Nets: what the rows are, channels x height x width, where the data does not say."},
+    {"activation", MST_OPTION_CHOICE, FIELD(activation), "relu", 0, 0, "relu|tanh|sigmoid", NULL,
+     "Nets that come with muster: what stands between their layers."},
+    {"init", MST_OPTION_CHOICE, FIELD(init), "default", 0, 0, "default|glorot|he|uniform|normal|constant",
+     NULL, "Nets: first weights of layers that say nothing of them; default: as the net was made for."},
+    {"hidden", MST_OPTION_TEXT, FIELD(hidden), NULL, 0, 0, NULL, "N,N,...",
+     "mlp: sizes of the hidden layers; 300,100 when not given."},
+    {"executor", MST_OPTION_TEXT, FIELD(executor), "auto", 0, 0, NULL, "NAME",
+     "Nets: how they are computed, see `muster list executors`; auto: the fastest that can."},
     {0},
 };
 
@@ -39,7 +59,31 @@ mst_status mst_model_new(const mst_model_options *options, const mst_shape *shap
 
 void mst_model_destroy(mst_model *self)
 {
+    if (self != NULL && self->ops->fini != NULL)
+        self->ops->fini(self);
     mst_free(self);
+}
+
+mst_status mst_model_scratch_new(const mst_model *self, uint32_t max_rows, unsigned n_threads, bool training,
+                                 void **out)
+{
+    if (self->ops->open != NULL)
+        return self->ops->open(self, max_rows, n_threads, training, out);
+    void *scratch = mst_alloc_lines(self->ops->scratch_size(self, max_rows));
+    if (scratch == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for batches of %u rows", max_rows);
+    *out = scratch;
+    return MST_OK;
+}
+
+void mst_model_scratch_free(const mst_model *self, void *scratch)
+{
+    if (scratch == NULL)
+        return;
+    if (self->ops->close != NULL)
+        self->ops->close(self, scratch);
+    else
+        mst_free(scratch);
 }
 
 void mst_model_weights(const mst_model *self, const mst_params *params, mst_weights *out)

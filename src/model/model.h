@@ -17,9 +17,18 @@
 #include "tensor/params.h"
 
 typedef struct mst_model_options {
-    int model;         /* --model logreg|softmax: index into mst_models */
-    bool bias;         /* --bias / --no-bias */
+    int model;         /* --model logreg|softmax|net|lenet|...: index into mst_models */
+    bool bias;         /* --bias / --no-bias (logreg, softmax) */
     double pos_weight; /* --pos-weight: weight of rows with a positive label (logreg) */
+    /* nets: */
+    char *net;            /* --net FILE, with --model net */
+    char *image;          /* --image CxHxW, where the data does not say it; or NULL */
+    int activation;       /* --activation: in place of the relu of nets that come with muster; 0: as it is */
+    int init;             /* --init: where the net does not say otherwise; 0: as it is */
+    char *hidden;         /* --hidden N,N,...: of mlp */
+    char *executor;       /* --executor; NULL: auto */
+    const char *net_text; /* the net itself, in place of --net and what the model's name stands for; borrowed
+                             until mst_model_new returns */
 } mst_model_options;
 extern const mst_option mst_model_option_table[];
 
@@ -28,6 +37,7 @@ typedef struct mst_shape {
     uint64_t n_features;
     uint32_t n_dense;   /* the longest dense prefix any row may have */
     uint32_t n_classes; /* 2 for binary labels */
+    uint32_t c, h, w;   /* of rows that are images; 0: not known */
 } mst_shape;
 
 /* Sums over rows. */
@@ -48,10 +58,13 @@ typedef struct mst_weights {
 
 /* A step as strategies see it (DESIGN.md, "A step"): the model calls need(range) before it reads a dense
  * range and ready(range) when that range's gradient is final. The step or either slot may be NULL (local:
- * nothing to do). */
+ * nothing to do). Random numbers of a step (dropout) are keyed by seed, number, and the row's place in the
+ * global batch: whoever computes a share says where it starts. */
 typedef struct mst_step {
     mst_status (*need)(struct mst_step *self, uint32_t range);
     mst_status (*ready)(struct mst_step *self, uint32_t range);
+    uint64_t seed, number; /* of the training; of the step, from 1 */
+    uint64_t first_row;    /* of the batch computed on, in the global batch */
 } mst_step;
 
 static inline mst_status mst_step_need(mst_step *step, uint32_t range)
@@ -69,26 +82,33 @@ typedef struct mst_model mst_model;
 typedef struct mst_model_ops {
     const char *name, *help;
     size_t size; /* of the derived struct */
+    bool is_net; /* a chain of layers */
 
     /* Checks the shape against the model (one sentence when it does not fit) and keeps what it needs. */
     mst_status (*init)(mst_model *self, const mst_model_options *options, const mst_shape *shape);
+    void (*fini)(mst_model *self); /* also after a failed init; NULL: nothing to do */
     /* Declares views. */
     mst_status (*declare)(mst_model *self, mst_params *params);
     /* Initial weights, when not zero. NULL: zero. */
     void (*start)(const mst_model *self, mst_params *params, uint64_t seed);
     /* The gradient layout: dense ranges (offset and size; g unused) and the sparse view. */
     void (*layout)(const mst_model *self, const mst_params *params, mst_grad *layout);
-    /* Bytes of scratch a thread needs to compute on batches of up to max_rows rows. */
+    /* Scratch, made through mst_model_scratch_new: either its size in bytes, or functions that make and free
+     * it (scratch_size is NULL then). */
     size_t (*scratch_size)(const mst_model *self, uint32_t max_rows);
+    mst_status (*open)(const mst_model *self, uint32_t max_rows, unsigned n_threads, bool training,
+                       void **out);
+    void (*close)(const mst_model *self, void *scratch);
 
     /* Forward and backward over the batch: adds scale * d(loss)/d(weights), summed over rows, to grad, and
-     * the loss to sum. Room for the contributions is made here (MST_ENOMEM). */
+     * the loss to sum. Ranges of state (mst_range.state) are set to the new values instead. Room for the
+     * contributions is made here (MST_ENOMEM). */
     mst_status (*compute)(const mst_model *self, void *scratch, const mst_batch *batch, const mst_weights *w,
                           float scale, mst_grad *grad, mst_step *step, mst_loss_sum *sum);
 
     /* Forward only: scores, n_rows x n_scores (margins, or one logit per class). */
-    void (*forward)(const mst_model *self, void *scratch, const mst_batch *batch, const mst_weights *w,
-                    float *scores);
+    mst_status (*forward)(const mst_model *self, void *scratch, const mst_batch *batch, const mst_weights *w,
+                          float *scores);
 
     /* Plain SGD in place: rows in steps of `batch_rows` (the last may be shorter), step i at learning rate
      * lrs[i]; equals compute + additive update to rounding (a contract test holds it to that). NULL: not
@@ -112,7 +132,8 @@ struct mst_model {
     const mst_kernels *kernels;
     mst_model_options options;
     mst_shape shape;
-    uint32_t n_scores; /* per row: 1 for logreg, n_classes for softmax */
+    uint32_t n_scores; /* per row: 1 for logreg, n_classes for softmax and nets */
+    bool threads;      /* set by init: see mst_model_threads */
 };
 
 extern const mst_model_ops *const mst_models[]; /* NULL-terminated; order = choices of --model */
@@ -121,6 +142,24 @@ extern const mst_model_ops *const mst_models[]; /* NULL-terminated; order = choi
 mst_status mst_model_new(const mst_model_options *options, const mst_shape *shape, const mst_kernels *kernels,
                          mst_model **out);
 void mst_model_destroy(mst_model *self); /* NULL-safe */
+
+/* What a thread needs to compute on batches of up to max_rows rows. n_threads: that it may use in a batch,
+ * where mst_model_threads. training false: forward only. *out is the caller's, to be freed with the model
+ * still there. */
+mst_status mst_model_scratch_new(const mst_model *self, uint32_t max_rows, unsigned n_threads, bool training,
+                                 void **out);
+void mst_model_scratch_free(const mst_model *self, void *scratch); /* NULL-safe */
+
+/* The model uses several threads in one batch by itself: strategies then make one scratch with all threads
+ * instead of one for each. */
+static inline bool mst_model_threads(const mst_model *self)
+{
+    return self->threads;
+}
+
+/* The chain of layers of a net; NULL for other models. */
+struct mst_chain;
+const struct mst_chain *mst_model_chain(const mst_model *self);
 
 /* The weights as they lie in the store. */
 void mst_model_weights(const mst_model *self, const mst_params *params, mst_weights *out);

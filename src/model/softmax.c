@@ -201,13 +201,14 @@ static mst_status softmax_compute(const mst_model *self, void *scratch, const ms
     return MST_OK;
 }
 
-static void softmax_forward(const mst_model *self, void *scratch, const mst_batch *batch,
-                            const mst_weights *w, float *scores)
+static mst_status softmax_forward(const mst_model *self, void *scratch, const mst_batch *batch,
+                                  const mst_weights *w, float *scores)
 {
     for (uint32_t from = 0; from < batch->n_rows; from += TILE_ROWS) {
         mst_batch tile = mst_batch_part(batch, from, TILE_ROWS);
         tile_forward(self, &tile, w, scratch, scores + (size_t)from * self->shape.n_classes);
     }
+    return MST_OK;
 }
 
 const mst_model_ops mst_model_softmax = {

@@ -21,15 +21,23 @@ static mst_local_way choose_way(const mst_local *self, const mst_model_ops *mode
     return MST_LOCAL_GENERAL;
 }
 
+/* Rows of the largest batch that the model sees at once. */
+static uint32_t rows_at_once(const mst_local *self)
+{
+    if (self->way == MST_LOCAL_DESCEND)
+        return self->base.max_take;
+    return self->base.options.mode == MST_MODE_ASYNC ? self->batch : (self->batch + self->n - 1) / self->n;
+}
+
 static mst_status init_worker(mst_local *self, mst_local_worker *w, const mst_grad *layout)
 {
     const mst_model *model = self->base.env.model;
     uint32_t max_take = self->base.max_take;
-    w->scratch = mst_alloc_lines(model->ops->scratch_size(model, max_take));
+    TRY(mst_model_scratch_new(model, rows_at_once(self), self->inner, true, &w->scratch));
     w->lrs = mst_calloc(self->span_steps, sizeof *w->lrs);
     if (self->hot != NULL)
         w->rows = mst_calloc(max_take, sizeof *w->rows);
-    if (w->scratch == NULL || w->lrs == NULL || (self->hot != NULL && w->rows == NULL))
+    if (w->lrs == NULL || (self->hot != NULL && w->rows == NULL))
         return mst_fail(MST_ENOMEM, "no memory for batches of %u rows", self->batch);
     if (self->way == MST_LOCAL_DESCEND)
         return MST_OK;
@@ -43,7 +51,8 @@ static mst_status local_init(mst_strategy *base, const mst_strategy_options *opt
 {
     mst_local *self = (mst_local *)base;
     const mst_model_ops *model = env->model->ops;
-    self->n = (unsigned)options->threads;
+    self->n = mst_model_threads(env->model) ? 1 : (unsigned)options->threads;
+    self->inner = (unsigned)options->threads / self->n;
     self->batch = (uint32_t)options->batch;
     self->span_steps = self->batch < SPAN_ROWS ? SPAN_ROWS / self->batch : 1;
     self->additive = env->optimizer->ops->additive(env->optimizer);
@@ -77,7 +86,7 @@ static void local_fini(mst_strategy *base)
     mst_team_destroy(self->team);
     for (unsigned t = 0; self->workers != NULL && t < self->n; t++) {
         mst_local_worker *w = &self->workers[t];
-        mst_free(w->scratch);
+        mst_model_scratch_free(base->env.model, w->scratch);
         mst_free(w->lrs);
         mst_free(w->rows);
         mst_free(w->keys);

@@ -86,9 +86,10 @@ static mst_status async_steps(mst_local *self, unsigned t, const mst_batch *span
     for (uint32_t from = 0; from < span->n_rows; from += self->batch, first_step++) {
         mst_batch batch = mst_batch_part(span, from, self->batch);
         mst_update u = {.lr = mst_local_lr(self, first_step), .step = first_step};
+        mst_step at = mst_local_step(self, first_step, 0);
         mst_grad_clear(&w->grad);
         TRY(model->ops->compute(model, w->scratch, &batch, &self->weights, 1.0f / (float)batch.n_rows,
-                                &w->grad, NULL, &w->loss));
+                                &w->grad, &at, &w->loss));
         float clip = 1.0f;
         if (!self->additive)
             TRY(mst_local_sum_sparse(self, t, 1, w));

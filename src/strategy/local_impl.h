@@ -33,7 +33,8 @@ typedef enum mst_local_way {
 
 typedef struct mst_local {
     mst_strategy base;
-    unsigned n;
+    unsigned n;     /* threads that take rows */
+    unsigned inner; /* threads that each of them may use in a batch: all, where the model has use for them */
     uint32_t batch, span_steps;
     mst_local_way way;
     bool additive;
@@ -63,6 +64,12 @@ static inline float mst_local_lr(const mst_local *self, uint64_t step)
     return mst_learning_rate(&self->base.env.optimizer->options, step);
 }
 
+/* Step `number` as the model sees it, on a share that starts at a row of the batch. */
+static inline mst_step mst_local_step(const mst_local *self, uint64_t number, uint64_t first_row)
+{
+    return (mst_step){.seed = self->base.env.seed, .number = number, .first_row = first_row};
+}
+
 static inline uint64_t mst_local_steps(const mst_local *self, uint64_t rows)
 {
     return (rows + self->batch - 1) / self->batch;
@@ -84,15 +91,18 @@ void mst_local_async_thread(void *self, unsigned t);
  * alone) per key, in source order, into thread t's localiser. */
 mst_status mst_local_sum_sparse(mst_local *self, unsigned t, unsigned n_sources, mst_local_worker *sources);
 
-/* Adds the threads' dense gradients to thread 0's, in order; owner t's slices only. */
+/* Adds the threads' dense gradients to thread 0's, in order; owner t's slices only. State keeps thread 0's
+ * value. */
 void mst_local_sum_dense(mst_local *self, unsigned t);
 
-/* Squared norm of what owner t of n has: its slices of the dense ranges of grad, and the localised sums. */
+/* Squared norm of what owner t of n has: its slices of the dense ranges of grad, state left out, and the
+ * localised sums. */
 double mst_local_square(const mst_grad *grad, const mst_localiser *l, unsigned t, unsigned n);
 /* What the gradient is multiplied with under --clip-norm. */
 float mst_local_clip(const mst_local *self, double square);
 
-/* Applies owner t of n's slices of the dense ranges of grad; and thread t's localised sums. */
+/* Applies owner t of n's slices of the dense ranges of grad, where state is replaced; and thread t's
+ * localised sums. */
 void mst_local_apply_dense(mst_local *self, mst_grad *grad, unsigned t, unsigned n, float clip,
                            const mst_update *u);
 void mst_local_apply_sparse(mst_local *self, unsigned t, float clip, const mst_update *u);

@@ -49,11 +49,12 @@ static mst_status general_step(mst_local *self, unsigned t, const mst_batch *bat
     mst_local_worker *w = &self->workers[t];
     mst_batch share = share_of(self, batch, t);
     mst_update u = {.lr = mst_local_lr(self, step), .step = step};
+    mst_step at = mst_local_step(self, step, (uint64_t)(share.rows - batch->rows));
 
     fill_share(self, t, &share);
     mst_grad_clear(&w->grad);
     mst_status st = model->ops->compute(model, w->scratch, &share, &self->weights,
-                                        1.0f / (float)batch->n_rows, &w->grad, NULL, &w->loss);
+                                        1.0f / (float)batch->n_rows, &w->grad, &at, &w->loss);
     mst_team_barrier(self->team);
     if (atomic_load(&self->unfilled))
         return st;

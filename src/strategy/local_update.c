@@ -48,6 +48,8 @@ void mst_local_sum_dense(mst_local *self, unsigned t)
     mst_grad *first = &self->workers[0].grad;
     for (uint32_t r = 0; r < first->n_ranges; r++) {
         uint64_t from, to;
+        if (first->ranges[r].state)
+            continue;
         slice_of(first->ranges[r].size, t, self->n, &from, &to);
         float *restrict sum = first->ranges[r].g;
         for (unsigned s = 1; s < self->n; s++) {
@@ -71,6 +73,8 @@ double mst_local_square(const mst_grad *grad, const mst_localiser *l, unsigned t
     double square = grad->width != 0 ? square_of(l->sums, (size_t)l->n * grad->width) : 0.0;
     for (uint32_t r = 0; r < grad->n_ranges; r++) {
         uint64_t from, to;
+        if (grad->ranges[r].state)
+            continue;
         slice_of(grad->ranges[r].size, t, n, &from, &to);
         square += square_of(grad->ranges[r].g + from, to - from);
     }
@@ -96,6 +100,13 @@ static void slots_at(const mst_params *params, uint64_t at, float **slots)
         slots[s] = params->slots[s] + at;
 }
 
+/* Asynchronous threads: the last one wins. */
+MST_RACY static void replace(float *w, const float *values, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        w[i] = values[i];
+}
+
 void mst_local_apply_dense(mst_local *self, mst_grad *grad, unsigned t, unsigned n, float clip,
                            const mst_update *u)
 {
@@ -108,6 +119,10 @@ void mst_local_apply_dense(mst_local *self, mst_grad *grad, unsigned t, unsigned
             continue;
         float *g = grad->ranges[r].g + from, *slots[MST_SLOT_MAX];
         uint64_t at = grad->ranges[r].offset + from;
+        if (grad->ranges[r].state) {
+            replace(params->w + at, g, to - from);
+            continue;
+        }
         slots_at(params, at, slots);
         if (clip != 1.0f)
             scale_floats(g, to - from, clip);

@@ -61,6 +61,7 @@ typedef struct mst_strategy_env {
     const mst_model *model;
     const mst_optimizer *optimizer;
     mst_params *params;
+    uint64_t seed; /* of the training */
 } mst_strategy_env;
 
 /* What run may do before it returns. */

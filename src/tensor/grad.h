@@ -7,16 +7,18 @@
 #ifndef MST_TENSOR_GRAD_H
 #define MST_TENSOR_GRAD_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "base/status.h"
 
-#define MST_RANGE_MAX 64
+#define MST_RANGE_MAX 128
 
 typedef struct mst_range {
     uint64_t offset, size; /* in the flat vector */
     float *g;
+    bool state; /* g is the new value, which replaces the old one, instead of something to add up */
 } mst_range;
 
 typedef struct mst_contributions {

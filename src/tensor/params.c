@@ -50,7 +50,7 @@ mst_status mst_params_add(mst_params *params, const char *name, mst_view_kind ki
     *view = (mst_view){.kind = kind, .offset = params->size, .size = size, .width = width, .n_dims = n_dims};
     memcpy(view->name, name, length + 1);
     memcpy(view->dims, dims, n_dims * sizeof *dims);
-    params->size = round_up(params->size + size); /* at most 64 * 2^32 */
+    params->size = round_up(params->size + size); /* at most 128 * 2^32 */
     if (out != NULL)
         *out = params->n_views;
     params->n_views++;

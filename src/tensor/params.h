@@ -14,7 +14,7 @@
 
 #include "base/status.h"
 
-#define MST_VIEW_MAX  64 /* views in a store */
+#define MST_VIEW_MAX  128 /* views in a store */
 #define MST_SLOT_MAX  4  /* optimizer state vectors */
 #define MST_VIEW_NDIM 4
 

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "data/cache.h"
 #include "data/stream.h"
+#include "model/layer.h"
 
 mst_status mst_open_data(const mst_text_list *files, mst_data_options *options, bool cache,
                          const char *cache_folder, unsigned n_threads, mst_dataset **out)
@@ -60,7 +61,13 @@ mst_status mst_find_shape(mst_dataset *dataset, const mst_data_options *options,
         classes = top < 1.0f ? 2 : (uint32_t)top + 1;
     }
     *out = (mst_shape){
-        .n_features = features, .n_dense = dataset->info.n_dense, .n_classes = classes ? classes : 2};
+        .n_features = features,
+        .n_dense = dataset->info.n_dense,
+        .n_classes = classes ? classes : 2,
+        .c = dataset->info.channels,
+        .h = dataset->info.height,
+        .w = dataset->info.width,
+    };
     if (out->n_dense > features)
         out->n_dense = (uint32_t)features;
     return MST_OK;
@@ -93,31 +100,57 @@ void mst_assembly_fini(mst_assembly *self)
 
 json_t *mst_model_json(const mst_model *model)
 {
+    const mst_chain *chain = mst_model_chain(model);
+    const mst_shape *shape = &model->shape;
+    if (chain != NULL)
+        return json_pack("{s:s, s:I, s:I, s:I, s:[I, I, I], s:s}", "name", model->ops->name, "features",
+                         (json_int_t)shape->n_features, "dense", (json_int_t)shape->n_dense, "classes",
+                         (json_int_t)shape->n_classes, "image", (json_int_t)chain->in.c,
+                         (json_int_t)chain->in.h, (json_int_t)chain->in.w, "net", chain->text);
     return json_pack("{s:s, s:I, s:I, s:I, s:b, s:f}", "name", model->ops->name, "features",
-                     (json_int_t)model->shape.n_features, "dense", (json_int_t)model->shape.n_dense,
-                     "classes", (json_int_t)model->shape.n_classes, "bias", (int)model->options.bias,
-                     "pos_weight", model->options.pos_weight);
+                     (json_int_t)shape->n_features, "dense", (json_int_t)shape->n_dense, "classes",
+                     (json_int_t)shape->n_classes, "bias", (int)model->options.bias, "pos_weight",
+                     model->options.pos_weight);
+}
+
+/* Not known, or all three sides. */
+static bool image_possible(json_int_t c, json_int_t h, json_int_t w)
+{
+    const json_int_t most = 1 << 28;
+    return (c == 0 && h == 0 && w == 0) || (c > 0 && h > 0 && w > 0 && c <= most && h <= most && w <= most);
 }
 
 mst_status mst_model_from_json(const json_t *json, const char *checkpoint, mst_model_options *options,
                                mst_shape *shape)
 {
-    const char *name;
-    json_int_t features, dense, classes;
-    int bias;
-    if (json == NULL || json_unpack((json_t *)json, "{s:s, s:I, s:I, s:I, s:b, s:F}", "name", &name,
-                                    "features", &features, "dense", &dense, "classes", &classes, "bias",
-                                    &bias, "pos_weight", &options->pos_weight) != 0)
+    const char *name, *net = NULL;
+    json_int_t features, dense, classes, c = 0, h = 0, w = 0;
+    double pos_weight = 0.0;
+    int bias = -1;
+    if (json == NULL ||
+        json_unpack((json_t *)json, "{s:s, s:I, s:I, s:I, s?b, s?F, s?s, s?[I, I, I]}", "name", &name,
+                    "features", &features, "dense", &dense, "classes", &classes, "bias", &bias, "pos_weight",
+                    &pos_weight, "net", &net, "image", &c, &h, &w) != 0)
         return mst_fail(MST_EINPUT, "%s: its manifest does not describe the model", checkpoint);
     if (features < 1 || features > UINT32_MAX || dense < 0 || dense > features || classes < 2 ||
-        classes > 1 << 24)
+        classes > 1 << 24 || !image_possible(c, h, w))
         return mst_fail(MST_EINPUT, "%s: its manifest describes an impossible model", checkpoint);
-    options->bias = bias;
-    *shape = (mst_shape){
-        .n_features = (uint64_t)features, .n_dense = (uint32_t)dense, .n_classes = (uint32_t)classes};
+    *shape = (mst_shape){.n_features = (uint64_t)features,
+                         .n_dense = (uint32_t)dense,
+                         .n_classes = (uint32_t)classes,
+                         .c = (uint32_t)c,
+                         .h = (uint32_t)h,
+                         .w = (uint32_t)w};
     for (int i = 0; mst_models[i] != NULL; i++)
         if (strcmp(mst_models[i]->name, name) == 0) {
+            if (!(mst_models[i]->is_net ? net != NULL : bias >= 0 && pos_weight > 0.0))
+                return mst_fail(MST_EINPUT, "%s: its manifest does not describe the model", checkpoint);
             options->model = i;
+            options->net_text = net;
+            if (net == NULL) {
+                options->bias = bias;
+                options->pos_weight = pos_weight;
+            }
             return MST_OK;
         }
     return mst_fail(MST_EINPUT, "%s: unknown model \"%s\"", checkpoint, name);

@@ -162,11 +162,50 @@ out:
 
 static bool same_but_features(const json_t *a, const json_t *b)
 {
-    static const char *const keys[] = {"name", "classes", "bias"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (!json_equal(json_object_get(a, keys[i]), json_object_get(b, keys[i])))
+    static const char *const keys[] = {"name", "classes", "bias", "image"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const json_t *x = json_object_get(a, keys[i]), *y = json_object_get(b, keys[i]);
+        if ((x != NULL || y != NULL) && !json_equal((json_t *)x, (json_t *)y))
             return false;
+    }
     return true;
+}
+
+/* The next line of a net that says something, without comment and blanks around it; its length is 0 at the
+ * end. */
+static int next_line(const char **text, const char **line)
+{
+    while (**text != '\0') {
+        size_t whole = strcspn(*text, "\n"), n = strcspn(*text, "#\n");
+        *line = *text;
+        *text += whole + ((*text)[whole] == '\n');
+        for (; n > 0 && strchr(" \t\r", (*line)[0]) != NULL; n--)
+            ++*line;
+        while (n > 0 && strchr(" \t\r", (*line)[n - 1]) != NULL)
+            n--;
+        if (n > 0)
+            return (int)n;
+    }
+    return 0;
+}
+
+/* The nets of two models of one name, line by line. */
+static mst_status same_net(const char *checkpoint, const json_t *theirs, const json_t *mine)
+{
+    const char *a = json_string_value(json_object_get(theirs, "net")),
+               *b = json_string_value(json_object_get(mine, "net")), *x = "", *y = "";
+    if (a == NULL && b == NULL)
+        return MST_OK;
+    a = a != NULL ? a : "";
+    b = b != NULL ? b : "";
+    for (;;) {
+        int n = next_line(&a, &x), m = next_line(&b, &y);
+        if (n == 0 && m == 0)
+            return MST_OK;
+        if (n != m || memcmp(x, y, (size_t)n) != 0)
+            return mst_fail(MST_EINPUT, "%s holds another net: \"%.*s\" there, \"%.*s\" here", checkpoint, n,
+                            x, m, y);
+    }
 }
 
 mst_status mst_checkpoint_fits(const char *checkpoint, const json_t *theirs, const json_t *mine,
@@ -175,6 +214,8 @@ mst_status mst_checkpoint_fits(const char *checkpoint, const json_t *theirs, con
     long long there = (long long)json_integer_value(json_object_get(theirs, "features")),
               here = (long long)json_integer_value(json_object_get(mine, "features"));
     bool same = same_but_features(mine, theirs);
+    if (same)
+        TRY(same_net(checkpoint, theirs, mine));
     if (same && there == here)
         return MST_OK;
     if (same && features_given)
@@ -184,6 +225,11 @@ mst_status mst_checkpoint_fits(const char *checkpoint, const json_t *theirs, con
         return mst_fail(MST_EINPUT, "%s was trained with %lld features, the data here has %lld: %s %lld",
                         checkpoint, there, here, here < there ? "give --features" : "rows must have at most",
                         there);
+    const char *was = json_string_value(json_object_get(theirs, "name")),
+               *is = json_string_value(json_object_get(mine, "name"));
+    bool nets = json_object_get(theirs, "net") != NULL || json_object_get(mine, "net") != NULL;
+    if (nets && was != NULL && is != NULL && strcmp(was, is) != 0)
+        return mst_fail(MST_EINPUT, "%s holds another model: %s there, %s here", checkpoint, was, is);
     char *a = json_dumps(theirs, JSON_COMPACT | JSON_SORT_KEYS),
          *b = json_dumps(mine, JSON_COMPACT | JSON_SORT_KEYS);
     mst_status st = mst_fail(MST_EINPUT, "%s holds another model: %s there, %s here", checkpoint, a ? a : "?",

@@ -45,12 +45,14 @@ mst_status mst_evaluator_new(const mst_model *model, const mst_params *params, m
                              const mst_evaluator_options *options, mst_evaluator **out)
 {
     mst_status st;
+    unsigned n = mst_model_threads(model) ? 1 : options->n_threads, inner = options->n_threads / n;
     mst_evaluator *self = mst_zalloc(sizeof *self);
     if (self == NULL)
         return mst_fail(MST_ENOMEM, "no memory for evaluation");
     self->model = model;
     self->name = dataset->name;
     self->options = *options;
+    self->options.n_threads = n;
     pthread_mutex_init(&self->claiming, NULL);
     pthread_mutex_init(&self->visiting, NULL);
     if (params != NULL)
@@ -61,25 +63,26 @@ mst_status mst_evaluator_new(const mst_model *model, const mst_params *params, m
         .keep = options->keep,
         .first_rows = options->first_rows,
         .prefetch_threads = options->n_threads,
-        .n_lanes = options->n_threads,
+        .n_lanes = n,
         .max_take = options->batch,
         .features = model->shape.n_features,
         .classes = model->shape.n_classes,
         .stop = options->stop,
     };
     mst_tally_init(&self->tally, model);
-    TRY_OUT(st, mst_team_new(options->n_threads, &self->team));
+    TRY_OUT(st, mst_team_new(n, &self->team));
     st = mst_fail(MST_ENOMEM, "no memory to evaluate batches of %u rows", options->batch);
-    self->scorers = mst_calloc(options->n_threads, sizeof *self->scorers);
+    self->scorers = mst_calloc(n, sizeof *self->scorers);
     if (self->scorers == NULL)
         goto out;
-    for (unsigned t = 0; t < options->n_threads; t++) {
+    for (unsigned t = 0; t < n; t++) {
         scorer *s = &self->scorers[t];
-        s->scratch = mst_alloc_lines(model->ops->scratch_size(model, options->batch));
         s->scores = mst_calloc((size_t)options->batch * model->n_scores, sizeof *s->scores);
-        if (s->scratch == NULL || s->scores == NULL)
+        if (s->scores == NULL)
             goto out;
     }
+    for (unsigned t = 0; t < n; t++)
+        TRY_OUT(st, mst_model_scratch_new(model, options->batch, inner, false, &self->scorers[t].scratch));
     TRY_OUT(st, mst_feed_new(dataset, &feed, &self->feed));
     *out = self;
     self = NULL;
@@ -95,7 +98,7 @@ void mst_evaluator_destroy(mst_evaluator *self)
     mst_feed_destroy(self->feed);
     mst_team_destroy(self->team);
     for (unsigned t = 0; self->scorers != NULL && t < self->options.n_threads; t++) {
-        mst_free(self->scorers[t].scratch);
+        mst_model_scratch_free(self->model, self->scorers[t].scratch);
         mst_free(self->scorers[t].scores);
         mst_free(self->scorers[t].rows);
         mst_free(self->scorers[t].keys);
@@ -145,7 +148,7 @@ static mst_status next_batch(mst_evaluator *self, unsigned t, bool *more)
     }
     if (self->translate != NULL)
         TRY(translate_batch(self, s, &batch));
-    self->model->ops->forward(self->model, s->scratch, &batch, self->on, s->scores);
+    TRY(self->model->ops->forward(self->model, s->scratch, &batch, self->on, s->scores));
     mst_tally_add(&self->tally, self->model, &batch, s->scores);
     return MST_OK;
 }

@@ -263,8 +263,10 @@ mst_status mst_trainer_set_up(mst_trainer *self)
     else if (self->options.init_from != NULL)
         TRY(load_checkpoint(self, self->options.init_from, false));
     TRY(mst_trainer_open_sets(self, &self->assembly.params, self->config.stop));
-    mst_strategy_env env = {
-        .model = self->assembly.model, .optimizer = &self->optimizer, .params = &self->assembly.params};
+    mst_strategy_env env = {.model = self->assembly.model,
+                            .optimizer = &self->optimizer,
+                            .params = &self->assembly.params,
+                            .seed = (uint64_t)self->options.seed};
     TRY(mst_strategy_new(&self->strategy_options, &env, &self->strategy));
     return make_feed(self, self->strategy->n_lanes, self->strategy->max_take, 0, 0);
 }

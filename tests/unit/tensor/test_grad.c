@@ -111,7 +111,7 @@ static void test_refused(void **state)
     mst_grad grad;
     (void)state;
     assert_int_equal(mst_grad_init(&grad, ranges, MST_RANGE_MAX + 1, 0, 0, 0), MST_EUSAGE);
-    assert_string_equal(mst_error_text(), "a gradient of 65 dense ranges; at most 64 are possible");
+    assert_string_equal(mst_error_text(), "a gradient of 129 dense ranges; at most 128 are possible");
     mst_grad_fini(&grad);
     assert_int_equal(mst_grad_init(&grad, ranges, 2, 0, 1, 0), MST_EUSAGE);
     assert_string_equal(mst_error_text(), "a sparse gradient without owners");

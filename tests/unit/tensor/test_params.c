@@ -112,7 +112,7 @@ static void test_refused(void **state)
         assert_int_equal(add(&params, name, 0, 1), MST_OK);
     }
     assert_int_equal(add(&params, "more", 0, 1), MST_EUSAGE);
-    assert_string_equal(mst_error_text(), "view more: a store has at most 64 views");
+    assert_string_equal(mst_error_text(), "view more: a store has at most 128 views");
     assert_int_equal(mst_params_reserve(&params, MST_SLOT_MAX + 1, 0), MST_EUSAGE);
     mst_params_fini(&params);
 

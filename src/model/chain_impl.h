@@ -1,0 +1,21 @@
+/* What the files of nets share (chain.c, chain_parse.c, net_model.c, known_nets.c). */
+#ifndef MST_MODEL_CHAIN_IMPL_H
+#define MST_MODEL_CHAIN_IMPL_H
+
+#include "model/layer_impl.h"
+#include "tensor/grad.h"
+
+/* A layer with its options at their defaults. *out is the caller's to destroy. */
+mst_status mst_layer_new(const mst_layer_ops *ops, mst_layer **out);
+void mst_layer_destroy(mst_layer *layer); /* NULL-safe */
+
+/* Its options as a group; the table is empty for kinds without. */
+mst_option_group mst_layer_options(const mst_layer *layer);
+
+/* Numbers of a parameter; 0: more than 2^32 - 1. */
+uint64_t mst_layer_param_size(const mst_layer_param *param);
+
+/* "3x224x224", or fewer sides: the others are 1. */
+bool mst_dims_parse(const char *text, mst_dims *out);
+
+#endif

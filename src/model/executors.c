@@ -1,0 +1,63 @@
+/* Registry of executors, and what they share; contract in executor.h. */
+#include "model/executor.h"
+
+#include <stdio.h>
+#include <string.h>
+
+extern const mst_executor mst_executor_plain;
+
+/* In order of preference: "auto" is the first that can. */
+const mst_executor *const mst_executors[] = {&mst_executor_plain, NULL};
+
+static mst_status unknown(const char *name)
+{
+    char names[128] = "auto";
+    for (size_t i = 0, used = 4; mst_executors[i] != NULL && used < sizeof names; i++)
+        used += (size_t)snprintf(names + used, sizeof names - used, ", %s", mst_executors[i]->name);
+    return mst_fail(MST_EUSAGE, "--executor %s: not one of %s", name, names);
+}
+
+mst_status mst_executor_choose(const mst_chain *chain, const char *name, const mst_executor **out)
+{
+    bool any = name == NULL || strcmp(name, "auto") == 0;
+    mst_status st = MST_OK;
+    for (size_t i = 0; mst_executors[i] != NULL; i++) {
+        if (!any && strcmp(name, mst_executors[i]->name) != 0)
+            continue;
+        st = mst_executors[i]->can(chain);
+        if (st == MST_OK) {
+            *out = mst_executors[i];
+            return MST_OK;
+        }
+        if (!any)
+            return st;
+    }
+    return any ? st : unknown(name);
+}
+
+void mst_replica_load(const mst_replica *self, const mst_row *rows, uint32_t n, float *x)
+{
+    size_t size = mst_dims_size(&self->chain->in);
+    for (uint32_t r = 0; r < n; r++, x += size) {
+        const mst_row *row = &rows[r];
+        if (row->bytes)
+            self->kernels->unpack_bytes(row->bytes, row->n_dense, x);
+        else if (row->n_dense)
+            memcpy(x, row->dense, row->n_dense * sizeof *x);
+        if (row->n_dense < size)
+            memset(x + row->n_dense, 0, (size - row->n_dense) * sizeof *x);
+        for (uint32_t i = 0; i < row->n_keys; i++)
+            x[row->keys[i]] += row->values ? row->values[i] : 1.0f;
+    }
+}
+
+void mst_replica_loss(const mst_replica *self, const mst_batch *batch, const float *scores, float scale,
+                      float *d, mst_loss_sum *sum)
+{
+    const mst_layer *last = self->chain->layers[self->chain->n_layers - 1];
+    uint32_t classes = (uint32_t)mst_dims_size(&last->out);
+    sum->loss += self->kernels->softmax(batch->rows, batch->n_rows, classes, scores, scale, d);
+    sum->rows += batch->n_rows;
+    for (uint32_t r = 0; r < batch->n_rows; r++)
+        sum->weight += (double)batch->rows[r].weight;
+}

@@ -1,0 +1,326 @@
+/* Nets as models: a chain of layers, computed by an executor, behind model.h. One table per net that comes
+ * with muster, and one for the nets of files; all have the same functions.
+ *
+ * The gradient layout is one dense range per parameter of the chain, in its order; scratch is a replica of an
+ * executor. Rows of images are whatever rows are: bytes, numbers, or keys. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "model/chain_impl.h"
+#include "model/executor.h"
+
+#define FILE_MAX (1u << 20)
+#define FORWARD_ROWS                                                                                         \
+    64 /* at a time in inference: batches of evaluation may be much larger than those of training */
+
+typedef struct net_model {
+    mst_model base;
+    mst_chain *chain;
+    const mst_executor *executor;
+} net_model;
+
+/* ---- the text of the net ---- */
+
+static const mst_known_net *find_known(const char *name)
+{
+    for (const mst_known_net *known = mst_known_nets; known->name != NULL; known++)
+        if (strcmp(known->name, name) == 0)
+            return known;
+    return NULL;
+}
+
+static mst_status no_memory(void)
+{
+    return mst_fail(MST_ENOMEM, "no memory for a net");
+}
+
+/* Appends to *text, which may be NULL. */
+static bool append(char **text, const char *more, size_t length)
+{
+    char *longer = mst_sprintf("%s%.*s", *text != NULL ? *text : "", (int)length, more);
+    mst_free(*text);
+    *text = longer;
+    return longer != NULL;
+}
+
+/* The text with its relu lines replaced. */
+static mst_status with_activation(const char *text, const char *activation, char **out)
+{
+    char *made = NULL;
+    while (*text != '\0') {
+        size_t length = strcspn(text, "\n") + 1;
+        bool relu = length == 5 && memcmp(text, "relu", 4) == 0;
+        if (!append(&made, relu ? activation : text, relu ? strlen(activation) : length - 1) ||
+            !append(&made, "\n", 1)) {
+            mst_free(made);
+            return no_memory();
+        }
+        text += length;
+    }
+    *out = made;
+    return MST_OK;
+}
+
+static mst_status mlp_text(const char *hidden, const char *activation, char **out)
+{
+    char *made = NULL, line[64];
+    unsigned n = 0;
+    for (const char *at = hidden; at != NULL; n++) {
+        char *end;
+        unsigned long size = strtoul(at, &end, 10);
+        if (end == at || (*end != ',' && *end != '\0') || size < 1 || size > MST_WIDTH_MAX || n == 50) {
+            mst_free(made);
+            return mst_fail(MST_EUSAGE,
+                            "--hidden %s: sizes of hidden layers separated by commas, such as 300,100",
+                            hidden);
+        }
+        int length = snprintf(line, sizeof line, "fc%u: linear %lu\n%s\n", n + 1, size, activation);
+        if (!append(&made, line, (size_t)length))
+            return no_memory();
+        at = *end == ',' ? end + 1 : NULL;
+    }
+    int length = snprintf(line, sizeof line, "fc%u: linear classes\n", n + 1);
+    if (!append(&made, line, (size_t)length))
+        return no_memory();
+    *out = made;
+    return MST_OK;
+}
+
+static mst_status read_net_file(const mst_model_options *options, char **out)
+{
+    size_t size;
+    char *text;
+    if (options->net == NULL)
+        return mst_fail(MST_EUSAGE, "--model net needs the net: --net FILE");
+    TRY(mst_file_read_all(options->net, FILE_MAX, &text, &size));
+    if (strlen(text) != size) {
+        mst_free(text);
+        return mst_fail(MST_EINPUT, "%s: not a net file: it holds a zero byte", options->net);
+    }
+    *out = text;
+    return MST_OK;
+}
+
+/* The net as options have it, without --init. */
+static mst_status net_text(const char *model, const mst_model_options *options, char **out)
+{
+    static const char *const activations[] = {"relu", "tanh", "sigmoid"};
+    const char *activation = activations[options->activation];
+    const mst_known_net *known = find_known(model);
+    bool mlp = strcmp(model, "mlp") == 0;
+    if (options->net_text != NULL) {
+        *out = mst_strdup(options->net_text);
+        return *out != NULL ? MST_OK : no_memory();
+    }
+    if (options->net != NULL && known != NULL)
+        return mst_fail(MST_EUSAGE, "--net %s is for --model net; --model %s has a net of its own",
+                        options->net, model);
+    if (options->hidden != NULL && !mlp)
+        return mst_fail(MST_EUSAGE, "--hidden is for --model mlp");
+    if (known == NULL && options->activation != 0)
+        return mst_fail(MST_EUSAGE, "--activation is for nets that come with muster: change %s instead",
+                        options->net != NULL ? options->net : "the net file");
+    if (known == NULL)
+        return read_net_file(options, out);
+    if (mlp && options->hidden != NULL)
+        return mlp_text(options->hidden, activation, out);
+    return with_activation(known->text, activation, out);
+}
+
+/* ---- the model ---- */
+
+/* What comes in: as the data has it, or as --image says, or a row of numbers. */
+static mst_status input_dims(const mst_model_options *options, const mst_shape *shape, mst_dims *out)
+{
+    bool known = shape->c != 0;
+    mst_dims said;
+    *out = known ? (mst_dims){shape->c, shape->h, shape->w} : (mst_dims){(uint32_t)shape->n_features, 1, 1};
+    if (shape->n_features > MST_SIZE_MAX || mst_dims_size(out) > MST_SIZE_MAX)
+        return mst_fail(MST_EINPUT,
+                        "rows of %" PRIu64 " features are too long for a net: at most 2^28 are possible",
+                        shape->n_features);
+    if (options->image == NULL || options->net_text != NULL)
+        return MST_OK;
+    if (!mst_dims_parse(options->image, &said))
+        return mst_fail(MST_EUSAGE, "--image %s: must be channels x height x width, such as 3x32x32",
+                        options->image);
+    if (known && memcmp(&said, out, sizeof said) != 0)
+        return mst_fail(MST_EUSAGE, "--image %s: the data has images of %ux%ux%u", options->image, out->c,
+                        out->h, out->w);
+    if (mst_dims_size(&said) < shape->n_features)
+        return mst_fail(MST_EUSAGE, "--image %s: the data has %" PRIu64 " numbers in a row", options->image,
+                        shape->n_features);
+    *out = said;
+    return MST_OK;
+}
+
+static mst_status parse(net_model *net, const mst_model_options *options, const mst_shape *shape)
+{
+    static const char *const inits[] = {"", "glorot", "he", "uniform", "normal", "constant"};
+    const char *source =
+        options->net != NULL && options->net_text == NULL ? options->net : net->base.ops->name;
+    char *text = NULL, *whole = NULL;
+    mst_dims in;
+    mst_status st;
+    TRY(input_dims(options, shape, &in));
+    TRY(net_text(net->base.ops->name, options, &text));
+    TRY_OUT(st, mst_chain_parse(text, source, &in, shape->n_classes, &net->chain));
+    if (options->init == 0 || options->net_text != NULL)
+        goto out;
+    /* Again with the default in front, which would have shifted the lines of errors. */
+    whole = mst_sprintf("defaults init=%s\n%s", inits[options->init], text);
+    if (whole == NULL) {
+        st = no_memory();
+        goto out;
+    }
+    mst_chain_destroy(net->chain);
+    net->chain = NULL;
+    st = mst_chain_parse(whole, source, &in, shape->n_classes, &net->chain);
+out:
+    mst_free(text);
+    mst_free(whole);
+    return st;
+}
+
+static mst_status net_init(mst_model *self, const mst_model_options *options, const mst_shape *shape)
+{
+    net_model *net = (net_model *)self;
+    if (shape->n_classes < 2)
+        return mst_fail(MST_EINPUT, "a net needs at least two classes; the data has %u", shape->n_classes);
+    if (shape->n_features == 0)
+        return mst_fail(MST_EINPUT, "the data has no features: nothing to train");
+    TRY(parse(net, options, shape));
+    TRY(mst_executor_choose(net->chain, options->executor, &net->executor));
+    const mst_dims *in = &net->chain->in;
+    self->options.net_text = net->chain->text;
+    self->shape.n_features = mst_dims_size(in); /* trailing numbers that are zero in every row count too */
+    self->shape.c = in->c;
+    self->shape.h = in->h;
+    self->shape.w = in->w;
+    self->n_scores = shape->n_classes;
+    self->threads = net->executor->threads;
+    return MST_OK;
+}
+
+static void net_fini(mst_model *self)
+{
+    mst_chain_destroy(((net_model *)self)->chain);
+}
+
+static mst_status net_declare(mst_model *self, mst_params *params)
+{
+    return mst_chain_declare(((net_model *)self)->chain, params);
+}
+
+static void net_start(const mst_model *self, mst_params *params, uint64_t seed)
+{
+    mst_chain_start(((const net_model *)self)->chain, params, seed);
+}
+
+static void net_layout(const mst_model *self, const mst_params *params, mst_grad *layout)
+{
+    const mst_chain *chain = ((const net_model *)self)->chain;
+    layout->n_ranges = chain->n_ranges;
+    layout->width = 0;
+    for (uint32_t i = 0; i < chain->n_layers; i++) {
+        const mst_layer *layer = chain->layers[i];
+        for (uint32_t j = 0; j < layer->n_params; j++) {
+            const mst_view *view = &params->views[layer->views[j]];
+            layout->ranges[layer->first_range + j] = (mst_range){
+                .offset = view->offset, .size = view->size, .state = view->kind == MST_VIEW_STATE};
+        }
+    }
+}
+
+static mst_status net_open(const mst_model *self, uint32_t max_rows, unsigned n_threads, bool training,
+                           void **out)
+{
+    const net_model *net = (const net_model *)self;
+    mst_replica *replica;
+    if (!training && max_rows > FORWARD_ROWS)
+        max_rows = FORWARD_ROWS;
+    TRY(net->executor->open(net->chain, self->kernels, max_rows > 0 ? max_rows : 1, n_threads, training,
+                            &replica));
+    *out = replica;
+    return MST_OK;
+}
+
+static void net_close(const mst_model *self, void *scratch)
+{
+    ((const net_model *)self)->executor->close(scratch);
+}
+
+/* A share without rows: state stays what it is. */
+static mst_status compute_nothing(const mst_chain *chain, const mst_weights *w, mst_grad *grad,
+                                  mst_step *step)
+{
+    for (uint32_t r = 0; r < chain->n_ranges; r++) {
+        TRY(mst_step_need(step, r));
+        if (grad->ranges[r].state)
+            memcpy(grad->ranges[r].g, w->ranges[r], grad->ranges[r].size * sizeof(float));
+    }
+    for (uint32_t r = chain->n_ranges; r-- > 0;)
+        TRY(mst_step_ready(step, r));
+    return MST_OK;
+}
+
+static mst_status net_compute(const mst_model *self, void *scratch, const mst_batch *batch,
+                              const mst_weights *w, float scale, mst_grad *grad, mst_step *step,
+                              mst_loss_sum *sum)
+{
+    const net_model *net = (const net_model *)self;
+    mst_pass pass = {.training = true};
+    if (batch->n_rows == 0)
+        return compute_nothing(net->chain, w, grad, step);
+    if (step != NULL) {
+        pass.seed = step->seed;
+        pass.step = step->number;
+        pass.first_row = step->first_row;
+    }
+    return net->executor->train(scratch, batch, w, &pass, scale, grad, step, sum);
+}
+
+static mst_status net_forward(const mst_model *self, void *scratch, const mst_batch *batch,
+                              const mst_weights *w, float *scores)
+{
+    const net_model *net = (const net_model *)self;
+    mst_replica *replica = scratch;
+    for (uint32_t from = 0; from < batch->n_rows; from += replica->max_rows) {
+        mst_batch part = mst_batch_part(batch, from, replica->max_rows);
+        TRY(net->executor->forward(replica, &part, w, scores + (size_t)from * self->n_scores));
+    }
+    return MST_OK;
+}
+
+const mst_chain *mst_model_chain(const mst_model *self)
+{
+    return self->ops->is_net ? ((const net_model *)self)->chain : NULL;
+}
+
+#define NET(id, title, text)                                                                                 \
+    const mst_model_ops mst_model_##id = {                                                                   \
+        .name = title,                                                                                       \
+        .help = text,                                                                                        \
+        .size = sizeof(net_model),                                                                           \
+        .is_net = true,                                                                                      \
+        .init = net_init,                                                                                    \
+        .fini = net_fini,                                                                                    \
+        .declare = net_declare,                                                                              \
+        .start = net_start,                                                                                  \
+        .layout = net_layout,                                                                                \
+        .open = net_open,                                                                                    \
+        .close = net_close,                                                                                  \
+        .compute = net_compute,                                                                              \
+        .forward = net_forward,                                                                              \
+    }
+
+NET(net, "net", "the net of a file: --net FILE");
+NET(lenet, "lenet", "LeNet-5 for 28x28 images: two convolutions with average pooling, 120, 84");
+NET(lenet_small, "lenet-small", "LeNet with kernels of 3x3 and no padding");
+NET(alexnet, "alexnet", "AlexNet in one tower, 61 million parameters, for 3x224x224 images");
+NET(alexnet_paper, "alexnet-paper", "AlexNet with normalisation and groups, as in the paper");
+NET(mlp, "mlp", "hidden layers of 300 and 100, or of --hidden");
