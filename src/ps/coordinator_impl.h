@@ -4,7 +4,9 @@
 
 #include "ps/server_impl.h"
 
-#define MST_AHEAD 2 /* synchronous steps that workers know beyond the one that closed last */
+/* Synchronous steps that workers know beyond the one that closed last: the one they compute, the one whose
+ * weights are on their way, and the one whose rows are being prepared. */
+#define MST_AHEAD 3
 
 typedef enum mst_phase {
     MST_PHASE_START, /* waiting for who must join */

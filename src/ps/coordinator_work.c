@@ -1,9 +1,10 @@
 /* Which rows go to whom, as the coordinator decides it.
  *
  * Slices: synchronous steps over data with random access. Steps are planned MST_AHEAD of the last one closed,
- * with the workers that share them; the item for step t + 2 travels with the answer to t, so that the pull
- * for t + 1 can travel with the push of t. Leases: rows in small runs, to whoever asks (leases.h). Static and
- * local: every worker reads a stream of its own; it is granted numbers of rows, so that limits hold. */
+ * with the workers that share them; the item for step t + 3 travels with the answer to t, so that rows of t +
+ * 2 can be prepared while the pull for t + 1 travels with the push of t. Leases: rows in small runs, to
+ * whoever asks (leases.h). Static and local: every worker reads a stream of its own; it is granted numbers of
+ * rows, so that limits hold. */
 #include <inttypes.h>
 #include <string.h>
 

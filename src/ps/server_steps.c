@@ -19,12 +19,25 @@
 
 /* ---- answers ---- */
 
+/* Sends what is in the buffer; one that is not s->reply comes back by itself. */
+static mst_status send_values(mst_server *s, uint32_t worker, const mst_shard_request *r, uint32_t flags,
+                              mst_buffer *buffer, size_t size)
+{
+    mst_message m = {.type = MST_PS_VALUES, .flags = flags, .request = r->request, .step = s->applied};
+    mst_piece piece = {buffer->data, size};
+    uint32_t peer = s->workers[worker].peer;
+    mst_status st = buffer == s->reply ? mst_net_send(s->net, peer, &m, &piece, size > 0, NULL)
+                                       : mst_server_lend(s, peer, &m, buffer, size);
+    if (st == MST_ETIMEOUT)
+        s->workers[worker].stuck = true;
+    return mst_unless_gone(st);
+}
+
 static mst_status answer(mst_server *s, uint32_t worker, const mst_shard_request *r, uint32_t flags)
 {
     mst_work work;
-    uint32_t peer = s->workers[worker].peer;
     size_t size = r->pulled != NULL ? mst_shard_reply_size(s->shard, r) : 0, whole = size;
-    if (peer == MST_PEER_NONE)
+    if (s->workers[worker].peer == MST_PEER_NONE)
         return MST_OK;
     if (s->co != NULL && mst_is_sync(s) && r->values != NULL && mst_coordinator_trailer(s, worker, &work)) {
         flags |= MST_VALUES_WORK;
@@ -40,13 +53,7 @@ static mst_status answer(mst_server *s, uint32_t worker, const mst_shard_request
         mst_shard_reply(s->shard, r, buffer->data);
     if (flags & MST_VALUES_WORK)
         mst_work_encode(&work, buffer->data + size);
-    mst_message m = {.type = MST_PS_VALUES, .flags = flags, .request = r->request, .step = s->applied};
-    mst_piece piece = {buffer->data, whole};
-    mst_status st = small ? mst_net_send(s->net, peer, &m, &piece, whole > 0, NULL)
-                          : mst_server_lend(s, peer, &m, buffer, whole);
-    if (st == MST_ETIMEOUT)
-        s->workers[worker].stuck = true;
-    return mst_unless_gone(st);
+    return send_values(s, worker, r, flags, buffer, whole);
 }
 
 static mst_update update_of(const mst_server *s)
@@ -57,11 +64,31 @@ static mst_update update_of(const mst_server *s)
 
 /* ---- asynchronous ---- */
 
+/* A large push is applied and its answer read in one walk over the weights. */
+static mst_status push_large(mst_server *s, uint32_t worker, const mst_shard_request *r, size_t size)
+{
+    mst_update u = update_of(s);
+    mst_buffer *buffer = mst_server_buffer(s, size);
+    if (buffer == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for an answer of %zu bytes", size);
+    mst_status st = mst_shard_step(s->shard, r, &u, buffer->data);
+    if (st == MST_OK && s->co != NULL)
+        st = mst_coordinator_applied(s, s->applied, &r, 1);
+    if (st != MST_OK || s->workers[worker].peer == MST_PEER_NONE) {
+        mst_server_release(s, buffer);
+        return st;
+    }
+    return send_values(s, worker, r, 0, buffer, size);
+}
+
 static mst_status push_now(mst_server *s, uint32_t worker, const mst_shard_request *r)
 {
     mst_server_worker *w = &s->workers[worker];
+    size_t size = r->pulled != NULL ? mst_shard_reply_size(s->shard, r) : 0;
     s->applied++;
     w->pushes++;
+    if (size > SMALL_REPLY && s->options.mode == MST_PS_ASYNC)
+        return push_large(s, worker, r, size);
     mst_update u = update_of(s);
     TRY(mst_shard_apply(s->shard, &r, 1, &u));
     if (s->co != NULL)
