@@ -25,6 +25,8 @@ typedef struct mst_executor {
     bool threads; /* n_threads of open is used */
     /* Whether it can compute the chain; a sentence otherwise. */
     mst_status (*can)(const mst_chain *chain);
+    /* Whether "auto" may take it for a chain that it can compute; NULL: always. */
+    bool (*suits)(const mst_chain *chain);
     /* max_rows: of one call. training false: forward only. */
     mst_status (*open)(const mst_chain *chain, const mst_kernels *kernels, uint32_t max_rows,
                        unsigned n_threads, bool training, mst_replica **out);

@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-extern const mst_executor mst_executor_plain;
+extern const mst_executor mst_executor_plain, mst_executor_tile;
 
-/* In order of preference: "auto" is the first that can. */
-const mst_executor *const mst_executors[] = {&mst_executor_plain, NULL};
+/* In order of preference: "auto" is the first that can and suits. */
+const mst_executor *const mst_executors[] = {&mst_executor_tile, &mst_executor_plain, NULL};
 
 static mst_status unknown(const char *name)
 {
@@ -22,7 +22,8 @@ mst_status mst_executor_choose(const mst_chain *chain, const char *name, const m
     bool any = name == NULL || strcmp(name, "auto") == 0;
     mst_status st = MST_OK;
     for (size_t i = 0; mst_executors[i] != NULL; i++) {
-        if (!any && strcmp(name, mst_executors[i]->name) != 0)
+        if (any ? mst_executors[i]->suits != NULL && !mst_executors[i]->suits(chain)
+                : strcmp(name, mst_executors[i]->name) != 0)
             continue;
         st = mst_executors[i]->can(chain);
         if (st == MST_OK) {

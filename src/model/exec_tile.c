@@ -1,0 +1,338 @@
+/* Executor tile: small nets, a vector's worth of images at a time, side by side in its lanes.
+ *
+ * What small nets suffer from is everything but arithmetic: calls that are longer than their work, changes of
+ * layout, vectors that a plane of 10 x 10 does not fill. With one image per lane every layer is whole vectors
+ * whatever its shape, nothing is ever laid out anew but the rows that come in, and a tile of LeNet (16
+ * images) stays in the second-level cache from the first convolution to the last gradient.
+ * tile_kernels_impl.h says how the kernels are built.
+ *
+ * A batch is computed tile after tile, forward and backward. Invariants:
+ * 1. On the way back, the gradient of an array takes the array's place: the operation that reads x leaves
+ *    d(loss)/d(x) there, already multiplied by the derivative of the activation that x came out of. So an
+ *    operation adds to the gradient of its weights first, and needs nothing of its y but the gradient.
+ * 2. Gradients are functions of batch and weights: tiles add to them in their order. Those of fully connected
+ *    layers go straight to the ranges; those of convolutions are kept by lane and added up after the last
+ *    tile.
+ * 3. Weights are packed once per batch, after need; ranges are ready in the last tile.
+ *
+ * Layers of other kinds are computed by their plain functions, on rows; layers that have state (batch norm)
+ * are not, as they must see the whole batch at once. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "model/exec_tile_impl.h"
+
+#define SUITS_WEIGHTS (1u << 20)
+
+extern const mst_executor mst_executor_tile;
+
+static mst_status tile_can(const mst_chain *chain)
+{
+    for (uint32_t i = 0; i < chain->n_layers; i++) {
+        const mst_layer *layer = chain->layers[i];
+        for (uint32_t j = 0; j < layer->n_params; j++)
+            if (layer->params[j].kind == MST_VIEW_STATE)
+                return mst_fail(MST_EUNSUPPORTED,
+                                "--executor tile takes some images at a time, and %s (%s) needs the whole "
+                                "batch at once: choose another",
+                                layer->name, layer->ops->name);
+    }
+    return MST_OK;
+}
+
+/* Every tile reads all weights three times and writes their gradients: they should stay in a cache. */
+static bool tile_suits(const mst_chain *chain)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < chain->n_layers; i++)
+        for (uint32_t j = 0; j < chain->layers[i]->n_params; j++) {
+            const mst_layer_param *param = &chain->layers[i]->params[j];
+            uint64_t size = 1;
+            for (uint32_t k = 0; k < param->n_dims; k++)
+                size *= param->dims[k];
+            n += size;
+        }
+    return n <= SUITS_WEIGHTS;
+}
+
+static void tile_close(mst_replica *base)
+{
+    tile_replica *self = (tile_replica *)base;
+    if (self == NULL)
+        return;
+    for (uint32_t i = 0; i < self->n_blocks; i++)
+        mst_free(self->blocks[i]);
+    mst_free(self);
+}
+
+static mst_status tile_open(const mst_chain *chain, const mst_kernels *kernels, uint32_t max_rows,
+                            unsigned n_threads, bool training, mst_replica **out)
+{
+    tile_replica *self = mst_zalloc(sizeof *self);
+    if (self == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for a net");
+    self->base = (mst_replica){.executor = &mst_executor_tile,
+                               .chain = chain,
+                               .kernels = kernels,
+                               .max_rows = max_rows,
+                               .n_threads = n_threads};
+    self->tile = mst_tile_kernels_get(kernels->isa);
+    self->training = training;
+    mst_status st = mst_tile_plan(self);
+    if (st != MST_OK) {
+        tile_close(&self->base);
+        return st;
+    }
+    *out = &self->base;
+    return MST_OK;
+}
+
+/* ---- forward ---- */
+
+static const float *weight_of(const tile_op *op, const mst_weights *w)
+{
+    return w->ranges[op->layer->first_range];
+}
+
+static const float *bias_of(const tile_op *op, const mst_weights *w)
+{
+    return op->layer->n_params > 1 ? w->ranges[op->layer->first_range + 1] : NULL;
+}
+
+/* The weights in the orders that the kernels want them. */
+static void pack_weights(const tile_replica *self, const tile_op *op, const mst_weights *w)
+{
+    const mst_tile_kernels *tile = self->tile;
+    if (op->kind == TILE_LINEAR)
+        tile->pack(weight_of(op, w), op->layer->out.c, op->in_size, op->packed);
+    if (op->kind != TILE_CONV)
+        return;
+    const mst_tile_window *g = &op->window;
+    const uint32_t n_out = g->c_out / g->groups, n_in = g->c_in / g->groups, taps = g->kernel_h * g->kernel_w;
+    const size_t size = (size_t)n_out * n_in * taps;
+    for (uint32_t i = 0; i < g->groups; i++) {
+        const float *group = weight_of(op, w) + i * size;
+        tile->pack(group, n_out, (size_t)n_in * taps, op->packed + i * size);
+        if (op->back && self->training)
+            tile->pack_back(group, n_out, n_in, taps, op->packed_back + i * size);
+    }
+}
+
+static void drop(const tile_replica *self, const tile_op *op, const mst_pass *pass, uint32_t n)
+{
+    if (!pass->training) {
+        self->tile->act_forward(MST_TILE_SAME, op->out_size, op->x, op->y);
+        return;
+    }
+    for (uint32_t r = 0; r < n; r++)
+        mst_dropout_row(op->layer, pass, r, op->out_size, self->rows + r * op->out_size);
+    self->tile->to_lanes(self->rows, op->out_size, n, op->out_size, op->factors);
+    self->tile->act_backward(MST_TILE_SAME, op->out_size, op->x, op->factors, op->y);
+}
+
+static void forward_plain(const tile_replica *self, const tile_op *op, const mst_pass *pass, uint32_t n,
+                          const mst_weights *w)
+{
+    self->tile->to_rows(op->x, op->in_size, n, op->x_rows, op->in_size);
+    op->layer->ops->forward(op->layer, pass->training ? op->state : NULL, pass, n, op->x_rows,
+                            (float *const *)w->ranges + op->layer->first_range, op->y_rows);
+    self->tile->to_lanes(op->y_rows, op->out_size, n, op->out_size, op->y);
+}
+
+static void forward_op(const tile_replica *self, const tile_op *op, const mst_pass *pass, uint32_t n,
+                       const mst_weights *w)
+{
+    const mst_tile_kernels *tile = self->tile;
+    const bool relu = op->act == MST_TILE_RELU;
+    switch (op->kind) {
+    case TILE_CONV:
+        tile->conv_forward(&op->window, op->x, op->packed, bias_of(op, w), relu, op->y);
+        break;
+    case TILE_LINEAR:
+        tile->linear_forward((uint32_t)op->in_size, (uint32_t)op->out_size, op->x, op->packed, bias_of(op, w),
+                             relu, op->y);
+        break;
+    case TILE_MAXPOOL:
+        tile->max_forward(&op->window, op->x, op->y);
+        break;
+    case TILE_AVGPOOL:
+        tile->average_forward(&op->window, op->x, op->y);
+        break;
+    case TILE_DROPOUT:
+        drop(self, op, pass, n);
+        break;
+    case TILE_SAME:
+        tile->act_forward(op->act, op->out_size, op->x, op->y);
+        return;
+    case TILE_PLAIN:
+        forward_plain(self, op, pass, n, w);
+        break;
+    }
+    if (op->act != MST_TILE_SAME && !(relu && (op->kind == TILE_CONV || op->kind == TILE_LINEAR)))
+        tile->act_forward(op->act, op->out_size, op->y, op->y);
+}
+
+/* A tile's rows up to the scores, which are left in rows (n_rows, classes). The first tile of a batch waits
+ * for weights. */
+static mst_status forward_tile(const tile_replica *self, const mst_batch *rows, const mst_pass *pass,
+                               const mst_weights *w, bool first, mst_step *step)
+{
+    const mst_tile_kernels *tile = self->tile;
+    const tile_op *last = &self->ops[self->n_ops - 1];
+    const size_t in = mst_dims_size(&self->base.chain->in);
+    mst_replica_load(&self->base, rows->rows, rows->n_rows, self->rows);
+    tile->to_lanes(self->rows, in, rows->n_rows, in, self->input);
+    for (uint32_t i = 0; i < self->n_ops; i++) {
+        const tile_op *op = &self->ops[i];
+        for (uint32_t j = 0; first && j < op->layer->n_params; j++)
+            TRY(mst_step_need(step, op->layer->first_range + j));
+        if (first)
+            pack_weights(self, op, w);
+        forward_op(self, op, pass, rows->n_rows, w);
+    }
+    tile->to_rows(last->y, last->out_size, rows->n_rows, self->rows, last->out_size);
+    return MST_OK;
+}
+
+static mst_status tile_forward(mst_replica *base, const mst_batch *batch, const mst_weights *w, float *scores)
+{
+    const tile_replica *self = (const tile_replica *)base;
+    const uint32_t lanes = self->tile->lanes;
+    const size_t classes = self->ops[self->n_ops - 1].out_size;
+    const mst_pass pass = {0};
+    for (uint32_t from = 0; from < batch->n_rows; from += lanes) {
+        mst_batch rows = mst_batch_part(batch, from, lanes);
+        TRY(forward_tile(self, &rows, &pass, w, from == 0, NULL));
+        memcpy(scores + from * classes, self->rows, rows.n_rows * classes * sizeof *scores);
+    }
+    return MST_OK;
+}
+
+/* ---- backward ---- */
+
+static void backward_conv(const tile_replica *self, const tile_op *op, float *const *g, bool last)
+{
+    const mst_tile_kernels *tile = self->tile;
+    const mst_tile_window *window = &op->window;
+    const bool bias = op->layer->n_params > 1;
+    tile->conv_weights(window, op->x, op->y, op->gw, bias ? op->gb : NULL);
+    if (last) {
+        tile->add_lanes(op->gw,
+                        (size_t)window->c_out * (window->c_in / window->groups) * window->kernel_h *
+                            window->kernel_w,
+                        g[0]);
+        if (bias)
+            tile->add_lanes(op->gb, window->c_out, g[1]);
+    }
+    if (op->back)
+        tile->conv_backward(window, op->y, op->packed_back, op->act_in, op->x);
+}
+
+static void backward_linear(const tile_replica *self, const tile_op *op, uint32_t n, const mst_weights *w,
+                            float *const *g)
+{
+    const uint32_t n_in = (uint32_t)op->in_size, n_out = (uint32_t)op->out_size;
+    self->tile->to_rows(op->x, n_in, n, self->rows, n_in);
+    self->tile->linear_weights(n_in, n_out, n, self->rows, op->y, g[0],
+                               op->layer->n_params > 1 ? g[1] : NULL);
+    if (op->back)
+        self->tile->linear_backward(n_in, n_out, op->y, weight_of(op, w), op->act_in, op->x);
+}
+
+static void backward_plain(const tile_replica *self, const tile_op *op, const mst_pass *pass, uint32_t n,
+                           const mst_weights *w, float *const *g)
+{
+    const mst_tile_kernels *tile = self->tile;
+    tile->to_rows(op->y, op->out_size, n, self->rows, op->out_size);
+    op->layer->ops->backward(op->layer, op->state, pass, n, op->x_rows, op->y_rows, self->rows,
+                             (float *const *)w->ranges + op->layer->first_range,
+                             op->back ? self->more_rows : NULL, g);
+    if (!op->back)
+        return;
+    tile->to_lanes(self->more_rows, op->in_size, n, op->in_size, self->scratch);
+    tile->act_backward(op->act_in, op->in_size, self->scratch, NULL, op->x);
+}
+
+static void backward_op(const tile_replica *self, const tile_op *op, const mst_pass *pass, uint32_t n,
+                        const mst_weights *w, float *const *g, bool last)
+{
+    const mst_tile_kernels *tile = self->tile;
+    if (op->kind == TILE_CONV)
+        backward_conv(self, op, g, last);
+    else if (op->kind == TILE_LINEAR)
+        backward_linear(self, op, n, w, g);
+    else if (op->kind == TILE_PLAIN)
+        backward_plain(self, op, pass, n, w, g);
+    else if (!op->back)
+        return;
+    else if (op->kind == TILE_MAXPOOL)
+        tile->max_backward(&op->window, op->y, op->act_in, op->x, self->scratch);
+    else if (op->kind == TILE_AVGPOOL)
+        tile->average_backward(&op->window, op->y, op->act_in, op->x, self->scratch);
+    else
+        tile->act_backward(op->act_in, op->in_size, op->y,
+                           op->kind == TILE_DROPOUT && pass->training ? op->factors : NULL, op->x);
+}
+
+/* From d(loss)/d(scores) in rows to the gradients. */
+static mst_status backward_tile(const tile_replica *self, const mst_pass *pass, uint32_t n,
+                                const mst_weights *w, mst_grad *grad, bool last, mst_step *step)
+{
+    const mst_tile_kernels *tile = self->tile;
+    const tile_op *end = &self->ops[self->n_ops - 1];
+    tile->to_lanes(self->rows, end->out_size, n, end->out_size, self->scratch);
+    tile->act_backward(end->act, end->out_size, self->scratch, NULL, end->y);
+    for (uint32_t i = self->n_ops; i-- > 0;) {
+        const tile_op *op = &self->ops[i];
+        const mst_layer *layer = op->layer;
+        float *g[MST_LAYER_PARAMS];
+        for (uint32_t j = 0; j < layer->n_params; j++)
+            g[j] = grad->ranges[layer->first_range + j].g;
+        backward_op(self, op, pass, n, w, g, last);
+        for (uint32_t j = layer->n_params; last && j-- > 0;)
+            TRY(mst_step_ready(step, layer->first_range + j));
+    }
+    return MST_OK;
+}
+
+static void clear_sums(const tile_replica *self)
+{
+    const size_t vector = self->tile->lanes * sizeof(float);
+    for (uint32_t i = 0; i < self->n_ops; i++) {
+        const tile_op *op = &self->ops[i];
+        const mst_tile_window *g = &op->window;
+        if (op->kind != TILE_CONV)
+            continue;
+        memset(op->gw, 0, (size_t)g->c_out * (g->c_in / g->groups) * g->kernel_h * g->kernel_w * vector);
+        memset(op->gb, 0, g->c_out * vector);
+    }
+}
+
+static mst_status tile_train(mst_replica *base, const mst_batch *batch, const mst_weights *w,
+                             const mst_pass *pass, float scale, mst_grad *grad, mst_step *step,
+                             mst_loss_sum *sum)
+{
+    const tile_replica *self = (const tile_replica *)base;
+    const uint32_t lanes = self->tile->lanes;
+    clear_sums(self);
+    for (uint32_t from = 0; from < batch->n_rows; from += lanes) {
+        mst_batch rows = mst_batch_part(batch, from, lanes);
+        mst_pass part = *pass;
+        part.first_row += from;
+        TRY(forward_tile(self, &rows, &part, w, from == 0, step));
+        mst_replica_loss(base, &rows, self->rows, scale, self->rows, sum);
+        TRY(backward_tile(self, &part, rows.n_rows, w, grad, from + rows.n_rows == batch->n_rows, step));
+    }
+    return MST_OK;
+}
+
+const mst_executor mst_executor_tile = {
+    .name = "tile",
+    .help = "some images at a time, side by side in vector lanes: the fastest for small nets",
+    .can = tile_can,
+    .suits = tile_suits,
+    .open = tile_open,
+    .close = tile_close,
+    .train = tile_train,
+    .forward = tile_forward,
+};

@@ -1,0 +1,121 @@
+/* Part of tile_kernels_impl.h: maximum and average over windows. */
+
+/* Padding counts: the average is over the whole window. */
+INLINE vec window_share(const mst_tile_window *g)
+{
+    return splat(1.0f / ((float)g->kernel_h * (float)g->kernel_w));
+}
+
+/* Runs BODY for every window of a plane: ys and xs are its taps inside, `in` the index of the first of them
+ * in the plane of x, `out` its index in the plane of y. */
+#define EACH_WINDOW(g, BODY)                                                                                 \
+    for (uint32_t oy = 0; oy < g->h_out; oy++) {                                                             \
+        int32_t y0 = window_first(oy, g->stride_h, g->pad_h);                                                \
+        taps ys = taps_inside(y0, g->kernel_h, g->h_in);                                                     \
+        for (uint32_t ox = 0; ox < g->w_out; ox++) {                                                         \
+            int32_t x0 = window_first(ox, g->stride_w, g->pad_w);                                            \
+            taps xs = taps_inside(x0, g->kernel_w, g->w_in);                                                 \
+            size_t in =                                                                                      \
+                (uint32_t)(y0 + (int32_t)ys.from) * (size_t)g->w_in + (uint32_t)(x0 + (int32_t)xs.from);     \
+            size_t out = (size_t)oy * g->w_out + ox;                                                         \
+            BODY                                                                                             \
+        }                                                                                                    \
+    }
+
+/* Runs BODY for every number of a window; p is its index in the plane of x. */
+#define EACH_TAP(g, BODY)                                                                                    \
+    for (uint32_t row = 0; row < ys.to - ys.from; row++)                                                     \
+        for (uint32_t col = 0; col < xs.to - xs.from; col++) {                                               \
+            size_t p = in + (size_t)row * g->w_in + col;                                                     \
+            BODY                                                                                             \
+        }
+
+INLINE vec window_max(const mst_tile_window *g, const float *x, size_t in, taps ys, taps xs)
+{
+    vec top = load(at(x, in));
+    EACH_TAP(g, {
+        vec v = load(at(x, p));
+        top = select_vec(v > top, v, top);
+    })
+    return top;
+}
+
+static void max_forward(const mst_tile_window *g, const float *x, float *y)
+{
+    const size_t plane = (size_t)g->h_in * g->w_in, out_plane = (size_t)g->h_out * g->w_out;
+    for (uint32_t c = 0; c < g->c_in; c++, x = at(x, plane), y = at(y, out_plane))
+        EACH_WINDOW(g, store(at(y, out), window_max(g, x, in, ys, xs));)
+}
+
+static void average_forward(const mst_tile_window *g, const float *x, float *y)
+{
+    const size_t plane = (size_t)g->h_in * g->w_in, out_plane = (size_t)g->h_out * g->w_out;
+    const vec share = window_share(g);
+    for (uint32_t c = 0; c < g->c_in; c++, x = at(x, plane), y = at(y, out_plane))
+        EACH_WINDOW(g, {
+            vec sum = splat(0.0f);
+            EACH_TAP(g, sum += load(at(x, p));)
+            store(at(y, out), sum * share);
+        })
+}
+
+/* x = sums * act'(x), after windows that are not exact have added to sums. */
+static void pool_finish(const mst_tile_window *g, mst_tile_act act, const float *sums, float *x)
+{
+    act_backward(act, (size_t)g->c_in * g->h_in * g->w_in, sums, NULL, x);
+}
+
+static void max_backward(const mst_tile_window *g, const float *dy, mst_tile_act act, float *x,
+                         float *scratch)
+{
+    const size_t plane = (size_t)g->h_in * g->w_in, out_plane = (size_t)g->h_out * g->w_out;
+    const bool exact = mst_tile_window_exact(g);
+    if (!exact)
+        memset(scratch, 0, g->c_in * plane * LANES * sizeof *scratch);
+    for (uint32_t c = 0; c < g->c_in; c++) {
+        float *xc = at(x, c * plane), *sums = exact ? xc : at(scratch, c * plane);
+        const float *dc = at(dy, c * out_plane);
+        EACH_WINDOW(g, {
+            vec d = load(at(dc, out));
+            vec top = window_max(g, xc, in, ys, xs);
+            ivec open = (ivec){} - 1;
+            EACH_TAP(g, {
+                vec v = load(at(xc, p));
+                ivec hit = (v == top) & open;
+                open &= ~hit;
+                vec part = (vec)((ivec)d & hit);
+                if (exact)
+                    store(at(xc, p), act_slope(act, v, part));
+                else
+                    store(at(sums, p), load(at(sums, p)) + part);
+            })
+        })
+    }
+    if (!exact)
+        pool_finish(g, act, scratch, x);
+}
+
+static void average_backward(const mst_tile_window *g, const float *dy, mst_tile_act act, float *x,
+                             float *scratch)
+{
+    const size_t plane = (size_t)g->h_in * g->w_in, out_plane = (size_t)g->h_out * g->w_out;
+    const vec share = window_share(g);
+    const bool exact = mst_tile_window_exact(g);
+    if (!exact)
+        memset(scratch, 0, g->c_in * plane * LANES * sizeof *scratch);
+    for (uint32_t c = 0; c < g->c_in; c++) {
+        float *xc = at(x, c * plane), *sums = exact ? xc : at(scratch, c * plane);
+        const float *dc = at(dy, c * out_plane);
+        EACH_WINDOW(g, {
+            vec d = load(at(dc, out)) * share;
+            EACH_TAP(g, {
+                if (exact)
+                    store(at(xc, p), act_slope(act, load(at(xc, p)), d));
+                else
+                    store(at(sums, p), load(at(sums, p)) + d);
+            })
+        })
+    }
+    if (!exact)
+        pool_finish(g, act, scratch, x);
+}
