@@ -33,7 +33,7 @@ static mst_status conv_shape(mst_layer *self)
         return mst_fail(MST_EINPUT, "%s: say how large its kernel is: conv %lld kernel=5", self->name,
                         (long long)filters);
     if (self->in.c % (uint64_t)groups != 0 || filters % groups != 0)
-        return mst_fail(MST_EINPUT, "%s: %lld groups divide neither %u channels into %lld filters evenly",
+        return mst_fail(MST_EINPUT, "%s: %lld groups divide %u channels and %lld filters unevenly",
                         self->name, (long long)groups, self->in.c, (long long)filters);
     conv->groups = (uint32_t)groups;
     conv->window = (mst_window){.kh = (uint32_t)kh,
