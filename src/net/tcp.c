@@ -91,8 +91,9 @@ static void judge_silence(mst_tcp_peer *p, uint64_t now)
 {
     mst_tcp *t = p->net;
     uint64_t limit = t->options.peer_timeout_ms * MST_MS, attentive = mst_tcp_attentive(t, now);
-    if (attentive - p->heard_ns < limit) {
-        mst_tcp_due(t, now + (limit - (attentive - p->heard_ns)));
+    uint64_t silent = attentive > p->heard_ns ? attentive - p->heard_ns : 0; /* heard since now was read: 0 */
+    if (silent < limit) {
+        mst_tcp_due(t, now + (limit - silent));
         return;
     }
     char byte;
@@ -105,7 +106,7 @@ static void judge_silence(mst_tcp_peer *p, uint64_t now)
     mst_tcp_peer_fail(
         p, MST_EPEER,
         "%s is silent for %.1f s: its process is stopped or the link is cut (peer timeout %.1f s)", p->name,
-        (double)(attentive - p->heard_ns) * 1e-9, (double)limit * 1e-9);
+        (double)silent * 1e-9, (double)limit * 1e-9);
 }
 
 static void chores(mst_tcp *t, uint64_t now)

@@ -226,8 +226,10 @@ mst_status mst_coordinator_epoch_over(mst_server *s)
         if (!s->workers[w].exhausted || !mst_alive(s->co, w))
             continue;
         s->co->members[w].epoch++;
-        mst_work item = step_work(s, w, s->applied + 1);
-        TRY(send_work(s, w, &item, 1));
+        mst_work items[MST_AHEAD - 1]; /* the one after them goes with the answer */
+        for (uint32_t i = 0; i < MST_AHEAD - 1; i++)
+            items[i] = step_work(s, w, s->applied + 1 + i);
+        TRY(send_work(s, w, items, MST_AHEAD - 1));
     }
     s->co->progress.epoch++;
     s->co->progress.position = 0;

@@ -13,7 +13,7 @@ resumes() {
 }
 
 saved() {
-  ls -d run/checkpoints/step-* >/dev/null 2>&1
+  ls run/checkpoints/step-*/manifest.json >/dev/null 2>&1
 }
 steps_saved() {
   ls run/checkpoints | sed -n 's/^step-0*//p' | sort -n | tail -n 1
