@@ -15,6 +15,7 @@ typedef enum mst_rng_purpose {
     MST_RNG_DROPOUT,
     MST_RNG_GENERATE,
     MST_RNG_TEST,
+    MST_RNG_AUGMENT,
 } mst_rng_purpose;
 
 typedef struct mst_rng {

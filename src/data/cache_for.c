@@ -29,6 +29,7 @@
 #include "base/log.h"
 #include "data/cache.h"
 #include "data/cache_file.h"
+#include "data/images.h"
 #include "data/stream.h"
 
 #define RETRY_MS    250
@@ -251,6 +252,13 @@ static mst_status open_one(const char *path, mst_dataset **out)
     return mst_cache_open(&(mst_text_list){.items = items, .n = 1}, out);
 }
 
+static mst_status copy_list(const mst_text_list *from, mst_text_list *to)
+{
+    for (size_t i = 0; i < from->n; i++)
+        TRY(mst_text_list_add(to, from->items[i]));
+    return MST_OK;
+}
+
 mst_status mst_cache_for(mst_dataset *source, const mst_text_list *patterns, const mst_data_options *options,
                          const char *folder, unsigned n_threads, mst_dataset **out)
 {
@@ -260,7 +268,8 @@ mst_status mst_cache_for(mst_dataset *source, const mst_text_list *patterns, con
     uint64_t hash = 0;
     int lock = -1;
     bool fits;
-    TRY_OUT(st, mst_glob(patterns, &files));
+    const mst_text_list *images = mst_images_files(source);
+    TRY_OUT(st, images != NULL ? copy_list(images, &files) : mst_glob(patterns, &files));
     if (source->ops->name != NULL && strcmp(source->ops->name, "cache") == 0) {
         st = mst_cache_open(&files, out); /* is one already */
         goto out;
@@ -281,7 +290,12 @@ mst_status mst_cache_for(mst_dataset *source, const mst_text_list *patterns, con
         if (!fits)
             TRY_OUT(st, make(source, path, key, n_threads));
     }
-    st = open_one(path, out);
+    TRY_OUT(st, open_one(path, out));
+    (*out)->class_names =
+        source->class_names; /* the cache holds rows only: what they are called moves over */
+    (*out)->n_class_names = source->n_class_names;
+    source->class_names = NULL;
+    source->n_class_names = 0;
 out:
     if (lock >= 0)
         mst_cache_unlock(lock_path, lock);

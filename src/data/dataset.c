@@ -1,9 +1,10 @@
 /* Datasets: what files hold is found here, and every chunk in order is handed out from here.
  *
- * Opening looks at the first 64 KiB of the (decompressed) contents and asks the cache, IDX and each format
- * whether they are theirs; text with an index beside each file is opened by it. Walking over all chunks
- * parses on several threads: each takes the next number, makes that chunk, and puts it into a ring of slots
- * from which the caller takes them in order.
+ * Folders of images are told by what lies in them. For everything else opening looks at the first 64 KiB of
+ * the (decompressed) contents and asks the cache, IDX, CIFAR and each format whether they are theirs; text
+ * with an index beside each file is opened by it. Walking over all chunks parses on several threads: each
+ * takes the next number, makes that chunk, and puts it into a ring of slots from which the caller takes them
+ * in order.
  *
  * Invariants of the walk
  * 1. Numbers are given under read_mutex together with the block they stand for, so number order is file
@@ -22,7 +23,10 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "data/cache.h"
+#include "data/cifar.h"
+#include "data/gen.h"
 #include "data/idx.h"
+#include "data/images.h"
 #include "data/indexed.h"
 #include "data/stream.h"
 #include "data/text.h"
@@ -50,7 +54,7 @@ const char *mst_format_names(char *out, size_t size)
     for (size_t i = 0; mst_formats[i] != NULL && n < size; i++)
         n += (size_t)snprintf(out + n, size - n, "%s, ", mst_formats[i]->name);
     if (n < size)
-        snprintf(out + n, size - n, "idx, cache");
+        snprintf(out + n, size - n, "idx, cifar10, cifar100, images, gen, cache");
     return out;
 }
 
@@ -59,6 +63,9 @@ typedef enum content {
     CONTENT_UNKNOWN,
     CONTENT_CACHE,
     CONTENT_IDX,
+    CONTENT_CIFAR,
+    CONTENT_GEN,
+    CONTENT_IMAGES, /* folders: never by a file's content */
     CONTENT_FORMAT,
 } content;
 
@@ -66,6 +73,7 @@ typedef enum content {
 typedef struct sniffed {
     content kind;
     const mst_format *format;
+    mst_cifar_kind cifar;
     mst_in *in;
     uint8_t head[MST_SNIFF_BYTES];
     size_t n;
@@ -73,7 +81,20 @@ typedef struct sniffed {
 
 static const char *content_name(const sniffed *s)
 {
-    return s->kind == CONTENT_CACHE ? "cache" : s->kind == CONTENT_IDX ? "idx" : s->format->name;
+    switch (s->kind) {
+    case CONTENT_CACHE:
+        return "cache";
+    case CONTENT_IDX:
+        return "idx";
+    case CONTENT_CIFAR:
+        return s->cifar == MST_CIFAR_100 ? "cifar100" : "cifar10";
+    case CONTENT_GEN:
+        return "gen";
+    case CONTENT_IMAGES:
+        return "images";
+    default:
+        return s->format->name;
+    }
 }
 
 /* Opens and reads the head; the caller closes s->in. */
@@ -81,6 +102,7 @@ static mst_status sniff(const char *path, sniffed *s)
 {
     s->in = NULL;
     s->format = NULL;
+    s->cifar = MST_CIFAR_NONE;
     TRY(mst_in_open(path, &s->in));
     TRY(mst_in_read(s->in, s->head, sizeof s->head, &s->n));
     if (s->n == 0)
@@ -89,6 +111,11 @@ static mst_status sniff(const char *path, sniffed *s)
         s->kind = CONTENT_CACHE;
     else if (mst_idx_sniff(s->head, s->n) > 0)
         s->kind = CONTENT_IDX;
+    else if (mst_gen_images_sniff(s->head, s->n) > 0)
+        s->kind = CONTENT_GEN;
+    else if ((s->cifar = mst_cifar_sniff(
+                  s->head, s->n, mst_in_compressed(s->in) ? 0 : mst_in_file_size(s->in))) != MST_CIFAR_NONE)
+        s->kind = CONTENT_CIFAR;
     else
         s->kind =
             (s->format = mst_format_guess(s->head, s->n, path)) != NULL ? CONTENT_FORMAT : CONTENT_UNKNOWN;
@@ -110,6 +137,13 @@ static mst_status named_format(const char *name, sniffed *s)
         s->kind = CONTENT_CACHE;
     } else if (strcmp(name, "idx") == 0) {
         s->kind = CONTENT_IDX;
+    } else if (strcmp(name, "cifar10") == 0 || strcmp(name, "cifar100") == 0) {
+        s->kind = CONTENT_CIFAR;
+        s->cifar = strcmp(name, "cifar10") == 0 ? MST_CIFAR_10 : MST_CIFAR_100;
+    } else if (strcmp(name, "images") == 0) {
+        s->kind = CONTENT_IMAGES;
+    } else if (strcmp(name, "gen") == 0) {
+        s->kind = CONTENT_GEN;
     } else {
         s->kind = CONTENT_FORMAT;
         s->format = mst_format_find(name);
@@ -126,7 +160,8 @@ static mst_status check_alike(const sniffed *whole, const char *first, const cha
 {
     mst_status st;
     TRY_OUT(st, sniff(path, s));
-    bool alike = s->kind == CONTENT_NONE || (s->kind == whole->kind && s->format == whole->format) ||
+    bool alike = s->kind == CONTENT_NONE ||
+                 (s->kind == whole->kind && s->format == whole->format && s->cifar == whole->cifar) ||
                  (whole->kind == CONTENT_FORMAT && s->kind != CONTENT_CACHE && s->kind != CONTENT_IDX &&
                   whole->format->sniff(s->head, s->n, path) > 0);
     if (!alike && s->kind == CONTENT_UNKNOWN)
@@ -174,14 +209,19 @@ mst_status mst_dataset_open(const mst_text_list *patterns, const mst_data_option
     sniffed *s = mst_calloc(2, sizeof *s);
     if (s == NULL)
         return mst_fail(MST_ENOMEM, "out of memory for opening data");
-    TRY_OUT(st, mst_glob(patterns, &paths));
-    if (paths.n == 0) {
+    if (patterns->n == 0) {
         st = mst_fail(MST_EUSAGE, "no data files given");
         goto out;
     }
-    if (options->format != NULL && strcmp(options->format, "auto") != 0)
+    bool named = options->format != NULL && strcmp(options->format, "auto") != 0;
+    if (named)
         TRY_OUT(st, named_format(options->format, s));
-    else
+    if (named ? s->kind == CONTENT_IMAGES : mst_images_recognise(patterns)) {
+        st = mst_images_open(patterns, options, out);
+        goto out;
+    }
+    TRY_OUT(st, mst_glob(patterns, &paths));
+    if (!named)
         TRY_OUT(st, detect(&paths, &s[0], &s[1]));
     if (s->kind == CONTENT_FORMAT) {
         if (s->in == NULL && s->format->text && mst_indexed_available(&paths)) {
@@ -196,6 +236,10 @@ mst_status mst_dataset_open(const mst_text_list *patterns, const mst_data_option
                       mst_in_path(s->in));
     } else if (s->kind == CONTENT_CACHE) {
         st = mst_cache_open(&paths, out);
+    } else if (s->kind == CONTENT_CIFAR) {
+        st = mst_cifar_open(&paths, s->cifar, options, out);
+    } else if (s->kind == CONTENT_GEN) {
+        st = mst_gen_images_open(&paths, out);
     } else {
         st = mst_idx_open(&paths, options, out);
     }

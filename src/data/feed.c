@@ -67,6 +67,7 @@ void mst_feed_window_free(mst_feed_window *w)
     window_reset(w);
     mst_free(w->order);
     mst_free(w->chunks);
+    mst_free(w->first_rows);
     mst_free(w);
 }
 
@@ -100,6 +101,28 @@ static mst_status deal_stream(mst_feed *f)
     return d->ops->deal != NULL ? d->ops->deal(d, f->options.n_shards) : MST_OK;
 }
 
+/* Memory of the lanes for augmented rows: address space until it is touched. */
+static mst_status prepare_augment(mst_feed *f)
+{
+    const mst_augment *a = f->options.augment;
+    const mst_data_info *info = &f->dataset->info;
+    if (a == NULL || !a->any)
+        return MST_OK;
+    if (info->channels != a->channels || info->height != a->in_height || info->width != a->in_width)
+        return mst_fail(MST_EINPUT,
+                        "%s: its images have %u x %u x %u numbers, and those trained on %u x %u x %u",
+                        f->dataset->name, info->channels, info->height, info->width, a->channels,
+                        a->in_height, a->in_width);
+    f->augmented_stride = (mst_augment_out(a) * sizeof(float) + 63) & ~(size_t)63;
+    for (unsigned i = 0; i < f->options.n_lanes; i++) {
+        f->lanes[i].augmented = mst_pages_reserve(f->options.max_take * f->augmented_stride, false);
+        if (f->lanes[i].augmented == NULL)
+            return mst_fail(MST_ENOMEM, "%s: no memory for %u images at a time", f->dataset->name,
+                            f->options.max_take);
+    }
+    return MST_OK;
+}
+
 mst_status mst_feed_new(mst_dataset *dataset, const mst_feed_options *options, mst_feed **out)
 {
     mst_status st;
@@ -110,6 +133,8 @@ mst_status mst_feed_new(mst_dataset *dataset, const mst_feed_options *options, m
     f->options = *options;
     if (f->options.n_shards == 0)
         f->options.n_shards = 1;
+    if (dataset->window_rows != 0 && f->options.shuffle_rows > dataset->window_rows)
+        f->options.shuffle_rows = dataset->window_rows;
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -133,6 +158,7 @@ mst_status mst_feed_new(mst_dataset *dataset, const mst_feed_options *options, m
             !mst_grow(&f->lanes[i].pieces, &f->lanes[i].piece_capacity, LANE_HOLD, sizeof(mst_feed_piece)))
             goto out;
     }
+    TRY_OUT(st, prepare_augment(f));
     if (dataset->random) {
         TRY_OUT(st, mst_feed_plan_init(f));
         f->epoch_rows = f->plan.n_rows;
@@ -197,6 +223,8 @@ void mst_feed_destroy(mst_feed *f)
     for (unsigned i = 0; f->lanes != NULL && i < f->options.n_lanes; i++) {
         mst_free(f->lanes[i].rows);
         mst_free(f->lanes[i].pieces);
+        if (f->lanes[i].augmented != NULL)
+            mst_pages_release(f->lanes[i].augmented, f->options.max_take * f->augmented_stride);
     }
     mst_free(f->lanes);
     mst_free(f->parse_threads);
@@ -416,6 +444,17 @@ static void fill_rows(mst_row *rows, const mst_feed_window *w, uint32_t from, ui
     }
 }
 
+/* The same rows, of which the first is the lane's row `slot`, as they are handed out. */
+static void augment_rows(const mst_feed *f, const mst_feed_lane *l, const mst_feed_window *w, uint32_t from,
+                         uint32_t n, uint32_t slot)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const mst_feed_place *at = &w->order[from + i];
+        mst_augment_row(f->options.augment, f->options.training, w->epoch, w->first_rows[at->chunk] + at->row,
+                        l->augmented + (size_t)(slot + i) * f->augmented_stride, &l->rows[slot + i]);
+    }
+}
+
 mst_status mst_feed_claim(mst_feed *f, unsigned lane_index, uint32_t n, mst_batch *batch, uint64_t *position)
 {
     mst_feed_lane *l = &f->lanes[lane_index];
@@ -439,6 +478,8 @@ mst_status mst_feed_fill(mst_feed *f, unsigned lane_index, uint32_t from, uint32
         if (first < last) {
             TRY(mst_feed_check_window(at->w));
             fill_rows(l->rows + first, at->w, at->from + (first - start), last - first);
+            if (f->augmented_stride != 0)
+                augment_rows(f, l, at->w, at->from + (first - start), last - first, first);
         }
         start += at->n;
     }

@@ -19,6 +19,7 @@
 #ifndef MST_DATA_FEED_H
 #define MST_DATA_FEED_H
 
+#include "data/augment.h"
 #include "data/dataset.h"
 
 typedef enum mst_feed_keep {
@@ -41,6 +42,10 @@ typedef struct mst_feed_options {
     const atomic_bool
         *stop; /* set by somebody else: take returns MST_ESTOPPED instead of waiting on; or NULL */
     uint32_t shard, n_shards; /* only this shard's rows; n_shards 0 or 1: all rows */
+    /* What is done to rows as they are filled; must outlive the feed. NULL: nothing. The dataset's images
+     * must have the sides it is for (MST_EINPUT). training: at random. */
+    const mst_augment *augment;
+    bool training;
 } mst_feed_options;
 
 typedef struct mst_feed mst_feed;

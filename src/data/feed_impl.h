@@ -23,6 +23,9 @@ typedef struct mst_feed_window {
     size_t order_capacity;
     mst_chunk **chunks;
     size_t chunk_capacity;
+    uint64_t *first_rows; /* number of the first row of each chunk */
+    size_t first_capacity;
+    uint64_t epoch;
 } mst_feed_window;
 
 typedef struct mst_feed_piece {
@@ -34,6 +37,7 @@ typedef struct mst_feed_lane {
     _Alignas(64) mst_row *rows; /* max_take */
     mst_feed_piece *pieces;
     size_t n_pieces, piece_capacity;
+    uint8_t *augmented; /* max_take rows of augmented_stride bytes, touched only where needed; or NULL */
 } mst_feed_lane;
 
 /* A window to be: chunks order[first] up to order[that of the next span]. */
@@ -91,6 +95,7 @@ struct mst_feed {
     uint64_t wait_ns;
 
     mst_feed_lane *lanes;
+    size_t augmented_stride; /* 0: rows are handed out as they are */
 };
 
 /* Under the mutex: tells everybody that something changed. */

@@ -187,12 +187,19 @@ static mst_status check_chunk(const mst_feed *f, mst_chunk *c, uint64_t first_ro
     const mst_feed_options *o = &f->options;
     const char *name = f->dataset->name; /* a sharded stream: rows are numbered among the parsed ones */
     const char *whose = !f->dataset->random && o->n_shards > 1 ? " of this worker's share" : "";
-    if (o->features != 0 && c->n_entries != 0 && c->max_key >= o->features)
+    if (f->augmented_stride != 0) {
+        if (c->n_rows > 0 &&
+            (c->n_dense != mst_augment_in(o->augment) || c->n_entries != (uint64_t)c->n_rows * c->n_dense))
+            return mst_fail(MST_EINPUT, "%s: rows from %llu on%s are no images of %u x %u x %u", name,
+                            (unsigned long long)first_row, whose, o->augment->channels, o->augment->in_height,
+                            o->augment->in_width);
+    } else if (o->features != 0 && c->n_entries != 0 && c->max_key >= o->features) {
         return mst_fail(
             MST_EINPUT,
             "%s: rows from %llu on%s have feature %u, but the model has %llu features (0 to %llu)", name,
             (unsigned long long)first_row, whose, c->max_key, (unsigned long long)o->features,
             (unsigned long long)o->features - 1);
+    }
     if (o->classes == 0 || c->n_rows == 0)
         return MST_OK;
     float lowest = o->classes == 2 ? -1.0f : 0.0f, highest = o->classes == 2 ? 1.0f : (float)(o->classes - 1);
@@ -216,12 +223,14 @@ static mst_status window_add(mst_feed *f, mst_feed_window *w, mst_chunk *chunk, 
     const mst_feed_options *o = &f->options;
     size_t need = (size_t)w->n_rows + chunk->n_rows;
     if (!mst_grow(&w->chunks, &w->chunk_capacity, w->n_chunks + 1u, sizeof(mst_chunk *)) ||
+        !mst_grow(&w->first_rows, &w->first_capacity, w->n_chunks + 1u, sizeof *w->first_rows) ||
         !mst_grow(&w->order, &w->order_capacity, need, sizeof *w->order)) {
         mst_chunk_release(chunk);
         return mst_fail(MST_ENOMEM, "%s: no memory for a window of %zu rows", f->dataset->name, need);
     }
     uint32_t slot = w->n_chunks++;
     w->chunks[slot] = chunk;
+    w->first_rows[slot] = first_row;
     TRY(check_chunk(f, chunk, first_row));
     for (uint32_t i = 0; i < chunk->n_rows; i++) {
         if (mst_feed_keeps(o, first_row + i))
@@ -294,6 +303,7 @@ static bool window_put(mst_feed *f, uint64_t generation, mst_feed_window *w, boo
     bool wanted = !stale(f, generation), queued = false;
     if (wanted) {
         w->start = f->next_position;
+        w->epoch = f->epoch;
         f->next_position += w->n_rows;
         f->next_window++;
         queued = w->n_rows != 0 && f->next_position > f->position;

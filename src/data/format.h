@@ -22,12 +22,17 @@ typedef struct mst_data_options {
     int64_t classes;  /* --classes N; 0: found in the data */
     int index_base;   /* --index-base auto|0|1 (libsvm); choice index 0, 1, 2 */
     char *tf_label, *tf_index, *tf_value, *tf_weight; /* --tf-label ... : tf.Example feature names */
-    char *tf_columns;   /* --tf-columns: fixed columns, e.g. "I1..I13,C1..C26"; empty: index/value pairs or
-                           found */
-    int tf_keys;        /* --tf-keys auto|global|hash: what int64 columns hold; choice index */
-    char *labels;       /* --labels FILE: IDX labels when not named as usual */
-    int criteo_numeric; /* --criteo-numeric bucket|log|both */
-    int64_t hash_seed;  /* --hash-seed */
+    char *tf_columns;     /* --tf-columns: fixed columns, e.g. "I1..I13,C1..C26"; empty: index/value pairs or
+                             found */
+    int tf_keys;          /* --tf-keys auto|global|hash: what int64 columns hold; choice index */
+    char *labels;         /* --labels FILE: IDX labels when not named as usual */
+    int criteo_numeric;   /* --criteo-numeric bucket|log|both */
+    int64_t hash_seed;    /* --hash-seed */
+    int cifar_label;      /* --cifar-label fine|coarse: which of CIFAR-100's labels */
+    char *image_size;     /* --image-size HxW of a folder of images (images.h) */
+    int64_t image_resize; /* --image-resize: their shorter side before they are cropped to that size */
+    bool image_gray;      /* --image-gray: one channel instead of three */
+    mst_text_list image_classes; /* --image-classes: the folders that are classes 0, 1, ...; empty: by name */
 } mst_data_options;
 extern const mst_option mst_data_option_table[];
 

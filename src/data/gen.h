@@ -75,6 +75,30 @@ mst_status mst_gen_digits_watched(const char *folder, uint32_t n_train, uint32_t
 /* Draws image number `index`; returns its class. */
 unsigned mst_gen_digit(uint64_t seed, uint64_t index, uint8_t pixels[MST_GEN_DIGIT_PIXELS]);
 
+/* ---- images: fake ImageNet ----
+ * Every class has a coarse random pattern of colours; an image is that pattern, blown up, moved a little,
+ * with a contrast and a brightness of its own, coarse noise and fine noise. Whole runs of `classes` rows,
+ * counted from row 0, have every class once. */
+
+typedef struct mst_gen_images_options {
+    uint64_t rows, first_row;
+    uint32_t classes;                 /* 2 .. 10000 */
+    uint32_t channels, height, width; /* channels 1 .. 16, sides 1 .. 8192, 2^26 numbers at most */
+    uint64_t seed;
+    unsigned n_threads;
+} mst_gen_images_options;
+
+/* Rows of bytes. */
+mst_status mst_gen_images(const mst_gen_images_options *options, mst_chunk_fn *fn, void *arg);
+
+/* The same rows without their bytes: a file that says how to make them, some 100 bytes long, which is opened
+ * like any other data and makes rows as they are loaded. Names end in .gen by custom. */
+mst_status mst_gen_images_save(const mst_gen_images_options *options, const char *path);
+int mst_gen_images_sniff(const uint8_t *head, size_t n); /* 2: is such a file; 0: is not */
+/* *out is the caller's to destroy; set only on MST_OK. MST_EINPUT names path and line. Several files
+ * must agree on classes and sides, and all but the last must end on a whole chunk. */
+mst_status mst_gen_images_open(const mst_text_list *paths, mst_dataset **out);
+
 /* ---- blobs: Gaussian classes ---- */
 
 typedef struct mst_gen_blobs_options {

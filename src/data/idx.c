@@ -1,13 +1,11 @@
 /* IDX files as a dataset (contract: idx.h).
  *
  * A file is: two zero bytes, a type byte, the number of dimensions, each dimension as big-endian u32, then
- * the items. Everything is read once, front to back, into one region of finished records: label word, then
- * the item's bytes padded to words (unsigned bytes) or its numbers as floats (all other types). The region is
- * reserved lazily, so a header that lies costs address space only, and its padding is zero by itself.
+ * the items. Everything is read once, front to back, into the records of a resident dataset: unsigned bytes
+ * as they are, numbers of all other types as floats.
  *
  * Invariants
- * 1. Before a plain file is read, its size equals what its header says.
- * 2. The region is freed with the last of its chunks; the dataset holds one reference to each. */
+ * 1. Before a plain file is read, its size equals what its header says. */
 #include "data/idx.h"
 
 #include <inttypes.h>
@@ -17,29 +15,11 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "data/resident.h"
 
 enum { TYPE_U8 = 0x08, TYPE_I8 = 0x09, TYPE_I16 = 0x0b, TYPE_I32 = 0x0c, TYPE_F32 = 0x0d, TYPE_F64 = 0x0e };
 enum { MAX_DIMENSIONS = 8 };
-#define MAX_ITEM   ((uint64_t)1 << 28) /* numbers of one item */
-#define MAX_REGION ((uint64_t)1 << 42)
-
-typedef struct idx_chunk {
-    mst_chunk base;
-    struct idx_store *store;
-} idx_chunk;
-
-/* What chunks point into; lives until the last chunk is released. */
-typedef struct idx_store {
-    atomic_uint n_chunks;
-    uint32_t *words;
-    size_t region; /* bytes */
-    idx_chunk *chunks;
-} idx_store;
-
-typedef struct idx_dataset {
-    mst_dataset base;
-    idx_store *store;
-} idx_dataset;
+#define MAX_ITEM ((uint64_t)1 << 28) /* numbers of one item */
 
 /* One open file, past its header. */
 typedef struct idx_file {
@@ -262,96 +242,6 @@ static mst_status usual_labels(const char *images, char **out)
 
 /* ---- the dataset ---- */
 
-static void store_release(idx_store *store)
-{
-    mst_pages_release(store->words, store->region);
-    mst_free(store->chunks);
-    mst_free(store);
-}
-
-static void chunk_destroy(mst_chunk *self)
-{
-    idx_store *store = ((idx_chunk *)self)->store;
-    if (atomic_fetch_sub_explicit(&store->n_chunks, 1, memory_order_acq_rel) == 1)
-        store_release(store);
-}
-
-static mst_status idx_load(mst_dataset *self, uint32_t c, mst_chunk **out)
-{
-    mst_chunk *chunk = &((idx_dataset *)self)->store->chunks[c].base;
-    mst_chunk_hold(chunk);
-    *out = chunk;
-    return MST_OK;
-}
-
-static void idx_destroy(mst_dataset *self)
-{
-    idx_dataset *d = (idx_dataset *)self;
-    if (d == NULL)
-        return;
-    idx_store *store = d->store;
-    unsigned n = store != NULL ? atomic_load_explicit(&store->n_chunks, memory_order_relaxed) : 0;
-    if (store != NULL && n == 0)
-        store_release(store);
-    for (unsigned c = 0; c < n; c++) /* the last of them takes the store along, unless others hold chunks */
-        mst_chunk_release(&store->chunks[c].base);
-    mst_free(d->base.name);
-    mst_free(d);
-}
-
-static const mst_dataset_ops idx_ops = {.name = "idx", .load = idx_load, .destroy = idx_destroy};
-
-/* Cuts the finished records into chunks and gathers the figures. */
-static mst_status make_chunks(idx_dataset *d, bool bytes, uint32_t n_dense, size_t stride)
-{
-    mst_data_info *info = &d->base.info;
-    uint64_t n_rows = info->n_rows;
-    uint32_t n_chunks = (uint32_t)((n_rows + MST_IDX_ROWS - 1) / MST_IDX_ROWS);
-    idx_store *store = d->store;
-    store->chunks = mst_calloc(n_chunks + 1u, sizeof *store->chunks);
-    if (store->chunks == NULL)
-        return mst_fail(MST_ENOMEM, "%s: out of memory: %u chunks", d->base.name, n_chunks);
-    info->labels_integral = true;
-    for (uint32_t c = 0; c < n_chunks; c++) {
-        uint64_t first = (uint64_t)c * MST_IDX_ROWS;
-        uint32_t n = (uint32_t)(n_rows - first < MST_IDX_ROWS ? n_rows - first : MST_IDX_ROWS);
-        mst_chunk *chunk = &store->chunks[c].base;
-        store->chunks[c].store = store;
-        chunk->n_rows = n;
-        chunk->n_dense = n_dense;
-        chunk->dense_bytes = bytes;
-        chunk->stride = (uint32_t)stride;
-        chunk->words = store->words + first * stride;
-        chunk->n_words = n * stride;
-        chunk->max_key = n_dense - 1;
-        chunk->n_entries = (uint64_t)n * n_dense;
-        chunk->bytes_read = chunk->n_entries * (bytes ? 1 : 4);
-        chunk->destroy = chunk_destroy;
-        atomic_init(&chunk->references, 1);
-        const float *labels = (const float *)chunk->words;
-        chunk->min_label = chunk->max_label = labels[0];
-        for (uint32_t i = 0; i < n; i++) {
-            float label = labels[i * stride];
-            chunk->min_label = fminf(chunk->min_label, label);
-            chunk->max_label = fmaxf(chunk->max_label, label);
-            info->n_positive += label > 0.0f;
-            info->labels_integral &= label == floorf(label);
-        }
-        info->min_label = c == 0 ? chunk->min_label : fminf(info->min_label, chunk->min_label);
-        info->max_label = c == 0 ? chunk->max_label : fmaxf(info->max_label, chunk->max_label);
-    }
-    atomic_init(&store->n_chunks, n_chunks);
-    info->n_dense = n_dense;
-    info->n_features = n_dense;
-    info->n_entries = n_rows * n_dense;
-    info->scanned = true;
-    d->base.random = true;
-    d->base.load_is_cheap = true;
-    d->base.n_chunks = n_chunks;
-    d->base.chunk_rows = MST_IDX_ROWS;
-    return MST_OK;
-}
-
 /* The files of items among paths and where their rows start. */
 typedef struct source {
     const char *path;
@@ -359,11 +249,12 @@ typedef struct source {
     uint64_t first_row;
 } source;
 
-static mst_status read_source(const source *s, uint32_t *words, size_t stride)
+static mst_status read_source(const source *s, mst_dataset *dataset)
 {
     mst_status st;
     idx_file images = {0}, labels = {0};
-    uint32_t *records = words + s->first_row * stride;
+    size_t stride = (size_t)(mst_resident_record(dataset, 1) - mst_resident_record(dataset, 0));
+    uint32_t *records = mst_resident_record(dataset, s->first_row);
     TRY_OUT(st, file_open(s->path, &images));
     TRY_OUT(st, file_open(s->labels, &labels));
     if (labels.n_dimensions != 1) {
@@ -446,51 +337,43 @@ mst_status mst_idx_open(const mst_text_list *paths, const mst_data_options *opti
     size_t n_sources = 0;
     idx_file shape = {0};
     source *sources = NULL;
-    idx_dataset *d = NULL;
+    char *name = NULL;
+    mst_data_info info = {0};
+    mst_dataset *d = NULL;
     if (paths->n == 0)
         return mst_fail(MST_EUSAGE, "no IDX file is named");
     sources = mst_calloc(paths->n, sizeof *sources);
-    d = mst_zalloc(sizeof *d);
-    if (sources == NULL || d == NULL || (d->store = mst_zalloc(sizeof *d->store)) == NULL) {
+    if (sources == NULL) {
         st = mst_fail(MST_ENOMEM, "out of memory: reading %s", paths->items[0]);
         goto out;
     }
-    d->base.ops = &idx_ops;
-    TRY_OUT(st, list_sources(paths, options, sources, &n_sources, &shape, &d->base.info));
-    d->base.name = n_sources == 1 ? mst_strdup(sources[0].path)
-                                  : mst_sprintf("%s and %zu more", sources[0].path, n_sources - 1);
-    bool bytes = shape.type == TYPE_U8;
-    size_t stride = 1 + (size_t)(bytes ? (shape.item + 3) / 4 : shape.item);
-    uint64_t n_rows = d->base.info.n_rows, region = n_rows * stride * 4;
-    if (d->base.name == NULL || n_rows > MAX_REGION / 4 / stride) {
-        st = mst_fail(MST_ENOMEM, "%s: %" PRIu64 " rows of %zu bytes do not fit into memory", sources[0].path,
-                      n_rows, stride * 4);
-        goto out;
-    }
+    TRY_OUT(st, list_sources(paths, options, sources, &n_sources, &shape, &info));
     if (options->features != 0 && (uint64_t)options->features < shape.item) {
         st = mst_fail(MST_EINPUT, "%s: items of %" PRIu64 " numbers, and --features is %" PRId64,
                       sources[0].path, shape.item, options->features);
         goto out;
     }
-    d->store->region = region + 4; /* there is always something to point at */
-    d->store->words = mst_pages_reserve(d->store->region, false);
-    if (d->store->words == NULL) {
-        st = mst_fail(MST_ENOMEM, "%s: no memory for %" PRIu64 " bytes of rows", sources[0].path, region);
+    name = n_sources == 1 ? mst_strdup(sources[0].path)
+                          : mst_sprintf("%s and %zu more", sources[0].path, n_sources - 1);
+    if (name == NULL) {
+        st = mst_fail(MST_ENOMEM, "out of memory: reading %s", paths->items[0]);
         goto out;
     }
+    TRY_OUT(st, mst_resident_new("idx", name, info.n_rows, (uint32_t)shape.item, shape.type == TYPE_U8, &d));
     for (size_t i = 0; i < n_sources; i++)
-        TRY_OUT(st, read_source(&sources[i], d->store->words, stride));
-    TRY_OUT(st, make_chunks(d, bytes, (uint32_t)shape.item, stride));
-    d->base.info.channels = shape.sides[0];
-    d->base.info.height = shape.sides[1];
-    d->base.info.width = shape.sides[2];
-    *out = &d->base;
+        TRY_OUT(st, read_source(&sources[i], d));
+    TRY_OUT(st, mst_resident_finish(d));
+    d->info.bytes = info.bytes;
+    d->info.channels = shape.sides[0];
+    d->info.height = shape.sides[1];
+    d->info.width = shape.sides[2];
+    *out = d;
     d = NULL;
 out:
     for (size_t i = 0; i < n_sources; i++)
         mst_free(sources[i].labels);
     mst_free(sources);
-    if (d != NULL)
-        idx_destroy(&d->base);
+    mst_free(name);
+    mst_dataset_destroy(d);
     return st;
 }

@@ -9,9 +9,9 @@
 #ifndef MST_DATA_IDX_H
 #define MST_DATA_IDX_H
 
-#include "data/dataset.h"
+#include "data/resident.h"
 
-#define MST_IDX_ROWS 1024 /* rows per chunk */
+#define MST_IDX_ROWS MST_RESIDENT_ROWS /* rows per chunk */
 
 /* How sure we are that a file starting with these (decompressed) bytes is IDX: 0 no, 2 yes. */
 int mst_idx_sniff(const uint8_t *head, size_t n);

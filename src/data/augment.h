@@ -1,0 +1,67 @@
+/* Augmentation: what is done to images between the dataset and the model.
+ *
+ *   --crop HxW      a part of each image: at random while training, the centre otherwise
+ *   --crop-pad N    the part is cut out of the image with N black pixels added on every side
+ *   --mirror        left and right exchanged in half of the rows; training only
+ *   --normalise ... (x - mean) / deviation per channel, always
+ *
+ * The feed does it as it fills rows for a lane, into memory of the lane's own: datasets and caches hold
+ * images as they are. What happens to a row is a function of (seed, epoch, row number) alone, whoever takes
+ * it. Rows stay bytes unless they are normalised; a row that nothing happens to is not even copied. */
+#ifndef MST_DATA_AUGMENT_H
+#define MST_DATA_AUGMENT_H
+
+#include "data/dataset.h"
+#include "tensor/batch.h"
+
+#define MST_AUGMENT_CHANNELS 16
+
+typedef struct mst_augment_options {
+    char *crop;       /* --crop HxW; NULL: whole images */
+    int64_t crop_pad; /* --crop-pad */
+    bool mirror;      /* --mirror */
+    char *normalise;  /* --normalise none|auto|MEANS/DEVIATIONS */
+} mst_augment_options;
+extern const mst_option mst_augment_option_table[];
+
+/* Read-only once made; any thread. */
+typedef struct mst_augment {
+    bool any; /* false: rows are left as they are, and nothing else here is set */
+    uint32_t channels;
+    uint32_t in_height, in_width; /* of the dataset's images */
+    uint32_t height, width;       /* of what comes out: the model's input */
+    uint32_t pad;
+    bool mirror, normalise;
+    float mean[MST_AUGMENT_CHANNELS], deviation[MST_AUGMENT_CHANNELS]; /* of numbers in [0, 1] where rows are
+                                                                           bytes */
+    uint64_t seed;
+} mst_augment;
+
+/* Checks the options against the dataset's images. "auto" reads a sample of the dataset (up to 65,536 rows
+ * where loading is cheap, 512 elsewhere), the same one every time. MST_EUSAGE when the dataset's rows are no
+ * images of known sides. */
+mst_status mst_augment_init(mst_augment *self, const mst_augment_options *options, mst_dataset *dataset,
+                            uint64_t seed);
+
+/* What --normalise would have to be to have the same effect: "none" or numbers. For manifests and
+ * checkpoints, so that evaluation and prediction do what training did. Freed with mst_free; NULL when memory
+ * is short. */
+char *mst_augment_normalise_text(const mst_augment *self);
+
+/* Numbers of a row before and after. */
+static inline uint64_t mst_augment_in(const mst_augment *a)
+{
+    return (uint64_t)a->channels * a->in_height * a->in_width;
+}
+static inline uint64_t mst_augment_out(const mst_augment *a)
+{
+    return (uint64_t)a->channels * a->height * a->width;
+}
+
+/* Changes the row to what is to be handed out; it may point into `memory` then, which holds mst_augment_out
+ * floats. training: at random, by epoch and row number; otherwise the centre. The row has mst_augment_in
+ * dense numbers. */
+void mst_augment_row(const mst_augment *self, bool training, uint64_t epoch, uint64_t number, void *memory,
+                     mst_row *row);
+
+#endif

@@ -1,0 +1,379 @@
+/* Folders of images (contract: images.h).
+ *
+ * A chunk is one row: the feed permutes chunks, so that rows are shuffled over the whole dataset although a
+ * class's files follow one another, and a window holds no more of them than WINDOW_BYTES. */
+#include "data/images.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "data/image.h"
+
+#define FILE_MAX     ((size_t)256 << 20) /* bytes of a file */
+#define WINDOW_BYTES (16u << 20)
+#define SIDE_MAX     8192
+
+typedef struct images_dataset {
+    mst_dataset base;
+    mst_text_list files; /* in order of rows */
+    size_t file_capacity;
+    uint32_t *labels; /* of the files */
+    size_t label_capacity;
+    uint32_t channels, height, width;
+    uint32_t shorter,
+        enough; /* the shorter side wanted (0: as it comes out); what decoding must give at least */
+    atomic_flag warned;
+} images_dataset;
+
+/* ---- options ---- */
+
+mst_status mst_parse_sides(const char *option, const char *text, uint32_t *c, uint32_t *h, uint32_t *w)
+{
+    unsigned long sides[3] = {0};
+    unsigned n = 0, most = c != NULL ? 3 : 2;
+    const char *at = text != NULL ? text : "";
+    bool good = *at != '\0';
+    while (good && n < most) {
+        char *end;
+        good = *at >= '0' && *at <= '9';
+        sides[n] = good ? strtoul(at, &end, 10) : 0;
+        good = good && sides[n] >= 1 && sides[n] <= SIDE_MAX && (*end == 'x' || *end == '\0');
+        n++;
+        if (!good || *end == '\0')
+            break;
+        at = end + 1;
+        good = n < most;
+    }
+    if (!good || n < 2)
+        return mst_fail(MST_EUSAGE, "--%s %s: give %sHxW, such as %s224x224, with sides from 1 to %d", option,
+                        text != NULL ? text : "", c != NULL ? "Cx" : "", c != NULL ? "3x" : "", SIDE_MAX);
+    if (c != NULL)
+        *c = n == 3 ? (uint32_t)sides[0] : 1;
+    *h = (uint32_t)sides[n - 2];
+    *w = (uint32_t)sides[n - 1];
+    return MST_OK;
+}
+
+/* ---- listing ---- */
+
+static bool image_name(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return name[0] != '.' && dot != NULL &&
+           (strcasecmp(dot, ".jpg") == 0 || strcasecmp(dot, ".jpeg") == 0 || strcasecmp(dot, ".png") == 0);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* The names in a folder that are folders, or images; sorted. */
+static mst_status list_folder(const char *path, bool folders, mst_text_list *out)
+{
+    mst_status st = MST_OK;
+    DIR *folder = opendir(path);
+    if (folder == NULL)
+        return mst_fail(MST_EINPUT, "%s: the folder cannot be read: %s", path, strerror(errno));
+    struct dirent *entry;
+    while (st == MST_OK && (errno = 0, entry = readdir(folder)) != NULL) {
+        struct stat info;
+        if (entry->d_name[0] == '.' || (!folders && !image_name(entry->d_name)))
+            continue;
+        char *file = mst_sprintf("%s/%s", path, entry->d_name);
+        if (file == NULL)
+            st = mst_fail(MST_ENOMEM, "%s: no memory to list it", path);
+        else if (stat(file, &info) == 0 && (folders ? S_ISDIR(info.st_mode) : S_ISREG(info.st_mode)))
+            st = mst_text_list_add(out, entry->d_name);
+        mst_free(file);
+    }
+    closedir(folder);
+    if (st == MST_OK && out->n > 0)
+        qsort(out->items, out->n, sizeof *out->items, compare_names);
+    return st;
+}
+
+/* Whether a folder has images, or, with `deep`, a folder with images and no files of its own. */
+static bool has_images(const char *path, bool deep)
+{
+    bool found = false, plain = false;
+    DIR *folder = opendir(path);
+    if (folder == NULL)
+        return false;
+    struct dirent *entry;
+    while (!plain && (entry = readdir(folder)) != NULL) {
+        struct stat info;
+        if (entry->d_name[0] == '.' || (found && !deep))
+            continue;
+        char *child = mst_sprintf("%s/%s", path, entry->d_name);
+        if (child != NULL && stat(child, &info) == 0) {
+            plain = deep && S_ISREG(info.st_mode);
+            found |= deep ? !found && S_ISDIR(info.st_mode) && has_images(child, false)
+                          : S_ISREG(info.st_mode) && image_name(entry->d_name);
+        }
+        mst_free(child);
+    }
+    closedir(folder);
+    return found && !plain;
+}
+
+bool mst_images_recognise(const mst_text_list *folders)
+{
+    for (size_t i = 0; i < folders->n; i++)
+        if (!mst_path_is_folder(folders->items[i]) || !has_images(folders->items[i], true))
+            return false;
+    return folders->n > 0;
+}
+
+/* Adds every class folder's name that is not there yet. */
+static mst_status add_class_names(const char *path, mst_text_list *names)
+{
+    mst_text_list found = {0};
+    mst_status st = list_folder(path, true, &found);
+    for (size_t i = 0; i < found.n && st == MST_OK; i++) {
+        bool known = false;
+        for (size_t j = 0; j < names->n && !known; j++)
+            known = strcmp(names->items[j], found.items[i]) == 0;
+        if (!known)
+            st = mst_text_list_add(names, found.items[i]);
+    }
+    mst_text_list_fini(&found);
+    return st;
+}
+
+static mst_status add_file(images_dataset *d, char *path, uint32_t label)
+{
+    struct stat info;
+    if (!mst_grow(&d->files.items, &d->file_capacity, d->files.n + 1, sizeof *d->files.items) ||
+        !mst_grow(&d->labels, &d->label_capacity, d->files.n + 1, sizeof *d->labels)) {
+        mst_free(path);
+        return mst_fail(MST_ENOMEM, "out of memory: a list of %zu images", d->files.n + 1);
+    }
+    d->base.info.bytes += stat(path, &info) == 0 ? (uint64_t)info.st_size : 0;
+    d->labels[d->files.n] = label;
+    d->files.items[d->files.n++] = path;
+    return MST_OK;
+}
+
+/* The images of class `label` in folder/name, if there is such a folder. */
+static mst_status add_class(images_dataset *d, const char *folder, const char *name, uint32_t label)
+{
+    mst_text_list found = {0};
+    mst_status st = MST_OK;
+    char *path = mst_sprintf("%s/%s", folder, name);
+    if (path == NULL)
+        return mst_fail(MST_ENOMEM, "%s: no memory to list it", folder);
+    if (mst_path_is_folder(path))
+        st = list_folder(path, false, &found);
+    for (size_t i = 0; i < found.n && st == MST_OK; i++) {
+        char *file = mst_sprintf("%s/%s", path, found.items[i]);
+        st = file != NULL ? add_file(d, file, label) : mst_fail(MST_ENOMEM, "%s: no memory to list it", path);
+    }
+    mst_text_list_fini(&found);
+    mst_free(path);
+    return st;
+}
+
+/* With --image-classes, a folder of another name that has images would be left out in silence. */
+static mst_status check_strangers(const char *folder, const mst_text_list *classes)
+{
+    mst_text_list found = {0};
+    mst_status st = list_folder(folder, true, &found);
+    for (size_t i = 0; i < found.n && st == MST_OK; i++) {
+        bool known = false;
+        for (size_t j = 0; j < classes->n && !known; j++)
+            known = strcmp(classes->items[j], found.items[i]) == 0;
+        char *path = mst_sprintf("%s/%s", folder, found.items[i]);
+        if (path == NULL)
+            st = mst_fail(MST_ENOMEM, "%s: no memory to list it", folder);
+        else if (!known && has_images(path, false))
+            st =
+                mst_fail(MST_EINPUT, "%s: this folder of images is none of the %zu classes (--image-classes)",
+                         path, classes->n);
+        mst_free(path);
+    }
+    mst_text_list_fini(&found);
+    return st;
+}
+
+static mst_status list_images(images_dataset *d, const mst_text_list *folders, const mst_text_list *classes)
+{
+    mst_status st = MST_OK;
+    mst_text_list names = {0};
+    for (size_t i = 0; i < folders->n; i++)
+        TRY_OUT(st, classes->n > 0 ? check_strangers(folders->items[i], classes)
+                                   : add_class_names(folders->items[i], &names));
+    for (size_t i = 0; i < classes->n; i++)
+        TRY_OUT(st, mst_text_list_add(&names, classes->items[i]));
+    if (classes->n == 0 && names.n > 0)
+        qsort(names.items, names.n, sizeof *names.items, compare_names);
+    for (size_t i = 0; i < folders->n; i++)
+        for (size_t j = 0; j < names.n; j++)
+            TRY_OUT(st, add_class(d, folders->items[i], names.items[j], (uint32_t)j));
+    if (d->files.n == 0)
+        st = mst_fail(MST_EINPUT, "%s: no images in it; they are looked for as %s/CLASS/NAME.jpg or .png",
+                      folders->items[0], folders->items[0]);
+    d->base.class_names = names.items;
+    d->base.n_class_names = (uint32_t)names.n;
+    names = (mst_text_list){0};
+out:
+    mst_text_list_fini(&names);
+    return st;
+}
+
+/* ---- rows ---- */
+
+static void destroy_chunk(mst_chunk *self)
+{
+    mst_free(self);
+}
+
+static mst_status decode(images_dataset *d, const char *path, uint8_t *planes, size_t *bytes)
+{
+    char *data = NULL;
+    mst_image image = {0};
+    mst_status st;
+    TRY_OUT(st, mst_file_read_all(path, FILE_MAX, &data, bytes));
+    TRY_OUT(st, mst_image_decode(path, (const uint8_t *)data, *bytes, d->channels, d->enough, &image));
+    if (image.warning[0] != '\0' && !atomic_flag_test_and_set(&d->warned))
+        mst_warn("%s: %s; the image is used as far as it can be read, and others like it are not named", path,
+                 image.warning);
+    st = mst_image_fit(&image, d->shorter, d->height, d->width, planes);
+out:
+    mst_free(image.pixels);
+    mst_free(data);
+    return st;
+}
+
+static mst_status images_load(mst_dataset *self, uint32_t c, mst_chunk **out)
+{
+    images_dataset *d = (images_dataset *)self;
+    size_t head = (sizeof(mst_chunk) + 63) & ~(size_t)63, bytes = 0;
+    uint32_t n_dense = self->info.n_dense;
+    size_t n_words = 1 + ((size_t)n_dense + 3) / 4;
+    uint8_t *block = mst_alloc_lines(head + n_words * 4);
+    if (block == NULL)
+        return mst_fail(MST_ENOMEM, "%s: no memory for an image", d->files.items[c]);
+    uint32_t *words = (uint32_t *)(block + head);
+    float label = (float)d->labels[c];
+    words[n_words - 1] = 0;
+    memcpy(words, &label, sizeof label);
+    mst_status st = decode(d, d->files.items[c], (uint8_t *)(words + 1), &bytes);
+    if (st != MST_OK) {
+        mst_free(block);
+        return st;
+    }
+    mst_chunk *chunk = (mst_chunk *)block;
+    *chunk = (mst_chunk){
+        .n_rows = 1,
+        .n_dense = n_dense,
+        .dense_bytes = true,
+        .stride = (uint32_t)n_words,
+        .words = words,
+        .n_words = n_words,
+        .max_key = n_dense - 1,
+        .min_label = label,
+        .max_label = label,
+        .n_entries = n_dense,
+        .bytes_read = bytes,
+        .references = 1,
+        .destroy = destroy_chunk,
+    };
+    *out = chunk;
+    return MST_OK;
+}
+
+/* ---- life ---- */
+
+static void images_destroy(mst_dataset *self)
+{
+    images_dataset *d = (images_dataset *)self;
+    mst_text_list names = {.items = self->class_names, .n = self->n_class_names};
+    mst_text_list_fini(&names);
+    for (size_t i = 0; i < d->files.n; i++)
+        mst_free(d->files.items[i]);
+    mst_free(d->files.items);
+    mst_free(d->labels);
+    mst_free(self->name);
+    mst_free(d);
+}
+
+static const mst_dataset_ops images_ops = {.name = "images", .load = images_load, .destroy = images_destroy};
+
+const mst_text_list *mst_images_files(const mst_dataset *dataset)
+{
+    return dataset->ops == &images_ops ? &((const images_dataset *)dataset)->files : NULL;
+}
+
+static void fill_info(images_dataset *d)
+{
+    mst_data_info *info = &d->base.info;
+    info->n_rows = d->files.n;
+    info->channels = d->channels;
+    info->height = d->height;
+    info->width = d->width;
+    info->n_dense = d->channels * d->height * d->width;
+    info->n_features = info->n_dense;
+    info->n_entries = info->n_rows * info->n_dense;
+    info->min_label = info->max_label = (float)d->labels[0];
+    for (size_t i = 0; i < d->files.n; i++) {
+        float label = (float)d->labels[i];
+        info->min_label = label < info->min_label ? label : info->min_label;
+        info->max_label = label > info->max_label ? label : info->max_label;
+        info->n_positive += label > 0.0f;
+    }
+    info->labels_integral = true;
+    info->scanned = true;
+    d->base.random = true;
+    d->base.n_chunks = (uint32_t)d->files.n;
+    d->base.chunk_rows = 1;
+    d->base.window_rows = WINDOW_BYTES / info->n_dense + 1;
+}
+
+mst_status mst_images_open(const mst_text_list *folders, const mst_data_options *options, mst_dataset **out)
+{
+    mst_status st;
+    images_dataset *d = mst_zalloc(sizeof *d);
+    if (d == NULL)
+        return mst_fail(MST_ENOMEM, "out of memory: reading %s", folders->items[0]);
+    d->base.ops = &images_ops;
+    atomic_flag_clear(&d->warned);
+    d->channels = options->image_gray ? 1 : 3;
+    TRY_OUT(st, mst_parse_sides("image-size", options->image_size != NULL ? options->image_size : "224x224",
+                                NULL, &d->height, &d->width));
+    d->shorter = options->image_resize > 0 ? (uint32_t)options->image_resize : 0;
+    d->enough = d->height > d->width ? d->height : d->width;
+    d->enough = d->shorter > d->enough ? d->shorter : d->enough;
+    for (size_t i = 0; i < folders->n; i++)
+        if (!mst_path_is_folder(folders->items[i])) {
+            st = mst_fail(MST_EINPUT, "%s: is not a folder, and images are read from FOLDER/CLASS/NAME.jpg",
+                          folders->items[i]);
+            goto out;
+        }
+    d->base.name = folders->n == 1 ? mst_strdup(folders->items[0])
+                                   : mst_sprintf("%s and %zu more", folders->items[0], folders->n - 1);
+    if (d->base.name == NULL) {
+        st = mst_fail(MST_ENOMEM, "out of memory: reading %s", folders->items[0]);
+        goto out;
+    }
+    TRY_OUT(st, list_images(d, folders, &options->image_classes));
+    if (d->files.n > UINT32_MAX) {
+        st = mst_fail(MST_EINPUT, "%s: more than 2^32 images", d->base.name);
+        goto out;
+    }
+    fill_info(d);
+    *out = &d->base;
+    d = NULL;
+out:
+    if (d != NULL)
+        images_destroy(&d->base);
+    return st;
+}

@@ -1,0 +1,29 @@
+/* A folder of images as a random-access dataset: FOLDER/CLASS/NAME.jpg, .jpeg or .png. The class folders
+ * sorted by name are the labels 0, 1, ..., unless --image-classes names them in order. A row is an image
+ * resized and cut to --image-size around its centre, as bytes, plane after plane: red, green, blue, or
+ * brightness alone.
+ *
+ * Loading a row reads and decodes its file, so the feed's threads do it ahead. A file that is no image that
+ * can be read is MST_EINPUT naming it; what can be shown in part is used, and the first such file is named in
+ * a warning. Orientation tags are not obeyed. */
+#ifndef MST_DATA_IMAGES_H
+#define MST_DATA_IMAGES_H
+
+#include "data/dataset.h"
+
+/* Whether every pattern is a folder without files of its own that has a folder with images in it. */
+bool mst_images_recognise(const mst_text_list *folders);
+
+/* *out is the caller's to destroy; set only on MST_OK. Several folders are one dataset; their classes are
+ * those of the same name. The files are listed and not opened. MST_EINPUT when there are none, or a folder
+ * that --image-classes does not name has images; MST_EUSAGE for an impossible --image-size. */
+mst_status mst_images_open(const mst_text_list *folders, const mst_data_options *options, mst_dataset **out);
+
+/* The files of such a dataset, in order of rows; borrowed. NULL when it is another kind of dataset. */
+const mst_text_list *mst_images_files(const mst_dataset *dataset);
+
+/* Reads "HxW" or "CxHxW" (c not NULL; 1 without a C): each side from 1 to 8192. MST_EUSAGE names the option.
+ */
+mst_status mst_parse_sides(const char *option, const char *text, uint32_t *c, uint32_t *h, uint32_t *w);
+
+#endif
