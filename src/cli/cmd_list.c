@@ -6,7 +6,7 @@
 #include "cli/table.h"
 #include "data/format.h"
 #include "data/write.h"
-#include "model/model.h"
+#include "model/executor.h"
 #include "net/net.h"
 #include "optim/optim.h"
 #include "strategy/strategy.h"
@@ -62,6 +62,24 @@ static void fill_models(mst_table *table)
 {
     for (size_t i = 0; mst_models[i] != NULL; i++)
         add(table, mst_models[i]->name, mst_models[i]->help);
+}
+
+static void fill_nets(mst_table *table)
+{
+    for (const mst_known_net *net = mst_known_nets; net->name != NULL; net++)
+        add(table, net->name, net->help);
+}
+
+static void fill_layers(mst_table *table)
+{
+    for (size_t i = 0; mst_layers[i] != NULL; i++)
+        add(table, mst_layers[i]->name, mst_layers[i]->help);
+}
+
+static void fill_executors(mst_table *table)
+{
+    for (size_t i = 0; mst_executors[i] != NULL; i++)
+        add(table, mst_executors[i]->name, mst_executors[i]->help);
 }
 
 static void fill_optimizers(mst_table *table)
@@ -120,6 +138,9 @@ static const struct {
     {"outputs", "Formats written (--to)", fill_writers},
     {"generators", "Generators (data gen)", fill_generators},
     {"models", "Models (--model)", fill_models},
+    {"nets", "Nets that come with muster (model show, --model)", fill_nets},
+    {"layers", "Layers of net files (--net)", fill_layers},
+    {"executors", "How nets are computed (--executor)", fill_executors},
     {"optimizers", "Optimizers (--optimizer)", fill_optimizers},
     {"schedules", "Learning-rate schedules (--schedule)", fill_schedules},
     {"strategies", "Strategies (--strategy)", fill_strategies},
@@ -214,9 +235,11 @@ const mst_command mst_cmd_list = {
     .summary = "list formats, generators, models, optimizers and whatever else can be chosen",
     .run = run,
     .usage = "list [NAME...] [--json]",
-    .details =
-        "NAME is one of commands, formats, outputs, generators, models, optimizers, schedules, strategies,\n"
-        "instruction_sets; all of them when none is given.\n",
+    .details = "NAME is one of commands, formats, outputs, generators, models, nets, layers, executors, "
+               "optimizers,\n"
+               "schedules, strategies, engines, instruction_sets; all of them when none is given.\n",
     .tables = tables,
-    .words = "commands|formats|outputs|generators|models|optimizers|schedules|strategies|instruction_sets",
+    .words =
+        "commands|formats|outputs|generators|models|nets|layers|executors|optimizers|schedules|strategies|"
+        "engines|instruction_sets",
 };

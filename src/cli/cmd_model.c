@@ -1,14 +1,132 @@
-/* `muster model show` and `muster model export`: what a checkpoint holds. */
+/* `muster model show` and `muster model export`: what a checkpoint holds, and what a net comes to. */
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/file.h"
 #include "cli/cli.h"
 #include "cli/table.h"
+#include "model/executor.h"
 #include "train/assembly.h"
 
 /* ---- show ---- */
 
-static const mst_option *const show_tables[] = {mst_cli_json_table, NULL};
+typedef struct show_options {
+    char *input, *executor;
+    int64_t classes;
+} show_options;
+
+static const mst_option show_table[] = {
+    {"input", MST_OPTION_TEXT, offsetof(show_options, input), NULL, 0, 0, NULL, "CxHxW",
+     "Nets: channels x height x width of an image, where the file does not say."},
+    {"classes", MST_OPTION_INT, offsetof(show_options, classes), "0", 0, 1 << 24, NULL, "N",
+     "Nets: classes of the data; 0: those that a net of muster's own was made for."},
+    {"executor", MST_OPTION_TEXT, offsetof(show_options, executor), "auto", 0, 0, NULL, "NAME",
+     "Nets: how it is to be computed, see `muster list executors`."},
+    {0},
+};
+static const mst_option *const show_tables[] = {show_table, mst_cli_json_table, NULL};
+
+/* The net that is known by that name, unless a file or folder has it. */
+static const mst_known_net *find_known(const char *name)
+{
+    for (const mst_known_net *known = mst_known_nets; known->name != NULL; known++)
+        if (strcmp(known->name, name) == 0 && !mst_path_exists(name))
+            return known;
+    return NULL;
+}
+
+/* *out is the caller's to destroy. */
+static mst_status read_net(const char *word, const show_options *options, mst_chain **out)
+{
+    const mst_known_net *known = find_known(word);
+    mst_dims in = known != NULL ? known->in : (mst_dims){0};
+    uint32_t classes = options->classes != 0 ? (uint32_t)options->classes
+                       : known != NULL       ? known->n_classes
+                                             : 0;
+    char *text = NULL;
+    size_t size;
+    if (options->input != NULL && !mst_dims_parse(options->input, &in))
+        return mst_fail(MST_EUSAGE, "--input %s: must be channels x height x width, such as 3x224x224",
+                        options->input);
+    if (known != NULL)
+        return mst_chain_parse(known->text, known->name, &in, classes, out);
+    TRY(mst_file_read_all(word, 1 << 20, &text, &size));
+    mst_status st = strlen(text) != size
+                        ? mst_fail(MST_EINPUT, "%s: neither a checkpoint nor a net file", word)
+                        : mst_chain_parse(text, word, &in, classes, out);
+    mst_free(text);
+    return st;
+}
+
+static const char *dims_text(const mst_dims *d, char *out, size_t size)
+{
+    if (d->h == 1 && d->w == 1)
+        snprintf(out, size, "%u", d->c);
+    else
+        snprintf(out, size, "%u x %u x %u", d->c, d->h, d->w);
+    return out;
+}
+
+/* What one image's numbers after each layer take in training. */
+static mst_status layers_table(const mst_chain *chain, const mst_params *params, mst_table **out)
+{
+    static const mst_column columns[] = {{"layer", false},     {"kind", false}, {"output", true},
+                                         {"parameters", true}, {"flops", true}, {"memory", true}};
+    char text[64];
+    TRY(mst_table_new(columns, 6, out));
+    for (uint32_t i = 0; i < chain->n_layers; i++) {
+        const mst_layer *layer = chain->layers[i];
+        uint64_t n = 0;
+        for (uint32_t p = 0; p < layer->n_params; p++)
+            n += params->views[layer->views[p]].size;
+        mst_table_text(*out, layer->name);
+        mst_table_text(*out, layer->ops->name);
+        mst_table_text(*out, dims_text(&layer->out, text, sizeof text));
+        mst_table_count(*out, n);
+        mst_table_count(*out, layer->ops->flops(layer));
+        mst_table_bytes(*out, mst_dims_size(&layer->out) * sizeof(float));
+    }
+    return MST_OK;
+}
+
+static mst_status show_net(const char *word, const show_options *options, bool json)
+{
+    mst_chain *chain = NULL;
+    mst_params params = {0};
+    mst_table *table = NULL;
+    const mst_executor *executor;
+    uint64_t n_params = 0, memory = 0;
+    char input[64];
+    mst_status st;
+    TRY(read_net(word, options, &chain));
+    TRY_OUT(st, mst_chain_declare(chain, &params));
+    TRY_OUT(st, mst_executor_choose(chain, options->executor, &executor));
+    for (uint32_t i = 0; i < params.n_views; i++)
+        n_params += params.views[i].size;
+    for (uint32_t i = 0; i < chain->n_layers; i++)
+        memory += mst_dims_size(&chain->layers[i]->out) * sizeof(float);
+    TRY_OUT(st, layers_table(chain, &params, &table));
+    dims_text(&chain->in, input, sizeof input);
+    if (json) {
+        st = mst_cli_print_json(json_pack("{s:s, s:I, s:I, s:I, s:I, s:s, s:o}", "input", input, "parameters",
+                                          (json_int_t)n_params, "weights_bytes",
+                                          (json_int_t)(n_params * sizeof(float)), "flops",
+                                          (json_int_t)mst_chain_flops(chain), "memory", (json_int_t)memory,
+                                          "executor", executor->name, "layers", mst_table_json(table)));
+    } else {
+        char count[32], weights[32], flops[32], bytes[32];
+        printf("input %s\n", input);
+        st = mst_table_print(table, NULL, true);
+        printf("%s parameters (%s); per image %s FLOPs forward and %s between layers; executor %s\n",
+               mst_text_count(n_params, count), mst_text_bytes(n_params * sizeof(float), weights),
+               mst_text_count(mst_chain_flops(chain), flops), mst_text_bytes(memory, bytes), executor->name);
+    }
+out:
+    mst_table_destroy(table);
+    mst_params_fini(&params);
+    mst_chain_destroy(chain);
+    return st;
+}
 
 /* Loads the one checkpoint named on the command line. */
 static mst_status load_one(const mst_text_list *words, const mst_command *command, mst_assembly *assembly,
@@ -50,16 +168,23 @@ static mst_status views_table(const mst_params *params, mst_table **out)
 static mst_status show_run(int argc, char **argv)
 {
     mst_cli_json json = {0};
-    mst_option_group groups[] = {{.title = "output", .table = mst_cli_json_table, .base = &json}};
+    show_options options = {0};
+    mst_option_group groups[] = {{.title = "nets", .table = show_table, .base = &options},
+                                 {.title = "output", .table = mst_cli_json_table, .base = &json}};
     mst_text_list words = {0};
     mst_assembly assembly = {0};
     mst_checkpoint_meta meta = {0};
     mst_table *table = NULL;
     bool helped;
     mst_status st;
-    TRY_OUT(st, mst_cli_parse(&mst_cmd_model_show, groups, 1, argc, argv, &words, &helped));
+    TRY_OUT(st, mst_cli_parse(&mst_cmd_model_show, groups, 2, argc, argv, &words, &helped));
     if (helped)
         goto out;
+    if (words.n == 1 && (find_known(words.items[0]) != NULL ||
+                         (mst_path_exists(words.items[0]) && !mst_path_is_folder(words.items[0])))) {
+        st = show_net(words.items[0], &options, json.json);
+        goto out;
+    }
     TRY_OUT(st, load_one(&words, &mst_cmd_model_show, &assembly, &meta));
     TRY_OUT(st, views_table(&assembly.params, &table));
     if (json.json) {
@@ -79,15 +204,18 @@ out:
     mst_checkpoint_meta_fini(&meta);
     mst_assembly_fini(&assembly);
     mst_text_list_fini(&words);
-    mst_options_fini(groups, 1);
+    mst_options_fini(groups, 2);
     return st;
 }
 
 const mst_command mst_cmd_model_show = {
     .name = "show",
-    .summary = "describe a checkpoint",
+    .summary = "describe a checkpoint, or a net: its layers, shapes, parameters, FLOPs and memory",
     .run = show_run,
-    .usage = "model show CHECKPOINT [options]",
+    .usage = "model show CHECKPOINT|FILE.net|NET [options]",
+    .details =
+        "NET is one of `muster list nets`. FLOPs and memory are those of one image, forward; training takes\n"
+        "about three times as many FLOPs.\n",
     .tables = show_tables,
 };
 
@@ -169,7 +297,7 @@ static const mst_command *const commands[] = {&mst_cmd_model_show, &mst_cmd_mode
 
 const mst_command mst_cmd_model = {
     .name = "model",
-    .summary = "look into trained models",
+    .summary = "look into trained models and nets",
     .usage = "model COMMAND ...",
     .commands = commands,
 };

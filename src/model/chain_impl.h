@@ -15,7 +15,4 @@ mst_option_group mst_layer_options(const mst_layer *layer);
 /* Numbers of a parameter; 0: more than 2^32 - 1. */
 uint64_t mst_layer_param_size(const mst_layer_param *param);
 
-/* "3x224x224", or fewer sides: the others are 1. */
-bool mst_dims_parse(const char *text, mst_dims *out);
-
 #endif

@@ -27,6 +27,9 @@ static inline uint64_t mst_dims_size(const mst_dims *d)
     return (uint64_t)d->c * d->h * d->w;
 }
 
+/* "3x224x224", or fewer sides: the others are 1. False when text is not that, or beyond 2^28 numbers. */
+bool mst_dims_parse(const char *text, mst_dims *out);
+
 typedef enum mst_init {
     MST_INIT_GLOROT,  /* uniform in +-sqrt(6 / (fan_in + fan_out)) */
     MST_INIT_HE,      /* normal, sqrt(2 / fan_in) */
