@@ -5,6 +5,7 @@ unset MUSTER_CLUSTER MUSTER_SECRET MUSTER_JOB TF_CONFIG
 declare -A pid_of
 slack=1
 ! grep -qE '__(asan|tsan|ubsan)_' "$muster" || slack=4 # builds with sanitizers are slower
+rows=$((40000 / slack)) every=$((4000 / slack))rows
 end_all() {
   local p
   for p in "${pid_of[@]}"; do
@@ -127,8 +128,8 @@ worker_fact() {
 at_least() {
   [ "$2" -ge "$3" ] || fail "$1: $2, which is less than $3"
 }
-# clicks ROWS: c.cache and c.txt, of so many features that two servers have some each.
+# clicks: c.cache of $rows rows and t.cache, of so many features that two servers have some each.
 clicks() {
-  "$muster" data gen criteo --rows "$1" --features 200000 --out c.cache >gen.log 2>&1
+  "$muster" data gen criteo --rows $rows --features 200000 --out c.cache >gen.log 2>&1
   "$muster" data gen criteo --rows 200 --first-row 1000000 --features 200000 --out t.cache >gen.log 2>&1
 }

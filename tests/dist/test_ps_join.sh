@@ -1,10 +1,10 @@
 # Who joins when: any order, late, too late; who does not fit hears the difference; clusters from TF_CONFIG and
 # MUSTER_CLUSTER.
 . "$(dirname "$0")/ps_common.sh"
-clicks 40000
+clicks
 common="c.cache --epochs 1 --batch 1 --start-timeout 20 --json"
 
-eval="--test t.cache --eval-every 4000rows"
+eval="--test t.cache --eval-every $every"
 
 # ---- order ----
 # A worker that is first waits, and says for whom; one that comes late takes rows all the same.
@@ -19,7 +19,7 @@ worker 1 $common $eval --mode async --run run
 wait_for s0 'worker 1 .* takes part'
 ends_all 0 s0 s1 w0 w1
 at_least "rows of the late worker" "$(worker_fact s0 1 rows)" 1
-same "rows" "$(fact_of s0 rows)" 40000
+same "rows" "$(fact_of s0 rows)" $rows
 # Too late.
 worker 1 $common --mode async --start-timeout 1
 ends w1 1 5
@@ -33,11 +33,11 @@ wait_for s0 'step .* test +loss'
 worker 1 $common $eval --mode ssp --staleness 1
 wait_for s0 'worker 1 .* takes part'
 ends_all 0 s0 w0 w1
-same "rows, ssp" "$(fact_of s0 rows)" 40000
+same "rows, ssp" "$(fact_of s0 rows)" $rows
 
 # ---- who does not fit ----
 "$muster" data gen criteo --rows 500 --features 200000 --out few.cache >gen.log 2>&1
-"$muster" data gen criteo --rows 40000 --features 100000 --out narrow.cache >gen.log 2>&1
+"$muster" data gen criteo --rows $rows --features 100000 --out narrow.cache >gen.log 2>&1
 rm -rf run
 cluster 2 2
 cp cluster.yaml good.yaml
@@ -61,7 +61,7 @@ wait_for s0 'waiting for worker 1'
 refusal x 2 'worker 1 has --lr 0.5, the coordinator has 0.1$' c.cache --role worker --index 1 --lr 0.5
 said s0 'warning: worker 1 was refused: worker 1 has --lr 0.5'
 refusal x 2 'worker 1 has --optimizer "adam", the coordinator has "sgd"' c.cache --role worker --index 1 --optimizer adam
-refusal x 1 'worker 1 has data with rows 500, the others have 40000' few.cache --role worker --index 1
+refusal x 1 "worker 1 has data with rows 500, the others have $rows" few.cache --role worker --index 1
 refusal x 1 'worker 1 has a model with features 100000, the others have 200000' narrow.cache --role worker --index 1
 refusal x 1 'index 0 is taken by worker 0' c.cache --role worker --index 0
 refusal x 2 'there is no worker 7|names no worker 7|worker 7' c.cache --role worker --index 7
@@ -74,7 +74,7 @@ MUSTER_SECRET=0123456789abcdef0123456789abcdef refusal x 3 'secret' c.cache --ro
 # The right one comes, and all is well.
 worker 1 c.cache $sync
 ends_all 0 s0 s1 w0 w1
-same "rows, sync" "$(fact_of s0 rows)" 40000
+same "rows, sync" "$(fact_of s0 rows)" $rows
 
 # ---- clusters from the environment ----
 # tf JOBS TYPE INDEX: TF_CONFIG of a process.
@@ -92,13 +92,13 @@ for mode in sync async; do
   jobs="$(names ps 2), $(names worker 1), $(names chief 1)"
   for who in "ps 0" "ps 1" "chief 0" "worker 0"; do tf "$jobs" $who; done
   ends_all 0 ps0 ps1 chief0 worker0
-  same "rows with ps and chief, $mode" "$(fact_of ps0 rows)" 40000
+  same "rows with ps and chief, $mode" "$(fact_of ps0 rows)" $rows
   for n in 2 3; do
     rm -rf run
     jobs="$(names worker $n)"
     for ((i = 0; i < n; i++)); do tf "$jobs" worker $i; done
     for ((i = 0; i < n; i++)); do ends worker$i 0; done
-    same "rows of $n workers, $mode" "$(fact_of worker0 rows)" 40000
+    same "rows of $n workers, $mode" "$(fact_of worker0 rows)" $rows
   done
 done
 rm -rf run

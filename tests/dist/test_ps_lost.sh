@@ -1,49 +1,48 @@
 # Workers that are killed or stopped in the middle of a job: it is noticed, named and goes on; every row is trained on.
 . "$(dirname "$0")/ps_common.sh"
-clicks 40000
+clicks
 common="c.cache --epochs 1 --batch 1 --start-timeout 20 --json"
 
 # lose SERVERS MODE...: worker 1 is killed once training is under way.
 lose() {
-  local m=$1 i at rows
+  local m=$1 i sum
   shift
   rm -rf run
-  job "$m" 3 $common --run run --test t.cache --eval-every 4000rows "$@"
+  job "$m" 3 $common --run run --test t.cache --eval-every $every "$@"
   wait_for s0 'step .* test +loss'
-  at=$(now_ms)
   killed w1
   wait_for s0 'warning: worker 1 .*; the job goes on without it' 2
   ends s0 0
   for ((i = 1; i < m; i++)); do ends "s$i" 0; done
   ends_all 0 w0 w2
   same "$m $*: worker 1" "$(worker_fact s0 1 state)" lost
-  rows=$(($(worker_fact s0 0 rows) + $(worker_fact s0 1 rows) + $(worker_fact s0 2 rows)))
-  same "$m $*: rows of all workers" "$rows" "$(fact_of s0 rows)"
+  sum=$(($(worker_fact s0 0 rows) + $(worker_fact s0 1 rows) + $(worker_fact s0 2 rows)))
+  same "$m $*: rows of all workers" "$sum" "$(fact_of s0 rows)"
 }
 for m in 1 2; do
   lose $m --mode sync
-  same "rows, sync, $m" "$(fact_of s0 rows)" 40000
+  same "rows, sync, $m" "$(fact_of s0 rows)" $rows
   lose $m --mode async
-  same "rows, async, $m" "$(fact_of s0 rows)" 40000
+  same "rows, async, $m" "$(fact_of s0 rows)" $rows
   lose $m --mode ssp --staleness 2 --pipeline 2
-  same "rows, ssp, $m" "$(fact_of s0 rows)" 40000
+  same "rows, ssp, $m" "$(fact_of s0 rows)" $rows
   lose $m --mode sync --quorum 2
   same "rows, quorum, $m" $(($(fact_of s0 rows) + $(worker_fact s0 0 dropped_rows) + $(worker_fact s0 1 dropped_rows) + \
-    $(worker_fact s0 2 dropped_rows))) 40000
+    $(worker_fact s0 2 dropped_rows))) $rows
 done
 
 # Worker 0 is stopped: noticed by its silence; when it goes on later it hears so. If it was the chief,
 # another evaluates.
 for mode in sync async; do
   rm -rf run
-  job 2 2 $common --run run --test t.cache --eval-every 4000rows --mode $mode --peer-timeout 1
+  job 2 2 $common --run run --test t.cache --eval-every $every --mode $mode --peer-timeout 1
   wait_for s0 'step .* test +loss'
   signal w0 STOP
   wait_for s0 'warning: worker 0 .*; the job goes on without it' 3
   [ $mode = async ] || wait_for s0 'worker 1 evaluates from now on' # async: whoever joined first evaluates
   ends_all 0 s0 s1 w1
   same "worker 0, $mode" "$(worker_fact s0 0 state)" lost
-  same "rows, $mode" "$(fact_of s0 rows)" 40000
+  same "rows, $mode" "$(fact_of s0 rows)" $rows
   [ -n "$(fact_of s0 test_loss)" ] || fail "nobody evaluated at the end"
   signal w0 CONT
   ends w0 3 5
@@ -52,7 +51,7 @@ done
 
 # Nobody is left: what was trained is saved, and can be gone on with.
 rm -rf run
-job 2 2 $common --run run --test t.cache --eval-every 4000rows --mode async
+job 2 2 $common --run run --test t.cache --eval-every $every --mode async
 wait_for s0 'step .* test +loss'
 killed w0
 wait_for s0 'warning: worker 0 .*; the job goes on without it' 2
@@ -61,4 +60,4 @@ ends_all 3 s0 s1
 said s0 '^muster: no worker is left; what was trained is saved: go on with --resume'
 [ -d run/checkpoints ] || fail "no checkpoint"
 expect 0 launch --workers 1 --logs none -- train --resume --run run --json
-grep -qF "\"rows\": 40000," out || fail "the resumed run ended elsewhere"
+grep -qF "\"rows\": $rows," out || fail "the resumed run ended elsewhere"

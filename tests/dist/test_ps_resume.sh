@@ -1,7 +1,7 @@
 # Servers that die, signals, checkpoints on the way: what is left can be gone on with, also by other numbers of servers
 # and workers, and every row is trained on once.
 . "$(dirname "$0")/ps_common.sh"
-clicks 40000
+clicks
 common="c.cache --epochs 1 --batch 1 --start-timeout 20 --peer-timeout 2 --json"
 
 # resumes SERVERS WORKERS ROWS: the run is gone on with, to its end.
@@ -22,20 +22,20 @@ steps_saved() {
 # ---- a server dies: everybody ends, and says how to go on ----
 for dead in 1 0; do
   rm -rf run
-  job 2 2 $common --run run --mode async --checkpoint-every 4000rows
+  job 2 2 $common --run run --mode async --checkpoint-every $every
   until_true 20 "no checkpoint" saved
   killed s$dead
   for name in s$((1 - dead)) w0 w1; do
     ends $name 3 4
     said $name "^muster: .*server $dead.*--resume"
   done
-  resumes $((dead + 1)) $((3 - dead)) 40000
+  resumes $((dead + 1)) $((3 - dead)) $rows
 done
 
 # ---- SIGUSR1: a checkpoint while training goes on; SIGTERM: a checkpoint and the end ----
 for mode in sync async; do
   rm -rf run
-  job 2 2 $common --run run --mode $mode --test t.cache --eval-every 4000rows
+  job 2 2 $common --run run --mode $mode --test t.cache --eval-every $every
   wait_for s0 'step .* test +loss'
   ! saved || fail "a checkpoint that nobody asked for"
   signal s0 USR1
@@ -45,31 +45,31 @@ for mode in sync async; do
   ends_all 0 s1 w0 w1
   said s0 '^muster: stopped by SIGTERM at step .*; continue with: muster train --run run --resume'
   same "the last checkpoint" "$(steps_saved)" "$(fact_of s0 steps)"
-  resumes 1 3 40000
+  resumes 1 3 $rows
 done
 
 # ---- a checkpoint on the way, of all servers at once: what follows it is trained on once ----
 rm -rf run
-job 2 3 $common --run run --mode async --checkpoint-every 3000rows --keep 0
+job 2 3 $common --run run --mode async --checkpoint-every $((3000 / slack))rows --keep 0
 ends_all 0 s0 s1 w0 w1 w2
-same "rows" "$(fact_of s0 rows)" 40000
+same "rows" "$(fact_of s0 rows)" $rows
 at_least "checkpoints" "$(ls run/checkpoints | wc -l)" 5
 last=$(ls run/checkpoints | sort | sed -n 3p)
 find run/checkpoints -mindepth 1 -maxdepth 1 ! -name "$last" -exec rm -r {} +
-resumes 1 2 40000
+resumes 1 2 $rows
 resumed=$(fact_of r steps)
-same "steps" "$resumed" 40000
+same "steps" "$resumed" $rows
 
 # ---- Ctrl-C through launch; --until over workers ----
 rm -rf run
-start launch launch --servers 2 --workers 2 --logs none -- train $common --run run --mode sync --test t.cache --eval-every 4000rows
+start launch launch --servers 2 --workers 2 --logs none -- train $common --run run --mode sync --test t.cache --eval-every $every
 wait_for launch 'server 0 \| step .* test +loss'
 signal launch INT
 ends launch 1
 said launch '^muster: launch: stopped by SIGINT; 2 servers and 2 workers ended'
-resumes 2 2 40000
+resumes 2 2 $rows
 rm -rf run
 expect 0 launch --servers 2 --workers 3 --logs none -- train c.cache --epochs 0 --batch 4 --mode async --run run \
-  --test t.cache --eval-every 4000rows --until 'test_loss<=0.7' --json
+  --test t.cache --eval-every $every --until 'test_loss<=0.7' --json
 sed -n 's/^server 0 | //p' out >r.out
 same "the end" "$(fact_of r end)" "--until condition reached"

@@ -1,11 +1,11 @@
 # Which rows are trained on by whom: slow workers, uneven data, bad data, folders that are not shared.
 . "$(dirname "$0")/ps_common.sh"
-clicks 40000
+clicks
 "$muster" data gen blobs --rows 20000 --features 8 --out b.svm >gen.log 2>&1
 
 # ---- two of three are enough: the third is stopped again and again ----
 log_level=debug
-job 2 3 c.cache --epochs 1 --batch 1 --mode sync --quorum 2 --run run --json --test t.cache --eval-every 2000rows \
+job 2 3 c.cache --epochs 1 --batch 1 --mode sync --quorum 2 --run run --json --test t.cache --eval-every $((2000 / slack))rows \
   --start-timeout 20
 lines() {
   grep -c 'step .* test *loss' s0.log || true
@@ -29,7 +29,7 @@ sets=$(sed -n 's/^server 0 averaged/averaged/p' s0.log)
 [ -n "$sets" ] || fail "no account of the sets"
 same "what servers averaged" "$(sed -n 's/^server 1 averaged/averaged/p' s1.log)" "$sets"
 same "rows" $(($(fact_of s0 rows) + $(worker_fact s0 0 dropped_rows) + $(worker_fact s0 1 dropped_rows) + \
-  $(worker_fact s0 2 dropped_rows))) 40000
+  $(worker_fact s0 2 dropped_rows))) $rows
 
 # ---- uneven data ----
 head -n 3 b.svm >short.svm
@@ -99,7 +99,7 @@ in_folder() {
   local name=$1 folder=$2
   shift 2
   (cd "$folder" && exec "$muster" train --cluster ../cluster.yaml "$work/c.cache" --run run --epochs 1 --mode async --batch 10 \
-    --test "$work/t.cache" --checkpoint-every 10000rows --optimizer adagrad --json "$@" >"$work/$name.out" 2>"$work/$name.log" </dev/null) &
+    --test "$work/t.cache" --checkpoint-every $((10000 / slack))rows --optimizer adagrad --json "$@" >"$work/$name.out" 2>"$work/$name.log" </dev/null) &
   pid_of[$name]=$!
 }
 in_folder s0 f0 --role server --index 0
