@@ -1,5 +1,5 @@
-/* The library's version; contract in muster/muster.h. */
-#include "muster/muster.h"
+/* The library's version; contract in version.h. */
+#include "base/version.h"
 
 const char *mst_version(void)
 {

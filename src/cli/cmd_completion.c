@@ -4,10 +4,10 @@
  * words that may follow, the options, and what kind of value each option takes. */
 #include <string.h>
 
+#include "base/version.h"
 #include "cli/cli.h"
 #include "data/format.h"
 #include "data/write.h"
-#include "muster/muster.h"
 
 /* Words separated by '|' as words separated by blanks. */
 static void print_words(const char *words)

@@ -21,10 +21,10 @@
 #include "base/clock.h"
 #include "base/isa.h"
 #include "base/team.h"
+#include "base/version.h"
 #include "cli/cli.h"
 #include "cli/doctor_cluster.h"
 #include "cli/table.h"
-#include "muster/muster.h"
 
 #define COPY_BYTES   ((size_t)32 << 20) /* per thread and buffer: beyond any cache share */
 #define COPY_SECONDS 0.1

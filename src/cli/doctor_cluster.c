@@ -15,11 +15,11 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/version.h"
 #include "cli/cli.h"
 #include "cli/launch_procs.h"
 #include "cli/launch_remote.h"
 #include "cli/table.h"
-#include "muster/muster.h"
 #include "net/cluster.h"
 
 #define HOSTS_MAX    64

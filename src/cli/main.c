@@ -14,11 +14,11 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/version.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/stdin_watch.h"
-#include "muster/muster.h"
 #include "train/sparse_file.h"
 
 const mst_command *const mst_commands[] = {

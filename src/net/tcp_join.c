@@ -20,7 +20,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "muster/muster.h"
+#include "base/version.h"
 #include "net/tcp_impl.h"
 
 #define BACKLOG        512

@@ -1,5 +1,5 @@
 /* Contract in book.h: the run directory, evaluations, saving, the end. What is due is in book_due.c. */
-#include "muster/muster.h"
+#include "base/version.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -16,7 +16,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "muster/muster.h"
+#include "base/version.h"
 #include "train/checkpoint_impl.h"
 
 #define TENSOR_NAME_MAX (CHECKPOINT_NAME_MAX + 48) /* with "[FIRST:END]" */

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 
 #include "base/alloc.h"
-#include "muster/muster.h"
+#include "base/version.h"
 #include "net/handshake.h"
 #include "net/tcp_address.h"
 #include "net_ends.h"

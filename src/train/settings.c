@@ -1,0 +1,269 @@
+/* Settings of a training; contract in settings.h. */
+#include "train/settings.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+
+#define FIELD(name) offsetof(mst_process_options, name)
+const mst_option mst_process_option_table[] = {
+    {"role", MST_OPTION_CHOICE, FIELD(role), "auto", 0, 0, "auto|server|worker", NULL,
+     "What this process is in a cluster; auto: as TF_CONFIG says, or a training of its own."},
+    {"index", MST_OPTION_INT, FIELD(index), "0", 0, 1023, NULL, "I", "Which server or worker it is, from 0."},
+    {"cluster", MST_OPTION_TEXT, FIELD(cluster), NULL, 0, 0, NULL, "FILE",
+     "The cluster: a YAML file with `servers:` and `workers:`; also from MUSTER_CLUSTER or TF_CONFIG."},
+    {0},
+};
+
+void mst_settings_begin(mst_settings *self, const mst_option_group *own)
+{
+    mst_option_group *g = self->groups;
+    *self = (mst_settings){0};
+    *g++ = (mst_option_group){.title = "training", .table = mst_train_option_table, .base = &self->train};
+    *g++ = (mst_option_group){.title = "model", .table = mst_model_option_table, .base = &self->model};
+    *g++ = (mst_option_group){.title = "optimizer", .table = mst_optim_option_table, .base = &self->optim};
+    *g++ =
+        (mst_option_group){.title = "strategy", .table = mst_strategy_option_table, .base = &self->strategy};
+    *g++ = (mst_option_group){.title = "data", .table = mst_data_option_table, .base = &self->data};
+    if (own != NULL)
+        *g++ = *own;
+    *g++ = (mst_option_group){.title = "process", .table = mst_process_option_table, .base = &self->process};
+    self->n_groups = (size_t)(g - self->groups);
+}
+
+void mst_settings_fini(mst_settings *self)
+{
+    mst_options_fini(self->groups, self->n_groups);
+    mst_text_list_fini(&self->files);
+    mst_cluster_fini(&self->cluster);
+    json_decref(self->options);
+}
+
+/* ---- resuming ---- */
+
+/* Takes a run's options over for those that were not given anew. What has its default stays that: --dry-run
+ * tells the two apart. */
+static mst_status adopt_values(mst_settings *s, json_t *values)
+{
+    json_t *now = mst_options_json(s->groups, s->n_groups), *group, *value;
+    const char *title, *name;
+    if (now == NULL)
+        return mst_fail(MST_ENOMEM, "no memory to resume");
+    json_object_foreach(now, title, group)
+    {
+        json_object_foreach(group, name, value)
+        {
+            if (strcmp(name, "epochs") != 0 && json_equal(value, json_object_get(values, name)))
+                json_object_del(values, name);
+        }
+    }
+    json_decref(now);
+    if (mst_options_is_set(s->groups, s->n_groups, "batch"))
+        json_object_del(values, "global-batch"); /* which would win */
+    return mst_options_adopt(s->groups, s->n_groups, values);
+}
+
+/* A resumed run has the options and files it was started with, unless given anew. */
+static mst_status adopt_manifest(mst_settings *s, const json_t *manifest, const char *source)
+{
+    static const char *const own[] = {"run",  "resume", "overwrite", "init-from", "config", "dry-run",
+                                      "json", "quiet",  "role",      "index",     "cluster"};
+    json_t *groups = json_object_get(manifest, "options"), *files = json_object_get(manifest, "files"),
+           *values;
+    const char *title;
+    if (!json_is_object(groups) || !json_is_array(files))
+        return mst_fail(MST_EINPUT, "%s: not the manifest of a muster run", source);
+    json_object_foreach(groups, title, values)
+    {
+        for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+            json_object_del(values, own[i]);
+        if (json_is_false(json_object_get(manifest, "epochs_given")))
+            json_object_del(values, "epochs"); /* a default, which other limits lift */
+        TRY(adopt_values(s, values));
+    }
+    size_t n_files = s->files.n == 0 ? json_array_size(files) : 0;
+    for (size_t i = 0; i < n_files; i++) {
+        const char *file = json_string_value(json_array_get(files, i));
+        TRY(mst_text_list_add(&s->files, file ? file : ""));
+    }
+    return MST_OK;
+}
+
+static mst_status adopt_run(mst_settings *s)
+{
+    mst_status st = MST_OK;
+    char *path = mst_sprintf("%s/manifest.json", s->train.run), *text = NULL;
+    size_t size;
+    json_t *manifest = NULL;
+    if (path == NULL)
+        return mst_fail(MST_ENOMEM, "no memory to resume");
+    TRY_OUT(st, mst_file_read_all(path, 64u << 20, &text, &size));
+    manifest = json_loadb(text, size, 0, NULL);
+    st = adopt_manifest(s, manifest, path);
+out:
+    json_decref(manifest);
+    mst_free(text);
+    mst_free(path);
+    return st;
+}
+
+/* ---- clusters ---- */
+
+/* Whether processes of one job may differ in an option. */
+static bool may_differ(const char *name)
+{
+    static const char *const names[] = {
+        "run",     "resume",     "overwrite",    "init-from",     "save",         "checkpoint-every",
+        "keep",    "isa",        "prefetch",     "cache",         "cache-folder", "threads",
+        "test",    "eval-every", "epochs",       "steps",         "rows",         "seconds",
+        "until",   "patience",   "eval-rows",    "eval-batch",    "valid",        "servers",
+        "workers", "strategy",   "peer-timeout", "start-timeout", "stall-timeout"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+/* What all processes must agree on: how rows are ordered, the model, the optimizer, the strategy. */
+static json_t *shared_options(const json_t *options)
+{
+    static const char *const titles[] = {"training", "model", "optimizer", "strategy"};
+    json_t *same = json_object();
+    for (size_t i = 0; same != NULL && i < sizeof titles / sizeof *titles; i++) {
+        const char *name;
+        json_t *value;
+        json_object_foreach(json_object_get(options, titles[i]), name, value)
+        {
+            if (!may_differ(name))
+                json_object_set(same, name, value);
+        }
+    }
+    return same;
+}
+
+typedef struct adoption {
+    mst_settings *settings;
+    json_t *same; /* what the coordinator compares: follows the options */
+} adoption;
+
+/* A worker of a resumed run: its options come from the coordinator, which has the run directory. */
+static mst_status adopt_job(void *arg, const json_t *job)
+{
+    adoption *a = arg;
+    mst_settings *s = a->settings;
+    if (!json_is_true(json_object_get(job, "resume")) || !s->train.resume)
+        return s->files.n > 0 ? MST_OK : mst_fail(MST_EUSAGE, "no training data given: name its files");
+    json_t *copy = json_deep_copy(job);
+    mst_status st = adopt_manifest(s, copy, "what the coordinator sent");
+    json_decref(copy);
+    TRY(st);
+    json_t *options = mst_options_json(s->groups, s->n_groups), *same = shared_options(options);
+    if (options == NULL || same == NULL || json_object_update(a->same, same) != 0)
+        st = mst_fail(MST_ENOMEM, "no memory to resume");
+    json_decref(options);
+    json_decref(same);
+    return st;
+}
+
+mst_status mst_settings_run_job(mst_settings *self, const mst_train_config *config,
+                                const mst_observer *observer, mst_job_summary *summary)
+{
+    mst_worker_counts counts = {0};
+    adoption adopted = {self, shared_options(config->options)};
+    mst_job_config job = {
+        .train = config,
+        .cluster = &self->cluster,
+        .index = (uint32_t)self->process.index,
+        .engine = &mst_net_tcp,
+        .same = adopted.same,
+        .adopt = adopt_job,
+        .adopt_arg = &adopted,
+    };
+    mst_status st;
+    *summary = (mst_job_summary){0};
+    if (job.same == NULL)
+        st = mst_fail(MST_ENOMEM, "no memory for the options");
+    else if (self->cluster.source == NULL)
+        st = mst_job_embedded(&job, observer, summary);
+    else if (self->process.role == 1)
+        st = mst_job_server(&job, observer, summary);
+    else
+        st = mst_job_worker(&job, observer, &counts, summary);
+    json_decref(job.same);
+    return st;
+}
+
+/* Finds the cluster this process belongs to, if any (source NULL: none). */
+static mst_status find_cluster(mst_settings *s)
+{
+    mst_cluster *out = &s->cluster;
+    bool named = s->process.role != 0 || s->process.cluster != NULL;
+    if (!named && s->strategy.strategy == MST_STRATEGY_LOCAL &&
+        mst_options_is_set(s->groups, s->n_groups, "strategy"))
+        return MST_OK; /* --strategy local means it */
+    mst_cluster_env env = mst_cluster_env_read();
+    TRY(mst_cluster_find(s->process.cluster, &env, out));
+    if (out->source == NULL)
+        return s->process.role == 0
+                   ? MST_OK
+                   : mst_fail(MST_EUSAGE, "--role needs --cluster FILE, or MUSTER_CLUSTER or TF_CONFIG");
+    if (s->process.role == 0 && !out->has_task)
+        return mst_fail(MST_EUSAGE, "%s names a cluster: say which process this is with --role and --index",
+                        out->source);
+    if (s->process.role == 0) {
+        s->process.role = out->role == MST_ROLE_SERVER ? 1 : 2;
+        s->process.index = out->index;
+    }
+    s->strategy.strategy = MST_STRATEGY_PS;
+    s->strategy.servers = out->n_servers;
+    s->strategy.workers = out->n_workers;
+    return mst_cluster_check_index(out, s->process.role == 1 ? MST_ROLE_SERVER : MST_ROLE_WORKER,
+                                   (uint32_t)s->process.index);
+}
+
+/* Whether this process opens the run directory. */
+static bool keeps_run(const mst_settings *s)
+{
+    return s->process.role == 0 || (s->process.role == 1 && s->process.index == 0);
+}
+
+static mst_status check_usage(mst_settings *s, bool dry_run)
+{
+    if (s->files.n == 0 && s->process.role == 0)
+        return mst_fail(MST_EUSAGE, "no training data given: name its files (\"-\" is standard input)");
+    if (!dry_run && !s->train.resume && !s->train.overwrite && s->train.run != NULL && keeps_run(s) &&
+        mst_path_exists(s->train.run)) /* before the data is read */
+        return mst_fail(
+            MST_EEXIST,
+            "%s: there already: choose another name, or give --resume to continue it or --overwrite "
+            "to replace it",
+            s->train.run);
+    s->resolved = s->strategy;
+    return mst_strategy_resolve(&s->resolved);
+}
+
+mst_status mst_settings_settle(mst_settings *self, bool dry_run)
+{
+    TRY(find_cluster(self));
+    if (self->train.resume && self->train.run != NULL && keeps_run(self))
+        TRY(adopt_run(self));
+    TRY(check_usage(self, dry_run));
+    self->options = mst_options_json(self->groups, self->n_groups);
+    return self->options != NULL ? MST_OK : mst_fail(MST_ENOMEM, "no memory for the options");
+}
+
+mst_train_config mst_settings_config(mst_settings *self)
+{
+    return (mst_train_config){
+        .files = &self->files,
+        .train = &self->train,
+        .data = &self->data,
+        .model = &self->model,
+        .optim = &self->optim,
+        .strategy = &self->strategy,
+        .options = self->options,
+        .data_options = json_object_get(self->options, "data"),
+        .epochs_given = mst_options_is_set(self->groups, self->n_groups, "epochs"),
+    };
+}

@@ -1,0 +1,64 @@
+/* The settings of a training: everything that its options are read into, and what follows from them before
+ * anything is opened: which process of a cluster this one is, what a resumed run was started with, whether
+ * the options make sense together. What `muster train` and programs that use the library share.
+ *
+ *   mst_settings_begin    the groups are there, for mst_options_init, _parse, _set ...
+ *   mst_settings_settle   after the options are read
+ *   mst_settings_config   for mst_trainer_new, or
+ *   mst_settings_run_job  for strategy ps
+ *
+ * Thread: one owner. Waiting: as job.h says. */
+#ifndef MST_TRAIN_SETTINGS_H
+#define MST_TRAIN_SETTINGS_H
+
+#include "train/job.h"
+
+/* Which process of a cluster this one is. */
+typedef struct mst_process_options {
+    int role; /* 0: as the cluster spec says, or none; 1: server; 2: worker */
+    int64_t index;
+    char *cluster;
+} mst_process_options;
+extern const mst_option mst_process_option_table[];
+
+#define MST_SETTINGS_GROUPS 7
+
+typedef struct mst_settings {
+    mst_train_options train;
+    mst_model_options model;
+    mst_optim_options optim;
+    mst_strategy_options strategy;
+    mst_data_options data;
+    mst_process_options process;
+    mst_option_group groups[MST_SETTINGS_GROUPS];
+    size_t n_groups;
+    mst_text_list files; /* training data */
+    /* Once settled: */
+    mst_cluster cluster;           /* source NULL: none */
+    mst_strategy_options resolved; /* strategy, as it will run */
+    json_t *options;               /* mst_options_json of all groups */
+} mst_settings;
+
+/* Joins the groups: those of a training, and one of the caller's own, or NULL. `self` must not move from here
+ * on. */
+void mst_settings_begin(mst_settings *self, const mst_option_group *own);
+void mst_settings_fini(mst_settings *self); /* safe after begin, whatever failed */
+
+/* Finds the cluster, takes the options of a resumed run over, and checks the options against each other.
+ * dry_run: the run directory may be there already. MST_EUSAGE and MST_EEXIST with a sentence. */
+mst_status mst_settings_settle(mst_settings *self, bool dry_run);
+
+/* Whether the training loop of this process trains (mst_trainer_new), or a job (mst_settings_run_job). */
+static inline bool mst_settings_local(const mst_settings *self)
+{
+    return self->strategy.strategy == MST_STRATEGY_LOCAL;
+}
+
+/* The configuration of a trainer, which points into `self`; the caller adds what is its own (stop, ...). */
+mst_train_config mst_settings_config(mst_settings *self);
+
+/* This process's part of a job, or all of it in threads where no cluster is named. */
+mst_status mst_settings_run_job(mst_settings *self, const mst_train_config *config,
+                                const mst_observer *observer, mst_job_summary *summary);
+
+#endif
