@@ -6,6 +6,8 @@
 #include "cli/progress.h"
 #include "data/write.h"
 
+extern const mst_command mst_cmd_data_gen_images; /* in a file of its own; listed in cmd_data_gen.c */
+
 /* --out, --to, --threads. */
 typedef struct mst_data_out_options {
     char *out, *to;

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "cli/cmd_data.h"
 #include "data/cache.h"
+#include "data/images.h"
 
 typedef struct convert_options {
     int64_t skip_rows, rows;
@@ -61,8 +62,9 @@ static mst_status convert_rows(mst_dataset *dataset, const convert_options *conv
 static char *source_key(const mst_dataset *dataset, const mst_data_options *options)
 {
     mst_data_options settled = *options;
-    if (dataset->format != NULL) {
-        if (strcmp(dataset->format->name, "libsvm") == 0)
+    if (dataset->format != NULL || mst_images_files(dataset) != NULL) {
+        settled.image_classes = (mst_text_list){.items = dataset->class_names, .n = dataset->n_class_names};
+        if (dataset->format != NULL && strcmp(dataset->format->name, "libsvm") == 0)
             settled.index_base = (int)dataset->info.index_base + 1;
         return mst_cache_options_text(&settled);
     }

