@@ -222,7 +222,7 @@ static mst_status begin_cut(mst_server *s)
 {
     mst_coordinator *co = s->co;
     uint32_t flags = co->phase == MST_PHASE_FINAL ? MST_CUT_LAST : 0;
-    if (co->evaluating || co->saving || co->phase == MST_PHASE_STOP)
+    if (co->evaluating || co->saving || co->phase == MST_PHASE_STOP || s->cut.number != s->cut.taken)
         return MST_OK;
     if (co->phase == MST_PHASE_RUN && mst_is_sync(s) && s->options.n_servers > 1 && !co->at_step)
         return MST_OK; /* other servers may be a step ahead */
@@ -421,6 +421,9 @@ json_t *mst_coordinator_workers(const mst_server *s)
 static mst_status end_well(mst_server *s)
 {
     TRY(s->hooks->finish(s->hooks->arg, mst_coordinator_workers(s)));
+    if (s->co->repeats > 0)
+        mst_info("%" PRIu64 " rows were trained on twice: their worker was slow, and others had them too",
+                 s->co->repeats);
     s->over = true;
     s->end.code = MST_OK;
     if (s->co->deserted)

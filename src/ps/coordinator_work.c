@@ -391,6 +391,8 @@ mst_status mst_work_lost(mst_server *s, uint32_t worker, uint64_t first)
         rows += to - from;
         TRY(mst_slices_miss(&co->slices, p->slice.epoch, from, to));
     }
+    if (streams(co) && co->phase == MST_PHASE_RUN)
+        mst_warn("what worker %" PRIu32 " had left to read is not trained on: nobody else reads it", worker);
     if (rows > 0)
         mst_info("%" PRIu64 " rows of worker %" PRIu32 " go to others", rows, worker);
     return MST_OK;

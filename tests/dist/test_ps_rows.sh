@@ -44,16 +44,19 @@ awk 'BEGIN { for (i = 0; i < 2000; i++) print i % 2, 5 + i * 37 % 90000 ":1", 90
 cp s.svm d0/b.svm
 echo "# nothing here" >d1/b.svm
 head -n 1 s.svm >d2/b.svm
-# apart SERVERS WORKERS ARGS...: every worker in a folder of its own.
+# beside I ARGS...: worker I, in a folder of its own. apart SERVERS WORKERS ARGS...: a job of such.
+beside() {
+  local i=$1
+  shift
+  (cd "d$i" && exec "$muster" train --role worker --index "$i" --cluster ../cluster.yaml "$@" >"../w$i.out" 2>"../w$i.log" </dev/null) &
+  pid_of[w$i]=$!
+}
 apart() {
   local m=$1 n=$2 i
   shift 2
   cluster "$m" "$n"
   for ((i = 0; i < m; i++)); do server "$i" "$@"; done
-  for ((i = 0; i < n; i++)); do
-    (cd "d$i" && exec "$muster" train --role worker --index "$i" --cluster ../cluster.yaml "$@" >"../w$i.out" 2>"../w$i.log" </dev/null) &
-    pid_of[w$i]=$!
-  done
+  for ((i = 0; i < n; i++)); do beside "$i" "$@"; done
 }
 for mode in sync async; do
   for m in 1 2; do
@@ -78,7 +81,12 @@ rm -rf run
 cp s.svm d0/b.svm
 cp s.svm d2/b.svm
 { cat s.svm && echo "1 7:x"; } >d1/b.svm
-apart 2 3 b.svm --format libsvm --features 200000 --shard local --epochs 3 --mode sync --run run --start-timeout 20
+cluster 2 3
+bad="b.svm --format libsvm --features 200000 --shard local --epochs 3 --mode sync --run run --start-timeout 20"
+for i in 0 1; do server $i $bad; done
+for i in 0 2; do beside $i $bad; done
+wait_for s0 'waiting for worker 1$' # or the job ends before the others have come
+beside 1 $bad
 ends s0 1
 ends w1 1
 ends_all 3 s1 w0 w2
