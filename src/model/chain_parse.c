@@ -27,6 +27,7 @@ typedef struct parser {
     const char *source;
     unsigned line;
     uint32_t n_classes;
+    const mst_layer_ops *const *kinds; /* besides the built-in ones; or NULL */
     mst_chain *chain;
     mst_dims at; /* what comes out of the layers so far; c 0: not known */
     bool in_known;
@@ -173,6 +174,8 @@ static mst_status read_defaults(parser *p)
             return fail_line(p, "\"%s\" is not option=value", p->words[i]);
         for (size_t k = 0; mst_layers[k] != NULL; k++)
             known |= find_option(mst_layers[k], d->key) != NULL;
+        for (size_t k = 0; p->kinds != NULL && p->kinds[k] != NULL; k++)
+            known |= find_option(p->kinds[k], d->key) != NULL;
         if (!known)
             return fail_line(p, "no kind of layer has an option %s", d->key);
         p->n_defaults++;
@@ -182,11 +185,11 @@ static mst_status read_defaults(parser *p)
 
 /* ---- layers ---- */
 
-static const mst_layer_ops *find_kind(const char *name)
+static const mst_layer_ops *find_kind(const mst_layer_ops *const *kinds, const char *name)
 {
-    for (size_t i = 0; mst_layers[i] != NULL; i++)
-        if (strcmp(mst_layers[i]->name, name) == 0)
-            return mst_layers[i];
+    for (size_t i = 0; kinds != NULL && kinds[i] != NULL; i++)
+        if (strcmp(kinds[i]->name, name) == 0)
+            return kinds[i];
     return NULL;
 }
 
@@ -273,7 +276,9 @@ static mst_status read_layer(parser *p)
     }
     if (at == p->n_words)
         return fail_line(p, "\"%s:\" is followed by no layer", name);
-    const mst_layer_ops *ops = find_kind(p->words[at]);
+    const mst_layer_ops *ops = find_kind(mst_layers, p->words[at]);
+    if (ops == NULL)
+        ops = find_kind(p->kinds, p->words[at]);
     if (ops == NULL)
         return fail_line(p, "\"%s\" is no kind of layer: see `muster list layers`", p->words[at]);
     if (p->at.c == 0)
@@ -330,8 +335,14 @@ static mst_status check_end(const parser *p)
 mst_status mst_chain_parse(const char *text, const char *source, const mst_dims *in, uint32_t n_classes,
                            mst_chain **out)
 {
+    return mst_chain_parse_with(text, source, in, n_classes, NULL, out);
+}
+
+mst_status mst_chain_parse_with(const char *text, const char *source, const mst_dims *in, uint32_t n_classes,
+                                const mst_layer_ops *const *kinds, mst_chain **out)
+{
     mst_status st = MST_OK;
-    parser p = {.source = source, .n_classes = n_classes, .at = *in};
+    parser p = {.source = source, .n_classes = n_classes, .kinds = kinds, .at = *in};
     char *copy = NULL;
     if (strlen(text) > TEXT_MAX)
         return mst_fail(MST_EINPUT, "%s: larger than 1 MB: not a net file", source);

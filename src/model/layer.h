@@ -118,6 +118,10 @@ typedef struct mst_chain {
  * numbers (0: any). Errors name source and line. *out is the caller's to destroy. */
 mst_status mst_chain_parse(const char *text, const char *source, const mst_dims *in, uint32_t n_classes,
                            mst_chain **out);
+/* Same for a net that may have further kinds of layers (NULL-terminated; or NULL), which must outlive the
+ * chain. */
+mst_status mst_chain_parse_with(const char *text, const char *source, const mst_dims *in, uint32_t n_classes,
+                                const mst_layer_ops *const *kinds, mst_chain **out);
 void mst_chain_destroy(mst_chain *chain); /* NULL-safe */
 
 /* Declares the views. */

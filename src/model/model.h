@@ -29,6 +29,8 @@ typedef struct mst_model_options {
     char *executor;       /* --executor; NULL: auto */
     const char *net_text; /* the net itself, in place of --net and what the model's name stands for; borrowed
                              until mst_model_new returns */
+    const struct mst_layer_ops *const *kinds; /* of layers that the net may have besides the built-in ones;
+                                                 NULL-terminated; must outlive the model; or NULL */
 } mst_model_options;
 extern const mst_option mst_model_option_table[];
 

@@ -168,7 +168,7 @@ static mst_status parse(net_model *net, const mst_model_options *options, const 
     mst_status st;
     TRY(input_dims(options, shape, &in));
     TRY(net_text(net->base.ops->name, options, &text));
-    TRY_OUT(st, mst_chain_parse(text, source, &in, shape->n_classes, &net->chain));
+    TRY_OUT(st, mst_chain_parse_with(text, source, &in, shape->n_classes, options->kinds, &net->chain));
     if (options->init == 0 || options->net_text != NULL)
         goto out;
     /* Again with the default in front, which would have shifted the lines of errors. */
@@ -179,7 +179,7 @@ static mst_status parse(net_model *net, const mst_model_options *options, const 
     }
     mst_chain_destroy(net->chain);
     net->chain = NULL;
-    st = mst_chain_parse(whole, source, &in, shape->n_classes, &net->chain);
+    st = mst_chain_parse_with(whole, source, &in, shape->n_classes, options->kinds, &net->chain);
 out:
     mst_free(text);
     mst_free(whole);

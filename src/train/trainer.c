@@ -143,6 +143,10 @@ static mst_status advance(mst_trainer *self, bool *ended)
     mst_progress *p = &self->progress;
     mst_budget budget;
     mst_book_budget(self->book, &budget);
+    if (self->config.look_every > 0) {
+        uint64_t left = self->config.look_every - p->steps % self->config.look_every;
+        budget.steps = left < budget.steps ? left : budget.steps;
+    }
     uint64_t start = mst_now_ns();
     p->loss = (mst_loss_sum){0};
     p->epoch_ended = false;

@@ -58,6 +58,11 @@ typedef struct mst_train_config {
     bool epochs_given; /* --epochs was set by the user: other limits do not lift it */
     const atomic_bool *stop;   /* set: save and end */
     bool (*save_wanted)(void); /* true once for every wish to save and go on; or NULL */
+    uint64_t look_every; /* steps: the observer's progress is called whenever that many are done, besides
+                            a few times a second; 0: not. The training loop only: jobs look when they do */
+    /* Opens data that is no file: *out stays NULL where `files` names none of it. Any thread; or NULL. */
+    mst_status (*open_own)(void *arg, const mst_text_list *files, mst_dataset **out);
+    void *open_arg;
 } mst_train_config;
 
 /* Where a run stands. */

@@ -103,6 +103,17 @@ static mst_status settle_data_options(mst_trainer *self)
     return MST_OK;
 }
 
+static mst_status open_data(mst_trainer *self, const mst_text_list *files, mst_dataset **out)
+{
+    const mst_train_config *c = &self->config;
+    if (c->open_own != NULL)
+        TRY(c->open_own(c->open_arg, files, out));
+    if (*out != NULL)
+        return MST_OK;
+    return mst_open_data(files, &self->data, self->options.cache, self->options.cache_folder, self->n_threads,
+                         out);
+}
+
 static mst_status open_set(mst_trainer *self, const mst_params *params, const atomic_bool *stop,
                            mst_eval_set *set, const mst_text_list *files, mst_feed_keep keep)
 {
@@ -111,8 +122,7 @@ static mst_status open_set(mst_trainer *self, const mst_params *params, const at
     char *labels = options->labels;
     if (keep == MST_KEEP_ALL)
         options->labels = NULL; /* belongs to the training images */
-    mst_status st = mst_open_data(files, options, self->options.cache, self->options.cache_folder,
-                                  self->n_threads, &set->dataset);
+    mst_status st = open_data(self, files, &set->dataset);
     options->labels = labels;
     TRY(st);
     mst_evaluator_options eval = {
@@ -207,7 +217,7 @@ static mst_status make_book(mst_trainer *self)
 }
 
 static mst_status make_feed(mst_trainer *self, unsigned n_lanes, uint32_t max_take, uint32_t shard,
-                            uint32_t n_shards)
+                            uint32_t n_shards, const atomic_bool *stop)
 {
     const mst_train_options *o = &self->options;
     mst_feed_options feed = {
@@ -220,7 +230,7 @@ static mst_status make_feed(mst_trainer *self, unsigned n_lanes, uint32_t max_ta
         .max_take = max_take,
         .features = self->assembly.model->shape.n_features,
         .classes = self->assembly.model->shape.n_classes,
-        .stop = self->config.stop,
+        .stop = stop,
         .shard = shard,
         .n_shards = n_shards,
     };
@@ -241,8 +251,7 @@ static mst_status open_training_data(mst_trainer *self, mst_shape *shape)
     TRY(mst_strategy_resolve(&self->strategy_options));
     self->n_threads = (unsigned)self->strategy_options.threads;
     TRY(mst_optimizer_init(&self->optimizer, c->optim));
-    TRY(mst_open_data(c->files, &self->data, self->options.cache, self->options.cache_folder, self->n_threads,
-                      &self->dataset));
+    TRY(open_data(self, c->files, &self->dataset));
     TRY(mst_find_shape(self->dataset, &self->data, c->model, self->n_threads, shape));
     return settle_data_options(self);
 }
@@ -268,7 +277,7 @@ mst_status mst_trainer_set_up(mst_trainer *self)
                             .params = &self->assembly.params,
                             .seed = (uint64_t)self->options.seed};
     TRY(mst_strategy_new(&self->strategy_options, &env, &self->strategy));
-    return make_feed(self, self->strategy->n_lanes, self->strategy->max_take, 0, 0);
+    return make_feed(self, self->strategy->n_lanes, self->strategy->max_take, 0, 0, self->config.stop);
 }
 
 mst_status mst_trainer_set_up_worker(mst_trainer *self, uint32_t index)
@@ -279,7 +288,9 @@ mst_status mst_trainer_set_up_worker(mst_trainer *self, uint32_t index)
     TRY(mst_assembly_declare(&self->assembly, self->config.model, &shape, self->kernels));
     TRY(mst_limits_check(&self->limits, &self->options, self->assembly.model->n_scores));
     bool whole = o->shard == MST_SHARD_LOCAL || (o->shard == MST_SHARD_AUTO && self->dataset->random);
+    /* steps that others share with this worker need its rows until the coordinator ends the job */
+    const atomic_bool *stop = self->dataset->random ? NULL : self->config.stop;
     return make_feed(self, (unsigned)o->pipeline + 2,
                      (uint32_t)(o->global_batch > o->batch ? o->global_batch : o->batch), whole ? 0 : index,
-                     whole ? 0 : (uint32_t)o->workers);
+                     whole ? 0 : (uint32_t)o->workers, stop);
 }
