@@ -290,9 +290,7 @@ mst_status mst_trainer_set_up_worker(mst_trainer *self, uint32_t index)
     bool whole = o->shard == MST_SHARD_LOCAL || (o->shard == MST_SHARD_AUTO && self->dataset->random);
     /* steps that others share with this worker need its rows until the coordinator ends the job */
     const atomic_bool *stop = self->dataset->random ? NULL : self->config.stop;
-    /* steps that others share with this worker need its rows until the coordinator ends the job */
-    const atomic_bool *stop = self->dataset->random ? NULL : self->config.stop;
     return make_feed(self, (unsigned)o->pipeline + 2,
                      (uint32_t)(o->global_batch > o->batch ? o->global_batch : o->batch), whole ? 0 : index,
-                     whole ? 0 : (uint32_t)o->workers, stop, stop);
+                     whole ? 0 : (uint32_t)o->workers, stop);
 }
