@@ -97,6 +97,7 @@ static void check_digits(mst_dataset *d, uint64_t n_rows)
     assert_int_equal(d->info.n_dense, 9);
     assert_int_equal(d->info.n_positive, n_rows / 10 * 9);
     assert_true(d->info.min_label == 0 && d->info.max_label == 9);
+    assert_true(d->info.channels == 1 && d->info.height == SIDE && d->info.width == SIDE);
     assert_int_equal(d->chunk_rows, MST_IDX_ROWS);
     assert_int_equal(d->n_chunks, (n_rows + MST_IDX_ROWS - 1) / MST_IDX_ROWS);
     uint64_t at = 0;
