@@ -1,0 +1,221 @@
+/* Nets through the whole trainer, on small images: sync with T threads equals one thread to rounding, dropout
+ * included; async with one thread equals sync; a resumed run continues bit for bit; batch norm's running
+ * values are state; a checkpoint of another net is refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "trial.h"
+
+#define N_ROWS  150
+#define SIDE    7
+#define CLASSES 4
+
+static void write_idx(const char *name, const uint8_t *head, size_t n_head, const uint8_t *data, size_t n)
+{
+    FILE *file = fopen(trial_path(name), "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(head, 1, n_head, file), n_head);
+    assert_int_equal(fwrite(data, 1, n, file), n);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* Images of noise with a bright column that tells the class; three nets. */
+static int make_data(void **state)
+{
+    static uint8_t images[N_ROWS * SIDE * SIDE], labels[N_ROWS];
+    static const uint8_t images_head[] = {0, 0, 8, 3, 0, 0, 0, N_ROWS, 0, 0, 0, SIDE, 0, 0, 0, SIDE},
+                         labels_head[] = {0, 0, 8, 1, 0, 0, 0, N_ROWS};
+    mst_rng rng;
+    if (trial_make_root(state) != 0)
+        return -1;
+    mst_rng_init(&rng, 2, MST_RNG_TEST, 0);
+    for (int i = 0; i < N_ROWS; i++) {
+        labels[i] = (uint8_t)(i % CLASSES);
+        for (int p = 0; p < SIDE * SIDE; p++)
+            images[i * SIDE * SIDE + p] =
+                (uint8_t)(mst_rng_below(&rng, 120) + (p % SIDE == labels[i] ? 120 : 0));
+    }
+    write_idx("train-images-idx3-ubyte", images_head, sizeof images_head, images, sizeof images);
+    write_idx("train-labels-idx1-ubyte", labels_head, sizeof labels_head, labels, sizeof labels);
+    trial_write("drop.net", "conv 5 kernel=3 pad=1\nrelu\nmaxpool 2\ndropout 0.25\nlinear 12\ntanh\n"
+                            "dropout 0.5\nlinear classes\n");
+    trial_write("norm.net", "conv 5 kernel=3\nnorm: batchnorm\nrelu\navgpool 2\nlinear classes\n");
+    trial_write("drop-again.net", "# the same net in other words\nconv 5 kernel=3 pad=1\nrelu\n\nmaxpool 2\n"
+                                  "dropout 0.25\n  linear 12\ntanh\ndropout 0.5 # half\nlinear classes\n");
+    trial_write("other.net", "conv 5 kernel=3 pad=1\nrelu\nmaxpool 2\ndropout 0.25\nlinear 13\ntanh\n"
+                             "dropout 0.5\nlinear classes\n");
+    return 0;
+}
+
+static void set_up(trial *t, const char *net, const char *executor, const char *mode, int threads,
+                   const char *run)
+{
+    trial_init(t, "train-images-idx3-ubyte", run);
+    trial_set(t, "model", "net");
+    trial_set(t, "net", trial_path(net));
+    trial_set(t, "executor", executor);
+    trial_set(t, "mode", mode);
+    trial_int(t, "threads", threads);
+    trial_set(t, "batch", "20");
+    trial_set(t, "optimizer", "momentum");
+    trial_set(t, "lr", "0.05");
+    trial_set(t, "epochs", "3");
+}
+
+static void train(trial *t, const char *net, const char *executor, const char *mode, int threads)
+{
+    set_up(t, net, executor, mode, threads, NULL);
+    trial_set(t, "save", "false");
+    trial_must_run(t);
+    assert_int_equal(t->summary.status.rows, 3 * N_ROWS);
+}
+
+static const char *const executors[] = {"plain", "auto"};
+
+static void sync_threads_equal_one(void **state)
+{
+    (void)state;
+    for (int e = 0; e < 2; e++) {
+        trial one, many;
+        train(&one, "drop.net", executors[e], "sync", 1);
+        assert_true(one.summary.status.train_loss < 1.3);
+        for (int threads = 2; threads <= 3; threads++) {
+            train(&many, "drop.net", executors[e], "sync", threads);
+            assert_true(trial_distance(&one, &many) < 2e-4);
+            trial_fini(&many);
+        }
+        trial_fini(&one);
+    }
+}
+
+static void executors_agree(void **state)
+{
+    (void)state;
+    for (int n = 0; n < 2; n++) {
+        trial a, b;
+        const char *net = n ? "norm.net" : "drop.net";
+        train(&a, net, "plain", "sync", 1);
+        train(&b, net, "auto", "sync", 1);
+        assert_true(trial_distance(&a, &b) < 5e-4);
+        trial_fini(&a);
+        trial_fini(&b);
+    }
+}
+
+static void sync_repeats(void **state)
+{
+    (void)state;
+    for (int e = 0; e < 2; e++)
+        for (int threads = 1; threads <= 2; threads++) {
+            trial first, again;
+            train(&first, "norm.net", executors[e], "sync", threads);
+            train(&again, "norm.net", executors[e], "sync", threads);
+            trial_same_bits(&first, &again);
+            trial_fini(&first);
+            trial_fini(&again);
+        }
+}
+
+static void async_of_one_equals_sync(void **state)
+{
+    (void)state;
+    for (int e = 0; e < 2; e++) {
+        trial sync, async;
+        train(&sync, "drop.net", executors[e], "sync", 1);
+        train(&async, "drop.net", executors[e], "async", 1);
+        trial_same_bits(&sync, &async);
+        trial_fini(&sync);
+        trial_fini(&async);
+    }
+}
+
+/* Running values move towards the data's, and have no optimizer state. */
+static void state_is_replaced(void **state)
+{
+    static const char *const modes[] = {"sync", "async"};
+    (void)state;
+    for (int m = 0; m < 2; m++) {
+        trial t;
+        train(&t, "norm.net", "plain", modes[m], 2);
+        const mst_params *params = trial_params(&t);
+        const mst_view *var = mst_params_find(params, "norm.running_var"),
+                       *mean = mst_params_find(params, "norm.running_mean"),
+                       *weight = mst_params_find(params, "norm.weight");
+        double moved = 0.0;
+        assert_true(params->n_slots > 0);
+        for (uint64_t i = 0; i < mean->size; i++) {
+            assert_true(params->w[var->offset + i] > 0.0f && params->w[var->offset + i] < 1.0f);
+            moved += fabs((double)params->w[mean->offset + i]);
+            assert_true(params->slots[0][mean->offset + i] == 0.0f);
+            assert_true(params->slots[0][var->offset + i] == 0.0f);
+            assert_true(params->slots[0][weight->offset + i] != 0.0f);
+        }
+        assert_true(moved > 0.01);
+        trial_fini(&t);
+    }
+}
+
+static void resume_continues(void **state)
+{
+    static const char *const nets[] = {"drop.net", "norm.net"};
+    (void)state;
+    for (int n = 0; n < 2; n++) {
+        trial whole, first, rest;
+        train(&whole, nets[n], "auto", "sync", 2);
+        set_up(&first, nets[n], "auto", "sync", 2, "stopped");
+        assert_int_equal(mst_remove_tree(first.train.run), MST_OK);
+        trial_set(&first, "steps", "11");
+        trial_must_run(&first);
+        assert_int_equal(first.summary.status.step, 11);
+        trial_fini(&first);
+        set_up(&rest, nets[n], "auto", "sync", 2, "stopped");
+        trial_set(&rest, "resume", "true");
+        trial_must_run(&rest);
+        assert_int_equal(rest.summary.status.rows, 3 * N_ROWS);
+        trial_same_bits(&whole, &rest);
+        trial_fini(&whole);
+        trial_fini(&rest);
+    }
+}
+
+static void another_net_is_refused(void **state)
+{
+    trial t;
+    (void)state;
+    set_up(&t, "drop.net", "auto", "sync", 1, "other");
+    trial_must_run(&t);
+    trial_fini(&t);
+    set_up(&t, "other.net", "auto", "sync", 1, "other");
+    trial_set(&t, "resume", "true");
+    trial_refused(&t, MST_EINPUT, "holds another net: \"linear 12\" there, \"linear 13\" here");
+    trial_fini(&t);
+    set_up(&t, "norm.net", "auto", "sync", 1, "other");
+    trial_set(&t, "model", "mlp");
+    mst_free(t.model.net);
+    t.model.net = NULL;
+    trial_set(&t, "resume", "true");
+    trial_refused(&t, MST_EINPUT, "holds another model: net there, mlp here");
+    trial_fini(&t);
+    set_up(&t, "drop-again.net", "auto", "sync", 1, "other");
+    trial_set(&t, "resume", "true");
+    trial_set(&t, "epochs", "4");
+    trial_must_run(&t);
+    trial_fini(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sync_threads_equal_one), cmocka_unit_test(executors_agree),
+        cmocka_unit_test(sync_repeats),           cmocka_unit_test(async_of_one_equals_sync),
+        cmocka_unit_test(state_is_replaced),      cmocka_unit_test(resume_continues),
+        cmocka_unit_test(another_net_is_refused),
+    };
+    return cmocka_run_group_tests(tests, make_data, trial_remove_root);
+}
