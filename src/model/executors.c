@@ -4,10 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
-extern const mst_executor mst_executor_plain, mst_executor_tile;
+extern const mst_executor mst_executor_tile, mst_executor_dnnl, mst_executor_plain;
 
 /* In order of preference: "auto" is the first that can and suits. */
-const mst_executor *const mst_executors[] = {&mst_executor_tile, &mst_executor_plain, NULL};
+const mst_executor *const mst_executors[] = {&mst_executor_tile, &mst_executor_dnnl, &mst_executor_plain,
+                                             NULL};
 
 static mst_status unknown(const char *name)
 {
