@@ -10,6 +10,8 @@
 
 #include <jpeglib.h>
 
+#include <jerror.h>
+
 #include "base/alloc.h"
 #include "data/image.h"
 
@@ -116,7 +118,9 @@ static mst_status decode(jpeg_reader *r, const char *path, const uint8_t *data, 
                          uint32_t channels, uint32_t enough, mst_image *out)
 {
     if (setjmp(r->back) != 0)
-        return mst_fail(MST_EINPUT, "%s: not a JPEG image that can be read: %s", path, r->message);
+        return r->errors.msg_code == JERR_OUT_OF_MEMORY
+                   ? mst_fail(MST_ENOMEM, "%s: no memory to decode it", path)
+                   : mst_fail(MST_EINPUT, "%s: not a JPEG image that can be read: %s", path, r->message);
     jpeg_create_decompress(&r->info);
     r->info.client_data = r;
     r->info.progress = &r->progress;

@@ -20,6 +20,7 @@ typedef struct png_reader {
     size_t size, at;
     char message[128], warning[128];
     uint8_t *pixels; /* being filled */
+    bool no_memory;
 } png_reader;
 
 static void on_error(png_structp png, png_const_charp message)
@@ -38,8 +39,10 @@ static void on_warning(png_structp png, png_const_charp message)
 
 static png_voidp on_malloc(png_structp png, png_alloc_size_t size)
 {
-    (void)png;
-    return mst_alloc(size);
+    png_reader *r = png_get_mem_ptr(png);
+    void *block = mst_alloc(size);
+    r->no_memory |= block == NULL;
+    return block;
 }
 
 static void on_free(png_structp png, png_voidp block)
@@ -96,12 +99,13 @@ static mst_status read_pixels(png_reader *r, const char *path, uint32_t channels
 
 static mst_status decode(png_reader *r, const char *path, uint32_t channels, mst_image *out)
 {
-    r->png =
-        png_create_read_struct_2(PNG_LIBPNG_VER_STRING, r, on_error, on_warning, NULL, on_malloc, on_free);
+    r->png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, r, on_error, on_warning, r, on_malloc, on_free);
     if (r->png == NULL)
         return mst_fail(MST_ENOMEM, "%s: no memory to decode it", path);
     if (setjmp(png_jmpbuf(r->png)) != 0)
-        return mst_fail(MST_EINPUT, "%s: not a PNG image that can be read: %s", path, r->message);
+        return r->no_memory
+                   ? mst_fail(MST_ENOMEM, "%s: no memory to decode it", path)
+                   : mst_fail(MST_EINPUT, "%s: not a PNG image that can be read: %s", path, r->message);
     r->info = png_create_info_struct(r->png);
     if (r->info == NULL)
         return mst_fail(MST_ENOMEM, "%s: no memory to decode it", path);

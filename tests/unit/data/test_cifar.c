@@ -182,11 +182,32 @@ static void test_sniff(void **state)
     free(hundred);
 }
 
+static void test_no_memory(void **state)
+{
+    (void)state;
+    write_records("few.bin", 0, 3, false, 0);
+    mst_status st = MST_ENOMEM;
+    for (uint64_t k = 1; st != MST_OK; k++) {
+        mst_dataset *d = NULL;
+        mst_alloc_stats before, after;
+        mst_alloc_stats_get(&before);
+        mst_alloc_fail_at(k);
+        st = open_one("few.bin", "cifar10", &d);
+        mst_alloc_fail_at(0);
+        mst_dataset_destroy(d);
+        mst_alloc_stats_get(&after);
+        assert_int_equal(after.blocks, before.blocks);
+        assert_true(st == MST_OK || st == MST_ENOMEM);
+        assert_true(k < 200);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows),  cmocka_unit_test(test_hundred), cmocka_unit_test(test_compressed),
-        cmocka_unit_test(test_cache), cmocka_unit_test(test_bad),     cmocka_unit_test(test_sniff),
+        cmocka_unit_test(test_rows),      cmocka_unit_test(test_hundred), cmocka_unit_test(test_compressed),
+        cmocka_unit_test(test_cache),     cmocka_unit_test(test_bad),     cmocka_unit_test(test_sniff),
+        cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

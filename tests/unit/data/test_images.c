@@ -422,12 +422,42 @@ static void test_bad_files(void **state)
     expect_text("is not a folder");
 }
 
+/* Whichever allocation fails, opening and loading end with MST_ENOMEM and leave nothing behind. */
+static void test_no_memory(void **state)
+{
+    (void)state;
+    make_tree();
+    mst_data_options options = {.format = "images", .image_size = "8x6"};
+    bool done = false;
+    for (uint64_t k = 1; !done; k++) {
+        mst_dataset *d = NULL;
+        mst_alloc_stats before, after;
+        mst_alloc_stats_get(&before);
+        mst_alloc_fail_at(k);
+        mst_status st = open_folder("set", &options, &d);
+        for (uint32_t c = 0; c < 9 && st == MST_OK; c += 2) { /* PNG and JPEG */
+            mst_chunk *chunk = NULL;
+            st = d->ops->load(d, c, &chunk);
+            mst_chunk_release(chunk);
+        }
+        mst_alloc_fail_at(0);
+        mst_dataset_destroy(d);
+        mst_alloc_stats_get(&after);
+        assert_int_equal(after.blocks, before.blocks);
+        done = st == MST_OK;
+        if (!done && st != MST_ENOMEM)
+            fail_msg("allocation %llu: %s", (unsigned long long)k, mst_error_text());
+        assert_true(k < 2000);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_jpeg), cmocka_unit_test(test_png),     cmocka_unit_test(test_damaged),
-        cmocka_unit_test(test_fit),  cmocka_unit_test(test_sides),   cmocka_unit_test(test_folder),
-        cmocka_unit_test(test_feed), cmocka_unit_test(test_classes), cmocka_unit_test(test_bad_files),
+        cmocka_unit_test(test_jpeg),      cmocka_unit_test(test_png),     cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_fit),       cmocka_unit_test(test_sides),   cmocka_unit_test(test_folder),
+        cmocka_unit_test(test_feed),      cmocka_unit_test(test_classes), cmocka_unit_test(test_bad_files),
+        cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
