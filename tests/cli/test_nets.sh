@@ -1,0 +1,66 @@
+# Nets on the command line: what model show and list say, training from net files and known nets, resuming,
+# evaluating, predicting; errors that name the line.
+. "$(dirname "$0")/common.sh"
+
+# ---- list and show ----
+expect 0 list layers executors nets
+has "convolution: conv FILTERS"
+has "plain"
+has "alexnet-paper"
+expect 0 model show lenet
+has "16 x 5 x 5"
+has "61,706 parameters (247 kB)"
+expect 0 model show alexnet --json
+has '"parameters": 61100840'
+expect 0 model show alexnet --classes 10 --json
+has '"parameters": 57044810'
+cat >my.net <<'END'
+# A small net
+input 1x28x28
+conv1: conv 4 kernel=5 stride=2
+relu
+maxpool 2
+dropout 0.1
+linear classes
+END
+expect 0 model show my.net --classes 10
+has "4 x 12 x 12"
+has "144"
+refused 1 "my.net:7: the number of classes is not known here: give --classes N" model show my.net
+refused 1 "my.net:2: input 1x28x28, but the data has 3x28x28" model show my.net --input 3x28x28
+refused 2 "--input 3y4" model show my.net --input 3y4
+sed 's/stride=2/strid=2/' my.net >bad.net
+refused 1 "bad.net:3: conv has no option strid" model show bad.net --classes 10
+printf 'relu\0relu\n' >zero.net
+refused 1 "neither a checkpoint nor a net file" model show zero.net
+
+# ---- training ----
+expect 0 data gen digits --rows 600 --test-rows 10 --out d
+images=d/train-images-idx3-ubyte
+expect 0 train $images --model net --net my.net --batch 20 --lr 0.05 --threads 2 --epochs 2 --run r --valid 0.2
+expect 0 model show r
+has "conv1.weight"
+has "4 x 1 x 5 x 5"
+expect 0 eval r $images --json
+has '"accuracy"'
+expect 0 predict r $images --rows 3 --what class
+same "predicted rows" "$(wc -l <out)" 3
+expect 0 train --run r --resume --epochs 3
+sed 's/conv 4/conv 5/' my.net >other.net
+refused 1 'holds another net: "conv1: conv 4 kernel=5 stride=2" there, "conv1: conv 5 kernel=5 stride=2" here' \
+  train --run r --resume --net other.net --epochs 4
+expect 0 train $images --model lenet --activation tanh --init glorot --rows 200 --run l --executor plain
+expect 0 train $images --model mlp --hidden 20,10 --rows 200 --run m
+expect 0 model show m
+has "10 x 20"
+
+# Rows of text: the size of images is given.
+expect 0 data convert $images --rows 100 --to libsvm --out d.libsvm
+refused 1 "say their size" train d.libsvm --model lenet --features 784 --classes 10
+expect 0 train d.libsvm --model lenet --image 1x28x28 --classes 10 --rows 50 --run t
+
+# ---- errors ----
+refused 2 "--model net needs the net: --net FILE" train $images --model net
+refused 1 "bad.net:3: " train $images --model net --net bad.net
+refused 2 "--executor fast: not one of auto" train $images --model lenet --executor fast
+refused 1 "missing.net" train $images --model net --net missing.net
