@@ -210,6 +210,11 @@ static mst_status tile_forward(mst_replica *base, const mst_batch *batch, const 
 
 /* ---- backward ---- */
 
+static size_t round_up(size_t n, size_t multiple)
+{
+    return (n + multiple - 1) / multiple * multiple;
+}
+
 static void backward_conv(const tile_replica *self, const tile_op *op, float *const *g, bool last)
 {
     const mst_tile_kernels *tile = self->tile;
@@ -232,8 +237,9 @@ static void backward_linear(const tile_replica *self, const tile_op *op, uint32_
                             float *const *g)
 {
     const uint32_t n_in = (uint32_t)op->in_size, n_out = (uint32_t)op->out_size;
-    self->tile->to_rows(op->x, n_in, n, self->rows, n_in);
-    self->tile->linear_weights(n_in, n_out, n, self->rows, op->y, g[0],
+    const size_t ld = round_up(n_in, self->tile->lanes);
+    self->tile->to_rows(op->x, n_in, n, self->rows, ld);
+    self->tile->linear_weights(n_in, n_out, n, self->rows, ld, op->y, g[0],
                                op->layer->n_params > 1 ? g[1] : NULL);
     if (op->back)
         self->tile->linear_backward(n_in, n_out, op->y, weight_of(op, w), op->act_in, op->x);

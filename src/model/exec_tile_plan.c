@@ -155,6 +155,7 @@ mst_status mst_tile_plan(tile_replica *self)
         most = op->out_size > most ? op->out_size : most;
     }
     TRY(take(self, most * lanes, &self->scratch));
+    most += lanes; /* rows may be filled up to a multiple of lanes */
     TRY(take(self, most * lanes, &self->rows));
     return take(self, most * lanes, &self->more_rows);
 }

@@ -149,65 +149,48 @@ INLINE taps outputs_inside(uint32_t k, uint32_t stride, uint32_t pad, uint32_t n
 }
 
 /* Taps (ky, k0 .. k0 + K - 1) of N filters: gw is the first filter's first tap, and the next filter's lies
- * `next` vectors on. Where all K taps lie inside, sums stay in registers; at the edges they go to memory. */
+ * `next` vectors on. Outputs [from, to) have all K taps inside; at the edges, taps outside are zeros. */
 typedef void weights_block(const mst_tile_window *g, const float *x, const float *dy, uint32_t ky,
                            uint32_t k0, float *gw, size_t next);
+
+static const vec no_pixel = {};
+
+#define WEIGHTS_PIXEL(N, K, TAP)                                                                             \
+    {                                                                                                        \
+        vec v[K];                                                                                            \
+        UNROLL for (uint32_t k = 0; k < K; k++) v[k] = load(TAP);                                            \
+        UNROLL for (uint32_t c = 0; c < N; c++)                                                              \
+        {                                                                                                    \
+            vec dc = load(at(d, c * out + ox));                                                              \
+            UNROLL for (uint32_t k = 0; k < K; k++) sums[c][k] += dc * v[k];                                 \
+        }                                                                                                    \
+    }
 
 #define CONV_WEIGHTS(N, K)                                                                                   \
     static void conv_weights_##N##_##K(const mst_tile_window *g, const float *x, const float *dy,            \
                                        uint32_t ky, uint32_t k0, float *gw, size_t next)                     \
     {                                                                                                        \
-        const uint32_t sw = g->stride_w;                                                                     \
+        const uint32_t sw = g->stride_w, w_in = g->w_in, shift = k0 - g->pad_w; /* modulo 2^32 */            \
         const size_t out = (size_t)g->h_out * g->w_out;                                                      \
         taps ys = outputs_inside(ky, g->stride_h, g->pad_h, g->h_in, g->h_out);                              \
-        taps first = outputs_inside(k0, sw, g->pad_w, g->w_in, g->w_out);                                    \
-        taps last = outputs_inside(k0 + K - 1, sw, g->pad_w, g->w_in, g->w_out);                             \
-        uint32_t from = first.from > last.from ? first.from : last.from, to = least(first.to, last.to);      \
-        from = least(from, to);                                                                              \
+        uint32_t to = outputs_inside(k0 + K - 1, sw, g->pad_w, w_in, g->w_out).to;                           \
+        uint32_t from = least(outputs_inside(k0, sw, g->pad_w, w_in, g->w_out).from, to);                    \
         vec sums[N][K];                                                                                      \
         UNROLL for (uint32_t c = 0; c < N; c++) UNROLL for (uint32_t k = 0; k < K; k++) sums[c][k] =         \
             splat(0.0f);                                                                                     \
         for (uint32_t oy = ys.from; oy < ys.to; oy++) {                                                      \
-            const float *in = at(x, (size_t)(oy * g->stride_h + ky - g->pad_h) * g->w_in);                   \
+            const float *in = at(x, (size_t)(oy * g->stride_h + ky - g->pad_h) * w_in);                      \
             const float *d = at(dy, (size_t)oy * g->w_out);                                                  \
-            for (uint32_t ox = from; ox < to; ox++) {                                                        \
-                vec v[K];                                                                                    \
-                UNROLL for (uint32_t k = 0; k < K; k++) v[k] = load(at(in, ox * sw + k0 - g->pad_w + k));    \
-                UNROLL for (uint32_t c = 0; c < N; c++)                                                      \
-                {                                                                                            \
-                    vec dc = load(at(d, c * out + ox));                                                      \
-                    UNROLL for (uint32_t k = 0; k < K; k++) sums[c][k] += dc * v[k];                         \
-                }                                                                                            \
-            }                                                                                                \
-            if (to - from < g->w_out)                                                                        \
-                edge_weights(g, in, d, k0, K, N, from, to, gw, next);                                        \
+            for (uint32_t ox = from; ox < to; ox++)                                                          \
+                WEIGHTS_PIXEL(N, K, at(in, ox *sw + shift + k))                                              \
+            for (uint32_t ox = from > 0 ? 0 : to; ox < g->w_out; ox = ox + 1 == from ? to : ox + 1)          \
+                WEIGHTS_PIXEL(N, K,                                                                          \
+                              ox *sw + shift + k < w_in ? at(in, ox * sw + shift + k)                        \
+                                                        : (const float *)&no_pixel)                          \
         }                                                                                                    \
         UNROLL for (uint32_t c = 0; c < N; c++) UNROLL for (uint32_t k = 0; k < K; k++)                      \
             store(at(gw, c *next + k), load(at(gw, c *next + k)) + sums[c][k]);                              \
     }
-
-/* The outputs of a row before `from` and after `to`. */
-static void edge_weights(const mst_tile_window *g, const float *in, const float *d, uint32_t k0,
-                         uint32_t n_taps, uint32_t n_filters, uint32_t from, uint32_t to, float *gw,
-                         size_t next)
-{
-    const size_t out = (size_t)g->h_out * g->w_out;
-    for (uint32_t k = 0; k < n_taps; k++) {
-        taps xs = outputs_inside(k0 + k, g->stride_w, g->pad_w, g->w_in, g->w_out);
-        for (uint32_t c = 0; c < n_filters; c++) {
-            float *p = at(gw, c * next + k);
-            vec sum = load(p);
-            for (uint32_t ox = xs.from; ox < xs.to; ox++) {
-                if (ox == from && from < to) {
-                    ox = to - 1;
-                    continue;
-                }
-                sum += load(at(d, c * out + ox)) * load(at(in, ox * g->stride_w + k0 + k - g->pad_w));
-            }
-            store(p, sum);
-        }
-    }
-}
 
 #define EACH_WEIGHTS(M) M(1) M(2) M(3) M(4) M(5)
 #define WEIGHTS_TAPS    5

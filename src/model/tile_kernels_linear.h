@@ -48,68 +48,70 @@ static void linear_backward(uint32_t n_in, uint32_t n_out, const float *dy, cons
     }
 }
 
-#if LANES == 16
-#define GRAD_OUT 8
-#else
-#define GRAD_OUT 4
-#endif
-
-/* gw (N rows, columns [i, i + V vectors)) += dy (N, n lanes) * x (n, columns) */
+/* gw (N rows, columns [0, part) of V vectors) += dy (N, n lanes) * x (n, columns) */
 #define LINEAR_WEIGHTS(N, V)                                                                                 \
-    INLINE void linear_weights_##N##_##V(size_t n_in, uint32_t n, const float *x, const float *dy,           \
-                                         float *gw)                                                          \
+    static void linear_weights_##N##_##V(size_t n_in, uint32_t n, const float *x, size_t ld,                 \
+                                         const float *dy, uint32_t part, float *gw)                          \
     {                                                                                                        \
         vec sums[N][V];                                                                                      \
         UNROLL for (uint32_t o = 0; o < N; o++) UNROLL for (uint32_t v = 0; v < V; v++) sums[o][v] =         \
-            load(gw + o * n_in + v * LANES);                                                                 \
+            part == V * LANES ? load(gw + o * n_in + v * LANES) : splat(0.0f);                               \
         for (uint32_t t = 0; t < n; t++) {                                                                   \
             vec xs[V];                                                                                       \
-            UNROLL for (uint32_t v = 0; v < V; v++) xs[v] = load(x + t * n_in + v * LANES);                  \
+            UNROLL for (uint32_t v = 0; v < V; v++) xs[v] = load(x + t * ld + v * LANES);                    \
             UNROLL for (uint32_t o = 0; o < N; o++)                                                          \
             {                                                                                                \
                 vec d = splat(dy[o * LANES + t]);                                                            \
                 UNROLL for (uint32_t v = 0; v < V; v++) sums[o][v] += d * xs[v];                             \
             }                                                                                                \
         }                                                                                                    \
-        UNROLL for (uint32_t o = 0; o < N; o++) UNROLL for (uint32_t v = 0; v < V; v++)                      \
-            store(gw + o * n_in + v * LANES, sums[o][v]);                                                    \
+        if (part == V * LANES) {                                                                             \
+            UNROLL for (uint32_t o = 0; o < N; o++) UNROLL for (uint32_t v = 0; v < V; v++)                  \
+                store(gw + o * n_in + v * LANES, sums[o][v]);                                                \
+        } else {                                                                                             \
+            for (uint32_t o = 0; o < N; o++)                                                                 \
+                for (uint32_t k = 0; k < part; k++)                                                          \
+                    gw[o * n_in + k] += sums[o][0][k];                                                       \
+        }                                                                                                    \
     }
-#if GRAD_OUT == 8
-LINEAR_WEIGHTS(8, 2)
-LINEAR_WEIGHTS(8, 1)
-#define LINEAR_GRAD(V) linear_weights_8_##V
-#else
-LINEAR_WEIGHTS(4, 2)
-LINEAR_WEIGHTS(4, 1)
-#define LINEAR_GRAD(V) linear_weights_4_##V
-#endif
-LINEAR_WEIGHTS(1, 2)
+#define LINEAR_WEIGHTS_OF(N) [N] = {NULL, linear_weights_##N##_1, linear_weights_##N##_2},
+typedef void linear_weights_block(size_t n_in, uint32_t n, const float *x, size_t ld, const float *dy,
+                                  uint32_t part, float *gw);
 LINEAR_WEIGHTS(1, 1)
+LINEAR_WEIGHTS(1, 2)
+LINEAR_WEIGHTS(2, 1)
+LINEAR_WEIGHTS(2, 2)
+LINEAR_WEIGHTS(4, 1)
+LINEAR_WEIGHTS(4, 2)
+#if LANES == 16
+#define GRAD_OUT 8 /* times 2 vectors of sums in 32 registers */
+LINEAR_WEIGHTS(8, 1)
+LINEAR_WEIGHTS(8, 2)
+#else
+#define GRAD_OUT 4 /* in 16 registers */
+#endif
+static linear_weights_block *const linear_weights_of[GRAD_OUT + 1][3] = {
+    LINEAR_WEIGHTS_OF(1) LINEAR_WEIGHTS_OF(2) LINEAR_WEIGHTS_OF(4)
+#if GRAD_OUT == 8
+        LINEAR_WEIGHTS_OF(8)
+#endif
+};
 
-static void linear_weights(uint32_t n_in, uint32_t n_out, uint32_t n, const float *x_rows, const float *dy,
-                           float *gw, float *gb)
+static void linear_weights(uint32_t n_in, uint32_t n_out, uint32_t n, const float *x_rows, size_t ld,
+                           const float *dy, float *gw, float *gb)
 {
-    uint32_t o = 0;
-    for (uint32_t from = 0; from < n_out; from = o) {
-        uint32_t rows = n_out - from >= GRAD_OUT ? GRAD_OUT : 1, i = 0;
+    for (uint32_t from = 0, rows = GRAD_OUT; from < n_out; from += rows) {
+        while (rows > n_out - from)
+            rows /= 2;
+        linear_weights_block *const *block = linear_weights_of[rows];
         const float *d = at(dy, from);
         float *g = gw + (size_t)from * n_in;
-        if (rows == GRAD_OUT) {
-            for (; i + 2 * LANES <= n_in; i += 2 * LANES)
-                LINEAR_GRAD(2)(n_in, n, x_rows + i, d, g + i);
-            for (; i + LANES <= n_in; i += LANES)
-                LINEAR_GRAD(1)(n_in, n, x_rows + i, d, g + i);
-        } else {
-            for (; i + 2 * LANES <= n_in; i += 2 * LANES)
-                linear_weights_1_2(n_in, n, x_rows + i, d, g + i);
-            for (; i + LANES <= n_in; i += LANES)
-                linear_weights_1_1(n_in, n, x_rows + i, d, g + i);
-        }
-        for (o = from; o < from + rows; o++)
-            for (uint32_t t = 0; i < n_in && t < n; t++)
-                for (uint32_t k = i; k < n_in; k++)
-                    gw[(size_t)o * n_in + k] += at(dy, o)[t] * x_rows[(size_t)t * n_in + k];
+        uint32_t i = 0;
+        for (; i + 2 * LANES <= n_in; i += 2 * LANES)
+            block[2](n_in, n, x_rows + i, ld, d, 2 * LANES, g + i);
+        for (; i < n_in; i += LANES)
+            block[1](n_in, n, x_rows + i, ld, d, least(LANES, n_in - i), g + i);
     }
-    for (o = 0; gb != NULL && o < n_out; o++)
+    for (uint32_t o = 0; gb != NULL && o < n_out; o++)
         gb[o] += sum_lanes(load(at(dy, o)));
 }

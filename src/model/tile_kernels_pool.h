@@ -59,63 +59,65 @@ static void average_forward(const mst_tile_window *g, const float *x, float *y)
         })
 }
 
-/* x = sums * act'(x), after windows that are not exact have added to sums. */
-static void pool_finish(const mst_tile_window *g, mst_tile_act act, const float *sums, float *x)
-{
-    act_backward(act, (size_t)g->c_in * g->h_in * g->w_in, sums, NULL, x);
-}
+/* Backwards, windows that are exact write x in place; others add up in sums, and act_backward writes x. The
+ * bodies are inlined with `exact` and `act` known. */
+INLINE void max_back_plane(const mst_tile_window *g, const float *dy, bool exact, mst_tile_act act, float *x,
+                           float *sums){EACH_WINDOW(g,
+                                                    {
+                                                        vec d = load(at(dy, out));
+                                                        vec top = window_max(g, x, in, ys, xs);
+                                                        ivec open = (ivec){} - 1;
+                                                        EACH_TAP(g, {
+                                                            vec v = load(at(x, p));
+                                                            ivec hit = (v == top) & open;
+                                                            open &= ~hit;
+                                                            vec part = (vec)((ivec)d & hit);
+                                                            if (exact)
+                                                                store(at(x, p), act_slope(act, v, part));
+                                                            else
+                                                                store(at(sums, p), load(at(sums, p)) + part);
+                                                        })
+                                                    })}
 
-static void max_backward(const mst_tile_window *g, const float *dy, mst_tile_act act, float *x,
-                         float *scratch)
+INLINE void average_back_plane(const mst_tile_window *g, const float *dy, bool exact, mst_tile_act act,
+                               float *x, float *sums)
 {
-    const size_t plane = (size_t)g->h_in * g->w_in, out_plane = (size_t)g->h_out * g->w_out;
-    const bool exact = mst_tile_window_exact(g);
-    if (!exact)
-        memset(scratch, 0, g->c_in * plane * LANES * sizeof *scratch);
-    for (uint32_t c = 0; c < g->c_in; c++) {
-        float *xc = at(x, c * plane), *sums = exact ? xc : at(scratch, c * plane);
-        const float *dc = at(dy, c * out_plane);
-        EACH_WINDOW(g, {
-            vec d = load(at(dc, out));
-            vec top = window_max(g, xc, in, ys, xs);
-            ivec open = (ivec){} - 1;
-            EACH_TAP(g, {
-                vec v = load(at(xc, p));
-                ivec hit = (v == top) & open;
-                open &= ~hit;
-                vec part = (vec)((ivec)d & hit);
-                if (exact)
-                    store(at(xc, p), act_slope(act, v, part));
-                else
-                    store(at(sums, p), load(at(sums, p)) + part);
-            })
-        })
-    }
-    if (!exact)
-        pool_finish(g, act, scratch, x);
-}
-
-static void average_backward(const mst_tile_window *g, const float *dy, mst_tile_act act, float *x,
-                             float *scratch)
-{
-    const size_t plane = (size_t)g->h_in * g->w_in, out_plane = (size_t)g->h_out * g->w_out;
     const vec share = window_share(g);
-    const bool exact = mst_tile_window_exact(g);
-    if (!exact)
-        memset(scratch, 0, g->c_in * plane * LANES * sizeof *scratch);
-    for (uint32_t c = 0; c < g->c_in; c++) {
-        float *xc = at(x, c * plane), *sums = exact ? xc : at(scratch, c * plane);
-        const float *dc = at(dy, c * out_plane);
-        EACH_WINDOW(g, {
-            vec d = load(at(dc, out)) * share;
-            EACH_TAP(g, {
-                if (exact)
-                    store(at(xc, p), act_slope(act, load(at(xc, p)), d));
-                else
-                    store(at(sums, p), load(at(sums, p)) + d);
-            })
+    EACH_WINDOW(g, {
+        vec d = load(at(dy, out)) * share;
+        EACH_TAP(g, {
+            if (exact)
+                store(at(x, p), act_slope(act, load(at(x, p)), d));
+            else
+                store(at(sums, p), load(at(sums, p)) + d);
         })
-    }
-    if (!exact)
-        pool_finish(g, act, scratch, x);
+    })
 }
+
+#define POOL_BACK(NAME)                                                                                      \
+    static void NAME##_backward(const mst_tile_window *g, const float *dy, mst_tile_act act, float *x,       \
+                                float *scratch)                                                              \
+    {                                                                                                        \
+        const size_t plane = (size_t)g->h_in * g->w_in, out = (size_t)g->h_out * g->w_out;                   \
+        const bool exact = mst_tile_window_exact(g);                                                         \
+        if (!exact)                                                                                          \
+            memset(scratch, 0, g->c_in *plane *LANES * sizeof *scratch);                                     \
+        for (uint32_t c = 0; c < g->c_in; c++) {                                                             \
+            const float *d = at(dy, c * out);                                                                \
+            float *xc = at(x, c * plane);                                                                    \
+            if (!exact)                                                                                      \
+                NAME##_back_plane(g, d, false, MST_TILE_SAME, xc, at(scratch, c *plane));                    \
+            else if (act == MST_TILE_RELU)                                                                   \
+                NAME##_back_plane(g, d, true, MST_TILE_RELU, xc, NULL);                                      \
+            else if (act == MST_TILE_TANH)                                                                   \
+                NAME##_back_plane(g, d, true, MST_TILE_TANH, xc, NULL);                                      \
+            else if (act == MST_TILE_SIGMOID)                                                                \
+                NAME##_back_plane(g, d, true, MST_TILE_SIGMOID, xc, NULL);                                   \
+            else                                                                                             \
+                NAME##_back_plane(g, d, true, MST_TILE_SAME, xc, NULL);                                      \
+        }                                                                                                    \
+        if (!exact)                                                                                          \
+            act_backward(act, g->c_in *plane, scratch, NULL, x);                                             \
+    }
+POOL_BACK(max)
+POOL_BACK(average)
