@@ -301,6 +301,10 @@ static mst_status hear_worker_join(mst_server *s, uint32_t worker, const json_t 
     if (s->over)
         return MST_OK;
     if (st != MST_OK) {
+        if (s->options.all_begin) { /* nobody can come in its place */
+            mst_server_fail(s, st);
+            return MST_OK;
+        }
         mst_warn("worker %" PRIu32 " was refused: %s", worker, mst_error_text());
         mst_server_refuse(s, s->workers[worker].peer, st);
         s->workers[worker].peer = MST_PEER_NONE;

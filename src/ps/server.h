@@ -48,6 +48,7 @@ typedef struct mst_server_start {
     bool evaluates, saves; /* there are sets to evaluate on; checkpoints are written */
     bool keeps_best;       /* weights that evaluate best are saved too */
     bool owes_evaluation;  /* the run that is resumed was stopped in one */
+    const char *run;       /* its directory, for sentences; or NULL; outlives the server */
     json_t *plan;          /* of the checkpoint (save_begin); a new reference, or NULL */
 } mst_server_start;
 

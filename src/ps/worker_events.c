@@ -25,7 +25,7 @@ static uint32_t server_of(const mst_worker *self, uint32_t peer)
 
 void mst_worker_note(mst_worker *self, mst_status status, bool final)
 {
-    if (self->failure.code == MST_OK)
+    if (self->failure.code == MST_OK || (final && !self->final_failure)) /* the coordinator knows best */
         mst_error_save(&self->failure, status);
     self->final_failure = self->final_failure || final;
 }
@@ -87,7 +87,7 @@ static void on_down(void *arg, uint32_t peer, const mst_error *why)
         mst_worker_note(self, mst_error_restore(why), s == 0);
         return;
     }
-    const char *run = json_string_value(json_object_get(self->job_json, "run"));
+    const char *run = json_string_value(json_object_get(self->welcome, "run"));
     size_t length = strlen(why->text);
     int keep = (int)(length > 0 && why->text[length - 1] == '.' ? length - 1 : length);
     mst_worker_note(self,

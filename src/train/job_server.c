@@ -196,6 +196,7 @@ static mst_status begin(void *arg, const json_t *join, mst_server_start *out)
     out->limit_steps = sum_limit(at->steps, steps);
     out->limit_rows = sum_limit(at->rows, rows);
     out->limit_epochs = sum_limit(at->epoch, epochs);
+    out->run = mst_book_path(job->book);
     out->evaluates = o->test.n > 0 || o->valid != NULL;
     out->saves = o->save;
     out->keeps_best = o->save && o->patience > 0;

@@ -117,7 +117,7 @@ static void script_up(void *arg, uint32_t peer, const mst_identity *who)
     e->s->peers[e->server] = peer;
     if (e->server == 0) {
         mst_message m = {.type = MST_PS_JOB};
-        SCRIPT_MUST(mst_ps_send_json(e->s->nets[0], peer, &m, json_pack("{s:s}", "run", "scripted")));
+        SCRIPT_MUST(mst_ps_send_json(e->s->nets[0], peer, &m, json_pack("{s:s}", "job", "scripted")));
     }
 }
 
@@ -156,7 +156,8 @@ static inline void script_welcome(script *s)
         return;
     mst_message m = {.type = MST_PS_WELCOME};
     SCRIPT_MUST(mst_ps_send_json(s->nets[0], s->peers[0], &m,
-                                 json_pack("{s:o, s:i}", "table", mst_table_to_json(&s->table), "step", 0)));
+                                 json_pack("{s:o, s:i, s:s}", "table", mst_table_to_json(&s->table), "step", 0, "run",
+                                           "scripted")));
     if (s->n_first > 0)
         script_work(s, s->first, s->n_first);
     if (s->chief)

@@ -92,7 +92,7 @@ static inline mst_status job_run(job *j)
     j->job.join = json_pack("{s:s}", "model", "it");
     mst_status st = mst_worker_new(&j->worker, &worker, &json);
     if (st == MST_OK) {
-        assert_string_equal(json_string_value(json_object_get(json, "run")), "scripted");
+        assert_string_equal(json_string_value(json_object_get(json, "job")), "scripted");
         st = mst_worker_run(worker, &j->job, &j->counts);
     }
     json_decref(json);
