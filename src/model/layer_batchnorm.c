@@ -6,6 +6,7 @@
  * mean of dy z). */
 #include <math.h>
 
+#include "base/racy.h"
 #include "model/layer_impl.h"
 
 enum { WEIGHT, BIAS, RUNNING_MEAN, RUNNING_VAR };
@@ -66,8 +67,8 @@ static void measure(const mst_layer *self, uint32_t n, const float *x, uint32_t 
     *var = square / m;
 }
 
-static void batchnorm_forward(const mst_layer *self, void *state, const mst_pass *pass, uint32_t n,
-                              const float *x, float *const *w, float *y)
+MST_RACY static void batchnorm_forward(const mst_layer *self, void *state, const mst_pass *pass, uint32_t n,
+                                       const float *x, float *const *w, float *y)
 {
     const mst_batchnorm *norm = (const mst_batchnorm *)self;
     size_t plane = (size_t)self->in.h * self->in.w, image = self->in.c * plane;
@@ -88,9 +89,9 @@ static void batchnorm_forward(const mst_layer *self, void *state, const mst_pass
     }
 }
 
-static void batchnorm_backward(const mst_layer *self, void *state, const mst_pass *pass, uint32_t n,
-                               const float *x, const float *y, const float *dy, float *const *w, float *dx,
-                               float *const *g)
+MST_RACY static void batchnorm_backward(const mst_layer *self, void *state, const mst_pass *pass, uint32_t n,
+                                        const float *x, const float *y, const float *dy, float *const *w,
+                                        float *dx, float *const *g)
 {
     const mst_batchnorm *norm = (const mst_batchnorm *)self;
     size_t plane = (size_t)self->in.h * self->in.w, image = self->in.c * plane;

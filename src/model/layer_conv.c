@@ -1,6 +1,7 @@
 /* Convolution. y[o] = b[o] + sum over the channels i of o's group and the kernel of w[o][i] * x[i], the
  * kernel not being flipped, as everywhere in deep learning; the input is padded with zeros. Weights lie as
  * PyTorch has them: (out, in / groups, kh, kw). */
+#include "base/racy.h"
 #include "model/layer_impl.h"
 
 #define FIELD(name) offsetof(mst_conv, options.name) - offsetof(mst_conv, options)
@@ -70,8 +71,8 @@ static place place_of(const mst_conv *conv, uint32_t o)
                    .first_in = (size_t)(o / (self->out.c / conv->groups)) * n_in};
 }
 
-static float conv_point(const mst_conv *conv, const float *x, const float *w, uint32_t o, uint32_t oy,
-                        uint32_t ox)
+MST_RACY static float conv_point(const mst_conv *conv, const float *x, const float *w, uint32_t o,
+                                 uint32_t oy, uint32_t ox)
 {
     const mst_dims *in = &conv->base.in;
     place p = place_of(conv, o);
@@ -89,8 +90,8 @@ static float conv_point(const mst_conv *conv, const float *x, const float *w, ui
     return (float)sum;
 }
 
-static void conv_forward(const mst_layer *self, void *state, const mst_pass *pass, uint32_t n, const float *x,
-                         float *const *w, float *y)
+MST_RACY static void conv_forward(const mst_layer *self, void *state, const mst_pass *pass, uint32_t n,
+                                  const float *x, float *const *w, float *y)
 {
     const mst_conv *conv = (const mst_conv *)self;
     (void)state, (void)pass;
@@ -102,8 +103,8 @@ static void conv_forward(const mst_layer *self, void *state, const mst_pass *pas
 }
 
 /* The part of one output's derivative d. */
-static void conv_point_back(const mst_conv *conv, const float *x, const float *w, uint32_t o, uint32_t oy,
-                            uint32_t ox, float d, float *dx, float *gw)
+MST_RACY static void conv_point_back(const mst_conv *conv, const float *x, const float *w, uint32_t o,
+                                     uint32_t oy, uint32_t ox, float d, float *dx, float *gw)
 {
     const mst_dims *in = &conv->base.in;
     place p = place_of(conv, o);
@@ -123,9 +124,9 @@ static void conv_point_back(const mst_conv *conv, const float *x, const float *w
     }
 }
 
-static void conv_backward(const mst_layer *self, void *state, const mst_pass *pass, uint32_t n,
-                          const float *x, const float *y, const float *dy, float *const *w, float *dx,
-                          float *const *g)
+MST_RACY static void conv_backward(const mst_layer *self, void *state, const mst_pass *pass, uint32_t n,
+                                   const float *x, const float *y, const float *dy, float *const *w,
+                                   float *dx, float *const *g)
 {
     const mst_conv *conv = (const mst_conv *)self;
     size_t in = mst_dims_size(&self->in);

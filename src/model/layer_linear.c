@@ -1,5 +1,6 @@
 /* Inner product: y = W x + b over all numbers of an image, which are taken as one row (c, h, w). Weights lie
  * as PyTorch has them: (out, in). */
+#include "base/racy.h"
 #include "model/layer_impl.h"
 
 #define FIELD(name) offsetof(mst_linear_layer, options.name) - offsetof(mst_linear_layer, options)
@@ -25,8 +26,8 @@ static uint64_t linear_flops(const mst_layer *self)
     return self->out.c * (2 * mst_dims_size(&self->in) + (self->n_params > 1));
 }
 
-static void linear_forward(const mst_layer *self, void *state, const mst_pass *pass, uint32_t n,
-                           const float *x, float *const *w, float *y)
+MST_RACY static void linear_forward(const mst_layer *self, void *state, const mst_pass *pass, uint32_t n,
+                                    const float *x, float *const *w, float *y)
 {
     size_t in = mst_dims_size(&self->in), out = self->out.c;
     (void)state, (void)pass;
@@ -40,9 +41,9 @@ static void linear_forward(const mst_layer *self, void *state, const mst_pass *p
         }
 }
 
-static void linear_backward(const mst_layer *self, void *state, const mst_pass *pass, uint32_t n,
-                            const float *x, const float *y, const float *dy, float *const *w, float *dx,
-                            float *const *g)
+MST_RACY static void linear_backward(const mst_layer *self, void *state, const mst_pass *pass, uint32_t n,
+                                     const float *x, const float *y, const float *dy, float *const *w,
+                                     float *dx, float *const *g)
 {
     size_t in = mst_dims_size(&self->in), out = self->out.c;
     (void)state, (void)pass, (void)y;

@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/racy.h"
 #include "model/chain_impl.h"
 #include "model/executor.h"
 
@@ -255,13 +256,19 @@ static void net_close(const mst_model *self, void *scratch)
 }
 
 /* A share without rows: state stays what it is. */
+MST_RACY static void keep_state(const mst_range *range, const float *w)
+{
+    for (uint64_t i = 0; i < range->size; i++)
+        range->g[i] = w[i];
+}
+
 static mst_status compute_nothing(const mst_chain *chain, const mst_weights *w, mst_grad *grad,
                                   mst_step *step)
 {
     for (uint32_t r = 0; r < chain->n_ranges; r++) {
         TRY(mst_step_need(step, r));
         if (grad->ranges[r].state)
-            memcpy(grad->ranges[r].g, w->ranges[r], grad->ranges[r].size * sizeof(float));
+            keep_state(&grad->ranges[r], w->ranges[r]);
     }
     for (uint32_t r = chain->n_ranges; r-- > 0;)
         TRY(mst_step_ready(step, r));

@@ -51,12 +51,13 @@ mst_status mst_trainer_plan(mst_trainer *self, json_t **out)
     batch_cost batch;
     TRY(measure_batch(self, &batch));
     uint64_t per_key = 4ull * (model->n_scores > 1 ? model->n_scores : 1);
+    uint64_t touched = model->ops->is_net ? weights : batch.keys * per_key;
     *out = json_pack("{s:o, s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "model",
                      mst_model_json(model), "parameters", (json_int_t)params->size, "weights_bytes",
                      (json_int_t)weights, "optimizer_bytes", (json_int_t)(weights * params->n_slots), "isa",
                      mst_isa_name(self->kernels->isa), "batch_rows", (json_int_t)batch.rows, "batch_entries",
                      (json_int_t)batch.entries, "batch_row_bytes", (json_int_t)batch.bytes, "batch_keys",
-                     (json_int_t)batch.keys, "batch_weight_bytes", (json_int_t)(batch.keys * per_key),
-                     "epoch_rows", (json_int_t)mst_feed_epoch_rows(self->feed));
+                     (json_int_t)batch.keys, "batch_weight_bytes", (json_int_t)touched, "epoch_rows",
+                     (json_int_t)mst_feed_epoch_rows(self->feed));
     return *out ? MST_OK : mst_fail(MST_ENOMEM, "no memory for the plan");
 }

@@ -452,6 +452,35 @@ static void options_of_nets(void **state)
     expect_model_refused(&o, &images, MST_EINPUT, "a net needs at least two classes; the data has 1");
 }
 
+/* Every allocation of a model and of its scratch fails once. */
+static void short_memory_of_models(void **state)
+{
+    mst_shape shape = {.n_features = 49, .n_classes = 3, .c = 1, .h = 7, .w = 7};
+    mst_model_options o[] = {
+        {.model = model_index("mlp"), .hidden = "5,4", .init = 2, .executor = "plain"},
+        {.model = model_index("net"),
+         .net_text = "conv 2 kernel=3\nlrn\nlinear classes\n",
+         .executor = "plain"},
+    };
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        for (uint64_t k = 1;; k++) {
+            mst_model *model = NULL;
+            void *scratch = NULL;
+            mst_alloc_fail_at(k);
+            mst_status st = mst_model_new(&o[i], &shape, mst_kernels_get(MST_ISA_PORTABLE), &model);
+            if (st == MST_OK)
+                st = mst_model_scratch_new(model, 3, 1, true, &scratch);
+            mst_alloc_fail_at(0);
+            if (model != NULL)
+                mst_model_scratch_free(model, scratch);
+            mst_model_destroy(model);
+            if (st == MST_OK)
+                break;
+            assert_int_equal(st, MST_ENOMEM);
+        }
+}
+
 /* The model of a net file, rebuilt from its text alone. */
 static void text_rebuilds_the_net(void **state)
 {
@@ -543,6 +572,7 @@ int main(void)
         cmocka_unit_test(shipped_files_are_the_known_nets),
         cmocka_unit_test(first_values),
         cmocka_unit_test(options_of_nets),
+        cmocka_unit_test(short_memory_of_models),
         cmocka_unit_test(text_rebuilds_the_net),
         cmocka_unit_test(shares_add_up),
     };
