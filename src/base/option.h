@@ -71,6 +71,10 @@ mst_status mst_options_set(mst_option_group *groups, size_t n, const char *name,
  * a resumed run or a checkpoint was made with. */
 mst_status mst_options_adopt(mst_option_group *groups, size_t n, const json_t *values);
 
+/* A value of mst_options_json as a user would have typed it: items of a list joined with commas, "" for none.
+ * The caller frees; NULL when memory is short. */
+char *mst_option_text(const json_t *value);
+
 bool mst_options_is_set(const mst_option_group *groups, size_t n, const char *name);
 
 /* Help for the groups, wrapped to 100 columns; the caller frees. NULL when memory is short. */

@@ -1,4 +1,6 @@
 /* Taking options over from JSON, as mst_options_json wrote them; contract in option.h. */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -19,8 +21,19 @@ static char *escape_commas(const char *text)
     return copy;
 }
 
-/* The text a user would have typed; NULL when memory is short. Items of a list are joined with commas. */
-static char *text_of(const json_t *value)
+/* With as many digits as it takes to read the same number back. */
+static char *real_text(double value)
+{
+    char text[40];
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    return mst_strdup(text);
+}
+
+char *mst_option_text(const json_t *value)
 {
     if (json_is_string(value))
         return mst_strdup(json_string_value(value));
@@ -29,10 +42,10 @@ static char *text_of(const json_t *value)
     if (json_is_integer(value))
         return mst_sprintf("%lld", (long long)json_integer_value(value));
     if (json_is_real(value))
-        return mst_sprintf("%.17g", json_real_value(value));
+        return real_text(json_real_value(value));
     char *joined = mst_strdup("");
     for (size_t i = 0; joined != NULL && i < json_array_size(value); i++) {
-        char *plain = text_of(json_array_get(value, i)), *item = plain ? escape_commas(plain) : NULL;
+        char *plain = mst_option_text(json_array_get(value, i)), *item = plain ? escape_commas(plain) : NULL;
         mst_free(plain);
         char *longer = item ? mst_sprintf("%s%s%s", joined, i > 0 ? "," : "", item) : NULL;
         mst_free(item);
@@ -51,7 +64,7 @@ mst_status mst_options_adopt(mst_option_group *groups, size_t n, const json_t *v
         if (mst_options_is_set(groups, n, name) || json_is_null(value) ||
             (json_is_array(value) && json_array_size(value) == 0))
             continue;
-        char *text = text_of(value);
+        char *text = mst_option_text(value);
         if (text == NULL)
             return mst_fail(MST_ENOMEM, "no memory to take over --%s", name);
         mst_status st = mst_options_set(groups, n, name, text);

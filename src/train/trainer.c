@@ -55,6 +55,12 @@ void mst_trainer_destroy(mst_trainer *self)
     mst_free(self);
 }
 
+void mst_trainer_look_every(mst_trainer *self, uint64_t n)
+{
+    if (self != NULL)
+        self->look_every = n;
+}
+
 json_t *mst_trainer_data_json(const mst_trainer *self)
 {
     const mst_dataset *d = self->dataset;
@@ -143,8 +149,8 @@ static mst_status advance(mst_trainer *self, bool *ended)
     mst_progress *p = &self->progress;
     mst_budget budget;
     mst_book_budget(self->book, &budget);
-    if (self->config.look_every > 0) {
-        uint64_t left = self->config.look_every - p->steps % self->config.look_every;
+    if (self->look_every > 0) {
+        uint64_t left = self->look_every - p->steps % self->look_every;
         budget.steps = left < budget.steps ? left : budget.steps;
     }
     uint64_t start = mst_now_ns();

@@ -58,8 +58,6 @@ typedef struct mst_train_config {
     bool epochs_given; /* --epochs was set by the user: other limits do not lift it */
     const atomic_bool *stop;   /* set: save and end */
     bool (*save_wanted)(void); /* true once for every wish to save and go on; or NULL */
-    uint64_t look_every; /* steps: the observer's progress is called whenever that many are done, besides
-                            a few times a second; 0: not. The training loop only: jobs look when they do */
     /* Opens data that is no file: *out stays NULL where `files` names none of it. Any thread; or NULL. */
     mst_status (*open_own)(void *arg, const mst_text_list *files, mst_dataset **out);
     void *open_arg;
@@ -115,6 +113,10 @@ void mst_trainer_destroy(mst_trainer *self); /* NULL-safe */
 /* What the run would cost: {"model", "features", "parameters", "weights_bytes", "optimizer_bytes",
  * "row_bytes", "batch_keys", "batch_bytes", ...}. Reads one batch. New reference in *out. */
 mst_status mst_trainer_plan(mst_trainer *self, json_t **out);
+
+/* From here on the observer hears of progress whenever a multiple of n steps is done, besides a few times a
+ * second. NULL-safe. */
+void mst_trainer_look_every(mst_trainer *self, uint64_t n);
 
 mst_status mst_trainer_run(mst_trainer *self, const mst_observer *observer, mst_train_summary *summary);
 

@@ -33,6 +33,7 @@ struct mst_trainer {
 
     mst_limits limits;
     mst_book *book;
+    uint64_t look_every; /* steps; 0: no exact ones */
     mst_progress progress;
 };
 

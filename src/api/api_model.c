@@ -1,0 +1,208 @@
+/* Trained models of the public interface; contract in muster/muster.h.
+ *
+ * Rows are handed to the model where they lie, unless a linear model knows less of a dense prefix than they
+ * have: those are packed first, as a file's would be. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "api/api_impl.h"
+#include "base/alloc.h"
+#include "train/assembly.h"
+
+#define ROWS 64 /* at a time */
+
+struct muster_model {
+    mst_assembly assembly;
+    mst_weights weights;
+    muster_net *net; /* held, for its kinds; or NULL */
+    void *scratch;
+    float *scores; /* ROWS x n_scores */
+    mst_row rows[ROWS];
+    mst_chunk_builder builder;
+};
+
+static mst_status load(muster_model *self, const char *path)
+{
+    mst_status st;
+    char *checkpoint = NULL;
+    mst_checkpoint_meta meta = {0};
+    mst_model_options options = {.kinds = self->net != NULL ? self->net->kinds : NULL};
+    mst_shape shape;
+    TRY_OUT(st, mst_checkpoint_find(path, &checkpoint));
+    TRY_OUT(st, mst_checkpoint_read_meta(checkpoint, &meta));
+    TRY_OUT(st, mst_model_from_json(meta.model, checkpoint, &options, &shape));
+    TRY_OUT(st,
+            mst_assembly_init(&self->assembly, &options, &shape, mst_kernels_get(mst_isa_best()), 0, 0, 0));
+    TRY_OUT(st, mst_checkpoint_load(checkpoint, &self->assembly.params, NULL, false));
+    const mst_model *model = self->assembly.model;
+    TRY_OUT(st, mst_model_scratch_new(model, ROWS, 1, false, &self->scratch));
+    mst_model_weights(model, &self->assembly.params, &self->weights);
+    self->scores = mst_calloc((size_t)ROWS * model->n_scores, sizeof *self->scores);
+    if (self->scores == NULL)
+        st = mst_fail(MST_ENOMEM, "%s: no memory to predict with", path);
+out:
+    mst_checkpoint_meta_fini(&meta);
+    mst_free(checkpoint);
+    return st;
+}
+
+muster_status muster_model_load(const char *path, muster_net *net, muster_model **out)
+{
+    muster_model *self = mst_zalloc(sizeof *self);
+    if (self == NULL)
+        return muster_fail(MUSTER_ENOMEM, "%s: no memory for a model", path);
+    self->net = mst_api_net_hold(net);
+    mst_chunk_builder_init(&self->builder);
+    mst_status st = load(self, path);
+    if (st != MST_OK) {
+        muster_model_free(self);
+        return (muster_status)st;
+    }
+    *out = self;
+    return MUSTER_OK;
+}
+
+void muster_model_free(muster_model *self)
+{
+    if (self == NULL)
+        return;
+    if (self->assembly.model != NULL)
+        mst_model_scratch_free(self->assembly.model, self->scratch);
+    mst_assembly_fini(&self->assembly);
+    mst_chunk_builder_fini(&self->builder);
+    mst_free(self->scores);
+    muster_net_free(self->net);
+    mst_free(self);
+}
+
+uint64_t muster_model_features(const muster_model *self)
+{
+    return self->assembly.model->shape.n_features;
+}
+
+uint32_t muster_model_classes(const muster_model *self)
+{
+    uint32_t n = self->assembly.model->n_scores;
+    return n == 1 ? 2 : n;
+}
+
+const float *muster_model_weight(const muster_model *self, const char *name, uint64_t *size)
+{
+    const mst_view *view = mst_params_find(&self->assembly.params, name);
+    if (view == NULL)
+        return NULL;
+    if (size != NULL)
+        *size = view->size;
+    return self->assembly.params.w + view->offset;
+}
+
+/* ---- predicting ---- */
+
+static mst_status check_row(const muster_row *row, size_t number, uint64_t features)
+{
+    uint64_t from = row->n_dense;
+    if (row->n_dense > features)
+        return mst_fail(MST_EINPUT, "row %zu has %u numbers; the model has %" PRIu64 " features", number,
+                        row->n_dense, features);
+    if (row->n_dense > 0 && row->dense == NULL && row->bytes == NULL)
+        return mst_fail(MST_EINPUT, "row %zu has %u numbers, but neither dense nor bytes", number,
+                        row->n_dense);
+    for (uint32_t k = 0; k < row->n_keys; k++) {
+        if (row->keys[k] < from || row->keys[k] >= features)
+            return mst_fail(
+                MST_EINPUT,
+                "row %zu has key %u: keys must ascend, after the dense numbers and below the model's "
+                "%" PRIu64 " features",
+                number, row->keys[k], features);
+        from = row->keys[k];
+    }
+    return MST_OK;
+}
+
+static mst_row row_in_place(const muster_row *row)
+{
+    return (mst_row){
+        .dense = row->bytes == NULL ? row->dense : NULL,
+        .bytes = row->bytes,
+        .keys = row->keys,
+        .values = row->values,
+        .n_dense = row->n_dense,
+        .n_keys = row->n_keys,
+        .weight = 1.0f,
+    };
+}
+
+static mst_status add_row(mst_chunk_builder *b, const muster_row *row)
+{
+    TRY(mst_chunk_builder_room(b, (size_t)row->n_dense + row->n_keys));
+    for (uint32_t k = 0; k < row->n_dense; k++)
+        mst_chunk_builder_add(b, k, row->bytes != NULL ? (float)row->bytes[k] / 255.0f : row->dense[k]);
+    for (uint32_t k = 0; k < row->n_keys; k++)
+        mst_chunk_builder_add(b, row->keys[k], row->values != NULL ? row->values[k] : 1.0f);
+    return mst_chunk_builder_end_row(b, 0.0f, 1.0f);
+}
+
+static mst_status score(muster_model *self, const muster_row *rows, uint32_t n)
+{
+    const mst_model *model = self->assembly.model;
+    mst_chunk *chunk = NULL;
+    bool pack = false;
+    for (uint32_t i = 0; i < n && !model->ops->is_net; i++)
+        pack |= rows[i].n_dense > model->shape.n_dense;
+    if (pack) {
+        mst_chunk_builder_clear(&self->builder);
+        self->builder.max_dense = model->shape.n_dense;
+        for (uint32_t i = 0; i < n; i++)
+            TRY(add_row(&self->builder, &rows[i]));
+        TRY(mst_chunk_builder_pack(&self->builder, 0, n, &chunk));
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        if (pack)
+            mst_chunk_row(chunk, i, &self->rows[i]);
+        else
+            self->rows[i] = row_in_place(&rows[i]);
+    }
+    mst_batch batch = {.rows = self->rows, .n_rows = n};
+    mst_status st = model->ops->forward(model, self->scratch, &batch, &self->weights, self->scores);
+    mst_chunk_release(chunk);
+    return st;
+}
+
+/* Of n scores; a single one is the logit of the second of two classes. */
+static void probabilities_of(const float *scores, uint32_t n, float *out)
+{
+    double top = (double)scores[0], sum = 0.0;
+    if (n == 1) {
+        double p = 1.0 / (1.0 + exp(-(double)scores[0]));
+        out[0] = (float)(1.0 - p);
+        out[1] = (float)p;
+        return;
+    }
+    for (uint32_t c = 1; c < n; c++)
+        top = fmax(top, (double)scores[c]);
+    for (uint32_t c = 0; c < n; c++)
+        sum += exp((double)scores[c] - top);
+    for (uint32_t c = 0; c < n; c++)
+        out[c] = (float)(exp((double)scores[c] - top) / sum);
+}
+
+static mst_status predict(muster_model *self, const muster_row *rows, size_t n_rows, float *out)
+{
+    uint32_t n_scores = self->assembly.model->n_scores, classes = muster_model_classes(self);
+    for (size_t i = 0; i < n_rows; i++)
+        TRY(check_row(&rows[i], i, muster_model_features(self)));
+    for (size_t from = 0; from < n_rows; from += ROWS) {
+        uint32_t n = n_rows - from < ROWS ? (uint32_t)(n_rows - from) : ROWS;
+        TRY(score(self, rows + from, n));
+        for (uint32_t i = 0; i < n; i++)
+            probabilities_of(self->scores + (size_t)i * n_scores, n_scores, out + (from + i) * classes);
+    }
+    return MST_OK;
+}
+
+muster_status muster_model_predict(muster_model *self, const muster_row *rows, size_t n_rows,
+                                   float *probabilities)
+{
+    return (muster_status)predict(self, rows, n_rows, probabilities);
+}

@@ -1,0 +1,225 @@
+/* Trainers of the public interface: a copy of the options, settled, and the training loop or the job that
+ * they ask for; contract in muster/muster.h. */
+#include <string.h>
+
+#include "api/api_impl.h"
+#include "base/alloc.h"
+#include "base/clock.h"
+
+#define LOOK_NS (200 * MST_MS) /* between two calls of a callback that did not ask for steps */
+
+struct muster_trainer {
+    muster_options *options;
+    mst_train_config config;
+    mst_strategy_options strategy; /* of the training loop */
+    mst_trainer *loop;             /* strategy local */
+    atomic_bool stop;
+    bool ran;
+    mst_train_summary summary;
+    /* During run: */
+    uint64_t every, told_step, told_ns;
+    muster_callback *callback;
+    void *arg;
+};
+
+/* ---- what the program hears ---- */
+
+static muster_result result_of(const mst_result *r)
+{
+    return (muster_result){.rows = r->rows, .loss = r->loss, .accuracy = r->accuracy, .auc = r->auc};
+}
+
+static muster_progress progress_of(muster_event event, const mst_train_status *s)
+{
+    return (muster_progress){
+        .event = event,
+        .step = s->step,
+        .rows = s->rows,
+        .epoch = s->epoch,
+        .train_seconds = s->train_seconds,
+        .rows_per_s = s->rows_per_s,
+        .loss = s->train_loss,
+        .lr = s->lr,
+        .set = "",
+        .path = "",
+    };
+}
+
+static void tell(muster_trainer *self, const muster_progress *p)
+{
+    if (self->callback(self->arg, p) != 0)
+        atomic_store(&self->stop, true);
+}
+
+static void on_progress(void *arg, const mst_train_status *s)
+{
+    muster_trainer *self = arg;
+    uint64_t now = mst_now_ns();
+    bool due = self->every > 0 ? s->step / self->every > self->told_step / self->every
+                               : s->step > self->told_step && now - self->told_ns >= LOOK_NS;
+    if (!due)
+        return;
+    self->told_step = s->step;
+    self->told_ns = now;
+    muster_progress p = progress_of(MUSTER_EVENT_STEPS, s);
+    tell(self, &p);
+}
+
+static void on_evaluated(void *arg, const mst_train_status *s, const char *set, const mst_result *r)
+{
+    muster_progress p = progress_of(MUSTER_EVENT_EVALUATED, s);
+    p.set = set;
+    p.result = result_of(r);
+    tell(arg, &p);
+}
+
+static void on_saved(void *arg, const mst_train_status *s, const char *path)
+{
+    muster_progress p = progress_of(MUSTER_EVENT_SAVED, s);
+    p.path = path;
+    tell(arg, &p);
+}
+
+/* ---- making ---- */
+
+static mst_status open_reader(void *arg, const mst_text_list *files, mst_dataset **out)
+{
+    const muster_options *options = arg;
+    for (size_t f = 0; f < files->n; f++)
+        for (size_t i = 0; i < options->n_readers; i++) {
+            const mst_api_named_reader *r = &options->readers[i];
+            if (strcmp(files->items[f], r->name) != 0)
+                continue;
+            if (files->n > 1)
+                return mst_fail(MST_EUSAGE, "reader %s cannot be read together with %s", r->name,
+                                files->items[f == 0]);
+            return mst_api_reader_open(r->name, &r->reader, out);
+        }
+    return MST_OK;
+}
+
+/* The program's net takes the place of options that name or change one. */
+static mst_status use_net(muster_options *options)
+{
+    static const char *const names[] = {"net", "image", "activation", "init", "hidden"};
+    mst_settings *s = &options->settings;
+    if (options->net == NULL)
+        return MST_OK;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (mst_options_is_set(s->groups, s->n_groups, names[i]))
+            return mst_fail(MST_EUSAGE, "--%s is of no use: the program brings its own net", names[i]);
+    if (mst_options_is_set(s->groups, s->n_groups, "model") &&
+        strcmp(mst_models[s->model.model]->name, "net") != 0)
+        return mst_fail(MST_EUSAGE, "--model %s is of no use: the program brings its own net",
+                        mst_models[s->model.model]->name);
+    TRY(mst_options_set(s->groups, s->n_groups, "model", "net"));
+    s->model.net_text = options->net->text;
+    s->model.kinds = options->net->kinds;
+    return MST_OK;
+}
+
+static mst_status set_up(muster_trainer *self)
+{
+    muster_options *options = self->options;
+    mst_settings *s = &options->settings;
+    TRY(use_net(options));
+    TRY(mst_settings_settle(s, false));
+    if (s->train.cache && options->n_readers > 0)
+        return mst_fail(MST_EUSAGE, "--cache is for files: the program reads rows of its own");
+    self->config = mst_settings_config(s);
+    self->config.stop = &self->stop;
+    self->config.open_own = open_reader;
+    self->config.open_arg = options;
+    if (!mst_settings_local(s))
+        return MST_OK;
+    self->strategy = s->strategy;
+    self->config.strategy = &self->strategy;
+    return mst_trainer_new(&self->config, &self->loop);
+}
+
+muster_status muster_trainer_new(const muster_options *options, muster_trainer **out)
+{
+    muster_trainer *self = mst_zalloc(sizeof *self);
+    if (self == NULL)
+        return muster_fail(MUSTER_ENOMEM, "no memory for training");
+    atomic_init(&self->stop, false);
+    mst_status st = mst_api_options_copy(options, &self->options);
+    if (st == MST_OK)
+        st = set_up(self);
+    if (st != MST_OK) {
+        muster_trainer_free(self);
+        return (muster_status)st;
+    }
+    *out = self;
+    return MUSTER_OK;
+}
+
+void muster_trainer_free(muster_trainer *self)
+{
+    if (self == NULL)
+        return;
+    mst_trainer_destroy(self->loop);
+    muster_options_free(self->options);
+    mst_free(self);
+}
+
+void muster_trainer_stop(muster_trainer *self)
+{
+    atomic_store(&self->stop, true);
+}
+
+/* ---- running ---- */
+
+static void fill_summary(const muster_trainer *self, bool has_run, muster_summary *out)
+{
+    const mst_train_summary *s = &self->summary;
+    *out = (muster_summary){.has_run = has_run, .end = "", .run = s->run, .checkpoint = s->checkpoint};
+    if (!has_run)
+        return;
+    out->stopped = s->end == MST_END_STOPPED;
+    out->end = mst_end_text(s->end);
+    out->step = s->status.step;
+    out->rows = s->status.rows;
+    out->train_seconds = s->status.train_seconds;
+    out->train_loss = s->status.train_loss;
+    out->test = result_of(&s->test);
+    out->valid = result_of(&s->valid);
+}
+
+static mst_status run_job(muster_trainer *self, const mst_observer *observer, bool *has_run)
+{
+    mst_job_summary summary;
+    mst_status st = mst_settings_run_job(&self->options->settings, &self->config, observer, &summary);
+    *has_run = summary.coordinated;
+    if (st == MST_OK && summary.coordinated)
+        self->summary = summary.train;
+    json_decref(summary.workers);
+    return st;
+}
+
+muster_status muster_trainer_run(muster_trainer *self, uint64_t every, muster_callback *callback, void *arg,
+                                 muster_summary *summary)
+{
+    mst_observer observer = {.arg = self};
+    bool has_run = true;
+    if (self->ran)
+        return muster_fail(
+            MUSTER_EUSAGE,
+            "this trainer has run: make a new one, with the option resume to go on with its run");
+    self->ran = true;
+    self->every = every;
+    self->callback = callback;
+    self->arg = arg;
+    self->told_ns = mst_now_ns();
+    if (callback != NULL) {
+        observer.progress = on_progress;
+        observer.evaluated = on_evaluated;
+        observer.saved = on_saved;
+        mst_trainer_look_every(self->loop, every);
+    }
+    mst_status st = self->loop != NULL ? mst_trainer_run(self->loop, &observer, &self->summary)
+                                       : run_job(self, &observer, &has_run);
+    if (st == MST_OK && summary != NULL)
+        fill_summary(self, has_run, summary);
+    return (muster_status)st;
+}
