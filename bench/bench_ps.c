@@ -187,13 +187,13 @@ static mst_status server_message(void *arg, uint32_t peer, const mst_message *m,
 }
 
 /* The model of both sides: one sparse view. */
-static void describe(mst_params *params, mst_table *table)
+static void describe(mst_params *params, mst_placement *table)
 {
     const uint64_t dims[] = {FEATURES};
     memset(params, 0, sizeof *params);
     need(mst_params_add(params, "weight", MST_VIEW_TRAINABLE, 1, 1, dims, NULL));
     mst_grad layout = {.width = 1};
-    need(mst_table_make(table, params, &layout, 1, NULL, 0, false));
+    need(mst_placement_make(table, params, &layout, 1, NULL, 0, false));
 }
 
 static void write_all(int fd, const void *data, size_t size)
@@ -226,7 +226,7 @@ static void serve(const char *address, int tell, unsigned n_threads)
 {
     server s = {0};
     mst_params params;
-    mst_table table;
+    mst_placement table;
     mst_optimizer optimizer;
     mst_optim_options optim = {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .decay_steps = 1};
     char bound[256] = {0};
@@ -252,7 +252,7 @@ static void serve(const char *address, int tell, unsigned n_threads)
         need(mst_net_poll(s.net, mst_now_ns() + MST_S));
     mst_net_destroy(s.net);
     mst_shard_destroy(s.shard);
-    mst_table_fini(&table);
+    mst_placement_fini(&table);
     mst_params_fini(&params);
     mst_free(s.body);
     for (reply_buffer *b = s.free; b != NULL;) {
@@ -269,7 +269,7 @@ typedef struct worker {
     mst_net *net;
     mst_client *client;
     mst_params params;
-    mst_table table;
+    mst_placement table;
     uint32_t server;
     bool up;
     pid_t pid; /* of the server */
@@ -347,7 +347,7 @@ static void worker_stop(worker *w)
 {
     mst_net_destroy(w->net);
     mst_client_destroy(w->client);
-    mst_table_fini(&w->table);
+    mst_placement_fini(&w->table);
     mst_params_fini(&w->params);
     for (size_t i = 0; i <= IN_FLIGHT_MAX; i++)
         free(w->g[i]);

@@ -254,7 +254,7 @@ static mst_status send_part(mst_client *self, uint32_t k, const mst_push *push, 
     }
     reply->awaited = 0;
     if (to != NULL) {
-        mst_table_part(self->options.table, &to->list, k, &self->share, &first_key);
+        mst_placement_part(self->options.table, &to->list, k, &self->share, &first_key);
         TRY(lay_part(self, &to->list, first_key, reply));
         room += mst_step_list_bound(&self->share);
         reply->awaited = reply->floats;

@@ -9,8 +9,8 @@
 #ifndef MST_PS_CLIENT_H
 #define MST_PS_CLIENT_H
 
+#include "ps/placement.h"
 #include "ps/proto.h"
-#include "ps/table.h"
 
 #define MST_SLOT_NONE UINT32_MAX
 
@@ -18,8 +18,8 @@ typedef struct mst_client mst_client;
 
 typedef struct mst_client_options {
     mst_net *net;
-    const mst_table *table; /* outlives the client */
-    const uint32_t *peers;  /* of the servers; copied */
+    const mst_placement *table; /* outlives the client */
+    const uint32_t *peers;      /* of the servers; copied */
     mst_wire wire;
     uint32_t n_slots; /* at most MST_LISTS (shard.h) */
 } mst_client_options;

@@ -93,8 +93,8 @@ static mst_status make_table(mst_server *s, const json_t *join)
     size_t n = 0;
     TRY(read_sample(join, &sample, &n));
     s->store.model->ops->layout(s->store.model, s->store.params, &layout);
-    mst_status st = mst_table_make(&s->table, s->store.params, &layout, s->options.n_servers, sample, n,
-                                   s->options.dense_model);
+    mst_status st = mst_placement_make(&s->table, s->store.params, &layout, s->options.n_servers, sample, n,
+                                       s->options.dense_model);
     mst_free(sample);
     return st;
 }
@@ -156,7 +156,7 @@ static mst_status restore_server(mst_server *s, uint32_t server)
     r->owned = mst_calloc(s->table.n_partitions, sizeof *r->owned);
     if (r->owned == NULL)
         return mst_fail(MST_ENOMEM, "no memory to restore server %" PRIu32, server);
-    mst_table_owned(&s->table, server, r->owned, &r->n);
+    mst_placement_owned(&s->table, server, r->owned, &r->n);
     return pump(s, server);
 }
 
@@ -166,8 +166,8 @@ static mst_status set_server_up(mst_server *s, uint32_t server)
     TRY(mst_ps_send_json(s->net, s->servers[server], &(mst_message){.type = MST_PS_SETUP},
                          json_pack("{s:O, s:o, s:I, s:I}", "model",
                                    json_object_get(s->co->first_join, "model"), "table",
-                                   mst_table_to_json(&s->table), "steps", (json_int_t)start->steps, "restore",
-                                   (json_int_t)start->restore)));
+                                   mst_placement_json(&s->table), "steps", (json_int_t)start->steps,
+                                   "restore", (json_int_t)start->restore)));
     return start->restore ? restore_server(s, server) : MST_OK;
 }
 

@@ -29,7 +29,7 @@ mst_status mst_coordinator_welcome(mst_server *s, uint32_t worker)
     mst_coordinator_catch_up(s, worker);
     mst_info("%s takes part", m->name);
     TRY(mst_ps_send_json(s->net, s->workers[worker].peer, &(mst_message){.type = MST_PS_WELCOME},
-                         json_pack("{s:o, s:I, s:I, s:s, s:s?}", "table", mst_table_to_json(&s->table),
+                         json_pack("{s:o, s:I, s:I, s:s, s:s?}", "table", mst_placement_json(&s->table),
                                    "step", (json_int_t)s->applied, "epoch", (json_int_t)m->epoch, "sharding",
                                    names[co->sharding], "run", co->start.run)));
     return mst_work_first(s, worker);

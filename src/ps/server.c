@@ -103,7 +103,7 @@ mst_status mst_server_make_shard(mst_server *s)
     s->owned = mst_calloc(s->table.n_partitions, sizeof *s->owned);
     if (s->owned == NULL)
         return mst_fail(MST_ENOMEM, "no memory for the partition table");
-    mst_table_owned(&s->table, s->index, s->owned, &s->n_owned);
+    mst_placement_owned(&s->table, s->index, s->owned, &s->n_owned);
     for (uint32_t i = 0; i < s->n_owned; i++) {
         s->owned_floats += s->owned[i].count;
         mst_params_populate_part(s->store.params, s->owned[i].first, s->owned[i].count);
@@ -141,7 +141,7 @@ static mst_status hear_setup(mst_server *s, const json_t *json)
                                         &table, "steps", &steps, "restore", &restore) != 0)
         return mst_fail(MST_EPEER, "server 0 sent a set-up that makes no sense");
     TRY(mst_server_set_up(s, model));
-    TRY(mst_table_from_json(&s->table, table));
+    TRY(mst_placement_from_json(&s->table, table));
     if (s->table.size != s->store.params->size)
         return mst_fail(MST_EPEER, "server 0 has a model of %" PRIu64 " parameters, here it has %" PRIu64,
                         s->table.size, s->store.params->size);
@@ -493,7 +493,7 @@ static void server_fini(mst_server *s)
         mst_free(held);
     }
     mst_shard_destroy(s->shard);
-    mst_table_fini(&s->table);
+    mst_placement_fini(&s->table);
     mst_free(s->owned);
     mst_free(s->closes);
     mst_free(s->peers);

@@ -20,7 +20,7 @@
 
 #include "model/model.h"
 #include "optim/optim.h"
-#include "ps/table.h"
+#include "ps/placement.h"
 #include "ps/worker.h"
 
 /* Where training stands. */
@@ -86,7 +86,7 @@ typedef struct mst_server_hooks {
      * given back by begin of a resumed run. can_save: begin would not wait. best: of weights under
      * evaluation; complete is false when there were better ones. */
     bool (*can_save)(void *arg, bool best);
-    mst_status (*save_begin)(void *arg, const mst_table *table, json_t *plan, bool best);
+    mst_status (*save_begin)(void *arg, const mst_placement *table, json_t *plan, bool best);
     mst_status (*save_write)(void *arg, uint32_t slot, uint64_t first, uint64_t count, const float *data);
     mst_status (*save_end)(void *arg, bool complete);
     /* Training is over and everybody has reported: [{"worker", "steps", ...}, ...]; stolen. */

@@ -99,7 +99,7 @@ typedef struct mst_server {
     mst_coordinator *co; /* server 0 */
 
     mst_server_store store;
-    mst_table table;
+    mst_placement table;
     mst_extent *owned;
     uint32_t n_owned;
     uint64_t owned_floats;

@@ -24,12 +24,12 @@
 /* The server's floats, with partitions that adjoin joined, so that a range may span them. */
 static mst_status join_owned(mst_shard *self)
 {
-    const mst_table *table = self->options.table;
+    const mst_placement *table = self->options.table;
     uint32_t n = 0;
     self->owned = mst_calloc(table->n_partitions ? table->n_partitions : 1, sizeof *self->owned);
     if (self->owned == NULL)
         return mst_fail(MST_ENOMEM, "no memory for %" PRIu32 " partitions", table->n_partitions);
-    mst_table_owned(table, self->options.server, self->owned, &n);
+    mst_placement_owned(table, self->options.server, self->owned, &n);
     for (uint32_t i = 0; i < n; i++) {
         mst_extent e = self->owned[i], *last = self->n_owned > 0 ? &self->owned[self->n_owned - 1] : NULL;
         if (last != NULL && last->first + last->count == e.first)
@@ -42,7 +42,7 @@ static mst_status join_owned(mst_shard *self)
 
 mst_status mst_shard_new(const mst_shard_options *options, mst_shard **out)
 {
-    const mst_table *table = options->table;
+    const mst_placement *table = options->table;
     mst_status st;
     if (options->server >= table->n_servers || options->n_workers == 0 || options->n_threads == 0 ||
         options->n_threads > MST_SHARD_THREADS)

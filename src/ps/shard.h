@@ -9,8 +9,8 @@
 #define MST_PS_SHARD_H
 
 #include "optim/optim.h"
+#include "ps/placement.h"
 #include "ps/proto.h"
-#include "ps/table.h"
 
 #define MST_LISTS 16 /* per worker: pipeline + 2 at most */
 
@@ -18,8 +18,8 @@ typedef struct mst_shard mst_shard;
 
 typedef struct mst_shard_options {
     const mst_optimizer *optimizer;
-    mst_params *params;     /* reserved by the caller; outlives the shard */
-    const mst_table *table; /* outlives the shard */
+    mst_params *params;         /* reserved by the caller; outlives the shard */
+    const mst_placement *table; /* outlives the shard */
     uint32_t server, n_workers;
     unsigned n_threads; /* for large requests; at least 1 */
     uint32_t large;     /* floats from which they are used; 0: a default */

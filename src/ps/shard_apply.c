@@ -234,7 +234,7 @@ static void take_range(apply *job, unsigned t, uint64_t at, const float *g, size
 static void take_keys(apply *job, unsigned t, const uint32_t *keys, const float *g, size_t n)
 {
     const mst_optimizer *optimizer = job->shard->options.optimizer;
-    const mst_table *table = job->shard->options.table;
+    const mst_placement *table = job->shard->options.table;
     mst_params *params = job->shard->options.params;
     float *slots[MST_SLOT_MAX];
     if (job->measure) {

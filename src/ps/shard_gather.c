@@ -40,7 +40,7 @@ void mst_shard_read_keys(const float *w, uint32_t width, const uint32_t *keys, s
 static void keys_part(const gather *job, unsigned t)
 {
     const mst_shard *self = job->shard;
-    const mst_table *table = self->options.table;
+    const mst_placement *table = self->options.table;
     const float *w = self->options.params->w + table->sparse_offset;
     uint32_t width = table->width;
     uint64_t n = job->list->n_keys, from = n * t / job->n_threads, to = n * (t + 1) / job->n_threads;

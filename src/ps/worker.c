@@ -174,7 +174,7 @@ static mst_status join(mst_worker *self)
 static mst_status read_welcome(mst_worker *self)
 {
     const mst_params *params = self->job->params;
-    TRY(mst_table_from_json(&self->table, json_object_get(self->welcome, "table")));
+    TRY(mst_placement_from_json(&self->table, json_object_get(self->welcome, "table")));
     uint32_t width = self->job->dense_model ? 0 : self->layout.width;
     if (self->table.size != params->size || self->table.width != width)
         return mst_fail(MST_EINPUT,
@@ -290,7 +290,7 @@ mst_status mst_worker_run(mst_worker *self, const mst_worker_job *job, mst_worke
     mst_free(self->turns);
     self->turns = NULL;
     mst_worker_gradient_fini(self);
-    mst_table_fini(&self->table);
+    mst_placement_fini(&self->table);
     self->job = NULL;
     return st == MST_OK ? MST_OK : mst_error_restore(&error);
 }

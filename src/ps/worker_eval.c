@@ -148,7 +148,7 @@ static mst_status send_list(mst_worker *self)
     if (e->parts == NULL || e->first_keys == NULL || e->staging == NULL)
         return mst_fail(MST_ENOMEM, "no memory for evaluation on %" PRIu32 " servers", n);
     for (uint32_t s = 0; s < n; s++) {
-        mst_table_part(&self->table, &e->list, s, &e->parts[s], &e->first_keys[s]);
+        mst_placement_part(&self->table, &e->list, s, &e->parts[s], &e->first_keys[s]);
         TRY(send_part(self, s, &e->parts[s]));
     }
     e->opened = true;

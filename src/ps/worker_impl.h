@@ -89,7 +89,7 @@ struct mst_worker {
     bool stopped;   /* no new batch is begun */
     bool leaving;   /* told the coordinator that it was asked to stop; goes on until that says so */
     bool abandoned; /* what is in flight is given up */
-    mst_table table;
+    mst_placement table;
     mst_client *client;
     mst_row_localiser *localiser;
     uint32_t n_slots, max_rows;

@@ -260,7 +260,7 @@ static bool can_save(void *arg, bool best)
     return mst_book_can_save(job->book, best);
 }
 
-static mst_status save_begin(void *arg, const mst_table *table, json_t *plan, bool best)
+static mst_status save_begin(void *arg, const mst_placement *table, json_t *plan, bool best)
 {
     server_job *job = arg;
     mst_part_spec *parts = mst_calloc(table->n_partitions, sizeof *parts);

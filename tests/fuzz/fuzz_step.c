@@ -90,7 +90,7 @@ static void work(const uint8_t *body, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static mst_params params;
-    static mst_table table;
+    static mst_placement table;
     static mst_optimizer optimizer = {.options = {.lr = 0.1}};
     if (params.w == NULL) {
         const uint64_t sparse[] = {N_KEYS, 2}, dense[] = {N_DENSE};
@@ -100,7 +100,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check(mst_params_reserve(&params, 0, 0));
         mst_grad layout = {
             .n_ranges = 1, .ranges = {{.offset = params.views[1].offset, .size = N_DENSE}}, .width = 2};
-        check(mst_table_make(&table, &params, &layout, 2, NULL, 0, false));
+        check(mst_placement_make(&table, &params, &layout, 2, NULL, 0, false));
     }
     mst_shard *shard;
     mst_shard_options options = {.optimizer = &optimizer,

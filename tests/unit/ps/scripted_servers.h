@@ -50,7 +50,7 @@ struct script {
     /* ---- what the servers have ---- */
     mst_assembly assembly;
     mst_optimizer optimizer;
-    mst_table table;
+    mst_placement table;
     mst_shard *shards[SCRIPT_SERVERS];
     mst_net *nets[SCRIPT_SERVERS];
     uint32_t peers[SCRIPT_SERVERS];
@@ -155,9 +155,9 @@ static inline void script_welcome(script *s)
     if (s->silent_welcome)
         return;
     mst_message m = {.type = MST_PS_WELCOME};
-    SCRIPT_MUST(mst_ps_send_json(s->nets[0], s->peers[0], &m,
-                                 json_pack("{s:o, s:i, s:s}", "table", mst_table_to_json(&s->table), "step", 0, "run",
-                                           "scripted")));
+    SCRIPT_MUST(mst_ps_send_json(
+        s->nets[0], s->peers[0], &m,
+        json_pack("{s:o, s:i, s:s}", "table", mst_placement_json(&s->table), "step", 0, "run", "scripted")));
     if (s->n_first > 0)
         script_work(s, s->first, s->n_first);
     if (s->chief)
@@ -322,7 +322,7 @@ static inline void script_start(script *s, const mst_model_options *model, const
     SCRIPT_MUST(mst_assembly_init(&s->assembly, model, shape, mst_kernels_get(mst_isa_best()), 0, 0, 1));
     s->assembly.model->ops->layout(s->assembly.model, &s->assembly.params, &layout);
     SCRIPT_MUST(
-        mst_table_make(&s->table, &s->assembly.params, &layout, s->n_servers, NULL, 0, s->dense_model));
+        mst_placement_make(&s->table, &s->assembly.params, &layout, s->n_servers, NULL, 0, s->dense_model));
     for (uint32_t i = 0; i < s->n_servers; i++) {
         char bound[64];
         mst_net_options net = script_net_options(MST_ROLE_SERVER, i);
@@ -360,7 +360,7 @@ static inline void script_fini(script *s)
         free(s->bodies[i]);
     }
     free(s->reply);
-    mst_table_fini(&s->table);
+    mst_placement_fini(&s->table);
     mst_assembly_fini(&s->assembly);
     json_decref(s->join);
     json_decref(s->report);

@@ -30,7 +30,7 @@ typedef struct cluster {
     mst_net net;
     mst_client *client;
     mst_optimizer optimizer;
-    mst_table table;
+    mst_placement table;
     mst_params params[MOST_SERVERS]; /* each server's own store */
     mst_shard *shards[MOST_SERVERS];
     uint32_t n_servers;
@@ -164,7 +164,8 @@ static void start(cluster *c, uint32_t n_servers, uint32_t width, mst_wire wire)
         if (k == 0) {
             mst_grad layout = {
                 .n_ranges = 1, .ranges = {{.offset = c->dense, .size = N_DENSE}}, .width = width};
-            assert_int_equal(mst_table_make(&c->table, params, &layout, n_servers, NULL, 0, false), MST_OK);
+            assert_int_equal(mst_placement_make(&c->table, params, &layout, n_servers, NULL, 0, false),
+                             MST_OK);
         }
         mst_shard_options options = {.optimizer = &c->optimizer,
                                      .params = params,
@@ -189,7 +190,7 @@ static void stop(cluster *c)
         mst_shard_destroy(c->shards[k]);
         mst_params_fini(&c->params[k]);
     }
-    mst_table_fini(&c->table);
+    mst_placement_fini(&c->table);
 }
 
 static void fill_list(cluster *c, uint32_t slot, uint32_t n_ranges, uint32_t every)

@@ -21,7 +21,7 @@ enum { N_KEYS = 5000, N_DENSE = 700, BODY = 1 << 20 };
 typedef struct fixture {
     mst_params params;
     mst_optimizer optimizer;
-    mst_table table;
+    mst_placement table;
     mst_shard *shard;
     uint64_t dense; /* offset of the dense view */
     uint8_t *bodies[4];
@@ -76,7 +76,8 @@ static void start(fixture *f, const setup *s)
     for (uint64_t i = 0; i < f->params.size; i++)
         f->params.w[i] = draw_float(f);
     mst_grad layout = {.n_ranges = 1, .ranges = {{.offset = f->dense, .size = N_DENSE}}, .width = s->width};
-    assert_int_equal(mst_table_make(&f->table, &f->params, &layout, s->n_servers, NULL, 0, false), MST_OK);
+    assert_int_equal(mst_placement_make(&f->table, &f->params, &layout, s->n_servers, NULL, 0, false),
+                     MST_OK);
     mst_shard_options options = {.optimizer = &f->optimizer,
                                  .params = &f->params,
                                  .table = &f->table,
@@ -93,7 +94,7 @@ static void start(fixture *f, const setup *s)
 static void stop(fixture *f)
 {
     mst_shard_destroy(f->shard);
-    mst_table_fini(&f->table);
+    mst_placement_fini(&f->table);
     mst_params_fini(&f->params);
     for (int i = 0; i < 4; i++) {
         free(f->bodies[i]);
@@ -117,7 +118,7 @@ static void draw_list(fixture *f, mst_list *list, uint32_t server, uint32_t ever
         at += n + 1 + draw(f, 60);
     }
     mst_list part;
-    mst_table_part(&f->table, &whole, server, &part, &first);
+    mst_placement_part(&f->table, &whole, server, &part, &first);
     assert_int_equal(mst_list_room(list, part.n_keys), MST_OK);
     memcpy(list->keys, part.keys, part.n_keys * sizeof *part.keys);
     memcpy(list->ranges, part.ranges, part.n_ranges * sizeof *part.ranges);
@@ -505,7 +506,7 @@ static void test_refused(void **state)
     uint32_t cut = f.table.key_starts[1], keys[] = {3, cut - 1, cut};
     mst_extent owned[16];
     uint32_t n_owned;
-    mst_table_owned(&f.table, 0, owned, &n_owned);
+    mst_placement_owned(&f.table, 0, owned, &n_owned);
     assert_true(n_owned > 0);
     uint64_t end = owned[n_owned - 1].first + owned[n_owned - 1].count;
     mst_list list = {.n_keys = 2, .keys = keys, .n_ranges = 1, .ranges = {{end - 2, 2}}};

@@ -1,19 +1,19 @@
-/* The partition table as JSON; contract in table.h.
+/* The partition table as JSON; contract in placement.h.
  *
  *   {"version": 1, "size": floats, "servers": M, "partitions": [count, server, count, server, ...],
  *    "sparse": [offset, width, key_starts[0], ..., key_starts[M]]}
  *
  * Partitions follow each other without gaps, so that their counts say where they begin. Without a sparse view
- * there is no "sparse". Reading checks every invariant of table.h. */
+ * there is no "sparse". Reading checks every invariant of placement.h. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "ps/table_impl.h"
+#include "ps/placement_impl.h"
 
 #define SIZE_LIMIT ((uint64_t)1 << 32) /* floats: keys are 32 bits wide */
 
-static json_t *numbers_of_partitions(const mst_table *table)
+static json_t *numbers_of_partitions(const mst_placement *table)
 {
     json_t *array = json_array();
     for (uint32_t i = 0; array != NULL && i < table->n_partitions; i++)
@@ -25,7 +25,7 @@ static json_t *numbers_of_partitions(const mst_table *table)
     return array;
 }
 
-static json_t *numbers_of_sparse(const mst_table *table)
+static json_t *numbers_of_sparse(const mst_placement *table)
 {
     json_t *array = json_array();
     int failed = array == NULL ||
@@ -39,7 +39,7 @@ static json_t *numbers_of_sparse(const mst_table *table)
     return NULL;
 }
 
-json_t *mst_table_to_json(const mst_table *table)
+json_t *mst_placement_json(const mst_placement *table)
 {
     json_t *json = json_object();
     int failed = json == NULL || json_object_set_new(json, "version", json_integer(table->version)) != 0 ||
@@ -70,7 +70,7 @@ static mst_status read_number(const json_t *value, const char *name, uint64_t lo
     return MST_OK;
 }
 
-static mst_status read_partitions(mst_table *table, const json_t *array)
+static mst_status read_partitions(mst_placement *table, const json_t *array)
 {
     size_t n = json_array_size(array); /* 0 also when it is no array */
     uint64_t at = 0, count = 0, server = 0;
@@ -101,7 +101,7 @@ static mst_status read_partitions(mst_table *table, const json_t *array)
     return MST_OK;
 }
 
-static mst_status read_sparse(mst_table *table, const json_t *array)
+static mst_status read_sparse(mst_placement *table, const json_t *array)
 {
     uint64_t offset = 0, width = 1, start = 0, before = 0;
     uint32_t n = table->n_servers;
@@ -141,14 +141,14 @@ static mst_status read_sparse(mst_table *table, const json_t *array)
 }
 
 /* Partitions of the sparse view belong to the servers of its keys; others are not too large. */
-static mst_status check_servers(const mst_table *table)
+static mst_status check_servers(const mst_placement *table)
 {
     uint64_t low = table->size, high = low, from = 0, to = 0;
     uint32_t s = 0;
     if (table->width != 0) {
         low = table->sparse_offset;
-        high = mst_table_sparse_end(table);
-        mst_table_key_floats(table, 0, &from, &to);
+        high = mst_placement_sparse_end(table);
+        mst_placement_key_floats(table, 0, &from, &to);
     }
     for (uint32_t i = 0; i < table->n_partitions; i++) {
         const mst_partition *p = &table->partitions[i];
@@ -162,7 +162,7 @@ static mst_status check_servers(const mst_table *table)
             continue;
         }
         while (s + 1 < table->n_servers && to <= p->first)
-            mst_table_key_floats(table, ++s, &from, &to);
+            mst_placement_key_floats(table, ++s, &from, &to);
         if (p->first < from || end > to)
             return mst_fail(MST_EINPUT,
                             "partition table: the %" PRIu64 " floats at %" PRIu64
@@ -178,7 +178,7 @@ static mst_status check_servers(const mst_table *table)
 }
 
 /* No server's floats lie in so many places that a list of them would not fit. */
-static mst_status check_runs(const mst_table *table)
+static mst_status check_runs(const mst_placement *table)
 {
     uint32_t runs[MST_SERVER_MAX] = {0};
     for (uint32_t i = 0; i < table->n_partitions; i++) {
@@ -191,7 +191,7 @@ static mst_status check_runs(const mst_table *table)
     return MST_OK;
 }
 
-mst_status mst_table_from_json(mst_table *table, const json_t *json)
+mst_status mst_placement_from_json(mst_placement *table, const json_t *json)
 {
     mst_status st = MST_OK;
     uint64_t version = 0, n_servers = 0;
@@ -216,6 +216,6 @@ mst_status mst_table_from_json(mst_table *table, const json_t *json)
     TRY_OUT(st, check_runs(table));
 out:
     if (st != MST_OK)
-        mst_table_fini(table);
+        mst_placement_fini(table);
     return st;
 }

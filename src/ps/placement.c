@@ -1,17 +1,17 @@
-/* Making and reading the partition table; contract in table.h. Its JSON form is in table_json.c.
+/* Making and reading the partition table; contract in placement.h. Its JSON form is in placement_json.c.
  *
  * The load of a float is how many of the sampled batches carry it. Keys of the sparse view have that from the
  * sample; dense floats travel with every batch, and how many batches the sample holds is how often its most
  * frequent key occurs. The sparse view is cut where the load below the cut comes closest to a server's share.
  * Dense floats then fill the servers up to a common level, a cache line of weights at a time; each server
  * gets one run of them, so that a request names few ranges. */
-#include "ps/table.h"
+#include "ps/placement.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "ps/table_impl.h"
+#include "ps/placement_impl.h"
 
 /* ---- the sample ---- */
 
@@ -123,7 +123,7 @@ static uint64_t find_cut(const sparse_load *load, uint64_t target)
 }
 
 /* Cuts the view; loads (n_servers) receives what each server's keys carry. */
-static void cut_sparse(mst_table *table, const sparse_load *load, uint64_t *loads)
+static void cut_sparse(mst_placement *table, const sparse_load *load, uint64_t *loads)
 {
     uint64_t total = load_below(load, load->n_keys), below = 0;
     uint32_t n = table->n_servers;
@@ -180,7 +180,7 @@ static void share_lines(uint64_t *loads, uint32_t n_servers, uint64_t n_lines, u
 
 /* ---- partitions ---- */
 
-static mst_status add_partition(mst_table *table, size_t *capacity, uint64_t first, uint64_t count,
+static mst_status add_partition(mst_placement *table, size_t *capacity, uint64_t first, uint64_t count,
                                 uint32_t server)
 {
     if (!mst_grow(&table->partitions, capacity, table->n_partitions + 1, sizeof *table->partitions))
@@ -192,7 +192,8 @@ static mst_status add_partition(mst_table *table, size_t *capacity, uint64_t fir
 }
 
 /* Deals the dense floats [first, end) to the servers that still have lines to get, in server order. */
-static mst_status add_dense(mst_table *table, size_t *capacity, uint64_t first, uint64_t end, uint64_t *lines)
+static mst_status add_dense(mst_placement *table, size_t *capacity, uint64_t first, uint64_t end,
+                            uint64_t *lines)
 {
     for (uint32_t s = 0; s < table->n_servers && first < end; s++) {
         while (lines[s] > 0 && first < end) {
@@ -207,16 +208,16 @@ static mst_status add_dense(mst_table *table, size_t *capacity, uint64_t first, 
     return MST_OK;
 }
 
-static mst_status add_partitions(mst_table *table, uint64_t *lines)
+static mst_status add_partitions(mst_placement *table, uint64_t *lines)
 {
     size_t capacity = 0;
     if (table->width == 0)
         return add_dense(table, &capacity, 0, table->size, lines);
-    uint64_t end = mst_table_sparse_end(table);
+    uint64_t end = mst_placement_sparse_end(table);
     TRY(add_dense(table, &capacity, 0, table->sparse_offset, lines));
     for (uint32_t s = 0; s < table->n_servers; s++) {
         uint64_t from, to;
-        mst_table_key_floats(table, s, &from, &to);
+        mst_placement_key_floats(table, s, &from, &to);
         if (from < to)
             TRY(add_partition(table, &capacity, from, to - from, s));
     }
@@ -237,7 +238,7 @@ static mst_status find_sparse(const mst_params *params, const mst_grad *layout, 
 }
 
 /* Cuts the sparse view along the sample; *n_batches receives how many batches the sample seems to hold. */
-static mst_status make_sparse(mst_table *table, const mst_grad *layout, uint64_t n_keys,
+static mst_status make_sparse(mst_placement *table, const mst_grad *layout, uint64_t n_keys,
                               const uint32_t *sample, size_t n, uint64_t *loads, uint64_t *n_batches)
 {
     for (size_t i = 0; i < n; i++)
@@ -269,8 +270,8 @@ static mst_status make_sparse(mst_table *table, const mst_grad *layout, uint64_t
     return MST_OK;
 }
 
-mst_status mst_table_make(mst_table *table, const mst_params *params, const mst_grad *layout,
-                          uint32_t n_servers, const uint32_t *sample, size_t n, bool dense_model)
+mst_status mst_placement_make(mst_placement *table, const mst_params *params, const mst_grad *layout,
+                              uint32_t n_servers, const uint32_t *sample, size_t n, bool dense_model)
 {
     mst_status st = MST_OK;
     uint64_t loads[MST_SERVER_MAX] = {0}, lines[MST_SERVER_MAX] = {0}, n_keys = 0, n_batches = 1;
@@ -286,17 +287,17 @@ mst_status mst_table_make(mst_table *table, const mst_params *params, const mst_
         table->sparse_offset = layout->sparse_offset;
         table->width = layout->width;
         TRY_OUT(st, make_sparse(table, layout, n_keys, sample, n, loads, &n_batches));
-        dense -= mst_table_sparse_end(table) - table->sparse_offset;
+        dense -= mst_placement_sparse_end(table) - table->sparse_offset;
     }
     share_lines(loads, n_servers, dense / MST_TABLE_LINE, n_batches * MST_TABLE_LINE, lines);
     TRY_OUT(st, add_partitions(table, lines));
 out:
     if (st != MST_OK)
-        mst_table_fini(table);
+        mst_placement_fini(table);
     return st;
 }
 
-void mst_table_fini(mst_table *table)
+void mst_placement_fini(mst_placement *table)
 {
     mst_free(table->partitions);
     mst_free(table->key_starts);
@@ -306,7 +307,7 @@ void mst_table_fini(mst_table *table)
 /* ---- reading ---- */
 
 /* The partition that holds a float. */
-static uint32_t partition_of(const mst_table *table, uint64_t at)
+static uint32_t partition_of(const mst_placement *table, uint64_t at)
 {
     uint32_t low = 0, high = table->n_partitions;
     while (high - low > 1) {
@@ -319,8 +320,8 @@ static uint32_t partition_of(const mst_table *table, uint64_t at)
     return low;
 }
 
-void mst_table_part(const mst_table *table, const mst_list *list, uint32_t server, mst_list *part,
-                    uint32_t *first_key)
+void mst_placement_part(const mst_placement *table, const mst_list *list, uint32_t server, mst_list *part,
+                        uint32_t *first_key)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < list->n_ranges; i++) {
@@ -354,7 +355,7 @@ void mst_table_part(const mst_table *table, const mst_list *list, uint32_t serve
     *first_key = (uint32_t)low;
 }
 
-void mst_table_owned(const mst_table *table, uint32_t server, mst_extent *out, uint32_t *n)
+void mst_placement_owned(const mst_placement *table, uint32_t server, mst_extent *out, uint32_t *n)
 {
     *n = 0;
     for (uint32_t p = 0; p < table->n_partitions; p++)

@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ps/table.h"
+#include "ps/placement.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void check_partitions(const mst_table *t)
+static void check_partitions(const mst_placement *t)
 {
     uint64_t at = 0;
     for (uint32_t i = 0; i < t->n_partitions; i++) {
@@ -21,7 +21,7 @@ static void check_partitions(const mst_table *t)
         abort();
 }
 
-static void check_parts(const mst_table *t)
+static void check_parts(const mst_placement *t)
 {
     static mst_list whole, part;
     uint32_t keys[3] = {0}, first_key, n_keys = 0;
@@ -37,7 +37,7 @@ static void check_parts(const mst_table *t)
                 keys[whole.n_keys++] = (uint32_t)((uint64_t)end * i / 3);
     }
     for (uint32_t s = 0; s < t->n_servers; s++) {
-        mst_table_part(t, &whole, s, &part, &first_key);
+        mst_placement_part(t, &whole, s, &part, &first_key);
         for (uint32_t i = 0; i < part.n_keys; i++)
             if (part.keys[i] < t->key_starts[s] || part.keys[i] >= t->key_starts[s + 1])
                 abort();
@@ -48,34 +48,34 @@ static void check_parts(const mst_table *t)
         abort();
 }
 
-static void check_again(const mst_table *t)
+static void check_again(const mst_placement *t)
 {
-    mst_table back;
-    json_t *json = mst_table_to_json(t);
-    if (json == NULL || mst_table_from_json(&back, json) != MST_OK || back.n_partitions != t->n_partitions ||
-        back.size != t->size || back.width != t->width)
+    mst_placement back;
+    json_t *json = mst_placement_json(t);
+    if (json == NULL || mst_placement_from_json(&back, json) != MST_OK ||
+        back.n_partitions != t->n_partitions || back.size != t->size || back.width != t->width)
         abort();
     if (t->width != 0 &&
         memcmp(t->key_starts, back.key_starts, (t->n_servers + 1) * sizeof *t->key_starts) != 0)
         abort();
     json_decref(json);
-    mst_table_fini(&back);
+    mst_placement_fini(&back);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    mst_table t;
+    mst_placement t;
     json_t *json = json_loadb((const char *)data, size, 0, NULL);
     if (json == NULL)
         return 0;
-    if (mst_table_from_json(&t, json) == MST_OK) {
+    if (mst_placement_from_json(&t, json) == MST_OK) {
         check_partitions(&t);
         check_parts(&t);
         check_again(&t);
     } else if (t.partitions != NULL || t.key_starts != NULL || mst_error_text()[0] == 0) {
         abort();
     }
-    mst_table_fini(&t);
+    mst_placement_fini(&t);
     json_decref(json);
     return 0;
 }

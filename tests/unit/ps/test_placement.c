@@ -12,7 +12,7 @@
 
 #include "base/alloc.h"
 #include "base/rng.h"
-#include "ps/table.h"
+#include "ps/placement.h"
 
 #define MAX_SERVERS 8
 
@@ -23,8 +23,8 @@ static uint64_t round_line(uint64_t floats)
     return (floats + 15) / 16 * 16;
 }
 
-/* Invariants 1 to 3 of table.h. */
-static void check_table(const mst_table *t, uint64_t size, const mst_view *sparse)
+/* Invariants 1 to 3 of placement.h. */
+static void check_table(const mst_placement *t, uint64_t size, const mst_view *sparse)
 {
     uint64_t at = 0, low = size, high = size;
     assert_int_equal(t->size, size);
@@ -60,7 +60,7 @@ static void check_table(const mst_table *t, uint64_t size, const mst_view *spars
     assert_int_equal(at, size);
 }
 
-static void check_same(const mst_table *a, const mst_table *b)
+static void check_same(const mst_placement *a, const mst_placement *b)
 {
     assert_int_equal(a->version, b->version);
     assert_int_equal(a->n_servers, b->n_servers);
@@ -78,26 +78,26 @@ static void check_same(const mst_table *a, const mst_table *b)
     }
 }
 
-static void check_json(const mst_table *t)
+static void check_json(const mst_placement *t)
 {
-    mst_table back;
-    json_t *json = mst_table_to_json(t);
+    mst_placement back;
+    json_t *json = mst_placement_json(t);
     assert_non_null(json);
-    assert_int_equal(mst_table_from_json(&back, json), MST_OK);
+    assert_int_equal(mst_placement_from_json(&back, json), MST_OK);
     check_same(t, &back);
-    mst_table_fini(&back);
+    mst_placement_fini(&back);
     json_decref(json);
 }
 
 /* Every float of a list is in exactly one server's part, in the list's order. */
-static void check_parts(const mst_table *t, const mst_list *list)
+static void check_parts(const mst_placement *t, const mst_list *list)
 {
     static mst_list part;
     uint64_t floats = 0;
     uint32_t keys = 0, first_key;
     for (uint32_t s = 0; s < t->n_servers; s++) {
         uint64_t end = 0;
-        mst_table_part(t, list, s, &part, &first_key);
+        mst_placement_part(t, list, s, &part, &first_key);
         assert_int_equal(part.key_capacity, 0);
         if (part.n_keys != 0) {
             assert_int_equal(first_key, keys);
@@ -125,13 +125,13 @@ static void check_parts(const mst_table *t, const mst_list *list)
     assert_int_equal(floats, mst_list_range_floats(list));
 }
 
-static void check_owned(const mst_table *t)
+static void check_owned(const mst_placement *t)
 {
     mst_extent *out = calloc(t->n_partitions + 1, sizeof *out);
     uint64_t floats = 0;
     for (uint32_t s = 0; s < t->n_servers; s++) {
         uint32_t n;
-        mst_table_owned(t, s, out, &n);
+        mst_placement_owned(t, s, out, &n);
         for (uint32_t i = 0; i < n; i++)
             floats += out[i].count;
     }
@@ -213,13 +213,14 @@ static void invariants(void **state)
         list_of(&m, &list, &rng);
         for (uint32_t servers = 1; servers <= MAX_SERVERS; servers++) {
             for (int dense = 0; dense < 2; dense++) {
-                mst_table t;
-                assert_int_equal(mst_table_make(&t, &m.params, &m.layout, servers, sample, n, dense), MST_OK);
+                mst_placement t;
+                assert_int_equal(mst_placement_make(&t, &m.params, &m.layout, servers, sample, n, dense),
+                                 MST_OK);
                 check_table(&t, m.params.size, dense ? NULL : m.sparse);
                 check_json(&t);
                 check_parts(&t, &list);
                 check_owned(&t);
-                mst_table_fini(&t);
+                mst_placement_fini(&t);
             }
         }
     }
@@ -240,8 +241,8 @@ static double excess(const uint64_t *floats, uint32_t n)
 }
 
 /* What batches of the whole sample carry per server: their keys and every range once per batch. */
-static void carried(const mst_table *t, const model *m, const uint32_t *sample, size_t n, uint64_t n_batches,
-                    uint64_t *floats)
+static void carried(const mst_placement *t, const model *m, const uint32_t *sample, size_t n,
+                    uint64_t n_batches, uint64_t *floats)
 {
     static mst_list ranges, part;
     memset(floats, 0, t->n_servers * sizeof *floats);
@@ -257,7 +258,7 @@ static void carried(const mst_table *t, const model *m, const uint32_t *sample, 
             (mst_extent){.first = m->layout.ranges[i].offset, .count = m->layout.ranges[i].size};
     for (uint32_t s = 0; s < t->n_servers; s++) {
         uint32_t first_key;
-        mst_table_part(t, &ranges, s, &part, &first_key);
+        mst_placement_part(t, &ranges, s, &part, &first_key);
         floats[s] += n_batches * mst_list_range_floats(&part);
     }
 }
@@ -316,12 +317,12 @@ static void balance_sparse(void **state)
         size_t n = skewed_sample(1000000, n_batches, cases[c].per_batch, &sample);
         model_of(&m, 1000000, cases[c].width, cases[c].prefix, cases[c].dense);
         for (uint32_t servers = 2; servers <= 3; servers++) {
-            mst_table t;
+            mst_placement t;
             uint64_t floats[3];
-            assert_int_equal(mst_table_make(&t, &m.params, &m.layout, servers, sample, n, false), MST_OK);
+            assert_int_equal(mst_placement_make(&t, &m.params, &m.layout, servers, sample, n, false), MST_OK);
             carried(&t, &m, sample, n, n_batches, floats);
             assert_true(excess(floats, servers) <= 0.15);
-            mst_table_fini(&t);
+            mst_placement_fini(&t);
         }
         free(sample);
     }
@@ -332,12 +333,12 @@ static void balance_unknown(void **state)
 {
     (void)state;
     model m;
-    mst_table t;
+    mst_placement t;
     model_of(&m, 3000000, 1, 13, 1);
-    assert_int_equal(mst_table_make(&t, &m.params, &m.layout, 3, NULL, 0, false), MST_OK);
+    assert_int_equal(mst_placement_make(&t, &m.params, &m.layout, 3, NULL, 0, false), MST_OK);
     assert_in_range(t.key_starts[1], 1000000 - 16, 1000000 + 16);
     assert_in_range(t.key_starts[2], 2000000 - 16, 2000000 + 16);
-    mst_table_fini(&t);
+    mst_placement_fini(&t);
 }
 
 static void balance_dense(void **state)
@@ -352,16 +353,16 @@ static void balance_dense(void **state)
         m.layout.ranges[0] = (mst_range){.offset = 0, .size = 10 * features[f]};
         m.layout.ranges[1] = (mst_range){.offset = m.params.views[1].offset, .size = 10};
         for (uint32_t servers = 2; servers <= MAX_SERVERS; servers++) {
-            mst_table t;
+            mst_placement t;
             uint64_t floats[MAX_SERVERS];
-            assert_int_equal(mst_table_make(&t, &m.params, &m.layout, servers, NULL, 0, false), MST_OK);
+            assert_int_equal(mst_placement_make(&t, &m.params, &m.layout, servers, NULL, 0, false), MST_OK);
             carried(&t, &m, NULL, 0, 1, floats);
             assert_true(excess(floats, servers) <= 0.15);
             uint32_t runs = 1; /* one after the other: a request names few ranges */
             for (uint32_t i = 1; i < t.n_partitions; i++)
                 runs += t.partitions[i].server != t.partitions[i - 1].server;
             assert_int_equal(runs, servers);
-            mst_table_fini(&t);
+            mst_placement_fini(&t);
         }
     }
 }
@@ -372,33 +373,34 @@ static void bad_calls(void **state)
 {
     (void)state;
     model m;
-    mst_table t;
+    mst_placement t;
     model_of(&m, 100, 1, 0, 1);
-    assert_int_equal(mst_table_make(&t, &m.params, &m.layout, 0, NULL, 0, false), MST_EUSAGE);
-    assert_int_equal(mst_table_make(&t, &m.params, &m.layout, 2000, NULL, 0, false), MST_EUSAGE);
+    assert_int_equal(mst_placement_make(&t, &m.params, &m.layout, 0, NULL, 0, false), MST_EUSAGE);
+    assert_int_equal(mst_placement_make(&t, &m.params, &m.layout, 2000, NULL, 0, false), MST_EUSAGE);
     assert_string_equal(mst_error_text(), "2000 servers; there can be 1 to 1024");
-    assert_int_equal(mst_table_make(&t, &m.params, &m.layout, 2, (uint32_t[]){3, 100}, 2, false), MST_EINPUT);
+    assert_int_equal(mst_placement_make(&t, &m.params, &m.layout, 2, (uint32_t[]){3, 100}, 2, false),
+                     MST_EINPUT);
     assert_string_equal(mst_error_text(), "a sampled batch has key 100; the model has 100 keys");
     m.layout.sparse_offset = 16;
-    assert_int_equal(mst_table_make(&t, &m.params, &m.layout, 2, NULL, 0, false), MST_EUSAGE);
+    assert_int_equal(mst_placement_make(&t, &m.params, &m.layout, 2, NULL, 0, false), MST_EUSAGE);
     assert_null(t.partitions);
-    mst_table_fini(&t);
+    mst_placement_fini(&t);
 }
 
 static void no_memory(void **state)
 {
     (void)state;
     model m;
-    mst_table t;
+    mst_placement t;
     mst_alloc_stats before, after;
     static uint32_t sample[] = {1, 2, 3};
     model_of(&m, 100, 1, 0, 3000000);
     mst_alloc_stats_get(&before);
     for (uint64_t k = 1;; k++) {
         mst_alloc_fail_at(k);
-        mst_status st = mst_table_make(&t, &m.params, &m.layout, 2, sample, 3, false);
+        mst_status st = mst_placement_make(&t, &m.params, &m.layout, 2, sample, 3, false);
         mst_alloc_fail_at(0);
-        mst_table_fini(&t);
+        mst_placement_fini(&t);
         if (st == MST_OK) {
             assert_true(k > 3);
             break;
@@ -457,10 +459,10 @@ static void bad_json(void **state)
          "partition table: the 32 floats at 0 are more than one server's keys, or partly keys"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        mst_table t;
+        mst_placement t;
         json_t *json = json_loads(cases[i].json, 0, NULL);
         assert_non_null(json);
-        assert_int_equal(mst_table_from_json(&t, json), MST_EINPUT);
+        assert_int_equal(mst_placement_from_json(&t, json), MST_EINPUT);
         assert_string_equal(mst_error_text(), cases[i].sentence);
         assert_null(t.partitions);
         json_decref(json);
@@ -471,7 +473,7 @@ static void bad_json(void **state)
 static void bad_runs(void **state)
 {
     (void)state;
-    mst_table t;
+    mst_placement t;
     json_t *partitions = json_array();
     for (int i = 0; i < 400; i++) {
         json_array_append_new(partitions, json_integer(16));
@@ -479,7 +481,7 @@ static void bad_runs(void **state)
     }
     json_t *json =
         json_pack("{s:i,s:i,s:i,s:o}", "version", 1, "servers", 2, "size", 6400, "partitions", partitions);
-    assert_int_equal(mst_table_from_json(&t, json), MST_EINPUT);
+    assert_int_equal(mst_placement_from_json(&t, json), MST_EINPUT);
     assert_string_equal(mst_error_text(), "partition table: server 0's floats lie in more than 192 places");
     json_decref(json);
 }

@@ -8,8 +8,8 @@
  * seen to touch: bytes and applies are balanced, which equal ranges are not.
  * 3. Dense parts are cut into partitions of at most MST_PARTITION_FLOATS and dealt to the least loaded
  * server. */
-#ifndef MST_PS_TABLE_H
-#define MST_PS_TABLE_H
+#ifndef MST_PS_PLACEMENT_H
+#define MST_PS_PLACEMENT_H
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -26,7 +26,7 @@ typedef struct mst_partition {
     uint32_t server;
 } mst_partition;
 
-typedef struct mst_table {
+typedef struct mst_placement {
     uint32_t version, n_servers, n_partitions;
     uint64_t size; /* floats */
     mst_partition *partitions;
@@ -34,26 +34,26 @@ typedef struct mst_table {
     uint64_t sparse_offset;
     uint32_t width;
     uint32_t *key_starts;
-} mst_table;
+} mst_placement;
 
 /* layout: the model's gradient layout (ranges and sparse part). sample: keys as batches touch them (each key
  * once per batch, batches one after the other; any order), n of them; with none, keys are cut equally.
  * dense_model: the sparse view is treated as dense ranges (the whole vector travels). */
-mst_status mst_table_make(mst_table *table, const mst_params *params, const mst_grad *layout,
-                          uint32_t n_servers, const uint32_t *sample, size_t n, bool dense_model);
-void mst_table_fini(mst_table *table);
+mst_status mst_placement_make(mst_placement *table, const mst_params *params, const mst_grad *layout,
+                              uint32_t n_servers, const uint32_t *sample, size_t n, bool dense_model);
+void mst_placement_fini(mst_placement *table);
 
 /* New reference or NULL; and back, checked (MST_EINPUT with a sentence). */
-json_t *mst_table_to_json(const mst_table *table);
-mst_status mst_table_from_json(mst_table *table, const json_t *json);
+json_t *mst_placement_json(const mst_placement *table);
+mst_status mst_placement_from_json(mst_placement *table, const json_t *json);
 
 /* The part of a list that a server has. The list has at most MST_RANGE_MAX ranges. ranges: clipped copies;
  * keys: points into list->keys (key_capacity 0). *first_key is the number of its first key in the list. */
-void mst_table_part(const mst_table *table, const mst_list *list, uint32_t server, mst_list *part,
-                    uint32_t *first_key);
+void mst_placement_part(const mst_placement *table, const mst_list *list, uint32_t server, mst_list *part,
+                        uint32_t *first_key);
 
 /* Floats of the flat vector a server has: partitions in order; *n of them into out (room for n_partitions).
  */
-void mst_table_owned(const mst_table *table, uint32_t server, mst_extent *out, uint32_t *n);
+void mst_placement_owned(const mst_placement *table, uint32_t server, mst_extent *out, uint32_t *n);
 
 #endif
