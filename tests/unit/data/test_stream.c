@@ -207,7 +207,8 @@ static void formats_are_told_apart(void **state)
                          "ELF\0\1\2",
                          7));
     snprintf(sentence, sizeof sentence,
-             "%s is in none of the known formats (libsvm, tfrecord, criteo, vw, idx, cache); name one with "
+             "%s is in none of the known formats (libsvm, tfrecord, criteo, vw, idx, cifar10, cifar100, "
+             "images, gen, cache); name one with "
              "--format",
              a);
     assert_string_equal(refused(paths, 1, MST_EINPUT), sentence);
@@ -220,9 +221,9 @@ static void formats_are_told_apart(void **state)
     snprintf(sentence, sizeof sentence, "%s is empty", paths[0]);
     assert_string_equal(refused(paths, 1, MST_EINPUT), sentence);
     options.format = "nope";
-    assert_string_equal(
-        refused(paths, 1, MST_EUSAGE),
-        "unknown format nope; the formats are auto, libsvm, tfrecord, criteo, vw, idx, cache");
+    assert_string_equal(refused(paths, 1, MST_EUSAGE),
+                        "unknown format nope; the formats are auto, libsvm, tfrecord, criteo, vw, idx, "
+                        "cifar10, cifar100, images, gen, cache");
     options.format = "libsvm"; /* said to be: then an empty file has no rows */
     uint64_t rows = 0;
     assert_int_equal(open_one(paths[0], &d), MST_OK);
