@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -282,11 +283,13 @@ static void equals_plain(void **state)
     (void)state;
     for (size_t s = 0; s < N_SAMPLES; s++) {
         bench b = bench_make(&samples[s], s % 2 == 0 ? ROWS_BYTES : ROWS_DENSE, s % 3 == 0);
-        for (size_t i = 0; mst_executors[i] != NULL; i++)
+        for (size_t i = 0; mst_executors[i] != NULL; i++) {
             for (mst_isa isa = 0; isa < MST_ISA_COUNT; isa++)
-                for (unsigned threads = 1;
-                     mst_isa_supported(isa) && threads <= 1u + mst_executors[i]->threads; threads++)
-                    compare(&b, mst_executors[i], isa, threads);
+                if (mst_isa_supported(isa))
+                    compare(&b, mst_executors[i], isa, 1);
+            if (mst_executors[i]->threads)
+                compare(&b, mst_executors[i], mst_isa_best(), 2);
+        }
         bench_free(&b);
     }
 }
@@ -408,8 +411,20 @@ static void bears_failed_allocations(void **state)
     }
 }
 
-int main(void)
+/* Threads that wait for each other inside of primitives must not hold the cores of a busy machine; OpenMP
+ * reads that before main. */
+static void wait_passively(char **argv)
 {
+    if (getenv("OMP_WAIT_POLICY") != NULL)
+        return;
+    setenv("OMP_WAIT_POLICY", "passive", 1);
+    execv("/proc/self/exe", argv);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    wait_passively(argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equals_plain),        cmocka_unit_test(takes_rows_of_every_kind),
         cmocka_unit_test(parts_add_up),        cmocka_unit_test(repeats),
