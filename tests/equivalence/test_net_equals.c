@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "model/executor.h"
 #include "trial.h"
 
 #define N_ROWS  150
@@ -76,17 +77,39 @@ static void train(trial *t, const char *net, const char *executor, const char *m
     assert_int_equal(t->summary.status.rows, 3 * N_ROWS);
 }
 
-static const char *const executors[] = {"plain", "auto"};
+/* Whether the executor computes that net. The thread sanitizer does not see how the threads of GNU's OpenMP
+ * wait for each other: executors that have them are left out under it. */
+static bool runs(const mst_executor *executor, const char *net)
+{
+    mst_dims in = {1, SIDE, SIDE};
+    mst_chain *chain;
+    char *text;
+    size_t size;
+    assert_int_equal(mst_file_read_all(trial_path(net), 1 << 20, &text, &size), MST_OK);
+    assert_int_equal(mst_chain_parse(text, net, &in, CLASSES, &chain), MST_OK);
+    bool can = executor->can(chain) == MST_OK;
+    mst_chain_destroy(chain);
+    mst_free(text);
+#ifdef __SANITIZE_THREAD__
+    can = can && !executor->threads;
+#endif
+    return can;
+}
+
+#define EACH_EXECUTOR(e, net)                                                                                \
+    for (const mst_executor *const *e = mst_executors; *e != NULL; e++)                                      \
+        if (runs(*e, net))
 
 static void sync_threads_equal_one(void **state)
 {
     (void)state;
-    for (int e = 0; e < 2; e++) {
+    EACH_EXECUTOR(e, "drop.net")
+    {
         trial one, many;
-        train(&one, "drop.net", executors[e], "sync", 1);
+        train(&one, "drop.net", (*e)->name, "sync", 1);
         assert_true(one.summary.status.train_loss < 1.3);
         for (int threads = 2; threads <= 3; threads++) {
-            train(&many, "drop.net", executors[e], "sync", threads);
+            train(&many, "drop.net", (*e)->name, "sync", threads);
             assert_true(trial_distance(&one, &many) < 2e-4);
             trial_fini(&many);
         }
@@ -96,39 +119,45 @@ static void sync_threads_equal_one(void **state)
 
 static void executors_agree(void **state)
 {
+    static const char *const nets[] = {"drop.net", "norm.net"};
     (void)state;
     for (int n = 0; n < 2; n++) {
         trial a, b;
-        const char *net = n ? "norm.net" : "drop.net";
-        train(&a, net, "plain", "sync", 1);
-        train(&b, net, "auto", "sync", 1);
-        assert_true(trial_distance(&a, &b) < 5e-4);
+        train(&a, nets[n], "plain", "sync", 1);
+        EACH_EXECUTOR(e, nets[n])
+        {
+            train(&b, nets[n], (*e)->name, "sync", 1);
+            assert_true(trial_distance(&a, &b) < 5e-4);
+            trial_fini(&b);
+        }
         trial_fini(&a);
-        trial_fini(&b);
     }
 }
 
 static void sync_repeats(void **state)
 {
+    static const char *const nets[] = {"drop.net", "norm.net"};
     (void)state;
-    for (int e = 0; e < 2; e++)
-        for (int threads = 1; threads <= 2; threads++) {
-            trial first, again;
-            train(&first, "norm.net", executors[e], "sync", threads);
-            train(&again, "norm.net", executors[e], "sync", threads);
-            trial_same_bits(&first, &again);
-            trial_fini(&first);
-            trial_fini(&again);
-        }
+    for (int n = 0; n < 2; n++)
+        EACH_EXECUTOR(e, nets[n])
+    for (int threads = 1; threads <= 2; threads++) {
+        trial first, again;
+        train(&first, nets[n], (*e)->name, "sync", threads);
+        train(&again, nets[n], (*e)->name, "sync", threads);
+        trial_same_bits(&first, &again);
+        trial_fini(&first);
+        trial_fini(&again);
+    }
 }
 
 static void async_of_one_equals_sync(void **state)
 {
     (void)state;
-    for (int e = 0; e < 2; e++) {
+    EACH_EXECUTOR(e, "drop.net")
+    {
         trial sync, async;
-        train(&sync, "drop.net", executors[e], "sync", 1);
-        train(&async, "drop.net", executors[e], "async", 1);
+        train(&sync, "drop.net", (*e)->name, "sync", 1);
+        train(&async, "drop.net", (*e)->name, "async", 1);
         trial_same_bits(&sync, &async);
         trial_fini(&sync);
         trial_fini(&async);
@@ -165,23 +194,25 @@ static void resume_continues(void **state)
 {
     static const char *const nets[] = {"drop.net", "norm.net"};
     (void)state;
-    for (int n = 0; n < 2; n++) {
-        trial whole, first, rest;
-        train(&whole, nets[n], "auto", "sync", 2);
-        set_up(&first, nets[n], "auto", "sync", 2, "stopped");
-        assert_int_equal(mst_remove_tree(first.train.run), MST_OK);
-        trial_set(&first, "steps", "11");
-        trial_must_run(&first);
-        assert_int_equal(first.summary.status.step, 11);
-        trial_fini(&first);
-        set_up(&rest, nets[n], "auto", "sync", 2, "stopped");
-        trial_set(&rest, "resume", "true");
-        trial_must_run(&rest);
-        assert_int_equal(rest.summary.status.rows, 3 * N_ROWS);
-        trial_same_bits(&whole, &rest);
-        trial_fini(&whole);
-        trial_fini(&rest);
-    }
+    for (int n = 0; n < 2; n++)
+        EACH_EXECUTOR(e, nets[n])
+        {
+            trial whole, first, rest;
+            train(&whole, nets[n], (*e)->name, "sync", 2);
+            set_up(&first, nets[n], (*e)->name, "sync", 2, "stopped");
+            assert_int_equal(mst_remove_tree(first.train.run), MST_OK);
+            trial_set(&first, "steps", "11");
+            trial_must_run(&first);
+            assert_int_equal(first.summary.status.step, 11);
+            trial_fini(&first);
+            set_up(&rest, nets[n], (*e)->name, "sync", 2, "stopped");
+            trial_set(&rest, "resume", "true");
+            trial_must_run(&rest);
+            assert_int_equal(rest.summary.status.rows, 3 * N_ROWS);
+            trial_same_bits(&whole, &rest);
+            trial_fini(&whole);
+            trial_fini(&rest);
+        }
 }
 
 static void another_net_is_refused(void **state)
