@@ -117,16 +117,16 @@ static uint32_t draw(const image_maker *m, uint64_t row, uint8_t *planes)
     uint32_t label = label_of(o, row);
     mst_rng rng;
     mst_rng_init(&rng, o->seed, MST_RNG_GENERATE, row);
-    float contrast = 100.0f * (float)(0.6 + 0.5 * mst_rng_uniform(&rng));
+    float contrast = 100.0f * (float)(0.7 + 0.4 * mst_rng_uniform(&rng));
     float brightness = 128.0f + 30.0f * (float)(mst_rng_uniform(&rng) - 0.5);
-    float by_y = 0.6f * (float)(mst_rng_uniform(&rng) - 0.5),
-          by_x = 0.6f * (float)(mst_rng_uniform(&rng) - 0.5);
+    float by_y = 0.4f * (float)(mst_rng_uniform(&rng) - 0.5),
+          by_x = 0.4f * (float)(mst_rng_uniform(&rng) - 0.5);
     const float *pattern = m->patterns + (size_t)label * o->channels * CELLS;
     for (uint32_t c = 0; c < o->channels; c++) {
         float grid[CELLS];
         for (uint32_t i = 0; i < CELLS; i++)
             grid[i] =
-                brightness + contrast * pattern[c * CELLS + i] + 40.0f * (float)(mst_rng_uniform(&rng) - 0.5);
+                brightness + contrast * pattern[c * CELLS + i] + 30.0f * (float)(mst_rng_uniform(&rng) - 0.5);
         draw_plane(m, grid, by_y, by_x, &rng, planes + (size_t)c * o->height * o->width);
     }
     return label;
