@@ -348,10 +348,10 @@ static mst_status dnnl_open(const mst_chain *chain, const mst_kernels *kernels, 
                                .chain = chain,
                                .kernels = kernels,
                                .max_rows = max_rows,
-                               .n_threads = n_threads};
+                               .n_threads = n_threads > 0 ? n_threads : 1};
     for (uint32_t i = 0; i < chain->n_layers; i++)
         self->norm = self->norm || chain->layers[i]->ops == &mst_layer_batchnorm;
-    int before = mst_dnnl_enter(n_threads);
+    int before = mst_dnnl_enter(self->base.n_threads);
     mst_status st = mst_dnnl_plan_new(chain, max_rows, training, &self->whole);
     mst_dnnl_leave(before);
     if (st != MST_OK) {
