@@ -86,8 +86,9 @@ static int on_progress(void *arg, const muster_progress *p)
 {
     (void)arg;
     if (p->event == MUSTER_EVENT_EVALUATED)
-        printf("step %llu: %s accuracy %.4f\n", (unsigned long long)p->step, p->set, p->result.accuracy);
-    return p->event == MUSTER_EVENT_EVALUATED && p->result.accuracy > 0.999; /* good enough: stop */
+        printf("step %llu: %s loss %.4f, accuracy %.4f\n", (unsigned long long)p->step, p->set,
+               p->result.loss, p->result.accuracy);
+    return p->event == MUSTER_EVENT_EVALUATED && p->result.loss < 0.01; /* good enough: stop */
 }
 
 /* Asks the saved model for two points. */
