@@ -155,8 +155,8 @@ muster_status muster_net_new(muster_net **net);
 void muster_net_free(muster_net *net);
 
 /* Adds lines of a net file: "conv 6 kernel=5 pad=2", "relu", "fc1: linear 120", "linear classes"; one layer a
- * line, as docs/NETS.md describes. Shapes are checked once the data is known, by muster_trainer_new, or by
- * muster_net_check. MUSTER_EUSAGE once options have the net. */
+ * line; `muster list` names the kinds and their options. Shapes are checked once the data is known, by
+ * muster_trainer_new, or by muster_net_check. MUSTER_EUSAGE once options have the net. */
 muster_status muster_net_add(muster_net *net, const char *lines);
 
 /* Adds a kind of layer that lines may name. MUSTER_EUSAGE when there is one of that name, or when the table
