@@ -11,7 +11,7 @@
 
 #include "base/status.h"
 
-#define MST_EXTENT_MAX 256
+#define MST_EXTENT_MAX 320
 
 /* Floats [first, first + count) of the flat vector. */
 typedef struct mst_extent {

@@ -502,6 +502,29 @@ static bool walks(const mst_shard *self, const mst_shard_request *r)
     return (to - from) / 16 <= 2 * ((uint64_t)a->n_keys + b->n_keys);
 }
 
+/* State (a running mean) is not added up: the first push's values replace it, whatever the optimizer made of
+ * them. */
+static void replace_state(mst_shard *self, const mst_shard_push *push)
+{
+    const mst_params *params = self->options.params;
+    size_t size = mst_wire_size(push->wire);
+    for (uint32_t v = 0; v < params->n_views; v++) {
+        const mst_view *view = &params->views[v];
+        uint64_t before = 0;
+        for (uint32_t r = 0; view->kind == MST_VIEW_STATE && r < push->list->n_ranges; r++) {
+            const mst_extent *e = &push->list->ranges[r];
+            uint64_t from = e->first > view->offset ? e->first : view->offset;
+            uint64_t to = e->first + e->count < view->offset + view->size ? e->first + e->count
+                                                                          : view->offset + view->size;
+            if (from < to)
+                mst_wire_decode(push->wire,
+                                (const uint8_t *)push->values + (before + (from - e->first)) * size,
+                                to - from, params->w + from);
+            before += e->count;
+        }
+    }
+}
+
 /* pull: a request whose keys are to be read on the way, and where to. */
 static mst_status apply_pushes(mst_shard *self, const mst_shard_request *const *requests, uint32_t n,
                                const mst_update *update, const mst_list *pull, uint8_t *out)
@@ -564,6 +587,7 @@ static mst_status apply_pushes(mst_shard *self, const mst_shard_request *const *
         job.clip = sqrt(square) > limit ? (float)(limit / sqrt(square)) : 1.0f;
     }
     run(&job);
+    replace_state(self, &self->pushes[0]);
     return MST_OK;
 }
 

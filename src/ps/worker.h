@@ -58,8 +58,10 @@ typedef struct mst_worker_job {
     uint32_t batch, global_batch;
     uint32_t pipeline; /* requests in flight beyond the first; sync: 0 */
     mst_wire wire;
-    bool dense_model; /* the whole vector travels */
-    bool clip;        /* --clip-norm is applied here (async, ssp), to every gradient before it is pushed */
+    uint64_t seed;      /* of what is random in a step (dropout) */
+    unsigned n_threads; /* within a batch, for models that use them */
+    bool dense_model;   /* the whole vector travels */
+    bool clip;          /* --clip-norm is applied here (async, ssp), to every gradient before it is pushed */
     const mst_model *model;
     const mst_optimizer *optimizer;
     const mst_params *params; /* views only: nothing is reserved */

@@ -61,9 +61,9 @@ mst_status mst_worker_gradient_init(mst_worker *self)
         if (!self->job->dense_model)
             TRY(mst_row_localiser_new(n_sparse_keys(self), self->n_slots, &self->localiser));
     }
-    self->scratch = mst_alloc_lines(model->ops->scratch_size(model, self->max_rows));
+    TRY(mst_model_scratch_new(model, self->job->batch, self->job->n_threads, true, &self->scratch));
     self->coefs = mst_calloc(self->max_rows, sizeof *self->coefs);
-    if (self->scratch == NULL || self->coefs == NULL)
+    if (self->coefs == NULL)
         return mst_fail(MST_ENOMEM, "no memory for batches of %" PRIu32 " rows", self->max_rows);
     return MST_OK;
 }
@@ -71,7 +71,7 @@ mst_status mst_worker_gradient_init(mst_worker *self)
 void mst_worker_gradient_fini(mst_worker *self)
 {
     mst_grad_fini(&self->sparse);
-    mst_free(self->scratch);
+    mst_model_scratch_free(self->job->model, self->scratch);
     mst_free(self->coefs);
     self->scratch = NULL;
     self->coefs = NULL;
@@ -110,6 +110,34 @@ static mst_status gradient_room(mst_turn *turn, uint64_t floats)
     return MST_OK;
 }
 
+/* What is random in the step. Asynchronous workers draw numbers of their own; worker 0 alone draws what local
+ * training draws. */
+static mst_step step_of(const mst_worker *self, uint32_t slot)
+{
+    const mst_turn *turn = &self->turns[slot];
+    uint64_t apart = self->job->mode == MST_PS_SYNC ? 0 : self->options.net.self.index;
+    return (mst_step){
+        .seed = self->job->seed + apart * 0x9E3779B97F4A7C15ull,
+        .number = turn->step != 0 ? turn->step : mst_client_reply(self->client, slot)->version + 1,
+        .first_row = turn->first_row,
+    };
+}
+
+/* A share that has grown, because another worker was lost, is computed in parts of a batch each. */
+static mst_status compute_parts(mst_worker *self, uint32_t slot, const mst_weights *w, float scale,
+                                mst_grad *grad, mst_loss_sum *sum)
+{
+    const mst_model *model = self->job->model;
+    const mst_batch *batch = &self->turns[slot].batch;
+    mst_step step = step_of(self, slot);
+    for (uint32_t from = 0; from < batch->n_rows; from += self->job->batch) {
+        mst_batch part = mst_batch_part(batch, from, self->job->batch);
+        TRY(model->ops->compute(model, self->scratch, &part, w, scale, grad, &step, sum));
+        step.first_row += part.n_rows;
+    }
+    return MST_OK;
+}
+
 /* The model's weights, or its gradient, at a slot's floats. */
 static void point(const mst_worker *self, float *floats, mst_weights *out)
 {
@@ -129,17 +157,34 @@ static void add_contributions(const mst_contributions *list, uint32_t width, flo
     }
 }
 
-static void clip(float *g, uint64_t n, double limit)
+static double square_of(const float *g, uint64_t n)
 {
     double square = 0.0;
     for (uint64_t i = 0; i < n; i++)
         square += (double)g[i] * g[i];
-    double norm = sqrt(square);
+    return square;
+}
+
+static void scale_by(float *g, uint64_t n, float by)
+{
+    for (uint64_t i = 0; i < n; i++)
+        g[i] *= by;
+}
+
+/* Scales the gradient down to the limit. State among it is no gradient. */
+static void clip(const mst_grad *grad, float *g, uint64_t n, double limit)
+{
+    double square = square_of(g, n);
+    for (uint32_t i = 0; i < grad->n_ranges; i++)
+        square -= grad->ranges[i].state ? square_of(grad->ranges[i].g, grad->ranges[i].size) : 0.0;
+    double norm = sqrt(square > 0.0 ? square : 0.0);
     if (norm <= limit)
         return;
     float by = (float)(limit / norm);
-    for (uint64_t i = 0; i < n; i++)
-        g[i] *= by;
+    scale_by(g, n, by);
+    for (uint32_t i = 0; i < grad->n_ranges; i++)
+        if (grad->ranges[i].state)
+            scale_by(grad->ranges[i].g, grad->ranges[i].size, 1.0f / by);
 }
 
 mst_status mst_worker_compute(mst_worker *self, uint32_t slot, mst_loss_sum *sum)
@@ -170,12 +215,12 @@ mst_status mst_worker_compute(mst_worker *self, uint32_t slot, mst_loss_sum *sum
     } else {
         if (self->sparse.owners != NULL)
             self->sparse.owners[0].n = 0;
-        TRY(model->ops->compute(model, self->scratch, &turn->batch, &w, scale, &grad, NULL, sum));
+        TRY(compute_parts(self, slot, &w, scale, &grad, sum));
         if (self->sparse.owners != NULL)
             add_contributions(&self->sparse.owners[0], self->layout.width, g.sparse);
     }
     if (self->job->clip && limit > 0.0)
-        clip(turn->g, floats, limit);
+        clip(&grad, turn->g, floats, limit);
     self->counts.compute_seconds += mst_seconds_since(start);
     return MST_OK;
 }

@@ -28,7 +28,8 @@ typedef struct mst_turn {
     mst_turn_state state;
     mst_row *rows; /* localised; room for max_rows */
     mst_batch batch;
-    uint64_t step; /* given by the coordinator; 0: not */
+    uint64_t step;      /* given by the coordinator; 0: not */
+    uint64_t first_row; /* where the batch stands in the step's global batch */
     bool exhausted;
     float *g;
     uint64_t g_room;

@@ -101,12 +101,20 @@ static uint32_t free_slot(const mst_worker *self)
     return MST_SLOT_NONE;
 }
 
+/* Where a batch of the worker's own rows stands in a global batch of all workers'. */
+static uint64_t own_first_row(const mst_worker *self)
+{
+    return self->job->mode == MST_PS_SYNC ? (uint64_t)self->options.net.self.index * self->job->batch : 0;
+}
+
 /* The batch becomes a turn: its list is ready to be pulled. */
-static mst_status begin_turn(mst_worker *self, uint32_t slot, const mst_batch *batch, uint64_t step)
+static mst_status begin_turn(mst_worker *self, uint32_t slot, const mst_batch *batch, uint64_t step,
+                             uint64_t first_row)
 {
     mst_turn *turn = &self->turns[slot];
     mst_list *list = mst_client_list(self->client, slot);
     turn->step = step;
+    turn->first_row = first_row;
     turn->exhausted = false;
     turn->batch = *batch;
     list->n_keys = 0;
@@ -160,7 +168,7 @@ static mst_status take_slice(mst_worker *self, uint32_t slot, const mst_work *wo
     mst_batch share = {.rows = slice.rows + first, .n_rows = (uint32_t)(to - from)};
     if (share.n_rows > 0)
         TRY(mst_feed_fill(self->job->feed, slot, first, first + share.n_rows));
-    return begin_turn(self, slot, &share, work->step);
+    return begin_turn(self, slot, &share, work->step, first);
 }
 
 /* The next batch of the leases at hand. */
@@ -173,7 +181,7 @@ static mst_status take_leased(mst_worker *self, uint32_t slot)
     if (batch.n_rows != n)
         return too_few_rows(self, self->at, self->to);
     self->at += n;
-    return begin_turn(self, slot, &batch, 0);
+    return begin_turn(self, slot, &batch, 0, own_first_row(self));
 }
 
 /* The next batch of the own stream; its end leaves *slot_used false (async), or is a turn of its own (sync).
@@ -188,7 +196,7 @@ static mst_status take_granted(mst_worker *self, uint32_t slot, uint64_t step, b
     self->granted -= sync ? self->granted : batch.n_rows;
     *slot_used = batch.n_rows > 0 || sync;
     if (*slot_used)
-        TRY(begin_turn(self, slot, &batch, step));
+        TRY(begin_turn(self, slot, &batch, step, own_first_row(self)));
     if (batch.n_rows == n)
         return MST_OK;
     if (!sync) { /* what was granted beyond the end is void */

@@ -55,6 +55,8 @@ static mst_status train(const mst_job_config *config, mst_worker *worker, mst_tr
         .global_batch = (uint32_t)o->global_batch,
         .pipeline = (uint32_t)o->pipeline,
         .wire = (mst_wire)o->wire,
+        .seed = (uint64_t)trainer->options.seed,
+        .n_threads = trainer->n_threads,
         .dense_model = o->dense_model,
         .clip = o->mode != MST_MODE_SYNC && trainer->optimizer.options.clip_norm > 0.0,
         .model = trainer->assembly.model,
