@@ -229,7 +229,7 @@ muster_status muster_net_add_kind(muster_net *net, const muster_layer *user)
     if (kind_known(mst_layers, user->kind) || kind_known(net->kinds, user->kind) ||
         strcmp(user->kind, "input") == 0 || strcmp(user->kind, "defaults") == 0)
         return muster_fail(MUSTER_EUSAGE, "there is a kind of layer %s already", user->kind);
-    if (!mst_grow(&net->kinds, &net->kind_capacity, net->n_kinds + 2, sizeof *net->kinds))
+    if (!mst_grow(&net->kinds, &net->kind_capacity, net->n_kinds + 2, sizeof(const mst_layer_ops *)))
         return muster_fail(MUSTER_ENOMEM, "no memory for layer %s", user->kind);
     net->kinds[net->n_kinds] = NULL;
     st = kind_new(user, &kind);

@@ -196,6 +196,13 @@ static void own_layers_have_parameters_and_state(void **state)
     assert_null(muster_model_weight(m, "mul.weight", NULL));
     ok(muster_model_predict(m, &row, 1, p));
     assert_true(p[1] > 0.6f);
+    muster_model *two = train_net(
+        net_of("linear 8\nmul: gain 0.5\nleaky\nlinear classes\n"),
+        prepare(&r, "gain-2", "model", "net", "threads", "2", "lr", "0.2", "epochs", "4", NULL), NULL);
+    assert_same_weights(m, two, "mul.gain", 1e-4);
+    assert_same_weights(m, two, "mul.batches", 0.0);
+    assert_same_weights(m, two, "linear2.weight", 1e-3);
+    muster_model_free(two);
     muster_model_free(m);
 }
 
