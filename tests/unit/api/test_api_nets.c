@@ -206,6 +206,21 @@ static void own_layers_have_parameters_and_state(void **state)
     muster_model_free(m);
 }
 
+static void own_layers_train_through_servers(void **state)
+{
+    static const char lines[] = "linear 8\nmul: gain 0.5\nleaky\nlinear classes\n";
+    muster_reader r = dense_reader(1000);
+    (void)state;
+    muster_model *a = train_net(net_of(lines), prepare(&r, "one", "model", "net", "batch", "20", NULL), NULL);
+    muster_model *b = train_net(
+        net_of(lines), prepare(&r, "two", "model", "net", "strategy", "ps", "workers", "2", NULL), NULL);
+    assert_same_weights(a, b, "mul.gain", 1e-4);
+    assert_same_weights(a, b, "mul.batches", 0.0);
+    assert_same_weights(a, b, "linear1.weight", 1e-4);
+    muster_model_free(a);
+    muster_model_free(b);
+}
+
 static void options_that_change_a_net_are_refused(void **state)
 {
     muster_reader r = dense_reader(100);
@@ -264,6 +279,7 @@ int main(void)
         cmocka_unit_test(nets_are_checked),
         cmocka_unit_test(own_layers_train_as_built_in_ones),
         cmocka_unit_test(own_layers_have_parameters_and_state),
+        cmocka_unit_test(own_layers_train_through_servers),
         cmocka_unit_test(options_that_change_a_net_are_refused),
         cmocka_unit_test(memory_that_is_short_is_told),
     };
