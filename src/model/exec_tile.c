@@ -22,7 +22,8 @@
 #include "base/alloc.h"
 #include "model/exec_tile_impl.h"
 
-#define SUITS_WEIGHTS (1u << 20)
+#define SUITS_WEIGHTS (1u << 19) /* 2 MB */
+#define SUITS_NUMBERS (1u << 14) /* between two layers: 1 MB in 16 lanes */
 
 extern const mst_executor mst_executor_tile;
 
@@ -40,11 +41,14 @@ static mst_status tile_can(const mst_chain *chain)
     return MST_OK;
 }
 
-/* Every tile reads all weights three times and writes their gradients: they should stay in a cache. */
+/* Every tile reads all weights three times and writes their gradients, and walks over the arrays between
+ * layers several times: all should stay in the caches. oneDNN is faster beyond. */
 static bool tile_suits(const mst_chain *chain)
 {
     uint64_t n = 0;
-    for (uint32_t i = 0; i < chain->n_layers; i++)
+    for (uint32_t i = 0; i < chain->n_layers; i++) {
+        if (mst_dims_size(&chain->layers[i]->out) > SUITS_NUMBERS)
+            return false;
         for (uint32_t j = 0; j < chain->layers[i]->n_params; j++) {
             const mst_layer_param *param = &chain->layers[i]->params[j];
             uint64_t size = 1;
@@ -52,6 +56,7 @@ static bool tile_suits(const mst_chain *chain)
                 size *= param->dims[k];
             n += size;
         }
+    }
     return n <= SUITS_WEIGHTS;
 }
 
