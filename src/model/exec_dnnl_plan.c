@@ -5,7 +5,7 @@
  * and before convolutions. Inner products use their weights where they lie, whatever their size; convolutions
  * have theirs brought into shape before use, in one room for all.
  *
- * Memory, in floats of one image, for training (inference keeps no tensors and has two at a time):
+ * Memory for training (inference keeps no tensors and has two at a time):
  *   tensors      all outputs of layers that do not compute in place; relu and dropout do, and relu rides on
  *                the convolution or inner product before it
  *   gradients    of two neighbouring tensors at a time: even ones at one end of a region, odd ones at the
