@@ -172,8 +172,8 @@ static void test_head_refused(void **state)
     refuse_head(&(mst_step_head){.push_floats = 1}, MST_STEP_PULL, 44, "1 floats that pushes nothing");
     refuse_head(&(mst_step_head){.pull_keys = 1}, MST_STEP_PUSH, 40, "1 keys that pulls nothing");
     refuse_head(&(mst_step_head){.packed_bytes = 1}, 0, 41, "that pulls nothing");
-    refuse_head(&(mst_step_head){.pull_ranges = 257}, MST_STEP_PULL, 40 + 257 * 16,
-                "257 ranges; there are at most 256");
+    refuse_head(&(mst_step_head){.pull_ranges = 321}, MST_STEP_PULL, 40 + 321 * 16,
+                "321 ranges; there are at most 320");
     /* sums that would wrap in 32 bits */
     refuse_head(&(mst_step_head){.push_floats = 1u << 30}, MST_STEP_PUSH, 40, "add up to 4294967336");
 
