@@ -43,7 +43,14 @@ mst_status mst_apply_open(mst_apply *self, const mst_command *command, mst_optio
                         (unsigned long long)has);
     mst_signals_install();
     mst_text_list files = {.items = self->words.items + 1, .n = self->words.n - 1};
+    if (self->augment_options.crop != NULL)
+        self->data.features = 0; /* images are larger than what the model sees of them */
     TRY(mst_dataset_open(&files, &self->data, &self->dataset));
+    TRY(mst_augment_init(&self->augment, &self->augment_options, self->dataset, 0));
+    if (self->augment.any && mst_augment_out(&self->augment) != has)
+        return mst_fail(MST_EINPUT, "%s: images of %u x %u x %u, and the model takes %llu numbers",
+                        self->dataset->name, self->augment.channels, self->augment.height,
+                        self->augment.width, (unsigned long long)has);
     if (reading_unknown && !reading_given && self->dataset->format != NULL && self->dataset->format->hashes)
         mst_warn("%s was trained on a cache that does not say how its rows were read: unless that was with "
                  "default options, give --hash-seed, --criteo-numeric and --tf-keys as they were then",

@@ -1,4 +1,4 @@
-/* `muster eval`: loss, accuracy and AUC of a trained model on a data set. */
+/* `muster eval`: loss, accuracy, top-5 accuracy and AUC of a trained model on a data set. */
 #include <math.h>
 
 #include "cli/cli.h"
@@ -7,7 +7,8 @@
 #include "cli/table.h"
 #include "train/evaluate.h"
 
-static const mst_option *const tables[] = {mst_apply_table, mst_data_option_table, mst_cli_json_table, NULL};
+static const mst_option *const tables[] = {mst_apply_table, mst_data_option_table, mst_augment_option_table,
+                                           mst_cli_json_table, NULL};
 
 static mst_status print_result(const mst_result *r, bool json)
 {
@@ -20,6 +21,10 @@ static mst_status print_result(const mst_result *r, bool json)
     mst_table_real(t, r->loss, 6);
     mst_table_text(t, "accuracy");
     mst_table_real(t, r->accuracy, 6);
+    if (isfinite(r->top5)) {
+        mst_table_text(t, "top5");
+        mst_table_real(t, r->top5, 6);
+    }
     if (isfinite(r->auc)) {
         mst_table_text(t, "auc");
         mst_table_real(t, r->auc, 6);
@@ -40,10 +45,11 @@ static mst_status run(int argc, char **argv)
     mst_option_group groups[] = {
         {.title = "evaluation", .table = mst_apply_table, .base = &apply.options},
         {.title = "data", .table = mst_data_option_table, .base = &apply.data},
+        {.title = "augmentation", .table = mst_augment_option_table, .base = &apply.augment_options},
         {.title = "output", .table = mst_cli_json_table, .base = &json},
     };
     mst_status st;
-    TRY_OUT(st, mst_apply_open(&apply, &mst_cmd_eval, groups, 3, argc, argv));
+    TRY_OUT(st, mst_apply_open(&apply, &mst_cmd_eval, groups, 4, argc, argv));
     if (apply.helped)
         goto out;
     mst_evaluator_options options = {
@@ -51,6 +57,7 @@ static mst_status run(int argc, char **argv)
         .batch = (uint32_t)apply.options.batch,
         .first_rows = (uint64_t)apply.options.rows,
         .stop = mst_signals_stop(),
+        .augment = apply.augment.any ? &apply.augment : NULL,
     };
     TRY_OUT(st, mst_evaluator_new(apply.assembly.model, &apply.assembly.params, apply.dataset, &options,
                                   &evaluator));
@@ -62,7 +69,7 @@ static mst_status run(int argc, char **argv)
 out:
     mst_evaluator_destroy(evaluator);
     mst_apply_close(&apply);
-    mst_options_fini(groups, 3);
+    mst_options_fini(groups, 4);
     return st;
 }
 

@@ -8,7 +8,7 @@
 #include "cli/signals.h"
 #include "data/feed.h"
 
-enum { WHAT_PROBABILITY, WHAT_CLASS, WHAT_SCORE };
+enum { WHAT_PROBABILITY, WHAT_CLASS, WHAT_SCORE, WHAT_NAME };
 
 typedef struct predict_options {
     char *out;
@@ -19,14 +19,14 @@ typedef struct predict_options {
 static const mst_option predict_table[] = {
     {"out", MST_OPTION_TEXT, FIELD(out), "-", 0, 0, NULL, "FILE",
      "Where the predictions go; \"-\" is standard output. Names ending in .gz or .zst are compressed."},
-    {"what", MST_OPTION_CHOICE, FIELD(what), "probability", 0, 0, "probability|class|score", NULL,
+    {"what", MST_OPTION_CHOICE, FIELD(what), "probability", 0, 0, "probability|class|score|name", NULL,
      "probability: of the positive class, or of every class separated by spaces; class: 0/1 or the class "
-     "number; score: "
-     "margins or logits."},
+     "number; score: margins or logits; name: the folder that the class's training images were in."},
     {0},
 };
 
-static const mst_option *const tables[] = {predict_table, mst_apply_table, mst_data_option_table, NULL};
+static const mst_option *const tables[] = {predict_table, mst_apply_table, mst_data_option_table,
+                                           mst_augment_option_table, NULL};
 
 static double sigmoid(double margin)
 {
@@ -53,8 +53,11 @@ static uint32_t best_of(const float *y, uint32_t n)
     return best;
 }
 
-static mst_status write_row(mst_out *out, int what, float *y, uint32_t n)
+/* names: of the classes, with WHAT_NAME. */
+static mst_status write_row(mst_out *out, int what, const mst_text_list *names, float *y, uint32_t n)
 {
+    if (what == WHAT_NAME)
+        return mst_out_printf(out, "%s\n", names->items[n == 1 ? y[0] > 0.0f : best_of(y, n)]);
     if (n == 1) {
         if (what == WHAT_CLASS)
             return mst_out_write(out, y[0] > 0.0f ? "1\n" : "0\n", 2);
@@ -83,6 +86,7 @@ static mst_status predict(const mst_apply *apply, const predict_options *options
         .max_take = batch_rows,
         .features = model->shape.n_features,
         .stop = mst_signals_stop(),
+        .augment = apply->augment.any ? &apply->augment : NULL,
     };
     mst_status st = MST_OK;
     void *scratch = NULL;
@@ -104,7 +108,8 @@ static mst_status predict(const mst_apply *apply, const predict_options *options
             break;
         TRY_OUT(st, model->ops->forward(model, scratch, &batch, &weights, scores));
         for (uint32_t i = 0; i < batch.n_rows; i++)
-            TRY_OUT(st, write_row(out, options->what, scores + (size_t)i * model->n_scores, model->n_scores));
+            TRY_OUT(st, write_row(out, options->what, &apply->data.image_classes,
+                                  scores + (size_t)i * model->n_scores, model->n_scores));
     }
 out:
     mst_feed_destroy(feed);
@@ -122,18 +127,26 @@ static mst_status run(int argc, char **argv)
         {.title = "prediction", .table = predict_table, .base = &options},
         {.title = "reading", .table = mst_apply_table, .base = &apply.options},
         {.title = "data", .table = mst_data_option_table, .base = &apply.data},
+        {.title = "augmentation", .table = mst_augment_option_table, .base = &apply.augment_options},
     };
     mst_status st;
-    TRY_OUT(st, mst_apply_open(&apply, &mst_cmd_predict, groups, 3, argc, argv));
+    TRY_OUT(st, mst_apply_open(&apply, &mst_cmd_predict, groups, 4, argc, argv));
     if (apply.helped)
         goto out;
+    if (options.what == WHAT_NAME && apply.data.image_classes.n < apply.assembly.model->shape.n_classes) {
+        st = mst_fail(MST_EUSAGE,
+                      "--what name: the classes of %s have no names, as it was not trained on a folder of "
+                      "images: --what class prints numbers",
+                      apply.words.items[0]);
+        goto out;
+    }
     TRY_OUT(st, mst_out_open(options.out, &out));
     TRY_OUT(st, predict(&apply, &options, out));
     st = mst_out_commit(out);
 out:
     mst_out_close(out);
     mst_apply_close(&apply);
-    mst_options_fini(groups, 3);
+    mst_options_fini(groups, 4);
     return st;
 }
 

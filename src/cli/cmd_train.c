@@ -28,8 +28,15 @@ static const mst_option output_table[] = {
 };
 
 static const mst_option *const tables[] = {
-    mst_train_option_table, mst_model_option_table, mst_optim_option_table,   mst_strategy_option_table,
-    mst_data_option_table,  output_table,           mst_process_option_table, NULL,
+    mst_train_option_table,
+    mst_model_option_table,
+    mst_optim_option_table,
+    mst_strategy_option_table,
+    mst_data_option_table,
+    mst_augment_option_table,
+    output_table,
+    mst_process_option_table,
+    NULL,
 };
 
 /* Everything the command's options are read into. */
@@ -79,13 +86,16 @@ static void on_progress(void *arg, const mst_train_status *s)
 static void on_evaluated(void *arg, const mst_train_status *s, const char *set, const mst_result *r)
 {
     view *v = arg;
-    char step[32], auc[32] = "";
+    char step[32], auc[32] = "", top5[32] = "";
     if (v->quiet)
         return;
     if (isfinite(r->auc))
         snprintf(auc, sizeof auc, "  auc %.4f", r->auc);
-    mst_cli_note("step %-10s %-5s loss %.4f  accuracy %.4f%s  (trained %.2f s, evaluated in %.2f s)",
-                 mst_text_count(s->step, step), set, r->loss, r->accuracy, auc, s->train_seconds, r->seconds);
+    if (isfinite(r->top5))
+        snprintf(top5, sizeof top5, "  top5 %.4f", r->top5);
+    mst_cli_note("step %-10s %-5s loss %.4f  accuracy %.4f%s%s  (trained %.2f s, evaluated in %.2f s)",
+                 mst_text_count(s->step, step), set, r->loss, r->accuracy, top5, auc, s->train_seconds,
+                 r->seconds);
 }
 
 /* ---- what is shown at the end ---- */
@@ -107,7 +117,7 @@ static void add_result(mst_table *t, const char *set, const mst_result *r)
     const struct {
         const char *name;
         double value;
-    } figures[] = {{"loss", r->loss}, {"accuracy", r->accuracy}, {"auc", r->auc}};
+    } figures[] = {{"loss", r->loss}, {"accuracy", r->accuracy}, {"top5", r->top5}, {"auc", r->auc}};
     for (size_t i = 0; r->rows > 0 && i < sizeof figures / sizeof *figures; i++) {
         if (!isfinite(figures[i].value))
             continue;

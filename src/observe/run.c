@@ -29,8 +29,10 @@
 
 #define RUN_FORMAT   "muster-run"
 #define RUN_VERSION  1
-#define HEADER       "step,rows,epoch,train_seconds,eval_seconds,lr,train_loss,set,loss,accuracy,auc\n"
-#define N_COLUMNS    11
+#define OLD_COLUMNS  "step,rows,epoch,train_seconds,eval_seconds,lr,train_loss,set,loss,accuracy,auc"
+#define OLD_HEADER   OLD_COLUMNS "\n" /* of runs from before top5 */
+#define HEADER       OLD_COLUMNS ",top5\n"
+#define N_COLUMNS    12
 #define MANIFEST_MAX ((size_t)256 << 20)
 #define METRICS_MAX  ((size_t)4 << 30)
 
@@ -306,7 +308,7 @@ static mst_status append(const mst_run *self, const char *text, size_t n)
 }
 
 /* A whole line: the right number of columns, starting with a step. */
-static bool parse_line(const char *line, const char *end, uint64_t *step)
+static bool parse_line(const char *line, const char *end, unsigned n_columns, uint64_t *step)
 {
     unsigned columns = 1;
     const char *p = line;
@@ -320,30 +322,35 @@ static bool parse_line(const char *line, const char *end, uint64_t *step)
         if (*p == 0)
             return false;
     }
-    return columns == N_COLUMNS;
+    return columns == n_columns;
 }
 
-/* Copies the lines up to resume_step. A torn line, which a crash of the machine may leave, ends the file. */
+/* Copies the lines up to resume_step; those of an old run get an empty last column. A torn line, which a
+ * crash of the machine may leave, ends the file. */
 static mst_status copy_lines(const mst_run *self, const char *text, size_t size, uint64_t resume_step,
                              mst_out *out)
 {
-    size_t n_header = sizeof HEADER - 1;
+    size_t n_header = sizeof HEADER - 1, n_old = sizeof OLD_HEADER - 1;
     if (size == 0)
         return MST_OK;
-    if (size < n_header || memcmp(text, HEADER, n_header) != 0)
+    bool old = size >= n_old && memcmp(text, OLD_HEADER, n_old) == 0;
+    if (!old && (size < n_header || memcmp(text, HEADER, n_header) != 0))
         return mst_fail(MST_EINPUT, "%s:1: not the metrics of a muster run: the first line is not \"%.*s\"",
                         self->metrics, (int)n_header - 1, HEADER);
     TRY(mst_out_write(out, HEADER, n_header));
     size_t number = 2;
-    for (const char *line = text + n_header, *end; line < text + size; line = end + 1, number++) {
+    for (const char *line = text + (old ? n_old : n_header), *end; line < text + size;
+         line = end + 1, number++) {
         uint64_t step;
         end = memchr(line, '\n', (size_t)(text + size - line));
-        if (end == NULL || !parse_line(line, end, &step)) {
+        if (end == NULL || !parse_line(line, end, old ? N_COLUMNS - 1 : N_COLUMNS, &step)) {
             mst_warn("%s:%zu: a torn line, and what follows it, is dropped", self->metrics, number);
             break;
         }
-        if (step <= resume_step)
-            TRY(mst_out_write(out, line, (size_t)(end + 1 - line)));
+        if (step > resume_step)
+            continue;
+        TRY(mst_out_write(out, line, (size_t)(end - line)));
+        TRY(mst_out_write(out, old ? ",\n" : "\n", old ? 2 : 1));
     }
     return MST_OK;
 }
@@ -412,6 +419,7 @@ mst_status mst_run_metrics(mst_run *self, const mst_metrics *metrics)
     line_add_real(&l, metrics->loss);
     line_add_real(&l, metrics->accuracy);
     line_add_real(&l, metrics->auc);
+    line_add_real(&l, metrics->top5);
     line_add(&l, "\n");
     return append(self, l.text, l.n);
 }

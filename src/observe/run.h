@@ -25,7 +25,7 @@ typedef struct mst_metrics {
     double train_seconds, eval_seconds; /* so far, apart from each other */
     double lr, train_loss;              /* loss: since the last evaluation */
     const char *set;                    /* "", or which set was evaluated: "test", "valid" */
-    double loss, accuracy, auc;
+    double loss, accuracy, auc, top5;
 } mst_metrics;
 
 typedef struct mst_run mst_run;

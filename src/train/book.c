@@ -89,7 +89,11 @@ static json_t *result_json(const mst_result *r)
     const struct {
         const char *name;
         double value;
-    } figures[] = {{"loss", r->loss}, {"accuracy", r->accuracy}, {"auc", r->auc}, {"seconds", r->seconds}};
+    } figures[] = {{"loss", r->loss},
+                   {"accuracy", r->accuracy},
+                   {"top5", r->top5},
+                   {"auc", r->auc},
+                   {"seconds", r->seconds}};
     for (size_t i = 0; json != NULL && i < sizeof figures / sizeof *figures; i++)
         if (isfinite(figures[i].value))
             json_object_set_new(json, figures[i].name, json_real(figures[i].value));
@@ -200,6 +204,7 @@ static mst_status write_line(mst_book *self, const mst_train_status *s, const ms
         .loss = r ? r->loss : (double)NAN,
         .accuracy = r ? r->accuracy : (double)NAN,
         .auc = r ? r->auc : (double)NAN,
+        .top5 = r ? r->top5 : (double)NAN,
     };
     self->line_ns = mst_now_ns();
     self->worth_keeping = true;

@@ -18,11 +18,20 @@ const char *mst_end_text(mst_end end)
 
 /* ---- options ---- */
 
+/* An epoch that is so many steps is counted in steps. */
+static void count_epochs_in_steps(mst_every *every, int64_t steps_per_epoch)
+{
+    if (steps_per_epoch > 0 && every->unit == MST_UNIT_EPOCHS)
+        *every = (mst_every){.unit = MST_UNIT_STEPS, .n = every->n * (double)steps_per_epoch};
+}
+
 mst_status mst_limits_parse(const mst_train_options *o, mst_limits *out)
 {
     mst_limits self = {0};
     TRY(mst_every_parse("eval-every", o->eval_every, &self.eval));
     TRY(mst_every_parse("checkpoint-every", o->checkpoint_every, &self.checkpoint));
+    count_epochs_in_steps(&self.eval, o->steps_per_epoch);
+    count_epochs_in_steps(&self.checkpoint, o->steps_per_epoch);
     if (o->until != NULL && strcmp(o->until, "never") != 0) {
         TRY(mst_condition_parse(o->until, &self.until));
         self.has_until = true;
@@ -122,6 +131,36 @@ static void limit_due(const mst_book *self, mst_budget *b, const mst_due *due)
         limit_budget(self, b, due->every.unit, due->next);
 }
 
+/* Epochs to train for. --epochs has a default of one; other limits given alone lift it. */
+static uint64_t epochs_wanted(const mst_book *self)
+{
+    const mst_train_options *o = self->options.train;
+    bool other =
+        o->steps > 0 || o->rows > 0 || o->seconds > 0.0 || self->options.limits.has_until || o->patience > 0;
+    if (o->epochs == 0 || (other && o->epochs == 1 && !self->options.epochs_given))
+        return UINT64_MAX;
+    return (uint64_t)o->epochs;
+}
+
+/* Passes over the data, where epochs are that. */
+static uint64_t epoch_limit(const mst_book *self)
+{
+    return self->options.train->steps_per_epoch > 0 ? UINT64_MAX : epochs_wanted(self);
+}
+
+/* Steps that --epochs comes to with --steps-per-epoch; both options are at most 1e9. */
+static uint64_t epoch_steps(const mst_book *self)
+{
+    uint64_t epochs = epochs_wanted(self), each = (uint64_t)self->options.train->steps_per_epoch;
+    return each > 0 && epochs != UINT64_MAX ? epochs * each : UINT64_MAX;
+}
+
+static uint64_t step_limit(const mst_book *self)
+{
+    uint64_t epochs = epoch_steps(self), steps = (uint64_t)self->options.train->steps;
+    return steps > 0 && steps < epochs ? steps : epochs;
+}
+
 void mst_book_budget(const mst_book *self, mst_budget *out)
 {
     const mst_train_options *o = self->options.train;
@@ -131,24 +170,13 @@ void mst_book_budget(const mst_book *self, mst_budget *out)
                     .stop = self->options.stop};
     limit_due(self, &b, &self->eval);
     limit_due(self, &b, &self->checkpoint);
-    if (o->steps > 0)
-        limit_budget(self, &b, MST_UNIT_STEPS, (double)o->steps);
+    if (step_limit(self) != UINT64_MAX)
+        limit_budget(self, &b, MST_UNIT_STEPS, (double)step_limit(self));
     if (o->rows > 0)
         limit_budget(self, &b, MST_UNIT_ROWS, (double)o->rows);
     if (o->seconds > 0.0)
         limit_budget(self, &b, MST_UNIT_SECONDS, o->seconds);
     *out = b;
-}
-
-/* --epochs has a default of one; other limits given alone lift it. */
-static uint64_t epoch_limit(const mst_book *self)
-{
-    const mst_train_options *o = self->options.train;
-    bool other =
-        o->steps > 0 || o->rows > 0 || o->seconds > 0.0 || self->options.limits.has_until || o->patience > 0;
-    if (o->epochs == 0 || (other && o->epochs == 1 && !self->options.epochs_given))
-        return UINT64_MAX;
-    return (uint64_t)o->epochs;
 }
 
 static uint64_t left_of(uint64_t limit, uint64_t done)
@@ -159,7 +187,7 @@ static uint64_t left_of(uint64_t limit, uint64_t done)
 void mst_book_limits(const mst_book *self, uint64_t *steps, uint64_t *rows, uint64_t *epochs)
 {
     const mst_train_options *o = self->options.train;
-    *steps = left_of(o->steps > 0 ? (uint64_t)o->steps : UINT64_MAX, self->progress.steps);
+    *steps = left_of(step_limit(self), self->progress.steps);
     *rows = left_of(o->rows > 0 ? (uint64_t)o->rows : UINT64_MAX, self->progress.rows);
     *epochs = left_of(epoch_limit(self), self->progress.epoch);
 }
@@ -167,7 +195,7 @@ void mst_book_limits(const mst_book *self, uint64_t *steps, uint64_t *rows, uint
 static bool limit_reached(const mst_book *self, mst_end *end)
 {
     const mst_train_options *o = self->options.train;
-    if (self->progress.epoch >= epoch_limit(self))
+    if (self->progress.epoch >= epoch_limit(self) || self->progress.steps >= epoch_steps(self))
         *end = MST_END_EPOCHS;
     else if (o->steps > 0 && self->progress.steps >= (uint64_t)o->steps)
         *end = MST_END_STEPS;
@@ -227,8 +255,9 @@ static double eta_of(const mst_book *self)
         left = ((double)epochs * (double)s->epoch_rows - (double)s->epoch * (double)s->epoch_rows -
                 (double)s->epoch_position) /
                rate;
-    if (o->steps > 0)
-        left = fmin(left, (double)(o->steps - (int64_t)s->step) * (double)self->options.global_batch / rate);
+    if (step_limit(self) != UINT64_MAX)
+        left = fmin(left,
+                    ((double)step_limit(self) - (double)s->step) * (double)self->options.global_batch / rate);
     if (o->rows > 0)
         left = fmin(left, (double)(o->rows - (int64_t)s->rows) / rate);
     if (o->seconds > 0.0)

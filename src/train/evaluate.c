@@ -68,6 +68,7 @@ mst_status mst_evaluator_new(const mst_model *model, const mst_params *params, m
         .features = model->shape.n_features,
         .classes = model->shape.n_classes,
         .stop = options->stop,
+        .augment = options->augment,
     };
     mst_tally_init(&self->tally, model);
     TRY_OUT(st, mst_team_new(n, &self->team));

@@ -16,7 +16,8 @@ typedef struct mst_evaluator_options {
     uint64_t seed;       /* of the hold-out, with keep and held_out */
     double held_out;
     mst_feed_keep keep;
-    const atomic_bool *stop; /* or NULL */
+    const atomic_bool *stop;    /* or NULL */
+    const mst_augment *augment; /* what is done to rows, as in prediction; must outlive it; or NULL */
 } mst_evaluator_options;
 
 /* Model and params must outlive it, and so must the dataset, which serves nobody else. params NULL: weights

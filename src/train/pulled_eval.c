@@ -195,9 +195,10 @@ static double figure(const json_t *json)
 
 json_t *mst_result_json(const mst_result *result)
 {
-    return json_pack("{s:I, s:o, s:o, s:o, s:o}", "rows", (json_int_t)result->rows, "loss",
+    return json_pack("{s:I, s:o, s:o, s:o, s:o, s:o}", "rows", (json_int_t)result->rows, "loss",
                      figure_json(result->loss), "accuracy", figure_json(result->accuracy), "auc",
-                     figure_json(result->auc), "seconds", figure_json(result->seconds));
+                     figure_json(result->auc), "top5", figure_json(result->top5), "seconds",
+                     figure_json(result->seconds));
 }
 
 bool mst_result_from_json(const json_t *json, mst_result *out)
@@ -210,6 +211,7 @@ bool mst_result_from_json(const json_t *json, mst_result *out)
     out->loss = figure(json_object_get(json, "loss"));
     out->accuracy = figure(json_object_get(json, "accuracy"));
     out->auc = figure(json_object_get(json, "auc"));
+    out->top5 = figure(json_object_get(json, "top5"));
     out->seconds = figure(json_object_get(json, "seconds"));
     return true;
 }

@@ -26,6 +26,8 @@ void mst_settings_begin(mst_settings *self, const mst_option_group *own)
     *g++ =
         (mst_option_group){.title = "strategy", .table = mst_strategy_option_table, .base = &self->strategy};
     *g++ = (mst_option_group){.title = "data", .table = mst_data_option_table, .base = &self->data};
+    *g++ = (mst_option_group){
+        .title = "augmentation", .table = mst_augment_option_table, .base = &self->augment};
     if (own != NULL)
         *g++ = *own;
     *g++ = (mst_option_group){.title = "process", .table = mst_process_option_table, .base = &self->process};
@@ -114,21 +116,22 @@ out:
 static bool may_differ(const char *name)
 {
     static const char *const names[] = {
-        "run",     "resume",     "overwrite",    "init-from",     "save",         "checkpoint-every",
-        "keep",    "isa",        "prefetch",     "cache",         "cache-folder", "threads",
-        "test",    "eval-every", "epochs",       "steps",         "rows",         "seconds",
-        "until",   "patience",   "eval-rows",    "eval-batch",    "valid",        "servers",
-        "workers", "strategy",   "peer-timeout", "start-timeout", "stall-timeout"};
+        "run",     "resume",     "overwrite", "init-from",       "save",          "checkpoint-every",
+        "keep",    "isa",        "prefetch",  "cache",           "cache-folder",  "threads",
+        "test",    "eval-every", "epochs",    "steps-per-epoch", "steps",         "rows",
+        "seconds", "until",      "patience",  "eval-rows",       "eval-batch",    "valid",
+        "servers", "workers",    "strategy",  "peer-timeout",    "start-timeout", "stall-timeout"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0)
             return true;
     return false;
 }
 
-/* What all processes must agree on: how rows are ordered, the model, the optimizer, the strategy. */
+/* What all processes must agree on: how rows are ordered and changed, the model, the optimizer, the strategy.
+ */
 static json_t *shared_options(const json_t *options)
 {
-    static const char *const titles[] = {"training", "model", "optimizer", "strategy"};
+    static const char *const titles[] = {"training", "model", "optimizer", "strategy", "augmentation"};
     json_t *same = json_object();
     for (size_t i = 0; same != NULL && i < sizeof titles / sizeof *titles; i++) {
         const char *name;
@@ -259,11 +262,13 @@ mst_train_config mst_settings_config(mst_settings *self)
         .files = &self->files,
         .train = &self->train,
         .data = &self->data,
+        .augment = &self->augment,
         .model = &self->model,
         .optim = &self->optim,
         .strategy = &self->strategy,
         .options = self->options,
         .data_options = json_object_get(self->options, "data"),
+        .augment_options = json_object_get(self->options, "augmentation"),
         .epochs_given = mst_options_is_set(self->groups, self->n_groups, "epochs"),
     };
 }

@@ -21,7 +21,7 @@ typedef struct mst_process_options {
 } mst_process_options;
 extern const mst_option mst_process_option_table[];
 
-#define MST_SETTINGS_GROUPS 7
+#define MST_SETTINGS_GROUPS 8
 
 typedef struct mst_settings {
     mst_train_options train;
@@ -29,6 +29,7 @@ typedef struct mst_settings {
     mst_optim_options optim;
     mst_strategy_options strategy;
     mst_data_options data;
+    mst_augment_options augment;
     mst_process_options process;
     mst_option_group groups[MST_SETTINGS_GROUPS];
     size_t n_groups;

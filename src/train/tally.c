@@ -11,6 +11,7 @@ void mst_tally_init(mst_tally *tally, const mst_model *model)
 {
     memset(tally, 0, sizeof *tally);
     tally->binary = model->n_scores == 1;
+    tally->many = model->n_scores > 5;
     mst_auc_init(&tally->auc);
 }
 
@@ -26,6 +27,7 @@ void mst_tally_clear(mst_tally *tally)
     tally->beyond = false;
     tally->rows = 0;
     tally->correct = 0;
+    tally->among5 = 0;
     mst_auc_clear(&tally->auc);
 }
 
@@ -65,6 +67,24 @@ static uint64_t count_classes(const mst_batch *batch, const float *scores, uint3
     return correct;
 }
 
+/* Rows for whose class fewer than 5 others stand before it: those with a higher score, and of equal ones the
+ * lower numbers, as when the best one is chosen. */
+static uint64_t count_among5(const mst_batch *batch, const float *scores, uint32_t classes)
+{
+    uint64_t hits = 0;
+    for (uint32_t i = 0; i < batch->n_rows; i++, scores += classes) {
+        uint32_t label = mst_label_class(batch->rows[i].label), before = 0;
+        if (label >= classes)
+            continue;
+        for (uint32_t c = 0; c < label; c++)
+            before += !(scores[c] < scores[label]); /* counts where either is NAN */
+        for (uint32_t c = label + 1; c < classes; c++)
+            before += !(scores[c] <= scores[label]);
+        hits += before < 5;
+    }
+    return hits;
+}
+
 void mst_tally_add(mst_tally *tally, const mst_model *model, const mst_batch *batch, const float *scores)
 {
     double loss = 0.0, weight = 0.0;
@@ -78,6 +98,9 @@ void mst_tally_add(mst_tally *tally, const mst_model *model, const mst_batch *ba
         loss = model->kernels->softmax_loss(batch->rows, batch->n_rows, model->n_scores, scores);
         correct = count_classes(batch, scores, model->n_scores);
     }
+    if (tally->many)
+        atomic_fetch_add_explicit(&tally->among5, count_among5(batch, scores, model->n_scores),
+                                  memory_order_relaxed);
     for (uint32_t i = 0; i < batch->n_rows; i++)
         weight += (double)batch->rows[i].weight;
     for (size_t i = 0; i < (size_t)batch->n_rows * model->n_scores; i++)
@@ -96,5 +119,6 @@ void mst_tally_result(mst_tally *tally, mst_result *out)
     if (tally->beyond)
         out->loss = INFINITY;
     out->accuracy = rows > 0 ? (double)tally->correct / rows : (double)NAN;
+    out->top5 = tally->many && rows > 0 ? (double)tally->among5 / rows : (double)NAN;
     out->auc = tally->binary ? mst_auc_value(&tally->auc) : (double)NAN;
 }

@@ -1,5 +1,6 @@
-/* What evaluation counts: loss, hits, and for binary models the AUC. Threads may add in any order with the
- * same result bit for bit: losses are added as fixed-point numbers per batch of rows. */
+/* What evaluation counts: loss, hits, for binary models the AUC, with many classes the top-5 accuracy.
+ * Threads may add in any order with the same result bit for bit: losses are added as fixed-point numbers per
+ * batch of rows. */
 #ifndef MST_TRAIN_TALLY_H
 #define MST_TRAIN_TALLY_H
 
@@ -17,8 +18,9 @@ typedef struct mst_tally {
     /* Written by several threads. */
     mst_fixed_sum loss, weight;
     atomic_bool beyond; /* a batch's loss was infinite, NAN or beyond what the sum can take */
-    atomic_uint_fast64_t rows, correct;
+    atomic_uint_fast64_t rows, correct, among5;
     bool binary; /* there is an AUC */
+    bool many;   /* more than 5 classes: there is a top-5 accuracy */
     mst_auc auc;
 } mst_tally;
 
@@ -27,6 +29,7 @@ typedef struct mst_tally {
 typedef struct mst_result {
     uint64_t rows;
     double loss, accuracy, auc;
+    double top5; /* share of rows whose class is among the 5 of the highest scores; of more than 5 classes */
     double seconds; /* the evaluation took */
 } mst_result;
 

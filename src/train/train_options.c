@@ -10,6 +10,9 @@ const mst_option mst_train_option_table[] = {
      "Validation set: a file, or the fraction of the training rows to hold out (chosen by --seed)."},
     {"epochs", MST_OPTION_INT, FIELD(epochs), "1", 0, 1e9, NULL, "N",
      "Stop after N passes over the data; 0: no limit."},
+    {"steps-per-epoch", MST_OPTION_INT, FIELD(steps_per_epoch), "0", 0, 1e9, NULL, "N",
+     "An epoch of --epochs, --eval-every and --checkpoint-every is N steps, however many rows the data has, "
+     "which repeat as often as it takes; 0: a pass over the data."},
     {"steps", MST_OPTION_INT, FIELD(steps), "0", 0, 1e15, NULL, "N",
      "Stop after N steps, in as many epochs as it takes unless --epochs is given too; 0: no limit."},
     {"rows", MST_OPTION_INT, FIELD(rows), "0", 0, 1e15, NULL, "N",

@@ -13,6 +13,7 @@
 #include <jansson.h>
 #include <stdatomic.h>
 
+#include "data/augment.h"
 #include "data/dataset.h"
 #include "model/model.h"
 #include "optim/optim.h"
@@ -24,18 +25,19 @@ typedef struct mst_train_options {
     mst_text_list test;          /* --test FILES */
     char *valid;                 /* --valid FRACTION|FILE */
     int64_t epochs, steps, rows; /* --epochs, --steps, --rows: 0: no limit */
-    double seconds;              /* --seconds of training; 0: no limit */
-    char *until;                 /* --until CONDITION */
-    int64_t patience;            /* --patience N evaluations without a better valid loss; 0: off */
-    char *eval_every;            /* --eval-every */
-    int64_t eval_rows;           /* --eval-rows: the first M rows of the test set; 0: all */
-    int64_t eval_batch;          /* --eval-batch */
-    int64_t seed;                /* --seed */
-    int64_t shuffle_rows;        /* --shuffle-rows: window; 0: file order */
-    int64_t prefetch;            /* --prefetch: parsing threads; 0: like --threads */
-    bool cache;                  /* --cache */
-    char *cache_folder;          /* --cache-folder */
-    char *run;                   /* --run FOLDER; NULL: runs/MODEL-N */
+    int64_t steps_per_epoch; /* --steps-per-epoch: what an epoch is to limits and evaluations; 0: a pass */
+    double seconds;          /* --seconds of training; 0: no limit */
+    char *until;             /* --until CONDITION */
+    int64_t patience;        /* --patience N evaluations without a better valid loss; 0: off */
+    char *eval_every;        /* --eval-every */
+    int64_t eval_rows;       /* --eval-rows: the first M rows of the test set; 0: all */
+    int64_t eval_batch;      /* --eval-batch */
+    int64_t seed;            /* --seed */
+    int64_t shuffle_rows;    /* --shuffle-rows: window; 0: file order */
+    int64_t prefetch;        /* --prefetch: parsing threads; 0: like --threads */
+    bool cache;              /* --cache */
+    char *cache_folder;      /* --cache-folder */
+    char *run;               /* --run FOLDER; NULL: runs/MODEL-N */
     bool resume, overwrite;
     bool save;              /* --save / --no-save */
     char *checkpoint_every; /* --checkpoint-every */
@@ -49,13 +51,15 @@ typedef struct mst_train_config {
     const mst_text_list *files; /* training data */
     mst_train_options *train;
     mst_data_options *data;
+    mst_augment_options *augment; /* or NULL: rows are trained on as they are */
     mst_model_options *model;
     mst_optim_options *optim;
     mst_strategy_options *strategy;
     json_t *options; /* for the manifest: mst_options_json of all groups; borrowed */
     json_t
         *data_options; /* for checkpoints: how rows were read, so that predict reads them alike; borrowed */
-    bool epochs_given; /* --epochs was set by the user: other limits do not lift it */
+    json_t *augment_options;   /* likewise, of the augmentation; or NULL */
+    bool epochs_given;         /* --epochs was set by the user: other limits do not lift it */
     const atomic_bool *stop;   /* set: save and end */
     bool (*save_wanted)(void); /* true once for every wish to save and go on; or NULL */
     /* Opens data that is no file: *out stays NULL where `files` names none of it. Any thread; or NULL. */

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "data/cache.h"
 #include "data/stream.h"
+#include "observe/run.h"
 #include "train/trainer_impl.h"
 
 /* What can be read only once is good for one pass, and nothing else can read it too. */
@@ -24,6 +25,11 @@ static mst_status check_read_once(mst_trainer *self)
     if (self->config.epochs_given && o->epochs != 1)
         return mst_fail(MST_EUSAGE,
                         "%s can be read only once, and so serves --epochs 1 only: save it to a file first",
+                        name);
+    if (o->steps_per_epoch > 0)
+        return mst_fail(MST_EUSAGE,
+                        "%s can be read only once, and --steps-per-epoch repeats the data: save it to a file "
+                        "first, or give --steps",
                         name);
     if (self->held_out > 0.0)
         return mst_fail(
@@ -85,7 +91,41 @@ static mst_status adopt_cache_options(mst_trainer *self)
     to->tf_keys = from->tf_keys;
     to->criteo_numeric = from->criteo_numeric;
     to->hash_seed = from->hash_seed;
+    to->cifar_label = from->cifar_label;
+    to->image_size = from->image_size;
+    to->image_resize = from->image_resize;
+    to->image_gray = from->image_gray;
+    if (from->image_classes.n > 0)
+        to->image_classes = from->image_classes;
     return MST_OK;
+}
+
+/* Classes that have names keep them: folders of other sets are matched by name. */
+static mst_status settle_classes(mst_trainer *self)
+{
+    const mst_dataset *d = self->dataset;
+    if (d->class_names == NULL)
+        return MST_OK;
+    self->data.image_classes = (mst_text_list){.items = d->class_names, .n = d->n_class_names};
+    json_t *names = json_array();
+    for (uint32_t i = 0; i < d->n_class_names; i++)
+        json_array_append_new(names, mst_json_text(d->class_names[i]));
+    if (json_array_size(names) != d->n_class_names ||
+        json_object_set_new(self->data_json, "image-classes", names) != 0)
+        return mst_fail(MST_ENOMEM, "no memory for the names of classes");
+    return MST_OK;
+}
+
+/* What was done to rows, in numbers even where they were found in the data. */
+static mst_status settle_augmentation(mst_trainer *self)
+{
+    if (!self->augment.any)
+        return MST_OK;
+    char *text = mst_augment_normalise_text(&self->augment);
+    bool kept = text != NULL && json_object_update(self->data_json, self->config.augment_options) == 0 &&
+                json_object_set_new(self->data_json, "normalise", json_string(text)) == 0;
+    mst_free(text);
+    return kept ? MST_OK : mst_fail(MST_ENOMEM, "no memory for the augmentation");
 }
 
 /* What opening the training data settled holds for the other sets, and for whoever loads the checkpoint. */
@@ -100,7 +140,8 @@ static mst_status settle_data_options(mst_trainer *self)
     json_object_del(self->data_json, "format");
     if (json_object_set_new(self->data_json, "index-base", json_string(bases[self->data.index_base])) != 0)
         return mst_fail(MST_ENOMEM, "no memory for the data options");
-    return MST_OK;
+    TRY(settle_classes(self));
+    return settle_augmentation(self);
 }
 
 static mst_status open_data(mst_trainer *self, const mst_text_list *files, mst_dataset **out)
@@ -118,7 +159,8 @@ static mst_status open_set(mst_trainer *self, const mst_params *params, const at
                            mst_eval_set *set, const mst_text_list *files, mst_feed_keep keep)
 {
     mst_data_options *options = &self->data;
-    options->features = (int64_t)self->assembly.model->shape.n_features;
+    options->features = (int64_t)(self->augment.any ? mst_augment_in(&self->augment)
+                                                    : self->assembly.model->shape.n_features);
     char *labels = options->labels;
     if (keep == MST_KEEP_ALL)
         options->labels = NULL; /* belongs to the training images */
@@ -133,6 +175,7 @@ static mst_status open_set(mst_trainer *self, const mst_params *params, const at
         .held_out = self->held_out,
         .keep = keep,
         .stop = stop,
+        .augment = self->augment.any ? &self->augment : NULL,
     };
     return mst_evaluator_new(self->assembly.model, params, set->dataset, &eval, &set->evaluator);
 }
@@ -233,6 +276,8 @@ static mst_status make_feed(mst_trainer *self, unsigned n_lanes, uint32_t max_ta
         .stop = stop,
         .shard = shard,
         .n_shards = n_shards,
+        .augment = self->augment.any ? &self->augment : NULL,
+        .training = true,
     };
     return mst_feed_new(self->dataset, &feed, &self->feed);
 }
@@ -252,7 +297,15 @@ static mst_status open_training_data(mst_trainer *self, mst_shape *shape)
     self->n_threads = (unsigned)self->strategy_options.threads;
     TRY(mst_optimizer_init(&self->optimizer, c->optim));
     TRY(open_data(self, c->files, &self->dataset));
+    if (c->augment != NULL)
+        TRY(mst_augment_init(&self->augment, c->augment, self->dataset, (uint64_t)self->options.seed));
     TRY(mst_find_shape(self->dataset, &self->data, c->model, self->n_threads, shape));
+    if (self->augment.any) {
+        shape->n_features = shape->n_dense = (uint32_t)mst_augment_out(&self->augment);
+        shape->c = self->augment.channels;
+        shape->h = self->augment.height;
+        shape->w = self->augment.width;
+    }
     return settle_data_options(self);
 }
 

@@ -223,6 +223,51 @@ static void test_due_and_limits(void **state)
     expect_in("manifest.json", "\"state\": \"done\"", true);
 }
 
+/* An epoch of 7 steps: limits, evaluations and checkpoints count in it, and the data repeats. */
+static void test_steps_per_epoch(void **state)
+{
+    (void)state;
+    mst_train_options o = make_options();
+    o.epochs = 3;
+    o.steps_per_epoch = 7;
+    o.eval_every = "1 epoch";
+    o.checkpoint_every = "2 epochs";
+    mst_book *book = open_book(&o);
+    uint64_t steps, rows, epochs;
+    mst_budget budget;
+    mst_end end;
+    mst_book_limits(book, &steps, &rows, &epochs);
+    assert_int_equal(steps, 21);
+    assert_true(rows == UINT64_MAX && epochs == UINT64_MAX);
+    for (uint64_t epoch = 1; epoch <= 3; epoch++) {
+        mst_book_budget(book, &budget);
+        assert_int_equal(budget.steps, 7);
+        train(book, 7, 1.0);
+        unsigned due = epoch == 2 ? MST_DUE_EVAL | MST_DUE_SAVE : MST_DUE_EVAL;
+        assert_int_equal(mst_book_due(book, &end), epoch == 3 ? MST_DUE_EVAL | MST_DUE_END : due);
+        mst_book_evaluation_begins(book);
+        evaluated(book, NAN, NAN);
+        if (epoch == 2)
+            assert_int_equal(mst_book_save(book, &observer, &params), MST_OK);
+    }
+    assert_int_equal(end, MST_END_EPOCHS);
+    mst_train_summary summary;
+    finish(book, end, &summary);
+
+    o = make_options(); /* --steps ends it sooner; passes over the data do not */
+    o.steps_per_epoch = 150;
+    o.epochs = 2;
+    o.steps = 250;
+    o.overwrite = true;
+    book = open_book(&o);
+    train(book, 220, 1.0);
+    assert_int_equal(mst_book_due(book, &end) & MST_DUE_END, 0);
+    train(book, 30, 1.0);
+    assert_int_equal(mst_book_due(book, &end) & MST_DUE_END, MST_DUE_END);
+    assert_int_equal(end, MST_END_STEPS);
+    finish(book, end, &summary);
+}
+
 /* A wish to stop ends the run and asks for no evaluation; the book that resumes owes it. */
 static void test_stop_and_resume(void **state)
 {
@@ -453,6 +498,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_due_and_limits, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_steps_per_epoch, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_stop_and_resume, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_late_figures, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_patience, set_up, tear_down),

@@ -237,12 +237,13 @@ static void results_travel(void **state)
                      .loss = (double)INFINITY,
                      .accuracy = 0.5,
                      .auc = (double)NAN,
+                     .top5 = 0.75,
                      .seconds = 0.25},
                out;
     json_t *json = mst_result_json(&in);
     assert_true(mst_result_from_json(json, &out));
     assert_true(out.rows == 7 && isinf(out.loss) && out.accuracy == 0.5 && isnan(out.auc) &&
-                out.seconds == 0.25);
+                out.top5 == 0.75 && out.seconds == 0.25);
     json_decref(json);
     assert_false(mst_result_from_json(NULL, &out));
     assert_int_equal(out.rows, 0);

@@ -210,6 +210,56 @@ static void order_and_threads_do_not_count(void **state)
     }
 }
 
+/* Top-5 accuracy against sorting: equal scores stand in the order of their classes, as in the choice of the
+ * best one. */
+static void top5_counts_who_stands_before(void **state)
+{
+    (void)state;
+    enum { CLASSES = 9, ROWS = 200 };
+    mst_model *model = make_model(1, CLASSES);
+    mst_tally tally;
+    mst_result r;
+    mst_rng rng;
+    mst_row ten[ROWS];
+    float y[ROWS * CLASSES];
+    double hits = 0.0;
+    mst_rng_init(&rng, 3, MST_RNG_TEST, 0);
+    for (uint32_t i = 0; i < ROWS; i++) {
+        uint32_t label = mst_rng_below(&rng, CLASSES), order[CLASSES];
+        ten[i] = (mst_row){.label = (float)label, .weight = 1.0f};
+        for (uint32_t c = 0; c < CLASSES; c++)
+            y[i * CLASSES + c] = (float)mst_rng_below(&rng, 4);
+        for (uint32_t c = 0; c < CLASSES; c++) { /* insertion keeps equal ones in order */
+            uint32_t at = c;
+            for (; at > 0 && y[i * CLASSES + order[at - 1]] < y[i * CLASSES + c]; at--)
+                order[at] = order[at - 1];
+            order[at] = c;
+        }
+        for (uint32_t k = 0; k < 5; k++)
+            hits += order[k] == label;
+    }
+    mst_tally_init(&tally, model);
+    mst_tally_add(&tally, model, &(mst_batch){ten, ROWS}, y);
+    mst_tally_result(&tally, &r);
+    assert_true(r.top5 == hits / ROWS);
+    assert_true(r.top5 > r.accuracy && r.top5 < 1.0);
+    for (uint32_t i = 0; i < ROWS * CLASSES; i++) /* a diverged model must not look good */
+        y[i] = NAN;
+    mst_tally_clear(&tally);
+    mst_tally_add(&tally, model, &(mst_batch){ten, ROWS}, y);
+    mst_tally_result(&tally, &r);
+    assert_true(r.top5 == 0.0);
+    mst_tally_fini(&tally);
+    mst_model_destroy(model);
+    model = make_model(1, 5); /* of five classes it would always be 1 */
+    mst_tally_init(&tally, model);
+    mst_tally_add(&tally, model, &(mst_batch){ten, 0}, y);
+    mst_tally_result(&tally, &r);
+    assert_true(isnan(r.top5));
+    mst_tally_fini(&tally);
+    mst_model_destroy(model);
+}
+
 /* A diverged model must never look good. */
 static void loss_beyond_all_bounds(void **state)
 {
@@ -241,7 +291,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(auc_is_the_share_of_pairs), cmocka_unit_test(auc_at_the_edges),
         cmocka_unit_test(figures_are_right),         cmocka_unit_test(order_and_threads_do_not_count),
-        cmocka_unit_test(loss_beyond_all_bounds),
+        cmocka_unit_test(loss_beyond_all_bounds),    cmocka_unit_test(top5_counts_who_stands_before),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
