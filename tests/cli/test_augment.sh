@@ -1,5 +1,6 @@
 # Images from the command line: augmentation in training, evaluation and prediction, classes with names, top-5
 # accuracy, epochs of so many steps.
+nets=$(realpath "$(dirname "$0")/../../nets")
 . "$(dirname "$0")/common.sh"
 
 # ---- augmentation ----
@@ -99,6 +100,10 @@ if command -v python3 >/dev/null; then
   expect 0 predict cached new --what name
   same "names" "$(tr '\n' ' ' <out)" "bee cat "
 fi
+
+# ---- the net for CIFAR-10 ----
+expect 0 model show "$nets/cifar.net" --input 3x32x32 --classes 10
+has "114,634 parameters"
 
 # ---- epochs of so many steps ----
 expect 0 train $images --test $test --model lenet-small --batch 20 --steps-per-epoch 40 --epochs 2 --run s
