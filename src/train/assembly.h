@@ -47,4 +47,9 @@ json_t *mst_model_json(const mst_model *model);
 mst_status mst_model_from_json(const json_t *json, const char *source, mst_model_options *options,
                                mst_shape *shape);
 
+/* The options as a manifest has them, where `reading` says how rows were read: what was left to be found
+ * (--normalise auto) is there in numbers. options may be NULL. New reference, or NULL when memory is short.
+ */
+json_t *mst_manifest_options(json_t *options, const json_t *reading);
+
 #endif

@@ -160,12 +160,13 @@ static json_t *describe(const server_job *job, const json_t *join)
         json_array_append_new(servers, json_string(cluster->servers[i]));
     for (uint32_t i = 0; i < cluster->n_workers; i++)
         json_array_append_new(workers, json_string(cluster->workers[i]));
-    return json_pack("{s:s, s:I, s:I, s:I, s:O?, s:o, s:O?, s:O, s:b, s:{s:o, s:o}}", "isa",
+    return json_pack("{s:s, s:I, s:I, s:I, s:o, s:o, s:O?, s:O, s:b, s:{s:o, s:o}}", "isa",
                      mst_isa_name(job->kernels->isa), "threads", (json_int_t)job->strategy.threads, "batch",
                      (json_int_t)job->strategy.batch, "global_batch", (json_int_t)job->strategy.global_batch,
-                     "options", train->options, "files", files, "data", json_object_get(join, "found"),
-                     "model", json_object_get(join, "model"), "epochs_given", (int)train->epochs_given,
-                     "cluster", "servers", servers, "workers", workers);
+                     "options", mst_manifest_options(train->options, json_object_get(join, "reading")),
+                     "files", files, "data", json_object_get(join, "found"), "model",
+                     json_object_get(join, "model"), "epochs_given", (int)train->epochs_given, "cluster",
+                     "servers", servers, "workers", workers);
 }
 
 static uint64_t sum_limit(uint64_t done, uint64_t left)

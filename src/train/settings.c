@@ -242,6 +242,11 @@ static mst_status check_usage(mst_settings *s, bool dry_run)
             "%s: there already: choose another name, or give --resume to continue it or --overwrite "
             "to replace it",
             s->train.run);
+    if (s->augment.normalise != NULL && strcmp(s->augment.normalise, "auto") == 0 &&
+        s->strategy.strategy == MST_STRATEGY_PS && s->strategy.shard == MST_SHARD_LOCAL)
+        return mst_fail(MST_EUSAGE,
+                        "--normalise auto: workers with data of their own (--shard local) would each find "
+                        "other numbers: give the numbers");
     s->resolved = s->strategy;
     return mst_strategy_resolve(&s->resolved);
 }

@@ -82,22 +82,6 @@ json_t *mst_trainer_data_json(const mst_trainer *self)
     return json;
 }
 
-/* The options as the manifest has them: figures that were found in the data are there as numbers. New
- * reference or NULL. */
-static json_t *manifest_options(const mst_trainer *self)
-{
-    json_t *given = self->config.options, *found = json_object_get(self->data_json, "normalise");
-    if (given == NULL)
-        return json_null();
-    if (found == NULL || json_object_get(given, "augmentation") == NULL)
-        return json_incref(given);
-    json_t *options = json_deep_copy(given);
-    if (json_object_set(json_object_get(options, "augmentation"), "normalise", found) == 0)
-        return options;
-    json_decref(options);
-    return NULL;
-}
-
 /* What the manifest says of this run, besides what the book knows. New reference in *out. */
 static mst_status describe(const mst_trainer *self, json_t **out)
 {
@@ -107,7 +91,8 @@ static mst_status describe(const mst_trainer *self, json_t **out)
         json_array_append_new(files, mst_json_text(self->config.files->items[i]));
     *out = json_pack("{s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:b}", "isa", mst_isa_name(self->kernels->isa),
                      "threads", (json_int_t)self->n_threads, "batch", (json_int_t)s->batch, "global_batch",
-                     (json_int_t)s->global_batch, "options", manifest_options(self), "files", files, "data",
+                     (json_int_t)s->global_batch, "options",
+                     mst_manifest_options(self->config.options, self->data_json), "files", files, "data",
                      mst_trainer_data_json(self), "model", mst_model_json(self->assembly.model),
                      "epochs_given", (int)self->config.epochs_given);
     return *out != NULL ? MST_OK : mst_fail(MST_ENOMEM, "no memory for the manifest");

@@ -53,6 +53,11 @@ far=$(awk -v a="$(tail -1 one/metrics.csv | cut -d, -f9)" -v b="$(tail -1 ps/met
 same "ps sync is further from local than rounding takes it" "$far" 0
 expect 0 eval ps $test
 has "top5"
+grep -qF "\"normalise\": \"$numbers\"" ps/manifest.json || fail "the manifest of ps does not say what auto came to"
+expect 0 train --run ps --resume --epochs 3
+has "all epochs done"
+refused 2 "--normalise auto: workers with data of their own" train "$@" --batch 20 --strategy ps --shard local \
+  --servers 1 --workers 2 --run local
 
 refused 2 "--crop 40x40: the images of" train $images --model lenet --crop 40x40
 refused 2 "--normalise 1/2/3: give none, auto, or 1 mean" train $images --model lenet --normalise 1/2/3
