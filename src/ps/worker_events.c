@@ -268,7 +268,7 @@ mst_status mst_worker_report(mst_worker *self, uint32_t flags)
 static mst_status halt(mst_worker *self)
 {
     uint64_t deadline = mst_now_ns() + GRACE_NS;
-    while (!self->ended && !self->final_failure && self->up[0] && mst_now_ns() < deadline)
+    while (!self->ended && !self->final_failure && (self->up[0] || self->starting) && mst_now_ns() < deadline)
         TRY(mst_net_poll(self->net, deadline));
     self->final_failure = true;
     return self->ended ? MST_OK : mst_error_restore(&self->failure);
