@@ -263,8 +263,9 @@ mst_status mst_checkpoint_find(const char *path, char **out)
 {
     mst_status st = MST_OK;
     char *found = NULL;
-    char *nested = mst_sprintf("%s/checkpoints", path), *manifest = mst_sprintf("%s/manifest.json", path);
-    if (nested == NULL || manifest == NULL)
+    char *nested = mst_sprintf("%s/checkpoints", path), *manifest = mst_sprintf("%s/manifest.json", path),
+         *metrics = mst_sprintf("%s/metrics.csv", path);
+    if (nested == NULL || manifest == NULL || metrics == NULL)
         TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for a path", path));
     if (!mst_path_is_folder(path))
         TRY_OUT(st, mst_fail(MST_EINPUT, "%s: not a checkpoint: %s", path,
@@ -273,6 +274,9 @@ mst_status mst_checkpoint_find(const char *path, char **out)
         TRY_OUT(st, find_newest(nested, &found));
     else if (!mst_path_exists(manifest))
         TRY_OUT(st, find_newest(path, &found));
+    else if (mst_path_exists(metrics)) /* a run */
+        TRY_OUT(st, mst_fail(MST_EINPUT,
+                             "%s: the run has saved no checkpoint: start it anew with --overwrite", path));
     else if ((found = mst_strdup(path)) == NULL)
         TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for a path", path));
     if (found == NULL)
@@ -281,6 +285,7 @@ mst_status mst_checkpoint_find(const char *path, char **out)
 out:
     mst_free(nested);
     mst_free(manifest);
+    mst_free(metrics);
     return st;
 }
 
