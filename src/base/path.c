@@ -103,8 +103,9 @@ mst_status mst_make_folders(const char *path)
         end += strcspn(end, "/");
         char kept = *end;
         *end = '\0';
-        if (mkdir(part, 0777) != 0 && !mst_path_is_folder(part)) {
-            int reason = errno == EEXIST ? ENOTDIR : errno;
+        int reason = mkdir(part, 0777) == 0 ? 0 : errno;
+        if (reason != 0 && !mst_path_is_folder(part)) {
+            reason = reason == EEXIST ? ENOTDIR : reason;
             st = mst_fail(MST_EIO, "%s: the folder cannot be made: %s: %s", path, part, strerror(reason));
         }
         *end = kept;

@@ -103,6 +103,7 @@ static const mst_option launch_table[] = {
 typedef struct launch {
     launch_options options;
     mst_text_list words; /* train and what follows */
+    bool json;           /* among them is --json */
     char job[MST_JOB_MAX], secret[2 * SECRET_BYTES + 1], folder[64], program[4096];
 } launch;
 
@@ -141,9 +142,9 @@ static mst_status check_options(launch *l, const mst_option_group *groups, uint3
         uint32_t hosts;
     } deploys[] = {{0, 0, 0}, {1, 1, 1}, {1, 2, 2}, {1, 3, 3}};
     if (l->words.n == 0 || strcmp(l->words.items[0], "train") != 0)
-        return mst_fail(MST_EUSAGE,
-                        "launch: what is to run goes behind --, as in: muster launch --workers 2 -- train "
-                        "--data FILE");
+        return mst_fail(
+            MST_EUSAGE,
+            "launch: what is to run goes behind --, as in: muster launch --workers 2 -- train FILE");
     if (l->options.copy && l->options.hosts == NULL)
         return mst_fail(MST_EUSAGE, "--copy: copies to the hosts of --hosts FILE, which is not given");
     *max_hosts = 0;
@@ -156,6 +157,89 @@ static mst_status check_options(launch *l, const mst_option_group *groups, uint3
     l->options.servers = deploys[l->options.deploy].servers;
     l->options.workers = deploys[l->options.deploy].workers;
     *max_hosts = l->options.hosts != NULL ? deploys[l->options.deploy].hosts : 0;
+    return MST_OK;
+}
+
+/* ---- what stands behind -- ---- */
+
+/* The option of train that a word names, "name" or "no-name" for flags, n letters; NULL: none. */
+static const mst_option *train_option(const char *name, size_t n)
+{
+    for (const mst_option *const *table = mst_cmd_train.tables; *table != NULL; table++) {
+        for (const mst_option *o = *table; o->name != NULL; o++) {
+            bool flag = o->type == MST_OPTION_FLAG;
+            if ((strlen(o->name) == n && memcmp(o->name, name, n) == 0) ||
+                (flag && strlen(o->name) + 3 == n && memcmp(name, "no-", 3) == 0 &&
+                 memcmp(o->name, name + 3, n - 3) == 0))
+                return o;
+        }
+    }
+    return NULL;
+}
+
+static mst_status no_input(void)
+{
+    return mst_fail(MST_EUSAGE,
+                    "train -: the processes of a job share no standard input; give a file that all can read");
+}
+
+static mst_status check_count(const char *name, const char *value, int64_t here)
+{
+    int64_t n;
+    if (!mst_parse_int(value, &n) || n == here)
+        return MST_OK; /* what is no number is refused by train */
+    return mst_fail(MST_EUSAGE,
+                    "--%s %s behind -- contradicts launch, which starts %lld; give --%s before --", name,
+                    value, (long long)here, name);
+}
+
+/* value: "" for flags. What launch decides cannot be said otherwise to the processes; everything else is for
+ * train to check. */
+static mst_status check_option(const launch *l, const char *name, const char *value)
+{
+    if (strcmp(name, "role") == 0 || strcmp(name, "index") == 0 || strcmp(name, "cluster") == 0)
+        return mst_fail(MST_EUSAGE,
+                        "--%s behind --: launch gives each process its own; for a process by hand, run "
+                        "'muster train --%s' without launch",
+                        name, name);
+    if (strcmp(name, "strategy") == 0 && strcmp(value, "local") == 0)
+        return mst_fail(MST_EUSAGE, "--strategy local behind --: launch starts servers and workers, which is "
+                                    "--strategy ps; for one process, run 'muster train' without launch");
+    if ((strcmp(name, "valid") == 0 || strcmp(name, "test") == 0) && strcmp(value, "-") == 0)
+        return no_input();
+    if (strcmp(name, "workers") == 0)
+        return check_count(name, value, l->options.workers);
+    return strcmp(name, "servers") == 0 ? check_count(name, value, l->options.servers) : MST_OK;
+}
+
+/* Goes through train's words. */
+static mst_status check_words(launch *l)
+{
+    bool options = true;
+    for (size_t i = 1; i < l->words.n; i++) {
+        const char *word = l->words.items[i], *value = "";
+        if (!options || strncmp(word, "--", 2) != 0) {
+            if (strcmp(word, "-") == 0)
+                return no_input();
+            continue;
+        }
+        if (word[2] == '\0') {
+            options = false;
+            continue;
+        }
+        size_t n = strcspn(word + 2, "=");
+        const mst_option *o = train_option(word + 2, n);
+        if (o == NULL)
+            continue;
+        bool joined = word[2 + n] == '=', flag = o->type == MST_OPTION_FLAG;
+        if (joined)
+            value = word + 2 + n + 1;
+        else if (!flag && i + 1 < l->words.n)
+            value = l->words.items[++i];
+        if (strcmp(o->name, "json") == 0)
+            l->json = strncmp(word, "--no-", 5) != 0 && strcmp(value, "false") != 0;
+        TRY(check_option(l, o->name, value));
+    }
     return MST_OK;
 }
 
@@ -185,6 +269,7 @@ static mst_status run_job(launch *l, uint32_t max_hosts)
                           .ssh = l->options.ssh,
                           .copy_folder = l->options.copy ? l->folder : NULL,
                           .logs = strcmp(logs, "none") == 0 ? NULL : logs,
+                          .plain = l->json,
                           .grace_s = (uint32_t)l->options.grace,
                           .start_s = (uint32_t)l->options.start_timeout};
     st = mst_launch_job_run(&job);
@@ -205,6 +290,7 @@ static mst_status run(int argc, char **argv)
     if (helped)
         goto out;
     TRY_OUT(st, check_options(&l, groups, &max_hosts));
+    TRY_OUT(st, check_words(&l));
     TRY_OUT(st, make_names(&l));
     st = run_job(&l, max_hosts);
 out:

@@ -358,6 +358,34 @@ out:
     return st;
 }
 
+/* The hosts without a probe, "a, b, c"; a second probe of a host has nothing to add to its first. */
+static uint32_t name_bad_hosts(const survey *s, char *out, size_t size)
+{
+    uint32_t n_bad = 0;
+    size_t n = 0;
+    *out = '\0';
+    for (uint32_t i = 0; i < s->n_nodes; i++) {
+        bool told = s->nodes[i].why[0] == '\0';
+        for (uint32_t j = 0; j < i; j++)
+            told = told || (s->nodes[j].why[0] != '\0' && strcmp(s->nodes[i].host, s->nodes[j].host) == 0);
+        if (told)
+            continue;
+        if (n < size)
+            n += (size_t)snprintf(out + n, size - n, "%s%s", n_bad > 0 ? ", " : "", s->nodes[i].shown);
+        n_bad++;
+    }
+    return n_bad;
+}
+
+static mst_status fail_missing(const survey *s, uint32_t missing, const pair *first)
+{
+    char hosts[MST_ERROR_MAX];
+    bool several = name_bad_hosts(s, hosts, sizeof hosts) > 1;
+    return mst_fail(MST_EPEER, "%u of %u links cannot be measured%s%s; from %s to %s: %s", missing,
+                    s->n_pairs, several ? "; hosts that cannot be probed: " : "", several ? hosts : "",
+                    s->nodes[first->from].shown, s->nodes[first->to].shown, first->why);
+}
+
 static mst_status report(const survey *s, bool json)
 {
     mst_status st;
@@ -378,8 +406,7 @@ static mst_status report(const survey *s, bool json)
     else if (missing < s->n_pairs)
         TRY_OUT(st, mst_table_print(table, "Links", true));
     if (missing > 0)
-        st = mst_fail(MST_EPEER, "%u of %u links cannot be measured; from %s to %s: %s", missing, s->n_pairs,
-                      s->nodes[first->from].shown, s->nodes[first->to].shown, first->why);
+        st = fail_missing(s, missing, first);
 out:
     json_decref(figures);
     mst_table_destroy(table);

@@ -8,11 +8,14 @@
  * so, and the job goes on, since the servers decide. Without servers every worker is one, and nobody can be
  * lost.
  * 2. Any other end than exit code 0 is a failure. The others are given the grace to end by themselves, then
- * asked to, and a grace later killed.
+ * asked to, and a grace later killed. When server 0 fails for a reason of its own, nobody can go on: the
+ * others are asked to end after a moment, in which whoever it blames can say why.
  * 3. What failed first is what is reported: the first failure with a reason of its own, else the first.
  * 4. SIGINT, SIGTERM and SIGHUP ask all processes to end and kill those left after the grace; a second one
  * kills them at once. SIGUSR1 goes to server 0.
- * 5. Nothing is left behind (launch_procs.h). */
+ * 5. When server 0 (worker 0 where workers host the model) has ended well, the job has: the others are given
+ * the grace, and are then lost.
+ * 6. Nothing is left behind (launch_procs.h). */
 #include "cli/launch_job.h"
 
 #include <signal.h>
@@ -29,10 +32,13 @@
 
 #define PROC_NONE    UINT32_MAX
 #define SENTENCE_MAX 700
+#define MOMENT_MS    1000 /* for others to say why server 0 has failed */
+#define FINISH_MS    2000 /* that the others have after server 0's good end, however short the grace */
 
 typedef enum phase {
     PHASE_COPY,     /* the program is on its way to the hosts */
     PHASE_RUN,      /* all members run, or have ended well */
+    PHASE_FINISH,   /* server 0 has ended well; the others are about to */
     PHASE_FAILING,  /* one has failed; the others may end by themselves */
     PHASE_STOPPING, /* they are asked to end */
     PHASE_KILLING,  /* they are killed */
@@ -84,9 +90,14 @@ static const char *signal_name(int number, char *out, size_t size)
 
 static void on_grace(uv_timer_t *timer);
 
+static uint64_t grace_ms(const launch *l)
+{
+    return (uint64_t)l->job->grace_s * 1000;
+}
+
 static void arm(launch *l)
 {
-    uv_timer_start(&l->grace, on_grace, (uint64_t)l->job->grace_s * 1000, 0);
+    uv_timer_start(&l->grace, on_grace, grace_ms(l), 0);
 }
 
 /* Keepers live until the last member has ended; then the end of their input ends them. */
@@ -130,7 +141,11 @@ static void kill_all(launch *l)
 static void on_grace(uv_timer_t *timer)
 {
     launch *l = timer->data;
-    if (l->phase == PHASE_FAILING)
+    for (uint32_t i = 0; l->phase == PHASE_FINISH && i < l->job->plan->n_members; i++)
+        if (!l->actors[i].ended)
+            mst_cli_note("launch: %s still runs though %s has ended, and is asked to end", l->actors[i].name,
+                         l->actors[0].name);
+    if (l->phase == PHASE_FINISH || l->phase == PHASE_FAILING)
         stop_all(l);
     else
         kill_all(l);
@@ -196,19 +211,54 @@ static bool is_lost(const launch *l, const actor *a)
            (was_taken(a) || a->code == 3);
 }
 
+static bool ended_well(const actor *a)
+{
+    return a->ended && a->code == 0 && a->signal == 0;
+}
+
+/* Rule 5. */
+static void begin_finish(launch *l)
+{
+    l->phase = PHASE_FINISH;
+    uv_timer_start(&l->grace, on_grace, grace_ms(l) > FINISH_MS ? grace_ms(l) : FINISH_MS, 0);
+}
+
+/* Rule 2: what is left of the grace becomes a moment. */
+static void begin_failing(launch *l, const actor *a)
+{
+    char how[320];
+    bool own_reason = a == &l->actors[0] && a->signal == 0 && a->code != 3 && !a->late;
+    bool first = l->phase < PHASE_FAILING;
+    uint64_t left_ms = first ? grace_ms(l) : uv_timer_get_due_in(&l->grace);
+    l->phase = PHASE_FAILING;
+    how_it_ended(a, how, sizeof how);
+    if (own_reason)
+        mst_cli_note("launch: %s failed (%s); the others are asked to end", a->name, how);
+    else if (first)
+        mst_cli_note("launch: %s failed (%s); the others have %d s to end", a->name, how,
+                     (int)l->job->grace_s);
+    if (first || own_reason)
+        uv_timer_start(&l->grace, on_grace, own_reason && left_ms > MOMENT_MS ? MOMENT_MS : left_ms, 0);
+}
+
 static void member_ended(launch *l, actor *a)
 {
     char how[320];
     l->members_left--;
-    if (a->code == 0 && a->signal == 0)
+    if (ended_well(a)) {
+        if (a == &l->actors[0] && l->phase == PHASE_RUN)
+            begin_finish(l);
         return;
+    }
     bool by_peer = a->signal == 0 && a->code == 3;
     if (by_peer && l->witness == NULL)
         l->witness = a;
-    if (l->phase >= PHASE_STOPPING)
+    if (l->phase >= PHASE_STOPPING) {
+        a->lost = ended_well(&l->actors[0]) && l->first == NULL;
         return;
+    }
     if (is_lost(l, a)) {
-        a->lost = l->phase == PHASE_RUN;
+        a->lost = l->phase == PHASE_RUN || l->phase == PHASE_FINISH;
         if (a->lost)
             mst_cli_note("launch: %s is lost (%s)%s%s", a->name, how_it_ended(a, how, sizeof how),
                          a->sentence[0] != '\0' ? ": " : "; the job goes on without it", a->sentence);
@@ -217,12 +267,7 @@ static void member_ended(launch *l, actor *a)
     bool first_by_peer = l->first != NULL && l->first->signal == 0 && l->first->code == 3;
     if (l->first == NULL || (first_by_peer && !by_peer))
         l->first = a;
-    if (l->phase == PHASE_RUN) {
-        l->phase = PHASE_FAILING;
-        mst_cli_note("launch: %s failed (%s); the others have %d s to end", a->name,
-                     how_it_ended(a, how, sizeof how), (int)l->job->grace_s);
-        arm(l);
-    }
+    begin_failing(l, a);
 }
 
 /* ---- events ---- */
@@ -507,6 +552,8 @@ static mst_status prepare_output(launch *l)
     TRY(mst_output_new(l->job->logs, l->n_actors, &l->output));
     for (uint32_t i = 0; i < l->n_actors; i++)
         mst_output_name(l->output, i, l->actors[i].name);
+    if (l->job->plain)
+        mst_output_plain(l->output, 0);
     return MST_OK;
 }
 

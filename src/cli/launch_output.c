@@ -21,6 +21,9 @@ struct mst_output {
     char *folder; /* NULL: no logs */
     uint32_t n;
     bool gone[2]; /* streams nobody reads */
+    bool no_logs; /* no more of them can be made */
+    bool plain;   /* standard output is only_of's alone */
+    uint32_t only_of;
     log_file files[];
 };
 
@@ -56,6 +59,12 @@ void mst_output_name(mst_output *o, uint32_t i, const char *name)
     o->files[i].name = name;
 }
 
+void mst_output_plain(mst_output *o, uint32_t i)
+{
+    o->plain = true;
+    o->only_of = i;
+}
+
 /* All of it, or false with errno. A line is one writev unless the system takes it in parts. */
 static bool write_all(int fd, struct iovec *parts, int n)
 {
@@ -82,8 +91,11 @@ static struct iovec part(const char *text, size_t n)
 
 static int open_log(mst_output *o, log_file *file)
 {
+    if (o->no_logs)
+        return -2;
     if (mst_make_folders(o->folder) != MST_OK) {
         mst_warn("no logs: %s", mst_error_text());
+        o->no_logs = true;
         return -2;
     }
     char *path = mst_sprintf("%s/%s.log", o->folder, file->name);
@@ -93,7 +105,8 @@ static int open_log(mst_output *o, log_file *file)
             *p = *p == ' ' ? '-' : *p;
         fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
         if (fd < 0)
-            mst_warn("%s: cannot be written, and is given up: %s", path, strerror(errno));
+            mst_warn("no logs: %s: cannot be written: %s", path, strerror(errno));
+        o->no_logs = fd < 0;
     }
     mst_free(path);
     return fd >= 0 ? fd : -2;
@@ -102,10 +115,12 @@ static int open_log(mst_output *o, log_file *file)
 void mst_output_line(mst_output *o, uint32_t i, bool is_error, const char *text, size_t n)
 {
     log_file *file = &o->files[i];
-    if (!o->gone[is_error]) {
+    bool bare = o->plain && i == o->only_of && !is_error, to_error = is_error || (o->plain && !bare);
+    if (!o->gone[to_error]) {
         struct iovec line[] = {part(file->name, strlen(file->name)), part(" | ", 3), part(text, n),
                                part("\n", 1)};
-        o->gone[is_error] = !write_all(is_error ? STDERR_FILENO : STDOUT_FILENO, line, 4);
+        o->gone[to_error] =
+            !write_all(to_error ? STDERR_FILENO : STDOUT_FILENO, bare ? line + 2 : line, bare ? 2 : 4);
     }
     if (o->folder != NULL && file->fd == -1)
         file->fd = open_log(o, file);

@@ -2,7 +2,7 @@
  * streams, and as it is in a log file per process.
  *
  * A line is written with one call, so that lines never mix. A stream that nobody reads any more is given up;
- * a log that cannot be written is given up with one warning. Thread: one. */
+ * logs that cannot be made, or written, are given up with one warning. Thread: one. */
 #ifndef MST_CLI_LAUNCH_OUTPUT_H
 #define MST_CLI_LAUNCH_OUTPUT_H
 
@@ -21,6 +21,10 @@ void mst_output_destroy(mst_output *output); /* NULL-safe */
 
 /* name: "server 0", whose log is FOLDER/server-0.log. Must outlive the output. */
 void mst_output_name(mst_output *output, uint32_t i, const char *name);
+
+/* From here on standard output is process i's alone, without its name; the lines of the others go to standard
+ * error. */
+void mst_output_plain(mst_output *output, uint32_t i);
 
 void mst_output_line(mst_output *output, uint32_t i, bool is_error, const char *text, size_t n);
 

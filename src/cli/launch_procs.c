@@ -344,8 +344,8 @@ void mst_procs_stop(mst_procs *procs, uint32_t id)
         return;
     if (p->by_channel)
         close_input(p);
-    else
-        kill(-p->pid, SIGTERM);
+    else if (kill(-p->pid, SIGTERM) == 0)
+        kill(-p->pid, SIGCONT); /* a stopped one would not hear it */
 }
 
 void mst_procs_kill(mst_procs *procs, uint32_t id)

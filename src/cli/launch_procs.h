@@ -47,7 +47,8 @@ void mst_procs_destroy(mst_procs *procs);
 /* MST_EIO, naming the program, when it cannot be started; no event follows then. */
 mst_status mst_procs_start(mst_procs *procs, const mst_proc_start *start, uint32_t *id);
 
-/* Asks it to end: SIGTERM to its group, or the end of its standard input. No effect on one that has ended. */
+/* Asks it to end: SIGTERM to its group, which is continued if it is stopped, or the end of its standard
+ * input. No effect on one that has ended. */
 void mst_procs_stop(mst_procs *procs, uint32_t id);
 /* SIGKILL to its group; behind ssh that closes the channel, which kills the process there after its own
  * grace. */

@@ -5,6 +5,7 @@
  * MUSTER_FAIL_ALLOC=k makes the k-th allocation fail, MUSTER_FAIL_WRITE=k the k-th write to the system,
  * counted apart for checkpoints' tensors. */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -100,8 +101,18 @@ static bool reader_is_gone(void)
     return poll(&out, 1, 0) == 1 && (out.revents & (POLLERR | POLLHUP)) != 0;
 }
 
+/* Numbers 0 to 2 belong to the standard streams also where they came closed: else the next file or pipe would
+ * get one. What is put there can be neither read from nor written to, so that using it fails as before. */
+static void occupy_closed_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
+            return;
+}
+
 int main(int argc, char **argv)
 {
+    occupy_closed_streams();
     signal(SIGPIPE, SIG_IGN);
     mst_status st = run(argc - 1, argv + 1);
     errno = 0;

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -49,6 +50,7 @@ mst_status mst_stdin_watch(void)
         return mst_fail(MST_EUSAGE, "MUSTER_WATCH_STDIN=%s: must be a number of seconds", text);
     sigset_t all, before;
     pthread_t thread;
+    prctl(PR_SET_PDEATHSIG, SIGCONT); /* stopped, it could not see the end of its input */
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
     int rc = pthread_create(&thread, NULL, watch, (void *)(intptr_t)seconds);

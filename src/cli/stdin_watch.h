@@ -10,7 +10,8 @@
 #define MST_STDIN_CHECKPOINT "c"
 
 /* With MUSTER_WATCH_STDIN=SECONDS in the environment, starts a thread that reads standard input. At its end
- * the process gets SIGTERM, and SECONDS later SIGKILL. Without the variable: nothing. MST_EUSAGE when it is
+ * the process gets SIGTERM, and SECONDS later SIGKILL; if it is stopped (SIGSTOP) when its parent dies, it is
+ * continued, so that it can end. Without the variable: nothing. MST_EUSAGE when it is
  * no number. */
 mst_status mst_stdin_watch(void);
 

@@ -81,6 +81,17 @@ refused 2 "fewer slots than the 3 workers" launch --hosts hosts --workers 3 -- t
 refused 2 "names 2 hosts; --deploy wants 3" launch --hosts hosts --deploy cluster2 -- train
 refused 2 "end beyond 65535" launch --hosts hosts --port 65535 --servers 2 -- train
 
+# What launch decides cannot be said otherwise behind --.
+for option in --role=worker "--index 1" "--cluster c.yaml"; do
+  # shellcheck disable=SC2086
+  refused 2 "behind --: launch gives each process its own" launch -- train x $option
+done
+refused 2 "share no standard input" launch -- train -
+refused 2 "share no standard input" launch -- train x --batch 10 --valid -
+refused 2 "--workers 3 behind -- contradicts launch, which starts 2" launch --workers 2 -- train x --workers 3
+refused 2 "--servers 2 behind -- contradicts launch, which starts 1" launch -- train x --servers=2
+refused 2 "--strategy local behind --" launch -- train x --strategy local
+
 # ---- lines and logs ----
 export PLAY='echo "hello from $me"; echo "note of $me" >&2; printf "no newline"'
 launch 0 --servers 2 --workers 2 --logs logs -- train
@@ -102,6 +113,24 @@ PLAY='' launch 0 -- train
 [ ! -e muster-logs ] || fail "a log folder without a line"
 PLAY='echo x' launch 0 --logs none -- train
 [ ! -e muster-logs ] || fail "a log folder with --logs none"
+# Logs that cannot be made: the reason, once.
+ln -s nowhere dangling
+PLAY='echo x' launch 0 --workers 2 --logs dangling/x -- train
+same "warnings" "$(grep -c 'no logs' err)" 1
+grep -qxF "muster: warning: no logs: dangling/x: the folder cannot be made: dangling: Not a directory" err || fail "the reason"
+# With --json standard output is server 0's, as it is.
+PLAY='echo noise' PLAY_server_0='printf "{\n  1\n}\n"' launch 0 --logs none -- train x --json
+same "the JSON" "$(tr '\n' ',' <out)" "{,  1,},"
+grep -qxF "worker 0 | noise" err || fail "what the worker said is not on standard error"
+PLAY='echo x' launch 0 --logs none -- train x --json --no-json
+has "server 0 | x"
+# Standard streams that are closed harm nobody.
+for how in '<&-' '>&-' '2>&-' '<&- >&- 2>&-'; do
+  eval "PLAY='echo x' '$muster' launch --job $job --workers 2 --logs none -- train >out 2>err $how" || fail "launch $how"
+  code=0
+  eval "'$muster' train --role worker absent >out 2>err $how" || code=$?
+  [ "$code" -le 3 ] || fail "train $how: exit code $code"
+done
 # Lines of many processes never mix; long ones neither.
 PLAY='for i in {1..300}; do printf "%s" "<$me $i "; printf "%s" {1..200}; echo ">"; done' \
   launch 0 --workers 4 --logs none -- train
@@ -147,6 +176,18 @@ last "muster: launch: worker 1 failed first (killed by SIGKILL); worker 0: "
 # Those that do not end by themselves after a failure are asked to, then killed.
 PLAY='trap "" TERM; sleep 60 & wait; sleep 60' PLAY_worker_0='exit 1' launch 1 --grace 0 --logs none -- train
 last "muster: launch: worker 0 failed first (exit 1)"
+nothing_left
+# When server 0 fails, nobody waits for the grace.
+since=$SECONDS
+PLAY='sleep 60' PLAY_server_0='echo "muster: port 7 is taken" >&2; exit 1' launch 1 --grace 50 --logs none -- train
+last "muster: launch: server 0 failed first (exit 1): port 7 is taken"
+[ $((SECONDS - since)) -lt 20 ] || fail "a failure of server 0 took $((SECONDS - since)) s"
+nothing_left
+# When server 0 has ended well, those that do not end are asked to, and then killed, also when they are stopped.
+PLAY='' PLAY_worker_1='kill -STOP $$' PLAY_worker_2='trap "" TERM; kill -STOP $$; sleep 60; sleep 60' \
+  launch 0 --workers 3 --grace 1 --logs none -- train
+tail -n 1 err | grep -qE '^launch: done, .*; worker 1 was lost \(killed by SIGTERM\), worker 2 was lost \(killed by SIGKILL\)$' ||
+  fail "the last line"
 nothing_left
 MUSTER_LAUNCH_BINARY=$work/absent launch 1 --logs none -- train
 last "muster: $work/absent cannot be started: no such file or directory"
@@ -215,6 +256,9 @@ exec 7<>"$PIPE" # never ends
 MUSTER_LAUNCH_BINARY=$work/held begin --workers 2 --grace 2 -- train
 for name in "server 0" "worker 0" "worker 1"; do wait_for out "$name | up"; done
 [ -n "$(left)" ] || fail "left does not see processes"
+stopped=$(left | sed -n '1s/ .*//p') # one that is stopped ends, too
+until [ "$(ls "/proc/$stopped/task" | wc -l)" -ge 2 ]; do sleep 0.02; done
+kill -STOP "$stopped"
 kill -9 "$pid"
 wait "$pid" 2>/dev/null || true
 nothing_left 8

@@ -43,6 +43,7 @@ printf '#!/bin/bash\necho "fake-ssh: $1: no route" >&2\nexit 255\n' >no-route
 chmod +x no-route
 rm -f two.yaml.links.json
 refused 3 "127.0.0.1 cannot be probed: fake-ssh: 127.0.0.1: no route" doctor --cluster two.yaml --ssh "$work/no-route"
+refused 3 "hosts that cannot be probed: 127.0.0.1, 127.0.0.2; from" doctor --cluster two.yaml --ssh "$work/no-route"
 [ ! -e two.yaml.links.json ] || fail "figures that nobody measured"
 
 refused 2 "no link to measure" doctor --cluster <(printf 'workers: [a:1]\n')
