@@ -60,7 +60,8 @@ struct mst_dataset {
     bool load_is_cheap;       /* load only makes pointers: no need to prefetch */
     uint32_t n_chunks;
     uint32_t chunk_rows; /* rows of every chunk but the last */
-    /* The most rows that a window of the feed should hold, where loaded rows take much memory; 0: any number. */
+    /* The most rows that a window of the feed should hold, where loaded rows take much memory; 0: any number.
+     */
     uint32_t window_rows;
     char **class_names; /* what classes 0, 1, ... are called; owned; NULL: not known */
     uint32_t n_class_names;

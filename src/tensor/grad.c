@@ -19,7 +19,10 @@ mst_status mst_grad_init(mst_grad *grad, const mst_range *ranges, uint32_t n_ran
     for (uint32_t i = 0; i < n_ranges; i++) {
         mst_range *range = &grad->ranges[i];
         size_t size = (size_t)ranges[i].size * sizeof(float);
-        *range = (mst_range){.offset = ranges[i].offset, .size = ranges[i].size, .g = mst_alloc_lines(size), .state = ranges[i].state};
+        *range = (mst_range){.offset = ranges[i].offset,
+                             .size = ranges[i].size,
+                             .g = mst_alloc_lines(size),
+                             .state = ranges[i].state};
         if (range->g == NULL) {
             st =
                 mst_fail(MST_ENOMEM, "no memory for a dense gradient of %" PRIu64 " parameters", range->size);

@@ -15,7 +15,7 @@
 #include "base/status.h"
 
 #define MST_VIEW_MAX  128 /* views in a store */
-#define MST_SLOT_MAX  4  /* optimizer state vectors */
+#define MST_SLOT_MAX  4   /* optimizer state vectors */
 #define MST_VIEW_NDIM 4
 
 typedef enum mst_view_kind {
