@@ -95,6 +95,7 @@ mst_status mst_job_embedded(const mst_job_config *config, const mst_observer *ob
         p->config = *config;
         p->config.cluster = &cluster;
         p->config.engine = &mst_net_inproc;
+        p->config.adopt = NULL;     /* the options are one process's own, and all threads read them */
         p->config.all_begin = true; /* or a small job would be over before some threads have started */
         p->config.index = (uint32_t)(p->server ? started : started - (size_t)o->servers);
         p->observer = observer;
