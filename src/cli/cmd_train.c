@@ -291,13 +291,14 @@ static mst_status dry_run(const settings *s, mst_trainer *trainer, json_t *optio
 }
 
 /* The summary; after an interrupt, how to go on. */
-static mst_status conclude(const settings *s, const mst_train_summary *summary, json_t *workers)
+static mst_status conclude(const settings *s, const mst_train_summary *summary, json_t *workers,
+                           const char *stopped_by)
 {
     mst_bar_end(NULL);
     TRY(print_summary(s, summary, workers));
     if (summary->end != MST_END_STOPPED)
         return MST_OK;
-    const char *who = mst_signals_name() != NULL ? mst_signals_name() : "a worker";
+    const char *who = mst_signals_name() != NULL ? mst_signals_name() : stopped_by;
     if (!s->train.train.save)
         return mst_fail(MST_ESTOPPED, "stopped by %s at step %llu; nothing was saved (--no-save)", who,
                         (unsigned long long)summary->status.step);
@@ -309,7 +310,7 @@ static mst_status train(settings *s, mst_trainer *trainer, const mst_observer *o
 {
     mst_train_summary summary;
     TRY(mst_trainer_run(trainer, observer, &summary));
-    return conclude(s, &summary, NULL);
+    return conclude(s, &summary, NULL, "a wish to stop");
 }
 
 static mst_status run_job(settings *s, const mst_train_config *config, const mst_observer *observer)
@@ -317,7 +318,8 @@ static mst_status run_job(settings *s, const mst_train_config *config, const mst
     mst_job_summary summary;
     mst_status st = mst_settings_run_job(&s->train, config, observer, &summary);
     if (st == MST_OK && summary.coordinated)
-        st = conclude(s, &summary.train, summary.workers);
+        st = conclude(s, &summary.train, summary.workers,
+                      summary.stopped_by[0] ? summary.stopped_by : "a worker");
     json_decref(summary.workers);
     return st;
 }

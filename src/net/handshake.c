@@ -89,6 +89,7 @@ static void differ(mst_shake *h, const char *it, const char *this, const char *t
     snprintf(here, sizeof here, "refused %s: it %s %s, this %s %s", name, it, theirs, this, mine);
     snprintf(there, sizeof there, "it %s %s, this %s %s", it, mine, this, theirs);
     refuse(h, here, there);
+    h->refused = true;
 }
 
 static void broke(mst_shake *h, const char *what)
@@ -122,6 +123,7 @@ static void wrong_secret(mst_shake *h)
         "refused %s: its job secret is not the one of this process; give every process of a job the same",
         name);
     refuse(h, here, "its job secret is not the one of this process; give every process of a job the same");
+    h->refused = true;
 }
 
 /* ---- messages ---- */
@@ -235,6 +237,7 @@ static void on_refuse(mst_shake *h, size_t length)
     other_name(h, name, sizeof name);
     snprintf(text, sizeof text, "refused by %s: %s", name, sentence);
     fail(h, text);
+    h->refused = true;
 }
 
 /* The length of the body that the prefix in `in` announces; -1: the handshake is over. */

@@ -53,7 +53,8 @@ typedef struct mst_shake_options {
 typedef struct mst_shake {
     mst_shake_state state;
     bool dialer;
-    bool named; /* other is set (it may not be proved yet) */
+    bool named;   /* other is set (it may not be proved yet) */
+    bool refused; /* FAILED: both are muster, but do not belong together: another secret, job or version */
     mst_identity self, other;
     const char *secret, *address; /* the caller's, until the end */
     uint16_t wire;

@@ -209,8 +209,7 @@ static void end_link(inpeer *p, const char *sentence)
     if (sentence[0] == '\0')
         snprintf(other->why.text, sizeof other->why.text, "%s left", other->name);
     else
-        snprintf(other->why.text, sizeof other->why.text, "%s closed the connection: %s", other->name,
-                 sentence);
+        snprintf(other->why.text, sizeof other->why.text, "%s" MST_NET_CLOSED "%s", other->name, sentence);
     ring(other->net);
 }
 
@@ -362,14 +361,14 @@ static void dial(inpeer *p, uint64_t now)
     const mst_identity *here = &n->options.self, *there = &m->options.self;
     name_peer(p, there);
     if (strcmp(n->secret, m->secret) != 0) {
-        dial_failed(p, mst_fail(MST_EPEER,
+        dial_failed(p, mst_fail(MST_EUSAGE,
                                 "refused %s: its job secret is not the one of this process; give every "
                                 "process of a job the same",
                                 p->name));
         return;
     }
     if (here->job[0] != '\0' && there->job[0] != '\0' && strcmp(here->job, there->job) != 0) {
-        dial_failed(p, mst_fail(MST_EPEER, "refused by %s: it belongs to job %s, this to %s", p->name,
+        dial_failed(p, mst_fail(MST_EUSAGE, "refused by %s: it belongs to job %s, this to %s", p->name,
                                 there->job, here->job));
         return;
     }

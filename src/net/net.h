@@ -55,10 +55,14 @@ typedef struct mst_piece {
 #define MST_PIECE_MAX 8
 #define MST_PEER_NONE UINT32_MAX
 
+/* In the sentence of a `down` that the other end wanted (mst_net_drop): its name before, why it did behind. */
+#define MST_NET_CLOSED " closed the connection: "
+
 typedef struct mst_net_events {
     /* The peer has proved who it is. Before this no message of it is read. */
     void (*up)(void *arg, uint32_t peer, const mst_identity *who);
-    /* Once for every peer that was up, and for every connect that failed. why->text is a whole sentence. */
+    /* Once for every peer that was up, and for every connect that failed. why->text is a whole sentence;
+     * MST_EUSAGE: a connect met a process of another secret, job or version. */
     void (*down)(void *arg, uint32_t peer, const mst_error *why);
     /* A header with a body has arrived: *out is where its m->size bytes go; they must stay until message or down.
      * A failure drops the peer, which hears the sentence. */

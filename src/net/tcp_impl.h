@@ -103,6 +103,7 @@ struct mst_tcp {
     mst_tcp_listener *listeners;
     mst_tcp_stranger *strangers; /* newest first */
     unsigned n_strangers;
+    uint64_t refusal_ns; /* when a refused stranger was last worth a line */
     mst_net_stats total;
     bool async_made, timer_made, loop_made, pulse_made;
     pthread_t pulse;

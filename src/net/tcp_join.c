@@ -30,6 +30,7 @@
 #define TRY_NS         (2 * MST_S)    /* for one connect to be answered */
 #define PAUSE_NS       (100 * MST_MS) /* of a listener when the system has no descriptors left */
 #define SHAKE_READ     512
+#define REFUSAL_NS     (1 * MST_S) /* between two lines about the refused */
 
 struct mst_tcp_stranger {
     mst_tcp *net;
@@ -109,6 +110,16 @@ static void stranger_remove(mst_tcp_stranger *s)
     mst_free(s);
 }
 
+/* For who started the two processes; strangers cannot fill the log. */
+static void say_refusal(mst_tcp *t, const mst_shake *shake)
+{
+    uint64_t now = mst_now_ns();
+    bool rare = t->refusal_ns == 0 || now - t->refusal_ns >= REFUSAL_NS;
+    if (shake->refused && rare)
+        t->refusal_ns = now;
+    mst_log(shake->refused && rare ? MST_LOG_WARN : MST_LOG_DEBUG, "%s", shake->text);
+}
+
 static void on_stranger(void *owner, int events, bool broken)
 {
     (void)events;
@@ -136,7 +147,7 @@ static void on_stranger(void *owner, int events, bool broken)
         return;
     }
     if (s->shake.state == MST_SHAKE_FAILED)
-        mst_log(MST_LOG_DEBUG, "%s", s->shake.text);
+        say_refusal(t, &s->shake);
     stranger_remove(s);
 }
 
@@ -374,7 +385,7 @@ static void dial_shake(mst_tcp_dial *d, bool broken)
     bool open = shake_step(&d->shake, d->watch->fd, bytes, &at, &left);
     mst_tcp_peer *p = d->peer;
     if (d->shake.state == MST_SHAKE_FAILED) {
-        mst_tcp_peer_fail(p, MST_EPEER, "%s", d->shake.text);
+        mst_tcp_peer_fail(p, d->shake.refused ? MST_EUSAGE : MST_EPEER, "%s", d->shake.text);
     } else if (!open || broken) {
         dial_again(d, errno != 0 ? strerror(errno) : "it closed the connection during the handshake");
     } else if (d->shake.state == MST_SHAKE_RUNNING) { /* one answer more: it may take its time again */

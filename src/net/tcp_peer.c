@@ -200,7 +200,7 @@ static mst_status on_own(void *arg, const mst_message *m, const uint8_t *body)
     if (text[0] == '\0')
         mst_tcp_peer_fail(p, MST_EPEER, "%s left", p->name);
     else
-        mst_tcp_peer_fail(p, MST_EPEER, "%s closed the connection: %s", p->name, text);
+        mst_tcp_peer_fail(p, MST_EPEER, "%s" MST_NET_CLOSED "%s", p->name, text);
     return MST_ESTOPPED;
 }
 

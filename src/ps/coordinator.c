@@ -378,6 +378,11 @@ static mst_status lose(mst_server *s, uint32_t worker)
     return mst_coordinator_look(s);
 }
 
+const char *mst_coordinator_run_path(const mst_server *s)
+{
+    return s->co->start.run != NULL ? s->co->start.run : "RUN";
+}
+
 bool mst_coordinator_server_left(mst_server *s, uint32_t server, const char *why)
 {
     mst_coordinator *co = s->co;
@@ -433,10 +438,16 @@ static mst_status hear_failure(mst_server *s, bool worker, uint32_t index, const
         mst_server_expel(s, index, text);
         return MST_OK;
     }
+    if (worker && code == MST_ETIMEOUT && s->co->phase == MST_PHASE_START) { /* for whom is known here */
+        mst_server_expel(s, index, text);
+        return MST_OK;
+    }
     if (code == MST_ESTOPPED && s->co->phase == MST_PHASE_START)
         return mst_fail(MST_ESTOPPED, "%s %" PRIu32 " was asked to stop", role, index);
     if (code == MST_ESTOPPED) {
         s->co->stopped = true;
+        if (s->hooks->stopped != NULL)
+            s->hooks->stopped(s->hooks->arg, worker ? MST_ROLE_WORKER : MST_ROLE_SERVER, index);
         return mst_coordinator_stop(s);
     }
     mst_server_fail(s, mst_fail(code > 0 && code <= MST_EUNSUPPORTED ? (mst_status)code : MST_EPEER,

@@ -387,8 +387,8 @@ static void on_down(void *arg, uint32_t peer, const mst_error *why)
             return;
         mst_server_fail(s, mst_fail(MST_EPEER,
                                     "%s; its share of the weights is lost: go on from the last checkpoint "
-                                    "with --resume",
-                                    why->text));
+                                    "with --resume --run %s",
+                                    why->text, mst_coordinator_run_path(s)));
     }
 }
 

@@ -89,6 +89,8 @@ typedef struct mst_server_hooks {
     mst_status (*save_begin)(void *arg, const mst_placement *table, json_t *plan, bool best);
     mst_status (*save_write)(void *arg, uint32_t slot, uint64_t first, uint64_t count, const float *data);
     mst_status (*save_end)(void *arg, bool complete);
+    /* Another process was asked to stop, which ends the job. Or NULL. */
+    void (*stopped)(void *arg, mst_role role, uint32_t index);
     /* Training is over and everybody has reported: [{"worker", "steps", ...}, ...]; stolen. */
     mst_status (*finish)(void *arg, json_t *workers);
 } mst_server_hooks;

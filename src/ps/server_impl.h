@@ -198,6 +198,7 @@ mst_status mst_coordinator_message(mst_server *s, uint32_t peer, const mst_messa
 void mst_coordinator_lost(mst_server *s, uint32_t worker, const char *why);
 /* Another server has gone; true: before it had anything to lose, so that it may come again. */
 bool mst_coordinator_server_left(mst_server *s, uint32_t server, const char *why);
+const char *mst_coordinator_run_path(const mst_server *s); /* of the run, for sentences */
 /* Before the answers of a step or push leave: it is counted, and a cut may begin. slots: the workers whose
  * pushes were applied; late: those whose pushes were dropped. */
 mst_status mst_coordinator_applied(mst_server *s, uint64_t step, const mst_shard_request *const *requests,

@@ -53,10 +53,10 @@ static mst_status copy_servers(mst_worker *self)
 }
 
 /* Polls until *done; every few seconds a line says for what. */
-static mst_status wait_start(mst_worker *self, bool (*done)(const mst_worker *self), const char *for_what)
+static mst_status wait_start(mst_worker *self, bool (*done)(const mst_worker *self), const char *for_what,
+                             uint64_t patience_ms)
 {
-    uint64_t now = mst_now_ns(), deadline = now + self->options.start_timeout_ms * MST_MS,
-             word = now + FIRST_WORD_NS;
+    uint64_t now = mst_now_ns(), deadline = now + patience_ms * MST_MS, word = now + FIRST_WORD_NS;
     char missing[MST_ERROR_MAX / 2];
     while (!done(self)) {
         TRY(mst_worker_turn(self, word < deadline ? word : deadline));
@@ -66,8 +66,7 @@ static mst_status wait_start(mst_worker *self, bool (*done)(const mst_worker *se
         mst_worker_missing(self, missing, sizeof missing);
         const char *whom = missing[0] != '\0' ? missing : for_what;
         if (now >= deadline && !done(self))
-            return mst_fail(MST_ETIMEOUT, "waited %" PRIu32 " s for %s",
-                            self->options.start_timeout_ms / 1000, whom);
+            return mst_fail(MST_ETIMEOUT, "waited %" PRIu64 " s for %s", patience_ms / 1000, whom);
         if (now >= word) {
             mst_info("waiting for %s", whom);
             word = now + NEXT_WORD_NS;
@@ -112,7 +111,7 @@ mst_status mst_worker_new(const mst_worker_options *options, mst_worker **out, j
         TRY_OUT(st, mst_net_connect(self->net, self->servers[s], deadline, &self->peers[s]));
     char from[128];
     snprintf(from, sizeof from, "server 0 at %.80s to say what the job is", self->servers[0]);
-    TRY_OUT(st, wait_start(self, job_known, from));
+    TRY_OUT(st, wait_start(self, job_known, from, options->start_timeout_ms));
     if (self->ended) {
         st = self->end.code != MST_OK
                  ? end_status(self)
@@ -251,7 +250,9 @@ static mst_status train(mst_worker *self)
     TRY(mst_worker_gradient_init(self));
     TRY(join(self));
     snprintf(from, sizeof from, "server 0 at %.80s to let this worker in", self->servers[0]);
-    TRY(wait_start(self, welcome_known, from));
+    /* longer than the coordinator waits, who knows for whom */
+    TRY(wait_start(self, welcome_known, from,
+                   2ull * self->options.start_timeout_ms + self->options.net.peer_timeout_ms));
     if (!self->ended && !self->leaving) {
         TRY(read_welcome(self));
         TRY(make_client(self));

@@ -87,6 +87,10 @@ static void on_down(void *arg, uint32_t peer, const mst_error *why)
         mst_worker_note(self, mst_error_restore(why), s == 0);
         return;
     }
+    if (strstr(why->text, MST_NET_CLOSED) != NULL) { /* alone: the job may well go on */
+        mst_worker_note(self, mst_fail(MST_EPEER, "this worker was sent away: %s", why->text), s == 0);
+        return;
+    }
     const char *run = json_string_value(json_object_get(self->welcome, "run"));
     size_t length = strlen(why->text);
     int keep = (int)(length > 0 && why->text[length - 1] == '.' ? length - 1 : length);

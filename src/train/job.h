@@ -30,7 +30,8 @@ typedef struct mst_job_config {
 typedef struct mst_job_summary {
     bool coordinated; /* this process was the coordinator: the rest is filled in */
     mst_train_summary train;
-    json_t *workers; /* [{"worker", "name", "state", "steps", ...}]; the caller drops the reference */
+    char stopped_by[24]; /* the process that was asked to stop, "worker 1"; "": this one, or none */
+    json_t *workers;     /* [{"worker", "name", "state", "steps", ...}]; the caller drops the reference */
 } mst_job_summary;
 
 /* observer: for the coordinator. */

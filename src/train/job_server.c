@@ -1,4 +1,5 @@
 /* A server's part of a job; contract in job.h. The coordinator's hooks (ps/server.h) keep the book. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,6 +92,11 @@ static mst_status fits(void *arg, const json_t *join)
         const json_t *other = json_object_get(theirs, name);
         if (json_equal(value, (json_t *)other))
             continue;
+        if (strcmp(name, "test") == 0 || strcmp(name, "valid") == 0)
+            return mst_fail(MST_EUSAGE,
+                            "%s %lld has %s --%s, the coordinator has %s: give all processes the same",
+                            role ? role : "process", (long long)index, json_is_true(other) ? "a" : "no", name,
+                            json_is_true(value) ? "one" : "none");
         char *a = json_dumps(other, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9)),
              *b = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
         st = mst_fail(MST_EUSAGE, "%s %lld has --%s %s, the coordinator has %s", role ? role : "process",
@@ -240,6 +246,16 @@ static void eval_begin(void *arg)
     mst_book_evaluation_begins(job->book);
 }
 
+/* An evaluation without rows is none: its loss of 0 would end the run. */
+static mst_status has_rows(const char *name, bool wanted, const mst_result *result)
+{
+    return !wanted || result->rows > 0
+               ? MST_OK
+               : mst_fail(MST_EUSAGE,
+                          "the worker that evaluates found no %s rows: start all with the same --%s", name,
+                          name);
+}
+
 static mst_status evaluated(void *arg, const json_t *result, bool *over, bool *best)
 {
     server_job *job = arg;
@@ -247,6 +263,8 @@ static mst_status evaluated(void *arg, const json_t *result, bool *over, bool *b
     mst_verdict verdict;
     mst_result_from_json(json_object_get(result, "valid"), &valid);
     mst_result_from_json(json_object_get(result, "test"), &test);
+    TRY(has_rows("valid", job->config->train->train->valid != NULL, &valid));
+    TRY(has_rows("test", job->config->train->train->test.n > 0, &test));
     TRY(mst_book_evaluated(job->book, job->observer, &valid, &test, &verdict));
     *best = verdict.best;
     *over = verdict.over;
@@ -289,6 +307,14 @@ static mst_status save_end(void *arg, bool complete)
         return mst_book_save_complete(job->book, job->observer);
     mst_book_save_abandon(job->book);
     return MST_OK;
+}
+
+static void stopped(void *arg, mst_role role, uint32_t index)
+{
+    server_job *job = arg;
+    char *who = job->summary->stopped_by;
+    if (who[0] == '\0')
+        snprintf(who, sizeof job->summary->stopped_by, "%s %u", mst_role_name(role), index);
 }
 
 static mst_status finish(void *arg, json_t *workers)
@@ -384,6 +410,7 @@ static mst_status serve(server_job *job)
         .save_begin = save_begin,
         .save_write = save_write,
         .save_end = save_end,
+        .stopped = stopped,
         .finish = finish,
     };
     mst_status st = mst_server_run(&options, &hooks);

@@ -142,6 +142,18 @@ static json_t *shared_options(const json_t *options)
                 json_object_set(same, name, value);
         }
     }
+    if (same == NULL)
+        return NULL;
+    const json_t *training = json_object_get(options, "training"),
+                 *valid = json_object_get(training, "valid");
+    const char *mode = json_string_value(json_object_get(json_object_get(options, "strategy"), "mode"));
+    /* paths may differ, but who evaluates must have what the coordinator waits for */
+    json_object_set_new(same, "test", json_boolean(json_array_size(json_object_get(training, "test")) > 0));
+    json_object_set_new(same, "valid", json_boolean(valid != NULL && !json_is_null(valid)));
+    mst_isa isa;
+    if (mode != NULL && strcmp(mode, "sync") == 0 && /* bit for bit the same, for one instruction set */
+        mst_isa_parse(json_string_value(json_object_get(training, "isa")), &isa) == MST_OK)
+        json_object_set_new(same, "isa", json_string(mst_isa_name(mst_kernels_get(isa)->isa)));
     return same;
 }
 
@@ -149,6 +161,16 @@ typedef struct adoption {
     mst_settings *settings;
     json_t *same; /* what the coordinator compares: follows the options */
 } adoption;
+
+/* The cluster says how many there are, whatever a run that is resumed was started with. */
+static void count_cluster(mst_settings *s)
+{
+    if (s->cluster.source == NULL)
+        return;
+    s->strategy.strategy = MST_STRATEGY_PS;
+    s->strategy.servers = s->cluster.n_servers;
+    s->strategy.workers = s->cluster.n_workers;
+}
 
 /* A worker of a resumed run: its options come from the coordinator, which has the run directory. */
 static mst_status adopt_job(void *arg, const json_t *job)
@@ -161,6 +183,7 @@ static mst_status adopt_job(void *arg, const json_t *job)
     mst_status st = adopt_manifest(s, copy, "what the coordinator sent");
     json_decref(copy);
     TRY(st);
+    count_cluster(s);
     json_t *options = mst_options_json(s->groups, s->n_groups), *same = shared_options(options);
     if (options == NULL || same == NULL || json_object_update(a->same, same) != 0)
         st = mst_fail(MST_ENOMEM, "no memory to resume");
@@ -218,9 +241,7 @@ static mst_status find_cluster(mst_settings *s)
         s->process.role = out->role == MST_ROLE_SERVER ? 1 : 2;
         s->process.index = out->index;
     }
-    s->strategy.strategy = MST_STRATEGY_PS;
-    s->strategy.servers = out->n_servers;
-    s->strategy.workers = out->n_workers;
+    count_cluster(s);
     return mst_cluster_check_index(out, s->process.role == 1 ? MST_ROLE_SERVER : MST_ROLE_WORKER,
                                    (uint32_t)s->process.index);
 }
@@ -256,6 +277,7 @@ mst_status mst_settings_settle(mst_settings *self, bool dry_run)
     TRY(find_cluster(self));
     if (self->train.resume && self->train.run != NULL && keeps_run(self))
         TRY(adopt_run(self));
+    count_cluster(self);
     TRY(check_usage(self, dry_run));
     self->options = mst_options_json(self->groups, self->n_groups);
     return self->options != NULL ? MST_OK : mst_fail(MST_ENOMEM, "no memory for the options");

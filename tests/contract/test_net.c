@@ -340,7 +340,7 @@ static void test_refused_at_the_door(void **state)
         PUMP(&server, &worker, worker.n_down == 1);
         assert_int_equal(worker.down_peer, peer);
         assert_int_equal(worker.n_up + server.n_up + server.n_down, 0);
-        assert_int_equal(worker.why.code, MST_EPEER);
+        assert_int_equal(worker.why.code, MST_EUSAGE);
         assert_non_null(strstr(worker.why.text, "server 0 ("));
         assert_non_null(strstr(worker.why.text, bound));
         assert_non_null(

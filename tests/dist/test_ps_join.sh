@@ -70,11 +70,24 @@ refusal x 1 'in use|occupied|already' c.cache --role server --index 0
 refusal x 2 'worker 1 has another cluster' c.cache --role worker --index 1
 refusal x 2 'worker 2 is not in the cluster here, which has 2 workers' c.cache --role worker --index 2
 cp good.yaml cluster.yaml
-MUSTER_SECRET=0123456789abcdef0123456789abcdef refusal x 3 'secret' c.cache --role worker --index 1
+MUSTER_SECRET=0123456789abcdef0123456789abcdef refusal x 2 'secret' c.cache --role worker --index 1
+said s0 'warning: refused .*secret'
+refusal x 2 'worker 1 has a --test, the coordinator has none' c.cache --role worker --index 1 --test t.cache
+refusal x 2 'worker 1 has a --valid, the coordinator has none' c.cache --role worker --index 1 --valid t.cache
+refusal x 2 'worker 1 has --isa "portable", the coordinator has "' c.cache --role worker --index 1 --isa portable
 # The right one comes, and all is well.
 worker 1 c.cache $sync
 ends_all 0 s0 s1 w0 w1
 same "rows, sync" "$(fact_of s0 rows)" $rows
+
+# ---- who does not come is named by server 0, though the others have waited as long ----
+rm -rf run
+job 1 2 c.cache $sync --start-timeout 1 --test t.cache
+killed w1
+ends s0 1 5
+ends w0 3 5
+said s0 '^muster: waited 1 s for worker 1$'
+said w0 'waited 1 s for worker 1$'
 
 # ---- clusters from the environment ----
 # tf JOBS TYPE INDEX: TF_CONFIG of a process.

@@ -269,8 +269,9 @@ static void no_welcome(void **state)
     job *j = leased(0);
     j->s.silent_welcome = true;
     j->worker.start_timeout_ms = 1000;
+    j->worker.net.peer_timeout_ms = 2000;
     assert_int_equal(job_run(j), MST_ETIMEOUT);
-    assert_non_null(strstr(mst_error_text(), "waited 1 s for server 0 at script-"));
+    assert_non_null(strstr(mst_error_text(), "waited 4 s for server 0 at script-"));
     assert_non_null(strstr(mst_error_text(), "to let this worker in"));
     job_free(j);
 }
