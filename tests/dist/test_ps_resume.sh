@@ -7,7 +7,7 @@ common="c.cache --epochs 1 --batch 1 --start-timeout 20 --peer-timeout 2 --json"
 # resumes SERVERS WORKERS ROWS: the run is gone on with, to its end.
 resumes() {
   expect 0 launch --servers "$1" --workers "$2" --logs none -- train --resume --run run --json
-  sed -n 's/^server 0 | //p' out >r.out
+  cp out r.out
   same "rows of the resumed run" "$(fact_of r rows)" "$3"
   same "its end" "$(fact_of r end)" "all epochs done"
 }
@@ -28,6 +28,7 @@ for dead in 1 0; do
   for name in s$((1 - dead)) w0 w1; do
     ends $name 3 4
     said $name "^muster: .*server $dead.*--resume"
+    [ $dead = 0 ] || said $name "^muster: .*--resume --run run$"
   done
   resumes $((dead + 1)) $((3 - dead)) $rows
 done
@@ -47,6 +48,20 @@ for mode in sync async; do
   same "the last checkpoint" "$(steps_saved)" "$(fact_of s0 steps)"
   resumes 1 3 $rows
 done
+
+# ---- a worker is asked to stop: so is the job, and server 0 says by whom; the batch follows the number of workers ----
+rm -rf run
+job 1 2 c.cache --epochs 1 --global-batch 8 --mode sync --run run --test t.cache --eval-every $every --start-timeout 20 --json
+wait_for s0 'step .* test +loss'
+signal w1 TERM
+ends s0 1
+ends_all 0 w0 w1
+said s0 '^muster: stopped by worker 1 at step '
+same "batch of two" "$(fact_of s0 batch)" 4
+resumes 1 4 $rows
+same "batch of four" "$(fact_of r batch)" 2
+same "global batch of four" "$(fact_of r global_batch)" 8
+grep -q '"batch": 2,' run/manifest.json || fail "the manifest has another batch"
 
 # ---- a checkpoint on the way, of all servers at once: what follows it is trained on once ----
 rm -rf run
@@ -71,5 +86,5 @@ resumes 2 2 $rows
 rm -rf run
 expect 0 launch --servers 2 --workers 3 --logs none -- train c.cache --epochs 0 --batch 4 --mode async --run run \
   --test t.cache --eval-every $every --until 'test_loss<=0.7' --json
-sed -n 's/^server 0 | //p' out >r.out
+cp out r.out
 same "the end" "$(fact_of r end)" "--until condition reached"
