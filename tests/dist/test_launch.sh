@@ -195,6 +195,8 @@ last "muster: $work/absent cannot be started: no such file or directory"
 # ---- signals ----
 # begin ARGS...: launch in the background, as a process group without a terminal; its number is in $pid.
 begin() {
+  : >out # what is waited for is not in what the last one left
+  : >err
   setsid "$muster" launch --job "$job" --logs none "$@" >out 2>err </dev/null &
   pid=$!
 }
