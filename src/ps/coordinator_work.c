@@ -93,6 +93,13 @@ static mst_work slice_work(mst_server *s, uint32_t worker, uint64_t step)
 
 /* ---- streams ---- */
 
+/* A worker's part of a global batch: at least a row, or it would not find the end of its stream. */
+static uint64_t stream_share(const mst_server *s, uint32_t worker)
+{
+    uint64_t rows = s->options.global_batch, n = s->options.n_workers;
+    return rows < n ? s->options.batch : rows * (worker + 1) / n - rows * worker / n;
+}
+
 /* sync: a step's rows of the worker's own stream. */
 static mst_work stream_step(mst_server *s, uint32_t worker, uint64_t step)
 {
@@ -104,7 +111,7 @@ static mst_work stream_step(mst_server *s, uint32_t worker, uint64_t step)
     return (mst_work){.kind = over ? MST_WORK_STOP : MST_WORK_GRANT,
                       .step = mst_has_backups(s) ? 0 : step,
                       .epoch = m->epoch,
-                      .to = s->options.batch};
+                      .to = stream_share(s, worker)};
 }
 
 /* async: how many rows of its own stream a worker may be granted now. */

@@ -20,7 +20,7 @@ trap finish EXIT
 
 # field FILE NAME: the figures of that name in a job's summary, one per line; a worker's in the order of workers.
 field() {
-  sed -n "s/^server 0 | *\"$2\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p" "$1"
+  sed -n "s/^ *\"$2\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p" "$1"
 }
 # holds WHAT CONDITION: of awk.
 holds() {

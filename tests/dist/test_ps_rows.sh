@@ -39,6 +39,10 @@ for mode in sync async ssp; do
   ends_all 0 s0 s1 w0 w1 w2
   same "rows of static shards, $mode" "$(fact_of s0 rows)" 60009
 done
+rm -rf run
+job 1 3 b.svm --features 8 --shard static --steps 10 --global-batch 100 --mode sync --run run --json --start-timeout 20
+ends_all 0 s0 w0 w1 w2
+same "rows of ten global batches" "$(fact_of s0 rows)" 1000
 mkdir d0 d1 d2
 awk 'BEGIN { for (i = 0; i < 2000; i++) print i % 2, 5 + i * 37 % 90000 ":1", 90100 + i * 101 % 90000 ":1" }' >s.svm
 cp s.svm d0/b.svm
