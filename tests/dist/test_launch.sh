@@ -295,10 +295,22 @@ wait_for out "server 0 | up"
 kill -USR1 "$pid"
 finish 0
 has "server 0 | got c"
+# Every process has its handler for SIGTERM, number 15.
+all_catch_term() {
+  local who
+  for who in $(left | sed 's/ .*//'); do
+    (((0x$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$who/status") >> 14) & 1)) || return 1
+  done
+}
 # Stopping goes through the channel: a real muster hears the end of its standard input, and says how it ended.
 export MUSTER_LAUNCH_BINARY=$work/held
 begin --hosts hosts --workers 3 --ssh "$ssh" --grace 3 -- train
-for name in "server 0" "worker 0" "worker 2"; do wait_for out "$name | up"; done
+for name in "server 0" "worker 0" "worker 1" "worker 2"; do wait_for out "$name | up"; done
+deadline=$((SECONDS + 20))
+until all_catch_term; do
+  [ $SECONDS -lt $deadline ] || fail "processes that do not catch SIGTERM: $(left)"
+  sleep 0.02
+done
 kill "$pid"
 finish 1
 grep -qE '^worker 2 \| muster: stopped by SIGTERM' err || fail "the far end was not asked to stop"
