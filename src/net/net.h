@@ -1,15 +1,15 @@
 /* net: messages between processes (or threads), whatever carries them. One const table per engine, in
  * mst_net_engines; all pass one contract suite (tests/contract/test_net.c).
  *
- * An mst_net is one process's end: it listens, connects, and exchanges messages with peers. A message is a fixed
- * header and a body of up to max_body bytes. Messages between two ends arrive whole, once and in the order they were
- * sent, or the peer is reported down.
+ * An mst_net is one process's end: it listens, connects, and exchanges messages with peers. A message is a
+ * fixed header and a body of up to max_body bytes. Messages between two ends arrive whole, once and in the
+ * order they were sent, or the peer is reported down.
  *
- * Thread: one owner thread makes every call but mst_net_wake; ownership may move when the caller orders it. Events are
- * called inside mst_net_poll only, on the owner thread; they may call anything here but poll and destroy.
- * Waiting: only poll waits. Nothing else blocks; a send that finds the peer's queue full says so.
- * Failure: a peer that closes, dies, breaks the format, is silent for peer_timeout_ms or cannot be reached by its
- * deadline is reported down once, with a sentence that names it, and its number is never used again. */
+ * Thread: one owner thread makes every call but mst_net_wake; ownership may move when the caller orders it.
+ * Events are called inside mst_net_poll only, on the owner thread; they may call anything here but poll and
+ * destroy. Waiting: only poll waits. Nothing else blocks; a send that finds the peer's queue full says so.
+ * Failure: a peer that closes, dies, breaks the format, is silent for peer_timeout_ms or cannot be reached by
+ * its deadline is reported down once, with a sentence that names it, and its number is never used again. */
 #ifndef MST_NET_NET_H
 #define MST_NET_NET_H
 
@@ -55,7 +55,8 @@ typedef struct mst_piece {
 #define MST_PIECE_MAX 8
 #define MST_PEER_NONE UINT32_MAX
 
-/* In the sentence of a `down` that the other end wanted (mst_net_drop): its name before, why it did behind. */
+/* In the sentence of a `down` that the other end wanted (mst_net_drop): its name before, why it did behind.
+ */
 #define MST_NET_CLOSED " closed the connection: "
 
 typedef struct mst_net_events {
@@ -64,11 +65,11 @@ typedef struct mst_net_events {
     /* Once for every peer that was up, and for every connect that failed. why->text is a whole sentence;
      * MST_EUSAGE: a connect met a process of another secret, job or version. */
     void (*down)(void *arg, uint32_t peer, const mst_error *why);
-    /* A header with a body has arrived: *out is where its m->size bytes go; they must stay until message or down.
-     * A failure drops the peer, which hears the sentence. */
+    /* A header with a body has arrived: *out is where its m->size bytes go; they must stay until message or
+     * down. A failure drops the peer, which hears the sentence. */
     mst_status (*body)(void *arg, uint32_t peer, const mst_message *m, void **out);
-    /* The whole message is here; body is what `body` named, NULL when m->size is 0. A failure drops the peer, which
-     * hears the sentence. */
+    /* The whole message is here; body is what `body` named, NULL when m->size is 0. A failure drops the peer,
+     * which hears the sentence. */
     mst_status (*message)(void *arg, uint32_t peer, const mst_message *m, void *body);
     /* The pieces of the send with this token may change now. Not called for peers that went down. */
     void (*sent)(void *arg, uint32_t peer, void *token);
@@ -76,16 +77,18 @@ typedef struct mst_net_events {
 
 typedef struct mst_net_options {
     mst_identity self;
-    const char *secret;       /* of the job; NULL or "": only loopback and Unix sockets are accepted and connected */
-    uint64_t max_body;        /* larger bodies drop the peer before anything is allocated */
-    uint64_t max_queue;       /* bytes that may wait for one peer beyond what the system takes */
-    uint32_t peer_timeout_ms; /* silence after which a peer is down */
+    const char
+        *secret;       /* of the job; NULL or "": only loopback and Unix sockets are accepted and connected */
+    uint64_t max_body; /* larger bodies drop the peer before anything is allocated */
+    uint64_t max_queue;        /* bytes that may wait for one peer beyond what the system takes */
+    uint32_t peer_timeout_ms;  /* silence after which a peer is down */
     uint32_t hello_timeout_ms; /* for a stranger to prove who it is */
 } mst_net_options;
 
 typedef struct mst_net_stats {
-    uint64_t bytes_in, bytes_out, messages_in, messages_out; /* headers included, heartbeats and handshakes not */
-    uint64_t queued;                                         /* bytes not yet taken by the system */
+    uint64_t bytes_in, bytes_out, messages_in,
+        messages_out; /* headers included, heartbeats and handshakes not */
+    uint64_t queued;  /* bytes not yet taken by the system */
 } mst_net_stats;
 
 typedef struct mst_net mst_net;
@@ -95,12 +98,13 @@ typedef struct mst_net_engine {
     bool detects_death;  /* a dead process is reported down by itself, not only by silence */
     bool survives_death; /* the others go on */
     bool sleeps;         /* poll waits without using the processor */
-    mst_status (*create)(const mst_net_options *options, const mst_net_events *events, void *arg, mst_net **out);
+    mst_status (*create)(const mst_net_options *options, const mst_net_events *events, void *arg,
+                         mst_net **out);
     void (*destroy)(mst_net *net);
     mst_status (*listen)(mst_net *net, const char *address, char *bound, size_t bound_size);
     mst_status (*connect)(mst_net *net, const char *address, uint64_t deadline_ns, uint32_t *peer);
-    mst_status (*send)(mst_net *net, uint32_t peer, const mst_message *m, const mst_piece *pieces, uint32_t n_pieces,
-                       void *token);
+    mst_status (*send)(mst_net *net, uint32_t peer, const mst_message *m, const mst_piece *pieces,
+                       uint32_t n_pieces, void *token);
     void (*drop)(mst_net *net, uint32_t peer, const char *sentence);
     mst_status (*poll)(mst_net *net, uint64_t deadline_ns);
     void (*wake)(mst_net *net);
@@ -126,27 +130,29 @@ static inline mst_status mst_net_new(const mst_net_engine *engine, const mst_net
 /* Closes every connection at once (flush first); no event is called any more. NULL-safe. */
 void mst_net_destroy(mst_net *net);
 
-/* "host:port" (port 0: any), "unix:/path", "unix:@name" (Linux abstract); inproc: any name. bound receives the address
- * that others connect to. An address in use is MST_EEXIST. */
+/* "host:port" (port 0: any), "unix:/path", "unix:@name" (Linux abstract); inproc: any name. bound receives
+ * the address that others connect to. An address in use is MST_EEXIST. */
 static inline mst_status mst_net_listen(mst_net *net, const char *address, char *bound, size_t bound_size)
 {
     return net->engine->listen(net, address, bound, bound_size);
 }
 
-/* Begins to connect and goes on trying until the deadline, so that processes may start in any order; `up` or `down`
- * follows. */
-static inline mst_status mst_net_connect(mst_net *net, const char *address, uint64_t deadline_ns, uint32_t *peer)
+/* Begins to connect and goes on trying until the deadline, so that processes may start in any order; `up` or
+ * `down` follows. */
+static inline mst_status mst_net_connect(mst_net *net, const char *address, uint64_t deadline_ns,
+                                         uint32_t *peer)
 {
     return net->engine->connect(net, address, deadline_ns, peer);
 }
 
-/* Sends a message whose body is the pieces, one after the other; m->size is set from them. The pieces must not change
- * before `sent` is called with the token; token NULL: they were copied or taken before send returned (for small
- * messages: what cannot be taken at once is copied). A message may go out within send; in the event of a
- * message it may wait until further ones of that peer, which are here already, are handled. MST_EPEER when the peer is
- * not up, MST_ETIMEOUT when more than max_queue bytes are waiting already: nothing was sent then. */
-static inline mst_status mst_net_send(mst_net *net, uint32_t peer, const mst_message *m, const mst_piece *pieces,
-                                      uint32_t n_pieces, void *token)
+/* Sends a message whose body is the pieces, one after the other; m->size is set from them. The pieces must
+ * not change before `sent` is called with the token; token NULL: they were copied or taken before send
+ * returned (for small messages: what cannot be taken at once is copied). A message may go out within send; in
+ * the event of a message it may wait until further ones of that peer, which are here already, are handled.
+ * MST_EPEER when the peer is not up, MST_ETIMEOUT when more than max_queue bytes are waiting already: nothing
+ * was sent then. */
+static inline mst_status mst_net_send(mst_net *net, uint32_t peer, const mst_message *m,
+                                      const mst_piece *pieces, uint32_t n_pieces, void *token)
 {
     return net->engine->send(net, peer, m, pieces, n_pieces, token);
 }
@@ -157,8 +163,8 @@ static inline void mst_net_drop(mst_net *net, uint32_t peer, const char *sentenc
     net->engine->drop(net, peer, sentence);
 }
 
-/* Handles what has arrived; when nothing has, waits for something, for a wake or for the deadline (0: does not wait).
- * Returns MST_OK in all these cases. */
+/* Handles what has arrived; when nothing has, waits for something, for a wake or for the deadline (0: does
+ * not wait). Returns MST_OK in all these cases. */
 static inline mst_status mst_net_poll(mst_net *net, uint64_t deadline_ns)
 {
     return net->engine->poll(net, deadline_ns);
@@ -170,7 +176,8 @@ static inline void mst_net_wake(mst_net *net)
     net->engine->wake(net);
 }
 
-/* Waits until everything sent has left, handling events meanwhile; MST_ETIMEOUT names the peer that does not take it. */
+/* Waits until everything sent has left, handling events meanwhile; MST_ETIMEOUT names the peer that does not
+ * take it. */
 static inline mst_status mst_net_flush(mst_net *net, uint64_t deadline_ns)
 {
     return net->engine->flush(net, deadline_ns);
