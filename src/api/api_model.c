@@ -169,22 +169,15 @@ static mst_status score(muster_model *self, const muster_row *rows, uint32_t n)
     return st;
 }
 
-/* Of n scores; a single one is the logit of the second of two classes. */
 static void probabilities_of(const float *scores, uint32_t n, float *out)
 {
-    double top = (double)scores[0], sum = 0.0;
-    if (n == 1) {
-        double p = 1.0 / (1.0 + exp(-(double)scores[0]));
-        out[0] = (float)(1.0 - p);
-        out[1] = (float)p;
+    if (n > 1) {
+        mst_probabilities(scores, n, out);
         return;
     }
-    for (uint32_t c = 1; c < n; c++)
-        top = fmax(top, (double)scores[c]);
-    for (uint32_t c = 0; c < n; c++)
-        sum += exp((double)scores[c] - top);
-    for (uint32_t c = 0; c < n; c++)
-        out[c] = (float)(exp((double)scores[c] - top) / sum);
+    double p = mst_probability((double)scores[0]);
+    out[0] = (float)(1.0 - p);
+    out[1] = (float)p;
 }
 
 static mst_status predict(muster_model *self, const muster_row *rows, size_t n_rows, float *out)

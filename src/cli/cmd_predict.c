@@ -28,23 +28,6 @@ static const mst_option predict_table[] = {
 static const mst_option *const tables[] = {predict_table, mst_apply_table, mst_data_option_table,
                                            mst_augment_option_table, NULL};
 
-static double sigmoid(double margin)
-{
-    return margin >= 0.0 ? 1.0 / (1.0 + exp(-margin)) : exp(margin) / (1.0 + exp(margin));
-}
-
-/* Scores of one row to probabilities, in place. */
-static void softmax(float *y, uint32_t n)
-{
-    double top = (double)y[0], sum = 0.0;
-    for (uint32_t c = 1; c < n; c++)
-        top = fmax(top, (double)y[c]);
-    for (uint32_t c = 0; c < n; c++)
-        sum += exp((double)y[c] - top);
-    for (uint32_t c = 0; c < n; c++)
-        y[c] = (float)(exp((double)y[c] - top) / sum);
-}
-
 static uint32_t best_of(const float *y, uint32_t n)
 {
     uint32_t best = 0;
@@ -61,12 +44,13 @@ static mst_status write_row(mst_out *out, int what, const mst_text_list *names, 
     if (n == 1) {
         if (what == WHAT_CLASS)
             return mst_out_write(out, y[0] > 0.0f ? "1\n" : "0\n", 2);
-        return mst_out_printf(out, "%.9g\n", what == WHAT_SCORE ? (double)y[0] : sigmoid((double)y[0]));
+        return mst_out_printf(out, "%.9g\n",
+                              what == WHAT_SCORE ? (double)y[0] : mst_probability((double)y[0]));
     }
     if (what == WHAT_CLASS)
         return mst_out_printf(out, "%u\n", best_of(y, n));
     if (what == WHAT_PROBABILITY)
-        softmax(y, n);
+        mst_probabilities(y, n, y);
     for (uint32_t c = 0; c < n; c++)
         TRY(mst_out_printf(out, c + 1 < n ? "%.9g " : "%.9g\n", (double)y[c]));
     return MST_OK;

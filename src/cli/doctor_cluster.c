@@ -257,32 +257,12 @@ static void on_ended(void *arg, uint32_t tag, int code, int signal)
 
 static mst_status start_probe(survey *s, node *n)
 {
-    mst_status st;
     const char *words[] = {s->program, "doctor", "--probe", NULL};
     const mst_variable variables[] = {{"MUSTER_SECRET", s->secret}, {"MUSTER_JOB", s->job},
                                       {"MUSTER_CLUSTER", NULL},     {"TF_CONFIG", NULL},
                                       {"MUSTER_WATCH_STDIN", NULL}, {NULL, NULL}};
-    mst_text_list argv = {0}, env = {0};
-    mst_script script = {0};
-    mst_proc_start start = {.argv = words};
-    if (n->remote) {
-        TRY_OUT(st, mst_remote_argv(s->ssh, n->host, &argv));
-        TRY_OUT(st, mst_remote_script(variables, words, &script));
-        start = (mst_proc_start){.argv = (const char *const *)argv.items,
-                                 .input = script.data,
-                                 .n_input = script.n,
-                                 .by_channel = true};
-    } else {
-        TRY_OUT(st, mst_local_env(variables, &env));
-        start.env = (const char *const *)env.items;
-    }
-    start.tag = (uint32_t)(n - s->nodes);
-    st = mst_procs_start(s->procs, &start, &n->proc);
-out:
-    mst_text_list_fini(&argv);
-    mst_text_list_fini(&env);
-    mst_script_fini(&script);
-    return st;
+    return mst_start_anywhere(s->procs, n->remote ? s->ssh : NULL, n->host, variables, words,
+                              (uint32_t)(n - s->nodes), &n->proc);
 }
 
 static void close_timer(uv_handle_t *handle)

@@ -364,8 +364,7 @@ static mst_status start_member(launch *l, actor *a)
 {
     mst_status st;
     char index[16], grace[24], folder[96], copied[112] = "";
-    mst_text_list words = {0}, env = {0}, argv = {0};
-    mst_script script = {0};
+    mst_text_list words = {0};
     bool remote = a->host != NULL;
     snprintf(index, sizeof index, "%u", a->member->index);
     snprintf(grace, sizeof grace, "%d", (int)l->job->grace_s);
@@ -386,25 +385,10 @@ static mst_status start_member(launch *l, actor *a)
     for (size_t i = 1; i < l->job->words->n; i++)
         TRY_OUT(st, mst_text_list_add(&words, l->job->words->items[i]));
     TRY_OUT(st, mst_text_list_end(&words));
-    mst_proc_start start = {.argv = (const char *const *)words.items};
-    if (remote) {
-        TRY_OUT(st, mst_remote_argv(l->job->ssh, a->host->name, &argv));
-        TRY_OUT(st, mst_remote_script(variables, (const char *const *)words.items, &script));
-        start = (mst_proc_start){.argv = (const char *const *)argv.items,
-                                 .input = script.data,
-                                 .n_input = script.n,
-                                 .by_channel = true};
-    } else {
-        TRY_OUT(st, mst_local_env(variables, &env));
-        start.env = (const char *const *)env.items;
-    }
-    start.tag = (uint32_t)(a - l->actors);
-    st = mst_procs_start(l->procs, &start, &a->proc);
+    st = mst_start_anywhere(l->procs, remote ? l->job->ssh : NULL, remote ? a->host->name : NULL, variables,
+                            (const char *const *)words.items, (uint32_t)(a - l->actors), &a->proc);
 out:
     mst_text_list_fini(&words);
-    mst_text_list_fini(&argv);
-    mst_text_list_fini(&env);
-    mst_script_fini(&script);
     return st;
 }
 

@@ -1,6 +1,8 @@
 /* Registry and life of models; contract in model.h. */
 #include "model/model.h"
 
+#include <math.h>
+
 #include "base/alloc.h"
 
 extern const mst_model_ops mst_model_logreg, mst_model_softmax;
@@ -95,4 +97,20 @@ void mst_model_weights(const mst_model *self, const mst_params *params, mst_weig
     out->sparse = layout.width != 0 ? params->w + layout.sparse_offset : NULL;
     out->map = NULL;
     out->map_scratch = NULL;
+}
+
+double mst_probability(double margin)
+{
+    return margin >= 0.0 ? 1.0 / (1.0 + exp(-margin)) : exp(margin) / (1.0 + exp(margin));
+}
+
+void mst_probabilities(const float *scores, uint32_t n, float *out)
+{
+    double top = (double)scores[0], sum = 0.0;
+    for (uint32_t c = 1; c < n; c++)
+        top = fmax(top, (double)scores[c]);
+    for (uint32_t c = 0; c < n; c++)
+        sum += exp((double)scores[c] - top);
+    for (uint32_t c = 0; c < n; c++)
+        out[c] = (float)(exp((double)scores[c] - top) / sum);
 }

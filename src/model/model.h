@@ -163,6 +163,11 @@ static inline bool mst_model_threads(const mst_model *self)
 struct mst_chain;
 const struct mst_chain *mst_model_chain(const mst_model *self);
 
+/* What a score means: a single one is the logit of the second of two classes; of n, one is each class's (out
+ * may be scores). */
+double mst_probability(double margin);
+void mst_probabilities(const float *scores, uint32_t n, float *out);
+
 /* The weights as they lie in the store. */
 void mst_model_weights(const mst_model *self, const mst_params *params, mst_weights *out);
 

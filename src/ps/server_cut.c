@@ -211,7 +211,7 @@ static mst_status take_cut(mst_server *s)
         TRY(write_owned(s));
         TRY(mst_coordinator_saved(s, cut->number));
     } else if (cut->flags & MST_CUT_SAVE) {
-        s->parts = (mst_part_stream){.active = true, .cut = cut->number};
+        s->parts = (mst_part_stream){.cut = cut->number};
         TRY(copy_owned(s, &s->parts));
         TRY(stream_pieces(s));
     }

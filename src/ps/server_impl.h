@@ -69,7 +69,6 @@ typedef struct mst_server_cut {
 
 /* A checkpoint's floats on their way to the coordinator. */
 typedef struct mst_part_stream {
-    bool active;
     uint32_t cut, slot, extent; /* where the next piece begins */
     uint64_t at;
     unsigned in_flight;
