@@ -1,0 +1,358 @@
+/* Which launcher started this process, which plug-in belongs to it, and its start; contract in mpi.h.
+ *
+ * Invariants
+ * 1. A process loads one plug-in to use it, and starts MPI once; `list` loads and unloads each in turn.
+ * 2. No variable that is set already is changed: defaults for MPI are set only where nothing is. */
+#include "mpi/mpi.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "mpi/plugin.h"
+
+#ifndef MUSTER_PLUGINS_FROM_BIN
+#define MUSTER_PLUGINS_FROM_BIN "../lib/muster"
+#endif
+#ifndef MUSTER_PLUGINS_INSTALLED
+#define MUSTER_PLUGINS_INSTALLED "/usr/local/lib/muster"
+#endif
+
+static const char *const plugin_names[] = {"openmpi", "mpich"};
+#define N_PLUGINS (sizeof plugin_names / sizeof *plugin_names)
+
+static const mst_mpi_host host = {.fail = mst_fail, .alloc = mst_alloc, .free = mst_free};
+
+/* ---- the launcher ---- */
+
+/* -1: not set, or no number. */
+static int env_number(const char *name)
+{
+    const char *text = getenv(name);
+    char *end;
+    if (text == NULL || *text == '\0')
+        return -1;
+    errno = 0;
+    long value = strtol(text, &end, 10);
+    return errno == 0 && *end == '\0' && value >= 0 && value <= INT_MAX ? (int)value : -1;
+}
+
+static bool ranked(mst_mpi_launch *l, const char *rank, const char *size)
+{
+    l->rank = env_number(rank);
+    l->size = env_number(size);
+    return l->rank >= 0 && l->size > l->rank;
+}
+
+void mst_mpi_launched(mst_mpi_launch *out)
+{
+    mst_mpi_launch l = {.launched = true, .local_rank = -1, .local_size = -1};
+    bool slurm = env_number("SLURM_PROCID") >= 0;
+    if (ranked(&l, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")) {
+        l.launcher = "mpirun (Open MPI)";
+        l.plugin = "openmpi";
+        l.local_rank = env_number("OMPI_COMM_WORLD_LOCAL_RANK");
+        l.local_size = env_number("OMPI_COMM_WORLD_LOCAL_SIZE");
+    } else if (ranked(&l, "PMI_RANK", "PMI_SIZE")) {
+        bool hydra = env_number("MPI_LOCALRANKID") >= 0 || !slurm;
+        l.launcher = hydra ? "mpiexec (MPICH)" : "srun --mpi=pmi2";
+        l.plugin = "mpich";
+        l.local_rank = env_number(hydra ? "MPI_LOCALRANKID" : "SLURM_LOCALID");
+        l.local_size = hydra ? env_number("MPI_LOCALNRANKS") : -1;
+    } else if (slurm && getenv("PMIX_RANK") != NULL &&
+               (ranked(&l, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS") ||
+                ranked(&l, "SLURM_PROCID", "SLURM_NTASKS"))) {
+        l.launcher = "srun --mpi=pmix";
+        l.plugin = "openmpi";
+        l.local_rank = env_number("SLURM_LOCALID");
+    } else {
+        l = (mst_mpi_launch){.local_rank = -1, .local_size = -1};
+    }
+    *out = l;
+}
+
+static mst_status not_launched(void)
+{
+    if (env_number("SLURM_PROCID") >= 0)
+        return mst_fail(MST_EUSAGE, "srun started this process without MPI: add --mpi=pmix (Open MPI) or "
+                                    "--mpi=pmi2 (MPICH) to srun");
+    return mst_fail(MST_EUSAGE,
+                    "this process was not started by MPI: put `mpirun -n RANKS` (Open MPI), `mpiexec "
+                    "-n RANKS` (MPICH) or `srun --mpi=pmix` (Slurm) in front of the command");
+}
+
+/* ---- plug-ins ---- */
+
+/* The folder of this program; "" when the system does not say. */
+static void own_folder(char *out, size_t size)
+{
+    ssize_t n = readlink("/proc/self/exe", out, size - 1);
+    out[n > 0 ? n : 0] = '\0';
+    char *slash = strrchr(out, '/');
+    if (slash != NULL)
+        *slash = '\0';
+}
+
+/* Where the plug-in of that name lies; false: nowhere. */
+static bool find_plugin(const char *name, char *out, size_t size)
+{
+    char own[512], folders[3][1024];
+    const char *given = getenv("MUSTER_PLUGINS");
+    size_t n = 0;
+    if (given != NULL && *given != '\0') {
+        snprintf(folders[n++], sizeof folders[0], "%s", given);
+    } else {
+        own_folder(own, sizeof own);
+        snprintf(folders[n++], sizeof folders[0], "%s", own);
+        snprintf(folders[n++], sizeof folders[0], "%s/%s", own, MUSTER_PLUGINS_FROM_BIN);
+        snprintf(folders[n++], sizeof folders[0], "%s", MUSTER_PLUGINS_INSTALLED);
+    }
+    for (size_t i = 0; i < n; i++) {
+        int length = snprintf(out, size, "%s/muster_mpi_%s.so", folders[i], name);
+        if (length > 0 && (size_t)length < size && access(out, R_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Loads it, so that it could be started. *handle is the caller's to close. */
+static mst_status load(const char *path, int flags, void **handle, const mst_mpi_ops **out)
+{
+    void *h = dlopen(path, flags);
+    if (h == NULL)
+        return mst_fail(MST_EUNSUPPORTED, "%s cannot be loaded: %s", path, dlerror());
+    const mst_mpi_ops *ops = dlsym(h, MST_MPI_SYMBOL);
+    const mst_mpi_host **place = dlsym(h, MST_MPI_HOST_SYMBOL);
+    if (ops == NULL || place == NULL || ops->abi != MST_MPI_ABI) {
+        mst_status st = mst_fail(MST_EUNSUPPORTED,
+                                 "%s is of another version of muster (its table is of version %u, not %u); "
+                                 "install both together",
+                                 path, ops != NULL ? ops->abi : 0, MST_MPI_ABI);
+        dlclose(h);
+        return st;
+    }
+    *place = &host;
+    *handle = h;
+    *out = ops;
+    return MST_OK;
+}
+
+uint32_t mst_mpi_plugins(mst_mpi_info *out, uint32_t n)
+{
+    uint32_t found = 0;
+    for (size_t i = 0; i < N_PLUGINS && found < n; i++) {
+        mst_mpi_info *info = &out[found];
+        const mst_mpi_ops *ops;
+        void *handle;
+        *info = (mst_mpi_info){.name = plugin_names[i]};
+        if (!find_plugin(info->name, info->path, sizeof info->path))
+            continue;
+        found++;
+        info->loads = load(info->path, RTLD_NOW | RTLD_LOCAL, &handle, &ops) == MST_OK;
+        if (info->loads) {
+            ops->library(info->library, sizeof info->library);
+            dlclose(handle);
+        } else {
+            snprintf(info->library, sizeof info->library, "%s", mst_error_text());
+        }
+    }
+    return found;
+}
+
+/* ---- defaults ---- */
+
+/* Whether processes may read each other's memory; a container's filter forbids even one's own. */
+static bool may_read_memory(void)
+{
+    char from = 1, to = 0;
+    struct iovec mine = {&to, 1}, other = {&from, 1};
+    return process_vm_readv(getpid(), &mine, 1, &other, 1, 0) == 1;
+}
+
+static void set_default(const char *name, const char *value)
+{
+    setenv(name, value, 0);
+}
+
+/* What makes MPI usable in containers and with more ranks than processors. */
+static void set_defaults(const char *plugin)
+{
+    if (strcmp(plugin, "openmpi") == 0) {
+        set_default("OMPI_MCA_mpi_yield_when_idle", "1");
+        set_default("OMPI_MCA_btl_base_warn_component_unused", "0");
+        if (!may_read_memory())
+            set_default("OMPI_MCA_btl_vader_single_copy_mechanism", "none");
+    } else {
+        set_default("UCX_LOG_LEVEL", "error");
+        set_default("UCX_WARN_UNUSED_ENV_VARS", "n");
+    }
+}
+
+/* ---- start ---- */
+
+static pthread_mutex_t one_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the two below */
+static mst_mpi one;
+static enum { NOT_STARTED, STARTED, ENDED, FAILED } one_state;
+
+/* The name of the plug-in to use: as asked for, MUSTER_MPI, or the launcher's. */
+static mst_status choose(const char *asked, const mst_mpi_launch *l, const char **out)
+{
+    const char *env = getenv("MUSTER_MPI");
+    const char *from = asked != NULL ? "--mpi-plugin" : "MUSTER_MPI";
+    const char *name = asked != NULL ? asked : env != NULL && *env != '\0' ? env : NULL;
+    if (name == NULL || strcmp(name, "auto") == 0) {
+        *out = l->plugin;
+        return MST_OK;
+    }
+    for (size_t i = 0; i < N_PLUGINS; i++)
+        if (strcmp(name, plugin_names[i]) == 0) {
+            *out = plugin_names[i];
+            return MST_OK;
+        }
+    return mst_fail(MST_EUSAGE, "%s %s: there is no such plug-in; choose auto, openmpi or mpich", from, name);
+}
+
+static mst_status no_plugin(const char *name, const mst_mpi_launch *l)
+{
+    mst_mpi_info there[N_PLUGINS];
+    uint32_t n = mst_mpi_plugins(there, N_PLUGINS);
+    const char *package = strcmp(name, "openmpi") == 0 ? "libopenmpi-dev" : "libmpich-dev";
+    const char *pretty = strcmp(name, "openmpi") == 0 ? "Open MPI" : "MPICH";
+    if (n > 0)
+        return mst_fail(
+            MST_EUNSUPPORTED,
+            "%s started this process, but muster was built without %s (only with %s): install %s and "
+            "build again, or start with the launcher of %s",
+            l->launcher, pretty, there[0].name, package, there[0].library);
+    return mst_fail(
+        MST_EUNSUPPORTED,
+        "%s started this process, but there is no MPI plug-in: install %s and build muster again, or "
+        "name the plug-ins' folder in MUSTER_PLUGINS",
+        l->launcher, package);
+}
+
+static mst_status wrong_pairing(const mst_mpi_ops *ops, const mst_mpi_launch *l, int size)
+{
+    char library[128];
+    ops->library(library, sizeof library);
+    if (size == 1) /* alone, each process can end what it started */
+        (void)ops->finalize();
+    bool forced = l->plugin != NULL && strcmp(l->plugin, ops->name) != 0;
+    const char *cure = strcmp(ops->name, "openmpi") == 0 ? "start with Open MPI's mpirun or `srun --mpi=pmix`"
+                                                         : "start with MPICH's mpiexec or `srun --mpi=pmi2`";
+    return mst_fail(
+        MST_EUSAGE,
+        "%s started %d processes, but %s (plug-in %s) sees %d: it does not belong to that launcher; "
+        "%s%s%s%s",
+        l->launcher, l->size, library, ops->name, size, forced ? "use --mpi-plugin " : "",
+        forced ? l->plugin : "", forced ? ", or " : "", cure);
+}
+
+static mst_status start(const char *asked, mst_mpi *out)
+{
+    mst_mpi mpi = {0};
+    char path[512];
+    const char *name = NULL;
+    void *handle;
+    mst_mpi_launched(&mpi.launch);
+    if (!mpi.launch.launched)
+        return not_launched();
+    TRY(choose(asked, &mpi.launch, &name));
+    if (!find_plugin(name, path, sizeof path))
+        return no_plugin(name, &mpi.launch);
+    set_defaults(name);
+    /* The modules that Open MPI itself loads look for its symbols among the global ones. */
+    TRY(load(path, RTLD_NOW | RTLD_GLOBAL, &handle, &mpi.ops));
+    mst_status st = mpi.ops->start(&mpi.rank, &mpi.size);
+    if (st != MST_OK)
+        return st; /* MPI is in an unknown state: its library stays */
+    if (mpi.size != mpi.launch.size)
+        return wrong_pairing(mpi.ops, &mpi.launch, mpi.size);
+    if (gethostname(mpi.host, sizeof mpi.host) != 0)
+        snprintf(mpi.host, sizeof mpi.host, "?");
+    mpi.host[sizeof mpi.host - 1] = '\0';
+    *out = mpi;
+    return MST_OK;
+}
+
+mst_status mst_mpi_start(const char *plugin, mst_mpi **out)
+{
+    mst_status st = MST_OK;
+    pthread_mutex_lock(&one_lock);
+    if (one_state == NOT_STARTED) {
+        st = start(plugin, &one);
+        one_state = st == MST_OK ? STARTED : FAILED;
+    } else if (one_state != STARTED) {
+        st = mst_fail(MST_EUSAGE, "MPI can be started once in a process, and it %s already",
+                      one_state == ENDED ? "was ended" : "failed to start");
+    }
+    pthread_mutex_unlock(&one_lock);
+    if (st == MST_OK)
+        *out = &one;
+    return st;
+}
+
+mst_status mst_mpi_end(mst_mpi *self)
+{
+    pthread_mutex_lock(&one_lock);
+    bool started = one_state == STARTED;
+    if (started)
+        one_state = ENDED;
+    pthread_mutex_unlock(&one_lock);
+    return started ? self->ops->finalize() : MST_OK;
+}
+
+/* ---- waiting ---- */
+
+#define YIELDS 100 /* before the first sleep: a rank that shares its processor answers within a few */
+#define NAPS   40  /* of 50 us, before those of 500 us: 2 ms */
+
+void mst_mpi_idle(mst_mpi_backoff *self)
+{
+    uint32_t idle = self->idle++;
+    if (idle < YIELDS) {
+        sched_yield();
+        return;
+    }
+    bool long_ago = idle >= YIELDS + NAPS;
+    if (long_ago)
+        self->idle = YIELDS + NAPS; /* never overflows */
+    struct timespec nap = {.tv_nsec = long_ago ? 500000 : 50000};
+    nanosleep(&nap, NULL);
+}
+
+mst_status mst_mpi_wait(mst_mpi *self, uint32_t n, mst_mpi_request *requests, uint64_t deadline_ns,
+                        const char *what)
+{
+    mst_mpi_backoff backoff = {0};
+    bool done[64];
+    for (;;) {
+        uint32_t left = 0, finished = 0;
+        for (uint32_t i = 0; i < n; i += 64) {
+            uint32_t some = n - i < 64 ? n - i : 64, here;
+            TRY(self->ops->test_some(some, requests + i, done, &here));
+            finished += here;
+            for (uint32_t k = 0; k < some; k++)
+                left += requests[i + k].opaque != 0;
+        }
+        if (left == 0)
+            return MST_OK;
+        if (mst_now_ns() >= deadline_ns)
+            return mst_fail(MST_ETIMEOUT,
+                            "rank %d waited in vain for %s: %u of %u messages are still under way",
+                            self->rank, what, left, n);
+        if (finished > 0)
+            mst_mpi_busy(&backoff);
+        else
+            mst_mpi_idle(&backoff);
+    }
+}

@@ -1,0 +1,131 @@
+/* mpi: what muster uses of MPI, through a plug-in per implementation.
+ *
+ * No part of muster is linked against MPI. src/mpi/plugin.c is compiled once per implementation found at
+ * build time (muster_mpi_openmpi.so, muster_mpi_mpich.so) and fills in one table of functions with plain
+ * types, mst_mpi_ops; mst_mpi_start loads the plug-in that belongs to the launcher which started this
+ * process, as the launcher's variables say, and makes sure that MPI sees as many ranks as the launcher
+ * promised (an implementation under a foreign launcher starts each process as a job of its own).
+ *
+ * Thread: MPI is used by one thread of a process, the one that called mst_mpi_start; every function of the
+ * table is called by it. Any thread may read rank, size and names.
+ * Waiting: of the table only the collectives and `start` wait, for all ranks of the communicator: who may not
+ * hang keeps a watch (watch.h). mst_mpi_wait has a deadline.
+ * Errors: the functions of the table return MST_OK or fail with a sentence that names the MPI function and
+ * what MPI says of it. */
+#ifndef MST_MPI_MPI_H
+#define MST_MPI_MPI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+#define MST_MPI_ABI    1                /* of the table; a plug-in of another one is refused */
+#define MST_MPI_SYMBOL "mst_mpi_plugin" /* of type mst_mpi_ops, in every plug-in */
+#define MST_MPI_ANY    (-1)
+
+typedef int mst_mpi_comm; /* a number of the plug-in's; 0: all ranks */
+typedef struct mst_mpi_request {
+    uint64_t opaque; /* MST_MPI_NONE: nothing is under way */
+} mst_mpi_request;
+#define MST_MPI_NONE ((mst_mpi_request){0})
+
+typedef struct mst_mpi_ops {
+    uint32_t abi;
+    const char *name;    /* "openmpi", "mpich" */
+    const char *version; /* that it was compiled with */
+    /* Thread level funneled. size: as MPI sees it. */
+    mst_status (*start)(int *rank, int *size);
+    mst_status (*finalize)(void);            /* waits for all ranks */
+    void (*abort)(int code);                 /* ends all ranks, this one too */
+    void (*library)(char *out, size_t size); /* what is loaded: "Open MPI v4.1.4" */
+
+    mst_status (*dup)(mst_mpi_comm comm, mst_mpi_comm *out);
+    mst_status (*split)(mst_mpi_comm comm, int color, int key,
+                        mst_mpi_comm *out); /* color < 0: no part in any */
+    mst_status (*free_comm)(mst_mpi_comm comm);
+    mst_status (*comm_rank)(mst_mpi_comm comm, int *rank, int *size);
+
+    /* Messages of up to INT_MAX bytes. Requests are the caller's; test sets them to MST_MPI_NONE when done.
+     */
+    mst_status (*isend)(mst_mpi_comm comm, const void *data, size_t bytes, int to, int tag,
+                        mst_mpi_request *out);
+    mst_status (*irecv)(mst_mpi_comm comm, void *data, size_t bytes, int from, int tag, mst_mpi_request *out);
+    /* done[i] is set for those that were done now; *n_done of them. from, tag and bytes may be NULL. */
+    mst_status (*test_some)(uint32_t n, mst_mpi_request *requests, bool *done, uint32_t *n_done);
+    mst_status (*cancel)(mst_mpi_request *request); /* of a receive; it is done then */
+    /* A message that waits to be received. from and tag may be MST_MPI_ANY. */
+    mst_status (*probe)(mst_mpi_comm comm, int from, int tag, bool *found, int *source, int *its_tag,
+                        size_t *bytes);
+
+    /* Collectives; counts beyond INT_MAX are cut into pieces. Buffers are replaced in place. */
+    mst_status (*barrier)(mst_mpi_comm comm);
+    mst_status (*broadcast)(mst_mpi_comm comm, void *data, size_t bytes, int root);
+    mst_status (*allreduce_f32)(mst_mpi_comm comm, float *data, size_t n); /* sums */
+    mst_status (*allreduce_f64)(mst_mpi_comm comm, double *data, size_t n);
+    mst_status (*allgather)(mst_mpi_comm comm, const void *mine, size_t bytes, void *all);
+    /* Of every rank: bytes[r] bytes at offsets[r] of all. */
+    mst_status (*allgatherv)(mst_mpi_comm comm, const void *mine, const size_t *bytes, const size_t *offsets,
+                             void *all);
+    mst_status (*alltoallv)(mst_mpi_comm comm, const void *out, const size_t *out_bytes,
+                            const size_t *out_offsets, void *in, const size_t *in_bytes,
+                            const size_t *in_offsets);
+} mst_mpi_ops;
+
+/* ---- what is there ---- */
+
+/* How this process was launched, by the environment alone. */
+typedef struct mst_mpi_launch {
+    bool launched;        /* under mpirun, mpiexec or srun --mpi=...; the rest is set then */
+    const char *launcher; /* "mpirun (Open MPI)", "mpiexec (MPICH)", "srun" */
+    const char *plugin;   /* that belongs to it; NULL: whichever there is */
+    int rank, size;
+    int local_rank, local_size; /* on this host; -1: not said */
+} mst_mpi_launch;
+void mst_mpi_launched(mst_mpi_launch *out);
+
+/* A plug-in that was built, whether it can be loaded or not. */
+typedef struct mst_mpi_info {
+    const char *name;
+    char path[512];
+    char library[256]; /* what it is, when it can be loaded; else why it cannot */
+    bool loads;
+} mst_mpi_info;
+/* Looks beside the binary, then where it was installed; MUSTER_PLUGINS names another folder. Loads each
+ * plug-in, without starting MPI. Returns how many there are, at most n. */
+uint32_t mst_mpi_plugins(mst_mpi_info *out, uint32_t n);
+
+/* ---- one per process ---- */
+
+typedef struct mst_mpi {
+    const mst_mpi_ops *ops;
+    int rank, size;
+    mst_mpi_launch launch;
+    char host[64]; /* of this process */
+} mst_mpi;
+
+/* Loads and starts MPI; the caller's thread is the one that uses it from here on. plugin NULL: the one that
+ * belongs to the launcher. MST_EUSAGE when the pairing is wrong, or no launcher started this process;
+ * MST_EUNSUPPORTED when there is no such plug-in. Once per process: a second call gives the same. */
+mst_status mst_mpi_start(const char *plugin, mst_mpi **out);
+/* Ends MPI, together with all other ranks; only after MST_OK of everything. A process that fails does not
+ * call it: MPI then ends the other ranks. */
+mst_status mst_mpi_end(mst_mpi *self);
+
+/* Polls until the requests are all done, backing off from yielding to sleeping 50 and 500 us, so that more
+ * ranks than cores work well. what: named when the deadline passes (MST_ETIMEOUT). */
+mst_status mst_mpi_wait(mst_mpi *self, uint32_t n, mst_mpi_request *requests, uint64_t deadline_ns,
+                        const char *what);
+
+/* The backing off by itself: idle once for every poll that found nothing, busy when one found something. */
+typedef struct mst_mpi_backoff {
+    uint32_t idle;
+} mst_mpi_backoff;
+void mst_mpi_idle(mst_mpi_backoff *self);
+static inline void mst_mpi_busy(mst_mpi_backoff *self)
+{
+    self->idle = 0;
+}
+
+#endif

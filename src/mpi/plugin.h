@@ -1,0 +1,18 @@
+/* What a plug-in needs of muster: it is linked against MPI alone, and gets these before its first call.
+ * Private to mpi.c and plugin.c. */
+#ifndef MST_MPI_PLUGIN_H
+#define MST_MPI_PLUGIN_H
+
+#include "mpi/mpi.h"
+
+typedef struct mst_mpi_host {
+    mst_status (*fail)(mst_status code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+    void *(*alloc)(size_t size);
+    void (*free)(void *block);
+} mst_mpi_host;
+
+#define MST_MPI_HOST_SYMBOL                                                                                  \
+    "mst_mpi_plugin_host" /* of type const mst_mpi_host *, set by whoever loads it                           \
+                           */
+
+#endif

@@ -1,0 +1,32 @@
+/* The watch: notices that a rank of an MPI job is dead, which MPI does not tell.
+ *
+ * Ranks connect to rank 0 over net's tcp engine, beside MPI: the addresses and a fresh secret travel through
+ * MPI at the start, so nobody names a port. A rank that dies, is cut off or is silent for the timeout is
+ * found by rank 0, which tells all others who it was; when rank 0 itself dies everybody sees that.
+ *
+ * Thread: a thread of the watch's own runs it. `lost` is called on that thread, once, with a whole sentence;
+ * the thread that uses MPI may hang in a collective for ever by then, so `lost` must not wait for it.
+ * Waiting: mst_watch_new for all ranks, at most timeout_ms, naming those that did not come. */
+#ifndef MST_MPI_WATCH_H
+#define MST_MPI_WATCH_H
+
+#include "mpi/mpi.h"
+
+typedef struct mst_watch_options {
+    mst_mpi *mpi; /* used by mst_watch_new only, on the caller's thread */
+    uint32_t start_timeout_ms, peer_timeout_ms;
+    void (*lost)(void *arg, const char *sentence); /* "rank 3 (host b, process 4711) died: ..." */
+    void *arg;
+} mst_watch_options;
+
+typedef struct mst_watch mst_watch;
+mst_status mst_watch_new(const mst_watch_options *options, mst_watch **out);
+
+/* This rank fails with a sentence of its own: all others hear it, with its rank in front, and are `lost` with
+ * it. Any thread. Waits a second at most for it to leave. */
+void mst_watch_fail(mst_watch *self, const char *sentence);
+
+/* This rank has finished: its leaving is no death. Waits for nobody; NULL-safe. */
+void mst_watch_destroy(mst_watch *self);
+
+#endif
