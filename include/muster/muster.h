@@ -256,6 +256,8 @@ typedef struct muster_result {
     uint64_t rows; /* 0: nothing was evaluated, and the rest is nothing */
     double loss, accuracy;
     double auc; /* NAN: there is none */
+    double
+        top5; /* share of rows whose class is among the 5 of the highest scores; NAN: not so many classes */
 } muster_result;
 
 /* Where a training stands. Valid during the call. */
@@ -325,11 +327,15 @@ typedef struct muster_model muster_model;
 muster_status muster_model_load(const char *path, muster_net *net, muster_model **model);
 void muster_model_free(muster_model *model); /* NULL-safe */
 
+/* How many features a row to predict has. */
 uint64_t muster_model_features(const muster_model *model);
 uint32_t muster_model_classes(const muster_model *model);
 
 /* Probabilities of every class: n_rows x muster_model_classes floats, row after row. Labels are not looked
- * at. MUSTER_EINPUT for a row with features that the model does not have. */
+ * at. Rows are as those trained on were: what --crop, --crop-pad and --normalise did to them is done here,
+ * too, as `muster predict` does it (the centre of every image, which has muster_model_features numbers before
+ * it is cut). MUSTER_EINPUT for a row with features that the model does not have, and for an image of another
+ * size. */
 muster_status muster_model_predict(muster_model *model, const muster_row *rows, size_t n_rows,
                                    float *probabilities);
 

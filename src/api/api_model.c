@@ -1,7 +1,8 @@
 /* Trained models of the public interface; contract in muster/muster.h.
  *
  * Rows are handed to the model where they lie, unless a linear model knows less of a dense prefix than they
- * have: those are packed first, as a file's would be. */
+ * have: those are packed first, as a file's would be. Images go through the augmentation of training, without
+ * what is random in it, into memory of the model's own. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -20,6 +21,8 @@ struct muster_model {
     float *scores; /* ROWS x n_scores */
     mst_row rows[ROWS];
     mst_chunk_builder builder;
+    mst_augment augment; /* of images; any false: none */
+    float *images;       /* ROWS of them, augmented */
 };
 
 static mst_status load(muster_model *self, const char *path)
@@ -40,6 +43,18 @@ static mst_status load(muster_model *self, const char *path)
     mst_model_weights(model, &self->assembly.params, &self->weights);
     self->scores = mst_calloc((size_t)ROWS * model->n_scores, sizeof *self->scores);
     if (self->scores == NULL)
+        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory to predict with", path));
+    TRY_OUT(st, mst_augment_from_checkpoint(&self->augment, &meta, checkpoint));
+    if (!self->augment.any)
+        goto out;
+    if (mst_augment_out(&self->augment) != model->shape.n_features)
+        TRY_OUT(st, mst_fail(MST_EINPUT,
+                             "%s: its augmentation makes images of %u x %u x %u, and the model takes %" PRIu64
+                             " numbers",
+                             checkpoint, self->augment.channels, self->augment.height, self->augment.width,
+                             model->shape.n_features));
+    self->images = mst_calloc(ROWS * mst_augment_out(&self->augment), sizeof *self->images);
+    if (self->images == NULL)
         st = mst_fail(MST_ENOMEM, "%s: no memory to predict with", path);
 out:
     mst_checkpoint_meta_fini(&meta);
@@ -72,13 +87,14 @@ void muster_model_free(muster_model *self)
     mst_assembly_fini(&self->assembly);
     mst_chunk_builder_fini(&self->builder);
     mst_free(self->scores);
+    mst_free(self->images);
     muster_net_free(self->net);
     mst_free(self);
 }
 
 uint64_t muster_model_features(const muster_model *self)
 {
-    return self->assembly.model->shape.n_features;
+    return self->augment.any ? mst_augment_in(&self->augment) : self->assembly.model->shape.n_features;
 }
 
 uint32_t muster_model_classes(const muster_model *self)
@@ -99,9 +115,14 @@ const float *muster_model_weight(const muster_model *self, const char *name, uin
 
 /* ---- predicting ---- */
 
-static mst_status check_row(const muster_row *row, size_t number, uint64_t features)
+static mst_status check_row(const muster_model *self, const muster_row *row, size_t number)
 {
-    uint64_t from = row->n_dense;
+    uint64_t from = row->n_dense, features = muster_model_features(self);
+    const mst_augment *a = &self->augment;
+    if (a->any && (row->n_dense != features || row->n_keys > 0))
+        return mst_fail(MST_EINPUT,
+                        "row %zu has %u numbers and %u keys; the model was trained on images of %u x %u x %u",
+                        number, row->n_dense, row->n_keys, a->channels, a->in_height, a->in_width);
     if (row->n_dense > features)
         return mst_fail(MST_EINPUT, "row %zu has %u numbers; the model has %" PRIu64 " features", number,
                         row->n_dense, features);
@@ -148,7 +169,7 @@ static mst_status score(muster_model *self, const muster_row *rows, uint32_t n)
     const mst_model *model = self->assembly.model;
     mst_chunk *chunk = NULL;
     bool pack = false;
-    for (uint32_t i = 0; i < n && !model->ops->is_net; i++)
+    for (uint32_t i = 0; i < n && !model->ops->is_net && !self->augment.any; i++)
         pack |= rows[i].n_dense > model->shape.n_dense;
     if (pack) {
         mst_chunk_builder_clear(&self->builder);
@@ -162,6 +183,9 @@ static mst_status score(muster_model *self, const muster_row *rows, uint32_t n)
             mst_chunk_row(chunk, i, &self->rows[i]);
         else
             self->rows[i] = row_in_place(&rows[i]);
+        if (self->augment.any)
+            mst_augment_row(&self->augment, false, 0, i, self->images + i * mst_augment_out(&self->augment),
+                            &self->rows[i]);
     }
     mst_batch batch = {.rows = self->rows, .n_rows = n};
     mst_status st = model->ops->forward(model, self->scratch, &batch, &self->weights, self->scores);
@@ -184,7 +208,7 @@ static mst_status predict(muster_model *self, const muster_row *rows, size_t n_r
 {
     uint32_t n_scores = self->assembly.model->n_scores, classes = muster_model_classes(self);
     for (size_t i = 0; i < n_rows; i++)
-        TRY(check_row(&rows[i], i, muster_model_features(self)));
+        TRY(check_row(self, &rows[i], i));
     for (size_t from = 0; from < n_rows; from += ROWS) {
         uint32_t n = n_rows - from < ROWS ? (uint32_t)(n_rows - from) : ROWS;
         TRY(score(self, rows + from, n));

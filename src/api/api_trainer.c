@@ -26,7 +26,8 @@ struct muster_trainer {
 
 static muster_result result_of(const mst_result *r)
 {
-    return (muster_result){.rows = r->rows, .loss = r->loss, .accuracy = r->accuracy, .auc = r->auc};
+    return (muster_result){
+        .rows = r->rows, .loss = r->loss, .accuracy = r->accuracy, .auc = r->auc, .top5 = r->top5};
 }
 
 static muster_progress progress_of(muster_event event, const mst_train_status *s)

@@ -201,6 +201,13 @@ void mst_cli_note(const char *format, ...)
     mst_bar_line(line);
 }
 
+void mst_text_precision(const char *set, uint64_t rows, uint64_t correct, char *out, size_t size)
+{
+    char count[32];
+    snprintf(out, size, "%s%sprecision @ 1 = %.4f @ %s examples", set, *set != '\0' ? " " : "",
+             rows > 0 ? (double)correct / (double)rows : 0.0, mst_text_count(rows, count));
+}
+
 const char *mst_text_count(uint64_t value, char *out)
 {
     char digits[24];

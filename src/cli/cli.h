@@ -77,6 +77,9 @@ void mst_cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)))
 
 /* "1,234,567"; out holds at least 32 bytes and is returned. */
 const char *mst_text_count(uint64_t value, char *out);
+/* "test precision @ 1 = 0.8730 @ 5,000 examples": of an evaluation under way; set may be "". Any model: at 1
+ * is the class of the highest score. */
+void mst_text_precision(const char *set, uint64_t rows, uint64_t correct, char *out, size_t size);
 /* "1.5 MB" (powers of ten); out holds at least 32 bytes and is returned. */
 const char *mst_text_bytes(uint64_t value, char *out);
 

@@ -1,16 +1,58 @@
-/* `muster eval`: loss, accuracy, top-5 accuracy and AUC of a trained model on a data set. */
+/* `muster eval`: loss, accuracy, top-5 accuracy and AUC of a trained model on a data set; on the way, the
+ * precision so far. */
 #include <math.h>
 
 #include "cli/cli.h"
 #include "cli/cmd_apply.h"
+#include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/table.h"
 #include "train/evaluate.h"
 
-static const mst_option *const tables[] = {mst_apply_table, mst_data_option_table, mst_augment_option_table,
-                                           mst_cli_json_table, NULL};
+typedef struct eval_options {
+    int64_t precision_every;
+    bool quiet;
+} eval_options;
 
-static mst_status print_result(const mst_result *r, bool json)
+#define FIELD(name) offsetof(eval_options, name)
+static const mst_option eval_table[] = {
+    {"precision-every", MST_OPTION_INT, FIELD(precision_every), "0", 0, 1e15, NULL, "N",
+     "Print the precision (share of rows in the right class) so far whenever N more rows are scored; 0: now "
+     "and "
+     "then, as the progress of long work is shown."},
+    {"quiet", MST_OPTION_FLAG, FIELD(quiet), "false", 0, 0, NULL, NULL, "No progress."},
+    {0},
+};
+
+static const mst_option *const tables[] = {
+    eval_table, mst_apply_table, mst_data_option_table, mst_augment_option_table, mst_cli_json_table, NULL};
+
+/* ---- on the way ---- */
+
+typedef struct view {
+    mst_bar bar;
+    uint64_t every, next; /* rows; 0: by the clock */
+} view;
+
+static void on_rows(void *arg, uint64_t rows, uint64_t correct)
+{
+    view *v = arg;
+    char line[128];
+    if (v->every > 0 ? rows < v->next : !mst_bar_due(&v->bar))
+        return;
+    mst_text_precision("", rows, correct, line, sizeof line);
+    if (v->every == 0) {
+        mst_bar_show(line);
+        return;
+    }
+    mst_bar_line(line);
+    v->next = (rows / v->every + 1) * v->every;
+}
+
+/* ---- at the end ---- */
+
+/* classes: the model tells classes apart, whose precision is that of the best one. */
+static mst_status print_result(const mst_result *r, bool classes, bool json)
 {
     static const mst_column columns[] = {{"name", false}, {"value", true}};
     mst_table *t;
@@ -21,6 +63,10 @@ static mst_status print_result(const mst_result *r, bool json)
     mst_table_real(t, r->loss, 6);
     mst_table_text(t, "accuracy");
     mst_table_real(t, r->accuracy, 6);
+    if (classes) {
+        mst_table_text(t, "precision");
+        mst_table_real(t, r->accuracy, 6);
+    }
     if (isfinite(r->top5)) {
         mst_table_text(t, "top5");
         mst_table_real(t, r->top5, 6);
@@ -40,16 +86,18 @@ static mst_status run(int argc, char **argv)
 {
     mst_apply apply = {0};
     mst_cli_json json = {0};
+    eval_options own = {0};
     mst_evaluator *evaluator = NULL;
     mst_result result;
     mst_option_group groups[] = {
-        {.title = "evaluation", .table = mst_apply_table, .base = &apply.options},
+        {.title = "evaluation", .table = eval_table, .base = &own},
+        {.title = "reading", .table = mst_apply_table, .base = &apply.options},
         {.title = "data", .table = mst_data_option_table, .base = &apply.data},
         {.title = "augmentation", .table = mst_augment_option_table, .base = &apply.augment_options},
         {.title = "output", .table = mst_cli_json_table, .base = &json},
     };
     mst_status st;
-    TRY_OUT(st, mst_apply_open(&apply, &mst_cmd_eval, groups, 4, argc, argv));
+    TRY_OUT(st, mst_apply_open(&apply, &mst_cmd_eval, groups, 5, argc, argv));
     if (apply.helped)
         goto out;
     mst_evaluator_options options = {
@@ -61,15 +109,21 @@ static mst_status run(int argc, char **argv)
     };
     TRY_OUT(st, mst_evaluator_new(apply.assembly.model, &apply.assembly.params, apply.dataset, &options,
                                   &evaluator));
-    TRY_OUT(st, mst_evaluator_run(evaluator, &result));
+    view v = {.every = (uint64_t)own.precision_every, .next = (uint64_t)own.precision_every};
+    mst_bar_start(&v.bar, "evaluating", "rows", 0);
+    if (!own.quiet)
+        mst_evaluator_watch(evaluator, on_rows, &v);
+    st = mst_evaluator_run(evaluator, &result);
+    mst_bar_end(&v.bar);
+    TRY_OUT(st, st);
     if (result.rows == 0)
         st = mst_fail(MST_EINPUT, "%s: no rows to evaluate", apply.dataset->name);
     else
-        st = print_result(&result, json.json);
+        st = print_result(&result, apply.assembly.model->n_scores > 1, json.json);
 out:
     mst_evaluator_destroy(evaluator);
     mst_apply_close(&apply);
-    mst_options_fini(groups, 4);
+    mst_options_fini(groups, 5);
     return st;
 }
 

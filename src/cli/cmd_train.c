@@ -83,6 +83,17 @@ static void on_progress(void *arg, const mst_train_status *s)
     mst_bar_show(line);
 }
 
+/* With --eval-every and long evaluations: the precision so far, where the progress of training stands. */
+static void on_evaluating(void *arg, const char *set, uint64_t rows, uint64_t correct)
+{
+    view *v = arg;
+    char line[128];
+    if (v->quiet || !mst_bar_due(&v->bar))
+        return;
+    mst_text_precision(set, rows, correct, line, sizeof line);
+    mst_bar_show(line);
+}
+
 static void on_evaluated(void *arg, const mst_train_status *s, const char *set, const mst_result *r)
 {
     view *v = arg;
@@ -111,13 +122,24 @@ static double rows_per_s(const mst_train_summary *s)
     return s->status.train_seconds > 0.0 ? (double)s->status.rows / s->status.train_seconds : 0.0;
 }
 
-static void add_result(mst_table *t, const char *set, const mst_result *r)
+/* classes: the model tells more than two apart; precision is that of the best class, so another word for
+ * accuracy. */
+static void add_result(mst_table *t, const char *set, bool classes, const mst_result *r)
 {
     char name[32];
     const struct {
         const char *name;
         double value;
-    } figures[] = {{"loss", r->loss}, {"accuracy", r->accuracy}, {"top5", r->top5}, {"auc", r->auc}};
+    } figures[] = {{"loss", r->loss},
+                   {"accuracy", r->accuracy},
+                   {"precision", classes ? r->accuracy : (double)NAN},
+                   {"top5", r->top5},
+                   {"auc", r->auc}};
+    if (r->rows > 0) {
+        snprintf(name, sizeof name, "%s rows", set);
+        mst_table_text(t, name);
+        mst_table_count(t, r->rows);
+    }
     for (size_t i = 0; r->rows > 0 && i < sizeof figures / sizeof *figures; i++) {
         if (!isfinite(figures[i].value))
             continue;
@@ -164,6 +186,7 @@ static mst_status print_summary(const settings *set, const mst_train_summary *s,
     static const mst_column columns[] = {{"name", false}, {"value", true}};
     mst_table *t;
     const mst_train_status *status = &s->status;
+    bool classes = strcmp(mst_models[set->train.model.model]->name, "logreg") != 0;
     TRY(mst_table_new(columns, 2, &t));
     mst_table_text(t, "end");
     mst_table_text(t, mst_end_text(s->end));
@@ -187,14 +210,14 @@ static mst_status print_summary(const settings *set, const mst_train_summary *s,
     mst_table_count(t, (uint64_t)rows_per_s(s));
     mst_table_text(t, "train loss");
     mst_table_real(t, status->train_loss, 5);
-    add_result(t, "valid", &s->valid);
+    add_result(t, "valid", classes, &s->valid);
     if (isfinite(s->best_valid_loss)) {
         mst_table_text(t, "best valid loss");
         mst_table_real(t, s->best_valid_loss, 5);
         mst_table_text(t, "best step");
         mst_table_count(t, s->best_step);
     }
-    add_result(t, "test", &s->test);
+    add_result(t, "test", classes, &s->test);
     mst_table_text(t, "peak resident bytes");
     mst_table_bytes(t, peak_resident_bytes());
     mst_table_text(t, "run");
@@ -341,7 +364,8 @@ static mst_status run(int argc, char **argv)
     config.stop = mst_signals_stop();
     config.save_wanted = mst_signals_take_checkpoint;
     view v = {.quiet = s.output.quiet};
-    mst_observer observer = {.arg = &v, .progress = on_progress, .evaluated = on_evaluated};
+    mst_observer observer = {
+        .arg = &v, .progress = on_progress, .evaluating = on_evaluating, .evaluated = on_evaluated};
     bool local = mst_settings_local(set);
     mst_strategy_options as_local = set->strategy;
     if (local || s.output.dry_run) { /* what a step of one worker costs is the same in a cluster */

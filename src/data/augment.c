@@ -161,38 +161,57 @@ char *mst_augment_normalise_text(const mst_augment *a)
 
 /* ---- set-up ---- */
 
-mst_status mst_augment_init(mst_augment *a, const mst_augment_options *o, mst_dataset *d, uint64_t seed)
+/* Everything but "auto", which is the caller's; *measures then. */
+static mst_status set_up(mst_augment *a, const mst_augment_options *o, const char *name, uint32_t channels,
+                         uint32_t height, uint32_t width, bool *measures)
 {
-    const mst_data_info *info = &d->info;
     const char *how = o->normalise != NULL ? o->normalise : "none";
     bool normalise = strcmp(how, "none") != 0, crop = o->crop != NULL && *o->crop != '\0';
     *a = (mst_augment){0};
+    *measures = false;
     if (!normalise && !crop && o->crop_pad == 0 && !o->mirror)
         return MST_OK;
     const char *option = normalise ? "normalise" : crop ? "crop" : o->mirror ? "mirror" : "crop-pad";
-    if (info->channels == 0 || !d->random)
+    if (channels == 0)
         return mst_fail(MST_EUSAGE, "--%s is for images, and the sides of those in %s are not known", option,
-                        d->name);
-    if (info->channels > MST_AUGMENT_CHANNELS)
+                        name);
+    if (channels > MST_AUGMENT_CHANNELS)
         return mst_fail(MST_EUSAGE, "--%s is for images of up to %d channels, and those in %s have %u",
-                        option, MST_AUGMENT_CHANNELS, d->name, info->channels);
-    a->channels = info->channels;
-    a->in_height = a->height = info->height;
-    a->in_width = a->width = info->width;
+                        option, MST_AUGMENT_CHANNELS, name, channels);
+    a->channels = channels;
+    a->in_height = a->height = height;
+    a->in_width = a->width = width;
     a->pad = (uint32_t)o->crop_pad;
     a->mirror = o->mirror;
     a->normalise = normalise;
-    a->seed = seed;
     if (crop)
         TRY(mst_parse_sides("crop", o->crop, NULL, &a->height, &a->width));
     if (a->height > a->in_height + 2 * a->pad || a->width > a->in_width + 2 * a->pad)
-        return mst_fail(MST_EUSAGE, "--crop %s: the images of %s have %u x %u pixels%s", o->crop, d->name,
+        return mst_fail(MST_EUSAGE, "--crop %s: the images of %s have %u x %u pixels%s", o->crop, name,
                         a->in_height + 2 * a->pad, a->in_width + 2 * a->pad,
                         a->pad > 0 ? " with --crop-pad" : "");
-    if (normalise)
-        TRY(strcmp(how, "auto") == 0 ? measure(a, d) : parse_normalise(a, how));
+    *measures = normalise && strcmp(how, "auto") == 0;
+    if (normalise && !*measures)
+        TRY(parse_normalise(a, how));
     a->any = true;
     return MST_OK;
+}
+
+mst_status mst_augment_init(mst_augment *a, const mst_augment_options *o, mst_dataset *d, uint64_t seed)
+{
+    const mst_data_info *info = &d->info;
+    bool measures;
+    TRY(set_up(a, o, d->name, d->random ? info->channels : 0, info->height, info->width, &measures));
+    a->seed = seed;
+    return measures ? measure(a, d) : MST_OK;
+}
+
+mst_status mst_augment_init_for(mst_augment *a, const mst_augment_options *o, const char *name,
+                                uint32_t channels, uint32_t height, uint32_t width)
+{
+    bool measures;
+    TRY(set_up(a, o, name, channels, height, width, &measures));
+    return measures ? bad_numbers(o->normalise, channels) : MST_OK;
 }
 
 /* ---- rows ---- */

@@ -43,6 +43,11 @@ typedef struct mst_augment {
 mst_status mst_augment_init(mst_augment *self, const mst_augment_options *options, mst_dataset *dataset,
                             uint64_t seed);
 
+/* The same where the images' sides are known and no dataset is at hand: name stands for it in sentences, and
+ * "auto" is MST_EUSAGE. */
+mst_status mst_augment_init_for(mst_augment *self, const mst_augment_options *options, const char *name,
+                                uint32_t channels, uint32_t height, uint32_t width);
+
 /* What --normalise would have to be to have the same effect: "none" or numbers. For manifests and
  * checkpoints, so that evaluation and prediction do what training did. Freed with mst_free; NULL when memory
  * is short. */

@@ -156,6 +156,30 @@ mst_status mst_model_from_json(const json_t *json, const char *checkpoint, mst_m
     return mst_fail(MST_EINPUT, "%s: unknown model \"%s\"", checkpoint, name);
 }
 
+mst_status mst_augment_from_checkpoint(mst_augment *self, const mst_checkpoint_meta *meta, const char *source)
+{
+    mst_augment_options options = {0};
+    mst_option_group group = {.title = "augmentation", .table = mst_augment_option_table, .base = &options};
+    json_t *data = json_object_get(meta->extra, "data"), *given = json_object();
+    json_int_t c = 0, h = 0, w = 0;
+    mst_status st;
+    *self = (mst_augment){0};
+    for (const mst_option *o = mst_augment_option_table; o->name != NULL; o++)
+        if (json_object_get(data, o->name) != NULL)
+            json_object_set(given, o->name, json_object_get(data, o->name));
+    if (json_object_get(data, MST_AUGMENTED_IMAGE) != NULL &&
+        (json_unpack(json_object_get(data, MST_AUGMENTED_IMAGE), "[I, I, I]", &c, &h, &w) != 0 ||
+         !image_possible(c, h, w)))
+        c = h = w = 0;
+    TRY_OUT(st, mst_options_init(&group, 1));
+    TRY_OUT(st, mst_options_adopt(&group, 1, given));
+    TRY_OUT(st, mst_augment_init_for(self, &options, source, (uint32_t)c, (uint32_t)h, (uint32_t)w));
+out:
+    mst_options_fini(&group, 1);
+    json_decref(given);
+    return st;
+}
+
 mst_status mst_assembly_from_checkpoint(mst_assembly *self, const char *path, const mst_kernels *kernels,
                                         mst_option_group *groups, size_t n_groups, mst_checkpoint_meta *meta)
 {
@@ -170,8 +194,12 @@ mst_status mst_assembly_from_checkpoint(mst_assembly *self, const char *path, co
     TRY_OUT(st, mst_model_from_json(meta->model, checkpoint, &options, &shape));
     if (groups != NULL) {
         char features[24];
-        json_t *data = json_object_get(meta->extra, "data");
-        TRY_OUT(st, mst_options_adopt(groups, n_groups, data));
+        json_t *options_then = json_copy(json_object_get(meta->extra, "data"));
+        json_object_del(options_then, MST_AUGMENTED_IMAGE);
+        st = mst_options_adopt(groups, n_groups, options_then);
+        json_decref(options_then);
+        if (st != MST_OK)
+            goto out;
         snprintf(features, sizeof features, "%llu", (unsigned long long)shape.n_features);
         TRY_OUT(st, mst_options_set(groups, n_groups, "features", features));
     }

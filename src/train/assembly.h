@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 
+#include "data/augment.h"
 #include "data/dataset.h"
 #include "model/model.h"
 #include "optim/optim.h"
@@ -34,6 +35,15 @@ mst_status mst_assembly_declare(mst_assembly *self, const mst_model_options *opt
 mst_status mst_assembly_init(mst_assembly *self, const mst_model_options *options, const mst_shape *shape,
                              const mst_kernels *kernels, uint32_t n_slots, uint64_t spare, uint64_t seed);
 void mst_assembly_fini(mst_assembly *self);
+
+/* Among how rows were read, in checkpoints of models of augmented images: [channels, height, width] of the
+ * images before. The one entry that is no option: whoever has a dataset knows it from there. */
+#define MST_AUGMENTED_IMAGE "augmented-image"
+
+/* What training did to images, for rows that come without a dataset; any false: nothing. source is for
+ * sentences. */
+mst_status mst_augment_from_checkpoint(mst_augment *self, const mst_checkpoint_meta *meta,
+                                       const char *source);
 
 /* A model as a checkpoint describes it, with its weights; no optimizer state. path as for
  * mst_checkpoint_find. When groups are given, options that the user has not set are set as they were in

@@ -268,12 +268,16 @@ static double metric_value(const mst_book *self, mst_metric metric)
         return self->test.accuracy;
     case MST_METRIC_TEST_AUC:
         return self->test.auc;
+    case MST_METRIC_TEST_TOP5:
+        return self->test.top5;
     case MST_METRIC_VALID_LOSS:
         return self->valid.loss;
     case MST_METRIC_VALID_ACCURACY:
         return self->valid.accuracy;
     case MST_METRIC_VALID_AUC:
         return self->valid.auc;
+    case MST_METRIC_VALID_TOP5:
+        return self->valid.top5;
     case MST_METRIC_COUNT:
         break;
     }

@@ -61,11 +61,16 @@ mst_status mst_limits_parse(const mst_train_options *o, mst_limits *out)
 mst_status mst_limits_check(const mst_limits *self, const mst_train_options *options, uint32_t n_scores)
 {
     mst_metric metric = self->until.metric;
-    if (!self->has_until || (metric != MST_METRIC_TEST_AUC && metric != MST_METRIC_VALID_AUC) ||
-        n_scores == 1)
-        return MST_OK;
-    return mst_fail(MST_EUSAGE, "--until %s can never be met: AUC needs a binary model (--model logreg)",
-                    options->until);
+    bool auc = metric == MST_METRIC_TEST_AUC || metric == MST_METRIC_VALID_AUC;
+    bool top5 = metric == MST_METRIC_TEST_TOP5 || metric == MST_METRIC_VALID_TOP5;
+    if (self->has_until && auc && n_scores != 1)
+        return mst_fail(MST_EUSAGE, "--until %s can never be met: AUC needs a binary model (--model logreg)",
+                        options->until);
+    if (self->has_until && top5 && n_scores <= 5)
+        return mst_fail(MST_EUSAGE,
+                        "--until %s can never be met: top-5 accuracy needs more than five classes",
+                        options->until);
+    return MST_OK;
 }
 
 /* ---- every so often ---- */

@@ -28,8 +28,8 @@ struct mst_evaluator {
     mst_team *team;
     scorer *scorers;
     mst_tally tally;
-    mst_weights weights; /* of the store */
-    pthread_mutex_t claiming, visiting;
+    mst_weights weights;               /* of the store */
+    pthread_mutex_t claiming, telling; /* telling: visit, progress, and what they count */
     atomic_bool failed;
 
     /* The run under way: scores with these weights, or shows the rows to visit. */
@@ -38,7 +38,9 @@ struct mst_evaluator {
     const void *translate_arg;
     mst_batch_visit *visit;
     void *visit_arg;
-    uint64_t n_visited;
+    mst_evaluation_progress *progress;
+    void *progress_arg;
+    uint64_t n_told, n_correct; /* rows, and those that were right */
 };
 
 mst_status mst_evaluator_new(const mst_model *model, const mst_params *params, mst_dataset *dataset,
@@ -54,7 +56,7 @@ mst_status mst_evaluator_new(const mst_model *model, const mst_params *params, m
     self->options = *options;
     self->options.n_threads = n;
     pthread_mutex_init(&self->claiming, NULL);
-    pthread_mutex_init(&self->visiting, NULL);
+    pthread_mutex_init(&self->telling, NULL);
     if (params != NULL)
         mst_model_weights(model, params, &self->weights);
     mst_feed_options feed = {
@@ -107,7 +109,7 @@ void mst_evaluator_destroy(mst_evaluator *self)
     mst_free(self->scorers);
     mst_tally_fini(&self->tally);
     pthread_mutex_destroy(&self->claiming);
-    pthread_mutex_destroy(&self->visiting);
+    pthread_mutex_destroy(&self->telling);
     mst_free(self);
 }
 
@@ -141,16 +143,23 @@ static mst_status next_batch(mst_evaluator *self, unsigned t, bool *more)
         return MST_OK;
     TRY(mst_feed_fill(self->feed, t, 0, batch.n_rows));
     if (self->visit != NULL) {
-        pthread_mutex_lock(&self->visiting);
+        pthread_mutex_lock(&self->telling);
         self->visit(self->visit_arg, &batch);
-        self->n_visited += batch.n_rows;
-        pthread_mutex_unlock(&self->visiting);
+        self->n_told += batch.n_rows;
+        pthread_mutex_unlock(&self->telling);
         return MST_OK;
     }
     if (self->translate != NULL)
         TRY(translate_batch(self, s, &batch));
     TRY(self->model->ops->forward(self->model, s->scratch, &batch, self->on, s->scores));
-    mst_tally_add(&self->tally, self->model, &batch, s->scores);
+    uint64_t correct = mst_tally_add(&self->tally, self->model, &batch, s->scores);
+    if (self->progress != NULL) {
+        pthread_mutex_lock(&self->telling);
+        self->n_told += batch.n_rows;
+        self->n_correct += correct;
+        self->progress(self->progress_arg, self->n_told, self->n_correct);
+        pthread_mutex_unlock(&self->telling);
+    }
     return MST_OK;
 }
 
@@ -188,11 +197,18 @@ mst_status mst_evaluator_run_on(mst_evaluator *self, const mst_weights *weights,
     self->translate = translate;
     self->translate_arg = arg;
     self->visit = NULL;
+    self->n_told = self->n_correct = 0;
     mst_tally_clear(&self->tally);
     TRY(pass(self));
     mst_tally_result(&self->tally, out);
     out->seconds = mst_seconds_since(start);
     return MST_OK;
+}
+
+void mst_evaluator_watch(mst_evaluator *self, mst_evaluation_progress *progress, void *arg)
+{
+    self->progress = progress;
+    self->progress_arg = arg;
 }
 
 mst_status mst_evaluator_run(mst_evaluator *self, mst_result *out)
@@ -204,9 +220,9 @@ mst_status mst_evaluator_visit(mst_evaluator *self, mst_batch_visit *visit, void
 {
     self->visit = visit;
     self->visit_arg = arg;
-    self->n_visited = 0;
+    self->n_told = 0;
     TRY(pass(self));
-    *n_rows = self->n_visited;
+    *n_rows = self->n_told;
     return MST_OK;
 }
 

@@ -9,6 +9,10 @@
 
 typedef struct mst_evaluator mst_evaluator;
 
+/* Told after every batch that an evaluation scores, one call at a time, on a scoring thread: rows scored so
+ * far, and those of them that the model got right. */
+typedef void mst_evaluation_progress(void *arg, uint64_t rows, uint64_t correct);
+
 typedef struct mst_evaluator_options {
     unsigned n_threads;
     uint32_t batch;      /* rows computed at a time */
@@ -25,6 +29,9 @@ typedef struct mst_evaluator_options {
 mst_status mst_evaluator_new(const mst_model *model, const mst_params *params, mst_dataset *dataset,
                              const mst_evaluator_options *options, mst_evaluator **out);
 void mst_evaluator_destroy(mst_evaluator *self); /* NULL-safe */
+
+/* From the next evaluation on; NULL: nobody is told. */
+void mst_evaluator_watch(mst_evaluator *self, mst_evaluation_progress *progress, void *arg);
 
 /* Evaluates the parameters as they are; nobody may write them meanwhile. */
 mst_status mst_evaluator_run(mst_evaluator *self, mst_result *out);

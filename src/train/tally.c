@@ -85,7 +85,7 @@ static uint64_t count_among5(const mst_batch *batch, const float *scores, uint32
     return hits;
 }
 
-void mst_tally_add(mst_tally *tally, const mst_model *model, const mst_batch *batch, const float *scores)
+uint64_t mst_tally_add(mst_tally *tally, const mst_model *model, const mst_batch *batch, const float *scores)
 {
     double loss = 0.0, weight = 0.0;
     uint64_t correct;
@@ -109,6 +109,7 @@ void mst_tally_add(mst_tally *tally, const mst_model *model, const mst_batch *ba
         atomic_store_explicit(&tally->beyond, true, memory_order_relaxed);
     atomic_fetch_add_explicit(&tally->rows, batch->n_rows, memory_order_relaxed);
     atomic_fetch_add_explicit(&tally->correct, correct, memory_order_relaxed);
+    return correct;
 }
 
 void mst_tally_result(mst_tally *tally, mst_result *out)

@@ -37,8 +37,9 @@ void mst_tally_init(mst_tally *tally, const mst_model *model);
 void mst_tally_fini(mst_tally *tally);
 void mst_tally_clear(mst_tally *tally);
 
-/* Counts a batch with the model's scores (n_rows x n_scores). Any number of threads at once. */
-void mst_tally_add(mst_tally *tally, const mst_model *model, const mst_batch *batch, const float *scores);
+/* Counts a batch with the model's scores (n_rows x n_scores); returns how many rows it got right. Any number
+ * of threads at once. */
+uint64_t mst_tally_add(mst_tally *tally, const mst_model *model, const mst_batch *batch, const float *scores);
 
 /* No thread may add meanwhile. */
 void mst_tally_result(mst_tally *tally, mst_result *out);

@@ -103,13 +103,31 @@ static bool stop_asked(const mst_trainer *self)
     return self->config.stop != NULL && atomic_load(self->config.stop);
 }
 
-/* Evaluates a set, if there is one; *out has 0 rows otherwise. */
-static mst_status measure(const mst_eval_set *set, const char *name, mst_result *out)
+/* Who hears of an evaluation as it goes on. */
+typedef struct listener {
+    const mst_observer *observer;
+    const char *set;
+} listener;
+
+static void tell_evaluating(void *arg, uint64_t rows, uint64_t correct)
 {
+    const listener *l = arg;
+    l->observer->evaluating(l->observer->arg, l->set, rows, correct);
+}
+
+/* Evaluates a set, if there is one; *out has 0 rows otherwise. */
+static mst_status measure(const mst_eval_set *set, const mst_observer *observer, const char *name,
+                          mst_result *out)
+{
+    listener l = {observer, name};
     *out = (mst_result){0};
     if (set->evaluator == NULL)
         return MST_OK;
-    TRY(mst_evaluator_run(set->evaluator, out));
+    if (observer != NULL && observer->evaluating != NULL)
+        mst_evaluator_watch(set->evaluator, tell_evaluating, &l);
+    mst_status st = mst_evaluator_run(set->evaluator, out);
+    mst_evaluator_watch(set->evaluator, NULL, NULL);
+    TRY(st);
     if (out->rows == 0)
         return mst_fail(MST_EINPUT, "%s: the %s set has no rows", set->dataset->name, name);
     return MST_OK;
@@ -125,9 +143,9 @@ static mst_status evaluate(mst_trainer *self, const mst_observer *observer, bool
     mst_book_evaluation_begins(self->book);
     mst_status st = sets && stop_asked(self) ? MST_ESTOPPED : MST_OK;
     if (st == MST_OK)
-        st = measure(&self->valid, "valid", &valid);
+        st = measure(&self->valid, observer, "valid", &valid);
     if (st == MST_OK)
-        st = measure(&self->test, "test", &test);
+        st = measure(&self->test, observer, "test", &test);
     if (st == MST_ESTOPPED) {
         *over = true;
         *end = MST_END_STOPPED;

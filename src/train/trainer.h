@@ -100,10 +100,13 @@ typedef struct mst_train_summary {
     char run[512], checkpoint[640]; /* "": none */
 } mst_train_summary;
 
-/* Either slot may be NULL. Called on the trainer's thread, between runs of the strategy. */
+/* Any slot may be NULL. Called on the trainer's thread, between runs of the strategy; evaluating on a thread
+ * that scores, one call at a time, after every batch, by strategy local: rows of the set scored so far, and
+ * those of them that the model got right. */
 typedef struct mst_observer {
     void *arg;
     void (*progress)(void *arg, const mst_train_status *status); /* a few times a second */
+    void (*evaluating)(void *arg, const char *set, uint64_t rows, uint64_t correct);
     void (*evaluated)(void *arg, const mst_train_status *status, const char *set, const mst_result *result);
     void (*saved)(void *arg, const mst_train_status *status, const char *path);
 } mst_observer;

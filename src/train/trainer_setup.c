@@ -116,14 +116,19 @@ static mst_status settle_classes(mst_trainer *self)
     return MST_OK;
 }
 
-/* What was done to rows, in numbers even where they were found in the data. */
+/* What was done to rows, in numbers even where they were found in the data, and the sides of the images that
+ * it was done to. */
 static mst_status settle_augmentation(mst_trainer *self)
 {
     if (!self->augment.any)
         return MST_OK;
     char *text = mst_augment_normalise_text(&self->augment);
     bool kept = text != NULL && json_object_update(self->data_json, self->config.augment_options) == 0 &&
-                json_object_set_new(self->data_json, "normalise", json_string(text)) == 0;
+                json_object_set_new(self->data_json, "normalise", json_string(text)) == 0 &&
+                json_object_set_new(self->data_json, MST_AUGMENTED_IMAGE,
+                                    json_pack("[I, I, I]", (json_int_t)self->augment.channels,
+                                              (json_int_t)self->augment.in_height,
+                                              (json_int_t)self->augment.in_width)) == 0;
     mst_free(text);
     return kept ? MST_OK : mst_fail(MST_ENOMEM, "no memory for the augmentation");
 }

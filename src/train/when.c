@@ -56,7 +56,8 @@ mst_status mst_every_parse(const char *name, const char *text, mst_every *out)
 }
 
 static const char *const metric_names[MST_METRIC_COUNT] = {
-    "train_loss", "test_loss", "test_accuracy", "test_auc", "valid_loss", "valid_accuracy", "valid_auc",
+    "train_loss", "test_loss",      "test_accuracy", "test_auc",   "test_top5",
+    "valid_loss", "valid_accuracy", "valid_auc",     "valid_top5",
 };
 
 const char *mst_metric_name(mst_metric metric)
@@ -92,8 +93,8 @@ mst_status mst_condition_parse(const char *text, mst_condition *out)
     }
     return mst_fail(
         MST_EUSAGE,
-        "--until %s: not like 'test_loss<=0.35' (metrics: train_loss, and loss, accuracy, auc with test_ or "
-        "valid_ before them)",
+        "--until %s: not like 'test_loss<=0.35' (metrics: train_loss, and loss, accuracy, auc, top5 with "
+        "test_ or valid_ before them)",
         text);
 }
 

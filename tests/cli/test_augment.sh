@@ -11,6 +11,8 @@ expect 0 train $images --test $test --model lenet-small --crop 24x24 --mirror --
   --threads 2 --run r
 grep -q 'top5 0\.' err || fail "evaluations do not show the top-5 accuracy"
 has 'test top5'
+has 'test rows'
+has 'test precision'
 same "last column" "$(head -1 r/metrics.csv | cut -d, -f12)" top5
 numbers=$(sed -n 's/.*"normalise": "\(0[^"]*\)".*/\1/p' r/manifest.json)
 [ -n "$numbers" ] || fail "the manifest does not say what auto came to"
@@ -24,6 +26,14 @@ last=$(tail -1 r/metrics.csv | cut -d, -f10 | cut -c1-7)
 expect 0 eval r $test --json
 same "accuracy" "$(sed -n 's/.*"accuracy": \([0-9.]*\).*/\1/p' out | cut -c1-7)" "$last"
 has '"top5"'
+has '"rows": 300'
+same "precision" "$(sed -n 's/.*"precision": \([0-9.]*\).*/\1/p' out | cut -c1-7)" "$last"
+expect 0 eval r $test --batch 50 --threads 1 --precision-every 100
+has 'precision'
+same "lines of running precision" "$(grep -c '^precision @ 1 = [01]\.[0-9]* @ [123]00 examples$' err)" 3
+same "the last of them" "$(tail -1 err | cut -d' ' -f5)" "$(printf %.4f "$last")"
+expect 0 eval r $test --precision-every 100 --quiet
+same "lines of running precision" "$(wc -c <err)" 0
 expect 0 predict r $test --what class
 same "predicted rows" "$(wc -l <out)" 300
 cp out classes
@@ -109,6 +119,9 @@ fi
 # ---- the net for CIFAR-10 ----
 expect 0 model show "$nets/cifar.net" --input 3x32x32 --classes 10
 has "114,634 parameters"
+
+expect 0 train $images --test $test --model lenet-small --batch 20 --until 'test_top5>=0.1' --epochs 9 --run u
+has "--until condition reached"
 
 # ---- epochs of so many steps ----
 expect 0 train $images --test $test --model lenet-small --batch 20 --steps-per-epoch 40 --epochs 2 --run s

@@ -221,6 +221,82 @@ static void own_layers_train_through_servers(void **state)
     muster_model_free(b);
 }
 
+#define SIDE 6
+
+/* Class k of CLASSES is bright in rows k and k + CLASSES of the image. */
+static muster_status image_row(void *arg, uint64_t number, muster_row *row, int *end)
+{
+    uint32_t label = (uint32_t)(number * 7 % CLASSES);
+    (void)arg;
+    (void)end;
+    for (uint32_t i = 0; i < SIDE * SIDE; i++)
+        row->bytes[i] =
+            (unsigned char)(noise(number * SIDE * SIDE + i) * 100 + (i / SIDE % CLASSES == label ? 150 : 0));
+    row->label = (float)label;
+    return MUSTER_OK;
+}
+
+/* Images to predict go through what training did to them: the centre, normalised. */
+static void images_are_augmented_as_in_training(void **state)
+{
+    muster_reader r = {.n_rows = 600,
+                       .n_dense = SIDE * SIDE,
+                       .bytes = 1,
+                       .n_classes = CLASSES,
+                       .channels = 1,
+                       .height = SIDE,
+                       .width = SIDE,
+                       .read = image_row};
+    unsigned char bytes[70][SIDE * SIDE];
+    muster_row rows[70];
+    float p[70][CLASSES], want[CLASSES];
+    int end = 0;
+    (void)state;
+    muster_model *m = train_net(net_of("linear classes\n"),
+                                prepare(&r, "cut", "model", "net", "crop", "4x4", "mirror", "true",
+                                        "normalise", "0.25/0.5", "lr", "0.1", "epochs", "3", NULL),
+                                NULL);
+    assert_int_equal(muster_model_features(m), SIDE * SIDE);
+    const float *w = muster_model_weight(m, "linear1.weight", NULL),
+                *b = muster_model_weight(m, "linear1.bias", NULL);
+    for (uint32_t i = 0; i < 70; i++) {
+        rows[i] = (muster_row){.bytes = bytes[i], .n_dense = SIDE * SIDE};
+        ok(image_row(NULL, 1000 + i, &rows[i], &end));
+    }
+    ok(muster_model_predict(m, rows, 70, p[0]));
+    for (uint32_t i = 0; i < 70; i++) {
+        double sum = 0.0;
+        for (uint32_t c = 0; c < CLASSES; c++) {
+            double score = (double)b[c];
+            for (uint32_t k = 0; k < 16; k++)
+                score +=
+                    (double)w[c * 16 + k] * (bytes[i][(1 + k / 4) * SIDE + 1 + k % 4] / 255.0 - 0.25) / 0.5;
+            want[c] = (float)exp(score);
+            sum += exp(score);
+        }
+        for (uint32_t c = 0; c < CLASSES; c++)
+            assert_float_equal(p[i][c], (double)want[c] / sum, 1e-5);
+    }
+    rows[0].n_dense = 16;
+    refused(muster_model_predict(m, rows, 1, p[0]), MUSTER_EINPUT, "trained on images of 1 x 6 x 6");
+    muster_model_free(m);
+}
+
+/* With more than five classes there is a top-5 accuracy. */
+static void top5_is_told(void **state)
+{
+    muster_reader r = dense_reader(300);
+    muster_summary s;
+    (void)state;
+    muster_model_free(train(prepare(&r, "few", "test", "rows", NULL), 0, NULL, &s));
+    assert_true(isnan(s.test.top5));
+    r.n_classes = 8;
+    heard h = {0};
+    muster_model_free(train(prepare(&r, "many", "test", "rows", NULL), 0, &h, &s));
+    assert_true(s.test.top5 >= s.test.accuracy && s.test.top5 <= 1.0);
+    assert_true(h.last.top5 == s.test.top5);
+}
+
 static void options_that_change_a_net_are_refused(void **state)
 {
     muster_reader r = dense_reader(100);
@@ -280,6 +356,8 @@ int main(void)
         cmocka_unit_test(own_layers_train_as_built_in_ones),
         cmocka_unit_test(own_layers_have_parameters_and_state),
         cmocka_unit_test(own_layers_train_through_servers),
+        cmocka_unit_test(images_are_augmented_as_in_training),
+        cmocka_unit_test(top5_is_told),
         cmocka_unit_test(options_that_change_a_net_are_refused),
         cmocka_unit_test(memory_that_is_short_is_told),
     };

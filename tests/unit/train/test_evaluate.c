@@ -97,6 +97,47 @@ static void figures(void **state)
     }
 }
 
+typedef struct heard {
+    uint64_t n, rows, correct;
+} heard;
+
+static void hear(void *arg, uint64_t rows, uint64_t correct)
+{
+    heard *h = arg;
+    assert_true(rows > h->rows && rows - h->rows <= 64);
+    assert_true(correct >= h->correct && correct - h->correct <= rows - h->rows);
+    *h = (heard){.n = h->n + 1, .rows = rows, .correct = correct};
+}
+
+/* Whoever watches hears of every batch, and at the end of what the result says. */
+static void progress_is_told(void **state)
+{
+    (void)state;
+    for (unsigned threads = 1; threads <= 3; threads++) {
+        bench b;
+        mst_evaluator *e = NULL;
+        mst_evaluator_options options = {.n_threads = threads, .batch = 64};
+        heard h = {0};
+        mst_result r;
+        bench_init(&b, 0);
+        assert_int_equal(mst_evaluator_new(b.assembly.model, &b.assembly.params, &b.data->base, &options, &e),
+                         MST_OK);
+        mst_evaluator_watch(e, hear, &h);
+        for (int again = 0; again < 2; again++) {
+            h = (heard){0};
+            assert_int_equal(mst_evaluator_run(e, &r), MST_OK);
+            assert_int_equal(h.n, (N_ROWS + 63) / 64);
+            assert_int_equal(h.rows, N_ROWS);
+            assert_true((double)h.correct / N_ROWS == r.accuracy);
+        }
+        mst_evaluator_watch(e, NULL, NULL);
+        assert_int_equal(mst_evaluator_run(e, &r), MST_OK);
+        assert_int_equal(h.n, (N_ROWS + 63) / 64);
+        mst_evaluator_destroy(e);
+        bench_fini(&b);
+    }
+}
+
 static void first_rows(void **state)
 {
     (void)state;
@@ -179,8 +220,8 @@ static void stop(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(figures),  cmocka_unit_test(first_rows), cmocka_unit_test(held_out),
-        cmocka_unit_test(failures), cmocka_unit_test(stop),
+        cmocka_unit_test(figures),  cmocka_unit_test(progress_is_told), cmocka_unit_test(first_rows),
+        cmocka_unit_test(held_out), cmocka_unit_test(failures),         cmocka_unit_test(stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
