@@ -32,6 +32,7 @@ typedef struct run {
     const mst_weights *w;
     const mst_pass *pass;
     mst_grad *grad;
+    bool fresh; /* the gradient is overwritten */
     mst_step *step;
 } run;
 
@@ -49,6 +50,15 @@ static void add_to(float *restrict y, const float *restrict x, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         y[i] += x[i];
+}
+
+/* A part of the gradient that was computed elsewhere. */
+static void put(const run *r, float *restrict y, const float *restrict x, size_t n)
+{
+    if (r->fresh)
+        memcpy(y, x, n * sizeof *y);
+    else
+        add_to(y, x, n);
 }
 
 /* Rows of plain numbers beyond the batch. */
@@ -119,7 +129,8 @@ static mst_status stage_forward(const run *r, const mst_dnnl_stage *s)
 
 /* ---- backward ---- */
 
-/* dw writes a gradient of its own layout; it is added to the flat one from there, or by way of plain_room. */
+/* dw writes a gradient of its own layout, unless that is plain. It is brought into the flat one, or by way of
+ * plain_room added to it. */
 static mst_status conv_gradient(const run *r, const mst_dnnl_stage *s)
 {
     const mst_layer *layer = s->layer;
@@ -128,19 +139,21 @@ static mst_status conv_gradient(const run *r, const mst_dnnl_stage *s)
                                               .h = (uint32_t)layer->params[0].dims[1],
                                               .w = (uint32_t)layer->params[0].dims[2]}) *
                     layer->params[0].dims[3];
-    float *bias = plan->plain_room + size, *plain = plan->gradient_room;
-    mst_dnnl_bind(s->dw, MST_DNNL_DW, plan->gradient_room);
+    float *flat = gradient_of(r, layer, 0), *bias = plan->plain_room + size;
+    float *plain = r->fresh ? flat : plan->plain_room,
+          *out = s->gradient_out != NULL ? plan->gradient_room : plain;
+    mst_dnnl_bind(s->dw, MST_DNNL_DW, out);
     mst_dnnl_bind(s->dw, MST_DNNL_DB, bias);
     TRY(mst_dnnl_run(s->dw));
     if (s->gradient_out != NULL) {
-        mst_dnnl_bind(s->gradient_out, MST_DNNL_X, plan->gradient_room);
-        mst_dnnl_bind(s->gradient_out, MST_DNNL_Y, plan->plain_room);
+        mst_dnnl_bind(s->gradient_out, MST_DNNL_X, out);
+        mst_dnnl_bind(s->gradient_out, MST_DNNL_Y, plain);
         TRY(mst_dnnl_run(s->gradient_out));
-        plain = plan->plain_room;
     }
-    add_to(gradient_of(r, layer, 0), plain, size);
+    if (!r->fresh)
+        add_to(flat, plain, size);
     if (layer->n_params > 1)
-        add_to(gradient_of(r, layer, 1), bias, layer->out.c);
+        put(r, gradient_of(r, layer, 1), bias, layer->out.c);
     return MST_OK;
 }
 
@@ -150,8 +163,11 @@ static mst_status linear_gradient(const run *r, const mst_dnnl_stage *s)
     const mst_dnnl_tensor *x = &r->plan->tensors[s->x], *y = &r->plan->tensors[s->y];
     size_t in = mst_dims_size(&s->layer->in), out = s->layer->out.c;
     for (uint32_t i = 0; s->layer->n_params > 1 && i < r->n; i++)
-        add_to(gradient_of(r, s->layer, 1), y->diff + i * out, out);
-    return mst_dnnl_gemm(true, (int64_t)out, (int64_t)in, r->n, y->diff, x->data, 1.0f,
+        if (i == 0)
+            put(r, gradient_of(r, s->layer, 1), y->diff, out);
+        else
+            add_to(gradient_of(r, s->layer, 1), y->diff + i * out, out);
+    return mst_dnnl_gemm(true, (int64_t)out, (int64_t)in, r->n, y->diff, x->data, r->fresh ? 0.0f : 1.0f,
                          gradient_of(r, s->layer, 0));
 }
 
@@ -178,8 +194,8 @@ static mst_status norm_backward(const run *r, const mst_dnnl_stage *s)
     mst_dnnl_bind(s->dx, MST_DNNL_DSCALE, scale);
     mst_dnnl_bind(s->dx, MST_DNNL_DSHIFT, shift);
     TRY(mst_dnnl_run(s->dx));
-    add_to(gradient_of(r, layer, 0), scale, c);
-    add_to(gradient_of(r, layer, 1), shift, c);
+    put(r, gradient_of(r, layer, 0), scale, c);
+    put(r, gradient_of(r, layer, 1), shift, c);
     for (size_t i = 0; i < c; i++) {
         double unbiased = (double)variance[i] * (m > 1.0 ? m / (m - 1.0) : 1.0);
         gradient_of(r, layer, 2)[i] =
@@ -195,8 +211,12 @@ static void plain_backward(const run *r, const mst_dnnl_stage *s, bool wants_dx)
     const mst_dnnl_tensor *x = &r->plan->tensors[s->x], *y = &r->plan->tensors[s->y];
     const mst_layer *layer = s->layer;
     float *g[MST_LAYER_PARAMS] = {0};
-    for (uint32_t i = 0; i < layer->n_params; i++)
-        g[i] = gradient_of(r, layer, i);
+    for (uint32_t i = 0; i < layer->n_params; i++) {
+        mst_range *range = &r->grad->ranges[layer->first_range + i];
+        g[i] = range->g;
+        if (r->fresh)
+            memset(range->g, 0, range->size * sizeof *range->g);
+    }
     layer->ops->backward(layer, s->kept, r->pass, r->n, x->data, y->data, y->diff,
                          &r->w->ranges[layer->first_range], wants_dx ? x->diff : NULL, g);
     if (wants_dx)
@@ -302,10 +322,11 @@ static mst_status dnnl_train(mst_replica *self, const mst_batch *batch, const ms
                              const mst_pass *pass, float scale, mst_grad *grad, mst_step *step,
                              mst_loss_sum *sum)
 {
-    run r = {.n = batch->n_rows, .w = w, .pass = pass, .grad = grad, .step = step};
+    run r = {.n = batch->n_rows, .w = w, .pass = pass, .grad = grad, .fresh = grad->fresh, .step = step};
     int before = mst_dnnl_enter(self->n_threads);
     mst_status st = train_inside((dnnl_replica *)self, &r, batch, scale, sum);
     mst_dnnl_leave(before);
+    grad->fresh = false;
     return st;
 }
 
@@ -322,6 +343,13 @@ static mst_status dnnl_forward(mst_replica *self, const mst_batch *batch, const 
                batch->n_rows * mst_dims_size(&self->chain->layers[self->chain->n_layers - 1]->out) *
                    sizeof *scores);
     return st;
+}
+
+static void dnnl_each(mst_replica *self, unsigned n, void (*fn)(void *arg, unsigned i), void *arg)
+{
+    int before = mst_dnnl_enter(self->n_threads);
+    mst_dnnl_each(n, fn, arg);
+    mst_dnnl_leave(before);
 }
 
 /* ---- life ---- */
@@ -373,6 +401,8 @@ const mst_executor mst_executor_dnnl = {
     .name = "dnnl",
     .help = "oneDNN: large nets, threads inside its primitives",
     .threads = true,
+    .overwrites = true,
+    .each = dnnl_each,
     .can = dnnl_can,
     .open = dnnl_open,
     .close = dnnl_close,

@@ -53,7 +53,8 @@ typedef struct mst_dnnl_plan {
     size_t weight_size, gradient_size, plain_size;
     float *weight_room;   /* a convolution's weights in the layout that an operation wants */
     float *gradient_room; /* their gradient in the layout that dw writes */
-    float *plain_room;    /* the same as plain numbers, the gradient of a bias behind it */
+    float
+        *plain_room; /* the same as plain numbers where it is to be added, the gradient of a bias behind it */
     char *memory;
     size_t memory_size;
 } mst_dnnl_plan;

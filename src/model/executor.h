@@ -22,7 +22,8 @@ typedef struct mst_replica {
 
 typedef struct mst_executor {
     const char *name, *help;
-    bool threads; /* n_threads of open is used */
+    bool threads;    /* n_threads of open is used */
+    bool overwrites; /* train takes gradients that are `fresh` */
     /* Whether it can compute the chain; a sentence otherwise. */
     mst_status (*can)(const mst_chain *chain);
     /* Whether "auto" may take it for a chain that it can compute; NULL: always. */
@@ -31,7 +32,10 @@ typedef struct mst_executor {
     mst_status (*open)(const mst_chain *chain, const mst_kernels *kernels, uint32_t max_rows,
                        unsigned n_threads, bool training, mst_replica **out);
     void (*close)(mst_replica *self);
-    /* Forward and backward: adds scale * gradient, summed over rows, to grad's ranges, and the loss to sum.
+    /* Runs fn(arg, 0..n-1) on the replica's threads; NULL: it has none. */
+    void (*each)(mst_replica *self, unsigned n, void (*fn)(void *arg, unsigned i), void *arg);
+    /* Forward and backward: adds scale * gradient, summed over rows, to grad's ranges (overwrites those of a
+     * fresh one, which is not fresh any more then), and the loss to sum.
      * Calls mst_step_need(step, r) before the weights of range r are read, and mst_step_ready(step, r) as
      * soon as its gradient is final: ranges of the last layers first. sum gets loss, weight and rows
      * (mst_replica_loss does that). There is at least one row, and at most max_rows. */

@@ -78,6 +78,17 @@ mst_status mst_model_scratch_new(const mst_model *self, uint32_t max_rows, unsig
     return MST_OK;
 }
 
+void mst_model_each(const mst_model *self, void *scratch, unsigned n, void (*fn)(void *arg, unsigned i),
+                    void *arg)
+{
+    if (self->ops->each != NULL) {
+        self->ops->each(self, scratch, n, fn, arg);
+        return;
+    }
+    for (unsigned i = 0; i < n; i++)
+        fn(arg, i);
+}
+
 void mst_model_scratch_free(const mst_model *self, void *scratch)
 {
     if (scratch == NULL)

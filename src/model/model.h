@@ -102,11 +102,16 @@ typedef struct mst_model_ops {
                        void **out);
     void (*close)(const mst_model *self, void *scratch);
 
-    /* Forward and backward over the batch: adds scale * d(loss)/d(weights), summed over rows, to grad, and
-     * the loss to sum. Ranges of state (mst_range.state) are set to the new values instead. Room for the
-     * contributions is made here (MST_ENOMEM). */
+    /* Forward and backward over the batch: adds scale * d(loss)/d(weights), summed over rows, to grad (a
+     * fresh one, where `overwrites`, is set to it), and the loss to sum. Ranges of state (mst_range.state)
+     * are set to the new values instead. Room for the contributions is made here (MST_ENOMEM). */
     mst_status (*compute)(const mst_model *self, void *scratch, const mst_batch *batch, const mst_weights *w,
                           float scale, mst_grad *grad, mst_step *step, mst_loss_sum *sum);
+
+    /* Runs fn(arg, 0..n-1) on the threads that compute with the scratch uses, while it is not in use. NULL:
+     * it has none of its own. */
+    void (*each)(const mst_model *self, void *scratch, unsigned n, void (*fn)(void *arg, unsigned i),
+                 void *arg);
 
     /* Forward only: scores, n_rows x n_scores (margins, or one logit per class). */
     mst_status (*forward)(const mst_model *self, void *scratch, const mst_batch *batch, const mst_weights *w,
@@ -136,6 +141,7 @@ struct mst_model {
     mst_shape shape;
     uint32_t n_scores; /* per row: 1 for logreg, n_classes for softmax and nets */
     bool threads;      /* set by init: see mst_model_threads */
+    bool overwrites;   /* set by init: compute takes gradients that are `fresh` */
 };
 
 extern const mst_model_ops *const mst_models[]; /* NULL-terminated; order = choices of --model */
@@ -158,6 +164,10 @@ static inline bool mst_model_threads(const mst_model *self)
 {
     return self->threads;
 }
+
+/* Runs fn(arg, 0..n-1): on the threads of the scratch, or one after the other. */
+void mst_model_each(const mst_model *self, void *scratch, unsigned n, void (*fn)(void *arg, unsigned i),
+                    void *arg);
 
 /* The chain of layers of a net; NULL for other models. */
 struct mst_chain;

@@ -204,6 +204,7 @@ static mst_status net_init(mst_model *self, const mst_model_options *options, co
     self->shape.w = in->w;
     self->n_scores = shape->n_classes;
     self->threads = net->executor->threads;
+    self->overwrites = net->executor->overwrites;
     return MST_OK;
 }
 
@@ -267,9 +268,12 @@ static mst_status compute_nothing(const mst_chain *chain, const mst_weights *w, 
 {
     for (uint32_t r = 0; r < chain->n_ranges; r++) {
         TRY(mst_step_need(step, r));
+        if (grad->fresh)
+            memset(grad->ranges[r].g, 0, grad->ranges[r].size * sizeof(float));
         if (grad->ranges[r].state)
             keep_state(&grad->ranges[r], w->ranges[r]);
     }
+    grad->fresh = false;
     for (uint32_t r = chain->n_ranges; r-- > 0;)
         TRY(mst_step_ready(step, r));
     return MST_OK;
@@ -289,6 +293,18 @@ static mst_status net_compute(const mst_model *self, void *scratch, const mst_ba
         pass.first_row = step->first_row;
     }
     return net->executor->train(scratch, batch, w, &pass, scale, grad, step, sum);
+}
+
+static void net_each(const mst_model *self, void *scratch, unsigned n, void (*fn)(void *arg, unsigned i),
+                     void *arg)
+{
+    const mst_executor *executor = ((const net_model *)self)->executor;
+    if (executor->each != NULL) {
+        executor->each(scratch, n, fn, arg);
+        return;
+    }
+    for (unsigned i = 0; i < n; i++)
+        fn(arg, i);
 }
 
 static mst_status net_forward(const mst_model *self, void *scratch, const mst_batch *batch,
@@ -322,6 +338,7 @@ const mst_chain *mst_model_chain(const mst_model *self)
         .open = net_open,                                                                                    \
         .close = net_close,                                                                                  \
         .compute = net_compute,                                                                              \
+        .each = net_each,                                                                                    \
         .forward = net_forward,                                                                              \
     }
 

@@ -87,15 +87,18 @@ static mst_status async_steps(mst_local *self, unsigned t, const mst_batch *span
         mst_batch batch = mst_batch_part(span, from, self->batch);
         mst_update u = {.lr = mst_local_lr(self, first_step), .step = first_step};
         mst_step at = mst_local_step(self, first_step, 0);
-        mst_grad_clear(&w->grad);
+        mst_span_step(first_step);
+        mst_local_phase(self, MST_PHASE_COMPUTE);
+        mst_local_begin_grad(self, w);
         TRY(model->ops->compute(model, w->scratch, &batch, &self->weights, 1.0f / (float)batch.n_rows,
                                 &w->grad, &at, &w->loss));
         float clip = 1.0f;
+        mst_local_phase(self, MST_PHASE_APPLY);
         if (!self->additive)
             TRY(mst_local_sum_sparse(self, t, 1, w));
         if (self->base.env.optimizer->options.clip_norm > 0.0)
             clip = mst_local_clip(self, mst_local_square(&w->grad, &w->localiser, 0, 1));
-        mst_local_apply_dense(self, &w->grad, 0, 1, clip, &u);
+        mst_local_apply_alone(self, w, clip, &u);
         if (!self->additive)
             mst_local_apply_sparse(self, t, clip, &u);
         else if (w->grad.width != 0)
@@ -121,7 +124,9 @@ void mst_local_async_thread(void *arg, unsigned t)
     mst_batch span = {0};
     uint64_t first_step = 0;
     bool begun = self->hot == NULL; /* with hot weights, a first span is the sample they are chosen from */
+    mst_local_begin(self, t);
     for (;;) {
+        mst_span_enter(MST_PHASE_PREPARE);
         uint32_t want = claim_rows(self, &first_step);
         mst_status st = MST_OK;
         uint64_t position = 0;
@@ -130,6 +135,7 @@ void mst_local_async_thread(void *arg, unsigned t)
             st = mst_feed_take(self->feed, t, want, &span, &position);
         if (!begun) {
             w->first = span;
+            mst_span_enter(MST_PHASE_BARRIER_WAIT);
             mst_team_barrier(self->team);
             if (t == 0)
                 mst_hot_begin(self->hot, longest_first(self));
@@ -138,16 +144,19 @@ void mst_local_async_thread(void *arg, unsigned t)
         }
         if (st == MST_OK && span.n_rows < want)
             atomic_store(&self->ended, true);
+        mst_span_enter(MST_PHASE_COMPUTE);
         if (st == MST_OK && span.n_rows != 0)
             st = self->way == MST_LOCAL_DESCEND ? async_descend(self, t, &span, first_step)
                                                 : async_steps(self, t, &span, first_step);
         if (st != MST_OK) {
             mst_local_fail(self, w, st);
-            return;
+            break;
         }
         if (span.n_rows == 0)
-            return;
+            break;
         atomic_fetch_add(&self->steps_done, mst_local_steps(self, span.n_rows));
         atomic_fetch_add(&self->rows_done, span.n_rows);
+        mst_span_steps(mst_local_steps(self, span.n_rows), span.n_rows);
     }
+    mst_local_end(t);
 }

@@ -4,6 +4,7 @@
 #define MST_STRATEGY_LOCAL_IMPL_H
 
 #include "base/team.h"
+#include "observe/spans.h"
 #include "strategy/hot.h"
 #include "strategy/localise.h"
 #include "strategy/strategy.h"
@@ -38,6 +39,7 @@ typedef struct mst_local {
     uint32_t batch, span_steps;
     mst_local_way way;
     bool additive;
+    bool timed; /* a step is long enough for its phases to be timed one by one; else they count as compute */
     mst_team *team;
     mst_local_worker *workers;
     mst_hot *hot; /* async, n > 1, descend; or NULL */
@@ -75,6 +77,35 @@ static inline uint64_t mst_local_steps(const mst_local *self, uint64_t rows)
     return (rows + self->batch - 1) / self->batch;
 }
 
+/* A phase within a step begins. */
+static inline void mst_local_phase(const mst_local *self, mst_phase phase)
+{
+    if (self->timed)
+        mst_span_enter(phase);
+}
+
+/* A barrier of all threads, and the phase that begins behind it. */
+static inline void mst_local_barrier(mst_local *self, mst_phase then)
+{
+    mst_local_phase(self, MST_PHASE_BARRIER_WAIT);
+    mst_team_barrier(self->team);
+    mst_local_phase(self, then);
+}
+
+/* Thread t of a run begins, or is done. */
+static inline void mst_local_begin(const mst_local *self, unsigned t)
+{
+    mst_spans_attach(self->base.env.spans, t, MST_PHASE_PREPARE);
+}
+
+static inline void mst_local_end(unsigned t)
+{
+    if (t == 0)
+        mst_span_enter(MST_PHASE_IDLE); /* the training loop's own thread */
+    else
+        mst_spans_detach();
+}
+
 /* Keeps thread w's failure and makes all threads leave. */
 void mst_local_fail(mst_local *self, mst_local_worker *w, mst_status st);
 
@@ -100,6 +131,12 @@ void mst_local_sum_dense(mst_local *self, unsigned t);
 double mst_local_square(const mst_grad *grad, const mst_localiser *l, unsigned t, unsigned n);
 /* What the gradient is multiplied with under --clip-norm. */
 float mst_local_clip(const mst_local *self, double square);
+
+/* Before a step's gradient is computed into thread t's. */
+void mst_local_begin_grad(const mst_local *self, mst_local_worker *w);
+
+/* One thread that takes rows: all of mst_local_apply_dense, by the threads that its model computes with. */
+void mst_local_apply_alone(mst_local *self, mst_local_worker *w, float clip, const mst_update *u);
 
 /* Applies owner t of n's slices of the dense ranges of grad, where state is replaced; and thread t's
  * localised sums. */

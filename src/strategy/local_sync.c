@@ -10,6 +10,9 @@
  * ascending, so a row's part is one slice, and as every key gets its updates in row order the result does not
  * depend on where the cuts lie.
  *
+ * A model that has threads of its own inside a batch (mst_model_threads) makes the team one thread; the
+ * update is then divided among the model's.
+ *
  * Thread 0 claims the next rows while the others are in phase B: rows are not looked at after phase A in
  * general, and in place only until the last step of the span. */
 #include <stdlib.h>
@@ -51,11 +54,14 @@ static mst_status general_step(mst_local *self, unsigned t, const mst_batch *bat
     mst_update u = {.lr = mst_local_lr(self, step), .step = step};
     mst_step at = mst_local_step(self, step, (uint64_t)(share.rows - batch->rows));
 
+    mst_span_step(step);
+    mst_local_phase(self, MST_PHASE_PREPARE);
     fill_share(self, t, &share);
-    mst_grad_clear(&w->grad);
+    mst_local_phase(self, MST_PHASE_COMPUTE);
+    mst_local_begin_grad(self, w);
     mst_status st = model->ops->compute(model, w->scratch, &share, &self->weights,
                                         1.0f / (float)batch->n_rows, &w->grad, &at, &w->loss);
-    mst_team_barrier(self->team);
+    mst_local_barrier(self, MST_PHASE_APPLY);
     if (atomic_load(&self->unfilled))
         return st;
 
@@ -65,13 +71,16 @@ static mst_status general_step(mst_local *self, unsigned t, const mst_batch *bat
         st = mst_local_sum_sparse(self, t, self->n, self->workers);
     if (optimizer->options.clip_norm > 0.0) {
         w->square = mst_local_square(&self->workers[0].grad, &w->localiser, t, self->n);
-        mst_team_barrier(self->team);
+        mst_local_barrier(self, MST_PHASE_APPLY);
         double square = 0.0;
         for (unsigned s = 0; s < self->n; s++)
             square += self->workers[s].square;
         clip = mst_local_clip(self, square);
     }
-    mst_local_apply_dense(self, &self->workers[0].grad, t, self->n, clip, &u);
+    if (self->n == 1)
+        mst_local_apply_alone(self, w, clip, &u);
+    else
+        mst_local_apply_dense(self, &self->workers[0].grad, t, self->n, clip, &u);
     if (!self->additive && st == MST_OK)
         mst_local_apply_sparse(self, t, clip, &u);
     for (unsigned s = 0; self->additive && w->grad.width != 0 && s < self->n; s++)
@@ -114,18 +123,21 @@ static void two_phase_step(mst_local *self, unsigned t, const mst_batch *batch, 
     float scale = 1.0f / (float)batch->n_rows;
     bool first = !self->split; /* the same for all: it changes between the barriers below */
 
+    mst_span_step(step);
+    mst_local_phase(self, MST_PHASE_PREPARE);
     fill_share(self, t, &share);
+    mst_local_phase(self, MST_PHASE_COMPUTE);
     mst_grad_clear(&w->grad);
     model->ops->coefficients(model, &share, &self->weights, scale, self->coefs + (share.rows - batch->rows),
                              &w->grad, &w->loss);
-    mst_team_barrier(self->team);
+    mst_local_barrier(self, MST_PHASE_APPLY);
     if (atomic_load(&self->unfilled))
         return;
 
     if (first) {
         if (t == 0)
             choose_splits(self, batch);
-        mst_team_barrier(self->team);
+        mst_local_barrier(self, MST_PHASE_APPLY);
     }
     mst_local_sum_dense(self, t);
     mst_local_apply_dense(self, &self->workers[0].grad, t, self->n, 1.0f, &u);
@@ -175,6 +187,7 @@ static void descend_span(mst_local *self, const mst_batch *span, uint64_t step)
         mst_local_fail(self, w, st);
         return;
     }
+    mst_span_enter(MST_PHASE_COMPUTE);
     model->ops->descend(model, w->scratch, span, self->batch, &self->weights, w->lrs, &w->loss);
 }
 
@@ -182,12 +195,15 @@ void mst_local_sync_thread(void *arg, unsigned t)
 {
     mst_local *self = arg;
     uint64_t step = self->progress->steps;
+    mst_local_begin(self, t);
     if (t == 0)
         claim_or_fail(self);
     for (;;) {
+        mst_span_enter(MST_PHASE_BARRIER_WAIT);
         mst_team_barrier(self->team); /* the claim is visible, and nobody uses rows of the span before */
+        mst_span_enter(self->way == MST_LOCAL_DESCEND || self->timed ? MST_PHASE_PREPARE : MST_PHASE_COMPUTE);
         if (self->over || atomic_load(&self->failed))
-            return;
+            break;
         mst_batch span = self->span;
         uint64_t n_steps = mst_local_steps(self, span.n_rows);
         if (self->way == MST_LOCAL_DESCEND)
@@ -196,7 +212,7 @@ void mst_local_sync_thread(void *arg, unsigned t)
             mst_batch batch = mst_batch_part(&span, (uint32_t)(i * self->batch), self->batch);
             mst_status st = MST_OK;
             if (i > 0)
-                mst_team_barrier(self->team); /* every owner has updated its weights */
+                mst_local_barrier(self, MST_PHASE_PREPARE); /* every owner has updated its weights */
             if (self->way == MST_LOCAL_TWO_PHASE)
                 two_phase_step(self, t, &batch, step + 1 + i);
             else
@@ -206,11 +222,14 @@ void mst_local_sync_thread(void *arg, unsigned t)
         }
         step += n_steps;
         if (self->way == MST_LOCAL_TWO_PHASE)
-            mst_team_barrier(self->team); /* rows are read until here */
+            mst_local_barrier(self, MST_PHASE_APPLY); /* rows are read until here */
         if (t == 0) {
             atomic_fetch_add(&self->steps_done, n_steps);
             atomic_fetch_add(&self->rows_done, span.n_rows);
+            mst_span_steps(n_steps, span.n_rows);
+            mst_span_enter(MST_PHASE_PREPARE);
             claim_or_fail(self);
         }
     }
+    mst_local_end(t);
 }

@@ -130,6 +130,34 @@ void mst_local_apply_dense(mst_local *self, mst_grad *grad, unsigned t, unsigned
     }
 }
 
+void mst_local_begin_grad(const mst_local *self, mst_local_worker *w)
+{
+    if (self->base.env.model->overwrites)
+        mst_grad_renew(&w->grad);
+    else
+        mst_grad_clear(&w->grad);
+}
+
+/* An update in as many parts as a model has threads. */
+typedef struct parted {
+    mst_local *self;
+    mst_local_worker *w;
+    float clip;
+    const mst_update *u;
+} parted;
+
+static void apply_part(void *arg, unsigned i)
+{
+    const parted *p = arg;
+    mst_local_apply_dense(p->self, &p->w->grad, i, p->self->inner, p->clip, p->u);
+}
+
+void mst_local_apply_alone(mst_local *self, mst_local_worker *w, float clip, const mst_update *u)
+{
+    parted p = {.self = self, .w = w, .clip = clip, .u = u};
+    mst_model_each(self->base.env.model, w->scratch, self->inner, apply_part, &p);
+}
+
 void mst_local_apply_sparse(mst_local *self, unsigned t, float clip, const mst_update *u)
 {
     const mst_optimizer *optimizer = self->base.env.optimizer;

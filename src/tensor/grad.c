@@ -59,12 +59,19 @@ void mst_grad_fini(mst_grad *grad)
     memset(grad, 0, sizeof *grad);
 }
 
-void mst_grad_clear(mst_grad *grad)
+void mst_grad_renew(mst_grad *grad)
 {
-    for (uint32_t i = 0; i < grad->n_ranges; i++)
-        memset(grad->ranges[i].g, 0, (size_t)grad->ranges[i].size * sizeof(float));
     for (uint32_t i = 0; grad->owners != NULL && i < grad->n_owners; i++)
         grad->owners[i].n = 0;
+    grad->fresh = true;
+}
+
+void mst_grad_clear(mst_grad *grad)
+{
+    mst_grad_renew(grad);
+    grad->fresh = false;
+    for (uint32_t i = 0; i < grad->n_ranges; i++)
+        memset(grad->ranges[i].g, 0, (size_t)grad->ranges[i].size * sizeof(float));
 }
 
 mst_status mst_grad_room(mst_grad *grad, size_t n)

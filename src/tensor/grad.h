@@ -34,6 +34,9 @@ typedef struct mst_grad {
     uint32_t width;         /* floats per key; 0: no sparse part */
     uint32_t n_owners;
     mst_contributions *owners; /* n_owners */
+    /* The dense ranges hold nothing that counts: what is added to them first overwrites them, and clears
+     * this. For models that can (mst_model.overwrites); never set otherwise. */
+    bool fresh;
 } mst_grad;
 
 /* Declares ranges and the sparse part; allocates the dense buffers. fini is safe after any failure. */
@@ -43,6 +46,9 @@ void mst_grad_fini(mst_grad *grad);
 
 /* Zeroes the dense ranges and empties the lists. */
 void mst_grad_clear(mst_grad *grad);
+
+/* Empties the lists, and has the dense ranges overwritten by what comes first. */
+void mst_grad_renew(mst_grad *grad);
 
 /* Makes room for n more contributions in every list; call once per batch, before appending. */
 mst_status mst_grad_room(mst_grad *grad, size_t n);

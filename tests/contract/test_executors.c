@@ -6,6 +6,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -346,6 +347,58 @@ static void parts_add_up(void **state)
     }
 }
 
+/* A fresh gradient becomes what a cleared one does, whatever it held, and is added to after that. */
+static void overwrites_what_is_fresh(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < N_SAMPLES; s++) {
+        bench b = bench_make(&samples[s], ROWS_DENSE, false);
+        for (size_t i = 0; mst_executors[i] != NULL; i++) {
+            if (!mst_executors[i]->overwrites || mst_executors[i]->can(b.chain) != MST_OK)
+                continue;
+            mst_replica *replica = open_replica(&b, mst_executors[i], mst_isa_best(), 2, true);
+            mst_grad cleared = grad_make(&b, 0.0f), fresh = grad_make(&b, NAN);
+            mst_loss_sum sum = {0};
+            mst_grad_renew(&fresh);
+            train(&b, replica, 0, 18, &cleared, &sum);
+            train(&b, replica, 18, MAX_ROWS - 18, &cleared, &sum);
+            train(&b, replica, 0, 18, &fresh, &sum);
+            assert_false(fresh.fresh);
+            train(&b, replica, 18, MAX_ROWS - 18, &fresh, &sum);
+            for (uint32_t r = 0; r < fresh.n_ranges; r++)
+                for (uint64_t j = 0; j < fresh.ranges[r].size; j++)
+                    assert_true(fresh.ranges[r].g[j] == cleared.ranges[r].g[j]);
+            mst_grad_fini(&cleared);
+            mst_grad_fini(&fresh);
+            mst_executors[i]->close(replica);
+        }
+        bench_free(&b);
+    }
+}
+
+static void count_part(void *arg, unsigned i)
+{
+    atomic_fetch_add((atomic_uint *)arg + i, 1);
+}
+
+/* Every part is done once. */
+static void runs_every_part(void **state)
+{
+    (void)state;
+    bench b = bench_make(&samples[0], ROWS_DENSE, false);
+    for (size_t i = 0; mst_executors[i] != NULL; i++) {
+        atomic_uint done[5] = {0};
+        if (mst_executors[i]->each == NULL || mst_executors[i]->can(b.chain) != MST_OK)
+            continue;
+        mst_replica *replica = open_replica(&b, mst_executors[i], mst_isa_best(), 2, true);
+        mst_executors[i]->each(replica, 5, count_part, done);
+        for (unsigned k = 0; k < 5; k++)
+            assert_int_equal(done[k], 1);
+        mst_executors[i]->close(replica);
+    }
+    bench_free(&b);
+}
+
 /* The same batch gives the same bits. */
 static void repeats(void **state)
 {
@@ -426,9 +479,14 @@ int main(int argc, char **argv)
     (void)argc;
     wait_passively(argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equals_plain),        cmocka_unit_test(takes_rows_of_every_kind),
-        cmocka_unit_test(parts_add_up),        cmocka_unit_test(repeats),
-        cmocka_unit_test(says_what_it_cannot), cmocka_unit_test(bears_failed_allocations),
+        cmocka_unit_test(equals_plain),
+        cmocka_unit_test(takes_rows_of_every_kind),
+        cmocka_unit_test(parts_add_up),
+        cmocka_unit_test(repeats),
+        cmocka_unit_test(overwrites_what_is_fresh),
+        cmocka_unit_test(runs_every_part),
+        cmocka_unit_test(says_what_it_cannot),
+        cmocka_unit_test(bears_failed_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
