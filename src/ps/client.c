@@ -7,9 +7,14 @@
  * Pulls are numbered one after the other, so that a server's memory of the last MST_LISTS lists holds the
  * last MST_LISTS pulls; requests that pull nothing have numbers of their own, from PUSH_ONLY on.
  *
+ * What is large travels in parts as well: a gradient from its end on, as the backward pass finishes it, and
+ * weights from their beginning on, as the forward pass needs them. A part is some floats of a server's part
+ * of the list, as they stand there; the STEP or VALUES that ends them brings the floats that are left.
+ *
  * Invariants
  * 1. Between a send and the last reply a slot is in flight: its buffers and weights belong to the net.
- * 2. A reply is taken once per server and request, and only with exactly the size its part has. */
+ * 2. A reply is taken once per server and request, and only with exactly the size its part has; of parts each
+ * float is taken once, in order. */
 #include "ps/client.h"
 
 #include <inttypes.h>
@@ -37,9 +42,13 @@ typedef struct part {
     size_t n_runs, run_capacity;
     uint64_t floats;
     uint64_t awaited; /* floats of the reply */
+    uint64_t taken;   /* of them are here */
+    uint64_t to_push; /* floats of the gradient; those behind have left as parts */
     bool waiting;
     uint8_t *out, *in; /* what is sent that does not lie elsewhere; what is received */
     size_t out_capacity, in_capacity;
+    uint8_t *early; /* converted parts of the gradient, each at its place */
+    size_t early_capacity;
 } part;
 
 typedef enum slot_state {
@@ -55,6 +64,7 @@ typedef struct client_slot {
     uint32_t pull;    /* number of the pull that told them */
     uint32_t request; /* in flight */
     uint32_t n_waiting;
+    bool begun; /* the coordinator has answered something */
     float *weights;
     size_t capacity; /* floats of weights, the slack included */
     uint64_t floats; /* of the list as it was pulled */
@@ -116,6 +126,7 @@ void mst_client_destroy(mst_client *self)
             mst_free(s->parts[k].runs);
             mst_free(s->parts[k].out);
             mst_free(s->parts[k].in);
+            mst_free(s->parts[k].early);
         }
         mst_free(s->parts);
         mst_free(s->weights);
@@ -166,6 +177,28 @@ const mst_reply *mst_client_reply(const mst_client *self, uint32_t slot)
 bool mst_client_ready(const mst_client *self, uint32_t slot)
 {
     return self->slots[slot].state == SLOT_READY;
+}
+
+bool mst_client_begun(const mst_client *self, uint32_t slot)
+{
+    return self->slots[slot].state == SLOT_READY || self->slots[slot].begun;
+}
+
+bool mst_client_has(const mst_client *self, uint32_t slot, uint64_t first, uint64_t count)
+{
+    const client_slot *s = &self->slots[slot];
+    for (uint32_t k = 0; s->state != SLOT_READY && k < self->n_servers; k++) {
+        const part *p = &s->parts[k];
+        uint64_t before = 0; /* floats of the runs before i */
+        for (size_t i = 0; p->waiting && i < p->n_runs && p->runs[i].first < first + count; i++) {
+            uint64_t end = first + count - p->runs[i].first;
+            end = before + (end < p->runs[i].count ? end : p->runs[i].count);
+            if (p->runs[i].first + p->runs[i].count > first && end > p->taken)
+                return false;
+            before += p->runs[i].count;
+        }
+    }
+    return true;
 }
 
 /* ---- layout ---- */
@@ -226,13 +259,96 @@ static mst_status make_weights(mst_client *self, client_slot *s)
 
 /* ---- sending ---- */
 
-/* Converts the gradient's runs of one server. */
-static void convert_runs(const mst_client *self, const part *p, const float *g, uint8_t *out)
+/* Where floats [from, to) of a server's part lie among the slot's: run after run, from *i = 0, *before = 0
+ * on; false: there are no more. */
+static bool next_run(const part *p, uint64_t from, uint64_t to, size_t *i, uint64_t *before, run *out)
 {
-    for (size_t i = 0; i < p->n_runs; i++) {
-        mst_wire_encode(self->options.wire, g + p->runs[i].first, (size_t)p->runs[i].count, out);
-        out += p->runs[i].count * mst_wire_size(self->options.wire);
+    for (; *i < p->n_runs && *before < to; *before += p->runs[(*i)++].count) {
+        uint64_t a = *before > from ? *before : from;
+        uint64_t b = *before + p->runs[*i].count < to ? *before + p->runs[*i].count : to;
+        if (a >= b)
+            continue;
+        *out = (run){p->runs[*i].first + (a - *before), b - a};
+        *before += p->runs[(*i)++].count;
+        return true;
     }
+    return false;
+}
+
+/* Floats [from, to) of the gradient as pieces, at most `most`: how many, or 0 when they have to be converted.
+ */
+static uint32_t pieces_of(const mst_client *self, const part *p, const float *g, uint64_t from, uint64_t to,
+                          mst_piece *pieces, uint32_t most)
+{
+    run r;
+    uint32_t n = 0;
+    size_t i = 0;
+    uint64_t before = 0;
+    if (self->options.wire != MST_WIRE_FP32)
+        return 0;
+    while (next_run(p, from, to, &i, &before, &r)) {
+        if (n == most)
+            return 0;
+        pieces[n++] = (mst_piece){g + r.first, (size_t)r.count * sizeof *g};
+    }
+    return n;
+}
+
+/* Converts floats [from, to) of the gradient. */
+static void convert_runs(const mst_client *self, const part *p, const float *g, uint64_t from, uint64_t to,
+                         uint8_t *out)
+{
+    run r;
+    size_t i = 0;
+    uint64_t before = 0;
+    while (next_run(p, from, to, &i, &before, &r)) {
+        mst_wire_encode(self->options.wire, g + r.first, (size_t)r.count, out);
+        out += r.count * mst_wire_size(self->options.wire);
+    }
+}
+
+/* Sends server k floats [from, p->to_push) of the gradient. */
+static mst_status send_early(mst_client *self, const client_slot *s, uint32_t k, const float *g,
+                             uint64_t from)
+{
+    part *p = &s->parts[k];
+    mst_piece pieces[MST_PIECE_MAX];
+    size_t size = mst_wire_size(self->options.wire);
+    uint32_t n = pieces_of(self, p, g, from, p->to_push, pieces, MST_PIECE_MAX);
+    mst_message m = {.type = MST_PS_GRADIENT,
+                     .flags = (uint32_t)self->options.wire << MST_STEP_WIRE_SHIFT,
+                     .count = s->pull,
+                     .step = from};
+    if (n == 0) {
+        if (!mst_grow(&p->early, &p->early_capacity, (size_t)p->floats * size, 1))
+            return mst_fail(MST_ENOMEM, "no memory for a gradient of %" PRIu64 " floats", p->floats);
+        convert_runs(self, p, g, from, p->to_push, p->early + from * size);
+        pieces[n++] = (mst_piece){p->early + from * size, (size_t)(p->to_push - from) * size};
+    }
+    TRY(mst_net_send(self->options.net, self->peers[k], &m, pieces, n, self));
+    p->to_push = from;
+    return MST_OK;
+}
+
+mst_status mst_client_push_early(mst_client *self, uint32_t slot, const float *g, uint64_t from)
+{
+    client_slot *s = &self->slots[slot];
+    uint64_t size = self->options.part_floats;
+    if (self->lost)
+        return mst_error_restore(&self->why);
+    if (!s->pushable)
+        return mst_fail(MST_EUSAGE, "a push for slot %" PRIu32 ", which holds no pulled weights", slot);
+    for (uint32_t k = 0; size != 0 && k < self->n_servers; k++) {
+        part *p = &s->parts[k];
+        uint64_t low = 0; /* floats of this part that are not final */
+        for (size_t i = 0; i < p->n_runs && p->runs[i].first < from; i++) {
+            uint64_t below = from - p->runs[i].first;
+            low += below < p->runs[i].count ? below : p->runs[i].count;
+        }
+        while (p->floats > size && p->to_push >= low + size)
+            TRY(send_early(self, s, k, g, p->to_push - size));
+    }
+    return MST_OK;
 }
 
 /* Sends server k its part: from is pushed for (NULL: nothing), to is pulled (NULL: nothing). */
@@ -243,31 +359,32 @@ static mst_status send_part(mst_client *self, uint32_t k, const mst_push *push, 
     mst_step_head head = {0};
     uint32_t first_key = 0, n = 0;
     mst_piece pieces[MST_PIECE_MAX];
-    bool convert = pushed != NULL && (self->options.wire != MST_WIRE_FP32 || pushed->n_runs > RUN_PIECES);
-    size_t converted = convert ? (size_t)pushed->floats * mst_wire_size(self->options.wire) : 0;
+    if (pushed != NULL)
+        n = pieces_of(self, pushed, push->g, 0, pushed->to_push, pieces + 1, RUN_PIECES);
+    bool convert = pushed != NULL && n == 0 && pushed->to_push > 0;
+    size_t converted = convert ? (size_t)pushed->to_push * mst_wire_size(self->options.wire) : 0;
     size_t room = MST_STEP_HEAD + converted;
     if (push != NULL) {
         head.loss = push->loss;
         head.weight = push->weight;
         head.rows = push->rows;
-        head.push_floats = (uint32_t)pushed->floats;
+        head.push_floats = (uint32_t)pushed->to_push;
     }
-    reply->awaited = 0;
+    reply->awaited = reply->taken = 0;
     if (to != NULL) {
         mst_placement_part(self->options.table, &to->list, k, &self->share, &first_key);
         TRY(lay_part(self, &to->list, first_key, reply));
         room += mst_step_list_bound(&self->share);
-        reply->awaited = reply->floats;
+        reply->awaited = reply->to_push = reply->floats;
+        head.part_floats = reply->floats > self->options.part_floats ? self->options.part_floats : 0;
     }
     if (!mst_grow(&reply->out, &reply->out_capacity, room, 1))
         return mst_fail(MST_ENOMEM, "no memory for a request of %zu bytes", room);
 
     if (convert)
-        convert_runs(self, pushed, push->g, reply->out + MST_STEP_HEAD);
-    pieces[n++] = (mst_piece){reply->out, MST_STEP_HEAD + converted};
-    for (size_t i = 0; pushed != NULL && !convert && i < pushed->n_runs; i++)
-        pieces[n++] =
-            (mst_piece){push->g + pushed->runs[i].first, (size_t)pushed->runs[i].count * sizeof(float)};
+        convert_runs(self, pushed, push->g, 0, pushed->to_push, reply->out + MST_STEP_HEAD);
+    pieces[0] = (mst_piece){reply->out, MST_STEP_HEAD + converted};
+    n++;
     if (to != NULL) {
         uint8_t *list = reply->out + MST_STEP_HEAD + converted;
         pieces[n] = (mst_piece){list, mst_step_list_encode(&self->share, &head, list)};
@@ -334,6 +451,7 @@ mst_status mst_client_send(mst_client *self, const mst_push *push, uint32_t pull
     reply->request = m.request;
     reply->n_waiting = self->n_servers;
     reply->reply = (mst_reply){0};
+    reply->begun = false;
     for (uint32_t k = 0; k < self->n_servers; k++)
         reply->parts[k].waiting = true;
     if (to != NULL) {
@@ -360,9 +478,16 @@ static mst_status find_part(mst_client *self, uint32_t peer, const mst_message *
     if (k == self->n_servers || i == self->options.n_slots || !self->slots[i].parts[k].waiting)
         return mst_fail(MST_EINPUT, "a %s for request %" PRIu32 ", which was not sent or is answered",
                         mst_ps_type_name(m->type), m->request);
-    uint64_t size = self->slots[i].parts[k].awaited * mst_wire_size(self->options.wire) +
-                    (m->flags & MST_VALUES_WORK ? MST_WORK_SIZE : 0);
-    if (m->size != size)
+    const part *p = &self->slots[i].parts[k];
+    uint64_t wire = mst_wire_size(self->options.wire), left = (p->awaited - p->taken) * wire;
+    uint64_t size = left + (m->flags & MST_VALUES_WORK ? MST_WORK_SIZE : 0);
+    if (m->type == MST_PS_WEIGHTS &&
+        (m->flags != 0 || m->count != p->taken || m->size == 0 || m->size % wire != 0 || m->size > left))
+        return mst_fail(MST_EINPUT,
+                        "server %" PRIu32 " answers request %" PRIu32 " with a part of %" PRIu64
+                        " bytes from float %" PRIu32 " on, where %" PRIu64 " bytes follow float %" PRIu64,
+                        k, m->request, m->size, m->count, left, p->taken);
+    if (m->type != MST_PS_WEIGHTS && m->size != size)
         return mst_fail(MST_EINPUT,
                         "server %" PRIu32 " answers request %" PRIu32 " with %" PRIu64
                         " bytes; it has %" PRIu64,
@@ -372,15 +497,25 @@ static mst_status find_part(mst_client *self, uint32_t peer, const mst_message *
     return MST_OK;
 }
 
-/* Where a reply of plain floats can be received in its place, or NULL: one run, and behind it nothing of
- * anybody else where a work item follows. */
+/* Floats of the reply that a message brings. */
+static uint64_t brought(const mst_client *self, const part *p, const mst_message *m)
+{
+    return m->type == MST_PS_WEIGHTS ? m->size / mst_wire_size(self->options.wire) : p->awaited - p->taken;
+}
+
+/* Where plain floats can be received in their place, or NULL: one run, and behind it nothing of anybody else
+ * where a work item follows. */
 static float *place_of(const mst_client *self, const client_slot *s, const part *p, const mst_message *m)
 {
-    if (self->options.wire != MST_WIRE_FP32 || p->awaited == 0 || p->n_runs != 1)
+    uint64_t n = brought(self, p, m), before = 0;
+    size_t i = 0;
+    run r;
+    if (self->options.wire != MST_WIRE_FP32 || n == 0 ||
+        !next_run(p, p->taken, p->taken + n, &i, &before, &r) || r.count != n)
         return NULL;
-    if ((m->flags & MST_VALUES_WORK) && p->runs[0].first + p->runs[0].count != s->floats)
+    if ((m->flags & MST_VALUES_WORK) && r.first + r.count != s->floats)
         return NULL;
-    return s->weights + p->runs[0].first;
+    return s->weights + r.first;
 }
 
 mst_status mst_client_body(mst_client *self, uint32_t peer, const mst_message *m, void **out)
@@ -406,13 +541,23 @@ mst_status mst_client_message(mst_client *self, uint32_t peer, const mst_message
     part *p = &s->parts[k];
     const uint8_t *at = body;
     size_t size = mst_wire_size(self->options.wire);
-    if (p->awaited != 0 && (void *)place_of(self, s, p, m) != body) {
-        for (size_t i = 0; i < p->n_runs; i++) {
-            mst_wire_decode(self->options.wire, at, (size_t)p->runs[i].count, s->weights + p->runs[i].first);
-            at += p->runs[i].count * size;
+    uint64_t n = brought(self, p, m), before = 0;
+    if (n != 0 && (void *)place_of(self, s, p, m) != body) {
+        run r;
+        size_t i = 0;
+        while (next_run(p, p->taken, p->taken + n, &i, &before, &r)) {
+            mst_wire_decode(self->options.wire, at, (size_t)r.count, s->weights + r.first);
+            at += r.count * size;
         }
     } else {
-        at += p->awaited * size;
+        at += n * size;
+    }
+    s->begun = s->begun || k == 0;
+    if (m->type == MST_PS_WEIGHTS) {
+        if (k == 0)
+            s->reply.version = m->step;
+        p->taken += n;
+        return MST_OK;
     }
     if (k == 0) {
         s->reply.version = m->step;

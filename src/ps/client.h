@@ -21,7 +21,9 @@ typedef struct mst_client_options {
     const mst_placement *table; /* outlives the client */
     const uint32_t *peers;      /* of the servers; copied */
     mst_wire wire;
-    uint32_t n_slots; /* at most MST_LISTS (shard.h) */
+    uint32_t n_slots;     /* at most MST_LISTS (shard.h) */
+    uint32_t part_floats; /* of one server: what is more than that travels in parts of so many floats, at
+                             least MST_PART_MIN; 0: everything in one message */
 } mst_client_options;
 
 mst_status mst_client_new(const mst_client_options *options, mst_client **out);
@@ -47,6 +49,10 @@ typedef struct mst_push {
  * nothing to do then. */
 mst_status mst_client_send(mst_client *self, const mst_push *push, uint32_t pull_slot);
 
+/* The slot's gradient is final from float `from` on: parts that lie there leave before the push itself, which
+ * has to be the next one and to name the same g. What is final may not change any more. */
+mst_status mst_client_push_early(mst_client *self, uint32_t slot, const float *g, uint64_t from);
+
 /* What came back for a slot. */
 typedef struct mst_reply {
     uint64_t version; /* steps applied on the coordinator */
@@ -56,6 +62,10 @@ typedef struct mst_reply {
 } mst_reply;
 
 bool mst_client_ready(const mst_client *self, uint32_t slot);
+/* Some of the answer is here: the reply's version is known. */
+bool mst_client_begun(const mst_client *self, uint32_t slot);
+/* Floats [first, first + count) of the slot's weights are here. */
+bool mst_client_has(const mst_client *self, uint32_t slot, uint64_t first, uint64_t count);
 /* Polls the net until the slot's replies are all there; MST_ETIMEOUT names the servers that have not
  * answered, MST_EPEER is why a server went down. */
 mst_status mst_client_wait(mst_client *self, uint32_t slot, uint64_t deadline_ns);
@@ -66,7 +76,7 @@ float *mst_client_weights(mst_client *self, uint32_t slot);
 uint64_t mst_client_floats(const mst_client *self, uint32_t slot);
 uint32_t mst_client_key_start(const mst_client *self, uint32_t slot);
 
-/* For the events of the net: messages of type VALUES from a server. */
+/* For the events of the net: messages of type VALUES and WEIGHTS from a server. */
 mst_status mst_client_body(mst_client *self, uint32_t peer, const mst_message *m, void **out);
 mst_status mst_client_message(mst_client *self, uint32_t peer, const mst_message *m, void *body);
 /* A server went down: waits under way and to come fail with its sentence. Other peers do not matter. */

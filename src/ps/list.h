@@ -36,6 +36,17 @@ static inline uint64_t mst_list_range_floats(const mst_list *list)
     return n;
 }
 
+/* Floats of the list's ranges that lie below `at`. */
+static inline uint64_t mst_list_below(const mst_list *list, uint64_t at)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < list->n_ranges && list->ranges[i].first < at; i++) {
+        uint64_t below = at - list->ranges[i].first;
+        n += below < list->ranges[i].count ? below : list->ranges[i].count;
+    }
+    return n;
+}
+
 static inline uint64_t mst_list_floats(const mst_list *list, uint32_t width)
 {
     return mst_list_range_floats(list) + (uint64_t)list->n_keys * width;

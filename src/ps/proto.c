@@ -63,6 +63,10 @@ const char *mst_ps_type_name(uint16_t type)
         return "END";
     case MST_PS_FAIL:
         return "FAIL";
+    case MST_PS_GRADIENT:
+        return "GRADIENT";
+    case MST_PS_WEIGHTS:
+        return "WEIGHTS";
     default:
         return "unknown";
     }
@@ -162,7 +166,7 @@ void mst_step_head_encode(const mst_step_head *head, uint8_t *out)
     put32(out + 24, head->pull_ranges);
     put32(out + 28, head->pull_keys);
     put32(out + 32, head->packed_bytes);
-    put32(out + 36, 0);
+    put32(out + 36, head->part_floats);
 }
 
 mst_status mst_step_head_decode(const mst_message *m, const uint8_t *body, mst_step_head *out)
@@ -183,9 +187,11 @@ mst_status mst_step_head_decode(const mst_message *m, const uint8_t *body, mst_s
         .pull_ranges = get32(body + 24),
         .pull_keys = get32(body + 28),
         .packed_bytes = get32(body + 32),
+        .part_floats = get32(body + 36),
     };
-    if (get32(body + 36) != 0)
-        return mst_fail(MST_EINPUT, "a %s whose head does not end in zero", type);
+    if (head.part_floats != 0 && ((m->flags & MST_STEP_PULL) == 0 || head.part_floats < MST_PART_MIN))
+        return mst_fail(MST_EINPUT, "a %s that wants its answer in parts of %" PRIu32 " floats", type,
+                        head.part_floats);
     if ((m->flags & MST_STEP_PUSH) == 0 && head.push_floats != 0)
         return mst_fail(MST_EINPUT, "a %s with %" PRIu32 " floats that pushes nothing", type,
                         head.push_floats);

@@ -50,6 +50,11 @@ typedef enum mst_ps_type {
     MST_PS_STOP,   /* coordinator to workers: finish what is in flight, report, wait for the end */
     MST_PS_END,    /* coordinator to everybody: JSON {"code", "text"}: leave with that */
     MST_PS_FAIL,   /* anybody to coordinator: JSON {"code", "text"}: I cannot go on */
+    /* ---- parts of steps: what can travel before the rest is known ---- */
+    MST_PS_GRADIENT, /* worker to server: part of the gradient for the list of request m.count, from its float
+                        m.step on; parts come from the end to the beginning, which a STEP brings */
+    MST_PS_WEIGHTS,  /* server to worker: part of the answer to m.request, from its float m.count on; parts
+                        come from the beginning to the end, which a VALUES brings; step as in VALUES */
 } mst_ps_type;
 const char *mst_ps_type_name(uint16_t type);
 
@@ -108,11 +113,13 @@ static inline void mst_work_share(const mst_work *w, uint64_t *from, uint64_t *t
 
 /* The body of a STEP: head, pushed floats, ranges of the pull list, packed keys of the pull list. */
 #define MST_STEP_HEAD 40
+#define MST_PART_MIN  256 /* floats of a part, at least */
 typedef struct mst_step_head {
     double loss, weight; /* sums over the rows, before the update */
     uint32_t rows;
     uint32_t push_floats;
     uint32_t pull_ranges, pull_keys, packed_bytes;
+    uint32_t part_floats; /* the answer may come in parts of so many floats; 0: in one message */
 } mst_step_head;
 void mst_step_head_encode(const mst_step_head *head, uint8_t *out);
 /* Checks the flags, and that the parts are those the flags speak of and add up to m->size exactly. */

@@ -80,6 +80,8 @@ static void forget_peer(mst_server *s, uint32_t peer)
         return;
     mst_server_release(s, s->peers[peer].incoming);
     s->peers[peer].incoming = NULL;
+    mst_server_release(s, s->peers[peer].staged.buffer);
+    s->peers[peer].staged = (mst_staged){0};
     take_back(s, peer, NULL);
 }
 
@@ -397,6 +399,8 @@ static mst_status on_body(void *arg, uint32_t peer, const mst_message *m, void *
     mst_server *s = arg;
     bool worker = peer_of(s, peer, MST_PEER_WORKER) != UINT32_MAX;
     uint64_t most = MST_PS_JSON_MAX;
+    if (m->type == MST_PS_GRADIENT && worker && s->shard != NULL)
+        return mst_server_part_body(s, peer, m, out);
     if (m->type == MST_PS_STEP || m->type == MST_PS_EVAL_LIST)
         most = worker && s->shard != NULL ? s->max_step_body : 0;
     if (m->size > most)
@@ -421,6 +425,10 @@ static mst_status on_message(void *arg, uint32_t peer, const mst_message *m, voi
 {
     mst_server *s = arg;
     uint32_t worker = peer_of(s, peer, MST_PEER_WORKER), server = peer_of(s, peer, MST_PEER_SERVER);
+    if (m->type == MST_PS_GRADIENT && worker != UINT32_MAX && s->shard != NULL && body != NULL) {
+        s->peers[peer].staged.parts = s->peers[peer].next;
+        return MST_OK;
+    }
     mst_buffer *buffer = buffer_of(body);
     mst_status st;
     if (peer < s->peer_capacity)
@@ -430,7 +438,11 @@ static mst_status on_message(void *arg, uint32_t peer, const mst_message *m, voi
         return MST_OK;
     }
     if (worker != UINT32_MAX && m->type == MST_PS_STEP && s->shard != NULL) {
-        st = mst_server_step(s, worker, m, buffer);
+        bool pushes = (m->flags & MST_STEP_PUSH) != 0;
+        mst_staged staged = pushes ? s->peers[peer].staged : (mst_staged){0};
+        if (pushes)
+            s->peers[peer].staged = (mst_staged){0};
+        st = mst_server_step(s, worker, m, buffer, staged);
     } else {
         if (s->index != 0 && server == 0)
             st = hear_coordinator(s, m, body);
@@ -456,6 +468,8 @@ static void on_sent(void *arg, uint32_t peer, void *token)
         mst_server_part_sent(s);
         return;
     }
+    if (token == &s->store) /* weights that were sent from where they lie */
+        return;
     mst_buffer *buffer = token;
     uint32_t restores = buffer->restores;
     take_back(s, peer, buffer);
@@ -482,14 +496,19 @@ static void server_fini(mst_server *s)
     mst_net_destroy(s->net);
     mst_coordinator_destroy(s->co);
     mst_server_cut_fini(s);
-    for (size_t i = 0; i < s->peer_capacity; i++)
+    for (size_t i = 0; i < s->peer_capacity; i++) {
         mst_server_release(s, s->peers[i].incoming);
-    for (uint32_t w = 0; s->workers != NULL && w < s->options.n_workers; w++)
+        mst_server_release(s, s->peers[i].staged.buffer);
+    }
+    for (uint32_t w = 0; s->workers != NULL && w < s->options.n_workers; w++) {
         mst_server_release(s, s->workers[w].body);
+        mst_server_release(s, s->workers[w].values);
+    }
     while (s->held != NULL) {
         mst_held_step *held = s->held;
         s->held = held->next;
         mst_server_release(s, held->body);
+        mst_server_release(s, held->staged.buffer);
         mst_free(held);
     }
     mst_shard_destroy(s->shard);

@@ -186,9 +186,11 @@ static mst_status release_held(mst_server *s)
         mst_held_step *next = held->next;
         mst_status one = MST_OK;
         if (st == MST_OK && s->workers[held->worker].peer != MST_PEER_NONE)
-            one = mst_server_step(s, held->worker, &held->m, held->body);
-        else
+            one = mst_server_step(s, held->worker, &held->m, held->body, held->staged);
+        else {
             mst_server_release(s, held->body);
+            mst_server_release(s, held->staged.buffer);
+        }
         if (one == MST_EPEER)
             mst_server_expel(s, held->worker, mst_error_text());
         else if (one != MST_OK)

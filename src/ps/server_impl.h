@@ -24,6 +24,12 @@ typedef struct mst_buffer {
     _Alignas(64) uint8_t data[];
 } mst_buffer;
 
+/* A push that comes in parts. */
+typedef struct mst_staged {
+    mst_shard_parts parts;
+    mst_buffer *buffer; /* its values; NULL: no part has come */
+} mst_staged;
+
 /* ---- workers, as a server sees them ---- */
 
 typedef struct mst_server_worker {
@@ -36,7 +42,8 @@ typedef struct mst_server_worker {
     bool pending;
     uint64_t label;
     mst_shard_request request;
-    mst_buffer *body;
+    mst_buffer *body, *values; /* values: of a push that came in parts, or NULL */
+    uint64_t answered;         /* floats of the answer that left as parts */
     /* asynchronous */
     uint64_t pushes;                       /* ssp: raised to the slowest's when it comes or comes back */
     mst_shard_request deferred[MST_LISTS]; /* ssp: pulls whose answers are held back */
@@ -50,6 +57,7 @@ typedef struct mst_held_step {
     uint32_t worker;
     mst_message m;
     mst_buffer *body;
+    mst_staged staged;
 } mst_held_step;
 
 /* sync with backup workers: the coordinator's decision. */
@@ -82,6 +90,8 @@ typedef struct mst_peer {
     mst_peer_kind kind;
     uint32_t index;
     mst_buffer *incoming; /* of a message not whole yet */
+    mst_staged staged;    /* of a worker; goes with the STEP that is its last part */
+    mst_shard_parts next; /* what it will be with the part that is being received */
 } mst_peer;
 
 typedef struct mst_coordinator mst_coordinator;
@@ -170,8 +180,11 @@ mst_status mst_server_make_shard(mst_server *s);
 
 /* ---- server_steps.c ---- */
 
-/* Takes a STEP; consumes body. A failure means the message was bad. */
-mst_status mst_server_step(mst_server *s, uint32_t worker, const mst_message *m, mst_buffer *body);
+/* Takes a STEP; consumes body and staged. A failure means the message was bad. */
+mst_status mst_server_step(mst_server *s, uint32_t worker, const mst_message *m, mst_buffer *body,
+                           mst_staged staged);
+/* A GRADIENT is arriving: where its floats go. */
+mst_status mst_server_part_body(mst_server *s, uint32_t peer, const mst_message *m, void **out);
 /* sync: closes what can be closed. */
 mst_status mst_server_try_close(mst_server *s);
 /* ssp on the coordinator: answers those who are no longer ahead. */

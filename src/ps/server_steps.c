@@ -33,10 +33,85 @@ static mst_status send_values(mst_server *s, uint32_t worker, const mst_shard_re
     return mst_unless_gone(st);
 }
 
-static mst_status answer(mst_server *s, uint32_t worker, const mst_shard_request *r, uint32_t flags)
+/* Whether the answer travels in parts. */
+static bool in_parts(const mst_shard_request *r)
+{
+    return r->pulled != NULL && r->head.part_floats != 0 &&
+           mst_list_range_floats(r->pulled) > r->head.part_floats;
+}
+
+/* A part of an answer. Where all workers are needed, nothing changes before this one has pushed again, and
+ * for that it must have the answer: the weights are then sent from where they lie. */
+static mst_status send_part(mst_server *s, uint32_t worker, const mst_shard_request *r, uint64_t first,
+                            uint32_t count)
+{
+    mst_message m = {.type = MST_PS_WEIGHTS, .request = r->request, .count = (uint32_t)first};
+    mst_piece pieces[MST_PIECE_MAX];
+    uint32_t peer = s->workers[worker].peer, n = 0;
+    mst_status st;
+    m.step = s->applied;
+    if (mst_is_sync(s) && !mst_has_backups(s))
+        n = mst_shard_reply_pieces(s->shard, r, first, count, pieces, MST_PIECE_MAX);
+    if (n > 0) {
+        st = mst_net_send(s->net, peer, &m, pieces, n, &s->store);
+    } else {
+        size_t size = count * mst_wire_size(r->wire);
+        mst_buffer *buffer = mst_server_buffer(s, size);
+        if (buffer == NULL)
+            return mst_fail(MST_ENOMEM, "no memory for a part of %zu bytes", size);
+        mst_shard_reply_part(s->shard, r, first, count, buffer->data);
+        st = mst_server_lend(s, peer, &m, buffer, size);
+    }
+    if (st == MST_ETIMEOUT)
+        s->workers[worker].stuck = true;
+    return mst_unless_gone(st);
+}
+
+/* Sends the parts of an answer that lie below `at` of the flat vector, all but the last of all. */
+static mst_status send_parts(mst_server *s, uint32_t worker, const mst_shard_request *r, uint64_t at)
+{
+    mst_server_worker *w = &s->workers[worker];
+    if (!in_parts(r) || w->peer == MST_PEER_NONE || w->stuck)
+        return MST_OK;
+    uint32_t part = r->head.part_floats;
+    uint64_t there = mst_list_below(r->pulled, at), all = mst_list_range_floats(r->pulled);
+    while (w->answered + part <= there && w->answered + part < all && !w->stuck) {
+        TRY(send_part(s, worker, r, w->answered, part));
+        w->answered += part;
+    }
+    return MST_OK;
+}
+
+/* Applies pushes; where answers travel in parts, each leaves as soon as its weights are what they are to be.
+ */
+static mst_status apply_and_send(mst_server *s, const mst_shard_request *const *requests, uint32_t n,
+                                 const mst_update *u)
+{
+    const mst_shard_request *first = NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        s->workers[requests[i]->worker].answered = 0;
+        first = first == NULL && in_parts(requests[i]) ? requests[i] : first;
+    }
+    if (first == NULL)
+        return mst_shard_apply(s->shard, requests, n, u);
+    for (uint64_t from = 0, done = first->head.part_floats; from != UINT64_MAX;
+         done += first->head.part_floats) {
+        uint64_t to = mst_shard_reply_place(first, done);
+        TRY(mst_shard_apply_piece(s->shard, requests, n, u, from, to));
+        for (uint32_t i = 0; i < n; i++)
+            TRY(send_parts(s, requests[i]->worker, requests[i], to));
+        from = to;
+    }
+    return MST_OK;
+}
+
+/* The whole answer, or what is left of one whose first parts have left. */
+static mst_status answer_rest(mst_server *s, uint32_t worker, const mst_shard_request *r, uint32_t flags)
 {
     mst_work work;
-    size_t size = r->pulled != NULL ? mst_shard_reply_size(s->shard, r) : 0, whole = size;
+    uint64_t left = s->workers[worker].answered;
+    size_t size = r->pulled != NULL ? mst_shard_reply_size(s->shard, r) - left * mst_wire_size(r->wire) : 0;
+    size_t whole = size;
     if (s->workers[worker].peer == MST_PEER_NONE)
         return MST_OK;
     if (s->co != NULL && mst_is_sync(s) && r->values != NULL && mst_coordinator_trailer(s, worker, &work)) {
@@ -50,10 +125,17 @@ static mst_status answer(mst_server *s, uint32_t worker, const mst_shard_request
     if (buffer == NULL)
         return mst_fail(MST_ENOMEM, "no memory for an answer of %zu bytes", whole);
     if (size > 0)
-        mst_shard_reply(s->shard, r, buffer->data);
+        mst_shard_reply_rest(s->shard, r, left, buffer->data);
     if (flags & MST_VALUES_WORK)
         mst_work_encode(&work, buffer->data + size);
     return send_values(s, worker, r, flags, buffer, whole);
+}
+
+static mst_status answer(mst_server *s, uint32_t worker, const mst_shard_request *r, uint32_t flags)
+{
+    s->workers[worker].answered = 0;
+    TRY(send_parts(s, worker, r, UINT64_MAX));
+    return answer_rest(s, worker, r, flags);
 }
 
 static mst_update update_of(const mst_server *s)
@@ -81,12 +163,23 @@ static mst_status push_large(mst_server *s, uint32_t worker, const mst_shard_req
     return send_values(s, worker, r, 0, buffer, size);
 }
 
+static mst_status push_in_parts(mst_server *s, uint32_t worker, const mst_shard_request *r)
+{
+    mst_update u = update_of(s);
+    TRY(apply_and_send(s, &r, 1, &u));
+    if (s->co != NULL)
+        TRY(mst_coordinator_applied(s, s->applied, &r, 1));
+    return answer_rest(s, worker, r, 0);
+}
+
 static mst_status push_now(mst_server *s, uint32_t worker, const mst_shard_request *r)
 {
     mst_server_worker *w = &s->workers[worker];
     size_t size = r->pulled != NULL ? mst_shard_reply_size(s->shard, r) : 0;
     s->applied++;
     w->pushes++;
+    if (in_parts(r) && s->options.mode == MST_PS_ASYNC)
+        return push_in_parts(s, worker, r);
     if (size > SMALL_REPLY && s->options.mode == MST_PS_ASYNC)
         return push_large(s, worker, r, size);
     mst_update u = update_of(s);
@@ -125,7 +218,8 @@ static void settle(mst_server *s, uint32_t worker)
     mst_server_worker *w = &s->workers[worker];
     w->pending = false;
     mst_server_release(s, w->body);
-    w->body = NULL;
+    mst_server_release(s, w->values);
+    w->body = w->values = NULL;
 }
 
 static bool waits_for(const mst_server_worker *w, uint64_t step)
@@ -224,12 +318,12 @@ static mst_status close_step(mst_server *s, uint64_t step, const uint64_t *slots
     }
     s->applied = step;
     mst_update u = update_of(s);
-    TRY(mst_shard_apply(s->shard, requests, n, &u));
+    TRY(apply_and_send(s, requests, n, &u));
     if (s->co != NULL)
         TRY(mst_coordinator_applied(s, step, requests, n));
     TRY(mst_server_try_cut(s));
     for (uint32_t i = n; i-- > 0;) { /* worker 0 last: it is beside server 0, and needs the least time */
-        TRY(answer(s, who[i], &s->workers[who[i]].request, 0));
+        TRY(answer_rest(s, who[i], &s->workers[who[i]].request, 0));
         settle(s, who[i]);
     }
     return drop_late(s, step, NULL);
@@ -288,7 +382,7 @@ mst_status mst_server_try_close(mst_server *s)
 }
 
 static mst_status push_later(mst_server *s, uint32_t worker, const mst_message *m, const mst_shard_request *r,
-                             mst_buffer **body)
+                             mst_buffer **body, mst_buffer **values)
 {
     mst_server_worker *w = &s->workers[worker];
     if (w->pending)
@@ -307,47 +401,65 @@ static mst_status push_later(mst_server *s, uint32_t worker, const mst_message *
     w->label = m->step;
     w->request = *r;
     w->body = *body;
-    *body = NULL;
+    w->values = *values;
+    *body = *values = NULL;
     return mst_server_try_close(s);
 }
 
 /* ---- STEP ---- */
 
-static mst_status take_step(mst_server *s, uint32_t worker, const mst_message *m, mst_buffer **body)
+static mst_status take_step(mst_server *s, uint32_t worker, const mst_message *m, mst_buffer **body,
+                            mst_staged *staged)
 {
     mst_shard_request r;
-    if (mst_shard_read(s->shard, worker, m, (*body)->data, &r) != MST_OK)
+    const mst_shard_parts *parts = staged->buffer != NULL ? &staged->parts : NULL;
+    if (mst_shard_read_last(s->shard, worker, m, (*body)->data, parts,
+                            parts != NULL ? staged->buffer->data : NULL, &r) != MST_OK)
         return mst_fail(MST_EPEER, "%s", mst_error_text());
     if (!(m->flags & MST_STEP_PUSH))
         return answer(s, worker, &r, 0);
-    return mst_is_sync(s) ? push_later(s, worker, m, &r, body) : push_now(s, worker, &r);
+    return mst_is_sync(s) ? push_later(s, worker, m, &r, body, &staged->buffer) : push_now(s, worker, &r);
 }
 
-static mst_status hold_step(mst_server *s, uint32_t worker, const mst_message *m, mst_buffer *body)
+static mst_status hold_step(mst_server *s, uint32_t worker, const mst_message *m, mst_buffer *body,
+                            mst_staged staged)
 {
     mst_held_step *held = mst_zalloc(sizeof *held);
     if (held == NULL)
         return mst_fail(MST_ENOMEM, "no memory to hold a push back");
-    *held = (mst_held_step){.worker = worker, .m = *m, .body = body};
+    *held = (mst_held_step){.worker = worker, .m = *m, .body = body, .staged = staged};
     *s->held_tail = held;
     s->held_tail = &held->next;
     return MST_OK;
 }
 
-mst_status mst_server_step(mst_server *s, uint32_t worker, const mst_message *m, mst_buffer *body)
+mst_status mst_server_step(mst_server *s, uint32_t worker, const mst_message *m, mst_buffer *body,
+                           mst_staged staged)
 {
     mst_status st;
+    bool hold = !mst_is_sync(s) && s->workers[worker].mark > s->cut.taken;
     if (body == NULL)
-        return mst_fail(MST_EPEER, "STEP without a body");
-    if (!mst_is_sync(s) && s->workers[worker].mark > s->cut.taken) {
-        st = hold_step(s, worker, m, body);
-        if (st != MST_OK)
-            mst_server_release(s, body);
-        return st;
-    }
-    st = take_step(s, worker, m, &body);
+        st = mst_fail(MST_EPEER, "STEP without a body");
+    else
+        st = hold ? hold_step(s, worker, m, body, staged) : take_step(s, worker, m, &body, &staged);
+    if (st == MST_OK && hold)
+        return MST_OK;
     mst_server_release(s, body);
+    mst_server_release(s, staged.buffer);
     return st;
+}
+
+mst_status mst_server_part_body(mst_server *s, uint32_t peer, const mst_message *m, void **out)
+{
+    mst_peer *p = &s->peers[peer];
+    TRY(mst_shard_part(s->shard, p->index, m, &p->staged.parts, &p->next));
+    size_t size = mst_wire_size(p->next.wire);
+    if (p->staged.buffer == NULL)
+        p->staged.buffer = mst_server_buffer(s, (size_t)p->next.floats * size);
+    if (p->staged.buffer == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for a push of %" PRIu64 " floats", p->next.floats);
+    *out = p->staged.buffer->data + p->next.from * size;
+    return MST_OK;
 }
 
 void mst_server_forget(mst_server *s, uint32_t worker)
@@ -365,6 +477,7 @@ void mst_server_forget(mst_server *s, uint32_t worker)
         }
         *at = held->next;
         mst_server_release(s, held->body);
+        mst_server_release(s, held->staged.buffer);
         mst_free(held);
     }
     s->held_tail = &s->held;

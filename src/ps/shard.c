@@ -174,28 +174,92 @@ static mst_status keep_list(mst_shard *self, mst_shard_list *place, uint32_t req
 }
 
 /* The list a push belongs to. */
-static mst_status find_list(const mst_shard *self, uint32_t worker, uint32_t request, uint32_t floats,
-                            const mst_list **out)
+static mst_status find_list(const mst_shard *self, uint32_t worker, uint32_t request, const mst_list **out)
 {
-    const mst_shard_list *ring = self->lists[worker];
+    const mst_shard_list *ring = worker < self->options.n_workers ? self->lists[worker] : NULL;
     const mst_shard_list *place = ring != NULL ? &ring[request % MST_LISTS] : NULL;
     if (place == NULL || !place->known || place->request != request)
         return mst_fail(MST_EINPUT,
                         "worker %" PRIu32 " pushes for its request %" PRIu32
                         ", whose list is not known to server %" PRIu32,
                         worker, request, self->options.server);
-    uint64_t n = mst_list_floats(&place->list, self->options.table->width);
+    *out = &place->list;
+    return MST_OK;
+}
+
+static mst_status check_floats(const mst_shard *self, uint32_t worker, uint32_t request, uint64_t floats,
+                               const mst_list *list)
+{
+    uint64_t n = mst_list_floats(list, self->options.table->width);
     if (n != floats)
         return mst_fail(MST_EINPUT,
-                        "worker %" PRIu32 " pushes %" PRIu32 " floats for its request %" PRIu32
+                        "worker %" PRIu32 " pushes %" PRIu64 " floats for its request %" PRIu32
                         ", whose list has %" PRIu64,
                         worker, floats, request, n);
-    *out = &place->list;
+    return MST_OK;
+}
+
+mst_status mst_shard_part(const mst_shard *self, uint32_t worker, const mst_message *m,
+                          const mst_shard_parts *parts, mst_shard_parts *next)
+{
+    const mst_list *list = NULL;
+    uint32_t wire = m->flags >> MST_STEP_WIRE_SHIFT;
+    if (wire > MST_WIRE_FP16 || (m->flags & ((1u << MST_STEP_WIRE_SHIFT) - 1)) != 0)
+        return mst_fail(MST_EINPUT, "a %s with flags 0x%" PRIx32 ", which mean nothing",
+                        mst_ps_type_name(m->type), m->flags);
+    TRY(find_list(self, worker, m->count, &list));
+    size_t size = mst_wire_size((mst_wire)wire);
+    uint64_t floats = mst_list_floats(list, self->options.table->width), n = m->size / size;
+    uint64_t end = parts->floats != 0 ? parts->from : floats;
+    if (parts->floats != 0 &&
+        (parts->request != m->count || parts->floats != floats || parts->wire != (mst_wire)wire))
+        return mst_fail(MST_EINPUT,
+                        "worker %" PRIu32 " pushes a part for its request %" PRIu32
+                        " before all is there for request %" PRIu32,
+                        worker, m->count, parts->request);
+    if (n == 0 || m->size % size != 0 || n > end || m->step != end - n)
+        return mst_fail(MST_EINPUT,
+                        "worker %" PRIu32 " pushes a part of %" PRIu64 " bytes from float %" PRIu64
+                        " on, where %" PRIu64 " floats are to come",
+                        worker, m->size, m->step, end);
+    *next = (mst_shard_parts){.request = m->count, .wire = (mst_wire)wire, .floats = floats, .from = end - n};
+    return MST_OK;
+}
+
+/* The push of a STEP; at: behind its head. */
+static mst_status read_push(const mst_shard *self, uint32_t worker, const mst_message *m,
+                            const mst_shard_parts *parts, void *values, const uint8_t *at,
+                            mst_shard_request *r)
+{
+    uint64_t floats = r->head.push_floats;
+    TRY(find_list(self, worker, m->count, &r->pushed));
+    if (parts != NULL) {
+        if (parts->request != m->count || parts->wire != r->wire || floats != parts->from)
+            return mst_fail(MST_EINPUT,
+                            "worker %" PRIu32 " pushes %" PRIu64 " floats for its request %" PRIu32
+                            ", where parts left %" PRIu64 " of request %" PRIu32,
+                            worker, floats, m->count, parts->from, parts->request);
+        floats = parts->floats;
+    }
+    TRY(check_floats(self, worker, m->count, floats, r->pushed));
+    r->pushed_request = m->count;
+    r->values = at;
+    if (parts != NULL) {
+        memcpy(values, at, r->head.push_floats * mst_wire_size(r->wire));
+        r->values = values;
+        r->head.push_floats = (uint32_t)floats;
+    }
     return MST_OK;
 }
 
 mst_status mst_shard_read(mst_shard *self, uint32_t worker, const mst_message *m, const void *body,
                           mst_shard_request *out)
+{
+    return mst_shard_read_last(self, worker, m, body, NULL, NULL, out);
+}
+
+mst_status mst_shard_read_last(mst_shard *self, uint32_t worker, const mst_message *m, const void *body,
+                               const mst_shard_parts *parts, void *values, mst_shard_request *out)
 {
     mst_step_head head;
     if (worker >= self->options.n_workers)
@@ -211,9 +275,7 @@ mst_status mst_shard_read(mst_shard *self, uint32_t worker, const mst_message *m
     };
     const uint8_t *at = (const uint8_t *)body + MST_STEP_HEAD;
     if (m->flags & MST_STEP_PUSH) {
-        TRY(find_list(self, worker, m->count, head.push_floats, &r.pushed));
-        r.pushed_request = m->count;
-        r.values = at;
+        TRY(read_push(self, worker, m, parts, values, at, &r));
         at += head.push_floats * mst_wire_size(r.wire);
     }
     if (m->flags & MST_STEP_PULL) {
@@ -240,21 +302,7 @@ void mst_shard_forget(mst_shard *self, uint32_t worker)
         self->lists[worker][i].known = false;
 }
 
-/* ---- values ---- */
-
-size_t mst_shard_reply_size(const mst_shard *self, const mst_shard_request *request)
-{
-    if (request->pulled == NULL)
-        return 0;
-    return (size_t)mst_list_floats(request->pulled, self->options.table->width) *
-           mst_wire_size(request->wire);
-}
-
-void mst_shard_reply(mst_shard *self, const mst_shard_request *request, void *out)
-{
-    if (request->pulled != NULL)
-        mst_shard_gather(self, request->pulled, request->wire, false, out);
-}
+/* ---- evaluation ---- */
 
 mst_status mst_shard_watch(mst_shard *self, const mst_message *m, const void *body)
 {
@@ -265,6 +313,8 @@ mst_status mst_shard_watch(mst_shard *self, const mst_message *m, const void *bo
                         mst_ps_type_name(m->type), m->flags);
     pull.flags = MST_STEP_PULL;
     TRY(mst_step_head_decode(&pull, body, &head));
+    if (head.part_floats != 0)
+        return mst_fail(MST_EINPUT, "a %s that wants its answer in parts", mst_ps_type_name(m->type));
     return keep_list(self, &self->watched, m->request, &head, (const uint8_t *)body + MST_STEP_HEAD);
 }
 
@@ -275,5 +325,6 @@ size_t mst_shard_watched_size(const mst_shard *self)
 
 void mst_shard_watched(mst_shard *self, void *out)
 {
-    mst_shard_gather(self, &self->watched.list, MST_WIRE_FP32, false, out);
+    const mst_list *list = &self->watched.list;
+    mst_shard_gather(self, list, MST_WIRE_FP32, 0, mst_list_range_floats(list), true, out);
 }

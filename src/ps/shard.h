@@ -41,10 +41,29 @@ typedef struct mst_shard_request {
     const mst_list *pulled; /* NULL: no pull */
 } mst_shard_request;
 
+/* A push that comes in parts before its STEP: from the end of its values to the beginning, which the STEP
+ * brings. All zero: no part has come. */
+typedef struct mst_shard_parts {
+    uint32_t request; /* that named the list */
+    mst_wire wire;
+    uint64_t floats; /* of the list */
+    uint64_t from;   /* floats [from, floats) are here */
+} mst_shard_parts;
+
+/* Checks a GRADIENT by its header, before its body is received: *next is what `parts` will be when it is
+ * there. Its floats belong at number next->from of the push's values, which have room for next->floats. A
+ * failure's sentence says what is wrong with the message. */
+mst_status mst_shard_part(const mst_shard *self, uint32_t worker, const mst_message *m,
+                          const mst_shard_parts *parts, mst_shard_parts *next);
+
 /* Checks a STEP from a worker and remembers its pull list. The body must stay until the request was applied.
  * A failure's sentence says what is wrong with the message; the worker is then to be dropped. */
 mst_status mst_shard_read(mst_shard *self, uint32_t worker, const mst_message *m, const void *body,
                           mst_shard_request *out);
+/* The same for a STEP whose push came in parts: the floats of the body are copied to the others, in values,
+ * which is to stay until the request was applied. */
+mst_status mst_shard_read_last(mst_shard *self, uint32_t worker, const mst_message *m, const void *body,
+                               const mst_shard_parts *parts, void *values, mst_shard_request *out);
 
 /* Applies the mean gradient of n pushes (at most n_workers), each weighted with its rows, in the order given.
  * Pushes without rows count for nothing. MST_EINPUT, with nothing applied, when a push's list was replaced.
@@ -52,9 +71,27 @@ mst_status mst_shard_read(mst_shard *self, uint32_t worker, const mst_message *m
 mst_status mst_shard_apply(mst_shard *self, const mst_shard_request *const *requests, uint32_t n,
                            const mst_update *update);
 
+/* The same for the weights at [from, to) of the flat vector; keys belong to the piece whose `to` is
+ * UINT64_MAX. An update's pieces are asked for one after the other, from 0 on: together they do what
+ * mst_shard_apply does, bit for bit. */
+mst_status mst_shard_apply_piece(mst_shard *self, const mst_shard_request *const *requests, uint32_t n,
+                                 const mst_update *update, uint64_t from, uint64_t to);
+
 /* Bytes of the values a request pulls, and the values themselves. */
 size_t mst_shard_reply_size(const mst_shard *self, const mst_shard_request *request);
 void mst_shard_reply(mst_shard *self, const mst_shard_request *request, void *out);
+
+/* Parts of an answer are of the ranges' floats, numbered as they stand in the values. */
+/* Where one lies in the flat vector; UINT64_MAX: there are not so many. */
+uint64_t mst_shard_reply_place(const mst_shard_request *request, uint64_t number);
+/* Floats [first, first + count) of the values as they lie in the store: how many pieces they are, or 0 when
+ * they are more than `most` or travel in another format than they are kept in. */
+uint32_t mst_shard_reply_pieces(const mst_shard *self, const mst_shard_request *request, uint64_t first,
+                                uint64_t count, mst_piece *pieces, uint32_t most);
+/* Reads those floats; and those from `first` on with the keys behind them. */
+void mst_shard_reply_part(mst_shard *self, const mst_shard_request *request, uint64_t first, uint64_t count,
+                          void *out);
+void mst_shard_reply_rest(mst_shard *self, const mst_shard_request *request, uint64_t first, void *out);
 
 /* mst_shard_apply of one request and mst_shard_reply, one after the other, in one walk over the weights where
  * that is faster. */

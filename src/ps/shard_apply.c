@@ -51,6 +51,7 @@ typedef struct apply {
     uint32_t n;
     unsigned n_threads;
     bool additive, measure; /* measure: sum squares, change nothing */
+    uint64_t from, to;      /* of the flat vector; to UINT64_MAX: and all keys */
     float clip;
     const mst_list *pull; /* additive, one push: keys to read while applying; NULL: none */
     uint8_t *out;         /* their floats */
@@ -429,19 +430,25 @@ static void cut(apply *job)
     for (uint32_t p = 1; p < job->n; p++)
         if (job->shard->pushes[p].floats > most->floats)
             most = &job->shard->pushes[p];
-    uint64_t before = 0;
+    uint64_t before = 0, low = mst_list_below(most->list, job->from),
+             high = mst_list_below(most->list, job->to);
     uint32_t r = 0;
+    bool keys = job->to == UINT64_MAX;
+    job->float_cuts[0] = job->from;
     for (unsigned t = 1; t < job->n_threads; t++) {
-        uint64_t at = most->range_floats * t / job->n_threads;
+        uint64_t at = low + (high - low) * t / job->n_threads;
         while (r < most->list->n_ranges && before + most->list->ranges[r].count <= at)
             before += most->list->ranges[r++].count;
         job->float_cuts[t] = r < most->list->n_ranges
                                  ? (most->list->ranges[r].first + (at - before)) / 16 * 16
                                  : job->float_cuts[t - 1];
+        job->float_cuts[t] = job->float_cuts[t] > job->from ? job->float_cuts[t] : job->from;
+        job->float_cuts[t] = job->float_cuts[t] < job->to ? job->float_cuts[t] : job->to;
         uint32_t n = most->list->n_keys;
-        job->key_cuts[t] = n > 0 ? most->list->keys[(uint64_t)n * t / job->n_threads] / 16 * 16 : 0;
+        job->key_cuts[t] = n > 0 && keys ? most->list->keys[(uint64_t)n * t / job->n_threads] / 16 * 16 : 0;
     }
-    job->float_cuts[job->n_threads] = job->key_cuts[job->n_threads] = UINT64_MAX;
+    job->float_cuts[job->n_threads] = job->to;
+    job->key_cuts[job->n_threads] = keys ? UINT64_MAX : 0;
 }
 
 static void run(apply *job)
@@ -504,7 +511,7 @@ static bool walks(const mst_shard *self, const mst_shard_request *r)
 
 /* State (a running mean) is not added up: the first push's values replace it, whatever the optimizer made of
  * them. */
-static void replace_state(mst_shard *self, const mst_shard_push *push)
+static void replace_state(mst_shard *self, const mst_shard_push *push, uint64_t low, uint64_t high)
 {
     const mst_params *params = self->options.params;
     size_t size = mst_wire_size(push->wire);
@@ -516,6 +523,8 @@ static void replace_state(mst_shard *self, const mst_shard_push *push)
             uint64_t from = e->first > view->offset ? e->first : view->offset;
             uint64_t to = e->first + e->count < view->offset + view->size ? e->first + e->count
                                                                           : view->offset + view->size;
+            from = from > low ? from : low;
+            to = to < high ? to : high;
             if (from < to)
                 mst_wire_decode(push->wire,
                                 (const uint8_t *)push->values + (before + (from - e->first)) * size,
@@ -525,9 +534,26 @@ static void replace_state(mst_shard *self, const mst_shard_push *push)
     }
 }
 
-/* pull: a request whose keys are to be read on the way, and where to. */
+/* The factor that brings the mean gradient, all of it, down to the limit. */
+static float clip_factor(apply *job, double limit)
+{
+    uint64_t to = job->to;
+    double square = 0.0;
+    job->to = UINT64_MAX;
+    job->measure = true;
+    cut(job);
+    run(job);
+    for (unsigned t = 0; t < job->n_threads; t++)
+        square += job->squares[t];
+    job->measure = false;
+    job->to = to;
+    return sqrt(square) > limit ? (float)(limit / sqrt(square)) : 1.0f;
+}
+
+/* What lies at [from, to). pull: a request whose keys are to be read on the way, and where to. */
 static mst_status apply_pushes(mst_shard *self, const mst_shard_request *const *requests, uint32_t n,
-                               const mst_update *update, const mst_list *pull, uint8_t *out)
+                               const mst_update *update, uint64_t from, uint64_t to, const mst_list *pull,
+                               uint8_t *out)
 {
     const mst_optimizer *optimizer = self->options.optimizer;
     uint32_t width = self->options.table->width;
@@ -554,6 +580,8 @@ static mst_status apply_pushes(mst_shard *self, const mst_shard_request *const *
         .shard = self,
         .update = update,
         .additive = optimizer->ops->additive(optimizer),
+        .from = from,
+        .to = to,
         .clip = 1.0f,
         .pull = pull,
         .out = out,
@@ -576,25 +604,28 @@ static mst_status apply_pushes(mst_shard *self, const mst_shard_request *const *
     if (floats == 0)
         return MST_OK;
     job.n_threads = mst_shard_threads(self, floats);
-    cut(&job);
-    double limit = optimizer->options.clip_norm, square = 0.0;
+    double limit = optimizer->options.clip_norm;
     if (self->options.clip && limit > 0.0) {
-        job.measure = true;
-        run(&job);
-        for (unsigned t = 0; t < job.n_threads; t++)
-            square += job.squares[t];
-        job.measure = false;
-        job.clip = sqrt(square) > limit ? (float)(limit / sqrt(square)) : 1.0f;
+        if (from == 0)
+            self->clip = clip_factor(&job, limit);
+        job.clip = self->clip;
     }
+    cut(&job);
     run(&job);
-    replace_state(self, &self->pushes[0]);
+    replace_state(self, &self->pushes[0], from, to);
     return MST_OK;
 }
 
 mst_status mst_shard_apply(mst_shard *self, const mst_shard_request *const *requests, uint32_t n,
                            const mst_update *update)
 {
-    return apply_pushes(self, requests, n, update, NULL, NULL);
+    return apply_pushes(self, requests, n, update, 0, UINT64_MAX, NULL, NULL);
+}
+
+mst_status mst_shard_apply_piece(mst_shard *self, const mst_shard_request *const *requests, uint32_t n,
+                                 const mst_update *update, uint64_t from, uint64_t to)
+{
+    return apply_pushes(self, requests, n, update, from, to, NULL, NULL);
 }
 
 mst_status mst_shard_step(mst_shard *self, const mst_shard_request *request, const mst_update *update,
@@ -602,11 +633,12 @@ mst_status mst_shard_step(mst_shard *self, const mst_shard_request *request, con
 {
     if (walks(self, request)) {
         uint8_t *keys = (uint8_t *)out + mst_list_range_floats(request->pulled) * sizeof(float);
-        TRY(apply_pushes(self, &request, 1, update, request->pulled, keys));
-        mst_shard_gather(self, request->pulled, request->wire, true, out);
+        TRY(apply_pushes(self, &request, 1, update, 0, UINT64_MAX, request->pulled, keys));
+        mst_shard_gather(self, request->pulled, request->wire, 0, mst_list_range_floats(request->pulled),
+                         false, out);
         return MST_OK;
     }
-    TRY(apply_pushes(self, &request, 1, update, NULL, NULL));
+    TRY(apply_pushes(self, &request, 1, update, 0, UINT64_MAX, NULL, NULL));
     mst_shard_reply(self, request, out);
     return MST_OK;
 }

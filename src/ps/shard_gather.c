@@ -12,9 +12,9 @@ typedef struct gather {
     const mst_list *list;
     mst_wire wire;
     uint8_t *out;
-    uint64_t range_floats;
+    uint64_t from, to; /* floats of the ranges */
     unsigned n_threads;
-    bool ranges_only;
+    bool keys;
 } gather;
 
 void mst_shard_read_keys(const float *w, uint32_t width, const uint32_t *keys, size_t n, uint8_t *out)
@@ -45,7 +45,7 @@ static void keys_part(const gather *job, unsigned t)
     uint32_t width = table->width;
     uint64_t n = job->list->n_keys, from = n * t / job->n_threads, to = n * (t + 1) / job->n_threads;
     size_t size = mst_wire_size(job->wire);
-    uint8_t *out = job->out + (job->range_floats + from * width) * size;
+    uint8_t *out = job->out + (job->to - job->from + from * width) * size;
     if (from == to)
         return;
     if (job->wire == MST_WIRE_FP32) {
@@ -66,14 +66,15 @@ static void keys_part(const gather *job, unsigned t)
 static void ranges_part(const gather *job, unsigned t)
 {
     const float *w = job->shard->options.params->w;
-    uint64_t from = job->range_floats * t / job->n_threads, at = 0;
-    uint64_t to = job->range_floats * (t + 1) / job->n_threads;
+    uint64_t n = job->to - job->from, at = 0;
+    uint64_t from = job->from + n * t / job->n_threads, to = job->from + n * (t + 1) / job->n_threads;
     size_t size = mst_wire_size(job->wire);
     for (uint32_t i = 0; i < job->list->n_ranges && at < to; i++) {
         mst_extent e = job->list->ranges[i];
         uint64_t a = at > from ? at : from, b = at + e.count < to ? at + e.count : to;
         if (a < b)
-            mst_wire_encode(job->wire, w + e.first + (a - at), (size_t)(b - a), job->out + a * size);
+            mst_wire_encode(job->wire, w + e.first + (a - at), (size_t)(b - a),
+                            job->out + (a - job->from) * size);
         at += e.count;
     }
 }
@@ -82,18 +83,75 @@ static void run_part(void *arg, unsigned t)
 {
     const gather *job = arg;
     ranges_part(job, t);
-    if (!job->ranges_only)
+    if (job->keys)
         keys_part(job, t);
 }
 
-void mst_shard_gather(mst_shard *self, const mst_list *list, mst_wire wire, bool ranges_only, void *out)
+void mst_shard_gather(mst_shard *self, const mst_list *list, mst_wire wire, uint64_t from, uint64_t to,
+                      bool keys, void *out)
 {
-    gather job = {.shard = self, .list = list, .wire = wire, .out = out, .ranges_only = ranges_only};
-    job.range_floats = mst_list_range_floats(list);
-    uint64_t key_floats = ranges_only ? 0 : (uint64_t)list->n_keys * self->options.table->width;
-    job.n_threads = mst_shard_threads(self, job.range_floats + key_floats);
+    gather job = {
+        .shard = self, .list = list, .wire = wire, .out = out, .from = from, .to = to, .keys = keys};
+    uint64_t key_floats = keys ? (uint64_t)list->n_keys * self->options.table->width : 0;
+    job.n_threads = mst_shard_threads(self, to - from + key_floats);
     if (job.n_threads > 1)
         mst_team_run(self->team, run_part, &job);
     else
         run_part(&job, 0);
+}
+
+/* ---- answers ---- */
+
+size_t mst_shard_reply_size(const mst_shard *self, const mst_shard_request *request)
+{
+    if (request->pulled == NULL)
+        return 0;
+    return (size_t)mst_list_floats(request->pulled, self->options.table->width) *
+           mst_wire_size(request->wire);
+}
+
+void mst_shard_reply(mst_shard *self, const mst_shard_request *request, void *out)
+{
+    if (request->pulled != NULL)
+        mst_shard_reply_rest(self, request, 0, out);
+}
+
+void mst_shard_reply_part(mst_shard *self, const mst_shard_request *request, uint64_t first, uint64_t count,
+                          void *out)
+{
+    mst_shard_gather(self, request->pulled, request->wire, first, first + count, false, out);
+}
+
+void mst_shard_reply_rest(mst_shard *self, const mst_shard_request *request, uint64_t first, void *out)
+{
+    uint64_t all = mst_list_range_floats(request->pulled);
+    mst_shard_gather(self, request->pulled, request->wire, first, all, true, out);
+}
+
+uint64_t mst_shard_reply_place(const mst_shard_request *request, uint64_t number)
+{
+    const mst_list *list = request->pulled;
+    for (uint32_t i = 0; i < list->n_ranges; number -= list->ranges[i++].count)
+        if (number < list->ranges[i].count)
+            return list->ranges[i].first + number;
+    return UINT64_MAX;
+}
+
+uint32_t mst_shard_reply_pieces(const mst_shard *self, const mst_shard_request *request, uint64_t first,
+                                uint64_t count, mst_piece *pieces, uint32_t most)
+{
+    const mst_list *list = request->pulled;
+    uint64_t before = 0, end = first + count;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < list->n_ranges && before < end; before += list->ranges[i++].count) {
+        mst_extent e = list->ranges[i];
+        uint64_t a = before > first ? before : first, b = before + e.count < end ? before + e.count : end;
+        if (a >= b)
+            continue;
+        if (n == most || request->wire != MST_WIRE_FP32)
+            return 0;
+        pieces[n++] = (mst_piece){.data = self->options.params->w + e.first + (a - before),
+                                  .size = (size_t)(b - a) * sizeof(float)};
+    }
+    return n;
 }

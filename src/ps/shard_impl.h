@@ -42,6 +42,7 @@ struct mst_shard {
     mst_shard_push *pushes;    /* n_workers; made at the first apply */
     mst_shard_cursor *cursors; /* per thread n_workers */
     uint64_t *heaps;           /* per thread n_workers */
+    float clip;                /* of the update whose pieces are being applied */
     float *windows;            /* per cursor one chunk; made at the first push that is not plain floats */
 };
 
@@ -51,8 +52,10 @@ static inline unsigned mst_shard_threads(const mst_shard *self, uint64_t floats)
     return self->team != NULL && floats >= self->large ? mst_team_size(self->team) : 1;
 }
 
-/* Reads a list's values into out, laid out as the list, in the wire's format (shard_gather.c). */
-void mst_shard_gather(mst_shard *self, const mst_list *list, mst_wire wire, bool ranges_only, void *out);
+/* Reads floats [from, to) of a list's ranges, and its keys where `keys`, into out, in the wire's format and
+ * as they stand in the list (shard_gather.c). */
+void mst_shard_gather(mst_shard *self, const mst_list *list, mst_wire wire, uint64_t from, uint64_t to,
+                      bool keys, void *out);
 /* Weights of n keys as floats; out may lie anywhere. w: of key 0. */
 void mst_shard_read_keys(const float *w, uint32_t width, const uint32_t *keys, size_t n, uint8_t *out);
 

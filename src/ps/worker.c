@@ -5,6 +5,7 @@
  *   worker_steps.c     the loop: pull, compute, push
  *   worker_work.c      work items to batches
  *   worker_gradient.c  batches and pulled weights to gradients
+ *   worker_overlap.c   sending and receiving while a large model computes
  *   worker_eval.c      evaluation by the chief
  *
  * Invariants
@@ -198,6 +199,7 @@ static mst_status make_client(mst_worker *self)
         .peers = self->peers,
         .wire = job->wire,
         .n_slots = self->n_slots,
+        .part_floats = self->overlap.on ? self->overlap.part_floats : 0,
     };
     TRY(mst_client_new(&client, &self->client));
     for (uint32_t slot = 0; slot < self->n_slots; slot++)
@@ -255,6 +257,7 @@ static mst_status train(mst_worker *self)
                    2ull * self->options.start_timeout_ms + self->options.net.peer_timeout_ms));
     if (!self->ended && !self->leaving) {
         TRY(read_welcome(self));
+        TRY(mst_worker_overlap_init(self));
         TRY(make_client(self));
         mst_net_stats_get(self->net, MST_PEER_NONE, &self->start_stats);
         TRY(mst_worker_steps(self));
@@ -278,6 +281,7 @@ mst_status mst_worker_run(mst_worker *self, const mst_worker_job *job, mst_worke
         mst_worker_fail(self, st);
     mst_error error;
     mst_error_save(&error, st);
+    mst_worker_overlap_fini(self);
     mst_worker_eval_fini(self);
     *counts = self->counts;
     mst_client_destroy(self->client);

@@ -8,8 +8,8 @@
  * a pipeline of K, K + 1 requests are in flight.
  *
  * Thread: the caller's thread does everything but evaluation, which runs on a thread of its own so that
- * nobody waits for it. Waiting: at most stall_timeout for anything the servers owe, with a sentence that
- * names them; a server that goes down is MST_EPEER. */
+ * nobody waits for it, and what overlaps with computing a large model. Waiting: at most stall_timeout for
+ * anything the servers owe, with a sentence that names them; a server that goes down is MST_EPEER. */
 #ifndef MST_PS_WORKER_H
 #define MST_PS_WORKER_H
 
@@ -58,10 +58,12 @@ typedef struct mst_worker_job {
     uint32_t batch, global_batch;
     uint32_t pipeline; /* requests in flight beyond the first; sync: 0 */
     mst_wire wire;
-    uint64_t seed;      /* of what is random in a step (dropout) */
-    unsigned n_threads; /* within a batch, for models that use them */
-    bool dense_model;   /* the whole vector travels */
-    bool clip;          /* --clip-norm is applied here (async, ssp), to every gradient before it is pushed */
+    uint64_t seed;        /* of what is random in a step (dropout) */
+    unsigned n_threads;   /* within a batch, for models that use them */
+    bool dense_model;     /* the whole vector travels */
+    uint32_t part_floats; /* what a server has of a model without sparse weights travels in parts of so many
+                             floats, while others compute, where it is more; 0: always in one message */
+    bool clip; /* --clip-norm is applied here (async, ssp), to every gradient before it is pushed */
     const mst_model *model;
     const mst_optimizer *optimizer;
     const mst_params *params; /* views only: nothing is reserved */

@@ -108,7 +108,7 @@ static mst_status on_body(void *arg, uint32_t peer, const mst_message *m, void *
     uint32_t s = server_of(self, peer);
     if (s == UINT32_MAX)
         return mst_fail(MST_EINPUT, "a worker takes no messages from strangers");
-    if (m->type == MST_PS_VALUES && self->client != NULL)
+    if ((m->type == MST_PS_VALUES || m->type == MST_PS_WEIGHTS) && self->client != NULL)
         return mst_client_body(self->client, peer, m, out);
     if (m->type == MST_PS_EVAL_VALUES)
         return mst_worker_eval_body(self, s, m, out);
@@ -187,7 +187,7 @@ static mst_status on_message(void *arg, uint32_t peer, const mst_message *m, voi
     uint32_t s = server_of(self, peer);
     if (s == UINT32_MAX)
         return mst_fail(MST_EINPUT, "a worker takes no messages from strangers");
-    if (m->type == MST_PS_VALUES && self->client != NULL)
+    if ((m->type == MST_PS_VALUES || m->type == MST_PS_WEIGHTS) && self->client != NULL)
         return mst_client_message(self->client, peer, m, body);
     if (m->type == MST_PS_EVAL_VALUES)
         return mst_worker_eval_values(self, s, m);

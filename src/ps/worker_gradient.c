@@ -123,19 +123,31 @@ static mst_step step_of(const mst_worker *self, uint32_t slot)
     };
 }
 
-/* A share that has grown, because another worker was lost, is computed in parts of a batch each. */
+/* A share that has grown, because another worker was lost, is computed in parts of a batch each. With
+ * clipping no gradient is final before all are there. */
 static mst_status compute_parts(mst_worker *self, uint32_t slot, const mst_weights *w, float scale,
                                 mst_grad *grad, mst_loss_sum *sum)
 {
     const mst_model *model = self->job->model;
     const mst_batch *batch = &self->turns[slot].batch;
-    mst_step step = step_of(self, slot);
-    for (uint32_t from = 0; from < batch->n_rows; from += self->job->batch) {
+    mst_overlap_step step = {.step = step_of(self, slot)};
+    mst_status st = MST_OK;
+    if (self->overlap.on)
+        mst_worker_overlap_begin(self, slot, &step);
+    for (uint32_t from = 0; st == MST_OK && from < batch->n_rows; from += self->job->batch) {
         mst_batch part = mst_batch_part(batch, from, self->job->batch);
-        TRY(model->ops->compute(model, self->scratch, &part, w, scale, grad, &step, sum));
-        step.first_row += part.n_rows;
+        if (self->overlap.on && from + part.n_rows == batch->n_rows && !self->job->clip)
+            mst_worker_overlap_last(&step);
+        st = model->ops->compute(model, self->scratch, &part, w, scale, grad, &step.step, sum);
+        step.step.first_row += part.n_rows;
     }
-    return MST_OK;
+    if (!self->overlap.on)
+        return st;
+    mst_error error;
+    mst_error_save(&error, st);
+    mst_status end = mst_worker_overlap_end(self);
+    self->waited_seconds = (double)self->overlap.waited_ns * 1e-9;
+    return st != MST_OK ? mst_error_restore(&error) : end;
 }
 
 /* The model's weights, or its gradient, at a slot's floats. */
@@ -194,6 +206,7 @@ mst_status mst_worker_compute(mst_worker *self, uint32_t slot, mst_loss_sum *sum
     uint64_t floats = mst_client_floats(self->client, slot), start = mst_now_ns();
     double limit = self->job->optimizer->options.clip_norm;
     *sum = (mst_loss_sum){0};
+    self->waited_seconds = 0.0;
     TRY(gradient_room(turn, floats));
     if (floats > 0)
         memset(turn->g, 0, floats * sizeof *turn->g);
@@ -221,6 +234,7 @@ mst_status mst_worker_compute(mst_worker *self, uint32_t slot, mst_loss_sum *sum
     }
     if (self->job->clip && limit > 0.0)
         clip(&grad, turn->g, floats, limit);
-    self->counts.compute_seconds += mst_seconds_since(start);
+    self->counts.compute_seconds += mst_seconds_since(start) - self->waited_seconds;
+    self->counts.wait_seconds += self->waited_seconds;
     return MST_OK;
 }

@@ -1,5 +1,5 @@
 /* What the files of the worker share (worker.c, worker_events.c, worker_steps.c, worker_work.c,
- * worker_gradient.c, worker_eval.c); nobody else includes this. */
+ * worker_gradient.c, worker_overlap.c, worker_eval.c); nobody else includes this. */
 #ifndef MST_PS_WORKER_IMPL_H
 #define MST_PS_WORKER_IMPL_H
 
@@ -66,6 +66,36 @@ typedef struct mst_worker_eval {
     uint64_t bytes_out;
 } mst_worker_eval;
 
+/* Communication beside computation (worker_overlap.c). */
+typedef enum mst_overlap_phase {
+    MST_OVERLAP_IDLE,
+    MST_OVERLAP_RUN,
+    MST_OVERLAP_END, /* the training thread wants the net back */
+    MST_OVERLAP_QUIT,
+} mst_overlap_phase;
+
+typedef struct mst_worker_overlap {
+    bool on; /* the model is large enough; there is a thread */
+    uint32_t part_floats;
+    pthread_t thread;
+    pthread_mutex_t lock; /* guards phase and waited_ns */
+    pthread_cond_t moved; /* the phase, or what is here */
+    mst_overlap_phase phase;
+    uint64_t waited_ns; /* in need, for this batch */
+    atomic_bool here[MST_RANGE_MAX], final[MST_RANGE_MAX];
+    /* Whose the net is: */
+    uint32_t slot;
+    uint32_t order[MST_RANGE_MAX]; /* ranges, the last of the slot's floats first */
+    uint32_t n_sent;               /* of them that the client knows to be final */
+    mst_error failure;
+} mst_worker_overlap;
+
+/* A step that overlaps: what the model is given. */
+typedef struct mst_overlap_step {
+    mst_step step;
+    mst_worker *worker;
+} mst_overlap_step;
+
 struct mst_worker {
     mst_worker_options options;
     char **servers;
@@ -123,7 +153,9 @@ struct mst_worker {
     uint64_t sparse_at; /* of key 0 among a slot's floats */
     void *scratch;
     float *coefs;
+    double waited_seconds; /* for weights, by the batch that was computed last */
 
+    mst_worker_overlap overlap;
     mst_worker_eval eval;
 };
 
@@ -171,8 +203,23 @@ mst_status mst_worker_gradient_init(mst_worker *self);
 void mst_worker_gradient_fini(mst_worker *self);
 /* The ranges of a pull list. */
 void mst_worker_ranges(const mst_worker *self, mst_list *list);
-/* The mean gradient of the slot's rows at its weights, into turn->g. */
+/* The mean gradient of the slot's rows at its weights, into turn->g. Where communication overlaps, the
+ * weights need only have begun to come, and parts of the gradient may have left. */
 mst_status mst_worker_compute(mst_worker *self, uint32_t slot, mst_loss_sum *sum);
+
+/* ---- communication beside computation (worker_overlap.c) ---- */
+
+/* With table and layout known: decides whether there is something to overlap (overlap.on). */
+mst_status mst_worker_overlap_init(mst_worker *self);
+void mst_worker_overlap_fini(mst_worker *self);
+/* Hands the net over for a batch, whose weights may still be coming: sets the step's need. Until the end
+ * nothing of the worker may be touched but the batch, its gradient and the weights that need has said are
+ * there. */
+void mst_worker_overlap_begin(mst_worker *self, uint32_t slot, mst_overlap_step *step);
+/* What the model computes next is the last of the batch: sets the step's ready. */
+void mst_worker_overlap_last(mst_overlap_step *step);
+/* Takes the net back, once or more often. A failure is the loop thread's. */
+mst_status mst_worker_overlap_end(mst_worker *self);
 
 /* ---- steps (worker_steps.c) ---- */
 

@@ -9,7 +9,9 @@
  * way.
  * 3. A slot's gradient is sent with the pull of slot p, and p is waited for before the slot is computed
  * again: gradients need no buffers beyond one per slot.
- * 4. A pull travels alone only when fewer than pipeline + 1 requests are in flight; without a pipeline it
+ * 4. Where communication overlaps, a slot is computed on while its weights still come; its reply is complete
+ * before anything follows from it.
+ * 5. A pull travels alone only when fewer than pipeline + 1 requests are in flight; without a pipeline it
  * therefore sees the worker's own last update. */
 #include <inttypes.h>
 
@@ -31,12 +33,12 @@ static void enter_flight(mst_worker *self, uint32_t slot, mst_turn_state state, 
 /* Waits for the reply to the oldest request. An exhausted worker's comes when the others have ended the
  * epoch, however long that takes; while servers are alive, they remember it. When there is to be no other
  * epoch it need not come. */
-static mst_status await_reply(mst_worker *self, uint32_t slot)
+static mst_status await_reply(mst_worker *self, uint32_t slot, bool (*there)(const mst_client *, uint32_t))
 {
     uint64_t start = mst_now_ns(), patience = self->options.stall_timeout_ms * MST_MS, word = start + WORD_NS;
     bool unbounded = self->turns[slot].state == MST_TURN_PUSHED && self->turns[slot].exhausted;
     mst_status st = MST_OK;
-    while (!mst_client_ready(self->client, slot) && !self->ended && !(unbounded && self->stopped)) {
+    while (!there(self->client, slot) && !self->ended && !(unbounded && self->stopped)) {
         uint64_t now = mst_now_ns();
         if (!unbounded && now >= start + patience) {
             st = mst_client_wait(self->client, slot, now);
@@ -94,32 +96,59 @@ static mst_status prepare_next(mst_worker *self)
     return self->prepared == MST_SLOT_NONE ? mst_worker_prepare(self, &self->prepared) : MST_OK;
 }
 
-/* Computes on the oldest request's weights; pushes, and pulls the next batch's with it. */
-static mst_status advance(mst_worker *self, uint32_t slot)
+/* Pushes the oldest request's gradient, and pulls the next batch's weights with it. */
+static mst_status push(mst_worker *self, uint32_t slot, const mst_loss_sum *sum)
 {
     mst_turn *turn = &self->turns[slot];
-    mst_loss_sum sum;
-    TRY(mst_worker_compute(self, slot, &sum));
     TRY(prepare_next(self));
-    mst_push push = {
+    mst_push mine = {
         .slot = slot,
         .g = turn->g,
         .step = step_of(self, slot),
         .rows = turn->batch.n_rows,
-        .loss = sum.loss,
-        .weight = sum.weight,
+        .loss = sum->loss,
+        .weight = sum->weight,
         .flags = turn->exhausted ? MST_STEP_EXHAUSTED : 0,
     };
     uint32_t next = turn->exhausted ? MST_SLOT_NONE : self->prepared;
-    TRY(mst_client_send(self->client, &push, next));
+    TRY(mst_client_send(self->client, &mine, next));
     if (next == MST_SLOT_NONE) {
-        enter_flight(self, slot, MST_TURN_PUSHED, &push);
+        enter_flight(self, slot, MST_TURN_PUSHED, &mine);
         return MST_OK;
     }
     turn->state = MST_TURN_FREE;
-    enter_flight(self, next, MST_TURN_PULLED, &push);
+    enter_flight(self, next, MST_TURN_PULLED, &mine);
     self->prepared = MST_SLOT_NONE;
     return MST_OK;
+}
+
+/* The oldest request, from its reply on. Where communication overlaps, computing begins with the reply. */
+static mst_status advance(mst_worker *self, uint32_t slot, bool *over)
+{
+    bool early = self->overlap.on && self->turns[slot].state == MST_TURN_PULLED;
+    mst_loss_sum sum = {0};
+    *over = true;
+    if (early) {
+        TRY(await_reply(self, slot, mst_client_begun));
+        if (self->ended)
+            return MST_OK;
+        mst_status st = mst_worker_compute(self, slot, &sum);
+        if (self->ended)
+            return MST_OK;
+        TRY(st);
+    }
+    TRY(await_reply(self, slot, mst_client_ready));
+    if (self->ended || !mst_client_ready(self->client, slot))
+        return MST_OK;
+    *over = false;
+    TRY(settle(self, slot));
+    if (self->turns[slot].state != MST_TURN_PULLED) {
+        self->turns[slot].state = MST_TURN_FREE;
+        return MST_OK;
+    }
+    if (!early)
+        TRY(mst_worker_compute(self, slot, &sum));
+    return push(self, slot, &sum);
 }
 
 /* Nothing to do: waits for work. While the servers are alive and the coordinator has not ended the job, there
@@ -153,17 +182,7 @@ static mst_status step(mst_worker *self, bool *over)
         *over = self->stopped;
         return self->stopped ? MST_OK : wait_work(self);
     }
-    uint32_t oldest = self->flight[0];
-    TRY(await_reply(self, oldest));
-    if (self->ended || !mst_client_ready(self->client, oldest)) {
-        *over = true;
-        return MST_OK;
-    }
-    TRY(settle(self, oldest));
-    if (self->turns[oldest].state == MST_TURN_PULLED)
-        return advance(self, oldest);
-    self->turns[oldest].state = MST_TURN_FREE;
-    return MST_OK;
+    return advance(self, self->flight[0], over);
 }
 
 mst_status mst_worker_steps(mst_worker *self)

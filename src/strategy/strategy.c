@@ -50,6 +50,9 @@ const mst_option mst_strategy_option_table[] = {
     {"dense-model", MST_OPTION_FLAG, FIELD(dense_model), "false", 0, 0, NULL, NULL,
      "ps: the whole model travels with every step instead of what the batch touches: to see what that "
      "saves."},
+    {"part", MST_OPTION_INT, FIELD(part), "1048576", 0, 1e9, NULL, "N",
+     "ps: what a server has of a dense model travels in parts of N floats while workers compute, where it is "
+     "more; 0: in one message."},
     {"shard", MST_OPTION_CHOICE, FIELD(shard), "auto", 0, 0, "auto|static|local", NULL,
      "ps: how rows are divided. auto: by position where the data can be read at random (a cache, an index, "
      "IDX), else "

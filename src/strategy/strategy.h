@@ -52,6 +52,7 @@ typedef struct mst_strategy_options {
     int64_t pipeline;         /* --pipeline K: async, ssp: requests in flight beyond the first */
     int wire;                 /* --wire fp32|bf16|fp16: mst_wire */
     bool dense_model;         /* --dense-model: the whole vector travels with every step */
+    int64_t part;             /* --part N: floats of a part of what is large; 0: nothing travels in parts */
     int shard;                /* --shard auto|static|local */
     double peer_timeout, start_timeout, stall_timeout; /* seconds */
 } mst_strategy_options;

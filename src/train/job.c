@@ -11,7 +11,7 @@
 #include "train/job_impl.h"
 
 #define HELLO_MS  5000
-#define MAX_QUEUE (64ull << 20) /* of answers that a worker does not read */
+#define MAX_QUEUE (4ull << 30) /* of answers that a worker does not read; one may be a large model */
 #define UNBOUNDED (1ull << 36)
 
 mst_net_options mst_job_net(const mst_job_config *config, mst_role role, const mst_strategy_options *o)

@@ -58,6 +58,7 @@ static mst_status train(const mst_job_config *config, mst_worker *worker, mst_tr
         .seed = (uint64_t)trainer->options.seed,
         .n_threads = trainer->n_threads,
         .dense_model = o->dense_model,
+        .part_floats = (uint32_t)o->part,
         .clip = o->mode != MST_MODE_SYNC && trainer->optimizer.options.clip_norm > 0.0,
         .model = trainer->assembly.model,
         .optimizer = &trainer->optimizer,
