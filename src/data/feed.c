@@ -24,6 +24,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "data/feed_impl.h"
+#include "observe/spans.h"
 
 #define LANE_HOLD 4 /* windows a lane's rows may lie in without growing */
 
@@ -392,7 +393,9 @@ static mst_status advance(mst_feed *f, bool *more)
             begun = now;
         if (now - begun > MST_FEED_PATIENCE_S * MST_S)
             return mst_fail(MST_ETIMEOUT, "%s: no rows came for %d s", f->dataset->name, MST_FEED_PATIENCE_S);
+        mst_phase before = mst_span_enter(MST_PHASE_READ);
         mst_feed_wait_change(f);
+        mst_span_enter(before);
         f->wait_ns += mst_now_ns() - now;
     }
 }

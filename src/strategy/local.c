@@ -9,6 +9,7 @@
 #include "strategy/local_impl.h"
 
 #define SPAN_ROWS 1024 /* rows taken at a time when batches are smaller */
+#define TIMED_ROWS 64  /* of a step whose phases are timed, unless its rows are a net's */
 
 static mst_local_way choose_way(const mst_local *self, const mst_model_ops *model)
 {
@@ -57,6 +58,7 @@ static mst_status local_init(mst_strategy *base, const mst_strategy_options *opt
     self->span_steps = self->batch < SPAN_ROWS ? SPAN_ROWS / self->batch : 1;
     self->additive = env->optimizer->ops->additive(env->optimizer);
     self->way = choose_way(self, model);
+    self->timed = self->batch >= TIMED_ROWS || mst_model_chain(env->model) != NULL;
     base->max_take = self->batch * self->span_steps;
     base->n_lanes = options->mode == MST_MODE_ASYNC ? self->n : 1;
     mst_model_weights(env->model, env->params, &self->weights);
@@ -151,6 +153,12 @@ static mst_status local_run(mst_strategy *base, mst_feed *feed, const mst_budget
     return MST_OK;
 }
 
+static const mst_grad *local_gradient(const mst_strategy *base)
+{
+    const mst_local *self = (const mst_local *)base;
+    return self->way == MST_LOCAL_DESCEND ? NULL : &self->workers[0].grad;
+}
+
 const mst_strategy_ops mst_strategy_local = {
     .name = "local",
     .help = "threads of one process on one set of weights",
@@ -158,4 +166,5 @@ const mst_strategy_ops mst_strategy_local = {
     .init = local_init,
     .run = local_run,
     .fini = local_fini,
+    .gradient = local_gradient,
 };

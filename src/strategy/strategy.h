@@ -36,10 +36,11 @@ typedef enum mst_shard_kind {
 typedef enum mst_strategy_kind {
     MST_STRATEGY_LOCAL,
     MST_STRATEGY_PS,
+    MST_STRATEGY_ALLREDUCE,
 } mst_strategy_kind;
 
 typedef struct mst_strategy_options {
-    int strategy;         /* --strategy local|ps: index into mst_strategies */
+    int strategy;         /* --strategy local|ps|allreduce: index into mst_strategies */
     int mode;             /* --mode sync|async|ssp: mst_mode */
     int64_t threads;      /* --threads N; 0: one per core */
     int64_t batch;        /* --batch N: rows per step and worker */
@@ -53,8 +54,11 @@ typedef struct mst_strategy_options {
     int wire;                 /* --wire fp32|bf16|fp16: mst_wire */
     bool dense_model;         /* --dense-model: the whole vector travels with every step */
     int64_t part;             /* --part N: floats of a part of what is large; 0: nothing travels in parts */
+    int64_t part;             /* --part N: floats of a part of what is large; 0: nothing travels in parts */
     int shard;                /* --shard auto|static|local */
     double peer_timeout, start_timeout, stall_timeout; /* seconds */
+    /* allreduce: workers are the ranks of the MPI job; besides --wire and the timeouts: */
+    int reduction; /* --reduction auto|gather|direct|mpi|off|only */
 } mst_strategy_options;
 extern const mst_option mst_strategy_option_table[];
 
@@ -62,7 +66,9 @@ typedef struct mst_strategy_env {
     const mst_model *model;
     const mst_optimizer *optimizer;
     mst_params *params;
-    uint64_t seed; /* of the training */
+    uint64_t seed;           /* of the training */
+    struct mst_comm *comm;   /* allreduce: to the other ranks (allreduce_comm.h); must outlive the strategy */
+    struct mst_spans *spans; /* observe/spans.h: what the training threads are timed in; NULL: nothing */
 } mst_strategy_env;
 
 /* What run may do before it returns. */
@@ -89,6 +95,12 @@ typedef struct mst_strategy_ops {
     /* Trains on rows of the feed, whose epoch the loop has started. MST_ESTOPPED only from the feed. */
     mst_status (*run)(mst_strategy *self, mst_feed *feed, const mst_budget *budget, mst_progress *progress);
     void (*fini)(mst_strategy *self);
+    /* After the last run: what each of several processes did, as in mst_job_summary.workers; a new reference.
+     * NULL: there is one process. */
+    mst_status (*report)(mst_strategy *self, json_t **out);
+    /* Between runs: the dense ranges of the last step's gradient; NULL: there is none. The slot may be NULL.
+     */
+    const mst_grad *(*gradient)(const mst_strategy *self);
 } mst_strategy_ops;
 
 struct mst_strategy {

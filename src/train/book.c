@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "observe/marks.h"
 #include "train/book_impl.h"
 
 #define LINE_NS MST_S /* between training lines of metrics.csv */
@@ -167,6 +168,7 @@ mst_status mst_book_open(mst_book *self, json_t *entries)
     mst_book_schedule(self, &self->eval);
     mst_book_schedule(self, &self->checkpoint);
     self->line_ns = mst_now_ns();
+    mst_book_mark(self, "", self->options.train->resume ? "resume" : "start", NULL);
     return MST_OK;
 }
 
@@ -185,6 +187,65 @@ mst_status mst_book_show(mst_book *self)
 const char *mst_book_path(const mst_book *self)
 {
     return self->run != NULL ? mst_run_path(self->run) : NULL;
+}
+
+/* ---- what is watched ---- */
+
+void mst_book_mark(mst_book *self, const char *process, const char *kind, const char *text)
+{
+    if (self->run != NULL && self->options.train->observe)
+        mst_mark(mst_run_path(self->run), process, kind, text);
+}
+
+void mst_book_watch(mst_book *self, mst_observe *observe)
+{
+    const mst_train_options *o = self->options.train;
+    const char *metrics[4];
+    size_t n = 0;
+    self->observe = observe;
+    if (o->test.n > 0) {
+        metrics[n++] = "loss";
+        metrics[n++] = "accuracy";
+    }
+    if (o->valid != NULL) {
+        metrics[n++] = "valid/loss";
+        metrics[n++] = "valid/accuracy";
+    }
+    mst_observe_config(observe, NULL, json_object_get(self->manifest, "options"), metrics, n);
+    mst_observe_file_in(observe, mst_run_path(self->run));
+}
+
+/* The same as a line of metrics.csv, for TensorBoard: what is trained and what is evaluated are curves of two
+ * folders, which it draws into one picture. */
+static void tell_curves(mst_book *self, const mst_train_status *s, const mst_metrics *line)
+{
+    const mst_scalar train[] = {{"loss", line->train_loss}, {"lr", line->lr}, {"epoch", (double)line->epoch}};
+    const mst_scalar test[] = {{"loss", line->loss},
+                               {"accuracy", line->accuracy},
+                               {"auc", line->auc},
+                               {"top5", line->top5}};
+    const mst_scalar valid[] = {{"valid/loss", line->loss},
+                                {"valid/accuracy", line->accuracy},
+                                {"valid/auc", line->auc},
+                                {"valid/top5", line->top5}};
+    mst_observe_at(self->observe, self->status.step);
+    if (line->set[0] == 0)
+        mst_observe_scalars(self->observe, MST_RECORD_EVENTS, s->step, train, sizeof train / sizeof *train);
+    else
+        mst_observe_scalars(self->observe, MST_RECORD_EVALUATIONS, s->step,
+                            line->set[0] == 'v' ? valid : test, sizeof test / sizeof *test);
+}
+
+/* What the end writes; the directory is closed after it. */
+static void end_watch(mst_book *self, bool failed, const char *text)
+{
+    json_t *phases = mst_observe_phases(self->observe);
+    if (phases != NULL)
+        json_object_set_new(self->manifest, "phases", phases);
+    mst_observe_over(self->observe, failed);
+    mst_observe_end(self->observe);
+    mst_book_mark(self, "", "end", text);
+    self->observe = NULL;
 }
 
 /* A line of metrics.csv. Its training loss is the mean since the last evaluation, so that it does not depend
@@ -208,6 +269,7 @@ static mst_status write_line(mst_book *self, const mst_train_status *s, const ms
     };
     self->line_ns = mst_now_ns();
     self->worth_keeping = true;
+    tell_curves(self, s, &line);
     return mst_run_metrics(self->run, &line);
 }
 
@@ -220,6 +282,13 @@ mst_status mst_book_line(mst_book *self)
 
 /* ---- evaluations ---- */
 
+static void mark_step(mst_book *self, const char *kind, uint64_t step)
+{
+    char text[32];
+    snprintf(text, sizeof text, "step %llu", (unsigned long long)step);
+    mst_book_mark(self, "", kind, text);
+}
+
 void mst_book_evaluation_begins(mst_book *self)
 {
     const mst_train_options *o = self->options.train;
@@ -230,6 +299,7 @@ void mst_book_evaluation_begins(mst_book *self)
     mst_add_loss(&self->marked_loss, &self->line_loss);
     self->line_loss = (mst_loss_sum){0};
     mst_book_schedule(self, &self->eval);
+    mark_step(self, "evaluate_begin", self->status.step);
 }
 
 bool mst_book_evaluating(const mst_book *self)
@@ -308,6 +378,7 @@ mst_status mst_book_evaluated(mst_book *self, const mst_observer *observer, cons
     if (!self->evaluation_due)
         TRY(write_line(self, &self->marked, &self->marked_loss, "", NULL));
     self->evaluating = self->evaluation_due = false;
+    mark_step(self, "evaluate_end", self->marked.step);
     if (self->marked_loss.rows > 0)
         self->last_train_loss = mst_mean_loss(&self->marked_loss);
     self->marked_loss = (mst_loss_sum){0};
@@ -387,7 +458,9 @@ mst_status mst_book_save(mst_book *self, const mst_observer *observer, const mst
     mst_book_save_begins(self);
     if (!mst_book_unsaved(self))
         return MST_OK;
+    mark_step(self, "checkpoint_begin", self->progress.steps);
     TRY(save(self, self->checkpointer, params));
+    mark_step(self, "checkpoint_end", self->progress.steps);
     self->saved_step = self->progress.steps;
     self->worth_keeping = true;
     self->settling = mst_run_replaces(self->run);
@@ -427,6 +500,7 @@ mst_status mst_book_save_begin(mst_book *self, bool best, const mst_params *para
     if (st == MST_OK) {
         self->open = checkpointer;
         self->open_status = self->status;
+        mark_step(self, "checkpoint_begin", self->status.step);
     }
     self->status.save_seconds += mst_seconds_since(start);
     return st;
@@ -457,6 +531,7 @@ mst_status mst_book_save_complete(mst_book *self, const mst_observer *observer)
         return none_open(self);
     self->open = NULL;
     TRY(mst_checkpointer_complete(checkpointer));
+    mark_step(self, "checkpoint_end", self->open_status.step);
     self->worth_keeping = true;
     if (checkpointer != self->checkpointer)
         return MST_OK;
@@ -502,6 +577,7 @@ mst_status mst_book_finish(mst_book *self, mst_end end, mst_train_summary *summa
     summary->best_step = self->best_step;
     summary->n_evaluations = self->n_evaluations;
     json_object_set_new(self->manifest, "end", json_string(mst_end_text(end)));
+    end_watch(self, false, mst_end_text(end));
     TRY(write_manifest(self, end == MST_END_STOPPED ? "stopped" : "done"));
     close_run(self);
     return MST_OK;
@@ -513,6 +589,8 @@ mst_status mst_book_give_up(mst_book *self, mst_status st)
     mst_error_save(&error, st);
     mst_book_save_abandon(self);
     mst_book_settle(self, true); /* a checkpoint that is whole counts */
+    if (self->run != NULL)
+        end_watch(self, true, error.text);
     if (self->run != NULL && (self->worth_keeping || self->options.train->resume) &&
         !mst_run_replaces(self->run)) {
         json_object_set_new(self->manifest, "error", mst_json_text(error.text));

@@ -17,6 +17,7 @@
 #ifndef MST_TRAIN_BOOK_H
 #define MST_TRAIN_BOOK_H
 
+#include "observe/observe.h"
 #include "train/checkpoint.h"
 #include "train/trainer.h"
 
@@ -62,6 +63,14 @@ void mst_book_resume(mst_book *self, const mst_checkpoint_meta *meta);
 /* Opens the run directory and writes its manifest: version, time and host, then entries (borrowed; or NULL).
  * MST_EEXIST as mst_run_new. Schedules what is due from here on. */
 mst_status mst_book_open(mst_book *self, json_t *entries);
+
+/* After mst_book_open: what `observe` (or NULL) hears of is filed in the run directory from here on, and it
+ * gets the run's curves; with --observe, marks.csv is kept. It is ended before the directory is closed, and
+ * must outlive that. */
+void mst_book_watch(mst_book *self, mst_observe *observe);
+/* A line of marks.csv: docs/RUNS.md. process "": of the run as a whole. Nothing without --observe, or before
+ * mst_book_open. */
+void mst_book_mark(mst_book *self, const char *process, const char *kind, const char *text);
 
 /* Sets an entry of the manifest ("workers", "cluster", ...), value being stolen; the file has it when the
  * manifest is next written: by mst_book_show, and at the end. After mst_book_open only. */

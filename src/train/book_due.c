@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "train/book_impl.h"
+#include "train/observing.h"
 
 #define TICK_NS (200 * MST_MS)
 
@@ -28,6 +29,8 @@ static void count_epochs_in_steps(mst_every *every, int64_t steps_per_epoch)
 mst_status mst_limits_parse(const mst_train_options *o, mst_limits *out)
 {
     mst_limits self = {0};
+    uint64_t from, to;
+    TRY(mst_trace_steps_parse(o->trace_steps, &from, &to));
     TRY(mst_every_parse("eval-every", o->eval_every, &self.eval));
     TRY(mst_every_parse("checkpoint-every", o->checkpoint_every, &self.checkpoint));
     count_epochs_in_steps(&self.eval, o->steps_per_epoch);
@@ -286,6 +289,7 @@ mst_status mst_book_progress(mst_book *self, const mst_progress *p, double secon
         s->train_loss = mst_mean_loss(&p->loss);
     self->progress = *p;
     self->progress.loss = (mst_loss_sum){0};
+    mst_observe_at(self->observe, p->steps);
     s->eta_seconds = eta_of(self);
     mst_add_loss(&self->line_loss, &p->loss);
     if (p->loss.rows > 0 && !isfinite(p->loss.loss))

@@ -42,6 +42,7 @@ struct mst_book {
     mst_loss_sum line_loss, marked_loss;
     double last_train_loss; /* between the last two evaluations; NAN: none yet */
     uint64_t line_ns;
+    mst_observe *observe; /* or NULL */
 
     bool evaluating;         /* under way */
     bool evaluation_due;     /* and on sets that there are, so that a resumed run owes it */

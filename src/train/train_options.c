@@ -61,5 +61,14 @@ const mst_option mst_train_option_table[] = {
     {"isa", MST_OPTION_TEXT, FIELD(isa), "auto", 0, 0, NULL, "NAME",
      "Instruction set of the kernels: auto, portable, avx2 or avx512; results repeat bit for bit within "
      "one."},
+    {"observe", MST_OPTION_FLAG, FIELD(observe), "true", 0, 0, NULL, NULL,
+     "Write resources, times by phase, marks and TensorBoard's event files into the run's directory; "
+     "--no-observe: none of them."},
+    {"resources-every", MST_OPTION_REAL, FIELD(resources_every), "1", 0, 3600, NULL, "S",
+     "Seconds between lines of resources.csv and spans.csv; 0: neither."},
+    {"trace", MST_OPTION_FLAG, FIELD(trace), "false", 0, 0, NULL, NULL,
+     "Write what every thread did when to trace.json, for Perfetto or chrome://tracing."},
+    {"trace-steps", MST_OPTION_TEXT, FIELD(trace_steps), NULL, 0, 0, NULL, "A:B",
+     "Trace steps A to B only, instead of all."},
     {0},
 };

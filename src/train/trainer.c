@@ -13,6 +13,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "observe/run.h"
+#include "train/observing.h"
 #include "train/trainer_impl.h"
 
 mst_status mst_trainer_new(const mst_train_config *config, mst_trainer **out)
@@ -43,7 +44,9 @@ void mst_trainer_destroy(mst_trainer *self)
     if (self == NULL)
         return;
     mst_book_destroy(self->book);
+    mst_observe_destroy(self->observe);
     json_decref(self->data_json);
+    json_decref(self->workers);
     set_fini(&self->test);
     set_fini(&self->valid);
     mst_feed_destroy(self->feed);
@@ -133,6 +136,14 @@ static mst_status measure(const mst_eval_set *set, const mst_observer *observer,
     return MST_OK;
 }
 
+static void watch_weights(mst_trainer *self)
+{
+    const mst_strategy *s = self->strategy;
+    mst_observe_weights(self->observe, self->progress.steps, &self->assembly.params,
+                        s->ops->gradient != NULL ? s->ops->gradient(s) : NULL, self->begun_ns,
+                        &self->histogram_ns);
+}
+
 /* Evaluates all sets; *over when that ends the run. What a wish to stop leaves undone, a resumed run does
  * first. */
 static mst_status evaluate(mst_trainer *self, const mst_observer *observer, bool *over, mst_end *end)
@@ -141,11 +152,14 @@ static mst_status evaluate(mst_trainer *self, const mst_observer *observer, bool
     mst_verdict verdict;
     bool sets = self->test.evaluator != NULL || self->valid.evaluator != NULL;
     mst_book_evaluation_begins(self->book);
+    mst_span_enter(MST_PHASE_EVALUATE);
     mst_status st = sets && stop_asked(self) ? MST_ESTOPPED : MST_OK;
     if (st == MST_OK)
         st = measure(&self->valid, observer, "valid", &valid);
     if (st == MST_OK)
         st = measure(&self->test, observer, "test", &test);
+    watch_weights(self);
+    mst_span_enter(MST_PHASE_IDLE);
     if (st == MST_ESTOPPED) {
         *over = true;
         *end = MST_END_STOPPED;
@@ -191,6 +205,14 @@ static mst_status advance(mst_trainer *self, bool *ended)
     return mst_book_progress(self->book, p, seconds, epoch_rows);
 }
 
+static mst_status save(mst_trainer *self, const mst_observer *observer)
+{
+    mst_span_enter(MST_PHASE_CHECKPOINT);
+    mst_status st = mst_book_save(self->book, observer, &self->assembly.params);
+    mst_span_enter(MST_PHASE_IDLE);
+    return st;
+}
+
 static mst_status loop(mst_trainer *self, const mst_observer *observer, mst_end *end)
 {
     mst_progress *p = &self->progress;
@@ -212,11 +234,31 @@ static mst_status loop(mst_trainer *self, const mst_observer *observer, mst_end 
         else
             TRY(mst_book_line(book));
         if (due & MST_DUE_SAVE)
-            TRY(mst_book_save(book, observer, &self->assembly.params));
+            TRY(save(self, observer));
         if (ended && !over)
             TRY(mst_feed_start(self->feed, p->epoch, 0));
     }
-    return mst_book_save(book, observer, &self->assembly.params);
+    return save(self, observer);
+}
+
+/* From here on the run writes about itself, and its threads are timed. */
+static void watch(mst_trainer *self)
+{
+    mst_observing who = {
+        .role = "local", .n_threads = self->n_threads, .step = mst_book_at(self->book)->steps};
+    mst_observe_destroy(self->observe); /* of a run before */
+    self->observe = mst_train_observe(&self->options, &who);
+    self->begun_ns = mst_now_ns();
+    self->histogram_ns = 0;
+    self->strategy->env.spans = mst_observe_spans(self->observe);
+    mst_spans_attach(self->strategy->env.spans, 0, MST_PHASE_IDLE);
+    mst_book_watch(self->book, self->observe);
+}
+
+static mst_status report_workers(mst_trainer *self)
+{
+    TRY(self->strategy->ops->report(self->strategy, &self->workers));
+    return mst_book_note(self->book, "workers", json_deep_copy(self->workers));
 }
 
 mst_status mst_trainer_run(mst_trainer *self, const mst_observer *observer, mst_train_summary *summary)
@@ -227,14 +269,20 @@ mst_status mst_trainer_run(mst_trainer *self, const mst_observer *observer, mst_
     mst_status st = describe(self, &entries);
     if (st == MST_OK)
         st = mst_book_open(self->book, entries);
-    if (st == MST_OK)
+    if (st == MST_OK) {
+        watch(self);
         st = loop(self, observer, &end);
+        mst_span_enter(MST_PHASE_CHECKPOINT); /* the last one may still be on its way */
+    }
+    if (st == MST_OK && self->strategy->ops->report != NULL)
+        st = report_workers(self);
     if (st == MST_OK)
         st = mst_book_finish(self->book, end, summary);
     if (st == MST_OK)
         summary->feed_wait_seconds = mst_feed_wait_seconds(self->feed);
     else
         st = mst_book_give_up(self->book, st);
+    mst_spans_detach();
     json_decref(entries);
     return st;
 }

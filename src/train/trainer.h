@@ -44,6 +44,10 @@ typedef struct mst_train_options {
     int64_t keep;           /* --keep N checkpoints */
     char *init_from;        /* --init-from CHECKPOINT */
     char *isa;              /* --isa */
+    bool observe;           /* --observe / --no-observe: what the run writes about itself */
+    double resources_every; /* --resources-every: seconds */
+    bool trace;             /* --trace */
+    char *trace_steps;      /* --trace-steps A:B */
 } mst_train_options;
 extern const mst_option mst_train_option_table[];
 
@@ -65,6 +69,7 @@ typedef struct mst_train_config {
     /* Opens data that is no file: *out stays NULL where `files` names none of it. Any thread; or NULL. */
     mst_status (*open_own)(void *arg, const mst_text_list *files, mst_dataset **out);
     void *open_arg;
+    struct mst_comm *comm; /* strategy allreduce: to the other ranks; or NULL */
 } mst_train_config;
 
 /* Where a run stands. */

@@ -2,6 +2,7 @@
 #ifndef MST_TRAIN_TRAINER_IMPL_H
 #define MST_TRAIN_TRAINER_IMPL_H
 
+#include "observe/observe.h"
 #include "train/assembly.h"
 #include "train/book.h"
 #include "train/evaluate.h"
@@ -34,8 +35,11 @@ struct mst_trainer {
 
     mst_limits limits;
     mst_book *book;
-    uint64_t look_every; /* steps; 0: no exact ones */
+    uint64_t look_every;             /* steps; 0: no exact ones */
+    mst_observe *observe;            /* NULL: nothing is written about the run's course */
+    uint64_t histogram_ns, begun_ns; /* what histograms have cost; when the run began */
     mst_progress progress;
+    json_t *workers; /* what each of several processes did; NULL: there is one, or the run is not over */
 };
 
 /* Everything up to the feed. The trainer has its copies of the options; destroy is safe after a failure. */
@@ -44,6 +48,10 @@ mst_status mst_trainer_set_up(mst_trainer *self);
 /* What a worker of a cluster needs: data, the model without its weights, a feed. No book, no
  * strategy, no evaluation sets. */
 mst_status mst_trainer_set_up_worker(mst_trainer *self, uint32_t index);
+
+/* What a rank of allreduce other than 0 needs: data, model and weights as they start, strategy, a feed. No
+ * book, no evaluation sets. */
+mst_status mst_trainer_set_up_rank(mst_trainer *self);
 
 /* Opens the test and valid sets. params NULL: weights will be given to the evaluators. */
 mst_status mst_trainer_open_sets(mst_trainer *self, const mst_params *params, const atomic_bool *stop);

@@ -1,0 +1,40 @@
+/* A growing piece of memory that records are written into. Short of memory it stops growing, `failed` says so
+ * and further additions do nothing. One owner. */
+#ifndef MST_OBSERVE_BYTES_H
+#define MST_OBSERVE_BYTES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+typedef struct mst_bytes {
+    uint8_t *data;
+    size_t n, capacity;
+    bool failed;
+} mst_bytes;
+
+static inline void mst_bytes_fini(mst_bytes *self)
+{
+    mst_free(self->data);
+    *self = (mst_bytes){0};
+}
+
+/* Room for n more; false: none. */
+static inline bool mst_bytes_room(mst_bytes *self, size_t n)
+{
+    if (!self->failed && self->n + n > self->capacity)
+        self->failed = !mst_grow(&self->data, &self->capacity, self->n + n, 1);
+    return !self->failed;
+}
+
+static inline void mst_bytes_add(mst_bytes *self, const void *data, size_t n)
+{
+    if (n == 0 || !mst_bytes_room(self, n))
+        return;
+    memcpy(self->data + self->n, data, n);
+    self->n += n;
+}
+
+#endif

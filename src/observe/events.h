@@ -1,0 +1,42 @@
+/* Event files of TensorBoard: records framed as TFRecord does (length, masked CRC-32C of the length, bytes,
+ * masked CRC-32C of the bytes), each one an Event message of TensorFlow's event.proto. The encoder is our
+ * own: the dozen fields that are written do not warrant a dependency.
+ *
+ * Every function appends one framed record to `out`, whose `failed` tells of missing memory. wall: seconds
+ * since 1970. Text that is not UTF-8 is the caller's to avoid (mst_json_text). Thread: any, one per `out`. */
+#ifndef MST_OBSERVE_EVENTS_H
+#define MST_OBSERVE_EVENTS_H
+
+#include <jansson.h>
+
+#include "observe/bytes.h"
+#include "observe/histogram.h"
+
+typedef struct mst_scalar {
+    const char *tag; /* "loss", "test/accuracy" */
+    double value;    /* not finite: left out */
+} mst_scalar;
+
+/* The first record of every file. */
+void mst_event_version(mst_bytes *out, double wall);
+
+/* What was written of steps from this one on, in files before, is void: a run was resumed here. */
+void mst_event_restart(mst_bytes *out, double wall, uint64_t step);
+
+/* Nothing is written when no value is finite. */
+void mst_event_scalars(mst_bytes *out, double wall, uint64_t step, const mst_scalar *scalars, size_t n);
+void mst_event_histogram(mst_bytes *out, double wall, uint64_t step, const char *tag,
+                         const mst_histogram *histogram);
+
+/* For the text tab; Markdown. */
+void mst_event_text(mst_bytes *out, double wall, uint64_t step, const char *tag, const char *text);
+
+/* For the HParams tab: what is compared (once), and with what this run was started and how it ended. values:
+ * an object of numbers, booleans and texts; others are left out. metrics: tags of scalars in the same folder.
+ */
+void mst_event_experiment(mst_bytes *out, double wall, const json_t *values, const char *const *metrics,
+                          size_t n_metrics);
+void mst_event_run_begins(mst_bytes *out, double wall, const char *group, const json_t *values);
+void mst_event_run_ends(mst_bytes *out, double wall, bool failed);
+
+#endif

@@ -1,0 +1,479 @@
+/* Contract in observe.h.
+ *
+ * Every file has a piece of memory that its next bytes are put into, under the mutex; the object's thread, or
+ * who takes records, empties it. The mutex is held for the time of a copy, never across a write.
+ *
+ * Invariants
+ * 1. `pending` of a file is at most PENDING_MAX bytes; what would go beyond is not added.
+ * 2. Files are written by the object's thread alone, and after `end` by the caller of end alone.
+ * 3. The sampler's own state (resources, sums) belongs to its thread, and after `end` to nobody. */
+#include "observe/observe.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "observe/observe_impl.h"
+#include "observe/run.h"
+
+#define PENDING_MAX ((size_t)8 << 20)
+#define TRACE_MAX   ((uint64_t)512 << 20) /* bytes of a trace.json */
+#define TRACE_TICK  (100 * MST_MS)
+
+/* ---- the parts of a file ---- */
+
+/* Locks the file for adding to it; NULL, and not locked, when it takes no more. */
+static mst_bytes *begin_add(mst_observe *self, mst_record_kind kind)
+{
+    pthread_mutex_lock(&self->mutex);
+    mst_bytes *out = &self->files[kind].pending;
+    if (!self->broken && !self->ended && out->n < PENDING_MAX && !out->failed)
+        return out;
+    self->dropped += !self->ended && !self->broken;
+    pthread_mutex_unlock(&self->mutex);
+    return NULL;
+}
+
+static void end_add(mst_observe *self)
+{
+    pthread_mutex_unlock(&self->mutex);
+}
+
+void mst_observe_add(mst_observe *self, mst_record_kind kind, const void *data, size_t n)
+{
+    mst_bytes *out = begin_add(self, kind);
+    if (out == NULL)
+        return;
+    mst_bytes_add(out, data, n);
+    end_add(self);
+}
+
+static void fill_record(const mst_observe *self, mst_record_kind kind, mst_record *out)
+{
+    *out = (mst_record){.kind = kind, .begins = !self->files[kind].begun, .stamp = self->stamp};
+    memcpy(out->process, self->process, sizeof out->process);
+}
+
+bool mst_observe_take(mst_observe *self, mst_record *out)
+{
+    bool found = false;
+    if (self == NULL)
+        return false;
+    pthread_mutex_lock(&self->mutex);
+    for (unsigned k = 0; k < MST_RECORDS && !found; k++) {
+        mst_bytes *from = &self->files[k].pending;
+        size_t n = from->n < MST_RECORD_MAX ? from->n : MST_RECORD_MAX;
+        uint8_t *data = n > 0 ? mst_alloc(n) : NULL;
+        if (data == NULL)
+            continue;
+        memcpy(data, from->data, n);
+        memmove(from->data, from->data + n, from->n - n);
+        from->n -= n;
+        fill_record(self, (mst_record_kind)k, out);
+        out->data = data;
+        out->n = n;
+        self->files[k].begun = true;
+        found = true;
+    }
+    pthread_mutex_unlock(&self->mutex);
+    return found;
+}
+
+/* Files what is pending, if there is a directory. The object's thread. */
+static void file_all(mst_observe *self)
+{
+    for (unsigned k = 0; k < MST_RECORDS; k++) {
+        mst_record record;
+        pthread_mutex_lock(&self->mutex);
+        mst_bytes taken = self->files[k].pending;
+        bool any = self->run != NULL && taken.n > 0 && !self->broken;
+        if (any) {
+            self->files[k].pending = self->spare;
+            fill_record(self, (mst_record_kind)k, &record);
+            self->files[k].begun = true;
+        }
+        pthread_mutex_unlock(&self->mutex);
+        if (!any)
+            continue;
+        record.data = taken.data;
+        record.n = taken.n;
+        mst_status st = mst_record_file(self->run, &record);
+        taken.n = 0;
+        taken.failed = false;
+        self->spare = taken;
+        if (st != MST_OK) {
+            mst_warn("%s; nothing more is written about the run's course", mst_error_text());
+            pthread_mutex_lock(&self->mutex);
+            self->broken = true;
+            pthread_mutex_unlock(&self->mutex);
+        }
+    }
+}
+
+/* ---- events ---- */
+
+double mst_observe_wall(const mst_observe *self)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec +
+           1e-9 * (double)atomic_load_explicit(&self->offset_ns, memory_order_relaxed);
+}
+
+/* Locks an event file for a record; its first one goes before. */
+static mst_bytes *begin_event(mst_observe *self, mst_record_kind kind, double *wall)
+{
+    if (self == NULL || !self->options.events)
+        return NULL;
+    mst_bytes *out = begin_add(self, kind);
+    if (out == NULL)
+        return NULL;
+    *wall = mst_observe_wall(self);
+    if (!self->files[kind].opened) {
+        mst_event_version(out, *wall);
+        if (self->options.resumed)
+            mst_event_restart(out, *wall, self->options.step + 1);
+        self->files[kind].opened = true;
+    }
+    return out;
+}
+
+void mst_observe_scalars(mst_observe *self, mst_record_kind kind, uint64_t step, const mst_scalar *scalars,
+                         size_t n)
+{
+    double wall;
+    mst_bytes *out = begin_event(self, kind, &wall);
+    if (out == NULL)
+        return;
+    mst_event_scalars(out, wall, step, scalars, n);
+    end_add(self);
+}
+
+void mst_observe_histogram(mst_observe *self, uint64_t step, const char *tag, const float *values, uint64_t n)
+{
+    double wall;
+    mst_histogram h;
+    if (self == NULL || !self->options.events || n == 0)
+        return;
+    mst_histogram_fill(&h, values, n);
+    mst_bytes *out = begin_event(self, MST_RECORD_EVENTS, &wall);
+    if (out == NULL)
+        return;
+    mst_event_histogram(out, wall, step, tag, &h);
+    end_add(self);
+}
+
+void mst_observe_text(mst_observe *self, const char *tag, const char *text)
+{
+    double wall;
+    mst_bytes *out = begin_event(self, MST_RECORD_EVENTS, &wall);
+    if (out == NULL)
+        return;
+    mst_event_text(out, wall, self->options.step, tag, text);
+    end_add(self);
+}
+
+void mst_observe_config(mst_observe *self, const char *group, const json_t *options,
+                        const char *const *metrics, size_t n_metrics)
+{
+    double wall;
+    const char *name;
+    json_t *values, *flat = json_object();
+    if (self == NULL || flat == NULL || !self->options.events) {
+        json_decref(flat);
+        return;
+    }
+    char *dump = json_dumps(options, JSON_INDENT(1)),
+         *text = dump != NULL ? mst_sprintf("```json\n%s\n```", dump) : NULL;
+    json_object_foreach((json_t *)options, name, values)
+    {
+        if (json_is_object(values))
+            json_object_update(flat, values);
+    }
+    mst_bytes *out = begin_event(self, MST_RECORD_EVALUATIONS, &wall);
+    if (out != NULL) {
+        if (text != NULL)
+            mst_event_text(out, wall, self->options.step, "configuration", text);
+        mst_event_experiment(out, wall, flat, metrics, n_metrics);
+        mst_event_run_begins(out, wall, group, flat);
+        end_add(self);
+    }
+    mst_free(text);
+    free(dump); /* jansson's allocation */
+    json_decref(flat);
+}
+
+void mst_observe_over(mst_observe *self, bool failed)
+{
+    double wall;
+    mst_bytes *out = begin_event(self, MST_RECORD_EVALUATIONS, &wall);
+    if (out == NULL)
+        return;
+    mst_event_run_ends(out, wall, failed);
+    end_add(self);
+}
+
+/* ---- the trace ---- */
+
+/* The process's number in a picture of the whole run. */
+static unsigned trace_pid(const mst_observe_options *o)
+{
+    return strcmp(o->role, "server") == 0 ? 10001 + o->index : 1 + o->index;
+}
+
+static mst_trace_identity identity(const mst_observe *self, unsigned lane)
+{
+    int64_t offset = atomic_load_explicit(&self->offset_ns, memory_order_relaxed);
+    return (mst_trace_identity){.process = self->process,
+                                .pid = trace_pid(&self->options),
+                                .tid = lane,
+                                .clock_ns = self->monotonic_to_wall_ns + offset};
+}
+
+static void drain_trace(mst_observe *self)
+{
+    const mst_observe_options *o = &self->options;
+    uint64_t dropped_here, dropped = 0;
+    for (unsigned i = 0; i < MST_LANE_MAX && o->trace; i++) {
+        mst_trace_identity who = identity(self, i);
+        if (self->rings[i] == NULL)
+            continue;
+        mst_bytes *out = self->traced < TRACE_MAX ? begin_add(self, MST_RECORD_TRACE) : NULL;
+        if (out == NULL)
+            continue; /* the ring drops what comes */
+        size_t before = out->n;
+        if (mst_trace_drain(self->rings[i], &who, o->trace_from, o->trace_to, out, &dropped_here) > 0 &&
+            !self->named[i]) {
+            char name[24];
+            snprintf(name, sizeof name, "thread %u", i);
+            mst_trace_thread(out, &who, name);
+            self->named[i] = true;
+        }
+        self->traced += out->n - before;
+        dropped += dropped_here;
+        end_add(self);
+    }
+    self->trace_dropped = dropped;
+}
+
+static void begin_trace(mst_observe *self)
+{
+    mst_trace_identity who = identity(self, 0);
+    unsigned n = self->options.n_threads + 1 < MST_LANE_MAX ? self->options.n_threads + 1 : MST_LANE_MAX;
+    for (unsigned i = 0; i < n; i++)
+        if (mst_trace_ring_new(&self->rings[i]) == MST_OK)
+            mst_spans_lane(self->spans, i)->trace = self->rings[i];
+    mst_bytes *out = begin_add(self, MST_RECORD_TRACE);
+    if (out == NULL)
+        return;
+    mst_trace_begin(out, &who);
+    end_add(self);
+}
+
+static void end_trace(mst_observe *self)
+{
+    mst_trace_identity who = identity(self, 0);
+    drain_trace(self);
+    mst_bytes *out = begin_add(self, MST_RECORD_TRACE);
+    if (out == NULL)
+        return;
+    mst_trace_end(out, &who, self->trace_dropped);
+    end_add(self);
+}
+
+/* ---- the thread ---- */
+
+static void wait_until(mst_observe *self, uint64_t at_ns)
+{
+    struct timespec t = {.tv_sec = (time_t)(at_ns / MST_S), .tv_nsec = (long)(at_ns % MST_S)};
+    pthread_mutex_lock(&self->mutex);
+    while (!self->stopping && mst_now_ns() < at_ns)
+        pthread_cond_timedwait(&self->wake, &self->mutex, &t);
+    pthread_mutex_unlock(&self->mutex);
+}
+
+static bool stopping(mst_observe *self)
+{
+    pthread_mutex_lock(&self->mutex);
+    bool stop = self->stopping;
+    pthread_mutex_unlock(&self->mutex);
+    return stop;
+}
+
+static void *observe_thread(void *arg)
+{
+    mst_observe *self = arg;
+    uint64_t every = (uint64_t)(self->options.every_s * 1e9), next = mst_now_ns() + every;
+    pthread_setname_np(pthread_self(), "observe");
+    mst_sampler_open(self);
+    while (!stopping(self)) {
+        uint64_t now = mst_now_ns(), at = every > 0 ? next : now + MST_S;
+        if (self->options.trace && now + TRACE_TICK < at)
+            at = now + TRACE_TICK;
+        wait_until(self, at);
+        if (self->options.trace)
+            drain_trace(self);
+        now = mst_now_ns();
+        if (every > 0 && now >= next) {
+            mst_sampler_sample(self);
+            next = next + every > now ? next + every : now + every;
+        }
+        file_all(self);
+    }
+    if (every > 0)
+        mst_sampler_sample(self);
+    if (self->options.trace)
+        end_trace(self);
+    mst_sampler_close(self);
+    return NULL;
+}
+
+static mst_status start_thread(mst_observe *self)
+{
+    sigset_t all, before;
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_mutex_init(&self->mutex, NULL);
+    pthread_cond_init(&self->wake, &attributes);
+    pthread_condattr_destroy(&attributes);
+    if (self->options.trace)
+        begin_trace(self);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are other threads' business */
+    int error = pthread_create(&self->thread, NULL, observe_thread, self);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    self->running = error == 0;
+    return self->running ? MST_OK : mst_fail(MST_EIO, "no thread to watch the run: %s", strerror(error));
+}
+
+mst_observe *mst_observe_new(const mst_observe_options *options)
+{
+    struct timespec wall;
+    mst_observe *self = mst_zalloc(sizeof *self);
+    if (self == NULL || !mst_process_name_fits(options->process)) {
+        mst_warn("the run is not watched: %s", self == NULL ? "no memory" : "its process has no proper name");
+        mst_free(self);
+        return NULL;
+    }
+    self->options = *options;
+    snprintf(self->process, sizeof self->process, "%s", options->process);
+    snprintf(self->role, sizeof self->role, "%s", options->role);
+    self->options.process = self->process;
+    self->options.role = self->role;
+    uint64_t now = mst_now_ns();
+    clock_gettime(CLOCK_REALTIME, &wall);
+    self->monotonic_to_wall_ns =
+        (int64_t)((uint64_t)wall.tv_sec * MST_S + (uint64_t)wall.tv_nsec) - (int64_t)now;
+    self->stamp = (uint64_t)wall.tv_sec * 1000000 + (uint64_t)wall.tv_nsec / 1000;
+    atomic_init(&self->step, options->step);
+    mst_status st = mst_spans_new(&self->spans);
+    if (st == MST_OK)
+        st = start_thread(self);
+    if (st != MST_OK) {
+        mst_warn("the run is not watched: %s", mst_error_text());
+        mst_spans_destroy(self->spans);
+        mst_free(self);
+        return NULL;
+    }
+    return self;
+}
+
+void mst_observe_file_in(mst_observe *self, const char *run)
+{
+    if (self == NULL)
+        return;
+    char *copy = mst_strdup(run);
+    pthread_mutex_lock(&self->mutex);
+    char *before = self->run;
+    if (before == NULL)
+        self->run = copy;
+    pthread_cond_signal(&self->wake);
+    pthread_mutex_unlock(&self->mutex);
+    if (before != NULL)
+        mst_free(copy);
+}
+
+void mst_observe_end(mst_observe *self)
+{
+    if (self == NULL || !self->running)
+        return;
+    pthread_mutex_lock(&self->mutex);
+    self->stopping = true;
+    pthread_cond_signal(&self->wake);
+    pthread_mutex_unlock(&self->mutex);
+    pthread_join(self->thread, NULL);
+    self->running = false;
+    if (self->dropped > 0)
+        mst_warn("%llu figures about the run's course were dropped: nobody took them in time",
+                 (unsigned long long)self->dropped);
+    file_all(self);
+    pthread_mutex_lock(&self->mutex);
+    self->ended = true;
+    pthread_mutex_unlock(&self->mutex);
+}
+
+void mst_observe_destroy(mst_observe *self)
+{
+    if (self == NULL)
+        return;
+    mst_observe_end(self);
+    for (unsigned k = 0; k < MST_RECORDS; k++)
+        mst_bytes_fini(&self->files[k].pending);
+    for (unsigned i = 0; i < MST_LANE_MAX; i++)
+        mst_trace_ring_destroy(self->rings[i]);
+    mst_bytes_fini(&self->spare);
+    mst_spans_destroy(self->spans);
+    pthread_cond_destroy(&self->wake);
+    pthread_mutex_destroy(&self->mutex);
+    mst_free(self->run);
+    mst_free(self);
+}
+
+/* ---- what training tells ---- */
+
+void mst_observe_clock(mst_observe *self, double offset_s)
+{
+    if (self == NULL || !isfinite(offset_s) || fabs(offset_s) > 1e9)
+        return;
+    atomic_store_explicit(&self->offset_ns, (int64_t)(offset_s * 1e9), memory_order_relaxed);
+    mst_sampler_describe(self);
+}
+
+mst_spans *mst_observe_spans(mst_observe *self)
+{
+    return self != NULL ? self->spans : NULL;
+}
+
+void mst_observe_totals(mst_observe *self, mst_span_sums *out)
+{
+    memset(out, 0, sizeof *out);
+    if (self == NULL)
+        return;
+    pthread_mutex_lock(&self->mutex);
+    mst_spans_sum(self->spans, mst_now_ns(), out, NULL);
+    pthread_mutex_unlock(&self->mutex);
+}
+
+json_t *mst_observe_phases(mst_observe *self)
+{
+    mst_span_sums sums;
+    json_t *json = self != NULL ? json_object() : NULL;
+    if (json == NULL)
+        return NULL;
+    mst_observe_totals(self, &sums);
+    for (unsigned p = 0; p < MST_PHASES; p++)
+        json_object_set_new(json, mst_phase_name((mst_phase)p), json_real((double)sums.ns[p] * 1e-9));
+    return json;
+}
+
+void mst_observe_at(mst_observe *self, uint64_t step)
+{
+    if (self != NULL)
+        atomic_store_explicit(&self->step, step, memory_order_relaxed);
+}

@@ -1,0 +1,73 @@
+/* What one process of a run writes about itself (docs/RUNS.md): process.json, resources.csv, spans.csv, event
+ * files for TensorBoard, and trace.json on request. A thread of its own samples and writes; training only
+ * counts (spans.h) and now and then hands over a figure, and never waits for any of it.
+ *
+ *   mst_observe_new       samples from here on, into memory
+ *   mst_observe_file_in   the process has the run's directory: its thread writes files there
+ *   mst_observe_take      or it has not: somebody carries the records (record.h) to who has
+ *   mst_observe_end       a last sample; nothing is added any more
+ *
+ * Nothing here fails a training: without memory or disk there is one warning, and less is written. Memory is
+ * bounded: what nobody files or takes in time is dropped, oldest last.
+ *
+ * Thread: any, but for end and destroy. A NULL object is fine everywhere: nothing is watched. */
+#ifndef MST_OBSERVE_OBSERVE_H
+#define MST_OBSERVE_OBSERVE_H
+
+#include <jansson.h>
+
+#include "observe/events.h"
+#include "observe/record.h"
+#include "observe/spans.h"
+
+typedef struct mst_observe_options {
+    const char *process; /* "worker-0"; as record.h wants names */
+    const char *role;    /* "local", "server", "worker" */
+    unsigned index, n_threads;
+    double every_s; /* between lines of resources.csv and spans.csv; 0: none of them */
+    bool guest;     /* another part of this process watches the host: no resources.csv */
+    bool events;    /* event files */
+    bool trace;     /* trace.json, of steps [trace_from, trace_to] */
+    uint64_t trace_from, trace_to;
+    uint64_t step; /* where the run stands: 0, or where it was resumed */
+    bool resumed;
+} mst_observe_options;
+
+typedef struct mst_observe mst_observe;
+
+/* NULL, after a warning, when it cannot be. */
+mst_observe *mst_observe_new(const mst_observe_options *options);
+void mst_observe_destroy(mst_observe *self); /* ends first, if need be */
+
+void mst_observe_file_in(mst_observe *self, const char *run);
+/* The next record, whose data are the caller's to mst_free; false: none now. */
+bool mst_observe_take(mst_observe *self, mst_record *out);
+void mst_observe_end(mst_observe *self);
+
+/* Seconds that the coordinator's clock is ahead of this host's. */
+void mst_observe_clock(mst_observe *self, double offset_s);
+
+/* For mst_spans_attach; NULL for a NULL object. */
+mst_spans *mst_observe_spans(mst_observe *self);
+/* Sums of the phases up to now; zeros for a NULL object. */
+void mst_observe_totals(mst_observe *self, mst_span_sums *out);
+/* {"read": seconds, ..., "threads": n}. New reference, or NULL. */
+json_t *mst_observe_phases(mst_observe *self);
+
+/* The step that the run has reached: what the sampler's own curves are drawn over. */
+void mst_observe_at(mst_observe *self, uint64_t step);
+
+/* Curves, histograms and texts for TensorBoard. kind: MST_RECORD_EVENTS, or MST_RECORD_EVALUATIONS for those
+ * of the evaluator. */
+void mst_observe_scalars(mst_observe *self, mst_record_kind kind, uint64_t step, const mst_scalar *scalars,
+                         size_t n);
+void mst_observe_histogram(mst_observe *self, uint64_t step, const char *tag, const float *values,
+                           uint64_t n);
+void mst_observe_text(mst_observe *self, const char *tag, const char *text);
+/* The run's options, {"group": {"name": value}}, as text and for the HParams tab, in the evaluator's folder.
+ */
+void mst_observe_config(mst_observe *self, const char *group, const json_t *options,
+                        const char *const *metrics, size_t n_metrics);
+void mst_observe_over(mst_observe *self, bool failed); /* the same, at the end */
+
+#endif

@@ -1,0 +1,57 @@
+/* What observe.c and sampler.c share; nobody else includes this. */
+#ifndef MST_OBSERVE_OBSERVE_IMPL_H
+#define MST_OBSERVE_OBSERVE_IMPL_H
+
+#include <pthread.h>
+
+#include "observe/observe.h"
+#include "observe/resources.h"
+#include "observe/trace.h"
+
+typedef struct mst_observed_file {
+    mst_bytes pending; /* guarded by the mutex */
+    bool begun;        /* a record of it was taken or filed */
+    bool opened;       /* events: the first record is in */
+} mst_observed_file;
+
+struct mst_observe {
+    mst_observe_options options;
+    char process[MST_PROCESS_NAME], role[16];
+    uint64_t stamp;
+    int64_t monotonic_to_wall_ns;
+    _Atomic int64_t offset_ns; /* of the coordinator's clock */
+    atomic_uint_fast64_t step;
+    mst_spans *spans;
+
+    pthread_t thread;
+    bool running; /* the thread is to be joined; the owner's */
+    pthread_mutex_t mutex;
+    pthread_cond_t wake;
+    mst_observed_file files[MST_RECORDS]; /* guarded, as the rest of this block */
+    char *run;                            /* set once */
+    bool stopping, ended, broken;
+    uint64_t dropped;
+
+    /* The thread's own. */
+    mst_bytes spare;
+    mst_resources *resources; /* NULL: not watched */
+    char *line;
+    size_t line_max;
+    mst_span_sums sums;
+    uint64_t sampled_ns;
+    uint64_t traced, trace_dropped;
+    bool named[MST_LANE_MAX];
+
+    mst_trace_ring *rings[MST_LANE_MAX]; /* set before the thread starts */
+};
+
+void mst_observe_add(mst_observe *self, mst_record_kind kind, const void *data, size_t n);
+double mst_observe_wall(const mst_observe *self); /* seconds since 1970 on the coordinator's clock */
+
+/* sampler.c; the object's thread, but for describe. */
+void mst_sampler_open(mst_observe *self);
+void mst_sampler_sample(mst_observe *self);
+void mst_sampler_close(mst_observe *self);
+void mst_sampler_describe(mst_observe *self); /* process.json; any thread */
+
+#endif

@@ -1,0 +1,166 @@
+/* Contract in record.h.
+ *
+ * Head on the wire, little-endian: kind u16, flags u16 (1: begins), length of the data u32, stamp u64, the
+ * process's name padded with zeros to 32 bytes. */
+#include "observe/record.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+
+#define FLAG_BEGINS 1u
+#define HEADER_MAX  ((size_t)1 << 16) /* of a CSV file that is compared */
+
+bool mst_process_name_fits(const char *name)
+{
+    size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-");
+    return n > 0 && n < MST_PROCESS_NAME && name[n] == 0;
+}
+
+/* ---- the wire ---- */
+
+static void put(uint8_t *at, uint64_t value, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        at[i] = (uint8_t)(value >> 8 * i);
+}
+
+static uint64_t get(const uint8_t *at, unsigned n)
+{
+    uint64_t value = 0;
+    for (unsigned i = 0; i < n; i++)
+        value |= (uint64_t)at[i] << 8 * i;
+    return value;
+}
+
+void mst_record_encode(const mst_record *record, uint8_t *out)
+{
+    put(out, record->kind, 2);
+    put(out + 2, record->begins ? FLAG_BEGINS : 0, 2);
+    put(out + 4, record->n, 4);
+    put(out + 8, record->stamp, 8);
+    memset(out + 16, 0, MST_PROCESS_NAME);
+    memcpy(out + 16, record->process, strnlen(record->process, MST_PROCESS_NAME - 1));
+}
+
+mst_status mst_record_decode(const void *body, size_t size, mst_record *out)
+{
+    const uint8_t *in = body;
+    mst_record r = {0};
+    if (size < MST_RECORD_HEAD)
+        return mst_fail(MST_EINPUT, "a record of %zu bytes is shorter than its head", size);
+    r.kind = (mst_record_kind)get(in, 2);
+    r.begins = get(in + 2, 2) & FLAG_BEGINS;
+    r.n = get(in + 4, 4);
+    r.stamp = get(in + 8, 8);
+    memcpy(r.process, in + 16, MST_PROCESS_NAME);
+    r.data = in + MST_RECORD_HEAD;
+    if (r.kind >= MST_RECORDS)
+        return mst_fail(MST_EINPUT, "a record of unknown kind %u", (unsigned)r.kind);
+    if (r.process[MST_PROCESS_NAME - 1] != 0 || !mst_process_name_fits(r.process))
+        return mst_fail(MST_EINPUT, "a record whose process has no proper name");
+    if (r.n > MST_RECORD_MAX || r.n != size - MST_RECORD_HEAD)
+        return mst_fail(MST_EINPUT, "a record of %zu bytes says that it has %zu", size - MST_RECORD_HEAD,
+                        r.n);
+    *out = r;
+    return MST_OK;
+}
+
+/* ---- the directory ---- */
+
+static char *path_of(const char *run, const mst_record *r)
+{
+    static const char *const files[] = {
+#define X(name, file) file,
+        MST_RECORD_MAP(X)
+#undef X
+    };
+    const char *folder = r->kind == MST_RECORD_EVALUATIONS ? MST_EVALUATOR : r->process;
+    if (r->kind != MST_RECORD_EVENTS && r->kind != MST_RECORD_EVALUATIONS)
+        return mst_sprintf("%s/processes/%s/%s", run, folder, files[r->kind]);
+    return mst_sprintf("%s/processes/%s/%s.%010llu.%06llu.%s", run, folder, files[r->kind],
+                       (unsigned long long)(r->stamp / 1000000), (unsigned long long)(r->stamp % 1000000),
+                       r->process);
+}
+
+static mst_status make_folder_of(const char *path)
+{
+    char *folder = mst_strdup(path);
+    if (folder == NULL)
+        return mst_fail(MST_ENOMEM, "%s: no memory for a path", path);
+    *strrchr(folder, '/') = 0;
+    mst_status st = mst_make_folders(folder);
+    mst_free(folder);
+    return st;
+}
+
+static mst_status write_all(int fd, const char *path, const void *data, size_t n)
+{
+    const uint8_t *at = data;
+    while (n > 0) {
+        ssize_t done = write(fd, at, n);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return mst_fail(MST_EIO, "%s: cannot be written: %s", path, strerror(done < 0 ? errno : EIO));
+        at += done;
+        n -= (size_t)done;
+    }
+    return MST_OK;
+}
+
+/* What is to be written of a CSV file that begins: without the header, where the file has the same; behind a
+ * new line, where it ends in the middle of one. */
+static mst_status go_on(int fd, const char *path, const uint8_t **data, size_t *n)
+{
+    struct stat info;
+    char last = '\n';
+    const uint8_t *end = memchr(*data, '\n', *n);
+    size_t header = end != NULL ? (size_t)(end - *data) + 1 : 0;
+    if (fstat(fd, &info) != 0 || info.st_size == 0)
+        return MST_OK;
+    if (pread(fd, &last, 1, info.st_size - 1) == 1 && last != '\n')
+        TRY(write_all(fd, path, "\n", 1));
+    if (header == 0 || header > HEADER_MAX)
+        return MST_OK;
+    char *there = mst_alloc(header);
+    if (there != NULL && pread(fd, there, header, 0) == (ssize_t)header &&
+        memcmp(there, *data, header) == 0) {
+        *data += header;
+        *n -= header;
+    }
+    mst_free(there);
+    return MST_OK;
+}
+
+mst_status mst_record_file(const char *run, const mst_record *r)
+{
+    const uint8_t *data = r->data;
+    size_t n = r->n;
+    mst_status st = MST_OK;
+    bool csv = r->kind == MST_RECORD_RESOURCES || r->kind == MST_RECORD_SPANS;
+    bool anew = r->kind == MST_RECORD_PROCESS || (r->kind == MST_RECORD_TRACE && r->begins);
+    char *path = path_of(run, r);
+    if (path == NULL)
+        return mst_fail(MST_ENOMEM, "%s: no memory for a path", run);
+    if (r->begins)
+        st = mst_path_is_folder(run) ? make_folder_of(path)
+                                     : mst_fail(MST_EIO, "%s: the run's folder is gone", run);
+    int fd =
+        st == MST_OK ? open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | (anew ? O_TRUNC : 0), 0666) : -1;
+    if (st == MST_OK && fd < 0)
+        st = mst_fail(MST_EIO, "%s: cannot be opened: %s", path, strerror(errno));
+    if (st == MST_OK && csv && r->begins)
+        st = go_on(fd, path, &data, &n);
+    if (st == MST_OK)
+        st = write_all(fd, path, data, n);
+    if (fd >= 0 && close(fd) != 0 && st == MST_OK)
+        st = mst_fail(MST_EIO, "%s: cannot be written: %s", path, strerror(errno));
+    mst_free(path);
+    return st;
+}

@@ -1,0 +1,243 @@
+/* Contract in resources.h.
+ *
+ * CPU time, faults and switches of the process come from getrusage: /proc/self/status counts the switches of
+ * one thread only, and /proc/self/stat rounds times to hundredths of a second. */
+#include "observe/resources.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+
+#define TEXT_MAX ((size_t)1 << 16) /* of a /proc file; what is beyond is not looked at */
+
+typedef enum source { STAT, MEMINFO, VMSTAT, DISKSTATS, NET_DEV, IO, STATM, N_SOURCES } source;
+
+struct mst_resources {
+    int fds[N_SOURCES]; /* -1: there is no such file */
+    char *text;         /* TEXT_MAX + 1 */
+    double tick_s;
+    uint64_t page_size;
+    unsigned n_cores, now; /* now: 0 or 1, which of the readings is the last */
+    mst_usage usage[2];
+    mst_core_ticks *cores[2];
+    unsigned n_links; /* that have columns */
+    char links[MST_NET_MAX][MST_NET_NAME];
+};
+
+static int open_under(const char *root, const char *name)
+{
+    char *path = mst_sprintf("%s/%s", root, name);
+    int fd = path != NULL ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    mst_free(path);
+    return fd;
+}
+
+/* The text of a source; NULL: none. */
+static const char *text_of(const mst_resources *self, source which)
+{
+    size_t n = 0;
+    ssize_t got = 1;
+    if (self->fds[which] < 0)
+        return NULL;
+    while (n < TEXT_MAX && got > 0) {
+        got = pread(self->fds[which], self->text + n, TEXT_MAX - n, (off_t)n);
+        n += got > 0 ? (size_t)got : 0;
+    }
+    self->text[n] = 0;
+    return n > 0 ? self->text : NULL;
+}
+
+static double seconds_of(struct timeval t)
+{
+    return (double)t.tv_sec + 1e-6 * (double)t.tv_usec;
+}
+
+void mst_resources_read(mst_resources *self)
+{
+    struct rusage r;
+    const char *text;
+    self->now ^= 1;
+    mst_usage *u = &self->usage[self->now];
+    memset(u, 0, sizeof *u);
+    u->now_ns = mst_now_ns();
+    if ((text = text_of(self, STAT)) != NULL)
+        u->has_cpu = mst_proc_stat(text, &u->cpu, self->cores[self->now], self->n_cores);
+    if ((text = text_of(self, MEMINFO)) != NULL)
+        u->has_memory = mst_proc_meminfo(text, &u->memory);
+    if ((text = text_of(self, VMSTAT)) != NULL)
+        u->has_vm = mst_proc_vmstat(text, &u->page_ins);
+    if ((text = text_of(self, DISKSTATS)) != NULL)
+        u->has_disk = mst_proc_diskstats(text, &u->disk_read, &u->disk_write);
+    if ((text = text_of(self, NET_DEV)) != NULL)
+        u->has_net = mst_proc_net_dev(text, &u->net);
+    if ((text = text_of(self, IO)) != NULL)
+        u->has_io = mst_proc_io(text, &u->read, &u->write);
+    if ((text = text_of(self, STATM)) != NULL)
+        u->has_rss = mst_proc_statm(text, self->page_size, &u->rss);
+    if (getrusage(RUSAGE_SELF, &r) == 0) {
+        u->cpu_user_s = seconds_of(r.ru_utime);
+        u->cpu_system_s = seconds_of(r.ru_stime);
+        u->major_faults = (uint64_t)r.ru_majflt;
+        u->switches = (uint64_t)r.ru_nivcsw;
+        u->waits = (uint64_t)r.ru_nvcsw;
+    }
+}
+
+mst_status mst_resources_new(const char *root, mst_resources **out)
+{
+    static const char *const names[N_SOURCES] = {
+        [STAT] = "stat",           [MEMINFO] = "meminfo", [VMSTAT] = "vmstat",
+        [DISKSTATS] = "diskstats", [IO] = "self/io",      [NET_DEV] = "thread-self/net/dev",
+        [STATM] = "self/statm",
+    };
+    mst_resources *self = mst_zalloc(sizeof *self);
+    if (self == NULL)
+        return mst_fail(MST_ENOMEM, "no memory to watch resources");
+    for (unsigned i = 0; i < N_SOURCES; i++)
+        self->fds[i] = open_under(root, names[i]);
+    if (self->fds[NET_DEV] < 0)
+        self->fds[NET_DEV] = open_under(root, "self/net/dev");
+    long ticks = sysconf(_SC_CLK_TCK), page = sysconf(_SC_PAGESIZE);
+    self->tick_s = 1.0 / (double)(ticks > 0 ? ticks : 100);
+    self->page_size = (uint64_t)(page > 0 ? page : 4096);
+    self->text = mst_alloc(TEXT_MAX + 1);
+    const char *stat = self->text != NULL ? text_of(self, STAT) : NULL;
+    self->n_cores = stat != NULL ? mst_proc_stat_cores(stat) : 0;
+    for (unsigned i = 0; i < 2; i++)
+        self->cores[i] = mst_calloc(self->n_cores + 1, sizeof *self->cores[i]);
+    if (self->text == NULL || self->cores[0] == NULL || self->cores[1] == NULL) {
+        mst_resources_destroy(self);
+        return mst_fail(MST_ENOMEM, "no memory to watch resources");
+    }
+    mst_resources_read(self);
+    const mst_host_net *net = &self->usage[self->now].net;
+    self->n_links = net->n;
+    for (unsigned i = 0; i < net->n; i++)
+        memcpy(self->links[i], net->links[i].name, MST_NET_NAME);
+    *out = self;
+    return MST_OK;
+}
+
+void mst_resources_destroy(mst_resources *self)
+{
+    if (self == NULL)
+        return;
+    for (unsigned i = 0; i < N_SOURCES; i++)
+        if (self->fds[i] >= 0)
+            close(self->fds[i]);
+    mst_free(self->text);
+    mst_free(self->cores[0]);
+    mst_free(self->cores[1]);
+    mst_free(self);
+}
+
+const mst_usage *mst_resources_now(const mst_resources *self)
+{
+    return &self->usage[self->now];
+}
+
+unsigned mst_resources_cores(const mst_resources *self)
+{
+    return self->n_cores;
+}
+
+size_t mst_resources_line_max(const mst_resources *self)
+{
+    return 2048 + (size_t)self->n_cores * 16 + (size_t)self->n_links * 64;
+}
+
+void mst_resources_header(const mst_resources *self, mst_text *out)
+{
+    mst_text_add(out, "time,interval_s,cpu_user_s,cpu_system_s,cpu_iowait_s,cpu_idle_s,cpu_steal_s,"
+                      "cpu_busiest,cpu_cores,mem_used,mem_free,mem_cached,page_ins,context_switches,"
+                      "disk_read,disk_write,net_in,net_out");
+    for (unsigned i = 0; i < self->n_links; i++)
+        mst_text_add(out, ",net_%s_in,net_%s_out", self->links[i], self->links[i]);
+    mst_text_add(out, ",proc_cpu_user_s,proc_cpu_system_s,proc_rss,proc_read,proc_write,proc_major_faults,"
+                      "proc_switches,proc_waits\n");
+}
+
+/* Counters of hosts go backwards now and then (iowait does, and interfaces come anew). */
+static uint64_t grown(uint64_t now, uint64_t before)
+{
+    return now > before ? now - before : 0;
+}
+
+static void add_count(mst_text *out, bool known, uint64_t value)
+{
+    if (known)
+        mst_text_add(out, ",%llu", (unsigned long long)value);
+    else
+        mst_text_add(out, ",");
+}
+
+static void add_cores(const mst_resources *self, bool known, mst_text *out)
+{
+    const mst_core_ticks *now = self->cores[self->now], *before = self->cores[self->now ^ 1];
+    double busiest = 0.0;
+    for (unsigned pass = 0; pass < 2; pass++) {
+        for (unsigned c = 0; known && c < self->n_cores; c++) {
+            uint64_t total = grown(now[c].total, before[c].total), busy = grown(now[c].busy, before[c].busy);
+            double share = total > 0 ? (double)busy / (double)total : 0.0;
+            share = share < 1.0 ? share : 1.0;
+            busiest = share > busiest ? share : busiest;
+            if (pass == 1)
+                mst_text_add(out, "%s%.3g", c > 0 ? " " : "", share);
+        }
+        if (pass == 0) {
+            mst_text_real(out, known ? busiest : (double)NAN);
+            mst_text_add(out, ",");
+        }
+    }
+}
+
+static const mst_net_bytes *link_of(const mst_host_net *net, const char *name)
+{
+    for (unsigned i = 0; i < net->n; i++)
+        if (strcmp(net->links[i].name, name) == 0)
+            return &net->links[i];
+    return NULL;
+}
+
+void mst_resources_line(const mst_resources *self, double time, mst_text *out)
+{
+    const mst_usage *u = &self->usage[self->now], *b = &self->usage[self->now ^ 1];
+    bool cpu = u->has_cpu && b->has_cpu, vm = u->has_vm && b->has_vm, disk = u->has_disk && b->has_disk,
+         net = u->has_net && b->has_net, io = u->has_io && b->has_io;
+    mst_text_add(out, "%.6f,%.6f", time, (double)(u->now_ns - b->now_ns) * 1e-9);
+    const uint64_t ticks[] = {grown(u->cpu.user, b->cpu.user), grown(u->cpu.system, b->cpu.system),
+                              grown(u->cpu.iowait, b->cpu.iowait), grown(u->cpu.idle, b->cpu.idle),
+                              grown(u->cpu.steal, b->cpu.steal)};
+    for (size_t i = 0; i < sizeof ticks / sizeof *ticks; i++)
+        mst_text_real(out, cpu ? (double)ticks[i] * self->tick_s : (double)NAN);
+    add_cores(self, cpu, out);
+    add_count(out, u->has_memory, u->memory.used);
+    add_count(out, u->has_memory, u->memory.free);
+    add_count(out, u->has_memory, u->memory.cached);
+    add_count(out, vm, grown(u->page_ins, b->page_ins));
+    add_count(out, cpu, grown(u->cpu.context_switches, b->cpu.context_switches));
+    add_count(out, disk, grown(u->disk_read, b->disk_read));
+    add_count(out, disk, grown(u->disk_write, b->disk_write));
+    add_count(out, net, grown(u->net.in, b->net.in));
+    add_count(out, net, grown(u->net.out, b->net.out));
+    for (unsigned i = 0; i < self->n_links; i++) {
+        const mst_net_bytes *now = link_of(&u->net, self->links[i]),
+                            *before = link_of(&b->net, self->links[i]);
+        bool known = net && now != NULL && before != NULL;
+        add_count(out, known, known ? grown(now->in, before->in) : 0);
+        add_count(out, known, known ? grown(now->out, before->out) : 0);
+    }
+    mst_text_real(out, u->cpu_user_s - b->cpu_user_s);
+    mst_text_real(out, u->cpu_system_s - b->cpu_system_s);
+    add_count(out, u->has_rss, u->rss);
+    add_count(out, io, grown(u->read, b->read));
+    add_count(out, io, grown(u->write, b->write));
+    add_count(out, true, grown(u->major_faults, b->major_faults));
+    add_count(out, true, grown(u->switches, b->switches));
+    add_count(out, true, grown(u->waits, b->waits));
+    mst_text_add(out, "\n");
+}

@@ -1,0 +1,46 @@
+/* What the host and this process use, read from /proc: the lines of resources.csv (docs/RUNS.md).
+ *
+ * A reading costs a few reads on files that stay open; nothing is allocated, and nothing fails: in a
+ * container where a file is missing its columns are empty. Thread: one owner. The network interfaces are
+ * those of the owner thread's network namespace at `init`. */
+#ifndef MST_OBSERVE_RESOURCES_H
+#define MST_OBSERVE_RESOURCES_H
+
+#include "base/status.h"
+#include "observe/proc_text.h"
+#include "observe/text.h"
+
+/* One reading. Counters count from whenever; a `has_` that is false: the figures are not known. */
+typedef struct mst_usage {
+    uint64_t now_ns; /* monotonic */
+    bool has_cpu, has_memory, has_vm, has_disk, has_net, has_io, has_rss;
+    mst_host_cpu cpu;
+    mst_host_memory memory;
+    uint64_t page_ins, disk_read, disk_write;
+    mst_host_net net;
+    uint64_t rss, read, write;
+    double cpu_user_s, cpu_system_s; /* of the process */
+    uint64_t major_faults, switches, waits;
+} mst_usage;
+
+typedef struct mst_resources mst_resources;
+
+/* root: "/proc", or where a test has files of those names. Takes the first reading. */
+mst_status mst_resources_new(const char *root, mst_resources **out);
+void mst_resources_destroy(mst_resources *self); /* NULL-safe */
+
+/* Takes a reading; the one before is kept for the difference. */
+void mst_resources_read(mst_resources *self);
+const mst_usage *mst_resources_now(const mst_resources *self);
+
+/* The header of resources.csv with its newline; its interfaces are those of the first reading. */
+void mst_resources_header(const mst_resources *self, mst_text *out);
+/* The line between the last two readings, with its newline. time: seconds since 1970 of the last one. */
+void mst_resources_line(const mst_resources *self, double time, mst_text *out);
+
+/* Most bytes of a header or a line. */
+size_t mst_resources_line_max(const mst_resources *self);
+
+unsigned mst_resources_cores(const mst_resources *self); /* of the host; 0: not known */
+
+#endif

@@ -1,0 +1,193 @@
+/* What a process's own thread writes once a second: lines of resources.csv and spans.csv, and the curves that
+ * follow from them. See observe.h. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "observe/observe_impl.h"
+#include "observe/run.h"
+
+#define SPANS_LINE 1024
+
+/* ---- process.json ---- */
+
+/* Bits a second that the system says an interface has; 0: it does not say. */
+static double link_speed(const char *name)
+{
+    char path[64];
+    long megabits = 0;
+    snprintf(path, sizeof path, "/sys/class/net/%s/speed", name);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return 0.0;
+    if (fscanf(file, "%ld", &megabits) != 1)
+        megabits = 0;
+    fclose(file);
+    return megabits > 0 ? (double)megabits * 1e6 : 0.0;
+}
+
+static json_t *links_json(const mst_usage *usage)
+{
+    json_t *links = json_array();
+    for (unsigned i = 0; usage != NULL && i < usage->net.n; i++) {
+        const char *name = usage->net.links[i].name;
+        if (strcmp(name, "lo") == 0)
+            continue;
+        json_t *link = json_pack("{s:o}", "name", mst_json_text(name));
+        double speed = link_speed(name);
+        if (speed > 0.0)
+            json_object_set_new(link, "bits_per_s", json_integer((json_int_t)speed));
+        json_array_append_new(links, link);
+    }
+    return links;
+}
+
+/* Reads what it needs anew, so that any thread may ask for it. */
+void mst_sampler_describe(mst_observe *self)
+{
+    const mst_observe_options *o = &self->options;
+    char host[256] = "";
+    mst_resources *resources = NULL;
+    const mst_usage *usage =
+        mst_resources_new("/proc", &resources) == MST_OK ? mst_resources_now(resources) : NULL;
+    gethostname(host, sizeof host - 1);
+    json_t *json = json_pack(
+        "{s:s, s:s, s:I, s:o, s:I, s:f, s:I, s:I, s:f, s:o, s:I}", "process", self->process, "role",
+        self->role, "index", (json_int_t)o->index, "host", mst_json_text(host), "pid", (json_int_t)getpid(),
+        "started", (double)self->stamp * 1e-6, "cores", (json_int_t)sysconf(_SC_NPROCESSORS_ONLN),
+        "memory_bytes", (json_int_t)(usage != NULL ? usage->memory.total : 0), "clock_offset_s",
+        1e-9 * (double)atomic_load_explicit(&self->offset_ns, memory_order_relaxed), "links",
+        links_json(usage), "threads", (json_int_t)o->n_threads);
+    char *text = json != NULL ? json_dumps(json, JSON_INDENT(1)) : NULL;
+    if (text != NULL) {
+        pthread_mutex_lock(&self->mutex);
+        if (!self->ended) {
+            self->files[MST_RECORD_PROCESS].pending.n = 0; /* the file is replaced */
+            mst_bytes_add(&self->files[MST_RECORD_PROCESS].pending, text, strlen(text));
+        }
+        pthread_mutex_unlock(&self->mutex);
+    }
+    free(text); /* jansson's allocation */
+    json_decref(json);
+    mst_resources_destroy(resources);
+}
+
+/* ---- lines ---- */
+
+static mst_text new_line(mst_observe *self)
+{
+    self->line[0] = 0;
+    return (mst_text){.data = self->line, .size = self->line_max};
+}
+
+static void add_line(mst_observe *self, mst_record_kind kind, const mst_text *line)
+{
+    if (!line->cut)
+        mst_observe_add(self, kind, line->data, line->n);
+}
+
+void mst_sampler_open(mst_observe *self)
+{
+    mst_sampler_describe(self);
+    if (!self->options.guest && self->options.every_s > 0.0 &&
+        mst_resources_new("/proc", &self->resources) != MST_OK)
+        self->resources = NULL;
+    self->line_max = SPANS_LINE + (self->resources != NULL ? mst_resources_line_max(self->resources) : 0);
+    self->line = mst_alloc(self->line_max);
+    self->sampled_ns = mst_now_ns();
+    if (self->line == NULL || self->options.every_s <= 0.0)
+        return;
+    mst_text line = new_line(self);
+    if (self->resources != NULL) {
+        mst_resources_header(self->resources, &line);
+        add_line(self, MST_RECORD_RESOURCES, &line);
+        line = new_line(self);
+    }
+    mst_text_add(&line, "time,interval_s,threads,steps,rows");
+    for (unsigned p = 0; p < MST_PHASES; p++)
+        mst_text_add(&line, ",%s_s", mst_phase_name((mst_phase)p));
+    mst_text_add(&line, ",bytes_in,bytes_out,staleness_mean,staleness_max,dropped_rows\n");
+    add_line(self, MST_RECORD_SPANS, &line);
+}
+
+void mst_sampler_close(mst_observe *self)
+{
+    mst_resources_destroy(self->resources);
+    mst_free(self->line);
+    self->resources = NULL;
+    self->line = NULL;
+}
+
+/* The curves: rates, and shares of the threads' time. */
+static void add_curves(mst_observe *self, const mst_span_sums *now, const mst_span_sums *before,
+                       double seconds, double stale_mean, double stale_max)
+{
+    static const char *const tags[MST_PHASES] = {
+#define X(name, column) "time/" column,
+        MST_PHASE_MAP(X)
+#undef X
+    };
+    mst_scalar scalars[MST_PHASES + 8];
+    size_t n = 0;
+    double all = 0.0, rows = (double)(now->rows - before->rows);
+    for (unsigned p = 0; p < MST_PHASES; p++)
+        all += (double)(now->ns[p] - before->ns[p]);
+    for (unsigned p = 0; p < MST_PHASES && all > 0.0; p++)
+        if (now->ns[p] > 0)
+            scalars[n++] = (mst_scalar){tags[p], (double)(now->ns[p] - before->ns[p]) / all};
+    if (now->rows > 0 && seconds > 0.0)
+        scalars[n++] = (mst_scalar){"rows_per_s", rows / seconds};
+    if (now->stale_count > 0) {
+        scalars[n++] = (mst_scalar){"staleness/mean", stale_mean};
+        scalars[n++] = (mst_scalar){"staleness/max", stale_max};
+    }
+    if (now->dropped_rows > 0)
+        scalars[n++] = (mst_scalar){"dropped_rows", (double)now->dropped_rows};
+    if (now->bytes_in + now->bytes_out > 0 && seconds > 0.0) {
+        scalars[n++] = (mst_scalar){"bytes_in_per_s", (double)(now->bytes_in - before->bytes_in) / seconds};
+        scalars[n++] =
+            (mst_scalar){"bytes_out_per_s", (double)(now->bytes_out - before->bytes_out) / seconds};
+    }
+    mst_observe_scalars(self, MST_RECORD_EVENTS, atomic_load_explicit(&self->step, memory_order_relaxed),
+                        scalars, n);
+}
+
+void mst_sampler_sample(mst_observe *self)
+{
+    if (self->line == NULL)
+        return;
+    double time = mst_observe_wall(self);
+    if (self->resources != NULL) {
+        mst_text line = new_line(self);
+        mst_resources_read(self->resources);
+        mst_resources_line(self->resources, time, &line);
+        add_line(self, MST_RECORD_RESOURCES, &line);
+    }
+    mst_span_sums now, *before = &self->sums;
+    uint64_t now_ns = mst_now_ns(), stale_max;
+    pthread_mutex_lock(&self->mutex);
+    mst_spans_sum(self->spans, now_ns, &now, &stale_max);
+    pthread_mutex_unlock(&self->mutex);
+    double seconds = (double)(now_ns - self->sampled_ns) * 1e-9;
+    uint64_t stale = now.stale_count - before->stale_count;
+    double mean = stale > 0 ? (double)(now.stale_sum - before->stale_sum) / (double)stale : (double)NAN;
+    mst_text line = new_line(self);
+    mst_text_add(&line, "%.6f,%.6f,%u,%llu,%llu", time, seconds, now.threads,
+                 (unsigned long long)(now.steps - before->steps),
+                 (unsigned long long)(now.rows - before->rows));
+    for (unsigned p = 0; p < MST_PHASES; p++)
+        mst_text_real(&line, (double)(now.ns[p] - before->ns[p]) * 1e-9);
+    mst_text_add(&line, ",%llu,%llu", (unsigned long long)(now.bytes_in - before->bytes_in),
+                 (unsigned long long)(now.bytes_out - before->bytes_out));
+    mst_text_real(&line, mean);
+    mst_text_real(&line, stale > 0 ? (double)stale_max : (double)NAN);
+    mst_text_add(&line, ",%llu\n", (unsigned long long)(now.dropped_rows - before->dropped_rows));
+    add_line(self, MST_RECORD_SPANS, &line);
+    if (self->options.events)
+        add_curves(self, &now, before, seconds, mean, stale > 0 ? (double)stale_max : (double)NAN);
+    self->sums = now;
+    self->sampled_ns = now_ns;
+}

@@ -1,0 +1,158 @@
+/* Contract in trace.h. A ring has one writer and one reader: `head` is the writer's, `tail` the reader's, and
+ * each publishes what it has done with a release. */
+#include "observe/trace.h"
+
+#include <stdio.h>
+
+#define RING ((uint64_t)1 << 14)
+
+typedef struct entry {
+    char name[MST_TRACE_NAME];
+    uint8_t kind;
+    uint64_t at_ns, ns, step, value;
+} entry;
+
+struct mst_trace_ring {
+    _Alignas(64) atomic_uint_fast64_t head;
+    atomic_uint_fast64_t dropped;
+    _Alignas(64) atomic_uint_fast64_t tail;
+    entry entries[RING];
+};
+
+mst_status mst_trace_ring_new(mst_trace_ring **out)
+{
+    mst_trace_ring *self = mst_alloc_lines(sizeof *self);
+    if (self == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for a trace");
+    atomic_init(&self->head, 0);
+    atomic_init(&self->tail, 0);
+    atomic_init(&self->dropped, 0);
+    *out = self;
+    return MST_OK;
+}
+
+void mst_trace_ring_destroy(mst_trace_ring *self)
+{
+    mst_free(self);
+}
+
+void mst_trace_put(mst_trace_ring *self, mst_trace_kind kind, const char *name, uint64_t at_ns, uint64_t ns,
+                   uint64_t step, uint64_t value)
+{
+    uint64_t head = atomic_load_explicit(&self->head, memory_order_relaxed);
+    if (head - atomic_load_explicit(&self->tail, memory_order_acquire) >= RING) {
+        mst_lane_add(&self->dropped, 1);
+        return;
+    }
+    entry *e = &self->entries[head % RING];
+    size_t n = strnlen(name, MST_TRACE_NAME - 1);
+    memcpy(e->name, name, n);
+    e->name[n] = 0;
+    e->kind = (uint8_t)kind;
+    e->at_ns = at_ns;
+    e->ns = ns;
+    e->step = step;
+    e->value = value;
+    atomic_store_explicit(&self->head, head + 1, memory_order_release);
+}
+
+void mst_span_traced(mst_lane *lane, mst_phase phase, uint64_t from_ns, uint64_t to_ns)
+{
+    if (phase != MST_PHASE_IDLE)
+        mst_trace_put(lane->trace, MST_TRACE_PHASE, mst_phase_name(phase), from_ns, to_ns - from_ns,
+                      lane->step, 0);
+}
+
+/* ---- the file ---- */
+
+__attribute__((format(printf, 2, 3))) static void add(mst_bytes *out, const char *format, ...)
+{
+    char line[512];
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    if (n > 0)
+        mst_bytes_add(out, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
+}
+
+/* A name within quotes of JSON. */
+static void add_name(mst_bytes *out, const char *name)
+{
+    for (const char *p = name; *p != 0; p++)
+        if (*p == '"' || *p == '\\')
+            add(out, "\\%c", *p);
+        else
+            add(out, "%c", (unsigned char)*p < 32 || (unsigned char)*p > 126 ? '?' : *p);
+}
+
+void mst_trace_begin(mst_bytes *out, const mst_trace_identity *who)
+{
+    add(out, "[\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%u,\"tid\":0,\"args\":{\"name\":\"",
+        who->pid);
+    add_name(out, who->process);
+    add(out, "\"}},\n");
+}
+
+void mst_trace_thread(mst_bytes *out, const mst_trace_identity *who, const char *name)
+{
+    add(out, "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%u,\"tid\":%u,\"args\":{\"name\":\"", who->pid,
+        who->tid);
+    add_name(out, name);
+    add(out, "\"}},\n");
+}
+
+static void add_entry(mst_bytes *out, const mst_trace_identity *who, const entry *e)
+{
+    static const char *const letters[] = {"X", "X", "s", "f", "C"};
+    static const char *const categories[] = {"phase", "op", "flow", "flow", "counter"};
+    unsigned long long at = (unsigned long long)((int64_t)e->at_ns + who->clock_ns);
+    add(out, "{\"name\":\"");
+    add_name(out, e->name);
+    add(out, "\",\"cat\":\"%s\",\"ph\":\"%s\",\"pid\":%u,\"tid\":%u,\"ts\":%llu.%03llu", categories[e->kind],
+        letters[e->kind], who->pid, who->tid, at / 1000, at % 1000);
+    switch ((mst_trace_kind)e->kind) {
+    case MST_TRACE_PHASE:
+        add(out, ",\"dur\":%llu.%03llu,\"args\":{\"step\":%llu}},\n", (unsigned long long)e->ns / 1000,
+            (unsigned long long)e->ns % 1000, (unsigned long long)e->step);
+        break;
+    case MST_TRACE_OP:
+        add(out, ",\"dur\":%llu.%03llu,\"args\":{\"step\":%llu,\"bytes\":%llu}},\n",
+            (unsigned long long)e->ns / 1000, (unsigned long long)e->ns % 1000, (unsigned long long)e->step,
+            (unsigned long long)e->value);
+        break;
+    case MST_TRACE_FLOW_OUT:
+        add(out, ",\"id\":%llu},\n", (unsigned long long)e->value);
+        break;
+    case MST_TRACE_FLOW_IN:
+        add(out, ",\"bp\":\"e\",\"id\":%llu},\n", (unsigned long long)e->value);
+        break;
+    case MST_TRACE_COUNTER:
+        add(out, ",\"args\":{\"value\":%llu}},\n", (unsigned long long)e->value);
+        break;
+    }
+}
+
+size_t mst_trace_drain(mst_trace_ring *self, const mst_trace_identity *who, uint64_t from_step,
+                       uint64_t to_step, mst_bytes *out, uint64_t *dropped)
+{
+    uint64_t tail = atomic_load_explicit(&self->tail, memory_order_relaxed),
+             head = atomic_load_explicit(&self->head, memory_order_acquire);
+    size_t n = 0;
+    for (; tail < head; tail++) {
+        const entry *e = &self->entries[tail % RING];
+        if (e->step < from_step || e->step > to_step)
+            continue;
+        add_entry(out, who, e);
+        n++;
+    }
+    atomic_store_explicit(&self->tail, tail, memory_order_release);
+    *dropped = atomic_load_explicit(&self->dropped, memory_order_relaxed);
+    return n;
+}
+
+void mst_trace_end(mst_bytes *out, const mst_trace_identity *who, uint64_t dropped)
+{
+    add(out, "{\"name\":\"dropped\",\"ph\":\"M\",\"pid\":%u,\"tid\":0,\"args\":{\"value\":%llu}}\n]\n",
+        who->pid, (unsigned long long)dropped);
+}
