@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "strategy/hot.h"
 
-extern const mst_strategy_ops mst_strategy_local;
+extern const mst_strategy_ops mst_strategy_local, mst_strategy_allreduce;
 
 static const mst_strategy_ops strategy_ps = {
     .name = "ps",
@@ -14,14 +14,16 @@ static const mst_strategy_ops strategy_ps = {
             "is pulled",
 };
 
-const mst_strategy_ops *const mst_strategies[] = {&mst_strategy_local, &strategy_ps, NULL};
+const mst_strategy_ops *const mst_strategies[] = {&mst_strategy_local, &strategy_ps, &mst_strategy_allreduce,
+                                                  NULL};
 
 #define FIELD(name) offsetof(mst_strategy_options, name)
 const mst_option mst_strategy_option_table[] = {
-    {"strategy", MST_OPTION_CHOICE, FIELD(strategy), "local", 0, 0, "local|ps", NULL,
+    {"strategy", MST_OPTION_CHOICE, FIELD(strategy), "local", 0, 0, "local|ps|allreduce", NULL,
      "Where gradients meet: local: in this process; ps: on servers, in processes of their own (muster "
      "launch, --role) or, "
-     "without those, in threads of this one."},
+     "without those, in threads of this one; allreduce: in every rank of an MPI job (mpirun -n N muster "
+     "train ...)."},
     {"mode", MST_OPTION_CHOICE, FIELD(mode), "sync", 0, 0, "sync|async|ssp", NULL,
      "sync: threads or workers share every batch and the result repeats bit for bit; async: each takes "
      "batches of its own "
@@ -46,7 +48,8 @@ const mst_option mst_strategy_option_table[] = {
      "ps async and ssp: requests in flight beyond the first; hides the round trip, at the price of weights K "
      "steps old."},
     {"wire", MST_OPTION_CHOICE, FIELD(wire), "fp32", 0, 0, "fp32|bf16|fp16", NULL,
-     "ps: how weights and gradients travel; servers keep fp32."},
+     "ps: how weights and gradients travel; servers keep fp32. allreduce: how gradients travel; sums are "
+     "kept in fp32."},
     {"dense-model", MST_OPTION_FLAG, FIELD(dense_model), "false", 0, 0, NULL, NULL,
      "ps: the whole model travels with every step instead of what the batch touches: to see what that "
      "saves."},
@@ -59,11 +62,16 @@ const mst_option mst_strategy_option_table[] = {
      "static: each worker takes every N-th block of the files; local: each worker takes all of the files "
      "that it finds."},
     {"peer-timeout", MST_OPTION_REAL, FIELD(peer_timeout), "10", 0.5, 86400, NULL, "S",
-     "ps: a process that is silent for S seconds is taken for dead."},
+     "ps, allreduce: a process that is silent for S seconds is taken for dead."},
     {"start-timeout", MST_OPTION_REAL, FIELD(start_timeout), "60", 0.1, 86400, NULL, "S",
-     "ps: how long processes wait for each other at the start."},
+     "ps, allreduce: how long processes wait for each other at the start."},
     {"stall-timeout", MST_OPTION_REAL, FIELD(stall_timeout), "600", 1, 86400, NULL, "S",
-     "ps: a worker that lives but pushes nothing for S seconds is sent away."},
+     "ps: a worker that lives but pushes nothing for S seconds is sent away. allreduce: how long a sum may "
+     "take."},
+    {"reduction", MST_OPTION_CHOICE, FIELD(reduction), "auto", 0, 0, "auto|gather|direct|mpi|off|only", NULL,
+     "allreduce: how gradients are added up. gather: everybody sends all to all; direct: everybody adds up a "
+     "part; auto: the faster of these for each size, measured at the start, with the same bits; mpi: "
+     "MPI_Allreduce. For measuring: off: not at all; only: nothing is computed."},
     {0},
 };
 
@@ -77,6 +85,21 @@ static mst_status resolve_ps(const mst_strategy_options *o)
     if (o->pipeline > 0 && o->mode == MST_MODE_SYNC)
         return mst_fail(MST_EUSAGE,
                         "--pipeline is for --mode async and ssp: a synchronous step needs the one before it");
+    return MST_OK;
+}
+
+static mst_status resolve_allreduce(const mst_strategy_options *o)
+{
+    if (o->mode != MST_MODE_SYNC)
+        return mst_fail(MST_EUSAGE,
+                        "--mode %s needs --strategy ps: ranks of allreduce take every step together",
+                        o->mode == MST_MODE_ASYNC ? "async" : "ssp");
+    if (o->shard != MST_SHARD_AUTO)
+        return mst_fail(MST_EUSAGE,
+                        "--shard is for --strategy ps: ranks of allreduce share every global batch");
+    if (o->global_batch < o->workers)
+        return mst_fail(MST_EUSAGE, "--global-batch %lld: there are %lld ranks", (long long)o->global_batch,
+                        (long long)o->workers);
     return MST_OK;
 }
 
@@ -95,6 +118,8 @@ mst_status mst_strategy_resolve(mst_strategy_options *options)
         options->batch = (options->global_batch + options->workers - 1) / options->workers;
     else
         options->global_batch = options->batch * options->workers;
+    if (options->strategy == MST_STRATEGY_ALLREDUCE)
+        return resolve_allreduce(options);
     return local ? MST_OK : resolve_ps(options);
 }
 

@@ -54,7 +54,6 @@ typedef struct mst_strategy_options {
     int wire;                 /* --wire fp32|bf16|fp16: mst_wire */
     bool dense_model;         /* --dense-model: the whole vector travels with every step */
     int64_t part;             /* --part N: floats of a part of what is large; 0: nothing travels in parts */
-    int64_t part;             /* --part N: floats of a part of what is large; 0: nothing travels in parts */
     int shard;                /* --shard auto|static|local */
     double peer_timeout, start_timeout, stall_timeout; /* seconds */
     /* allreduce: workers are the ranks of the MPI job; besides --wire and the timeouts: */

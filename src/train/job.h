@@ -46,4 +46,10 @@ mst_status mst_job_worker(const mst_job_config *config, const mst_observer *obse
 mst_status mst_job_embedded(const mst_job_config *config, const mst_observer *observer,
                             mst_job_summary *summary);
 
+/* Strategy allreduce: this process is a rank of an MPI job; rank 0 keeps the run directory, and summary is
+ * filled in there. config->cluster, index, engine and all_begin are not used. Errors: MST_EPEER naming the rank
+ * that died or failed. */
+mst_status mst_job_allreduce(const mst_job_config *config, const mst_observer *observer,
+                             mst_job_summary *summary);
+
 #endif

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "mpi/mpi.h"
 
 #define FIELD(name) offsetof(mst_process_options, name)
 const mst_option mst_process_option_table[] = {
@@ -157,6 +158,25 @@ static json_t *shared_options(const json_t *options)
     return same;
 }
 
+/* allreduce: how many ranks there are, whatever a run that is resumed was started with. */
+static void count_ranks(mst_settings *s)
+{
+    mst_mpi_launch launch;
+    if (s->strategy.strategy != MST_STRATEGY_ALLREDUCE)
+        return;
+    mst_mpi_launched(&launch);
+    s->strategy.workers = launch.launched ? launch.size : 1;
+    s->strategy.servers = 1;
+}
+
+/* A rank of allreduce other than 0: what a resumed run was started with comes from rank 0. */
+static bool follows_rank_0(const mst_settings *s)
+{
+    mst_mpi_launch launch;
+    mst_mpi_launched(&launch);
+    return s->strategy.strategy == MST_STRATEGY_ALLREDUCE && launch.launched && launch.rank > 0;
+}
+
 typedef struct adoption {
     mst_settings *settings;
     json_t *same; /* what the coordinator compares: follows the options */
@@ -184,6 +204,7 @@ static mst_status adopt_job(void *arg, const json_t *job)
     json_decref(copy);
     TRY(st);
     count_cluster(s);
+    count_ranks(s);
     json_t *options = mst_options_json(s->groups, s->n_groups), *same = shared_options(options);
     if (options == NULL || same == NULL || json_object_update(a->same, same) != 0)
         st = mst_fail(MST_ENOMEM, "no memory to resume");
@@ -210,6 +231,8 @@ mst_status mst_settings_run_job(mst_settings *self, const mst_train_config *conf
     *summary = (mst_job_summary){0};
     if (job.same == NULL)
         st = mst_fail(MST_ENOMEM, "no memory for the options");
+    else if (self->strategy.strategy == MST_STRATEGY_ALLREDUCE)
+        st = mst_job_allreduce(&job, observer, summary);
     else if (self->cluster.source == NULL)
         st = mst_job_embedded(&job, observer, summary);
     else if (self->process.role == 1)
@@ -225,9 +248,9 @@ static mst_status find_cluster(mst_settings *s)
 {
     mst_cluster *out = &s->cluster;
     bool named = s->process.role != 0 || s->process.cluster != NULL;
-    if (!named && s->strategy.strategy == MST_STRATEGY_LOCAL &&
+    if (!named && s->strategy.strategy != MST_STRATEGY_PS &&
         mst_options_is_set(s->groups, s->n_groups, "strategy"))
-        return MST_OK; /* --strategy local means it */
+        return MST_OK; /* --strategy local means it, and ranks find each other through MPI */
     mst_cluster_env env = mst_cluster_env_read();
     TRY(mst_cluster_find(s->process.cluster, &env, out));
     if (out->source == NULL)
@@ -249,12 +272,12 @@ static mst_status find_cluster(mst_settings *s)
 /* Whether this process opens the run directory. */
 static bool keeps_run(const mst_settings *s)
 {
-    return s->process.role == 0 || (s->process.role == 1 && s->process.index == 0);
+    return (s->process.role == 0 && !follows_rank_0(s)) || (s->process.role == 1 && s->process.index == 0);
 }
 
 static mst_status check_usage(mst_settings *s, bool dry_run)
 {
-    if (s->files.n == 0 && s->process.role == 0)
+    if (s->files.n == 0 && s->process.role == 0 && !(follows_rank_0(s) && s->train.resume))
         return mst_fail(MST_EUSAGE, "no training data given: name its files (\"-\" is standard input)");
     if (!dry_run && !s->train.resume && !s->train.overwrite && s->train.run != NULL && keeps_run(s) &&
         mst_path_exists(s->train.run)) /* before the data is read */
@@ -278,6 +301,7 @@ mst_status mst_settings_settle(mst_settings *self, bool dry_run)
     if (self->train.resume && self->train.run != NULL && keeps_run(self))
         TRY(adopt_run(self));
     count_cluster(self);
+    count_ranks(self);
     TRY(check_usage(self, dry_run));
     self->options = mst_options_json(self->groups, self->n_groups);
     return self->options != NULL ? MST_OK : mst_fail(MST_ENOMEM, "no memory for the options");

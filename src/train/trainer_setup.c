@@ -300,8 +300,18 @@ static mst_status open_training_data(mst_trainer *self, mst_shape *shape)
     self->strategy_options = *c->strategy;
     TRY(mst_strategy_resolve(&self->strategy_options));
     self->n_threads = (unsigned)self->strategy_options.threads;
-    TRY(mst_optimizer_init(&self->optimizer, c->optim));
+    bool ranks = self->strategy_options.strategy == MST_STRATEGY_ALLREDUCE;
+    mst_optim_options optim = *c->optim;
+    if (ranks && self->strategy_options.lr_scale != 0)
+        optim.lr *= (double)self->strategy_options.workers;
+    TRY(mst_optimizer_init(&self->optimizer, &optim));
     TRY(open_data(self, c->files, &self->dataset));
+    if (ranks && !self->dataset->random)
+        return mst_fail(
+            MST_EUSAGE,
+            "%s can only be read from beginning to end, and ranks of --strategy allreduce each read "
+            "their own rows of a batch: give --cache, or convert it (muster data convert)",
+            self->dataset->name);
     if (c->augment != NULL)
         TRY(mst_augment_init(&self->augment, c->augment, self->dataset, (uint64_t)self->options.seed));
     TRY(mst_find_shape(self->dataset, &self->data, c->model, self->n_threads, shape));
@@ -312,6 +322,19 @@ static mst_status open_training_data(mst_trainer *self, mst_shape *shape)
         shape->w = self->augment.width;
     }
     return settle_data_options(self);
+}
+
+/* The strategy and its feed. Steps that other ranks share need rows until the loop ends the training. */
+static mst_status make_strategy(mst_trainer *self)
+{
+    mst_strategy_env env = {.model = self->assembly.model,
+                            .optimizer = &self->optimizer,
+                            .params = &self->assembly.params,
+                            .seed = (uint64_t)self->options.seed,
+                            .comm = self->config.comm};
+    TRY(mst_strategy_new(&self->strategy_options, &env, &self->strategy));
+    return make_feed(self, self->strategy->n_lanes, self->strategy->max_take, 0, 0,
+                     self->config.comm == NULL ? self->config.stop : NULL);
 }
 
 mst_status mst_trainer_set_up(mst_trainer *self)
@@ -330,12 +353,18 @@ mst_status mst_trainer_set_up(mst_trainer *self)
     else if (self->options.init_from != NULL)
         TRY(load_checkpoint(self, self->options.init_from, false));
     TRY(mst_trainer_open_sets(self, &self->assembly.params, self->config.stop));
-    mst_strategy_env env = {.model = self->assembly.model,
-                            .optimizer = &self->optimizer,
-                            .params = &self->assembly.params,
-                            .seed = (uint64_t)self->options.seed};
-    TRY(mst_strategy_new(&self->strategy_options, &env, &self->strategy));
-    return make_feed(self, self->strategy->n_lanes, self->strategy->max_take, 0, 0, self->config.stop);
+    return make_strategy(self);
+}
+
+mst_status mst_trainer_set_up_rank(mst_trainer *self)
+{
+    mst_shape shape;
+    TRY(open_training_data(self, &shape));
+    TRY(mst_assembly_init(&self->assembly, self->config.model, &shape, self->kernels,
+                          self->optimizer.ops->n_slots, 0, (uint64_t)self->options.seed));
+    mst_params_populate(&self->assembly.params);
+    mst_optimizer_start(&self->optimizer, &self->assembly.params);
+    return make_strategy(self);
 }
 
 mst_status mst_trainer_set_up_worker(mst_trainer *self, uint32_t index)

@@ -1,0 +1,370 @@
+/* Strategy allreduce: its life, orders, and who follows them; contract in allreduce.h, a step is in
+ * allreduce_step.c.
+ *
+ * Rank 0's run gives orders of as many steps as it expects to fit before its deadline, so that time is rank
+ * 0's clock alone. At the end of an order all ranks send their losses, and what they were asked for by
+ * signals, to rank 0. Rows are claimed on every rank: all see the epoch end at the same place.
+ *
+ * Where the gradient is small there is nothing to overlap, and a hand-off between threads costs as much as
+ * the reduction: steps then run on the communication thread itself, which polls MPI while it waits. */
+#include "strategy/allreduce.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "strategy/allreduce_impl.h"
+
+#define ALONE_FLOATS (1u << 18) /* of a dense gradient that is not worth a hand-off: 1 MB */
+
+/* ---- life ---- */
+
+static mst_status init_worker(mst_allreduce *self, unsigned t, const mst_grad *layout)
+{
+    const mst_strategy_env *env = &self->base.env;
+    mst_allreduce_worker *w = &self->workers[t];
+    uint32_t rows = (self->batch + self->n - 1) / self->n, owners = self->n_ranks * self->n;
+    TRY(mst_model_scratch_new(env->model, rows, self->inner, true, &w->scratch));
+    if (t > 0)
+        return mst_grad_init(&w->grad, layout->ranges, layout->n_ranges, layout->sparse_offset, layout->width,
+                             owners);
+    TRY(mst_grad_init(&w->grad, NULL, 0, layout->sparse_offset, layout->width, owners));
+    w->grad.n_ranges = layout->n_ranges;
+    for (uint32_t r = 0; r < layout->n_ranges; r++) {
+        w->grad.ranges[r] = layout->ranges[r];
+        w->grad.ranges[r].g = self->flat + self->flat_at[r];
+    }
+    return MST_OK;
+}
+
+static mst_status allreduce_init(mst_strategy *base, const mst_strategy_options *options,
+                                 const mst_strategy_env *env)
+{
+    mst_allreduce *self = (mst_allreduce *)base;
+    mst_grad layout = {0};
+    if (env->comm == NULL)
+        return mst_fail(MST_EUSAGE, "strategy allreduce needs the ranks of an MPI job");
+    self->comm = env->comm;
+    self->rank = (uint32_t)mst_comm_mpi(self->comm)->rank;
+    self->n_ranks = (uint32_t)mst_comm_mpi(self->comm)->size;
+    self->n = mst_model_threads(env->model) ? 1 : (unsigned)options->threads;
+    self->inner = (unsigned)options->threads / self->n;
+    self->global_batch = (uint32_t)options->global_batch;
+    self->batch = (self->global_batch + self->n_ranks - 1) / self->n_ranks;
+    self->reduction = (mst_reduction_choice)options->reduction;
+    self->stopped_by = -1;
+    base->n_lanes = 1;
+    base->max_take = self->global_batch;
+    mst_model_weights(env->model, env->params, &self->weights);
+    env->model->ops->layout(env->model, env->params, &layout);
+    TRY(mst_allreduce_lay_out(self, &layout));
+    self->on_comm = layout.width != 0 || self->n_flat <= ALONE_FLOATS;
+    TRY(mst_team_new(self->n, &self->team));
+    self->workers = mst_alloc_lines(self->n * sizeof *self->workers);
+    if (self->workers == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for %u training threads", self->n);
+    memset(self->workers, 0, self->n * sizeof *self->workers);
+    for (unsigned t = 0; t < self->n; t++)
+        TRY(init_worker(self, t, &layout));
+    return layout.width != 0 ? mst_sparse_init(self) : MST_OK;
+}
+
+static void allreduce_fini(mst_strategy *base)
+{
+    mst_allreduce *self = (mst_allreduce *)base;
+    mst_team_destroy(self->team);
+    mst_sparse_fini(self);
+    for (unsigned t = 0; self->workers != NULL && t < self->n; t++) {
+        mst_allreduce_worker *w = &self->workers[t];
+        mst_model_scratch_free(base->env.model, w->scratch);
+        if (t == 0)
+            w->grad.n_ranges = 0; /* they lie in flat */
+        mst_grad_fini(&w->grad);
+    }
+    mst_free(self->workers);
+    mst_free(self->flat);
+    mst_free(self->ops);
+    mst_free(self->last_range);
+}
+
+/* ---- orders ---- */
+
+typedef struct order {
+    uint64_t end; /* 1: of the training */
+    uint64_t epoch, position, step;
+    uint64_t n_steps, n_rows;
+} order;
+
+/* What a rank says at the end of an order. */
+typedef struct tail {
+    uint64_t steps, claimed; /* rows of global batches */
+    double loss, weight;
+    uint64_t rows;
+    uint32_t stop, save;
+} tail;
+
+typedef struct execution {
+    mst_allreduce *self;
+    order order;
+    tail tail;
+    bool epoch_ended;
+} execution;
+
+/* Rank 0 sends the order; the others wait for one. */
+static mst_status pass_order(mst_comm *comm, void *arg)
+{
+    execution *e = arg;
+    const mst_allreduce *self = e->self;
+    mst_comm_message *m = mst_calloc(self->n_ranks, sizeof *m);
+    uint32_t n = 0;
+    mst_status st;
+    if (m == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for orders");
+    if (self->rank == 0) {
+        for (uint32_t p = 1; p < self->n_ranks; p++)
+            m[n++] = (mst_comm_message){&e->order, sizeof e->order, (int)p, MST_TAG_ORDER};
+        st = mst_comm_exchange(comm, m, n, NULL, 0, true, "ranks to take an order");
+    } else {
+        m[0] = (mst_comm_message){&e->order, sizeof e->order, 0, MST_TAG_ORDER};
+        st = mst_comm_exchange(comm, NULL, 0, m, 1, true, "an order of rank 0");
+    }
+    mst_free(m);
+    return st;
+}
+
+/* The steps of an order, on whichever thread. */
+static mst_status execute(mst_comm *comm, void *arg)
+{
+    execution *e = arg;
+    mst_allreduce *self = e->self;
+    (void)comm;
+    for (uint64_t i = 0; i < e->order.n_steps && !e->epoch_ended; i++) {
+        uint64_t want = e->order.n_rows - e->tail.claimed, position, start = mst_now_ns();
+        want = want < self->global_batch ? want : self->global_batch;
+        if (want == 0)
+            break;
+        TRY(mst_feed_claim(self->feed, 0, (uint32_t)want, &self->global, &position));
+        self->counts.input_seconds += mst_seconds_since(start);
+        uint64_t n = self->global.n_rows;
+        e->epoch_ended = n < want;
+        if (n == 0)
+            break;
+        self->from = (uint32_t)(n * self->rank / self->n_ranks);
+        self->to = (uint32_t)(n * (self->rank + 1) / self->n_ranks);
+        self->step = e->order.step + i + 1;
+        TRY(mst_allreduce_step(self));
+        e->tail.steps++;
+        e->tail.claimed += n;
+        self->counts.steps++;
+        self->counts.rows += self->to - self->from;
+    }
+    return mst_allreduce_drain(self);
+}
+
+static mst_status gather_tails(mst_comm *comm, void *arg)
+{
+    execution *e = arg;
+    mst_allreduce *self = e->self;
+    tail *all = mst_calloc(self->n_ranks, sizeof *all);
+    if (all == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for the ends of orders");
+    mst_status st =
+        mst_comm_gather(comm, &e->tail, sizeof e->tail, all, true, MST_TAG_TAIL, "the end of an order");
+    for (uint32_t r = 1; st == MST_OK && self->rank == 0 && r < self->n_ranks; r++) {
+        if (all[r].steps != e->tail.steps || all[r].claimed != e->tail.claimed)
+            st = mst_fail(
+                MST_EPEER,
+                "rank %u took %llu rows in %llu steps where rank 0 took %llu in %llu: do both read the "
+                "same data?",
+                r, (unsigned long long)all[r].claimed, (unsigned long long)all[r].steps,
+                (unsigned long long)e->tail.claimed, (unsigned long long)e->tail.steps);
+        e->tail.loss += all[r].loss;
+        e->tail.weight += all[r].weight;
+        e->tail.rows += all[r].rows;
+        if (all[r].stop != 0 && self->stopped_by < 0)
+            self->stopped_by = (int)r;
+        self->save_wished = self->save_wished || all[r].save != 0;
+    }
+    mst_free(all);
+    return st;
+}
+
+/* Everything from an order's arrival on. */
+static mst_status carry_out(mst_allreduce *self, mst_feed *feed, execution *e)
+{
+    self->feed = feed;
+    for (unsigned t = 0; t < self->n; t++) {
+        self->workers[t].loss = (mst_loss_sum){0};
+        self->workers[t].status = MST_OK;
+    }
+    TRY(self->on_comm ? mst_comm_call(self->comm, execute, e) : execute(self->comm, e));
+    for (unsigned t = 0; t < self->n; t++) {
+        e->tail.loss += self->workers[t].loss.loss;
+        e->tail.weight += self->workers[t].loss.weight;
+        e->tail.rows += self->workers[t].loss.rows;
+    }
+    if (self->reduction == MST_REDUCTION_ONLY) /* nothing was computed: rows are counted nevertheless */
+        e->tail.rows = self->rank == 0 ? e->tail.claimed : 0;
+    if (self->rank != 0) {
+        e->tail.stop = self->wishes.stop != NULL && atomic_load(self->wishes.stop);
+        e->tail.save = self->wishes.save_wanted != NULL && self->wishes.save_wanted();
+    }
+    return mst_comm_call(self->comm, gather_tails, e);
+}
+
+/* Steps that fit before the deadline, of those that the budget has. */
+static uint64_t steps_for(const mst_allreduce *self, const mst_budget *budget)
+{
+    uint64_t now = mst_now_ns(), most = budget->steps;
+    if (budget->deadline_ns != UINT64_MAX) {
+        double left = now < budget->deadline_ns ? (double)(budget->deadline_ns - now) * 1e-9 : 0.0;
+        double fit = self->step_seconds > 0.0 ? left / self->step_seconds : 1.0;
+        uint64_t n = fit < 1.0 ? 1 : fit > 1e9 ? 1000000000 : (uint64_t)fit;
+        most = n < most ? n : most;
+    }
+    return most < 1 ? 1 : most;
+}
+
+static bool out_of_time(const mst_budget *budget)
+{
+    return (budget->stop != NULL && atomic_load_explicit(budget->stop, memory_order_relaxed)) ||
+           (budget->deadline_ns != UINT64_MAX && mst_now_ns() >= budget->deadline_ns);
+}
+
+static mst_status allreduce_run(mst_strategy *base, mst_feed *feed, const mst_budget *budget,
+                                mst_progress *progress)
+{
+    mst_allreduce *self = (mst_allreduce *)base;
+    if (budget->steps == 0 || budget->rows == 0 || out_of_time(budget))
+        return mst_comm_lost(self->comm);
+    execution e = {.self = self,
+                   .order = {.epoch = progress->epoch,
+                             .position = progress->position,
+                             .step = progress->steps,
+                             .n_steps = steps_for(self, budget),
+                             .n_rows = budget->rows}};
+    uint64_t start = mst_now_ns();
+    TRY(mst_comm_call(self->comm, pass_order, &e));
+    TRY(carry_out(self, feed, &e));
+    if (e.tail.steps > 0)
+        self->step_seconds = mst_seconds_since(start) / (double)e.tail.steps;
+    progress->epoch_ended = e.epoch_ended;
+    progress->position += e.tail.claimed;
+    progress->steps += e.tail.steps;
+    progress->rows += e.tail.claimed;
+    progress->loss.loss += e.tail.loss;
+    progress->loss.weight += e.tail.weight;
+    progress->loss.rows += e.tail.rows;
+    return MST_OK;
+}
+
+void mst_allreduce_wished(mst_strategy *base, int *stopped_by, bool *save)
+{
+    mst_allreduce *self = (mst_allreduce *)base;
+    *stopped_by = self->stopped_by;
+    *save = self->save_wished;
+    self->save_wished = false;
+}
+
+/* ---- the end ---- */
+
+/* What this rank has done. */
+static void count(mst_allreduce *self)
+{
+    mst_allreduce_counts *c = &self->counts;
+    mst_comm_counts now;
+    mst_comm_counts_get(self->comm, &now);
+    c->bytes_out = now.bytes_out - self->before.bytes_out;
+    c->bytes_in = now.bytes_in - self->before.bytes_in;
+    c->reduce_seconds = (double)(now.busy_ns - self->before.busy_ns) * 1e-9;
+    for (int i = 0; i < MST_REDUCE_WAYS; i++)
+        c->reductions[i] = now.reductions[i] - self->before.reductions[i];
+    c->sparse_gathered = self->sparse.n_gathered;
+    c->sparse_scattered = self->sparse.n_scattered;
+    memcpy(c->name, mst_comm_mpi(self->comm)->host, sizeof c->name);
+    c->name[sizeof c->name - 1] = '\0';
+}
+
+typedef struct reporting {
+    mst_allreduce *self;
+    mst_allreduce_counts *all;
+} reporting;
+
+static mst_status gather_counts(mst_comm *comm, void *arg)
+{
+    reporting *r = arg;
+    return mst_comm_gather(comm, &r->self->counts, sizeof r->self->counts, r->all, true, MST_TAG_REPORT,
+                           "what ranks have done");
+}
+
+static json_t *counts_json(uint32_t rank, mst_allreduce_counts *c)
+{
+    char name[96];
+    c->name[sizeof c->name - 1] = '\0';
+    snprintf(name, sizeof name, "rank %u, %s", rank, c->name);
+    return json_pack(
+        "{s:i, s:s, s:s, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:I, s:I, s:{s:I, s:I, s:I, s:I, s:I}}", "worker",
+        (int)rank, "name", name, "state", "done", "steps", (json_int_t)c->steps, "rows", (json_int_t)c->rows,
+        "dropped_steps", (json_int_t)0, "compute_seconds", c->compute_seconds, "wait_seconds",
+        c->wait_seconds, "input_seconds", c->input_seconds, "reduce_seconds", c->reduce_seconds, "bytes_out",
+        (json_int_t)c->bytes_out, "bytes_in", (json_int_t)c->bytes_in, "reductions", "gather",
+        (json_int_t)c->reductions[MST_REDUCE_GATHER], "direct", (json_int_t)c->reductions[MST_REDUCE_DIRECT],
+        "mpi", (json_int_t)c->reductions[MST_REDUCE_MPI], "sparse_gathered", (json_int_t)c->sparse_gathered,
+        "sparse_scattered", (json_int_t)c->sparse_scattered);
+}
+
+/* Ends the training on all ranks. */
+static mst_status allreduce_report(mst_strategy *base, json_t **out)
+{
+    mst_allreduce *self = (mst_allreduce *)base;
+    execution e = {.self = self, .order = {.end = 1}};
+    TRY(mst_comm_call(self->comm, pass_order, &e));
+    reporting r = {self, mst_calloc(self->n_ranks, sizeof *r.all)};
+    mst_status st = r.all == NULL ? mst_fail(MST_ENOMEM, "no memory for the report") : MST_OK;
+    count(self);
+    if (st == MST_OK)
+        st = mst_comm_call(self->comm, gather_counts, &r);
+    json_t *json = st == MST_OK ? json_array() : NULL;
+    for (uint32_t i = 0; json != NULL && i < self->n_ranks; i++)
+        if (json_array_append_new(json, counts_json(i, &r.all[i])) != 0) {
+            json_decref(json);
+            json = NULL;
+        }
+    mst_free(r.all);
+    if (st == MST_OK && json == NULL)
+        st = mst_fail(MST_ENOMEM, "no memory for the report");
+    if (st == MST_OK)
+        *out = json;
+    return st;
+}
+
+mst_status mst_allreduce_follow(mst_strategy *base, mst_feed *feed)
+{
+    mst_allreduce *self = (mst_allreduce *)base;
+    for (;;) {
+        execution e = {.self = self};
+        TRY(mst_comm_call(self->comm, pass_order, &e));
+        const order *o = &e.order;
+        if (o->end != 0)
+            break;
+        if (!self->feed_started || o->epoch != self->feed_epoch || o->position != self->feed_position)
+            TRY(mst_feed_start(feed, o->epoch, o->position));
+        TRY(carry_out(self, feed, &e));
+        self->feed_started = !e.epoch_ended;
+        self->feed_epoch = o->epoch;
+        self->feed_position = o->position + e.tail.claimed;
+    }
+    reporting r = {self, NULL};
+    count(self);
+    return mst_comm_call(self->comm, gather_counts, &r);
+}
+
+const mst_strategy_ops mst_strategy_allreduce = {
+    .name = "allreduce",
+    .help = "ranks of an MPI job, which add up their gradients and all apply the same update",
+    .size = sizeof(mst_allreduce),
+    .init = allreduce_init,
+    .run = allreduce_run,
+    .fini = allreduce_fini,
+    .report = allreduce_report,
+};

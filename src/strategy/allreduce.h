@@ -1,0 +1,50 @@
+/* Strategy allreduce, as a job sees it: every rank of an MPI job holds all weights and applies the same
+ * updates; gradients are added up over the ranks.
+ *
+ * Rank 0 runs the training loop: every call of the strategy's run becomes orders to all ranks, "so many steps
+ * from here", and the others follow (mst_allreduce_follow). So whatever ends, saves or evaluates is rank 0's
+ * decision alone. A wish to stop or to save that reaches another rank travels to rank 0 with the loss at the
+ * end of an order.
+ *
+ *   all ranks   mst_strategy_new with env.comm, a feed, mst_allreduce_join
+ *   rank 0      run, run, ... then report, which ends the others
+ *   the others  mst_allreduce_follow
+ *
+ * Step t's global batch is the next slice of the epoch's order of rows, of which rank r of N takes the rows
+ * [n r / N, n (r + 1) / N): the same rows as local training with that batch. Sums have the order of ranks
+ * (allreduce_comm.h), so that all ranks keep the same bits, and a run repeats bit for bit with as many ranks
+ * and threads. */
+#ifndef MST_STRATEGY_ALLREDUCE_H
+#define MST_STRATEGY_ALLREDUCE_H
+
+#include <jansson.h>
+
+#include "strategy/allreduce_comm.h"
+#include "strategy/strategy.h"
+
+/* What a rank wants of the training; any thread. */
+typedef struct mst_allreduce_wishes {
+    const atomic_bool *stop;   /* or NULL */
+    bool (*save_wanted)(void); /* true once for every wish; or NULL */
+} mst_allreduce_wishes;
+
+/* On all ranks, before anything is trained: weights and optimizer state become rank 0's, and the ways of
+ * reducing are chosen by measuring. Waits for all ranks to come here, as long as they live. */
+mst_status mst_allreduce_join(mst_strategy *self, const mst_allreduce_wishes *wishes);
+
+/* On ranks other than 0: does what rank 0 orders, until that ends the training. */
+mst_status mst_allreduce_follow(mst_strategy *self, mst_feed *feed);
+
+/* On rank 0, of what other ranks have wished since the last call: *stopped_by a rank, or -1. */
+void mst_allreduce_wished(mst_strategy *self, int *stopped_by, bool *save);
+
+/* ---- before there is a strategy ---- */
+
+/* Rank 0's text to all ranks; *out is the caller's to free (mst_free), on rank 0 too. Waits for rank 0 as
+ * long as it lives. */
+mst_status mst_allreduce_tell(mst_comm *comm, const char *text, char **out);
+/* Every rank's text to rank 0, where *out has as many texts as there are ranks, the caller's to free, them
+ * and the array; NULL elsewhere. Waits for all ranks as long as they live. */
+mst_status mst_allreduce_ask(mst_comm *comm, const char *text, char ***out);
+
+#endif
