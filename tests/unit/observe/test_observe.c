@@ -1,0 +1,328 @@
+/* A process's own files: filed by its thread, or taken and filed by somebody else; marks; and that a disk
+ * that is full does no harm. */
+#include <dirent.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "observe/marks.h"
+#include "observe/observe.h"
+#include "observe/trace.h"
+
+static char folder[] = "/tmp/muster-test-XXXXXX";
+static unsigned n_warnings;
+static char warning[512];
+
+static void keep_warning(void *arg, mst_log_level level, const char *line)
+{
+    (void)arg;
+    (void)level;
+    n_warnings++;
+    snprintf(warning, sizeof warning, "%s", line);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    strcpy(folder, "/tmp/muster-test-XXXXXX");
+    n_warnings = 0;
+    mst_log_set(keep_warning, NULL, MST_LOG_WARN);
+    return mkdtemp(folder) == NULL;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    return mst_remove_tree(folder) != MST_OK;
+}
+
+/* The text of RUN/path; the caller frees. */
+static char *text_of(const char *path)
+{
+    char whole[512], *text = NULL;
+    size_t size;
+    snprintf(whole, sizeof whole, "%s/%s", folder, path);
+    assert_int_equal(mst_file_read_all(whole, 1 << 24, &text, &size), MST_OK);
+    return text;
+}
+
+static unsigned lines_of(const char *path)
+{
+    unsigned n = 0;
+    char *text = text_of(path);
+    for (const char *p = text; *p != 0; p++)
+        n += *p == '\n';
+    mst_free(text);
+    return n;
+}
+
+static unsigned event_files(const char *process)
+{
+    char path[512];
+    unsigned n = 0;
+    struct dirent *found;
+    snprintf(path, sizeof path, "%s/processes/%s", folder, process);
+    DIR *dir = opendir(path);
+    while (dir != NULL && (found = readdir(dir)) != NULL)
+        n += strstr(found->d_name, "tfevents") != NULL;
+    if (dir != NULL)
+        closedir(dir);
+    return n;
+}
+
+static mst_observe_options options_of(const char *process)
+{
+    return (mst_observe_options){.process = process,
+                                 .role = "worker",
+                                 .index = 2,
+                                 .n_threads = 1,
+                                 .every_s = 0.02,
+                                 .events = true,
+                                 .trace_to = UINT64_MAX};
+}
+
+static void train_a_little(mst_observe *o)
+{
+    mst_spans_attach(mst_observe_spans(o), 0, MST_PHASE_PREPARE);
+    for (int i = 1; i <= 5; i++) {
+        mst_span_step((uint64_t)i);
+        mst_span_enter(MST_PHASE_COMPUTE);
+        mst_span_enter(MST_PHASE_APPLY);
+        mst_span_steps(1, 100);
+    }
+    mst_spans_detach();
+}
+
+static void test_files_of_a_process(void **state)
+{
+    (void)state;
+    for (unsigned run = 1; run <= 2; run++) { /* the second resumes */
+        mst_observe_options options = options_of("worker-2");
+        const float weights[] = {1.0f, -2.0f};
+        const mst_scalar scalar = {"loss", 0.5};
+        options.trace = true;
+        options.resumed = run == 2;
+        options.step = run == 2 ? 5 : 0;
+        mst_observe *o = mst_observe_new(&options);
+        assert_non_null(o);
+        train_a_little(o);
+        mst_observe_scalars(o, MST_RECORD_EVALUATIONS, 5, &scalar, 1);
+        mst_observe_histogram(o, 5, "weights/w", weights, 2);
+        json_t *config = json_pack("{s:{s:f}}", "training", "lr", 0.1);
+        mst_observe_config(o, NULL, config, NULL, 0);
+        json_decref(config);
+        mst_observe_file_in(o, folder);
+        json_t *phases = mst_observe_phases(o);
+        assert_true(json_number_value(json_object_get(phases, "compute")) > 0.0);
+        json_decref(phases);
+        mst_observe_end(o);
+        mst_observe_scalars(o, MST_RECORD_EVENTS, 6, &scalar, 1); /* too late: nothing happens */
+        mst_observe_destroy(o);
+        assert_int_equal(event_files("worker-2"), run);
+        assert_int_equal(event_files("evaluator"), run);
+    }
+    char *text = text_of("processes/worker-2/process.json");
+    json_t *who = json_loads(text, 0, NULL);
+    assert_string_equal(json_string_value(json_object_get(who, "process")), "worker-2");
+    assert_int_equal(json_integer_value(json_object_get(who, "pid")), getpid());
+    json_decref(who);
+    mst_free(text);
+    text = text_of("processes/worker-2/trace.json");
+    json_t *trace = json_loads(text, 0, NULL); /* of the second run alone */
+    assert_true(json_is_array(trace) && json_array_size(trace) >= 11);
+    json_decref(trace);
+    mst_free(text);
+    text = text_of("processes/worker-2/spans.csv");
+    assert_memory_equal(text, "time,interval_s,threads,steps,rows,read_s,prepare_s,compute_s,", 60);
+    assert_null(strstr(text + 1, "time,")); /* one header, though two runs wrote */
+    mst_free(text);
+    assert_true(lines_of("processes/worker-2/spans.csv") >= 3);
+    assert_true(lines_of("processes/worker-2/resources.csv") >= 3);
+    assert_int_equal(n_warnings, 0);
+}
+
+static void test_records_travel(void **state)
+{
+    mst_observe_options options = options_of("server-0");
+    mst_record record, got;
+    unsigned kinds = 0, n = 0;
+    (void)state;
+    mst_observe *o = mst_observe_new(&options);
+    train_a_little(o);
+    mst_observe_clock(o, 2.5);
+    mst_observe_end(o);
+    while (mst_observe_take(o, &record)) {
+        uint8_t *body = mst_alloc(MST_RECORD_HEAD + record.n);
+        mst_record_encode(&record, body);
+        memcpy(body + MST_RECORD_HEAD, record.data, record.n);
+        assert_int_equal(mst_record_decode(body, MST_RECORD_HEAD + record.n, &got), MST_OK);
+        assert_int_equal(got.kind, record.kind);
+        assert_int_equal(got.begins, record.begins);
+        assert_int_equal(got.stamp, record.stamp);
+        assert_string_equal(got.process, "server-0");
+        assert_int_equal(mst_record_file(folder, &got), MST_OK);
+        assert_int_equal(mst_record_decode(body, MST_RECORD_HEAD + record.n - 1, &got), MST_EINPUT);
+        mst_free(body);
+        mst_free((void *)record.data);
+        kinds |= 1u << record.kind;
+        n++;
+    }
+    assert_true(n >= 4);
+    assert_int_equal(kinds, 1u << MST_RECORD_PROCESS | 1u << MST_RECORD_RESOURCES | 1u << MST_RECORD_SPANS |
+                                1u << MST_RECORD_EVENTS);
+    char *text = text_of("processes/server-0/process.json");
+    json_t *who = json_loads(text, 0, NULL);
+    assert_true(json_number_value(json_object_get(who, "clock_offset_s")) == 2.5);
+    json_decref(who);
+    mst_free(text);
+    mst_observe_destroy(o);
+}
+
+static void test_records_that_are_refused(void **state)
+{
+    uint8_t body[MST_RECORD_HEAD + 3];
+    mst_record r = {.kind = MST_RECORD_SPANS, .process = "worker-1", .n = 3}, got;
+    (void)state;
+    mst_record_encode(&r, body);
+    assert_int_equal(mst_record_decode(body, sizeof body, &got), MST_OK);
+    assert_int_equal(mst_record_decode(body, 10, &got), MST_EINPUT);
+    assert_non_null(strstr(mst_error_text(), "shorter than its head"));
+    body[0] = 200;
+    assert_int_equal(mst_record_decode(body, sizeof body, &got), MST_EINPUT);
+    assert_non_null(strstr(mst_error_text(), "unknown kind"));
+    static const char *const names[] = {"", "../x", "a/b", "a.b", "Worker", "a b"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(r.process, sizeof r.process, "%s", names[i]);
+        mst_record_encode(&r, body);
+        assert_int_equal(mst_record_decode(body, sizeof body, &got), MST_EINPUT);
+        assert_non_null(strstr(mst_error_text(), "no proper name"));
+    }
+    memset(body + 16, 'a', MST_PROCESS_NAME); /* not terminated */
+    assert_int_equal(mst_record_decode(body, sizeof body, &got), MST_EINPUT);
+}
+
+static void test_a_torn_line_is_ended(void **state)
+{
+    mst_record r = {.kind = MST_RECORD_SPANS, .begins = true, .process = "local", .data = "a,b\n1,2", .n = 7};
+    (void)state;
+    assert_int_equal(mst_record_file(folder, &r), MST_OK);
+    r.data = "a,b\n3,4\n";
+    r.n = 8;
+    assert_int_equal(mst_record_file(folder, &r), MST_OK);
+    r.data = "a,b,c\n3,4,5\n"; /* other columns: a header of its own */
+    r.n = 12;
+    assert_int_equal(mst_record_file(folder, &r), MST_OK);
+    char *text = text_of("processes/local/spans.csv");
+    assert_string_equal(text, "a,b\n1,2\n3,4\na,b,c\n3,4,5\n");
+    mst_free(text);
+}
+
+static void test_a_disk_that_refuses(void **state)
+{
+    mst_observe_options options = options_of("local");
+    const mst_scalar scalar = {"loss", 0.5};
+    char path[64];
+    (void)state;
+    snprintf(path, sizeof path, "%s/processes", folder);
+    FILE *file = fopen(path, "w"); /* where a folder should be */
+    fclose(file);
+    mst_observe *o = mst_observe_new(&options);
+    mst_observe_file_in(o, folder);
+    train_a_little(o);
+    for (int i = 0; i < 100; i++)
+        mst_observe_scalars(o, MST_RECORD_EVENTS, 1, &scalar, 1);
+    mst_observe_destroy(o);
+    assert_int_equal(n_warnings, 1);
+    assert_non_null(strstr(warning, "nothing more is written about the run's course"));
+}
+
+static void test_what_nobody_takes_is_bounded(void **state)
+{
+    mst_observe_options options = options_of("worker-0");
+    static float weights[4096];
+    mst_record record;
+    size_t total = 0;
+    (void)state;
+    options.every_s = 0.0;
+    for (int i = 0; i < 4096; i++) /* many buckets */
+        weights[i] = (float)(i % 2 ? 1 : -1) * (float)(1u << i % 30) * (1.0f + (float)(i % 4) / 4.0f);
+    mst_observe *o = mst_observe_new(&options);
+    for (int i = 0; i < 8000; i++)
+        mst_observe_histogram(o, 1, "w", weights, 4096);
+    mst_observe_end(o);
+    while (mst_observe_take(o, &record)) {
+        assert_true(record.n <= MST_RECORD_MAX);
+        total += record.n;
+        mst_free((void *)record.data);
+    }
+    assert_true(total > 1 << 20 && total < 9 << 20);
+    assert_int_equal(n_warnings, 1);
+    assert_non_null(strstr(warning, "dropped"));
+    mst_observe_destroy(o);
+}
+
+static void test_nothing_is_fine(void **state)
+{
+    mst_observe_options options = options_of("not/a/name");
+    mst_record record;
+    mst_span_sums sums;
+    (void)state;
+    assert_null(mst_observe_new(&options));
+    assert_int_equal(n_warnings, 1);
+    mst_alloc_fail_at(1);
+    options.process = "local";
+    assert_null(mst_observe_new(&options));
+    mst_alloc_fail_at(0);
+    assert_int_equal(n_warnings, 2);
+    mst_observe_at(NULL, 1);
+    mst_observe_scalars(NULL, MST_RECORD_EVENTS, 1, NULL, 0);
+    mst_observe_config(NULL, NULL, NULL, NULL, 0);
+    mst_observe_file_in(NULL, folder);
+    assert_false(mst_observe_take(NULL, &record));
+    mst_observe_totals(NULL, &sums);
+    assert_null(mst_observe_phases(NULL));
+    mst_observe_clock(NULL, 1.0);
+    mst_observe_over(NULL, false);
+    mst_observe_destroy(NULL);
+}
+
+static void test_marks(void **state)
+{
+    (void)state;
+    mst_mark(folder, "", "start", NULL);
+    mst_mark(folder, "worker-1", "death", "it said \"no\", and\nwent");
+    char *text = text_of("marks.csv");
+    assert_memory_equal(text, "time,process,kind,text\n", 23);
+    assert_non_null(strstr(text, ",,start,\n"));
+    assert_non_null(strstr(text, ",worker-1,death,\"it said \"\"no\"\", and went\"\n"));
+    mst_free(text);
+    mst_mark("/nonexistent", "", "end", NULL);
+    mst_mark("/nonexistent", "", "end", NULL);
+    assert_int_equal(n_warnings, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_files_of_a_process, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_records_travel, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_records_that_are_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_torn_line_is_ended, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_disk_that_refuses, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_what_nobody_takes_is_bounded, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_nothing_is_fine, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_marks, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
