@@ -16,6 +16,7 @@ typedef enum mst_rng_purpose {
     MST_RNG_GENERATE,
     MST_RNG_TEST,
     MST_RNG_AUGMENT,
+    MST_RNG_MATRIX,
 } mst_rng_purpose;
 
 typedef struct mst_rng {

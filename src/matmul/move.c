@@ -1,0 +1,257 @@
+/* Pieces of panels on their way to the ranks that need them.
+ *
+ * A piece goes down a binomial tree whose root is its owner: rank v of those that need it (the owner is 0)
+ * gets it from v with its lowest bit cleared, and passes it on to v + 1, v + 2, v + 4 ... below that bit. All
+ * of it is isend and irecv, driven by whoever calls mst_mm_poll between two parts of a multiplication, so the
+ * next step's pieces travel while this one's are multiplied.
+ *
+ * Invariants
+ * 1. A slot is started again only after finish: nothing reads or writes its pieces then.
+ * 2. Messages of one pair of ranks with one tag are posted in the order of steps on both sides: steps that
+ *    share a tag share a slot. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "matmul/matmul_impl.h"
+
+#define TAG_STEPS  4 /* steps told apart; even, so that those with one tag share a slot */
+#define TAG_PIECES 4096
+
+mst_status mst_mm_stopped(const mst_matmul *self)
+{
+    if (!atomic_load_explicit(self->o.stop, memory_order_relaxed))
+        return MST_OK;
+    return mst_fail(MST_ESTOPPED, "the multiplication was not finished, and nothing is kept of it");
+}
+
+/* ---- where things lie ---- */
+
+float *mst_mm_kept_a(const mst_matmul *self, uint32_t i, uint32_t panel)
+{
+    const mst_layout *l = &self->plan.layout;
+    if (l->placement == MST_PLACEMENT_TOGETHER)
+        return self->share_a.data + panel / l->grid[1] * l->block * mst_layout_row(l, i).n;
+    return self->share_a.data + ((uint64_t)i * l->n_panels + panel) / l->size * l->block * l->block;
+}
+
+float *mst_mm_kept_b(const mst_matmul *self, uint32_t panel, uint32_t j)
+{
+    const mst_layout *l = &self->plan.layout;
+    if (l->placement == MST_PLACEMENT_TOGETHER)
+        return self->share_b.data + panel / l->grid[0] * l->block * mst_layout_col(l, j).n;
+    return self->share_b.data + ((uint64_t)panel * l->n_cols + j) / l->size * l->block * l->block;
+}
+
+/* ---- one piece ---- */
+
+static mst_status send_on(mst_matmul *self, mst_mm_piece *piece, int tag)
+{
+    size_t bytes = TILE_BYTES(piece->rows, piece->cols);
+    piece->here = true;
+    for (uint32_t i = 0; i < piece->n_children; i++) {
+        TRY(self->o.mpi->ops->isend(0, piece->data, bytes, piece->children[i], tag, &piece->requests[i + 1]));
+        self->mine.sent += bytes;
+    }
+    return MST_OK;
+}
+
+/* Finds this rank's place in the tree and begins: the owner sends, the others wait for theirs. order[0..n)
+ * are the ranks that take part. */
+static mst_status begin(mst_matmul *self, mst_mm_piece *piece, uint32_t n, int tag)
+{
+    uint32_t v = 0;
+    while (self->order[v] != (uint32_t)self->rank)
+        v++;
+    piece->n_children = 0;
+    memset(piece->requests, 0, sizeof piece->requests);
+    for (uint32_t bit = 1; bit < n && (v & bit) == 0; bit <<= 1)
+        if (v + bit < n)
+            piece->children[piece->n_children++] = (int)self->order[v + bit];
+    for (uint32_t i = 0; i < piece->n_children / 2; i++) { /* the largest subtree first */
+        int child = piece->children[i];
+        piece->children[i] = piece->children[piece->n_children - 1 - i];
+        piece->children[piece->n_children - 1 - i] = child;
+    }
+    if (v == 0)
+        return send_on(self, piece, tag);
+    size_t bytes = TILE_BYTES(piece->rows, piece->cols);
+    piece->here = false;
+    self->mine.received += bytes;
+    return self->o.mpi->ops->irecv(0, piece->data, bytes, (int)self->order[v & (v - 1)], tag,
+                                   &piece->requests[0]);
+}
+
+/* Owner first, then those that need it, in the order of ranks from there on; returns how many. */
+static uint32_t take_part(mst_matmul *self, bool of_a, uint32_t index, uint32_t owner)
+{
+    const mst_layout *l = &self->plan.layout;
+    uint32_t n = 0;
+    self->order[n++] = owner;
+    for (uint32_t step = 1; step < l->size; step++) {
+        uint32_t r = (owner + step) % l->size;
+        if (of_a ? mst_layout_needs_a(l, r, index) : mst_layout_needs_b(l, r, index))
+            self->order[n++] = r;
+    }
+    return n;
+}
+
+static mst_status fetch_timed(mst_matmul *self, const mst_matrix *matrix, mst_range rows, mst_range cols,
+                              float *out)
+{
+    uint64_t start = mst_now_ns();
+    mst_status st = mst_matrix_fetch(matrix, self->kernels, self->o.n_threads, rows.first, cols.first, rows.n,
+                                     cols.n, out);
+    self->mine.fill_seconds += mst_seconds_since(start);
+    return st;
+}
+
+static mst_status start_a(mst_matmul *self, mst_mm_slot *slot, uint32_t i, mst_range rows, uint32_t panel,
+                          float **free_at)
+{
+    const mst_layout *l = &self->plan.layout;
+    mst_mm_piece *piece = &slot->a[i];
+    uint32_t owner = mst_layout_owner_a(l, i, panel);
+    mst_range cols = mst_layout_panel(l, panel), all = mst_layout_row(l, i);
+    piece->mine = owner == (uint32_t)self->rank || mst_layout_needs_a(l, (uint32_t)self->rank, i);
+    if (!piece->mine || rows.n == 0) {
+        piece->mine = false;
+        return MST_OK;
+    }
+    piece->rows = rows.n;
+    piece->cols = cols.n;
+    if (owner == (uint32_t)self->rank && self->plan.keeps_a) {
+        piece->data = mst_mm_kept_a(self, i, panel) + (rows.first - all.first) * cols.n;
+    } else {
+        piece->data = *free_at;
+        *free_at += rows.n * cols.n;
+        if (owner == (uint32_t)self->rank)
+            TRY(fetch_timed(self, &self->a, rows, cols, piece->data));
+    }
+    return begin(self, piece, take_part(self, true, i, owner), slot->tag + (int)i);
+}
+
+static mst_status start_b(mst_matmul *self, mst_mm_slot *slot, uint32_t j, mst_range cols, uint32_t panel,
+                          float **free_at)
+{
+    const mst_layout *l = &self->plan.layout;
+    mst_mm_piece *piece = &slot->b[j];
+    uint32_t owner = mst_layout_owner_b(l, panel, j);
+    mst_range rows = mst_layout_panel(l, panel);
+    piece->mine = owner == (uint32_t)self->rank || mst_layout_needs_b(l, (uint32_t)self->rank, j);
+    if (!piece->mine || cols.n == 0) {
+        piece->mine = false;
+        return MST_OK;
+    }
+    piece->rows = rows.n;
+    piece->cols = cols.n;
+    if (owner == (uint32_t)self->rank && self->plan.keeps_b) {
+        piece->data = mst_mm_kept_b(self, panel, j); /* all its columns: B is kept only without passes */
+    } else {
+        piece->data = *free_at;
+        *free_at += rows.n * cols.n;
+        if (owner == (uint32_t)self->rank)
+            TRY(fetch_timed(self, &self->b, rows, cols, piece->data));
+    }
+    return begin(self, piece, take_part(self, false, j, owner), slot->tag + TAG_PIECES / 2 + (int)j);
+}
+
+/* ---- one step ---- */
+
+mst_status mst_mm_start_step(mst_matmul *self, mst_mm_slot *slot, uint32_t step, uint32_t row_pass,
+                             uint32_t col_pass, uint32_t panel)
+{
+    const mst_layout *l = &self->plan.layout;
+    float *free_at = slot->buffer.data;
+    slot->tag = (int)(step % TAG_STEPS) * TAG_PIECES;
+    for (uint32_t i = 0; i < l->n_rows; i++)
+        TRY(start_a(self, slot, i, mst_range_part(mst_layout_row(l, i), row_pass, self->plan.row_passes),
+                    panel, &free_at));
+    for (uint32_t j = 0; j < l->n_cols; j++)
+        TRY(start_b(self, slot, j, mst_range_part(mst_layout_col(l, j), col_pass, self->plan.col_passes),
+                    panel, &free_at));
+    return MST_OK;
+}
+
+static mst_status poll_piece(mst_matmul *self, mst_mm_piece *piece, int tag, bool *arrived, bool *done)
+{
+    bool now[CHILDREN_MAX + 1];
+    uint32_t n_done;
+    if (!piece->mine || self->size == 1)
+        return MST_OK;
+    uint32_t n = piece->here ? piece->n_children + 1 : 1;
+    bool under_way = false;
+    for (uint32_t i = 0; i < n; i++)
+        under_way = under_way || piece->requests[i].opaque != 0;
+    if (under_way)
+        TRY(self->o.mpi->ops->test_some(n, piece->requests, now, &n_done));
+    if (!piece->here && piece->requests[0].opaque == 0)
+        TRY(send_on(self, piece, tag));
+    *arrived = *arrived && piece->here;
+    for (uint32_t i = 0; i <= piece->n_children; i++)
+        *done = *done && piece->requests[i].opaque == 0;
+    return MST_OK;
+}
+
+mst_status mst_mm_poll(mst_matmul *self, mst_mm_slot *slot, bool *arrived, bool *done)
+{
+    const mst_layout *l = &self->plan.layout;
+    *arrived = *done = true;
+    for (uint32_t i = 0; i < l->n_rows; i++)
+        TRY(poll_piece(self, &slot->a[i], slot->tag + (int)i, arrived, done));
+    for (uint32_t j = 0; j < l->n_cols; j++)
+        TRY(poll_piece(self, &slot->b[j], slot->tag + TAG_PIECES / 2 + (int)j, arrived, done));
+    return MST_OK;
+}
+
+static mst_status wait_slot(mst_matmul *self, mst_mm_slot *slot, bool wholly)
+{
+    mst_mpi_backoff backoff = {0};
+    uint64_t start = mst_now_ns();
+    for (;;) {
+        bool arrived, done;
+        mst_mm_slot *other = slot == &self->slots[0] ? &self->slots[1] : &self->slots[0];
+        TRY(mst_mm_poll(self, slot, &arrived, &done));
+        if (arrived && (done || !wholly))
+            break;
+        bool a, b; /* others may wait for what passes through here */
+        TRY(mst_mm_poll(self, other, &a, &b));
+        TRY(mst_mm_stopped(self));
+        if (mst_now_ns() - start > WAIT_S * MST_S)
+            return mst_fail(MST_ETIMEOUT, "waited %d s for a panel of another rank", WAIT_S);
+        mst_mpi_idle(&backoff);
+    }
+    self->mine.wait_seconds += mst_seconds_since(start);
+    return MST_OK;
+}
+
+mst_status mst_mm_arrive(mst_matmul *self, mst_mm_slot *slot)
+{
+    return wait_slot(self, slot, false);
+}
+
+mst_status mst_mm_finish(mst_matmul *self, mst_mm_slot *slot)
+{
+    return wait_slot(self, slot, true);
+}
+
+mst_status mst_mm_wait(mst_matmul *self, uint32_t n, mst_mpi_request *requests, const char *what)
+{
+    mst_mpi_backoff backoff = {0};
+    uint64_t start = mst_now_ns();
+    for (;;) {
+        bool now[CHILDREN_MAX], under_way = false;
+        uint32_t n_done;
+        for (uint32_t i = 0; i < n; i++)
+            under_way = under_way || requests[i].opaque != 0;
+        if (!under_way)
+            break;
+        TRY(self->o.mpi->ops->test_some(n, requests, now, &n_done));
+        TRY(mst_mm_stopped(self));
+        if (mst_now_ns() - start > WAIT_S * MST_S)
+            return mst_fail(MST_ETIMEOUT, "waited %d s for %s", WAIT_S, what);
+        if (n_done == 0)
+            mst_mpi_idle(&backoff);
+    }
+    self->mine.wait_seconds += mst_seconds_since(start);
+    return MST_OK;
+}

@@ -1,0 +1,170 @@
+/* The memory plan of a product.
+ *
+ * Tried in this order, the first that fits the smallest limit of all ranks is taken: A's and B's shares and
+ * C's in memory; only one factor's share; none, so that pieces are made or read when their panel's turn
+ * comes; then C in parts, each a pass over A and B, cut where its block is longer; then narrower panels.
+ * Every pass over rows sends B again and every pass over columns A, which the foreseen bytes include. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "matmul/matmul_impl.h"
+
+#define PANEL                  768 /* columns of A and rows of B in a panel: a multiple of what sgemm packs at once */
+#define PANEL_MIN              16
+#define PASSES_MAX             (1u << 20)
+#define MESSAGE_MAX            ((uint64_t)1 << 30)
+#define ROUND_ROBIN_BLOCKS_MAX 2048 /* per side: tags of messages */
+
+static uint64_t ceil_div(uint64_t a, uint64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Fills in the bytes of the fullest rank. */
+static void count_bytes(mst_matmul_plan *plan, bool check)
+{
+    const mst_layout *l = &plan->layout;
+    uint64_t width = min_u64(l->block, l->k), vectors = 8 * MST_MM_LANES;
+    if (l->placement == MST_PLACEMENT_TOGETHER) {
+        uint64_t rows = ceil_div(l->m, l->grid[0]), cols = ceil_div(l->n, l->grid[1]);
+        uint64_t sub_rows = ceil_div(rows, plan->row_passes), sub_cols = ceil_div(cols, plan->col_passes);
+        plan->a =
+            plan->keeps_a ? TILE_BYTES(rows, min_u64(ceil_div(l->n_panels, l->grid[1]) * width, l->k)) : 0;
+        plan->b =
+            plan->keeps_b ? TILE_BYTES(min_u64(ceil_div(l->n_panels, l->grid[0]) * width, l->k), cols) : 0;
+        plan->c = TILE_BYTES(sub_rows, sub_cols);
+        bool buffer_a = !plan->keeps_a || l->grid[1] > 1, buffer_b = !plan->keeps_b || l->grid[0] > 1;
+        plan->buffers = 2 * (buffer_a ? TILE_BYTES(sub_rows, width) : 0) +
+                        2 * (buffer_b ? TILE_BYTES(width, sub_cols) : 0);
+    } else {
+        uint64_t b2 = TILE_BYTES(l->block, l->block);
+        plan->a = plan->keeps_a ? ceil_div((uint64_t)l->n_rows * l->n_panels, l->size) * b2 : 0;
+        plan->b = plan->keeps_b ? ceil_div((uint64_t)l->n_panels * l->n_cols, l->size) * b2 : 0;
+        plan->c = ceil_div((uint64_t)l->n_rows * l->n_cols, l->size) * b2;
+        plan->buffers = 2 * (TILE_BYTES(l->m, width) + TILE_BYTES(width, l->n));
+    }
+    plan->vectors = check ? vectors * (l->n + l->k + l->m) + 8 * (l->m + 1) : 0;
+    plan->total = plan->a + plan->b + plan->c + plan->buffers + plan->vectors;
+}
+
+mst_status mst_mm_plan_limit(mst_matmul *self)
+{
+    typedef struct said {
+        uint64_t bytes;
+        char name[96];
+    } said;
+    mst_matmul_plan *plan = &self->plan;
+    said mine;
+    mst_mm_limit(&self->o, &mine.bytes, mine.name, sizeof mine.name);
+    plan->limit = mine.bytes;
+    snprintf(plan->limited_by, sizeof plan->limited_by, "%s", mine.name);
+    if (self->size == 1)
+        return MST_OK;
+    said *all = mst_calloc((size_t)self->size, sizeof *all);
+    if (all == NULL)
+        return mst_fail(MST_ENOMEM, "no memory to compare the limits of %d ranks", self->size);
+    mst_status st = self->o.mpi->ops->allgather(0, &mine, sizeof mine, all);
+    for (int r = 0; r < self->size && st == MST_OK; r++) {
+        if (all[r].bytes >= plan->limit)
+            continue;
+        plan->limit = all[r].bytes;
+        snprintf(plan->limited_by, sizeof plan->limited_by, "%.*s", (int)sizeof all[r].name - 1, all[r].name);
+    }
+    mst_free(all);
+    return st;
+}
+
+static bool fits(mst_matmul_plan *plan, bool check)
+{
+    count_bytes(plan, check);
+    return plan->total <= plan->limit;
+}
+
+/* Cuts the longer side of C's part, then the panels. False when nothing is left to cut. */
+static bool cut(mst_matmul_plan *plan, bool free_block, const mst_matmul_options *o)
+{
+    mst_layout *l = &plan->layout;
+    uint64_t rows = ceil_div(ceil_div(l->m, l->grid[0]), plan->row_passes);
+    uint64_t cols = ceil_div(ceil_div(l->n, l->grid[1]), plan->col_passes);
+    uint64_t width = min_u64(l->block, l->k);
+    if (free_block && width > PANEL_MIN && rows < 2 * width && cols < 2 * width) {
+        mst_layout_init(l, l->placement, l->m, l->n, l->k, ceil_div(width, 2), l->size, o->grid);
+        return true;
+    }
+    if (rows >= cols && rows > 1 && plan->row_passes < PASSES_MAX)
+        plan->row_passes++;
+    else if (cols > 1 && plan->col_passes < PASSES_MAX)
+        plan->col_passes++;
+    else
+        return false;
+    return true;
+}
+
+static mst_status refuse(const mst_matmul *self, const mst_matmul_plan *least)
+{
+    return mst_fail(MST_ENOMEM,
+                    "%" PRIu64 " x %" PRIu64 " x %" PRIu64
+                    " on %d rank%s needs at least %.1f MB a rank (C %.1f, "
+                    "buffers %.1f, vectors of the check %.1f), but %s leaves %.1f MB; take more ranks%s",
+                    least->layout.m, least->layout.k, least->layout.n, self->size, self->size == 1 ? "" : "s",
+                    (double)least->total * 1e-6, (double)least->c * 1e-6, (double)least->buffers * 1e-6,
+                    (double)least->vectors * 1e-6, least->limited_by, (double)least->limit * 1e-6,
+                    least->layout.placement == MST_PLACEMENT_ROUND_ROBIN ? ", or --placement together"
+                    : self->o.block > 0                                  ? ", or a smaller --block"
+                    : self->o.check                                      ? ", or --no-check"
+                                                                         : "");
+}
+
+/* The widest panel whose pieces are messages MPI can send. */
+static uint64_t panel_width(const mst_matmul *self, const mst_layout *l)
+{
+    uint64_t side = ceil_div(l->m, l->grid[0]) > ceil_div(l->n, l->grid[1]) ? ceil_div(l->m, l->grid[0])
+                                                                            : ceil_div(l->n, l->grid[1]);
+    uint64_t width = self->o.block > 0 ? self->o.block : PANEL;
+    uint64_t most = MESSAGE_MAX / sizeof(float) / side;
+    return width <= most || most == 0 ? width : most;
+}
+
+mst_status mst_mm_plan(mst_matmul *self)
+{
+    static const bool keeps[][2] = {{true, true}, {false, true}, {true, false}, {false, false}};
+    mst_matmul_plan *plan = &self->plan;
+    const mst_matmul_options *o = &self->o;
+    uint64_t m = self->a.rows, n = self->b.cols, k = self->a.cols;
+    mst_layout *l = &plan->layout, other;
+    uint64_t block = o->block > 0 ? o->block : PANEL;
+    bool verify = o->what == MST_MATMUL_VERIFY, check = o->check || verify, found = false;
+    mst_layout_init(l, o->placement, m, n, k, block, (uint32_t)self->size, o->grid);
+    if (o->placement == MST_PLACEMENT_TOGETHER)
+        mst_layout_init(l, o->placement, m, n, k, panel_width(self, l), (uint32_t)self->size, o->grid);
+    else if (l->n_rows > ROUND_ROBIN_BLOCKS_MAX || l->n_cols > ROUND_ROBIN_BLOCKS_MAX)
+        return mst_fail(MST_EUSAGE,
+                        "--placement round-robin with %u x %u blocks: at most %d a side; take a larger "
+                        "--block",
+                        l->n_rows, l->n_cols, ROUND_ROBIN_BLOCKS_MAX);
+    TRY(mst_mm_plan_limit(self));
+    plan->row_passes = plan->col_passes = 1;
+    plan->flops = 2.0 * (double)m * (double)n * (double)k;
+    for (unsigned i = verify ? 3 : 0; i < 4 && !found; i++) {
+        plan->keeps_a = keeps[i][0];
+        plan->keeps_b = keeps[i][1];
+        found = fits(plan, check);
+    }
+    while (!found && o->placement == MST_PLACEMENT_TOGETHER && cut(plan, o->block == 0, o))
+        found = fits(plan, check);
+    if (!found)
+        return refuse(self, plan);
+    plan->moved = verify ? 0 : mst_layout_moved(l, plan->col_passes, plan->row_passes);
+    uint64_t dealt = l->block;
+    while (ceil_div(m, dealt) > ROUND_ROBIN_BLOCKS_MAX || ceil_div(n, dealt) > ROUND_ROBIN_BLOCKS_MAX)
+        dealt *= 2;
+    mst_layout_init(&other, MST_PLACEMENT_ROUND_ROBIN, m, n, k, dealt, (uint32_t)self->size, o->grid);
+    plan->moved_round_robin = verify ? 0 : mst_layout_moved(&other, 1, 1);
+    return MST_OK;
+}

@@ -1,0 +1,144 @@
+/* The full product: SUMMA. One step per panel of k: its pieces of A and B arrive in a slot while the step
+ * before is multiplied into C, in parts small enough that the messages of the next step are looked after
+ * often. With passes (plan.c) the whole is done once per part of C. */
+#include "base/clock.h"
+#include "matmul/matmul_impl.h"
+#include "model/dnnl_ops.h"
+
+#define PART_FLOPS 2e9 /* of one call of sgemm: 10 to 20 ms on a core */
+#define PART_ROWS  64  /* at least, or it packs B in vain */
+
+mst_status mst_mm_fill(mst_matmul *self)
+{
+    const mst_layout *l = &self->plan.layout;
+    uint64_t start = mst_now_ns();
+    for (uint32_t p = 0; p < l->n_panels; p++) {
+        mst_range panel = mst_layout_panel(l, p);
+        TRY(mst_mm_stopped(self));
+        for (uint32_t i = 0; i < l->n_rows && self->plan.keeps_a; i++) {
+            mst_range rows = mst_layout_row(l, i);
+            if (mst_layout_owner_a(l, i, p) == (uint32_t)self->rank)
+                TRY(mst_matrix_fetch(&self->a, self->kernels, self->o.n_threads, rows.first, panel.first,
+                                     rows.n, panel.n, mst_mm_kept_a(self, i, p)));
+        }
+        for (uint32_t j = 0; j < l->n_cols && self->plan.keeps_b; j++) {
+            mst_range cols = mst_layout_col(l, j);
+            if (mst_layout_owner_b(l, p, j) == (uint32_t)self->rank)
+                TRY(mst_matrix_fetch(&self->b, self->kernels, self->o.n_threads, panel.first, cols.first,
+                                     panel.n, cols.n, mst_mm_kept_b(self, p, j)));
+        }
+    }
+    self->mine.fill_seconds += mst_seconds_since(start);
+    return MST_OK;
+}
+
+/* C's block (i, j) of this pass; *at is where it lies, and moves on to the next one of this rank. */
+typedef struct c_block {
+    mst_range rows, cols;
+    float *data;
+} c_block;
+
+static bool next_block(const mst_matmul *self, uint32_t row_pass, uint32_t col_pass, uint64_t *number,
+                       c_block *out, uint32_t *i, uint32_t *j)
+{
+    const mst_layout *l = &self->plan.layout;
+    for (; *number < (uint64_t)l->n_rows * l->n_cols; ++*number) {
+        *i = (uint32_t)(*number / l->n_cols);
+        *j = (uint32_t)(*number % l->n_cols);
+        if (mst_layout_owner_c(l, *i, *j) != (uint32_t)self->rank)
+            continue;
+        out->rows = mst_range_part(mst_layout_row(l, *i), row_pass, self->plan.row_passes);
+        out->cols = mst_range_part(mst_layout_col(l, *j), col_pass, self->plan.col_passes);
+        out->data = self->tile.data;
+        if (l->placement == MST_PLACEMENT_ROUND_ROBIN)
+            out->data += *number / l->size * l->block * l->block;
+        ++*number;
+        return true;
+    }
+    return false;
+}
+
+/* block += (or =, in the first panel) a x b, looking after the messages of `next` meanwhile. */
+static mst_status multiply(mst_matmul *self, const c_block *block, const mst_mm_piece *a,
+                           const mst_mm_piece *b, bool first, mst_mm_slot *next)
+{
+    uint64_t rows = block->rows.n, cols = block->cols.n, depth = a->cols;
+    double row_flops = 2.0 * (double)cols * (double)depth;
+    uint64_t part = (uint64_t)(PART_FLOPS * self->o.n_threads / row_flops);
+    part = part < PART_ROWS ? PART_ROWS : part / 16 * 16;
+    for (uint64_t r = 0; r < rows; r += part) {
+        uint64_t n = rows - r < part ? rows - r : part, start = mst_now_ns();
+        bool arrived, done;
+        TRY(mst_dnnl_gemm(false, (int64_t)n, (int64_t)cols, (int64_t)depth, a->data + r * depth, b->data,
+                          first ? 0.0f : 1.0f, block->data + r * cols));
+        self->mine.seconds += mst_seconds_since(start);
+        self->mine.flops += row_flops * (double)n;
+        mst_mm_progress(self, row_flops * (double)n);
+        TRY(mst_mm_stopped(self));
+        if (next != NULL)
+            TRY(mst_mm_poll(self, next, &arrived, &done));
+    }
+    return MST_OK;
+}
+
+static mst_status multiply_step(mst_matmul *self, uint32_t row_pass, uint32_t col_pass, bool first,
+                                mst_mm_slot *slot, mst_mm_slot *next)
+{
+    uint64_t number = 0;
+    c_block block;
+    uint32_t i, j;
+    while (next_block(self, row_pass, col_pass, &number, &block, &i, &j))
+        if (block.rows.n > 0 && block.cols.n > 0)
+            TRY(multiply(self, &block, &slot->a[i], &slot->b[j], first, next));
+    return MST_OK;
+}
+
+/* C's part of this pass is complete. */
+static mst_status deliver(mst_matmul *self, uint32_t row_pass, uint32_t col_pass)
+{
+    uint64_t number = 0, start = mst_now_ns();
+    c_block block;
+    uint32_t i, j;
+    while (next_block(self, row_pass, col_pass, &number, &block, &i, &j)) {
+        uint64_t wrong = self->o.spoil - 1, row = wrong / self->plan.layout.n,
+                 col = wrong % self->plan.layout.n;
+        if (block.rows.n == 0 || block.cols.n == 0)
+            continue;
+        if (row - block.rows.first < block.rows.n && col - block.cols.first < block.cols.n)
+            block.data[(row - block.rows.first) * block.cols.n + col - block.cols.first] += 1000;
+        self->mine.blocks++;
+        mst_mm_check_c(self, block.data, block.rows.first, block.cols.first, block.rows.n, block.cols.n);
+        if (self->o.out != NULL)
+            TRY(mst_npy_write(&self->out, block.rows.first, block.cols.first, block.rows.n, block.cols.n,
+                              block.data));
+    }
+    self->deliver_seconds += mst_seconds_since(start);
+    return MST_OK;
+}
+
+mst_status mst_mm_product(mst_matmul *self)
+{
+    const mst_matmul_plan *plan = &self->plan;
+    uint64_t n_panels = plan->layout.n_panels;
+    uint64_t passes = (uint64_t)plan->row_passes * plan->col_passes, steps = passes * n_panels;
+    for (uint64_t s = 0; s < steps + 1; s++) { /* starts step s, multiplies step s - 1 */
+        mst_mm_slot *now = &self->slots[(s + 1) % 2], *next = &self->slots[s % 2];
+        if (s < steps) {
+            uint64_t pass = s / n_panels;
+            TRY(mst_mm_finish(self, next));
+            TRY(mst_mm_start_step(self, next, (uint32_t)(s % (1u << 30)), (uint32_t)(pass / plan->col_passes),
+                                  (uint32_t)(pass % plan->col_passes), (uint32_t)(s % n_panels)));
+        }
+        if (s == 0)
+            continue;
+        uint64_t pass = (s - 1) / n_panels;
+        uint32_t row_pass = (uint32_t)(pass / plan->col_passes),
+                 col_pass = (uint32_t)(pass % plan->col_passes);
+        TRY(mst_mm_arrive(self, now));
+        TRY(multiply_step(self, row_pass, col_pass, (s - 1) % n_panels == 0, now, s < steps ? next : NULL));
+        if (s % n_panels == 0)
+            TRY(deliver(self, row_pass, col_pass));
+    }
+    TRY(mst_mm_finish(self, &self->slots[0]));
+    return mst_mm_finish(self, &self->slots[1]);
+}

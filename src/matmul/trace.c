@@ -1,0 +1,311 @@
+/* trace(A x B) without the product: the sum of A[i][j] * B[j][i], over pairs of a block of A and the block of
+ * B at the mirrored place. Pairs are numbered along A's rows.
+ *
+ * together: a rank has the pairs of one range of numbers, both blocks, so nothing moves but each rank's sum.
+ * Pairs are kept in memory when they fit, and then the clock runs over the sums alone; else each pair is made
+ * or read when its turn comes. round-robin: blocks of A and of B are dealt out each by itself, and B's
+ * travels to A's. By the product: a rank has some block rows of A and the same block columns of B, and
+ * multiplies them into diagonal blocks of C.
+ *
+ * Each pair's sum is formed by one thread in a fixed order and pairs are added in the order of their numbers,
+ * so the trace is a function of the matrices, the block and the number of ranks alone (given the
+ * instruction set). */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "matmul/matmul_impl.h"
+#include "model/dnnl_ops.h"
+
+#define BLOCK         256
+#define BLOCK_PRODUCT 512
+#define DEPTH         4 /* blocks of k at a time in the product's way */
+#define IN_FLIGHT     4 /* blocks that a rank sends, with round-robin */
+#define TAG           7
+
+static uint64_t ceil_div(uint64_t a, uint64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+typedef struct pair {
+    mst_range rows, cols; /* of A's block; B's is cols x rows */
+} pair;
+
+static pair pair_of(const mst_layout *l, uint64_t number)
+{
+    uint64_t i = number / l->n_panels, p = number % l->n_panels;
+    return (pair){.rows = mst_layout_row(l, (uint32_t)i), .cols = mst_layout_panel(l, (uint32_t)p)};
+}
+
+static mst_range my_pairs(const mst_matmul *self)
+{
+    const mst_layout *l = &self->plan.layout;
+    return mst_range_part((mst_range){0, (uint64_t)l->n_rows * l->n_panels}, (uint64_t)self->rank,
+                          (uint64_t)self->size);
+}
+
+static uint64_t b_owner(const mst_layout *l, uint64_t number)
+{
+    return (number % l->n_panels * l->n_rows + number / l->n_panels) % l->size;
+}
+
+void mst_mm_trace_plan(mst_matmul *self, uint64_t block)
+{
+    mst_matmul_plan *plan = &self->plan;
+    mst_layout *l = &plan->layout;
+    bool product = self->o.what == MST_MATMUL_TRACE_BY_PRODUCT;
+    uint64_t m = self->a.rows, k = self->a.cols;
+    block = block > 0 ? block : product ? BLOCK_PRODUCT : BLOCK;
+    while (ceil_div(m, block) > 1u << 30 || ceil_div(k, block) > 1u << 30)
+        block *= 2;
+    /* the blocks of round-robin, whichever the placement: rows and panels of block x block */
+    mst_layout_init(l, MST_PLACEMENT_ROUND_ROBIN, m, m, k, block, (uint32_t)self->size, self->o.grid);
+    l->placement = MST_PLACEMENT_ROUND_ROBIN;
+    uint64_t pairs = (uint64_t)l->n_rows * l->n_panels, share = ceil_div(pairs, l->size);
+    uint64_t rows = block < m ? block : m, depth = block < k ? block : k;
+    for (uint64_t t = 0; t < pairs; t++) {
+        pair p = pair_of(l, t);
+        if (b_owner(l, t) != t % l->size)
+            plan->moved_round_robin += TILE_BYTES(p.rows.n, p.cols.n);
+    }
+    plan->moved = self->o.placement == MST_PLACEMENT_ROUND_ROBIN ? plan->moved_round_robin : 0;
+    plan->flops = 2.0 * (double)m * (double)k * (product ? (double)rows : 1);
+    plan->row_passes = plan->col_passes = 1;
+    if (product) {
+        uint64_t deep = DEPTH * block < k ? DEPTH * block : k;
+        plan->buffers = 2 * TILE_BYTES(rows, deep);
+        plan->c = TILE_BYTES(rows, rows);
+    } else {
+        plan->a = plan->b = share * TILE_BYTES(rows, depth);
+        plan->keeps_a = plan->keeps_b = self->o.placement == MST_PLACEMENT_TOGETHER &&
+                                        plan->a + plan->b + share * sizeof(double) <= plan->limit;
+        if (!plan->keeps_a) {
+            plan->a = plan->b = 0;
+            plan->buffers = (2 + IN_FLIGHT) * TILE_BYTES(rows, depth);
+        }
+        plan->vectors = share * sizeof(double);
+    }
+    plan->total = plan->a + plan->b + plan->c + plan->buffers + plan->vectors;
+}
+
+/* ---- one pair ---- */
+
+/* A tile of a pair and what the pair has yet to give. */
+typedef struct walk {
+    const float *a, *b; /* rows x cols; cols x rows */
+    uint64_t rows, cols, row, col;
+} walk;
+
+static bool walk_next(walk *w, mst_mm_tile *tile, size_t *rows, size_t *cols)
+{
+    if (w->row >= w->rows)
+        return false;
+    *rows = (size_t)(w->rows - w->row < MST_MM_TILE ? w->rows - w->row : MST_MM_TILE);
+    *cols = (size_t)(w->cols - w->col < MST_MM_TILE ? w->cols - w->col : MST_MM_TILE);
+    *tile = (mst_mm_tile){.a = w->a + w->row * w->cols + w->col,
+                          .b = w->b + w->col * w->rows + w->row,
+                          .lda = w->cols,
+                          .ldb = w->rows};
+    w->col += MST_MM_TILE;
+    if (w->col >= w->cols) {
+        w->col = 0;
+        w->row += MST_MM_TILE;
+    }
+    return true;
+}
+
+/* The sum of a pair; after: where the next pair lies, NULL when none follows. */
+static double sum_pair(const mst_mm_kernels *kernels, const float *a, const float *b, pair p,
+                       const mst_mm_tile *after)
+{
+    walk w = {.a = a, .b = b, .rows = p.rows.n, .cols = p.cols.n};
+    mst_mm_tile tile, next;
+    size_t rows, cols, next_rows, next_cols;
+    double sum = 0;
+    bool more = walk_next(&w, &tile, &rows, &cols);
+    while (more) {
+        more = walk_next(&w, &next, &next_rows, &next_cols);
+        sum += kernels->trace(&tile, rows, cols, more ? &next : after);
+        tile = next;
+        rows = next_rows;
+        cols = next_cols;
+    }
+    return sum;
+}
+
+static mst_status fetch(mst_matmul *self, const mst_matrix *matrix, mst_range rows, mst_range cols,
+                        float *out)
+{
+    return mst_matrix_fetch(matrix, self->kernels, self->o.n_threads, rows.first, cols.first, rows.n, cols.n,
+                            out);
+}
+
+/* ---- kept pairs ---- */
+
+typedef struct summing {
+    mst_matmul *self;
+    mst_range pairs;
+    double *sums;
+    uint64_t stride; /* floats of a block */
+    unsigned n_parts;
+} summing;
+
+static void sum_part(void *arg, unsigned part)
+{
+    summing *s = arg;
+    mst_matmul *self = s->self;
+    mst_range mine = mst_range_part((mst_range){0, s->pairs.n}, part, s->n_parts);
+    for (uint64_t i = mine.first; i < mine.first + mine.n; i++) {
+        const float *a = self->share_a.data + i * s->stride, *b = self->share_b.data + i * s->stride;
+        pair p = pair_of(&self->plan.layout, s->pairs.first + i), q;
+        mst_mm_tile after;
+        bool more = i + 1 < mine.first + mine.n;
+        if (more) {
+            q = pair_of(&self->plan.layout, s->pairs.first + i + 1);
+            after = (mst_mm_tile){a + s->stride, b + s->stride, q.cols.n, q.rows.n};
+        }
+        s->sums[i] = sum_pair(self->kernels, a, b, p, more ? &after : NULL);
+    }
+}
+
+static mst_status sum_kept(mst_matmul *self)
+{
+    const mst_layout *l = &self->plan.layout;
+    mst_range pairs = my_pairs(self);
+    uint64_t rows = l->block < l->m ? l->block : l->m, cols = l->block < l->k ? l->block : l->k;
+    summing s = {.self = self, .pairs = pairs, .stride = rows * cols, .n_parts = self->o.n_threads};
+    mst_status st = MST_OK;
+    TRY(mst_mm_pages_take(&self->share_a, pairs.n * TILE_BYTES(rows, cols), "A"));
+    TRY(mst_mm_pages_take(&self->share_b, pairs.n * TILE_BYTES(rows, cols), "B"));
+    s.sums = mst_calloc(pairs.n > 0 ? pairs.n : 1, sizeof *s.sums);
+    if (s.sums == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for the sums of %" PRIu64 " blocks", pairs.n);
+    uint64_t start = mst_now_ns();
+    for (uint64_t i = 0; i < pairs.n; i++) {
+        pair p = pair_of(l, pairs.first + i);
+        TRY_OUT(st, mst_mm_stopped(self));
+        TRY_OUT(st, fetch(self, &self->a, p.rows, p.cols, self->share_a.data + i * s.stride));
+        TRY_OUT(st, fetch(self, &self->b, p.cols, p.rows, self->share_b.data + i * s.stride));
+    }
+    self->mine.fill_seconds = mst_seconds_since(start);
+    if (self->size > 1)
+        TRY_OUT(st, self->o.mpi->ops->barrier(0));
+    start = mst_now_ns();
+    mst_dnnl_each(s.n_parts, sum_part, &s);
+    for (uint64_t i = 0; i < pairs.n; i++)
+        self->trace += s.sums[i];
+    self->mine.seconds = mst_seconds_since(start);
+    for (uint64_t i = 0; i < pairs.n; i++) {
+        pair p = pair_of(l, pairs.first + i);
+        self->mine.flops += 2.0 * (double)p.rows.n * (double)p.cols.n;
+    }
+    self->mine.blocks = pairs.n;
+    mst_mm_progress(self, self->mine.flops);
+out:
+    mst_free(s.sums);
+    return st;
+}
+
+/* ---- pairs made, read or received one by one ---- */
+
+static mst_status sum_streamed(mst_matmul *self)
+{
+    const mst_layout *l = &self->plan.layout;
+    bool dealt = self->o.placement == MST_PLACEMENT_ROUND_ROBIN;
+    mst_range mine = my_pairs(self);
+    uint64_t rows = l->block < l->m ? l->block : l->m, cols = l->block < l->k ? l->block : l->k;
+    uint64_t stride = rows * cols, first = dealt ? 0 : mine.first, start, n_sent = 0;
+    uint64_t last = dealt ? (uint64_t)l->n_rows * l->n_panels : mine.first + mine.n;
+    mst_mpi_request sends[IN_FLIGHT] = {{0}}, receive = MST_MPI_NONE;
+    TRY(mst_mm_pages_take(&self->slots[0].buffer, self->plan.buffers, "a pair of blocks"));
+    float *a = self->slots[0].buffer.data, *b = a + stride, *outgoing = b + stride;
+    for (uint64_t t = first; t < last; t++) {
+        pair p = pair_of(l, t);
+        uint64_t bytes = TILE_BYTES(p.rows.n, p.cols.n), rank = (uint64_t)self->rank;
+        uint64_t at = dealt ? t % l->size : rank, from = dealt ? b_owner(l, t) : rank;
+        TRY(mst_mm_stopped(self));
+        if (from == rank && at != rank) {
+            uint64_t which = n_sent++ % IN_FLIGHT;
+            TRY(mst_mm_wait(self, 1, &sends[which], "a block of B to leave"));
+            start = mst_now_ns();
+            TRY(fetch(self, &self->b, p.cols, p.rows, outgoing + which * stride));
+            self->mine.fill_seconds += mst_seconds_since(start);
+            TRY(self->o.mpi->ops->isend(0, outgoing + which * stride, bytes, (int)at, TAG, &sends[which]));
+            self->mine.sent += bytes;
+        }
+        if (at != rank)
+            continue;
+        start = mst_now_ns();
+        TRY(fetch(self, &self->a, p.rows, p.cols, a));
+        if (from == rank)
+            TRY(fetch(self, &self->b, p.cols, p.rows, b));
+        self->mine.fill_seconds += mst_seconds_since(start);
+        if (from != rank) {
+            TRY(self->o.mpi->ops->irecv(0, b, bytes, (int)from, TAG, &receive));
+            TRY(mst_mm_wait(self, 1, &receive, "a block of B"));
+            self->mine.received += bytes;
+        }
+        start = mst_now_ns();
+        self->trace += sum_pair(self->kernels, a, b, p, NULL);
+        self->mine.seconds += mst_seconds_since(start);
+        self->mine.flops += 2.0 * (double)p.rows.n * (double)p.cols.n;
+        self->mine.blocks++;
+        mst_mm_progress(self, 2.0 * (double)p.rows.n * (double)p.cols.n);
+    }
+    return mst_mm_wait(self, IN_FLIGHT, sends, "the last blocks of B to leave");
+}
+
+/* ---- the product's way ---- */
+
+static mst_status sum_by_product(mst_matmul *self)
+{
+    const mst_layout *l = &self->plan.layout;
+    mst_range mine = mst_range_part((mst_range){0, l->n_rows}, (uint64_t)self->rank, (uint64_t)self->size);
+    uint64_t rows = l->block < l->m ? l->block : l->m,
+             deep = DEPTH * l->block < l->k ? DEPTH * l->block : l->k;
+    TRY(mst_mm_pages_take(&self->slots[0].buffer, 2 * TILE_BYTES(rows, deep), "the factors"));
+    TRY(mst_mm_pages_take(&self->tile, TILE_BYTES(rows, rows), "a block of C"));
+    float *a = self->slots[0].buffer.data, *b = a + rows * deep, *c = self->tile.data;
+    for (uint64_t i = mine.first; i < mine.first + mine.n; i++) {
+        mst_range side = mst_layout_row(l, (uint32_t)i);
+        for (uint64_t at = 0; at < l->k; at += deep) {
+            mst_range part = {at, l->k - at < deep ? l->k - at : deep};
+            uint64_t start = mst_now_ns();
+            TRY(mst_mm_stopped(self));
+            TRY(fetch(self, &self->a, side, part, a));
+            TRY(fetch(self, &self->b, part, side, b));
+            self->mine.fill_seconds += mst_seconds_since(start);
+            start = mst_now_ns();
+            TRY(mst_dnnl_gemm(false, (int64_t)side.n, (int64_t)side.n, (int64_t)part.n, a, b,
+                              at > 0 ? 1.0f : 0.0f, c));
+            double flops = 2.0 * (double)side.n * (double)side.n * (double)part.n;
+            self->mine.seconds += mst_seconds_since(start);
+            self->mine.flops += flops;
+            mst_mm_progress(self, flops);
+        }
+        for (uint64_t r = 0; r < side.n; r++)
+            self->trace += c[r * side.n + r];
+        self->mine.blocks++;
+    }
+    return MST_OK;
+}
+
+mst_status mst_mm_trace(mst_matmul *self, mst_matmul_result *out)
+{
+    mst_status st = self->o.what == MST_MATMUL_TRACE_BY_PRODUCT ? sum_by_product(self)
+                    : self->plan.keeps_a                        ? sum_kept(self)
+                                                                : sum_streamed(self);
+    TRY(mst_mm_agree(self, st));
+    double *all = mst_calloc((size_t)self->size, sizeof *all);
+    if (all == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for the sums of %d ranks", self->size);
+    all[0] = self->trace;
+    if (self->size > 1)
+        st = self->o.mpi->ops->allgather(0, &self->trace, sizeof self->trace, all);
+    out->trace = 0;
+    for (int r = 0; r < self->size; r++)
+        out->trace += all[r];
+    mst_free(all);
+    return st;
+}
