@@ -208,7 +208,9 @@ mst_status mst_worker_compute(mst_worker *self, uint32_t slot, mst_loss_sum *sum
     *sum = (mst_loss_sum){0};
     self->waited_seconds = 0.0;
     TRY(gradient_room(turn, floats));
-    if (floats > 0)
+    bool fresh = model->overwrites && turn->batch.n_rows > 0 && self->layout.width == 0 &&
+                 !self->job->dense_model; /* the ranges are all there is */
+    if (floats > 0 && !fresh)
         memset(turn->g, 0, floats * sizeof *turn->g);
     if (turn->batch.n_rows == 0)
         return MST_OK;
@@ -220,6 +222,7 @@ mst_status mst_worker_compute(mst_worker *self, uint32_t slot, mst_loss_sum *sum
     point(self, turn->g, &g);
     for (uint32_t i = 0; i < grad.n_ranges; i++)
         grad.ranges[i].g = g.ranges[i];
+    grad.fresh = fresh;
     grad.n_owners = self->sparse.n_owners;
     grad.owners = self->sparse.owners;
     if (model->ops->coefficients != NULL && self->layout.width != 0) {

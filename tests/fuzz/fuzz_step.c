@@ -1,5 +1,7 @@
-/* Any bytes as STEP and EVAL_LIST bodies and as work items, against a small real shard: whatever the shard
- * takes is applied and answered, so that a list it should not have remembered is followed to its end.
+/* Any bytes as STEP and EVAL_LIST bodies, as parts of gradients and as work items, against a small real
+ * shard: whatever the shard takes is applied and answered, whole and in parts, so that a list it should not
+ * have remembered is followed to its end. Parts are received as a server does it, into room of exactly the
+ * size.
  *
  * The input is a sequence of messages: one byte of what to do, the header's fields in few bits, the body's
  * length, the body. A body may ask to have its head's counts set to what its bytes are, so that not every
@@ -49,20 +51,89 @@ static void mend(uint8_t *body, size_t size, uint32_t flags, uint32_t floats, ui
     mst_step_head_encode(&head, body);
 }
 
-static void step(mst_shard *shard, const mst_message *m, uint32_t worker, const uint8_t *body)
+/* A push that comes in parts, of each worker. */
+typedef struct staged {
+    mst_shard_parts parts;
+    uint8_t *values;
+} staged;
+
+static void drop(staged *s)
+{
+    free(s->values);
+    *s = (staged){0};
+}
+
+static void part(mst_shard *shard, mst_message m, uint32_t worker, const uint8_t *body, staged *s)
+{
+    mst_shard_parts next;
+    m.type = MST_PS_GRADIENT;
+    if (s->parts.floats != 0 && (m.step & 1)) /* where the next part belongs */
+        m.step = s->parts.from - m.size / mst_wire_size(s->parts.wire);
+    if (mst_shard_part(shard, worker, &m, &s->parts, &next) != MST_OK)
+        return;
+    size_t size = mst_wire_size(next.wire);
+    if (s->values == NULL && (s->values = malloc(next.floats * size)) == NULL)
+        abort();
+    memcpy(s->values + next.from * size, body, m.size);
+    s->parts = next;
+}
+
+/* The answer in parts of the size wished for, and the rest. */
+static void answer_parts(mst_shard *shard, const mst_shard_request *r)
+{
+    uint64_t all = r->pulled != NULL ? mst_list_range_floats(r->pulled) : 0, at = 0;
+    uint64_t n = r->head.part_floats % 64 + 1;
+    for (; at + n < all; at += n) {
+        mst_piece pieces[MST_PIECE_MAX];
+        uint8_t *out = malloc(n * mst_wire_size(r->wire));
+        if (out == NULL)
+            abort();
+        mst_shard_reply_part(shard, r, at, n, out);
+        if (mst_list_below(r->pulled, mst_shard_reply_place(r, at)) != at)
+            abort();
+        uint32_t n_pieces = mst_shard_reply_pieces(shard, r, at, n, pieces, MST_PIECE_MAX);
+        size_t before = 0;
+        for (uint32_t i = 0; i < n_pieces; before += pieces[i++].size)
+            if (memcmp(out + before, pieces[i].data, pieces[i].size) != 0)
+                abort();
+        free(out);
+    }
+    if (r->pulled == NULL)
+        return;
+    uint8_t *rest = malloc(mst_shard_reply_size(shard, r) - at * mst_wire_size(r->wire) + 1);
+    if (rest == NULL)
+        abort();
+    mst_shard_reply_rest(shard, r, at, rest);
+    free(rest);
+}
+
+static void step(mst_shard *shard, const mst_message *m, uint32_t worker, const uint8_t *body, staged *s)
 {
     mst_shard_request r;
     const mst_shard_request *one = &r;
-    if (mst_shard_read(shard, worker, m, body, &r) != MST_OK)
+    bool in_parts = s->values != NULL && (m->flags & MST_STEP_PUSH);
+    if (mst_shard_read_last(shard, worker, m, body, in_parts ? &s->parts : NULL, in_parts ? s->values : NULL,
+                            &r) != MST_OK) {
+        if (in_parts)
+            drop(s);
         return;
-    if (r.values != NULL)
-        check(mst_shard_apply(shard, &one, 1, &(mst_update){.lr = 0.1f, .step = 1}));
+    }
+    const mst_update u = {.lr = 0.1f, .step = 1};
+    if (r.values != NULL && in_parts) {
+        check(mst_shard_apply_piece(shard, &one, 1, &u, 0, N_KEYS * 2 + N_DENSE / 2));
+        check(mst_shard_apply_piece(shard, &one, 1, &u, N_KEYS * 2 + N_DENSE / 2, UINT64_MAX));
+    } else if (r.values != NULL) {
+        check(mst_shard_apply(shard, &one, 1, &u));
+    }
     size_t size = mst_shard_reply_size(shard, &r);
     void *reply = malloc(size + 1);
     if (reply == NULL)
         abort();
     mst_shard_reply(shard, &r, reply);
     free(reply);
+    answer_parts(shard, &r);
+    if (in_parts)
+        drop(s);
 }
 
 static void watch(mst_shard *shard, const mst_message *m, const uint8_t *body)
@@ -110,6 +181,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                  .n_workers = N_WORKERS,
                                  .n_threads = 1};
     check(mst_shard_new(&options, &shard));
+    staged pushes[4] = {0};
     input in = {data, size};
     while (in.left > 0) {
         uint32_t what = number(&in, 1), mended = what & 4;
@@ -127,14 +199,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (mended)
             mend(body, n, m.flags, floats, ranges, keys);
         m.size = n;
-        if ((what & 3) == 3)
+        if ((what & 0x27) == 0x21) {
+            m.step = floats;
+            part(shard, m, what >> 3 & 3, body, &pushes[what >> 3 & 3]);
+        } else if ((what & 3) == 3)
             work(body, n);
         else if ((what & 3) == 2)
             watch(shard, &m, body);
         else
-            step(shard, &m, what >> 3 & 3, body);
+            step(shard, &m, what >> 3 & 3, body, &pushes[what >> 3 & 3]);
         free(body);
     }
+    for (int i = 0; i < 4; i++)
+        drop(&pushes[i]);
     mst_shard_destroy(shard);
     return 0;
 }

@@ -17,7 +17,7 @@
 #include "ps/client.h"
 #include "ps/shard.h"
 
-enum { N_KEYS = 3000, N_DENSE = 600, MOST_SERVERS = 3, FIRST_PEER = 40, QUEUE = 64 };
+enum { N_KEYS = 3000, N_DENSE = 600, MOST_SERVERS = 3, FIRST_PEER = 40, QUEUE = 256 };
 
 typedef struct parcel {
     uint32_t server;
@@ -41,6 +41,11 @@ typedef struct cluster {
     bool dropped, work; /* what the coordinator says in the next replies */
     bool direct;        /* the last body was received at the start of a slot's weights */
     uint32_t n_pieces;  /* of the last send */
+    struct {
+        mst_shard_parts parts;
+        uint8_t *values;
+    } staged[MOST_SERVERS];      /* pushes that come in parts */
+    uint32_t n_early, n_weights; /* parts that were carried */
     uint64_t random;
 } cluster;
 
@@ -69,20 +74,69 @@ static mst_status carry(mst_net *net, uint32_t peer, const mst_message *m, const
     return MST_OK;
 }
 
+/* A part of a gradient, on the server. */
+static mst_status take_part(cluster *c, parcel *p)
+{
+    mst_shard_parts next;
+    TRY(mst_shard_part(c->shards[p->server], 0, &p->m, &c->staged[p->server].parts, &next));
+    size_t size = mst_wire_size(next.wire);
+    if (c->staged[p->server].values == NULL)
+        assert_non_null(c->staged[p->server].values = malloc(next.floats * size));
+    memcpy(c->staged[p->server].values + next.from * size, p->body, p->m.size);
+    c->staged[p->server].parts = next;
+    c->n_early++;
+    return MST_OK;
+}
+
+/* Parts of an answer; *first is what is left. */
+static mst_status answer_parts(cluster *c, parcel *p, const mst_shard_request *r, uint64_t *first)
+{
+    uint32_t part = r->head.part_floats, slot = 0;
+    uint64_t all = r->pulled != NULL && part != 0 ? mst_list_range_floats(r->pulled) : 0;
+    for (; *first + part < all; *first += part) {
+        mst_message m = {.type = MST_PS_WEIGHTS,
+                         .request = p->m.request,
+                         .count = (uint32_t)*first,
+                         .step = c->versions[p->server],
+                         .size = part * mst_wire_size(r->wire)};
+        void *to = NULL;
+        TRY(mst_client_body(c->client, FIRST_PEER + p->server, &m, &to));
+        mst_shard_reply_part(c->shards[p->server], r, *first, part, to);
+        TRY(mst_client_message(c->client, FIRST_PEER + p->server, &m, to));
+        c->n_weights++;
+        for (slot = 0; slot < 3 && !mst_client_begun(c->client, slot);)
+            slot++;
+        assert_true(slot < 3 || p->server != 0);
+    }
+    return MST_OK;
+}
+
 /* The server's side of a message. */
 static mst_status answer(cluster *c, parcel *p)
 {
     mst_shard *shard = c->shards[p->server];
     mst_shard_request r;
     const mst_shard_request *one = &r;
-    TRY(mst_shard_read(shard, 0, &p->m, p->body, &r));
+    uint64_t first = 0;
+    if (p->m.type == MST_PS_GRADIENT)
+        return take_part(c, p);
+    uint8_t *staged = p->m.flags & MST_STEP_PUSH ? c->staged[p->server].values : NULL;
+    TRY(mst_shard_read_last(shard, 0, &p->m, p->body, staged != NULL ? &c->staged[p->server].parts : NULL,
+                            staged, &r));
     if (r.values != NULL) {
         TRY(mst_shard_apply(shard, &one, 1, &(mst_update){.lr = 0.5f, .step = ++c->versions[p->server]}));
     }
-    size_t size = mst_shard_reply_size(shard, &r);
+    if (staged != NULL) {
+        free(staged);
+        c->staged[p->server].values = NULL;
+        c->staged[p->server].parts = (mst_shard_parts){0};
+    }
+    TRY(answer_parts(c, p, &r, &first));
+    size_t size = mst_shard_reply_size(shard, &r) - first * mst_wire_size(r.wire);
     uint8_t *values = malloc(size + MST_WORK_SIZE);
     assert_non_null(values);
-    mst_shard_reply(shard, &r, values);
+    if (r.pulled != NULL)
+        mst_shard_reply_rest(shard, &r, first, values);
     mst_message m = {
         .type = MST_PS_VALUES, .request = p->m.request, .step = c->versions[p->server], .size = size};
     if (c->dropped)
@@ -140,7 +194,7 @@ static const mst_net_engine direct_engine = {
 
 /* ---- set-up ---- */
 
-static void start(cluster *c, uint32_t n_servers, uint32_t width, mst_wire wire)
+static void start_parts(cluster *c, uint32_t n_servers, uint32_t width, mst_wire wire, uint32_t part)
 {
     memset(c, 0, sizeof *c);
     c->random = 3;
@@ -177,8 +231,13 @@ static void start(cluster *c, uint32_t n_servers, uint32_t width, mst_wire wire)
     }
     const uint32_t peers[] = {FIRST_PEER, FIRST_PEER + 1, FIRST_PEER + 2};
     mst_client_options options = {
-        .net = &c->net, .table = &c->table, .peers = peers, .wire = wire, .n_slots = 3};
+        .net = &c->net, .table = &c->table, .peers = peers, .wire = wire, .n_slots = 3, .part_floats = part};
     assert_int_equal(mst_client_new(&options, &c->client), MST_OK);
+}
+
+static void start(cluster *c, uint32_t n_servers, uint32_t width, mst_wire wire)
+{
+    start_parts(c, n_servers, width, wire, 0);
 }
 
 static void stop(cluster *c)
@@ -199,7 +258,7 @@ static void fill_list(cluster *c, uint32_t slot, uint32_t n_ranges, uint32_t eve
     list->n_ranges = list->n_keys = 0;
     uint64_t at = c->dense + 3;
     for (; list->n_ranges < n_ranges; at += 25)
-        list->ranges[list->n_ranges++] = (mst_extent){at, 1 + draw(c, 20)};
+        list->ranges[list->n_ranges++] = (mst_extent){at, 1 + draw(c, n_ranges == 1 ? 590 : 20)};
     assert_int_equal(mst_list_room(list, N_KEYS), MST_OK);
     for (uint32_t k = 0; every > 0 && k < N_KEYS; k++)
         if (draw(c, every) == 0)
@@ -257,10 +316,10 @@ static void wait_for(cluster *c, uint32_t slot)
 /* ---- steps ---- */
 
 /* Pulls, pushes with the next pull, for a few steps, with lists of all shapes. */
-static void check_steps(uint32_t n_servers, uint32_t width, mst_wire wire)
+static void check_steps(uint32_t n_servers, uint32_t width, mst_wire wire, uint32_t part)
 {
     cluster c;
-    start(&c, n_servers, width, wire);
+    start_parts(&c, n_servers, width, wire, part);
     const struct {
         uint32_t n_ranges, every;
     } shapes[] = {{2, 3}, {0, 50}, {24, 7}, {1, 0}, {0, 0}, {5, 1}, {1, 3000}};
@@ -285,7 +344,9 @@ static void check_steps(uint32_t n_servers, uint32_t width, mst_wire wire)
             g_gradient[g_local[i]] = (float)draw(&c, 9) - 4.0f;
             g_expected[i] = *weight_at(&c, g_flat[i]) - 0.5f * g_gradient[g_local[i]];
         }
-        uint32_t next = (slot + 1) % 3;
+        uint32_t next = (slot + 1) % 3, floats = (uint32_t)mst_client_floats(c.client, slot);
+        for (uint32_t from = floats; part != 0 && from > floats / 8; from -= from / 3 + 1)
+            assert_int_equal(mst_client_push_early(c.client, slot, g_gradient, from), MST_OK);
         fill_list(&c, next, shapes[step % 7].n_ranges, shapes[step % 7].every);
         mst_push push = {.slot = slot, .g = g_gradient, .step = step, .rows = 5, .loss = 1, .weight = 5};
         assert_int_equal(mst_client_send(c.client, &push, next), MST_OK);
@@ -294,6 +355,8 @@ static void check_steps(uint32_t n_servers, uint32_t width, mst_wire wire)
             assert_true(*weight_at(&c, g_flat[i]) == g_expected[i]);
         slot = next;
     }
+    assert_int_equal(c.n_early > 0, part != 0);
+    assert_true(c.n_weights > 0 ? part != 0 : part == 0 || n_servers > 1);
     stop(&c);
 }
 
@@ -303,7 +366,8 @@ static void test_steps(void **state)
     for (uint32_t servers = 1; servers <= MOST_SERVERS; servers++)
         for (uint32_t width = 1; width <= 3; width++)
             for (mst_wire wire = MST_WIRE_FP32; wire <= MST_WIRE_FP16; wire++)
-                check_steps(servers, width, wire);
+                for (uint32_t part = 0; part <= 256; part += 256)
+                    check_steps(servers, width, wire, part);
 }
 
 /* Several requests in flight; a push without a pull. */
@@ -439,6 +503,46 @@ static void test_wrong_replies(void **state)
     stop(&c);
 }
 
+/* Parts of an answer: each float once, in order; what is there is known. */
+static void test_parts_of_an_answer(void **state)
+{
+    cluster c;
+    uint8_t *to;
+    (void)state;
+    start_parts(&c, 1, 1, MST_WIRE_FP32, 256);
+    mst_list *list = mst_client_list(c.client, 0);
+    list->n_ranges = 1;
+    list->ranges[0] = (mst_extent){c.dense, N_DENSE};
+    assert_int_equal(mst_client_send(c.client, NULL, 0), MST_OK);
+    mst_message m = {.type = MST_PS_WEIGHTS, .request = c.queue[0].m.request, .size = 1024, .step = 7};
+    m.flags = 1;
+    refuse(&c, FIRST_PEER, m, "with a part of 1024 bytes from float 0 on, where 2400 bytes follow float 0");
+    m.flags = 0;
+    m.count = 256;
+    refuse(&c, FIRST_PEER, m, "from float 256 on");
+    m.count = 0;
+    m.size = 2404;
+    refuse(&c, FIRST_PEER, m, "a part of 2404 bytes");
+    m.size = 1023;
+    refuse(&c, FIRST_PEER, m, "a part of 1023 bytes");
+    m.size = 1024;
+    assert_false(mst_client_has(c.client, 0, 0, 1));
+    assert_int_equal(mst_client_body(c.client, FIRST_PEER, &m, (void **)&to), MST_OK);
+    assert_ptr_equal(to, mst_client_weights(c.client, 0)); /* where it belongs */
+    assert_int_equal(mst_client_message(c.client, FIRST_PEER, &m, to), MST_OK);
+    assert_true(mst_client_has(c.client, 0, 0, 256));
+    assert_true(mst_client_has(c.client, 0, 255, 1));
+    assert_false(mst_client_has(c.client, 0, 255, 2));
+    assert_false(mst_client_has(c.client, 0, 599, 1));
+    assert_true(mst_client_begun(c.client, 0));
+    assert_int_equal(mst_client_reply(c.client, 0)->version, 7);
+    refuse(&c, FIRST_PEER, m, "where 1376 bytes follow float 256"); /* once more */
+    m.type = MST_PS_VALUES;
+    m.size = 2400;
+    refuse(&c, FIRST_PEER, m, "with 2400 bytes; it has 1376");
+    stop(&c);
+}
+
 static void test_waits_end(void **state)
 {
     cluster c;
@@ -487,8 +591,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_steps),         cmocka_unit_test(test_in_flight),
         cmocka_unit_test(test_forgotten),     cmocka_unit_test(test_no_copies),
-        cmocka_unit_test(test_wrong_replies), cmocka_unit_test(test_waits_end),
-        cmocka_unit_test(test_wrong_options),
+        cmocka_unit_test(test_wrong_replies), cmocka_unit_test(test_parts_of_an_answer),
+        cmocka_unit_test(test_waits_end),     cmocka_unit_test(test_wrong_options),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

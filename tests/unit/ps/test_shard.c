@@ -255,6 +255,18 @@ typedef struct push_case {
     bool unaligned, same_lists;
 } push_case;
 
+/* The update in pieces of 97 dense floats. */
+static mst_status apply_pieces(fixture *f, const mst_shard_request *const *requests, uint32_t n,
+                               const mst_update *u)
+{
+    uint64_t from = 0;
+    for (uint64_t to = f->dense; to < f->dense + N_DENSE; to += 97) {
+        TRY(mst_shard_apply_piece(f->shard, requests, n, u, from, to));
+        from = to;
+    }
+    return mst_shard_apply_piece(f->shard, requests, n, u, from, UINT64_MAX);
+}
+
 static void check_push(const setup *s, const push_case *c)
 {
     fixture f;
@@ -294,7 +306,9 @@ static void check_push(const setup *s, const push_case *c)
             decoded[p] = g_floats[p];
             order[p] = &requests[p];
         }
-        assert_int_equal(mst_shard_apply(f.shard, order, c->n, &u), MST_OK);
+        assert_int_equal(round == 0 ? mst_shard_apply(f.shard, order, c->n, &u)
+                                    : apply_pieces(&f, order, c->n, &u),
+                         MST_OK);
         apply_plainly(&f, decoded, c->rows, c->n, &u, w, slots, s->clip ? s->clip_norm : 0);
     }
     if (s->clip) /* the norm is summed in another order */

@@ -1,0 +1,42 @@
+# Gradients and weights that travel in parts, between processes: workers that are killed in the middle of a push leave
+# nothing of it behind, and the job goes on; with no servers named, workers host the weights, and train the same bits.
+. "$(dirname "$0")/ps_common.sh"
+images=$((1600 / slack))
+"$muster" data gen digits --rows $images --seed 3 --out digits >gen.log 2>&1
+common="digits/train-images-idx3-ubyte --model mlp --hidden 200,50 --lr 0.02 --part 1500 --start-timeout 20 --json"
+
+# lose SERVERS MODE...: worker 1 is killed once training is under way; of 112 messages there and back in a step.
+lose() {
+  local m=$1 i sum
+  shift
+  rm -rf run
+  job "$m" 3 $common --batch 4 --epochs 2 --run run --test digits/t10k-images-idx3-ubyte --eval-rows 100 \
+    --eval-every 300rows "$@"
+  wait_for s0 'step .* test +loss'
+  killed w1
+  wait_for s0 'warning: worker 1 .*; the job goes on without it' 3
+  ends s0 0 40
+  for ((i = 1; i < m; i++)); do ends "s$i" 0; done
+  ends_all 0 w0 w2
+  same "$m $*: worker 1" "$(worker_fact s0 1 state)" lost
+  sum=$(($(worker_fact s0 0 rows) + $(worker_fact s0 1 rows) + $(worker_fact s0 2 rows)))
+  same "$m $*: rows of all workers" "$sum" "$(fact_of s0 rows)"
+  same "$m $*: rows" "$(fact_of s0 rows)" $((2 * images))
+}
+lose 1 --mode sync
+lose 2 --mode sync
+lose 2 --mode async
+
+# hosted SERVERS: two workers in step; what they come to is in loss.
+hosted() {
+  expect 0 launch --servers "$1" --workers 2 --logs none -- train $common --batch 30 --epochs 1 --mode sync --run "run$1" \
+    --test digits/t10k-images-idx3-ubyte --eval-rows 500
+  loss=$(sed -n 's/.*"test_loss": *\([^,]*\),.*/\1/p' out)
+  [ -n "$loss" ] || fail "no loss with $1 servers"
+}
+hosted 0
+first=$loss
+for m in 1 3; do
+  hosted $m
+  same "loss with $m servers" "$loss" "$first"
+done
