@@ -91,7 +91,7 @@ typedef struct sums {
 static mst_status add_row(const mst_augment *a, const mst_dataset *d, const mst_row *row, sums *s)
 {
     size_t plane = (size_t)a->in_height * a->in_width;
-    if (row->n_dense != mst_augment_in(a))
+    if (row->n_dense != mst_augment_in(a) || (row->bytes == NULL && row->dense == NULL))
         return mst_fail(MST_EINPUT, "%s: a row of %u numbers among images of %llu", d->name, row->n_dense,
                         (unsigned long long)mst_augment_in(a));
     for (uint32_t c = 0; c < a->channels; c++) {

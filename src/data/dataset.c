@@ -93,7 +93,7 @@ static const char *content_name(const sniffed *s)
     case CONTENT_IMAGES:
         return "images";
     default:
-        return s->format->name;
+        return s->format != NULL ? s->format->name : "rows";
     }
 }
 

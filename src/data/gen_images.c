@@ -326,7 +326,7 @@ static mst_status gen_load(mst_dataset *self, uint32_t c, mst_chunk **out)
 static void gen_destroy(mst_dataset *self)
 {
     gen_dataset *d = (gen_dataset *)self;
-    for (size_t i = 0; i < d->n_parts; i++)
+    for (size_t i = 0; d->parts != NULL && i < d->n_parts; i++)
         maker_fini(&d->parts[i].maker);
     mst_free(d->parts);
     mst_free(self->name);

@@ -107,7 +107,9 @@ static void plain_forward(const run *r, const mst_dnnl_stage *s)
 static mst_status stage_forward(const run *r, const mst_dnnl_stage *s)
 {
     const mst_layer *layer = s->layer;
-    for (uint32_t i = 0; layer != NULL && i < layer->n_params; i++)
+    if (layer == NULL)
+        return mst_dnnl_run(s->forward);
+    for (uint32_t i = 0; i < layer->n_params; i++)
         TRY(mst_step_need(r->step, layer->first_range + i));
     switch (s->kind) {
     case MST_DNNL_STAGE_CONV:
@@ -227,6 +229,8 @@ static void plain_backward(const run *r, const mst_dnnl_stage *s, bool wants_dx)
 static mst_status stage_backward(const run *r, const mst_dnnl_stage *s, bool wants_dx)
 {
     const mst_layer *layer = s->layer;
+    if (layer == NULL)
+        return wants_dx ? mst_dnnl_run(s->dx) : MST_OK;
     switch (s->kind) {
     case MST_DNNL_STAGE_CONV:
         TRY(conv_gradient(r, s));
@@ -243,7 +247,7 @@ static mst_status stage_backward(const run *r, const mst_dnnl_stage *s, bool wan
         plain_backward(r, s, wants_dx);
         break;
     }
-    for (uint32_t i = layer != NULL ? layer->n_params : 0; i-- > 0;)
+    for (uint32_t i = layer->n_params; i-- > 0;)
         TRY(mst_step_ready(r->step, layer->first_range + i));
     if (!wants_dx || s->kind == MST_DNNL_STAGE_NORM || s->kind == MST_DNNL_STAGE_PLAIN)
         return MST_OK;

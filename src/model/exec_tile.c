@@ -296,7 +296,7 @@ static mst_status backward_tile(const tile_replica *self, const mst_pass *pass, 
     for (uint32_t i = self->n_ops; i-- > 0;) {
         const tile_op *op = &self->ops[i];
         const mst_layer *layer = op->layer;
-        float *g[MST_LAYER_PARAMS];
+        float *g[MST_LAYER_PARAMS] = {0};
         for (uint32_t j = 0; j < layer->n_params; j++)
             g[j] = grad->ranges[layer->first_range + j].g;
         backward_op(self, op, pass, n, w, g, last);

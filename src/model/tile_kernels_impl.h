@@ -32,6 +32,12 @@ INLINE float *at(const float *array, size_t index)
     return (float *)array + index * LANES;
 }
 
+/* Where x is a number. */
+INLINE ivec number(vec x)
+{
+    return (ivec)abs_vec(x) <= 0x7f800000;
+}
+
 /* ---- activations ---- */
 
 /* e = e^-2|x|: tanh|x| = (1 - e) / (1 + e), and for |x| < 1/2, where 1 - e cancels, the continued fraction
@@ -45,14 +51,14 @@ INLINE vec tanh_vec(vec x)
     ivec small = a < splat(0.5f);
     vec t = select_vec(small, small_top, splat(1.0f) - e) / select_vec(small, small_bottom, splat(1.0f) + e);
     t = (vec)((ivec)t | ((ivec)x & (int32_t)0x80000000));
-    return select_vec(x == x, t, x);
+    return select_vec(number(x), t, x);
 }
 
 INLINE vec sigmoid_vec(vec x)
 {
     vec e = exp_nonpositive(-abs_vec(x));
     vec s = select_vec(x < splat(0.0f), e, splat(1.0f)) / (splat(1.0f) + e);
-    return select_vec(x == x, s, x);
+    return select_vec(number(x), s, x);
 }
 
 INLINE vec relu_vec(vec x)

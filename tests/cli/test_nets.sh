@@ -54,6 +54,25 @@ expect 0 train $images --model mlp --hidden 20,10 --rows 200 --run m
 expect 0 model show m
 has "10 x 20"
 
+# Threads inside of primitives spin briefly, unless told otherwise.
+# spins: GOMP_SPINCOUNT in the environment of a training.
+spins() {
+  "$muster" train $images --model lenet --executor dnnl --threads 2 --seconds 60 --no-save --run spin --overwrite \
+    >/dev/null 2>&1 &
+  local pid=$! i
+  for ((i = 0; i < 200; i++)); do
+    [ -e spin/manifest.json ] && break
+    sleep 0.05
+  done
+  tr '\0' '\n' </proc/$pid/environ | sed -n 's/^GOMP_SPINCOUNT=//p'
+  kill $pid
+  wait $pid
+  rm -rf spin
+}
+same "turns of spinning" "$(unset OMP_WAIT_POLICY GOMP_SPINCOUNT; spins)" 1000
+same "turns of spinning" "$(unset OMP_WAIT_POLICY; GOMP_SPINCOUNT=7 spins)" 7
+same "turns of spinning" "$(unset GOMP_SPINCOUNT; OMP_WAIT_POLICY=active spins)" ""
+
 # Rows of text: the size of images is given.
 expect 0 data convert $images --rows 100 --to libsvm --out d.libsvm
 refused 1 "say their size" train d.libsvm --model lenet --features 784 --classes 10
