@@ -272,20 +272,11 @@ static mst_status plugin_irecv(mst_mpi_comm number, void *data, size_t bytes, in
     return MST_OK;
 }
 
-/* Up to BATCH of them; adds to *n_done. */
-static mst_status test_batch(uint32_t n, mst_mpi_request *requests, bool *done, uint32_t *n_done)
+/* Tests the n_active requests at those places; adds to *n_done. */
+static mst_status test_batch(int n_active, MPI_Request *active, const uint32_t *at, mst_mpi_request *requests,
+                             bool *done, uint32_t *n_done)
 {
-    MPI_Request active[BATCH];
-    int which[BATCH], at[BATCH], n_active = 0, count = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        done[i] = false;
-        if (requests[i].opaque == 0)
-            continue;
-        at[n_active] = (int)i;
-        active[n_active++] = unpack(requests[i]);
-    }
-    if (n_active == 0)
-        return MST_OK;
+    int which[BATCH], count = 0;
     if (n_active == 1) { /* the cheap way */
         CHECK(MPI_Test, (&active[0], &count, MPI_STATUS_IGNORE));
         which[0] = 0;
@@ -302,13 +293,24 @@ static mst_status test_batch(uint32_t n, mst_mpi_request *requests, bool *done, 
 
 static mst_status plugin_test_some(uint32_t n, mst_mpi_request *requests, bool *done, uint32_t *n_done)
 {
+    MPI_Request active[BATCH];
+    uint32_t at[BATCH];
+    int n_active = 0;
     *n_done = 0;
-    for (uint32_t i = 0; i < n; i += BATCH) {
-        mst_status st = test_batch(n - i < BATCH ? n - i : BATCH, requests + i, done + i, n_done);
+    for (uint32_t i = 0; i < n; i++) {
+        done[i] = false;
+        if (requests[i].opaque == 0)
+            continue;
+        at[n_active] = i;
+        active[n_active++] = unpack(requests[i]);
+        if (n_active < BATCH)
+            continue;
+        mst_status st = test_batch(n_active, active, at, requests, done, n_done);
         if (st != MST_OK)
             return st;
+        n_active = 0;
     }
-    return MST_OK;
+    return n_active > 0 ? test_batch(n_active, active, at, requests, done, n_done) : MST_OK;
 }
 
 static mst_status plugin_cancel(mst_mpi_request *request)

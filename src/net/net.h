@@ -117,7 +117,7 @@ struct mst_net {
     const mst_net_engine *engine;
 };
 
-extern const mst_net_engine mst_net_inproc, mst_net_tcp;
+extern const mst_net_engine mst_net_inproc, mst_net_tcp, mst_net_mpi;
 extern const mst_net_engine *const mst_net_engines[]; /* NULL-terminated */
 
 /* *out is the caller's to destroy; set only on MST_OK. */
@@ -130,8 +130,8 @@ static inline mst_status mst_net_new(const mst_net_engine *engine, const mst_net
 /* Closes every connection at once (flush first); no event is called any more. NULL-safe. */
 void mst_net_destroy(mst_net *net);
 
-/* "host:port" (port 0: any), "unix:/path", "unix:@name" (Linux abstract); inproc: any name. bound receives
- * the address that others connect to. An address in use is MST_EEXIST. */
+/* "host:port" (port 0: any), "unix:/path", "unix:@name" (Linux abstract); inproc: any name; mpi: "mpi:RANK".
+ * bound receives the address that others connect to. An address in use is MST_EEXIST. */
 static inline mst_status mst_net_listen(mst_net *net, const char *address, char *bound, size_t bound_size)
 {
     return net->engine->listen(net, address, bound, bound_size);

@@ -1,0 +1,417 @@
+/* Lanes of engine mpi: frames and bodies to and from one rank; format in mpi_net_impl.h.
+ *
+ * All requests lie in one array, a fixed number per lane, so that one call of MPI tests them all: the receive
+ * of the next frame, those of the body's segments, and the sends. The next frame is received only when the
+ * body before it is here, which keeps the order and tells MPI to hold the sender back.
+ *
+ * Invariants
+ * 1. What MPI reads or writes stays until its request is done: out-messages are freed then, bodies of links
+ *    that end meanwhile are received to the end first (mst_mpi_lane_busy).
+ * 2. Messages leave a lane in the order they were queued, and are reported sent in that order.
+ * 3. The request of a slot is none when the slot is free. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "net/mpi_net_impl.h"
+
+#define IN_SLOT  1
+#define OUT_SLOT (1 + MST_MPI_IN_SLOTS)
+
+static mst_mpi_request *slots_of(const mst_mpi_net *n, size_t lane)
+{
+    return n->requests + 1 + lane * MST_MPI_SLOTS;
+}
+
+static mst_mpi_request *lane_slots(const mst_mpi_net *n, const mst_mpi_lane *lane)
+{
+    size_t i = 0;
+    while (n->lanes[i] != lane)
+        i++;
+    return slots_of(n, i);
+}
+
+static mst_status expect_head(mst_mpi_net *n, mst_mpi_lane *lane, mst_mpi_request *slots)
+{
+    return n->mpi->ops->irecv(0, lane->head, MST_MPI_HEAD, lane->rank, MST_MPI_TAG_HEAD, &slots[0]);
+}
+
+static void lane_free(mst_mpi_lane *lane)
+{
+    if (lane == NULL)
+        return;
+    mst_free(lane->head);
+    mst_free(lane);
+}
+
+bool mst_mpi_lanes_room(mst_mpi_net *n, size_t n_lanes)
+{
+    size_t slots = 1 + n_lanes * MST_MPI_SLOTS;
+    return mst_grow(&n->lanes, &n->lanes_capacity, n_lanes + 1, sizeof *n->lanes) &&
+           mst_grow(&n->requests, &n->requests_capacity, slots, sizeof *n->requests) &&
+           mst_grow(&n->done, &n->done_capacity, slots, sizeof *n->done);
+}
+
+mst_mpi_lane *mst_mpi_lane_of(mst_mpi_net *n, int rank)
+{
+    for (size_t i = 0; i < n->n_lanes; i++)
+        if (n->lanes[i]->rank == rank)
+            return n->lanes[i];
+    if (!mst_mpi_lanes_room(n, n->n_lanes + 1))
+        return NULL;
+    mst_mpi_lane *lane = mst_zalloc(sizeof *lane);
+    if (lane == NULL || (lane->head = mst_alloc(MST_MPI_HEAD)) == NULL) {
+        lane_free(lane);
+        return NULL;
+    }
+    lane->rank = rank;
+    lane->out_last = &lane->out;
+    mst_mpi_request *own = slots_of(n, n->n_lanes);
+    for (int i = 0; i < MST_MPI_SLOTS; i++)
+        own[i] = MST_MPI_NONE;
+    if (expect_head(n, lane, own) != MST_OK) {
+        lane_free(lane);
+        return NULL;
+    }
+    n->lanes[n->n_lanes++] = lane;
+    return lane;
+}
+
+bool mst_mpi_lane_busy(const mst_mpi_lane *lane)
+{
+    return lane->out != NULL || lane->in.active;
+}
+
+/* What is still under way stays: MPI may read or write it. */
+void mst_mpi_lanes_free(mst_mpi_net *n)
+{
+    for (size_t i = 0; i < n->n_lanes; i++) {
+        mst_mpi_request *slots = slots_of(n, i);
+        if (mst_mpi_lane_busy(n->lanes[i]))
+            continue;
+        (void)n->mpi->ops->cancel(&slots[0]);
+        lane_free(n->lanes[i]);
+    }
+    mst_free(n->lanes);
+    mst_free(n->requests);
+    mst_free(n->done);
+}
+
+/* ---- sending ---- */
+
+static void count_queued(mst_mpi_net *n, const mst_mpi_out *out, bool add)
+{
+    if (out->bytes == 0)
+        return;
+    mst_net_stats *s = &n->peers[out->peer]->stats;
+    s->queued = add ? s->queued + out->bytes : s->queued - out->bytes;
+}
+
+/* The next piece of `out` that MPI can be given; false: all of it was. */
+static bool next_segment(mst_mpi_out *out, mst_piece *segment, int *tag)
+{
+    if (!out->begun) {
+        out->begun = true;
+        *segment = (mst_piece){.data = out->head, .size = (size_t)out->frame};
+        *tag = MST_MPI_TAG_HEAD;
+        return true;
+    }
+    while (out->at < out->n_pieces && out->at_offset == out->pieces[out->at].size) {
+        out->at++;
+        out->at_offset = 0;
+    }
+    if (out->at == out->n_pieces)
+        return false;
+    const mst_piece *p = &out->pieces[out->at];
+    uint64_t left = p->size - out->at_offset;
+    *segment = (mst_piece){.data = (const uint8_t *)p->data + out->at_offset,
+                           .size = (size_t)(left < MST_MPI_SEGMENT ? left : MST_MPI_SEGMENT)};
+    *tag = MST_MPI_TAG_BODY;
+    out->at_offset += segment->size;
+    return true;
+}
+
+/* Gives MPI as much as there are free slots for. */
+static mst_status push_out(mst_mpi_net *n, mst_mpi_lane *lane, mst_mpi_request *slots)
+{
+    for (int i = 0; i < MST_MPI_OUT_SLOTS && lane->next_out != NULL; i++) {
+        mst_piece segment;
+        int tag;
+        if (slots[OUT_SLOT + i].opaque != 0)
+            continue;
+        while (lane->next_out != NULL && !next_segment(lane->next_out, &segment, &tag)) {
+            lane->next_out->posted = true;
+            lane->next_out = lane->next_out->next;
+        }
+        if (lane->next_out == NULL)
+            break;
+        TRY(n->mpi->ops->isend(0, segment.data, segment.size, lane->rank, tag, &slots[OUT_SLOT + i]));
+        if (slots[OUT_SLOT + i].opaque == 0) /* done at once */
+            continue;
+        lane->owners[i] = lane->next_out;
+        lane->next_out->n_under_way++;
+    }
+    while (lane->next_out != NULL && lane->next_out->begun &&
+           lane->next_out->n_pieces == lane->next_out->at) {
+        lane->next_out->posted = true;
+        lane->next_out = lane->next_out->next;
+    }
+    return MST_OK;
+}
+
+/* The frame and what goes with it. token NULL: pieces are copied. */
+static mst_mpi_out *out_new(uint32_t peer, uint64_t link, const mst_message *m, const mst_piece *pieces,
+                            uint32_t n_pieces, void *token)
+{
+    uint64_t room = MST_MPI_HEAD - MST_MPI_FIXED, within = 0;
+    uint32_t first = 0; /* pieces before this are within the frame */
+    while (first < n_pieces && pieces[first].size <= room - within)
+        within += pieces[first++].size;
+    uint64_t copies = token == NULL ? m->size - within : 0;
+    mst_mpi_out *out = mst_alloc((size_t)(sizeof *out + MST_MPI_FIXED + within + copies));
+    if (out == NULL)
+        return NULL;
+    *out = (mst_mpi_out){.peer = peer,
+                         .token = token,
+                         .bytes = m->type < MST_NET_TYPES ? 0 : MST_WIRE_HEADER + m->size,
+                         .frame = MST_MPI_FIXED + within,
+                         .n_pieces = n_pieces - first};
+    memset(out->head, 0, MST_MPI_FIXED);
+    mst_message header = *m;
+    if (m->type < MST_NET_TYPES) {
+        header.type = MST_WIRE_FAREWELL;
+        mst_put_u32(out->head + 60, m->type);
+    }
+    mst_header_encode(&header, out->head);
+    mst_put_u64(out->head + 40, link);
+    mst_put_u64(out->head + 48, within);
+    mst_put_u32(out->head + 56, out->n_pieces);
+    mst_pieces_copy(out->head + MST_MPI_FIXED, pieces, first);
+    uint8_t *copy = out->head + out->frame;
+    for (uint32_t i = 0; i < out->n_pieces; i++) {
+        const mst_piece *p = &pieces[first + i];
+        out->pieces[i] = *p;
+        mst_put_u64(out->head + 64 + 8 * i, p->size);
+        if (token == NULL && p->size > 0) {
+            memcpy(copy, p->data, p->size);
+            out->pieces[i].data = copy;
+            copy += p->size;
+        }
+    }
+    return out;
+}
+
+mst_status mst_mpi_lane_send(mst_mpi_net *n, mst_mpi_lane *lane, uint32_t peer, uint64_t link,
+                             const mst_message *m, const mst_piece *pieces, uint32_t n_pieces, void *token)
+{
+    mst_mpi_out *out = out_new(peer, link, m, pieces, n_pieces, token);
+    if (out == NULL)
+        return mst_fail(MST_ENOMEM, "net mpi: no memory for a message of %" PRIu64 " bytes", m->size);
+    *lane->out_last = out;
+    lane->out_last = &out->next;
+    if (lane->next_out == NULL)
+        lane->next_out = out;
+    count_queued(n, out, true);
+    return push_out(n, lane, lane_slots(n, lane));
+}
+
+void mst_mpi_lane_forget(mst_mpi_net *n, mst_mpi_lane *lane, uint32_t peer)
+{
+    for (mst_mpi_out **at = &lane->out; *at != NULL;) {
+        mst_mpi_out *out = *at;
+        if (out->peer != peer || out->begun) {
+            at = &out->next;
+            continue;
+        }
+        *at = out->next;
+        if (lane->next_out == out)
+            lane->next_out = out->next;
+        count_queued(n, out, false);
+        mst_free(out);
+    }
+    lane->out_last = &lane->out;
+    while (*lane->out_last != NULL)
+        lane->out_last = &(*lane->out_last)->next;
+}
+
+/* Messages at the front that have left; their peers hear of it. */
+static bool report_sent(mst_mpi_net *n, mst_mpi_lane *lane)
+{
+    bool any = false;
+    while (lane->out != NULL && lane->out->posted && lane->out->n_under_way == 0) {
+        mst_mpi_out *out = lane->out;
+        uint32_t peer = out->peer;
+        void *token = out->token;
+        lane->out = out->next;
+        if (lane->out == NULL)
+            lane->out_last = &lane->out;
+        count_queued(n, out, false);
+        mst_free(out);
+        any = true;
+        if (token != NULL && n->peers[peer]->state == MST_MPI_UP)
+            n->events.sent(n->arg, peer, token);
+    }
+    return any;
+}
+
+/* ---- receiving ---- */
+
+/* Posts receives for what is still to come of the body. */
+static mst_status pull_in(mst_mpi_net *n, mst_mpi_lane *lane)
+{
+    mst_mpi_in *in = &lane->in;
+    mst_mpi_request *slots = lane_slots(n, lane);
+    for (int i = 0; i < MST_MPI_IN_SLOTS && in->at < in->n_pieces; i++) {
+        if (slots[IN_SLOT + i].opaque != 0)
+            continue;
+        if (in->discard && in->n_under_way > 0) /* one after the other into the same place */
+            return MST_OK;
+        while (in->at < in->n_pieces && in->at_offset == in->sizes[in->at]) {
+            in->at++;
+            in->at_offset = 0;
+        }
+        if (in->at == in->n_pieces)
+            return MST_OK;
+        uint64_t left = in->sizes[in->at] - in->at_offset;
+        size_t size = (size_t)(left < MST_MPI_SEGMENT ? left : MST_MPI_SEGMENT);
+        TRY(n->mpi->ops->irecv(0, in->discard ? n->scratch : in->body + in->filled, size, lane->rank,
+                               MST_MPI_TAG_BODY, &slots[IN_SLOT + i]));
+        in->at_offset += size;
+        in->filled += size;
+        in->n_under_way++;
+    }
+    return MST_OK;
+}
+
+/* The whole message is here. */
+static mst_status deliver(mst_mpi_net *n, mst_mpi_lane *lane)
+{
+    mst_mpi_in in = lane->in;
+    lane->in.active = false;
+    mst_mpi_peer *p = in.discard ? NULL : n->peers[in.peer];
+    if (p != NULL && p->state == MST_MPI_UP) {
+        uint64_t bytes = MST_WIRE_HEADER + in.m.size;
+        p->stats.bytes_in += bytes;
+        p->stats.messages_in++;
+        n->total.bytes_in += bytes;
+        n->total.messages_in++;
+        if (n->events.message(n->arg, in.peer, &in.m, in.body) != MST_OK)
+            mst_mpi_refuse(n, in.peer);
+    }
+    return expect_head(n, lane, lane_slots(n, lane));
+}
+
+/* Reads what the frame says of its own size; false: it is none of muster's. */
+static bool read_sizes(const uint8_t *head, mst_mpi_in *in, uint64_t size, uint64_t *within)
+{
+    *within = mst_get_u64(head + 48);
+    in->n_pieces = mst_get_u32(head + 56);
+    if (*within > MST_MPI_HEAD - MST_MPI_FIXED || in->n_pieces > MST_PIECE_MAX)
+        return false;
+    uint64_t sum = *within;
+    for (uint32_t i = 0; i < in->n_pieces; i++) {
+        in->sizes[i] = mst_get_u64(head + 64 + 8 * i);
+        if (in->sizes[i] > size || sum > size - in->sizes[i])
+            return false;
+        sum += in->sizes[i];
+    }
+    return sum == size;
+}
+
+/* A frame has come. */
+static mst_status take_head(mst_mpi_net *n, mst_mpi_lane *lane)
+{
+    const uint8_t *head = lane->head;
+    mst_mpi_in *in = &lane->in;
+    mst_message m;
+    uint64_t within = 0, link = mst_get_u64(head + 40);
+    uint32_t peer = mst_mpi_peer_of(n, lane->rank, link);
+    *in = (mst_mpi_in){.active = true, .discard = true, .peer = peer};
+    if (mst_header_decode(head, MST_WIRE_HEADER, UINT64_MAX, &m) != MST_OK ||
+        !read_sizes(head, in, m.size, &within))
+        return mst_fail(MST_EPEER, "mpi:%d sent something that is no message of muster", lane->rank);
+    in->m = m;
+    if (m.type < MST_NET_TYPES) {
+        m.type = (uint16_t)mst_get_u32(head + 60);
+        mst_status st = mst_mpi_control(n, lane->rank, &m, link, head + MST_MPI_FIXED);
+        in->active = false;
+        TRY(st);
+        return expect_head(n, lane, lane_slots(n, lane));
+    }
+    if (peer != MST_PEER_NONE &&
+        mst_header_decode(head, MST_WIRE_HEADER, n->options.max_body, &m) != MST_OK) {
+        mst_mpi_refuse(n, peer);
+    } else if (peer != MST_PEER_NONE) {
+        void *body = NULL;
+        mst_status st = m.size > 0 ? n->events.body(n->arg, peer, &m, &body) : MST_OK;
+        if (st != MST_OK && n->peers[peer]->state == MST_MPI_UP)
+            mst_mpi_refuse(n, peer);
+        in->discard = st != MST_OK || n->peers[peer]->state != MST_MPI_UP;
+        in->body = body;
+    }
+    if (!in->discard && within > 0)
+        memcpy(in->body, head + MST_MPI_FIXED, (size_t)within);
+    in->filled = within;
+    TRY(pull_in(n, lane));
+    return in->n_under_way == 0 ? deliver(n, lane) : MST_OK;
+}
+
+mst_status mst_mpi_lane_detach(mst_mpi_net *n, mst_mpi_lane *lane, uint32_t peer)
+{
+    mst_mpi_in *in = &lane->in;
+    if (!in->active || in->discard || in->peer != peer)
+        return MST_OK;
+    if (in->n_under_way > 0)
+        TRY(mst_mpi_wait(n->mpi, MST_MPI_IN_SLOTS, lane_slots(n, lane) + IN_SLOT, mst_now_ns() + MST_S,
+                         "the rest of a message of a rank that was dropped"));
+    in->n_under_way = 0;
+    in->discard = true;
+    TRY(pull_in(n, lane));
+    return in->n_under_way == 0 ? deliver(n, lane) : MST_OK;
+}
+
+/* ---- turns ---- */
+
+static mst_status lane_turn(mst_mpi_net *n, size_t number, bool *any)
+{
+    mst_mpi_lane *lane = n->lanes[number];
+    const bool *done = n->done + 1 + number * MST_MPI_SLOTS;
+    bool head = done[0], body = false, out = false;
+    for (int i = 0; i < MST_MPI_IN_SLOTS; i++) {
+        body |= done[IN_SLOT + i];
+        lane->in.n_under_way -= done[IN_SLOT + i];
+    }
+    for (int i = 0; i < MST_MPI_OUT_SLOTS; i++)
+        if (done[OUT_SLOT + i]) {
+            out = true;
+            lane->owners[i]->n_under_way--;
+        }
+    *any |= head || body;
+    if (out)
+        TRY(push_out(n, lane, slots_of(n, number)));
+    if (lane->out != NULL)
+        *any |= report_sent(n, lane);
+    if (body) {
+        TRY(pull_in(n, lane));
+        if (lane->in.n_under_way == 0)
+            TRY(deliver(n, lane));
+    }
+    return head ? take_head(n, lane) : MST_OK;
+}
+
+mst_status mst_mpi_lanes_turn(mst_mpi_net *n, bool *any)
+{
+    uint32_t n_done = 0;
+    size_t n_lanes = n->n_lanes; /* an event may add one */
+    TRY(n->mpi->ops->test_some((uint32_t)(1 + n_lanes * MST_MPI_SLOTS), n->requests, n->done, &n_done));
+    if (n_done == 0)
+        return MST_OK;
+    bool hello = n->done[0];
+    for (size_t i = 0; i < n_lanes; i++)
+        TRY(lane_turn(n, i, any));
+    if (!hello)
+        return MST_OK;
+    *any = true;
+    return mst_mpi_hello_came(n);
+}

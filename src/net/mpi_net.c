@@ -1,0 +1,599 @@
+/* Engine mpi: ranks of one MPI job; contract in net.h, frames and lanes in mpi_net_impl.h.
+ *
+ * Addresses are "mpi:RANK". The thread that owns the net is the one that uses MPI (mpi/mpi.h), and there is
+ * one net in a process. MPI knows no connections, so a link is made by four frames: HELLO to the rank that
+ * listens, WELCOME (or REFUSE) back, READY, and at the end one last frame each way, FAREWELL from who ends it
+ * and CLOSED (or its own FAREWELL) from the other; after these nothing of the link is on its way.
+ *
+ * MPI neither notices a dead rank nor goes on without it: who must not hang keeps a watch (mpi/watch.h), and
+ * peer_timeout_ms has no meaning here. A poll backs off: it gives the processor away, then sleeps 50 and at
+ * last 500 us between looks.
+ *
+ * Invariants
+ * 1. A link's events come between its `up` and its `down`; frames of other links are received and dropped.
+ * 2. n_pending counts the peers in the states DIALING, JOINING and ENDED. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/sha256.h"
+#include "base/version.h"
+#include "net/mpi_net_impl.h"
+
+#define IDENTITY  56 /* bytes of an identity in a frame */
+#define VERSION   16
+#define GRACE_NS  (2 * MST_S)
+#define NO_SECRET "its job secret is not the one of this process; give every process of a job the same"
+
+static atomic_bool g_there; /* the one net of this process */
+
+/* ---- identities ---- */
+
+static void put_identity(const mst_identity *who, uint8_t out[IDENTITY])
+{
+    memset(out, 0, IDENTITY);
+    mst_put_u32(out, (uint32_t)who->role);
+    mst_put_u32(out + 4, who->index);
+    mst_put_u64(out + 8, who->incarnation);
+    memcpy(out + 16, who->job, strnlen(who->job, MST_JOB_MAX - 1));
+}
+
+static void get_identity(const uint8_t *in, mst_identity *who)
+{
+    *who = (mst_identity){
+        .role = (mst_role)mst_get_u32(in), .index = mst_get_u32(in + 4), .incarnation = mst_get_u64(in + 8)};
+    memcpy(who->job, in + 16, MST_JOB_MAX - 1);
+}
+
+static void digest_secret(const mst_mpi_net *n, uint64_t link, uint8_t out[32])
+{
+    mst_sha256 hash;
+    uint8_t number[8];
+    mst_put_u64(number, link);
+    mst_sha256_init(&hash);
+    mst_sha256_add(&hash, number, sizeof number);
+    mst_sha256_add(&hash, n->secret, strlen(n->secret));
+    mst_sha256_final(&hash, out);
+}
+
+/* ---- peers ---- */
+
+static mst_mpi_peer *peer_at(const mst_mpi_net *n, uint32_t number)
+{
+    return number < n->n_peers ? n->peers[number] : NULL;
+}
+
+static bool is_pending(mst_mpi_state state)
+{
+    return state == MST_MPI_DIALING || state == MST_MPI_JOINING || state == MST_MPI_ENDED;
+}
+
+static void set_state(mst_mpi_net *n, mst_mpi_peer *p, mst_mpi_state state)
+{
+    n->n_pending += is_pending(state);
+    n->n_pending -= is_pending(p->state);
+    p->state = state;
+}
+
+static mst_status peer_new(mst_mpi_net *n, int rank, mst_mpi_state state, uint32_t *number)
+{
+    mst_mpi_peer *p = NULL;
+    if (mst_mpi_lane_of(n, rank) == NULL ||
+        !mst_grow(&n->peers, &n->peers_capacity, n->n_peers + 1, sizeof *n->peers) ||
+        (p = mst_zalloc(sizeof *p)) == NULL)
+        return mst_fail(MST_ENOMEM, "mpi:%d: no memory to connect", rank);
+    p->rank = rank;
+    p->state = MST_MPI_DOWN;
+    p->start_ns = mst_now_ns();
+    snprintf(p->name, sizeof p->name, "mpi:%d", rank);
+    set_state(n, p, state);
+    *number = (uint32_t)n->n_peers;
+    n->peers[n->n_peers++] = p;
+    return MST_OK;
+}
+
+static void name_peer(mst_mpi_peer *p, const mst_identity *who)
+{
+    p->who = *who;
+    snprintf(p->name, sizeof p->name, "%s %u (mpi:%d)", mst_role_name(who->role), who->index, p->rank);
+}
+
+static mst_mpi_peer *find_link(const mst_mpi_net *n, int rank, uint64_t link, uint32_t *number)
+{
+    for (size_t i = n->n_peers; i-- > 0;)
+        if (n->peers[i]->rank == rank && n->peers[i]->link == link) {
+            *number = (uint32_t)i;
+            return n->peers[i];
+        }
+    return NULL;
+}
+
+uint32_t mst_mpi_peer_of(const mst_mpi_net *n, int rank, uint64_t link)
+{
+    uint32_t number;
+    const mst_mpi_peer *p = find_link(n, rank, link, &number);
+    return p != NULL && p->state == MST_MPI_UP ? number : MST_PEER_NONE;
+}
+
+/* A frame of net's own. */
+static mst_status say(mst_mpi_net *n, int rank, uint64_t link, uint16_t type, const void *body, size_t size)
+{
+    mst_mpi_lane *lane = mst_mpi_lane_of(n, rank);
+    mst_message m = {.type = type, .size = size};
+    mst_piece piece = {.data = body, .size = size};
+    if (lane == NULL)
+        return mst_fail(MST_ENOMEM, "mpi:%d: no memory for a message", rank);
+    return mst_mpi_lane_send(n, lane, MST_PEER_NONE, link, &m, &piece, size > 0, NULL);
+}
+
+/* The last frame of a link; what waits behind messages that are under way is forgotten. */
+static void say_last(mst_mpi_net *n, uint32_t number, uint16_t type, const char *sentence)
+{
+    mst_mpi_peer *p = n->peers[number];
+    mst_mpi_lane *lane = mst_mpi_lane_of(n, p->rank);
+    size_t length = strnlen(sentence, MST_WIRE_OWN_MAX - 1);
+    if (p->final_out || lane == NULL)
+        return;
+    mst_mpi_lane_forget(n, lane, number);
+    p->final_out = say(n, p->rank, p->link, type, sentence, length) == MST_OK;
+}
+
+static void end_peer(mst_mpi_net *n, mst_mpi_peer *p, mst_status code)
+{
+    mst_error_save(&p->why, code);
+    set_state(n, p, MST_MPI_ENDED);
+}
+
+void mst_mpi_refuse(mst_mpi_net *n, uint32_t number)
+{
+    mst_mpi_peer *p = peer_at(n, number);
+    char text[MST_WIRE_OWN_MAX];
+    if (p == NULL || p->state != MST_MPI_UP)
+        return;
+    snprintf(text, sizeof text, "%s", mst_error_text());
+    say_last(n, number, MST_MPI_FAREWELL, text);
+    end_peer(n, p, mst_fail(MST_EPEER, "%s was dropped: %s", p->name, text));
+}
+
+/* ---- joining ---- */
+
+/* HELLO: magic, version | u32 rank | u64 link | identity | version of muster | proof of the secret. */
+static void put_hello(const mst_mpi_net *n, uint64_t link, uint8_t out[MST_MPI_FIXED])
+{
+    memset(out, 0, MST_MPI_FIXED);
+    mst_put_u32(out, MST_WIRE_MAGIC);
+    mst_put_u16(out + 4, MST_WIRE_VERSION);
+    mst_put_u32(out + 8, (uint32_t)n->mpi->rank);
+    mst_put_u64(out + 16, link);
+    put_identity(&n->options.self, out + 24);
+    snprintf((char *)out + 80, VERSION, "%s", mst_version());
+    digest_secret(n, link, out + 96);
+}
+
+/* Why the dialer of this hello cannot come in, as it shall read it; "" when it can. */
+static void judge_hello(const mst_mpi_net *n, const uint8_t *hello, const mst_identity *who, char *out,
+                        size_t size)
+{
+    uint8_t proof[32];
+    const mst_identity *self = &n->options.self;
+    *out = '\0';
+    digest_secret(n, mst_get_u64(hello + 16), proof);
+    if (strncmp((const char *)hello + 80, mst_version(), VERSION - 1) != 0)
+        snprintf(out, size, "it is muster %s, this %.15s; install the same on all hosts", mst_version(),
+                 hello + 80);
+    else if (memcmp(proof, hello + 96, sizeof proof) != 0)
+        snprintf(out, size, "%s", NO_SECRET);
+    else if (who->job[0] != '\0' && self->job[0] != '\0' && strcmp(who->job, self->job) != 0)
+        snprintf(out, size, "it belongs to job %s, this to %s", self->job, who->job);
+}
+
+static mst_status expect_hello(mst_mpi_net *n)
+{
+    return n->mpi->ops->irecv(0, n->hello, sizeof n->hello, MST_MPI_ANY, MST_MPI_TAG_HELLO, &n->requests[0]);
+}
+
+mst_status mst_mpi_hello_came(mst_mpi_net *n)
+{
+    uint8_t hello[MST_MPI_FIXED], answer[MST_WIRE_OWN_MAX];
+    mst_identity who;
+    uint32_t number;
+    memcpy(hello, n->hello, sizeof hello);
+    TRY(expect_hello(n));
+    uint32_t rank = mst_get_u32(hello + 8);
+    uint64_t link = mst_get_u64(hello + 16);
+    if (mst_get_u32(hello) != MST_WIRE_MAGIC || mst_get_u16(hello + 4) != MST_WIRE_VERSION ||
+        rank >= (uint32_t)n->mpi->size)
+        return MST_OK; /* no muster of this kind: it gives up at its deadline */
+    hello[80 + VERSION - 1] = '\0';
+    get_identity(hello + 24, &who);
+    put_identity(&n->options.self, answer);
+    judge_hello(n, hello, &who, (char *)answer + IDENTITY, sizeof answer - IDENTITY);
+    size_t length = strlen((char *)answer + IDENTITY);
+    if (length > 0) {
+        (void)say(n, (int)rank, link, MST_MPI_REFUSE, answer, IDENTITY + length);
+        return MST_OK;
+    }
+    if (peer_new(n, (int)rank, MST_MPI_JOINING, &number) != MST_OK) /* it may try again */
+        return MST_OK;
+    mst_mpi_peer *p = n->peers[number];
+    p->link = link;
+    p->deadline_ns = mst_now_ns() + n->options.hello_timeout_ms * MST_MS;
+    name_peer(p, &who);
+    if (say(n, p->rank, link, MST_MPI_WELCOME, answer, IDENTITY) != MST_OK)
+        set_state(n, p, MST_MPI_DOWN);
+    return MST_OK;
+}
+
+static void come_up(mst_mpi_net *n, uint32_t number)
+{
+    mst_mpi_peer *p = n->peers[number];
+    mst_identity who = p->who;
+    set_state(n, p, MST_MPI_UP);
+    n->events.up(n->arg, number, &who);
+}
+
+/* What the rank that was called answers. */
+static void take_answer(mst_mpi_net *n, uint32_t number, const mst_message *m, const uint8_t *body)
+{
+    mst_mpi_peer *p = n->peers[number];
+    mst_identity who;
+    if (p->state != MST_MPI_DIALING || m->size < IDENTITY)
+        return;
+    get_identity(body, &who);
+    name_peer(p, &who);
+    if (m->type == MST_MPI_REFUSE)
+        end_peer(n, p,
+                 mst_fail(MST_EUSAGE, "refused by %s: %.*s", p->name, (int)(m->size - IDENTITY),
+                          (const char *)body + IDENTITY));
+    else if (say(n, p->rank, p->link, MST_MPI_READY, NULL, 0) != MST_OK)
+        end_peer(n, p, MST_ENOMEM);
+    else
+        come_up(n, number);
+}
+
+/* ---- endings ---- */
+
+static void take_farewell(mst_mpi_net *n, uint32_t number, const mst_message *m, const uint8_t *body)
+{
+    mst_mpi_peer *p = n->peers[number];
+    p->final_in = true;
+    say_last(n, number, MST_MPI_CLOSED, "");
+    if (p->state == MST_MPI_JOINING)
+        set_state(n, p, MST_MPI_DOWN);
+    if (p->state != MST_MPI_UP)
+        return;
+    if (m->size == 0)
+        end_peer(n, p, mst_fail(MST_EPEER, "%s left", p->name));
+    else
+        end_peer(n, p,
+                 mst_fail(MST_EPEER, "%s" MST_NET_CLOSED "%.*s", p->name, (int)m->size, (const char *)body));
+}
+
+mst_status mst_mpi_control(mst_mpi_net *n, int rank, const mst_message *m, uint64_t link, const uint8_t *body)
+{
+    uint32_t number;
+    const mst_mpi_peer *p = find_link(n, rank, link, &number);
+    if (p == NULL || m->size > MST_WIRE_OWN_MAX)
+        return MST_OK; /* of a link that is forgotten */
+    switch (m->type) {
+    case MST_MPI_WELCOME:
+    case MST_MPI_REFUSE:
+        take_answer(n, number, m, body);
+        break;
+    case MST_MPI_READY:
+        if (p->state == MST_MPI_JOINING)
+            come_up(n, number);
+        break;
+    case MST_MPI_FAREWELL:
+        take_farewell(n, number, m, body);
+        break;
+    case MST_MPI_CLOSED:
+        n->peers[number]->final_in = true;
+        break;
+    default:
+        break;
+    }
+    return MST_OK;
+}
+
+/* Deadlines of peers that are not up yet, and the end of those that are no more; true: an event was called.
+ */
+static bool settle(mst_mpi_net *n)
+{
+    bool any = false;
+    if (n->n_pending == 0)
+        return false;
+    uint64_t now = mst_now_ns();
+    for (uint32_t i = 0; i < n->n_peers; i++) {
+        mst_mpi_peer *p = n->peers[i];
+        if (p->state == MST_MPI_DIALING && now >= p->deadline_ns)
+            end_peer(n, p,
+                     mst_fail(MST_ETIMEOUT, "%s was not reached within %.1f s: that rank does not listen",
+                              p->name, (double)(now - p->start_ns) * 1e-9));
+        if (p->state == MST_MPI_JOINING && now >= p->deadline_ns) {
+            say_last(n, i, MST_MPI_FAREWELL, "");
+            set_state(n, p, MST_MPI_DOWN);
+        }
+        if (p->state != MST_MPI_ENDED)
+            continue;
+        mst_error why = p->why;
+        set_state(n, p, MST_MPI_DOWN);
+        any = true;
+        n->events.down(n->arg, i, &why);
+    }
+    return any;
+}
+
+/* Ends a link from here, whatever its state. */
+static void close_peer(mst_mpi_net *n, uint32_t number, const char *sentence)
+{
+    mst_mpi_peer *p = n->peers[number];
+    mst_mpi_lane *lane = mst_mpi_lane_of(n, p->rank);
+    if (p->state == MST_MPI_UP || p->state == MST_MPI_JOINING)
+        say_last(n, number, MST_MPI_FAREWELL, sentence);
+    set_state(n, p, MST_MPI_DOWN);
+    if (lane != NULL)
+        (void)mst_mpi_lane_detach(n, lane, number); /* what is late by a second stays with MPI */
+}
+
+/* ---- life ---- */
+
+/* Whether all that was said last has arrived, on both sides. */
+static bool is_quiet(const mst_mpi_net *n)
+{
+    for (size_t i = 0; i < n->n_lanes; i++)
+        if (mst_mpi_lane_busy(n->lanes[i]))
+            return false;
+    for (size_t i = 0; i < n->n_peers; i++)
+        if (n->peers[i]->final_out && !n->peers[i]->final_in)
+            return false;
+    return true;
+}
+
+static void mpi_destroy(mst_net *net)
+{
+    mst_mpi_net *n = (mst_mpi_net *)net;
+    mst_mpi_backoff backoff = {0};
+    uint64_t until = mst_now_ns() + GRACE_NS;
+    bool any;
+    if (n->requests != NULL)
+        (void)n->mpi->ops->cancel(&n->requests[0]);
+    for (uint32_t i = 0; i < n->n_peers; i++)
+        close_peer(n, i, "");
+    while (!is_quiet(n) && mst_now_ns() < until) {
+        any = false;
+        if (mst_mpi_lanes_turn(n, &any) != MST_OK)
+            break;
+        if (any)
+            mst_mpi_busy(&backoff);
+        else
+            mst_mpi_idle(&backoff);
+    }
+    mst_mpi_lanes_free(n);
+    for (size_t i = 0; i < n->n_peers; i++)
+        mst_free(n->peers[i]);
+    mst_free(n->peers);
+    mst_free(n->scratch);
+    mst_free(n->secret);
+    mst_free(n);
+    atomic_store(&g_there, false);
+}
+
+static mst_status mpi_create(const mst_net_options *options, const mst_net_events *events, void *arg,
+                             mst_net **out)
+{
+    mst_mpi *mpi;
+    TRY(mst_mpi_start(NULL, &mpi));
+    if (atomic_exchange(&g_there, true))
+        return mst_fail(MST_EUSAGE, "net mpi: there is one in this process already; MPI serves one alone");
+    mst_mpi_net *n = mst_zalloc(sizeof *n);
+    if (n == NULL) {
+        atomic_store(&g_there, false);
+        return mst_fail(MST_ENOMEM, "net mpi: no memory");
+    }
+    n->base.engine = &mst_net_mpi;
+    n->options = *options;
+    n->events = *events;
+    n->arg = arg;
+    n->mpi = mpi;
+    n->secret = mst_strdup(options->secret != NULL ? options->secret : "");
+    n->scratch = mst_alloc(MST_MPI_SEGMENT);
+    bool room = mst_mpi_lanes_room(n, 0);
+    if (n->requests != NULL)
+        n->requests[0] = MST_MPI_NONE;
+    if (n->secret == NULL || n->scratch == NULL || !room) {
+        mpi_destroy(&n->base);
+        return mst_fail(MST_ENOMEM, "net mpi: no memory");
+    }
+    *out = &n->base;
+    return MST_OK;
+}
+
+/* "mpi:RANK", of a rank that there is. */
+static mst_status parse_address(const mst_mpi_net *n, const char *address, int *rank)
+{
+    const char *digits = address + 4;
+    size_t length = strncmp(address, "mpi:", 4) == 0 ? strspn(digits, "0123456789") : 0;
+    if (length == 0 || length > 9 || digits[length] != '\0')
+        return mst_fail(MST_EUSAGE, "%s is no address among ranks of MPI: those are mpi:0 to mpi:%d", address,
+                        n->mpi->size - 1);
+    *rank = atoi(digits);
+    if (*rank >= n->mpi->size)
+        return mst_fail(MST_EUSAGE, "%s: there is no such rank; there are %d, mpi:0 to mpi:%d", address,
+                        n->mpi->size, n->mpi->size - 1);
+    return MST_OK;
+}
+
+static mst_status mpi_listen(mst_net *net, const char *address, char *bound, size_t bound_size)
+{
+    mst_mpi_net *n = (mst_mpi_net *)net;
+    int rank = 0;
+    TRY(parse_address(n, address, &rank));
+    if (rank != n->mpi->rank)
+        return mst_fail(MST_EUSAGE, "%s is another process: this one is mpi:%d", address, n->mpi->rank);
+    if (n->listening)
+        return mst_fail(MST_EEXIST, "%s is in use: this process listens there already", address);
+    TRY(expect_hello(n));
+    n->listening = true;
+    if (bound != NULL && bound_size > 0)
+        snprintf(bound, bound_size, "mpi:%d", rank);
+    return MST_OK;
+}
+
+static mst_status mpi_connect(mst_net *net, const char *address, uint64_t deadline_ns, uint32_t *peer)
+{
+    static uint64_t last_link;
+    mst_mpi_net *n = (mst_mpi_net *)net;
+    mst_mpi_request request;
+    uint8_t hello[MST_MPI_FIXED];
+    int rank = 0;
+    TRY(parse_address(n, address, &rank));
+    if (rank == n->mpi->rank)
+        return mst_fail(MST_EUSAGE, "%s is this process itself", address);
+    TRY(peer_new(n, rank, MST_MPI_DIALING, peer));
+    mst_mpi_peer *p = n->peers[*peer];
+    p->link = mst_now_ns(); /* later than any before it, of this process */
+    if (p->link <= last_link)
+        p->link = last_link + 1;
+    last_link = p->link;
+    p->deadline_ns = deadline_ns;
+    put_hello(n, p->link, hello);
+    mst_status st = n->mpi->ops->isend(0, hello, sizeof hello, rank, MST_MPI_TAG_HELLO, &request);
+    if (st == MST_OK) /* so small a message leaves at once, whether anybody receives it or not */
+        st = mst_mpi_wait(n->mpi, 1, &request, mst_now_ns() + GRACE_NS, "a greeting to leave");
+    if (st != MST_OK)
+        set_state(n, p, MST_MPI_DOWN);
+    return st;
+}
+
+/* ---- calls ---- */
+
+static mst_status mpi_send(mst_net *net, uint32_t peer, const mst_message *m, const mst_piece *pieces,
+                           uint32_t n_pieces, void *token)
+{
+    mst_mpi_net *n = (mst_mpi_net *)net;
+    mst_mpi_peer *p = peer_at(n, peer);
+    if (n_pieces > MST_PIECE_MAX || m->type < MST_NET_TYPES)
+        return mst_fail(MST_EUSAGE, "net mpi: a message of type %u in %u pieces cannot be sent", m->type,
+                        n_pieces);
+    if (p == NULL)
+        return mst_fail(MST_EUSAGE, "net mpi: there is no peer %u", peer);
+    if (p->state != MST_MPI_UP)
+        return mst_fail(MST_EPEER, "%s is not connected", p->name);
+    if (p->stats.queued > n->options.max_queue)
+        return mst_fail(MST_ETIMEOUT, "%s has not taken %" PRIu64 " bytes that wait for it already", p->name,
+                        p->stats.queued);
+    mst_message message = *m;
+    message.size = 0;
+    for (uint32_t i = 0; i < n_pieces; i++)
+        message.size += pieces[i].size;
+    mst_mpi_lane *lane = mst_mpi_lane_of(n, p->rank); /* there since it was connected */
+    TRY(mst_mpi_lane_send(n, lane, peer, p->link, &message, pieces, n_pieces, token));
+    uint64_t bytes = MST_WIRE_HEADER + message.size;
+    p->stats.bytes_out += bytes;
+    p->stats.messages_out++;
+    n->total.bytes_out += bytes;
+    n->total.messages_out++;
+    return MST_OK;
+}
+
+static void mpi_drop(mst_net *net, uint32_t peer, const char *sentence)
+{
+    mst_mpi_net *n = (mst_mpi_net *)net;
+    if (peer_at(n, peer) != NULL)
+        close_peer(n, peer, sentence != NULL ? sentence : "");
+}
+
+/* One look at everything; *any: something has happened. */
+static mst_status look(mst_mpi_net *n, bool *any)
+{
+    n->polling = true;
+    mst_status st = mst_mpi_lanes_turn(n, any);
+    *any |= settle(n);
+    n->polling = false;
+    return st;
+}
+
+static mst_status mpi_poll(mst_net *net, uint64_t deadline_ns)
+{
+    mst_mpi_net *n = (mst_mpi_net *)net;
+    for (;;) {
+        bool any = false;
+        TRY(look(n, &any));
+        if (any) {
+            mst_mpi_busy(&n->backoff);
+            return MST_OK;
+        }
+        if (atomic_exchange(&n->woken, false) || deadline_ns == 0 || mst_now_ns() >= deadline_ns)
+            return MST_OK;
+        mst_mpi_idle(&n->backoff);
+    }
+}
+
+static void mpi_wake(mst_net *net)
+{
+    atomic_store(&((mst_mpi_net *)net)->woken, true); /* a poll sleeps for 500 us at most */
+}
+
+static mst_status mpi_flush(mst_net *net, uint64_t deadline_ns)
+{
+    mst_mpi_net *n = (mst_mpi_net *)net;
+    if (n->polling)
+        return mst_fail(MST_EUSAGE, "net mpi: flush was called inside an event");
+    for (;;) {
+        const mst_mpi_peer *slow = NULL;
+        bool any = false;
+        for (size_t i = 0; i < n->n_peers && slow == NULL; i++)
+            if (n->peers[i]->stats.queued > 0)
+                slow = n->peers[i];
+        if (slow == NULL)
+            return MST_OK;
+        if (mst_now_ns() >= deadline_ns)
+            return mst_fail(MST_ETIMEOUT,
+                            "%s has not taken all that was sent to it: %" PRIu64 " bytes wait here",
+                            slow->name, slow->stats.queued);
+        TRY(look(n, &any));
+        if (any)
+            mst_mpi_busy(&n->backoff);
+        else
+            mst_mpi_idle(&n->backoff);
+    }
+}
+
+static void mpi_stats(const mst_net *net, uint32_t peer, mst_net_stats *out)
+{
+    const mst_mpi_net *n = (const mst_mpi_net *)net;
+    const mst_mpi_peer *p = peer_at(n, peer);
+    *out = p != NULL ? p->stats : n->total;
+    if (peer == MST_PEER_NONE)
+        for (size_t i = 0; i < n->n_peers; i++)
+            out->queued += n->peers[i]->stats.queued;
+}
+
+static void mpi_name_of(const mst_net *net, uint32_t peer, char *out, size_t size)
+{
+    const mst_mpi_peer *p = peer_at((const mst_mpi_net *)net, peer);
+    snprintf(out, size, "%s", p != NULL ? p->name : "an unknown peer");
+}
+
+const mst_net_engine mst_net_mpi = {
+    .name = "mpi",
+    .help = "ranks of an MPI job (mpirun, mpiexec, srun); an idle process looks every 500 us",
+    .detects_death = false,
+    .survives_death = false,
+    .sleeps = false,
+    .create = mpi_create,
+    .destroy = mpi_destroy,
+    .listen = mpi_listen,
+    .connect = mpi_connect,
+    .send = mpi_send,
+    .drop = mpi_drop,
+    .poll = mpi_poll,
+    .wake = mpi_wake,
+    .flush = mpi_flush,
+    .stats = mpi_stats,
+    .name_of = mpi_name_of,
+};
