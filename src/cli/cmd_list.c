@@ -7,6 +7,7 @@
 #include "data/format.h"
 #include "data/write.h"
 #include "model/executor.h"
+#include "mpi/mpi.h"
 #include "net/net.h"
 #include "optim/optim.h"
 #include "strategy/strategy.h"
@@ -124,6 +125,18 @@ static void fill_engines(mst_table *table)
         add(table, mst_net_engines[i]->name, mst_net_engines[i]->help);
 }
 
+static void fill_mpi(mst_table *table)
+{
+    mst_mpi_info plugins[8];
+    uint32_t n = mst_mpi_plugins(plugins, sizeof plugins / sizeof *plugins);
+    for (uint32_t i = 0; i < n; i++)
+        add(table, plugins[i].name, plugins[i].library);
+    if (n == 0)
+        add(table, "none",
+            "MPI was not found when muster was built: install libopenmpi-dev or libmpich-dev, and "
+            "build again");
+}
+
 static void fill_isas(mst_table *table)
 {
     for (int isa = 0; isa < MST_ISA_COUNT; isa++)
@@ -149,6 +162,7 @@ static const struct {
     {"schedules", "Learning-rate schedules (--schedule)", fill_schedules},
     {"strategies", "Strategies (--strategy)", fill_strategies},
     {"engines", "Messages between processes and threads", fill_engines},
+    {"mpi", "MPI under mpirun, mpiexec and srun (--mpi-plugin)", fill_mpi},
     {"instruction_sets", "Instruction sets (--isa)", fill_isas},
 };
 #define N_SECTIONS (sizeof sections / sizeof *sections)
@@ -241,9 +255,9 @@ const mst_command mst_cmd_list = {
     .usage = "list [NAME...] [--json]",
     .details = "NAME is one of commands, formats, outputs, generators, models, nets, layers, executors, "
                "optimizers,\n"
-               "schedules, strategies, engines, instruction_sets; all of them when none is given.\n",
+               "schedules, strategies, engines, mpi, instruction_sets; all of them when none is given.\n",
     .tables = tables,
     .words =
         "commands|formats|outputs|generators|models|nets|layers|executors|optimizers|schedules|strategies|"
-        "engines|instruction_sets",
+        "engines|mpi|instruction_sets",
 };

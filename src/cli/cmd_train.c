@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include "cli/cli.h"
+#include "cli/mpi_lost.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/table.h"
@@ -360,6 +361,7 @@ static mst_status run(int argc, char **argv)
         goto out;
     TRY_OUT(st, mst_settings_settle(set, s.output.dry_run));
     mst_signals_install();
+    set->lost.call = mst_cli_mpi_lost;
     mst_train_config config = mst_settings_config(set);
     config.stop = mst_signals_stop();
     config.save_wanted = mst_signals_take_checkpoint;

@@ -30,6 +30,7 @@
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/stdin_watch.h"
+#include "mpi/mpi.h"
 #include "train/sparse_file.h"
 
 const mst_command *const mst_commands[] = {
@@ -86,7 +87,9 @@ static mst_status arm_faults(void)
 
 static mst_status run(int argc, char **argv)
 {
-    TRY(set_level("info"));
+    mst_mpi_launch launch;
+    mst_mpi_launched(&launch);
+    TRY(set_level(launch.launched && launch.rank > 0 ? "warn" : "info")); /* one rank speaks for all */
     TRY(arm_faults());
     TRY(mst_stdin_watch());
     while (argc > 0 && strncmp(argv[0], "--log", 5) == 0 && (argv[0][5] == '=' || argv[0][5] == '\0')) {

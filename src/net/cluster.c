@@ -202,6 +202,37 @@ out:
     return st;
 }
 
+mst_status mst_cluster_of_ranks(uint32_t size, uint32_t n_servers, mst_cluster *out)
+{
+    mst_status st = MST_OK;
+    mst_text_list lists[2] = {{0}, {0}};
+    char name[32];
+    mst_cluster c = {.source = mst_strdup("MPI"), .secret = mst_strdup(""), .ranks = true};
+    if (c.source == NULL || c.secret == NULL)
+        TRY_OUT(st, mst_fail(MST_ENOMEM, "no memory for the list of ranks"));
+    for (uint32_t i = 0; i < size; i++) {
+        snprintf(name, sizeof name, "mpi:%u", i);
+        TRY_OUT(st, mst_text_list_add(&lists[i >= n_servers], name));
+    }
+    for (int i = 0; i < 2; i++)
+        if (lists[i].n == 0 || lists[i].n > MST_CLUSTER_MAX)
+            TRY_OUT(st, mst_fail(MST_EUSAGE,
+                                 "%u ranks with %u servers: there must be 1 to %d servers and workers", size,
+                                 n_servers, MST_CLUSTER_MAX));
+    c.servers = lists[0].items;
+    c.n_servers = (uint32_t)lists[0].n;
+    c.workers = lists[1].items;
+    c.n_workers = (uint32_t)lists[1].n;
+    lists[0] = lists[1] = (mst_text_list){0};
+    *out = c;
+    c = (mst_cluster){0};
+out:
+    mst_text_list_fini(&lists[0]);
+    mst_text_list_fini(&lists[1]);
+    mst_cluster_fini(&c);
+    return st;
+}
+
 void mst_cluster_fini(mst_cluster *c)
 {
     for (uint32_t i = 0; i < c->n_servers; i++)

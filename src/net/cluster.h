@@ -27,6 +27,7 @@ typedef struct mst_cluster {
     char **servers, **workers; /* [n_servers], [n_workers]; colocated: servers are copies of the workers */
     uint32_t n_servers, n_workers;
     bool colocated;
+    bool ranks; /* of an MPI job: addresses are "mpi:RANK" */
     /* TF_CONFIG says which process this one is; the others leave that to --role and --index. */
     bool has_task;
     mst_role role;
@@ -58,6 +59,9 @@ mst_status mst_cluster_read_tf(const char *text, const mst_cluster_env *env, mst
 /* From lists, with the same checks; n_servers 0: colocated. */
 mst_status mst_cluster_make(const char *const *servers, size_t n_servers, const char *const *workers,
                             size_t n_workers, mst_cluster *out);
+/* Of an MPI job of `size` ranks, the first n_servers of which are servers and the others workers; both there.
+ */
+mst_status mst_cluster_of_ranks(uint32_t size, uint32_t n_servers, mst_cluster *out);
 void mst_cluster_fini(mst_cluster *cluster); /* wipes the secret; safe on zeroes and twice */
 
 /* {"servers": [...], "workers": [...]} in one line, for MUSTER_CLUSTER; without job and secret. The caller

@@ -13,6 +13,7 @@
  * 1. A link's events come between its `up` and its `down`; frames of other links are received and dropped.
  * 2. n_pending counts the peers in the states DIALING, JOINING and ENDED. */
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,27 @@
 #define NO_SECRET "its job secret is not the one of this process; give every process of a job the same"
 
 static atomic_bool g_there; /* the one net of this process */
+
+static pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER; /* guards g_sentence */
+static atomic_bool g_lost;
+static char g_sentence[MST_ERROR_MAX];
+
+void mst_net_mpi_lost(const char *sentence)
+{
+    pthread_mutex_lock(&g_mutex);
+    if (!atomic_load(&g_lost))
+        snprintf(g_sentence, sizeof g_sentence, "%s", sentence);
+    atomic_store(&g_lost, true);
+    pthread_mutex_unlock(&g_mutex);
+}
+
+static mst_status fail_lost(void)
+{
+    pthread_mutex_lock(&g_mutex);
+    mst_status st = mst_fail(MST_EPEER, "%s", g_sentence);
+    pthread_mutex_unlock(&g_mutex);
+    return st;
+}
 
 /* ---- identities ---- */
 
@@ -363,7 +385,7 @@ static void mpi_destroy(mst_net *net)
         (void)n->mpi->ops->cancel(&n->requests[0]);
     for (uint32_t i = 0; i < n->n_peers; i++)
         close_peer(n, i, "");
-    while (!is_quiet(n) && mst_now_ns() < until) {
+    while (!is_quiet(n) && mst_now_ns() < until && !atomic_load(&g_lost)) {
         any = false;
         if (mst_mpi_lanes_turn(n, &any) != MST_OK)
             break;
@@ -510,6 +532,8 @@ static void mpi_drop(mst_net *net, uint32_t peer, const char *sentence)
 /* One look at everything; *any: something has happened. */
 static mst_status look(mst_mpi_net *n, bool *any)
 {
+    if (atomic_load_explicit(&g_lost, memory_order_relaxed))
+        return fail_lost();
     n->polling = true;
     mst_status st = mst_mpi_lanes_turn(n, any);
     *any |= settle(n);

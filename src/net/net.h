@@ -118,6 +118,9 @@ struct mst_net {
 };
 
 extern const mst_net_engine mst_net_inproc, mst_net_tcp, mst_net_mpi;
+/* Engine mpi: a rank is dead, as somebody else found out: polls fail with MST_EPEER and this sentence from
+ * now on. Any thread. */
+void mst_net_mpi_lost(const char *sentence);
 extern const mst_net_engine *const mst_net_engines[]; /* NULL-terminated */
 
 /* *out is the caller's to destroy; set only on MST_OK. */

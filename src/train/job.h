@@ -4,6 +4,7 @@
  *   mst_job_server     serves; server 0 is the coordinator and keeps the run directory
  *   mst_job_worker     trains; where no servers are named, hosts a server too
  *   mst_job_embedded   everything in threads of this process
+ *   mst_job_ranks      this process is a rank of an MPI job: the first ranks serve, the others train
  *
  * Thread: one caller each. Waiting: as ps/server.h and ps/worker.h say. */
 #ifndef MST_TRAIN_JOB_H
@@ -46,9 +47,21 @@ mst_status mst_job_worker(const mst_job_config *config, const mst_observer *obse
 mst_status mst_job_embedded(const mst_job_config *config, const mst_observer *observer,
                             mst_job_summary *summary);
 
+/* Who is told that another rank is dead, on a thread of its own, at once: the thread that trains may compute
+ * for long, and a launcher gives little time. call NULL: the job fails with MST_EPEER at its next look. */
+typedef struct mst_job_lost {
+    void (*call)(void *arg, const char *sentence);
+    void *arg;
+} mst_job_lost;
+
+/* config->cluster is that of mst_cluster_of_ranks; index, engine and all_begin are not used. The calling
+ * thread is the one that uses MPI. */
+mst_status mst_job_ranks(const mst_job_config *config, const mst_job_lost *lost, const mst_observer *observer,
+                         mst_job_summary *summary);
+
 /* Strategy allreduce: this process is a rank of an MPI job; rank 0 keeps the run directory, and summary is
- * filled in there. config->cluster, index, engine and all_begin are not used. Errors: MST_EPEER naming the rank
- * that died or failed. */
+ * filled in there. config->cluster, index, engine and all_begin are not used. Errors: MST_EPEER naming the
+ * rank that died or failed. */
 mst_status mst_job_allreduce(const mst_job_config *config, const mst_observer *observer,
                              mst_job_summary *summary);
 

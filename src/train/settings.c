@@ -1,6 +1,7 @@
 /* Settings of a training; contract in settings.h. */
 #include "train/settings.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -14,6 +15,8 @@ const mst_option mst_process_option_table[] = {
     {"index", MST_OPTION_INT, FIELD(index), "0", 0, 1023, NULL, "I", "Which server or worker it is, from 0."},
     {"cluster", MST_OPTION_TEXT, FIELD(cluster), NULL, 0, 0, NULL, "FILE",
      "The cluster: a YAML file with `servers:` and `workers:`; also from MUSTER_CLUSTER or TF_CONFIG."},
+    {"mpi-plugin", MST_OPTION_CHOICE, FIELD(mpi_plugin), "auto", 0, 0, "auto|openmpi|mpich", NULL,
+     "Under mpirun, mpiexec or srun: the MPI to use; auto: the launcher's (also from MUSTER_MPI)."},
     {0},
 };
 
@@ -70,8 +73,8 @@ static mst_status adopt_values(mst_settings *s, json_t *values)
 /* A resumed run has the options and files it was started with, unless given anew. */
 static mst_status adopt_manifest(mst_settings *s, const json_t *manifest, const char *source)
 {
-    static const char *const own[] = {"run",  "resume", "overwrite", "init-from", "config", "dry-run",
-                                      "json", "quiet",  "role",      "index",     "cluster"};
+    static const char *const own[] = {"run",  "resume", "overwrite", "init-from", "config",  "dry-run",
+                                      "json", "quiet",  "role",      "index",     "cluster", "mpi-plugin"};
     json_t *groups = json_object_get(manifest, "options"), *files = json_object_get(manifest, "files"),
            *values;
     const char *title;
@@ -235,12 +238,34 @@ mst_status mst_settings_run_job(mst_settings *self, const mst_train_config *conf
         st = mst_job_allreduce(&job, observer, summary);
     else if (self->cluster.source == NULL)
         st = mst_job_embedded(&job, observer, summary);
+    else if (self->cluster.ranks)
+        st = mst_job_ranks(&job, &self->lost, observer, summary);
     else if (self->process.role == 1)
         st = mst_job_server(&job, observer, summary);
     else
         st = mst_job_worker(&job, observer, &counts, summary);
     json_decref(job.same);
     return st;
+}
+
+/* Under mpirun or srun, without any cluster spec: the ranks are the cluster. */
+static mst_status find_ranks(mst_settings *s)
+{
+    mst_mpi_launch launch;
+    mst_mpi_launched(&launch);
+    if (s->strategy.strategy != MST_STRATEGY_PS || !launch.launched || s->strategy.servers == 0)
+        return MST_OK;
+    if (s->strategy.servers >= launch.size)
+        return mst_fail(MST_EUSAGE,
+                        "%s started %d rank%s, and --servers %lld leaves none to work: start at least %lld",
+                        launch.launcher, launch.size, launch.size == 1 ? "" : "s",
+                        (long long)s->strategy.servers, (long long)s->strategy.servers + 1);
+    TRY(mst_cluster_of_ranks((uint32_t)launch.size, (uint32_t)s->strategy.servers, &s->cluster));
+    bool serves = launch.rank < s->strategy.servers;
+    s->process.role = serves ? 1 : 2;
+    s->process.index = launch.rank - (serves ? 0 : s->strategy.servers);
+    count_cluster(s);
+    return MST_OK;
 }
 
 /* Finds the cluster this process belongs to, if any (source NULL: none). */
@@ -255,7 +280,7 @@ static mst_status find_cluster(mst_settings *s)
     TRY(mst_cluster_find(s->process.cluster, &env, out));
     if (out->source == NULL)
         return s->process.role == 0
-                   ? MST_OK
+                   ? find_ranks(s)
                    : mst_fail(MST_EUSAGE, "--role needs --cluster FILE, or MUSTER_CLUSTER or TF_CONFIG");
     if (s->process.role == 0 && !out->has_task)
         return mst_fail(MST_EUSAGE, "%s names a cluster: say which process this is with --role and --index",
@@ -297,6 +322,9 @@ static mst_status check_usage(mst_settings *s, bool dry_run)
 
 mst_status mst_settings_settle(mst_settings *self, bool dry_run)
 {
+    static const char *const plugins[] = {"auto", "openmpi", "mpich"};
+    if (self->process.mpi_plugin != 0 && setenv("MUSTER_MPI", plugins[self->process.mpi_plugin], 1) != 0)
+        return mst_fail(MST_ENOMEM, "no memory for --mpi-plugin");
     TRY(find_cluster(self));
     if (self->train.resume && self->train.run != NULL && keeps_run(self))
         TRY(adopt_run(self));

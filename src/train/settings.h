@@ -18,6 +18,7 @@ typedef struct mst_process_options {
     int role; /* 0: as the cluster spec says, or none; 1: server; 2: worker */
     int64_t index;
     char *cluster;
+    int mpi_plugin; /* 0: the launcher's */
 } mst_process_options;
 extern const mst_option mst_process_option_table[];
 
@@ -34,6 +35,7 @@ typedef struct mst_settings {
     mst_option_group groups[MST_SETTINGS_GROUPS];
     size_t n_groups;
     mst_text_list files; /* training data */
+    mst_job_lost lost;   /* the caller's: who is told that a rank of an MPI job is dead; or zeroes */
     /* Once settled: */
     mst_cluster cluster;           /* source NULL: none */
     mst_strategy_options resolved; /* strategy, as it will run */

@@ -1,0 +1,53 @@
+/* The parameter server as an MPI job: which rank is what, and the watch over them; contract in job.h. */
+#include <stdio.h>
+#include <string.h>
+
+#include "mpi/watch.h"
+#include "train/job_impl.h"
+
+/* Where nobody else wants to know: the next look at the net fails with the sentence. */
+static void lost_by_itself(void *arg, const char *sentence)
+{
+    (void)arg;
+    mst_net_mpi_lost(sentence);
+}
+
+static mst_status take_part(const mst_job_config *config, bool serves, const mst_observer *observer,
+                            mst_job_summary *summary)
+{
+    mst_worker_counts counts = {0};
+    return serves ? mst_job_server(config, observer, summary)
+                  : mst_job_worker(config, observer, &counts, summary);
+}
+
+mst_status mst_job_ranks(const mst_job_config *config, const mst_job_lost *lost, const mst_observer *observer,
+                         mst_job_summary *summary)
+{
+    const mst_strategy_options *o = config->train->strategy;
+    mst_job_config own = *config;
+    mst_mpi *mpi;
+    mst_watch *watch = NULL;
+    *summary = (mst_job_summary){0};
+    TRY(mst_mpi_start(NULL, &mpi));
+    mst_watch_options options = {
+        .mpi = mpi,
+        .start_timeout_ms = (uint32_t)(o->start_timeout * 1000),
+        .peer_timeout_ms = (uint32_t)(o->peer_timeout * 1000),
+        .lost = lost->call != NULL ? lost->call : lost_by_itself,
+        .arg = lost->arg,
+    };
+    TRY(mst_watch_new(&options, &watch));
+    bool serves = (uint32_t)mpi->rank < config->cluster->n_servers;
+    own.engine = &mst_net_mpi;
+    own.index = (uint32_t)mpi->rank - (serves ? 0 : config->cluster->n_servers);
+    own.all_begin = true; /* the launcher started all of them */
+    mst_status st = take_part(&own, serves, observer, summary);
+    mst_error error;
+    mst_error_save(&error, st);
+    if (st != MST_OK && st != MST_EPEER) /* what a peer's failure did to this rank is no news */
+        mst_watch_fail(watch, error.text);
+    mst_watch_destroy(watch);
+    if (st == MST_OK)
+        return mst_mpi_end(mpi);
+    return mst_error_restore(&error);
+}
