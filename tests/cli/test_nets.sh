@@ -54,6 +54,13 @@ expect 0 train $images --model mlp --hidden 20,10 --rows 200 --run m
 expect 0 model show m
 has "10 x 20"
 
+# A net that has learnt nothing scores about 1/classes on generated images.
+expect 0 data gen images --size 3x16x16 --classes 50 --rows 100 --test-rows 2000 --out fake
+expect 0 train fake/train.gen --model mlp --hidden 20 --lr 1e-12 --steps 1 --run untrained
+expect 0 eval untrained fake/test.gen --json
+precision=$(sed -n 's/.*"precision": \([0-9.]*\).*/\1/p' out)
+same "precision $precision of an untrained net is about 1/50" "$(awk -v p="$precision" 'BEGIN { print (p > 0.005 && p < 0.06) }')" 1
+
 # Threads inside of primitives spin briefly, unless told otherwise.
 # spins: GOMP_SPINCOUNT in the environment of a training.
 spins() {
