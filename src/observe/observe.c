@@ -22,6 +22,7 @@
 #include "observe/run.h"
 
 #define PENDING_MAX ((size_t)8 << 20)
+#define FOREIGN_MAX ((size_t)64 << 20)
 #define TRACE_MAX   ((uint64_t)512 << 20) /* bytes of a trace.json */
 #define TRACE_TICK  (100 * MST_MS)
 
@@ -112,6 +113,68 @@ static void file_all(mst_observe *self)
             self->broken = true;
             pthread_mutex_unlock(&self->mutex);
         }
+    }
+}
+
+/* ---- records of others ---- */
+
+typedef struct mst_foreign {
+    struct mst_foreign *next;
+    mst_record record;
+    uint8_t data[];
+} mst_foreign;
+
+static void file_one(mst_observe *self, const mst_record *record)
+{
+    mst_status st = mst_record_file(self->run, record);
+    pthread_mutex_lock(&self->mutex);
+    bool first = st != MST_OK && !self->broken;
+    self->broken |= st != MST_OK;
+    pthread_mutex_unlock(&self->mutex);
+    if (first)
+        mst_warn("%s; nothing more is written about the run's course", mst_error_text());
+}
+
+void mst_observe_forward(mst_observe *self, const mst_record *record)
+{
+    if (self == NULL)
+        return;
+    pthread_mutex_lock(&self->mutex);
+    bool late = self->ended && self->run != NULL && !self->broken,
+         full = self->foreign_bytes + record->n > FOREIGN_MAX;
+    mst_foreign *f = self->ended || full ? NULL : mst_alloc(sizeof *f + record->n);
+    self->dropped += f == NULL && !self->ended;
+    if (f != NULL) {
+        *f = (mst_foreign){.record = *record};
+        memcpy(f->data, record->data, record->n);
+        f->record.data = f->data;
+        *self->foreign_tail = f;
+        self->foreign_tail = &f->next;
+        self->foreign_bytes += record->n;
+    }
+    pthread_mutex_unlock(&self->mutex);
+    if (late)
+        file_one(self, record);
+}
+
+/* Files what has come of others, if there is a directory. The object's thread. */
+static void file_foreign(mst_observe *self)
+{
+    pthread_mutex_lock(&self->mutex);
+    mst_foreign *list = self->run != NULL ? self->foreign : NULL;
+    bool broken = self->broken;
+    if (list != NULL) {
+        self->foreign = NULL;
+        self->foreign_tail = &self->foreign;
+        self->foreign_bytes = 0;
+    }
+    pthread_mutex_unlock(&self->mutex);
+    while (list != NULL) {
+        mst_foreign *next = list->next;
+        if (!broken)
+            file_one(self, &list->record);
+        mst_free(list);
+        list = next;
     }
 }
 
@@ -324,6 +387,7 @@ static void *observe_thread(void *arg)
             next = next + every > now ? next + every : now + every;
         }
         file_all(self);
+        file_foreign(self);
     }
     if (every > 0)
         mst_sampler_sample(self);
@@ -362,6 +426,7 @@ mst_observe *mst_observe_new(const mst_observe_options *options)
         return NULL;
     }
     self->options = *options;
+    self->foreign_tail = &self->foreign;
     snprintf(self->process, sizeof self->process, "%s", options->process);
     snprintf(self->role, sizeof self->role, "%s", options->role);
     self->options.process = self->process;
@@ -413,6 +478,7 @@ void mst_observe_end(mst_observe *self)
         mst_warn("%llu figures about the run's course were dropped: nobody took them in time",
                  (unsigned long long)self->dropped);
     file_all(self);
+    file_foreign(self);
     pthread_mutex_lock(&self->mutex);
     self->ended = true;
     pthread_mutex_unlock(&self->mutex);
@@ -427,6 +493,11 @@ void mst_observe_destroy(mst_observe *self)
         mst_bytes_fini(&self->files[k].pending);
     for (unsigned i = 0; i < MST_LANE_MAX; i++)
         mst_trace_ring_destroy(self->rings[i]);
+    while (self->foreign != NULL) {
+        mst_foreign *next = self->foreign->next;
+        mst_free(self->foreign);
+        self->foreign = next;
+    }
     mst_bytes_fini(&self->spare);
     mst_spans_destroy(self->spans);
     pthread_cond_destroy(&self->wake);
@@ -470,6 +541,16 @@ json_t *mst_observe_phases(mst_observe *self)
     for (unsigned p = 0; p < MST_PHASES; p++)
         json_object_set_new(json, mst_phase_name((mst_phase)p), json_real((double)sums.ns[p] * 1e-9));
     return json;
+}
+
+void mst_observe_from(mst_observe *self, uint64_t step)
+{
+    if (self == NULL)
+        return;
+    pthread_mutex_lock(&self->mutex);
+    self->options.step = step;
+    pthread_mutex_unlock(&self->mutex);
+    mst_observe_at(self, step);
 }
 
 void mst_observe_at(mst_observe *self, uint64_t step)

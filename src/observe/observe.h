@@ -43,6 +43,9 @@ void mst_observe_file_in(mst_observe *self, const char *run);
 /* The next record, whose data are the caller's to mst_free; false: none now. */
 bool mst_observe_take(mst_observe *self, mst_record *out);
 void mst_observe_end(mst_observe *self);
+/* A record of another process, which the object's thread files beside its own; after the end it is filed at
+ * once. The data are copied. */
+void mst_observe_forward(mst_observe *self, const mst_record *record);
 
 /* Seconds that the coordinator's clock is ahead of this host's. */
 void mst_observe_clock(mst_observe *self, double offset_s);
@@ -54,6 +57,8 @@ void mst_observe_totals(mst_observe *self, mst_span_sums *out);
 /* {"read": seconds, ..., "threads": n}. New reference, or NULL. */
 json_t *mst_observe_phases(mst_observe *self);
 
+/* The step that the run begins at, where that is known later than the options: before any curve. */
+void mst_observe_from(mst_observe *self, uint64_t step);
 /* The step that the run has reached: what the sampler's own curves are drawn over. */
 void mst_observe_at(mst_observe *self, uint64_t step);
 

@@ -27,8 +27,10 @@ struct mst_observe {
     bool running; /* the thread is to be joined; the owner's */
     pthread_mutex_t mutex;
     pthread_cond_t wake;
-    mst_observed_file files[MST_RECORDS]; /* guarded, as the rest of this block */
-    char *run;                            /* set once */
+    mst_observed_file files[MST_RECORDS];        /* guarded, as the rest of this block */
+    char *run;                                   /* set once */
+    struct mst_foreign *foreign, **foreign_tail; /* records of others, to be filed */
+    size_t foreign_bytes;
     bool stopping, ended, broken;
     uint64_t dropped;
 

@@ -73,6 +73,14 @@ void mst_spans_detach(void)
     mst_this_lane = NULL;
 }
 
+void mst_spans_leave(void)
+{
+    if (mst_this_lane == NULL)
+        return;
+    mst_span_enter(MST_PHASES);
+    mst_this_lane = NULL;
+}
+
 static uint64_t get(const atomic_uint_fast64_t *counter)
 {
     return atomic_load_explicit(counter, memory_order_relaxed);
@@ -101,7 +109,7 @@ void mst_spans_sum(mst_spans *self, uint64_t now_ns, mst_span_sums *out, uint64_
         mst_lane *lane = &self->lanes[i];
         if (!atomic_load_explicit(&lane->used, memory_order_acquire))
             continue;
-        out->threads++;
+        out->threads += atomic_load_explicit(&lane->phase, memory_order_relaxed) != MST_PHASES;
         sum_phases(lane, self->seen[i], now_ns, out);
         out->steps += get(&lane->steps);
         out->rows += get(&lane->rows);

@@ -47,8 +47,8 @@ typedef struct mst_trace_ring mst_trace_ring; /* trace.h */
 
 /* One thread's counters. */
 typedef struct mst_lane {
-    _Alignas(64) atomic_uint_fast64_t ns[MST_PHASES];
-    atomic_uint_fast64_t since_ns; /* when the phase began */
+    _Alignas(64) atomic_uint_fast64_t ns[MST_PHASES + 1]; /* the last: nobody has it, which does not count */
+    atomic_uint_fast64_t since_ns;                        /* when the phase began */
     atomic_uint phase;
     atomic_uint_fast64_t steps, rows, bytes_in, bytes_out, dropped_rows;
     atomic_uint_fast64_t stale_sum, stale_count, stale_max;
@@ -69,6 +69,8 @@ void mst_spans_destroy(mst_spans *self); /* NULL-safe; no thread may be attached
 void mst_spans_attach(mst_spans *self, unsigned index, mst_phase phase);
 /* The calling thread is not watched any more; its lane is idle until somebody takes it again. */
 void mst_spans_detach(void);
+/* Likewise, for a thread that works now and then: time until somebody takes the lane again counts nowhere. */
+void mst_spans_leave(void);
 
 mst_lane *mst_spans_lane(mst_spans *self, unsigned index); /* NULL beyond MST_LANE_MAX */
 
@@ -76,7 +78,7 @@ mst_lane *mst_spans_lane(mst_spans *self, unsigned index); /* NULL beyond MST_LA
 typedef struct mst_span_sums {
     uint64_t ns[MST_PHASES];
     uint64_t steps, rows, bytes_in, bytes_out, dropped_rows, stale_sum, stale_count;
-    unsigned threads;
+    unsigned threads; /* lanes that somebody has, or is to come back to */
 } mst_span_sums;
 /* Phases under way count up to now_ns. Two calls in order give sums in order. stale_max: the greatest since
  * the last call that asked for it; or NULL. One reader at a time. */

@@ -58,7 +58,7 @@ void mst_trace_put(mst_trace_ring *self, mst_trace_kind kind, const char *name, 
 
 void mst_span_traced(mst_lane *lane, mst_phase phase, uint64_t from_ns, uint64_t to_ns)
 {
-    if (phase != MST_PHASE_IDLE)
+    if (phase < MST_PHASE_IDLE)
         mst_trace_put(lane->trace, MST_TRACE_PHASE, mst_phase_name(phase), from_ns, to_ns - from_ns,
                       lane->step, 0);
 }

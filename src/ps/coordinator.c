@@ -405,7 +405,10 @@ void mst_coordinator_lost(mst_server *s, uint32_t worker, const char *why)
         return;
     }
     m->lost = true;
-    if (m->done && co->phase >= MST_PHASE_STOP)
+    bool done = m->done && co->phase >= MST_PHASE_STOP;
+    if (s->hooks->member != NULL)
+        s->hooks->member(s->hooks->arg, MST_ROLE_WORKER, worker, done ? "leave" : "death", why);
+    if (done)
         mst_warn("%s, after it had done its work", why);
     else
         mst_warn("%s; the job goes on without it", why);

@@ -28,6 +28,8 @@ mst_status mst_coordinator_welcome(mst_server *s, uint32_t worker)
     m->epoch = m->epoch > co->progress.epoch ? m->epoch : co->progress.epoch;
     mst_coordinator_catch_up(s, worker);
     mst_info("%s takes part", m->name);
+    if (s->hooks->member != NULL)
+        s->hooks->member(s->hooks->arg, MST_ROLE_WORKER, worker, "join", m->name);
     TRY(mst_ps_send_json(s->net, s->workers[worker].peer, &(mst_message){.type = MST_PS_WELCOME},
                          json_pack("{s:o, s:I, s:I, s:s, s:s?}", "table", mst_placement_json(&s->table),
                                    "step", (json_int_t)s->applied, "epoch", (json_int_t)m->epoch, "sharding",

@@ -12,6 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
+#include "observe/observe.h"
+
 #include "ps/keys.h"
 
 const char *mst_ps_type_name(uint16_t type)
@@ -63,6 +66,8 @@ const char *mst_ps_type_name(uint16_t type)
         return "END";
     case MST_PS_FAIL:
         return "FAIL";
+    case MST_PS_LOG:
+        return "LOG";
     case MST_PS_GRADIENT:
         return "GRADIENT";
     case MST_PS_WEIGHTS:
@@ -247,6 +252,21 @@ mst_status mst_ps_json(const mst_message *m, const void *body, json_t **out)
         return mst_fail(MST_EINPUT, "a %s that is not JSON: %s at byte %d", type, error.text, error.position);
     *out = json;
     return MST_OK;
+}
+
+mst_status mst_ps_send_log(mst_net *net, uint32_t peer, mst_observe *observe)
+{
+    mst_record record;
+    mst_status st = MST_OK;
+    uint8_t head[MST_RECORD_HEAD];
+    while (st == MST_OK && mst_observe_take(observe, &record)) {
+        mst_message m = {.type = MST_PS_LOG};
+        mst_piece pieces[] = {{.data = head, .size = sizeof head}, {.data = record.data, .size = record.n}};
+        mst_record_encode(&record, head);
+        st = mst_net_send(net, peer, &m, pieces, 2, NULL);
+        mst_free((void *)record.data);
+    }
+    return st;
 }
 
 mst_status mst_ps_send_json(mst_net *net, uint32_t peer, const mst_message *m, json_t *json)

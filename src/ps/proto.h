@@ -55,6 +55,9 @@ typedef enum mst_ps_type {
                         m.step on; parts come from the end to the beginning, which a STEP brings */
     MST_PS_WEIGHTS,  /* server to worker: part of the answer to m.request, from its float m.count on; parts
                         come from the beginning to the end, which a VALUES brings; step as in VALUES */
+    /* ---- what is watched ---- */
+    MST_PS_LOG, /* worker or server to coordinator: a record (observe/record.h) of what it writes about itself
+                 */
 } mst_ps_type;
 const char *mst_ps_type_name(uint16_t type);
 
@@ -136,6 +139,9 @@ size_t mst_step_list_encode(const mst_list *list, mst_step_head *head, uint8_t *
 mst_status mst_ps_json(const mst_message *m, const void *body, json_t **out);
 /* Sends JSON (takes the reference; NULL is MST_ENOMEM). */
 mst_status mst_ps_send_json(mst_net *net, uint32_t peer, const mst_message *m, json_t *json);
+/* Sends the records that `observe` (or NULL) has at hand to the coordinator. */
+struct mst_observe;
+mst_status mst_ps_send_log(mst_net *net, uint32_t peer, struct mst_observe *observe);
 /* Sends a message without a body. */
 mst_status mst_ps_send(mst_net *net, uint32_t peer, const mst_message *m);
 

@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "observe/observe.h"
 #include "ps/server_impl.h"
 
 #define TICK_NS     (200 * MST_MS)
@@ -149,6 +150,7 @@ static mst_status hear_setup(mst_server *s, const json_t *json)
                         s->table.size, s->store.params->size);
     TRY(mst_server_make_shard(s));
     s->applied = (uint64_t)steps;
+    mst_observe_from(s->options.observe, s->applied);
     s->restore = restore ? s->owned_floats * (1 + s->store.params->n_slots) : 0;
     s->ready = s->restore == 0;
     return s->ready ? mst_ps_send(s->net, s->servers[0], &(mst_message){.type = MST_PS_READY}) : MST_OK;
@@ -371,6 +373,8 @@ static void on_down(void *arg, uint32_t peer, const mst_error *why)
     mst_server *s = arg;
     uint32_t worker = peer_of(s, peer, MST_PEER_WORKER), server = peer_of(s, peer, MST_PEER_SERVER);
     forget_peer(s, peer);
+    if (s->over && server != UINT32_MAX && s->servers[server] == peer)
+        s->servers[server] = MST_PEER_NONE;
     if (s->over)
         return;
     if (worker != UINT32_MAX && s->workers[worker].peer == peer) {
@@ -398,7 +402,7 @@ static mst_status on_body(void *arg, uint32_t peer, const mst_message *m, void *
 {
     mst_server *s = arg;
     bool worker = peer_of(s, peer, MST_PEER_WORKER) != UINT32_MAX;
-    uint64_t most = MST_PS_JSON_MAX;
+    uint64_t most = m->type == MST_PS_LOG ? MST_RECORD_HEAD + MST_RECORD_MAX : MST_PS_JSON_MAX;
     if (m->type == MST_PS_GRADIENT && worker && s->shard != NULL)
         return mst_server_part_body(s, peer, m, out);
     if (m->type == MST_PS_STEP || m->type == MST_PS_EVAL_LIST)
@@ -421,9 +425,8 @@ static mst_buffer *buffer_of(void *body)
 }
 
 /* MST_EPEER is the sender's fault, who is sent away; anything else is this server's, and ends it. */
-static mst_status on_message(void *arg, uint32_t peer, const mst_message *m, void *body)
+static mst_status take_message(mst_server *s, uint32_t peer, const mst_message *m, void *body)
 {
-    mst_server *s = arg;
     uint32_t worker = peer_of(s, peer, MST_PEER_WORKER), server = peer_of(s, peer, MST_PEER_SERVER);
     if (m->type == MST_PS_GRADIENT && worker != UINT32_MAX && s->shard != NULL && body != NULL) {
         s->peers[peer].staged.parts = s->peers[peer].next;
@@ -433,6 +436,13 @@ static mst_status on_message(void *arg, uint32_t peer, const mst_message *m, voi
     mst_status st;
     if (peer < s->peer_capacity)
         s->peers[peer].incoming = NULL;
+    if (m->type == MST_PS_LOG) {
+        st = mst_server_hear_log(s, peer, m, body);
+        mst_server_release(s, buffer);
+        if (st != MST_OK && !s->over && worker != UINT32_MAX)
+            mst_server_expel(s, worker, mst_error_text());
+        return MST_OK;
+    }
     if (s->over) {
         mst_server_release(s, buffer);
         return MST_OK;
@@ -459,6 +469,33 @@ static mst_status on_message(void *arg, uint32_t peer, const mst_message *m, voi
     else if (st != MST_OK)
         mst_server_fail(s, st);
     return MST_OK;
+}
+
+/* What a message is worked on for. */
+static mst_phase phase_of(uint16_t type)
+{
+    switch (type) {
+    case MST_PS_STEP:
+    case MST_PS_GRADIENT:
+    case MST_PS_CLOSE:
+    case MST_PS_GONE:
+        return MST_PHASE_APPLY;
+    case MST_PS_CUT:
+    case MST_PS_MARK:
+    case MST_PS_PART:
+    case MST_PS_SAVED:
+        return MST_PHASE_CHECKPOINT;
+    default:
+        return MST_PHASE_IDLE;
+    }
+}
+
+static mst_status on_message(void *arg, uint32_t peer, const mst_message *m, void *body)
+{
+    mst_phase before = mst_span_enter(phase_of(m->type));
+    mst_status st = take_message(arg, peer, m, body);
+    mst_span_enter(before);
+    return st;
 }
 
 static void on_sent(void *arg, uint32_t peer, void *token)
@@ -576,6 +613,15 @@ static void expel_stuck(mst_server *s)
             mst_server_expel(s, w, "it asks for weights and does not read them");
 }
 
+/* Checkpoints are what a look takes time for. */
+static mst_status tick(mst_server *s)
+{
+    mst_phase before = mst_span_enter(MST_PHASE_CHECKPOINT);
+    mst_status st = mst_coordinator_tick(s);
+    mst_span_enter(before);
+    return st;
+}
+
 mst_status mst_server_run(const mst_server_options *options, const mst_server_hooks *hooks)
 {
     mst_server *s = mst_zalloc(sizeof *s);
@@ -585,11 +631,13 @@ mst_status mst_server_run(const mst_server_options *options, const mst_server_ho
     if (st != MST_OK)
         mst_server_fail(s, st);
     uint64_t began = mst_now_ns();
+    mst_spans_attach(mst_observe_spans(options->observe), 0, MST_PHASE_IDLE);
     while (!s->over) {
         st = mst_net_poll(s->net, mst_now_ns() + TICK_NS);
+        mst_server_write_about(s);
         expel_stuck(s);
         if (st == MST_OK && !s->over && s->co != NULL)
-            st = mst_coordinator_tick(s);
+            st = tick(s);
         else if (st == MST_OK && !s->over)
             watch_start(s, began);
         if (st != MST_OK)
@@ -603,8 +651,11 @@ mst_status mst_server_run(const mst_server_options *options, const mst_server_ho
     if (s->shard != NULL && mst_is_sync(s))
         mst_log(MST_LOG_DEBUG, "server %" PRIu32 " averaged %" PRIu64 " steps; sets %016" PRIx64, s->index,
                 s->applied, s->set_hash);
+    mst_spans_detach();
+    mst_server_farewell(s);
     if (s->net != NULL)
         mst_net_flush(s->net, mst_now_ns() + FAREWELL_NS);
+    mst_server_last_words(s);
     mst_error end = s->end;
     server_fini(s);
     mst_free(s);

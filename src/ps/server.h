@@ -19,6 +19,7 @@
 #include <stdatomic.h>
 
 #include "model/model.h"
+#include "observe/record.h"
 #include "optim/optim.h"
 #include "ps/placement.h"
 #include "ps/worker.h"
@@ -91,6 +92,10 @@ typedef struct mst_server_hooks {
     mst_status (*save_end)(void *arg, bool complete);
     /* Another process was asked to stop, which ends the job. Or NULL. */
     void (*stopped)(void *arg, mst_role role, uint32_t index);
+    /* A record of another process has come (observe/record.h); its data are valid inside. Or NULL. */
+    void (*record)(void *arg, const mst_record *record);
+    /* What became of a process: "join", "leave" (it had done its work), "death", with a sentence. Or NULL. */
+    void (*member)(void *arg, mst_role role, uint32_t index, const char *kind, const char *text);
     /* Training is over and everybody has reported: [{"worker", "steps", ...}, ...]; stolen. */
     mst_status (*finish)(void *arg, json_t *workers);
 } mst_server_hooks;
@@ -112,6 +117,8 @@ struct mst_server_options {
     const char *shard;       /* "auto", "static", "local": how rows are divided */
     json_t *join;            /* what the coordinator compares; borrowed */
     const atomic_bool *stop; /* the job is to end, with a checkpoint; or NULL */
+    /* What this server writes about itself, which goes to the coordinator; that files its own. Or NULL. */
+    struct mst_observe *observe;
 };
 
 /* Serves until the coordinator ends the job. MST_OK: it ended well. */

@@ -3,6 +3,7 @@
  *   server.c             life, events, start-up
  *   server_steps.c       pushes and pulls
  *   server_cut.c         cuts: values for evaluations, parts for checkpoints
+ *   server_log.c         what processes write about themselves
  *   coordinator.c        joins, members, cuts and the end, as server 0 decides them
  *   coordinator_work.c   which rows go to whom */
 #ifndef MST_PS_SERVER_IMPL_H
@@ -127,6 +128,8 @@ typedef struct mst_server {
     uint64_t set_hash; /* sync: of all (step, worker) that were averaged, in order */
     bool up, leaving;  /* not the coordinator: it is connected; it was told that this server is to stop */
 
+    uint64_t log_ns, told_in, told_out; /* when records last left; bytes that the spans know of */
+
     mst_buffer *pool;
     mst_buffer *lent;  /* on their way to a peer */
     mst_buffer *reply; /* for answers that leave at once */
@@ -200,6 +203,17 @@ mst_status mst_server_hear_mark(mst_server *s, uint32_t worker, const mst_messag
 mst_status mst_server_try_cut(mst_server *s);
 void mst_server_part_sent(mst_server *s);
 void mst_server_cut_fini(mst_server *s);
+
+/* ---- server_log.c ---- */
+
+/* Takes a LOG of another process, which may write in its own name only; also when the job is over. */
+mst_status mst_server_hear_log(mst_server *s, uint32_t peer, const mst_message *m, const void *body);
+/* Sends what this server writes about itself, now and then; and at the end, all that is left. */
+void mst_server_write_about(mst_server *s);
+void mst_server_farewell(mst_server *s);
+/* The coordinator: waits a moment for what other servers still send about themselves, until they have left.
+ */
+void mst_server_last_words(mst_server *s);
 
 /* ---- coordinator ---- */
 

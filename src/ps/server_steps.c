@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "observe/trace.h"
 #include "ps/server_impl.h"
 
 #define SMALL_REPLY 65536 /* bytes: leaves at once, or is copied by the net */
@@ -75,10 +76,12 @@ static mst_status send_parts(mst_server *s, uint32_t worker, const mst_shard_req
         return MST_OK;
     uint32_t part = r->head.part_floats;
     uint64_t there = mst_list_below(r->pulled, at), all = mst_list_range_floats(r->pulled);
+    mst_phase before = mst_span_enter(MST_PHASE_SERVE);
     while (w->answered + part <= there && w->answered + part < all && !w->stuck) {
         TRY(send_part(s, worker, r, w->answered, part));
         w->answered += part;
     }
+    mst_span_enter(before);
     return MST_OK;
 }
 
@@ -105,8 +108,7 @@ static mst_status apply_and_send(mst_server *s, const mst_shard_request *const *
     return MST_OK;
 }
 
-/* The whole answer, or what is left of one whose first parts have left. */
-static mst_status answer_rest(mst_server *s, uint32_t worker, const mst_shard_request *r, uint32_t flags)
+static mst_status gather_rest(mst_server *s, uint32_t worker, const mst_shard_request *r, uint32_t flags)
 {
     mst_work work;
     uint64_t left = s->workers[worker].answered;
@@ -129,6 +131,15 @@ static mst_status answer_rest(mst_server *s, uint32_t worker, const mst_shard_re
     if (flags & MST_VALUES_WORK)
         mst_work_encode(&work, buffer->data + size);
     return send_values(s, worker, r, flags, buffer, whole);
+}
+
+/* The whole answer, or what is left of one whose first parts have left. */
+static mst_status answer_rest(mst_server *s, uint32_t worker, const mst_shard_request *r, uint32_t flags)
+{
+    mst_phase before = mst_span_enter(MST_PHASE_SERVE);
+    mst_status st = gather_rest(s, worker, r, flags);
+    mst_span_enter(before);
+    return st;
 }
 
 static mst_status answer(mst_server *s, uint32_t worker, const mst_shard_request *r, uint32_t flags)
@@ -178,6 +189,8 @@ static mst_status push_now(mst_server *s, uint32_t worker, const mst_shard_reque
     size_t size = r->pulled != NULL ? mst_shard_reply_size(s->shard, r) : 0;
     s->applied++;
     w->pushes++;
+    mst_span_step(s->applied);
+    mst_span_steps(1, r->head.rows);
     if (in_parts(r) && s->options.mode == MST_PS_ASYNC)
         return push_in_parts(s, worker, r);
     if (size > SMALL_REPLY && s->options.mode == MST_PS_ASYNC)
@@ -314,9 +327,13 @@ static mst_status close_step(mst_server *s, uint64_t step, const uint64_t *slots
             continue;
         requests[n] = &w->request;
         who[n++] = i;
+        mst_trace_flow(true, mst_trace_flow_id(step, i, s->index));
+        mst_span_steps(0, w->request.head.rows);
         s->set_hash = (s->set_hash ^ step * 1031 ^ i) * 0x9e3779b97f4a7c15ull;
     }
     s->applied = step;
+    mst_span_step(step);
+    mst_span_steps(1, 0);
     mst_update u = update_of(s);
     TRY(apply_and_send(s, requests, n, &u));
     if (s->co != NULL)
@@ -418,6 +435,8 @@ static mst_status take_step(mst_server *s, uint32_t worker, const mst_message *m
         return mst_fail(MST_EPEER, "%s", mst_error_text());
     if (!(m->flags & MST_STEP_PUSH))
         return answer(s, worker, &r, 0);
+    if (!mst_is_sync(s))
+        mst_trace_flow(true, mst_trace_flow_id(m->step, worker, s->index));
     return mst_is_sync(s) ? push_later(s, worker, m, &r, body, &staged->buffer) : push_now(s, worker, &r);
 }
 

@@ -22,6 +22,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "observe/observe.h"
 #include "ps/worker_impl.h"
 
 #define FIRST_WORD_NS  (1 * MST_S) /* how long a wait at start-up is not worth a line */
@@ -257,9 +258,12 @@ static mst_status train(mst_worker *self)
                    2ull * self->options.start_timeout_ms + self->options.net.peer_timeout_ms));
     if (!self->ended && !self->leaving) {
         TRY(read_welcome(self));
+        mst_observe_from(job->observe, (uint64_t)json_integer_value(json_object_get(self->welcome, "step")));
         TRY(mst_worker_overlap_init(self));
         TRY(make_client(self));
         mst_net_stats_get(self->net, MST_PEER_NONE, &self->start_stats);
+        self->told_in = self->start_stats.bytes_in;
+        self->told_out = self->start_stats.bytes_out;
         TRY(mst_worker_steps(self));
     }
     if (!self->ended) {
@@ -284,6 +288,7 @@ mst_status mst_worker_run(mst_worker *self, const mst_worker_job *job, mst_worke
     mst_worker_overlap_fini(self);
     mst_worker_eval_fini(self);
     *counts = self->counts;
+    mst_spans_detach();
     mst_client_destroy(self->client);
     self->client = NULL;
     mst_row_localiser_destroy(self->localiser);

@@ -73,6 +73,9 @@ typedef struct mst_worker_job {
     mst_dataset *dataset;
     json_t *join; /* what the coordinator compares: options, model, data; borrowed */
     mst_worker_evaluation evaluation;
+    struct mst_observe
+        *observe; /* what this worker writes about itself, which goes to the coordinator; or NULL
+                   */
 } mst_worker_job;
 
 typedef struct mst_worker_counts {

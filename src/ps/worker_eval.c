@@ -13,6 +13,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "observe/observe.h"
 #include "ps/worker_impl.h"
 
 #define IDLE_MS 1000 /* how often a thread without work looks up; nothing depends on it */
@@ -43,10 +44,12 @@ static void *eval_main(void *arg)
             return NULL;
         cut = item;
         uint64_t start = mst_now_ns();
+        mst_spans_attach(mst_observe_spans(self->job->observe), 1, MST_PHASE_EVALUATE);
         cut->status = cut->opening ? evaluation->open(evaluation->arg, &self->eval.list)
                                    : evaluation->run(evaluation->arg, cut->values, &cut->result);
         if (cut->status != MST_OK)
             mst_error_save(&cut->error, cut->status);
+        mst_spans_leave();
         cut->seconds = mst_seconds_since(start);
         if (mst_queue_push(self->eval.done, cut, 0) != MST_OK) { /* closed: nobody asks any more */
             cut_destroy(cut);

@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "observe/observe.h"
 #include "ps/worker_impl.h"
 
 #define TURN_NS   (200 * MST_MS) /* the longest poll: how late a wish to stop may be seen */
@@ -257,6 +258,12 @@ mst_status mst_worker_report(mst_worker *self, uint32_t flags)
     c->bytes_out = stats.bytes_out - self->start_stats.bytes_out - self->eval.bytes_out;
     c->bytes_in = stats.bytes_in - self->start_stats.bytes_in - c->eval_bytes_in;
     self->last_report_ns = mst_now_ns();
+    mst_span_bytes(stats.bytes_in - self->told_in, stats.bytes_out - self->told_out);
+    self->told_in = stats.bytes_in;
+    self->told_out = stats.bytes_out;
+    if (flags & MST_REPORT_LAST)
+        mst_observe_end(self->job->observe);
+    TRY(mst_ps_send_log(self->net, self->peers[0], self->job->observe));
     json_t *json = json_pack(
         "{s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:I, s:f, s:I}", "steps", (json_int_t)c->steps, "rows",
         (json_int_t)c->rows, "dropped_steps", (json_int_t)c->dropped_steps, "dropped_rows",

@@ -36,6 +36,7 @@ typedef struct mst_turn {
     /* The push whose reply this slot waits for. */
     bool carries_push;
     uint32_t push_rows;
+    uint64_t push_version; /* that its gradient was computed on */
 } mst_turn;
 
 /* One evaluation: its values come together from the servers, then it is the evaluation thread's. */
@@ -130,6 +131,7 @@ struct mst_worker {
     uint64_t own_steps;
     uint64_t last_report_ns;
     mst_net_stats start_stats;
+    uint64_t told_in, told_out; /* bytes that the spans know of */
     mst_worker_counts counts;
 
     /* Work. */

@@ -23,6 +23,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "observe/spans.h"
 #include "ps/worker_impl.h"
 
 #define LOOP_NS (200 * MST_MS) /* how long the loop thread polls at a time; it is woken for everything */
@@ -125,11 +126,14 @@ static mst_status need(mst_step *step, uint32_t range)
     if (is_set(&o->here[range]))
         return MST_OK;
     uint64_t start = mst_now_ns(), deadline = start + self->options.stall_timeout_ms * MST_MS;
+    mst_phase before =
+        mst_span_enter(self->job->mode == MST_PS_SYNC ? MST_PHASE_BARRIER_WAIT : MST_PHASE_PULL_WAIT);
     pthread_mutex_lock(&o->lock);
     while (!is_set(&o->here[range]) && o->phase == MST_OVERLAP_RUN && mst_now_ns() < deadline)
         wait_moved(o, deadline);
     o->waited_ns += mst_now_ns() - start;
     pthread_mutex_unlock(&o->lock);
+    mst_span_enter(before);
     if (is_set(&o->here[range]))
         return MST_OK;
     TRY(mst_worker_overlap_end(self));

@@ -17,16 +17,20 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "observe/observe.h"
+#include "observe/trace.h"
 #include "ps/worker_impl.h"
 
 #define WORD_NS (60 * MST_S) /* between lines of a worker that has nothing to do */
 
-static void enter_flight(mst_worker *self, uint32_t slot, mst_turn_state state, const mst_push *push)
+static void enter_flight(mst_worker *self, uint32_t slot, mst_turn_state state, const mst_push *push,
+                         uint64_t version)
 {
     mst_turn *turn = &self->turns[slot];
     turn->state = state;
     turn->carries_push = push != NULL;
     turn->push_rows = push != NULL ? push->rows : 0;
+    turn->push_version = version;
     self->flight[self->n_flight++] = slot;
 }
 
@@ -38,6 +42,8 @@ static mst_status await_reply(mst_worker *self, uint32_t slot, bool (*there)(con
     uint64_t start = mst_now_ns(), patience = self->options.stall_timeout_ms * MST_MS, word = start + WORD_NS;
     bool unbounded = self->turns[slot].state == MST_TURN_PUSHED && self->turns[slot].exhausted;
     mst_status st = MST_OK;
+    mst_phase before =
+        mst_span_enter(self->job->mode == MST_PS_SYNC ? MST_PHASE_BARRIER_WAIT : MST_PHASE_PULL_WAIT);
     while (!there(self->client, slot) && !self->ended && !(unbounded && self->stopped)) {
         uint64_t now = mst_now_ns();
         if (!unbounded && now >= start + patience) {
@@ -52,6 +58,7 @@ static mst_status await_reply(mst_worker *self, uint32_t slot, bool (*there)(con
         if (st != MST_OK)
             break;
     }
+    mst_span_enter(before);
     self->counts.wait_seconds += mst_seconds_since(start);
     return st;
 }
@@ -69,6 +76,11 @@ static mst_status settle(mst_worker *self, uint32_t slot)
         self->counts.rows += reply->dropped ? 0 : turn->push_rows;
         self->counts.dropped_steps += reply->dropped;
         self->counts.dropped_rows += reply->dropped ? turn->push_rows : 0;
+        mst_span_steps(!reply->dropped, reply->dropped ? 0 : turn->push_rows);
+        mst_span_dropped(reply->dropped ? turn->push_rows : 0);
+        if (self->job->mode != MST_PS_SYNC && reply->version > turn->push_version)
+            mst_span_stale(reply->version - turn->push_version - 1); /* pushes of others in between */
+        mst_observe_at(self->job->observe, reply->version);
     }
     return reply->has_work && !self->stopped ? mst_worker_add_item(self, &reply->work) : MST_OK;
 }
@@ -111,15 +123,30 @@ static mst_status push(mst_worker *self, uint32_t slot, const mst_loss_sum *sum)
         .flags = turn->exhausted ? MST_STEP_EXHAUSTED : 0,
     };
     uint32_t next = turn->exhausted ? MST_SLOT_NONE : self->prepared;
-    TRY(mst_client_send(self->client, &mine, next));
+    uint64_t version = mst_client_reply(self->client, slot)->version;
+    mst_span_step(mine.step);
+    mst_phase before = mst_span_enter(MST_PHASE_PUSH);
+    for (uint32_t s = 0; mst_tracing() && s < self->options.n_servers; s++)
+        mst_trace_flow(false, mst_trace_flow_id(mine.step, self->options.net.self.index, s));
+    mst_status st = mst_client_send(self->client, &mine, next);
+    mst_span_enter(before);
+    TRY(st);
     if (next == MST_SLOT_NONE) {
-        enter_flight(self, slot, MST_TURN_PUSHED, &mine);
+        enter_flight(self, slot, MST_TURN_PUSHED, &mine, version);
         return MST_OK;
     }
     turn->state = MST_TURN_FREE;
-    enter_flight(self, next, MST_TURN_PULLED, &mine);
+    enter_flight(self, next, MST_TURN_PULLED, &mine, version);
     self->prepared = MST_SLOT_NONE;
     return MST_OK;
+}
+
+static mst_status compute(mst_worker *self, uint32_t slot, mst_loss_sum *sum)
+{
+    mst_phase before = mst_span_enter(MST_PHASE_COMPUTE);
+    mst_status st = mst_worker_compute(self, slot, sum);
+    mst_span_enter(before);
+    return st;
 }
 
 /* The oldest request, from its reply on. Where communication overlaps, computing begins with the reply. */
@@ -132,7 +159,7 @@ static mst_status advance(mst_worker *self, uint32_t slot, bool *over)
         TRY(await_reply(self, slot, mst_client_begun));
         if (self->ended)
             return MST_OK;
-        mst_status st = mst_worker_compute(self, slot, &sum);
+        mst_status st = compute(self, slot, &sum);
         if (self->ended)
             return MST_OK;
         TRY(st);
@@ -147,7 +174,7 @@ static mst_status advance(mst_worker *self, uint32_t slot, bool *over)
         return MST_OK;
     }
     if (!early)
-        TRY(mst_worker_compute(self, slot, &sum));
+        TRY(compute(self, slot, &sum));
     return push(self, slot, &sum);
 }
 
@@ -156,6 +183,7 @@ static mst_status advance(mst_worker *self, uint32_t slot, bool *over)
 static mst_status wait_work(mst_worker *self)
 {
     uint64_t start = mst_now_ns(), word = start + WORD_NS;
+    mst_phase before = mst_span_enter(MST_PHASE_IDLE);
     mst_status st = self->n_items == 0 && !self->stopped ? mst_worker_want_idle(self) : MST_OK;
     while (st == MST_OK && self->n_items == 0 && !self->stopped && !self->ended) {
         st = mst_worker_turn(self, word);
@@ -164,6 +192,7 @@ static mst_status wait_work(mst_worker *self)
             word += WORD_NS;
         }
     }
+    mst_span_enter(before);
     self->counts.wait_seconds += mst_seconds_since(start);
     return st;
 }
@@ -173,8 +202,10 @@ static mst_status step(mst_worker *self, bool *over)
     TRY(mst_worker_attend(self));
     TRY(prepare_next(self));
     if (self->prepared != MST_SLOT_NONE && self->n_flight <= self->job->pipeline) {
+        mst_span_enter(MST_PHASE_PUSH);
         TRY(mst_client_send(self->client, NULL, self->prepared));
-        enter_flight(self, self->prepared, MST_TURN_PULLED, NULL);
+        mst_span_enter(MST_PHASE_PREPARE);
+        enter_flight(self, self->prepared, MST_TURN_PULLED, NULL, 0);
         self->prepared = MST_SLOT_NONE;
         return MST_OK;
     }
@@ -188,6 +219,7 @@ static mst_status step(mst_worker *self, bool *over)
 mst_status mst_worker_steps(mst_worker *self)
 {
     bool over = false;
+    mst_spans_attach(mst_observe_spans(self->job->observe), 0, MST_PHASE_PREPARE);
     while (!over && !self->ended && !self->abandoned)
         TRY(step(self, &over));
     return MST_OK;

@@ -179,11 +179,6 @@ mst_status mst_book_note(mst_book *self, const char *key, json_t *value)
     return MST_OK;
 }
 
-mst_status mst_book_show(mst_book *self)
-{
-    return write_manifest(self, "running");
-}
-
 const char *mst_book_path(const mst_book *self)
 {
     return self->run != NULL ? mst_run_path(self->run) : NULL;
@@ -203,6 +198,7 @@ void mst_book_watch(mst_book *self, mst_observe *observe)
     const char *metrics[4];
     size_t n = 0;
     self->observe = observe;
+    mst_observe_from(observe, self->progress.steps);
     if (o->test.n > 0) {
         metrics[n++] = "loss";
         metrics[n++] = "accuracy";
@@ -220,10 +216,8 @@ void mst_book_watch(mst_book *self, mst_observe *observe)
 static void tell_curves(mst_book *self, const mst_train_status *s, const mst_metrics *line)
 {
     const mst_scalar train[] = {{"loss", line->train_loss}, {"lr", line->lr}, {"epoch", (double)line->epoch}};
-    const mst_scalar test[] = {{"loss", line->loss},
-                               {"accuracy", line->accuracy},
-                               {"auc", line->auc},
-                               {"top5", line->top5}};
+    const mst_scalar test[] = {
+        {"loss", line->loss}, {"accuracy", line->accuracy}, {"auc", line->auc}, {"top5", line->top5}};
     const mst_scalar valid[] = {{"valid/loss", line->loss},
                                 {"valid/accuracy", line->accuracy},
                                 {"valid/auc", line->auc},
@@ -300,11 +294,6 @@ void mst_book_evaluation_begins(mst_book *self)
     self->line_loss = (mst_loss_sum){0};
     mst_book_schedule(self, &self->eval);
     mark_step(self, "evaluate_begin", self->status.step);
-}
-
-bool mst_book_evaluating(const mst_book *self)
-{
-    return self->evaluating;
 }
 
 bool mst_book_evaluation_owed(const mst_book *self)

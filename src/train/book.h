@@ -72,10 +72,9 @@ void mst_book_watch(mst_book *self, mst_observe *observe);
  * mst_book_open. */
 void mst_book_mark(mst_book *self, const char *process, const char *kind, const char *text);
 
-/* Sets an entry of the manifest ("workers", "cluster", ...), value being stolen; the file has it when the
- * manifest is next written: by mst_book_show, and at the end. After mst_book_open only. */
+/* Sets an entry of the manifest ("workers", "cluster", ...), value being stolen; the file has it at
+ * the end. After mst_book_open only. */
 mst_status mst_book_note(mst_book *self, const char *key, json_t *value);
-mst_status mst_book_show(mst_book *self); /* rewrites the manifest of the running run */
 
 /* Where training stands now. p->loss is what was trained on since the last call: the book adds it up; p's
  * epoch and position are those of the row to come, so at an epoch's end the epoch is the next one already.
@@ -122,7 +121,6 @@ typedef struct mst_verdict {
  * under this moment. Called again before they came, the earlier moment is forgotten. An evaluation that is
  * not done when the run ends is done first by the run that resumes it. */
 void mst_book_evaluation_begins(mst_book *self);
-bool mst_book_evaluating(const mst_book *self);
 /* A resumed run owes the evaluation that the one before it was stopped in. */
 bool mst_book_evaluation_owed(const mst_book *self);
 /* The figures; NULL or without rows: no such set. */

@@ -8,6 +8,7 @@
 #include "train/assembly.h"
 #include "train/book.h"
 #include "train/job_impl.h"
+#include "train/observing.h"
 #include "train/pulled_eval.h"
 
 typedef struct server_job {
@@ -22,6 +23,7 @@ typedef struct server_job {
     mst_book *book;
     mst_checkpoint *checkpoint; /* that weights are restored from; or NULL */
     uint32_t restored_slots;    /* of the optimizer that it has: none with --init-from */
+    mst_observe *observe;       /* or NULL */
     double seconds;             /* of training that the book knows of */
     mst_end end;
 } server_job;
@@ -193,6 +195,7 @@ static mst_status begin(void *arg, const json_t *join, mst_server_start *out)
                                     : mst_book_open(job->book, entries);
     json_decref(entries);
     TRY(st);
+    mst_book_watch(job->book, job->observe);
     const mst_progress *at = mst_book_at(job->book);
     out->steps = at->steps;
     out->rows = at->rows;
@@ -317,6 +320,21 @@ static void stopped(void *arg, mst_role role, uint32_t index)
         snprintf(who, sizeof job->summary->stopped_by, "%s %u", mst_role_name(role), index);
 }
 
+static void record(void *arg, const mst_record *record)
+{
+    server_job *job = arg;
+    mst_observe_forward(job->observe, record);
+}
+
+static void member(void *arg, mst_role role, uint32_t index, const char *kind, const char *text)
+{
+    server_job *job = arg;
+    char name[MST_PROCESS_NAME];
+    snprintf(name, sizeof name, "%s-%u", mst_role_name(role), index);
+    if (job->book != NULL)
+        mst_book_mark(job->book, name, kind, text);
+}
+
 static mst_status finish(void *arg, json_t *workers)
 {
     server_job *job = arg;
@@ -393,6 +411,7 @@ static mst_status serve(server_job *job)
         .n_workers = config->cluster->n_workers,
         .join = join,
         .stop = config->train->stop,
+        .observe = job->observe,
     };
     set_options(job, &options);
     mst_server_hooks hooks = {
@@ -411,6 +430,8 @@ static mst_status serve(server_job *job)
         .save_write = save_write,
         .save_end = save_end,
         .stopped = stopped,
+        .record = record,
+        .member = member,
         .finish = finish,
     };
     mst_status st = mst_server_run(&options, &hooks);
@@ -424,10 +445,18 @@ mst_status mst_job_server(const mst_job_config *config, const mst_observer *obse
     server_job job = {.config = config, .observer = observer, .summary = summary, .end = MST_END_STOPPED};
     *summary = (mst_job_summary){.coordinated = config->index == 0};
     mst_status st = server_job_init(&job);
+    mst_observing who = {.role = "server",
+                         .index = config->index,
+                         .n_threads = (unsigned)job.strategy.threads,
+                         .guest = config->cluster->colocated ||
+                                  (config->engine == &mst_net_inproc && config->index > 0)};
+    if (st == MST_OK)
+        job.observe = mst_train_observe(config->train->train, &who);
     if (st == MST_OK)
         st = serve(&job);
     if (st != MST_OK && job.book != NULL && summary->workers == NULL)
         st = mst_book_give_up(job.book, st);
     server_job_fini(&job);
+    mst_observe_destroy(job.observe);
     return st;
 }

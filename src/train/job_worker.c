@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "train/job_impl.h"
+#include "train/observing.h"
 #include "train/pulled_eval.h"
 #include "train/trainer_impl.h"
 
@@ -67,6 +68,7 @@ static mst_status train(const mst_job_config *config, mst_worker *worker, mst_tr
         .dataset = trainer->dataset,
         .join = describe(config, trainer),
         .evaluation = mst_pulled_eval_for_worker(evaluation),
+        .observe = trainer->observe,
     };
     mst_status st = job.join == NULL ? mst_fail(MST_ENOMEM, "no memory to join") : MST_OK;
     if (st == MST_OK)
@@ -74,6 +76,17 @@ static mst_status train(const mst_job_config *config, mst_worker *worker, mst_tr
     json_decref(job.join);
     mst_pulled_eval_destroy(evaluation);
     return st;
+}
+
+/* The trainer is ready: from here on it is watched. */
+static void watch(const mst_job_config *config, mst_trainer *trainer, mst_trainer **out)
+{
+    mst_observing who = {.role = "worker",
+                         .index = config->index,
+                         .n_threads = trainer->n_threads,
+                         .guest = config->engine == &mst_net_inproc};
+    trainer->observe = mst_train_observe(&trainer->options, &who);
+    *out = trainer;
 }
 
 static mst_status set_up(const mst_job_config *config, mst_trainer **out)
@@ -90,7 +103,7 @@ static mst_status set_up(const mst_job_config *config, mst_trainer **out)
     if (st != MST_OK)
         mst_trainer_destroy(trainer);
     else
-        *out = trainer;
+        watch(config, trainer, out);
     return st;
 }
 

@@ -1,0 +1,66 @@
+/* What the processes of a job write about themselves, on its way to the coordinator; contract in
+ * server_impl.h. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "observe/observe.h"
+#include "ps/server_impl.h"
+
+#define LOG_NS      (1 * MST_S) /* between looks */
+#define FAREWELL_NS (2 * MST_S)
+
+mst_status mst_server_hear_log(mst_server *s, uint32_t peer, const mst_message *m, const void *body)
+{
+    char name[MST_PROCESS_NAME];
+    mst_record record;
+    if (s->co == NULL || peer >= s->peer_capacity || s->peers[peer].kind == MST_PEER_STRANGER)
+        return mst_fail(MST_EPEER, "LOG, which is for the coordinator");
+    snprintf(name, sizeof name, "%s-%" PRIu32, s->peers[peer].kind == MST_PEER_WORKER ? "worker" : "server",
+             s->peers[peer].index);
+    if (mst_record_decode(body, m->size, &record) != MST_OK)
+        return mst_fail(MST_EPEER, "LOG: %s", mst_error_text());
+    if (strcmp(record.process, name) != 0)
+        return mst_fail(MST_EPEER, "LOG in the name of %s", record.process);
+    if (s->hooks->record != NULL)
+        s->hooks->record(s->hooks->arg, &record);
+    return MST_OK;
+}
+
+void mst_server_write_about(mst_server *s)
+{
+    uint64_t now = mst_now_ns();
+    mst_net_stats stats;
+    if (s->options.observe == NULL || now - s->log_ns < LOG_NS)
+        return;
+    s->log_ns = now;
+    mst_net_stats_get(s->net, MST_PEER_NONE, &stats);
+    mst_span_bytes(stats.bytes_in - s->told_in, stats.bytes_out - s->told_out);
+    s->told_in = stats.bytes_in;
+    s->told_out = stats.bytes_out;
+    mst_observe_at(s->options.observe, s->applied);
+    if (s->co == NULL && s->up && s->ready)
+        (void)mst_ps_send_log(s->net, s->servers[0], s->options.observe);
+}
+
+void mst_server_farewell(mst_server *s)
+{
+    if (s->co != NULL || s->net == NULL || !s->up)
+        return;
+    mst_observe_end(s->options.observe);
+    (void)mst_ps_send_log(s->net, s->servers[0], s->options.observe); /* the job is over either way */
+}
+
+void mst_server_last_words(mst_server *s)
+{
+    uint64_t deadline = mst_now_ns() + FAREWELL_NS;
+    bool any = s->co != NULL && s->net != NULL && s->hooks->record != NULL;
+    while (any && mst_now_ns() < deadline) {
+        any = false;
+        for (uint32_t i = 1; i < s->options.n_servers; i++)
+            any |= s->servers[i] != MST_PEER_NONE;
+        if (any && mst_net_poll(s->net, deadline) != MST_OK)
+            return;
+    }
+}
