@@ -189,6 +189,15 @@ static mst_status train(const mst_job_config *config, mst_comm *comm, mst_traine
     return MST_OK;
 }
 
+/* The sentence of a training that another rank's death ended, and what can be done about it. */
+static mst_status say_how_to_go_on(const mst_train_options *options)
+{
+    mst_error error;
+    mst_error_save(&error, MST_EPEER);
+    return mst_fail(MST_EPEER, "%.900s; resume it with --resume --run %s", error.text,
+                    options->run != NULL ? options->run : "and the folder of the run");
+}
+
 static mst_status take_part(const mst_job_config *config, mst_comm *comm, const mst_observer *observer,
                             mst_job_summary *summary)
 {
@@ -207,6 +216,8 @@ static mst_status take_part(const mst_job_config *config, mst_comm *comm, const 
     found = describe(trainer);
     TRY_OUT(st, found != NULL ? agree(comm, found, "") : no_memory());
     st = train(config, comm, trainer, observer, summary);
+    if (st == MST_EPEER && config->train->train->save)
+        st = say_how_to_go_on(config->train->train);
 out:
     json_decref(found);
     mst_error error;

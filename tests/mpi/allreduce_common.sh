@@ -60,3 +60,20 @@ identical() {
 summary() {
   sed -n "s/^ *\"$1\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p" out | head -n 1
 }
+
+first=${implementations# }
+first=${first%% *}
+# check NAME LIMIT ARGS...: the weights of 1, 2 and 3 ranks of the first MPI, and 2 of the others, are local's.
+check() {
+  local name=$1 limit=$2 n mpi
+  shift 2
+  rm -rf "local_$name"
+  expect 0 train "$@" --run "local_$name" --quiet
+  for mpi in $implementations; do
+    for n in 1 2 3; do
+      [ "$mpi" = "$first" ] || [ $n = 2 ] || continue
+      trains "$mpi" $n "${name}_${mpi}_$n" "$@"
+      near "local_$name" "${name}_${mpi}_$n" "$limit"
+    done
+  done
+}

@@ -1,0 +1,63 @@
+# Strategy allreduce: whatever the model, the batch, the wire and the algorithm, N ranks train the weights that one process
+# trains with the same global batch, and the same bits every time.
+. "$(dirname "$0")/allreduce_common.sh"
+"$muster" data gen digits --rows 700 --test-rows 100 --out d >/dev/null 2>&1
+"$muster" data gen criteo --rows 900 --features 20000 --out c.cache >/dev/null 2>&1
+"$muster" data gen blobs --rows 500 --classes 5 --out b.cache >/dev/null 2>&1
+images="d/train-images-idx3-ubyte"
+cat >dropout.net <<'NET'
+conv1: conv 4 kernel=5
+tanh
+maxpool kernel=2 stride=2
+fc1: linear 32
+tanh
+dropout 0.4
+fc2: linear classes
+NET
+
+lenet="$images --model lenet --activation tanh --lr 0.05 --seed 3 --epochs 2 --global-batch 96"
+check lenet 2e-5 $lenet --optimizer momentum
+check dropout 2e-5 $images --model net --net dropout.net --lr 0.05 --seed 3 --epochs 1 --global-batch 100 --threads 2
+check clicks 2e-5 c.cache --optimizer adagrad --lr 0.1 --seed 3 --epochs 2 --global-batch 128 --l2 1e-4
+check clip 2e-5 c.cache --lr 0.5 --seed 3 --epochs 1 --global-batch 128 --clip-norm 0.05 --threads 2
+check blobs 2e-5 b.cache --model softmax --optimizer adam --lr 0.01 --seed 3 --epochs 2 --global-batch 33
+
+# ---- the same bits every time, however they travel ----
+trains $first 3 again $lenet --optimizer momentum
+identical lenet_${first}_3 again
+for way in gather direct; do
+  trains $first 3 again $lenet --optimizer momentum --reduction $way
+  identical lenet_${first}_3 again
+  trains $first 3 half_$way $lenet --optimizer momentum --reduction $way --wire bf16
+  near local_lenet half_$way 2e-2
+done
+identical half_gather half_direct
+trains $first 2 again $lenet --optimizer momentum --reduction mpi
+near local_lenet again 2e-5
+for mpi in $implementations; do
+  identical lenet_${first}_2 lenet_${mpi}_2
+done
+
+# ---- sparse gradients: all to all where ranks have few keys in common, by owner where they have many ----
+clicks="c.cache --optimizer adagrad --lr 0.1 --seed 3 --epochs 2 --global-batch 128 --l2 1e-4"
+trains $first 3 again $clicks
+identical clicks_${first}_3 again
+[ "$(summary sparse_gathered)" -gt 0 ] || fail "no sparse gradient was gathered"
+"$muster" data gen criteo --rows 900 --features 150 --out few.cache >/dev/null 2>&1
+check few 2e-5 few.cache --optimizer adagrad --lr 0.1 --seed 3 --epochs 1 --global-batch 300 --threads 2
+trains $first 3 again few.cache --optimizer adagrad --lr 0.1 --seed 3 --epochs 1 --global-batch 300 --threads 2
+[ "$(summary sparse_scattered)" -gt 0 ] || fail "no sparse gradient was scattered"
+trains $first 3 half few.cache --optimizer adagrad --lr 0.1 --seed 3 --epochs 1 --global-batch 300 --wire bf16
+near local_few half 5e-2
+
+# ---- a last batch of fewer rows than there are ranks; limits on rows ----
+"$muster" data gen blobs --rows 65 --classes 3 --out s.cache >/dev/null 2>&1
+check short 2e-5 s.cache --model softmax --lr 0.1 --seed 3 --epochs 3 --global-batch 32
+check rows 2e-5 s.cache --model softmax --lr 0.1 --seed 3 --rows 71 --global-batch 32
+same "rows" "$(summary rows)" 71
+
+# ---- what cannot be ----
+"$muster" data gen blobs --rows 65 --classes 3 --out s.svm.gz >/dev/null 2>&1
+ranks $first 2 train s.svm.gz --model softmax --strategy allreduce --run no >out 2>err && fail "a stream was trained on"
+grep -q "can only be read from beginning to end" err || fail "no sentence about data that cannot be read at random"
+echo "equal to local, and to itself"
