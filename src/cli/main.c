@@ -34,7 +34,7 @@
 #include "train/sparse_file.h"
 
 const mst_command *const mst_commands[] = {
-    &mst_cmd_train, &mst_cmd_launch, &mst_cmd_eval,   &mst_cmd_predict,    &mst_cmd_model,
+    &mst_cmd_train, &mst_cmd_launch, &mst_cmd_eval,   &mst_cmd_predict,    &mst_cmd_model, &mst_cmd_matmul,
     &mst_cmd_data,  &mst_cmd_list,   &mst_cmd_doctor, &mst_cmd_completion, NULL,
 };
 
@@ -135,7 +135,7 @@ static const char *command_of(char **argv)
 /* Returns where there is nothing to do; and where it cannot be done, which only costs time. */
 static void spin_briefly(char **argv)
 {
-    static const char *const computing[] = {"train", "eval", "predict"};
+    static const char *const computing[] = {"train", "eval", "predict", "matmul"};
     const char *command = command_of(argv);
     char path[PATH_MAX];
     bool computes = false;

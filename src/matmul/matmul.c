@@ -76,6 +76,7 @@ mst_status mst_mm_agree(mst_matmul *self, mst_status st)
         st = mst_fail(MST_EPEER, "rank %d: %s", r, all[r].text);
     }
     mst_free(all);
+    self->agreed = gathered == MST_OK && st != MST_OK;
     return st != MST_OK ? st : gathered;
 }
 
@@ -309,11 +310,23 @@ static mst_status gather(mst_matmul *self, mst_matmul_result *out)
     return st;
 }
 
+void mst_matmul_watch(mst_matmul *self, void (*progress)(void *arg, double done, double total), void *arg)
+{
+    self->o.progress = progress;
+    self->o.arg = arg;
+}
+
+bool mst_matmul_alone(const mst_matmul *self)
+{
+    return self->size > 1 && !self->agreed;
+}
+
 mst_status mst_matmul_run(mst_matmul *self, mst_matmul_result *out)
 {
     mst_matmul_result result = {.trace = NAN, .norm = NAN};
     bool trace = self->o.what == MST_MATMUL_TRACE || self->o.what == MST_MATMUL_TRACE_BY_PRODUCT;
     self->total = self->plan.flops / self->size;
+    self->agreed = false;
     int before = mst_dnnl_enter(self->o.n_threads);
     mst_status st = trace ? mst_mm_trace(self, &result) : run_product(self, &result);
     if (trace)

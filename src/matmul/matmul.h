@@ -88,7 +88,11 @@ typedef struct mst_matmul mst_matmul;
 /* *out is the caller's to destroy; set only on MST_OK. The texts of options must outlive it. */
 mst_status mst_matmul_new(const mst_matmul_options *options, mst_matmul **out);
 const mst_matmul_plan *mst_matmul_plan_of(const mst_matmul *self);
+/* Who looks at the progress, as in the options. Between new and run. */
+void mst_matmul_watch(mst_matmul *self, void (*progress)(void *arg, double done, double total), void *arg);
 mst_status mst_matmul_run(mst_matmul *self, mst_matmul_result *out);
+/* Whether the failure of run is known to this rank alone: the others may wait for it for ever. */
+bool mst_matmul_alone(const mst_matmul *self);
 /* NULL-safe. An output file that was not finished is removed. */
 void mst_matmul_destroy(mst_matmul *self);
 

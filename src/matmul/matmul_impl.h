@@ -46,9 +46,11 @@ struct mst_matmul {
     uint32_t *order;           /* scratch of size ranks: those that need a piece, owner first */
     double *x, *z, *d, *norms; /* the check: n, k and m rows of LANES; A's rows' squares and B's (m + 1) */
     double done, total;        /* operations of this rank, for progress */
+    bool agreed;               /* on a failure, by all ranks */
     mst_matmul_rank mine;
     mst_matmul_rank *ranks;
     double norm2;                            /* squares of C here */
+    uint64_t batch;                          /* pairs of blocks of a trace in memory at a time */
     double trace;                            /* summed here */
     double product_seconds, deliver_seconds; /* by the clock; of that, checking and writing C's parts */
 };

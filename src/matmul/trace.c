@@ -2,8 +2,8 @@
  * B at the mirrored place. Pairs are numbered along A's rows.
  *
  * together: a rank has the pairs of one range of numbers, both blocks, so nothing moves but each rank's sum.
- * Pairs are kept in memory when they fit, and then the clock runs over the sums alone; else each pair is made
- * or read when its turn comes. round-robin: blocks of A and of B are dealt out each by itself, and B's
+ * Pairs are kept in memory when they fit, and then the clock runs over the sums alone; else they are made or
+ * read a batch at a time. round-robin: blocks of A and of B are dealt out each by itself, and B's
  * travels to A's. By the product: a rank has some block rows of A and the same block columns of B, and
  * multiplies them into diagonal blocks of C.
  *
@@ -21,6 +21,7 @@
 #define BLOCK_PRODUCT 512
 #define DEPTH         4 /* blocks of k at a time in the product's way */
 #define IN_FLIGHT     4 /* blocks that a rank sends, with round-robin */
+#define BATCH_BYTES   ((uint64_t)64 << 20)
 #define TAG           7
 
 static uint64_t ceil_div(uint64_t a, uint64_t b)
@@ -80,11 +81,17 @@ void mst_mm_trace_plan(mst_matmul *self, uint64_t block)
         plan->a = plan->b = share * TILE_BYTES(rows, depth);
         plan->keeps_a = plan->keeps_b = self->o.placement == MST_PLACEMENT_TOGETHER &&
                                         plan->a + plan->b + share * sizeof(double) <= plan->limit;
+        self->batch = share;
         if (!plan->keeps_a) {
+            uint64_t two = 2 * TILE_BYTES(rows, depth) + sizeof(double), most = plan->limit / two;
+            self->batch = most > BATCH_BYTES / two ? BATCH_BYTES / two : most;
+            self->batch = self->batch < 1 ? 1 : self->batch > share ? share : self->batch;
             plan->a = plan->b = 0;
-            plan->buffers = (2 + IN_FLIGHT) * TILE_BYTES(rows, depth);
+            plan->buffers = self->o.placement == MST_PLACEMENT_ROUND_ROBIN
+                                ? (2 + IN_FLIGHT) * TILE_BYTES(rows, depth)
+                                : 2 * self->batch * TILE_BYTES(rows, depth);
         }
-        plan->vectors = share * sizeof(double);
+        plan->vectors = self->batch * sizeof(double);
     }
     plan->total = plan->a + plan->b + plan->c + plan->buffers + plan->vectors;
 }
@@ -134,96 +141,129 @@ static double sum_pair(const mst_mm_kernels *kernels, const float *a, const floa
     return sum;
 }
 
+/* By one thread: what is fetched here is small, or one of several. */
 static mst_status fetch(mst_matmul *self, const mst_matrix *matrix, mst_range rows, mst_range cols,
                         float *out)
 {
-    return mst_matrix_fetch(matrix, self->kernels, self->o.n_threads, rows.first, cols.first, rows.n, cols.n,
-                            out);
+    return mst_matrix_fetch(matrix, self->kernels, 1, rows.first, cols.first, rows.n, cols.n, out);
 }
 
-/* ---- kept pairs ---- */
+/* ---- both blocks of a pair here ---- */
 
-typedef struct summing {
+/* Pairs worked on at a time: all that are kept, or as many as a batch holds. */
+typedef struct batch {
     mst_matmul *self;
     mst_range pairs;
-    double *sums;
     uint64_t stride; /* floats of a block */
+    double *sums;    /* of each pair */
     unsigned n_parts;
-} summing;
+    mst_error *errors; /* one per part */
+} batch;
+
+static void fill_part(void *arg, unsigned part)
+{
+    batch *w = arg;
+    mst_matmul *self = w->self;
+    mst_range mine = mst_range_part((mst_range){0, w->pairs.n}, part, w->n_parts);
+    mst_status st = MST_OK;
+    for (uint64_t i = mine.first; i < mine.first + mine.n && st == MST_OK; i++) {
+        pair p = pair_of(&self->plan.layout, w->pairs.first + i);
+        float *a = self->share_a.data + i * w->stride, *b = self->share_b.data + i * w->stride;
+        st = mst_mm_stopped(self);
+        if (st == MST_OK)
+            st = fetch(self, &self->a, p.rows, p.cols, a);
+        if (st == MST_OK)
+            st = fetch(self, &self->b, p.cols, p.rows, b);
+    }
+    w->errors[part].code = MST_OK;
+    if (st != MST_OK)
+        mst_error_save(&w->errors[part], st);
+}
 
 static void sum_part(void *arg, unsigned part)
 {
-    summing *s = arg;
-    mst_matmul *self = s->self;
-    mst_range mine = mst_range_part((mst_range){0, s->pairs.n}, part, s->n_parts);
+    batch *w = arg;
+    mst_matmul *self = w->self;
+    mst_range mine = mst_range_part((mst_range){0, w->pairs.n}, part, w->n_parts);
     for (uint64_t i = mine.first; i < mine.first + mine.n; i++) {
-        const float *a = self->share_a.data + i * s->stride, *b = self->share_b.data + i * s->stride;
-        pair p = pair_of(&self->plan.layout, s->pairs.first + i), q;
+        const float *a = self->share_a.data + i * w->stride, *b = self->share_b.data + i * w->stride;
+        pair p = pair_of(&self->plan.layout, w->pairs.first + i), q;
         mst_mm_tile after;
         bool more = i + 1 < mine.first + mine.n;
         if (more) {
-            q = pair_of(&self->plan.layout, s->pairs.first + i + 1);
-            after = (mst_mm_tile){a + s->stride, b + s->stride, q.cols.n, q.rows.n};
+            q = pair_of(&self->plan.layout, w->pairs.first + i + 1);
+            after = (mst_mm_tile){a + w->stride, b + w->stride, q.cols.n, q.rows.n};
         }
-        s->sums[i] = sum_pair(self->kernels, a, b, p, more ? &after : NULL);
+        w->sums[i] = sum_pair(self->kernels, a, b, p, more ? &after : NULL);
     }
 }
 
-static mst_status sum_kept(mst_matmul *self)
+static mst_status sum_batch(batch *w)
+{
+    mst_matmul *self = w->self;
+    double flops = 0;
+    uint64_t start = mst_now_ns();
+    mst_dnnl_each(w->n_parts, fill_part, w);
+    for (unsigned i = 0; i < w->n_parts; i++)
+        if (w->errors[i].code != MST_OK)
+            return mst_error_restore(&w->errors[i]);
+    self->mine.fill_seconds += mst_seconds_since(start);
+    if (self->size > 1 && self->plan.keeps_a) /* one batch on every rank: their clocks start together */
+        TRY(self->o.mpi->ops->barrier(0));
+    start = mst_now_ns();
+    mst_dnnl_each(w->n_parts, sum_part, w);
+    self->mine.seconds += mst_seconds_since(start);
+    for (uint64_t i = 0; i < w->pairs.n; i++) {
+        pair p = pair_of(&self->plan.layout, w->pairs.first + i);
+        self->trace += w->sums[i];
+        flops += 2.0 * (double)p.rows.n * (double)p.cols.n;
+    }
+    self->mine.flops += flops;
+    self->mine.blocks += w->pairs.n;
+    mst_mm_progress(self, flops);
+    return MST_OK;
+}
+
+static mst_status sum_together(mst_matmul *self)
 {
     const mst_layout *l = &self->plan.layout;
     mst_range pairs = my_pairs(self);
     uint64_t rows = l->block < l->m ? l->block : l->m, cols = l->block < l->k ? l->block : l->k;
-    summing s = {.self = self, .pairs = pairs, .stride = rows * cols, .n_parts = self->o.n_threads};
+    batch w = {.self = self, .stride = rows * cols, .n_parts = self->o.n_threads};
     mst_status st = MST_OK;
-    TRY(mst_mm_pages_take(&self->share_a, pairs.n * TILE_BYTES(rows, cols), "A"));
-    TRY(mst_mm_pages_take(&self->share_b, pairs.n * TILE_BYTES(rows, cols), "B"));
-    s.sums = mst_calloc(pairs.n > 0 ? pairs.n : 1, sizeof *s.sums);
-    if (s.sums == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for the sums of %" PRIu64 " blocks", pairs.n);
-    uint64_t start = mst_now_ns();
-    for (uint64_t i = 0; i < pairs.n; i++) {
-        pair p = pair_of(l, pairs.first + i);
-        TRY_OUT(st, mst_mm_stopped(self));
-        TRY_OUT(st, fetch(self, &self->a, p.rows, p.cols, self->share_a.data + i * s.stride));
-        TRY_OUT(st, fetch(self, &self->b, p.cols, p.rows, self->share_b.data + i * s.stride));
+    w.sums = mst_calloc(self->batch, sizeof *w.sums);
+    w.errors = mst_calloc(w.n_parts, sizeof *w.errors);
+    if (w.sums == NULL || w.errors == NULL) {
+        st = mst_fail(MST_ENOMEM, "no memory for the sums of %" PRIu64 " blocks", self->batch);
+        goto out;
     }
-    self->mine.fill_seconds = mst_seconds_since(start);
-    if (self->size > 1)
-        TRY_OUT(st, self->o.mpi->ops->barrier(0));
-    start = mst_now_ns();
-    mst_dnnl_each(s.n_parts, sum_part, &s);
-    for (uint64_t i = 0; i < pairs.n; i++)
-        self->trace += s.sums[i];
-    self->mine.seconds = mst_seconds_since(start);
-    for (uint64_t i = 0; i < pairs.n; i++) {
-        pair p = pair_of(l, pairs.first + i);
-        self->mine.flops += 2.0 * (double)p.rows.n * (double)p.cols.n;
-    }
-    self->mine.blocks = pairs.n;
-    mst_mm_progress(self, self->mine.flops);
+    TRY_OUT(st, mst_mm_pages_take(&self->share_a, self->batch * TILE_BYTES(rows, cols), "A"));
+    TRY_OUT(st, mst_mm_pages_take(&self->share_b, self->batch * TILE_BYTES(rows, cols), "B"));
+    uint64_t at = 0;
+    do { /* once also where there are no pairs: the barrier is everybody's */
+        w.pairs = (mst_range){pairs.first + at, pairs.n - at < self->batch ? pairs.n - at : self->batch};
+        TRY_OUT(st, sum_batch(&w));
+        at += w.pairs.n;
+    } while (at < pairs.n);
 out:
-    mst_free(s.sums);
+    mst_free(w.errors);
+    mst_free(w.sums);
     return st;
 }
 
-/* ---- pairs made, read or received one by one ---- */
+/* ---- B's block may be elsewhere ---- */
 
-static mst_status sum_streamed(mst_matmul *self)
+static mst_status sum_dealt(mst_matmul *self)
 {
     const mst_layout *l = &self->plan.layout;
-    bool dealt = self->o.placement == MST_PLACEMENT_ROUND_ROBIN;
-    mst_range mine = my_pairs(self);
     uint64_t rows = l->block < l->m ? l->block : l->m, cols = l->block < l->k ? l->block : l->k;
-    uint64_t stride = rows * cols, first = dealt ? 0 : mine.first, start, n_sent = 0;
-    uint64_t last = dealt ? (uint64_t)l->n_rows * l->n_panels : mine.first + mine.n;
+    uint64_t stride = rows * cols, start, n_sent = 0, rank = (uint64_t)self->rank;
     mst_mpi_request sends[IN_FLIGHT] = {{0}}, receive = MST_MPI_NONE;
     TRY(mst_mm_pages_take(&self->slots[0].buffer, self->plan.buffers, "a pair of blocks"));
     float *a = self->slots[0].buffer.data, *b = a + stride, *outgoing = b + stride;
-    for (uint64_t t = first; t < last; t++) {
+    for (uint64_t t = 0; t < (uint64_t)l->n_rows * l->n_panels; t++) {
         pair p = pair_of(l, t);
-        uint64_t bytes = TILE_BYTES(p.rows.n, p.cols.n), rank = (uint64_t)self->rank;
-        uint64_t at = dealt ? t % l->size : rank, from = dealt ? b_owner(l, t) : rank;
+        uint64_t bytes = TILE_BYTES(p.rows.n, p.cols.n), at = t % l->size, from = b_owner(l, t);
         TRY(mst_mm_stopped(self));
         if (from == rank && at != rank) {
             uint64_t which = n_sent++ % IN_FLIGHT;
@@ -273,8 +313,10 @@ static mst_status sum_by_product(mst_matmul *self)
             mst_range part = {at, l->k - at < deep ? l->k - at : deep};
             uint64_t start = mst_now_ns();
             TRY(mst_mm_stopped(self));
-            TRY(fetch(self, &self->a, side, part, a));
-            TRY(fetch(self, &self->b, part, side, b));
+            TRY(mst_matrix_fetch(&self->a, self->kernels, self->o.n_threads, side.first, part.first, side.n,
+                                 part.n, a));
+            TRY(mst_matrix_fetch(&self->b, self->kernels, self->o.n_threads, part.first, side.first, part.n,
+                                 side.n, b));
             self->mine.fill_seconds += mst_seconds_since(start);
             start = mst_now_ns();
             TRY(mst_dnnl_gemm(false, (int64_t)side.n, (int64_t)side.n, (int64_t)part.n, a, b,
@@ -293,9 +335,9 @@ static mst_status sum_by_product(mst_matmul *self)
 
 mst_status mst_mm_trace(mst_matmul *self, mst_matmul_result *out)
 {
-    mst_status st = self->o.what == MST_MATMUL_TRACE_BY_PRODUCT ? sum_by_product(self)
-                    : self->plan.keeps_a                        ? sum_kept(self)
-                                                                : sum_streamed(self);
+    mst_status st = self->o.what == MST_MATMUL_TRACE_BY_PRODUCT      ? sum_by_product(self)
+                    : self->o.placement == MST_PLACEMENT_ROUND_ROBIN ? sum_dealt(self)
+                                                                     : sum_together(self);
     TRY(mst_mm_agree(self, st));
     double *all = mst_calloc((size_t)self->size, sizeof *all);
     if (all == NULL)

@@ -1,0 +1,430 @@
+/* `muster matmul`: C = A x B and trace(A x B) in blocks, by this process or by all ranks of an MPI job.
+ *
+ * Every rank runs this; rank 0 prints. A failure that all ranks know of is said by rank 0 alone; one that
+ * only this rank knows of goes to the others through the watch, and each of them says it and exits with 3. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "cli/cli.h"
+#include "cli/progress.h"
+#include "cli/signals.h"
+#include "cli/table.h"
+#include "matmul/matmul.h"
+#include "mpi/watch.h"
+
+#define START_MS 60000
+#define PEER_MS  10000
+#define SIDE_MAX 1e9
+
+typedef struct matmul_options {
+    int64_t m, n, k, seed, block, memory, threads;
+    char *out, *verify, *grid;
+    bool trace, by_product, check;
+    int placement;
+} matmul_options;
+
+#define FIELD(name) offsetof(matmul_options, name)
+static const mst_option matmul_table[] = {
+    {.name = "m",
+     .type = MST_OPTION_INT,
+     .offset = FIELD(m),
+     .fallback = "0",
+     .min = 0,
+     .max = SIDE_MAX,
+     .help = "Rows of a generated A (and of C)."},
+    {.name = "n",
+     .type = MST_OPTION_INT,
+     .offset = FIELD(n),
+     .fallback = "0",
+     .min = 0,
+     .max = SIDE_MAX,
+     .help = "Columns of a generated B (and of C); 0: as --m."},
+    {.name = "k",
+     .type = MST_OPTION_INT,
+     .offset = FIELD(k),
+     .fallback = "0",
+     .min = 0,
+     .max = SIDE_MAX,
+     .help = "Columns of a generated A, rows of B; 0: as --m."},
+    {.name = "seed",
+     .type = MST_OPTION_INT,
+     .offset = FIELD(seed),
+     .fallback = "1",
+     .min = 0,
+     .max = 9.2e18,
+     .help = "Generated elements, in [-1, 1], are a function of the seed and their place alone; the check's "
+             "vectors too."},
+    {.name = "out",
+     .type = MST_OPTION_TEXT,
+     .offset = FIELD(out),
+     .metavar = "C.npy",
+     .help = "Where C goes, as float32; with several ranks in a folder that all hosts share. Without it only "
+             "norm and check are kept."},
+    {.name = "verify",
+     .type = MST_OPTION_TEXT,
+     .offset = FIELD(verify),
+     .metavar = "C.npy",
+     .help = "Multiply nothing: check that this file is the product."},
+    {.name = "trace",
+     .type = MST_OPTION_FLAG,
+     .offset = FIELD(trace),
+     .help = "Only the trace of the product, from the elements that meet on the diagonal."},
+    {.name = "by-product",
+     .type = MST_OPTION_FLAG,
+     .offset = FIELD(by_product),
+     .help = "With --trace: multiply the blocks on the diagonal instead."},
+    {.name = "check",
+     .type = MST_OPTION_FLAG,
+     .offset = FIELD(check),
+     .fallback = "true",
+     .help = "Check the product by random vectors (Freivalds), which costs little: n^2, not n^3."},
+    {.name = "block",
+     .type = MST_OPTION_INT,
+     .offset = FIELD(block),
+     .fallback = "0",
+     .min = 0,
+     .max = 65536,
+     .help =
+         "Columns of A and rows of B multiplied at a time; sides of blocks of a trace and with round-robin. "
+         "0: chosen."},
+    {.name = "grid",
+     .type = MST_OPTION_TEXT,
+     .offset = FIELD(grid),
+     .metavar = "PxQ",
+     .help = "Rows and columns of ranks; otherwise those that move the fewest bytes."},
+    {.name = "memory",
+     .type = MST_OPTION_INT,
+     .offset = FIELD(memory),
+     .fallback = "0",
+     .min = 0,
+     .max = 9e18,
+     .metavar = "BYTES",
+     .help = "Limit for each rank; 0: what its resource limits, its control group and the host allow."},
+    {.name = "placement",
+     .type = MST_OPTION_CHOICE,
+     .offset = FIELD(placement),
+     .fallback = "together",
+     .choices = "together|round-robin",
+     .help = "Blocks that meet on one rank, or dealt out in turn, to compare the bytes moved."},
+    {.name = "threads",
+     .type = MST_OPTION_INT,
+     .offset = FIELD(threads),
+     .fallback = "0",
+     .min = 0,
+     .max = 1024,
+     .help = "Threads of each rank; 0: the cores of the host over the ranks on it."},
+    {.name = NULL},
+};
+static const mst_option *const tables[] = {matmul_table, mst_cli_config_table, mst_cli_json_table, NULL};
+
+/* ---- options ---- */
+
+static mst_status read_grid(const char *text, uint32_t grid[2])
+{
+    unsigned p, q;
+    char rest;
+    if (sscanf(text, "%5ux%5u%c", &p, &q, &rest) != 2 || p == 0 || q == 0)
+        return mst_fail(MST_EUSAGE, "--grid %s: must be rows x columns of ranks, as 2x3", text);
+    grid[0] = p;
+    grid[1] = q;
+    return MST_OK;
+}
+
+static mst_status read_options(const matmul_options *o, const mst_text_list *files, mst_matmul_options *out)
+{
+    if (files->n != 0 && files->n != 2)
+        return mst_fail(MST_EUSAGE, "%zu file%s given: a product has two factors, A.npy and B.npy", files->n,
+                        files->n == 1 ? "" : "s");
+    if (files->n == 2 && (o->m > 0 || o->n > 0 || o->k > 0))
+        return mst_fail(MST_EUSAGE, "--m, --n and --k are for generated matrices; %s and %s have their sizes",
+                        files->items[0], files->items[1]);
+    if (files->n == 0 && o->m == 0)
+        return mst_fail(MST_EUSAGE,
+                        "no matrices: give A.npy and B.npy, or --m (and --n, --k) to generate them");
+    if (o->by_product && !o->trace)
+        return mst_fail(MST_EUSAGE, "--by-product is a way to find a trace: give --trace, too");
+    if (o->trace && (o->out != NULL || o->verify != NULL))
+        return mst_fail(MST_EUSAGE, "--trace makes no C: leave out --%s", o->out != NULL ? "out" : "verify");
+    if (o->out != NULL && o->verify != NULL)
+        return mst_fail(MST_EUSAGE, "--verify makes no C: leave out --out");
+    if (files->n == 2) {
+        out->a = files->items[0];
+        out->b = files->items[1];
+    }
+    out->m = (uint64_t)o->m;
+    out->n = o->n > 0 ? (uint64_t)o->n : out->m;
+    out->k = o->k > 0 ? (uint64_t)o->k : out->m;
+    out->seed = (uint64_t)o->seed;
+    out->c = o->verify;
+    out->out = o->out;
+    out->block = (uint64_t)o->block;
+    out->memory = (uint64_t)o->memory;
+    out->placement = o->placement == 0 ? MST_PLACEMENT_TOGETHER : MST_PLACEMENT_ROUND_ROBIN;
+    out->check = o->check;
+    out->what = o->verify != NULL ? MST_MATMUL_VERIFY
+                : !o->trace       ? MST_MATMUL_PRODUCT
+                : o->by_product   ? MST_MATMUL_TRACE_BY_PRODUCT
+                                  : MST_MATMUL_TRACE;
+    return o->grid != NULL ? read_grid(o->grid, out->grid) : MST_OK;
+}
+
+/* Cores that this process may use, but no more than its part of the host's. */
+static unsigned choose_threads(int64_t option, const mst_mpi *mpi)
+{
+    unsigned usable = mst_cli_threads(option);
+    if (option > 0 || mpi == NULL)
+        return usable;
+    int ranks = mpi->launch.local_size > 0 ? mpi->launch.local_size : mpi->size;
+    long share = sysconf(_SC_NPROCESSORS_ONLN) / ranks;
+    return share < 1 ? 1 : (long)usable < share ? usable : (unsigned)share;
+}
+
+/* ---- what is shown ---- */
+
+static void show_progress(void *arg, double done, double total)
+{
+    mst_bar *bar = arg;
+    (void)total;
+    mst_bar_update(bar, (uint64_t)(done * 1e-6), (uint64_t)(done * 1e-6));
+}
+
+static void say_plan(const mst_matmul_plan *p, const mst_matmul_options *o, unsigned n_ranks)
+{
+    char a[32], b[32], c[32], buffers[32], vectors[32], total[32], limit[32], moved[32], dealt[32];
+    mst_info("plan for each of %u rank%s with %u thread%s: A %s%s, B %s%s, C %s, buffers %s, check %s: %s of "
+             "%s (%s)",
+             n_ranks, n_ranks == 1 ? "" : "s", o->n_threads, o->n_threads == 1 ? "" : "s",
+             mst_text_bytes(p->a, a), p->keeps_a ? "" : " (streamed)", mst_text_bytes(p->b, b),
+             p->keeps_b ? "" : " (streamed)", mst_text_bytes(p->c, c), mst_text_bytes(p->buffers, buffers),
+             mst_text_bytes(p->vectors, vectors), mst_text_bytes(p->total, total),
+             mst_text_bytes(p->limit, limit), p->limited_by);
+    if (o->what == MST_MATMUL_PRODUCT && p->layout.placement == MST_PLACEMENT_TOGETHER)
+        mst_info("grid %u x %u, panels of %" PRIu64 ", C in %u x %u parts", p->layout.grid[0],
+                 p->layout.grid[1], p->layout.block, p->row_passes, p->col_passes);
+    if (n_ranks > 1 && o->what != MST_MATMUL_VERIFY)
+        mst_info("moves %s between ranks; blocks dealt out in turn would move %s",
+                 mst_text_bytes(p->moved, moved), mst_text_bytes(p->moved_round_robin, dealt));
+}
+
+static void real(mst_table *t, const char *name, double value, const char *format)
+{
+    char text[64];
+    snprintf(text, sizeof text, format, value);
+    mst_table_text(t, name);
+    mst_table_value(t, isfinite(value) ? json_real(value) : json_null(), text);
+}
+
+static void bytes(mst_table *t, const char *name, uint64_t value)
+{
+    mst_table_text(t, name);
+    mst_table_bytes(t, value);
+}
+
+static void fill_facts(mst_table *t, const mst_matmul_options *o, const mst_matmul_plan *p,
+                       const mst_matmul_result *r)
+{
+    static const char *const names[] = {"product", "trace", "trace by product", "verify"};
+    char shape[96];
+    const mst_layout *l = &p->layout;
+    bool traces = o->what == MST_MATMUL_TRACE || o->what == MST_MATMUL_TRACE_BY_PRODUCT;
+    snprintf(shape, sizeof shape, "%" PRIu64 " x %" PRIu64 " x %" PRIu64, l->m, l->k, l->n);
+    mst_table_text(t, "what");
+    mst_table_text(t, names[o->what]);
+    mst_table_text(t, "m x k x n");
+    mst_table_text(t, shape);
+    if (traces)
+        real(t, "trace", r->trace, "%.12g");
+    else
+        real(t, "norm of C", r->norm, "%.9g");
+    if (o->what != MST_MATMUL_VERIFY) {
+        real(t, "seconds", r->seconds, "%.3f");
+        real(t, "GFLOP per s", p->flops / r->seconds * 1e-9, "%.1f");
+    }
+    if (o->what == MST_MATMUL_TRACE && p->keeps_a)
+        real(t, "GB read per s", ((double)l->m * (double)l->k * 8) / r->seconds * 1e-9, "%.2f");
+    real(t, "fill seconds", r->fill_seconds, "%.3f");
+    if (r->checked) {
+        char text[128];
+        real(t, "check seconds", r->check_seconds, "%.3f");
+        real(t, "check difference", r->check_share, "%.3g of what rounding may cause");
+        snprintf(text, sizeof text, "wrong by over %.3g: passes with probability below %.1g", r->check_error,
+                 r->check_escapes);
+        mst_table_text(t, "check bound");
+        mst_table_value(t, json_pack("{s:f,s:f}", "error", r->check_error, "escapes", r->check_escapes),
+                        text);
+    }
+    mst_table_text(t, "ranks");
+    mst_table_count(t, r->n_ranks);
+    bytes(t, "bytes moved", r->moved);
+    bytes(t, "bytes moved per rank", r->moved / r->n_ranks);
+    bytes(t, "bytes moved if dealt in turn", p->moved_round_robin);
+    bytes(t, "memory per rank", p->total);
+    if (o->out != NULL) {
+        mst_table_text(t, "out");
+        mst_table_text(t, o->out);
+    }
+}
+
+static void fill_ranks(mst_table *t, const mst_matmul_result *r)
+{
+    for (uint32_t i = 0; i < r->n_ranks; i++) {
+        const mst_matmul_rank *rank = &r->ranks[i];
+        mst_table_count(t, i);
+        mst_table_text(t, rank->host);
+        mst_table_count(t, rank->blocks);
+        mst_table_real(t, rank->flops * 1e-9, 3);
+        mst_table_real(t, rank->seconds, 3);
+        mst_table_real(t, rank->fill_seconds, 3);
+        mst_table_real(t, rank->wait_seconds, 3);
+        mst_table_bytes(t, rank->sent);
+        mst_table_bytes(t, rank->received);
+    }
+}
+
+static mst_status print(const mst_matmul_options *o, const mst_matmul_plan *p, const mst_matmul_result *r,
+                        bool as_json)
+{
+    static const mst_column facts_columns[] = {{"name", false}, {"value", false}};
+    static const mst_column rank_columns[] = {
+        {"rank", true},         {"host", false},   {"blocks", true},
+        {"GFLOP", true},        {"seconds", true}, {"fill_seconds", true},
+        {"wait_seconds", true}, {"sent", true},    {"received", true}};
+    mst_table *facts = NULL, *ranks = NULL;
+    mst_status st;
+    TRY_OUT(st, mst_table_new(facts_columns, 2, &facts));
+    TRY_OUT(st, mst_table_new(rank_columns, sizeof rank_columns / sizeof *rank_columns, &ranks));
+    fill_facts(facts, o, p, r);
+    fill_ranks(ranks, r);
+    if (as_json) {
+        json_t *all = mst_table_json_facts(facts), *list = mst_table_json(ranks);
+        if (all != NULL)
+            json_object_set(all, "per_rank", list);
+        json_decref(list);
+        st = mst_cli_print_json(all);
+    } else {
+        TRY_OUT(st, mst_table_print(facts, NULL, false));
+        st = mst_table_print(ranks, "", true);
+    }
+out:
+    mst_table_destroy(facts);
+    mst_table_destroy(ranks);
+    return st;
+}
+
+/* ---- the ranks ---- */
+
+/* On the watch's thread: the main one may hang in MPI for ever. */
+static void lost(void *arg, const char *sentence)
+{
+    (void)arg;
+    mst_matmul_abandon();
+    if (mst_signals_name() == NULL)
+        mst_cli_note("muster: %s", sentence);
+    _exit(mst_status_exit_code(MST_EPEER));
+}
+
+static mst_status work(mst_matmul_options *o, bool as_json, bool *alone)
+{
+    mst_matmul *mm = NULL;
+    mst_matmul_result result;
+    mst_bar bar;
+    bool first = o->mpi == NULL || o->mpi->rank == 0;
+    unsigned n_ranks = o->mpi != NULL ? (unsigned)o->mpi->size : 1;
+    mst_status st;
+    TRY_OUT(st, mst_matmul_new(o, &mm));
+    const mst_matmul_plan *plan = mst_matmul_plan_of(mm);
+    if (first) {
+        say_plan(plan, o, n_ranks);
+        mst_bar_start(&bar, "multiplying", "MFLOP", (uint64_t)(plan->flops / n_ranks * 1e-6) + 1);
+    }
+    mst_matmul_watch(mm, first ? show_progress : NULL, &bar);
+    st = mst_matmul_run(mm, &result);
+    if (first)
+        mst_bar_end(&bar);
+    *alone = st != MST_OK && mst_matmul_alone(mm);
+    if (st == MST_OK && first)
+        st = print(o, plan, &result, as_json);
+out:
+    mst_matmul_destroy(mm);
+    return st;
+}
+
+/* The job of one rank; everything that ends well, or ill with all ranks knowing it, ends MPI together. */
+static mst_status work_as_rank(mst_matmul_options *o, bool as_json)
+{
+    mst_watch *watch = NULL;
+    mst_watch_options w = {
+        .mpi = o->mpi, .start_timeout_ms = START_MS, .peer_timeout_ms = PEER_MS, .lost = lost};
+    mst_error error;
+    bool alone = false;
+    TRY(mst_watch_new(&w, &watch));
+    mst_status st = work(o, as_json, &alone);
+    if (alone) {
+        mst_error_save(&error, st);
+        mst_watch_fail(watch, error.text);
+        return mst_error_restore(&error);
+    }
+    if (st != MST_OK)
+        mst_error_save(&error, st);
+    mst_watch_destroy(watch);
+    mst_status ended = mst_mpi_end(o->mpi);
+    if (st == MST_OK)
+        return ended;
+    if (o->mpi->rank != 0) /* rank 0 says it for all */
+        _exit(mst_status_exit_code(st));
+    return mst_error_restore(&error);
+}
+
+static mst_status run(int argc, char **argv)
+{
+    matmul_options matmul = {0};
+    mst_cli_config config = {0};
+    mst_cli_json json = {0};
+    mst_option_group groups[] = {
+        {.title = "Multiplication", .table = matmul_table, .base = &matmul},
+        {.title = "Other", .table = mst_cli_config_table, .base = &config},
+        {.title = "Output", .table = mst_cli_json_table, .base = &json},
+    };
+    mst_text_list files = {0};
+    mst_matmul_options o = {.stop = mst_signals_stop()};
+    mst_mpi_launch launch;
+    bool helped;
+    mst_status st;
+    TRY_OUT(st, mst_cli_parse(&mst_cmd_matmul, groups, 3, argc, argv, &files, &helped));
+    if (helped)
+        goto out;
+    TRY_OUT(st, read_options(&matmul, &files, &o));
+    mst_signals_install();
+    mst_mpi_launched(&launch);
+    if (launch.launched)
+        TRY_OUT(st, mst_mpi_start(NULL, &o.mpi));
+    o.n_threads = choose_threads(matmul.threads, o.mpi);
+    if (o.mpi != NULL) {
+        st = work_as_rank(&o, json.json);
+    } else {
+        bool alone = false;
+        st = work(&o, json.json, &alone);
+    }
+out:
+    mst_text_list_fini(&files);
+    mst_options_fini(groups, 3);
+    return st;
+}
+
+const mst_command mst_cmd_matmul = {
+    .name = "matmul",
+    .summary = "multiply matrices in blocks, on one host or under MPI; or find the trace of the product",
+    .run = run,
+    .usage = "matmul [A.npy B.npy] [options]",
+    .details =
+        "A and B come from .npy files (float32 or float64) or, with --m, from a seed. The memory that each "
+        "rank needs is\nsaid before starting; what does not fit is streamed.\n"
+        "Example: muster matmul --m 8192 --out C.npy\n"
+        "         mpirun -n 4 muster matmul A.npy B.npy --out C.npy\n"
+        "         muster matmul --m 20000 --trace\n",
+    .tables = tables,
+};
