@@ -1,6 +1,6 @@
 /* `muster launch`: starts the servers and workers of a job, here or on the hosts of a file, shows what they
  * say, and ends when they have ended. Here are its options; what happens with the processes is in
- * launch_job.c. */
+ * launch_job.c and, for jobs that MPI starts, in launch_mpi.c. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,16 +9,17 @@
 #include "base/alloc.h"
 #include "cli/cli.h"
 #include "cli/launch_job.h"
+#include "cli/launch_mpi.h"
 #include "cli/launch_plan.h"
 #include "cli/launch_remote.h"
 
 #define SECRET_BYTES 32
 
 typedef struct launch_options {
-    int64_t servers, workers, port, grace, start_timeout;
-    char *hosts, *logs, *ssh, *job;
-    bool copy;
-    int deploy;
+    int64_t servers, workers, port, grace, start_timeout, ranks, max_restarts;
+    char *hosts, *logs, *ssh, *job, *mpi_args;
+    bool copy, mpi;
+    int deploy, mpi_plugin;
 } launch_options;
 
 enum { DEPLOY_NONE, DEPLOY_SINGLE, DEPLOY_CLUSTER, DEPLOY_CLUSTER2 };
@@ -97,6 +98,36 @@ static const mst_option launch_table[] = {
      FIELD(job),
      .metavar = "NAME",
      .help = "Name of the job. Default: made from the date."},
+    {.name = "mpi",
+     .type = MST_OPTION_FLAG,
+     FIELD(mpi),
+     .help =
+         "Start --ranks processes by mpirun or mpiexec, for train --strategy allreduce or ps, and matmul."},
+    {.name = "mpi-plugin",
+     .type = MST_OPTION_CHOICE,
+     FIELD(mpi_plugin),
+     .fallback = "auto",
+     .choices = MST_MPI_KINDS,
+     .help = "Which MPI; auto: the first of them that is there."},
+    {.name = "ranks",
+     .type = MST_OPTION_INT,
+     FIELD(ranks),
+     .fallback = "0",
+     .min = 0,
+     .max = MST_CLUSTER_MAX,
+     .help = "With --mpi: processes to start, also -n N; 0: as many as the hosts have slots, or one each."},
+    {.name = "mpi-args",
+     .type = MST_OPTION_TEXT,
+     FIELD(mpi_args),
+     .metavar = "WORDS",
+     .help = "With --mpi: more words for mpirun or mpiexec."},
+    {.name = "max-restarts",
+     .type = MST_OPTION_INT,
+     FIELD(max_restarts),
+     .fallback = "0",
+     .min = 0,
+     .max = 1e6,
+     .help = "With --mpi: how often to start the job again with --resume when a rank has died."},
     {.name = NULL},
 };
 
@@ -104,6 +135,8 @@ typedef struct launch {
     launch_options options;
     mst_text_list words; /* train and what follows */
     bool json;           /* among them is --json */
+    bool strategy;       /* a strategy, or from where to take one */
+    const char *run;     /* --run; NULL: none */
     char job[MST_JOB_MAX], secret[2 * SECRET_BYTES + 1], folder[64], program[4096];
 } launch;
 
@@ -135,16 +168,36 @@ static mst_status make_names(launch *l)
     return mst_own_program(l->program, sizeof l->program);
 }
 
+static mst_status check_mpi_options(const launch *l, const mst_option_group *groups)
+{
+    static const char *const others[] = {"servers", "workers", "deploy", "copy", "port", "start-timeout"};
+    static const char *const own[] = {"mpi-plugin", "ranks", "mpi-args", "max-restarts"};
+    for (size_t i = 0; l->options.mpi && i < sizeof others / sizeof *others; i++)
+        if (mst_options_is_set(groups, 1, others[i]))
+            return mst_fail(MST_EUSAGE,
+                            "--%s: not with --mpi, where --ranks says how many processes there are; servers "
+                            "among them are train's --servers, behind --",
+                            others[i]);
+    for (size_t i = 0; !l->options.mpi && i < sizeof own / sizeof *own; i++)
+        if (mst_options_is_set(groups, 1, own[i]))
+            return mst_fail(MST_EUSAGE, "--%s: only with --mpi", own[i]);
+    if (l->options.mpi && l->options.ranks == 0 && l->options.hosts == NULL)
+        return mst_fail(MST_EUSAGE, "launch --mpi: how many processes? Give --ranks N or --hosts FILE");
+    return MST_OK;
+}
+
 static mst_status check_options(launch *l, const mst_option_group *groups, uint32_t *max_hosts)
 {
     static const struct {
         int64_t servers, workers;
         uint32_t hosts;
     } deploys[] = {{0, 0, 0}, {1, 1, 1}, {1, 2, 2}, {1, 3, 3}};
-    if (l->words.n == 0 || strcmp(l->words.items[0], "train") != 0)
+    bool matmul = l->options.mpi && l->words.n > 0 && strcmp(l->words.items[0], "matmul") == 0;
+    if (l->words.n == 0 || (strcmp(l->words.items[0], "train") != 0 && !matmul))
         return mst_fail(
             MST_EUSAGE,
             "launch: what is to run goes behind --, as in: muster launch --workers 2 -- train FILE");
+    TRY(check_mpi_options(l, groups));
     if (l->options.copy && l->options.hosts == NULL)
         return mst_fail(MST_EUSAGE, "--copy: copies to the hosts of --hosts FILE, which is not given");
     *max_hosts = 0;
@@ -203,10 +256,18 @@ static mst_status check_option(const launch *l, const char *name, const char *va
                         "'muster train --%s' without launch",
                         name, name);
     if (strcmp(name, "strategy") == 0 && strcmp(value, "local") == 0)
-        return mst_fail(MST_EUSAGE, "--strategy local behind --: launch starts servers and workers, which is "
-                                    "--strategy ps; for one process, run 'muster train' without launch");
+        return mst_fail(MST_EUSAGE,
+                        "--strategy local behind --: launch starts servers and workers, which is "
+                        "--strategy ps%s; for one process, run 'muster train' without launch",
+                        l->options.mpi ? ", or ranks, which is --strategy allreduce" : "");
+    if (strcmp(name, "strategy") == 0 && strcmp(value, "allreduce") == 0 && !l->options.mpi)
+        return mst_fail(
+            MST_EUSAGE,
+            "--strategy allreduce behind --: its processes are started by MPI; give --mpi before --");
     if ((strcmp(name, "valid") == 0 || strcmp(name, "test") == 0) && strcmp(value, "-") == 0)
         return no_input();
+    if (l->options.mpi)
+        return MST_OK;
     if (strcmp(name, "workers") == 0)
         return check_count(name, value, l->options.workers);
     return strcmp(name, "servers") == 0 ? check_count(name, value, l->options.servers) : MST_OK;
@@ -238,9 +299,43 @@ static mst_status check_words(launch *l)
             value = l->words.items[++i];
         if (strcmp(o->name, "json") == 0)
             l->json = strncmp(word, "--no-", 5) != 0 && strcmp(value, "false") != 0;
+        if (strcmp(o->name, "strategy") == 0 || strcmp(o->name, "config") == 0 ||
+            strcmp(o->name, "resume") == 0)
+            l->strategy = true;
+        if (strcmp(o->name, "run") == 0)
+            l->run = value;
         TRY(check_option(l, o->name, value));
     }
     return MST_OK;
+}
+
+static mst_status run_mpi_job(launch *l)
+{
+    char folder[96];
+    bool train = strcmp(l->words.items[0], "train") == 0;
+    if (train && !l->strategy)
+        return mst_fail(MST_EUSAGE,
+                        "launch --mpi: which strategy? Give --strategy allreduce or ps behind --");
+    if (l->options.max_restarts > 0 && (!train || l->run == NULL))
+        return mst_fail(MST_EUSAGE,
+                        "--max-restarts: give train --run FOLDER behind --, so that the job finds "
+                        "its checkpoints when it starts again");
+    snprintf(folder, sizeof folder, "muster-logs/%s", l->job);
+    const char *logs = l->options.logs != NULL ? l->options.logs : folder;
+    mst_mpi_job job = {.name = l->job,
+                       .program = l->program,
+                       .words = &l->words,
+                       .run = l->run,
+                       .hosts_file = l->options.hosts,
+                       .ssh = l->options.ssh,
+                       .args = l->options.mpi_args,
+                       .logs = strcmp(logs, "none") == 0 ? NULL : logs,
+                       .plain = l->json,
+                       .kind = (mst_mpi_kind)l->options.mpi_plugin,
+                       .n_ranks = (uint32_t)l->options.ranks,
+                       .max_restarts = (uint32_t)l->options.max_restarts,
+                       .grace_s = (uint32_t)l->options.grace};
+    return mst_mpi_job_run(&job);
 }
 
 static mst_status run_job(launch *l, uint32_t max_hosts)
@@ -286,13 +381,17 @@ static mst_status run(int argc, char **argv)
     bool helped;
     uint32_t max_hosts;
     mst_option_group groups[] = {{.title = "Options", .table = launch_table, .base = &l.options}};
+    static char ranks[] = "--ranks"; /* what everybody types in front of mpirun's words */
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "-n") == 0)
+            argv[i] = ranks;
     TRY_OUT(st, mst_cli_parse(&mst_cmd_launch, groups, 1, argc, argv, &l.words, &helped));
     if (helped)
         goto out;
     TRY_OUT(st, check_options(&l, groups, &max_hosts));
     TRY_OUT(st, check_words(&l));
     TRY_OUT(st, make_names(&l));
-    st = run_job(&l, max_hosts);
+    st = l.options.mpi ? run_mpi_job(&l) : run_job(&l, max_hosts);
 out:
     mst_text_list_fini(&l.words);
     mst_options_fini(groups, 1);
@@ -306,7 +405,9 @@ const mst_command mst_cmd_launch = {
     .name = "launch",
     .summary = "start the servers and workers of a training job, here or on other hosts",
     .run = run,
-    .usage = "launch [--servers M] [--workers N] [--hosts FILE] [options] -- train ...",
+    .usage =
+        "launch [--servers M] [--workers N] [--hosts FILE] [options] -- train ...\n"
+        "       muster launch --mpi [-n RANKS] [--hosts FILE] [options] -- train --strategy allreduce|ps ...",
     .details =
         "Each process is 'muster train --role server|worker --index I ...' with the options behind --. "
         "Their\n"

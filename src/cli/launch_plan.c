@@ -198,6 +198,21 @@ out:
     return st;
 }
 
+mst_status mst_plan_slots(const char *hosts_file, uint32_t *out)
+{
+    mst_plan plan = {0};
+    uint64_t n = 0;
+    mst_status st = read_hosts(hosts_file, &plan);
+    for (size_t i = 0; i < plan.n_hosts; i++)
+        n += plan.hosts[i].slots > 0 ? plan.hosts[i].slots : 1;
+    mst_plan_fini(&plan);
+    TRY(st);
+    if (n > MST_CLUSTER_MAX)
+        return mst_fail(MST_EUSAGE, "%s: the hosts have more than %d slots", hosts_file, MST_CLUSTER_MAX);
+    *out = (uint32_t)n;
+    return MST_OK;
+}
+
 void mst_plan_fini(mst_plan *plan)
 {
     mst_free(plan->hosts);

@@ -49,6 +49,9 @@ typedef struct mst_plan_wish {
 mst_status mst_plan_make(const mst_plan_wish *wish, mst_plan *out);
 void mst_plan_fini(mst_plan *plan); /* safe on zeroes */
 
+/* How many workers the hosts of a file have room for; those whose slots are not given count as one. */
+mst_status mst_plan_slots(const char *hosts_file, uint32_t *out);
+
 /* "1 server and 3 workers"; out is returned. */
 const char *mst_plan_count(const mst_plan *plan, char *out, size_t size);
 

@@ -366,6 +366,11 @@ void mst_procs_checkpoint(mst_procs *procs, uint32_t id)
         kill(p->pid, SIGUSR1);
 }
 
+int mst_procs_pid(const mst_procs *procs, uint32_t id)
+{
+    return procs->all[id]->pid;
+}
+
 uint32_t mst_procs_running(const mst_procs *procs)
 {
     return procs->running;

@@ -58,6 +58,9 @@ void mst_procs_checkpoint(mst_procs *procs, uint32_t id);
 /* Writes to its standard input; MST_EPEER when that is closed. */
 mst_status mst_procs_write(mst_procs *procs, uint32_t id, const char *text, size_t n);
 
+/* Of one that has been started. */
+int mst_procs_pid(const mst_procs *procs, uint32_t id);
+
 uint32_t mst_procs_running(const mst_procs *procs);
 
 #endif

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/option.h"
+#include "mpi/mpi.h"
 
 #define GRACE_MAX 86400
 
@@ -48,6 +49,10 @@ mst_status mst_stdin_watch(void)
         return MST_OK;
     if (!mst_parse_int(text, &seconds) || seconds < 0 || seconds > GRACE_MAX)
         return mst_fail(MST_EUSAGE, "MUSTER_WATCH_STDIN=%s: must be a number of seconds", text);
+    mst_mpi_launch launch;
+    mst_mpi_launched(&launch);
+    if (launch.launched && launch.rank > 0)
+        return MST_OK; /* MPI's launchers connect rank 0's input only */
     sigset_t all, before;
     pthread_t thread;
     prctl(PR_SET_PDEATHSIG, SIGCONT); /* stopped, it could not see the end of its input */

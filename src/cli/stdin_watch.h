@@ -11,7 +11,8 @@
 
 /* With MUSTER_WATCH_STDIN=SECONDS in the environment, starts a thread that reads standard input. At its end
  * the process gets SIGTERM, and SECONDS later SIGKILL; if it is stopped (SIGSTOP) when its parent dies, it is
- * continued, so that it can end. Without the variable: nothing. MST_EUSAGE when it is
+ * continued, so that it can end. Without the variable,
+ * and in ranks of an MPI job other than 0: nothing. MST_EUSAGE when it is
  * no number. */
 mst_status mst_stdin_watch(void);
 
