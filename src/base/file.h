@@ -29,10 +29,9 @@ mst_status mst_in_read(mst_in *in, void *buf, size_t n, size_t *got);
  * read whole are not stopped. Call before there are threads; NULL: never. */
 void mst_in_stop_on(const atomic_bool *stop);
 
-const char *mst_in_path(const mst_in *in);     /* "standard input" for "-" */
-uint64_t mst_in_offset(const mst_in *in);      /* decompressed bytes handed out so far */
-uint64_t mst_in_file_size(const mst_in *in);   /* bytes on disk; 0 when unknown (pipe) */
-uint64_t mst_in_file_offset(const mst_in *in); /* bytes on disk consumed so far: for progress */
+const char *mst_in_path(const mst_in *in);   /* "standard input" for "-" */
+uint64_t mst_in_offset(const mst_in *in);    /* decompressed bytes handed out so far */
+uint64_t mst_in_file_size(const mst_in *in); /* bytes on disk; 0 when unknown (pipe) */
 bool mst_in_compressed(const mst_in *in);
 
 /* Reads a whole file (decompressed) of at most `limit` bytes; *data is the caller's to mst_free,

@@ -335,11 +335,6 @@ uint64_t mst_in_file_size(const mst_in *in)
     return in->size;
 }
 
-uint64_t mst_in_file_offset(const mst_in *in)
-{
-    return position(in);
-}
-
 bool mst_in_compressed(const mst_in *in)
 {
     return in->codec != CODEC_PLAIN;

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/crc.h"
 #include "net/cluster_impl.h"
 
 #define UNIX_MAX 107 /* of sockaddr_un.sun_path, its NUL or the abstract name's leading one taken off */
@@ -274,17 +273,6 @@ char *mst_cluster_text(const mst_cluster *c)
     return copy;
 }
 
-uint32_t mst_cluster_digest(const mst_cluster *c)
-{
-    uint32_t crc = mst_crc32c(0, c->colocated ? "c" : "s", 1);
-    for (uint32_t i = 0; i < c->n_servers; i++)
-        crc = mst_crc32c(crc, c->servers[i], strlen(c->servers[i]) + 1);
-    crc = mst_crc32c(crc, "w", 1);
-    for (uint32_t i = 0; i < c->n_workers; i++)
-        crc = mst_crc32c(crc, c->workers[i], strlen(c->workers[i]) + 1);
-    return crc;
-}
-
 /* True when the lists differ, with the difference in out. */
 static bool differ(const char *key, char *const *here, uint32_t n_here, char *const *there, uint32_t n_there,
                    char *out, size_t size)
@@ -310,31 +298,6 @@ const char *mst_cluster_difference(const mst_cluster *here, const mst_cluster *t
                  there->colocated ? "none" : "some");
     else if (!differ("servers", here->servers, here->n_servers, there->servers, there->n_servers, out, size))
         differ("workers", here->workers, here->n_workers, there->workers, there->n_workers, out, size);
-    return out;
-}
-
-/* "3 workers (a, b, c)" at out + *n. */
-static void describe_list(const char *noun, char *const *names, uint32_t count, char *out, size_t size,
-                          size_t *n)
-{
-    const uint32_t shown = 8;
-    *n += (size_t)snprintf(out + *n, size - *n, "%u %s%s (", count, noun, count == 1 ? "" : "s");
-    for (uint32_t i = 0; i < count && i < shown && *n < size; i++)
-        *n += (size_t)snprintf(out + *n, size - *n, "%s%s", i > 0 ? ", " : "", names[i]);
-    if (*n < size)
-        *n += (size_t)snprintf(out + *n, size - *n, "%s)", count > shown ? ", ..." : "");
-    *n = *n < size ? *n : size - 1;
-}
-
-const char *mst_cluster_describe(const mst_cluster *c, char *out, size_t size)
-{
-    size_t n = 0;
-    if (!c->colocated) {
-        describe_list("server", c->servers, c->n_servers, out, size, &n);
-        n += (size_t)snprintf(out + n, size - n, " and ");
-        n = n < size ? n : size - 1;
-    }
-    describe_list("worker", c->workers, c->n_workers, out, size, &n);
     return out;
 }
 

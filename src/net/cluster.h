@@ -68,15 +68,9 @@ void mst_cluster_fini(mst_cluster *cluster); /* wipes the secret; safe on zeroes
  * frees; NULL when memory is short. */
 char *mst_cluster_text(const mst_cluster *cluster);
 
-/* Of the lists of servers and workers and their order: equal where the specs are equal. */
-uint32_t mst_cluster_digest(const mst_cluster *cluster);
-
 /* The first difference, as "servers: entry 2 is a:1 here and b:1 there"; "" when there is none. out is
  * returned. */
 const char *mst_cluster_difference(const mst_cluster *here, const mst_cluster *there, char *out, size_t size);
-
-/* "2 servers (a:1, b:1) and 3 workers (a, b, c)", shortened when the lists are long; out is returned. */
-const char *mst_cluster_describe(const mst_cluster *cluster, char *out, size_t size);
 
 /* MST_EUSAGE when the spec has no such process: "FILE: there is no worker 3; it names 3 workers, 0 to 2". */
 mst_status mst_cluster_check_index(const mst_cluster *cluster, mst_role role, uint32_t index);

@@ -73,22 +73,34 @@ static json_t *tell_job(void *arg)
     return json_pack("{s:b, s:o, s:O}", "resume", 1, "files", files, "options", train->options);
 }
 
+/* Their cluster must be ours; the sentence names the first entry that differs. */
+static mst_status same_cluster(const mst_cluster *here, const char *theirs, const char *who, json_int_t index)
+{
+    mst_cluster there = {0};
+    char difference[512] = "";
+    char *mine = mst_cluster_text(here);
+    if (mine == NULL)
+        return mst_fail(MST_ENOMEM, "no memory to compare clusters");
+    bool same = theirs != NULL && strcmp(mine, theirs) == 0;
+    mst_free(mine);
+    if (same)
+        return MST_OK;
+    if (theirs != NULL && mst_cluster_read_json(theirs, NULL, &there) == MST_OK)
+        mst_cluster_difference(here, &there, difference, sizeof difference);
+    mst_cluster_fini(&there);
+    return mst_fail(MST_EUSAGE, "%s %lld has another cluster: %s", who, (long long)index,
+                    difference[0] != '\0' ? difference : theirs != NULL ? theirs : "none");
+}
+
 static mst_status fits(void *arg, const json_t *join)
 {
     server_job *job = arg;
     const char *role = json_string_value(json_object_get(join, "role")), *name;
     json_int_t index = json_integer_value(json_object_get(join, "index"));
     json_t *theirs = json_object_get(join, "same"), *value;
-    const json_t *cluster = json_object_get(join, "cluster");
-    char *mine = mst_cluster_text(job->config->cluster);
-    bool same = mine != NULL && json_is_string(cluster) && strcmp(mine, json_string_value(cluster)) == 0;
-    mst_status st = MST_OK;
-    if (!same)
-        st = mst_fail(MST_EUSAGE, "%s %lld has another cluster: %s there, %s here", role ? role : "process",
-                      (long long)index, json_is_string(cluster) ? json_string_value(cluster) : "none",
-                      mine ? mine : "?");
-    mst_free(mine);
-    TRY(st);
+    mst_status st;
+    TRY(same_cluster(job->config->cluster, json_string_value(json_object_get(join, "cluster")),
+                     role ? role : "process", index));
     json_object_foreach(job->config->same, name, value)
     {
         const json_t *other = json_object_get(theirs, name);

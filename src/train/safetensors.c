@@ -262,11 +262,6 @@ const mst_tensor *mst_safetensors_find(const mst_safetensors *self, const char *
     return NULL;
 }
 
-const char *mst_safetensors_metadata(const mst_safetensors *self, const char *key)
-{
-    return json_string_value(json_object_get(json_object_get(self->root, METADATA), key));
-}
-
 mst_status mst_safetensors_read_at(mst_safetensors *self, const mst_tensor *tensor, uint64_t first,
                                    uint64_t n, float *out, bool lazy)
 {

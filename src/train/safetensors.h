@@ -39,7 +39,6 @@ void mst_safetensors_close(mst_safetensors *self); /* NULL-safe */
 size_t mst_safetensors_count(const mst_safetensors *self);
 const mst_tensor *mst_safetensors_at(const mst_safetensors *self, size_t i);
 const mst_tensor *mst_safetensors_find(const mst_safetensors *self, const char *name); /* NULL when absent */
-const char *mst_safetensors_metadata(const mst_safetensors *self, const char *key);    /* NULL when absent */
 
 /* Fills out with all elements of an F32 tensor; zeros are stored only where memory is not zero already. lazy:
  * see sparse_file.h. Another data type is MST_EINPUT. */

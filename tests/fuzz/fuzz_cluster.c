@@ -17,7 +17,7 @@ static const mst_cluster_env env = {.secret = "0123456789"};
 
 static void check(mst_status st, mst_cluster *c)
 {
-    char difference[256], described[256];
+    char difference[256];
     if (st != MST_OK) {
         if (c->source != NULL || mst_error_text()[0] == '\0')
             abort();
@@ -34,10 +34,8 @@ static void check(mst_status st, mst_cluster *c)
     mst_cluster again = {0};
     char *text = mst_cluster_text(c);
     if (text == NULL || mst_cluster_read_json(text, &env, &again) != MST_OK ||
-        mst_cluster_digest(&again) != mst_cluster_digest(c) ||
         *mst_cluster_difference(c, &again, difference, sizeof difference) != '\0')
         abort();
-    mst_cluster_describe(c, described, sizeof described);
     mst_free(text);
     mst_cluster_fini(&again);
     mst_cluster_fini(c);
