@@ -89,7 +89,9 @@ static mst_status same_cluster(const mst_cluster *here, const char *theirs, cons
         mst_cluster_difference(here, &there, difference, sizeof difference);
     mst_cluster_fini(&there);
     return mst_fail(MST_EUSAGE, "%s %lld has another cluster: %s", who, (long long)index,
-                    difference[0] != '\0' ? difference : theirs != NULL ? theirs : "none");
+                    difference[0] != '\0' ? difference
+                    : theirs != NULL      ? theirs
+                                          : "none");
 }
 
 static mst_status fits(void *arg, const json_t *join)
