@@ -1,0 +1,180 @@
+/* `muster report`: the report of one run, or of several together. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "cli/cli.h"
+#include "report/report.h"
+#include "train/settings.h"
+
+typedef struct report_options {
+    char *out, *svg;
+    bool markdown, csv;
+} report_options;
+
+static const mst_option option_table[] = {
+    {.name = "out",
+     .type = MST_OPTION_TEXT,
+     .offset = offsetof(report_options, out),
+     .metavar = "FILE",
+     .help =
+         "Where it goes; - is standard output. By default RUN/report.html of the first run; --markdown and "
+         "--csv are printed."},
+    {.name = "markdown",
+     .type = MST_OPTION_FLAG,
+     .offset = offsetof(report_options, markdown),
+     .help = "Markdown instead of HTML: the sentences and tables."},
+    {.name = "csv",
+     .type = MST_OPTION_FLAG,
+     .offset = offsetof(report_options, csv),
+     .help = "CSV instead of HTML: every figure of the tables as a line table,row,column,value."},
+    {.name = "svg",
+     .type = MST_OPTION_TEXT,
+     .offset = offsetof(report_options, svg),
+     .metavar = "FOLDER",
+     .help = "Also write each plot as a file of its own into this folder."},
+    {.name = NULL},
+};
+
+static mst_status print_or_save(const mst_buffer *text, const char *path)
+{
+    return mst_buffer_save(text, path != NULL ? path : "-");
+}
+
+static mst_status write_html(const mst_report *report, const mst_run_data *first, const char *out)
+{
+    mst_status st;
+    mst_buffer text = {0};
+    char *path = out != NULL ? mst_strdup(out) : mst_sprintf("%s/report.html", first->path);
+    if (path == NULL)
+        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for a path", first->path));
+    TRY_OUT(st, mst_report_html(report, &text));
+    TRY_OUT(st, mst_buffer_save(&text, path));
+    if (strcmp(path, "-") != 0)
+        printf("%s\n", path);
+out:
+    mst_buffer_fini(&text);
+    mst_free(path);
+    return st;
+}
+
+static mst_status write_text(const mst_report *report, const report_options *options)
+{
+    mst_buffer text = {0};
+    mst_status st = options->markdown ? mst_report_markdown(report, &text) : mst_report_csv(report, &text);
+    if (st == MST_OK)
+        st = print_or_save(&text, options->out);
+    mst_buffer_fini(&text);
+    return st;
+}
+
+static mst_status write_json(const mst_report *report, const char *out)
+{
+    json_t *json = mst_report_json(report);
+    if (json == NULL)
+        return MST_ENOMEM;
+    if (out == NULL)
+        return mst_cli_print_json(json);
+    mst_buffer text = {0};
+    char *dumped = json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+    json_decref(json);
+    if (dumped == NULL)
+        return mst_fail(MST_ENOMEM, "%s: no memory for its text", out);
+    mst_buffer_add(&text, dumped);
+    mst_buffer_add(&text, "\n");
+    free(dumped);
+    mst_status st = mst_buffer_save(&text, out);
+    mst_buffer_fini(&text);
+    return st;
+}
+
+/* What a training's options are when none is given; NULL when memory is short. */
+static json_t *defaults_json(void)
+{
+    mst_settings settings;
+    mst_settings_begin(&settings, NULL);
+    json_t *json = mst_options_init(settings.groups, settings.n_groups) == MST_OK
+                       ? mst_options_json(settings.groups, settings.n_groups)
+                       : NULL;
+    mst_settings_fini(&settings);
+    return json;
+}
+
+static mst_status write_all(mst_run_data *const *runs, size_t n, const report_options *options, bool json)
+{
+    mst_status st;
+    mst_report *report = NULL;
+    size_t plots = 0;
+    json_t *defaults = defaults_json();
+    TRY_OUT(st, mst_report_new(runs, n, defaults, &report));
+    if (options->svg != NULL) {
+        TRY_OUT(st, mst_report_svg(report, options->svg, &plots));
+        mst_cli_note("%s: %zu plots", options->svg, plots);
+    }
+    if (json)
+        st = write_json(report, options->out);
+    else if (options->markdown || options->csv)
+        st = write_text(report, options);
+    else
+        st = write_html(report, runs[0], options->out);
+out:
+    mst_report_destroy(report);
+    json_decref(defaults);
+    return st;
+}
+
+static mst_status read_and_write(const mst_text_list *words, const report_options *options, bool json)
+{
+    mst_status st = MST_OK;
+    mst_run_data **runs = mst_calloc(words->n, sizeof *runs);
+    if (runs == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for %zu runs", words->n);
+    for (size_t i = 0; i < words->n; i++) {
+        TRY_OUT(st, mst_run_data_new(words->items[i], &runs[i]));
+        for (size_t k = 0; k < runs[i]->warnings.n; k++)
+            mst_cli_note("%s", runs[i]->warnings.items[k]);
+    }
+    st = write_all(runs, words->n, options, json);
+out:
+    for (size_t i = 0; i < words->n; i++)
+        mst_run_data_destroy(runs[i]);
+    mst_free(runs);
+    return st;
+}
+
+static mst_status run(int argc, char **argv)
+{
+    mst_status st;
+    report_options options;
+    mst_cli_json json;
+    mst_text_list words = {0};
+    bool helped;
+    mst_option_group groups[] = {{"report", option_table, &options, 0},
+                                 {"output", mst_cli_json_table, &json, 0}};
+    TRY_OUT(st, mst_cli_parse(&mst_cmd_report, groups, 2, argc, argv, &words, &helped));
+    if (helped)
+        goto out;
+    if (words.n == 0)
+        TRY_OUT(st, mst_fail(MST_EUSAGE, "give the folder of a run: muster %s", mst_cmd_report.usage));
+    if (options.markdown + options.csv + json.json > 1)
+        TRY_OUT(st, mst_fail(MST_EUSAGE, "--markdown, --csv and --json exclude each other"));
+    st = read_and_write(&words, &options, json.json);
+out:
+    mst_text_list_fini(&words);
+    mst_options_fini(groups, 2);
+    return st;
+}
+
+static const mst_option *const tables[] = {option_table, mst_cli_json_table, NULL};
+
+const mst_command mst_cmd_report = {
+    .name = "report",
+    .summary = "write a report of a run, or of several together",
+    .run = run,
+    .usage = "report RUN... [options]",
+    .details =
+        "Reads the folders of runs, finished, running or cut off, and changes nothing in them but that the\n"
+        "report goes to RUN/report.html: one file that needs no network, with curves, tables, the use of\n"
+        "resources, the bottleneck and how to reproduce the run.\n",
+    .tables = tables,
+};

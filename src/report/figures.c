@@ -1,0 +1,427 @@
+/* Figures of a run (figures.h).
+ *
+ * Design: resources.csv and spans.csv hold sums over intervals, so a total is a sum, a mean is a sum over the
+ * time, and a peak is the greatest rate of an interval. An interval that lies partly in an evaluation counts
+ * for training by the share that does not; its rate is taken to be the same throughout. */
+#include "report/figures.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+typedef enum load_unit { UNIT_CPU, UNIT_LEVEL, UNIT_RATE } load_unit;
+
+static const struct {
+    const char *title, *column, *second; /* second: added to it */
+    load_unit unit;
+    bool spans; /* of spans.csv */
+} loads[MST_LOADS] = {
+    [MST_LOAD_HOST_CPU] = {"CPU", "cpu_user_s", "cpu_system_s", UNIT_CPU, false},
+    [MST_LOAD_HOST_MEMORY] = {"memory", "mem_used", NULL, UNIT_LEVEL, false},
+    [MST_LOAD_HOST_NET_IN] = {"network in", "net_in", NULL, UNIT_RATE, false},
+    [MST_LOAD_HOST_NET_OUT] = {"network out", "net_out", NULL, UNIT_RATE, false},
+    [MST_LOAD_HOST_DISK_READ] = {"disk read", "disk_read", NULL, UNIT_RATE, false},
+    [MST_LOAD_HOST_DISK_WRITE] = {"disk write", "disk_write", NULL, UNIT_RATE, false},
+    [MST_LOAD_CPU] = {"CPU", "proc_cpu_user_s", "proc_cpu_system_s", UNIT_CPU, false},
+    [MST_LOAD_MEMORY] = {"memory", "proc_rss", NULL, UNIT_LEVEL, false},
+    [MST_LOAD_MESSAGES_IN] = {"messages in", "bytes_in", NULL, UNIT_RATE, true},
+    [MST_LOAD_MESSAGES_OUT] = {"messages out", "bytes_out", NULL, UNIT_RATE, true},
+    [MST_LOAD_DISK_READ] = {"disk read", "proc_read", NULL, UNIT_RATE, false},
+    [MST_LOAD_DISK_WRITE] = {"disk write", "proc_write", NULL, UNIT_RATE, false},
+};
+
+const char *mst_load_title(mst_load_kind kind)
+{
+    return loads[kind].title;
+}
+
+bool mst_load_is_cpu(mst_load_kind kind)
+{
+    return loads[kind].unit == UNIT_CPU;
+}
+
+bool mst_load_is_memory(mst_load_kind kind)
+{
+    return loads[kind].unit == UNIT_LEVEL;
+}
+
+/* ---- evaluations ---- */
+
+typedef struct window {
+    double from, to;
+} window;
+
+/* The evaluations of the run, or of that process, in the order of marks.csv. *out is the caller's to free. */
+static mst_status find_evaluations(const mst_run_data *run, const char *process, window **out, size_t *n)
+{
+    const mst_csv *marks = &run->marks;
+    size_t time = mst_csv_column(marks, "time"), kind = mst_csv_column(marks, "kind");
+    size_t who = mst_csv_column(marks, "process");
+    double begun = NAN;
+    window *found = mst_alloc((marks->n_rows + 1) * sizeof *found);
+    if (found == NULL)
+        return mst_fail(MST_ENOMEM, "%s: no memory for its evaluations", run->path);
+    *n = 0;
+    for (size_t i = 0; i < marks->n_rows; i++) {
+        const char *of = mst_csv_text(marks, i, who), *what = mst_csv_text(marks, i, kind);
+        double t = mst_csv_value(marks, i, time);
+        if (isnan(t) || (*of != '\0' && strcmp(of, process) != 0))
+            continue;
+        if (strcmp(what, "evaluate_begin") == 0 && isnan(begun)) {
+            begun = t;
+        } else if (strcmp(what, "evaluate_end") == 0 && t >= begun) {
+            found[(*n)++] = (window){begun, t};
+            begun = NAN;
+        }
+    }
+    if (!isnan(begun)) /* not over yet */
+        found[(*n)++] = (window){begun, INFINITY};
+    *out = found;
+    return MST_OK;
+}
+
+/* Seconds of [from, to] within the windows; *at is where to go on, as intervals come in order of time. */
+static double overlap(const window *windows, size_t n, size_t *at, double from, double to)
+{
+    double sum = 0;
+    while (*at < n && windows[*at].to <= from)
+        (*at)++;
+    for (size_t i = *at; i < n && windows[i].from < to; i++)
+        sum += fmax(0, fmin(windows[i].to, to) - fmax(windows[i].from, from));
+    return fmin(sum, to - from);
+}
+
+/* ---- loads ---- */
+
+typedef struct load_columns {
+    const mst_csv *csv;
+    size_t time, interval, first, second;
+} load_columns;
+
+static load_columns find_columns(const mst_process_data *p, mst_load_kind kind)
+{
+    const mst_csv *csv = loads[kind].spans ? &p->spans : &p->resources;
+    return (load_columns){
+        .csv = csv,
+        .time = mst_csv_column(csv, "time"),
+        .interval = mst_csv_column(csv, "interval_s"),
+        .first = mst_csv_column(csv, loads[kind].column),
+        .second = loads[kind].second != NULL ? mst_csv_column(csv, loads[kind].second) : MST_CSV_NONE,
+    };
+}
+
+static double sum_of(const load_columns *c, size_t row)
+{
+    double first = mst_csv_value(c->csv, row, c->first), second = mst_csv_value(c->csv, row, c->second);
+    return isnan(second) ? first : first + second;
+}
+
+/* Whether the line's interval counts, and how long it is. */
+static bool counts(const mst_csv *csv, size_t row, size_t time, size_t interval, double from, double to,
+                   double *seconds)
+{
+    double t = mst_csv_value(csv, row, time);
+    *seconds = mst_csv_value(csv, row, interval);
+    return *seconds > 0 && !isnan(t) && !(t <= from) && !(t > to);
+}
+
+static void add_load(mst_load *to, double *weight, load_unit unit, double value, double seconds, double share)
+{
+    double rate = unit == UNIT_LEVEL ? value : value / seconds;
+    if (share <= 0)
+        return;
+    to->total += value * share;
+    to->mean += rate * seconds * share;
+    *weight += seconds * share;
+    if (share >= 0.5 && !(rate <= to->peak))
+        to->peak = rate;
+}
+
+static void end_load(mst_load *to, double weight, load_unit unit)
+{
+    to->mean = weight > 0 ? to->mean / weight : NAN;
+    to->total = weight > 0 && unit != UNIT_LEVEL ? to->total : NAN;
+    if (isnan(to->peak))
+        to->peak = to->mean;
+}
+
+mst_status mst_loads_of(const mst_run_data *run, const mst_process_data *process, double from, double to,
+                        mst_loads *out)
+{
+    window *windows = NULL;
+    size_t n_windows;
+    TRY(find_evaluations(run, process->name, &windows, &n_windows));
+    *out = (mst_loads){0};
+    for (int k = 0; k < MST_LOADS; k++) {
+        load_columns c = find_columns(process, (mst_load_kind)k);
+        mst_load all = {.peak = NAN}, training = {.peak = NAN};
+        double all_s = 0, training_s = 0, seconds;
+        size_t at = 0;
+        for (size_t i = 0; i < c.csv->n_rows; i++) {
+            double value = sum_of(&c, i), t = mst_csv_value(c.csv, i, c.time);
+            if (isnan(value) || !counts(c.csv, i, c.time, c.interval, from, to, &seconds))
+                continue;
+            double evaluating = overlap(windows, n_windows, &at, t - seconds, t);
+            add_load(&all, &all_s, loads[k].unit, value, seconds, 1);
+            add_load(&training, &training_s, loads[k].unit, value, seconds, 1 - evaluating / seconds);
+        }
+        end_load(&all, all_s, loads[k].unit);
+        end_load(&training, training_s, loads[k].unit);
+        out->all[k] = all;
+        out->training[k] = training;
+        out->seconds = fmax(out->seconds, all_s);
+        out->training_seconds = fmax(out->training_seconds, training_s);
+    }
+    mst_free(windows);
+    return MST_OK;
+}
+
+/* ---- points ---- */
+
+void mst_points_fini(mst_points *self)
+{
+    mst_free(self->x);
+    mst_free(self->y);
+    *self = (mst_points){0};
+}
+
+mst_status mst_points_new(size_t n, mst_points *out)
+{
+    mst_points p = {.x = mst_calloc(n + 1, sizeof *p.x), .y = mst_calloc(n + 1, sizeof *p.y)};
+    if (p.x == NULL || p.y == NULL) {
+        mst_points_fini(&p);
+        return mst_fail(MST_ENOMEM, "no memory for a curve of %zu points", n);
+    }
+    *out = p;
+    return MST_OK;
+}
+
+mst_status mst_load_points(const mst_run_data *run, const mst_process_data *process, mst_load_kind kind,
+                           mst_points *out)
+{
+    load_columns c = find_columns(process, kind);
+    double begin = mst_run_data_begin(run), seconds;
+    mst_points p = {0};
+    TRY(mst_points_new(c.csv->n_rows, &p));
+    for (size_t i = 0; i < c.csv->n_rows; i++) {
+        double value = sum_of(&c, i);
+        if (!counts(c.csv, i, c.time, c.interval, NAN, NAN, &seconds) || isnan(value))
+            continue;
+        p.x[p.n] = mst_csv_value(c.csv, i, c.time) - begin;
+        p.y[p.n++] = loads[kind].unit == UNIT_LEVEL ? value : value / seconds;
+    }
+    *out = p;
+    return MST_OK;
+}
+
+/* ---- time ---- */
+
+const char *mst_cost_title(mst_cost_kind kind)
+{
+    static const char *const titles[] = {
+#define X(name, column, title) title,
+        MST_COST_MAP(X)
+#undef X
+    };
+    return titles[kind];
+}
+
+const char *mst_cost_column(mst_cost_kind kind)
+{
+    static const char *const columns[] = {
+#define X(name, column, title) column,
+        MST_COST_MAP(X)
+#undef X
+    };
+    return columns[kind];
+}
+
+static double or_zero(double x)
+{
+    return isnan(x) ? 0 : x;
+}
+
+void mst_costs_of(const mst_process_data *process, double from, double to, mst_costs *out)
+{
+    const mst_csv *csv = &process->spans;
+    size_t time = mst_csv_column(csv, "time"), interval = mst_csv_column(csv, "interval_s");
+    size_t threads = mst_csv_column(csv, "threads"), steps = mst_csv_column(csv, "steps");
+    size_t rows = mst_csv_column(csv, "rows"), in = mst_csv_column(csv, "bytes_in");
+    size_t sent = mst_csv_column(csv, "bytes_out"), dropped = mst_csv_column(csv, "dropped_rows");
+    size_t mean = mst_csv_column(csv, "staleness_mean"), max = mst_csv_column(csv, "staleness_max");
+    size_t phase[MST_COSTS];
+    double stale = 0, stale_steps = 0, seconds;
+    for (int k = 0; k < MST_COSTS; k++)
+        phase[k] = mst_csv_column(csv, mst_cost_column((mst_cost_kind)k));
+    *out = (mst_costs){.staleness_max = NAN};
+    for (size_t i = 0; i < csv->n_rows; i++) {
+        if (!counts(csv, i, time, interval, from, to, &seconds))
+            continue;
+        double n = mst_csv_value(csv, i, threads), n_steps = or_zero(mst_csv_value(csv, i, steps));
+        out->seconds += seconds;
+        out->thread_seconds += seconds * (n > 0 ? n : 1);
+        out->steps += n_steps;
+        out->rows += or_zero(mst_csv_value(csv, i, rows));
+        out->bytes_in += or_zero(mst_csv_value(csv, i, in));
+        out->bytes_out += or_zero(mst_csv_value(csv, i, sent));
+        out->dropped_rows += or_zero(mst_csv_value(csv, i, dropped));
+        out->staleness_max = fmax(out->staleness_max, mst_csv_value(csv, i, max));
+        if (!isnan(mst_csv_value(csv, i, mean))) {
+            stale += mst_csv_value(csv, i, mean) * n_steps;
+            stale_steps += n_steps;
+        }
+        for (int k = 0; k < MST_COSTS; k++)
+            out->phase[k] += or_zero(mst_csv_value(csv, i, phase[k]));
+    }
+    out->staleness_mean = stale_steps > 0 ? stale / stale_steps : NAN;
+}
+
+bool mst_training_window(const mst_run_data *run, double *from, double *to)
+{
+    *from = *to = NAN;
+    for (size_t p = 0; p < run->n_processes; p++) {
+        const mst_csv *csv = &run->processes[p]->spans;
+        size_t time = mst_csv_column(csv, "time"), interval = mst_csv_column(csv, "interval_s");
+        size_t rows = mst_csv_column(csv, "rows");
+        if (run->processes[p]->role == MST_PROCESS_SERVER || run->processes[p]->role == MST_PROCESS_OTHER)
+            continue;
+        for (size_t i = 0; i < csv->n_rows; i++) {
+            double seconds, t = mst_csv_value(csv, i, time);
+            if (!(mst_csv_value(csv, i, rows) > 0) || !counts(csv, i, time, interval, NAN, NAN, &seconds))
+                continue;
+            *from = fmin(*from, t - seconds);
+            *to = fmax(*to, t);
+        }
+    }
+    return *to > *from;
+}
+
+/* ---- the run as a whole ---- */
+
+static const char *or_empty(const char *text)
+{
+    return text != NULL ? text : "";
+}
+
+bool mst_run_has_set(const mst_run_data *run, const char *set)
+{
+    size_t column = mst_csv_column(&run->metrics, "set");
+    for (size_t i = 0; i < run->metrics.n_rows; i++)
+        if (strcmp(mst_csv_text(&run->metrics, i, column), set) == 0)
+            return true;
+    return false;
+}
+
+/* The last and the best of a column over the set's evaluations; at: training seconds at the best. */
+static void last_and_best(const mst_run_data *run, const char *set, const char *column, bool high_is_good,
+                          double *last, double *best, double *at)
+{
+    const mst_csv *m = &run->metrics;
+    size_t value = mst_csv_column(m, column), of = mst_csv_column(m, "set");
+    size_t seconds = mst_csv_column(m, "train_seconds");
+    *last = *best = *at = NAN;
+    for (size_t i = 0; i < m->n_rows; i++) {
+        double x = mst_csv_value(m, i, value);
+        if (isnan(x) || strcmp(mst_csv_text(m, i, of), set) != 0)
+            continue;
+        *last = x;
+        if (isnan(*best) || (high_is_good ? x > *best : x < *best)) {
+            *best = x;
+            *at = mst_csv_value(m, i, seconds);
+        }
+    }
+}
+
+static double last_of(const mst_csv *csv, const char *column)
+{
+    size_t c = mst_csv_column(csv, column);
+    for (size_t i = csv->n_rows; i > 0; i--)
+        if (!isnan(mst_csv_value(csv, i - 1, c)))
+            return mst_csv_value(csv, i - 1, c);
+    return NAN;
+}
+
+static double first_known(double a, double b)
+{
+    return isnan(a) ? b : a;
+}
+
+mst_status mst_run_figures_of(const mst_run_data *run, mst_run_figures *out)
+{
+    mst_run_figures f = {
+        .state = or_empty(mst_run_data_text(run, "state", NULL)),
+        .end = or_empty(mst_run_data_text(run, "end", NULL)),
+        .model = or_empty(mst_run_data_text(run, "model", "name", NULL)),
+        .strategy = or_empty(mst_run_data_text(run, "options", "strategy", "strategy", NULL)),
+        .mode = or_empty(mst_run_data_text(run, "options", "strategy", "mode", NULL)),
+        .save_s = mst_run_data_real(run, "progress", "save_seconds", NULL),
+        .n_workers = NAN,
+        .n_servers = NAN,
+        .n_threads = mst_run_data_real(run, "threads", NULL),
+        .batch = mst_run_data_real(run, "batch", NULL),
+        .peak_memory = NAN,
+        .cpu_s = NAN,
+    };
+    double ignored, workers = 0, servers = 0;
+    /* metrics.csv has a line a second, the manifest is written now and then: the greater is the newer */
+    f.steps = fmax(mst_run_data_real(run, "progress", "step", NULL), last_of(&run->metrics, "step"));
+    f.rows = fmax(mst_run_data_real(run, "progress", "rows", NULL), last_of(&run->metrics, "rows"));
+    f.epochs = fmax(mst_run_data_real(run, "progress", "epoch", NULL), last_of(&run->metrics, "epoch"));
+    f.train_s = fmax(mst_run_data_real(run, "progress", "train_seconds", NULL),
+                     last_of(&run->metrics, "train_seconds"));
+    f.eval_s = fmax(mst_run_data_real(run, "progress", "eval_seconds", NULL),
+                    last_of(&run->metrics, "eval_seconds"));
+    f.rows_per_s = f.train_s > 0 ? f.rows / f.train_s : NAN;
+    f.set = mst_run_has_set(run, "test") ? "test" : mst_run_has_set(run, "valid") ? "valid" : "";
+    last_and_best(run, f.set, "loss", false, &f.test_loss, &f.best_loss, &ignored);
+    last_and_best(run, f.set, "accuracy", true, &f.test_accuracy, &f.best_accuracy, &f.best_accuracy_s);
+    last_and_best(run, f.set, "auc", true, &f.test_auc, &f.best_auc, &ignored);
+    last_and_best(run, f.set, "top5", true, &f.test_top5, &ignored, &ignored);
+    for (size_t i = 0; i < run->n_processes; i++) {
+        mst_loads use;
+        const mst_process_data *p = run->processes[i];
+        workers += p->role == MST_PROCESS_WORKER || p->role == MST_PROCESS_RANK;
+        servers += p->role == MST_PROCESS_SERVER;
+        TRY(mst_loads_of(run, p, NAN, NAN, &use));
+        f.peak_memory = fmax(f.peak_memory, use.all[MST_LOAD_MEMORY].peak);
+        if (!isnan(use.all[MST_LOAD_CPU].total))
+            f.cpu_s = or_zero(f.cpu_s) + use.all[MST_LOAD_CPU].total;
+    }
+    bool ps = strcmp(f.strategy, "ps") == 0;
+    const json_t *cluster = json_object_get(run->manifest, "cluster");
+    double cluster_workers = (double)json_array_size(json_object_get(cluster, "workers"));
+    double cluster_servers = (double)json_array_size(json_object_get(cluster, "servers"));
+    f.n_workers = first_known(workers > 0           ? workers
+                              : cluster_workers > 0 ? cluster_workers
+                                                    : NAN,
+                              ps ? mst_run_data_option_real(run, "workers") : NAN);
+    f.n_servers = first_known(servers > 0           ? servers
+                              : cluster_servers > 0 ? cluster_servers
+                                                    : NAN,
+                              ps ? mst_run_data_option_real(run, "servers") : NAN);
+    *out = f;
+    return MST_OK;
+}
+
+mst_status mst_curve(const mst_run_data *run, const char *column, const char *set, mst_axis axis,
+                     mst_points *out)
+{
+    static const char *const axes[] = {"train_seconds", "step", "rows"};
+    const mst_csv *m = &run->metrics;
+    bool error = strcmp(column, "error") == 0;
+    size_t x = mst_csv_column(m, axes[axis]), y = mst_csv_column(m, error ? "accuracy" : column);
+    size_t of = mst_csv_column(m, "set");
+    mst_points p = {0};
+    TRY(mst_points_new(m->n_rows, &p));
+    for (size_t i = 0; i < m->n_rows; i++) {
+        double at = mst_csv_value(m, i, x), value = mst_csv_value(m, i, y);
+        if (isnan(at) || isnan(value) || (*set != '\0' && strcmp(mst_csv_text(m, i, of), set) != 0))
+            continue;
+        p.x[p.n] = at;
+        p.y[p.n++] = error ? 1 - value : value;
+    }
+    *out = p;
+    return MST_OK;
+}

@@ -1,0 +1,123 @@
+/* Figures of a run that was read: what its hosts and processes used, where their time went, how well it did.
+ *
+ * All of it is NAN where the files do not say. Nothing here fails but for memory. */
+#ifndef MST_REPORT_FIGURES_H
+#define MST_REPORT_FIGURES_H
+
+#include "report/run_read.h"
+
+/* ---- use of resources ---- */
+
+/* What is measured: of the host first, then of the process. */
+typedef enum mst_load_kind {
+    MST_LOAD_HOST_CPU,
+    MST_LOAD_HOST_MEMORY,
+    MST_LOAD_HOST_NET_IN,
+    MST_LOAD_HOST_NET_OUT,
+    MST_LOAD_HOST_DISK_READ,
+    MST_LOAD_HOST_DISK_WRITE,
+    MST_LOAD_CPU,
+    MST_LOAD_MEMORY,
+    MST_LOAD_MESSAGES_IN,
+    MST_LOAD_MESSAGES_OUT,
+    MST_LOAD_DISK_READ,
+    MST_LOAD_DISK_WRITE,
+    MST_LOADS
+} mst_load_kind;
+
+/* CPU: cores, and seconds in total; memory: bytes, no total; the rest: bytes/s, and bytes in total. */
+typedef struct mst_load {
+    double mean, peak, total;
+} mst_load;
+
+typedef struct mst_loads {
+    mst_load all[MST_LOADS], training[MST_LOADS]; /* training: without the time of evaluations */
+    double seconds, training_seconds;
+} mst_loads;
+
+const char *mst_load_title(mst_load_kind kind);
+bool mst_load_is_cpu(mst_load_kind kind);
+bool mst_load_is_memory(mst_load_kind kind);
+
+/* Only lines whose interval ends within (from, to] count; NAN: no such limit. */
+mst_status mst_loads_of(const mst_run_data *run, const mst_process_data *process, double from, double to,
+                        mst_loads *out);
+
+/* Points of a curve; fini frees. y may be NAN: a gap. */
+typedef struct mst_points {
+    double *x, *y;
+    size_t n;
+} mst_points;
+void mst_points_fini(mst_points *self);
+mst_status mst_points_new(size_t n, mst_points *out);
+
+/* x: seconds since the run began; y in the unit of the mean. Empty when the files do not say. */
+mst_status mst_load_points(const mst_run_data *run, const mst_process_data *process, mst_load_kind kind,
+                           mst_points *out);
+
+/* ---- time ---- */
+
+/* X(name, column of spans.csv, title). */
+#define MST_COST_MAP(X)                                                                                      \
+    X(READ, "read_s", "waiting for rows")                                                                    \
+    X(PREPARE, "prepare_s", "preparing rows")                                                                \
+    X(COMPUTE, "compute_s", "computing")                                                                     \
+    X(PULL_WAIT, "pull_wait_s", "waiting for weights")                                                       \
+    X(BARRIER_WAIT, "barrier_wait_s", "waiting for others")                                                  \
+    X(PUSH, "push_s", "sending")                                                                             \
+    X(APPLY, "apply_s", "applying")                                                                          \
+    X(SERVE, "serve_s", "serving")                                                                           \
+    X(EVALUATE, "evaluate_s", "evaluating")                                                                  \
+    X(CHECKPOINT, "checkpoint_s", "saving")                                                                  \
+    X(IDLE, "idle_s", "idle")
+
+typedef enum mst_cost_kind {
+#define X(name, column, title) MST_COST_##name,
+    MST_COST_MAP(X)
+#undef X
+        MST_COSTS
+} mst_cost_kind;
+const char *mst_cost_title(mst_cost_kind kind);
+const char *mst_cost_column(mst_cost_kind kind);
+
+typedef struct mst_costs {
+    double seconds, thread_seconds; /* of the lines that count; of all threads together */
+    double phase[MST_COSTS];        /* thread seconds */
+    double steps, rows, bytes_in, bytes_out, dropped_rows;
+    double staleness_mean, staleness_max; /* NAN: none */
+} mst_costs;
+void mst_costs_of(const mst_process_data *process, double from, double to, mst_costs *out);
+
+/* From the beginning of the first interval in which a training process ended a step to the end of the last
+ * one; false when spans.csv tells of none. */
+bool mst_training_window(const mst_run_data *run, double *from, double *to);
+
+/* ---- the run as a whole ---- */
+
+typedef struct mst_run_figures {
+    const char *state, *end, *model, *strategy, *mode; /* "" when not known; live with the manifest */
+    double steps, rows, epochs;
+    double train_s, eval_s, save_s; /* wall time, apart from each other */
+    double rows_per_s;              /* of training time */
+    double n_workers, n_servers, n_threads, batch;
+    double test_loss, test_accuracy, test_auc,
+        test_top5;                             /* of the last evaluation of the test set, or valid */
+    double best_loss, best_accuracy, best_auc; /* over all of them */
+    double best_accuracy_s;                    /* training seconds at that */
+    const char *set;                           /* "test", "valid", or "": nothing was evaluated */
+    double peak_memory;                        /* of the process that used most; NAN: not known */
+    double cpu_s;                              /* of all processes */
+} mst_run_figures;
+mst_status mst_run_figures_of(const mst_run_data *run, mst_run_figures *out);
+
+/* The x axes of curves. */
+typedef enum mst_axis { MST_AXIS_TIME, MST_AXIS_STEPS, MST_AXIS_ROWS, MST_AXES } mst_axis;
+
+/* A column of metrics.csv ("loss", "accuracy", "error": 1 - accuracy, "train_loss", "lr") over an axis; set:
+ * of that set's evaluations only, or "": of every line. Time is training time. */
+mst_status mst_curve(const mst_run_data *run, const char *column, const char *set, mst_axis axis,
+                     mst_points *out);
+/* Whether the run has an evaluation of that set. */
+bool mst_run_has_set(const mst_run_data *run, const char *set);
+
+#endif

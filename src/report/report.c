@@ -1,0 +1,354 @@
+/* The report: what all its forms share, and the plain ones; contract in report.h. */
+#include "report/report.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/version.h"
+#include "report/report_impl.h"
+
+/* ---- labels and commands ---- */
+
+static size_t count_name(mst_run_data *const *runs, size_t n, const char *name)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < n; i++)
+        found += strcmp(runs[i]->name, name) == 0;
+    return found;
+}
+
+/* Options that only say where output goes, or which process this was, make no other model. */
+static bool belongs(const char *group, const char *name)
+{
+    static const char *const left_out[] = {"run",     "resume", "overwrite", "config",
+                                           "dry-run", "json",   "quiet"};
+    if (strcmp(group, "process") == 0)
+        return false;
+    for (size_t i = 0; i < sizeof left_out / sizeof *left_out; i++)
+        if (strcmp(left_out[i], name) == 0)
+            return false;
+    return true;
+}
+
+static bool is_nothing(const json_t *value)
+{
+    return value == NULL || json_is_null(value) || (json_is_array(value) && json_array_size(value) == 0);
+}
+
+/* Every option that is not what it is by default; all that are set where defaults are not known. */
+static void add_options(const mst_run_data *run, const json_t *defaults, bool launched, mst_buffer *out)
+{
+    const char *title, *name;
+    json_t *group, *value, *options = json_object_get(run->manifest, "options");
+    json_object_foreach(options, title, group)
+    {
+        json_object_foreach(group, name, value)
+        {
+            const json_t *usual = json_object_get(json_object_get(defaults, title), name);
+            bool by_launch = launched && (strcmp(name, "servers") == 0 || strcmp(name, "workers") == 0 ||
+                                          strcmp(name, "strategy") == 0);
+            if (is_nothing(value) || json_is_object(value) || !belongs(title, name) || by_launch ||
+                (usual != NULL && json_equal(usual, value)))
+                continue;
+            mst_buffer_format(out, " --%s%s", json_is_false(value) ? "no-" : "", name);
+            if (json_is_boolean(value))
+                continue;
+            char *text = mst_option_text(value);
+            if (text == NULL) {
+                out->failed = true;
+                return;
+            }
+            mst_buffer_add(out, "=");
+            mst_buffer_shell(out, text);
+            mst_free(text);
+        }
+    }
+}
+
+/* The command line that trains the same again. */
+static char *make_command(const mst_run_data *run, const mst_run_figures *f, const json_t *defaults)
+{
+    mst_buffer out = {0};
+    size_t i;
+    json_t *file, *files = json_object_get(run->manifest, "files");
+    const char *exact = mst_run_data_text(run, "command", NULL);
+    if (exact != NULL)
+        return mst_strdup(exact);
+    if (json_object_get(run->manifest, "options") == NULL)
+        return mst_strdup("");
+    bool launched = json_object_get(run->manifest, "cluster") != NULL && f->n_workers >= 1;
+    if (launched)
+        mst_buffer_format(&out, "muster launch --servers %.0f --workers %.0f -- train", f->n_servers,
+                          f->n_workers);
+    else
+        mst_buffer_add(&out, "muster train");
+    json_array_foreach(files, i, file)
+    {
+        mst_buffer_add(&out, " ");
+        mst_buffer_shell(&out, json_is_string(file) ? json_string_value(file) : "");
+    }
+    add_options(run, defaults, launched, &out);
+    if (out.failed)
+        mst_buffer_fini(&out);
+    return out.text;
+}
+
+mst_status mst_report_new(mst_run_data *const *runs, size_t n, const json_t *defaults, mst_report **out)
+{
+    mst_status st = MST_OK;
+    mst_report *self = mst_zalloc(sizeof *self);
+    if (self == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for a report");
+    self->runs = runs;
+    self->n = n;
+    self->defaults = defaults;
+    self->labels = mst_calloc(n, sizeof *self->labels);
+    self->commands = mst_calloc(n, sizeof *self->commands);
+    self->figures = mst_calloc(n, sizeof *self->figures);
+    self->verdicts = mst_calloc(n, sizeof *self->verdicts);
+    if (self->labels == NULL || self->figures == NULL || self->verdicts == NULL || self->commands == NULL)
+        TRY_OUT(st, mst_fail(MST_ENOMEM, "no memory for a report of %zu runs", n));
+    for (size_t i = 0; i < n; i++) {
+        bool unique = count_name(runs, n, runs[i]->name) == 1;
+        TRY_OUT(st, mst_run_figures_of(runs[i], &self->figures[i]));
+        TRY_OUT(st, mst_verdict_of(runs[i], &self->verdicts[i]));
+        self->labels[i] = mst_strdup(unique ? runs[i]->name : runs[i]->path);
+        self->commands[i] = make_command(runs[i], &self->figures[i], defaults);
+        if (self->labels[i] == NULL || self->commands[i] == NULL)
+            TRY_OUT(st, mst_fail(MST_ENOMEM, "no memory for a report of %zu runs", n));
+    }
+    *out = self;
+    self = NULL;
+out:
+    mst_report_destroy(self);
+    return st;
+}
+
+void mst_report_destroy(mst_report *self)
+{
+    if (self == NULL)
+        return;
+    for (size_t i = 0; i < self->n; i++) {
+        if (self->labels != NULL)
+            mst_free(self->labels[i]);
+        if (self->commands != NULL)
+            mst_free(self->commands[i]);
+    }
+    mst_free(self->labels);
+    mst_free(self->commands);
+    mst_free(self->figures);
+    mst_free(self->verdicts);
+    mst_free(self);
+}
+
+/* ---- sentences ---- */
+
+void mst_report_title(const mst_report *self, mst_buffer *out)
+{
+    if (self->n == 1)
+        mst_buffer_add(out, self->labels[0]);
+    else
+        mst_buffer_format(out, "%zu runs compared", self->n);
+}
+
+static void add_how(const mst_run_figures *f, mst_buffer *out)
+{
+    if (f->n_workers >= 1)
+        mst_buffer_format(out, " by %.0f worker%s", f->n_workers, f->n_workers == 1 ? "" : "s");
+    if (f->n_servers >= 1)
+        mst_buffer_format(out, " and %.0f server%s", f->n_servers, f->n_servers == 1 ? "" : "s");
+    if (!(f->n_workers >= 1) && f->n_threads >= 1)
+        mst_buffer_format(out, " by %.0f thread%s", f->n_threads, f->n_threads == 1 ? "" : "s");
+    if (f->mode[0] != '\0')
+        mst_buffer_format(out, " (%s)", f->mode);
+}
+
+void mst_report_summary(const mst_report *self, size_t run, mst_buffer *out)
+{
+    const mst_run_figures *f = &self->figures[run];
+    const mst_run_data *data = self->runs[run];
+    const char *source = mst_run_data_text(data, "data", "source", NULL);
+    char a[40], b[40], c[40];
+    mst_buffer_format(out, "%s was trained", f->model[0] != '\0' ? f->model : "A model");
+    if (source != NULL)
+        mst_buffer_format(out, " on %s", source);
+    add_how(f, out);
+    if (f->rows > 0)
+        mst_buffer_format(out, ": %s rows in %s steps and %s of training", mst_figure_count(f->rows, a),
+                          mst_figure_count(f->steps, b), mst_figure_seconds(f->train_s, c));
+    if (f->rows > 0 && !isnan(f->rows_per_s))
+        mst_buffer_format(out, " (%s rows/s)", mst_figure_short(f->rows_per_s, a));
+    mst_buffer_add(out, ".");
+    const char *error = mst_run_data_text(data, "error", NULL);
+    if (strcmp(f->state, "running") == 0)
+        mst_buffer_add(out, " It is running, or was cut off.");
+    else if (strcmp(f->state, "failed") == 0)
+        mst_buffer_format(out, " It failed: %s.", error != NULL ? error : "no reason was written down");
+    else if (f->end[0] != '\0')
+        mst_buffer_format(out, " It ended: %s.", f->end);
+    if (!isnan(f->test_accuracy))
+        mst_buffer_format(out, " The %s error is %s%%", f->set,
+                          mst_figure_real((1 - f->test_accuracy) * 100, a));
+    if (!isnan(f->test_accuracy) && f->best_accuracy > f->test_accuracy)
+        mst_buffer_format(out, " (best %s%% after %s)", mst_figure_real((1 - f->best_accuracy) * 100, a),
+                          mst_figure_seconds(f->best_accuracy_s, b));
+    if (!isnan(f->test_loss))
+        mst_buffer_format(out, "%s loss %s", isnan(f->test_accuracy) ? " It reached" : ", the",
+                          mst_figure_real(f->test_loss, a));
+    mst_buffer_add(out, !isnan(f->test_accuracy) || !isnan(f->test_loss) ? ". " : " ");
+    mst_buffer_add(out, self->verdicts[run].sentence);
+}
+
+/* ---- Markdown, CSV, JSON ---- */
+
+typedef mst_status sheet_fn(const mst_report *self, mst_sheet *out);
+
+static const struct {
+    const char *name;
+    sheet_fn *make;
+} sheets[] = {
+#define X(name) {#name, mst_report_sheet_##name},
+    MST_REPORT_SHEETS(X)
+#undef X
+};
+#define N_SHEETS (sizeof sheets / sizeof *sheets)
+
+static mst_status finish(const mst_buffer *out)
+{
+    return out->failed ? mst_fail(MST_ENOMEM, "no memory for the report's text") : MST_OK;
+}
+
+mst_status mst_report_markdown(const mst_report *self, mst_buffer *out)
+{
+    mst_buffer text = {0};
+    mst_buffer_add(out, "# ");
+    mst_report_title(self, &text);
+    mst_buffer_markdown(out, text.text);
+    mst_buffer_fini(&text);
+    mst_buffer_add(out, "\n\n");
+    for (size_t i = 0; i < self->n; i++) {
+        if (self->n > 1) {
+            mst_buffer_add(out, "**");
+            mst_buffer_markdown(out, self->labels[i]);
+            mst_buffer_add(out, "**: ");
+        }
+        mst_report_summary(self, i, &text);
+        out->failed = out->failed || text.failed;
+        mst_buffer_markdown(out, text.text);
+        mst_buffer_fini(&text);
+        mst_buffer_add(out, "\n\n");
+    }
+    for (size_t i = 0; i < N_SHEETS; i++) {
+        mst_sheet sheet = {0};
+        mst_status st = sheets[i].make(self, &sheet);
+        if (st == MST_OK && mst_sheet_rows(&sheet) > 0) {
+            mst_buffer_format(out, "## %s\n\n", sheet.title);
+            if (sheet.note != NULL)
+                mst_buffer_format(out, "%s\n\n", sheet.note);
+            mst_sheet_markdown(&sheet, out);
+        }
+        mst_sheet_fini(&sheet);
+        TRY(st);
+    }
+    mst_buffer_add(out, "## How to reproduce\n\n```\n");
+    for (size_t i = 0; i < self->n; i++) {
+        mst_buffer_add(out, self->commands[i]);
+        mst_buffer_add(out, "\n");
+    }
+    mst_buffer_add(out, "```\n");
+    return finish(out);
+}
+
+mst_status mst_report_csv(const mst_report *self, mst_buffer *out)
+{
+    mst_buffer_add(out, "table,row,column,value\n");
+    for (size_t i = 0; i < N_SHEETS; i++) {
+        mst_sheet sheet = {0};
+        mst_status st = sheets[i].make(self, &sheet);
+        if (st == MST_OK)
+            mst_sheet_csv(&sheet, out);
+        mst_sheet_fini(&sheet);
+        TRY(st);
+    }
+    return finish(out);
+}
+
+json_t *mst_report_json(const mst_report *self)
+{
+    json_t *root = json_object(), *runs = json_array();
+    bool fine = root != NULL && runs != NULL;
+    for (size_t i = 0; fine && i < N_SHEETS; i++) {
+        mst_sheet sheet = {0};
+        fine = sheets[i].make(self, &sheet) == MST_OK &&
+               json_object_set_new(root, sheets[i].name, mst_sheet_json(&sheet)) == 0;
+        mst_sheet_fini(&sheet);
+    }
+    for (size_t i = 0; fine && i < self->n; i++) {
+        mst_buffer text = {0};
+        mst_report_summary(self, i, &text);
+        json_t *verdict = mst_verdict_json(&self->verdicts[i]);
+        json_t *summary = text.text != NULL ? json_string(text.text) : NULL;
+        json_t *path = json_string(self->runs[i]->path), *command = json_string(self->commands[i]);
+        fine = verdict != NULL && !text.failed &&
+               json_array_append_new(
+                   runs, json_pack("{s:o, s:o, s:o, s:O}", "path", path != NULL ? path : json_string("?"),
+                                   "summary", summary != NULL ? summary : json_string("?"), "command",
+                                   command != NULL ? command : json_string("?"), "verdict", verdict)) == 0;
+        json_decref(verdict);
+        mst_buffer_fini(&text);
+    }
+    fine = fine && json_object_set(root, "runs", runs) == 0;
+    json_decref(runs);
+    if (!fine) {
+        json_decref(root);
+        mst_fail(MST_ENOMEM, "no memory for the report as JSON");
+        return NULL;
+    }
+    return root;
+}
+
+/* ---- SVG files ---- */
+
+typedef struct svg_job {
+    const char *folder;
+    size_t n;
+} svg_job;
+
+static mst_status save_plot(void *arg, const char *group, const char *of, int axis, const mst_plot *plot)
+{
+    static const char *const axes[] = {"-time", "-steps", "-rows"};
+    svg_job *job = arg;
+    mst_plot alone = *plot;
+    mst_buffer out = {0};
+    alone.alone = true;
+    if (!mst_plot_has_points(&alone))
+        return MST_OK;
+    char *path = mst_sprintf("%s/%s%s%s-%s%s.svg", job->folder, group, *of != '\0' ? "-" : "", of,
+                             plot->title, axis >= 0 ? axes[axis] : "");
+    if (path == NULL)
+        return mst_fail(MST_ENOMEM, "%s: no memory for a path", job->folder);
+    for (char *p = path + strlen(job->folder) + 1; *p != '\0'; p++)
+        if (strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_", *p) == NULL)
+            *p = '-';
+    mst_plot_draw(&alone, "", &out);
+    mst_status st = mst_buffer_save(&out, path);
+    job->n += st == MST_OK;
+    mst_buffer_fini(&out);
+    mst_free(path);
+    return st;
+}
+
+mst_status mst_report_svg(const mst_report *self, const char *folder, size_t *n)
+{
+    svg_job job = {.folder = folder};
+    TRY(mst_make_folders(folder));
+    TRY(mst_report_plots(self, "curves", save_plot, &job));
+    TRY(mst_report_plots(self, "hosts", save_plot, &job));
+    TRY(mst_report_plots(self, "processes", save_plot, &job));
+    *n = job.n;
+    return MST_OK;
+}

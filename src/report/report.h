@@ -1,0 +1,29 @@
+/* The report of one run or of several together: HTML, Markdown, CSV, JSON, and its plots as SVG.
+ *
+ * Everything is text in memory or files that appear whole; nothing is printed, and the runs are only read. */
+#ifndef MST_REPORT_REPORT_H
+#define MST_REPORT_REPORT_H
+
+#include "report/buffer.h"
+#include "report/run_read.h"
+#include "report/verdict.h"
+
+typedef struct mst_report mst_report;
+
+/* defaults: mst_options_json of a training's options as they are when none is given, so that the command to
+ * reproduce a run names only what differs; NULL: names all. Runs and defaults must outlive the report,
+ * unchanged. *out is the caller's to destroy; set only on MST_OK. */
+mst_status mst_report_new(mst_run_data *const *runs, size_t n, const json_t *defaults, mst_report **out);
+void mst_report_destroy(mst_report *self); /* NULL-safe */
+
+/* One self-contained page: no outside requests, scripts and styles by their hashes only. */
+mst_status mst_report_html(const mst_report *self, mst_buffer *out);
+mst_status mst_report_markdown(const mst_report *self, mst_buffer *out);
+/* table,row,column,value. */
+mst_status mst_report_csv(const mst_report *self, mst_buffer *out);
+/* New reference; NULL with MST_ENOMEM recorded. */
+json_t *mst_report_json(const mst_report *self);
+/* A file for each plot that has points, into the folder, which is made. *n: how many. */
+mst_status mst_report_svg(const mst_report *self, const char *folder, size_t *n);
+
+#endif

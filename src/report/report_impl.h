@@ -1,0 +1,54 @@
+/* What the parts of a report share. */
+#ifndef MST_REPORT_REPORT_IMPL_H
+#define MST_REPORT_REPORT_IMPL_H
+
+#include "report/figures.h"
+#include "report/report.h"
+#include "report/sheet.h"
+#include "report/svg.h"
+
+struct mst_report {
+    mst_run_data *const *runs;
+    size_t n;
+    const json_t *defaults;
+    char **labels; /* names of the runs, made different from each other */
+    mst_run_figures *figures;
+    mst_verdict *verdicts;
+    char **commands; /* how to reproduce each run */
+};
+
+/* ---- tables (report_tables.c); the caller ends with mst_sheet_fini ---- */
+
+/* X(name, function): the order in which Markdown, CSV and JSON have them. */
+#define MST_REPORT_SHEETS(X)                                                                                 \
+    X(overview)                                                                                              \
+    X(accuracy)                                                                                              \
+    X(verdict)                                                                                               \
+    X(advice)                                                                                                \
+    X(evidence)                                                                                              \
+    X(cost)                                                                                                  \
+    X(phases)                                                                                                \
+    X(workers)                                                                                               \
+    X(hosts)                                                                                                 \
+    X(processes)                                                                                             \
+    X(options)
+#define X(name) mst_status mst_report_sheet_##name(const mst_report *self, mst_sheet *out);
+MST_REPORT_SHEETS(X)
+#undef X
+
+/* ---- plots (report_plots.c) ---- */
+
+/* Called for each plot of the report in turn; the plot and what it points at live as long as the call. group:
+ * "curves", "hosts", "processes"; of: the host or process, or ""; axis: of curves, else -1. */
+typedef mst_status mst_plot_fn(void *arg, const char *group, const char *of, int axis, const mst_plot *plot);
+mst_status mst_report_plots(const mst_report *self, const char *group, mst_plot_fn *fn, void *arg);
+
+/* ---- texts (report.c) ---- */
+
+/* One paragraph: what was trained, how it ended, the best figures, the bottleneck. */
+void mst_report_summary(const mst_report *self, size_t run, mst_buffer *out);
+void mst_report_title(const mst_report *self, mst_buffer *out);
+
+extern const char mst_report_style[], mst_report_script[];
+
+#endif

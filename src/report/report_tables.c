@@ -1,0 +1,482 @@
+/* The tables of a report: one function each, in the order of MST_REPORT_SHEETS. A report of one run and one
+ * of several have the same tables; the first column names the run, and the process where there is one. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "report/report_impl.h"
+
+static mst_status finish(const mst_sheet *sheet)
+{
+    return sheet->failed ? mst_fail(MST_ENOMEM, "no memory for table %s", sheet->title) : MST_OK;
+}
+
+/* "run" or "run · process". */
+static void name_row(const mst_report *self, mst_sheet *out, size_t run, const char *process)
+{
+    if (self->n == 1) {
+        mst_sheet_text(out, process);
+        return;
+    }
+    char *text = mst_sprintf("%s \xc2\xb7 %s", self->labels[run], process);
+    out->failed = out->failed || text == NULL;
+    mst_sheet_text(out, text);
+    mst_free(text);
+}
+
+/* ---- the runs ---- */
+
+mst_status mst_report_sheet_overview(const mst_report *self, mst_sheet *out)
+{
+    *out = (mst_sheet){.title = "Runs", .key = "overview"};
+    mst_sheet_column_add(out, "run", "run", false);
+    mst_sheet_column_add(out, "state", "state", false);
+    mst_sheet_column_add(out, "model", "model", false);
+    mst_sheet_column_add(out, "how", "how", false);
+    mst_sheet_column_add(out, "batch", "batch", true);
+    mst_sheet_column_add(out, "steps", "steps", true);
+    mst_sheet_column_add(out, "rows", "rows", true);
+    mst_sheet_column_add(out, "training", "train_s", true);
+    mst_sheet_column_add(out, "rows/s", "rows_per_s", true);
+    mst_sheet_column_add(out, "peak memory", "peak_memory", true);
+    mst_sheet_column_add(out, "CPU time", "cpu_s", true);
+    mst_sheet_column_add(out, "bottleneck", "bottleneck", false);
+    for (size_t i = 0; i < self->n; i++) {
+        const mst_run_figures *f = &self->figures[i];
+        char how[160], part[64] = "";
+        if (f->n_workers >= 1)
+            snprintf(part, sizeof part, ", %.0f worker%s, %.0f server%s", f->n_workers,
+                     f->n_workers == 1 ? "" : "s", f->n_servers >= 0 ? f->n_servers : 0,
+                     f->n_servers == 1 ? "" : "s");
+        else if (f->n_threads >= 1)
+            snprintf(part, sizeof part, ", %.0f thread%s", f->n_threads, f->n_threads == 1 ? "" : "s");
+        snprintf(how, sizeof how, "%.32s %.32s%s", f->strategy, f->mode, part);
+        mst_sheet_text(out, self->labels[i]);
+        mst_sheet_text(out, f->state);
+        mst_sheet_text(out, f->model);
+        mst_sheet_text(out, how);
+        mst_sheet_count(out, f->batch);
+        mst_sheet_count(out, f->steps);
+        mst_sheet_count(out, f->rows);
+        mst_sheet_seconds(out, f->train_s);
+        mst_sheet_count(out, f->rows_per_s);
+        mst_sheet_bytes(out, f->peak_memory);
+        mst_sheet_seconds(out, f->cpu_s);
+        mst_sheet_text(out,
+                       self->verdicts[i].known ? mst_bottleneck_name(self->verdicts[i].kind) : "not known");
+    }
+    return finish(out);
+}
+
+mst_status mst_report_sheet_accuracy(const mst_report *self, mst_sheet *out)
+{
+    *out = (mst_sheet){.title = "Accuracy reached", .key = "accuracy"};
+    mst_sheet_column_add(out, "run", "run", false);
+    mst_sheet_column_add(out, "set", "set", false);
+    mst_sheet_column_add(out, "loss", "loss", true);
+    mst_sheet_column_add(out, "accuracy", "accuracy", true);
+    mst_sheet_column_add(out, "error", "error", true);
+    mst_sheet_column_add(out, "top 5", "top5", true);
+    mst_sheet_column_add(out, "AUC", "auc", true);
+    mst_sheet_column_add(out, "best loss", "best_loss", true);
+    mst_sheet_column_add(out, "best accuracy", "best_accuracy", true);
+    mst_sheet_column_add(out, "after", "best_accuracy_s", true);
+    for (size_t i = 0; i < self->n; i++) {
+        const mst_run_figures *f = &self->figures[i];
+        if (f->set[0] == '\0')
+            continue;
+        mst_sheet_text(out, self->labels[i]);
+        mst_sheet_text(out, f->set);
+        mst_sheet_real(out, f->test_loss);
+        mst_sheet_real(out, f->test_accuracy);
+        mst_sheet_real(out, 1 - f->test_accuracy);
+        mst_sheet_real(out, f->test_top5);
+        mst_sheet_real(out, f->test_auc);
+        mst_sheet_real(out, f->best_loss);
+        mst_sheet_real(out, f->best_accuracy);
+        mst_sheet_seconds(out, f->best_accuracy_s);
+    }
+    return finish(out);
+}
+
+/* ---- the verdict ---- */
+
+mst_status mst_report_sheet_verdict(const mst_report *self, mst_sheet *out)
+{
+    *out = (mst_sheet){.title = "Where a worker's time goes, by cause", .key = "verdict"};
+    mst_sheet_column_add(out, "run", "run", false);
+    mst_sheet_column_add(out, "", "bar", false);
+    for (int k = 0; k < MST_BOTTLENECKS; k++)
+        mst_sheet_part_add(out, mst_bottleneck_title((mst_bottleneck)k),
+                           mst_bottleneck_name((mst_bottleneck)k), (unsigned)k + 1);
+    for (size_t i = 0; i < self->n; i++) {
+        const char *titles[MST_BOTTLENECKS];
+        mst_buffer bar = {0};
+        if (!self->verdicts[i].known)
+            continue;
+        for (int k = 0; k < MST_BOTTLENECKS; k++)
+            titles[k] = mst_bottleneck_title((mst_bottleneck)k);
+        mst_sheet_text(out, self->labels[i]);
+        mst_bar_draw(self->verdicts[i].shares, titles, MST_BOTTLENECKS, &bar);
+        mst_sheet_raw(out, &bar);
+        for (int k = 0; k < MST_BOTTLENECKS; k++)
+            mst_sheet_percent(out, self->verdicts[i].shares[k]);
+    }
+    return finish(out);
+}
+
+mst_status mst_report_sheet_advice(const mst_report *self, mst_sheet *out)
+{
+    *out = (mst_sheet){.title = "What would help", .key = "advice"};
+    mst_sheet_column_add(out, self->n > 1 ? "run and change" : "change", "change", false);
+    mst_sheet_column_add(out, "rows/s", "predicted_gain", true);
+    mst_sheet_column_add(out, "why", "text", false);
+    for (size_t i = 0; i < self->n; i++)
+        for (size_t k = 0; k < self->verdicts[i].n_advice; k++) {
+            const mst_advice *a = &self->verdicts[i].advice[k];
+            char gain[40];
+            snprintf(gain, sizeof gain, "\xc3\x97 %.2f", a->gain);
+            name_row(self, out, i, a->change);
+            mst_sheet_value(out, a->gain, gain);
+            mst_sheet_text(out, a->text);
+        }
+    return finish(out);
+}
+
+mst_status mst_report_sheet_evidence(const mst_report *self, mst_sheet *out)
+{
+    *out = (mst_sheet){.title = "Evidence", .key = "evidence"};
+    mst_sheet_column_add(out, self->n > 1 ? "run and figure" : "figure", "what", false);
+    mst_sheet_column_add(out, "value", "value", true);
+    for (size_t i = 0; i < self->n; i++)
+        for (size_t k = 0; k < self->verdicts[i].n_evidence; k++) {
+            const mst_evidence *e = &self->verdicts[i].evidence[k];
+            char text[64], number[40];
+            name_row(self, out, i, e->what);
+            if (strcmp(e->unit, "share") == 0)
+                mst_sheet_percent(out, e->value);
+            else if (strcmp(e->unit, "bytes") == 0)
+                mst_sheet_bytes(out, e->value);
+            else if (strcmp(e->unit, "bytes/s") == 0)
+                mst_sheet_rate(out, e->value);
+            else if (strcmp(e->unit, "s") == 0)
+                mst_sheet_seconds(out, e->value);
+            else {
+                bool ratio = strcmp(e->unit, "ratio") == 0;
+                snprintf(text, sizeof text, "%s%s", mst_figure_short(e->value, number),
+                         ratio ? " times" : " ");
+                strncat(text, ratio ? "" : e->unit, sizeof text - strlen(text) - 1);
+                mst_sheet_value(out, e->value, text);
+            }
+        }
+    return finish(out);
+}
+
+/* ---- time ---- */
+
+mst_status mst_report_sheet_cost(const mst_report *self, mst_sheet *out)
+{
+    *out = (mst_sheet){.title = "Time", .key = "cost"};
+    mst_sheet_column_add(out, "run", "run", false);
+    mst_sheet_column_add(out, "training", "train_s", true);
+    mst_sheet_column_add(out, "evaluation", "eval_s", true);
+    mst_sheet_column_add(out, "saving", "save_s", true);
+    mst_sheet_column_add(out, "together", "total_s", true);
+    mst_sheet_column_add(out, "evaluation", "eval_share", true);
+    mst_sheet_column_add(out, "of it waiting", "wait_share", true);
+    mst_sheet_column_add(out, "a step", "step_s", true);
+    mst_sheet_column_add(out, "an epoch", "epoch_s", true);
+    for (size_t i = 0; i < self->n; i++) {
+        const mst_run_figures *f = &self->figures[i];
+        double total = f->train_s + (isnan(f->eval_s) ? 0 : f->eval_s) + (isnan(f->save_s) ? 0 : f->save_s);
+        double wait = 0, of = 0;
+        for (size_t p = 0; p < self->runs[i]->n_processes; p++) {
+            mst_costs c;
+            if (self->runs[i]->processes[p]->role == MST_PROCESS_SERVER)
+                continue;
+            mst_costs_of(self->runs[i]->processes[p], NAN, NAN, &c);
+            wait += c.phase[MST_COST_PULL_WAIT] + c.phase[MST_COST_BARRIER_WAIT] + c.phase[MST_COST_READ];
+            of += c.thread_seconds;
+        }
+        mst_sheet_text(out, self->labels[i]);
+        mst_sheet_seconds(out, f->train_s);
+        mst_sheet_seconds(out, f->eval_s);
+        mst_sheet_seconds(out, f->save_s);
+        mst_sheet_seconds(out, total);
+        mst_sheet_percent(out, f->eval_s / total);
+        mst_sheet_percent(out, of > 0 ? wait / of : NAN);
+        mst_sheet_seconds(out, f->steps > 0 ? f->train_s / f->steps : NAN);
+        mst_sheet_seconds(out, f->epochs >= 1 ? f->train_s / f->epochs : NAN);
+    }
+    return finish(out);
+}
+
+mst_status mst_report_sheet_phases(const mst_report *self, mst_sheet *out)
+{
+    *out = (mst_sheet){.title = "Where each process's time went", .key = "phases"};
+    mst_sheet_column_add(out, "process", "process", false);
+    mst_sheet_column_add(out, "", "bar", false);
+    mst_sheet_column_add(out, "thread time", "thread_s", true);
+    for (int k = 0; k < MST_COSTS; k++)
+        mst_sheet_part_add(out, mst_cost_title((mst_cost_kind)k), mst_cost_column((mst_cost_kind)k),
+                           (unsigned)k + 1);
+    for (size_t i = 0; i < self->n; i++)
+        for (size_t p = 0; p < self->runs[i]->n_processes; p++) {
+            const char *titles[MST_COSTS];
+            double shares[MST_COSTS];
+            mst_buffer bar = {0};
+            mst_costs c;
+            mst_costs_of(self->runs[i]->processes[p], NAN, NAN, &c);
+            if (c.thread_seconds <= 0)
+                continue;
+            for (int k = 0; k < MST_COSTS; k++) {
+                titles[k] = mst_cost_title((mst_cost_kind)k);
+                shares[k] = c.phase[k] / c.thread_seconds;
+            }
+            name_row(self, out, i, self->runs[i]->processes[p]->name);
+            mst_bar_draw(shares, titles, MST_COSTS, &bar);
+            mst_sheet_raw(out, &bar);
+            mst_sheet_seconds(out, c.thread_seconds);
+            for (int k = 0; k < MST_COSTS; k++)
+                mst_sheet_percent(out, shares[k]);
+        }
+    return finish(out);
+}
+
+/* ---- workers ---- */
+
+static void add_worker(const mst_report *self, mst_sheet *out, size_t run, const char *name, double all_rows,
+                       const mst_costs *c)
+{
+    double wait = c->phase[MST_COST_PULL_WAIT] + c->phase[MST_COST_BARRIER_WAIT];
+    name_row(self, out, run, name);
+    mst_sheet_count(out, c->steps);
+    mst_sheet_count(out, c->rows);
+    mst_sheet_percent(out, all_rows > 0 ? c->rows / all_rows : NAN);
+    mst_sheet_count(out, c->seconds > 0 ? c->rows / c->seconds : NAN);
+    mst_sheet_percent(out, c->phase[MST_COST_COMPUTE] / c->thread_seconds);
+    mst_sheet_percent(out, wait / c->thread_seconds);
+    mst_sheet_percent(out, c->phase[MST_COST_READ] / c->thread_seconds);
+    mst_sheet_bytes(out, c->bytes_in);
+    mst_sheet_bytes(out, c->bytes_out);
+    mst_sheet_real(out, c->staleness_mean);
+    mst_sheet_count(out, c->dropped_rows);
+}
+
+static double number(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : 0;
+}
+
+/* Workers as the manifest counts them, of runs without spans.csv. */
+static void add_manifest_workers(const mst_report *self, mst_sheet *out, size_t run)
+{
+    json_t *worker, *workers = json_object_get(self->runs[run]->manifest, "workers");
+    double rows = 0;
+    size_t i;
+    json_array_foreach(workers, i, worker) rows += number(worker, "rows");
+    json_array_foreach(workers, i, worker)
+    {
+        char name[40];
+        mst_costs c = {.steps = number(worker, "steps"),
+                       .rows = number(worker, "rows"),
+                       .bytes_in = number(worker, "bytes_in"),
+                       .bytes_out = number(worker, "bytes_out"),
+                       .dropped_rows = number(worker, "dropped_rows"),
+                       .seconds = self->figures[run].train_s,
+                       .thread_seconds = self->figures[run].train_s,
+                       .staleness_mean = NAN};
+        c.phase[MST_COST_COMPUTE] = number(worker, "compute_seconds");
+        c.phase[MST_COST_BARRIER_WAIT] = number(worker, "wait_seconds");
+        c.phase[MST_COST_READ] = number(worker, "input_seconds");
+        snprintf(name, sizeof name, "worker-%zu", i);
+        add_worker(self, out, run, name, rows, &c);
+    }
+}
+
+mst_status mst_report_sheet_workers(const mst_report *self, mst_sheet *out)
+{
+    *out = (mst_sheet){.title = "Workers", .key = "workers"};
+    mst_sheet_column_add(out, "worker", "worker", false);
+    mst_sheet_column_add(out, "steps", "steps", true);
+    mst_sheet_column_add(out, "rows", "rows", true);
+    mst_sheet_column_add(out, "of all rows", "rows_share", true);
+    mst_sheet_column_add(out, "rows/s", "rows_per_s", true);
+    mst_sheet_column_add(out, "computing", "compute_share", true);
+    mst_sheet_column_add(out, "waiting for others", "wait_share", true);
+    mst_sheet_column_add(out, "for rows", "read_share", true);
+    mst_sheet_column_add(out, "received", "bytes_in", true);
+    mst_sheet_column_add(out, "sent", "bytes_out", true);
+    mst_sheet_column_add(out, "staleness", "staleness_mean", true);
+    mst_sheet_column_add(out, "rows dropped", "dropped_rows", true);
+    for (size_t i = 0; i < self->n; i++) {
+        const mst_run_data *run = self->runs[i];
+        double rows = 0;
+        size_t before = out->n_cells;
+        mst_costs c;
+        for (int pass = 0; pass < 2; pass++)
+            for (size_t p = 0; p < run->n_processes; p++) {
+                if (run->processes[p]->role == MST_PROCESS_SERVER)
+                    continue;
+                mst_costs_of(run->processes[p], NAN, NAN, &c);
+                if (pass == 0)
+                    rows += c.rows;
+                else if (c.rows > 0)
+                    add_worker(self, out, i, run->processes[p]->name, rows, &c);
+            }
+        if (out->n_cells == before)
+            add_manifest_workers(self, out, i);
+    }
+    return finish(out);
+}
+
+/* ---- resources ---- */
+
+static void add_load_columns(mst_sheet *out, bool host)
+{
+    mst_sheet_column_add(out, host ? "host and time" : "process and time", host ? "host" : "process", false);
+    mst_sheet_column_add(out, "CPU cores", "cpu_mean", true);
+    mst_sheet_column_add(out, "peak", "cpu_peak", true);
+    mst_sheet_column_add(out, "CPU time", "cpu_total_s", true);
+    mst_sheet_column_add(out, "memory", "memory_mean", true);
+    mst_sheet_column_add(out, "peak", "memory_peak", true);
+    mst_sheet_column_add(out, "in", "in_mean", true);
+    mst_sheet_column_add(out, "peak", "in_peak", true);
+    mst_sheet_column_add(out, "total", "in_total", true);
+    mst_sheet_column_add(out, "out", "out_mean", true);
+    mst_sheet_column_add(out, "peak", "out_peak", true);
+    mst_sheet_column_add(out, "total", "out_total", true);
+    mst_sheet_column_add(out, "disk read", "read_mean", true);
+    mst_sheet_column_add(out, "peak", "read_peak", true);
+    mst_sheet_column_add(out, "total", "read_total", true);
+    mst_sheet_column_add(out, "disk write", "write_mean", true);
+    mst_sheet_column_add(out, "peak", "write_peak", true);
+    mst_sheet_column_add(out, "total", "write_total", true);
+}
+
+static void add_loads(mst_sheet *out, const mst_load *loads, mst_load_kind first)
+{
+    char text[40];
+    mst_sheet_value(out, loads[first].mean, mst_figure_short(loads[first].mean, text));
+    mst_sheet_value(out, loads[first].peak, mst_figure_short(loads[first].peak, text));
+    mst_sheet_seconds(out, loads[first].total);
+    mst_sheet_bytes(out, loads[first + 1].mean);
+    mst_sheet_bytes(out, loads[first + 1].peak);
+    for (int k = 2; k < 6; k++) {
+        mst_sheet_rate(out, loads[first + k].mean);
+        mst_sheet_rate(out, loads[first + k].peak);
+        mst_sheet_bytes(out, loads[first + k].total);
+    }
+}
+
+static mst_status add_both(const mst_report *self, mst_sheet *out, size_t run, const mst_process_data *p,
+                           const char *of, mst_load_kind first)
+{
+    mst_loads loads;
+    char *training = mst_sprintf("%s, training", of), *all = mst_sprintf("%s, with evaluation", of);
+    mst_status st = MST_OK;
+    if (training == NULL || all == NULL)
+        TRY_OUT(st, mst_fail(MST_ENOMEM, "no memory for table %s", out->title));
+    TRY_OUT(st, mst_loads_of(self->runs[run], p, NAN, NAN, &loads));
+    name_row(self, out, run, training);
+    add_loads(out, loads.training, first);
+    name_row(self, out, run, all);
+    add_loads(out, loads.all, first);
+out:
+    mst_free(training);
+    mst_free(all);
+    return st;
+}
+
+/* Whether a process before p of the run is on the same host. */
+static bool host_seen(const mst_run_data *run, size_t p)
+{
+    for (size_t i = 0; i < p; i++)
+        if (run->processes[i]->resources.n_rows > 0 &&
+            strcmp(run->processes[i]->host, run->processes[p]->host) == 0)
+            return true;
+    return false;
+}
+
+mst_status mst_report_sheet_hosts(const mst_report *self, mst_sheet *out)
+{
+    *out =
+        (mst_sheet){.title = "Use of each host",
+                    .key = "hosts",
+                    .note = "In and out are the network interfaces but loopback; training leaves the time of "
+                            "evaluations out."};
+    add_load_columns(out, true);
+    for (size_t i = 0; i < self->n; i++)
+        for (size_t p = 0; p < self->runs[i]->n_processes; p++) {
+            const mst_process_data *process = self->runs[i]->processes[p];
+            if (process->resources.n_rows > 0 && !host_seen(self->runs[i], p))
+                TRY(add_both(self, out, i, process, process->host[0] != '\0' ? process->host : "host",
+                             MST_LOAD_HOST_CPU));
+        }
+    return finish(out);
+}
+
+mst_status mst_report_sheet_processes(const mst_report *self, mst_sheet *out)
+{
+    *out = (mst_sheet){
+        .title = "Use by each process",
+        .key = "processes",
+        .note = "In and out are messages of training; training leaves the time of evaluations out."};
+    add_load_columns(out, false);
+    for (size_t i = 0; i < self->n; i++)
+        for (size_t p = 0; p < self->runs[i]->n_processes; p++) {
+            const mst_process_data *process = self->runs[i]->processes[p];
+            if (process->resources.n_rows > 0)
+                TRY(add_both(self, out, i, process, process->name, MST_LOAD_CPU));
+        }
+    return finish(out);
+}
+
+/* ---- options ---- */
+
+static bool all_alike(const mst_report *self, const char *title, const char *name)
+{
+    const json_t *first = NULL;
+    for (size_t i = 0; i < self->n; i++) {
+        const json_t *options = json_object_get(self->runs[i]->manifest, "options");
+        const json_t *value = json_object_get(json_object_get(options, title), name);
+        if (i > 0 && !json_equal((json_t *)first, (json_t *)value) && !(first == NULL && value == NULL))
+            return false;
+        first = value;
+    }
+    return true;
+}
+
+/* One run: what is not by default. Several: what differs between them, one line for each run and option. */
+mst_status mst_report_sheet_options(const mst_report *self, mst_sheet *out)
+{
+    *out = (mst_sheet){.title = self->n > 1 ? "Options that differ" : "Options", .key = "options"};
+    mst_sheet_column_add(out, "option", "option", false);
+    mst_sheet_column_add(out, "value", "value", false);
+    for (size_t i = 0; i < self->n; i++) {
+        const char *title, *name;
+        json_t *group, *value, *options = json_object_get(self->runs[i]->manifest, "options");
+        json_object_foreach(options, title, group)
+        {
+            json_object_foreach(group, name, value)
+            {
+                json_t *usual = json_object_get(json_object_get(self->defaults, title), name);
+                if (self->n > 1 ? all_alike(self, title, name) : json_equal(value, usual))
+                    continue;
+                char *flag = mst_sprintf("--%s", name);
+                char *text =
+                    json_is_null(value) || json_is_object(value) ? mst_strdup("") : mst_option_text(value);
+                out->failed = out->failed || flag == NULL || text == NULL;
+                if (flag != NULL && text != NULL) {
+                    name_row(self, out, i, flag);
+                    mst_sheet_text(out, text);
+                }
+                mst_free(flag);
+                mst_free(text);
+            }
+        }
+    }
+    return finish(out);
+}

@@ -1,0 +1,496 @@
+/* Run directories read and followed (run_read.h).
+ *
+ * Design: JSON files are small and replaced whole, so they are read again when their inode, size or time
+ * changed; CSV files grow, so csv.c follows them. A process is a folder of processes/; one that appears later
+ * is found by the next update.
+ *
+ * Invariants
+ * 1. Nothing is opened that is not a plain file: a pipe with a file's name cannot hold the reader up.
+ * 2. A file that cannot be used never hides another one: it becomes a warning. */
+#include "report/run_read.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+
+#define JSON_MAX      ((size_t)32 << 20)
+#define PROCESSES_MAX 4096
+#define FOLDER_MAX    200 /* characters of a process's folder */
+
+static const char *const metrics_texts[] = {"set", NULL};
+static const char *const marks_texts[] = {"process", "kind", "text", NULL};
+static const char *const resources_texts[] = {"cpu_cores", NULL};
+
+static const char *const role_names[] = {"local", "server", "worker", "rank", "other"};
+
+const char *mst_process_role_name(mst_process_role role)
+{
+    return role_names[role];
+}
+
+/* ---- JSON files ---- */
+
+/* Changes whenever the file is replaced or written; -1: no plain file there. */
+static int64_t stamp_of(const struct stat *info)
+{
+    uint64_t h = (uint64_t)info->st_ino * 0x9e3779b97f4a7c15ull;
+    h = (h ^ (uint64_t)info->st_size) * 0x9e3779b97f4a7c15ull;
+    h = (h ^ (uint64_t)info->st_mtim.tv_sec) * 0x9e3779b97f4a7c15ull;
+    h = (h ^ (uint64_t)info->st_mtim.tv_nsec) * 0x9e3779b97f4a7c15ull;
+    return (int64_t)(h >> 1);
+}
+
+/* Reads the object in the file when it has changed: *out is replaced then. A file that is not there leaves
+ * everything as it was. */
+static mst_status read_json(const char *path, int64_t *stamp, json_t **out)
+{
+    mst_status st = MST_OK;
+    struct stat info;
+    char *text = NULL;
+    size_t n = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return errno == ENOENT || errno == ENOTDIR
+                   ? MST_OK
+                   : mst_fail(MST_EIO, "%s: cannot be opened: %s", path, strerror(errno));
+    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
+        TRY_OUT(st, mst_fail(MST_EINPUT, "%s: is not a plain file", path));
+    if (stamp_of(&info) == *stamp)
+        goto out;
+    if (info.st_size < 0 || (uint64_t)info.st_size > JSON_MAX)
+        TRY_OUT(st, mst_fail(MST_EINPUT, "%s: larger than %zu MB", path, JSON_MAX >> 20));
+    text = mst_alloc((size_t)info.st_size + 1);
+    if (text == NULL)
+        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory to read it", path));
+    while (n < (size_t)info.st_size) {
+        ssize_t got = read(fd, text + n, (size_t)info.st_size - n);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            break;
+        n += (size_t)got;
+    }
+    json_error_t error;
+    json_t *root = json_loadb(text, n, 0, &error);
+    if (!json_is_object(root)) {
+        st = mst_fail(MST_EINPUT, "%s:%d: not a JSON object: %s", path, root == NULL ? error.line : 1,
+                      root == NULL ? error.text : "something else");
+        json_decref(root);
+        goto out;
+    }
+    json_decref(*out);
+    *out = root;
+    *stamp = stamp_of(&info);
+out:
+    mst_free(text);
+    close(fd);
+    return st;
+}
+
+/* ---- warnings ---- */
+
+/* Turns a failure into a warning; only want of memory goes on as a failure. */
+static mst_status note(mst_run_data *self, mst_status st)
+{
+    if (st == MST_OK || st == MST_ENOMEM)
+        return st;
+    char text[MST_ERROR_MAX];
+    strncpy(text, mst_error_text(), sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    return mst_text_list_add(&self->warnings, text);
+}
+
+static mst_status warn(mst_run_data *self, char *text)
+{
+    mst_status st = text != NULL ? mst_text_list_add(&self->warnings, text)
+                                 : mst_fail(MST_ENOMEM, "%s: no memory for a warning", self->path);
+    mst_free(text);
+    return st;
+}
+
+static mst_status note_csv(mst_run_data *self, const mst_csv *csv)
+{
+    if (csv->n_bad > 0)
+        TRY(warn(self, mst_sprintf("%s: %zu torn line%s left out", csv->path, csv->n_bad,
+                                   csv->n_bad == 1 ? " is" : "s are")));
+    if (csv->full)
+        TRY(warn(self, mst_sprintf("%s: only its first %zu lines are shown", csv->path, csv->n_rows)));
+    return MST_OK;
+}
+
+/* ---- processes ---- */
+
+static void process_destroy(mst_process_data *p)
+{
+    if (p == NULL)
+        return;
+    mst_csv_fini(&p->resources);
+    mst_csv_fini(&p->spans);
+    mst_free(p->name);
+    mst_free(p->host);
+    mst_free(p->info_path);
+    mst_free(p);
+}
+
+static mst_process_role find_role(const char *text, size_t n)
+{
+    for (int i = 0; i < MST_PROCESS_OTHER; i++)
+        if (strlen(role_names[i]) == n && memcmp(role_names[i], text, n) == 0)
+            return (mst_process_role)i;
+    return MST_PROCESS_OTHER;
+}
+
+static mst_status process_new(const mst_run_data *run, const char *name, mst_process_data **out)
+{
+    mst_status st = MST_OK;
+    char *resources = mst_sprintf("%s/processes/%s/resources.csv", run->path, name);
+    char *spans = mst_sprintf("%s/processes/%s/spans.csv", run->path, name);
+    mst_process_data *p = mst_zalloc(sizeof *p);
+    if (p != NULL) {
+        p->name = mst_strdup(name);
+        p->host = mst_strdup("");
+        p->info_path = mst_sprintf("%s/processes/%s/process.json", run->path, name);
+    }
+    if (p == NULL || resources == NULL || spans == NULL || p->name == NULL || p->host == NULL ||
+        p->info_path == NULL)
+        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for process %s", run->path, name));
+    const char *dash = strrchr(name, '-');
+    p->role = find_role(name, dash != NULL ? (size_t)(dash - name) : strlen(name));
+    p->index = dash != NULL ? strtol(dash + 1, NULL, 10) : 0;
+    p->info_stamp = -1;
+    p->started = p->cores = p->threads = p->memory_bytes = NAN;
+    TRY_OUT(st, mst_csv_init(&p->resources, resources, resources_texts));
+    TRY_OUT(st, mst_csv_init(&p->spans, spans, NULL));
+    *out = p;
+    p = NULL;
+out:
+    process_destroy(p);
+    mst_free(resources);
+    mst_free(spans);
+    return st;
+}
+
+static double positive(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    double x = json_is_number(value) ? json_number_value(value) : NAN;
+    return x > 0 && x < 1e300 ? x : NAN;
+}
+
+/* What process.json says, as far as it says it. */
+static mst_status adopt_info(mst_process_data *p, const json_t *info)
+{
+    const char *role = json_string_value(json_object_get(info, "role"));
+    const char *host = json_string_value(json_object_get(info, "host"));
+    const json_t *index = json_object_get(info, "index"), *links = json_object_get(info, "links");
+    if (role != NULL)
+        p->role = find_role(role, strlen(role));
+    if (json_is_integer(index))
+        p->index = json_integer_value(index);
+    if (host != NULL && strcmp(host, p->host) != 0) {
+        char *copy = mst_strdup(host);
+        if (copy == NULL)
+            return mst_fail(MST_ENOMEM, "%s: no memory for a host", p->info_path);
+        mst_free(p->host);
+        p->host = copy;
+    }
+    p->pid = json_integer_value(json_object_get(info, "pid"));
+    p->started = positive(info, "started");
+    p->cores = positive(info, "cores");
+    p->threads = positive(info, "threads");
+    p->memory_bytes = positive(info, "memory_bytes");
+    p->n_links = 0;
+    for (size_t i = 0; i < json_array_size(links) && p->n_links < MST_PROCESS_LINKS_MAX; i++) {
+        const json_t *link = json_array_get(links, i);
+        const char *name = json_string_value(json_object_get(link, "name"));
+        mst_process_link *to = &p->links[p->n_links];
+        if (name == NULL || strlen(name) >= sizeof to->name)
+            continue;
+        strcpy(to->name, name);
+        to->bits_per_s = positive(link, "bits_per_s");
+        p->n_links++;
+    }
+    p->has_info = true;
+    return MST_OK;
+}
+
+static mst_status update_process(mst_run_data *self, mst_process_data *p, bool *changed)
+{
+    json_t *info = NULL;
+    int64_t stamp = p->info_stamp;
+    TRY(note(self, read_json(p->info_path, &stamp, &info)));
+    if (info != NULL) {
+        mst_status st = adopt_info(p, info);
+        json_decref(info);
+        TRY(st);
+        p->info_stamp = stamp;
+        *changed = true;
+    }
+    TRY(note(self, mst_csv_update(&p->resources, changed)));
+    TRY(note(self, mst_csv_update(&p->spans, changed)));
+    TRY(note_csv(self, &p->resources));
+    return note_csv(self, &p->spans);
+}
+
+static int by_role(const void *a, const void *b)
+{
+    const mst_process_data *x = *(mst_process_data *const *)a, *y = *(mst_process_data *const *)b;
+    if (x->role != y->role)
+        return x->role < y->role ? -1 : 1;
+    if (x->index != y->index)
+        return x->index < y->index ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+static bool known(const mst_run_data *self, const char *name)
+{
+    for (size_t i = 0; i < self->n_processes; i++)
+        if (strcmp(self->processes[i]->name, name) == 0)
+            return true;
+    return false;
+}
+
+/* Finds folders of processes/ that were not there before. */
+static mst_status find_processes(mst_run_data *self)
+{
+    mst_status st = MST_OK;
+    struct dirent *found;
+    char *path = mst_sprintf("%s/processes", self->path);
+    if (path == NULL)
+        return mst_fail(MST_ENOMEM, "%s: no memory for a path", self->path);
+    DIR *dir = opendir(path);
+    while (st == MST_OK && dir != NULL && (found = readdir(dir)) != NULL) {
+        if (found->d_name[0] == '.' || strlen(found->d_name) > FOLDER_MAX || known(self, found->d_name))
+            continue;
+        char *folder = mst_sprintf("%s/%s", path, found->d_name);
+        bool is_folder = folder != NULL && mst_path_is_folder(folder);
+        mst_free(folder);
+        if (!is_folder)
+            continue;
+        if (self->n_processes == PROCESSES_MAX) {
+            st = warn(self, mst_sprintf("%s: only %d processes are shown", path, PROCESSES_MAX));
+            break;
+        }
+        mst_process_data *p = NULL;
+        size_t capacity = self->n_processes;
+        st = process_new(self, found->d_name, &p);
+        if (st == MST_OK &&
+            !mst_grow(&self->processes, &capacity, self->n_processes + 1, sizeof *self->processes)) {
+            process_destroy(p);
+            st = mst_fail(MST_ENOMEM, "%s: no memory for process %s", self->path, found->d_name);
+        } else if (st == MST_OK) {
+            self->processes[self->n_processes++] = p;
+        }
+    }
+    if (dir != NULL)
+        closedir(dir);
+    mst_free(path);
+    return st;
+}
+
+/* ---- the run ---- */
+
+mst_status mst_run_data_update(mst_run_data *self, bool *changed)
+{
+    bool any = false;
+    int64_t manifest = self->manifest_stamp, verdict = self->verdict_stamp;
+    mst_text_list_fini(&self->warnings);
+    TRY(note(self, read_json(self->manifest_path, &self->manifest_stamp, &self->manifest)));
+    TRY(note(self, read_json(self->verdict_path, &self->verdict_stamp, &self->verdict)));
+    any = manifest != self->manifest_stamp || verdict != self->verdict_stamp;
+    TRY(note(self, mst_csv_update(&self->metrics, &any)));
+    TRY(note(self, mst_csv_update(&self->marks, &any)));
+    TRY(note_csv(self, &self->metrics));
+    TRY(note_csv(self, &self->marks));
+    TRY(find_processes(self));
+    for (size_t i = 0; i < self->n_processes; i++)
+        TRY(update_process(self, self->processes[i], &any));
+    if (self->n_processes > 1)
+        qsort(self->processes, self->n_processes, sizeof *self->processes, by_role);
+    if (changed != NULL)
+        *changed = any;
+    return MST_OK;
+}
+
+void mst_run_data_destroy(mst_run_data *self)
+{
+    if (self == NULL)
+        return;
+    for (size_t i = 0; i < self->n_processes; i++)
+        process_destroy(self->processes[i]);
+    mst_free(self->processes);
+    mst_csv_fini(&self->metrics);
+    mst_csv_fini(&self->marks);
+    json_decref(self->manifest);
+    json_decref(self->verdict);
+    mst_text_list_fini(&self->warnings);
+    mst_free(self->path);
+    mst_free(self->name);
+    mst_free(self->manifest_path);
+    mst_free(self->verdict_path);
+    mst_free(self);
+}
+
+/* The folder's last word; of "." and the like, that of the real path. */
+static char *name_of(const char *path)
+{
+    char *real = realpath(path, NULL);
+    const char *from = real != NULL ? real : path, *slash = strrchr(from, '/');
+    char *name = mst_strdup(slash != NULL && slash[1] != '\0' ? slash + 1 : from);
+    free(real);
+    return name;
+}
+
+mst_status mst_run_data_new(const char *path, mst_run_data **out)
+{
+    mst_status st = MST_OK;
+    char *metrics = NULL, *marks = NULL;
+    if (!mst_path_exists(path))
+        return mst_fail(MST_EINPUT, "%s: there is no such run", path);
+    if (!mst_path_is_folder(path))
+        return mst_fail(MST_EINPUT, "%s: not a run: runs are folders, as muster train makes them", path);
+    mst_run_data *self = mst_zalloc(sizeof *self);
+    if (self == NULL)
+        return mst_fail(MST_ENOMEM, "%s: no memory to read the run", path);
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    self->path = mst_strndup(path, n);
+    self->name = name_of(path);
+    self->manifest_path = mst_sprintf("%.*s/manifest.json", (int)n, path);
+    self->verdict_path = mst_sprintf("%.*s/verdict.json", (int)n, path);
+    self->manifest_stamp = self->verdict_stamp = -1;
+    metrics = mst_sprintf("%.*s/metrics.csv", (int)n, path);
+    marks = mst_sprintf("%.*s/marks.csv", (int)n, path);
+    if (self->path == NULL || self->name == NULL || self->manifest_path == NULL ||
+        self->verdict_path == NULL || metrics == NULL || marks == NULL)
+        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory to read the run", path));
+    TRY_OUT(st, mst_csv_init(&self->metrics, metrics, metrics_texts));
+    TRY_OUT(st, mst_csv_init(&self->marks, marks, marks_texts));
+    TRY_OUT(st, mst_run_data_update(self, NULL));
+    if (self->manifest == NULL && !self->metrics.present && self->n_processes == 0) {
+        if (self->warnings.n > 0)
+            st =
+                mst_fail(MST_EINPUT, "%s: nothing of the run can be read: %s", path, self->warnings.items[0]);
+        else
+            st = mst_fail(MST_EINPUT,
+                          "%s: not a run: it has neither a manifest.json nor a metrics.csv of muster", path);
+        goto out;
+    }
+    if (self->manifest == NULL)
+        TRY_OUT(st, warn(self, mst_sprintf("%s: no manifest can be read: options are not known", path)));
+    *out = self;
+    self = NULL;
+out:
+    mst_run_data_destroy(self);
+    mst_free(metrics);
+    mst_free(marks);
+    return st;
+}
+
+/* ---- looking ---- */
+
+static const json_t *find_option(const mst_run_data *self, const char *name)
+{
+    const char *title;
+    json_t *group, *options = json_object_get(self->manifest, "options");
+    json_object_foreach(options, title, group)
+    {
+        const json_t *value = json_object_get(group, name);
+        if (value != NULL)
+            return value;
+    }
+    return NULL;
+}
+
+char *mst_run_data_option(const mst_run_data *self, const char *name)
+{
+    const json_t *value = find_option(self, name);
+    return value != NULL && !json_is_null(value) && !json_is_object(value) ? mst_option_text(value) : NULL;
+}
+
+bool mst_run_data_option_is(const mst_run_data *self, const char *name, const char *text)
+{
+    const char *value = json_string_value(find_option(self, name));
+    return value != NULL && strcmp(value, text) == 0;
+}
+
+double mst_run_data_option_real(const mst_run_data *self, const char *name)
+{
+    const json_t *value = find_option(self, name);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static const json_t *walk(const json_t *at, va_list keys)
+{
+    const char *key;
+    while (at != NULL && (key = va_arg(keys, const char *)) != NULL)
+        at = json_object_get(at, key);
+    return at;
+}
+
+const char *mst_run_data_text(const mst_run_data *self, ...)
+{
+    va_list keys;
+    va_start(keys, self);
+    const char *text = json_string_value(walk(self->manifest, keys));
+    va_end(keys);
+    return text;
+}
+
+double mst_run_data_real(const mst_run_data *self, ...)
+{
+    va_list keys;
+    va_start(keys, self);
+    const json_t *value = walk(self->manifest, keys);
+    va_end(keys);
+    double x = json_is_number(value) ? json_number_value(value) : NAN;
+    return isfinite(x) ? x : NAN;
+}
+
+double mst_run_data_begin(const mst_run_data *self)
+{
+    double begin = NAN;
+    size_t time = mst_csv_column(&self->marks, "time");
+    if (self->marks.n_rows > 0)
+        begin = mst_csv_value(&self->marks, 0, time);
+    for (size_t i = 0; i < self->n_processes; i++) {
+        const mst_process_data *p = self->processes[i];
+        const mst_csv *csv[] = {&p->resources, &p->spans};
+        begin = fmin(begin, p->started); /* of NAN and a number: the number */
+        for (int k = 0; k < 2; k++)
+            if (csv[k]->n_rows > 0)
+                begin = fmin(begin, mst_csv_value(csv[k], 0, mst_csv_column(csv[k], "time")) -
+                                        mst_csv_value(csv[k], 0, mst_csv_column(csv[k], "interval_s")));
+    }
+    struct tm tm = {0};
+    const char *started = mst_run_data_text(self, "started", NULL);
+    if (isnan(begin) && started != NULL && strptime(started, "%Y-%m-%dT%H:%M:%SZ", &tm) != NULL)
+        begin = (double)timegm(&tm);
+    return begin;
+}
+
+double mst_run_data_end(const mst_run_data *self)
+{
+    double end = NAN;
+    if (self->marks.n_rows > 0)
+        end = mst_csv_value(&self->marks, self->marks.n_rows - 1, mst_csv_column(&self->marks, "time"));
+    for (size_t i = 0; i < self->n_processes; i++) {
+        const mst_csv *csv[] = {&self->processes[i]->resources, &self->processes[i]->spans};
+        for (int k = 0; k < 2; k++)
+            if (csv[k]->n_rows > 0)
+                end = fmax(end, mst_csv_value(csv[k], csv[k]->n_rows - 1, mst_csv_column(csv[k], "time")));
+    }
+    return end;
+}

@@ -1,0 +1,86 @@
+/* A run directory, as docs/RUNS.md describes it, read into memory: of a run that is over, still going, torn,
+ * half-deleted or of an older muster.
+ *
+ * What is missing is empty; what cannot be used becomes a warning. Reading again (update) takes only what has
+ * grown, so that a page or a terminal can follow a run. Reads files only and writes none. One thread. */
+#ifndef MST_REPORT_RUN_READ_H
+#define MST_REPORT_RUN_READ_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/option.h"
+#include "base/status.h"
+#include "report/csv.h"
+
+typedef enum mst_process_role {
+    MST_PROCESS_LOCAL,
+    MST_PROCESS_SERVER,
+    MST_PROCESS_WORKER,
+    MST_PROCESS_RANK,
+    MST_PROCESS_OTHER, /* the evaluator, and what this muster does not know */
+} mst_process_role;
+
+typedef struct mst_process_link {
+    char name[32];
+    double bits_per_s; /* NAN: not known */
+} mst_process_link;
+
+#define MST_PROCESS_LINKS_MAX 16
+
+/* One folder of processes/. */
+typedef struct mst_process_data {
+    char *name, *host; /* host: "" when not known */
+    mst_process_role role;
+    int64_t index, pid;
+    double started, cores, threads, memory_bytes; /* NAN: not known */
+    mst_process_link links[MST_PROCESS_LINKS_MAX];
+    size_t n_links;
+    mst_csv resources, spans;
+    char *info_path;
+    int64_t info_stamp; /* of process.json, to see that it was replaced; -1: never read */
+    bool has_info;
+} mst_process_data;
+
+typedef struct mst_run_data {
+    char *path, *name;          /* name: the folder's last word, which need not be unique */
+    json_t *manifest, *verdict; /* objects; NULL: none that can be read */
+    mst_csv metrics, marks;
+    mst_process_data **processes; /* local, servers, workers, ranks, others; by index */
+    size_t n_processes;
+    mst_text_list warnings; /* of the last update; sentences */
+    char *manifest_path, *verdict_path;
+    int64_t manifest_stamp, verdict_stamp;
+} mst_run_data;
+
+/* Reads the run at path. MST_EINPUT with a sentence when nothing of a run is there. *out is the caller's to
+ * destroy; set only on MST_OK. */
+mst_status mst_run_data_new(const char *path, mst_run_data **out);
+void mst_run_data_destroy(mst_run_data *self); /* NULL-safe */
+
+/* Reads what has grown, changed or appeared since; *changed (may be NULL) says whether anything did. Files
+ * that vanished keep what was read of them. MST_ENOMEM only; the rest are warnings. */
+mst_status mst_run_data_update(mst_run_data *self, bool *changed);
+
+/* ---- looking ---- */
+
+/* An option of the manifest by its flag's name, as a user would have typed it; NULL: not there. The caller
+ * frees. */
+char *mst_run_data_option(const mst_run_data *self, const char *name);
+/* Compares such an option. */
+bool mst_run_data_option_is(const mst_run_data *self, const char *name, const char *text);
+double mst_run_data_option_real(const mst_run_data *self, const char *name); /* NAN: not there, no number */
+
+/* A text or number of the manifest by its keys, e.g. "progress", "rows"; NULL key ends. NULL and NAN: not
+ * there. The text lives as long as the manifest. */
+const char *mst_run_data_text(const mst_run_data *self, ...) __attribute__((sentinel));
+double mst_run_data_real(const mst_run_data *self, ...) __attribute__((sentinel));
+
+/* When the run began and the newest time that any file tells of, in seconds since 1970; NAN: not known. */
+double mst_run_data_begin(const mst_run_data *self);
+double mst_run_data_end(const mst_run_data *self);
+
+const char *mst_process_role_name(mst_process_role role);
+
+#endif

@@ -1,0 +1,413 @@
+/* Plots (svg.h).
+ *
+ * Design: a drawing is 480 units wide, so that on a phone it stands at about its own size and a desktop page
+ * shows two side by side. Curves of many points are reduced to the least and greatest of each half unit, so
+ * that peaks stay. Coordinates have one decimal.
+ *
+ * Invariants
+ * 1. Every number written is finite and within the drawing.
+ * 2. No text from outside is written but through mst_buffer_html. */
+#include "report/svg.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define WIDTH     480.0
+#define HEIGHT    270.0
+#define LEFT      60.0
+#define RIGHT     12.0
+#define TOP       12.0
+#define BOTTOM    42.0
+#define TITLE     26.0 /* more at the top of a drawing that stands alone */
+#define LEGEND    18.0 /* a line of its legend */
+#define DOTS_MAX  60
+#define MARKS_MAX 400
+
+const char mst_svg_style[] =
+    ":root,svg.alone{--bg:#fff;--fg:#1b1f24;--dim:#5b6570;--grid:#e3e7eb;--axis:#8a949e;"
+    "--c0:#0072b2;--c1:#d55e00;--c2:#00875f;--c3:#b5478c;--c4:#b07d00;--c5:#3a9bdc;--c6:#6a4fbf;--c7:#4d4d4d;"
+    "--eval:#e69f00;--save:#56b4e9;--join:#009e73;--death:#c2003a}"
+    "@media "
+    "(prefers-color-scheme:dark){:root,svg.alone{--bg:#14171b;--fg:#e6e9ec;--dim:#9aa5b1;--grid:#2a3038;"
+    "--axis:#6b7683;--c0:#56b4e9;--c1:#ff8c42;--c2:#2ecf9c;--c3:#e58ac3;--c4:#f0c446;--c5:#9ad1ff;--c6:#"
+    "b3a1ff;"
+    "--c7:#c8cdd2;--eval:#e69f00;--save:#56b4e9;--join:#2ecf9c;--death:#ff5c7c}}"
+    "@media print{:root{--bg:#fff;--fg:#000;--dim:#444;--grid:#ddd;--axis:#777;--c0:#0072b2;--c1:#d55e00;"
+    "--c2:#00875f;--c3:#b5478c;--c4:#b07d00;--c5:#3a9bdc;--c6:#6a4fbf;--c7:#4d4d4d;--join:#009e73;"
+    "--death:#c2003a}}"
+    "svg text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;fill:var(--dim)}"
+    "svg .title{font-size:14px;font-weight:600;fill:var(--fg)}"
+    "svg .grid{stroke:var(--grid);stroke-width:1}svg .axis{stroke:var(--axis);stroke-width:1}"
+    "svg .line{fill:none;stroke-width:1.8;stroke-linejoin:round;stroke-linecap:round}"
+    "svg .dash{stroke-dasharray:5 4}"
+    "svg .c0{stroke:var(--c0);fill:var(--c0)}svg .c1{stroke:var(--c1);fill:var(--c1)}"
+    "svg .c2{stroke:var(--c2);fill:var(--c2)}svg .c3{stroke:var(--c3);fill:var(--c3)}"
+    "svg .c4{stroke:var(--c4);fill:var(--c4)}svg .c5{stroke:var(--c5);fill:var(--c5)}"
+    "svg .c6{stroke:var(--c6);fill:var(--c6)}svg .c7{stroke:var(--c7);fill:var(--c7)}"
+    "svg .line{fill:none}svg .dot{stroke:var(--bg);stroke-width:.8}"
+    "svg .m0{fill:var(--eval);opacity:.22}svg .m1{fill:var(--save);opacity:.3}"
+    "svg .m2{stroke:var(--join);stroke-width:1.4;stroke-dasharray:2 2}"
+    "svg .m3{stroke:var(--death);stroke-width:1.6}"
+    "svg .p0{fill:var(--c0)}svg .p1{fill:var(--c1)}svg .p2{fill:var(--c2)}svg .p3{fill:var(--c3)}"
+    "svg .p4{fill:var(--c4)}svg .p5{fill:var(--c5)}svg .p6{fill:var(--c6)}svg .p7{fill:var(--c7)}"
+    "svg .p8{fill:var(--death)}svg .p9{fill:var(--join)}svg .p10{fill:var(--axis)}svg .p11{fill:var(--grid)}"
+    "svg .paper{fill:var(--bg)}";
+
+/* ---- axes ---- */
+
+double mst_nice_step(double low, double high, int n)
+{
+    double rough = (high - low) / n;
+    if (!(rough > 0) || !isfinite(rough))
+        return 1;
+    double power = pow(10, floor(log10(rough))), f = rough / power;
+    return power * (f <= 1.0000001 ? 1 : f <= 2.0000001 ? 2 : f <= 2.5000001 ? 2.5 : f <= 5.0000001 ? 5 : 10);
+}
+
+typedef struct axis {
+    double low, high; /* in shown units: values / scale */
+    double scale;
+    bool log;
+    const char *suffix; /* of the unit, for the label */
+    double from, to;    /* where low and high are drawn */
+} axis;
+
+static double place(const axis *a, double value)
+{
+    double v = value / a->scale, low = a->low, high = a->high;
+    if (a->log) {
+        v = log10(fmax(v, 1e-300));
+        low = log10(low);
+        high = log10(high);
+    }
+    double share = (v - low) / (high - low);
+    return a->from + fmin(1, fmax(0, share)) * (a->to - a->from);
+}
+
+static void choose_scale(axis *a, mst_unit unit, double greatest)
+{
+    static const char *const bytes[] = {"B", "kB", "MB", "GB", "TB", "PB"};
+    static const char *const rates[] = {"B/s", "kB/s", "MB/s", "GB/s", "TB/s", "PB/s"};
+    a->scale = 1;
+    a->suffix = "";
+    if (unit == MST_UNIT_SECONDS) {
+        a->scale = greatest >= 3 * 3600 ? 3600 : greatest >= 300 ? 60 : 1;
+        a->suffix = greatest >= 3 * 3600 ? "h" : greatest >= 300 ? "min" : "s";
+    } else if (unit == MST_UNIT_BYTES || unit == MST_UNIT_RATE) {
+        int k = 0;
+        for (; k < 5 && greatest / a->scale >= 1000; k++)
+            a->scale *= 1000;
+        a->suffix = unit == MST_UNIT_BYTES ? bytes[k] : rates[k];
+    } else if (unit == MST_UNIT_SHARE) {
+        a->scale = 0.01;
+        a->suffix = "%";
+    }
+}
+
+/* Widens the range to whole ticks. */
+static void round_range(axis *a, int n)
+{
+    if (a->log) {
+        a->low = pow(10, floor(log10(a->low) * 3 + 1e-9) / 3);
+        a->high = pow(10, ceil(log10(a->high) * 3 - 1e-9) / 3);
+        if (a->high / a->low < 1.5) {
+            a->low /= 1.5;
+            a->high *= 1.5;
+        }
+        return;
+    }
+    if (!(a->high > a->low)) { /* one value: half way up */
+        double value = a->high;
+        a->low = value < 0 ? 2 * value : 0;
+        a->high = value < 0 ? 0 : value > 0 ? 2 * value : 1;
+    }
+    double step = mst_nice_step(a->low, a->high, n);
+    a->low = floor(a->low / step + 1e-9) * step;
+    a->high = ceil(a->high / step - 1e-9) * step;
+}
+
+typedef struct range {
+    double x_low, x_high, y_low, y_high;
+    bool any;
+} range;
+
+static bool drawn(const mst_plot *plot, double x, double y)
+{
+    return isfinite(x) && isfinite(y) && fabs(x) < 1e100 && fabs(y) < 1e100 && (!plot->log_y || y > 1e-100);
+}
+
+static range find_range(const mst_plot *plot)
+{
+    range r = {.x_low = INFINITY, .x_high = -INFINITY, .y_low = INFINITY, .y_high = -INFINITY};
+    for (size_t s = 0; s < plot->n_series; s++) {
+        const mst_points *p = &plot->series[s].points;
+        for (size_t i = 0; i < p->n; i++) {
+            if (!drawn(plot, p->x[i], p->y[i]))
+                continue;
+            r.any = true;
+            r.x_low = fmin(r.x_low, p->x[i]);
+            r.x_high = fmax(r.x_high, p->x[i]);
+            r.y_low = fmin(r.y_low, p->y[i]);
+            r.y_high = fmax(r.y_high, p->y[i]);
+        }
+    }
+    return r;
+}
+
+bool mst_plot_has_points(const mst_plot *plot)
+{
+    return find_range(plot).any;
+}
+
+static const char *tick_text(const axis *a, mst_unit unit, double v, double step, char *out)
+{
+    if (unit == MST_UNIT_COUNT || fabs(v) >= 1e5 || (v != 0 && fabs(v) < 1e-3))
+        return mst_figure_short(v, out);
+    int digits = a->log ? (v >= 1 ? 0 : (int)ceil(-log10(v) - 1e-9)) : 0;
+    for (double s = step; !a->log && digits < 6 && fabs(s - round(s)) > 1e-6 * fabs(s); s *= 10)
+        digits++;
+    if (a->log && fabs(v * pow(10, digits) - round(v * pow(10, digits))) > 1e-6)
+        digits++;
+    snprintf(out, 40, "%.*f", digits, fabs(v) < 1e-12 ? 0.0 : v);
+    return out;
+}
+
+static void draw_tick(const axis *a, bool horizontal, mst_unit unit, double v, double step, const axis *other,
+                      mst_buffer *out)
+{
+    char text[40];
+    double at = place(a, v * a->scale);
+    tick_text(a, unit, v, step, text);
+    if (horizontal)
+        mst_buffer_format(out,
+                          "<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
+                          "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>",
+                          at, at, other->to, other->from, at, other->from + 16, text);
+    else
+        mst_buffer_format(out,
+                          "<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
+                          "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%s</text>",
+                          other->from, other->to, at, at, other->from - 6, at + 4, text);
+}
+
+static void draw_ticks(const axis *a, bool horizontal, mst_unit unit, int n, const axis *other,
+                       mst_buffer *out)
+{
+    if (!a->log) {
+        double step = mst_nice_step(a->low, a->high, n);
+        for (int i = 0; i <= 2 * n + 2 && a->low + i * step <= a->high + step * 1e-6; i++)
+            draw_tick(a, horizontal, unit, a->low + i * step, step, other, out);
+        return;
+    }
+    double decades = log10(a->high / a->low);
+    int first = (int)floor(log10(a->low) + 1e-9), last = (int)ceil(log10(a->high) - 1e-9);
+    int every = (int)fmax(1, ceil(decades / 8));
+    static const double parts[] = {1, 2, 3, 5, 7};
+    for (int e = first; e <= last; e += every)
+        for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
+            double v = parts[k] * pow(10, e);
+            bool wanted = k == 0 || (k == 1 && decades < 4) || (k == 3 && decades < 4) || decades < 1.1;
+            if (wanted && v >= a->low * 0.9999 && v <= a->high * 1.0001)
+                draw_tick(a, horizontal, unit, v, 0, other, out);
+        }
+}
+
+/* ---- curves ---- */
+
+typedef struct pen {
+    const mst_plot *plot;
+    const axis *x, *y;
+    mst_buffer *out;
+    bool down;
+} pen;
+
+static void draw_to(pen *p, double x, double y)
+{
+    mst_buffer_format(p->out, "%s%.1f %.1f", p->down ? "L" : "M", place(p->x, x), place(p->y, y));
+    p->down = true;
+}
+
+/* Points of each half unit of width as their least and greatest, in order. */
+static void draw_reduced(pen *p, const mst_points *points)
+{
+    for (size_t i = 0; i < points->n;) {
+        if (!drawn(p->plot, points->x[i], points->y[i])) {
+            p->down = false;
+            i++;
+            continue;
+        }
+        double column = floor(place(p->x, points->x[i]) * 2);
+        size_t least = i, greatest = i, end = i;
+        for (; end < points->n && drawn(p->plot, points->x[end], points->y[end]) &&
+               floor(place(p->x, points->x[end]) * 2) == column;
+             end++) {
+            least = points->y[end] < points->y[least] ? end : least;
+            greatest = points->y[end] > points->y[greatest] ? end : greatest;
+        }
+        size_t first = least < greatest ? least : greatest, second = least < greatest ? greatest : least;
+        draw_to(p, points->x[first], points->y[first]);
+        if (second != first)
+            draw_to(p, points->x[second], points->y[second]);
+        i = end;
+    }
+}
+
+static void draw_dots(const pen *p, const mst_series *s)
+{
+    for (size_t i = 0; i < s->points.n; i++) {
+        char x[40], y[40];
+        double px = s->points.x[i], py = s->points.y[i];
+        if (!drawn(p->plot, px, py))
+            continue;
+        mst_buffer_format(p->out, "<circle class=\"dot c%u\" cx=\"%.1f\" cy=\"%.1f\" r=\"2.8\"><title>",
+                          s->colour, place(p->x, px), place(p->y, py));
+        mst_buffer_html(p->out, s->label);
+        mst_buffer_format(p->out, ": %s %s, %s</title></circle>", mst_figure_short(px / p->x->scale, x),
+                          p->x->suffix[0] != '\0' ? p->x->suffix : p->plot->x_label,
+                          mst_figure_real(py / p->y->scale, y));
+    }
+}
+
+static void draw_series(const mst_plot *plot, const mst_series *s, const axis *x, const axis *y,
+                        mst_buffer *out)
+{
+    pen p = {.plot = plot, .x = x, .y = y, .out = out};
+    size_t n = 0;
+    for (size_t i = 0; i < s->points.n; i++)
+        n += drawn(plot, s->points.x[i], s->points.y[i]);
+    if (n == 0)
+        return;
+    mst_buffer_format(out, "<g class=\"r%u\"><path class=\"c%u line%s\" d=\"", s->run, s->colour,
+                      s->dashed ? " dash" : "");
+    draw_reduced(&p, &s->points);
+    mst_buffer_add(out, "\"/>");
+    if ((s->dots && n <= DOTS_MAX) || n == 1)
+        draw_dots(&p, s);
+    mst_buffer_add(out, "</g>\n");
+}
+
+static void draw_marks(const mst_plot *plot, const axis *x, const axis *y, mst_buffer *out)
+{
+    double low = x->low * x->scale, high = x->high * x->scale;
+    size_t n = plot->n_marks < MARKS_MAX ? plot->n_marks : MARKS_MAX;
+    for (size_t i = 0; i < n; i++) {
+        const mst_mark *m = &plot->marks[i];
+        if (!isfinite(m->from) || m->from > high || m->to < low)
+            continue;
+        double from = place(x, m->from), to = place(x, isfinite(m->to) ? m->to : high);
+        mst_buffer_format(out, "<g class=\"r%u\">", m->run);
+        if (m->kind == MST_MARK_EVALUATION || m->kind == MST_MARK_CHECKPOINT)
+            mst_buffer_format(
+                out, "<rect class=\"m%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"><title>",
+                (int)m->kind, from, y->to, fmax(1, to - from), y->from - y->to);
+        else
+            mst_buffer_format(out,
+                              "<line class=\"m%d\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"><title>",
+                              (int)m->kind, from, from, y->to, y->from);
+        mst_buffer_html(out, m->text);
+        mst_buffer_format(out, "</title></%s></g>\n",
+                          m->kind == MST_MARK_EVALUATION || m->kind == MST_MARK_CHECKPOINT ? "rect" : "line");
+    }
+}
+
+/* Label and unit: "memory, MB". */
+static void add_label(const char *label, const axis *a, mst_buffer *out)
+{
+    mst_buffer_html(out, label);
+    if (a->suffix[0] != '\0')
+        mst_buffer_format(out, "%s%s", label[0] != '\0' ? ", " : "", a->suffix);
+}
+
+static void draw_legend(const mst_plot *plot, double top, mst_buffer *out)
+{
+    for (size_t s = 0; s < plot->n_series; s++) {
+        double y = top + LEGEND * (double)s;
+        mst_buffer_format(out, "<path class=\"c%u line%s\" d=\"M%.1f %.1fh22\"/><text x=\"%.1f\" y=\"%.1f\">",
+                          plot->series[s].colour, plot->series[s].dashed ? " dash" : "", LEFT, y, LEFT + 28,
+                          y + 4);
+        mst_buffer_html(out, plot->series[s].label);
+        mst_buffer_add(out, "</text>\n");
+    }
+}
+
+void mst_plot_draw(const mst_plot *plot, const char *classes, mst_buffer *out)
+{
+    range r = find_range(plot);
+    double more = plot->alone ? TITLE : 0;
+    double legend = plot->alone ? LEGEND * (double)plot->n_series + 8 : 0;
+    axis x = {.from = LEFT, .to = WIDTH - RIGHT}, y = {.from = HEIGHT - BOTTOM + more, .to = TOP + more};
+    if (!r.any)
+        r = (range){.x_high = 1, .y_low = plot->log_y ? 0.1 : 0, .y_high = 1};
+    y.log = plot->log_y;
+    if (!plot->log_y && (plot->zero || (r.y_low > 0 && r.y_low < 0.25 * r.y_high)))
+        r.y_low = fmin(0, r.y_low);
+    if (r.x_low > 0 && r.x_low < 0.3 * r.x_high)
+        r.x_low = 0;
+    choose_scale(&x, plot->x_unit, fmax(fabs(r.x_high), fabs(r.x_low)));
+    choose_scale(&y, plot->y_unit, fmax(fabs(r.y_high), fabs(r.y_low)));
+    x.low = r.x_low / x.scale;
+    x.high = r.x_high / x.scale;
+    y.low = r.y_low / y.scale;
+    y.high = r.y_high / y.scale;
+    if (!(x.high > x.low))
+        round_range(&x, 6);
+    round_range(&y, 5);
+    mst_buffer_format(
+        out,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" class=\"%s%s\" role=\"img\" "
+        "aria-label=\"",
+        WIDTH, HEIGHT + more + legend, classes, plot->alone ? " alone" : "");
+    mst_buffer_html(out, plot->title);
+    mst_buffer_add(out, "\">");
+    if (plot->alone)
+        mst_buffer_format(out,
+                          "<style>%s</style><rect class=\"paper\" width=\"%.0f\" height=\"%.0f\"/>"
+                          "<text class=\"title\" x=\"%.0f\" y=\"22\">",
+                          mst_svg_style, WIDTH, HEIGHT + more + legend, LEFT);
+    if (plot->alone)
+        mst_buffer_html(out, plot->title);
+    mst_buffer_add(out, plot->alone ? "</text>\n" : "\n");
+    /* a linear x axis is not widened: ticks within what was measured */
+    axis ticks = x;
+    double step = mst_nice_step(x.low, x.high, 6), first = ceil(x.low / step - 1e-9) * step;
+    for (int i = 0; i < 16 && first + i * step <= x.high + step * 1e-6; i++)
+        draw_tick(&ticks, true, plot->x_unit, first + i * step, step, &y, out);
+    draw_ticks(&y, false, plot->y_unit, 5, &x, out);
+    draw_marks(plot, &x, &y, out);
+    mst_buffer_format(out, "<path class=\"axis line\" d=\"M%.1f %.1fV%.1fH%.1f\"/>\n", x.from, y.to, y.from,
+                      x.to);
+    for (size_t s = 0; s < plot->n_series; s++)
+        draw_series(plot, &plot->series[s], &x, &y, out);
+    mst_buffer_format(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">", (x.from + x.to) / 2,
+                      y.from + 34);
+    add_label(plot->x_label, &x, out);
+    mst_buffer_format(out,
+                      "</text><text transform=\"translate(11 %.1f) rotate(-90)\" text-anchor=\"middle\">",
+                      (y.from + y.to) / 2);
+    add_label(plot->y_label, &y, out);
+    mst_buffer_add(out, "</text>");
+    if (plot->alone)
+        draw_legend(plot, HEIGHT + more + 4, out);
+    mst_buffer_add(out, "</svg>\n");
+}
+
+void mst_bar_draw(const double *shares, const char *const *titles, size_t n, mst_buffer *out)
+{
+    double at = 0;
+    mst_buffer_add(
+        out, "<svg class=\"bar\" viewBox=\"0 0 1000 24\" preserveAspectRatio=\"none\" aria-hidden=\"true\">"
+             "<rect class=\"p11\" width=\"1000\" height=\"24\"/>");
+    for (size_t i = 0; i < n; i++) {
+        double width = shares[i] > 0 ? fmin(shares[i], 1 - at) * 1000 : 0;
+        char share[40];
+        if (width < 0.5)
+            continue;
+        mst_buffer_format(out, "<rect class=\"p%zu\" x=\"%.1f\" width=\"%.1f\" height=\"24\"><title>", i % 11,
+                          at * 1000, width);
+        mst_buffer_html(out, titles[i]);
+        mst_buffer_format(out, ": %s</title></rect>", mst_figure_percent(shares[i], share));
+        at += width / 1000;
+    }
+    mst_buffer_add(out, "</svg>");
+}

@@ -1,0 +1,475 @@
+/* The rules of the verdict (verdict.h), on the facts of verdict_facts.c.
+ *
+ * A worker's time, of the typical worker (the mean of those whose own work per step is at most 1.5 times the
+ * median's), is divided into the shares of the possible bottlenecks:
+ *
+ *  1. evaluation: evaluate_s, or eval_seconds over all wall time of the run where that is more (the others
+ *     wait meanwhile: the difference is taken off idle time first, then off waits).
+ *  2. disk: checkpoint_s; and, where there are signs of it, the part of the own phases (read, prepare,
+ *     compute, push, apply) in which the process was not on a CPU, taken off read_s first. Signs: the host
+ *     waits for disks for at least 0.2 of a core; or 50 major faults/s; or 1 MB/s read from disks while at
+ *     least 0.3 of the host's CPU is free.
+ *  3. input: the rest of read_s.
+ *  4. compute: the rest of the other own phases.
+ *  5. Waits (pull_wait_s + barrier_wait_s) are divided among
+ *     a. stragglers: in lockstep (sync, ssp), when the slowest worker's own work per step is 1.2 times the
+ *        median's or more: the time of a step by which it is longer. Without lockstep: idle time, when one
+ *        worker is idle 0.3 of the time more than another;
+ *     b. server-cpu, server-network, worker-network, by use: busy share of the busiest server (apply_s +
+ *        serve_s over its threads, or its CPU over its cores), use of the busiest link against its speed (in
+ *        lockstep in + out, else the greater of them). In lockstep the use of a thing is its share of the
+ *        step. Without lockstep one that is used 0.7 of the time or more is what queues form at, and gets all
+ *        waits; otherwise each gets waits by use / 0.7. Of the links of servers and workers, which carry the
+ *        same bytes, the more used one counts;
+ *     c. the rest: the network where no link speed is known and a step moves 32 kB or more: at a worker that
+ *        waits 1.5 times as long per step as the median (without lockstep), or where there are no servers;
+ *        else at the servers. Otherwise synchronisation: round trips and barriers.
+ *
+ * The greatest share is the bottleneck when it is at least 0.4 and 1.25 times the second, or when a server or
+ * a link is used 0.9 of the time or more and workers wait at least 0.15 of it; else there is none.
+ *
+ * Invariants
+ * 1. Shares are between 0 and 1 and add up to 1 at most.
+ * 2. A file that lacks a column changes shares only by what the column would have told. */
+#include "report/verdict.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "report/buffer.h"
+#include "report/verdict_impl.h"
+
+#define DOMINATES      0.4
+#define LEADS          1.25
+#define SATURATED      0.9
+#define SATURATED_WAIT 0.15
+#define QUEUES         0.7
+#define SLOWER         1.2
+#define IDLE_GAP       0.3
+#define WAITS_LONGER   1.5
+#define IOWAIT         0.2
+#define FAULTS         50
+#define READ_RATE      1e6
+#define CPU_FREE       0.3
+#define STEP_BYTES     32768
+
+const char *mst_bottleneck_name(mst_bottleneck kind)
+{
+    static const char *const names[] = {
+#define X(name, text, title) text,
+        MST_BOTTLENECK_MAP(X)
+#undef X
+            "none",
+    };
+    return names[kind];
+}
+
+const char *mst_bottleneck_title(mst_bottleneck kind)
+{
+    static const char *const titles[] = {
+#define X(name, text, title) title,
+        MST_BOTTLENECK_MAP(X)
+#undef X
+            "nothing in particular",
+    };
+    return titles[kind];
+}
+
+/* ---- rules 1 to 4: a worker's own time ---- */
+
+/* What evaluation takes beyond the typical worker's own part of it comes off idle time, then waits. */
+static double take_evaluation(const mst_facts *f, mst_verdict *v, double *idle)
+{
+    double extra = fmax(0, f->eval_share - f->typical[MST_COST_EVALUATE]), wait = f->wait;
+    v->shares[MST_BOTTLENECK_EVALUATION] = fmin(1, f->typical[MST_COST_EVALUATE] + extra);
+    double from_idle = fmin(extra, *idle);
+    *idle -= from_idle;
+    return fmax(0, wait - (extra - from_idle));
+}
+
+static bool disk_signs(const mst_party *w)
+{
+    return w->iowait >= IOWAIT || w->fault_rate >= FAULTS ||
+           (w->read_rate >= READ_RATE && 1 - w->host_busy >= CPU_FREE);
+}
+
+static void take_own(const mst_facts *f, mst_verdict *v)
+{
+    double off = 0, read = f->typical[MST_COST_READ], rest = f->own - read;
+    size_t n = 0;
+    for (size_t i = 0; i < f->n_workers; i++) {
+        const mst_party *w = &f->workers[i];
+        if (!disk_signs(w) || isnan(w->cpu))
+            continue;
+        double own = w->share[MST_COST_READ] + w->share[MST_COST_PREPARE] + w->share[MST_COST_COMPUTE] +
+                     w->share[MST_COST_PUSH] + w->share[MST_COST_APPLY];
+        off += fmax(0, own - w->cpu * w->seconds / w->thread_seconds);
+        n++;
+    }
+    off = n > 0 ? off / (double)f->n_workers : 0;
+    double of_read = fmin(off, read), of_rest = fmin(off - of_read, rest);
+    v->shares[MST_BOTTLENECK_DISK] = f->typical[MST_COST_CHECKPOINT] + of_read + of_rest;
+    v->shares[MST_BOTTLENECK_INPUT] = read - of_read;
+    v->shares[MST_BOTTLENECK_COMPUTE] = rest - of_rest;
+}
+
+/* ---- rule 5: waits ---- */
+
+/* Returns what is left of the waits. */
+static double take_stragglers(const mst_facts *f, mst_verdict *v, double wait, double idle)
+{
+    double share = 0;
+    if (f->n_workers < 2)
+        return wait;
+    if (f->lockstep && f->slowest_ratio >= SLOWER) {
+        double slowest = f->workers[f->slowest].own_s;
+        share = fmin(wait, (slowest - slowest / f->slowest_ratio) / f->step_s);
+        wait -= share;
+    } else if (!f->lockstep) {
+        double least = 1, most = 0;
+        for (size_t i = 0; i < f->n_workers; i++) {
+            least = fmin(least, f->workers[i].share[MST_COST_IDLE]);
+            most = fmax(most, f->workers[i].share[MST_COST_IDLE]);
+        }
+        share = most - least >= IDLE_GAP ? idle : 0;
+    }
+    v->shares[MST_BOTTLENECK_STRAGGLERS] = share;
+    return wait;
+}
+
+/* The worker that waits longest per step, when it stands out; n_workers: none does. */
+static size_t find_far_worker(const mst_facts *f)
+{
+    size_t far = 0, shorter = 0;
+    for (size_t i = 1; i < f->n_workers; i++)
+        if (f->workers[i].wait_s > f->workers[far].wait_s)
+            far = i;
+    for (size_t i = 0; i < f->n_workers; i++)
+        shorter += f->workers[i].wait_s * WAITS_LONGER <= f->workers[far].wait_s;
+    return !f->lockstep && f->n_workers > 1 && shorter * 2 >= f->n_workers ? far : f->n_workers;
+}
+
+typedef struct places {
+    const mst_party *server, *link_server, *link_worker, *straggler;
+} places;
+
+static void take_waits(const mst_facts *f, mst_verdict *v, double wait, places *at)
+{
+    double server = f->server_busy, link = 0;
+    bool known = !isnan(f->server_link) || !isnan(f->worker_link);
+    mst_bottleneck where = f->n_servers > 0 ? MST_BOTTLENECK_SERVER_NETWORK : MST_BOTTLENECK_WORKER_NETWORK;
+    if (known) {
+        bool worker = !(f->server_link >= f->worker_link) && !isnan(f->worker_link);
+        where = worker ? MST_BOTTLENECK_WORKER_NETWORK : MST_BOTTLENECK_SERVER_NETWORK;
+        link = worker ? f->worker_link : f->server_link;
+        at->link_worker = worker ? &f->workers[f->linked_worker] : NULL;
+        at->link_server = worker ? NULL : &f->servers[f->linked_server];
+    }
+    if (f->lockstep) {
+        double sum = server + link, scale = sum > wait ? wait / sum : 1;
+        server *= scale;
+        link *= scale;
+    } else if (fmax(server, link) >= QUEUES) {
+        bool is_server = server >= link;
+        server = is_server ? wait : 0;
+        link = is_server ? 0 : wait;
+    } else {
+        double scale = fmin(1, (server + link) / QUEUES) * wait / fmax(server + link, 1e-9);
+        server *= scale;
+        link *= scale;
+    }
+    double rest = fmax(0, wait - server - link);
+    v->shares[MST_BOTTLENECK_SERVER_CPU] = server;
+    v->shares[where] += link;
+    bool processes = f->n_servers > 0 || f->n_workers > 1 || f->ps;
+    if (!known && processes && f->bytes_per_step >= STEP_BYTES) {
+        size_t far = find_far_worker(f);
+        if (far < f->n_workers) {
+            where = MST_BOTTLENECK_WORKER_NETWORK;
+            at->link_worker = &f->workers[far];
+        }
+        v->shares[where] += rest;
+    } else {
+        v->shares[MST_BOTTLENECK_SYNCHRONISATION] = rest;
+    }
+}
+
+/* ---- choosing ---- */
+
+static mst_bottleneck choose(const mst_facts *f, const mst_verdict *v)
+{
+    mst_bottleneck first = MST_BOTTLENECK_COMPUTE;
+    double second = 0;
+    for (int k = 1; k < MST_BOTTLENECKS; k++)
+        if (v->shares[k] > v->shares[first])
+            first = (mst_bottleneck)k;
+    for (int k = 0; k < MST_BOTTLENECKS; k++)
+        if (k != (int)first)
+            second = fmax(second, v->shares[k]);
+    if (v->shares[first] >= DOMINATES && v->shares[first] >= LEADS * second)
+        return first;
+    if (f->wait >= SATURATED_WAIT) {
+        if (f->server_busy >= SATURATED && !(fmax(f->server_link, f->worker_link) > f->server_busy))
+            return MST_BOTTLENECK_SERVER_CPU;
+        if (f->server_link >= SATURATED)
+            return MST_BOTTLENECK_SERVER_NETWORK;
+        if (f->worker_link >= SATURATED)
+            return MST_BOTTLENECK_WORKER_NETWORK;
+    }
+    return MST_BOTTLENECK_NONE;
+}
+
+/* ---- evidence ---- */
+
+static void add_evidence(mst_verdict *v, double value, const char *unit, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+static void add_evidence(mst_verdict *v, double value, const char *unit, const char *format, ...)
+{
+    va_list args;
+    if (isnan(value) || v->n_evidence == MST_EVIDENCE_MAX)
+        return;
+    mst_evidence *e = &v->evidence[v->n_evidence++];
+    va_start(args, format);
+    vsnprintf(e->what, sizeof e->what, format, args);
+    va_end(args);
+    e->value = value;
+    snprintf(e->unit, sizeof e->unit, "%s", unit);
+}
+
+/* "100 Mbit/s", "2.5 Gbit/s"; out holds 40 bytes. */
+static const char *speed_text(double bytes_per_s, char *out)
+{
+    double mbits = bytes_per_s * 8e-6;
+    snprintf(out, 40, "%.4g %s", mbits >= 1000 ? mbits / 1000 : mbits, mbits >= 1000 ? "Gbit/s" : "Mbit/s");
+    return out;
+}
+
+static void take_evidence(const mst_facts *f, mst_verdict *v)
+{
+    char speed[40];
+    add_evidence(v, f->rows_per_s > 0 ? f->rows_per_s : NAN, "rows/s", "rows per second, all workers");
+    for (int k = 0; k < MST_BOTTLENECKS; k++)
+        if (v->shares[k] >= 0.02)
+            add_evidence(v, v->shares[k], "share", "share of a worker's time: %s",
+                         mst_bottleneck_title((mst_bottleneck)k));
+    if (!isnan(f->server_link))
+        add_evidence(v, f->server_link, "share", "use of the link of %s (%s)",
+                     f->servers[f->linked_server].name,
+                     speed_text(f->servers[f->linked_server].link_bytes, speed));
+    if (!isnan(f->worker_link))
+        add_evidence(v, f->worker_link, "share", "use of the link of %s (%s)",
+                     f->workers[f->linked_worker].name,
+                     speed_text(f->workers[f->linked_worker].link_bytes, speed));
+    if (f->n_servers > 0)
+        add_evidence(v, f->server_busy, "share", "busy share of %s", f->servers[f->busiest_server].name);
+    if (f->n_workers > 1)
+        add_evidence(v, f->slowest_ratio, "ratio",
+                     "own work per step of the slowest worker (%s) over the median",
+                     f->workers[f->slowest].name);
+    if (f->n_workers > 0) {
+        const mst_party *w = &f->workers[f->slowest];
+        add_evidence(v, w->host_busy, "share", "CPU use of the host of %s, all cores", w->name);
+        add_evidence(v, w->busiest, "share", "busiest core of the host of %s", w->name);
+        add_evidence(v, w->read_rate >= READ_RATE ? w->read_rate : NAN, "bytes/s", "read from disks by %s",
+                     w->name);
+    }
+    add_evidence(v, f->bytes_per_step > 0 ? f->bytes_per_step : NAN, "bytes",
+                 "messages of a step of one worker, both ways");
+    add_evidence(v, f->step_s > 0 ? f->step_s : NAN, "s", "wall time of a step of one worker");
+}
+
+/* ---- the sentence ---- */
+
+static void name_place(const mst_facts *f, mst_verdict *v, const places *at)
+{
+    const mst_party *p = v->kind == MST_BOTTLENECK_SERVER_CPU       ? at->server
+                         : v->kind == MST_BOTTLENECK_SERVER_NETWORK ? at->link_server
+                         : v->kind == MST_BOTTLENECK_WORKER_NETWORK ? at->link_worker
+                         : v->kind == MST_BOTTLENECK_STRAGGLERS     ? at->straggler
+                                                                    : NULL;
+    if (p == NULL && v->kind == MST_BOTTLENECK_SERVER_NETWORK && f->n_servers > 0)
+        p = &f->servers[0];
+    if (p != NULL)
+        snprintf(v->process, sizeof v->process, "%s", p->name);
+}
+
+/* The second greatest share, for runs that are balanced. */
+static mst_bottleneck greatest_but(const mst_verdict *v, mst_bottleneck but)
+{
+    mst_bottleneck best = but == MST_BOTTLENECK_COMPUTE ? MST_BOTTLENECK_INPUT : MST_BOTTLENECK_COMPUTE;
+    for (int k = 0; k < MST_BOTTLENECKS; k++)
+        if (k != (int)but && v->shares[k] > v->shares[best])
+            best = (mst_bottleneck)k;
+    return best;
+}
+
+static void write_sentence(const mst_facts *f, mst_verdict *v)
+{
+    char share[40], extra[320] = "", number[40];
+    size_t size = sizeof v->sentence;
+    if (v->kind == MST_BOTTLENECK_NONE) {
+        char second_share[40];
+        mst_bottleneck a = greatest_but(v, MST_BOTTLENECK_NONE), b = greatest_but(v, a);
+        snprintf(v->sentence, size,
+                 "Nothing dominates: the greatest shares of a worker's time are %s (%s) and %s (%s).",
+                 mst_bottleneck_title(a), mst_figure_percent(v->shares[a], share), mst_bottleneck_title(b),
+                 mst_figure_percent(v->shares[b], second_share));
+        return;
+    }
+    mst_figure_percent(v->shares[v->kind], share);
+    switch (v->kind) {
+    case MST_BOTTLENECK_COMPUTE:
+        if (f->workers[f->slowest].host_busy >= 0)
+            snprintf(extra, sizeof extra, "; the CPU of %s's host is used %s", f->workers[f->slowest].name,
+                     mst_figure_percent(f->workers[f->slowest].host_busy, number));
+        snprintf(v->sentence, size, "Computing is the bottleneck: it takes %s of a worker's time%s.", share,
+                 extra);
+        break;
+    case MST_BOTTLENECK_SERVER_NETWORK:
+    case MST_BOTTLENECK_WORKER_NETWORK: {
+        double use = v->kind == MST_BOTTLENECK_SERVER_NETWORK ? f->server_link : f->worker_link;
+        if (!isnan(use))
+            snprintf(extra, sizeof extra, ", and its link is used %s", mst_figure_percent(use, number));
+        else
+            snprintf(extra, sizeof extra, ", and a step moves %s",
+                     mst_figure_bytes(f->bytes_per_step, number));
+        snprintf(v->sentence, size, "The network at %s is the bottleneck: workers wait %s of their time%s.",
+                 v->process[0] != '\0' ? v->process : "the workers", share, extra);
+        break;
+    }
+    case MST_BOTTLENECK_SERVER_CPU:
+        snprintf(v->sentence, size,
+                 "The CPU of %s is the bottleneck: it is busy %s, and workers wait %s for it.", v->process,
+                 mst_figure_percent(f->server_busy, number), share);
+        break;
+    case MST_BOTTLENECK_INPUT:
+        snprintf(v->sentence, size,
+                 "Input is the bottleneck: training waits for rows to be parsed %s of the time.", share);
+        break;
+    case MST_BOTTLENECK_DISK:
+        snprintf(v->sentence, size, "The disk is the bottleneck: training waits for it %s of the time.",
+                 share);
+        break;
+    case MST_BOTTLENECK_STRAGGLERS:
+        snprintf(
+            v->sentence, size,
+            "%s is the bottleneck: its steps take %.2f times as long as the median worker's, and the others "
+            "wait for it %s of the time.",
+            v->process[0] != '\0' ? v->process : "A slow worker", f->slowest_ratio, share);
+        break;
+    case MST_BOTTLENECK_SYNCHRONISATION:
+        snprintf(
+            v->sentence, size,
+            "Synchronisation is the bottleneck: %s of a worker's time goes into round trips and barriers, "
+            "not into bytes or work; a step takes %s.",
+            share, mst_figure_seconds(f->step_s, number));
+        break;
+    default:
+        snprintf(v->sentence, size, "Evaluation is the bottleneck: it takes %s of the time.", share);
+    }
+}
+
+/* Rounding and files that overlap may make more than the whole of it. */
+static void normalise(mst_verdict *v)
+{
+    double sum = 0;
+    for (int k = 0; k < MST_BOTTLENECKS; k++) {
+        v->shares[k] = v->shares[k] > 0 ? fmin(v->shares[k], 1) : 0;
+        sum += v->shares[k];
+    }
+    for (int k = 0; sum > 1 && k < MST_BOTTLENECKS; k++)
+        v->shares[k] /= sum;
+}
+
+mst_status mst_verdict_of(const mst_run_data *run, mst_verdict *out)
+{
+    mst_facts f;
+    places at = {0};
+    *out = (mst_verdict){.kind = MST_BOTTLENECK_NONE};
+    TRY(mst_facts_of(run, &f));
+    double idle = f.typical[MST_COST_IDLE];
+    double wait = take_evaluation(&f, out, &idle);
+    if (f.n_workers == 0) {
+        out->known = out->shares[MST_BOTTLENECK_EVALUATION] >= DOMINATES;
+        normalise(out);
+        snprintf(
+            out->sentence, sizeof out->sentence,
+            "What the bottleneck is cannot be said: the run has no spans.csv that tells of trained rows.");
+        if (out->known) {
+            out->kind = MST_BOTTLENECK_EVALUATION;
+            write_sentence(&f, out);
+        }
+        mst_facts_fini(&f);
+        return MST_OK;
+    }
+    out->known = true;
+    take_own(&f, out);
+    wait = take_stragglers(&f, out, wait, idle);
+    take_waits(&f, out, wait, &at);
+    normalise(out);
+    at.server = f.n_servers > 0 ? &f.servers[f.busiest_server] : NULL;
+    at.straggler = &f.workers[f.slowest];
+    out->kind = choose(&f, out);
+    name_place(&f, out, &at);
+    take_evidence(&f, out);
+    write_sentence(&f, out);
+    mst_verdict_advise(&f, out);
+    mst_facts_fini(&f);
+    return MST_OK;
+}
+
+/* ---- verdict.json ---- */
+
+json_t *mst_verdict_json(const mst_verdict *v)
+{
+    json_t *shares = json_object(), *evidence = json_array(), *advice = json_array();
+    bool fine = shares != NULL && evidence != NULL && advice != NULL;
+    for (int k = 0; fine && k < MST_BOTTLENECKS; k++)
+        fine =
+            json_object_set_new(shares, mst_bottleneck_name((mst_bottleneck)k), json_real(v->shares[k])) == 0;
+    for (size_t i = 0; fine && i < v->n_evidence; i++)
+        fine = json_array_append_new(evidence,
+                                     json_pack("{s:s, s:f, s:s}", "what", v->evidence[i].what, "value",
+                                               v->evidence[i].value, "unit", v->evidence[i].unit)) == 0;
+    for (size_t i = 0; fine && i < v->n_advice; i++)
+        fine = json_array_append_new(advice,
+                                     json_pack("{s:s, s:s, s:f}", "change", v->advice[i].change, "text",
+                                               v->advice[i].text, "predicted_gain", v->advice[i].gain)) == 0;
+    json_t *out =
+        fine ? json_pack("{s:s, s:s, s:s, s:b, s:O, s:O, s:O}", "bottleneck", mst_bottleneck_name(v->kind),
+                         "process", v->process, "sentence", v->sentence, "known", (int)v->known, "evidence",
+                         evidence, "shares", shares, "advice", advice)
+             : NULL;
+    json_decref(shares);
+    json_decref(evidence);
+    json_decref(advice);
+    return out;
+}
+
+mst_status mst_verdict_write(const char *run_path)
+{
+    mst_status st;
+    mst_run_data *run = NULL;
+    mst_verdict verdict;
+    mst_buffer text = {0};
+    json_t *json = NULL;
+    TRY(mst_run_data_new(run_path, &run));
+    TRY_OUT(st, mst_verdict_of(run, &verdict));
+    json = mst_verdict_json(&verdict);
+    char *dumped = json != NULL ? json_dumps(json, JSON_INDENT(1) | JSON_REAL_PRECISION(6)) : NULL;
+    if (dumped == NULL)
+        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for the verdict", run->verdict_path));
+    mst_buffer_add(&text, dumped);
+    mst_buffer_add(&text, "\n");
+    free(dumped);
+    st = mst_buffer_save(&text, run->verdict_path);
+out:
+    json_decref(json);
+    mst_buffer_fini(&text);
+    mst_run_data_destroy(run);
+    return st;
+}

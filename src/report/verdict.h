@@ -1,0 +1,69 @@
+/* The verdict: which of the things a run waits for is its bottleneck, the evidence in numbers, and what would
+ * help by how much. docs/REPORT.md tells the rules for users; verdict.c has them in full.
+ *
+ * Reads a run that was read (run_read.h), of any state; never touches the run's processes. */
+#ifndef MST_REPORT_VERDICT_H
+#define MST_REPORT_VERDICT_H
+
+#include "report/run_read.h"
+
+/* X(name, text in verdict.json, what the share of time is called). */
+#define MST_BOTTLENECK_MAP(X)                                                                                \
+    X(COMPUTE, "compute", "computing")                                                                       \
+    X(SERVER_NETWORK, "server-network", "network at the servers")                                            \
+    X(WORKER_NETWORK, "worker-network", "network at the workers")                                            \
+    X(SERVER_CPU, "server-cpu", "work of the servers")                                                       \
+    X(INPUT, "input", "parsing of input")                                                                    \
+    X(DISK, "disk", "disk")                                                                                  \
+    X(STRAGGLERS, "stragglers", "slow workers")                                                              \
+    X(SYNCHRONISATION, "synchronisation", "round trips and barriers")                                        \
+    X(EVALUATION, "evaluation", "evaluation")
+
+typedef enum mst_bottleneck {
+#define X(name, text, title) MST_BOTTLENECK_##name,
+    MST_BOTTLENECK_MAP(X)
+#undef X
+        MST_BOTTLENECKS,
+    MST_BOTTLENECK_NONE = MST_BOTTLENECKS
+} mst_bottleneck;
+const char *mst_bottleneck_name(mst_bottleneck kind); /* "none" too */
+const char *mst_bottleneck_title(mst_bottleneck kind);
+
+#define MST_EVIDENCE_MAX 16
+#define MST_ADVICE_MAX   6
+
+typedef struct mst_evidence {
+    char what[160];
+    double value;
+    char unit[16]; /* share, rows/s, bytes, bytes/s, cores, ratio, s */
+} mst_evidence;
+
+typedef struct mst_advice {
+    char change[96]; /* a flag where there is one */
+    char text[320];
+    double gain; /* rows/s after over rows/s now */
+} mst_advice;
+
+typedef struct mst_verdict {
+    bool known; /* false: the files do not say where time went; the sentence says which are missing */
+    mst_bottleneck kind;
+    char process[208]; /* where it is; "" when it is nowhere in particular */
+    char sentence[640];
+    double shares[MST_BOTTLENECKS]; /* of a typical worker's time */
+    mst_evidence evidence[MST_EVIDENCE_MAX];
+    size_t n_evidence;
+    mst_advice advice[MST_ADVICE_MAX]; /* greatest gain first */
+    size_t n_advice;
+} mst_verdict;
+
+/* MST_ENOMEM only. */
+mst_status mst_verdict_of(const mst_run_data *run, mst_verdict *out);
+
+/* verdict.json's object; new reference, or NULL when memory is short. */
+json_t *mst_verdict_json(const mst_verdict *verdict);
+
+/* Reads the run in that folder and writes its verdict.json, which appears whole. For the end of a run: call
+ * after the last line of spans.csv, resources.csv and marks.csv is written. */
+mst_status mst_verdict_write(const char *run_path);
+
+#endif

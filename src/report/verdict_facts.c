@@ -1,0 +1,293 @@
+/* The facts of a verdict: what each process did in the training window; fields in verdict_impl.h.
+ *
+ * Design: the window runs from the first to the last interval in which rows were trained, so that starting,
+ * reading a cache for the first time and the end do not count. Runs of an older muster have no processes/;
+ * their manifest counts compute, wait and input seconds per worker, which is enough for shares. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "report/verdict_impl.h"
+
+static double or_zero(double x)
+{
+    return isnan(x) ? 0 : x;
+}
+
+/* ---- sums over resources.csv ---- */
+
+/* Sum of a column over the window; NAN when it has no number there. *seconds: of the lines that have one. */
+static double sum_column(const mst_csv *csv, const char *name, double from, double to, double *seconds)
+{
+    size_t column = mst_csv_column(csv, name), time = mst_csv_column(csv, "time");
+    size_t interval = mst_csv_column(csv, "interval_s");
+    double sum = 0;
+    *seconds = 0;
+    for (size_t i = 0; column != MST_CSV_NONE && i < csv->n_rows; i++) {
+        double t = mst_csv_value(csv, i, time), s = mst_csv_value(csv, i, interval);
+        double x = mst_csv_value(csv, i, column);
+        /* an interval belongs to the window when its middle does: the files' clocks differ by parts of it */
+        if (isnan(x) || !(s > 0) || t - s / 2 <= from || t - s / 2 > to)
+            continue;
+        sum += x;
+        *seconds += s;
+    }
+    return *seconds > 0 ? sum : NAN;
+}
+
+static double rate(const mst_csv *csv, const char *name, double from, double to)
+{
+    double seconds, sum = sum_column(csv, name, from, to, &seconds);
+    return sum / seconds;
+}
+
+/* Mean of a column that holds a share, weighted by nothing but lines. */
+static double mean_level(const mst_csv *csv, const char *name, double from, double to)
+{
+    size_t column = mst_csv_column(csv, name), time = mst_csv_column(csv, "time");
+    double sum = 0, n = 0;
+    for (size_t i = 0; column != MST_CSV_NONE && i < csv->n_rows; i++) {
+        double t = mst_csv_value(csv, i, time), x = mst_csv_value(csv, i, column);
+        if (isnan(x) || t <= from || t > to + 1)
+            continue;
+        sum += x;
+        n++;
+    }
+    return n > 0 ? sum / n : NAN;
+}
+
+static void take_links(mst_party *to, const mst_process_data *p, double from, double until)
+{
+    to->link_in = to->link_out = to->link_bytes = NAN;
+    for (size_t i = 0; i < p->n_links; i++) {
+        char column[64];
+        const mst_process_link *link = &p->links[i];
+        if (isnan(link->bits_per_s) || strcmp(link->name, "lo") == 0)
+            continue;
+        snprintf(column, sizeof column, "net_%s_in", link->name);
+        double in = rate(&p->resources, column, from, until) * 8 / link->bits_per_s;
+        snprintf(column, sizeof column, "net_%s_out", link->name);
+        double out = rate(&p->resources, column, from, until) * 8 / link->bits_per_s;
+        if (isnan(in) || isnan(out) || in + out <= or_zero(to->link_in) + or_zero(to->link_out))
+            continue;
+        to->link_in = fmin(in, 1);
+        to->link_out = fmin(out, 1);
+        to->link_bytes = link->bits_per_s / 8;
+    }
+}
+
+static void take_process(mst_party *to, const mst_process_data *p, double from, double until)
+{
+    mst_costs costs;
+    const mst_csv *r = &p->resources;
+    mst_costs_of(p, from, until, &costs);
+    *to = (mst_party){.process = p, .cores = p->cores};
+    snprintf(to->name, sizeof to->name, "%s", p->name);
+    to->seconds = costs.seconds;
+    to->thread_seconds = costs.thread_seconds;
+    to->steps = costs.steps;
+    to->rows = costs.rows;
+    to->bytes = costs.bytes_in + costs.bytes_out;
+    for (int k = 0; k < MST_COSTS; k++)
+        to->share[k] = costs.thread_seconds > 0 ? fmin(costs.phase[k] / costs.thread_seconds, 1) : 0;
+    to->cpu = rate(r, "proc_cpu_user_s", from, until) + or_zero(rate(r, "proc_cpu_system_s", from, until));
+    double busy = rate(r, "cpu_user_s", from, until) + or_zero(rate(r, "cpu_system_s", from, until)) +
+                  or_zero(rate(r, "cpu_steal_s", from, until));
+    double idle = rate(r, "cpu_idle_s", from, until);
+    to->iowait = rate(r, "cpu_iowait_s", from, until);
+    to->host_busy = busy / (busy + idle + or_zero(to->iowait));
+    if (isnan(to->cores))
+        to->cores = busy + idle + or_zero(to->iowait);
+    to->busiest = mean_level(r, "cpu_busiest", from, until);
+    to->read_rate = rate(r, "proc_read", from, until);
+    to->fault_rate = rate(r, "proc_major_faults", from, until);
+    take_links(to, p, from, until);
+}
+
+/* ---- the manifest's workers ---- */
+
+static double number(const json_t *object, const char *key)
+{
+    double x = json_number_value(json_object_get(object, key));
+    return x > 0 && isfinite(x) ? x : 0;
+}
+
+static void take_manifest_worker(mst_party *to, const json_t *worker, size_t index, double seconds)
+{
+    *to = (mst_party){.seconds = seconds,
+                      .thread_seconds = seconds,
+                      .steps = number(worker, "steps"),
+                      .rows = number(worker, "rows"),
+                      .bytes = number(worker, "bytes_in") + number(worker, "bytes_out"),
+                      .cpu = NAN,
+                      .cores = NAN,
+                      .host_busy = NAN,
+                      .busiest = NAN,
+                      .iowait = NAN,
+                      .read_rate = NAN,
+                      .fault_rate = NAN,
+                      .link_in = NAN,
+                      .link_out = NAN,
+                      .link_bytes = NAN};
+    snprintf(to->name, sizeof to->name, "worker-%zu", index);
+    to->share[MST_COST_COMPUTE] = fmin(1, number(worker, "compute_seconds") / seconds);
+    to->share[MST_COST_READ] = fmin(1, number(worker, "input_seconds") / seconds);
+    to->share[MST_COST_BARRIER_WAIT] = fmin(1, number(worker, "wait_seconds") / seconds);
+    to->share[MST_COST_EVALUATE] = fmin(1, number(worker, "eval_seconds") / seconds);
+}
+
+/* ---- all of them ---- */
+
+static mst_status take_parties(const mst_run_data *run, mst_facts *out)
+{
+    double from, to;
+    json_t *workers = json_object_get(run->manifest, "workers");
+    size_t n_manifest = json_array_size(workers), room = run->n_processes + n_manifest + 1;
+    out->workers = mst_calloc(room, sizeof *out->workers);
+    out->servers = mst_calloc(room, sizeof *out->servers);
+    if (out->workers == NULL || out->servers == NULL)
+        return mst_fail(MST_ENOMEM, "%s: no memory for the verdict", run->path);
+    out->spans = mst_training_window(run, &from, &to);
+    for (size_t i = 0; out->spans && i < run->n_processes; i++) {
+        const mst_process_data *p = run->processes[i];
+        if (p->role == MST_PROCESS_OTHER)
+            continue;
+        mst_party party;
+        take_process(&party, p, from, to);
+        if (party.thread_seconds <= 0)
+            continue;
+        if (p->role == MST_PROCESS_SERVER)
+            out->servers[out->n_servers++] = party;
+        else if (party.rows > 0)
+            out->workers[out->n_workers++] = party;
+    }
+    double wall = or_zero(out->figures.train_s) + or_zero(out->figures.eval_s);
+    for (size_t i = 0; !out->spans && wall > 0 && i < n_manifest; i++)
+        take_manifest_worker(&out->workers[out->n_workers++], json_array_get(workers, i), i, wall);
+    return MST_OK;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* The lower median of the workers' own work per step. */
+static mst_status median_own(const mst_facts *f, double *out)
+{
+    double *own = mst_calloc(f->n_workers, sizeof *own);
+    if (own == NULL)
+        return mst_fail(MST_ENOMEM, "%s: no memory for the verdict", f->run->path);
+    for (size_t i = 0; i < f->n_workers; i++)
+        own[i] = f->workers[i].own_s;
+    qsort(own, f->n_workers, sizeof *own, by_value);
+    *out = own[(f->n_workers - 1) / 2];
+    mst_free(own);
+    return MST_OK;
+}
+
+#define STRAGGLES 1.5 /* times the median's own work */
+
+/* Shares of the typical worker: the mean of those that do not straggle. */
+static mst_status take_typical(mst_facts *f)
+{
+    double median, n = 0;
+    for (size_t i = 0; i < f->n_workers; i++) {
+        mst_party *w = &f->workers[i];
+        double own = w->share[MST_COST_READ] + w->share[MST_COST_PREPARE] + w->share[MST_COST_COMPUTE] +
+                     w->share[MST_COST_PUSH] + w->share[MST_COST_APPLY];
+        double wait = w->share[MST_COST_PULL_WAIT] + w->share[MST_COST_BARRIER_WAIT];
+        w->own_s = w->steps > 0 ? own * w->seconds / w->steps : own;
+        w->wait_s = w->steps > 0 ? wait * w->seconds / w->steps : wait;
+        if (w->own_s > f->workers[f->slowest].own_s)
+            f->slowest = i;
+    }
+    TRY(median_own(f, &median));
+    f->slowest_ratio = f->n_workers > 1 && median > 0 ? f->workers[f->slowest].own_s / median : NAN;
+    for (size_t i = 0; i < f->n_workers; i++) {
+        const mst_party *w = &f->workers[i];
+        f->rows_per_s += w->seconds > 0 ? w->rows / w->seconds : 0;
+        if (w->own_s > STRAGGLES * median)
+            continue;
+        n++;
+        for (int k = 0; k < MST_COSTS; k++)
+            f->typical[k] += w->share[k];
+        f->step_s += w->steps > 0 ? w->seconds / w->steps : 0;
+        f->bytes_per_step += w->steps > 0 ? w->bytes / w->steps : 0;
+    }
+    for (int k = 0; k < MST_COSTS; k++)
+        f->typical[k] /= n;
+    f->step_s /= n;
+    f->bytes_per_step /= n;
+    return MST_OK;
+}
+
+/* In lockstep a step's transfers to and from follow each other; otherwise they overlap. */
+static double link_use(const mst_facts *f, const mst_party *p)
+{
+    double both = p->link_in + p->link_out; /* NAN: no speed is known */
+    return !f->lockstep ? fmax(p->link_in, p->link_out) : both > 1 ? 1 : both;
+}
+
+static void take_servers(mst_facts *f)
+{
+    f->server_link = f->worker_link = NAN;
+    for (size_t i = 0; i < f->n_servers; i++) {
+        const mst_party *s = &f->servers[i];
+        double busy = s->share[MST_COST_APPLY] + s->share[MST_COST_SERVE];
+        busy = fmax(busy, s->cpu / s->cores); /* of NAN and a number: the number */
+        double link = link_use(f, s);
+        if (busy > f->server_busy) {
+            f->server_busy = fmin(1, busy);
+            f->busiest_server = i;
+        }
+        if (!(link <= f->server_link) && !isnan(link)) {
+            f->server_link = link;
+            f->linked_server = i;
+        }
+    }
+    for (size_t i = 0; i < f->n_workers; i++) {
+        double link = link_use(f, &f->workers[i]);
+        if (!(link <= f->worker_link) && !isnan(link)) {
+            f->worker_link = link;
+            f->linked_worker = i;
+        }
+    }
+}
+
+mst_status mst_facts_of(const mst_run_data *run, mst_facts *out)
+{
+    mst_facts f = {.run = run};
+    mst_status st;
+    TRY_OUT(st, mst_run_figures_of(run, &f.figures));
+    f.ps = strcmp(f.figures.strategy, "ps") == 0;
+    f.lockstep = strcmp(f.figures.mode, "async") != 0;
+    json_t *dense = json_object_get(json_object_get(json_object_get(run->manifest, "options"), "strategy"),
+                                    "dense-model");
+    f.sparse = json_number_value(json_object_get(json_object_get(run->manifest, "data"), "features")) > 0 &&
+               strcmp(f.figures.model, "logreg") == 0 && !json_is_true(dense);
+    double wall = or_zero(f.figures.train_s) + or_zero(f.figures.eval_s) + or_zero(f.figures.save_s);
+    f.eval_share = wall > 0 ? or_zero(f.figures.eval_s) / wall : 0;
+    TRY_OUT(st, take_parties(run, &f));
+    if (f.n_workers > 0)
+        TRY_OUT(st, take_typical(&f));
+    take_servers(&f);
+    f.own = f.typical[MST_COST_READ] + f.typical[MST_COST_PREPARE] + f.typical[MST_COST_COMPUTE] +
+            f.typical[MST_COST_PUSH] + f.typical[MST_COST_APPLY];
+    f.wait = f.typical[MST_COST_PULL_WAIT] + f.typical[MST_COST_BARRIER_WAIT];
+    *out = f;
+    return MST_OK;
+out:
+    mst_facts_fini(&f);
+    return st;
+}
+
+void mst_facts_fini(mst_facts *self)
+{
+    mst_free(self->workers);
+    mst_free(self->servers);
+    *self = (mst_facts){0};
+}

@@ -1,0 +1,58 @@
+/* What the parts of the verdict share: the facts (verdict_facts.c) that the rules (verdict.c) and the model
+ * of a step (verdict_model.c) work on. */
+#ifndef MST_REPORT_VERDICT_IMPL_H
+#define MST_REPORT_VERDICT_IMPL_H
+
+#include "report/figures.h"
+#include "report/verdict.h"
+
+/* One process in the training window. Rates are per second of wall time; NAN: not known. */
+typedef struct mst_party {
+    const mst_process_data *process; /* NULL: of a manifest without processes/ */
+    char name[208];
+    double seconds, thread_seconds, steps, rows, bytes; /* bytes: of messages, both ways */
+    double share[MST_COSTS];                            /* of thread_seconds */
+    double own_s;                                       /* own work of a step: seconds, waits not counted */
+    double wait_s;                                      /* waits of a step for weights or others */
+    double cpu;                                         /* cores' worth that the process used */
+    double cores;                                       /* of the host */
+    double host_busy;                                   /* of all cores of the host, 0 to 1 */
+    double busiest;                                     /* mean of the busiest core, 0 to 1 */
+    double iowait;                                      /* cores' worth */
+    double read_rate, fault_rate;
+    double link_in, link_out; /* use of the busiest link whose speed is known, 0 to 1 */
+    double link_bytes;        /* bytes/s of that speed */
+} mst_party;
+
+typedef struct mst_facts {
+    const mst_run_data *run;
+    mst_run_figures figures;
+    mst_party *workers, *servers; /* workers: whatever trains */
+    size_t n_workers, n_servers;
+    bool spans;                /* from spans.csv; else only what the manifest counts */
+    bool ps;                   /* there are servers, in this process or others */
+    bool lockstep;             /* workers wait for each other: sync or ssp */
+    bool sparse;               /* only what a batch touches travels */
+    double rows_per_s, step_s; /* of a typical worker: wall time of a step */
+    double eval_share;         /* of the wall time of the run */
+    double bytes_per_step;     /* of a worker, both ways */
+    /* ---- by the rules ---- */
+    double typical[MST_COSTS]; /* mean share of the workers that do not straggle */
+    double own, wait;          /* of those */
+    double slowest_ratio;      /* own work of the slowest over the median's; NAN: one worker */
+    size_t slowest;            /* index */
+    double server_busy, server_link, worker_link; /* 0 to 1; links NAN when no speed is known */
+    size_t busiest_server, linked_server, linked_worker;
+} mst_facts;
+
+mst_status mst_facts_of(const mst_run_data *run, mst_facts *out);
+void mst_facts_fini(mst_facts *self);
+
+/* Adds the advice, greatest gain first, for the shares that the verdict has. */
+void mst_verdict_advise(const mst_facts *facts, mst_verdict *verdict);
+
+/* Steps per second of `customers` workers that each work `think` seconds on their own and then ask n stations
+ * in turn, which serve one at a time, for demand[i] seconds: exact mean value analysis. */
+double mst_model_throughput(unsigned customers, double think, const double *demand, size_t n);
+
+#endif

@@ -1,0 +1,292 @@
+/* What would help: a small explicit model of a step, and the changes it is asked about.
+ *
+ * A worker's step of length 1 consists of own work (input + compute + disk), and of what it waits for: the
+ * server's work, the transfer, slower workers, round trips.
+ *
+ *  In lockstep, time per step is their sum:  t = own + straggle + server + link + round trips.
+ *  Without, servers and links are stations that W workers queue at: each worker works `own + round trips`
+ *  and then asks the stations in turn; steps/s by exact mean value analysis of that closed network, with the
+ *  demands taken from the measured use (demand = use / (W steps per unit of time)).
+ *  Evaluation and saving stand beside it: T = (1 - e - s) * t + e + s, for the same rows.
+ *
+ * A change alters these numbers; its gain is rows/s after over rows/s now, both by the model.
+ *
+ *  --servers 2M     server and server link halve
+ *  --workers 2W     twice the rows a step; in lockstep server and server link take twice as long
+ *  --batch 4B       own * 4, rows * 4; round trips and stragglers' fixed part stay; bytes and server work
+ * stay where the whole model travels, and grow by 4^0.8 where only the batch's keys do
+ *  --wire bf16      link * 0.5 (whole model), * 0.65 (keys travel too)
+ *  --mode async     no straggling, no barrier: the second form
+ *  --quorum W-1     no straggling of the slowest
+ *  --pipeline 2     own work and round trips overlap
+ *  --cache          input * 0.05
+ *  --threads C      local: own work / (C / threads)
+ *  rarer evaluation, saving: a quarter of it
+ *
+ * Advice of less than 5 percent is not given. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/verdict_impl.h"
+
+#define WORTH         1.05
+#define CUSTOMERS_MAX 4096
+#define SPARSE_POWER  0.8
+#define CACHED        0.05
+#define STATIONS      2
+
+typedef struct model {
+    bool lockstep;
+    double workers, rows;                 /* rows of a worker's step, relative to now */
+    double own, input, disk;              /* input and disk are part of own's time, beside it */
+    double straggle, trips, server, link; /* shares of the step */
+    double server_use, link_use;          /* without lockstep: of the time */
+    bool link_shared;                     /* at the servers: workers share it */
+    double evaluation, saving;            /* beside it: of today's time, for today's rows */
+    double training, today;               /* today's share of training; today's workers */
+} model;
+
+double mst_model_throughput(unsigned customers, double think, const double *demand, size_t n)
+{
+    double queue[8] = {0}, rate = 0;
+    for (unsigned k = 1; k <= customers; k++) {
+        double cycle = think, residence[8];
+        for (size_t i = 0; i < n; i++) {
+            residence[i] = demand[i] * (1 + queue[i]);
+            cycle += residence[i];
+        }
+        rate = cycle > 0 ? k / cycle : 0;
+        for (size_t i = 0; i < n; i++)
+            queue[i] = rate * residence[i];
+    }
+    return rate;
+}
+
+/* Rows per unit of time: today's measure is about 1 for each worker. */
+static double rows_rate(const model *m)
+{
+    double own = m->own + m->input + m->disk, steps;
+    if (m->lockstep) {
+        double step = own + m->straggle + m->server + m->link + m->trips;
+        steps = m->workers / fmax(step, 1e-9);
+    } else {
+        double demand[STATIONS] = {m->server_use, m->link_shared ? m->link_use : 0};
+        double think = own + m->trips + (m->link_shared ? 0 : m->link);
+        unsigned n = m->workers < CUSTOMERS_MAX ? (unsigned)lround(m->workers) : CUSTOMERS_MAX;
+        steps = mst_model_throughput(n, think, demand, STATIONS);
+    }
+    return 1 / (m->training / fmax(steps * m->rows, 1e-9) + (m->evaluation + m->saving) / m->today);
+}
+
+/* ---- today ---- */
+
+/* demand of a station per step of one worker, whose step now takes 1: use = W steps * demand */
+static model today(const mst_facts *f, const mst_verdict *v)
+{
+    double inside = 0;
+    const double *s = v->shares;
+    model m = {
+        .lockstep = f->lockstep || !f->ps,
+        .workers = fmax(1, (double)f->n_workers),
+        .rows = 1,
+        .input = s[MST_BOTTLENECK_INPUT],
+        .disk = fmax(0, s[MST_BOTTLENECK_DISK] - f->typical[MST_COST_CHECKPOINT]),
+        .own = s[MST_BOTTLENECK_COMPUTE],
+        .straggle = s[MST_BOTTLENECK_STRAGGLERS],
+        .trips = s[MST_BOTTLENECK_SYNCHRONISATION],
+        .server = s[MST_BOTTLENECK_SERVER_CPU],
+        .link = s[MST_BOTTLENECK_SERVER_NETWORK] + s[MST_BOTTLENECK_WORKER_NETWORK],
+        .link_shared = s[MST_BOTTLENECK_SERVER_NETWORK] >= s[MST_BOTTLENECK_WORKER_NETWORK],
+        .evaluation = s[MST_BOTTLENECK_EVALUATION],
+        .saving = f->typical[MST_COST_CHECKPOINT],
+    };
+    m.training = fmax(0.01, 1 - m.evaluation - m.saving);
+    m.today = m.workers;
+    inside = m.own + m.input + m.disk + m.straggle + m.trips + m.server + m.link;
+    double *parts[] = {&m.own, &m.input, &m.disk, &m.straggle, &m.trips, &m.server, &m.link};
+    for (size_t i = 0; inside > 0 && i < sizeof parts / sizeof *parts; i++)
+        *parts[i] /= inside;
+    double link = isnan(f->server_link) ? (m.link > 0 ? 0.95 : 0) : f->server_link;
+    m.server_use = f->server_busy / m.workers;
+    m.link_use = link / m.workers;
+    return m;
+}
+
+/* ---- changes ---- */
+
+static void advise(mst_verdict *v, const model *now, const model *then, const char *change,
+                   const char *format, ...) __attribute__((format(printf, 5, 6)));
+static void advise(mst_verdict *v, const model *now, const model *then, const char *change,
+                   const char *format, ...)
+{
+    va_list args;
+    double gain = rows_rate(then) / rows_rate(now);
+    if (!(gain >= WORTH) || !isfinite(gain))
+        return;
+    if (v->n_advice == MST_ADVICE_MAX && v->advice[MST_ADVICE_MAX - 1].gain >= gain)
+        return;
+    size_t at = v->n_advice < MST_ADVICE_MAX ? v->n_advice++ : MST_ADVICE_MAX - 1;
+    for (; at > 0 && v->advice[at - 1].gain < gain; at--)
+        v->advice[at] = v->advice[at - 1];
+    mst_advice *a = &v->advice[at];
+    snprintf(a->change, sizeof a->change, "%s", change);
+    va_start(args, format);
+    vsnprintf(a->text, sizeof a->text, format, args);
+    va_end(args);
+    a->gain = gain;
+}
+
+static void advise_servers(const mst_facts *f, mst_verdict *v, const model *now)
+{
+    char change[96];
+    model m = *now;
+    double servers = fmax(f->figures.n_servers, (double)f->n_servers);
+    if (!(servers >= 1) || !(m.server + m.link + m.server_use > 0))
+        return;
+    m.server /= 2;
+    m.server_use /= 2;
+    if (m.link_shared) {
+        m.link /= 2;
+        m.link_use /= 2;
+    }
+    snprintf(change, sizeof change, "--servers %.0f", servers * 2);
+    advise(v, now, &m, change,
+           "Twice the servers, each with its own link and cores: each applies and sends half of the model.");
+}
+
+static void advise_workers(const mst_facts *f, mst_verdict *v, const model *now)
+{
+    char change[96];
+    model m = *now;
+    double workers = (double)f->n_workers;
+    if (!f->ps)
+        return;
+    m.workers *= 2;
+    if (m.lockstep) {
+        m.server *= 2;
+        m.link *= m.link_shared ? 2 : 1;
+    }
+    snprintf(change, sizeof change, "--workers %.0f", workers * 2);
+    advise(v, now, &m, change,
+           "Twice the workers on cores of their own: twice the rows in a step, which servers and their links "
+           "have to carry.");
+}
+
+static void advise_batch(const mst_facts *f, mst_verdict *v, const model *now)
+{
+    char change[96];
+    model m = *now;
+    double more = 4, bytes = f->sparse ? pow(more, SPARSE_POWER) : 1;
+    if (!(f->figures.batch >= 1) || now->trips + now->server + now->link + now->server_use < 0.02)
+        return;
+    m.rows *= more;
+    m.own *= more;
+    m.input *= more;
+    m.disk *= more;
+    m.straggle *= more;
+    m.server *= bytes;
+    m.link *= bytes;
+    m.server_use *= bytes;
+    m.link_use *= bytes;
+    snprintf(change, sizeof change, "--batch %.0f", f->figures.batch * more);
+    advise(
+        v, now, &m, change,
+        "Four times the rows in a step: as many round trips for four times the rows%s. Look at the learning "
+        "rate then (--lr).",
+        f->sparse ? ", and keys that several rows share travel once"
+                  : ", and the model travels a quarter as often");
+}
+
+static void advise_exchange(const mst_facts *f, mst_verdict *v, const model *now)
+{
+    char change[96];
+    model m = *now;
+    if (!f->ps)
+        return;
+    if (mst_run_data_option_is(f->run, "wire", "fp32") && now->link > 0) {
+        double factor = f->sparse ? 0.65 : 0.5;
+        m.link *= factor;
+        m.link_use *= factor;
+        advise(v, now, &m, "--wire bf16",
+               "Half the bytes for each weight and gradient; servers keep full precision.");
+    }
+    m = *now;
+    if (f->lockstep && strcmp(f->figures.mode, "sync") == 0 && f->n_workers > 1) {
+        m.lockstep = false;
+        m.straggle = 0;
+        m.trips /= 2;
+        /* the typical worker no longer waits for the slowest: the sum of everybody's own speed */
+        m.server_use = now->server / m.workers;
+        m.link_use = now->link / m.workers;
+        double typical = now->own + now->input + now->disk + now->server + now->link + m.trips;
+        if (f->slowest_ratio > 1.2 && typical > 0)
+            m.rows *= (m.workers - 1 + 1 / f->slowest_ratio) / m.workers;
+        advise(v, now, &m, "--mode async", "Nobody waits for a step to close; gradients are somewhat stale.");
+        m = *now;
+        if (now->straggle > 0 && f->n_workers > 2) {
+            m.straggle = 0;
+            m.rows *= (m.workers - 1) / m.workers;
+            snprintf(change, sizeof change, "--quorum %.0f", m.workers - 1);
+            advise(v, now, &m, change,
+                   "A step closes without its slowest worker, whose rows are dropped when late.");
+        }
+    }
+    m = *now;
+    if (!f->lockstep && mst_run_data_option_real(f->run, "pipeline") < 1) {
+        double own = m.own + m.input + m.disk;
+        m.trips = fmax(0, m.trips - own);
+        if (!m.link_shared)
+            m.link = fmax(0, m.link - own);
+        advise(v, now, &m, "--pipeline 2",
+               "Requests in flight while the worker computes hide the round trips.");
+    }
+}
+
+static void advise_rest(const mst_facts *f, mst_verdict *v, const model *now)
+{
+    char change[96];
+    model m = *now;
+    const char *format = mst_run_data_text(f->run, "data", "format", NULL);
+    if (format == NULL || strcmp(format, "cache") != 0) {
+        m.input *= CACHED;
+        advise(v, now, &m, "--cache", "The data is parsed once into a binary cache and mapped from then on.");
+    }
+    m = *now;
+    m.evaluation /= 4;
+    advise(v, now, &m, "--eval-every", "Evaluate a quarter as often, or on fewer rows (--eval-rows).");
+    m = *now;
+    m.saving /= 4;
+    advise(v, now, &m, "--checkpoint-every", "Save a quarter as often.");
+    m = *now;
+    if (now->disk > 0.05) {
+        m.disk = 0;
+        advise(v, now, &m, "--cache-folder",
+               "Put the data, or its cache, on a faster disk or into memory (/dev/shm).");
+    }
+    m = *now;
+    double cores = f->n_workers > 0 ? f->workers[0].cores : NAN, threads = f->figures.n_threads;
+    if (f->n_workers > 0 && !f->ps && cores >= threads + 1 && threads >= 1) {
+        m.own *= threads / cores;
+        m.input *= threads / cores;
+        snprintf(change, sizeof change, "--threads %.0f", cores);
+        advise(v, now, &m, change, "One thread for each core of the host.");
+    } else if (f->n_workers > 0 && !f->ps && v->kind == MST_BOTTLENECK_COMPUTE) {
+        m.own /= 2;
+        advise(v, now, &m, "--strategy ps --workers 2",
+               "All cores of the host compute: a second host with a worker of its own would share the work.");
+    }
+}
+
+void mst_verdict_advise(const mst_facts *f, mst_verdict *v)
+{
+    model now = today(f, v);
+    v->n_advice = 0;
+    advise_servers(f, v, &now);
+    advise_workers(f, v, &now);
+    advise_batch(f, v, &now);
+    advise_exchange(f, v, &now);
+    advise_rest(f, v, &now);
+}

@@ -1,0 +1,247 @@
+/* Reading run directories: whole, growing, torn, replaced, half-deleted, wrong; the CSV reader by itself. */
+#include "report/run_read.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "report/figures.h"
+#include "unit/report/run_fixture.h"
+
+static char folder[64];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    strcpy(folder, "/tmp/muster-read-XXXXXX");
+    return mkdtemp(folder) == NULL;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    return mst_remove_tree(folder) != MST_OK;
+}
+
+static void put(const char *name, const char *how, const char *text)
+{
+    char path[200];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, how);
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static bool warned(const mst_run_data *run, const char *of)
+{
+    for (size_t i = 0; i < run->warnings.n; i++)
+        if (strstr(run->warnings.items[i], of) != NULL)
+            return true;
+    return false;
+}
+
+static void test_whole(void **state)
+{
+    (void)state;
+    fixture_run r = fixture_job("sync");
+    mst_run_data *run = NULL;
+    mst_run_figures f;
+    r.eval_seconds = 12;
+    r.processes[1].link_bits = 0;
+    fixture_write(folder, &r);
+    assert_int_equal(mst_run_data_new(folder, &run), MST_OK);
+    assert_int_equal(run->warnings.n, 0);
+    assert_int_equal(run->n_processes, 4);
+    assert_string_equal(run->processes[0]->name, "server-0");
+    assert_int_equal(run->processes[0]->role, MST_PROCESS_SERVER);
+    assert_string_equal(run->processes[3]->name, "worker-2");
+    assert_int_equal(run->processes[3]->index, 2);
+    assert_float_equal(run->processes[0]->links[0].bits_per_s, 1e9, 1);
+    assert_true(isnan(run->processes[1]->links[0].bits_per_s));
+    assert_int_equal(run->processes[1]->spans.n_rows, 60);
+    assert_int_equal(run->metrics.n_rows, 20);
+    assert_float_equal(mst_run_data_begin(run), FIXTURE_T0, 1e-6);
+    assert_float_equal(mst_run_data_end(run), FIXTURE_T0 + 60, 1e-6);
+    char *mode = mst_run_data_option(run, "mode");
+    assert_string_equal(mode, "sync");
+    mst_free(mode);
+    assert_null(mst_run_data_option(run, "no-such-option"));
+    assert_float_equal(mst_run_data_option_real(run, "servers"), 1, 0);
+    assert_int_equal(mst_run_figures_of(run, &f), MST_OK);
+    assert_string_equal(f.set, "test");
+    assert_float_equal(f.train_s, 48, 1e-3);
+    assert_float_equal(f.n_workers, 3, 0);
+    assert_true(f.best_accuracy >= f.test_accuracy && f.best_accuracy < 1);
+    mst_run_data_destroy(run);
+}
+
+/* Means, peaks and totals; training leaves the evaluations out, by the part of an interval. */
+static void test_loads(void **state)
+{
+    (void)state;
+    mst_run_data *run = NULL;
+    mst_loads use;
+    put("manifest.json", "w", "{}");
+    char path[200];
+    snprintf(path, sizeof path, "%s/processes", folder);
+    mkdir(path, 0777);
+    strcat(path, "/local");
+    mkdir(path, 0777);
+    put("processes/local/resources.csv", "w",
+        "time,interval_s,proc_cpu_user_s,proc_cpu_system_s,proc_rss,net_out,proc_read\n"
+        "101,1,1,0.5,100,10,\n103,2,1,0,300,40,\n104,1,4,0,200,0,\n");
+    put("marks.csv", "w", "time,process,kind,text\n103,,evaluate_begin,\n103.5,,evaluate_end,\n");
+    assert_int_equal(mst_run_data_new(folder, &run), MST_OK);
+    assert_int_equal(mst_loads_of(run, run->processes[0], NAN, NAN, &use), MST_OK);
+    assert_float_equal(use.all[MST_LOAD_CPU].total, 6.5, 1e-9);
+    assert_float_equal(use.all[MST_LOAD_CPU].mean, 6.5 / 4, 1e-9);
+    assert_float_equal(use.all[MST_LOAD_CPU].peak, 4, 1e-9);
+    assert_float_equal(use.training[MST_LOAD_CPU].total, 4.5, 1e-9);
+    assert_float_equal(use.training[MST_LOAD_CPU].mean, 4.5 / 3.5, 1e-9);
+    assert_float_equal(use.all[MST_LOAD_MEMORY].mean, (100 + 600 + 200) / 4.0, 1e-9);
+    assert_float_equal(use.all[MST_LOAD_MEMORY].peak, 300, 0);
+    assert_true(isnan(use.all[MST_LOAD_MEMORY].total));
+    assert_float_equal(use.all[MST_LOAD_HOST_NET_OUT].total, 50, 0);
+    assert_float_equal(use.all[MST_LOAD_HOST_NET_OUT].peak, 20, 0);
+    assert_true(isnan(use.all[MST_LOAD_DISK_READ].mean)); /* empty fields */
+    assert_true(isnan(use.all[MST_LOAD_HOST_CPU].mean));  /* no such columns */
+    mst_run_data_destroy(run);
+}
+
+static void test_follow(void **state)
+{
+    (void)state;
+    mst_run_data *run = NULL;
+    bool changed;
+    put("manifest.json", "w", "{\"state\": \"running\"}");
+    put("metrics.csv", "w", "step,rows,set,loss\n1,10,,\n2,20,test,0.5\n3,3");
+    assert_int_equal(mst_run_data_new(folder, &run), MST_OK);
+    assert_int_equal(run->metrics.n_rows, 2); /* the torn line waits */
+    assert_int_equal(run->warnings.n, 0);
+    assert_int_equal(mst_run_data_update(run, &changed), MST_OK);
+    assert_false(changed);
+    put("metrics.csv", "a", "0,test,0.25\n");
+    assert_int_equal(mst_run_data_update(run, &changed), MST_OK);
+    assert_true(changed);
+    assert_int_equal(run->metrics.n_rows, 3);
+    size_t set = mst_csv_column(&run->metrics, "set"), loss = mst_csv_column(&run->metrics, "loss");
+    assert_string_equal(mst_csv_text(&run->metrics, 2, set), "test");
+    assert_float_equal(mst_csv_value(&run->metrics, 2, loss), 0.25, 0);
+    assert_true(isnan(mst_csv_value(&run->metrics, 0, loss)));
+    assert_true(isnan(mst_csv_value(&run->metrics, 0, MST_CSV_NONE)));
+    put("metrics.csv", "w", "step,rows,set,loss\n1,10,,\n"); /* resumed from step 1: cut back */
+    assert_int_equal(mst_run_data_update(run, &changed), MST_OK);
+    assert_true(changed);
+    assert_int_equal(run->metrics.n_rows, 1);
+    put("manifest.json", "w", "{\"state\": \"done\", \"more\": 1}");
+    assert_int_equal(mst_run_data_update(run, &changed), MST_OK);
+    assert_true(changed);
+    assert_string_equal(mst_run_data_text(run, "state", NULL), "done");
+    put("manifest.json", "w", "{\"state\": \"do"); /* torn: what was known stays */
+    assert_int_equal(mst_run_data_update(run, &changed), MST_OK);
+    assert_string_equal(mst_run_data_text(run, "state", NULL), "done");
+    assert_true(warned(run, "manifest.json:1: not a JSON object"));
+    mst_run_data_destroy(run);
+}
+
+static void test_damaged(void **state)
+{
+    (void)state;
+    mst_run_data *run = NULL;
+    fixture_run r = fixture_local();
+    fixture_write(folder, &r);
+    put("processes/local/spans.csv", "a", "1,2,3\nrubbish\n");
+    put("processes/local/process.json", "w", "[1, 2]");
+    put("manifest.json", "w", "");
+    assert_int_equal(mst_run_data_new(folder, &run), MST_OK);
+    assert_true(warned(run, "spans.csv: 2 torn lines are left out"));
+    assert_true(warned(run, "process.json:1: not a JSON object"));
+    assert_true(warned(run, "no manifest can be read"));
+    assert_int_equal(run->processes[0]->role, MST_PROCESS_LOCAL); /* by its name */
+    assert_int_equal(mst_remove_tree(folder), MST_OK);            /* deleted under the reader */
+    assert_int_equal(mst_run_data_update(run, NULL), MST_OK);
+    assert_int_equal(run->processes[0]->resources.n_rows, 60);
+    mst_run_data_destroy(run);
+    assert_int_equal(mkdir(folder, 0777), 0);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    mst_run_data *run = NULL;
+    char path[200];
+    assert_int_equal(mst_run_data_new("/nowhere/at-all", &run), MST_EINPUT);
+    assert_string_equal(mst_error_text(), "/nowhere/at-all: there is no such run");
+    assert_int_equal(mst_run_data_new(folder, &run), MST_EINPUT);
+    assert_non_null(strstr(mst_error_text(), "not a run: it has neither a manifest.json nor a metrics.csv"));
+    put("manifest.json", "w", "{");
+    assert_int_equal(mst_run_data_new(folder, &run), MST_EINPUT);
+    assert_non_null(strstr(mst_error_text(), "nothing of the run can be read"));
+    snprintf(path, sizeof path, "%s/manifest.json", folder);
+    assert_int_equal(mst_run_data_new(path, &run), MST_EINPUT);
+    assert_non_null(strstr(mst_error_text(), "runs are folders"));
+    remove(path);
+    assert_int_equal(mkfifo(path, 0600), 0); /* must not be waited for */
+    assert_int_equal(mst_run_data_new(folder, &run), MST_EINPUT);
+    assert_non_null(strstr(mst_error_text(), "is not a plain file"));
+    assert_null(run);
+}
+
+static void test_csv(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"text", NULL};
+    mst_csv csv;
+    size_t used;
+    const char data[] =
+        "a,text,b\r\n1,\"x, \"\"y\"\"\",2\n,plain,nan\n1e999,\"open,3\n7,8\n1,2,3,4\n\n5,,0x\n9,tor";
+    assert_int_equal(mst_csv_init(&csv, "memory", texts), MST_OK);
+    assert_int_equal(mst_csv_take(&csv, data, sizeof data - 1, &used), MST_OK);
+    assert_int_equal(used, sizeof data - 1 - strlen("9,tor"));
+    assert_int_equal(csv.n_columns, 3);
+    assert_int_equal(csv.n_bad, 3);
+    assert_int_equal(csv.n_rows, 3);
+    assert_string_equal(mst_csv_text(&csv, 0, 1), "x, \"y\"");
+    assert_float_equal(mst_csv_value(&csv, 0, 2), 2, 0);
+    assert_true(isnan(mst_csv_value(&csv, 1, 0)) && isnan(mst_csv_value(&csv, 1, 2)));
+    assert_true(isnan(mst_csv_value(&csv, 2, 2)));
+    assert_string_equal(mst_csv_text(&csv, 2, 1), "");
+    assert_int_equal(mst_csv_column(&csv, "b"), 2);
+    assert_true(mst_csv_column(&csv, "c") == MST_CSV_NONE);
+    mst_csv_fini(&csv);
+}
+
+/* Every allocation fails in turn: MST_ENOMEM, or a run without what there was no memory for; never a crash.
+ */
+static void test_memory(void **state)
+{
+    (void)state;
+    fixture_run r = fixture_local();
+    r.seconds = 5;
+    fixture_write(folder, &r);
+    for (uint64_t k = 1; k < 400; k++) {
+        mst_run_data *run = NULL;
+        mst_alloc_fail_at(k);
+        mst_status st = mst_run_data_new(folder, &run);
+        mst_alloc_fail_at(0);
+        assert_true(st == MST_OK || st == MST_ENOMEM || st == MST_EINPUT);
+        assert_true((st == MST_OK) == (run != NULL));
+        mst_run_data_destroy(run);
+    }
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+    const struct CMUnitTest tests[] = {
+        TEST(test_whole),   TEST(test_loads), TEST(test_follow), TEST(test_damaged),
+        TEST(test_refused), TEST(test_csv),   TEST(test_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,354 @@
+/* The verdict on run directories of every kind of bottleneck, and of none; what it advises; the model. */
+#include "report/verdict.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "report/verdict_impl.h"
+#include "unit/report/run_fixture.h"
+
+static char folder[64];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    strcpy(folder, "/tmp/muster-verdict-XXXXXX");
+    return mkdtemp(folder) == NULL;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    return mst_remove_tree(folder) != MST_OK;
+}
+
+static void judge(const fixture_run *run, mst_verdict *out)
+{
+    mst_run_data *data = NULL;
+    assert_int_equal(mst_remove_tree(folder), MST_OK); /* of the run before */
+    fixture_write(folder, run);
+    assert_int_equal(mst_run_data_new(folder, &data), MST_OK);
+    assert_int_equal(mst_verdict_of(data, out), MST_OK);
+    mst_run_data_destroy(data);
+    double sum = 0;
+    for (int k = 0; k < MST_BOTTLENECKS; k++) {
+        assert_true(out->shares[k] >= 0 && out->shares[k] <= 1);
+        sum += out->shares[k];
+    }
+    assert_true(sum <= 1.0001);
+    for (size_t i = 0; i < out->n_advice; i++) {
+        assert_true(out->advice[i].gain >= 1.05 && out->advice[i].gain < 100);
+        assert_true(i == 0 || out->advice[i].gain <= out->advice[i - 1].gain);
+    }
+}
+
+static void is(const mst_verdict *v, mst_bottleneck kind, const char *process)
+{
+    assert_string_equal(mst_bottleneck_name(v->kind), mst_bottleneck_name(kind));
+    assert_string_equal(v->process, process);
+    assert_true(v->known);
+    assert_true(strlen(v->sentence) > 20);
+}
+
+/* The gain that is predicted for the change; 0 when it is not advised. */
+static double gain_of(const mst_verdict *v, const char *change)
+{
+    for (size_t i = 0; i < v->n_advice; i++)
+        if (strncmp(v->advice[i].change, change, strlen(change)) == 0)
+            return v->advice[i].gain;
+    return 0;
+}
+
+static void test_compute(void **state)
+{
+    (void)state;
+    mst_verdict v;
+    fixture_run r = fixture_local();
+    r.processes[0].cores = 8;
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_COMPUTE, "");
+    assert_float_equal(v.shares[MST_BOTTLENECK_COMPUTE], 0.92, 0.01);
+    assert_string_equal(v.advice[0].change, "--threads 8");
+    r = fixture_job("async");
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_COMPUTE, "");
+    assert_true(gain_of(&v, "--workers 6") > 1.6);
+    assert_true(gain_of(&v, "--servers") == 0);
+}
+
+static void slow_network(fixture_run *r, double bits)
+{
+    for (int i = 1; i < r->n; i++) {
+        fixture_process *w = &r->processes[i];
+        w->compute = 0.15;
+        w->prepare = 0.05;
+        *(strcmp(r->mode, "async") == 0 ? &w->pull_wait : &w->barrier_wait) = 0.78;
+        if (strcmp(r->mode, "async") == 0)
+            w->barrier_wait = 0;
+        w->cpu = 0.25;
+        w->host_cpu = 0.3;
+        w->bytes_in = w->bytes_out = 2e6;
+    }
+    r->processes[0].bytes_in = r->processes[0].bytes_out = 6e6;
+    r->processes[0].link_bits = bits;
+}
+
+static void test_server_network(void **state)
+{
+    (void)state;
+    mst_verdict v;
+    fixture_run r = fixture_job("async");
+    slow_network(&r, 50e6); /* 6 MB/s are 48 Mbit/s */
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_SERVER_NETWORK, "server-0");
+    assert_non_null(strstr(v.sentence, "its link is used 96%"));
+    assert_true(gain_of(&v, "--servers 2") > 1.6 && gain_of(&v, "--servers 2") <= 2.05);
+    assert_true(gain_of(&v, "--wire bf16") > 1.3);
+    r = fixture_job("sync");
+    slow_network(&r, 130e6); /* in and out follow each other: 0.74 */
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_SERVER_NETWORK, "server-0");
+    r.processes[0].link_bits = 0; /* no speed is known: by the bytes of a step */
+    for (int i = 1; i < r.n; i++)
+        r.processes[i].link_bits = 0;
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_SERVER_NETWORK, "server-0");
+    assert_non_null(strstr(v.sentence, "and a step moves"));
+}
+
+static void test_worker_network(void **state)
+{
+    (void)state;
+    mst_verdict v;
+    fixture_run r = fixture_job("sync");
+    slow_network(&r, 1e9);
+    r.processes[2].link_bits = 42e6;
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_WORKER_NETWORK, "worker-1");
+    r = fixture_job("async"); /* no speed is known, one worker waits far longer */
+    slow_network(&r, 0);
+    for (int i = 1; i < 4; i++)
+        r.processes[i].link_bits = 0;
+    r.processes[3].steps /= 4;
+    r.processes[3].rows /= 4;
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_WORKER_NETWORK, "worker-2");
+}
+
+static void test_server_cpu(void **state)
+{
+    (void)state;
+    mst_verdict v;
+    const char *modes[] = {"sync", "async"};
+    for (int i = 0; i < 2; i++) {
+        fixture_run r = fixture_job(modes[i]);
+        slow_network(&r, 1e9);
+        r.processes[0].apply = 0.5;
+        r.processes[0].serve = 0.4;
+        judge(&r, &v);
+        is(&v, MST_BOTTLENECK_SERVER_CPU, "server-0");
+        assert_true(gain_of(&v, "--servers 2") > 1.4);
+    }
+}
+
+static void test_input(void **state)
+{
+    (void)state;
+    mst_verdict v;
+    fixture_run r = fixture_local();
+    r.format = "libsvm";
+    r.processes[0].read = 0.75;
+    r.processes[0].compute = 0.15;
+    r.processes[0].prepare = 0.05;
+    r.processes[0].barrier_wait = 0;
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_INPUT, "");
+    assert_true(gain_of(&v, "--cache") > 3);
+    r.format = "cache"; /* nothing to make of it */
+    judge(&r, &v);
+    assert_true(gain_of(&v, "--cache") == 0);
+}
+
+static void test_disk(void **state)
+{
+    (void)state;
+    mst_verdict v;
+    fixture_run r = fixture_local();
+    r.processes[0].read = 0.7; /* rows are waited for, and nobody computes */
+    r.processes[0].compute = 0.2;
+    r.processes[0].prepare = 0.05;
+    r.processes[0].barrier_wait = 0;
+    r.processes[0].cpu = 0.4;
+    r.processes[0].host_cpu = 0.4;
+    r.processes[0].iowait = 0.9;
+    r.processes[0].disk_read = 20e6;
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_DISK, "");
+    r = fixture_local(); /* a mapped cache: the time shows in computing */
+    r.processes[0].cpu = 0.3;
+    r.processes[0].host_cpu = 0.3;
+    r.processes[0].faults = 400;
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_DISK, "");
+    r.processes[0].faults = 0; /* a CPU quota looks alike but for the faults */
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_COMPUTE, "");
+    r = fixture_local(); /* saving */
+    r.processes[0].compute = 0.2;
+    r.processes[0].checkpoint = 0.65;
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_DISK, "");
+    assert_true(gain_of(&v, "--checkpoint-every") > 1.5);
+}
+
+static void test_stragglers(void **state)
+{
+    (void)state;
+    mst_verdict v;
+    fixture_run r = fixture_job("sync");
+    for (int i = 1; i < 4; i++) {
+        r.processes[i].compute = i == 2 ? 0.85 : 0.25;
+        r.processes[i].prepare = 0.05;
+        r.processes[i].barrier_wait = i == 2 ? 0.05 : 0.65;
+    }
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_STRAGGLERS, "worker-1");
+    assert_true(gain_of(&v, "--mode async") > 1.8);
+    assert_true(gain_of(&v, "--quorum 2") > 1.1);
+    fixture_run two = r; /* with two workers the faster one is typical */
+    two.n = 3;
+    two.workers = 2;
+    judge(&two, &v);
+    is(&v, MST_BOTTLENECK_STRAGGLERS, "worker-1");
+}
+
+static void test_synchronisation(void **state)
+{
+    (void)state;
+    mst_verdict v;
+    fixture_run r = fixture_job("async"); /* tiny steps: round trips */
+    for (int i = 1; i < 4; i++) {
+        r.processes[i].compute = 0.1;
+        r.processes[i].prepare = 0.05;
+        r.processes[i].barrier_wait = 0;
+        r.processes[i].pull_wait = 0.8;
+        r.processes[i].steps = 2000;
+        r.processes[i].rows = 20000;
+    }
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_SYNCHRONISATION, "");
+    assert_true(gain_of(&v, "--batch 400") > 2);
+    assert_true(gain_of(&v, "--pipeline") > 1.1);
+    r = fixture_local(); /* threads wait for each other */
+    r.processes[0].compute = 0.25;
+    r.processes[0].barrier_wait = 0.6;
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_SYNCHRONISATION, "");
+}
+
+static void test_evaluation(void **state)
+{
+    (void)state;
+    mst_verdict v;
+    fixture_run r = fixture_local();
+    r.processes[0].compute = 0.25;
+    r.processes[0].evaluate = 0.6;
+    r.eval_seconds = 38;
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_EVALUATION, "");
+    assert_true(gain_of(&v, "--eval-every") > 1.7 && gain_of(&v, "--eval-every") < 2.1);
+}
+
+static void test_balanced(void **state)
+{
+    (void)state;
+    mst_verdict v;
+    fixture_run r = fixture_job("sync");
+    for (int i = 1; i < 4; i++) {
+        fixture_process *w = &r.processes[i];
+        w->compute = 0.33;
+        w->prepare = 0.02;
+        w->read = 0.3;
+        w->barrier_wait = 0.33;
+    }
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_NONE, "");
+    assert_non_null(strstr(v.sentence, "Nothing dominates"));
+}
+
+/* A run of an older muster: the manifest's workers are what there is. */
+static void test_manifest_only(void **state)
+{
+    (void)state;
+    mst_verdict v;
+    mst_run_data *data = NULL;
+    FILE *f = fixture_open(folder, "manifest.json");
+    fprintf(f,
+            "{\"state\": \"done\", \"options\": {\"strategy\": {\"strategy\": \"ps\", \"mode\": \"async\"}}, "
+            "\"progress\": {\"train_seconds\": 10, \"eval_seconds\": 0}, \"workers\": [{\"steps\": 100, "
+            "\"rows\": "
+            "10000, \"compute_seconds\": 8.5, \"wait_seconds\": 1, \"input_seconds\": 0.5}]}");
+    fclose(f);
+    assert_int_equal(mst_run_data_new(folder, &data), MST_OK);
+    assert_int_equal(mst_verdict_of(data, &v), MST_OK);
+    is(&v, MST_BOTTLENECK_COMPUTE, "");
+    mst_run_data_destroy(data);
+    f = fixture_open(folder, "manifest.json");
+    fprintf(f, "{\"state\": \"running\"}");
+    fclose(f);
+    assert_int_equal(mst_run_data_new(folder, &data), MST_OK);
+    assert_int_equal(mst_verdict_of(data, &v), MST_OK);
+    assert_false(v.known);
+    assert_int_equal(v.kind, MST_BOTTLENECK_NONE);
+    assert_non_null(strstr(v.sentence, "no spans.csv"));
+    mst_run_data_destroy(data);
+}
+
+static void test_write(void **state)
+{
+    (void)state;
+    fixture_run r = fixture_local();
+    mst_run_data *data = NULL;
+    fixture_write(folder, &r);
+    assert_int_equal(mst_verdict_write(folder), MST_OK);
+    assert_int_equal(mst_run_data_new(folder, &data), MST_OK);
+    assert_non_null(data->verdict);
+    assert_string_equal(json_string_value(json_object_get(data->verdict, "bottleneck")), "compute");
+    assert_true(json_array_size(json_object_get(data->verdict, "evidence")) > 3);
+    assert_true(json_is_object(json_object_get(data->verdict, "shares")));
+    assert_true(json_is_array(json_object_get(data->verdict, "advice")));
+    mst_run_data_destroy(data);
+    assert_int_equal(mst_verdict_write("/nowhere/at-all"), MST_EINPUT);
+}
+
+/* Known cases of the queue: one customer never queues; a saturated station gives 1 / demand. */
+static void test_model(void **state)
+{
+    (void)state;
+    double demand[] = {0.2, 0.1};
+    assert_float_equal(mst_model_throughput(1, 0.7, demand, 2), 1.0, 1e-12);
+    assert_float_equal(mst_model_throughput(1000, 0.7, demand, 2), 5.0, 1e-3);
+    double one[] = {1};
+    assert_float_equal(mst_model_throughput(2, 0, one, 1), 1.0, 1e-12);
+    double balanced[] = {1, 1}; /* N / (N + 1) for two equal stations */
+    assert_float_equal(mst_model_throughput(3, 0, balanced, 2), 0.75, 1e-12);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+    const struct CMUnitTest tests[] = {
+        TEST(test_compute),           TEST(test_server_network),  TEST(test_worker_network),
+        TEST(test_server_cpu),        TEST(test_input),           TEST(test_disk),
+        TEST(test_stragglers),        TEST(test_synchronisation), TEST(test_evaluation),
+        TEST(test_balanced),          TEST(test_manifest_only),   TEST(test_write),
+        cmocka_unit_test(test_model),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
