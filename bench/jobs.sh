@@ -5,9 +5,9 @@ NETLAB=scripts/netlab
 LINK=1.72e9 # bits/s of TCP on a link of 1.8 Gbit/s, its frames of 1,500 bytes
 ahead=()    # a command that runs jobs ahead of whatever else the machine does
 
-# job SERVERS WORKERS [LAUNCH OPTION...] -- [TRAIN OPTION...]: trains on the generated rows without checkpoints; the
-# summary as JSON on standard output.
-job() {
+# launched SERVERS WORKERS [LAUNCH OPTION...] -- DATA [TRAIN OPTION...]: trains without checkpoints; the summary as JSON
+# on standard output.
+launched() {
     local launch=(--servers "$1" --workers "$2" --logs none)
     shift 2
     while [ "$1" != -- ]; do
@@ -15,11 +15,21 @@ job() {
         shift
     done
     shift
-    "${ahead[@]}" "$MUSTER" launch "${launch[@]}" -- train "$train_cache" --model logreg --features $FEATURES --epochs 1 --no-save \
-        --run "$DATA/run" --overwrite --json "$@" 2>"$DATA/job.err" </dev/null | sed 's/^server 0 | //' || {
+    "${ahead[@]}" "$MUSTER" launch "${launch[@]}" -- train "$@" --no-save --run "$DATA/run" --overwrite --json \
+        2>"$DATA/job.err" </dev/null | sed 's/^server 0 | //' || {
         tail -n 3 "$DATA/job.err" >&2
         return 1
     }
+}
+# job SERVERS WORKERS [LAUNCH OPTION...] -- [TRAIN OPTION...]: the same on the generated rows.
+job() {
+    local head=()
+    while [ "$1" != -- ]; do
+        head+=("$1")
+        shift
+    done
+    shift
+    launched "${head[@]}" -- "$train_cache" --model logreg --features $FEATURES --epochs 1 "$@"
 }
 # fields JSON NAME: every number under a key, one per line; of keys that both have, the job's before the workers'.
 fields() { grep -o "\"$2\": *[-+0-9.eE]*" <<<"$1" | sed 's/.*: *//'; }
@@ -30,6 +40,7 @@ now() { date +%s.%N; }
 
 group_jobs() {
     jobs_speed
+    jobs_lenet
     jobs_start
     jobs_idle
 }
@@ -61,6 +72,39 @@ jobs_speed() {
         "$(calc "($(field "$one" bytes_in) + $(field "$one" bytes_out)) / $(field "$one" rows)" 1)" bytes
     line ps_async_1s3w_over_1s1w "$(calc "$(median "${over_one[@]}")")" ratio
     line ps_async_1s3w_rows_per_s "$(calc "$(median "${threes[@]}")" 0)" rows/s
+}
+
+# LeNet: two workers in step with a server between them, against two threads of one process that share every batch.
+jobs_lenet() {
+    local name=lenet_ps_sync_1s2w round local_rate out images=$DATA/mnist/train-images-idx3-ubyte
+    local options=(--model lenet --lr 0.01 --epochs 1) ratios=() rates=() locals=() waits=()
+    if ! make_file "$DATA/mnist" "$MUSTER" data fetch mnist --out; then
+        say "MNIST could not be fetched; images like it do as well"
+        if ! make_file "$DATA/digits" "$MUSTER" data gen digits --rows 60000 --seed "$SEED" --out; then
+            skip "no images" "${name}_over_local_2t"
+            return
+        fi
+        images=$DATA/digits/train-images-idx3-ubyte
+    fi
+    for ((round = 1; round <= ROUNDS; round++)); do
+        say "LeNet by two workers, round $round of $ROUNDS"
+        if ! out=$(train "$images" "${options[@]}" --batch 256 --threads 2 --no-save) ||
+            ! local_rate=$(field "$out" rows_per_s) ||
+            ! out=$(launched 1 2 -- "$images" "${options[@]}" --mode sync --batch 128 --threads 1); then
+            skip "muster train or muster launch failed" "${name}_over_local_2t"
+            return
+        fi
+        locals+=("$local_rate")
+        rates+=("$(field "$out" rows_per_s)")
+        ratios+=("$(calc "${rates[-1]} / $local_rate")")
+        waits+=("$(calc "1000 * $(fields "$out" wait_seconds | tail -n 1) / $(field "$out" steps)")")
+    done
+    line "${name}_over_local_2t" "$(median "${ratios[@]}")" ratio
+    line "${name}_images_per_s" "$(calc "$(median "${rates[@]}")" 0)" images/s
+    line lenet_local_b256_2t_images_per_s "$(calc "$(median "${locals[@]}")" 0)" images/s
+    line "${name}_wait_ms" "$(median "${waits[@]}")" ms
+    line "${name}_bytes_per_step" \
+        "$(calc "($(fields "$out" bytes_in | tail -n 1) + $(fields "$out" bytes_out | tail -n 1)) / $(field "$out" steps)" 0)" bytes
 }
 
 # A whole job of one step that needs all three workers: from its launch until everything has ended.
@@ -173,6 +217,7 @@ group_netlab() {
     lab_steps "${names[@]}"
     lab_workers
     lab_dense
+    lab_alexnet
     ahead=()
     lab_down
     lab=
@@ -243,4 +288,46 @@ lab_dense() {
     line netlab_dense_step_seconds "$(calc "$(field "$out" train_seconds) / $(field "$out" steps)" 2)" s
     line netlab_dense_mb_per_step \
         "$(calc "($(lab_bytes "$out" in 500) + $(lab_bytes "$out" out 500)) / 1e6" 1)" MB
+}
+
+# per_step JSON KEY STEPS WORKERS: what each worker's figure is in a step, one per line, worker 0 first.
+per_step() { fields "$1" "$2" | tail -n "$4" | awk -v steps="$3" '{printf "%.10g\n", $1 / steps}'; }
+
+# AlexNet in one tower, 61 million weights, in step: a worker on each host, the server on host 1 beside worker 0.
+lab_alexnet() {
+    local hosts out step steps=4 images=$DATA/images-256.cache name k into from link whole
+    local options=(--model alexnet --classes 1000 --batch 16 --threads 1 --lr 0.01 --mode sync --steps $steps --epochs 1000)
+    if ! make_file "$images" "$MUSTER" data gen images --rows 256 --classes 1000 --to cache --out; then
+        skip "no generated images" alexnet_ps_sync_2h_step_s alexnet_ps_sync_4h_step_s
+        return
+    fi
+    for hosts in 2 4; do
+        name=alexnet_ps_sync_${hosts}h
+        say "AlexNet on $hosts of five hosts"
+        head -n $hosts "$DATA/hosts" >"$DATA/alexnet-hosts"
+        if ! out=$(launched 1 $hosts --hosts "$DATA/alexnet-hosts" --ssh "$NETLAB --name $lab exec" -- "$images" \
+            "${options[@]}" --part 0) || ! whole=$(calc "$(field "$out" train_seconds) / $steps") ||
+            ! out=$(launched 1 $hosts --hosts "$DATA/alexnet-hosts" --ssh "$NETLAB --name $lab exec" -- "$images" \
+                "${options[@]}"); then
+            skip "muster launch failed" "${name}_step_s"
+            continue
+        fi
+        step=$(calc "$(field "$out" train_seconds) / $steps")
+        mapfile -t into < <(per_step "$out" bytes_out $steps $hosts)
+        mapfile -t from < <(per_step "$out" bytes_in $steps $hosts)
+        # host 1's link carries what the other hosts push, and then what they pull
+        link=$(calc "($(printf '%s\n' "${into[@]:1}" "${from[@]:1}" | sum)) * 8 / $LINK")
+        line "${name}_step_s" "$step" s
+        line "${name}_whole_step_s" "$whole" s
+        line "${name}_link_s" "$link" s
+        line "${name}_step_over_link" "$(calc "$step / $link")" ratio
+        line "${name}_server_bytes_in_per_step" "$(printf '%s\n' "${into[@]}" | sum)" bytes
+        line "${name}_server_bytes_out_per_step" "$(printf '%s\n' "${from[@]}" | sum)" bytes
+        for ((k = 0; k < hosts; k++)); do
+            line "${name}_worker${k}_bytes_out_per_step" "$(calc "${into[k]}" 0)" bytes
+            line "${name}_worker${k}_bytes_in_per_step" "$(calc "${from[k]}" 0)" bytes
+        done
+        line "${name}_worker_compute_s" "$(per_step "$out" compute_seconds $steps $hosts | sort -g | tail -n 1)" s
+        line "${name}_worker_wait_s" "$(per_step "$out" wait_seconds $steps $hosts | sort -g | head -n 1)" s
+    done
 }

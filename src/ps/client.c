@@ -364,7 +364,7 @@ static mst_status send_part(mst_client *self, uint32_t k, const mst_push *push, 
     bool convert = pushed != NULL && n == 0 && pushed->to_push > 0;
     size_t converted = convert ? (size_t)pushed->to_push * mst_wire_size(self->options.wire) : 0;
     size_t room = MST_STEP_HEAD + converted;
-    if (push != NULL) {
+    if (push != NULL && pushed != NULL) {
         head.loss = push->loss;
         head.weight = push->weight;
         head.rows = push->rows;

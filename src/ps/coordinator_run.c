@@ -265,7 +265,7 @@ static mst_status keep_early(mst_server *s, const mst_message *m, const void *bo
     early->m = *m;
     *co->early_tail = early;
     co->early_tail = &early->next;
-    if (m->size == 0)
+    if (m->size == 0 || body == NULL)
         return MST_OK;
     early->body = mst_server_buffer(s, (size_t)m->size);
     if (early->body == NULL)

@@ -63,7 +63,7 @@ mst_status mst_shard_new(const mst_shard_options *options, mst_shard **out)
         self->key_to = table->key_starts[options->server + 1];
     }
     self->chunk = table->width > MST_SHARD_CHUNK ? table->width : MST_SHARD_CHUNK;
-    self->lists = mst_calloc(options->n_workers, sizeof *self->lists);
+    self->lists = mst_calloc(options->n_workers, sizeof(mst_shard_list *));
     self->chunks = mst_alloc_lines(options->n_threads * self->chunk * sizeof *self->chunks);
     self->chunk_keys = mst_alloc_lines(options->n_threads * self->chunk * sizeof *self->chunk_keys);
     if (self->lists == NULL || self->chunks == NULL || self->chunk_keys == NULL) {

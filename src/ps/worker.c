@@ -202,6 +202,7 @@ static mst_status make_client(mst_worker *self)
         .n_slots = self->n_slots,
         .part_floats = self->overlap.on ? self->overlap.part_floats : 0,
     };
+    self->one_gradient = job->pipeline == 0 && (!self->overlap.on || self->table.n_servers == 1);
     TRY(mst_client_new(&client, &self->client));
     for (uint32_t slot = 0; slot < self->n_slots; slot++)
         mst_worker_ranges(self, mst_client_list(self->client, slot));

@@ -207,11 +207,12 @@ mst_status mst_worker_compute(mst_worker *self, uint32_t slot, mst_loss_sum *sum
     double limit = self->job->optimizer->options.clip_norm;
     *sum = (mst_loss_sum){0};
     self->waited_seconds = 0.0;
-    TRY(gradient_room(turn, floats));
+    TRY(gradient_room(mst_worker_gradient_of(self, slot), floats));
+    float *sums = mst_worker_gradient_of(self, slot)->g;
     bool fresh = model->overwrites && turn->batch.n_rows > 0 && self->layout.width == 0 &&
                  !self->job->dense_model; /* the ranges are all there is */
     if (floats > 0 && !fresh)
-        memset(turn->g, 0, floats * sizeof *turn->g);
+        memset(sums, 0, floats * sizeof *sums);
     if (turn->batch.n_rows == 0)
         return MST_OK;
 
@@ -219,7 +220,7 @@ mst_status mst_worker_compute(mst_worker *self, uint32_t slot, mst_loss_sum *sum
     mst_grad grad = self->layout; /* the dense ranges lie in g; contributions are the worker's */
     float scale = 1.0f / (float)turn->batch.n_rows;
     point(self, mst_client_weights(self->client, slot), &w);
-    point(self, turn->g, &g);
+    point(self, sums, &g);
     for (uint32_t i = 0; i < grad.n_ranges; i++)
         grad.ranges[i].g = g.ranges[i];
     grad.fresh = fresh;
@@ -232,11 +233,11 @@ mst_status mst_worker_compute(mst_worker *self, uint32_t slot, mst_loss_sum *sum
         if (self->sparse.owners != NULL)
             self->sparse.owners[0].n = 0;
         TRY(compute_parts(self, slot, &w, scale, &grad, sum));
-        if (self->sparse.owners != NULL)
+        if (self->sparse.owners != NULL && g.sparse != NULL)
             add_contributions(&self->sparse.owners[0], self->layout.width, g.sparse);
     }
     if (self->job->clip && limit > 0.0)
-        clip(&grad, turn->g, floats, limit);
+        clip(&grad, sums, floats, limit);
     self->counts.compute_seconds += mst_seconds_since(start) - self->waited_seconds;
     self->counts.wait_seconds += self->waited_seconds;
     return MST_OK;

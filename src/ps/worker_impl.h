@@ -126,6 +126,8 @@ struct mst_worker {
     mst_row_localiser *localiser;
     uint32_t n_slots, max_rows;
     mst_turn *turns;
+    bool
+        one_gradient; /* all turns compute into the first one's g: no push is under way when a batch begins */
     uint32_t flight[MST_LISTS];  /* slots that wait for a reply, oldest first */
     uint32_t n_flight, prepared; /* prepared: a slot, or MST_SLOT_NONE */
     uint64_t own_steps;
@@ -200,13 +202,20 @@ mst_status mst_worker_sample(mst_worker *self, json_t **out);
 
 /* ---- the gradient (worker_gradient.c) ---- */
 
+/* The turn that has the slot's gradient. */
+static inline mst_turn *mst_worker_gradient_of(mst_worker *self, uint32_t slot)
+{
+    return &self->turns[self->one_gradient ? 0 : slot];
+}
+
 /* Reads the model's layout; then sets every slot's ranges. */
 mst_status mst_worker_gradient_init(mst_worker *self);
 void mst_worker_gradient_fini(mst_worker *self);
 /* The ranges of a pull list. */
 void mst_worker_ranges(const mst_worker *self, mst_list *list);
-/* The mean gradient of the slot's rows at its weights, into turn->g. Where communication overlaps, the
- * weights need only have begun to come, and parts of the gradient may have left. */
+/* The mean gradient of the slot's rows at its weights, into the g of mst_worker_gradient_of. Where
+ * communication overlaps, the weights need only have begun to come, and parts of the gradient may have left.
+ */
 mst_status mst_worker_compute(mst_worker *self, uint32_t slot, mst_loss_sum *sum);
 
 /* ---- communication beside computation (worker_overlap.c) ---- */

@@ -71,7 +71,7 @@ static mst_status send_final(mst_worker *self)
     if (n == o->n_sent)
         return MST_OK;
     o->n_sent = n;
-    return mst_client_push_early(self->client, o->slot, self->turns[o->slot].g,
+    return mst_client_push_early(self->client, o->slot, mst_worker_gradient_of(self, o->slot)->g,
                                  self->range_at[o->order[n - 1]]);
 }
 

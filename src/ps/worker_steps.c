@@ -8,7 +8,8 @@
  * 2. One slot is free or prepared at any time, so that the next batch is localised while replies are under
  * way.
  * 3. A slot's gradient is sent with the pull of slot p, and p is waited for before the slot is computed
- * again: gradients need no buffers beyond one per slot.
+ * again: gradients need no buffers beyond one per slot. Without a pipeline p is the next slot to be computed:
+ * one buffer is enough, but for several servers of which one may answer before another has the whole push.
  * 4. Where communication overlaps, a slot is computed on while its weights still come; its reply is complete
  * before anything follows from it.
  * 5. A pull travels alone only when fewer than pipeline + 1 requests are in flight; without a pipeline it
@@ -115,7 +116,7 @@ static mst_status push(mst_worker *self, uint32_t slot, const mst_loss_sum *sum)
     TRY(prepare_next(self));
     mst_push mine = {
         .slot = slot,
-        .g = turn->g,
+        .g = mst_worker_gradient_of(self, slot)->g,
         .step = step_of(self, slot),
         .rows = turn->batch.n_rows,
         .loss = sum->loss,
