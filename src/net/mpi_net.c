@@ -254,6 +254,7 @@ static void come_up(mst_mpi_net *n, uint32_t number)
     mst_mpi_peer *p = n->peers[number];
     mst_identity who = p->who;
     set_state(n, p, MST_MPI_UP);
+    p->was_up = true;
     n->events.up(n->arg, number, &who);
 }
 
@@ -370,7 +371,7 @@ static bool is_quiet(const mst_mpi_net *n)
         if (mst_mpi_lane_busy(n->lanes[i]))
             return false;
     for (size_t i = 0; i < n->n_peers; i++)
-        if (n->peers[i]->final_out && !n->peers[i]->final_in)
+        if (n->peers[i]->was_up && n->peers[i]->final_out && !n->peers[i]->final_in)
             return false;
     return true;
 }

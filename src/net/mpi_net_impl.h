@@ -86,6 +86,7 @@ typedef struct mst_mpi_peer {
     mst_mpi_state state;
     int rank;
     uint64_t link;
+    bool was_up;
     bool final_out, final_in; /* the last frame of the link was queued, has come */
     uint64_t start_ns, deadline_ns;
     mst_identity who;

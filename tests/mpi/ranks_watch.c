@@ -44,6 +44,9 @@ int main(int argc, char **argv)
     st = mst_watch_new(&options, &watch);
     if (st != MST_OK)
         return failed(st);
+    st = mpi->ops->barrier(0); /* nothing of the start is under way any more, in the launcher either */
+    if (st != MST_OK)
+        return failed(st);
     if (mpi->rank == whom && strcmp(what, "kill") == 0)
         kill(getpid(), SIGKILL);
     if (mpi->rank == whom && strcmp(what, "stop") == 0)

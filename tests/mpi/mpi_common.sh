@@ -1,0 +1,45 @@
+# Sourced by the tests of MPI, which get the binary as $1. Leaves `implementations`, those MPIs that both the launcher and
+# the plug-in are there of, and functions that start ranks under them. Skips with a reason where there is none.
+here=$(realpath "$(dirname "$0")")
+. "$here/../cli/common.sh"
+built=$(dirname "$muster")
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 MUSTER_PLUGINS="$built"
+export LSAN_OPTIONS="suppressions=$here/leaks_of_mpi.txt:print_suppressions=0" # MPI itself frees little at its end
+unset MUSTER_CLUSTER MUSTER_SECRET MUSTER_JOB TF_CONFIG MUSTER_MPI
+
+launcher() {
+  case $1 in
+    openmpi) command -v mpirun.openmpi || { mpirun --version 2>/dev/null | grep -q "Open MPI" && command -v mpirun; } ;;
+    mpich) command -v mpiexec.mpich || command -v mpiexec.hydra ;;
+  esac
+}
+implementations=
+for mpi in openmpi mpich; do
+  if launcher $mpi >/dev/null && [ -e "$built/muster_mpi_$mpi.so" ]; then
+    implementations="$implementations $mpi"
+  fi
+done
+[ -n "$implementations" ] || { echo "skipped: no MPI was found when this was built, or no mpirun is there" && exit 77; }
+
+# ranks MPI N PROGRAM ARGS...: N ranks, with standard output and error in the files out and err; sets `code`.
+ranks() {
+  local mpi=$1 n=$2 extra=
+  shift 2
+  case $mpi in
+    openmpi) extra="-q --oversubscribe --bind-to none" ;;
+    mpich) extra="-disable-auto-cleanup" ;; # or it kills all others before they can say why
+  esac
+  code=0
+  timeout -k 5 100 "$(launcher "$mpi")" $extra -n "$n" "$@" >"$work/out" 2>"$work/err" </dev/null || code=$?
+}
+# well MPI N PROGRAM ARGS...: must end well.
+well() {
+  ranks "$@"
+  [ $code = 0 ] || { tail -n 20 "$work/out" >&2 && fail "$*: exit code $code"; }
+}
+# says TEXT [TIMES]: that many lines of err contain it (default: one or more).
+says() {
+  local n
+  n=$(grep -cF -- "$1" "$work/err" || true)
+  [ "${2:-}" = "$n" ] || { [ -z "${2:-}" ] && [ "$n" -gt 0 ]; } || fail "$n lines say: $1"
+}

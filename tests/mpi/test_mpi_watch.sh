@@ -1,0 +1,21 @@
+# The watch over ranks: who dies, stops or fails is named by all others, and leaving is no death.
+. "$(dirname "$0")/mpi_common.sh"
+watched=$built/tests/mpi/ranks_watch
+
+# named TEXT: all three others say it.
+named() {
+  same "$mpi: ranks that say '$1'" "$(grep -cE "^rank [0-9]: $1" out || true)" 3
+}
+for mpi in $implementations; do
+  well $mpi 4 "$watched" leave
+  same "$mpi: ranks that left" "$(grep -c left out)" 4
+  ranks $mpi 4 "$watched" fail 1
+  named 'rank 1 \(host [^)]*, process [0-9]*\): the disk is full'
+  if [ $mpi = openmpi ]; then # MPICH's mpiexec would wait for the process that is stopped
+    ranks $mpi 4 "$watched" stop 3
+    named 'rank 3 \(host [^)]*\) is silent for'
+  fi
+  ranks $mpi 4 "$watched" kill 0
+  named 'rank 0 \(host [^)]*\) died'
+done
+echo "watched:$implementations"
