@@ -17,6 +17,7 @@
 #include "base/alloc.h"
 #include "model/exec_dnnl_impl.h"
 #include "model/layer_impl.h"
+#include "observe/trace.h"
 
 typedef struct dnnl_replica {
     mst_replica base;
@@ -277,21 +278,37 @@ static void load_part(void *arg, unsigned i)
                      l->x + from * mst_dims_size(&l->replica->chain->in));
 }
 
+static void trace_stage(const run *r, const mst_dnnl_stage *s, bool forward, uint64_t start)
+{
+    const mst_layer *layer = s->layer;
+    if (!mst_tracing())
+        return;
+    size_t floats = layer != NULL ? mst_dims_size(forward ? &layer->out : &layer->in) * r->n : 0;
+    mst_trace_layer(layer != NULL ? layer->name : "reorder", forward ? "forward" : "backward", start,
+                    floats * sizeof(float));
+}
+
 static mst_status forward_pass(const mst_replica *self, const run *r, const mst_batch *batch)
 {
     mst_dnnl_plan *plan = r->plan;
     loading l = {.replica = self, .batch = batch, .x = plan->tensors[0].data, .n_parts = self->n_threads};
     mst_dnnl_each(l.n_parts, load_part, &l);
     clear_rest(r, &plan->chain->in, plan->tensors[0].data);
-    for (uint32_t i = 0; i < plan->n_stages; i++)
+    for (uint32_t i = 0; i < plan->n_stages; i++) {
+        uint64_t start = mst_trace_now();
         TRY(stage_forward(r, &plan->stages[i]));
+        trace_stage(r, &plan->stages[i], true, start);
+    }
     return MST_OK;
 }
 
 static mst_status backward_pass(const run *r)
 {
-    for (uint32_t i = r->plan->n_stages; i-- > r->plan->first_back;)
+    for (uint32_t i = r->plan->n_stages; i-- > r->plan->first_back;) {
+        uint64_t start = mst_trace_now();
         TRY(stage_backward(r, &r->plan->stages[i], i > r->plan->first_back));
+        trace_stage(r, &r->plan->stages[i], false, start);
+    }
     return MST_OK;
 }
 

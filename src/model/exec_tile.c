@@ -21,6 +21,7 @@
 
 #include "base/alloc.h"
 #include "model/exec_tile_impl.h"
+#include "observe/trace.h"
 
 #define SUITS_WEIGHTS (1u << 19) /* 2 MB */
 #define SUITS_NUMBERS (1u << 14) /* between two layers: 1 MB in 16 lanes */
@@ -191,9 +192,11 @@ static mst_status forward_tile(const tile_replica *self, const mst_batch *rows, 
         const tile_op *op = &self->ops[i];
         for (uint32_t j = 0; first && j < op->layer->n_params; j++)
             TRY(mst_step_need(step, op->layer->first_range + j));
+        uint64_t start = mst_trace_now();
         if (first)
             pack_weights(self, op, w);
         forward_op(self, op, pass, rows->n_rows, w);
+        mst_trace_layer(op->layer->name, "forward", start, op->out_size * rows->n_rows * sizeof(float));
     }
     tile->to_rows(last->y, last->out_size, rows->n_rows, self->rows, last->out_size);
     return MST_OK;
@@ -299,7 +302,9 @@ static mst_status backward_tile(const tile_replica *self, const mst_pass *pass, 
         float *g[MST_LAYER_PARAMS] = {0};
         for (uint32_t j = 0; j < layer->n_params; j++)
             g[j] = grad->ranges[layer->first_range + j].g;
+        uint64_t start = mst_trace_now();
         backward_op(self, op, pass, n, w, g, last);
+        mst_trace_layer(layer->name, "backward", start, op->in_size * n * sizeof(float));
         for (uint32_t j = layer->n_params; last && j-- > 0;)
             TRY(mst_step_ready(step, layer->first_range + j));
     }

@@ -63,6 +63,15 @@ void mst_span_traced(mst_lane *lane, mst_phase phase, uint64_t from_ns, uint64_t
                       lane->step, 0);
 }
 
+void mst_trace_layer(const char *layer, const char *pass, uint64_t from_ns, uint64_t bytes)
+{
+    char name[64];
+    if (!mst_tracing())
+        return;
+    snprintf(name, sizeof name, "%.13s %s", layer, pass);
+    mst_trace_op(name, from_ns, bytes);
+}
+
 /* ---- the file ---- */
 
 __attribute__((format(printf, 2, 3))) static void add(mst_bytes *out, const char *format, ...)

@@ -64,6 +64,9 @@ static inline void mst_trace_op(const char *name, uint64_t from_ns, uint64_t byt
                       mst_this_lane->step, bytes);
 }
 
+/* The same for a pass through a layer: "conv1 forward". */
+void mst_trace_layer(const char *layer, const char *pass, uint64_t from_ns, uint64_t bytes);
+
 /* One step's push of one worker to one server, seen from both. */
 static inline uint64_t mst_trace_flow_id(uint64_t step, uint32_t worker, uint32_t server)
 {

@@ -316,6 +316,7 @@ static mst_status close_step(mst_server *s, uint64_t step, const uint64_t *slots
 {
     const mst_shard_request *requests[1024];
     uint32_t who[1024], n = 0;
+    mst_span_step(step);
     for (uint32_t i = 0; i < s->options.n_workers; i++) {
         mst_server_worker *w = &s->workers[i];
         bool counts = slots == NULL ? w->gone_from > step || !w->gone : mst_bit(slots, i);
@@ -332,7 +333,6 @@ static mst_status close_step(mst_server *s, uint64_t step, const uint64_t *slots
         s->set_hash = (s->set_hash ^ step * 1031 ^ i) * 0x9e3779b97f4a7c15ull;
     }
     s->applied = step;
-    mst_span_step(step);
     mst_span_steps(1, 0);
     mst_update u = update_of(s);
     TRY(apply_and_send(s, requests, n, &u));

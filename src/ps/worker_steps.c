@@ -33,6 +33,7 @@ static void enter_flight(mst_worker *self, uint32_t slot, mst_turn_state state, 
     turn->push_rows = push != NULL ? push->rows : 0;
     turn->push_version = version;
     self->flight[self->n_flight++] = slot;
+    mst_trace_counter("requests in flight", self->n_flight);
 }
 
 /* Waits for the reply to the oldest request. An exhausted worker's comes when the others have ended the
@@ -70,6 +71,7 @@ static mst_status settle(mst_worker *self, uint32_t slot)
     mst_turn *turn = &self->turns[slot];
     const mst_reply *reply = mst_client_reply(self->client, slot);
     self->n_flight--;
+    mst_trace_counter("requests in flight", self->n_flight);
     for (uint32_t i = 0; i < self->n_flight; i++)
         self->flight[i] = self->flight[i + 1];
     if (turn->carries_push && turn->push_rows > 0) {
