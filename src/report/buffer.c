@@ -248,7 +248,9 @@ const char *mst_figure_seconds(double value, char *out)
                  floor(fmod(value + 30, 3600) / 60));
     } else if (value >= 99.95) {
         double whole = floor(value + 0.5);
-        snprintf(out, FIGURE_SIZE, "%.0f min %.0f s", floor(whole / 60), fmod(whole, 60));
+        int n = snprintf(out, FIGURE_SIZE, "%.0f min", floor(whole / 60));
+        if (fmod(whole, 60) > 0)
+            snprintf(out + n, FIGURE_SIZE - (size_t)n, " %.0f s", fmod(whole, 60));
     } else if (value == 0 || value >= 0.9995) {
         three_digits(value, number, sizeof number);
         snprintf(out, FIGURE_SIZE, "%s s", number);

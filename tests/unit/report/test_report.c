@@ -1,0 +1,293 @@
+/* The report in all its forms: what it says of one run and of several, that text of a run cannot become
+ * markup, axes and figures, and want of memory. */
+#include "report/report.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "report/report_impl.h"
+#include "unit/report/run_fixture.h"
+
+static char folder[64];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    strcpy(folder, "/tmp/muster-report-XXXXXX");
+    return mkdtemp(folder) == NULL;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    return mst_remove_tree(folder) != MST_OK;
+}
+
+static mst_run_data *make_run(const char *name, const fixture_run *run)
+{
+    char path[300];
+    mst_run_data *data = NULL;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    fixture_write(path, run);
+    assert_int_equal(mst_run_data_new(path, &data), MST_OK);
+    return data;
+}
+
+static size_t count(const char *text, const char *word)
+{
+    size_t n = 0;
+    for (const char *p = text; (p = strstr(p, word)) != NULL; p += strlen(word))
+        n++;
+    return n;
+}
+
+/* Every tag that is opened is closed, in order; enough of a parser for markup of our own. */
+static void check_nesting(const char *html)
+{
+    static const char *const alone[] = {"!DOCTYPE", "meta", "input", "rect", "line", "path", "circle"};
+    const char *open[64];
+    size_t lengths[64], n = 0;
+    for (const char *p = html; (p = strchr(p, '<')) != NULL; p++) {
+        const char *end = strchr(p, '>');
+        size_t length = strcspn(p + 1, " >/\n");
+        assert_non_null(end);
+        if (p[1] == '/') {
+            length = strcspn(p + 2, " >");
+            assert_true(n > 0);
+            n--;
+            assert_true(lengths[n] == length && strncmp(open[n], p + 2, length) == 0);
+            continue;
+        }
+        bool empty = end[-1] == '/';
+        for (size_t i = 0; i < 3; i++)
+            empty = empty || (strlen(alone[i]) == length && strncmp(alone[i], p + 1, length) == 0);
+        if (!empty) {
+            assert_true(n < 64);
+            open[n] = p + 1;
+            lengths[n++] = length;
+        }
+        if (strncmp(p, "<style", 6) == 0 || strncmp(p, "<script", 7) == 0) /* no markup within */
+            p = strstr(p, strncmp(p, "<style", 6) == 0 ? "</style" : "</script") - 1;
+    }
+    assert_int_equal(n, 0);
+}
+
+static void test_one(void **state)
+{
+    (void)state;
+    fixture_run r = fixture_job("sync");
+    mst_report *report = NULL;
+    mst_buffer out = {0};
+    r.eval_seconds = 6;
+    mst_run_data *run = make_run("one", &r);
+    assert_int_equal(mst_report_new(&run, 1, NULL, &report), MST_OK);
+    assert_int_equal(mst_report_html(report, &out), MST_OK);
+    check_nesting(out.text);
+    assert_non_null(strstr(out.text, "<h1>one</h1>"));
+    assert_non_null(strstr(out.text, "Computing is the bottleneck"));
+    assert_non_null(strstr(out.text, "Content-Security-Policy"));
+    assert_int_equal(count(out.text, "http"), count(out.text, "http://www.w3.org/2000/svg") + 1);
+    assert_null(strstr(out.text, "nan"));
+    assert_null(strstr(out.text, "inf"));
+    /* error, loss, AUC and training loss on three axes, each linear and log */
+    assert_int_equal(count(out.text, "class=\"xt\""), 4);
+    assert_int_equal(count(out.text, "class=\"xr\""), 4);
+    assert_non_null(strstr(out.text, "<h3>worker-2</h3>"));
+    assert_non_null(strstr(out.text, "class=\"m0\""));
+    assert_non_null(strstr(out.text, "muster train clicks.tsv --epochs=3"));
+    mst_buffer_fini(&out);
+    assert_int_equal(mst_report_markdown(report, &out), MST_OK);
+    assert_non_null(strstr(out.text, "# one\n"));
+    assert_non_null(strstr(out.text, "| worker-1 |"));
+    mst_buffer_fini(&out);
+    assert_int_equal(mst_report_csv(report, &out), MST_OK);
+    assert_int_equal(strncmp(out.text, "table,row,column,value\n", 23), 0);
+    assert_non_null(strstr(out.text, "\noverview,one,bottleneck,compute\n"));
+    assert_non_null(strstr(out.text, "\ncost,one,eval_s,6\n"));
+    mst_buffer_fini(&out);
+    json_t *json = mst_report_json(report);
+    assert_int_equal(json_array_size(json_object_get(json, "workers")), 3);
+    json_decref(json);
+    mst_report_destroy(report);
+    mst_run_data_destroy(run);
+}
+
+static void test_several(void **state)
+{
+    (void)state;
+    fixture_run a = fixture_job("sync"), b = fixture_job("async"), c = fixture_local();
+    mst_report *report = NULL;
+    mst_buffer out = {0};
+    size_t n = 0;
+    mst_run_data *runs[] = {make_run("a", &a), make_run("b", &b), make_run("c", &c)};
+    assert_int_equal(mst_report_new(runs, 3, NULL, &report), MST_OK);
+    assert_int_equal(mst_report_html(report, &out), MST_OK);
+    check_nesting(out.text);
+    assert_non_null(strstr(out.text, "3 runs compared"));
+    assert_non_null(strstr(out.text, "data-run=\"2\""));
+    assert_non_null(strstr(out.text, "b \xc2\xb7 --mode"));
+    mst_buffer_fini(&out);
+    char *svg = mst_sprintf("%s/plots", folder);
+    assert_int_equal(mst_report_svg(report, svg, &n), MST_OK);
+    assert_true(n > 20);
+    mst_free(svg);
+    char *path = mst_sprintf("%s/plots/curves-Test-error-time.svg", folder);
+    assert_int_equal(mst_file_read_all(path, 1 << 20, &svg, &n), MST_OK);
+    assert_int_equal(count(svg, "class=\"c0 line\""), 2); /* the curve and its legend */
+    assert_non_null(strstr(svg, "prefers-color-scheme"));
+    check_nesting(svg);
+    mst_free(svg);
+    mst_free(path);
+    mst_report_destroy(report);
+    for (int i = 0; i < 3; i++)
+        mst_run_data_destroy(runs[i]);
+}
+
+static void test_escapes(void **state)
+{
+    (void)state;
+    fixture_run r = fixture_local();
+    mst_report *report = NULL;
+    mst_buffer out = {0};
+    char path[400];
+    mst_run_data *run = make_run("r&<b>", &r);
+    mst_run_data_destroy(run);
+    snprintf(path, sizeof path, "%s/r&<b>", folder);
+    FILE *f = fixture_open(path, "manifest.json");
+    fprintf(
+        f,
+        "{\"model\": {\"name\": \"<script>alert(1)</script>\"}, \"state\": \"failed\", \"error\": "
+        "\"</style>\", "
+        "\"files\": [\"a b'$(x).tsv\"], \"options\": {\"training\": {\"<i>\": \"<u>\", \"test\": [\"&\"]}}}");
+    fclose(f);
+    f = fixture_open(path, "marks.csv");
+    fprintf(f, "time,process,kind,text\n%f,local,join,</title><script>\n", FIXTURE_T0 + 3);
+    fclose(f);
+    assert_int_equal(mst_run_data_new(path, &run), MST_OK);
+    assert_int_equal(mst_report_new(&run, 1, NULL, &report), MST_OK);
+    assert_int_equal(mst_report_html(report, &out), MST_OK);
+    check_nesting(out.text);
+    assert_int_equal(count(out.text, "<script>"), 1);
+    assert_int_equal(count(out.text, "</style>"), 1);
+    assert_null(strstr(out.text, "<b>\xe2"));
+    assert_null(strstr(out.text, "<i>"));
+    assert_non_null(strstr(out.text, "&lt;script&gt;alert(1)"));
+    mst_buffer_fini(&out);
+    assert_int_equal(mst_report_markdown(report, &out), MST_OK);
+    assert_null(strstr(out.text, "<script"));
+    mst_buffer_fini(&out);
+    mst_report_destroy(report);
+    mst_run_data_destroy(run);
+    mst_buffer_html(&out, "\xff\xc0\xaf\x01 \xe2\x82\xac \xed\xa0\x80");
+    assert_string_equal(out.text, "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd \xe2\x82\xac "
+                                  "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
+    mst_buffer_fini(&out);
+    mst_buffer_shell(&out, "it's");
+    assert_string_equal(out.text, "'it'\\''s'");
+    mst_buffer_fini(&out);
+    mst_buffer_csv(&out, "a,\"b\"");
+    assert_string_equal(out.text, "\"a,\"\"b\"\"\"");
+    mst_buffer_fini(&out);
+}
+
+static void test_command(void **state)
+{
+    (void)state;
+    fixture_run r = fixture_local();
+    mst_report *report = NULL;
+    mst_run_data *run = make_run("r", &r);
+    json_t *defaults =
+        json_pack("{s:{s:i, s:s, s:i}, s:{s:s, s:s, s:i, s:i, s:i, s:s, s:i, s:b}}", "training", "epochs", 1,
+                  "eval-every", "1 epoch", "seed", 1, "strategy", "strategy", "local", "mode", "sync",
+                  "servers", 0, "workers", 0, "batch", 64, "wire", "fp32", "pipeline", 0, "dense-model", 0);
+    assert_non_null(defaults);
+    assert_int_equal(mst_report_new(&run, 1, defaults, &report), MST_OK);
+    assert_string_equal(report->commands[0], "muster train clicks.tsv --epochs=3 --batch=100");
+    mst_report_destroy(report);
+    mst_run_data_destroy(run);
+    json_decref(defaults);
+}
+
+static void test_figures(void **state)
+{
+    (void)state;
+    char t[40];
+    assert_string_equal(mst_figure_count(1234567, t), "1,234,567");
+    assert_string_equal(mst_figure_short(45600, t), "45.6k");
+    assert_string_equal(mst_figure_short(0.25, t), "0.25");
+    assert_string_equal(mst_figure_bytes(1.5e6, t), "1.5 MB");
+    assert_string_equal(mst_figure_seconds(0.0123, t), "12.3 ms");
+    assert_string_equal(mst_figure_seconds(200, t), "3 min 20 s");
+    assert_string_equal(mst_figure_seconds(180, t), "3 min");
+    assert_string_equal(mst_figure_seconds(7500, t), "2 h 5 min");
+    assert_string_equal(mst_figure_percent(0.123, t), "12%");
+    assert_string_equal(mst_figure_real(NAN, t), "\xe2\x80\x93");
+    assert_float_equal(mst_nice_step(0, 10, 5), 2, 1e-12);
+    assert_float_equal(mst_nice_step(0, 0.13, 5), 0.05, 1e-12);
+    assert_float_equal(mst_nice_step(3, 3, 5), 1, 0);
+}
+
+/* Values that no axis can hold, and none at all. */
+static void test_plots(void **state)
+{
+    (void)state;
+    double x[] = {0, 1, NAN, 2, 1e300, 3}, y[] = {-1, INFINITY, 2, NAN, 5, 0};
+    mst_series series = {.label = "<s>", .points = {x, y, 6}, .dots = true};
+    mst_plot plot = {.title = "t", .x_label = "x", .y_label = "y", .series = &series, .n_series = 1};
+    for (int log = 0; log < 2; log++)
+        for (int unit = MST_UNIT_PLAIN; unit <= MST_UNIT_SHARE; unit++) {
+            mst_buffer out = {0};
+            plot.log_y = log != 0;
+            plot.alone = unit % 2 != 0;
+            plot.x_unit = plot.y_unit = (mst_unit)unit;
+            assert_int_equal(mst_plot_has_points(&plot), log == 0);
+            mst_plot_draw(&plot, "c", &out);
+            check_nesting(out.text);
+            assert_null(strstr(out.text, "nan"));
+            assert_null(strstr(out.text, "inf"));
+            assert_null(strstr(out.text, "<s>"));
+            mst_buffer_fini(&out);
+        }
+}
+
+static void test_memory(void **state)
+{
+    (void)state;
+    fixture_run r = fixture_job("sync");
+    r.seconds = 4;
+    mst_run_data *run = make_run("m", &r);
+    for (uint64_t k = 1; k < 3000; k += 1 + k / 40) {
+        mst_report *report = NULL;
+        mst_buffer out = {0};
+        mst_alloc_fail_at(k);
+        mst_status st = mst_report_new(&run, 1, NULL, &report);
+        if (st == MST_OK)
+            st = mst_report_html(report, &out);
+        mst_alloc_fail_at(0);
+        assert_true(st == MST_OK || st == MST_ENOMEM);
+        mst_buffer_fini(&out);
+        mst_report_destroy(report);
+    }
+    mst_run_data_destroy(run);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+    const struct CMUnitTest tests[] = {
+        TEST(test_one),
+        TEST(test_several),
+        TEST(test_escapes),
+        TEST(test_command),
+        cmocka_unit_test(test_figures),
+        cmocka_unit_test(test_plots),
+        TEST(test_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
