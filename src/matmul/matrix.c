@@ -61,7 +61,10 @@ mst_status mst_matrix_fetch(const mst_matrix *self, const mst_mm_kernels *kernel
     f.n_parts = n_threads < PARTS_MAX ? n_threads : PARTS_MAX;
     for (unsigned i = 0; i < f.n_parts; i++)
         errors[i].code = MST_OK;
-    mst_dnnl_each(f.n_parts, fetch_part, &f);
+    if (f.n_parts == 1)
+        fetch_part(&f, 0);
+    else
+        mst_dnnl_each(f.n_parts, fetch_part, &f);
     for (unsigned i = 0; i < f.n_parts; i++)
         if (errors[i].code != MST_OK)
             return mst_error_restore(&errors[i]);
