@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "observe/spans.h"
 #include "strategy/allreduce_impl.h"
 
 #define ALONE_FLOATS (1u << 18) /* of a dense gradient that is not worth a hand-off: 1 MB */
@@ -53,6 +54,7 @@ static mst_status allreduce_init(mst_strategy *base, const mst_strategy_options 
     self->batch = (self->global_batch + self->n_ranks - 1) / self->n_ranks;
     self->reduction = (mst_reduction_choice)options->reduction;
     self->stopped_by = -1;
+    self->overwritten = env->model->overwrites && self->n == 1;
     base->n_lanes = 1;
     base->max_take = self->global_batch;
     mst_model_weights(env->model, env->params, &self->weights);
@@ -133,11 +135,9 @@ static mst_status pass_order(mst_comm *comm, void *arg)
 }
 
 /* The steps of an order, on whichever thread. */
-static mst_status execute(mst_comm *comm, void *arg)
+static mst_status take_steps(execution *e)
 {
-    execution *e = arg;
     mst_allreduce *self = e->self;
-    (void)comm;
     for (uint64_t i = 0; i < e->order.n_steps && !e->epoch_ended; i++) {
         uint64_t want = e->order.n_rows - e->tail.claimed, position, start = mst_now_ns();
         want = want < self->global_batch ? want : self->global_batch;
@@ -152,13 +152,36 @@ static mst_status execute(mst_comm *comm, void *arg)
         self->from = (uint32_t)(n * self->rank / self->n_ranks);
         self->to = (uint32_t)(n * (self->rank + 1) / self->n_ranks);
         self->step = e->order.step + i + 1;
+        mst_span_step(self->step);
         TRY(mst_allreduce_step(self));
         e->tail.steps++;
         e->tail.claimed += n;
         self->counts.steps++;
         self->counts.rows += self->to - self->from;
+        mst_span_steps(1, n);
     }
     return mst_allreduce_drain(self);
+}
+
+/* The lane of the training thread is this one's while it waits. */
+static mst_status execute_on_comm(mst_comm *comm, void *arg)
+{
+    execution *e = arg;
+    (void)comm;
+    mst_spans_attach(e->self->base.env.spans, 0, MST_PHASE_PREPARE);
+    mst_status st = take_steps(e);
+    mst_spans_detach();
+    return st;
+}
+
+static mst_status execute(execution *e)
+{
+    if (e->self->on_comm)
+        return mst_comm_call(e->self->comm, execute_on_comm, e);
+    mst_spans_attach(e->self->base.env.spans, 0, MST_PHASE_PREPARE);
+    mst_status st = take_steps(e);
+    mst_span_enter(MST_PHASE_IDLE);
+    return st;
 }
 
 static mst_status gather_tails(mst_comm *comm, void *arg)
@@ -197,7 +220,7 @@ static mst_status carry_out(mst_allreduce *self, mst_feed *feed, execution *e)
         self->workers[t].loss = (mst_loss_sum){0};
         self->workers[t].status = MST_OK;
     }
-    TRY(self->on_comm ? mst_comm_call(self->comm, execute, e) : execute(self->comm, e));
+    TRY(execute(e));
     for (unsigned t = 0; t < self->n; t++) {
         e->tail.loss += self->workers[t].loss.loss;
         e->tail.weight += self->workers[t].loss.weight;

@@ -87,7 +87,8 @@ typedef struct mst_allreduce {
     unsigned n;     /* threads that take rows */
     unsigned inner; /* that each of them may use in a batch */
     uint32_t batch, global_batch;
-    bool on_comm; /* steps run on the communication thread: nothing to overlap */
+    bool overwritten; /* the model overwrites thread 0's gradient, and is alone with it */
+    bool on_comm;     /* steps run on the communication thread: nothing to overlap */
     mst_reduction_choice reduction;
     mst_team *team;
     mst_allreduce_worker *workers;

@@ -19,6 +19,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "observe/spans.h"
 #include "strategy/allreduce_impl.h"
 
 #define BLOCK 512u /* floats that are rounded at a time */
@@ -455,7 +456,9 @@ static mst_status exchange(mst_allreduce *self)
     TRY(buffer_room(&x->out, x->out_at[n] + 8));
     for (uint32_t p = 0; p < n; p++)
         pack(self, x->out.data + x->out_at[p], list_for, p);
+    mst_span_enter(MST_PHASE_BARRIER_WAIT);
     TRY(mst_comm_call(self->comm, exchange_lists, self));
+    mst_span_enter(MST_PHASE_PREPARE);
     for (uint32_t s = 0; s < n; s++) {
         const char *at = s == me ? x->out.data : x->in.data + x->in_at[s];
         for (uint32_t p = 0; p < n; p++) {

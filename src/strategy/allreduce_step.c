@@ -15,12 +15,14 @@
  * 1. A slice belongs to the communication thread from post to wait.
  * 2. Slices are posted in order, whatever order ranges become ready in.
  * 3. A range's part of `flat` is zero when its update has been applied; need comes before the range's
- * backward pass, which therefore adds to zeros. */
+ * backward pass, which therefore adds to zeros. Models that overwrite their gradient need
+ * no zeros. */
 #include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "observe/spans.h"
 #include "strategy/allreduce_impl.h"
 
 #define SLICE (1u << 20) /* floats */
@@ -129,7 +131,9 @@ static mst_status wait_op(mst_allreduce *self, mst_reduce_op *op)
     if (atomic_load(&op->done) == op->posted)
         return MST_OK;
     uint64_t start = mst_now_ns();
+    mst_phase before = mst_span_enter(MST_PHASE_BARRIER_WAIT);
     mst_status st = mst_comm_wait(self->comm, op);
+    mst_span_enter(before);
     self->counts.wait_seconds += mst_seconds_since(start);
     return st;
 }
@@ -182,7 +186,8 @@ static void apply_part(mst_allreduce *self, uint32_t r, uint64_t from, uint64_t 
             g[i] *= self->clip;
         optimizer->ops->apply_range(optimizer, &self->update, params->w + at, slots, g, n);
     }
-    memset(g, 0, n * sizeof *g);
+    if (!self->overwritten)
+        memset(g, 0, n * sizeof *g);
 }
 
 /* Applies a range's update, if there is one, as its slices arrive. */
@@ -196,7 +201,9 @@ static mst_status apply_range(mst_allreduce *self, uint32_t r)
     for (uint32_t i = self->first_op[r]; i < self->end_op[r]; i++) {
         uint64_t from = (uint64_t)(self->ops[i].data - self->flat), to = from + self->ops[i].n;
         TRY(wait_op(self, &self->ops[i]));
+        mst_phase before = mst_span_enter(MST_PHASE_APPLY);
         apply_part(self, r, (from > at ? from : at) - at, (to < end ? to : end) - at);
+        mst_span_enter(before);
     }
     self->pending[r] = false;
     return MST_OK;
@@ -250,6 +257,8 @@ static mst_status compute(mst_allreduce *self, unsigned t, mst_step *step)
         w->grad.owners[i].n = 0;
     if (t > 0)
         mst_grad_clear(&w->grad);
+    else
+        w->grad.fresh = self->overwritten;
     if (self->reduction == MST_REDUCTION_ONLY)
         return MST_OK;
     uint64_t start = mst_now_ns();
@@ -261,10 +270,12 @@ static mst_status compute(mst_allreduce *self, unsigned t, mst_step *step)
     step->first_row = from;
     start = mst_now_ns();
     double waited = self->counts.wait_seconds;
+    mst_span_enter(MST_PHASE_COMPUTE);
     mst_status st = model->ops->compute(model, w->scratch, &share, &self->weights,
                                         1.0f / (float)self->global.n_rows, &w->grad, step, &w->loss);
     if (t == 0)
         self->counts.compute_seconds += mst_seconds_since(start) - (self->counts.wait_seconds - waited);
+    mst_span_enter(MST_PHASE_PREPARE);
     return st;
 }
 
@@ -375,8 +386,11 @@ mst_status mst_allreduce_step(mst_allreduce *self)
     for (uint32_t i = 0; i < self->n_ops; i++)
         TRY(wait_op(self, &self->ops[i]));
     TRY(find_clip(self, square));
+    mst_span_enter(MST_PHASE_APPLY);
     mst_team_run(self->team, apply_thread, self);
     for (uint32_t r = 0; r < self->workers[0].grad.n_ranges; r++)
         self->pending[r] = false;
-    return sparse ? mst_sparse_apply(self, self->clip) : MST_OK;
+    mst_status st = sparse ? mst_sparse_apply(self, self->clip) : MST_OK;
+    mst_span_enter(MST_PHASE_PREPARE);
+    return st;
 }

@@ -22,6 +22,24 @@ check clicks 2e-5 c.cache --optimizer adagrad --lr 0.1 --seed 3 --epochs 2 --glo
 check clip 2e-5 c.cache --lr 0.5 --seed 3 --epochs 1 --global-batch 128 --clip-norm 0.05 --threads 2
 check blobs 2e-5 b.cache --model softmax --optimizer adam --lr 0.01 --seed 3 --epochs 2 --global-batch 33
 
+# ---- gradients that travel while the backward pass runs ----
+check wide 2e-5 $images --model mlp --hidden 400 --lr 0.05 --seed 3 --steps 12 --global-batch 60
+check dnnl 2e-5 $images --model mlp --hidden 1500,300 --lr 0.05 --seed 3 --steps 8 --global-batch 60 --optimizer momentum \
+  --clip-norm 0.5
+cat >norm.net <<'NET'
+conv1: conv 8 kernel=5
+batchnorm
+relu
+maxpool kernel=2 stride=2
+fc1: linear 200
+relu
+fc2: linear classes
+NET
+norm="$images --model net --net norm.net --lr 0.05 --seed 3 --steps 8 --global-batch 60"
+trains $first 3 norm $norm
+trains $first 3 again $norm
+identical norm again
+
 # ---- the same bits every time, however they travel ----
 trains $first 3 again $lenet --optimizer momentum
 identical lenet_${first}_3 again
