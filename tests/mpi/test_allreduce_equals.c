@@ -1,0 +1,141 @@
+/* Strategy allreduce with ranks in threads of one process (fake_mpi.h): the weights are local training's with
+ * the same global batch; on the communication thread, and beside it where gradients travel while a net
+ * computes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "mpi/fake_mpi.h"
+#include "strategy/allreduce.h"
+#include "trial.h"
+
+#define RANKS 3
+
+typedef struct member {
+    trial trial;
+    fake_rank fake;
+    pthread_t thread;
+    mst_status status;
+    char error[MST_ERROR_MAX];
+} member;
+
+static mst_status set_up(trial *t, mst_comm *comm)
+{
+    mst_train_config config = trial_config(t);
+    config.comm = comm;
+    if (mst_comm_mpi(comm)->rank == 0)
+        return mst_trainer_new(&config, &t->trainer);
+    t->trainer = mst_zalloc(sizeof *t->trainer);
+    t->trainer->config = config;
+    t->trainer->options = *config.train;
+    t->trainer->data = *config.data;
+    return mst_trainer_set_up_rank(t->trainer);
+}
+
+static mst_status train(member *me, mst_comm *comm)
+{
+    trial *t = &me->trial;
+    mst_allreduce_wishes wishes = {0};
+    mst_observer observer = {.arg = t, .progress = trial_on_progress, .evaluated = trial_on_evaluated};
+    TRY(set_up(t, comm));
+    TRY(mst_allreduce_join(t->trainer->strategy, &wishes));
+    if (mst_comm_mpi(comm)->rank == 0)
+        TRY(mst_trainer_run(t->trainer, &observer, &t->summary));
+    else
+        TRY(mst_allreduce_follow(t->trainer->strategy, t->trainer->feed));
+    return mst_comm_end(comm);
+}
+
+static void *run_member(void *arg)
+{
+    member *me = arg;
+    mst_comm *comm = NULL;
+    mst_comm_options options = {.stall_timeout_ms = 100000, .start = fake_start, .start_arg = &me->fake};
+    me->status = mst_comm_new(&options, &comm);
+    if (me->status == MST_OK)
+        me->status = train(me, comm);
+    snprintf(me->error, sizeof me->error, "%s", mst_error_text());
+    mst_strategy_destroy(me->trial.trainer != NULL ? me->trial.trainer->strategy : NULL);
+    if (me->trial.trainer != NULL)
+        me->trial.trainer->strategy = NULL; /* it needs the communication thread */
+    mst_comm_destroy(comm, NULL);
+    return NULL;
+}
+
+/* options: name, value, ..., NULL */
+static void set_all(trial *t, const char *const *options)
+{
+    for (; *options != NULL; options += 2)
+        trial_set(t, options[0], options[1]);
+}
+
+static void check(const char *file, const char *const *options, double limit)
+{
+    trial local;
+    trial_init(&local, file, NULL);
+    set_all(&local, options);
+    trial_must_run(&local);
+    for (int n = 1; n <= RANKS; n++) {
+        fake_world world;
+        member ranks[RANKS];
+        memset(ranks, 0, sizeof ranks);
+        fake_init(&world, n);
+        for (int r = 0; r < n; r++) {
+            trial *t = &ranks[r].trial;
+            trial_init(t, file, r == 0 ? NULL : "none");
+            set_all(t, options);
+            trial_set(t, "strategy", "allreduce");
+            trial_int(t, "workers", n);
+            if (r == 0)
+                trial_set(t, "overwrite", "true");
+            t->options = mst_options_json(t->groups, 5);
+            ranks[r].fake = (fake_rank){&world, r};
+        }
+        for (int r = 0; r < n; r++)
+            assert_int_equal(pthread_create(&ranks[r].thread, NULL, run_member, &ranks[r]), 0);
+        for (int r = 0; r < n; r++)
+            pthread_join(ranks[r].thread, NULL);
+        for (int r = 0; r < n; r++)
+            if (ranks[r].status != MST_OK)
+                fail_msg("rank %d of %d: %s", r, n, ranks[r].error);
+        assert_int_equal(ranks[0].trial.summary.status.step, local.summary.status.step);
+        assert_int_equal(ranks[0].trial.summary.status.rows, local.summary.status.rows);
+        assert_true(trial_distance(&local, &ranks[0].trial) <= limit);
+        for (int r = 1; r < n; r++)
+            trial_same_bits(&ranks[0].trial, &ranks[r].trial);
+        for (int r = 0; r < n; r++)
+            trial_fini(&ranks[r].trial);
+        fake_fini(&world);
+    }
+    trial_fini(&local);
+}
+
+static void test_clicks(void **state)
+{
+    (void)state;
+    const char *const options[] = {"optimizer", "adagrad", "lr", "0.1",      "global-batch",
+                                   "50",        "epochs",  "2",  "features", "3000",
+                                   "threads",   "2",       NULL};
+    trial_clicks("clicks.cache", 430, 0, 3000);
+    check("clicks.cache", options, 2e-5);
+}
+
+/* Beyond 1 MB: slices travel while the backward pass runs. */
+static void test_overlap(void **state)
+{
+    (void)state;
+    const char *const options[] = {"model",        "mlp", "hidden",    "2100",     "lr",       "0.1",
+                                   "global-batch", "20",  "steps",     "5",        "features", "150",
+                                   "classes",      "2",   "optimizer", "momentum", NULL};
+    trial_clicks("few.cache", 130, 0, 150);
+    check("few.cache", options, 2e-5);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_clicks), cmocka_unit_test(test_overlap)};
+    return cmocka_run_group_tests(tests, trial_make_root, trial_remove_root);
+}
