@@ -11,6 +11,9 @@
 
 #include "base/alloc.h"
 
+/* The last interval of a process may be a sliver, over which a rate means little: no peak, no point. */
+#define PEAK_MIN_S 0.2
+
 typedef enum load_unit { UNIT_CPU, UNIT_LEVEL, UNIT_RATE } load_unit;
 
 static const struct {
@@ -135,7 +138,7 @@ static void add_load(mst_load *to, double *weight, load_unit unit, double value,
     to->total += value * share;
     to->mean += rate * seconds * share;
     *weight += seconds * share;
-    if (share >= 0.5 && !(rate <= to->peak))
+    if (share >= 0.5 && seconds >= PEAK_MIN_S && !(rate <= to->peak))
         to->peak = rate;
 }
 
@@ -208,6 +211,8 @@ mst_status mst_load_points(const mst_run_data *run, const mst_process_data *proc
     for (size_t i = 0; i < c.csv->n_rows; i++) {
         double value = sum_of(&c, i);
         if (!counts(c.csv, i, c.time, c.interval, NAN, NAN, &seconds) || isnan(value))
+            continue;
+        if (seconds < PEAK_MIN_S && p.n > 0 && loads[kind].unit != UNIT_LEVEL)
             continue;
         p.x[p.n] = mst_csv_value(c.csv, i, c.time) - begin;
         p.y[p.n++] = loads[kind].unit == UNIT_LEVEL ? value : value / seconds;

@@ -136,7 +136,7 @@ mst_status mst_report_sheet_advice(const mst_report *self, mst_sheet *out)
         for (size_t k = 0; k < self->verdicts[i].n_advice; k++) {
             const mst_advice *a = &self->verdicts[i].advice[k];
             char gain[40];
-            snprintf(gain, sizeof gain, "\xc3\x97 %.2f", a->gain);
+            snprintf(gain, sizeof gain, "\xc3\x97%.2f", a->gain);
             name_row(self, out, i, a->change);
             mst_sheet_value(out, a->gain, gain);
             mst_sheet_text(out, a->text);

@@ -67,14 +67,14 @@ void mst_sheet_real(mst_sheet *self, double value)
 void mst_sheet_bytes(mst_sheet *self, double value)
 {
     char text[40];
-    mst_sheet_value(self, value, mst_figure_bytes(value, text));
+    mst_sheet_value(self, value, value == 0 ? NOTHING : mst_figure_bytes(value, text));
 }
 
 void mst_sheet_rate(mst_sheet *self, double value)
 {
     char text[40], whole[48];
     snprintf(whole, sizeof whole, "%s/s", mst_figure_bytes(value, text));
-    mst_sheet_value(self, value, whole);
+    mst_sheet_value(self, value, value == 0 ? NOTHING : whole);
 }
 
 void mst_sheet_seconds(mst_sheet *self, double value)

@@ -39,14 +39,14 @@ void mst_sheet_column_add(mst_sheet *self, const char *title, const char *key, b
 void mst_sheet_part_add(mst_sheet *self, const char *title, const char *key, unsigned part);
 
 void mst_sheet_text(mst_sheet *self, const char *text);
-/* text as a figure function made it; NAN: an empty cell. */
+/* text as a figure function made it; NAN: an empty cell. Of bytes, rates and shares, 0 is a dash. */
 void mst_sheet_value(mst_sheet *self, double value, const char *text);
 void mst_sheet_count(mst_sheet *self, double value);
 void mst_sheet_real(mst_sheet *self, double value);
 void mst_sheet_bytes(mst_sheet *self, double value);
 void mst_sheet_rate(mst_sheet *self, double value); /* bytes/s */
 void mst_sheet_seconds(mst_sheet *self, double value);
-void mst_sheet_percent(mst_sheet *self, double share); /* none at all: a dash */
+void mst_sheet_percent(mst_sheet *self, double share);
 /* A bar for HTML; nothing elsewhere. Takes the buffer's text. */
 void mst_sheet_raw(mst_sheet *self, mst_buffer *html);
 

@@ -21,9 +21,11 @@
  *        step. Without lockstep one that is used 0.7 of the time or more is what queues form at, and gets all
  *        waits; otherwise each gets waits by use / 0.7. Of the links of servers and workers, which carry the
  *        same bytes, the more used one counts;
- *     c. the rest: the network where no link speed is known and a step moves 32 kB or more: at a worker that
- *        waits 1.5 times as long per step as the median (without lockstep), or where there are no servers;
- *        else at the servers. Otherwise synchronisation: round trips and barriers.
+ *     c. compute, all of the rest, where several processes of the run use up the cores of a host (0.95 busy,
+ * 0.8 of that by them): it is waiting for a core; d. the rest: the network where no link speed is known and a
+ * step moves 32 kB or more: at a worker that waits 1.5 times as long per step as the median (without
+ * lockstep), or where there are no servers; else at the servers. Otherwise synchronisation: round trips and
+ * barriers.
  *
  * The greatest share is the bottleneck when it is at least 0.4 and 1.25 times the second, or when a server or
  * a link is used 0.9 of the time or more and workers wait at least 0.15 of it; else there is none.
@@ -55,6 +57,7 @@
 #define FAULTS         50
 #define READ_RATE      1e6
 #define CPU_FREE       0.3
+#define OTHERS         0.25 /* of a host's cores, before other programs are worth a word */
 #define STEP_BYTES     32768
 
 const char *mst_bottleneck_name(mst_bottleneck kind)
@@ -185,6 +188,10 @@ static void take_waits(const mst_facts *f, mst_verdict *v, double wait, places *
     double rest = fmax(0, wait - server - link);
     v->shares[MST_BOTTLENECK_SERVER_CPU] = server;
     v->shares[where] += link;
+    if (f->crowded) { /* what is not explained otherwise is waiting for a core */
+        v->shares[MST_BOTTLENECK_COMPUTE] += rest;
+        return;
+    }
     bool processes = f->n_servers > 0 || f->n_workers > 1 || f->ps;
     if (!known && processes && f->bytes_per_step >= STEP_BYTES) {
         size_t far = find_far_worker(f);
@@ -277,6 +284,8 @@ static void take_evidence(const mst_facts *f, mst_verdict *v)
         add_evidence(v, w->read_rate >= READ_RATE ? w->read_rate : NAN, "bytes/s", "read from disks by %s",
                      w->name);
     }
+    if (f->guest != NULL && f->others >= OTHERS * f->guest->cores)
+        add_evidence(v, f->others, "cores", "CPU of the host of %s that other programs use", f->guest->name);
     add_evidence(v, f->bytes_per_step > 0 ? f->bytes_per_step : NAN, "bytes",
                  "messages of a step of one worker, both ways");
     add_evidence(v, f->step_s > 0 ? f->step_s : NAN, "s", "wall time of a step of one worker");
@@ -305,6 +314,16 @@ static mst_bottleneck greatest_but(const mst_verdict *v, mst_bottleneck but)
         if (k != (int)but && v->shares[k] > v->shares[best])
             best = (mst_bottleneck)k;
     return best;
+}
+
+/* Others on a host make every figure doubtful: the sentence ends with them. */
+static void add_others(const mst_facts *f, mst_verdict *v)
+{
+    size_t n = strlen(v->sentence);
+    if (f->guest != NULL && f->others >= OTHERS * f->guest->cores)
+        snprintf(v->sentence + n, sizeof v->sentence - n,
+                 " Other programs use %.1f of the %.0f cores of %s's host, which slows it down.", f->others,
+                 f->guest->cores, f->guest->name);
 }
 
 static void write_sentence(const mst_facts *f, mst_verdict *v)
@@ -417,6 +436,7 @@ mst_status mst_verdict_of(const mst_run_data *run, mst_verdict *out)
     name_place(&f, out, &at);
     take_evidence(&f, out);
     write_sentence(&f, out);
+    add_others(&f, out);
     mst_verdict_advise(&f, out);
     mst_facts_fini(&f);
     return MST_OK;

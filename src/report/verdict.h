@@ -29,7 +29,7 @@ typedef enum mst_bottleneck {
 const char *mst_bottleneck_name(mst_bottleneck kind); /* "none" too */
 const char *mst_bottleneck_title(mst_bottleneck kind);
 
-#define MST_EVIDENCE_MAX 16
+#define MST_EVIDENCE_MAX 20
 #define MST_ADVICE_MAX   6
 
 typedef struct mst_evidence {

@@ -258,6 +258,41 @@ static void take_servers(mst_facts *f)
     }
 }
 
+#define CROWDED     0.95 /* of a host's cores are busy, */
+#define CROWDED_OWN 0.8  /* and this share of it is the run's own doing */
+
+/* Cores' worth that the run's processes on the host use; *n: how many they are. */
+static double used_on(const mst_facts *f, const char *host, size_t *n)
+{
+    double sum = 0;
+    *n = 0;
+    for (size_t i = 0; i < f->n_workers + f->n_servers; i++) {
+        const mst_party *p = i < f->n_workers ? &f->workers[i] : &f->servers[i - f->n_workers];
+        if (p->process == NULL || strcmp(p->process->host, host) != 0)
+            continue;
+        sum += or_zero(p->cpu);
+        ++*n;
+    }
+    return sum;
+}
+
+/* Who uses the hosts' cores: the run, or others. */
+static void take_hosts(mst_facts *f)
+{
+    for (size_t i = 0; i < f->n_workers; i++) {
+        const mst_party *w = &f->workers[i];
+        size_t n;
+        if (w->process == NULL || isnan(w->host_busy * w->cores))
+            continue;
+        double busy = w->host_busy * w->cores, own = used_on(f, w->process->host, &n), others = busy - own;
+        f->crowded = f->crowded || (n > 1 && w->host_busy >= CROWDED && own >= CROWDED_OWN * busy);
+        if (others > f->others) {
+            f->others = others;
+            f->guest = w;
+        }
+    }
+}
+
 mst_status mst_facts_of(const mst_run_data *run, mst_facts *out)
 {
     mst_facts f = {.run = run};
@@ -275,6 +310,7 @@ mst_status mst_facts_of(const mst_run_data *run, mst_facts *out)
     if (f.n_workers > 0)
         TRY_OUT(st, take_typical(&f));
     take_servers(&f);
+    take_hosts(&f);
     f.own = f.typical[MST_COST_READ] + f.typical[MST_COST_PREPARE] + f.typical[MST_COST_COMPUTE] +
             f.typical[MST_COST_PUSH] + f.typical[MST_COST_APPLY];
     f.wait = f.typical[MST_COST_PULL_WAIT] + f.typical[MST_COST_BARRIER_WAIT];

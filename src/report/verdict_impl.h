@@ -29,9 +29,12 @@ typedef struct mst_facts {
     mst_run_figures figures;
     mst_party *workers, *servers; /* workers: whatever trains */
     size_t n_workers, n_servers;
-    bool spans;                /* from spans.csv; else only what the manifest counts */
-    bool ps;                   /* there are servers, in this process or others */
-    bool lockstep;             /* workers wait for each other: sync or ssp */
+    bool spans;             /* from spans.csv; else only what the manifest counts */
+    bool ps;                /* there are servers, in this process or others */
+    bool lockstep;          /* workers wait for each other: sync or ssp */
+    bool crowded;           /* several processes of the run use up all cores of a host */
+    const mst_party *guest; /* on the host where others use most; their cores' worth */
+    double others;
     bool sparse;               /* only what a batch touches travels */
     double rows_per_s, step_s; /* of a typical worker: wall time of a step */
     double eval_share;         /* of the wall time of the run */

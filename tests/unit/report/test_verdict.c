@@ -282,6 +282,35 @@ static void test_balanced(void **state)
     assert_non_null(strstr(v.sentence, "Nothing dominates"));
 }
 
+/* All on one host: whose the cores are decides what waits mean. */
+static void test_one_host(void **state)
+{
+    (void)state;
+    mst_verdict v;
+    fixture_run r = fixture_job("async");
+    for (int i = 0; i < 4; i++) {
+        fixture_process *p = &r.processes[i];
+        p->host = "a";
+        p->host_cpu = 2;
+        p->link_bits = 0;
+        if (i == 0)
+            continue;
+        p->compute = 0.3;
+        p->barrier_wait = 0;
+        p->pull_wait = 0.5;
+        p->cpu = 0.6;
+        p->bytes_in = p->bytes_out = 1e6;
+    }
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_COMPUTE, "");
+    for (int i = 1; i < 4; i++)
+        r.processes[i].cpu = 0.2; /* others are there */
+    judge(&r, &v);
+    assert_int_equal(v.kind, MST_BOTTLENECK_NONE);
+    assert_true(v.shares[MST_BOTTLENECK_SYNCHRONISATION] > 0.4);
+    assert_non_null(strstr(v.sentence, "Other programs use 1.3 of the 2 cores"));
+}
+
 /* A run of an older muster: the manifest's workers are what there is. */
 static void test_manifest_only(void **state)
 {
@@ -344,11 +373,13 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
-        TEST(test_compute),           TEST(test_server_network),  TEST(test_worker_network),
-        TEST(test_server_cpu),        TEST(test_input),           TEST(test_disk),
-        TEST(test_stragglers),        TEST(test_synchronisation), TEST(test_evaluation),
-        TEST(test_balanced),          TEST(test_manifest_only),   TEST(test_write),
-        cmocka_unit_test(test_model),
+        TEST(test_compute),        TEST(test_server_network),
+        TEST(test_worker_network), TEST(test_server_cpu),
+        TEST(test_input),          TEST(test_disk),
+        TEST(test_stragglers),     TEST(test_synchronisation),
+        TEST(test_evaluation),     TEST(test_balanced),
+        TEST(test_manifest_only),  TEST(test_one_host),
+        TEST(test_write),          cmocka_unit_test(test_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
