@@ -144,6 +144,7 @@ void mst_local_async_thread(void *arg, unsigned t)
         }
         if (st == MST_OK && span.n_rows < want)
             atomic_store(&self->ended, true);
+        mst_span_step(first_step);
         mst_span_enter(MST_PHASE_COMPUTE);
         if (st == MST_OK && span.n_rows != 0)
             st = self->way == MST_LOCAL_DESCEND ? async_descend(self, t, &span, first_step)

@@ -187,6 +187,7 @@ static void descend_span(mst_local *self, const mst_batch *span, uint64_t step)
         mst_local_fail(self, w, st);
         return;
     }
+    mst_span_step(step + 1);
     mst_span_enter(MST_PHASE_COMPUTE);
     model->ops->descend(model, w->scratch, span, self->batch, &self->weights, w->lrs, &w->loss);
 }

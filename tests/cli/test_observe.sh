@@ -1,0 +1,56 @@
+# What a run writes about itself (docs/RUNS.md): a local one, a resumed one, a job of several parts, a traced one.
+. "$(dirname "$0")/common.sh"
+
+# column FILE NAME: the values of a column, one a line.
+column() {
+  awk -F, -v name="$2" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) at = i; next } { print $at }' "$1"
+}
+
+# marks FILE: the kinds, in order, on one line.
+marks() {
+  column "$1" kind | tr '\n' ' '
+}
+
+expect 0 data gen criteo --rows 20000 --features 5000 --out train.cache
+expect 0 data gen criteo --rows 1000 --first-row 20000 --features 5000 --out test.cache
+
+expect 0 train train.cache --test test.cache --model logreg --batch 100 --epochs 1 --run r
+[ "$(marks r/marks.csv)" = "start evaluate_begin evaluate_end checkpoint_begin checkpoint_end end " ] ||
+  fail "marks of r: $(marks r/marks.csv)"
+[ "$(column r/processes/local/spans.csv rows | awk '{ n += $1 } END { print n }')" = 20000 ] || fail "rows of spans.csv"
+[ "$(column r/processes/local/spans.csv steps | awk '{ n += $1 } END { print n }')" = 200 ] || fail "steps of spans.csv"
+column r/processes/local/spans.csv compute_s | awk '{ n += $1 } END { exit !(n > 0) }' || fail "no time computed"
+column r/processes/local/resources.csv proc_rss | awk '{ n += $1 > 0 } END { exit !(n > 0) }' || fail "no memory used"
+[ -s r/processes/local/process.json ] || fail "no process.json"
+ls r/processes/evaluator/events.out.tfevents.* >/dev/null || fail "no event file of the evaluator"
+
+expect 0 train train.cache --test test.cache --model logreg --batch 100 --epochs 2 --run r --resume
+[ "$(column r/processes/local/spans.csv rows | awk '{ n += $1 } END { print n }')" = 40000 ] || fail "resumed rows"
+[ "$(grep -c time,interval_s r/processes/local/spans.csv)" = 1 ] || fail "spans.csv has more than one header"
+[ "$(ls r/processes/local/events.out.tfevents.* | wc -l)" = 2 ] || fail "a resumed run writes a new event file"
+marks r/marks.csv | grep -q "end resume evaluate_begin" || fail "no mark of resuming"
+
+expect 0 train train.cache --model logreg --batch 100 --run none --no-observe
+only none checkpoints manifest.json metrics.csv
+
+for mode in sync async; do
+  expect 0 train train.cache --test test.cache --model logreg --strategy ps --servers 2 --workers 2 --mode $mode --batch 100 \
+    --run $mode
+  for process in server-0 server-1 worker-0 worker-1; do
+    [ -s $mode/processes/$process/process.json ] || fail "$mode: $process has no process.json"
+    [ "$(column $mode/processes/$process/spans.csv rows | awk '{ n += $1 } END { print (n > 0) }')" = 1 ] ||
+      fail "$mode: $process has no rows"
+  done
+  [ "$(cat $mode/processes/worker-*/spans.csv | awk -F, '$1 != "time" { n += $5 } END { print n }')" = 20000 ] ||
+    fail "$mode: rows of the workers"
+  [ -s $mode/processes/server-0/resources.csv ] || fail "$mode: no resources"
+  grep -q ",worker-1,join," $mode/marks.csv || fail "$mode: nobody joined"
+done
+
+expect 0 train train.cache --model logreg --batch 100 --steps 20 --run t --trace-steps 1:15
+expect 0 trace top t --json
+has '"compute"'
+refused 2 'give A:B' train train.cache --model logreg --run u --trace-steps 9
+refused 1 'no trace: train with --trace' trace top r
+refused 2 'needs a run' trace top
+echo "observe: all passed"
