@@ -117,7 +117,8 @@ static void launcher_line(mpi_launch *l, bool is_error, const char *text, size_t
         rule++;
     if (rule == n)
         return;
-    copy_line(l->last, text + (*text == '=' ? rule : 0), n - (*text == '=' ? rule : 0));
+    if (strstr(l->last, "EXIT STRING") == NULL) /* MPICH's banner ends in general advice */
+        copy_line(l->last, text + (*text == '=' ? rule : 0), n - (*text == '=' ? rule : 0));
     mst_output_line(l->output, l->n_ranks, is_error, text, n);
 }
 

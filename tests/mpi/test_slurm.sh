@@ -1,0 +1,119 @@
+# muster under Slurm, a private one of one node: srun with Open MPI and with MPICH, the pairings that would give silent
+# singletons refused, and the sbatch example losing a rank, going back into the queue and ending with the right weights.
+. "$(dirname "$0")/mpi_common.sh"
+lab=$here/slurm_lab
+example=$(realpath "$here/../../examples/cluster/train.sbatch")
+reason=$("$lab" check) || {
+  echo "skipped: $reason"
+  exit 77
+}
+finish() {
+  "$lab" down "$work/slurm" 2>/dev/null || true
+  rm -rf "$work"
+}
+trap finish EXIT
+"$lab" up "$work/slurm" 2>err || {
+  echo "skipped: no Slurm comes up here: $(tail -n 5 err)"
+  exit 77
+}
+slurm() {
+  timeout -k 5 100 "$lab" exec "$work/slurm" "$@"
+}
+# srun_muster CODE MPI ARGS...: three tasks.
+srun_muster() {
+  local want=$1 mpi=$2 got=0
+  shift 2
+  slurm srun --mpi="$mpi" --cpu-bind=none -n 3 "$muster" "$@" >out 2>err </dev/null || got=$?
+  [ "$got" = "$want" ] || fail "srun --mpi=$mpi: exit code $got instead of $want"
+}
+# identical A B: their last checkpoints have the same bits.
+identical() {
+  local a b part
+  a=$(ls -d "$1"/checkpoints/step-* | tail -n 1) b=$(ls -d "$2"/checkpoints/step-* | tail -n 1)
+  same "last checkpoint of $2" "${b##*/}" "${a##*/}"
+  for part in "$a"/part-*; do
+    cmp -s "$part" "$b/${part##*/}" || fail "$1 and $2 differ in ${part##*/}"
+  done
+}
+declare -A pmi=([openmpi]=pmix [mpich]=pmi2)
+
+"$muster" data gen criteo --rows 3000 --features 20000 --out c.cache >gen.log 2>&1
+"$muster" data gen digits --rows 700 --test-rows 100 --out d >gen.log 2>&1
+for mpi in $implementations; do
+  srun_muster 0 "${pmi[$mpi]}" train c.cache --strategy allreduce --batch 50 --run "$mpi" --json
+  grep -q '"global_batch": 150' out || fail "$mpi: the three tasks did not make one job"
+  srun_muster 0 "${pmi[$mpi]}" train c.cache --strategy ps --servers 1 --batch 50 --run "$mpi-ps" --json
+  grep -q '"global_batch": 100' out || fail "$mpi: one server and two workers did not make one job"
+done
+
+# Wrong pairings: no task trains anything, each says why.
+wrong() {
+  rm -rf wrong
+  srun_muster 2 "$@" train c.cache --strategy allreduce --batch 50 --run wrong
+  [ ! -e wrong ] || fail "$*: a run was made"
+}
+wrong none
+grep -q 'srun started this process without MPI: add --mpi=pmix' err || fail "srun without MPI is not explained"
+case $implementations in
+*openmpi*mpich*)
+  export MUSTER_MPI=mpich
+  wrong pmix
+  grep -q 'muster: .*mpich.*srun --mpi=p' err || fail "MPICH under pmix is not explained"
+  # Open MPI says itself that it was not built for pmi2, and ends the processes.
+  rm -rf wrong
+  ! MUSTER_MPI=openmpi slurm srun --mpi=pmi2 -n 3 "$muster" train c.cache --strategy allreduce --batch 50 --run wrong \
+    >out 2>err </dev/null || fail "Open MPI under pmi2 trained something"
+  [ ! -e wrong ] || fail "Open MPI under pmi2 made a run"
+  unset MUSTER_MPI
+  : >err
+  ;;
+esac
+
+# The example: killed in mid-run, requeued by itself, resumed; the same weights as undisturbed.
+mpi=${implementations# }
+mpi=${mpi%% *}
+lenet="d/train-images-idx3-ubyte --model lenet --activation tanh --lr 0.05 --seed 3 --epochs 3 --global-batch 70"
+# submit RUN: prints the job's number.
+submit() {
+  # shellcheck disable=SC2086
+  MUSTER=$muster RUN=$1 MPI=${pmi[$mpi]} EVERY=4steps slurm sbatch --parsable -t 5 -D "$work" "$example" $lenet
+}
+state() {
+  slurm scontrol show job "$1" | sed -n 's/.*JobState=\([A-Z_]*\).*/\1/p'
+}
+# until_true SECONDS WHAT COMMAND...
+until_true() {
+  local deadline=$((SECONDS + $1)) what=$2
+  shift 2
+  until "$@"; do
+    [ $SECONDS -lt $deadline ] || {
+      tail -n 20 muster-*.log "$work/slurm/slurmctld.log" >&2
+      fail "$what"
+    }
+    sleep 0.05
+  done
+}
+completed() {
+  [ "$(state "$1")" = COMPLETED ]
+}
+saved() {
+  ls "$1"/checkpoints/step-*/manifest.json >/dev/null 2>&1
+}
+task() {
+  grep -lzx "SLURM_JOB_ID=$1" /proc/[0-9]*/environ 2>/dev/null | cut -d / -f 3 | while read -r pid; do
+    ! tr '\0' '\n' 2>/dev/null <"/proc/$pid/environ" | grep -qx "SLURM_PROCID=$2" ||
+      [ "$(readlink "/proc/$pid/exe")" != "$muster" ] || echo "$pid"
+  done
+}
+calm=$(submit calm)
+until_true 60 "the job does not end" completed "$calm"
+shaken=$(submit shaken)
+until_true 60 "no checkpoint is written" saved shaken
+victim=$(task "$shaken" 1)
+[ -n "$victim" ] || fail "task 1 is not there any more"
+# shellcheck disable=SC2086
+kill -KILL $victim
+until_true 60 "the job is not resumed" completed "$shaken"
+same "restarts" "$(slurm scontrol show job "$shaken" | sed -n 's/.*Restarts=\([0-9]*\).*/\1/p')" 1
+grep -q 'back into the queue' "muster-$shaken.log" || fail "the log has no word of the queue"
+identical calm shaken
