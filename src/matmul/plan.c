@@ -10,7 +10,7 @@
 
 #include "matmul/matmul_impl.h"
 
-#define PANEL                  768 /* columns of A and rows of B in a panel: a multiple of what sgemm packs at once */
+#define PANEL                  768 /* columns of A and rows of B in a panel */
 #define PANEL_MIN              16
 #define PASSES_MAX             (1u << 20)
 #define MESSAGE_MAX            ((uint64_t)1 << 30)
