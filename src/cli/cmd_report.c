@@ -126,7 +126,7 @@ out:
 static mst_status read_and_write(const mst_text_list *words, const report_options *options, bool json)
 {
     mst_status st = MST_OK;
-    mst_run_data **runs = mst_calloc(words->n, sizeof *runs);
+    mst_run_data **runs = mst_calloc(words->n, sizeof(void *));
     if (runs == NULL)
         return mst_fail(MST_ENOMEM, "no memory for %zu runs", words->n);
     for (size_t i = 0; i < words->n; i++) {

@@ -168,13 +168,18 @@ out:
 /* ---- figures ---- */
 
 #define FIGURE_SIZE 40
-#define DASH        "\xe2\x80\x93"
+
+static const char *dash(char *out)
+{
+    memcpy(out, "\xe2\x80\x93", 4);
+    return out;
+}
 
 const char *mst_figure_count(double value, char *out)
 {
     char digits[32];
     if (!isfinite(value) || fabs(value) > 1e18)
-        return strcpy(out, DASH);
+        return dash(out);
     int n = snprintf(digits, sizeof digits, "%.0f", fabs(value));
     char *at = out;
     if (value <= -0.5)
@@ -209,7 +214,7 @@ const char *mst_figure_short(double value, char *out)
     size_t unit = 0;
     double a = fabs(value);
     if (!isfinite(value) || a > 1e20)
-        return strcpy(out, DASH);
+        return dash(out);
     if (a > 0 && a < 0.01) {
         snprintf(out, FIGURE_SIZE, "%.3g", value);
         return out;
@@ -227,7 +232,7 @@ const char *mst_figure_bytes(double value, char *out)
     char number[FIGURE_SIZE - 8];
     size_t unit = 0;
     if (!isfinite(value) || fabs(value) > 1e20)
-        return strcpy(out, DASH);
+        return dash(out);
     for (; fabs(value) >= 999.5 && unit + 1 < sizeof units / sizeof *units; unit++)
         value /= 1000;
     if (unit == 0)
@@ -242,7 +247,7 @@ const char *mst_figure_seconds(double value, char *out)
 {
     char number[FIGURE_SIZE - 8];
     if (!isfinite(value) || fabs(value) > 1e12)
-        return strcpy(out, DASH);
+        return dash(out);
     if (value >= 3599.5) {
         snprintf(out, FIGURE_SIZE, "%.0f h %.0f min", floor((value + 30) / 3600),
                  floor(fmod(value + 30, 3600) / 60));
@@ -265,7 +270,7 @@ const char *mst_figure_seconds(double value, char *out)
 const char *mst_figure_percent(double share, char *out)
 {
     if (!isfinite(share) || fabs(share) > 1e6)
-        return strcpy(out, DASH);
+        return dash(out);
     snprintf(out, FIGURE_SIZE, "%.*f%%", fabs(share) >= 0.0995 || share == 0 ? 0 : 1, share * 100);
     return out;
 }
@@ -273,7 +278,7 @@ const char *mst_figure_percent(double share, char *out)
 const char *mst_figure_real(double value, char *out)
 {
     if (!isfinite(value))
-        return strcpy(out, DASH);
+        return dash(out);
     snprintf(out, FIGURE_SIZE, "%.4g", value);
     return out;
 }

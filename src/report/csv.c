@@ -60,11 +60,14 @@ typedef struct field {
     bool quoted; /* "" stands for one quote in it */
 } field;
 
-/* The next field of the line [*p, end); *p moves behind its comma, or to NULL behind the last. */
+/* The next field of the line [*p, end); *p moves behind its comma, or to NULL behind the last, after which
+ * there are only empty ones. */
 static field next_field(const char **p, const char *end)
 {
-    field f = {.at = *p};
+    field f = {.at = *p != NULL ? *p : ""};
     const char *q = *p;
+    if (q == NULL)
+        return f;
     if (q < end && *q == '"') {
         f.at = ++q;
         f.quoted = true;

@@ -217,7 +217,7 @@ static mst_status adopt_info(mst_process_data *p, const json_t *info)
         mst_process_link *to = &p->links[p->n_links];
         if (name == NULL || strlen(name) >= sizeof to->name)
             continue;
-        strcpy(to->name, name);
+        memcpy(to->name, name, strlen(name) + 1);
         to->bits_per_s = positive(link, "bits_per_s");
         p->n_links++;
     }
@@ -285,8 +285,7 @@ static mst_status find_processes(mst_run_data *self)
         mst_process_data *p = NULL;
         size_t capacity = self->n_processes;
         st = process_new(self, found->d_name, &p);
-        if (st == MST_OK &&
-            !mst_grow(&self->processes, &capacity, self->n_processes + 1, sizeof *self->processes)) {
+        if (st == MST_OK && !mst_grow(&self->processes, &capacity, self->n_processes + 1, sizeof(void *))) {
             process_destroy(p);
             st = mst_fail(MST_ENOMEM, "%s: no memory for process %s", self->path, found->d_name);
         } else if (st == MST_OK) {
@@ -317,7 +316,7 @@ mst_status mst_run_data_update(mst_run_data *self, bool *changed)
     for (size_t i = 0; i < self->n_processes; i++)
         TRY(update_process(self, self->processes[i], &any));
     if (self->n_processes > 1)
-        qsort(self->processes, self->n_processes, sizeof *self->processes, by_role);
+        qsort(self->processes, self->n_processes, sizeof(void *), by_role);
     if (changed != NULL)
         *changed = any;
     return MST_OK;
