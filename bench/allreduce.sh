@@ -44,7 +44,7 @@ allreduce_lenet() {
 alexnet_step() {
     local reduction=$1 out short long
     for steps in 2 8; do
-        out=$("$NETLAB" --name "$lab" mpirun --mpi openmpi --on 2 "${ahead[@]}" "$MUSTER" train "$alexnet_images" \
+        out=$("$NETLAB" --name "$lab" mpirun --mpi openmpi --on 2 "$MUSTER" train "$alexnet_images" \
             --model alexnet --batch 64 --threads 1 --lr 0.01 --steps $steps --epochs 1000 --no-save \
             --strategy allreduce --reduction "$reduction" --run "$DATA/run" --overwrite --json \
             2>"$DATA/ranks.err" </dev/null) || {
@@ -72,7 +72,7 @@ allreduce_hidden() {
         skip "no lab, or no generated images" "${names[@]}"
         return
     fi
-    if chrt -r 1 true 2>/dev/null; then ahead=(chrt -r 1); else say "no real-time priority: neighbours count"; fi
+    # No real-time priority here: it would keep the switch, and threads that wake up, from the cores that compute.
     for ((round = 1; round <= (ROUNDS + 1) / 2; round++)); do
         say "AlexNet on two hosts, round $round of $(((ROUNDS + 1) / 2))"
         if ! whole=$(alexnet_step auto) || ! without=$(alexnet_step off) || ! alone=$(alexnet_step only); then
@@ -83,7 +83,6 @@ allreduce_hidden() {
         alones+=("$alone")
         wholes+=("$whole")
     done
-    ahead=()
     lab_down
     lab=
     [ ${#shares[@]} -gt 0 ] || return 0
