@@ -431,7 +431,7 @@ mst_status mst_comm_call(mst_comm *self, mst_comm_fn *fn, void *arg)
 
 /* ---- life ---- */
 
-static mst_status init_locks(mst_comm *self)
+static void init_locks(mst_comm *self)
 {
     pthread_condattr_t attr;
     pthread_mutex_init(&self->lock, NULL);
@@ -440,7 +440,6 @@ static mst_status init_locks(mst_comm *self)
     pthread_cond_init(&self->wake, &attr);
     pthread_cond_init(&self->changed, &attr);
     pthread_condattr_destroy(&attr);
-    return MST_OK;
 }
 
 mst_status mst_comm_new(const mst_comm_options *options, mst_comm **out)

@@ -37,8 +37,7 @@ typedef struct mst_allreduce_worker {
     mst_localiser merged; /* the same over all ranks */
     float *decoded;       /* values of 16 bits, as floats */
     size_t decoded_room;
-    mst_contributions part; /* sums by owners: those that this thread applies (one after the other) */
-    double square;          /* of what this thread applies */
+    double square; /* of what this thread applies */
     mst_loss_sum loss;
     mst_status status;
     mst_error error;
