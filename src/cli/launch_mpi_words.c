@@ -15,8 +15,6 @@
 #include "cli/launch_remote.h"
 #include "mpi/mpi.h"
 
-extern char **environ;
-
 static const char *const kind_names[] = {"", "openmpi", "mpich"};
 /* In the order in which they are looked for: names that belong to one implementation first. */
 static const char *const programs[][4] = {
