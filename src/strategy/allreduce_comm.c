@@ -26,7 +26,7 @@
 #define LONG_NAP_NS (500 * 1000ull) /* after */
 #define NAPPING_NS  (20 * MST_MS)   /* of those */
 #define IDLE_NS     (50 * MST_MS)   /* asleep with nothing to do */
-#define LEAVE_NS    (2 * MST_S)     /* that a thread in MPI is waited for */
+#define LEAVE_NS    MST_S           /* that a thread in MPI is waited for */
 #define END_TAG     (MST_COMM_TAGS - 1)
 #define TIMER_SLACK 5000ul /* ns: naps are as long as they say */
 
@@ -113,7 +113,10 @@ static mst_status finish_all(mst_comm *self, uint32_t n, mst_mpi_request *reques
         uint32_t n_done = 0;
         bool moved = false;
         TRY(mst_comm_lost(self));
-        TRY(self->mpi->ops->test_some(n, requests, done, &n_done));
+        atomic_store(&self->in_mpi, true);
+        mst_status st = self->mpi->ops->test_some(n, requests, done, &n_done);
+        atomic_store(&self->in_mpi, false);
+        TRY(st);
         TRY(mst_comm_poll(self, &moved));
         if (moved || n_done > 0)
             p.since = mst_now_ns();
@@ -138,6 +141,7 @@ mst_status mst_comm_exchange(mst_comm *self, const mst_comm_message *sends, uint
         st = mst_fail(MST_ENOMEM, "no memory for %" PRIu32 " messages", n);
     for (uint32_t i = 0; st == MST_OK && i < n; i++)
         requests[i] = MST_MPI_NONE;
+    atomic_store(&self->in_mpi, true);
     for (uint32_t i = 0; st == MST_OK && i < n_receives; i++) {
         const mst_comm_message *m = &receives[i];
         st = ops->irecv(self->world, m->data, m->bytes, m->peer, m->tag, &requests[i]);
@@ -148,6 +152,7 @@ mst_status mst_comm_exchange(mst_comm *self, const mst_comm_message *sends, uint
         st = ops->isend(self->world, m->data, m->bytes, m->peer, m->tag, &requests[n_receives + i]);
         self->counts.bytes_out += m->bytes;
     }
+    atomic_store(&self->in_mpi, false);
     if (st == MST_OK)
         st = finish_all(self, n, requests, done, patience, what);
     if (requests != few)
@@ -419,14 +424,27 @@ mst_status mst_comm_call(mst_comm *self, mst_comm_fn *fn, void *arg)
             held_since = 0;
         else if (held_since == 0)
             held_since = now;
-        else if (now - held_since > LEAVE_NS)
+        else if (now - held_since > LEAVE_NS) {
+            self->held = true;
             break;
+        }
         deadline_in(MST_S / 4, &until);
         pthread_cond_timedwait(&self->changed, &self->lock, &until);
     }
     error = self->fn_done ? self->fn_error : self->error;
     pthread_mutex_unlock(&self->lock);
     return error.code == MST_OK ? MST_OK : mst_error_restore(&error);
+}
+
+bool mst_comm_held(mst_comm *self)
+{
+    uint64_t deadline = mst_now_ns() + LEAVE_NS;
+    if (self->held || !atomic_load(&self->broken))
+        return self->held;
+    while (atomic_load(&self->in_mpi) && mst_now_ns() < deadline)
+        nap(LONG_NAP_NS);
+    self->held = atomic_load(&self->in_mpi);
+    return self->held;
 }
 
 /* ---- life ---- */
@@ -541,7 +559,7 @@ void mst_comm_destroy(mst_comm *self, const char *sentence)
         return;
     if (!self->ended && self->watch != NULL && !atomic_load(&self->broken))
         mst_watch_fail(self->watch, sentence != NULL ? sentence : "left");
-    if (self->started && !dismiss(self)) {
+    if (self->started && (self->held || !dismiss(self))) {
         pthread_detach(self->thread); /* it is inside MPI, and keeps what it may touch */
         return;
     }

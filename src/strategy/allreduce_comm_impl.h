@@ -59,6 +59,7 @@ struct mst_comm {
     bool ended;             /* MPI is over */
     mst_error error;        /* why the job cannot go on; valid once broken is set */
     atomic_bool broken;
+    bool held;          /* it has, as it seems: the training thread's own */
     atomic_bool in_mpi; /* in a call that a death may hold for ever */
 };
 

@@ -304,10 +304,7 @@ static mst_status start(mst_comm *self, mst_reduction *r, mst_reduce_op *op)
         least = op->n * sizeof(float) * 2 * (size_t)(self->mpi->size - 1) / (size_t)self->mpi->size;
         self->counts.bytes_out += least; /* MPI does not say; it cannot be less */
         self->counts.bytes_in += least;
-        atomic_store(&self->in_mpi, true);
-        mst_status st = self->mpi->ops->allreduce_f32(self->collective, op->data, op->n);
-        atomic_store(&self->in_mpi, false);
-        return st;
+        return self->mpi->ops->allreduce_f32(self->collective, op->data, op->n);
     }
 }
 
@@ -330,7 +327,7 @@ static mst_status move(mst_comm *self, mst_reduction *r, bool *moved, bool *over
     return MST_OK;
 }
 
-mst_status mst_comm_poll(mst_comm *self, bool *moved)
+static mst_status poll_all(mst_comm *self, bool *moved)
 {
     for (uint32_t i = 0; i < MST_COMM_ACTIVE && self->head != atomic_load(&self->tail); i++) {
         mst_reduction *r = &self->active[i];
@@ -358,6 +355,14 @@ mst_status mst_comm_poll(mst_comm *self, bool *moved)
         mst_comm_done(self, op);
     }
     return MST_OK;
+}
+
+mst_status mst_comm_poll(mst_comm *self, bool *moved)
+{
+    atomic_store(&self->in_mpi, true);
+    mst_status st = poll_all(self, moved);
+    atomic_store(&self->in_mpi, false);
+    return st;
 }
 
 void mst_reduction_fini(mst_comm *self)

@@ -222,7 +222,8 @@ out:
     json_decref(found);
     mst_error error;
     mst_error_save(&error, st);
-    mst_trainer_destroy(trainer);
+    if (st == MST_OK || !mst_comm_held(comm))
+        mst_trainer_destroy(trainer); /* else the communication thread may still be at its gradients */
     return st == MST_OK ? MST_OK : mst_error_restore(&error);
 }
 
