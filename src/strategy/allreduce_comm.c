@@ -26,7 +26,7 @@
 #define LONG_NAP_NS (500 * 1000ull) /* after */
 #define NAPPING_NS  (20 * MST_MS)   /* of those */
 #define IDLE_NS     (50 * MST_MS)   /* asleep with nothing to do */
-#define LEAVE_NS    MST_S           /* that a thread in MPI is waited for */
+#define LEAVE_NS    (MST_S / 4)     /* that a thread in MPI is waited for */
 #define END_TAG     (MST_COMM_TAGS - 1)
 #define TIMER_SLACK 5000ul /* ns: naps are as long as they say */
 
@@ -428,7 +428,7 @@ mst_status mst_comm_call(mst_comm *self, mst_comm_fn *fn, void *arg)
             self->held = true;
             break;
         }
-        deadline_in(MST_S / 4, &until);
+        deadline_in(MST_S / 20, &until);
         pthread_cond_timedwait(&self->changed, &self->lock, &until);
     }
     error = self->fn_done ? self->fn_error : self->error;
@@ -545,7 +545,7 @@ static bool dismiss(mst_comm *self)
     pthread_cond_broadcast(&self->wake);
     while (!self->gone && mst_now_ns() < deadline) {
         struct timespec until;
-        deadline_in(MST_S / 4, &until);
+        deadline_in(MST_S / 20, &until);
         pthread_cond_timedwait(&self->changed, &self->lock, &until);
     }
     bool gone = self->gone;

@@ -89,7 +89,7 @@ mst_status mst_comm_wait(mst_comm *self, mst_reduce_op *op);
 mst_status mst_comm_lost(mst_comm *self);
 
 /* Whether MPI holds the thread after a death, as it seems for ever: what it may touch must not be freed.
- * Waits 1 s at most to see. */
+ * Waits 0.25 s at most to see. */
 bool mst_comm_held(mst_comm *self);
 
 void mst_comm_counts_get(mst_comm *self, mst_comm_counts *out); /* with no reduction under way */
