@@ -182,6 +182,31 @@ static mst_status print_workers(const json_t *workers)
     return st;
 }
 
+/* What the run found out about itself, if it was to look: verdict.json. New reference, or NULL. */
+static json_t *read_verdict(const settings *set, const mst_train_summary *s)
+{
+    char path[640];
+    snprintf(path, sizeof path, "%s/verdict.json", s->run);
+    json_t *verdict = set->train.train.observe ? json_load_file(path, 0, NULL) : NULL;
+    if (json_is_true(json_object_get(verdict, "known")))
+        return verdict;
+    json_decref(verdict);
+    return NULL;
+}
+
+/* The bottleneck, and what would help most. */
+static void print_verdict(const json_t *verdict)
+{
+    const json_t *best = json_array_get(json_object_get(verdict, "advice"), 0);
+    const char *sentence = json_string_value(json_object_get(verdict, "sentence"));
+    const char *change = json_string_value(json_object_get(best, "change"));
+    if (sentence != NULL)
+        printf("\n%s\n", sentence);
+    if (sentence != NULL && change != NULL)
+        printf("What would help most: %s, for about %.2f times the rows/s.\n", change,
+               json_number_value(json_object_get(best, "predicted_gain")));
+}
+
 static mst_status print_summary(const settings *set, const mst_train_summary *s, json_t *workers)
 {
     static const mst_column columns[] = {{"name", false}, {"value", true}};
@@ -226,16 +251,24 @@ static mst_status print_summary(const settings *set, const mst_train_summary *s,
     mst_table_text(t, "checkpoint");
     mst_table_text(t, s->checkpoint[0] ? s->checkpoint : NULL);
     mst_status st;
+    json_t *verdict = read_verdict(set, s);
     if (set->output.json) {
         json_t *facts = mst_table_json_facts(t);
         if (workers != NULL)
             json_object_set(facts, "workers", workers);
+        if (verdict != NULL)
+            json_object_set(facts, "verdict", verdict);
         st = mst_cli_print_json(facts);
     } else {
         st = mst_table_print(t, NULL, false);
+        if (st == MST_OK && workers != NULL)
+            st = print_workers(workers);
+        if (st == MST_OK)
+            print_verdict(verdict);
     }
     mst_table_destroy(t);
-    return st == MST_OK && workers != NULL && !set->output.json ? print_workers(workers) : st;
+    json_decref(verdict);
+    return st;
 }
 
 /* A value as YAML; NULL when there is none. Real numbers have as many digits as they need. The caller frees.

@@ -7,6 +7,7 @@
 #include "ps/server.h"
 #include "train/assembly.h"
 #include "train/book.h"
+#include "train/closing.h"
 #include "train/job_impl.h"
 #include "train/observing.h"
 #include "train/pulled_eval.h"
@@ -453,6 +454,15 @@ static mst_status serve(server_job *job)
     return st;
 }
 
+/* The run directory, if this process has it and the run writes about itself. The caller frees. */
+static char *run_of(const server_job *job)
+{
+    const char *open = job->book != NULL ? mst_book_path(job->book) : NULL;
+    const char *closed = job->summary->train.run[0] != '\0' ? job->summary->train.run : NULL;
+    const char *path = open != NULL ? open : closed;
+    return job->config->train->train->observe && path != NULL ? mst_strdup(path) : NULL;
+}
+
 mst_status mst_job_server(const mst_job_config *config, const mst_observer *observer,
                           mst_job_summary *summary)
 {
@@ -468,9 +478,12 @@ mst_status mst_job_server(const mst_job_config *config, const mst_observer *obse
         job.observe = mst_train_observe(config->train->train, &who);
     if (st == MST_OK)
         st = serve(&job);
+    char *run = run_of(&job);
     if (st != MST_OK && job.book != NULL && summary->workers == NULL)
         st = mst_book_give_up(job.book, st);
     server_job_fini(&job);
     mst_observe_destroy(job.observe);
+    mst_train_closing(run);
+    mst_free(run);
     return st;
 }

@@ -13,6 +13,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "observe/run.h"
+#include "train/closing.h"
 #include "train/observing.h"
 #include "train/trainer_impl.h"
 
@@ -265,6 +266,7 @@ mst_status mst_trainer_run(mst_trainer *self, const mst_observer *observer, mst_
 {
     mst_end end = MST_END_STOPPED;
     json_t *entries = NULL;
+    char *run = NULL;
     memset(summary, 0, sizeof *summary);
     mst_status st = describe(self, &entries);
     if (st == MST_OK)
@@ -276,6 +278,8 @@ mst_status mst_trainer_run(mst_trainer *self, const mst_observer *observer, mst_
     }
     if (st == MST_OK && self->strategy->ops->report != NULL)
         st = report_workers(self);
+    if (self->options.observe && mst_book_path(self->book) != NULL)
+        run = mst_strdup(mst_book_path(self->book));
     if (st == MST_OK)
         st = mst_book_finish(self->book, end, summary);
     if (st == MST_OK)
@@ -283,6 +287,8 @@ mst_status mst_trainer_run(mst_trainer *self, const mst_observer *observer, mst_
     else
         st = mst_book_give_up(self->book, st);
     mst_spans_detach();
+    mst_train_closing(run);
+    mst_free(run);
     json_decref(entries);
     return st;
 }
