@@ -43,6 +43,10 @@ until wait $!; [ $? -lt 128 ] || ! kill -0 $! 2>/dev/null; do :; done
 wait $!
 code=$?
 echo $code >"rank$r.code.new" && mv "rank$r.code.new" "rank$r.code"
+for i in $(seq 200); do # launchers end the whole job when one rank has left: the others may say theirs first
+  [ "$(ls rank*.code | wc -l)" -lt "${OMPI_COMM_WORLD_SIZE:-$PMI_SIZE}" ] || break
+  sleep 0.05
+done
 exit 0
 RANK
 # begins MPI N ARGS...: in the background; its processes are in rank*.pid.
