@@ -37,10 +37,8 @@ static void add_hash(const char *text, const char *more, mst_buffer *out)
     mst_buffer_add(out, "='");
 }
 
-static void add_head(const mst_report *self, mst_buffer *out)
+void mst_page_begin(const char *title, mst_buffer *out)
 {
-    mst_buffer title = {0};
-    mst_report_title(self, &title);
     mst_buffer_add(out,
                    "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
                    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src ");
@@ -50,13 +48,26 @@ static void add_head(const mst_report *self, mst_buffer *out)
     mst_buffer_add(out, "; base-uri 'none'; form-action 'none'\">\n"
                         "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
                         "<meta name=\"color-scheme\" content=\"light dark\">\n<title>");
-    mst_buffer_html(out, title.text);
+    mst_buffer_html(out, title);
     mst_buffer_add(out, " \xe2\x80\x93 muster report</title>\n<style>");
     mst_buffer_add(out, mst_svg_style);
     mst_buffer_add(out, mst_report_style);
     mst_buffer_add(out, "</style></head>\n<body><main>\n<h1>");
-    mst_buffer_html(out, title.text);
+    mst_buffer_html(out, title);
     mst_buffer_add(out, "</h1>\n");
+}
+
+void mst_page_end(mst_buffer *out)
+{
+    mst_buffer_format(out, "</main><script>%s</script></body></html>\n", mst_report_script);
+}
+
+static void add_head(const mst_report *self, mst_buffer *out)
+{
+    mst_buffer title = {0};
+    mst_report_title(self, &title);
+    out->failed = out->failed || title.failed;
+    mst_page_begin(title.text != NULL ? title.text : "", out);
     mst_buffer_fini(&title);
 }
 
@@ -414,6 +425,6 @@ mst_status mst_report_html(const mst_report *self, mst_buffer *out)
         out,
         "<footer>Written by muster %s at %s from %zu run folder%s; the page needs no network.</footer>\n",
         mst_version(), now, self->n, self->n == 1 ? "" : "s");
-    mst_buffer_format(out, "</main><script>%s</script></body></html>\n", mst_report_script);
+    mst_page_end(out);
     return out->failed ? mst_fail(MST_ENOMEM, "no memory for the report's text") : MST_OK;
 }

@@ -49,6 +49,12 @@ mst_status mst_report_plots(const mst_report *self, const char *group, mst_plot_
 void mst_report_summary(const mst_report *self, size_t run, mst_buffer *out);
 void mst_report_title(const mst_report *self, mst_buffer *out);
 
+/* ---- pages (html.c) ---- */
+
+/* Up to the heading: the policy, styles, title. And the script at the end. */
+void mst_page_begin(const char *title, mst_buffer *out);
+void mst_page_end(mst_buffer *out);
+
 extern const char mst_report_style[], mst_report_script[];
 
 #endif

@@ -134,7 +134,19 @@ typedef struct range {
 
 static bool drawn(const mst_plot *plot, double x, double y)
 {
-    return isfinite(x) && isfinite(y) && fabs(x) < 1e100 && fabs(y) < 1e100 && (!plot->log_y || y > 1e-100);
+    return isfinite(x) && isfinite(y) && fabs(x) < 1e100 && fabs(y) < 1e100 && (!plot->log_y || y > 1e-100) &&
+           (!plot->log_x || x > 1e-100);
+}
+
+/* Whether point i has a spread, and its ends. */
+static bool spread(const mst_plot *plot, const mst_series *s, size_t i, double *low, double *high)
+{
+    double x = s->points.x[i];
+    if (s->low == NULL || s->high == NULL || !(s->high[i] > s->low[i]))
+        return false;
+    *low = s->low[i];
+    *high = s->high[i];
+    return drawn(plot, x, *low) && drawn(plot, x, *high);
 }
 
 static range find_range(const mst_plot *plot)
@@ -150,6 +162,11 @@ static range find_range(const mst_plot *plot)
             r.x_high = fmax(r.x_high, p->x[i]);
             r.y_low = fmin(r.y_low, p->y[i]);
             r.y_high = fmax(r.y_high, p->y[i]);
+            double low, high;
+            if (spread(plot, &plot->series[s], i, &low, &high)) {
+                r.y_low = fmin(r.y_low, low);
+                r.y_high = fmax(r.y_high, high);
+            }
         }
     }
     return r;
@@ -269,6 +286,18 @@ static void draw_dots(const pen *p, const mst_series *s)
     }
 }
 
+static void draw_spreads(const pen *p, const mst_series *s)
+{
+    double low, high;
+    mst_buffer_format(p->out, "<path class=\"c%u line\" d=\"", s->colour);
+    for (size_t i = 0; i < s->points.n; i++)
+        if (drawn(p->plot, s->points.x[i], s->points.y[i]) && spread(p->plot, s, i, &low, &high)) {
+            double x = place(p->x, s->points.x[i]), from = place(p->y, low), to = place(p->y, high);
+            mst_buffer_format(p->out, "M%.1f %.1fh6m-3 0V%.1fm-3 0h6", x - 3, from, to);
+        }
+    mst_buffer_add(p->out, "\"/>");
+}
+
 static void draw_series(const mst_plot *plot, const mst_series *s, const axis *x, const axis *y,
                         mst_buffer *out)
 {
@@ -282,6 +311,8 @@ static void draw_series(const mst_plot *plot, const mst_series *s, const axis *x
                       s->dashed ? " dash" : "");
     draw_reduced(&p, &s->points);
     mst_buffer_add(out, "\"/>");
+    if (s->low != NULL)
+        draw_spreads(&p, s);
     if ((s->dots && n <= DOTS_MAX) || n == 1)
         draw_dots(&p, s);
     mst_buffer_add(out, "</g>\n");
@@ -338,12 +369,17 @@ void mst_plot_draw(const mst_plot *plot, const char *classes, mst_buffer *out)
     double legend = plot->alone ? LEGEND * (double)plot->n_series + 8 : 0;
     axis x = {.from = LEFT, .to = WIDTH - RIGHT}, y = {.from = HEIGHT - BOTTOM + more, .to = TOP + more};
     if (!r.any)
-        r = (range){.x_high = 1, .y_low = plot->log_y ? 0.1 : 0, .y_high = 1};
+        r = (range){.x_low = plot->log_x ? 0.1 : 0, .x_high = 1, .y_low = plot->log_y ? 0.1 : 0, .y_high = 1};
     y.log = plot->log_y;
+    x.log = plot->log_x;
     if (!plot->log_y && (plot->zero || (r.y_low > 0 && r.y_low < 0.25 * r.y_high)))
         r.y_low = fmin(0, r.y_low);
-    if (r.x_low > 0 && r.x_low < 0.3 * r.x_high)
+    if (!plot->log_x && r.x_low > 0 && r.x_low < 0.3 * r.x_high)
         r.x_low = 0;
+    if (plot->log_x) { /* so that no point lies on the y axis */
+        r.x_low /= 1.1;
+        r.x_high *= 1.1;
+    }
     choose_scale(&x, plot->x_unit, fmax(fabs(r.x_high), fabs(r.x_low)));
     choose_scale(&y, plot->y_unit, fmax(fabs(r.y_high), fabs(r.y_low)));
     x.low = r.x_low / x.scale;
@@ -370,8 +406,12 @@ void mst_plot_draw(const mst_plot *plot, const char *classes, mst_buffer *out)
     mst_buffer_add(out, plot->alone ? "</text>\n" : "\n");
     /* a linear x axis is not widened: ticks within what was measured */
     axis ticks = x;
-    double step = mst_nice_step(x.low, x.high, 6), first = ceil(x.low / step - 1e-9) * step;
-    for (int i = 0; i < 16 && first + i * step <= x.high + step * 1e-6; i++)
+    double step = mst_nice_step(x.low, x.high, 6);
+    step = plot->x_unit == MST_UNIT_COUNT ? fmax(1, step) : step;
+    double first = ceil(x.low / step - 1e-9) * step;
+    if (x.log)
+        draw_ticks(&x, true, plot->x_unit, 6, &y, out);
+    for (int i = 0; !x.log && i < 16 && first + i * step <= x.high + step * 1e-6; i++)
         draw_tick(&ticks, true, plot->x_unit, first + i * step, step, &y, out);
     draw_ticks(&y, false, plot->y_unit, 5, &x, out);
     draw_marks(plot, &x, &y, out);

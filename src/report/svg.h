@@ -13,7 +13,7 @@
 
 typedef enum mst_unit {
     MST_UNIT_PLAIN,
-    MST_UNIT_COUNT,   /* 20k, 3M */
+    MST_UNIT_COUNT,   /* 20k, 3M; an x axis has whole numbers only */
     MST_UNIT_SECONDS, /* the axis says s, min or h */
     MST_UNIT_BYTES,   /* the axis says kB, MB, ... */
     MST_UNIT_RATE,    /* bytes/s */
@@ -22,10 +22,11 @@ typedef enum mst_unit {
 
 typedef struct mst_series {
     const char *label;
-    mst_points points; /* x in ascending order */
-    unsigned run;      /* class rN: what shows and hides it */
-    unsigned colour;   /* class cN, N below MST_SVG_COLOURS */
-    bool dashed, dots; /* dots: each point is a measurement worth seeing */
+    mst_points points;        /* x in ascending order */
+    const double *low, *high; /* of each point: its spread, drawn as a bar; NULL: none */
+    unsigned run;             /* class rN: what shows and hides it */
+    unsigned colour;          /* class cN, N below MST_SVG_COLOURS */
+    bool dashed, dots;        /* dots: each point is a measurement worth seeing */
 } mst_series;
 
 typedef enum mst_mark_kind {
@@ -47,6 +48,7 @@ typedef struct mst_plot {
     const char *title, *x_label, *y_label;
     mst_unit x_unit, y_unit;
     bool log_y, zero; /* zero: a linear axis starts at 0 */
+    bool log_x;
     const mst_series *series;
     size_t n_series;
     const mst_mark *marks;
