@@ -1,0 +1,100 @@
+/* `muster dash`: a live page of runs. */
+#include <stdio.h>
+
+#include "base/alloc.h"
+#include "cli/cli.h"
+#include "cli/signals.h"
+#include "dash/http.h"
+#include "dash/routes.h"
+
+typedef struct dash_options {
+    char *listen, *token_file;
+    mst_text_list hosts;
+} dash_options;
+
+#define DEFAULT_LISTEN "127.0.0.1:8450"
+
+static const mst_option option_table[] = {
+    {.name = "listen",
+     .type = MST_OPTION_TEXT,
+     .offset = offsetof(dash_options, listen),
+     .metavar = "HOST:PORT",
+     .help = "Where the page is served; port 0: any that is free. Beyond loopback, whoever looks needs the "
+             "token in the address that is printed. Default: " DEFAULT_LISTEN
+             ", or another port when that is in use."},
+    {.name = "token-file",
+     .type = MST_OPTION_TEXT,
+     .offset = offsetof(dash_options, token_file),
+     .metavar = "FILE",
+     .help = "Take the token from the first line of this file, and ask for it on loopback, too."},
+    {.name = "allow-host",
+     .type = MST_OPTION_LIST,
+     .offset = offsetof(dash_options, hosts),
+     .metavar = "NAMES",
+     .help = "Names under which browsers may ask for the page, besides addresses in digits, localhost and "
+             "this machine's name: that of a proxy, say."},
+    {.name = NULL},
+};
+
+static mst_status serve(const mst_text_list *words, const dash_options *options)
+{
+    mst_status st;
+    mst_board *board = NULL;
+    mst_http *http = NULL;
+    char *token = NULL;
+    mst_http_options how = {.names = &options->hosts, .other_port = options->listen == NULL};
+    TRY_OUT(st, mst_address_parse(options->listen != NULL ? options->listen : DEFAULT_LISTEN, &how.listen));
+    if (options->token_file != NULL)
+        TRY_OUT(st, mst_token_read(options->token_file, &token));
+    how.token = token;
+    TRY_OUT(st, mst_board_new(words, true, &board));
+    TRY_OUT(st, mst_http_new(board, &how, &http));
+    mst_signals_install();
+    printf("%s\n", mst_http_url(http));
+    fflush(stdout);
+    mst_cli_note("the page shows %zu run%s; Ctrl-C ends it, and touches no training", board->n,
+                 board->n == 1 ? "" : "s");
+    if (!mst_assets_uplot)
+        mst_cli_note("this muster was built without uPlot: plots are drawn plainly");
+    st = mst_http_run(http, mst_signals_stop());
+out:
+    mst_http_destroy(http);
+    mst_board_destroy(board);
+    mst_free(token);
+    return st;
+}
+
+static mst_status run(int argc, char **argv)
+{
+    mst_status st;
+    dash_options options;
+    mst_text_list words = {0};
+    bool helped;
+    mst_option_group groups[] = {{"dash", option_table, &options, 0}};
+    TRY_OUT(st, mst_cli_parse(&mst_cmd_dash, groups, 1, argc, argv, &words, &helped));
+    if (helped)
+        goto out;
+    if (words.n == 0)
+        TRY_OUT(st, mst_fail(MST_EUSAGE, "give the folder of a run, or a folder of runs: muster %s",
+                             mst_cmd_dash.usage));
+    st = serve(&words, &options);
+out:
+    mst_text_list_fini(&words);
+    mst_options_fini(groups, 1);
+    return st;
+}
+
+static const mst_option *const tables[] = {option_table, NULL};
+
+const mst_command mst_cmd_dash = {
+    .name = "dash",
+    .summary = "show runs live on a web page, and to Prometheus",
+    .run = run,
+    .usage = "dash RUN... [options]",
+    .details =
+        "Serves a page that follows runs, live, finished or several side by side; of a folder of runs, new\n"
+        "ones appear. Prints the address to open. /metrics is for Prometheus. Only files are read: ending "
+        "it\n"
+        "never touches training.\n",
+    .tables = tables,
+};

@@ -1,0 +1,224 @@
+/* Who may look (access.h). */
+#include "dash/access.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <openssl/crypto.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+
+#define BACKLOG 64
+
+/* ---- addresses ---- */
+
+static bool parse_port(const char *text, uint16_t *out)
+{
+    unsigned value = 0;
+    size_t n = strlen(text);
+    if (n == 0 || n > 5)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        if (text[i] < '0' || text[i] > '9')
+            return false;
+        value = value * 10 + (unsigned)(text[i] - '0');
+    }
+    *out = (uint16_t)value;
+    return value <= 65535;
+}
+
+mst_status mst_address_parse(const char *text, mst_address *out)
+{
+    mst_address a = {.host = "127.0.0.1"};
+    const char *colon = strrchr(text, ':'), *from = text;
+    size_t n;
+    if (colon == NULL) {
+        if (!parse_port(text, &a.port))
+            goto bad;
+        *out = a;
+        return MST_OK;
+    }
+    n = (size_t)(colon - text);
+    if (n >= 2 && text[0] == '[' && text[n - 1] == ']') {
+        from++;
+        n -= 2;
+    } else if (memchr(text, ':', n) != NULL) {
+        goto bad; /* which colon would be the port's? */
+    }
+    if (!parse_port(colon + 1, &a.port) || n >= sizeof a.host || memchr(from, '[', n) != NULL ||
+        memchr(from, ']', n) != NULL)
+        goto bad;
+    memcpy(a.host, from, n);
+    a.host[n] = '\0';
+    if (strcmp(a.host, "*") == 0)
+        a.host[0] = '\0';
+    *out = a;
+    return MST_OK;
+bad:
+    return mst_fail(MST_EUSAGE, "--listen %.100s: must be HOST:PORT, [IPV6]:PORT or a port", text);
+}
+
+static bool is_loopback(const struct sockaddr *address)
+{
+    if (address->sa_family == AF_INET)
+        return ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr) >> 24 == 127;
+    return address->sa_family == AF_INET6 &&
+           IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr);
+}
+
+static mst_status open_socket(const struct addrinfo *info, const mst_address *address, int *out)
+{
+    int on = 1;
+    int fd = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+        bind(fd, info->ai_addr, info->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0) {
+        *out = fd;
+        return MST_OK;
+    }
+    int reason = errno;
+    if (fd >= 0)
+        close(fd);
+    if (reason == EADDRINUSE)
+        return mst_fail(MST_EIO, "--listen: port %u is in use; choose another, or 0 for any that is free",
+                        address->port);
+    return mst_fail(MST_EIO, "--listen %s:%u: %s", address->host, address->port, strerror(reason));
+}
+
+mst_status mst_listen(const mst_address *address, int *fd, uint16_t *port, bool *loopback)
+{
+    mst_status st = MST_OK;
+    char service[8];
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
+    struct addrinfo *found = NULL;
+    struct sockaddr_storage got;
+    socklen_t size = sizeof got;
+    int one = -1;
+    snprintf(service, sizeof service, "%u", address->port);
+    if (*address->host == '\0')
+        hints.ai_family = AF_INET;
+    int rc = getaddrinfo(*address->host != '\0' ? address->host : NULL, service, &hints, &found);
+    if (rc != 0)
+        return mst_fail(MST_EINPUT, "--listen %s: no such address: %s", address->host, gai_strerror(rc));
+    TRY_OUT(st, open_socket(found, address, &one));
+    if (getsockname(one, (struct sockaddr *)&got, &size) != 0)
+        TRY_OUT(st, mst_fail(MST_EIO, "--listen: %s", strerror(errno)));
+    *port = ntohs(got.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)(void *)&got)->sin6_port
+                                            : ((struct sockaddr_in *)(void *)&got)->sin_port);
+    *loopback = is_loopback((struct sockaddr *)&got);
+    *fd = one;
+    one = -1;
+out:
+    if (one >= 0)
+        close(one);
+    freeaddrinfo(found);
+    return st;
+}
+
+/* ---- names ---- */
+
+/* The host of HOST, HOST:PORT, [V6] or [V6]:PORT; false: not such a text. */
+static bool host_of(const char *header, char *out, size_t size, bool *v6)
+{
+    const char *from = header, *end;
+    uint16_t ignored;
+    *v6 = header[0] == '[';
+    if (*v6) {
+        from++;
+        end = strchr(from, ']');
+        if (end == NULL)
+            return false;
+    } else {
+        end = from + strcspn(from, ":");
+    }
+    const char *rest = *v6 ? end + 1 : end;
+    size_t n = (size_t)(end - from);
+    if (n == 0 || n >= size || (*rest != '\0' && (*rest != ':' || !parse_port(rest + 1, &ignored))))
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (!isalnum((unsigned char)from[i]) && strchr(*v6 ? ":." : ".-_", from[i]) == NULL)
+            return false;
+    memcpy(out, from, n);
+    if (n > 1 && out[n - 1] == '.') /* a name's last dot says nothing */
+        n--;
+    out[n] = '\0';
+    return true;
+}
+
+bool mst_host_allowed(const char *header, const mst_text_list *names)
+{
+    char host[256], own[256] = "";
+    unsigned char address[16];
+    bool v6;
+    if (header == NULL || !host_of(header, host, sizeof host, &v6))
+        return false;
+    if (inet_pton(v6 ? AF_INET6 : AF_INET, host, address) == 1)
+        return true;
+    if (v6)
+        return false;
+    if (strcasecmp(host, "localhost") == 0)
+        return true;
+    if (gethostname(own, sizeof own - 1) == 0 && *own != '\0' && strcasecmp(host, own) == 0)
+        return true;
+    for (size_t i = 0; names != NULL && i < names->n; i++)
+        if (strcasecmp(host, names->items[i]) == 0)
+            return true;
+    return false;
+}
+
+/* ---- tokens ---- */
+
+mst_status mst_token_make(char out[33])
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    uint8_t bytes[32];
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
+        return mst_fail(MST_EIO, "the system gives no random bytes for a token: %s", strerror(errno));
+    for (size_t i = 0; i < sizeof bytes; i++)
+        out[i] = digits[bytes[i] & 63];
+    out[32] = '\0';
+    return MST_OK;
+}
+
+mst_status mst_token_read(const char *path, char **out)
+{
+    char *text = NULL;
+    size_t size;
+    TRY(mst_file_read_all(path, 64 << 10, &text, &size));
+    size_t n = strcspn(text, "\r\n"), good = 0;
+    while (good < n && (isalnum((unsigned char)text[good]) || strchr("-_.", text[good]) != NULL))
+        good++;
+    if (n < MST_TOKEN_MIN || n > MST_TOKEN_MAX || good < n) {
+        mst_free(text);
+        return mst_fail(MST_EINPUT,
+                        "%s: its first line must be a token of %d to %d letters, digits, '-', '_' or '.'",
+                        path, MST_TOKEN_MIN, MST_TOKEN_MAX);
+    }
+    text[n] = '\0';
+    *out = text;
+    return MST_OK;
+}
+
+bool mst_token_equals(const char *token, const char *given)
+{
+    size_t n = strlen(token);
+    return given != NULL && strlen(given) == n && CRYPTO_memcmp(token, given, n) == 0;
+}
+
+const char *mst_bearer(const char *header)
+{
+    if (header == NULL || strncasecmp(header, "Bearer ", 7) != 0)
+        return NULL;
+    header += 7;
+    while (*header == ' ')
+        header++;
+    return header;
+}

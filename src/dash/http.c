@@ -1,0 +1,426 @@
+/* The page's server (http.h).
+ *
+ * Design: one thread, and no locks: libmicrohttpd's sockets are polled together with the clock. A listener to
+ * events is a connection whose answer never ends; while there is nothing for it, it is suspended, and each
+ * tick wakes it. What a listener is sent is decided in sse.c, what a request gets in routes.c.
+ *
+ * Invariants
+ * 1. Connections, listeners and what waits for a listener are bounded; a connection that moves nothing for
+ * the timeout is closed. A listener is sent something every second, so a dead one is found.
+ * 2. Every answer has the content policy, and none may be kept or be part of another site's page. */
+#include "dash/http.h"
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "dash/routes.h"
+
+#ifndef MUSTER_HTTP
+
+mst_status mst_http_new(mst_board *board, const mst_http_options *options, mst_http **out)
+{
+    (void)board, (void)options, (void)out;
+    return mst_fail(MST_EUNSUPPORTED,
+                    "this muster was built without libmicrohttpd, which the page needs: install "
+                    "libmicrohttpd-dev and build again; 'muster top' shows the same in a terminal");
+}
+
+void mst_http_destroy(mst_http *self)
+{
+    (void)self;
+}
+
+const char *mst_http_url(const mst_http *self)
+{
+    (void)self;
+    return "";
+}
+
+const char *mst_http_token(const mst_http *self)
+{
+    (void)self;
+    return NULL;
+}
+
+mst_status mst_http_run(mst_http *self, const atomic_bool *stop)
+{
+    (void)self, (void)stop;
+    return MST_EUNSUPPORTED;
+}
+
+#else
+
+#include <errno.h>
+#include <microhttpd.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "dash/prometheus.h"
+#include "dash/sse.h"
+
+#define CONNECTIONS 100
+#define LISTENERS   32
+#define TIMEOUT_S   20
+#define TICK_NS     MST_S
+#define TICK_SHARE  10 /* reading takes at most one in so many */
+#define HEADERS_MAX ((size_t)32 << 10)
+#define BLOCK       ((size_t)32 << 10)
+
+typedef struct listener {
+    mst_http *http;
+    struct MHD_Connection *connection;
+    mst_listener queue;
+    bool suspended;
+} listener;
+
+struct mst_http {
+    mst_board *board;
+    struct MHD_Daemon *daemon;
+    int fd; /* that it listens at; the daemon's once there is one */
+    uint16_t port;
+    char *token, *url;
+    char cookie[32]; /* its name */
+    mst_guard guard;
+    listener *listeners[LISTENERS];
+    mst_buffer common; /* events of the last tick for everybody */
+    bool stopping;
+};
+
+/* ---- answers ---- */
+
+static enum MHD_Result answer(struct MHD_Connection *connection, struct MHD_Response *response, int status,
+                              const char *type)
+{
+    if (response == NULL)
+        return MHD_NO;
+    MHD_add_response_header(response, "Content-Type", type);
+    MHD_add_response_header(response, "Content-Security-Policy", mst_content_policy);
+    MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    MHD_add_response_header(response, "Referrer-Policy", "no-referrer");
+    MHD_add_response_header(response, "Cross-Origin-Resource-Policy", "same-origin");
+    MHD_add_response_header(response, "Cross-Origin-Opener-Policy", "same-origin");
+    MHD_add_response_header(response, "Cache-Control", "no-store");
+    enum MHD_Result rc = MHD_queue_response(connection, (unsigned)status, response);
+    MHD_destroy_response(response);
+    return rc;
+}
+
+static enum MHD_Result answer_text(struct MHD_Connection *connection, int status, const char *type,
+                                   const char *text, size_t n)
+{
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(n, (void *)(uintptr_t)text, MHD_RESPMEM_MUST_COPY);
+    if (response != NULL && status == 405)
+        MHD_add_response_header(response, "Allow", "GET");
+    if (response != NULL && status == 401)
+        MHD_add_response_header(response, "WWW-Authenticate", "Bearer realm=\"muster dash\"");
+    return answer(connection, response, status, type);
+}
+
+static enum MHD_Result refuse(struct MHD_Connection *connection, int status, const char *sentence)
+{
+    char line[300];
+    int n = snprintf(line, sizeof line, "%s\n", sentence);
+    return answer_text(connection, status, "text/plain; charset=utf-8", line, (size_t)n);
+}
+
+static enum MHD_Result answer_buffer(struct MHD_Connection *connection, const char *type, mst_buffer *text)
+{
+    enum MHD_Result rc = text->failed ? refuse(connection, 503, "No memory for an answer; try again.")
+                                      : answer_text(connection, 200, type, text->text, text->size);
+    mst_buffer_fini(text);
+    return rc;
+}
+
+static enum MHD_Result welcome(mst_http *self, struct MHD_Connection *connection)
+{
+    struct MHD_Response *response = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
+    char *cookie = mst_sprintf("%s=%s; Path=/; HttpOnly; SameSite=Lax", self->cookie, self->token);
+    if (response != NULL && cookie != NULL) {
+        MHD_add_response_header(response, "Set-Cookie", cookie);
+        MHD_add_response_header(response, "Location", "/");
+    }
+    mst_free(cookie);
+    return answer(connection, response, 303, "text/plain; charset=utf-8");
+}
+
+static enum MHD_Result answer_state(mst_http *self, struct MHD_Connection *connection)
+{
+    mst_buffer out = {0};
+    json_t *json = mst_board_json(self->board);
+    char *head = json != NULL ? json_dumps(json, JSON_COMPACT) : NULL;
+    json_decref(json);
+    out.failed = head == NULL;
+    mst_buffer_format(&out, "{\"board\":%s,\"runs\":[", head != NULL ? head : "");
+    free(head);
+    for (size_t i = 0; i < self->board->n; i++) {
+        mst_buffer_add(&out, i > 0 ? ",\n" : "\n");
+        mst_buffer_add(&out, self->board->runs[i]->text);
+    }
+    mst_buffer_add(&out, "]}\n");
+    return answer_buffer(connection, "application/json", &out);
+}
+
+/* ---- listeners ---- */
+
+static ssize_t read_events(void *arg, uint64_t at, char *to, size_t size)
+{
+    listener *l = arg;
+    (void)at;
+    if (l->http->stopping)
+        return MHD_CONTENT_READER_END_OF_STREAM;
+    size_t n = mst_listener_take(&l->queue, l->http->board, l->http->common.text, to, size);
+    if (n == SIZE_MAX)
+        return MHD_CONTENT_READER_END_WITH_ERROR;
+    if (n == 0) {
+        l->suspended = true;
+        MHD_suspend_connection(l->connection);
+    }
+    return (ssize_t)n;
+}
+
+static void listener_end(void *arg)
+{
+    listener *l = arg;
+    for (size_t i = 0; i < LISTENERS; i++)
+        if (l->http->listeners[i] == l)
+            l->http->listeners[i] = NULL;
+    mst_listener_fini(&l->queue);
+    mst_free(l);
+}
+
+static enum MHD_Result answer_events(mst_http *self, struct MHD_Connection *connection)
+{
+    size_t slot = 0;
+    while (slot < LISTENERS && self->listeners[slot] != NULL)
+        slot++;
+    if (slot == LISTENERS)
+        return refuse(connection, 503, "Too many pages are open; close one and try again.");
+    listener *l = mst_zalloc(sizeof *l);
+    if (l == NULL)
+        return refuse(connection, 503, "No memory for another page; try again.");
+    l->http = self;
+    l->connection = connection;
+    struct MHD_Response *response =
+        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, read_events, l, listener_end);
+    if (response == NULL) {
+        mst_free(l);
+        return MHD_NO;
+    }
+    self->listeners[slot] = l;
+    return answer(connection, response, 200, "text/event-stream");
+}
+
+static void wake_listeners(mst_http *self)
+{
+    for (size_t i = 0; i < LISTENERS; i++) {
+        listener *l = self->listeners[i];
+        if (l != NULL && l->suspended) {
+            l->suspended = false;
+            MHD_resume_connection(l->connection);
+        }
+    }
+}
+
+/* ---- requests ---- */
+
+static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, const char *path,
+                              const char *method, const char *version, const char *body, size_t *body_size,
+                              void **state)
+{
+    static int seen;
+    mst_http *self = arg;
+    mst_buffer text = {0};
+    (void)version, (void)body, (void)body_size;
+    if (*state == NULL) { /* headers only; MHD asks again when the request is whole */
+        *state = &seen;
+        if (strcmp(method, "GET") == 0)
+            return MHD_YES;
+    }
+    if (*body_size > 0) { /* nobody sends one with a GET; it is not looked at */
+        *body_size = 0;
+        return MHD_YES;
+    }
+    mst_request request = {
+        .method = method,
+        .path = path,
+        .host = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Host"),
+        .token = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "token"),
+        .cookie = MHD_lookup_connection_value(connection, MHD_COOKIE_KIND, self->cookie),
+        .authorization = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization"),
+    };
+    mst_decision d = mst_route_request(&self->guard, &request);
+    switch (d.route) {
+    case MST_ROUTE_ASSET:
+        return answer(connection,
+                      MHD_create_response_from_buffer(d.asset->size, (void *)(uintptr_t)d.asset->data,
+                                                      MHD_RESPMEM_PERSISTENT),
+                      200, d.asset->type);
+    case MST_ROUTE_EVENTS:
+        return answer_events(self, connection);
+    case MST_ROUTE_METRICS:
+        mst_prometheus_text(self->board, &text);
+        return answer_buffer(connection, "text/plain; version=0.0.4; charset=utf-8", &text);
+    case MST_ROUTE_STATE:
+        return answer_state(self, connection);
+    case MST_ROUTE_WELCOME:
+        return welcome(self, connection);
+    default:
+        return refuse(connection, d.status, d.sentence);
+    }
+}
+
+/* ---- life ---- */
+
+static mst_status make_common(mst_http *self)
+{
+    json_t *json = mst_board_json(self->board);
+    char *text = json != NULL ? json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(14)) : NULL;
+    json_decref(json);
+    mst_buffer_fini(&self->common);
+    mst_sse_add(&self->common, "board", text);
+    for (size_t i = 0; i < self->board->dropped.n; i++)
+        mst_sse_add(&self->common, "drop", self->board->dropped.items[i]);
+    bool failed = text == NULL || self->common.failed;
+    free(text);
+    return failed ? mst_fail(MST_ENOMEM, "no memory for the page's events") : MST_OK;
+}
+
+static mst_status make_url(mst_http *self, const mst_address *address)
+{
+    char own[256] = "";
+    const char *host = address->host;
+    if (*host == '\0' || strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0) {
+        gethostname(own, sizeof own - 1); /* it listens everywhere; this is where it is */
+        host = own;
+    }
+    bool v6 = strchr(host, ':') != NULL;
+    self->url = mst_sprintf("http://%s%s%s:%u/%s%s", v6 ? "[" : "", host, v6 ? "]" : "", self->port,
+                            self->token != NULL ? "?token=" : "", self->token != NULL ? self->token : "");
+    snprintf(self->cookie, sizeof self->cookie, "muster_dash_%u", self->port);
+    return self->url != NULL ? MST_OK : mst_fail(MST_ENOMEM, "no memory for the page's address");
+}
+
+static mst_status take_token(mst_http *self, const char *token, bool loopback)
+{
+    char made[33];
+    if (token == NULL && loopback)
+        return MST_OK;
+    if (token == NULL)
+        TRY(mst_token_make(made));
+    self->token = mst_strdup(token != NULL ? token : made);
+    self->guard.token = self->token;
+    return self->token != NULL ? MST_OK : mst_fail(MST_ENOMEM, "no memory for a token");
+}
+
+mst_status mst_http_new(mst_board *board, const mst_http_options *options, mst_http **out)
+{
+    mst_status st;
+    bool loopback = false;
+    mst_address any = options->listen;
+    mst_http *self = mst_zalloc(sizeof *self);
+    if (self == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for the page");
+    self->board = board;
+    self->fd = -1;
+    self->guard.names = options->names;
+    st = mst_listen(&options->listen, &self->fd, &self->port, &loopback);
+    if (st == MST_EIO && options->other_port) {
+        any.port = 0;
+        st = mst_listen(&any, &self->fd, &self->port, &loopback);
+    }
+    TRY_OUT(st, st);
+    TRY_OUT(st, take_token(self, options->token, loopback));
+    TRY_OUT(st, make_url(self, &options->listen));
+    TRY_OUT(st, make_common(self));
+    self->daemon = MHD_start_daemon(
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, handle, self, MHD_OPTION_LISTEN_SOCKET,
+        self->fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
+        options->timeout_s > 0 ? options->timeout_s : (unsigned)TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        HEADERS_MAX, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+    if (self->daemon == NULL)
+        TRY_OUT(st, mst_fail(MST_EIO, "libmicrohttpd could not start: %s", strerror(errno)));
+    self->fd = -1; /* it closes it */
+    *out = self;
+    self = NULL;
+out:
+    mst_http_destroy(self);
+    return st;
+}
+
+void mst_http_destroy(mst_http *self)
+{
+    if (self == NULL)
+        return;
+    self->stopping = true;
+    if (self->daemon != NULL) {
+        wake_listeners(self);
+        MHD_run(self->daemon);
+        wake_listeners(self);
+        MHD_stop_daemon(self->daemon);
+    }
+    if (self->fd >= 0)
+        close(self->fd);
+    mst_buffer_fini(&self->common);
+    mst_free(self->token);
+    mst_free(self->url);
+    mst_free(self);
+}
+
+const char *mst_http_url(const mst_http *self)
+{
+    return self->url;
+}
+
+const char *mst_http_token(const mst_http *self)
+{
+    return self->token;
+}
+
+static mst_status tick(mst_http *self)
+{
+    TRY(mst_board_update(self->board));
+    TRY(make_common(self));
+    for (size_t i = 0; i < LISTENERS; i++)
+        if (self->listeners[i] != NULL)
+            mst_listener_offer(&self->listeners[i]->queue, self->board, self->common.text);
+    wake_listeners(self);
+    return MST_OK;
+}
+
+/* Milliseconds until the next tick, or until libmicrohttpd has to look at its timeouts. */
+static int wait_ms(const mst_http *self, uint64_t due_ns)
+{
+    MHD_UNSIGNED_LONG_LONG own;
+    uint64_t now = mst_now_ns(), ms = due_ns > now ? (due_ns - now) / MST_MS + 1 : 0;
+    if (MHD_get_timeout(self->daemon, &own) == MHD_YES && own < ms)
+        ms = own;
+    return (int)(ms < 1000 ? ms : 1000);
+}
+
+mst_status mst_http_run(mst_http *self, const atomic_bool *stop)
+{
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(self->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    uint64_t due_ns = mst_now_ns() + TICK_NS;
+    if (info == NULL)
+        return mst_fail(MST_EUNSUPPORTED, "this libmicrohttpd was built without epoll");
+    while (!atomic_load(stop)) {
+        struct pollfd fd = {.fd = info->epoll_fd, .events = POLLIN};
+        if (poll(&fd, 1, wait_ms(self, due_ns)) < 0 && errno != EINTR)
+            return mst_fail(MST_EIO, "the page's connections: %s", strerror(errno));
+        if (MHD_run(self->daemon) != MHD_YES)
+            return mst_fail(MST_EIO, "libmicrohttpd failed while it ran");
+        uint64_t now = mst_now_ns();
+        if (now < due_ns)
+            continue;
+        TRY(tick(self));
+        uint64_t cost = (mst_now_ns() - now) * TICK_SHARE;
+        due_ns = now + (cost > TICK_NS ? cost : TICK_NS);
+        MHD_run(self->daemon);
+    }
+    return MST_OK;
+}
+
+#endif

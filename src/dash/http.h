@@ -1,0 +1,35 @@
+/* The page's server: HTTP over libmicrohttpd, on the thread that calls mst_http_run.
+ *
+ * Built without libmicrohttpd, mst_http_new is MST_EUNSUPPORTED with a sentence that says so. */
+#ifndef MST_DASH_HTTP_H
+#define MST_DASH_HTTP_H
+
+#include <stdatomic.h>
+
+#include "dash/access.h"
+#include "dash/board.h"
+
+typedef struct mst_http_options {
+    mst_address listen;
+    bool other_port;            /* take any free port when that one is in use */
+    const char *token;          /* NULL: one is made unless only this machine can reach the page */
+    const mst_text_list *names; /* hosts that may be asked for besides the obvious ones; may be NULL */
+    unsigned timeout_s;         /* of a connection that does nothing; 0: 20 */
+} mst_http_options;
+
+typedef struct mst_http mst_http;
+
+/* Listens from here on; answers once it runs. The board and what options point to must outlive it. *out is
+ * the caller's to destroy; set only on MST_OK. */
+mst_status mst_http_new(mst_board *board, const mst_http_options *options, mst_http **out);
+void mst_http_destroy(mst_http *self); /* NULL-safe; closes every connection */
+
+/* What to open in a browser, token included. */
+const char *mst_http_url(const mst_http *self);
+const char *mst_http_token(const mst_http *self); /* NULL: none is asked for */
+
+/* Reads the runs once a second (less often when that takes long: at most a tenth of the time) and answers
+ * requests until *stop is set. Returns within a second of that. */
+mst_status mst_http_run(mst_http *self, const atomic_bool *stop);
+
+#endif

@@ -1,0 +1,9 @@
+/* The runs of a board in Prometheus' text format, version 0.0.4: what /metrics answers with. */
+#ifndef MST_DASH_PROMETHEUS_H
+#define MST_DASH_PROMETHEUS_H
+
+#include "dash/board.h"
+
+void mst_prometheus_text(const mst_board *board, mst_buffer *out);
+
+#endif

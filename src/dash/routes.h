@@ -1,0 +1,48 @@
+/* What a request is answered with, decided without touching it: by its method, path and headers alone.
+ *
+ * Paths are compared with a fixed list: none ever reaches the file system. */
+#ifndef MST_DASH_ROUTES_H
+#define MST_DASH_ROUTES_H
+
+#include "dash/access.h"
+
+/* A file of web/, part of the binary. */
+typedef struct mst_asset {
+    const char *path, *type; /* as asked for: "/dash.js"; its content type */
+    const unsigned char *data;
+    size_t size;
+} mst_asset;
+extern const mst_asset mst_assets[]; /* ended by a path of NULL; made of web/ by the build */
+extern const bool mst_assets_uplot;  /* whether uPlot was there when this was built */
+
+typedef enum mst_route {
+    MST_ROUTE_REFUSED, /* status and sentence */
+    MST_ROUTE_ASSET,
+    MST_ROUTE_EVENTS,  /* server-sent events */
+    MST_ROUTE_METRICS, /* for Prometheus */
+    MST_ROUTE_STATE,   /* everything but curves, as JSON */
+    MST_ROUTE_WELCOME, /* the token came in the address: keep it in a cookie and go to / */
+} mst_route;
+
+typedef struct mst_request { /* NULL: not there */
+    const char *method, *path, *host, *token, *cookie, *authorization;
+} mst_request;
+
+typedef struct mst_guard {
+    const char *token;          /* NULL: none is asked for */
+    const mst_text_list *names; /* more hosts that may be asked for */
+} mst_guard;
+
+typedef struct mst_decision {
+    mst_route route;
+    int status; /* of HTTP */
+    const mst_asset *asset;
+    const char *sentence; /* for people, when refused */
+} mst_decision;
+
+mst_decision mst_route_request(const mst_guard *guard, const mst_request *request);
+
+/* Goes with every answer. */
+extern const char mst_content_policy[];
+
+#endif

@@ -1,0 +1,225 @@
+/* What is shown of a run (run_view.h).
+ *
+ * Design: how a run lives is what its manifest says, unless it says "running" and nothing was written for a
+ * while: a killed run cannot say so itself. What was written last is seen by the files' times, not by the
+ * times in them, which are of the coordinator's clock. How a process lives is its last mark, or the run's
+ * end, or its silence while others go on. */
+#include "dash/run_view.h"
+
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "base/alloc.h"
+
+#define SILENT_S     15.0 /* at least; or this many lines that did not come: */
+#define SILENT_LINES 5.0
+#define STATS_MAX    32 /* processes whose files' times are looked at */
+
+const char *mst_life_name(mst_life life)
+{
+    static const char *const names[] = {
+#define X(name, text) text,
+        MST_LIFE_MAP(X)
+#undef X
+    };
+    return names[life];
+}
+
+/* ---- silence ---- */
+
+static double written_at(const char *path)
+{
+    struct stat info;
+    if (path == NULL || stat(path, &info) != 0)
+        return NAN;
+    return (double)info.st_mtim.tv_sec + (double)info.st_mtim.tv_nsec * 1e-9;
+}
+
+static double quiet_seconds(const mst_run_data *data)
+{
+    struct timespec now;
+    double last = fmax(written_at(data->metrics.path), written_at(data->marks.path));
+    last = fmax(last, written_at(data->manifest_path));
+    for (size_t i = 0; i < data->n_processes && i < STATS_MAX; i++) {
+        last = fmax(last, written_at(data->processes[i]->resources.path));
+        last = fmax(last, written_at(data->processes[i]->spans.path));
+    }
+    clock_gettime(CLOCK_REALTIME, &now);
+    return fmax(0, (double)now.tv_sec + (double)now.tv_nsec * 1e-9 - last);
+}
+
+static double silent_after(const mst_run_data *data)
+{
+    double every = mst_run_data_option_real(data, "resources-every");
+    return every > 0 ? fmax(SILENT_S, SILENT_LINES * every) : SILENT_S;
+}
+
+static mst_life life_of_run(const mst_run_view *v, bool gone)
+{
+    const char *state = v->figures.state;
+    if (gone)
+        return MST_LIFE_GONE;
+    if (strcmp(state, "done") == 0)
+        return MST_LIFE_FINISHED;
+    if (strcmp(state, "stopped") == 0)
+        return MST_LIFE_STOPPED;
+    if (strcmp(state, "failed") == 0)
+        return MST_LIFE_FAILED;
+    return v->quiet_s <= silent_after(v->data) ? MST_LIFE_LIVE : MST_LIFE_SILENT;
+}
+
+/* ---- processes ---- */
+
+static double last_time(const mst_csv *csv)
+{
+    return csv->n_rows > 0 ? mst_csv_value(csv, csv->n_rows - 1, mst_csv_column(csv, "time")) : NAN;
+}
+
+static mst_life life_of_process(const mst_run_view *v, const mst_process_view *p)
+{
+    const mst_csv *marks = &v->data->marks;
+    size_t who = mst_csv_column(marks, "process"), kind = mst_csv_column(marks, "kind");
+    mst_life life = MST_LIFE_LIVE;
+    for (size_t i = 0; i < marks->n_rows; i++) {
+        const char *what = mst_csv_text(marks, i, kind);
+        if (strcmp(mst_csv_text(marks, i, who), p->process->name) != 0)
+            continue;
+        if (strcmp(what, "death") == 0)
+            life = MST_LIFE_DEAD;
+        else if (strcmp(what, "leave") == 0)
+            life = MST_LIFE_FINISHED;
+        else if (strcmp(what, "join") == 0)
+            life = MST_LIFE_LIVE;
+    }
+    if (life != MST_LIFE_LIVE)
+        return life;
+    if (v->life == MST_LIFE_SILENT)
+        return MST_LIFE_SILENT;
+    if (v->life != MST_LIFE_LIVE)
+        return MST_LIFE_FINISHED;
+    return v->end - p->last > silent_after(v->data) ? MST_LIFE_SILENT : MST_LIFE_LIVE;
+}
+
+static mst_status view_process(const mst_run_view *v, mst_process_view *p)
+{
+    p->last = fmax(last_time(&p->process->resources), last_time(&p->process->spans));
+    p->life = life_of_process(v, p);
+    double from = p->life == MST_LIFE_LIVE ? p->last - MST_VIEW_RECENT_S : NAN;
+    mst_costs_of(p->process, NAN, NAN, &p->total);
+    mst_costs_of(p->process, from, NAN, &p->now);
+    TRY(mst_loads_of(v->data, p->process, NAN, NAN, &p->all_use));
+    return mst_loads_of(v->data, p->process, from, NAN, &p->now_use);
+}
+
+double mst_process_view_share(const mst_process_view *self, mst_cost_kind kind)
+{
+    return self->now.thread_seconds > 0 ? self->now.phase[kind] / self->now.thread_seconds : 0;
+}
+
+double mst_process_view_waits(const mst_process_view *self)
+{
+    return mst_process_view_share(self, MST_COST_PULL_WAIT) +
+           mst_process_view_share(self, MST_COST_BARRIER_WAIT) + mst_process_view_share(self, MST_COST_READ);
+}
+
+/* ---- the run ---- */
+
+static double newest(const mst_csv *csv, const char *column)
+{
+    size_t c = mst_csv_column(csv, column);
+    for (size_t i = csv->n_rows; i > 0; i--)
+        if (!isnan(mst_csv_value(csv, i - 1, c)))
+            return mst_csv_value(csv, i - 1, c);
+    return NAN;
+}
+
+/* How much of a limit is used up; NAN: there is none. */
+static double used(double done, double limit)
+{
+    return limit > 0 && done >= 0 ? fmin(1, done / limit) : NAN;
+}
+
+static double share_done(const mst_run_view *v)
+{
+    const mst_run_figures *f = &v->figures;
+    double share = used(f->steps, mst_run_data_option_real(v->data, "steps"));
+    share = fmax(share, used(f->rows, mst_run_data_option_real(v->data, "rows")));
+    share = fmax(share, used(f->train_s, mst_run_data_option_real(v->data, "seconds")));
+    double epochs = mst_run_data_option_real(v->data, "epochs");
+    if (isnan(share) && !(mst_run_data_option_real(v->data, "steps-per-epoch") > 0)) {
+        share = used(f->rows, epochs * mst_run_data_real(v->data, "data", "rows", NULL));
+        share = isnan(share) ? used(f->epochs, epochs) : share;
+    }
+    return v->life == MST_LIFE_FINISHED ? 1 : share;
+}
+
+/* Rates over the processes that train; of one that has ended, in a run that goes on, they are none. */
+static void sum_up(mst_run_view *v)
+{
+    double waits = 0, threads = 0;
+    v->rows_per_s = v->steps_per_s = NAN;
+    for (size_t i = 0; i < v->n_processes; i++) {
+        const mst_process_view *p = &v->processes[i];
+        bool counts = p->process->role != MST_PROCESS_SERVER && p->process->role != MST_PROCESS_OTHER;
+        if (!counts || !(p->now.seconds > 0) || (v->life == MST_LIFE_LIVE && p->life != MST_LIFE_LIVE))
+            continue;
+        v->rows_per_s = (isnan(v->rows_per_s) ? 0 : v->rows_per_s) + p->now.rows / p->now.seconds;
+        v->steps_per_s = fmax(v->steps_per_s, p->now.steps / p->now.seconds);
+        waits += mst_process_view_waits(p) * p->now.thread_seconds;
+        threads += p->now.thread_seconds;
+    }
+    v->waits = threads > 0 ? waits / threads : NAN;
+    if (isnan(v->rows_per_s) || v->life != MST_LIFE_LIVE)
+        v->rows_per_s = v->figures.rows_per_s;
+}
+
+/* The evaluator, for one, has only event files. */
+static bool shown(const mst_process_data *p)
+{
+    return p->has_info || p->resources.n_rows + p->spans.n_rows > 0;
+}
+
+mst_status mst_run_view_init(const mst_run_data *data, bool gone, bool judge, mst_run_view *out)
+{
+    mst_status st = MST_OK;
+    mst_run_view v = {.data = data};
+    TRY_OUT(st, mst_run_figures_of(data, &v.figures));
+    v.quiet_s = quiet_seconds(data);
+    v.begin = mst_run_data_begin(data);
+    v.end = mst_run_data_end(data);
+    v.life = life_of_run(&v, gone);
+    v.train_loss = newest(&data->metrics, "train_loss");
+    v.lr = newest(&data->metrics, "lr");
+    v.processes = mst_calloc(data->n_processes + 1, sizeof *v.processes);
+    if (v.processes == NULL)
+        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory to show its %zu processes", data->path,
+                             data->n_processes));
+    for (size_t i = 0; i < data->n_processes; i++) {
+        if (!shown(data->processes[i]))
+            continue;
+        mst_process_view *p = &v.processes[v.n_processes++];
+        p->process = data->processes[i];
+        TRY_OUT(st, view_process(&v, p));
+    }
+    sum_up(&v);
+    v.share_done = share_done(&v);
+    v.left_s = v.life == MST_LIFE_LIVE && v.share_done > 0.001
+                   ? v.figures.train_s * (1 - v.share_done) / v.share_done
+                   : NAN;
+    if (judge)
+        TRY_OUT(st, mst_verdict_of(data, &v.verdict));
+    v.has_verdict = judge;
+    *out = v;
+    v.processes = NULL;
+out:
+    mst_free(v.processes);
+    return st;
+}
+
+void mst_run_view_fini(mst_run_view *self)
+{
+    mst_free(self->processes);
+    *self = (mst_run_view){0};
+}

@@ -1,0 +1,73 @@
+/* What is shown of a run, live or over: the figures that the page, the terminal and /metrics have in common.
+ *
+ * A view is made anew from a run that was read (report/run_read.h) and points into it: it holds until the
+ * next update of that run. Rates are of the last seconds while a run is live, and of its whole training
+ * afterwards. One thread; reads files' times only. */
+#ifndef MST_DASH_RUN_VIEW_H
+#define MST_DASH_RUN_VIEW_H
+
+#include "report/figures.h"
+#include "report/verdict.h"
+
+/* X(name, text). */
+#define MST_LIFE_MAP(X)                                                                                      \
+    X(LIVE, "live")                                                                                          \
+    X(SILENT, "silent")     /* not over by its files, but nothing was written for a while */                 \
+    X(FINISHED, "finished") /* a process: it had done its work, or the run is over */                        \
+    X(STOPPED, "stopped")   /* by a signal; a run */                                                         \
+    X(FAILED, "failed")     /* a run */                                                                      \
+    X(DEAD, "dead")         /* a process */                                                                  \
+    X(GONE, "gone")         /* a run whose folder was removed */
+
+typedef enum mst_life {
+#define X(name, text) MST_LIFE_##name,
+    MST_LIFE_MAP(X)
+#undef X
+        MST_LIVES
+} mst_life;
+const char *mst_life_name(mst_life life);
+
+#define MST_VIEW_RECENT_S 5.0 /* what counts as now */
+
+typedef struct mst_process_view {
+    const mst_process_data *process;
+    mst_life life;
+    double last;                /* newest line of it, seconds since 1970; NAN: none */
+    mst_costs now, total;       /* recent, and of the whole run */
+    mst_loads now_use, all_use; /* likewise */
+} mst_process_view;
+
+typedef struct mst_run_view {
+    const mst_run_data *data;
+    mst_life life;
+    double quiet_s; /* since something was written; NAN: not known */
+    mst_run_figures figures;
+    double rows_per_s, steps_per_s; /* recent, of the workers together */
+    double waits;                   /* share of workers' time, recent: waiting for weights, others or rows */
+    double train_loss, lr;          /* newest */
+    double share_done;              /* 0 to 1 by the limit that is reached first; NAN: no limit is known */
+    double left_s;                  /* by that share; NAN: not known, or over */
+    double begin, end;              /* seconds since 1970 */
+    mst_process_view *processes;    /* those with something to show */
+    size_t n_processes;
+    mst_verdict verdict; /* so far */
+    bool has_verdict;
+} mst_run_view;
+
+/* gone: the folder is not there any more. judge: also make the verdict, the dearest part of a view. *out is
+ * the caller's to fini; set only on MST_OK. MST_ENOMEM only. */
+mst_status mst_run_view_init(const mst_run_data *data, bool gone, bool judge, mst_run_view *out);
+void mst_run_view_fini(mst_run_view *self);
+
+/* A phase's share of the time of the process's threads, recently; 0 when there is none. */
+double mst_process_view_share(const mst_process_view *self, mst_cost_kind kind);
+/* Waiting for weights, for others and for rows. */
+double mst_process_view_waits(const mst_process_view *self);
+
+/* All of it for programs: what --json prints and what the page is sent. Marks: the newest MST_VIEW_MARKS. New
+ * reference; NULL with MST_ENOMEM recorded. */
+#define MST_VIEW_MARKS     60
+#define MST_VIEW_PROCESSES 256 /* that JSON has at most; "more_processes" counts the rest */
+json_t *mst_run_view_json(const mst_run_view *self, const char *label);
+
+#endif

@@ -1,0 +1,504 @@
+/* Runs in characters (top_frame.h).
+ *
+ * Design: a pen knows the column that it is in and drops what would not fit, so that everything above it just
+ * writes. Colours are escape sequences, which take no column. */
+#include "dash/top_frame.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "dash/utf8.h"
+
+#define RUNS_MAX 8 /* lines of the list of runs */
+
+typedef enum ink { PLAIN, DIM, BOLD, RED, GREEN, YELLOW, BLUE, MAGENTA, CYAN } ink;
+
+static const char *const inks[] = {"\x1b[0m",  "\x1b[2m",  "\x1b[1m",  "\x1b[31m", "\x1b[32m",
+                                   "\x1b[33m", "\x1b[34m", "\x1b[35m", "\x1b[36m"};
+
+/* ---- the pen ---- */
+
+typedef struct pen {
+    mst_buffer *out;
+    const mst_frame_options *o;
+    size_t column, line;
+} pen;
+
+static bool full(const pen *p)
+{
+    return p->o->height > 0 && p->line >= p->o->height - (p->o->keys ? 1 : 0);
+}
+
+static void write_text(pen *p, ink with, const char *text)
+{
+    size_t room = p->o->width > p->column ? p->o->width - p->column : 0;
+    char *clean = mst_utf8_clean(text);
+    if (clean == NULL || full(p) || room == 0) {
+        p->out->failed = p->out->failed || clean == NULL;
+        mst_free(clean);
+        return;
+    }
+    size_t n = mst_utf8_prefix(clean, room);
+    if (p->o->colour && with != PLAIN)
+        mst_buffer_add(p->out, inks[with]);
+    mst_buffer_addn(p->out, clean, n);
+    if (p->o->colour && with != PLAIN)
+        mst_buffer_add(p->out, inks[PLAIN]);
+    clean[n] = '\0';
+    p->column += mst_utf8_columns(clean);
+    mst_free(clean);
+}
+
+static void put(pen *p, ink with, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void put(pen *p, ink with, const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    write_text(p, with, text);
+}
+
+static void newline(pen *p)
+{
+    if (full(p))
+        return;
+    mst_buffer_add(p->out, "\n");
+    p->column = 0;
+    p->line++;
+}
+
+/* Spaces up to that column. */
+static void to_column(pen *p, size_t column)
+{
+    while (p->column < column && p->column < p->o->width && !full(p))
+        write_text(p, PLAIN, " ");
+}
+
+/* The text, right-aligned to end before the column. */
+static void put_right(pen *p, size_t end, ink with, const char *text)
+{
+    size_t n = mst_utf8_columns(text);
+    to_column(p, end > n ? end - n : 0);
+    write_text(p, with, text);
+}
+
+/* Words over as many lines as they take, at most `lines`. */
+static void put_wrapped(pen *p, ink with, const char *text, size_t indent, int lines)
+{
+    while (*text != '\0' && lines-- > 0) {
+        size_t room = p->o->width > p->column ? p->o->width - p->column : 1;
+        size_t n = mst_utf8_prefix(text, room), cut = n;
+        if (text[n] != '\0') {
+            while (cut > 0 && text[cut] != ' ')
+                cut--;
+            cut = cut > 0 ? cut : n;
+        }
+        char *line = mst_strndup(text, cut);
+        if (line != NULL)
+            write_text(p, with, line);
+        mst_free(line);
+        text += cut;
+        while (*text == ' ')
+            text++;
+        newline(p);
+        if (*text != '\0' && lines > 0)
+            to_column(p, indent);
+    }
+}
+
+/* ---- words ---- */
+
+static ink life_ink(mst_life life)
+{
+    switch (life) {
+    case MST_LIFE_LIVE:
+        return GREEN;
+    case MST_LIFE_SILENT:
+    case MST_LIFE_STOPPED:
+        return YELLOW;
+    case MST_LIFE_FINISHED:
+        return BLUE;
+    default:
+        return RED;
+    }
+}
+
+static const char *percent(double share, char *out)
+{
+    if (isnan(share))
+        strcpy(out, "-");
+    else
+        snprintf(out, 40, "%.0f%%", share * 100);
+    return out;
+}
+
+/* Of errors, whose last digits matter. */
+static const char *precise(double share, char *out)
+{
+    snprintf(out, 40, "%.4g%%", share * 100);
+    return out;
+}
+
+static const char *figure(double value, const char *(*show)(double, char *), char *out)
+{
+    if (isnan(value))
+        strcpy(out, "-");
+    else
+        show(value, out);
+    return out;
+}
+
+static const char *cores(double value, char *out)
+{
+    snprintf(out, 40, "%.2f", value);
+    return out;
+}
+
+static void put_fact(pen *p, const char *what, double value, const char *(*show)(double, char *))
+{
+    char text[40];
+    if (isnan(value))
+        return;
+    show(value, text);
+    if (p->column > 0 && p->column + strlen(what) + mst_utf8_columns(text) + 4 > p->o->width)
+        newline(p);
+    if (p->column > 0)
+        write_text(p, PLAIN, "   ");
+    put(p, DIM, "%s ", what);
+    write_text(p, BOLD, text);
+}
+
+/* ---- the list of runs ---- */
+
+static void draw_runs(pen *p, const mst_board *board, const mst_board_run *chosen)
+{
+    char text[40];
+    size_t at = 0, from = 0;
+    if (board->n < 2)
+        return;
+    while (at < board->n && board->runs[at] != chosen)
+        at++;
+    from = at >= RUNS_MAX ? at - RUNS_MAX + 1 : 0;
+    put(p, DIM, "  RUN");
+    put_right(p, 40, DIM, "STATE");
+    put_right(p, 48, DIM, "DONE");
+    put_right(p, 58, DIM, "ROWS/S");
+    put_right(p, 70, DIM, "TRAIN LOSS");
+    put_right(p, 80, DIM, "ERROR");
+    newline(p);
+    for (size_t i = from; i < board->n && i < from + RUNS_MAX; i++) {
+        const mst_board_run *run = board->runs[i];
+        const mst_run_view *v = &run->view;
+        size_t label = mst_utf8_prefix(run->label, 28);
+        put(p, run == chosen ? BOLD : PLAIN, "%s %.*s", run == chosen ? ">" : " ", (int)label, run->label);
+        put_right(p, 40, life_ink(v->life), mst_life_name(v->life));
+        put_right(p, 48, PLAIN, percent(v->share_done, text));
+        put_right(p, 58, PLAIN, figure(v->rows_per_s, mst_figure_short, text));
+        put_right(p, 70, PLAIN, figure(v->train_loss, mst_figure_real, text));
+        put_right(p, 80, PLAIN, figure(1 - v->figures.test_accuracy, precise, text));
+        newline(p);
+    }
+    if (board->n > RUNS_MAX) {
+        put(p, DIM, "  %zu runs", board->n);
+        newline(p);
+    }
+    newline(p);
+}
+
+/* ---- one run ---- */
+
+static void draw_title(pen *p, const mst_board_run *run)
+{
+    const mst_run_view *v = &run->view;
+    const mst_run_figures *f = &v->figures;
+    char line[400] = "", text[40];
+    put(p, BOLD, "%s", run->label);
+    put(p, PLAIN, "  ");
+    put(p, life_ink(v->life), "%s", mst_life_name(v->life));
+    if (v->life != MST_LIFE_LIVE && *f->end != '\0')
+        put(p, DIM, ": %s", f->end);
+    if (v->life == MST_LIFE_SILENT)
+        put(p, YELLOW, ": nothing was written for %s", mst_figure_seconds(round(v->quiet_s), text));
+    if (v->life == MST_LIFE_GONE)
+        put(p, RED, ": its folder is not there any more");
+    newline(p);
+    int n = snprintf(line, sizeof line, "%.60s %s %.20s %.20s", f->model, p->o->utf8 ? "\xc2\xb7" : "-",
+                     f->strategy, f->mode);
+    const double counts[] = {f->n_servers, f->n_workers, f->n_threads, f->batch};
+    static const char *const words[] = {"servers", "workers", "threads", "rows a batch"};
+    for (int i = 0; i < 4; i++)
+        if (!isnan(counts[i]) && n < (int)sizeof line)
+            n += snprintf(line + n, sizeof line - (size_t)n, "%s %s %s", i == 0 || n > 0 ? "," : "",
+                          mst_figure_count(counts[i], text), words[i]);
+    put(p, DIM, "%s", line);
+    newline(p);
+}
+
+static void draw_progress(pen *p, const mst_run_view *v)
+{
+    char text[40];
+    if (v->life != MST_LIFE_LIVE || isnan(v->share_done))
+        return;
+    size_t n = p->o->width > 60 ? 40 : p->o->width / 2, done = (size_t)(v->share_done * (double)n + 0.5);
+    put(p, PLAIN, p->o->utf8 ? "" : "[");
+    for (size_t i = 0; i < n; i++)
+        put(p, i < done ? BLUE : DIM, "%s",
+            p->o->utf8 ? (i < done ? "\xe2\x96\x88" : "\xe2\x96\x91")
+            : i < done ? "#"
+                       : "-");
+    put(p, PLAIN, "%s %.1f%%", p->o->utf8 ? "" : "]", v->share_done * 100);
+    if (!isnan(v->left_s))
+        put(p, DIM, "  about %s left", mst_figure_seconds(round(v->left_s), text));
+    newline(p);
+}
+
+static void draw_facts(pen *p, const mst_run_view *v)
+{
+    const mst_run_figures *f = &v->figures;
+    bool valid = strcmp(f->set, "valid") == 0;
+    put_fact(p, "rows/s", v->rows_per_s, mst_figure_short);
+    put_fact(p, "steps/s", v->steps_per_s, mst_figure_short);
+    put_fact(p, "waits", v->waits, percent);
+    put_fact(p, "training", f->train_s, mst_figure_seconds);
+    put_fact(p, "steps", f->steps, mst_figure_short);
+    put_fact(p, "rows", f->rows, mst_figure_short);
+    newline(p);
+    put_fact(p, "train loss", v->train_loss, mst_figure_real);
+    put_fact(p, valid ? "valid loss" : "test loss", f->test_loss, mst_figure_real);
+    put_fact(p, valid ? "valid error" : "test error", 1 - f->test_accuracy, precise);
+    put_fact(p, "best", 1 - f->best_accuracy, precise);
+    put_fact(p, "AUC", f->test_auc, mst_figure_real);
+    put_fact(p, "lr", v->lr, mst_figure_real);
+    if (p->column > 0)
+        newline(p);
+}
+
+/* The last values of a curve, a character each, between the least and the greatest of them. */
+static void draw_curve(pen *p, const mst_points *points, const char *title,
+                       const char *(*show)(double, char *))
+{
+    static const char *const steps[] = {"\xe2\x96\x81", "\xe2\x96\x82", "\xe2\x96\x83", "\xe2\x96\x84",
+                                        "\xe2\x96\x85", "\xe2\x96\x86", "\xe2\x96\x87", "\xe2\x96\x88"};
+    static const char *const plain[] = {"_", ".", "-", "~", "=", "+", "*", "#"};
+    size_t room = p->o->width > 44 ? p->o->width - 44 : 0, n = points->n < room ? points->n : room;
+    double low = INFINITY, high = -INFINITY;
+    char text[40];
+    if (n < 2)
+        return;
+    /* a long curve is thinned to one value for each column */
+    for (size_t i = 0; i < points->n; i++) {
+        low = fmin(low, points->y[i]);
+        high = fmax(high, points->y[i]);
+    }
+    put(p, DIM, "%-12s", title);
+    for (size_t i = 0; i < n; i++) {
+        double y = points->y[(i + 1) * points->n / n - 1];
+        double share = high > low ? (y - low) / (high - low) : 0;
+        int k = (int)fmin(7, fmax(0, share * 8));
+        put(p, CYAN, "%s", (p->o->utf8 ? steps : plain)[k]);
+    }
+    put(p, DIM, "  %s to", show(low, text));
+    put(p, DIM, " %s", show(high, text));
+    newline(p);
+}
+
+static void draw_curves(pen *p, const mst_run_view *v)
+{
+    static const struct {
+        const char *column, *title;
+        bool evaluated;
+    } curves[] = {{"train_loss", "train loss", false}, {"error", "error", true}, {"loss", "loss", true}};
+    for (size_t k = 0; k < 3; k++) {
+        mst_points points = {0};
+        if (curves[k].evaluated && *v->figures.set == '\0')
+            continue;
+        if (mst_curve(v->data, curves[k].column, curves[k].evaluated ? v->figures.set : "", MST_AXIS_TIME,
+                      &points) != MST_OK) {
+            p->out->failed = true;
+            return;
+        }
+        draw_curve(p, &points, curves[k].title,
+                   strcmp(curves[k].column, "error") == 0 ? precise : mst_figure_real);
+        mst_points_fini(&points);
+    }
+}
+
+static void draw_verdict(pen *p, const mst_run_view *v)
+{
+    char text[600];
+    if (!v->has_verdict)
+        return;
+    newline(p);
+    put_wrapped(p, v->verdict.known && v->verdict.kind != MST_BOTTLENECK_NONE ? BOLD : PLAIN,
+                v->verdict.sentence, 0, 4);
+    for (size_t i = 0; i < v->verdict.n_advice && i < 2; i++) {
+        const mst_advice *a = &v->verdict.advice[i];
+        snprintf(text, sizeof text, "%s: %s", a->change, a->text);
+        put(p, GREEN, "  x%.2f ", a->gain);
+        put_wrapped(p, PLAIN, text, 8, 2);
+    }
+}
+
+/* ---- processes ---- */
+
+static const struct {
+    mst_cost_kind kind;
+    char letter;
+    ink with;
+} phases[] = {
+    {MST_COST_COMPUTE, 'c', BLUE},     {MST_COST_PREPARE, 'p', CYAN},     {MST_COST_READ, 'r', YELLOW},
+    {MST_COST_PULL_WAIT, 'w', RED},    {MST_COST_BARRIER_WAIT, 'b', RED}, {MST_COST_PUSH, 's', GREEN},
+    {MST_COST_APPLY, 'a', MAGENTA},    {MST_COST_SERVE, 'v', MAGENTA},    {MST_COST_EVALUATE, 'e', YELLOW},
+    {MST_COST_CHECKPOINT, 'k', GREEN},
+};
+#define PHASES (sizeof phases / sizeof *phases)
+#define BAR    20
+
+/* Twenty letters for the phases' shares; where none is, a dot. */
+static void draw_bar(pen *p, const mst_process_view *v)
+{
+    double sum = 0;
+    size_t drawn = 0;
+    for (size_t k = 0; k < PHASES; k++) {
+        sum += mst_process_view_share(v, phases[k].kind);
+        char letter[2] = {phases[k].letter, '\0'};
+        for (; drawn < BAR && (double)drawn + 0.5 < sum * BAR; drawn++)
+            write_text(p, phases[k].with, letter);
+    }
+    for (; drawn < BAR; drawn++)
+        write_text(p, DIM, ".");
+}
+
+static void draw_process(pen *p, const mst_process_view *v)
+{
+    char text[40];
+    bool trains = v->process->role != MST_PROCESS_SERVER;
+    double s = v->now.seconds > 0 ? v->now.seconds : NAN;
+    put(p, PLAIN, "%.*s", (int)mst_utf8_prefix(v->process->name, 13), v->process->name);
+    to_column(p, 14);
+    put(p, life_ink(v->life), "%s", mst_life_name(v->life));
+    put_right(p, 29, PLAIN, figure(v->now_use.all[MST_LOAD_CPU].mean, cores, text));
+    put_right(p, 40, PLAIN, figure(v->now_use.all[MST_LOAD_MEMORY].mean, mst_figure_bytes, text));
+    put_right(p, 49, PLAIN, figure(trains ? v->now.rows / s : NAN, mst_figure_short, text));
+    put_right(p, 56, PLAIN, percent(trains && !isnan(s) ? mst_process_view_waits(v) : NAN, text));
+    to_column(p, 58);
+    draw_bar(p, v);
+    put_right(p, 89, PLAIN, figure(v->now.bytes_in / s, mst_figure_bytes, text));
+    put_right(p, 100, PLAIN, figure(v->now.bytes_out / s, mst_figure_bytes, text));
+    to_column(p, 102);
+    put(p, DIM, "%s", v->process->host);
+    newline(p);
+}
+
+static void draw_processes(pen *p, const mst_run_view *v, size_t reserve)
+{
+    static const char *const heads[] = {"CPU", "MEMORY", "ROWS/S", "WAITS", "IN/S", "OUT/S"};
+    static const size_t ends[] = {29, 40, 49, 56, 89, 100};
+    size_t n = v->n_processes, used[PHASES] = {0}, any = 0;
+    if (n == 0)
+        return;
+    newline(p);
+    put(p, DIM, "PROCESS");
+    to_column(p, 14);
+    put(p, DIM, "STATE");
+    for (int i = 0; i < 6; i++) {
+        if (i == 4) {
+            to_column(p, 58);
+            put(p, DIM, "TIME GOES TO");
+        }
+        put_right(p, ends[i], DIM, heads[i]);
+    }
+    to_column(p, 102);
+    put(p, DIM, "HOST");
+    newline(p);
+    if (p->o->height > 0 && p->line + n + reserve > p->o->height)
+        n = p->o->height > p->line + reserve ? p->o->height - p->line - reserve : 1;
+    for (size_t i = 0; i < n && i < v->n_processes; i++)
+        draw_process(p, &v->processes[i]);
+    if (n < v->n_processes) {
+        put(p, DIM, "and %zu more", v->n_processes - n);
+        newline(p);
+    }
+    for (size_t k = 0; k < PHASES; k++)
+        for (size_t i = 0; i < v->n_processes; i++)
+            used[k] |= mst_process_view_share(&v->processes[i], phases[k].kind) >= 0.02;
+    for (size_t k = 0; k < PHASES; k++) {
+        if (!used[k])
+            continue;
+        put(p, PLAIN, any++ > 0 ? "  " : "");
+        put(p, phases[k].with, "%c", phases[k].letter);
+        put(p, DIM, " %s", mst_cost_title(phases[k].kind));
+    }
+    if (any > 0)
+        newline(p);
+}
+
+/* ---- what happened ---- */
+
+static void draw_marks(pen *p, const mst_run_view *v)
+{
+    const mst_csv *m = &v->data->marks;
+    size_t time = mst_csv_column(m, "time"), kind = mst_csv_column(m, "kind");
+    size_t who = mst_csv_column(m, "process"), text = mst_csv_column(m, "text");
+    size_t room = p->o->height > 0 ? (p->o->height > p->line + 3 ? p->o->height - p->line - 3 : 0) : 8;
+    size_t shown = 0;
+    for (size_t i = m->n_rows; i > 0 && shown < room && shown < 12; i--) {
+        const char *what = mst_csv_text(m, i - 1, kind), *of = mst_csv_text(m, i - 1, who);
+        double at = mst_csv_value(m, i - 1, time);
+        char when[16] = "";
+        struct tm tm;
+        time_t seconds = at > 0 && at < 1e11 ? (time_t)at : 0;
+        if (mst_ends_with(what, "_begin")) /* its end says more */
+            continue;
+        if (shown++ == 0)
+            newline(p);
+        if (localtime_r(&seconds, &tm) != NULL)
+            strftime(when, sizeof when, "%H:%M:%S", &tm);
+        put(p, DIM, "%s  ", when);
+        put(p, strcmp(what, "death") == 0 ? RED : PLAIN, "%.60s", what);
+        put(p, PLAIN, "%s%.100s", *of != '\0' ? " " : "", of);
+        put(p, DIM, "  %.400s", mst_csv_text(m, i - 1, text));
+        newline(p);
+    }
+}
+
+void mst_top_frame(const mst_board *board, const mst_frame_options *options, mst_buffer *out)
+{
+    pen p = {.out = out, .o = options};
+    const mst_board_run *chosen = mst_board_newest(board);
+    for (size_t i = 0; i < board->n; i++)
+        if (board->runs[i]->id == options->chosen)
+            chosen = board->runs[i];
+    for (size_t i = 0; i < board->notes.n; i++) {
+        put_wrapped(&p, YELLOW, board->notes.items[i], 0, 2);
+    }
+    draw_runs(&p, board, chosen);
+    if (chosen != NULL) {
+        const mst_run_view *v = &chosen->view;
+        draw_title(&p, chosen);
+        draw_progress(&p, v);
+        draw_facts(&p, v);
+        draw_curves(&p, v);
+        draw_verdict(&p, v);
+        draw_processes(&p, v, 6);
+        for (size_t i = 0; i < v->data->warnings.n && i < 3; i++) {
+            put(&p, YELLOW, "%s", v->data->warnings.items[i]);
+            newline(&p);
+        }
+        draw_marks(&p, v);
+    }
+    if (options->keys && options->height > 0) {
+        while (!full(&p))
+            newline(&p);
+        mst_buffer_add(out, options->colour ? "\x1b[2m" : "");
+        mst_buffer_add(out, board->n > 1 ? "q ends, up and down choose a run" : "q ends");
+        mst_buffer_add(out, options->colour ? "\x1b[0m" : "");
+    }
+}

@@ -1,0 +1,67 @@
+/* UTF-8 (utf8.h). */
+#include "dash/utf8.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+size_t mst_utf8_length(const char *text, size_t n)
+{
+    const uint8_t *b = (const uint8_t *)text;
+    if (n == 0)
+        return 0;
+    if (b[0] < 0x80)
+        return 1;
+    size_t length = b[0] >= 0xc2 && b[0] <= 0xdf ? 2 : b[0] >= 0xe0 && b[0] <= 0xef ? 3 : 4;
+    if (b[0] < 0xc2 || b[0] > 0xf4 || n < length)
+        return 0;
+    for (size_t i = 1; i < length; i++)
+        if ((b[i] & 0xc0) != 0x80)
+            return 0;
+    if ((b[0] == 0xe0 && b[1] < 0xa0) || (b[0] == 0xed && b[1] > 0x9f) || (b[0] == 0xf0 && b[1] < 0x90) ||
+        (b[0] == 0xf4 && b[1] > 0x8f))
+        return 0;
+    return length;
+}
+
+char *mst_utf8_clean(const char *text)
+{
+    size_t n = strlen(text), used = 0;
+    char *out = mst_alloc(3 * n + 1); /* U+FFFD takes three bytes */
+    if (out == NULL)
+        return NULL;
+    for (size_t i = 0; i < n;) {
+        size_t length = mst_utf8_length(text + i, n - i);
+        bool control = length == 1 && ((uint8_t)text[i] < 0x20 || text[i] == 0x7f);
+        bool c1 = length == 2 && (uint8_t)text[i] == 0xc2 && (uint8_t)text[i + 1] < 0xa0;
+        if (length == 0 || control || c1) {
+            memcpy(out + used, "\xef\xbf\xbd", 3);
+            used += 3;
+            i += length > 0 ? length : 1;
+            continue;
+        }
+        memcpy(out + used, text + i, length);
+        used += length;
+        i += length;
+    }
+    out[used] = '\0';
+    return out;
+}
+
+size_t mst_utf8_columns(const char *text)
+{
+    size_t n = 0;
+    for (; *text != '\0'; text++)
+        n += ((uint8_t)*text & 0xc0) != 0x80;
+    return n;
+}
+
+size_t mst_utf8_prefix(const char *text, size_t columns)
+{
+    size_t i = 0;
+    for (; text[i] != '\0'; i++)
+        if (((uint8_t)text[i] & 0xc0) != 0x80 && columns-- == 0)
+            break;
+    return i;
+}

@@ -1,0 +1,21 @@
+/* Text of unknown origin, made fit for JSON, terminals and the Prometheus format. */
+#ifndef MST_DASH_UTF8_H
+#define MST_DASH_UTF8_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* A copy in which bytes that are not UTF-8 and control characters are U+FFFD; the caller frees. NULL when
+ * memory is short. */
+char *mst_utf8_clean(const char *text);
+
+/* Length of the valid sequence at text, of at most n bytes; 0: not one. Overlong forms, surrogates and what
+ * is beyond U+10FFFF are not valid. */
+size_t mst_utf8_length(const char *text, size_t n);
+
+/* Columns that the text takes in a terminal, taking each character for one; and bytes of its first `columns`
+ * characters. */
+size_t mst_utf8_columns(const char *text);
+size_t mst_utf8_prefix(const char *text, size_t columns);
+
+#endif
