@@ -127,7 +127,7 @@ ls w/checkpoints/step-*0/manifest.json >/dev/null 2>&1 && ! cmp -s w/manifest.js
   fail "a run that has saved something did not replace the old one"
 ls -A | grep -q 'w\.' && fail "something is left beside the run: $(ls -A)"
 expect 0 train train.libsvm --features 5000 --run w --overwrite --no-save --quiet
-only w manifest.json marks.csv metrics.csv processes
+only w manifest.json marks.csv metrics.csv processes verdict.json
 
 # ---- one process at a time ----
 trap 'kill -9 $(jobs -p) 2>/dev/null || :; rm -rf "$work"' EXIT
@@ -152,7 +152,7 @@ expect 0 train train.libsvm --run l --resume --epochs 9 --quiet # the lock went 
 exec 8>&- 9>&-
 mkdir empty && : >empty/.lock
 expect 0 train train.cache --run empty --overwrite --quiet --steps 1
-only empty checkpoints manifest.json marks.csv metrics.csv processes
+only empty checkpoints manifest.json marks.csv metrics.csv processes verdict.json
 
 # ---- a damaged checkpoint ----
 expect 0 train train.cache --run d --steps 20 --checkpoint-every 10 --quiet

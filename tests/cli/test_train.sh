@@ -84,7 +84,7 @@ json r/manifest.json 'd["data"]["index_base"] == 1 and d["data"]["labels"] == [0
 json r/manifest.json 'd["data"]["format"] == "libsvm" and d["options"]["training"]["seed"] == 7'
 json r/manifest.json 'd["batch"] == 100 and d["global_batch"] == 100 and d["threads"] == 1 and d["isa"] and d["muster"]'
 json r/manifest.json 'd["files"] == ["train.libsvm"] and d["test"]["rows"] == 1000 and d["host"]'
-only r checkpoints manifest.json marks.csv metrics.csv processes
+only r checkpoints manifest.json marks.csv metrics.csv processes verdict.json
 only r/checkpoints step-000000000030
 
 cp -r r before
