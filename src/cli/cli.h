@@ -31,6 +31,7 @@ struct mst_command {
 extern const mst_command *const mst_commands[];
 
 extern const mst_command mst_cmd_train, mst_cmd_launch, mst_cmd_eval, mst_cmd_predict, mst_cmd_model;
+extern const mst_command mst_cmd_sweep;
 extern const mst_command mst_cmd_data, mst_cmd_report, mst_cmd_list, mst_cmd_doctor, mst_cmd_completion;
 extern const mst_command mst_cmd_matmul, mst_cmd_dash, mst_cmd_top;
 extern const mst_command mst_cmd_model_show, mst_cmd_model_export;

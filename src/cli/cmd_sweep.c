@@ -1,0 +1,309 @@
+/* `muster sweep`: a grid of trainings from a YAML file, one run after the other, and one report of them. */
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "cli/cli.h"
+#include "cli/sweep_auto.h"
+#include "cli/sweep_runs.h"
+#include "cli/table.h"
+#include "sweep/sweep_report.h"
+
+typedef struct sweep_options {
+    char *out;
+    bool overwrite, extend, retry_failed, stop_on_failure, dry_run, report_only, search;
+    double run_timeout, auto_seconds;
+} sweep_options;
+
+#define FIELD(name) .offset = offsetof(sweep_options, name)
+static const mst_option option_table[] = {
+    {.name = "out",
+     .type = MST_OPTION_TEXT,
+     FIELD(out),
+     .metavar = "FOLDER",
+     .help = "Where the sweep's folder is; sweeps/NAME of NAME.yaml when not given."},
+    {.name = "run-timeout",
+     .type = MST_OPTION_REAL,
+     FIELD(run_timeout),
+     .fallback = "3600",
+     .min = 1,
+     .max = 1e7,
+     .metavar = "S",
+     .help = "A run that takes longer is ended, and counts as failed."},
+    {.name = "stop-on-failure",
+     .type = MST_OPTION_FLAG,
+     FIELD(stop_on_failure),
+     .help = "End the sweep when a run fails, instead of going on with the next."},
+    {.name = "retry-failed",
+     .type = MST_OPTION_FLAG,
+     FIELD(retry_failed),
+     .help = "When a sweep is continued: run those again that failed."},
+    {.name = "extend",
+     .type = MST_OPTION_FLAG,
+     FIELD(extend),
+     .help = "Go on although the file has changed; finished runs whose command has stayed the same count."},
+    {.name = "overwrite",
+     .type = MST_OPTION_FLAG,
+     FIELD(overwrite),
+     .help = "Begin anew: no run of before counts."},
+    {.name = "auto",
+     .type = MST_OPTION_FLAG,
+     FIELD(search),
+     .help = "Instead of running the whole grid: search it for the shortest time to the target of for: "
+             "until, by successive halving. Without batch sizes in the grid, 32 to 32768 are tried."},
+    {.name = "auto-seconds",
+     .type = MST_OPTION_REAL,
+     FIELD(auto_seconds),
+     .fallback = "1",
+     .min = 0.05,
+     .max = 1e6,
+     .metavar = "S",
+     .help = "--auto: training time of the first round; every round doubles it."},
+    {.name = "report-only",
+     .type = MST_OPTION_FLAG,
+     FIELD(report_only),
+     .help = "Run nothing; write the report of what is there."},
+    {.name = "dry-run",
+     .type = MST_OPTION_FLAG,
+     FIELD(dry_run),
+     .help = "Print the runs and their commands, and what is left out and why; run nothing."},
+    {.name = NULL},
+};
+
+/* ---- before ---- */
+
+/* sweeps/NAME of path/NAME.yaml. The caller frees. */
+static char *default_folder(const char *file)
+{
+    const char *slash = strrchr(file, '/'), *name = slash != NULL ? slash + 1 : file;
+    const char *dot = strrchr(name, '.');
+    size_t n = dot != NULL && dot > name ? (size_t)(dot - name) : strlen(name);
+    return mst_sprintf("sweeps/%.*s", (int)n, name);
+}
+
+static mst_status print_cells(const mst_sweep *sweep, bool json)
+{
+    static const mst_column columns[] = {{"run", false}, {"state", false}, {"command", false}};
+    mst_table *t;
+    TRY(mst_table_new(columns, 3, &t));
+    for (size_t i = 0; i < sweep->n; i++) {
+        const mst_sweep_cell *cell = &sweep->cells[i];
+        mst_buffer command = {0};
+        mst_buffer_add(&command, cell->state == MST_CELL_SKIPPED ? cell->sentence : "muster");
+        for (size_t k = 0; cell->state != MST_CELL_SKIPPED && k < cell->words.n; k++) {
+            mst_buffer_add(&command, " ");
+            mst_buffer_shell(&command, cell->words.items[k]);
+        }
+        mst_table_text(t, cell->name);
+        mst_table_text(t, mst_cell_state_name(cell->state));
+        mst_table_text(t, command.text);
+        mst_buffer_fini(&command);
+    }
+    mst_status st = json ? mst_cli_print_json(mst_table_json(t)) : mst_table_print(t, NULL, true);
+    mst_table_destroy(t);
+    return st;
+}
+
+/* One sweep at a time works in a folder. *fd: the caller's to close. */
+static mst_status take_lock(const char *folder, int *fd)
+{
+    char *path = mst_sprintf("%s/.lock", folder);
+    mst_status st = path != NULL ? mst_make_folders(folder) : mst_fail(MST_ENOMEM, "no memory for a path");
+    if (st == MST_OK) {
+        *fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0666);
+        if (*fd < 0)
+            st = mst_fail(MST_EIO, "%s: cannot be opened: %s", path, strerror(errno));
+        else if (flock(*fd, LOCK_EX | LOCK_NB) != 0)
+            st = mst_fail(MST_EEXIST, "%s: another sweep is at work there", folder);
+    }
+    mst_free(path);
+    return st;
+}
+
+/* ---- the runs ---- */
+
+static void tell_left_out(const mst_sweep *sweep)
+{
+    size_t n;
+    const char *why;
+    for (size_t i = 0; i < sweep->n; i++)
+        if (mst_sweep_left_out(sweep, i, &n, &why))
+            mst_cli_note("left out: %zu run%s of the grid: %s", n, n == 1 ? "" : "s", why);
+}
+
+static void tell_end(const mst_sweep_cell *cell, const char *what)
+{
+    char a[40];
+    if (cell->state == MST_CELL_DONE)
+        mst_cli_note("%s%s done in %s", what, cell->name, mst_figure_seconds(cell->seconds, a));
+    else if (cell->state == MST_CELL_FAILED)
+        mst_cli_note("%s%s failed: %s", what, cell->name, cell->sentence);
+}
+
+static bool is_to_run(const mst_sweep_cell *cell, const sweep_options *o)
+{
+    return cell->state == MST_CELL_PENDING || cell->state == MST_CELL_STOPPED ||
+           (cell->state == MST_CELL_FAILED && o->retry_failed);
+}
+
+static mst_status run_grid(mst_sweep *sweep, mst_runner *runner, const sweep_options *o)
+{
+    size_t counts[MST_CELL_SKIPPED + 1], total;
+    mst_sweep_count(sweep, counts);
+    total = sweep->n - counts[MST_CELL_SKIPPED];
+    if (counts[MST_CELL_DONE] > 0)
+        mst_cli_note("%zu of %zu runs are done already", counts[MST_CELL_DONE], total);
+    for (size_t i = 0; i < sweep->n && mst_runner_stopped(runner) == NULL; i++) {
+        mst_sweep_cell *cell = &sweep->cells[i];
+        char what[48];
+        if (!is_to_run(cell, o))
+            continue;
+        double left_s = mst_sweep_estimate(sweep);
+        mst_runner_how how = mst_runner_how_to(sweep, cell);
+        mst_sweep_count(sweep, counts);
+        snprintf(what, sizeof what, "[%zu/%zu] ", counts[MST_CELL_DONE] + counts[MST_CELL_FAILED] + 1, total);
+        TRY(mst_sweep_mark(cell, MST_CELL_RUNNING, NULL));
+        TRY(mst_sweep_save(sweep));
+        TRY(mst_runner_run(runner, cell, how, NULL, what, left_s));
+        TRY(mst_sweep_save(sweep));
+        tell_end(cell, what);
+        if (cell->state == MST_CELL_FAILED && o->stop_on_failure)
+            break;
+    }
+    return MST_OK;
+}
+
+/* ---- after ---- */
+
+static mst_status write_report(const mst_sweep *sweep, bool json)
+{
+    mst_status st;
+    mst_sweep_report *report = NULL;
+    mst_buffer best = {0};
+    TRY_OUT(st, mst_sweep_report_new(sweep, &report));
+    TRY_OUT(st, mst_sweep_report_write(report));
+    if (json) {
+        st = mst_cli_print_json(mst_sweep_report_json(report));
+        goto out;
+    }
+    mst_sweep_report_best(report, &best);
+    printf("%s%s%s/report.html\n", best.text != NULL ? best.text : "", best.text != NULL ? "\n" : "",
+           sweep->folder);
+out:
+    mst_buffer_fini(&best);
+    mst_sweep_report_destroy(report);
+    return st;
+}
+
+/* The end's own status: stopped, failed, or fine. */
+static mst_status outcome(const mst_sweep *sweep, const char *stopped_by)
+{
+    size_t counts[MST_CELL_SKIPPED + 1], first = 0;
+    mst_sweep_count(sweep, counts);
+    size_t total = sweep->n - counts[MST_CELL_SKIPPED];
+    if (stopped_by != NULL)
+        return mst_fail(MST_ESTOPPED, "stopped by %s with %zu of %zu runs done; the same command continues",
+                        stopped_by, counts[MST_CELL_DONE], total);
+    if (counts[MST_CELL_FAILED] == 0)
+        return MST_OK;
+    while (sweep->cells[first].state != MST_CELL_FAILED)
+        first++;
+    return mst_fail(MST_EINPUT, "%zu of %zu runs failed; the first: %s: %s", counts[MST_CELL_FAILED], total,
+                    sweep->cells[first].name, sweep->cells[first].sentence);
+}
+
+static mst_status work(mst_sweep *sweep, const sweep_options *o, bool json)
+{
+    mst_status st;
+    mst_runner *runner = NULL;
+    size_t counts[MST_CELL_SKIPPED + 1];
+    mst_sweep_count(sweep, counts);
+    if (counts[MST_CELL_SKIPPED] == sweep->n)
+        return mst_fail(MST_EUSAGE, "%s: no run of the grid makes sense; the first, %s: %s", sweep->file,
+                        sweep->cells[0].name, sweep->cells[0].sentence);
+    if (o->report_only)
+        return write_report(sweep, json);
+    tell_left_out(sweep);
+    TRY_OUT(st, mst_runner_new(sweep, o->run_timeout, &runner));
+    st = o->search ? mst_sweep_auto(sweep, runner, o->auto_seconds, o->run_timeout)
+                   : run_grid(sweep, runner, o);
+    if (st != MST_OK)
+        goto out;
+    TRY_OUT(st, write_report(sweep, json));
+    st = outcome(sweep, mst_runner_stopped(runner));
+out:
+    mst_runner_destroy(runner);
+    return st;
+}
+
+static mst_status sweep_file(const char *file, const sweep_options *o, bool json)
+{
+    mst_status st;
+    json_t *spec = NULL;
+    mst_sweep *sweep = NULL;
+    int lock = -1;
+    char *folder = o->out != NULL ? mst_strdup(o->out) : default_folder(file);
+    if (folder == NULL)
+        return mst_fail(MST_ENOMEM, "%s: no memory for a path", file);
+    TRY_OUT(st, mst_sweep_spec_read(file, &spec));
+    TRY_OUT(st, mst_sweep_new(file, folder, spec, o->search ? mst_auto_batches : NULL, &sweep));
+    if (o->dry_run) {
+        st = print_cells(sweep, json);
+        goto out;
+    }
+    if (o->report_only && !mst_path_exists(folder))
+        TRY_OUT(st, mst_fail(MST_EINPUT, "%s: there is no sweep to report on", folder));
+    TRY_OUT(st, take_lock(folder, &lock));
+    TRY_OUT(st, mst_sweep_load(sweep, o->overwrite ? MST_SWEEP_ANEW
+                                      : o->extend  ? MST_SWEEP_EXTEND
+                                                   : MST_SWEEP_SAME));
+    st = work(sweep, o, json);
+out:
+    if (lock >= 0)
+        close(lock);
+    mst_sweep_destroy(sweep);
+    json_decref(spec);
+    mst_free(folder);
+    return st;
+}
+
+static mst_status run(int argc, char **argv)
+{
+    mst_status st;
+    sweep_options options;
+    mst_cli_json json;
+    mst_text_list words = {0};
+    bool helped;
+    mst_option_group groups[] = {{"sweep", option_table, &options, 0},
+                                 {"output", mst_cli_json_table, &json, 0}};
+    TRY_OUT(st, mst_cli_parse(&mst_cmd_sweep, groups, 2, argc, argv, &words, &helped));
+    if (helped)
+        goto out;
+    if (words.n != 1)
+        TRY_OUT(st, mst_fail(MST_EUSAGE, "give the file of one sweep: muster %s", mst_cmd_sweep.usage));
+    st = sweep_file(words.items[0], &options, json.json);
+out:
+    mst_text_list_fini(&words);
+    mst_options_fini(groups, 2);
+    return st;
+}
+
+static const mst_option *const tables[] = {option_table, mst_cli_json_table, NULL};
+
+const mst_command mst_cmd_sweep = {
+    .name = "sweep",
+    .summary = "train a grid of configurations and report on them together",
+    .run = run,
+    .usage = "sweep FILE.yaml [options]",
+    .details =
+        "The file names training data, options for all runs, and a grid of options, batch sizes, workers,\n"
+        "strategies and ways of deploying; docs/SWEEP.md describes it. Each run has its own directory in\n"
+        "SWEEP/runs; the same command again goes on where a sweep was stopped. The report is\n"
+        "SWEEP/report.html, with report.md, report.csv and runs.csv beside it.\n",
+    .tables = tables,
+};

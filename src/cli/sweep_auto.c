@@ -1,0 +1,287 @@
+/* The rounds of --auto; contract in sweep_auto.h.
+ *
+ * sweep->search is {"target": text, "rounds": [{"seconds": s, "tries": [{"name", "train_s", "rows", "value",
+ * "reached", "over", "sentence"}], "dropped": [name]}], "best": name, "why": sentence}. A round that is not
+ * complete has no "dropped". Replaying complete rounds from it gives the same decisions, so that a search
+ * that was cut off goes on where it was. */
+#include "cli/sweep_auto.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "cli/cli.h"
+#include "report/buffer.h"
+#include "report/figures.h"
+#include "sweep/halving.h"
+#include "train/trainer.h"
+
+const char *const mst_auto_batches[] = {"32", "128", "512", "2048", "8192", "32768", NULL};
+
+typedef struct search {
+    mst_sweep *sweep;
+    mst_runner *runner;
+    mst_target target;
+    mst_halving_try *tries; /* of the sweep's cells */
+    json_t *rounds;
+    double cap_s, timeout_s; /* cap: of for: seconds; INFINITY: none */
+} search;
+
+static mst_status no_memory(void)
+{
+    return mst_fail(MST_ENOMEM, "no memory for the search");
+}
+
+/* ---- one try ---- */
+
+/* What the run has come to. */
+static mst_status look(search *s, size_t i, double budget_s)
+{
+    mst_sweep_cell *cell = &s->sweep->cells[i];
+    mst_halving_try *t = &s->tries[i];
+    char *path = mst_sweep_run_path(s->sweep, cell);
+    mst_run_data *run = NULL;
+    mst_run_figures f;
+    mst_points points = {0};
+    mst_status st;
+    if (path == NULL)
+        return no_memory();
+    if (cell->state == MST_CELL_FAILED || mst_run_data_new(path, &run) != MST_OK) {
+        t->over = true;
+        mst_free(path);
+        return MST_OK;
+    }
+    TRY_OUT(st, mst_run_figures_of(run, &f));
+    TRY_OUT(st, mst_curve(run, s->target.column, s->target.set, MST_AXIS_TIME, &points));
+    t->seconds = f.train_s;
+    t->value = points.n > 0 ? points.y[points.n - 1] : NAN;
+    t->reached = mst_target_reached(f.end);
+    t->over = !t->reached && (strcmp(f.end, mst_end_text(MST_END_SECONDS)) != 0 || budget_s >= s->cap_s);
+out:
+    mst_points_fini(&points);
+    mst_run_data_destroy(run);
+    mst_free(path);
+    return st;
+}
+
+static mst_status record(const search *s, json_t *tries, size_t i)
+{
+    const mst_sweep_cell *cell = &s->sweep->cells[i];
+    const mst_halving_try *t = &s->tries[i];
+    json_t *json = json_pack("{s:s, s:f, s:o, s:b, s:b}", "name", cell->name, "train_s",
+                             isnan(t->seconds) ? 0.0 : t->seconds, "value",
+                             isfinite(t->value) ? json_real(t->value) : json_null(), "reached", t->reached,
+                             "over", t->over);
+    if (json != NULL && cell->sentence != NULL)
+        json_object_set_new(json, "sentence", json_string(cell->sentence));
+    return json != NULL && json_array_append_new(tries, json) == 0 ? MST_OK : no_memory();
+}
+
+/* Takes a try over that was recorded before; false: it was not. */
+static bool replay(search *s, const json_t *tries, size_t i)
+{
+    size_t k;
+    json_t *item;
+    json_array_foreach((json_t *)tries, k, item)
+    {
+        const char *name = json_string_value(json_object_get(item, "name"));
+        if (name == NULL || strcmp(name, s->sweep->cells[i].name) != 0)
+            continue;
+        const json_t *value = json_object_get(item, "value");
+        s->tries[i].seconds = json_number_value(json_object_get(item, "train_s"));
+        s->tries[i].value = json_is_number(value) ? json_number_value(value) : NAN;
+        s->tries[i].reached = json_is_true(json_object_get(item, "reached"));
+        s->tries[i].over = json_is_true(json_object_get(item, "over"));
+        return true;
+    }
+    return false;
+}
+
+static void tell(const search *s, size_t round, double budget_s, size_t i)
+{
+    const mst_halving_try *t = &s->tries[i];
+    char a[40], b[40];
+    if (s->sweep->cells[i].state == MST_CELL_FAILED)
+        mst_cli_note("round %zu: %s failed: %s", round + 1, s->sweep->cells[i].name,
+                     s->sweep->cells[i].sentence);
+    else
+        mst_cli_note("round %zu (%s each): %s %s after %s of training, %s %s", round + 1,
+                     mst_figure_seconds(budget_s, b), s->sweep->cells[i].name,
+                     t->reached ? "reached the target"
+                     : t->over  ? "ended short of it"
+                                : "is not there yet",
+                     mst_figure_seconds(t->seconds, a), s->target.column,
+                     mst_figure_real(t->value, (char[40]){0}));
+}
+
+static mst_status try_one(search *s, size_t round, double budget_s, size_t i)
+{
+    mst_sweep_cell *cell = &s->sweep->cells[i];
+    char word[48], what[48];
+    const char *save = json_string_value(json_object_get(cell->set, "save"));
+    mst_runner_how how = mst_runner_how_to(s->sweep, cell);
+    if (how == MST_RUNNER_OVERWRITE && round > 0 && (save == NULL || strcmp(save, "true") == 0))
+        how = MST_RUNNER_RESUME;
+    snprintf(word, sizeof word, "--seconds=%.9g", fmin(budget_s, s->cap_s));
+    snprintf(what, sizeof what, "round %zu: ", round + 1);
+    TRY(mst_sweep_mark(cell, MST_CELL_RUNNING, NULL));
+    TRY(mst_sweep_save(s->sweep));
+    TRY(mst_runner_run(s->runner, cell, how, word, what, NAN));
+    if (mst_runner_stopped(s->runner) != NULL)
+        return MST_OK;
+    TRY(look(s, i, budget_s));
+    tell(s, round, budget_s, i);
+    return MST_OK;
+}
+
+/* ---- rounds ---- */
+
+/* The round of that number, new or as far as it was; NULL when memory is short. */
+static json_t *round_at(search *s, size_t round, double budget_s)
+{
+    json_t *found = json_array_get(s->rounds, round);
+    if (found != NULL)
+        return found;
+    found = json_pack("{s:f, s:[]}", "seconds", budget_s, "tries");
+    return found != NULL && json_array_append_new(s->rounds, found) == 0 ? found : NULL;
+}
+
+static mst_status run_round(search *s, size_t round, double budget_s)
+{
+    json_t *entry = round_at(s, round, budget_s), *tries = json_object_get(entry, "tries");
+    if (entry == NULL || !json_is_array(tries))
+        return no_memory();
+    for (size_t i = 0; i < s->sweep->n && mst_runner_stopped(s->runner) == NULL; i++) {
+        if (!s->tries[i].alive || replay(s, tries, i))
+            continue;
+        TRY(try_one(s, round, budget_s, i));
+        if (mst_runner_stopped(s->runner) == NULL)
+            TRY(record(s, tries, i));
+        TRY(mst_sweep_save(s->sweep));
+    }
+    return MST_OK;
+}
+
+/* Decides after a complete round, and writes down who was dropped. */
+static mst_status decide(search *s, size_t round, mst_halving_end *end, size_t *best)
+{
+    json_t *entry = json_array_get(s->rounds, round), *dropped = json_array();
+    bool *before = mst_calloc(s->sweep->n, sizeof *before);
+    mst_status st = before != NULL && dropped != NULL ? MST_OK : no_memory();
+    for (size_t i = 0; st == MST_OK && i < s->sweep->n; i++)
+        before[i] = s->tries[i].alive;
+    if (st == MST_OK)
+        *end = mst_halving_decide(s->tries, s->sweep->n, s->target.high_is_good, best);
+    for (size_t i = 0; st == MST_OK && *end == MST_HALVING_GO_ON && i < s->sweep->n; i++)
+        if (before[i] && !s->tries[i].alive && !s->tries[i].over &&
+            json_array_append_new(dropped, json_string(s->sweep->cells[i].name)) != 0)
+            st = no_memory();
+    if (st == MST_OK && json_object_set(entry, "dropped", dropped) != 0)
+        st = no_memory();
+    json_decref(dropped);
+    mst_free(before);
+    return st;
+}
+
+static mst_status conclude(search *s, mst_halving_end end, size_t best, size_t rounds, double budget_s)
+{
+    char a[40], b[40];
+    const char *until = mst_sweep_until(s->sweep);
+    char *why;
+    if (end == MST_HALVING_FOUND)
+        why =
+            mst_sprintf("%s reached %s first, after %s of training; in round %zu every other candidate that "
+                        "was left was trained for %s, or to its limit, without getting there sooner",
+                        s->sweep->cells[best].name, until, mst_figure_seconds(s->tries[best].seconds, a),
+                        rounds, mst_figure_seconds(budget_s, b));
+    else if (best < s->sweep->n)
+        why = mst_sprintf("nobody reached %s %s; %s came nearest, with %s", until,
+                          end == MST_HALVING_NONE ? "within the limits of for:"
+                                                  : "before a round would take longer "
+                                                    "than --run-timeout",
+                          s->sweep->cells[best].name, mst_figure_real(s->tries[best].value, a));
+    else
+        why =
+            mst_sprintf("nobody reached %s, and nobody was evaluated: look at eval-every and at test", until);
+    if (why == NULL)
+        return no_memory();
+    bool fine = json_object_set_new(s->sweep->search, "why", json_string(why)) == 0;
+    fine =
+        fine && json_object_set_new(s->sweep->search, "found", json_boolean(end == MST_HALVING_FOUND)) == 0;
+    if (best < s->sweep->n)
+        fine = fine &&
+               json_object_set_new(s->sweep->search, "best", json_string(s->sweep->cells[best].name)) == 0;
+    mst_cli_note("%s", why);
+    mst_free(why);
+    return fine ? mst_sweep_save(s->sweep) : no_memory();
+}
+
+static mst_status run_rounds(search *s, double first_s)
+{
+    mst_halving_end end = MST_HALVING_GO_ON;
+    size_t best = s->sweep->n, round = 0;
+    double budget_s = first_s;
+    for (;; round++, budget_s *= 2) {
+        TRY(run_round(s, round, budget_s));
+        if (mst_runner_stopped(s->runner) != NULL)
+            return MST_OK;
+        TRY(decide(s, round, &end, &best));
+        TRY(mst_sweep_save(s->sweep));
+        if (end != MST_HALVING_GO_ON || 2 * budget_s > s->timeout_s)
+            break;
+    }
+    return conclude(s, end, best, round + 1, budget_s);
+}
+
+/* Cells that take part: of the first seed. */
+static mst_status choose(search *s)
+{
+    const char *first = NULL;
+    size_t n = 0;
+    for (size_t i = 0; i < s->sweep->n; i++) {
+        mst_sweep_cell *cell = &s->sweep->cells[i];
+        const char *seed = json_string_value(json_object_get(cell->labels, "seed"));
+        s->tries[i] = (mst_halving_try){.seconds = NAN, .value = NAN};
+        if (cell->state == MST_CELL_SKIPPED)
+            continue;
+        first = first == NULL ? seed : first;
+        if (seed != NULL && strcmp(seed, first) != 0) {
+            TRY(mst_sweep_mark(cell, MST_CELL_SKIPPED, "--auto tries the first seed only"));
+            continue;
+        }
+        s->tries[i].alive = true;
+        n++;
+    }
+    return n > 0 ? MST_OK : mst_fail(MST_EUSAGE, "%s: --auto: no run is left to try", s->sweep->file);
+}
+
+mst_status mst_sweep_auto(mst_sweep *sweep, mst_runner *runner, double first_s, double timeout_s)
+{
+    mst_status st;
+    const char *until = mst_sweep_until(sweep),
+               *seconds = json_string_value(json_object_get(json_object_get(sweep->spec, "for"), "seconds"));
+    search s = {.sweep = sweep,
+                .runner = runner,
+                .timeout_s = timeout_s,
+                .cap_s = seconds != NULL ? strtod(seconds, NULL) : INFINITY};
+    if (until == NULL)
+        return mst_fail(MST_EUSAGE, "%s: --auto searches for the shortest time to a target: give for: until",
+                        sweep->file);
+    TRY(mst_target_parse(until, &s.target));
+    s.tries = mst_calloc(sweep->n, sizeof *s.tries);
+    if (s.tries == NULL)
+        return no_memory();
+    TRY_OUT(st, choose(&s));
+    if (sweep->search == NULL)
+        sweep->search = json_pack("{s:s, s:[]}", "target", until, "rounds");
+    s.rounds = json_object_get(sweep->search, "rounds");
+    if (!json_is_array(s.rounds))
+        TRY_OUT(st, no_memory());
+    st = run_rounds(&s, first_s);
+out:
+    mst_free(s.tries);
+    return st;
+}

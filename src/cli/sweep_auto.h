@@ -1,0 +1,15 @@
+/* `muster sweep --auto`: runs the rounds of a search by successive halving (sweep/halving.h). */
+#ifndef MST_CLI_SWEEP_AUTO_H
+#define MST_CLI_SWEEP_AUTO_H
+
+#include "cli/sweep_runs.h"
+
+/* Rounds go on until the target is reached, nobody is left, or a round would be longer than timeout_s. What
+ * was tried is kept in sweep->search, saved after every run, and continued from there. MST_OK also when
+ * nothing was found, or a signal stopped it. */
+mst_status mst_sweep_auto(mst_sweep *sweep, mst_runner *runner, double first_s, double timeout_s);
+
+/* Batch sizes that are tried when the grid names none; NULL-terminated. */
+extern const char *const mst_auto_batches[];
+
+#endif

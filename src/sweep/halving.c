@@ -1,0 +1,86 @@
+/* Successive halving; contract in halving.h. */
+#include "sweep/halving.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/trainer.h"
+
+mst_status mst_target_parse(const char *until, mst_target *out)
+{
+    static const char *const columns[] = {"loss", "accuracy", "auc", "top5"};
+    mst_target target = {.set = ""};
+    char name[24] = "";
+    size_t n = 0;
+    const char *at = until;
+    while (isspace((unsigned char)*at))
+        at++;
+    while (n < sizeof name - 1 && (isalnum((unsigned char)*at) || *at == '_'))
+        name[n++] = *at++;
+    while (isspace((unsigned char)*at))
+        at++;
+    const char *column = name;
+    if (strncmp(name, "test_", 5) == 0)
+        memcpy(target.set, "test", 5);
+    else if (strncmp(name, "valid_", 6) == 0)
+        memcpy(target.set, "valid", 6);
+    if (target.set[0] != '\0')
+        column = name + strlen(target.set) + 1;
+    bool known = target.set[0] == '\0' && strcmp(column, "train_loss") == 0;
+    for (size_t i = 0; target.set[0] != '\0' && i < sizeof columns / sizeof *columns; i++)
+        known = known || strcmp(column, columns[i]) == 0;
+    if (!known || (*at != '<' && *at != '>'))
+        return mst_fail(MST_EUSAGE, "until: %s: not a condition such as test_loss<=0.35", until);
+    memcpy(target.column, column, strlen(column) + 1);
+    target.high_is_good = *at == '>';
+    at += at[1] == '=' ? 2 : 1;
+    char *end;
+    target.value = strtod(at, &end);
+    while (isspace((unsigned char)*end))
+        end++;
+    if (end == at || *end != '\0' || !isfinite(target.value))
+        return mst_fail(MST_EUSAGE, "until: %s: not a condition such as test_loss<=0.35", until);
+    *out = target;
+    return MST_OK;
+}
+
+bool mst_target_reached(const char *end)
+{
+    return strcmp(end, mst_end_text(MST_END_UNTIL)) == 0;
+}
+
+/* Whether a comes before b: the nearer to the target; a candidate that has shown nothing comes last. */
+static bool is_better(const mst_halving_try *a, const mst_halving_try *b, bool high_is_good)
+{
+    if (isnan(a->value) || isnan(b->value))
+        return !isnan(a->value);
+    return high_is_good ? a->value > b->value : a->value < b->value;
+}
+
+mst_halving_end mst_halving_decide(mst_halving_try *tries, size_t n, bool high_is_good, size_t *best)
+{
+    size_t first = n, nearest = n, alive = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (tries[i].alive && tries[i].reached && (first == n || tries[i].seconds < tries[first].seconds))
+            first = i;
+        if (!isnan(tries[i].value) && (nearest == n || is_better(&tries[i], &tries[nearest], high_is_good)))
+            nearest = i;
+        tries[i].alive = tries[i].alive && !tries[i].over;
+        alive += tries[i].alive;
+    }
+    *best = first < n ? first : nearest;
+    if (first < n)
+        return MST_HALVING_FOUND;
+    if (alive == 0)
+        return MST_HALVING_NONE;
+    for (size_t drop = alive / 2; drop > 0; drop--) {
+        size_t worst = n;
+        for (size_t i = 0; i < n; i++) /* of equals the last */
+            if (tries[i].alive && (worst == n || !is_better(&tries[i], &tries[worst], high_is_good)))
+                worst = i;
+        tries[worst].alive = false;
+    }
+    return MST_HALVING_GO_ON;
+}

@@ -1,0 +1,47 @@
+/* The search of `muster sweep --auto`: successive halving for the shortest time to a target.
+ *
+ * All candidates are trained for the same time; if none has reached the target, the better half goes on for
+ * twice as long, and so forth. Whoever reaches the target first in training time has won: the others have
+ * been trained for longer without reaching it, or were dropped on the way. Only decisions are made here. */
+#ifndef MST_SWEEP_HALVING_H
+#define MST_SWEEP_HALVING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/status.h"
+
+/* What --until compares: a column of metrics.csv over the evaluations of a set. */
+typedef struct mst_target {
+    char set[8];     /* "test", "valid", or "": train_loss */
+    char column[16]; /* "loss", "accuracy", "auc", "top5", "train_loss" */
+    bool high_is_good;
+    double value;
+} mst_target;
+
+/* MST_EUSAGE when the text is no condition. */
+mst_status mst_target_parse(const char *until, mst_target *out);
+
+/* Whether "end" of a run's manifest says that its condition was met. */
+bool mst_target_reached(const char *end);
+
+/* A candidate after a round. */
+typedef struct mst_halving_try {
+    bool alive;     /* takes part in rounds; decide clears it */
+    bool reached;   /* the target, after `seconds` of training */
+    bool over;      /* its limit ended it, or it failed: it will not get any further */
+    double seconds; /* of training so far */
+    double value;   /* of what the target compares; NAN: none */
+} mst_halving_try;
+
+typedef enum mst_halving_end {
+    MST_HALVING_GO_ON, /* those still alive, for twice the time */
+    MST_HALVING_FOUND, /* *best reached the target in the least time */
+    MST_HALVING_NONE,  /* nobody is left; *best came nearest */
+} mst_halving_end;
+
+/* Decides after a round, in which everyone alive was trained for the same time or is over. *best: as above;
+ * n when there is none. */
+mst_halving_end mst_halving_decide(mst_halving_try *tries, size_t n, bool high_is_good, size_t *best);
+
+#endif

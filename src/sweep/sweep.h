@@ -1,0 +1,115 @@
+/* A sweep: a grid of trainings that a YAML file describes, each a run of its own, and what is known of them.
+ *
+ *   mst_sweep_spec_read    FILE.yaml -> one JSON object in normal form (sweep_file.c)
+ *   mst_sweep_new          the grid's cells: their options, names, commands, and those left out
+ * (sweep_cells.c) mst_sweep_load, save   SWEEP/sweep.json: how far it is (sweep_state.c) mst_sweep_report_*
+ * what came out (sweep_report.h)
+ *
+ * Starting processes is the command's business (cli/sweep_runs.h); nothing here runs or prints anything. The
+ * runs' own folders decide what is finished: sweep.json remembers only what they do not say. One thread. */
+#ifndef MST_SWEEP_SWEEP_H
+#define MST_SWEEP_SWEEP_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "base/option.h"
+#include "base/status.h"
+
+#define MST_SWEEP_CELLS_MAX 10000
+#define MST_SWEEP_SAME_AS   "comes to the same as " /* how such a sentence begins */
+
+typedef enum mst_cell_state {
+    MST_CELL_PENDING,
+    MST_CELL_RUNNING, /* in sweep.json: the sweep was cut off while it ran */
+    MST_CELL_STOPPED, /* asked to stop; it can be resumed */
+    MST_CELL_DONE,
+    MST_CELL_FAILED,
+    MST_CELL_SKIPPED, /* makes no sense, or is the same as another; sentence says why */
+} mst_cell_state;
+const char *mst_cell_state_name(mst_cell_state state);
+
+/* One run of the grid. */
+typedef struct mst_sweep_cell {
+    char *name;          /* of its folder: values of the axes, "async-workers2-batch100-seed1" */
+    char *config;        /* the same without the seed: what repeats share; "run" when nothing varies */
+    json_t *set;         /* option -> text: all that the file sets, and what follows from it */
+    json_t *labels;      /* axis -> text, of axes that count for this cell */
+    mst_text_list words; /* of muster's command line: train ..., or launch ... -- train ... */
+    mst_cell_state state;
+    char *sentence; /* why it failed or is skipped; NULL: nothing to say */
+    double seconds; /* wall time it took; NAN: not known */
+} mst_sweep_cell;
+
+typedef struct mst_sweep {
+    char *folder, *file; /* SWEEP/, and the YAML file as it was given */
+    json_t *spec;        /* normal form */
+    mst_sweep_cell *cells;
+    size_t n;
+    json_t *search; /* of --auto (halving.h); NULL: none */
+} mst_sweep;
+
+/* ---- the file (docs/SWEEP.md) ---- */
+
+/* {"files": [text], "for": {option: text}, "train": {option: text}, "grid": {axis: [{"label": text, "set":
+ * {option: text}}]}}, with every value checked and as a command line would have it. MST_EUSAGE with
+ * "FILE:LINE: key: what is wrong". New reference; set only on MST_OK. */
+mst_status mst_sweep_spec_read(const char *path, json_t **out);
+/* The same of text in memory; path is for errors. */
+mst_status mst_sweep_spec_parse(const char *path, const char *text, size_t size, json_t **out);
+
+/* ---- the grid ---- */
+
+/* Options of a cell beside those of a training: how its processes are started. */
+typedef struct mst_deploy_options {
+    int deploy; /* embedded, launch, mpi */
+    char *hosts, *ssh, *mpi_args;
+    bool copy;
+    int64_t port;
+    int mpi_plugin;
+} mst_deploy_options;
+extern const mst_option mst_deploy_option_table[];
+enum { MST_DEPLOY_EMBEDDED, MST_DEPLOY_LAUNCH, MST_DEPLOY_MPI };
+
+/* Makes the cells, in the order they run: all configurations once, then again with the next seed. batches:
+ * batch sizes to add as an axis when the grid has none; NULL: none. Takes no reference of spec. *out is the
+ * caller's to destroy; set only on MST_OK. */
+mst_status mst_sweep_new(const char *file, const char *folder, const json_t *spec, const char *const *batches,
+                         mst_sweep **out);
+void mst_sweep_destroy(mst_sweep *self); /* NULL-safe */
+
+/* SWEEP/runs/NAME. The caller frees; NULL when memory is short. */
+char *mst_sweep_run_path(const mst_sweep *self, const mst_sweep_cell *cell);
+
+/* The condition of for: until; NULL: none. */
+const char *mst_sweep_until(const mst_sweep *self);
+
+/* ---- how far it is ---- */
+
+typedef enum mst_sweep_change {
+    MST_SWEEP_SAME,   /* a changed file is refused, with what differs */
+    MST_SWEEP_EXTEND, /* runs whose command has stayed the same count, whatever else changed */
+    MST_SWEEP_ANEW,   /* nothing of before counts */
+} mst_sweep_change;
+
+/* Takes over what SWEEP/sweep.json and the runs' manifests tell. No such file: MST_OK. MST_EEXIST when the
+ * folder holds something else, or another sweep. */
+mst_status mst_sweep_load(mst_sweep *self, mst_sweep_change change);
+
+/* Replaces SWEEP/sweep.json, which appears whole. The folder is made. */
+mst_status mst_sweep_save(const mst_sweep *self);
+
+/* Whether the cell is the first that is skipped for its reason; then *why is that, and *n how many there are.
+ * Those that come to the same as another are told together. */
+bool mst_sweep_left_out(const mst_sweep *self, size_t cell, size_t *n, const char **why);
+
+void mst_sweep_count(const mst_sweep *self, size_t counts[MST_CELL_SKIPPED + 1]);
+
+/* Seconds that the pending cells will take, from those that are done: of the same configuration where there
+ * is one, else the mean. NAN: nothing is done yet. */
+double mst_sweep_estimate(const mst_sweep *self);
+
+/* Sets state and sentence (copied; NULL: none). */
+mst_status mst_sweep_mark(mst_sweep_cell *cell, mst_cell_state state, const char *sentence);
+
+#endif

@@ -1,0 +1,485 @@
+/* The cells of a sweep: every combination of the grid's values, what does not fit together left out, each
+ * with a name and a command line; contract in sweep.h.
+ *
+ * Rules, in this order (docs/SWEEP.md tells them to users):
+ * 1. What the file does not say follows: strategy ps where deploy is launch or workers or servers are given,
+ *    allreduce where deploy is mpi without servers, else local; deploy mpi where strategy is allreduce, else
+ *    embedded.
+ * 2. local runs embedded, ps everywhere, allreduce as ranks of MPI and in mode sync; other cells are skipped.
+ * 3. Options that the strategy, the mode or the way of deploying does not have are left out of a cell.
+ * 4. Cells that are then the same are run once.
+ * 5. What the strategy refuses (a quorum of more workers than there are) is skipped with its sentence. */
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "sweep/sweep.h"
+#include "train/settings.h"
+
+#define NAME_MAX_BYTES 160
+
+/* ---- options of a cell ---- */
+
+static const char *get(const json_t *set, const char *name)
+{
+    return json_string_value(json_object_get(set, name));
+}
+
+static bool is(const json_t *set, const char *name, const char *text)
+{
+    const char *value = get(set, name);
+    return value != NULL && strcmp(value, text) == 0;
+}
+
+static mst_status put(json_t *set, const char *name, const char *text)
+{
+    return json_object_set_new(set, name, json_string(text)) == 0
+               ? MST_OK
+               : mst_fail(MST_ENOMEM, "no memory for the options of a run");
+}
+
+static mst_status imply(json_t *set)
+{
+    bool servers = get(set, "servers") != NULL, launch = is(set, "deploy", "launch"),
+         mpi = is(set, "deploy", "mpi");
+    if (get(set, "strategy") == NULL)
+        TRY(put(set, "strategy",
+                mpi && !servers                                           ? "allreduce"
+                : mpi || launch || servers || get(set, "workers") != NULL ? "ps"
+                                                                          : "local"));
+    if (get(set, "deploy") == NULL)
+        TRY(put(set, "deploy", is(set, "strategy", "allreduce") ? "mpi" : "embedded"));
+    return MST_OK;
+}
+
+/* Rule 2; NULL: it fits. */
+static const char *misfit(const json_t *set)
+{
+    if (is(set, "strategy", "local") && !is(set, "deploy", "embedded"))
+        return "strategy local is one process: it runs with deploy embedded only";
+    if (is(set, "strategy", "allreduce") && !is(set, "deploy", "mpi"))
+        return "strategy allreduce is for ranks of MPI: it runs with deploy mpi only";
+    if (is(set, "strategy", "allreduce") && get(set, "mode") != NULL && !is(set, "mode", "sync"))
+        return "strategy allreduce takes every step together: it runs in mode sync only";
+    return NULL;
+}
+
+/* Rule 3: where the option means nothing. */
+static const struct {
+    const char *option, *strategies, *modes, *deploys; /* NULL: any */
+} meaning[] = {
+    {"servers", "ps", NULL, NULL},
+    {"workers", "ps allreduce", NULL, NULL},
+    {"quorum", "ps", "sync", NULL},
+    {"staleness", "ps", "ssp", NULL},
+    {"pipeline", "ps", "async ssp", NULL},
+    {"wire", "ps allreduce", NULL, NULL},
+    {"dense-model", "ps", NULL, NULL},
+    {"part", "ps", NULL, NULL},
+    {"shard", "ps", NULL, NULL},
+    {"lr-scale", "ps allreduce", NULL, NULL},
+    {"peer-timeout", "ps allreduce", NULL, NULL},
+    {"start-timeout", "ps allreduce", NULL, NULL},
+    {"stall-timeout", "ps allreduce", NULL, NULL},
+    {"reduction", "allreduce", NULL, NULL},
+    {"threads", "local allreduce", NULL, NULL},
+    {"hosts", NULL, NULL, "launch mpi"},
+    {"ssh", NULL, NULL, "launch mpi"},
+    {"copy", NULL, NULL, "launch"},
+    {"port", NULL, NULL, "launch"},
+    {"mpi-plugin", NULL, NULL, "mpi"},
+    {"mpi-args", NULL, NULL, "mpi"},
+};
+
+static bool among(const char *words, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *at = words; at != NULL; at = strchr(at, ' ') != NULL ? strchr(at, ' ') + 1 : NULL)
+        if (strncmp(at, word, n) == 0 && (at[n] == ' ' || at[n] == '\0'))
+            return true;
+    return words == NULL;
+}
+
+static void leave_out(json_t *set)
+{
+    const char *mode = get(set, "mode") != NULL ? get(set, "mode") : "sync";
+    for (size_t i = 0; i < sizeof meaning / sizeof *meaning; i++)
+        if (!among(meaning[i].strategies, get(set, "strategy")) || !among(meaning[i].modes, mode) ||
+            !among(meaning[i].deploys, get(set, "deploy")))
+            json_object_del(set, meaning[i].option);
+}
+
+/* Rule 5: MST_EUSAGE is what the strategy says. */
+static mst_status check_strategy(const json_t *set)
+{
+    mst_settings s;
+    mst_deploy_options deploy = {0};
+    mst_option_group own = {.title = "deploy", .table = mst_deploy_option_table, .base = &deploy};
+    const char *name;
+    json_t *value;
+    mst_status st;
+    mst_settings_begin(&s, &own);
+    TRY_OUT(st, mst_options_init(s.groups, s.n_groups));
+    json_object_foreach((json_t *)set, name, value)
+        TRY_OUT(st, mst_options_set(s.groups, s.n_groups, name, json_string_value(value)));
+    s.resolved = s.strategy;
+    st = mst_strategy_resolve(&s.resolved);
+out:
+    mst_settings_fini(&s);
+    return st;
+}
+
+/* ---- names ---- */
+
+/* Whether an axis's value says by itself what it is. */
+static bool speaks(const char *axis, const json_t *value)
+{
+    static const char *const names[] = {"strategy", "mode", "deploy", "model", "optimizer", "wire"};
+    const json_t *set = json_object_get(value, "set");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(axis, names[i]) == 0)
+            return true;
+    return json_object_size(set) != 1 || json_object_get(set, axis) == NULL;
+}
+
+/* Appends "-axisvalue" in letters that file names and shells leave alone. */
+static void add_part(char *name, const char *axis, const char *label)
+{
+    size_t n = strlen(name);
+    if (n > 0 && n < NAME_MAX_BYTES)
+        name[n++] = '-';
+    for (int part = 0; part < 2; part++)
+        for (const char *p = part == 0 ? axis : label; *p != '\0' && n < NAME_MAX_BYTES; p++)
+            name[n++] = isalnum((unsigned char)*p) || strchr("._+=", *p) != NULL ? *p : '_';
+    name[n] = '\0';
+}
+
+static bool has_name(const mst_sweep *self, const char *name)
+{
+    for (size_t i = 0; i < self->n; i++)
+        if (strcmp(self->cells[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+static mst_status name_cell(mst_sweep *self, mst_sweep_cell *cell, const json_t *grid)
+{
+    char config[NAME_MAX_BYTES + 1] = "", name[NAME_MAX_BYTES + 1] = "", unique[NAME_MAX_BYTES + 24];
+    const char *axis;
+    json_t *values;
+    json_object_foreach((json_t *)grid, axis, values)
+    {
+        const char *label = json_string_value(json_object_get(cell->labels, axis));
+        if (label != NULL && json_array_size(values) > 1 && strcmp(axis, "seed") != 0)
+            add_part(config, speaks(axis, json_array_get(values, 0)) ? "" : axis, label);
+    }
+    memcpy(name, config, sizeof name);
+    if (json_array_size(json_object_get(grid, "seed")) > 1)
+        add_part(name, "seed", json_string_value(json_object_get(cell->labels, "seed")));
+    snprintf(unique, sizeof unique, "%s", name[0] != '\0' ? name : "run");
+    for (unsigned k = 2; has_name(self, unique); k++)
+        snprintf(unique, sizeof unique, "%s~%u", name[0] != '\0' ? name : "run", k);
+    cell->name = mst_strdup(unique);
+    cell->config = mst_strdup(config[0] != '\0' ? config : "run");
+    return cell->name != NULL && cell->config != NULL
+               ? MST_OK
+               : mst_fail(MST_ENOMEM, "%s: no memory for a run's name", self->file);
+}
+
+/* ---- command lines ---- */
+
+static mst_status add_word(mst_text_list *words, const char *format, const char *name, const char *value)
+{
+    char *word = mst_sprintf(format, name, value);
+    mst_status st =
+        word != NULL ? mst_text_list_add(words, word) : mst_fail(MST_ENOMEM, "no memory for a command line");
+    mst_free(word);
+    return st;
+}
+
+static bool is_flag(const char *name)
+{
+    const mst_option *const tables[] = {
+        mst_train_option_table, mst_model_option_table,   mst_optim_option_table, mst_strategy_option_table,
+        mst_data_option_table,  mst_augment_option_table, mst_deploy_option_table};
+    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
+        for (const mst_option *o = tables[t]; o->name != NULL; o++)
+            if (strcmp(o->name, name) == 0)
+                return o->type == MST_OPTION_FLAG;
+    return false;
+}
+
+static mst_status add_option(mst_text_list *words, const char *name, const char *value)
+{
+    if (is_flag(name))
+        return add_word(words, strcmp(value, "true") == 0 ? "--%s" : "--no-%s", name, "");
+    return add_word(words, "--%s=%s", name, value);
+}
+
+static bool of_deploy(const char *name)
+{
+    for (const mst_option *o = mst_deploy_option_table; o->name != NULL; o++)
+        if (strcmp(o->name, name) == 0)
+            return true;
+    return false;
+}
+
+static mst_status add_launch(mst_text_list *words, const json_t *set)
+{
+    const char *servers = get(set, "servers"), *workers = get(set, "workers"), *name;
+    bool mpi = is(set, "deploy", "mpi");
+    json_t *value;
+    TRY(mst_text_list_add(words, "launch"));
+    if (mpi) {
+        long long ranks = atoll(workers != NULL ? workers : "1");
+        char text[32];
+        if (is(set, "strategy", "ps"))
+            ranks += atoll(servers != NULL ? servers : "1");
+        snprintf(text, sizeof text, "%lld", ranks);
+        TRY(mst_text_list_add(words, "--mpi"));
+        TRY(add_word(words, "--%s=%s", "ranks", text));
+    } else {
+        TRY(add_word(words, "--%s=%s", "servers", servers != NULL ? servers : "1"));
+        TRY(add_word(words, "--%s=%s", "workers", workers != NULL ? workers : "1"));
+    }
+    json_object_foreach((json_t *)set, name, value)
+    {
+        if (of_deploy(name) && strcmp(name, "deploy") != 0)
+            TRY(add_option(words, name, json_string_value(value)));
+    }
+    TRY(mst_text_list_add(words, "--logs=none"));
+    return mst_text_list_add(words, "--");
+}
+
+static mst_status make_words(mst_sweep_cell *cell, const json_t *files)
+{
+    const json_t *set = cell->set;
+    bool embedded = is(set, "deploy", "embedded"), mpi = is(set, "deploy", "mpi");
+    const char *name;
+    json_t *value;
+    size_t i;
+    if (!embedded)
+        TRY(add_launch(&cell->words, set));
+    TRY(mst_text_list_add(&cell->words, "train"));
+    json_array_foreach((json_t *)files, i, value)
+        TRY(mst_text_list_add(&cell->words, json_string_value(value)));
+    json_object_foreach((json_t *)set, name, value)
+    {
+        bool servers = strcmp(name, "servers") == 0, workers = strcmp(name, "workers") == 0;
+        bool by_launch = (workers && !embedded) || (servers && !embedded && !mpi) ||
+                         (strcmp(name, "strategy") == 0 && !embedded && !mpi);
+        if (!of_deploy(name) && !by_launch)
+            TRY(add_option(&cell->words, name, json_string_value(value)));
+    }
+    return MST_OK;
+}
+
+/* ---- cells ---- */
+
+static void cell_fini(mst_sweep_cell *cell)
+{
+    mst_free(cell->name);
+    mst_free(cell->config);
+    mst_free(cell->sentence);
+    json_decref(cell->set);
+    json_decref(cell->labels);
+    mst_text_list_fini(&cell->words);
+}
+
+mst_status mst_sweep_mark(mst_sweep_cell *cell, mst_cell_state state, const char *sentence)
+{
+    char *copy = sentence != NULL ? mst_strdup(sentence) : NULL;
+    if (sentence != NULL && copy == NULL)
+        return mst_fail(MST_ENOMEM, "%s: no memory for what became of it", cell->name);
+    mst_free(cell->sentence);
+    cell->sentence = copy;
+    cell->state = state;
+    return MST_OK;
+}
+
+/* Adds a value's options to a cell's; its axis's label counts as long as one of them does. */
+static mst_status merge(const mst_sweep *self, mst_sweep_cell *cell, const char *axis, const json_t *value)
+{
+    const char *name;
+    json_t *text;
+    json_object_foreach(json_object_get(value, "set"), name, text)
+    {
+        if (json_object_get(cell->set, name) != NULL && strcmp(name, "seed") != 0)
+            return mst_fail(MST_EUSAGE, "%s: grid: %s: %s is set by two axes", self->file, axis, name);
+        if (json_object_set(cell->set, name, text) != 0)
+            return mst_fail(MST_ENOMEM, "%s: no memory for its grid", self->file);
+    }
+    return json_object_set(cell->labels, axis, json_object_get(value, "label")) == 0
+               ? MST_OK
+               : mst_fail(MST_ENOMEM, "%s: no memory for its grid", self->file);
+}
+
+static void drop_labels(mst_sweep_cell *cell, const json_t *grid)
+{
+    const char *axis, *name;
+    json_t *values, *text;
+    size_t i;
+    json_t *value;
+    json_object_foreach((json_t *)grid, axis, values)
+    {
+        bool counts = false;
+        json_array_foreach(values, i, value)
+        {
+            json_object_foreach(json_object_get(value, "set"), name, text) counts =
+                counts || json_object_get(cell->set, name) != NULL;
+        }
+        if (!counts)
+            json_object_del(cell->labels, axis);
+    }
+}
+
+/* Applies the rules; seen: the options of cells so far -> name. */
+static mst_status settle(mst_sweep *self, mst_sweep_cell *cell, const json_t *grid, json_t *seen)
+{
+    TRY(imply(cell->set));
+    const char *why = misfit(cell->set);
+    if (why == NULL) {
+        leave_out(cell->set);
+        drop_labels(cell, grid);
+    }
+    char *key = json_dumps(cell->set, JSON_COMPACT | JSON_SORT_KEYS);
+    if (key == NULL)
+        return mst_fail(MST_ENOMEM, "%s: no memory for its grid", self->file);
+    const char *same = json_string_value(json_object_get(seen, key));
+    char *sentence = same != NULL ? mst_sprintf(MST_SWEEP_SAME_AS "%s", same) : NULL;
+    mst_status st = name_cell(self, cell, grid);
+    if (st == MST_OK && same == NULL && json_object_set_new(seen, key, json_string(cell->name)) != 0)
+        st = mst_fail(MST_ENOMEM, "%s: no memory for its grid", self->file);
+    free(key); /* jansson's allocation */
+    if (st == MST_OK && same == NULL && why == NULL && check_strategy(cell->set) != MST_OK)
+        why = mst_error_text();
+    if (st == MST_OK)
+        st = make_words(cell, json_object_get(self->spec, "files"));
+    if (st == MST_OK && (why != NULL || same != NULL))
+        st = mst_sweep_mark(cell, MST_CELL_SKIPPED, why != NULL ? why : sentence);
+    mst_free(sentence);
+    return st;
+}
+
+static mst_status add_cell(mst_sweep *self, const json_t *grid, const size_t *at, json_t *seen)
+{
+    mst_status st;
+    const char *axis;
+    json_t *values;
+    size_t k = 0;
+    mst_sweep_cell cell = {
+        .set = json_copy(json_object_get(self->spec, "for")), .labels = json_object(), .seconds = NAN};
+    if (cell.set == NULL || cell.labels == NULL ||
+        json_object_update(cell.set, json_object_get(self->spec, "train")) != 0)
+        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for its grid", self->file));
+    json_object_foreach((json_t *)grid, axis, values)
+        TRY_OUT(st, merge(self, &cell, axis, json_array_get(values, at[k++])));
+    TRY_OUT(st, settle(self, &cell, grid, seen));
+    self->cells[self->n++] = cell;
+    cell = (mst_sweep_cell){0};
+out:
+    cell_fini(&cell);
+    return st;
+}
+
+/* The grid with the seeds in front, which makes them the outermost loop; and with batch sizes where there are
+ * none. New reference or NULL. */
+static json_t *ordered_grid(const json_t *spec, const char *const *batches)
+{
+    json_t *grid = json_object(), *from = json_object_get(spec, "grid"), *values;
+    const char *axis;
+    bool fine = grid != NULL;
+    if (fine && json_object_get(from, "seed") != NULL)
+        fine = json_object_set(grid, "seed", json_object_get(from, "seed")) == 0;
+    json_object_foreach(from, axis, values) fine = fine && json_object_set(grid, axis, values) == 0;
+    bool has_batch = json_object_get(json_object_get(spec, "train"), "batch") != NULL ||
+                     json_object_get(json_object_get(spec, "train"), "global-batch") != NULL;
+    json_object_foreach(from, axis, values)
+    {
+        const json_t *set = json_object_get(json_array_get(values, 0), "set");
+        has_batch = has_batch || json_object_get(set, "batch") != NULL ||
+                    json_object_get(set, "global-batch") != NULL;
+    }
+    json_t *added = fine && batches != NULL && !has_batch ? json_array() : NULL;
+    for (size_t i = 0; added != NULL && batches[i] != NULL; i++)
+        fine = json_array_append_new(added, json_pack("{s:s, s:{s:s}}", "label", batches[i], "set", "batch",
+                                                      batches[i])) == 0 &&
+               fine;
+    if (added != NULL)
+        fine = json_object_set_new(grid, "batch", added) == 0 && fine;
+    if (!fine) {
+        json_decref(grid);
+        return NULL;
+    }
+    return grid;
+}
+
+mst_status mst_sweep_new(const char *file, const char *folder, const json_t *spec, const char *const *batches,
+                         mst_sweep **out)
+{
+    mst_status st;
+    const char *axis;
+    json_t *values, *seen = json_object(), *grid = ordered_grid(spec, batches);
+    size_t total = 1, sizes[64], at[64] = {0}, n_axes = 0;
+    mst_sweep *self = mst_zalloc(sizeof *self);
+    if (self == NULL || seen == NULL || grid == NULL)
+        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for its grid", file));
+    self->file = mst_strdup(file);
+    self->folder = mst_strdup(folder);
+    self->spec = json_deep_copy(spec);
+    if (self->file == NULL || self->folder == NULL || self->spec == NULL ||
+        json_object_set(self->spec, "grid", grid) != 0)
+        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for its grid", file));
+    json_object_foreach(grid, axis, values)
+    {
+        if (n_axes == sizeof sizes / sizeof *sizes)
+            TRY_OUT(st, mst_fail(MST_EUSAGE, "%s: grid: more than 64 axes", file));
+        sizes[n_axes++] = json_array_size(values);
+        total *= json_array_size(values);
+        if (total > MST_SWEEP_CELLS_MAX)
+            TRY_OUT(st, mst_fail(MST_EUSAGE, "%s: grid: more than %d runs", file, MST_SWEEP_CELLS_MAX));
+    }
+    self->cells = mst_calloc(total, sizeof *self->cells);
+    if (self->cells == NULL)
+        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for %zu runs", file, total));
+    for (size_t i = 0; i < total; i++) {
+        TRY_OUT(st, add_cell(self, grid, at, seen));
+        for (size_t k = n_axes; k > 0 && ++at[k - 1] == sizes[k - 1]; k--)
+            at[k - 1] = 0;
+    }
+    *out = self;
+    self = NULL;
+    st = MST_OK;
+out:
+    json_decref(seen);
+    json_decref(grid);
+    mst_sweep_destroy(self);
+    return st;
+}
+
+void mst_sweep_destroy(mst_sweep *self)
+{
+    if (self == NULL)
+        return;
+    for (size_t i = 0; i < self->n; i++)
+        cell_fini(&self->cells[i]);
+    mst_free(self->cells);
+    mst_free(self->file);
+    mst_free(self->folder);
+    json_decref(self->spec);
+    json_decref(self->search);
+    mst_free(self);
+}
+
+char *mst_sweep_run_path(const mst_sweep *self, const mst_sweep_cell *cell)
+{
+    return mst_sprintf("%s/runs/%s", self->folder, cell->name);
+}
+
+const char *mst_sweep_until(const mst_sweep *self)
+{
+    return json_string_value(json_object_get(json_object_get(self->spec, "for"), "until"));
+}

@@ -1,0 +1,289 @@
+/* Figures of a sweep's runs, and their mean and spread over repeats; contract in sweep_report_impl.h.
+ *
+ * Runs are read one after the other, so that a sweep of thousands needs the memory of one. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "sweep/sweep_report_impl.h"
+
+static const struct {
+    const char *title, *key;
+    mst_unit unit;
+} figures[] = {
+#define X(name, title, key, unit) {title, key, MST_UNIT_##unit},
+    MST_SWEEP_FIGURES_MAP(X)
+#undef X
+};
+
+const char *mst_sweep_figure_title(mst_sweep_figure figure)
+{
+    return figures[figure].title;
+}
+
+const char *mst_sweep_figure_key(mst_sweep_figure figure)
+{
+    return figures[figure].key;
+}
+
+mst_unit mst_sweep_figure_unit(mst_sweep_figure figure)
+{
+    return figures[figure].unit;
+}
+
+/* ---- one run ---- */
+
+static double number(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static double or_zero(double x)
+{
+    return isnan(x) ? 0 : x;
+}
+
+/* What the manifest tells of the workers: iterations, rows, bytes, waits. */
+static void take_workers(const mst_run_data *run, double train_s, mst_sweep_run *out)
+{
+    double *f = out->figures, wait = 0, traffic = 0, steps = 0, n = 0;
+    size_t i;
+    json_t *worker;
+    json_array_foreach(json_object_get(run->manifest, "workers"), i, worker)
+    {
+        double rows = or_zero(number(worker, "rows"));
+        steps += or_zero(number(worker, "steps"));
+        wait += or_zero(number(worker, "wait_seconds"));
+        traffic += or_zero(number(worker, "bytes_in")) + or_zero(number(worker, "bytes_out"));
+        f[MST_SWEEP_LEAST] = fmin(f[MST_SWEEP_LEAST], rows);
+        f[MST_SWEEP_MOST] = fmax(f[MST_SWEEP_MOST], rows);
+        if (out->n_workers < MST_SWEEP_WORKERS_MAX)
+            out->work[out->n_workers++] = rows;
+        n++;
+    }
+    if (n == 0)
+        return;
+    f[MST_SWEEP_ITERATIONS] = steps;
+    f[MST_SWEEP_TRAFFIC] = traffic;
+    f[MST_SWEEP_TRAFFIC_RATE] = train_s > 0 ? traffic / train_s : NAN;
+    f[MST_SWEEP_WAIT] = train_s > 0 ? fmin(1, wait / (n * train_s)) : NAN;
+}
+
+static mst_status take_resources(const mst_run_data *run, mst_sweep_run *out)
+{
+    double *f = out->figures, cpu_s = 0, seconds = 0, memory = 0;
+    bool any = false;
+    for (size_t i = 0; i < run->n_processes; i++) {
+        mst_loads use;
+        TRY(mst_loads_of(run, run->processes[i], NAN, NAN, &use));
+        if (isnan(use.all[MST_LOAD_CPU].total))
+            continue;
+        any = true;
+        cpu_s += use.all[MST_LOAD_CPU].total;
+        memory += or_zero(use.all[MST_LOAD_MEMORY].peak);
+        seconds = fmax(seconds, use.seconds);
+        f[MST_SWEEP_MEMORY] = fmax(f[MST_SWEEP_MEMORY], use.all[MST_LOAD_MEMORY].peak);
+    }
+    f[MST_SWEEP_CPU_TIME] = any ? cpu_s : NAN;
+    f[MST_SWEEP_CPU] = any && seconds > 0 ? cpu_s / seconds : NAN;
+    f[MST_SWEEP_MEMORY_ALL] = any ? memory : NAN;
+    return MST_OK;
+}
+
+static mst_status take_run(const mst_run_data *run, mst_sweep_run *out)
+{
+    mst_run_figures r;
+    mst_verdict verdict;
+    double *f = out->figures;
+    TRY(mst_run_figures_of(run, &r));
+    TRY(mst_verdict_of(run, &verdict));
+    f[MST_SWEEP_ITERATIONS] = r.steps;
+    f[MST_SWEEP_TIME] = r.train_s;
+    f[MST_SWEEP_TOTAL] = r.train_s + or_zero(r.eval_s) + or_zero(r.save_s);
+    f[MST_SWEEP_TARGET] = mst_target_reached(r.end) ? r.train_s : NAN;
+    f[MST_SWEEP_ROWS] = r.rows;
+    f[MST_SWEEP_SPEED] = r.rows_per_s;
+    f[MST_SWEEP_ACCURACY] = r.test_accuracy;
+    f[MST_SWEEP_LOSS] = r.test_loss;
+    f[MST_SWEEP_AUC] = r.test_auc;
+    take_workers(run, r.train_s, out);
+    TRY(take_resources(run, out));
+    if (verdict.known)
+        snprintf(out->bottleneck, sizeof out->bottleneck, "%s", mst_bottleneck_name(verdict.kind));
+    out->known = true;
+    return MST_OK;
+}
+
+static mst_status read_run(const mst_sweep *sweep, const mst_sweep_cell *cell, mst_sweep_run *out)
+{
+    char *path = mst_sweep_run_path(sweep, cell);
+    mst_run_data *run = NULL;
+    mst_status st = path != NULL ? MST_OK : mst_fail(MST_ENOMEM, "no memory for a run's folder");
+    for (int k = 0; k < MST_SWEEP_FIGURES; k++)
+        out->figures[k] = NAN;
+    if (st == MST_OK && cell->state == MST_CELL_DONE) {
+        st = mst_run_data_new(path, &run);
+        if (st == MST_OK)
+            st = take_run(run, out);
+        st = st == MST_ENOMEM ? st : MST_OK; /* what cannot be read is not known */
+    }
+    mst_run_data_destroy(run);
+    mst_free(path);
+    return st;
+}
+
+/* ---- configurations ---- */
+
+static void add_stat(mst_stat *s, double value)
+{
+    if (isnan(value))
+        return;
+    /* Welford: deviation holds the sum of squares until the end */
+    s->n++;
+    double before = s->mean;
+    s->mean += (value - s->mean) / (double)s->n;
+    s->deviation += (value - before) * (value - s->mean);
+    s->low = s->n == 1 ? value : fmin(s->low, value);
+    s->high = s->n == 1 ? value : fmax(s->high, value);
+}
+
+static void end_stat(mst_stat *s)
+{
+    s->deviation = s->n > 1 ? sqrt(s->deviation / (double)(s->n - 1)) : NAN;
+    if (s->n == 0)
+        s->mean = s->low = s->high = NAN;
+}
+
+static void sum_up(mst_sweep_report *self, mst_sweep_config *config)
+{
+    const char *name = self->sweep->cells[config->first].config;
+    size_t most = 0, seen[MST_BOTTLENECKS + 1] = {0};
+    config->bottleneck = "";
+    for (size_t i = config->first; i < self->sweep->n; i++) {
+        const mst_sweep_cell *cell = &self->sweep->cells[i];
+        const mst_sweep_run *run = &self->runs[i];
+        if (cell->state == MST_CELL_SKIPPED || strcmp(cell->config, name) != 0)
+            continue;
+        config->n++;
+        config->n_failed += cell->state == MST_CELL_FAILED;
+        config->n_known += run->known;
+        config->n_reached += !isnan(run->figures[MST_SWEEP_TARGET]);
+        for (int k = 0; k < MST_SWEEP_FIGURES; k++)
+            add_stat(&config->stats[k], run->figures[k]);
+        if (run->n_workers > config->n_workers)
+            config->n_workers = run->n_workers;
+        for (size_t w = 0; w < run->n_workers; w++)
+            config->work[w] += run->work[w];
+        for (int b = 0; b <= MST_BOTTLENECKS; b++)
+            if (strcmp(run->bottleneck, mst_bottleneck_name((mst_bottleneck)b)) == 0 && ++seen[b] > most) {
+                most = seen[b];
+                config->bottleneck = mst_bottleneck_name((mst_bottleneck)b);
+            }
+    }
+    for (int k = 0; k < MST_SWEEP_FIGURES; k++)
+        end_stat(&config->stats[k]);
+    for (size_t w = 0; w < config->n_workers && config->n_known > 0; w++)
+        config->work[w] /= (double)config->n_known;
+}
+
+static void find_configs(mst_sweep_report *self)
+{
+    for (size_t i = 0; i < self->sweep->n; i++) {
+        bool is_new = self->sweep->cells[i].state != MST_CELL_SKIPPED;
+        for (size_t k = 0; is_new && k < self->n_configs; k++)
+            is_new =
+                strcmp(self->sweep->cells[self->configs[k].first].config, self->sweep->cells[i].config) != 0;
+        if (is_new)
+            self->configs[self->n_configs++].first = i;
+    }
+    for (size_t k = 0; k < self->n_configs; k++)
+        sum_up(self, &self->configs[k]);
+}
+
+mst_status mst_sweep_report_new(const mst_sweep *sweep, mst_sweep_report **out)
+{
+    mst_status st = MST_OK;
+    const char *axis;
+    json_t *values;
+    mst_sweep_report *self = mst_zalloc(sizeof *self);
+    if (self == NULL)
+        return mst_fail(MST_ENOMEM, "%s: no memory for its report", sweep->folder);
+    self->sweep = sweep;
+    self->has_target = mst_sweep_until(sweep) != NULL;
+    self->runs = mst_calloc(sweep->n, sizeof *self->runs);
+    self->configs = mst_calloc(sweep->n, sizeof *self->configs);
+    if (self->runs == NULL || self->configs == NULL)
+        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for its report", sweep->folder));
+    json_object_foreach(json_object_get(sweep->spec, "grid"), axis, values)
+    {
+        if (json_array_size(values) > 1 && strcmp(axis, "seed") != 0 &&
+            self->n_axes < sizeof self->axes / sizeof *self->axes)
+            self->axes[self->n_axes++] = axis;
+    }
+    for (size_t i = 0; i < sweep->n; i++)
+        TRY_OUT(st, read_run(sweep, &sweep->cells[i], &self->runs[i]));
+    find_configs(self);
+    *out = self;
+    self = NULL;
+out:
+    mst_sweep_report_destroy(self);
+    return st;
+}
+
+void mst_sweep_report_destroy(mst_sweep_report *self)
+{
+    if (self == NULL)
+        return;
+    mst_free(self->runs);
+    mst_free(self->configs);
+    mst_free(self);
+}
+
+/* ---- looking ---- */
+
+const char *mst_sweep_label(const mst_sweep_report *self, const mst_sweep_config *config, const char *axis)
+{
+    const char *label = json_string_value(json_object_get(self->sweep->cells[config->first].labels, axis));
+    return label != NULL ? label : "";
+}
+
+double mst_sweep_option(const mst_sweep_report *self, const mst_sweep_config *config, const char *option)
+{
+    const json_t *set = self->sweep->cells[config->first].set;
+    const char *text = json_string_value(json_object_get(set, option));
+    char *end;
+    if (text == NULL && (strcmp(option, "workers") == 0 || strcmp(option, "servers") == 0))
+        text = "1";
+    if (text == NULL)
+        return NAN;
+    double value = strtod(text, &end);
+    return end != text && *end == '\0' ? value : NAN;
+}
+
+void mst_sweep_command(const mst_sweep_cell *cell, mst_buffer *out)
+{
+    mst_buffer_add(out, "muster");
+    for (size_t i = 0; i < cell->words.n; i++) {
+        if (strcmp(cell->words.items[i], "--logs=none") == 0)
+            continue;
+        mst_buffer_add(out, " ");
+        mst_buffer_shell(out, cell->words.items[i]);
+    }
+}
+
+size_t mst_sweep_best(const mst_sweep_report *self, mst_sweep_figure figure, bool high)
+{
+    size_t best = self->n_configs;
+    for (size_t i = 0; i < self->n_configs; i++) {
+        const mst_sweep_config *c = &self->configs[i];
+        double value = c->stats[figure].mean;
+        if (isnan(value) || (figure == MST_SWEEP_TARGET && c->n_reached < c->n_known))
+            continue;
+        if (best == self->n_configs || (high ? value > self->configs[best].stats[figure].mean
+                                             : value < self->configs[best].stats[figure].mean))
+            best = i;
+    }
+    return best;
+}

@@ -1,0 +1,459 @@
+/* The YAML file of a sweep, read into normal form; contract in sweep.h, the language in docs/SWEEP.md.
+ *
+ * libyaml's document tree has the line of every node, which errors name. Every option is put into the option
+ * tables of a training and read back from there, so that 1k and 1000 are the same value and a wrong one is
+ * refused here, before anything runs.
+ *
+ * Invariant: nodes are looked at to a fixed depth, so that aliases, which may form circles, do no harm. */
+#include <stdlib.h>
+#include <string.h>
+#include <yaml.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "sweep/sweep.h"
+#include "train/settings.h"
+
+#define FILE_MAX    (1u << 20)
+#define REPEATS_MAX 1000
+
+#define FIELD(name) .offset = offsetof(mst_deploy_options, name)
+const mst_option mst_deploy_option_table[] = {
+    {.name = "deploy",
+     .type = MST_OPTION_CHOICE,
+     FIELD(deploy),
+     .fallback = "embedded",
+     .choices = "embedded|launch|mpi",
+     .help = "embedded: one process; launch: servers and workers by `muster launch`; mpi: ranks by it."},
+    {.name = "hosts", .type = MST_OPTION_TEXT, FIELD(hosts), .metavar = "FILE", .help = "launch --hosts."},
+    {.name = "ssh", .type = MST_OPTION_TEXT, FIELD(ssh), .metavar = "COMMAND", .help = "launch --ssh."},
+    {.name = "copy", .type = MST_OPTION_FLAG, FIELD(copy), .help = "launch --copy."},
+    {.name = "port",
+     .type = MST_OPTION_INT,
+     FIELD(port),
+     .fallback = "52370",
+     .min = 1,
+     .max = 65535,
+     .help = "launch --port."},
+    {.name = "mpi-plugin",
+     .type = MST_OPTION_CHOICE,
+     FIELD(mpi_plugin),
+     .fallback = "auto",
+     .choices = "auto|openmpi|mpich",
+     .help = "launch --mpi-plugin."},
+    {.name = "mpi-args",
+     .type = MST_OPTION_TEXT,
+     FIELD(mpi_args),
+     .metavar = "WORDS",
+     .help = "launch --mpi-args."},
+    {.name = NULL},
+};
+
+typedef struct reader {
+    const char *path;
+    yaml_document_t doc;
+    mst_settings settings; /* where values are tried */
+    mst_deploy_options deploy;
+} reader;
+
+/* ---- nodes ---- */
+
+static size_t line_of(const yaml_node_t *node)
+{
+    return node->start_mark.line + 1;
+}
+
+static yaml_node_t *node_at(reader *r, int index)
+{
+    return yaml_document_get_node(&r->doc, index);
+}
+
+static mst_status no_memory(const reader *r)
+{
+    return mst_fail(MST_ENOMEM, "%s: no memory to read it", r->path);
+}
+
+/* The text of a node that must be a scalar. */
+static mst_status scalar(const reader *r, const yaml_node_t *node, const char *key, const char **out)
+{
+    if (node->type != YAML_SCALAR_NODE)
+        return mst_fail(MST_EUSAGE, "%s:%zu: %s: must be a single value here, not nested", r->path,
+                        line_of(node), key);
+    const char *text = (const char *)node->data.scalar.value;
+    if (strlen(text) != node->data.scalar.length)
+        return mst_fail(MST_EUSAGE, "%s:%zu: %s: contains a zero byte", r->path, line_of(node), key);
+    bool plain = node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+    if (plain && (*text == '\0' || strcmp(text, "~") == 0 || strcmp(text, "null") == 0))
+        return mst_fail(MST_EUSAGE, "%s:%zu: %s: has no value", r->path, line_of(node), key);
+    *out = text;
+    return MST_OK;
+}
+
+static mst_status want(const reader *r, const yaml_node_t *node, yaml_node_type_t type, const char *key,
+                       const char *what)
+{
+    if (node->type == type)
+        return MST_OK;
+    return mst_fail(MST_EUSAGE, "%s:%zu: %s: must be %s", r->path, line_of(node), key, what);
+}
+
+/* ---- options ---- */
+
+/* Names that a sweep decides itself. */
+static const char *const own[] = {"run", "resume", "overwrite"};
+
+/* Tries an option, and puts it as a command line would have it into `into`. */
+static mst_status put_option(reader *r, size_t line, const char *name, const char *value, json_t *into)
+{
+    mst_settings *s = &r->settings;
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (strcmp(name, own[i]) == 0)
+            return mst_fail(MST_EUSAGE, "%s:%zu: %s: the sweep gives every run its own folder", r->path, line,
+                            name);
+    if (json_object_get(into, name) != NULL)
+        return mst_fail(MST_EUSAGE, "%s:%zu: %s: is given twice", r->path, line, name);
+    if (mst_options_set(s->groups, s->n_groups, name, value) != MST_OK) {
+        mst_error error;
+        mst_error_save(&error, MST_EUSAGE);
+        const char *text = strncmp(error.text, "--", 2) == 0 ? error.text + 2 : error.text;
+        return mst_fail(MST_EUSAGE, "%s:%zu: %s%s%s", r->path, line, text == error.text ? name : "",
+                        text == error.text ? ": " : "", text);
+    }
+    json_t *all = mst_options_json(s->groups, s->n_groups), *group, *found = NULL;
+    const char *title;
+    json_object_foreach(all, title, group)
+    {
+        if (found == NULL)
+            found = json_object_get(group, name);
+    }
+    char *text = found != NULL ? mst_option_text(found) : NULL;
+    json_t *kept = text != NULL ? json_string(text) : NULL;
+    bool not_text = text != NULL && kept == NULL;
+    mst_free(text);
+    json_decref(all);
+    if (not_text)
+        return mst_fail(MST_EUSAGE, "%s:%zu: %s: is not UTF-8 text", r->path, line, name);
+    return json_object_set_new(into, name, kept) == 0 ? MST_OK : no_memory(r);
+}
+
+/* An option whose value may be a sequence (joined with commas, as lists are). */
+static mst_status put_node(reader *r, const char *name, const yaml_node_t *value, json_t *into)
+{
+    const char *text;
+    if (value->type != YAML_SEQUENCE_NODE) {
+        TRY(scalar(r, value, name, &text));
+        return put_option(r, line_of(value), name, text, into);
+    }
+    json_t *items = json_array();
+    mst_status st = items != NULL ? MST_OK : no_memory(r);
+    for (yaml_node_item_t *i = value->data.sequence.items.start;
+         st == MST_OK && i < value->data.sequence.items.top; i++) {
+        st = scalar(r, node_at(r, *i), name, &text);
+        if (st == MST_OK && json_array_append_new(items, json_string(text)) != 0)
+            st = no_memory(r);
+    }
+    char *joined = st == MST_OK ? mst_option_text(items) : NULL;
+    json_decref(items);
+    TRY(st);
+    st = joined != NULL ? put_option(r, line_of(value), name, joined, into) : no_memory(r);
+    mst_free(joined);
+    return st;
+}
+
+/* A mapping of options; skip: a key that is not one, or NULL. */
+static mst_status put_mapping(reader *r, const yaml_node_t *node, const char *key, const char *skip,
+                              json_t *into)
+{
+    TRY(want(r, node, YAML_MAPPING_NODE, key, "a mapping of options to values"));
+    for (yaml_node_pair_t *p = node->data.mapping.pairs.start; p < node->data.mapping.pairs.top; p++) {
+        const char *name;
+        TRY(scalar(r, node_at(r, p->key), key, &name));
+        if (skip == NULL || strcmp(name, skip) != 0)
+            TRY(put_node(r, name, node_at(r, p->value), into));
+    }
+    return MST_OK;
+}
+
+/* ---- the grid ---- */
+
+static mst_status add_value(const reader *r, json_t *values, size_t line, const char *axis, const char *label,
+                            json_t *set)
+{
+    size_t i;
+    json_t *other;
+    json_array_foreach(values, i, other)
+    {
+        if (strcmp(json_string_value(json_object_get(other, "label")), label) == 0) {
+            json_decref(set);
+            return mst_fail(MST_EUSAGE, "%s:%zu: %s: the value %s is given twice", r->path, line, axis,
+                            label);
+        }
+    }
+    json_t *value = json_pack("{s:s, s:o}", "label", label, "set", set);
+    return value != NULL && json_array_append_new(values, value) == 0 ? MST_OK : no_memory(r);
+}
+
+/* One value of an axis: of the option it is named for, or a mapping of several with a name. */
+static mst_status add_node(reader *r, const char *axis, const yaml_node_t *node, json_t *values)
+{
+    mst_status st;
+    const char *label = NULL;
+    json_t *set = json_object();
+    if (set == NULL)
+        return no_memory(r);
+    if (node->type != YAML_MAPPING_NODE) {
+        TRY_OUT(st, put_node(r, axis, node, set));
+        label = json_string_value(json_object_get(set, axis));
+    } else {
+        TRY_OUT(st, put_mapping(r, node, axis, "name", set));
+        for (yaml_node_pair_t *p = node->data.mapping.pairs.start; p < node->data.mapping.pairs.top; p++) {
+            const char *name;
+            TRY_OUT(st, scalar(r, node_at(r, p->key), axis, &name));
+            if (strcmp(name, "name") == 0)
+                TRY_OUT(st, scalar(r, node_at(r, p->value), "name", &label));
+        }
+        if (label == NULL || *label == '\0')
+            TRY_OUT(st, mst_fail(MST_EUSAGE,
+                                 "%s:%zu: %s: a value of several options needs a name, as in {name: small, "
+                                 "batch: 100, lr: 0.1}",
+                                 r->path, line_of(node), axis));
+    }
+    st = add_value(r, values, line_of(node), axis, label, json_incref(set));
+out:
+    json_decref(set);
+    return st;
+}
+
+static mst_status add_axis(reader *r, const char *axis, const yaml_node_t *node, json_t *grid)
+{
+    json_t *values = json_array();
+    if (json_object_get(grid, axis) != NULL) {
+        json_decref(values);
+        return mst_fail(MST_EUSAGE, "%s:%zu: %s: is given twice in the grid", r->path, line_of(node), axis);
+    }
+    if (values == NULL || json_object_set_new(grid, axis, values) != 0)
+        return no_memory(r);
+    if (node->type != YAML_SEQUENCE_NODE)
+        return add_node(r, axis, node, values);
+    for (yaml_node_item_t *i = node->data.sequence.items.start; i < node->data.sequence.items.top; i++)
+        TRY(add_node(r, axis, node_at(r, *i), values));
+    if (json_array_size(values) == 0)
+        return mst_fail(MST_EUSAGE, "%s:%zu: %s: has no values", r->path, line_of(node), axis);
+    return MST_OK;
+}
+
+/* repeats: N is an axis of N seeds. */
+static mst_status add_repeats(reader *r, const yaml_node_t *node, const json_t *train, json_t *grid)
+{
+    const char *text, *first = json_string_value(json_object_get(train, "seed"));
+    int64_t n, seed = 1;
+    TRY(scalar(r, node, "repeats", &text));
+    if (!mst_parse_int(text, &n) || n < 1 || n > REPEATS_MAX)
+        return mst_fail(MST_EUSAGE, "%s:%zu: repeats: %s: must be between 1 and %d", r->path, line_of(node),
+                        text, REPEATS_MAX);
+    if (json_object_get(grid, "seed") != NULL)
+        return mst_fail(MST_EUSAGE, "%s:%zu: repeats: the grid names its seeds already", r->path,
+                        line_of(node));
+    if (first != NULL)
+        mst_parse_int(first, &seed);
+    json_t *values = json_array();
+    if (values == NULL || json_object_set_new(grid, "seed", values) != 0)
+        return no_memory(r);
+    for (int64_t i = 0; i < n; i++) {
+        char label[32];
+        snprintf(label, sizeof label, "%lld", (long long)(seed + i));
+        json_t *set = json_pack("{s:s}", "seed", label);
+        if (set == NULL)
+            return no_memory(r);
+        TRY(add_value(r, values, line_of(node), "repeats", label, set));
+    }
+    return MST_OK;
+}
+
+/* ---- the file as a whole ---- */
+
+typedef struct parts {
+    yaml_node_t *files, *train, *limits, *grid, *repeats;
+} parts;
+
+static mst_status find_parts(reader *r, parts *out)
+{
+    struct {
+        const char *key;
+        yaml_node_t **at;
+    } known[] = {{"files", &out->files},
+                 {"train", &out->train},
+                 {"for", &out->limits},
+                 {"grid", &out->grid},
+                 {"repeats", &out->repeats}};
+    yaml_node_t *root = yaml_document_get_root_node(&r->doc);
+    *out = (parts){0};
+    if (root == NULL)
+        return mst_fail(MST_EUSAGE, "%s:1: is empty; a sweep has files:, for:, train: and grid:", r->path);
+    TRY(want(r, root, YAML_MAPPING_NODE, "a sweep", "a mapping with files:, for:, train: and grid:"));
+    for (yaml_node_pair_t *p = root->data.mapping.pairs.start; p < root->data.mapping.pairs.top; p++) {
+        const char *key;
+        yaml_node_t *node = node_at(r, p->key);
+        size_t i = 0;
+        TRY(scalar(r, node, "a key", &key));
+        while (i < sizeof known / sizeof *known && strcmp(known[i].key, key) != 0)
+            i++;
+        if (i == sizeof known / sizeof *known)
+            return mst_fail(MST_EUSAGE,
+                            "%s:%zu: %s: unknown; a sweep has files, for, train, grid and repeats", r->path,
+                            line_of(node), key);
+        if (*known[i].at != NULL)
+            return mst_fail(MST_EUSAGE, "%s:%zu: %s: is given twice", r->path, line_of(node), key);
+        *known[i].at = node_at(r, p->value);
+    }
+    if (out->files == NULL)
+        return mst_fail(MST_EUSAGE, "%s:1: files: is missing: the training data", r->path);
+    return MST_OK;
+}
+
+static mst_status put_files(reader *r, const yaml_node_t *node, json_t *files)
+{
+    const char *text;
+    if (node->type != YAML_SEQUENCE_NODE) {
+        TRY(scalar(r, node, "files", &text));
+        return json_array_append_new(files, json_string(text)) == 0 ? MST_OK : no_memory(r);
+    }
+    for (yaml_node_item_t *i = node->data.sequence.items.start; i < node->data.sequence.items.top; i++) {
+        TRY(scalar(r, node_at(r, *i), "files", &text));
+        if (strcmp(text, "-") == 0)
+            return mst_fail(MST_EUSAGE, "%s:%zu: files: -: runs share no standard input; name a file",
+                            r->path, line_of(node));
+        if (json_array_append_new(files, json_string(text)) != 0)
+            return no_memory(r);
+    }
+    if (json_array_size(files) == 0)
+        return mst_fail(MST_EUSAGE, "%s:%zu: files: has no values", r->path, line_of(node));
+    return MST_OK;
+}
+
+/* rows, steps, epochs, seconds or until; beside until any of the others. */
+static mst_status put_limits(reader *r, const yaml_node_t *node, json_t *limits)
+{
+    static const char *const names[] = {"rows", "steps", "epochs", "seconds", "until"};
+    const char *name;
+    json_t *value;
+    TRY(put_mapping(r, node, "for", NULL, limits));
+    json_object_foreach(limits, name, value)
+    {
+        bool known = false;
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+            known = known || strcmp(name, names[i]) == 0;
+        if (!known)
+            return mst_fail(MST_EUSAGE, "%s:%zu: for: %s: not one of rows, steps, epochs, seconds, until",
+                            r->path, line_of(node), name);
+    }
+    size_t n = json_object_size(limits);
+    if (n == 0 || (n > 1 && json_object_get(limits, "until") == NULL))
+        return mst_fail(MST_EUSAGE,
+                        "%s:%zu: for: give one of rows, steps, epochs, seconds; or until, with any of them "
+                        "as the most it may take",
+                        r->path, line_of(node));
+    return MST_OK;
+}
+
+static mst_status refuse_twice(const reader *r, const json_t *some, const json_t *others, const char *where)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)some, name, value)
+    {
+        if (json_object_get(others, name) != NULL)
+            return mst_fail(MST_EUSAGE, "%s:1: %s: is given by %s and by train:", r->path, name, where);
+    }
+    return MST_OK;
+}
+
+static mst_status read_spec(reader *r, json_t *spec)
+{
+    parts p;
+    const char *axis;
+    json_t *files = json_array(), *limits = json_object(), *train = json_object(), *grid = json_object(),
+           *values;
+    if (json_object_set_new(spec, "files", files) + json_object_set_new(spec, "for", limits) +
+            json_object_set_new(spec, "train", train) + json_object_set_new(spec, "grid", grid) !=
+        0)
+        return no_memory(r);
+    TRY(find_parts(r, &p));
+    TRY(put_files(r, p.files, files));
+    if (p.train != NULL)
+        TRY(put_mapping(r, p.train, "train", NULL, train));
+    if (p.limits != NULL)
+        TRY(put_limits(r, p.limits, limits));
+    TRY(refuse_twice(r, limits, train, "for:"));
+    if (p.grid != NULL) {
+        TRY(want(r, p.grid, YAML_MAPPING_NODE, "grid", "a mapping of options to lists of values"));
+        for (yaml_node_pair_t *q = p.grid->data.mapping.pairs.start; q < p.grid->data.mapping.pairs.top;
+             q++) {
+            TRY(scalar(r, node_at(r, q->key), "grid", &axis));
+            TRY(add_axis(r, axis, node_at(r, q->value), grid));
+        }
+    }
+    if (p.repeats != NULL)
+        TRY(add_repeats(r, p.repeats, train, grid));
+    json_object_foreach(grid, axis, values)
+    {
+        size_t i;
+        json_t *value;
+        json_array_foreach(values, i, value)
+        {
+            const json_t *set = json_object_get(value, "set");
+            TRY(refuse_twice(r, set, limits, "the grid"));
+            if (strcmp(axis, "seed") != 0)
+                TRY(refuse_twice(r, set, train, "the grid"));
+        }
+    }
+    return MST_OK;
+}
+
+mst_status mst_sweep_spec_parse(const char *path, const char *text, size_t size, json_t **out)
+{
+    mst_status st;
+    reader *r = mst_zalloc(sizeof *r);
+    yaml_parser_t parser;
+    bool has_parser = false, has_doc = false;
+    json_t *spec = json_object();
+    if (r == NULL || spec == NULL) {
+        mst_free(r);
+        json_decref(spec);
+        return mst_fail(MST_ENOMEM, "%s: no memory to read it", path);
+    }
+    r->path = path;
+    mst_option_group deploy = {.title = "deploy", .table = mst_deploy_option_table, .base = &r->deploy};
+    mst_settings_begin(&r->settings, &deploy);
+    r->settings.n_groups--; /* the last is of which process this is, which is no option of a sweep */
+    TRY_OUT(st, mst_options_init(r->settings.groups, r->settings.n_groups));
+    has_parser = yaml_parser_initialize(&parser);
+    if (!has_parser)
+        TRY_OUT(st, no_memory(r));
+    yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
+    has_doc = yaml_parser_load(&parser, &r->doc);
+    if (!has_doc)
+        TRY_OUT(st, mst_fail(MST_EUSAGE, "%s:%zu: not valid YAML: %s", path, parser.problem_mark.line + 1,
+                             parser.problem != NULL ? parser.problem : "cannot be read"));
+    TRY_OUT(st, read_spec(r, spec));
+    *out = json_incref(spec);
+out:
+    if (has_doc)
+        yaml_document_delete(&r->doc);
+    if (has_parser)
+        yaml_parser_delete(&parser);
+    mst_settings_fini(&r->settings);
+    mst_free(r);
+    json_decref(spec);
+    return st;
+}
+
+mst_status mst_sweep_spec_read(const char *path, json_t **out)
+{
+    char *text = NULL;
+    size_t size;
+    TRY(mst_file_read_all(path, FILE_MAX, &text, &size));
+    mst_status st = mst_sweep_spec_parse(path, text, size, out);
+    mst_free(text);
+    return st;
+}

@@ -1,0 +1,400 @@
+/* The forms of a sweep's report; contract in sweep_report.h.
+ *
+ * Invariant: text that comes out of a file goes through mst_buffer_html, _markdown or _csv. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/version.h"
+#include "sweep/sweep_report_impl.h"
+
+/* ---- sentences ---- */
+
+static const char *config_name(const mst_sweep_report *self, size_t config)
+{
+    return self->sweep->cells[self->configs[config].first].config;
+}
+
+/* X of the best configurations. */
+typedef struct best {
+    size_t config; /* n_configs: there is none */
+    char sentence[640];
+} best;
+
+static void spread_text(const mst_stat *s, char *out, size_t size)
+{
+    if (s->n > 1)
+        snprintf(out, size, ", mean of %zu", s->n);
+    else
+        out[0] = '\0';
+}
+
+static void find_fastest(const mst_sweep_report *self, best *out)
+{
+    char a[40], more[40];
+    out->config = self->has_target ? mst_sweep_best(self, MST_SWEEP_TARGET, false) : self->n_configs;
+    if (out->config == self->n_configs)
+        return;
+    const mst_stat *s = &self->configs[out->config].stats[MST_SWEEP_TARGET];
+    spread_text(s, more, sizeof more);
+    snprintf(out->sentence, sizeof out->sentence, "Shortest time to %.120s: %.200s, %s of training%s",
+             mst_sweep_until(self->sweep), config_name(self, out->config), mst_figure_seconds(s->mean, a),
+             more);
+}
+
+static void find_most_accurate(const mst_sweep_report *self, best *out)
+{
+    char more[40];
+    double accuracy, loss;
+    out->config = mst_sweep_best(self, MST_SWEEP_ACCURACY, true);
+    bool by_loss = out->config == self->n_configs;
+    if (by_loss)
+        out->config = mst_sweep_best(self, MST_SWEEP_LOSS, false);
+    if (out->config == self->n_configs)
+        return;
+    const mst_sweep_config *c = &self->configs[out->config];
+    accuracy = c->stats[MST_SWEEP_ACCURACY].mean;
+    loss = c->stats[MST_SWEEP_LOSS].mean;
+    spread_text(&c->stats[by_loss ? MST_SWEEP_LOSS : MST_SWEEP_ACCURACY], more, sizeof more);
+    if (by_loss)
+        snprintf(out->sentence, sizeof out->sentence, "Lowest loss: %.200s, %.4g%s",
+                 config_name(self, out->config), loss, more);
+    else
+        snprintf(out->sentence, sizeof out->sentence, "Best accuracy: %.200s, %.2f%% (loss %.4g)%s",
+                 config_name(self, out->config), accuracy * 100, loss, more);
+}
+
+static void find_quickest(const mst_sweep_report *self, best *out)
+{
+    char a[40], b[40], more[40];
+    out->config = mst_sweep_best(self, MST_SWEEP_SPEED, true);
+    if (out->config == self->n_configs)
+        return;
+    const mst_sweep_config *c = &self->configs[out->config];
+    spread_text(&c->stats[MST_SWEEP_SPEED], more, sizeof more);
+    snprintf(out->sentence, sizeof out->sentence, "Most rows a second: %.200s, %s (%s of training)%s",
+             config_name(self, out->config), mst_figure_count(c->stats[MST_SWEEP_SPEED].mean, a),
+             mst_figure_seconds(c->stats[MST_SWEEP_TIME].mean, b), more);
+}
+
+#define N_BEST 3
+static void find_best(const mst_sweep_report *self, best out[N_BEST])
+{
+    find_fastest(self, &out[0]);
+    find_most_accurate(self, &out[1]);
+    find_quickest(self, &out[2]);
+}
+
+void mst_sweep_report_best(const mst_sweep_report *self, mst_buffer *out)
+{
+    best all[N_BEST];
+    const char *why = json_string_value(json_object_get(self->sweep->search, "why"));
+    find_best(self, all);
+    if (why != NULL)
+        mst_buffer_format(out, "Search: %s.\n", why);
+    for (size_t i = 0; i < N_BEST; i++) {
+        if (all[i].config == self->n_configs)
+            continue;
+        mst_buffer_format(out, "%s.\n  ", all[i].sentence);
+        mst_sweep_command(&self->sweep->cells[self->configs[all[i].config].first], out);
+        mst_buffer_add(out, "\n");
+    }
+}
+
+static void add_counts(const mst_sweep_report *self, mst_buffer *out)
+{
+    size_t counts[MST_CELL_SKIPPED + 1];
+    mst_sweep_count(self->sweep, counts);
+    size_t total = self->sweep->n - counts[MST_CELL_SKIPPED];
+    mst_buffer_format(out, "%zu configuration%s, %zu of %zu runs done", self->n_configs,
+                      self->n_configs == 1 ? "" : "s", counts[MST_CELL_DONE], total);
+    if (counts[MST_CELL_FAILED] > 0)
+        mst_buffer_format(out, ", %zu failed", counts[MST_CELL_FAILED]);
+    if (counts[MST_CELL_SKIPPED] > 0)
+        mst_buffer_format(out, ", %zu left out", counts[MST_CELL_SKIPPED]);
+    const char *name;
+    json_t *value;
+    json_object_foreach(json_object_get(self->sweep->spec, "for"), name, value)
+        mst_buffer_format(out, "; %s %s", name, json_string_value(value));
+    mst_buffer_add(out, ".");
+}
+
+/* ---- tables ---- */
+
+typedef mst_status sheet_fn(const mst_sweep_report *self, mst_sheet *out);
+
+static const struct {
+    const char *name;
+    sheet_fn *make;
+} sheets[] = {
+#define X(name) {#name, mst_sweep_sheet_##name},
+    MST_SWEEP_SHEETS(X)
+#undef X
+};
+#define N_SHEETS (sizeof sheets / sizeof *sheets)
+
+static mst_status finish(const mst_buffer *out)
+{
+    return out->failed ? mst_fail(MST_ENOMEM, "no memory for the report's text") : MST_OK;
+}
+
+static mst_status add_sheet(const mst_sweep_report *self, sheet_fn *make, mst_buffer *out)
+{
+    mst_sheet sheet = {0};
+    mst_status st = make(self, &sheet);
+    if (st == MST_OK && mst_sheet_rows(&sheet) > 0) {
+        mst_buffer_format(out, "<h2>%s</h2>\n", sheet.title);
+        if (sheet.note != NULL)
+            mst_buffer_format(out, "<p class=\"note\">%s</p>\n", sheet.note);
+        mst_sheet_html(&sheet, out);
+    }
+    mst_sheet_fini(&sheet);
+    return st;
+}
+
+/* ---- HTML ---- */
+
+static void add_text(mst_buffer *out, const char *before, const char *text, const char *after)
+{
+    mst_buffer_add(out, before);
+    mst_buffer_html(out, text);
+    mst_buffer_add(out, after);
+}
+
+static void add_best(const mst_sweep_report *self, mst_buffer *out)
+{
+    best all[N_BEST];
+    const char *why = json_string_value(json_object_get(self->sweep->search, "why"));
+    find_best(self, all);
+    if (why != NULL)
+        add_text(out, "<p class=\"verdict fine\">", why, ".</p>\n");
+    for (size_t i = 0; i < N_BEST; i++) {
+        mst_buffer command = {0};
+        if (all[i].config == self->n_configs)
+            continue;
+        add_text(out, i == 0 || (i == 1 && !self->has_target) ? "<p class=\"verdict fine\">" : "<p>",
+                 all[i].sentence, ".</p>\n");
+        mst_sweep_command(&self->sweep->cells[self->configs[all[i].config].first], &command);
+        add_text(out, "<pre><code>", command.text, "</code></pre>\n");
+        out->failed = out->failed || command.failed;
+        mst_buffer_fini(&command);
+    }
+}
+
+static void add_spec(const mst_sweep_report *self, mst_buffer *out)
+{
+    char *text = json_dumps(self->sweep->spec, JSON_INDENT(1));
+    mst_buffer command = {0};
+    mst_buffer_add(out, "<h2>How to reproduce it</h2>\n");
+    mst_buffer_add(&command, "muster sweep ");
+    mst_buffer_shell(&command, self->sweep->file);
+    mst_buffer_add(&command, self->sweep->search != NULL ? " --auto" : "");
+    add_text(out, "<pre><code>", command.text, "</code></pre>\n");
+    add_text(out, "<p>Every run has a folder of its own in ", self->sweep->folder,
+             "/runs, for <code>muster report</code> and TensorBoard.</p>\n");
+    if (text != NULL)
+        add_text(out, "<details><summary>the file, in normal form</summary><pre><code>", text,
+                 "</code></pre></details>\n");
+    mst_buffer_fini(&command);
+    free(text); /* jansson's allocation */
+}
+
+mst_status mst_sweep_report_html(const mst_sweep_report *self, mst_buffer *out)
+{
+    char now[21];
+    mst_buffer text = {0};
+    const char *slash = strrchr(self->sweep->folder, '/');
+    mst_buffer_format(&text, "Sweep %s", slash != NULL && slash[1] != '\0' ? slash + 1 : self->sweep->folder);
+    mst_page_begin(text.text != NULL ? text.text : "", out);
+    mst_buffer_fini(&text);
+    add_counts(self, &text);
+    add_text(out, "<p class=\"sub\">", text.text, "</p>\n");
+    mst_buffer_fini(&text);
+    add_best(self, out);
+    TRY(add_sheet(self, mst_sweep_sheet_search, out));
+    TRY(add_sheet(self, mst_sweep_sheet_results, out));
+    mst_buffer_add(out,
+                   "<div class=\"tools\"><span class=\"set\">y axis <button data-y=\"lin\" "
+                   "aria-pressed=\"true\">linear</button><button data-y=\"log\" aria-pressed=\"false\">log"
+                   "</button></span></div>\n");
+    TRY(mst_sweep_plots_html(self, out));
+    TRY(add_sheet(self, mst_sweep_sheet_workload, out));
+    TRY(add_sheet(self, mst_sweep_sheet_resources, out));
+    TRY(add_sheet(self, mst_sweep_sheet_problems, out));
+    TRY(add_sheet(self, mst_sweep_sheet_left_out, out));
+    add_spec(self, out);
+    mst_wall_time(now);
+    mst_buffer_format(out, "<footer>Written by muster %s at %s; the page needs no network.</footer>\n",
+                      mst_version(), now);
+    mst_page_end(out);
+    return finish(out);
+}
+
+/* ---- Markdown, CSV, JSON ---- */
+
+mst_status mst_sweep_report_markdown(const mst_sweep_report *self, mst_buffer *out)
+{
+    best all[N_BEST];
+    mst_buffer text = {0};
+    const char *why = json_string_value(json_object_get(self->sweep->search, "why"));
+    find_best(self, all);
+    mst_buffer_add(out, "# Sweep ");
+    mst_buffer_markdown(out, self->sweep->folder);
+    mst_buffer_add(out, "\n\n");
+    add_counts(self, &text);
+    mst_buffer_markdown(out, text.text);
+    mst_buffer_fini(&text);
+    mst_buffer_add(out, "\n\n");
+    if (why != NULL) {
+        mst_buffer_markdown(out, why);
+        mst_buffer_add(out, ".\n\n");
+    }
+    for (size_t i = 0; i < N_BEST; i++) {
+        if (all[i].config == self->n_configs)
+            continue;
+        mst_buffer_markdown(out, all[i].sentence);
+        mst_buffer_add(out, ":\n```\n");
+        mst_sweep_command(&self->sweep->cells[self->configs[all[i].config].first], out);
+        mst_buffer_add(out, "\n```\n\n");
+    }
+    for (size_t i = 0; i < N_SHEETS; i++) {
+        mst_sheet sheet = {0};
+        mst_status st = sheets[i].make(self, &sheet);
+        if (st == MST_OK && mst_sheet_rows(&sheet) > 0) {
+            mst_buffer_format(out, "## %s\n\n", sheet.title);
+            if (sheet.note != NULL)
+                mst_buffer_format(out, "%s\n\n", sheet.note);
+            mst_sheet_markdown(&sheet, out);
+        }
+        mst_sheet_fini(&sheet);
+        TRY(st);
+    }
+    return finish(out);
+}
+
+static void add_number(mst_buffer *out, double value)
+{
+    if (isfinite(value))
+        mst_buffer_format(out, ",%.10g", value);
+    else
+        mst_buffer_add(out, ",");
+}
+
+static void add_axes(const mst_sweep_report *self, const json_t *labels, mst_buffer *out)
+{
+    for (size_t i = 0; i < self->n_axes; i++) {
+        const char *label = labels != NULL ? json_string_value(json_object_get(labels, self->axes[i])) : NULL;
+        mst_buffer_add(out, ",");
+        mst_buffer_csv(out, labels == NULL ? self->axes[i] : label != NULL ? label : "");
+    }
+}
+
+mst_status mst_sweep_report_runs_csv(const mst_sweep_report *self, mst_buffer *out)
+{
+    mst_buffer_add(out, "run,configuration");
+    add_axes(self, NULL, out);
+    mst_buffer_add(out, ",seed,state,wall_s");
+    for (int k = 0; k < MST_SWEEP_FIGURES; k++)
+        mst_buffer_format(out, ",%s", mst_sweep_figure_key((mst_sweep_figure)k));
+    mst_buffer_add(out, ",bottleneck,sentence\n");
+    for (size_t i = 0; i < self->sweep->n; i++) {
+        const mst_sweep_cell *cell = &self->sweep->cells[i];
+        const char *seed = json_string_value(json_object_get(cell->set, "seed"));
+        mst_buffer_csv(out, cell->name);
+        mst_buffer_add(out, ",");
+        mst_buffer_csv(out, cell->config);
+        add_axes(self, cell->labels, out);
+        mst_buffer_format(out, ",%s,%s", seed != NULL ? seed : "1", mst_cell_state_name(cell->state));
+        add_number(out, cell->seconds);
+        for (int k = 0; k < MST_SWEEP_FIGURES; k++)
+            add_number(out, self->runs[i].figures[k]);
+        mst_buffer_format(out, ",%s,", self->runs[i].bottleneck);
+        mst_buffer_csv(out, cell->sentence != NULL ? cell->sentence : "");
+        mst_buffer_add(out, "\n");
+    }
+    return finish(out);
+}
+
+mst_status mst_sweep_report_csv(const mst_sweep_report *self, mst_buffer *out)
+{
+    static const char *const ends[] = {"", "_sd", "_min", "_max"};
+    mst_buffer_add(out, "configuration");
+    add_axes(self, NULL, out);
+    mst_buffer_add(out, ",runs,done,failed,reached");
+    for (int k = 0; k < MST_SWEEP_FIGURES; k++)
+        for (size_t e = 0; e < sizeof ends / sizeof *ends; e++)
+            mst_buffer_format(out, ",%s%s", mst_sweep_figure_key((mst_sweep_figure)k), ends[e]);
+    mst_buffer_add(out, ",bottleneck\n");
+    for (size_t i = 0; i < self->n_configs; i++) {
+        const mst_sweep_config *c = &self->configs[i];
+        mst_buffer_csv(out, config_name(self, i));
+        add_axes(self, self->sweep->cells[c->first].labels, out);
+        mst_buffer_format(out, ",%zu,%zu,%zu,%zu", c->n, c->n_known, c->n_failed, c->n_reached);
+        for (int k = 0; k < MST_SWEEP_FIGURES; k++) {
+            add_number(out, c->stats[k].mean);
+            add_number(out, c->stats[k].deviation);
+            add_number(out, c->stats[k].low);
+            add_number(out, c->stats[k].high);
+        }
+        mst_buffer_format(out, ",%s\n", c->bottleneck);
+    }
+    return finish(out);
+}
+
+json_t *mst_sweep_report_json(const mst_sweep_report *self)
+{
+    json_t *root = json_pack("{s:s, s:[]}", "folder", self->sweep->folder, "best");
+    best all[N_BEST];
+    bool fine = root != NULL;
+    find_best(self, all);
+    for (size_t i = 0; fine && i < N_SHEETS; i++) {
+        mst_sheet sheet = {0};
+        fine = sheets[i].make(self, &sheet) == MST_OK &&
+               json_object_set_new(root, sheets[i].name, mst_sheet_json(&sheet)) == 0;
+        mst_sheet_fini(&sheet);
+    }
+    for (size_t i = 0; fine && i < N_BEST; i++) {
+        mst_buffer command = {0};
+        if (all[i].config == self->n_configs)
+            continue;
+        mst_sweep_command(&self->sweep->cells[self->configs[all[i].config].first], &command);
+        json_t *one =
+            json_pack("{s:s, s:s, s:s}", "configuration", config_name(self, all[i].config), "sentence",
+                      all[i].sentence, "command", command.text != NULL ? command.text : "");
+        fine = one != NULL && json_array_append_new(json_object_get(root, "best"), one) == 0;
+        mst_buffer_fini(&command);
+    }
+    if (!fine) {
+        json_decref(root);
+        mst_fail(MST_ENOMEM, "no memory for the report as JSON");
+        return NULL;
+    }
+    return root;
+}
+
+/* ---- files ---- */
+
+mst_status mst_sweep_report_write(const mst_sweep_report *self)
+{
+    static const struct {
+        const char *name;
+        mst_status (*make)(const mst_sweep_report *self, mst_buffer *out);
+    } files[] = {{"report.html", mst_sweep_report_html},
+                 {"report.md", mst_sweep_report_markdown},
+                 {"report.csv", mst_sweep_report_csv},
+                 {"runs.csv", mst_sweep_report_runs_csv}};
+    mst_status st = MST_OK;
+    for (size_t i = 0; st == MST_OK && i < sizeof files / sizeof *files; i++) {
+        mst_buffer out = {0};
+        char *path = mst_sprintf("%s/%s", self->sweep->folder, files[i].name);
+        st = path != NULL ? files[i].make(self, &out) : mst_fail(MST_ENOMEM, "no memory for a path");
+        if (st == MST_OK)
+            st = mst_buffer_save(&out, path);
+        mst_buffer_fini(&out);
+        mst_free(path);
+    }
+    return st;
+}

@@ -1,0 +1,32 @@
+/* What came out of a sweep: figures of every run, their mean and spread over repeats, tables, plots, and the
+ * best configuration; as HTML, Markdown, CSV and JSON.
+ *
+ * Reads the runs' folders only; runs that are not done are named with their state. One thread. */
+#ifndef MST_SWEEP_SWEEP_REPORT_H
+#define MST_SWEEP_SWEEP_REPORT_H
+
+#include "report/buffer.h"
+#include "sweep/sweep.h"
+
+typedef struct mst_sweep_report mst_sweep_report;
+
+/* Reads the runs that are done. The sweep must outlive the report, unchanged. *out is the caller's to
+ * destroy; set only on MST_OK. */
+mst_status mst_sweep_report_new(const mst_sweep *sweep, mst_sweep_report **out);
+void mst_sweep_report_destroy(mst_sweep_report *self); /* NULL-safe */
+
+mst_status mst_sweep_report_html(const mst_sweep_report *self, mst_buffer *out);
+mst_status mst_sweep_report_markdown(const mst_sweep_report *self, mst_buffer *out);
+/* A line for each run, and one for each configuration with mean, standard deviation, least and greatest. */
+mst_status mst_sweep_report_runs_csv(const mst_sweep_report *self, mst_buffer *out);
+mst_status mst_sweep_report_csv(const mst_sweep_report *self, mst_buffer *out);
+/* New reference; NULL with MST_ENOMEM recorded. */
+json_t *mst_sweep_report_json(const mst_sweep_report *self);
+
+/* Sentences: the best configurations, each with its command; "" when nothing is done. */
+void mst_sweep_report_best(const mst_sweep_report *self, mst_buffer *out);
+
+/* SWEEP/report.html, report.md, runs.csv, report.csv; each appears whole. */
+mst_status mst_sweep_report_write(const mst_sweep_report *self);
+
+#endif

@@ -1,0 +1,105 @@
+/* What the parts of a sweep's report share. */
+#ifndef MST_SWEEP_SWEEP_REPORT_IMPL_H
+#define MST_SWEEP_SWEEP_REPORT_IMPL_H
+
+#include "report/report_impl.h"
+#include "sweep/halving.h"
+#include "sweep/sweep_report.h"
+
+/* X(name, title, key, unit): figures of a run. */
+#define MST_SWEEP_FIGURES_MAP(X)                                                                             \
+    X(ITERATIONS, "iterations", "iterations", COUNT)                                                         \
+    X(TIME, "training time", "train_s", SECONDS)                                                             \
+    X(TARGET, "time to target", "target_s", SECONDS)                                                         \
+    X(TOTAL, "with evaluation and saving", "total_s", SECONDS)                                               \
+    X(ROWS, "rows", "rows", COUNT)                                                                           \
+    X(SPEED, "rows/s", "rows_per_s", COUNT)                                                                  \
+    X(ACCURACY, "accuracy", "accuracy", SHARE)                                                               \
+    X(LOSS, "loss", "loss", PLAIN)                                                                           \
+    X(AUC, "AUC", "auc", PLAIN)                                                                              \
+    X(CPU, "CPU cores in use", "cpu_cores", PLAIN)                                                           \
+    X(CPU_TIME, "CPU time", "cpu_s", SECONDS)                                                                \
+    X(MEMORY, "memory, largest process", "memory", BYTES)                                                    \
+    X(MEMORY_ALL, "memory, all processes", "memory_all", BYTES)                                              \
+    X(TRAFFIC, "bytes between processes", "traffic", BYTES)                                                  \
+    X(TRAFFIC_RATE, "network", "traffic_rate", RATE)                                                         \
+    X(WAIT, "workers waiting", "wait_share", SHARE)                                                          \
+    X(LEAST, "least work of a worker", "least_rows", COUNT)                                                  \
+    X(MOST, "most work of a worker", "most_rows", COUNT)
+
+typedef enum mst_sweep_figure {
+#define X(name, title, key, unit) MST_SWEEP_##name,
+    MST_SWEEP_FIGURES_MAP(X)
+#undef X
+        MST_SWEEP_FIGURES
+} mst_sweep_figure;
+const char *mst_sweep_figure_title(mst_sweep_figure figure);
+const char *mst_sweep_figure_key(mst_sweep_figure figure);
+mst_unit mst_sweep_figure_unit(mst_sweep_figure figure);
+
+#define MST_SWEEP_WORKERS_MAX 64 /* whose work is told one by one */
+
+typedef struct mst_sweep_run {
+    bool known; /* the run is done and was read */
+    double figures[MST_SWEEP_FIGURES];
+    double work[MST_SWEEP_WORKERS_MAX]; /* rows of each worker */
+    size_t n_workers;
+    char bottleneck[24];
+} mst_sweep_run;
+
+typedef struct mst_stat {
+    double mean, deviation, low, high; /* deviation: of the sample; NAN with less than two */
+    size_t n;
+} mst_stat;
+
+/* Cells that differ in their seed only. */
+typedef struct mst_sweep_config {
+    size_t first; /* its first cell */
+    size_t n, n_known, n_failed, n_reached;
+    mst_stat stats[MST_SWEEP_FIGURES];
+    double work[MST_SWEEP_WORKERS_MAX];
+    size_t n_workers;
+    const char *bottleneck; /* the most frequent; "" when not known */
+} mst_sweep_config;
+
+struct mst_sweep_report {
+    const mst_sweep *sweep;
+    mst_sweep_run *runs; /* of the sweep's cells */
+    mst_sweep_config *configs;
+    size_t n_configs;
+    const char *axes[16]; /* that vary, but for the seed */
+    size_t n_axes;
+    bool has_target;
+};
+
+/* What the grid says of a configuration on an axis; "" where the axis does not count for it. */
+const char *mst_sweep_label(const mst_sweep_report *self, const mst_sweep_config *config, const char *axis);
+/* An option of a configuration as a number; the default of a training where it is not set. NAN: none. */
+double mst_sweep_option(const mst_sweep_report *self, const mst_sweep_config *config, const char *option);
+
+/* "muster ..." as a shell takes it. */
+void mst_sweep_command(const mst_sweep_cell *cell, mst_buffer *out);
+
+/* The best by a figure, low or high, among those with at least one run (of all: TARGET); n_configs: none. */
+size_t mst_sweep_best(const mst_sweep_report *self, mst_sweep_figure figure, bool high);
+
+/* ---- tables (sweep_tables.c) ---- */
+
+/* X(name): in the order of the report. */
+#define MST_SWEEP_SHEETS(X)                                                                                  \
+    X(results)                                                                                               \
+    X(resources)                                                                                             \
+    X(workload)                                                                                              \
+    X(search)                                                                                                \
+    X(problems)                                                                                              \
+    X(left_out)
+#define X(name) mst_status mst_sweep_sheet_##name(const mst_sweep_report *self, mst_sheet *out);
+MST_SWEEP_SHEETS(X)
+#undef X
+
+/* ---- plots (sweep_plots.c) ---- */
+
+/* Sections of plots against every numeric option in which configurations differ. */
+mst_status mst_sweep_plots_html(const mst_sweep_report *self, mst_buffer *out);
+
+#endif

@@ -1,0 +1,331 @@
+/* How far a sweep is: SWEEP/sweep.json and the manifests of its runs; contract in sweep.h.
+ *
+ * sweep.json holds the file in normal form, so that a changed one is noticed and the change can be named, and
+ * of every run its command, state, sentence and wall time. What a run's own manifest says has precedence: a
+ * run is done when it says so, whatever became of the sweep. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/version.h"
+#include "report/buffer.h"
+#include "sweep/sweep.h"
+
+#define STATE_MAX    (256u << 20)
+#define MANIFEST_MAX (64u << 20)
+
+static const char *const state_names[] = {"pending", "running", "stopped", "done", "failed", "skipped"};
+
+const char *mst_cell_state_name(mst_cell_state state)
+{
+    return state_names[state];
+}
+
+static mst_status no_memory(const mst_sweep *self)
+{
+    return mst_fail(MST_ENOMEM, "%s: no memory for its state", self->folder);
+}
+
+/* ---- reading ---- */
+
+/* An object of a JSON file; NULL: not there, or not one. */
+static json_t *read_object(const char *path, size_t limit)
+{
+    char *text = NULL;
+    size_t size;
+    if (!mst_path_exists(path) || mst_file_read_all(path, limit, &text, &size) != MST_OK)
+        return NULL;
+    json_t *json = json_loadb(text, size, 0, NULL);
+    mst_free(text);
+    if (!json_is_object(json)) {
+        json_decref(json);
+        return NULL;
+    }
+    return json;
+}
+
+/* Values of an axis as "a, b". The caller frees. */
+static char *list_text(const json_t *value)
+{
+    mst_buffer out = {0};
+    size_t i;
+    json_t *item;
+    if (json_is_string(value))
+        return mst_strdup(json_string_value(value));
+    json_array_foreach((json_t *)value, i, item)
+    {
+        const char *label = json_is_string(item) ? json_string_value(item)
+                                                 : json_string_value(json_object_get(item, "label"));
+        mst_buffer_add(&out, i > 0 ? ", " : "");
+        mst_buffer_add(&out, label != NULL ? label : "?");
+    }
+    return out.text != NULL ? out.text : mst_strdup("nothing");
+}
+
+/* "batch: 100, 200 was 100" for each key that differs. */
+static void add_difference(const char *key, const json_t *now, const json_t *before, mst_buffer *out)
+{
+    char *a = list_text(now), *b = list_text(before);
+    if (json_equal((json_t *)now, (json_t *)before))
+        ;
+    else if (now == NULL || before == NULL)
+        mst_buffer_format(out, "%s%s: %s %s", out->size > 0 ? "; " : "", key,
+                          now == NULL ? "is gone, was" : "is new:", now == NULL ? b : a);
+    else
+        mst_buffer_format(out, "%s%s: %s, was %s", out->size > 0 ? "; " : "", key, a, b);
+    mst_free(a);
+    mst_free(b);
+}
+
+static void compare_objects(const json_t *now, const json_t *before, mst_buffer *out)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)now, key, value)
+        add_difference(key, value, json_object_get(before, key), out);
+    json_object_foreach((json_t *)before, key, value)
+    {
+        if (json_object_get(now, key) == NULL)
+            add_difference(key, NULL, value, out);
+    }
+}
+
+static mst_status compare_specs(const mst_sweep *self, const json_t *before)
+{
+    static const char *const parts[] = {"for", "train", "grid"};
+    mst_buffer text = {0};
+    add_difference("files", json_object_get(self->spec, "files"), json_object_get(before, "files"), &text);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        compare_objects(json_object_get(self->spec, parts[i]), json_object_get(before, parts[i]), &text);
+    mst_status st = MST_OK;
+    if (text.size > 0)
+        st = mst_fail(MST_EEXIST,
+                      "%s: has changed since the runs in %s (%.600s): give --extend to keep runs that stay "
+                      "the same, --overwrite to begin anew, or another --out",
+                      self->file, self->folder, text.text);
+    mst_buffer_fini(&text);
+    return st;
+}
+
+/* ---- cells ---- */
+
+static char *command_text(const mst_sweep_cell *cell)
+{
+    mst_buffer out = {0};
+    mst_buffer_add(&out, "muster");
+    for (size_t i = 0; i < cell->words.n; i++) {
+        mst_buffer_add(&out, " ");
+        mst_buffer_shell(&out, cell->words.items[i]);
+    }
+    if (out.failed)
+        mst_buffer_fini(&out);
+    return out.text;
+}
+
+static mst_cell_state state_of(const char *name)
+{
+    for (size_t i = 0; name != NULL && i < sizeof state_names / sizeof *state_names; i++)
+        if (strcmp(name, state_names[i]) == 0)
+            return (mst_cell_state)i;
+    return MST_CELL_PENDING;
+}
+
+/* What the run's own manifest says of it. */
+static mst_status look_at_run(const mst_sweep *self, mst_sweep_cell *cell)
+{
+    char *run = mst_sweep_run_path(self, cell),
+         *path = run != NULL ? mst_sprintf("%s/manifest.json", run) : NULL;
+    json_t *manifest = path != NULL ? read_object(path, MANIFEST_MAX) : NULL;
+    const char *state = json_string_value(json_object_get(manifest, "state"));
+    bool done = state != NULL && strcmp(state, "done") == 0,
+         stopped = state != NULL && strcmp(state, "stopped") == 0;
+    mst_status st = path != NULL ? MST_OK : no_memory(self);
+    if (st == MST_OK && done)
+        st = mst_sweep_mark(cell, MST_CELL_DONE, NULL);
+    else if (st == MST_OK && stopped)
+        st = mst_sweep_mark(cell, MST_CELL_STOPPED, NULL);
+    else if (st == MST_OK && cell->state != MST_CELL_FAILED)
+        st = mst_sweep_mark(cell, MST_CELL_PENDING, NULL);
+    json_decref(manifest);
+    mst_free(run);
+    mst_free(path);
+    return st;
+}
+
+static mst_status adopt_cell(mst_sweep *self, mst_sweep_cell *cell, const json_t *before)
+{
+    const char *command = json_string_value(json_object_get(before, "command"));
+    const char *sentence = json_string_value(json_object_get(before, "sentence"));
+    const json_t *seconds = json_object_get(before, "seconds");
+    mst_cell_state state = state_of(json_string_value(json_object_get(before, "state")));
+    char *now = command_text(cell);
+    if (now == NULL)
+        return no_memory(self);
+    bool same = command != NULL && strcmp(command, now) == 0;
+    mst_free(now);
+    if (!same || cell->state == MST_CELL_SKIPPED || state == MST_CELL_SKIPPED || state == MST_CELL_PENDING)
+        return MST_OK;
+    cell->seconds = json_is_number(seconds) ? json_number_value(seconds) : NAN;
+    TRY(mst_sweep_mark(cell, state, sentence));
+    return look_at_run(self, cell);
+}
+
+mst_status mst_sweep_load(mst_sweep *self, mst_sweep_change change)
+{
+    mst_status st = MST_OK;
+    char *path = mst_sprintf("%s/sweep.json", self->folder);
+    json_t *state = NULL, *by_name = json_object(), *item;
+    size_t i;
+    if (path == NULL || by_name == NULL)
+        TRY_OUT(st, no_memory(self));
+    if (!mst_path_exists(self->folder))
+        goto out;
+    if (!mst_path_exists(path)) {
+        char *runs = mst_sprintf("%s/runs", self->folder);
+        bool foreign = runs != NULL && mst_path_exists(runs);
+        mst_free(runs);
+        if (foreign)
+            st = mst_fail(MST_EEXIST, "%s: holds runs but no sweep.json: choose another --out", self->folder);
+        goto out;
+    }
+    state = read_object(path, STATE_MAX);
+    const char *format = json_string_value(json_object_get(state, "format"));
+    if (format == NULL || strcmp(format, "muster-sweep") != 0)
+        TRY_OUT(st, mst_fail(MST_EEXIST, "%s: not the state of a sweep: choose another --out", path));
+    if (change == MST_SWEEP_ANEW)
+        goto out;
+    if (change == MST_SWEEP_SAME)
+        TRY_OUT(st, compare_specs(self, json_object_get(state, "spec")));
+    json_array_foreach(json_object_get(state, "cells"), i, item)
+    {
+        const char *name = json_string_value(json_object_get(item, "name"));
+        if (name != NULL)
+            json_object_set(by_name, name, item);
+    }
+    for (i = 0; i < self->n; i++)
+        TRY_OUT(st, adopt_cell(self, &self->cells[i], json_object_get(by_name, self->cells[i].name)));
+    if (change == MST_SWEEP_SAME && json_is_object(json_object_get(state, "search")))
+        self->search = json_incref(json_object_get(state, "search"));
+out:
+    json_decref(state);
+    json_decref(by_name);
+    mst_free(path);
+    return st;
+}
+
+/* ---- writing ---- */
+
+static json_t *cell_json(const mst_sweep_cell *cell)
+{
+    char *command = command_text(cell);
+    json_t *json = json_pack("{s:s, s:s, s:O, s:s}", "name", cell->name, "config", cell->config, "values",
+                             cell->labels, "state", state_names[cell->state]);
+    bool fine = json != NULL && command != NULL;
+    json_t *text = fine ? json_string(command) : NULL;
+    fine = fine && json_object_set_new(json, "command", text != NULL ? text : json_string("")) == 0;
+    if (fine && !isnan(cell->seconds))
+        fine = json_object_set_new(json, "seconds", json_real(cell->seconds)) == 0;
+    if (fine && cell->sentence != NULL) {
+        text = json_string(cell->sentence);
+        fine = json_object_set_new(json, "sentence", text != NULL ? text : json_string("?")) == 0;
+    }
+    mst_free(command);
+    if (!fine) {
+        json_decref(json);
+        return NULL;
+    }
+    return json;
+}
+
+mst_status mst_sweep_save(const mst_sweep *self)
+{
+    mst_status st;
+    char *path = mst_sprintf("%s/sweep.json", self->folder), *text = NULL;
+    mst_buffer out = {0};
+    json_t *cells = json_array();
+    json_t *state = cells != NULL ? json_pack("{s:s, s:i, s:s, s:s, s:O, s:O}", "format", "muster-sweep",
+                                              "version", 1, "muster", mst_version(), "file", self->file,
+                                              "spec", self->spec, "cells", cells)
+                                  : NULL;
+    if (path == NULL || state == NULL)
+        TRY_OUT(st, no_memory(self));
+    for (size_t i = 0; i < self->n; i++)
+        if (json_array_append_new(cells, cell_json(&self->cells[i])) != 0)
+            TRY_OUT(st, no_memory(self));
+    if (self->search != NULL && json_object_set(state, "search", self->search) != 0)
+        TRY_OUT(st, no_memory(self));
+    text = json_dumps(state, JSON_INDENT(1));
+    if (text == NULL)
+        TRY_OUT(st, no_memory(self));
+    mst_buffer_add(&out, text);
+    mst_buffer_add(&out, "\n");
+    TRY_OUT(st, mst_make_folders(self->folder));
+    st = mst_buffer_save(&out, path);
+out:
+    free(text); /* jansson's allocation */
+    mst_buffer_fini(&out);
+    json_decref(state);
+    json_decref(cells);
+    mst_free(path);
+    return st;
+}
+
+/* ---- counting ---- */
+
+void mst_sweep_count(const mst_sweep *self, size_t counts[MST_CELL_SKIPPED + 1])
+{
+    memset(counts, 0, (MST_CELL_SKIPPED + 1) * sizeof *counts);
+    for (size_t i = 0; i < self->n; i++)
+        counts[self->cells[i].state]++;
+}
+
+static const char *reason(const mst_sweep_cell *cell)
+{
+    bool same = strncmp(cell->sentence, MST_SWEEP_SAME_AS, strlen(MST_SWEEP_SAME_AS)) == 0;
+    return same ? "come to the same as others, which are run once" : cell->sentence;
+}
+
+bool mst_sweep_left_out(const mst_sweep *self, size_t cell, size_t *n, const char **why)
+{
+    const mst_sweep_cell *c = self->cells;
+    if (c[cell].state != MST_CELL_SKIPPED)
+        return false;
+    *n = 0;
+    *why = reason(&c[cell]);
+    for (size_t i = 0; i < self->n; i++) {
+        if (c[i].state != MST_CELL_SKIPPED || strcmp(reason(&c[i]), *why) != 0)
+            continue;
+        if (i < cell)
+            return false;
+        ++*n;
+    }
+    return true;
+}
+
+double mst_sweep_estimate(const mst_sweep *self)
+{
+    double sum = 0, n = 0, left = 0;
+    for (size_t i = 0; i < self->n; i++)
+        if (self->cells[i].state == MST_CELL_DONE && !isnan(self->cells[i].seconds)) {
+            sum += self->cells[i].seconds;
+            n++;
+        }
+    if (n == 0)
+        return NAN;
+    for (size_t i = 0; i < self->n; i++) {
+        const mst_sweep_cell *cell = &self->cells[i];
+        double same = 0, n_same = 0;
+        if (cell->state != MST_CELL_PENDING && cell->state != MST_CELL_STOPPED)
+            continue;
+        for (size_t k = 0; k < self->n; k++)
+            if (self->cells[k].state == MST_CELL_DONE && !isnan(self->cells[k].seconds) &&
+                strcmp(self->cells[k].config, cell->config) == 0) {
+                same += self->cells[k].seconds;
+                n_same++;
+            }
+        left += n_same > 0 ? same / n_same : sum / n;
+    }
+    return left;
+}

@@ -1,0 +1,236 @@
+/* Tables of a sweep's report: one function each, in the order of MST_SWEEP_SHEETS. A line is a configuration;
+ * figures are means over its repeats, with the standard deviation behind where there are several. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "sweep/sweep_report_impl.h"
+
+static mst_status finish(const mst_sheet *sheet)
+{
+    return sheet->failed ? mst_fail(MST_ENOMEM, "no memory for table %s", sheet->title) : MST_OK;
+}
+
+static const char *figure_text(mst_unit unit, double value, char *out)
+{
+    char plain[40];
+    switch (unit) {
+    case MST_UNIT_COUNT:
+        return mst_figure_count(value, out);
+    case MST_UNIT_SECONDS:
+        return mst_figure_seconds(value, out);
+    case MST_UNIT_BYTES:
+        return mst_figure_bytes(value, out);
+    case MST_UNIT_RATE:
+        snprintf(out, 48, "%s/s", mst_figure_bytes(value, plain));
+        return out;
+    case MST_UNIT_SHARE:
+        snprintf(out, 48, "%.2f%%", value * 100);
+        return out;
+    default:
+        return mst_figure_real(value, out);
+    }
+}
+
+static void add_stat(mst_sheet *out, mst_unit unit, const mst_stat *s)
+{
+    char a[48], b[48], text[104];
+    snprintf(text, sizeof text, s->n > 1 && s->deviation > 0 ? "%s \xc2\xb1 %s" : "%s",
+             figure_text(unit, s->mean, a), figure_text(unit, s->deviation, b));
+    mst_sheet_value(out, s->mean, text);
+}
+
+/* The configuration's name and the value on every axis. */
+static void begin_columns(const mst_sweep_report *self, mst_sheet *out)
+{
+    mst_sheet_column_add(out, "configuration", "configuration", false);
+    for (size_t i = 0; self->n_axes > 1 && self->n_axes <= 6 && i < self->n_axes; i++)
+        mst_sheet_column_add(out, self->axes[i], self->axes[i], false);
+}
+
+static void begin_row(const mst_sweep_report *self, const mst_sweep_config *c, mst_sheet *out)
+{
+    mst_sheet_text(out, self->sweep->cells[c->first].config);
+    for (size_t i = 0; self->n_axes > 1 && self->n_axes <= 6 && i < self->n_axes; i++)
+        mst_sheet_text(out, mst_sweep_label(self, c, self->axes[i]));
+}
+
+static void add_columns(const mst_sweep_figure *columns, size_t n, mst_sheet *out)
+{
+    for (size_t k = 0; k < n; k++)
+        mst_sheet_column_add(out, mst_sweep_figure_title(columns[k]), mst_sweep_figure_key(columns[k]), true);
+}
+
+mst_status mst_sweep_sheet_results(const mst_sweep_report *self, mst_sheet *out)
+{
+    static const mst_sweep_figure columns[] = {MST_SWEEP_ITERATIONS, MST_SWEEP_ROWS,   MST_SWEEP_TIME,
+                                               MST_SWEEP_SPEED,      MST_SWEEP_TARGET, MST_SWEEP_ACCURACY,
+                                               MST_SWEEP_LOSS,       MST_SWEEP_AUC};
+    const size_t n = sizeof columns / sizeof *columns;
+    *out = (mst_sheet){
+        .title = "Results",
+        .key = "results",
+        .note = "Iterations are the sum over workers; training time is until the last worker was "
+                "done, without evaluations. Behind \xc2\xb1: the standard deviation over repeats."};
+    begin_columns(self, out);
+    add_columns(columns, n, out);
+    mst_sheet_column_add(out, "reached", "reached", true);
+    mst_sheet_column_add(out, "runs", "runs", true);
+    mst_sheet_column_add(out, "bottleneck", "bottleneck", false);
+    for (size_t i = 0; i < self->n_configs; i++) {
+        const mst_sweep_config *c = &self->configs[i];
+        char text[48];
+        begin_row(self, c, out);
+        for (size_t k = 0; k < n; k++)
+            add_stat(out, mst_sweep_figure_unit(columns[k]), &c->stats[columns[k]]);
+        snprintf(text, sizeof text, "%zu of %zu", c->n_reached, c->n_known);
+        mst_sheet_value(out, self->has_target && c->n_known > 0 ? (double)c->n_reached : NAN, text);
+        snprintf(text, sizeof text, c->n_known == c->n ? "%zu" : "%zu of %zu", c->n_known, c->n);
+        mst_sheet_value(out, (double)c->n_known, text);
+        mst_sheet_text(out, c->bottleneck);
+    }
+    return finish(out);
+}
+
+mst_status mst_sweep_sheet_resources(const mst_sweep_report *self, mst_sheet *out)
+{
+    static const mst_sweep_figure columns[] = {
+        MST_SWEEP_CPU,     MST_SWEEP_CPU_TIME,     MST_SWEEP_MEMORY, MST_SWEEP_MEMORY_ALL,
+        MST_SWEEP_TRAFFIC, MST_SWEEP_TRAFFIC_RATE, MST_SWEEP_WAIT,   MST_SWEEP_TOTAL};
+    const size_t n = sizeof columns / sizeof *columns;
+    *out = (mst_sheet){.title = "CPU, memory and network",
+                       .key = "resources",
+                       .note = "Of all processes of a run together. Network: bytes of messages that workers "
+                               "sent and received, over the training time; in one process they do not leave "
+                               "the machine."};
+    begin_columns(self, out);
+    add_columns(columns, n, out);
+    for (size_t i = 0; i < self->n_configs; i++) {
+        if (self->configs[i].n_known == 0)
+            continue;
+        begin_row(self, &self->configs[i], out);
+        for (size_t k = 0; k < n; k++)
+            add_stat(out, mst_sweep_figure_unit(columns[k]), &self->configs[i].stats[columns[k]]);
+    }
+    return finish(out);
+}
+
+mst_status mst_sweep_sheet_workload(const mst_sweep_report *self, mst_sheet *out)
+{
+    static const char *const titles[] = {"worker 0", "worker 1", "worker 2",  "worker 3",
+                                         "worker 4", "worker 5", "worker 6",  "worker 7",
+                                         "worker 8", "worker 9", "worker 10", "worker 11"};
+    size_t most = 0;
+    for (size_t i = 0; i < self->n_configs; i++)
+        most = self->configs[i].n_workers > most ? self->configs[i].n_workers : most;
+    size_t shown = most < sizeof titles / sizeof *titles ? most : sizeof titles / sizeof *titles;
+    *out = (mst_sheet){
+        .title = "Workload per worker",
+        .key = "workload",
+        .note = "Rows that each worker trained on, mean over repeats; most over least: 1 is even."};
+    mst_sheet_column_add(out, "configuration", "configuration", false);
+    for (size_t w = 0; w < shown; w++)
+        mst_sheet_column_add(out, titles[w], titles[w], true);
+    mst_sheet_column_add(out, "mean", "mean", true);
+    mst_sheet_column_add(out, "most over least", "imbalance", true);
+    for (size_t i = 0; i < self->n_configs; i++) {
+        const mst_sweep_config *c = &self->configs[i];
+        double sum = 0, low = INFINITY, high = 0;
+        if (c->n_workers < 2)
+            continue;
+        mst_sheet_text(out, self->sweep->cells[c->first].config);
+        for (size_t w = 0; w < c->n_workers; w++) {
+            sum += c->work[w];
+            low = fmin(low, c->work[w]);
+            high = fmax(high, c->work[w]);
+        }
+        for (size_t w = 0; w < shown; w++)
+            mst_sheet_count(out, w < c->n_workers ? c->work[w] : NAN);
+        mst_sheet_count(out, sum / (double)c->n_workers);
+        mst_sheet_real(out, low > 0 ? high / low : NAN);
+    }
+    return finish(out);
+}
+
+mst_status mst_sweep_sheet_search(const mst_sweep_report *self, mst_sheet *out)
+{
+    json_t *rounds = json_object_get(self->sweep->search, "rounds"), *round, *one, *name;
+    size_t i, k, d;
+    *out = (mst_sheet){.title = "The search",
+                       .key = "search",
+                       .note =
+                           "Every round doubles the training time; after a round in which nobody reached the "
+                           "target, the better half goes on."};
+    mst_sheet_column_add(out, "candidate", "candidate", false);
+    mst_sheet_column_add(out, "round", "round", true);
+    mst_sheet_column_add(out, "time given", "budget_s", true);
+    mst_sheet_column_add(out, "trained", "train_s", true);
+    mst_sheet_column_add(out, "value", "value", true);
+    mst_sheet_column_add(out, "what followed", "decision", false);
+    json_array_foreach(rounds, i, round)
+    {
+        json_array_foreach(json_object_get(round, "tries"), k, one)
+        {
+            const char *who = json_string_value(json_object_get(one, "name")),
+                       *sentence = json_string_value(json_object_get(one, "sentence"));
+            const char *text = "goes on";
+            const json_t *value = json_object_get(one, "value");
+            json_array_foreach(json_object_get(round, "dropped"), d, name)
+            {
+                if (who != NULL && json_is_string(name) && strcmp(json_string_value(name), who) == 0)
+                    text = "dropped: in the worse half";
+            }
+            if (sentence != NULL)
+                text = sentence;
+            else if (json_is_true(json_object_get(one, "reached")))
+                text = "reached the target";
+            else if (json_is_true(json_object_get(one, "over")))
+                text = "out: its limit ended it";
+            mst_sheet_text(out, who);
+            mst_sheet_count(out, (double)i + 1);
+            mst_sheet_seconds(out, json_number_value(json_object_get(round, "seconds")));
+            mst_sheet_seconds(out, json_number_value(json_object_get(one, "train_s")));
+            mst_sheet_real(out, json_is_number(value) ? json_number_value(value) : NAN);
+            mst_sheet_text(out, text);
+        }
+    }
+    return finish(out);
+}
+
+mst_status mst_sweep_sheet_problems(const mst_sweep_report *self, mst_sheet *out)
+{
+    *out = (mst_sheet){.title = "Runs that are missing", .key = "problems"};
+    mst_sheet_column_add(out, "run", "run", false);
+    mst_sheet_column_add(out, "state", "state", false);
+    mst_sheet_column_add(out, "why", "why", false);
+    for (size_t i = 0; i < self->sweep->n; i++) {
+        const mst_sweep_cell *cell = &self->sweep->cells[i];
+        if (cell->state == MST_CELL_SKIPPED || (cell->state == MST_CELL_DONE && self->runs[i].known))
+            continue;
+        mst_sheet_text(out, cell->name);
+        mst_sheet_text(out, mst_cell_state_name(cell->state));
+        mst_sheet_text(out, cell->sentence != NULL         ? cell->sentence
+                            : cell->state == MST_CELL_DONE ? "its folder cannot be read"
+                                                           : "has not been run yet");
+    }
+    return finish(out);
+}
+
+mst_status mst_sweep_sheet_left_out(const mst_sweep_report *self, mst_sheet *out)
+{
+    size_t n;
+    const char *why;
+    *out = (mst_sheet){.title = "Left out of the grid", .key = "left_out"};
+    mst_sheet_column_add(out, "why", "why", false);
+    mst_sheet_column_add(out, "runs", "runs", true);
+    mst_sheet_column_add(out, "the first", "first", false);
+    for (size_t i = 0; i < self->sweep->n; i++) {
+        if (!mst_sweep_left_out(self->sweep, i, &n, &why))
+            continue;
+        mst_sheet_text(out, why);
+        mst_sheet_count(out, (double)n);
+        mst_sheet_text(out, self->sweep->cells[i].name);
+    }
+    return finish(out);
+}
