@@ -163,9 +163,8 @@
   function drawHead(r) {
     if (!r) return fill('head', []);
     var v = r.view, set = v.set === 'valid' ? 'validation' : 'test';
-    var ended = v.end_text ? ': ' + v.end_text : '';
     fill('head', [
-      h('div', {'class': 'title'}, h('h1', {}, v.name), pill(v.state), h('span', {'class': 'sub'}, (v.state === 'live' ? '' : v.state) + (v.state === 'live' ? '' : ended).trim())),
+      h('div', {'class': 'title'}, h('h1', {}, v.name), pill(v.state), v.state !== 'live' && v.end_text ? h('span', {'class': 'sub'}, v.end_text) : null),
       h('p', {'class': 'sub'}, [kind(v), v.data ? 'on ' + v.data : null, v.host ? 'at ' + v.host : null,
         v.begin ? 'since ' + new Date(v.begin * 1000).toLocaleString() : null].filter(Boolean).join(' · ')),
       v.state === 'live' && v.share_done !== undefined ? h('div', {'class': 'progress', role: 'progressbar', 'aria-valuemin': 0, 'aria-valuemax': 100,
@@ -288,10 +287,10 @@
     curves.push({plot: add('curve-plots', {title: 'Training loss', unit: 'plain'}), name: 'train_loss', column: 'train_loss'});
     curves.push({plot: add('curve-plots', {title: 'Learning rate', unit: 'plain'}), name: 'lr', column: 'lr'});
     curves.push({plot: add('curve-plots', {title: 'Rows a second', unit: 'count', zero: true}), name: 'rows_per_s', column: 'rows'});
-    [['CPU, cores', 'plain', 'r', ['cpu']], ['Memory', 'bytes', 'r', ['memory']], ['Rows a second', 'count', 's', ['rows']],
+    [['CPU, cores', 'cores', 'r', ['cpu']], ['Memory', 'bytes', 'r', ['memory']], ['Rows a second', 'count', 's', ['rows']],
       ['Waiting, share of the time', 'share', 's', ['waits']], ['Messages in', 'rate', 's', ['bytes_in']], ['Messages out', 'rate', 's', ['bytes_out']],
       ['Disk read', 'rate', 'r', ['disk_read']], ['Disk written', 'rate', 'r', ['disk_write']],
-      ['Hosts: CPU, cores', 'plain', 'r', ['host_cpu'], true], ['Hosts: network in', 'rate', 'r', ['host_net_in'], true],
+      ['Hosts: CPU, cores', 'cores', 'r', ['host_cpu'], true], ['Hosts: network in', 'rate', 'r', ['host_net_in'], true],
       ['Hosts: network out', 'rate', 'r', ['host_net_out'], true]].forEach(function (u) {
       uses.push({plot: add('use-plots', {title: u[0], unit: u[1], zero: true}), table: u[2], column: u[3][0], hosts: u[4]});
     });

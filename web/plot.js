@@ -25,14 +25,15 @@ var Plot = (function () {
     count: function (v) { return scaled(v, ['', 'k', 'M', 'G', 'T'], 1000); },
     bytes: function (v) { return scaled(v, [' B', ' kB', ' MB', ' GB', ' TB'], 1000); },
     rate: function (v) { return scaled(v, [' B', ' kB', ' MB', ' GB', ' TB'], 1000) + '/s'; },
+    cores: function (v) { return String(+v.toFixed(2)); },
     share: function (v) { return trim(v * 100, 3) + '%'; },
     seconds: function (v) {
       if (v < 60) return v !== 0 && v < 0.9995 ? trim(v * 1000, 3) + ' ms' : trim(v, 3) + ' s';
       var s = Math.round(v), m = Math.floor(s / 60), h = Math.floor(m / 60), d = Math.floor(h / 24);
       return d > 0 ? d + ' d ' + h % 24 + ' h' : h > 0 ? h + ' h ' + m % 60 + ' min' : m + ' min ' + s % 60 + ' s';
     },
-    axisSeconds: function (v) {
-      if (v < 120) return trim(v, 3) + 's';
+    axisSeconds: function (v, greatest) {
+      if (greatest < 150) return trim(v, 3) + 's';
       var h = Math.floor(v / 3600), m = Math.floor(v % 3600 / 60), s = Math.round(v % 60);
       return h > 0 ? h + ':' + String(m).padStart(2, '0') + 'h' : m + ':' + String(s).padStart(2, '0');
     }
@@ -110,13 +111,13 @@ var Plot = (function () {
       }
     }
 
-    function xText(v) { return now.x === 't' ? format.axisSeconds(v) : format.count(v); }
+    function xText(v, greatest) { return now.x === 't' ? format.axisSeconds(v, greatest) : format.count(v); }
 
     function makeChart(data) {
       var dim = colour('--dim'), grid = colour('--grid'), font = '11px system-ui, sans-serif';
       var few = data[0].length < 80;
       return new uPlot({
-        width: canvas.clientWidth, height: HEIGHT, legend: {show: false},
+        width: canvas.clientWidth, height: HEIGHT, legend: {show: false}, padding: [8, 10, 0, 0],
         cursor: {y: false, points: {size: 6}, drag: {x: true, y: false}},
         scales: {
           x: {time: false},
@@ -132,7 +133,7 @@ var Plot = (function () {
         },
         axes: [
           {stroke: dim, font: font, size: 26, gap: 3, grid: {stroke: grid, width: 1}, ticks: {stroke: grid, size: 4},
-            values: function (u, ticks) { return ticks.map(xText); }},
+            values: function (u, ticks) { return ticks.map(function (v) { return xText(v, u.scales.x.max); }); }},
           {stroke: dim, font: font, gap: 3, grid: {stroke: grid, width: 1}, ticks: {show: false},
             size: function (u, values) {
               var longest = 0;
@@ -189,7 +190,7 @@ var Plot = (function () {
         svgNode('line', {x1: left, x2: w, y1: at, y2: at, 'class': 'frame'}, svg);
         svgNode('text', {x: left - 5, y: at + 4, 'text-anchor': 'end'}, svg).textContent = show(now.log ? Math.pow(10, v) : v);
         svgNode('text', {x: px(from + k * spanX), y: HEIGHT - 3, 'text-anchor': k === 0 ? 'start' : k === 1 ? 'end' : 'middle'}, svg)
-          .textContent = xText(from + k * spanX);
+          .textContent = xText(from + k * spanX, to);
       });
       now.series.forEach(function (s) {
         var points = [];

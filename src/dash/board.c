@@ -369,6 +369,8 @@ mst_status mst_board_update(mst_board *self)
             uint64_t inode = folder_inode(self->runs[i]->path);
             if (inode != 0 && inode != self->runs[i]->inode)
                 TRY(drop_run(self, i--));
+            else if (inode == 0 && self->runs[i]->view.life != MST_LIFE_GONE)
+                self->runs[i]->due_ns = 0;
         }
         TRY(scan(self));
         self->scan_ns = now + SCAN_NS;

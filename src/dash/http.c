@@ -64,7 +64,8 @@ mst_status mst_http_run(mst_http *self, const atomic_bool *stop)
 #define LISTENERS   32
 #define TIMEOUT_S   20
 #define TICK_NS     MST_S
-#define TICK_SHARE  10 /* reading takes at most one in so many */
+#define STOP_MS     200 /* how soon *stop is seen */
+#define TICK_SHARE  10  /* reading takes at most one in so many */
 #define HEADERS_MAX ((size_t)32 << 10)
 #define BLOCK       ((size_t)32 << 10)
 
@@ -397,7 +398,7 @@ static int wait_ms(const mst_http *self, uint64_t due_ns)
     uint64_t now = mst_now_ns(), ms = due_ns > now ? (due_ns - now) / MST_MS + 1 : 0;
     if (MHD_get_timeout(self->daemon, &own) == MHD_YES && own < ms)
         ms = own;
-    return (int)(ms < 1000 ? ms : 1000);
+    return (int)(ms < STOP_MS ? ms : STOP_MS);
 }
 
 mst_status mst_http_run(mst_http *self, const atomic_bool *stop)

@@ -34,6 +34,20 @@ static bool full(const pen *p)
     return p->o->height > 0 && p->line >= p->o->height - (p->o->keys ? 1 : 0);
 }
 
+/* For terminals that know ASCII only. */
+static void make_ascii(char *text)
+{
+    char *to = text;
+    for (const char *p = text; *p != '\0'; p++) {
+        unsigned char c = (unsigned char)*p;
+        if (c < 0x80)
+            *to++ = *p;
+        else if ((c & 0xc0) != 0x80) /* the first byte of a character */
+            *to++ = strncmp(p, "\xc2\xb5", 2) == 0 ? 'u' : '?';
+    }
+    *to = '\0';
+}
+
 static void write_text(pen *p, ink with, const char *text)
 {
     size_t room = p->o->width > p->column ? p->o->width - p->column : 0;
@@ -43,6 +57,8 @@ static void write_text(pen *p, ink with, const char *text)
         mst_free(clean);
         return;
     }
+    if (!p->o->utf8)
+        make_ascii(clean);
     size_t n = mst_utf8_prefix(clean, room);
     if (p->o->colour && with != PLAIN)
         mst_buffer_add(p->out, inks[with]);
@@ -232,11 +248,11 @@ static void draw_title(pen *p, const mst_board_run *run)
     int n = snprintf(line, sizeof line, "%.60s %s %.20s %.20s", f->model, p->o->utf8 ? "\xc2\xb7" : "-",
                      f->strategy, f->mode);
     const double counts[] = {f->n_servers, f->n_workers, f->n_threads, f->batch};
-    static const char *const words[] = {"servers", "workers", "threads", "rows a batch"};
+    static const char *const words[] = {"server", "worker", "thread", "row"};
     for (int i = 0; i < 4; i++)
         if (!isnan(counts[i]) && n < (int)sizeof line)
-            n += snprintf(line + n, sizeof line - (size_t)n, "%s %s %s", i == 0 || n > 0 ? "," : "",
-                          mst_figure_count(counts[i], text), words[i]);
+            n += snprintf(line + n, sizeof line - (size_t)n, ", %s %s%s%s", mst_figure_count(counts[i], text),
+                          words[i], counts[i] == 1 ? "" : "s", i == 3 ? " a batch" : "");
     put(p, DIM, "%s", line);
     newline(p);
 }
