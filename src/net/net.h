@@ -89,6 +89,8 @@ typedef struct mst_net_stats {
     uint64_t bytes_in, bytes_out, messages_in,
         messages_out; /* headers included, heartbeats and handshakes not */
     uint64_t queued;  /* bytes not yet taken by the system */
+    uint64_t rate; /* bytes/s that the path to the peer was seen to carry; of all: the fastest; 0: unknown */
+    char link[16]; /* the interface that leads there; "": none, or unknown */
 } mst_net_stats;
 
 typedef struct mst_net mst_net;

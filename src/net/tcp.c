@@ -454,9 +454,14 @@ static void tcp_stats(const mst_net *net, uint32_t peer, mst_net_stats *out)
     mst_tcp_enter(t);
     const mst_tcp_peer *p = peer_at(t, peer);
     *out = p != NULL ? p->stats : t->total;
-    if (peer == MST_PEER_NONE)
-        for (size_t i = 0; i < t->n_peers; i++)
-            out->queued += t->peers[i]->stats.queued;
+    for (size_t i = 0; peer == MST_PEER_NONE && i < t->n_peers; i++) {
+        const mst_net_stats *one = &t->peers[i]->stats;
+        out->queued += one->queued;
+        if (one->rate <= out->rate)
+            continue;
+        out->rate = one->rate;
+        memcpy(out->link, one->link, sizeof out->link);
+    }
     pthread_mutex_unlock(&t->mutex);
 }
 

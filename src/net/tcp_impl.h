@@ -73,6 +73,9 @@ struct mst_tcp_peer {
     uint64_t heard_ns; /* on the attentive clock */
     uint64_t spoke_ns;
     mst_net_stats stats;
+    double rate;           /* as stats.rate: tcp_rate.c */
+    uint64_t sampled_ns;   /* when it was last looked at */
+    uint64_t sampled_size; /* of the message sent last */
     char name[MST_TCP_NAME_MAX];
 };
 
@@ -111,6 +114,11 @@ struct mst_tcp {
     pthread_cond_t pulse_cond;
     bool ending;
 };
+
+/* ---- tcp_rate.c ---- */
+
+void mst_tcp_rate_begin(mst_tcp_peer *p, int fd);                    /* the connection is up */
+void mst_tcp_rate_look(mst_tcp_peer *p, int fd, uint64_t next_size); /* before a message of that size */
 
 /* ---- tcp.c ---- */
 

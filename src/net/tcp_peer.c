@@ -283,6 +283,7 @@ mst_status mst_tcp_peer_up(mst_tcp_peer *p, mst_tcp_watch *w, const mst_identity
     struct sockaddr_storage here = {0};
     socklen_t length = sizeof here;
     p->is_unix = getsockname(w->fd, (struct sockaddr *)&here, &length) == 0 && here.ss_family == AF_UNIX;
+    mst_tcp_rate_begin(p, w->fd);
     p->watch = w;
     w->owner = p;
     w->ready = on_ready;
@@ -462,6 +463,7 @@ mst_status mst_tcp_peer_send(mst_tcp_peer *p, const mst_message *m, const mst_pi
 
     if (p->stats.queued + size > CORK_MAX)
         uncork(p);
+    mst_tcp_rate_look(p, p->watch->fd, size);
     ssize_t n = p->out == NULL && !p->corked ? write_some(p, iov, n_iov) : 0;
     if (n < 0) {
         break_writes(p);

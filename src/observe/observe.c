@@ -355,9 +355,19 @@ static void wait_until(mst_observe *self, uint64_t at_ns)
 {
     struct timespec t = {.tv_sec = (time_t)(at_ns / MST_S), .tv_nsec = (long)(at_ns % MST_S)};
     pthread_mutex_lock(&self->mutex);
-    while (!self->stopping && mst_now_ns() < at_ns)
+    while (!self->stopping && !self->cut && mst_now_ns() < at_ns)
         pthread_cond_timedwait(&self->wake, &self->mutex, &t);
     pthread_mutex_unlock(&self->mutex);
+}
+
+/* Whether a line is to end now, which is asked for once. */
+static bool take_cut(mst_observe *self)
+{
+    pthread_mutex_lock(&self->mutex);
+    bool cut = self->cut;
+    self->cut = false;
+    pthread_mutex_unlock(&self->mutex);
+    return cut;
 }
 
 static bool stopping(mst_observe *self)
@@ -382,9 +392,10 @@ static void *observe_thread(void *arg)
         if (self->options.trace)
             drain_trace(self);
         now = mst_now_ns();
-        if (every > 0 && now >= next) {
+        bool cut = take_cut(self);
+        if (every > 0 && (now >= next || cut)) {
             mst_sampler_sample(self);
-            next = next + every > now ? next + every : now + every;
+            next = next > now ? next : next + every > now ? next + every : now + every;
         }
         file_all(self);
         file_foreign(self);
@@ -514,6 +525,48 @@ void mst_observe_clock(mst_observe *self, double offset_s)
         return;
     atomic_store_explicit(&self->offset_ns, (int64_t)(offset_s * 1e9), memory_order_relaxed);
     mst_sampler_describe(self);
+}
+
+#define LINK_NEWS 0.05 /* that a speed must have changed by, to be worth a new process.json */
+
+void mst_observe_link(mst_observe *self, const char *name, double bits_per_s)
+{
+    if (self == NULL || name[0] == '\0' || strcmp(name, "lo") == 0 || !(bits_per_s > 0) ||
+        strlen(name) >= sizeof self->link)
+        return;
+    pthread_mutex_lock(&self->mutex);
+    bool news =
+        strcmp(name, self->link) != 0 || fabs(bits_per_s - self->link_bits) > LINK_NEWS * self->link_bits;
+    if (news) {
+        snprintf(self->link, sizeof self->link, "%s", name);
+        self->link_bits = bits_per_s;
+    }
+    pthread_mutex_unlock(&self->mutex);
+    if (news)
+        mst_sampler_describe(self);
+}
+
+void mst_observe_path(mst_observe *self, uint32_t worker, double bits_per_s)
+{
+    if (self == NULL || worker >= MST_OBSERVED_PATHS || !(bits_per_s > 0))
+        return;
+    pthread_mutex_lock(&self->mutex);
+    double *bits = &self->path_bits[worker];
+    bool news = fabs(bits_per_s - *bits) > LINK_NEWS * *bits;
+    *bits = news ? bits_per_s : *bits;
+    pthread_mutex_unlock(&self->mutex);
+    if (news)
+        mst_sampler_describe(self);
+}
+
+void mst_observe_cut(mst_observe *self)
+{
+    if (self == NULL)
+        return;
+    pthread_mutex_lock(&self->mutex);
+    self->cut = true;
+    pthread_cond_signal(&self->wake);
+    pthread_mutex_unlock(&self->mutex);
 }
 
 mst_spans *mst_observe_spans(mst_observe *self)

@@ -50,6 +50,16 @@ void mst_observe_forward(mst_observe *self, const mst_record *record);
 /* Seconds that the coordinator's clock is ahead of this host's. */
 void mst_observe_clock(mst_observe *self, double offset_s);
 
+/* An interface was seen to carry so much; "" and "lo": nothing. For process.json. */
+void mst_observe_link(mst_observe *self, const char *name, double bits_per_s);
+
+/* The way to that worker was seen to carry so much. For process.json. */
+void mst_observe_path(mst_observe *self, uint32_t worker, double bits_per_s);
+
+/* Something else begins now than what the time went into before: lines of resources.csv and spans.csv end
+ * here, a moment later at most. */
+void mst_observe_cut(mst_observe *self);
+
 /* For mst_spans_attach; NULL for a NULL object. */
 mst_spans *mst_observe_spans(mst_observe *self);
 /* Sums of the phases up to now; zeros for a NULL object. */

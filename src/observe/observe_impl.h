@@ -8,6 +8,8 @@
 #include "observe/resources.h"
 #include "observe/trace.h"
 
+#define MST_OBSERVED_PATHS 64
+
 typedef struct mst_observed_file {
     mst_bytes pending; /* guarded by the mutex */
     bool begun;        /* a record of it was taken or filed */
@@ -31,7 +33,10 @@ struct mst_observe {
     char *run;                                   /* set once */
     struct mst_foreign *foreign, **foreign_tail; /* records of others, to be filed */
     size_t foreign_bytes;
-    bool stopping, ended, broken;
+    bool stopping, ended, broken, cut;
+    char link[16]; /* whose speed was measured; "": none */
+    double link_bits;
+    double path_bits[MST_OBSERVED_PATHS]; /* to workers; 0: not known */
     uint64_t dropped;
 
     /* The thread's own. */

@@ -4,7 +4,9 @@
  * one thread only, and /proc/self/stat rounds times to hundredths of a second. */
 #include "observe/resources.h"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -18,6 +20,7 @@ typedef enum source { STAT, MEMINFO, VMSTAT, DISKSTATS, NET_DEV, IO, STATM, N_SO
 
 struct mst_resources {
     int fds[N_SOURCES]; /* -1: there is no such file */
+    DIR *tasks;         /* of the process's threads; NULL: there is no such folder */
     char *text;         /* TEXT_MAX + 1 */
     double tick_s;
     uint64_t page_size;
@@ -51,6 +54,35 @@ static const char *text_of(const mst_resources *self, source which)
     return n > 0 ? self->text : NULL;
 }
 
+/* Nanoseconds that the process's threads were ready to run and had no core: the second figure of each one's
+ * schedstat. False: the system does not count them. */
+static bool read_delays(const mst_resources *self, uint64_t *out)
+{
+    struct dirent *found;
+    bool any = false;
+    *out = 0;
+    if (self->tasks == NULL)
+        return false;
+    rewinddir(self->tasks);
+    while ((found = readdir(self->tasks)) != NULL) {
+        char name[sizeof found->d_name + 16], text[96];
+        unsigned long long on, ready;
+        if (found->d_name[0] == '.')
+            continue;
+        snprintf(name, sizeof name, "%s/schedstat", found->d_name);
+        int fd = openat(dirfd(self->tasks), name, O_RDONLY | O_CLOEXEC);
+        ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+        if (fd >= 0)
+            close(fd);
+        text[n > 0 ? n : 0] = '\0';
+        if (sscanf(text, "%llu %llu", &on, &ready) != 2)
+            continue;
+        *out += ready;
+        any = true;
+    }
+    return any;
+}
+
 static double seconds_of(struct timeval t)
 {
     return (double)t.tv_sec + 1e-6 * (double)t.tv_usec;
@@ -78,6 +110,7 @@ void mst_resources_read(mst_resources *self)
         u->has_io = mst_proc_io(text, &u->read, &u->write);
     if ((text = text_of(self, STATM)) != NULL)
         u->has_rss = mst_proc_statm(text, self->page_size, &u->rss);
+    u->has_delay = read_delays(self, &u->delay_ns);
     if (getrusage(RUSAGE_SELF, &r) == 0) {
         u->cpu_user_s = seconds_of(r.ru_utime);
         u->cpu_system_s = seconds_of(r.ru_stime);
@@ -101,6 +134,9 @@ mst_status mst_resources_new(const char *root, mst_resources **out)
         self->fds[i] = open_under(root, names[i]);
     if (self->fds[NET_DEV] < 0)
         self->fds[NET_DEV] = open_under(root, "self/net/dev");
+    char *tasks = mst_sprintf("%s/self/task", root);
+    self->tasks = tasks != NULL ? opendir(tasks) : NULL;
+    mst_free(tasks);
     long ticks = sysconf(_SC_CLK_TCK), page = sysconf(_SC_PAGESIZE);
     self->tick_s = 1.0 / (double)(ticks > 0 ? ticks : 100);
     self->page_size = (uint64_t)(page > 0 ? page : 4096);
@@ -129,6 +165,8 @@ void mst_resources_destroy(mst_resources *self)
     for (unsigned i = 0; i < N_SOURCES; i++)
         if (self->fds[i] >= 0)
             close(self->fds[i]);
+    if (self->tasks != NULL)
+        closedir(self->tasks);
     mst_free(self->text);
     mst_free(self->cores[0]);
     mst_free(self->cores[1]);
@@ -158,7 +196,7 @@ void mst_resources_header(const mst_resources *self, mst_text *out)
     for (unsigned i = 0; i < self->n_links; i++)
         mst_text_add(out, ",net_%s_in,net_%s_out", self->links[i], self->links[i]);
     mst_text_add(out, ",proc_cpu_user_s,proc_cpu_system_s,proc_rss,proc_read,proc_write,proc_major_faults,"
-                      "proc_switches,proc_waits\n");
+                      "proc_switches,proc_waits,proc_delay_s\n");
 }
 
 /* Counters of hosts go backwards now and then (iowait does, and interfaces come anew). */
@@ -239,5 +277,7 @@ void mst_resources_line(const mst_resources *self, double time, mst_text *out)
     add_count(out, true, grown(u->major_faults, b->major_faults));
     add_count(out, true, grown(u->switches, b->switches));
     add_count(out, true, grown(u->waits, b->waits));
+    bool delay = u->has_delay && b->has_delay;
+    mst_text_real(out, delay ? (double)grown(u->delay_ns, b->delay_ns) * 1e-9 : (double)NAN);
     mst_text_add(out, "\n");
 }

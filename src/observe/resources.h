@@ -13,7 +13,7 @@
 /* One reading. Counters count from whenever; a `has_` that is false: the figures are not known. */
 typedef struct mst_usage {
     uint64_t now_ns; /* monotonic */
-    bool has_cpu, has_memory, has_vm, has_disk, has_net, has_io, has_rss;
+    bool has_cpu, has_memory, has_vm, has_disk, has_net, has_io, has_rss, has_delay;
     mst_host_cpu cpu;
     mst_host_memory memory;
     uint64_t page_ins, disk_read, disk_write;
@@ -21,6 +21,7 @@ typedef struct mst_usage {
     uint64_t rss, read, write;
     double cpu_user_s, cpu_system_s; /* of the process */
     uint64_t major_faults, switches, waits;
+    uint64_t delay_ns; /* that its threads, those which still are, were ready to run and had no core */
 } mst_usage;
 
 typedef struct mst_resources mst_resources;

@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "observe/limits.h"
 #include "observe/observe_impl.h"
 #include "observe/run.h"
 
@@ -29,20 +30,46 @@ static double link_speed(const char *name)
     return megabits > 0 ? (double)megabits * 1e6 : 0.0;
 }
 
-static json_t *links_json(const mst_usage *usage)
+static json_t *links_json(mst_observe *self, const mst_usage *usage)
 {
     json_t *links = json_array();
+    char measured[sizeof self->link];
+    pthread_mutex_lock(&self->mutex);
+    memcpy(measured, self->link, sizeof measured);
+    double bits = self->link_bits;
+    pthread_mutex_unlock(&self->mutex);
     for (unsigned i = 0; usage != NULL && i < usage->net.n; i++) {
         const char *name = usage->net.links[i].name;
         if (strcmp(name, "lo") == 0)
             continue;
         json_t *link = json_pack("{s:o}", "name", mst_json_text(name));
-        double speed = link_speed(name);
+        double speed = strcmp(name, measured) == 0 ? bits : link_speed(name);
         if (speed > 0.0)
             json_object_set_new(link, "bits_per_s", json_integer((json_int_t)speed));
         json_array_append_new(links, link);
     }
     return links;
+}
+
+/* Speeds towards workers; NULL: none is known. */
+static json_t *paths_json(mst_observe *self)
+{
+    json_t *paths = json_array();
+    double bits[MST_OBSERVED_PATHS];
+    char to[32];
+    pthread_mutex_lock(&self->mutex);
+    memcpy(bits, self->path_bits, sizeof bits);
+    pthread_mutex_unlock(&self->mutex);
+    for (unsigned i = 0; i < MST_OBSERVED_PATHS; i++) {
+        snprintf(to, sizeof to, "worker-%u", i);
+        if (bits[i] > 0)
+            json_array_append_new(paths,
+                                  json_pack("{s:s, s:I}", "to", to, "bits_per_s", (json_int_t)bits[i]));
+    }
+    if (json_array_size(paths) > 0)
+        return paths;
+    json_decref(paths);
+    return NULL;
 }
 
 /* Reads what it needs anew, so that any thread may ask for it. */
@@ -60,7 +87,13 @@ void mst_sampler_describe(mst_observe *self)
         "started", (double)self->stamp * 1e-6, "cores", (json_int_t)sysconf(_SC_NPROCESSORS_ONLN),
         "memory_bytes", (json_int_t)(usage != NULL ? usage->memory.total : 0), "clock_offset_s",
         1e-9 * (double)atomic_load_explicit(&self->offset_ns, memory_order_relaxed), "links",
-        links_json(usage), "threads", (json_int_t)o->n_threads);
+        links_json(self, usage), "threads", (json_int_t)o->n_threads);
+    double limit = mst_cpu_limit("");
+    if (limit > 0.0)
+        json_object_set_new(json, "cpu_limit", json_real(limit));
+    json_t *paths = paths_json(self);
+    if (paths != NULL)
+        json_object_set_new(json, "paths", paths);
     char *text = json != NULL ? json_dumps(json, JSON_INDENT(1)) : NULL;
     if (text != NULL) {
         pthread_mutex_lock(&self->mutex);

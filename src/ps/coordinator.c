@@ -66,7 +66,7 @@ void mst_coordinator_destroy(mst_coordinator *co)
 
 mst_status mst_coordinator_up(mst_server *s, uint32_t peer)
 {
-    if (s->co->phase >= MST_PHASE_STOP)
+    if (s->co->phase >= MST_JOB_STOP)
         return mst_fail(MST_EPEER, "the job is ending: too late to join");
     return mst_ps_send_json(s->net, peer, &(mst_message){.type = MST_PS_JOB}, s->hooks->job(s->hooks->arg));
 }
@@ -262,9 +262,9 @@ static mst_status admit(mst_server *s, uint32_t worker, const json_t *join)
     }
     TRY(same_json(s, worker, join, "model", "a model"));
     TRY(same_data(s, worker, join));
-    if (co->phase >= MST_PHASE_STOP)
+    if (co->phase >= MST_JOB_STOP)
         return mst_fail(MST_EPEER, "the job is ending: too late to join");
-    if (co->phase == MST_PHASE_RUN && co->sharding == MST_SHARDING_SLICES)
+    if (co->phase == MST_JOB_RUN && co->sharding == MST_SHARDING_SLICES)
         return mst_fail(MST_EPEER,
                         "the synchronous job has begun without worker %" PRIu32 ": too late to join", worker);
     return MST_OK;
@@ -283,7 +283,7 @@ static mst_status maybe_start(mst_server *s)
 {
     mst_coordinator *co = s->co;
     uint32_t joined = 0, need = needed_to_start(s);
-    if (co->phase != MST_PHASE_START || co->first_join == NULL)
+    if (co->phase != MST_JOB_START || co->first_join == NULL)
         return MST_OK;
     for (uint32_t i = 0; i < s->options.n_servers; i++)
         if (!co->server_ready[i])
@@ -313,7 +313,7 @@ static mst_status hear_worker_join(mst_server *s, uint32_t worker, const json_t 
     m->joined = true;
     m->lost = false;
     mst_net_name_of(s->net, s->workers[worker].peer, m->name, sizeof m->name);
-    if (co->phase == MST_PHASE_RUN)
+    if (co->phase == MST_JOB_RUN)
         return MST_OK; /* welcomed by the next look */
     return maybe_start(s);
 }
@@ -400,12 +400,12 @@ void mst_coordinator_lost(mst_server *s, uint32_t worker, const char *why)
     bool mattered = mst_alive(co, worker);
     m->joined = false;
     if (!mattered) {
-        if (co->phase == MST_PHASE_START)
+        if (co->phase == MST_JOB_START)
             mst_warn("%s; waiting for worker %" PRIu32 " again", why, worker);
         return;
     }
     m->lost = true;
-    bool done = m->done && co->phase >= MST_PHASE_STOP;
+    bool done = m->done && co->phase >= MST_JOB_STOP;
     if (s->hooks->member != NULL)
         s->hooks->member(s->hooks->arg, MST_ROLE_WORKER, worker, done ? "leave" : "death", why);
     if (done)
@@ -441,11 +441,11 @@ static mst_status hear_failure(mst_server *s, bool worker, uint32_t index, const
         mst_server_expel(s, index, text);
         return MST_OK;
     }
-    if (worker && code == MST_ETIMEOUT && s->co->phase == MST_PHASE_START) { /* for whom is known here */
+    if (worker && code == MST_ETIMEOUT && s->co->phase == MST_JOB_START) { /* for whom is known here */
         mst_server_expel(s, index, text);
         return MST_OK;
     }
-    if (code == MST_ESTOPPED && s->co->phase == MST_PHASE_START)
+    if (code == MST_ESTOPPED && s->co->phase == MST_JOB_START)
         return mst_fail(MST_ESTOPPED, "%s %" PRIu32 " was asked to stop", role, index);
     if (code == MST_ESTOPPED) {
         s->co->stopped = true;

@@ -8,12 +8,12 @@
  * weights are on their way, and the one whose rows are being prepared. */
 #define MST_AHEAD 3
 
-typedef enum mst_phase {
-    MST_PHASE_START, /* waiting for who must join */
-    MST_PHASE_RUN,
-    MST_PHASE_STOP,  /* workers finish what is in flight */
-    MST_PHASE_FINAL, /* the last evaluation and checkpoint */
-} mst_phase;
+typedef enum mst_job_phase {
+    MST_JOB_START, /* waiting for who must join */
+    MST_JOB_RUN,
+    MST_JOB_STOP,  /* workers finish what is in flight */
+    MST_JOB_FINAL, /* the last evaluation and checkpoint */
+} mst_job_phase;
 
 /* How rows are divided. */
 typedef enum mst_sharding {
@@ -34,6 +34,7 @@ typedef struct mst_member {
     uint64_t rows_before;
     uint64_t granted, steps, rows, dropped_steps, dropped_rows;
     uint64_t heard_ns; /* of its last push */
+    uint64_t held_ns;  /* that steps were held open for it alone */
     char name[128];
     json_t *report; /* its newest; NULL: none */
 } mst_member;
@@ -63,7 +64,7 @@ typedef struct mst_early_part {
 
 struct mst_coordinator {
     uint32_t n_workers, n_servers;
-    mst_phase phase;
+    mst_job_phase phase;
     uint64_t began_ns, said_ns, run_ns;
     mst_member *members;
     bool *server_joined, *server_ready;
@@ -72,7 +73,8 @@ struct mst_coordinator {
     mst_server_start start;
     mst_sharding sharding;
     mst_ps_progress progress;
-    uint64_t closed_ns; /* when the last step closed or push came */
+    uint64_t closed_ns;  /* when the last step closed or push came */
+    uint64_t arrived_ns; /* sync: of the last push */
 
     /* work (coordinator_work.c) */
     mst_slices slices;

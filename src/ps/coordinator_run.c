@@ -40,7 +40,7 @@ mst_status mst_coordinator_welcome(mst_server *s, uint32_t worker)
 mst_status mst_coordinator_start(mst_server *s)
 {
     mst_coordinator *co = s->co;
-    co->phase = MST_PHASE_RUN;
+    co->phase = MST_JOB_RUN;
     co->run_ns = co->closed_ns = mst_now_ns();
     co->eval_due = co->start.evaluates && co->start.owes_evaluation;
     for (uint32_t w = 0; w < s->options.n_workers; w++) { /* before any is given work: they share it */
@@ -59,7 +59,7 @@ mst_status mst_coordinator_start(mst_server *s)
 static mst_status welcome_late(mst_server *s)
 {
     mst_coordinator *co = s->co;
-    if (co->phase != MST_PHASE_RUN || co->evaluating || co->saving)
+    if (co->phase != MST_JOB_RUN || co->evaluating || co->saving)
         return MST_OK;
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
         if (!co->members[w].joined || co->members[w].welcomed)
@@ -86,6 +86,15 @@ static void count_push(mst_server *s, const mst_shard_request *r)
     co->progress.loss.loss += r->head.loss;
     co->progress.loss.weight += r->head.weight;
     co->progress.loss.rows += r->head.rows;
+}
+
+void mst_coordinator_arrived(mst_server *s, uint32_t worker, bool last)
+{
+    mst_coordinator *co = s->co;
+    uint64_t now = mst_now_ns();
+    if (last && co->arrived_ns > co->closed_ns)
+        co->members[worker].held_ns += now - co->arrived_ns;
+    co->arrived_ns = now;
 }
 
 mst_status mst_coordinator_applied(mst_server *s, uint64_t step, const mst_shard_request *const *requests,
@@ -154,7 +163,7 @@ static mst_status announce_cut(mst_server *s, uint32_t flags)
     mst_coordinator *co = s->co;
     uint64_t markers[16] = {0};
     mst_message m = {.type = MST_PS_CUT, .flags = flags, .count = s->cut.number + 1, .step = s->applied};
-    if (s->options.n_servers > 1 && co->phase == MST_PHASE_RUN)
+    if (s->options.n_servers > 1 && co->phase == MST_JOB_RUN)
         for (uint32_t w = 0; w < s->options.n_workers; w++)
             if (mst_alive(co, w) && !co->members[w].done) {
                 mst_bit_set(markers, w);
@@ -223,14 +232,14 @@ mst_status mst_coordinator_cut_taken(mst_server *s)
 static mst_status begin_cut(mst_server *s)
 {
     mst_coordinator *co = s->co;
-    uint32_t flags = co->phase == MST_PHASE_FINAL ? MST_CUT_LAST : 0;
-    if (co->evaluating || co->saving || co->phase == MST_PHASE_STOP || s->cut.number != s->cut.taken)
+    uint32_t flags = co->phase == MST_JOB_FINAL ? MST_CUT_LAST : 0;
+    if (co->evaluating || co->saving || co->phase == MST_JOB_STOP || s->cut.number != s->cut.taken)
         return MST_OK;
-    if (co->phase == MST_PHASE_RUN && mst_is_sync(s) && s->options.n_servers > 1 && !co->at_step)
+    if (co->phase == MST_JOB_RUN && mst_is_sync(s) && s->options.n_servers > 1 && !co->at_step)
         return MST_OK; /* other servers may be a step ahead */
     bool evaluates = co->eval_due && can_evaluate(s), best = evaluates && co->start.keeps_best;
     bool waits =
-        co->phase == MST_PHASE_FINAL && co->eval_due && !evaluates; /* the chief is still opening its sets */
+        co->phase == MST_JOB_FINAL && co->eval_due && !evaluates; /* the chief is still opening its sets */
     bool saves = best || (co->save_due && !waits);
     if (saves && !s->hooks->can_save(s->hooks->arg, best))
         saves = best = evaluates = false; /* soon */
@@ -353,10 +362,10 @@ static bool stop_asked(const mst_server *s)
 mst_status mst_coordinator_stop(mst_server *s)
 {
     mst_coordinator *co = s->co;
-    if (co->phase != MST_PHASE_RUN)
+    if (co->phase != MST_JOB_RUN)
         return MST_OK;
     co->stopped |= stop_asked(s);
-    co->phase = MST_PHASE_STOP;
+    co->phase = MST_JOB_STOP;
     /* synchronous steps end at a step that all workers know: the work items say so */
     bool steps = mst_is_sync(s) && !mst_has_backups(s);
     for (uint32_t w = 0; !steps && w < s->options.n_workers; w++)
@@ -370,7 +379,7 @@ mst_status mst_coordinator_stop(mst_server *s)
 static mst_status stop_exhausted(mst_server *s)
 {
     mst_coordinator *co = s->co;
-    if (co->phase != MST_PHASE_STOP || !mst_is_sync(s))
+    if (co->phase != MST_JOB_STOP || !mst_is_sync(s))
         return MST_OK;
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
         if (!mst_alive(co, w) || !s->workers[w].exhausted || co->members[w].told_stop)
@@ -385,7 +394,7 @@ static mst_status stop_exhausted(mst_server *s)
 static mst_status end_slices(mst_server *s)
 {
     mst_coordinator *co = s->co;
-    co->phase = MST_PHASE_STOP;
+    co->phase = MST_JOB_STOP;
     co->sharding = MST_SHARDING_LEASES; /* of which there are none: nothing is planned any more */
     for (uint32_t w = 0; w < s->options.n_workers; w++)
         if (mst_alive(co, w))
@@ -414,6 +423,7 @@ json_t *mst_coordinator_workers(const mst_server *s)
                                 "state", m->lost ? "lost" : "done", "steps", (json_int_t)m->steps, "rows",
                                 (json_int_t)m->rows, "dropped_steps", (json_int_t)m->dropped_steps,
                                 "dropped_rows", (json_int_t)m->dropped_rows);
+        json_object_set_new(one, "held_seconds", json_real(1e-9 * (double)m->held_ns));
         json_object_update_missing(one, m->report);
         json_array_append_new(list, one);
     }
@@ -449,13 +459,13 @@ static bool deserted(const mst_server *s)
 static mst_status finish(mst_server *s)
 {
     mst_coordinator *co = s->co;
-    if (co->phase == MST_PHASE_STOP && all_done(s) && !co->evaluating && !co->saving) {
-        co->phase = MST_PHASE_FINAL;
+    if (co->phase == MST_JOB_STOP && all_done(s) && !co->evaluating && !co->saving) {
+        co->phase = MST_JOB_FINAL;
         co->eval_due =
             co->start.evaluates && !co->stopped && !co->deserted && co->evaluated_step != co->progress.steps;
         co->save_due = co->start.saves && co->saved_step != co->progress.steps;
     }
-    if (co->phase != MST_PHASE_FINAL)
+    if (co->phase != MST_JOB_FINAL)
         return MST_OK;
     if (co->eval_due && co->chief == UINT32_MAX)
         co->eval_due = false; /* nobody is left who could */
@@ -471,16 +481,16 @@ mst_status mst_coordinator_look(mst_server *s)
 {
     mst_coordinator *co = s->co;
     unsigned due = 0;
-    if (s->over || co->phase == MST_PHASE_START)
+    if (s->over || co->phase == MST_JOB_START)
         return MST_OK;
     if (co->saving_best)
         TRY(settle_best(s));
-    if (co->phase == MST_PHASE_RUN && deserted(s)) {
+    if (co->phase == MST_JOB_RUN && deserted(s)) {
         co->deserted = true;
-        co->phase = MST_PHASE_STOP;
+        co->phase = MST_JOB_STOP;
     }
     TRY(welcome_late(s));
-    if (co->phase == MST_PHASE_RUN || co->progress.loss.rows > 0) {
+    if (co->phase == MST_JOB_RUN || co->progress.loss.rows > 0) {
         co->progress.seconds = mst_seconds_since(co->run_ns);
         TRY(s->hooks->advanced(s->hooks->arg, &co->progress, &due));
         co->progress.loss = (mst_loss_sum){0};
@@ -506,9 +516,9 @@ mst_status mst_coordinator_look(mst_server *s)
     TRY(mst_server_release_deferred(s));
     TRY(stop_exhausted(s));
     bool slices = co->sharding == MST_SHARDING_SLICES;
-    if (slices && co->phase <= MST_PHASE_STOP && mst_work_finished(s))
+    if (slices && co->phase <= MST_JOB_STOP && mst_work_finished(s))
         TRY(end_slices(s));
-    else if (!slices && co->phase == MST_PHASE_RUN && mst_work_finished(s))
+    else if (!slices && co->phase == MST_JOB_RUN && mst_work_finished(s))
         TRY(mst_coordinator_stop(s));
     return finish(s);
 }
@@ -543,7 +553,7 @@ static mst_status watch_workers(mst_server *s)
 mst_status mst_coordinator_tick(mst_server *s)
 {
     mst_coordinator *co = s->co;
-    if (co->phase == MST_PHASE_START) {
+    if (co->phase == MST_JOB_START) {
         mst_coordinator_watch(s);
         return MST_OK;
     }

@@ -52,7 +52,7 @@ static void plan(mst_server *s, uint64_t step)
         mst_slice slice;
         size_t missed = co->slices.n_missed;
         bool regular = co->slices.position < co->slices.epoch_rows;
-        if (co->phase != MST_PHASE_RUN || !mst_slices_next(&co->slices, &slice)) {
+        if (co->phase != MST_JOB_RUN || !mst_slices_next(&co->slices, &slice)) {
             co->no_more = true;
             return;
         }
@@ -105,7 +105,7 @@ static mst_work stream_step(mst_server *s, uint32_t worker, uint64_t step)
 {
     mst_coordinator *co = s->co;
     mst_member *m = &co->members[worker];
-    bool over = co->phase != MST_PHASE_RUN || step > co->start.limit_steps ||
+    bool over = co->phase != MST_JOB_RUN || step > co->start.limit_steps ||
                 m->epoch >= co->start.limit_epochs || co->progress.rows >= co->start.limit_rows;
     /* with backup workers a push is for the step after the weights it was computed on, as with leases */
     return (mst_work){.kind = over ? MST_WORK_STOP : MST_WORK_GRANT,
@@ -167,7 +167,7 @@ static mst_status give_lease(mst_server *s, uint32_t worker)
     mst_coordinator *co = s->co;
     mst_lease lease;
     bool got = false;
-    if (co->phase == MST_PHASE_RUN)
+    if (co->phase == MST_JOB_RUN)
         TRY(mst_leases_take(co->leases, worker, &lease, &got));
     mst_work work = {.kind = MST_WORK_WAIT};
     if (got)
@@ -180,8 +180,7 @@ static mst_status give_lease(mst_server *s, uint32_t worker)
 
 static mst_status give_grant(mst_server *s, uint32_t worker)
 {
-    mst_work work =
-        s->co->phase == MST_PHASE_RUN ? stream_grant(s, worker) : (mst_work){.kind = MST_WORK_WAIT};
+    mst_work work = s->co->phase == MST_JOB_RUN ? stream_grant(s, worker) : (mst_work){.kind = MST_WORK_WAIT};
     if (work.kind == MST_WORK_GRANT && s->co->members[worker].waits)
         mst_coordinator_catch_up(s, worker);
     s->co->members[worker].waits = work.kind == MST_WORK_WAIT && s->co->members[worker].granted == 0;
@@ -398,7 +397,7 @@ mst_status mst_work_lost(mst_server *s, uint32_t worker, uint64_t first)
         rows += to - from;
         TRY(mst_slices_miss(&co->slices, p->slice.epoch, from, to));
     }
-    if (streams(co) && co->phase == MST_PHASE_RUN)
+    if (streams(co) && co->phase == MST_JOB_RUN)
         mst_warn("what worker %" PRIu32 " had left to read is not trained on: nobody else reads it", worker);
     if (rows > 0)
         mst_info("%" PRIu64 " rows of worker %" PRIu32 " go to others", rows, worker);
@@ -420,7 +419,7 @@ mst_status mst_work_take_back(mst_server *s, uint32_t worker)
 static mst_status resume_slices(mst_server *s)
 {
     mst_coordinator *co = s->co;
-    if (co->phase != MST_PHASE_RUN || !co->no_more || s->applied != co->n_planned || co->slices.n_missed == 0)
+    if (co->phase != MST_JOB_RUN || !co->no_more || s->applied != co->n_planned || co->slices.n_missed == 0)
         return MST_OK;
     co->no_more = false;
     plan(s, s->applied + 1);
@@ -438,7 +437,7 @@ mst_status mst_work_offer(mst_server *s)
     if (co->sharding == MST_SHARDING_SLICES)
         return resume_slices(s);
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
-        if (!mst_alive(co, w) || !co->members[w].waits || co->members[w].done || co->phase != MST_PHASE_RUN)
+        if (!mst_alive(co, w) || !co->members[w].waits || co->members[w].done || co->phase != MST_JOB_RUN)
             continue;
         if (co->leases != NULL && !mst_leases_dry(co->leases))
             TRY(give_lease(s, w));
@@ -453,7 +452,7 @@ bool mst_work_finished(const mst_server *s)
     const mst_coordinator *co = s->co;
     if (co->sharding == MST_SHARDING_SLICES)
         return co->no_more && s->applied == co->n_planned &&
-               (co->phase != MST_PHASE_RUN || co->slices.n_missed == 0);
+               (co->phase != MST_JOB_RUN || co->slices.n_missed == 0);
     if (co->leases != NULL)
         return mst_leases_finished(co->leases);
     if (stepped(s))

@@ -225,6 +225,8 @@ void mst_coordinator_lost(mst_server *s, uint32_t worker, const char *why);
 /* Another server has gone; true: before it had anything to lose, so that it may come again. */
 bool mst_coordinator_server_left(mst_server *s, uint32_t server, const char *why);
 const char *mst_coordinator_run_path(const mst_server *s); /* of the run, for sentences */
+/* A synchronous push has come; last: all the others' are here. */
+void mst_coordinator_arrived(mst_server *s, uint32_t worker, bool last);
 /* Before the answers of a step or push leave: it is counted, and a cut may begin. slots: the workers whose
  * pushes were applied; late: those whose pushes were dropped. */
 mst_status mst_coordinator_applied(mst_server *s, uint64_t step, const mst_shard_request *const *requests,

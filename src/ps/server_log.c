@@ -39,6 +39,13 @@ void mst_server_write_about(mst_server *s)
     mst_span_bytes(stats.bytes_in - s->told_in, stats.bytes_out - s->told_out);
     s->told_in = stats.bytes_in;
     s->told_out = stats.bytes_out;
+    mst_observe_link(s->options.observe, stats.link, 8.0 * (double)stats.rate);
+    for (uint32_t w = 0; w < s->options.n_workers; w++) {
+        if (s->workers[w].peer == MST_PEER_NONE)
+            continue;
+        mst_net_stats_get(s->net, s->workers[w].peer, &stats);
+        mst_observe_path(s->options.observe, w, strcmp(stats.link, "lo") != 0 ? 8.0 * (double)stats.rate : 0);
+    }
     mst_observe_at(s->options.observe, s->applied);
     if (s->co == NULL && s->up && s->ready)
         (void)mst_ps_send_log(s->net, s->servers[0], s->options.observe);

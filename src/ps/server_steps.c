@@ -420,6 +420,8 @@ static mst_status push_later(mst_server *s, uint32_t worker, const mst_message *
     w->body = *body;
     w->values = *values;
     *body = *values = NULL;
+    if (s->co != NULL)
+        mst_coordinator_arrived(s, worker, all_here(s, m->step));
     return mst_server_try_close(s);
 }
 

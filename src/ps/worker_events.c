@@ -213,6 +213,7 @@ static mst_status on_message(void *arg, uint32_t peer, const mst_message *m, voi
         return MST_OK;
     case MST_PS_STOP:
         self->stopped = true;
+        mst_observe_cut(self->job != NULL ? self->job->observe : NULL); /* what follows is not training */
         return MST_OK;
     case MST_PS_END:
         return take_end(self, m, body);
@@ -261,6 +262,7 @@ mst_status mst_worker_report(mst_worker *self, uint32_t flags)
     mst_span_bytes(stats.bytes_in - self->told_in, stats.bytes_out - self->told_out);
     self->told_in = stats.bytes_in;
     self->told_out = stats.bytes_out;
+    mst_observe_link(self->job->observe, stats.link, 8.0 * (double)stats.rate);
     if (flags & MST_REPORT_LAST)
         mst_observe_end(self->job->observe);
     TRY(mst_ps_send_log(self->net, self->peers[0], self->job->observe));

@@ -283,6 +283,18 @@ void mst_costs_of(const mst_process_data *process, double from, double to, mst_c
     out->staleness_mean = stale_steps > 0 ? stale / stale_steps : NAN;
 }
 
+/* Whether the threads worked on rows for half of an interval or more, or waited for them, though none was
+ * done in it: rows that come slowly are part of training. */
+static bool works(const mst_csv *csv, size_t line)
+{
+    static const char *const own[] = {"read_s", "prepare_s", "compute_s"};
+    double sum = 0, all = mst_csv_value(csv, line, mst_csv_column(csv, "threads")) *
+                          mst_csv_value(csv, line, mst_csv_column(csv, "interval_s"));
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        sum += mst_csv_value(csv, line, mst_csv_column(csv, own[i]));
+    return sum >= 0.5 * all && all > 0;
+}
+
 bool mst_training_window(const mst_run_data *run, double *from, double *to)
 {
     *from = *to = NAN;
@@ -294,7 +306,8 @@ bool mst_training_window(const mst_run_data *run, double *from, double *to)
             continue;
         for (size_t i = 0; i < csv->n_rows; i++) {
             double seconds, t = mst_csv_value(csv, i, time);
-            if (!(mst_csv_value(csv, i, rows) > 0) || !counts(csv, i, time, interval, NAN, NAN, &seconds))
+            if ((!(mst_csv_value(csv, i, rows) > 0) && !works(csv, i)) ||
+                !counts(csv, i, time, interval, NAN, NAN, &seconds))
                 continue;
             *from = fmin(*from, t - seconds);
             *to = fmax(*to, t);

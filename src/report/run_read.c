@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -169,7 +170,9 @@ static mst_status process_new(const mst_run_data *run, const char *name, mst_pro
     p->role = find_role(name, dash != NULL ? (size_t)(dash - name) : strlen(name));
     p->index = dash != NULL ? strtol(dash + 1, NULL, 10) : 0;
     p->info_stamp = -1;
-    p->started = p->cores = p->threads = p->memory_bytes = NAN;
+    for (size_t i = 0; i < MST_PROCESS_PATHS_MAX; i++)
+        p->paths[i] = NAN;
+    p->started = p->cores = p->threads = p->memory_bytes = p->cpu_limit = NAN;
     TRY_OUT(st, mst_csv_init(&p->resources, resources, resources_texts));
     TRY_OUT(st, mst_csv_init(&p->spans, spans, NULL));
     *out = p;
@@ -186,6 +189,18 @@ static double positive(const json_t *object, const char *key)
     const json_t *value = json_object_get(object, key);
     double x = json_is_number(value) ? json_number_value(value) : NAN;
     return x > 0 && x < 1e300 ? x : NAN;
+}
+
+static void adopt_paths(mst_process_data *p, const json_t *paths)
+{
+    for (size_t i = 0; i < MST_PROCESS_PATHS_MAX; i++)
+        p->paths[i] = NAN;
+    for (size_t i = 0; i < json_array_size(paths); i++) {
+        const char *to = json_string_value(json_object_get(json_array_get(paths, i), "to"));
+        unsigned worker;
+        if (to != NULL && sscanf(to, "worker-%u", &worker) == 1 && worker < MST_PROCESS_PATHS_MAX)
+            p->paths[worker] = positive(json_array_get(paths, i), "bits_per_s");
+    }
 }
 
 /* What process.json says, as far as it says it. */
@@ -210,6 +225,7 @@ static mst_status adopt_info(mst_process_data *p, const json_t *info)
     p->cores = positive(info, "cores");
     p->threads = positive(info, "threads");
     p->memory_bytes = positive(info, "memory_bytes");
+    p->cpu_limit = positive(info, "cpu_limit");
     p->n_links = 0;
     for (size_t i = 0; i < json_array_size(links) && p->n_links < MST_PROCESS_LINKS_MAX; i++) {
         const json_t *link = json_array_get(links, i);
@@ -221,6 +237,7 @@ static mst_status adopt_info(mst_process_data *p, const json_t *info)
         to->bits_per_s = positive(link, "bits_per_s");
         p->n_links++;
     }
+    adopt_paths(p, json_object_get(info, "paths"));
     p->has_info = true;
     return MST_OK;
 }

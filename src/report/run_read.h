@@ -28,6 +28,7 @@ typedef struct mst_process_link {
 } mst_process_link;
 
 #define MST_PROCESS_LINKS_MAX 16
+#define MST_PROCESS_PATHS_MAX 64
 
 /* One folder of processes/. */
 typedef struct mst_process_data {
@@ -35,8 +36,10 @@ typedef struct mst_process_data {
     mst_process_role role;
     int64_t index, pid;
     double started, cores, threads, memory_bytes; /* NAN: not known */
+    double cpu_limit;                             /* cores' worth that it may use; NAN: no limit is known */
     mst_process_link links[MST_PROCESS_LINKS_MAX];
     size_t n_links;
+    double paths[MST_PROCESS_PATHS_MAX]; /* a server's: bits/s measured towards workers; NAN: not known */
     mst_csv resources, spans;
     char *info_path;
     int64_t info_stamp; /* of process.json, to see that it was replaced; -1: never read */

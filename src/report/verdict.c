@@ -6,26 +6,30 @@
  *  1. evaluation: evaluate_s, or eval_seconds over all wall time of the run where that is more (the others
  *     wait meanwhile: the difference is taken off idle time first, then off waits).
  *  2. disk: checkpoint_s; and, where there are signs of it, the part of the own phases (read, prepare,
- *     compute, push, apply) in which the process was not on a CPU, taken off read_s first. Signs: the host
- *     waits for disks for at least 0.2 of a core; or 50 major faults/s; or 1 MB/s read from disks while at
- *     least 0.3 of the host's CPU is free.
+ *     compute, push, apply) in which the process neither ran nor was ready to, taken off read_s first. Signs:
+ *     the host waits for disks for at least 0.2 of a core; or 50 major faults/s; or 1 MB/s read from disks
+ *     (where the system does not tell who was ready: while at least 0.3 of the host's CPU is free).
  *  3. input: the rest of read_s.
  *  4. compute: the rest of the other own phases.
  *  5. Waits (pull_wait_s + barrier_wait_s) are divided among
- *     a. stragglers: in lockstep (sync, ssp), when the slowest worker's own work per step is 1.2 times the
- *        median's or more: the time of a step by which it is longer. Without lockstep: idle time, when one
- *        worker is idle 0.3 of the time more than another;
+ *     a. stragglers: in lockstep (sync, ssp), the time of a step by which the slowest worker's own work is
+ *        longer than the median's, from 1.2 times on; or, where that is more, the time that the coordinator
+ *        saw steps held open for one worker alone, beyond any other's, from 0.1 on, unless its link is the
+ *        reason. Without lockstep: idle time, when one worker is idle 0.3 of the time more than another;
  *     b. server-cpu, server-network, worker-network, by use: busy share of the busiest server (apply_s +
- *        serve_s over its threads, or its CPU over its cores), use of the busiest link against its speed (in
- *        lockstep in + out, else the greater of them). In lockstep the use of a thing is its share of the
- *        step. Without lockstep one that is used 0.7 of the time or more is what queues form at, and gets all
- *        waits; otherwise each gets waits by use / 0.7. Of the links of servers and workers, which carry the
- *        same bytes, the more used one counts;
- *     c. compute, all of the rest, where several processes of the run use up the cores of a host (0.95 busy,
- * 0.8 of that by them): it is waiting for a core; d. the rest: the network where no link speed is known and a
- * step moves 32 kB or more: at a worker that waits 1.5 times as long per step as the median (without
- * lockstep), or where there are no servers; else at the servers. Otherwise synchronisation: round trips and
- * barriers.
+ *        serve_s over its threads, or its CPU over what its threads, cores and limits let it use), use of
+ *        the busiest link against its speed (in lockstep in + out, else the greater of them). In lockstep
+ *        the use of a thing is its share of the step. Without lockstep one that is used 0.7 of the time or
+ *        more is what queues form at, and gets all waits; otherwise each gets waits by use / 0.7. Of the
+ *        links of servers and workers, which carry the same bytes, the more used one counts; a worker's
+ *        link that is half as fast as another worker's counts four times, since then the servers' is not
+ *        what is slow, and measured speeds are lower bounds;
+ *     c. compute, all of the rest, where several processes or threads of the run are on a host whose cores
+ *        are used up (0.95 busy): it is waiting for a core;
+ *     d. the rest: the network where no link speed is known, workers and servers are on different hosts and a
+ *        step moves 32 kB or more: at a worker that waits 1.5 times as long per step as the median (without
+ *        lockstep), or where there are no servers; else at the servers. Otherwise synchronisation: round
+ *        trips and barriers.
  *
  * The greatest share is the bottleneck when it is at least 0.4 and 1.25 times the second, or when a server or
  * a link is used 0.9 of the time or more and workers wait at least 0.15 of it; else there is none.
@@ -51,6 +55,8 @@
 #define SATURATED_WAIT 0.15
 #define QUEUES         0.7
 #define SLOWER         1.2
+#define HELD           0.1
+#define FAR_FAVOUR     4.0
 #define IDLE_GAP       0.3
 #define WAITS_LONGER   1.5
 #define IOWAIT         0.2
@@ -97,7 +103,7 @@ static double take_evaluation(const mst_facts *f, mst_verdict *v, double *idle)
 static bool disk_signs(const mst_party *w)
 {
     return w->iowait >= IOWAIT || w->fault_rate >= FAULTS ||
-           (w->read_rate >= READ_RATE && 1 - w->host_busy >= CPU_FREE);
+           (w->read_rate >= READ_RATE && (1 - w->host_busy >= CPU_FREE || w->delay >= 0));
 }
 
 static void take_own(const mst_facts *f, mst_verdict *v)
@@ -110,7 +116,8 @@ static void take_own(const mst_facts *f, mst_verdict *v)
             continue;
         double own = w->share[MST_COST_READ] + w->share[MST_COST_PREPARE] + w->share[MST_COST_COMPUTE] +
                      w->share[MST_COST_PUSH] + w->share[MST_COST_APPLY];
-        off += fmax(0, own - w->cpu * w->seconds / w->thread_seconds);
+        double ran = w->cpu + (w->delay >= 0 ? w->delay : 0); /* or was ready to */
+        off += fmax(0, own - ran * w->seconds / w->thread_seconds);
         n++;
     }
     off = n > 0 ? off / (double)f->n_workers : 0;
@@ -122,15 +129,22 @@ static void take_own(const mst_facts *f, mst_verdict *v)
 
 /* ---- rule 5: waits ---- */
 
+/* Steps are held open for one worker, and not because of its link. */
+static bool is_held(const mst_facts *f)
+{
+    return f->held >= HELD && !(f->far_worker && f->linked_worker == f->held_worker);
+}
+
 /* Returns what is left of the waits. */
 static double take_stragglers(const mst_facts *f, mst_verdict *v, double wait, double idle)
 {
     double share = 0;
     if (f->n_workers < 2)
         return wait;
-    if (f->lockstep && f->slowest_ratio >= SLOWER) {
+    if (f->lockstep && (f->slowest_ratio >= SLOWER || is_held(f))) {
         double slowest = f->workers[f->slowest].own_s;
-        share = fmin(wait, (slowest - slowest / f->slowest_ratio) / f->step_s);
+        share = f->slowest_ratio >= SLOWER ? (slowest - slowest / f->slowest_ratio) / f->step_s : 0;
+        share = fmin(wait, is_held(f) ? fmax(share, f->held) : share);
         wait -= share;
     } else if (!f->lockstep) {
         double least = 1, most = 0;
@@ -166,7 +180,8 @@ static void take_waits(const mst_facts *f, mst_verdict *v, double wait, places *
     bool known = !isnan(f->server_link) || !isnan(f->worker_link);
     mst_bottleneck where = f->n_servers > 0 ? MST_BOTTLENECK_SERVER_NETWORK : MST_BOTTLENECK_WORKER_NETWORK;
     if (known) {
-        bool worker = !(f->server_link >= f->worker_link) && !isnan(f->worker_link);
+        bool worker =
+            !(f->server_link >= f->worker_link * (f->far_worker ? FAR_FAVOUR : 1)) && !isnan(f->worker_link);
         where = worker ? MST_BOTTLENECK_WORKER_NETWORK : MST_BOTTLENECK_SERVER_NETWORK;
         link = worker ? f->worker_link : f->server_link;
         at->link_worker = worker ? &f->workers[f->linked_worker] : NULL;
@@ -193,7 +208,7 @@ static void take_waits(const mst_facts *f, mst_verdict *v, double wait, places *
         return;
     }
     bool processes = f->n_servers > 0 || f->n_workers > 1 || f->ps;
-    if (!known && processes && f->bytes_per_step >= STEP_BYTES) {
+    if (!known && processes && f->apart && f->bytes_per_step >= STEP_BYTES) {
         size_t far = find_far_worker(f);
         if (far < f->n_workers) {
             where = MST_BOTTLENECK_WORKER_NETWORK;
@@ -222,7 +237,7 @@ static mst_bottleneck choose(const mst_facts *f, const mst_verdict *v)
     if (f->wait >= SATURATED_WAIT) {
         if (f->server_busy >= SATURATED && !(fmax(f->server_link, f->worker_link) > f->server_busy))
             return MST_BOTTLENECK_SERVER_CPU;
-        if (f->server_link >= SATURATED)
+        if (f->server_link >= SATURATED && !f->far_worker)
             return MST_BOTTLENECK_SERVER_NETWORK;
         if (f->worker_link >= SATURATED)
             return MST_BOTTLENECK_WORKER_NETWORK;
@@ -286,6 +301,8 @@ static void take_evidence(const mst_facts *f, mst_verdict *v)
     }
     if (f->guest != NULL && f->others >= OTHERS * f->guest->cores)
         add_evidence(v, f->others, "cores", "CPU of the host of %s that other programs use", f->guest->name);
+    add_evidence(v, f->held >= HELD ? f->held : NAN, "share", "time that steps were held open for %s alone",
+                 f->n_workers > 0 ? f->workers[f->held_worker].name : "");
     add_evidence(v, f->bytes_per_step > 0 ? f->bytes_per_step : NAN, "bytes",
                  "messages of a step of one worker, both ways");
     add_evidence(v, f->step_s > 0 ? f->step_s : NAN, "s", "wall time of a step of one worker");
@@ -374,6 +391,11 @@ static void write_sentence(const mst_facts *f, mst_verdict *v)
                  share);
         break;
     case MST_BOTTLENECK_STRAGGLERS:
+        if (is_held(f)) {
+            snprintf(v->sentence, size, "%s is the bottleneck: the others wait for it alone %s of the time.",
+                     v->process, share);
+            break;
+        }
         snprintf(
             v->sentence, size,
             "%s is the bottleneck: its steps take %.2f times as long as the median worker's, and the others "
@@ -431,7 +453,7 @@ mst_status mst_verdict_of(const mst_run_data *run, mst_verdict *out)
     take_waits(&f, out, wait, &at);
     normalise(out);
     at.server = f.n_servers > 0 ? &f.servers[f.busiest_server] : NULL;
-    at.straggler = &f.workers[f.slowest];
+    at.straggler = &f.workers[is_held(&f) ? f.held_worker : f.slowest];
     out->kind = choose(&f, out);
     name_place(&f, out, &at);
     take_evidence(&f, out);

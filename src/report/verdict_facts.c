@@ -58,6 +58,22 @@ static double mean_level(const mst_csv *csv, const char *name, double from, doub
     return n > 0 ? sum / n : NAN;
 }
 
+/* The greatest rate over an interval of the column. */
+static double peak(const mst_csv *csv, const char *name, double from, double to)
+{
+    size_t column = mst_csv_column(csv, name), time = mst_csv_column(csv, "time");
+    size_t interval = mst_csv_column(csv, "interval_s");
+    double most = 0;
+    for (size_t i = 0; column != MST_CSV_NONE && i < csv->n_rows; i++) {
+        double t = mst_csv_value(csv, i, time), s = mst_csv_value(csv, i, interval);
+        if (s >= 0.5 && t - s / 2 > from && t - s / 2 <= to)
+            most = fmax(most, mst_csv_value(csv, i, column) / s);
+    }
+    return most;
+}
+
+/* Speeds that were measured on one connection may be a part of a link that several share: what it carried in
+ * all is another lower bound. */
 static void take_links(mst_party *to, const mst_process_data *p, double from, double until)
 {
     to->link_in = to->link_out = to->link_bytes = NAN;
@@ -67,14 +83,18 @@ static void take_links(mst_party *to, const mst_process_data *p, double from, do
         if (isnan(link->bits_per_s) || strcmp(link->name, "lo") == 0)
             continue;
         snprintf(column, sizeof column, "net_%s_in", link->name);
-        double in = rate(&p->resources, column, from, until) * 8 / link->bits_per_s;
+        double in = rate(&p->resources, column, from, until), speed = link->bits_per_s / 8;
+        speed = fmax(speed, peak(&p->resources, column, from, until));
         snprintf(column, sizeof column, "net_%s_out", link->name);
-        double out = rate(&p->resources, column, from, until) * 8 / link->bits_per_s;
+        double out = rate(&p->resources, column, from, until);
+        speed = fmax(speed, peak(&p->resources, column, from, until));
+        in /= speed;
+        out /= speed;
         if (isnan(in) || isnan(out) || in + out <= or_zero(to->link_in) + or_zero(to->link_out))
             continue;
         to->link_in = fmin(in, 1);
         to->link_out = fmin(out, 1);
-        to->link_bytes = link->bits_per_s / 8;
+        to->link_bytes = speed;
     }
 }
 
@@ -103,6 +123,7 @@ static void take_process(mst_party *to, const mst_process_data *p, double from, 
     to->busiest = mean_level(r, "cpu_busiest", from, until);
     to->read_rate = rate(r, "proc_read", from, until);
     to->fault_rate = rate(r, "proc_major_faults", from, until);
+    to->delay = rate(r, "proc_delay_s", from, until);
     take_links(to, p, from, until);
 }
 
@@ -128,6 +149,7 @@ static void take_manifest_worker(mst_party *to, const json_t *worker, size_t ind
                       .iowait = NAN,
                       .read_rate = NAN,
                       .fault_rate = NAN,
+                      .delay = NAN,
                       .link_in = NAN,
                       .link_out = NAN,
                       .link_bytes = NAN};
@@ -167,6 +189,29 @@ static mst_status take_parties(const mst_run_data *run, mst_facts *out)
     for (size_t i = 0; !out->spans && wall > 0 && i < n_manifest; i++)
         take_manifest_worker(&out->workers[out->n_workers++], json_array_get(workers, i), i, wall);
     return MST_OK;
+}
+
+/* What the coordinator saw of its workers: whom steps were held open for. */
+static void take_held(const mst_run_data *run, mst_facts *out)
+{
+    json_t *workers = json_object_get(run->manifest, "workers");
+    double second = 0;
+    for (size_t i = 0; i < out->n_workers && out->figures.train_s > 0; i++) {
+        mst_party *w = &out->workers[i];
+        for (size_t k = 0; k < json_array_size(workers); k++) {
+            const json_t *one = json_array_get(workers, k), *index = json_object_get(one, "worker");
+            if (json_is_integer(index) && w->process != NULL &&
+                json_integer_value(index) == w->process->index)
+                w->held = fmin(1, number(one, "held_seconds") / out->figures.train_s);
+        }
+        if (w->held > out->workers[out->held_worker].held)
+            out->held_worker = i;
+    }
+    for (size_t i = 0; i < out->n_workers; i++)
+        if (i != out->held_worker)
+            second = fmax(second, out->workers[i].held);
+    if (out->n_workers > 1)
+        out->held = out->workers[out->held_worker].held - second;
 }
 
 static int by_value(const void *a, const void *b)
@@ -225,11 +270,75 @@ static mst_status take_typical(mst_facts *f)
     return MST_OK;
 }
 
+/* Bytes/s of the way between a worker and the servers: the slower of its own link and what servers measured
+ * towards it. NAN: neither is known. */
+static double path_of(const mst_facts *f, const mst_party *w)
+{
+    double least = w->link_bytes;
+    for (size_t i = 0; i < f->n_servers && w->process != NULL; i++) {
+        int64_t index = w->process->index;
+        if (index >= 0 && index < MST_PROCESS_PATHS_MAX && f->servers[i].process != NULL)
+            least =
+                fmin(least, f->servers[i].process->paths[index] / 8); /* of NAN and a number: the number */
+    }
+    return least;
+}
+
+/* Takes the slower way for a worker's link where servers have measured it. */
+static void take_paths(mst_facts *f)
+{
+    for (size_t i = 0; i < f->n_workers; i++) {
+        mst_party *w = &f->workers[i];
+        double path = path_of(f, w), from, to;
+        if (isnan(path) || path >= w->link_bytes || !mst_training_window(f->run, &from, &to))
+            continue;
+        w->link_in = fmin(1, rate(&w->process->resources, "net_in", from, to) / path);
+        w->link_out = fmin(1, rate(&w->process->resources, "net_out", from, to) / path);
+        w->link_bytes = path;
+    }
+}
+
+#define FAR 2.0 /* times as fast is another worker's link */
+
+/* Whether one worker's link is much slower than another's: then the servers' is not what is slow. */
+static bool is_far(const mst_facts *f, size_t worker)
+{
+    double fastest = 0;
+    for (size_t i = 0; i < f->n_workers; i++)
+        fastest = fmax(fastest, or_zero(f->workers[i].link_bytes));
+    return f->n_workers > 1 && f->workers[worker].link_bytes * FAR <= fastest;
+}
+
 /* In lockstep a step's transfers to and from follow each other; otherwise they overlap. */
 static double link_use(const mst_facts *f, const mst_party *p)
 {
     double both = p->link_in + p->link_out; /* NAN: no speed is known */
     return !f->lockstep ? fmax(p->link_in, p->link_out) : both > 1 ? 1 : both;
+}
+
+/* Whether another part of the run is in the same process, whose CPU time is then not one part's own. */
+static bool shares_process(const mst_facts *f, const mst_party *p)
+{
+    for (size_t i = 0; i < f->n_workers + f->n_servers; i++) {
+        const mst_party *other = i < f->n_workers ? &f->workers[i] : &f->servers[i - f->n_workers];
+        if (other != p && other->process != NULL && p->process != NULL &&
+            other->process->pid == p->process->pid && other->process->pid > 0 &&
+            strcmp(other->process->host, p->process->host) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* CPU time over what the process could have had: cores, as far as its threads and limits let it use them.
+ * NAN: not known. */
+static double cpu_use(const mst_facts *f, const mst_party *p)
+{
+    double threads = p->seconds > 0 ? fmax(1, p->thread_seconds / p->seconds) : 1, most = threads;
+    if (p->cores >= 1)
+        most = fmin(most, p->cores);
+    if (p->process != NULL && p->process->cpu_limit > 0)
+        most = fmin(most, p->process->cpu_limit);
+    return shares_process(f, p) ? NAN : p->cpu / most;
 }
 
 static void take_servers(mst_facts *f)
@@ -238,7 +347,7 @@ static void take_servers(mst_facts *f)
     for (size_t i = 0; i < f->n_servers; i++) {
         const mst_party *s = &f->servers[i];
         double busy = s->share[MST_COST_APPLY] + s->share[MST_COST_SERVE];
-        busy = fmax(busy, s->cpu / s->cores); /* of NAN and a number: the number */
+        busy = fmax(busy, cpu_use(f, s)); /* of NAN and a number: the number */
         double link = link_use(f, s);
         if (busy > f->server_busy) {
             f->server_busy = fmin(1, busy);
@@ -256,10 +365,11 @@ static void take_servers(mst_facts *f)
             f->linked_worker = i;
         }
     }
+    f->far_worker = !isnan(f->worker_link) && is_far(f, f->linked_worker);
 }
 
-#define CROWDED     0.95 /* of a host's cores are busy, */
-#define CROWDED_OWN 0.8  /* and this share of it is the run's own doing */
+#define CROWDED  0.95 /* of a host's cores are busy, */
+#define CROWDING 0.25 /* and others use so much of them that threads of one process do not get theirs */
 
 /* Cores' worth that the run's processes on the host use; *n: how many they are. */
 static double used_on(const mst_facts *f, const char *host, size_t *n)
@@ -279,13 +389,20 @@ static double used_on(const mst_facts *f, const char *host, size_t *n)
 /* Who uses the hosts' cores: the run, or others. */
 static void take_hosts(mst_facts *f)
 {
+    f->apart = f->n_servers == 0;
+    for (size_t i = 0; i < f->n_servers * f->n_workers; i++) {
+        const mst_party *s = &f->servers[i / f->n_workers], *w = &f->workers[i % f->n_workers];
+        f->apart = f->apart || s->process == NULL || w->process == NULL || s->process->host[0] == '\0' ||
+                   strcmp(s->process->host, w->process->host) != 0;
+    }
     for (size_t i = 0; i < f->n_workers; i++) {
         const mst_party *w = &f->workers[i];
         size_t n;
         if (w->process == NULL || isnan(w->host_busy * w->cores))
             continue;
         double busy = w->host_busy * w->cores, own = used_on(f, w->process->host, &n), others = busy - own;
-        f->crowded = f->crowded || (n > 1 && w->host_busy >= CROWDED && own >= CROWDED_OWN * busy);
+        bool several = n > 1 || (w->thread_seconds > 1.5 * w->seconds && others >= CROWDING * w->cores);
+        f->crowded = f->crowded || (several && w->host_busy >= CROWDED);
         if (others > f->others) {
             f->others = others;
             f->guest = w;
@@ -309,6 +426,8 @@ mst_status mst_facts_of(const mst_run_data *run, mst_facts *out)
     TRY_OUT(st, take_parties(run, &f));
     if (f.n_workers > 0)
         TRY_OUT(st, take_typical(&f));
+    take_held(run, &f);
+    take_paths(&f);
     take_servers(&f);
     take_hosts(&f);
     f.own = f.typical[MST_COST_READ] + f.typical[MST_COST_PREPARE] + f.typical[MST_COST_COMPUTE] +

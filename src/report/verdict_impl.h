@@ -20,6 +20,8 @@ typedef struct mst_party {
     double busiest;                                     /* mean of the busiest core, 0 to 1 */
     double iowait;                                      /* cores' worth */
     double read_rate, fault_rate;
+    double delay; /* cores' worth that the process was ready to use and did not get; NAN: not known */
+    double held;  /* share of training in which steps were held open for this worker alone */
     double link_in, link_out; /* use of the busiest link whose speed is known, 0 to 1 */
     double link_bytes;        /* bytes/s of that speed */
 } mst_party;
@@ -44,6 +46,10 @@ typedef struct mst_facts {
     double own, wait;          /* of those */
     double slowest_ratio;      /* own work of the slowest over the median's; NAN: one worker */
     size_t slowest;            /* index */
+    double held;               /* of the worker that steps are held open for, beyond any other's */
+    size_t held_worker;
+    bool apart;      /* workers and servers are on different hosts, or nobody knows */
+    bool far_worker; /* the link of linked_worker is much slower than another worker's */
     double server_busy, server_link, worker_link; /* 0 to 1; links NAN when no speed is known */
     size_t busiest_server, linked_server, linked_worker;
 } mst_facts;

@@ -358,10 +358,10 @@ static bool watch_patience(mst_book *self, bool *best)
 }
 
 mst_status mst_book_evaluated(mst_book *self, const mst_observer *observer, const mst_result *valid,
-                              const mst_result *test, mst_verdict *out)
+                              const mst_result *test, mst_judgement *out)
 {
     const mst_limits *limits = &self->options.limits;
-    mst_verdict verdict = {0};
+    mst_judgement verdict = {0};
     TRY(record(self, observer, "valid", valid, &self->valid));
     TRY(record(self, observer, "test", test, &self->test));
     if (!self->evaluation_due)

@@ -111,11 +111,11 @@ mst_status mst_book_line(mst_book *self);
 
 /* ---- evaluations ---- */
 
-typedef struct mst_verdict {
+typedef struct mst_judgement {
     bool over; /* --until or --patience ends the run: as `end` says */
     mst_end end;
     bool best; /* --patience: no loss on --valid was as good. Save what was evaluated: mst_book_save_best */
-} mst_verdict;
+} mst_judgement;
 
 /* The weights as they stand are to be evaluated (with or without sets to do it on). The figures will be filed
  * under this moment. Called again before they came, the earlier moment is forgotten. An evaluation that is
@@ -125,7 +125,7 @@ void mst_book_evaluation_begins(mst_book *self);
 bool mst_book_evaluation_owed(const mst_book *self);
 /* The figures; NULL or without rows: no such set. */
 mst_status mst_book_evaluated(mst_book *self, const mst_observer *observer, const mst_result *valid,
-                              const mst_result *test, mst_verdict *out);
+                              const mst_result *test, mst_judgement *out);
 
 /* ---- saving ---- */
 

@@ -278,7 +278,7 @@ static mst_status evaluated(void *arg, const json_t *result, bool *over, bool *b
 {
     server_job *job = arg;
     mst_result valid = {0}, test = {0};
-    mst_verdict verdict;
+    mst_judgement verdict;
     mst_result_from_json(json_object_get(result, "valid"), &valid);
     mst_result_from_json(json_object_get(result, "test"), &test);
     TRY(has_rows("valid", job->config->train->train->valid != NULL, &valid));

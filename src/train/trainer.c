@@ -150,7 +150,7 @@ static void watch_weights(mst_trainer *self)
 static mst_status evaluate(mst_trainer *self, const mst_observer *observer, bool *over, mst_end *end)
 {
     mst_result valid, test;
-    mst_verdict verdict;
+    mst_judgement verdict;
     bool sets = self->test.evaluator != NULL || self->valid.evaluator != NULL;
     mst_book_evaluation_begins(self->book);
     mst_span_enter(MST_PHASE_EVALUATE);
@@ -239,6 +239,7 @@ static mst_status loop(mst_trainer *self, const mst_observer *observer, mst_end 
         if (ended && !over)
             TRY(mst_feed_start(self->feed, p->epoch, 0));
     }
+    mst_observe_cut(self->observe); /* the time of the last save is not training's */
     return save(self, observer);
 }
 

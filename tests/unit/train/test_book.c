@@ -127,9 +127,9 @@ static void train(mst_book *book, uint64_t steps, double loss)
     assert_int_equal(mst_book_progress(book, &p, 0.1 * (double)steps, 1000), MST_OK);
 }
 
-static mst_verdict evaluated(mst_book *book, double valid, double test)
+static mst_judgement evaluated(mst_book *book, double valid, double test)
 {
-    mst_verdict verdict;
+    mst_judgement verdict;
     mst_result v = {.rows = 5, .loss = valid, .accuracy = NAN, .auc = NAN, .seconds = 0.5},
                t = {.rows = 5, .loss = test, .accuracy = NAN, .auc = NAN, .seconds = 0.25};
     assert_int_equal(
@@ -323,7 +323,7 @@ static void test_late_figures(void **state)
     train(book, 10, 3.0);
     mst_book_evaluation_begins(book);
     train(book, 7, 1.0);
-    mst_verdict verdict = evaluated(book, NAN, 0.5);
+    mst_judgement verdict = evaluated(book, NAN, 0.5);
     assert_false(verdict.over);
     assert_int_equal(heard.evaluated_step, 10);
     expect_in("metrics.csv", "\n10,100,0,1.000000,0.250000,0.25,3,test,0.5,", true);
@@ -354,7 +354,7 @@ static void test_patience(void **state)
         train(book, 10, 1.0);
         mst_book_evaluation_begins(book);
         train(book, 3, 1.0);
-        mst_verdict verdict = evaluated(book, losses[i], NAN);
+        mst_judgement verdict = evaluated(book, losses[i], NAN);
         assert_int_equal(verdict.best, i < 2);
         assert_int_equal(verdict.over, i == 3);
         if (verdict.best)

@@ -1,0 +1,17 @@
+/* What the system knows of a TCP connection; apart, because <linux/tcp.h> and libuv's headers exclude each
+ * other. */
+#ifndef MST_NET_TCP_INFO_H
+#define MST_NET_TCP_INFO_H
+
+#include <stdbool.h>
+
+typedef struct mst_tcp_delivery {
+    double bytes_per_s;     /* at which data arrived of late */
+    double shortest_trip_s; /* least round trip so far */
+    bool sender_limited;    /* there was not more to send, so that the path may carry more */
+} mst_tcp_delivery;
+
+/* False: the system does not say. Any thread. */
+bool mst_tcp_delivery_of(int fd, mst_tcp_delivery *out);
+
+#endif

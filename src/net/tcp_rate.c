@@ -1,0 +1,67 @@
+/* How fast the path to a peer is, from what the system measures anyway: the delivery rate of a connection
+ * (TCP_INFO), looked at now and then before a message is sent, when what was sent before it has arrived.
+ *
+ * The rate of a message that the path's round trip dominates says nothing about the path's speed: a sample
+ * counts when the sender had to wait for the path (the system says so), or when sending the message at that
+ * rate takes at least four times the shortest round trip. Samples are noisy (acknowledgements come in bunches, a
+ * path is shared with others): the estimate goes up quickly and down slowly, so that it stays near the
+ * greatest rates that come again and again. */
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "net/tcp_impl.h"
+#include "net/tcp_info.h"
+
+#define SAMPLE_NS  (2 * MST_MS) /* between looks */
+#define SAMPLE_MIN 16384        /* bytes of a message whose delivery is worth a look */
+#define UP         0.25
+#define DOWN       0.02
+
+/* Whether an address of an interface is that of a socket. */
+static bool same_address(const struct sockaddr *a, const struct sockaddr *b)
+{
+    if (a == NULL || a->sa_family != b->sa_family)
+        return false;
+    if (a->sa_family == AF_INET)
+        return memcmp(&((const struct sockaddr_in *)a)->sin_addr, &((const struct sockaddr_in *)b)->sin_addr,
+                      sizeof(struct in_addr)) == 0;
+    return a->sa_family == AF_INET6 &&
+           memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr, &((const struct sockaddr_in6 *)b)->sin6_addr,
+                  sizeof(struct in6_addr)) == 0;
+}
+
+void mst_tcp_rate_begin(mst_tcp_peer *p, int fd)
+{
+    struct sockaddr_storage own;
+    socklen_t size = sizeof own;
+    struct ifaddrs *all = NULL;
+    p->stats.link[0] = '\0';
+    if (p->is_unix || getsockname(fd, (struct sockaddr *)&own, &size) != 0 || getifaddrs(&all) != 0)
+        return;
+    for (const struct ifaddrs *i = all; i != NULL; i = i->ifa_next)
+        if (same_address(i->ifa_addr, (struct sockaddr *)&own) && strlen(i->ifa_name) < sizeof p->stats.link)
+            strcpy(p->stats.link, i->ifa_name);
+    freeifaddrs(all);
+}
+
+void mst_tcp_rate_look(mst_tcp_peer *p, int fd, uint64_t next_size)
+{
+    mst_tcp_delivery d;
+    uint64_t last = p->sampled_size, now;
+    if (p->stats.link[0] == '\0' || (last < SAMPLE_MIN && next_size < SAMPLE_MIN))
+        return;
+    p->sampled_size = next_size;
+    if (last < SAMPLE_MIN || (now = mst_now_ns()) - p->sampled_ns < SAMPLE_NS)
+        return;
+    p->sampled_ns = now;
+    if (!mst_tcp_delivery_of(fd, &d) ||
+        (d.sender_limited && (double)last < 4.0 * d.bytes_per_s * d.shortest_trip_s))
+        return;
+    double step = d.bytes_per_s > p->rate ? UP : DOWN;
+    p->rate = p->rate > 0.0 ? p->rate + step * (d.bytes_per_s - p->rate) : d.bytes_per_s;
+    p->stats.rate = (uint64_t)p->rate;
+}

@@ -1,0 +1,106 @@
+/* Contract in limits.h.
+ *
+ * /proc/self/cgroup has lines NUMBER:CONTROLLERS:PATH; version 2 is number 0 without controllers. A limit
+ * holds for all groups below the one that has it, so every folder from the process's own up to the root is
+ * asked. A container may see only its own part of the tree: then the path leads nowhere, and the root has its
+ * limit. */
+#include "observe/limits.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#define PATH_MAX_HERE 1024
+
+/* "max 100000" or "20000 100000"; 0: no limit. */
+static double limit_v2(const char *folder)
+{
+    char path[PATH_MAX_HERE + 32];
+    double quota = 0, period = 0;
+    snprintf(path, sizeof path, "%s/cpu.max", folder);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return 0;
+    bool found = fscanf(file, "%lf %lf", &quota, &period) == 2;
+    fclose(file);
+    return found && quota > 0 && period > 0 ? quota / period : 0;
+}
+
+static double number_of(const char *folder, const char *name)
+{
+    char path[PATH_MAX_HERE + 32];
+    double value = 0;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return 0;
+    if (fscanf(file, "%lf", &value) != 1)
+        value = 0;
+    fclose(file);
+    return value;
+}
+
+static double limit_v1(const char *folder)
+{
+    double quota = number_of(folder, "cpu.cfs_quota_us"), period = number_of(folder, "cpu.cfs_period_us");
+    return quota > 0 && period > 0 ? quota / period : 0;
+}
+
+/* The least limit from the folder base + path up to base. */
+static double least_limit(const char *base, const char *path, double (*limit_of)(const char *))
+{
+    char folder[PATH_MAX_HERE];
+    double least = 0;
+    size_t n_base = strlen(base);
+    int n = snprintf(folder, sizeof folder, "%s%s", base, path);
+    if (n < 0 || (size_t)n >= sizeof folder)
+        return 0;
+    for (;;) {
+        double limit = limit_of(folder);
+        least = limit > 0 && (least == 0 || limit < least) ? limit : least;
+        char *slash = strrchr(folder + n_base, '/');
+        if (slash == NULL)
+            return least;
+        *slash = '\0';
+    }
+}
+
+/* Whether "cpu" is among the controllers of a line, up to end. */
+static bool has_cpu(const char *at, const char *end)
+{
+    while (at < end) {
+        size_t n = strcspn(at, ",:");
+        if (n == 3 && memcmp(at, "cpu", 3) == 0)
+            return true;
+        at += n + 1;
+    }
+    return false;
+}
+
+double mst_cpu_limit(const char *root)
+{
+    char path[256], line[PATH_MAX_HERE], base[320];
+    double least = 0;
+    snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
+    FILE *file = fopen(path, "re");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        char *controllers = strchr(line, ':'), *group = controllers ? strchr(controllers + 1, ':') : NULL;
+        if (group == NULL)
+            continue;
+        controllers++;
+        group[1 + strcspn(group + 1, "\n")] = '\0';
+        const char *name = strcmp(group + 1, "/") == 0 ? "" : group + 1;
+        double limit = 0;
+        if (controllers == group) {
+            snprintf(base, sizeof base, "%s/sys/fs/cgroup", root);
+            limit = least_limit(base, name, limit_v2);
+        } else if (has_cpu(controllers, group)) {
+            snprintf(base, sizeof base, "%s/sys/fs/cgroup/cpu", root);
+            limit = least_limit(base, name, limit_v1);
+        }
+        least = limit > 0 && (least == 0 || limit < least) ? limit : least;
+    }
+    if (file != NULL)
+        fclose(file);
+    return least;
+}
