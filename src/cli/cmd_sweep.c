@@ -252,6 +252,12 @@ static mst_status sweep_file(const char *file, const sweep_options *o, bool json
         return mst_fail(MST_ENOMEM, "%s: no memory for a path", file);
     TRY_OUT(st, mst_sweep_spec_read(file, &spec));
     TRY_OUT(st, mst_sweep_new(file, folder, spec, o->search ? mst_auto_batches : NULL, &sweep));
+    if (o->search && mst_sweep_until(sweep) == NULL)
+        TRY_OUT(st,
+                mst_fail(MST_EUSAGE,
+                         "%s: --auto searches for the shortest time to a target: give one as for: {until: "
+                         "test_loss<=0.5}",
+                         file));
     if (o->dry_run) {
         st = print_cells(sweep, json);
         goto out;

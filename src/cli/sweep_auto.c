@@ -40,7 +40,7 @@ static mst_status no_memory(void)
 /* What the run has come to. */
 static mst_status look(search *s, size_t i, double budget_s)
 {
-    mst_sweep_cell *cell = &s->sweep->cells[i];
+    const mst_sweep_cell *cell = &s->sweep->cells[i];
     mst_halving_try *t = &s->tries[i];
     char *path = mst_sweep_run_path(s->sweep, cell);
     mst_run_data *run = NULL;
@@ -108,7 +108,7 @@ static void tell(const search *s, size_t round, double budget_s, size_t i)
         mst_cli_note("round %zu: %s failed: %s", round + 1, s->sweep->cells[i].name,
                      s->sweep->cells[i].sentence);
     else
-        mst_cli_note("round %zu (%s each): %s %s after %s of training, %s %s", round + 1,
+        mst_cli_note("round %zu (%s): %s %s after %s of training, %s %s", round + 1,
                      mst_figure_seconds(budget_s, b), s->sweep->cells[i].name,
                      t->reached ? "reached the target"
                      : t->over  ? "ended short of it"
@@ -137,6 +137,15 @@ static mst_status try_one(search *s, size_t round, double budget_s, size_t i)
     return MST_OK;
 }
 
+/* Nobody needs longer than the shortest time to the target so far. */
+static double enough(const search *s, double budget_s)
+{
+    for (size_t i = 0; i < s->sweep->n; i++)
+        if (s->tries[i].alive && s->tries[i].reached)
+            budget_s = fmin(budget_s, s->tries[i].seconds);
+    return budget_s;
+}
+
 /* ---- rounds ---- */
 
 /* The round of that number, new or as far as it was; NULL when memory is short. */
@@ -157,7 +166,7 @@ static mst_status run_round(search *s, size_t round, double budget_s)
     for (size_t i = 0; i < s->sweep->n && mst_runner_stopped(s->runner) == NULL; i++) {
         if (!s->tries[i].alive || replay(s, tries, i))
             continue;
-        TRY(try_one(s, round, budget_s, i));
+        TRY(try_one(s, round, enough(s, budget_s), i));
         if (mst_runner_stopped(s->runner) == NULL)
             TRY(record(s, tries, i));
         TRY(mst_sweep_save(s->sweep));
@@ -186,17 +195,16 @@ static mst_status decide(search *s, size_t round, mst_halving_end *end, size_t *
     return st;
 }
 
-static mst_status conclude(search *s, mst_halving_end end, size_t best, size_t rounds, double budget_s)
+static mst_status conclude(search *s, mst_halving_end end, size_t best, size_t rounds)
 {
-    char a[40], b[40];
+    char a[40];
     const char *until = mst_sweep_until(s->sweep);
     char *why;
     if (end == MST_HALVING_FOUND)
-        why =
-            mst_sprintf("%s reached %s first, after %s of training; in round %zu every other candidate that "
-                        "was left was trained for %s, or to its limit, without getting there sooner",
-                        s->sweep->cells[best].name, until, mst_figure_seconds(s->tries[best].seconds, a),
-                        rounds, mst_figure_seconds(budget_s, b));
+        why = mst_sprintf("%s reached %s after %s of training, in round %zu; every other candidate that was "
+                          "left did not get there in that time",
+                          s->sweep->cells[best].name, until, mst_figure_seconds(s->tries[best].seconds, a),
+                          rounds);
     else if (best < s->sweep->n)
         why = mst_sprintf("nobody reached %s %s; %s came nearest, with %s", until,
                           end == MST_HALVING_NONE ? "within the limits of for:"
@@ -214,7 +222,6 @@ static mst_status conclude(search *s, mst_halving_end end, size_t best, size_t r
     if (best < s->sweep->n)
         fine = fine &&
                json_object_set_new(s->sweep->search, "best", json_string(s->sweep->cells[best].name)) == 0;
-    mst_cli_note("%s", why);
     mst_free(why);
     return fine ? mst_sweep_save(s->sweep) : no_memory();
 }
@@ -233,7 +240,7 @@ static mst_status run_rounds(search *s, double first_s)
         if (end != MST_HALVING_GO_ON || 2 * budget_s > s->timeout_s)
             break;
     }
-    return conclude(s, end, best, round + 1, budget_s);
+    return conclude(s, end, best, round + 1);
 }
 
 /* Cells that take part: of the first seed. */
@@ -267,9 +274,6 @@ mst_status mst_sweep_auto(mst_sweep *sweep, mst_runner *runner, double first_s, 
                 .runner = runner,
                 .timeout_s = timeout_s,
                 .cap_s = seconds != NULL ? strtod(seconds, NULL) : INFINITY};
-    if (until == NULL)
-        return mst_fail(MST_EUSAGE, "%s: --auto searches for the shortest time to a target: give for: until",
-                        sweep->file);
     TRY(mst_target_parse(until, &s.target));
     s.tries = mst_calloc(sweep->n, sizeof *s.tries);
     if (s.tries == NULL)

@@ -1,8 +1,9 @@
 /* The search of `muster sweep --auto`: successive halving for the shortest time to a target.
  *
  * All candidates are trained for the same time; if none has reached the target, the better half goes on for
- * twice as long, and so forth. Whoever reaches the target first in training time has won: the others have
- * been trained for longer without reaching it, or were dropped on the way. Only decisions are made here. */
+ * twice as long, and so forth. Whoever reaches the target in the least training time has won: the others of
+ * that round have been trained for at least as long without reaching it, and the rest were dropped on the
+ * way. Only decisions are made here. */
 #ifndef MST_SWEEP_HALVING_H
 #define MST_SWEEP_HALVING_H
 

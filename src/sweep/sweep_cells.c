@@ -153,7 +153,7 @@ static void add_part(char *name, const char *axis, const char *label)
         name[n++] = '-';
     for (int part = 0; part < 2; part++)
         for (const char *p = part == 0 ? axis : label; *p != '\0' && n < NAME_MAX_BYTES; p++)
-            name[n++] = isalnum((unsigned char)*p) || strchr("._+=", *p) != NULL ? *p : '_';
+            name[n++] = isalnum((unsigned char)*p) || strchr("._+=-", *p) != NULL ? *p : '_';
     name[n] = '\0';
 }
 

@@ -4,7 +4,9 @@
  * A curve has the configurations that differ in that option only. Where there would be more curves than
  * colours, the plots are made once for each value of the first other axis. Bars are the least and greatest of
  * the repeats. */
+#include <ctype.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,6 +87,20 @@ static void find_labels(group *g)
     }
 }
 
+/* Whether the group has two values of the option or more. */
+static bool has_width(const group *g)
+{
+    double first = NAN;
+    for (size_t i = 0; i < g->report->n_configs; i++) {
+        const mst_sweep_config *c = &g->report->configs[i];
+        double x = belongs(g, c) ? mst_sweep_option(g->report, c, g->option) : NAN;
+        if (!isnan(x) && !isnan(first) && x != first)
+            return true;
+        first = isnan(first) ? x : first;
+    }
+    return false;
+}
+
 /* ---- one plot ---- */
 
 typedef struct point {
@@ -155,8 +171,11 @@ static void draw(const group *g, mst_sweep_figure figure, const mst_series *seri
     plot.x_unit = whole ? MST_UNIT_COUNT : MST_UNIT_PLAIN;
     if (!mst_plot_has_points(&plot))
         return;
+    char title[64];
+    snprintf(title, sizeof title, "%s", plot.title);
+    title[0] = (char)toupper((unsigned char)title[0]);
     mst_buffer_add(out, "<figure><figcaption>");
-    mst_buffer_html(out, plot.title);
+    mst_buffer_html(out, title);
     mst_buffer_add(out, "</figcaption>\n");
     mst_plot log = plot;
     log.log_y = true;
@@ -199,7 +218,7 @@ static mst_status add_plot(const group *g, mst_sweep_figure figure, mst_buffer *
 static mst_status add_group(group *g, mst_buffer *out)
 {
     find_labels(g);
-    if (g->n_labels == 0)
+    if (!has_width(g))
         return MST_OK;
     if (g->facet != NULL) {
         mst_buffer_add(out, "<h3>");
@@ -232,7 +251,12 @@ static mst_status add_section(const mst_sweep_report *self, const char *option, 
     group *g = mst_zalloc(sizeof *g);
     if (g == NULL)
         return mst_fail(MST_ENOMEM, "no memory for a plot");
-    *g = (group){.report = self, .option = option};
+    g->report = self;
+    g->option = option;
+    if (!has_width(g)) {
+        mst_free(g);
+        return MST_OK;
+    }
     mst_buffer_add(out, "<h2>Against ");
     mst_buffer_html(out, strcmp(option, "batch") == 0     ? "batch size"
                          : strcmp(option, "workers") == 0 ? "the number of workers"
@@ -259,22 +283,6 @@ static mst_status add_section(const mst_sweep_report *self, const char *option, 
     return st;
 }
 
-/* Whether configurations that ran have two values of it or more. */
-static bool varies(const mst_sweep_report *self, const char *option)
-{
-    double first = NAN;
-    for (size_t i = 0; i < self->n_configs; i++) {
-        double x = self->configs[i].n_known > 0 ? mst_sweep_option(self, &self->configs[i], option) : NAN;
-        if (isnan(x))
-            continue;
-        if (isnan(first))
-            first = x;
-        else if (x != first)
-            return true;
-    }
-    return false;
-}
-
 mst_status mst_sweep_plots_html(const mst_sweep_report *self, mst_buffer *out)
 {
     const char *options[AXES_MAX] = {"batch", "global-batch", "workers"};
@@ -286,7 +294,6 @@ mst_status mst_sweep_plots_html(const mst_sweep_report *self, mst_buffer *out)
             options[n++] = self->axes[a];
     }
     for (size_t i = 0; i < n; i++)
-        if (varies(self, options[i]))
-            TRY(add_section(self, options[i], out));
+        TRY(add_section(self, options[i], out));
     return MST_OK;
 }

@@ -83,9 +83,12 @@ static void find_quickest(const mst_sweep_report *self, best *out)
 #define N_BEST 3
 static void find_best(const mst_sweep_report *self, best out[N_BEST])
 {
+    out[1].config = out[2].config = self->n_configs;
     find_fastest(self, &out[0]);
-    find_most_accurate(self, &out[1]);
-    find_quickest(self, &out[2]);
+    if (self->sweep->search == NULL) /* a search trains the others for as long as it takes to see */
+        find_most_accurate(self, &out[1]);
+    if (!self->has_target)
+        find_quickest(self, &out[2]);
 }
 
 void mst_sweep_report_best(const mst_sweep_report *self, mst_buffer *out)

@@ -17,7 +17,7 @@ static const char *figure_text(mst_unit unit, double value, char *out)
     char plain[40];
     switch (unit) {
     case MST_UNIT_COUNT:
-        return mst_figure_count(value, out);
+        return fabs(value) >= 1e6 ? mst_figure_short(value, out) : mst_figure_count(value, out);
     case MST_UNIT_SECONDS:
         return mst_figure_seconds(value, out);
     case MST_UNIT_BYTES:
@@ -41,21 +41,6 @@ static void add_stat(mst_sheet *out, mst_unit unit, const mst_stat *s)
     mst_sheet_value(out, s->mean, text);
 }
 
-/* The configuration's name and the value on every axis. */
-static void begin_columns(const mst_sweep_report *self, mst_sheet *out)
-{
-    mst_sheet_column_add(out, "configuration", "configuration", false);
-    for (size_t i = 0; self->n_axes > 1 && self->n_axes <= 6 && i < self->n_axes; i++)
-        mst_sheet_column_add(out, self->axes[i], self->axes[i], false);
-}
-
-static void begin_row(const mst_sweep_report *self, const mst_sweep_config *c, mst_sheet *out)
-{
-    mst_sheet_text(out, self->sweep->cells[c->first].config);
-    for (size_t i = 0; self->n_axes > 1 && self->n_axes <= 6 && i < self->n_axes; i++)
-        mst_sheet_text(out, mst_sweep_label(self, c, self->axes[i]));
-}
-
 static void add_columns(const mst_sweep_figure *columns, size_t n, mst_sheet *out)
 {
     for (size_t k = 0; k < n; k++)
@@ -73,7 +58,7 @@ mst_status mst_sweep_sheet_results(const mst_sweep_report *self, mst_sheet *out)
         .key = "results",
         .note = "Iterations are the sum over workers; training time is until the last worker was "
                 "done, without evaluations. Behind \xc2\xb1: the standard deviation over repeats."};
-    begin_columns(self, out);
+    mst_sheet_column_add(out, "configuration", "configuration", false);
     add_columns(columns, n, out);
     mst_sheet_column_add(out, "reached", "reached", true);
     mst_sheet_column_add(out, "runs", "runs", true);
@@ -81,7 +66,7 @@ mst_status mst_sweep_sheet_results(const mst_sweep_report *self, mst_sheet *out)
     for (size_t i = 0; i < self->n_configs; i++) {
         const mst_sweep_config *c = &self->configs[i];
         char text[48];
-        begin_row(self, c, out);
+        mst_sheet_text(out, self->sweep->cells[c->first].config);
         for (size_t k = 0; k < n; k++)
             add_stat(out, mst_sweep_figure_unit(columns[k]), &c->stats[columns[k]]);
         snprintf(text, sizeof text, "%zu of %zu", c->n_reached, c->n_known);
@@ -104,12 +89,12 @@ mst_status mst_sweep_sheet_resources(const mst_sweep_report *self, mst_sheet *ou
                        .note = "Of all processes of a run together. Network: bytes of messages that workers "
                                "sent and received, over the training time; in one process they do not leave "
                                "the machine."};
-    begin_columns(self, out);
+    mst_sheet_column_add(out, "configuration", "configuration", false);
     add_columns(columns, n, out);
     for (size_t i = 0; i < self->n_configs; i++) {
         if (self->configs[i].n_known == 0)
             continue;
-        begin_row(self, &self->configs[i], out);
+        mst_sheet_text(out, self->sweep->cells[self->configs[i].first].config);
         for (size_t k = 0; k < n; k++)
             add_stat(out, mst_sweep_figure_unit(columns[k]), &self->configs[i].stats[columns[k]]);
     }

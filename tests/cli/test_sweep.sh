@@ -1,0 +1,223 @@
+#!/bin/bash
+# `muster sweep` on tiny generated data: the grid, its rules, errors by file, line and key, failed and interrupted
+# runs, changed files, the search, and the files of the report.
+. "$(dirname "$0")/common.sh"
+
+"$muster" data gen criteo --rows 4000 --features 5000 --seed 3 --out a.cache 2>/dev/null
+"$muster" data gen criteo --rows 1000 --first-row 4000 --features 5000 --seed 3 --out t.cache 2>/dev/null
+
+# state FOLDER NAME: of a run, by sweep.json
+state() {
+  python3 -c 'import json, sys
+for c in json.load(open(sys.argv[1] + "/sweep.json"))["cells"]:
+    if c["name"] == sys.argv[2]: print(c["state"])' "$1" "$2"
+}
+# figure FILE COLUMN CONFIG: of report.csv
+figure() {
+  python3 -c 'import csv, sys
+for r in csv.DictReader(open(sys.argv[1])):
+    if r["configuration"] == sys.argv[3]: print(r[sys.argv[2]])' "$@"
+}
+
+# ---- files that are refused, before anything runs ----
+bad() { # bad SENTENCE < FILE
+  cat >bad.yaml
+  refused 2 "$1" sweep bad.yaml
+  [ ! -e sweeps ] || fail "a refused file left a folder"
+}
+bad 'bad.yaml:1: files: is missing' <<<'grid: {batch: 5}'
+bad 'bad.yaml:1: is empty' </dev/null
+bad 'bad.yaml:2: gird: unknown' <<<$'files: a\ngird: {}'
+bad 'bad.yaml:3: batch 0: must be between' <<<$'files: a\ngrid:\n  batch: [0]'
+bad 'bad.yaml:3: bacth: unknown option --bacth; did you mean --batch?' <<<$'files: a\ngrid:\n  bacth: [1]'
+bad 'bad.yaml:3: batch: the value 1000 is given twice' <<<$'files: a\ngrid:\n  batch: [1k, 1000]'
+bad 'bad.yaml:3: run: the sweep gives every run its own folder' <<<$'files: a\ntrain:\n  run: x'
+bad 'bad.yaml:2: for: lr: not one of rows' <<<$'files: a\nfor: {lr: 0.1}'
+bad 'bad.yaml:2: for: give one of rows' <<<$'files: a\nfor: {rows: 10, steps: 5}'
+bad 'bad.yaml:4: x: a value of several options needs a name' <<<$'files: a\ngrid:\n  x:\n    - {batch: 1, lr: 1}'
+bad 'bad.yaml:2: repeats: 0: must be between 1' <<<$'files: a\nrepeats: 0'
+bad 'not valid YAML' <<<$'files: [a'
+bad 'lr: is given by the grid and by train:' <<<$'files: a\ntrain: {lr: 1}\ngrid: {lr: [1, 2]}'
+bad 'batch is set by two axes' <<<$'files: a\ngrid: {batch: [1, 2], x: [{name: p, batch: 3}]}'
+refused 2 'give the file of one sweep' sweep
+refused 1 'missing.yaml: cannot be opened' sweep missing.yaml
+echo 'files: a.cache' >bad.yaml
+refused 2 '--auto searches for the shortest time to a target' sweep --auto bad.yaml
+
+# ---- a grid with everything in it, and rules that leave out what makes no sense ----
+cat >grid.yaml <<'Y'
+files: a.cache
+for: {rows: 8k}
+train: {test: t.cache, save: false}
+grid:
+  strategy: [local, ps, allreduce]
+  deploy: [embedded, launch]
+  mode: [sync, async]
+  workers: [1, 2]
+  batch: [100, 1k]
+repeats: 2
+Y
+expect 0 sweep grid.yaml --dry-run --json
+python3 - out <<'P' || fail "the cells of a grid"
+import json, sys
+cells = json.load(open(sys.argv[1]))
+run = [c for c in cells if c["state"] == "pending"]
+assert len(cells) == 96 and len(run) == 2 * (4 + 16), (len(cells), len(run))
+why = {c["command"] for c in cells if c["state"] == "skipped" and "same as" not in c["command"]}
+assert why == {"strategy local is one process: it runs with deploy embedded only",
+               "strategy allreduce is for ranks of MPI: it runs with deploy mpi only"}, why
+names = [c["run"] for c in run]
+assert names[0] == "local-embedded-sync-batch100-seed1" and len(set(names)) == 40, names
+launch = [c["command"] for c in run if c["run"] == "ps-launch-async-workers2-batch1000-seed2"]
+assert launch == ["muster launch --servers=1 --workers=2 --logs=none -- train a.cache --rows=8000 --test=t.cache "
+                  "--no-save --seed=2 --mode=async --batch=1000"], launch
+P
+[ ! -e sweeps ] || fail "--dry-run left a folder"
+
+cat >small.yaml <<'Y'
+files: [a.cache]
+for: {rows: 8k}
+train: {test: t.cache}
+grid:
+  mode: [sync, async]
+  deploy: [embedded, launch]
+  workers: [1, 2]
+repeats: 2
+Y
+expect 0 sweep small.yaml
+has "Best accuracy: "
+has "muster train a.cache"
+has sweeps/small/report.html
+only sweeps/small .lock logs report.csv report.html report.md runs runs.csv sweep.json
+same "runs" "$(ls sweeps/small/runs | wc -l)" 16
+same "iterations over workers" "$(figure sweeps/small/report.csv iterations async-launch-workers2)" 80
+same "rows" "$(figure sweeps/small/report.csv rows sync-embedded-workers2)" 8000
+same "runs of a configuration" "$(figure sweeps/small/report.csv done sync-embedded-workers2)" 2
+same "work per worker, sync" "$(figure sweeps/small/report.csv least_rows sync-embedded-workers2)" 4000
+same "no deviation in rows" "$(figure sweeps/small/report.csv rows_sd sync-embedded-workers2)" 0
+[ -n "$(figure sweeps/small/report.csv memory sync-launch-workers1)" ] || fail "no memory in the report"
+[ -n "$(figure sweeps/small/report.csv traffic sync-launch-workers1)" ] || fail "no traffic in the report"
+grep -q 'Against the number of workers' sweeps/small/report.html || fail "no plots against workers"
+grep -q '## Workload per worker' sweeps/small/report.md || fail "no table of workloads"
+grep -qF '"name": "sync-embedded-workers1-seed1"' sweeps/small/sweep.json || fail "sweep.json lacks a run"
+
+# Sync runs with the same seed do not depend on how they are deployed.
+same "sync is the same in threads and processes" "$(figure sweeps/small/report.csv loss sync-embedded-workers2)" \
+  "$(figure sweeps/small/report.csv loss sync-launch-workers2)"
+
+# Again: nothing is left to do, and nothing runs.
+before=$(cat sweeps/small/runs/*/manifest.json | cksum)
+expect 0 sweep small.yaml
+grep -q '16 of 16 runs are done already' err || fail "a finished sweep does not say so"
+same "a finished sweep" "$(cat sweeps/small/runs/*/manifest.json | cksum)" "$before"
+
+# A run whose folder is gone is run again, a changed file is refused with what differs.
+rm -rf sweeps/small/runs/async-launch-workers2-seed2
+expect 0 sweep small.yaml
+same "a run that was deleted" "$(state sweeps/small async-launch-workers2-seed2)" "done"
+sed -i 's/workers: \[1, 2\]/workers: [1, 2, 3]/; s/rows: 8k/rows: 8000/' small.yaml
+refused 1 "small.yaml: has changed since the runs in sweeps/small (workers: 1, 2, 3, was 1, 2)" sweep small.yaml
+expect 0 sweep small.yaml --extend
+grep -q '16 of 24 runs are done already' err || fail "--extend did not keep the runs that stay the same"
+expect 0 sweep small.yaml --report-only --json
+python3 -c 'import json; r = json.load(open("out")); assert len(r["results"]) == 12 and r["best"]' || fail "--json"
+
+# ---- a run that fails is recorded with its sentence, and the others go on ----
+cat >fails.yaml <<'Y'
+files: a.cache
+for: {steps: 10}
+grid:
+  x:
+    - {name: good, batch: 10}
+    - {name: wrong, batch: 10, test: missing.cache}
+    - {name: also-good, batch: 20}
+Y
+expect 1 sweep fails.yaml
+grep -q 'muster: 1 of 3 runs failed; the first: wrong: missing.cache' err || fail "the failure is not named"
+same "states" "$(state sweeps/fails good) $(state sweeps/fails wrong) $(state sweeps/fails also-good)" "done failed done"
+grep -q 'missing.cache' sweeps/fails/report.md || fail "the report does not name the failure"
+expect 1 sweep fails.yaml
+grep -q '\[' err && fail "a failed run was run again without --retry-failed"
+cp t.cache missing.cache
+expect 0 sweep fails.yaml --retry-failed
+same "states after --retry-failed" "$(state sweeps/fails wrong)" "done"
+expect 0 sweep fails.yaml --overwrite
+same "runs begun anew" "$(grep -c 'done in' err)" 3
+rm missing.cache
+expect 1 sweep fails.yaml --overwrite --stop-on-failure
+same "after --stop-on-failure" "$(state sweeps/fails also-good)" "pending"
+
+# ---- a run that takes too long is ended ----
+cat >long.yaml <<'Y'
+files: a.cache
+for: {seconds: 60}
+grid: {workers: [1], deploy: [launch]}
+Y
+expect 1 sweep long.yaml --run-timeout 1
+grep -q 'took longer than --run-timeout 1 s' err || fail "--run-timeout is not named"
+
+# ---- Ctrl-C, kill -9, and going on ----
+cat >cut.yaml <<'Y'
+files: a.cache
+for: {seconds: 2}
+train: {test: t.cache}
+grid: {lr: [0.1, 0.2]}
+Y
+# begins SIGNAL: starts the sweep, and sends it that once the first run trains.
+begins() {
+  "$muster" sweep cut.yaml --out cut >out 2>err </dev/null &
+  pid=$!
+  for _ in $(seq 300); do
+    [ -s cut/runs/lr0.1/metrics.csv ] && grep -q '^[0-9]' cut/runs/lr0.1/metrics.csv && break
+    kill -0 $pid 2>/dev/null || fail "the sweep ended before it was stopped"
+    sleep 0.05
+  done
+  kill -"$1" $pid
+  code=0
+  wait $pid || code=$?
+}
+begins INT
+same "exit code after SIGINT" "$code" 1
+grep -q 'muster: stopped by SIGINT with 0 of 2 runs done; the same command continues' err || fail "SIGINT is not told"
+same "a run that was interrupted" "$(state cut lr0.1)" "stopped"
+expect 0 sweep cut.yaml --out cut
+same "resumed" "$(state cut lr0.1) $(state cut lr0.2)" "done done"
+grep -q ',resume,' cut/runs/lr0.1/marks.csv || fail "the interrupted run was not resumed"
+rm -rf cut
+begins KILL
+for _ in $(seq 200); do # its run ends by itself
+  pgrep -f "train a.cache.*--run=cut/runs" >/dev/null || break
+  sleep 0.05
+done
+pgrep -f "train a.cache.*--run=cut/runs" >/dev/null && fail "a run survived its sweep"
+expect 0 sweep cut.yaml --out cut
+same "after kill -9" "$(state cut lr0.1) $(state cut lr0.2)" "done done"
+
+# Two at once are refused.
+flock cut/.lock -c "'$muster' sweep cut.yaml --out cut >out 2>err && exit 9 || exit \$?" && fail "two sweeps at once"
+grep -q 'another sweep is at work there' err || fail "two sweeps at once are not told apart"
+mkdir -p foreign/runs
+refused 1 'foreign: holds runs but no sweep.json' sweep cut.yaml --out foreign
+
+# ---- the search: 400 steps reach the target, 8 and 4 do not ----
+cat >search.yaml <<'Y'
+files: a.cache
+for: {until: test_loss<=0.58, rows: 40k}
+train: {test: t.cache, eval-every: 10 steps, lr: 0.1}
+grid: {batch: [100, 5k, 10k]}
+Y
+expect 0 sweep search.yaml --auto
+has "Search: batch100 reached test_loss<=0.58 after"
+has "--batch=100"
+grep -q 'ended short of it' err || fail "the search does not say what it tried"
+grep -q 'out: its limit ended it' sweeps/search/report.md || fail "the report does not say what followed"
+expect 0 sweep search.yaml --auto
+grep -q 'round' err && fail "a finished search tried again"
+sed -i 's/0.58/0.01/' search.yaml
+expect 0 sweep search.yaml --auto --out none
+has "nobody reached test_loss<=0.01 within the limits of for:; batch100 came nearest"
+expect 0 sweep search.yaml --auto --dry-run
+sed -i '/^grid/d' search.yaml
+expect 0 sweep search.yaml --auto --dry-run
+has "batch32768"
+echo "sweep: ok"
