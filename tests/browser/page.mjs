@@ -1,0 +1,114 @@
+// The page of muster dash, looked at by Chromium: what it shows of a live run and of a finished one, that it follows them,
+// that buttons work, that it asks nobody else for anything, that nothing of a run becomes markup, and that it fits a phone.
+import assert from 'node:assert/strict';
+import {spawnSync} from 'node:child_process';
+import {chromium} from 'playwright-core';
+
+const url = process.argv[2], shots = process.env.MUSTER_SHOTS;
+const browser = await chromium.launch({executablePath: process.env.CHROMIUM, args: ['--no-sandbox', '--disable-gpu']});
+const LIVE = 'live <img src=x>';
+
+// Asks again and again; playwright's own waiting evaluates strings in the page, which its policy refuses.
+async function until(page, fn, argument) {
+  for (const end = Date.now() + 30000; Date.now() < end;) {
+    if (await page.evaluate(fn, argument)) return;
+    await new Promise(done => setTimeout(done, 100));
+  }
+  throw new Error('not within 30 s: ' + fn);
+}
+
+async function open(options, prepare) {
+  const context = await browser.newContext(options), page = await context.newPage(), faults = [];
+  page.setDefaultTimeout(30000);
+  page.on('console', m => { if (m.type() === 'error' || m.type() === 'warning') faults.push(m.text()); });
+  page.on('pageerror', e => faults.push(String(e)));
+  page.on('request', r => { if (new URL(r.url()).origin !== new URL(url).origin) faults.push('asked ' + r.url()); });
+  if (prepare) await prepare(page);
+  await page.goto(url);
+  await until(page, () => Number(document.body.dataset.drawn) >= 2);
+  return {context, page, faults};
+}
+
+async function shoot(page, name) {
+  if (!shots) return;
+  await page.waitForTimeout(700);
+  await page.screenshot({path: `${shots}/${name}.png`, fullPage: true});
+}
+
+async function fits(page) {
+  assert.equal(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), true, 'the page is wider than the screen');
+}
+
+try {
+  // A desktop.
+  let {context, page, faults} = await open({viewport: {width: 1280, height: 900}});
+  await until(page, () => document.querySelectorAll('#processes tbody tr').length === 3);
+  assert.equal(await page.textContent('#head h1'), LIVE);
+  assert.equal(await page.locator('main img').count(), 0, 'a name became markup');
+  assert.equal(await page.textContent('#head .pill'), 'live');
+  assert.match(await page.textContent('#processes'), /server-0.*worker-0.*worker-1/s);
+  assert.match(await page.textContent('#verdict'), /bottleneck/);
+  assert.match(await page.textContent('#log'), /join/);
+  assert.match(await page.textContent('#link'), /following/);
+  if (process.env.UPLOT) {
+    await until(page, () => document.querySelectorAll('#curve-plots .uplot canvas').length >= 3);
+    await until(page, () => document.querySelectorAll('#use-plots .uplot canvas').length >= 3);
+  }
+  // It follows.
+  const points = () => page.evaluate(() => document.querySelector('#head').textContent);
+  const before = await points();
+  await until(page, old => document.querySelector('#head').textContent !== old, before);
+  // Axes.
+  const errors = page.locator('#curve-plots figure').first();
+  await page.click('[data-x="rows"]');
+  assert.equal(await page.getAttribute('[data-x="rows"]', 'aria-pressed'), 'true');
+  await page.click('[data-log="1"]');
+  await page.waitForTimeout(700);
+  assert.equal(await errors.isVisible(), true);
+  await page.click('[data-x="t"]');
+  await page.click('[data-log="0"]');
+  // A run less in the curves, and another one in full.
+  await until(page, () => document.querySelector('#curve-plots .legend').children.length === 2);
+  await page.locator('#runs tbody tr', {hasText: 'done'}).locator('input').uncheck();
+  await until(page, () => document.querySelector('#curve-plots .legend').children.length === 1);
+  await page.locator('#runs button', {hasText: 'done'}).click();
+  await until(page, () => document.querySelector('#head h1').textContent === 'done');
+  assert.equal(await page.textContent('#head .pill'), 'finished');
+  await page.locator('#runs tbody tr', {hasText: 'done'}).locator('input').check();
+  await page.locator('#runs button', {hasText: 'live'}).click();
+  // One that begins while the page is open.
+  const made = spawnSync(process.env.MUSTER, ['train', 'train.cache', '--run', 'runs/new', '--epochs', '1', '--quiet']);
+  assert.equal(made.status, 0);
+  await until(page, () => document.body.dataset.drawn === '3');
+  await shoot(page, 'desktop');
+  await fits(page);
+  assert.deepEqual(faults, []);
+  await context.close();
+
+  // A phone, in the dark.
+  ({context, page, faults} = await open({viewport: {width: 390, height: 844}, deviceScaleFactor: 2, isMobile: true, hasTouch: true}));
+  await shoot(page, 'phone');
+  await fits(page);
+  assert.deepEqual(faults, []);
+  await context.close();
+  ({context, page, faults} = await open({viewport: {width: 1280, height: 900}, colorScheme: 'dark'}));
+  assert.equal(await page.evaluate(() => getComputedStyle(document.body).backgroundColor), 'rgb(16, 19, 23)');
+  await shoot(page, 'dark');
+  assert.deepEqual(faults, []);
+  await context.close();
+
+  // Without uPlot, lines are drawn all the same.
+  ({context, page, faults} = await open({viewport: {width: 1000, height: 800}},
+    p => p.route('**/uplot.js', r => r.fulfill({contentType: 'text/javascript', body: ''}))));
+  await until(page, () => document.querySelectorAll('#curve-plots svg polyline').length >= 3);
+  await shoot(page, 'plain');
+  assert.deepEqual(faults, []);
+
+  // The page outlives its server, and says so.
+  process.kill(Number(process.env.DASH_PID));
+  await until(page, () => /has ended or cannot be reached/.test(document.querySelector('#link').textContent));
+  assert.equal(await page.textContent('#head h1'), LIVE);
+  await context.close();
+} finally {
+  await browser.close();
+}
