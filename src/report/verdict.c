@@ -21,9 +21,10 @@
  *        the busiest link against its speed (in lockstep in + out, else the greater of them). In lockstep
  *        the use of a thing is its share of the step. Without lockstep one that is used 0.7 of the time or
  *        more is what queues form at, and gets all waits; otherwise each gets waits by use / 0.7. Of the
- *        links of servers and workers, which carry the same bytes, the more used one counts; a worker's
- *        link that is half as fast as another worker's counts four times, since then the servers' is not
- *        what is slow, and measured speeds are lower bounds;
+ *        links of servers and workers, which carry the same bytes, the more used one counts. Measured speeds
+ *        are lower bounds, and workers that share a slow link of a server measure parts of it: so a worker's
+ *        use counts a quarter, but four times when its link is a third as fast as all others', since then
+ *        the servers' is not what is slow;
  *     c. compute, all of the rest, where several processes or threads of the run are on a host whose cores
  *        are used up (0.95 busy): it is waiting for a core;
  *     d. the rest: the network where no link speed is known, workers and servers are on different hosts and a
@@ -180,8 +181,8 @@ static void take_waits(const mst_facts *f, mst_verdict *v, double wait, places *
     bool known = !isnan(f->server_link) || !isnan(f->worker_link);
     mst_bottleneck where = f->n_servers > 0 ? MST_BOTTLENECK_SERVER_NETWORK : MST_BOTTLENECK_WORKER_NETWORK;
     if (known) {
-        bool worker =
-            !(f->server_link >= f->worker_link * (f->far_worker ? FAR_FAVOUR : 1)) && !isnan(f->worker_link);
+        bool worker = !(f->server_link >= f->worker_link * (f->far_worker ? FAR_FAVOUR : 1 / FAR_FAVOUR)) &&
+                      !isnan(f->worker_link);
         where = worker ? MST_BOTTLENECK_WORKER_NETWORK : MST_BOTTLENECK_SERVER_NETWORK;
         link = worker ? f->worker_link : f->server_link;
         at->link_worker = worker ? &f->workers[f->linked_worker] : NULL;

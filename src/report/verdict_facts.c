@@ -284,29 +284,41 @@ static double path_of(const mst_facts *f, const mst_party *w)
     return least;
 }
 
-/* Takes the slower way for a worker's link where servers have measured it. */
-static void take_paths(mst_facts *f)
+#define FAR 3.0 /* times as fast are the ways to all other workers */
+
+/* The worker that is much slower to reach than all others, which says that it is not the servers' link that
+ * is slow; n_workers: none. Workers that share a slow link of a server see different parts of it, but not so
+ * different. */
+static size_t find_far(const mst_facts *f)
 {
+    size_t far = f->n_workers;
+    double least = INFINITY, second = INFINITY;
     for (size_t i = 0; i < f->n_workers; i++) {
-        mst_party *w = &f->workers[i];
-        double path = path_of(f, w), from, to;
-        if (isnan(path) || path >= w->link_bytes || !mst_training_window(f->run, &from, &to))
-            continue;
-        w->link_in = fmin(1, rate(&w->process->resources, "net_in", from, to) / path);
-        w->link_out = fmin(1, rate(&w->process->resources, "net_out", from, to) / path);
-        w->link_bytes = path;
+        double path = path_of(f, &f->workers[i]);
+        if (path < least) {
+            second = least;
+            least = path;
+            far = i;
+        } else if (path < second) {
+            second = path;
+        }
     }
+    return isfinite(second) && least * FAR <= second ? far : f->n_workers;
 }
 
-#define FAR 2.0 /* times as fast is another worker's link */
-
-/* Whether one worker's link is much slower than another's: then the servers' is not what is slow. */
-static bool is_far(const mst_facts *f, size_t worker)
+/* Its link is as fast as the way to it. */
+static void take_far(mst_facts *f)
 {
-    double fastest = 0;
-    for (size_t i = 0; i < f->n_workers; i++)
-        fastest = fmax(fastest, or_zero(f->workers[i].link_bytes));
-    return f->n_workers > 1 && f->workers[worker].link_bytes * FAR <= fastest;
+    double from, to;
+    size_t far = find_far(f);
+    f->far_worker = far < f->n_workers && mst_training_window(f->run, &from, &to);
+    if (!f->far_worker)
+        return;
+    mst_party *w = &f->workers[far];
+    w->link_bytes = path_of(f, w);
+    w->link_in = fmin(1, rate(&w->process->resources, "net_in", from, to) / w->link_bytes);
+    w->link_out = fmin(1, rate(&w->process->resources, "net_out", from, to) / w->link_bytes);
+    f->linked_worker = far;
 }
 
 /* In lockstep a step's transfers to and from follow each other; otherwise they overlap. */
@@ -360,12 +372,11 @@ static void take_servers(mst_facts *f)
     }
     for (size_t i = 0; i < f->n_workers; i++) {
         double link = link_use(f, &f->workers[i]);
-        if (!(link <= f->worker_link) && !isnan(link)) {
+        if ((!f->far_worker || i == f->linked_worker) && !(link <= f->worker_link) && !isnan(link)) {
             f->worker_link = link;
             f->linked_worker = i;
         }
     }
-    f->far_worker = !isnan(f->worker_link) && is_far(f, f->linked_worker);
 }
 
 #define CROWDED  0.95 /* of a host's cores are busy, */
@@ -427,7 +438,7 @@ mst_status mst_facts_of(const mst_run_data *run, mst_facts *out)
     if (f.n_workers > 0)
         TRY_OUT(st, take_typical(&f));
     take_held(run, &f);
-    take_paths(&f);
+    take_far(&f);
     take_servers(&f);
     take_hosts(&f);
     f.own = f.typical[MST_COST_READ] + f.typical[MST_COST_PREPARE] + f.typical[MST_COST_COMPUTE] +

@@ -1,0 +1,25 @@
+# Slow links, and long ones: the server's, a worker's, and round trips that many small steps wait for. The links are slow
+# in fact (tc in the hosts of a lab); the runs are not told.
+. "$(dirname "$0")/common.sh"
+expect 0 data gen blobs --rows 800 --features 20000 --classes 5 --out wide.cache
+expect 0 data gen blobs --rows 4000 --features 50 --out narrow.cache
+up 4 --rate 1gbit --rtt 1ms
+wide=(wide.cache --model softmax --strategy ps --batch 16 --epochs 0 --seconds 4 --no-save)
+
+for mode in sync async; do
+  slow 1 100mbit
+  job lab 1 3 "server-$mode" "${wide[@]}" --mode $mode
+  is "server-$mode" server-network server-0
+  fast 1
+  slow 3 100mbit
+  job lab 1 3 "worker-$mode" "${wide[@]}" --mode $mode
+  is "worker-$mode" worker-network worker-1
+  fast 3
+done
+reported server-sync
+grep -q '"bits_per_s"' server-sync/processes/server-0/process.json || fail "no link speed was measured"
+down
+
+up 3 --rate 1gbit --rtt 8ms
+job lab 1 2 trips narrow.cache --model logreg --strategy ps --mode sync --batch 4 --epochs 0 --seconds 4 --no-save
+is trips synchronisation
