@@ -77,7 +77,7 @@ bash -n muster.bash
 complete_words() {
   bash -c '. ./muster.bash; COMP_WORDS=(muster "$@"); COMP_CWORD=$#; _muster; echo "${COMPREPLY[*]}"' - "$@"
 }
-same "completion of da" "$(complete_words da)" "data"
+same "completion of dat" "$(complete_words dat)" "data"
 same "completion of data" "$(complete_words data '')" "gen convert fetch stat index"
 same "completion of an option" "$(complete_words data gen criteo --fea)" "--features"
 same "completion of choices" "$(complete_words data convert in --criteo-numeric b)" "bucket both"
