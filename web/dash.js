@@ -300,11 +300,12 @@
   function rates(r) {
     var t = column(r, 'train', 't'), rows = column(r, 'train', 'rows'), x = column(r, 'train', axis), out = {x: [], y: []};
     if (!t) return null;
-    for (var i = 0, from = 0; i < t.length; i++) {
-      if (t[i] - (from ? t[from] : 0) < 0.5) continue;
-      var done = rows[i] - (out.x.length ? rows[from] : 0), s = t[i] - (out.x.length ? t[from] : 0);
-      if (i > 0 || t[0] > 0.5) { out.x.push(x[i]); out.y.push(done / s); }
-      from = i;
+    for (var i = 0, fromT = 0, fromRows = 0; i < t.length; i++) {
+      if (t[i] - fromT < 0.5) continue;
+      out.x.push(x[i]);
+      out.y.push((rows[i] - fromRows) / (t[i] - fromT));
+      fromT = t[i];
+      fromRows = rows[i];
     }
     return out;
   }
