@@ -350,16 +350,21 @@ static mst_status settle(mst_sweep *self, mst_sweep_cell *cell, const json_t *gr
         return mst_fail(MST_ENOMEM, "%s: no memory for its grid", self->file);
     const char *same = json_string_value(json_object_get(seen, key));
     char *sentence = same != NULL ? mst_sprintf(MST_SWEEP_SAME_AS "%s", same) : NULL;
-    mst_status st = name_cell(self, cell, grid);
+    mst_status st = same == NULL || sentence != NULL
+                        ? name_cell(self, cell, grid)
+                        : mst_fail(MST_ENOMEM, "%s: no memory for its grid", self->file);
     if (st == MST_OK && same == NULL && json_object_set_new(seen, key, json_string(cell->name)) != 0)
         st = mst_fail(MST_ENOMEM, "%s: no memory for its grid", self->file);
     free(key); /* jansson's allocation */
-    if (st == MST_OK && same == NULL && why == NULL && check_strategy(cell->set) != MST_OK)
-        why = mst_error_text();
-    if (st == MST_OK)
-        st = make_words(cell, json_object_get(self->spec, "files"));
+    if (st == MST_OK && same == NULL && why == NULL) {
+        st = check_strategy(cell->set);
+        why = st == MST_EUSAGE ? mst_error_text() : NULL;
+        st = st == MST_EUSAGE ? MST_OK : st;
+    }
     if (st == MST_OK && (why != NULL || same != NULL))
         st = mst_sweep_mark(cell, MST_CELL_SKIPPED, why != NULL ? why : sentence);
+    if (st == MST_OK)
+        st = make_words(cell, json_object_get(self->spec, "files"));
     mst_free(sentence);
     return st;
 }

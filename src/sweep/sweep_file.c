@@ -112,13 +112,15 @@ static mst_status put_option(reader *r, size_t line, const char *name, const cha
                             name);
     if (json_object_get(into, name) != NULL)
         return mst_fail(MST_EUSAGE, "%s:%zu: %s: is given twice", r->path, line, name);
-    if (mst_options_set(s->groups, s->n_groups, name, value) != MST_OK) {
+    mst_status st = mst_options_set(s->groups, s->n_groups, name, value);
+    if (st == MST_EUSAGE) {
         mst_error error;
         mst_error_save(&error, MST_EUSAGE);
         const char *text = strncmp(error.text, "--", 2) == 0 ? error.text + 2 : error.text;
         return mst_fail(MST_EUSAGE, "%s:%zu: %s%s%s", r->path, line, text == error.text ? name : "",
                         text == error.text ? ": " : "", text);
     }
+    TRY(st);
     json_t *all = mst_options_json(s->groups, s->n_groups), *group, *found = NULL;
     const char *title;
     json_object_foreach(all, title, group)

@@ -17,7 +17,8 @@ static const char *figure_text(mst_unit unit, double value, char *out)
     char plain[40];
     switch (unit) {
     case MST_UNIT_COUNT:
-        return fabs(value) >= 1e6 ? mst_figure_short(value, out) : mst_figure_count(value, out);
+        return fabs(value) >= 1e5 && value != floor(value) ? mst_figure_short(value, out)
+                                                           : mst_figure_count(value, out);
     case MST_UNIT_SECONDS:
         return mst_figure_seconds(value, out);
     case MST_UNIT_BYTES:
@@ -36,8 +37,12 @@ static const char *figure_text(mst_unit unit, double value, char *out)
 static void add_stat(mst_sheet *out, mst_unit unit, const mst_stat *s)
 {
     char a[48], b[48], text[104];
-    snprintf(text, sizeof text, s->n > 1 && s->deviation > 0 ? "%s \xc2\xb1 %s" : "%s",
-             figure_text(unit, s->mean, a), figure_text(unit, s->deviation, b));
+    bool spread = s->n > 1 && s->deviation > 0;
+    if (unit == MST_UNIT_PLAIN)
+        snprintf(b, sizeof b, "%.1g", s->deviation);
+    else
+        figure_text(unit, s->deviation, b);
+    snprintf(text, sizeof text, spread ? "%s \xc2\xb1 %s" : "%s", figure_text(unit, s->mean, a), b);
     mst_sheet_value(out, s->mean, text);
 }
 
