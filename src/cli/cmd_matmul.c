@@ -1,24 +1,31 @@
 /* `muster matmul`: C = A x B and trace(A x B) in blocks, by this process or by all ranks of an MPI job.
  *
- * Every rank runs this; rank 0 prints. A failure that all ranks know of is said by rank 0 alone; one that
- * only this rank knows of goes to the others through the watch, and each of them says it and exits with 3. */
+ * Every rank runs this; rank 0 prints. Ranks first compare what they were told: wrong usage, and options that
+ * differ, are said by rank 0 alone. So is every later failure that all ranks know of; one that only this rank
+ * knows of goes to the others through the watch, and each of them says it and exits with 3. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "cli/cli.h"
+#include "cli/mpi_lost.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/table.h"
 #include "matmul/matmul.h"
 #include "mpi/watch.h"
 
-#define START_MS 60000
-#define PEER_MS  10000
-#define SIDE_MAX 1e9
+#define START_MS  60000
+#define PEER_MS   10000
+#define NAMED_MS  2000 /* for the watch to hear of the death that MPI failed by */
+#define PART_MS   60000
+#define SIDE_MAX  1e9
+#define WORDS_MAX (1u << 20)
 
 typedef struct matmul_options {
     int64_t m, n, k, seed, block, memory, threads;
@@ -317,16 +324,6 @@ out:
 
 /* ---- the ranks ---- */
 
-/* On the watch's thread: the main one may hang in MPI for ever. */
-static void lost(void *arg, const char *sentence)
-{
-    (void)arg;
-    mst_matmul_abandon();
-    if (mst_signals_name() == NULL)
-        mst_cli_note("muster: %s", sentence);
-    _exit(mst_status_exit_code(MST_EPEER));
-}
-
 static mst_status work(mst_matmul_options *o, bool as_json, bool *alone)
 {
     mst_matmul *mm = NULL;
@@ -353,29 +350,136 @@ out:
     return st;
 }
 
+/* What all ranks must have been told alike: the files, and the options but those about the rank's own means.
+ */
+static json_t *told(const mst_option_group *group, const mst_text_list *files)
+{
+    json_t *all = mst_options_json(group, 1), *out = json_array(), *list = json_array();
+    json_t *options = json_object_get(all, group->title);
+    for (size_t i = 0; i < files->n; i++)
+        json_array_append_new(list, json_string(files->items[i]));
+    json_object_del(options, "threads");
+    json_object_del(options, "memory");
+    json_array_append(out, options);
+    json_array_append_new(out, list);
+    json_decref(all);
+    return out;
+}
+
+static mst_status differs(int rank, const char *prefix, const char *name, const json_t *mine,
+                          const json_t *zeros)
+{
+    char *a = json_dumps(mine, JSON_ENCODE_ANY), *b = json_dumps(zeros, JSON_ENCODE_ANY);
+    mst_status st = mst_fail(MST_EUSAGE, "rank %d has %s%s %s, rank 0 has %s: give all ranks the same", rank,
+                             prefix, name, a != NULL ? a : "none", b != NULL ? b : "none");
+    free(a); /* jansson's allocation */
+    free(b);
+    return st;
+}
+
+static mst_status compare(int rank, const json_t *mine, const json_t *zeros)
+{
+    const json_t *options = json_array_get(zeros, 0), *files = json_array_get(mine, 1);
+    const char *name;
+    json_t *value;
+    json_object_foreach(json_array_get(mine, 0), name, value)
+    {
+        const json_t *other = json_object_get(options, name);
+        if (!json_equal(value, other))
+            return differs(rank, "--", name, value, other);
+    }
+    return json_equal(files, json_array_get(zeros, 1))
+               ? MST_OK
+               : differs(rank, "", "the files", files, json_array_get(zeros, 1));
+}
+
+/* Rank 0's words to all, who compare them with their own. */
+static mst_status compare_words(const mst_mpi *mpi, const json_t *mine)
+{
+    char *text = mpi->rank == 0 ? json_dumps(mine, JSON_COMPACT) : NULL, *heard = NULL;
+    uint64_t size = text != NULL ? strlen(text) + 1 : 0;
+    mst_status st;
+    TRY_OUT(st, mpi->ops->broadcast(0, &size, sizeof size, 0));
+    heard = size > 0 && size < WORDS_MAX ? mst_zalloc(size) : NULL;
+    if (heard == NULL) /* on all ranks alike, where it is not a lack of memory */
+        TRY_OUT(st, mst_fail(MST_EUSAGE, "rank %d: options of %" PRIu64 " bytes cannot be compared",
+                             mpi->rank, size));
+    if (text != NULL)
+        memcpy(heard, text, size);
+    TRY_OUT(st, mpi->ops->broadcast(0, heard, size, 0));
+    heard[size - 1] = '\0';
+    json_t *zeros = json_loads(heard, 0, NULL);
+    st = compare(mpi->rank, mine, zeros);
+    json_decref(zeros);
+out:
+    mst_free(heard);
+    free(text); /* jansson's allocation */
+    return st;
+}
+
+/* Every rank's failure to every rank: the first of them is that of all. */
+static mst_status share_failure(const mst_mpi *mpi, mst_status st)
+{
+    mst_error mine = {.code = MST_OK}, *all = mst_calloc((size_t)mpi->size, sizeof *all);
+    if (all == NULL)
+        return mst_fail(MST_ENOMEM, "no memory to compare %d ranks", mpi->size);
+    if (st != MST_OK)
+        mst_error_save(&mine, st);
+    mst_status shared = mpi->ops->allgather(0, &mine, sizeof mine, all);
+    st = shared;
+    for (int r = 0; r < mpi->size && shared == MST_OK && st == MST_OK; r++) {
+        char tag[32] = "";
+        all[r].text[MST_ERROR_MAX - 1] = '\0';
+        if (r > 0 && strncmp(all[r].text, "rank ", 5) != 0)
+            snprintf(tag, sizeof tag, "rank %d: ", r);
+        if (all[r].code != MST_OK)
+            st = mst_fail(all[r].code, "%s%s", tag, all[r].text);
+    }
+    mst_free(all);
+    return st;
+}
+
+/* st: how this rank understood its words. */
+static mst_status agree(const mst_mpi *mpi, mst_status st, const mst_option_group *group,
+                        const mst_text_list *files)
+{
+    TRY(share_failure(mpi, st));
+    json_t *mine = told(group, files);
+    st = compare_words(mpi, mine);
+    json_decref(mine);
+    return share_failure(mpi, st);
+}
+
 /* The job of one rank; everything that ends well, or ill with all ranks knowing it, ends MPI together. */
-static mst_status work_as_rank(mst_matmul_options *o, bool as_json)
+static mst_status work_as_rank(mst_matmul_options *o, bool as_json, mst_status understood,
+                               const mst_option_group *group, const mst_text_list *files)
 {
     mst_watch *watch = NULL;
     mst_watch_options w = {
-        .mpi = o->mpi, .start_timeout_ms = START_MS, .peer_timeout_ms = PEER_MS, .lost = lost};
+        .mpi = o->mpi, .start_timeout_ms = START_MS, .peer_timeout_ms = PEER_MS, .lost = mst_cli_mpi_lost};
     mst_error error;
     bool alone = false;
+    mst_error_save(&error, understood);
     TRY(mst_watch_new(&w, &watch));
-    mst_status st = work(o, as_json, &alone);
-    if (alone) {
-        mst_error_save(&error, st);
-        mst_watch_fail(watch, error.text);
+    mst_status st = agree(o->mpi, understood == MST_OK ? MST_OK : mst_error_restore(&error), group, files);
+    if (st == MST_OK)
+        st = work(o, as_json, &alone);
+    mst_error_save(&error, st);
+    mst_status parted = alone ? MST_OK : mst_mpi_part(o->mpi, mst_now_ns() + PART_MS * MST_MS);
+    if (parted != MST_OK && st == MST_OK)
+        mst_error_save(&error, parted);
+    if (alone || parted != MST_OK) {
+        if (error.code != MST_EPEER || !mst_watch_await_lost(watch, NAMED_MS))
+            mst_watch_fail(watch, error.text);
         return mst_error_restore(&error);
     }
-    if (st != MST_OK)
-        mst_error_save(&error, st);
     mst_watch_destroy(watch);
-    mst_status ended = mst_mpi_end(o->mpi);
     if (st == MST_OK)
-        return ended;
-    if (o->mpi->rank != 0) /* rank 0 says it for all */
+        return MST_OK;
+    if (o->mpi->rank != 0) { /* rank 0 says it for all */
+        mst_cli_mpi_end(mst_status_exit_code(st));
         _exit(mst_status_exit_code(st));
+    }
     return mst_error_restore(&error);
 }
 
@@ -392,21 +496,24 @@ static mst_status run(int argc, char **argv)
     mst_text_list files = {0};
     mst_matmul_options o = {.stop = mst_signals_stop()};
     mst_mpi_launch launch;
-    bool helped;
-    mst_status st;
-    TRY_OUT(st, mst_cli_parse(&mst_cmd_matmul, groups, 3, argc, argv, &files, &helped));
+    bool helped = false, alone;
+    mst_status st = mst_cli_parse(&mst_cmd_matmul, groups, 3, argc, argv, &files, &helped);
     if (helped)
         goto out;
-    TRY_OUT(st, read_options(&matmul, &files, &o));
+    if (st == MST_OK)
+        st = read_options(&matmul, &files, &o);
     mst_signals_install();
     mst_mpi_launched(&launch);
-    if (launch.launched)
+    if (launch.launched) {
+        mst_error understood;
+        mst_error_save(&understood, st);
+        mst_cli_mpi_brace(START_MS);
         TRY_OUT(st, mst_mpi_start(NULL, &o.mpi));
-    o.n_threads = choose_threads(matmul.threads, o.mpi);
-    if (o.mpi != NULL) {
-        st = work_as_rank(&o, json.json);
-    } else {
-        bool alone = false;
+        st = understood.code == MST_OK ? MST_OK : mst_error_restore(&understood);
+        o.n_threads = choose_threads(matmul.threads, o.mpi);
+        st = work_as_rank(&o, json.json, st, groups, &files);
+    } else if (st == MST_OK) {
+        o.n_threads = choose_threads(matmul.threads, NULL);
         st = work(&o, json.json, &alone);
     }
 out:

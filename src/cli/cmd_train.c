@@ -394,7 +394,9 @@ static mst_status run(int argc, char **argv)
         goto out;
     TRY_OUT(st, mst_settings_settle(set, s.output.dry_run));
     mst_signals_install();
+    mst_cli_mpi_brace((uint32_t)(set->strategy.start_timeout * 1000));
     set->lost.call = mst_cli_mpi_lost;
+    set->lost.arg = !set->train.save ? NULL : set->train.run != NULL ? set->train.run : "FOLDER";
     mst_train_config config = mst_settings_config(set);
     config.stop = mst_signals_stop();
     config.save_wanted = mst_signals_take_checkpoint;

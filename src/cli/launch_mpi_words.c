@@ -158,7 +158,9 @@ static bool is_ssh(const char *word, size_t n)
 static mst_status mpich_words(const mst_mpi_job *job, const mst_plan *plan, mst_text_list *out)
 {
     char program[4096];
-    TRY(add_all(out, (const char *const[]){"-prepend-pattern", MST_MPI_TAG_MPICH, NULL}));
+    /* A rank that died is for the others to name, who then end by themselves: it would kill them at once. */
+    TRY(add_all(out,
+                (const char *const[]){"-prepend-pattern", MST_MPI_TAG_MPICH, "-disable-auto-cleanup", NULL}));
     if (plan->n_hosts == 0)
         return MST_OK;
     size_t n = strcspn(job->ssh, " ");

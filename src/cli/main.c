@@ -27,9 +27,11 @@
 #include "base/log.h"
 #include "base/version.h"
 #include "cli/cli.h"
+#include "cli/mpi_lost.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/stdin_watch.h"
+#include "matmul/npy.h"
 #include "mpi/mpi.h"
 #include "train/sparse_file.h"
 
@@ -82,6 +84,7 @@ static mst_status arm_faults(void)
     if (write > 0) {
         mst_out_fail_at(write);
         mst_sparse_fail_at(write);
+        mst_npy_fail_at(write);
     }
     return MST_OK;
 }
@@ -162,14 +165,18 @@ int main(int argc, char **argv)
     bool unwritten = fflush(stdout) != 0 || ferror(stdout);
     int reason = errno != 0 ? errno : EIO;
     if (unwritten && st == MST_OK) {
-        if (reader_is_gone())
+        if (reader_is_gone()) {
+            mst_cli_mpi_end(EXIT_FAILURE);
             return EXIT_FAILURE;
+        }
         st = mst_fail(MST_EIO, "standard output: cannot be written: %s", strerror(reason));
     }
+    mst_cli_mpi_last_word();
     const char *signal_name = st == MST_ESTOPPED ? mst_signals_name() : NULL;
     if (signal_name != NULL && strncmp(mst_error_text(), "stopped by", 10) != 0)
         mst_cli_note("muster: stopped by %s: %s", signal_name, mst_error_text());
     else if (st != MST_OK)
         mst_cli_note("muster: %s", mst_error_text());
+    mst_cli_mpi_end(mst_status_exit_code(st));
     return mst_status_exit_code(st);
 }

@@ -12,7 +12,7 @@
 #include "matmul/matmul_impl.h"
 #include "model/dnnl_ops.h"
 
-/* The temporary file of this process, for mst_matmul_abandon. */
+/* The temporary file that this process writes to, for mst_matmul_abandon. */
 static pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
 static char *g_temporary; /* guarded by g_mutex; the job's */
 
@@ -232,8 +232,11 @@ static mst_status open_output(mst_matmul *self)
     if (self->size > 1)
         TRY(self->o.mpi->ops->broadcast(0, name, sizeof name, 0));
     name[sizeof name - 1] = '\0';
-    if (self->rank != 0)
+    if (self->rank != 0) {
         st = mst_npy_join(self->o.out, name, rows, cols, &self->out);
+        if (st == MST_OK)
+            remember(self->out.temporary); /* rank 0 may die before it removes it */
+    }
     return mst_mm_agree(self, st);
 }
 
@@ -241,8 +244,6 @@ static mst_status close_output(mst_matmul *self)
 {
     TRY(mst_mm_agree(self, mst_npy_sync(&self->out)));
     mst_status st = self->rank == 0 ? mst_npy_commit(&self->out) : MST_OK;
-    if (self->rank == 0)
-        remember(NULL);
     return mst_mm_agree(self, st);
 }
 

@@ -96,8 +96,8 @@ bool mst_matmul_alone(const mst_matmul *self);
 /* NULL-safe. An output file that was not finished is removed. */
 void mst_matmul_destroy(mst_matmul *self);
 
-/* Removes an output file of this process that is being written. Any thread, for those who end the process
- * while the working thread hangs. */
+/* Removes an output file that this process is writing to, unfinished. Any thread, for those who end the
+ * process while the working thread hangs. */
 void mst_matmul_abandon(void);
 
 #endif

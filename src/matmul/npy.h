@@ -70,4 +70,7 @@ mst_status mst_npy_commit(mst_npy_out *self); /* by the owner, after everybody's
 /* Without commit the owner removes the temporary file. Safe on one that was never opened (zeroed, fd -1). */
 void mst_npy_end(mst_npy_out *self);
 
+/* Test hook: the k-th write from now on fails as on a full disk; 0: none. */
+void mst_npy_fail_at(uint64_t k);
+
 #endif

@@ -24,11 +24,27 @@ static mst_status failed(const mst_npy_out *self, const char *what)
                     strerror(reason));
 }
 
+static atomic_uint_fast64_t g_writes, g_fail_at; /* the write number that fails; 0: none */
+
+void mst_npy_fail_at(uint64_t k)
+{
+    atomic_store(&g_fail_at, k == 0 ? 0 : atomic_load(&g_writes) + k);
+}
+
+static ssize_t write_some(int fd, const void *data, size_t n, uint64_t at)
+{
+    if (atomic_fetch_add(&g_writes, 1) + 1 == atomic_load(&g_fail_at)) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return pwrite(fd, data, n, (off_t)at);
+}
+
 static mst_status write_at(mst_npy_out *self, const void *data, size_t n, uint64_t at)
 {
     const uint8_t *from = data;
     while (n > 0) {
-        ssize_t done = pwrite(self->fd, from, n, (off_t)at);
+        ssize_t done = write_some(self->fd, from, n, at);
         if (done < 0 && errno == EINTR)
             continue;
         if (done <= 0)

@@ -8,8 +8,10 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +31,7 @@
 #endif
 
 static const char *const plugin_names[] = {"openmpi", "mpich"};
+#define PMI2      "srun --mpi=pmi2"
 #define N_PLUGINS (sizeof plugin_names / sizeof *plugin_names)
 
 static const mst_mpi_host host = {.fail = mst_fail, .alloc = mst_alloc, .free = mst_free};
@@ -65,7 +68,7 @@ void mst_mpi_launched(mst_mpi_launch *out)
         l.local_size = env_number("OMPI_COMM_WORLD_LOCAL_SIZE");
     } else if (ranked(&l, "PMI_RANK", "PMI_SIZE")) {
         bool hydra = env_number("MPI_LOCALRANKID") >= 0 || !slurm;
-        l.launcher = hydra ? "mpiexec (MPICH)" : "srun --mpi=pmi2";
+        l.launcher = hydra ? "mpiexec (MPICH)" : PMI2;
         l.plugin = "mpich";
         l.local_rank = env_number(hydra ? "MPI_LOCALRANKID" : "SLURM_LOCALID");
         l.local_size = hydra ? env_number("MPI_LOCALNRANKS") : -1;
@@ -195,14 +198,19 @@ static void set_defaults(const char *plugin)
     } else {
         set_default("UCX_LOG_LEVEL", "error");
         set_default("UCX_WARN_UNUSED_ENV_VARS", "n");
+        set_default("UCX_HANDLE_ERRORS", "none"); /* no backtrace, no debugger that waits for a key */
+        set_default("UCX_ERROR_SIGNALS", "");
     }
 }
 
 /* ---- start ---- */
 
-static pthread_mutex_t one_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the two below */
+static pthread_mutex_t one_lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows */
 static mst_mpi one;
-static enum { NOT_STARTED, STARTED, ENDED, FAILED } one_state;
+static enum { NOT_STARTED, STARTED, PARTED, ENDING, ENDED, FAILED } one_state;
+static pthread_t one_thread; /* that uses it; once started */
+static bool one_loaded;      /* MPI itself may be there */
+static atomic_bool starting;
 
 /* The name of the plug-in to use: as asked for, MUSTER_MPI, or the launcher's. */
 static mst_status choose(const char *asked, const mst_mpi_launch *l, const char **out)
@@ -245,8 +253,8 @@ static mst_status wrong_pairing(const mst_mpi_ops *ops, const mst_mpi_launch *l,
 {
     char library[128];
     ops->library(library, sizeof library);
-    if (size == 1) /* alone, each process can end what it started */
-        (void)ops->finalize();
+    if (size == 1 && ops->finalize() == MST_OK) /* alone, each process can end what it started */
+        one_loaded = false;
     bool forced = l->plugin != NULL && strcmp(l->plugin, ops->name) != 0;
     const char *cure = strcmp(ops->name, "openmpi") == 0 ? "start with Open MPI's mpirun or `srun --mpi=pmix`"
                                                          : "start with MPICH's mpiexec or `srun --mpi=pmi2`";
@@ -268,11 +276,17 @@ static mst_status start(const char *asked, mst_mpi *out)
     if (!mpi.launch.launched)
         return not_launched();
     TRY(choose(asked, &mpi.launch, &name));
+    if (mpi.launch.plugin != NULL && strcmp(name, "openmpi") == 0 && strcmp(mpi.launch.launcher, PMI2) == 0)
+        return mst_fail(MST_EUSAGE,
+                        "Open MPI (plug-in openmpi) cannot be started by `%s`: use --mpi-plugin "
+                        "mpich, or start with `srun --mpi=pmix`",
+                        PMI2); /* it would end the process itself, with a page of its own */
     if (!find_plugin(name, path, sizeof path))
         return no_plugin(name, &mpi.launch);
     set_defaults(name);
     /* The modules that Open MPI itself loads look for its symbols among the global ones. */
     TRY(load(path, RTLD_NOW | RTLD_GLOBAL, &handle, &mpi.ops));
+    one_loaded = true;
     mst_status st = mpi.ops->start(&mpi.rank, &mpi.size);
     if (st != MST_OK)
         return st; /* MPI is in an unknown state: its library stays */
@@ -291,11 +305,14 @@ mst_status mst_mpi_start(const char *plugin, mst_mpi **out)
     mst_status st = MST_OK;
     pthread_mutex_lock(&one_lock);
     if (one_state == NOT_STARTED) {
+        atomic_store(&starting, true);
         st = start(plugin, &one);
+        atomic_store(&starting, false);
         one_state = st == MST_OK ? STARTED : FAILED;
+        one_thread = pthread_self();
     } else if (one_state != STARTED) {
         st = mst_fail(MST_EUSAGE, "MPI can be started once in a process, and it %s already",
-                      one_state == ENDED ? "was ended" : "failed to start");
+                      one_state == FAILED ? "failed to start" : "was ended");
     }
     pthread_mutex_unlock(&one_lock);
     if (st == MST_OK)
@@ -303,14 +320,96 @@ mst_status mst_mpi_start(const char *plugin, mst_mpi **out)
     return st;
 }
 
+bool mst_mpi_starting(void)
+{
+    return atomic_load(&starting);
+}
+
+/* ---- the end ---- */
+
+#define TAG_PART    21003 /* and the rounds after it: 2^31 ranks have 31 */
+#define ANSWER_MS   500
+#define END_ZERO_MS 1000
+#define END_MS      2000
+
+static void enter(int state)
+{
+    pthread_mutex_lock(&one_lock);
+    one_state = state;
+    pthread_mutex_unlock(&one_lock);
+}
+
+/* In round i every rank hears of 2^i more of those before it. */
+mst_status mst_mpi_part(mst_mpi *self, uint64_t deadline_ns)
+{
+    char gone = 1, heard = 0;
+    int tag = TAG_PART;
+    for (int64_t step = 1; step < self->size; step *= 2, tag++) {
+        int to = (int)((self->rank + step) % self->size);
+        int from = (int)((self->rank - step + self->size) % self->size);
+        mst_mpi_request two[2];
+        TRY(self->ops->irecv(0, &heard, sizeof heard, from, tag, &two[0]));
+        TRY(self->ops->isend(0, &gone, sizeof gone, to, tag, &two[1]));
+        TRY(mst_mpi_wait(self, 2, two, deadline_ns, "the other ranks to finish"));
+    }
+    if (self == &one)
+        enter(PARTED);
+    return MST_OK;
+}
+
+/* MPICH's mpiexec takes a process for dead that leaves without this word, and kills the others. It answers,
+ * and must find somebody there. srun wants no word. */
+static void tell_launcher(void)
+{
+    static const char word[] = "cmd=finalize\n";
+    char answer[64];
+    struct pollfd fd = {.fd = env_number("PMI_FD"), .events = POLLIN};
+    bool hydra = env_number("MPI_LOCALRANKID") >= 0;
+    if (hydra && fd.fd > STDERR_FILENO && write(fd.fd, word, sizeof word - 1) == sizeof word - 1 &&
+        poll(&fd, 1, ANSWER_MS) == 1) {
+        ssize_t n = read(fd.fd, answer, sizeof answer);
+        (void)n;
+    }
+}
+
 mst_status mst_mpi_end(mst_mpi *self)
 {
     pthread_mutex_lock(&one_lock);
-    bool started = one_state == STARTED;
-    if (started)
-        one_state = ENDED;
+    bool here = self == &one && (one_state == STARTED || one_state == PARTED);
+    if (here)
+        one_state = ENDING;
     pthread_mutex_unlock(&one_lock);
-    return started ? self->ops->finalize() : MST_OK;
+    if (!here)
+        return MST_OK;
+    if (self->ops->hangs()) {
+        tell_launcher();
+        return MST_OK;
+    }
+    mst_status st = self->ops->finalize();
+    if (st == MST_OK)
+        enter(ENDED);
+    return st;
+}
+
+uint32_t mst_mpi_end_ms(const mst_mpi *self)
+{
+    return self->rank == 0 ? END_ZERO_MS : END_MS;
+}
+
+bool mst_mpi_over(void)
+{
+    pthread_mutex_lock(&one_lock);
+    bool over = !one_loaded || one_state == ENDED;
+    pthread_mutex_unlock(&one_lock);
+    return over;
+}
+
+mst_mpi *mst_mpi_parted(void)
+{
+    pthread_mutex_lock(&one_lock);
+    bool parted = one_state == PARTED && pthread_equal(one_thread, pthread_self());
+    pthread_mutex_unlock(&one_lock);
+    return parted ? &one : NULL;
 }
 
 /* ---- waiting ---- */

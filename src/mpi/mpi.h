@@ -9,7 +9,7 @@
  * Thread: MPI is used by one thread of a process, the one that called mst_mpi_start; every function of the
  * table is called by it. Any thread may read rank, size and names.
  * Waiting: of the table only the collectives and `start` wait, for all ranks of the communicator: who may not
- * hang keeps a watch (watch.h). mst_mpi_wait has a deadline.
+ * hang keeps a watch (watch.h). mst_mpi_wait and mst_mpi_part have a deadline.
  * Errors: the functions of the table return MST_OK or fail with a sentence that names the MPI function and
  * what MPI says of it. */
 #ifndef MST_MPI_MPI_H
@@ -21,7 +21,7 @@
 
 #include "base/status.h"
 
-#define MST_MPI_ABI    1                /* of the table; a plug-in of another one is refused */
+#define MST_MPI_ABI    2                /* of the table; a plug-in of another one is refused */
 #define MST_MPI_SYMBOL "mst_mpi_plugin" /* of type mst_mpi_ops, in every plug-in */
 #define MST_MPI_ANY    (-1)
 
@@ -38,6 +38,7 @@ typedef struct mst_mpi_ops {
     /* Thread level funneled. size: as MPI sees it. */
     mst_status (*start)(int *rank, int *size);
     mst_status (*finalize)(void);            /* waits for all ranks */
+    bool (*hangs)(void);                     /* finalize may wait for ever */
     void (*abort)(int code);                 /* ends all ranks, this one too */
     void (*library)(char *out, size_t size); /* what is loaded: "Open MPI v4.1.4" */
 
@@ -109,9 +110,24 @@ typedef struct mst_mpi {
  * belongs to the launcher. MST_EUSAGE when the pairing is wrong, or no launcher started this process;
  * MST_EUNSUPPORTED when there is no such plug-in. Once per process: a second call gives the same. */
 mst_status mst_mpi_start(const char *plugin, mst_mpi **out);
-/* Ends MPI, together with all other ranks; only after MST_OK of everything. A process that fails does not
- * call it: MPI then ends the other ranks. */
+/* Whether mst_mpi_start is under way: MPI waits there, for ever, for ranks that never begin. Any thread. */
+bool mst_mpi_starting(void);
+/* Good-bye: returns when all ranks have called it. They have finished then, and none of them uses MPI again
+ * but for more good-byes and the end. MST_ETIMEOUT by the deadline: keep the watch until it returns. */
+mst_status mst_mpi_part(mst_mpi *self, uint64_t deadline_ns);
+/* The end, after mst_mpi_part; a process that fails does not call it. MPICH's own end hangs for ever over
+ * UCX's TCP, more often than not: there it is left out, and the launcher alone hears that this process leaves
+ * in good order. Elsewhere it should not hang; but somebody else had better see to it that the process ends
+ * (mst_mpi_end_ms, mst_mpi_over). */
 mst_status mst_mpi_end(mst_mpi *self);
+/* How long the end may take: rank 0, which has more to say, leaves first, since some launchers kill the
+ * others as soon as one has left. */
+uint32_t mst_mpi_end_ms(const mst_mpi *self);
+/* Whether there is nothing of MPI in this process: it was never started, or has ended. Else the process
+ * leaves by _exit: what MPI has to run at exit may wait for ever. Any thread. */
+bool mst_mpi_over(void);
+/* MPI, where all ranks have parted and the calling thread is the one that uses it; else NULL. */
+mst_mpi *mst_mpi_parted(void);
 
 /* Polls until the requests are all done, backing off from yielding to sleeping 50 and 500 us, so that more
  * ranks than cores work well. what: named when the deadline passes (MST_ETIMEOUT). */

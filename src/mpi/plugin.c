@@ -13,6 +13,7 @@
 #include <mpi.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -35,6 +36,7 @@ typedef struct comm {
 
 static comm comms[COMMS];
 static bool gives_way; /* collectives give the processor away while they wait */
+static bool one_host;  /* all ranks are here */
 
 #define fail mst_mpi_plugin_host->fail
 
@@ -104,7 +106,7 @@ static mst_status comm_add(MPI_Comm all, mst_mpi_comm *out)
 
 /* ---- life ---- */
 
-/* Whether more ranks than processors share this host. */
+/* Whether more ranks than processors share this host; and whether all ranks do. */
 static mst_status crowded(bool *out)
 {
     MPI_Comm here;
@@ -113,6 +115,7 @@ static mst_status crowded(bool *out)
     CHECK(MPI_Comm_size, (here, &size));
     CHECK(MPI_Comm_free, (&here));
     *out = size > sysconf(_SC_NPROCESSORS_ONLN);
+    one_host = size == comms[0].size;
     return MST_OK;
 }
 
@@ -153,6 +156,17 @@ static mst_status plugin_finalize(void)
         }
     CHECK(MPI_Finalize, ());
     return MST_OK;
+}
+
+/* MPICH closes its connections one rank after the other, and those that are ready no longer listen to those
+ * that are not; memory that ranks of one host share needs nobody to listen. */
+static bool plugin_hangs(void)
+{
+#ifdef MPICH_NAME
+    return !one_host || getenv("UCX_TLS") != NULL;
+#else
+    return false;
+#endif
 }
 
 static void plugin_abort(int code)
@@ -578,6 +592,7 @@ __attribute__((visibility("default"))) const mst_mpi_ops mst_mpi_plugin = {
     .version = COMPILED_WITH,
     .start = plugin_start,
     .finalize = plugin_finalize,
+    .hangs = plugin_hangs,
     .abort = plugin_abort,
     .library = plugin_library,
     .dup = plugin_dup,

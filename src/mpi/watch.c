@@ -7,7 +7,7 @@
  *
  * Invariants
  * 1. `lost` is called at most once, and not after this rank has begun to leave or to fail.
- * 2. What the caller's threads and the watch's share is guarded by the mutex: ending, failing, failed,
+ * 2. What the caller's threads and the watch's share is guarded by the mutex: ending, failing, failed, lost,
  * joined, broken. The rest is the thread's alone once it runs. */
 #include "mpi/watch.h"
 
@@ -74,7 +74,7 @@ struct mst_watch {
     bool thread_made;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    bool ending, failing, failed, joined;
+    bool ending, failing, failed, lost, joined;
     mst_error broken; /* code MST_OK: not */
     char sentence[SENTENCE_MAX];
 };
@@ -115,8 +115,13 @@ static void lose(mst_watch *w, const char *sentence)
     snprintf(text, sizeof text, "%s", sentence);
     if (w->rank == 0)
         tell_all(w, LOST, text);
-    if (!own)
-        w->options.lost(w->options.arg, text);
+    if (own)
+        return;
+    w->options.lost(w->options.arg, text);
+    pthread_mutex_lock(&w->mutex);
+    w->lost = true;
+    pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->mutex);
 }
 
 static int rank_of(const mst_watch *w, uint32_t peer)
@@ -559,6 +564,20 @@ mst_status mst_watch_new(const mst_watch_options *options, mst_watch **out)
     }
     *out = w;
     return MST_OK;
+}
+
+bool mst_watch_await_lost(mst_watch *w, uint32_t timeout_ms)
+{
+    uint64_t deadline = mst_now_ns() + timeout_ms * MST_MS;
+    struct timespec until = clock_at(deadline);
+    if (w == NULL || !w->thread_made)
+        return false;
+    pthread_mutex_lock(&w->mutex);
+    while (!w->lost && mst_now_ns() < deadline)
+        pthread_cond_timedwait(&w->changed, &w->mutex, &until);
+    bool lost = w->lost;
+    pthread_mutex_unlock(&w->mutex);
+    return lost;
 }
 
 void mst_watch_fail(mst_watch *w, const char *sentence)

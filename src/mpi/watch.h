@@ -26,6 +26,10 @@ mst_status mst_watch_new(const mst_watch_options *options, mst_watch **out);
  * it. Any thread. Waits a second at most for it to leave. */
 void mst_watch_fail(mst_watch *self, const char *sentence);
 
+/* MPI failed in this rank, perhaps since another one is dead: waits until `lost` was called, timeout_ms at
+ * most, since the watch knows who it was and MPI does not. Whether it was. Any thread but the watch's. */
+bool mst_watch_await_lost(mst_watch *self, uint32_t timeout_ms);
+
 /* This rank has finished: its leaving is no death. Waits for nobody; NULL-safe. */
 void mst_watch_destroy(mst_watch *self);
 

@@ -27,6 +27,8 @@
 #define NAPPING_NS  (20 * MST_MS)   /* of those */
 #define IDLE_NS     (50 * MST_MS)   /* asleep with nothing to do */
 #define LEAVE_NS    (MST_S / 4)     /* that a thread in MPI is waited for */
+#define NAMED_MS    2000            /* for the watch to hear of the death that MPI failed by */
+#define PART_NS     (3600 * MST_S)  /* for the other ranks to finish: the watch knows that they live */
 #define END_TAG     (MST_COMM_TAGS - 1)
 #define TIMER_SLACK 5000ul /* ns: naps are as long as they say */
 
@@ -48,7 +50,21 @@ static void break_with(mst_comm *self, mst_status st, const char *sentence)
 
 static void on_lost(void *arg, const char *sentence)
 {
-    break_with(arg, MST_EPEER, sentence);
+    mst_comm *self = arg;
+    break_with(self, MST_EPEER, sentence);
+    if (self->options.lost != NULL)
+        self->options.lost(self->options.lost_arg, sentence);
+}
+
+/* Where MPI failed: the watch knows better who is dead, if somebody is. */
+static void hear_the_watch(mst_comm *self, mst_status st)
+{
+    mst_error error;
+    if (st != MST_EPEER || self->watch == NULL || atomic_load(&self->broken))
+        return;
+    mst_error_save(&error, st);
+    (void)mst_watch_await_lost(self->watch, NAMED_MS);
+    (void)mst_error_restore(&error);
 }
 
 mst_status mst_comm_lost(mst_comm *self)
@@ -332,7 +348,9 @@ static bool answer_call(mst_comm *self)
     if (fn == NULL)
         return false;
     mst_error error;
-    mst_error_save(&error, fn(self, arg));
+    mst_status st = fn(self, arg);
+    hear_the_watch(self, st);
+    mst_error_save(&error, st == MST_EPEER && atomic_load(&self->broken) ? mst_comm_lost(self) : st);
     pthread_mutex_lock(&self->lock);
     self->fn = NULL;
     self->fn_error = error;
@@ -376,8 +394,10 @@ static void serve(mst_comm *self)
             continue;
         }
         mst_status st = mst_comm_poll(self, &moved);
-        if (st != MST_OK)
+        if (st != MST_OK) {
+            hear_the_watch(self, st);
             break_with(self, st, mst_error_text());
+        }
         if (moved)
             p.since = mst_now_ns();
         else
@@ -398,6 +418,8 @@ static void *run(void *arg)
     pthread_mutex_unlock(&self->lock);
     if (st == MST_OK)
         serve(self);
+    if (self->parted)
+        (void)mst_mpi_end(self->mpi);
     pthread_mutex_lock(&self->lock);
     self->gone = true;
     pthread_cond_broadcast(&self->changed);
@@ -521,12 +543,14 @@ static mst_status end_mpi(mst_comm *self, void *arg)
     TRY(st);
     if (self->options.start != NULL)
         return MST_OK;
+    atomic_store(&self->in_mpi, true);
+    st = mst_mpi_part(self->mpi, mst_now_ns() + PART_NS);
+    atomic_store(&self->in_mpi, false);
+    TRY(st);
     mst_watch_destroy(self->watch);
     self->watch = NULL;
-    atomic_store(&self->in_mpi, true);
-    st = mst_mpi_end(self->mpi);
-    atomic_store(&self->in_mpi, false);
-    return st;
+    self->parted = true;
+    return MST_OK;
 }
 
 mst_status mst_comm_end(mst_comm *self)
@@ -539,7 +563,8 @@ mst_status mst_comm_end(mst_comm *self)
 /* Whether the thread has left; it is asked to. */
 static bool dismiss(mst_comm *self)
 {
-    uint64_t deadline = mst_now_ns() + LEAVE_NS;
+    uint64_t deadline =
+        mst_now_ns() + (self->ended && self->mpi != NULL ? mst_mpi_end_ms(self->mpi) * MST_MS : LEAVE_NS);
     pthread_mutex_lock(&self->lock);
     self->quit = true;
     pthread_cond_broadcast(&self->wake);

@@ -51,6 +51,9 @@ typedef struct mst_comm_options {
     /* Called on the communication thread every now and then while it has nothing to do. Or NULL. */
     void (*idle)(void *arg);
     void *arg;
+    /* Called on the watch's thread once another rank is dead, after everything here fails. Or NULL. */
+    void (*lost)(void *lost_arg, const char *sentence);
+    void *lost_arg;
     /* In place of mst_mpi_start, for ranks that are threads of one process: no watch is kept. Or NULL. */
     mst_status (*start)(void *start_arg, mst_mpi **out);
     void *start_arg;
@@ -66,10 +69,11 @@ typedef struct mst_comm mst_comm;
 
 /* MST_EUSAGE and MST_EUNSUPPORTED as mst_mpi_start. *out is the caller's to destroy; set only on MST_OK. */
 mst_status mst_comm_new(const mst_comm_options *options, mst_comm **out);
-/* Leaves MPI together with all other ranks, who must do the same; nothing may be called but destroy then. */
+/* Parts from all other ranks, who must do the same; nothing may be called but destroy then, which ends MPI.
+ */
 mst_status mst_comm_end(mst_comm *self);
 /* NULL-safe. Without mst_comm_end before it this rank has failed: the others hear `sentence` (or NULL). A
- * thread that MPI does not let go is left behind. */
+ * thread that MPI does not let go is left behind: mst_mpi_over tells. */
 void mst_comm_destroy(mst_comm *self, const char *sentence);
 
 const mst_mpi *mst_comm_mpi(const mst_comm *self); /* rank, size, host, for any thread */

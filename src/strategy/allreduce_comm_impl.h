@@ -56,7 +56,8 @@ struct mst_comm {
     bool fn_done;
     mst_error fn_error;
     bool ready, quit, gone; /* MPI is started, or failed; the thread is to leave; it has left */
-    bool ended;             /* MPI is over */
+    bool ended;             /* all ranks have parted: the training thread's own */
+    bool parted;            /* the same, for the communication thread: MPI ends with it */
     mst_error error;        /* why the job cannot go on; valid once broken is set */
     atomic_bool broken;
     bool held;          /* it has, as it seems: the training thread's own */

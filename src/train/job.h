@@ -55,14 +55,14 @@ typedef struct mst_job_lost {
 } mst_job_lost;
 
 /* config->cluster is that of mst_cluster_of_ranks; index, engine and all_begin are not used. The calling
- * thread is the one that uses MPI. */
+ * thread is the one that uses MPI, which has not ended on return: all ranks have parted (mpi.h) then. */
 mst_status mst_job_ranks(const mst_job_config *config, const mst_job_lost *lost, const mst_observer *observer,
                          mst_job_summary *summary);
 
 /* Strategy allreduce: this process is a rank of an MPI job; rank 0 keeps the run directory, and summary is
  * filled in there. config->cluster, index, engine and all_begin are not used. Errors: MST_EPEER naming the
  * rank that died or failed. */
-mst_status mst_job_allreduce(const mst_job_config *config, const mst_observer *observer,
-                             mst_job_summary *summary);
+mst_status mst_job_allreduce(const mst_job_config *config, const mst_job_lost *lost,
+                             const mst_observer *observer, mst_job_summary *summary);
 
 #endif

@@ -227,8 +227,8 @@ out:
     return st == MST_OK ? MST_OK : mst_error_restore(&error);
 }
 
-mst_status mst_job_allreduce(const mst_job_config *config, const mst_observer *observer,
-                             mst_job_summary *summary)
+mst_status mst_job_allreduce(const mst_job_config *config, const mst_job_lost *lost,
+                             const mst_observer *observer, mst_job_summary *summary)
 {
     const mst_strategy_options *o = config->train->strategy;
     mst_comm *comm = NULL;
@@ -237,6 +237,8 @@ mst_status mst_job_allreduce(const mst_job_config *config, const mst_observer *o
         .peer_timeout_ms = (uint32_t)(o->peer_timeout * 1000),
         .stall_timeout_ms = (uint32_t)(o->stall_timeout * 1000),
         .idle = look_at_own,
+        .lost = lost->call,
+        .lost_arg = lost->arg,
     };
     *summary = (mst_job_summary){0};
     wishes.own_stop = config->train->stop;

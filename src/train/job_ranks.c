@@ -2,8 +2,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "mpi/watch.h"
 #include "train/job_impl.h"
+
+#define PART_NS  (3600 * MST_S) /* for the other ranks to finish: the watch knows that they live */
+#define NAMED_MS 2000           /* for the watch to hear of the death that MPI failed by */
 
 /* Where nobody else wants to know: the next look at the net fails with the sentence. */
 static void lost_by_itself(void *arg, const char *sentence)
@@ -42,12 +46,12 @@ mst_status mst_job_ranks(const mst_job_config *config, const mst_job_lost *lost,
     own.index = (uint32_t)mpi->rank - (serves ? 0 : config->cluster->n_servers);
     own.all_begin = true; /* the launcher started all of them */
     mst_status st = take_part(&own, serves, observer, summary);
+    if (st == MST_OK)
+        st = mst_mpi_part(mpi, mst_now_ns() + PART_NS);
     mst_error error;
     mst_error_save(&error, st);
-    if (st != MST_OK && st != MST_EPEER) /* what a peer's failure did to this rank is no news */
+    if (st != MST_OK && !(st == MST_EPEER && mst_watch_await_lost(watch, NAMED_MS)))
         mst_watch_fail(watch, error.text);
     mst_watch_destroy(watch);
-    if (st == MST_OK)
-        return mst_mpi_end(mpi);
-    return mst_error_restore(&error);
+    return st == MST_OK ? MST_OK : mst_error_restore(&error);
 }

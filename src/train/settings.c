@@ -235,7 +235,7 @@ mst_status mst_settings_run_job(mst_settings *self, const mst_train_config *conf
     if (job.same == NULL)
         st = mst_fail(MST_ENOMEM, "no memory for the options");
     else if (self->strategy.strategy == MST_STRATEGY_ALLREDUCE)
-        st = mst_job_allreduce(&job, observer, summary);
+        st = mst_job_allreduce(&job, &self->lost, observer, summary);
     else if (self->cluster.source == NULL)
         st = mst_job_embedded(&job, observer, summary);
     else if (self->cluster.ranks)

@@ -110,6 +110,7 @@ train --resume --strategy ps --run nowhere"
   # Signals: the first closes rank 0's input. SIGUSR1 reaches rank 0 as a letter.
   export PLAY_0='echo ready; head -c 1 >letter; cat >/dev/null; echo "muster: asked to end" >&2; exit 1'
   export PLAY='sleep 0.2'
+  rm -f out err
   "$muster" launch --job "$job" --mpi --mpi-plugin "$mpi" -n 2 --logs none -- train --strategy ps >out 2>err </dev/null &
   pid=$!
   wait_for out ready
@@ -129,6 +130,7 @@ train --resume --strategy ps --run nowhere"
   for how in grace second; do
     grace=1
     [ $how = grace ] || grace=1000
+    rm -f out err # what is waited for must be new
     "$muster" launch --job "$job" --mpi --mpi-plugin "$mpi" -n 2 --grace $grace --logs none -- train --strategy ps \
       >out 2>err </dev/null &
     pid=$!

@@ -68,6 +68,56 @@ for mpi in $implementations; do
   says "int32.npy: has dtype <i4" 1
 done
 
+# ---- wrong words, and words that differ, are said once, by whoever has them ----
+cat >differ.sh <<'RANK'
+[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" != 1 ] || set -- "$@" $differ
+exec "$@"
+RANK
+for mpi in $implementations; do
+  ranks $mpi 3 "$muster" matmul --m 30 --trace --out c.npy
+  same "$mpi: exit code of wrong usage" $code 2
+  says "muster: " 1
+  says "muster: --trace makes no C: leave out --out" 1
+  for case in "--k 31|rank 1 has --k 31, rank 0 has 0: give all ranks the same" "--seed 7|rank 1 has --seed 7, rank 0 has 1" \
+    "--bogus|rank 1: unknown option --bogus" "a.npy b.npy|rank 1: --m, --n and --k are for generated matrices"; do
+    differ=${case%%|*} ranks $mpi 3 bash differ.sh "$muster" matmul --m 30 --out c.npy
+    same "$mpi: exit code of ranks that differ in $case" $code 2
+    says "muster: " 1
+    says "muster: ${case##*|}" 1
+    [ ! -e c.npy ] || fail "$mpi: ranks that differ made a product"
+  done
+  differ="--threads 1 --memory 100M" ranks $mpi 3 bash differ.sh "$muster" matmul --m 30
+  same "$mpi: exit code of ranks with other means" $code 0
+done
+
+# ---- a write that fails, on any rank, leaves no file ----
+mkdir full
+expect 0 matmul --m 40 --out full/c.npy
+rm full/c.npy
+for k in 1 2; do
+  MUSTER_FAIL_WRITE=$k expect 1 matmul --m 40 --out full/c.npy
+  says "muster: full/c.npy: cannot be written: No space left on device" 1
+  only full
+done
+for mpi in $implementations; do
+  for k in 1 2; do # of every rank: rank 0's first is the header
+    MUSTER_FAIL_WRITE=$k ranks $mpi 3 "$muster" matmul --m 40 --out full/c.npy
+    [ $code != 0 ] || fail "$mpi: write $k failed unnoticed"
+    says "full/c.npy: cannot be written: No space left on device"
+    only full
+  done
+done
+
+# ---- MPICH's own end hangs over UCX's TCP ----
+case $implementations in
+  *mpich*)
+    for i in 1 2 3; do
+      UCX_TLS=tcp,self well mpich 4 "$muster" matmul --m 100 --json
+      same "ranks over TCP" "$(value ranks)" 4
+    done
+    ;;
+esac
+
 # ---- a rank is killed ----
 # Launchers kill what they started as soon as one rank is gone; keep.sh stands in a session of its own, so that a rank's
 # exit code is written down however fast they are.
@@ -108,3 +158,21 @@ for mpi in $implementations; do
   wait $job || true
   job=
 done
+
+# ---- a signal to the launcher ----
+for mpi in $implementations; do
+  rm -rf killed
+  mkdir killed
+  extra=
+  [ $mpi != openmpi ] || extra="-q --oversubscribe --bind-to none"
+  setsid "$(launcher $mpi)" $extra -n 3 "$muster" matmul --m 20000 --memory 500M --out killed/c.npy >out 2>err </dev/null &
+  job=$!
+  await 60 "$mpi: the product does not begin" begun
+  kill -INT $job
+  wait $job && fail "$mpi: an interrupted job ends with exit code 0" || true
+  job=
+  says "muster: stopped by SIG" 1
+  await 10 "$mpi: an interrupted job leaves $(ls killed)" eval '! begun'
+  only killed
+done
+echo "multiplied:$implementations"
