@@ -18,9 +18,10 @@
  *  --wire bf16      link * 0.5 (whole model), * 0.65 (keys travel too)
  *  --mode async     no straggling, no barrier: the second form
  *  --quorum W-1     no straggling of the slowest
- *  --pipeline 2     own work and round trips overlap
+ *  --pipeline 2     three requests of a worker in flight: three times the customers, whose own work is still
+ *                   done one after the other
  *  --cache          input * 0.05
- *  --threads C      local: own work / (C / threads)
+ *  --threads C      local: own work / (C / threads), of cores that other programs leave
  *  rarer evaluation, saving: a quarter of it
  *
  * Advice of less than 5 percent is not given. */
@@ -45,6 +46,7 @@ typedef struct model {
     double straggle, trips, server, link; /* shares of the step */
     double server_use, link_use;          /* without lockstep: of the time */
     bool link_shared;                     /* at the servers: workers share it */
+    double in_flight;                     /* requests of a worker at a time, without lockstep */
     double evaluation, saving;            /* beside it: of today's time, for today's rows */
     double training, today;               /* today's share of training; today's workers */
 } model;
@@ -75,8 +77,11 @@ static double rows_rate(const model *m)
     } else {
         double demand[STATIONS] = {m->server_use, m->link_shared ? m->link_use : 0};
         double think = own + m->trips + (m->link_shared ? 0 : m->link);
-        unsigned n = m->workers < CUSTOMERS_MAX ? (unsigned)lround(m->workers) : CUSTOMERS_MAX;
+        double customers = m->workers * m->in_flight;
+        unsigned n = customers < CUSTOMERS_MAX ? (unsigned)lround(customers) : CUSTOMERS_MAX;
         steps = mst_model_throughput(n, think, demand, STATIONS);
+        steps =
+            fmin(steps, m->workers / fmax(own, 1e-9)); /* requests overlap; a worker's own work does not */
     }
     return 1 / (m->training / fmax(steps * m->rows, 1e-9) + (m->evaluation + m->saving) / m->today);
 }
@@ -86,12 +91,13 @@ static double rows_rate(const model *m)
 /* demand of a station per step of one worker, whose step now takes 1: use = W steps * demand */
 static model today(const mst_facts *f, const mst_verdict *v)
 {
-    double inside = 0;
+    double inside = 0, pipeline = mst_run_data_option_real(f->run, "pipeline");
     const double *s = v->shares;
     model m = {
         .lockstep = f->lockstep || !f->ps,
         .workers = fmax(1, (double)f->n_workers),
         .rows = 1,
+        .in_flight = pipeline > 0 ? 1 + pipeline : 1,
         .input = s[MST_BOTTLENECK_INPUT],
         .disk = fmax(0, s[MST_BOTTLENECK_DISK] - f->typical[MST_COST_CHECKPOINT]),
         .own = s[MST_BOTTLENECK_COMPUTE],
@@ -236,10 +242,7 @@ static void advise_exchange(const mst_facts *f, mst_verdict *v, const model *now
     }
     m = *now;
     if (!f->lockstep && mst_run_data_option_real(f->run, "pipeline") < 1) {
-        double own = m.own + m.input + m.disk;
-        m.trips = fmax(0, m.trips - own);
-        if (!m.link_shared)
-            m.link = fmax(0, m.link - own);
+        m.in_flight = 3;
         advise(v, now, &m, "--pipeline 2",
                "Requests in flight while the worker computes hide the round trips.");
     }
@@ -269,8 +272,9 @@ static void advise_rest(const mst_facts *f, mst_verdict *v, const model *now)
     m = *now;
     double cores = f->n_workers > 0 ? f->workers[0].cores : NAN, threads = f->figures.n_threads;
     if (f->n_workers > 0 && !f->ps && cores >= threads + 1 && threads >= 1) {
-        m.own *= threads / cores;
-        m.input *= threads / cores;
+        double left = fmax(threads, cores - f->others); /* by other programs */
+        m.own *= threads / left;
+        m.input *= threads / left;
         snprintf(change, sizeof change, "--threads %.0f", cores);
         advise(v, now, &m, change, "One thread for each core of the host.");
     } else if (f->n_workers > 0 && !f->ps && v->kind == MST_BOTTLENECK_COMPUTE) {

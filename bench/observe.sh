@@ -1,0 +1,206 @@
+# Sourced by bench/run: what watching a run costs, and how well predicted gains come true (group observe). bench/README.md
+# has the limit that each line is held against.
+
+group_observe() {
+    observe_overhead
+    observe_sampler
+    observe_predictions
+}
+
+# ---- cost ----
+
+# used COMMAND...: wall and CPU seconds of a command.
+used() {
+    local TIMEFORMAT='%R %U %S'
+    { time "$@" >/dev/null 2>"$DATA/train.err" || return 1; } 2>&1 | awk '{print $1, $2 + $3}'
+}
+
+# The same training with and without, in turn; which is first changes from round to round.
+observe_overhead() {
+    local names=(observe_overhead_percent observe_overhead_wall_percent) load round first out
+    local -A options=(
+        [b1000]="--batch 1000 --lr $LR_1000 --rows 12M" [b1]="--batch 1 --lr $LR --rows 6M"
+        [ps]="--strategy ps --workers 1 --batch 1000 --lr $LR_1000 --rows 6M"
+    )
+    local -A on off wall cpu
+    if ! caches; then
+        skip "no generated rows" "${names[@]}"
+        return
+    fi
+    for ((round = 1; round <= ROUNDS; round++)); do
+        say "observe overhead, round $round of $ROUNDS"
+        for load in b1000 b1 ps; do
+            for first in $((round % 2)) $((1 - round % 2)); do
+                # shellcheck disable=SC2086
+                if ! out=$(used "$MUSTER" train "$train_cache" --model logreg --features $FEATURES --threads 1 --no-save \
+                    ${options[$load]} $([ "$first" = 1 ] || echo --no-observe) --run "$DATA/run" --overwrite); then
+                    skip "muster train failed" "${names[@]}"
+                    return
+                fi
+                if [ "$first" = 1 ]; then on[$load]=$out; else off[$load]=$out; fi
+            done
+            wall[$load]+=" $(awk -v a="${on[$load]}" -v b="${off[$load]}" 'BEGIN {split(a, x); split(b, y); print 100 * (x[1] / y[1] - 1)}')"
+            cpu[$load]+=" $(awk -v a="${on[$load]}" -v b="${off[$load]}" 'BEGIN {split(a, x); split(b, y); print 100 * (x[2] / y[2] - 1)}')"
+        done
+    done
+    local most=-100 most_wall=-100 m w
+    for load in b1000 b1 ps; do
+        # shellcheck disable=SC2086
+        m=$(median ${cpu[$load]}) w=$(median ${wall[$load]})
+        line "observe_overhead_${load}_percent" "$(calc "$m" 2)" percent
+        line "observe_overhead_${load}_wall_percent" "$(calc "$w" 2)" percent
+        most=$(calc "$m > $most ? $m : $most" 4) most_wall=$(calc "$w > $most_wall ? $w : $most_wall" 4)
+    done
+    line observe_overhead_percent "$(calc "$most" 2)" percent
+    line observe_overhead_wall_percent "$(calc "$most_wall" 2)" percent
+}
+
+# CPU of the thread that samples and writes, over five seconds of training.
+observe_sampler() {
+    local pid task from to=""
+    caches || {
+        skip "no generated rows" sampler_cpu_percent
+        return
+    }
+    "$MUSTER" train "$train_cache" --model logreg --features $FEATURES --threads 1 --no-save --batch 1000 --epochs 0 \
+        --seconds 8 --run "$DATA/run" --overwrite >/dev/null 2>"$DATA/train.err" &
+    pid=$!
+    sleep 2
+    task=$(grep -lx observe /proc/$pid/task/*/comm 2>/dev/null | head -n 1)
+    if [ -n "$task" ]; then
+        from=$(cut -d' ' -f1 "${task%comm}schedstat" 2>/dev/null || true)
+        sleep 5
+        to=$(cut -d' ' -f1 "${task%comm}schedstat" 2>/dev/null || true)
+    fi
+    wait $pid || true
+    if [ -n "$to" ]; then
+        line sampler_cpu_percent "$(calc "100 * ($to - $from) / 5e9" 3)" percent
+    else
+        skip "no thread called observe" sampler_cpu_percent
+    fi
+}
+
+# ---- predictions ----
+
+LAB=bench-verdict
+lab() { NETLAB_SWITCH=$(realpath "$BUILD")/tools/netlab-switch scripts/netlab --name $LAB "$@"; }
+
+# lab_job SERVERS WORKERS OPTIONS...: each process on a host of its own; the summary as JSON in $DATA/job.out.
+lab_job() {
+    local m=$1 n=$2 i pids=() failed=""
+    shift 2
+    {
+        echo "servers:"
+        for ((i = 0; i < m; i++)); do echo "  - 10.77.0.$((i + 1)):5237$i"; done
+        echo "workers:"
+        for ((i = 0; i < n; i++)); do echo "  - worker$i"; done
+    } >"$DATA/cluster.yaml"
+    set -- --cluster "$DATA/cluster.yaml" --strategy ps --epochs 0 --seconds 4 --no-save --quiet --json --run "$DATA/run" \
+        --overwrite "$@"
+    for ((i = 0; i < m; i++)); do
+        MUSTER_SECRET=bench-verdict lab exec $((i + 1)) "${ahead[@]}" "$MUSTER" train --role server --index "$i" "$@" >"$DATA/job$i.out" \
+            2>"$DATA/job.err" </dev/null &
+        pids+=($!)
+    done
+    for ((i = 0; i < n; i++)); do
+        MUSTER_SECRET=bench-verdict lab exec $((m + i + 1)) "${ahead[@]}" "$MUSTER" train --role worker --index "$i" "$@" \
+            >/dev/null 2>"$DATA/job.err" </dev/null &
+        pids+=($!)
+    done
+    for i in "${pids[@]}"; do wait "$i" || failed=1; done
+    mv "$DATA/job0.out" "$DATA/job.out"
+    [ -z "$failed" ]
+}
+local_job() {
+    "${ahead[@]}" "$MUSTER" train --epochs 0 --seconds 4 --quiet --json --run "$DATA/run" --overwrite "$@" >"$DATA/job.out" \
+        2>"$DATA/job.err" </dev/null
+}
+# Rows per second of all wall time, evaluating and saving included.
+speed() {
+    local out
+    out=$(<"$DATA/job.out")
+    calc "$(field "$out" rows) / ($(field "$out" train_seconds) + $(field "$out" eval_seconds) + $(field "$out" save_seconds))" 3
+}
+# The gain that the run's verdict predicts for a change; 1 when it does not speak of it.
+predicted() {
+    local gain
+    gain=$(grep -A 2 -- "\"change\": \"$1" "$DATA/run/verdict.json" | sed -n 's/.*"predicted_gain": \([0-9.e+-]*\).*/\1/p' |
+        head -n 1)
+    echo "${gain:-1}"
+}
+# compared NAME CHANGE BEFORE -- AFTER: runs both in turn, some rounds; a line for what was predicted and what came, and the
+# error into $errors.
+compared() {
+    local name=$1 change=$2 round told=() came=() before a b
+    shift 2
+    before=()
+    while [ "$1" != -- ]; do
+        before+=("$1")
+        shift
+    done
+    shift
+    for ((round = 1; round <= PREDICTION_ROUNDS; round++)); do
+        say "prediction $name, round $round of $PREDICTION_ROUNDS"
+        "${before[@]}" || {
+            tail -n 3 "$DATA/job.err" >&2
+            return 1
+        }
+        a=$(speed) && told+=("$(predicted "$change")")
+        "$@" || {
+            tail -n 3 "$DATA/job.err" >&2
+            return 1
+        }
+        b=$(speed) && came+=("$(calc "$b / $a" 4)")
+    done
+    told=$(median "${told[@]}") came=$(median "${came[@]}")
+    line "verdict_${name}_predicted_gain" "$(calc "$told")" ratio
+    line "verdict_${name}_gain" "$(calc "$came")" ratio
+    errors+=("$(calc "($told > $came ? $told - $came : $came - $told) / $came" 4)")
+}
+
+PREDICTION_ROUNDS=${PREDICTION_ROUNDS:-3}
+observe_predictions() {
+    local errors=() svm=$DATA/verdict.svm digits=$DATA/verdict-digits.cache wide=$DATA/verdict-wide.cache
+    local narrow=$DATA/verdict-narrow.cache clicks reason e sum=0 ahead=()
+    if chrt -r 1 true 2>/dev/null; then ahead=(chrt -r 1); else say "no real-time priority: neighbours count"; fi
+    if ! make_file "$svm" "$MUSTER" data gen criteo --rows 300000 --features 1000000 --to libsvm --out ||
+        ! make_file "$digits" "$MUSTER" data gen digits --rows 4000 --to cache --out ||
+        ! make_file "$wide" "$MUSTER" data gen blobs --rows 800 --features 20000 --classes 5 --to cache --out ||
+        ! make_file "$narrow" "$MUSTER" data gen blobs --rows 4000 --features 50 --to cache --out; then
+        skip "no generated rows" verdict_prediction_error
+        return
+    fi
+    clicks=("$svm" --model logreg --features 1000000 --threads 1 --prefetch 1 --no-save --cache-folder "$DATA")
+    compared cache --cache local_job "${clicks[@]}" -- local_job "${clicks[@]}" --cache || true
+    clicks=("$digits" --model lenet --threads 1 --no-save --test "$digits")
+    compared eval_every --eval-every local_job "${clicks[@]}" --eval-every 500rows -- \
+        local_job "${clicks[@]}" --eval-every 2000rows || true
+    compared threads "--threads" local_job "$digits" --model lenet --threads 1 --batch 128 --no-save -- \
+        local_job "$digits" --model lenet --threads "$(getconf _NPROCESSORS_ONLN)" --batch 128 --no-save || true
+    if ! reason=$(lab check 2>&1); then
+        say "predictions on hosts of a lab are left out: $reason"
+    else
+        lab down >/dev/null 2>&1 || true
+        if lab up --hosts 5 --rate 1gbit --rtt 5ms >&2; then
+            clicks=("$narrow" --model logreg --mode sync --batch 10)
+            compared batch --batch lab_job 1 2 "${clicks[@]}" -- lab_job 1 2 "${clicks[@]}" --batch 40 || true
+            compared workers --workers lab_job 1 2 "${clicks[@]}" -- lab_job 1 4 "${clicks[@]}" || true
+            clicks=("$narrow" --model logreg --mode async --batch 10)
+            compared pipeline --pipeline lab_job 1 2 "${clicks[@]}" -- lab_job 1 2 "${clicks[@]}" --pipeline 2 || true
+            lab down >&2 || true
+        fi
+        if lab up --hosts 5 --rate 100mbit --rtt 1ms >&2; then
+            clicks=("$wide" --model softmax --mode sync --batch 16)
+            compared wire "--wire bf16" lab_job 1 3 "${clicks[@]}" -- lab_job 1 3 "${clicks[@]}" --wire bf16 || true
+            compared servers --servers lab_job 1 3 "${clicks[@]}" -- lab_job 2 3 "${clicks[@]}" || true
+            lab down >&2 || true
+        fi
+    fi
+    if [ ${#errors[@]} -lt 5 ]; then
+        skip "only ${#errors[@]} predictions could be tried" verdict_prediction_error
+        return
+    fi
+    for e in "${errors[@]}"; do sum=$(calc "$sum + $e" 4); done
+    line verdict_predictions ${#errors[@]} count
+    line verdict_prediction_error "$(calc "$sum / ${#errors[@]}")" ratio
+}
