@@ -67,12 +67,16 @@ bad:
     return mst_fail(MST_EUSAGE, "--listen %.100s: must be HOST:PORT, [IPV6]:PORT or a port", text);
 }
 
-static bool is_loopback(const struct sockaddr *address)
+typedef union bound_address {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+} bound_address;
+
+static bool is_loopback(const bound_address *a)
 {
-    if (address->sa_family == AF_INET)
-        return ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr) >> 24 == 127;
-    return address->sa_family == AF_INET6 &&
-           IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr);
+    return a->any.sa_family == AF_INET6 ? IN6_IS_ADDR_LOOPBACK(&a->v6.sin6_addr)
+                                        : ntohl(a->v4.sin_addr.s_addr) >> 24 == 127;
 }
 
 static mst_status open_socket(const struct addrinfo *info, const mst_address *address, int *out)
@@ -99,7 +103,7 @@ mst_status mst_listen(const mst_address *address, int *fd, uint16_t *port, bool 
     char service[8];
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
     struct addrinfo *found = NULL;
-    struct sockaddr_storage got;
+    bound_address got = {0};
     socklen_t size = sizeof got;
     int one = -1;
     snprintf(service, sizeof service, "%u", address->port);
@@ -109,11 +113,10 @@ mst_status mst_listen(const mst_address *address, int *fd, uint16_t *port, bool 
     if (rc != 0)
         return mst_fail(MST_EINPUT, "--listen %s: no such address: %s", address->host, gai_strerror(rc));
     TRY_OUT(st, open_socket(found, address, &one));
-    if (getsockname(one, (struct sockaddr *)&got, &size) != 0)
+    if (getsockname(one, &got.any, &size) != 0)
         TRY_OUT(st, mst_fail(MST_EIO, "--listen: %s", strerror(errno)));
-    *port = ntohs(got.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)(void *)&got)->sin6_port
-                                            : ((struct sockaddr_in *)(void *)&got)->sin_port);
-    *loopback = is_loopback((struct sockaddr *)&got);
+    *port = ntohs(got.any.sa_family == AF_INET6 ? got.v6.sin6_port : got.v4.sin_port);
+    *loopback = is_loopback(&got);
     *fd = one;
     one = -1;
 out:

@@ -407,7 +407,8 @@ mst_status mst_board_new(const mst_text_list *paths, bool curves, mst_board **ou
             TRY_OUT(st, mst_fail(MST_ENOMEM, "no memory for the runs"));
         st = mst_text_list_add(&self->roots, copy);
         mst_free(copy);
-        TRY_OUT(st, st);
+        if (st != MST_OK)
+            goto out;
     }
     TRY_OUT(st, mst_board_update(self));
     *out = self;

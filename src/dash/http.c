@@ -332,7 +332,8 @@ mst_status mst_http_new(mst_board *board, const mst_http_options *options, mst_h
         any.port = 0;
         st = mst_listen(&any, &self->fd, &self->port, &loopback);
     }
-    TRY_OUT(st, st);
+    if (st != MST_OK)
+        goto out;
     TRY_OUT(st, take_token(self, options->token, loopback));
     TRY_OUT(st, make_url(self, &options->listen));
     TRY_OUT(st, make_common(self));

@@ -179,7 +179,7 @@ static double value_of(const mst_point_table *t, const found_columns *f, size_t 
 mst_status mst_point_table_update(mst_point_table *self)
 {
     const mst_csv *csv = self->csv;
-    found_columns f;
+    found_columns f = {0};
     if (csv->n_rows < self->rows_read || csv->inode != self->inode)
         start_over(self);
     self->inode = csv->inode;

@@ -149,7 +149,7 @@ static ink life_ink(mst_life life)
 static const char *percent(double share, char *out)
 {
     if (isnan(share))
-        strcpy(out, "-");
+        memcpy(out, "-", 2);
     else
         snprintf(out, 40, "%.0f%%", share * 100);
     return out;
@@ -165,7 +165,7 @@ static const char *precise(double share, char *out)
 static const char *figure(double value, const char *(*show)(double, char *), char *out)
 {
     if (isnan(value))
-        strcpy(out, "-");
+        memcpy(out, "-", 2);
     else
         show(value, out);
     return out;
@@ -238,7 +238,7 @@ static void draw_title(pen *p, const mst_board_run *run)
     put(p, BOLD, "%s", run->label);
     put(p, PLAIN, "  ");
     put(p, life_ink(v->life), "%s", mst_life_name(v->life));
-    if (v->life != MST_LIFE_LIVE && *f->end != '\0')
+    if (v->life != MST_LIFE_LIVE && v->life != MST_LIFE_SILENT && *f->end != '\0')
         put(p, DIM, ": %s", f->end);
     if (v->life == MST_LIFE_SILENT)
         put(p, YELLOW, ": nothing was written for %s", mst_figure_seconds(round(v->quiet_s), text));
