@@ -106,7 +106,9 @@ static mst_status view_process(const mst_run_view *v, mst_process_view *p)
 {
     p->last = fmax(last_time(&p->process->resources), last_time(&p->process->spans));
     p->life = life_of_process(v, p);
-    double from = p->life == MST_LIFE_LIVE ? p->last - MST_VIEW_RECENT_S : NAN;
+    double from = NAN; /* of a run that is over: all of it */
+    if (v->life == MST_LIFE_LIVE)
+        from = p->life == MST_LIFE_LIVE ? p->last - MST_VIEW_RECENT_S : INFINITY; /* INFINITY: nothing */
     mst_costs_of(p->process, NAN, NAN, &p->total);
     mst_costs_of(p->process, from, NAN, &p->now);
     TRY(mst_loads_of(v->data, p->process, NAN, NAN, &p->all_use));
@@ -159,6 +161,8 @@ static double share_done(const mst_run_view *v)
 static void sum_up(mst_run_view *v)
 {
     double waits = 0, threads = 0;
+    /* without lockstep, every worker's steps count */
+    bool apart = strcmp(v->figures.strategy, "ps") == 0 && strcmp(v->figures.mode, "sync") != 0;
     v->rows_per_s = v->steps_per_s = NAN;
     for (size_t i = 0; i < v->n_processes; i++) {
         const mst_process_view *p = &v->processes[i];
@@ -166,7 +170,9 @@ static void sum_up(mst_run_view *v)
         if (!counts || !(p->now.seconds > 0) || (v->life == MST_LIFE_LIVE && p->life != MST_LIFE_LIVE))
             continue;
         v->rows_per_s = (isnan(v->rows_per_s) ? 0 : v->rows_per_s) + p->now.rows / p->now.seconds;
-        v->steps_per_s = fmax(v->steps_per_s, p->now.steps / p->now.seconds);
+        double steps = p->now.steps / p->now.seconds;
+        v->steps_per_s =
+            apart && !isnan(v->steps_per_s) ? v->steps_per_s + steps : fmax(v->steps_per_s, steps);
         waits += mst_process_view_waits(p) * p->now.thread_seconds;
         threads += p->now.thread_seconds;
     }

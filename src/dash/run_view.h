@@ -32,8 +32,8 @@ const char *mst_life_name(mst_life life);
 typedef struct mst_process_view {
     const mst_process_data *process;
     mst_life life;
-    double last;                /* newest line of it, seconds since 1970; NAN: none */
-    mst_costs now, total;       /* recent, and of the whole run */
+    double last;          /* newest line of it, seconds since 1970; NAN: none */
+    mst_costs now, total; /* recent (of a run that is over: as total; nothing once it ended before the run) */
     mst_loads now_use, all_use; /* likewise */
 } mst_process_view;
 

@@ -164,6 +164,8 @@ static void test_lives(void **state)
     assert_int_equal(run->view.life, MST_LIFE_LIVE);
     assert_int_equal(run->view.processes[1].life, MST_LIFE_LIVE);
     assert_int_equal(run->view.processes[2].life, MST_LIFE_DEAD);
+    assert_true(run->view.processes[2].now.seconds == 0 && run->view.processes[2].total.seconds == 60);
+    assert_true(isnan(run->view.processes[2].now_use.all[MST_LOAD_CPU].mean));
     assert_int_equal(run->view.processes[3].life, MST_LIFE_FINISHED);
     /* rates are those of the one that is left: about 10,000 rows/s */
     assert_true(run->view.rows_per_s > 9000 && run->view.rows_per_s < 11000);
