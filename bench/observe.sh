@@ -19,8 +19,8 @@ used() {
 observe_overhead() {
     local names=(observe_overhead_percent observe_overhead_wall_percent) load round first out
     local -A options=(
-        [b1000]="--batch 1000 --lr $LR_1000 --rows 12M" [b1]="--batch 1 --lr $LR --rows 6M"
-        [ps]="--strategy ps --workers 1 --batch 1000 --lr $LR_1000 --rows 6M"
+        [b1000]="--batch 1000 --lr $LR_1000 --rows 48M" [b1]="--batch 1 --lr $LR --rows 16M"
+        [ps]="--strategy ps --workers 1 --batch 1000 --lr $LR_1000 --rows 24M"
     )
     local -A on off wall cpu
     if ! caches; then

@@ -1,4 +1,4 @@
-/* `muster trace`: what the traces of a run (trace.json, docs/RUNS.md) come to.
+/* `muster trace`: what the traces of a run (trace.json, docs/RUNS.md) come to, and all of them in one file.
  *
  * A trace is read line by line, one event each, so that one which is being written, or was cut off, is read
  * as far as it goes. */
@@ -27,7 +27,7 @@ typedef struct ops {
     op *items;
     size_t n, capacity;
     double phase_seconds; /* of all phases: what shares are of */
-    uint64_t n_traces, dropped;
+    uint64_t dropped;
 } ops;
 
 static op *find_op(ops *self, const char *name, const char *kind)
@@ -44,43 +44,57 @@ static op *find_op(ops *self, const char *name, const char *kind)
     return fresh;
 }
 
-static void add_event(ops *self, const json_t *event)
+/* An event, and the line that it was. */
+static mst_status add_event(void *arg, const json_t *event, const char *line, size_t n)
 {
+    ops *self = arg;
     const char *name = json_string_value(json_object_get(event, "name")),
                *ph = json_string_value(json_object_get(event, "ph")),
                *kind = json_string_value(json_object_get(event, "cat"));
     const json_t *args = json_object_get(event, "args");
+    (void)line;
+    (void)n;
     if (name == NULL || ph == NULL)
-        return;
+        return MST_OK;
     if (strcmp(name, "dropped") == 0)
         self->dropped += (uint64_t)json_integer_value(json_object_get(args, "value"));
     if (strcmp(ph, "X") != 0 || kind == NULL)
-        return;
+        return MST_OK;
     op *o = find_op(self, name, kind);
     if (o == NULL)
-        return;
+        return MST_OK;
     double seconds = json_number_value(json_object_get(event, "dur")) * 1e-6;
     o->calls++;
     o->seconds += seconds;
     o->bytes += json_number_value(json_object_get(args, "bytes"));
     if (strcmp(kind, "phase") == 0)
         self->phase_seconds += seconds;
+    return MST_OK;
 }
 
+/* ---- reading ---- */
+
+/* Who gets the events of a run. */
+typedef struct listener {
+    mst_status (*event)(void *arg, const json_t *event, const char *line, size_t n);
+    void *arg;
+    uint64_t n_traces;
+} listener;
+
 /* One line: "[", "]", or an event with a comma behind it. What is neither is left out. */
-static void add_line(ops *self, const char *line, size_t n)
+static mst_status take_line(const listener *to, const char *line, size_t n)
 {
     while (n > 0 && (line[n - 1] == ',' || line[n - 1] == '\r' || line[n - 1] == ' '))
         n--;
     if (n < 2 || line[0] != '{')
-        return;
+        return MST_OK;
     json_t *event = json_loadb(line, n, 0, NULL);
-    if (event != NULL)
-        add_event(self, event);
+    mst_status st = event != NULL ? to->event(to->arg, event, line, n) : MST_OK;
     json_decref(event);
+    return st;
 }
 
-static mst_status add_trace(ops *self, const char *path)
+static mst_status take_trace(listener *to, const char *path)
 {
     mst_status st;
     mst_in *in = NULL;
@@ -94,7 +108,7 @@ static mst_status add_trace(ops *self, const char *path)
         held += got;
         char *line = text, *end;
         while ((end = memchr(line, '\n', (size_t)(text + held - line))) != NULL) {
-            add_line(self, line, (size_t)(end - line));
+            TRY_OUT(st, take_line(to, line, (size_t)(end - line)));
             line = end + 1;
         }
         held -= (size_t)(line - text);
@@ -102,7 +116,7 @@ static mst_status add_trace(ops *self, const char *path)
             held = 0; /* no event is that long */
         memmove(text, line, held);
     }
-    self->n_traces++;
+    to->n_traces++;
 out:
     mst_in_close(in);
     mst_free(text);
@@ -110,12 +124,12 @@ out:
 }
 
 /* All traces of a run, or one file. */
-static mst_status add_run(ops *self, const char *run, const char *process)
+static mst_status take_run(listener *to, const char *run, const char *process)
 {
     struct dirent *found;
     mst_status st = MST_OK;
     if (!mst_path_is_folder(run))
-        return add_trace(self, run);
+        return take_trace(to, run);
     char *folder = mst_sprintf("%s/processes", run);
     DIR *dir = folder != NULL ? opendir(folder) : NULL;
     while (st == MST_OK && dir != NULL && (found = readdir(dir)) != NULL) {
@@ -125,19 +139,19 @@ static mst_status add_run(ops *self, const char *run, const char *process)
         if (path == NULL)
             st = mst_fail(MST_ENOMEM, "%s: no memory for a path", run);
         else if (mst_path_exists(path))
-            st = add_trace(self, path);
+            st = take_trace(to, path);
         mst_free(path);
     }
     if (dir != NULL)
         closedir(dir);
     mst_free(folder);
-    if (st == MST_OK && self->n_traces == 0)
+    if (st == MST_OK && to->n_traces == 0)
         st = mst_fail(MST_EINPUT, "%s: no trace%s%s: train with --trace", run, process ? " of " : "",
                       process ? process : "");
     return st;
 }
 
-/* ---- the command ---- */
+/* ---- trace top ---- */
 
 typedef struct top_options {
     char *process;
@@ -204,8 +218,9 @@ static mst_status top_run(int argc, char **argv)
         goto out;
     if (words.n == 0)
         TRY_OUT(st, mst_fail(MST_EUSAGE, "muster trace top needs a run"));
+    listener to = {.event = add_event, .arg = &all};
     for (size_t i = 0; i < words.n; i++)
-        TRY_OUT(st, add_run(&all, words.items[i], options.process));
+        TRY_OUT(st, take_run(&to, words.items[i], options.process));
     st = print_top(&all, (size_t)options.lines, json.json);
 out:
     mst_free(all.items);
@@ -224,11 +239,79 @@ const mst_command mst_cmd_trace_top = {
     .tables = top_tables,
 };
 
-static const mst_command *const commands[] = {&mst_cmd_trace_top, NULL};
+/* ---- trace merge ---- */
+
+typedef struct merge_options {
+    char *out;
+} merge_options;
+
+static const mst_option merge_table[] = {
+    {"out", MST_OPTION_TEXT, offsetof(merge_options, out), NULL, 0, 0, NULL, "FILE",
+     "Where it goes; RUN/trace.json when not given."},
+    {0},
+};
+static const mst_option *const merge_tables[] = {merge_table, NULL};
+
+typedef struct merging {
+    mst_out *out;
+    uint64_t n;
+} merging;
+
+static mst_status write_event(void *arg, const json_t *event, const char *line, size_t n)
+{
+    merging *m = arg;
+    (void)event;
+    TRY(mst_out_write(m->out, m->n++ > 0 ? ",\n" : "\n", m->n > 1 ? 2 : 1));
+    return mst_out_write(m->out, line, n);
+}
+
+static mst_status merge_run(int argc, char **argv)
+{
+    merge_options options = {0};
+    mst_option_group groups[] = {{.title = "trace", .table = merge_table, .base = &options}};
+    mst_text_list words = {0};
+    merging m = {0};
+    char *path = NULL;
+    bool helped;
+    mst_status st;
+    TRY_OUT(st, mst_cli_parse(&mst_cmd_trace_merge, groups, 1, argc, argv, &words, &helped));
+    if (helped)
+        goto out;
+    if (words.n != 1)
+        TRY_OUT(st, mst_fail(MST_EUSAGE, "muster trace merge needs one run"));
+    path = options.out != NULL ? mst_strdup(options.out) : mst_sprintf("%s/trace.json", words.items[0]);
+    if (path == NULL)
+        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for a path", words.items[0]));
+    TRY_OUT(st, mst_out_open(path, &m.out));
+    TRY_OUT(st, mst_out_write(m.out, "[", 1));
+    listener to = {.event = write_event, .arg = &m};
+    TRY_OUT(st, take_run(&to, words.items[0], NULL));
+    TRY_OUT(st, mst_out_write(m.out, "\n]\n", 3));
+    TRY_OUT(st, mst_out_commit(m.out));
+    printf("%s: %llu events of %llu processes\n", path, (unsigned long long)m.n,
+           (unsigned long long)to.n_traces);
+out:
+    mst_out_close(m.out);
+    mst_free(path);
+    mst_text_list_fini(&words);
+    mst_options_fini(groups, 1);
+    return st;
+}
+
+const mst_command mst_cmd_trace_merge = {
+    .name = "merge",
+    .summary = "the traces of all processes in one file, for Perfetto or chrome://tracing",
+    .run = merge_run,
+    .usage = "trace merge RUN [options]",
+    .details = "The clocks of the processes are aligned already, and arrows between them join up.\n",
+    .tables = merge_tables,
+};
+
+static const mst_command *const commands[] = {&mst_cmd_trace_top, &mst_cmd_trace_merge, NULL};
 
 const mst_command mst_cmd_trace = {
     .name = "trace",
-    .summary = "sum up the trace of a run",
+    .summary = "sum up the traces of a run, or put them into one file",
     .usage = "trace COMMAND ...",
     .commands = commands,
 };

@@ -3,7 +3,10 @@
 #include "observe/histogram.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/racy.h"
 
@@ -18,14 +21,39 @@ static float float_of(uint32_t bits)
     return value;
 }
 
+#define WINDOW 256 /* pages that are asked for at a time */
+
+/* Which pages of a long array are there: weights that nothing has touched are not, and looking at them would
+ * make the system provide memory for them. */
+typedef struct presence {
+    uintptr_t page_size, from, to; /* addresses that `pages` tells of */
+    unsigned char pages[WINDOW];
+} presence;
+
+/* Addresses may only grow. A page that the system says nothing of counts as there. */
+static bool is_there(presence *p, const float *at)
+{
+    uintptr_t address = (uintptr_t)at;
+    if (address >= p->to) {
+        p->from = address & ~(p->page_size - 1);
+        p->to = p->from + WINDOW * p->page_size;
+        if (mincore((void *)p->from, WINDOW * p->page_size, p->pages) != 0)
+            memset(p->pages, 1, sizeof p->pages);
+    }
+    return p->pages[(address - p->from) / p->page_size] & 1;
+}
+
 MST_RACY void mst_histogram_fill(mst_histogram *self, const float *values, uint64_t n)
 {
     memset(self, 0, sizeof *self);
     uint64_t looks = n < MST_HISTOGRAM_CAP ? n : MST_HISTOGRAM_CAP, counted = 0;
     double sum = 0.0, squares = 0.0;
     float min = INFINITY, max = -INFINITY;
+    long page = sysconf(_SC_PAGESIZE);
+    presence there = {.page_size = page > 0 ? (uintptr_t)page : 4096};
     for (uint64_t i = 0; i < looks; i++) {
-        float value = values[looks == n ? i : (uint64_t)((double)i * (double)n / (double)looks)];
+        const float *at = &values[looks == n ? i : (uint64_t)((double)i * (double)n / (double)looks)];
+        float value = looks == n || is_there(&there, at) ? *at : 0.0f;
         uint32_t bits;
         memcpy(&bits, &value, sizeof bits);
         uint32_t bucket = bits >> SHIFT;

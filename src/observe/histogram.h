@@ -19,7 +19,8 @@ typedef struct mst_histogram {
     double scale;
 } mst_histogram;
 
-/* Values may be written by other threads meanwhile (asynchronous training): each is one word. */
+/* Of more than MST_HISTOGRAM_CAP values, those in memory that was never touched count as 0 and stay so.
+ * Values may be written by other threads meanwhile (asynchronous training): each is one word. */
 void mst_histogram_fill(mst_histogram *self, const float *values, uint64_t n);
 
 /* Calls add for each bucket from the lowest up, with its upper edge and count; edges ascend, and an empty

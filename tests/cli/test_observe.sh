@@ -53,4 +53,13 @@ has '"compute"'
 refused 2 'give A:B' train train.cache --model logreg --run u --trace-steps 9
 refused 1 'no trace: train with --trace' trace top r
 refused 2 'needs a run' trace top
+expect 0 train train.cache --model logreg --strategy ps --workers 2 --batch 100 --steps 20 --run w --trace
+expect 0 trace merge w --out all.json
+has "of 3 processes"
+for name in server-0 worker-0 worker-1; do
+  grep -q "\"name\":\"$name\"" all.json || fail "the merged trace lacks $name"
+done
+same "brackets" "$(head -n 1 all.json)$(tail -n 1 all.json)" "[]"
+refused 1 'no trace: train with --trace' trace merge r
+refused 2 'needs one run' trace merge
 echo "observe: all passed"
