@@ -11,8 +11,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "observe/observe.h"
 
 #include "ps/keys.h"
@@ -68,6 +70,8 @@ const char *mst_ps_type_name(uint16_t type)
         return "FAIL";
     case MST_PS_LOG:
         return "LOG";
+    case MST_PS_CLOCK:
+        return "CLOCK";
     case MST_PS_GRADIENT:
         return "GRADIENT";
     case MST_PS_WEIGHTS:
@@ -267,6 +271,36 @@ mst_status mst_ps_send_log(mst_net *net, uint32_t peer, mst_observe *observe)
         mst_free((void *)record.data);
     }
     return st;
+}
+
+/* Nanoseconds since 1970 by this host's clock. */
+static uint64_t wall_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (uint64_t)t.tv_sec * MST_S + (uint64_t)t.tv_nsec;
+}
+
+mst_status mst_ps_clock_ask(mst_ps_clock *self, mst_net *net, uint32_t peer)
+{
+    self->asked_ns = mst_now_ns();
+    return mst_ps_send(net, peer, &(mst_message){.type = MST_PS_CLOCK, .request = ++self->number});
+}
+
+mst_status mst_ps_clock_answer(mst_net *net, uint32_t peer, const mst_message *m)
+{
+    return mst_ps_send(net, peer,
+                       &(mst_message){.type = MST_PS_CLOCK, .request = m->request, .step = wall_ns()});
+}
+
+void mst_ps_clock_heard(mst_ps_clock *self, const mst_message *m, mst_observe *observe)
+{
+    uint64_t trip = mst_now_ns() - self->asked_ns;
+    if (m->request != self->number || self->asked_ns == 0 || (self->best_ns > 0 && trip >= self->best_ns))
+        return;
+    self->best_ns = trip;
+    /* the coordinator looked at its clock half a round trip ago */
+    mst_observe_clock(observe, 1e-9 * (double)(int64_t)(m->step - (wall_ns() - trip / 2)));
 }
 
 mst_status mst_ps_send_json(mst_net *net, uint32_t peer, const mst_message *m, json_t *json)

@@ -436,8 +436,9 @@ static mst_status take_message(mst_server *s, uint32_t peer, const mst_message *
     mst_status st;
     if (peer < s->peer_capacity)
         s->peers[peer].incoming = NULL;
-    if (m->type == MST_PS_LOG) {
-        st = mst_server_hear_log(s, peer, m, body);
+    if (m->type == MST_PS_LOG || m->type == MST_PS_CLOCK) {
+        st =
+            m->type == MST_PS_LOG ? mst_server_hear_log(s, peer, m, body) : mst_server_hear_clock(s, peer, m);
         mst_server_release(s, buffer);
         if (st != MST_OK && !s->over && worker != UINT32_MAX)
             mst_server_expel(s, worker, mst_error_text());

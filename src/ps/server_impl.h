@@ -128,6 +128,7 @@ typedef struct mst_server {
     uint64_t set_hash; /* sync: of all (step, worker) that were averaged, in order */
     bool up, leaving;  /* not the coordinator: it is connected; it was told that this server is to stop */
 
+    mst_ps_clock clock;
     uint64_t log_ns, told_in, told_out; /* when records last left; bytes that the spans know of */
 
     mst_buffer *pool;
@@ -208,6 +209,7 @@ void mst_server_cut_fini(mst_server *s);
 
 /* Takes a LOG of another process, which may write in its own name only; also when the job is over. */
 mst_status mst_server_hear_log(mst_server *s, uint32_t peer, const mst_message *m, const void *body);
+mst_status mst_server_hear_clock(mst_server *s, uint32_t peer, const mst_message *m); /* either side */
 /* Sends what this server writes about itself, now and then; and at the end, all that is left. */
 void mst_server_write_about(mst_server *s);
 void mst_server_farewell(mst_server *s);

@@ -28,6 +28,16 @@ mst_status mst_server_hear_log(mst_server *s, uint32_t peer, const mst_message *
     return MST_OK;
 }
 
+mst_status mst_server_hear_clock(mst_server *s, uint32_t peer, const mst_message *m)
+{
+    if (s->co != NULL && peer < s->peer_capacity && s->peers[peer].kind != MST_PEER_STRANGER)
+        return mst_unless_gone(mst_ps_clock_answer(s->net, peer, m));
+    if (s->co != NULL || peer != s->servers[0])
+        return mst_fail(MST_EPEER, "CLOCK, which is for the coordinator");
+    mst_ps_clock_heard(&s->clock, m, s->options.observe);
+    return MST_OK;
+}
+
 void mst_server_write_about(mst_server *s)
 {
     uint64_t now = mst_now_ns();
@@ -47,8 +57,10 @@ void mst_server_write_about(mst_server *s)
         mst_observe_path(s->options.observe, w, strcmp(stats.link, "lo") != 0 ? 8.0 * (double)stats.rate : 0);
     }
     mst_observe_at(s->options.observe, s->applied);
-    if (s->co == NULL && s->up && s->ready)
-        (void)mst_ps_send_log(s->net, s->servers[0], s->options.observe);
+    if (s->co != NULL || !s->up || !s->ready)
+        return;
+    (void)mst_ps_send_log(s->net, s->servers[0], s->options.observe);
+    (void)mst_ps_clock_ask(&s->clock, s->net, s->servers[0]);
 }
 
 void mst_server_farewell(mst_server *s)

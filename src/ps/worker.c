@@ -253,6 +253,8 @@ static mst_status train(mst_worker *self)
     TRY(make_turns(self));
     TRY(mst_worker_gradient_init(self));
     TRY(join(self));
+    if (job->observe != NULL)
+        TRY(mst_ps_clock_ask(&self->clock, self->net, self->peers[0]));
     snprintf(from, sizeof from, "server 0 at %.80s to let this worker in", self->servers[0]);
     /* longer than the coordinator waits, who knows for whom */
     TRY(wait_start(self, welcome_known, from,

@@ -211,6 +211,9 @@ static mst_status on_message(void *arg, uint32_t peer, const mst_message *m, voi
     case MST_PS_CHIEF:
         self->eval.chief = true;
         return MST_OK;
+    case MST_PS_CLOCK:
+        mst_ps_clock_heard(&self->clock, m, self->job != NULL ? self->job->observe : NULL);
+        return MST_OK;
     case MST_PS_STOP:
         self->stopped = true;
         mst_observe_cut(self->job != NULL ? self->job->observe : NULL); /* what follows is not training */
@@ -266,6 +269,8 @@ mst_status mst_worker_report(mst_worker *self, uint32_t flags)
     if (flags & MST_REPORT_LAST)
         mst_observe_end(self->job->observe);
     TRY(mst_ps_send_log(self->net, self->peers[0], self->job->observe));
+    if (self->job->observe != NULL && !(flags & MST_REPORT_LAST))
+        TRY(mst_ps_clock_ask(&self->clock, self->net, self->peers[0]));
     json_t *json = json_pack(
         "{s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:I, s:f, s:I}", "steps", (json_int_t)c->steps, "rows",
         (json_int_t)c->rows, "dropped_steps", (json_int_t)c->dropped_steps, "dropped_rows",

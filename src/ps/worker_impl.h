@@ -134,6 +134,7 @@ struct mst_worker {
     uint64_t last_report_ns;
     mst_net_stats start_stats;
     uint64_t told_in, told_out; /* bytes that the spans know of */
+    mst_ps_clock clock;
     mst_worker_counts counts;
 
     /* Work. */
