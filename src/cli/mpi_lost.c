@@ -51,6 +51,7 @@ static bool make_thread(void *(*fn)(void *), void *arg)
 /* ---- the beginning ---- */
 
 static uint32_t start_ms;
+static const atomic_bool *stop; /* somebody asked this process to end */
 
 /* Not starting any more, or not yet: MPI is started right after this thread. */
 static void *start_main(void *arg)
@@ -77,10 +78,10 @@ static void *start_main(void *arg)
 static void on_abort(int number)
 {
     (void)number;
-    bool stopped = mst_signals_name() != NULL; /* ranks that were asked to end leave others behind */
+    bool stopped = atomic_load(stop); /* ranks that were asked to end leave others behind */
     (void)poll(NULL, 0, stopped ? LINGER_MS : ABORT_MS);
     if (stopped)
-        _exit(mst_status_exit_code(MST_ESTOPPED));
+        _exit(EXIT_FAILURE);
     signal(SIGABRT, SIG_DFL); /* on return abort goes on as usual */
 }
 
@@ -91,6 +92,7 @@ void mst_cli_mpi_brace(uint32_t start_timeout_ms)
     if (!launch.launched)
         return;
     start_ms = start_timeout_ms > START_MIN_MS ? start_timeout_ms : START_MIN_MS;
+    stop = mst_signals_stop();
     make_thread(start_main, NULL);
     signal(SIGABRT, on_abort);
 }

@@ -91,7 +91,7 @@ static inline __attribute__((always_inline)) void multiply(words x, uint32_t m, 
 /* Words 4 * counter ... 4 * (counter + WAYS) - 1 of the stream, as base/rng.h defines it. */
 static void philox(uint64_t seed, uint64_t stream, uint32_t counter, float *restrict out)
 {
-    words zero = {0}, c0, c1 = zero + (uint32_t)MST_RNG_MATRIX, c2 = zero + (uint32_t)stream;
+    words zero = {0}, c0 = zero, c1 = zero + (uint32_t)MST_RNG_MATRIX, c2 = zero + (uint32_t)stream;
     words c3 = zero + (uint32_t)(stream >> 32), high0, high1, low0, low1;
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
     for (int l = 0; l < WAYS; l++)

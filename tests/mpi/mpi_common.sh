@@ -21,6 +21,9 @@ for mpi in openmpi mpich; do
 done
 [ -n "$implementations" ] || { echo "skipped: no MPI was found when this was built, or no mpirun is there" && exit 77; }
 
+first=${implementations# }
+first=${first%% *}
+
 # ranks MPI N PROGRAM ARGS...: N ranks, with standard output and error in the files out and err; sets `code`.
 ranks() {
   local mpi=$1 n=$2 extra=

@@ -73,6 +73,8 @@ near local_few half 5e-2
 check short 2e-5 s.cache --model softmax --lr 0.1 --seed 3 --epochs 3 --global-batch 32
 check rows 2e-5 s.cache --model softmax --lr 0.1 --seed 3 --rows 71 --global-batch 32
 same "rows" "$(summary rows)" 71
+"$muster" data gen blobs --rows 2 --classes 2 --out two.cache >/dev/null 2>&1
+check two 2e-5 two.cache --model softmax --lr 0.1 --seed 3 --epochs 3 --global-batch 6
 
 # ---- what cannot be ----
 "$muster" data gen blobs --rows 65 --classes 3 --out s.svm.gz >/dev/null 2>&1

@@ -2,8 +2,6 @@
 # as test_launch_mpi_more.sh, a LeNet that loses a rank to kill -9 and ends, restarted, with the bits of one that did not.
 . "$(dirname "$0")/mpi_common.sh"
 job=t$$-$RANDOM
-first=${implementations# }
-first=${first%% *}
 [ -n "${all:-}" ] || implementations=$first # test_launch_mpi_more.sh takes all, and goes on where patience is needed
 
 cat >play <<'END'

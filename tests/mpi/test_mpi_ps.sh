@@ -1,6 +1,7 @@
 # The parameter server among ranks of MPI: equals local in mode sync, trains in the other modes, more ranks than
 # processors; what cannot be is refused; a rank that is killed ends the job, and every other rank names it.
 . "$(dirname "$0")/mpi_common.sh"
+[ -n "${all:-}" ] || implementations=$first # test_mpi_ps_more.sh takes all
 "$muster" data gen criteo --rows 6000 --features 200000 --out c.cache >gen.log 2>&1
 "$muster" data gen criteo --rows 500 --first-row 1000000 --features 200000 --out t.cache >gen.log 2>&1
 options="c.cache --test t.cache --optimizer adagrad --seed 5 --quiet"

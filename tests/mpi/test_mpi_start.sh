@@ -31,7 +31,6 @@ same "exit code without a launcher" $code 2
 says 'this process was not started by MPI: put `mpirun -n RANKS`'
 SLURM_PROCID=0 SLURM_NTASKS=2 "$table" 2>err && fail "srun without MPI started it" || true
 says "srun started this process without MPI: add --mpi=pmix"
-first=${implementations# } first=${first%% *}
 ranks $first 1 env MUSTER_MPI=intel "$table"
 says "MUSTER_MPI intel: there is no such plug-in; choose auto, openmpi or mpich"
 ranks $first 1 env MUSTER_PLUGINS="$work" "$table"

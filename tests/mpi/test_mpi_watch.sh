@@ -1,5 +1,6 @@
 # The watch over ranks: who dies, stops or fails is named by all others, and leaving is no death.
 . "$(dirname "$0")/mpi_common.sh"
+[ -n "${all:-}" ] || implementations=$first # test_mpi_watch_more.sh takes all
 watched=$built/tests/mpi/ranks_watch
 
 # named TEXT: all three others say it.
