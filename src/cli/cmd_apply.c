@@ -14,6 +14,32 @@ const mst_option mst_apply_table[] = {
     {0},
 };
 
+/* Images of other channels than those that were normalised in training; sides may be cut to fit. */
+static mst_status check_channels(const mst_apply *self, const mst_checkpoint_meta *meta)
+{
+    const json_t *sides = json_object_get(json_object_get(meta->extra, "data"), MST_AUGMENTED_IMAGE);
+    const mst_data_info *i = &self->dataset->info;
+    json_int_t c = json_integer_value(json_array_get(sides, 0));
+    if (c == 0 || i->channels == 0 || i->channels == c)
+        return MST_OK;
+    return mst_fail(MST_EINPUT, "%s: its images are %ux%ux%u, and the model is for images of %lldx%lldx%lld",
+                    self->dataset->name, i->channels, i->height, i->width, (long long)c,
+                    (long long)json_integer_value(json_array_get(sides, 1)),
+                    (long long)json_integer_value(json_array_get(sides, 2)));
+}
+
+/* Opens the files and settles what is done to their images. */
+static mst_status open_rows(mst_apply *self, const mst_checkpoint_meta *meta)
+{
+    mst_text_list files = {.items = self->words.items + 1, .n = self->words.n - 1};
+    if (self->augment_options.crop != NULL)
+        self->data.features = 0; /* images are larger than what the model sees of them */
+    TRY(mst_dataset_open(&files, &self->data, &self->dataset));
+    TRY(check_channels(self, meta));
+    TRY(mst_augment_init(&self->augment, &self->augment_options, self->dataset, 0));
+    return mst_assembly_check_rows(&self->assembly, &self->augment, self->dataset);
+}
+
 mst_status mst_apply_open(mst_apply *self, const mst_command *command, mst_option_group *groups, size_t n,
                           int argc, char **argv)
 {
@@ -35,22 +61,16 @@ mst_status mst_apply_open(mst_apply *self, const mst_command *command, mst_optio
     mst_status st = mst_assembly_from_checkpoint(&self->assembly, self->words.items[0], mst_kernels_get(isa),
                                                  groups, n, &meta);
     bool reading_unknown = json_is_true(json_object_get(meta.extra, "reading_unknown"));
+    uint64_t has = st == MST_OK ? self->assembly.model->shape.n_features : 0;
+    if (st == MST_OK && features != 0 && (uint64_t)features != has)
+        st = mst_fail(MST_EUSAGE, "--features %lld: the model has %llu features", (long long)features,
+                      (unsigned long long)has);
+    if (st == MST_OK) {
+        mst_signals_install();
+        st = open_rows(self, &meta);
+    }
     mst_checkpoint_meta_fini(&meta);
     TRY(st);
-    uint64_t has = self->assembly.model->shape.n_features;
-    if (features != 0 && (uint64_t)features != has)
-        return mst_fail(MST_EUSAGE, "--features %lld: the model has %llu features", (long long)features,
-                        (unsigned long long)has);
-    mst_signals_install();
-    mst_text_list files = {.items = self->words.items + 1, .n = self->words.n - 1};
-    if (self->augment_options.crop != NULL)
-        self->data.features = 0; /* images are larger than what the model sees of them */
-    TRY(mst_dataset_open(&files, &self->data, &self->dataset));
-    TRY(mst_augment_init(&self->augment, &self->augment_options, self->dataset, 0));
-    if (self->augment.any && mst_augment_out(&self->augment) != has)
-        return mst_fail(MST_EINPUT, "%s: images of %u x %u x %u, and the model takes %llu numbers",
-                        self->dataset->name, self->augment.channels, self->augment.height,
-                        self->augment.width, (unsigned long long)has);
     if (reading_unknown && !reading_given && self->dataset->format != NULL && self->dataset->format->hashes)
         mst_warn("%s was trained on a cache that does not say how its rows were read: unless that was with "
                  "default options, give --hash-seed, --criteo-numeric and --tf-keys as they were then",

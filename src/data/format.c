@@ -159,15 +159,19 @@ mst_status mst_block_fail(const mst_format *format, const mst_block *block, cons
                     (unsigned long long)(block->offset + before), text);
 }
 
-uint32_t mst_first_dense(const mst_format *format, const mst_parse_context *context, const mst_block *first)
+uint32_t mst_first_dense(const mst_format *format, const mst_parse_context *context, const mst_block *first,
+                         uint64_t *features)
 {
     uint32_t n_dense = 0;
+    *features = 0;
     mst_chunk *chunk = NULL;
     mst_chunk_builder builder;
     mst_chunk_builder_init(&builder);
     if (format->parse(context, first, &builder) == MST_OK &&
-        mst_chunk_builder_pack(&builder, 0, builder.n_rows, &chunk) == MST_OK)
+        mst_chunk_builder_pack(&builder, 0, builder.n_rows, &chunk) == MST_OK) {
         n_dense = chunk->n_dense;
+        *features = chunk->n_entries > 0 ? (uint64_t)chunk->max_key + 1 : 0;
+    }
     mst_chunk_release(chunk);
     mst_chunk_builder_fini(&builder);
     return n_dense;

@@ -79,9 +79,11 @@ extern const mst_format *const mst_formats[];        /* NULL-terminated */
 const mst_format *mst_format_find(const char *name); /* NULL when unknown */
 
 /* The dense prefix of a dataset: features that every row of its first block has. Later chunks may have less
- * of it, never more, so that models know their dense part before the rows are read. 0 when the block cannot
- * be parsed: whoever reads it next says why. */
-uint32_t mst_first_dense(const mst_format *format, const mst_parse_context *context, const mst_block *first);
+ * of it, never more, so that models know their dense part before the rows are read. *features: the largest
+ * feature number of that block + 1. Both are 0 when the block cannot be parsed: whoever reads it next says
+ * why. */
+uint32_t mst_first_dense(const mst_format *format, const mst_parse_context *context, const mst_block *first,
+                         uint64_t *features);
 
 /* Fails with "PATH:LINE: sentence" (text: the line that holds `at`) or "PATH at byte N: sentence". */
 mst_status mst_block_fail(const mst_format *format, const mst_block *block, const uint8_t *at,

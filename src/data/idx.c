@@ -348,11 +348,6 @@ mst_status mst_idx_open(const mst_text_list *paths, const mst_data_options *opti
         goto out;
     }
     TRY_OUT(st, list_sources(paths, options, sources, &n_sources, &shape, &info));
-    if (options->features != 0 && (uint64_t)options->features < shape.item) {
-        st = mst_fail(MST_EINPUT, "%s: items of %" PRIu64 " numbers, and --features is %" PRId64,
-                      sources[0].path, shape.item, options->features);
-        goto out;
-    }
     name = n_sources == 1 ? mst_strdup(sources[0].path)
                           : mst_sprintf("%s and %zu more", sources[0].path, n_sources - 1);
     if (name == NULL) {

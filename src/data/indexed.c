@@ -423,7 +423,7 @@ mst_status mst_indexed_open(const mst_text_list *paths, const mst_format *format
     if (format->prepare != NULL)
         TRY_OUT(st, format->prepare(&x->context, &first));
     x->prepared = true;
-    x->context.max_dense = mst_first_dense(format, &x->context, &first);
+    x->context.max_dense = mst_first_dense(format, &x->context, &first, &x->base.info.first_features);
     x->base.info.n_dense = x->context.max_dense;
     x->base.info.index_base = x->context.index_base;
     if (format->hashes || x->context.features != (uint64_t)options->features) /* settled by prepare */

@@ -411,7 +411,9 @@ mst_status mst_stream_open(const mst_text_list *paths, const mst_format *format,
     if (format->prepare != NULL)
         TRY_OUT(st, format->prepare(&s->context, s->first != NULL ? &s->first->block : &nothing));
     s->prepared = true;
-    s->context.max_dense = s->first != NULL ? mst_first_dense(format, &s->context, &s->first->block) : 0;
+    if (s->first != NULL)
+        s->context.max_dense =
+            mst_first_dense(format, &s->context, &s->first->block, &s->base.info.first_features);
     s->base.info.n_dense = s->context.max_dense;
     s->base.info.index_base = s->context.index_base;
     if (format->hashes || s->context.features != (uint64_t)options->features) /* settled by prepare */

@@ -25,7 +25,7 @@ const mst_option mst_model_option_table[] = {
     {"pos-weight", MST_OPTION_REAL, FIELD(pos_weight), "1", 1e-6, 1e6, NULL, "X",
      "Weight of rows with a positive label, on top of their own (logreg)."},
     {"net", MST_OPTION_TEXT, FIELD(net), NULL, 0, 0, NULL, "FILE",
-     "The net to train, one layer a line; `muster model show FILE` prints what it comes to."},
+     "The net to train, one layer a line: --model net; `muster model show FILE` prints what it comes to."},
     {"image", MST_OPTION_TEXT, FIELD(image), NULL, 0, 0, NULL, "CxHxW",
      "Nets: what the rows are, channels x height x width, where the data does not say."},
     {"activation", MST_OPTION_CHOICE, FIELD(activation), "relu", 0, 0, "relu|tanh|sigmoid", NULL,
@@ -43,6 +43,9 @@ mst_status mst_model_new(const mst_model_options *options, const mst_shape *shap
                          mst_model **out)
 {
     const mst_model_ops *ops = mst_models[options->model];
+    if (options->net != NULL && options->net_text == NULL && !ops->is_net)
+        return mst_fail(MST_EUSAGE, "--net %s is for --model net, and --model is %s", options->net,
+                        ops->name);
     mst_model *self = mst_zalloc(ops->size);
     if (self == NULL)
         return mst_fail(MST_ENOMEM, "no memory for model %s", ops->name);

@@ -144,7 +144,7 @@ static mst_status input_dims(const mst_model_options *options, const mst_shape *
         return mst_fail(MST_EINPUT,
                         "rows of %" PRIu64 " features are too long for a net: at most 2^28 are possible",
                         shape->n_features);
-    if (options->image == NULL || options->net_text != NULL)
+    if (options->image == NULL)
         return MST_OK;
     if (!mst_dims_parse(options->image, &said))
         return mst_fail(MST_EUSAGE, "--image %s: must be channels x height x width, such as 3x32x32",

@@ -38,6 +38,9 @@ mst_status mst_find_shape(mst_dataset *dataset, const mst_data_options *options,
     if (!multi && classes > 2)
         return mst_fail(MST_EUSAGE,
                         "--classes %u: logreg tells two classes apart; --model softmax takes more", classes);
+    if (features != 0 && features < dataset->info.n_dense && dataset->format == NULL)
+        return mst_fail(MST_EUSAGE, "--features %llu: the rows of %s are %u numbers",
+                        (unsigned long long)features, dataset->name, dataset->info.n_dense);
     if (features == 0 && dataset->format != NULL && !dataset->info.scanned)
         features = dataset->info.n_features; /* where keys are hashed: the size that they are hashed into */
     if (!dataset->info.scanned && (features == 0 || (multi && classes == 0))) {
@@ -96,6 +99,55 @@ void mst_assembly_fini(mst_assembly *self)
     mst_params_fini(&self->params);
     mst_model_destroy(self->model);
     self->model = NULL;
+}
+
+/* Images of another shape than `c`x`h`x`w`. */
+static mst_status other_images(const mst_dataset *d, uint32_t c, uint32_t h, uint32_t w, const char *whose)
+{
+    const mst_data_info *i = &d->info;
+    return mst_fail(MST_EINPUT, "%s: its images are %ux%ux%u, and %s %ux%ux%u", d->name, i->channels,
+                    i->height, i->width, whose, c, h, w);
+}
+
+/* The numbers of each row, where every row has all of them; 0: rows are sparse. */
+static uint64_t numbers_of_rows(const mst_data_info *info)
+{
+    uint64_t n = info->scanned ? info->n_features : info->first_features;
+    return info->n_dense == n ? n : 0;
+}
+
+mst_status mst_assembly_check_rows(const mst_assembly *self, const mst_augment *augment, const mst_dataset *d)
+{
+    const mst_chain *chain = mst_model_chain(self->model);
+    const mst_shape *shape = &self->model->shape;
+    const mst_data_info *i = &d->info;
+    bool images = i->channels != 0, changed = augment != NULL && augment->any;
+    bool fixed =
+        images || (d->format == NULL && strcmp(d->ops->name, "cache") != 0); /* zeros are there too */
+    bool sides = chain != NULL && (chain->in.h > 1 || chain->in.w > 1);
+    uint64_t numbers = changed ? mst_augment_out(augment) : numbers_of_rows(i);
+    mst_dims got = {i->channels, i->height, i->width};
+    if (changed) {
+        if (i->channels != augment->channels || i->height != augment->in_height ||
+            i->width != augment->in_width)
+            return other_images(d, augment->channels, augment->in_height, augment->in_width,
+                                "the model is for images of");
+        got = (mst_dims){augment->channels, augment->height, augment->width};
+    }
+    if (sides && images && memcmp(&got, &chain->in, sizeof got) != 0)
+        return changed ? mst_fail(MST_EINPUT, "%s: its images come to %ux%ux%u, and the net takes %ux%ux%u",
+                                  d->name, got.c, got.h, got.w, chain->in.c, chain->in.h, chain->in.w)
+                       : other_images(d, chain->in.c, chain->in.h, chain->in.w, "the net takes");
+    if (numbers == 0 || numbers == shape->n_features)
+        return MST_OK;
+    if (sides)
+        return mst_fail(MST_EINPUT, "%s: its rows are %llu numbers, and the net takes %ux%ux%u", d->name,
+                        (unsigned long long)numbers, chain->in.c, chain->in.h, chain->in.w);
+    if (fixed && (chain != NULL || shape->n_dense == shape->n_features))
+        return mst_fail(MST_EINPUT, "%s: its rows are %llu numbers%s, and the model takes %llu", d->name,
+                        (unsigned long long)numbers, images ? " (images)" : "",
+                        (unsigned long long)shape->n_features);
+    return MST_OK;
 }
 
 json_t *mst_model_json(const mst_model *model)

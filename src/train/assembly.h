@@ -36,6 +36,14 @@ mst_status mst_assembly_init(mst_assembly *self, const mst_model_options *option
                              const mst_kernels *kernels, uint32_t n_slots, uint64_t spare, uint64_t seed);
 void mst_assembly_fini(mst_assembly *self);
 
+/* Whether the rows of a dataset are what the model takes, as far as that is known before they are read; one
+ * sentence that names both shapes where they are not. Images that `augment` is for (NULL, or any false: none)
+ * must have the sides that it was made for. Images must have the sides of a net's input, or as many numbers
+ * as other models of dense rows; rows of which every number is there must be as many as a net of images
+ * takes. Sparse rows may be shorter than the model, whose other features are 0 then. */
+mst_status mst_assembly_check_rows(const mst_assembly *self, const mst_augment *augment,
+                                   const mst_dataset *dataset);
+
 /* Among how rows were read, in checkpoints of models of augmented images: [channels, height, width] of the
  * images before. The one entry that is no option: whoever has a dataset knows it from there. */
 #define MST_AUGMENTED_IMAGE "augmented-image"

@@ -71,7 +71,8 @@ static json_t *tell_job(void *arg)
         return json_pack("{s:b, s:o}", "resume", 0, "files", files);
     for (size_t i = 0; i < train->files->n; i++)
         json_array_append_new(files, json_string(train->files->items[i]));
-    return json_pack("{s:b, s:o, s:O}", "resume", 1, "files", files, "options", train->options);
+    return json_pack("{s:b, s:o, s:O, s:{s:s, s:s?}}", "resume", 1, "files", files, "options", train->options,
+                     "model", "name", mst_models[train->model->model]->name, "net", train->model->net_text);
 }
 
 /* Their cluster must be ours; the sentence names the first entry that differs. */

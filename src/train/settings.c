@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "mpi/mpi.h"
 
 #define FIELD(name) offsetof(mst_process_options, name)
@@ -44,6 +45,17 @@ void mst_settings_fini(mst_settings *self)
     mst_text_list_fini(&self->files);
     mst_cluster_fini(&self->cluster);
     json_decref(self->options);
+    mst_free(self->net);
+}
+
+/* ---- the model ---- */
+
+/* --net alone says which model is meant. */
+static mst_status settle_net(mst_settings *s)
+{
+    if (s->model.net == NULL || mst_options_is_set(s->groups, s->n_groups, "model"))
+        return MST_OK;
+    return mst_options_set(s->groups, s->n_groups, "model", "net");
 }
 
 /* ---- resuming ---- */
@@ -70,6 +82,42 @@ static mst_status adopt_values(mst_settings *s, json_t *values)
     return mst_options_adopt(s->groups, s->n_groups, values);
 }
 
+/* Whether a net file is what a run's net was read from: its text, with --init in front of it or not. */
+static bool same_net(const char *file, const char *net)
+{
+    static const char front[] = "defaults init=";
+    size_t n = strlen(net), m = strlen(file);
+    if (m > n || strcmp(net + n - m, file) != 0)
+        return false;
+    return m == n || (strncmp(net, front, strlen(front)) == 0 && strcspn(net, "\n") + 1 == n - m);
+}
+
+/* The net of a resumed run is the one it was started with, unless --net is given anew: its file need not be
+ * there any more, nor be what it was. */
+static mst_status adopt_net(mst_settings *s, const json_t *manifest, bool given)
+{
+    const json_t *model = json_object_get(manifest, "model");
+    const char *name = json_string_value(json_object_get(model, "name")),
+               *net = json_string_value(json_object_get(model, "net"));
+    char *file;
+    size_t size;
+    if (given || name == NULL || net == NULL || strcmp(name, "net") != 0 || s->model.net_text != NULL ||
+        strcmp(mst_models[s->model.model]->name, "net") != 0)
+        return MST_OK;
+    mst_free(s->net);
+    s->net = mst_strdup(net);
+    if (s->net == NULL)
+        return mst_fail(MST_ENOMEM, "no memory to resume");
+    s->model.net_text = s->net;
+    if (s->model.net == NULL || !mst_path_exists(s->model.net) ||
+        mst_file_read_all(s->model.net, 1 << 20, &file, &size) != MST_OK)
+        return MST_OK;
+    if (!same_net(file, net))
+        mst_warn("%s is not the net that the run was started with, which it goes on with", s->model.net);
+    mst_free(file);
+    return MST_OK;
+}
+
 /* A resumed run has the options and files it was started with, unless given anew. */
 static mst_status adopt_manifest(mst_settings *s, const json_t *manifest, const char *source)
 {
@@ -78,6 +126,7 @@ static mst_status adopt_manifest(mst_settings *s, const json_t *manifest, const 
     json_t *groups = json_object_get(manifest, "options"), *files = json_object_get(manifest, "files"),
            *values;
     const char *title;
+    bool net_given = mst_options_is_set(s->groups, s->n_groups, "net");
     if (!json_is_object(groups) || !json_is_array(files))
         return mst_fail(MST_EINPUT, "%s: not the manifest of a muster run", source);
     json_object_foreach(groups, title, values)
@@ -93,7 +142,7 @@ static mst_status adopt_manifest(mst_settings *s, const json_t *manifest, const 
         const char *file = json_string_value(json_array_get(files, i));
         TRY(mst_text_list_add(&s->files, file ? file : ""));
     }
-    return MST_OK;
+    return adopt_net(s, manifest, net_given);
 }
 
 static mst_status adopt_run(mst_settings *s)
@@ -328,6 +377,7 @@ mst_status mst_settings_settle(mst_settings *self, bool dry_run)
     TRY(find_cluster(self));
     if (self->train.resume && self->train.run != NULL && keeps_run(self))
         TRY(adopt_run(self));
+    TRY(settle_net(self));
     count_cluster(self);
     count_ranks(self);
     TRY(check_usage(self, dry_run));

@@ -35,6 +35,7 @@ typedef struct mst_settings {
     mst_option_group groups[MST_SETTINGS_GROUPS];
     size_t n_groups;
     mst_text_list files; /* training data */
+    char *net;           /* of a run that is resumed: what model.net_text points at; or NULL */
     mst_job_lost lost;   /* the caller's: who is told that a rank of an MPI job is dead; or zeroes */
     /* Once settled: */
     mst_cluster cluster;           /* source NULL: none */

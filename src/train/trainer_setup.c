@@ -172,6 +172,7 @@ static mst_status open_set(mst_trainer *self, const mst_params *params, const at
     mst_status st = open_data(self, files, &set->dataset);
     options->labels = labels;
     TRY(st);
+    TRY(mst_assembly_check_rows(&self->assembly, &self->augment, set->dataset));
     mst_evaluator_options eval = {
         .n_threads = self->n_threads,
         .batch = (uint32_t)self->options.eval_batch,
@@ -344,6 +345,7 @@ mst_status mst_trainer_set_up(mst_trainer *self)
     TRY(mst_assembly_init(&self->assembly, self->config.model, &shape, self->kernels,
                           self->optimizer.ops->n_slots, mst_strategy_spare(&self->strategy_options),
                           (uint64_t)self->options.seed));
+    TRY(mst_assembly_check_rows(&self->assembly, &self->augment, self->dataset));
     TRY(mst_limits_check(&self->limits, &self->options, self->assembly.model->n_scores));
     TRY(make_book(self));
     mst_params_populate(&self->assembly.params);
@@ -362,6 +364,7 @@ mst_status mst_trainer_set_up_rank(mst_trainer *self)
     TRY(open_training_data(self, &shape));
     TRY(mst_assembly_init(&self->assembly, self->config.model, &shape, self->kernels,
                           self->optimizer.ops->n_slots, 0, (uint64_t)self->options.seed));
+    TRY(mst_assembly_check_rows(&self->assembly, &self->augment, self->dataset));
     mst_params_populate(&self->assembly.params);
     mst_optimizer_start(&self->optimizer, &self->assembly.params);
     return make_strategy(self);
@@ -373,6 +376,7 @@ mst_status mst_trainer_set_up_worker(mst_trainer *self, uint32_t index)
     const mst_strategy_options *o = &self->strategy_options;
     TRY(open_training_data(self, &shape));
     TRY(mst_assembly_declare(&self->assembly, self->config.model, &shape, self->kernels));
+    TRY(mst_assembly_check_rows(&self->assembly, &self->augment, self->dataset));
     TRY(mst_limits_check(&self->limits, &self->options, self->assembly.model->n_scores));
     bool whole = o->shard == MST_SHARD_LOCAL || (o->shard == MST_SHARD_AUTO && self->dataset->random);
     /* steps that others share with this worker need its rows until the coordinator ends the job */

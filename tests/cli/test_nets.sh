@@ -54,6 +54,52 @@ expect 0 train $images --model mlp --hidden 20,10 --rows 200 --run m
 expect 0 model show m
 has "10 x 20"
 
+# --net says which model is meant.
+expect 0 train $images --net my.net --rows 100 --batch 20 --run meant
+grep -q '"name": *"net"' meant/manifest.json || fail "--net alone trains another model"
+refused 2 "--net my.net is for --model net, and --model is softmax" train $images --net my.net --model softmax
+
+# ---- resuming without the net file, or with another one ----
+cp my.net gone.net
+expect 0 train $images --net gone.net --init he --batch 20 --steps 3 --run gone
+expect 0 train $images --net gone.net --init he --batch 20 --steps 6 --run straight
+sed -i 's/conv 4/conv 5/' gone.net
+cp -r gone edited
+expect 0 train --run edited --resume --steps 6
+grep -q "gone.net is not the net that the run was started with, which it goes on with" err ||
+  fail "nothing is said of a net file that was changed"
+rm gone.net
+expect 0 train --run gone --resume --steps 6
+for run in gone edited; do
+  cmp -s $run/checkpoints/step-000000000006/*.safetensors straight/checkpoints/step-000000000006/*.safetensors ||
+    fail "the run $run, resumed without its net file, is another one"
+done
+expect 0 train $images --net my.net --batch 20 --steps 3 --strategy ps --workers 2 --run gone-ps
+mv my.net kept.net
+expect 0 train --run gone-ps --resume --steps 6
+mv kept.net my.net
+
+# ---- rows that are not what the net takes ----
+expect 0 data gen images --size 3x16x16 --classes 10 --rows 60 --test-rows 20 --out colour
+expect 0 data gen images --size 1x14x56 --classes 10 --rows 60 --test-rows 20 --out wide
+expect 0 data gen blobs --rows 60 --features 20 --classes 10 --out twenty.libsvm
+refused 1 "colour/test.gen: its images are 3x16x16, and the net takes 1x28x28" \
+  train $images --net my.net --test colour/test.gen --steps 1 --run w
+expect 0 train $images --model softmax --steps 2 --run soft
+for command in eval predict; do
+  refused 1 "wide/test.gen: its images are 1x14x56, and the net takes 1x28x28" $command r wide/test.gen
+  refused 1 "colour/test.gen: its images are 3x16x16, and the net takes 1x28x28" $command r colour/test.gen
+  refused 1 "twenty.libsvm: its rows are 20 numbers, and the net takes 1x28x28" $command r twenty.libsvm
+  refused 1 "colour/test.gen: its images are 3x16x16, and the net takes 1x28x28" $command m colour/test.gen
+  refused 1 "colour/test.gen: its rows are 768 numbers (images), and the model takes 784" $command soft colour/test.gen
+done
+refused 1 "twenty.libsvm: its rows are 20 numbers, and the net takes 1x28x28" \
+  train twenty.libsvm --features 20 --classes 10 --net my.net --run w
+expect 0 train colour/train.gen --model mlp --hidden 5 --normalise auto --steps 1 --run normal
+refused 1 "$images: its images are 1x28x28, and the model is for images of 3x16x16" eval normal $images
+printf '1 200:0.5\n2 300:1\n' >sparse.libsvm
+expect 0 predict r sparse.libsvm --what class
+
 # A net that has learnt nothing scores about 1/classes on generated images.
 expect 0 data gen images --size 3x16x16 --classes 50 --rows 100 --test-rows 2000 --out fake
 expect 0 train fake/train.gen --model mlp --hidden 20 --lr 1e-12 --steps 1 --run untrained
