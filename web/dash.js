@@ -376,6 +376,7 @@
   function draw() {
     dirty = false;
     drawnAt = Date.now();
+    drawLink();
     var r = run(), live = ordered().filter(function (x) { return x.view.state === 'live'; }).length;
     $('summary').textContent = runs.size ? plural(runs.size, 'run') + (live ? ', ' + live + ' live' : '') : '';
     document.title = r ? r.view.name + (r.view.state === 'live' ? ' · ' + percent(r.view.share_done || 0) : ' · ' + r.view.state) + ' – muster' : 'muster dash';

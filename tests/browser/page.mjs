@@ -47,9 +47,9 @@ try {
   assert.equal(await page.locator('main img').count(), 0, 'a name became markup');
   assert.equal(await page.textContent('#head .pill'), 'live');
   assert.match(await page.textContent('#processes'), /server-0.*worker-0.*worker-1/s);
-  assert.match(await page.textContent('#verdict'), /bottleneck/);
-  assert.match(await page.textContent('#log'), /join/);
-  assert.match(await page.textContent('#link'), /following/);
+  await until(page, () => /bottleneck/.test(document.querySelector('#verdict').textContent));
+  await until(page, () => /join/.test(document.querySelector('#log').textContent));
+  await until(page, () => /following/.test(document.querySelector('#link').textContent));
   if (process.env.UPLOT) {
     await until(page, () => document.querySelectorAll('#curve-plots .uplot canvas').length >= 3);
     await until(page, () => document.querySelectorAll('#use-plots .uplot canvas').length >= 3);
@@ -64,7 +64,7 @@ try {
   assert.equal(await page.getAttribute('[data-x="rows"]', 'aria-pressed'), 'true');
   await page.click('[data-log="1"]');
   await page.waitForTimeout(700);
-  assert.equal(await errors.isVisible(), true);
+  await errors.waitFor({state: 'visible'});
   await page.click('[data-x="t"]');
   await page.click('[data-log="0"]');
   // A run less in the curves, and another one in full.
