@@ -312,6 +312,41 @@ static void test_marks(void **state)
     assert_int_equal(n_warnings, 1);
 }
 
+/* Lines of RUN/path so far; 0: it is not there yet. */
+static unsigned access_of(const char *path)
+{
+    char whole[512];
+    snprintf(whole, sizeof whole, "%s/%s", folder, path);
+    return mst_path_exists(whole) ? lines_of(path) : 0;
+}
+
+/* Speeds that were measured and the clock reach process.json; a cut ends a line. */
+static void test_links_and_cuts(void **state)
+{
+    (void)state;
+    mst_observe_options o = {.process = "server-0", .role = "server", .n_threads = 1, .every_s = 3600};
+    mst_observe *self = mst_observe_new(&o);
+    assert_non_null(self);
+    mst_observe_file_in(self, folder);
+    mst_observe_link(self, "lo", 1e9);
+    mst_observe_link(self, "", 1e9);
+    mst_observe_path(self, 2, 5e7);
+    mst_observe_path(self, 1 << 20, 5e7);
+    mst_observe_clock(self, 0.25);
+    mst_observe_cut(self);
+    for (unsigned i = 0; i < 1000 && access_of("processes/server-0/spans.csv") < 2; i++)
+        usleep(10000);
+    mst_observe_end(self);
+    assert_int_equal(lines_of("processes/server-0/spans.csv"), 3); /* header, the cut's and the end's */
+    char *text = text_of("processes/server-0/process.json");
+    assert_non_null(strstr(text, "\"to\": \"worker-2\""));
+    assert_non_null(strstr(text, "50000000"));
+    assert_non_null(strstr(text, "\"clock_offset_s\": 0.25"));
+    assert_null(strstr(text, "\"bits_per_s\": 1000000000,"));
+    mst_free(text);
+    mst_observe_destroy(self);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -321,6 +356,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_torn_line_is_ended, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_disk_that_refuses, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_what_nobody_takes_is_bounded, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_links_and_cuts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_nothing_is_fine, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_marks, set_up, tear_down),
     };
