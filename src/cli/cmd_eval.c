@@ -17,9 +17,8 @@ typedef struct eval_options {
 #define FIELD(name) offsetof(eval_options, name)
 static const mst_option eval_table[] = {
     {"precision-every", MST_OPTION_INT, FIELD(precision_every), "0", 0, 1e15, NULL, "N",
-     "Print the precision (share of rows in the right class) so far whenever N more rows are scored; 0: now "
-     "and "
-     "then, as the progress of long work is shown."},
+     "Print the precision (share of rows in the right class) of the first N rows, the first 2N, ..., and of "
+     "all; 0: now and then, as the progress of long work is shown."},
     {"quiet", MST_OPTION_FLAG, FIELD(quiet), "false", 0, 0, NULL, NULL, "No progress."},
     {0},
 };
@@ -31,13 +30,18 @@ static const mst_option *const tables[] = {
 
 typedef struct view {
     mst_bar bar;
-    uint64_t every, next; /* rows; 0: by the clock */
+    uint64_t every, next;   /* rows; 0: by the clock */
+    uint64_t rows, correct; /* that were last told of */
+    bool shown;             /* on a line */
 } view;
 
 static void on_rows(void *arg, uint64_t rows, uint64_t correct)
 {
     view *v = arg;
     char line[128];
+    v->rows = rows;
+    v->correct = correct;
+    v->shown = false;
     if (v->every > 0 ? rows < v->next : !mst_bar_due(&v->bar))
         return;
     mst_text_precision("", rows, correct, line, sizeof line);
@@ -46,7 +50,18 @@ static void on_rows(void *arg, uint64_t rows, uint64_t correct)
         return;
     }
     mst_bar_line(line);
+    v->shown = true;
     v->next = (rows / v->every + 1) * v->every;
+}
+
+/* What came after the last multiple of N rows. */
+static void on_last_rows(view *v)
+{
+    char line[128];
+    if (v->every == 0 || v->rows == 0 || v->shown)
+        return;
+    mst_text_precision("", v->rows, v->correct, line, sizeof line);
+    mst_bar_line(line);
 }
 
 /* ---- at the end ---- */
@@ -103,6 +118,7 @@ static mst_status run(int argc, char **argv)
     mst_evaluator_options options = {
         .n_threads = apply.n_threads,
         .batch = (uint32_t)apply.options.batch,
+        .cut_every = (uint64_t)own.precision_every,
         .first_rows = (uint64_t)apply.options.rows,
         .stop = mst_signals_stop(),
         .augment = apply.augment.any ? &apply.augment : NULL,
@@ -114,6 +130,8 @@ static mst_status run(int argc, char **argv)
     if (!own.quiet)
         mst_evaluator_watch(evaluator, on_rows, &v);
     st = mst_evaluator_run(evaluator, &result);
+    if (st == MST_OK)
+        on_last_rows(&v);
     mst_bar_end(&v.bar);
     TRY_OUT(st, st);
     if (result.rows == 0)

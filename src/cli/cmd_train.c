@@ -21,7 +21,7 @@ static const mst_option output_table[] = {
     {"config", MST_OPTION_TEXT, FIELD(config), NULL, 0, 0, NULL, "FILE",
      "Options from a YAML file; flags win."},
     {"dry-run", MST_OPTION_FLAG, FIELD(dry_run), "false", 0, 0, NULL, NULL,
-     "Print the options as a file for --config, the memory and the bytes per step, and stop."},
+     "Print files and options as a file for --config, the memory and the bytes per step, and stop."},
     {"json", MST_OPTION_FLAG, FIELD(json), "false", 0, 0, NULL, NULL, "Print the summary as JSON."},
     {"quiet", MST_OPTION_FLAG, FIELD(quiet), "false", 0, 0, NULL, NULL,
      "No progress and no evaluation lines."},
@@ -291,7 +291,14 @@ static char *value_text(const json_t *value)
 static void print_options(const settings *s, const json_t *options)
 {
     const char *title, *name;
-    json_t *group, *value;
+    json_t *group, *value, *files = json_array();
+    for (size_t i = 0; files != NULL && i < s->train.files.n; i++)
+        json_array_append_new(files, json_string(s->train.files.items[i]));
+    char *list = files != NULL ? json_dumps(files, JSON_COMPACT) : NULL;
+    if (list != NULL)
+        printf("files: %s\n", list);
+    free(list); /* jansson's allocation */
+    json_decref(files);
     json_object_foreach((json_t *)options, title, group)
     {
         if (strcmp(title, "output") == 0)
@@ -299,7 +306,7 @@ static void print_options(const settings *s, const json_t *options)
         printf("# %s\n", title);
         json_object_foreach(group, name, value)
         {
-            char *text = value_text(value);
+            char *text = strcmp(name, "files") != 0 ? value_text(value) : NULL;
             if (text != NULL)
                 printf("%s%s: %s\n", mst_options_is_set(s->train.groups, s->train.n_groups, name) ? "" : "# ",
                        name, text);
@@ -409,6 +416,7 @@ static mst_status run(int argc, char **argv)
         as_local.strategy = MST_STRATEGY_LOCAL;
         as_local.mode = as_local.mode == MST_MODE_SSP ? MST_MODE_ASYNC : as_local.mode;
         config.strategy = &as_local;
+        config.plan = s.output.dry_run;
         TRY_OUT(st, mst_trainer_new(&config, &trainer));
     }
     mst_bar_start(&v.bar, "training", "rows", 0);

@@ -20,6 +20,11 @@ typedef struct scorer {
     mst_error error;
 } scorer;
 
+/* A batch that is scored, and not told of: rows before it are still being scored. */
+typedef struct scored {
+    uint64_t from, rows, correct;
+} scored;
+
 struct mst_evaluator {
     const mst_model *model;
     const char *name;
@@ -40,7 +45,10 @@ struct mst_evaluator {
     void *visit_arg;
     mst_evaluation_progress *progress;
     void *progress_arg;
+    uint64_t n_claimed;         /* rows; guarded by claiming */
     uint64_t n_told, n_correct; /* rows, and those that were right */
+    scored *waiting;            /* in no order */
+    size_t n_waiting, waiting_capacity;
 };
 
 mst_status mst_evaluator_new(const mst_model *model, const mst_params *params, mst_dataset *dataset,
@@ -107,6 +115,7 @@ void mst_evaluator_destroy(mst_evaluator *self)
         mst_free(self->scorers[t].keys);
     }
     mst_free(self->scorers);
+    mst_free(self->waiting);
     mst_tally_fini(&self->tally);
     pthread_mutex_destroy(&self->claiming);
     pthread_mutex_destroy(&self->telling);
@@ -128,14 +137,38 @@ static mst_status translate_batch(mst_evaluator *self, scorer *s, mst_batch *bat
     return MST_OK;
 }
 
+/* Tells of all rows up to the first one that is not scored. */
+static mst_status tell(mst_evaluator *self, uint64_t from, uint64_t rows, uint64_t correct)
+{
+    if (!mst_grow(&self->waiting, &self->waiting_capacity, self->n_waiting + 1, sizeof *self->waiting))
+        return mst_fail(MST_ENOMEM, "no memory to tell of the rows that are evaluated");
+    self->waiting[self->n_waiting++] = (scored){from, rows, correct};
+    for (size_t i = 0; i < self->n_waiting;) {
+        scored next = self->waiting[i];
+        if (next.from != self->n_told) {
+            i++;
+            continue;
+        }
+        self->waiting[i] = self->waiting[--self->n_waiting];
+        self->n_told += next.rows;
+        self->n_correct += next.correct;
+        self->progress(self->progress_arg, self->n_told, self->n_correct);
+        i = 0;
+    }
+    return MST_OK;
+}
+
 /* Takes the next batch, and scores it or shows it; *more is false at the end of the rows. */
 static mst_status next_batch(mst_evaluator *self, unsigned t, bool *more)
 {
     scorer *s = &self->scorers[t];
     mst_batch batch;
-    uint64_t position;
+    uint64_t position, cut = self->options.cut_every;
     pthread_mutex_lock(&self->claiming);
-    mst_status st = mst_feed_claim(self->feed, t, self->options.batch, &batch, &position);
+    uint64_t from = self->n_claimed, left = cut > 0 ? cut - from % cut : self->options.batch;
+    uint32_t want = left < self->options.batch ? (uint32_t)left : self->options.batch;
+    mst_status st = mst_feed_claim(self->feed, t, want, &batch, &position);
+    self->n_claimed += st == MST_OK ? batch.n_rows : 0;
     pthread_mutex_unlock(&self->claiming);
     TRY(st);
     *more = batch.n_rows > 0;
@@ -155,12 +188,10 @@ static mst_status next_batch(mst_evaluator *self, unsigned t, bool *more)
     uint64_t correct = mst_tally_add(&self->tally, self->model, &batch, s->scores);
     if (self->progress != NULL) {
         pthread_mutex_lock(&self->telling);
-        self->n_told += batch.n_rows;
-        self->n_correct += correct;
-        self->progress(self->progress_arg, self->n_told, self->n_correct);
+        st = tell(self, from, batch.n_rows, correct);
         pthread_mutex_unlock(&self->telling);
     }
-    return MST_OK;
+    return st;
 }
 
 static void score_thread(void *arg, unsigned t)
@@ -181,6 +212,7 @@ static void score_thread(void *arg, unsigned t)
 static mst_status pass(mst_evaluator *self)
 {
     atomic_store(&self->failed, false);
+    self->n_claimed = self->n_waiting = 0;
     TRY(mst_feed_start(self->feed, 0, 0));
     mst_team_run(self->team, score_thread, self);
     for (unsigned t = 0; t < self->options.n_threads; t++)

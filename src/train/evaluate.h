@@ -9,13 +9,14 @@
 
 typedef struct mst_evaluator mst_evaluator;
 
-/* Told after every batch that an evaluation scores, one call at a time, on a scoring thread: rows scored so
- * far, and those of them that the model got right. */
+/* Told after every batch that an evaluation scores, one call at a time, on a scoring thread, in the order of
+ * rows: the first rows of the set, and those of them that the model got right. */
 typedef void mst_evaluation_progress(void *arg, uint64_t rows, uint64_t correct);
 
 typedef struct mst_evaluator_options {
     unsigned n_threads;
     uint32_t batch;      /* rows computed at a time */
+    uint64_t cut_every;  /* batches end at multiples of so many rows, whose progress is told; 0: anywhere */
     uint64_t first_rows; /* 0: all */
     uint64_t seed;       /* of the hold-out, with keep and held_out */
     double held_out;

@@ -63,6 +63,7 @@ typedef struct mst_train_config {
     json_t
         *data_options; /* for checkpoints: how rows were read, so that predict reads them alike; borrowed */
     json_t *augment_options;   /* likewise, of the augmentation; or NULL */
+    bool plan;                 /* only mst_trainer_plan will be called: nothing of the model's size is made */
     bool epochs_given;         /* --epochs was set by the user: other limits do not lift it */
     const atomic_bool *stop;   /* set: save and end */
     bool (*save_wanted)(void); /* true once for every wish to save and go on; or NULL */

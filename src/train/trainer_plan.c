@@ -1,4 +1,5 @@
-/* --dry-run: what a run would cost, from the shape and one batch of rows; contract in trainer.h. */
+/* --dry-run: what a run would cost, from the shape and one batch of rows; contract in trainer.h. Neither
+ * weights nor anything else of the model's size is looked at: there may be none. */
 #include "strategy/localise.h"
 #include "train/trainer_impl.h"
 
@@ -52,12 +53,12 @@ mst_status mst_trainer_plan(mst_trainer *self, json_t **out)
     TRY(measure_batch(self, &batch));
     uint64_t per_key = 4ull * (model->n_scores > 1 ? model->n_scores : 1);
     uint64_t touched = model->ops->is_net ? weights : batch.keys * per_key;
-    *out = json_pack("{s:o, s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "model",
-                     mst_model_json(model), "parameters", (json_int_t)params->size, "weights_bytes",
-                     (json_int_t)weights, "optimizer_bytes", (json_int_t)(weights * params->n_slots), "isa",
-                     mst_isa_name(self->kernels->isa), "batch_rows", (json_int_t)batch.rows, "batch_entries",
-                     (json_int_t)batch.entries, "batch_row_bytes", (json_int_t)batch.bytes, "batch_keys",
-                     (json_int_t)batch.keys, "batch_weight_bytes", (json_int_t)touched, "epoch_rows",
-                     (json_int_t)mst_feed_epoch_rows(self->feed));
+    *out = json_pack(
+        "{s:o, s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "model", mst_model_json(model),
+        "parameters", (json_int_t)params->size, "weights_bytes", (json_int_t)weights, "optimizer_bytes",
+        (json_int_t)(weights * self->optimizer.ops->n_slots), "isa", mst_isa_name(self->kernels->isa),
+        "batch_rows", (json_int_t)batch.rows, "batch_entries", (json_int_t)batch.entries, "batch_row_bytes",
+        (json_int_t)batch.bytes, "batch_keys", (json_int_t)batch.keys, "batch_weight_bytes",
+        (json_int_t)touched, "epoch_rows", (json_int_t)mst_feed_epoch_rows(self->feed));
     return *out ? MST_OK : mst_fail(MST_ENOMEM, "no memory for the plan");
 }

@@ -173,6 +173,8 @@ static mst_status open_set(mst_trainer *self, const mst_params *params, const at
     options->labels = labels;
     TRY(st);
     TRY(mst_assembly_check_rows(&self->assembly, &self->augment, set->dataset));
+    if (self->config.plan)
+        return MST_OK;
     mst_evaluator_options eval = {
         .n_threads = self->n_threads,
         .batch = (uint32_t)self->options.eval_batch,
@@ -221,6 +223,21 @@ static mst_status check_same_model(const mst_trainer *self, const json_t *theirs
         return mst_fail(MST_ENOMEM, "no memory to compare models");
     mst_status st = mst_checkpoint_fits(checkpoint, theirs, mine, self->config.data->features != 0);
     json_decref(mine);
+    return st;
+}
+
+/* Whether the checkpoint that would be loaded is one of this model. */
+static mst_status look_at_checkpoint(const mst_trainer *self, const char *from)
+{
+    mst_status st;
+    char *checkpoint = NULL;
+    mst_checkpoint_meta meta = {0};
+    TRY_OUT(st, mst_checkpoint_find(from, &checkpoint));
+    TRY_OUT(st, mst_checkpoint_read_meta(checkpoint, &meta));
+    TRY_OUT(st, check_same_model(self, meta.model, checkpoint));
+out:
+    mst_checkpoint_meta_fini(&meta);
+    mst_free(checkpoint);
     return st;
 }
 
@@ -338,10 +355,25 @@ static mst_status make_strategy(mst_trainer *self)
                      self->config.comm == NULL ? self->config.stop : NULL);
 }
 
+/* For mst_trainer_plan: everything is checked, and a batch can be read. */
+static mst_status set_up_plan(mst_trainer *self, const mst_shape *shape)
+{
+    const mst_train_options *o = &self->options;
+    TRY(mst_assembly_declare(&self->assembly, self->config.model, shape, self->kernels));
+    TRY(mst_assembly_check_rows(&self->assembly, &self->augment, self->dataset));
+    TRY(mst_limits_check(&self->limits, o, self->assembly.model->n_scores));
+    if (o->resume || o->init_from != NULL)
+        TRY(look_at_checkpoint(self, o->resume ? o->run : o->init_from));
+    TRY(mst_trainer_open_sets(self, NULL, self->config.stop));
+    return make_feed(self, 1, (uint32_t)self->strategy_options.batch, 0, 0, self->config.stop);
+}
+
 mst_status mst_trainer_set_up(mst_trainer *self)
 {
     mst_shape shape;
     TRY(open_training_data(self, &shape));
+    if (self->config.plan)
+        return set_up_plan(self, &shape);
     TRY(mst_assembly_init(&self->assembly, self->config.model, &shape, self->kernels,
                           self->optimizer.ops->n_slots, mst_strategy_spare(&self->strategy_options),
                           (uint64_t)self->options.seed));

@@ -32,6 +32,11 @@ expect 0 eval r $test --batch 50 --threads 1 --precision-every 100
 has 'precision'
 same "lines of running precision" "$(grep -c '^precision @ 1 = [01]\.[0-9]* @ [123]00 examples$' err)" 3
 same "the last of them" "$(tail -1 err | cut -d' ' -f5)" "$(printf %.4f "$last")"
+for batch in 37 1024; do
+  expect 0 eval r $test --batch $batch --rows 250 --precision-every 80
+  same "rows that the precision is told of" \
+    "$(sed -n 's/^precision.* @ \([0-9]*\) examples$/\1/p' err | tr '\n' ' ')" "80 160 240 250 "
+done
 expect 0 eval r $test --precision-every 100 --quiet
 same "lines of running precision" "$(wc -c <err)" 0
 expect 0 predict r $test --what class

@@ -54,6 +54,14 @@ expect 0 train $images --model mlp --hidden 20,10 --rows 200 --run m
 expect 0 model show m
 has "10 x 20"
 
+# What a large net would cost is found without making it.
+(
+  ulimit -v 1500000
+  expect 0 train $images --test $images --model mlp --hidden 20000,10000 --optimizer adam --dry-run --json
+)
+has '"weights_bytes": 863240064'
+has '"optimizer_bytes": 1726480128'
+
 # --net says which model is meant.
 expect 0 train $images --net my.net --rows 100 --batch 20 --run meant
 grep -q '"name": *"net"' meant/manifest.json || fail "--net alone trains another model"
