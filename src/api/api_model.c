@@ -129,7 +129,15 @@ static mst_status check_row(const muster_model *self, const muster_row *row, siz
     if (row->n_dense > 0 && row->dense == NULL && row->bytes == NULL)
         return mst_fail(MST_EINPUT, "row %zu has %u numbers, but neither dense nor bytes", number,
                         row->n_dense);
+    for (uint32_t k = 0; row->bytes == NULL && k < row->n_dense; k++)
+        if (!isfinite(row->dense[k]))
+            return mst_fail(MST_EINPUT, "row %zu has %g as number %u", number, (double)row->dense[k], k);
+    if (row->n_keys > 0 && row->keys == NULL)
+        return mst_fail(MST_EINPUT, "row %zu has %u keys, but none are given", number, row->n_keys);
     for (uint32_t k = 0; k < row->n_keys; k++) {
+        if (row->values != NULL && !isfinite(row->values[k]))
+            return mst_fail(MST_EINPUT, "row %zu has %g at key %u", number, (double)row->values[k],
+                            row->keys[k]);
         if (row->keys[k] < from || row->keys[k] >= features)
             return mst_fail(
                 MST_EINPUT,

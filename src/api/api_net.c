@@ -219,6 +219,8 @@ muster_status muster_net_add_kind(muster_net *net, const muster_layer *user)
     mst_status st = check_open(net);
     if (st != MST_OK)
         return (muster_status)st;
+    if (user == NULL)
+        return muster_fail(MUSTER_EUSAGE, "no kind of layer is given");
     if (user->kind == NULL || !is_name(user->kind))
         return muster_fail(MUSTER_EUSAGE,
                            "\"%s\" is no name for a kind of layer: a letter, then letters, digits, _ and -, "

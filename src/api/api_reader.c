@@ -57,6 +57,25 @@ mst_status mst_api_reader_check(const char *name, const muster_reader *r)
     return MST_OK;
 }
 
+/* What a row must be whatever is trained on it: where a number is none, training would fail much later. */
+static mst_status check_values(const reader_dataset *d, uint64_t number, const muster_row *row)
+{
+    const char *name = d->base.name;
+    if (!(isfinite(row->label) && row->label == floorf(row->label)))
+        return mst_fail(MST_EINPUT, "reader %s: row %" PRIu64 " has label %g; labels are 0, 1, 2, ...", name,
+                        number, (double)row->label);
+    for (uint32_t k = 0; row->dense != NULL && k < d->reader.n_dense; k++)
+        if (!isfinite(row->dense[k]))
+            return mst_fail(MST_EINPUT, "reader %s: row %" PRIu64 " has %g as number %u", name, number,
+                            (double)row->dense[k], k);
+    for (uint32_t k = 0; k < row->n_keys; k++) {
+        if (!isfinite(row->values[k]))
+            return mst_fail(MST_EINPUT, "reader %s: row %" PRIu64 " has %g at key %u", name, number,
+                            (double)row->values[k], row->keys[k]);
+    }
+    return MST_OK;
+}
+
 /* Asks the program for a row, whose places are set. */
 static mst_status ask(const reader_dataset *d, void *cursor, uint64_t number, muster_row *row, bool *end)
 {
@@ -82,7 +101,7 @@ static mst_status ask(const reader_dataset *d, void *cursor, uint64_t number, mu
     if (!isfinite(row->weight) || row->weight < 0.0f)
         return mst_fail(MST_EINPUT, "reader %s: row %" PRIu64 " has weight %g", d->base.name, number,
                         (double)row->weight);
-    return MST_OK;
+    return *end ? MST_OK : check_values(d, number, row);
 }
 
 /* ---- rows without keys ---- */

@@ -1,6 +1,7 @@
 /* `muster data gen`: data that is a function of a seed, to a file. */
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/cmd_data.h"
@@ -181,6 +182,7 @@ static const mst_command cmd_blobs = {
 
 typedef struct digits_options {
     int64_t test_rows;
+    bool overwrite;
 } digits_options;
 
 static const mst_option digits_gen_table[] = {ROWS_ROW("60000"), FIRST_ROW, SEED_ROW, {.name = NULL}};
@@ -192,6 +194,10 @@ static const mst_option digits_table[] = {
      .min = 0,
      .max = 1e9,
      .help = "Images in the test files, beyond those for training; only for a folder."},
+    {.name = "overwrite",
+     .type = MST_OPTION_FLAG,
+     .offset = offsetof(digits_options, overwrite),
+     .help = "Replace images that are in the folder already."},
     {.name = NULL},
 };
 static const mst_option *const digits_tables[] = {digits_gen_table, digits_table, mst_data_out_table,
@@ -212,6 +218,27 @@ static mst_status watch_folder(void *arg, uint64_t first_row, mst_chunk *chunk)
     return MST_OK;
 }
 
+/* Images that are there already may be MNIST's own. */
+static mst_status check_free(const char *folder)
+{
+    static const char *const names[] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
+                                        "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char *path = mst_sprintf("%s/%s", folder, names[i]);
+        if (path == NULL)
+            return mst_fail(MST_ENOMEM, "%s: no memory for a name", folder);
+        mst_status st = mst_path_exists(path)
+                            ? mst_fail(MST_EEXIST,
+                                       "%s: there already: choose another folder, or give --overwrite to "
+                                       "replace what is in it",
+                                       path)
+                            : MST_OK;
+        mst_free(path);
+        TRY(st);
+    }
+    return MST_OK;
+}
+
 /* Four IDX files in a folder, named as MNIST's are. */
 static mst_status digits_to_folder(const gen_options *gen, const digits_options *digits,
                                    const mst_data_out_options *out)
@@ -223,6 +250,8 @@ static mst_status digits_to_folder(const gen_options *gen, const digits_options 
     if (gen->rows > UINT32_MAX)
         return mst_fail(MST_EUSAGE, "--rows %lld: IDX files hold at most 4294967295 images",
                         (long long)gen->rows);
+    if (!digits->overwrite)
+        TRY(check_free(out->out));
     folder_progress progress = {0};
     mst_signals_install();
     mst_bar_start(&progress.bar, "generating", "images", (uint64_t)(gen->rows + digits->test_rows));

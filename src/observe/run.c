@@ -241,6 +241,8 @@ static mst_status make_folder(const mst_run *self)
     TRY(st);
     if (mkdir(self->path, 0777) == 0)
         return MST_OK;
+    if (errno == EEXIST && !mst_path_is_folder(self->path))
+        return mst_fail(MST_EEXIST, "%s: there already, and not a folder: choose another name", self->path);
     if (errno == EEXIST)
         return mst_fail(
             MST_EEXIST,

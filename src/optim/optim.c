@@ -17,7 +17,7 @@ const mst_option mst_optim_option_table[] = {
     {"optimizer", MST_OPTION_CHOICE, AT(optimizer), "sgd", 0, 0, "sgd|momentum|adagrad|adam|ftrl", NULL,
      "How a gradient changes weights."},
     {"lr", MST_OPTION_REAL, AT(lr), "0.1", 0, 1e9, NULL, "RATE",
-     "Learning rate (ftrl: alpha); adam usually wants 0.001."},
+     "Learning rate (ftrl: alpha); 0.001 for --optimizer adam when not given."},
     {"l1", MST_OPTION_REAL, AT(l1), "0", 0, 1e9, NULL, "STRENGTH",
      "L1 regularisation, per step on the weights a batch touches (ftrl: against the sum of all gradients); "
      "small "

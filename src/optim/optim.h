@@ -51,6 +51,7 @@ typedef struct mst_optimizer mst_optimizer;
 
 typedef struct mst_optimizer_ops {
     const char *name, *help;
+    double lr;                            /* --lr when not given */
     uint32_t n_slots;                     /* state vectors as long as the weights */
     const char *slot_names[MST_SLOT_MAX]; /* in checkpoints: "accumulator", "m", "v", ... */
     /* True when the update is w -= lr*g and nothing else under these options: then contributions may be

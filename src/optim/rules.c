@@ -143,6 +143,7 @@ RACY static void sgd_keys(const mst_optimizer *self, const mst_update *u, float 
 const mst_optimizer_ops mst_optimizer_sgd = {
     .name = "sgd",
     .help = "plain gradient descent",
+    .lr = 0.1,
     .additive = sgd_additive,
     .apply_range = sgd_range,
     .apply_keys = sgd_keys,
@@ -185,6 +186,7 @@ RACY static void momentum_keys(const mst_optimizer *self, const mst_update *u, f
 const mst_optimizer_ops mst_optimizer_momentum = {
     .name = "momentum",
     .help = "gradient descent with heavy-ball momentum",
+    .lr = 0.1,
     .n_slots = 1,
     .slot_names = {"momentum"},
     .additive = never,
@@ -227,6 +229,7 @@ RACY static void adagrad_keys(const mst_optimizer *self, const mst_update *u, fl
 const mst_optimizer_ops mst_optimizer_adagrad = {
     .name = "adagrad",
     .help = "a rate per weight that falls with the sum of its squared gradients",
+    .lr = 0.1,
     .n_slots = 1,
     .slot_names = {"accumulator"},
     .additive = never,
@@ -282,6 +285,7 @@ RACY static void adam_keys(const mst_optimizer *self, const mst_update *u, float
 const mst_optimizer_ops mst_optimizer_adam = {
     .name = "adam",
     .help = "moving averages of gradient and squared gradient, bias-corrected",
+    .lr = 0.001,
     .n_slots = 2,
     .slot_names = {"m", "v"},
     .additive = never,
@@ -342,6 +346,7 @@ RACY static void ftrl_keys(const mst_optimizer *self, const mst_update *u, float
 const mst_optimizer_ops mst_optimizer_ftrl = {
     .name = "ftrl",
     .help = "FTRL-Proximal: adagrad's rates with exact zeros under --l1",
+    .lr = 0.1,
     .n_slots = 2,
     .slot_names = {"z", "n"},
     .additive = never,

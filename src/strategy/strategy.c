@@ -37,7 +37,8 @@ const mst_option mst_strategy_option_table[] = {
     {"lr-scale", MST_OPTION_CHOICE, FIELD(lr_scale), "none", 0, 0, "none|linear", NULL,
      "linear: the learning rate is multiplied by the number of workers."},
     {"servers", MST_OPTION_INT, FIELD(servers), "1", 0, 1024, NULL, "M",
-     "ps in one process, or under mpirun: servers. muster launch and cluster files say it otherwise."},
+     "ps in one process, or under mpirun: servers. In one process, 0: as many as workers. muster launch and "
+     "cluster files say it otherwise."},
     {"workers", MST_OPTION_INT, FIELD(workers), "1", 1, 1024, NULL, "N", "ps in one process: workers."},
     {"quorum", MST_OPTION_INT, FIELD(quorum), "0", 0, 1024, NULL, "R",
      "ps sync: a step closes when R workers have pushed for it; what the others push late is dropped and "
@@ -75,12 +76,10 @@ const mst_option mst_strategy_option_table[] = {
     {0},
 };
 
-static mst_status resolve_ps(const mst_strategy_options *o)
+static mst_status resolve_ps(mst_strategy_options *o)
 {
     if (o->servers == 0)
-        return mst_fail(MST_EUSAGE,
-                        "--servers 0: a parameter server is needed; for ranks of MPI that all train, "
-                        "give --strategy allreduce");
+        o->servers = o->workers; /* each hosts a share of the model */
     if (o->quorum > o->workers)
         return mst_fail(MST_EUSAGE, "--quorum %lld: there are only %lld workers", (long long)o->quorum,
                         (long long)o->workers);

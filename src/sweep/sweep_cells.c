@@ -6,7 +6,8 @@
  *    allreduce where deploy is mpi without servers, else local; deploy mpi where strategy is allreduce, else
  *    embedded.
  * 2. local runs embedded, ps everywhere, allreduce as ranks of MPI and in mode sync; other cells are skipped.
- * 3. Options that the strategy, the mode or the way of deploying does not have are left out of a cell.
+ * 3. Options that the strategy, the mode, the way of deploying, the model, the optimizer or the schedule does
+ *    not have are left out of a cell.
  * 4. Cells that are then the same are run once.
  * 5. What the strategy refuses (a quorum of more workers than there are) is skipped with its sentence. */
 #include <ctype.h>
@@ -17,7 +18,7 @@
 
 #include "base/alloc.h"
 #include "sweep/sweep.h"
-#include "train/settings.h"
+#include "train/settings_idle.h"
 
 #define NAME_MAX_BYTES 160
 
@@ -101,6 +102,32 @@ static bool among(const char *words, const char *word)
         if (strncmp(at, word, n) == 0 && (at[n] == ' ' || at[n] == '\0'))
             return true;
     return words == NULL;
+}
+
+static const char *get_or(const json_t *set, const char *name, const char *otherwise)
+{
+    return get(set, name) != NULL ? get(set, name) : otherwise;
+}
+
+/* What the model, the optimizer or the schedule makes meaningless. */
+static mst_status leave_out_idle(json_t *set)
+{
+    json_t *deciders =
+        json_pack("{s:{s:s, s:s, s:s}}", "run", "model",
+                  get_or(set, "model", get(set, "net") != NULL ? "net" : "logreg"), "optimizer",
+                  get_or(set, "optimizer", "sgd"), "schedule", get_or(set, "schedule", "constant"));
+    const char *name;
+    json_t *value;
+    void *next;
+    if (deciders == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for the options of a run");
+    json_object_foreach_safe(set, next, name, value)
+    {
+        if (mst_option_idle(deciders, name, false) != NULL)
+            json_object_del(set, name);
+    }
+    json_decref(deciders);
+    return MST_OK;
 }
 
 static void leave_out(json_t *set)
@@ -343,6 +370,7 @@ static mst_status settle(mst_sweep *self, mst_sweep_cell *cell, const json_t *gr
     const char *why = misfit(cell->set);
     if (why == NULL) {
         leave_out(cell->set);
+        TRY(leave_out_idle(cell->set));
         drop_labels(cell, grid);
     }
     char *key = json_dumps(cell->set, JSON_COMPACT | JSON_SORT_KEYS);

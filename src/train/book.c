@@ -572,6 +572,19 @@ mst_status mst_book_finish(mst_book *self, mst_end end, mst_train_summary *summa
     return MST_OK;
 }
 
+/* Where the disk failed and a checkpoint stands: how to go on. */
+static void add_way_on(const mst_book *self, mst_error *error)
+{
+    char *checkpoint = NULL;
+    size_t n = strlen(error->text);
+    if (error->code != MST_EIO || mst_checkpoint_find(mst_run_path(self->run), &checkpoint) != MST_OK)
+        return;
+    snprintf(error->text + n, sizeof error->text - n,
+             "; %s is whole: when that is mended, continue with: muster train --run %s --resume", checkpoint,
+             mst_run_path(self->run));
+    mst_free(checkpoint);
+}
+
 mst_status mst_book_give_up(mst_book *self, mst_status st)
 {
     mst_error error;
@@ -584,6 +597,7 @@ mst_status mst_book_give_up(mst_book *self, mst_status st)
         !mst_run_replaces(self->run)) {
         json_object_set_new(self->manifest, "error", mst_json_text(error.text));
         write_manifest(self, "failed");
+        add_way_on(self, &error);
     } else if (self->run != NULL) {
         mst_checkpointer_destroy(self->checkpointer);
         mst_checkpointer_destroy(self->best_checkpointer);

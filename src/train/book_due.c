@@ -211,6 +211,8 @@ static bool limit_reached(const mst_book *self, mst_end *end)
         *end = MST_END_ROWS;
     else if (o->seconds > 0.0 && self->status.train_seconds >= o->seconds)
         *end = MST_END_SECONDS;
+    else if (o->patience > 0 && self->since_best >= (uint64_t)o->patience) /* of a run that is resumed */
+        *end = MST_END_PATIENCE;
     else if (self->options.stop != NULL && atomic_load(self->options.stop))
         *end = MST_END_STOPPED;
     else

@@ -208,6 +208,34 @@ static mst_status same_net(const char *checkpoint, const json_t *theirs, const j
     }
 }
 
+/* An entry of a model's description, as it stands in a sentence; the caller frees (jansson's allocation). */
+static char *entry_text(const json_t *model, const char *key)
+{
+    const json_t *value = json_object_get(model, key);
+    const char *text = json_string_value(value);
+    return text != NULL ? strdup(text) : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+}
+
+/* Two models that are not the same but for features: names the first thing in which they differ. */
+static mst_status other_model(const char *checkpoint, const json_t *theirs, const json_t *mine)
+{
+    static const struct {
+        const char *key, *before, *behind;
+    } entries[] = {
+        {"name", "", ""}, {"classes", "", " classes"}, {"bias", "bias ", ""}, {"image", "images ", ""}};
+    size_t i = 0, last = sizeof entries / sizeof *entries - 1;
+    while (i < last &&
+           json_equal(json_object_get(theirs, entries[i].key), json_object_get(mine, entries[i].key)))
+        i++;
+    char *was = entry_text(theirs, entries[i].key), *is = entry_text(mine, entries[i].key);
+    mst_status st =
+        mst_fail(MST_EINPUT, "%s holds another model: %s%s%s there, %s here", checkpoint, entries[i].before,
+                 was != NULL ? was : "none", entries[i].behind, is != NULL ? is : "none");
+    free(was);
+    free(is);
+    return st;
+}
+
 mst_status mst_checkpoint_fits(const char *checkpoint, const json_t *theirs, const json_t *mine,
                                bool features_given)
 {
@@ -225,18 +253,7 @@ mst_status mst_checkpoint_fits(const char *checkpoint, const json_t *theirs, con
         return mst_fail(MST_EINPUT, "%s was trained with %lld features, the data here has %lld: %s %lld",
                         checkpoint, there, here, here < there ? "give --features" : "rows must have at most",
                         there);
-    const char *was = json_string_value(json_object_get(theirs, "name")),
-               *is = json_string_value(json_object_get(mine, "name"));
-    bool nets = json_object_get(theirs, "net") != NULL || json_object_get(mine, "net") != NULL;
-    if (nets && was != NULL && is != NULL && strcmp(was, is) != 0)
-        return mst_fail(MST_EINPUT, "%s holds another model: %s there, %s here", checkpoint, was, is);
-    char *a = json_dumps(theirs, JSON_COMPACT | JSON_SORT_KEYS),
-         *b = json_dumps(mine, JSON_COMPACT | JSON_SORT_KEYS);
-    mst_status st = mst_fail(MST_EINPUT, "%s holds another model: %s there, %s here", checkpoint, a ? a : "?",
-                             b ? b : "?");
-    free(a); /* jansson's allocation */
-    free(b);
-    return st;
+    return other_model(checkpoint, theirs, mine);
 }
 
 /* ---- finding ---- */

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "mpi/mpi.h"
+#include "train/settings_idle.h"
 
 #define FIELD(name) offsetof(mst_process_options, name)
 const mst_option mst_process_option_table[] = {
@@ -18,6 +19,8 @@ const mst_option mst_process_option_table[] = {
      "The cluster: a YAML file with `servers:` and `workers:`; also from MUSTER_CLUSTER or TF_CONFIG."},
     {"mpi-plugin", MST_OPTION_CHOICE, FIELD(mpi_plugin), "auto", 0, 0, "auto|openmpi|mpich", NULL,
      "Under mpirun, mpiexec or srun: the MPI to use; auto: the launcher's (also from MUSTER_MPI)."},
+    {"files", MST_OPTION_LIST, FIELD(files), NULL, 0, 0, NULL, "FILES",
+     "The files to train on, where the command line names none: for a file of --config."},
     {0},
 };
 
@@ -72,7 +75,8 @@ static mst_status adopt_values(mst_settings *s, json_t *values)
     {
         json_object_foreach(group, name, value)
         {
-            if (strcmp(name, "epochs") != 0 && json_equal(value, json_object_get(values, name)))
+            if (strcmp(name, "epochs") != 0 && strcmp(name, "lr") != 0 &&
+                json_equal(value, json_object_get(values, name)))
                 json_object_del(values, name);
         }
     }
@@ -121,8 +125,9 @@ static mst_status adopt_net(mst_settings *s, const json_t *manifest, bool given)
 /* A resumed run has the options and files it was started with, unless given anew. */
 static mst_status adopt_manifest(mst_settings *s, const json_t *manifest, const char *source)
 {
-    static const char *const own[] = {"run",  "resume", "overwrite", "init-from", "config",  "dry-run",
-                                      "json", "quiet",  "role",      "index",     "cluster", "mpi-plugin"};
+    static const char *const own[] = {"run",     "resume",     "overwrite", "init-from", "config",
+                                      "dry-run", "json",       "quiet",     "role",      "index",
+                                      "cluster", "mpi-plugin", "files"};
     json_t *groups = json_object_get(manifest, "options"), *files = json_object_get(manifest, "files"),
            *values;
     const char *title;
@@ -302,8 +307,12 @@ static mst_status find_ranks(mst_settings *s)
 {
     mst_mpi_launch launch;
     mst_mpi_launched(&launch);
-    if (s->strategy.strategy != MST_STRATEGY_PS || !launch.launched || s->strategy.servers == 0)
+    if (s->strategy.strategy != MST_STRATEGY_PS || !launch.launched)
         return MST_OK;
+    if (s->strategy.servers == 0)
+        return mst_fail(MST_EUSAGE,
+                        "--servers 0: a parameter server is needed; for ranks of MPI that all train, "
+                        "give --strategy allreduce");
     if (s->strategy.servers >= launch.size)
         return mst_fail(MST_EUSAGE,
                         "%s started %d rank%s, and --servers %lld leaves none to work: start at least %lld",
@@ -349,24 +358,38 @@ static bool keeps_run(const mst_settings *s)
     return (s->process.role == 0 && !follows_rank_0(s)) || (s->process.role == 1 && s->process.index == 0);
 }
 
+/* The folder of the run, before the data is read. */
+static mst_status check_run(const mst_settings *s, bool dry_run)
+{
+    const char *run = s->train.run;
+    if (!keeps_run(s) || run == NULL)
+        return MST_OK;
+    if (dry_run || s->train.resume || !mst_path_exists(run))
+        return MST_OK;
+    if (!mst_path_is_folder(run))
+        return mst_fail(MST_EEXIST, "%s: there already, and not a folder: choose another name", run);
+    return s->train.overwrite
+               ? MST_OK
+               : mst_fail(MST_EEXIST,
+                          "%s: there already: choose another name, or give --resume to continue it or "
+                          "--overwrite to replace it",
+                          run);
+}
+
 static mst_status check_usage(mst_settings *s, bool dry_run)
 {
     if (s->files.n == 0 && s->process.role == 0 && !(follows_rank_0(s) && s->train.resume))
         return mst_fail(MST_EUSAGE, "no training data given: name its files (\"-\" is standard input)");
-    if (!dry_run && !s->train.resume && !s->train.overwrite && s->train.run != NULL && keeps_run(s) &&
-        mst_path_exists(s->train.run)) /* before the data is read */
-        return mst_fail(
-            MST_EEXIST,
-            "%s: there already: choose another name, or give --resume to continue it or --overwrite "
-            "to replace it",
-            s->train.run);
+    TRY(check_run(s, dry_run));
     if (s->augment.normalise != NULL && strcmp(s->augment.normalise, "auto") == 0 &&
         s->strategy.strategy == MST_STRATEGY_PS && s->strategy.shard == MST_SHARD_LOCAL)
         return mst_fail(MST_EUSAGE,
                         "--normalise auto: workers with data of their own (--shard local) would each find "
                         "other numbers: give the numbers");
     s->resolved = s->strategy;
-    return mst_strategy_resolve(&s->resolved);
+    TRY(mst_strategy_resolve(&s->resolved));
+    s->strategy.servers = s->resolved.servers;
+    return MST_OK;
 }
 
 mst_status mst_settings_settle(mst_settings *self, bool dry_run)
@@ -374,12 +397,22 @@ mst_status mst_settings_settle(mst_settings *self, bool dry_run)
     static const char *const plugins[] = {"auto", "openmpi", "mpich"};
     if (self->process.mpi_plugin != 0 && setenv("MUSTER_MPI", plugins[self->process.mpi_plugin], 1) != 0)
         return mst_fail(MST_ENOMEM, "no memory for --mpi-plugin");
+    for (size_t i = 0, named = self->files.n; named == 0 && i < self->process.files.n; i++)
+        TRY(mst_text_list_add(&self->files, self->process.files.items[i]));
+    mst_given given = mst_given_of(self);
     TRY(find_cluster(self));
-    if (self->train.resume && self->train.run != NULL && keeps_run(self))
+    if (self->train.run != NULL && *self->train.run == '\0')
+        return mst_fail(MST_EUSAGE, "--run: the name of the folder is empty");
+    if (self->train.resume && self->train.run == NULL && keeps_run(self))
+        return mst_fail(MST_EUSAGE, "--resume needs --run, the directory of the run to continue");
+    if (self->train.resume && keeps_run(self))
         TRY(adopt_run(self));
     TRY(settle_net(self));
+    if (!mst_options_is_set(self->groups, self->n_groups, "lr"))
+        self->optim.lr = mst_optimizers[self->optim.optimizer]->lr;
     count_cluster(self);
     count_ranks(self);
+    TRY(mst_given_check(&given, self, self->train.resume && !keeps_run(self)));
     TRY(check_usage(self, dry_run));
     self->options = mst_options_json(self->groups, self->n_groups);
     return self->options != NULL ? MST_OK : mst_fail(MST_ENOMEM, "no memory for the options");

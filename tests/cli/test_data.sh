@@ -70,7 +70,9 @@ same "blobs: features" "$(fact blobs.svm features)" 5
 same "blobs: dense prefix" "$(fact blobs.svm dense_prefix)" 5
 expect 0 data stat blobs.svm
 grep -qE '^ +2 +[0-9]+ +0\.' out || fail "stat does not count labels"
-expect 0 data gen digits --rows 500 --test-rows 100 --out digits
+expect 0 data gen digits --rows 5 --test-rows 1 --out digits
+refused 1 'digits/train-images-idx3-ubyte: there already: choose another folder, or give --overwrite' data gen digits --out digits
+expect 0 data gen digits --rows 500 --test-rows 100 --out digits --overwrite
 only digits t10k-images-idx3-ubyte t10k-labels-idx1-ubyte train-images-idx3-ubyte train-labels-idx1-ubyte
 same "digits: rows" "$(fact digits rows)" 600
 same "digits: format" "$(fact digits/train-images-idx3-ubyte format)" idx

@@ -56,6 +56,10 @@ done
 expect 0 train train.cache --dry-run --batch 64 --optimizer adam --json
 json out 'd["plan"]["batch_rows"] == 64 and d["plan"]["optimizer_bytes"] == 2 * d["plan"]["weights_bytes"]'
 json out 'd["plan"]["epoch_rows"] == 3000 and d["options"]["strategy"]["batch"] == 64'
+json out 'd["options"]["optimizer"]["lr"] == 0.001'
+expect 0 train train.cache --dry-run --optimizer adam --lr 0.1 --json
+json out 'd["options"]["optimizer"]["lr"] == 0.1'
+expect 0 train train.cache --dry-run --batch 64 --optimizer adam --json
 json out '64 * 39 == d["plan"]["batch_entries"] > d["plan"]["batch_keys"] > 13'
 
 printf 'batch: 50\nlr: 0.5\noptimizer: adagrad\n' >c.yaml
@@ -111,11 +115,57 @@ expect 0 train --run parts --resume --steps 90 --quiet # --epochs, not given at 
 same_model whole parts
 refused 1 'was trained with 5000 features: --features 6000 does not fit' --log error train train.libsvm --run parts --resume --features 6000
 refused 1 'holds another model' --log error train train.libsvm --run x --init-from parts --no-bias
+refused 1 'another model: bias true there, false here' --log error train train.libsvm --run x --init-from parts --no-bias
+refused 1 'another model: logreg there, softmax here' --log error train train.libsvm --run x --init-from parts --model softmax
+expect 0 train train.libsvm --model softmax --classes 3 --features 5000 --run y --steps 1 --quiet
+refused 1 'another model: 3 classes there, 4 here' --log error train train.libsvm --model softmax --classes 4 --features 5000 \
+  --run x --init-from y
+rm -rf y
 refused 1 nowhere --log error train train.libsvm --run x --init-from nowhere
 refused 1 nowhere train --run nowhere --resume
 [ ! -e x ] && [ ! -e nowhere ] || fail "a refused run left a directory"
 expect 0 train train.libsvm --features 5000 --run x --init-from parts --steps 1 --lr 1e-9 --quiet
 rm -rf x
+
+# a file of --config from --dry-run has all that the command line had, and the files
+expect 0 train train.cache --steps 3 --optimizer adam --dry-run
+cp out c.yaml
+expect 0 train --config c.yaml --run configured --quiet
+json configured/manifest.json 'd["files"] == ["train.cache"] and d["progress"]["step"] == 3'
+json configured/manifest.json 'd["options"]["optimizer"]["lr"] == 0.001'
+expect 0 train --run configured --resume --steps 5 --quiet
+json configured/manifest.json 'd["progress"]["step"] == 5 and d["options"]["optimizer"]["lr"] == 0.001'
+rm -rf configured
+
+# ---- options that say nothing ----
+refused 2 '--workers is for --strategy ps or allreduce, and --strategy is local' train train.cache --workers 3
+refused 2 '--wire is for --strategy ps or allreduce, and --strategy is local' train train.cache --wire bf16
+refused 2 '--staleness is for --mode ssp, and --mode is sync' train train.cache --strategy ps --staleness 9
+refused 2 '--quorum is for --strategy ps, and --strategy is local' train train.cache --quorum 0
+refused 2 '--pos-weight is for --model logreg, and --model is softmax' train train.cache --model softmax --pos-weight 2
+refused 2 '--momentum is for --optimizer momentum, and --optimizer is sgd' train train.cache --momentum 0.9
+refused 2 '--decay-steps is for --schedule step, inverse or cosine, and' train train.cache --decay-steps 9
+refused 2 '--workers 2: workers of --strategy allreduce are ranks' train train.cache --strategy allreduce --workers 2
+printf 'servers: ["127.0.0.1:1"]\nworkers: ["127.0.0.1:2"]\n' >cluster.yaml
+refused 2 '--workers 2: cluster.yaml has 1' train train.cache --cluster cluster.yaml --role worker --workers 2
+refused 2 '--strategy local: a process of a cluster (cluster.yaml) trains with ps' train train.cache --cluster cluster.yaml \
+  --role worker --strategy local
+refused 2 '--run: the name of the folder is empty' train train.cache --run ''
+refused 1 '/dev/null: there already, and not a folder: choose another name' train train.cache --run /dev/null
+refused 1 '/dev/null: there already, and not a folder' train train.cache --run /dev/null --overwrite
+# what a run was started with is not given anew
+expect 0 train train.cache --strategy ps --mode ssp --staleness 2 --servers 0 --workers 2 --steps 10 --run served --quiet
+json served/manifest.json 'd["options"]["strategy"]["servers"] == 2 == d["options"]["strategy"]["workers"]'
+expect 0 train --run served --resume --steps 20 --mode async --quiet
+rm -rf served
+
+# ---- patience ----
+expect 0 train train.cache --valid 0.2 --patience 1 --lr 5 --seed 2 --run patient --quiet
+json patient/manifest.json 'd["end"] == "no better loss on --valid"'
+cp patient/manifest.json before.json
+expect 0 train --run patient --resume --quiet
+json patient/manifest.json 'd["end"] == "no better loss on --valid" and d["progress"]["step"] == __import__("json").load(open("before.json"))["progress"]["step"]'
+rm -rf patient
 
 # ---- signals ----
 # wait_for SECONDS COMMAND...: until it succeeds.

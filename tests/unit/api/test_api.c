@@ -205,6 +205,12 @@ static void rows_with_keys(void **state)
         assert_float_equal(p[i][0] + p[i][1], 1.0, 1e-6);
     rows[0].keys = bad;
     refused(muster_model_predict(m, rows, 1, p[0]), MUSTER_EINPUT, "ascend");
+    rows[0].keys = zero;
+    dense[1] = NAN;
+    refused(muster_model_predict(m, rows, 1, p[0]), MUSTER_EINPUT, "row 0 has nan as number 1");
+    dense[1] = 1.0f;
+    ones[1] = INFINITY;
+    refused(muster_model_predict(m, rows, 2, p[0]), MUSTER_EINPUT, "row 1 has inf at key 700");
     rows[0].n_keys = 0;
     rows[0].n_dense = 1001;
     refused(muster_model_predict(m, rows, 1, p[0]), MUSTER_EINPUT, "1000 features");
@@ -242,6 +248,27 @@ static muster_status wrong_label(void *arg, uint64_t number, muster_row *row, in
     return st;
 }
 
+static muster_status half_label(void *arg, uint64_t number, muster_row *row, int *end)
+{
+    muster_status st = dense_row(arg, number, row, end);
+    row->label = number == 137 ? 0.5f : row->label;
+    return st;
+}
+
+static muster_status no_number(void *arg, uint64_t number, muster_row *row, int *end)
+{
+    muster_status st = dense_row(arg, number, row, end);
+    row->dense[1] = number == 137 ? NAN : row->dense[1];
+    return st;
+}
+
+static muster_status no_value(void *arg, uint64_t number, muster_row *row, int *end)
+{
+    muster_status st = keyed_row(arg, number, row, end);
+    row->values[1] = number == 137 ? INFINITY : row->values[1];
+    return st;
+}
+
 static muster_status wrong_key(void *arg, uint64_t number, muster_row *row, int *end)
 {
     muster_status st = keyed_row(arg, number, row, end);
@@ -261,6 +288,9 @@ static void failures_of_readers_come_out(void **state)
         {silent_row, "softmax", "reader rows: row 137", MUSTER_EIO, 0},
         {ending_row, "softmax", "ends at row 137 of 1000", MUSTER_EINPUT, 0},
         {wrong_label, "softmax", "label", MUSTER_EINPUT, 0},
+        {half_label, "softmax", "reader rows: row 137 has label 0.5; labels are 0, 1, 2", MUSTER_EINPUT, 0},
+        {no_number, "softmax", "reader rows: row 137 has nan as number 1", MUSTER_EINPUT, 0},
+        {no_value, "logreg", "reader rows: row 137 has inf at key", MUSTER_EINPUT, 1},
         {wrong_key, "logreg", "row 137 has key 1", MUSTER_EINPUT, 1},
     };
     (void)state;

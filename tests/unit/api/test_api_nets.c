@@ -115,6 +115,7 @@ static void nets_are_checked(void **state)
     ok(muster_net_check(net, in, 3, &n));
     assert_int_equal(n, 2 * 9 + 2 + 2 * 36 * 3 + 3);
     refused(muster_net_add_kind(net, &leaky), MUSTER_EUSAGE, "already");
+    refused(muster_net_add_kind(net, NULL), MUSTER_EUSAGE, "no kind of layer is given");
     bad.kind = "conv";
     refused(muster_net_add_kind(net, &bad), MUSTER_EUSAGE, "already");
     bad.kind = "2x";

@@ -45,6 +45,8 @@ static void test_defaults(void **state)
     (void)state;
     mst_optim_options o = defaults();
     assert_int_equal(o.optimizer, SGD);
+    for (size_t i = 0; mst_optimizers[i] != NULL; i++) /* of --lr when not given */
+        assert_true(mst_optimizers[i]->lr == (strcmp(mst_optimizers[i]->name, "adam") == 0 ? 0.001 : 0.1));
     assert_true(o.lr == 0.1 && o.l1 == 0 && o.l2 == 0 && o.momentum == 0.9);
     assert_true(o.beta1 == 0.9 && o.beta2 == 0.999 && o.eps == 1e-8);
     assert_true(o.ftrl_beta == 1 && o.adagrad_start == 0 && o.clip_norm == 0);
