@@ -343,6 +343,8 @@ static mst_status work(mst_matmul_options *o, bool as_json, bool *alone)
     if (first)
         mst_bar_end(&bar);
     *alone = st != MST_OK && mst_matmul_alone(mm);
+    if (*alone) /* rank 0 may be killed before it removes it */
+        mst_matmul_abandon();
     if (st == MST_OK && first)
         st = print(o, plan, &result, as_json);
 out:
@@ -469,9 +471,9 @@ static mst_status work_as_rank(mst_matmul_options *o, bool as_json, mst_status u
     if (parted != MST_OK && st == MST_OK)
         mst_error_save(&error, parted);
     if (alone || parted != MST_OK) {
-        if (error.code != MST_EPEER || !mst_watch_await_lost(watch, NAMED_MS))
-            mst_watch_fail(watch, error.text);
-        return mst_error_restore(&error);
+        if (error.code == MST_EPEER)
+            (void)mst_watch_await_lost(watch, NAMED_MS); /* which ends the process, if somebody is dead */
+        mst_cli_mpi_fail(watch, &error);
     }
     mst_watch_destroy(watch);
     if (st == MST_OK)

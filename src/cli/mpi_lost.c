@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/status.h"
+#include "cli/cli.h"
 #include "cli/signals.h"
 #include "matmul/matmul.h"
 #include "mpi/mpi.h"
@@ -116,6 +116,16 @@ void mst_cli_mpi_lost(void *arg, const char *sentence)
     }
     nap_ms(LINGER_MS);
     _exit(mst_status_exit_code(stopped ? MST_ESTOPPED : MST_EPEER));
+}
+
+_Noreturn void mst_cli_mpi_fail(mst_watch *watch, const mst_error *error)
+{
+    const char *signal_name = error->code == MST_ESTOPPED ? mst_signals_name() : NULL;
+    pthread_mutex_lock(&last_word);
+    mst_cli_note("muster: %s%s%s%s", signal_name != NULL ? "stopped by " : "",
+                 signal_name != NULL ? signal_name : "", signal_name != NULL ? ": " : "", error->text);
+    mst_watch_fail(watch, error->text);
+    _exit(mst_status_exit_code(error->code));
 }
 
 void mst_cli_mpi_last_word(void)

@@ -8,6 +8,9 @@
 
 #include <stdint.h>
 
+#include "base/status.h"
+#include "mpi/watch.h"
+
 /* Before MPI is started: a start that takes longer than that (and 10 s), since some rank never began, ends
  * the process with a sentence and exit code 3; and where MPI itself aborts the process later, as it does
  * after deaths, the watch has the time to say who is dead. Does nothing in a process that no MPI launcher
@@ -18,6 +21,11 @@ void mst_cli_mpi_brace(uint32_t start_timeout_ms);
  * (const char *); or NULL. Any thread; does not return. Waits a moment before it ends the process: the others
  * have to say it, too, before their launcher kills them. */
 void mst_cli_mpi_lost(void *arg, const char *sentence);
+
+/* A failure that only this rank knows of: says it, tells the others through the watch, and ends the process
+ * with the failure's exit code. In that order: a launcher kills what is left as soon as one of them has
+ * ended. */
+_Noreturn void mst_cli_mpi_fail(mst_watch *watch, const mst_error *error);
 
 /* main, before it says how the command ended: does not return where mst_cli_mpi_lost has begun. */
 void mst_cli_mpi_last_word(void);
