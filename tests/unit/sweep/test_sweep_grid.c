@@ -152,6 +152,11 @@ static void rules(void **state)
     expect_skip("files: a\ngrid: {strategy: [ps], mode: [sync, async], staleness: [1, 2]}\n", 2,
                 "comes to the same as");
     expect_skip("files: a\ngrid: {strategy: [ps], mode: [ssp], staleness: [1, 2]}\n", 2, "");
+    expect_skip("files: a\ngrid: {optimizer: [sgd, momentum], momentum: [0.5, 0.9]}\n", 3,
+                "comes to the same as");
+    expect_skip("files: a\ngrid: {model: [softmax, logreg], pos-weight: [1, 2]}\n", 3,
+                "comes to the same as");
+    expect_skip("files: a\ntrain: {net: n.net}\ngrid: {image: [1x4x4, 1x2x8]}\n", 2, "");
     mst_sweep *s =
         sweep_of("files: a\ntrain: {deploy: mpi, servers: 2, workers: 3, mpi-plugin: mpich}\n", "f");
     assert_string_equal(word(&s->cells[0], "--ranks"), "--ranks=5"); /* ps among ranks */
