@@ -34,7 +34,8 @@ struct mst_observe {
     struct mst_foreign *foreign, **foreign_tail; /* records of others, to be filed */
     size_t foreign_bytes;
     bool stopping, ended, broken, cut;
-    char link[16]; /* whose speed was measured; "": none */
+    uint64_t describing, described; /* who describes the process, by number; the newest that has */
+    char link[16];                  /* whose speed was measured; "": none */
     double link_bits;
     double path_bits[MST_OBSERVED_PATHS]; /* to workers; 0: not known */
     uint64_t dropped;

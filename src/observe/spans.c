@@ -65,6 +65,14 @@ void mst_spans_attach(mst_spans *self, unsigned index, mst_phase phase)
     mst_span_enter(phase);
 }
 
+void mst_spans_attach_beside(mst_spans *self, unsigned index, mst_phase phase)
+{
+    mst_lane *lane = self != NULL ? mst_spans_lane(self, index) : NULL;
+    if (lane != NULL)
+        atomic_store_explicit(&lane->beside, true, memory_order_relaxed);
+    mst_spans_attach(self, index, phase);
+}
+
 void mst_spans_detach(void)
 {
     if (mst_this_lane == NULL)
@@ -109,7 +117,8 @@ void mst_spans_sum(mst_spans *self, uint64_t now_ns, mst_span_sums *out, uint64_
         mst_lane *lane = &self->lanes[i];
         if (!atomic_load_explicit(&lane->used, memory_order_acquire))
             continue;
-        out->threads += atomic_load_explicit(&lane->phase, memory_order_relaxed) != MST_PHASES;
+        out->threads += atomic_load_explicit(&lane->phase, memory_order_relaxed) != MST_PHASES &&
+                        !atomic_load_explicit(&lane->beside, memory_order_relaxed);
         sum_phases(lane, self->seen[i], now_ns, out);
         out->steps += get(&lane->steps);
         out->rows += get(&lane->rows);

@@ -8,6 +8,8 @@
  *     ... wait for rows ...
  *     mst_span_enter(before);
  *
+ * Reading rows is a part of evaluating: a thread that evaluates stays in that phase.
+ *
  * A thread that is not watched pays one load. Counters are relaxed atomics with one writer each, the thread;
  * whoever reads sees sums that only grow.
  *
@@ -53,6 +55,7 @@ typedef struct mst_lane {
     atomic_uint_fast64_t steps, rows, bytes_in, bytes_out, dropped_rows;
     atomic_uint_fast64_t stale_sum, stale_count, stale_max;
     atomic_bool used;      /* some thread has had it */
+    atomic_bool beside;    /* of a thread that is none of those that train or serve */
     mst_trace_ring *trace; /* NULL: not traced */
     uint64_t step;         /* the step under way, for the trace; the thread's own */
 } mst_lane;
@@ -67,6 +70,8 @@ void mst_spans_destroy(mst_spans *self); /* NULL-safe; no thread may be attached
 /* The calling thread is lane `index` from here on, in a phase; NULL spans: is not watched. Cheap where it is
  * that already. Lanes of one process are numbered by whoever starts the threads. */
 void mst_spans_attach(mst_spans *self, unsigned index, mst_phase phase);
+/* Likewise, for a thread that works beside those that train: its phases count, but it is no more thread. */
+void mst_spans_attach_beside(mst_spans *self, unsigned index, mst_phase phase);
 /* The calling thread is not watched any more; its lane is idle until somebody takes it again. */
 void mst_spans_detach(void);
 /* Likewise, for a thread that works now and then: time until somebody takes the lane again counts nowhere. */
@@ -78,7 +83,7 @@ mst_lane *mst_spans_lane(mst_spans *self, unsigned index); /* NULL beyond MST_LA
 typedef struct mst_span_sums {
     uint64_t ns[MST_PHASES];
     uint64_t steps, rows, bytes_in, bytes_out, dropped_rows, stale_sum, stale_count;
-    unsigned threads; /* lanes that somebody has, or is to come back to */
+    unsigned threads; /* lanes that somebody has, or is to come back to; but those beside */
 } mst_span_sums;
 /* Phases under way count up to now_ns. Two calls in order give sums in order. stale_max: the greatest since
  * the last call that asked for it; or NULL. One reader at a time. */
@@ -102,8 +107,10 @@ static inline mst_phase mst_span_enter(mst_phase phase)
     mst_lane *lane = mst_this_lane;
     if (lane == NULL)
         return phase;
-    uint64_t now = mst_now_ns(), since = atomic_load_explicit(&lane->since_ns, memory_order_relaxed);
     mst_phase before = (mst_phase)atomic_load_explicit(&lane->phase, memory_order_relaxed);
+    if (before == MST_PHASE_EVALUATE && (phase == MST_PHASE_READ || phase == before))
+        return before;
+    uint64_t now = mst_now_ns(), since = atomic_load_explicit(&lane->since_ns, memory_order_relaxed);
     mst_lane_add(&lane->ns[before], now - since);
     atomic_store_explicit(&lane->since_ns, now, memory_order_relaxed);
     atomic_store_explicit(&lane->phase, phase, memory_order_relaxed);

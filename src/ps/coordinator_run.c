@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "observe/spans.h"
 #include "ps/coordinator_impl.h"
 
 #define CRAWL_NS (5 * MST_S) /* without a push, while others have nothing left to do */
@@ -251,11 +252,14 @@ static mst_status begin_cut(mst_server *s)
         co->evaluating = true;
         co->eval_cut = s->cut.number + 1;
     }
+    mst_phase before = mst_span_enter(saves ? MST_PHASE_CHECKPOINT : MST_PHASE_IDLE);
     if (saves) {
         flags |= MST_CUT_SAVE;
         begin_save(s, best);
     }
-    return announce_cut(s, flags);
+    mst_status st = announce_cut(s, flags);
+    mst_span_enter(before);
+    return st;
 }
 
 mst_status mst_coordinator_watches(mst_server *s, uint32_t worker)
@@ -311,7 +315,10 @@ static mst_status settle_best(mst_server *s)
     if (!co->best_here || !co->best_known)
         return MST_OK;
     co->saving = co->saving_best = false;
-    return s->hooks->save_end(s->hooks->arg, co->best);
+    mst_phase before = mst_span_enter(MST_PHASE_CHECKPOINT);
+    mst_status st = s->hooks->save_end(s->hooks->arg, co->best);
+    mst_span_enter(before);
+    return st;
 }
 
 mst_status mst_coordinator_saved(mst_server *s, uint32_t number)

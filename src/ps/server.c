@@ -614,15 +614,6 @@ static void expel_stuck(mst_server *s)
             mst_server_expel(s, w, "it asks for weights and does not read them");
 }
 
-/* Checkpoints are what a look takes time for. */
-static mst_status tick(mst_server *s)
-{
-    mst_phase before = mst_span_enter(MST_PHASE_CHECKPOINT);
-    mst_status st = mst_coordinator_tick(s);
-    mst_span_enter(before);
-    return st;
-}
-
 mst_status mst_server_run(const mst_server_options *options, const mst_server_hooks *hooks)
 {
     mst_server *s = mst_zalloc(sizeof *s);
@@ -638,7 +629,7 @@ mst_status mst_server_run(const mst_server_options *options, const mst_server_ho
         mst_server_write_about(s);
         expel_stuck(s);
         if (st == MST_OK && !s->over && s->co != NULL)
-            st = tick(s);
+            st = mst_coordinator_tick(s);
         else if (st == MST_OK && !s->over)
             watch_start(s, began);
         if (st != MST_OK)

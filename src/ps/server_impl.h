@@ -129,7 +129,7 @@ typedef struct mst_server {
     bool up, leaving;  /* not the coordinator: it is connected; it was told that this server is to stop */
 
     mst_ps_clock clock;
-    uint64_t log_ns, told_in, told_out; /* when records last left; bytes that the spans know of */
+    uint64_t log_ns, told_ns, told_in, told_out; /* when records last left; bytes that the spans know of */
 
     mst_buffer *pool;
     mst_buffer *lent;  /* on their way to a peer */

@@ -8,7 +8,8 @@
 #include "observe/observe.h"
 #include "ps/server_impl.h"
 
-#define LOG_NS      (1 * MST_S) /* between looks */
+#define LOG_NS      (1 * MST_S)   /* between looks */
+#define BYTES_NS    (50 * MST_MS) /* how far the spans' bytes lag behind at most */
 #define FAREWELL_NS (2 * MST_S)
 
 mst_status mst_server_hear_log(mst_server *s, uint32_t peer, const mst_message *m, const void *body)
@@ -42,13 +43,16 @@ void mst_server_write_about(mst_server *s)
 {
     uint64_t now = mst_now_ns();
     mst_net_stats stats;
-    if (s->options.observe == NULL || now - s->log_ns < LOG_NS)
+    if (s->options.observe == NULL || now - s->told_ns < BYTES_NS)
         return;
-    s->log_ns = now;
+    s->told_ns = now;
     mst_net_stats_get(s->net, MST_PEER_NONE, &stats);
     mst_span_bytes(stats.bytes_in - s->told_in, stats.bytes_out - s->told_out);
     s->told_in = stats.bytes_in;
     s->told_out = stats.bytes_out;
+    if (now - s->log_ns < LOG_NS)
+        return;
+    s->log_ns = now;
     mst_observe_link(s->options.observe, stats.link, 8.0 * (double)stats.rate);
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
         if (s->workers[w].peer == MST_PEER_NONE)

@@ -44,7 +44,7 @@ static void *eval_main(void *arg)
             return NULL;
         cut = item;
         uint64_t start = mst_now_ns();
-        mst_spans_attach(mst_observe_spans(self->job->observe), 1, MST_PHASE_EVALUATE);
+        mst_spans_attach_beside(mst_observe_spans(self->job->observe), 1, MST_PHASE_EVALUATE);
         cut->status = cut->opening ? evaluation->open(evaluation->arg, &self->eval.list)
                                    : evaluation->run(evaluation->arg, cut->values, &cut->result);
         if (cut->status != MST_OK)

@@ -14,7 +14,8 @@
 
 #define TURN_NS   (200 * MST_MS) /* the longest poll: how late a wish to stop may be seen */
 #define REPORT_NS (1 * MST_S)
-#define GRACE_NS  (2 * MST_S) /* for the coordinator's word after another server went down */
+#define BYTES_NS  (50 * MST_MS) /* how far the spans' bytes lag behind at most */
+#define GRACE_NS  (2 * MST_S)   /* for the coordinator's word after another server went down */
 
 static uint32_t server_of(const mst_worker *self, uint32_t peer)
 {
@@ -254,17 +255,23 @@ json_t *mst_worker_text(const char *text)
     return json_string(plain);
 }
 
+static void count_bytes(mst_worker *self, mst_net_stats *stats)
+{
+    mst_net_stats_get(self->net, MST_PEER_NONE, stats);
+    mst_span_bytes(stats->bytes_in - self->told_in, stats->bytes_out - self->told_out);
+    self->told_in = stats->bytes_in;
+    self->told_out = stats->bytes_out;
+    self->told_ns = mst_now_ns();
+}
+
 mst_status mst_worker_report(mst_worker *self, uint32_t flags)
 {
     mst_worker_counts *c = &self->counts;
     mst_net_stats stats;
-    mst_net_stats_get(self->net, MST_PEER_NONE, &stats);
+    count_bytes(self, &stats);
     c->bytes_out = stats.bytes_out - self->start_stats.bytes_out - self->eval.bytes_out;
     c->bytes_in = stats.bytes_in - self->start_stats.bytes_in - c->eval_bytes_in;
     self->last_report_ns = mst_now_ns();
-    mst_span_bytes(stats.bytes_in - self->told_in, stats.bytes_out - self->told_out);
-    self->told_in = stats.bytes_in;
-    self->told_out = stats.bytes_out;
     mst_observe_link(self->job->observe, stats.link, 8.0 * (double)stats.rate);
     if (flags & MST_REPORT_LAST)
         mst_observe_end(self->job->observe);
@@ -329,8 +336,12 @@ mst_status mst_worker_attend(mst_worker *self)
         st = leave(self);
     if (st == MST_OK && self->client != NULL) {
         st = mst_worker_eval_attend(self);
-        if (st == MST_OK && mst_now_ns() - self->last_report_ns >= REPORT_NS)
+        uint64_t now = mst_now_ns();
+        mst_net_stats stats;
+        if (st == MST_OK && now - self->last_report_ns >= REPORT_NS)
             st = mst_worker_report(self, 0);
+        else if (st == MST_OK && self->job->observe != NULL && now - self->told_ns >= BYTES_NS)
+            count_bytes(self, &stats);
     }
     return st;
 }

@@ -133,7 +133,7 @@ struct mst_worker {
     uint64_t own_steps;
     uint64_t last_report_ns;
     mst_net_stats start_stats;
-    uint64_t told_in, told_out; /* bytes that the spans know of */
+    uint64_t told_in, told_out, told_ns; /* bytes that the spans know of, since when */
     mst_ps_clock clock;
     mst_worker_counts counts;
 

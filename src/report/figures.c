@@ -146,15 +146,14 @@ static void end_load(mst_load *to, double weight, load_unit unit)
 {
     to->mean = weight > 0 ? to->mean / weight : NAN;
     to->total = weight > 0 && unit != UNIT_LEVEL ? to->total : NAN;
-    if (isnan(to->peak))
-        to->peak = to->mean;
+    to->peak = fmax(to->peak, to->mean); /* of NAN and a number: the number */
 }
 
 mst_status mst_loads_of(const mst_run_data *run, const mst_process_data *process, double from, double to,
                         mst_loads *out)
 {
     window *windows = NULL;
-    size_t n_windows;
+    size_t n_windows = 0;
     TRY(find_evaluations(run, process->name, &windows, &n_windows));
     *out = (mst_loads){0};
     for (int k = 0; k < MST_LOADS; k++) {
@@ -265,8 +264,9 @@ void mst_costs_of(const mst_process_data *process, double from, double to, mst_c
         if (!counts(csv, i, time, interval, from, to, &seconds))
             continue;
         double n = mst_csv_value(csv, i, threads), n_steps = or_zero(mst_csv_value(csv, i, steps));
+        double all = 0, line = seconds * (n > 0 ? n : 1);
         out->seconds += seconds;
-        out->thread_seconds += seconds * (n > 0 ? n : 1);
+        out->thread_seconds += line;
         out->steps += n_steps;
         out->rows += or_zero(mst_csv_value(csv, i, rows));
         out->bytes_in += or_zero(mst_csv_value(csv, i, in));
@@ -277,8 +277,13 @@ void mst_costs_of(const mst_process_data *process, double from, double to, mst_c
             stale += mst_csv_value(csv, i, mean) * n_steps;
             stale_steps += n_steps;
         }
-        for (int k = 0; k < MST_COSTS; k++)
+        for (int k = 0; k < MST_COSTS; k++) {
             out->phase[k] += or_zero(mst_csv_value(csv, i, phase[k]));
+            all += or_zero(mst_csv_value(csv, i, phase[k]));
+        }
+        double beside = fmin(fmax(0, all - line), or_zero(mst_csv_value(csv, i, phase[MST_COST_EVALUATE])));
+        out->phase[MST_COST_EVALUATE] -= beside;
+        out->evaluate_beside += beside;
     }
     out->staleness_mean = stale_steps > 0 ? stale / stale_steps : NAN;
 }

@@ -83,6 +83,7 @@ const char *mst_cost_column(mst_cost_kind kind);
 typedef struct mst_costs {
     double seconds, thread_seconds; /* of the lines that count; of all threads together */
     double phase[MST_COSTS];        /* thread seconds */
+    double evaluate_beside;         /* evaluation by a thread beside those, while they wait or train */
     double steps, rows, bytes_in, bytes_out, dropped_rows;
     double staleness_mean, staleness_max; /* NAN: none */
 } mst_costs;

@@ -22,11 +22,11 @@ static size_t count_name(mst_run_data *const *runs, size_t n, const char *name)
 }
 
 /* Options that only say where output goes, or which process this was, make no other model. */
-static bool belongs(const char *group, const char *name)
+bool mst_report_option_matters(const char *group, const char *name)
 {
     static const char *const left_out[] = {"run",     "resume", "overwrite", "config",
                                            "dry-run", "json",   "quiet"};
-    if (strcmp(group, "process") == 0)
+    if (strcmp(group, "process") == 0 || strcmp(name, "role") == 0)
         return false;
     for (size_t i = 0; i < sizeof left_out / sizeof *left_out; i++)
         if (strcmp(left_out[i], name) == 0)
@@ -51,8 +51,8 @@ static void add_options(const mst_run_data *run, const json_t *defaults, bool la
             const json_t *usual = json_object_get(json_object_get(defaults, title), name);
             bool by_launch = launched && (strcmp(name, "servers") == 0 || strcmp(name, "workers") == 0 ||
                                           strcmp(name, "strategy") == 0);
-            if (is_nothing(value) || json_is_object(value) || !belongs(title, name) || by_launch ||
-                (usual != NULL && json_equal(usual, value)))
+            if (is_nothing(value) || json_is_object(value) || !mst_report_option_matters(title, name) ||
+                by_launch || (usual != NULL && json_equal(usual, value)))
                 continue;
             mst_buffer_format(out, " --%s%s", json_is_false(value) ? "no-" : "", name);
             if (json_is_boolean(value))

@@ -47,6 +47,8 @@ mst_status mst_report_plots(const mst_report *self, const char *group, mst_plot_
 
 /* One paragraph: what was trained, how it ended, the best figures, the bottleneck. */
 void mst_report_summary(const mst_report *self, size_t run, mst_buffer *out);
+/* Whether an option says anything about what is trained and how. */
+bool mst_report_option_matters(const char *group, const char *name);
 void mst_report_title(const mst_report *self, mst_buffer *out);
 
 /* ---- pages (html.c) ---- */

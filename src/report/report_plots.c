@@ -102,15 +102,15 @@ static bool is_constant(const canvas *c)
 
 static const struct {
     const char *title, *column;
-    mst_unit unit;
+    mst_plot_unit unit;
     bool evaluated;
 } curves[] = {
-    {"error", "error", MST_UNIT_SHARE, true},
-    {"loss", "loss", MST_UNIT_PLAIN, true},
-    {"area under the ROC curve", "auc", MST_UNIT_PLAIN, true},
-    {"error, best of five", "top5", MST_UNIT_SHARE, true},
-    {"training loss", "train_loss", MST_UNIT_PLAIN, false},
-    {"learning rate", "lr", MST_UNIT_PLAIN, false},
+    {"error", "error", MST_PLOT_SHARE, true},
+    {"loss", "loss", MST_PLOT_PLAIN, true},
+    {"area under the ROC curve", "auc", MST_PLOT_PLAIN, true},
+    {"error, best of five", "top5", MST_PLOT_SHARE, true},
+    {"training loss", "train_loss", MST_PLOT_PLAIN, false},
+    {"learning rate", "lr", MST_PLOT_PLAIN, false},
 };
 
 static mst_status add_curve(canvas *c, size_t run, size_t k, const char *set, unsigned part, mst_axis axis)
@@ -155,7 +155,7 @@ static mst_status draw_curve(canvas *c, size_t k, mst_axis axis)
     mst_plot plot = {.title = title,
                      .x_label = labels[axis],
                      .y_label = curves[k].title,
-                     .x_unit = axis == MST_AXIS_TIME ? MST_UNIT_SECONDS : MST_UNIT_COUNT,
+                     .x_unit = axis == MST_AXIS_TIME ? MST_PLOT_SECONDS : MST_PLOT_COUNT,
                      .y_unit = curves[k].unit,
                      .series = c->series,
                      .n_series = c->n_series};
@@ -213,13 +213,13 @@ static mst_status add_marks(canvas *c, size_t run, const char *process)
 
 static const struct {
     const char *title, *first, *second; /* the pair's names */
-    mst_unit unit;
+    mst_plot_unit unit;
     int kind, pair; /* of the host; those of a process are 6 further; pair -1: none */
 } uses[] = {
-    {"CPU", "cores busy", NULL, MST_UNIT_PLAIN, MST_LOAD_HOST_CPU, -1},
-    {"memory", "in use", NULL, MST_UNIT_BYTES, MST_LOAD_HOST_MEMORY, -1},
-    {"network", "in", "out", MST_UNIT_RATE, MST_LOAD_HOST_NET_IN, MST_LOAD_HOST_NET_OUT},
-    {"disk", "read", "written", MST_UNIT_RATE, MST_LOAD_HOST_DISK_READ, MST_LOAD_HOST_DISK_WRITE},
+    {"CPU", "cores busy", NULL, MST_PLOT_PLAIN, MST_LOAD_HOST_CPU, -1},
+    {"memory", "in use", NULL, MST_PLOT_BYTES, MST_LOAD_HOST_MEMORY, -1},
+    {"network", "in", "out", MST_PLOT_RATE, MST_LOAD_HOST_NET_IN, MST_LOAD_HOST_NET_OUT},
+    {"disk", "read", "written", MST_PLOT_RATE, MST_LOAD_HOST_DISK_READ, MST_LOAD_HOST_DISK_WRITE},
 };
 #define PROCESS_KINDS (MST_LOAD_CPU - MST_LOAD_HOST_CPU)
 
@@ -259,7 +259,7 @@ static mst_status draw_use(canvas *c, size_t k, const char *of, bool host)
     mst_plot plot = {.title = !host && uses[k].kind == MST_LOAD_HOST_NET_IN ? "messages" : uses[k].title,
                      .x_label = "time since the start",
                      .y_label = label,
-                     .x_unit = MST_UNIT_SECONDS,
+                     .x_unit = MST_PLOT_SECONDS,
                      .y_unit = uses[k].unit,
                      .zero = true,
                      .series = c->series,

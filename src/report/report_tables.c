@@ -177,14 +177,17 @@ mst_status mst_report_sheet_evidence(const mst_report *self, mst_sheet *out)
 
 mst_status mst_report_sheet_cost(const mst_report *self, mst_sheet *out)
 {
-    *out = (mst_sheet){.title = "Time", .key = "cost"};
+    *out = (mst_sheet){.title = "Time",
+                       .key = "cost",
+                       .note = "Threads waited: the part of the training threads' time in which they waited "
+                               "for rows, for weights or for each other."};
     mst_sheet_column_add(out, "run", "run", false);
     mst_sheet_column_add(out, "training", "train_s", true);
     mst_sheet_column_add(out, "evaluation", "eval_s", true);
     mst_sheet_column_add(out, "saving", "save_s", true);
     mst_sheet_column_add(out, "together", "total_s", true);
-    mst_sheet_column_add(out, "evaluation", "eval_share", true);
-    mst_sheet_column_add(out, "of it waiting", "wait_share", true);
+    mst_sheet_column_add(out, "evaluation, of all", "eval_share", true);
+    mst_sheet_column_add(out, "threads waited", "wait_share", true);
     mst_sheet_column_add(out, "a step", "step_s", true);
     mst_sheet_column_add(out, "an epoch", "epoch_s", true);
     for (size_t i = 0; i < self->n; i++) {
@@ -214,7 +217,11 @@ mst_status mst_report_sheet_cost(const mst_report *self, mst_sheet *out)
 
 mst_status mst_report_sheet_phases(const mst_report *self, mst_sheet *out)
 {
-    *out = (mst_sheet){.title = "Where each process's time went", .key = "phases"};
+    *out =
+        (mst_sheet){.title = "Where each process's time went",
+                    .key = "phases",
+                    .note = "Of the time of the threads that train or serve; evaluation by a thread of its "
+                            "own, which they wait for or train beside, is no part of it."};
     mst_sheet_column_add(out, "process", "process", false);
     mst_sheet_column_add(out, "", "bar", false);
     mst_sheet_column_add(out, "thread time", "thread_s", true);
@@ -449,6 +456,13 @@ static bool all_alike(const mst_report *self, const char *title, const char *nam
     return true;
 }
 
+/* Of one run, an option that is not set is not worth a line. */
+static bool is_nothing(const json_t *value, bool several)
+{
+    bool empty = json_is_null(value) || (json_is_array(value) && json_array_size(value) == 0);
+    return !several && empty;
+}
+
 /* One run: what is not by default. Several: what differs between them, one line for each run and option. */
 mst_status mst_report_sheet_options(const mst_report *self, mst_sheet *out)
 {
@@ -463,7 +477,8 @@ mst_status mst_report_sheet_options(const mst_report *self, mst_sheet *out)
             json_object_foreach(group, name, value)
             {
                 json_t *usual = json_object_get(json_object_get(self->defaults, title), name);
-                if (self->n > 1 ? all_alike(self, title, name) : json_equal(value, usual))
+                if (!mst_report_option_matters(title, name) || is_nothing(value, self->n > 1) ||
+                    (self->n > 1 ? all_alike(self, title, name) : json_equal(value, usual)))
                     continue;
                 char *flag = mst_sprintf("--%s", name);
                 char *text =

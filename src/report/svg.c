@@ -85,21 +85,21 @@ static double place(const axis *a, double value)
     return a->from + fmin(1, fmax(0, share)) * (a->to - a->from);
 }
 
-static void choose_scale(axis *a, mst_unit unit, double greatest)
+static void choose_scale(axis *a, mst_plot_unit unit, double greatest)
 {
     static const char *const bytes[] = {"B", "kB", "MB", "GB", "TB", "PB"};
     static const char *const rates[] = {"B/s", "kB/s", "MB/s", "GB/s", "TB/s", "PB/s"};
     a->scale = 1;
     a->suffix = "";
-    if (unit == MST_UNIT_SECONDS) {
+    if (unit == MST_PLOT_SECONDS) {
         a->scale = greatest >= 3 * 3600 ? 3600 : greatest >= 300 ? 60 : 1;
         a->suffix = greatest >= 3 * 3600 ? "h" : greatest >= 300 ? "min" : "s";
-    } else if (unit == MST_UNIT_BYTES || unit == MST_UNIT_RATE) {
+    } else if (unit == MST_PLOT_BYTES || unit == MST_PLOT_RATE) {
         int k = 0;
         for (; k < 5 && greatest / a->scale >= 1000; k++)
             a->scale *= 1000;
-        a->suffix = unit == MST_UNIT_BYTES ? bytes[k] : rates[k];
-    } else if (unit == MST_UNIT_SHARE) {
+        a->suffix = unit == MST_PLOT_BYTES ? bytes[k] : rates[k];
+    } else if (unit == MST_PLOT_SHARE) {
         a->scale = 0.01;
         a->suffix = "%";
     }
@@ -177,9 +177,9 @@ bool mst_plot_has_points(const mst_plot *plot)
     return find_range(plot).any;
 }
 
-static const char *tick_text(const axis *a, mst_unit unit, double v, double step, char *out)
+static const char *tick_text(const axis *a, mst_plot_unit unit, double v, double step, char *out)
 {
-    if (unit == MST_UNIT_COUNT || fabs(v) >= 1e5 || (v != 0 && fabs(v) < 1e-3))
+    if (unit == MST_PLOT_COUNT || fabs(v) >= 1e5 || (v != 0 && fabs(v) < 1e-3))
         return mst_figure_short(v, out);
     int digits = a->log ? (v >= 1 ? 0 : (int)ceil(-log10(v) - 1e-9)) : 0;
     for (double s = step; !a->log && digits < 6 && fabs(s - round(s)) > 1e-6 * fabs(s); s *= 10)
@@ -190,8 +190,8 @@ static const char *tick_text(const axis *a, mst_unit unit, double v, double step
     return out;
 }
 
-static void draw_tick(const axis *a, bool horizontal, mst_unit unit, double v, double step, const axis *other,
-                      mst_buffer *out)
+static void draw_tick(const axis *a, bool horizontal, mst_plot_unit unit, double v, double step,
+                      const axis *other, mst_buffer *out)
 {
     char text[40];
     double at = place(a, v * a->scale);
@@ -208,7 +208,7 @@ static void draw_tick(const axis *a, bool horizontal, mst_unit unit, double v, d
                           other->from, other->to, at, at, other->from - 6, at + 4, text);
 }
 
-static void draw_ticks(const axis *a, bool horizontal, mst_unit unit, int n, const axis *other,
+static void draw_ticks(const axis *a, bool horizontal, mst_plot_unit unit, int n, const axis *other,
                        mst_buffer *out)
 {
     if (!a->log) {
@@ -407,7 +407,7 @@ void mst_plot_draw(const mst_plot *plot, const char *classes, mst_buffer *out)
     /* a linear x axis is not widened: ticks within what was measured */
     axis ticks = x;
     double step = mst_nice_step(x.low, x.high, 6);
-    step = plot->x_unit == MST_UNIT_COUNT ? fmax(1, step) : step;
+    step = plot->x_unit == MST_PLOT_COUNT ? fmax(1, step) : step;
     double first = ceil(x.low / step - 1e-9) * step;
     if (x.log)
         draw_ticks(&x, true, plot->x_unit, 6, &y, out);

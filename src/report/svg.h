@@ -11,14 +11,14 @@
 
 #define MST_SVG_COLOURS 8 /* of the palette; series beyond are dashed */
 
-typedef enum mst_unit {
-    MST_UNIT_PLAIN,
-    MST_UNIT_COUNT,   /* 20k, 3M; an x axis has whole numbers only */
-    MST_UNIT_SECONDS, /* the axis says s, min or h */
-    MST_UNIT_BYTES,   /* the axis says kB, MB, ... */
-    MST_UNIT_RATE,    /* bytes/s */
-    MST_UNIT_SHARE,   /* shown in percent */
-} mst_unit;
+typedef enum mst_plot_unit {
+    MST_PLOT_PLAIN,
+    MST_PLOT_COUNT,   /* 20k, 3M; an x axis has whole numbers only */
+    MST_PLOT_SECONDS, /* the axis says s, min or h */
+    MST_PLOT_BYTES,   /* the axis says kB, MB, ... */
+    MST_PLOT_RATE,    /* bytes/s */
+    MST_PLOT_SHARE,   /* shown in percent */
+} mst_plot_unit;
 
 typedef struct mst_series {
     const char *label;
@@ -46,7 +46,7 @@ typedef struct mst_mark {
 
 typedef struct mst_plot {
     const char *title, *x_label, *y_label;
-    mst_unit x_unit, y_unit;
+    mst_plot_unit x_unit, y_unit;
     bool log_y, zero; /* zero: a linear axis starts at 0 */
     bool log_x;
     const mst_series *series;

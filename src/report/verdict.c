@@ -415,16 +415,18 @@ static void write_sentence(const mst_facts *f, mst_verdict *v)
     }
 }
 
-/* Rounding and files that overlap may make more than the whole of it. */
+/* Rounding and files that overlap may make more than the whole of it. Evaluation has the part of the wall
+ * time that it took; the rest is divided among the others. */
 static void normalise(mst_verdict *v)
 {
-    double sum = 0;
+    double others = 0, evaluation;
     for (int k = 0; k < MST_BOTTLENECKS; k++) {
         v->shares[k] = v->shares[k] > 0 ? fmin(v->shares[k], 1) : 0;
-        sum += v->shares[k];
+        others += k != MST_BOTTLENECK_EVALUATION ? v->shares[k] : 0;
     }
-    for (int k = 0; sum > 1 && k < MST_BOTTLENECKS; k++)
-        v->shares[k] /= sum;
+    evaluation = v->shares[MST_BOTTLENECK_EVALUATION];
+    for (int k = 0; evaluation + others > 1 && k < MST_BOTTLENECKS; k++)
+        v->shares[k] *= k != MST_BOTTLENECK_EVALUATION ? (1 - evaluation) / others : 1;
 }
 
 mst_status mst_verdict_of(const mst_run_data *run, mst_verdict *out)

@@ -43,19 +43,21 @@ static double rate(const mst_csv *csv, const char *name, double from, double to)
     return sum / seconds;
 }
 
-/* Mean of a column that holds a share, weighted by nothing but lines. */
+/* Mean over the time of a column that holds a share. */
 static double mean_level(const mst_csv *csv, const char *name, double from, double to)
 {
     size_t column = mst_csv_column(csv, name), time = mst_csv_column(csv, "time");
-    double sum = 0, n = 0;
+    size_t interval = mst_csv_column(csv, "interval_s");
+    double sum = 0, seconds = 0;
     for (size_t i = 0; column != MST_CSV_NONE && i < csv->n_rows; i++) {
-        double t = mst_csv_value(csv, i, time), x = mst_csv_value(csv, i, column);
-        if (isnan(x) || t <= from || t > to + 1)
+        double t = mst_csv_value(csv, i, time), s = mst_csv_value(csv, i, interval);
+        double x = mst_csv_value(csv, i, column);
+        if (isnan(x) || !(s > 0) || t - s / 2 <= from || t - s / 2 > to)
             continue;
-        sum += x;
-        n++;
+        sum += x * s;
+        seconds += s;
     }
-    return n > 0 ? sum / n : NAN;
+    return seconds > 0 ? sum / seconds : NAN;
 }
 
 /* The greatest rate over an interval of the column. */
@@ -239,7 +241,7 @@ static mst_status median_own(const mst_facts *f, double *out)
 /* Shares of the typical worker: the mean of those that do not straggle. */
 static mst_status take_typical(mst_facts *f)
 {
-    double median, n = 0;
+    double median = 0, n = 0;
     for (size_t i = 0; i < f->n_workers; i++) {
         mst_party *w = &f->workers[i];
         double own = w->share[MST_COST_READ] + w->share[MST_COST_PREPARE] + w->share[MST_COST_COMPUTE] +

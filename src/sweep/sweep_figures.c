@@ -10,9 +10,9 @@
 
 static const struct {
     const char *title, *key;
-    mst_unit unit;
+    mst_plot_unit unit;
 } figures[] = {
-#define X(name, title, key, unit) {title, key, MST_UNIT_##unit},
+#define X(name, title, key, unit) {title, key, MST_PLOT_##unit},
     MST_SWEEP_FIGURES_MAP(X)
 #undef X
 };
@@ -27,7 +27,7 @@ const char *mst_sweep_figure_key(mst_sweep_figure figure)
     return figures[figure].key;
 }
 
-mst_unit mst_sweep_figure_unit(mst_sweep_figure figure)
+mst_plot_unit mst_sweep_figure_unit(mst_sweep_figure figure)
 {
     return figures[figure].unit;
 }

@@ -35,7 +35,7 @@ typedef enum mst_sweep_figure {
 } mst_sweep_figure;
 const char *mst_sweep_figure_title(mst_sweep_figure figure);
 const char *mst_sweep_figure_key(mst_sweep_figure figure);
-mst_unit mst_sweep_figure_unit(mst_sweep_figure figure);
+mst_plot_unit mst_sweep_figure_unit(mst_sweep_figure figure);
 
 #define MST_SWEEP_WORKERS_MAX 64 /* whose work is told one by one */
 

@@ -12,21 +12,21 @@ static mst_status finish(const mst_sheet *sheet)
     return sheet->failed ? mst_fail(MST_ENOMEM, "no memory for table %s", sheet->title) : MST_OK;
 }
 
-static const char *figure_text(mst_unit unit, double value, char *out)
+static const char *figure_text(mst_plot_unit unit, double value, char *out)
 {
     char plain[40];
     switch (unit) {
-    case MST_UNIT_COUNT:
+    case MST_PLOT_COUNT:
         return fabs(value) >= 1e5 && value != floor(value) ? mst_figure_short(value, out)
                                                            : mst_figure_count(value, out);
-    case MST_UNIT_SECONDS:
+    case MST_PLOT_SECONDS:
         return mst_figure_seconds(value, out);
-    case MST_UNIT_BYTES:
+    case MST_PLOT_BYTES:
         return mst_figure_bytes(value, out);
-    case MST_UNIT_RATE:
+    case MST_PLOT_RATE:
         snprintf(out, 48, "%s/s", mst_figure_bytes(value, plain));
         return out;
-    case MST_UNIT_SHARE:
+    case MST_PLOT_SHARE:
         snprintf(out, 48, "%.2f%%", value * 100);
         return out;
     default:
@@ -34,11 +34,11 @@ static const char *figure_text(mst_unit unit, double value, char *out)
     }
 }
 
-static void add_stat(mst_sheet *out, mst_unit unit, const mst_stat *s)
+static void add_stat(mst_sheet *out, mst_plot_unit unit, const mst_stat *s)
 {
     char a[48], b[48], text[104];
     bool spread = s->n > 1 && s->deviation > 0;
-    if (unit == MST_UNIT_PLAIN)
+    if (unit == MST_PLOT_PLAIN)
         snprintf(b, sizeof b, "%.1g", s->deviation);
     else
         figure_text(unit, s->deviation, b);

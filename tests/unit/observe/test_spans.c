@@ -67,6 +67,32 @@ static void test_phases_add_up(void **state)
     mst_spans_destroy(spans);
 }
 
+/* Rows that an evaluation reads are no input of training, and a thread beside those that train is none of
+ * them. */
+static void test_evaluation_is_apart(void **state)
+{
+    mst_spans *spans = NULL;
+    mst_span_sums sums;
+    (void)state;
+    assert_int_equal(mst_spans_new(&spans), MST_OK);
+    mst_spans_attach(spans, 0, MST_PHASE_EVALUATE);
+    mst_phase before = mst_span_enter(MST_PHASE_READ);
+    assert_int_equal(before, MST_PHASE_EVALUATE);
+    spin(2 * MST_MS);
+    mst_span_enter(before);
+    mst_span_enter(MST_PHASE_IDLE);
+    before = mst_span_enter(MST_PHASE_READ);
+    assert_int_equal(before, MST_PHASE_IDLE);
+    mst_spans_detach();
+    mst_spans_attach_beside(spans, 1, MST_PHASE_EVALUATE);
+    mst_spans_sum(spans, mst_now_ns(), &sums, NULL);
+    assert_int_equal(sums.threads, 1);
+    assert_true(sums.ns[MST_PHASE_EVALUATE] >= 2 * MST_MS);
+    assert_true(sums.ns[MST_PHASE_READ] < sums.ns[MST_PHASE_EVALUATE]);
+    mst_spans_leave();
+    mst_spans_destroy(spans);
+}
+
 typedef struct busy {
     mst_spans *spans;
     unsigned index;
@@ -165,6 +191,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_phases_add_up),
+        cmocka_unit_test(test_evaluation_is_apart),
         cmocka_unit_test(test_a_reader_beside_writers),
         cmocka_unit_test(test_traces_are_json),
     };

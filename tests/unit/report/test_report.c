@@ -241,11 +241,11 @@ static void test_plots(void **state)
     mst_series series = {.label = "<s>", .points = {x, y, 6}, .dots = true};
     mst_plot plot = {.title = "t", .x_label = "x", .y_label = "y", .series = &series, .n_series = 1};
     for (int log = 0; log < 2; log++)
-        for (int unit = MST_UNIT_PLAIN; unit <= MST_UNIT_SHARE; unit++) {
+        for (int unit = MST_PLOT_PLAIN; unit <= MST_PLOT_SHARE; unit++) {
             mst_buffer out = {0};
             plot.log_y = log != 0;
             plot.alone = unit % 2 != 0;
-            plot.x_unit = plot.y_unit = (mst_unit)unit;
+            plot.x_unit = plot.y_unit = (mst_plot_unit)unit;
             assert_int_equal(mst_plot_has_points(&plot), log == 0);
             mst_plot_draw(&plot, "c", &out);
             check_nesting(out.text);

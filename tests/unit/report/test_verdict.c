@@ -263,6 +263,15 @@ static void test_evaluation(void **state)
     judge(&r, &v);
     is(&v, MST_BOTTLENECK_EVALUATION, "");
     assert_true(gain_of(&v, "--eval-every") > 1.7 && gain_of(&v, "--eval-every") < 2.1);
+    r.processes[0].compute = 0.7; /* files that overlap: evaluation keeps its part of the wall time */
+    judge(&r, &v);
+    assert_true(v.shares[MST_BOTTLENECK_EVALUATION] >= 38 / 60.5);
+    r = fixture_job("sync");
+    r.processes[1].evaluate = 0.9; /* by a thread beside the one that trains */
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_COMPUTE, "");
+    assert_float_equal(v.shares[MST_BOTTLENECK_COMPUTE], 0.92, 0.02);
+    assert_true(v.shares[MST_BOTTLENECK_STRAGGLERS] == 0);
 }
 
 static void test_balanced(void **state)
