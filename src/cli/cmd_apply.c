@@ -34,6 +34,7 @@ static mst_status open_rows(mst_apply *self, const mst_checkpoint_meta *meta)
     mst_text_list files = {.items = self->words.items + 1, .n = self->words.n - 1};
     if (self->augment_options.crop != NULL)
         self->data.features = 0; /* images are larger than what the model sees of them */
+    self->data.set = MST_SET_TEST;
     TRY(mst_dataset_open(&files, &self->data, &self->dataset));
     TRY(check_channels(self, meta));
     TRY(mst_augment_init(&self->augment, &self->augment_options, self->dataset, 0));

@@ -7,12 +7,14 @@
 #include "cli/cmd_apply.h"
 #include "cli/signals.h"
 #include "data/feed.h"
+#include "data/images.h"
 
 enum { WHAT_PROBABILITY, WHAT_CLASS, WHAT_SCORE, WHAT_NAME };
 
 typedef struct predict_options {
     char *out;
     int what;
+    bool names;
 } predict_options;
 
 #define FIELD(name) offsetof(predict_options, name)
@@ -22,6 +24,8 @@ static const mst_option predict_table[] = {
     {"what", MST_OPTION_CHOICE, FIELD(what), "probability", 0, 0, "probability|class|score|name", NULL,
      "probability: of the positive class, or of every class separated by spaces; class: 0/1 or the class "
      "number; score: margins or logits; name: the folder that the class's training images were in."},
+    {"names", MST_OPTION_FLAG, FIELD(names), "false", 0, 0, NULL, NULL,
+     "Images: begin each line with the name of the file, and a tab."},
     {0},
 };
 
@@ -61,6 +65,8 @@ static mst_status predict(const mst_apply *apply, const predict_options *options
 {
     const mst_model *model = apply->assembly.model;
     uint32_t batch_rows = (uint32_t)apply->options.batch;
+    const mst_text_list *files = options->names ? mst_images_files(apply->dataset) : NULL;
+    uint64_t n_rows = 0;
     mst_feed *feed = NULL;
     mst_weights weights;
     mst_feed_options feed_options = {
@@ -91,9 +97,12 @@ static mst_status predict(const mst_apply *apply, const predict_options *options
         if (batch.n_rows == 0)
             break;
         TRY_OUT(st, model->ops->forward(model, scratch, &batch, &weights, scores));
-        for (uint32_t i = 0; i < batch.n_rows; i++)
+        for (uint32_t i = 0; i < batch.n_rows; i++) {
+            if (files != NULL)
+                TRY_OUT(st, mst_out_printf(out, "%s\t", files->items[n_rows++]));
             TRY_OUT(st, write_row(out, options->what, &apply->data.image_classes,
                                   scores + (size_t)i * model->n_scores, model->n_scores));
+        }
     }
 out:
     mst_feed_destroy(feed);
@@ -104,7 +113,7 @@ out:
 
 static mst_status run(int argc, char **argv)
 {
-    mst_apply apply = {0};
+    mst_apply apply = {.data.unlabelled = true};
     predict_options options = {0};
     mst_out *out = NULL;
     mst_option_group groups[] = {
@@ -117,10 +126,21 @@ static mst_status run(int argc, char **argv)
     TRY_OUT(st, mst_apply_open(&apply, &mst_cmd_predict, groups, 4, argc, argv));
     if (apply.helped)
         goto out;
+    if (options.names && mst_images_files(apply.dataset) == NULL) {
+        st = mst_fail(MST_EUSAGE, "--names: the rows of %s are not files of images", apply.dataset->name);
+        goto out;
+    }
+    if (options.what == WHAT_NAME && apply.data.image_classes.n > 0 &&
+        apply.data.image_classes.n != apply.assembly.model->shape.n_classes) {
+        st =
+            mst_fail(MST_EUSAGE, "--what name: --image-classes names %zu classes, and %s has %u",
+                     apply.data.image_classes.n, apply.words.items[0], apply.assembly.model->shape.n_classes);
+        goto out;
+    }
     if (options.what == WHAT_NAME && apply.data.image_classes.n < apply.assembly.model->shape.n_classes) {
         st = mst_fail(MST_EUSAGE,
                       "--what name: the classes of %s have no names, as it was not trained on a folder of "
-                      "images: --what class prints numbers",
+                      "images: give them with --image-classes, or --what class prints numbers",
                       apply.words.items[0]);
         goto out;
     }
@@ -141,6 +161,8 @@ const mst_command mst_cmd_predict = {
     .usage = "predict CHECKPOINT FILE... [options]",
     .details = "CHECKPOINT is a run directory (its newest checkpoint), a checkpoint, or RUN/best. One line "
                "per row, in\n"
-               "input order. Labels in the files are not looked at.\n",
+               "input order. Labels are not looked at: IDX files need none, and FILE may be an image or a "
+               "folder\n"
+               "of images, with or without folders of classes in it.\n",
     .tables = tables,
 };

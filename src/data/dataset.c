@@ -216,7 +216,7 @@ mst_status mst_dataset_open(const mst_text_list *patterns, const mst_data_option
     bool named = options->format != NULL && strcmp(options->format, "auto") != 0;
     if (named)
         TRY_OUT(st, named_format(options->format, s));
-    if (named ? s->kind == CONTENT_IMAGES : mst_images_recognise(patterns)) {
+    if (named ? s->kind == CONTENT_IMAGES : mst_images_recognise(patterns, options->unlabelled)) {
         st = mst_images_open(patterns, options, out);
         goto out;
     }
@@ -241,6 +241,7 @@ mst_status mst_dataset_open(const mst_text_list *patterns, const mst_data_option
     } else if (s->kind == CONTENT_GEN) {
         st = mst_gen_images_open(&paths, out);
     } else {
+        mst_idx_choose_set(patterns, options->set, &paths);
         st = mst_idx_open(&paths, options, out);
     }
 out:

@@ -15,6 +15,9 @@
 #include "base/option.h"
 #include "data/chunk.h"
 
+/* Which of the sets that may lie in one folder. */
+typedef enum mst_set { MST_SET_ALL, MST_SET_TRAINING, MST_SET_TEST } mst_set;
+
 /* How data is to be read; the table is mst_data_option_table. */
 typedef struct mst_data_options {
     char *format;     /* --format NAME; "auto": by content */
@@ -33,6 +36,9 @@ typedef struct mst_data_options {
     int64_t image_resize; /* --image-resize: their shorter side before they are cropped to that size */
     bool image_gray;      /* --image-gray: one channel instead of three */
     mst_text_list image_classes; /* --image-classes: the folders that are classes 0, 1, ...; empty: by name */
+    /* No options, but what the rows are for: */
+    bool unlabelled; /* labels are not looked at and need not be there: IDX, images; they are 0 then */
+    mst_set set;     /* which files of a folder that has a training and a test set are meant: IDX */
 } mst_data_options;
 extern const mst_option mst_data_option_table[];
 

@@ -15,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "data/resident.h"
 
 enum { TYPE_U8 = 0x08, TYPE_I8 = 0x09, TYPE_I16 = 0x0b, TYPE_I32 = 0x0c, TYPE_F32 = 0x0d, TYPE_F64 = 0x0e };
@@ -240,35 +241,95 @@ static mst_status usual_labels(const char *images, char **out)
     return st;
 }
 
+/* ---- training and test files in one folder ---- */
+
+typedef enum part { PART_OTHER, PART_TRAIN, PART_TEST } part;
+
+static part part_of(const char *path)
+{
+    const char *name = base_name(path);
+    if (strncmp(name, "train", 5) == 0)
+        return PART_TRAIN;
+    return strncmp(name, "t10k", 4) == 0 || strncmp(name, "test", 4) == 0 ? PART_TEST : PART_OTHER;
+}
+
+/* Whether the path is that of a file in the folder. */
+static bool lies_in(const char *path, const char *folder)
+{
+    size_t n = strlen(folder);
+    return strncmp(path, folder, n) == 0 && base_name(path) <= path + n + 1 && base_name(path) > path;
+}
+
+void mst_idx_choose_set(const mst_text_list *patterns, mst_set set, mst_text_list *paths)
+{
+    part unwanted = set == MST_SET_TEST ? PART_TRAIN : PART_TEST;
+    for (size_t i = 0; i < patterns->n && set != MST_SET_ALL; i++) {
+        const char *folder = patterns->items[i];
+        bool found[3] = {false};
+        size_t n = 0;
+        if (!mst_path_is_folder(folder))
+            continue;
+        for (size_t j = 0; j < paths->n; j++)
+            if (lies_in(paths->items[j], folder))
+                found[part_of(paths->items[j])] = true;
+        if (!found[PART_TRAIN] || !found[PART_TEST])
+            continue;
+        for (size_t j = 0; j < paths->n; j++) {
+            if (lies_in(paths->items[j], folder) && part_of(paths->items[j]) == unwanted)
+                mst_free(paths->items[j]);
+            else
+                paths->items[n++] = paths->items[j];
+        }
+        paths->n = n;
+        mst_info("%s: of the files in it those of the %s set are read; name files to read others", folder,
+                 set == MST_SET_TEST ? "test" : "training");
+    }
+}
+
 /* ---- the dataset ---- */
 
 /* The files of items among paths and where their rows start. */
 typedef struct source {
     const char *path;
-    char *labels;
+    char *labels; /* NULL: they are not looked at */
     uint64_t first_row;
 } source;
 
-static mst_status read_source(const source *s, mst_dataset *dataset)
+/* One label for each of n_items records, `stride` words apart. */
+static mst_status read_labels(const source *s, uint32_t n_items, uint32_t *records, size_t stride)
 {
     mst_status st;
-    idx_file images = {0}, labels = {0};
-    size_t stride = (size_t)(mst_resident_record(dataset, 1) - mst_resident_record(dataset, 0));
-    uint32_t *records = mst_resident_record(dataset, s->first_row);
-    TRY_OUT(st, file_open(s->path, &images));
+    idx_file labels = {0};
+    for (uint32_t i = 0; i < n_items && s->labels == NULL; i++)
+        records[i * stride] = 0; /* 0.0f */
+    if (s->labels == NULL)
+        return MST_OK;
     TRY_OUT(st, file_open(s->labels, &labels));
     if (labels.n_dimensions != 1) {
         st = mst_fail(MST_EINPUT, "%s: labels have one dimension, and it has %u", s->labels,
                       labels.n_dimensions);
         goto out;
     }
-    if (labels.n_items != images.n_items) {
+    if (labels.n_items != n_items) {
         st = mst_fail(MST_EINPUT, "%s holds %u labels for the %u items of %s", s->labels, labels.n_items,
-                      images.n_items, s->path);
+                      n_items, s->path);
         goto out;
     }
     TRY_OUT(st, read_numbers(&labels, (float *)records, stride, labels.n_items));
-    TRY_OUT(st, expect_end(&labels));
+    st = expect_end(&labels);
+out:
+    file_close(&labels);
+    return st;
+}
+
+static mst_status read_source(const source *s, mst_dataset *dataset)
+{
+    mst_status st;
+    idx_file images = {0};
+    size_t stride = (size_t)(mst_resident_record(dataset, 1) - mst_resident_record(dataset, 0));
+    uint32_t *records = mst_resident_record(dataset, s->first_row);
+    TRY_OUT(st, file_open(s->path, &images));
+    TRY_OUT(st, read_labels(s, images.n_items, records, stride));
     for (uint32_t i = 0; i < images.n_items; i++) {
         uint32_t *item = records + i * stride + 1;
         if (images.type == TYPE_U8)
@@ -279,7 +340,6 @@ static mst_status read_source(const source *s, mst_dataset *dataset)
     st = expect_end(&images);
 out:
     file_close(&images);
-    file_close(&labels);
     return st;
 }
 
@@ -312,7 +372,9 @@ static mst_status list_sources(const mst_text_list *paths, const mst_data_option
         s->path = f.path;
         s->first_row = info->n_rows;
         *n_sources = ++n; /* from here on its labels are released with the rest */
-        if (given) {
+        if (options->unlabelled) {
+            s->labels = NULL;
+        } else if (given) {
             s->labels = mst_strdup(options->labels);
             if (s->labels == NULL)
                 return mst_fail(MST_ENOMEM, "out of memory: the labels of %s", s->path);
@@ -324,9 +386,9 @@ static mst_status list_sources(const mst_text_list *paths, const mst_data_option
     if (n == 0)
         return mst_fail(MST_EINPUT, "%s: labels without items: name the file with the images",
                         paths->items[0]);
-    if (given && n > 1)
+    if (given && n > 1 && !options->unlabelled)
         return mst_fail(MST_EUSAGE, "--labels names one file, and there are %zu files of items", n);
-    if (n_label_files > n)
+    if (n_label_files > n && !options->unlabelled)
         return mst_fail(MST_EINPUT, "%zu files of labels for %zu files of items", n_label_files, n);
     return MST_OK;
 }

@@ -4,8 +4,8 @@
  *
  * paths are files of items (two dimensions or more), one or many with items of equal size; each has its
  * labels in a file named as usual (images-idx3 -> labels-idx1, .gz or .zst or not), or, for a single file, in
- * options->labels. A labels file among paths is passed over when its images are there too, so that a whole
- * folder can be named. */
+ * options->labels. With options->unlabelled none are needed. A labels file among paths is passed over when
+ * its images are there too, so that a whole folder can be named. */
 #ifndef MST_DATA_IDX_H
 #define MST_DATA_IDX_H
 
@@ -15,6 +15,10 @@
 
 /* How sure we are that a file starting with these (decompressed) bytes is IDX: 0 no, 2 yes. */
 int mst_idx_sniff(const uint8_t *head, size_t n);
+
+/* Of folders among patterns that have files train... and files t10k... or test..., leaves those of one set in
+ * paths (what the patterns stand for), and says so; of MST_SET_ALL, all. */
+void mst_idx_choose_set(const mst_text_list *patterns, mst_set set, mst_text_list *paths);
 
 /* *out is the caller's to destroy; set only on MST_OK. Wrong magic, cut-off or trailing bytes, and counts
  * that do not agree are MST_EINPUT. Chunks may outlive the dataset. */

@@ -91,8 +91,12 @@ static mst_status list_folder(const char *path, bool folders, mst_text_list *out
         char *file = mst_sprintf("%s/%s", path, entry->d_name);
         if (file == NULL)
             st = mst_fail(MST_ENOMEM, "%s: no memory to list it", path);
-        else if (stat(file, &info) == 0 && (folders ? S_ISDIR(info.st_mode) : S_ISREG(info.st_mode)))
+        else if (stat(file, &info) != 0)
+            st = folders ? MST_OK : mst_fail(MST_EINPUT, "%s: cannot be read: %s", file, strerror(errno));
+        else if (folders ? S_ISDIR(info.st_mode) : S_ISREG(info.st_mode))
             st = mst_text_list_add(out, entry->d_name);
+        else if (!folders && !S_ISDIR(info.st_mode))
+            st = mst_fail(MST_EINPUT, "%s: is named like an image, and is not a file", file);
         mst_free(file);
     }
     closedir(folder);
@@ -125,12 +129,22 @@ static bool has_images(const char *path, bool deep)
     return found && !plain;
 }
 
-bool mst_images_recognise(const mst_text_list *folders)
+static const char *file_name(const char *path)
 {
-    for (size_t i = 0; i < folders->n; i++)
-        if (!mst_path_is_folder(folders->items[i]) || !has_images(folders->items[i], true))
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
+bool mst_images_recognise(const mst_text_list *patterns, bool unlabelled)
+{
+    for (size_t i = 0; i < patterns->n; i++) {
+        const char *path = patterns->items[i];
+        bool folder = mst_path_is_folder(path);
+        if (!(folder && has_images(path, true)) &&
+            !(unlabelled && (folder ? has_images(path, false) : image_name(file_name(path)))))
             return false;
-    return folders->n > 0;
+    }
+    return patterns->n > 0;
 }
 
 /* Adds every class folder's name that is not there yet. */
@@ -163,22 +177,63 @@ static mst_status add_file(images_dataset *d, char *path, uint32_t label)
     return MST_OK;
 }
 
-/* The images of class `label` in folder/name, if there is such a folder. */
-static mst_status add_class(images_dataset *d, const char *folder, const char *name, uint32_t label)
+/* The images in a folder. */
+static mst_status add_folder(images_dataset *d, const char *path, uint32_t label)
 {
     mst_text_list found = {0};
-    mst_status st = MST_OK;
-    char *path = mst_sprintf("%s/%s", folder, name);
-    if (path == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory to list it", folder);
-    if (mst_path_is_folder(path))
-        st = list_folder(path, false, &found);
+    mst_status st = list_folder(path, false, &found);
     for (size_t i = 0; i < found.n && st == MST_OK; i++) {
         char *file = mst_sprintf("%s/%s", path, found.items[i]);
         st = file != NULL ? add_file(d, file, label) : mst_fail(MST_ENOMEM, "%s: no memory to list it", path);
     }
     mst_text_list_fini(&found);
+    return st;
+}
+
+/* The images of class `label` in folder/name, if there is such a folder. */
+static mst_status add_class(images_dataset *d, const char *folder, const char *name, uint32_t label)
+{
+    mst_status st = MST_OK;
+    char *path = mst_sprintf("%s/%s", folder, name);
+    if (path == NULL)
+        return mst_fail(MST_ENOMEM, "%s: no memory to list it", folder);
+    if (mst_path_is_folder(path))
+        st = add_folder(d, path, label);
     mst_free(path);
+    return st;
+}
+
+/* Images whose classes nobody asks for: files, images in folders, and images in the folders of those. */
+static mst_status list_unlabelled(images_dataset *d, const mst_text_list *patterns)
+{
+    mst_status st = MST_OK;
+    mst_text_list folders = {0}, files = {0};
+    for (size_t i = 0; i < patterns->n; i++) {
+        char *path = patterns->items[i];
+        mst_text_list one = {.items = &path, .n = 1};
+        if (mst_path_is_folder(path)) {
+            TRY_OUT(st, add_folder(d, path, 0));
+            TRY_OUT(st, list_folder(path, true, &folders));
+            for (size_t j = 0; j < folders.n; j++)
+                TRY_OUT(st, add_class(d, path, folders.items[j], 0));
+        } else {
+            TRY_OUT(st, mst_glob(&one, &files));
+            for (size_t j = 0; j < files.n; j++) {
+                char *file = mst_strdup(files.items[j]);
+                TRY_OUT(st, file != NULL ? add_file(d, file, 0)
+                                         : mst_fail(MST_ENOMEM, "%s: no memory for its name", path));
+            }
+        }
+        mst_text_list_fini(&folders);
+        mst_text_list_fini(&files);
+        folders = files = (mst_text_list){0};
+    }
+    if (d->files.n == 0)
+        st = mst_fail(MST_EINPUT, "%s: no images in it: their names end in .jpg, .jpeg or .png",
+                      patterns->items[0]);
+out:
+    mst_text_list_fini(&folders);
+    mst_text_list_fini(&files);
     return st;
 }
 
@@ -204,6 +259,19 @@ static mst_status check_strangers(const char *folder, const mst_text_list *class
     return st;
 }
 
+/* A folder without images is a class all the same, perhaps by mistake. */
+static void warn_of_empty(const images_dataset *d, const mst_text_list *names)
+{
+    for (size_t j = 0; j < names->n && d->files.n > 0; j++) {
+        size_t i = 0;
+        while (i < d->files.n && d->labels[i] != j)
+            i++;
+        if (i == d->files.n)
+            mst_warn("%s: its folder %s has no images, and is class %zu all the same", d->base.name,
+                     names->items[j], j);
+    }
+}
+
 static mst_status list_images(images_dataset *d, const mst_text_list *folders, const mst_text_list *classes)
 {
     mst_status st = MST_OK;
@@ -218,6 +286,8 @@ static mst_status list_images(images_dataset *d, const mst_text_list *folders, c
     for (size_t i = 0; i < folders->n; i++)
         for (size_t j = 0; j < names.n; j++)
             TRY_OUT(st, add_class(d, folders->items[i], names.items[j], (uint32_t)j));
+    if (classes->n == 0)
+        warn_of_empty(d, &names);
     if (d->files.n == 0)
         st = mst_fail(MST_EINPUT, "%s: no images in it; they are looked for as %s/CLASS/NAME.jpg or .png",
                       folders->items[0], folders->items[0]);
@@ -353,7 +423,7 @@ mst_status mst_images_open(const mst_text_list *folders, const mst_data_options 
     d->enough = d->height > d->width ? d->height : d->width;
     d->enough = d->shorter > d->enough ? d->shorter : d->enough;
     for (size_t i = 0; i < folders->n; i++)
-        if (!mst_path_is_folder(folders->items[i])) {
+        if (!options->unlabelled && !mst_path_is_folder(folders->items[i])) {
             st = mst_fail(MST_EINPUT, "%s: is not a folder, and images are read from FOLDER/CLASS/NAME.jpg",
                           folders->items[i]);
             goto out;
@@ -364,7 +434,8 @@ mst_status mst_images_open(const mst_text_list *folders, const mst_data_options 
         st = mst_fail(MST_ENOMEM, "out of memory: reading %s", folders->items[0]);
         goto out;
     }
-    TRY_OUT(st, list_images(d, folders, &options->image_classes));
+    TRY_OUT(st, options->unlabelled ? list_unlabelled(d, folders)
+                                    : list_images(d, folders, &options->image_classes));
     if (d->files.n > UINT32_MAX) {
         st = mst_fail(MST_EINPUT, "%s: more than 2^32 images", d->base.name);
         goto out;

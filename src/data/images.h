@@ -11,12 +11,15 @@
 
 #include "data/dataset.h"
 
-/* Whether every pattern is a folder without files of its own that has a folder with images in it. */
-bool mst_images_recognise(const mst_text_list *folders);
+/* Whether every pattern is a folder without files of its own that has a folder with images in it; unlabelled:
+ * or a folder with images, or the name of an image. */
+bool mst_images_recognise(const mst_text_list *patterns, bool unlabelled);
 
 /* *out is the caller's to destroy; set only on MST_OK. Several folders are one dataset; their classes are
- * those of the same name. The files are listed and not opened. MST_EINPUT when there are none, or a folder
- * that --image-classes does not name has images; MST_EUSAGE for an impossible --image-size. */
+ * those of the same name. With options->unlabelled the images may also lie in the folders themselves,
+ * patterns may be files, and there are no classes. The files are listed and not opened. MST_EINPUT when there
+ * are none, or a folder that --image-classes does not name has images; MST_EUSAGE for an impossible
+ * --image-size. */
 mst_status mst_images_open(const mst_text_list *folders, const mst_data_options *options, mst_dataset **out);
 
 /* The files of such a dataset, in order of rows; borrowed. NULL when it is another kind of dataset. */

@@ -169,6 +169,7 @@ static mst_status open_set(mst_trainer *self, const mst_params *params, const at
     char *labels = options->labels;
     if (keep == MST_KEEP_ALL)
         options->labels = NULL; /* belongs to the training images */
+    options->set = keep == MST_KEEP_ALL ? MST_SET_TEST : MST_SET_TRAINING;
     mst_status st = open_data(self, files, &set->dataset);
     options->labels = labels;
     TRY(st);
@@ -323,6 +324,7 @@ static mst_status open_training_data(mst_trainer *self, mst_shape *shape)
     if (ranks && self->strategy_options.lr_scale != 0)
         optim.lr *= (double)self->strategy_options.workers;
     TRY(mst_optimizer_init(&self->optimizer, &optim));
+    self->data.set = MST_SET_TRAINING;
     TRY(open_data(self, c->files, &self->dataset));
     if (ranks && !self->dataset->random)
         return mst_fail(

@@ -112,6 +112,28 @@ if command -v python3 >/dev/null; then
   expect 0 eval names new --json
   has '"accuracy": 1.0'
 
+  # Images without classes: files, a flat folder, folders whose names say nothing.
+  mkdir -p flat other/zebra train/none
+  cp new/bee/1.png flat/b.png
+  cp new/cat/1.png flat/c.png
+  cp new/cat/1.png other/zebra/1.png
+  echo text >flat/README
+  expect 0 predict names new/cat/1.png --what name --names
+  same "one image" "$(cat out)" "$(printf 'new/cat/1.png\tcat')"
+  expect 0 predict names flat other new/bee/1.png --what name --names
+  same "images" "$(tr '\t\n' '= ' <out)" "flat/b.png=bee flat/c.png=cat other/zebra/1.png=cat new/bee/1.png=bee "
+  refused 1 "other/zebra: this folder of images is none of the 3 classes" eval names other
+  expect 0 train train --model mlp --hidden 8 --image-size 8x8 --steps 1 --no-save
+  grep -q "train: its folder none has no images, and is class 3 all the same" err ||
+    fail "nothing is said of a class folder without images"
+  rmdir train/none
+  ln -s nowhere train/cat/link.png
+  refused 1 "train/cat/link.png: cannot be read" train train --model mlp --image-size 8x8
+  rm train/cat/link.png
+  mkfifo train/cat/pipe.png
+  refused 1 "train/cat/pipe.png: is named like an image, and is not a file" train train --model mlp --image-size 8x8
+  rm train/cat/pipe.png
+
   # A cache knows how its images were read: folders are read alike, in training and after it.
   expect 0 data convert train --image-size 8x8 --image-gray --out train.cache
   expect 0 train train.cache --test new --model mlp --hidden 8 --normalise auto --batch 4 --lr 0.1 --epochs 30 \
@@ -120,6 +142,24 @@ if command -v python3 >/dev/null; then
   expect 0 predict cached new --what name
   same "names" "$(tr '\n' ' ' <out)" "bee cat "
 fi
+
+# ---- a folder of IDX files: training and test set are told apart; labels that nobody needs ----
+expect 0 train d --test d --model lenet-small --batch 20 --steps 3 --run folder
+grep -q "d: of the files in it those of the training set are read; name files to read others" err ||
+  fail "nothing is said of the files that are left out"
+grep -q '"rows": 600' folder/manifest.json || fail "the training set of a folder is not its 600 training images"
+expect 0 eval folder d --json
+has '"rows": 300'
+mkdir bare
+cp $test bare/digits.idx3
+expect 0 predict folder $test --what class
+cp out labelled
+expect 0 predict folder bare/digits.idx3 --what class
+cmp -s out labelled || fail "images without labels are predicted otherwise"
+refused 1 "name the file with its labels with --labels" eval folder bare/digits.idx3
+refused 2 "--names: the rows of bare/digits.idx3 are not files of images" predict folder bare/digits.idx3 --names
+refused 2 "--what name: --image-classes names 2 classes, and folder has 10" \
+  predict folder $test --what name --image-classes a,b
 
 # ---- the net for CIFAR-10 ----
 expect 0 model show "$nets/cifar.net" --input 3x32x32 --classes 10
