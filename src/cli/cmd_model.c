@@ -11,8 +11,9 @@
 /* ---- show ---- */
 
 typedef struct show_options {
-    char *input, *executor;
+    char *input, *executor, *hidden;
     int64_t classes;
+    int activation;
 } show_options;
 
 static const mst_option show_table[] = {
@@ -20,6 +21,10 @@ static const mst_option show_table[] = {
      "Nets: channels x height x width of an image, where the file does not say."},
     {"classes", MST_OPTION_INT, offsetof(show_options, classes), "0", 0, 1 << 24, NULL, "N",
      "Nets: classes of the data; 0: those that a net of muster's own was made for."},
+    {"hidden", MST_OPTION_TEXT, offsetof(show_options, hidden), NULL, 0, 0, NULL, "N,N,...",
+     "mlp: sizes of the hidden layers; 300,100 when not given."},
+    {"activation", MST_OPTION_CHOICE, offsetof(show_options, activation), "relu", 0, 0, "relu|tanh|sigmoid",
+     NULL, "Nets that come with muster: what stands between their layers."},
     {"executor", MST_OPTION_TEXT, offsetof(show_options, executor), "auto", 0, 0, NULL, "NAME",
      "Nets: how it is to be computed, see `muster list executors`."},
     {0},
@@ -48,8 +53,16 @@ static mst_status read_net(const char *word, const show_options *options, mst_ch
     if (options->input != NULL && !mst_dims_parse(options->input, &in))
         return mst_fail(MST_EUSAGE, "--input %s: must be channels x height x width, such as 3x224x224",
                         options->input);
-    if (known != NULL)
-        return mst_chain_parse(known->text, known->name, &in, classes, out);
+    if (known != NULL) {
+        mst_model_options model = {.hidden = options->hidden, .activation = options->activation};
+        TRY(mst_net_text(known->name, &model, &text));
+        mst_status st = mst_chain_parse(text, known->name, &in, classes, out);
+        mst_free(text);
+        return st;
+    }
+    if (options->hidden != NULL || options->activation != 0)
+        return mst_fail(MST_EUSAGE, "--%s is for nets that come with muster: change %s instead",
+                        options->hidden != NULL ? "hidden" : "activation", word);
     TRY(mst_file_read_all(word, 1 << 20, &text, &size));
     mst_status st = strlen(text) != size
                         ? mst_fail(MST_EINPUT, "%s: neither a checkpoint nor a net file", word)
@@ -183,6 +196,13 @@ static mst_status show_run(int argc, char **argv)
     if (words.n == 1 && (find_known(words.items[0]) != NULL ||
                          (mst_path_exists(words.items[0]) && !mst_path_is_folder(words.items[0])))) {
         st = show_net(words.items[0], &options, json.json);
+        goto out;
+    }
+    if (words.n == 1 && !mst_path_exists(words.items[0])) {
+        st = mst_fail(
+            MST_EINPUT,
+            "%s: there is no such checkpoint or net file, and no net of that name (muster list nets)",
+            words.items[0]);
         goto out;
     }
     TRY_OUT(st, load_one(&words, &mst_cmd_model_show, &assembly, &meta));

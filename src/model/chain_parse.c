@@ -91,6 +91,8 @@ bool mst_dims_parse(const char *text, mst_dims *out)
             break;
         text++;
     }
+    if (n == 2) /* of an image: which channels? */
+        return false;
     for (size_t i = 0; i < 3; i++)
         if (sides[i] == 0 || (size *= sides[i]) > MST_SIZE_MAX)
             return false;
@@ -107,7 +109,8 @@ static mst_status read_input(parser *p)
         return fail_line(p, "the input is given twice");
     if (p->n_words != 2 || !mst_dims_parse(p->words[1], &said))
         return fail_line(p,
-                         "input takes channels x height x width, such as 1x28x28, of at most 2^28 numbers");
+                         "input takes channels x height x width, such as 1x28x28, or the numbers of a row, "
+                         "at most 2^28 together");
     bool image = at->h > 1 || at->w > 1;
     if (at->c != 0 && image && memcmp(at, &said, sizeof said) != 0)
         return fail_line(p, "input %s, but the data has %ux%ux%u", p->words[1], at->c, at->h, at->w);
@@ -161,8 +164,19 @@ static mst_status set_option(const parser *p, mst_layer *layer, const char *key,
     return at_line(p, mst_options_set(&group, 1, key, value));
 }
 
+/* Refuses a key that is among the first n of keys; else puts it there. */
+static mst_status once(const parser *p, const char **keys, size_t n, const char *key)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(keys[i], key) == 0)
+            return fail_line(p, "%s is given twice", key);
+    keys[n] = key;
+    return MST_OK;
+}
+
 static mst_status read_defaults(parser *p)
 {
+    const char *keys[WORDS_MAX];
     if (p->n_words < 2)
         return fail_line(p, "defaults takes option=value, such as init=glorot");
     for (size_t i = 1; i < p->n_words; i++) {
@@ -172,6 +186,7 @@ static mst_status read_defaults(parser *p)
             return fail_line(p, "more than %d defaults", DEFAULTS_MAX);
         if (!split_pair(p->words[i], d))
             return fail_line(p, "\"%s\" is not option=value", p->words[i]);
+        TRY(once(p, keys, i - 1, d->key));
         for (size_t k = 0; mst_layers[k] != NULL; k++)
             known |= find_option(mst_layers[k], d->key) != NULL;
         for (size_t k = 0; p->kinds != NULL && p->kinds[k] != NULL; k++)
@@ -227,18 +242,21 @@ static mst_status name_layer(const parser *p, const char *given, mst_layer *laye
 
 static mst_status set_options(const parser *p, mst_layer *layer, char **words, size_t n)
 {
+    const char *keys[WORDS_MAX];
     size_t first = 0;
     for (size_t i = 0; i < p->n_defaults; i++)
         if (find_option(layer->ops, p->defaults[i].key) != NULL)
             TRY(set_option(p, layer, p->defaults[i].key, p->defaults[i].value));
     if (n > 0 && strchr(words[0], '=') == NULL && layer->ops->main_option != NULL) {
         TRY(set_option(p, layer, layer->ops->main_option, words[0]));
+        keys[0] = layer->ops->main_option;
         first = 1;
     }
     for (size_t i = first; i < n; i++) {
         pair option;
         if (!split_pair(words[i], &option))
             return fail_line(p, "\"%s\" is not option=value", words[i]);
+        TRY(once(p, keys, i, option.key));
         TRY(set_option(p, layer, option.key, option.value));
     }
     return MST_OK;
@@ -254,6 +272,12 @@ static mst_status join(parser *p, mst_layer *layer)
     if (size > MST_SIZE_MAX || size * layer->out.w > MST_SIZE_MAX)
         return fail_line(p, "%s: %ux%ux%u numbers come out of it; at most 2^28 are possible", layer->name,
                          layer->out.c, layer->out.h, layer->out.w);
+    for (uint32_t i = 0; i < layer->n_params; i++) {
+        const mst_layer_param *param = &layer->params[i];
+        if ((param->init == MST_INIT_UNIFORM || param->init == MST_INIT_NORMAL) &&
+            !(param->init_scale >= 0.0))
+            return fail_line(p, "init-scale=%g: a bound or deviation cannot be below 0", param->init_scale);
+    }
     for (uint32_t i = 0; i < layer->n_params; i++)
         if (mst_layer_param_size(&layer->params[i]) == 0)
             return fail_line(p, "%s: it has more than 2^32 - 1 parameters", layer->name);
@@ -282,7 +306,8 @@ static mst_status read_layer(parser *p)
     if (ops == NULL)
         return fail_line(p, "\"%s\" is no kind of layer: see `muster list layers`", p->words[at]);
     if (p->at.c == 0)
-        return fail_line(p, "what comes in is not known: put a line \"input CxHxW\" before the first layer");
+        return fail_line(p, "what comes in is not known: put a line \"input CxHxW\" before the first layer, "
+                            "or give --input CxHxW");
     if (p->chain->n_layers == MST_NET_LAYERS)
         return fail_line(p, "a net has at most %d layers", MST_NET_LAYERS);
     TRY(mst_layer_new(ops, &layer));
@@ -352,7 +377,8 @@ mst_status mst_chain_parse_with(const char *text, const char *source, const mst_
         st = mst_fail(MST_ENOMEM, "%s: no memory for a net", source);
         goto out;
     }
-    for (char *line = copy, *next; line != NULL; line = next) {
+    size_t mark = strncmp(copy, "\xef\xbb\xbf", 3) == 0 ? 3 : 0; /* that some editors begin UTF-8 with */
+    for (char *line = copy + mark, *next; line != NULL; line = next) {
         next = strchr(line, '\n');
         if (next != NULL)
             *next++ = '\0';

@@ -173,6 +173,10 @@ void mst_model_each(const mst_model *self, void *scratch, unsigned n, void (*fn)
 struct mst_chain;
 const struct mst_chain *mst_model_chain(const mst_model *self);
 
+/* The text of the net that the name of a model (one with is_net) and its options stand for, without --init.
+ * Freed with mst_free. */
+mst_status mst_net_text(const char *model, const mst_model_options *options, char **out);
+
 /* What a score means: a single one is the logit of the second of two classes; of n, one is each class's (out
  * may be scores). */
 double mst_probability(double margin);

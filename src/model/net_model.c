@@ -106,8 +106,7 @@ static mst_status read_net_file(const mst_model_options *options, char **out)
     return MST_OK;
 }
 
-/* The net as options have it, without --init. */
-static mst_status net_text(const char *model, const mst_model_options *options, char **out)
+mst_status mst_net_text(const char *model, const mst_model_options *options, char **out)
 {
     static const char *const activations[] = {"relu", "tanh", "sigmoid"};
     const char *activation = activations[options->activation];
@@ -168,7 +167,7 @@ static mst_status parse(net_model *net, const mst_model_options *options, const 
     mst_dims in;
     mst_status st;
     TRY(input_dims(options, shape, &in));
-    TRY(net_text(net->base.ops->name, options, &text));
+    TRY(mst_net_text(net->base.ops->name, options, &text));
     TRY_OUT(st, mst_chain_parse_with(text, source, &in, shape->n_classes, options->kinds, &net->chain));
     if (options->init == 0 || options->net_text != NULL)
         goto out;

@@ -29,6 +29,18 @@ has "144"
 refused 1 "my.net:7: the number of classes is not known here: give --classes N" model show my.net
 refused 1 "my.net:2: input 1x28x28, but the data has 3x28x28" model show my.net --input 3x28x28
 refused 2 "--input 3y4" model show my.net --input 3y4
+sed '/^input/d' my.net >open.net
+refused 1 "or give --input CxHxW" model show open.net --classes 10
+expect 0 model show open.net --classes 10 --input 1x28x28
+{ printf '\357\273\277' && cat my.net; } >marked.net
+expect 0 model show marked.net --classes 10
+refused 2 "--input 1x28" model show open.net --classes 10 --input 1x28
+refused 1 "gone.net: there is no such checkpoint or net file, and no net of that name" model show gone.net
+expect 0 model show mlp --hidden 20,10 --activation tanh --json
+has '"tanh"'
+has '"parameters": 16020'
+refused 2 "--hidden is for --model mlp" model show lenet --hidden 20
+refused 2 "--activation is for nets that come with muster: change my.net instead" model show my.net --activation tanh
 sed 's/stride=2/strid=2/' my.net >bad.net
 refused 1 "bad.net:3: conv has no option strid" model show bad.net --classes 10
 printf 'relu\0relu\n' >zero.net
