@@ -61,14 +61,36 @@ static bool still_there(int fd, const char *path)
            mine.st_ino == now.st_ino;
 }
 
-static mst_status refuse_locked(const char *folder, int fd)
+/* Who holds the lock of that file. */
+static const char *holder(int fd, char *out, size_t size)
 {
     char text[320] = {0}, host[256] = "";
     long process = 0;
     ssize_t n = pread(fd, text, sizeof text - 1, 0);
     if (n <= 0 || sscanf(text, "%ld %255s", &process, host) != 2)
-        return mst_fail(MST_EEXIST, "%s is being trained by another process", folder);
-    return mst_fail(MST_EEXIST, "%s is being trained by process %ld on %s", folder, process, host);
+        snprintf(out, size, "another process");
+    else
+        snprintf(out, size, "process %ld on %s", process, host);
+    return out;
+}
+
+static mst_status refuse_locked(const char *folder, int fd)
+{
+    char by[320];
+    return mst_fail(MST_EEXIST, "%s is being trained by %s", folder, holder(fd, by, sizeof by));
+}
+
+bool mst_run_held(const char *folder, char *by, size_t size)
+{
+    char *path = lock_path(folder);
+    int fd = path != NULL ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    bool held = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (held)
+        holder(fd, by, size);
+    if (fd >= 0)
+        close(fd);
+    mst_free(path);
+    return held;
 }
 
 static mst_status write_holder(int fd, const char *path)

@@ -46,6 +46,9 @@ mst_status mst_run_metrics(mst_run *self, const mst_metrics *metrics);
 
 const char *mst_run_path(const mst_run *self);
 
+/* Whether a process trains into the folder; by: which, "process 12 on host". */
+bool mst_run_held(const char *folder, char *by, size_t size);
+
 /* A free directory name: runs/NAME-1, runs/NAME-2, ... The caller frees. */
 char *mst_run_free_name(const char *folder, const char *stem);
 

@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "observe/run.h"
 #include "train/checkpoint_impl.h"
 #include "train/safetensors.h"
 
@@ -276,6 +277,15 @@ static mst_status find_newest(const char *folder, char **out)
     return st;
 }
 
+/* A run without a checkpoint, which may yet come. */
+static mst_status none_in_run(const char *path)
+{
+    char by[320];
+    if (mst_run_held(path, by, sizeof by))
+        return mst_fail(MST_EINPUT, "%s is being trained by %s and has saved no checkpoint yet", path, by);
+    return mst_fail(MST_EINPUT, "%s: the run has saved no checkpoint: it must be trained anew", path);
+}
+
 mst_status mst_checkpoint_find(const char *path, char **out)
 {
     mst_status st = MST_OK;
@@ -292,12 +302,12 @@ mst_status mst_checkpoint_find(const char *path, char **out)
     else if (!mst_path_exists(manifest))
         TRY_OUT(st, find_newest(path, &found));
     else if (mst_path_exists(metrics)) /* a run */
-        TRY_OUT(st, mst_fail(MST_EINPUT,
-                             "%s: the run has saved no checkpoint: start it anew with --overwrite", path));
+        TRY_OUT(st, none_in_run(path));
     else if ((found = mst_strdup(path)) == NULL)
         TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for a path", path));
     if (found == NULL)
-        TRY_OUT(st, mst_fail(MST_EINPUT, "%s: no complete checkpoint here", path));
+        TRY_OUT(st, mst_path_exists(metrics) ? none_in_run(path)
+                                             : mst_fail(MST_EINPUT, "%s: no complete checkpoint here", path));
     *out = found;
 out:
     mst_free(nested);

@@ -144,6 +144,11 @@ sentence="l is being trained by process $pid on $(uname -n)"
 refused 1 "$sentence" --log error train train.libsvm --run l --resume --quiet
 refused 1 "$sentence" --log error train train.cache --run l --overwrite --quiet
 expect 0 eval l train.cache
+kill -STOP $pid
+mv l/checkpoints saved # as if there were none yet
+refused 1 "$sentence and has saved no checkpoint yet" eval l train.cache
+refused 1 "$sentence and has saved no checkpoint yet" --log error train train.libsvm --run l --resume --quiet
+mv saved l/checkpoints
 kill -9 $pid
 wait $pid 2>/dev/null && fail "a killed run ends with 0"
 [ -e l/.lock ] || fail "the lock file is gone"
