@@ -200,11 +200,28 @@ static void print_verdict(const json_t *verdict)
     const json_t *best = json_array_get(json_object_get(verdict, "advice"), 0);
     const char *sentence = json_string_value(json_object_get(verdict, "sentence"));
     const char *change = json_string_value(json_object_get(best, "change"));
+    bool more = change != NULL && (strstr(change, "--workers") != NULL || strstr(change, "--servers") != NULL);
     if (sentence != NULL)
         printf("\n%s\n", sentence);
     if (sentence != NULL && change != NULL)
-        printf("What would help most: %s, for about %.2f times the rows/s.\n", change,
+        printf("What would help most: %s%s, for about %.2f times the rows/s.\n", change,
+               more && strchr(change, ',') == NULL ? ", on cores of their own" : "",
                json_number_value(json_object_get(best, "predicted_gain")));
+}
+
+/* Seconds that training waited for rows: of this process, or the mean of the workers. */
+static double input_wait(const mst_train_summary *s, const json_t *workers)
+{
+    double sum = 0;
+    const json_t *worker;
+    size_t i, n = 0;
+    json_array_foreach(workers, i, worker)
+    {
+        const json_t *seconds = json_object_get(worker, "input_seconds");
+        sum += json_number_value(seconds);
+        n += json_is_number(seconds);
+    }
+    return n > 0 ? sum / (double)n : s->feed_wait_seconds;
 }
 
 static mst_status print_summary(const settings *set, const mst_train_summary *s, json_t *workers)
@@ -231,7 +248,7 @@ static mst_status print_summary(const settings *set, const mst_train_summary *s,
     mst_table_text(t, "save seconds");
     mst_table_real(t, status->save_seconds, 3);
     mst_table_text(t, "input wait seconds");
-    mst_table_real(t, s->feed_wait_seconds, 3);
+    mst_table_real(t, input_wait(s, workers), 3);
     mst_table_text(t, "rows per s");
     mst_table_count(t, (uint64_t)rows_per_s(s));
     mst_table_text(t, "train loss");

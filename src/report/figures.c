@@ -13,6 +13,7 @@
 
 /* The last interval of a process may be a sliver, over which a rate means little: no peak, no point. */
 #define PEAK_MIN_S 0.2
+#define SLIVER     0.2 /* of the usual distance of points in rows */
 
 typedef enum load_unit { UNIT_CPU, UNIT_LEVEL, UNIT_RATE } load_unit;
 
@@ -435,7 +436,8 @@ mst_status mst_curve(const mst_run_data *run, const char *column, const char *se
     const mst_csv *m = &run->metrics;
     bool error = strcmp(column, "error") == 0;
     size_t x = mst_csv_column(m, axes[axis]), y = mst_csv_column(m, error ? "accuracy" : column);
-    size_t of = mst_csv_column(m, "set");
+    size_t of = mst_csv_column(m, "set"), rows = mst_csv_column(m, "rows");
+    double first_rows = NAN, last_rows = NAN, newest_rows = -INFINITY, gap = INFINITY;
     mst_points p = {0};
     TRY(mst_points_new(m->n_rows, &p));
     for (size_t i = 0; i < m->n_rows; i++) {
@@ -444,7 +446,18 @@ mst_status mst_curve(const mst_run_data *run, const char *column, const char *se
             continue;
         p.x[p.n] = at;
         p.y[p.n++] = error ? 1 - value : value;
+        last_rows = mst_csv_value(m, i, rows);
+        if (p.n == 1)
+            first_rows = last_rows;
+        if (last_rows > newest_rows) {
+            gap = last_rows - newest_rows;
+            newest_rows = last_rows;
+        }
     }
+    /* the last mean of a training may be over a few steps, which says little */
+    bool of_training = strcmp(column, "train_loss") == 0;
+    if (of_training && p.n > 2 && gap < SLIVER * (newest_rows - first_rows) / (double)(p.n - 1))
+        p.n--;
     *out = p;
     return MST_OK;
 }

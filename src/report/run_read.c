@@ -358,6 +358,49 @@ void mst_run_data_destroy(mst_run_data *self)
     mst_free(self);
 }
 
+/* Any manifest says how it was trained, or how far it got. */
+static bool is_ours(const json_t *manifest)
+{
+    static const char *const keys[] = {"options", "progress", "state", "model"};
+    const char *format = json_string_value(json_object_get(manifest, "format"));
+    bool any = format != NULL;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        any = any || json_object_get(manifest, keys[i]) != NULL;
+    return any && (format == NULL || strcmp(format, "muster-run") == 0);
+}
+
+/* Files that a run which is over has, unless somebody removed them. */
+static mst_status warn_missing(mst_run_data *self)
+{
+    const char *state = mst_run_data_text(self, "state", NULL);
+    bool over = state != NULL && strcmp(state, "running") != 0;
+    if (self->manifest == NULL)
+        TRY(warn(self, mst_sprintf("%s: no manifest can be read: options are not known", self->path)));
+    if (over && !self->metrics.present)
+        TRY(warn(self, mst_sprintf("%s: no metrics.csv: there are no curves", self->path)));
+    if (over && self->n_processes == 0 && !(mst_run_data_option_real(self, "resources-every") <= 0))
+        TRY(warn(self, mst_sprintf("%s: no processes/: where the time went and what was used is not known",
+                                   self->path)));
+    return MST_OK;
+}
+
+/* Whether a folder in it has a manifest. */
+static bool holds_runs(const char *path)
+{
+    DIR *dir = opendir(path);
+    const struct dirent *found;
+    bool any = false;
+    while (dir != NULL && !any && (found = readdir(dir)) != NULL) {
+        char *manifest =
+            found->d_name[0] != '.' ? mst_sprintf("%s/%s/manifest.json", path, found->d_name) : NULL;
+        any = manifest != NULL && mst_path_exists(manifest);
+        mst_free(manifest);
+    }
+    if (dir != NULL)
+        closedir(dir);
+    return any;
+}
+
 /* The folder's last word; of "." and the like, that of the real path. */
 static char *name_of(const char *path)
 {
@@ -401,11 +444,13 @@ mst_status mst_run_data_new(const char *path, mst_run_data **out)
                 mst_fail(MST_EINPUT, "%s: nothing of the run can be read: %s", path, self->warnings.items[0]);
         else
             st = mst_fail(MST_EINPUT,
-                          "%s: not a run: it has neither a manifest.json nor a metrics.csv of muster", path);
+                          "%s: not a run: it has neither a manifest.json nor a metrics.csv of muster%s", path,
+                          holds_runs(path) ? "; it holds runs: give them one by one" : "");
         goto out;
     }
-    if (self->manifest == NULL)
-        TRY_OUT(st, warn(self, mst_sprintf("%s: no manifest can be read: options are not known", path)));
+    if (self->n_processes == 0 && !self->metrics.present && !is_ours(self->manifest))
+        TRY_OUT(st, mst_fail(MST_EINPUT, "%s: not a run: %s is none of muster's", path, self->manifest_path));
+    TRY_OUT(st, warn_missing(self));
     *out = self;
     self = NULL;
 out:

@@ -26,7 +26,8 @@
  *        use counts a quarter, but four times when its link is a third as fast as all others', since then
  *        the servers' is not what is slow;
  *     c. compute, all of the rest, where several processes or threads of the run are on a host whose cores
- *        are used up (0.95 busy): it is waiting for a core;
+ *        are used up (0.95 busy): it is waiting for a core, as is of the own phases what the process was
+ *        ready to run and did not;
  *     d. the rest: the network where no link speed is known, workers and servers are on different hosts and a
  *        step moves 32 kB or more: at a worker that waits 1.5 times as long per step as the median (without
  *        lockstep), or where there are no servers; else at the servers. Otherwise synchronisation: round
@@ -34,6 +35,9 @@
  *
  * The greatest share is the bottleneck when it is at least 0.4 and 1.25 times the second, or when a server or
  * a link is used 0.9 of the time or more and workers wait at least 0.15 of it; else there is none.
+ *
+ * Without spans.csv the manifest tells how long workers computed, read and waited, but not for what: waits
+ * then have no share, and where they are the greatest part nothing is known.
  *
  * Invariants
  * 1. Shares are between 0 and 1 and add up to 1 at most.
@@ -66,6 +70,7 @@
 #define CPU_FREE       0.3
 #define OTHERS         0.25 /* of a host's cores, before other programs are worth a word */
 #define STEP_BYTES     32768
+#define CORE_WAIT      0.05 /* of a worker's time, before waiting for a core is worth a word */
 
 const char *mst_bottleneck_name(mst_bottleneck kind)
 {
@@ -171,6 +176,17 @@ static size_t find_far_worker(const mst_facts *f)
     return !f->lockstep && f->n_workers > 1 && shorter * 2 >= f->n_workers ? far : f->n_workers;
 }
 
+/* Of the time of the workers' threads, what they were ready to run and did not; 0 where nobody tells. */
+static double ready_share(const mst_facts *f)
+{
+    double sum = 0;
+    for (size_t i = 0; i < f->n_workers; i++) {
+        const mst_party *w = &f->workers[i];
+        sum += w->delay > 0 && w->thread_seconds > 0 ? fmin(1, w->delay * w->seconds / w->thread_seconds) : 0;
+    }
+    return f->n_workers > 0 ? sum / (double)f->n_workers : 0;
+}
+
 typedef struct places {
     const mst_party *server, *link_server, *link_worker, *straggler;
 } places;
@@ -205,6 +221,7 @@ static void take_waits(const mst_facts *f, mst_verdict *v, double wait, places *
     v->shares[MST_BOTTLENECK_SERVER_CPU] = server;
     v->shares[where] += link;
     if (f->crowded) { /* what is not explained otherwise is waiting for a core */
+        v->core_wait = rest + fmin(v->shares[MST_BOTTLENECK_COMPUTE], ready_share(f));
         v->shares[MST_BOTTLENECK_COMPUTE] += rest;
         return;
     }
@@ -302,6 +319,8 @@ static void take_evidence(const mst_facts *f, mst_verdict *v)
     }
     if (f->guest != NULL && f->others >= OTHERS * f->guest->cores)
         add_evidence(v, f->others, "cores", "CPU of the host of %s that other programs use", f->guest->name);
+    add_evidence(v, v->core_wait >= CORE_WAIT ? v->core_wait : NAN, "share",
+                 "time that a worker waits for a core, which counts as computing");
     add_evidence(v, f->held >= HELD ? f->held : NAN, "share", "time that steps were held open for %s alone",
                  f->n_workers > 0 ? f->workers[f->held_worker].name : "");
     add_evidence(v, f->bytes_per_step > 0 ? f->bytes_per_step : NAN, "bytes",
@@ -346,7 +365,7 @@ static void add_others(const mst_facts *f, mst_verdict *v)
 
 static void write_sentence(const mst_facts *f, mst_verdict *v)
 {
-    char share[40], extra[320] = "", number[40];
+    char share[40], extra[320] = "", number[40], core[40];
     size_t size = sizeof v->sentence;
     if (v->kind == MST_BOTTLENECK_NONE) {
         char second_share[40];
@@ -363,8 +382,15 @@ static void write_sentence(const mst_facts *f, mst_verdict *v)
         if (f->workers[f->slowest].host_busy >= 0)
             snprintf(extra, sizeof extra, "; the CPU of %s's host is used %s", f->workers[f->slowest].name,
                      mst_figure_percent(f->workers[f->slowest].host_busy, number));
-        snprintf(v->sentence, size, "Computing is the bottleneck: it takes %s of a worker's time%s.", share,
-                 extra);
+        if (v->core_wait >= CORE_WAIT)
+            snprintf(v->sentence, size,
+                     "Cores are the bottleneck: workers compute %s of their time and wait for a core %s of "
+                     "it%s.",
+                     mst_figure_percent(v->shares[v->kind] - v->core_wait, share),
+                     mst_figure_percent(v->core_wait, core), extra);
+        else
+            snprintf(v->sentence, size, "Computing is the bottleneck: it takes %s of a worker's time%s.",
+                     share, extra);
         break;
     case MST_BOTTLENECK_SERVER_NETWORK:
     case MST_BOTTLENECK_WORKER_NETWORK: {
@@ -425,8 +451,19 @@ static void normalise(mst_verdict *v)
         others += k != MST_BOTTLENECK_EVALUATION ? v->shares[k] : 0;
     }
     evaluation = v->shares[MST_BOTTLENECK_EVALUATION];
+    if (evaluation + others > 1)
+        v->core_wait *= (1 - evaluation) / others;
     for (int k = 0; evaluation + others > 1 && k < MST_BOTTLENECKS; k++)
         v->shares[k] *= k != MST_BOTTLENECK_EVALUATION ? (1 - evaluation) / others : 1;
+}
+
+/* Whether the waits, whose cause nobody knows, are more than any other share. */
+static bool waits_most(const mst_verdict *v, double wait)
+{
+    for (int k = 0; k < MST_BOTTLENECKS; k++)
+        if (v->shares[k] >= wait)
+            return false;
+    return wait > 0;
 }
 
 mst_status mst_verdict_of(const mst_run_data *run, mst_verdict *out)
@@ -440,9 +477,12 @@ mst_status mst_verdict_of(const mst_run_data *run, mst_verdict *out)
     if (f.n_workers == 0) {
         out->known = out->shares[MST_BOTTLENECK_EVALUATION] >= DOMINATES;
         normalise(out);
-        snprintf(
-            out->sentence, sizeof out->sentence,
-            "What the bottleneck is cannot be said: the run has no spans.csv that tells of trained rows.");
+        bool early = strcmp(f.figures.state, "running") == 0;
+        snprintf(out->sentence, sizeof out->sentence, "%s",
+                 early ? "It is too early to say what the bottleneck is: no rows were trained yet that the "
+                         "run's files tell of."
+                       : "What the bottleneck is cannot be said: the run has no spans.csv that tells of "
+                         "trained rows.");
         if (out->known) {
             out->kind = MST_BOTTLENECK_EVALUATION;
             write_sentence(&f, out);
@@ -452,9 +492,21 @@ mst_status mst_verdict_of(const mst_run_data *run, mst_verdict *out)
     }
     out->known = true;
     take_own(&f, out);
-    wait = take_stragglers(&f, out, wait, idle);
-    take_waits(&f, out, wait, &at);
+    if (f.spans) {
+        wait = take_stragglers(&f, out, wait, idle);
+        take_waits(&f, out, wait, &at);
+    }
     normalise(out);
+    if (!f.spans && waits_most(out, wait)) {
+        char number[40];
+        snprintf(out->sentence, sizeof out->sentence,
+                 "What the bottleneck is cannot be said: workers wait %s of their time, and the run has no "
+                 "processes/*/spans.csv that tells for what.",
+                 mst_figure_percent(wait, number));
+        out->known = false;
+        mst_facts_fini(&f);
+        return MST_OK;
+    }
     at.server = f.n_servers > 0 ? &f.servers[f.busiest_server] : NULL;
     at.straggler = &f.workers[is_held(&f) ? f.held_worker : f.slowest];
     out->kind = choose(&f, out);

@@ -50,6 +50,7 @@ typedef struct mst_verdict {
     char process[208]; /* where it is; "" when it is nowhere in particular */
     char sentence[640];
     double shares[MST_BOTTLENECKS]; /* of a typical worker's time */
+    double core_wait;               /* what of computing's share is waiting for a core */
     mst_evidence evidence[MST_EVIDENCE_MAX];
     size_t n_evidence;
     mst_advice advice[MST_ADVICE_MAX]; /* greatest gain first */

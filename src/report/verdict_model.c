@@ -12,7 +12,8 @@
  * A change alters these numbers; its gain is rows/s after over rows/s now, both by the model.
  *
  *  --servers 2M     server and server link halve
- *  --workers 2W     twice the rows a step; in lockstep server and server link take twice as long
+ *  --workers 2W     twice the rows a step; in lockstep server and server link take twice as long; where the
+ *                   workers' hosts have no cores left, for workers on other hosts only
  *  --batch 4B       own * 4, rows * 4; round trips and stragglers' fixed part stay; bytes and server work
  * stay where the whole model travels, and grow by 4^0.8 where only the batch's keys do
  *  --wire bf16      link * 0.5 (whole model), * 0.65 (keys travel too)
@@ -21,7 +22,7 @@
  *  --pipeline 2     three requests of a worker in flight: three times the customers, whose own work is still
  *                   done one after the other
  *  --cache          input * 0.05
- *  --threads C      local: own work / (C / threads), of cores that other programs leave
+ *  --threads C      local: own work / (C / threads), C being the cores that other programs and limits leave
  *  rarer evaluation, saving: a quarter of it
  *
  * Advice of less than 5 percent is not given. */
@@ -163,6 +164,27 @@ static void advise_servers(const mst_facts *f, mst_verdict *v, const model *now)
            "Twice the servers, each with its own link and cores: each applies and sends half of the model.");
 }
 
+/* Whether the hosts of the workers have as many cores free as the workers use; true where nobody knows. */
+static bool cores_left(const mst_facts *f)
+{
+    double least = INFINITY, needed = 0;
+    for (size_t i = 0; i < f->n_workers; i++) {
+        const mst_party *w = &f->workers[i];
+        double on_host = 0;
+        if (w->process == NULL || isnan(w->host_busy * w->cores))
+            continue;
+        for (size_t k = 0; k < f->n_workers; k++)
+            if (f->workers[k].process != NULL && strcmp(f->workers[k].process->host, w->process->host) == 0)
+                on_host += fmax(0.5, f->workers[k].cpu); /* of NAN and a number: the number */
+        double left = w->cores * (1 - w->host_busy) - on_host;
+        if (left < least) {
+            least = left;
+            needed = on_host;
+        }
+    }
+    return least >= -0.25 * needed;
+}
+
 static void advise_workers(const mst_facts *f, mst_verdict *v, const model *now)
 {
     char change[96];
@@ -175,7 +197,8 @@ static void advise_workers(const mst_facts *f, mst_verdict *v, const model *now)
         m.server *= 2;
         m.link *= m.link_shared ? 2 : 1;
     }
-    snprintf(change, sizeof change, "--workers %.0f", workers * 2);
+    snprintf(change, sizeof change, "--workers %.0f%s", workers * 2,
+             cores_left(f) ? "" : ", the new ones on other hosts");
     advise(v, now, &m, change,
            "Twice the workers on cores of their own: twice the rows in a step, which servers and their links "
            "have to carry.");
@@ -271,13 +294,16 @@ static void advise_rest(const mst_facts *f, mst_verdict *v, const model *now)
     }
     m = *now;
     double cores = f->n_workers > 0 ? f->workers[0].cores : NAN, threads = f->figures.n_threads;
-    if (f->n_workers > 0 && !f->ps && cores >= threads + 1 && threads >= 1) {
-        double left = fmax(threads, cores - f->others); /* by other programs */
+    double limit = f->n_workers > 0 && f->workers[0].process != NULL ? f->workers[0].process->cpu_limit : NAN;
+    double left = floor(fmin(cores - f->others, limit) + 0.25); /* of NAN and a number: the number */
+    if (f->n_workers > 0 && !f->ps && left >= threads + 1 && threads >= 1) {
         m.own *= threads / left;
         m.input *= threads / left;
-        snprintf(change, sizeof change, "--threads %.0f", cores);
-        advise(v, now, &m, change, "One thread for each core of the host.");
-    } else if (f->n_workers > 0 && !f->ps && v->kind == MST_BOTTLENECK_COMPUTE) {
+        snprintf(change, sizeof change, "--threads %.0f", left);
+        advise(v, now, &m, change,
+               left >= cores ? "One thread for each core of the host."
+                             : "One thread for each core of the host that others leave.");
+    } else if (f->n_workers > 0 && !f->ps && threads >= cores && v->kind == MST_BOTTLENECK_COMPUTE) {
         m.own /= 2;
         advise(v, now, &m, "--strategy ps --workers 2",
                "All cores of the host compute: a second host with a worker of its own would share the work.");

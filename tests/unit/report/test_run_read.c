@@ -81,6 +81,23 @@ static void test_whole(void **state)
     mst_run_data_destroy(run);
 }
 
+static void test_foreign_folders(void **state)
+{
+    (void)state;
+    mst_run_data *run = NULL;
+    char path[200];
+    put("manifest.json", "w", "{\"a\": 1}");
+    assert_int_equal(mst_run_data_new(folder, &run), MST_EINPUT);
+    assert_non_null(strstr(mst_error_text(), "is none of muster's"));
+    snprintf(path, sizeof path, "%s/manifest.json", folder);
+    unlink(path);
+    snprintf(path, sizeof path, "%s/one", folder);
+    mkdir(path, 0777);
+    put("one/manifest.json", "w", "{\"state\": \"done\"}");
+    assert_int_equal(mst_run_data_new(folder, &run), MST_EINPUT);
+    assert_non_null(strstr(mst_error_text(), "it holds runs"));
+}
+
 /* Means, peaks and totals; training leaves the evaluations out, by the part of an interval. */
 static void test_loads(void **state)
 {
@@ -240,8 +257,8 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
-        TEST(test_whole),   TEST(test_loads), TEST(test_follow), TEST(test_damaged),
-        TEST(test_refused), TEST(test_csv),   TEST(test_memory),
+        TEST(test_whole),   TEST(test_foreign_folders), TEST(test_loads), TEST(test_follow),
+        TEST(test_damaged), TEST(test_refused),         TEST(test_csv),   TEST(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -317,6 +317,18 @@ static void test_one_host(void **state)
     judge(&r, &v);
     is(&v, MST_BOTTLENECK_COMPUTE, "");
     assert_non_null(strstr(v.sentence, "Other programs use 1.3 of the 2 cores"));
+    assert_non_null(strstr(v.sentence, "wait for a core"));
+    for (size_t i = 0; i < v.n_advice; i++)
+        if (strncmp(v.advice[i].change, "--workers", 9) == 0)
+            assert_string_equal(v.advice[i].change, "--workers 6, the new ones on other hosts");
+    r = fixture_local(); /* half of the cores are others' */
+    r.processes[0].cores = 8;
+    r.processes[0].host_cpu = 6;
+    judge(&r, &v);
+    assert_true(gain_of(&v, "--threads") == 0 || gain_of(&v, "--threads 4") > 0);
+    r.processes[0].host_cpu = 7.9;
+    judge(&r, &v);
+    assert_true(gain_of(&v, "--threads") == 0 && gain_of(&v, "--strategy") == 0);
 }
 
 /* A run of an older muster: the manifest's workers are what there is. */
@@ -343,7 +355,21 @@ static void test_manifest_only(void **state)
     assert_int_equal(mst_verdict_of(data, &v), MST_OK);
     assert_false(v.known);
     assert_int_equal(v.kind, MST_BOTTLENECK_NONE);
-    assert_non_null(strstr(v.sentence, "no spans.csv"));
+    assert_non_null(strstr(v.sentence, "too early"));
+    mst_run_data_destroy(data);
+    f = fixture_open(folder, "manifest.json"); /* waits, and nothing that tells for what */
+    fprintf(f,
+            "{\"state\": \"done\", \"options\": {\"strategy\": {\"strategy\": \"ps\", \"mode\": \"sync\"}}, "
+            "\"progress\": {\"train_seconds\": 10}, \"workers\": [{\"steps\": 100, \"rows\": 10000, "
+            "\"compute_seconds\": 2, \"wait_seconds\": 7.9}]}");
+    fclose(f);
+    assert_int_equal(mst_run_data_new(folder, &data), MST_OK);
+    assert_int_equal(data->warnings.n, 2);
+    assert_non_null(strstr(data->warnings.items[0], "no metrics.csv"));
+    assert_non_null(strstr(data->warnings.items[1], "no processes/"));
+    assert_int_equal(mst_verdict_of(data, &v), MST_OK);
+    assert_false(v.known);
+    assert_non_null(strstr(v.sentence, "wait 79% of their time"));
     mst_run_data_destroy(data);
 }
 
