@@ -64,7 +64,7 @@ static mst_status check_values(const reader_dataset *d, uint64_t number, const m
     if (!(isfinite(row->label) && row->label == floorf(row->label)))
         return mst_fail(MST_EINPUT, "reader %s: row %" PRIu64 " has label %g; labels are 0, 1, 2, ...", name,
                         number, (double)row->label);
-    for (uint32_t k = 0; row->dense != NULL && k < d->reader.n_dense; k++)
+    for (uint32_t k = 0; !d->reader.bytes && k < d->reader.n_dense; k++)
         if (!isfinite(row->dense[k]))
             return mst_fail(MST_EINPUT, "reader %s: row %" PRIu64 " has %g as number %u", name, number,
                             (double)row->dense[k], k);
