@@ -219,7 +219,7 @@
   }
 
   var PHASES = {'computing': '--c0', 'preparing rows': '--c5', 'waiting for rows': '--c4', 'waiting for weights': '--c1', 'waiting for others': '--bad',
-    'sending': '--c2', 'applying': '--c3', 'serving': '--c6', 'evaluating': '--warn', 'saving': '--c7'};
+    'sending': '--c2', 'applying': '--c3', 'serving': '--c6', 'evaluating': '--c8', 'saving': '--c7'};
 
   function drawProcesses(r) {
     var list = r ? r.view.processes : [], live = r && r.view.state === 'live';

@@ -78,11 +78,11 @@ static mst_status add_event(void *arg, const json_t *event, const char *line, si
 typedef struct listener {
     mst_status (*event)(void *arg, const json_t *event, const char *line, size_t n);
     void *arg;
-    uint64_t n_traces;
+    uint64_t n_traces, n_events;
 } listener;
 
 /* One line: "[", "]", or an event with a comma behind it. What is neither is left out. */
-static mst_status take_line(const listener *to, const char *line, size_t n)
+static mst_status take_line(listener *to, const char *line, size_t n)
 {
     while (n > 0 && (line[n - 1] == ',' || line[n - 1] == '\r' || line[n - 1] == ' '))
         n--;
@@ -90,6 +90,7 @@ static mst_status take_line(const listener *to, const char *line, size_t n)
         return MST_OK;
     json_t *event = json_loadb(line, n, 0, NULL);
     mst_status st = event != NULL ? to->event(to->arg, event, line, n) : MST_OK;
+    to->n_events += event != NULL;
     json_decref(event);
     return st;
 }
@@ -100,6 +101,7 @@ static mst_status take_trace(listener *to, const char *path)
     mst_in *in = NULL;
     char *text = mst_alloc(BLOCK);
     size_t held = 0, got = 1;
+    uint64_t before = to->n_events;
     if (text == NULL)
         return mst_fail(MST_ENOMEM, "%s: no memory to read it", path);
     TRY_OUT(st, mst_in_open(path, &in));
@@ -117,6 +119,8 @@ static mst_status take_trace(listener *to, const char *path)
         memmove(text, line, held);
     }
     to->n_traces++;
+    if (to->n_events == before)
+        mst_cli_note("%s: no events of a trace in it", path);
 out:
     mst_in_close(in);
     mst_free(text);
@@ -261,7 +265,8 @@ static mst_status write_event(void *arg, const json_t *event, const char *line, 
 {
     merging *m = arg;
     (void)event;
-    TRY(mst_out_write(m->out, m->n++ > 0 ? ",\n" : "\n", m->n > 1 ? 2 : 1));
+    TRY(mst_out_write(m->out, m->n > 0 ? ",\n" : "\n", m->n > 0 ? 2 : 1));
+    m->n++;
     return mst_out_write(m->out, line, n);
 }
 

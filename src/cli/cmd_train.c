@@ -200,7 +200,8 @@ static void print_verdict(const json_t *verdict)
     const json_t *best = json_array_get(json_object_get(verdict, "advice"), 0);
     const char *sentence = json_string_value(json_object_get(verdict, "sentence"));
     const char *change = json_string_value(json_object_get(best, "change"));
-    bool more = change != NULL && (strstr(change, "--workers") != NULL || strstr(change, "--servers") != NULL);
+    bool more =
+        change != NULL && (strstr(change, "--workers") != NULL || strstr(change, "--servers") != NULL);
     if (sentence != NULL)
         printf("\n%s\n", sentence);
     if (sentence != NULL && change != NULL)

@@ -2,20 +2,25 @@
  *
  * Design: how a run lives is what its manifest says, unless it says "running" and nothing was written for a
  * while: a killed run cannot say so itself. What was written last is seen by the files' times, not by the
- * times in them, which are of the coordinator's clock. How a process lives is its last mark, or the run's
+ * times in them, which are of the coordinator's clock. Where all its processes were on this host and none has
+ * its number any more, it need not be quiet for long. How a process lives is its last mark, or the run's
  * end, or its silence while others go on. */
 #include "dash/run_view.h"
 
+#include <errno.h>
 #include <math.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 
 #define SILENT_S     15.0 /* at least; or this many lines that did not come: */
 #define SILENT_LINES 5.0
-#define STATS_MAX    32 /* processes whose files' times are looked at */
+#define LOST_S       3.0 /* of a run whose processes are not there any more; it may just be ending */
+#define STATS_MAX    32  /* processes whose files' times are looked at */
 
 const char *mst_life_name(mst_life life)
 {
@@ -56,6 +61,24 @@ static double silent_after(const mst_run_data *data)
     return every > 0 ? fmax(SILENT_S, SILENT_LINES * every) : SILENT_S;
 }
 
+/* Whether no process of the run is there any more, as far as this host can tell. */
+static bool all_lost(const mst_run_data *data)
+{
+    char host[256] = "";
+    size_t n = 0;
+    gethostname(host, sizeof host - 1);
+    for (size_t i = 0; i < data->n_processes; i++) {
+        const mst_process_data *p = data->processes[i];
+        if (!p->has_info)
+            continue;
+        if (p->pid <= 0 || p->pid > INT32_MAX || strcmp(p->host, host) != 0 || kill((pid_t)p->pid, 0) == 0 ||
+            errno != ESRCH)
+            return false;
+        n++;
+    }
+    return n > 0;
+}
+
 static mst_life life_of_run(const mst_run_view *v, bool gone)
 {
     const char *state = v->figures.state;
@@ -67,7 +90,9 @@ static mst_life life_of_run(const mst_run_view *v, bool gone)
         return MST_LIFE_STOPPED;
     if (strcmp(state, "failed") == 0)
         return MST_LIFE_FAILED;
-    return v->quiet_s <= silent_after(v->data) ? MST_LIFE_LIVE : MST_LIFE_SILENT;
+    if (v->quiet_s > silent_after(v->data) || (v->quiet_s > LOST_S && all_lost(v->data)))
+        return MST_LIFE_SILENT;
+    return MST_LIFE_LIVE;
 }
 
 /* ---- processes ---- */
@@ -108,7 +133,9 @@ static mst_status view_process(const mst_run_view *v, mst_process_view *p)
     p->life = life_of_process(v, p);
     double from = NAN; /* of a run that is over: all of it */
     if (v->life == MST_LIFE_LIVE)
-        from = p->life == MST_LIFE_LIVE ? p->last - MST_VIEW_RECENT_S : INFINITY; /* INFINITY: nothing */
+        from = p->life != MST_LIFE_LIVE /* INFINITY: nothing */
+                   ? INFINITY
+                   : fmax(p->last - MST_VIEW_RECENT_S, v->end - 2 * MST_VIEW_RECENT_S);
     mst_costs_of(p->process, NAN, NAN, &p->total);
     mst_costs_of(p->process, from, NAN, &p->now);
     TRY(mst_loads_of(v->data, p->process, NAN, NAN, &p->all_use));

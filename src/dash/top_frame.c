@@ -377,22 +377,24 @@ static const struct {
 #define PHASES (sizeof phases / sizeof *phases)
 #define BAR    20
 
-/* Twenty letters for the phases' shares; where none is, a dot. */
-static void draw_bar(pen *p, const mst_process_view *v)
+/* Twenty letters for the phases' shares; where none is, a dot. *used: those that are in it. */
+static void draw_bar(pen *p, const mst_process_view *v, bool *used)
 {
     double sum = 0;
     size_t drawn = 0;
     for (size_t k = 0; k < PHASES; k++) {
         sum += mst_process_view_share(v, phases[k].kind);
         char letter[2] = {phases[k].letter, '\0'};
-        for (; drawn < BAR && (double)drawn + 0.5 < sum * BAR; drawn++)
+        for (; drawn < BAR && (double)drawn + 0.5 < sum * BAR; drawn++) {
             write_text(p, phases[k].with, letter);
+            used[k] = true;
+        }
     }
     for (; drawn < BAR; drawn++)
         write_text(p, DIM, ".");
 }
 
-static void draw_process(pen *p, const mst_process_view *v)
+static void draw_process(pen *p, const mst_process_view *v, bool *used)
 {
     char text[40];
     bool trains = v->process->role != MST_PROCESS_SERVER;
@@ -405,7 +407,7 @@ static void draw_process(pen *p, const mst_process_view *v)
     put_right(p, 49, PLAIN, figure(trains ? v->now.rows / s : NAN, mst_figure_short, text));
     put_right(p, 56, PLAIN, percent(trains && !isnan(s) ? mst_process_view_waits(v) : NAN, text));
     to_column(p, 58);
-    draw_bar(p, v);
+    draw_bar(p, v, used);
     put_right(p, 89, PLAIN, figure(v->now.bytes_in / s, mst_figure_bytes, text));
     put_right(p, 100, PLAIN, figure(v->now.bytes_out / s, mst_figure_bytes, text));
     to_column(p, 102);
@@ -417,7 +419,8 @@ static void draw_processes(pen *p, const mst_run_view *v, size_t reserve)
 {
     static const char *const heads[] = {"CPU", "MEMORY", "ROWS/S", "WAITS", "IN/S", "OUT/S"};
     static const size_t ends[] = {29, 40, 49, 56, 89, 100};
-    size_t n = v->n_processes, used[PHASES] = {0}, any = 0;
+    size_t n = v->n_processes;
+    bool used[PHASES] = {false};
     if (n == 0)
         return;
     newline(p);
@@ -437,22 +440,22 @@ static void draw_processes(pen *p, const mst_run_view *v, size_t reserve)
     if (p->o->height > 0 && p->line + n + reserve > p->o->height)
         n = p->o->height > p->line + reserve ? p->o->height - p->line - reserve : 1;
     for (size_t i = 0; i < n && i < v->n_processes; i++)
-        draw_process(p, &v->processes[i]);
+        draw_process(p, &v->processes[i], used);
     if (n < v->n_processes) {
         put(p, DIM, "and %zu more", v->n_processes - n);
         newline(p);
     }
-    for (size_t k = 0; k < PHASES; k++)
-        for (size_t i = 0; i < v->n_processes; i++)
-            used[k] |= mst_process_view_share(&v->processes[i], phases[k].kind) >= 0.02;
     for (size_t k = 0; k < PHASES; k++) {
+        const char *title = mst_cost_title(phases[k].kind);
         if (!used[k])
             continue;
-        put(p, PLAIN, any++ > 0 ? "  " : "");
+        if (p->column > 0 && p->column + strlen(title) + 4 > p->o->width)
+            newline(p);
+        put(p, PLAIN, p->column > 0 ? "  " : "");
         put(p, phases[k].with, "%c", phases[k].letter);
-        put(p, DIM, " %s", mst_cost_title(phases[k].kind));
+        put(p, DIM, " %s", title);
     }
-    if (any > 0)
+    if (p->column > 0)
         newline(p);
 }
 

@@ -429,6 +429,24 @@ mst_status mst_run_figures_of(const mst_run_data *run, mst_run_figures *out)
     return MST_OK;
 }
 
+double mst_process_lost(const mst_run_data *run, const char *process)
+{
+    const mst_csv *m = &run->marks;
+    size_t time = mst_csv_column(m, "time"), kind = mst_csv_column(m, "kind");
+    size_t who = mst_csv_column(m, "process");
+    double at = NAN;
+    for (size_t i = 0; i < m->n_rows; i++) {
+        const char *what = mst_csv_text(m, i, kind);
+        if (strcmp(mst_csv_text(m, i, who), process) != 0)
+            continue;
+        if (strcmp(what, "death") == 0)
+            at = mst_csv_value(m, i, time) - mst_run_data_begin(run);
+        else if (strcmp(what, "join") == 0)
+            at = NAN; /* it came back */
+    }
+    return at;
+}
+
 mst_status mst_curve(const mst_run_data *run, const char *column, const char *set, mst_axis axis,
                      mst_points *out)
 {

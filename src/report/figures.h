@@ -111,6 +111,9 @@ typedef struct mst_run_figures {
 } mst_run_figures;
 mst_status mst_run_figures_of(const mst_run_data *run, mst_run_figures *out);
 
+/* Seconds since the run began at which that process was lost for good; NAN: it was not. */
+double mst_process_lost(const mst_run_data *run, const char *process);
+
 /* The x axes of curves. */
 typedef enum mst_axis { MST_AXIS_TIME, MST_AXIS_STEPS, MST_AXIS_ROWS, MST_AXES } mst_axis;
 

@@ -138,7 +138,8 @@ static void add_summary(const mst_report *self, mst_buffer *out)
 {
     for (size_t i = 0; i < self->n; i++) {
         mst_buffer text = {0};
-        mst_report_summary(self, i, &text);
+        const mst_verdict *v = &self->verdicts[i];
+        mst_report_course(self, i, &text);
         mst_buffer_add(out, "<p>");
         if (self->n > 1) {
             mst_buffer_add(out, "<b>");
@@ -147,6 +148,9 @@ static void add_summary(const mst_report *self, mst_buffer *out)
         }
         out->failed = out->failed || text.failed;
         mst_buffer_html(out, text.text);
+        mst_buffer_format(out, "</p>\n<p class=\"verdict%s\">",
+                          v->kind == MST_BOTTLENECK_NONE || v->kind == MST_BOTTLENECK_COMPUTE ? " fine" : "");
+        mst_buffer_html(out, v->sentence);
         mst_buffer_add(out, "</p>\n");
         mst_buffer_fini(&text);
     }
@@ -195,18 +199,6 @@ static mst_status add_sheet(const mst_report *self, sheet_fn *make, int h, bool 
 static mst_status add_verdict(const mst_report *self, mst_buffer *out)
 {
     mst_buffer_add(out, "<h2 id=\"bottleneck\">The bottleneck</h2>\n");
-    for (size_t i = 0; i < self->n; i++) {
-        const mst_verdict *v = &self->verdicts[i];
-        mst_buffer_format(out, "<p class=\"verdict%s\">",
-                          v->kind == MST_BOTTLENECK_NONE || v->kind == MST_BOTTLENECK_COMPUTE ? " fine" : "");
-        if (self->n > 1) {
-            mst_buffer_add(out, "<b>");
-            mst_buffer_html(out, self->labels[i]);
-            mst_buffer_add(out, "</b>: ");
-        }
-        mst_buffer_html(out, v->sentence);
-        mst_buffer_add(out, "</p>\n");
-    }
     TRY(add_sheet(self, mst_report_sheet_verdict, 3, false, out));
     TRY(add_sheet(self, mst_report_sheet_advice, 3, false, out));
     return add_sheet(self, mst_report_sheet_evidence, 0, true, out);

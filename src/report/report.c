@@ -167,7 +167,26 @@ static void add_how(const mst_run_figures *f, mst_buffer *out)
         mst_buffer_format(out, " (%s)", f->mode);
 }
 
+/* Processes that were lost while the others went on. */
+static void add_lost(const mst_run_data *run, mst_buffer *out)
+{
+    char after[40];
+    for (size_t i = 0; i < run->n_processes; i++) {
+        double lost = mst_process_lost(run, run->processes[i]->name);
+        if (!isnan(lost))
+            mst_buffer_format(out, " %s was lost after %s.", run->processes[i]->name,
+                              mst_figure_seconds(fmax(0, lost), after));
+    }
+}
+
 void mst_report_summary(const mst_report *self, size_t run, mst_buffer *out)
+{
+    mst_report_course(self, run, out);
+    mst_buffer_add(out, " ");
+    mst_buffer_add(out, self->verdicts[run].sentence);
+}
+
+void mst_report_course(const mst_report *self, size_t run, mst_buffer *out)
 {
     const mst_run_figures *f = &self->figures[run];
     const mst_run_data *data = self->runs[run];
@@ -190,6 +209,7 @@ void mst_report_summary(const mst_report *self, size_t run, mst_buffer *out)
         mst_buffer_format(out, " It failed: %s.", error != NULL ? error : "no reason was written down");
     else if (f->end[0] != '\0')
         mst_buffer_format(out, " It ended: %s.", f->end);
+    add_lost(data, out);
     if (!isnan(f->test_accuracy))
         mst_buffer_format(out, " The %s error is %s%%", f->set,
                           mst_figure_real((1 - f->test_accuracy) * 100, a));
@@ -199,8 +219,7 @@ void mst_report_summary(const mst_report *self, size_t run, mst_buffer *out)
     if (!isnan(f->test_loss))
         mst_buffer_format(out, "%s loss %s", isnan(f->test_accuracy) ? " It reached" : ", the",
                           mst_figure_real(f->test_loss, a));
-    mst_buffer_add(out, !isnan(f->test_accuracy) || !isnan(f->test_loss) ? ". " : " ");
-    mst_buffer_add(out, self->verdicts[run].sentence);
+    mst_buffer_add(out, !isnan(f->test_accuracy) || !isnan(f->test_loss) ? "." : "");
 }
 
 /* ---- Markdown, CSV, JSON ---- */

@@ -45,6 +45,8 @@ mst_status mst_report_plots(const mst_report *self, const char *group, mst_plot_
 
 /* ---- texts (report.c) ---- */
 
+/* What was trained and how it ended, in sentences; the summary has the verdict's too. */
+void mst_report_course(const mst_report *self, size_t run, mst_buffer *out);
 /* One paragraph: what was trained, how it ended, the best figures, the bottleneck. */
 void mst_report_summary(const mst_report *self, size_t run, mst_buffer *out);
 /* Whether an option says anything about what is trained and how. */

@@ -269,6 +269,11 @@ static void add_worker(const mst_report *self, mst_sheet *out, size_t run, const
     mst_sheet_bytes(out, c->bytes_out);
     mst_sheet_real(out, c->staleness_mean);
     mst_sheet_count(out, c->dropped_rows);
+    double lost = mst_process_lost(self->runs[run], name);
+    char after[40], state[64] = "";
+    if (!isnan(lost))
+        snprintf(state, sizeof state, "lost after %s", mst_figure_seconds(fmax(0, lost), after));
+    mst_sheet_text(out, state);
 }
 
 static double number(const json_t *object, const char *key)
@@ -318,6 +323,7 @@ mst_status mst_report_sheet_workers(const mst_report *self, mst_sheet *out)
     mst_sheet_column_add(out, "sent", "bytes_out", true);
     mst_sheet_column_add(out, "staleness", "staleness_mean", true);
     mst_sheet_column_add(out, "rows dropped", "dropped_rows", true);
+    mst_sheet_column_add(out, "state", "state", false);
     for (size_t i = 0; i < self->n; i++) {
         const mst_run_data *run = self->runs[i];
         double rows = 0;

@@ -10,7 +10,8 @@
  *     the host waits for disks for at least 0.2 of a core; or 50 major faults/s; or 1 MB/s read from disks
  *     (where the system does not tell who was ready: while at least 0.3 of the host's CPU is free).
  *  3. input: the rest of read_s.
- *  4. compute: the rest of the other own phases.
+ *  4. compute: the rest of the other own phases. What of it the process did not run in though it was ready to
+ *     is told apart: it is waiting for a core.
  *  5. Waits (pull_wait_s + barrier_wait_s) are divided among
  *     a. stragglers: in lockstep (sync, ssp), the time of a step by which the slowest worker's own work is
  *        longer than the median's, from 1.2 times on; or, where that is more, the time that the coordinator
@@ -26,8 +27,7 @@
  *        use counts a quarter, but four times when its link is a third as fast as all others', since then
  *        the servers' is not what is slow;
  *     c. compute, all of the rest, where several processes or threads of the run are on a host whose cores
- *        are used up (0.95 busy): it is waiting for a core, as is of the own phases what the process was
- *        ready to run and did not;
+ *        are used up (0.95 busy): it is waiting for a core;
  *     d. the rest: the network where no link speed is known, workers and servers are on different hosts and a
  *        step moves 32 kB or more: at a worker that waits 1.5 times as long per step as the median (without
  *        lockstep), or where there are no servers; else at the servers. Otherwise synchronisation: round
@@ -70,7 +70,8 @@
 #define CPU_FREE       0.3
 #define OTHERS         0.25 /* of a host's cores, before other programs are worth a word */
 #define STEP_BYTES     32768
-#define CORE_WAIT      0.05 /* of a worker's time, before waiting for a core is worth a word */
+#define CORE_WAIT      0.05 /* of a worker's time, before waiting for a core is worth a word, */
+#define CORES_LACK     0.15 /* and before it is what the sentence says */
 
 const char *mst_bottleneck_name(mst_bottleneck kind)
 {
@@ -112,6 +113,22 @@ static bool disk_signs(const mst_party *w)
            (w->read_rate >= READ_RATE && (1 - w->host_busy >= CPU_FREE || w->delay >= 0));
 }
 
+/* Of the time of the workers' threads, their own work that they were ready to do and did not; 0 where nobody
+ * tells. */
+static double ready_share(const mst_facts *f)
+{
+    double sum = 0;
+    for (size_t i = 0; i < f->n_workers; i++) {
+        const mst_party *w = &f->workers[i];
+        double own = w->share[MST_COST_PREPARE] + w->share[MST_COST_COMPUTE] + w->share[MST_COST_PUSH] +
+                     w->share[MST_COST_APPLY];
+        double each = w->thread_seconds > 0 ? w->seconds / w->thread_seconds : 0;
+        if (w->delay > 0 && w->cpu >= 0)
+            sum += fmin(w->delay * each, fmax(0, own - w->cpu * each));
+    }
+    return f->n_workers > 0 ? sum / (double)f->n_workers : 0;
+}
+
 static void take_own(const mst_facts *f, mst_verdict *v)
 {
     double off = 0, read = f->typical[MST_COST_READ], rest = f->own - read;
@@ -131,6 +148,7 @@ static void take_own(const mst_facts *f, mst_verdict *v)
     v->shares[MST_BOTTLENECK_DISK] = f->typical[MST_COST_CHECKPOINT] + of_read + of_rest;
     v->shares[MST_BOTTLENECK_INPUT] = read - of_read;
     v->shares[MST_BOTTLENECK_COMPUTE] = rest - of_rest;
+    v->core_wait = fmin(rest - of_rest, ready_share(f));
 }
 
 /* ---- rule 5: waits ---- */
@@ -176,17 +194,6 @@ static size_t find_far_worker(const mst_facts *f)
     return !f->lockstep && f->n_workers > 1 && shorter * 2 >= f->n_workers ? far : f->n_workers;
 }
 
-/* Of the time of the workers' threads, what they were ready to run and did not; 0 where nobody tells. */
-static double ready_share(const mst_facts *f)
-{
-    double sum = 0;
-    for (size_t i = 0; i < f->n_workers; i++) {
-        const mst_party *w = &f->workers[i];
-        sum += w->delay > 0 && w->thread_seconds > 0 ? fmin(1, w->delay * w->seconds / w->thread_seconds) : 0;
-    }
-    return f->n_workers > 0 ? sum / (double)f->n_workers : 0;
-}
-
 typedef struct places {
     const mst_party *server, *link_server, *link_worker, *straggler;
 } places;
@@ -221,7 +228,7 @@ static void take_waits(const mst_facts *f, mst_verdict *v, double wait, places *
     v->shares[MST_BOTTLENECK_SERVER_CPU] = server;
     v->shares[where] += link;
     if (f->crowded) { /* what is not explained otherwise is waiting for a core */
-        v->core_wait = rest + fmin(v->shares[MST_BOTTLENECK_COMPUTE], ready_share(f));
+        v->core_wait += rest;
         v->shares[MST_BOTTLENECK_COMPUTE] += rest;
         return;
     }
@@ -382,7 +389,7 @@ static void write_sentence(const mst_facts *f, mst_verdict *v)
         if (f->workers[f->slowest].host_busy >= 0)
             snprintf(extra, sizeof extra, "; the CPU of %s's host is used %s", f->workers[f->slowest].name,
                      mst_figure_percent(f->workers[f->slowest].host_busy, number));
-        if (v->core_wait >= CORE_WAIT)
+        if (v->core_wait >= CORES_LACK)
             snprintf(v->sentence, size,
                      "Cores are the bottleneck: workers compute %s of their time and wait for a core %s of "
                      "it%s.",
@@ -501,7 +508,7 @@ mst_status mst_verdict_of(const mst_run_data *run, mst_verdict *out)
         char number[40];
         snprintf(out->sentence, sizeof out->sentence,
                  "What the bottleneck is cannot be said: workers wait %s of their time, and the run has no "
-                 "processes/*/spans.csv that tells for what.",
+                 "spans.csv that tells for what.",
                  mst_figure_percent(wait, number));
         out->known = false;
         mst_facts_fini(&f);

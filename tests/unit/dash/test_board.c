@@ -530,6 +530,8 @@ static void test_frame(void **state)
     assert_non_null(strstr(out.text, "death worker-1"));
     assert_non_null(strstr(out.text, "Computing is the bottleneck"));
     assert_non_null(strstr(out.text, "cccccccc"));
+    assert_non_null(strstr(out.text, "c computing"));
+    assert_non_null(strstr(out.text, "p preparing rows"));
     mst_buffer_fini(&out);
     mst_board_destroy(board);
     mst_remove_tree(in_folder("runs"));

@@ -118,6 +118,35 @@ static void test_one(void **state)
     mst_run_data_destroy(run);
 }
 
+/* A worker that was lost is named, with when. */
+static void test_lost(void **state)
+{
+    (void)state;
+    fixture_run r = fixture_job("sync");
+    mst_report *report = NULL;
+    mst_buffer out = {0};
+    char path[320];
+    mst_run_data_destroy(make_run("lost", &r));
+    snprintf(path, sizeof path, "%s/lost/marks.csv", folder);
+    FILE *marks = fopen(path, "a");
+    fprintf(marks, "%f,worker-1,death,killed\n", FIXTURE_T0 + 20);
+    fclose(marks);
+    mst_run_data *run = NULL;
+    snprintf(path, sizeof path, "%s/lost", folder);
+    assert_int_equal(mst_run_data_new(path, &run), MST_OK);
+    assert_int_equal(mst_report_new(&run, 1, NULL, &report), MST_OK);
+    assert_int_equal(mst_report_markdown(report, &out), MST_OK);
+    assert_non_null(strstr(out.text, "worker-1 was lost after 20 s."));
+    assert_int_equal(count(out.text, "lost after 20 s |"), 1);
+    assert_int_equal(count(out.text, "Computing is the bottleneck"), 1);
+    mst_buffer_fini(&out);
+    assert_int_equal(mst_report_html(report, &out), MST_OK);
+    assert_int_equal(count(out.text, "Computing is the bottleneck"), 1);
+    mst_buffer_fini(&out);
+    mst_report_destroy(report);
+    mst_run_data_destroy(run);
+}
+
 static void test_several(void **state)
 {
     (void)state;
@@ -282,6 +311,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
         TEST(test_one),
+        TEST(test_lost),
         TEST(test_several),
         TEST(test_escapes),
         TEST(test_command),
