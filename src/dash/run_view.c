@@ -223,7 +223,10 @@ mst_status mst_run_view_init(const mst_run_data *data, bool gone, bool judge, ms
     v.begin = mst_run_data_begin(data);
     v.end = mst_run_data_end(data);
     v.life = life_of_run(&v, gone);
-    v.train_loss = newest(&data->metrics, "train_loss");
+    mst_points losses = {0}; /* as it is drawn: without a last mean over a few steps */
+    TRY_OUT(st, mst_curve(data, "train_loss", "", MST_AXIS_STEPS, &losses));
+    v.train_loss = losses.n > 0 ? losses.y[losses.n - 1] : NAN;
+    mst_points_fini(&losses);
     v.lr = newest(&data->metrics, "lr");
     v.processes = mst_calloc(data->n_processes + 1, sizeof *v.processes);
     if (v.processes == NULL)

@@ -168,7 +168,7 @@ static void draw(const group *g, mst_sweep_figure figure, const mst_series *seri
     for (size_t s = 0; s < g->n_labels; s++)
         for (size_t i = 0; i < series[s].points.n; i++)
             whole = whole && series[s].points.x[i] == floor(series[s].points.x[i]);
-    plot.x_unit = whole ? MST_UNIT_COUNT : MST_UNIT_PLAIN;
+    plot.x_unit = whole ? MST_PLOT_COUNT : MST_PLOT_PLAIN;
     if (!mst_plot_has_points(&plot))
         return;
     char title[64];

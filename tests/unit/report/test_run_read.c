@@ -81,6 +81,27 @@ static void test_whole(void **state)
     mst_run_data_destroy(run);
 }
 
+/* The mean over the last few steps of a training is no point of its curve. */
+static void test_a_sliver_of_training(void **state)
+{
+    (void)state;
+    mst_run_data *run = NULL;
+    mst_points points = {0};
+    put("manifest.json", "w", "{\"state\": \"done\"}");
+    put("metrics.csv", "w",
+        "step,rows,train_seconds,train_loss,set,loss\n10,1000,1,0.5,,\n20,2000,2,0.4,test,0.5\n30,3000,3,0.3,"
+        "test,0.4\n31,3003,3.01,0.9,test,0.4\n");
+    assert_int_equal(mst_run_data_new(folder, &run), MST_OK);
+    assert_int_equal(mst_curve(run, "train_loss", "", MST_AXIS_STEPS, &points), MST_OK);
+    assert_int_equal(points.n, 3);
+    assert_float_equal(points.y[2], 0.3, 1e-9);
+    mst_points_fini(&points);
+    assert_int_equal(mst_curve(run, "loss", "test", MST_AXIS_STEPS, &points), MST_OK);
+    assert_int_equal(points.n, 3);
+    mst_points_fini(&points);
+    mst_run_data_destroy(run);
+}
+
 static void test_foreign_folders(void **state)
 {
     (void)state;
@@ -257,8 +278,11 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
-        TEST(test_whole),   TEST(test_foreign_folders), TEST(test_loads), TEST(test_follow),
-        TEST(test_damaged), TEST(test_refused),         TEST(test_csv),   TEST(test_memory),
+        TEST(test_whole),           TEST(test_a_sliver_of_training),
+        TEST(test_foreign_folders), TEST(test_loads),
+        TEST(test_follow),          TEST(test_damaged),
+        TEST(test_refused),         TEST(test_csv),
+        TEST(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
