@@ -1,4 +1,8 @@
-/* Signals as flags; contract in signals.h. Handlers only touch lock-free atomics and call _exit. */
+/* Signals as flags; contract in signals.h. Handlers only touch lock-free atomics and call _exit.
+ *
+ * They run on a stack of their own: oneDNN's generated code keeps data below the stack pointer, further than
+ * the 128 bytes that the system leaves alone, and a handler on the same stack writes over it. The system
+ * gives signals of the process to its first thread, which is the one that installs them. */
 #include "cli/signals.h"
 
 #include <signal.h>
@@ -8,6 +12,7 @@
 #include "base/file.h"
 
 #define EXIT_INTERRUPTED 130
+#define STACK_SIZE       (64 << 10) /* of handlers: with AVX-512 the saved registers alone take several kB */
 
 static atomic_bool g_stop, g_checkpoint;
 static atomic_int g_signal, g_interrupts;
@@ -26,7 +31,9 @@ static void on_signal(int number)
 
 void mst_signals_install(void)
 {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    static char stack[STACK_SIZE];
+    sigaltstack(&(stack_t){.ss_sp = stack, .ss_size = sizeof stack}, NULL);
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_ONSTACK};
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);

@@ -61,7 +61,7 @@ void mst_mm_pages_give(mst_mm_pages *pages)
 
 mst_status mst_mm_agree(mst_matmul *self, mst_status st)
 {
-    if (self->size == 1)
+    if (self->size == 1 || self->agreed)
         return st;
     mst_error mine = {.code = MST_OK}, *all = mst_calloc((size_t)self->size, sizeof *all);
     if (all == NULL)

@@ -203,13 +203,15 @@ static mst_status sum_batch(batch *w)
     mst_matmul *self = w->self;
     double flops = 0;
     uint64_t start = mst_now_ns();
+    mst_status st = MST_OK;
     mst_dnnl_each(w->n_parts, fill_part, w);
-    for (unsigned i = 0; i < w->n_parts; i++)
+    for (unsigned i = 0; i < w->n_parts && st == MST_OK; i++)
         if (w->errors[i].code != MST_OK)
-            return mst_error_restore(&w->errors[i]);
+            st = mst_error_restore(&w->errors[i]);
     self->mine.fill_seconds += mst_seconds_since(start);
-    if (self->size > 1 && self->plan.keeps_a) /* one batch on every rank: their clocks start together */
-        TRY(self->o.mpi->ops->barrier(0));
+    if (self->plan.keeps_a) /* one batch on every rank: their clocks start together */
+        st = mst_mm_agree(self, st);
+    TRY(st);
     start = mst_now_ns();
     mst_dnnl_each(w->n_parts, sum_part, w);
     self->mine.seconds += mst_seconds_since(start);
@@ -240,7 +242,7 @@ static mst_status sum_together(mst_matmul *self)
     TRY_OUT(st, mst_mm_pages_take(&self->share_a, self->batch * TILE_BYTES(rows, cols), "A"));
     TRY_OUT(st, mst_mm_pages_take(&self->share_b, self->batch * TILE_BYTES(rows, cols), "B"));
     uint64_t at = 0;
-    do { /* once also where there are no pairs: the barrier is everybody's */
+    do { /* once also where there are no pairs: agreeing is everybody's */
         w.pairs = (mst_range){pairs.first + at, pairs.n - at < self->batch ? pairs.n - at : self->batch};
         TRY_OUT(st, sum_batch(&w));
         at += w.pairs.n;
