@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -82,10 +83,22 @@ mst_status mst_mm_agree(mst_matmul *self, mst_status st)
 
 /* ---- set-up ---- */
 
+/* The product may not take the place of a factor. */
+static mst_status check_output(const mst_matmul_options *o, const char *factor)
+{
+    struct stat a, b;
+    if (o->out == NULL || stat(o->out, &a) != 0 || stat(factor, &b) != 0 || a.st_dev != b.st_dev ||
+        a.st_ino != b.st_ino)
+        return MST_OK;
+    return mst_fail(MST_EUSAGE, "--out %s is the factor %s: name another file", o->out, factor);
+}
+
 static mst_status open_matrices(mst_matmul *self)
 {
     const mst_matmul_options *o = &self->o;
     if (o->a != NULL) {
+        TRY(check_output(o, o->a));
+        TRY(check_output(o, o->b));
         TRY(mst_matrix_open(&self->a, o->a));
         TRY(mst_matrix_open(&self->b, o->b));
     } else {

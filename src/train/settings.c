@@ -376,8 +376,22 @@ static mst_status check_run(const mst_settings *s, bool dry_run)
                           run);
 }
 
+/* Ranks of MPI that know nothing of each other would each train the same by themselves. */
+static mst_status check_ranks(const mst_settings *s)
+{
+    mst_mpi_launch launch;
+    mst_mpi_launched(&launch);
+    if (s->strategy.strategy != MST_STRATEGY_LOCAL || !launch.launched || launch.size == 1)
+        return MST_OK;
+    return mst_fail(MST_EUSAGE,
+                    "%s started %d ranks, and --strategy local would train the same on each of them: give "
+                    "--strategy allreduce, or --strategy ps --servers 1",
+                    launch.launcher, launch.size);
+}
+
 static mst_status check_usage(mst_settings *s, bool dry_run)
 {
+    TRY(check_ranks(s));
     if (s->files.n == 0 && s->process.role == 0 && !(follows_rank_0(s) && s->train.resume))
         return mst_fail(MST_EUSAGE, "no training data given: name its files (\"-\" is standard input)");
     TRY(check_run(s, dry_run));

@@ -56,6 +56,10 @@ refused 2 "--grid 2x: must be rows x columns" matmul --m 3 --grid 2x
 refused 2 "--grid 2x3 needs 6 ranks, and there is 1" matmul --m 3 --grid 2x3
 refused 1 "only a square one has a trace" matmul --m 3 --n 4 --trace
 refused_early 1 "cannot be created" matmul --m 3 --out missing/c.npy
+cp "$golden/b.npy" factor.npy
+refused_early 2 "factor.npy is the factor" matmul factor.npy factor.npy --out ./factor.npy
+cmp -s "$golden/b.npy" factor.npy || fail "a factor was replaced by the product"
+rm factor.npy
 
 # ---- a stop in the middle leaves nothing ----
 mkdir stopped

@@ -25,6 +25,13 @@ case $implementations in
     ;;
 esac
 
+# Ranks without a strategy that joins them.
+printf '1 1:1\n0 2:1\n' >"$work/two.libsvm"
+ranks $first 2 "$muster" train "$work/two.libsvm" --run "$work/alone"
+same "exit code of ranks that train by themselves" $code 2
+says "started 2 ranks, and --strategy local would train the same on each of them"
+[ ! -e "$work/alone" ] || fail "ranks trained by themselves"
+
 # No launcher, no plug-in.
 "$table" 2>err && fail "without a launcher it started" || code=$?
 same "exit code without a launcher" $code 2
