@@ -174,8 +174,8 @@ muster_status muster_net_check(const muster_net *net, muster_dims in, uint32_t n
 
 /* A row: n_dense numbers, features 0 to n_dense - 1, as floats or as bytes that stand for byte/255; and
  * n_keys further features by number, in ascending order (those of a reader in any order), where a key may
- * repeat (its values add up). All numbers are finite. How long they are is known to both sides: a reader says it
- * once, and a model has its features. */
+ * repeat (its values add up). All numbers are finite. How long they are is known to both sides: a reader says
+ * it once, and a model has its features. */
 typedef struct muster_row {
     float *dense;         /* or NULL: bytes are used, or n_dense is 0 */
     unsigned char *bytes; /* or NULL */

@@ -14,8 +14,8 @@
 /* What is known of a dataset before its rows are read (zero: unknown), and what a scan finds. */
 typedef struct mst_data_info {
     uint64_t n_rows;
-    uint64_t n_features; /* largest feature number + 1 */
-    uint32_t n_dense;    /* features 0..n_dense-1 are present in every row (largest over chunks) */
+    uint64_t n_features;     /* largest feature number + 1 */
+    uint32_t n_dense;        /* features 0..n_dense-1 are present in every row (largest over chunks) */
     uint64_t first_features; /* text: largest feature number + 1 in what was looked at to open it */
     uint64_t n_entries;
     float min_label, max_label;

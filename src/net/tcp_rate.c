@@ -3,9 +3,9 @@
  *
  * The rate of a message that the path's round trip dominates says nothing about the path's speed: a sample
  * counts when the sender had to wait for the path (the system says so), or when sending the message at that
- * rate takes at least four times the shortest round trip. Samples are noisy (acknowledgements come in bunches, a
- * path is shared with others): the estimate goes up quickly and down slowly, so that it stays near the
- * greatest rates that come again and again. */
+ * rate takes at least four times the shortest round trip. Samples are noisy (acknowledgements come in
+ * bunches, a path is shared with others): the estimate goes up quickly and down slowly, so that it stays near
+ * the greatest rates that come again and again. */
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>

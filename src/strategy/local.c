@@ -8,8 +8,8 @@
 #include "base/clock.h"
 #include "strategy/local_impl.h"
 
-#define SPAN_ROWS 1024 /* rows taken at a time when batches are smaller */
-#define TIMED_ROWS 64  /* of a step whose phases are timed, unless its rows are a net's */
+#define SPAN_ROWS  1024 /* rows taken at a time when batches are smaller */
+#define TIMED_ROWS 64   /* of a step whose phases are timed, unless its rows are a net's */
 
 static mst_local_way choose_way(const mst_local *self, const mst_model_ops *model)
 {

@@ -82,7 +82,7 @@ for mode in sync async; do
   job --seconds 6 --mode $mode --peer-timeout 2 --no-save &
   launch=$!
   for ((i = 0; i < 600; i++)); do
-    ! [ -s run/metrics.csv ] || [ "$(wc -l <run/metrics.csv)" -lt 2 ] || break
+    ! [ -s run/metrics.csv ] || [ "$(wc -l <run/metrics.csv)" -lt 2 ] || ! grep -q 'worker 3 .* takes part' err || break
     kill -0 $launch 2>/dev/null || fail "$mode: the job ended before the cut"
     sleep 0.05
   done
