@@ -300,33 +300,12 @@ static void compute_thread(void *arg, unsigned t)
     keep_status(&self->workers[t], compute(self, t, &step));
 }
 
-/* Thread t's slice of a range, on whole lines. */
-static void slice_of(uint64_t size, unsigned t, unsigned n, uint64_t *from, uint64_t *to)
-{
-    uint64_t lines = (size + LINE - 1) / LINE;
-    *from = lines * t / n * LINE;
-    *to = lines * (t + 1) / n * LINE;
-    *from = *from < size ? *from : size;
-    *to = *to < size ? *to : size;
-}
-
 /* Adds the threads' dense gradients in thread order. */
 static void sum_thread(void *arg, unsigned t)
 {
     mst_allreduce *self = arg;
-    mst_grad *first = &self->workers[0].grad;
-    for (uint32_t r = 0; r < first->n_ranges; r++) {
-        uint64_t from, to;
-        if (first->ranges[r].state)
-            continue;
-        slice_of(first->ranges[r].size, t, self->n, &from, &to);
-        float *restrict sum = first->ranges[r].g;
-        for (unsigned s = 1; s < self->n; s++) {
-            const float *restrict more = self->workers[s].grad.ranges[r].g;
-            for (uint64_t i = from; i < to; i++)
-                sum[i] += more[i];
-        }
-    }
+    for (unsigned s = 1; s < self->n; s++)
+        mst_grad_add_slices(&self->workers[0].grad, &self->workers[s].grad, t, self->n);
 }
 
 static void apply_thread(void *arg, unsigned t)
@@ -335,7 +314,7 @@ static void apply_thread(void *arg, unsigned t)
     const mst_grad *grad = &self->workers[0].grad;
     for (uint32_t r = 0; r < grad->n_ranges; r++) {
         uint64_t from, to;
-        slice_of(grad->ranges[r].size, t, self->n, &from, &to);
+        mst_grad_slice(grad->ranges[r].size, t, self->n, &from, &to);
         apply_part(self, r, from, to);
     }
 }

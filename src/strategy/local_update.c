@@ -33,31 +33,10 @@ MST_RACY void mst_local_apply_list(mst_local *self, float lr, const mst_contribu
     }
 }
 
-/* Owner t's slice of a dense range, cut at multiples of 16 floats so that no two owners share a line. */
-static void slice_of(uint64_t size, unsigned t, unsigned n, uint64_t *from, uint64_t *to)
-{
-    uint64_t lines = (size + 15) / 16;
-    *from = lines * t / n * 16;
-    *to = lines * (t + 1) / n * 16;
-    *from = *from < size ? *from : size;
-    *to = *to < size ? *to : size;
-}
-
 void mst_local_sum_dense(mst_local *self, unsigned t)
 {
-    mst_grad *first = &self->workers[0].grad;
-    for (uint32_t r = 0; r < first->n_ranges; r++) {
-        uint64_t from, to;
-        if (first->ranges[r].state)
-            continue;
-        slice_of(first->ranges[r].size, t, self->n, &from, &to);
-        float *restrict sum = first->ranges[r].g;
-        for (unsigned s = 1; s < self->n; s++) {
-            const float *restrict add = self->workers[s].grad.ranges[r].g;
-            for (uint64_t i = from; i < to; i++)
-                sum[i] += add[i];
-        }
-    }
+    for (unsigned s = 1; s < self->n; s++)
+        mst_grad_add_slices(&self->workers[0].grad, &self->workers[s].grad, t, self->n);
 }
 
 static double square_of(const float *g, size_t n)
@@ -75,7 +54,7 @@ double mst_local_square(const mst_grad *grad, const mst_localiser *l, unsigned t
         uint64_t from, to;
         if (grad->ranges[r].state)
             continue;
-        slice_of(grad->ranges[r].size, t, n, &from, &to);
+        mst_grad_slice(grad->ranges[r].size, t, n, &from, &to);
         square += square_of(grad->ranges[r].g + from, to - from);
     }
     return square;
@@ -114,7 +93,7 @@ void mst_local_apply_dense(mst_local *self, mst_grad *grad, unsigned t, unsigned
     mst_params *params = self->base.env.params;
     for (uint32_t r = 0; r < grad->n_ranges; r++) {
         uint64_t from, to;
-        slice_of(grad->ranges[r].size, t, n, &from, &to);
+        mst_grad_slice(grad->ranges[r].size, t, n, &from, &to);
         if (from == to)
             continue;
         float *g = grad->ranges[r].g + from, *slots[MST_SLOT_MAX];

@@ -89,3 +89,26 @@ mst_status mst_grad_room(mst_grad *grad, size_t n)
     }
     return MST_OK;
 }
+
+void mst_grad_slice(uint64_t size, unsigned t, unsigned n, uint64_t *from, uint64_t *to)
+{
+    uint64_t lines = (size + 15) / 16;
+    *from = lines * t / n * 16;
+    *to = lines * (t + 1) / n * 16;
+    *from = *from < size ? *from : size;
+    *to = *to < size ? *to : size;
+}
+
+void mst_grad_add_slices(mst_grad *grad, const mst_grad *more, unsigned t, unsigned n)
+{
+    for (uint32_t r = 0; r < grad->n_ranges; r++) {
+        uint64_t from, to;
+        if (grad->ranges[r].state)
+            continue;
+        mst_grad_slice(grad->ranges[r].size, t, n, &from, &to);
+        float *restrict sum = grad->ranges[r].g;
+        const float *restrict add = more->ranges[r].g;
+        for (uint64_t i = from; i < to; i++)
+            sum[i] += add[i];
+    }
+}

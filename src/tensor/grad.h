@@ -53,6 +53,12 @@ void mst_grad_renew(mst_grad *grad);
 /* Makes room for n more contributions in every list; call once per batch, before appending. */
 mst_status mst_grad_room(mst_grad *grad, size_t n);
 
+/* Thread t's of n slices of a dense range, cut at multiples of 16 floats so that no two share a line. */
+void mst_grad_slice(uint64_t size, unsigned t, unsigned n, uint64_t *from, uint64_t *to);
+
+/* Adds thread t's slices of another gradient's dense ranges; state is no gradient and stays. */
+void mst_grad_add_slices(mst_grad *grad, const mst_grad *more, unsigned t, unsigned n);
+
 /* Spreads neighbouring keys over owners in runs of 16 (one cache line of weights has one owner). */
 static inline uint32_t mst_grad_owner(uint32_t key, uint32_t n_owners)
 {

@@ -13,14 +13,7 @@
 #include "dash/prometheus.h"
 #include "dash/sse.h"
 #include "dash/top_frame.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define FUZZ_CHECK(condition)                                                                                \
-    do {                                                                                                     \
-        if (!(condition))                                                                                    \
-            abort();                                                                                         \
-    } while (0)
+#include "fuzz.h"
 
 static const char *const names[] = {
     "manifest.json",

@@ -9,14 +9,7 @@
 #include "dash/routes.h"
 #include "dash/sse.h"
 #include "dash/utf8.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define FUZZ_CHECK(condition)                                                                                \
-    do {                                                                                                     \
-        if (!(condition))                                                                                    \
-            abort();                                                                                         \
-    } while (0)
+#include "fuzz.h"
 
 #define PARTS 7
 static const char token[] = "0123456789abcdef0123";

@@ -8,14 +8,7 @@
 #include <string.h>
 
 #include "data/format.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define FUZZ_CHECK(condition)                                                                                \
-    do {                                                                                                     \
-        if (!(condition))                                                                                    \
-            abort();                                                                                         \
-    } while (0)
+#include "fuzz.h"
 
 static inline void fuzz_check_rows(const mst_chunk_builder *b, uint64_t features)
 {
