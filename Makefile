@@ -8,12 +8,13 @@ OWN_SOURCES   = $(shell git ls-files -co --exclude-standard 'src/*.[ch]' 'includ
                   'examples/*.[ch]')
 
 .DEFAULT_GOAL := build
+.NOTPARALLEL: # set-up comes before the build; compilers get JOBS
 .PHONY: build setup demo test test-all $(SANITIZERS:%=test-%) bench format lint fuzz install clean help
 
-# Configures when needed (the generator re-runs CMake by itself after that) and builds.
+# Configures when needed (the generator re-runs CMake by itself after that) and builds; $(2): one target instead of all.
 define build_preset
 	@test -f build/$(1)/build.ninja || cmake --preset $(1) >/dev/null
-	@cmake --build --preset $(1) -j $(JOBS)
+	@cmake --build --preset $(1) -j $(JOBS) $(if $(2),--target $(2))
 endef
 
 build:        ## release build: build/release/muster
@@ -22,7 +23,8 @@ build:        ## release build: build/release/muster
 setup:        ## install missing Debian packages
 	@scripts/setup
 
-demo: setup build ## train on MNIST and on Criteo-like rows, with a table at the end
+demo: setup   ## train on MNIST and on Criteo-like rows, with a table at the end
+	$(call build_preset,release,muster)
 	@scripts/demo
 
 test: setup build ## quick tests
