@@ -4,6 +4,8 @@
 #include "base/isa.h"
 #include "cli/cli.h"
 #include "cli/table.h"
+#include "dash/http.h"
+#include "dash/routes.h"
 #include "data/format.h"
 #include "data/write.h"
 #include "model/executor.h"
@@ -137,6 +139,18 @@ static void fill_mpi(mst_table *table)
             "build again");
 }
 
+static void fill_page(mst_table *table)
+{
+    if (mst_http_library() != NULL)
+        add(table, "libmicrohttpd", mst_http_library());
+    else
+        add(table, "none",
+            "libmicrohttpd was not found when muster was built: install libmicrohttpd-dev, and build again");
+    add(table, mst_assets_uplot ? "uPlot" : "no uPlot",
+        mst_assets_uplot ? "draws the plots"
+                         : "npm could not fetch it when muster was built: plots are plain lines");
+}
+
 static void fill_isas(mst_table *table)
 {
     for (int isa = 0; isa < MST_ISA_COUNT; isa++)
@@ -163,6 +177,7 @@ static const struct {
     {"strategies", "Strategies (--strategy)", fill_strategies},
     {"engines", "Messages between processes and threads", fill_engines},
     {"mpi", "MPI under mpirun, mpiexec and srun (--mpi-plugin)", fill_mpi},
+    {"page", "What serves and draws the page of muster dash", fill_page},
     {"instruction_sets", "Instruction sets (--isa)", fill_isas},
 };
 #define N_SECTIONS (sizeof sections / sizeof *sections)
@@ -253,11 +268,12 @@ const mst_command mst_cmd_list = {
     .summary = "list formats, generators, models, optimizers and whatever else can be chosen",
     .run = run,
     .usage = "list [NAME...] [--json]",
-    .details = "NAME is one of commands, formats, outputs, generators, models, nets, layers, executors, "
-               "optimizers,\n"
-               "schedules, strategies, engines, mpi, instruction_sets; all of them when none is given.\n",
+    .details =
+        "NAME is one of commands, formats, outputs, generators, models, nets, layers, executors, "
+        "optimizers,\n"
+        "schedules, strategies, engines, mpi, page, instruction_sets; all of them when none is given.\n",
     .tables = tables,
     .words =
         "commands|formats|outputs|generators|models|nets|layers|executors|optimizers|schedules|strategies|"
-        "engines|mpi|instruction_sets",
+        "engines|mpi|page|instruction_sets",
 };

@@ -16,6 +16,11 @@
 
 #ifndef MUSTER_HTTP
 
+const char *mst_http_library(void)
+{
+    return NULL;
+}
+
 mst_status mst_http_new(mst_board *board, const mst_http_options *options, mst_http **out)
 {
     (void)board, (void)options, (void)out;
@@ -88,6 +93,11 @@ struct mst_http {
     mst_buffer common; /* events of the last tick for everybody */
     bool stopping;
 };
+
+const char *mst_http_library(void)
+{
+    return MHD_get_version();
+}
 
 /* ---- answers ---- */
 

@@ -19,6 +19,9 @@ typedef struct mst_http_options {
 
 typedef struct mst_http mst_http;
 
+/* The version of libmicrohttpd; NULL: built without it. */
+const char *mst_http_library(void);
+
 /* Listens from here on; answers once it runs. The board and what options point to must outlive it. *out is
  * the caller's to destroy; set only on MST_OK. */
 mst_status mst_http_new(mst_board *board, const mst_http_options *options, mst_http **out);

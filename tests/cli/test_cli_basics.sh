@@ -56,6 +56,8 @@ done
 expect 0 list models
 has logreg
 ! grep -q sgd out || fail "list models lists optimizers"
+expect 0 list page
+grep -qE '^  (libmicrohttpd  |none .*install libmicrohttpd-dev)' out || fail "list page does not say what serves the page"
 expect 0 list --json
 looks_like_json list
 has '"optimizers": ['
