@@ -293,7 +293,8 @@ void mst_book_evaluation_begins(mst_book *self)
     mst_add_loss(&self->marked_loss, &self->line_loss);
     self->line_loss = (mst_loss_sum){0};
     mst_book_schedule(self, &self->eval);
-    mark_step(self, "evaluate_begin", self->status.step);
+    if (self->evaluation_due)
+        mark_step(self, "evaluate_begin", self->status.step);
 }
 
 bool mst_book_evaluation_owed(const mst_book *self)
@@ -364,10 +365,11 @@ mst_status mst_book_evaluated(mst_book *self, const mst_observer *observer, cons
     mst_judgement verdict = {0};
     TRY(record(self, observer, "valid", valid, &self->valid));
     TRY(record(self, observer, "test", test, &self->test));
-    if (!self->evaluation_due)
+    if (self->evaluation_due)
+        mark_step(self, "evaluate_end", self->marked.step);
+    else
         TRY(write_line(self, &self->marked, &self->marked_loss, "", NULL));
     self->evaluating = self->evaluation_due = false;
-    mark_step(self, "evaluate_end", self->marked.step);
     if (self->marked_loss.rows > 0)
         self->last_train_loss = mst_mean_loss(&self->marked_loss);
     self->marked_loss = (mst_loss_sum){0};

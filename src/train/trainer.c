@@ -153,7 +153,8 @@ static mst_status evaluate(mst_trainer *self, const mst_observer *observer, bool
     mst_judgement verdict;
     bool sets = self->test.evaluator != NULL || self->valid.evaluator != NULL;
     mst_book_evaluation_begins(self->book);
-    mst_span_enter(MST_PHASE_EVALUATE);
+    if (sets)
+        mst_span_enter(MST_PHASE_EVALUATE);
     mst_status st = sets && stop_asked(self) ? MST_ESTOPPED : MST_OK;
     if (st == MST_OK)
         st = measure(&self->valid, observer, "valid", &valid);

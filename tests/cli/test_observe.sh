@@ -30,6 +30,10 @@ expect 0 train train.cache --test test.cache --model logreg --batch 100 --epochs
 [ "$(ls r/processes/local/events.out.tfevents.* | wc -l)" = 2 ] || fail "a resumed run writes a new event file"
 marks r/marks.csv | grep -q "end resume evaluate_begin" || fail "no mark of resuming"
 
+expect 0 train train.cache --model logreg --batch 100 --no-save --run unjudged
+[ "$(marks unjudged/marks.csv)" = "start end " ] || fail "marks without a test set: $(marks unjudged/marks.csv)"
+column unjudged/processes/local/spans.csv evaluate_s | awk '{ n += $1 } END { exit n > 0 }' || fail "evaluated on nothing"
+
 expect 0 train train.cache --model logreg --batch 100 --run none --no-observe
 only none checkpoints manifest.json metrics.csv
 
