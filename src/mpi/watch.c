@@ -3,7 +3,7 @@
  * A star: rank 0 listens (a Unix socket where all ranks are on one host, else all interfaces, guarded by the
  * secret), the others connect. Who they are and where rank 0 listens travels through MPI before. Messages
  * after that are few: ALL (rank 0: everybody is here), LEAVE (this rank has finished), FAIL (its sentence, to
- * rank 0), LOST (rank 0: the sentence for everybody).
+ * rank 0), LOST (rank 0: the sentence for everybody); and letters (watch_letters.c).
  *
  * Invariants
  * 1. `lost` is called at most once, and not after this rank has begun to leave or to fail.
@@ -16,7 +16,6 @@
 #include <inttypes.h>
 #include <net/if.h>
 #include <netdb.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,57 +26,21 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "net/net.h"
+#include "mpi/watch_impl.h"
 
-#define HOST_MAX     64
-#define ADDRESS_MAX  96
-#define ADDRESSES    8
-#define SECRET_MAX   65
-#define SENTENCE_MAX 900
-#define FAREWELL_NS  MST_S
-#define TAG_WHO      21001
-#define TAG_INVITED  21002
-#define NOBODY       UINT32_MAX
-
-enum { ALL = MST_NET_TYPES, LEAVE, FAIL, LOST };
-
-/* A rank, as it presents itself through MPI. */
-typedef struct whois {
-    char host[HOST_MAX];
-    uint64_t process;
-} whois;
+#define ADDRESS_MAX 96
+#define SECRET_MAX  65
+#define FAREWELL_NS MST_S
+#define TAG_WHO     21001
+#define TAG_INVITED 21002
 
 /* What rank 0 tells the others through MPI. */
 typedef struct invitation {
-    whois zero;
+    mst_watch_who zero;
     char secret[SECRET_MAX];
     uint32_t n_addresses; /* 0: rank 0 could not listen; addresses[0] has the sentence's beginning */
-    char addresses[ADDRESSES][ADDRESS_MAX];
+    char addresses[MST_WATCH_ADDRESSES][ADDRESS_MAX];
 } invitation;
-
-typedef struct member {
-    uint32_t peer; /* of the net; NOBODY: not connected */
-    bool came, left;
-} member;
-
-struct mst_watch {
-    mst_watch_options options;
-    int rank, size;
-    mst_net *net;
-    whois *who;      /* [size]; other ranks than 0 know rank 0 and themselves only */
-    member *members; /* [size] */
-    uint32_t n_came;
-    uint32_t dialled[ADDRESSES], n_dialled;
-    uint8_t body[SENTENCE_MAX];
-    bool told; /* lost was called, or nobody is left to watch */
-    pthread_t thread;
-    bool thread_made;
-    pthread_mutex_t mutex;
-    pthread_cond_t changed;
-    bool ending, failing, failed, lost, joined;
-    mst_error broken; /* code MST_OK: not */
-    char sentence[SENTENCE_MAX];
-};
 
 static void name_rank(const mst_watch *w, int rank, char *out, size_t size)
 {
@@ -98,14 +61,14 @@ static void tell(mst_watch *w, uint32_t peer, uint16_t type, const char *text)
 static void tell_all(mst_watch *w, uint16_t type, const char *text)
 {
     for (int r = 0; r < w->size; r++)
-        if (w->members[r].peer != NOBODY)
+        if (w->members[r].peer != MST_WATCH_NOBODY)
             tell(w, w->members[r].peer, type, text);
 }
 
 /* The end of the watch: once, and never while this rank ends by itself. */
 static void lose(mst_watch *w, const char *sentence)
 {
-    char text[SENTENCE_MAX];
+    char text[MST_WATCH_SENTENCE];
     pthread_mutex_lock(&w->mutex);
     bool own = w->ending || w->failing;
     pthread_mutex_unlock(&w->mutex);
@@ -157,7 +120,7 @@ static void on_up(void *arg, uint32_t peer, const mst_identity *who)
         mst_net_drop(w->net, peer, "");
         return;
     }
-    w->members[rank] = (member){.peer = peer, .came = true};
+    w->members[rank] = (mst_watch_member){.peer = peer, .came = true};
     w->n_came++;
     for (uint32_t i = 0; i < w->n_dialled; i++) /* one way to rank 0 is enough */
         if (w->dialled[i] != peer)
@@ -174,12 +137,12 @@ static void dial_failed(mst_watch *w, uint32_t peer, const mst_error *why)
     uint32_t open = 0;
     for (uint32_t i = 0; i < w->n_dialled; i++) {
         if (w->dialled[i] == peer)
-            w->dialled[i] = NOBODY;
-        open += w->dialled[i] != NOBODY;
+            w->dialled[i] = MST_WATCH_NOBODY;
+        open += w->dialled[i] != MST_WATCH_NOBODY;
     }
     if (open > 0 || w->members[0].came)
         return;
-    char zero[HOST_MAX + 64];
+    char zero[MST_WATCH_HOST + 64];
     name_rank(w, 0, zero, sizeof zero);
     broke(w, mst_fail(why->code, "rank %d cannot reach %s, which watches over all ranks: %s", w->rank, zero,
                       why->text));
@@ -188,13 +151,15 @@ static void dial_failed(mst_watch *w, uint32_t peer, const mst_error *why)
 static void on_down(void *arg, uint32_t peer, const mst_error *why)
 {
     mst_watch *w = arg;
-    char name[HOST_MAX + 64], text[SENTENCE_MAX];
+    char name[MST_WATCH_HOST + 64], text[MST_WATCH_SENTENCE];
     int rank = rank_of(w, peer);
     if (rank < 0) {
         dial_failed(w, peer, why);
         return;
     }
-    w->members[rank].peer = NOBODY;
+    w->members[rank].peer = MST_WATCH_NOBODY;
+    mst_free(w->members[rank].body);
+    w->members[rank].body = NULL;
     if (w->members[rank].left)
         return;
     name_rank(w, rank, name, sizeof name);
@@ -207,21 +172,19 @@ static void on_down(void *arg, uint32_t peer, const mst_error *why)
 
 static mst_status on_body(void *arg, uint32_t peer, const mst_message *m, void **out)
 {
-    (void)peer;
     mst_watch *w = arg;
-    if (m->size >= sizeof w->body)
-        return mst_fail(MST_EINPUT, "a sentence of %" PRIu64 " bytes is too long for the watch", m->size);
-    *out = w->body;
-    return MST_OK;
+    int rank = rank_of(w, peer);
+    if (rank < 0 || m->size >= (m->type == LETTER ? MST_WATCH_LETTER + 1 : MST_WATCH_SENTENCE))
+        return mst_fail(MST_EINPUT, "a message of %" PRIu64 " bytes is none of the watch's", m->size);
+    mst_free(w->members[rank].body);
+    *out = w->members[rank].body = mst_alloc(m->size);
+    return *out != NULL ? MST_OK : mst_fail(MST_ENOMEM, "no memory for a message of the watch");
 }
 
-static mst_status on_message(void *arg, uint32_t peer, const mst_message *m, void *body)
+static mst_status hear(mst_watch *w, int rank, const mst_message *m, const void *body)
 {
-    mst_watch *w = arg;
-    char name[HOST_MAX + 64], text[SENTENCE_MAX];
-    int rank = rank_of(w, peer), length = (int)(body != NULL ? m->size : 0);
-    if (rank < 0)
-        return MST_OK;
+    char name[MST_WATCH_HOST + 64], text[MST_WATCH_SENTENCE];
+    int length = (int)(body != NULL ? m->size : 0);
     switch (m->type) {
     case ALL:
         all_here(w);
@@ -232,18 +195,30 @@ static mst_status on_message(void *arg, uint32_t peer, const mst_message *m, voi
     case FAIL:
         w->members[rank].left = true;
         name_rank(w, rank, name, sizeof name);
-        snprintf(text, sizeof text, "%s: %.*s", name, length, (const char *)w->body);
+        snprintf(text, sizeof text, "%s: %.*s", name, length, body != NULL ? (const char *)body : "");
         lose(w, text);
         break;
     case LOST:
         w->members[rank].left = true;
-        snprintf(text, sizeof text, "%.*s", length, (const char *)w->body);
+        snprintf(text, sizeof text, "%.*s", length, body != NULL ? (const char *)body : "");
         lose(w, text);
         break;
     default:
-        return mst_fail(MST_EINPUT, "a message of type %u is none of the watch's", m->type);
+        return mst_letters_heard(w, rank, m, body);
     }
     return MST_OK;
+}
+
+static mst_status on_message(void *arg, uint32_t peer, const mst_message *m, void *body)
+{
+    mst_watch *w = arg;
+    int rank = rank_of(w, peer);
+    if (rank < 0)
+        return MST_OK;
+    mst_status st = hear(w, rank, m, body);
+    mst_free(w->members[rank].body);
+    w->members[rank].body = NULL;
+    return st;
 }
 
 static void on_sent(void *arg, uint32_t peer, void *token)
@@ -258,16 +233,17 @@ static void on_sent(void *arg, uint32_t peer, void *token)
 /* Passes on what other threads asked for; true: the watch is over. */
 static bool serve(mst_watch *w)
 {
-    char name[HOST_MAX + 64], text[SENTENCE_MAX];
+    char name[MST_WATCH_HOST + 64], text[MST_WATCH_SENTENCE];
     pthread_mutex_lock(&w->mutex);
     bool ending = w->ending, failing = w->failing && !w->failed;
     pthread_mutex_unlock(&w->mutex);
     if (failing) {
         name_rank(w, w->rank, name, sizeof name);
-        snprintf(text, sizeof text, "%s: %.*s", name, (int)(SENTENCE_MAX - sizeof name - 4), w->sentence);
+        snprintf(text, sizeof text, "%s: %.*s", name, (int)(MST_WATCH_SENTENCE - sizeof name - 4),
+                 w->sentence);
         if (w->rank == 0)
             tell_all(w, LOST, text);
-        else if (w->members[0].peer != NOBODY)
+        else if (w->members[0].peer != MST_WATCH_NOBODY)
             tell(w, w->members[0].peer, FAIL, w->sentence);
         (void)mst_net_flush(w->net, mst_now_ns() + FAREWELL_NS);
         pthread_mutex_lock(&w->mutex);
@@ -286,7 +262,8 @@ static void *watch_main(void *arg)
 {
     mst_watch *w = arg;
     while (!serve(w)) {
-        mst_status st = mst_net_poll(w->net, mst_now_ns() + 10 * MST_S);
+        uint64_t rest = mst_now_ns() + 10 * MST_S, due = mst_letters_serve(w);
+        mst_status st = mst_net_poll(w->net, due < rest ? due : rest);
         if (st != MST_OK) {
             broke(w, st);
             struct timespec nap = {.tv_nsec = 10000000};
@@ -299,14 +276,14 @@ static void *watch_main(void *arg)
 /* ---- how ranks find each other ---- */
 
 /* The addresses at which other hosts may reach this one, for that port. */
-static uint32_t own_addresses(const char *port, char out[ADDRESSES][ADDRESS_MAX])
+static uint32_t own_addresses(const char *port, char out[MST_WATCH_ADDRESSES][ADDRESS_MAX])
 {
     struct ifaddrs *all = NULL;
     uint32_t n = 0;
     char host[NI_MAXHOST];
     if (getifaddrs(&all) != 0)
         return 0;
-    for (const struct ifaddrs *a = all; a != NULL && n < ADDRESSES; a = a->ifa_next)
+    for (const struct ifaddrs *a = all; a != NULL && n < MST_WATCH_ADDRESSES; a = a->ifa_next)
         if (a->ifa_addr != NULL && a->ifa_addr->sa_family == AF_INET && (a->ifa_flags & IFF_UP) != 0 &&
             (a->ifa_flags & IFF_LOOPBACK) == 0 &&
             getnameinfo(a->ifa_addr, sizeof(struct sockaddr_in), host, sizeof host, NULL, 0,
@@ -335,8 +312,8 @@ static mst_status open_net(mst_watch *w, const char *secret)
                  .index = (uint32_t)w->rank,
                  .incarnation = (uint64_t)getpid()},
         .secret = secret,
-        .max_body = SENTENCE_MAX,
-        .max_queue = 1u << 20,
+        .max_body = MST_WATCH_LETTER,
+        .max_queue = 4u << 20,
         .peer_timeout_ms = w->options.peer_timeout_ms,
         .hello_timeout_ms = w->options.start_timeout_ms,
     };
@@ -349,7 +326,7 @@ static mst_status invite(mst_watch *w, invitation *out)
     char bound[ADDRESS_MAX], name[48];
     bool several = false;
     for (int r = 1; r < w->size; r++)
-        several = several || strncmp(w->who[r].host, w->who[0].host, HOST_MAX) != 0;
+        several = several || strncmp(w->who[r].host, w->who[0].host, MST_WATCH_HOST) != 0;
     TRY(make_secret(out->secret));
     TRY(open_net(w, out->secret));
     snprintf(name, sizeof name, "unix:@muster-watch-%.24s", out->secret + 40);
@@ -376,11 +353,11 @@ static mst_status exchange(mst_watch *w, invitation *inv, uint64_t deadline)
     if (w->rank != 0) {
         mst_mpi_request two[2];
         TRY(o->irecv(0, inv, sizeof *inv, 0, TAG_INVITED, &two[0]));
-        TRY(o->isend(0, &w->who[w->rank], sizeof(whois), 0, TAG_WHO, &two[1]));
+        TRY(o->isend(0, &w->who[w->rank], sizeof(mst_watch_who), 0, TAG_WHO, &two[1]));
         TRY(mst_mpi_wait(mpi, 2, two, deadline, "rank 0's word on where it watches"));
-        inv->secret[SECRET_MAX - 1] = inv->zero.host[HOST_MAX - 1] = '\0';
+        inv->secret[SECRET_MAX - 1] = inv->zero.host[MST_WATCH_HOST - 1] = '\0';
         w->who[0] = inv->zero;
-        if (inv->n_addresses == 0 || inv->n_addresses > ADDRESSES)
+        if (inv->n_addresses == 0 || inv->n_addresses > MST_WATCH_ADDRESSES)
             return mst_fail(MST_EPEER, "rank 0 (host %s) cannot watch over the ranks; it says why",
                             inv->zero.host);
         return MST_OK;
@@ -389,11 +366,11 @@ static mst_status exchange(mst_watch *w, invitation *inv, uint64_t deadline)
     if (requests == NULL)
         return mst_fail(MST_ENOMEM, "no memory to watch %d ranks", w->size);
     for (int r = 1; st == MST_OK && r < w->size; r++)
-        st = o->irecv(0, &w->who[r], sizeof(whois), r, TAG_WHO, &requests[r]);
+        st = o->irecv(0, &w->who[r], sizeof(mst_watch_who), r, TAG_WHO, &requests[r]);
     if (st == MST_OK)
         st = mst_mpi_wait(mpi, (uint32_t)w->size, requests, deadline, "the other ranks' names");
     for (int r = 1; r < w->size; r++)
-        w->who[r].host[HOST_MAX - 1] = '\0';
+        w->who[r].host[MST_WATCH_HOST - 1] = '\0';
     mst_status mine = st == MST_OK ? invite(w, inv) : st;
     mst_error why;
     mst_error_save(&why, mine);
@@ -498,7 +475,10 @@ void mst_watch_destroy(mst_watch *w)
     end_thread(w);
     mst_net_destroy(w->net);
     pthread_mutex_destroy(&w->mutex);
+    pthread_mutex_destroy(&w->post);
     pthread_cond_destroy(&w->changed);
+    for (int r = 0; w->members != NULL && r < w->size; r++)
+        mst_free(w->members[r].body);
     mst_free(w->who);
     mst_free(w->members);
     mst_free(w);
@@ -541,6 +521,7 @@ mst_status mst_watch_new(const mst_watch_options *options, mst_watch **out)
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_mutex_init(&w->mutex, NULL);
+    pthread_mutex_init(&w->post, NULL);
     pthread_cond_init(&w->changed, &attr);
     pthread_condattr_destroy(&attr);
     w->options = *options;
@@ -553,8 +534,8 @@ mst_status mst_watch_new(const mst_watch_options *options, mst_watch **out)
                         : MST_OK;
     if (st == MST_OK) {
         for (int r = 0; r < w->size; r++)
-            w->members[r].peer = NOBODY;
-        snprintf(w->who[w->rank].host, HOST_MAX, "%s", options->mpi->host);
+            w->members[r].peer = MST_WATCH_NOBODY;
+        snprintf(w->who[w->rank].host, MST_WATCH_HOST, "%s", options->mpi->host);
         w->who[w->rank].process = (uint64_t)getpid();
         st = set_up(w);
     }

@@ -30,6 +30,37 @@ void mst_watch_fail(mst_watch *self, const char *sentence);
  * most, since the watch knows who it was and MPI does not. Whether it was. Any thread but the watch's. */
 bool mst_watch_await_lost(mst_watch *self, uint32_t timeout_ms);
 
+/* ---- letters ---- */
+
+/* What ranks other than 0 have to tell rank 0 beside training travels over the watch's connections, in order,
+ * on the watch's thread: neither MPI nor a thread that trains has a part in it. Letters are not worth a job:
+ * what a dead or slow rank has not sent is lost, and nothing fails by it. */
+#define MST_WATCH_LETTER (((size_t)1 << 20) + 64) /* bytes at most */
+
+/* Called on the watch's thread, not to wait in; any may be NULL. */
+typedef struct mst_letters {
+    void *arg;
+    /* The next letter, the watch's to mst_free; false: none now. Asked about once a second. */
+    bool (*next)(void *arg, void **letter, size_t *bytes);
+    /* On rank 0: a letter of that rank has come; valid inside. */
+    void (*heard)(void *arg, int rank, const void *letter, size_t bytes);
+    /* On the others: rank 0's clock is so many seconds ahead of this host's. */
+    void (*clock)(void *arg, double ahead_s);
+} mst_letters;
+
+/* From here on; NULL: no more, and none of the functions before runs when this returns. The others are asked
+ * for letters once rank 0 has somebody who takes them. Any thread; a NULL watch does nothing, here and below.
+ */
+void mst_watch_letters(mst_watch *self, const mst_letters *letters);
+
+/* On ranks other than 0: the last letters; rank 0 hears that they were. Waits until they are on their way,
+ * timeout_ms at most. */
+void mst_watch_letters_end(mst_watch *self, uint32_t timeout_ms);
+
+/* On rank 0: waits until all other ranks have sent their last letters or somebody is lost, timeout_ms at
+ * most. */
+void mst_watch_letters_await(mst_watch *self, uint32_t timeout_ms);
+
 /* This rank has finished: its leaving is no death. Waits for nobody; NULL-safe. */
 void mst_watch_destroy(mst_watch *self);
 

@@ -22,7 +22,7 @@
 
 typedef struct mst_observe_options {
     const char *process; /* "worker-0"; as record.h wants names */
-    const char *role;    /* "local", "server", "worker" */
+    const char *role;    /* "local", "server", "worker", "rank" */
     unsigned index, n_threads;
     double every_s; /* between lines of resources.csv and spans.csv; 0: none of them */
     bool guest;     /* another part of this process watches the host: no resources.csv */

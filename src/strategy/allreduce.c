@@ -13,9 +13,11 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "mpi/watch.h"
 #include "observe/spans.h"
 #include "strategy/allreduce_impl.h"
 
+#define LETTERS_MS   10000      /* for the last of what other ranks write about themselves */
 #define ALONE_FLOATS (1u << 18) /* of a dense gradient that is not worth a hand-off: 1 MB */
 
 /* ---- life ---- */
@@ -110,6 +112,7 @@ typedef struct execution {
     order order;
     tail tail;
     bool epoch_ended;
+    mst_comm_counts counts; /* up to its end */
 } execution;
 
 /* Rank 0 sends the order; the others wait for one. */
@@ -158,7 +161,7 @@ static mst_status take_steps(execution *e)
         e->tail.claimed += n;
         self->counts.steps++;
         self->counts.rows += self->to - self->from;
-        mst_span_steps(1, n);
+        mst_span_steps(1, self->to - self->from);
     }
     return mst_allreduce_drain(self);
 }
@@ -189,6 +192,7 @@ static mst_status gather_tails(mst_comm *comm, void *arg)
     execution *e = arg;
     mst_allreduce *self = e->self;
     tail *all = mst_calloc(self->n_ranks, sizeof *all);
+    mst_comm_counts_get(comm, &e->counts);
     if (all == NULL)
         return mst_fail(MST_ENOMEM, "no memory for the ends of orders");
     mst_status st =
@@ -232,7 +236,11 @@ static mst_status carry_out(mst_allreduce *self, mst_feed *feed, execution *e)
         e->tail.stop = self->wishes.stop != NULL && atomic_load(self->wishes.stop);
         e->tail.save = self->wishes.save_wanted != NULL && self->wishes.save_wanted();
     }
-    return mst_comm_call(self->comm, gather_tails, e);
+    TRY(mst_comm_call(self->comm, gather_tails, e));
+    mst_span_bytes(e->counts.bytes_in - self->spanned.bytes_in,
+                   e->counts.bytes_out - self->spanned.bytes_out);
+    self->spanned = e->counts;
+    return MST_OK;
 }
 
 /* Steps that fit before the deadline, of those that the budget has. */
@@ -347,6 +355,8 @@ static mst_status allreduce_report(mst_strategy *base, json_t **out)
     count(self);
     if (st == MST_OK)
         st = mst_comm_call(self->comm, gather_counts, &r);
+    if (st == MST_OK)
+        mst_watch_letters_await(mst_comm_watch(self->comm), LETTERS_MS);
     json_t *json = st == MST_OK ? json_array() : NULL;
     for (uint32_t i = 0; json != NULL && i < self->n_ranks; i++)
         if (json_array_append_new(json, counts_json(i, &r.all[i])) != 0) {
@@ -376,6 +386,8 @@ mst_status mst_allreduce_follow(mst_strategy *base, mst_feed *feed)
         self->feed_started = !e.epoch_ended;
         self->feed_epoch = o->epoch;
         self->feed_position = o->position + e.tail.claimed;
+        if (self->wishes.at != NULL)
+            self->wishes.at(self->wishes.at_arg, o->step + e.tail.steps);
     }
     reporting r = {self, NULL};
     count(self);

@@ -26,6 +26,9 @@
 typedef struct mst_allreduce_wishes {
     const atomic_bool *stop;   /* or NULL */
     bool (*save_wanted)(void); /* true once for every wish; or NULL */
+    /* Ranks other than 0, after every order: the step that training has reached. Or NULL. */
+    void (*at)(void *arg, uint64_t step);
+    void *at_arg;
 } mst_allreduce_wishes;
 
 /* On all ranks, before anything is trained: weights and optimizer state become rank 0's, and the ways of

@@ -527,6 +527,11 @@ const mst_mpi *mst_comm_mpi(const mst_comm *self)
     return self->mpi;
 }
 
+mst_watch *mst_comm_watch(const mst_comm *self)
+{
+    return self->watch;
+}
+
 static mst_status end_mpi(mst_comm *self, void *arg)
 {
     int n = self->mpi->size;

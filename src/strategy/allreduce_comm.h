@@ -89,6 +89,9 @@ mst_status mst_comm_call(mst_comm *self, mst_comm_fn *fn, void *arg);
 mst_status mst_comm_post(mst_comm *self, mst_reduce_op *op);
 mst_status mst_comm_wait(mst_comm *self, mst_reduce_op *op);
 
+/* The watch over the ranks; NULL: none is kept, or the ranks have parted. Not to be destroyed. */
+struct mst_watch *mst_comm_watch(const mst_comm *self);
+
 /* Whether the job cannot go on: MST_EPEER with the sentence then. Any thread. */
 mst_status mst_comm_lost(mst_comm *self);
 

@@ -187,6 +187,7 @@ static mst_status join(mst_comm *comm, void *arg)
         TRY(choose_ways(comm, self));
     }
     mst_comm_counts_get(comm, &self->before);
+    self->spanned = self->before;
     return MST_OK;
 }
 

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -120,4 +121,13 @@ mst_status mst_job_embedded(const mst_job_config *config, const mst_observer *ob
     mst_free(parts);
     mst_cluster_fini(&cluster);
     return first.code == MST_OK ? MST_OK : mst_error_restore(&first);
+}
+
+mst_status mst_job_mpi_entry(const mst_mpi *mpi, json_t **out)
+{
+    /* `muster launch` is at the other end of a rank's standard input (cli/stdin_watch.h) */
+    const char *launcher =
+        getenv("MUSTER_WATCH_STDIN") != NULL ? "muster launch --mpi" : mpi->launch.launcher;
+    *out = json_pack("{s:{s:s?, s:i}}", "mpi", "launcher", launcher, "ranks", mpi->size);
+    return *out != NULL ? MST_OK : mst_fail(MST_ENOMEM, "no memory for the manifest");
 }

@@ -5,8 +5,10 @@
  *   -> rank 0  options that all must share; the first difference ends the job
  *   all        data, model, strategy, each from its own files
  *   -> rank 0  what was found there; the first difference ends the job
+ *   rank 0 ->  where the run stands, and whether it is watched
  *   rank 0 ->  weights and optimizer state
  *   rank 0     the training loop; the others follow its orders (strategy/allreduce.h)
+ *   -> rank 0  what they write about themselves, beside all this (rank_log.h)
  *
  * A rank that fails tells the others why through the watch, and they end with that sentence. */
 #include <stdio.h>
@@ -15,7 +17,9 @@
 
 #include "base/alloc.h"
 #include "strategy/allreduce.h"
-#include "train/job.h"
+#include "train/job_impl.h"
+#include "train/observing.h"
+#include "train/rank_log.h"
 #include "train/trainer_impl.h"
 
 /* Signals as rank 0's training sees them: its own, and what other ranks were sent. A process is one rank of
@@ -175,13 +179,64 @@ static void on_saved(void *arg, const mst_train_status *status, const char *path
         l->observer->saved(l->observer->arg, status, path);
 }
 
+/* Where the run stands, and whether it is watched: rank 0's word. */
+static mst_status hear_start(mst_comm *comm, const mst_trainer *trainer, uint64_t *step, bool *observed)
+{
+    char text[64], *heard = NULL;
+    unsigned long long at = 0;
+    int watched = 0;
+    bool root = mst_comm_mpi(comm)->rank == 0;
+    snprintf(text, sizeof text, "%llu %d",
+             root ? (unsigned long long)mst_book_at(trainer->book)->steps : 0ull,
+             (int)trainer->options.observe);
+    TRY(mst_allreduce_tell(comm, text, &heard));
+    int n = sscanf(heard, "%llu %d", &at, &watched);
+    mst_free(heard);
+    *step = at;
+    *observed = watched != 0;
+    return n == 2 ? MST_OK : mst_fail(MST_EPEER, "rank 0 did not say where the run stands");
+}
+
+static void on_step(void *arg, uint64_t step)
+{
+    mst_observe_at(arg, step);
+}
+
+/* A rank other than 0. */
+static mst_status follow(const mst_job_config *config, mst_comm *comm, mst_trainer *trainer, uint64_t step,
+                         bool observed)
+{
+    mst_observing who = {.role = "rank",
+                         .index = (unsigned)mst_comm_mpi(comm)->rank,
+                         .n_threads = trainer->n_threads,
+                         .step = step};
+    trainer->observe = observed ? mst_train_observe(&trainer->options, &who) : NULL;
+    trainer->strategy->env.spans = mst_observe_spans(trainer->observe);
+    mst_spans_attach(trainer->strategy->env.spans, 0, MST_PHASE_IDLE);
+    mst_rank_log_send(comm, trainer->observe);
+    mst_allreduce_wishes own = {.stop = config->train->stop,
+                                .save_wanted = config->train->save_wanted,
+                                .at = on_step,
+                                .at_arg = trainer->observe};
+    mst_status st = mst_allreduce_join(trainer->strategy, &own);
+    if (st == MST_OK)
+        st = mst_allreduce_follow(trainer->strategy, trainer->feed);
+    mst_spans_detach();
+    if (st == MST_OK)
+        mst_rank_log_finish(comm, trainer->observe);
+    return st;
+}
+
 static mst_status train(const mst_job_config *config, mst_comm *comm, mst_trainer *trainer,
                         const mst_observer *observer, mst_job_summary *summary)
 {
+    uint64_t step;
+    bool observed;
+    TRY(hear_start(comm, trainer, &step, &observed));
+    if (mst_comm_mpi(comm)->rank != 0)
+        return follow(config, comm, trainer, step, observed);
     mst_allreduce_wishes own = {.stop = config->train->stop, .save_wanted = config->train->save_wanted};
     TRY(mst_allreduce_join(trainer->strategy, &own));
-    if (mst_comm_mpi(comm)->rank != 0)
-        return mst_allreduce_follow(trainer->strategy, trainer->feed);
     listener l = {observer, trainer, summary};
     mst_observer heard = {.arg = &l, .progress = on_progress, .evaluated = on_evaluated, .saved = on_saved};
     TRY(mst_trainer_run(trainer, &heard, &summary->train));
@@ -203,13 +258,18 @@ static mst_status take_part(const mst_job_config *config, mst_comm *comm, const 
                             mst_job_summary *summary)
 {
     mst_trainer *trainer = NULL;
-    json_t *found = NULL;
+    json_t *found = NULL, *entry = NULL;
     mst_status st;
     TRY(hear_job(config, comm));
     TRY(agree(comm, config->same, "--"));
     mst_train_config train_config = *config->train;
     train_config.comm = comm;
+    train_config.role = "rank";
     if (mst_comm_mpi(comm)->rank == 0) {
+        train_config.watched = mst_rank_log_take;
+        train_config.watched_arg = comm;
+        TRY_OUT(st, mst_job_mpi_entry(mst_comm_mpi(comm), &entry));
+        train_config.manifest = entry;
         train_config.stop = &wishes.stop;
         train_config.save_wanted = save_wanted;
     }
@@ -221,6 +281,8 @@ static mst_status take_part(const mst_job_config *config, mst_comm *comm, const 
         st = say_how_to_go_on(config->train->train);
 out:
     json_decref(found);
+    json_decref(entry);
+    mst_rank_log_stop(comm);
     mst_error error;
     mst_error_save(&error, st);
     if (st == MST_OK || !mst_comm_held(comm))

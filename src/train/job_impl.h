@@ -2,6 +2,7 @@
 #ifndef MST_TRAIN_JOB_IMPL_H
 #define MST_TRAIN_JOB_IMPL_H
 
+#include "mpi/mpi.h"
 #include "train/job.h"
 
 /* Identity, secret and timeouts of this process. */
@@ -13,5 +14,8 @@ json_t *mst_job_join(const mst_job_config *config, const char *role);
 /* The optimizer as a job runs it: --lr-scale, and what the mode rules out. */
 mst_status mst_job_optimizer(const mst_job_config *config, const mst_strategy_options *strategy,
                              mst_optimizer *out);
+
+/* What the manifest says of an MPI job: {"mpi": {"launcher", "ranks"}}. New reference in *out. */
+mst_status mst_job_mpi_entry(const mst_mpi *mpi, json_t **out);
 
 #endif

@@ -29,6 +29,7 @@ mst_status mst_job_ranks(const mst_job_config *config, const mst_job_lost *lost,
 {
     const mst_strategy_options *o = config->train->strategy;
     mst_job_config own = *config;
+    mst_train_config train = *config->train;
     mst_mpi *mpi;
     mst_watch *watch = NULL;
     *summary = (mst_job_summary){0};
@@ -41,6 +42,8 @@ mst_status mst_job_ranks(const mst_job_config *config, const mst_job_lost *lost,
         .arg = lost->arg,
     };
     TRY(mst_watch_new(&options, &watch));
+    (void)mst_job_mpi_entry(mpi, &train.manifest); /* without memory for it more will fail */
+    own.train = &train;
     bool serves = (uint32_t)mpi->rank < config->cluster->n_servers;
     own.engine = &mst_net_mpi;
     own.index = (uint32_t)mpi->rank - (serves ? 0 : config->cluster->n_servers);
@@ -48,6 +51,7 @@ mst_status mst_job_ranks(const mst_job_config *config, const mst_job_lost *lost,
     mst_status st = take_part(&own, serves, observer, summary);
     if (st == MST_OK)
         st = mst_mpi_part(mpi, mst_now_ns() + PART_NS);
+    json_decref(train.manifest);
     mst_error error;
     mst_error_save(&error, st);
     if (st != MST_OK && !(st == MST_EPEER && mst_watch_await_lost(watch, NAMED_MS)))

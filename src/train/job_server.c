@@ -207,6 +207,8 @@ static mst_status begin(void *arg, const json_t *join, mst_server_start *out)
     if (o->resume || o->init_from != NULL)
         TRY(open_checkpoint(job, join, out));
     json_t *entries = describe(job, join);
+    if (entries != NULL && job->config->train->manifest != NULL)
+        json_object_update(entries, job->config->train->manifest);
     mst_status st = entries == NULL ? mst_fail(MST_ENOMEM, "no memory for the manifest")
                                     : mst_book_open(job->book, entries);
     json_decref(entries);

@@ -11,7 +11,7 @@ mst_status mst_trace_steps_parse(const char *text, uint64_t *from, uint64_t *to)
 
 /* Who watches, and as what: "local", or role and index. */
 typedef struct mst_observing {
-    const char *role; /* "local", "server", "worker" */
+    const char *role; /* "local", "server", "worker", "rank" */
     unsigned index, n_threads;
     bool guest;    /* another part of the process watches the host */
     uint64_t step; /* that the run stands at */

@@ -99,6 +99,8 @@ static mst_status describe(const mst_trainer *self, json_t **out)
                      mst_manifest_options(self->config.options, self->data_json), "files", files, "data",
                      mst_trainer_data_json(self), "model", mst_model_json(self->assembly.model),
                      "epochs_given", (int)self->config.epochs_given);
+    if (*out != NULL && self->config.manifest != NULL)
+        json_object_update(*out, self->config.manifest);
     return *out != NULL ? MST_OK : mst_fail(MST_ENOMEM, "no memory for the manifest");
 }
 
@@ -247,8 +249,9 @@ static mst_status loop(mst_trainer *self, const mst_observer *observer, mst_end 
 /* From here on the run writes about itself, and its threads are timed. */
 static void watch(mst_trainer *self)
 {
-    mst_observing who = {
-        .role = "local", .n_threads = self->n_threads, .step = mst_book_at(self->book)->steps};
+    mst_observing who = {.role = self->config.role != NULL ? self->config.role : "local",
+                         .n_threads = self->n_threads,
+                         .step = mst_book_at(self->book)->steps};
     mst_observe_destroy(self->observe); /* of a run before */
     self->observe = mst_train_observe(&self->options, &who);
     self->begun_ns = mst_now_ns();
@@ -256,6 +259,8 @@ static void watch(mst_trainer *self)
     self->strategy->env.spans = mst_observe_spans(self->observe);
     mst_spans_attach(self->strategy->env.spans, 0, MST_PHASE_IDLE);
     mst_book_watch(self->book, self->observe);
+    if (self->config.watched != NULL)
+        self->config.watched(self->config.watched_arg, self->observe);
 }
 
 static mst_status report_workers(mst_trainer *self)

@@ -51,6 +51,8 @@ typedef struct mst_train_options {
 } mst_train_options;
 extern const mst_option mst_train_option_table[];
 
+struct mst_observe;
+
 typedef struct mst_train_config {
     const mst_text_list *files; /* training data */
     mst_train_options *train;
@@ -71,6 +73,12 @@ typedef struct mst_train_config {
     mst_status (*open_own)(void *arg, const mst_text_list *files, mst_dataset **out);
     void *open_arg;
     struct mst_comm *comm; /* strategy allreduce: to the other ranks; or NULL */
+    const char *role;      /* of this process, the first of its kind; NULL: "local" */
+    json_t *manifest;      /* more that the manifest is to say; borrowed, or NULL */
+    /* The run writes about itself now, by this (NULL: not at all), which lives as long as the trainer. Or
+     * NULL. */
+    void (*watched)(void *watched_arg, struct mst_observe *observe);
+    void *watched_arg;
 } mst_train_config;
 
 /* Where a run stands. */

@@ -1,0 +1,69 @@
+/* Contract in rank_log.h.
+ *
+ * The watch's connection carries the records rather than MPI or a shared file system: ranks may be on hosts
+ * that share none, and MPI belongs to the communication thread, which is busy with the steps. So a rank that
+ * is slow to write, or dead, costs the others nothing, and what it had sent up to then is kept. */
+#include "train/rank_log.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "mpi/watch.h"
+
+#define FINISH_MS 8000 /* for the last records to leave: less than rank 0 waits for them */
+
+_Static_assert(MST_RECORD_HEAD + MST_RECORD_MAX <= MST_WATCH_LETTER, "a record fits into a letter");
+
+static bool next_record(void *arg, void **letter, size_t *bytes)
+{
+    mst_record record;
+    if (!mst_observe_take(arg, &record))
+        return false;
+    uint8_t *out = mst_alloc(MST_RECORD_HEAD + record.n);
+    if (out != NULL) {
+        mst_record_encode(&record, out);
+        memcpy(out + MST_RECORD_HEAD, record.data, record.n);
+    }
+    mst_free((void *)record.data);
+    *letter = out;
+    *bytes = MST_RECORD_HEAD + record.n;
+    return out != NULL;
+}
+
+static void hear_clock(void *arg, double ahead_s)
+{
+    mst_observe_clock(arg, ahead_s);
+}
+
+static void hear_record(void *arg, int rank, const void *letter, size_t bytes)
+{
+    char name[MST_PROCESS_NAME];
+    mst_record record;
+    snprintf(name, sizeof name, "rank-%d", rank);
+    if (mst_record_decode(letter, bytes, &record) == MST_OK && strcmp(record.process, name) == 0)
+        mst_observe_forward(arg, &record);
+}
+
+void mst_rank_log_send(mst_comm *comm, mst_observe *observe)
+{
+    mst_letters letters = {.arg = observe, .next = next_record, .clock = hear_clock};
+    mst_watch_letters(mst_comm_watch(comm), &letters);
+}
+
+void mst_rank_log_finish(mst_comm *comm, mst_observe *observe)
+{
+    mst_observe_end(observe);
+    mst_watch_letters_end(mst_comm_watch(comm), FINISH_MS);
+}
+
+void mst_rank_log_take(void *comm, mst_observe *observe)
+{
+    mst_letters letters = {.arg = observe, .heard = hear_record};
+    mst_watch_letters(mst_comm_watch(comm), &letters);
+}
+
+void mst_rank_log_stop(mst_comm *comm)
+{
+    mst_watch_letters(mst_comm_watch(comm), NULL);
+}
