@@ -19,6 +19,7 @@
 #include "cli/cli.h"
 #include "cli/launch_procs.h"
 #include "cli/launch_remote.h"
+#include "cli/signal_loop.h"
 #include "cli/table.h"
 #include "net/cluster.h"
 
@@ -54,7 +55,7 @@ typedef struct survey {
     pair *pairs;
     uint32_t n_pairs, at; /* at: the pair being measured */
     bool measuring;
-    uv_loop_t loop;
+    mst_signal_loop loop;
     uv_timer_t deadline;
     mst_procs *procs;
     char program[4096], job[24], secret[2 * SECRET_BYTES + 1];
@@ -149,7 +150,7 @@ static void measure_next(survey *s)
         uv_timer_start(&s->deadline, on_deadline, MEASURE_MS, 0);
         return;
     }
-    uv_stop(&s->loop);
+    uv_stop(&s->loop.uv);
 }
 
 /* Begins once every host listens or is known not to. */
@@ -265,29 +266,20 @@ static mst_status start_probe(survey *s, node *n)
                               (uint32_t)(n - s->nodes), &n->proc);
 }
 
-static void close_timer(uv_handle_t *handle)
-{
-    (void)handle;
-}
-
 static mst_status measure(survey *s)
 {
     static const mst_proc_events events = {.line = on_line, .ended = on_ended};
     mst_status st;
-    if (uv_loop_init(&s->loop) != 0)
-        return mst_fail(MST_EIO, "no event loop");
-    uv_timer_init(&s->loop, &s->deadline);
-    s->deadline.data = s;
-    TRY_OUT(st, mst_procs_new(&s->loop, &events, s, &s->procs));
+    TRY_OUT(st, mst_signal_loop_init(&s->loop, NULL, false, s));
+    mst_signal_loop_timer(&s->loop, &s->deadline, s);
+    TRY_OUT(st, mst_procs_new(&s->loop.uv, &events, s, &s->procs));
     for (uint32_t i = 0; i < s->n_nodes; i++)
         TRY_OUT(st, start_probe(s, &s->nodes[i]));
     uv_timer_start(&s->deadline, on_deadline, READY_MS, 0);
-    uv_run(&s->loop, UV_RUN_DEFAULT);
+    uv_run(&s->loop.uv, UV_RUN_DEFAULT);
 out:
     mst_procs_destroy(s->procs);
-    uv_close((uv_handle_t *)&s->deadline, close_timer);
-    uv_run(&s->loop, UV_RUN_DEFAULT);
-    uv_loop_close(&s->loop);
+    mst_signal_loop_fini(&s->loop);
     return st;
 }
 

@@ -29,6 +29,7 @@
 #include "cli/launch_output.h"
 #include "cli/launch_procs.h"
 #include "cli/launch_remote.h"
+#include "cli/signal_loop.h"
 
 #define PROC_NONE    UINT32_MAX
 #define SENTENCE_MAX 700
@@ -59,8 +60,7 @@ typedef struct actor {
 
 typedef struct launch {
     const mst_launch_job *job;
-    uv_loop_t loop;
-    uv_signal_t signals[4];
+    mst_signal_loop loop;
     uv_timer_t grace, start;
     mst_procs *procs;
     mst_output *output;
@@ -74,19 +74,7 @@ typedef struct launch {
     uint64_t began_ns;
 } launch;
 
-static const int signal_numbers[4] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
-
 /* ---- ending ---- */
-
-static const char *signal_name(int number, char *out, size_t size)
-{
-    const char *name = sigabbrev_np(number);
-    if (name != NULL)
-        snprintf(out, size, "SIG%s", name);
-    else
-        snprintf(out, size, "signal %d", number);
-    return out;
-}
 
 static void on_grace(uv_timer_t *timer);
 
@@ -166,7 +154,7 @@ static void on_signal(uv_signal_t *handle, int number)
     }
     l->stopped_by = number;
     mst_cli_note("launch: %s: asking all processes to end, for %d s; again kills them",
-                 signal_name(number, name, sizeof name), (int)l->job->grace_s);
+                 mst_signal_name(number, name, sizeof name), (int)l->job->grace_s);
     if (l->phase != PHASE_KILLING)
         stop_all(l);
 }
@@ -189,7 +177,7 @@ static const char *how_it_ended(const actor *a, char *out, size_t size)
     if (a->late)
         snprintf(out, size, "not started in time");
     else if (a->signal != 0)
-        snprintf(out, size, "killed by %s", signal_name(a->signal, name, sizeof name));
+        snprintf(out, size, "killed by %s", mst_signal_name(a->signal, name, sizeof name));
     else if (a->host != NULL && a->code == 255)
         snprintf(out, size, a->started ? "killed, or the connection to %s lost" : "%s cannot be reached",
                  a->host->name);
@@ -324,7 +312,7 @@ static void on_ended(void *arg, uint32_t tag, int code, int signal)
     if (l->members_left == 0 && l->phase != PHASE_COPY)
         release_keepers(l);
     if (mst_procs_running(l->procs) == 0 && (l->members_left == 0 || l->phase >= PHASE_STOPPING))
-        uv_stop(&l->loop);
+        uv_stop(&l->loop.uv);
 }
 
 /* A host that does not answer must not keep the job waiting. */
@@ -501,7 +489,7 @@ static mst_status outcome(const launch *l)
     mst_plan_count(l->job->plan, count, sizeof count);
     if (l->stopped_by != 0)
         return mst_fail(MST_ESTOPPED, "launch: stopped by %s; %s ended%s",
-                        signal_name(l->stopped_by, how, sizeof how), count,
+                        mst_signal_name(l->stopped_by, how, sizeof how), count,
                         killed > 0 ? ", by being killed" : "");
     mst_cli_note("launch: done, %s, %.1f s%s", count, mst_seconds_since(l->began_ns),
                  losses(l, false, lost, sizeof lost));
@@ -541,35 +529,15 @@ static mst_status prepare_output(launch *l)
     return MST_OK;
 }
 
-static void on_loop_closed(uv_handle_t *handle)
-{
-    (void)handle;
-}
-
-static void close_all(uv_handle_t *handle, void *arg)
-{
-    (void)arg;
-    if (!uv_is_closing(handle))
-        uv_close(handle, on_loop_closed);
-}
-
 /* The loop from its first to its last turn. */
 static mst_status run_loop(launch *l)
 {
     mst_status st = MST_OK;
     static const mst_proc_events events = {.line = on_line, .ended = on_ended};
-    if (uv_loop_init(&l->loop) != 0)
-        return mst_fail(MST_EIO, "no event loop");
-    TRY_OUT(st, mst_procs_new(&l->loop, &events, l, &l->procs));
-    uv_timer_init(&l->loop, &l->grace);
-    uv_timer_init(&l->loop, &l->start);
-    l->grace.data = l->start.data = l;
-    for (size_t i = 0; i < sizeof signal_numbers / sizeof *signal_numbers; i++) {
-        uv_signal_init(&l->loop, &l->signals[i]);
-        l->signals[i].data = l;
-        if (uv_signal_start(&l->signals[i], on_signal, signal_numbers[i]) != 0)
-            TRY_OUT(st, mst_fail(MST_EIO, "signals cannot be caught"));
-    }
+    TRY_OUT(st, mst_signal_loop_init(&l->loop, on_signal, true, l));
+    TRY_OUT(st, mst_procs_new(&l->loop.uv, &events, l, &l->procs));
+    mst_signal_loop_timer(&l->loop, &l->grace, l);
+    mst_signal_loop_timer(&l->loop, &l->start, l);
     if (l->n_keepers > 0) {
         st = start_keepers(l);
         if (st != MST_OK) {
@@ -580,13 +548,11 @@ static mst_status run_loop(launch *l)
         start_members(l);
     }
     if (mst_procs_running(l->procs) > 0)
-        uv_run(&l->loop, UV_RUN_DEFAULT);
+        uv_run(&l->loop.uv, UV_RUN_DEFAULT);
     st = outcome(l);
 out:
     mst_procs_destroy(l->procs);
-    uv_walk(&l->loop, close_all, NULL);
-    uv_run(&l->loop, UV_RUN_DEFAULT);
-    uv_loop_close(&l->loop);
+    mst_signal_loop_fini(&l->loop);
     return st;
 }
 

@@ -30,6 +30,7 @@
 #include "cli/cli.h"
 #include "cli/launch_output.h"
 #include "cli/launch_procs.h"
+#include "cli/signal_loop.h"
 #include "train/checkpoint.h"
 
 #define SENTENCE_MAX   700
@@ -50,8 +51,7 @@ typedef struct mpi_launch {
     const mst_mpi_job *job;
     mst_plan plan;
     mst_mpi_launcher launcher;
-    uv_loop_t loop;
-    uv_signal_t signals[4];
+    mst_signal_loop loop;
     uv_timer_t grace;
     mst_procs *procs;
     mst_output *output;
@@ -67,8 +67,6 @@ typedef struct mpi_launch {
     mst_error broken;                                /* a failure of launch itself; code MST_OK: none */
     uint64_t began_ns;
 } mpi_launch;
-
-static const int signal_numbers[4] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 
 /* ---- lines ---- */
 
@@ -182,16 +180,6 @@ static void on_line(void *arg, uint32_t tag, bool is_error, const char *text, si
 
 /* ---- ending ---- */
 
-static const char *signal_name(int number, char *out, size_t size)
-{
-    const char *name = sigabbrev_np(number);
-    if (name != NULL)
-        snprintf(out, size, "SIG%s", name);
-    else
-        snprintf(out, size, "signal %d", number);
-    return out;
-}
-
 /* Kills what descends from a process: ranks lead groups of their own. */
 static void kill_descendants(int pid)
 {
@@ -255,7 +243,7 @@ static void on_signal(uv_signal_t *handle, int number)
     }
     l->stopped_by = number;
     mst_cli_note("launch: %s: asking the ranks to end, for %u s; again kills them",
-                 signal_name(number, name, sizeof name), l->job->grace_s);
+                 mst_signal_name(number, name, sizeof name), l->job->grace_s);
     stop_job(l);
 }
 
@@ -316,9 +304,9 @@ static const char *how_it_ended(const mpi_launch *l, char *out, size_t size)
     char name[32];
     if (l->signal != 0)
         snprintf(out, size, "%s was killed by %s", l->names[l->n_ranks],
-                 signal_name(l->signal, name, sizeof name));
+                 mst_signal_name(l->signal, name, sizeof name));
     else if (l->code > 128 && l->code < 128 + 65)
-        snprintf(out, size, "a rank was killed by %s", signal_name(l->code - 128, name, sizeof name));
+        snprintf(out, size, "a rank was killed by %s", mst_signal_name(l->code - 128, name, sizeof name));
     else if (l->code > 3)
         snprintf(out, size, "a rank died, exit %d", l->code);
     else
@@ -370,7 +358,7 @@ static void on_ended(void *arg, uint32_t tag, int code, int signal)
             return;
         mst_error_save(&l->broken, st);
     }
-    uv_stop(&l->loop);
+    uv_stop(&l->loop.uv);
 }
 
 /* ---- the whole ---- */
@@ -384,8 +372,9 @@ static mst_status outcome(const mpi_launch *l)
         return mst_error_restore(&l->broken);
     if (l->stopped_by != 0)
         return mst_fail(MST_ESTOPPED, "launch: stopped by %s; %u rank%s ended%s%s",
-                        signal_name(l->stopped_by, how, sizeof how), l->n_ranks, l->n_ranks == 1 ? "" : "s",
-                        l->phase == PHASE_KILLING ? ", by being killed" : "", times);
+                        mst_signal_name(l->stopped_by, how, sizeof how), l->n_ranks,
+                        l->n_ranks == 1 ? "" : "s", l->phase == PHASE_KILLING ? ", by being killed" : "",
+                        times);
     if (l->code != 0 || l->signal != 0)
         return mst_fail(lost_a_rank(l) ? MST_EPEER
                         : l->code == 2 ? MST_EUSAGE
@@ -441,41 +430,19 @@ static mst_status prepare(mpi_launch *l)
     return MST_OK;
 }
 
-static void on_handle_closed(uv_handle_t *handle)
-{
-    (void)handle;
-}
-
-static void close_all(uv_handle_t *handle, void *arg)
-{
-    (void)arg;
-    if (!uv_is_closing(handle))
-        uv_close(handle, on_handle_closed);
-}
-
 static mst_status run_loop(mpi_launch *l)
 {
     mst_status st;
     static const mst_proc_events events = {.line = on_line, .ended = on_ended};
-    if (uv_loop_init(&l->loop) != 0)
-        return mst_fail(MST_EIO, "no event loop");
-    TRY_OUT(st, mst_procs_new(&l->loop, &events, l, &l->procs));
-    uv_timer_init(&l->loop, &l->grace);
-    l->grace.data = l;
-    for (size_t i = 0; i < sizeof signal_numbers / sizeof *signal_numbers; i++) {
-        uv_signal_init(&l->loop, &l->signals[i]);
-        l->signals[i].data = l;
-        if (uv_signal_start(&l->signals[i], on_signal, signal_numbers[i]) != 0)
-            TRY_OUT(st, mst_fail(MST_EIO, "signals cannot be caught"));
-    }
+    TRY_OUT(st, mst_signal_loop_init(&l->loop, on_signal, true, l));
+    TRY_OUT(st, mst_procs_new(&l->loop.uv, &events, l, &l->procs));
+    mst_signal_loop_timer(&l->loop, &l->grace, l);
     TRY_OUT(st, start_job(l, l->job->words));
-    uv_run(&l->loop, UV_RUN_DEFAULT);
+    uv_run(&l->loop.uv, UV_RUN_DEFAULT);
     st = outcome(l);
 out:
     mst_procs_destroy(l->procs);
-    uv_walk(&l->loop, close_all, NULL);
-    uv_run(&l->loop, UV_RUN_DEFAULT);
-    uv_loop_close(&l->loop);
+    mst_signal_loop_fini(&l->loop);
     return st;
 }
 

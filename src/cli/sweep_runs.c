@@ -5,7 +5,6 @@
 #include "cli/sweep_runs.h"
 
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +17,7 @@
 #include "cli/launch_procs.h"
 #include "cli/launch_remote.h"
 #include "cli/progress.h"
+#include "cli/signal_loop.h"
 #include "report/buffer.h"
 
 #define TICK_MS      200
@@ -29,11 +29,10 @@ struct mst_runner {
     const mst_sweep *sweep;
     double timeout_s;
     char program[4096];
-    uv_loop_t loop;
-    uv_signal_t signals[3];
+    mst_signal_loop loop;
     uv_timer_t tick;
-    bool has_loop;
     int stopped_by; /* signal; 0: nobody */
+    char stopped_name[16];
     /* of the current run: */
     mst_procs *procs;
     uint32_t id;
@@ -48,16 +47,9 @@ struct mst_runner {
     double left_s;
 };
 
-static const int signal_numbers[3] = {SIGINT, SIGTERM, SIGHUP};
-
-static const char *signal_name(int number)
-{
-    return number == SIGINT ? "SIGINT" : number == SIGTERM ? "SIGTERM" : "SIGHUP";
-}
-
 const char *mst_runner_stopped(const mst_runner *self)
 {
-    return self->stopped_by != 0 ? signal_name(self->stopped_by) : NULL;
+    return self->stopped_by != 0 ? self->stopped_name : NULL;
 }
 
 /* ---- ending a run ---- */
@@ -83,8 +75,10 @@ static void on_signal(uv_signal_t *handle, int number)
         kill_run(r);
     else if (running && r->phase == PHASE_RUN)
         stop_run(r);
-    if (r->stopped_by == 0)
+    if (r->stopped_by == 0) {
         r->stopped_by = number;
+        mst_signal_name(number, r->stopped_name, sizeof r->stopped_name);
+    }
 }
 
 static void show(mst_runner *r)
@@ -158,18 +152,9 @@ mst_status mst_runner_new(const mst_sweep *sweep, double timeout_s, mst_runner *
     TRY_OUT(st, mst_own_program(r->program, sizeof r->program));
     if (setenv("MUSTER_WATCH_STDIN", "15", 1) != 0)
         TRY_OUT(st, mst_fail(MST_ENOMEM, "no memory to run a sweep"));
-    if (uv_loop_init(&r->loop) != 0)
-        TRY_OUT(st, mst_fail(MST_EIO, "no event loop to run a sweep in"));
-    r->has_loop = true;
-    uv_timer_init(&r->loop, &r->tick);
-    r->tick.data = r;
+    TRY_OUT(st, mst_signal_loop_init(&r->loop, on_signal, false, r));
+    mst_signal_loop_timer(&r->loop, &r->tick, r);
     uv_timer_start(&r->tick, on_tick, TICK_MS, TICK_MS);
-    for (size_t i = 0; i < sizeof signal_numbers / sizeof *signal_numbers; i++) {
-        uv_signal_init(&r->loop, &r->signals[i]);
-        r->signals[i].data = r;
-        if (uv_signal_start(&r->signals[i], on_signal, signal_numbers[i]) != 0)
-            TRY_OUT(st, mst_fail(MST_EIO, "signals cannot be caught"));
-    }
     mst_bar_start(&r->bar, "sweep", "runs", 0);
     *out = r;
     r = NULL;
@@ -178,23 +163,12 @@ out:
     return st;
 }
 
-static void close_all(uv_handle_t *handle, void *arg)
-{
-    (void)arg;
-    if (!uv_is_closing(handle))
-        uv_close(handle, NULL);
-}
-
 void mst_runner_destroy(mst_runner *self)
 {
     if (self == NULL)
         return;
     mst_procs_destroy(self->procs);
-    if (self->has_loop) {
-        uv_walk(&self->loop, close_all, NULL);
-        uv_run(&self->loop, UV_RUN_DEFAULT);
-        uv_loop_close(&self->loop);
-    }
+    mst_signal_loop_fini(&self->loop);
     mst_free(self);
 }
 
@@ -262,7 +236,7 @@ static mst_status start(mst_runner *r, const mst_sweep_cell *cell, mst_runner_ho
         argv[n++] = how == MST_RUNNER_RESUME ? "--resume" : "--overwrite";
     if (word != NULL)
         argv[n++] = word;
-    TRY_OUT(st, mst_procs_new(&r->loop, &events, r, &r->procs));
+    TRY_OUT(st, mst_procs_new(&r->loop.uv, &events, r, &r->procs));
     mst_proc_start process = {.argv = argv};
     st = mst_procs_start(r->procs, &process, &r->id);
 out:
@@ -313,7 +287,7 @@ mst_status mst_runner_run(mst_runner *self, mst_sweep_cell *cell, mst_runner_how
     self->began_ns = mst_now_ns();
     TRY_OUT(st, start(self, cell, how, word));
     while (!self->ended)
-        uv_run(&self->loop, UV_RUN_ONCE);
+        uv_run(&self->loop.uv, UV_RUN_ONCE);
     double seconds = mst_seconds_since(self->began_ns);
     cell->seconds = how == MST_RUNNER_RESUME && !isnan(cell->seconds) ? cell->seconds + seconds : seconds;
     st = conclude(self, cell);

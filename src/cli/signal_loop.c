@@ -1,0 +1,56 @@
+/* A loop with signals; contract in signal_loop.h. */
+#include "cli/signal_loop.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+static const int numbers[4] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+
+mst_status mst_signal_loop_init(mst_signal_loop *self, uv_signal_cb on_signal, bool checkpoints, void *arg)
+{
+    size_t n = on_signal == NULL ? 0 : checkpoints ? 4 : 3;
+    if (uv_loop_init(&self->uv) != 0)
+        return mst_fail(MST_EIO, "no event loop");
+    self->is_open = true;
+    for (size_t i = 0; i < n; i++) {
+        uv_signal_init(&self->uv, &self->signals[i]);
+        self->signals[i].data = arg;
+        if (uv_signal_start(&self->signals[i], on_signal, numbers[i]) != 0)
+            return mst_fail(MST_EIO, "signals cannot be caught");
+    }
+    return MST_OK;
+}
+
+static void close_one(uv_handle_t *handle, void *arg)
+{
+    (void)arg;
+    if (!uv_is_closing(handle))
+        uv_close(handle, NULL);
+}
+
+void mst_signal_loop_fini(mst_signal_loop *self)
+{
+    if (!self->is_open)
+        return;
+    uv_walk(&self->uv, close_one, NULL);
+    uv_run(&self->uv, UV_RUN_DEFAULT);
+    uv_loop_close(&self->uv);
+    self->is_open = false;
+}
+
+void mst_signal_loop_timer(mst_signal_loop *self, uv_timer_t *timer, void *arg)
+{
+    uv_timer_init(&self->uv, timer);
+    timer->data = arg;
+}
+
+const char *mst_signal_name(int number, char *out, size_t size)
+{
+    const char *name = sigabbrev_np(number);
+    if (name != NULL)
+        snprintf(out, size, "SIG%s", name);
+    else
+        snprintf(out, size, "signal %d", number);
+    return out;
+}
