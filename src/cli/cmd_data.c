@@ -111,6 +111,24 @@ void mst_data_sink_close(mst_data_sink *sink)
     sink->writer = NULL;
 }
 
+mst_status mst_data_check_free(const char *folder, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        char *path = mst_sprintf("%s/%s", folder, names[i]);
+        if (path == NULL)
+            return mst_fail(MST_ENOMEM, "%s: no memory for a name", folder);
+        mst_status st = mst_path_exists(path)
+                            ? mst_fail(MST_EEXIST,
+                                       "%s: there already: choose another folder, or give --overwrite to "
+                                       "replace what is in it",
+                                       path)
+                            : MST_OK;
+        mst_free(path);
+        TRY(st);
+    }
+    return MST_OK;
+}
+
 /* ---- parts of chunks ---- */
 
 static void destroy_part(mst_chunk *self)

@@ -1,8 +1,6 @@
 /* `muster data gen`: data that is a function of a seed, to a file. */
 #include <string.h>
 
-#include "base/alloc.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "cli/cmd_data.h"
 #include "cli/signals.h"
@@ -218,31 +216,12 @@ static mst_status watch_folder(void *arg, uint64_t first_row, mst_chunk *chunk)
     return MST_OK;
 }
 
-/* Images that are there already may be MNIST's own. */
-static mst_status check_free(const char *folder)
-{
-    static const char *const names[] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
-                                        "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char *path = mst_sprintf("%s/%s", folder, names[i]);
-        if (path == NULL)
-            return mst_fail(MST_ENOMEM, "%s: no memory for a name", folder);
-        mst_status st = mst_path_exists(path)
-                            ? mst_fail(MST_EEXIST,
-                                       "%s: there already: choose another folder, or give --overwrite to "
-                                       "replace what is in it",
-                                       path)
-                            : MST_OK;
-        mst_free(path);
-        TRY(st);
-    }
-    return MST_OK;
-}
-
 /* Four IDX files in a folder, named as MNIST's are. */
 static mst_status digits_to_folder(const gen_options *gen, const digits_options *digits,
                                    const mst_data_out_options *out)
 {
+    static const char *const names[] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
+                                        "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
     char train[32], test[32];
     if (gen->first_row != 0)
         return mst_fail(MST_EUSAGE,
@@ -250,8 +229,8 @@ static mst_status digits_to_folder(const gen_options *gen, const digits_options 
     if (gen->rows > UINT32_MAX)
         return mst_fail(MST_EUSAGE, "--rows %lld: IDX files hold at most 4294967295 images",
                         (long long)gen->rows);
-    if (!digits->overwrite)
-        TRY(check_free(out->out));
+    if (!digits->overwrite) /* images that are there already may be MNIST's own */
+        TRY(mst_data_check_free(out->out, names, sizeof names / sizeof *names));
     folder_progress progress = {0};
     mst_signals_install();
     mst_bar_start(&progress.bar, "generating", "images", (uint64_t)(gen->rows + digits->test_rows));

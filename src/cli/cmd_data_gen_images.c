@@ -10,6 +10,7 @@
 typedef struct images_options {
     int64_t rows, test_rows, first_row, classes, seed;
     char *size;
+    bool overwrite;
 } images_options;
 
 #define FIELD(name) offsetof(images_options, name)
@@ -55,6 +56,10 @@ static const mst_option images_table[] = {
      .min = 0,
      .max = 9.2e18,
      .help = "Image i is a function of the seed and i alone."},
+    {.name = "overwrite",
+     .type = MST_OPTION_FLAG,
+     .offset = FIELD(overwrite),
+     .help = "Replace train.gen and test.gen that are in FOLDER already."},
     {.name = NULL},
 };
 static const mst_option *const tables[] = {images_table, mst_data_out_table, mst_cli_config_table, NULL};
@@ -70,12 +75,16 @@ static mst_status save_part(const char *folder, const char *name, const mst_gen_
 }
 
 /* train.gen and test.gen, each a few lines long. */
-static mst_status to_folder(const mst_gen_images_options *o, uint64_t test_rows, const char *folder)
+static mst_status to_folder(const mst_gen_images_options *o, uint64_t test_rows, bool overwrite,
+                            const char *folder)
 {
+    static const char *const names[] = {"train.gen", "test.gen"};
     char train[32], test[32];
     mst_gen_images_options later = *o;
     later.first_row = o->first_row + o->rows;
     later.rows = test_rows;
+    if (!overwrite)
+        TRY(mst_data_check_free(folder, names, 2));
     TRY(mst_make_folders(folder));
     TRY(save_part(folder, "test", &later));
     TRY(save_part(folder, "train", o));
@@ -135,7 +144,7 @@ static mst_status run(int argc, char **argv)
     else if (out.to != NULL || mst_row_writer_find(NULL, out.out, &ops) == MST_OK)
         st = to_file(&o, &out);
     else
-        st = to_folder(&o, (uint64_t)images.test_rows, out.out);
+        st = to_folder(&o, (uint64_t)images.test_rows, images.overwrite, out.out);
 out:
     mst_options_fini(groups, 3);
     return st;

@@ -102,6 +102,8 @@ mv kept.net my.net
 # ---- rows that are not what the net takes ----
 expect 0 data gen images --size 3x16x16 --classes 10 --rows 60 --test-rows 20 --out colour
 expect 0 data gen images --size 1x14x56 --classes 10 --rows 60 --test-rows 20 --out wide
+refused 1 "wide/train.gen: there already: choose another folder, or give --overwrite" data gen images --out wide
+expect 0 data gen images --size 1x14x56 --classes 10 --rows 60 --test-rows 20 --out wide --overwrite
 expect 0 data gen blobs --rows 60 --features 20 --classes 10 --out twenty.libsvm
 refused 1 "colour/test.gen: its images are 3x16x16, and the net takes 1x28x28" \
   train $images --net my.net --test colour/test.gen --steps 1 --run w
