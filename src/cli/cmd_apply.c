@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "cli/signals.h"
+#include "data/images.h"
 
 #define FIELD(name) offsetof(mst_apply_options, name)
 const mst_option mst_apply_table[] = {
@@ -29,13 +30,14 @@ static mst_status check_channels(const mst_apply *self, const mst_checkpoint_met
 }
 
 /* Opens the files and settles what is done to their images. */
-static mst_status open_rows(mst_apply *self, const mst_checkpoint_meta *meta)
+static mst_status open_rows(mst_apply *self, const char *image_option, const mst_checkpoint_meta *meta)
 {
     mst_text_list files = {.items = self->words.items + 1, .n = self->words.n - 1};
     if (self->augment_options.crop != NULL)
         self->data.features = 0; /* images are larger than what the model sees of them */
     self->data.set = MST_SET_TEST;
     TRY(mst_dataset_open(&files, &self->data, &self->dataset));
+    TRY(mst_images_option_check(image_option, self->dataset));
     TRY(check_channels(self, meta));
     TRY(mst_augment_init(&self->augment, &self->augment_options, self->dataset, 0));
     return mst_assembly_check_rows(&self->assembly, &self->augment, self->dataset);
@@ -58,6 +60,7 @@ mst_status mst_apply_open(mst_apply *self, const mst_command *command, mst_optio
     reading_given = mst_options_is_set(groups, n, "hash-seed") ||
                     mst_options_is_set(groups, n, "criteo-numeric") ||
                     mst_options_is_set(groups, n, "tf-keys");
+    const char *image_option = mst_images_option_given(groups, n);
     int64_t features = self->data.features;
     mst_status st = mst_assembly_from_checkpoint(&self->assembly, self->words.items[0], mst_kernels_get(isa),
                                                  groups, n, &meta);
@@ -68,7 +71,7 @@ mst_status mst_apply_open(mst_apply *self, const mst_command *command, mst_optio
                       (unsigned long long)has);
     if (st == MST_OK) {
         mst_signals_install();
-        st = open_rows(self, &meta);
+        st = open_rows(self, image_option, &meta);
     }
     mst_checkpoint_meta_fini(&meta);
     TRY(st);

@@ -106,6 +106,7 @@ static mst_status run(int argc, char **argv)
         goto out;
     }
     TRY_OUT(st, mst_dataset_open(&paths, &data, &dataset));
+    TRY_OUT(st, mst_images_option_check(mst_images_option_given(groups, 4), dataset));
     key = source_key(dataset, &data);
     sink.source_key = key;
     st = convert_rows(dataset, &convert, &out, &sink);

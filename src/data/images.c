@@ -448,3 +448,24 @@ out:
         images_destroy(&d->base);
     return st;
 }
+
+const char *mst_images_option_given(const mst_option_group *groups, size_t n)
+{
+    static const char *const names[] = {"image-size", "image-resize", "image-gray"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (mst_options_is_set(groups, n, names[i]))
+            return names[i];
+    return NULL;
+}
+
+bool mst_images_options_matter(const mst_dataset *dataset)
+{
+    return dataset->ops == &images_ops || strcmp(dataset->ops->name, "cache") == 0;
+}
+
+mst_status mst_images_option_check(const char *given, const mst_dataset *dataset)
+{
+    if (given == NULL || mst_images_options_matter(dataset))
+        return MST_OK;
+    return mst_fail(MST_EUSAGE, "--%s is for folders of images, and %s is none", given, dataset->name);
+}

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "data/images.h"
 #include "mpi/mpi.h"
 #include "train/settings_idle.h"
 
@@ -414,6 +415,7 @@ mst_status mst_settings_settle(mst_settings *self, bool dry_run)
     for (size_t i = 0, named = self->files.n; named == 0 && i < self->process.files.n; i++)
         TRY(mst_text_list_add(&self->files, self->process.files.items[i]));
     mst_given given = mst_given_of(self);
+    self->image_option = mst_images_option_given(self->groups, self->n_groups);
     TRY(find_cluster(self));
     if (self->train.run != NULL && *self->train.run == '\0')
         return mst_fail(MST_EUSAGE, "--run: the name of the folder is empty");
@@ -446,5 +448,6 @@ mst_train_config mst_settings_config(mst_settings *self)
         .data_options = json_object_get(self->options, "data"),
         .augment_options = json_object_get(self->options, "augmentation"),
         .epochs_given = mst_options_is_set(self->groups, self->n_groups, "epochs"),
+        .image_option = self->image_option,
     };
 }

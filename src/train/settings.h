@@ -39,6 +39,7 @@ typedef struct mst_settings {
     char *net;           /* of a run that is resumed: what model.net_text points at; or NULL */
     mst_job_lost lost;   /* the caller's: who is told that a rank of an MPI job is dead; or zeroes */
     /* Once settled: */
+    const char *image_option;      /* what mst_images_option_given found on the command line */
     mst_cluster cluster;           /* source NULL: none */
     mst_strategy_options resolved; /* strategy, as it will run */
     json_t *options;               /* mst_options_json of all groups */

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "data/cache.h"
+#include "data/images.h"
 #include "data/stream.h"
 #include "observe/run.h"
 #include "train/trainer_impl.h"
@@ -189,16 +190,26 @@ static mst_status open_set(mst_trainer *self, const mst_params *params, const at
     return mst_evaluator_new(self->assembly.model, params, set->dataset, &eval, &set->evaluator);
 }
 
+/* Options for folders of images are for any of the sets, so all of them are open. */
+static mst_status check_image_option(const mst_trainer *self)
+{
+    const mst_dataset *sets[] = {self->test.dataset, self->valid.dataset};
+    for (size_t i = 0; i < 2; i++)
+        if (sets[i] != NULL && mst_images_options_matter(sets[i]))
+            return MST_OK;
+    return mst_images_option_check(self->config.image_option, self->dataset);
+}
+
 mst_status mst_trainer_open_sets(mst_trainer *self, const mst_params *params, const atomic_bool *stop)
 {
+    mst_text_list one = {.items = &self->options.valid, .n = 1};
     if (self->options.test.n > 0)
         TRY(open_set(self, params, stop, &self->test, &self->options.test, MST_KEEP_ALL));
-    if (self->options.valid == NULL)
-        return MST_OK;
     if (self->held_out > 0.0)
-        return open_set(self, params, stop, &self->valid, self->config.files, MST_KEEP_HELD_OUT);
-    mst_text_list one = {.items = &self->options.valid, .n = 1};
-    return open_set(self, params, stop, &self->valid, &one, MST_KEEP_ALL);
+        TRY(open_set(self, params, stop, &self->valid, self->config.files, MST_KEEP_HELD_OUT));
+    else if (self->options.valid != NULL)
+        TRY(open_set(self, params, stop, &self->valid, &one, MST_KEEP_ALL));
+    return check_image_option(self);
 }
 
 /* --valid 0.1 is a fraction unless a file of that name exists. */
@@ -326,6 +337,8 @@ static mst_status open_training_data(mst_trainer *self, mst_shape *shape)
     TRY(mst_optimizer_init(&self->optimizer, &optim));
     self->data.set = MST_SET_TRAINING;
     TRY(open_data(self, c->files, &self->dataset));
+    if (self->options.test.n == 0 && (self->options.valid == NULL || self->held_out > 0.0))
+        TRY(check_image_option(self));
     if (ranks && !self->dataset->random)
         return mst_fail(
             MST_EUSAGE,
