@@ -224,14 +224,16 @@ static mst_status start(mst_runner *r, const mst_sweep_cell *cell, mst_runner_ho
     mst_status st;
     size_t n = 0;
     char *path = mst_sweep_run_path(r->sweep, cell),
-         *run = path != NULL ? mst_sprintf("--run=%s", path) : NULL;
-    const char **argv = mst_calloc(cell->words.n + 6, sizeof *argv);
-    if (run == NULL || argv == NULL)
+         *run = path != NULL ? mst_sprintf("--run=%s", path) : NULL,
+         *group = mst_sprintf("--group=%s/%s", r->sweep->folder, cell->config);
+    const char **argv = mst_calloc(cell->words.n + 7, sizeof *argv);
+    if (run == NULL || group == NULL || argv == NULL)
         TRY_OUT(st, mst_fail(MST_ENOMEM, "no memory for a command line"));
     argv[n++] = r->program;
     for (size_t i = 0; i < cell->words.n; i++)
         argv[n++] = cell->words.items[i];
     argv[n++] = run;
+    argv[n++] = group;
     if (how != MST_RUNNER_NEW)
         argv[n++] = how == MST_RUNNER_RESUME ? "--resume" : "--overwrite";
     if (word != NULL)
@@ -241,6 +243,7 @@ static mst_status start(mst_runner *r, const mst_sweep_cell *cell, mst_runner_ho
     st = mst_procs_start(r->procs, &process, &r->id);
 out:
     mst_free(argv);
+    mst_free(group);
     mst_free(run);
     mst_free(path);
     return st;

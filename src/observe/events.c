@@ -10,7 +10,7 @@ enum { VARINT = 0, FIXED64 = 1, LENGTH = 2, FIXED32 = 5 };
 enum { EVENT_WALL = 1, EVENT_STEP = 2, EVENT_VERSION = 3, EVENT_SUMMARY = 5, EVENT_SESSION = 7 };
 enum { VALUE_TAG = 1, VALUE_SIMPLE = 2, VALUE_HISTO = 5, VALUE_TENSOR = 8, VALUE_METADATA = 9 };
 enum { TENSOR_DTYPE = 1, TENSOR_SHAPE = 2, TENSOR_STRING = 8, DT_FLOAT = 1, DT_STRING = 7 };
-enum { HPARAMS_EXPERIMENT = 2, HPARAMS_START = 3, HPARAMS_END = 4 };
+enum { HPARAMS_START = 3, HPARAMS_END = 4 };
 
 #define FRAME_HEAD 12
 #define NEST_MAX   4 /* bytes of a nested message's length: up to 2^28 */
@@ -141,7 +141,7 @@ void mst_event_version(mst_bytes *out, double wall)
     end_event(out, e);
 }
 
-void mst_event_restart(mst_bytes *out, double wall, uint64_t step)
+void mst_event_start(mst_bytes *out, double wall, uint64_t step)
 {
     enum { STATUS = 1, START = 1 };
     size_t e = event(out, wall, step), session = nest(out, EVENT_SESSION);
@@ -300,32 +300,6 @@ static unsigned type_of(const json_t *v)
     if (json_is_boolean(v))
         return TYPE_BOOL;
     return json_is_string(v) && json_string_length(v) > 0 ? TYPE_TEXT : TYPE_NONE;
-}
-
-void mst_event_experiment(mst_bytes *out, double wall, const json_t *values, const char *const *metrics,
-                          size_t n_metrics)
-{
-    enum { CREATED = 3, HPARAM = 4, METRIC = 5, INFO_NAME = 1, INFO_TYPE = 4, NAME_TAG = 2 };
-    const char *name;
-    json_t *v;
-    hparams h = begin_hparams(out, wall, "_hparams_/experiment", HPARAMS_EXPERIMENT);
-    add_double(out, CREATED, wall);
-    json_object_foreach((json_t *)values, name, v)
-    {
-        if (type_of(v) == TYPE_NONE)
-            continue;
-        size_t info = nest(out, HPARAM);
-        add_text(out, INFO_NAME, name);
-        add_int(out, INFO_TYPE, type_of(v));
-        end_nest(out, info);
-    }
-    for (size_t i = 0; i < n_metrics; i++) {
-        size_t info = nest(out, METRIC), metric = nest(out, INFO_NAME);
-        add_text(out, NAME_TAG, metrics[i]);
-        end_nest(out, metric);
-        end_nest(out, info);
-    }
-    end_hparams(out, h);
 }
 
 void mst_event_run_begins(mst_bytes *out, double wall, const char *group, const json_t *values)

@@ -20,8 +20,10 @@ typedef struct mst_scalar {
 /* The first record of every file. */
 void mst_event_version(mst_bytes *out, double wall);
 
-/* What was written of steps from this one on, in files before, is void: a run was resumed here. */
-void mst_event_restart(mst_bytes *out, double wall, uint64_t step);
+/* The second record of every file: what files before it in the folder say of this step and later ones is
+ * void, for a run may have been resumed before where they end. TensorBoard takes the first such record of a
+ * folder for the run's beginning, and the others only at their word. */
+void mst_event_start(mst_bytes *out, double wall, uint64_t step);
 
 /* Nothing is written when no value is finite. */
 void mst_event_scalars(mst_bytes *out, double wall, uint64_t step, const mst_scalar *scalars, size_t n);
@@ -31,11 +33,11 @@ void mst_event_histogram(mst_bytes *out, double wall, uint64_t step, const char 
 /* For the text tab; Markdown. */
 void mst_event_text(mst_bytes *out, double wall, uint64_t step, const char *tag, const char *text);
 
-/* For the HParams tab: what is compared (once), and with what this run was started and how it ended. values:
- * an object of numbers, booleans and texts; others are left out. metrics: tags of scalars in the same folder.
- */
-void mst_event_experiment(mst_bytes *out, double wall, const json_t *values, const char *const *metrics,
-                          size_t n_metrics);
+/* For the HParams tab: with what this run was started, and how it ended. values: an object of numbers,
+ * booleans and texts; others are left out. group: what repeats share, whose figures are shown as their mean;
+ * or NULL. What is compared (columns, metrics, which values differ) TensorBoard finds out over all runs: a
+ * record that says so would count for all of them, whichever run it came from. The metrics are the scalars of
+ * the same folder. */
 void mst_event_run_begins(mst_bytes *out, double wall, const char *group, const json_t *values);
 void mst_event_run_ends(mst_bytes *out, double wall, bool failed);
 

@@ -18,6 +18,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/option.h"
 #include "observe/observe_impl.h"
 #include "observe/run.h"
 
@@ -199,8 +200,7 @@ static mst_bytes *begin_event(mst_observe *self, mst_record_kind kind, double *w
     *wall = mst_observe_wall(self);
     if (!self->files[kind].opened) {
         mst_event_version(out, *wall);
-        if (self->options.resumed)
-            mst_event_restart(out, *wall, self->options.step + 1);
+        mst_event_start(out, *wall, self->options.step + 1);
         self->files[kind].opened = true;
     }
     return out;
@@ -241,31 +241,50 @@ void mst_observe_text(mst_observe *self, const char *tag, const char *text)
     end_add(self);
 }
 
-void mst_observe_config(mst_observe *self, const char *group, const json_t *options,
-                        const char *const *metrics, size_t n_metrics)
+/* What a run is compared by: all options in one object, lists as text. Not where it is written and which of
+ * several repeats it is. */
+static json_t *compared(const char *group, const json_t *options)
+{
+    static const char *const not_compared[] = {"run", "group", "resume", "overwrite"};
+    const char *title, *name;
+    json_t *values, *value, *flat = json_object();
+    json_object_foreach((json_t *)options, title, values)
+    {
+        if (strcmp(title, "output") == 0 || strcmp(title, "process") == 0)
+            continue;
+        json_object_foreach(values, name, value)
+        {
+            char *text = json_is_array(value) ? mst_option_text(value) : NULL;
+            if (text != NULL)
+                json_object_set_new(flat, name, json_string(text));
+            else
+                json_object_set(flat, name, value);
+            mst_free(text);
+        }
+    }
+    for (size_t i = 0; i < sizeof not_compared / sizeof *not_compared; i++)
+        json_object_del(flat, not_compared[i]);
+    if (group != NULL)
+        json_object_del(flat, "seed");
+    return flat;
+}
+
+void mst_observe_config(mst_observe *self, const char *group, const json_t *options)
 {
     double wall;
-    const char *name;
-    json_t *values, *flat = json_object();
-    if (self == NULL || flat == NULL || !self->options.events) {
-        json_decref(flat);
+    if (self == NULL || !self->options.events)
         return;
     }
     char *dump = json_dumps(options, JSON_INDENT(1)),
          *text = dump != NULL ? mst_sprintf("```json\n%s\n```", dump) : NULL;
-    json_object_foreach((json_t *)options, name, values)
-    {
-        if (json_is_object(values))
-            json_object_update(flat, values);
-    }
     mst_bytes *out = begin_event(self, MST_RECORD_EVALUATIONS, &wall);
     if (out != NULL) {
         if (text != NULL)
             mst_event_text(out, wall, self->options.step, "configuration", text);
-        mst_event_experiment(out, wall, flat, metrics, n_metrics);
-        mst_event_run_begins(out, wall, group, flat);
+        if (flat != NULL)
+            mst_event_run_begins(out, wall, group, flat);
         end_add(self);
-    }
+    json_t *flat = compared(group, options);
     mst_free(text);
     free(dump); /* jansson's allocation */
     json_decref(flat);

@@ -30,7 +30,6 @@ typedef struct mst_observe_options {
     bool trace;     /* trace.json, of steps [trace_from, trace_to] */
     uint64_t trace_from, trace_to;
     uint64_t step; /* where the run stands: 0, or where it was resumed */
-    bool resumed;
 } mst_observe_options;
 
 typedef struct mst_observe mst_observe;
@@ -79,10 +78,10 @@ void mst_observe_scalars(mst_observe *self, mst_record_kind kind, uint64_t step,
 void mst_observe_histogram(mst_observe *self, uint64_t step, const char *tag, const float *values,
                            uint64_t n);
 void mst_observe_text(mst_observe *self, const char *tag, const char *text);
-/* The run's options, {"group": {"name": value}}, as text and for the HParams tab, in the evaluator's folder.
- */
-void mst_observe_config(mst_observe *self, const char *group, const json_t *options,
-                        const char *const *metrics, size_t n_metrics);
-void mst_observe_over(mst_observe *self, bool failed); /* the same, at the end */
+/* The run's options, {"title": {"name": value}}, as text and for the HParams tab, in the evaluator's folder.
+ * group: what the run shares with its repeats, whose seeds are then not compared; or NULL. */
+void mst_observe_config(mst_observe *self, const char *group, const json_t *options);
+/* The same, at the end; not for a run that is only interrupted. Of several in a folder, the first counts. */
+void mst_observe_over(mst_observe *self, bool failed);
 
 #endif

@@ -23,7 +23,7 @@ typedef enum mst_run_open {
 typedef struct mst_metrics {
     uint64_t step, rows, epoch;
     double train_seconds, eval_seconds; /* so far, apart from each other */
-    double lr, train_loss;              /* loss: since the last evaluation */
+    double lr, train_loss;              /* loss: since the last evaluation, or of more rows */
     const char *set;                    /* "", or which set was evaluated: "test", "valid" */
     double loss, accuracy, auc, top5;
 } mst_metrics;

@@ -24,8 +24,8 @@ static size_t count_name(mst_run_data *const *runs, size_t n, const char *name)
 /* Options that only say where output goes, or which process this was, make no other model. */
 bool mst_report_option_matters(const char *group, const char *name)
 {
-    static const char *const left_out[] = {"run",     "resume", "overwrite", "config",
-                                           "dry-run", "json",   "quiet"};
+    static const char *const left_out[] = {"run",    "resume",  "overwrite", "group",
+                                           "config", "dry-run", "json",      "quiet"};
     if (strcmp(group, "process") == 0 || strcmp(name, "role") == 0)
         return false;
     for (size_t i = 0; i < sizeof left_out / sizeof *left_out; i++)

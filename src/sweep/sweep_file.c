@@ -100,7 +100,7 @@ static mst_status want(const reader *r, const yaml_node_t *node, yaml_node_type_
 /* ---- options ---- */
 
 /* Names that a sweep decides itself. */
-static const char *const own[] = {"run", "resume", "overwrite"};
+static const char *const own[] = {"run", "resume", "overwrite", "group"};
 
 /* Tries an option, and puts it as a command line would have it into `into`. */
 static mst_status put_option(reader *r, size_t line, const char *name, const char *value, json_t *into)
@@ -108,7 +108,7 @@ static mst_status put_option(reader *r, size_t line, const char *name, const cha
     mst_settings *s = &r->settings;
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (strcmp(name, own[i]) == 0)
-            return mst_fail(MST_EUSAGE, "%s:%zu: %s: the sweep gives every run its own folder", r->path, line,
+            return mst_fail(MST_EUSAGE, "%s:%zu: %s: the sweep gives every run its own folder, and repeats a group", r->path, line,
                             name);
     if (json_object_get(into, name) != NULL)
         return mst_fail(MST_EUSAGE, "%s:%zu: %s: is given twice", r->path, line, name);

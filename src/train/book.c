@@ -79,6 +79,7 @@ void mst_book_resume(mst_book *self, const mst_checkpoint_meta *meta)
         sum->rows = (uint64_t)rows;
     else
         *sum = (mst_loss_sum){0};
+    mst_loss_window_restore(&self->window, json_object_get(extra, "loss_window"));
     self->evaluation_due = json_is_true(json_object_get(extra, "evaluation_due"));
 }
 
@@ -194,25 +195,18 @@ void mst_book_mark(mst_book *self, const char *process, const char *kind, const 
 
 void mst_book_watch(mst_book *self, mst_observe *observe)
 {
-    const mst_train_options *o = self->options.train;
-    const char *metrics[4];
-    size_t n = 0;
+    json_t *options = json_object_get(self->manifest, "options");
+    const char *group = json_string_value(json_object_get(json_object_get(options, "training"), "group"));
     self->observe = observe;
+    self->told_step = self->progress.steps;
     mst_observe_from(observe, self->progress.steps);
-    if (o->test.n > 0) {
-        metrics[n++] = "loss";
-        metrics[n++] = "accuracy";
-    }
-    if (o->valid != NULL) {
-        metrics[n++] = "valid/loss";
-        metrics[n++] = "valid/accuracy";
-    }
-    mst_observe_config(observe, NULL, json_object_get(self->manifest, "options"), metrics, n);
+    mst_observe_config(observe, group, options);
     mst_observe_file_in(observe, mst_run_path(self->run));
 }
 
 /* The same as a line of metrics.csv, for TensorBoard: what is trained and what is evaluated are curves of two
- * folders, which it draws into one picture. */
+ * folders, which it draws into one picture. The steps of a curve must grow: figures of an evaluation may come
+ * later than a line about training after it. */
 static void tell_curves(mst_book *self, const mst_train_status *s, const mst_metrics *line)
 {
     const mst_scalar train[] = {{"loss", line->train_loss}, {"lr", line->lr}, {"epoch", (double)line->epoch}};
@@ -223,27 +217,31 @@ static void tell_curves(mst_book *self, const mst_train_status *s, const mst_met
                                 {"valid/auc", line->auc},
                                 {"valid/top5", line->top5}};
     mst_observe_at(self->observe, self->status.step);
-    if (line->set[0] == 0)
+    if (s->step > self->told_step) {
         mst_observe_scalars(self->observe, MST_RECORD_EVENTS, s->step, train, sizeof train / sizeof *train);
-    else
+        self->told_step = s->step;
+    }
+    if (line->set[0] != 0)
         mst_observe_scalars(self->observe, MST_RECORD_EVALUATIONS, s->step,
                             line->set[0] == 'v' ? valid : test, sizeof test / sizeof *test);
 }
 
 /* What the end writes; the directory is closed after it. */
-static void end_watch(mst_book *self, bool failed, const char *text)
+static void end_watch(mst_book *self, bool over, bool failed, const char *text)
 {
     json_t *phases = mst_observe_phases(self->observe);
     if (phases != NULL)
         json_object_set_new(self->manifest, "phases", phases);
-    mst_observe_over(self->observe, failed);
+    if (over)
+        mst_observe_over(self->observe, failed);
     mst_observe_end(self->observe);
     mst_book_mark(self, "", "end", text);
     self->observe = NULL;
 }
 
-/* A line of metrics.csv. Its training loss is the mean since the last evaluation, so that it does not depend
- * on the clock, which decides only how many lines there are in between. */
+/* A line of metrics.csv. Its training loss is the mean since the last evaluation, and of more where that was
+ * just now (loss_window.h), so that it does not depend on the clock, which decides only how many lines there
+ * are in between. */
 static mst_status write_line(mst_book *self, const mst_train_status *s, const mst_loss_sum *train,
                              const char *set, const mst_result *r)
 {
@@ -254,7 +252,7 @@ static mst_status write_line(mst_book *self, const mst_train_status *s, const ms
         .train_seconds = s->train_seconds,
         .eval_seconds = s->eval_seconds,
         .lr = s->lr,
-        .train_loss = mst_mean_loss(train),
+        .train_loss = mst_loss_window_mean(&self->window, train),
         .set = set,
         .loss = r ? r->loss : (double)NAN,
         .accuracy = r ? r->accuracy : (double)NAN,
@@ -371,7 +369,8 @@ mst_status mst_book_evaluated(mst_book *self, const mst_observer *observer, cons
         TRY(write_line(self, &self->marked, &self->marked_loss, "", NULL));
     self->evaluating = self->evaluation_due = false;
     if (self->marked_loss.rows > 0)
-        self->last_train_loss = mst_mean_loss(&self->marked_loss);
+        self->last_train_loss = mst_loss_window_mean(&self->window, &self->marked_loss);
+    mst_loss_window_close(&self->window, &self->marked_loss);
     self->marked_loss = (mst_loss_sum){0};
     bool enough = watch_patience(self, &verdict.best);
     bool met =
@@ -413,6 +412,8 @@ static mst_status compose_meta(const mst_book *self, mst_checkpoint_meta *out)
         json_object_set_new(out->extra, "best_valid_loss", json_real(self->best_valid_loss));
     if (isfinite(self->last_train_loss))
         json_object_set_new(out->extra, "train_loss", json_real(self->last_train_loss));
+    if (self->window.n > 0)
+        json_object_set_new(out->extra, "loss_window", mst_loss_window_json(&self->window));
     return MST_OK;
 }
 
@@ -568,7 +569,7 @@ mst_status mst_book_finish(mst_book *self, mst_end end, mst_train_summary *summa
     summary->best_step = self->best_step;
     summary->n_evaluations = self->n_evaluations;
     json_object_set_new(self->manifest, "end", json_string(mst_end_text(end)));
-    end_watch(self, false, mst_end_text(end));
+    end_watch(self, end != MST_END_STOPPED, false, mst_end_text(end));
     TRY(write_manifest(self, end == MST_END_STOPPED ? "stopped" : "done"));
     close_run(self);
     return MST_OK;
@@ -594,7 +595,7 @@ mst_status mst_book_give_up(mst_book *self, mst_status st)
     mst_book_save_abandon(self);
     mst_book_settle(self, true); /* a checkpoint that is whole counts */
     if (self->run != NULL)
-        end_watch(self, true, error.text);
+        end_watch(self, true, true, error.text);
     if (self->run != NULL && (self->worth_keeping || self->options.train->resume) &&
         !mst_run_replaces(self->run)) {
         json_object_set_new(self->manifest, "error", mst_json_text(error.text));

@@ -2,8 +2,9 @@
  *
  * Invariants
  * 1. `line_loss` sums what was trained on since the last evaluation began; what belongs to one that is under
- * way is in `marked_loss`. A checkpoint holds their sum, and that an evaluation is due, so that a resumed run
- * writes the line that this one would have written.
+ * way is in `marked_loss`; what was before, as far as it is still told, in `window`. A checkpoint holds the
+ * sum of the first two, the window, and that an evaluation is due, so that a resumed run writes the line that
+ * this one would have written.
  * 2. Nothing here depends on the clock but how many training lines there are, and what the options ask for in
  * seconds.
  * 3. `saved_step` is the step of the newest checkpoint handed to the checkpointer whole; a step is saved at
@@ -15,6 +16,7 @@
 
 #include "observe/run.h"
 #include "train/book.h"
+#include "train/loss_window.h"
 
 /* Something that happens every so often. */
 typedef struct mst_due {
@@ -40,9 +42,11 @@ struct mst_book {
     mst_progress progress;
     mst_train_status status;
     mst_loss_sum line_loss, marked_loss;
-    double last_train_loss; /* between the last two evaluations; NAN: none yet */
+    mst_loss_window window; /* of intervals before */
+    double last_train_loss; /* as told with the last evaluation; NAN: none yet */
     uint64_t line_ns;
     mst_observe *observe; /* or NULL */
+    uint64_t told_step;   /* of its newest figures of training */
 
     bool evaluating;         /* under way */
     bool evaluation_due;     /* and on sets that there are, so that a resumed run owes it */
@@ -61,17 +65,5 @@ void mst_book_save_begins(mst_book *self);
 
 /* Removes what this run replaces, if that is to be and the checkpoint is there; wait: for it. */
 mst_status mst_book_settle(mst_book *self, bool wait);
-
-static inline double mst_mean_loss(const mst_loss_sum *sum)
-{
-    return sum->weight > 0.0 ? sum->loss / sum->weight : (double)NAN;
-}
-
-static inline void mst_add_loss(mst_loss_sum *to, const mst_loss_sum *sum)
-{
-    to->loss += sum->loss;
-    to->weight += sum->weight;
-    to->rows += sum->rows;
-}
 
 #endif

@@ -47,7 +47,6 @@ mst_observe *mst_train_observe(const mst_train_options *options, const mst_obser
         .events = true,
         .trace = options->trace || options->trace_steps != NULL,
         .step = who->step,
-        .resumed = options->resume,
     };
     if (!options->observe ||
         mst_trace_steps_parse(options->trace_steps, &o.trace_from, &o.trace_to) != MST_OK)

@@ -179,7 +179,8 @@ static bool may_differ(const char *name)
         "keep",    "isa",        "prefetch",  "cache",           "cache-folder",  "threads",
         "test",    "eval-every", "epochs",    "steps-per-epoch", "steps",         "rows",
         "seconds", "until",      "patience",  "eval-rows",       "eval-batch",    "valid",
-        "servers", "workers",    "strategy",  "peer-timeout",    "start-timeout", "stall-timeout"};
+        "servers", "workers",    "strategy",  "peer-timeout",    "start-timeout", "stall-timeout",
+        "group"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0)
             return true;

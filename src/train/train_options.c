@@ -48,6 +48,9 @@ const mst_option mst_train_option_table[] = {
      "Where caches go; beside the data when not given."},
     {"run", MST_OPTION_TEXT, FIELD(run), NULL, 0, 0, NULL, "FOLDER",
      "The run's directory; runs/MODEL-N with the next free N when not given."},
+    {"group", MST_OPTION_TEXT, FIELD(group), NULL, 0, 0, NULL, "NAME",
+     "Runs of one group are repeats: TensorBoard's HParams tab shows them as one, with the mean of their "
+     "figures."},
     {"resume", MST_OPTION_FLAG, FIELD(resume), "false", 0, 0, NULL, NULL,
      "Continue the run in --run from its newest checkpoint, with its options unless given anew."},
     {"overwrite", MST_OPTION_FLAG, FIELD(overwrite), "false", 0, 0, NULL, NULL, "Replace the run in --run."},

@@ -38,6 +38,7 @@ typedef struct mst_train_options {
     bool cache;              /* --cache */
     char *cache_folder;      /* --cache-folder */
     char *run;               /* --run FOLDER; NULL: runs/MODEL-N */
+    char *group;             /* --group NAME of the run's repeats, or NULL */
     bool resume, overwrite;
     bool save;              /* --save / --no-save */
     char *checkpoint_every; /* --checkpoint-every */
@@ -90,7 +91,7 @@ typedef struct mst_train_status {
     double train_seconds, eval_seconds, save_seconds;
     double rows_per_s;     /* lately */
     double eta_seconds;    /* NAN: unknown */
-    double lr, train_loss; /* loss: lately; in the summary: up to the last evaluation, from the one before */
+    double lr, train_loss; /* loss: lately; in the summary: as told with the last evaluation */
 } mst_train_status;
 
 typedef enum mst_end {

@@ -4,13 +4,18 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
+#include "base/alloc.h"
 #include "base/crc.h"
+#include "base/file.h"
 #include "event.pb-c.h"
-#include "observe/events.h"
+#include "observe/observe.h"
+#include "train/book_impl.h"
 
 typedef MusterTest__Event event_message;
 typedef MusterTest__Summary__Value value_message;
@@ -49,13 +54,13 @@ static event_message *only_event(const mst_bytes *bytes)
     return e;
 }
 
-static void test_version_and_restart(void **state)
+static void test_version_and_start(void **state)
 {
     mst_bytes out = {0};
     size_t at = 0;
     (void)state;
     mst_event_version(&out, 1234.5);
-    mst_event_restart(&out, 1235.5, 77);
+    mst_event_start(&out, 1235.5, 77);
     event_message *e = next_event(&out, &at);
     assert_true(e->wall_time == 1234.5);
     assert_string_equal(e->file_version, "brain.Event:2");
@@ -153,6 +158,7 @@ static void test_text(void **state)
     event_message *e = only_event(&out);
     const value_message *v = e->summary->value[0];
     assert_string_equal(v->metadata->plugin_data->plugin_name, "text");
+    assert_int_equal(v->metadata->data_class, 2); /* tensors: without it TensorBoard guesses by the plugin */
     assert_int_equal(v->tensor->dtype, 7);
     assert_int_equal(v->tensor->tensor_shape->n_dim, 0);
     assert_int_equal(v->tensor->n_string_val, 1);
@@ -168,6 +174,7 @@ static MusterTest__HParams *hparams_of(const mst_bytes *bytes, const char *tag)
     const value_message *v = e->summary->value[0];
     assert_string_equal(v->tag, tag);
     assert_string_equal(v->metadata->plugin_data->plugin_name, "hparams");
+    assert_int_equal(v->metadata->data_class, 2);
     assert_int_equal(v->tensor->dtype, 1);
     assert_int_equal(v->tensor->tensor_shape->n_dim, 1);
     const ProtobufCBinaryData *content = &v->metadata->plugin_data->content;
@@ -180,24 +187,15 @@ static MusterTest__HParams *hparams_of(const mst_bytes *bytes, const char *tag)
 static void test_hparams(void **state)
 {
     mst_bytes out = {0};
-    const char *const metrics[] = {"loss", "accuracy"};
     json_t *values = json_pack("{s:f, s:b, s:s, s:s, s:n, s:i}", "lr", 0.25, "save", 1, "mode", "sync", "run",
                                "", "none", "batch", 100);
     (void)state;
-    mst_event_experiment(&out, 9.0, values, metrics, 2);
-    MusterTest__HParams *h = hparams_of(&out, "_hparams_/experiment");
-    assert_int_equal(h->experiment->n_hparam_infos, 4); /* neither the empty one nor null */
-    assert_int_equal(h->experiment->n_metric_infos, 2);
-    assert_string_equal(h->experiment->metric_infos[1]->name->tag, "accuracy");
-    muster_test__hparams__free_unpacked(h, NULL);
-
-    out.n = 0;
     mst_event_run_begins(&out, 10.0, "group", values);
-    h = hparams_of(&out, "_hparams_/session_start_info");
+    MusterTest__HParams *h = hparams_of(&out, "_hparams_/session_start_info");
     const MusterTest__Start *s = h->session_start_info;
     assert_true(s->start_time_secs == 10.0);
     assert_string_equal(s->group_name, "group");
-    assert_int_equal(s->n_hparams, 4);
+    assert_int_equal(s->n_hparams, 4); /* neither the empty one nor null */
     for (size_t i = 0; i < s->n_hparams; i++) {
         const char *key = s->hparams[i]->key;
         if (strcmp(key, "lr") == 0)
@@ -218,6 +216,162 @@ static void test_hparams(void **state)
     mst_bytes_fini(&out);
 }
 
+/* What the object has to say, file by file. */
+static void take_all(mst_observe *o, mst_bytes files[MST_RECORDS])
+{
+    mst_record record;
+    memset(files, 0, MST_RECORDS * sizeof *files);
+    while (mst_observe_take(o, &record)) {
+        mst_bytes_add(&files[record.kind], record.data, record.n);
+        assert_false(files[record.kind].failed);
+        mst_free((void *)record.data);
+    }
+}
+
+static void free_all(mst_bytes files[MST_RECORDS])
+{
+    for (unsigned k = 0; k < MST_RECORDS; k++)
+        mst_bytes_fini(&files[k]);
+}
+
+/* Files begin with a version and a start, whether or not the run was resumed: TensorBoard drops what a folder
+ * said of later steps only at its second start. */
+static void expect_head(const mst_bytes *file, size_t *at, uint64_t step)
+{
+    event_message *e = next_event(file, at);
+    assert_string_equal(e->file_version, "brain.Event:2");
+    muster_test__event__free_unpacked(e, NULL);
+    e = next_event(file, at);
+    assert_int_equal(e->session_log->status, 1);
+    assert_int_equal(e->step, step);
+    muster_test__event__free_unpacked(e, NULL);
+}
+
+static bool has_hparam(const MusterTest__Start *s, const char *name, const char *text)
+{
+    for (size_t i = 0; i < s->n_hparams; i++)
+        if (strcmp(s->hparams[i]->key, name) == 0)
+            return text == NULL || strcmp(s->hparams[i]->value->string_value, text) == 0;
+    return false;
+}
+
+/* The evaluator's file: what it begins with, that no record speaks for all runs, and what is compared. */
+static void test_evaluator(void **state)
+{
+    const mst_observe_options options = {.process = "local", .role = "local", .events = true};
+    mst_bytes files[MST_RECORDS];
+    json_t *config = json_pack("{s:{s:s, s:s, s:i, s:i, s:[s, s]}, s:{s:s}, s:{s:b}}", "training", "run",
+                               "runs/a", "group", "g", "seed", 3, "steps", 7, "test", "a", "b", "model",
+                               "model", "logreg", "output", "quiet", 1);
+    (void)state;
+    for (int grouped = 0; grouped < 2; grouped++) {
+        size_t at = 0;
+        mst_observe *o = mst_observe_new(&options);
+        assert_non_null(o);
+        mst_observe_from(o, grouped ? 41 : 0);
+        mst_observe_config(o, grouped ? "g" : NULL, config);
+        mst_observe_over(o, false);
+        take_all(o, files);
+        const mst_bytes *file = &files[MST_RECORD_EVALUATIONS];
+        expect_head(file, &at, grouped ? 42 : 1);
+        event_message *e = next_event(file, &at);
+        assert_string_equal(e->summary->value[0]->tag, "configuration");
+        muster_test__event__free_unpacked(e, NULL);
+        e = next_event(file, &at);
+        assert_string_equal(e->summary->value[0]->tag, "_hparams_/session_start_info");
+        const ProtobufCBinaryData *content = &e->summary->value[0]->metadata->plugin_data->content;
+        MusterTest__HParams *h = muster_test__hparams__unpack(NULL, content->len, content->data);
+        const MusterTest__Start *s = h->session_start_info;
+        assert_string_equal(s->group_name, grouped ? "g" : "");
+        assert_int_equal(has_hparam(s, "seed", NULL), !grouped);
+        assert_true(has_hparam(s, "steps", NULL) && has_hparam(s, "model", "logreg"));
+        assert_true(has_hparam(s, "test", "a,b"));
+        assert_false(has_hparam(s, "run", NULL) || has_hparam(s, "group", NULL) ||
+                     has_hparam(s, "quiet", NULL));
+        muster_test__hparams__free_unpacked(h, NULL);
+        muster_test__event__free_unpacked(e, NULL);
+        e = next_event(file, &at);
+        assert_string_equal(e->summary->value[0]->tag, "_hparams_/session_end_info");
+        muster_test__event__free_unpacked(e, NULL);
+        assert_null(next_event(file, &at));
+        free_all(files);
+        mst_observe_destroy(o);
+    }
+    json_decref(config);
+}
+
+/* A file with losses of two steps. */
+static void expect_curve(const mst_bytes *file, uint64_t first, uint64_t second)
+{
+    size_t at = 0;
+    expect_head(file, &at, 1);
+    for (int i = 0; i < 2; i++) {
+        event_message *e = next_event(file, &at);
+        assert_int_equal(e->step, i == 0 ? first : second);
+        assert_string_equal(e->summary->value[0]->tag, "loss");
+        assert_true(e->wall_time > 1e9);
+        muster_test__event__free_unpacked(e, NULL);
+    }
+    assert_null(next_event(file, &at));
+}
+
+/* Steps of a curve grow, although figures of an evaluation come later than a line of training after it; and
+ * an evaluation tells of training, too. */
+static void test_curves_of_a_book(void **state)
+{
+    char root[] = "/tmp/muster-test-XXXXXX", run[64];
+    static char *sets[] = {"test.svm"};
+    mst_optimizer optimizer;
+    mst_book *book;
+    mst_judgement verdict;
+    mst_bytes files[MST_RECORDS];
+    const mst_observer nobody = {0};
+    const mst_result result = {.rows = 5, .loss = 0.25, .accuracy = 0.5, .auc = NAN, .top5 = NAN};
+    const mst_observe_options observing = {.process = "local", .role = "local", .events = true};
+    (void)state;
+    assert_non_null(mkdtemp(root));
+    snprintf(run, sizeof run, "%s/run", root);
+    const mst_train_options o = {.epochs = 1,
+                                 .eval_every = "never",
+                                 .checkpoint_every = "never",
+                                 .run = run,
+                                 .test = {.items = sets, .n = 1}};
+    assert_int_equal(mst_optimizer_init(&optimizer, &(mst_optim_options){.lr = 0.25, .decay_steps = 1}),
+                     MST_OK);
+    mst_book_options options = {.train = &o,
+                                .global_batch = 10,
+                                .optimizer = &optimizer,
+                                .model_name = "logreg",
+                                .model = json_object()};
+    assert_int_equal(mst_limits_parse(&o, &options.limits), MST_OK);
+    assert_int_equal(mst_book_new(&options, &book), MST_OK);
+    assert_int_equal(mst_book_open(book, NULL), MST_OK);
+    mst_observe *observe = mst_observe_new(&observing);
+    book->observe = observe; /* nothing is filed: the test takes it */
+    for (uint64_t step = 10; step <= 30; step += 10) {
+        const mst_progress p = {
+            .steps = step, .rows = step * 10, .loss = {.loss = 100.0, .weight = 100.0, .rows = 100}};
+        assert_int_equal(mst_book_progress(book, &p, 0.1, 1000), MST_OK);
+        if (step == 20) { /* of step 10, after a line of step 20 */
+            book->line_ns = 0;
+            assert_int_equal(mst_book_line(book), MST_OK);
+            assert_int_equal(mst_book_evaluated(book, &nobody, NULL, &result, &verdict), MST_OK);
+        }
+        if (step != 20)
+            mst_book_evaluation_begins(book);
+    }
+    assert_int_equal(mst_book_evaluated(book, &nobody, NULL, &result, &verdict), MST_OK);
+    book->observe = NULL;
+    take_all(observe, files);
+    expect_curve(&files[MST_RECORD_EVENTS], 20, 30);
+    expect_curve(&files[MST_RECORD_EVALUATIONS], 10, 30);
+    free_all(files);
+    mst_observe_destroy(observe);
+    mst_book_destroy(book);
+    json_decref(options.model);
+    assert_int_equal(mst_remove_tree(root), MST_OK);
+}
+
 static void test_no_memory(void **state)
 {
     mst_bytes out = {0};
@@ -233,12 +387,14 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_version_and_restart),
+        cmocka_unit_test(test_version_and_start),
         cmocka_unit_test(test_scalars),
         cmocka_unit_test(test_histogram),
         cmocka_unit_test(test_long_vectors_are_sampled),
         cmocka_unit_test(test_text),
         cmocka_unit_test(test_hparams),
+        cmocka_unit_test(test_evaluator),
+        cmocka_unit_test(test_curves_of_a_book),
         cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
