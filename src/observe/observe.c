@@ -274,7 +274,7 @@ void mst_observe_config(mst_observe *self, const char *group, const json_t *opti
     double wall;
     if (self == NULL || !self->options.events)
         return;
-    }
+    json_t *flat = compared(group, options);
     char *dump = json_dumps(options, JSON_INDENT(1)),
          *text = dump != NULL ? mst_sprintf("```json\n%s\n```", dump) : NULL;
     mst_bytes *out = begin_event(self, MST_RECORD_EVALUATIONS, &wall);
@@ -284,7 +284,7 @@ void mst_observe_config(mst_observe *self, const char *group, const json_t *opti
         if (flat != NULL)
             mst_event_run_begins(out, wall, group, flat);
         end_add(self);
-    json_t *flat = compared(group, options);
+    }
     mst_free(text);
     free(dump); /* jansson's allocation */
     json_decref(flat);
