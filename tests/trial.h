@@ -65,6 +65,13 @@ static inline int trial_remove_root(void **state)
     return mst_remove_tree(trial_root) == MST_OK ? 0 : -1;
 }
 
+/* An mst_chunk_fn: rows to a mst_row_writer. */
+static inline mst_status trial_add(void *writer, uint64_t first_row, mst_chunk *chunk)
+{
+    (void)first_row;
+    return mst_row_writer_add(writer, chunk);
+}
+
 /* Click-like rows to a file whose suffix names the format. */
 static inline void trial_clicks(const char *name, uint64_t rows, uint64_t first_row, uint64_t features)
 {
@@ -75,8 +82,8 @@ static inline void trial_clicks(const char *name, uint64_t rows, uint64_t first_
     mst_data_info info = {.n_features = features};
     char *path = trial_path(name);
     assert_int_equal(mst_row_writer_find(NULL, path, &ops), MST_OK);
-    assert_int_equal(mst_row_writer_new(ops, path, &writer), MST_OK);
-    assert_int_equal(mst_gen_criteo(&gen, mst_row_writer_take, writer), MST_OK);
+    assert_int_equal(mst_row_writer_new(ops, path, NULL, &writer), MST_OK);
+    assert_int_equal(mst_gen_criteo(&gen, trial_add, writer), MST_OK);
     assert_int_equal(mst_row_writer_commit(writer, &info), MST_OK);
     mst_row_writer_destroy(writer);
 }

@@ -28,16 +28,6 @@ const char *mst_error_text(void)
     return g_text;
 }
 
-const char *mst_status_name(mst_status code)
-{
-    static const char *const names[] = {
-#define X(name, text) #name,
-        MST_STATUS_MAP(X)
-#undef X
-    };
-    return (unsigned)code < sizeof names / sizeof *names ? names[code] : "unknown";
-}
-
 const char *mst_status_text(mst_status code)
 {
     static const char *const texts[] = {

@@ -46,7 +46,6 @@ mst_status mst_vfail(mst_status code, const char *format, va_list args);
 /* The calling thread's last sentence; "" when nothing failed. Valid until the next mst_fail on this thread.
  */
 const char *mst_error_text(void);
-const char *mst_status_name(mst_status code);
 const char *mst_status_text(mst_status code);
 
 /* Copies the calling thread's failure out, and back in on another thread (returns its code). */

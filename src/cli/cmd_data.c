@@ -34,6 +34,73 @@ const mst_option mst_data_out_table[] = {
     {.name = NULL},
 };
 
+/* ---- parts of chunks ---- */
+
+static void destroy_part(mst_chunk *self)
+{
+    mst_free(self);
+}
+
+/* Labels, keys and entries as found in the rows. */
+static void describe(mst_chunk *c)
+{
+    for (uint32_t i = 0; i < c->n_rows; i++) {
+        mst_row row;
+        mst_chunk_row(c, i, &row);
+        c->min_label = i == 0 || row.label < c->min_label ? row.label : c->min_label;
+        c->max_label = i == 0 || row.label > c->max_label ? row.label : c->max_label;
+        c->n_entries += row.n_dense + row.n_keys;
+        uint32_t last = row.n_keys > 0 ? row.keys[row.n_keys - 1] : row.n_dense > 0 ? row.n_dense - 1 : 0;
+        c->max_key = last > c->max_key ? last : c->max_key;
+    }
+}
+
+/* Rows [from, from + n) of a chunk as a chunk of their own, independent of it. *out is the caller's to
+ * release. */
+static mst_status copy_rows(const mst_chunk *chunk, uint32_t from, uint32_t n, mst_chunk **out)
+{
+    const size_t head = (sizeof(mst_chunk) + 63) & ~(size_t)63;
+    size_t start = chunk->stride ? (size_t)from * chunk->stride : chunk->offsets[from];
+    size_t end = chunk->stride ? (size_t)(from + n) * chunk->stride : chunk->offsets[from + n];
+    size_t n_words = end - start, n_offsets = chunk->stride ? 0 : (size_t)n + 1;
+    uint8_t *block = mst_alloc_lines(head + (n_words + n_offsets) * sizeof(uint32_t));
+    if (block == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for %u rows", n);
+    uint32_t *words = (uint32_t *)(block + head), *offsets = words + n_words;
+    if (n_words > 0)
+        memcpy(words, chunk->words + start, n_words * sizeof *words);
+    for (size_t i = 0; i < n_offsets; i++)
+        offsets[i] = chunk->offsets[from + i] - (uint32_t)start;
+    mst_chunk *part = (mst_chunk *)block;
+    *part = (mst_chunk){
+        .n_rows = n,
+        .n_dense = chunk->n_dense,
+        .dense_bytes = chunk->dense_bytes,
+        .has_weights = chunk->has_weights,
+        .has_values = chunk->has_values,
+        .stride = chunk->stride,
+        .offsets = chunk->stride ? NULL : offsets,
+        .words = words,
+        .n_words = n_words,
+        .references = 1,
+        .destroy = destroy_part,
+    };
+    describe(part);
+    *out = part;
+    return MST_OK;
+}
+
+static const mst_command *const commands[] = {
+    &mst_cmd_data_gen,  &mst_cmd_data_convert, &mst_cmd_data_fetch,
+    &mst_cmd_data_stat, &mst_cmd_data_index,   NULL,
+};
+
+const mst_command mst_cmd_data = {
+    .name = "data",
+    .summary = "generate, convert, fetch, describe and index data",
+    .commands = commands,
+};
+
 /* ---- rows to a file ---- */
 
 mst_status mst_data_sink_open(mst_data_sink *sink, const mst_data_out_options *options, const char *what,
@@ -49,7 +116,7 @@ mst_status mst_data_sink_open(mst_data_sink *sink, const mst_data_out_options *o
     sink->total_bytes = total_bytes;
     sink->start_ns = mst_now_ns();
     mst_bar_start(&sink->bar, what, "rows", total_rows > 0 ? total_rows : total_bytes);
-    return mst_row_writer_new_from(ops, options->out, sink->source_key, &sink->writer);
+    return mst_row_writer_new(ops, options->out, sink->source_key, &sink->writer);
 }
 
 /* Adds rows [from, to) of the chunk. */
@@ -61,7 +128,7 @@ static mst_status add_part(mst_data_sink *sink, const mst_chunk *chunk, uint32_t
     sink->rows += to - from;
     if (from == 0 && to == chunk->n_rows)
         return mst_row_writer_add(sink->writer, chunk);
-    TRY(mst_chunk_copy_rows(chunk, from, to - from, &part));
+    TRY(copy_rows(chunk, from, to - from, &part));
     mst_status st = mst_row_writer_add(sink->writer, part);
     mst_chunk_release(part);
     return st;
@@ -128,68 +195,3 @@ mst_status mst_data_check_free(const char *folder, const char *const *names, siz
     }
     return MST_OK;
 }
-
-/* ---- parts of chunks ---- */
-
-static void destroy_part(mst_chunk *self)
-{
-    mst_free(self);
-}
-
-/* Labels, keys and entries as found in the rows. */
-static void describe(mst_chunk *c)
-{
-    for (uint32_t i = 0; i < c->n_rows; i++) {
-        mst_row row;
-        mst_chunk_row(c, i, &row);
-        c->min_label = i == 0 || row.label < c->min_label ? row.label : c->min_label;
-        c->max_label = i == 0 || row.label > c->max_label ? row.label : c->max_label;
-        c->n_entries += row.n_dense + row.n_keys;
-        uint32_t last = row.n_keys > 0 ? row.keys[row.n_keys - 1] : row.n_dense > 0 ? row.n_dense - 1 : 0;
-        c->max_key = last > c->max_key ? last : c->max_key;
-    }
-}
-
-mst_status mst_chunk_copy_rows(const mst_chunk *chunk, uint32_t from, uint32_t n, mst_chunk **out)
-{
-    const size_t head = (sizeof(mst_chunk) + 63) & ~(size_t)63;
-    size_t start = chunk->stride ? (size_t)from * chunk->stride : chunk->offsets[from];
-    size_t end = chunk->stride ? (size_t)(from + n) * chunk->stride : chunk->offsets[from + n];
-    size_t n_words = end - start, n_offsets = chunk->stride ? 0 : (size_t)n + 1;
-    uint8_t *block = mst_alloc_lines(head + (n_words + n_offsets) * sizeof(uint32_t));
-    if (block == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for %u rows", n);
-    uint32_t *words = (uint32_t *)(block + head), *offsets = words + n_words;
-    if (n_words > 0)
-        memcpy(words, chunk->words + start, n_words * sizeof *words);
-    for (size_t i = 0; i < n_offsets; i++)
-        offsets[i] = chunk->offsets[from + i] - (uint32_t)start;
-    mst_chunk *part = (mst_chunk *)block;
-    *part = (mst_chunk){
-        .n_rows = n,
-        .n_dense = chunk->n_dense,
-        .dense_bytes = chunk->dense_bytes,
-        .has_weights = chunk->has_weights,
-        .has_values = chunk->has_values,
-        .stride = chunk->stride,
-        .offsets = chunk->stride ? NULL : offsets,
-        .words = words,
-        .n_words = n_words,
-        .references = 1,
-        .destroy = destroy_part,
-    };
-    describe(part);
-    *out = part;
-    return MST_OK;
-}
-
-static const mst_command *const commands[] = {
-    &mst_cmd_data_gen,  &mst_cmd_data_convert, &mst_cmd_data_fetch,
-    &mst_cmd_data_stat, &mst_cmd_data_index,   NULL,
-};
-
-const mst_command mst_cmd_data = {
-    .name = "data",
-    .summary = "generate, convert, fetch, describe and index data",
-    .commands = commands,
-};

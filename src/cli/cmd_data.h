@@ -43,8 +43,4 @@ void mst_data_sink_close(mst_data_sink *sink); /* safe after a failed open */
 /* MST_EEXIST, naming the file, when one of these is in the folder. */
 mst_status mst_data_check_free(const char *folder, const char *const *names, size_t n);
 
-/* Rows [from, from + n) of a chunk as a chunk of their own, independent of it. *out is the caller's to
- * release. */
-mst_status mst_chunk_copy_rows(const mst_chunk *chunk, uint32_t from, uint32_t n, mst_chunk **out);
-
 #endif

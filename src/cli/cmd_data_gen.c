@@ -234,8 +234,8 @@ static mst_status digits_to_folder(const gen_options *gen, const digits_options 
     folder_progress progress = {0};
     mst_signals_install();
     mst_bar_start(&progress.bar, "generating", "images", (uint64_t)(gen->rows + digits->test_rows));
-    mst_status st = mst_gen_digits_watched(out->out, (uint32_t)gen->rows, (uint32_t)digits->test_rows,
-                                           (uint64_t)gen->seed, watch_folder, &progress);
+    mst_status st = mst_gen_digits(out->out, (uint32_t)gen->rows, (uint32_t)digits->test_rows,
+                                   (uint64_t)gen->seed, watch_folder, &progress);
     mst_bar_end(&progress.bar);
     TRY(st);
     mst_info("%s: %s training and %s test images of 28 x 28", out->out,

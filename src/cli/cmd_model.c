@@ -8,6 +8,8 @@
 #include "model/executor.h"
 #include "train/assembly.h"
 
+static const mst_command cmd_show, cmd_export;
+
 /* ---- show ---- */
 
 typedef struct show_options {
@@ -190,7 +192,7 @@ static mst_status show_run(int argc, char **argv)
     mst_table *table = NULL;
     bool helped;
     mst_status st;
-    TRY_OUT(st, mst_cli_parse(&mst_cmd_model_show, groups, 2, argc, argv, &words, &helped));
+    TRY_OUT(st, mst_cli_parse(&cmd_show, groups, 2, argc, argv, &words, &helped));
     if (helped)
         goto out;
     if (words.n == 1 && (find_known(words.items[0]) != NULL ||
@@ -205,7 +207,7 @@ static mst_status show_run(int argc, char **argv)
             words.items[0]);
         goto out;
     }
-    TRY_OUT(st, load_one(&words, &mst_cmd_model_show, &assembly, &meta));
+    TRY_OUT(st, load_one(&words, &cmd_show, &assembly, &meta));
     TRY_OUT(st, views_table(&assembly.params, &table));
     if (json.json) {
         st = mst_cli_print_json(json_pack("{s:O, s:O, s:I, s:I, s:I, s:o}", "model", meta.model, "optimizer",
@@ -228,7 +230,7 @@ out:
     return st;
 }
 
-const mst_command mst_cmd_model_show = {
+static const mst_command cmd_show = {
     .name = "show",
     .summary = "describe a checkpoint, or a net: its layers, shapes, parameters, FLOPs and memory",
     .run = show_run,
@@ -282,7 +284,7 @@ static mst_status export_run(int argc, char **argv)
     mst_out *out = NULL;
     bool helped;
     mst_status st;
-    TRY_OUT(st, mst_cli_parse(&mst_cmd_model_export, groups, 1, argc, argv, &words, &helped));
+    TRY_OUT(st, mst_cli_parse(&cmd_export, groups, 1, argc, argv, &words, &helped));
     if (helped)
         goto out;
     if (!options.text) {
@@ -290,7 +292,7 @@ static mst_status export_run(int argc, char **argv)
                       "--no-text: text is the only form of export; a checkpoint itself is safetensors");
         goto out;
     }
-    TRY_OUT(st, load_one(&words, &mst_cmd_model_export, &assembly, &meta));
+    TRY_OUT(st, load_one(&words, &cmd_export, &assembly, &meta));
     TRY_OUT(st, mst_out_open(options.out, &out));
     for (uint32_t i = 0; i < assembly.params.n_views; i++)
         TRY_OUT(st, export_view(&assembly.params, &assembly.params.views[i], out));
@@ -304,7 +306,7 @@ out:
     return st;
 }
 
-const mst_command mst_cmd_model_export = {
+static const mst_command cmd_export = {
     .name = "export",
     .summary = "write the non-zero weights of a checkpoint as text",
     .run = export_run,
@@ -313,7 +315,7 @@ const mst_command mst_cmd_model_export = {
     .tables = export_tables,
 };
 
-static const mst_command *const commands[] = {&mst_cmd_model_show, &mst_cmd_model_export, NULL};
+static const mst_command *const commands[] = {&cmd_show, &cmd_export, NULL};
 
 const mst_command mst_cmd_model = {
     .name = "model",

@@ -15,6 +15,8 @@
 #define OPS_MAX 4096 /* names that are told apart */
 #define OP_NAME 64
 
+static const mst_command cmd_trace_top, cmd_trace_merge;
+
 /* ---- sums by name ---- */
 
 typedef struct op {
@@ -217,7 +219,7 @@ static mst_status top_run(int argc, char **argv)
     ops all = {0};
     bool helped;
     mst_status st;
-    TRY_OUT(st, mst_cli_parse(&mst_cmd_trace_top, groups, 2, argc, argv, &words, &helped));
+    TRY_OUT(st, mst_cli_parse(&cmd_trace_top, groups, 2, argc, argv, &words, &helped));
     if (helped)
         goto out;
     if (words.n == 0)
@@ -233,7 +235,7 @@ out:
     return st;
 }
 
-const mst_command mst_cmd_trace_top = {
+static const mst_command cmd_trace_top = {
     .name = "top",
     .summary = "what took how long, by name: calls, total time, share, output size",
     .run = top_run,
@@ -279,7 +281,7 @@ static mst_status merge_run(int argc, char **argv)
     char *path = NULL;
     bool helped;
     mst_status st;
-    TRY_OUT(st, mst_cli_parse(&mst_cmd_trace_merge, groups, 1, argc, argv, &words, &helped));
+    TRY_OUT(st, mst_cli_parse(&cmd_trace_merge, groups, 1, argc, argv, &words, &helped));
     if (helped)
         goto out;
     if (words.n != 1)
@@ -303,7 +305,7 @@ out:
     return st;
 }
 
-const mst_command mst_cmd_trace_merge = {
+static const mst_command cmd_trace_merge = {
     .name = "merge",
     .summary = "the traces of all processes in one file, for Perfetto or chrome://tracing",
     .run = merge_run,
@@ -312,7 +314,7 @@ const mst_command mst_cmd_trace_merge = {
     .tables = merge_tables,
 };
 
-static const mst_command *const commands[] = {&mst_cmd_trace_top, &mst_cmd_trace_merge, NULL};
+static const mst_command *const commands[] = {&cmd_trace_top, &cmd_trace_merge, NULL};
 
 const mst_command mst_cmd_trace = {
     .name = "trace",

@@ -134,7 +134,9 @@ mst_status mst_local_env(const mst_variable *variables, mst_text_list *out)
 
 /* ---- scripts ---- */
 
-mst_status mst_remote_script(const mst_variable *variables, const char *const *argv, mst_script *out)
+/* Sets the variables, goes to this process's folder where there is one of that name, and becomes the program
+ * argv[0]; where that is no program, `muster` along PATH. */
+static mst_status remote_script(const mst_variable *variables, const char *const *argv, mst_script *out)
 {
     char folder[4096];
     for (const mst_variable *v = variables; v->name != NULL; v++) {
@@ -212,7 +214,7 @@ mst_status mst_start_anywhere(mst_procs *procs, const char *ssh, const char *hos
     mst_proc_start start = {.argv = words};
     if (ssh != NULL) {
         TRY_OUT(st, mst_remote_argv(ssh, host, &argv));
-        TRY_OUT(st, mst_remote_script(variables, words, &script));
+        TRY_OUT(st, remote_script(variables, words, &script));
         start = (mst_proc_start){.argv = (const char *const *)argv.items,
                                  .input = script.data,
                                  .n_input = script.n,

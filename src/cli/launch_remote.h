@@ -36,12 +36,9 @@ typedef struct mst_variable {
     const char *name, *value;
 } mst_variable;
 
-/* Sets the variables, goes to this process's folder where there is one of that name, and becomes the program
- * argv[0]; where that is no program, `muster` along PATH. out is the caller's to fini, also on failure. */
-mst_status mst_remote_script(const mst_variable *variables, const char *const *argv, mst_script *out);
-
 /* Puts the program into folder/muster, says so, and removes the folder when its standard input ends. folder
- * is made by it, and has no letters that a shell would read. out as above. */
+ * is made by it, and has no letters that a shell would read. out is the caller's to fini, also on
+ * failure. */
 mst_status mst_remote_copy_script(const char *program, const char *folder, mst_script *out);
 
 /* This process's environment with the variables in it (a value of NULL takes one out), NULL at the end. The

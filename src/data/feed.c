@@ -61,7 +61,7 @@ void mst_feed_unref(mst_feed *f, mst_feed_window *w)
     f->pool = w;
 }
 
-void mst_feed_window_free(mst_feed_window *w)
+static void window_free(mst_feed_window *w)
 {
     if (w == NULL)
         return;
@@ -219,7 +219,7 @@ void mst_feed_destroy(mst_feed *f)
     while (f->pool != NULL) {
         mst_feed_window *w = f->pool;
         f->pool = w->next;
-        mst_feed_window_free(w);
+        window_free(w);
     }
     for (unsigned i = 0; f->lanes != NULL && i < f->options.n_lanes; i++) {
         mst_free(f->lanes[i].rows);

@@ -106,7 +106,6 @@ void mst_feed_wait_change(mst_feed *f);
 
 /* Under the mutex: drops a reference; the last one returns the window to the pool. */
 void mst_feed_unref(mst_feed *f, mst_feed_window *w);
-void mst_feed_window_free(mst_feed_window *w); /* NULL-safe */
 
 /* Checks the chunks that nobody has checked yet, and waits for those that others are at. */
 mst_status mst_feed_check_window(mst_feed_window *w);

@@ -407,8 +407,8 @@ static mst_status write_pair(const char *folder, const char *part, const mst_gen
     return mst_gen_digits_rows(o, write_chunk, files);
 }
 
-mst_status mst_gen_digits_watched(const char *folder, uint32_t n_train, uint32_t n_test, uint64_t seed,
-                                  mst_chunk_fn *watch, void *arg)
+mst_status mst_gen_digits(const char *folder, uint32_t n_train, uint32_t n_test, uint64_t seed,
+                          mst_chunk_fn *watch, void *arg)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     unsigned n_threads = cores < 1 ? 1 : cores > 16 ? 16 : (unsigned)cores;
@@ -430,9 +430,4 @@ out:
         mst_out_close(files[i].labels);
     }
     return st;
-}
-
-mst_status mst_gen_digits(const char *folder, uint32_t n_train, uint32_t n_test, uint64_t seed)
-{
-    return mst_gen_digits_watched(folder, n_train, n_test, seed, NULL, NULL);
 }

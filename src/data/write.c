@@ -172,13 +172,8 @@ mst_status mst_row_writer_find(const char *name, const char *path, const mst_row
     return mst_fail(MST_EUSAGE, "the name %s does not say which format to write: name it with --to", path);
 }
 
-mst_status mst_row_writer_new(const mst_row_writer_ops *ops, const char *path, mst_row_writer **out)
-{
-    return mst_row_writer_new_from(ops, path, NULL, out);
-}
-
-mst_status mst_row_writer_new_from(const mst_row_writer_ops *ops, const char *path, const char *source_key,
-                                   mst_row_writer **out)
+mst_status mst_row_writer_new(const mst_row_writer_ops *ops, const char *path, const char *source_key,
+                              mst_row_writer **out)
 {
     mst_row_writer *w = mst_zalloc(ops->size);
     if (w == NULL)
@@ -199,12 +194,6 @@ mst_status mst_row_writer_add(mst_row_writer *w, const mst_chunk *chunk)
     TRY(w->ops->add(w, chunk));
     w->n_rows += chunk->n_rows;
     return MST_OK;
-}
-
-mst_status mst_row_writer_take(void *writer, uint64_t first_row, mst_chunk *chunk)
-{
-    (void)first_row;
-    return mst_row_writer_add(writer, chunk);
 }
 
 mst_status mst_row_writer_commit(mst_row_writer *w, const mst_data_info *info)

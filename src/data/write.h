@@ -36,18 +36,14 @@ extern const mst_row_writer_ops mst_row_writer_libsvm, mst_row_writer_vw, mst_ro
  * over); MST_EUSAGE when it says nothing. */
 mst_status mst_row_writer_find(const char *name, const char *path, const mst_row_writer_ops **out);
 
-/* *out is the caller's to destroy; set only on MST_OK. */
-mst_status mst_row_writer_new(const mst_row_writer_ops *ops, const char *path, mst_row_writer **out);
-/* Likewise, with the source key that a cache gets (cache.h); other formats have no place for it. */
-mst_status mst_row_writer_new_from(const mst_row_writer_ops *ops, const char *path, const char *source_key,
-                                   mst_row_writer **out);
+/* source_key: what a cache gets as such (cache.h), or NULL; other formats have no place for it. *out is the
+ * caller's to destroy; set only on MST_OK. */
+mst_status mst_row_writer_new(const mst_row_writer_ops *ops, const char *path, const char *source_key,
+                              mst_row_writer **out);
 mst_status mst_row_writer_add(mst_row_writer *writer, const mst_chunk *chunk);
 /* info: what is known of the rows' source; may be NULL. */
 mst_status mst_row_writer_commit(mst_row_writer *writer, const mst_data_info *info);
 void mst_row_writer_destroy(mst_row_writer *writer); /* NULL-safe; without commit nothing is left behind */
-
-/* An mst_chunk_fn with the writer as arg. */
-mst_status mst_row_writer_take(void *writer, uint64_t first_row, mst_chunk *chunk);
 
 /* Writes a number as the shortest plain text that reads back as the same float; returns its length. Whole
  * numbers have no point. out holds at least MST_FLOAT_TEXT bytes; no terminating NUL. The value must be

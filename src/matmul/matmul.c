@@ -53,7 +53,7 @@ mst_status mst_mm_pages_take(mst_mm_pages *out, uint64_t bytes, const char *what
     return MST_OK;
 }
 
-void mst_mm_pages_give(mst_mm_pages *pages)
+static void pages_give(mst_mm_pages *pages)
 {
     if (pages->data != NULL)
         mst_pages_release(pages->data, pages->size);
@@ -191,11 +191,11 @@ void mst_matmul_destroy(mst_matmul *self)
     mst_matrix_close(&self->a);
     mst_matrix_close(&self->b);
     mst_matrix_close(&self->c);
-    mst_mm_pages_give(&self->share_a);
-    mst_mm_pages_give(&self->share_b);
-    mst_mm_pages_give(&self->tile);
+    pages_give(&self->share_a);
+    pages_give(&self->share_b);
+    pages_give(&self->tile);
     for (int i = 0; i < 2; i++) {
-        mst_mm_pages_give(&self->slots[i].buffer);
+        pages_give(&self->slots[i].buffer);
         mst_free(self->slots[i].a);
         mst_free(self->slots[i].b);
     }

@@ -87,7 +87,6 @@ void mst_mm_trace_plan(mst_matmul *self, uint64_t block);
 /* matmul.c */
 void mst_mm_progress(mst_matmul *self, double flops);
 mst_status mst_mm_pages_take(mst_mm_pages *out, uint64_t bytes, const char *what);
-void mst_mm_pages_give(mst_mm_pages *pages);
 /* All ranks: MST_OK when all were given MST_OK. Once they have agreed on a failure nobody asks again. */
 mst_status mst_mm_agree(mst_matmul *self, mst_status st);
 

@@ -368,9 +368,13 @@ static mst_status conv_dw(mst_dnnl *self, const mst_dnnl_window *c, const conv_d
                    "a convolution's weight gradient", out);
 }
 
+/* Told by oneDNN's name for how it is computed. */
 static bool slow(const mst_dnnl_op *op)
 {
-    return op != NULL && strncmp(mst_dnnl_op_name(op), "ref", 3) == 0;
+    const char *name = "";
+    if (op != NULL)
+        dnnl_primitive_desc_query(op->pd, dnnl_query_impl_info_str, 0, &name);
+    return strncmp(name, "ref", 3) == 0;
 }
 
 static mst_status conv_try(mst_dnnl *self, const mst_dnnl_window *c, conv_descs *d, bool training,
@@ -575,13 +579,6 @@ const mst_dnnl_layout *mst_dnnl_op_layout(const mst_dnnl_op *op, mst_dnnl_arg ar
 {
     int i = find(op, arg);
     return i >= 0 ? &op->layouts[i] : NULL;
-}
-
-const char *mst_dnnl_op_name(const mst_dnnl_op *op)
-{
-    const char *name = "";
-    dnnl_primitive_desc_query(op->pd, dnnl_query_impl_info_str, 0, &name);
-    return name;
 }
 
 void mst_dnnl_bind(mst_dnnl_op *op, mst_dnnl_arg arg, const void *data)

@@ -123,7 +123,6 @@ mst_status mst_dnnl_reorder(mst_dnnl *self, const mst_dnnl_layout *x, const mst_
 
 /* The layout of an argument; NULL when the operation has no such argument. */
 const mst_dnnl_layout *mst_dnnl_op_layout(const mst_dnnl_op *op, mst_dnnl_arg arg);
-const char *mst_dnnl_op_name(const mst_dnnl_op *op); /* oneDNN's name for how it is computed */
 
 /* Where an argument lies until bound again; an argument the operation does not have is ignored. */
 void mst_dnnl_bind(mst_dnnl_op *op, mst_dnnl_arg arg, const void *data);

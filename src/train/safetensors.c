@@ -375,11 +375,6 @@ mst_status mst_safetensors_write_at(mst_safetensors_writer *self, size_t i, uint
     return mst_sparse_write(self->fd, self->path, at, data, n * sizeof *data, lazy);
 }
 
-mst_status mst_safetensors_write(mst_safetensors_writer *self, size_t i, const float *data, bool lazy)
-{
-    return mst_safetensors_write_at(self, i, 0, self->tensors[i].n_elements, data, lazy);
-}
-
 mst_status mst_safetensors_sync(mst_safetensors_writer *self, uint64_t *bytes, uint32_t *crc32c)
 {
     TRY(mst_sparse_crc32c(self->fd, self->path, self->data_at + self->data_size, crc32c));

@@ -59,9 +59,8 @@ typedef struct mst_safetensors_writer mst_safetensors_writer;
  * of texts, or NULL. On failure no file is left. */
 mst_status mst_safetensors_create(const char *path, const mst_tensor *tensors, size_t n,
                                   const json_t *metadata, mst_safetensors_writer **out);
-/* Writes all elements of tensor i; blocks of zeros become holes. Once per tensor. */
-mst_status mst_safetensors_write(mst_safetensors_writer *self, size_t i, const float *data, bool lazy);
-/* Likewise elements [first, first + n), which must lie in the tensor. Once per element, in any order. */
+/* Writes elements [first, first + n), which must lie in tensor i; blocks of zeros become holes. Once per
+ * element, in any order. */
 mst_status mst_safetensors_write_at(mst_safetensors_writer *self, size_t i, uint64_t first, uint64_t n,
                                     const float *data, bool lazy);
 /* Makes the file durable; then its size and its CRC-32C, read back from the page cache. */

@@ -34,7 +34,7 @@ static void write_rows(const char *name, row_kind kind, uint32_t n_classes)
     mst_data_info info = {.n_features = spec.n_features};
     char *path = trial_path(name);
     assert_int_equal(mst_row_writer_find(NULL, path, &ops), MST_OK);
-    assert_int_equal(mst_row_writer_new(ops, path, &writer), MST_OK);
+    assert_int_equal(mst_row_writer_new(ops, path, NULL, &writer), MST_OK);
     mst_chunk_builder_init(&b);
     for (uint32_t i = 0; i < r.n_rows; i++) {
         const mst_row *row = &r.rows[i];

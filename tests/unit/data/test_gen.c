@@ -300,7 +300,7 @@ static void digits_are_written_as_idx(void **state)
     size_t n;
     uint8_t pixels[MST_GEN_DIGIT_PIXELS];
     snprintf(path, sizeof path, "%s/digits", folder);
-    assert_int_equal(mst_gen_digits(path, 1500, 200, 5), MST_OK);
+    assert_int_equal(mst_gen_digits(path, 1500, 200, 5, NULL, NULL), MST_OK);
     snprintf(path, sizeof path, "%s/digits/t10k-images-idx3-ubyte", folder);
     assert_int_equal(mst_file_read_all(path, 1 << 24, &data, &n), MST_OK);
     assert_int_equal(n, 16 + 200 * 784);

@@ -107,10 +107,10 @@ static mst_status write_to(const char *format, const char *path, const kept *k)
     const mst_row_writer_ops *ops = NULL;
     mst_row_writer *w = NULL;
     TRY(mst_row_writer_find(format, path, &ops));
-    TRY(mst_row_writer_new(ops, path, &w));
+    TRY(mst_row_writer_new(ops, path, NULL, &w));
     mst_status st = MST_OK;
     for (size_t i = 0; i < k->n && st == MST_OK; i++)
-        st = mst_row_writer_take(w, 0, k->chunks[i]);
+        st = mst_row_writer_add(w, k->chunks[i]);
     if (st == MST_OK)
         st = mst_row_writer_commit(w, NULL);
     mst_row_writer_destroy(w);

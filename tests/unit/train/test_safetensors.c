@@ -72,8 +72,8 @@ static void test_round_trip(void **state)
     mst_safetensors_writer *writer = NULL;
     assert_int_equal(mst_safetensors_create(path, tensors, 3, metadata, &writer), MST_OK);
     json_decref(metadata);
-    assert_int_equal(mst_safetensors_write(writer, 0, a, false), MST_OK);
-    assert_int_equal(mst_safetensors_write(writer, 2, b, false), MST_OK);
+    assert_int_equal(mst_safetensors_write_at(writer, 0, 0, 6, a, false), MST_OK);
+    assert_int_equal(mst_safetensors_write_at(writer, 2, 0, 1, b, false), MST_OK);
     uint64_t bytes;
     uint32_t crc, crc_read;
     assert_int_equal(mst_safetensors_sync(writer, &bytes, &crc), MST_OK);
@@ -125,7 +125,7 @@ static void test_holes(void **state)
     mst_tensor tensor = {.name = "w", .n_dims = 1, .dims = {n}};
     mst_safetensors_writer *writer = NULL;
     assert_int_equal(mst_safetensors_create(path, &tensor, 1, NULL, &writer), MST_OK);
-    assert_int_equal(mst_safetensors_write(writer, 0, w, true), MST_OK);
+    assert_int_equal(mst_safetensors_write_at(writer, 0, 0, n, w, true), MST_OK);
     uint64_t bytes;
     uint32_t crc, crc_read;
     assert_int_equal(mst_safetensors_sync(writer, &bytes, &crc), MST_OK);
@@ -250,7 +250,7 @@ static void test_disk_full(void **state)
     assert_non_null(strstr(mst_error_text(), "t.safetensors: cannot be written: No space left on device"));
     mst_sparse_fail_at(2);
     assert_int_equal(mst_safetensors_create(path, &tensor, 1, NULL, &writer), MST_OK);
-    assert_int_equal(mst_safetensors_write(writer, 0, a, false), MST_EIO);
+    assert_int_equal(mst_safetensors_write_at(writer, 0, 0, 4, a, false), MST_EIO);
     mst_safetensors_writer_close(writer);
     /* An existing file is never written into. */
     assert_int_equal(mst_safetensors_create(path, &tensor, 1, NULL, &writer), MST_EIO);
