@@ -133,7 +133,7 @@
 
   function kind(v) {
     var words = [v.strategy, v.strategy === 'local' && !(v.threads > 1) ? null : v.mode].filter(Boolean).join(' ');
-    return [v.model, words, v.workers > 0 ? plural(v.workers, 'worker') : null, v.servers > 0 ? plural(v.servers, 'server') : null,
+    return [v.model, words, v.workers > 0 ? plural(v.workers, v.strategy === 'allreduce' ? 'rank' : 'worker') : null, v.servers > 0 ? plural(v.servers, 'server') : null,
       v.batch > 0 ? 'batch ' + v.batch : null].filter(Boolean).join(' · ');
   }
 

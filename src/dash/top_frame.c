@@ -248,7 +248,8 @@ static void draw_title(pen *p, const mst_board_run *run)
     int n = snprintf(line, sizeof line, "%.60s %s %.20s %.20s", f->model, p->o->utf8 ? "\xc2\xb7" : "-",
                      f->strategy, f->mode);
     const double counts[] = {f->n_servers, f->n_workers, f->n_threads, f->batch};
-    static const char *const words[] = {"server", "worker", "thread", "row"};
+    bool ranks = strcmp(f->strategy, "allreduce") == 0;
+    const char *const words[] = {"server", ranks ? "rank" : "worker", "thread", "row"};
     for (int i = 0; i < 4; i++)
         if (!isnan(counts[i]) && n < (int)sizeof line)
             n += snprintf(line + n, sizeof line - (size_t)n, ", %s %s%s%s", mst_figure_count(counts[i], text),

@@ -40,7 +40,8 @@ static bool is_nothing(const json_t *value)
 }
 
 /* Every option that is not what it is by default; all that are set where defaults are not known. */
-static void add_options(const mst_run_data *run, const json_t *defaults, bool launched, mst_buffer *out)
+static void add_options(const mst_run_data *run, const json_t *defaults, bool launched, bool ranks,
+                        mst_buffer *out)
 {
     const char *title, *name;
     json_t *group, *value, *options = json_object_get(run->manifest, "options");
@@ -49,8 +50,8 @@ static void add_options(const mst_run_data *run, const json_t *defaults, bool la
         json_object_foreach(group, name, value)
         {
             const json_t *usual = json_object_get(json_object_get(defaults, title), name);
-            bool by_launch = launched && (strcmp(name, "servers") == 0 || strcmp(name, "workers") == 0 ||
-                                          strcmp(name, "strategy") == 0);
+            bool by_launch = (launched && (strcmp(name, "servers") == 0 || strcmp(name, "strategy") == 0)) ||
+                             ((launched || ranks) && strcmp(name, "workers") == 0);
             if (is_nothing(value) || json_is_object(value) || !mst_report_option_matters(title, name) ||
                 by_launch || (usual != NULL && json_equal(usual, value)))
                 continue;
@@ -80,8 +81,16 @@ static char *make_command(const mst_run_data *run, const mst_run_figures *f, con
         return mst_strdup(exact);
     if (json_object_get(run->manifest, "options") == NULL)
         return mst_strdup("");
-    bool launched = json_object_get(run->manifest, "cluster") != NULL && f->n_workers >= 1;
-    if (launched)
+    const char *launcher = mst_run_data_text(run, "mpi", "launcher", NULL);
+    double n_ranks = mst_run_data_real(run, "mpi", "ranks", NULL);
+    bool ranks = launcher != NULL && n_ranks >= 1;
+    bool launched = !ranks && json_object_get(run->manifest, "cluster") != NULL && f->n_workers >= 1;
+    if (ranks && strncmp(launcher, "muster", 6) == 0)
+        mst_buffer_format(&out, "muster launch --mpi --ranks %.0f -- train", n_ranks);
+    else if (ranks)
+        mst_buffer_format(&out, "%.*s -n %.0f muster train",
+                          (int)strspn(launcher, "abcdefghijklmnopqrstuvwxyz"), launcher, n_ranks);
+    else if (launched)
         mst_buffer_format(&out, "muster launch --servers %.0f --workers %.0f -- train", f->n_servers,
                           f->n_workers);
     else
@@ -91,7 +100,7 @@ static char *make_command(const mst_run_data *run, const mst_run_figures *f, con
         mst_buffer_add(&out, " ");
         mst_buffer_shell(&out, json_is_string(file) ? json_string_value(file) : "");
     }
-    add_options(run, defaults, launched, &out);
+    add_options(run, defaults, launched, ranks, &out);
     if (out.failed)
         mst_buffer_fini(&out);
     return out.text;
@@ -158,7 +167,9 @@ void mst_report_title(const mst_report *self, mst_buffer *out)
 static void add_how(const mst_run_figures *f, mst_buffer *out)
 {
     if (f->n_workers >= 1)
-        mst_buffer_format(out, " by %.0f worker%s", f->n_workers, f->n_workers == 1 ? "" : "s");
+        mst_buffer_format(out, " by %.0f %s%s", f->n_workers,
+                          strcmp(f->strategy, "allreduce") == 0 ? "rank" : "worker",
+                          f->n_workers == 1 ? "" : "s");
     if (f->n_servers >= 1)
         mst_buffer_format(out, " and %.0f server%s", f->n_servers, f->n_servers == 1 ? "" : "s");
     if (!(f->n_workers >= 1) && f->n_threads >= 1)

@@ -45,7 +45,9 @@ mst_status mst_report_sheet_overview(const mst_report *self, mst_sheet *out)
     for (size_t i = 0; i < self->n; i++) {
         const mst_run_figures *f = &self->figures[i];
         char how[160], part[64] = "";
-        if (f->n_workers >= 1)
+        if (f->n_workers >= 1 && strcmp(f->strategy, "allreduce") == 0)
+            snprintf(part, sizeof part, ", %.0f rank%s", f->n_workers, f->n_workers == 1 ? "" : "s");
+        else if (f->n_workers >= 1)
             snprintf(part, sizeof part, ", %.0f worker%s, %.0f server%s", f->n_workers,
                      f->n_workers == 1 ? "" : "s", f->n_servers >= 0 ? f->n_servers : 0,
                      f->n_servers == 1 ? "" : "s");

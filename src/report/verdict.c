@@ -28,10 +28,10 @@
  *        the servers' is not what is slow;
  *     c. compute, all of the rest, where several processes or threads of the run are on a host whose cores
  *        are used up (0.95 busy): it is waiting for a core;
- *     d. the rest: the network where no link speed is known, workers and servers are on different hosts and a
- *        step moves 32 kB or more: at a worker that waits 1.5 times as long per step as the median (without
- *        lockstep), or where there are no servers; else at the servers. Otherwise synchronisation: round
- *        trips and barriers.
+ *     d. the rest: the network where no link speed is known, workers and servers (or ranks, which are workers
+ *        without servers) are on different hosts and a step moves 32 kB or more: at a worker that waits 1.5
+ * times as long per step as the median (without lockstep), or where there are no servers; else at the
+ * servers. Otherwise synchronisation: round trips and barriers.
  *
  * The greatest share is the bottleneck when it is at least 0.4 and 1.25 times the second, or when a server or
  * a link is used 0.9 of the time or more and workers wait at least 0.15 of it; else there is none.
@@ -298,10 +298,11 @@ static const char *speed_text(double bytes_per_s, char *out)
 static void take_evidence(const mst_facts *f, mst_verdict *v)
 {
     char speed[40];
-    add_evidence(v, f->rows_per_s > 0 ? f->rows_per_s : NAN, "rows/s", "rows per second, all workers");
+    const char *who = mst_facts_noun(f);
+    add_evidence(v, f->rows_per_s > 0 ? f->rows_per_s : NAN, "rows/s", "rows per second, all %ss", who);
     for (int k = 0; k < MST_BOTTLENECKS; k++)
         if (v->shares[k] >= 0.02)
-            add_evidence(v, v->shares[k], "share", "share of a worker's time: %s",
+            add_evidence(v, v->shares[k], "share", "share of a %s's time: %s", who,
                          mst_bottleneck_title((mst_bottleneck)k));
     if (!isnan(f->server_link))
         add_evidence(v, f->server_link, "share", "use of the link of %s (%s)",
@@ -314,9 +315,8 @@ static void take_evidence(const mst_facts *f, mst_verdict *v)
     if (f->n_servers > 0)
         add_evidence(v, f->server_busy, "share", "busy share of %s", f->servers[f->busiest_server].name);
     if (f->n_workers > 1)
-        add_evidence(v, f->slowest_ratio, "ratio",
-                     "own work per step of the slowest worker (%s) over the median",
-                     f->workers[f->slowest].name);
+        add_evidence(v, f->slowest_ratio, "ratio", "own work per step of the slowest %s (%s) over the median",
+                     who, f->workers[f->slowest].name);
     if (f->n_workers > 0) {
         const mst_party *w = &f->workers[f->slowest];
         add_evidence(v, w->host_busy, "share", "CPU use of the host of %s, all cores", w->name);
@@ -327,12 +327,12 @@ static void take_evidence(const mst_facts *f, mst_verdict *v)
     if (f->guest != NULL && f->others >= OTHERS * f->guest->cores)
         add_evidence(v, f->others, "cores", "CPU of the host of %s that other programs use", f->guest->name);
     add_evidence(v, v->core_wait >= CORE_WAIT ? v->core_wait : NAN, "share",
-                 "time that a worker waits for a core, which counts as computing");
+                 "time that a %s waits for a core, which counts as computing", who);
     add_evidence(v, f->held >= HELD ? f->held : NAN, "share", "time that steps were held open for %s alone",
                  f->n_workers > 0 ? f->workers[f->held_worker].name : "");
     add_evidence(v, f->bytes_per_step > 0 ? f->bytes_per_step : NAN, "bytes",
-                 "messages of a step of one worker, both ways");
-    add_evidence(v, f->step_s > 0 ? f->step_s : NAN, "s", "wall time of a step of one worker");
+                 "messages of a step of one %s, both ways", who);
+    add_evidence(v, f->step_s > 0 ? f->step_s : NAN, "s", "wall time of a step of one %s", who);
 }
 
 /* ---- the sentence ---- */
@@ -373,12 +373,13 @@ static void add_others(const mst_facts *f, mst_verdict *v)
 static void write_sentence(const mst_facts *f, mst_verdict *v)
 {
     char share[40], extra[320] = "", number[40], core[40];
+    const char *who = mst_facts_noun(f);
     size_t size = sizeof v->sentence;
     if (v->kind == MST_BOTTLENECK_NONE) {
         char second_share[40];
         mst_bottleneck a = greatest_but(v, MST_BOTTLENECK_NONE), b = greatest_but(v, a);
         snprintf(v->sentence, size,
-                 "Nothing dominates: the greatest shares of a worker's time are %s (%s) and %s (%s).",
+                 "Nothing dominates: the greatest shares of a %s's time are %s (%s) and %s (%s).", who,
                  mst_bottleneck_title(a), mst_figure_percent(v->shares[a], share), mst_bottleneck_title(b),
                  mst_figure_percent(v->shares[b], second_share));
         return;
@@ -391,13 +392,13 @@ static void write_sentence(const mst_facts *f, mst_verdict *v)
                      mst_figure_percent(f->workers[f->slowest].host_busy, number));
         if (v->core_wait >= CORES_LACK)
             snprintf(v->sentence, size,
-                     "Cores are the bottleneck: workers compute %s of their time and wait for a core %s of "
+                     "Cores are the bottleneck: %ss compute %s of their time and wait for a core %s of "
                      "it%s.",
-                     mst_figure_percent(v->shares[v->kind] - v->core_wait, share),
+                     who, mst_figure_percent(v->shares[v->kind] - v->core_wait, share),
                      mst_figure_percent(v->core_wait, core), extra);
         else
-            snprintf(v->sentence, size, "Computing is the bottleneck: it takes %s of a worker's time%s.",
-                     share, extra);
+            snprintf(v->sentence, size, "Computing is the bottleneck: it takes %s of a %s's time%s.", share,
+                     who, extra);
         break;
     case MST_BOTTLENECK_SERVER_NETWORK:
     case MST_BOTTLENECK_WORKER_NETWORK: {
@@ -407,8 +408,12 @@ static void write_sentence(const mst_facts *f, mst_verdict *v)
         else
             snprintf(extra, sizeof extra, ", and a step moves %s",
                      mst_figure_bytes(f->bytes_per_step, number));
-        snprintf(v->sentence, size, "The network at %s is the bottleneck: workers wait %s of their time%s.",
-                 v->process[0] != '\0' ? v->process : "the workers", share, extra);
+        snprintf(v->sentence, size, "The network at %s%s is the bottleneck: %ss wait %s of their time%s.",
+                 v->process[0] != '\0' ? v->process : "the ",
+                 v->process[0] != '\0' ? ""
+                 : f->ranks            ? "ranks"
+                                       : "workers",
+                 who, share, extra);
         break;
     }
     case MST_BOTTLENECK_SERVER_CPU:
@@ -430,18 +435,16 @@ static void write_sentence(const mst_facts *f, mst_verdict *v)
                      v->process, share);
             break;
         }
-        snprintf(
-            v->sentence, size,
-            "%s is the bottleneck: its steps take %.2f times as long as the median worker's, and the others "
-            "wait for it %s of the time.",
-            v->process[0] != '\0' ? v->process : "A slow worker", f->slowest_ratio, share);
+        snprintf(v->sentence, size,
+                 "%s is the bottleneck: its steps take %.2f times as long as the median %s's, and the others "
+                 "wait for it %s of the time.",
+                 v->process[0] != '\0' ? v->process : "A slow worker", f->slowest_ratio, who, share);
         break;
     case MST_BOTTLENECK_SYNCHRONISATION:
-        snprintf(
-            v->sentence, size,
-            "Synchronisation is the bottleneck: %s of a worker's time goes into round trips and barriers, "
-            "not into bytes or work; a step takes %s.",
-            share, mst_figure_seconds(f->step_s, number));
+        snprintf(v->sentence, size,
+                 "Synchronisation is the bottleneck: %s of a %s's time goes into round trips and barriers, "
+                 "not into bytes or work; a step takes %s.",
+                 share, who, mst_figure_seconds(f->step_s, number));
         break;
     default:
         snprintf(v->sentence, size, "Evaluation is the bottleneck: it takes %s of the time.", share);
@@ -507,9 +510,9 @@ mst_status mst_verdict_of(const mst_run_data *run, mst_verdict *out)
     if (!f.spans && waits_most(out, wait)) {
         char number[40];
         snprintf(out->sentence, sizeof out->sentence,
-                 "What the bottleneck is cannot be said: workers wait %s of their time, and the run has no "
+                 "What the bottleneck is cannot be said: %ss wait %s of their time, and the run has no "
                  "spans.csv that tells for what.",
-                 mst_figure_percent(wait, number));
+                 mst_facts_noun(&f), mst_figure_percent(wait, number));
         out->known = false;
         mst_facts_fini(&f);
         return MST_OK;

@@ -137,7 +137,8 @@ static double number(const json_t *object, const char *key)
     return x > 0 && isfinite(x) ? x : 0;
 }
 
-static void take_manifest_worker(mst_party *to, const json_t *worker, size_t index, double seconds)
+static void take_manifest_worker(mst_party *to, const json_t *worker, bool ranks, size_t index,
+                                 double seconds)
 {
     *to = (mst_party){.seconds = seconds,
                       .thread_seconds = seconds,
@@ -155,7 +156,7 @@ static void take_manifest_worker(mst_party *to, const json_t *worker, size_t ind
                       .link_in = NAN,
                       .link_out = NAN,
                       .link_bytes = NAN};
-    snprintf(to->name, sizeof to->name, "worker-%zu", index);
+    snprintf(to->name, sizeof to->name, "%s-%zu", ranks ? "rank" : "worker", index);
     to->share[MST_COST_COMPUTE] = fmin(1, number(worker, "compute_seconds") / seconds);
     to->share[MST_COST_READ] = fmin(1, number(worker, "input_seconds") / seconds);
     to->share[MST_COST_BARRIER_WAIT] = fmin(1, number(worker, "wait_seconds") / seconds);
@@ -189,7 +190,8 @@ static mst_status take_parties(const mst_run_data *run, mst_facts *out)
     }
     double wall = or_zero(out->figures.train_s) + or_zero(out->figures.eval_s);
     for (size_t i = 0; !out->spans && wall > 0 && i < n_manifest; i++)
-        take_manifest_worker(&out->workers[out->n_workers++], json_array_get(workers, i), i, wall);
+        take_manifest_worker(&out->workers[out->n_workers++], json_array_get(workers, i), out->ranks, i,
+                             wall);
     return MST_OK;
 }
 
@@ -399,15 +401,20 @@ static double used_on(const mst_facts *f, const char *host, size_t *n)
     return sum;
 }
 
+static bool may_be_apart(const mst_party *a, const mst_party *b)
+{
+    return a->process == NULL || b->process == NULL || a->process->host[0] == '\0' ||
+           strcmp(a->process->host, b->process->host) != 0;
+}
+
 /* Who uses the hosts' cores: the run, or others. */
 static void take_hosts(mst_facts *f)
 {
-    f->apart = f->n_servers == 0;
-    for (size_t i = 0; i < f->n_servers * f->n_workers; i++) {
-        const mst_party *s = &f->servers[i / f->n_workers], *w = &f->workers[i % f->n_workers];
-        f->apart = f->apart || s->process == NULL || w->process == NULL || s->process->host[0] == '\0' ||
-                   strcmp(s->process->host, w->process->host) != 0;
-    }
+    f->apart = f->n_servers == 0 && !f->ranks;
+    for (size_t i = 0; i < f->n_servers * f->n_workers; i++)
+        f->apart = f->apart || may_be_apart(&f->servers[i / f->n_workers], &f->workers[i % f->n_workers]);
+    for (size_t i = 1; f->ranks && i < f->n_workers; i++)
+        f->apart = f->apart || may_be_apart(&f->workers[0], &f->workers[i]);
     for (size_t i = 0; i < f->n_workers; i++) {
         const mst_party *w = &f->workers[i];
         size_t n;
@@ -429,6 +436,8 @@ mst_status mst_facts_of(const mst_run_data *run, mst_facts *out)
     mst_status st;
     TRY_OUT(st, mst_run_figures_of(run, &f.figures));
     f.ps = strcmp(f.figures.strategy, "ps") == 0;
+    f.ranks = strcmp(f.figures.strategy, "allreduce") == 0;
+    f.launcher = mst_run_data_text(run, "mpi", "launcher", NULL);
     f.lockstep = strcmp(f.figures.mode, "async") != 0;
     json_t *dense = json_object_get(json_object_get(json_object_get(run->manifest, "options"), "strategy"),
                                     "dense-model");

@@ -33,6 +33,8 @@ typedef struct mst_facts {
     size_t n_workers, n_servers;
     bool spans;             /* from spans.csv; else only what the manifest counts */
     bool ps;                /* there are servers, in this process or others */
+    bool ranks;             /* workers are ranks that add up their gradients */
+    const char *launcher;   /* of an MPI job, as the manifest says; NULL: none is known */
     bool lockstep;          /* workers wait for each other: sync or ssp */
     bool crowded;           /* several processes of the run use up all cores of a host */
     const mst_party *guest; /* on the host where others use most; their cores' worth */
@@ -48,11 +50,17 @@ typedef struct mst_facts {
     size_t slowest;            /* index */
     double held;               /* of the worker that steps are held open for, beyond any other's */
     size_t held_worker;
-    bool apart;      /* workers and servers are on different hosts, or nobody knows */
+    bool apart;      /* workers and servers, or ranks, are on different hosts, or nobody knows */
     bool far_worker; /* the link of linked_worker is much slower than another worker's */
     double server_busy, server_link, worker_link; /* 0 to 1; links NAN when no speed is known */
     size_t busiest_server, linked_server, linked_worker;
 } mst_facts;
+
+/* What trains, for sentences: "worker" or "rank". */
+static inline const char *mst_facts_noun(const mst_facts *self)
+{
+    return self->ranks ? "rank" : "worker";
+}
 
 mst_status mst_facts_of(const mst_run_data *run, mst_facts *out);
 void mst_facts_fini(mst_facts *self);

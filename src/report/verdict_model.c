@@ -13,7 +13,9 @@
  *
  *  --servers 2M     server and server link halve
  *  --workers 2W     twice the rows a step; in lockstep server and server link take twice as long; where the
- *                   workers' hosts have no cores left, for workers on other hosts only
+ *                   workers' hosts have no cores left, for workers on other hosts only. An MPI job is told
+ *                   what to give its launcher (mpirun -n); ranks have no servers, and share a global batch
+ *                   that was given
  *  --batch 4B       own * 4, rows * 4; round trips and stragglers' fixed part stay; bytes and server work
  * stay where the whole model travels, and grow by 4^0.8 where only the batch's keys do
  *  --wire bf16      link * 0.5 (whole model), * 0.65 (keys travel too)
@@ -22,7 +24,8 @@
  *  --pipeline 2     three requests of a worker in flight: three times the customers, whose own work is still
  *                   done one after the other
  *  --cache          input * 0.05
- *  --threads C      local: own work / (C / threads), C being the cores that other programs and limits leave
+ *  --threads C      local and ranks: own work / (C / threads), C being the cores that other programs, other
+ *                   ranks and limits leave
  *  rarer evaluation, saving: a quarter of it
  *
  * Advice of less than 5 percent is not given. */
@@ -146,9 +149,23 @@ static void advise(mst_verdict *v, const model *now, const model *then, const ch
     a->gain = gain;
 }
 
+/* How processes of the run are asked for: "--workers 4", or what an MPI launcher is given. out holds 96
+ * bytes. */
+static void ask_for(const mst_facts *f, double servers, double workers, char *out)
+{
+    const char *l = f->launcher != NULL ? f->launcher : f->ranks ? "mpirun" : NULL;
+    double ranks = workers + (f->ps ? servers : 0);
+    if (l == NULL)
+        snprintf(out, 96, "--workers %.0f", workers);
+    else if (strncmp(l, "muster", 6) == 0)
+        snprintf(out, 96, "%.32s --ranks %.0f", l, ranks);
+    else
+        snprintf(out, 96, "%.*s -n %.0f", (int)strcspn(l, " "), l, ranks);
+}
+
 static void advise_servers(const mst_facts *f, mst_verdict *v, const model *now)
 {
-    char change[96];
+    char change[96], started[96] = "";
     model m = *now;
     double servers = fmax(f->figures.n_servers, (double)f->n_servers);
     if (!(servers >= 1) || !(m.server + m.link + m.server_use > 0))
@@ -159,7 +176,10 @@ static void advise_servers(const mst_facts *f, mst_verdict *v, const model *now)
         m.link /= 2;
         m.link_use /= 2;
     }
-    snprintf(change, sizeof change, "--servers %.0f", servers * 2);
+    if (f->launcher != NULL)
+        ask_for(f, servers * 2, (double)f->n_workers, started);
+    snprintf(change, sizeof change, "--servers %.0f%s%.60s", servers * 2, f->launcher != NULL ? " and " : "",
+             started);
     advise(v, now, &m, change,
            "Twice the servers, each with its own link and cores: each applies and sends half of the model.");
 }
@@ -187,21 +207,31 @@ static bool cores_left(const mst_facts *f)
 
 static void advise_workers(const mst_facts *f, mst_verdict *v, const model *now)
 {
-    char change[96];
+    char change[96], started[96];
     model m = *now;
-    double workers = (double)f->n_workers;
-    if (!f->ps)
+    if (!f->ps && !f->ranks)
         return;
+    bool fixed = f->ranks && mst_run_data_option_real(f->run, "global-batch") > 0;
     m.workers *= 2;
-    if (m.lockstep) {
+    if (fixed) {
+        m.rows /= 2;
+        m.own /= 2;
+        m.input /= 2;
+        m.disk /= 2;
+        m.straggle /= 2;
+    }
+    if (m.lockstep && !f->ranks) {
         m.server *= 2;
         m.link *= m.link_shared ? 2 : 1;
     }
-    snprintf(change, sizeof change, "--workers %.0f%s", workers * 2,
-             cores_left(f) ? "" : ", the new ones on other hosts");
+    ask_for(f, fmax(f->figures.n_servers, (double)f->n_servers), 2 * (double)f->n_workers, started);
+    snprintf(change, sizeof change, "%.60s%s", started, cores_left(f) ? "" : ", the new ones on other hosts");
     advise(v, now, &m, change,
-           "Twice the workers on cores of their own: twice the rows in a step, which servers and their links "
-           "have to carry.");
+           fixed ? "Twice the ranks on cores of their own: each computes half of the rows that it does now."
+           : f->ranks
+               ? "Twice the ranks on cores of their own: twice the rows in a step."
+               : "Twice the workers on cores of their own: twice the rows in a step, which servers and "
+                 "their links have to carry.");
 }
 
 static void advise_batch(const mst_facts *f, mst_verdict *v, const model *now)
@@ -220,7 +250,9 @@ static void advise_batch(const mst_facts *f, mst_verdict *v, const model *now)
     m.link *= bytes;
     m.server_use *= bytes;
     m.link_use *= bytes;
-    snprintf(change, sizeof change, "--batch %.0f", f->figures.batch * more);
+    double global = mst_run_data_option_real(f->run, "global-batch");
+    snprintf(change, sizeof change, "--%s %.0f", global > 0 ? "global-batch" : "batch",
+             (global > 0 ? global : f->figures.batch) * more);
     advise(
         v, now, &m, change,
         "Four times the rows in a step: as many round trips for four times the rows%s. Look at the learning "
@@ -233,15 +265,18 @@ static void advise_exchange(const mst_facts *f, mst_verdict *v, const model *now
 {
     char change[96];
     model m = *now;
-    if (!f->ps)
+    if (!f->ps && !f->ranks)
         return;
     if (mst_run_data_option_is(f->run, "wire", "fp32") && now->link > 0) {
         double factor = f->sparse ? 0.65 : 0.5;
         m.link *= factor;
         m.link_use *= factor;
         advise(v, now, &m, "--wire bf16",
-               "Half the bytes for each weight and gradient; servers keep full precision.");
+               f->ranks ? "Half the bytes for each gradient; weights keep full precision."
+                        : "Half the bytes for each weight and gradient; servers keep full precision.");
     }
+    if (f->ranks)
+        return;
     m = *now;
     if (f->lockstep && strcmp(f->figures.mode, "sync") == 0 && f->n_workers > 1) {
         m.lockstep = false;
@@ -271,6 +306,16 @@ static void advise_exchange(const mst_facts *f, mst_verdict *v, const model *now
     }
 }
 
+/* Workers on the host of the first. */
+static double beside(const mst_facts *f)
+{
+    const mst_process_data *first = f->n_workers > 0 ? f->workers[0].process : NULL;
+    double n = 0;
+    for (size_t i = 0; first != NULL && i < f->n_workers; i++)
+        n += f->workers[i].process != NULL && strcmp(f->workers[i].process->host, first->host) == 0;
+    return fmax(n, 1);
+}
+
 static void advise_rest(const mst_facts *f, mst_verdict *v, const model *now)
 {
     char change[96];
@@ -295,15 +340,17 @@ static void advise_rest(const mst_facts *f, mst_verdict *v, const model *now)
     m = *now;
     double cores = f->n_workers > 0 ? f->workers[0].cores : NAN, threads = f->figures.n_threads;
     double limit = f->n_workers > 0 && f->workers[0].process != NULL ? f->workers[0].process->cpu_limit : NAN;
-    double left = floor(fmin(cores - f->others, limit) + 0.25); /* of NAN and a number: the number */
+    double left = floor(fmin((cores - f->others) / beside(f), limit) + 0.25); /* of NAN and a number: it */
     if (f->n_workers > 0 && !f->ps && left >= threads + 1 && threads >= 1) {
         m.own *= threads / left;
         m.input *= threads / left;
         snprintf(change, sizeof change, "--threads %.0f", left);
         advise(v, now, &m, change,
-               left >= cores ? "One thread for each core of the host."
-                             : "One thread for each core of the host that others leave.");
-    } else if (f->n_workers > 0 && !f->ps && threads >= cores && v->kind == MST_BOTTLENECK_COMPUTE) {
+               left >= cores   ? "One thread for each core of the host."
+               : beside(f) > 1 ? "One thread for each core of the host, which the ranks there share."
+                               : "One thread for each core of the host that others leave.");
+    } else if (f->n_workers > 0 && !f->ps && !f->ranks && threads >= cores &&
+               v->kind == MST_BOTTLENECK_COMPUTE) {
         m.own /= 2;
         advise(v, now, &m, "--strategy ps --workers 2",
                "All cores of the host compute: a second host with a worker of its own would share the work.");

@@ -28,6 +28,8 @@ typedef struct fixture_process {
 
 typedef struct fixture_run {
     const char *strategy, *mode, *format, *model, *wire;
+    const char *launcher; /* of an MPI job; or NULL */
+    int global_batch;     /* as it was given; 0: not */
     int servers, workers, batch, threads, seconds;
     int pipeline;
     double eval_seconds; /* of all those seconds */
@@ -57,19 +59,26 @@ static inline FILE *fixture_open(const char *folder, const char *name)
 static inline void fixture_manifest(const char *folder, const fixture_run *r, double rows, double steps)
 {
     FILE *f = fixture_open(folder, "manifest.json");
+    char mpi[128] = "", global[40] = "";
+    if (r->global_batch > 0)
+        snprintf(global, sizeof global, "\"global-batch\": %d, ", r->global_batch);
+    if (r->launcher != NULL)
+        snprintf(mpi, sizeof mpi, "\"mpi\": {\"launcher\": \"%s\", \"ranks\": %d}, ", r->launcher,
+                 r->workers + r->servers);
     fprintf(f,
-            "{\"format\": \"muster-run\", \"version\": 1, \"muster\": \"0.1.0\", \"started\": "
+            "{%s\"format\": \"muster-run\", \"version\": 1, \"muster\": \"0.1.0\", \"started\": "
             "\"2025-11-15T09:46:40Z\", \"host\": \"a\", \"threads\": %d, \"batch\": %d, \"options\": "
             "{\"training\": "
             "{\"epochs\": 3, \"eval-every\": \"1 epoch\", \"seed\": 1}, \"strategy\": {\"strategy\": \"%s\", "
-            "\"mode\": \"%s\", \"servers\": %d, \"workers\": %d, \"batch\": %d, \"wire\": \"%s\", "
+            "\"mode\": \"%s\", \"servers\": %d, \"workers\": %d, \"batch\": %d, %s"
+            "\"wire\": \"%s\", "
             "\"pipeline\": %d, "
             "\"dense-model\": %s}}, \"files\": [\"clicks.tsv\"], \"data\": {\"source\": \"clicks.tsv\", "
             "\"format\": \"%s\", \"features\": 1000000}, \"model\": {\"name\": \"%s\"}, \"state\": \"done\", "
             "\"end\": \"all epochs done\", \"progress\": {\"step\": %.0f, \"rows\": %.0f, \"epoch\": 3, "
             "\"train_seconds\": %f, \"eval_seconds\": %f, \"save_seconds\": 0.5}}\n",
-            r->threads ? r->threads : 1, r->batch, r->strategy, r->mode, r->servers, r->workers, r->batch,
-            r->wire ? r->wire : "fp32", r->pipeline, r->dense ? "true" : "false",
+            mpi, r->threads ? r->threads : 1, r->batch, r->strategy, r->mode, r->servers, r->workers,
+            r->batch, global, r->wire ? r->wire : "fp32", r->pipeline, r->dense ? "true" : "false",
             r->format ? r->format : "cache", r->model ? r->model : "logreg", steps, rows,
             r->seconds - r->eval_seconds, r->eval_seconds);
     fclose(f);
@@ -230,6 +239,26 @@ static inline fixture_run fixture_job(const char *mode)
     r.processes[1] = fixture_worker("worker-0");
     r.processes[2] = fixture_worker("worker-1");
     r.processes[3] = fixture_worker("worker-2");
+    return r;
+}
+
+/* Ranks of strategy allreduce, each on a host of its own. */
+static inline fixture_run fixture_ranks(void)
+{
+    static const char *const names[] = {"rank-0", "rank-1", "rank-2"}, *const hosts[] = {"a", "b", "c"};
+    fixture_run r = {.strategy = "allreduce",
+                     .mode = "sync",
+                     .launcher = "mpirun (Open MPI)",
+                     .workers = 3,
+                     .batch = 100,
+                     .seconds = 60,
+                     .n = 3};
+    for (int i = 0; i < 3; i++) {
+        r.processes[i] = fixture_worker(names[i]);
+        r.processes[i].role = "rank";
+        r.processes[i].host = hosts[i];
+        r.processes[i].link_bits = 0;
+    }
     return r;
 }
 

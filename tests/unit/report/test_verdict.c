@@ -373,6 +373,87 @@ static void test_manifest_only(void **state)
     mst_run_data_destroy(data);
 }
 
+/* The ranks of r wait so much of their time; what is left of it they compute. */
+static void ranks_wait(fixture_run *r, double share)
+{
+    for (int i = 0; i < r->n; i++) {
+        fixture_process *p = &r->processes[i];
+        p->read = p->prepare = p->pull_wait = p->push = p->apply = 0;
+        p->compute = 0.97 - share;
+        p->barrier_wait = share;
+        p->cpu = 1 - share;
+        p->host_cpu = 1.1 - share;
+    }
+}
+
+static void test_ranks(void **state)
+{
+    (void)state;
+    mst_verdict v;
+    fixture_run r = fixture_ranks();
+    ranks_wait(&r, 0.1);
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_COMPUTE, "");
+    assert_non_null(strstr(v.sentence, "of a rank's time; the CPU of rank-"));
+    assert_true(gain_of(&v, "mpirun -n 6") > 1.5);
+    assert_true(gain_of(&v, "--workers") == 0 && gain_of(&v, "--mode") == 0 && gain_of(&v, "--servers") == 0);
+    r.launcher = "srun --mpi=pmix";
+    judge(&r, &v);
+    assert_true(gain_of(&v, "srun -n 6") > 1.5);
+    r.launcher = "muster launch --mpi";
+    r.global_batch = 300; /* which more ranks share */
+    judge(&r, &v);
+    assert_true(gain_of(&v, "muster launch --mpi --ranks 6") > 1.5);
+
+    r = fixture_ranks();
+    ranks_wait(&r, 0.7); /* two of them, for the third */
+    r.processes[2].compute = 0.9;
+    r.processes[2].barrier_wait = 0.07;
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_STRAGGLERS, "rank-2");
+    assert_non_null(strstr(v.sentence, "the median rank's"));
+
+    r = fixture_ranks(); /* on hosts of their own */
+    ranks_wait(&r, 0.8);
+    for (int i = 0; i < r.n; i++)
+        r.processes[i].bytes_in = r.processes[i].bytes_out = 4e6;
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_WORKER_NETWORK, "");
+    assert_non_null(strstr(v.sentence, "The network at the ranks is the bottleneck: ranks wait 80%"));
+    assert_true(gain_of(&v, "--wire bf16") > 1.3);
+    r.processes[1].link_bits = 70e6; /* 8 MB/s are 64 Mbit/s */
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_WORKER_NETWORK, "rank-1");
+
+    r = fixture_ranks(); /* on one host, there is no network to wait for */
+    ranks_wait(&r, 0.8);
+    for (int i = 0; i < r.n; i++) {
+        r.processes[i].bytes_in = r.processes[i].bytes_out = 4e6;
+        r.processes[i].host = "a";
+        r.processes[i].cores = 8;
+    }
+    r.global_batch = 300;
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_SYNCHRONISATION, "");
+    assert_non_null(strstr(v.sentence, "of a rank's time"));
+    assert_true(gain_of(&v, "--global-batch 1200") > 1.5);
+}
+
+/* Servers and workers that are ranks of an MPI job: the launcher is told how many there are. */
+static void test_ps_ranks(void **state)
+{
+    (void)state;
+    mst_verdict v;
+    fixture_run r = fixture_job("async");
+    r.launcher = "mpiexec (MPICH)";
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_COMPUTE, "");
+    assert_true(gain_of(&v, "mpiexec -n 7") > 1.6);
+    slow_network(&r, 50e6);
+    judge(&r, &v);
+    assert_true(gain_of(&v, "--servers 2 and mpiexec -n 5") > 1.2);
+}
+
 static void test_write(void **state)
 {
     (void)state;
@@ -413,6 +494,7 @@ int main(void)
         TEST(test_stragglers),     TEST(test_synchronisation),
         TEST(test_evaluation),     TEST(test_balanced),
         TEST(test_manifest_only),  TEST(test_one_host),
+        TEST(test_ranks),          TEST(test_ps_ranks),
         TEST(test_write),          cmocka_unit_test(test_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
