@@ -447,6 +447,22 @@ double mst_process_lost(const mst_run_data *run, const char *process)
     return at;
 }
 
+/* Rows between two lines of metrics.csv that tell of training, on average; 0: not known. */
+static double mean_gap(const mst_csv *metrics)
+{
+    size_t rows = mst_csv_column(metrics, "rows"), n = 0;
+    double newest = NAN, sum = 0;
+    for (size_t i = 0; i < metrics->n_rows; i++) {
+        double at = mst_csv_value(metrics, i, rows);
+        if (at > newest) {
+            sum += at - newest;
+            n++;
+        }
+        newest = isnan(at) ? newest : at;
+    }
+    return n > 0 ? sum / (double)n : 0;
+}
+
 mst_status mst_curve(const mst_run_data *run, const char *column, const char *set, mst_axis axis,
                      mst_points *out)
 {
@@ -455,27 +471,22 @@ mst_status mst_curve(const mst_run_data *run, const char *column, const char *se
     bool error = strcmp(column, "error") == 0;
     size_t x = mst_csv_column(m, axes[axis]), y = mst_csv_column(m, error ? "accuracy" : column);
     size_t of = mst_csv_column(m, "set"), rows = mst_csv_column(m, "rows");
-    double first_rows = NAN, last_rows = NAN, newest_rows = -INFINITY, gap = INFINITY;
+    bool of_training = strcmp(column, "train_loss") == 0;
+    double newest_rows = NAN, gap = SLIVER * mean_gap(m);
     mst_points p = {0};
     TRY(mst_points_new(m->n_rows, &p));
     for (size_t i = 0; i < m->n_rows; i++) {
         double at = mst_csv_value(m, i, x), value = mst_csv_value(m, i, y);
         if (isnan(at) || isnan(value) || (*set != '\0' && strcmp(mst_csv_text(m, i, of), set) != 0))
             continue;
+        /* a mean over the few steps since the line before, which an evaluation cut short, says little */
+        double advance = mst_csv_value(m, i, rows) - newest_rows;
+        if (of_training && p.n > 1 && advance >= 0 && advance < gap)
+            continue;
+        newest_rows = mst_csv_value(m, i, rows);
         p.x[p.n] = at;
         p.y[p.n++] = error ? 1 - value : value;
-        last_rows = mst_csv_value(m, i, rows);
-        if (p.n == 1)
-            first_rows = last_rows;
-        if (last_rows > newest_rows) {
-            gap = last_rows - newest_rows;
-            newest_rows = last_rows;
-        }
     }
-    /* the last mean of a training may be over a few steps, which says little */
-    bool of_training = strcmp(column, "train_loss") == 0;
-    if (of_training && p.n > 2 && gap < SLIVER * (newest_rows - first_rows) / (double)(p.n - 1))
-        p.n--;
     *out = p;
     return MST_OK;
 }

@@ -16,6 +16,9 @@
 #include "base/version.h"
 #include "report/report_impl.h"
 
+#define NAMES_MAX 8 /* runs that are named below the title; the table names all of them */
+#define OPEN_MAX  4 /* runs whose sentences are not folded */
+
 /* ---- the head ---- */
 
 /* 'sha256-...' of two texts in a row, for the policy. */
@@ -115,7 +118,7 @@ static void add_subtitle(const mst_report *self, mst_buffer *out)
     const char *version = mst_run_data_text(run, "muster", NULL);
     mst_buffer_add(out, "<p class=\"sub\">");
     mst_buffer_html(out, self->n == 1 ? run->path : "");
-    for (size_t i = 0; self->n > 1 && i < self->n; i++) {
+    for (size_t i = 0; self->n > 1 && i < self->n && self->n <= NAMES_MAX; i++) {
         mst_buffer_add(out, i > 0 ? ", " : "");
         mst_buffer_html(out, self->labels[i]);
     }
@@ -134,8 +137,23 @@ static void add_subtitle(const mst_report *self, mst_buffer *out)
     mst_buffer_add(out, "</p>\n");
 }
 
+static void add_comparison(const mst_report *self, mst_buffer *out)
+{
+    mst_buffer text = {0};
+    mst_report_comparison(self, &text);
+    if (text.text != NULL) {
+        mst_buffer_add(out, "<p class=\"verdict fine\">");
+        mst_buffer_html(out, text.text);
+        mst_buffer_add(out, "</p>\n");
+    }
+    out->failed = out->failed || text.failed;
+    mst_buffer_fini(&text);
+}
+
 static void add_summary(const mst_report *self, mst_buffer *out)
 {
+    bool folded = self->n > OPEN_MAX;
+    mst_buffer_add(out, folded ? "<details><summary>Each run in words</summary>\n" : "");
     for (size_t i = 0; i < self->n; i++) {
         mst_buffer text = {0};
         const mst_verdict *v = &self->verdicts[i];
@@ -154,6 +172,7 @@ static void add_summary(const mst_report *self, mst_buffer *out)
         mst_buffer_add(out, "</p>\n");
         mst_buffer_fini(&text);
     }
+    mst_buffer_add(out, folded ? "</details>\n" : "");
 }
 
 static void add_warnings(const mst_report *self, mst_buffer *out)
@@ -185,11 +204,7 @@ static mst_status add_sheet(const mst_report *self, sheet_fn *make, int h, bool 
     if (st == MST_OK && mst_sheet_rows(&sheet) > 0) {
         if (folded)
             mst_buffer_format(out, "<details><summary>%s</summary>\n", sheet.title);
-        else if (h > 0)
-            mst_buffer_format(out, "<h%d>%s</h%d>\n", h, sheet.title, h);
-        if (sheet.note != NULL)
-            mst_buffer_format(out, "<p class=\"note\">%s</p>\n", sheet.note);
-        mst_sheet_html(&sheet, out);
+        mst_sheet_section(&sheet, folded ? 0 : h, out);
         mst_buffer_add(out, folded ? "</details>\n" : "");
     }
     mst_sheet_fini(&sheet);
@@ -311,7 +326,7 @@ static mst_status add_uses(const mst_report *self, const char *group, mst_buffer
     return MST_OK;
 }
 
-static void add_marks_key(mst_buffer *out)
+static void add_marks_key(const mst_report *self, mst_buffer *out)
 {
     mst_buffer_add(
         out, "<div class=\"marks\">"
@@ -321,7 +336,11 @@ static void add_marks_key(mst_buffer *out)
              "height=\"10\"/></svg>checkpoint</span>"
              "<span><svg viewBox=\"0 0 22 10\"><path class=\"m2\" d=\"M11 0v10\"/></svg>join or resume</span>"
              "<span><svg viewBox=\"0 0 22 10\"><path class=\"m3\" d=\"M11 0v10\"/></svg>death or "
-             "leave</span></div>\n");
+             "leave</span>");
+    mst_buffer_add(out, self->n > 1 ? "<span class=\"note\">above each plot, a line for each run that begins "
+                                      "with the run's colour</span>"
+                                    : "");
+    mst_buffer_add(out, "</div>\n");
 }
 
 /* ---- the end ---- */
@@ -350,13 +369,30 @@ static void add_manifests(const mst_report *self, mst_buffer *out)
             self->runs[i]->manifest != NULL ? json_dumps(self->runs[i]->manifest, JSON_INDENT(1)) : NULL;
         if (text == NULL)
             continue;
-        mst_buffer_add(out, "<details><summary>manifest.json of ");
+        mst_buffer_add(out, "<details class=\"raw\"><summary>manifest.json of ");
         mst_buffer_html(out, self->labels[i]);
         mst_buffer_add(out, "</summary><pre><code>");
         mst_buffer_html(out, text);
         mst_buffer_add(out, "</code></pre></details>\n");
         free(text);
     }
+}
+
+/* Says of which runs there is no curve of a test set, and why. */
+static void add_unevaluated(const mst_report *self, mst_buffer *out)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < self->n; i++)
+        n += self->figures[i].set[0] == '\0';
+    if (n == 0)
+        return;
+    mst_buffer_add(out, "<p class=\"note\">");
+    if (self->n == 1)
+        mst_buffer_add(out, "Nothing was evaluated");
+    else
+        mst_buffer_format(out, "In %zu of %zu runs nothing was evaluated", n, self->n);
+    mst_buffer_add(out, ": no test set was given (<code>--test</code>), or its first evaluation is to come."
+                        "</p>\n");
 }
 
 static bool has_resources(const mst_report *self)
@@ -375,16 +411,16 @@ mst_status mst_report_html(const mst_report *self, mst_buffer *out)
     plot_job job = {.report = self, .out = out};
     add_head(self, out);
     add_subtitle(self, out);
+    add_comparison(self, out);
+    if (self->n > 1)
+        TRY(add_sheet(self, mst_report_sheet_overview, 0, false, out));
     add_summary(self, out);
     add_warnings(self, out);
     if (self->n == 1)
         add_tiles(self, out);
-    else
-        TRY(add_sheet(self, mst_report_sheet_overview, 0, false, out));
-    mst_buffer_format(out,
-                      "<nav><a href=\"#bottleneck\">Bottleneck</a><a href=\"#curves\">Curves</a>"
-                      "<a href=\"#time\">Time</a>%s<a href=\"#configuration\">Configuration</a></nav>\n",
-                      resources ? "<a href=\"#resources\">Resources</a>" : "");
+    mst_buffer_add(out, "<nav><a href=\"#bottleneck\">Bottleneck</a><a href=\"#curves\">Curves</a>"
+                        "<a href=\"#time\">Time</a><a href=\"#resources\">Resources</a>"
+                        "<a href=\"#configuration\">Configuration</a></nav>\n");
     TRY(add_verdict(self, out));
     mst_buffer_add(out, "<h2 id=\"curves\">Curves</h2>\n");
     add_toolbar(self, out);
@@ -392,6 +428,7 @@ mst_status mst_report_html(const mst_report *self, mst_buffer *out)
     TRY(mst_report_plots(self, "curves", add_curve, &job));
     mst_buffer_add(out,
                    job.n > 0 ? "</div>\n" : "</div><p class=\"note\">metrics.csv has no curves yet.</p>\n");
+    add_unevaluated(self, out);
     TRY(add_sheet(self, mst_report_sheet_accuracy, 3, false, out));
     mst_buffer_add(out, "<h2 id=\"time\">Time</h2>\n");
     TRY(add_sheet(self, mst_report_sheet_cost, 0, false, out));
@@ -403,11 +440,15 @@ mst_status mst_report_html(const mst_report *self, mst_buffer *out)
         TRY(add_sheet(self, mst_report_sheet_processes, 3, false, out));
         mst_buffer_add(out, "<h2>Hosts over time</h2>\n");
         add_legend(self, false, out);
-        add_marks_key(out);
+        add_marks_key(self, out);
         TRY(add_uses(self, "hosts", out));
         mst_buffer_add(out, "<h2>Processes over time</h2>\n");
         add_legend(self, false, out);
         TRY(add_uses(self, "processes", out));
+    } else {
+        mst_buffer_add(out,
+                       "<h2 id=\"resources\">Resources</h2>\n<p class=\"note\">No process has written down "
+                       "what it used (resources.csv): sampling was off, or has not begun.</p>\n");
     }
     add_reproduction(self, out);
     TRY(add_sheet(self, mst_report_sheet_options, 3, false, out));

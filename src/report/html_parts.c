@@ -1,5 +1,6 @@
 /* The style and the script of the HTML report. The script only sets classes on the page: without it, curves
- * are shown over time, on linear axes, with every run. */
+ * are shown over time, on linear axes, with every run. Print shows the axes that the page shows, unfolds what
+ * is folded but for files as they are, and lays tables that need it on landscape pages. */
 #include "report/report_impl.h"
 
 const char mst_report_style[] =
@@ -20,7 +21,14 @@ const char mst_report_style[] =
     ".tile span{color:var(--dim);font-size:.82rem}"
     ".verdict{border-left:4px solid var(--c1);padding:2px 0 2px 14px;margin:14px 0;font-size:1.08rem}"
     ".verdict.fine{border-color:var(--c2)}"
-    ".scroll{overflow-x:auto;margin:10px 0}"
+    /* shadows at the edges behind which there is more of the table */
+    ".scroll{overflow-x:auto;margin:10px 0;--s:color-mix(in srgb,var(--fg) 22%,transparent);background:"
+    "linear-gradient(90deg,var(--bg) 50%,transparent) 0 0/28px 100% local,"
+    "linear-gradient(-90deg,var(--bg) 50%,transparent) 100% 0/28px 100% local,"
+    "linear-gradient(90deg,var(--s),transparent) 0 0/10px 100% scroll,"
+    "linear-gradient(-90deg,var(--s),transparent) 100% 0/10px 100% scroll;background-repeat:no-repeat}"
+    ":focus-visible{outline:2px solid var(--c0);outline-offset:2px;border-radius:3px}"
+    "h2[id]{scroll-margin-top:40px}"
     "table{border-collapse:collapse;font-size:.86rem;font-variant-numeric:tabular-nums;min-width:100%}"
     "th,td{text-align:left;padding:5px 10px;border-bottom:1px solid var(--grid);vertical-align:top}"
     "thead th{color:var(--dim);font-weight:500;vertical-align:bottom;border-bottom-color:var(--axis)}"
@@ -28,7 +36,9 @@ const char mst_report_style[] =
     "tbody th,td.n{white-space:nowrap}.n{text-align:right}"
     "tbody th{position:sticky;left:0;background:var(--bg)}"
     "tbody tr:hover{background:color-mix(in srgb,var(--grid) 45%,transparent)}"
-    "td.long{min-width:34ch}.barcell{min-width:160px}svg.bar{display:block;width:100%;height:14px;border-"
+    ".long{min-width:34ch}tbody "
+    "th.long{white-space:normal;overflow-wrap:anywhere}.barcell{min-width:160px}svg.bar{display:block;width:"
+    "100%;height:14px;border-"
     "radius:3px;margin-top:4px}"
     ".grid2{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,440px),1fr));gap:14px 22px}"
     "svg.part{display:block;width:10px;height:10px;margin:0 0 3px auto}"
@@ -61,13 +71,18 @@ const char mst_report_style[] =
     "body.logy .lin{display:none}body.logy svg.log{display:block}"
     "@media (max-width:600px){main{padding:18px 14px 40px}h1{font-size:1.5rem}body{font-size:15px}"
     ".tile b{font-size:1.1rem}.tiles{grid-template-columns:repeat(2,1fr)}th,td{padding:4px 7px}"
-    "tbody th{position:static}.barcell{min-width:110px}}"
+    "tbody th{position:static;white-space:normal;min-width:8.5em;overflow-wrap:anywhere}.barcell{min-width:"
+    "110px}.long,tbody th.long{min-width:24ch}figure svg text{font-size:14px}}"
     "@media print{body{font-size:10.5pt}main{max-width:none;padding:0}.tools,nav,.legend "
     "input{display:none!important}"
-    ".xt,.xs,.xr{display:block!important}.grid2{grid-template-columns:1fr 1fr}"
-    "h2,h3{break-after:avoid}tr{break-inside:avoid}table{font-size:6.6pt}th,td{padding:2px 4px}"
-    "tbody th,td.n{white-space:normal}.barcell{min-width:70px}.scroll{overflow:visible}h2{margin-top:22px}"
-    "pre{border:1px solid #ccc}details{display:block}}";
+    ".grid2{grid-template-columns:1fr 1fr}details.raw{display:none}"
+    "h1,h2,h3,.note,.legend,.marks,summary{break-after:avoid}tr,p,.verdict,.tiles,.legend,.marks{break-"
+    "inside:avoid}"
+    "table{font-size:7pt}th,td{padding:2px 4px}.verdict{font-size:1em}"
+    "tbody th{position:static;white-space:normal}.long{min-width:22ch}.barcell{min-width:70px}"
+    ".scroll{overflow:visible;background:none}h2{margin-top:22px}"
+    ".wide{page:wide}.wide table{font-size:6.6pt}"
+    "pre{border:1px solid #ccc}details{display:block}}@page wide{size:landscape}";
 
 const char mst_report_script[] =
     "'use strict';(function(){var d=document,b=d.body;d.documentElement.classList.add('js');"
@@ -83,5 +98,7 @@ const char mst_report_script[] =
     "c.addEventListener('change',function(){"
     "[].forEach.call(d.querySelectorAll('svg .r'+c.dataset.run),function(g){"
     "g.setAttribute('visibility',c.checked?'visible':'hidden')})})});"
-    "window.addEventListener('beforeprint',function(){[].forEach.call(d.querySelectorAll('details'),"
-    "function(x){x.open=true})})})();";
+    "var opened=[];window.addEventListener('beforeprint',function(){"
+    "opened=[].filter.call(d.querySelectorAll('details:not(.raw)'),function(x){return!x.open});"
+    "opened.forEach(function(x){x.open=true})});"
+    "window.addEventListener('afterprint',function(){opened.forEach(function(x){x.open=false})})})();";

@@ -260,6 +260,13 @@ mst_status mst_report_markdown(const mst_report *self, mst_buffer *out)
     mst_buffer_markdown(out, text.text);
     mst_buffer_fini(&text);
     mst_buffer_add(out, "\n\n");
+    mst_report_comparison(self, &text);
+    if (text.text != NULL) {
+        mst_buffer_markdown(out, text.text);
+        mst_buffer_add(out, "\n\n");
+    }
+    out->failed = out->failed || text.failed;
+    mst_buffer_fini(&text);
     for (size_t i = 0; i < self->n; i++) {
         if (self->n > 1) {
             mst_buffer_add(out, "**");

@@ -49,6 +49,8 @@ mst_status mst_report_plots(const mst_report *self, const char *group, mst_plot_
 void mst_report_course(const mst_report *self, size_t run, mst_buffer *out);
 /* One paragraph: what was trained, how it ended, the best figures, the bottleneck. */
 void mst_report_summary(const mst_report *self, size_t run, mst_buffer *out);
+/* Of several runs: the fastest, the most accurate, the bottlenecks; nothing of one run (comparison.c). */
+void mst_report_comparison(const mst_report *self, mst_buffer *out);
 /* Whether an option says anything about what is trained and how. */
 bool mst_report_option_matters(const char *group, const char *name);
 void mst_report_title(const mst_report *self, mst_buffer *out);

@@ -2,7 +2,8 @@
  * process of several runs in one plot.
  *
  * Colour is the run where there are several; with one run it tells in from out. What comes out of a pair
- * (in and out, read and write) is solid, then dashed. */
+ * (in and out, read and write) is solid, then dashed. Marks of one run lie across its plots; those of several
+ * are in a lane for each, so that nobody has to guess whose an evaluation was. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +17,8 @@ typedef struct canvas {
     size_t n_series, series_capacity;
     mst_mark *marks;
     size_t n_marks, marks_capacity;
-    char **texts; /* labels and marks' texts */
+    size_t n_lanes; /* before the run that is being added */
+    char **texts;   /* labels and marks' texts */
     size_t n_texts, texts_capacity;
     mst_plot_fn *fn;
     void *arg;
@@ -29,7 +31,7 @@ static void clear(canvas *c)
         mst_points_fini(&c->series[i].points);
     for (size_t i = 0; i < c->n_texts; i++)
         mst_free(c->texts[i]);
-    c->n_series = c->n_marks = c->n_texts = 0;
+    c->n_series = c->n_marks = c->n_lanes = c->n_texts = 0;
 }
 
 static void canvas_fini(canvas *c)
@@ -157,6 +159,7 @@ static mst_status draw_curve(canvas *c, size_t k, mst_axis axis)
                      .y_label = curves[k].title,
                      .x_unit = axis == MST_AXIS_TIME ? MST_PLOT_SECONDS : MST_PLOT_COUNT,
                      .y_unit = curves[k].unit,
+                     .zero_x = true,
                      .series = c->series,
                      .n_series = c->n_series};
     bool dull = strcmp(curves[k].column, "lr") == 0 && is_constant(c);
@@ -168,10 +171,17 @@ static mst_status draw_curve(canvas *c, size_t k, mst_axis axis)
 static mst_status add_mark(canvas *c, mst_mark_kind kind, double from, double to, size_t run,
                            const char *what)
 {
-    const char *text = keep(c, mst_strdup(what));
+    const char *text =
+        keep(c, c->report->n == 1 ? mst_strdup(what) : mst_sprintf("%s: %s", c->report->labels[run], what));
     if (text == NULL || !mst_grow(&c->marks, &c->marks_capacity, c->n_marks + 1, sizeof *c->marks))
         return no_memory();
-    c->marks[c->n_marks++] = (mst_mark){kind, from, to, text, (unsigned)run};
+    c->marks[c->n_marks++] = (mst_mark){.kind = kind,
+                                        .from = from,
+                                        .to = to,
+                                        .text = text,
+                                        .run = (unsigned)run,
+                                        .lane = (unsigned)c->n_lanes,
+                                        .colour = (unsigned)(run % MST_SVG_COLOURS)};
     return MST_OK;
 }
 
@@ -254,6 +264,7 @@ static mst_status draw_use(canvas *c, size_t k, const char *of, bool host)
                            part, false, &points));
         }
         TRY(add_marks(c, i, host ? "" : p->name));
+        c->n_lanes += c->report->n > 1;
     }
     const char *label = uses[k].pair < 0 ? uses[k].first : uses[k].title;
     mst_plot plot = {.title = !host && uses[k].kind == MST_LOAD_HOST_NET_IN ? "messages" : uses[k].title,
@@ -262,10 +273,12 @@ static mst_status draw_use(canvas *c, size_t k, const char *of, bool host)
                      .x_unit = MST_PLOT_SECONDS,
                      .y_unit = uses[k].unit,
                      .zero = true,
+                     .zero_x = true,
                      .series = c->series,
                      .n_series = c->n_series,
                      .marks = c->marks,
-                     .n_marks = c->n_marks};
+                     .n_marks = c->n_marks,
+                     .n_lanes = c->n_lanes};
     return worth_it(c) ? c->fn(c->arg, c->group, of, -1, &plot) : MST_OK;
 }
 

@@ -91,12 +91,12 @@ mst_status mst_report_sheet_accuracy(const mst_report *self, mst_sheet *out)
         mst_sheet_text(out, self->labels[i]);
         mst_sheet_text(out, f->set);
         mst_sheet_real(out, f->test_loss);
-        mst_sheet_real(out, f->test_accuracy);
-        mst_sheet_real(out, 1 - f->test_accuracy);
-        mst_sheet_real(out, f->test_top5);
+        mst_sheet_precise(out, f->test_accuracy);
+        mst_sheet_precise(out, 1 - f->test_accuracy);
+        mst_sheet_precise(out, f->test_top5);
         mst_sheet_real(out, f->test_auc);
         mst_sheet_real(out, f->best_loss);
-        mst_sheet_real(out, f->best_accuracy);
+        mst_sheet_precise(out, f->best_accuracy);
         mst_sheet_seconds(out, f->best_accuracy_s);
     }
     return finish(out);
@@ -122,7 +122,7 @@ mst_status mst_report_sheet_verdict(const mst_report *self, mst_sheet *out)
         for (int k = 0; k < MST_BOTTLENECKS; k++)
             titles[k] = mst_bottleneck_title((mst_bottleneck)k);
         mst_sheet_text(out, self->labels[i]);
-        mst_bar_draw(self->verdicts[i].shares, titles, MST_BOTTLENECKS, &bar);
+        mst_bar_draw(self->verdicts[i].shares, titles, NULL, MST_BOTTLENECKS, &bar);
         mst_sheet_raw(out, &bar);
         for (int k = 0; k < MST_BOTTLENECKS; k++)
             mst_sheet_percent(out, self->verdicts[i].shares[k]);
@@ -219,6 +219,13 @@ mst_status mst_report_sheet_cost(const mst_report *self, mst_sheet *out)
     return finish(out);
 }
 
+/* The colours of phases: those of the bottleneck that they belong to, where there is one. */
+static const unsigned cost_parts[MST_COSTS] = {
+    [MST_COST_READ] = 4,     [MST_COST_PREPARE] = 5,      [MST_COST_COMPUTE] = 0, [MST_COST_PULL_WAIT] = 1,
+    [MST_COST_PUSH] = 2,     [MST_COST_BARRIER_WAIT] = 7, [MST_COST_APPLY] = 6,   [MST_COST_SERVE] = 3,
+    [MST_COST_EVALUATE] = 8, [MST_COST_CHECKPOINT] = 9,   [MST_COST_IDLE] = 10,
+};
+
 mst_status mst_report_sheet_phases(const mst_report *self, mst_sheet *out)
 {
     *out =
@@ -231,7 +238,7 @@ mst_status mst_report_sheet_phases(const mst_report *self, mst_sheet *out)
     mst_sheet_column_add(out, "thread time", "thread_s", true);
     for (int k = 0; k < MST_COSTS; k++)
         mst_sheet_part_add(out, mst_cost_title((mst_cost_kind)k), mst_cost_column((mst_cost_kind)k),
-                           (unsigned)k + 1);
+                           cost_parts[k] + 1);
     for (size_t i = 0; i < self->n; i++)
         for (size_t p = 0; p < self->runs[i]->n_processes; p++) {
             const char *titles[MST_COSTS];
@@ -246,7 +253,7 @@ mst_status mst_report_sheet_phases(const mst_report *self, mst_sheet *out)
                 shares[k] = c.phase[k] / c.thread_seconds;
             }
             name_row(self, out, i, self->runs[i]->processes[p]->name);
-            mst_bar_draw(shares, titles, MST_COSTS, &bar);
+            mst_bar_draw(shares, titles, cost_parts, MST_COSTS, &bar);
             mst_sheet_raw(out, &bar);
             mst_sheet_seconds(out, c.thread_seconds);
             for (int k = 0; k < MST_COSTS; k++)
@@ -375,9 +382,11 @@ static void add_load_columns(mst_sheet *out, bool host)
 
 static void add_loads(mst_sheet *out, const mst_load *loads, mst_load_kind first)
 {
-    char text[40];
-    mst_sheet_value(out, loads[first].mean, mst_figure_short(loads[first].mean, text));
-    mst_sheet_value(out, loads[first].peak, mst_figure_short(loads[first].peak, text));
+    char mean[40], peak[40];
+    snprintf(mean, sizeof mean, "%.2f", loads[first].mean);
+    snprintf(peak, sizeof peak, "%.2f", loads[first].peak);
+    mst_sheet_value(out, loads[first].mean, mean);
+    mst_sheet_value(out, loads[first].peak, peak);
     mst_sheet_seconds(out, loads[first].total);
     mst_sheet_bytes(out, loads[first + 1].mean);
     mst_sheet_bytes(out, loads[first + 1].peak);

@@ -7,7 +7,8 @@
 
 #include "base/alloc.h"
 
-#define LONG    32 /* characters of a cell that gets room to wrap */
+#define LONG    32  /* characters of a cell that gets room to wrap */
+#define WIDE    180 /* characters of a line */
 #define NOTHING "\xe2\x80\x93"
 
 void mst_sheet_fini(mst_sheet *self)
@@ -52,6 +53,33 @@ void mst_sheet_value(mst_sheet *self, double value, const char *text)
     add(self, mst_strdup(isnan(value) ? "" : text), value, false);
 }
 
+/* Zeros at the end of the number that the text begins with, up to so many digits: figures of a column are as
+ * long as each other. Whole bytes, minutes and hours stay. */
+static const char *align(char *text, size_t size, int digits)
+{
+    size_t n = strspn(text, "-0123456789."), zeros = 0;
+    int has = 0;
+    bool point = false, leading = true;
+    for (size_t i = 0; i < n; i++) {
+        point = point || text[i] == '.';
+        leading = leading && (text[i] < '1' || text[i] > '9');
+        has += !leading && text[i] != '.';
+    }
+    if (n == 0 || leading || has >= digits || text[n] == 'e' || text[n] == '+' ||
+        strcmp(text + n, " B") == 0 || strcmp(text + n, " B/s") == 0 || strncmp(text + n, " min", 4) == 0 ||
+        strncmp(text + n, " h", 2) == 0)
+        return text;
+    zeros = (size_t)(digits - has) + !point;
+    size_t rest = strlen(text + n) + 1;
+    if (n + zeros + rest > size)
+        return text;
+    memmove(text + n + zeros, text + n, rest);
+    memset(text + n, '0', zeros);
+    if (!point)
+        text[n] = '.';
+    return text;
+}
+
 void mst_sheet_count(mst_sheet *self, double value)
 {
     char text[40];
@@ -61,32 +89,43 @@ void mst_sheet_count(mst_sheet *self, double value)
 void mst_sheet_real(mst_sheet *self, double value)
 {
     char text[40];
-    mst_sheet_value(self, value, mst_figure_real(value, text));
+    mst_figure_real(value, text);
+    mst_sheet_value(self, value, align(text, sizeof text, 4));
 }
 
 void mst_sheet_bytes(mst_sheet *self, double value)
 {
     char text[40];
-    mst_sheet_value(self, value, value == 0 ? NOTHING : mst_figure_bytes(value, text));
+    mst_figure_bytes(value, text);
+    mst_sheet_value(self, value, value == 0 ? NOTHING : align(text, sizeof text, 3));
 }
 
 void mst_sheet_rate(mst_sheet *self, double value)
 {
     char text[40], whole[48];
     snprintf(whole, sizeof whole, "%s/s", mst_figure_bytes(value, text));
-    mst_sheet_value(self, value, value == 0 ? NOTHING : whole);
+    mst_sheet_value(self, value, value == 0 ? NOTHING : align(whole, sizeof whole, 3));
 }
 
 void mst_sheet_seconds(mst_sheet *self, double value)
 {
     char text[40];
-    mst_sheet_value(self, value, mst_figure_seconds(value, text));
+    mst_figure_seconds(value, text);
+    mst_sheet_value(self, value, align(text, sizeof text, 3));
 }
 
 void mst_sheet_percent(mst_sheet *self, double share)
 {
     char text[40];
     mst_sheet_value(self, share, share == 0 ? NOTHING : mst_figure_percent(share, text));
+}
+
+void mst_sheet_precise(mst_sheet *self, double share)
+{
+    char text[40] = NOTHING;
+    if (isfinite(share) && fabs(share) < 1e6)
+        snprintf(text, sizeof text, "%.2f%%", share * 100);
+    mst_sheet_value(self, share, text);
 }
 
 void mst_sheet_raw(mst_sheet *self, mst_buffer *html)
@@ -114,6 +153,22 @@ static bool is_shown(const mst_sheet *self, size_t column)
         if (self->cells[i].text[0] != '\0' && strcmp(self->cells[i].text, NOTHING) != 0)
             return true;
     return column == 0;
+}
+
+bool mst_sheet_is_wide(const mst_sheet *self)
+{
+    size_t sum = 0;
+    for (size_t c = 0; c < self->n_columns; c++) {
+        size_t most = 0;
+        if (!is_shown(self, c) || is_bar(self, c))
+            continue;
+        for (size_t i = c; i < self->n_cells; i += self->n_columns) {
+            size_t n = strlen(self->cells[i].text);
+            most = n > most ? n : most;
+        }
+        sum += (most < LONG ? most : LONG) + 3;
+    }
+    return sum > WIDE;
 }
 
 static void add_heading(const mst_sheet_column *c, mst_buffer *out)
@@ -155,6 +210,19 @@ void mst_sheet_html(const mst_sheet *self, mst_buffer *out)
         mst_buffer_add(out, c + 1 == self->n_columns ? "</tr>\n" : "");
     }
     mst_buffer_add(out, "</tbody></table></div>\n");
+}
+
+void mst_sheet_section(const mst_sheet *self, int level, mst_buffer *out)
+{
+    if (mst_sheet_rows(self) == 0)
+        return;
+    mst_buffer_format(out, "<section%s>\n", mst_sheet_is_wide(self) ? " class=\"wide\"" : "");
+    if (level > 0)
+        mst_buffer_format(out, "<h%d>%s</h%d>\n", level, self->title, level);
+    if (self->note != NULL)
+        mst_buffer_format(out, "<p class=\"note\">%s</p>\n", self->note);
+    mst_sheet_html(self, out);
+    mst_buffer_add(out, "</section>\n");
 }
 
 void mst_sheet_markdown(const mst_sheet *self, mst_buffer *out)

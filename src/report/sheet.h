@@ -47,13 +47,18 @@ void mst_sheet_bytes(mst_sheet *self, double value);
 void mst_sheet_rate(mst_sheet *self, double value); /* bytes/s */
 void mst_sheet_seconds(mst_sheet *self, double value);
 void mst_sheet_percent(mst_sheet *self, double share);
+void mst_sheet_precise(mst_sheet *self, double share); /* in percent, with two decimals */
 /* A bar for HTML; nothing elsewhere. Takes the buffer's text. */
 void mst_sheet_raw(mst_sheet *self, mst_buffer *html);
 
 size_t mst_sheet_rows(const mst_sheet *self);
+/* Whether it is too wide for an upright page of paper. */
+bool mst_sheet_is_wide(const mst_sheet *self);
 
-/* HTML and Markdown leave out columns in which nothing stands. */
+/* HTML and Markdown leave out columns in which nothing stands. The section is the title as a heading of that
+ * level (0: none), the note and the table, which stay together in print; nothing when there are no rows. */
 void mst_sheet_html(const mst_sheet *self, mst_buffer *out);
+void mst_sheet_section(const mst_sheet *self, int level, mst_buffer *out);
 void mst_sheet_markdown(const mst_sheet *self, mst_buffer *out);
 /* table,row,column,value: a line for each cell but those of the first column, which names the row. */
 void mst_sheet_csv(const mst_sheet *self, mst_buffer *out);

@@ -15,27 +15,29 @@
 
 #define WIDTH     480.0
 #define HEIGHT    270.0
-#define LEFT      60.0
+#define LEFT      64.0
 #define RIGHT     12.0
 #define TOP       12.0
 #define BOTTOM    42.0
 #define TITLE     26.0 /* more at the top of a drawing that stands alone */
 #define LEGEND    18.0 /* a line of its legend */
+#define LANE      6.0  /* a strip of marks above the curves, and the gap below it */
+#define LANES_GAP 6.0  /* between them and the curves: half the height of a tick's text */
 #define DOTS_MAX  60
 #define MARKS_MAX 400
 
 const char mst_svg_style[] =
     ":root,svg.alone{--bg:#fff;--fg:#1b1f24;--dim:#5b6570;--grid:#e3e7eb;--axis:#8a949e;"
     "--c0:#0072b2;--c1:#d55e00;--c2:#00875f;--c3:#b5478c;--c4:#b07d00;--c5:#3a9bdc;--c6:#6a4fbf;--c7:#4d4d4d;"
-    "--eval:#e69f00;--save:#56b4e9;--join:#009e73;--death:#c2003a}"
+    "--c9:#7b3f00;--eval:#e69f00;--save:#56b4e9;--join:#009e73;--death:#c2003a;--band:.28}"
     "@media "
     "(prefers-color-scheme:dark){:root,svg.alone{--bg:#14171b;--fg:#e6e9ec;--dim:#9aa5b1;--grid:#2a3038;"
     "--axis:#6b7683;--c0:#56b4e9;--c1:#ff8c42;--c2:#2ecf9c;--c3:#e58ac3;--c4:#f0c446;--c5:#9ad1ff;--c6:#"
     "b3a1ff;"
-    "--c7:#c8cdd2;--eval:#e69f00;--save:#56b4e9;--join:#2ecf9c;--death:#ff5c7c}}"
+    "--c7:#c8cdd2;--c9:#c9a27e;--eval:#e69f00;--save:#56b4e9;--join:#2ecf9c;--death:#ff5c7c;--band:.45}}"
     "@media print{:root{--bg:#fff;--fg:#000;--dim:#444;--grid:#ddd;--axis:#777;--c0:#0072b2;--c1:#d55e00;"
-    "--c2:#00875f;--c3:#b5478c;--c4:#b07d00;--c5:#3a9bdc;--c6:#6a4fbf;--c7:#4d4d4d;--join:#009e73;"
-    "--death:#c2003a}}"
+    "--c2:#00875f;--c3:#b5478c;--c4:#b07d00;--c5:#3a9bdc;--c6:#6a4fbf;--c7:#4d4d4d;--c9:#7b3f00;"
+    "--join:#009e73;--death:#c2003a;--band:.28}}"
     "svg text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;fill:var(--dim)}"
     "svg .title{font-size:14px;font-weight:600;fill:var(--fg)}"
     "svg .grid{stroke:var(--grid);stroke-width:1}svg .axis{stroke:var(--axis);stroke-width:1}"
@@ -46,12 +48,13 @@ const char mst_svg_style[] =
     "svg .c4{stroke:var(--c4);fill:var(--c4)}svg .c5{stroke:var(--c5);fill:var(--c5)}"
     "svg .c6{stroke:var(--c6);fill:var(--c6)}svg .c7{stroke:var(--c7);fill:var(--c7)}"
     "svg .line{fill:none}svg .dot{stroke:var(--bg);stroke-width:.8}"
-    "svg .m0{fill:var(--eval);opacity:.22}svg .m1{fill:var(--save);opacity:.3}"
+    "svg .m0{fill:var(--eval);opacity:var(--band)}svg .m1{fill:var(--save);opacity:var(--band)}"
+    "svg .lane{opacity:1;stroke-dasharray:none}"
     "svg .m2{stroke:var(--join);stroke-width:1.4;stroke-dasharray:2 2}"
     "svg .m3{stroke:var(--death);stroke-width:1.6}"
     "svg .p0{fill:var(--c0)}svg .p1{fill:var(--c1)}svg .p2{fill:var(--c2)}svg .p3{fill:var(--c3)}"
     "svg .p4{fill:var(--c4)}svg .p5{fill:var(--c5)}svg .p6{fill:var(--c6)}svg .p7{fill:var(--c7)}"
-    "svg .p8{fill:var(--death)}svg .p9{fill:var(--join)}svg .p10{fill:var(--axis)}svg .p11{fill:var(--grid)}"
+    "svg .p8{fill:var(--death)}svg .p9{fill:var(--c9)}svg .p10{fill:var(--axis)}svg .p11{fill:var(--grid)}"
     "svg .paper{fill:var(--bg)}";
 
 /* ---- axes ---- */
@@ -68,6 +71,7 @@ double mst_nice_step(double low, double high, int n)
 typedef struct axis {
     double low, high; /* in shown units: values / scale */
     double scale;
+    double step; /* between ticks of a linear axis; 0: to be chosen */
     bool log;
     const char *suffix; /* of the unit, for the label */
     double from, to;    /* where low and high are drawn */
@@ -123,6 +127,7 @@ static void round_range(axis *a, int n)
         a->high = value < 0 ? 0 : value > 0 ? 2 * value : 1;
     }
     double step = mst_nice_step(a->low, a->high, n);
+    a->step = step;
     a->low = floor(a->low / step + 1e-9) * step;
     a->high = ceil(a->high / step - 1e-9) * step;
 }
@@ -172,6 +177,12 @@ static range find_range(const mst_plot *plot)
     return r;
 }
 
+/* Whether points have bars, for which there has to be room beside the y axis. */
+static bool is_spread(const mst_plot *plot)
+{
+    return plot->n_series > 0 && plot->series[0].low != NULL;
+}
+
 bool mst_plot_has_points(const mst_plot *plot)
 {
     return find_range(plot).any;
@@ -212,7 +223,7 @@ static void draw_ticks(const axis *a, bool horizontal, mst_plot_unit unit, int n
                        mst_buffer *out)
 {
     if (!a->log) {
-        double step = mst_nice_step(a->low, a->high, n);
+        double step = a->step > 0 ? a->step : mst_nice_step(a->low, a->high, n);
         for (int i = 0; i <= 2 * n + 2 && a->low + i * step <= a->high + step * 1e-6; i++)
             draw_tick(a, horizontal, unit, a->low + i * step, step, other, out);
         return;
@@ -237,11 +248,12 @@ typedef struct pen {
     const axis *x, *y;
     mst_buffer *out;
     bool down;
+    double aside; /* series with spreads stand a little beside each other */
 } pen;
 
 static void draw_to(pen *p, double x, double y)
 {
-    mst_buffer_format(p->out, "%s%.1f %.1f", p->down ? "L" : "M", place(p->x, x), place(p->y, y));
+    mst_buffer_format(p->out, "%s%.1f %.1f", p->down ? "L" : "M", place(p->x, x) + p->aside, place(p->y, y));
     p->down = true;
 }
 
@@ -270,15 +282,16 @@ static void draw_reduced(pen *p, const mst_points *points)
     }
 }
 
-static void draw_dots(const pen *p, const mst_series *s)
+/* alone: the one point of its curve. */
+static void draw_dots(const pen *p, const mst_series *s, bool alone)
 {
     for (size_t i = 0; i < s->points.n; i++) {
         char x[40], y[40];
         double px = s->points.x[i], py = s->points.y[i];
         if (!drawn(p->plot, px, py))
             continue;
-        mst_buffer_format(p->out, "<circle class=\"dot c%u\" cx=\"%.1f\" cy=\"%.1f\" r=\"2.8\"><title>",
-                          s->colour, place(p->x, px), place(p->y, py));
+        mst_buffer_format(p->out, "<circle class=\"dot c%u\" cx=\"%.1f\" cy=\"%.1f\" r=\"%s\"><title>",
+                          s->colour, place(p->x, px) + p->aside, place(p->y, py), alone ? "3.6" : "2.8");
         mst_buffer_html(p->out, s->label);
         mst_buffer_format(p->out, ": %s %s, %s</title></circle>", mst_figure_short(px / p->x->scale, x),
                           p->x->suffix[0] != '\0' ? p->x->suffix : p->plot->x_label,
@@ -292,7 +305,8 @@ static void draw_spreads(const pen *p, const mst_series *s)
     mst_buffer_format(p->out, "<path class=\"c%u line\" d=\"", s->colour);
     for (size_t i = 0; i < s->points.n; i++)
         if (drawn(p->plot, s->points.x[i], s->points.y[i]) && spread(p->plot, s, i, &low, &high)) {
-            double x = place(p->x, s->points.x[i]), from = place(p->y, low), to = place(p->y, high);
+            double x = place(p->x, s->points.x[i]) + p->aside, from = place(p->y, low),
+                   to = place(p->y, high);
             mst_buffer_format(p->out, "M%.1f %.1fh6m-3 0V%.1fm-3 0h6", x - 3, from, to);
         }
     mst_buffer_add(p->out, "\"/>");
@@ -303,6 +317,9 @@ static void draw_series(const mst_plot *plot, const mst_series *s, const axis *x
 {
     pen p = {.plot = plot, .x = x, .y = y, .out = out};
     size_t n = 0;
+    if (s->low != NULL)
+        p.aside = ((double)(s - plot->series) - ((double)plot->n_series - 1) / 2) *
+                  fmin(3, 12 / (double)plot->n_series);
     for (size_t i = 0; i < s->points.n; i++)
         n += drawn(plot, s->points.x[i], s->points.y[i]);
     if (n == 0)
@@ -314,31 +331,54 @@ static void draw_series(const mst_plot *plot, const mst_series *s, const axis *x
     if (s->low != NULL)
         draw_spreads(&p, s);
     if ((s->dots && n <= DOTS_MAX) || n == 1)
-        draw_dots(&p, s);
+        draw_dots(&p, s, n == 1);
     mst_buffer_add(out, "</g>\n");
 }
 
+static void draw_mark(const mst_plot *plot, const mst_mark *m, const axis *x, double top, double bottom,
+                      mst_buffer *out)
+{
+    bool band = m->kind == MST_MARK_EVALUATION || m->kind == MST_MARK_CHECKPOINT;
+    const char *lane = plot->n_lanes > 0 ? " lane" : "";
+    double from = place(x, m->from), to = place(x, isfinite(m->to) ? m->to : x->high * x->scale);
+    mst_buffer_format(out, "<g class=\"r%u\">", m->run);
+    if (band)
+        mst_buffer_format(
+            out, "<rect class=\"m%d%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"><title>",
+            (int)m->kind, lane, from, top, fmax(1.5, to - from), bottom - top);
+    else
+        mst_buffer_format(out,
+                          "<line class=\"m%d%s\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"><title>",
+                          (int)m->kind, lane, from, from, top, bottom);
+    mst_buffer_html(out, m->text);
+    mst_buffer_add(out, band ? "</title></rect></g>\n" : "</title></line></g>\n");
+}
+
+/* Across the plot, or in lanes above it that begin with the colour of whose they are. */
 static void draw_marks(const mst_plot *plot, const axis *x, const axis *y, mst_buffer *out)
 {
     double low = x->low * x->scale, high = x->high * x->scale;
-    size_t n = plot->n_marks < MARKS_MAX ? plot->n_marks : MARKS_MAX;
-    for (size_t i = 0; i < n; i++) {
+    bool begun[MST_SVG_LANES] = {false};
+    size_t drawn_marks = 0, n_lanes = plot->n_lanes < MST_SVG_LANES ? plot->n_lanes : MST_SVG_LANES;
+    for (size_t i = 0; i < plot->n_marks && drawn_marks < MARKS_MAX; i++) {
         const mst_mark *m = &plot->marks[i];
+        double top = y->to, bottom = y->from;
         if (!isfinite(m->from) || m->from > high || m->to < low)
             continue;
-        double from = place(x, m->from), to = place(x, isfinite(m->to) ? m->to : high);
-        mst_buffer_format(out, "<g class=\"r%u\">", m->run);
-        if (m->kind == MST_MARK_EVALUATION || m->kind == MST_MARK_CHECKPOINT)
-            mst_buffer_format(
-                out, "<rect class=\"m%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"><title>",
-                (int)m->kind, from, y->to, fmax(1, to - from), y->from - y->to);
-        else
-            mst_buffer_format(out,
-                              "<line class=\"m%d\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"><title>",
-                              (int)m->kind, from, from, y->to, y->from);
-        mst_buffer_html(out, m->text);
-        mst_buffer_format(out, "</title></%s></g>\n",
-                          m->kind == MST_MARK_EVALUATION || m->kind == MST_MARK_CHECKPOINT ? "rect" : "line");
+        if (n_lanes > 0) {
+            if (m->lane >= n_lanes)
+                continue;
+            top -= LANE * (double)(n_lanes - m->lane) + LANES_GAP;
+            bottom = top + LANE - 1;
+            if (!begun[m->lane])
+                mst_buffer_format(out,
+                                  "<g class=\"r%u\"><rect class=\"p%u\" x=\"%.1f\" y=\"%.1f\" width=\"7\" "
+                                  "height=\"%.1f\"/></g>\n",
+                                  m->run, m->colour, x->from - 10, top, LANE - 1);
+            begun[m->lane] = true;
+        }
+        draw_mark(plot, m, x, top, bottom, out);
+        drawn_marks++;
     }
 }
 
@@ -367,18 +407,25 @@ void mst_plot_draw(const mst_plot *plot, const char *classes, mst_buffer *out)
     range r = find_range(plot);
     double more = plot->alone ? TITLE : 0;
     double legend = plot->alone ? LEGEND * (double)plot->n_series + 8 : 0;
-    axis x = {.from = LEFT, .to = WIDTH - RIGHT}, y = {.from = HEIGHT - BOTTOM + more, .to = TOP + more};
+    double lanes = LANE * (double)(plot->n_lanes < MST_SVG_LANES ? plot->n_lanes : MST_SVG_LANES);
+    lanes += lanes > 0 ? LANES_GAP : 0;
+    axis x = {.from = LEFT, .to = WIDTH - RIGHT};
+    axis y = {.from = HEIGHT - BOTTOM + more, .to = TOP + more + lanes};
     if (!r.any)
         r = (range){.x_low = plot->log_x ? 0.1 : 0, .x_high = 1, .y_low = plot->log_y ? 0.1 : 0, .y_high = 1};
     y.log = plot->log_y;
     x.log = plot->log_x;
     if (!plot->log_y && (plot->zero || (r.y_low > 0 && r.y_low < 0.25 * r.y_high)))
         r.y_low = fmin(0, r.y_low);
-    if (!plot->log_x && r.x_low > 0 && r.x_low < 0.3 * r.x_high)
+    if (!plot->log_x && r.x_low > 0 && (plot->zero_x || r.x_low < 0.3 * r.x_high) && !is_spread(plot))
         r.x_low = 0;
     if (plot->log_x) { /* so that no point lies on the y axis */
         r.x_low /= 1.1;
         r.x_high *= 1.1;
+    } else if (is_spread(plot)) {
+        double room = 0.04 * (r.x_high - r.x_low);
+        r.x_low -= room;
+        r.x_high += room;
     }
     choose_scale(&x, plot->x_unit, fmax(fabs(r.x_high), fabs(r.x_low)));
     choose_scale(&y, plot->y_unit, fmax(fabs(r.y_high), fabs(r.y_low)));
@@ -432,7 +479,8 @@ void mst_plot_draw(const mst_plot *plot, const char *classes, mst_buffer *out)
     mst_buffer_add(out, "</svg>\n");
 }
 
-void mst_bar_draw(const double *shares, const char *const *titles, size_t n, mst_buffer *out)
+void mst_bar_draw(const double *shares, const char *const *titles, const unsigned *parts, size_t n,
+                  mst_buffer *out)
 {
     double at = 0;
     mst_buffer_add(
@@ -443,8 +491,8 @@ void mst_bar_draw(const double *shares, const char *const *titles, size_t n, mst
         char share[40];
         if (width < 0.5)
             continue;
-        mst_buffer_format(out, "<rect class=\"p%zu\" x=\"%.1f\" width=\"%.1f\" height=\"24\"><title>", i % 11,
-                          at * 1000, width);
+        mst_buffer_format(out, "<rect class=\"p%u\" x=\"%.1f\" width=\"%.1f\" height=\"24\"><title>",
+                          (parts != NULL ? parts[i] : (unsigned)i) % 11, at * 1000, width);
         mst_buffer_html(out, titles[i]);
         mst_buffer_format(out, ": %s</title></rect>", mst_figure_percent(shares[i], share));
         at += width / 1000;

@@ -10,6 +10,7 @@
 #include "report/figures.h"
 
 #define MST_SVG_COLOURS 8 /* of the palette; series beyond are dashed */
+#define MST_SVG_LANES   8 /* of marks above a plot; those of lanes beyond are not drawn */
 
 typedef enum mst_plot_unit {
     MST_PLOT_PLAIN,
@@ -42,6 +43,7 @@ typedef struct mst_mark {
     double from, to; /* equal: a line */
     const char *text;
     unsigned run;
+    unsigned lane, colour; /* where the plot has lanes: which it is in, and the colour of whose it is */
 } mst_mark;
 
 typedef struct mst_plot {
@@ -49,19 +51,23 @@ typedef struct mst_plot {
     mst_plot_unit x_unit, y_unit;
     bool log_y, zero; /* zero: a linear axis starts at 0 */
     bool log_x;
+    bool zero_x; /* a linear x axis starts at 0 */
     const mst_series *series;
     size_t n_series;
     const mst_mark *marks;
     size_t n_marks;
-    bool alone; /* a file of its own: with style, title and legend */
+    size_t n_lanes; /* marks are in this many strips above the curves; 0: across the plot, behind them */
+    bool alone;     /* a file of its own: with style, title and legend */
 } mst_plot;
 
 /* Whether there is anything to draw: a point, for a log axis one above 0. */
 bool mst_plot_has_points(const mst_plot *plot);
 void mst_plot_draw(const mst_plot *plot, const char *classes, mst_buffer *out);
 
-/* A horizontal bar divided by shares of one, with classes pN; titles are shown when pointed at. */
-void mst_bar_draw(const double *shares, const char *const *titles, size_t n, mst_buffer *out);
+/* A horizontal bar divided by shares of one, in the colours parts[i] (classes pN; NULL: in order); titles are
+ * shown when pointed at. */
+void mst_bar_draw(const double *shares, const char *const *titles, const unsigned *parts, size_t n,
+                  mst_buffer *out);
 
 /* The CSS variables of colours, light and dark, and the classes of drawings. */
 extern const char mst_svg_style[];

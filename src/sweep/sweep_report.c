@@ -148,12 +148,8 @@ static mst_status add_sheet(const mst_sweep_report *self, sheet_fn *make, mst_bu
 {
     mst_sheet sheet = {0};
     mst_status st = make(self, &sheet);
-    if (st == MST_OK && mst_sheet_rows(&sheet) > 0) {
-        mst_buffer_format(out, "<h2>%s</h2>\n", sheet.title);
-        if (sheet.note != NULL)
-            mst_buffer_format(out, "<p class=\"note\">%s</p>\n", sheet.note);
-        mst_sheet_html(&sheet, out);
-    }
+    if (st == MST_OK)
+        mst_sheet_section(&sheet, 2, out);
     mst_sheet_fini(&sheet);
     return st;
 }
@@ -199,7 +195,7 @@ static void add_spec(const mst_sweep_report *self, mst_buffer *out)
     add_text(out, "<p>Every run has a folder of its own in ", self->sweep->folder,
              "/runs, for <code>muster report</code> and TensorBoard.</p>\n");
     if (text != NULL)
-        add_text(out, "<details><summary>the file, in normal form</summary><pre><code>", text,
+        add_text(out, "<details class=\"raw\"><summary>the file, in normal form</summary><pre><code>", text,
                  "</code></pre></details>\n");
     mst_buffer_fini(&command);
     free(text); /* jansson's allocation */

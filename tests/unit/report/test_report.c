@@ -155,12 +155,30 @@ static void test_several(void **state)
     mst_buffer out = {0};
     size_t n = 0;
     mst_run_data *runs[] = {make_run("a", &a), make_run("b", &b), make_run("c", &c)};
+    char *marked = mst_sprintf("%s/b", folder);
+    FILE *f = fixture_open(marked, "marks.csv");
+    fprintf(f, "time,process,kind,text\n%f,,evaluate_begin,\n%f,,evaluate_end,\n", FIXTURE_T0 + 3,
+            FIXTURE_T0 + 4);
+    fclose(f);
+    mst_run_data_destroy(runs[1]);
+    assert_int_equal(mst_run_data_new(marked, &runs[1]), MST_OK);
+    mst_free(marked);
     assert_int_equal(mst_report_new(runs, 3, NULL, &report), MST_OK);
     assert_int_equal(mst_report_html(report, &out), MST_OK);
     check_nesting(out.text);
     assert_non_null(strstr(out.text, "3 runs compared"));
     assert_non_null(strstr(out.text, "data-run=\"2\""));
     assert_non_null(strstr(out.text, "b \xc2\xb7 --mode"));
+    /* what they say together comes first; marks are told apart by lanes */
+    const char *first = strstr(out.text, "<p class=\"verdict fine\">");
+    assert_non_null(first);
+    assert_non_null(strstr(first, " was the fastest, with "));
+    assert_non_null(strstr(first, " reached the lowest test error, "));
+    assert_non_null(strstr(first, " The bottleneck is computing in all of them.</p>"));
+    assert_true(strstr(first, "<table>") < strstr(out.text, "Computing is the bottleneck"));
+    assert_non_null(strstr(out.text, "class=\"m0 lane\""));
+    assert_null(strstr(out.text, "class=\"m0\" x="));
+    assert_non_null(strstr(out.text, "<title>b: evaluation</title>"));
     mst_buffer_fini(&out);
     char *svg = mst_sprintf("%s/plots", folder);
     assert_int_equal(mst_report_svg(report, svg, &n), MST_OK);
@@ -269,6 +287,53 @@ static void test_figures(void **state)
     assert_float_equal(mst_nice_step(3, 3, 5), 1, 0);
 }
 
+/* The figures of a column are as long as each other; what is counted in whole units is not changed. */
+static void test_columns(void **state)
+{
+    (void)state;
+    mst_sheet sheet = {.title = "t", .key = "t"};
+    mst_sheet_column_add(&sheet, "x", "x", true);
+    mst_sheet_real(&sheet, 0.768);
+    mst_sheet_real(&sheet, 2);
+    mst_sheet_real(&sheet, 1e-5);
+    mst_sheet_seconds(&sheet, 8);
+    mst_sheet_seconds(&sheet, 1.7);
+    mst_sheet_seconds(&sheet, 180);
+    mst_sheet_bytes(&sheet, 17e6);
+    mst_sheet_bytes(&sheet, 12);
+    mst_sheet_rate(&sheet, 1e6);
+    mst_sheet_precise(&sheet, 0.77);
+    mst_sheet_bytes(&sheet, 0);
+    static const char *const texts[] = {"0.7680",  "2.000", "1e-05",     "8.00 s", "1.70 s",      "3 min",
+                                        "17.0 MB", "12 B",  "1.00 MB/s", "77.00%", "\xe2\x80\x93"};
+    assert_false(sheet.failed);
+    assert_int_equal(sheet.n_cells, sizeof texts / sizeof *texts);
+    for (size_t i = 0; i < sheet.n_cells; i++)
+        assert_string_equal(sheet.cells[i].text, texts[i]);
+    mst_sheet_fini(&sheet);
+}
+
+/* Ticks go from end to end of a y axis in steps of one size; time begins at 0, and a sole point is seen. */
+static void test_ticks(void **state)
+{
+    (void)state;
+    double x[] = {3.2, 10}, y[] = {22.31, 23.3};
+    mst_series series = {.label = "s", .points = {x, y, 2}, .dots = true};
+    mst_plot plot = {.title = "t", .x_label = "x", .y_label = "y", .series = &series, .n_series = 1};
+    mst_buffer out = {0};
+    plot.zero_x = true;
+    mst_plot_draw(&plot, "", &out);
+    assert_non_null(strstr(out.text, ">22.2</text>"));
+    assert_non_null(strstr(out.text, ">22.4</text>"));
+    assert_non_null(strstr(out.text, ">23.4</text>"));
+    assert_non_null(strstr(out.text, ">0</text>"));
+    mst_buffer_fini(&out);
+    series.points.n = 1;
+    mst_plot_draw(&plot, "", &out);
+    assert_int_equal(count(out.text, "<circle"), 1);
+    mst_buffer_fini(&out);
+}
+
 /* Values that no axis can hold, and none at all. */
 static void test_plots(void **state)
 {
@@ -323,6 +388,8 @@ int main(void)
         TEST(test_escapes),
         TEST(test_command),
         cmocka_unit_test(test_figures),
+        cmocka_unit_test(test_columns),
+        cmocka_unit_test(test_ticks),
         cmocka_unit_test(test_plots),
         TEST(test_memory),
     };

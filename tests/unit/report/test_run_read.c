@@ -81,7 +81,8 @@ static void test_whole(void **state)
     mst_run_data_destroy(run);
 }
 
-/* The mean over the last few steps of a training is no point of its curve. */
+/* A mean over a few steps, at the end of a training or where an evaluation cut it short, is no point of its
+ * curve. */
 static void test_a_sliver_of_training(void **state)
 {
     (void)state;
@@ -89,8 +90,9 @@ static void test_a_sliver_of_training(void **state)
     mst_points points = {0};
     put("manifest.json", "w", "{\"state\": \"done\"}");
     put("metrics.csv", "w",
-        "step,rows,train_seconds,train_loss,set,loss\n10,1000,1,0.5,,\n20,2000,2,0.4,test,0.5\n30,3000,3,0.3,"
-        "test,0.4\n31,3003,3.01,0.9,test,0.4\n");
+        "step,rows,train_seconds,train_loss,set,loss\n10,1000,1,0.5,,\n20,2000,2,0.4,,\n21,2003,2.01,0.8,"
+        "test,0.5\n"
+        "30,3000,3,0.3,test,0.4\n31,3003,3.01,0.9,test,0.4\n");
     assert_int_equal(mst_run_data_new(folder, &run), MST_OK);
     assert_int_equal(mst_curve(run, "train_loss", "", MST_AXIS_STEPS, &points), MST_OK);
     assert_int_equal(points.n, 3);
