@@ -12,6 +12,7 @@
 #include "cli/launch_mpi.h"
 #include "cli/launch_plan.h"
 #include "cli/launch_remote.h"
+#include "mpi/mpi.h"
 
 #define SECRET_BYTES 32
 
@@ -62,9 +63,9 @@ static const mst_option launch_table[] = {
     {.name = "port",
      .type = MST_OPTION_INT,
      FIELD(port),
-     .fallback = "52370",
-     .min = 1,
-     .max = 65535,
+     .fallback = MST_CLUSTER_PORT,
+     .min = MST_PORT_MIN,
+     .max = MST_PORT_MAX,
      .help = "Server I on the hosts listens at this port + I."},
     {.name = "logs",
      .type = MST_OPTION_TEXT,

@@ -14,8 +14,8 @@
 #include "base/status.h"
 #include "cli/launch_plan.h"
 
+/* As MST_MPI_KINDS has them. */
 typedef enum mst_mpi_kind { MST_MPI_KIND_AUTO, MST_MPI_KIND_OPENMPI, MST_MPI_KIND_MPICH } mst_mpi_kind;
-#define MST_MPI_KINDS "auto|openmpi|mpich"
 
 /* Everything stays the caller's. */
 typedef struct mst_mpi_job {

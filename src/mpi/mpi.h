@@ -76,6 +76,9 @@ typedef struct mst_mpi_ops {
 
 /* ---- what is there ---- */
 
+/* Choices of --mpi-plugin. */
+#define MST_MPI_KINDS "auto|openmpi|mpich"
+
 /* How this process was launched, by the environment alone. */
 typedef struct mst_mpi_launch {
     bool launched;        /* under mpirun, mpiexec or srun --mpi=...; the rest is set then */

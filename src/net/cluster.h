@@ -18,7 +18,12 @@
 #include "net/net.h"
 
 #define MST_CLUSTER_MAX 1024 /* servers, and workers */
-#define MST_SECRET_MAX  256
+
+/* Of an option that takes a port: the usual one of the first server, as text, and the range. */
+#define MST_CLUSTER_PORT "52370"
+#define MST_PORT_MIN     1
+#define MST_PORT_MAX     65535
+#define MST_SECRET_MAX   256
 
 typedef struct mst_cluster {
     char *source;          /* "FILE", "MUSTER_CLUSTER", "TF_CONFIG": for sentences; NULL: no spec was found */

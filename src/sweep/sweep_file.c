@@ -11,6 +11,8 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "mpi/mpi.h"
+#include "net/cluster.h"
 #include "sweep/sweep.h"
 #include "train/settings.h"
 
@@ -31,15 +33,15 @@ const mst_option mst_deploy_option_table[] = {
     {.name = "port",
      .type = MST_OPTION_INT,
      FIELD(port),
-     .fallback = "52370",
-     .min = 1,
-     .max = 65535,
+     .fallback = MST_CLUSTER_PORT,
+     .min = MST_PORT_MIN,
+     .max = MST_PORT_MAX,
      .help = "launch --port."},
     {.name = "mpi-plugin",
      .type = MST_OPTION_CHOICE,
      FIELD(mpi_plugin),
      .fallback = "auto",
-     .choices = "auto|openmpi|mpich",
+     .choices = MST_MPI_KINDS,
      .help = "launch --mpi-plugin."},
     {.name = "mpi-args",
      .type = MST_OPTION_TEXT,
@@ -108,8 +110,9 @@ static mst_status put_option(reader *r, size_t line, const char *name, const cha
     mst_settings *s = &r->settings;
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (strcmp(name, own[i]) == 0)
-            return mst_fail(MST_EUSAGE, "%s:%zu: %s: the sweep gives every run its own folder, and repeats a group", r->path, line,
-                            name);
+            return mst_fail(MST_EUSAGE,
+                            "%s:%zu: %s: the sweep gives every run its own folder, and repeats a group",
+                            r->path, line, name);
     if (json_object_get(into, name) != NULL)
         return mst_fail(MST_EUSAGE, "%s:%zu: %s: is given twice", r->path, line, name);
     mst_status st = mst_options_set(s->groups, s->n_groups, name, value);

@@ -18,7 +18,7 @@ const mst_option mst_process_option_table[] = {
     {"index", MST_OPTION_INT, FIELD(index), "0", 0, 1023, NULL, "I", "Which server or worker it is, from 0."},
     {"cluster", MST_OPTION_TEXT, FIELD(cluster), NULL, 0, 0, NULL, "FILE",
      "The cluster: a YAML file with `servers:` and `workers:`; also from MUSTER_CLUSTER or TF_CONFIG."},
-    {"mpi-plugin", MST_OPTION_CHOICE, FIELD(mpi_plugin), "auto", 0, 0, "auto|openmpi|mpich", NULL,
+    {"mpi-plugin", MST_OPTION_CHOICE, FIELD(mpi_plugin), "auto", 0, 0, MST_MPI_KINDS, NULL,
      "Under mpirun, mpiexec or srun: the MPI to use; auto: the launcher's (also from MUSTER_MPI)."},
     {"files", MST_OPTION_LIST, FIELD(files), NULL, 0, 0, NULL, "FILES",
      "The files to train on, where the command line names none: for a file of --config."},

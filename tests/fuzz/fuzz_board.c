@@ -1,69 +1,11 @@
-/* libFuzzer: any bytes as the files of a run that is shown live (sections as in fuzz_run.c;
- * six more are appended before a second look). Whatever they hold, the view must be JSON, the metrics
+/* libFuzzer: any bytes as the files of a run that is shown live (fuzz_folder.h; six more sections are
+ * appended before a second look). Whatever they hold, the view must be JSON, the metrics
  * Prometheus', the picture within its width, and no table of points larger than it may be. */
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include "base/file.h"
 #include "dash/board.h"
 #include "dash/prometheus.h"
 #include "dash/sse.h"
 #include "dash/top_frame.h"
-#include "fuzz.h"
-
-static const char *const names[] = {
-    "manifest.json",
-    "metrics.csv",
-    "marks.csv",
-    "processes/worker-0/process.json",
-    "processes/worker-0/resources.csv",
-    "processes/worker-0/spans.csv",
-};
-#define N_FILES (sizeof names / sizeof *names)
-
-static char folder[64];
-
-static void remove_folder(void)
-{
-    mst_remove_tree(folder);
-}
-
-static void make_folder(void)
-{
-    char path[128];
-    if (folder[0] != '\0')
-        return;
-    strcpy(folder, access("/dev/shm", W_OK) == 0 ? "/dev/shm/fuzz-board-XXXXXX" : "/tmp/fuzz-board-XXXXXX");
-    if (mkdtemp(folder) == NULL)
-        abort();
-    atexit(remove_folder);
-    snprintf(path, sizeof path, "%s/processes/worker-0", folder);
-    FUZZ_CHECK(mst_make_folders(path) == MST_OK);
-}
-
-/* Takes what it writes off the front. append: behind what is there. */
-static void write_files(const uint8_t **data, size_t *size, bool append)
-{
-    for (size_t i = 0; i < N_FILES; i++) {
-        char path[160];
-        const uint8_t *end = *size > 0 ? memchr(*data, 1, *size) : NULL;
-        size_t n = end != NULL ? (size_t)(end - *data) : *size;
-        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
-        if (!append)
-            unlink(path);
-        if (n > 0) {
-            FILE *f = fopen(path, append && i > 0 ? "a" : "w");
-            FUZZ_CHECK(f != NULL && fwrite(*data, 1, n, f) == n && fclose(f) == 0);
-        }
-        n += end != NULL;
-        *data += n;
-        *size -= n;
-    }
-}
+#include "fuzz_folder.h"
 
 static void check_metrics(const mst_board *board)
 {
@@ -137,13 +79,11 @@ static void check(const mst_board *board)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     mst_board *board = NULL;
-    char *items[] = {folder};
-    make_folder();
-    write_files(&data, &size, false);
+    char *items[] = {(char *)fuzz_folder(&data, &size, false)};
     mst_text_list paths = {items, 1};
     FUZZ_CHECK(mst_board_new(&paths, true, &board) == MST_OK);
     check(board);
-    write_files(&data, &size, true);
+    fuzz_folder(&data, &size, true);
     board->scan_ns = 0;
     for (size_t i = 0; i < board->n; i++)
         board->runs[i]->due_ns = 0;
