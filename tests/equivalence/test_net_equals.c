@@ -9,41 +9,19 @@
 
 #include <cmocka.h>
 
-#include "base/rng.h"
 #include "model/executor.h"
-#include "trial.h"
+#include "trial_images.h"
 
 #define N_ROWS  150
 #define SIDE    7
 #define CLASSES 4
 
-static void write_idx(const char *name, const uint8_t *head, size_t n_head, const uint8_t *data, size_t n)
-{
-    FILE *file = fopen(trial_path(name), "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(head, 1, n_head, file), n_head);
-    assert_int_equal(fwrite(data, 1, n, file), n);
-    assert_int_equal(fclose(file), 0);
-}
-
-/* Images of noise with a bright column that tells the class; three nets. */
+/* Images, and four nets. */
 static int make_data(void **state)
 {
-    static uint8_t images[N_ROWS * SIDE * SIDE], labels[N_ROWS];
-    static const uint8_t images_head[] = {0, 0, 8, 3, 0, 0, 0, N_ROWS, 0, 0, 0, SIDE, 0, 0, 0, SIDE},
-                         labels_head[] = {0, 0, 8, 1, 0, 0, 0, N_ROWS};
-    mst_rng rng;
     if (trial_make_root(state) != 0)
         return -1;
-    mst_rng_init(&rng, 2, MST_RNG_TEST, 0);
-    for (int i = 0; i < N_ROWS; i++) {
-        labels[i] = (uint8_t)(i % CLASSES);
-        for (int p = 0; p < SIDE * SIDE; p++)
-            images[i * SIDE * SIDE + p] =
-                (uint8_t)(mst_rng_below(&rng, 120) + (p % SIDE == labels[i] ? 120 : 0));
-    }
-    write_idx("train-images-idx3-ubyte", images_head, sizeof images_head, images, sizeof images);
-    write_idx("train-labels-idx1-ubyte", labels_head, sizeof labels_head, labels, sizeof labels);
+    trial_images(N_ROWS, SIDE, CLASSES, 1, 2);
     trial_write("drop.net", "conv 5 kernel=3 pad=1\nrelu\nmaxpool 2\ndropout 0.25\nlinear 12\ntanh\n"
                             "dropout 0.5\nlinear classes\n");
     trial_write("norm.net", "conv 5 kernel=3\nnorm: batchnorm\nrelu\navgpool 2\nlinear classes\n");

@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "base/rng.h"
 #include "job_trial.h"
+#include "trial_images.h"
 
 #define N_ROWS  96
 #define SIDE    28
@@ -23,33 +23,12 @@
 #define EXECUTOR "auto"
 #endif
 
-static void write_idx(const char *name, const uint8_t *head, size_t n_head, const uint8_t *data, size_t n)
-{
-    FILE *file = fopen(trial_path(name), "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(head, 1, n_head, file), n_head);
-    assert_int_equal(fwrite(data, 1, n, file), n);
-    assert_int_equal(fclose(file), 0);
-}
-
-/* Images of noise with a bright column that tells the class. */
+/* Images, and three nets. */
 static int make_data(void **state)
 {
-    static uint8_t images[N_ROWS * SIDE * SIDE], labels[N_ROWS];
-    static const uint8_t images_head[] = {0, 0, 8, 3, 0, 0, 0, N_ROWS, 0, 0, 0, SIDE, 0, 0, 0, SIDE},
-                         labels_head[] = {0, 0, 8, 1, 0, 0, 0, N_ROWS};
-    mst_rng rng;
     if (trial_make_root(state) != 0)
         return -1;
-    mst_rng_init(&rng, 3, MST_RNG_TEST, 0);
-    for (int i = 0; i < N_ROWS; i++) {
-        labels[i] = (uint8_t)(i % CLASSES);
-        for (int p = 0; p < SIDE * SIDE; p++)
-            images[i * SIDE * SIDE + p] =
-                (uint8_t)(mst_rng_below(&rng, 120) + (p % SIDE / 2 == labels[i] ? 120 : 0));
-    }
-    write_idx("train-images-idx3-ubyte", images_head, sizeof images_head, images, sizeof images);
-    write_idx("train-labels-idx1-ubyte", labels_head, sizeof labels_head, labels, sizeof labels);
+    trial_images(N_ROWS, SIDE, CLASSES, 2, 3);
     trial_write("lenet.net",
                 "conv 6 kernel=5 pad=2\ntanh\navgpool 2\nconv 16 kernel=5\ntanh\navgpool 2\nlinear 120\n"
                 "tanh\nlinear 84\ntanh\nlinear classes\n");

@@ -33,19 +33,6 @@ static mst_status open_pattern(const char *pattern, mst_dataset **out)
     return st;
 }
 
-static mst_status check_order(void *arg, uint64_t first_row, mst_chunk *chunk)
-{
-    uint64_t *next = arg;
-    assert_int_equal(first_row, *next);
-    for (uint32_t i = 0; i < chunk->n_rows; i++) {
-        mst_row row;
-        mst_chunk_row(chunk, i, &row);
-        assert_true(row.label == (float)(first_row + i));
-    }
-    *next += chunk->n_rows;
-    return MST_OK;
-}
-
 static void chunks_span_files(void **state)
 {
     (void)state;

@@ -109,4 +109,18 @@ static inline const char *write_file(const char *name, const void *data, size_t 
     return path;
 }
 
+/* An mst_chunk_fn: rows come in order, and their labels count them. arg: uint64_t, the next one. */
+static inline mst_status check_order(void *arg, uint64_t first_row, mst_chunk *chunk)
+{
+    uint64_t *next = arg;
+    assert_int_equal(first_row, *next);
+    for (uint32_t i = 0; i < chunk->n_rows; i++) {
+        mst_row row;
+        mst_chunk_row(chunk, i, &row);
+        assert_true(row.label == (float)(first_row + i));
+    }
+    *next += chunk->n_rows;
+    return MST_OK;
+}
+
 #endif

@@ -17,36 +17,10 @@
 #include "base/file.h"
 #include "train/checkpoint.h"
 #include "train/sparse_file.h"
+#include "unit/train/checkpoint_trial.h"
 
 static const char *const adagrad[] = {"accumulator"};
 static const char *const adam[] = {"m", "v"};
-static char root[64], folder[96];
-
-static int set_up(void **state)
-{
-    (void)state;
-    strcpy(root, "/tmp/muster-test-XXXXXX");
-    assert_non_null(mkdtemp(root));
-    snprintf(folder, sizeof folder, "%s/checkpoints", root);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    mst_sparse_fail_at(0);
-    mst_out_fail_at(0);
-    return mst_remove_tree(root) == MST_OK ? 0 : -1;
-}
-
-static const char *at(uint64_t step, const char *file)
-{
-    static char path[4][256];
-    static unsigned turn;
-    char *p = path[turn++ % 4];
-    snprintf(p, 256, "%s/step-%012llu%s%s", folder, (unsigned long long)step, file[0] ? "/" : "", file);
-    return p;
-}
 
 /* Views weight (rows x 100), bias (3), and a running mean. */
 static void make_params(mst_params *params, uint64_t rows, uint32_t n_slots)

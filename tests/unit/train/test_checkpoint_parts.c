@@ -18,35 +18,9 @@
 #include "base/file.h"
 #include "train/checkpoint.h"
 #include "train/sparse_file.h"
+#include "unit/train/checkpoint_trial.h"
 
 static const char *const adam[] = {"m", "v"};
-static char root[64], folder[96];
-
-static int set_up(void **state)
-{
-    (void)state;
-    strcpy(root, "/tmp/muster-test-XXXXXX");
-    assert_non_null(mkdtemp(root));
-    snprintf(folder, sizeof folder, "%s/checkpoints", root);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    mst_sparse_fail_at(0);
-    mst_out_fail_at(0);
-    return mst_remove_tree(root) == MST_OK ? 0 : -1;
-}
-
-static const char *at(uint64_t step, const char *file)
-{
-    static char path[4][256];
-    static unsigned turn;
-    char *p = path[turn++ % 4];
-    snprintf(p, 256, "%s/step-%012llu%s%s", folder, (unsigned long long)step, file[0] ? "/" : "", file);
-    return p;
-}
 
 /* weight 33 x 100 in [0, 3300) of 3312, bias 3 in [3312, 3315) of 3328, mean 5 in [3328, 3333) of 3344. */
 #define SIZE 3344
