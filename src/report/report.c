@@ -235,13 +235,16 @@ void mst_report_course(const mst_report *self, size_t run, mst_buffer *out)
 
 /* ---- Markdown, CSV, JSON ---- */
 
-typedef mst_status sheet_fn(const mst_report *self, mst_sheet *out);
+#define X(name)                                                                                              \
+    static mst_status make_##name(const void *report, mst_sheet *out)                                        \
+    {                                                                                                        \
+        return mst_report_sheet_##name(report, out);                                                         \
+    }
+MST_REPORT_SHEETS(X)
+#undef X
 
-static const struct {
-    const char *name;
-    sheet_fn *make;
-} sheets[] = {
-#define X(name) {#name, mst_report_sheet_##name},
+static const mst_sheet_maker sheets[] = {
+#define X(name) {#name, make_##name},
     MST_REPORT_SHEETS(X)
 #undef X
 };
@@ -279,18 +282,7 @@ mst_status mst_report_markdown(const mst_report *self, mst_buffer *out)
         mst_buffer_fini(&text);
         mst_buffer_add(out, "\n\n");
     }
-    for (size_t i = 0; i < N_SHEETS; i++) {
-        mst_sheet sheet = {0};
-        mst_status st = sheets[i].make(self, &sheet);
-        if (st == MST_OK && mst_sheet_rows(&sheet) > 0) {
-            mst_buffer_format(out, "## %s\n\n", sheet.title);
-            if (sheet.note != NULL)
-                mst_buffer_format(out, "%s\n\n", sheet.note);
-            mst_sheet_markdown(&sheet, out);
-        }
-        mst_sheet_fini(&sheet);
-        TRY(st);
-    }
+    TRY(mst_sheets_markdown(sheets, N_SHEETS, self, out));
     mst_buffer_add(out, "## How to reproduce\n\n```\n");
     for (size_t i = 0; i < self->n; i++) {
         mst_buffer_add(out, self->commands[i]);
@@ -303,27 +295,14 @@ mst_status mst_report_markdown(const mst_report *self, mst_buffer *out)
 mst_status mst_report_csv(const mst_report *self, mst_buffer *out)
 {
     mst_buffer_add(out, "table,row,column,value\n");
-    for (size_t i = 0; i < N_SHEETS; i++) {
-        mst_sheet sheet = {0};
-        mst_status st = sheets[i].make(self, &sheet);
-        if (st == MST_OK)
-            mst_sheet_csv(&sheet, out);
-        mst_sheet_fini(&sheet);
-        TRY(st);
-    }
+    TRY(mst_sheets_csv(sheets, N_SHEETS, self, out));
     return finish(out);
 }
 
 json_t *mst_report_json(const mst_report *self)
 {
     json_t *root = json_object(), *runs = json_array();
-    bool fine = root != NULL && runs != NULL;
-    for (size_t i = 0; fine && i < N_SHEETS; i++) {
-        mst_sheet sheet = {0};
-        fine = sheets[i].make(self, &sheet) == MST_OK &&
-               json_object_set_new(root, sheets[i].name, mst_sheet_json(&sheet)) == 0;
-        mst_sheet_fini(&sheet);
-    }
+    bool fine = root != NULL && runs != NULL && mst_sheets_json(sheets, N_SHEETS, self, root) == MST_OK;
     for (size_t i = 0; fine && i < self->n; i++) {
         mst_buffer text = {0};
         mst_report_summary(self, i, &text);

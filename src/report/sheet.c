@@ -298,3 +298,63 @@ json_t *mst_sheet_json(const mst_sheet *self)
     }
     return rows;
 }
+
+/* ---- the tables of a report ---- */
+
+/* Makes one after the other and puts each where it belongs. */
+typedef mst_status put_fn(const mst_sheet *sheet, const char *name, void *arg);
+
+static mst_status each(const mst_sheet_maker *makers, size_t n, const void *report, put_fn *put, void *arg)
+{
+    for (size_t i = 0; i < n; i++) {
+        mst_sheet sheet = {0};
+        mst_status st = makers[i].make(report, &sheet);
+        if (st == MST_OK)
+            st = put(&sheet, makers[i].name, arg);
+        mst_sheet_fini(&sheet);
+        TRY(st);
+    }
+    return MST_OK;
+}
+
+static mst_status put_markdown(const mst_sheet *sheet, const char *name, void *arg)
+{
+    mst_buffer *out = arg;
+    (void)name;
+    if (mst_sheet_rows(sheet) == 0)
+        return MST_OK;
+    mst_buffer_format(out, "## %s\n\n", sheet->title);
+    if (sheet->note != NULL)
+        mst_buffer_format(out, "%s\n\n", sheet->note);
+    mst_sheet_markdown(sheet, out);
+    return MST_OK;
+}
+
+static mst_status put_csv(const mst_sheet *sheet, const char *name, void *arg)
+{
+    (void)name;
+    mst_sheet_csv(sheet, arg);
+    return MST_OK;
+}
+
+static mst_status put_json(const mst_sheet *sheet, const char *name, void *arg)
+{
+    if (json_object_set_new(arg, name, mst_sheet_json(sheet)) != 0)
+        return mst_fail(MST_ENOMEM, "no memory for a table as JSON");
+    return MST_OK;
+}
+
+mst_status mst_sheets_markdown(const mst_sheet_maker *makers, size_t n, const void *report, mst_buffer *out)
+{
+    return each(makers, n, report, put_markdown, out);
+}
+
+mst_status mst_sheets_csv(const mst_sheet_maker *makers, size_t n, const void *report, mst_buffer *out)
+{
+    return each(makers, n, report, put_csv, out);
+}
+
+mst_status mst_sheets_json(const mst_sheet_maker *makers, size_t n, const void *report, json_t *into)
+{
+    return each(makers, n, report, put_json, into);
+}

@@ -64,4 +64,17 @@ void mst_sheet_markdown(const mst_sheet *self, mst_buffer *out);
 void mst_sheet_csv(const mst_sheet *self, mst_buffer *out);
 json_t *mst_sheet_json(const mst_sheet *self); /* [{key: value}]; new reference or NULL */
 
+/* ---- the tables of a report, in their order ---- */
+
+typedef struct mst_sheet_maker {
+    const char *name; /* in JSON */
+    mst_status (*make)(const void *report, mst_sheet *out);
+} mst_sheet_maker;
+
+/* What `make` fails with. Markdown: title, note and table of those that have rows. JSON: an entry of `into`
+ * for each, MST_ENOMEM. */
+mst_status mst_sheets_markdown(const mst_sheet_maker *makers, size_t n, const void *report, mst_buffer *out);
+mst_status mst_sheets_csv(const mst_sheet_maker *makers, size_t n, const void *report, mst_buffer *out);
+mst_status mst_sheets_json(const mst_sheet_maker *makers, size_t n, const void *report, json_t *into);
+
 #endif

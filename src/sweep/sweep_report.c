@@ -127,13 +127,16 @@ static void add_counts(const mst_sweep_report *self, mst_buffer *out)
 
 /* ---- tables ---- */
 
-typedef mst_status sheet_fn(const mst_sweep_report *self, mst_sheet *out);
+#define X(name)                                                                                              \
+    static mst_status make_##name(const void *report, mst_sheet *out)                                        \
+    {                                                                                                        \
+        return mst_sweep_sheet_##name(report, out);                                                          \
+    }
+MST_SWEEP_SHEETS(X)
+#undef X
 
-static const struct {
-    const char *name;
-    sheet_fn *make;
-} sheets[] = {
-#define X(name) {#name, mst_sweep_sheet_##name},
+static const mst_sheet_maker sheets[] = {
+#define X(name) {#name, make_##name},
     MST_SWEEP_SHEETS(X)
 #undef X
 };
@@ -143,6 +146,8 @@ static mst_status finish(const mst_buffer *out)
 {
     return out->failed ? mst_fail(MST_ENOMEM, "no memory for the report's text") : MST_OK;
 }
+
+typedef mst_status sheet_fn(const mst_sweep_report *self, mst_sheet *out);
 
 static mst_status add_sheet(const mst_sweep_report *self, sheet_fn *make, mst_buffer *out)
 {
@@ -177,7 +182,7 @@ static void add_best(const mst_sweep_report *self, mst_buffer *out)
         add_text(out, i == 0 || (i == 1 && !self->has_target) ? "<p class=\"verdict fine\">" : "<p>",
                  all[i].sentence, ".</p>\n");
         mst_sweep_command(&self->sweep->cells[self->configs[all[i].config].first], &command);
-        add_text(out, "<pre><code>", command.text, "</code></pre>\n");
+        mst_page_command(command.text != NULL ? command.text : "", out);
         out->failed = out->failed || command.failed;
         mst_buffer_fini(&command);
     }
@@ -191,7 +196,7 @@ static void add_spec(const mst_sweep_report *self, mst_buffer *out)
     mst_buffer_add(&command, "muster sweep ");
     mst_buffer_shell(&command, self->sweep->file);
     mst_buffer_add(&command, self->sweep->search != NULL ? " --auto" : "");
-    add_text(out, "<pre><code>", command.text, "</code></pre>\n");
+    mst_page_command(command.text != NULL ? command.text : "", out);
     add_text(out, "<p>Every run has a folder of its own in ", self->sweep->folder,
              "/runs, for <code>muster report</code> and TensorBoard.</p>\n");
     if (text != NULL)
@@ -259,18 +264,7 @@ mst_status mst_sweep_report_markdown(const mst_sweep_report *self, mst_buffer *o
         mst_sweep_command(&self->sweep->cells[self->configs[all[i].config].first], out);
         mst_buffer_add(out, "\n```\n\n");
     }
-    for (size_t i = 0; i < N_SHEETS; i++) {
-        mst_sheet sheet = {0};
-        mst_status st = sheets[i].make(self, &sheet);
-        if (st == MST_OK && mst_sheet_rows(&sheet) > 0) {
-            mst_buffer_format(out, "## %s\n\n", sheet.title);
-            if (sheet.note != NULL)
-                mst_buffer_format(out, "%s\n\n", sheet.note);
-            mst_sheet_markdown(&sheet, out);
-        }
-        mst_sheet_fini(&sheet);
-        TRY(st);
-    }
+    TRY(mst_sheets_markdown(sheets, N_SHEETS, self, out));
     return finish(out);
 }
 
@@ -347,14 +341,8 @@ json_t *mst_sweep_report_json(const mst_sweep_report *self)
 {
     json_t *root = json_pack("{s:s, s:[]}", "folder", self->sweep->folder, "best");
     best all[N_BEST];
-    bool fine = root != NULL;
+    bool fine = root != NULL && mst_sheets_json(sheets, N_SHEETS, self, root) == MST_OK;
     find_best(self, all);
-    for (size_t i = 0; fine && i < N_SHEETS; i++) {
-        mst_sheet sheet = {0};
-        fine = sheets[i].make(self, &sheet) == MST_OK &&
-               json_object_set_new(root, sheets[i].name, mst_sheet_json(&sheet)) == 0;
-        mst_sheet_fini(&sheet);
-    }
     for (size_t i = 0; fine && i < N_BEST; i++) {
         mst_buffer command = {0};
         if (all[i].config == self->n_configs)
