@@ -182,7 +182,7 @@ static void add_best(const mst_sweep_report *self, mst_buffer *out)
         add_text(out, i == 0 || (i == 1 && !self->has_target) ? "<p class=\"verdict fine\">" : "<p>",
                  all[i].sentence, ".</p>\n");
         mst_sweep_command(&self->sweep->cells[self->configs[all[i].config].first], &command);
-        mst_page_command(command.text != NULL ? command.text : "", out);
+        add_text(out, "<pre><code>", command.text, "</code></pre>\n");
         out->failed = out->failed || command.failed;
         mst_buffer_fini(&command);
     }
@@ -196,7 +196,7 @@ static void add_spec(const mst_sweep_report *self, mst_buffer *out)
     mst_buffer_add(&command, "muster sweep ");
     mst_buffer_shell(&command, self->sweep->file);
     mst_buffer_add(&command, self->sweep->search != NULL ? " --auto" : "");
-    mst_page_command(command.text != NULL ? command.text : "", out);
+    add_text(out, "<pre><code>", command.text, "</code></pre>\n");
     add_text(out, "<p>Every run has a folder of its own in ", self->sweep->folder,
              "/runs, for <code>muster report</code> and TensorBoard.</p>\n");
     if (text != NULL)
