@@ -5,14 +5,15 @@
  * MUSTER_FAIL_ALLOC=k makes the k-th allocation fail, MUSTER_FAIL_WRITE=k the k-th write to the system,
  * counted apart for checkpoints' tensors.
  *
- * Commands that compute with nets are begun a second time, by exec, with GOMP_SPINCOUNT in the environment.
- * Threads inside oneDNN's primitives wait for each other in GNU's OpenMP, which spins for milliseconds before
- * it sleeps, unless told otherwise before the program is loaded; there is no call for it. On a machine that
- * others use, too, the cores that they spin on are missing elsewhere, and for the thread that they wait for.
- * Seen on two cores with a load of 12, median of five runs of 30 steps of nets/cifar.net by two threads: 13.9
- * s and 6.8 s of processor time as it comes, 7.6 s and 3.9 s with OMP_WAIT_POLICY=passive, 7.1 s and 3.6 s
- * with 1,000 turns of spinning, which still catch a thread that is about to come, so that an idle machine
- * loses nothing. Either variable, given by the user, stays as it is. */
+ * Commands that may compute with nets are begun a second time, by exec, with GOMP_SPINCOUNT in the
+ * environment. Threads inside oneDNN's primitives wait for each other in GNU's OpenMP, which spins for
+ * milliseconds before it sleeps, unless told otherwise before the program is loaded; there is no call for it.
+ * On a machine that others use, too, the cores that they spin on are missing elsewhere, and for the thread
+ * that they wait for. Seen on two cores with a load of 12, median of five runs of 30 steps of nets/cifar.net
+ * by two threads: 13.9 s and 6.8 s of processor time as it comes, 7.6 s and 3.9 s with
+ * OMP_WAIT_POLICY=passive, 7.1 s and 3.6 s with 1,000 turns of spinning, which still catch a thread that is
+ * about to come, so that an idle machine loses nothing. Either variable, given by the user, stays as it is.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -137,6 +138,22 @@ static const char *command_of(char **argv)
     return *argv;
 }
 
+/* Whether a training may be one of a net, by its words: --model says what it is, before all else that may. */
+static bool may_train_net(char *const *words)
+{
+    bool may = false;
+    for (; *words != NULL; words++) {
+        const char *word = *words;
+        if (strcmp(word, "--model") == 0 || strncmp(word, "--model=", 8) == 0) {
+            const char *name = word[7] == '=' ? word + 8 : words[1];
+            return name == NULL || (strcmp(name, "logreg") != 0 && strcmp(name, "softmax") != 0);
+        }
+        may |= strncmp(word, "--net", 5) == 0 || strncmp(word, "--config", 8) == 0 ||
+               strcmp(word, "--resume") == 0;
+    }
+    return may;
+}
+
 /* Returns where there is nothing to do; and where it cannot be done, which only costs time. */
 static void spin_briefly(char **argv)
 {
@@ -146,6 +163,8 @@ static void spin_briefly(char **argv)
     bool computes = false;
     for (size_t i = 0; command != NULL && i < sizeof computing / sizeof *computing; i++)
         computes |= strcmp(command, computing[i]) == 0;
+    if (computes && strcmp(command, "train") == 0)
+        computes = may_train_net(argv);
     if (!computes || getenv("OMP_WAIT_POLICY") != NULL || getenv("GOMP_SPINCOUNT") != NULL)
         return;
     ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
