@@ -3,15 +3,18 @@
  *   ranks_watch kill R      rank R dies; all others wait in a barrier that never ends
  *   ranks_watch stop R      rank R is stopped
  *   ranks_watch fail R      rank R fails with a sentence of its own
- * Who is lost prints "rank I: SENTENCE" and exits 3. SIGTERM is ignored and the end put off a little, as
- * muster's own ranks do: mpirun, too, notices that a rank died, terminates the others, and forgets what it
+ *   ranks_watch letters     every rank but 0 sends letters, small ones and the largest possible; rank 0
+ * counts Who is lost prints "rank I: SENTENCE" and exits 3. SIGTERM is ignored and the end put off a little,
+ * as muster's own ranks do: mpirun, too, notices that a rank died, terminates the others, and forgets what it
  * had not yet passed on. */
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "mpi/watch.h"
 
@@ -31,6 +34,77 @@ static int failed(mst_status st)
 {
     fprintf(stderr, "error: %s\n", mst_error_text());
     return mst_status_exit_code(st);
+}
+
+/* ---- letters ---- */
+
+#define LETTERS 24
+
+typedef struct mail {
+    int rank, next;          /* the sender's */
+    int n[64], wrong, clock; /* letters of each rank; those that are not as they were sent */
+} mail;
+
+static size_t length_of(int number)
+{
+    return number % 8 == 7 ? MST_WATCH_LETTER : 100 + (size_t)number;
+}
+
+static bool next_letter(void *arg, void **letter, size_t *bytes)
+{
+    mail *m = arg;
+    if (m->next == LETTERS)
+        return false;
+    *bytes = length_of(m->next);
+    uint8_t *text = mst_alloc(*bytes);
+    if (text == NULL)
+        return false;
+    memset(text, m->rank, *bytes);
+    text[*bytes - 1] = (uint8_t)m->next++;
+    *letter = text;
+    return true;
+}
+
+static void heard(void *arg, int rank, const void *letter, size_t bytes)
+{
+    mail *m = arg;
+    const uint8_t *text = letter;
+    if (rank < 1 || rank >= 64 || bytes != length_of(m->n[rank]) || text[0] != rank ||
+        text[bytes - 1] != m->n[rank]++)
+        m->wrong++;
+}
+
+static void clocked(void *arg, double ahead_s)
+{
+    mail *m = arg;
+    m->clock += ahead_s > -1 && ahead_s < 1; /* all ranks of the test are on one host */
+}
+
+/* The outcome of all letters, which are there when await returns. */
+static int exchange_letters(const mst_mpi *mpi, mst_watch *watch)
+{
+    mail m = {.rank = mpi->rank};
+    mst_letters letters = {.arg = &m, .next = next_letter, .heard = heard, .clock = clocked};
+    mst_watch_letters(watch, &letters);
+    if (mpi->rank != 0) {
+        (void)mpi->ops->barrier(0); /* rank 0 takes them now */
+        uint64_t deadline = mst_now_ns() + 10 * MST_S;
+        while (__atomic_load_n(&m.clock, __ATOMIC_RELAXED) == 0 && mst_now_ns() < deadline)
+            sched_yield();
+        mst_watch_letters_end(watch, 10000);
+        mst_watch_letters(watch, NULL);
+        if (m.next != LETTERS || m.clock == 0)
+            printf("rank %d: %d letters left, %d clocks heard\n", mpi->rank, m.next, m.clock);
+        return m.next != LETTERS;
+    }
+    (void)mpi->ops->barrier(0);
+    mst_watch_letters_await(watch, 10000);
+    mst_watch_letters(watch, NULL);
+    for (int r = 1; r < mpi->size; r++)
+        printf("%d letters of rank %d\n", m.n[r], r);
+    if (m.wrong > 0)
+        printf("%d wrong\n", m.wrong);
+    return m.wrong > 0;
 }
 
 int main(int argc, char **argv)
@@ -64,6 +138,8 @@ int main(int argc, char **argv)
         (void)mpi->ops->barrier(0); /* in which MPI hangs */
         return 1;
     }
+    if (strcmp(what, "letters") == 0 && exchange_letters(mpi, watch) != 0)
+        return 1;
     struct timespec turn = {.tv_nsec = 20000000L * (mpi->size - mpi->rank)};
     nanosleep(&turn, NULL); /* rank 0 last, or first with an odd number: nobody may be lost by that */
     mst_watch_destroy(watch);

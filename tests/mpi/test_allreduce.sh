@@ -9,4 +9,9 @@ check lenet 2e-5 $lenet --optimizer momentum
 check clicks 2e-5 c.cache --optimizer adagrad --lr 0.1 --seed 3 --epochs 2 --global-batch 128 --l2 1e-4
 trains $first 3 again $lenet --optimizer momentum
 identical lenet_${first}_3 again
+for r in 0 1 2; do # what every rank writes about itself is in rank 0's folder
+  for file in process.json resources.csv spans.csv; do
+    [ -s again/processes/rank-$r/$file ] || fail "rank $r has no $file"
+  done
+done
 echo "equal to local, and to itself"

@@ -1,4 +1,4 @@
-# The watch over ranks: who dies, stops or fails is named by all others, and leaving is no death.
+# The watch over ranks: who dies, stops or fails is named by all others, leaving is no death, and letters come to rank 0.
 . "$(dirname "$0")/mpi_common.sh"
 [ -n "${all:-}" ] || implementations=$first # test_mpi_watch_more.sh takes all
 watched=$built/tests/mpi/ranks_watch
@@ -10,6 +10,8 @@ named() {
 for mpi in $implementations; do
   well $mpi 4 "$watched" leave
   same "$mpi: ranks that left" "$(grep -c left out)" 4
+  well $mpi 4 "$watched" letters
+  same "$mpi: ranks whose letters came" "$(grep -c '^24 letters of rank [123]$' out)" 3
   ranks $mpi 4 "$watched" fail 1
   named 'rank 1 \(host [^)]*, process [0-9]*\): the disk is full'
   if [ $mpi = openmpi ]; then # MPICH's mpiexec would wait for the process that is stopped
