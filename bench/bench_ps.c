@@ -244,7 +244,7 @@ static void serve(const char *address, int tell, unsigned n_threads)
                            .max_queue = 1u << 30,
                            .peer_timeout_ms = 10000,
                            .hello_timeout_ms = 10000};
-    mst_net_events events = {server_up, server_down, server_body, server_message, server_sent};
+    mst_net_events events = {server_up, server_down, server_body, server_message, server_sent, NULL};
     need(mst_net_new(&mst_net_tcp, &net, &events, &s, &s.net));
     need(mst_net_listen(s.net, address, bound, sizeof bound));
     write_all(tell, bound, sizeof bound);
@@ -333,7 +333,7 @@ static void worker_start(worker *w, bool unix_socket, unsigned n_threads)
                            .max_queue = 1u << 30,
                            .peer_timeout_ms = 10000,
                            .hello_timeout_ms = 10000};
-    mst_net_events events = {worker_up, worker_down, worker_body, worker_message, worker_sent};
+    mst_net_events events = {worker_up, worker_down, worker_body, worker_message, worker_sent, NULL};
     need(mst_net_new(&mst_net_tcp, &net, &events, w, &w->net));
     need(mst_net_connect(w->net, address, mst_now_ns() + 10 * MST_S, &w->server));
     while (!w->up)

@@ -32,6 +32,9 @@ typedef struct end {
     uint64_t bytes;
     void *token; /* of the last sent */
     bool disordered, corrupt;
+    unsigned n_doing[MST_NET_WRITES + 1];
+    mst_net_doing doing; /* what it last said that it was about to do */
+    bool misled;         /* a message came while it did something else than reading */
     /* What to do. */
     bool refuse_body, refuse_message, drop_on_message, echo;
     int wait_in_message; /* descriptor to read a byte from inside the event; 0: none */
@@ -74,6 +77,7 @@ static inline mst_status end_body(void *arg, uint32_t peer, const mst_message *m
 static inline mst_status end_message(void *arg, uint32_t peer, const mst_message *m, void *body)
 {
     end *e = arg;
+    e->misled |= e->n_doing[MST_NET_READS] > 0 && e->doing != MST_NET_READS;
     if (e->n_messages > 0 && m->request != e->m.request + 1)
         e->disordered = true;
     if (m->size > 0 && body != e->body)
@@ -111,8 +115,21 @@ static inline void end_sent(void *arg, uint32_t peer, void *token)
     e->token = token;
 }
 
+static inline void end_doing(void *arg, mst_net_doing what)
+{
+    end *e = arg;
+    e->n_doing[what]++;
+    e->doing = what;
+}
+
 static const mst_net_events end_events = {
-    .up = end_up, .down = end_down, .body = end_body, .message = end_message, .sent = end_sent};
+    .up = end_up,
+    .down = end_down,
+    .body = end_body,
+    .message = end_message,
+    .sent = end_sent,
+    .doing = end_doing,
+};
 
 static inline mst_net_options end_options(mst_role role, uint32_t index)
 {

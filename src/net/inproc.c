@@ -406,6 +406,8 @@ static void deliver(inpeer *p)
     mst_message m = x->m;
     void *body = NULL;
     mst_status st = MST_OK;
+    if (n->events.doing != NULL)
+        n->events.doing(n->arg, MST_NET_READS);
     if (m.size > n->options.max_body) {
         mst_fail(MST_EINPUT,
                  "a message of type %u has a body of %" PRIu64 " bytes, at most %" PRIu64 " are accepted",
@@ -533,6 +535,8 @@ static void run_until(inproc *n, uint64_t deadline)
         leave();
         if (any || atomic_exchange(&n->woken, false) || now >= deadline)
             break;
+        if (n->events.doing != NULL)
+            n->events.doing(n->arg, MST_NET_WAITS);
         sleep_until(n, now, due);
     }
     n->polling = false;

@@ -59,6 +59,12 @@ typedef struct mst_piece {
  */
 #define MST_NET_CLOSED " closed the connection: "
 
+typedef enum mst_net_doing {
+    MST_NET_WAITS,  /* until something arrives, or can be sent */
+    MST_NET_READS,  /* what has arrived */
+    MST_NET_WRITES, /* what was queued */
+} mst_net_doing;
+
 typedef struct mst_net_events {
     /* The peer has proved who it is. Before this no message of it is read. */
     void (*up)(void *arg, uint32_t peer, const mst_identity *who);
@@ -73,6 +79,9 @@ typedef struct mst_net_events {
     mst_status (*message)(void *arg, uint32_t peer, const mst_message *m, void *body);
     /* The pieces of the send with this token may change now. Not called for peers that went down. */
     void (*sent)(void *arg, uint32_t peer, void *token);
+    /* What poll is about to do, which takes time. Called often, so it is to be cheap; may call nothing here.
+     * NULL: nobody asks. An engine that cannot tell these apart (mpi) does not call it. */
+    void (*doing)(void *arg, mst_net_doing what);
 } mst_net_events;
 
 typedef struct mst_net_options {

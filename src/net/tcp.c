@@ -11,7 +11,7 @@
  * theirs lies unread.
  *
  * Invariants
- * 1. The loop is touched with the mutex held only. Events are called without it.
+ * 1. The loop is touched with the mutex held only. Events are called without it, but for `doing`.
  * 2. A peer's number is its place in t->peers, which only grows.
  * 3. What a connection needs is released outside of any event (mst_tcp_peer_settle), so that an event may
  * drop any peer. */
@@ -294,6 +294,7 @@ static uint64_t turn(mst_tcp *t, uint64_t now, uint64_t until)
         uint64_t ns = until - now < LONG_WAIT ? until - now : LONG_WAIT;
         uv_update_time(&t->loop);
         uv_timer_start(&t->timer, on_timer, (ns + MST_MS - 1) / MST_MS, 0);
+        mst_tcp_doing(t, MST_NET_WAITS);
     }
     uv_run(&t->loop, wait ? UV_RUN_ONCE : UV_RUN_NOWAIT);
     settle(t);

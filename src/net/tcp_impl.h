@@ -152,6 +152,13 @@ static inline void mst_tcp_enter(mst_tcp *t)
     pthread_mutex_lock(&t->mutex);
 }
 
+/* Inside poll; the mutex stays held. */
+static inline void mst_tcp_doing(mst_tcp *t, mst_net_doing what)
+{
+    if (t->events.doing != NULL)
+        t->events.doing(t->arg, what);
+}
+
 /* ---- tcp_peer.c ---- */
 
 /* A peer with the next number, DIALING. NULL: no memory. */

@@ -226,6 +226,8 @@ static bool take(mst_tcp_peer *p, size_t n)
     }
     if (p->state != MST_TCP_UP)
         return false;
+    if (p->corked && p->out != NULL)
+        mst_tcp_doing(p->net, MST_NET_WRITES);
     uncork(p);
     if (p->out != NULL && !p->write_broken)
         mst_tcp_watch_want(p->watch, UV_READABLE | UV_WRITABLE);
@@ -237,6 +239,7 @@ static void read_some(mst_tcp_peer *p, bool to_end)
 {
     for (int i = 0; to_end || i < READS_MAX; i++) {
         struct iovec room[2];
+        mst_tcp_doing(p->net, MST_NET_READS);
         int n_room = mst_frames_room(p->in, room);
         size_t most = room[0].iov_len + (n_room > 1 ? room[1].iov_len : 0);
         ssize_t n = readv(p->watch->fd, room, n_room);
@@ -259,8 +262,10 @@ static void read_some(mst_tcp_peer *p, bool to_end)
 static void on_ready(void *owner, int events, bool broken)
 {
     mst_tcp_peer *p = owner;
-    if (events & UV_WRITABLE)
+    if (events & UV_WRITABLE) {
+        mst_tcp_doing(p->net, MST_NET_WRITES);
         mst_tcp_peer_write(p);
+    }
     if (events & UV_READABLE || broken)
         read_some(p, broken);
     if (p->state != MST_TCP_UP)

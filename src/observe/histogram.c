@@ -43,16 +43,23 @@ static bool is_there(presence *p, const float *at)
     return p->pages[(address - p->from) / p->page_size] & 1;
 }
 
-MST_RACY void mst_histogram_fill(mst_histogram *self, const float *values, uint64_t n)
+MST_RACY void mst_histogram_gather(mst_histogram *self, const mst_stretch *stretches, size_t n_stretches)
 {
     memset(self, 0, sizeof *self);
-    uint64_t looks = n < MST_HISTOGRAM_CAP ? n : MST_HISTOGRAM_CAP, counted = 0;
+    uint64_t n = 0, before = 0, counted = 0; /* before: values of the stretches before this one */
+    const mst_stretch *s = stretches;
+    for (size_t i = 0; i < n_stretches; i++)
+        n += stretches[i].n;
+    uint64_t looks = n < MST_HISTOGRAM_CAP ? n : MST_HISTOGRAM_CAP;
     double sum = 0.0, squares = 0.0;
     float min = INFINITY, max = -INFINITY;
     long page = sysconf(_SC_PAGESIZE);
     presence there = {.page_size = page > 0 ? (uintptr_t)page : 4096};
     for (uint64_t i = 0; i < looks; i++) {
-        const float *at = &values[looks == n ? i : (uint64_t)((double)i * (double)n / (double)looks)];
+        uint64_t place = looks == n ? i : (uint64_t)((double)i * (double)n / (double)looks);
+        for (; place - before >= s->n; there.to = 0)
+            before += s++->n;
+        const float *at = s->values + (place - before);
         float value = looks == n || is_there(&there, at) ? *at : 0.0f;
         uint32_t bits;
         memcpy(&bits, &value, sizeof bits);
@@ -74,6 +81,12 @@ MST_RACY void mst_histogram_fill(mst_histogram *self, const float *values, uint6
     self->sum_squares = squares * self->scale;
     self->min = counted > 0 ? (double)min : 0.0;
     self->max = counted > 0 ? (double)max : 0.0;
+}
+
+void mst_histogram_fill(mst_histogram *self, const float *values, uint64_t n)
+{
+    mst_stretch one = {values, n};
+    mst_histogram_gather(self, &one, 1);
 }
 
 /* Edges of the k-th bucket from the lowest up, and which that is. */

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #define MST_HISTOGRAM_CAP     ((uint64_t)1 << 16)
+#define MST_HISTOGRAM_SHARE   100  /* histograms cost at most one part in so many of the time */
 #define MST_HISTOGRAM_BUCKETS 2048 /* sign, exponent and two bits of the mantissa */
 
 typedef struct mst_histogram {
@@ -19,8 +20,17 @@ typedef struct mst_histogram {
     double scale;
 } mst_histogram;
 
-/* Of more than MST_HISTOGRAM_CAP values, those in memory that was never touched count as 0 and stay so.
- * Values may be written by other threads meanwhile (asynchronous training): each is one word. */
+/* Some of the values, where they lie. */
+typedef struct mst_stretch {
+    const float *values;
+    uint64_t n;
+} mst_stretch;
+
+/* Of the values of all stretches together. Of more than MST_HISTOGRAM_CAP values, those in memory that was
+ * never touched count as 0 and stay so. Values may be written by other threads meanwhile (asynchronous
+ * training): each is one word. */
+void mst_histogram_gather(mst_histogram *self, const mst_stretch *stretches, size_t n_stretches);
+/* Of one. */
 void mst_histogram_fill(mst_histogram *self, const float *values, uint64_t n);
 
 /* Calls add for each bucket from the lowest up, with its upper edge and count; edges ascend, and an empty

@@ -29,12 +29,14 @@
 
 /* ---- the parts of a file ---- */
 
-/* Locks the file for adding to it; NULL, and not locked, when it takes no more. */
+/* Locks the file for adding to it; NULL, and not locked, when it takes no more. Who takes records may do so
+ * after the end, and gets what an evaluation then adds. */
 static mst_bytes *begin_add(mst_observe *self, mst_record_kind kind)
 {
     pthread_mutex_lock(&self->mutex);
     mst_bytes *out = &self->files[kind].pending;
-    if (!self->broken && !self->ended && out->n < PENDING_MAX && !out->failed)
+    bool ended = self->ended && (self->run != NULL || kind != MST_RECORD_EVENTS);
+    if (!self->broken && !ended && out->n < PENDING_MAX && !out->failed)
         return out;
     self->dropped += !self->ended && !self->broken;
     pthread_mutex_unlock(&self->mutex);
@@ -219,11 +221,21 @@ void mst_observe_scalars(mst_observe *self, mst_record_kind kind, uint64_t step,
 
 void mst_observe_histogram(mst_observe *self, uint64_t step, const char *tag, const float *values, uint64_t n)
 {
+    mst_stretch one = {values, n};
+    mst_observe_stretches(self, step, tag, &one, 1);
+}
+
+void mst_observe_stretches(mst_observe *self, uint64_t step, const char *tag, const mst_stretch *stretches,
+                           size_t n)
+{
     double wall;
     mst_histogram h;
-    if (self == NULL || !self->options.events || n == 0)
+    uint64_t values = 0;
+    for (size_t i = 0; i < n; i++)
+        values += stretches[i].n;
+    if (self == NULL || !self->options.events || values == 0)
         return;
-    mst_histogram_fill(&h, values, n);
+    mst_histogram_gather(&h, stretches, n);
     mst_bytes *out = begin_event(self, MST_RECORD_EVENTS, &wall);
     if (out == NULL)
         return;

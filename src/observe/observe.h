@@ -5,7 +5,7 @@
  *   mst_observe_new       samples from here on, into memory
  *   mst_observe_file_in   the process has the run's directory: its thread writes files there
  *   mst_observe_take      or it has not: somebody carries the records (record.h) to who has
- *   mst_observe_end       a last sample; nothing is added any more
+ *   mst_observe_end       a last sample; nothing is added any more, but events that somebody still takes
  *
  * Nothing here fails a training: without memory or disk there is one warning, and less is written. Memory is
  * bounded: what nobody files or takes in time is dropped, oldest last.
@@ -77,6 +77,8 @@ void mst_observe_scalars(mst_observe *self, mst_record_kind kind, uint64_t step,
                          size_t n);
 void mst_observe_histogram(mst_observe *self, uint64_t step, const char *tag, const float *values,
                            uint64_t n);
+void mst_observe_stretches(mst_observe *self, uint64_t step, const char *tag, const mst_stretch *stretches,
+                           size_t n);
 void mst_observe_text(mst_observe *self, const char *tag, const char *text);
 /* The run's options, {"title": {"name": value}}, as text and for the HParams tab, in the evaluator's folder.
  * group: what the run shares with its repeats, whose seeds are then not compared; or NULL. */

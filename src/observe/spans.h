@@ -119,6 +119,15 @@ static inline mst_phase mst_span_enter(mst_phase phase)
     return before;
 }
 
+/* Likewise, and without a look at the clock where the thread is in that phase already. */
+static inline mst_phase mst_span_keep(mst_phase phase)
+{
+    const mst_lane *lane = mst_this_lane;
+    if (lane == NULL || atomic_load_explicit(&lane->phase, memory_order_relaxed) == phase)
+        return phase;
+    return mst_span_enter(phase);
+}
+
 /* Steps and rows that have ended. */
 static inline void mst_span_steps(uint64_t steps, uint64_t rows)
 {

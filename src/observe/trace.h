@@ -80,6 +80,10 @@ static inline void mst_trace_flow(bool in, uint64_t id)
                       0, mst_this_lane->step, id);
 }
 
+/* Counters of this name: bytes on their way. A worker: pushed or asked for and not answered yet; a server:
+ * that the system has not taken yet. */
+#define MST_TRACE_FLIGHT "bytes in flight"
+
 static inline void mst_trace_counter(const char *name, uint64_t value)
 {
     if (mst_tracing())

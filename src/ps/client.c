@@ -18,6 +18,7 @@
 #include "ps/client.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -41,9 +42,10 @@ typedef struct part {
     run *runs; /* ascending; adjoining ones are one */
     size_t n_runs, run_capacity;
     uint64_t floats;
-    uint64_t awaited; /* floats of the reply */
-    uint64_t taken;   /* of them are here */
-    uint64_t to_push; /* floats of the gradient; those behind have left as parts */
+    uint64_t awaited;             /* floats of the reply */
+    uint64_t taken;               /* of them are here */
+    uint64_t to_push;             /* floats of the gradient; those behind have left as parts */
+    uint64_t early_bytes, flying; /* bytes in flight: of parts of a push that is to come; of the request */
     bool waiting;
     uint8_t *out, *in; /* what is sent that does not lie elsewhere; what is received */
     size_t out_capacity, in_capacity;
@@ -78,7 +80,8 @@ struct mst_client {
     uint32_t n_servers, width;
     client_slot *slots;
     uint32_t n_pulls, n_push_only;
-    mst_list share; /* scratch: a server's part of a list */
+    mst_list share;              /* scratch: a server's part of a list */
+    atomic_uint_fast64_t flying; /* sum over all parts; the owner writes, anybody reads */
     bool lost;
     mst_error why;
 };
@@ -177,6 +180,24 @@ const mst_reply *mst_client_reply(const mst_client *self, uint32_t slot)
 bool mst_client_ready(const mst_client *self, uint32_t slot)
 {
     return self->slots[slot].state == SLOT_READY;
+}
+
+uint64_t mst_client_in_flight(const mst_client *self)
+{
+    return atomic_load_explicit(&self->flying, memory_order_relaxed);
+}
+
+static void fly(mst_client *self, uint64_t bytes)
+{
+    atomic_store_explicit(&self->flying, mst_client_in_flight(self) + bytes, memory_order_relaxed);
+}
+
+/* Bytes of the request, or of its answer, that are in flight no more. */
+static void land(mst_client *self, part *p, uint64_t bytes)
+{
+    bytes = bytes < p->flying ? bytes : p->flying;
+    p->flying -= bytes;
+    atomic_store_explicit(&self->flying, mst_client_in_flight(self) - bytes, memory_order_relaxed);
 }
 
 bool mst_client_begun(const mst_client *self, uint32_t slot)
@@ -326,6 +347,9 @@ static mst_status send_early(mst_client *self, const client_slot *s, uint32_t k,
         pieces[n++] = (mst_piece){p->early + from * size, (size_t)(p->to_push - from) * size};
     }
     TRY(mst_net_send(self->options.net, self->peers[k], &m, pieces, n, self));
+    uint64_t bytes = (p->to_push - from) * size;
+    p->early_bytes += bytes;
+    fly(self, bytes);
     p->to_push = from;
     return MST_OK;
 }
@@ -355,7 +379,7 @@ mst_status mst_client_push_early(mst_client *self, uint32_t slot, const float *g
 static mst_status send_part(mst_client *self, uint32_t k, const mst_push *push, const client_slot *from,
                             client_slot *to, mst_message *m, part *reply)
 {
-    const part *pushed = from != NULL ? &from->parts[k] : NULL;
+    part *pushed = from != NULL ? &from->parts[k] : NULL;
     mst_step_head head = {0};
     uint32_t first_key = 0, n = 0;
     mst_piece pieces[MST_PIECE_MAX];
@@ -394,7 +418,13 @@ static mst_status send_part(mst_client *self, uint32_t k, const mst_push *push, 
     size_t size = 0;
     for (uint32_t i = 0; i < n; i++)
         size += pieces[i].size;
-    return mst_net_send(self->options.net, self->peers[k], m, pieces, n, size > SMALL ? self : NULL);
+    TRY(mst_net_send(self->options.net, self->peers[k], m, pieces, n, size > SMALL ? self : NULL));
+    uint64_t fresh = size + reply->awaited * mst_wire_size(self->options.wire);
+    fly(self, fresh);
+    reply->flying = fresh + (pushed != NULL ? pushed->early_bytes : 0);
+    if (pushed != NULL)
+        pushed->early_bytes = 0;
+    return MST_OK;
 }
 
 static mst_status check_send(const mst_client *self, const mst_push *push, uint32_t pull_slot)
@@ -557,8 +587,10 @@ mst_status mst_client_message(mst_client *self, uint32_t peer, const mst_message
         if (k == 0)
             s->reply.version = m->step;
         p->taken += n;
+        land(self, p, m->size);
         return MST_OK;
     }
+    land(self, p, UINT64_MAX);
     if (k == 0) {
         s->reply.version = m->step;
         s->reply.dropped = (m->flags & MST_VALUES_DROPPED) != 0;

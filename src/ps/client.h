@@ -64,6 +64,9 @@ typedef struct mst_reply {
 bool mst_client_ready(const mst_client *self, uint32_t slot);
 /* Some of the answer is here: the reply's version is known. */
 bool mst_client_begun(const mst_client *self, uint32_t slot);
+/* Bytes that were pushed or asked for and are not answered yet, over all slots and servers: bodies of
+ * requests, and of the answers as far as they have not come. Any thread. */
+uint64_t mst_client_in_flight(const mst_client *self);
 /* Floats [first, first + count) of the slot's weights are here. */
 bool mst_client_has(const mst_client *self, uint32_t slot, uint64_t first, uint64_t count);
 /* Polls the net until the slot's replies are all there; MST_ETIMEOUT names the servers that have not

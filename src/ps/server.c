@@ -398,11 +398,31 @@ static void on_down(void *arg, uint32_t peer, const mst_error *why)
     }
 }
 
+/* What a message is worked on for. */
+static mst_phase phase_of(uint16_t type)
+{
+    switch (type) {
+    case MST_PS_STEP:
+    case MST_PS_GRADIENT:
+    case MST_PS_CLOSE:
+    case MST_PS_GONE:
+        return MST_PHASE_APPLY;
+    case MST_PS_CUT:
+    case MST_PS_MARK:
+    case MST_PS_PART:
+    case MST_PS_SAVED:
+        return MST_PHASE_CHECKPOINT;
+    default:
+        return MST_PHASE_IDLE;
+    }
+}
+
 static mst_status on_body(void *arg, uint32_t peer, const mst_message *m, void **out)
 {
     mst_server *s = arg;
     bool worker = peer_of(s, peer, MST_PEER_WORKER) != UINT32_MAX;
     uint64_t most = m->type == MST_PS_LOG ? MST_RECORD_HEAD + MST_RECORD_MAX : MST_PS_JSON_MAX;
+    mst_span_keep(phase_of(m->type));
     if (m->type == MST_PS_GRADIENT && worker && s->shard != NULL)
         return mst_server_part_body(s, peer, m, out);
     if (m->type == MST_PS_STEP || m->type == MST_PS_EVAL_LIST)
@@ -472,31 +492,21 @@ static mst_status take_message(mst_server *s, uint32_t peer, const mst_message *
     return MST_OK;
 }
 
-/* What a message is worked on for. */
-static mst_phase phase_of(uint16_t type)
-{
-    switch (type) {
-    case MST_PS_STEP:
-    case MST_PS_GRADIENT:
-    case MST_PS_CLOSE:
-    case MST_PS_GONE:
-        return MST_PHASE_APPLY;
-    case MST_PS_CUT:
-    case MST_PS_MARK:
-    case MST_PS_PART:
-    case MST_PS_SAVED:
-        return MST_PHASE_CHECKPOINT;
-    default:
-        return MST_PHASE_IDLE;
-    }
-}
-
 static mst_status on_message(void *arg, uint32_t peer, const mst_message *m, void *body)
 {
-    mst_phase before = mst_span_enter(phase_of(m->type));
+    mst_phase before = mst_span_keep(phase_of(m->type));
     mst_status st = take_message(arg, peer, m, body);
-    mst_span_enter(before);
+    mst_span_keep(before);
     return st;
+}
+
+/* Receiving is part of what is done with a message: before its type is known, of applying a push. */
+static void on_doing(void *arg, mst_net_doing what)
+{
+    (void)arg;
+    mst_span_keep(what == MST_NET_WAITS   ? MST_PHASE_IDLE
+                  : what == MST_NET_READS ? MST_PHASE_APPLY
+                                          : MST_PHASE_SERVE);
 }
 
 static void on_sent(void *arg, uint32_t peer, void *token)
@@ -516,7 +526,13 @@ static void on_sent(void *arg, uint32_t peer, void *token)
 }
 
 static const mst_net_events events = {
-    .up = on_up, .down = on_down, .body = on_body, .message = on_message, .sent = on_sent};
+    .up = on_up,
+    .down = on_down,
+    .body = on_body,
+    .message = on_message,
+    .sent = on_sent,
+    .doing = on_doing,
+};
 
 /* ---- life ---- */
 
@@ -626,6 +642,8 @@ mst_status mst_server_run(const mst_server_options *options, const mst_server_ho
     mst_spans_attach(mst_observe_spans(options->observe), 0, MST_PHASE_IDLE);
     while (!s->over) {
         st = mst_net_poll(s->net, mst_now_ns() + TICK_NS);
+        mst_span_keep(MST_PHASE_IDLE);
+        mst_server_trace_queue(s);
         mst_server_write_about(s);
         expel_stuck(s);
         if (st == MST_OK && !s->over && s->co != NULL)

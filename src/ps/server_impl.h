@@ -130,6 +130,7 @@ typedef struct mst_server {
 
     mst_ps_clock clock;
     uint64_t log_ns, told_ns, told_in, told_out; /* when records last left; bytes that the spans know of */
+    uint64_t traced_queue;                       /* bytes queued that the trace knows of, + 1; 0: none yet */
 
     mst_buffer *pool;
     mst_buffer *lent;  /* on their way to a peer */
@@ -210,6 +211,8 @@ void mst_server_cut_fini(mst_server *s);
 /* Takes a LOG of another process, which may write in its own name only; also when the job is over. */
 mst_status mst_server_hear_log(mst_server *s, uint32_t peer, const mst_message *m, const void *body);
 mst_status mst_server_hear_clock(mst_server *s, uint32_t peer, const mst_message *m); /* either side */
+/* With --trace: the counter of bytes queued to be sent, where that is another number now. */
+void mst_server_trace_queue(mst_server *s);
 /* Sends what this server writes about itself, now and then; and at the end, all that is left. */
 void mst_server_write_about(mst_server *s);
 void mst_server_farewell(mst_server *s);

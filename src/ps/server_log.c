@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "observe/observe.h"
+#include "observe/trace.h"
 #include "ps/server_impl.h"
 
 #define LOG_NS      (1 * MST_S)   /* between looks */
@@ -37,6 +38,18 @@ mst_status mst_server_hear_clock(mst_server *s, uint32_t peer, const mst_message
         return mst_fail(MST_EPEER, "CLOCK, which is for the coordinator");
     mst_ps_clock_heard(&s->clock, m, s->options.observe);
     return MST_OK;
+}
+
+void mst_server_trace_queue(mst_server *s)
+{
+    mst_net_stats stats;
+    if (!mst_tracing())
+        return;
+    mst_net_stats_get(s->net, MST_PEER_NONE, &stats);
+    if (stats.queued + 1 == s->traced_queue)
+        return;
+    s->traced_queue = stats.queued + 1;
+    mst_trace_counter(MST_TRACE_FLIGHT, stats.queued);
 }
 
 void mst_server_write_about(mst_server *s)

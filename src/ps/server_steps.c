@@ -29,6 +29,7 @@ static mst_status send_values(mst_server *s, uint32_t worker, const mst_shard_re
     uint32_t peer = s->workers[worker].peer;
     mst_status st = buffer == s->reply ? mst_net_send(s->net, peer, &m, &piece, size > 0, NULL)
                                        : mst_server_lend(s, peer, &m, buffer, size);
+    mst_server_trace_queue(s);
     if (st == MST_ETIMEOUT)
         s->workers[worker].stuck = true;
     return mst_unless_gone(st);
@@ -63,6 +64,7 @@ static mst_status send_part(mst_server *s, uint32_t worker, const mst_shard_requ
         mst_shard_reply_part(s->shard, r, first, count, buffer->data);
         st = mst_server_lend(s, peer, &m, buffer, size);
     }
+    mst_server_trace_queue(s);
     if (st == MST_ETIMEOUT)
         s->workers[worker].stuck = true;
     return mst_unless_gone(st);

@@ -267,6 +267,7 @@ static mst_status train(mst_worker *self)
         mst_net_stats_get(self->net, MST_PEER_NONE, &self->start_stats);
         self->told_in = self->start_stats.bytes_in;
         self->told_out = self->start_stats.bytes_out;
+        self->watch.begun_ns = mst_now_ns();
         TRY(mst_worker_steps(self));
     }
     if (!self->ended) {

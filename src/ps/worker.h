@@ -46,6 +46,8 @@ typedef struct mst_worker_evaluation {
     mst_status (*open)(void *arg, mst_list *list);
     /* values: laid out like weights of a slot with that list. *out: {"test": {...}, "valid": {...}}. */
     mst_status (*run)(void *arg, const float *values, json_t **out);
+    /* After that, what is to be shown of the values, which are of that step. Or NULL. */
+    void (*watch)(void *arg, uint64_t step, const float *values);
     /* Makes open or run, under way or to come, return soon with MST_ESTOPPED. Any thread. NULL: they are
      * quick.
      */

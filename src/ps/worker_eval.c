@@ -49,6 +49,8 @@ static void *eval_main(void *arg)
                                    : evaluation->run(evaluation->arg, cut->values, &cut->result);
         if (cut->status != MST_OK)
             mst_error_save(&cut->error, cut->status);
+        else if (!cut->opening && evaluation->watch != NULL)
+            evaluation->watch(evaluation->arg, cut->step, cut->values);
         mst_spans_leave();
         cut->seconds = mst_seconds_since(start);
         if (mst_queue_push(self->eval.done, cut, 0) != MST_OK) { /* closed: nobody asks any more */
@@ -264,11 +266,14 @@ mst_status mst_worker_eval_values(mst_worker *self, uint32_t server, const mst_m
         return mst_fail(MST_EINPUT, "values of cut %" PRIu32 " came twice from server %" PRIu32, m->count,
                         server);
     cut->here[server] = true;
+    if (server == 0)
+        cut->step = m->step;
     if (m->size > 0)
         place_values(self, server, e->staging[server], cut->values);
     if (--cut->n_missing > 0)
         return MST_OK;
     e->cuts[at] = NULL;
+    self->watch.due = true;
     mst_status st = mst_queue_push(e->todo, cut, 0);
     if (st != MST_OK) {
         cut_destroy(cut);

@@ -189,8 +189,11 @@ static mst_status on_message(void *arg, uint32_t peer, const mst_message *m, voi
     uint32_t s = server_of(self, peer);
     if (s == UINT32_MAX)
         return mst_fail(MST_EINPUT, "a worker takes no messages from strangers");
-    if ((m->type == MST_PS_VALUES || m->type == MST_PS_WEIGHTS) && self->client != NULL)
-        return mst_client_message(self->client, peer, m, body);
+    if ((m->type == MST_PS_VALUES || m->type == MST_PS_WEIGHTS) && self->client != NULL) {
+        TRY(mst_client_message(self->client, peer, m, body));
+        mst_worker_trace_flight(self);
+        return MST_OK;
+    }
     if (m->type == MST_PS_EVAL_VALUES)
         return mst_worker_eval_values(self, s, m);
     if (s != 0)
@@ -336,6 +339,7 @@ mst_status mst_worker_attend(mst_worker *self)
         st = leave(self);
     if (st == MST_OK && self->client != NULL) {
         st = mst_worker_eval_attend(self);
+        mst_worker_watch_gradient(self);
         uint64_t now = mst_now_ns();
         mst_net_stats stats;
         if (st == MST_OK && now - self->last_report_ns >= REPORT_NS)

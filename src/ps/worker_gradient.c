@@ -207,6 +207,7 @@ mst_status mst_worker_compute(mst_worker *self, uint32_t slot, mst_loss_sum *sum
     double limit = self->job->optimizer->options.clip_norm;
     *sum = (mst_loss_sum){0};
     self->waited_seconds = 0.0;
+    self->watch.g = NULL;
     TRY(gradient_room(mst_worker_gradient_of(self, slot), floats));
     float *sums = mst_worker_gradient_of(self, slot)->g;
     bool fresh = model->overwrites && turn->batch.n_rows > 0 && self->layout.width == 0 &&
@@ -240,5 +241,8 @@ mst_status mst_worker_compute(mst_worker *self, uint32_t slot, mst_loss_sum *sum
         clip(&grad, sums, floats, limit);
     self->counts.compute_seconds += mst_seconds_since(start) - self->waited_seconds;
     self->counts.wait_seconds += self->waited_seconds;
+    self->watch.g = sums;
+    self->watch.step = step_of(self, slot).number;
+    mst_worker_watch_gradient(self);
     return MST_OK;
 }

@@ -1,5 +1,5 @@
 /* What the files of the worker share (worker.c, worker_events.c, worker_steps.c, worker_work.c,
- * worker_gradient.c, worker_overlap.c, worker_eval.c); nobody else includes this. */
+ * worker_gradient.c, worker_overlap.c, worker_eval.c, worker_watch.c); nobody else includes this. */
 #ifndef MST_PS_WORKER_IMPL_H
 #define MST_PS_WORKER_IMPL_H
 
@@ -43,6 +43,7 @@ typedef struct mst_turn {
 typedef struct mst_eval_cut {
     bool opening; /* the list is there (or not): no values */
     uint32_t cut;
+    uint64_t step;      /* the version that its values are of, as server 0 counts */
     uint32_t n_missing; /* servers whose values are not here yet */
     bool *here;         /* by server */
     float *values;
@@ -66,6 +67,14 @@ typedef struct mst_worker_eval {
     uint32_t asked, answered; /* cuts to evaluate heard of and answered last, for an empty list */
     uint64_t bytes_out;
 } mst_worker_eval;
+
+/* Histograms of gradients (worker_watch.c). */
+typedef struct mst_worker_watch {
+    bool due;       /* an evaluation is under way that has none */
+    const float *g; /* the gradient that was computed last; NULL: none is whole */
+    uint64_t step;  /* that it is of */
+    uint64_t begun_ns, spent_ns;
+} mst_worker_watch;
 
 /* Communication beside computation (worker_overlap.c). */
 typedef enum mst_overlap_phase {
@@ -162,6 +171,7 @@ struct mst_worker {
 
     mst_worker_overlap overlap;
     mst_worker_eval eval;
+    mst_worker_watch watch;
 };
 
 /* ---- events and waiting (worker_events.c) ---- */
@@ -237,6 +247,8 @@ mst_status mst_worker_overlap_end(mst_worker *self);
 
 /* Trains until there is no more work, or the coordinator ends the job. */
 mst_status mst_worker_steps(mst_worker *self);
+/* With --trace: the counter of bytes in flight, as they are now. Threads that are not watched: nothing. */
+void mst_worker_trace_flight(mst_worker *self);
 
 /* ---- evaluation (worker_eval.c) ---- */
 
@@ -248,5 +260,11 @@ void mst_worker_eval_asked(mst_worker *self, uint32_t cut);
 mst_status mst_worker_eval_attend(mst_worker *self);
 /* Ends the thread, also in mid-evaluation. */
 void mst_worker_eval_fini(mst_worker *self);
+
+/* ---- what is shown of gradients (worker_watch.c) ---- */
+
+/* Writes histograms of the gradient at hand where an evaluation wants them, as often as they cost a hundredth
+ * of the time. */
+void mst_worker_watch_gradient(mst_worker *self);
 
 #endif

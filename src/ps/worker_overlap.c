@@ -134,6 +134,7 @@ static mst_status need(mst_step *step, uint32_t range)
     o->waited_ns += mst_now_ns() - start;
     pthread_mutex_unlock(&o->lock);
     mst_span_enter(before);
+    mst_worker_trace_flight(self);
     if (is_set(&o->here[range]))
         return MST_OK;
     TRY(mst_worker_overlap_end(self));

@@ -24,6 +24,12 @@
 
 #define WORD_NS (60 * MST_S) /* between lines of a worker that has nothing to do */
 
+void mst_worker_trace_flight(mst_worker *self)
+{
+    if (mst_tracing())
+        mst_trace_counter(MST_TRACE_FLIGHT, mst_client_in_flight(self->client));
+}
+
 static void enter_flight(mst_worker *self, uint32_t slot, mst_turn_state state, const mst_push *push,
                          uint64_t version)
 {
@@ -33,7 +39,7 @@ static void enter_flight(mst_worker *self, uint32_t slot, mst_turn_state state, 
     turn->push_rows = push != NULL ? push->rows : 0;
     turn->push_version = version;
     self->flight[self->n_flight++] = slot;
-    mst_trace_counter("requests in flight", self->n_flight);
+    mst_worker_trace_flight(self);
 }
 
 /* Waits for the reply to the oldest request. An exhausted worker's comes when the others have ended the
@@ -71,7 +77,6 @@ static mst_status settle(mst_worker *self, uint32_t slot)
     mst_turn *turn = &self->turns[slot];
     const mst_reply *reply = mst_client_reply(self->client, slot);
     self->n_flight--;
-    mst_trace_counter("requests in flight", self->n_flight);
     for (uint32_t i = 0; i < self->n_flight; i++)
         self->flight[i] = self->flight[i + 1];
     if (turn->carries_push && turn->push_rows > 0) {

@@ -47,6 +47,7 @@ static mst_status train(const mst_job_config *config, mst_worker *worker, mst_tr
     mst_pulled_eval_options eval = {.model = trainer->assembly.model,
                                     .params = &trainer->assembly.params,
                                     .dense_model = o->dense_model,
+                                    .observe = trainer->observe,
                                     .arg = trainer,
                                     .open = open_sets};
     TRY(mst_pulled_eval_new(&eval, &evaluation));

@@ -7,8 +7,6 @@
 
 #include "base/clock.h"
 
-#define COST_SHARE 100 /* histograms cost at most one part in so many */
-
 /* A step number at *text, which ends up behind it; `none` where there are no digits. */
 static bool step_of(const char **text, uint64_t none, uint64_t *out)
 {
@@ -63,7 +61,7 @@ void mst_observe_weights(mst_observe *observe, uint64_t step, const mst_params *
 {
     uint64_t start = mst_now_ns();
     char tag[64];
-    if (observe == NULL || *spent_ns > (start - begun_ns) / COST_SHARE)
+    if (observe == NULL || *spent_ns > (start - begun_ns) / MST_HISTOGRAM_SHARE)
         return;
     for (uint32_t v = 0; v < params->n_views; v++) {
         const mst_view *view = &params->views[v];

@@ -7,9 +7,12 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
+#include "observe/observe.h"
 #include "ps/localise_rows.h"
 
 struct mst_pulled_eval {
@@ -18,10 +21,12 @@ struct mst_pulled_eval {
     uint64_t range_at[MST_RANGE_MAX]; /* where a range stands among the values */
     uint64_t sparse_at;               /* and key 0 */
     uint32_t n_prefix, key_start;
+    uint32_t n_keys; /* of the list */
     bool translates; /* rows' keys are ranks in the list */
     mst_key_rank *rank;
     mst_evaluator *test, *valid;
     atomic_bool stop;
+    uint64_t begun_ns, spent_ns; /* what histograms have cost since then */
 };
 
 mst_status mst_pulled_eval_new(const mst_pulled_eval_options *options, mst_pulled_eval **out)
@@ -30,6 +35,7 @@ mst_status mst_pulled_eval_new(const mst_pulled_eval_options *options, mst_pulle
     if (self == NULL)
         return mst_fail(MST_ENOMEM, "no memory for evaluation");
     self->options = *options;
+    self->begun_ns = mst_now_ns();
     *out = self;
     return MST_OK;
 }
@@ -129,7 +135,10 @@ static mst_status pulled_open(void *arg, mst_list *list)
     }
     TRY(visit_set(self, self->valid, "valid"));
     TRY(visit_set(self, self->test, "test"));
-    return self->translates ? mst_key_rank_list(self->rank, list) : MST_OK;
+    if (self->translates)
+        TRY(mst_key_rank_list(self->rank, list));
+    self->n_keys = list->n_keys;
+    return MST_OK;
 }
 
 static mst_status score_set(mst_pulled_eval *self, mst_evaluator *evaluator, const char *name,
@@ -166,6 +175,51 @@ static mst_status pulled_run(void *arg, const float *values, json_t **out)
     return MST_OK;
 }
 
+/* ---- histograms ---- */
+
+/* Where what the list has of a view lies: parts of it that are dense ranges, then the keys that rows of the
+ * sets have. */
+static size_t stretches_of(const mst_pulled_eval *self, const mst_view *view, const float *values,
+                           mst_stretch out[MST_RANGE_MAX + 1])
+{
+    const mst_grad *l = &self->layout;
+    size_t n = 0;
+    if (self->options.dense_model) {
+        out[0] = (mst_stretch){values + view->offset, view->size};
+        return 1;
+    }
+    for (uint32_t i = 0; i < l->n_ranges; i++) {
+        const mst_range *r = &l->ranges[i];
+        uint64_t from = view->offset > r->offset ? view->offset : r->offset;
+        uint64_t end = view->offset + view->size, r_end = r->offset + r->size;
+        uint64_t to = end < r_end ? end : r_end;
+        if (from < to)
+            out[n++] = (mst_stretch){values + self->range_at[i] + (from - r->offset), to - from};
+    }
+    if (self->translates && view->offset == l->sparse_offset)
+        out[n++] =
+            (mst_stretch){values + (uint64_t)self->key_start * l->width, (uint64_t)self->n_keys * l->width};
+    return n;
+}
+
+static void pulled_watch(void *arg, uint64_t step, const float *values)
+{
+    mst_pulled_eval *self = arg;
+    const mst_params *params = self->options.params;
+    uint64_t start = mst_now_ns();
+    char tag[64];
+    mst_stretch stretches[MST_RANGE_MAX + 1];
+    if (self->options.observe == NULL || self->spent_ns > (start - self->begun_ns) / MST_HISTOGRAM_SHARE)
+        return;
+    for (uint32_t v = 0; v < params->n_views; v++) {
+        const mst_view *view = &params->views[v];
+        snprintf(tag, sizeof tag, "weights/%s", view->name);
+        mst_observe_stretches(self->options.observe, step, tag, stretches,
+                              stretches_of(self, view, values, stretches));
+    }
+    self->spent_ns += mst_now_ns() - start;
+}
+
 static void pulled_stop(void *arg)
 {
     mst_pulled_eval *self = arg;
@@ -174,7 +228,8 @@ static void pulled_stop(void *arg)
 
 mst_worker_evaluation mst_pulled_eval_for_worker(mst_pulled_eval *self)
 {
-    return (mst_worker_evaluation){.arg = self, .open = pulled_open, .run = pulled_run, .stop = pulled_stop};
+    return (mst_worker_evaluation){
+        .arg = self, .open = pulled_open, .run = pulled_run, .watch = pulled_watch, .stop = pulled_stop};
 }
 
 /* ---- results as JSON ---- */

@@ -15,8 +15,9 @@
 
 typedef struct mst_pulled_eval_options {
     const mst_model *model;
-    const mst_params *params; /* views only */
-    bool dense_model;         /* the list is the whole vector */
+    const mst_params *params;    /* views only */
+    bool dense_model;            /* the list is the whole vector */
+    struct mst_observe *observe; /* histograms of weights go there; or NULL */
     /* Opens the sets, on the thread that evaluates, once: evaluators made with params NULL and this stop
      * flag; NULL for a set that there is not. They stay the callee's and outlive the object. */
     void *arg;

@@ -48,6 +48,9 @@ for mode in sync async; do
   [ "$(cat $mode/processes/worker-*/spans.csv | awk -F, '$1 != "time" { n += $5 } END { print n }')" = 20000 ] ||
     fail "$mode: rows of the workers"
   [ -s $mode/processes/server-0/resources.csv ] || fail "$mode: no resources"
+  for tag in weights/weight weights/bias gradients/bias; do
+    cat $mode/processes/worker-*/events.out.tfevents.* | grep -aq "$tag" || fail "$mode: no histogram $tag"
+  done
   grep -q ",worker-1,join," $mode/marks.csv || fail "$mode: nobody joined"
 done
 
@@ -64,6 +67,15 @@ for name in server-0 worker-0 worker-1; do
   grep -q "\"name\":\"$name\"" all.json || fail "the merged trace lacks $name"
 done
 same "brackets" "$(head -n 1 all.json)$(tail -n 1 all.json)" "[]"
+# flight PROCESS: the counter's values, one a line.
+flight() {
+  sed -n 's/^{"name":"bytes in flight",.*"args":{"value":\([0-9]*\)}},$/\1/p' w/processes/$1/trace.json
+}
+for name in worker-0 worker-1; do
+  flight $name | awk '$1 > most { most = $1 } { last = $1 } END { exit !(most > 1000 && last == 0) }' ||
+    fail "$name: bytes in flight are $(flight $name | tr '\n' ' ')"
+done
+[ -n "$(flight server-0)" ] || fail "server-0 does not say what it has queued"
 refused 1 'no trace: train with --trace' trace merge r
 refused 2 'needs one run' trace merge
 echo "observe: all passed"

@@ -209,6 +209,37 @@ static void test_back_pressure(void **state)
     free(bytes);
 }
 
+/* What poll says that it does: reads before messages come, writes what was queued, waits where nothing does.
+ */
+static void test_doing(void **state)
+{
+    end server, worker;
+    int token;
+    uint8_t *large = pattern_new(1, LARGE);
+    open_pair(*state, &server, &worker, NULL, NULL);
+    memset(server.n_doing, 0, sizeof server.n_doing);
+    memset(worker.n_doing, 0, sizeof worker.n_doing);
+    assert_int_equal(send_bytes(&worker, 20, 1, large, LARGE, &token), MST_OK);
+    mst_net_stats stats;
+    mst_net_stats_get(worker.net, MST_PEER_NONE, &stats);
+    PUMP(&server, &worker, server.n_messages == 1 && worker.n_sent == 1);
+    assert_true(server.n_doing[MST_NET_READS] > 0);
+    assert_false(server.misled);
+    if (((const carrier *)*state)->engine == &mst_net_tcp) {
+        assert_true(stats.queued > 0);
+        assert_true(worker.n_doing[MST_NET_WRITES] > 0);
+    }
+    /* heartbeats are read within one poll, which goes on waiting */
+    uint64_t until = mst_now_ns() + MST_S;
+    while (mst_now_ns() < until) {
+        assert_int_equal(mst_net_poll(server.net, until), MST_OK);
+        assert_int_equal(server.doing, MST_NET_WAITS);
+    }
+    assert_int_equal(server.n_messages, 1);
+    close_pair(&server, &worker);
+    free(large);
+}
+
 /* ---- endings ---- */
 
 static void test_peer_closes(void **state)
@@ -614,6 +645,7 @@ int main(void)
         TEST(test_many_in_order),
         TEST(test_pieces),
         TEST(test_back_pressure),
+        TEST(test_doing),
         TEST(test_peer_closes),
         TEST(test_drop_in_event),
         TEST(test_refused_by_event),

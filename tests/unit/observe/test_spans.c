@@ -32,7 +32,8 @@ static void test_phases_add_up(void **state)
     assert_int_equal(before, MST_PHASE_PREPARE);
     spin(2 * MST_MS);
     mst_span_enter(before);
-    mst_span_enter(MST_PHASE_COMPUTE);
+    assert_int_equal(mst_span_keep(before), before);
+    assert_int_equal(mst_span_keep(MST_PHASE_COMPUTE), before);
     mst_span_steps(2, 200);
     mst_span_bytes(10, 20);
     mst_span_stale(4);
@@ -158,7 +159,7 @@ static void test_traces_are_json(void **state)
     uint64_t from = mst_trace_now();
     mst_trace_op("conv\"1\\ with a name that is far too long", from, 64);
     mst_trace_flow(false, mst_trace_flow_id(2, 1, 0));
-    mst_trace_counter("in flight", 77);
+    mst_trace_counter(MST_TRACE_FLIGHT, 77);
     mst_span_enter(MST_PHASE_PUSH);
     mst_spans_detach();
     mst_trace_begin(&out, &who);
@@ -174,7 +175,10 @@ static void test_traces_are_json(void **state)
     assert_int_equal(json_integer_value(json_object_get(json_object_get(op, "args"), "bytes")), 64);
     assert_true(json_number_value(json_object_get(op, "ts")) > 1000.0);
     assert_string_equal(json_string_value(json_object_get(json_array_get(root, 3), "ph")), "s");
-    assert_string_equal(json_string_value(json_object_get(json_array_get(root, 4), "ph")), "C");
+    const json_t *counter = json_array_get(root, 4);
+    assert_string_equal(json_string_value(json_object_get(counter, "ph")), "C");
+    assert_string_equal(json_string_value(json_object_get(counter, "name")), "bytes in flight");
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(counter, "args"), "value")), 77);
     assert_string_equal(json_string_value(json_object_get(json_array_get(root, 5), "name")), "compute");
     json_decref(root);
     for (int i = 0; i < 20000; i++) /* more than there is room for */

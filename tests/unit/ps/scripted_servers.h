@@ -311,7 +311,8 @@ static inline mst_net_options script_net_options(mst_role role, uint32_t index)
 /* Starts the servers; the model's parameters are the servers' store. */
 static inline void script_start(script *s, const mst_model_options *model, const mst_shape *shape)
 {
-    static const mst_net_events events = {script_up, script_down, script_body, script_message, script_sent};
+    static const mst_net_events events = {script_up,      script_down, script_body,
+                                          script_message, script_sent, NULL};
     static unsigned number;
     mst_grad layout = {0};
     if (s->n_servers == 0)

@@ -406,6 +406,64 @@ static void test_in_flight(void **state)
     stop(&c);
 }
 
+/* Bytes of the bodies that the net carries now. */
+static uint64_t carried(const cluster *c)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < c->n_queue; i++)
+        n += c->queue[i].m.size;
+    return n;
+}
+
+/* What was sent, with parts of the gradient that went before, and what is to come back. */
+static void check_bytes_in_flight(mst_wire wire, uint32_t part)
+{
+    cluster c;
+    start_parts(&c, 2, 1, wire, part);
+    uint64_t answer = N_DENSE * mst_wire_size(wire);
+    for (uint32_t slot = 0; slot < 2; slot++) {
+        mst_list *list = mst_client_list(c.client, slot);
+        list->ranges[0] = (mst_extent){c.dense, N_DENSE};
+        list->n_ranges = 1;
+    }
+    assert_int_equal(mst_client_in_flight(c.client), 0);
+    assert_int_equal(mst_client_send(c.client, NULL, 0), MST_OK);
+    assert_int_equal(mst_client_in_flight(c.client), carried(&c) + answer);
+    wait_for(&c, 0);
+    assert_int_equal(mst_client_in_flight(c.client), 0);
+
+    assert_int_equal(mst_client_push_early(c.client, 0, g_gradient, 0), MST_OK);
+    assert_int_equal(mst_client_in_flight(c.client), carried(&c));
+    assert_true((carried(&c) > 0) == (part > 0));
+    mst_push push = {.slot = 0, .g = g_gradient, .step = 1, .rows = 5};
+    assert_int_equal(mst_client_send(c.client, &push, 1), MST_OK);
+    assert_true(carried(&c) > answer); /* the gradient has as many floats */
+    assert_int_equal(mst_client_in_flight(c.client), carried(&c) + answer);
+    c.mute = 1; /* one server answers, the other does not */
+    assert_int_equal(mst_client_wait(c.client, 1, mst_now_ns()), MST_ETIMEOUT);
+    uint64_t left = mst_client_in_flight(c.client);
+    assert_true(left >= carried(&c) && left <= carried(&c) + answer);
+    c.mute = UINT32_MAX;
+    wait_for(&c, 1);
+    assert_int_equal(mst_client_in_flight(c.client), 0);
+
+    push.slot = 1; /* a push alone */
+    assert_int_equal(mst_client_send(c.client, &push, MST_SLOT_NONE), MST_OK);
+    assert_int_equal(mst_client_in_flight(c.client), carried(&c));
+    wait_for(&c, 1);
+    assert_int_equal(mst_client_in_flight(c.client), 0);
+    stop(&c);
+}
+
+static void test_bytes_in_flight(void **state)
+{
+    (void)state;
+    for (uint32_t part = 0; part <= 256; part += 256) {
+        check_bytes_in_flight(MST_WIRE_FP32, part);
+        check_bytes_in_flight(MST_WIRE_BF16, part);
+    }
+}
+
 /* A list that the servers have forgotten is not pushed for. */
 static void test_forgotten(void **state)
 {
@@ -589,10 +647,15 @@ static void test_wrong_options(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_steps),         cmocka_unit_test(test_in_flight),
-        cmocka_unit_test(test_forgotten),     cmocka_unit_test(test_no_copies),
-        cmocka_unit_test(test_wrong_replies), cmocka_unit_test(test_parts_of_an_answer),
-        cmocka_unit_test(test_waits_end),     cmocka_unit_test(test_wrong_options),
+        cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_in_flight),
+        cmocka_unit_test(test_bytes_in_flight),
+        cmocka_unit_test(test_forgotten),
+        cmocka_unit_test(test_no_copies),
+        cmocka_unit_test(test_wrong_replies),
+        cmocka_unit_test(test_parts_of_an_answer),
+        cmocka_unit_test(test_waits_end),
+        cmocka_unit_test(test_wrong_options),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
