@@ -14,7 +14,8 @@
 #include "base/file.h"
 #include "dash/utf8.h"
 
-#define RUNS_MAX 8 /* lines of the list of runs */
+#define RUNS_MAX 8  /* lines of the list of runs */
+#define NAME_MIN 10 /* columns of their names */
 
 typedef enum ink { PLAIN, DIM, BOLD, RED, GREEN, YELLOW, BLUE, MAGENTA, CYAN } ink;
 
@@ -158,7 +159,7 @@ static const char *percent(double share, char *out)
 /* Of errors, whose last digits matter. */
 static const char *precise(double share, char *out)
 {
-    snprintf(out, 40, "%.4g%%", share * 100);
+    snprintf(out, 40, "%.2f%%", share * 100);
     return out;
 }
 
@@ -193,32 +194,53 @@ static void put_fact(pen *p, const char *what, double value, const char *(*show)
 
 /* ---- the list of runs ---- */
 
+static const struct {
+    const char *title;
+    size_t width;
+} run_columns[] = {{"STATE", 10}, {"DONE", 7}, {"ROWS/S", 9}, {"TRAIN LOSS", 12}, {"ERROR", 9}};
+#define RUN_COLUMNS (sizeof run_columns / sizeof *run_columns)
+
+/* How wide the names are, at least NAME_MIN, and how many columns fit behind them. */
+static size_t fit_columns(const pen *p, const mst_board *board, size_t *name)
+{
+    size_t longest = NAME_MIN, rest = 0, n = 0;
+    for (size_t i = 0; i < board->n; i++) {
+        size_t columns = mst_utf8_columns(board->runs[i]->label);
+        longest = columns > longest ? columns : longest;
+    }
+    while (n < RUN_COLUMNS && 2 + NAME_MIN + rest + run_columns[n].width <= p->o->width)
+        rest += run_columns[n++].width;
+    size_t room = p->o->width > 2 + rest ? p->o->width - 2 - rest : 1;
+    *name = longest < room ? longest : room;
+    return n;
+}
+
 static void draw_runs(pen *p, const mst_board *board, const mst_board_run *chosen)
 {
-    char text[40];
-    size_t at = 0, from = 0;
+    char text[RUN_COLUMNS][40];
+    size_t at = 0, from = 0, name, n = fit_columns(p, board, &name), end = 2 + name;
     if (board->n < 2)
         return;
     while (at < board->n && board->runs[at] != chosen)
         at++;
     from = at >= RUNS_MAX ? at - RUNS_MAX + 1 : 0;
     put(p, DIM, "  RUN");
-    put_right(p, 40, DIM, "STATE");
-    put_right(p, 48, DIM, "DONE");
-    put_right(p, 58, DIM, "ROWS/S");
-    put_right(p, 70, DIM, "TRAIN LOSS");
-    put_right(p, 80, DIM, "ERROR");
+    for (size_t c = 0; c < n; c++)
+        put_right(p, end += run_columns[c].width, DIM, run_columns[c].title);
     newline(p);
     for (size_t i = from; i < board->n && i < from + RUNS_MAX; i++) {
         const mst_board_run *run = board->runs[i];
         const mst_run_view *v = &run->view;
-        size_t label = mst_utf8_prefix(run->label, 28);
+        size_t label = mst_utf8_prefix(run->label, name);
         put(p, run == chosen ? BOLD : PLAIN, "%s %.*s", run == chosen ? ">" : " ", (int)label, run->label);
-        put_right(p, 40, life_ink(v->life), mst_life_name(v->life));
-        put_right(p, 48, PLAIN, percent(v->share_done, text));
-        put_right(p, 58, PLAIN, figure(v->rows_per_s, mst_figure_short, text));
-        put_right(p, 70, PLAIN, figure(v->train_loss, mst_figure_real, text));
-        put_right(p, 80, PLAIN, figure(1 - v->figures.test_accuracy, precise, text));
+        snprintf(text[0], sizeof text[0], "%s", mst_life_name(v->life));
+        percent(v->share_done, text[1]);
+        figure(v->rows_per_s, mst_figure_short, text[2]);
+        figure(v->train_loss, mst_figure_real, text[3]);
+        figure(1 - v->figures.test_accuracy, precise, text[4]);
+        end = 2 + name;
+        for (size_t c = 0; c < n; c++)
+            put_right(p, end += run_columns[c].width, c == 0 ? life_ink(v->life) : PLAIN, text[c]);
         newline(p);
     }
     if (board->n > RUNS_MAX) {
@@ -349,12 +371,19 @@ static void draw_curves(pen *p, const mst_run_view *v)
 
 static void draw_verdict(pen *p, const mst_run_view *v)
 {
-    char text[600];
     if (!v->has_verdict)
         return;
     newline(p);
     put_wrapped(p, v->verdict.known && v->verdict.kind != MST_BOTTLENECK_NONE ? BOLD : PLAIN,
                 v->verdict.sentence, 0, 4);
+}
+
+static void draw_advice(pen *p, const mst_run_view *v)
+{
+    char text[600];
+    if (!v->has_verdict || v->verdict.n_advice == 0)
+        return;
+    newline(p);
     for (size_t i = 0; i < v->verdict.n_advice && i < 2; i++) {
         const mst_advice *a = &v->verdict.advice[i];
         snprintf(text, sizeof text, "%s: %s", a->change, a->text);
@@ -507,7 +536,8 @@ void mst_top_frame(const mst_board *board, const mst_frame_options *options, mst
         draw_facts(&p, v);
         draw_curves(&p, v);
         draw_verdict(&p, v);
-        draw_processes(&p, v, 6);
+        draw_processes(&p, v, 4);
+        draw_advice(&p, v);
         for (size_t i = 0; i < v->data->warnings.n && i < 3; i++) {
             put(&p, YELLOW, "%s", v->data->warnings.items[i]);
             newline(&p);
@@ -517,8 +547,9 @@ void mst_top_frame(const mst_board *board, const mst_frame_options *options, mst
     if (options->keys && options->height > 0) {
         while (!full(&p))
             newline(&p);
+        const char *keys = board->n > 1 ? "q ends, up and down choose a run" : "q ends";
         mst_buffer_add(out, options->colour ? "\x1b[2m" : "");
-        mst_buffer_add(out, board->n > 1 ? "q ends, up and down choose a run" : "q ends");
+        mst_buffer_addn(out, keys, mst_utf8_prefix(keys, options->width));
         mst_buffer_add(out, options->colour ? "\x1b[0m" : "");
     }
 }

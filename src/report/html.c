@@ -65,6 +65,23 @@ void mst_page_end(mst_buffer *out)
     mst_buffer_format(out, "</main><script>%s</script></body></html>\n", mst_report_script);
 }
 
+void mst_page_command(const char *command, mst_buffer *out)
+{
+    mst_buffer_add(out, "<pre><code>");
+    while (*command != '\0') { /* each option on one line, where lines are long enough for it */
+        const char *next = strstr(command, " --");
+        size_t n = next != NULL ? (size_t)(next - command) : strlen(command);
+        char *part = mst_strndup(command, n);
+        out->failed = out->failed || part == NULL;
+        mst_buffer_add(out, "<span>");
+        mst_buffer_html(out, part != NULL ? part : "");
+        mst_buffer_add(out, next != NULL ? "</span> " : "</span>");
+        mst_free(part);
+        command += n + (next != NULL);
+    }
+    mst_buffer_add(out, "</code></pre>\n");
+}
+
 static void add_head(const mst_report *self, mst_buffer *out)
 {
     mst_buffer title = {0};
@@ -354,11 +371,10 @@ static void add_reproduction(const mst_report *self, mst_buffer *out)
             mst_buffer_html(out, self->labels[i]);
             mst_buffer_add(out, "</h3>\n");
         }
-        mst_buffer_add(out, "<pre><code>");
-        mst_buffer_html(out, self->commands[i][0] != '\0'
-                                 ? self->commands[i]
-                                 : "The run has no manifest that says how it was started.");
-        mst_buffer_add(out, "</code></pre>\n");
+        mst_page_command(self->commands[i][0] != '\0'
+                             ? self->commands[i]
+                             : "The run has no manifest that says how it was started.",
+                         out);
     }
 }
 

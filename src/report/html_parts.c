@@ -61,6 +61,7 @@ const char mst_report_style[] =
     "pre{background:color-mix(in srgb,var(--grid) 55%,transparent);border-radius:8px;padding:12px "
     "14px;font-size:.84rem;"
     "white-space:pre-wrap;overflow-wrap:anywhere}"
+    "pre span{display:inline-block;max-width:100%}"
     "code{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}"
     "details{margin:10px 0}summary{cursor:pointer;color:var(--dim)}"
     "nav{font-size:.88rem;display:flex;flex-wrap:wrap;gap:2px 16px;margin:14px 0 0}a{color:var(--c0)}"

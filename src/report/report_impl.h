@@ -60,6 +60,8 @@ void mst_report_title(const mst_report *self, mst_buffer *out);
 /* Up to the heading: the policy, styles, title. And the script at the end. */
 void mst_page_begin(const char *title, mst_buffer *out);
 void mst_page_end(mst_buffer *out);
+/* A command line, broken between options. */
+void mst_page_command(const char *command, mst_buffer *out);
 
 extern const char mst_report_style[], mst_report_script[];
 

@@ -158,7 +158,7 @@ static void draw(const group *g, mst_sweep_figure figure, const mst_series *seri
 {
     mst_plot plot = {.title = mst_sweep_figure_title(figure),
                      .x_label = strcmp(g->option, "batch") == 0 ? "batch size" : g->option,
-                     .y_label = "",
+                     .y_label = mst_sweep_figure_title(figure),
                      .y_unit = mst_sweep_figure_unit(figure),
                      .zero = figure != MST_SWEEP_ACCURACY && figure != MST_SWEEP_LOSS,
                      .series = series,

@@ -107,6 +107,17 @@ void mst_sweep_report_best(const mst_sweep_report *self, mst_buffer *out)
     }
 }
 
+/* "; 200,000 rows each": how long a run is. */
+static void add_limit(const char *name, const char *value, mst_buffer *out)
+{
+    char *end = NULL, text[40];
+    double number = value != NULL ? strtod(value, &end) : NAN;
+    if (value == NULL || end == value || *end != '\0')
+        mst_buffer_format(out, "; %s %s", name, value != NULL ? value : "?");
+    else
+        mst_buffer_format(out, "; %s %s each", mst_figure_count(number, text), name);
+}
+
 static void add_counts(const mst_sweep_report *self, mst_buffer *out)
 {
     size_t counts[MST_CELL_SKIPPED + 1];
@@ -121,7 +132,7 @@ static void add_counts(const mst_sweep_report *self, mst_buffer *out)
     const char *name;
     json_t *value;
     json_object_foreach(json_object_get(self->sweep->spec, "for"), name, value)
-        mst_buffer_format(out, "; %s %s", name, json_string_value(value));
+        add_limit(name, json_string_value(value), out);
     mst_buffer_add(out, ".");
 }
 
@@ -182,7 +193,7 @@ static void add_best(const mst_sweep_report *self, mst_buffer *out)
         add_text(out, i == 0 || (i == 1 && !self->has_target) ? "<p class=\"verdict fine\">" : "<p>",
                  all[i].sentence, ".</p>\n");
         mst_sweep_command(&self->sweep->cells[self->configs[all[i].config].first], &command);
-        add_text(out, "<pre><code>", command.text, "</code></pre>\n");
+        mst_page_command(command.text != NULL ? command.text : "", out);
         out->failed = out->failed || command.failed;
         mst_buffer_fini(&command);
     }
@@ -196,7 +207,7 @@ static void add_spec(const mst_sweep_report *self, mst_buffer *out)
     mst_buffer_add(&command, "muster sweep ");
     mst_buffer_shell(&command, self->sweep->file);
     mst_buffer_add(&command, self->sweep->search != NULL ? " --auto" : "");
-    add_text(out, "<pre><code>", command.text, "</code></pre>\n");
+    mst_page_command(command.text != NULL ? command.text : "", out);
     add_text(out, "<p>Every run has a folder of its own in ", self->sweep->folder,
              "/runs, for <code>muster report</code> and TensorBoard.</p>\n");
     if (text != NULL)

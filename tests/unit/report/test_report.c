@@ -100,7 +100,7 @@ static void test_one(void **state)
     assert_int_equal(count(out.text, "class=\"xr\""), 4);
     assert_non_null(strstr(out.text, "<h3>worker-2</h3>"));
     assert_non_null(strstr(out.text, "class=\"m0\""));
-    assert_non_null(strstr(out.text, "muster train clicks.tsv --epochs=3"));
+    assert_non_null(strstr(out.text, "<span>muster train clicks.tsv</span> <span>--epochs=3</span>"));
     mst_buffer_fini(&out);
     assert_int_equal(mst_report_markdown(report, &out), MST_OK);
     assert_non_null(strstr(out.text, "# one\n"));
