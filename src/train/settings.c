@@ -27,8 +27,8 @@ const mst_option mst_process_option_table[] = {
 
 void mst_settings_begin(mst_settings *self, const mst_option_group *own)
 {
-    mst_option_group *g = self->groups;
     *self = (mst_settings){0};
+    mst_option_group *g = self->groups;
     *g++ = (mst_option_group){.title = "training", .table = mst_train_option_table, .base = &self->train};
     *g++ = (mst_option_group){.title = "model", .table = mst_model_option_table, .base = &self->model};
     *g++ = (mst_option_group){.title = "optimizer", .table = mst_optim_option_table, .base = &self->optim};
