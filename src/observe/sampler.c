@@ -224,7 +224,8 @@ void mst_sampler_sample(mst_observe *self)
     mst_text_real(&line, stale > 0 ? (double)stale_max : (double)NAN);
     mst_text_add(&line, ",%llu\n", (unsigned long long)(now.dropped_rows - before->dropped_rows));
     add_line(self, MST_RECORD_SPANS, &line);
-    if (self->options.events && now.steps > before->steps) /* of two points at a step, the second would count */
+    if (self->options.events &&
+        now.steps > before->steps) /* of two points at a step, the second would count */
         add_curves(self, &now, before, seconds, mean, stale > 0 ? (double)stale_max : (double)NAN);
     self->sums = now;
     self->sampled_ns = now_ns;
