@@ -9,6 +9,7 @@
  * had not yet passed on. */
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,8 +42,9 @@ static int failed(mst_status st)
 #define LETTERS 24
 
 typedef struct mail {
-    int rank, next;          /* the sender's */
-    int n[64], wrong, clock; /* letters of each rank; those that are not as they were sent */
+    int rank, next;   /* the sender's */
+    int n[64], wrong; /* letters of each rank; those that are not as they were sent */
+    atomic_int clock; /* answers about rank 0's */
 } mail;
 
 static size_t length_of(int number)
@@ -77,7 +79,8 @@ static void heard(void *arg, int rank, const void *letter, size_t bytes)
 static void clocked(void *arg, double ahead_s)
 {
     mail *m = arg;
-    m->clock += ahead_s > -1 && ahead_s < 1; /* all ranks of the test are on one host */
+    if (ahead_s > -1 && ahead_s < 1) /* all ranks of the test are on one host */
+        atomic_fetch_add(&m->clock, 1);
 }
 
 /* The outcome of all letters, which are there when await returns. */
@@ -89,7 +92,7 @@ static int exchange_letters(const mst_mpi *mpi, mst_watch *watch)
     if (mpi->rank != 0) {
         (void)mpi->ops->barrier(0); /* rank 0 takes them now */
         uint64_t deadline = mst_now_ns() + 10 * MST_S;
-        while (__atomic_load_n(&m.clock, __ATOMIC_RELAXED) == 0 && mst_now_ns() < deadline)
+        while (atomic_load(&m.clock) == 0 && mst_now_ns() < deadline)
             sched_yield();
         mst_watch_letters_end(watch, 10000);
         mst_watch_letters(watch, NULL);
