@@ -84,11 +84,11 @@ same "devices of host 2" "$(awk -F': ' '{ print $2 }' out | tr '\n' ' ')" "lo et
 grep -q 'lo: .*LOOPBACK,UP' out || fail "the loopback of host 2 is down"
 
 # The delay is never less than asked for, the rate never more (short streams: up to a burst at their end).
-lab 0 measure --seconds 0.3
+lab 0 measure --seconds 0.5
 for k in 2 3; do
   at_least "round trip to host $k" "$(awk -v k=$k '$1 == k { print $2 }' out)" 4
   at_most "Gbit/s from host $k to 1" "$(awk -v k=$k '$1 == k { print $4 }' out)" 0.25
-  at_least "Gbit/s from host $k to 1" "$(awk -v k=$k '$1 == k { print $4 }' out)" 0.02
+  at_least "Gbit/s from host $k to 1" "$(awk -v k=$k '$1 == k { print $4 }' out)" 0.005
   at_most "Gbit/s from host 1 to $k" "$(awk -v k=$k '$1 == k { print $5 }' out)" 0.25
 done
 at_most "Gbit/s from hosts 2 and 3 to 1 at once" "$(awk '$1 == "all" { print $4 }' out)" 0.3

@@ -12,6 +12,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,7 @@ enum {
     PING_SIZE = 64,
     N_PINGS_MOST = 1000,
     BLOCK_SIZE = 256 * 1024,
+    CATCH_UP_MOST = 8 << 20, /* no socket keeps more */
 };
 
 typedef enum job { JOB_ECHO = 'e', JOB_SINK = 's', JOB_SOURCE = 'g' } job;
@@ -36,8 +38,8 @@ typedef struct request {
 } request;
 
 typedef struct figures {
-    double p50_ms, p90_ms; /* JOB_ECHO */
-    double gbit_per_s;     /* the others */
+    double p50_ms, p90_ms;                /* JOB_ECHO */
+    uint64_t n_bytes, began_ns, ended_ns; /* the others; one clock for all processes of the machine */
 } figures;
 
 typedef struct probe {
@@ -76,22 +78,34 @@ static void receive_all(int fd, void *bytes, size_t size)
     }
 }
 
-/* Receives until the other side ends; the rate from the first byte to the last. */
-static double drain(int fd)
+static double gbit_per_s(const figures *f)
 {
-    uint64_t began_ns = 0, n_bytes = 0, last_ns = 0;
+    uint64_t ns = f->ended_ns - f->began_ns;
+    return f->ended_ns > f->began_ns ? (double)f->n_bytes * 8 / (double)ns : 0;
+}
+
+/* Receives until the other side ends. Where this process got no core in time, bytes wait for it that came
+ * long before: they are taken out first, and the clock begins when there are none left. */
+static figures drain(int fd)
+{
+    figures f = {0};
+    size_t early = 0;
+    bool caught_up = false;
     for (;;) {
-        ssize_t n = recv(fd, block, sizeof block, 0);
-        if (n < 0)
+        ssize_t n = recv(fd, block, sizeof block, early > 0 && !caught_up ? MSG_DONTWAIT : 0);
+        bool none = n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) && early > 0 && !caught_up;
+        if (n < 0 && !none)
             netlab_die("a stream stopped: %s", strerror(errno));
         if (n == 0)
-            return n_bytes == 0 || last_ns == began_ns ? 0
-                                                       : (double)n_bytes * 8 / (double)(last_ns - began_ns);
-        last_ns = netlab_now_ns();
-        if (began_ns == 0)
-            began_ns = last_ns;
-        else
-            n_bytes += (uint64_t)n;
+            return f;
+        f.ended_ns = netlab_now_ns();
+        if (caught_up) {
+            f.n_bytes += (uint64_t)n;
+            continue;
+        }
+        early += none ? 0 : (size_t)n;
+        caught_up = none || early >= CATCH_UP_MOST;
+        f.began_ns = f.ended_ns;
     }
 }
 
@@ -117,7 +131,7 @@ static void answer(int fd)
         for (ssize_t n; (n = recv(fd, block, sizeof block, 0)) > 0;)
             send_all(fd, block, (size_t)n);
     } else if (r.job == JOB_SINK) {
-        f.gbit_per_s = drain(fd);
+        f = drain(fd);
         send_all(fd, &f, sizeof f);
     } else if (r.job == JOB_SOURCE) {
         receive_all(fd, &r.tenths, 1);
@@ -229,7 +243,7 @@ static probe probe_start(const char *name, int port, job what, double seconds)
         fill(fd, seconds);
         receive_all(fd, &f, sizeof f);
     } else {
-        f.gbit_per_s = drain(fd);
+        f = drain(fd);
     }
     if (write(ends[1], &f, sizeof f) != sizeof f)
         _exit(1);
@@ -282,17 +296,21 @@ int netlab_measure(int argc, char **argv)
         figures rtt = probe_end(probe_start(argv[k], port, JOB_ECHO, seconds), argv[k], seconds);
         figures to = probe_end(probe_start(argv[k], port, JOB_SINK, seconds), argv[k], seconds);
         figures from = probe_end(probe_start(argv[k], port, JOB_SOURCE, seconds), argv[k], seconds);
-        printf("%4d %11.3f %11.3f %12.3f %14.3f\n", k + 1, rtt.p50_ms, rtt.p90_ms, to.gbit_per_s,
-               from.gbit_per_s);
+        printf("%4d %11.3f %11.3f %12.3f %14.3f\n", k + 1, rtt.p50_ms, rtt.p90_ms, gbit_per_s(&to),
+               gbit_per_s(&from));
         fflush(stdout);
     }
     probe probes[NETLAB_MAX_HOSTS];
-    double sum = 0;
+    figures all = {.began_ns = UINT64_MAX}; /* from the first of them to the last */
     for (int k = 1; k < argc; k++)
         probes[k] = probe_start(argv[k], port, JOB_SINK, seconds);
-    for (int k = 1; k < argc; k++)
-        sum += probe_end(probes[k], argv[k], seconds).gbit_per_s;
-    printf(" all %11s %11s %12.3f %14s\n", "-", "-", sum, "-");
+    for (int k = 1; k < argc; k++) {
+        figures f = probe_end(probes[k], argv[k], seconds);
+        all.n_bytes += f.n_bytes;
+        all.began_ns = f.began_ns < all.began_ns ? f.began_ns : all.began_ns;
+        all.ended_ns = f.ended_ns > all.ended_ns ? f.ended_ns : all.ended_ns;
+    }
+    printf(" all %11s %11s %12.3f %14s\n", "-", "-", gbit_per_s(&all), "-");
     kill(server, SIGKILL);
     waitpid(server, NULL, 0);
     return 0;
