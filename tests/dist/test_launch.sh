@@ -157,14 +157,15 @@ last "muster: launch: worker 1 failed first (exit 1): data.txt:17: bad label"
 PLAY='sleep 0.2; echo "muster: --rows: not a number" >&2; exit 2' \
   PLAY_server_0='echo "muster: worker 0 is gone" >&2; exit 3' launch 2 --workers 1 --logs none -- train
 last "muster: launch: worker 0 failed first (exit 2): --rows: not a number"
-PLAY_server_0='echo "muster: worker 0: no such file" >&2; exit 1' \
-  PLAY='echo "muster: no such file" >&2; sleep 0.2; exit 1' launch 1 --workers 1 --logs none -- train
+PLAY_server_0='until [ -e told ]; do sleep 0.02; done; echo "muster: worker 0: no such file" >&2; exit 1' \
+  PLAY='echo "muster: no such file" >&2; >told; sleep 0.2; exit 1' launch 1 --workers 1 --logs none -- train
 last "muster: launch: worker 0 failed first (exit 1): no such file"
 # Killed workers are lost, and the job may still end well.
 PLAY='sleep 0.2' PLAY_worker_1='kill -9 $$' launch 0 --workers 2 --logs none -- train
 grep -qxF "launch: worker 1 is lost (killed by SIGKILL); the job goes on without it" err || fail "no line about the loss"
 tail -n 1 err | grep -qE '^launch: done, .*; worker 1 was lost \(killed by SIGKILL\)$' || fail "the last line"
-PLAY_worker_1='kill -9 $$' PLAY='exit 0' PLAY_server_0='sleep 0.3; echo "muster: too few workers" >&2; exit 1' \
+PLAY_worker_1='>dying; kill -9 $$' PLAY='exit 0' \
+  PLAY_server_0='until [ -e dying ]; do sleep 0.02; done; sleep 0.3; echo "muster: too few workers" >&2; exit 1' \
   launch 1 --workers 2 --logs none -- train
 last "muster: launch: server 0 failed first (exit 1): too few workers; worker 1 was lost (killed by SIGKILL)"
 # A killed server ends it, resumable; so does a worker that hosts a share.
@@ -184,7 +185,8 @@ last "muster: launch: server 0 failed first (exit 1): port 7 is taken"
 [ $((SECONDS - since)) -lt 20 ] || fail "a failure of server 0 took $((SECONDS - since)) s"
 nothing_left
 # When server 0 has ended well, those that do not end are asked to, and then killed, also when they are stopped.
-PLAY='' PLAY_worker_1='kill -STOP $$' PLAY_worker_2='trap "" TERM; kill -STOP $$; sleep 60; sleep 60' \
+PLAY='' PLAY_server_0='until [ -e one ] && [ -e two ]; do sleep 0.02; done' PLAY_worker_1='>one; kill -STOP $$' \
+  PLAY_worker_2='trap "" TERM; >two; kill -STOP $$; sleep 60; sleep 60' \
   launch 0 --workers 3 --grace 1 --logs none -- train
 tail -n 1 err | grep -qE '^launch: done, .*; worker 1 was lost \(killed by SIGTERM\), worker 2 was lost \(killed by SIGKILL\)$' ||
   fail "the last line"
