@@ -46,6 +46,7 @@ typedef struct mst_letters {
     void (*heard)(void *arg, int rank, const void *letter, size_t bytes);
     /* On the others: rank 0's clock is so many seconds ahead of this host's. */
     void (*clock)(void *arg, double ahead_s);
+    void (*tick)(void *arg); /* about once a second, on all ranks */
 } mst_letters;
 
 /* From here on; NULL: no more, and none of the functions before runs when this returns. The others are asked

@@ -70,6 +70,19 @@ static bool send_letters(mst_watch *w)
     return more && w->members[0].peer != MST_WATCH_NOBODY;
 }
 
+/* Returns when the next tick is due; UINT64_MAX: nobody listens. */
+static uint64_t tick(mst_watch *w, uint64_t now)
+{
+    pthread_mutex_lock(&w->post);
+    bool listens = w->letters.tick != NULL;
+    if (listens && now >= w->ticked_ns + LOOK_NS) {
+        w->ticked_ns = now;
+        w->letters.tick(w->letters.arg);
+    }
+    pthread_mutex_unlock(&w->post);
+    return listens ? w->ticked_ns + LOOK_NS : UINT64_MAX;
+}
+
 static void serve_zero(mst_watch *w)
 {
     pthread_mutex_lock(&w->mutex);
@@ -80,13 +93,9 @@ static void serve_zero(mst_watch *w)
         deliver(w, r, &(mst_message){.type = OPEN}, NULL, 0);
 }
 
-uint64_t mst_letters_serve(mst_watch *w)
+/* When a rank other than 0 is to look again. */
+static uint64_t serve_other(mst_watch *w, uint64_t now)
 {
-    uint64_t now = mst_now_ns();
-    if (w->rank == 0) {
-        serve_zero(w);
-        return UINT64_MAX;
-    }
     pthread_mutex_lock(&w->mutex);
     bool finishing = w->finishing, finished = w->finished;
     pthread_mutex_unlock(&w->mutex);
@@ -107,6 +116,16 @@ uint64_t mst_letters_serve(mst_watch *w)
     pthread_cond_broadcast(&w->changed);
     pthread_mutex_unlock(&w->mutex);
     return UINT64_MAX;
+}
+
+uint64_t mst_letters_serve(mst_watch *w)
+{
+    uint64_t now = mst_now_ns(), due = tick(w, now), other = UINT64_MAX;
+    if (w->rank == 0)
+        serve_zero(w);
+    else
+        other = serve_other(w, now);
+    return due < other ? due : other;
 }
 
 static void hear_clock(mst_watch *w, const mst_message *m)

@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "mpi/watch.h"
+#include "net/tcp_own.h"
 
 #define FINISH_MS 8000 /* for the last records to leave: less than rank 0 waits for them */
 
@@ -36,6 +37,16 @@ static void hear_clock(void *arg, double ahead_s)
     mst_observe_clock(arg, ahead_s);
 }
 
+/* What this process's connections were seen to carry. A process is one rank: hence one of these, which the
+ * watch's thread has for itself. */
+static mst_tcp_own connections;
+
+static void look_at_network(void *arg)
+{
+    mst_tcp_own_look(&connections);
+    mst_observe_link(arg, connections.link, 8.0 * connections.bytes_per_s);
+}
+
 static void hear_record(void *arg, int rank, const void *letter, size_t bytes)
 {
     char name[MST_PROCESS_NAME];
@@ -47,7 +58,7 @@ static void hear_record(void *arg, int rank, const void *letter, size_t bytes)
 
 void mst_rank_log_send(mst_comm *comm, mst_observe *observe)
 {
-    mst_letters letters = {.arg = observe, .next = next_record, .clock = hear_clock};
+    mst_letters letters = {.arg = observe, .next = next_record, .clock = hear_clock, .tick = look_at_network};
     mst_watch_letters(mst_comm_watch(comm), &letters);
 }
 
@@ -59,7 +70,7 @@ void mst_rank_log_finish(mst_comm *comm, mst_observe *observe)
 
 void mst_rank_log_take(void *comm, mst_observe *observe)
 {
-    mst_letters letters = {.arg = observe, .heard = hear_record};
+    mst_letters letters = {.arg = observe, .heard = hear_record, .tick = look_at_network};
     mst_watch_letters(mst_comm_watch(comm), &letters);
 }
 

@@ -1,5 +1,5 @@
 # What ranks of allreduce write about themselves, and what the verdict makes of it: every rank has its folder, on rank 0's
-# host, and a rank that does not get the CPU it needs is named.
+# host, and a rank that does not get the CPU it needs, or whose network is slow, is named.
 . "$(dirname "$0")/../verdict/common.sh"
 . "$here/allreduce_common.sh"
 mpi_extra=
@@ -52,3 +52,13 @@ watched slow 3 --seconds 6 --batch 300 --resources-every 0.5
 is slow stragglers rank-1
 reported slow
 told slow sentence | grep -q "the median rank's" || fail "the verdict does not speak of ranks"
+
+# a rank whose network is slow
+up 3
+slow 2 20mbit
+timeout 100 "$netlab" --name "$lab" mpirun --mpi "$first" --on 3 "$muster" train "$work/d/train-images-idx3-ubyte" \
+  --model lenet --threads 1 --strategy allreduce --seconds 6 --batch 64 --run "$work/far" --quiet >out 2>err </dev/null ||
+  fail "far: exit code $?"
+down
+is far worker-network rank-1
+echo "watched"

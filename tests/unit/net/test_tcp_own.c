@@ -1,0 +1,58 @@
+/* Speeds of the process's own connections: loopback and idle connections tell nothing, nor do other files.
+ * tests/mpi/test_allreduce_watched.sh has a network to measure. */
+#include "net/tcp_own.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static void test_loopback(void **state)
+{
+    (void)state;
+    static char data[1 << 16];
+    mst_tcp_own own = {0};
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof at;
+    int listener = socket(AF_INET, SOCK_STREAM, 0), client = socket(AF_INET, SOCK_STREAM, 0), unixes[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, unixes), 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(listener, 1), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &size), 0);
+    mst_tcp_own_look(&own); /* sockets that are not connected */
+    assert_int_equal(connect(client, (struct sockaddr *)&at, sizeof at), 0);
+    int server = accept(listener, NULL, NULL);
+    assert_true(server >= 0);
+    assert_true(send(client, data, sizeof data, 0) > 0);
+    assert_true(recv(server, data, sizeof data, 0) > 0);
+    mst_tcp_own_look(&own);
+    assert_string_equal(own.link, "");
+    assert_true(own.bytes_per_s == 0.0);
+    for (int i = 0; i < 2; i++)
+        close(unixes[i]);
+    close(server);
+    close(client);
+    close(listener);
+}
+
+/* What was seen before stays where nothing new is seen. */
+static void test_nothing_new(void **state)
+{
+    (void)state;
+    mst_tcp_own own = {.link = "eth7", .bytes_per_s = 1e6};
+    mst_tcp_own_look(&own);
+    assert_string_equal(own.link, "eth7");
+    assert_true(own.bytes_per_s == 1e6);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_loopback), cmocka_unit_test(test_nothing_new)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
