@@ -377,7 +377,7 @@ static mst_status report(const survey *s, bool json)
         TRY_OUT(st, mst_cli_print_json(json_incref(figures)));
     else if (missing < s->n_pairs)
         TRY_OUT(st, mst_table_print(table, "Links", true));
-    if (missing > 0)
+    if (first != NULL)
         st = fail_missing(s, missing, first);
 out:
     json_decref(figures);
