@@ -120,7 +120,9 @@ var Plot = (function () {
         width: canvas.clientWidth, height: HEIGHT, legend: {show: false}, padding: [8, 10, 0, 0],
         cursor: {y: false, points: {size: 6}, drag: {x: true, y: false}},
         scales: {
-          x: {time: false},
+          x: {time: false, range: function (u, low, high) { /* from 0, unless it is zoomed */
+            return low === null ? [0, 1] : low === u.data[0][0] && low > 0 ? [0, high] : low === high ? [low, low + 1] : [low, high];
+          }},
           y: {
             distr: now.log ? 3 : 1,
             range: now.log ? undefined : function (u, low, high) {

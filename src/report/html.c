@@ -411,6 +411,37 @@ static void add_unevaluated(const mst_report *self, mst_buffer *out)
                         "</p>\n");
 }
 
+/* Lines of metrics.csv whose loss is no finite number: of training where nothing was evaluated, else of the
+ * evaluation. */
+static size_t count_diverged(const mst_csv *metrics)
+{
+    size_t set = mst_csv_column(metrics, "set"), n = 0;
+    size_t of_training = mst_csv_column(metrics, "train_loss"), loss = mst_csv_column(metrics, "loss");
+    if (of_training == MST_CSV_NONE || loss == MST_CSV_NONE)
+        return 0;
+    for (size_t i = 0; i < metrics->n_rows; i++)
+        n += isnan(mst_csv_value(metrics, i, mst_csv_text(metrics, i, set)[0] == '\0' ? of_training : loss));
+    return n;
+}
+
+static void add_diverged(const mst_report *self, mst_buffer *out)
+{
+    for (size_t i = 0; i < self->n; i++) {
+        size_t n = count_diverged(&self->runs[i]->metrics);
+        if (n == 0)
+            continue;
+        mst_buffer_add(out, "<p class=\"warn\">");
+        if (self->n > 1) {
+            mst_buffer_html(out, self->labels[i]);
+            mst_buffer_add(out, ": ");
+        }
+        mst_buffer_format(out,
+                          "In %zu of %zu lines of metrics.csv the loss is not a finite number: training "
+                          "diverged, and curves have gaps there.</p>\n",
+                          n, self->runs[i]->metrics.n_rows);
+    }
+}
+
 static bool has_resources(const mst_report *self)
 {
     for (size_t i = 0; i < self->n; i++)
@@ -444,6 +475,7 @@ mst_status mst_report_html(const mst_report *self, mst_buffer *out)
     TRY(mst_report_plots(self, "curves", add_curve, &job));
     mst_buffer_add(out,
                    job.n > 0 ? "</div>\n" : "</div><p class=\"note\">metrics.csv has no curves yet.</p>\n");
+    add_diverged(self, out);
     add_unevaluated(self, out);
     TRY(add_sheet(self, mst_report_sheet_accuracy, 3, false, out));
     mst_buffer_add(out, "<h2 id=\"time\">Time</h2>\n");

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 
 #define LONG    32  /* characters of a cell that gets room to wrap */
+#define MIDDLE  14  /* ... that is not narrowed to a word a line */
 #define WIDE    180 /* characters of a line */
 #define NOTHING "\xe2\x80\x93"
 
@@ -197,10 +198,11 @@ void mst_sheet_html(const mst_sheet *self, mst_buffer *out)
         mst_buffer_add(out, c == 0 ? "<tr>" : "");
         if (is_shown(self, c)) {
             mst_buffer_format(out, "<%s%s>", c == 0 ? "th scope=\"row\"" : "td",
-                              self->columns[c].number              ? " class=\"n\""
-                              : is_bar(self, c)                    ? " class=\"barcell\""
-                              : strlen(self->cells[i].text) > LONG ? " class=\"long\""
-                                                                   : "");
+                              self->columns[c].number                ? " class=\"n\""
+                              : is_bar(self, c)                      ? " class=\"barcell\""
+                              : strlen(self->cells[i].text) > LONG   ? " class=\"long\""
+                              : strlen(self->cells[i].text) > MIDDLE ? " class=\"mid\""
+                                                                     : "");
             if (self->cells[i].raw)
                 mst_buffer_add(out, self->cells[i].text);
             else

@@ -2,7 +2,8 @@
  *
  * Design: a drawing is 480 units wide, so that on a phone it stands at about its own size and a desktop page
  * shows two side by side. Curves of many points are reduced to the least and greatest of each half unit, so
- * that peaks stay. Coordinates have one decimal.
+ * that peaks stay; where every half unit has several, to a band between those and a line of means, which a
+ * noisy curve of hours would else be a block of. Coordinates have one decimal.
  *
  * Invariants
  * 1. Every number written is finite and within the drawing.
@@ -25,6 +26,9 @@
 #define LANES_GAP 6.0  /* between them and the curves: half the height of a tick's text */
 #define DOTS_MAX  60
 #define MARKS_MAX 400
+#define DENSE     2000 /* points of a curve that is a band */
+#define COLUMN    1.5  /* of a band, its width */
+#define COLUMNS   300
 
 const char mst_svg_style[] =
     ":root,svg.alone{--bg:#fff;--fg:#1b1f24;--dim:#5b6570;--grid:#e3e7eb;--axis:#8a949e;"
@@ -48,6 +52,7 @@ const char mst_svg_style[] =
     "svg .c4{stroke:var(--c4);fill:var(--c4)}svg .c5{stroke:var(--c5);fill:var(--c5)}"
     "svg .c6{stroke:var(--c6);fill:var(--c6)}svg .c7{stroke:var(--c7);fill:var(--c7)}"
     "svg .line{fill:none}svg .dot{stroke:var(--bg);stroke-width:.8}"
+    "svg .span{stroke:none;opacity:.22}"
     "svg .m0{fill:var(--eval);opacity:var(--band)}svg .m1{fill:var(--save);opacity:var(--band)}"
     "svg .lane{opacity:1;stroke-dasharray:none}"
     "svg .m2{stroke:var(--join);stroke-width:1.4;stroke-dasharray:2 2}"
@@ -299,6 +304,59 @@ static void draw_dots(const pen *p, const mst_series *s, bool alone)
     }
 }
 
+typedef struct column {
+    double x, low, high, mean; /* drawn */
+} column;
+
+static void draw_band_part(const pen *p, const mst_series *s, const column *columns, size_t n)
+{
+    mst_buffer_format(p->out, "<path class=\"c%u span\" d=\"", s->colour);
+    for (size_t i = 0; i < n; i++)
+        mst_buffer_format(p->out, "%s%.1f %.1f", i == 0 ? "M" : "L", columns[i].x, columns[i].high);
+    for (size_t i = n; i > 0; i--)
+        mst_buffer_format(p->out, "L%.1f %.1f", columns[i - 1].x, columns[i - 1].low);
+    mst_buffer_format(p->out, "z\"/><path class=\"c%u line%s\" d=\"", s->colour, s->dashed ? " dash" : "");
+    for (size_t i = 0; i < n; i++)
+        mst_buffer_format(p->out, "%s%.1f %.1f", i == 0 ? "M" : "L", columns[i].x, columns[i].mean);
+    mst_buffer_add(p->out, "\"/>");
+}
+
+/* A line of means in a band from the least to the greatest, broken where points are missing. */
+static void draw_band(const pen *p, const mst_series *s)
+{
+    const mst_points *points = &s->points;
+    column columns[COLUMNS];
+    size_t n = 0;
+    for (size_t i = 0; i < points->n;) {
+        if (!drawn(p->plot, points->x[i], points->y[i])) {
+            if (n > 0)
+                draw_band_part(p, s, columns, n);
+            n = 0;
+            i++;
+            continue;
+        }
+        double at = floor(place(p->x, points->x[i]) / COLUMN), sum = 0;
+        double low = INFINITY, high = -INFINITY;
+        size_t first = i;
+        for (; i < points->n && drawn(p->plot, points->x[i], points->y[i]) &&
+               floor(place(p->x, points->x[i]) / COLUMN) == at;
+             i++) {
+            low = fmin(low, points->y[i]);
+            high = fmax(high, points->y[i]);
+            sum += points->y[i];
+        }
+        columns[n++] = (column){place(p->x, points->x[first]), place(p->y, low), place(p->y, high),
+                                place(p->y, sum / (double)(i - first))};
+        if (n == COLUMNS) {
+            draw_band_part(p, s, columns, n);
+            columns[0] = columns[n - 1];
+            n = 1;
+        }
+    }
+    if (n > 0)
+        draw_band_part(p, s, columns, n);
+}
+
 static void draw_spreads(const pen *p, const mst_series *s)
 {
     double low, high;
@@ -324,10 +382,14 @@ static void draw_series(const mst_plot *plot, const mst_series *s, const axis *x
         n += drawn(plot, s->points.x[i], s->points.y[i]);
     if (n == 0)
         return;
-    mst_buffer_format(out, "<g class=\"r%u\"><path class=\"c%u line%s\" d=\"", s->run, s->colour,
-                      s->dashed ? " dash" : "");
-    draw_reduced(&p, &s->points);
-    mst_buffer_add(out, "\"/>");
+    mst_buffer_format(out, "<g class=\"r%u\">", s->run);
+    if (n > DENSE) {
+        draw_band(&p, s);
+    } else {
+        mst_buffer_format(out, "<path class=\"c%u line%s\" d=\"", s->colour, s->dashed ? " dash" : "");
+        draw_reduced(&p, &s->points);
+        mst_buffer_add(out, "\"/>");
+    }
     if (s->low != NULL)
         draw_spreads(&p, s);
     if ((s->dots && n <= DOTS_MAX) || n == 1)

@@ -14,7 +14,7 @@ same "files of the run" "$(ls -A 'runs/one <b>' | grep -v '^report.html$')" "$be
 grep -q 'Content-Security-Policy' 'runs/one <b>/report.html' || fail "no policy in the page"
 grep -q '<h1>one &lt;b&gt;</h1>' 'runs/one <b>/report.html' || fail "the title is not escaped"
 grep -q 'Test error' 'runs/one <b>/report.html' || fail "no curve of the test error"
-grep -q 'muster train train.cache --test=test.cache --epochs=4' 'runs/one <b>/report.html' || fail "no command to reproduce it"
+sed 's/<[^>]*span>//g' 'runs/one <b>/report.html' | grep -q 'muster train train.cache --test=test.cache --epochs=4' || fail "no command to reproduce it"
 grep -qiE '(src|href)="?http|url\(|@import' 'runs/one <b>/report.html' && fail "the page asks for something from outside"
 expect 0 report 'runs/one <b>' --markdown
 has '# one'
@@ -31,6 +31,7 @@ has '<!DOCTYPE html>'
 expect 0 report 'runs/one <b>' runs/two --out both.html
 has both.html
 grep -q '2 runs compared' both.html || fail "no comparison"
+grep -q ' was the fastest, with ' both.html || fail "no sentence of both"
 expect 0 report 'runs/one <b>' runs/two --csv
 has '--batch,value,50'
 
@@ -41,6 +42,16 @@ command=$(sed -n 's/^ *"command": "muster \(.*\)",$/\1/p' out)
 # shellcheck disable=SC2086
 expect 0 $command --run runs/again --quiet
 same "metrics of the run made again" "$(cut -d, -f1-3,6- runs/again/metrics.csv)" "$(cut -d, -f1-3,6- runs/two/metrics.csv)"
+
+# ---- curves that have gaps, or are not there ----
+cp -r runs/two runs/diverged
+sed -E '2s/,test,[^,]*/,test,nan/' runs/two/metrics.csv >runs/diverged/metrics.csv
+expect 0 report runs/diverged
+grep -q 'of metrics.csv the loss is not a finite number' runs/diverged/report.html || fail "no word of what diverged"
+! grep -q 'not a finite number' runs/two/report.html both.html || fail "what did not diverge is said to have"
+expect 0 train train.cache --run runs/untested --epochs 1 --quiet
+expect 0 report runs/untested
+grep -q 'no test set was given' runs/untested/report.html || fail "no word of why there is no test error"
 
 # ---- runs that are not whole ----
 cp -r runs/two runs/torn

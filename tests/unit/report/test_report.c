@@ -334,6 +334,30 @@ static void test_ticks(void **state)
     mst_buffer_fini(&out);
 }
 
+/* Tens of thousands of points are a line of means in a band, and of a bounded size; a gap breaks both. */
+static void test_dense(void **state)
+{
+    (void)state;
+    enum { N = 36000 };
+    mst_points points;
+    mst_buffer out = {0};
+    assert_int_equal(mst_points_new(N, &points), MST_OK);
+    for (size_t i = 0; i < N; i++) {
+        points.x[i] = (double)i;
+        points.y[i] = i == N / 2 ? NAN : (double)(i * 7919 % 1000);
+    }
+    points.n = N;
+    mst_series series = {.label = "s", .points = points};
+    mst_plot plot = {.title = "t", .x_label = "x", .y_label = "y", .series = &series, .n_series = 1};
+    mst_plot_draw(&plot, "", &out);
+    check_nesting(out.text);
+    assert_int_equal(count(out.text, "c0 span"), 2);
+    assert_int_equal(count(out.text, "c0 line"), 2);
+    assert_true(strlen(out.text) < 30000);
+    mst_buffer_fini(&out);
+    mst_points_fini(&points);
+}
+
 /* Values that no axis can hold, and none at all. */
 static void test_plots(void **state)
 {
@@ -390,6 +414,7 @@ int main(void)
         cmocka_unit_test(test_figures),
         cmocka_unit_test(test_columns),
         cmocka_unit_test(test_ticks),
+        cmocka_unit_test(test_dense),
         cmocka_unit_test(test_plots),
         TEST(test_memory),
     };
