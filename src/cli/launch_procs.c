@@ -306,7 +306,7 @@ mst_status mst_procs_start(mst_procs *procs, const mst_proc_start *start, uint32
 {
     mst_status st;
     uv_file theirs[3] = {-1, -1, -1};
-    if (!mst_grow(&procs->all, &procs->capacity, procs->n + 1, sizeof *procs->all))
+    if (!mst_grow(&procs->all, &procs->capacity, procs->n + 1, sizeof(proc *)))
         return mst_fail(MST_ENOMEM, "no memory for another process");
     proc *p = mst_zalloc(sizeof *p);
     if (p == NULL)

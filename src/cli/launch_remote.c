@@ -15,8 +15,6 @@
 #define COPY_MAX ((size_t)256 << 20)
 #define LINE_IN  57 /* bytes that make a line of 76 letters in base64 */
 
-extern char **environ;
-
 void mst_script_fini(mst_script *s)
 {
     if (s->data != NULL)
