@@ -237,7 +237,7 @@ static void test_owner_away(void **state)
     end server;
     char bound[100];
     mst_net_options s = end_options(MST_ROLE_SERVER, 0);
-    s.peer_timeout_ms = 500;
+    s.peer_timeout_ms = 1000;
     open_server(&server, &s, "127.0.0.1:0", bound);
     tell(&p, bound, sizeof bound);
     PUMP(&server, NULL, server.n_up == 1);
