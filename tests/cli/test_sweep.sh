@@ -101,6 +101,12 @@ grep -q 'Against the number of workers' sweeps/small/report.html || fail "no plo
 grep -q '## Workload per worker' sweeps/small/report.md || fail "no table of workloads"
 grep -qF '"name": "sync-embedded-workers1-seed1"' sweeps/small/sweep.json || fail "sweep.json lacks a run"
 
+# For TensorBoard's HParams tab, repeats are a group; commands to run one again say nothing of it.
+for deploy in embedded launch; do
+  same "runs of a group" "$(grep -lF "\"group\": \"sweeps/small/sync-$deploy-workers2\"" sweeps/small/runs/*/manifest.json | wc -l)" 2
+done
+! grep -q -- --group sweeps/small/report.md || fail "a command to reproduce names its group"
+
 # Sync runs with the same seed do not depend on how they are deployed.
 same "sync is the same in threads and processes" "$(figure sweeps/small/report.csv loss sync-embedded-workers2)" \
   "$(figure sweeps/small/report.csv loss sync-launch-workers2)"
