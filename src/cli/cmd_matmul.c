@@ -457,8 +457,11 @@ static mst_status work_as_rank(mst_matmul_options *o, bool as_json, mst_status u
                                const mst_option_group *group, const mst_text_list *files)
 {
     mst_watch *watch = NULL;
-    mst_watch_options w = {
-        .mpi = o->mpi, .start_timeout_ms = START_MS, .peer_timeout_ms = PEER_MS, .lost = mst_cli_mpi_lost};
+    mst_watch_options w = {.mpi = o->mpi,
+                           .start_timeout_ms = START_MS,
+                           .peer_timeout_ms = PEER_MS,
+                           .lost = mst_cli_mpi_lost,
+                           .purpose = "matmul"};
     mst_error error;
     bool alone = false;
     mst_error_save(&error, understood);

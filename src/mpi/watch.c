@@ -38,7 +38,8 @@
 typedef struct invitation {
     mst_watch_who zero;
     char secret[SECRET_MAX];
-    uint32_t n_addresses; /* 0: rank 0 could not listen; addresses[0] has the sentence's beginning */
+    uint32_t n_addresses; /* 0: rank 0 could not listen */
+    char refusal[400];    /* why the job cannot be, if not "" */
     char addresses[MST_WATCH_ADDRESSES][ADDRESS_MAX];
 } invitation;
 
@@ -343,6 +344,29 @@ static mst_status invite(mst_watch *w, invitation *out)
                           w->who[0].host);
 }
 
+/* Rank 0: refuses ranks that were started for something else. */
+static mst_status compare_purposes(const mst_watch *w, invitation *out)
+{
+    char list[200] = "";
+    int others = 0;
+    const char *first = NULL;
+    for (int r = 1; r < w->size; r++) {
+        size_t at = strlen(list);
+        if (strcmp(w->who[r].purpose, w->who[0].purpose) == 0)
+            continue;
+        if (others == 0)
+            first = w->who[r].purpose;
+        if (others++ < 8 && strcmp(first, w->who[r].purpose) == 0)
+            snprintf(list + at, sizeof list - at, "%s%d", at > 0 ? ", " : "", r);
+    }
+    if (others == 0)
+        return MST_OK;
+    snprintf(out->refusal, sizeof out->refusal,
+             "rank 0 was started with %s and rank%s %s%s with %s: give all ranks the same", w->who[0].purpose,
+             strchr(list, ',') != NULL ? "s" : "", list, others > 8 ? ", ..." : "", first);
+    return mst_fail(MST_EUSAGE, "%s", out->refusal);
+}
+
 /* Everybody's host and process to rank 0, and back where it listens. Rank 0's own failure reaches the others
  * as an invitation without addresses. */
 static mst_status exchange(mst_watch *w, invitation *inv, uint64_t deadline)
@@ -356,7 +380,10 @@ static mst_status exchange(mst_watch *w, invitation *inv, uint64_t deadline)
         TRY(o->isend(0, &w->who[w->rank], sizeof(mst_watch_who), 0, TAG_WHO, &two[1]));
         TRY(mst_mpi_wait(mpi, 2, two, deadline, "rank 0's word on where it watches"));
         inv->secret[SECRET_MAX - 1] = inv->zero.host[MST_WATCH_HOST - 1] = '\0';
+        inv->refusal[sizeof inv->refusal - 1] = '\0';
         w->who[0] = inv->zero;
+        if (inv->refusal[0] != '\0')
+            return mst_fail(MST_EUSAGE, "%s", inv->refusal);
         if (inv->n_addresses == 0 || inv->n_addresses > MST_WATCH_ADDRESSES)
             return mst_fail(MST_EPEER, "rank 0 (host %s) cannot watch over the ranks; it says why",
                             inv->zero.host);
@@ -370,8 +397,10 @@ static mst_status exchange(mst_watch *w, invitation *inv, uint64_t deadline)
     if (st == MST_OK)
         st = mst_mpi_wait(mpi, (uint32_t)w->size, requests, deadline, "the other ranks' names");
     for (int r = 1; r < w->size; r++)
-        w->who[r].host[MST_WATCH_HOST - 1] = '\0';
-    mst_status mine = st == MST_OK ? invite(w, inv) : st;
+        w->who[r].host[MST_WATCH_HOST - 1] = w->who[r].purpose[MST_WATCH_PURPOSE - 1] = '\0';
+    mst_status mine = st == MST_OK ? compare_purposes(w, inv) : st;
+    if (mine == MST_OK)
+        mine = invite(w, inv);
     mst_error why;
     mst_error_save(&why, mine);
     inv->zero = w->who[0];
@@ -536,6 +565,8 @@ mst_status mst_watch_new(const mst_watch_options *options, mst_watch **out)
         for (int r = 0; r < w->size; r++)
             w->members[r].peer = MST_WATCH_NOBODY;
         snprintf(w->who[w->rank].host, MST_WATCH_HOST, "%s", options->mpi->host);
+        snprintf(w->who[w->rank].purpose, MST_WATCH_PURPOSE, "%s",
+                 options->purpose != NULL ? options->purpose : "");
         w->who[w->rank].process = (uint64_t)getpid();
         st = set_up(w);
     }

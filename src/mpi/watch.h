@@ -6,7 +6,8 @@
  *
  * Thread: a thread of the watch's own runs it. `lost` is called on that thread, once, with a whole sentence;
  * the thread that uses MPI may hang in a collective for ever by then, so `lost` must not wait for it.
- * Waiting: mst_watch_new for all ranks, at most timeout_ms, naming those that did not come. */
+ * Waiting: mst_watch_new for all ranks, at most timeout_ms, naming those that did not come. It is the first
+ * that ranks do together: MST_EUSAGE, on all of them, where their purposes differ. */
 #ifndef MST_MPI_WATCH_H
 #define MST_MPI_WATCH_H
 
@@ -17,6 +18,7 @@ typedef struct mst_watch_options {
     uint32_t start_timeout_ms, peer_timeout_ms;
     void (*lost)(void *arg, const char *sentence); /* "rank 3 (host b, process 4711) died: ..." */
     void *arg;
+    const char *purpose; /* what this rank was started for, "--strategy ps": all must say the same; or NULL */
 } mst_watch_options;
 
 typedef struct mst_watch mst_watch;

@@ -8,6 +8,7 @@
 #include "net/net.h"
 
 #define MST_WATCH_HOST      64
+#define MST_WATCH_PURPOSE   40
 #define MST_WATCH_SENTENCE  900
 #define MST_WATCH_ADDRESSES 8
 #define MST_WATCH_NOBODY    UINT32_MAX
@@ -19,6 +20,7 @@ enum { ALL = MST_NET_TYPES, LEAVE, FAIL, LOST, OPEN, LETTER, DONE, CLOCK };
 /* A rank, as it presents itself through MPI. */
 typedef struct mst_watch_who {
     char host[MST_WATCH_HOST];
+    char purpose[MST_WATCH_PURPOSE];
     uint64_t process;
 } mst_watch_who;
 

@@ -326,16 +326,16 @@ static mst_status start_mpi(mst_comm *self)
     TRY(o->start != NULL ? o->start(o->start_arg, &self->mpi) : mst_mpi_start(o->plugin, &self->mpi));
     if (self->mpi->size > MST_COMM_RANKS)
         return mst_fail(MST_EUSAGE, "%d ranks; at most %d are possible", self->mpi->size, MST_COMM_RANKS);
-    TRY(self->mpi->ops->dup(0, &self->world));
-    TRY(self->mpi->ops->dup(0, &self->collective));
-    if (o->start != NULL)
-        return MST_OK;
     mst_watch_options watch = {.mpi = self->mpi,
                                .start_timeout_ms = o->start_timeout_ms,
                                .peer_timeout_ms = o->peer_timeout_ms,
                                .lost = on_lost,
-                               .arg = self};
-    return mst_watch_new(&watch, &self->watch);
+                               .arg = self,
+                               .purpose = "--strategy allreduce"};
+    if (o->start == NULL) /* before any collective, in which ranks that do something else would not be */
+        TRY(mst_watch_new(&watch, &self->watch));
+    TRY(self->mpi->ops->dup(0, &self->world));
+    return self->mpi->ops->dup(0, &self->collective);
 }
 
 /* Runs what waits to be called, if anything does. */

@@ -40,6 +40,7 @@ mst_status mst_job_ranks(const mst_job_config *config, const mst_job_lost *lost,
         .peer_timeout_ms = (uint32_t)(o->peer_timeout * 1000),
         .lost = lost->call != NULL ? lost->call : lost_by_itself,
         .arg = lost->arg,
+        .purpose = "--strategy ps",
     };
     TRY(mst_watch_new(&options, &watch));
     (void)mst_job_mpi_entry(mpi, &train.manifest); /* without memory for it more will fail */

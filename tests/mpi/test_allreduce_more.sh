@@ -80,4 +80,12 @@ check two 2e-5 two.cache --model softmax --lr 0.1 --seed 3 --epochs 3 --global-b
 "$muster" data gen blobs --rows 65 --classes 3 --out s.svm.gz >/dev/null 2>&1
 ranks $first 2 train s.svm.gz --model softmax --strategy allreduce --run no >out 2>err && fail "a stream was trained on"
 grep -q "can only be read from beginning to end" err || fail "no sentence about data that cannot be read at random"
+for mpi in $implementations; do
+  code=0
+  ranks $mpi 1 train s.cache --model softmax --strategy ps --servers 1 --run no : \
+    -n 2 "$muster" train s.cache --model softmax --strategy allreduce --run no >out 2>err || code=$?
+  same "$mpi: exit code of ranks with different strategies" "$code" 2
+  grep -q "rank 0 was started with --strategy ps and ranks 1, 2 with --strategy allreduce" err ||
+    fail "$mpi: no sentence about different strategies"
+done
 echo "equal to local, and to itself"
