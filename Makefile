@@ -11,9 +11,10 @@ OWN_SOURCES   = $(shell git ls-files -co --exclude-standard 'src/*.[ch]' 'includ
 .NOTPARALLEL: # set-up comes before the build; compilers get JOBS
 .PHONY: build setup demo test test-all $(SANITIZERS:%=test-%) bench format lint fuzz install clean help
 
-# Configures when needed (the generator re-runs CMake by itself after that) and builds; $(2): one target instead of all.
+# Configures where that was not done since packages were last installed or removed (the generator re-runs CMake by itself
+# for all else) and builds; $(2): one target instead of all.
 define build_preset
-	@test -f build/$(1)/build.ninja || cmake --preset $(1) >/dev/null
+	@test build/$(1)/build.ninja -nt /var/lib/dpkg/status || { cmake --preset $(1) >/dev/null && touch build/$(1)/build.ninja; }
 	@cmake --build --preset $(1) -j $(JOBS) $(if $(2),--target $(2))
 endef
 

@@ -1,5 +1,6 @@
 # The page of `muster dash`: libmicrohttpd serves it, and web/ with uPlot is part of the binary. Without either the build
 # goes on: without libmicrohttpd `muster dash` says so, without uPlot the page draws its plots plainly.
+unset(__pkg_config_checked_MICROHTTPD CACHE) # it may have come or gone since
 pkg_check_modules(MICROHTTPD IMPORTED_TARGET libmicrohttpd)
 if(MICROHTTPD_FOUND)
   target_link_libraries(muster_lib PUBLIC PkgConfig::MICROHTTPD)
