@@ -186,8 +186,11 @@
     ].flat());
   }
 
-  var PARTS = ['compute', 'server-network', 'worker-network', 'server-cpu', 'input', 'disk', 'stragglers', 'synchronisation', 'evaluation'];
-  var PART_COLOURS = ['--c0', '--c1', '--c4', '--c3', '--c2', '--c7', '--bad', '--c6', '--c5'];
+  /* Words and colours as in the report (src/report/verdict.h, report_tables.c). */
+  var PARTS = [['compute', 'computing', '--c0'], ['server-network', 'network at the servers', '--c1'],
+    ['worker-network', 'network at the workers', '--c2'], ['server-cpu', 'work of the servers', '--c3'], ['input', 'parsing of input', '--c4'],
+    ['disk', 'disk', '--c5'], ['stragglers', 'slow workers', '--c6'], ['synchronisation', 'round trips and barriers', '--c7'],
+    ['evaluation', 'evaluation', '--bad']];
 
   function evidence(e) {
     var show = {share: percent, bytes: f.bytes, 'bytes/s': f.rate, s: f.seconds}[e.unit];
@@ -198,7 +201,7 @@
     var v = r && r.view.verdict;
     if (!v) return fill('verdict', []);
     var fine = v.bottleneck === 'none' || v.bottleneck === 'compute';
-    var parts = PARTS.map(function (p, i) { return {name: p, share: (v.shares || {})[p] || 0, colour: PART_COLOURS[i]}; })
+    var parts = PARTS.map(function (p) { return {name: p[1], share: (v.shares || {})[p[0]] || 0, colour: p[2]}; })
       .filter(function (p) { return p.share >= 0.005; });
     fill('verdict', [
       h('h2', {}, r.view.state === 'live' ? 'The bottleneck, so far' : 'The bottleneck'),
@@ -218,8 +221,8 @@
     ]);
   }
 
-  var PHASES = {'computing': '--c0', 'preparing rows': '--c5', 'waiting for rows': '--c4', 'waiting for weights': '--c1', 'waiting for others': '--bad',
-    'sending': '--c2', 'applying': '--c3', 'serving': '--c6', 'evaluating': '--c8', 'saving': '--c7'};
+  var PHASES = {'computing': '--c0', 'preparing rows': '--c5', 'waiting for rows': '--c4', 'waiting for weights': '--c1', 'waiting for others': '--c7',
+    'sending': '--c2', 'applying': '--c6', 'serving': '--c3', 'evaluating': '--bad', 'saving': '--c8'};
 
   function drawProcesses(r) {
     var list = r ? r.view.processes : [], live = r && r.view.state === 'live';

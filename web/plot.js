@@ -25,7 +25,7 @@ var Plot = (function () {
     count: function (v) { return scaled(v, ['', 'k', 'M', 'G', 'T'], 1000); },
     bytes: function (v) { return scaled(v, [' B', ' kB', ' MB', ' GB', ' TB'], 1000); },
     rate: function (v) { return scaled(v, [' B', ' kB', ' MB', ' GB', ' TB'], 1000) + '/s'; },
-    cores: function (v) { return String(+v.toFixed(2)); },
+    cores: function (v) { return String(+v.toFixed(Math.abs(v) < 1 ? 3 : 2)); },
     share: function (v) { return trim(v * 100, 3) + '%'; },
     seconds: function (v) {
       if (v < 60) return v !== 0 && v < 0.9995 ? trim(v * 1000, 3) + ' ms' : trim(v, 3) + ' s';
