@@ -495,7 +495,7 @@ mst_status mst_comm_new(const mst_comm_options *options, mst_comm **out)
     }
     self->started = true;
     pthread_mutex_lock(&self->lock); /* MPI and the watch have deadlines of their own */
-    while (!self->ready)
+    while (!self->ready && !atomic_load(&self->broken))
         pthread_cond_wait(&self->changed, &self->lock);
     pthread_mutex_unlock(&self->lock);
     mst_status st = mst_comm_lost(self);
