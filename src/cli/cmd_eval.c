@@ -133,7 +133,8 @@ static mst_status run(int argc, char **argv)
     if (st == MST_OK)
         on_last_rows(&v);
     mst_bar_end(&v.bar);
-    TRY_OUT(st, st);
+    if (st != MST_OK)
+        goto out;
     if (result.rows == 0)
         st = mst_fail(MST_EINPUT, "%s: no rows to evaluate", apply.dataset->name);
     else

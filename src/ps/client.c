@@ -429,7 +429,8 @@ static mst_status send_part(mst_client *self, uint32_t k, const mst_push *push, 
 
 static mst_status check_send(const mst_client *self, const mst_push *push, uint32_t pull_slot)
 {
-    uint32_t n = self->options.n_slots, reply = pull_slot != MST_SLOT_NONE ? pull_slot : push->slot;
+    uint32_t n = self->options.n_slots, pushed = push != NULL ? push->slot : n;
+    uint32_t reply = pull_slot != MST_SLOT_NONE ? pull_slot : pushed;
     if (reply >= n || (push != NULL && (push->slot >= n || push->slot == pull_slot)))
         return mst_fail(MST_EUSAGE,
                         "a request that pushes and pulls slots a client of %" PRIu32

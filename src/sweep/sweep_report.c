@@ -132,7 +132,9 @@ static void add_counts(const mst_sweep_report *self, mst_buffer *out)
     const char *name;
     json_t *value;
     json_object_foreach(json_object_get(self->sweep->spec, "for"), name, value)
+    {
         add_limit(name, json_string_value(value), out);
+    }
     mst_buffer_add(out, ".");
 }
 

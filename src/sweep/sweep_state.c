@@ -84,7 +84,9 @@ static void compare_objects(const json_t *now, const json_t *before, mst_buffer 
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)now, key, value)
+    {
         add_difference(key, value, json_object_get(before, key), out);
+    }
     json_object_foreach((json_t *)before, key, value)
     {
         if (json_object_get(now, key) == NULL)
