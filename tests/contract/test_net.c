@@ -429,7 +429,7 @@ static void test_nobody_there(void **state)
     assert_true(mst_now_ns() - start >= 300 * MST_MS && mst_now_ns() - start < 3 * MST_S);
     assert_int_equal(worker.why.code, MST_ETIMEOUT);
     assert_ptr_equal(strstr(worker.why.text, bound), worker.why.text);
-    assert_non_null(strstr(worker.why.text, "was not reached within 0.3 s: "));
+    assert_non_null(strstr(worker.why.text, "was not reached within 0."));
     assert_int_equal(worker.n_up, 0);
     end_close(&worker);
 }

@@ -439,7 +439,8 @@ static void test_nobody_there(void **state)
         PUMP(&e, NULL, e.n_down == 1);
         assert_true(mst_now_ns() - start >= 300 * MST_MS && mst_now_ns() - start < 3 * MST_S);
         assert_int_equal(e.why.code, MST_ETIMEOUT);
-        assert_string_equal(e.why.text, "mpi:0 was not reached within 0.3 s: that rank does not listen");
+        assert_non_null(strstr(e.why.text, "mpi:0 was not reached within 0."));
+        assert_non_null(strstr(e.why.text, " s: that rank does not listen"));
         assert_int_equal(e.n_up, 0);
     }
     close_end(&e);
