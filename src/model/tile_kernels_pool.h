@@ -62,22 +62,25 @@ static void average_forward(const mst_tile_window *g, const float *x, float *y)
 /* Backwards, windows that are exact write x in place; others add up in sums, and act_backward writes x. The
  * bodies are inlined with `exact` and `act` known. */
 INLINE void max_back_plane(const mst_tile_window *g, const float *dy, bool exact, mst_tile_act act, float *x,
-                           float *sums){EACH_WINDOW(g,
-                                                    {
-                                                        vec d = load(at(dy, out));
-                                                        vec top = window_max(g, x, in, ys, xs);
-                                                        ivec open = (ivec){} - 1;
-                                                        EACH_TAP(g, {
-                                                            vec v = load(at(x, p));
-                                                            ivec hit = (v == top) & open;
-                                                            open &= ~hit;
-                                                            vec part = (vec)((ivec)d & hit);
-                                                            if (exact)
-                                                                store(at(x, p), act_slope(act, v, part));
-                                                            else
-                                                                store(at(sums, p), load(at(sums, p)) + part);
-                                                        })
-                                                    })}
+                           float *sums)
+{
+    const ivec all = (ivec){} - 1;
+    EACH_WINDOW(g, {
+        vec d = load(at(dy, out));
+        vec top = window_max(g, x, in, ys, xs);
+        ivec open = all;
+        EACH_TAP(g, {
+            vec v = load(at(x, p));
+            ivec hit = (v == top) & open;
+            open &= ~hit;
+            vec part = (vec)((ivec)d & hit);
+            if (exact)
+                store(at(x, p), act_slope(act, v, part));
+            else
+                store(at(sums, p), load(at(sums, p)) + part);
+        })
+    })
+}
 
 INLINE void average_back_plane(const mst_tile_window *g, const float *dy, bool exact, mst_tile_act act,
                                float *x, float *sums)
