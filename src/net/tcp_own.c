@@ -24,7 +24,9 @@ static bool is_connection(int fd, struct sockaddr_storage *own)
 {
     int type = 0;
     struct sockaddr_storage peer;
+    own->ss_family = AF_UNSPEC;
     socklen_t size = sizeof type, own_size = sizeof *own, peer_size = sizeof peer;
+    own->ss_family = AF_UNSPEC;
     if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_STREAM ||
         getsockname(fd, (struct sockaddr *)own, &own_size) != 0 ||
         getpeername(fd, (struct sockaddr *)&peer, &peer_size) != 0)
