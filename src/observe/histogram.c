@@ -57,7 +57,7 @@ MST_RACY void mst_histogram_gather(mst_histogram *self, const mst_stretch *stret
     presence there = {.page_size = page > 0 ? (uintptr_t)page : 4096};
     for (uint64_t i = 0; i < looks; i++) {
         uint64_t place = looks == n ? i : (uint64_t)((double)i * (double)n / (double)looks);
-        for (; place - before >= s->n; there.to = 0)
+        for (; place - before >= s->n && s + 1 < stretches + n_stretches; there.to = 0)
             before += s++->n;
         const float *at = s->values + (place - before);
         float value = looks == n || is_there(&there, at) ? *at : 0.0f;
