@@ -479,9 +479,9 @@ mst_status mst_curve(const mst_run_data *run, const char *column, const char *se
         double at = mst_csv_value(m, i, x), value = mst_csv_value(m, i, y);
         if (isnan(at) || isnan(value) || (*set != '\0' && strcmp(mst_csv_text(m, i, of), set) != 0))
             continue;
-        /* a mean over the few steps since the line before, which an evaluation cut short, says little */
+        /* a mean over the few steps between an evaluation and the line before it, or after, says little */
         double advance = mst_csv_value(m, i, rows) - newest_rows;
-        if (of_training && p.n > 1 && advance >= 0 && advance < gap)
+        if (of_training && p.n > 1 && fabs(advance) < gap)
             continue;
         newest_rows = mst_csv_value(m, i, rows);
         p.x[p.n] = at;

@@ -26,6 +26,7 @@
 #define LANES_GAP 6.0  /* between them and the curves: half the height of a tick's text */
 #define DOTS_MAX  60
 #define MARKS_MAX 400
+#define NARROW    4    /* greatest over least of a log axis that has no decade to speak of */
 #define DENSE     2000 /* points of a curve that is a band */
 #define COLUMN    1.5  /* of a band, its width */
 #define COLUMNS   300
@@ -117,6 +118,12 @@ static void choose_scale(axis *a, mst_plot_unit unit, double greatest)
 /* Widens the range to whole ticks. */
 static void round_range(axis *a, int n)
 {
+    if (a->log && a->high > a->low && a->high < NARROW * a->low) { /* ticks as on a linear axis */
+        a->step = mst_nice_step(a->low, a->high, n);
+        a->low = fmax(floor(a->low / a->step + 1e-9) * a->step, a->step);
+        a->high = ceil(a->high / a->step - 1e-9) * a->step;
+        return;
+    }
     if (a->log) {
         a->low = pow(10, floor(log10(a->low) * 3 + 1e-9) / 3);
         a->high = pow(10, ceil(log10(a->high) * 3 - 1e-9) / 3);
@@ -197,10 +204,11 @@ static const char *tick_text(const axis *a, mst_plot_unit unit, double v, double
 {
     if (unit == MST_PLOT_COUNT || fabs(v) >= 1e5 || (v != 0 && fabs(v) < 1e-3))
         return mst_figure_short(v, out);
-    int digits = a->log ? (v >= 1 ? 0 : (int)ceil(-log10(v) - 1e-9)) : 0;
-    for (double s = step; !a->log && digits < 6 && fabs(s - round(s)) > 1e-6 * fabs(s); s *= 10)
+    bool decades = a->log && step == 0;
+    int digits = decades && v < 1 ? (int)ceil(-log10(v) - 1e-9) : 0;
+    for (double s = step; !decades && digits < 6 && fabs(s - round(s)) > 1e-6 * fabs(s); s *= 10)
         digits++;
-    if (a->log && fabs(v * pow(10, digits) - round(v * pow(10, digits))) > 1e-6)
+    if (decades && fabs(v * pow(10, digits) - round(v * pow(10, digits))) > 1e-6)
         digits++;
     snprintf(out, 40, "%.*f", digits, fabs(v) < 1e-12 ? 0.0 : v);
     return out;
@@ -227,7 +235,7 @@ static void draw_tick(const axis *a, bool horizontal, mst_plot_unit unit, double
 static void draw_ticks(const axis *a, bool horizontal, mst_plot_unit unit, int n, const axis *other,
                        mst_buffer *out)
 {
-    if (!a->log) {
+    if (!a->log || a->step > 0) {
         double step = a->step > 0 ? a->step : mst_nice_step(a->low, a->high, n);
         for (int i = 0; i <= 2 * n + 2 && a->low + i * step <= a->high + step * 1e-6; i++)
             draw_tick(a, horizontal, unit, a->low + i * step, step, other, out);

@@ -328,6 +328,12 @@ static void test_ticks(void **state)
     assert_non_null(strstr(out.text, ">23.4</text>"));
     assert_non_null(strstr(out.text, ">0</text>"));
     mst_buffer_fini(&out);
+    plot.log_y = true; /* less than a decade: the same ticks */
+    mst_plot_draw(&plot, "", &out);
+    assert_non_null(strstr(out.text, ">22.4</text>"));
+    assert_non_null(strstr(out.text, ">23.4</text>"));
+    mst_buffer_fini(&out);
+    plot.log_y = false;
     series.points.n = 1;
     mst_plot_draw(&plot, "", &out);
     assert_int_equal(count(out.text, "<circle"), 1);
