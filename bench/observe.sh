@@ -23,12 +23,14 @@ least() {
 }
 
 # The same training with and without, in turn; which is first changes from round to round. The least of each side counts:
-# what disturbs a run (the system clearing pages for the weights takes 0 to 0.3 s of CPU) only ever adds to it.
+# what disturbs a run (the system clearing pages for the weights takes 0 to 0.3 s of CPU) only ever adds to it. Many
+# runs of a second find it sooner than a few long ones: neighbours slow half of all runs down by up to a tenth.
 observe_overhead() {
     local names=(observe_overhead_percent observe_overhead_wall_percent) load round first out m w most=-100 most_wall=-100
+    local rounds=$((4 * ROUNDS))
     local -A options=(
-        [b1000]="--batch 1000 --lr $LR_1000 --rows 48M" [b1]="--batch 1 --lr $LR --rows 16M"
-        [ps]="--strategy ps --workers 1 --batch 1000 --lr $LR_1000 --rows 24M"
+        [b1000]="--batch 1000 --lr $LR_1000 --rows 12M" [b1]="--batch 1 --lr $LR --rows 12M"
+        [ps]="--strategy ps --workers 1 --batch 1000 --lr $LR_1000 --rows 6M"
     )
     if ! caches; then
         skip "no generated rows" "${names[@]}"
@@ -36,8 +38,8 @@ observe_overhead() {
     fi
     for load in b1000 b1 ps; do
         local on=() off=()
-        for ((round = 1; round <= ROUNDS; round++)); do
-            say "observe overhead, $load, round $round of $ROUNDS"
+        for ((round = 1; round <= rounds; round++)); do
+            say "observe overhead, $load, round $round of $rounds"
             for first in $((round % 2)) $((1 - round % 2)); do
                 # shellcheck disable=SC2046,SC2086
                 if ! out=$(used "$MUSTER" train "$train_cache" --model logreg --features $FEATURES --threads 1 --no-save \
