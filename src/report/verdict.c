@@ -72,6 +72,7 @@
 #define STEP_BYTES     32768
 #define CORE_WAIT      0.05 /* of a worker's time, before waiting for a core is worth a word, */
 #define CORES_LACK     0.15 /* and before it is what the sentence says */
+#define HOST_TEXT      224
 
 const char *mst_bottleneck_name(mst_bottleneck kind)
 {
@@ -295,9 +296,17 @@ static const char *speed_text(double bytes_per_s, char *out)
     return out;
 }
 
+/* "the host of worker-1"; a process that is alone: "the host". */
+static const char *host_of(const mst_facts *f, const mst_party *p, char out[HOST_TEXT])
+{
+    bool alone = mst_facts_alone(f);
+    snprintf(out, HOST_TEXT, "the host%s%s", alone ? "" : " of ", alone ? "" : p->name);
+    return out;
+}
+
 static void take_evidence(const mst_facts *f, mst_verdict *v)
 {
-    char speed[40];
+    char speed[40], host[HOST_TEXT];
     const char *who = mst_facts_noun(f);
     add_evidence(v, f->rows_per_s > 0 ? f->rows_per_s : NAN, "rows/s", "rows per second, all %ss", who);
     for (int k = 0; k < MST_BOTTLENECKS; k++)
@@ -319,20 +328,21 @@ static void take_evidence(const mst_facts *f, mst_verdict *v)
                      who, f->workers[f->slowest].name);
     if (f->n_workers > 0) {
         const mst_party *w = &f->workers[f->slowest];
-        add_evidence(v, w->host_busy, "share", "CPU use of the host of %s, all cores", w->name);
-        add_evidence(v, w->busiest, "share", "busiest core of the host of %s", w->name);
+        add_evidence(v, w->host_busy, "share", "CPU use of %s, all cores", host_of(f, w, host));
+        add_evidence(v, w->busiest, "share", "busiest core of %s", host_of(f, w, host));
         add_evidence(v, w->read_rate >= READ_RATE ? w->read_rate : NAN, "bytes/s", "read from disks by %s",
                      w->name);
     }
     if (f->guest != NULL && f->others >= OTHERS * f->guest->cores)
-        add_evidence(v, f->others, "cores", "CPU of the host of %s that other programs use", f->guest->name);
+        add_evidence(v, f->others, "cores", "CPU of %s that other programs use", host_of(f, f->guest, host));
     add_evidence(v, v->core_wait >= CORE_WAIT ? v->core_wait : NAN, "share",
                  "time that a %s waits for a core, which counts as computing", who);
     add_evidence(v, f->held >= HELD ? f->held : NAN, "share", "time that steps were held open for %s alone",
                  f->n_workers > 0 ? f->workers[f->held_worker].name : "");
     add_evidence(v, f->bytes_per_step > 0 ? f->bytes_per_step : NAN, "bytes",
                  "messages of a step of one %s, both ways", who);
-    add_evidence(v, f->step_s > 0 ? f->step_s : NAN, "s", "wall time of a step of one %s", who);
+    add_evidence(v, f->step_s > 0 ? f->step_s : NAN, "s", "wall time of a step%s%s",
+                 mst_facts_alone(f) ? "" : " of one ", mst_facts_alone(f) ? "" : who);
 }
 
 /* ---- the sentence ---- */
@@ -364,15 +374,16 @@ static mst_bottleneck greatest_but(const mst_verdict *v, mst_bottleneck but)
 static void add_others(const mst_facts *f, mst_verdict *v)
 {
     size_t n = strlen(v->sentence);
+    char host[HOST_TEXT];
     if (f->guest != NULL && f->others >= OTHERS * f->guest->cores)
         snprintf(v->sentence + n, sizeof v->sentence - n,
-                 " Other programs use %.1f of the %.0f cores of %s's host, which slows it down.", f->others,
-                 f->guest->cores, f->guest->name);
+                 " Other programs use %.1f of the %.0f cores of %s, which slows it down.", f->others,
+                 f->guest->cores, host_of(f, f->guest, host));
 }
 
 static void write_sentence(const mst_facts *f, mst_verdict *v)
 {
-    char share[40], extra[320] = "", number[40], core[40];
+    char share[40], extra[320] = "", number[40], core[40], host[HOST_TEXT];
     const char *who = mst_facts_noun(f);
     size_t size = sizeof v->sentence;
     if (v->kind == MST_BOTTLENECK_NONE) {
@@ -388,7 +399,8 @@ static void write_sentence(const mst_facts *f, mst_verdict *v)
     switch (v->kind) {
     case MST_BOTTLENECK_COMPUTE:
         if (f->workers[f->slowest].host_busy >= 0)
-            snprintf(extra, sizeof extra, "; the CPU of %s's host is used %s", f->workers[f->slowest].name,
+            snprintf(extra, sizeof extra, "; the CPU of %s is used %s",
+                     host_of(f, &f->workers[f->slowest], host),
                      mst_figure_percent(f->workers[f->slowest].host_busy, number));
         if (v->core_wait >= CORES_LACK)
             snprintf(v->sentence, size,

@@ -3,6 +3,8 @@
 #ifndef MST_REPORT_VERDICT_IMPL_H
 #define MST_REPORT_VERDICT_IMPL_H
 
+#include <string.h>
+
 #include "report/figures.h"
 #include "report/verdict.h"
 
@@ -56,10 +58,16 @@ typedef struct mst_facts {
     size_t busiest_server, linked_server, linked_worker;
 } mst_facts;
 
-/* What trains, for sentences: "worker" or "rank". */
+/* One process trains, by its threads. */
+static inline bool mst_facts_alone(const mst_facts *self)
+{
+    return self->n_workers == 1 && strcmp(self->workers[0].name, "local") == 0;
+}
+
+/* What trains, for sentences: "worker", "rank" or "thread". */
 static inline const char *mst_facts_noun(const mst_facts *self)
 {
-    return self->ranks ? "rank" : "worker";
+    return self->ranks ? "rank" : mst_facts_alone(self) ? "thread" : "worker";
 }
 
 mst_status mst_facts_of(const mst_run_data *run, mst_facts *out);

@@ -394,7 +394,7 @@ static void test_ranks(void **state)
     ranks_wait(&r, 0.1);
     judge(&r, &v);
     is(&v, MST_BOTTLENECK_COMPUTE, "");
-    assert_non_null(strstr(v.sentence, "of a rank's time; the CPU of rank-"));
+    assert_non_null(strstr(v.sentence, "of a rank's time; the CPU of the host of rank-"));
     assert_true(gain_of(&v, "mpirun -n 6") > 1.5);
     assert_true(gain_of(&v, "--workers") == 0 && gain_of(&v, "--mode") == 0 && gain_of(&v, "--servers") == 0);
     r.launcher = "srun --mpi=pmix";
