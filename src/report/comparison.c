@@ -36,36 +36,40 @@ static const char *set_name(const mst_run_figures *f)
     return strcmp(f->set, "test") == 0 ? "test" : "validation";
 }
 
-/* "computing in 3 runs, disk in 1 and none in 2". */
+/* "The bottleneck is computing in 3 of 6 runs and the disk in 1; nothing dominates in 2." */
 static void add_bottlenecks(const mst_report *self, mst_buffer *out)
 {
-    size_t counts[MST_BOTTLENECKS + 1] = {0}, kinds = 0, told = 0, known = 0;
+    size_t counts[MST_BOTTLENECKS] = {0}, kinds = 0, balanced = 0;
     for (size_t i = 0; i < self->n; i++) {
         const mst_verdict *v = &self->verdicts[i];
-        bool none = (unsigned)v->kind >= MST_BOTTLENECKS || v->kind == MST_BOTTLENECK_NONE;
-        if (v->known)
-            counts[none ? MST_BOTTLENECKS : v->kind]++;
-        known += v->known;
-    }
-    for (size_t k = 0; k <= MST_BOTTLENECKS; k++)
-        kinds += counts[k] > 0;
-    if (known == 0)
-        return;
-    mst_buffer_add(out, " The bottleneck is ");
-    for (size_t pick = 0; pick < kinds; pick++) { /* the most frequent first */
-        size_t most = 0;
-        for (size_t k = 1; k <= MST_BOTTLENECKS; k++)
-            most = counts[k] > counts[most] ? k : most;
-        mst_buffer_add(out, told == 0 ? "" : told + 1 == kinds ? " and " : ", ");
-        mst_buffer_add(out, most == MST_BOTTLENECKS ? "none" : mst_bottleneck_title((mst_bottleneck)most));
-        if (kinds == 1 && known == self->n)
-            mst_buffer_add(out, " in all of them");
+        if (!v->known)
+            continue;
+        if ((unsigned)v->kind >= MST_BOTTLENECKS || v->kind == MST_BOTTLENECK_NONE)
+            balanced++;
         else
-            mst_buffer_format(out, told == 0 ? " in %zu of %zu runs" : " in %zu", counts[most], self->n);
-        counts[most] = 0;
-        told++;
+            kinds += counts[v->kind]++ == 0;
     }
-    mst_buffer_add(out, ".");
+    for (size_t told = 0; told < kinds; told++) { /* the most frequent first */
+        size_t most = 0;
+        for (size_t k = 1; k < MST_BOTTLENECKS; k++)
+            most = counts[k] > counts[most] ? k : most;
+        mst_buffer_format(out, "%s%s in ",
+                          told == 0           ? " The bottleneck is "
+                          : told + 1 == kinds ? " and "
+                                              : ", ",
+                          mst_bottleneck_title((mst_bottleneck)most));
+        if (counts[most] == self->n)
+            mst_buffer_add(out, "all of them");
+        else
+            mst_buffer_format(out, told == 0 ? "%zu of %zu runs" : "%zu", counts[most], self->n);
+        counts[most] = 0;
+    }
+    if (balanced == self->n)
+        mst_buffer_add(out, " No bottleneck dominates in any of them");
+    else if (balanced > 0)
+        mst_buffer_format(out, "%s dominates in %zu", kinds > 0 ? "; nothing" : " No bottleneck", balanced);
+    if (kinds > 0 || balanced > 0)
+        mst_buffer_add(out, ".");
 }
 
 void mst_report_comparison(const mst_report *self, mst_buffer *out)
