@@ -78,6 +78,7 @@ open_dash runs --listen 127.0.0.1:0
 if [ -z "$url" ] && grep -q 'built without libmicrohttpd' dash.err; then
   echo "the page is not tested: this muster was built without libmicrohttpd"
   expect_dash=
+  dash=
 fi
 if [ -n "$expect_dash" ]; then
   [ "$url" = "http://127.0.0.1:$port/" ] || fail "the address is $url"

@@ -9,6 +9,7 @@ lose() {
   shift
   rm -rf run
   job "$m" 3 $common --run run --test t.cache --eval-every $every "$@"
+  for i in 0 1 2; do wait_for s0 "worker $i .*takes part"; done # async begins with the first
   wait_for s0 'step .* test +loss'
   killed w1
   wait_for s0 'warning: worker 1 .*; the job goes on without it' 8
