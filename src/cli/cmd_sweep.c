@@ -14,6 +14,8 @@
 #include "cli/table.h"
 #include "sweep/sweep_report.h"
 
+#define ALIKE 3 /* runs that fail by the same sentence before any has succeeded end the sweep */
+
 typedef struct sweep_options {
     char *out;
     bool overwrite, extend, retry_failed, stop_on_failure, dry_run, report_only, search;
@@ -38,7 +40,8 @@ static const mst_option option_table[] = {
     {.name = "stop-on-failure",
      .type = MST_OPTION_FLAG,
      FIELD(stop_on_failure),
-     .help = "End the sweep when a run fails, instead of going on with the next."},
+     .help = "End the sweep when a run fails, instead of going on with the next. It ends anyway when the "
+             "first three fail in the same way."},
     {.name = "retry-failed",
      .type = MST_OPTION_FLAG,
      FIELD(retry_failed),
@@ -151,6 +154,25 @@ static bool is_to_run(const mst_sweep_cell *cell, const sweep_options *o)
            (cell->state == MST_CELL_FAILED && o->retry_failed);
 }
 
+/* Nothing is done, and the first runs have failed with one sentence: so would the others. */
+static bool is_hopeless(const mst_sweep *sweep)
+{
+    const char *first = NULL;
+    size_t alike = 0;
+    for (size_t i = 0; i < sweep->n; i++) {
+        const mst_sweep_cell *cell = &sweep->cells[i];
+        if (cell->state == MST_CELL_DONE)
+            return false;
+        if (cell->state != MST_CELL_FAILED || cell->sentence == NULL)
+            continue;
+        if (first != NULL && strcmp(first, cell->sentence) != 0)
+            return false;
+        first = cell->sentence;
+        alike++;
+    }
+    return alike >= ALIKE;
+}
+
 static mst_status run_grid(mst_sweep *sweep, mst_runner *runner, const sweep_options *o)
 {
     size_t counts[MST_CELL_SKIPPED + 1], total;
@@ -172,7 +194,7 @@ static mst_status run_grid(mst_sweep *sweep, mst_runner *runner, const sweep_opt
         TRY(mst_runner_run(runner, cell, how, NULL, what, left_s));
         TRY(mst_sweep_save(sweep));
         tell_end(cell, what);
-        if (cell->state == MST_CELL_FAILED && o->stop_on_failure)
+        if (cell->state == MST_CELL_FAILED && (o->stop_on_failure || is_hopeless(sweep)))
             break;
     }
     return MST_OK;
@@ -213,7 +235,10 @@ static mst_status outcome(const mst_sweep *sweep, const char *stopped_by)
         return MST_OK;
     while (sweep->cells[first].state != MST_CELL_FAILED)
         first++;
-    return mst_fail(MST_EINPUT, "%zu of %zu runs failed; the first: %s: %s", counts[MST_CELL_FAILED], total,
+    return mst_fail(MST_EINPUT, "%zu of %zu runs failed%s; the first: %s: %s", counts[MST_CELL_FAILED], total,
+                    is_hopeless(sweep) && counts[MST_CELL_PENDING] > 0
+                        ? " in the same way, and the others were not tried"
+                        : "",
                     sweep->cells[first].name, sweep->cells[first].sentence);
 }
 

@@ -128,6 +128,17 @@ grep -q '16 of 24 runs are done already' err || fail "--extend did not keep the 
 expect 0 sweep small.yaml --report-only --json
 python3 -c 'import json; r = json.load(open("out")); assert len(r["results"]) == 12 and r["best"]' || fail "--json"
 
+# ---- when the first three fail alike, so would the rest ----
+cat >hopeless.yaml <<'Y'
+files: nowhere.cache
+for: {steps: 10}
+grid:
+  batch: [1, 2, 3, 4, 5]
+Y
+expect 1 sweep hopeless.yaml
+grep -q '3 of 5 runs failed in the same way, and the others were not tried; the first: .*nowhere.cache' err ||
+  fail "a sweep without data is not given up"
+
 # ---- a run that fails is recorded with its sentence, and the others go on ----
 cat >fails.yaml <<'Y'
 files: a.cache
