@@ -548,7 +548,7 @@ static unsigned files_like(const char *suffix)
 static void a_cache_is_made_once_and_again_when_the_source_changes(void **state)
 {
     (void)state;
-    mst_data_options options;
+    mst_data_options options = {0};
     mst_option_group group = {.title = "data", .table = mst_data_option_table, .base = &options};
     assert_int_equal(mst_options_init(&group, 1), MST_OK);
     char source[128], made[128];
@@ -597,7 +597,7 @@ static void a_cache_is_made_once_and_again_when_the_source_changes(void **state)
 static void processes_that_want_one_cache_all_get_it(void **state)
 {
     (void)state;
-    mst_data_options options;
+    mst_data_options options = {0};
     mst_option_group group = {.title = "data", .table = mst_data_option_table, .base = &options};
     assert_int_equal(mst_options_init(&group, 1), MST_OK);
     char source[128], made[128];

@@ -166,7 +166,7 @@ static mst_status compare_chunk(void *arg, uint64_t first_row, mst_chunk *chunk)
 static void round_trip(const char *format, const char *name, const kept *k, const char *option,
                        const char *value)
 {
-    mst_data_options options;
+    mst_data_options options = {0};
     mst_option_group group = {.title = "data", .table = mst_data_option_table, .base = &options};
     char path[128];
     uint64_t rows = 0;
