@@ -19,6 +19,7 @@
 #include "cli/progress.h"
 #include "cli/signal_loop.h"
 #include "report/buffer.h"
+#include "train/settings.h"
 
 #define TICK_MS      200
 #define SENTENCE_MAX 900
@@ -218,14 +219,24 @@ static mst_status open_log(mst_runner *r, const char *name, bool again)
     return st;
 }
 
+/* What the cell's repeats share, as --group takes it: the sweep's folder in front of the configuration, where
+ * that is fit for a name. The caller frees. */
+static char *group_word(const mst_sweep *sweep, const mst_sweep_cell *cell)
+{
+    char *name = mst_sprintf("%s/%s", sweep->folder, cell->config), *word = NULL;
+    if (name != NULL)
+        word = mst_sprintf("--group=%s", mst_group_check(name) == MST_OK ? name : cell->config);
+    mst_free(name);
+    return word;
+}
+
 static mst_status start(mst_runner *r, const mst_sweep_cell *cell, mst_runner_how how, const char *word)
 {
     static const mst_proc_events events = {.line = on_line, .ended = on_ended};
     mst_status st;
     size_t n = 0;
     char *path = mst_sweep_run_path(r->sweep, cell),
-         *run = path != NULL ? mst_sprintf("--run=%s", path) : NULL,
-         *group = mst_sprintf("--group=%s/%s", r->sweep->folder, cell->config);
+         *run = path != NULL ? mst_sprintf("--run=%s", path) : NULL, *group = group_word(r->sweep, cell);
     const char **argv = mst_calloc(cell->words.n + 7, sizeof *argv);
     if (run == NULL || group == NULL || argv == NULL)
         TRY_OUT(st, mst_fail(MST_ENOMEM, "no memory for a command line"));

@@ -19,9 +19,9 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/utf8.h"
 #include "base/version.h"
 #include "dash/sse.h"
-#include "dash/utf8.h"
 
 #define SCAN_NS  (2 * MST_S)
 #define LIVE_NS  (MST_S / 2)

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "dash/utf8.h"
+#include "base/utf8.h"
 
 /* ---- labels ---- */
 
@@ -34,11 +34,18 @@ typedef struct metric {
     bool begun;
 } metric;
 
-static void add_sample(metric *m, const mst_board_run *run, const mst_process_view *process, const char *key,
-                       const char *value_of_key, double value)
+static void add_value(mst_buffer *out, double value)
 {
-    if (!isfinite(value))
-        return;
+    if (isfinite(value))
+        mst_buffer_format(out, "} %.10g\n", value);
+    else
+        mst_buffer_add(out, isnan(value) ? "} NaN\n" : value > 0 ? "} +Inf\n" : "} -Inf\n");
+}
+
+/* Whatever the value is. */
+static void add_any(metric *m, const mst_board_run *run, const mst_process_view *process, const char *key,
+                    const char *value_of_key, double value)
+{
     if (!m->begun)
         mst_buffer_format(m->out, "# HELP %s %s\n# TYPE %s %s\n", m->name, m->help, m->name, m->type);
     m->begun = true;
@@ -56,10 +63,19 @@ static void add_sample(metric *m, const mst_board_run *run, const mst_process_vi
         mst_buffer_add(m->out, ",");
         add_label(m->out, key, value_of_key);
     }
-    mst_buffer_format(m->out, "} %.10g\n", value);
+    add_value(m->out, value);
+}
+
+static void add_sample(metric *m, const mst_board_run *run, const mst_process_view *process, const char *key,
+                       const char *value_of_key, double value)
+{
+    if (isfinite(value))
+        add_any(m, run, process, key, value_of_key, value);
 }
 
 /* ---- runs ---- */
+
+#define RECENT(what) what ", recently; once the run is over, of its training time without evaluations."
 
 typedef double run_fn(const mst_run_view *v);
 
@@ -93,7 +109,7 @@ static const struct {
     {"muster_run_epochs", "gauge", "Passes over the data.", run_epochs},
     {"muster_run_training_seconds_total", "counter", "Time of training, without evaluations.", run_train},
     {"muster_run_evaluation_seconds_total", "counter", "Time of evaluations.", run_eval},
-    {"muster_run_rows_per_second", "gauge", "Rows a second of all workers, recently.", run_rate},
+    {"muster_run_rows_per_second", "gauge", RECENT("Rows a second of all workers"), run_rate},
     {"muster_run_wait_ratio", "gauge", "Share of the workers' time spent waiting, recently.", run_waits},
     {"muster_run_progress_ratio", "gauge", "Share of the run that is done, by its first limit.",
      run_progress},
@@ -108,8 +124,13 @@ static void add_runs(const mst_board *board, mst_buffer *out)
 {
     for (size_t k = 0; k < sizeof run_metrics / sizeof *run_metrics; k++) {
         metric m = {out, run_metrics[k].name, run_metrics[k].type, run_metrics[k].help, false};
-        for (size_t i = 0; i < board->n; i++)
-            add_sample(&m, board->runs[i], NULL, NULL, NULL, run_metrics[k].fn(&board->runs[i]->view));
+        for (size_t i = 0; i < board->n; i++) {
+            const mst_run_view *v = &board->runs[i]->view;
+            if (run_metrics[k].fn == run_train_loss && mst_odd_loss(v->train_loss, v->train_loss_is_nan))
+                add_any(&m, board->runs[i], NULL, NULL, NULL, v->train_loss);
+            else
+                add_sample(&m, board->runs[i], NULL, NULL, NULL, run_metrics[k].fn(v));
+        }
     }
     metric m = {out, "muster_run_state", "gauge", "1 for the state that the run is in.", false};
     for (size_t i = 0; i < board->n; i++)
@@ -131,7 +152,10 @@ static void add_quality(const mst_board *board, mst_buffer *out)
         for (size_t i = 0; i < board->n; i++) {
             const mst_run_figures *f = &board->runs[i]->view.figures;
             double values[] = {f->test_loss, f->test_accuracy, f->test_auc, f->test_top5};
-            add_sample(&m, board->runs[i], NULL, "set", f->set, values[k]);
+            if (k == 0 && (isinf(f->test_loss) || f->loss_is_nan))
+                add_any(&m, board->runs[i], NULL, "set", f->set, f->test_loss);
+            else
+                add_sample(&m, board->runs[i], NULL, "set", f->set, values[k]);
         }
     }
 }
@@ -174,7 +198,7 @@ OF_PROCESS(host_in, p->all_use.all[MST_LOAD_HOST_NET_IN].total)
 OF_PROCESS(host_out, p->all_use.all[MST_LOAD_HOST_NET_OUT].total)
 OF_PROCESS(steps, p->total.seconds > 0 ? p->total.steps : NAN)
 OF_PROCESS(rows, p->total.seconds > 0 ? p->total.rows : NAN)
-OF_PROCESS(rate, p->now.seconds > 0 ? p->now.rows / p->now.seconds : NAN)
+OF_PROCESS(rate, p->rows_per_s)
 OF_PROCESS(in, p->total.seconds > 0 ? p->total.bytes_in : NAN)
 OF_PROCESS(sent, p->total.seconds > 0 ? p->total.bytes_out : NAN)
 OF_PROCESS(dropped, p->total.seconds > 0 ? p->total.dropped_rows : NAN)
@@ -193,7 +217,7 @@ static const struct {
      process_disk_write},
     {"muster_process_steps_total", "counter", "Steps that the process has ended.", process_steps},
     {"muster_process_rows_total", "counter", "Rows that the process has trained on.", process_rows},
-    {"muster_process_rows_per_second", "gauge", "Rows a second, recently.", process_rate},
+    {"muster_process_rows_per_second", "gauge", RECENT("Rows a second"), process_rate},
     {"muster_process_received_bytes_total", "counter", "Bytes of messages received.", process_in},
     {"muster_process_sent_bytes_total", "counter", "Bytes of messages sent.", process_sent},
     {"muster_process_dropped_rows_total", "counter", "Rows pushed too late and dropped.", process_dropped},

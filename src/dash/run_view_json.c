@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/utf8.h"
 #include "dash/run_view.h"
-#include "dash/utf8.h"
 
 static void put(json_t *object, const char *key, double value)
 {
@@ -46,8 +46,8 @@ static json_t *process_json(const mst_process_view *p)
     put(json, "host_net_in_per_s", use[MST_LOAD_HOST_NET_IN].mean);
     put(json, "host_net_out_per_s", use[MST_LOAD_HOST_NET_OUT].mean);
     if (s > 0) {
-        put(json, "rows_per_s", p->now.rows / s);
-        put(json, "steps_per_s", p->now.steps / s);
+        put(json, "rows_per_s", p->rows_per_s);
+        put(json, "steps_per_s", p->steps_per_s);
         put(json, "bytes_in_per_s", p->now.bytes_in / s);
         put(json, "bytes_out_per_s", p->now.bytes_out / s);
         put(json, "waits", mst_process_view_waits(p));
@@ -137,8 +137,10 @@ static void add_figures(const mst_run_view *v, json_t *json)
     put(json, "threads", f->n_threads);
     put(json, "batch", f->batch);
     put(json, "train_loss", v->train_loss);
+    put_text(json, "train_loss_text", mst_odd_loss(v->train_loss, v->train_loss_is_nan));
     put(json, "lr", v->lr);
     put(json, "loss", f->test_loss);
+    put_text(json, "loss_text", mst_odd_loss(f->test_loss, f->loss_is_nan));
     put(json, "accuracy", f->test_accuracy);
     put(json, "auc", f->test_auc);
     put(json, "top5", f->test_top5);

@@ -12,7 +12,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "dash/utf8.h"
+#include "base/utf8.h"
 
 #define RUNS_MAX 8  /* lines of the list of runs */
 #define NAME_MIN 10 /* columns of their names */
@@ -178,18 +178,30 @@ static const char *cores(double value, char *out)
     return out;
 }
 
-static void put_fact(pen *p, const char *what, double value, const char *(*show)(double, char *))
+static void put_words(pen *p, const char *what, ink with, const char *text)
 {
-    char text[40];
-    if (isnan(value))
-        return;
-    show(value, text);
     if (p->column > 0 && p->column + strlen(what) + mst_utf8_columns(text) + 4 > p->o->width)
         newline(p);
     if (p->column > 0)
         write_text(p, PLAIN, "   ");
     put(p, DIM, "%s ", what);
-    write_text(p, BOLD, text);
+    write_text(p, with, text);
+}
+
+static void put_fact(pen *p, const char *what, double value, const char *(*show)(double, char *))
+{
+    char text[40];
+    if (!isnan(value))
+        put_words(p, what, BOLD, show(value, text));
+}
+
+static void put_loss(pen *p, const char *what, double loss, bool is_nan)
+{
+    const char *odd = mst_odd_loss(loss, is_nan);
+    if (odd != NULL)
+        put_words(p, what, RED, odd);
+    else
+        put_fact(p, what, loss, mst_figure_real);
 }
 
 /* ---- the list of runs ---- */
@@ -236,7 +248,11 @@ static void draw_runs(pen *p, const mst_board *board, const mst_board_run *chose
         snprintf(text[0], sizeof text[0], "%s", mst_life_name(v->life));
         percent(v->share_done, text[1]);
         figure(v->rows_per_s, mst_figure_short, text[2]);
-        figure(v->train_loss, mst_figure_real, text[3]);
+        const char *odd = mst_odd_loss(v->train_loss, v->train_loss_is_nan);
+        if (odd != NULL)
+            snprintf(text[3], sizeof text[3], "%s", odd);
+        else
+            figure(v->train_loss, mst_figure_real, text[3]);
         figure(1 - v->figures.test_accuracy, precise, text[4]);
         end = 2 + name;
         for (size_t c = 0; c < n; c++)
@@ -267,6 +283,8 @@ static void draw_title(pen *p, const mst_board_run *run)
     if (v->life == MST_LIFE_GONE)
         put(p, RED, ": its folder is not there any more");
     newline(p);
+    if (v->data->manifest == NULL) /* which says what is trained */
+        return;
     int n = snprintf(line, sizeof line, "%.60s %s %.20s %.20s", f->model, p->o->utf8 ? "\xc2\xb7" : "-",
                      f->strategy, f->mode);
     const double counts[] = {f->n_servers, f->n_workers, f->n_threads, f->batch};
@@ -309,8 +327,8 @@ static void draw_facts(pen *p, const mst_run_view *v)
     put_fact(p, "steps", f->steps, mst_figure_short);
     put_fact(p, "rows", f->rows, mst_figure_short);
     newline(p);
-    put_fact(p, "train loss", v->train_loss, mst_figure_real);
-    put_fact(p, valid ? "valid loss" : "test loss", f->test_loss, mst_figure_real);
+    put_loss(p, "train loss", v->train_loss, v->train_loss_is_nan);
+    put_loss(p, valid ? "valid loss" : "test loss", f->test_loss, f->loss_is_nan);
     put_fact(p, valid ? "valid error" : "test error", 1 - f->test_accuracy, precise);
     put_fact(p, "best", 1 - f->best_accuracy, precise);
     put_fact(p, "AUC", f->test_auc, mst_figure_real);
@@ -434,7 +452,7 @@ static void draw_process(pen *p, const mst_process_view *v, bool *used)
     put(p, life_ink(v->life), "%s", mst_life_name(v->life));
     put_right(p, 29, PLAIN, figure(v->now_use.all[MST_LOAD_CPU].mean, cores, text));
     put_right(p, 40, PLAIN, figure(v->now_use.all[MST_LOAD_MEMORY].mean, mst_figure_bytes, text));
-    put_right(p, 49, PLAIN, figure(trains ? v->now.rows / s : NAN, mst_figure_short, text));
+    put_right(p, 49, PLAIN, figure(trains ? v->rows_per_s : NAN, mst_figure_short, text));
     put_right(p, 56, PLAIN, percent(trains && !isnan(s) ? mst_process_view_waits(v) : NAN, text));
     to_column(p, 58);
     draw_bar(p, v, used);

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/utf8.h"
 #include "data/images.h"
 #include "mpi/mpi.h"
 #include "train/settings_idle.h"
@@ -408,6 +409,18 @@ static mst_status check_usage(mst_settings *s, bool dry_run)
     return MST_OK;
 }
 
+mst_status mst_group_check(const char *group)
+{
+    if (*group == '\0')
+        return mst_fail(MST_EUSAGE, "--group: the name of the group is empty");
+    if (strlen(group) > MST_GROUP_MAX)
+        return mst_fail(MST_EUSAGE, "--group: a name of %zu bytes is too long: give at most %d",
+                        strlen(group), MST_GROUP_MAX);
+    if (!mst_utf8_plain(group))
+        return mst_fail(MST_EUSAGE, "--group: a name is one line of UTF-8 text, without control characters");
+    return MST_OK;
+}
+
 mst_status mst_settings_settle(mst_settings *self, bool dry_run)
 {
     static const char *const plugins[] = {"auto", "openmpi", "mpich"};
@@ -420,6 +433,8 @@ mst_status mst_settings_settle(mst_settings *self, bool dry_run)
     TRY(find_cluster(self));
     if (self->train.run != NULL && *self->train.run == '\0')
         return mst_fail(MST_EUSAGE, "--run: the name of the folder is empty");
+    if (self->train.group != NULL)
+        TRY(mst_group_check(self->train.group));
     if (self->train.resume && self->train.run == NULL && keeps_run(self))
         return mst_fail(MST_EUSAGE, "--resume needs --run, the directory of the run to continue");
     if (self->train.resume && keeps_run(self))

@@ -54,6 +54,11 @@ void mst_settings_fini(mst_settings *self); /* safe after begin, whatever failed
  * dry_run: the run directory may be there already. MST_EUSAGE and MST_EEXIST with a sentence. */
 mst_status mst_settings_settle(mst_settings *self, bool dry_run);
 
+/* MST_EUSAGE when the text is no name for --group: empty, of more than MST_GROUP_MAX bytes, not UTF-8, or
+ * with control characters. */
+#define MST_GROUP_MAX 200
+mst_status mst_group_check(const char *group);
+
 /* Whether the training loop of this process trains (mst_trainer_new), or a job (mst_settings_run_job). */
 static inline bool mst_settings_local(const mst_settings *self)
 {

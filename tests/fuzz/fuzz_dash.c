@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/utf8.h"
 #include "dash/routes.h"
 #include "dash/sse.h"
-#include "dash/utf8.h"
 #include "fuzz.h"
 
 #define PARTS 7

@@ -11,10 +11,10 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/utf8.h"
 #include "dash/prometheus.h"
 #include "dash/sse.h"
 #include "dash/top_frame.h"
-#include "dash/utf8.h"
 #include "unit/report/run_fixture.h"
 
 #include <fcntl.h>
@@ -432,6 +432,7 @@ static void test_utf8(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *clean = mst_utf8_clean(cases[i][0]);
         assert_string_equal(clean, cases[i][1]);
+        assert_int_equal(mst_utf8_plain(cases[i][0]), strcmp(clean, cases[i][0]) == 0);
         mst_free(clean);
     }
     assert_int_equal(mst_utf8_columns("\xe2\x82\xac"

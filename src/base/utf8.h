@@ -1,6 +1,6 @@
 /* Text of unknown origin, made fit for JSON, terminals and the Prometheus format. */
-#ifndef MST_DASH_UTF8_H
-#define MST_DASH_UTF8_H
+#ifndef MST_BASE_UTF8_H
+#define MST_BASE_UTF8_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,6 +12,9 @@ char *mst_utf8_clean(const char *text);
 /* Length of the valid sequence at text, of at most n bytes; 0: not one. Overlong forms, surrogates and what
  * is beyond U+10FFFF are not valid. */
 size_t mst_utf8_length(const char *text, size_t n);
+
+/* Whether the whole text is valid and has no control characters (C0, DEL, C1). */
+bool mst_utf8_plain(const char *text);
 
 /* Columns that the text takes in a terminal, taking each character for one; and bytes of its first `columns`
  * characters. */
