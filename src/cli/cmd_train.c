@@ -200,13 +200,14 @@ static void print_verdict(const json_t *verdict)
     const json_t *best = json_array_get(json_object_get(verdict, "advice"), 0);
     const char *sentence = json_string_value(json_object_get(verdict, "sentence"));
     const char *change = json_string_value(json_object_get(best, "change"));
-    bool more =
-        change != NULL && (strstr(change, "--workers") != NULL || strstr(change, "--servers") != NULL);
+    bool more = change != NULL && strstr(change, "--hosts") == NULL && strchr(change, ',') == NULL &&
+                (strstr(change, "--workers") != NULL || strstr(change, "--servers") != NULL);
     if (sentence != NULL)
         printf("\n%s\n", sentence);
     if (sentence != NULL && change != NULL)
-        printf("What would help most: %s%s, for about %.2f times the rows/s.\n", change,
-               more && strchr(change, ',') == NULL ? ", on cores of their own" : "",
+        printf("What would help most: %s%s, for about %.2f times the rows per second, evaluations and saving "
+               "included.\n",
+               change, more ? ", on cores of their own" : "",
                json_number_value(json_object_get(best, "predicted_gain")));
 }
 

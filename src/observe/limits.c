@@ -6,9 +6,11 @@
  * limit. */
 #include "observe/limits.h"
 
+#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define PATH_MAX_HERE 1024
 
@@ -103,4 +105,13 @@ double mst_cpu_limit(const char *root)
     if (file != NULL)
         fclose(file);
     return least;
+}
+
+double mst_cpu_allowed(void)
+{
+    cpu_set_t set;
+    double limit = mst_cpu_limit("");
+    int cores = sched_getaffinity(getpid(), sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
+    bool fewer = cores > 0 && cores < sysconf(_SC_NPROCESSORS_ONLN);
+    return fewer && (limit <= 0 || cores < limit) ? cores : limit;
 }

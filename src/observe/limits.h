@@ -6,4 +6,8 @@
  * root: "", or where a test has the files proc/self/cgroup and sys/fs/cgroup/... */
 double mst_cpu_limit(const char *root);
 
+/* The least of that (of this system) and of the cores that the process may run on (taskset), where those are
+ * not all; 0: no limit. Any thread. */
+double mst_cpu_allowed(void);
+
 #endif

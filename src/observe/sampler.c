@@ -92,7 +92,7 @@ void mst_sampler_describe(mst_observe *self)
         "memory_bytes", (json_int_t)(usage != NULL ? usage->memory.total : 0), "clock_offset_s",
         1e-9 * (double)atomic_load_explicit(&self->offset_ns, memory_order_relaxed), "links",
         links_json(self, usage), "threads", (json_int_t)o->n_threads);
-    double limit = mst_cpu_limit("");
+    double limit = mst_cpu_allowed();
     if (limit > 0.0)
         json_object_set_new(json, "cpu_limit", json_real(limit));
     json_t *paths = paths_json(self);

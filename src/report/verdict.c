@@ -72,6 +72,7 @@
 #define STEP_BYTES     32768
 #define CORE_WAIT      0.05 /* of a worker's time, before waiting for a core is worth a word, */
 #define CORES_LACK     0.15 /* and before it is what the sentence says */
+#define SOURCE         0.5
 #define HOST_TEXT      224
 
 const char *mst_bottleneck_name(mst_bottleneck kind)
@@ -125,7 +126,7 @@ static double ready_share(const mst_facts *f)
                      w->share[MST_COST_APPLY];
         double each = w->thread_seconds > 0 ? w->seconds / w->thread_seconds : 0;
         if (w->delay > 0 && w->cpu >= 0)
-            sum += fmin(w->delay * each, fmax(0, own - w->cpu * each));
+            sum += fmin(w->delay * each, fmax(0, own - w->ran * each));
     }
     return f->n_workers > 0 ? sum / (double)f->n_workers : 0;
 }
@@ -308,7 +309,8 @@ static void take_evidence(const mst_facts *f, mst_verdict *v)
 {
     char speed[40], host[HOST_TEXT];
     const char *who = mst_facts_noun(f);
-    add_evidence(v, f->rows_per_s > 0 ? f->rows_per_s : NAN, "rows/s", "rows per second, all %ss", who);
+    add_evidence(v, f->rows_per_s > 0 ? f->rows_per_s : NAN, "rows/s",
+                 "rows per second, all %ss, evaluations and saving included", who);
     for (int k = 0; k < MST_BOTTLENECKS; k++)
         if (v->shares[k] >= 0.02)
             add_evidence(v, v->shares[k], "share", "share of a %s's time: %s", who,
@@ -381,6 +383,25 @@ static void add_others(const mst_facts *f, mst_verdict *v)
                  f->guest->cores, host_of(f, f->guest, host));
 }
 
+/* Whether what parses waits as well, for what the rows come from: it neither runs nor is ready to in half of
+ * the time in which training waits for rows. */
+static bool waits_source(const mst_facts *f)
+{
+    double delay = f->workers[0].delay > 0 ? f->workers[0].delay : 0;
+    return f->parsing + delay < SOURCE * f->typical[MST_COST_READ];
+}
+
+/* Cores that parsing has, training has not. */
+static void add_parsing(const mst_facts *f, mst_verdict *v)
+{
+    size_t n = strlen(v->sentence);
+    double all = f->parsing + f->training;
+    if (f->parses && f->cores_full && f->parsing > f->training)
+        snprintf(v->sentence + n, sizeof v->sentence - n,
+                 " Parsing takes the cores: %.1f of the %.1f cores' worth that the process gets.", f->parsing,
+                 all);
+}
+
 static void write_sentence(const mst_facts *f, mst_verdict *v)
 {
     char share[40], extra[320] = "", number[40], core[40], host[HOST_TEXT];
@@ -434,8 +455,11 @@ static void write_sentence(const mst_facts *f, mst_verdict *v)
                  mst_figure_percent(f->server_busy, number), share);
         break;
     case MST_BOTTLENECK_INPUT:
-        snprintf(v->sentence, size,
-                 "Input is the bottleneck: training waits for rows to be parsed %s of the time.", share);
+        snprintf(v->sentence, size, "Input is the bottleneck: training waits for rows %s %s of the time.",
+                 f->piped          ? "from standard input"
+                 : waits_source(f) ? "to be read"
+                                   : "to be parsed",
+                 share);
         break;
     case MST_BOTTLENECK_DISK:
         snprintf(v->sentence, size, "The disk is the bottleneck: training waits for it %s of the time.",
@@ -535,6 +559,7 @@ mst_status mst_verdict_of(const mst_run_data *run, mst_verdict *out)
     name_place(&f, out, &at);
     take_evidence(&f, out);
     write_sentence(&f, out);
+    add_parsing(&f, out);
     add_others(&f, out);
     mst_verdict_advise(&f, out);
     mst_facts_fini(&f);

@@ -39,9 +39,10 @@ typedef struct mst_evidence {
 } mst_evidence;
 
 typedef struct mst_advice {
-    char change[96]; /* a flag where there is one */
+    char change[96]; /* a flag and its value where there is one */
     char text[320];
-    double gain; /* rows/s after over rows/s now */
+    double gain;   /* rows/s after over rows/s now, the time of evaluating and saving included */
+    bool hardware; /* it needs more hosts or cores than the run had */
 } mst_advice;
 
 typedef struct mst_verdict {
@@ -53,7 +54,7 @@ typedef struct mst_verdict {
     double core_wait;               /* what of computing's share is waiting for a core */
     mst_evidence evidence[MST_EVIDENCE_MAX];
     size_t n_evidence;
-    mst_advice advice[MST_ADVICE_MAX]; /* greatest gain first */
+    mst_advice advice[MST_ADVICE_MAX]; /* greatest gain first; of hardware, it counts two thirds */
     size_t n_advice;
 } mst_verdict;
 

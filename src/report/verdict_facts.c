@@ -127,6 +127,13 @@ static void take_process(mst_party *to, const mst_process_data *p, double from, 
     to->fault_rate = rate(r, "proc_major_faults", from, until);
     to->delay = rate(r, "proc_delay_s", from, until);
     take_links(to, p, from, until);
+    /* A process gives no CPU time for each thread. All its threads compete for the same cores, so those that
+     * train ran for the same part of the time that they wanted to as all of them. */
+    double wanted = (to->share[MST_COST_PREPARE] + to->share[MST_COST_COMPUTE] + to->share[MST_COST_PUSH] +
+                     to->share[MST_COST_APPLY]) *
+                    (to->seconds > 0 ? to->thread_seconds / to->seconds : 0);
+    double got = to->delay > 0 ? to->cpu / (to->cpu + to->delay) : 1;
+    to->ran = isnan(to->cpu) ? NAN : fmin(to->cpu, wanted * got);
 }
 
 /* ---- the manifest's workers ---- */
@@ -153,6 +160,7 @@ static void take_manifest_worker(mst_party *to, const json_t *worker, bool ranks
                       .read_rate = NAN,
                       .fault_rate = NAN,
                       .delay = NAN,
+                      .ran = NAN,
                       .link_in = NAN,
                       .link_out = NAN,
                       .link_bytes = NAN};
@@ -384,6 +392,7 @@ static void take_servers(mst_facts *f)
 }
 
 #define CROWDED  0.95 /* of a host's cores are busy, */
+#define FULL     0.9  /* of what limits let the process use is used */
 #define CROWDING 0.25 /* and others use so much of them that threads of one process do not get theirs */
 
 /* Cores' worth that the run's processes on the host use; *n: how many they are. */
@@ -422,12 +431,78 @@ static void take_hosts(mst_facts *f)
             continue;
         double busy = w->host_busy * w->cores, own = used_on(f, w->process->host, &n), others = busy - own;
         bool several = n > 1 || (w->thread_seconds > 1.5 * w->seconds && others >= CROWDING * w->cores);
-        f->crowded = f->crowded || (several && w->host_busy >= CROWDED);
+        double limit = w->process->cpu_limit; /* threads that share fewer cores wait for each other there */
+        bool limited = limit > 0 && w->thread_seconds > 1.5 * limit * w->seconds && w->cpu >= FULL * limit;
+        f->crowded = f->crowded || (several && w->host_busy >= CROWDED) || limited;
         if (others > f->others) {
             f->others = others;
             f->guest = w;
         }
     }
+}
+
+/* Whether the cores that a worker's process may use are used up, by itself and the run's others. */
+static bool is_full(const mst_facts *f, const mst_party *w)
+{
+    double limit = w->process != NULL ? w->process->cpu_limit : NAN;
+    return w->host_busy >= CROWDED || (limit > 0 && !shares_process(f, w) && w->cpu >= FULL * limit);
+}
+
+/* What parses the rows, and whether it takes cores from those that train. */
+static void take_input(mst_facts *f)
+{
+    const char *format = mst_run_data_text(f->run, "data", "format", NULL);
+    const char *file = json_string_value(json_array_get(json_object_get(f->run->manifest, "files"), 0));
+    double n = 0;
+    f->piped = file != NULL && strcmp(file, "-") == 0;
+    f->parses = format == NULL || strcmp(format, "cache") != 0;
+    f->cores_full = f->n_workers > 0;
+    for (size_t i = 0; i < f->n_workers; i++) {
+        const mst_party *w = &f->workers[i];
+        f->cores_full = f->cores_full && is_full(f, w);
+        if (isnan(w->cpu) || shares_process(f, w))
+            continue;
+        f->training += w->ran;
+        f->parsing += w->cpu - w->ran;
+        n++;
+    }
+    f->training = n > 0 ? f->training / n : NAN;
+    f->parsing = n > 0 ? f->parsing / n : NAN;
+}
+
+/* The step that a mark's text, "step 300", tells of; NAN: none. */
+static double step_of(const char *text)
+{
+    char *end;
+    if (text == NULL || strncmp(text, "step ", 5) != 0)
+        return NAN;
+    double step = strtod(text + 5, &end);
+    return end > text + 5 && *end == '\0' ? step : NAN;
+}
+
+static void take_events(const mst_run_data *run, const char *kind, mst_events *out)
+{
+    const mst_csv *marks = &run->marks;
+    size_t time = mst_csv_column(marks, "time"), kinds = mst_csv_column(marks, "kind");
+    size_t texts = mst_csv_column(marks, "text");
+    double last = mst_run_data_real(run, "progress", "step", NULL), first_step = NAN, last_step = NAN, from,
+           to = NAN;
+    mst_training_window(run, &from, &to);
+    *out = (mst_events){.known = marks->n_rows > 0, .spacing = NAN};
+    for (size_t i = 0; i < marks->n_rows; i++) {
+        const char *what = mst_csv_text(marks, i, kinds);
+        if (what == NULL || strcmp(what, kind) != 0)
+            continue;
+        double step = step_of(mst_csv_text(marks, i, texts));
+        out->all++;
+        if (!isnan(step) ? !(step < last) : !(mst_csv_value(marks, i, time) < to))
+            continue;
+        out->during++;
+        first_step = isnan(first_step) ? step : first_step;
+        last_step = step;
+    }
+    if (out->during >= 2 && last_step > first_step)
+        out->spacing = (last_step - first_step) / (out->during - 1);
 }
 
 mst_status mst_facts_of(const mst_run_data *run, mst_facts *out)
@@ -452,6 +527,9 @@ mst_status mst_facts_of(const mst_run_data *run, mst_facts *out)
     take_far(&f);
     take_servers(&f);
     take_hosts(&f);
+    take_input(&f);
+    take_events(run, "evaluate_begin", &f.evaluations);
+    take_events(run, "checkpoint_begin", &f.saves);
     f.own = f.typical[MST_COST_READ] + f.typical[MST_COST_PREPARE] + f.typical[MST_COST_COMPUTE] +
             f.typical[MST_COST_PUSH] + f.typical[MST_COST_APPLY];
     f.wait = f.typical[MST_COST_PULL_WAIT] + f.typical[MST_COST_BARRIER_WAIT];

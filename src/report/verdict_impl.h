@@ -23,10 +23,18 @@ typedef struct mst_party {
     double iowait;                                      /* cores' worth */
     double read_rate, fault_rate;
     double delay; /* cores' worth that the process was ready to use and did not get; NAN: not known */
+    double ran;   /* cores' worth that its training threads used */
     double held;  /* share of training in which steps were held open for this worker alone */
     double link_in, link_out; /* use of the busiest link whose speed is known, 0 to 1 */
     double link_bytes;        /* bytes/s of that speed */
 } mst_party;
+
+/* Evaluations, or checkpoints, by marks.csv. */
+typedef struct mst_events {
+    bool known;
+    double all, during; /* during: before the last step, which rarer ones would leave out */
+    double spacing;     /* steps from one to the next; NAN: not known */
+} mst_events;
 
 typedef struct mst_facts {
     const mst_run_data *run;
@@ -41,6 +49,13 @@ typedef struct mst_facts {
     bool crowded;           /* several processes of the run use up all cores of a host */
     const mst_party *guest; /* on the host where others use most; their cores' worth */
     double others;
+    bool piped;  /* rows come from standard input */
+    bool parses; /* rows come from text, and not from a cache of it */
+    /* cores' worth of a worker's process, the mean of them: of its training threads, and beside them, which
+     * is parsing where it parses; NAN: not known */
+    double training, parsing;
+    bool cores_full; /* the cores that the workers may use are used up */
+    mst_events evaluations, saves;
     bool sparse;               /* only what a batch touches travels */
     double rows_per_s, step_s; /* of a typical worker: wall time of a step */
     double eval_share;         /* of the wall time of the run */
@@ -73,7 +88,7 @@ static inline const char *mst_facts_noun(const mst_facts *self)
 mst_status mst_facts_of(const mst_run_data *run, mst_facts *out);
 void mst_facts_fini(mst_facts *self);
 
-/* Adds the advice, greatest gain first, for the shares that the verdict has. */
+/* Adds the advice, in the order of verdict.h, for the shares that the verdict has. */
 void mst_verdict_advise(const mst_facts *facts, mst_verdict *verdict);
 
 /* Steps per second of `customers` workers that each work `think` seconds on their own and then ask n stations

@@ -23,24 +23,33 @@
  *  --quorum W-1     no straggling of the slowest
  *  --pipeline 2     three requests of a worker in flight: three times the customers, whose own work is still
  *                   done one after the other
- *  --cache          input * 0.05
+ *  --cache          input * 0.05; and where text is parsed on cores that are used up, own work takes what the
+ *                   training threads' CPU time takes on the cores that the process has
+ *  no other programs on the host: own work takes what the process's CPU time takes on all cores of the host
  *  --threads C      local and ranks: own work / (C / threads), C being the cores that other programs, other
  *                   ranks and limits leave
- *  rarer evaluation, saving: a quarter of it
+ *  --eval-every, --checkpoint-every times 4: a quarter of those before the last step; the one at the end
+ * stays. Only where there were several before it
  *
- * Advice of less than 5 percent is not given. */
+ * Advice of less than 5 percent is not given. What needs more hardware stands behind what does not, unless
+ * its gain is 1.5 times as much. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "report/verdict_impl.h"
 
 #define WORTH         1.05
 #define CUSTOMERS_MAX 4096
 #define SPARSE_POWER  0.8
 #define CACHED        0.05
+#define RARER         4    /* times the present interval */
+#define SEVERAL       2    /* evaluations or saves during training, before rarer ones are a change */
+#define HARDWARE      1.5  /* times the gain, before more hardware stands first */
+#define OTHERS        0.25 /* of a host's cores, before other programs are worth a word */
 #define STATIONS      2
 
 typedef struct model {
@@ -127,26 +136,34 @@ static model today(const mst_facts *f, const mst_verdict *v)
 
 /* ---- changes ---- */
 
-static void advise(mst_verdict *v, const model *now, const model *then, const char *change,
-                   const char *format, ...) __attribute__((format(printf, 5, 6)));
-static void advise(mst_verdict *v, const model *now, const model *then, const char *change,
+typedef enum needs { NEEDS_NOTHING, NEEDS_HARDWARE } needs;
+
+/* What advice is ordered by. */
+static double rank_of(const mst_advice *a)
+{
+    return a->hardware ? a->gain / HARDWARE : a->gain;
+}
+
+static void advise(mst_verdict *v, const model *now, const model *then, needs what, const char *change,
+                   const char *format, ...) __attribute__((format(printf, 6, 7)));
+static void advise(mst_verdict *v, const model *now, const model *then, needs what, const char *change,
                    const char *format, ...)
 {
     va_list args;
-    double gain = rows_rate(then) / rows_rate(now);
-    if (!(gain >= WORTH) || !isfinite(gain))
+    mst_advice new = {.gain = rows_rate(then) / rows_rate(now), .hardware = what == NEEDS_HARDWARE};
+    if (!(new.gain >= WORTH) || !isfinite(new.gain))
         return;
-    if (v->n_advice == MST_ADVICE_MAX && v->advice[MST_ADVICE_MAX - 1].gain >= gain)
+    if (v->n_advice == MST_ADVICE_MAX && rank_of(&v->advice[MST_ADVICE_MAX - 1]) >= rank_of(&new))
         return;
     size_t at = v->n_advice < MST_ADVICE_MAX ? v->n_advice++ : MST_ADVICE_MAX - 1;
-    for (; at > 0 && v->advice[at - 1].gain < gain; at--)
+    for (; at > 0 && rank_of(&v->advice[at - 1]) < rank_of(&new); at--)
         v->advice[at] = v->advice[at - 1];
     mst_advice *a = &v->advice[at];
+    *a = new;
     snprintf(a->change, sizeof a->change, "%s", change);
     va_start(args, format);
     vsnprintf(a->text, sizeof a->text, format, args);
     va_end(args);
-    a->gain = gain;
 }
 
 /* How processes of the run are asked for: "--workers 4", or what an MPI launcher is given. out holds 96
@@ -180,7 +197,7 @@ static void advise_servers(const mst_facts *f, mst_verdict *v, const model *now)
         ask_for(f, servers * 2, (double)f->n_workers, started);
     snprintf(change, sizeof change, "--servers %.0f%s%.60s", servers * 2, f->launcher != NULL ? " and " : "",
              started);
-    advise(v, now, &m, change,
+    advise(v, now, &m, NEEDS_HARDWARE, change,
            "Twice the servers, each with its own link and cores: each applies and sends half of the model.");
 }
 
@@ -226,7 +243,7 @@ static void advise_workers(const mst_facts *f, mst_verdict *v, const model *now)
     }
     ask_for(f, fmax(f->figures.n_servers, (double)f->n_servers), 2 * (double)f->n_workers, started);
     snprintf(change, sizeof change, "%.60s%s", started, cores_left(f) ? "" : ", the new ones on other hosts");
-    advise(v, now, &m, change,
+    advise(v, now, &m, NEEDS_HARDWARE, change,
            fixed ? "Twice the ranks on cores of their own: each computes half of the rows that it does now."
            : f->ranks
                ? "Twice the ranks on cores of their own: twice the rows in a step."
@@ -254,7 +271,7 @@ static void advise_batch(const mst_facts *f, mst_verdict *v, const model *now)
     snprintf(change, sizeof change, "--%s %.0f", global > 0 ? "global-batch" : "batch",
              (global > 0 ? global : f->figures.batch) * more);
     advise(
-        v, now, &m, change,
+        v, now, &m, NEEDS_NOTHING, change,
         "Four times the rows in a step: as many round trips for four times the rows%s. Look at the learning "
         "rate then (--lr).",
         f->sparse ? ", and keys that several rows share travel once"
@@ -271,7 +288,7 @@ static void advise_exchange(const mst_facts *f, mst_verdict *v, const model *now
         double factor = f->sparse ? 0.65 : 0.5;
         m.link *= factor;
         m.link_use *= factor;
-        advise(v, now, &m, "--wire bf16",
+        advise(v, now, &m, NEEDS_NOTHING, "--wire bf16",
                f->ranks ? "Half the bytes for each gradient; weights keep full precision."
                         : "Half the bytes for each weight and gradient; servers keep full precision.");
     }
@@ -288,20 +305,21 @@ static void advise_exchange(const mst_facts *f, mst_verdict *v, const model *now
         double typical = now->own + now->input + now->disk + now->server + now->link + m.trips;
         if (f->slowest_ratio > 1.2 && typical > 0)
             m.rows *= (m.workers - 1 + 1 / f->slowest_ratio) / m.workers;
-        advise(v, now, &m, "--mode async", "Nobody waits for a step to close; gradients are somewhat stale.");
+        advise(v, now, &m, NEEDS_NOTHING, "--mode async",
+               "Nobody waits for a step to close; gradients are somewhat stale.");
         m = *now;
         if (now->straggle > 0 && f->n_workers > 2) {
             m.straggle = 0;
             m.rows *= (m.workers - 1) / m.workers;
             snprintf(change, sizeof change, "--quorum %.0f", m.workers - 1);
-            advise(v, now, &m, change,
+            advise(v, now, &m, NEEDS_NOTHING, change,
                    "A step closes without its slowest worker, whose rows are dropped when late.");
         }
     }
     m = *now;
     if (!f->lockstep && mst_run_data_option_real(f->run, "pipeline") < 1) {
         m.in_flight = 3;
-        advise(v, now, &m, "--pipeline 2",
+        advise(v, now, &m, NEEDS_NOTHING, "--pipeline 2",
                "Requests in flight while the worker computes hide the round trips.");
     }
 }
@@ -316,45 +334,178 @@ static double beside(const mst_facts *f)
     return fmax(n, 1);
 }
 
-static void advise_rest(const mst_facts *f, mst_verdict *v, const model *now)
+/* ---- whose the cores are ---- */
+
+/* The first worker's limit; NAN: none. */
+static double limit_of(const mst_facts *f)
+{
+    return f->n_workers > 0 && f->workers[0].process != NULL ? f->workers[0].process->cpu_limit : NAN;
+}
+
+/* All workers that the files tell of are on the host of the guest. */
+static bool all_beside(const mst_facts *f, const mst_party *guest)
+{
+    for (size_t i = 0; i < f->n_workers; i++)
+        if (f->workers[i].process == NULL || guest->process == NULL ||
+            strcmp(f->workers[i].process->host, guest->process->host) != 0)
+            return false;
+    return true;
+}
+
+/* Own work as a share of the time of a step, when the first worker's process, and those like it beside it,
+ * have `cores` of the host and its threads that do not train use `beside_training` of what they get now: as
+ * long as all that CPU time takes on these cores, and as long as its training threads take that never wait
+ * for one. Never more than now; now, where nobody knows. */
+static double own_on(const mst_facts *f, const mst_verdict *v, double cores, double beside_training)
+{
+    const mst_party *w = &f->workers[0];
+    double now = v->shares[MST_BOTTLENECK_COMPUTE], threads = fmax(1, w->thread_seconds / w->seconds);
+    double each = fmin(cores / beside(f), limit_of(f)); /* of NAN and a number: the number */
+    if (isnan(f->parsing) || !(w->ran > 0) || !(each > 0) || !(now > 0))
+        return now;
+    double all = w->ran + beside_training * fmax(0, w->cpu - w->ran);
+    return fmin(now, fmax(w->ran / threads, all / each));
+}
+
+static void set_own(const mst_verdict *v, model *m, double share)
+{
+    if (v->shares[MST_BOTTLENECK_COMPUTE] > 0)
+        m->own *= share / v->shares[MST_BOTTLENECK_COMPUTE];
+}
+
+static void advise_cache(const mst_facts *f, mst_verdict *v, const model *now)
+{
+    model m = *now;
+    if (!f->parses || f->piped || f->n_workers == 0)
+        return;
+    m.input *= CACHED;
+    /* what parses gives its cores to what trains */
+    const mst_party *w = &f->workers[0];
+    if (f->cores_full)
+        set_own(v, &m, own_on(f, v, w->cores - f->others, 0));
+    advise(v, now, &m, NEEDS_NOTHING, "--cache",
+           "The data is parsed once into a binary cache and mapped from then on%s.",
+           f->cores_full && f->parsing >= OTHERS ? ", and the cores that parsing takes are free to train"
+                                                 : "");
+}
+
+static void advise_room(const mst_facts *f, mst_verdict *v, const model *now)
+{
+    model m = *now;
+    if (f->guest == NULL || !(f->others >= OTHERS * f->guest->cores) || !all_beside(f, f->guest))
+        return;
+    set_own(v, &m, own_on(f, v, f->guest->cores, 1));
+    const mst_party *w = &f->workers[0];
+    if (w->delay > 0 && w->cpu > 0)
+        m.input *= w->cpu / (w->cpu + w->delay);
+    advise(v, now, &m, NEEDS_NOTHING, "no other programs on the host",
+           "They use %.1f of its %.0f cores: stop them, or train on another host.", f->others,
+           f->guest->cores);
+}
+
+/* ---- rarer evaluations and saves ---- */
+
+/* RARER times the interval of an option, such as "2000rows" for "500 rows"; else by the steps between those
+ * that were. False: neither is known. out holds 48 bytes. */
+static bool rarer(const mst_facts *f, const char *option, const mst_events *events, char *out)
+{
+    static const char *const units[][2] = {{"steps", "steps"}, {"step", "steps"},    {"rows", "rows"},
+                                           {"row", "rows"},    {"epochs", "epochs"}, {"epoch", "epochs"},
+                                           {"seconds", "s"},   {"s", "s"},           {"", "steps"}};
+    char *text = mst_run_data_option(f->run, option), *end;
+    const char *unit = NULL;
+    double value = 0;
+    size_t n = text != NULL ? strlen(text) : 0;
+    for (size_t i = 0; unit == NULL && n > 0 && i < sizeof units / sizeof *units; i++) {
+        size_t k = strlen(units[i][0]);
+        if (k >= n || strcmp(text + n - k, units[i][0]) != 0)
+            continue;
+        unit = units[i][1];
+        text[n - k] = '\0';
+        text[strcspn(text, " \t")] = '\0';
+        int64_t whole;
+        if (mst_parse_int(text, &whole))
+            value = (double)whole;
+        else if ((value = strtod(text, &end), *end != '\0'))
+            value = 0;
+    }
+    mst_free(text);
+    if (!(value > 0) && events->spacing >= 1) {
+        value = round(events->spacing);
+        unit = "steps";
+    }
+    snprintf(out, 48, "%.12g%s", value * RARER, unit != NULL ? unit : "");
+    return value > 0 && isfinite(value);
+}
+
+/* What stays of them when they come RARER times as seldom: the one at the end does. 1: nothing changes. */
+static double stays(const mst_facts *f, const char *option, const mst_events *events)
+{
+    if (mst_run_data_option_is(f->run, option, "never"))
+        return 1;
+    if (!events->known)
+        return 1.0 / RARER;
+    if (events->during < SEVERAL)
+        return 1;
+    return (events->all - events->during + floor(events->during / RARER)) / events->all;
+}
+
+static void advise_rarer(const mst_facts *f, mst_verdict *v, const model *now)
+{
+    char change[96], value[48];
+    model m = *now;
+    m.evaluation *= stays(f, "eval-every", &f->evaluations);
+    if (rarer(f, "eval-every", &f->evaluations, value)) {
+        snprintf(change, sizeof change, "--eval-every %s", value);
+        advise(
+            v, now, &m, NEEDS_NOTHING, change,
+            "Evaluate a quarter as often, or on fewer rows (--eval-rows): rows per second, evaluations and "
+            "saving included.");
+    }
+    m = *now;
+    m.saving *= stays(f, "checkpoint-every", &f->saves);
+    if (rarer(f, "checkpoint-every", &f->saves, value)) {
+        snprintf(change, sizeof change, "--checkpoint-every %s", value);
+        advise(v, now, &m, NEEDS_NOTHING, change,
+               "Save a quarter as often: rows per second, evaluations and saving included.");
+    }
+}
+
+/* ---- the rest ---- */
+
+static void advise_threads(const mst_facts *f, mst_verdict *v, const model *now)
 {
     char change[96];
     model m = *now;
-    const char *format = mst_run_data_text(f->run, "data", "format", NULL);
-    if (format == NULL || strcmp(format, "cache") != 0) {
-        m.input *= CACHED;
-        advise(v, now, &m, "--cache", "The data is parsed once into a binary cache and mapped from then on.");
-    }
-    m = *now;
-    m.evaluation /= 4;
-    advise(v, now, &m, "--eval-every", "Evaluate a quarter as often, or on fewer rows (--eval-rows).");
-    m = *now;
-    m.saving /= 4;
-    advise(v, now, &m, "--checkpoint-every", "Save a quarter as often.");
-    m = *now;
-    if (now->disk > 0.05) {
-        m.disk = 0;
-        advise(v, now, &m, "--cache-folder",
-               "Put the data, or its cache, on a faster disk or into memory (/dev/shm).");
-    }
-    m = *now;
-    double cores = f->n_workers > 0 ? f->workers[0].cores : NAN, threads = f->figures.n_threads;
-    double limit = f->n_workers > 0 && f->workers[0].process != NULL ? f->workers[0].process->cpu_limit : NAN;
+    if (f->n_workers == 0 || f->ps)
+        return;
+    double cores = f->workers[0].cores, threads = f->figures.n_threads, limit = limit_of(f);
     double left = floor(fmin((cores - f->others) / beside(f), limit) + 0.25); /* of NAN and a number: it */
-    if (f->n_workers > 0 && !f->ps && left >= threads + 1 && threads >= 1) {
+    if (left >= threads + 1 && threads >= 1) {
         m.own *= threads / left;
         m.input *= threads / left;
         snprintf(change, sizeof change, "--threads %.0f", left);
-        advise(v, now, &m, change,
+        advise(v, now, &m, NEEDS_NOTHING, change,
                left >= cores   ? "One thread for each core of the host."
                : beside(f) > 1 ? "One thread for each core of the host, which the ranks there share."
                                : "One thread for each core of the host that others leave.");
-    } else if (f->n_workers > 0 && !f->ps && !f->ranks && threads >= cores &&
-               v->kind == MST_BOTTLENECK_COMPUTE) {
+    } else if (!f->ranks && !f->piped && threads >= fmin(cores, limit) && v->kind == MST_BOTTLENECK_COMPUTE) {
         m.own /= 2;
-        advise(v, now, &m, "--strategy ps --workers 2",
-               "All cores of the host compute: a second host with a worker of its own would share the work.");
+        advise(
+            v, now, &m, NEEDS_HARDWARE, "muster launch --hosts FILE --servers 1 --workers 2",
+            "All cores of the host compute: a worker on a second host would share the work. FILE names the "
+            "hosts, and this train command stands behind --.");
     }
+}
+
+static void advise_disk(mst_verdict *v, const model *now)
+{
+    model m = *now;
+    if (now->disk <= 0.05)
+        return;
+    m.disk = 0;
+    advise(v, now, &m, NEEDS_NOTHING, "--cache-folder",
+           "Put the data, or its cache, on a faster disk or into memory (/dev/shm).");
 }
 
 void mst_verdict_advise(const mst_facts *f, mst_verdict *v)
@@ -365,5 +516,9 @@ void mst_verdict_advise(const mst_facts *f, mst_verdict *v)
     advise_workers(f, v, &now);
     advise_batch(f, v, &now);
     advise_exchange(f, v, &now);
-    advise_rest(f, v, &now);
+    advise_cache(f, v, &now);
+    advise_room(f, v, &now);
+    advise_rarer(f, v, &now);
+    advise_threads(f, v, &now);
+    advise_disk(v, &now);
 }

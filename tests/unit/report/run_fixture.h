@@ -23,13 +23,17 @@ typedef struct fixture_process {
     double cpu, host_cpu, iowait; /* cores' worth */
     double rss, disk_read, faults;
     double link_bits;       /* 0: no speed known */
+    double delay;           /* cores' worth; 0: not written */
+    double cpu_limit;       /* 0: none */
     double net_in, net_out; /* bytes; 0: as the messages */
 } fixture_process;
 
 typedef struct fixture_run {
     const char *strategy, *mode, *format, *model, *wire;
-    const char *launcher; /* of an MPI job; or NULL */
-    int global_batch;     /* as it was given; 0: not */
+    const char *launcher;                             /* of an MPI job; or NULL */
+    const char *file, *eval_every, *checkpoint_every; /* NULL: clicks.tsv, 1 epoch, not written */
+    int evaluations, saves; /* that many, the last one at the last step; 0: by eval_seconds */
+    int global_batch;       /* as it was given; 0: not */
     int servers, workers, batch, threads, seconds;
     int pipeline;
     double eval_seconds; /* of all those seconds */
@@ -59,7 +63,9 @@ static inline FILE *fixture_open(const char *folder, const char *name)
 static inline void fixture_manifest(const char *folder, const fixture_run *r, double rows, double steps)
 {
     FILE *f = fixture_open(folder, "manifest.json");
-    char mpi[128] = "", global[40] = "";
+    char mpi[128] = "", global[40] = "", saving[80] = "";
+    if (r->checkpoint_every != NULL)
+        snprintf(saving, sizeof saving, "\"checkpoint-every\": \"%s\", ", r->checkpoint_every);
     if (r->global_batch > 0)
         snprintf(global, sizeof global, "\"global-batch\": %d, ", r->global_batch);
     if (r->launcher != NULL)
@@ -69,16 +75,17 @@ static inline void fixture_manifest(const char *folder, const fixture_run *r, do
             "{%s\"format\": \"muster-run\", \"version\": 1, \"muster\": \"0.1.0\", \"started\": "
             "\"2025-11-15T09:46:40Z\", \"host\": \"a\", \"threads\": %d, \"batch\": %d, \"options\": "
             "{\"training\": "
-            "{\"epochs\": 3, \"eval-every\": \"1 epoch\", \"seed\": 1}, \"strategy\": {\"strategy\": \"%s\", "
+            "{\"epochs\": 3, \"eval-every\": \"%s\", %s\"seed\": 1}, \"strategy\": {\"strategy\": \"%s\", "
             "\"mode\": \"%s\", \"servers\": %d, \"workers\": %d, \"batch\": %d, %s"
             "\"wire\": \"%s\", "
             "\"pipeline\": %d, "
-            "\"dense-model\": %s}}, \"files\": [\"clicks.tsv\"], \"data\": {\"source\": \"clicks.tsv\", "
+            "\"dense-model\": %s}}, \"files\": [\"%s\"], \"data\": {\"source\": \"clicks.tsv\", "
             "\"format\": \"%s\", \"features\": 1000000}, \"model\": {\"name\": \"%s\"}, \"state\": \"done\", "
             "\"end\": \"all epochs done\", \"progress\": {\"step\": %.0f, \"rows\": %.0f, \"epoch\": 3, "
             "\"train_seconds\": %f, \"eval_seconds\": %f, \"save_seconds\": 0.5}}\n",
-            mpi, r->threads ? r->threads : 1, r->batch, r->strategy, r->mode, r->servers, r->workers,
-            r->batch, global, r->wire ? r->wire : "fp32", r->pipeline, r->dense ? "true" : "false",
+            mpi, r->threads ? r->threads : 1, r->batch, r->eval_every ? r->eval_every : "1 epoch", saving,
+            r->strategy, r->mode, r->servers, r->workers, r->batch, global, r->wire ? r->wire : "fp32",
+            r->pipeline, r->dense ? "true" : "false", r->file ? r->file : "clicks.tsv",
             r->format ? r->format : "cache", r->model ? r->model : "logreg", steps, rows,
             r->seconds - r->eval_seconds, r->eval_seconds);
     fclose(f);
@@ -99,14 +106,20 @@ static inline void fixture_metrics(const char *folder, const fixture_run *r, dou
 }
 
 /* Evaluations at a third and at two thirds, a checkpoint after each, in the middle of their share. */
-static inline void fixture_marks(const char *folder, const fixture_run *r)
+static inline void fixture_marks(const char *folder, const fixture_run *r, double steps)
 {
     FILE *f = fixture_open(folder, "marks.csv");
     double half = r->eval_seconds / 2;
     fprintf(f, "time,process,kind,text\n%f,,start,\n", FIXTURE_T0);
     for (int i = 0; i < r->n; i++)
         fprintf(f, "%f,%s,join,\n", FIXTURE_T0 + 0.1, r->processes[i].name);
-    for (int k = 1; k <= 2 && half > 0; k++) {
+    for (int k = 1; k <= r->evaluations; k++)
+        fprintf(f, "%f,,evaluate_begin,step %.0f\n", FIXTURE_T0 + (double)r->seconds * k / r->evaluations,
+                floor(steps * k / r->evaluations));
+    for (int k = 1; k <= r->saves; k++)
+        fprintf(f, "%f,,checkpoint_begin,step %.0f\n", FIXTURE_T0 + (double)r->seconds * k / r->saves,
+                floor(steps * k / r->saves));
+    for (int k = 1; k <= 2 && half > 0 && r->evaluations == 0; k++) {
         double at = FIXTURE_T0 + r->seconds * k / 3.0;
         fprintf(f, "%f,,evaluate_begin,test\n%f,,evaluate_end,\"test, loss 0.4\"\n", at, at + half);
         fprintf(f, "%f,,checkpoint_begin,\n%f,,checkpoint_end,step-1\n", at + half, at + half + 0.4);
@@ -126,7 +139,10 @@ static inline void fixture_info(const char *folder, const fixture_process *p, in
             p->name, p->role, index, p->host, 4000 + index, FIXTURE_T0, p->cores);
     if (p->link_bits > 0)
         fprintf(f, ", \"bits_per_s\": %.0f", p->link_bits);
-    fprintf(f, "}], \"threads\": %.0f}\n", p->threads);
+    fprintf(f, "}], ");
+    if (p->cpu_limit > 0)
+        fprintf(f, "\"cpu_limit\": %f, ", p->cpu_limit);
+    fprintf(f, "\"threads\": %.0f}\n", p->threads);
     fclose(f);
 }
 
@@ -144,7 +160,7 @@ static inline void fixture_lines(const char *folder, const fixture_run *r, const
             "time,interval_s,cpu_user_s,cpu_system_s,cpu_iowait_s,cpu_idle_s,cpu_steal_s,cpu_busiest,"
             "cpu_cores,mem_used,mem_free,mem_cached,page_ins,context_switches,disk_read,disk_write,net_in,"
             "net_out,net_eth0_in,net_eth0_out,net_lo_in,net_lo_out,proc_cpu_user_s,proc_cpu_system_s,"
-            "proc_rss,proc_read,proc_write,proc_major_faults,proc_switches,proc_waits\n");
+            "proc_rss,proc_read,proc_write,proc_major_faults,proc_switches,proc_waits,proc_delay_s\n");
     for (int i = 1; i <= r->seconds; i++) {
         double t = FIXTURE_T0 + i, n = fixture_noise(&state), k = p->threads;
         double sum = p->read + p->prepare + p->compute + p->pull_wait + p->barrier_wait + p->push + p->apply +
@@ -153,15 +169,18 @@ static inline void fixture_lines(const char *folder, const fixture_run *r, const
                 p->steps * n, p->rows * n, p->read * k, p->prepare * k, p->compute * k, p->pull_wait * k,
                 p->barrier_wait * k, p->push * k, p->apply * k, p->serve * k, p->evaluate * k,
                 p->checkpoint * k, (sum < 1 ? 1 - sum : 0) * k, p->bytes_in * n, p->bytes_out * n);
+        char delay[32] = "";
+        if (p->delay > 0)
+            snprintf(delay, sizeof delay, "%f", p->delay);
         fprintf(resources,
                 "%f,1,%f,%f,%f,%f,0,%f,%f "
                 "%f,%.0f,%.0f,%.0f,0,900,%.0f,%.0f,%.0f,%.0f,%.0f,%.0f,0,0,%f,%f,%.0f,%.0f,"
-                "%.0f,%.0f,5,50\n",
+                "%.0f,%.0f,5,50,%s\n",
                 t, p->host_cpu * 0.8 * n, p->host_cpu * 0.2, p->iowait,
                 fmax(0, p->cores - p->host_cpu - p->iowait), fmin(1, p->host_cpu * n), fmin(1, p->host_cpu),
                 p->host_cpu / 2, 2e9 + 1e6 * i, 20e9, 3e9, p->disk_read * n, i % 20 == 0 ? 4e7 : 1e4,
                 net_in * n, net_out * n, net_in * n, net_out * n, p->cpu * 0.9 * n, p->cpu * 0.1,
-                (p->rss > 0 ? p->rss : 2e8) * (1 - exp(-i / 8.0)), p->disk_read * n, 1e3, p->faults);
+                (p->rss > 0 ? p->rss : 2e8) * (1 - exp(-i / 8.0)), p->disk_read * n, 1e3, p->faults, delay);
     }
     fclose(spans);
     fclose(resources);
@@ -179,7 +198,7 @@ static inline void fixture_write(const char *folder, const fixture_run *r)
     mkdir(folder, 0777);
     fixture_manifest(folder, r, rows, steps);
     fixture_metrics(folder, r, rows, steps);
-    fixture_marks(folder, r);
+    fixture_marks(folder, r, steps);
     snprintf(path, sizeof path, "%s/processes", folder);
     mkdir(path, 0777);
     for (int i = 0; i < r->n; i++) {

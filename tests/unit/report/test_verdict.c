@@ -28,6 +28,12 @@ static int remove_folder(void **state)
     return mst_remove_tree(folder) != MST_OK;
 }
 
+/* What advice is ordered by: more hardware stands first for 1.5 times the gain only. */
+static double order(const mst_advice *a)
+{
+    return a->hardware ? a->gain / 1.5 : a->gain;
+}
+
 static void judge(const fixture_run *run, mst_verdict *out)
 {
     mst_run_data *data = NULL;
@@ -44,7 +50,7 @@ static void judge(const fixture_run *run, mst_verdict *out)
     assert_true(sum <= 1.0001);
     for (size_t i = 0; i < out->n_advice; i++) {
         assert_true(out->advice[i].gain >= 1.05 && out->advice[i].gain < 100);
-        assert_true(i == 0 || out->advice[i].gain <= out->advice[i - 1].gain);
+        assert_true(i == 0 || order(&out->advice[i]) <= order(&out->advice[i - 1]));
     }
 }
 
@@ -170,9 +176,126 @@ static void test_input(void **state)
     judge(&r, &v);
     is(&v, MST_BOTTLENECK_INPUT, "");
     assert_true(gain_of(&v, "--cache") > 3);
+    assert_non_null(strstr(v.sentence, "waits for rows to be parsed"));
+    fixture_run slow = r; /* what parses has nothing to do either */
+    slow.processes[0].cpu = 0.5;
+    slow.processes[0].host_cpu = 0.6;
+    judge(&slow, &v);
+    is(&v, MST_BOTTLENECK_INPUT, "");
+    assert_non_null(strstr(v.sentence, "waits for rows to be read 7"));
+    slow.file = "-";
+    judge(&slow, &v);
+    assert_non_null(strstr(v.sentence, "waits for rows from standard input 7"));
+    assert_true(gain_of(&v, "--cache") == 0);
     r.format = "cache"; /* nothing to make of it */
     judge(&r, &v);
     assert_true(gain_of(&v, "--cache") == 0);
+}
+
+/* Threads that parse take the cores of those that train: without them, CPU time is less and cores are free.
+ */
+static void test_parsing_takes_cores(void **state)
+{
+    (void)state;
+    mst_verdict v;
+    fixture_run r = fixture_local();
+    fixture_process *p = &r.processes[0];
+    r.format = "libsvm";
+    r.threads = 1;
+    p->threads = 1; /* on one of two cores: 0.25 of it trains, 0.75 parses, both want three times as much */
+    p->cpu_limit = 1;
+    p->cpu = 1;
+    p->host_cpu = 1.1;
+    p->delay = 2;
+    p->read = 0.2;
+    p->prepare = 0.05;
+    p->compute = 0.7;
+    p->push = p->barrier_wait = 0;
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_COMPUTE, "");
+    assert_non_null(strstr(v.sentence, "Cores are the bottleneck: threads compute 25% of their time"));
+    assert_non_null(strstr(v.sentence, "Parsing takes the cores: 0.7 of the 1.0 cores' worth"));
+    assert_true(gain_of(&v, "--cache") > 3.2 && gain_of(&v, "--cache") < 4);
+    assert_true(gain_of(&v, "no other programs") == 0 && gain_of(&v, "--threads") == 0);
+    p->cpu_limit = 0; /* a core is free: what parses takes none */
+    judge(&r, &v);
+    assert_null(strstr(v.sentence, "Parsing"));
+    assert_true(gain_of(&v, "--cache") < 1.3);
+}
+
+/* Programs beside the run: without them, it has the cores that it waits for. */
+static void test_other_programs(void **state)
+{
+    (void)state;
+    mst_verdict v;
+    fixture_run r = fixture_local();
+    fixture_process *p = &r.processes[0];
+    p->cpu = 1;
+    p->host_cpu = 2;
+    p->delay = 0.9;
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_COMPUTE, "");
+    assert_string_equal(v.advice[0].change, "no other programs on the host");
+    assert_non_null(strstr(v.advice[0].text, "use 1.0 of its 2 cores: stop them, or train on another host"));
+    assert_true(v.advice[0].gain > 1.6 && v.advice[0].gain < 2.1);
+    assert_true(gain_of(&v, "muster launch --hosts FILE --servers 1 --workers 2") > 1.6);
+    assert_true(gain_of(&v, "--strategy") == 0);
+    r = fixture_local(); /* its own threads use all of it */
+    judge(&r, &v);
+    assert_true(gain_of(&v, "no other programs") == 0);
+    assert_string_equal(v.advice[0].change, "muster launch --hosts FILE --servers 1 --workers 2");
+    assert_true(v.advice[0].hardware);
+    r.file = "-"; /* which no other host can read */
+    judge(&r, &v);
+    assert_int_equal(v.n_advice, 0);
+}
+
+/* Only what happens before the end can happen less often. */
+static void test_rarer(void **state)
+{
+    (void)state;
+    static const char *const given[][2] = {
+        {"500rows", "--eval-every 2000rows"}, {"1M rows", "--eval-every 4000000rows"},
+        {"1 epoch", "--eval-every 4epochs"},  {"0.5s", "--eval-every 2s"},
+        {"250", "--eval-every 1000steps"},    {"10 steps", "--eval-every 40steps"},
+        {"odd", "--eval-every 1200steps"}, /* by the marks: 6000 steps, 20 of them */
+    };
+    mst_verdict v;
+    fixture_run r = fixture_local();
+    r.processes[0].compute = 0.25;
+    r.processes[0].evaluate = 0.6;
+    r.eval_seconds = 36;
+    r.evaluations = 20;
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
+        r.eval_every = given[i][0];
+        judge(&r, &v);
+        assert_string_equal(v.advice[0].change, given[i][1]);
+    }
+    double many = v.advice[0].gain; /* 4 of 19 stay, and the last */
+    assert_true(many > 1.7 && many < 1.9);
+    assert_non_null(strstr(v.advice[0].text, "evaluations and saving included"));
+    r.evaluations = 2; /* one of them is the last */
+    judge(&r, &v);
+    assert_true(gain_of(&v, "--eval-every") == 0);
+    r.evaluations = 3; /* one of three stays */
+    judge(&r, &v);
+    assert_true(gain_of(&v, "--eval-every") > 1.4 && gain_of(&v, "--eval-every") < many);
+
+    r = fixture_local();
+    r.processes[0].compute = 0.2;
+    r.processes[0].checkpoint = 0.65;
+    r.checkpoint_every = "1 epoch";
+    r.saves = 1;
+    judge(&r, &v);
+    is(&v, MST_BOTTLENECK_DISK, "");
+    assert_true(gain_of(&v, "--checkpoint-every") == 0);
+    r.saves = 9; /* two and the last stay */
+    judge(&r, &v);
+    assert_true(gain_of(&v, "--checkpoint-every 4epochs") > 1.6);
+    assert_true(gain_of(&v, "--checkpoint-every 4epochs") < 1.9);
+    r.checkpoint_every = "never"; /* by signals */
+    judge(&r, &v);
+    assert_true(gain_of(&v, "--checkpoint-every") == 0);
 }
 
 static void test_disk(void **state)
@@ -202,9 +325,10 @@ static void test_disk(void **state)
     r = fixture_local(); /* saving */
     r.processes[0].compute = 0.2;
     r.processes[0].checkpoint = 0.65;
+    r.saves = 20;
     judge(&r, &v);
     is(&v, MST_BOTTLENECK_DISK, "");
-    assert_true(gain_of(&v, "--checkpoint-every") > 1.5);
+    assert_true(gain_of(&v, "--checkpoint-every 1200steps") > 1.5); /* by the marks */
 }
 
 static void test_stragglers(void **state)
@@ -221,6 +345,8 @@ static void test_stragglers(void **state)
     is(&v, MST_BOTTLENECK_STRAGGLERS, "worker-1");
     assert_true(gain_of(&v, "--mode async") > 1.8);
     assert_true(gain_of(&v, "--quorum 2") > 1.1);
+    assert_true(gain_of(&v, "--workers 6") > 1.6 && !v.advice[0].hardware); /* which costs more */
+    assert_string_equal(v.advice[0].change, "--mode async");
     fixture_run two = r; /* with two workers the faster one is typical */
     two.n = 3;
     two.workers = 2;
@@ -260,6 +386,7 @@ static void test_evaluation(void **state)
     r.processes[0].compute = 0.25;
     r.processes[0].evaluate = 0.6;
     r.eval_seconds = 38;
+    r.evaluations = 40;
     judge(&r, &v);
     is(&v, MST_BOTTLENECK_EVALUATION, "");
     assert_true(gain_of(&v, "--eval-every") > 1.7 && gain_of(&v, "--eval-every") < 2.1);
@@ -488,14 +615,25 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
-        TEST(test_compute),        TEST(test_server_network),
-        TEST(test_worker_network), TEST(test_server_cpu),
-        TEST(test_input),          TEST(test_disk),
-        TEST(test_stragglers),     TEST(test_synchronisation),
-        TEST(test_evaluation),     TEST(test_balanced),
-        TEST(test_manifest_only),  TEST(test_one_host),
-        TEST(test_ranks),          TEST(test_ps_ranks),
-        TEST(test_write),          cmocka_unit_test(test_model),
+        TEST(test_compute),
+        TEST(test_server_network),
+        TEST(test_worker_network),
+        TEST(test_server_cpu),
+        TEST(test_input),
+        TEST(test_disk),
+        TEST(test_stragglers),
+        TEST(test_synchronisation),
+        TEST(test_evaluation),
+        TEST(test_balanced),
+        TEST(test_manifest_only),
+        TEST(test_one_host),
+        TEST(test_ranks),
+        TEST(test_ps_ranks),
+        TEST(test_parsing_takes_cores),
+        TEST(test_other_programs),
+        TEST(test_rarer),
+        TEST(test_write),
+        cmocka_unit_test(test_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
