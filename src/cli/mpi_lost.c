@@ -16,6 +16,7 @@
 #include "cli/signals.h"
 #include "matmul/matmul.h"
 #include "mpi/mpi.h"
+#include "observe/run.h"
 
 #define START_MIN_MS 10000
 #define ABORT_MS     3000  /* for the watch to end a process that MPI aborts */
@@ -102,14 +103,14 @@ void mst_cli_mpi_brace(uint32_t start_timeout_ms)
 void mst_cli_mpi_lost(void *arg, const char *sentence)
 {
     const char *run = arg;
-    char line[MST_ERROR_MAX + 512];
+    char line[MST_ERROR_MAX + 512], way_on[500] = "the job ends";
     pthread_mutex_lock(&last_word);
     mst_matmul_abandon();
     bool death = strstr(sentence, ") died") != NULL || strstr(sentence, ") is silent") != NULL;
     bool stopped = !death && mst_signals_name() != NULL; /* as all ranks were: nobody is lost */
-    int n = snprintf(line, sizeof line, "muster: %s; %s%.400s\n", sentence,
-                     death && run != NULL ? "resume it with --resume --run " : "the job ends",
-                     death && run != NULL ? run : "");
+    if (death && run != NULL)
+        mst_run_way_on(run, way_on, sizeof way_on);
+    int n = snprintf(line, sizeof line, "muster: %s; %s\n", sentence, way_on);
     if (!stopped && n > 0) { /* in one piece, and past a lock that the main thread may hold */
         ssize_t written = write(STDERR_FILENO, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
         (void)written;

@@ -14,6 +14,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -38,7 +39,8 @@ static mst_bytes *begin_add(mst_observe *self, mst_record_kind kind)
     bool ended = self->ended && (self->run != NULL || kind != MST_RECORD_EVENTS);
     if (!self->broken && !ended && out->n < PENDING_MAX && !out->failed)
         return out;
-    self->dropped += !self->ended && !self->broken;
+    if (!self->ended && !self->broken)
+        self->gaps |= 1u << kind;
     pthread_mutex_unlock(&self->mutex);
     return NULL;
 }
@@ -146,7 +148,8 @@ void mst_observe_forward(mst_observe *self, const mst_record *record)
     bool late = self->ended && self->run != NULL && !self->broken,
          full = self->foreign_bytes + record->n > FOREIGN_MAX;
     mst_foreign *f = self->ended || full ? NULL : mst_alloc(sizeof *f + record->n);
-    self->dropped += f == NULL && !self->ended;
+    if (f == NULL && !self->ended)
+        self->foreign_gaps = true;
     if (f != NULL) {
         *f = (mst_foreign){.record = *record};
         memcpy(f->data, record->data, record->n);
@@ -329,6 +332,16 @@ static mst_trace_identity identity(const mst_observe *self, unsigned lane)
                                 .clock_ns = self->monotonic_to_wall_ns + offset};
 }
 
+/* As begin_add; but what is refused is still in the ring, and comes later. */
+static mst_bytes *begin_trace_add(mst_observe *self)
+{
+    pthread_mutex_lock(&self->mutex);
+    bool full = self->files[MST_RECORD_TRACE].pending.n >= PENDING_MAX;
+    self->trace_waited |= full;
+    pthread_mutex_unlock(&self->mutex);
+    return full ? NULL : begin_add(self, MST_RECORD_TRACE);
+}
+
 static void drain_trace(mst_observe *self)
 {
     const mst_observe_options *o = &self->options;
@@ -337,9 +350,9 @@ static void drain_trace(mst_observe *self)
         mst_trace_identity who = identity(self, i);
         if (self->rings[i] == NULL)
             continue;
-        mst_bytes *out = self->traced < TRACE_MAX ? begin_add(self, MST_RECORD_TRACE) : NULL;
+        mst_bytes *out = self->traced < TRACE_MAX ? begin_trace_add(self) : NULL;
         if (out == NULL)
-            continue; /* the ring drops what comes */
+            continue; /* the ring drops what it cannot hold */
         size_t before = out->n;
         if (mst_trace_drain(self->rings[i], &who, o->trace_from, o->trace_to, out, &dropped_here) > 0 &&
             !self->named[i]) {
@@ -352,7 +365,8 @@ static void drain_trace(mst_observe *self)
         dropped += dropped_here;
         end_add(self);
     }
-    self->trace_dropped = dropped;
+    if (dropped > self->trace_dropped) /* not so where some rings were left as they are */
+        self->trace_dropped = dropped;
 }
 
 static void begin_trace(mst_observe *self)
@@ -506,6 +520,35 @@ void mst_observe_file_in(mst_observe *self, const char *run)
         mst_free(copy);
 }
 
+/* What those who read the run miss. */
+static void tell_gaps(mst_observe *self)
+{
+    static const char *const files[] = {
+#define X(name, file) [MST_RECORD_##name] = file,
+        MST_RECORD_MAP(X)
+#undef X
+    };
+    char names[160] = "";
+    pthread_mutex_lock(&self->mutex);
+    unsigned gaps = self->gaps;
+    bool foreign = self->foreign_gaps;
+    pthread_mutex_unlock(&self->mutex);
+    if (self->trace_waited && self->trace_dropped > 0)
+        gaps |= 1u << MST_RECORD_TRACE;
+    for (unsigned k = 0; k < MST_RECORDS; k++)
+        if ((gaps & 1u << k) != 0 && strstr(names, files[k]) == NULL) {
+            size_t n = strlen(names);
+            snprintf(names + n, sizeof names - n, "%s%s", n > 0 ? ", " : "", files[k]);
+        }
+    if (names[0] != '\0')
+        mst_warn("what %s writes about itself has gaps (%s): it was not taken in time; training is not "
+                 "affected",
+                 self->process, names);
+    if (foreign)
+        mst_warn("what other processes write about themselves has gaps: it could not be written in time; "
+                 "training is not affected");
+}
+
 void mst_observe_end(mst_observe *self)
 {
     if (self == NULL || !self->running)
@@ -516,9 +559,7 @@ void mst_observe_end(mst_observe *self)
     pthread_mutex_unlock(&self->mutex);
     pthread_join(self->thread, NULL);
     self->running = false;
-    if (self->dropped > 0)
-        mst_warn("%llu figures about the run's course were dropped: nobody took them in time",
-                 (unsigned long long)self->dropped);
+    tell_gaps(self);
     file_all(self);
     file_foreign(self);
     pthread_mutex_lock(&self->mutex);

@@ -38,7 +38,8 @@ struct mst_observe {
     char link[16];                  /* whose speed was measured; "": none */
     double link_bits;
     double path_bits[MST_OBSERVED_PATHS]; /* to workers; 0: not known */
-    uint64_t dropped;
+    unsigned gaps;                        /* kinds of which something was not added, as bits */
+    bool foreign_gaps;                    /* so of others */
 
     /* The thread's own. */
     mst_bytes spare;
@@ -48,6 +49,7 @@ struct mst_observe {
     mst_span_sums sums;
     uint64_t sampled_ns;
     uint64_t traced, trace_dropped;
+    bool trace_waited; /* no room for what the rings have, for a while */
     bool named[MST_LANE_MAX];
 
     mst_trace_ring *rings[MST_LANE_MAX]; /* set before the thread starts */

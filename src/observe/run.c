@@ -213,6 +213,11 @@ bool mst_run_replaces(const mst_run *self)
     return self->aside != NULL;
 }
 
+bool mst_run_replaces_result(const mst_run *self)
+{
+    return self->aside != NULL && mst_run_has_result(self->aside);
+}
+
 void mst_run_settle(mst_run *self)
 {
     if (self->aside == NULL)

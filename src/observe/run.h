@@ -35,8 +35,10 @@ mst_status mst_run_new(const char *path, mst_run_open how, uint64_t resume_step,
 void mst_run_destroy(mst_run *self); /* NULL-safe; settles, and gives the lock back */
 
 bool mst_run_replaces(const mst_run *self); /* an overwritten run is still aside */
-void mst_run_settle(mst_run *self);         /* the new run is good: removes what it replaces */
-void mst_run_abandon(mst_run *self);        /* removes the new run and puts back what it was to replace */
+/* And it has something to lose: mst_run_has_result. */
+bool mst_run_replaces_result(const mst_run *self);
+void mst_run_settle(mst_run *self);  /* the new run is good: removes what it replaces */
+void mst_run_abandon(mst_run *self); /* removes the new run and puts back what it was to replace */
 
 /* Replaces manifest.json atomically. */
 mst_status mst_run_manifest(mst_run *self, const json_t *manifest);
@@ -48,6 +50,16 @@ const char *mst_run_path(const mst_run *self);
 
 /* Whether a process trains into the folder; by: which, "process 12 on host". */
 bool mst_run_held(const char *folder, char *by, size_t size);
+
+/* Whether the run in the folder ended well or may have saved a checkpoint. */
+bool mst_run_has_result(const char *folder);
+
+/* For the sentence of a process whose job ended since another process failed: how to go on. "resume it with
+ * --resume --run RUN" where a checkpoint is found; "nothing was saved: train anew, ..." where it is known
+ * that there is none: the manifest is of a run on this host that has not ended well. The run's directory is
+ * on the coordinator's host: elsewhere, and while the first checkpoint is half written, it promises nothing.
+ * Any thread. */
+void mst_run_way_on(const char *run, char *out, size_t size);
 
 /* A free directory name: runs/NAME-1, runs/NAME-2, ... The caller frees. */
 char *mst_run_free_name(const char *folder, const char *stem);

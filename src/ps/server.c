@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "observe/observe.h"
+#include "observe/run.h"
 #include "ps/server_impl.h"
 
 #define TICK_NS     (200 * MST_MS)
@@ -384,17 +385,17 @@ static void on_down(void *arg, uint32_t peer, const mst_error *why)
         mst_server_fail(s, s->ready && why->code == MST_EPEER
                                ? mst_fail(MST_EPEER,
                                           "%s; the job cannot go on without its coordinator: resume it with "
-                                          "--resume from its last checkpoint",
+                                          "--resume from its last checkpoint, if it has saved one",
                                           why->text)
                                : mst_error_restore(why));
     } else if (server != UINT32_MAX && s->servers[server] == peer) {
         s->servers[server] = MST_PEER_NONE;
         if (mst_coordinator_server_left(s, server, why->text))
             return;
-        mst_server_fail(s, mst_fail(MST_EPEER,
-                                    "%s; its share of the weights is lost: go on from the last checkpoint "
-                                    "with --resume --run %s",
-                                    why->text, mst_coordinator_run_path(s)));
+        char way_on[MST_ERROR_MAX / 2];
+        mst_run_way_on(mst_coordinator_run_path(s), way_on, sizeof way_on);
+        mst_server_fail(s,
+                        mst_fail(MST_EPEER, "%s; its share of the weights is lost: %s", why->text, way_on));
     }
 }
 

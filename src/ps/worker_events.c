@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "observe/observe.h"
+#include "observe/run.h"
 #include "ps/worker_impl.h"
 
 #define TURN_NS   (200 * MST_MS) /* the longest poll: how late a wish to stop may be seen */
@@ -93,14 +94,14 @@ static void on_down(void *arg, uint32_t peer, const mst_error *why)
         mst_worker_note(self, mst_fail(MST_EPEER, "this worker was sent away: %s", why->text), s == 0);
         return;
     }
+    char way_on[MST_ERROR_MAX / 2];
     const char *run = json_string_value(json_object_get(self->welcome, "run"));
+    mst_run_way_on(run != NULL ? run : "RUN", way_on, sizeof way_on);
     size_t length = strlen(why->text);
     int keep = (int)(length > 0 && why->text[length - 1] == '.' ? length - 1 : length);
     mst_worker_note(self,
-                    mst_fail(MST_EPEER,
-                             "%.*s: server %" PRIu32
-                             " is gone and the job cannot go on; resume it with --resume --run %s",
-                             keep, why->text, s, run != NULL ? run : "RUN"),
+                    mst_fail(MST_EPEER, "%.*s: server %" PRIu32 " is gone and the job cannot go on; %s", keep,
+                             why->text, s, way_on),
                     s == 0);
 }
 

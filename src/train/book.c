@@ -597,7 +597,8 @@ mst_status mst_book_give_up(mst_book *self, mst_status st)
     if (self->run != NULL)
         end_watch(self, true, true, error.text);
     if (self->run != NULL && (self->worth_keeping || self->options.train->resume) &&
-        !mst_run_replaces(self->run)) {
+        !mst_run_replaces_result(self->run)) {
+        mst_run_settle(self->run);
         json_object_set_new(self->manifest, "error", mst_json_text(error.text));
         write_manifest(self, "failed");
         add_way_on(self, &error);

@@ -158,8 +158,9 @@ void mst_book_save_abandon(mst_book *self); /* nothing when none is open */
 mst_status mst_book_finish(mst_book *self, mst_end end, mst_train_summary *summary);
 
 /* The run failed with st, whose sentence is kept and st returned: the manifest says what happened. A new run
- * that had neither measured nor saved anything leaves no directory; one that was to replace another leaves
- * that, unless it has saved a checkpoint. Closes the directory. */
+ * that had done no step, and neither measured nor saved anything, leaves no directory; one that was to
+ * replace another with a result (mst_run_has_result) leaves that, unless it has saved a checkpoint. Closes
+ * the directory. */
 mst_status mst_book_give_up(mst_book *self, mst_status st);
 
 #endif

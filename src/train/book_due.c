@@ -289,6 +289,7 @@ mst_status mst_book_progress(mst_book *self, const mst_progress *p, double secon
     s->lr = (double)mst_learning_rate(&self->options.optimizer->options, p->steps ? p->steps : 1);
     if (p->loss.rows > 0)
         s->train_loss = mst_mean_loss(&p->loss);
+    self->worth_keeping |= p->steps > self->progress.steps;
     self->progress = *p;
     self->progress.loss = (mst_loss_sum){0};
     mst_observe_at(self->observe, p->steps);

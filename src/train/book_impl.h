@@ -37,7 +37,7 @@ struct mst_book {
     mst_checkpointer *open;       /* floats arrive for it; or NULL */
     mst_train_status open_status; /* as of when that save began */
     bool settling;                /* what this run replaces goes once the background thread has saved */
-    bool worth_keeping;           /* something was measured or saved */
+    bool worth_keeping;           /* a step was done, or something measured or saved */
 
     mst_progress progress;
     mst_train_status status;

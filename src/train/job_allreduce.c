@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "observe/run.h"
 #include "strategy/allreduce.h"
 #include "train/job_impl.h"
 #include "train/observing.h"
@@ -249,9 +250,10 @@ static mst_status train(const mst_job_config *config, mst_comm *comm, mst_traine
 static mst_status say_how_to_go_on(const mst_train_options *options)
 {
     mst_error error;
+    char way_on[MST_ERROR_MAX / 2];
     mst_error_save(&error, MST_EPEER);
-    return mst_fail(MST_EPEER, "%.900s; resume it with --resume --run %s", error.text,
-                    options->run != NULL ? options->run : "and the folder of the run");
+    mst_run_way_on(options->run != NULL ? options->run : "FOLDER", way_on, sizeof way_on);
+    return mst_fail(MST_EPEER, "%.900s; %s", error.text, way_on);
 }
 
 static mst_status take_part(const mst_job_config *config, mst_comm *comm, const mst_observer *observer,

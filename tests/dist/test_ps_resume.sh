@@ -33,6 +33,19 @@ for dead in 1 0; do
   resumes $((dead + 1)) $((3 - dead)) $rows
 done
 
+# ---- the same where nothing was saved: they do not say that it can be resumed ----
+for dead in 1 0; do
+  rm -rf run
+  job 2 1 $common --run run --mode async --test t.cache --eval-every $every
+  wait_for s0 'step .* test +loss'
+  killed s$dead
+  ends_all 3 s$((1 - dead)) w0
+  said w0 "^muster: .*server $dead.*[;:] nothing was saved: train anew, with --checkpoint-every$"
+  [ $dead = 0 ] || said s0 "^muster: .*server 1.*: nothing was saved: train anew, with --checkpoint-every$"
+  [ $dead = 1 ] || said s1 "^muster: .*server 0.*, if it has saved one$"
+  [ $dead = 0 ] || grep -q '"state": "failed"' run/manifest.json || fail "the manifest does not say that the run failed"
+done
+
 # ---- SIGUSR1: a checkpoint while training goes on; SIGTERM: a checkpoint and the end ----
 for mode in sync async; do
   rm -rf run

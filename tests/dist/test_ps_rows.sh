@@ -85,6 +85,11 @@ rm -rf run
 cp s.svm d0/b.svm
 cp s.svm d2/b.svm
 { cat s.svm && echo "1 7:x"; } >d1/b.svm
+# A run that had begun says how it ended.
+failed_or_none() {
+  [ ! -e run ] || grep -q '"state": "failed"' run/manifest.json || fail "a run was left: $(find run)"
+  rm -rf run
+}
 cluster 2 3
 bad="b.svm --format libsvm --features 200000 --shard local --epochs 3 --mode sync --run run --start-timeout 20"
 for i in 0 1; do server $i $bad; done
@@ -96,12 +101,12 @@ ends w1 1
 ends_all 3 s1 w0 w2
 said w1 '^muster: b.svm:2001: '
 said s0 '^muster: worker 1: b.svm:2001: '
-[ ! -e run ] || fail "a run was left: $(find run)"
+failed_or_none
 { cat b.svm && echo "1 7:x"; } >bad.svm
 expect 1 launch --servers 2 --workers 2 --logs none -- train bad.svm --format libsvm --features 8 --shard static --epochs 2 \
   --mode async --run run --start-timeout 20
 tail -n 1 err | grep -qE '^muster: launch: worker [01] failed first \(exit 1\): bad.svm:20001: ' || fail "launch's last line"
-[ ! -e run ] || fail "a run was left by launch: $(find run)"
+failed_or_none
 
 # ---- no common file system: the run is where server 0 is, and whole ----
 rm -rf d0 d1 d2 run

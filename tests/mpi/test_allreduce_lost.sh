@@ -121,6 +121,15 @@ for mpi in $implementations; do
   done
 done
 
+# ---- kill -9 where nothing was saved ----
+rm -rf run
+begins $first 2 $options --epochs 1000 --run run
+until_true 20 "no metrics" test -s run/metrics.csv
+kill -KILL "$(cat rank1.pid)"
+ended 0 3 "^muster: rank 1 .*died.*; nothing was saved: train anew, with --checkpoint-every\$"
+until_true 20 "the job does not end" over
+job=
+
 # ---- SIGUSR1 and SIGTERM to a rank that is not 0 ----
 rm -rf run
 begins $first 2 $options --epochs 1000 --run run

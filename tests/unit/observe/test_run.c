@@ -312,6 +312,49 @@ static void test_no_memory(void **state)
     assert_int_equal(after.blocks, before.blocks);
 }
 
+static void expect_way_on(const char *expected)
+{
+    char text[256], whole[256];
+    mst_run_way_on(path, text, sizeof text);
+    snprintf(whole, sizeof whole, expected, path);
+    assert_string_equal(text, whole);
+}
+
+/* How a job goes on whose other processes failed: only what is known is promised. */
+static void test_way_on(void **state)
+{
+    static const char *const maybe = "resume it with --resume --run %s if it has saved a checkpoint";
+    mst_run *run = NULL;
+    char host[256] = "";
+    (void)state;
+    gethostname(host, sizeof host - 1);
+    expect_way_on(maybe); /* no such folder here */
+    assert_int_equal(mst_run_new(path, MST_RUN_NEW, 0, &run), MST_OK);
+    expect_way_on(maybe); /* nobody's yet */
+    json_t *manifest = json_pack("{s:s, s:s}", "state", "running", "host", host);
+    assert_int_equal(mst_run_manifest(run, manifest), MST_OK);
+    expect_way_on("nothing was saved: train anew, with --checkpoint-every");
+    assert_false(mst_run_has_result(path));
+    assert_int_equal(mst_make_folders(in("checkpoints")), MST_OK);
+    expect_way_on("nothing was saved: train anew, with --checkpoint-every");
+    assert_int_equal(mst_make_folders(in("checkpoints/step-000000000007")), MST_OK);
+    expect_way_on(maybe); /* half written */
+    write_text("checkpoints/step-000000000007/manifest.json", "{}", 2);
+    expect_way_on("resume it with --resume --run %s");
+    assert_true(mst_run_has_result(path));
+    json_object_set_new(manifest, "host", json_string("another.host")); /* a copy, or a run of that name */
+    assert_int_equal(mst_run_manifest(run, manifest), MST_OK);
+    expect_way_on(maybe);
+    json_object_set_new(manifest, "host", json_string(host));
+    json_object_set_new(manifest, "state", json_string("done")); /* an earlier one */
+    assert_int_equal(mst_run_manifest(run, manifest), MST_OK);
+    expect_way_on(maybe);
+    assert_int_equal(mst_remove_tree(in("checkpoints")), MST_OK);
+    assert_true(mst_run_has_result(path));
+    json_decref(manifest);
+    mst_run_destroy(run);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -324,6 +367,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_disk_full, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_free_name, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_no_memory, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_way_on, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

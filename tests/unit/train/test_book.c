@@ -439,23 +439,40 @@ static void test_save_in_pieces(void **state)
     mst_params_fini(&loaded);
 }
 
-/* A run that fails before it measured or saved anything leaves nothing, or what it was to replace. */
+/* A run that fails before its first step leaves nothing; one that has begun stays, as failed, unless it was
+ * to replace a run with a result. */
 static void test_give_up(void **state)
 {
     (void)state;
     mst_train_options o = make_options();
     mst_train_summary summary;
     mst_book *book = open_book(&o);
-    train(book, 1, 1.0);
     assert_int_equal(mst_book_give_up(book, mst_fail(MST_EPEER, "server 1 is gone")), MST_EPEER);
     assert_string_equal(mst_error_text(), "server 1 is gone");
     assert_false(mst_path_exists(run));
     mst_book_destroy(book);
 
     book = open_book(&o);
+    train(book, 1, 1.0);
+    assert_int_equal(mst_book_give_up(book, mst_fail(MST_EPEER, "server 1 is gone")), MST_EPEER);
+    mst_book_destroy(book);
+    expect_in("manifest.json", "\"state\": \"failed\"", true);
+    expect_in("manifest.json", "\"error\": \"server 1 is gone\"", true);
+
+    o.overwrite = true; /* nothing is lost with that */
+    book = open_book(&o);
+    train(book, 1, 1.0);
+    assert_int_equal(mst_book_give_up(book, mst_fail(MST_EPEER, "server 2 is gone")), MST_EPEER);
+    mst_book_destroy(book);
+    expect_in("manifest.json", "\"error\": \"server 2 is gone\"", true);
+    book = open_book(&o); /* before a step: that stays as it was */
+    assert_int_equal(mst_book_give_up(book, mst_fail(MST_EPEER, "server 3 is gone")), MST_EPEER);
+    mst_book_destroy(book);
+    expect_in("manifest.json", "\"error\": \"server 2 is gone\"", true);
+
+    book = open_book(&o);
     train(book, 5, 1.0);
     finish(book, MST_END_STOPPED, &summary);
-    o.overwrite = true;
     book = open_book(&o);
     train(book, 6, 1.0);
     mst_book_evaluation_begins(book);

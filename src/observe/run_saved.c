@@ -1,0 +1,68 @@
+/* What a run's directory has saved, and how a job that another process's failure ended goes on (run.h). */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "observe/run.h"
+
+typedef enum saved {
+    SAVED_NOTHING,
+    SAVED_UNKNOWN, /* one that is not complete, or a folder that cannot be read */
+    SAVED_SOMETHING,
+} saved;
+
+static saved saved_in(const char *run)
+{
+    char path[4096];
+    saved found = SAVED_NOTHING;
+    if (snprintf(path, sizeof path, "%s/checkpoints", run) >= (int)sizeof path)
+        return SAVED_UNKNOWN;
+    DIR *dir = opendir(path);
+    if (dir == NULL)
+        return errno == ENOENT ? SAVED_NOTHING : SAVED_UNKNOWN;
+    for (struct dirent *e; found != SAVED_SOMETHING && (e = readdir(dir)) != NULL;) {
+        if (strncmp(e->d_name, "step-", 5) != 0)
+            continue;
+        int n = snprintf(path, sizeof path, "%s/checkpoints/%s/manifest.json", run, e->d_name);
+        found = n < (int)sizeof path && mst_path_exists(path) ? SAVED_SOMETHING : SAVED_UNKNOWN;
+    }
+    closedir(dir);
+    return found;
+}
+
+/* The manifest's state and host; "": not known. */
+static void read_manifest(const char *run, char state[16], char host[256])
+{
+    char path[4096];
+    int n = snprintf(path, sizeof path, "%s/manifest.json", run);
+    json_t *manifest = n < (int)sizeof path ? json_load_file(path, 0, NULL) : NULL;
+    const char *is = json_string_value(json_object_get(manifest, "state")),
+               *at = json_string_value(json_object_get(manifest, "host"));
+    snprintf(state, 16, "%s", is != NULL ? is : "");
+    snprintf(host, 256, "%s", at != NULL ? at : "");
+    json_decref(manifest);
+}
+
+bool mst_run_has_result(const char *folder)
+{
+    char state[16], host[256];
+    read_manifest(folder, state, host);
+    return strcmp(state, "done") == 0 || strcmp(state, "stopped") == 0 || saved_in(folder) != SAVED_NOTHING;
+}
+
+void mst_run_way_on(const char *run, char *out, size_t size)
+{
+    char state[16], host[256], here[256] = "";
+    gethostname(here, sizeof here - 1);
+    read_manifest(run, state, host);
+    bool known = strcmp(host, here) == 0 && (strcmp(state, "running") == 0 || strcmp(state, "failed") == 0);
+    saved found = known ? saved_in(run) : SAVED_UNKNOWN;
+    if (found == SAVED_NOTHING)
+        snprintf(out, size, "nothing was saved: train anew, with --checkpoint-every");
+    else
+        snprintf(out, size, "resume it with --resume --run %s%s", run,
+                 found == SAVED_UNKNOWN ? " if it has saved a checkpoint" : "");
+}
