@@ -121,6 +121,7 @@
   }
 
   function known(v, show) { return v === undefined || v === null ? null : show(v); }
+  function loss(v, odd) { return odd || known(v, f.plain); } /* odd: inf or nan */
   function cell(v, show) { return h('td', {'class': 'n'}, known(v, show) || '–'); }
   function percent(v) { return (v * 100).toFixed(v < 0.0995 && v > 0 ? 1 : 0) + '%'; }
   function perSecond(v) { return f.count(v); }
@@ -154,7 +155,7 @@
           h('td', {}, h('input', {type: 'checkbox', 'data-show': r.id, checked: isShown(r), 'aria-label': 'show the curves of ' + v.name})),
           h('th', {'class': 'name', title: v.path}, swatch(r), h('button', {'data-choose': r.id}, v.name)), h('td', {}, pill(v.state)),
           h('td', {}, kind(v)), cell(v.share_done, percent), cell(v.rows_per_s, perSecond), cell(v.steps, f.count), cell(v.train_s, f.seconds),
-          cell(v.train_loss, f.plain), evaluated ? cell(v.accuracy, function (a) { return f.share(1 - a); }) : null,
+          h('td', {'class': 'n'}, loss(v.train_loss, v.train_loss_text) || '–'), evaluated ? cell(v.accuracy, function (a) { return f.share(1 - a); }) : null,
           evaluated ? cell(v.best_accuracy, function (a) { return f.share(1 - a); }) : null,
           h('td', {}, v.verdict ? v.verdict.bottleneck : ''));
       }))))]);
@@ -174,8 +175,8 @@
       h('div', {'class': 'tiles'},
         tile(known(v.rows_per_s, perSecond), v.state === 'live' ? 'rows a second, now' : 'rows a second'),
         tile(known(v.steps_per_s, perSecond), v.state === 'live' ? 'steps a second, now' : 'steps a second'),
-        tile(known(v.train_loss, f.plain), 'training loss'),
-        tile(known(v.loss, f.plain), set + ' loss', 'best: ' + known(v.best_loss, f.plain)),
+        tile(loss(v.train_loss, v.train_loss_text), 'training loss'),
+        tile(loss(v.loss, v.loss_text), set + ' loss', 'best: ' + (known(v.best_loss, f.plain) || '–')),
         tile(known(v.accuracy, function (a) { return f.share(1 - a); }), set + ' error', 'best: ' + known(v.best_accuracy, function (a) { return f.share(1 - a); })),
         tile(known(v.auc, f.plain), set + ' AUC'),
         tile(known(v.waits, percent), 'of the time waits'),

@@ -295,8 +295,8 @@ static mst_status merge_run(int argc, char **argv)
     TRY_OUT(st, take_run(&to, words.items[0], NULL));
     TRY_OUT(st, mst_out_write(m.out, "\n]\n", 3));
     TRY_OUT(st, mst_out_commit(m.out));
-    printf("%s: %llu events of %llu processes\n", path, (unsigned long long)m.n,
-           (unsigned long long)to.n_traces);
+    printf("%s: %llu event%s of %llu process%s\n", path, (unsigned long long)m.n, m.n == 1 ? "" : "s",
+           (unsigned long long)to.n_traces, to.n_traces == 1 ? "" : "es");
 out:
     mst_out_close(m.out);
     mst_free(path);

@@ -8,6 +8,7 @@
 #include "dash/board.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,6 +16,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -23,11 +25,12 @@
 #include "base/version.h"
 #include "dash/sse.h"
 
-#define SCAN_NS  (2 * MST_S)
-#define LIVE_NS  (MST_S / 2)
-#define OVER_NS  (5 * MST_S)
-#define JUDGE_NS (3 * MST_S)
-#define DEPTH    2
+#define SCAN_NS    (2 * MST_S)
+#define LIVE_NS    (MST_S / 2)
+#define OVER_NS    (5 * MST_S)
+#define JUDGE_NS   (3 * MST_S)
+#define DEPTH      2
+#define UNREAD_MAX 3 /* notes on what cannot be read */
 
 /* ---- runs ---- */
 
@@ -126,17 +129,31 @@ typedef struct candidate {
 typedef struct candidates {
     candidate *items;
     size_t n, capacity;
+    mst_text_list unread; /* sentences about what cannot be looked at */
 } candidates;
 
-static bool has_file(const char *folder, const char *name, int64_t *written)
+/* *error: why it cannot be read, though something is there; else left as it is. */
+static bool has_file(const char *folder, const char *name, int64_t *written, int *error)
 {
     struct stat info;
     char *path = mst_sprintf("%s/%s", folder, name);
-    bool found = path != NULL && stat(path, &info) == 0 && S_ISREG(info.st_mode);
+    bool there = path != NULL && stat(path, &info) == 0;
+    bool found = there && S_ISREG(info.st_mode) && access(path, R_OK) == 0;
+    if (path != NULL && !found && (!there || S_ISREG(info.st_mode)) && errno != ENOENT && errno != ENOTDIR)
+        *error = errno;
     if (found && (int64_t)info.st_mtim.tv_sec > *written)
         *written = (int64_t)info.st_mtim.tv_sec;
     mst_free(path);
     return found;
+}
+
+static mst_status cannot_read(candidates *found, const char *path, const char *what, int error)
+{
+    char *text = mst_sprintf("%s%s cannot be read: %s.", path, what, strerror(error));
+    mst_status st = text != NULL ? mst_text_list_add(&found->unread, text)
+                                 : mst_fail(MST_ENOMEM, "%s: no memory for a note", path);
+    mst_free(text);
+    return st;
 }
 
 static bool on_board(const mst_board *self, const char *path)
@@ -152,8 +169,9 @@ static mst_status look_in(const mst_board *self, const char *path, int depth, ca
     mst_status st = MST_OK;
     struct dirent *entry;
     int64_t written = INT64_MIN;
-    bool manifest = has_file(path, "manifest.json", &written),
-         metrics = has_file(path, "metrics.csv", &written);
+    int error = 0;
+    bool manifest = has_file(path, "manifest.json", &written, &error),
+         metrics = has_file(path, "metrics.csv", &written, &error);
     if (manifest || metrics) {
         if (on_board(self, path))
             return MST_OK;
@@ -165,7 +183,11 @@ static mst_status look_in(const mst_board *self, const char *path, int depth, ca
         found->items[found->n++] = (candidate){copy, written};
         return MST_OK;
     }
+    if (error != 0)
+        return cannot_read(found, path, "/manifest.json", error);
     DIR *dir = depth > 0 ? opendir(path) : NULL;
+    if (dir == NULL && depth > 0 && errno != ENOENT && errno != ENOTDIR)
+        return cannot_read(found, path, "", errno);
     while (st == MST_OK && dir != NULL && (entry = readdir(dir)) != NULL) {
         if (entry->d_name[0] == '.' ||
             (entry->d_type != DT_DIR && entry->d_type != DT_UNKNOWN && entry->d_type != DT_LNK))
@@ -196,13 +218,15 @@ static mst_status note(mst_board *self, char *text)
     return st;
 }
 
-static mst_status add_notes(mst_board *self, size_t more)
+static mst_status add_notes(mst_board *self, const mst_text_list *unread, size_t more)
 {
     mst_text_list_fini(&self->notes);
     for (size_t i = 0; i < self->roots.n; i++)
         if (!mst_path_is_folder(self->roots.items[i]))
             TRY(note(self, mst_sprintf("%s is not there any more.", self->roots.items[i])));
-    if (self->n == 0)
+    for (size_t i = 0; i < unread->n && i < UNREAD_MAX; i++)
+        TRY(mst_text_list_add(&self->notes, unread->items[i]));
+    if (self->n == 0 && unread->n == 0)
         TRY(note(self, mst_sprintf("No run yet in %s%s; runs appear here when they begin.",
                                    self->roots.items[0], self->roots.n > 1 ? " and the others" : "")));
     if (more > 0)
@@ -233,10 +257,11 @@ static mst_status scan(mst_board *self)
     if (st == MST_OK && self->n != before)
         st = label_runs(self);
     if (st == MST_OK)
-        st = add_notes(self, more);
+        st = add_notes(self, &found.unread, more);
     for (size_t i = 0; i < found.n; i++)
         mst_free(found.items[i].path);
     mst_free(found.items);
+    mst_text_list_fini(&found.unread);
     return st;
 }
 
@@ -399,6 +424,8 @@ mst_status mst_board_new(const mst_text_list *paths, bool curves, mst_board **ou
         if (!mst_path_is_folder(path))
             TRY_OUT(st, mst_fail(MST_EINPUT, "%s: not a run: runs are folders, as muster train makes them",
                                  path));
+        if (access(path, R_OK | X_OK) != 0)
+            TRY_OUT(st, mst_fail(MST_EINPUT, "%s: cannot be read: %s", path, strerror(errno)));
         size_t n = strlen(path);
         while (n > 1 && path[n - 1] == '/')
             n--;

@@ -32,6 +32,13 @@ const char *mst_life_name(mst_life life)
     return names[life];
 }
 
+const char *mst_odd_loss(double loss, bool is_nan)
+{
+    if (isinf(loss))
+        return loss > 0 ? "inf" : "-inf";
+    return is_nan ? "nan" : NULL;
+}
+
 /* ---- silence ---- */
 
 static double written_at(const char *path)
@@ -138,6 +145,17 @@ static mst_status view_process(const mst_run_view *v, mst_process_view *p)
                    : fmax(p->last - MST_VIEW_RECENT_S, v->end - 2 * MST_VIEW_RECENT_S);
     mst_costs_of(p->process, NAN, NAN, &p->total);
     mst_costs_of(p->process, from, NAN, &p->now);
+    mst_costs_count(v->data, p->process, &p->total);
+    if (v->life != MST_LIFE_LIVE)
+        p->now = p->total;
+    bool over = v->life != MST_LIFE_LIVE && v->figures.train_s > 0;
+    double s = over ? mst_process_train_s(v->data, &v->figures, p->process, &p->total) : p->now.seconds;
+    p->rows_per_s = p->now.seconds > 0 && s > 0 ? p->now.rows / s : NAN;
+    p->steps_per_s = p->now.seconds > 0 && s > 0 ? p->now.steps / s : NAN;
+    if (over && p->process->role == MST_PROCESS_LOCAL) { /* the only one that trains */
+        p->rows_per_s = v->figures.rows_per_s;
+        p->steps_per_s = v->figures.steps_per_s;
+    }
     TRY(mst_loads_of(v->data, p->process, NAN, NAN, &p->all_use));
     return mst_loads_of(v->data, p->process, from, NAN, &p->now_use);
 }
@@ -162,6 +180,23 @@ static double newest(const mst_csv *csv, const char *column)
         if (!isnan(mst_csv_value(csv, i - 1, c)))
             return mst_csv_value(csv, i - 1, c);
     return NAN;
+}
+
+/* A newest loss that is not finite is on no curve. Lines of evaluations may come before anything was trained
+ * on; the others always have one. */
+static void take_odd_loss(mst_run_view *v)
+{
+    const mst_csv *m = &v->data->metrics;
+    size_t column = mst_csv_column(m, "train_loss"), set = mst_csv_column(m, "set");
+    for (size_t i = m->n_rows; i > 0 && column != MST_CSV_NONE; i--) {
+        double loss = mst_csv_any_value(m, i - 1, column);
+        if (isnan(loss) && mst_csv_text(m, i - 1, set)[0] != '\0')
+            continue;
+        if (!isfinite(loss))
+            v->train_loss = loss;
+        v->train_loss_is_nan = isnan(loss);
+        return;
+    }
 }
 
 /* How much of a limit is used up; NAN: there is none. */
@@ -196,16 +231,17 @@ static void sum_up(mst_run_view *v)
         bool counts = p->process->role != MST_PROCESS_SERVER && p->process->role != MST_PROCESS_OTHER;
         if (!counts || !(p->now.seconds > 0) || (v->life == MST_LIFE_LIVE && p->life != MST_LIFE_LIVE))
             continue;
-        v->rows_per_s = (isnan(v->rows_per_s) ? 0 : v->rows_per_s) + p->now.rows / p->now.seconds;
-        double steps = p->now.steps / p->now.seconds;
-        v->steps_per_s =
-            apart && !isnan(v->steps_per_s) ? v->steps_per_s + steps : fmax(v->steps_per_s, steps);
+        v->rows_per_s = (isnan(v->rows_per_s) ? 0 : v->rows_per_s) + p->rows_per_s;
+        v->steps_per_s = apart && !isnan(v->steps_per_s) ? v->steps_per_s + p->steps_per_s
+                                                         : fmax(v->steps_per_s, p->steps_per_s);
         waits += mst_process_view_waits(p) * p->now.thread_seconds;
         threads += p->now.thread_seconds;
     }
     v->waits = threads > 0 ? waits / threads : NAN;
-    if (isnan(v->rows_per_s) || v->life != MST_LIFE_LIVE)
+    if (isnan(v->rows_per_s) || (v->life != MST_LIFE_LIVE && v->figures.train_s > 0)) {
         v->rows_per_s = v->figures.rows_per_s;
+        v->steps_per_s = v->figures.steps_per_s;
+    }
 }
 
 /* The evaluator, for one, has only event files. */
@@ -226,6 +262,7 @@ mst_status mst_run_view_init(const mst_run_data *data, bool gone, bool judge, ms
     mst_points losses = {0}; /* as it is drawn: without a last mean over a few steps */
     TRY_OUT(st, mst_curve(data, "train_loss", "", MST_AXIS_STEPS, &losses));
     v.train_loss = losses.n > 0 ? losses.y[losses.n - 1] : NAN;
+    take_odd_loss(&v);
     mst_points_fini(&losses);
     v.lr = newest(&data->metrics, "lr");
     v.processes = mst_calloc(data->n_processes + 1, sizeof *v.processes);

@@ -1,8 +1,8 @@
 /* What is shown of a run, live or over: the figures that the page, the terminal and /metrics have in common.
  *
  * A view is made anew from a run that was read (report/run_read.h) and points into it: it holds until the
- * next update of that run. Rates are of the last seconds while a run is live, and of its whole training
- * afterwards. One thread; reads files' times only. */
+ * next update of that run. Rates are of the last seconds while a run is live, and of its training time,
+ * without evaluations, afterwards. One thread; reads files' times only. */
 #ifndef MST_DASH_RUN_VIEW_H
 #define MST_DASH_RUN_VIEW_H
 
@@ -35,6 +35,8 @@ typedef struct mst_process_view {
     double last;          /* newest line of it, seconds since 1970; NAN: none */
     mst_costs now, total; /* recent (of a run that is over: as total; nothing once it ended before the run) */
     mst_loads now_use, all_use; /* likewise */
+    /* recent; of a run that is over: of its training time, as the run's rates are */
+    double rows_per_s, steps_per_s;
 } mst_process_view;
 
 typedef struct mst_run_view {
@@ -42,9 +44,10 @@ typedef struct mst_run_view {
     mst_life life;
     double quiet_s; /* since something was written; NAN: not known */
     mst_run_figures figures;
-    double rows_per_s, steps_per_s; /* recent, of the workers together */
+    double rows_per_s, steps_per_s; /* of the workers together: recent, or of the training time */
     double waits;                   /* share of workers' time, recent: waiting for weights, others or rows */
-    double train_loss, lr;          /* newest */
+    double train_loss, lr;          /* newest; the loss may be infinite */
+    bool train_loss_is_nan;         /* the newest is no number */
     double share_done;              /* 0 to 1 by the limit that is reached first; NAN: no limit is known */
     double left_s;                  /* by that share; NAN: not known, or over */
     double begin, end;              /* seconds since 1970 */
@@ -63,6 +66,9 @@ void mst_run_view_fini(mst_run_view *self);
 double mst_process_view_share(const mst_process_view *self, mst_cost_kind kind);
 /* Waiting for weights, for others and for rows. */
 double mst_process_view_waits(const mst_process_view *self);
+
+/* A loss that is no finite number, as it is shown; NULL: it is one, or not known. */
+const char *mst_odd_loss(double loss, bool is_nan);
 
 /* All of it for programs: what --json prints and what the page is sent. Marks: the newest MST_VIEW_MARKS. New
  * reference; NULL with MST_ENOMEM recorded. */

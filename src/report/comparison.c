@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "report/report_impl.h"
 
 /* The run with the greatest value, n when none has one. */
@@ -72,6 +73,43 @@ static void add_bottlenecks(const mst_report *self, mst_buffer *out)
         mst_buffer_add(out, ".");
 }
 
+/* Paths by their last word: runs may have been started in different folders. */
+static bool same_file(const char *a, const char *b)
+{
+    const char *x = a != NULL ? a : "", *y = b != NULL ? b : "";
+    const char *slash_x = strrchr(x, '/'), *slash_y = strrchr(y, '/');
+    return strcmp(slash_x != NULL ? slash_x + 1 : x, slash_y != NULL ? slash_y + 1 : y) == 0;
+}
+
+/* Known and the same in both. */
+static bool same_real(const mst_run_data *a, const mst_run_data *b, const char *key)
+{
+    return mst_run_data_real(a, "data", key, NULL) == mst_run_data_real(b, "data", key, NULL);
+}
+
+/* As far as the manifests tell; the same rows may come in several formats. */
+static bool same_data(const mst_run_data *a, const mst_run_data *b)
+{
+    char *test_a = mst_run_data_option(a, "test"), *test_b = mst_run_data_option(b, "test");
+    bool rows = same_real(a, b, "rows") || isnan(mst_run_data_real(a, "data", "rows", NULL)) ||
+                isnan(mst_run_data_real(b, "data", "rows", NULL));
+    bool named =
+        same_file(mst_run_data_text(a, "data", "source", NULL), mst_run_data_text(b, "data", "source", NULL));
+    bool alike = same_real(a, b, "rows") && same_real(a, b, "positive");
+    bool same = ((named && rows) || alike) && same_file(test_a, test_b);
+    mst_free(test_a);
+    mst_free(test_b);
+    return same;
+}
+
+static bool all_on_same_data(const mst_report *self)
+{
+    for (size_t i = 1; i < self->n; i++)
+        if (!same_data(self->runs[0], self->runs[i]))
+            return false;
+    return true;
+}
+
 void mst_report_comparison(const mst_report *self, mst_buffer *out)
 {
     size_t fast = greatest(self, speed), right = greatest(self, accuracy), low = greatest(self, low_loss);
@@ -81,7 +119,11 @@ void mst_report_comparison(const mst_report *self, mst_buffer *out)
     if (fast < self->n)
         mst_buffer_format(out, "%s was the fastest, with %s rows/s.", self->labels[fast],
                           mst_figure_short(self->figures[fast].rows_per_s, a));
-    if (right < self->n)
+    bool alike = all_on_same_data(self);
+    if (!alike && (right < self->n || low < self->n))
+        mst_buffer_format(out, "%sThe runs are of different data: their errors and losses do not compare.",
+                          fast < self->n ? " " : "");
+    else if (right < self->n)
         mst_buffer_format(out, "%s%s reached the lowest %s error, %.2f%%, after %s of training.",
                           fast < self->n ? " " : "", self->labels[right], set_name(&self->figures[right]),
                           100 * (1 - self->figures[right].best_accuracy),

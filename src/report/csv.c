@@ -1,7 +1,8 @@
 /* CSV files that grow (csv.h).
  *
  * Invariants
- * 1. offset is the end of a line: every byte before it has been taken or counted as bad.
+ * 1. offset is the end of a line, or within one that is skipped: every byte before it has been taken or
+ *    counted as bad.
  * 2. values holds n_rows * n_columns doubles; an index into texts is below texts_size.
  * 3. Nothing in the file can make the tables larger than the limits below. */
 #include "report/csv.h"
@@ -40,7 +41,7 @@ static void forget(mst_csv *self)
     self->is_text = NULL;
     self->n_columns = self->n_rows = self->texts_size = self->n_bad = 0;
     self->offset = 0;
-    self->full = false;
+    self->full = self->skipping = false;
 }
 
 void mst_csv_fini(mst_csv *self)
@@ -96,7 +97,7 @@ static double parse_number(const field *f)
     memcpy(text, f->at, f->n);
     text[f->n] = '\0';
     double value = strtod(text, &end);
-    return *end == '\0' && isfinite(value) ? value : NAN;
+    return *end == '\0' ? value : NAN;
 }
 
 static bool add_text(mst_csv *self, const field *f, double *out)
@@ -215,6 +216,12 @@ static mst_status read_grown(mst_csv *self, int fd, uint64_t size, char *block)
                             (unsigned long long)self->offset, strerror(errno));
         if (got == 0)
             break; /* cut back meanwhile: the next update sees it */
+        if (self->skipping) {
+            const char *end = memchr(block, '\n', (size_t)got);
+            self->offset += end != NULL ? (size_t)(end - block) + 1 : (size_t)got;
+            self->skipping = end == NULL;
+            continue;
+        }
         mst_status st = mst_csv_take(self, block, (size_t)got, &used);
         self->offset += used;
         TRY(st);
@@ -222,6 +229,7 @@ static mst_status read_grown(mst_csv *self, int fd, uint64_t size, char *block)
             break;       /* a line that is not whole yet */
         if (used == 0) { /* no newline in all of it: no line of ours is that long */
             self->n_bad++;
+            self->skipping = true;
             self->offset += (size_t)got;
         }
     }
@@ -275,6 +283,12 @@ size_t mst_csv_column(const mst_csv *self, const char *name)
 }
 
 double mst_csv_value(const mst_csv *self, size_t row, size_t column)
+{
+    double value = mst_csv_any_value(self, row, column);
+    return isfinite(value) ? value : NAN;
+}
+
+double mst_csv_any_value(const mst_csv *self, size_t row, size_t column)
 {
     if (column >= self->n_columns || row >= self->n_rows || self->is_text[column])
         return NAN;

@@ -2,8 +2,9 @@
  *
  * Columns are found by name. Only whole lines are read: what stands behind the last newline is left for the
  * next update. Numbers are doubles, NAN where a field is empty or not a number; the columns that the caller
- * names as text are kept as text. A line with a wrong number of fields is skipped and counted. A file that
- * was replaced or cut back (another inode, or shorter) is read again from the start. One thread. */
+ * names as text are kept as text. A line with a wrong number of fields is skipped and counted, as is one
+ * longer than a megabyte. A file that was replaced or cut back (another inode, or shorter) is read again from
+ * the start. One thread. */
 #ifndef MST_REPORT_CSV_H
 #define MST_REPORT_CSV_H
 
@@ -26,7 +27,8 @@ typedef struct mst_csv {
     size_t n_rows, values_capacity;
     char *texts;
     size_t texts_size, texts_capacity;
-    uint64_t offset; /* bytes read so far: up to the end of a line */
+    uint64_t offset; /* bytes read so far: up to the end of a line, or into one that is skipped */
+    bool skipping;   /* offset is in such a line */
     dev_t device;
     ino_t inode;
     size_t n_bad; /* lines skipped */
@@ -46,8 +48,10 @@ mst_status mst_csv_update(mst_csv *self, bool *changed);
 mst_status mst_csv_take(mst_csv *self, const char *data, size_t size, size_t *used);
 
 size_t mst_csv_column(const mst_csv *self, const char *name);
-/* NAN for column MST_CSV_NONE and for text. */
+/* NAN for column MST_CSV_NONE, for text and for what is not finite. */
 double mst_csv_value(const mst_csv *self, size_t row, size_t column);
+/* The same, but infinity where the file says so. */
+double mst_csv_any_value(const mst_csv *self, size_t row, size_t column);
 /* "" for column MST_CSV_NONE and for numbers. Valid until the next update. */
 const char *mst_csv_text(const mst_csv *self, size_t row, size_t column);
 

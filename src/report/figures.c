@@ -14,6 +14,7 @@
 /* The last interval of a process may be a sliver, over which a rate means little: no peak, no point. */
 #define PEAK_MIN_S 0.2
 #define SLIVER     0.2 /* of the usual distance of points in rows */
+#define COUNTED    0.9 /* of the rows in spans.csv, those of the same steps in the manifest at least */
 
 typedef enum load_unit { UNIT_CPU, UNIT_LEVEL, UNIT_RATE } load_unit;
 
@@ -338,7 +339,8 @@ bool mst_run_has_set(const mst_run_data *run, const char *set)
     return false;
 }
 
-/* The last and the best of a column over the set's evaluations; at: training seconds at the best. */
+/* The column at the set's last evaluation, whatever stands there, and the best of all of them; at: training
+ * seconds at the best. */
 static void last_and_best(const mst_run_data *run, const char *set, const char *column, bool high_is_good,
                           double *last, double *best, double *at)
 {
@@ -348,9 +350,11 @@ static void last_and_best(const mst_run_data *run, const char *set, const char *
     *last = *best = *at = NAN;
     for (size_t i = 0; i < m->n_rows; i++) {
         double x = mst_csv_value(m, i, value);
-        if (isnan(x) || strcmp(mst_csv_text(m, i, of), set) != 0)
+        if (strcmp(mst_csv_text(m, i, of), set) != 0)
             continue;
-        *last = x;
+        *last = mst_csv_any_value(m, i, value);
+        if (isnan(x))
+            continue;
         if (isnan(*best) || (high_is_good ? x > *best : x < *best)) {
             *best = x;
             *at = mst_csv_value(m, i, seconds);
@@ -365,6 +369,16 @@ static double last_of(const mst_csv *csv, const char *column)
         if (!isnan(mst_csv_value(csv, i - 1, c)))
             return mst_csv_value(csv, i - 1, c);
     return NAN;
+}
+
+/* Passes over the data by the rows, where these fit the epochs that were counted: of rows that were left out
+ * or held back the manifest does not tell. */
+static double count_passes(const mst_run_data *run, const mst_run_figures *f)
+{
+    double per_epoch = mst_run_data_option_real(run, "steps-per-epoch");
+    double passes =
+        per_epoch > 0 ? f->steps / per_epoch : f->rows / mst_run_data_real(run, "data", "rows", NULL);
+    return passes > f->epochs - 0.1 && passes < f->epochs + 1.1 ? passes : f->epochs;
 }
 
 static double first_known(double a, double b)
@@ -397,9 +411,14 @@ mst_status mst_run_figures_of(const mst_run_data *run, mst_run_figures *out)
                      last_of(&run->metrics, "train_seconds"));
     f.eval_s = fmax(mst_run_data_real(run, "progress", "eval_seconds", NULL),
                     last_of(&run->metrics, "eval_seconds"));
+    f.passes = count_passes(run, &f);
     f.rows_per_s = f.train_s > 0 ? f.rows / f.train_s : NAN;
+    f.steps_per_s = f.train_s > 0 ? f.steps / f.train_s : NAN;
     f.set = mst_run_has_set(run, "test") ? "test" : mst_run_has_set(run, "valid") ? "valid" : "";
     last_and_best(run, f.set, "loss", false, &f.test_loss, &f.best_loss, &ignored);
+    /* an evaluation always has a loss, so an empty field is one that is no number */
+    f.loss_is_nan =
+        *f.set != '\0' && isnan(f.test_loss) && mst_csv_column(&run->metrics, "loss") != MST_CSV_NONE;
     last_and_best(run, f.set, "accuracy", true, &f.test_accuracy, &f.best_accuracy, &f.best_accuracy_s);
     last_and_best(run, f.set, "auc", true, &f.test_auc, &f.best_auc, &ignored);
     last_and_best(run, f.set, "top5", true, &f.test_top5, &ignored, &ignored);
@@ -445,6 +464,42 @@ double mst_process_lost(const mst_run_data *run, const char *process)
             at = NAN; /* it came back */
     }
     return at;
+}
+
+double mst_process_train_s(const mst_run_data *run, const mst_run_figures *figures,
+                           const mst_process_data *process, const mst_costs *costs)
+{
+    double there = costs->seconds > 0 ? costs->seconds : NAN;
+    double lost = mst_process_lost(run, process->name) + mst_run_data_begin(run) - process->started;
+    return fmin(figures->train_s, fmax(there, lost)); /* of NAN and a number: the number */
+}
+
+static double counted(const json_t *worker, const char *key)
+{
+    const json_t *value = json_object_get(worker, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+void mst_costs_count(const mst_run_data *run, const mst_process_data *process, mst_costs *costs)
+{
+    const json_t *workers = json_object_get(run->manifest, "workers");
+    const char *state = or_empty(mst_run_data_text(run, "state", NULL));
+    if ((process->role != MST_PROCESS_WORKER && process->role != MST_PROCESS_RANK) ||
+        strcmp(state, "running") == 0)
+        return;
+    for (size_t i = 0; i < json_array_size(workers); i++) {
+        const json_t *worker = json_array_get(workers, i), *index = json_object_get(worker, "worker");
+        double rows = counted(worker, "rows");
+        /* much less than spans.csv has: of a run that was resumed, since then only */
+        if (!json_is_integer(index) || json_integer_value(index) != process->index ||
+            !(rows > COUNTED * costs->rows))
+            continue;
+        costs->rows = rows;
+        costs->steps = first_known(counted(worker, "steps"), costs->steps);
+        costs->dropped_rows = first_known(counted(worker, "dropped_rows"), costs->dropped_rows);
+        costs->bytes_in = fmax(costs->bytes_in, counted(worker, "bytes_in"));
+        costs->bytes_out = fmax(costs->bytes_out, counted(worker, "bytes_out"));
+    }
 }
 
 /* Rows between two lines of metrics.csv that tell of training, on average; 0: not known. */

@@ -97,19 +97,31 @@ bool mst_training_window(const mst_run_data *run, double *from, double *to);
 
 typedef struct mst_run_figures {
     const char *state, *end, *model, *strategy, *mode; /* "" when not known; live with the manifest */
-    double steps, rows, epochs;
+    double steps, rows, epochs;                        /* epochs: whole ones */
+    double passes;                  /* over the data, with the part of the last one; NAN: not known */
     double train_s, eval_s, save_s; /* wall time, apart from each other */
-    double rows_per_s;              /* of training time */
+    double rows_per_s, steps_per_s; /* of training time */
     double n_workers, n_servers, n_threads, batch;
-    double test_loss, test_accuracy, test_auc,
-        test_top5;                             /* of the last evaluation of the test set, or valid */
-    double best_loss, best_accuracy, best_auc; /* over all of them */
+    /* of the last evaluation of the test set, or valid; the loss may be infinite */
+    double test_loss, test_accuracy, test_auc, test_top5;
+    bool loss_is_nan;                          /* it was written, but as no number: training diverged */
+    double best_loss, best_accuracy, best_auc; /* over all of them that are finite */
     double best_accuracy_s;                    /* training seconds at that */
     const char *set;                           /* "test", "valid", or "": nothing was evaluated */
     double peak_memory;                        /* of the process that used most; NAN: not known */
     double cpu_s;                              /* of all processes */
 } mst_run_figures;
 mst_status mst_run_figures_of(const mst_run_data *run, mst_run_figures *out);
+
+/* Seconds of training that the rows of that process are to be divided by, so that its rate compares with the
+ * run's: those of the run, or fewer where the process was there for less. costs: all of the process's. */
+double mst_process_train_s(const mst_run_data *run, const mst_run_figures *figures,
+                           const mst_process_data *process, const mst_costs *costs);
+
+/* Puts the steps, rows and bytes in that the manifest of a run that is over counts for the process, where it
+ * does: the spans.csv of one that was killed lacks what came after its last report. costs: all of the
+ * process's. */
+void mst_costs_count(const mst_run_data *run, const mst_process_data *process, mst_costs *costs);
 
 /* Seconds since the run began at which that process was lost for good; NAN: it was not. */
 double mst_process_lost(const mst_run_data *run, const char *process);

@@ -16,8 +16,9 @@
 #include "base/version.h"
 #include "report/report_impl.h"
 
-#define NAMES_MAX 8 /* runs that are named below the title; the table names all of them */
-#define OPEN_MAX  4 /* runs whose sentences are not folded */
+#define NAMES_MAX 8  /* runs that are named below the title; the table names all of them */
+#define OPEN_MAX  4  /* runs whose sentences are not folded */
+#define MANY      40 /* runs whose table scrolls on its own, on a screen */
 
 /* ---- the head ---- */
 
@@ -371,10 +372,11 @@ static void add_reproduction(const mst_report *self, mst_buffer *out)
             mst_buffer_html(out, self->labels[i]);
             mst_buffer_add(out, "</h3>\n");
         }
-        mst_page_command(self->commands[i][0] != '\0'
-                             ? self->commands[i]
-                             : "The run has no manifest that says how it was started.",
-                         out);
+        if (self->commands[i][0] != '\0')
+            mst_page_command(self->commands[i], out);
+        else
+            mst_buffer_add(out, "<p class=\"note\">The run has no manifest that says how it was "
+                                "started.</p>\n");
     }
 }
 
@@ -459,8 +461,11 @@ mst_status mst_report_html(const mst_report *self, mst_buffer *out)
     add_head(self, out);
     add_subtitle(self, out);
     add_comparison(self, out);
-    if (self->n > 1)
+    if (self->n > 1) {
+        mst_buffer_add(out, self->n > MANY ? "<div class=\"many\">\n" : "");
         TRY(add_sheet(self, mst_report_sheet_overview, 0, false, out));
+        mst_buffer_add(out, self->n > MANY ? "</div>\n" : "");
+    }
     add_summary(self, out);
     add_warnings(self, out);
     if (self->n == 1)

@@ -27,6 +27,8 @@ const char mst_report_style[] =
     "linear-gradient(-90deg,var(--bg) 50%,transparent) 100% 0/28px 100% local,"
     "linear-gradient(90deg,var(--s),transparent) 0 0/10px 100% scroll,"
     "linear-gradient(-90deg,var(--s),transparent) 100% 0/10px 100% scroll;background-repeat:no-repeat}"
+    ".many .scroll{max-height:70vh;overflow-y:auto}.many thead th{position:sticky;top:0;z-index:1;"
+    "background:var(--bg)}"
     ":focus-visible{outline:2px solid var(--c0);outline-offset:2px;border-radius:3px}"
     "h2[id]{scroll-margin-top:40px}"
     "table{border-collapse:collapse;font-size:.86rem;font-variant-numeric:tabular-nums;min-width:100%}"
@@ -82,7 +84,8 @@ const char mst_report_style[] =
     "inside:avoid}"
     "table{font-size:7pt}th,td{padding:2px 4px}.verdict{font-size:1em}"
     "tbody th{position:static;white-space:normal}.long{min-width:22ch}.barcell{min-width:70px}"
-    ".scroll{overflow:visible;background:none}h2{margin-top:22px}"
+    ".scroll,.many .scroll{overflow:visible;max-height:none;background:none}"
+    ".many thead th{position:static}h2{margin-top:22px}"
     ".wide{page:wide}.wide table{font-size:6.6pt}"
     "pre{border:1px solid #ccc}details{display:block}}@page wide{size:landscape}";
 

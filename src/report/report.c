@@ -227,10 +227,14 @@ void mst_report_course(const mst_report *self, size_t run, mst_buffer *out)
     if (!isnan(f->test_accuracy) && f->best_accuracy > f->test_accuracy)
         mst_buffer_format(out, " (best %s%% after %s)", mst_figure_real((1 - f->best_accuracy) * 100, a),
                           mst_figure_seconds(f->best_accuracy_s, b));
-    if (!isnan(f->test_loss))
+    if (isfinite(f->test_loss))
         mst_buffer_format(out, "%s loss %s", isnan(f->test_accuracy) ? " It reached" : ", the",
                           mst_figure_real(f->test_loss, a));
-    mst_buffer_add(out, !isnan(f->test_accuracy) || !isnan(f->test_loss) ? "." : "");
+    else if (isinf(f->test_loss) || f->loss_is_nan)
+        mst_buffer_format(out, "%s loss is %s (not finite)",
+                          isnan(f->test_accuracy) ? " The last evaluation's" : ", the",
+                          isnan(f->test_loss) ? "nan" : "inf");
+    mst_buffer_add(out, !isnan(f->test_accuracy) || !isnan(f->test_loss) || f->loss_is_nan ? "." : "");
 }
 
 /* ---- Markdown, CSV, JSON ---- */
@@ -283,12 +287,16 @@ mst_status mst_report_markdown(const mst_report *self, mst_buffer *out)
         mst_buffer_add(out, "\n\n");
     }
     TRY(mst_sheets_markdown(sheets, N_SHEETS, self, out));
-    mst_buffer_add(out, "## How to reproduce\n\n```\n");
+    bool begun = false;
     for (size_t i = 0; i < self->n; i++) {
+        if (self->commands[i][0] == '\0') /* no manifest says */
+            continue;
+        mst_buffer_add(out, begun ? "" : "## How to reproduce\n\n```\n");
         mst_buffer_add(out, self->commands[i]);
         mst_buffer_add(out, "\n");
+        begun = true;
     }
-    mst_buffer_add(out, "```\n");
+    mst_buffer_add(out, begun ? "```\n" : "");
     return finish(out);
 }
 

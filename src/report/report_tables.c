@@ -7,6 +7,8 @@
 #include "base/alloc.h"
 #include "report/report_impl.h"
 
+#define NO_SAVE_S 1e-6 /* what looking at the clock takes where nothing is saved */
+
 static mst_status finish(const mst_sheet *sheet)
 {
     return sheet->failed ? mst_fail(MST_ENOMEM, "no memory for table %s", sheet->title) : MST_OK;
@@ -90,7 +92,10 @@ mst_status mst_report_sheet_accuracy(const mst_report *self, mst_sheet *out)
             continue;
         mst_sheet_text(out, self->labels[i]);
         mst_sheet_text(out, f->set);
-        mst_sheet_real(out, f->test_loss);
+        if (isfinite(f->test_loss) || (isnan(f->test_loss) && !f->loss_is_nan))
+            mst_sheet_real(out, f->test_loss);
+        else
+            mst_sheet_text(out, isnan(f->test_loss) ? "nan" : "inf");
         mst_sheet_precise(out, f->test_accuracy);
         mst_sheet_precise(out, 1 - f->test_accuracy);
         mst_sheet_precise(out, f->test_top5);
@@ -209,12 +214,12 @@ mst_status mst_report_sheet_cost(const mst_report *self, mst_sheet *out)
         mst_sheet_text(out, self->labels[i]);
         mst_sheet_seconds(out, f->train_s);
         mst_sheet_seconds(out, f->eval_s);
-        mst_sheet_seconds(out, f->save_s);
+        mst_sheet_seconds(out, f->save_s < NO_SAVE_S ? 0 : f->save_s);
         mst_sheet_seconds(out, total);
         mst_sheet_percent(out, f->eval_s / total);
         mst_sheet_percent(out, of > 0 ? wait / of : NAN);
         mst_sheet_seconds(out, f->steps > 0 ? f->train_s / f->steps : NAN);
-        mst_sheet_seconds(out, f->epochs >= 1 ? f->train_s / f->epochs : NAN);
+        mst_sheet_seconds(out, f->passes >= 1 ? f->train_s / f->passes : NAN);
     }
     return finish(out);
 }
@@ -264,15 +269,16 @@ mst_status mst_report_sheet_phases(const mst_report *self, mst_sheet *out)
 
 /* ---- workers ---- */
 
+/* seconds: those of its training. */
 static void add_worker(const mst_report *self, mst_sheet *out, size_t run, const char *name, double all_rows,
-                       const mst_costs *c)
+                       double seconds, const mst_costs *c)
 {
     double wait = c->phase[MST_COST_PULL_WAIT] + c->phase[MST_COST_BARRIER_WAIT];
     name_row(self, out, run, name);
     mst_sheet_count(out, c->steps);
     mst_sheet_count(out, c->rows);
     mst_sheet_percent(out, all_rows > 0 ? c->rows / all_rows : NAN);
-    mst_sheet_count(out, c->seconds > 0 ? c->rows / c->seconds : NAN);
+    mst_sheet_count(out, seconds > 0 ? c->rows / seconds : NAN);
     mst_sheet_percent(out, c->phase[MST_COST_COMPUTE] / c->thread_seconds);
     mst_sheet_percent(out, wait / c->thread_seconds);
     mst_sheet_percent(out, c->phase[MST_COST_READ] / c->thread_seconds);
@@ -315,7 +321,7 @@ static void add_manifest_workers(const mst_report *self, mst_sheet *out, size_t 
         c.phase[MST_COST_BARRIER_WAIT] = number(worker, "wait_seconds");
         c.phase[MST_COST_READ] = number(worker, "input_seconds");
         snprintf(name, sizeof name, "worker-%zu", i);
-        add_worker(self, out, run, name, rows, &c);
+        add_worker(self, out, run, name, rows, c.seconds, &c);
     }
 }
 
@@ -345,10 +351,12 @@ mst_status mst_report_sheet_workers(const mst_report *self, mst_sheet *out)
                 if (run->processes[p]->role == MST_PROCESS_SERVER)
                     continue;
                 mst_costs_of(run->processes[p], NAN, NAN, &c);
+                mst_costs_count(run, run->processes[p], &c);
                 if (pass == 0)
                     rows += c.rows;
                 else if (c.rows > 0)
-                    add_worker(self, out, i, run->processes[p]->name, rows, &c);
+                    add_worker(self, out, i, run->processes[p]->name, rows,
+                               mst_process_train_s(run, &self->figures[i], run->processes[p], &c), &c);
             }
         if (out->n_cells == before)
             add_manifest_workers(self, out, i);
@@ -397,6 +405,15 @@ static void add_loads(mst_sheet *out, const mst_load *loads, mst_load_kind first
     }
 }
 
+/* Files that are there need not have figures in them. */
+static bool has_any(const mst_load *loads)
+{
+    bool any = false;
+    for (int k = 0; k < 6; k++)
+        any = any || !isnan(loads[k].mean);
+    return any;
+}
+
 static mst_status add_both(const mst_report *self, mst_sheet *out, size_t run, const mst_process_data *p,
                            const char *of, mst_load_kind first)
 {
@@ -406,6 +423,8 @@ static mst_status add_both(const mst_report *self, mst_sheet *out, size_t run, c
     if (training == NULL || all == NULL)
         TRY_OUT(st, mst_fail(MST_ENOMEM, "no memory for table %s", out->title));
     TRY_OUT(st, mst_loads_of(self->runs[run], p, NAN, NAN, &loads));
+    if (!has_any(&loads.all[first]))
+        goto out;
     name_row(self, out, run, training);
     add_loads(out, loads.training, first);
     name_row(self, out, run, all);

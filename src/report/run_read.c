@@ -120,8 +120,12 @@ static mst_status warn(mst_run_data *self, char *text)
     return st;
 }
 
-static mst_status note_csv(mst_run_data *self, const mst_csv *csv)
+/* must: a column that any such file has. */
+static mst_status note_csv(mst_run_data *self, const mst_csv *csv, const char *must)
 {
+    if (csv->n_columns > 0 && mst_csv_column(csv, must) == MST_CSV_NONE)
+        TRY(warn(self,
+                 mst_sprintf("%s: its first line names no column %s: none of it is shown", csv->path, must)));
     if (csv->n_bad > 0)
         TRY(warn(self, mst_sprintf("%s: %zu torn line%s left out", csv->path, csv->n_bad,
                                    csv->n_bad == 1 ? " is" : "s are")));
@@ -256,8 +260,8 @@ static mst_status update_process(mst_run_data *self, mst_process_data *p, bool *
     }
     TRY(note(self, mst_csv_update(&p->resources, changed)));
     TRY(note(self, mst_csv_update(&p->spans, changed)));
-    TRY(note_csv(self, &p->resources));
-    return note_csv(self, &p->spans);
+    TRY(note_csv(self, &p->resources, "time"));
+    return note_csv(self, &p->spans, "time");
 }
 
 static int by_role(const void *a, const void *b)
@@ -317,7 +321,7 @@ static mst_status find_processes(mst_run_data *self)
 
 /* ---- the run ---- */
 
-mst_status mst_run_data_update(mst_run_data *self, bool *changed)
+static mst_status read_all(mst_run_data *self, bool *changed)
 {
     bool any = false;
     int64_t manifest = self->manifest_stamp, verdict = self->verdict_stamp;
@@ -327,8 +331,8 @@ mst_status mst_run_data_update(mst_run_data *self, bool *changed)
     any = manifest != self->manifest_stamp || verdict != self->verdict_stamp;
     TRY(note(self, mst_csv_update(&self->metrics, &any)));
     TRY(note(self, mst_csv_update(&self->marks, &any)));
-    TRY(note_csv(self, &self->metrics));
-    TRY(note_csv(self, &self->marks));
+    TRY(note_csv(self, &self->metrics, "step"));
+    TRY(note_csv(self, &self->marks, "time"));
     TRY(find_processes(self));
     for (size_t i = 0; i < self->n_processes; i++)
         TRY(update_process(self, self->processes[i], &any));
@@ -381,7 +385,19 @@ static mst_status warn_missing(mst_run_data *self)
     if (over && self->n_processes == 0 && !(mst_run_data_option_real(self, "resources-every") <= 0))
         TRY(warn(self, mst_sprintf("%s: no processes/: where the time went and what was used is not known",
                                    self->path)));
+    for (size_t i = 0; over && i < self->n_processes; i++) {
+        const mst_process_data *p = self->processes[i];
+        if (p->role != MST_PROCESS_OTHER && !p->has_info && !p->resources.present && !p->spans.present)
+            TRY(warn(self, mst_sprintf("%s/processes/%s: there is nothing of a process in it", self->path,
+                                       p->name)));
+    }
     return MST_OK;
+}
+
+mst_status mst_run_data_update(mst_run_data *self, bool *changed)
+{
+    TRY(read_all(self, changed));
+    return warn_missing(self);
 }
 
 /* Whether a folder in it has a manifest. */
@@ -437,7 +453,7 @@ mst_status mst_run_data_new(const char *path, mst_run_data **out)
         TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory to read the run", path));
     TRY_OUT(st, mst_csv_init(&self->metrics, metrics, metrics_texts));
     TRY_OUT(st, mst_csv_init(&self->marks, marks, marks_texts));
-    TRY_OUT(st, mst_run_data_update(self, NULL));
+    TRY_OUT(st, read_all(self, NULL));
     if (self->manifest == NULL && !self->metrics.present && self->n_processes == 0) {
         if (self->warnings.n > 0)
             st =
