@@ -72,7 +72,6 @@
 #define STEP_BYTES     32768
 #define CORE_WAIT      0.05 /* of a worker's time, before waiting for a core is worth a word, */
 #define CORES_LACK     0.15 /* and before it is what the sentence says */
-#define SOURCE         0.5
 #define HOST_TEXT      224
 
 const char *mst_bottleneck_name(mst_bottleneck kind)
@@ -379,16 +378,9 @@ static void add_others(const mst_facts *f, mst_verdict *v)
     char host[HOST_TEXT];
     if (f->guest != NULL && f->others >= OTHERS * f->guest->cores)
         snprintf(v->sentence + n, sizeof v->sentence - n,
-                 " Other programs use %.1f of the %.0f cores of %s, which slows it down.", f->others,
-                 f->guest->cores, host_of(f, f->guest, host));
-}
-
-/* Whether what parses waits as well, for what the rows come from: it neither runs nor is ready to in half of
- * the time in which training waits for rows. */
-static bool waits_source(const mst_facts *f)
-{
-    double delay = f->workers[0].delay > 0 ? f->workers[0].delay : 0;
-    return f->parsing + delay < SOURCE * f->typical[MST_COST_READ];
+                 " Other programs use %.1f of the %.0f cores of %s%s.", f->others, f->guest->cores,
+                 host_of(f, f->guest, host),
+                 v->kind == MST_BOTTLENECK_INPUT && f->source_waits ? "" : ", which slows it down");
 }
 
 /* Cores that parsing has, training has not. */
@@ -396,9 +388,9 @@ static void add_parsing(const mst_facts *f, mst_verdict *v)
 {
     size_t n = strlen(v->sentence);
     double all = f->parsing + f->training;
-    if (f->parses && f->cores_full && f->parsing > f->training)
+    if (f->parses && f->cores_full && !f->source_waits && f->parsing > f->training)
         snprintf(v->sentence + n, sizeof v->sentence - n,
-                 " Parsing takes the cores: %.1f of the %.1f cores' worth that the process gets.", f->parsing,
+                 " Parsing takes the cores: %.2f of the %.2f cores' worth that the process gets.", f->parsing,
                  all);
 }
 
@@ -457,7 +449,7 @@ static void write_sentence(const mst_facts *f, mst_verdict *v)
     case MST_BOTTLENECK_INPUT:
         snprintf(v->sentence, size, "Input is the bottleneck: training waits for rows %s %s of the time.",
                  f->piped          ? "from standard input"
-                 : waits_source(f) ? "to be read"
+                 : f->source_waits ? "to be read"
                                    : "to be parsed",
                  share);
         break;

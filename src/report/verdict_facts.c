@@ -127,13 +127,16 @@ static void take_process(mst_party *to, const mst_process_data *p, double from, 
     to->fault_rate = rate(r, "proc_major_faults", from, until);
     to->delay = rate(r, "proc_delay_s", from, until);
     take_links(to, p, from, until);
-    /* A process gives no CPU time for each thread. All its threads compete for the same cores, so those that
-     * train ran for the same part of the time that they wanted to as all of them. */
-    double wanted = (to->share[MST_COST_PREPARE] + to->share[MST_COST_COMPUTE] + to->share[MST_COST_PUSH] +
-                     to->share[MST_COST_APPLY]) *
-                    (to->seconds > 0 ? to->thread_seconds / to->seconds : 0);
-    double got = to->delay > 0 ? to->cpu / (to->cpu + to->delay) : 1;
-    to->ran = isnan(to->cpu) ? NAN : fmin(to->cpu, wanted * got);
+    /* There is no CPU time of each thread. All threads of a process compete for the same cores, so each ran
+     * for the same part of the time that it wanted to as all of them. */
+    double got = to->delay > 0 ? to->cpu / (to->cpu + to->delay) : 1, each = got / to->seconds;
+    double trains = costs.phase[MST_COST_PREPARE] + costs.phase[MST_COST_COMPUTE] +
+                    costs.phase[MST_COST_PUSH] + costs.phase[MST_COST_APPLY];
+    double other = costs.phase[MST_COST_EVALUATE] + costs.phase[MST_COST_CHECKPOINT] +
+                   costs.phase[MST_COST_SERVE] + costs.evaluate_beside;
+    bool known = !isnan(to->cpu) && to->seconds > 0;
+    to->ran = known ? fmin(to->cpu, trains * each) : NAN;
+    to->parsing = known ? fmax(0, to->cpu - (trains + other) * each) : NAN;
 }
 
 /* ---- the manifest's workers ---- */
@@ -161,6 +164,7 @@ static void take_manifest_worker(mst_party *to, const json_t *worker, bool ranks
                       .fault_rate = NAN,
                       .delay = NAN,
                       .ran = NAN,
+                      .parsing = NAN,
                       .link_in = NAN,
                       .link_out = NAN,
                       .link_bytes = NAN};
@@ -393,6 +397,7 @@ static void take_servers(mst_facts *f)
 
 #define CROWDED  0.95 /* of a host's cores are busy, */
 #define FULL     0.9  /* of what limits let the process use is used */
+#define SOURCE   0.5  /* of the time in which rows are waited for, what parses has to run or be ready to */
 #define CROWDING 0.25 /* and others use so much of them that threads of one process do not get theirs */
 
 /* Cores' worth that the run's processes on the host use; *n: how many they are. */
@@ -453,21 +458,23 @@ static void take_input(mst_facts *f)
 {
     const char *format = mst_run_data_text(f->run, "data", "format", NULL);
     const char *file = json_string_value(json_array_get(json_object_get(f->run->manifest, "files"), 0));
-    double n = 0;
+    double n = 0, ready = 0;
     f->piped = file != NULL && strcmp(file, "-") == 0;
     f->parses = format == NULL || strcmp(format, "cache") != 0;
     f->cores_full = f->n_workers > 0;
     for (size_t i = 0; i < f->n_workers; i++) {
         const mst_party *w = &f->workers[i];
         f->cores_full = f->cores_full && is_full(f, w);
-        if (isnan(w->cpu) || shares_process(f, w))
+        if (isnan(w->ran) || shares_process(f, w))
             continue;
         f->training += w->ran;
-        f->parsing += w->cpu - w->ran;
+        f->parsing += w->parsing;
+        ready += w->parsing + or_zero(w->delay);
         n++;
     }
     f->training = n > 0 ? f->training / n : NAN;
     f->parsing = n > 0 ? f->parsing / n : NAN;
+    f->source_waits = n > 0 && ready / n < SOURCE * f->typical[MST_COST_READ];
 }
 
 /* The step that a mark's text, "step 300", tells of; NAN: none. */

@@ -22,9 +22,9 @@ typedef struct mst_party {
     double busiest;                                     /* mean of the busiest core, 0 to 1 */
     double iowait;                                      /* cores' worth */
     double read_rate, fault_rate;
-    double delay; /* cores' worth that the process was ready to use and did not get; NAN: not known */
-    double ran;   /* cores' worth that its training threads used */
-    double held;  /* share of training in which steps were held open for this worker alone */
+    double delay;        /* cores' worth that the process was ready to use and did not get; NAN: not known */
+    double ran, parsing; /* cores' worth that it trained with; that no phase explains */
+    double held;         /* share of training in which steps were held open for this worker alone */
     double link_in, link_out; /* use of the busiest link whose speed is known, 0 to 1 */
     double link_bytes;        /* bytes/s of that speed */
 } mst_party;
@@ -51,10 +51,13 @@ typedef struct mst_facts {
     double others;
     bool piped;  /* rows come from standard input */
     bool parses; /* rows come from text, and not from a cache of it */
-    /* cores' worth of a worker's process, the mean of them: of its training threads, and beside them, which
-     * is parsing where it parses; NAN: not known */
+    /* cores' worth of a worker's process, the mean of them: of its training, and of what no phase explains,
+     * which is parsing where it parses; NAN: not known */
     double training, parsing;
     bool cores_full; /* the cores that the workers may use are used up */
+    /* what parses waits as well, for what the rows come from: it neither runs nor is ready to in half of the
+     * time in which training waits for rows */
+    bool source_waits;
     mst_events evaluations, saves;
     bool sparse;               /* only what a batch touches travels */
     double rows_per_s, step_s; /* of a typical worker: wall time of a step */

@@ -353,17 +353,17 @@ static bool all_beside(const mst_facts *f, const mst_party *guest)
 }
 
 /* Own work as a share of the time of a step, when the first worker's process, and those like it beside it,
- * have `cores` of the host and its threads that do not train use `beside_training` of what they get now: as
+ * have `cores` of the host and its parsing uses `parsing` times the CPU time that it uses now: as
  * long as all that CPU time takes on these cores, and as long as its training threads take that never wait
  * for one. Never more than now; now, where nobody knows. */
-static double own_on(const mst_facts *f, const mst_verdict *v, double cores, double beside_training)
+static double own_on(const mst_facts *f, const mst_verdict *v, double cores, double parsing)
 {
     const mst_party *w = &f->workers[0];
     double now = v->shares[MST_BOTTLENECK_COMPUTE], threads = fmax(1, w->thread_seconds / w->seconds);
     double each = fmin(cores / beside(f), limit_of(f)); /* of NAN and a number: the number */
     if (isnan(f->parsing) || !(w->ran > 0) || !(each > 0) || !(now > 0))
         return now;
-    double all = w->ran + beside_training * fmax(0, w->cpu - w->ran);
+    double all = w->ran + parsing * w->parsing;
     return fmin(now, fmax(w->ran / threads, all / each));
 }
 
@@ -396,8 +396,9 @@ static void advise_room(const mst_facts *f, mst_verdict *v, const model *now)
         return;
     set_own(v, &m, own_on(f, v, f->guest->cores, 1));
     const mst_party *w = &f->workers[0];
-    if (w->delay > 0 && w->cpu > 0)
-        m.input *= w->cpu / (w->cpu + w->delay);
+    double got = w->delay > 0 && w->cpu > 0 ? w->cpu / (w->cpu + w->delay) : 1;
+    m.input *= f->source_waits ? 1 : got;
+    m.evaluation *= got;
     advise(v, now, &m, NEEDS_NOTHING, "no other programs on the host",
            "They use %.1f of its %.0f cores: stop them, or train on another host.", f->others,
            f->guest->cores);

@@ -1,4 +1,5 @@
-/* Limits of control groups, of both versions, from files that a test has made. */
+/* Limits of control groups, of both versions, from files that a test has made; and of the cores to run on. */
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -76,11 +78,32 @@ static void test_version_1(void **state)
     is(0.0);
 }
 
+/* A process that is kept on one of several cores. */
+static void test_affinity(void **state)
+{
+    (void)state;
+    cpu_set_t all, one;
+    int core = 0;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    while (!CPU_ISSET(core, &all))
+        core++;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    double limit = mst_cpu_allowed(), group = mst_cpu_limit("");
+    assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
+    if (sysconf(_SC_NPROCESSORS_ONLN) > 1)
+        assert_true(limit > 0 && limit <= 1 && (limit == 1 || limit == group));
+    else
+        assert_true(limit == group);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_version_2, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_version_1, set_up, tear_down),
+        cmocka_unit_test(test_affinity),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
