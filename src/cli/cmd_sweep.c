@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "cli/cli.h"
 #include "cli/sweep_auto.h"
 #include "cli/sweep_runs.h"
@@ -110,6 +111,40 @@ static mst_status print_cells(const mst_sweep *sweep, bool json)
     mst_status st = json ? mst_cli_print_json(mst_table_json(t)) : mst_table_print(t, NULL, true);
     mst_table_destroy(t);
     return st;
+}
+
+static mst_status check_left(const mst_sweep *sweep)
+{
+    size_t counts[MST_CELL_SKIPPED + 1];
+    mst_sweep_count(sweep, counts);
+    if (counts[MST_CELL_SKIPPED] < sweep->n)
+        return MST_OK;
+    return mst_fail(MST_EUSAGE, "%s: no run of the grid makes sense; the first, %s: %s", sweep->file,
+                    sweep->cells[0].name, sweep->cells[0].sentence);
+}
+
+/* Lists the runs, and fails where the sweep itself would. */
+static mst_status dry_run(const mst_sweep *sweep, bool json)
+{
+    size_t n = 0, bad = 0, first = 0;
+    mst_error error = {0};
+    TRY(print_cells(sweep, json));
+    TRY(check_left(sweep));
+    for (size_t i = 0; i < sweep->n; i++) {
+        if (sweep->cells[i].state == MST_CELL_SKIPPED)
+            continue;
+        n++;
+        mst_status st = mst_sweep_check_files(sweep, &sweep->cells[i]);
+        if (st == MST_OK)
+            continue;
+        if (bad++ > 0)
+            continue;
+        first = i;
+        mst_error_save(&error, st);
+    }
+    return bad == 0 ? MST_OK
+                    : mst_fail(error.code, "%zu of %zu runs would fail; the first: %s: %s", bad, n,
+                               sweep->cells[first].name, error.text);
 }
 
 /* One sweep at a time works in a folder. *fd: the caller's to close. */
@@ -246,11 +281,7 @@ static mst_status work(mst_sweep *sweep, const sweep_options *o, bool json)
 {
     mst_status st;
     mst_runner *runner = NULL;
-    size_t counts[MST_CELL_SKIPPED + 1];
-    mst_sweep_count(sweep, counts);
-    if (counts[MST_CELL_SKIPPED] == sweep->n)
-        return mst_fail(MST_EUSAGE, "%s: no run of the grid makes sense; the first, %s: %s", sweep->file,
-                        sweep->cells[0].name, sweep->cells[0].sentence);
+    TRY(check_left(sweep));
     if (o->report_only)
         return write_report(sweep, json);
     tell_left_out(sweep);
@@ -263,6 +294,24 @@ static mst_status work(mst_sweep *sweep, const sweep_options *o, bool json)
     st = outcome(sweep, mst_runner_stopped(runner));
 out:
     mst_runner_destroy(runner);
+    return st;
+}
+
+static mst_status load(mst_sweep *sweep, const sweep_options *o)
+{
+    mst_status st = mst_sweep_load(sweep, o->overwrite ? MST_SWEEP_ANEW
+                                          : o->extend  ? MST_SWEEP_EXTEND
+                                                       : MST_SWEEP_SAME);
+    if (st == MST_EINPUT && o->report_only) {
+        mst_warn("%s/sweep.json is damaged: the report is of what the folders of the runs tell",
+                 sweep->folder);
+        return mst_sweep_load(sweep, MST_SWEEP_RUNS);
+    }
+    if (st == MST_OK && sweep->search != NULL && !o->search && !o->report_only)
+        return mst_fail(MST_EEXIST,
+                        "%s: holds a search, whose runs were cut short: give --auto to go on with it, "
+                        "--overwrite to begin anew, or another --out",
+                        sweep->folder);
     return st;
 }
 
@@ -284,15 +333,13 @@ static mst_status sweep_file(const char *file, const sweep_options *o, bool json
                          "test_loss<=0.5}",
                          file));
     if (o->dry_run) {
-        st = print_cells(sweep, json);
+        st = dry_run(sweep, json);
         goto out;
     }
     if (o->report_only && !mst_path_exists(folder))
         TRY_OUT(st, mst_fail(MST_EINPUT, "%s: there is no sweep to report on", folder));
     TRY_OUT(st, take_lock(folder, &lock));
-    TRY_OUT(st, mst_sweep_load(sweep, o->overwrite ? MST_SWEEP_ANEW
-                                      : o->extend  ? MST_SWEEP_EXTEND
-                                                   : MST_SWEEP_SAME));
+    TRY_OUT(st, load(sweep, o));
     st = work(sweep, o, json);
 out:
     if (lock >= 0)

@@ -1,9 +1,10 @@
 /* The rounds of --auto; contract in sweep_auto.h.
  *
- * sweep->search is {"target": text, "rounds": [{"seconds": s, "tries": [{"name", "train_s", "rows", "value",
- * "reached", "over", "sentence"}], "dropped": [name]}], "best": name, "why": sentence}. A round that is not
- * complete has no "dropped". Replaying complete rounds from it gives the same decisions, so that a search
- * that was cut off goes on where it was. */
+ * sweep->search is {"target": text, "rounds": [{"seconds": s, "tries": [{"name", "given_s", "train_s",
+ * "value", "nearest", "reached", "over", "sentence"}], "dropped": [name]}], "best": name, "why": sentence,
+ * "stopped": why those that might have gone on did not}. A round that is not complete has no "dropped"; "why"
+ * and what follows are there once the search has ended. Replaying complete rounds from it gives the same
+ * decisions, so that a search that was cut off goes on where it was. */
 #include "cli/sweep_auto.h"
 
 #include <math.h>
@@ -58,6 +59,8 @@ static mst_status look(search *s, size_t i, double budget_s)
     TRY_OUT(st, mst_curve(run, s->target.column, s->target.set, MST_AXIS_TIME, &points));
     t->seconds = f.train_s;
     t->value = points.n > 0 ? points.y[points.n - 1] : NAN;
+    for (size_t k = 0; k < points.n; k++)
+        t->nearest = mst_halving_nearer(t->nearest, points.y[k], s->target.high_is_good);
     t->reached = mst_target_reached(f.end);
     t->over = !t->reached && (strcmp(f.end, mst_end_text(MST_END_SECONDS)) != 0 || budget_s >= s->cap_s);
 out:
@@ -67,14 +70,18 @@ out:
     return st;
 }
 
-static mst_status record(const search *s, json_t *tries, size_t i)
+static json_t *real_or_null(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static mst_status record(const search *s, json_t *tries, size_t i, double given_s)
 {
     const mst_sweep_cell *cell = &s->sweep->cells[i];
     const mst_halving_try *t = &s->tries[i];
-    json_t *json = json_pack("{s:s, s:f, s:o, s:b, s:b}", "name", cell->name, "train_s",
-                             isnan(t->seconds) ? 0.0 : t->seconds, "value",
-                             isfinite(t->value) ? json_real(t->value) : json_null(), "reached", t->reached,
-                             "over", t->over);
+    json_t *json = json_pack("{s:s, s:f, s:f, s:o, s:o, s:b, s:b}", "name", cell->name, "given_s", given_s,
+                             "train_s", isnan(t->seconds) ? 0.0 : t->seconds, "value", real_or_null(t->value),
+                             "nearest", real_or_null(t->nearest), "reached", t->reached, "over", t->over);
     if (json != NULL && cell->sentence != NULL)
         json_object_set_new(json, "sentence", json_string(cell->sentence));
     return json != NULL && json_array_append_new(tries, json) == 0 ? MST_OK : no_memory();
@@ -90,9 +97,14 @@ static bool replay(search *s, const json_t *tries, size_t i)
         const char *name = json_string_value(json_object_get(item, "name"));
         if (name == NULL || strcmp(name, s->sweep->cells[i].name) != 0)
             continue;
-        const json_t *value = json_object_get(item, "value");
+        const json_t *value = json_object_get(item, "value"), *nearest = json_object_get(item, "nearest");
+        if (!json_is_number(nearest))
+            nearest = value;
         s->tries[i].seconds = json_number_value(json_object_get(item, "train_s"));
         s->tries[i].value = json_is_number(value) ? json_number_value(value) : NAN;
+        s->tries[i].nearest = mst_halving_nearer(s->tries[i].nearest,
+                                                 json_is_number(nearest) ? json_number_value(nearest) : NAN,
+                                                 s->target.high_is_good);
         s->tries[i].reached = json_is_true(json_object_get(item, "reached"));
         s->tries[i].over = json_is_true(json_object_get(item, "over"));
         return true;
@@ -125,7 +137,7 @@ static mst_status try_one(search *s, size_t round, double budget_s, size_t i)
     mst_runner_how how = mst_runner_how_to(s->sweep, cell);
     if (how == MST_RUNNER_OVERWRITE && round > 0 && (save == NULL || strcmp(save, "true") == 0))
         how = MST_RUNNER_RESUME;
-    snprintf(word, sizeof word, "--seconds=%.9g", fmin(budget_s, s->cap_s));
+    snprintf(word, sizeof word, "--seconds=%.9g", budget_s);
     snprintf(what, sizeof what, "round %zu: ", round + 1);
     TRY(mst_sweep_mark(cell, MST_CELL_RUNNING, NULL));
     TRY(mst_sweep_save(s->sweep));
@@ -137,9 +149,11 @@ static mst_status try_one(search *s, size_t round, double budget_s, size_t i)
     return MST_OK;
 }
 
-/* Nobody needs longer than the shortest time to the target so far. */
-static double enough(const search *s, double budget_s)
+/* What a candidate gets: nobody needs longer than the shortest time to the target so far, nor gets more than
+ * for: seconds. */
+static double given(const search *s, double budget_s)
 {
+    budget_s = fmin(budget_s, s->cap_s);
     for (size_t i = 0; i < s->sweep->n; i++)
         if (s->tries[i].alive && s->tries[i].reached)
             budget_s = fmin(budget_s, s->tries[i].seconds);
@@ -166,9 +180,10 @@ static mst_status run_round(search *s, size_t round, double budget_s)
     for (size_t i = 0; i < s->sweep->n && mst_runner_stopped(s->runner) == NULL; i++) {
         if (!s->tries[i].alive || replay(s, tries, i))
             continue;
-        TRY(try_one(s, round, enough(s, budget_s), i));
+        double given_s = given(s, budget_s);
+        TRY(try_one(s, round, given_s, i));
         if (mst_runner_stopped(s->runner) == NULL)
-            TRY(record(s, tries, i));
+            TRY(record(s, tries, i, given_s));
         TRY(mst_sweep_save(s->sweep));
     }
     return MST_OK;
@@ -195,28 +210,52 @@ static mst_status decide(search *s, size_t round, mst_halving_end *end, size_t *
     return st;
 }
 
+/* The candidate that is left alone; "" when there are several. */
+static const char *last_name(const search *s)
+{
+    const char *name = "";
+    for (size_t i = 0; i < s->sweep->n; i++)
+        name = s->tries[i].alive ? s->sweep->cells[i].name : name;
+    return name;
+}
+
+/* Why nobody reached the target. The caller frees. */
+static char *why_not(const search *s, mst_halving_end end, const char *until)
+{
+    if (end == MST_HALVING_NONE)
+        return mst_sprintf("nobody reached %s within the limits of for:", until);
+    if (end == MST_HALVING_STUCK)
+        return mst_sprintf("nobody reached %s: %s, the last that was left, came no nearer in %d rounds",
+                           until, last_name(s), MST_HALVING_PATIENCE);
+    return mst_sprintf("nobody reached %s before a round would take longer than --run-timeout", until);
+}
+
 static mst_status conclude(search *s, mst_halving_end end, size_t best, size_t rounds)
 {
-    char a[40];
+    char a[40], stuck[64];
     const char *until = mst_sweep_until(s->sweep);
-    char *why;
+    char *why, *none = why_not(s, end, until);
+    snprintf(stuck, sizeof stuck, "stopped: came no nearer in %d rounds", MST_HALVING_PATIENCE);
+    const char *stopped = end == MST_HALVING_FOUND   ? "stopped: another had reached the target"
+                          : end == MST_HALVING_STUCK ? stuck
+                                                     : "stopped: the next round would be longer than "
+                                                       "--run-timeout";
     if (end == MST_HALVING_FOUND)
         why = mst_sprintf("%s reached %s after %s of training, in round %zu; every other candidate that was "
                           "left did not get there in that time",
                           s->sweep->cells[best].name, until, mst_figure_seconds(s->tries[best].seconds, a),
                           rounds);
-    else if (best < s->sweep->n)
-        why = mst_sprintf("nobody reached %s %s; %s came nearest, with %s", until,
-                          end == MST_HALVING_NONE ? "within the limits of for:"
-                                                  : "before a round would take longer "
-                                                    "than --run-timeout",
-                          s->sweep->cells[best].name, mst_figure_real(s->tries[best].value, a));
+    else if (best < s->sweep->n && none != NULL)
+        why = mst_sprintf("%s; %s came nearest, with %s", none, s->sweep->cells[best].name,
+                          mst_figure_real(s->tries[best].nearest, a));
     else
         why =
             mst_sprintf("nobody reached %s, and nobody was evaluated: look at eval-every and at test", until);
+    mst_free(none);
     if (why == NULL)
         return no_memory();
     bool fine = json_object_set_new(s->sweep->search, "why", json_string(why)) == 0;
+    fine = fine && json_object_set_new(s->sweep->search, "stopped", json_string(stopped)) == 0;
     fine =
         fine && json_object_set_new(s->sweep->search, "found", json_boolean(end == MST_HALVING_FOUND)) == 0;
     if (best < s->sweep->n)
@@ -251,7 +290,7 @@ static mst_status choose(search *s)
     for (size_t i = 0; i < s->sweep->n; i++) {
         mst_sweep_cell *cell = &s->sweep->cells[i];
         const char *seed = json_string_value(json_object_get(cell->labels, "seed"));
-        s->tries[i] = (mst_halving_try){.seconds = NAN, .value = NAN};
+        s->tries[i] = (mst_halving_try){.seconds = NAN, .value = NAN, .nearest = NAN, .before = NAN};
         if (cell->state == MST_CELL_SKIPPED)
             continue;
         first = first == NULL ? seed : first;

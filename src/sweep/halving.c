@@ -51,34 +51,54 @@ bool mst_target_reached(const char *end)
     return strcmp(end, mst_end_text(MST_END_UNTIL)) == 0;
 }
 
-/* Whether a comes before b: the nearer to the target; a candidate that has shown nothing comes last. */
-static bool is_better(const mst_halving_try *a, const mst_halving_try *b, bool high_is_good)
+/* Whether a is nearer to the target than b; what is not known is the farthest. */
+static bool is_nearer(double a, double b, bool high_is_good)
 {
-    if (isnan(a->value) || isnan(b->value))
-        return !isnan(a->value);
-    return high_is_good ? a->value > b->value : a->value < b->value;
+    if (isnan(a) || isnan(b))
+        return !isnan(a);
+    return high_is_good ? a > b : a < b;
+}
+
+double mst_halving_nearer(double a, double b, bool high_is_good)
+{
+    return is_nearer(b, a, high_is_good) ? b : a;
+}
+
+/* Counts the rounds that brought a candidate no nearer; one that has shown nothing yet may still begin. */
+static void count_stale(mst_halving_try *t, bool high_is_good)
+{
+    bool nearer = isnan(t->before) || is_nearer(t->nearest, t->before, high_is_good);
+    t->stale = nearer ? 0 : t->stale + 1;
+    t->before = t->nearest;
 }
 
 mst_halving_end mst_halving_decide(mst_halving_try *tries, size_t n, bool high_is_good, size_t *best)
 {
-    size_t first = n, nearest = n, alive = 0;
+    size_t first = n, nearest = n, alive = 0, last = n;
     for (size_t i = 0; i < n; i++) {
         if (tries[i].alive && tries[i].reached && (first == n || tries[i].seconds < tries[first].seconds))
             first = i;
-        if (!isnan(tries[i].value) && (nearest == n || is_better(&tries[i], &tries[nearest], high_is_good)))
+        if (!isnan(tries[i].nearest) &&
+            (nearest == n || is_nearer(tries[i].nearest, tries[nearest].nearest, high_is_good)))
             nearest = i;
+        if (tries[i].alive)
+            count_stale(&tries[i], high_is_good);
         tries[i].alive = tries[i].alive && !tries[i].over;
         alive += tries[i].alive;
+        last = tries[i].alive ? i : last;
     }
     *best = first < n ? first : nearest;
     if (first < n)
         return MST_HALVING_FOUND;
     if (alive == 0)
         return MST_HALVING_NONE;
+    if (alive == 1 && tries[last].stale >= MST_HALVING_PATIENCE)
+        return MST_HALVING_STUCK;
     for (size_t drop = alive / 2; drop > 0; drop--) {
         size_t worst = n;
         for (size_t i = 0; i < n; i++) /* of equals the last */
-            if (tries[i].alive && (worst == n || !is_better(&tries[i], &tries[worst], high_is_good)))
+            if (tries[i].alive &&
+                (worst == n || !is_nearer(tries[i].value, tries[worst].value, high_is_good)))
                 worst = i;
         tries[worst].alive = false;
     }

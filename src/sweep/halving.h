@@ -3,7 +3,8 @@
  * All candidates are trained for the same time; if none has reached the target, the better half goes on for
  * twice as long, and so forth. Whoever reaches the target in the least training time has won: the others of
  * that round have been trained for at least as long without reaching it, and the rest were dropped on the
- * way. Only decisions are made here. */
+ * way. One that is left alone and comes no nearer to the target for MST_HALVING_PATIENCE rounds, each twice
+ * as long as the one before, ends the search. Only decisions are made here. */
 #ifndef MST_SWEEP_HALVING_H
 #define MST_SWEEP_HALVING_H
 
@@ -32,14 +33,23 @@ typedef struct mst_halving_try {
     bool reached;   /* the target, after `seconds` of training */
     bool over;      /* its limit ended it, or it failed: it will not get any further */
     double seconds; /* of training so far */
-    double value;   /* of what the target compares; NAN: none */
+    double value;   /* of what the target compares, at the round's end; NAN: none */
+    double nearest; /* the nearest to the target that it ever was; NAN: none */
+    double before;  /* decide's: nearest, after the round before; NAN at first */
+    int stale;      /* decide's: rounds in a row that came no nearer */
 } mst_halving_try;
+
+#define MST_HALVING_PATIENCE 2
 
 typedef enum mst_halving_end {
     MST_HALVING_GO_ON, /* those still alive, for twice the time */
     MST_HALVING_FOUND, /* *best reached the target in the least time */
-    MST_HALVING_NONE,  /* nobody is left; *best came nearest */
+    MST_HALVING_NONE,  /* nobody is left; *best came nearest, in whatever round */
+    MST_HALVING_STUCK, /* the only one left comes no nearer; *best came nearest */
 } mst_halving_end;
+
+/* The value that is nearer to the target; NAN is the farthest. */
+double mst_halving_nearer(double a, double b, bool high_is_good);
 
 /* Decides after a round, in which everyone alive was trained for the same time or is over. *best: as above;
  * n when there is none. */

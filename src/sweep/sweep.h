@@ -38,7 +38,8 @@ typedef struct mst_sweep_cell {
     mst_text_list words; /* of muster's command line: train ..., or launch ... -- train ... */
     mst_cell_state state;
     char *sentence; /* why it failed or is skipped; NULL: nothing to say */
-    double seconds; /* wall time it took; NAN: not known */
+    double seconds; /* wall time it took, all its pieces together where it was resumed; NAN: not known */
+    double began;   /* of the current or last piece, in seconds since 1970; NAN: not known */
 } mst_sweep_cell;
 
 typedef struct mst_sweep {
@@ -78,6 +79,10 @@ mst_status mst_sweep_new(const char *file, const char *folder, const json_t *spe
                          mst_sweep **out);
 void mst_sweep_destroy(mst_sweep *self); /* NULL-safe */
 
+/* Whether the files that a cell names are there; MST_EINPUT with the sentence of `muster train`. Those of a
+ * run on other hosts are not looked for. */
+mst_status mst_sweep_check_files(const mst_sweep *self, const mst_sweep_cell *cell);
+
 /* SWEEP/runs/NAME. The caller frees; NULL when memory is short. */
 char *mst_sweep_run_path(const mst_sweep *self, const mst_sweep_cell *cell);
 
@@ -90,10 +95,12 @@ typedef enum mst_sweep_change {
     MST_SWEEP_SAME,   /* a changed file is refused, with what differs */
     MST_SWEEP_EXTEND, /* runs whose command has stayed the same count, whatever else changed */
     MST_SWEEP_ANEW,   /* nothing of before counts */
+    MST_SWEEP_RUNS,   /* what the runs' folders tell; sweep.json is not read */
 } mst_sweep_change;
 
 /* Takes over what SWEEP/sweep.json and the runs' manifests tell. No such file: MST_OK. MST_EEXIST when the
- * folder holds something else, or another sweep. */
+ * folder holds something else, or another sweep; MST_EINPUT when sweep.json is damaged, which ANEW and RUNS
+ * do not mind. */
 mst_status mst_sweep_load(mst_sweep *self, mst_sweep_change change);
 
 /* Replaces SWEEP/sweep.json, which appears whole. The folder is made. */

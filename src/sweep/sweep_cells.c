@@ -9,15 +9,19 @@
  * 3. Options that the strategy, the mode, the way of deploying, the model, the optimizer or the schedule does
  *    not have are left out of a cell.
  * 4. Cells that are then the same are run once.
- * 5. What the strategy refuses (a quorum of more workers than there are) is skipped with its sentence. */
+ * 5. What the strategy or the training loop refuses by its options (a quorum of more workers than there are,
+ * a condition on a test set that is not given) is skipped with its sentence. */
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "sweep/sweep.h"
+#include "train/book.h"
 #include "train/settings_idle.h"
 
 #define NAME_MAX_BYTES 160
@@ -139,22 +143,60 @@ static void leave_out(json_t *set)
             json_object_del(set, meaning[i].option);
 }
 
-/* Rule 5: MST_EUSAGE is what the strategy says. */
-static mst_status check_strategy(const json_t *set)
+/* The settings of a cell, for mst_settings_fini whatever the status; deploy must live as long. */
+static mst_status settings_of(const json_t *set, mst_deploy_options *deploy, mst_settings *out)
+{
+    mst_option_group own = {.title = "deploy", .table = mst_deploy_option_table, .base = deploy};
+    const char *name;
+    json_t *value;
+    mst_settings_begin(out, &own);
+    TRY(mst_options_init(out->groups, out->n_groups));
+    json_object_foreach((json_t *)set, name, value)
+        TRY(mst_options_set(out->groups, out->n_groups, name, json_string_value(value)));
+    return MST_OK;
+}
+
+/* Rule 5: MST_EUSAGE is what the strategy or the training loop says. */
+static mst_status check_options(const json_t *set)
 {
     mst_settings s;
     mst_deploy_options deploy = {0};
-    mst_option_group own = {.title = "deploy", .table = mst_deploy_option_table, .base = &deploy};
-    const char *name;
-    json_t *value;
+    mst_limits limits;
     mst_status st;
-    mst_settings_begin(&s, &own);
-    TRY_OUT(st, mst_options_init(s.groups, s.n_groups));
-    json_object_foreach((json_t *)set, name, value)
-        TRY_OUT(st, mst_options_set(s.groups, s.n_groups, name, json_string_value(value)));
+    TRY_OUT(st, settings_of(set, &deploy, &s));
     s.resolved = s.strategy;
-    st = mst_strategy_resolve(&s.resolved);
+    TRY_OUT(st, mst_strategy_resolve(&s.resolved));
+    TRY_OUT(st, mst_limits_parse(&s.train, &limits));
+    if (strcmp(mst_models[s.model.model]->name, "logreg") == 0 && s.model.net == NULL)
+        st = mst_limits_check(&limits, &s.train, 1);
 out:
+    mst_settings_fini(&s);
+    return st;
+}
+
+mst_status mst_sweep_check_files(const mst_sweep *self, const mst_sweep_cell *cell)
+{
+    mst_settings s;
+    mst_deploy_options deploy = {0};
+    mst_text_list found = {0};
+    char *end = NULL;
+    size_t i;
+    json_t *file;
+    mst_status st;
+    TRY_OUT(st, settings_of(cell->set, &deploy, &s));
+    if (deploy.hosts != NULL) /* the files of other hosts are not seen from here */
+        goto out;
+    json_array_foreach(json_object_get(self->spec, "files"), i, file)
+        TRY_OUT(st, mst_text_list_add(&s.files, json_string_value(file)));
+    for (i = 0; i < s.train.test.n; i++)
+        TRY_OUT(st, mst_text_list_add(&s.files, s.train.test.items[i]));
+    if (s.train.valid != NULL)
+        strtod(s.train.valid, &end);
+    if (end != NULL && *end != '\0') /* not a fraction */
+        TRY_OUT(st, mst_text_list_add(&s.files, s.train.valid));
+    st = mst_glob(&s.files, &found);
+out:
+    mst_text_list_fini(&found);
     mst_settings_fini(&s);
     return st;
 }
@@ -316,6 +358,13 @@ static void cell_fini(mst_sweep_cell *cell)
     mst_text_list_fini(&cell->words);
 }
 
+static double seconds_since_1970(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
 mst_status mst_sweep_mark(mst_sweep_cell *cell, mst_cell_state state, const char *sentence)
 {
     char *copy = sentence != NULL ? mst_strdup(sentence) : NULL;
@@ -324,6 +373,8 @@ mst_status mst_sweep_mark(mst_sweep_cell *cell, mst_cell_state state, const char
     mst_free(cell->sentence);
     cell->sentence = copy;
     cell->state = state;
+    if (state == MST_CELL_RUNNING)
+        cell->began = seconds_since_1970();
     return MST_OK;
 }
 
@@ -385,7 +436,7 @@ static mst_status settle(mst_sweep *self, mst_sweep_cell *cell, const json_t *gr
         st = mst_fail(MST_ENOMEM, "%s: no memory for its grid", self->file);
     free(key); /* jansson's allocation */
     if (st == MST_OK && same == NULL && why == NULL) {
-        st = check_strategy(cell->set);
+        st = check_options(cell->set);
         why = st == MST_EUSAGE ? mst_error_text() : NULL;
         st = st == MST_EUSAGE ? MST_OK : st;
     }
@@ -403,8 +454,10 @@ static mst_status add_cell(mst_sweep *self, const json_t *grid, const size_t *at
     const char *axis;
     json_t *values;
     size_t k = 0;
-    mst_sweep_cell cell = {
-        .set = json_copy(json_object_get(self->spec, "for")), .labels = json_object(), .seconds = NAN};
+    mst_sweep_cell cell = {.set = json_copy(json_object_get(self->spec, "for")),
+                           .labels = json_object(),
+                           .seconds = NAN,
+                           .began = NAN};
     if (cell.set == NULL || cell.labels == NULL ||
         json_object_update(cell.set, json_object_get(self->spec, "train")) != 0)
         TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for its grid", self->file));

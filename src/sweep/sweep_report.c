@@ -107,15 +107,57 @@ void mst_sweep_report_best(const mst_sweep_report *self, mst_buffer *out)
     }
 }
 
-/* "; 200,000 rows each": how long a run is. */
-static void add_limit(const char *name, const char *value, mst_buffer *out)
+/* "; 200,000 rows each": how long a run is; or may be, with a target. */
+static void add_limit(const char *name, const char *value, bool at_most, mst_buffer *out)
 {
     char *end = NULL, text[40];
     double number = value != NULL ? strtod(value, &end) : NAN;
     if (value == NULL || end == value || *end != '\0')
         mst_buffer_format(out, "; %s %s", name, value != NULL ? value : "?");
     else
-        mst_buffer_format(out, "; %s %s each", mst_figure_count(number, text), name);
+        mst_buffer_format(out, "; %s%s %s each", at_most ? "at most " : "", mst_figure_count(number, text),
+                          name);
+}
+
+/* The last that a search tried of a candidate; NULL: nothing. */
+static const json_t *last_try(const json_t *search, const char *name)
+{
+    const json_t *found = NULL;
+    size_t i, k;
+    json_t *round, *one;
+    json_array_foreach(json_object_get(search, "rounds"), i, round)
+    {
+        json_array_foreach(json_object_get(round, "tries"), k, one)
+        {
+            const char *who = json_string_value(json_object_get(one, "name"));
+            found = who != NULL && strcmp(who, name) == 0 ? one : found;
+        }
+    }
+    return found;
+}
+
+/* What became of a search's candidates: none is trained further than it takes to see. */
+static void add_candidates(const mst_sweep_report *self, size_t total, mst_buffer *out)
+{
+    size_t tried = 0, reached = 0, limited = 0, failed = 0;
+    for (size_t i = 0; i < self->sweep->n; i++) {
+        const json_t *one = last_try(self->sweep->search, self->sweep->cells[i].name);
+        if (self->sweep->cells[i].state == MST_CELL_SKIPPED || one == NULL)
+            continue;
+        tried++;
+        if (self->sweep->cells[i].state == MST_CELL_FAILED)
+            failed++;
+        else if (json_is_true(json_object_get(one, "reached")))
+            reached++;
+        else if (json_is_true(json_object_get(one, "over")))
+            limited++;
+    }
+    mst_buffer_format(out, "%zu of %zu candidates tried: %zu reached the target, %zu cut short", tried, total,
+                      reached, tried - reached - limited - failed);
+    if (limited > 0)
+        mst_buffer_format(out, ", %zu ended by a limit", limited);
+    if (failed > 0)
+        mst_buffer_format(out, ", %zu failed", failed);
 }
 
 static void add_counts(const mst_sweep_report *self, mst_buffer *out)
@@ -123,17 +165,21 @@ static void add_counts(const mst_sweep_report *self, mst_buffer *out)
     size_t counts[MST_CELL_SKIPPED + 1];
     mst_sweep_count(self->sweep, counts);
     size_t total = self->sweep->n - counts[MST_CELL_SKIPPED];
-    mst_buffer_format(out, "%zu configuration%s, %zu of %zu runs done", self->n_configs,
-                      self->n_configs == 1 ? "" : "s", counts[MST_CELL_DONE], total);
-    if (counts[MST_CELL_FAILED] > 0)
-        mst_buffer_format(out, ", %zu failed", counts[MST_CELL_FAILED]);
+    if (self->sweep->search != NULL) {
+        add_candidates(self, total, out);
+    } else {
+        mst_buffer_format(out, "%zu configuration%s, %zu of %zu runs done", self->n_configs,
+                          self->n_configs == 1 ? "" : "s", counts[MST_CELL_DONE], total);
+        if (counts[MST_CELL_FAILED] > 0)
+            mst_buffer_format(out, ", %zu failed", counts[MST_CELL_FAILED]);
+    }
     if (counts[MST_CELL_SKIPPED] > 0)
         mst_buffer_format(out, ", %zu left out", counts[MST_CELL_SKIPPED]);
     const char *name;
     json_t *value;
     json_object_foreach(json_object_get(self->sweep->spec, "for"), name, value)
     {
-        add_limit(name, json_string_value(value), out);
+        add_limit(name, json_string_value(value), self->has_target, out);
     }
     mst_buffer_add(out, ".");
 }

@@ -1,11 +1,12 @@
 /* How far a sweep is: SWEEP/sweep.json and the manifests of its runs; contract in sweep.h.
  *
  * sweep.json holds the file in normal form, so that a changed one is noticed and the change can be named, and
- * of every run its command, state, sentence and wall time. What a run's own manifest says has precedence: a
- * run is done when it says so, whatever became of the sweep. */
+ * of every run its command, state, sentence, wall time, and when it began. What a run's own manifest says has
+ * precedence: a run is done when it says so, whatever became of the sweep. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
@@ -156,11 +157,39 @@ static mst_status look_at_run(const mst_sweep *self, mst_sweep_cell *cell)
     return st;
 }
 
+/* When the run's folder was last written to, in seconds since 1970; NAN: not known. */
+static double last_sign(const mst_sweep *self, const mst_sweep_cell *cell)
+{
+    static const char *const files[] = {"manifest.json", "metrics.csv"};
+    char *run = mst_sweep_run_path(self, cell);
+    double last = NAN;
+    for (size_t i = 0; run != NULL && i < sizeof files / sizeof *files; i++) {
+        char *path = mst_sprintf("%s/%s", run, files[i]);
+        struct stat s;
+        if (path != NULL && stat(path, &s) == 0)
+            last = fmax(last, (double)s.st_mtim.tv_sec + 1e-9 * (double)s.st_mtim.tv_nsec);
+        mst_free(path);
+    }
+    mst_free(run);
+    return last;
+}
+
+/* Wall time so far; the piece that a sweep was cut off in lasted until the run's last sign of life. */
+static double seconds_of(const mst_sweep *self, const mst_sweep_cell *cell, const json_t *before,
+                         bool cut_off)
+{
+    const json_t *seconds = json_object_get(before, "seconds"), *began = json_object_get(before, "began");
+    double sum = json_is_number(seconds) ? json_number_value(seconds) : NAN;
+    double piece = cut_off && json_is_number(began) ? last_sign(self, cell) - json_number_value(began) : NAN;
+    if (!(piece > 0))
+        return sum;
+    return isnan(sum) ? piece : sum + piece;
+}
+
 static mst_status adopt_cell(mst_sweep *self, mst_sweep_cell *cell, const json_t *before)
 {
     const char *command = json_string_value(json_object_get(before, "command"));
     const char *sentence = json_string_value(json_object_get(before, "sentence"));
-    const json_t *seconds = json_object_get(before, "seconds");
     mst_cell_state state = state_of(json_string_value(json_object_get(before, "state")));
     char *now = command_text(cell);
     if (now == NULL)
@@ -169,51 +198,73 @@ static mst_status adopt_cell(mst_sweep *self, mst_sweep_cell *cell, const json_t
     mst_free(now);
     if (!same || cell->state == MST_CELL_SKIPPED || state == MST_CELL_SKIPPED || state == MST_CELL_PENDING)
         return MST_OK;
-    cell->seconds = json_is_number(seconds) ? json_number_value(seconds) : NAN;
+    cell->seconds = seconds_of(self, cell, before, state == MST_CELL_RUNNING);
     TRY(mst_sweep_mark(cell, state, sentence));
     return look_at_run(self, cell);
+}
+
+/* SWEEP/sweep.json at path. New reference in *out; NULL where it does not count. */
+static mst_status read_state(const mst_sweep *self, const char *path, mst_sweep_change change, json_t **out)
+{
+    json_t *state = read_object(path, STATE_MAX);
+    const json_t *format = json_object_get(state, "format");
+    mst_status st = MST_OK;
+    if (json_is_string(format) && strcmp(json_string_value(format), "muster-sweep") != 0)
+        st = mst_fail(MST_EEXIST, "%s: is not the state of a sweep: choose another --out", path);
+    else if (!json_is_string(format) && change != MST_SWEEP_ANEW)
+        st = mst_fail(MST_EINPUT,
+                      "%s: is damaged, and not the state of a sweep: give --overwrite to begin anew, "
+                      "--report-only to report on the runs that are there, or another --out",
+                      path);
+    else if (change == MST_SWEEP_SAME)
+        st = compare_specs(self, json_object_get(state, "spec"));
+    if (st == MST_OK && change != MST_SWEEP_ANEW)
+        *out = json_incref(state);
+    json_decref(state);
+    return st;
+}
+
+/* Takes over what a state tells of the cells. */
+static mst_status adopt_state(mst_sweep *self, const json_t *state, mst_sweep_change change)
+{
+    json_t *by_name = json_object(), *item;
+    size_t i;
+    mst_status st = by_name != NULL ? MST_OK : no_memory(self);
+    json_array_foreach(json_object_get(state, "cells"), i, item)
+    {
+        const char *name = json_string_value(json_object_get(item, "name"));
+        if (name != NULL && by_name != NULL)
+            json_object_set(by_name, name, item);
+    }
+    for (i = 0; st == MST_OK && i < self->n; i++)
+        st = adopt_cell(self, &self->cells[i], json_object_get(by_name, self->cells[i].name));
+    if (st == MST_OK && change == MST_SWEEP_SAME && json_is_object(json_object_get(state, "search")))
+        self->search = json_incref(json_object_get(state, "search"));
+    json_decref(by_name);
+    return st;
 }
 
 mst_status mst_sweep_load(mst_sweep *self, mst_sweep_change change)
 {
     mst_status st = MST_OK;
-    char *path = mst_sprintf("%s/sweep.json", self->folder);
-    json_t *state = NULL, *by_name = json_object(), *item;
-    size_t i;
-    if (path == NULL || by_name == NULL)
+    char *path = mst_sprintf("%s/sweep.json", self->folder), *runs = mst_sprintf("%s/runs", self->folder);
+    json_t *state = NULL;
+    if (path == NULL || runs == NULL)
         TRY_OUT(st, no_memory(self));
-    if (!mst_path_exists(self->folder))
-        goto out;
-    if (!mst_path_exists(path)) {
-        char *runs = mst_sprintf("%s/runs", self->folder);
-        bool foreign = runs != NULL && mst_path_exists(runs);
-        mst_free(runs);
-        if (foreign)
-            st = mst_fail(MST_EEXIST, "%s: holds runs but no sweep.json: choose another --out", self->folder);
-        goto out;
+    if (change == MST_SWEEP_RUNS) {
+        for (size_t i = 0; st == MST_OK && i < self->n; i++)
+            if (self->cells[i].state != MST_CELL_SKIPPED)
+                st = look_at_run(self, &self->cells[i]);
+    } else if (mst_path_exists(path)) {
+        TRY_OUT(st, read_state(self, path, change, &state));
+        st = state != NULL ? adopt_state(self, state, change) : MST_OK;
+    } else if (mst_path_exists(runs)) {
+        st = mst_fail(MST_EEXIST, "%s: holds runs but no sweep.json: choose another --out", self->folder);
     }
-    state = read_object(path, STATE_MAX);
-    const char *format = json_string_value(json_object_get(state, "format"));
-    if (format == NULL || strcmp(format, "muster-sweep") != 0)
-        TRY_OUT(st, mst_fail(MST_EEXIST, "%s: not the state of a sweep: choose another --out", path));
-    if (change == MST_SWEEP_ANEW)
-        goto out;
-    if (change == MST_SWEEP_SAME)
-        TRY_OUT(st, compare_specs(self, json_object_get(state, "spec")));
-    json_array_foreach(json_object_get(state, "cells"), i, item)
-    {
-        const char *name = json_string_value(json_object_get(item, "name"));
-        if (name != NULL)
-            json_object_set(by_name, name, item);
-    }
-    for (i = 0; i < self->n; i++)
-        TRY_OUT(st, adopt_cell(self, &self->cells[i], json_object_get(by_name, self->cells[i].name)));
-    if (change == MST_SWEEP_SAME && json_is_object(json_object_get(state, "search")))
-        self->search = json_incref(json_object_get(state, "search"));
 out:
     json_decref(state);
-    json_decref(by_name);
     mst_free(path);
+    mst_free(runs);
     return st;
 }
 
@@ -229,6 +280,8 @@ static json_t *cell_json(const mst_sweep_cell *cell)
     fine = fine && json_object_set_new(json, "command", text != NULL ? text : json_string("")) == 0;
     if (fine && !isnan(cell->seconds))
         fine = json_object_set_new(json, "seconds", json_real(cell->seconds)) == 0;
+    if (fine && !isnan(cell->began))
+        fine = json_object_set_new(json, "began", json_real(cell->began)) == 0;
     if (fine && cell->sentence != NULL) {
         text = json_string(cell->sentence);
         fine = json_object_set_new(json, "sentence", text != NULL ? text : json_string("?")) == 0;

@@ -184,46 +184,72 @@ mst_status mst_sweep_sheet_workload(const mst_sweep_report *self, mst_sheet *out
     return finish(out);
 }
 
+static bool is_dropped(const json_t *round, const char *who)
+{
+    size_t i;
+    json_t *name;
+    json_array_foreach(json_object_get(round, "dropped"), i, name)
+    {
+        if (who != NULL && json_is_string(name) && strcmp(json_string_value(name), who) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* What followed on a try of a round. stopped: why nobody goes on after it; NULL: others do, or may. */
+static const char *decision(const json_t *round, const json_t *one, const char *stopped)
+{
+    const char *sentence = json_string_value(json_object_get(one, "sentence"));
+    if (sentence != NULL)
+        return sentence;
+    if (json_is_true(json_object_get(one, "reached")))
+        return "reached the target";
+    if (json_is_true(json_object_get(one, "over")))
+        return "out: its limit ended it";
+    if (is_dropped(round, json_string_value(json_object_get(one, "name"))))
+        return "dropped: in the worse half";
+    return stopped != NULL ? stopped : "goes on";
+}
+
+static double number_or(const json_t *value, double otherwise)
+{
+    return json_is_number(value) ? json_number_value(value) : otherwise;
+}
+
 mst_status mst_sweep_sheet_search(const mst_sweep_report *self, mst_sheet *out)
 {
-    json_t *rounds = json_object_get(self->sweep->search, "rounds"), *round, *one, *name;
-    size_t i, k, d;
+    const json_t *search = self->sweep->search;
+    json_t *rounds = json_object_get(search, "rounds"), *round, *one;
+    const char *stopped = json_string_value(json_object_get(search, "stopped"));
+    size_t i, k;
+    if (stopped == NULL && json_object_get(search, "why") != NULL)
+        stopped = "stopped: the search had ended";
     *out = (mst_sheet){.title = "The search",
                        .key = "search",
-                       .note =
-                           "Every round doubles the training time; after a round in which nobody reached the "
-                           "target, the better half goes on."};
+                       .note = "Every round doubles the training time, of which nobody is given more than "
+                               "the target has taken somebody; after a round in which nobody reached it, the "
+                               "better half goes on. Value: at the round's end; nearest: of all evaluations "
+                               "so far."};
     mst_sheet_column_add(out, "candidate", "candidate", false);
     mst_sheet_column_add(out, "round", "round", true);
     mst_sheet_column_add(out, "time given", "budget_s", true);
     mst_sheet_column_add(out, "trained", "train_s", true);
     mst_sheet_column_add(out, "value", "value", true);
+    mst_sheet_column_add(out, "nearest", "nearest", true);
     mst_sheet_column_add(out, "what followed", "decision", false);
     json_array_foreach(rounds, i, round)
     {
+        bool last = i + 1 == json_array_size(rounds);
         json_array_foreach(json_object_get(round, "tries"), k, one)
         {
-            const char *who = json_string_value(json_object_get(one, "name")),
-                       *sentence = json_string_value(json_object_get(one, "sentence"));
-            const char *text = "goes on";
-            const json_t *value = json_object_get(one, "value");
-            json_array_foreach(json_object_get(round, "dropped"), d, name)
-            {
-                if (who != NULL && json_is_string(name) && strcmp(json_string_value(name), who) == 0)
-                    text = "dropped: in the worse half";
-            }
-            if (sentence != NULL)
-                text = sentence;
-            else if (json_is_true(json_object_get(one, "reached")))
-                text = "reached the target";
-            else if (json_is_true(json_object_get(one, "over")))
-                text = "out: its limit ended it";
-            mst_sheet_text(out, who);
+            mst_sheet_text(out, json_string_value(json_object_get(one, "name")));
             mst_sheet_count(out, (double)i + 1);
-            mst_sheet_seconds(out, json_number_value(json_object_get(round, "seconds")));
-            mst_sheet_seconds(out, json_number_value(json_object_get(one, "train_s")));
-            mst_sheet_real(out, json_is_number(value) ? json_number_value(value) : NAN);
-            mst_sheet_text(out, text);
+            mst_sheet_seconds(out, number_or(json_object_get(one, "given_s"),
+                                             number_or(json_object_get(round, "seconds"), NAN)));
+            mst_sheet_seconds(out, number_or(json_object_get(one, "train_s"), NAN));
+            mst_sheet_real(out, number_or(json_object_get(one, "value"), NAN));
+            mst_sheet_real(out, number_or(json_object_get(one, "nearest"), NAN));
+            mst_sheet_text(out, decision(round, one, last ? stopped : NULL));
         }
     }
     return finish(out);

@@ -74,6 +74,34 @@ assert launch == ["muster launch --servers=1 --workers=2 --logs=none -- train a.
 P
 [ ! -e sweeps ] || fail "--dry-run left a folder"
 
+# ---- what a dry run refuses is what the sweep would ----
+dry() { # dry CODE SENTENCE < FILE
+  cat >dry.yaml
+  expect "$1" sweep dry.yaml --dry-run
+  grep -qF -- "muster: $2" err || fail "--dry-run does not say: $2"
+  [ ! -e sweeps ] || fail "--dry-run left a folder"
+}
+until='no run of the grid makes sense; the first, batch5: --until test_loss<=0.4 needs a --test set'
+dry 2 "dry.yaml: $until" <<<$'files: a.cache\nfor: {until: test_loss<=0.4, rows: 1k}\ngrid: {batch: [5, 6]}'
+has 'skipped'
+refused 2 "$until" sweep dry.yaml --out none
+rm -rf none
+dry 1 '2 of 2 runs would fail; the first: batch5: nosuch: there is no such file' <<<$'files: nosuch\ngrid: {batch: [5, 6]}'
+dry 1 '1 of 2 runs would fail; the first: q: none.cache: there is no such file' \
+  <<<$'files: a.cache\ngrid: {x: [{name: p, batch: 3, valid: 0.1}, {name: q, test: none.cache}]}'
+
+# ---- names of groups, which a sweep gives its runs ----
+refused 2 '--group: the name of the group is empty' train a.cache --group=
+refused 2 '--group: a name of 201 bytes is too long' train a.cache --group="$(printf '%0201d' 0)"
+for name in $'a\nb' $'caf\xe9' $'a\x7f'; do
+  refused 2 '--group: a name is one line of UTF-8 text' train a.cache --group="$name"
+done
+expect 0 train a.cache --group=$'caf\xc3\xa9' --steps 1 --dry-run
+long=$(printf '%0150d' 0)/$(printf '%0150d' 0)
+echo 'files: a.cache' >one.yaml
+expect 0 sweep one.yaml --out "$long"
+grep -qF '"group": "run"' "$long/runs/run/manifest.json" || fail "a folder with a long name has no group"
+
 cat >small.yaml <<'Y'
 files: [a.cache]
 for: {rows: 8k}
@@ -160,6 +188,16 @@ expect 0 sweep fails.yaml --retry-failed
 same "states after --retry-failed" "$(state sweeps/fails wrong)" "done"
 expect 0 sweep fails.yaml --overwrite
 same "runs begun anew" "$(grep -c 'done in' err)" 3
+
+# A state that was damaged: said so, reported on by the runs' folders, and begun anew.
+head -c 300 sweeps/fails/sweep.json >torn && cp torn sweeps/fails/sweep.json
+refused 1 'sweep.json: is damaged, and not the state of a sweep: give --overwrite' sweep fails.yaml
+expect 0 sweep fails.yaml --report-only
+grep -q 'warning: sweeps/fails/sweep.json is damaged: the report is of what the folders' err || fail "no warning"
+grep -q '3 of 3 runs done' sweeps/fails/report.md || fail "the folders of the runs are not reported on"
+cmp -s torn sweeps/fails/sweep.json || fail "--report-only changed sweep.json"
+expect 0 sweep fails.yaml --overwrite
+same "runs begun anew after a damage" "$(grep -c 'done in' err)" 3
 rm missing.cache
 expect 1 sweep fails.yaml --overwrite --stop-on-failure
 same "after --stop-on-failure" "$(state sweeps/fails also-good)" "pending"
@@ -176,11 +214,43 @@ has "Search: batch100 reached test_loss<=0.58 after"
 has "--batch=100"
 grep -q 'ended short of it' err || fail "the search does not say what it tried"
 grep -q 'out: its limit ended it' sweeps/search/report.md || fail "the report does not say what followed"
+grep -q '^3 of 3 candidates tried: 1 reached the target, 0 cut short, 2 ended by a limit; ' sweeps/search/report.md ||
+  fail "the report does not count the candidates"
+grep -q 'at most 40,000 rows each' sweeps/search/report.md || fail "the report does not say that rows are a limit"
+refused 1 'sweeps/search: holds a search, whose runs were cut short' sweep search.yaml
 expect 0 sweep search.yaml --auto
 grep -q 'round' err && fail "a finished search tried again"
 sed -i 's/0.58/0.01/' search.yaml
 expect 0 sweep search.yaml --auto --out none
 has "nobody reached test_loss<=0.01 within the limits of for:; batch100 came nearest"
+# The first to reach the target is enough: the others get no more time than that, and stop there.
+cat >cut.yaml <<'Y'
+files: a.cache
+for: {until: test_loss<=0.6, rows: 400M}
+train: {test: t.cache, eval-every: 10 steps, batch: 100}
+grid: {lr: [0.1, 1e-30]}
+Y
+expect 0 sweep cut.yaml --auto --auto-seconds 30
+has "Search: lr0.1 reached"
+# Nobody gets there, and the last one left comes no nearer: not at all by that learning rate.
+sed 's/0.6,/0.001,/; s/lr: .*/lr: [1e-30]}/' cut.yaml >stuck.yaml
+expect 0 sweep stuck.yaml --auto --auto-seconds 0.05
+has "Search: nobody reached test_loss<=0.001: run, the last that was left, came no nearer in 2 rounds; run came nearest"
+python3 - <<'P' || fail "what the search's tables say"
+import json
+cut, stuck = (json.load(open(f"sweeps/{n}/sweep.json"))["search"] for n in ("cut", "stuck"))
+first, second = cut["rounds"][0]["tries"]
+assert len(cut["rounds"]) == 1 and first["given_s"] == 30 and second["given_s"] == first["train_s"], cut
+assert not second["reached"] and not second["over"], cut
+nearest = [r["tries"][0]["nearest"] for r in stuck["rounds"]]
+assert nearest == sorted(nearest, reverse=True) and nearest[-1] == nearest[-3], nearest
+text = open("sweeps/cut/report.md").read()
+assert "stopped: another had reached the target" in text and "| goes on |" not in text, text
+assert "2 of 2 candidates tried: 1 reached the target, 1 cut short" in text, text
+text = open("sweeps/stuck/report.md").read()
+assert text.count("stopped: came no nearer in 2 rounds") == 1, text
+P
+
 expect 0 sweep search.yaml --auto --dry-run
 sed -i '/^grid/d' search.yaml
 expect 0 sweep search.yaml --auto --dry-run

@@ -12,6 +12,13 @@ for c in json.load(open(sys.argv[1] + "/sweep.json"))["cells"]:
     if c["name"] == sys.argv[2]: print(c["state"])' "$1" "$2"
 }
 
+# whole FOLDER NAME: its wall time is not less than its training time.
+whole() {
+  python3 -c 'import csv, sys
+r = [r for r in csv.DictReader(open(sys.argv[1] + "/runs.csv")) if r["run"] == sys.argv[2]][0]
+sys.exit(not float(r["wall_s"]) >= float(r["train_s"]) >= 1.5)' "$@" || fail "wall_s in $1 is not of the whole run"
+}
+
 # ---- a run that takes too long is ended ----
 cat >long.yaml <<'Y'
 files: a.cache
@@ -48,6 +55,7 @@ same "a run that was interrupted" "$(state cut lr0.1)" "stopped"
 expect 0 sweep cut.yaml --out cut
 same "resumed" "$(state cut lr0.1) $(state cut lr0.2)" "done done"
 grep -q ',resume,' cut/runs/lr0.1/marks.csv || fail "the interrupted run was not resumed"
+whole cut lr0.1
 rm -rf cut
 begins KILL
 for _ in $(seq 200); do # its run ends by itself
@@ -57,6 +65,7 @@ done
 pgrep -f "train a.cache.*--run=cut/runs" >/dev/null && fail "a run survived its sweep"
 expect 0 sweep cut.yaml --out cut
 same "after kill -9" "$(state cut lr0.1) $(state cut lr0.2)" "done done"
+whole cut lr0.1
 
 # Two at once are refused.
 flock cut/.lock -c "'$muster' sweep cut.yaml --out cut >out 2>err && exit 9 || exit \$?" && fail "two sweeps at once"

@@ -49,7 +49,8 @@ static void targets(void **state)
 static void fill(mst_halving_try *t, const double *values, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        t[i] = (mst_halving_try){.alive = true, .seconds = 1, .value = values[i]};
+        t[i] = (mst_halving_try){
+            .alive = true, .seconds = 1, .value = values[i], .nearest = values[i], .before = NAN};
 }
 
 static void halves(void **state)
@@ -67,6 +68,7 @@ static void halves(void **state)
     assert_true(t[1].alive && t[3].alive && !t[0].alive);
     assert_int_equal(mst_halving_decide(t, 5, false, &best), MST_HALVING_GO_ON);
     assert_true(t[1].alive && !t[3].alive);
+    t[1].nearest = 0.29;
     assert_int_equal(mst_halving_decide(t, 5, false, &best), MST_HALVING_GO_ON); /* the last one stays */
     assert_true(t[1].alive);
 
@@ -112,6 +114,53 @@ static void gives_up(void **state)
     assert_int_equal(best, 3); /* nobody showed anything */
 }
 
+/* Last values are of different rounds: who was dropped early may have been nearer. */
+static void tells_the_nearest(void **state)
+{
+    mst_halving_try t[2];
+    size_t best;
+    (void)state;
+    fill(t, (double[]){0.50, 0.52}, 2);
+    assert_int_equal(mst_halving_decide(t, 2, false, &best), MST_HALVING_GO_ON);
+    assert_true(t[0].alive && !t[1].alive);
+    t[0].value = 0.6; /* got worse, and was at 0.5 before */
+    t[0].over = true;
+    assert_int_equal(mst_halving_decide(t, 2, false, &best), MST_HALVING_NONE);
+    assert_int_equal(best, 0);
+    t[1].nearest = 0.49; /* between evaluations at the ends of rounds */
+    assert_int_equal(mst_halving_decide(t, 2, false, &best), MST_HALVING_NONE);
+    assert_int_equal(best, 1);
+    assert_true(mst_halving_nearer(0.5, 0.4, false) == 0.4 && mst_halving_nearer(0.5, 0.4, true) == 0.5);
+    assert_true(mst_halving_nearer(NAN, 0.4, false) == 0.4 && mst_halving_nearer(0.5, NAN, true) == 0.5);
+    assert_true(isnan(mst_halving_nearer(NAN, NAN, false)));
+}
+
+static void leaves_the_last_one(void **state)
+{
+    mst_halving_try t[2];
+    size_t best;
+    (void)state;
+    fill(t, (double[]){0.6, 0.5}, 2);
+    t[0].over = true;
+    assert_int_equal(mst_halving_decide(t, 2, false, &best), MST_HALVING_GO_ON);
+    t[1].value = 0.51;
+    assert_int_equal(mst_halving_decide(t, 2, false, &best), MST_HALVING_GO_ON); /* once is no reason */
+    t[1].value = t[1].nearest = 0.49;
+    assert_int_equal(mst_halving_decide(t, 2, false, &best), MST_HALVING_GO_ON);
+    assert_int_equal(mst_halving_decide(t, 2, false, &best), MST_HALVING_GO_ON);
+    assert_int_equal(mst_halving_decide(t, 2, false, &best), MST_HALVING_STUCK);
+    assert_int_equal(best, 1);
+    fill(t, (double[]){NAN, NAN}, 2); /* one that has shown nothing may only be slow */
+    for (int k = 0; k < 5; k++)
+        assert_int_equal(mst_halving_decide(t, 2, false, &best), MST_HALVING_GO_ON);
+    fill(t, (double[]){0.6, 0.5}, 2);
+    t[1].alive = false;
+    for (int k = 0; k < 2; k++)
+        assert_int_equal(mst_halving_decide(t, 2, false, &best), MST_HALVING_GO_ON);
+    assert_int_equal(mst_halving_decide(t, 2, false, &best), MST_HALVING_STUCK);
+    assert_int_equal(best, 1); /* who came nearest, though dropped */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -119,6 +168,8 @@ int main(void)
         cmocka_unit_test(halves),
         cmocka_unit_test(finds),
         cmocka_unit_test(gives_up),
+        cmocka_unit_test(tells_the_nearest),
+        cmocka_unit_test(leaves_the_last_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

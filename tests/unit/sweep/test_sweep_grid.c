@@ -156,6 +156,12 @@ static void rules(void **state)
                 "comes to the same as");
     expect_skip("files: a\ngrid: {model: [softmax, logreg], pos-weight: [1, 2]}\n", 3,
                 "comes to the same as");
+    expect_skip("files: a\nfor: {until: test_loss<=0.4, rows: 1k}\n", 0,
+                "--until test_loss<=0.4 needs a --test set");
+    expect_skip("files: a\nfor: {until: test_auc>=0.4}\ngrid: {x: [{name: p, test: t}, {name: q, lr: 1}]}\n",
+                1, "needs a --test set");
+    expect_skip("files: a\ntrain: {test: t}\nfor: {until: test_top5>=0.4}\n", 0, "can never be met");
+    expect_skip("files: a\ngrid: {patience: [0, 3]}\n", 1, "--patience needs --valid");
     expect_skip("files: a\ntrain: {net: n.net}\ngrid: {image: [1x4x4, 1x2x8]}\n", 2, "");
     mst_sweep *s =
         sweep_of("files: a\ntrain: {deploy: mpi, servers: 2, workers: 3, mpi-plugin: mpich}\n", "f");
@@ -207,6 +213,7 @@ static void goes_on(void **state)
     for (size_t i = 0; i < 3; i++)
         assert_int_equal(mst_sweep_mark(&s->cells[i], MST_CELL_RUNNING, NULL), MST_OK);
     s->cells[0].seconds = 3;
+    s->cells[0].began -= 20; /* the piece in which the sweep was cut off */
     assert_int_equal(mst_sweep_mark(&s->cells[2], MST_CELL_FAILED, "no \"luck\""), MST_OK);
     assert_int_equal(mst_sweep_save(s), MST_OK);
     write_manifest(s, 0, "{\"state\": \"done\"}");
@@ -219,7 +226,14 @@ static void goes_on(void **state)
     assert_int_equal(s->cells[1].state, MST_CELL_STOPPED);
     assert_int_equal(s->cells[2].state, MST_CELL_FAILED);
     assert_string_equal(s->cells[2].sentence, "no \"luck\"");
-    assert_true(mst_sweep_estimate(s) == 3);
+    assert_true(s->cells[0].seconds > 22.9 && s->cells[0].seconds < 1000); /* both pieces */
+    assert_true(mst_sweep_estimate(s) == s->cells[0].seconds);
+    s->cells[0].seconds = 3; /* told by its end: nothing is added */
+    assert_int_equal(mst_sweep_save(s), MST_OK);
+    mst_sweep_destroy(s);
+    s = sweep_of(grid, folder);
+    assert_int_equal(mst_sweep_load(s, MST_SWEEP_SAME), MST_OK);
+    assert_true(s->cells[0].seconds == 3);
     mst_sweep_destroy(s);
 
     s = sweep_of(grid, folder); /* a torn manifest: it has to run again */
@@ -247,15 +261,24 @@ static void foreign(void **state)
     const char *folder = *state;
     mst_sweep *s = sweep_of(grid, folder);
     char *path = mst_sprintf("%s/sweep.json", folder);
-    static const char *const texts[] = {"", "{", "[]", "{\"format\": \"other\"}"};
+    static const char *const texts[] = {"", "{", "[]", "{\"format\": 5}", "{\"format\": \"other\"}"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        bool damaged = strstr(texts[i], "other") == NULL; /* else something else's */
         FILE *f = fopen(path, "w");
         assert_non_null(f);
         fputs(texts[i], f);
         fclose(f);
-        assert_int_equal(mst_sweep_load(s, MST_SWEEP_ANEW), MST_EEXIST);
-        assert_non_null(strstr(mst_error_text(), "not the state of a sweep"));
+        for (int change = MST_SWEEP_SAME; change <= MST_SWEEP_EXTEND; change++) {
+            assert_int_equal(mst_sweep_load(s, (mst_sweep_change)change), damaged ? MST_EINPUT : MST_EEXIST);
+            assert_non_null(strstr(mst_error_text(), "not the state of a sweep"));
+        }
+        assert_int_equal(mst_sweep_load(s, MST_SWEEP_ANEW), damaged ? MST_OK : MST_EEXIST);
     }
+    write_manifest(s, 1, "{\"state\": \"done\"}");
+    assert_int_equal(mst_sweep_load(s, MST_SWEEP_RUNS), MST_OK);
+    assert_int_equal(s->cells[0].state, MST_CELL_PENDING);
+    assert_int_equal(s->cells[1].state, MST_CELL_DONE);
+    assert_int_equal(mst_sweep_mark(&s->cells[1], MST_CELL_PENDING, NULL), MST_OK);
     FILE *f = fopen(path, "w"); /* right in its form, wrong in every part */
     assert_non_null(f);
     fputs("{\"format\": \"muster-sweep\", \"spec\": 5, \"cells\": [1, {}, {\"name\": 3}, {\"name\": "
@@ -273,10 +296,11 @@ static void foreign(void **state)
 static void reports_on_nothing(void **state)
 {
     const char *folder = *state;
-    mst_sweep *s =
-        sweep_of("files: <a>\nfor: {until: test_loss<=1}\ngrid: {batch: [1, 2], mode: [sync, async]}\n"
-                 "repeats: 2\n",
-                 folder);
+    mst_sweep *s = sweep_of(
+        "files: <a>\nfor: {until: test_loss<=1, rows: 9}\ntrain: {test: t}\ngrid: {batch: [1, 2], mode: "
+        "[sync, async]}\n"
+        "repeats: 2\n",
+        folder);
     mst_sweep_report *report = NULL;
     mst_buffer text = {0};
     assert_int_equal(mst_sweep_mark(&s->cells[0], MST_CELL_DONE, NULL), MST_OK);
@@ -286,6 +310,7 @@ static void reports_on_nothing(void **state)
     assert_int_equal(mst_sweep_report_html(report, &text), MST_OK);
     assert_non_null(strstr(text.text, "&lt;b&gt;&amp;"));
     assert_null(strstr(text.text, "<b>&"));
+    assert_non_null(strstr(text.text, "; at most 9 rows each"));
     assert_non_null(strstr(text.text, "default-src 'none'"));
     mst_buffer_fini(&text);
     mst_sweep_report_best(report, &text);
