@@ -182,15 +182,16 @@ static double newest(const mst_csv *csv, const char *column)
     return NAN;
 }
 
-/* A newest loss that is not finite is on no curve. Lines of evaluations may come before anything was trained
- * on; the others always have one. */
+/* A newest loss that is not finite is on no curve. Every line has a loss but those of evaluations before
+ * which nothing was trained on. */
 static void take_odd_loss(mst_run_view *v)
 {
     const mst_csv *m = &v->data->metrics;
-    size_t column = mst_csv_column(m, "train_loss"), set = mst_csv_column(m, "set");
+    size_t column = mst_csv_column(m, "train_loss"), rows = mst_csv_column(m, "rows");
     for (size_t i = m->n_rows; i > 0 && column != MST_CSV_NONE; i--) {
         double loss = mst_csv_any_value(m, i - 1, column);
-        if (isnan(loss) && mst_csv_text(m, i - 1, set)[0] != '\0')
+        double before = i > 1 ? mst_csv_value(m, i - 2, rows) : 0;
+        if (isnan(loss) && !(mst_csv_value(m, i - 1, rows) > before))
             continue;
         if (!isfinite(loss))
             v->train_loss = loss;

@@ -444,11 +444,18 @@ static void add_diverged(const mst_report *self, mst_buffer *out)
     }
 }
 
+/* Lines, and when they are of. */
+static bool has_lines(const mst_csv *csv)
+{
+    return csv->n_rows > 0 && mst_csv_column(csv, "time") != MST_CSV_NONE;
+}
+
 static bool has_resources(const mst_report *self)
 {
     for (size_t i = 0; i < self->n; i++)
         for (size_t p = 0; p < self->runs[i]->n_processes; p++)
-            if (self->runs[i]->processes[p]->resources.n_rows + self->runs[i]->processes[p]->spans.n_rows > 0)
+            if (has_lines(&self->runs[i]->processes[p]->resources) ||
+                has_lines(&self->runs[i]->processes[p]->spans))
                 return true;
     return false;
 }

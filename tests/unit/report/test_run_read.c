@@ -276,6 +276,69 @@ static void test_memory(void **state)
     }
 }
 
+/* Files that are there but say nothing get a word each; a line of megabytes is one line. */
+static void test_unusable(void **state)
+{
+    (void)state;
+    fixture_run r = fixture_local();
+    mst_run_data *run = NULL;
+    char path[200];
+    fixture_write(folder, &r);
+    snprintf(path, sizeof path, "%s/metrics.csv", folder);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fwrite("\xff\xfes\0t\0e\0p\0,\0r\0o\0w\0s\0\n\0001\0,\0002\0\n\0", 1, 32, f); /* UTF-16 */
+    fclose(f);
+    snprintf(path, sizeof path, "%s/processes/rank-7", folder);
+    assert_int_equal(symlink("..", path), 0);
+    snprintf(path, sizeof path, "%s/marks.csv", folder);
+    f = fopen(path, "a");
+    assert_non_null(f);
+    for (int i = 0; i < 5 << 20; i++)
+        fputc('x', f);
+    fprintf(f, "\n%f,,end,behind it\n", FIXTURE_T0 + 61);
+    fclose(f);
+    assert_int_equal(mst_run_data_new(folder, &run), MST_OK);
+    for (int pass = 0; pass < 2; pass++) { /* an update says the same */
+        assert_true(warned(run, "metrics.csv: its first line names no column step: none of it is shown"));
+        assert_true(warned(run, "processes/rank-7: there is nothing of a process in it"));
+        assert_true(warned(run, "marks.csv: 1 torn line is left out"));
+        assert_int_equal(run->warnings.n, 3);
+        size_t last = run->marks.n_rows - 1;
+        assert_string_equal(mst_csv_text(&run->marks, last, mst_csv_column(&run->marks, "text")),
+                            "behind it");
+        assert_int_equal(mst_run_data_update(run, NULL), MST_OK);
+    }
+    mst_run_data_destroy(run);
+}
+
+/* A long line that comes bit by bit is one line, too. */
+static void test_long_line(void **state)
+{
+    (void)state;
+    char path[200];
+    mst_csv csv;
+    snprintf(path, sizeof path, "%s/t.csv", folder);
+    put("t.csv", "w", "a,b\n");
+    assert_int_equal(mst_csv_init(&csv, path, NULL), MST_OK);
+    for (int part = 0; part < 4; part++) {
+        FILE *f = fopen(path, "a");
+        assert_non_null(f);
+        for (int i = 0; i < (1 << 20) + 7; i++)
+            fputc('1', f);
+        fclose(f);
+        assert_int_equal(mst_csv_update(&csv, NULL), MST_OK);
+        assert_int_equal(csv.n_bad, 1);
+    }
+    put("t.csv", "a", "\n1,inf\n2,nan\n");
+    assert_int_equal(mst_csv_update(&csv, NULL), MST_OK);
+    assert_int_equal(csv.n_bad, 1);
+    assert_int_equal(csv.n_rows, 2);
+    assert_true(isnan(mst_csv_value(&csv, 0, 1)) && isinf(mst_csv_any_value(&csv, 0, 1)));
+    assert_true(isnan(mst_csv_any_value(&csv, 1, 1)));
+    mst_csv_fini(&csv);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
@@ -284,6 +347,7 @@ int main(void)
         TEST(test_foreign_folders), TEST(test_loads),
         TEST(test_follow),          TEST(test_damaged),
         TEST(test_refused),         TEST(test_csv),
+        TEST(test_unusable),        TEST(test_long_line),
         TEST(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
