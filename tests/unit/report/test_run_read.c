@@ -287,7 +287,8 @@ static void test_unusable(void **state)
     snprintf(path, sizeof path, "%s/metrics.csv", folder);
     FILE *f = fopen(path, "w");
     assert_non_null(f);
-    fwrite("\xff\xfes\0t\0e\0p\0,\0r\0o\0w\0s\0\n\0001\0,\0002\0\n\0", 1, 32, f); /* UTF-16 */
+    static const char utf16[] = "\xff\xfes\0t\0e\0p\0,\0r\0o\0w\0s\0\n\0001\0,\0002\0\n";
+    fwrite(utf16, 1, sizeof utf16, f);
     fclose(f);
     snprintf(path, sizeof path, "%s/processes/rank-7", folder);
     assert_int_equal(symlink("..", path), 0);
