@@ -541,12 +541,11 @@ static void tell_gaps(mst_observe *self)
             snprintf(names + n, sizeof names - n, "%s%s", n > 0 ? ", " : "", files[k]);
         }
     if (names[0] != '\0')
-        mst_warn("what %s writes about itself has gaps (%s): it was not taken in time; training is not "
-                 "affected",
-                 self->process, names);
+        mst_warn("%s of %s has gaps: more came than could be sent or written in time%s", names, self->process,
+                 (gaps & 1u << MST_RECORD_TRACE) != 0 ? "; --trace-steps traces fewer steps" : "");
     if (foreign)
-        mst_warn("what other processes write about themselves has gaps: it could not be written in time; "
-                 "training is not affected");
+        mst_warn(
+            "what other processes sent about themselves has gaps: more came than could be written in time");
 }
 
 void mst_observe_end(mst_observe *self)

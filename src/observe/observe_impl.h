@@ -1,4 +1,4 @@
-/* What observe.c and sampler.c share; nobody else includes this. */
+/* What observe.c and sampler.c share; nobody else includes this, but tests. */
 #ifndef MST_OBSERVE_OBSERVE_IMPL_H
 #define MST_OBSERVE_OBSERVE_IMPL_H
 

@@ -14,10 +14,11 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "observe/marks.h"
-#include "observe/observe.h"
+#include "observe/observe_impl.h"
 #include "observe/trace.h"
 
 static char folder[] = "/tmp/muster-test-XXXXXX";
@@ -267,10 +268,50 @@ static void test_what_nobody_takes_is_bounded(void **state)
     }
     assert_true(total > 1 << 20 && total < 9 << 20);
     assert_int_equal(n_warnings, 1);
-    assert_string_equal(warning,
-                        "what worker-0 writes about itself has gaps (events.out.tfevents): it was not "
-                        "taken in time; training is not affected");
+    assert_string_equal(
+        warning, "events.out.tfevents of worker-0 has gaps: more came than could be sent or written in time");
     mst_observe_destroy(o);
+}
+
+static size_t pending_trace(mst_observe *o)
+{
+    pthread_mutex_lock(&o->mutex);
+    size_t n = o->files[MST_RECORD_TRACE].pending.n;
+    pthread_mutex_unlock(&o->mutex);
+    return n;
+}
+
+/* A trace that nobody takes for a while waits in the rings; what does not fit there is missed. */
+static void test_a_trace_that_nobody_takes(void **state)
+{
+    mst_observe_options options = options_of("worker-0");
+    (void)state;
+    options.every_s = 0.0;
+    options.trace = true;
+    options.trace_to = UINT64_MAX;
+    for (unsigned never = 0; never < 2; never++) {
+        mst_record record;
+        uint64_t deadline = mst_now_ns() + 30 * MST_S;
+        mst_observe *o = mst_observe_new(&options);
+        mst_spans_attach(mst_observe_spans(o), 0, MST_PHASE_IDLE);
+        for (size_t n = 0, before = 0; n < 8 << 20; before = n) {
+            for (int i = 0; i < 7000; i++) /* the ring has room for them */
+                mst_span_enter(i % 2 ? MST_PHASE_IDLE : MST_PHASE_COMPUTE);
+            while ((n = pending_trace(o)) == before) {
+                assert_true(mst_now_ns() < deadline);
+                usleep(1000);
+            }
+        }
+        mst_spans_detach();
+        while (!never && mst_observe_take(o, &record))
+            mst_free((void *)record.data);
+        mst_observe_end(o);
+        assert_int_equal(n_warnings, never);
+        mst_observe_destroy(o);
+    }
+    assert_string_equal(warning,
+                        "trace.json of worker-0 has gaps: more came than could be sent or written in "
+                        "time; --trace-steps traces fewer steps");
 }
 
 static void test_nothing_is_fine(void **state)
@@ -358,6 +399,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_disk_that_refuses, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_what_nobody_takes_is_bounded, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_links_and_cuts, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_trace_that_nobody_takes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_nothing_is_fine, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_marks, set_up, tear_down),
     };
