@@ -437,7 +437,8 @@ static void take_hosts(mst_facts *f)
         double busy = w->host_busy * w->cores, own = used_on(f, w->process->host, &n), others = busy - own;
         bool several = n > 1 || (w->thread_seconds > 1.5 * w->seconds && others >= CROWDING * w->cores);
         double limit = w->process->cpu_limit; /* threads that share fewer cores wait for each other there */
-        bool limited = limit > 0 && w->thread_seconds > 1.5 * limit * w->seconds && w->cpu >= FULL * limit;
+        bool limited = mst_facts_alone(f) && limit > 0 && w->thread_seconds > 1.5 * limit * w->seconds &&
+                       w->cpu >= FULL * limit;
         f->crowded = f->crowded || (several && w->host_busy >= CROWDED) || limited;
         if (others > f->others) {
             f->others = others;

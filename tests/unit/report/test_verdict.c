@@ -351,6 +351,11 @@ static void test_stragglers(void **state)
     assert_true(gain_of(&v, "--quorum 2") > 1.1);
     assert_true(gain_of(&v, "--workers 6") > 1.6 && !v.advice[0].hardware); /* which costs more */
     assert_string_equal(v.advice[0].change, "--mode async");
+    fixture_run limited = r; /* it is slow for want of cores, the others do not wait for any */
+    limited.processes[2].cpu_limit = limited.processes[2].cpu = 0.4;
+    judge(&limited, &v);
+    is(&v, MST_BOTTLENECK_STRAGGLERS, "worker-1");
+    assert_true(v.core_wait == 0);
     fixture_run two = r; /* with two workers the faster one is typical */
     two.n = 3;
     two.workers = 2;
