@@ -93,7 +93,8 @@ const char *mst_sweep_until(const mst_sweep *self);
 
 typedef enum mst_sweep_change {
     MST_SWEEP_SAME,   /* a changed file is refused, with what differs */
-    MST_SWEEP_EXTEND, /* runs whose command has stayed the same count, whatever else changed */
+    MST_SWEEP_EXTEND, /* runs whose command has stayed the same count, whatever else changed; none of a search
+                       */
     MST_SWEEP_ANEW,   /* nothing of before counts */
     MST_SWEEP_RUNS,   /* what the runs' folders tell; sweep.json is not read */
 } mst_sweep_change;

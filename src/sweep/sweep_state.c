@@ -227,8 +227,11 @@ static mst_status read_state(const mst_sweep *self, const char *path, mst_sweep_
 /* Takes over what a state tells of the cells. */
 static mst_status adopt_state(mst_sweep *self, const json_t *state, mst_sweep_change change)
 {
-    json_t *by_name = json_object(), *item;
+    json_t *by_name = NULL, *item, *search = json_object_get(state, "search");
     size_t i;
+    if (change == MST_SWEEP_EXTEND && json_is_object(search))
+        return MST_OK; /* its runs were cut short */
+    by_name = json_object();
     mst_status st = by_name != NULL ? MST_OK : no_memory(self);
     json_array_foreach(json_object_get(state, "cells"), i, item)
     {
@@ -238,8 +241,8 @@ static mst_status adopt_state(mst_sweep *self, const json_t *state, mst_sweep_ch
     }
     for (i = 0; st == MST_OK && i < self->n; i++)
         st = adopt_cell(self, &self->cells[i], json_object_get(by_name, self->cells[i].name));
-    if (st == MST_OK && change == MST_SWEEP_SAME && json_is_object(json_object_get(state, "search")))
-        self->search = json_incref(json_object_get(state, "search"));
+    if (st == MST_OK && change == MST_SWEEP_SAME && json_is_object(search))
+        self->search = json_incref(search);
     json_decref(by_name);
     return st;
 }

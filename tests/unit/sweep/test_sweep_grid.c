@@ -254,6 +254,20 @@ static void goes_on(void **state)
     assert_int_equal(mst_sweep_load(s, MST_SWEEP_EXTEND), MST_OK);
     assert_int_equal(s->cells[1].state, MST_CELL_STOPPED);
     mst_sweep_destroy(s);
+
+    s = sweep_of(grid, folder); /* runs of a search are cut short: as those of a grid, they do not count */
+    assert_int_equal(mst_sweep_load(s, MST_SWEEP_SAME), MST_OK);
+    s->search = json_object();
+    assert_int_equal(mst_sweep_save(s), MST_OK);
+    mst_sweep_destroy(s);
+    s = sweep_of(grid, folder);
+    assert_int_equal(mst_sweep_load(s, MST_SWEEP_EXTEND), MST_OK);
+    assert_int_equal(s->cells[1].state, MST_CELL_PENDING);
+    assert_null(s->search);
+    assert_int_equal(mst_sweep_load(s, MST_SWEEP_SAME), MST_OK);
+    assert_int_equal(s->cells[1].state, MST_CELL_STOPPED);
+    assert_non_null(s->search);
+    mst_sweep_destroy(s);
 }
 
 static void foreign(void **state)
