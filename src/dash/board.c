@@ -169,9 +169,9 @@ static mst_status look_in(const mst_board *self, const char *path, int depth, ca
     mst_status st = MST_OK;
     struct dirent *entry;
     int64_t written = INT64_MIN;
-    int error = 0;
-    bool manifest = has_file(path, "manifest.json", &written, &error),
-         metrics = has_file(path, "metrics.csv", &written, &error);
+    int no_manifest = 0, no_metrics = 0;
+    bool manifest = has_file(path, "manifest.json", &written, &no_manifest),
+         metrics = has_file(path, "metrics.csv", &written, &no_metrics);
     if (manifest || metrics) {
         if (on_board(self, path))
             return MST_OK;
@@ -183,8 +183,9 @@ static mst_status look_in(const mst_board *self, const char *path, int depth, ca
         found->items[found->n++] = (candidate){copy, written};
         return MST_OK;
     }
-    if (error != 0)
-        return cannot_read(found, path, "/manifest.json", error);
+    if (no_manifest != 0 || no_metrics != 0)
+        return cannot_read(found, path, no_manifest != 0 ? "/manifest.json" : "/metrics.csv",
+                           no_manifest != 0 ? no_manifest : no_metrics);
     DIR *dir = depth > 0 ? opendir(path) : NULL;
     if (dir == NULL && depth > 0 && errno != ENOENT && errno != ENOTDIR)
         return cannot_read(found, path, "", errno);
