@@ -24,7 +24,8 @@
  *  --pipeline 2     three requests of a worker in flight: three times the customers, whose own work is still
  *                   done one after the other
  *  --cache          input * 0.05; and where text is parsed on cores that are used up, own work takes what the
- *                   training threads' CPU time takes on the cores that the process has
+ *                   training threads' CPU time takes on the cores that the process has, and threads of one
+ *                   process wait for each other by how much still wants to run there
  *  no other programs on the host: own work takes what the process's CPU time takes on all cores of the host
  *  --threads C      local and ranks: own work / (C / threads), C being the cores that other programs, other
  *                   ranks and limits leave
@@ -352,19 +353,32 @@ static bool all_beside(const mst_facts *f, const mst_party *guest)
     return true;
 }
 
+/* How much wants to run on the cores of the first worker's host then, over how much does now: the longer, the
+ * longer threads wait for each other's turn. 1: nobody knows. */
+static double crowd(const mst_facts *f, double others, double parsing)
+{
+    const mst_party *w = &f->workers[0];
+    double got = w->delay > 0 ? w->cpu / (w->cpu + w->delay) : 1;
+    double now = (w->ran + w->parsing) / got + f->others;
+    return now > 0 ? fmin(1, ((w->ran + parsing * w->parsing) / got + others) / now) : 1;
+}
+
 /* Own work as a share of the time of a step, when the first worker's process, and those like it beside it,
- * have `cores` of the host and its parsing uses `parsing` times the CPU time that it uses now: as
- * long as all that CPU time takes on these cores, and as long as its training threads take that never wait
- * for one. Never more than now; now, where nobody knows. */
-static double own_on(const mst_facts *f, const mst_verdict *v, double cores, double parsing)
+ * have the cores of the host but for `others`, and its parsing uses `parsing` times the CPU time that it uses
+ * now: as long as all that CPU time takes on these cores, and as long as its training threads take that never
+ * wait for one. Threads that outnumber their cores go on waiting for each other's turn, by how much wants to
+ * run on these cores. Never more than now; now, where nobody knows. */
+static double own_on(const mst_facts *f, const mst_verdict *v, double others, double parsing)
 {
     const mst_party *w = &f->workers[0];
     double now = v->shares[MST_BOTTLENECK_COMPUTE], threads = fmax(1, w->thread_seconds / w->seconds);
-    double each = fmin(cores / beside(f), limit_of(f)); /* of NAN and a number: the number */
+    double each = fmin((w->cores - others) / beside(f), limit_of(f)); /* of NAN and a number: the number */
     if (isnan(f->parsing) || !(w->ran > 0) || !(each > 0) || !(now > 0))
         return now;
-    double all = w->ran + parsing * w->parsing;
-    return fmin(now, fmax(w->ran / threads, all / each));
+    double all = w->ran + parsing * w->parsing, turns = 0;
+    if (f->crowded && mst_facts_alone(f) && threads >= each + 0.5)
+        turns = fmin(f->wait, now) * crowd(f, others, parsing);
+    return fmin(now, fmax(w->ran / threads + turns, all / each));
 }
 
 static void set_own(const mst_verdict *v, model *m, double share)
@@ -380,9 +394,10 @@ static void advise_cache(const mst_facts *f, mst_verdict *v, const model *now)
         return;
     m.input *= CACHED;
     /* what parses gives its cores to what trains */
-    const mst_party *w = &f->workers[0];
-    if (f->cores_full)
-        set_own(v, &m, own_on(f, v, w->cores - f->others, 0));
+    if (f->cores_full) {
+        set_own(v, &m, own_on(f, v, f->others, 0));
+        m.trips *= mst_facts_alone(f) ? crowd(f, f->others, 0) : 1;
+    }
     advise(v, now, &m, NEEDS_NOTHING, "--cache",
            "The data is parsed once into a binary cache and mapped from then on%s.",
            f->cores_full && f->parsing >= OTHERS ? ", and the cores that parsing takes are free to train"
@@ -394,7 +409,7 @@ static void advise_room(const mst_facts *f, mst_verdict *v, const model *now)
     model m = *now;
     if (f->guest == NULL || !(f->others >= OTHERS * f->guest->cores) || !all_beside(f, f->guest))
         return;
-    set_own(v, &m, own_on(f, v, f->guest->cores, 1));
+    set_own(v, &m, own_on(f, v, 0, 1));
     const mst_party *w = &f->workers[0];
     double got = w->delay > 0 && w->cpu > 0 ? w->cpu / (w->cpu + w->delay) : 1;
     m.input *= f->source_waits ? 1 : got;

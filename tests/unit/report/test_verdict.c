@@ -221,6 +221,20 @@ static void test_parsing_takes_cores(void **state)
     assert_non_null(strstr(v.sentence, "Parsing takes the cores: 0.7"));
     assert_true(gain_of(&v, "--cache") > 3.2 && gain_of(&v, "--cache") < 4);
     assert_true(gain_of(&v, "no other programs") == 0 && gain_of(&v, "--threads") == 0);
+    fixture_run two = r; /* two threads on one core go on taking turns, others' programs between them */
+    two.threads = 2;
+    two.processes[0].threads = 2;
+    two.processes[0].read = 0.05;
+    two.processes[0].prepare = 0.1;
+    two.processes[0].compute = 0;
+    two.processes[0].barrier_wait = 0.84;
+    two.processes[0].cpu = 0.95;
+    judge(&two, &v);
+    is(&v, MST_BOTTLENECK_COMPUTE, "");
+    double quiet = gain_of(&v, "--cache");
+    two.processes[0].host_cpu = 1.99;
+    judge(&two, &v);
+    assert_true(gain_of(&v, "--cache") > 1.5 && gain_of(&v, "--cache") < 0.7 * quiet);
     p->cpu_limit = 0; /* a core is free: what parses takes none */
     judge(&r, &v);
     assert_null(strstr(v.sentence, "Parsing"));
