@@ -127,8 +127,8 @@ static double sum_pair(const mst_mm_kernels *kernels, const float *a, const floa
                        const mst_mm_tile *after)
 {
     walk w = {.a = a, .b = b, .rows = p.rows.n, .cols = p.cols.n};
-    mst_mm_tile tile, next;
-    size_t rows, cols, next_rows, next_cols;
+    mst_mm_tile tile = {0}, next = {0};
+    size_t rows = 0, cols = 0, next_rows = 0, next_cols = 0;
     double sum = 0;
     bool more = walk_next(&w, &tile, &rows, &cols);
     while (more) {

@@ -168,7 +168,7 @@ static mst_status set_option(const parser *p, mst_layer *layer, const char *key,
 static mst_status once(const parser *p, const char **keys, size_t n, const char *key)
 {
     for (size_t i = 0; i < n; i++)
-        if (strcmp(keys[i], key) == 0)
+        if (keys[i] != NULL && strcmp(keys[i], key) == 0)
             return fail_line(p, "%s is given twice", key);
     keys[n] = key;
     return MST_OK;
@@ -176,7 +176,7 @@ static mst_status once(const parser *p, const char **keys, size_t n, const char 
 
 static mst_status read_defaults(parser *p)
 {
-    const char *keys[WORDS_MAX];
+    const char *keys[WORDS_MAX] = {NULL};
     if (p->n_words < 2)
         return fail_line(p, "defaults takes option=value, such as init=glorot");
     for (size_t i = 1; i < p->n_words; i++) {
@@ -242,7 +242,7 @@ static mst_status name_layer(const parser *p, const char *given, mst_layer *laye
 
 static mst_status set_options(const parser *p, mst_layer *layer, char **words, size_t n)
 {
-    const char *keys[WORDS_MAX];
+    const char *keys[WORDS_MAX] = {NULL};
     size_t first = 0;
     for (size_t i = 0; i < p->n_defaults; i++)
         if (find_option(layer->ops, p->defaults[i].key) != NULL)

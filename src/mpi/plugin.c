@@ -290,7 +290,7 @@ static mst_status plugin_irecv(mst_mpi_comm number, void *data, size_t bytes, in
 static mst_status test_batch(int n_active, MPI_Request *active, const uint32_t *at, mst_mpi_request *requests,
                              bool *done, uint32_t *n_done)
 {
-    int which[BATCH], count = 0;
+    int which[BATCH] = {0}, count = 0;
     if (n_active == 1) { /* the cheap way */
         CHECK(MPI_Test, (&active[0], &count, MPI_STATUS_IGNORE));
         which[0] = 0;

@@ -350,7 +350,7 @@ static mst_status take_head(mst_mpi_net *n, mst_mpi_lane *lane)
         in->discard = st != MST_OK || n->peers[peer]->state != MST_MPI_UP;
         in->body = body;
     }
-    if (!in->discard && within > 0)
+    if (!in->discard && in->body != NULL && within > 0)
         memcpy(in->body, head + MST_MPI_FIXED, (size_t)within);
     in->filled = within;
     TRY(pull_in(n, lane));

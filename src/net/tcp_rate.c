@@ -9,6 +9,7 @@
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -36,7 +37,7 @@ static bool same_address(const struct sockaddr *a, const struct sockaddr *b)
 
 void mst_tcp_rate_begin(mst_tcp_peer *p, int fd)
 {
-    struct sockaddr_storage own;
+    struct sockaddr_storage own = {0};
     socklen_t size = sizeof own;
     struct ifaddrs *all = NULL;
     p->stats.link[0] = '\0';
@@ -44,7 +45,7 @@ void mst_tcp_rate_begin(mst_tcp_peer *p, int fd)
         return;
     for (const struct ifaddrs *i = all; i != NULL; i = i->ifa_next)
         if (same_address(i->ifa_addr, (struct sockaddr *)&own) && strlen(i->ifa_name) < sizeof p->stats.link)
-            strcpy(p->stats.link, i->ifa_name);
+            snprintf(p->stats.link, sizeof p->stats.link, "%s", i->ifa_name);
     freeifaddrs(all);
 }
 

@@ -79,7 +79,7 @@ typedef struct mst_facts {
 /* One process trains, by its threads. */
 static inline bool mst_facts_alone(const mst_facts *self)
 {
-    return self->n_workers == 1 && strcmp(self->workers[0].name, "local") == 0;
+    return self->workers != NULL && self->n_workers == 1 && strcmp(self->workers[0].name, "local") == 0;
 }
 
 /* What trains, for sentences: "worker", "rank" or "thread". */
