@@ -353,14 +353,14 @@ static bool all_beside(const mst_facts *f, const mst_party *guest)
     return true;
 }
 
-/* How much wants to run on the cores of the first worker's host then, over how much does now: the longer, the
- * longer threads wait for each other's turn. 1: nobody knows. */
+/* How much wants to run on the cores of the first worker's host then, over how much does now: the more,
+ * the longer threads wait for each other's turn. Each training thread counts as one. */
 static double crowd(const mst_facts *f, double others, double parsing)
 {
     const mst_party *w = &f->workers[0];
     double got = w->delay > 0 ? w->cpu / (w->cpu + w->delay) : 1;
-    double now = (w->ran + w->parsing) / got + f->others;
-    return now > 0 ? fmin(1, ((w->ran + parsing * w->parsing) / got + others) / now) : 1;
+    double threads = fmax(1, w->thread_seconds / w->seconds), parses = w->parsing > 0 ? w->parsing / got : 0;
+    return (threads + parsing * parses + others) / (threads + parses + f->others);
 }
 
 /* Own work as a share of the time of a step, when the first worker's process, and those like it beside it,

@@ -123,7 +123,7 @@ static void end_record(text *file, text *features)
 
 typedef struct fixture {
     text file, features;
-    mst_data_options options = {0};
+    mst_data_options options;
     mst_parse_context context;
     mst_chunk_builder builder;
     mst_status st;
