@@ -234,7 +234,7 @@ static void test_parsing_takes_cores(void **state)
     double quiet = gain_of(&v, "--cache");
     two.processes[0].host_cpu = 1.99;
     judge(&two, &v);
-    assert_true(gain_of(&v, "--cache") > 1.5 && gain_of(&v, "--cache") < 0.7 * quiet);
+    assert_true(gain_of(&v, "--cache") > 1.3 && gain_of(&v, "--cache") < 0.95 * quiet);
     p->cpu_limit = 0; /* a core is free: what parses takes none */
     judge(&r, &v);
     assert_null(strstr(v.sentence, "Parsing"));
