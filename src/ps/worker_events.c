@@ -339,8 +339,8 @@ mst_status mst_worker_attend(mst_worker *self)
         atomic_load_explicit(self->options.stop, memory_order_relaxed))
         st = leave(self);
     if (st == MST_OK && self->client != NULL) {
+        mst_worker_watch_gradient(self); /* before the answer, which may be the last thing that is sent */
         st = mst_worker_eval_attend(self);
-        mst_worker_watch_gradient(self);
         uint64_t now = mst_now_ns();
         mst_net_stats stats;
         if (st == MST_OK && now - self->last_report_ns >= REPORT_NS)
