@@ -399,6 +399,7 @@ static void take_servers(mst_facts *f)
 #define FULL     0.9  /* of what limits let the process use is used */
 #define SOURCE   0.5  /* of the time in which rows are waited for, what parses has to run or be ready to */
 #define CROWDING 0.25 /* and others use so much of them that threads of one process do not get theirs */
+#define OVERLAP  2    /* seconds of training before lines of several processes cover nearly the same time */
 
 /* Cores' worth that the run's processes on the host use; *n: how many they are. */
 static double used_on(const mst_facts *f, const char *host, size_t *n)
@@ -440,7 +441,7 @@ static void take_hosts(mst_facts *f)
         bool limited = mst_facts_alone(f) && limit > 0 && w->thread_seconds > 1.5 * limit * w->seconds &&
                        w->cpu >= FULL * limit;
         f->crowded = f->crowded || (several && w->host_busy >= CROWDED) || limited;
-        if (others > f->others) {
+        if (others > f->others && (n == 1 || w->seconds >= OVERLAP)) {
             f->others = others;
             f->guest = w;
         }
