@@ -2,10 +2,11 @@
 . "$(dirname "$0")/common.sh"
 
 dash=
-trap '[ -z "$dash" ] || kill "$dash" 2>/dev/null; [ -z "${train:-}" ] || kill "$train" 2>/dev/null; rm -rf "$work"' EXIT
+trap '[ -z "$dash" ] || kill "$dash" 2>/dev/null; [ -z "${train:-}" ] || kill "$train" 2>/dev/null; wait; rm -rf "$work"' EXIT
 
 # open_dash ARGS...: leaves $url, $port and $dash.
 open_dash() {
+  : >url # what the one before has written
   "$muster" dash "$@" >url 2>dash.err </dev/null &
   dash=$!
   for _ in $(seq 200); do
