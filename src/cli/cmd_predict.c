@@ -159,10 +159,11 @@ const mst_command mst_cmd_predict = {
     .summary = "apply a trained model to a data set, row by row",
     .run = run,
     .usage = "predict CHECKPOINT FILE... [options]",
-    .details = "CHECKPOINT is a run directory (its newest checkpoint), a checkpoint, or RUN/best. One line "
-               "per row, in\n"
-               "input order. Labels are not looked at: IDX files need none, and FILE may be an image or a "
-               "folder\n"
-               "of images, with or without folders of classes in it.\n",
+    .details =
+        "CHECKPOINT is a run directory (its newest checkpoint), a checkpoint, or RUN/best. One line "
+        "per row, in\n"
+        "input order. Labels are not looked at and may be left out (Criteo's rows of 39 columns, VW and\n"
+        "libsvm lines that begin with their features, TFRecords without the feature, IDX images alone);\n"
+        "FILE may also be an image or a folder of images, with or without folders of classes in it.\n",
     .tables = tables,
 };

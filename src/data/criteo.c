@@ -1,5 +1,5 @@
 /* Criteo's click logs: label, 13 integers, 26 categories of 32 bits in hex; 40 columns between tabs, any of
- * them but the label may be empty.
+ * them but the label may be empty. To predict, the label's column may be left out, as in Criteo's test file.
  *
  * A category becomes the hash (XXH3) of its column and value; so does the bucket of an integer. An empty
  * field is a category of its own, so every row has the same number of entries. Buckets: a negative integer
@@ -118,17 +118,25 @@ static inline void rank_keys(const uint32_t *keys, unsigned n, uint32_t *out)
         out[i] = out[i] == UINT32_MAX ? out[i - 1] : out[i];
 }
 
-/* Fails for a line that is not 40 columns, or for the column at `p`. */
-static mst_status fail_line(const mst_block *block, const uint8_t *line, const uint8_t *line_end,
-                            unsigned column, const uint8_t *p)
+static unsigned count_columns(const uint8_t *line, const uint8_t *line_end)
 {
     unsigned columns = 1;
     for (const uint8_t *q = line; q < line_end; q++)
         columns += *q == '\t';
-    if (columns == N_COLUMNS - 1)
+    return columns;
+}
+
+/* Fails for a line that has not as many columns as it should, or for the column at `p`; `column` counts the
+ * label's. */
+static mst_status fail_line(const mst_parse_context *context, const mst_block *block, const uint8_t *line,
+                            const uint8_t *line_end, unsigned column, const uint8_t *p)
+{
+    unsigned columns = count_columns(line, line_end);
+    bool unlabelled = columns == N_COLUMNS - 1;
+    if (unlabelled && !context->options->unlabelled)
         return mst_block_fail(&mst_format_criteo, block, line,
-                              "39 columns instead of 40: the label is missing, as in Criteo's test file");
-    if (columns != N_COLUMNS)
+                              "39 columns instead of 40, as in Criteo's test file: " MST_NO_LABEL);
+    if (columns != N_COLUMNS && !unlabelled)
         return mst_block_fail(&mst_format_criteo, block, line,
                               "%u columns instead of 40 (label, 13 integers, 26 categories)", columns);
     const uint8_t *stop = p;
@@ -137,8 +145,8 @@ static mst_status fail_line(const mst_block *block, const uint8_t *line, const u
     mst_token_text shown = mst_token_show(p, stop);
     if (column == 0)
         return mst_block_fail(&mst_format_criteo, block, line, "label \"%s\" is neither 0 nor 1", shown.text);
-    return mst_block_fail(&mst_format_criteo, block, line, "column %u: \"%s\" is not %s", column + 1,
-                          shown.text,
+    return mst_block_fail(&mst_format_criteo, block, line, "column %u: \"%s\" is not %s",
+                          column + 1 - unlabelled, shown.text,
                           column <= N_INTEGERS ? "an integer" : "a category of up to 8 hex digits");
 }
 
@@ -153,10 +161,13 @@ static mst_status parse_line(const mst_parse_context *context, const mst_block *
     unsigned n = 0;
     uint32_t *out_keys = out->keys + out->n_entries;
     float *out_values = out->values + out->n_entries;
-    if (end - p < N_COLUMNS || (*p != '0' && *p != '1') || p[1] != '\t')
-        return fail_line(block, line, line_end, 0, p);
-    float label = (float)(*p - '0');
-    p += 2;
+    float label = 0.0f;
+    if (!context->options->unlabelled || count_columns(line, end) != N_COLUMNS - 1) {
+        if (end - p < N_COLUMNS || (*p != '0' && *p != '1') || p[1] != '\t')
+            return fail_line(context, block, line, line_end, 0, p);
+        label = (float)(*p - '0');
+        p += 2;
+    }
     for (unsigned c = 0; c < N_INTEGERS; c++) { /* each ends with a tab */
         const uint8_t *field = p;
         bool negative = p < end && *p == '-';
@@ -170,13 +181,13 @@ static mst_status parse_line(const mst_parse_context *context, const mst_block *
             uint64_t large;
             p = mst_number_unsigned(p, end, &large);
             if (p == NULL || large > INT64_MAX)
-                return fail_line(block, line, line_end, c + 1, field);
+                return fail_line(context, block, line, line_end, c + 1, field);
             v = (int64_t)large;
         } else if (negative) {
-            return fail_line(block, line, line_end, c + 1, field);
+            return fail_line(context, block, line, line_end, c + 1, field);
         }
         if (p >= end || *p != '\t')
-            return fail_line(block, line, line_end, c + 1, field);
+            return fail_line(context, block, line, line_end, c + 1, field);
         bool empty = p == field;
         p++;
         if (numeric != NUMERIC_LOG) {
@@ -199,12 +210,12 @@ static mst_status parse_line(const mst_parse_context *context, const mst_block *
             while (p < end && *p != '\t')
                 p++;
             if (!mst_number_hex(field, p, &value))
-                return fail_line(block, line, line_end, N_INTEGERS + 1 + c, field);
+                return fail_line(context, block, line, line_end, N_INTEGERS + 1 + c, field);
         } else {
             tag = TAG_EMPTY;
         }
         if (c < N_CATEGORIES - 1 ? p >= end || *p != '\t' : p != end)
-            return fail_line(block, line, line_end, N_INTEGERS + 1 + c, field);
+            return fail_line(context, block, line, line_end, N_INTEGERS + 1 + c, field);
         p++;
         keys[n++] = hash_key(h, N_INTEGERS + c, tag, value);
     }

@@ -37,7 +37,7 @@ typedef struct mst_data_options {
     bool image_gray;      /* --image-gray: one channel instead of three */
     mst_text_list image_classes; /* --image-classes: the folders that are classes 0, 1, ...; empty: by name */
     /* No options, but what the rows are for: */
-    bool unlabelled; /* labels are not looked at and need not be there: IDX, images; they are 0 then */
+    bool unlabelled; /* labels are not looked at and need not be there; they are 0 then (predict) */
     mst_set set;     /* which files of a folder that has a training and a test set are meant: IDX */
 } mst_data_options;
 extern const mst_option mst_data_option_table[];
@@ -65,7 +65,8 @@ typedef struct mst_format {
     bool hashes; /* keys are hashed into --features, which is then never found from the data */
 
     /* How sure the format is that a file starting with these (decompressed) bytes is its own: 0 no, 1 could
-     * be, 2 is. The highest wins; the order in mst_formats breaks ties. */
+     * be, 2 is. The highest wins; the order in mst_formats breaks ties. Rows without a label are at most 1:
+     * parse says that they lack it, unless options->unlabelled. */
     int (*sniff)(const uint8_t *head, size_t n, const char *path);
 
     /* Length of the longest prefix of [data, data+n) that is whole records; 0 when not even one is whole. A
@@ -94,5 +95,8 @@ uint32_t mst_first_dense(const mst_format *format, const mst_parse_context *cont
 /* Fails with "PATH:LINE: sentence" (text: the line that holds `at`) or "PATH at byte N: sentence". */
 mst_status mst_block_fail(const mst_format *format, const mst_block *block, const uint8_t *at,
                           const char *sentence, ...) __attribute__((format(printf, 4, 5)));
+
+/* How the sentence about a row without a label ends. */
+#define MST_NO_LABEL "the row has no label, and only predict takes such rows"
 
 #endif

@@ -1,4 +1,5 @@
-/* libsvm text: "label index:value index:value ... # comment", one row a line.
+/* libsvm text: "label index:value index:value ... # comment", one row a line. To predict, the label may be
+ * "?" or be left out; a blank line is no row even then: a row without features is "?".
  *
  * Parsing number after number is bound by latency: where one starts is known only when the one before has
  * been read. So the fast path works in two steps. The first lists the positions of all characters that are
@@ -242,6 +243,20 @@ ALWAYS_INLINE void marks_skip(marks *m, const uint8_t *p)
         m->next++;
 }
 
+/* Passes over what stands in a label's place where a row has none: "?", or nothing before its features. False
+ * when it is something else. */
+static bool no_label(const uint8_t **p, const uint8_t *end)
+{
+    const uint8_t *stop = mst_token_end(*p, end), *colon = memchr(*p, ':', (size_t)(stop - *p));
+    uint64_t index;
+    if (stop - *p == 1 && **p == '?') {
+        *p = stop;
+        return true;
+    }
+    return colon != NULL && ((colon - *p == 3 && memcmp(*p, "qid", 3) == 0) ||
+                             mst_number_unsigned(*p, colon, &index) == colon);
+}
+
 ALWAYS_INLINE mst_status parse_rows(const mst_parse_context *context, const mst_block *block,
                                     mst_chunk_builder *out)
 {
@@ -266,7 +281,12 @@ ALWAYS_INLINE mst_status parse_rows(const mst_parse_context *context, const mst_
             label = (float)(*p - '0');
             p++;
         } else if (!finite_token(&p, end, &label)) {
-            return fail_number(block, p, end, "label");
+            const uint8_t *at = p;
+            if (!no_label(&p, end))
+                return fail_number(block, p, end, "label");
+            if (!context->options->unlabelled)
+                return mst_block_fail(&mst_format_libsvm, block, at, MST_NO_LABEL);
+            label = 0.0f;
         }
         for (;;) {
             if (p < end && *p == ' ')
@@ -338,20 +358,23 @@ static mst_status prepare(mst_parse_context *context, const mst_block *first)
     return MST_OK;
 }
 
-/* 2: rows of index:value; 1: nothing but labels. */
+/* 2: rows of index:value; 1: nothing but labels, or rows without them. */
 static int sniff(const uint8_t *head, size_t n, const char *path)
 {
     (void)path;
     const uint8_t *p = head, *end = head + n, *line, *line_end;
-    bool whole = n < MST_SNIFF_BYTES, pairs = false;
+    bool whole = n < MST_SNIFF_BYTES, pairs = false, unlabelled = false;
     int lines = 0;
     if (!mst_looks_like_text(head, n))
         return 0;
     for (; lines < MST_SNIFF_LINES && mst_sniff_line(&p, end, whole, lines == 0, &line, &line_end); lines++) {
         float number;
         const uint8_t *q = mst_skip_blanks(line, line_end);
-        if (!finite_token(&q, line_end, &number))
-            return 0;
+        if (!finite_token(&q, line_end, &number)) {
+            if (!no_label(&q, line_end))
+                return 0;
+            unlabelled = true;
+        }
         while ((q = mst_skip_blanks(q, line_end)) < line_end && *q != '#') {
             const uint8_t *stop = mst_token_end(q, line_end), *colon = memchr(q, ':', (size_t)(stop - q));
             uint64_t index;
@@ -362,7 +385,7 @@ static int sniff(const uint8_t *head, size_t n, const char *path)
             q = stop;
         }
     }
-    return lines == 0 ? 0 : pairs ? 2 : 1;
+    return lines == 0 || (unlabelled && !pairs) ? 0 : pairs && !unlabelled ? 2 : 1;
 }
 
 const mst_format mst_format_libsvm = {

@@ -8,7 +8,7 @@
  * --tf-keys says, a key is the int64 itself, a feature number of the whole data set (global), or a hash of
  * column and value into [k, features) (hash). `auto`: global when, in the first block, every column's values
  * lie above those of the column before it and none is below k; otherwise hash. The label is one float or
- * int64; the weight likewise. Features of other names are skipped.
+ * int64 (not looked at to predict); the weight likewise. Features of other names are skipped.
  *
  * Finding a feature by name: writers keep their order from record to record more often than not, so the name
  * at position i is first compared with the one found at position i of the record before; only then is it
@@ -111,6 +111,7 @@ typedef struct parser {
     const uint8_t *message_end; /* of the tf.Example */
     mst_chunk_builder *builder;
     uint64_t limit; /* keys are below */
+    bool unlabelled;
     uint64_t seen[MST_TFRECORD_NAMES / 64];
     uint16_t order[REMEMBERED]; /* the name at each position of the record before */
 } parser;
@@ -360,7 +361,8 @@ static mst_status parse_example(parser *p, const uint8_t *message, size_t n)
     while ((name = next_named(p, &walk, &position, &feature, &st)) != NULL) {
         switch (name->role) {
         case MST_TF_LABEL:
-            TRY(read_number(p, name, &feature, &label));
+            if (!p->unlabelled)
+                TRY(read_number(p, name, &feature, &label));
             labelled = true;
             break;
         case MST_TF_WEIGHT:
@@ -383,9 +385,12 @@ static mst_status parse_example(parser *p, const uint8_t *message, size_t n)
         }
     }
     TRY(st);
-    if (!labelled)
-        return FAIL(p, "the record has no feature \"%.*s\": name the one with the label with --tf-label",
-                    NAME(&layout->names[0]));
+    if (!labelled && !p->unlabelled)
+        return FAIL(
+            p,
+            "the record has no feature \"%.*s\": name the one with the label with --tf-label (only predict "
+            "takes rows without a label)",
+            NAME(&layout->names[0]));
     if (!layout->columns) {
         size_t count = 0;
         if (index_name != NULL)
@@ -423,6 +428,7 @@ static mst_status parse(const mst_parse_context *context, const mst_block *block
         .layout = context->prepared,
         .block = block,
         .builder = out,
+        .unlabelled = context->options->unlabelled,
         .limit = context->features != 0 && context->features < UINT32_MAX ? context->features : UINT32_MAX,
     };
     const uint8_t *at = block->data, *end = block->data + block->size;

@@ -59,8 +59,8 @@ static inline const uint8_t *value_end(const uint8_t *p, const uint8_t *end)
 }
 
 /* [label [importance [base]]] ['tag], the part of the line before its first bar. */
-static mst_status parse_head(const mst_block *block, const uint8_t *p, const uint8_t *bar, float *label,
-                             float *weight)
+static mst_status parse_head(const mst_block *block, const uint8_t *p, const uint8_t *bar, bool unlabelled,
+                             float *label, float *weight)
 {
     static const char *const names[] = {"label", "importance", "base"};
     float numbers[3] = {0.0f, 1.0f, 0.0f};
@@ -80,10 +80,9 @@ static mst_status parse_head(const mst_block *block, const uint8_t *p, const uin
         p = stop;
         n++;
     }
-    if (n == 0)
+    if (n == 0 && !unlabelled)
         return mst_block_fail(&mst_format_vw, block, line,
-                              p < bar ? "the row has no label (a word that touches '|' is a tag)"
-                                      : "the row has no label");
+                              p < bar ? MST_NO_LABEL " (a word that touches '|' is a tag)" : MST_NO_LABEL);
     if (numbers[1] < 0.0f)
         return mst_block_fail(&mst_format_vw, block, line, "importance %g is negative", (double)numbers[1]);
     *label = numbers[0];
@@ -99,7 +98,7 @@ static mst_status parse_line(const mst_parse_context *context, const mst_block *
     uint64_t space = 0;
     if (p == NULL)
         return mst_block_fail(&mst_format_vw, block, line, "the row has no '|'");
-    TRY(parse_head(block, line, p, &label, &weight));
+    TRY(parse_head(block, line, p, context->options->unlabelled, &label, &weight));
     TRY(mst_chunk_builder_room(out, (size_t)(end - p) / 2 + 1));
     while (p < end) {
         bool opens = *p == '|'; /* a namespace's name touches its bar; without one it is nameless */

@@ -55,6 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     mst_data_options options = {.tf_keys = (int)(choice % 3)};
     if (choice & 4)
         options.tf_columns = "I1..I3,C1,C2";
+    options.unlabelled = choice & 64;
     if (choice & 8)
         options.tf_weight = "w";
     if (choice & 16)

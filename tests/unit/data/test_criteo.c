@@ -145,6 +145,39 @@ static void carriage_returns_and_a_missing_last_newline(void **state)
     mst_chunk_builder_fini(&p.b);
 }
 
+/* With a first integer of 0 or 1, which could be a label, and in one file with rows that have one. */
+static void labels_may_lack_to_predict(void **state)
+{
+    (void)state;
+    mst_data_options o = {.unlabelled = true};
+    char line[500], both[1200];
+    for (o.criteo_numeric = 0; o.criteo_numeric < 3; o.criteo_numeric++) {
+        line_with(line, "1", "0", "2");
+        snprintf(both, sizeof both, "%s%s", line + 2, line);
+        parsed p = parse_text(F, &o, both);
+        assert_int_equal(p.st, MST_OK);
+        assert_int_equal(p.b.n_rows, 2);
+        size_t n = row_length(&p.b, 0);
+        assert_true(p.b.labels[0] == 0.0f && p.b.labels[1] == 1.0f);
+        assert_int_equal(row_length(&p.b, 1), n);
+        assert_memory_equal(p.b.keys, p.b.keys + n, n * sizeof *p.b.keys);
+        assert_memory_equal(p.b.values, p.b.values + n, n * sizeof *p.b.values);
+        mst_chunk_builder_fini(&p.b);
+    }
+    o.criteo_numeric = 0;
+    char sparse[64]; /* all but the last column empty */
+    memset(sparse, '\t', 38);
+    strcpy(sparse + 38, "abc\n");
+    parsed p = parse_text(F, &o, sparse);
+    assert_int_equal(p.st, MST_OK);
+    assert_int_equal(p.b.n_entries, 39);
+    mst_chunk_builder_fini(&p.b);
+    assert_refused(F, &o, line_with(line, "1", "1.5", "2") + 2,
+                   "data.txt:1: column 1: \"1.5\" is not an integer");
+    assert_refused(F, &o, "1\t2\t3\n",
+                   "data.txt:1: 3 columns instead of 40 (label, 13 integers, 26 categories)");
+}
+
 static void bad_lines_are_named(void **state)
 {
     (void)state;
@@ -153,7 +186,7 @@ static void bad_lines_are_named(void **state)
     line_with(line, "1", "1", "2");
     snprintf(text, sizeof text, "%s%s", line, line + 2);
     assert_refused(F, &o, text,
-                   "data.txt:2: 39 columns instead of 40: the label is missing, as in Criteo's test file");
+                   "data.txt:2: 39 columns instead of 40, as in Criteo's test file: " MST_NO_LABEL);
     assert_refused(F, &o, "1\t2\t3\n",
                    "data.txt:1: 3 columns instead of 40 (label, 13 integers, 26 categories)");
     assert_refused(F, &o, line_with(line, "2", "1", "2"), "data.txt:1: label \"2\" is neither 0 nor 1");
@@ -210,6 +243,7 @@ int main(void)
         cmocka_unit_test(integers_as_numbers),
         cmocka_unit_test(carriage_returns_and_a_missing_last_newline),
         cmocka_unit_test(bad_lines_are_named),
+        cmocka_unit_test(labels_may_lack_to_predict),
         cmocka_unit_test(sniffing),
         cmocka_unit_test(sniffing_what_is_nearly_right),
     };

@@ -58,6 +58,26 @@ static void index_base_is_found_or_given(void **state)
                    "data.txt:2: index 0 in a file whose first index was taken to be 1; pass --index-base 0");
 }
 
+static void labels_may_lack_to_predict(void **state)
+{
+    (void)state;
+    mst_data_options o = {.unlabelled = true};
+    parsed p = parse_text(F, &o, "2:1 5:0.5 # c\n?\n\n? 3:1\n1 2:1\nqid:3 1:2\r\n? # 1:1\n");
+    static const char *const rows[] = {"1:1 4:0.5", "", "2:1", "1:1", "0:2", ""};
+    assert_int_equal(p.st, MST_OK);
+    assert_int_equal(p.b.n_rows, 6);
+    for (size_t i = 0; i < 6; i++) {
+        assert_string_equal(row_text(&p.b, i), rows[i]);
+        assert_true(p.b.labels[i] == (i == 3 ? 1.0f : 0.0f));
+    }
+    mst_chunk_builder_fini(&p.b);
+    assert_refused(F, &o, "?? 2:1\n", "data.txt:1: label \"??\" is not a finite number");
+    assert_refused(F, &o, "spam:1 2:1\n", "data.txt:1: label \"spam:1\" is not a finite number");
+    o.unlabelled = false;
+    assert_refused(F, &o, "1 1:1\n2:1 5:0.5\n", "data.txt:2: " MST_NO_LABEL);
+    assert_refused(F, &o, "1 1:1\n? 5:0.5\n", "data.txt:2: " MST_NO_LABEL);
+}
+
 static void bad_lines_are_named(void **state)
 {
     (void)state;
@@ -174,6 +194,10 @@ static void sniffing(void **state)
     assert_int_equal(sniff("1 1:2 3:4\n-1 5:6\n"), 2);
     assert_int_equal(sniff("# c\n\n1 qid:3 1:2\n"), 2);
     assert_int_equal(sniff("1\n0\n"), 1);
+    assert_int_equal(sniff("1:2 3:4\n5:6\n"), 1);
+    assert_int_equal(sniff("? 1:2 3:4\n?\n"), 1);
+    assert_int_equal(sniff("1 1:2\n5:6\n"), 1);
+    assert_int_equal(sniff("?\n"), 0);
     assert_int_equal(sniff("1 |f a b\n"), 0);
     assert_int_equal(sniff("1 1:2\nhello world\n"), 0);
     assert_int_equal(sniff("1 2:1 :1"), 0);
@@ -194,10 +218,15 @@ static void sniffing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_labels_and_comments),     cmocka_unit_test(keys_out_of_order_are_sorted),
-        cmocka_unit_test(index_base_is_found_or_given), cmocka_unit_test(bad_lines_are_named),
-        cmocka_unit_test(long_blocks_are_exact),        cmocka_unit_test(any_block_length),
-        cmocka_unit_test(error_lines_in_long_blocks),   cmocka_unit_test(sniffing),
+        cmocka_unit_test(rows_labels_and_comments),
+        cmocka_unit_test(keys_out_of_order_are_sorted),
+        cmocka_unit_test(index_base_is_found_or_given),
+        cmocka_unit_test(bad_lines_are_named),
+        cmocka_unit_test(long_blocks_are_exact),
+        cmocka_unit_test(any_block_length),
+        cmocka_unit_test(labels_may_lack_to_predict),
+        cmocka_unit_test(error_lines_in_long_blocks),
+        cmocka_unit_test(sniffing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -384,6 +384,22 @@ static void wide_column(void **state)
         "with --tf-value and its indices with --tf-index, or name the columns with --tf-columns");
 }
 
+/* With --tf-label or not, a label that is there is not looked at. */
+static void labels_may_lack_to_predict(void **state)
+{
+    (void)state;
+    f->options.unlabelled = true;
+    put_ints(&f->features, "index", true, 2, (const int64_t[]){3, 5});
+    end_record(&f->file, &f->features);
+    put_string(&f->features, "label", "cat");
+    put_ints(&f->features, "index", true, 1, (const int64_t[]){4});
+    end_record(&f->file, &f->features);
+    assert_int_equal(read_file(0), MST_OK);
+    assert_int_equal(f->builder.n_rows, 2);
+    expect_row(0, 0, 2, (const uint32_t[]){3, 5}, (const float[]){1, 1});
+    expect_row(1, 0, 1, (const uint32_t[]){4}, (const float[]){1});
+}
+
 static void bad_rows(void **state)
 {
     (void)state;
@@ -391,7 +407,10 @@ static void bad_rows(void **state)
         const char *sentence;
         int what;
     } cases[] = {
-        {"the record has no feature \"label\": name the one with the label with --tf-label", 0},
+        {"the record has no feature \"label\": name the one with the label with --tf-label (only predict "
+         "takes rows "
+         "without a label)",
+         0},
         {"feature \"label\" holds 2 numbers instead of one", 1},
         {"feature \"label\" is not a finite number", 2},
         {"feature \"label\" is not a number", 3},
@@ -553,9 +572,9 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(pairs),          TEST(names_by_option),  TEST(columns_by_name), TEST(columns_hashed),
-        TEST(keys_by_option), TEST(wide_column),      TEST(bad_rows),        TEST(frames),
-        TEST(bad_options),    TEST(written_and_read), TEST(memory_failures),
+        TEST(pairs),          TEST(names_by_option), TEST(columns_by_name),  TEST(columns_hashed),
+        TEST(keys_by_option), TEST(wide_column),     TEST(bad_rows),         TEST(labels_may_lack_to_predict),
+        TEST(frames),         TEST(bad_options),     TEST(written_and_read), TEST(memory_failures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,8 +12,7 @@ static void heads_of_lines(void **state)
     parsed p = parse_text(
         F, &o, "1 |f a b:2\n-1 0.5 |f a\n0 2 0.1 'tag|f a\n\n1 'tag |f a\r\n1 2 word|f a\n3 | a\n1 |f\n2|f");
     assert_int_equal(p.st, MST_EINPUT); /* the last one: 2 touches the bar */
-    assert_string_equal(mst_error_text(),
-                        "data.txt:9: the row has no label (a word that touches '|' is a tag)");
+    assert_string_equal(mst_error_text(), "data.txt:9: " MST_NO_LABEL " (a word that touches '|' is a tag)");
     assert_int_equal(p.context.features, 1 << 18);
     assert_int_equal(p.b.n_rows, 7);
     float labels[] = {1, -1, 0, 1, 1, 3, 1}, weights[] = {1, 0.5f, 2, 1, 2, 1, 1};
@@ -22,6 +21,23 @@ static void heads_of_lines(void **state)
     assert_int_equal(row_length(&p.b, 0), 2);
     assert_int_equal(row_length(&p.b, 6), 0);
     mst_chunk_builder_fini(&p.b);
+}
+
+static void labels_may_lack_to_predict(void **state)
+{
+    (void)state;
+    mst_data_options o = {.unlabelled = true}, labelled = {0};
+    parsed p = parse_text(F, &o, "|f a b:2\n'tag |f a b:2\nname|f a b:2\n  | a\n1 0.5 |f a b:2\n");
+    parsed q = parse_text(F, &labelled, "1 |f a b:2\n");
+    assert_int_equal(p.st, MST_OK);
+    assert_int_equal(p.b.n_rows, 5);
+    for (size_t i = 0; i < 5; i++) {
+        assert_true(p.b.labels[i] == (i == 4 ? 1.0f : 0.0f) && p.b.weights[i] == (i == 4 ? 0.5f : 1.0f));
+        if (i != 3)
+            assert_memory_equal(p.b.keys + p.b.row_start[i], q.b.keys, 2 * sizeof *q.b.keys);
+    }
+    mst_chunk_builder_fini(&p.b);
+    mst_chunk_builder_fini(&q.b);
 }
 
 /* Key of the only feature of a line. */
@@ -81,7 +97,7 @@ static void bad_lines_are_named(void **state)
 {
     (void)state;
     mst_data_options o = {0};
-    assert_refused(F, &o, "1 |f a\n|f a\n", "data.txt:2: the row has no label");
+    assert_refused(F, &o, "1 |f a\n|f a\n", "data.txt:2: " MST_NO_LABEL);
     assert_refused(F, &o, "1 2 3 4 |f a\n",
                    "data.txt:1: \"4\" is one word too many before the first '|'; a tag starts with '");
     assert_refused(F, &o, "x |f a\n", "data.txt:1: label \"x\" is not a finite number");
@@ -121,9 +137,13 @@ static void sniffing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(heads_of_lines),           cmocka_unit_test(names_are_hashed_with_their_namespace),
-        cmocka_unit_test(keys_stay_below_features), cmocka_unit_test(scales_multiply),
-        cmocka_unit_test(bad_lines_are_named),      cmocka_unit_test(sniffing),
+        cmocka_unit_test(heads_of_lines),
+        cmocka_unit_test(labels_may_lack_to_predict),
+        cmocka_unit_test(names_are_hashed_with_their_namespace),
+        cmocka_unit_test(keys_stay_below_features),
+        cmocka_unit_test(scales_multiply),
+        cmocka_unit_test(bad_lines_are_named),
+        cmocka_unit_test(sniffing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
