@@ -141,7 +141,7 @@ static void server_up(void *arg, uint32_t peer, const mst_identity *who)
     (void)arg, (void)peer, (void)who;
 }
 
-static void server_down(void *arg, uint32_t peer, const mst_error *why)
+static void server_down(void *arg, uint32_t peer, const mst_net_loss *why)
 {
     (void)peer, (void)why;
     ((server *)arg)->left = true;
@@ -285,10 +285,10 @@ static void worker_up(void *arg, uint32_t peer, const mst_identity *who)
     ((worker *)arg)->up = true;
 }
 
-static void worker_down(void *arg, uint32_t peer, const mst_error *why)
+static void worker_down(void *arg, uint32_t peer, const mst_net_loss *why)
 {
     (void)arg, (void)peer;
-    fprintf(stderr, "bench_ps: %s\n", why->text);
+    fprintf(stderr, "bench_ps: %s\n", why->error.text);
     exit(1);
 }
 

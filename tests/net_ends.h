@@ -26,6 +26,7 @@ typedef struct end {
     uint32_t peer; /* the last that came up */
     mst_identity who;
     mst_error why; /* of the last down */
+    mst_net_reason reason;
     uint32_t down_peer;
     mst_message m; /* the last message */
     uint8_t *body; /* and its body */
@@ -53,12 +54,13 @@ static inline void end_up(void *arg, uint32_t peer, const mst_identity *who)
     e->who = *who;
 }
 
-static inline void end_down(void *arg, uint32_t peer, const mst_error *why)
+static inline void end_down(void *arg, uint32_t peer, const mst_net_loss *why)
 {
     end *e = arg;
     e->n_down++;
     e->down_peer = peer;
-    e->why = *why;
+    e->why = why->error;
+    e->reason = why->reason;
 }
 
 static inline mst_status end_body(void *arg, uint32_t peer, const mst_message *m, void **out)

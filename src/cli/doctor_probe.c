@@ -154,11 +154,11 @@ static void on_up(void *arg, uint32_t peer, const mst_identity *who)
         fail_measurement(p, st);
 }
 
-static void on_down(void *arg, uint32_t peer, const mst_error *why)
+static void on_down(void *arg, uint32_t peer, const mst_net_loss *why)
 {
     probe *p = arg;
     if (peer == p->peer && !p->done) {
-        p->error = *why;
+        p->error = why->error;
         p->done = true;
     }
 }

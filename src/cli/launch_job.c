@@ -249,7 +249,7 @@ static void member_ended(launch *l, actor *a)
         a->lost = l->phase == PHASE_RUN || l->phase == PHASE_FINISH;
         if (a->lost)
             mst_cli_note("launch: %s is lost (%s)%s%s", a->name, how_it_ended(a, how, sizeof how),
-                         a->sentence[0] != '\0' ? ": " : "; the job goes on without it", a->sentence);
+                         a->sentence[0] != '\0' ? ": " : "; the job continues without it", a->sentence);
         return;
     }
     bool first_by_peer = l->first != NULL && l->first->signal == 0 && l->first->code == 3;
@@ -434,9 +434,11 @@ static const char *losses(const launch *l, bool taken_only, char *out, size_t si
     *out = '\0';
     for (uint32_t i = 0; i < l->job->plan->n_members && n + 1 < size; i++) {
         const actor *a = &l->actors[i];
-        if (a->lost && (was_taken(a) || !taken_only))
-            n += (size_t)snprintf(out + n, size - n, "%s %s was lost (%s)", n > 0 ? "," : ";", a->name,
-                                  how_it_ended(a, how, sizeof how));
+        if (!a->lost || (!was_taken(a) && taken_only))
+            continue;
+        n += (size_t)snprintf(out + n, size - n, "%s %s was lost (%s%s%.*s)", n > 0 ? "," : ";", a->name,
+                              how_it_ended(a, how, sizeof how), a->sentence[0] != '\0' ? ": " : "",
+                              (int)strcspn(a->sentence, ";"), a->sentence);
     }
     return out;
 }

@@ -100,13 +100,12 @@ void mst_cli_mpi_brace(uint32_t start_timeout_ms)
 
 /* ---- the end ---- */
 
-void mst_cli_mpi_lost(void *arg, const char *sentence)
+void mst_cli_mpi_lost(void *arg, bool death, const char *sentence)
 {
     const char *run = arg;
     char line[MST_ERROR_MAX + 512], way_on[500] = "the job ends";
     pthread_mutex_lock(&last_word);
     mst_matmul_abandon();
-    bool death = strstr(sentence, ") died") != NULL || strstr(sentence, ") is silent") != NULL;
     bool stopped = !death && mst_signals_name() != NULL; /* as all ranks were: nobody is lost */
     if (death && run != NULL)
         mst_run_way_on(run, way_on, sizeof way_on);

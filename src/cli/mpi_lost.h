@@ -6,6 +6,7 @@
 #ifndef MST_CLI_MPI_LOST_H
 #define MST_CLI_MPI_LOST_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -20,7 +21,7 @@ void mst_cli_mpi_brace(uint32_t start_timeout_ms);
 /* For mst_watch_options.lost and mst_job_lost. arg: the run's folder, to resume it from, when it has one
  * (const char *); or NULL. Any thread; does not return. Waits a moment before it ends the process: the others
  * have to say it, too, before their launcher kills them. */
-void mst_cli_mpi_lost(void *arg, const char *sentence);
+void mst_cli_mpi_lost(void *arg, bool death, const char *sentence);
 
 /* A failure that only this rank knows of: says it, tells the others through the watch, and ends the process
  * with the failure's exit code. In that order: a launcher kills what is left as soon as one of them has

@@ -51,23 +51,24 @@ static void name_rank(const mst_watch *w, int rank, char *out, size_t size)
 
 /* ---- messages ---- */
 
-static void tell(mst_watch *w, uint32_t peer, uint16_t type, const char *text)
+/* death: of LOST, whether a rank died or fell silent rather than failed. */
+static void tell(mst_watch *w, uint32_t peer, uint16_t type, bool death, const char *text)
 {
-    mst_message m = {.type = type};
+    mst_message m = {.type = type, .flags = death};
     mst_piece piece = {.data = text, .size = text != NULL ? strlen(text) : 0};
     (void)mst_net_send(w->net, peer, &m, &piece, piece.size > 0,
                        NULL); /* a peer that is gone hears nothing */
 }
 
-static void tell_all(mst_watch *w, uint16_t type, const char *text)
+static void tell_all(mst_watch *w, uint16_t type, bool death, const char *text)
 {
     for (int r = 0; r < w->size; r++)
         if (w->members[r].peer != MST_WATCH_NOBODY)
-            tell(w, w->members[r].peer, type, text);
+            tell(w, w->members[r].peer, type, death, text);
 }
 
 /* The end of the watch: once, and never while this rank ends by itself. */
-static void lose(mst_watch *w, const char *sentence)
+static void lose(mst_watch *w, bool death, const char *sentence)
 {
     char text[MST_WATCH_SENTENCE];
     pthread_mutex_lock(&w->mutex);
@@ -78,10 +79,10 @@ static void lose(mst_watch *w, const char *sentence)
     w->told = true;
     snprintf(text, sizeof text, "%s", sentence);
     if (w->rank == 0)
-        tell_all(w, LOST, text);
+        tell_all(w, LOST, death, text);
     if (own)
         return;
-    w->options.lost(w->options.arg, text);
+    w->options.lost(w->options.arg, death, text);
     pthread_mutex_lock(&w->mutex);
     w->lost = true;
     pthread_cond_broadcast(&w->changed);
@@ -127,7 +128,7 @@ static void on_up(void *arg, uint32_t peer, const mst_identity *who)
         if (w->dialled[i] != peer)
             mst_net_drop(w->net, w->dialled[i], "");
     if (w->rank == 0 && w->n_came + 1 == (uint32_t)w->size) {
-        tell_all(w, ALL, NULL);
+        tell_all(w, ALL, false, NULL);
         all_here(w);
     }
 }
@@ -149,13 +150,13 @@ static void dial_failed(mst_watch *w, uint32_t peer, const mst_error *why)
                       why->text));
 }
 
-static void on_down(void *arg, uint32_t peer, const mst_error *why)
+static void on_down(void *arg, uint32_t peer, const mst_net_loss *why)
 {
     mst_watch *w = arg;
     char name[MST_WATCH_HOST + 64], text[MST_WATCH_SENTENCE];
     int rank = rank_of(w, peer);
     if (rank < 0) {
-        dial_failed(w, peer, why);
+        dial_failed(w, peer, &why->error);
         return;
     }
     w->members[rank].peer = MST_WATCH_NOBODY;
@@ -163,12 +164,16 @@ static void on_down(void *arg, uint32_t peer, const mst_error *why)
     w->members[rank].body = NULL;
     if (w->members[rank].left)
         return;
-    name_rank(w, rank, name, sizeof name);
-    if (strstr(why->text, " is silent for ") != NULL)
-        snprintf(text, sizeof text, "%s%s", name, strstr(why->text, " is silent for "));
+    name_rank(w, why->reason == MST_NET_STOPPED ? w->rank : rank, name, sizeof name);
+    if (why->reason == MST_NET_STOPPED)
+        snprintf(text, sizeof text, "%s was silent for %.1f s and rank %d dropped it", name, why->silent_s,
+                 rank);
+    else if (why->reason == MST_NET_SILENT)
+        snprintf(text, sizeof text, "%s is silent for %.1f s: its process is stopped or the link is cut",
+                 name, why->silent_s);
     else
         snprintf(text, sizeof text, "%s died", name);
-    lose(w, text);
+    lose(w, true, text);
 }
 
 static mst_status on_body(void *arg, uint32_t peer, const mst_message *m, void **out)
@@ -197,12 +202,12 @@ static mst_status hear(mst_watch *w, int rank, const mst_message *m, const void 
         w->members[rank].left = true;
         name_rank(w, rank, name, sizeof name);
         snprintf(text, sizeof text, "%s: %.*s", name, length, body != NULL ? (const char *)body : "");
-        lose(w, text);
+        lose(w, false, text);
         break;
     case LOST:
         w->members[rank].left = true;
         snprintf(text, sizeof text, "%.*s", length, body != NULL ? (const char *)body : "");
-        lose(w, text);
+        lose(w, m->flags != 0, text);
         break;
     default:
         return mst_letters_heard(w, rank, m, body);
@@ -243,9 +248,9 @@ static bool serve(mst_watch *w)
         snprintf(text, sizeof text, "%s: %.*s", name, (int)(MST_WATCH_SENTENCE - sizeof name - 4),
                  w->sentence);
         if (w->rank == 0)
-            tell_all(w, LOST, text);
+            tell_all(w, LOST, false, text);
         else if (w->members[0].peer != MST_WATCH_NOBODY)
-            tell(w, w->members[0].peer, FAIL, w->sentence);
+            tell(w, w->members[0].peer, FAIL, false, w->sentence);
         (void)mst_net_flush(w->net, mst_now_ns() + FAREWELL_NS);
         pthread_mutex_lock(&w->mutex);
         w->failed = true;
@@ -253,7 +258,7 @@ static bool serve(mst_watch *w)
         pthread_mutex_unlock(&w->mutex);
     }
     if (ending && !w->told)
-        tell_all(w, LEAVE, NULL);
+        tell_all(w, LEAVE, false, NULL);
     if (ending)
         (void)mst_net_flush(w->net, mst_now_ns() + FAREWELL_NS);
     return ending;

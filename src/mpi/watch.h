@@ -16,7 +16,9 @@
 typedef struct mst_watch_options {
     mst_mpi *mpi; /* used by mst_watch_new only, on the caller's thread */
     uint32_t start_timeout_ms, peer_timeout_ms;
-    void (*lost)(void *arg, const char *sentence); /* "rank 3 (host b, process 4711) died: ..." */
+    /* "rank 3 (host b, process 4711) died: ..."; death: it died, fell silent or was dropped for its silence,
+     * and did not fail with a sentence of its own. */
+    void (*lost)(void *arg, bool death, const char *sentence);
     void *arg;
     const char *purpose; /* what this rank was started for, "--strategy ps": all must say the same; or NULL */
 } mst_watch_options;

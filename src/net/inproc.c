@@ -63,7 +63,7 @@ struct inpeer {
     mst_identity who;
     uint64_t start_ns, deadline_ns; /* while DIALING */
     inmessage *inbox, **inbox_last;
-    mst_error why;
+    mst_net_loss why;
     mst_net_stats stats;
     char address[NAME_MAX_HERE];
     char name[NAME_MAX_HERE + 32];
@@ -205,11 +205,10 @@ static void end_link(inpeer *p, const char *sentence)
     other->other = NULL;
     other->stats.queued = 0;
     other->state = IN_ENDED;
-    other->why.code = MST_EPEER;
-    if (sentence[0] == '\0')
-        snprintf(other->why.text, sizeof other->why.text, "%s left", other->name);
-    else
-        snprintf(other->why.text, sizeof other->why.text, "%s" MST_NET_CLOSED "%s", other->name, sentence);
+    bool left = sentence[0] == '\0';
+    other->why = (mst_net_loss){.reason = left ? MST_NET_CLOSED : MST_NET_REFUSED, .error.code = MST_EPEER};
+    snprintf(other->why.error.text, MST_ERROR_MAX, "%s %s%s", other->name,
+             left ? "left" : "closed the connection: ", sentence);
     ring(other->net);
 }
 
@@ -342,7 +341,8 @@ static void name_peer(inpeer *p, const mst_identity *who)
 
 static void dial_failed(inpeer *p, mst_status code)
 {
-    mst_error_save(&p->why, code);
+    p->why.reason = code == MST_ETIMEOUT ? MST_NET_DIED : MST_NET_REFUSED;
+    mst_error_save(&p->why.error, code);
     p->state = IN_ENDED;
 }
 
@@ -395,7 +395,8 @@ static void drop_for(inpeer *p, const char *sentence)
     end_link(p, text);
     p->state = IN_ENDED;
     mst_fail(MST_EPEER, "%s was dropped: %s", p->name, text);
-    mst_error_save(&p->why, MST_EPEER);
+    p->why.reason = MST_NET_DIED;
+    mst_error_save(&p->why.error, MST_EPEER);
 }
 
 /* The first message of p's inbox. */
@@ -474,7 +475,7 @@ static bool attend(inpeer *p, uint64_t now)
         any = true;
     }
     if (p->state == IN_ENDED && p->inbox == NULL) {
-        mst_error why = p->why;
+        mst_net_loss why = p->why;
         p->state = IN_DOWN;
         leave();
         n->events.down(n->arg, p->number, &why);

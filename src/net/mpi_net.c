@@ -163,9 +163,10 @@ static void say_last(mst_mpi_net *n, uint32_t number, uint16_t type, const char 
     p->final_out = say(n, p->rank, p->link, type, sentence, length) == MST_OK;
 }
 
-static void end_peer(mst_mpi_net *n, mst_mpi_peer *p, mst_status code)
+static void end_peer(mst_mpi_net *n, mst_mpi_peer *p, mst_net_reason reason, mst_status code)
 {
-    mst_error_save(&p->why, code);
+    p->why.reason = reason;
+    mst_error_save(&p->why.error, code);
     set_state(n, p, MST_MPI_ENDED);
 }
 
@@ -177,7 +178,7 @@ void mst_mpi_refuse(mst_mpi_net *n, uint32_t number)
         return;
     snprintf(text, sizeof text, "%s", mst_error_text());
     say_last(n, number, MST_MPI_FAREWELL, text);
-    end_peer(n, p, mst_fail(MST_EPEER, "%s was dropped: %s", p->name, text));
+    end_peer(n, p, MST_NET_DIED, mst_fail(MST_EPEER, "%s was dropped: %s", p->name, text));
 }
 
 /* ---- joining ---- */
@@ -268,11 +269,11 @@ static void take_answer(mst_mpi_net *n, uint32_t number, const mst_message *m, c
     get_identity(body, &who);
     name_peer(p, &who);
     if (m->type == MST_MPI_REFUSE)
-        end_peer(n, p,
+        end_peer(n, p, MST_NET_REFUSED,
                  mst_fail(MST_EUSAGE, "refused by %s: %.*s", p->name, (int)(m->size - IDENTITY),
                           (const char *)body + IDENTITY));
     else if (say(n, p->rank, p->link, MST_MPI_READY, NULL, 0) != MST_OK)
-        end_peer(n, p, MST_ENOMEM);
+        end_peer(n, p, MST_NET_DIED, MST_ENOMEM);
     else
         come_up(n, number);
 }
@@ -289,10 +290,11 @@ static void take_farewell(mst_mpi_net *n, uint32_t number, const mst_message *m,
     if (p->state != MST_MPI_UP)
         return;
     if (m->size == 0)
-        end_peer(n, p, mst_fail(MST_EPEER, "%s left", p->name));
+        end_peer(n, p, MST_NET_CLOSED, mst_fail(MST_EPEER, "%s left", p->name));
     else
-        end_peer(n, p,
-                 mst_fail(MST_EPEER, "%s" MST_NET_CLOSED "%.*s", p->name, (int)m->size, (const char *)body));
+        end_peer(
+            n, p, MST_NET_REFUSED,
+            mst_fail(MST_EPEER, "%s closed the connection: %.*s", p->name, (int)m->size, (const char *)body));
 }
 
 mst_status mst_mpi_control(mst_mpi_net *n, int rank, const mst_message *m, uint64_t link, const uint8_t *body)
@@ -333,7 +335,7 @@ static bool settle(mst_mpi_net *n)
     for (uint32_t i = 0; i < n->n_peers; i++) {
         mst_mpi_peer *p = n->peers[i];
         if (p->state == MST_MPI_DIALING && now >= p->deadline_ns)
-            end_peer(n, p,
+            end_peer(n, p, MST_NET_DIED,
                      mst_fail(MST_ETIMEOUT, "%s was not reached within %.1f s: that rank does not listen",
                               p->name, (double)(now - p->start_ns) * 1e-9));
         if (p->state == MST_MPI_JOINING && now >= p->deadline_ns) {
@@ -342,7 +344,7 @@ static bool settle(mst_mpi_net *n)
         }
         if (p->state != MST_MPI_ENDED)
             continue;
-        mst_error why = p->why;
+        mst_net_loss why = p->why;
         set_state(n, p, MST_MPI_DOWN);
         any = true;
         n->events.down(n->arg, i, &why);

@@ -90,7 +90,7 @@ typedef struct mst_mpi_peer {
     bool final_out, final_in; /* the last frame of the link was queued, has come */
     uint64_t start_ns, deadline_ns;
     mst_identity who;
-    mst_error why;
+    mst_net_loss why;
     mst_net_stats stats;
     char name[80];
 } mst_mpi_peer;

@@ -55,9 +55,20 @@ typedef struct mst_piece {
 #define MST_PIECE_MAX 8
 #define MST_PEER_NONE UINT32_MAX
 
-/* In the sentence of a `down` that the other end wanted (mst_net_drop): its name before, why it did behind.
- */
-#define MST_NET_CLOSED " closed the connection: "
+/* Why a peer is down: code decides on this, people read the sentence. */
+typedef enum mst_net_reason {
+    MST_NET_DIED,    /* the connection ended without a farewell, or was never made */
+    MST_NET_SILENT,  /* nothing arrived from the peer for peer_timeout_ms */
+    MST_NET_CLOSED,  /* the peer left */
+    MST_NET_REFUSED, /* the peer dropped this end and told it why (mst_net_drop), or refused to connect */
+    MST_NET_STOPPED, /* the peer dropped this end because this end was silent: stopped, or cut off */
+} mst_net_reason;
+
+typedef struct mst_net_loss {
+    mst_net_reason reason;
+    double silent_s; /* SILENT: how long the peer was; STOPPED: how long this process was */
+    mst_error error; /* text is a whole sentence that names the peer */
+} mst_net_loss;
 
 typedef enum mst_net_doing {
     MST_NET_WAITS,  /* until something arrives, or can be sent */
@@ -68,9 +79,9 @@ typedef enum mst_net_doing {
 typedef struct mst_net_events {
     /* The peer has proved who it is. Before this no message of it is read. */
     void (*up)(void *arg, uint32_t peer, const mst_identity *who);
-    /* Once for every peer that was up, and for every connect that failed. why->text is a whole sentence;
-     * MST_EUSAGE: a connect met a process of another secret, job or version. */
-    void (*down)(void *arg, uint32_t peer, const mst_error *why);
+    /* Once for every peer that was up, and for every connect that failed. The error's code is MST_EUSAGE when
+     * a connect met a process of another secret, job or version. */
+    void (*down)(void *arg, uint32_t peer, const mst_net_loss *why);
     /* A header with a body has arrived: *out is where its m->size bytes go; they must stay until message or
      * down. A failure drops the peer, which hears the sentence. */
     mst_status (*body)(void *arg, uint32_t peer, const mst_message *m, void **out);

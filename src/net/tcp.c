@@ -103,8 +103,12 @@ static void judge_silence(mst_tcp_peer *p, uint64_t now)
         mst_tcp_due(t, now + limit);
         return;
     }
+    char text[64];
+    snprintf(text, sizeof text, "it was silent for %.1f s", (double)silent * 1e-9);
+    mst_tcp_peer_farewell(p, silent, text);
+    p->why->silent_s = (double)silent * 1e-9;
     mst_tcp_peer_fail(
-        p, MST_EPEER,
+        p, MST_NET_SILENT, MST_EPEER,
         "%s is silent for %.1f s: its process is stopped or the link is cut (peer timeout %.1f s)", p->name,
         (double)silent * 1e-9, (double)limit * 1e-9);
 }
@@ -139,6 +143,25 @@ static void settle(mst_tcp *t)
 
 /* ---- the pulse ---- */
 
+uint64_t mst_tcp_still(mst_tcp *t)
+{
+    uint64_t limit = t->options.peer_timeout_ms * MST_MS, before = atomic_load(&t->pulse_ns);
+    uint64_t now = mst_now_ns(), until = atomic_load(&t->still_end);
+    if (now > before && now - before >= limit) /* the pulse has not run since */
+        return now - before;
+    return until != 0 && (now < until || now - until < limit) ? atomic_load(&t->still_ns) : 0;
+}
+
+static void pulse_note(mst_tcp *t)
+{
+    uint64_t now = mst_now_ns(), before = atomic_load(&t->pulse_ns);
+    if (now - before >= t->options.peer_timeout_ms * MST_MS) {
+        atomic_store(&t->still_ns, now - before);
+        atomic_store(&t->still_end, now);
+    }
+    atomic_store(&t->pulse_ns, now);
+}
+
 static void *pulse_main(void *arg)
 {
     mst_tcp *t = arg;
@@ -147,6 +170,7 @@ static void *pulse_main(void *arg)
         uint64_t at = mst_now_ns() + PULSE_MS * MST_MS;
         struct timespec until = {.tv_sec = (time_t)(at / MST_S), .tv_nsec = (long)(at % MST_S)};
         pthread_cond_timedwait(&t->pulse_cond, &t->pulse_mutex, &until);
+        pulse_note(t);
         if (t->ending || pthread_mutex_trylock(&t->mutex) != 0)
             continue;
         uint64_t now = mst_now_ns();
@@ -163,6 +187,7 @@ static void *pulse_main(void *arg)
 
 static mst_status pulse_start(mst_tcp *t)
 {
+    atomic_store(&t->pulse_ns, mst_now_ns());
     sigset_t all, before; /* signals are for the program's own threads */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -204,7 +229,7 @@ static void tcp_destroy(mst_net *net)
     for (size_t i = 0; i < t->n_peers; i++) {
         mst_tcp_peer *p = t->peers[i];
         if (p->state == MST_TCP_UP)
-            mst_tcp_peer_farewell(p, "");
+            mst_tcp_peer_farewell(p, 0, "");
         if (p->state != MST_TCP_DOWN)
             mst_tcp_peer_end(p, false);
         p->report = false;
@@ -441,7 +466,7 @@ static void tcp_drop(mst_net *net, uint32_t peer, const char *sentence)
     mst_tcp_enter(t);
     mst_tcp_peer *p = peer_at(t, peer);
     if (p != NULL && p->state == MST_TCP_UP)
-        mst_tcp_peer_farewell(p, sentence != NULL ? sentence : "");
+        mst_tcp_peer_farewell(p, 0, sentence != NULL ? sentence : "");
     if (p != NULL && p->state != MST_TCP_DOWN)
         mst_tcp_peer_end(p, false);
     if (p != NULL)

@@ -10,6 +10,7 @@
 #define MST_NET_TCP_IMPL_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <uv.h>
 
 #include "base/clock.h"
@@ -62,7 +63,7 @@ struct mst_tcp_peer {
     mst_tcp_dial *dial; /* while DIALING */
     mst_tcp_watch *watch;
     mst_frames *in;
-    mst_error *why;    /* UP: room for the sentence; DOWN: the sentence, until it is reported */
+    mst_net_loss *why; /* UP: room for the reason; DOWN: the reason, until it is reported */
     bool report;       /* DOWN: `down` is still to be called */
     bool write_broken; /* the system refuses writes; the reads have the last word on why */
     bool corked;       /* what is sent waits for the answers to messages that are here already */
@@ -113,6 +114,9 @@ struct mst_tcp {
     pthread_mutex_t pulse_mutex; /* guards ending */
     pthread_cond_t pulse_cond;
     bool ending;
+    _Atomic uint64_t pulse_ns; /* when the pulse last ran */
+    _Atomic uint64_t still_ns,
+        still_end; /* how long it had not run, and until when: the process was stopped */
 };
 
 /* ---- tcp_rate.c ---- */
@@ -127,6 +131,10 @@ mst_status mst_tcp_watch_new(mst_tcp *t, int fd, void (*ready)(void *, int, bool
                              mst_tcp_watch **out);
 void mst_tcp_watch_want(mst_tcp_watch *w, int events); /* UV_READABLE, UV_WRITABLE */
 void mst_tcp_watch_close(mst_tcp_watch *w);            /* NULL-safe; ready is not called any more */
+
+/* How long this process stood still as a whole just now: it sent nothing, not even heartbeats, for longer
+ * than peers wait. 0: it did not. */
+uint64_t mst_tcp_still(mst_tcp *t);
 
 /* The time on which silence is judged: a long absence of the owner counts for little. */
 static inline uint64_t mst_tcp_attentive(const mst_tcp *t, uint64_t now_ns)
@@ -172,8 +180,8 @@ mst_status mst_tcp_peer_up(mst_tcp_peer *p, mst_tcp_watch *w, const mst_identity
 /* Ends p; the sentence is reported by the poll under way or the next one. why must hold it already (p->why).
  */
 void mst_tcp_peer_end(mst_tcp_peer *p, bool report);
-void mst_tcp_peer_fail(mst_tcp_peer *p, mst_status code, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+void mst_tcp_peer_fail(mst_tcp_peer *p, mst_net_reason reason, mst_status code, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 
 mst_status mst_tcp_peer_send(mst_tcp_peer *p, const mst_message *m, const mst_piece *pieces,
                              uint32_t n_pieces, void *token);
@@ -186,7 +194,7 @@ void mst_tcp_peer_write(mst_tcp_peer *p);
 uint64_t mst_tcp_peer_beat(mst_tcp_peer *p, uint64_t now_ns);
 
 /* Tells the other side that this is the end, and why ("": nothing special), if a message can still go out. */
-void mst_tcp_peer_farewell(mst_tcp_peer *p, const char *sentence);
+void mst_tcp_peer_farewell(mst_tcp_peer *p, uint64_t silent_ns, const char *sentence);
 
 /* Outside of any event: reads what is left, reports and releases, as p's flags ask. */
 void mst_tcp_peer_settle(mst_tcp_peer *p);

@@ -362,7 +362,7 @@ static void dial_connected(mst_tcp_dial *d)
     }
     mst_shake_options options = shake_options(t, d->text);
     if (mst_shake_init(&d->shake, &options, true) != MST_OK) {
-        mst_tcp_peer_fail(d->peer, MST_EIO, "%s", mst_error_text());
+        mst_tcp_peer_fail(d->peer, MST_NET_DIED, MST_EIO, "%s", mst_error_text());
         return;
     }
     d->connected = true;
@@ -385,7 +385,7 @@ static void dial_shake(mst_tcp_dial *d, bool broken)
     bool open = shake_step(&d->shake, d->watch->fd, bytes, &at, &left);
     mst_tcp_peer *p = d->peer;
     if (d->shake.state == MST_SHAKE_FAILED) {
-        mst_tcp_peer_fail(p, d->shake.refused ? MST_EUSAGE : MST_EPEER, "%s", d->shake.text);
+        mst_tcp_peer_fail(p, MST_NET_REFUSED, d->shake.refused ? MST_EUSAGE : MST_EPEER, "%s", d->shake.text);
     } else if (!open || broken) {
         dial_again(d, errno != 0 ? strerror(errno) : "it closed the connection during the handshake");
     } else if (d->shake.state == MST_SHAKE_RUNNING) { /* one answer more: it may take its time again */
@@ -400,7 +400,7 @@ static void dial_shake(mst_tcp_dial *d, bool broken)
         mst_tcp_dial_cancel(d);
         if (mst_tcp_peer_up(p, w, &who, address, bytes + at, left) != MST_OK) {
             mst_tcp_watch_close(w);
-            mst_tcp_peer_fail(p, MST_ENOMEM, "%s: no memory for the connection", address);
+            mst_tcp_peer_fail(p, MST_NET_DIED, MST_ENOMEM, "%s: no memory for the connection", address);
         }
     }
 }
@@ -450,7 +450,7 @@ static void dial_socket(mst_tcp_dial *d, const struct sockaddr *sa, socklen_t le
 
 static void not_without_secret(mst_tcp_dial *d)
 {
-    mst_tcp_peer_fail(d->peer, MST_EUSAGE,
+    mst_tcp_peer_fail(d->peer, MST_NET_REFUSED, MST_EUSAGE,
                       "%s is on another machine: give the job a secret to connect beyond this one", d->text);
 }
 
@@ -544,7 +544,7 @@ static void dial_chores(mst_tcp_dial *d, uint64_t now)
         else if (d->watch != NULL)
             snprintf(d->reason, sizeof d->reason, "%s",
                      d->connected ? "it answers, but not the handshake" : "nothing answers");
-        mst_tcp_peer_fail(p, MST_ETIMEOUT, "%s was not reached within %.1f s: %s", d->text,
+        mst_tcp_peer_fail(p, MST_NET_DIED, MST_ETIMEOUT, "%s was not reached within %.1f s: %s", d->text,
                           (double)(now - d->start_ns) * 1e-9, d->reason);
         return;
     }

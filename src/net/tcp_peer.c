@@ -120,7 +120,7 @@ mst_tcp_peer *mst_tcp_peer_new(mst_tcp *t)
     if (!mst_grow(&t->peers, &t->peers_capacity, t->n_peers + 1, sizeof(void *)))
         return NULL;
     mst_tcp_peer *p = mst_zalloc(sizeof *p);
-    mst_error *why = mst_zalloc(sizeof *why);
+    mst_net_loss *why = mst_zalloc(sizeof *why);
     if (p == NULL || why == NULL) {
         mst_free(why);
         mst_free(p);
@@ -150,7 +150,7 @@ void mst_tcp_peer_end(mst_tcp_peer *p, bool report)
     list_todo(p);
 }
 
-void mst_tcp_peer_fail(mst_tcp_peer *p, mst_status code, const char *format, ...)
+void mst_tcp_peer_fail(mst_tcp_peer *p, mst_net_reason reason, mst_status code, const char *format, ...)
 {
     if (p->state == MST_TCP_DOWN)
         return;
@@ -158,8 +158,28 @@ void mst_tcp_peer_fail(mst_tcp_peer *p, mst_status code, const char *format, ...
     va_start(args, format);
     mst_vfail(code, format, args);
     va_end(args);
-    mst_error_save(p->why, code);
+    p->why->reason = reason;
+    mst_error_save(&p->why->error, code);
     mst_tcp_peer_end(p, true);
+}
+
+/* This end was silent for so long that the peer has dropped it. */
+static void fail_stopped(mst_tcp_peer *p, uint64_t silent_ns)
+{
+    p->why->silent_s = (double)silent_ns * 1e-9;
+    mst_tcp_peer_fail(p, MST_NET_STOPPED, MST_EPEER, "this process was silent for %.1f s and %s dropped it",
+                      p->why->silent_s, p->name);
+}
+
+/* The connection ended without a farewell. A process that stood still for longer than peers wait knows why.
+ */
+static void fail_died(mst_tcp_peer *p, const char *how)
+{
+    uint64_t still = mst_tcp_still(p->net);
+    if (still > 0)
+        fail_stopped(p, still);
+    else
+        mst_tcp_peer_fail(p, MST_NET_DIED, MST_EPEER, "%s died: %s", p->name, how);
 }
 
 /* ---- reading ---- */
@@ -197,10 +217,12 @@ static mst_status on_own(void *arg, const mst_message *m, const uint8_t *body)
     char text[MST_WIRE_OWN_MAX + 1];
     memcpy(text, body, (size_t)m->size);
     text[m->size] = '\0';
-    if (text[0] == '\0')
-        mst_tcp_peer_fail(p, MST_EPEER, "%s left", p->name);
+    if (m->flags & MST_WIRE_YOUR_SILENCE)
+        fail_stopped(p, m->step);
+    else if (text[0] == '\0')
+        mst_tcp_peer_fail(p, MST_NET_CLOSED, MST_EPEER, "%s left", p->name);
     else
-        mst_tcp_peer_fail(p, MST_EPEER, "%s" MST_NET_CLOSED "%s", p->name, text);
+        mst_tcp_peer_fail(p, MST_NET_REFUSED, MST_EPEER, "%s closed the connection: %s", p->name, text);
     return MST_ESTOPPED;
 }
 
@@ -221,8 +243,8 @@ static bool take(mst_tcp_peer *p, size_t n)
     if (st != MST_OK && p->state == MST_TCP_UP) {
         char text[MST_WIRE_OWN_MAX];
         snprintf(text, sizeof text, "%s", mst_error_text());
-        mst_tcp_peer_farewell(p, text);
-        mst_tcp_peer_fail(p, MST_EPEER, "%s was dropped: %s", p->name, text);
+        mst_tcp_peer_farewell(p, 0, text);
+        mst_tcp_peer_fail(p, MST_NET_DIED, MST_EPEER, "%s was dropped: %s", p->name, text);
     }
     if (p->state != MST_TCP_UP)
         return false;
@@ -247,13 +269,14 @@ static void read_some(mst_tcp_peer *p, bool to_end)
             if (!take(p, (size_t)n) || ((size_t)n < most && !to_end))
                 return;
         } else if (n == 0) {
-            mst_tcp_peer_fail(p, MST_EPEER, "%s died: the connection was closed without a farewell", p->name);
+            fail_died(p, "the connection was closed without a farewell");
             return;
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             return;
         } else if (errno != EINTR) {
-            mst_tcp_peer_fail(p, MST_EPEER, "%s died: the connection broke without a farewell (%s)", p->name,
-                              strerror(errno));
+            char how[160];
+            snprintf(how, sizeof how, "the connection broke without a farewell (%s)", strerror(errno));
+            fail_died(p, how);
             return;
         }
     }
@@ -271,7 +294,7 @@ static void on_ready(void *owner, int events, bool broken)
     if (p->state != MST_TCP_UP)
         return;
     if (broken)
-        mst_tcp_peer_fail(p, MST_EPEER, "%s died: the connection broke", p->name);
+        fail_died(p, "the connection broke");
     else
         mst_tcp_watch_want(p->watch, UV_READABLE | (p->out != NULL && !p->write_broken ? UV_WRITABLE : 0));
 }
@@ -312,7 +335,7 @@ void mst_tcp_peer_settle(mst_tcp_peer *p)
     mst_tcp *t = p->net;
     if (p->state == MST_TCP_UP && p->write_broken) {
         read_some(p, true);
-        mst_tcp_peer_fail(p, MST_EPEER, "%s died: it takes no more messages", p->name);
+        fail_died(p, "it takes no more messages");
         return; /* listed again */
     }
     if (p->state != MST_TCP_DOWN)
@@ -519,14 +542,18 @@ uint64_t mst_tcp_peer_beat(mst_tcp_peer *p, uint64_t now_ns)
     return now_ns + MST_TCP_HEARTBEAT;
 }
 
-void mst_tcp_peer_farewell(mst_tcp_peer *p, const char *sentence)
+void mst_tcp_peer_farewell(mst_tcp_peer *p, uint64_t silent_ns, const char *sentence)
 {
     uncork(p);
     if (p->write_broken || (p->out != NULL && p->out->done > 0))
         return;
     uint8_t header[MST_WIRE_HEADER], scratch[4096];
     size_t length = strlen(sentence) < MST_WIRE_OWN_MAX ? strlen(sentence) : MST_WIRE_OWN_MAX;
-    mst_header_encode(&(mst_message){.type = MST_WIRE_FAREWELL, .size = length}, header);
+    mst_header_encode(&(mst_message){.type = MST_WIRE_FAREWELL,
+                                     .flags = silent_ns > 0 ? MST_WIRE_YOUR_SILENCE : 0,
+                                     .step = silent_ns,
+                                     .size = length},
+                      header);
     struct iovec iov[2] = {{.iov_base = header, .iov_len = sizeof header},
                            {.iov_base = (void *)sentence, .iov_len = length}};
     (void)write_some(p, iov, length > 0 ? 2 : 1);

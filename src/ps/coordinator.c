@@ -393,12 +393,15 @@ bool mst_coordinator_server_left(mst_server *s, uint32_t server, const char *why
     return true;
 }
 
-void mst_coordinator_lost(mst_server *s, uint32_t worker, const char *why)
+void mst_coordinator_lost(mst_server *s, uint32_t worker, const mst_net_loss *loss)
 {
     mst_coordinator *co = s->co;
     mst_member *m = &co->members[worker];
+    const char *why = loss->error.text;
     bool mattered = mst_alive(co, worker);
     m->joined = false;
+    if (loss->reason == MST_NET_STOPPED)
+        co->silent_s = loss->silent_s;
     if (!mattered) {
         if (co->phase == MST_JOB_START)
             mst_warn("%s; waiting for worker %" PRIu32 " again", why, worker);
@@ -411,7 +414,8 @@ void mst_coordinator_lost(mst_server *s, uint32_t worker, const char *why)
     if (done)
         mst_warn("%s, after it had done its work", why);
     else
-        mst_warn("%s; the job goes on without it", why);
+        mst_warn("%s; the job continues without %s", why,
+                 loss->reason == MST_NET_STOPPED ? "that worker" : "it");
     mst_status st = lose(s, worker);
     if (st != MST_OK)
         mst_server_fail(s, st);
@@ -504,7 +508,9 @@ mst_status mst_coordinator_message(mst_server *s, uint32_t peer, const mst_messa
     case MST_PS_GONE:
         if (!worker && m->count < s->options.n_workers && mst_alive(co, m->count)) {
             char why[128];
-            snprintf(why, sizeof why, "server %" PRIu32 " has lost its connection to worker %" PRIu32, index,
+            snprintf(why, sizeof why, "server %" PRIu32 " %s worker %" PRIu32, index,
+                     m->flags & MST_GONE_SILENT ? "has received nothing for too long from"
+                                                : "has lost its connection to",
                      m->count);
             mst_server_expel(s, m->count, why);
         }

@@ -99,8 +99,9 @@ struct mst_coordinator {
     uint32_t n_saved;        /* servers whose floats are all here */
     uint64_t evaluated_step; /* UINT64_MAX: none yet */
     uint64_t saved_step;
-    bool stopped;  /* asked to stop: no last evaluation */
-    bool deserted; /* no worker is left */
+    bool stopped;    /* asked to stop: no last evaluation */
+    bool deserted;   /* no worker is left */
+    double silent_s; /* workers left because this server was silent for so long; 0: no */
 };
 
 static inline bool mst_alive(const mst_coordinator *co, uint32_t worker)

@@ -32,9 +32,10 @@ mst_status mst_coordinator_welcome(mst_server *s, uint32_t worker)
     if (s->hooks->member != NULL)
         s->hooks->member(s->hooks->arg, MST_ROLE_WORKER, worker, "join", m->name);
     TRY(mst_ps_send_json(s->net, s->workers[worker].peer, &(mst_message){.type = MST_PS_WELCOME},
-                         json_pack("{s:o, s:I, s:I, s:s, s:s?}", "table", mst_placement_json(&s->table),
+                         json_pack("{s:o, s:I, s:I, s:s, s:s?, s:I}", "table", mst_placement_json(&s->table),
                                    "step", (json_int_t)s->applied, "epoch", (json_int_t)m->epoch, "sharding",
-                                   names[co->sharding], "run", co->start.run)));
+                                   names[co->sharding], "run", co->start.run, "workers",
+                                   (json_int_t)s->options.n_workers)));
     return mst_work_first(s, worker);
 }
 
@@ -445,12 +446,15 @@ static mst_status end_well(mst_server *s)
                  s->co->repeats);
     s->over = true;
     s->end.code = MST_OK;
-    if (s->co->deserted)
-        mst_error_save(
-            &s->end,
-            mst_fail(MST_EPEER, s->co->start.saves
-                                    ? "no worker is left; what was trained is saved: go on with --resume"
-                                    : "no worker is left, and nothing was saved (--no-save)"));
+    if (s->co->deserted) {
+        char why[96] = "no worker is left";
+        if (s->co->silent_s > 0)
+            snprintf(why, sizeof why, "this server was silent for %.1f s and all workers left",
+                     s->co->silent_s);
+        mst_error_save(&s->end, mst_fail(MST_EPEER, "%s; %s", why,
+                                         s->co->start.saves ? "the weights are saved: continue with --resume"
+                                                            : "nothing was saved (--no-save)"));
+    }
     return MST_OK;
 }
 

@@ -33,7 +33,7 @@ typedef enum mst_ps_type {
     MST_PS_CLOSE,  /* coordinator to servers: step m.step closes with the slots in the body's bitmap (u64
                       words) */
     MST_PS_GONE,   /* coordinator to servers: worker m.count is gone; its pushes from step m.step on do not
-                      count */
+                      count. Server to coordinator: it has lost worker m.count; flags MST_GONE_* */
     /* ---- cuts: one consistent version over all servers ---- */
     MST_PS_CUT, /* coordinator to servers and workers: cut m.count, flags MST_CUT_*; to servers: bitmap of the
                    workers that will mark; step: sync: the version it is about */
@@ -78,6 +78,8 @@ const char *mst_ps_type_name(uint16_t type);
 #define MST_CUT_EVAL 1u
 #define MST_CUT_SAVE 2u
 #define MST_CUT_LAST 4u /* nothing is trained any more */
+/* Flags of GONE from a server to the coordinator. */
+#define MST_GONE_SILENT 1u /* the server dropped the worker because it was silent */
 /* Flags of READY. */
 #define MST_READY_WATCHES 1u /* the server has the evaluation list of worker m.count */
 /* Flags of PART. */

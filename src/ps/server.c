@@ -339,7 +339,7 @@ static void on_up(void *arg, uint32_t peer, const mst_identity *who)
 }
 
 /* The connection is gone. */
-static void lose_worker(mst_server *s, uint32_t worker, const char *why)
+static void lose_worker(mst_server *s, uint32_t worker, const mst_net_loss *why)
 {
     s->workers[worker].peer = MST_PEER_NONE;
     s->workers[worker].stuck = false;
@@ -349,7 +349,10 @@ static void lose_worker(mst_server *s, uint32_t worker, const char *why)
     }
     mst_server_forget(s, worker);
     if (s->ready) /* that it cannot be told is reported by itself */
-        (void)mst_ps_send(s->net, s->servers[0], &(mst_message){.type = MST_PS_GONE, .count = worker});
+        (void)mst_ps_send(s->net, s->servers[0],
+                          &(mst_message){.type = MST_PS_GONE,
+                                         .flags = why->reason == MST_NET_SILENT ? MST_GONE_SILENT : 0,
+                                         .count = worker});
     mst_status st = s->ready ? mst_server_try_cut(s) : MST_OK;
     if (st == MST_OK && s->ready && mst_is_sync(s))
         st = mst_server_try_close(s);
@@ -359,19 +362,21 @@ static void lose_worker(mst_server *s, uint32_t worker, const char *why)
 
 void mst_server_expel(mst_server *s, uint32_t worker, const char *why)
 {
-    char name[128], sentence[MST_ERROR_MAX];
+    char name[128];
+    mst_net_loss why_lost = {.reason = MST_NET_REFUSED, .error.code = MST_EPEER};
     if (s->workers[worker].peer == MST_PEER_NONE)
         return;
     mst_net_name_of(s->net, s->workers[worker].peer, name, sizeof name);
-    snprintf(sentence, sizeof sentence, "%s was sent away: %.800s", name, why);
+    snprintf(why_lost.error.text, sizeof why_lost.error.text, "%s was sent away: %.800s", name, why);
     mst_net_drop(s->net, s->workers[worker].peer, why);
     forget_peer(s, s->workers[worker].peer);
-    lose_worker(s, worker, sentence);
+    lose_worker(s, worker, &why_lost);
 }
 
-static void on_down(void *arg, uint32_t peer, const mst_error *why)
+static void on_down(void *arg, uint32_t peer, const mst_net_loss *loss)
 {
     mst_server *s = arg;
+    const mst_error *why = &loss->error;
     uint32_t worker = peer_of(s, peer, MST_PEER_WORKER), server = peer_of(s, peer, MST_PEER_SERVER);
     forget_peer(s, peer);
     if (s->over && server != UINT32_MAX && s->servers[server] == peer)
@@ -379,15 +384,17 @@ static void on_down(void *arg, uint32_t peer, const mst_error *why)
     if (s->over)
         return;
     if (worker != UINT32_MAX && s->workers[worker].peer == peer) {
-        lose_worker(s, worker, why->text);
+        lose_worker(s, worker, loss);
     } else if (s->index != 0 && (server == 0 || peer == s->servers[0])) {
         s->up = false;
-        mst_server_fail(s, s->ready && why->code == MST_EPEER
-                               ? mst_fail(MST_EPEER,
-                                          "%s; the job cannot go on without its coordinator: resume it with "
-                                          "--resume from its last checkpoint, if it has saved one",
-                                          why->text)
-                               : mst_error_restore(why));
+        mst_server_fail(
+            s, s->ready && why->code == MST_EPEER
+                   ? mst_fail(MST_EPEER,
+                              "%s; the job cannot continue without %s: resume it with "
+                              "--resume from its last checkpoint, if it has saved one",
+                              why->text,
+                              loss->reason == MST_NET_STOPPED ? "this server's weights" : "its coordinator")
+                   : mst_error_restore(why));
     } else if (server != UINT32_MAX && s->servers[server] == peer) {
         s->servers[server] = MST_PEER_NONE;
         if (mst_coordinator_server_left(s, server, why->text))

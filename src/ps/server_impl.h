@@ -226,7 +226,7 @@ mst_status mst_coordinator_new(mst_server *s, mst_coordinator **out);
 void mst_coordinator_destroy(mst_coordinator *co); /* NULL-safe */
 mst_status mst_coordinator_up(mst_server *s, uint32_t peer);
 mst_status mst_coordinator_message(mst_server *s, uint32_t peer, const mst_message *m, const void *body);
-void mst_coordinator_lost(mst_server *s, uint32_t worker, const char *why);
+void mst_coordinator_lost(mst_server *s, uint32_t worker, const mst_net_loss *why);
 /* Another server has gone; true: before it had anything to lose, so that it may come again. */
 bool mst_coordinator_server_left(mst_server *s, uint32_t server, const char *why);
 const char *mst_coordinator_run_path(const mst_server *s); /* of the run, for sentences */

@@ -66,9 +66,21 @@ static void on_up(void *arg, uint32_t peer, const mst_identity *who)
     self->n_up++;
 }
 
-static void on_down(void *arg, uint32_t peer, const mst_error *why)
+/* The job may well continue: this worker alone was silent, or sent away. */
+static mst_status dropped(const mst_worker *self, uint32_t server, const mst_net_loss *loss)
+{
+    bool others = json_integer_value(json_object_get(self->welcome, "workers")) > 1;
+    if (loss->reason == MST_NET_REFUSED)
+        return mst_fail(MST_EPEER, "this worker was sent away: %s", loss->error.text);
+    return mst_fail(MST_EPEER, "this worker was silent for %.1f s and server %" PRIu32 " dropped it; %s",
+                    loss->silent_s, server,
+                    others ? "the job continues without it" : "no other worker is left");
+}
+
+static void on_down(void *arg, uint32_t peer, const mst_net_loss *loss)
 {
     mst_worker *self = arg;
+    const mst_error *why = &loss->error;
     uint32_t s = server_of(self, peer);
     if (s == UINT32_MAX || self->ended)
         return;
@@ -90,8 +102,11 @@ static void on_down(void *arg, uint32_t peer, const mst_error *why)
         mst_worker_note(self, mst_error_restore(why), s == 0);
         return;
     }
-    if (strstr(why->text, MST_NET_CLOSED) != NULL) { /* alone: the job may well go on */
-        mst_worker_note(self, mst_fail(MST_EPEER, "this worker was sent away: %s", why->text), s == 0);
+    if (loss->reason == MST_NET_REFUSED || loss->reason == MST_NET_STOPPED) {
+        bool silent = loss->reason == MST_NET_STOPPED; /* which also explains what server 0 may have told */
+        if (silent)
+            self->final_failure = false;
+        mst_worker_note(self, dropped(self, s, loss), silent || s == 0);
         return;
     }
     char way_on[MST_ERROR_MAX / 2];
@@ -99,10 +114,12 @@ static void on_down(void *arg, uint32_t peer, const mst_error *why)
     mst_run_way_on(run != NULL ? run : "RUN", way_on, sizeof way_on);
     size_t length = strlen(why->text);
     int keep = (int)(length > 0 && why->text[length - 1] == '.' ? length - 1 : length);
-    mst_worker_note(self,
-                    mst_fail(MST_EPEER, "%.*s: server %" PRIu32 " is gone and the job cannot go on; %s", keep,
-                             why->text, s, way_on),
-                    s == 0);
+    if (loss->reason == MST_NET_SILENT) /* where it still runs, the job continues without this worker */
+        mst_fail(MST_EPEER, "%.*s; this worker ends; if the job has ended too, %s", keep, why->text, way_on);
+    else
+        mst_fail(MST_EPEER, "%.*s: server %" PRIu32 " is gone and the job cannot continue; %s", keep,
+                 why->text, s, way_on);
+    mst_worker_note(self, MST_EPEER, s == 0);
 }
 
 static mst_status on_body(void *arg, uint32_t peer, const mst_message *m, void **out)

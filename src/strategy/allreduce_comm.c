@@ -48,12 +48,12 @@ static void break_with(mst_comm *self, mst_status st, const char *sentence)
     pthread_mutex_unlock(&self->lock);
 }
 
-static void on_lost(void *arg, const char *sentence)
+static void on_lost(void *arg, bool death, const char *sentence)
 {
     mst_comm *self = arg;
     break_with(self, MST_EPEER, sentence);
     if (self->options.lost != NULL)
-        self->options.lost(self->options.lost_arg, sentence);
+        self->options.lost(self->options.lost_arg, death, sentence);
 }
 
 /* Where MPI failed: the watch knows better who is dead, if somebody is. */

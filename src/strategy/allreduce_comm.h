@@ -52,7 +52,7 @@ typedef struct mst_comm_options {
     void (*idle)(void *arg);
     void *arg;
     /* Called on the watch's thread once another rank is dead, after everything here fails. Or NULL. */
-    void (*lost)(void *lost_arg, const char *sentence);
+    void (*lost)(void *lost_arg, bool death, const char *sentence);
     void *lost_arg;
     /* In place of mst_mpi_start, for ranks that are threads of one process: no watch is kept. Or NULL. */
     mst_status (*start)(void *start_arg, mst_mpi **out);

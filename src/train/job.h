@@ -50,7 +50,7 @@ mst_status mst_job_embedded(const mst_job_config *config, const mst_observer *ob
 /* Who is told that another rank is dead, on a thread of its own, at once: the thread that trains may compute
  * for long, and a launcher gives little time. call NULL: the job fails with MST_EPEER at its next look. */
 typedef struct mst_job_lost {
-    void (*call)(void *arg, const char *sentence);
+    void (*call)(void *arg, bool death, const char *sentence); /* as mst_watch_options.lost */
     void *arg;
 } mst_job_lost;
 

@@ -10,8 +10,9 @@
 #define NAMED_MS 2000           /* for the watch to hear of the death that MPI failed by */
 
 /* Where nobody else wants to know: the next look at the net fails with the sentence. */
-static void lost_by_itself(void *arg, const char *sentence)
+static void lost_by_itself(void *arg, bool death, const char *sentence)
 {
+    (void)death;
     (void)arg;
     mst_net_mpi_lost(sentence);
 }

@@ -59,6 +59,7 @@ typedef enum part {
     PART_COMPUTE,  /* connects, does not poll until told to, then sends a message */
     PART_IN_EVENT, /* the same inside of an event */
     PART_FLOOD,    /* sends large bodies without an end */
+    PART_REASON,   /* connects, polls and exits with 10 + the reason of the end */
 } part;
 
 typedef struct process {
@@ -101,7 +102,7 @@ static void play(part what, int fd, const mst_net_options *options)
         mst_net_poll(e.net, mst_now_ns() + SOON);
     }
     mst_net_destroy(e.net);
-    _exit(0);
+    _exit(what == PART_REASON ? 10 + (int)e.reason : 0);
 }
 
 /* Before the test makes nets of its own, so that no thread is lost in the fork. */
@@ -201,8 +202,38 @@ static void test_stopped(void **state)
     assert_true(mst_now_ns() - start >= 700 * MST_MS && mst_now_ns() - start < 4 * MST_S);
     assert_non_null(strstr(server.why.text, "worker 2 ("));
     assert_non_null(strstr(server.why.text, "is silent for "));
+    assert_int_equal(server.reason, MST_NET_SILENT);
     finish(&p, true);
     end_close(&server);
+}
+
+/* A process that was stopped and continues learns that it was the silent one: from the other end's farewell,
+ * or by its own clock where a message was under way and no farewell could follow it. */
+static void test_was_stopped(void **state)
+{
+    (void)state;
+    static uint8_t large[32 << 20];
+    for (int told = 0; told < 2; told++) {
+        mst_net_options s = end_options(MST_ROLE_SERVER, 0), w = end_options(MST_ROLE_WORKER, 2);
+        s.peer_timeout_ms = w.peer_timeout_ms = 1200;
+        process p = spawn(PART_REASON, &w);
+        end server;
+        char bound[100];
+        open_server(&server, &s, "127.0.0.1:0", bound);
+        tell(&p, bound, sizeof bound);
+        PUMP(&server, NULL, server.n_up == 1);
+        kill(p.pid, SIGSTOP);
+        if (!told)
+            assert_int_equal(send_bytes(&server, 20, 1, large, sizeof large, large), MST_OK);
+        PUMP(&server, NULL, server.n_down == 1);
+        assert_int_equal(server.reason, MST_NET_SILENT);
+        poll_for(&server, MST_S);
+        kill(p.pid, SIGCONT);
+        int status = finish(&p, false);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 10 + MST_NET_STOPPED);
+        end_close(&server);
+    }
 }
 
 /* A peer that is busy with other things, within events or without, is heard all the same. */
@@ -673,21 +704,14 @@ static void test_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_death),
-        cmocka_unit_test(test_death_amid_a_body),
-        cmocka_unit_test(test_stopped),
-        cmocka_unit_test(test_computing),
-        cmocka_unit_test(test_owner_away),
-        cmocka_unit_test(test_garbage),
-        cmocka_unit_test(test_half_open),
-        cmocka_unit_test(test_other_versions),
-        cmocka_unit_test(test_no_muster_there),
-        cmocka_unit_test(test_bad_frames),
-        cmocka_unit_test(test_link_cut),
-        cmocka_unit_test(test_unix_paths),
-        cmocka_unit_test(test_without_secret),
-        cmocka_unit_test(test_bad_addresses),
-        cmocka_unit_test(test_ipv6),
+        cmocka_unit_test(test_death),          cmocka_unit_test(test_death_amid_a_body),
+        cmocka_unit_test(test_stopped),        cmocka_unit_test(test_was_stopped),
+        cmocka_unit_test(test_computing),      cmocka_unit_test(test_owner_away),
+        cmocka_unit_test(test_garbage),        cmocka_unit_test(test_half_open),
+        cmocka_unit_test(test_other_versions), cmocka_unit_test(test_no_muster_there),
+        cmocka_unit_test(test_bad_frames),     cmocka_unit_test(test_link_cut),
+        cmocka_unit_test(test_unix_paths),     cmocka_unit_test(test_without_secret),
+        cmocka_unit_test(test_bad_addresses),  cmocka_unit_test(test_ipv6),
         cmocka_unit_test(test_names),
     };
     signal(SIGPIPE, SIG_IGN);

@@ -162,7 +162,7 @@ PLAY_server_0='until [ -e told ]; do sleep 0.02; done; echo "muster: worker 0: n
 last "muster: launch: worker 0 failed first (exit 1): no such file"
 # Killed workers are lost, and the job may still end well.
 PLAY='sleep 0.2' PLAY_worker_1='kill -9 $$' launch 0 --workers 2 --logs none -- train
-grep -qxF "launch: worker 1 is lost (killed by SIGKILL); the job goes on without it" err || fail "no line about the loss"
+grep -qxF "launch: worker 1 is lost (killed by SIGKILL); the job continues without it" err || fail "no line about the loss"
 tail -n 1 err | grep -qE '^launch: done, .*; worker 1 was lost \(killed by SIGKILL\)$' || fail "the last line"
 PLAY_worker_1='>dying; kill -9 $$' PLAY='exit 0' \
   PLAY_server_0='until [ -e dying ]; do sleep 0.02; done; sleep 0.3; echo "muster: too few workers" >&2; exit 1' \

@@ -12,7 +12,7 @@ lose() {
   for i in 0 1 2; do wait_for s0 "worker $i .*takes part"; done # async begins with the first
   wait_for s0 'step .* test +loss'
   killed w1
-  wait_for s0 'warning: worker 1 .*; the job goes on without it' 8
+  wait_for s0 'warning: worker 1 .*; the job continues without it' 8
   ends s0 0
   for ((i = 1; i < m; i++)); do ends "s$i" 0; done
   ends_all 0 w0 w2
@@ -39,7 +39,7 @@ for mode in sync async; do
   job 2 2 $common --run run --test t.cache --eval-every $every --mode $mode --peer-timeout 2
   wait_for s0 'step .* test +loss'
   signal w0 STOP
-  wait_for s0 'warning: worker 0 .*; the job goes on without it' 10
+  wait_for s0 'warning: worker 0 .*; the job continues without it' 10
   [ $mode = async ] || wait_for s0 'worker 1 evaluates from now on' # async: whoever joined first evaluates
   ends_all 0 s0 s1 w1
   same "worker 0, $mode" "$(worker_fact s0 0 state)" lost
@@ -47,18 +47,29 @@ for mode in sync async; do
   [ -n "$(fact_of s0 test_loss)" ] || fail "nobody evaluated at the end"
   signal w0 CONT
   ends w0 3
-  said w0 '^muster: .*server [01]'
+  said w0 '^muster: this worker was silent for [0-9.]+ s and server [01] dropped it; the job continues without it$'
 done
+
+# A server is stopped: workers say that it is silent, and it says so itself when it continues.
+rm -rf run
+job 1 2 $common --run run --mode sync --peer-timeout 2 --epochs 1000
+wait_for s0 'worker 1 .*takes part'
+signal s0 STOP
+ends_all 3 w0 w1
+for w in w0 w1; do said $w '^muster: server 0 .* is silent for [0-9.]+ s: .*; this worker ends; if the job has ended too, '; done
+signal s0 CONT
+ends s0 3
+said s0 '^muster: this server was silent for [0-9.]+ s and all workers left; the weights are saved: continue with --resume'
 
 # Nobody is left: what was trained is saved, and can be gone on with.
 rm -rf run
 job 2 2 $common --run run --test t.cache --eval-every $every --mode async
 wait_for s0 'step .* test +loss'
 killed w0
-wait_for s0 'warning: worker 0 .*; the job goes on without it' 8
+wait_for s0 'warning: worker 0 .*; the job continues without it' 8
 killed w1
 ends_all 3 s0 s1
-said s0 '^muster: no worker is left; what was trained is saved: go on with --resume'
+said s0 '^muster: no worker is left; the weights are saved: continue with --resume'
 [ -d run/checkpoints ] || fail "no checkpoint"
 expect 0 launch --workers 1 --logs none -- train --resume --run run --json
 grep -qF "\"rows\": $rows," out || fail "the resumed run ended elsewhere"

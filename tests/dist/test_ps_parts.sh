@@ -14,7 +14,7 @@ lose() {
     --eval-every 300rows "$@"
   wait_for s0 'step .* test +loss'
   killed w1
-  wait_for s0 'warning: worker 1 .*; the job goes on without it' 3
+  wait_for s0 'warning: worker 1 .*; the job continues without it' 3
   ends s0 0 40
   for ((i = 1; i < m; i++)); do ends "s$i" 0; done
   ends_all 0 w0 w2

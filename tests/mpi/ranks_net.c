@@ -542,12 +542,12 @@ static void answers_up(void *arg, uint32_t peer, const mst_identity *who)
     a->bad |= peer >= PEERS || who->index >= PEERS;
 }
 
-static void answers_down(void *arg, uint32_t peer, const mst_error *why)
+static void answers_down(void *arg, uint32_t peer, const mst_net_loss *why)
 {
     (void)peer;
     answers *a = arg;
     a->n_down++;
-    a->bad |= strstr(why->text, " left") == NULL;
+    a->bad |= why->reason != MST_NET_CLOSED;
 }
 
 static mst_status answers_body(void *arg, uint32_t peer, const mst_message *m, void **out)

@@ -21,9 +21,10 @@
 
 static int own_rank;
 
-static void lost(void *arg, const char *sentence)
+static void lost(void *arg, bool death, const char *sentence)
 {
     (void)arg;
+    (void)death;
     printf("rank %d: %s\n", own_rank, sentence);
     fflush(stdout);
     struct timespec linger = {.tv_nsec = 300000000};

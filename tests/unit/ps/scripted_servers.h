@@ -121,7 +121,7 @@ static void script_up(void *arg, uint32_t peer, const mst_identity *who)
     }
 }
 
-static void script_down(void *arg, uint32_t peer, const mst_error *why)
+static void script_down(void *arg, uint32_t peer, const mst_net_loss *why)
 {
     script_end *e = arg;
     (void)why;

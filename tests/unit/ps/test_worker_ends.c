@@ -250,8 +250,9 @@ static void server_death_without_a_word(void **state)
     j->s.mute_after_death = true;
     assert_int_equal(job_run(j), MST_EPEER);
     assert_non_null(strstr(mst_error_text(), "server 1"));
-    assert_non_null(strstr(mst_error_text(), "the job cannot go on; resume it with --resume --run scripted "
-                                             "if it has saved a checkpoint"));
+    assert_non_null(strstr(mst_error_text(),
+                           "the job cannot continue; resume it with --resume --run scripted "
+                           "if it has saved a checkpoint"));
     job_free(j);
 }
 
