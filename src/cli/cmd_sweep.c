@@ -1,6 +1,7 @@
-/* `muster sweep`: a grid of trainings from a YAML file, one run after the other, and one report of them. */
+/* `muster sweep`: a grid of trainings from a YAML file, and one report of them. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 #include <sys/file.h>
@@ -13,13 +14,14 @@
 #include "cli/sweep_auto.h"
 #include "cli/sweep_runs.h"
 #include "cli/table.h"
+#include "observe/limits.h"
 #include "sweep/sweep_report.h"
 
 #define ALIKE 3 /* runs that fail by the same sentence before any has succeeded end the sweep */
 
 typedef struct sweep_options {
-    char *out;
-    bool overwrite, extend, retry_failed, stop_on_failure, dry_run, report_only, search;
+    char *out, *jobs;
+    bool oversubscribe, overwrite, extend, retry_failed, stop_on_failure, dry_run, report_only, search;
     double run_timeout, auto_seconds;
 } sweep_options;
 
@@ -30,6 +32,16 @@ static const mst_option option_table[] = {
      FIELD(out),
      .metavar = "FOLDER",
      .help = "Where the sweep's folder is; sweeps/NAME of NAME.yaml when not given."},
+    {.name = "jobs",
+     .type = MST_OPTION_TEXT,
+     FIELD(jobs),
+     .metavar = "N|auto",
+     .help = "Runs at the same time, instead of jobs: of the file; auto: as many as the cores allow. Their "
+             "threads never outnumber the cores. Default: one."},
+    {.name = "oversubscribe",
+     .type = MST_OPTION_FLAG,
+     FIELD(oversubscribe),
+     .help = "--jobs N: start N runs even if their threads outnumber the cores."},
     {.name = "run-timeout",
      .type = MST_OPTION_REAL,
      FIELD(run_timeout),
@@ -208,31 +220,115 @@ static bool is_hopeless(const mst_sweep *sweep)
     return alike >= ALIKE;
 }
 
-static mst_status run_grid(mst_sweep *sweep, mst_runner *runner, const sweep_options *o)
+/* Cores that this process may use. */
+static unsigned count_cores(void)
 {
-    size_t counts[MST_CELL_SKIPPED + 1], total;
-    mst_sweep_count(sweep, counts);
-    total = sweep->n - counts[MST_CELL_SKIPPED];
-    if (counts[MST_CELL_DONE] > 0)
-        mst_cli_note("%zu of %zu runs are done already", counts[MST_CELL_DONE], total);
-    for (size_t i = 0; i < sweep->n && mst_runner_stopped(runner) == NULL; i++) {
-        mst_sweep_cell *cell = &sweep->cells[i];
-        char what[48];
-        if (!is_to_run(cell, o))
-            continue;
-        double left_s = mst_sweep_estimate(sweep);
-        mst_runner_how how = mst_runner_how_to(sweep, cell);
-        mst_sweep_count(sweep, counts);
-        snprintf(what, sizeof what, "[%zu/%zu] ", counts[MST_CELL_DONE] + counts[MST_CELL_FAILED] + 1, total);
-        TRY(mst_sweep_mark(cell, MST_CELL_RUNNING, NULL));
-        TRY(mst_sweep_save(sweep));
-        TRY(mst_runner_run(runner, cell, how, NULL, what, left_s));
-        TRY(mst_sweep_save(sweep));
-        tell_end(cell, what);
-        if (cell->state == MST_CELL_FAILED && (o->stop_on_failure || is_hopeless(sweep)))
-            break;
+    long all = sysconf(_SC_NPROCESSORS_ONLN);
+    double allowed = mst_cpu_allowed();
+    return allowed >= 1 ? (unsigned)allowed : allowed > 0 || all < 1 ? 1 : (unsigned)all;
+}
+
+/* Runs at a time, and the cores that they share; UINT_MAX cores: the number of threads does not matter. */
+static mst_status count_jobs(const mst_sweep *sweep, const sweep_options *o, unsigned *jobs, unsigned *cores)
+{
+    const char *text = o->jobs != NULL ? o->jobs : json_string_value(json_object_get(sweep->spec, "jobs"));
+    *jobs = 1;
+    *cores = count_cores();
+    if (text != NULL && !mst_sweep_jobs_parse(text, jobs))
+        return mst_fail(MST_EUSAGE, "--jobs %s: must be auto or between 1 and %d", text, MST_JOBS_MAX);
+    if (*jobs == MST_JOBS_AUTO && o->oversubscribe)
+        return mst_fail(MST_EUSAGE, "--oversubscribe needs a number of runs: give --jobs N");
+    if (*jobs == MST_JOBS_AUTO)
+        *jobs = *cores < MST_JOBS_MAX ? *cores : MST_JOBS_MAX;
+    if (o->oversubscribe)
+        *cores = UINT_MAX;
+    return MST_OK;
+}
+
+/* Runs at work on other hosts, whose cores and ports are not known here, run alone. */
+static unsigned cores_wanted(const mst_sweep_cell *cell, unsigned cores)
+{
+    return json_object_get(cell->set, "hosts") != NULL ? UINT_MAX : mst_sweep_cell_threads(cell, cores);
+}
+
+typedef struct grid_run {
+    mst_sweep *sweep;
+    mst_runner *runner;
+    const sweep_options *options;
+    unsigned jobs, cores, busy; /* busy: threads of the runs at work */
+    size_t total, started;      /* started: with those that were over before */
+    size_t next;                /* cells before it are started */
+    bool given_up;
+} grid_run;
+
+/* Whether the cell may run beside those at work. */
+static bool fits(const grid_run *g, const mst_sweep_cell *cell)
+{
+    unsigned wanted = cores_wanted(cell, g->cores);
+    return mst_runner_running(g->runner) == 0 ||
+           (mst_runner_running(g->runner) < g->jobs && wanted <= g->cores && g->busy <= g->cores - wanted);
+}
+
+static mst_status start_cell(grid_run *g, mst_sweep_cell *cell)
+{
+    char what[48];
+    double left_s = mst_sweep_estimate(g->sweep) / g->jobs;
+    mst_runner_how how = mst_runner_how_to(g->sweep, cell);
+    snprintf(what, sizeof what, "[%zu/%zu] ", ++g->started, g->total);
+    TRY(mst_sweep_mark(cell, MST_CELL_RUNNING, NULL));
+    TRY(mst_runner_start(g->runner, cell, how, NULL, what, left_s));
+    unsigned wanted = cores_wanted(cell, g->cores);
+    g->busy = wanted < UINT_MAX - g->busy ? g->busy + wanted : UINT_MAX;
+    return mst_sweep_save(g->sweep);
+}
+
+/* Starts what fits, in order. */
+static mst_status start_some(grid_run *g)
+{
+    while (g->next < g->sweep->n && !g->given_up && mst_runner_stopped(g->runner) == NULL) {
+        mst_sweep_cell *cell = &g->sweep->cells[g->next];
+        if (is_to_run(cell, g->options)) {
+            if (!fits(g, cell))
+                return MST_OK;
+            TRY(start_cell(g, cell));
+        }
+        g->next++;
     }
     return MST_OK;
+}
+
+static mst_status end_one(grid_run *g)
+{
+    mst_sweep_cell *cell;
+    char what[48];
+    size_t counts[MST_CELL_SKIPPED + 1];
+    TRY(mst_runner_wait(g->runner, &cell));
+    unsigned wanted = cores_wanted(cell, g->cores);
+    g->busy = g->busy == UINT_MAX ? 0 : g->busy - wanted;
+    mst_sweep_count(g->sweep, counts);
+    snprintf(what, sizeof what, "[%zu/%zu] ", counts[MST_CELL_DONE] + counts[MST_CELL_FAILED], g->total);
+    tell_end(cell, what);
+    if (cell->state == MST_CELL_FAILED && (g->options->stop_on_failure || is_hopeless(g->sweep))) {
+        g->given_up = true;
+        mst_runner_stop(g->runner);
+    }
+    return mst_sweep_save(g->sweep);
+}
+
+static mst_status run_grid(mst_sweep *sweep, const sweep_options *o, grid_run *g)
+{
+    size_t counts[MST_CELL_SKIPPED + 1];
+    mst_sweep_count(sweep, counts);
+    g->total = sweep->n - counts[MST_CELL_SKIPPED];
+    g->started = counts[MST_CELL_DONE] + (o->retry_failed ? 0 : counts[MST_CELL_FAILED]);
+    if (counts[MST_CELL_DONE] > 0)
+        mst_cli_note("%zu of %zu runs are done already", counts[MST_CELL_DONE], g->total);
+    for (;;) {
+        TRY(start_some(g));
+        if (mst_runner_running(g->runner) == 0)
+            return MST_OK;
+        TRY(end_one(g));
+    }
 }
 
 /* ---- after ---- */
@@ -285,9 +381,14 @@ static mst_status work(mst_sweep *sweep, const sweep_options *o, bool json)
     if (o->report_only)
         return write_report(sweep, json);
     tell_left_out(sweep);
-    TRY_OUT(st, mst_runner_new(sweep, o->run_timeout, &runner));
+    grid_run grid = {.sweep = sweep, .options = o};
+    TRY(count_jobs(sweep, o, &grid.jobs, &grid.cores));
+    if (o->search && grid.jobs > 1)
+        mst_cli_note("--auto compares training times: one run at a time");
+    TRY_OUT(st, mst_runner_new(sweep, o->run_timeout, o->search ? 1 : grid.jobs, &runner));
+    grid.runner = runner;
     st = o->search ? mst_sweep_auto(sweep, runner, o->auto_seconds, o->run_timeout)
-                   : run_grid(sweep, runner, o);
+                   : run_grid(sweep, o, &grid);
     if (st != MST_OK)
         goto out;
     TRY_OUT(st, write_report(sweep, json));

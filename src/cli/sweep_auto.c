@@ -25,8 +25,8 @@ const char *const mst_auto_batches[] = {"32", "128", "512", "2048", "8192", "327
 typedef struct search {
     mst_sweep *sweep;
     mst_runner *runner;
-    mst_target target;
-    mst_halving_try *tries; /* of the sweep's cells */
+    mst_sweep_metric metric; /* by which the better half goes on: metric: of the file, else the target's */
+    mst_halving_try *tries;  /* of the sweep's cells */
     json_t *rounds;
     double cap_s, timeout_s; /* cap: of for: seconds; INFINITY: none */
 } search;
@@ -56,11 +56,12 @@ static mst_status look(search *s, size_t i, double budget_s)
         return MST_OK;
     }
     TRY_OUT(st, mst_run_figures_of(run, &f));
-    TRY_OUT(st, mst_curve(run, s->target.column, s->target.set, MST_AXIS_TIME, &points));
+    bool any_set = s->metric.set[0] == '\0' && strcmp(s->metric.column, "train_loss") != 0;
+    TRY_OUT(st, mst_curve(run, s->metric.column, any_set ? f.set : s->metric.set, MST_AXIS_TIME, &points));
     t->seconds = f.train_s;
     t->value = points.n > 0 ? points.y[points.n - 1] : NAN;
     for (size_t k = 0; k < points.n; k++)
-        t->nearest = mst_halving_nearer(t->nearest, points.y[k], s->target.high_is_good);
+        t->nearest = mst_halving_nearer(t->nearest, points.y[k], s->metric.high_is_good);
     t->reached = mst_target_reached(f.end);
     t->over = !t->reached && (strcmp(f.end, mst_end_text(MST_END_SECONDS)) != 0 || budget_s >= s->cap_s);
 out:
@@ -104,7 +105,7 @@ static bool replay(search *s, const json_t *tries, size_t i)
         s->tries[i].value = json_is_number(value) ? json_number_value(value) : NAN;
         s->tries[i].nearest = mst_halving_nearer(s->tries[i].nearest,
                                                  json_is_number(nearest) ? json_number_value(nearest) : NAN,
-                                                 s->target.high_is_good);
+                                                 s->metric.high_is_good);
         s->tries[i].reached = json_is_true(json_object_get(item, "reached"));
         s->tries[i].over = json_is_true(json_object_get(item, "over"));
         return true;
@@ -125,7 +126,7 @@ static void tell(const search *s, size_t round, double budget_s, size_t i)
                      t->reached ? "reached the target"
                      : t->over  ? "ended short of it"
                                 : "is not there yet",
-                     mst_figure_seconds(t->seconds, a), s->target.column,
+                     mst_figure_seconds(t->seconds, a), s->metric.column,
                      mst_figure_real(t->value, (char[40]){0}));
 }
 
@@ -198,7 +199,7 @@ static mst_status decide(search *s, size_t round, mst_halving_end *end, size_t *
     for (size_t i = 0; st == MST_OK && i < s->sweep->n; i++)
         before[i] = s->tries[i].alive;
     if (st == MST_OK)
-        *end = mst_halving_decide(s->tries, s->sweep->n, s->target.high_is_good, best);
+        *end = mst_halving_decide(s->tries, s->sweep->n, s->metric.high_is_good, best);
     for (size_t i = 0; st == MST_OK && *end == MST_HALVING_GO_ON && i < s->sweep->n; i++)
         if (before[i] && !s->tries[i].alive && !s->tries[i].over &&
             json_array_append_new(dropped, json_string(s->sweep->cells[i].name)) != 0)
@@ -246,8 +247,8 @@ static mst_status conclude(search *s, mst_halving_end end, size_t best, size_t r
                           s->sweep->cells[best].name, until, mst_figure_seconds(s->tries[best].seconds, a),
                           rounds);
     else if (best < s->sweep->n && none != NULL)
-        why = mst_sprintf("%s; %s came nearest, with %s", none, s->sweep->cells[best].name,
-                          mst_figure_real(s->tries[best].nearest, a));
+        why = mst_sprintf("%s; %s came nearest, with %s %s", none, s->sweep->cells[best].name,
+                          s->metric.column, mst_figure_real(s->tries[best].nearest, a));
     else
         why =
             mst_sprintf("nobody reached %s, and nobody was evaluated: look at eval-every and at test", until);
@@ -313,7 +314,16 @@ mst_status mst_sweep_auto(mst_sweep *sweep, mst_runner *runner, double first_s, 
                 .runner = runner,
                 .timeout_s = timeout_s,
                 .cap_s = seconds != NULL ? strtod(seconds, NULL) : INFINITY};
-    TRY(mst_target_parse(until, &s.target));
+    mst_target target;
+    bool given;
+    const char *metric = mst_sweep_metric_name(sweep, &given);
+    TRY(mst_target_parse(until, &target));
+    s.metric = target.metric;
+    if (given && mst_sweep_metric_find(metric, &s.metric) && !s.metric.evaluated)
+        return mst_fail(MST_EUSAGE,
+                        "%s: metric: %s: --auto keeps the better half by an evaluation: give loss, accuracy, "
+                        "auc or top5",
+                        sweep->file, metric);
     s.tries = mst_calloc(sweep->n, sizeof *s.tries);
     if (s.tries == NULL)
         return no_memory();

@@ -1,7 +1,8 @@
 /* Runs of a sweep as processes; contract in sweep_runs.h.
  *
- * A run is one process of launch_procs, in a loop of its own that also has the signals and a tick, which
- * looks at the clock and shows the progress: the last line that the run said, and what is left. */
+ * A run is one process of launch_procs in a slot of its own. All share a loop that also has the signals and a
+ * tick, which looks at the clock and shows the progress: the runs, the last line of one that runs alone, and
+ * what is left. */
 #include "cli/sweep_runs.h"
 
 #include <math.h>
@@ -26,6 +27,20 @@
 
 typedef enum phase { PHASE_RUN, PHASE_STOPPING, PHASE_KILLING } phase;
 
+/* A run at work. */
+typedef struct slot {
+    mst_sweep_cell *cell; /* NULL: the slot is free */
+    mst_runner_how how;
+    mst_procs *procs;
+    uint32_t id;
+    bool ended, timed_out;
+    phase phase;
+    int code, signal;
+    uint64_t began_ns, kill_ns;
+    char sentence[SENTENCE_MAX], last[160], what[48];
+    FILE *log;
+} slot;
+
 struct mst_runner {
     const mst_sweep *sweep;
     double timeout_s;
@@ -34,18 +49,11 @@ struct mst_runner {
     uv_timer_t tick;
     int stopped_by; /* signal; 0: nobody */
     char stopped_name[16];
-    /* of the current run: */
-    mst_procs *procs;
-    uint32_t id;
-    bool ended, timed_out;
-    phase phase;
-    int code, signal;
-    uint64_t began_ns, kill_ns;
-    char sentence[SENTENCE_MAX], last[160];
-    FILE *log;
     mst_bar bar;
-    const char *what, *name;
-    double left_s;
+    double left_s; /* of all that is left, since left_ns; NAN: not known */
+    uint64_t left_ns;
+    unsigned n_slots, n_running;
+    slot slots[];
 };
 
 const char *mst_runner_stopped(const mst_runner *self)
@@ -53,29 +61,46 @@ const char *mst_runner_stopped(const mst_runner *self)
     return self->stopped_by != 0 ? self->stopped_name : NULL;
 }
 
-/* ---- ending a run ---- */
-
-static void kill_run(mst_runner *r)
+unsigned mst_runner_running(const mst_runner *self)
 {
-    r->phase = PHASE_KILLING;
-    mst_procs_kill(r->procs, r->id);
+    return self->n_running;
 }
 
-static void stop_run(mst_runner *r)
+/* ---- ending runs ---- */
+
+static void kill_run(slot *s)
 {
-    r->phase = PHASE_STOPPING;
-    r->kill_ns = mst_now_ns() + MST_RUNNER_GRACE_S * MST_S;
-    mst_procs_stop(r->procs, r->id);
+    s->phase = PHASE_KILLING;
+    mst_procs_kill(s->procs, s->id);
+}
+
+static void stop_run(slot *s)
+{
+    s->phase = PHASE_STOPPING;
+    s->kill_ns = mst_now_ns() + MST_RUNNER_GRACE_S * MST_S;
+    mst_procs_stop(s->procs, s->id);
+}
+
+static bool is_running(const slot *s)
+{
+    return s->procs != NULL && !s->ended;
+}
+
+void mst_runner_stop(mst_runner *self)
+{
+    for (unsigned i = 0; i < self->n_slots; i++)
+        if (is_running(&self->slots[i]) && self->slots[i].phase == PHASE_RUN)
+            stop_run(&self->slots[i]);
 }
 
 static void on_signal(uv_signal_t *handle, int number)
 {
     mst_runner *r = handle->data;
-    bool running = r->procs != NULL && !r->ended;
-    if (running && r->stopped_by != 0)
-        kill_run(r);
-    else if (running && r->phase == PHASE_RUN)
-        stop_run(r);
+    if (r->stopped_by == 0)
+        mst_runner_stop(r);
+    for (unsigned i = 0; r->stopped_by != 0 && i < r->n_slots; i++)
+        if (is_running(&r->slots[i]))
+            kill_run(&r->slots[i]);
     if (r->stopped_by == 0) {
         r->stopped_by = number;
         mst_signal_name(number, r->stopped_name, sizeof r->stopped_name);
@@ -85,11 +110,19 @@ static void on_signal(uv_signal_t *handle, int number)
 static void show(mst_runner *r)
 {
     char text[400], a[40], b[40];
-    double seconds = mst_seconds_since(r->began_ns);
-    int n = snprintf(text, sizeof text, "%s%s  %s", r->what, r->name, mst_figure_seconds(floor(seconds), a));
-    if (r->last[0] != '\0' && n < 300)
-        n += snprintf(text + n, sizeof text - (size_t)n, "  (%.120s)", r->last);
-    double left = r->left_s - seconds;
+    int n = 0;
+    for (unsigned i = 0; i < r->n_slots && n < 240; i++) {
+        const slot *s = &r->slots[i];
+        if (!is_running(s))
+            continue;
+        n += snprintf(text + n, sizeof text - (size_t)n, "%s%s%.120s  %s", n > 0 ? "  " : "", s->what,
+                      s->cell->name, mst_figure_seconds(floor(mst_seconds_since(s->began_ns)), a));
+        if (s->last[0] != '\0' && r->n_running == 1)
+            n += snprintf(text + n, sizeof text - (size_t)n, "  (%.120s)", s->last);
+    }
+    if (n == 0)
+        return;
+    double left = r->left_s - mst_seconds_since(r->left_ns);
     if (!isnan(left) && n < 360)
         snprintf(text + n, sizeof text - (size_t)n, "  about %s left",
                  mst_figure_seconds(ceil(fmax(0, left)), b));
@@ -99,19 +132,22 @@ static void show(mst_runner *r)
 static void on_tick(uv_timer_t *timer)
 {
     mst_runner *r = timer->data;
-    if (r->procs == NULL || r->ended)
-        return;
-    if (r->phase == PHASE_RUN && mst_seconds_since(r->began_ns) > r->timeout_s) {
-        r->timed_out = true;
-        stop_run(r);
-    } else if (r->phase == PHASE_STOPPING && mst_now_ns() > r->kill_ns) {
-        kill_run(r);
+    for (unsigned i = 0; i < r->n_slots; i++) {
+        slot *s = &r->slots[i];
+        if (!is_running(s))
+            continue;
+        if (s->phase == PHASE_RUN && mst_seconds_since(s->began_ns) > r->timeout_s) {
+            s->timed_out = true;
+            stop_run(s);
+        } else if (s->phase == PHASE_STOPPING && mst_now_ns() > s->kill_ns) {
+            kill_run(s);
+        }
     }
-    if (mst_bar_due(&r->bar))
+    if (r->n_running > 0 && mst_bar_due(&r->bar))
         show(r);
 }
 
-/* ---- hearing a run ---- */
+/* ---- output of a run ---- */
 
 static bool begins(const char *text, size_t n, const char *with)
 {
@@ -120,34 +156,35 @@ static bool begins(const char *text, size_t n, const char *with)
 
 static void on_line(void *arg, uint32_t tag, bool is_error, const char *text, size_t n)
 {
-    mst_runner *r = arg;
+    slot *s = arg;
     (void)tag;
-    if (r->log != NULL)
-        fprintf(r->log, "%.*s\n", (int)n, text);
+    if (s->log != NULL)
+        fprintf(s->log, "%.*s\n", (int)n, text);
     if (is_error && begins(text, n, "muster: ") && !begins(text, n, "muster: warning: "))
-        snprintf(r->sentence, sizeof r->sentence, "%.*s", (int)(n - 8), text + 8);
+        snprintf(s->sentence, sizeof s->sentence, "%.*s", (int)(n - 8), text + 8);
     const char *bar = memmem(text, n, "epoch ", 6); /* a line of progress */
     if (is_error && bar != NULL)
-        snprintf(r->last, sizeof r->last, "%.*s", (int)(text + n - bar), bar);
+        snprintf(s->last, sizeof s->last, "%.*s", (int)(text + n - bar), bar);
 }
 
 static void on_ended(void *arg, uint32_t tag, int code, int number)
 {
-    mst_runner *r = arg;
+    slot *s = arg;
     (void)tag;
-    r->ended = true;
-    r->code = code;
-    r->signal = number;
+    s->ended = true;
+    s->code = code;
+    s->signal = number;
 }
 
 /* ---- the runner ---- */
 
-mst_status mst_runner_new(const mst_sweep *sweep, double timeout_s, mst_runner **out)
+mst_status mst_runner_new(const mst_sweep *sweep, double timeout_s, unsigned jobs, mst_runner **out)
 {
     mst_status st;
-    mst_runner *r = mst_zalloc(sizeof *r);
+    mst_runner *r = mst_zalloc(sizeof *r + jobs * sizeof *r->slots);
     if (r == NULL)
         return mst_fail(MST_ENOMEM, "no memory to run a sweep");
+    r->n_slots = jobs;
     r->sweep = sweep;
     r->timeout_s = timeout_s;
     TRY_OUT(st, mst_own_program(r->program, sizeof r->program));
@@ -164,11 +201,22 @@ out:
     return st;
 }
 
+/* Whatever still runs is killed. */
+static void free_slot(mst_runner *r, slot *s)
+{
+    r->n_running -= s->cell != NULL;
+    mst_procs_destroy(s->procs);
+    if (s->log != NULL)
+        fclose(s->log);
+    *s = (slot){0};
+}
+
 void mst_runner_destroy(mst_runner *self)
 {
     if (self == NULL)
         return;
-    mst_procs_destroy(self->procs);
+    for (unsigned i = 0; i < self->n_slots; i++)
+        free_slot(self, &self->slots[i]);
     mst_signal_loop_fini(&self->loop);
     mst_free(self);
 }
@@ -204,14 +252,14 @@ mst_runner_how mst_runner_how_to(const mst_sweep *sweep, const mst_sweep_cell *c
     return how;
 }
 
-static mst_status open_log(mst_runner *r, const char *name, bool again)
+static mst_status open_log(const mst_sweep *sweep, const char *name, bool again, FILE **out)
 {
-    char *folder = mst_sprintf("%s/logs", r->sweep->folder),
+    char *folder = mst_sprintf("%s/logs", sweep->folder),
          *path = folder != NULL ? mst_sprintf("%s/%s.log", folder, name) : NULL;
     mst_status st = path != NULL ? mst_make_folders(folder) : mst_fail(MST_ENOMEM, "no memory for a log");
     if (st == MST_OK) {
-        r->log = fopen(path, again ? "ae" : "we");
-        if (r->log == NULL)
+        *out = fopen(path, again ? "ae" : "we");
+        if (*out == NULL)
             st = mst_fail(MST_EIO, "%s: cannot be written", path);
     }
     mst_free(folder);
@@ -230,10 +278,11 @@ static char *group_word(const mst_sweep *sweep, const mst_sweep_cell *cell)
     return word;
 }
 
-static mst_status start(mst_runner *r, const mst_sweep_cell *cell, mst_runner_how how, const char *word)
+static mst_status start(mst_runner *r, slot *s, const char *word)
 {
     static const mst_proc_events events = {.line = on_line, .ended = on_ended};
     mst_status st;
+    const mst_sweep_cell *cell = s->cell;
     size_t n = 0;
     char *path = mst_sweep_run_path(r->sweep, cell),
          *run = path != NULL ? mst_sprintf("--run=%s", path) : NULL, *group = group_word(r->sweep, cell);
@@ -245,13 +294,13 @@ static mst_status start(mst_runner *r, const mst_sweep_cell *cell, mst_runner_ho
         argv[n++] = cell->words.items[i];
     argv[n++] = run;
     argv[n++] = group;
-    if (how != MST_RUNNER_NEW)
-        argv[n++] = how == MST_RUNNER_RESUME ? "--resume" : "--overwrite";
+    if (s->how != MST_RUNNER_NEW)
+        argv[n++] = s->how == MST_RUNNER_RESUME ? "--resume" : "--overwrite";
     if (word != NULL)
         argv[n++] = word;
-    TRY_OUT(st, mst_procs_new(&r->loop.uv, &events, r, &r->procs));
+    TRY_OUT(st, mst_procs_new(&r->loop.uv, &events, s, &s->procs));
     mst_proc_start process = {.argv = argv};
-    st = mst_procs_start(r->procs, &process, &r->id);
+    st = mst_procs_start(s->procs, &process, &s->id);
 out:
     mst_free(argv);
     mst_free(group);
@@ -261,56 +310,83 @@ out:
 }
 
 /* What became of it, by its exit code and its manifest. */
-static mst_status conclude(mst_runner *r, mst_sweep_cell *cell)
+static mst_status conclude(const mst_runner *r, const slot *s)
 {
+    mst_sweep_cell *cell = s->cell;
     char *path = mst_sweep_run_path(r->sweep, cell), state[16] = "", sentence[SENTENCE_MAX + 64];
     if (path == NULL)
         return mst_fail(MST_ENOMEM, "no memory for a run's folder");
     run_state(path, state, sizeof state);
     mst_free(path);
-    if (r->timed_out) {
+    if (s->timed_out) {
         snprintf(sentence, sizeof sentence, "took longer than --run-timeout %.0f s", r->timeout_s);
         return mst_sweep_mark(cell, MST_CELL_FAILED, sentence);
     }
-    if (r->code == 0 && r->signal == 0 && strcmp(state, "done") == 0)
+    if (s->code == 0 && s->signal == 0 && strcmp(state, "done") == 0)
         return mst_sweep_mark(cell, MST_CELL_DONE, NULL);
-    if (r->stopped_by != 0 || strcmp(state, "stopped") == 0)
+    if (r->stopped_by != 0 || s->phase != PHASE_RUN || strcmp(state, "stopped") == 0)
         return mst_sweep_mark(cell, strcmp(state, "stopped") == 0 ? MST_CELL_STOPPED : MST_CELL_PENDING,
                               NULL);
-    if (r->signal != 0)
-        snprintf(sentence, sizeof sentence, "killed by signal %d (%s)", r->signal, strsignal(r->signal));
-    else if (r->sentence[0] != '\0')
-        snprintf(sentence, sizeof sentence, "%s", r->sentence);
+    if (s->signal != 0)
+        snprintf(sentence, sizeof sentence, "killed by signal %d (%s)", s->signal, strsignal(s->signal));
+    else if (s->sentence[0] != '\0')
+        snprintf(sentence, sizeof sentence, "%s", s->sentence);
     else
-        snprintf(sentence, sizeof sentence, "ended with exit code %d and no sentence", r->code);
+        snprintf(sentence, sizeof sentence, "ended with exit code %d and no sentence", s->code);
     return mst_sweep_mark(cell, MST_CELL_FAILED, sentence);
+}
+
+mst_status mst_runner_start(mst_runner *self, mst_sweep_cell *cell, mst_runner_how how, const char *word,
+                            const char *what, double left_s)
+{
+    mst_status st;
+    slot *s = self->slots;
+    while (s->cell != NULL)
+        s++;
+    s->cell = cell;
+    s->how = how;
+    snprintf(s->what, sizeof s->what, "%s", what);
+    self->left_s = left_s;
+    self->left_ns = s->began_ns = mst_now_ns();
+    self->n_running++;
+    TRY_OUT(st, open_log(self->sweep, cell->name, how == MST_RUNNER_RESUME, &s->log));
+    st = start(self, s, word);
+out:
+    if (st != MST_OK)
+        free_slot(self, s);
+    for (unsigned i = 0; i < self->n_slots; i++)
+        if (self->slots[i].cell != NULL && self->slots[i].cell->jobs < self->n_running)
+            self->slots[i].cell->jobs = self->n_running;
+    return st;
+}
+
+static slot *ended_slot(mst_runner *r)
+{
+    for (unsigned i = 0; i < r->n_slots; i++)
+        if (r->slots[i].ended)
+            return &r->slots[i];
+    return NULL;
+}
+
+mst_status mst_runner_wait(mst_runner *self, mst_sweep_cell **ended)
+{
+    slot *s;
+    while ((s = ended_slot(self)) == NULL)
+        uv_run(&self->loop.uv, UV_RUN_ONCE);
+    double seconds = mst_seconds_since(s->began_ns);
+    mst_sweep_cell *cell = s->cell;
+    cell->seconds = s->how == MST_RUNNER_RESUME && !isnan(cell->seconds) ? cell->seconds + seconds : seconds;
+    mst_status st = conclude(self, s);
+    mst_bar_end(&self->bar);
+    free_slot(self, s);
+    *ended = cell;
+    return st;
 }
 
 mst_status mst_runner_run(mst_runner *self, mst_sweep_cell *cell, mst_runner_how how, const char *word,
                           const char *what, double left_s)
 {
-    mst_status st;
-    self->ended = self->timed_out = false;
-    self->phase = PHASE_RUN;
-    self->code = self->signal = 0;
-    self->sentence[0] = self->last[0] = '\0';
-    self->what = what;
-    self->name = cell->name;
-    self->left_s = left_s;
-    TRY_OUT(st, open_log(self, cell->name, how == MST_RUNNER_RESUME));
-    self->began_ns = mst_now_ns();
-    TRY_OUT(st, start(self, cell, how, word));
-    while (!self->ended)
-        uv_run(&self->loop.uv, UV_RUN_ONCE);
-    double seconds = mst_seconds_since(self->began_ns);
-    cell->seconds = how == MST_RUNNER_RESUME && !isnan(cell->seconds) ? cell->seconds + seconds : seconds;
-    st = conclude(self, cell);
-out:
-    mst_bar_end(&self->bar);
-    mst_procs_destroy(self->procs);
-    self->procs = NULL;
-    if (self->log != NULL)
-        fclose(self->log);
-    self->log = NULL;
-    return st;
+    mst_sweep_cell *ended;
+    TRY(mst_runner_start(self, cell, how, word, what, left_s));
+    return mst_runner_wait(self, &ended);
 }

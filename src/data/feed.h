@@ -32,6 +32,7 @@ typedef struct mst_feed_options {
     uint64_t seed;
     uint64_t shuffle_rows; /* rows per window; 0: file order */
     double held_out;       /* fraction for `keep` */
+    uint64_t valid_seed;   /* chooses the held-out rows */
     mst_feed_keep keep;
     uint64_t first_rows;       /* stop an epoch after this many rows (of the shard's own); 0: all */
     unsigned prefetch_threads; /* that parse; at least 1; not used where loading is cheap */

@@ -14,7 +14,7 @@
 
 static bool held_out(const mst_feed_options *o, uint64_t row)
 {
-    double u = (double)(mst_rng_at(o->seed, MST_RNG_HOLD_OUT, row) >> 11) * 0x1p-53;
+    double u = (double)(mst_rng_at(o->valid_seed, MST_RNG_HOLD_OUT, row) >> 11) * 0x1p-53;
     return u < o->held_out;
 }
 

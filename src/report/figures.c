@@ -362,6 +362,16 @@ static void last_and_best(const mst_run_data *run, const char *set, const char *
     }
 }
 
+double mst_run_last(const mst_run_data *run, const char *column, const char *set)
+{
+    const mst_csv *m = &run->metrics;
+    size_t value = mst_csv_column(m, column), of = mst_csv_column(m, "set");
+    for (size_t i = m->n_rows; i > 0; i--)
+        if (*set == '\0' || strcmp(mst_csv_text(m, i - 1, of), set) == 0)
+            return mst_csv_any_value(m, i - 1, value);
+    return NAN;
+}
+
 static double last_of(const mst_csv *csv, const char *column)
 {
     size_t c = mst_csv_column(csv, column);

@@ -133,6 +133,9 @@ typedef enum mst_axis { MST_AXIS_TIME, MST_AXIS_STEPS, MST_AXIS_ROWS, MST_AXES }
  * of that set's evaluations only, or "": of every line. Time is training time. */
 mst_status mst_curve(const mst_run_data *run, const char *column, const char *set, mst_axis axis,
                      mst_points *out);
+/* The column at the set's last evaluation (set "": on the last line), whatever stands there; NAN: no number.
+ */
+double mst_run_last(const mst_run_data *run, const char *column, const char *set);
 /* Whether the run has an evaluation of that set. */
 bool mst_run_has_set(const mst_run_data *run, const char *set);
 

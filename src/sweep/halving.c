@@ -10,8 +10,7 @@
 
 mst_status mst_target_parse(const char *until, mst_target *out)
 {
-    static const char *const columns[] = {"loss", "accuracy", "auc", "top5"};
-    mst_target target = {.set = ""};
+    mst_target target = {0};
     char name[24] = "";
     size_t n = 0;
     const char *at = until;
@@ -21,20 +20,11 @@ mst_status mst_target_parse(const char *until, mst_target *out)
         name[n++] = *at++;
     while (isspace((unsigned char)*at))
         at++;
-    const char *column = name;
-    if (strncmp(name, "test_", 5) == 0)
-        memcpy(target.set, "test", 5);
-    else if (strncmp(name, "valid_", 6) == 0)
-        memcpy(target.set, "valid", 6);
-    if (target.set[0] != '\0')
-        column = name + strlen(target.set) + 1;
-    bool known = target.set[0] == '\0' && strcmp(column, "train_loss") == 0;
-    for (size_t i = 0; target.set[0] != '\0' && i < sizeof columns / sizeof *columns; i++)
-        known = known || strcmp(column, columns[i]) == 0;
+    bool known = mst_sweep_metric_find(name, &target.metric) && target.metric.evaluated &&
+                 (target.metric.set[0] != '\0' || strcmp(name, "train_loss") == 0);
     if (!known || (*at != '<' && *at != '>'))
         return mst_fail(MST_EUSAGE, "until: %s: not a condition such as test_loss<=0.35", until);
-    memcpy(target.column, column, strlen(column) + 1);
-    target.high_is_good = *at == '>';
+    target.metric.high_is_good = *at == '>';
     at += at[1] == '=' ? 2 : 1;
     char *end;
     target.value = strtod(at, &end);

@@ -12,12 +12,11 @@
 #include <stddef.h>
 
 #include "base/status.h"
+#include "sweep/sweep_metric.h"
 
-/* What --until compares: a column of metrics.csv over the evaluations of a set. */
+/* What --until compares: an evaluated metric, of a set or train_loss. high_is_good: by the comparison. */
 typedef struct mst_target {
-    char set[8];     /* "test", "valid", or "": train_loss */
-    char column[16]; /* "loss", "accuracy", "auc", "top5", "train_loss" */
-    bool high_is_good;
+    mst_sweep_metric metric;
     double value;
 } mst_target;
 

@@ -40,6 +40,7 @@ typedef struct mst_sweep_cell {
     char *sentence; /* why it failed or is skipped; NULL: nothing to say */
     double seconds; /* wall time it took, all its pieces together where it was resumed; NAN: not known */
     double began;   /* of the current or last piece, in seconds since 1970; NAN: not known */
+    unsigned jobs;  /* the most runs that ran at the same time, with this one; 0: not run yet */
 } mst_sweep_cell;
 
 typedef struct mst_sweep {
@@ -53,8 +54,9 @@ typedef struct mst_sweep {
 /* ---- the file (docs/SWEEP.md) ---- */
 
 /* {"files": [text], "for": {option: text}, "train": {option: text}, "grid": {axis: [{"label": text, "set":
- * {option: text}}]}}, with every value checked and as a command line would have it. MST_EUSAGE with
- * "FILE:LINE: key: what is wrong". New reference; set only on MST_OK. */
+ * {option: text}}]}, "metric": text, "jobs": text}, with every value checked and as a command line would have
+ * it; metric and jobs where the file has them. MST_EUSAGE with "FILE:LINE: key: what is wrong". New
+ * reference; set only on MST_OK. */
 mst_status mst_sweep_spec_read(const char *path, json_t **out);
 /* The same of text in memory; path is for errors. */
 mst_status mst_sweep_spec_parse(const char *path, const char *text, size_t size, json_t **out);
@@ -82,6 +84,18 @@ void mst_sweep_destroy(mst_sweep *self); /* NULL-safe */
 /* Whether the files that a cell names are there; MST_EINPUT with the sentence of `muster train`. Those of a
  * run on other hosts are not looked for. */
 mst_status mst_sweep_check_files(const mst_sweep *self, const mst_sweep_cell *cell);
+
+/* How many runs at a time: a number, or "auto": as many as the cores allow. MST_JOBS_AUTO for that; false:
+ * neither. */
+#define MST_JOBS_MAX  1024
+#define MST_JOBS_AUTO 0
+bool mst_sweep_jobs_parse(const char *text, unsigned *out);
+
+/* Threads of the cell's processes that compute, on a machine with so many cores. */
+unsigned mst_sweep_cell_threads(const mst_sweep_cell *cell, unsigned cores);
+
+/* What the file calls best; MST_METRIC_DEFAULT where it does not say. given: whether it does; or NULL. */
+const char *mst_sweep_metric_name(const mst_sweep *self, bool *given);
 
 /* SWEEP/runs/NAME. The caller frees; NULL when memory is short. */
 char *mst_sweep_run_path(const mst_sweep *self, const mst_sweep_cell *cell);

@@ -9,7 +9,8 @@
  * 3. Options that the strategy, the mode, the way of deploying, the model, the optimizer or the schedule does
  *    not have are left out of a cell.
  * 4. Cells that are then the same are run once.
- * 5. What the strategy or the training loop refuses by its options (a quorum of more workers than there are,
+ * 5. Runs whose seed differs from the first one's hold the same rows out: valid-seed is the first one's seed.
+ * 6. What the strategy or the training loop refuses by its options (a quorum of more workers than there are,
  * a condition on a test set that is not given) is skipped with its sentence. */
 #include <ctype.h>
 #include <math.h>
@@ -21,6 +22,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "sweep/sweep.h"
+#include "sweep/sweep_metric.h"
 #include "train/book.h"
 #include "train/settings_idle.h"
 
@@ -143,6 +145,18 @@ static void leave_out(json_t *set)
             json_object_del(set, meaning[i].option);
 }
 
+/* Rule 5. */
+static mst_status share_hold_out(const mst_sweep *self, json_t *set)
+{
+    const char *first = get_or(self->n > 0 ? self->cells[0].set : set, "seed", "1");
+    if (get(set, "valid") == NULL || get(set, "valid-seed") != NULL ||
+        strcmp(get_or(set, "seed", "1"), first) == 0)
+        return MST_OK;
+    char *end;
+    strtod(get(set, "valid"), &end);
+    return *end == '\0' ? put(set, "valid-seed", first) : MST_OK; /* a file is the same for all */
+}
+
 /* The settings of a cell, for mst_settings_fini whatever the status; deploy must live as long. */
 static mst_status settings_of(const json_t *set, mst_deploy_options *deploy, mst_settings *out)
 {
@@ -156,7 +170,7 @@ static mst_status settings_of(const json_t *set, mst_deploy_options *deploy, mst
     return MST_OK;
 }
 
-/* Rule 5: MST_EUSAGE is what the strategy or the training loop says. */
+/* Rule 6: MST_EUSAGE is what the strategy or the training loop says. */
 static mst_status check_options(const json_t *set)
 {
     mst_settings s;
@@ -422,6 +436,7 @@ static mst_status settle(mst_sweep *self, mst_sweep_cell *cell, const json_t *gr
     if (why == NULL) {
         leave_out(cell->set);
         TRY(leave_out_idle(cell->set));
+        TRY(share_hold_out(self, cell->set));
         drop_labels(cell, grid);
     }
     char *key = json_dumps(cell->set, JSON_COMPACT | JSON_SORT_KEYS);
@@ -563,6 +578,21 @@ void mst_sweep_destroy(mst_sweep *self)
 char *mst_sweep_run_path(const mst_sweep *self, const mst_sweep_cell *cell)
 {
     return mst_sprintf("%s/runs/%s", self->folder, cell->name);
+}
+
+const char *mst_sweep_metric_name(const mst_sweep *self, bool *given)
+{
+    const char *name = json_string_value(json_object_get(self->spec, "metric"));
+    if (given != NULL)
+        *given = name != NULL;
+    return name != NULL ? name : MST_METRIC_DEFAULT;
+}
+
+unsigned mst_sweep_cell_threads(const mst_sweep_cell *cell, unsigned cores)
+{
+    long threads = atol(get_or(cell->set, "threads", "1")), workers = atol(get_or(cell->set, "workers", "1")),
+         servers = is(cell->set, "strategy", "ps") ? atol(get_or(cell->set, "servers", "1")) : 0;
+    return (unsigned)(workers * (threads > 0 ? threads : (long)cores) + servers);
 }
 
 const char *mst_sweep_until(const mst_sweep *self)

@@ -32,6 +32,23 @@ mst_plot_unit mst_sweep_figure_unit(mst_sweep_figure figure)
     return figures[figure].unit;
 }
 
+/* The figure with that key; MST_SWEEP_FIGURES: none. */
+static mst_sweep_figure figure_of(const char *key)
+{
+    int k = 0;
+    while (k < MST_SWEEP_FIGURES && strcmp(figures[k].key, key) != 0)
+        k++;
+    return (mst_sweep_figure)k;
+}
+
+mst_plot_unit mst_sweep_metric_unit(const mst_sweep_report *self)
+{
+    mst_sweep_figure figure = figure_of(self->metric.column);
+    if (figure != MST_SWEEP_FIGURES)
+        return figures[figure].unit;
+    return strcmp(self->metric.column, "top5") == 0 ? MST_PLOT_SHARE : MST_PLOT_PLAIN;
+}
+
 /* ---- one run ---- */
 
 static double number(const json_t *object, const char *key)
@@ -92,7 +109,17 @@ static mst_status take_resources(const mst_run_data *run, mst_sweep_run *out)
     return MST_OK;
 }
 
-static mst_status take_run(const mst_run_data *run, mst_sweep_run *out)
+/* The metric of a run whose other figures are known. */
+static double metric_of(const mst_sweep_metric *metric, const mst_run_data *run, const mst_run_figures *r,
+                        const double *f)
+{
+    if (!metric->evaluated)
+        return f[figure_of(metric->column)];
+    bool any_set = metric->set[0] == '\0' && strcmp(metric->column, "train_loss") != 0;
+    return mst_run_last(run, metric->column, any_set ? r->set : metric->set);
+}
+
+static mst_status take_run(const mst_sweep_metric *metric, const mst_run_data *run, mst_sweep_run *out)
 {
     mst_run_figures r;
     mst_verdict verdict;
@@ -112,13 +139,14 @@ static mst_status take_run(const mst_run_data *run, mst_sweep_run *out)
     TRY(take_resources(run, out));
     if (verdict.known)
         snprintf(out->bottleneck, sizeof out->bottleneck, "%s", mst_bottleneck_name(verdict.kind));
+    f[MST_SWEEP_METRIC] = metric_of(metric, run, &r, f);
     out->known = true;
     return MST_OK;
 }
 
-static mst_status read_run(const mst_sweep *sweep, const mst_sweep_cell *cell, mst_sweep_run *out)
+static mst_status read_run(const mst_sweep_report *self, const mst_sweep_cell *cell, mst_sweep_run *out)
 {
-    char *path = mst_sweep_run_path(sweep, cell);
+    char *path = mst_sweep_run_path(self->sweep, cell);
     mst_run_data *run = NULL;
     mst_status st = path != NULL ? MST_OK : mst_fail(MST_ENOMEM, "no memory for a run's folder");
     for (int k = 0; k < MST_SWEEP_FIGURES; k++)
@@ -126,7 +154,7 @@ static mst_status read_run(const mst_sweep *sweep, const mst_sweep_cell *cell, m
     if (st == MST_OK && cell->state == MST_CELL_DONE) {
         st = mst_run_data_new(path, &run);
         if (st == MST_OK)
-            st = take_run(run, out);
+            st = take_run(&self->metric, run, out);
         st = st == MST_ENOMEM ? st : MST_OK; /* what cannot be read is not known */
     }
     mst_run_data_destroy(run);
@@ -212,6 +240,12 @@ mst_status mst_sweep_report_new(const mst_sweep *sweep, mst_sweep_report **out)
         return mst_fail(MST_ENOMEM, "%s: no memory for its report", sweep->folder);
     self->sweep = sweep;
     self->has_target = mst_sweep_until(sweep) != NULL;
+    self->metric_name = mst_sweep_metric_name(sweep, &self->metric_given);
+    if (!self->metric_given && self->has_target)
+        self->metric_name = "target_s";
+    mst_sweep_metric_find(self->metric_name, &self->metric);
+    for (size_t i = 0; i < sweep->n; i++)
+        self->jobs = sweep->cells[i].jobs > self->jobs ? sweep->cells[i].jobs : self->jobs;
     self->runs = mst_calloc(sweep->n, sizeof *self->runs);
     self->configs = mst_calloc(sweep->n, sizeof *self->configs);
     if (self->runs == NULL || self->configs == NULL)
@@ -223,7 +257,7 @@ mst_status mst_sweep_report_new(const mst_sweep *sweep, mst_sweep_report **out)
             self->axes[self->n_axes++] = axis;
     }
     for (size_t i = 0; i < sweep->n; i++)
-        TRY_OUT(st, read_run(sweep, &sweep->cells[i], &self->runs[i]));
+        TRY_OUT(st, read_run(self, &sweep->cells[i], &self->runs[i]));
     find_configs(self);
     *out = self;
     self = NULL;
@@ -286,4 +320,18 @@ size_t mst_sweep_best(const mst_sweep_report *self, mst_sweep_figure figure, boo
             best = i;
     }
     return best;
+}
+
+size_t mst_sweep_winner(const mst_sweep_report *self)
+{
+    const char *found = json_string_value(json_object_get(self->sweep->search, "best"));
+    size_t i = 0;
+    if (self->sweep->search == NULL)
+        return mst_sweep_best(
+            self, strcmp(self->metric_name, "target_s") == 0 ? MST_SWEEP_TARGET : MST_SWEEP_METRIC,
+            self->metric.high_is_good);
+    while (found != NULL && i < self->n_configs &&
+           strcmp(self->sweep->cells[self->configs[i].first].name, found) != 0)
+        i++;
+    return found != NULL ? i : self->n_configs;
 }

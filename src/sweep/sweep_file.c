@@ -14,6 +14,7 @@
 #include "mpi/mpi.h"
 #include "net/cluster.h"
 #include "sweep/sweep.h"
+#include "sweep/sweep_metric.h"
 #include "train/settings.h"
 
 #define FILE_MAX    (1u << 20)
@@ -278,7 +279,7 @@ static mst_status add_repeats(reader *r, const yaml_node_t *node, const json_t *
 /* ---- the file as a whole ---- */
 
 typedef struct parts {
-    yaml_node_t *files, *train, *limits, *grid, *repeats;
+    yaml_node_t *files, *train, *limits, *grid, *repeats, *metric, *jobs;
 } parts;
 
 static mst_status find_parts(reader *r, parts *out)
@@ -286,11 +287,9 @@ static mst_status find_parts(reader *r, parts *out)
     struct {
         const char *key;
         yaml_node_t **at;
-    } known[] = {{"files", &out->files},
-                 {"train", &out->train},
-                 {"for", &out->limits},
-                 {"grid", &out->grid},
-                 {"repeats", &out->repeats}};
+    } known[] = {{"files", &out->files}, {"train", &out->train},     {"for", &out->limits},
+                 {"grid", &out->grid},   {"repeats", &out->repeats}, {"metric", &out->metric},
+                 {"jobs", &out->jobs}};
     yaml_node_t *root = yaml_document_get_root_node(&r->doc);
     *out = (parts){0};
     if (root == NULL)
@@ -305,8 +304,9 @@ static mst_status find_parts(reader *r, parts *out)
             i++;
         if (i == sizeof known / sizeof *known)
             return mst_fail(MST_EUSAGE,
-                            "%s:%zu: %s: unknown; a sweep has files, for, train, grid and repeats", r->path,
-                            line_of(node), key);
+                            "%s:%zu: %s: unknown; a sweep has files, for, train, grid, repeats, metric and "
+                            "jobs",
+                            r->path, line_of(node), key);
         if (*known[i].at != NULL)
             return mst_fail(MST_EUSAGE, "%s:%zu: %s: is given twice", r->path, line_of(node), key);
         *known[i].at = node_at(r, p->value);
@@ -361,6 +361,38 @@ static mst_status put_limits(reader *r, const yaml_node_t *node, json_t *limits)
     return MST_OK;
 }
 
+/* metric: and jobs: are kept as they are given. */
+static mst_status put_metric(reader *r, const yaml_node_t *node, json_t *spec)
+{
+    const char *text;
+    mst_sweep_metric metric;
+    TRY(scalar(r, node, "metric", &text));
+    if (!mst_sweep_metric_find(text, &metric))
+        return mst_fail(MST_EUSAGE, "%s:%zu: metric: %s: not one of " MST_METRIC_NAMES, r->path,
+                        line_of(node), text);
+    return json_object_set_new(spec, "metric", json_string(text)) == 0 ? MST_OK : no_memory(r);
+}
+
+static mst_status put_jobs(reader *r, const yaml_node_t *node, json_t *spec)
+{
+    const char *text;
+    unsigned jobs;
+    TRY(scalar(r, node, "jobs", &text));
+    if (!mst_sweep_jobs_parse(text, &jobs))
+        return mst_fail(MST_EUSAGE, "%s:%zu: jobs: %s: must be auto or between 1 and %d", r->path,
+                        line_of(node), text, MST_JOBS_MAX);
+    return json_object_set_new(spec, "jobs", json_string(text)) == 0 ? MST_OK : no_memory(r);
+}
+
+bool mst_sweep_jobs_parse(const char *text, unsigned *out)
+{
+    int64_t n = MST_JOBS_AUTO;
+    if (strcmp(text, "auto") != 0 && (!mst_parse_int(text, &n) || n < 1 || n > MST_JOBS_MAX))
+        return false;
+    *out = (unsigned)n;
+    return true;
+}
+
 static mst_status refuse_twice(const reader *r, const json_t *some, const json_t *others, const char *where)
 {
     const char *name;
@@ -400,6 +432,10 @@ static mst_status read_spec(reader *r, json_t *spec)
     }
     if (p.repeats != NULL)
         TRY(add_repeats(r, p.repeats, train, grid));
+    if (p.metric != NULL)
+        TRY(put_metric(r, p.metric, spec));
+    if (p.jobs != NULL)
+        TRY(put_jobs(r, p.jobs, spec));
     json_object_foreach(grid, axis, values)
     {
         size_t i;

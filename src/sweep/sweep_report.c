@@ -45,39 +45,45 @@ static void find_fastest(const mst_sweep_report *self, best *out)
              more);
 }
 
-static void find_most_accurate(const mst_sweep_report *self, best *out)
+/* By the metric of the file, or the loss. */
+static void find_best_quality(const mst_sweep_report *self, best *out)
 {
-    char more[40];
-    double accuracy, loss;
-    out->config = mst_sweep_best(self, MST_SWEEP_ACCURACY, true);
-    bool by_loss = out->config == self->n_configs;
-    if (by_loss)
-        out->config = mst_sweep_best(self, MST_SWEEP_LOSS, false);
+    char more[40], value[48], beside[48] = "";
+    bool target = strcmp(self->metric_name, "target_s") == 0, loss = target && !self->metric_given;
+    mst_sweep_figure figure = loss ? MST_SWEEP_LOSS : MST_SWEEP_METRIC;
+    if (target && self->metric_given) /* the shortest time to the target, which is told anyway */
+        return;
+    const char *name = loss ? "loss" : self->metric_name;
+    bool high = !loss && self->metric.high_is_good;
+    out->config = mst_sweep_best(self, figure, high);
     if (out->config == self->n_configs)
         return;
     const mst_sweep_config *c = &self->configs[out->config];
-    accuracy = c->stats[MST_SWEEP_ACCURACY].mean;
-    loss = c->stats[MST_SWEEP_LOSS].mean;
-    spread_text(&c->stats[by_loss ? MST_SWEEP_LOSS : MST_SWEEP_ACCURACY], more, sizeof more);
-    if (by_loss)
-        snprintf(out->sentence, sizeof out->sentence, "Lowest loss: %.200s, %.4g%s",
-                 config_name(self, out->config), loss, more);
-    else
-        snprintf(out->sentence, sizeof out->sentence, "Best accuracy: %.200s, %.2f%% (loss %.4g)%s",
-                 config_name(self, out->config), accuracy * 100, loss, more);
+    bool of_loss = strcmp(name, "loss") == 0;
+    double other = c->stats[of_loss ? MST_SWEEP_ACCURACY : MST_SWEEP_LOSS].mean;
+    if (!isnan(other))
+        snprintf(beside, sizeof beside, of_loss ? " (accuracy %.2f%%)" : " (loss %.4g)",
+                 of_loss ? other * 100 : other);
+    mst_sweep_figure_text(loss ? MST_PLOT_PLAIN : mst_sweep_metric_unit(self), c->stats[figure].mean, value);
+    spread_text(&c->stats[figure], more, sizeof more);
+    snprintf(out->sentence, sizeof out->sentence, "%s %s: %.200s, %s%s%s", high ? "Highest" : "Lowest", name,
+             config_name(self, out->config), value, beside, more);
 }
 
 static void find_quickest(const mst_sweep_report *self, best *out)
 {
     char a[40], b[40], more[40];
     out->config = mst_sweep_best(self, MST_SWEEP_SPEED, true);
-    if (out->config == self->n_configs)
+    if (out->config == self->n_configs || strcmp(self->metric_name, "rows_per_s") == 0) {
+        out->config = self->n_configs;
         return;
+    }
     const mst_sweep_config *c = &self->configs[out->config];
     spread_text(&c->stats[MST_SWEEP_SPEED], more, sizeof more);
-    snprintf(out->sentence, sizeof out->sentence, "Most rows a second: %.200s, %s (%s of training)%s",
+    snprintf(out->sentence, sizeof out->sentence, "Most rows a second: %.200s, %s (%s of training)%s%s",
              config_name(self, out->config), mst_figure_count(c->stats[MST_SWEEP_SPEED].mean, a),
-             mst_figure_seconds(c->stats[MST_SWEEP_TIME].mean, b), more);
+             mst_figure_seconds(c->stats[MST_SWEEP_TIME].mean, b), more,
+             self->jobs > 1 ? "; runs shared the machine" : "");
 }
 
 #define N_BEST 3
@@ -86,7 +92,7 @@ static void find_best(const mst_sweep_report *self, best out[N_BEST])
     out[1].config = out[2].config = self->n_configs;
     find_fastest(self, &out[0]);
     if (self->sweep->search == NULL) /* a search trains the others for as long as it takes to see */
-        find_most_accurate(self, &out[1]);
+        find_best_quality(self, &out[1]);
     if (!self->has_target)
         find_quickest(self, &out[2]);
 }
@@ -182,6 +188,12 @@ static void add_counts(const mst_sweep_report *self, mst_buffer *out)
         add_limit(name, json_string_value(value), self->has_target, out);
     }
     mst_buffer_add(out, ".");
+    if (self->jobs > 1)
+        mst_buffer_format(
+            out,
+            " Up to %u runs ran at the same time: times, rates and CPU figures are not those of a "
+            "run that has the machine to itself.",
+            self->jobs);
 }
 
 /* ---- tables ---- */
@@ -238,8 +250,8 @@ static void add_best(const mst_sweep_report *self, mst_buffer *out)
         mst_buffer command = {0};
         if (all[i].config == self->n_configs)
             continue;
-        add_text(out, i == 0 || (i == 1 && !self->has_target) ? "<p class=\"verdict fine\">" : "<p>",
-                 all[i].sentence, ".</p>\n");
+        bool decides = i == (strcmp(self->metric_name, "target_s") == 0 ? 0 : 1);
+        add_text(out, decides ? "<p class=\"verdict fine\">" : "<p>", all[i].sentence, ".</p>\n");
         mst_sweep_command(&self->sweep->cells[self->configs[all[i].config].first], &command);
         mst_page_command(command.text != NULL ? command.text : "", out);
         out->failed = out->failed || command.failed;
@@ -348,7 +360,7 @@ mst_status mst_sweep_report_runs_csv(const mst_sweep_report *self, mst_buffer *o
 {
     mst_buffer_add(out, "run,configuration");
     add_axes(self, NULL, out);
-    mst_buffer_add(out, ",seed,state,wall_s");
+    mst_buffer_add(out, ",seed,state,wall_s,jobs");
     for (int k = 0; k < MST_SWEEP_FIGURES; k++)
         mst_buffer_format(out, ",%s", mst_sweep_figure_key((mst_sweep_figure)k));
     mst_buffer_add(out, ",bottleneck,sentence\n");
@@ -361,6 +373,7 @@ mst_status mst_sweep_report_runs_csv(const mst_sweep_report *self, mst_buffer *o
         add_axes(self, cell->labels, out);
         mst_buffer_format(out, ",%s,%s", seed != NULL ? seed : "1", mst_cell_state_name(cell->state));
         add_number(out, cell->seconds);
+        add_number(out, cell->jobs > 0 ? cell->jobs : NAN);
         for (int k = 0; k < MST_SWEEP_FIGURES; k++)
             add_number(out, self->runs[i].figures[k]);
         mst_buffer_format(out, ",%s,", self->runs[i].bottleneck);
@@ -398,7 +411,8 @@ mst_status mst_sweep_report_csv(const mst_sweep_report *self, mst_buffer *out)
 
 json_t *mst_sweep_report_json(const mst_sweep_report *self)
 {
-    json_t *root = json_pack("{s:s, s:[]}", "folder", self->sweep->folder, "best");
+    json_t *root =
+        json_pack("{s:s, s:s, s:[]}", "folder", self->sweep->folder, "metric", self->metric_name, "best");
     best all[N_BEST];
     bool fine = root != NULL && mst_sheets_json(sheets, N_SHEETS, self, root) == MST_OK;
     find_best(self, all);

@@ -17,6 +17,7 @@
     X(ACCURACY, "accuracy", "accuracy", SHARE)                                                               \
     X(LOSS, "loss", "loss", PLAIN)                                                                           \
     X(AUC, "AUC", "auc", PLAIN)                                                                              \
+    X(METRIC, "metric", "metric", PLAIN)                                                                     \
     X(CPU, "CPU cores in use", "cpu_cores", PLAIN)                                                           \
     X(CPU_TIME, "CPU time", "cpu_s", SECONDS)                                                                \
     X(MEMORY, "memory, largest process", "memory", BYTES)                                                    \
@@ -36,6 +37,8 @@ typedef enum mst_sweep_figure {
 const char *mst_sweep_figure_title(mst_sweep_figure figure);
 const char *mst_sweep_figure_key(mst_sweep_figure figure);
 mst_plot_unit mst_sweep_figure_unit(mst_sweep_figure figure);
+/* A figure with its unit; out has room for 48 bytes and is returned. */
+const char *mst_sweep_figure_text(mst_plot_unit unit, double value, char *out);
 
 #define MST_SWEEP_WORKERS_MAX 64 /* whose work is told one by one */
 
@@ -70,6 +73,11 @@ struct mst_sweep_report {
     const char *axes[16]; /* that vary, but for the seed */
     size_t n_axes;
     bool has_target;
+    bool metric_given; /* the file has metric: */
+    const char
+        *metric_name; /* what decides which is best: metric: of the file, else time to target or loss */
+    mst_sweep_metric metric; /* the same; MST_SWEEP_METRIC is its value */
+    unsigned jobs;           /* the most runs that ran at the same time */
 };
 
 /* What the grid says of a configuration on an axis; "" where the axis does not count for it. */
@@ -82,6 +90,11 @@ void mst_sweep_command(const mst_sweep_cell *cell, mst_buffer *out);
 
 /* The best by a figure, low or high, among those with at least one run (of all: TARGET); n_configs: none. */
 size_t mst_sweep_best(const mst_sweep_report *self, mst_sweep_figure figure, bool high);
+
+mst_plot_unit mst_sweep_metric_unit(const mst_sweep_report *self);
+
+/* The best by the metric; of a search, what it found. n_configs: none. */
+size_t mst_sweep_winner(const mst_sweep_report *self);
 
 /* ---- tables (sweep_tables.c) ---- */
 

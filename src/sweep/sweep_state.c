@@ -198,6 +198,7 @@ static mst_status adopt_cell(mst_sweep *self, mst_sweep_cell *cell, const json_t
     mst_free(now);
     if (!same || cell->state == MST_CELL_SKIPPED || state == MST_CELL_SKIPPED || state == MST_CELL_PENDING)
         return MST_OK;
+    cell->jobs = (unsigned)json_integer_value(json_object_get(before, "jobs"));
     cell->seconds = seconds_of(self, cell, before, state == MST_CELL_RUNNING);
     TRY(mst_sweep_mark(cell, state, sentence));
     return look_at_run(self, cell);
@@ -285,6 +286,8 @@ static json_t *cell_json(const mst_sweep_cell *cell)
         fine = json_object_set_new(json, "seconds", json_real(cell->seconds)) == 0;
     if (fine && !isnan(cell->began))
         fine = json_object_set_new(json, "began", json_real(cell->began)) == 0;
+    if (fine && cell->jobs > 0)
+        fine = json_object_set_new(json, "jobs", json_integer((json_int_t)cell->jobs)) == 0;
     if (fine && cell->sentence != NULL) {
         text = json_string(cell->sentence);
         fine = json_object_set_new(json, "sentence", text != NULL ? text : json_string("?")) == 0;

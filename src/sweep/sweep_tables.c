@@ -12,7 +12,7 @@ static mst_status finish(const mst_sheet *sheet)
     return sheet->failed ? mst_fail(MST_ENOMEM, "no memory for table %s", sheet->title) : MST_OK;
 }
 
-static const char *figure_text(mst_plot_unit unit, double value, char *out)
+const char *mst_sweep_figure_text(mst_plot_unit unit, double value, char *out)
 {
     char plain[40];
     switch (unit) {
@@ -75,9 +75,9 @@ static void add_stat(mst_sheet *out, mst_plot_unit unit, const mst_stat *s)
     }
     if (!isfinite(s->mean) || a > 1e9 || (unit == MST_PLOT_SECONDS && s->mean >= 99.95)) {
         char mean[48], more[48];
-        figure_text(unit, s->mean, mean);
+        mst_sweep_figure_text(unit, s->mean, mean);
         snprintf(text, sizeof text, spread ? "%s \xc2\xb1 %s" : "%s", mean,
-                 figure_text(unit, s->deviation, more));
+                 mst_sweep_figure_text(unit, s->deviation, more));
     } else if (spread) {
         snprintf(text, sizeof text, "%.*f \xc2\xb1 %.*f%s", decimals, s->mean / scale, decimals,
                  fmin(s->deviation / scale, 1e9), name);
@@ -99,13 +99,21 @@ mst_status mst_sweep_sheet_results(const mst_sweep_report *self, mst_sheet *out)
                                                MST_SWEEP_SPEED,      MST_SWEEP_TARGET, MST_SWEEP_ACCURACY,
                                                MST_SWEEP_LOSS,       MST_SWEEP_AUC};
     const size_t n = sizeof columns / sizeof *columns;
+    bool shown = false;
+    for (size_t k = 0; k < n; k++)
+        shown = shown || strcmp(mst_sweep_figure_key(columns[k]), self->metric_name) == 0;
+    size_t winner = mst_sweep_winner(self);
     *out = (mst_sheet){
         .title = "Results",
         .key = "results",
         .note = "Iterations are the sum over workers; training time is until the last worker was "
-                "done, without evaluations. Behind \xc2\xb1: the standard deviation over repeats."};
+                "done, without evaluations. Behind \xc2\xb1: the standard deviation over repeats. Best: by "
+                "the metric of the sweep, or as the search found."};
     mst_sheet_column_add(out, "configuration", "configuration", false);
     add_columns(columns, n, out);
+    if (!shown)
+        mst_sheet_column_add(out, self->metric_name, "metric", true);
+    mst_sheet_column_add(out, "best", "best", false);
     mst_sheet_column_add(out, "reached", "reached", true);
     mst_sheet_column_add(out, "runs", "runs", true);
     mst_sheet_column_add(out, "bottleneck", "bottleneck", false);
@@ -115,6 +123,9 @@ mst_status mst_sweep_sheet_results(const mst_sweep_report *self, mst_sheet *out)
         mst_sheet_text(out, self->sweep->cells[c->first].config);
         for (size_t k = 0; k < n; k++)
             add_stat(out, mst_sweep_figure_unit(columns[k]), &c->stats[columns[k]]);
+        if (!shown)
+            add_stat(out, mst_sweep_metric_unit(self), &c->stats[MST_SWEEP_METRIC]);
+        mst_sheet_text(out, i == winner ? "best" : "");
         snprintf(text, sizeof text, "%zu of %zu", c->n_reached, c->n_known);
         mst_sheet_value(out, self->has_target && c->n_known > 0 ? (double)c->n_reached : NAN, text);
         snprintf(text, sizeof text, c->n_known == c->n ? "%zu" : "%zu of %zu", c->n_known, c->n);

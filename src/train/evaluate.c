@@ -68,8 +68,8 @@ mst_status mst_evaluator_new(const mst_model *model, const mst_params *params, m
     if (params != NULL)
         mst_model_weights(model, params, &self->weights);
     mst_feed_options feed = {
-        .seed = options->seed,
         .held_out = options->held_out,
+        .valid_seed = options->valid_seed,
         .keep = options->keep,
         .first_rows = options->first_rows,
         .prefetch_threads = options->n_threads,

@@ -18,7 +18,7 @@ typedef struct mst_evaluator_options {
     uint32_t batch;      /* rows computed at a time */
     uint64_t cut_every;  /* batches end at multiples of so many rows, whose progress is told; 0: anywhere */
     uint64_t first_rows; /* 0: all */
-    uint64_t seed;       /* of the hold-out, with keep and held_out */
+    uint64_t valid_seed; /* of the hold-out, with keep and held_out */
     double held_out;
     mst_feed_keep keep;
     const atomic_bool *stop;    /* or NULL */

@@ -7,7 +7,7 @@ const mst_option mst_train_option_table[] = {
      "Test set: files, evaluated on the way and at the end; separated by commas (\\, for a comma in a name), "
      "or the flag repeated."},
     {"valid", MST_OPTION_TEXT, FIELD(valid), NULL, 0, 0, NULL, "FRACTION|FILE",
-     "Validation set: a file, or the fraction of the training rows to hold out (chosen by --seed)."},
+     "Validation set: a file, or the fraction of the training rows to hold out (chosen by --valid-seed)."},
     {"epochs", MST_OPTION_INT, FIELD(epochs), "1", 0, 1e9, NULL, "N",
      "Stop after N passes over the data; 0: no limit."},
     {"steps-per-epoch", MST_OPTION_INT, FIELD(steps_per_epoch), "0", 0, 1e9, NULL, "N",
@@ -35,7 +35,10 @@ const mst_option mst_train_option_table[] = {
     {"eval-batch", MST_OPTION_INT, FIELD(eval_batch), "1024", 1, 1e7, NULL, "N",
      "Rows scored at a time in evaluation."},
     {"seed", MST_OPTION_INT, FIELD(seed), "1", 0, 9e18, NULL, "N",
-     "Seed of everything random: order of rows, hold-out."},
+     "Seed of everything random: order of rows, initial weights, hold-out."},
+    {"valid-seed", MST_OPTION_INT, FIELD(valid_seed), "-1", -1, 9e18, NULL, "N",
+     "Seed of the rows that --valid FRACTION holds out, so that runs with different --seed share one "
+     "hold-out; -1: --seed."},
     {"shuffle-rows", MST_OPTION_INT, FIELD(shuffle_rows), "65536", 0, 1e9, NULL, "N",
      "Rows are shuffled within windows of about N, after whole chunks where the data allows random access; "
      "0: file "

@@ -30,7 +30,8 @@ struct mst_trainer {
     mst_optimizer optimizer;
     mst_strategy *strategy;
     mst_feed *feed;
-    double held_out; /* fraction; 0: none */
+    double held_out;     /* fraction; 0: none */
+    uint64_t valid_seed; /* of the held-out rows */
     mst_eval_set test, valid;
 
     mst_limits limits;

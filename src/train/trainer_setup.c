@@ -181,7 +181,7 @@ static mst_status open_set(mst_trainer *self, const mst_params *params, const at
         .n_threads = self->n_threads,
         .batch = (uint32_t)self->options.eval_batch,
         .first_rows = (uint64_t)self->options.eval_rows,
-        .seed = (uint64_t)self->options.seed,
+        .valid_seed = self->valid_seed,
         .held_out = self->held_out,
         .keep = keep,
         .stop = stop,
@@ -225,6 +225,8 @@ static mst_status parse_valid(mst_trainer *self)
     if (!(fraction > 0.0 && fraction < 1.0))
         return mst_fail(MST_EUSAGE, "--valid %s: a fraction must lie between 0 and 1", valid);
     self->held_out = fraction;
+    self->valid_seed =
+        (uint64_t)(self->options.valid_seed < 0 ? self->options.seed : self->options.valid_seed);
     return MST_OK;
 }
 
@@ -302,6 +304,7 @@ static mst_status make_feed(mst_trainer *self, unsigned n_lanes, uint32_t max_ta
         .seed = (uint64_t)o->seed,
         .shuffle_rows = (uint64_t)o->shuffle_rows,
         .held_out = self->held_out,
+        .valid_seed = self->valid_seed,
         .keep = self->held_out > 0.0 ? MST_KEEP_TRAINING : MST_KEEP_ALL,
         .prefetch_threads = o->prefetch ? (unsigned)o->prefetch : self->n_threads,
         .n_lanes = n_lanes,

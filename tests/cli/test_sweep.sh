@@ -113,7 +113,7 @@ grid:
 repeats: 2
 Y
 expect 0 sweep small.yaml
-has "Best accuracy: "
+has "Lowest loss: "
 has "muster train a.cache"
 has sweeps/small/report.html
 only sweeps/small .lock logs report.csv report.html report.md runs runs.csv sweep.json
@@ -155,6 +155,74 @@ expect 0 sweep small.yaml --extend
 grep -q '16 of 24 runs are done already' err || fail "--extend did not keep the runs that stay the same"
 expect 0 sweep small.yaml --report-only --json
 python3 -c 'import json; r = json.load(open("out")); assert len(r["results"]) == 12 and r["best"]' || fail "--json"
+
+# ---- what is best: the metric of the file, the same in the sentence, the table and --json ----
+# Positives weighted by 50 cost loss and accuracy. The ranking hardly changes; batches of 4,000 take few steps.
+cat >metric.yaml <<'Y'
+files: a.cache
+for: {rows: 20k}
+train: {test: t.cache, valid: 0.1, save: false}
+grid:
+  x:
+    - {name: weighted, batch: 10, pos-weight: 50}
+    - {name: slow, batch: 4000, lr: 1e-6}
+    - {name: plain, batch: 100, lr: 0.05}
+repeats: 2
+Y
+expect 0 sweep metric.yaml
+has 'Lowest loss: plain, '
+for m in loss test_auc valid_loss train_s rows_per_s; do
+  { cat metric.yaml; echo "metric: $m"; } >metric2.yaml
+  expect 0 sweep metric2.yaml --out sweeps/metric --report-only --json # another metric is not another sweep
+  python3 - "$m" <<'P' || fail "the best by $m"
+import csv, json, sys
+m, r = sys.argv[1], json.load(open("out"))
+rows = list(csv.DictReader(open("sweeps/metric/report.csv")))
+high = m in ("test_auc", "rows_per_s")
+want = (max if high else min)(rows, key=lambda x: float(x["metric"]))["configuration"]
+marked = [c["configuration"] for c in r["results"] if c["best"]]
+assert marked == [want] and r["metric"] == m, (marked, want, rows)
+assert r["best"][0]["sentence"].startswith(("Highest " if high else "Lowest ") + m + ": " + want), r["best"]
+P
+done
+# Repeats with other seeds hold the same rows out: as many, and those of seed 1.
+python3 - <<'P' || fail "repeats differ in their hold-out"
+import json
+runs = [json.load(open(f"sweeps/metric/runs/plain-seed{s}/manifest.json")) for s in (1, 2)]
+assert [r["options"]["training"]["seed"] for r in runs] == [1, 2]
+assert runs[0]["valid"]["rows"] == runs[1]["valid"]["rows"], [r["valid"] for r in runs]
+assert runs[1]["options"]["training"]["valid-seed"] == 1
+P
+
+# ---- several runs at a time ----
+cat >jobs.yaml <<'Y'
+files: a.cache
+for: {seconds: 0.4}
+train: {save: false}
+grid:
+  x:
+    - {name: a, batch: 10}
+    - {name: wrong, test: missing.cache}
+    - {name: b, batch: 20}
+    - {name: two, batch: 30, threads: 2}
+jobs: 2
+Y
+expect 1 sweep jobs.yaml --oversubscribe
+grep -q 'muster: 1 of 4 runs failed; the first: wrong: missing.cache' err || fail "a failure among runs at a time"
+python3 - <<'P' || fail "runs at the same time"
+import csv, json
+cells = {c["name"]: c for c in json.load(open("sweeps/jobs/sweep.json"))["cells"]}
+assert [cells[n]["state"] for n in ("a", "wrong", "b", "two")] == ["done", "failed", "done", "done"], cells
+assert all(c["jobs"] == 2 for c in cells.values()), cells
+assert {r["jobs"] for r in csv.DictReader(open("sweeps/jobs/runs.csv"))} == {"2"}
+assert "Up to 2 runs ran at the same time: times, rates and CPU" in open("sweeps/jobs/report.md").read()
+P
+expect 1 sweep jobs.yaml --jobs 1 --overwrite
+! grep -q 'at the same time' sweeps/jobs/report.md || fail "--jobs 1 ran several"
+taskset -c "$(taskset -pc $$ | sed 's/.*: //; s/[-,].*//')" "$muster" sweep jobs.yaml --jobs auto --overwrite >out 2>err </dev/null || true
+! grep -q 'at the same time' sweeps/jobs/report.md || fail "more threads than cores"
+refused 2 '--jobs x: must be auto or between 1 and 1024' sweep jobs.yaml --jobs x
+refused 2 '--oversubscribe needs a number of runs' sweep jobs.yaml --jobs auto --oversubscribe
 
 # ---- when the first three fail alike, so would the rest ----
 cat >hopeless.yaml <<'Y'
@@ -223,6 +291,11 @@ grep -q 'round' err && fail "a finished search tried again"
 sed -i 's/0.58/0.01/' search.yaml
 expect 0 sweep search.yaml --auto --out none
 has "nobody reached test_loss<=0.01 within the limits of for:; batch100 came nearest"
+{ cat search.yaml; echo 'metric: rows_per_s'; } >speed.yaml
+refused 2 'metric: rows_per_s: --auto keeps the better half by an evaluation' sweep speed.yaml --auto --out speed
+{ cat search.yaml; echo 'metric: auc'; } >ranked.yaml
+expect 0 sweep ranked.yaml --auto --out ranked
+has "came nearest, with auc 0."
 # The first to reach the target is enough: the others get no more time than that, and stop there.
 cat >cut.yaml <<'Y'
 files: a.cache

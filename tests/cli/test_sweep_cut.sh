@@ -67,6 +67,25 @@ expect 0 sweep cut.yaml --out cut
 same "after kill -9" "$(state cut lr0.1) $(state cut lr0.2)" "done done"
 whole cut lr0.1
 
+# ---- several at a time: Ctrl-C ends and saves all of them, and the same command continues all ----
+sed 's/seconds: 1.5/seconds: 2/; s/lr: .*/lr: [0.1, 0.2, 0.3]}\njobs: 2/' cut.yaml >several.yaml
+"$muster" sweep several.yaml --oversubscribe --out several >out 2>err </dev/null &
+pid=$!
+for _ in $(seq 300); do
+  [ "$(grep -l '^[0-9]' several/runs/lr0.[12]/metrics.csv 2>/dev/null | wc -l)" = 2 ] && break
+  kill -0 $pid 2>/dev/null || fail "the sweep ended before it was stopped"
+  sleep 0.05
+done
+kill -INT $pid
+wait $pid || true
+pgrep -f "train a.cache.*--run=several/runs" >/dev/null && fail "a run survived its sweep"
+same "both interrupted" "$(state several lr0.1) $(state several lr0.2) $(state several lr0.3)" "stopped stopped pending"
+expect 0 sweep several.yaml --oversubscribe --out several
+same "all resumed" "$(state several lr0.1) $(state several lr0.2) $(state several lr0.3)" "done done done"
+for r in 1 2; do
+  grep -q ',resume,' several/runs/lr0.$r/marks.csv || fail "interrupted run lr0.$r was not resumed"
+done
+
 # Two at once are refused.
 flock cut/.lock -c "'$muster' sweep cut.yaml --out cut >out 2>err && exit 9 || exit \$?" && fail "two sweeps at once"
 grep -q 'another sweep is at work there' err || fail "two sweeps at once are not told apart"

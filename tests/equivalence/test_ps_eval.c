@@ -47,7 +47,7 @@ static mst_result score(const trial *t, const trained *r, bool valid)
     mst_result result;
     mst_evaluator_options eval = {.n_threads = 1,
                                   .batch = 1024,
-                                  .seed = (uint64_t)t->train.seed,
+                                  .valid_seed = (uint64_t)t->train.seed,
                                   .held_out = valid ? atof(t->train.valid) : 0.0,
                                   .keep = valid ? MST_KEEP_HELD_OUT : MST_KEEP_ALL};
     options.features = FEATURES;

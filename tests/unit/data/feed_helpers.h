@@ -54,8 +54,12 @@ static inline mst_status take_all(mst_feed *feed, const mst_feed_options *o, uin
 
 static inline mst_feed_options options_of(uint64_t seed, uint64_t shuffle_rows)
 {
-    return (mst_feed_options){
-        .seed = seed, .shuffle_rows = shuffle_rows, .prefetch_threads = 1, .n_lanes = 1, .max_take = 100};
+    return (mst_feed_options){.seed = seed,
+                              .valid_seed = seed,
+                              .shuffle_rows = shuffle_rows,
+                              .prefetch_threads = 1,
+                              .n_lanes = 1,
+                              .max_take = 100};
 }
 
 static inline mst_feed *feed_new(fake_dataset *d, const mst_feed_options *o)

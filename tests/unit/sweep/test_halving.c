@@ -15,17 +15,17 @@ static void targets(void **state)
     mst_target t;
     (void)state;
     assert_int_equal(mst_target_parse("test_loss<=0.35", &t), MST_OK);
-    assert_string_equal(t.set, "test");
-    assert_string_equal(t.column, "loss");
-    assert_false(t.high_is_good);
+    assert_string_equal(t.metric.set, "test");
+    assert_string_equal(t.metric.column, "loss");
+    assert_false(t.metric.high_is_good);
     assert_true(t.value == 0.35);
     assert_int_equal(mst_target_parse(" valid_accuracy > 0.9 ", &t), MST_OK);
-    assert_string_equal(t.set, "valid");
-    assert_string_equal(t.column, "accuracy");
-    assert_true(t.high_is_good);
+    assert_string_equal(t.metric.set, "valid");
+    assert_string_equal(t.metric.column, "accuracy");
+    assert_true(t.metric.high_is_good);
     assert_int_equal(mst_target_parse("train_loss<1", &t), MST_OK);
-    assert_string_equal(t.set, "");
-    assert_string_equal(t.column, "train_loss");
+    assert_string_equal(t.metric.set, "");
+    assert_string_equal(t.metric.column, "train_loss");
     static const char *const wrong[] = {"",
                                         "test_",
                                         "loss<=1",

@@ -14,6 +14,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "sweep/sweep.h"
+#include "sweep/sweep_metric.h"
 #include "sweep/sweep_report.h"
 
 static json_t *parse(const char *text)
@@ -84,6 +85,10 @@ static void errors(void **state)
     refuse("files: a\nrepeats: 2\ngrid: {seed: [1]}\n",
            "s.yaml:2: repeats: the grid names its seeds already");
     refuse("files: a\nfor: {rows: 5}\ngrid: {rows: [1, 2]}\n", "rows: is given by the grid");
+    refuse("files: a\nmetric: speed\n", "s.yaml:2: metric: speed: not one of loss, accuracy, auc");
+    refuse("files: a\nmetric: test_train_loss\n", "s.yaml:2: metric: test_train_loss: not one of");
+    refuse("files: a\njobs: 0\n", "s.yaml:2: jobs: 0: must be auto or between 1 and 1024");
+    refuse("files: a\njobs: [1]\n", "s.yaml:2: jobs: must be a single value here");
 }
 
 static void cells(void **state)
@@ -117,6 +122,83 @@ static void cells(void **state)
     assert_int_equal(mst_sweep_new("s.yaml", "f", spec, NULL, &s), MST_EUSAGE);
     assert_non_null(strstr(mst_error_text(), "batch is set by two axes"));
     json_decref(spec);
+}
+
+static void metrics(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *set, *column;
+        bool evaluated, high;
+    } known[] = {{"loss", "", "loss", true, false},
+                 {"valid_auc", "valid", "auc", true, true},
+                 {"train_loss", "", "train_loss", true, false},
+                 {"test_accuracy", "test", "accuracy", true, true},
+                 {"rows_per_s", "", "rows_per_s", false, true},
+                 {"memory", "", "memory", false, false}};
+    mst_sweep_metric m;
+    bool given;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        assert_true(mst_sweep_metric_find(known[i].name, &m));
+        assert_string_equal(m.set, known[i].set);
+        assert_string_equal(m.column, known[i].column);
+        assert_int_equal(m.evaluated, known[i].evaluated);
+        assert_int_equal(m.high_is_good, known[i].high);
+    }
+    assert_false(mst_sweep_metric_find("valid_rows_per_s", &m));
+    mst_sweep *s = sweep_of("files: a\nmetric: auc\n", "f");
+    assert_string_equal(mst_sweep_metric_name(s, &given), "auc");
+    assert_true(given);
+    mst_sweep_destroy(s);
+    s = sweep_of("files: a\n", "f");
+    assert_string_equal(mst_sweep_metric_name(s, &given), "loss");
+    assert_false(given);
+    mst_sweep_destroy(s);
+}
+
+/* Repeats hold the rows of the first seed out, whatever theirs is. */
+static void hold_outs(void **state)
+{
+    (void)state;
+    mst_sweep *s = sweep_of("files: a\ntrain: {valid: 0.1, seed: 0}\ngrid: {lr: [1, 2]}\nrepeats: 2\n", "f");
+    assert_string_equal(word(&s->cells[1], "--valid-seed"), ""); /* its own seed is that */
+    assert_string_equal(word(&s->cells[2], "--seed"), "--seed=1");
+    assert_string_equal(word(&s->cells[2], "--valid-seed"), "--valid-seed=0");
+    assert_string_equal(word(&s->cells[3], "--valid-seed"), "--valid-seed=0");
+    mst_sweep_destroy(s);
+    s = sweep_of("files: a\ntrain: {valid: 0.1, valid-seed: 9}\nrepeats: 2\n", "f");
+    assert_string_equal(word(&s->cells[1], "--valid-seed"), "--valid-seed=9");
+    mst_sweep_destroy(s);
+    s = sweep_of("files: a\ntrain: {valid: rows.txt}\nrepeats: 2\n", "f");
+    assert_string_equal(word(&s->cells[1], "--valid-seed"), "");
+    mst_sweep_destroy(s);
+    s = sweep_of("files: a\ntrain: {valid: 0.1}\ngrid: {x: [{name: p, lr: 1}, {name: q, seed: 5}]}\n", "f");
+    assert_string_equal(word(&s->cells[1], "--valid-seed"), "--valid-seed=1");
+    mst_sweep_destroy(s);
+}
+
+static void threads(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *train;
+        unsigned threads;
+    } tries[] = {{"{lr: 1}", 1},          {"{threads: 3}", 3},
+                 {"{threads: 0}", 8},     {"{strategy: ps, workers: 2, servers: 2}", 4},
+                 {"{deploy: launch}", 2}, {"{strategy: allreduce, workers: 2, threads: 2}", 4}};
+    for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
+        char text[128];
+        snprintf(text, sizeof text, "files: a\ntrain: %s\n", tries[i].train);
+        mst_sweep *s = sweep_of(text, "f");
+        assert_int_equal(mst_sweep_cell_threads(&s->cells[0], 8), tries[i].threads);
+        mst_sweep_destroy(s);
+    }
+    unsigned jobs = 7;
+    assert_true(mst_sweep_jobs_parse("auto", &jobs));
+    assert_int_equal(jobs, MST_JOBS_AUTO);
+    assert_true(mst_sweep_jobs_parse("4", &jobs));
+    assert_int_equal(jobs, 4);
+    assert_false(mst_sweep_jobs_parse("-1", &jobs));
 }
 
 /* What the first cell that is left out says. */
@@ -389,6 +471,9 @@ int main(void)
         cmocka_unit_test(values),
         cmocka_unit_test(errors),
         cmocka_unit_test(cells),
+        cmocka_unit_test(metrics),
+        cmocka_unit_test(hold_outs),
+        cmocka_unit_test(threads),
         cmocka_unit_test(rules),
         cmocka_unit_test_setup_teardown(goes_on, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(foreign, make_folder, remove_folder),

@@ -165,7 +165,7 @@ static void held_out(void **state)
     bench b;
     bench_init(&b, FAKE_COSTLY);
     mst_result out, in, again, other;
-    mst_evaluator_options options = {.n_threads = 2, .batch = 64, .seed = 5, .held_out = 0.3};
+    mst_evaluator_options options = {.n_threads = 2, .batch = 64, .valid_seed = 5, .held_out = 0.3};
     options.keep = MST_KEEP_HELD_OUT;
     assert_int_equal(evaluate(&b, &options, &out), MST_OK);
     assert_int_equal(evaluate(&b, &options, &again), MST_OK);
@@ -175,7 +175,7 @@ static void held_out(void **state)
     assert_int_equal(out.rows + in.rows, N_ROWS);
     assert_true(out.loss == again.loss);
     options.keep = MST_KEEP_HELD_OUT;
-    options.seed = 6;
+    options.valid_seed = 6;
     assert_int_equal(evaluate(&b, &options, &other), MST_OK);
     assert_true(other.loss != out.loss);
     bench_fini(&b);

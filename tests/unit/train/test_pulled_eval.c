@@ -66,7 +66,7 @@ static void bench_init(bench *b, const char *model, uint32_t classes, uint32_t f
     b->valid_options = (mst_evaluator_options){.n_threads = 1,
                                                .batch = 33,
                                                .first_rows = 100,
-                                               .seed = 9,
+                                               .valid_seed = 9,
                                                .held_out = 0.4,
                                                .keep = MST_KEEP_HELD_OUT};
     assert_int_equal(

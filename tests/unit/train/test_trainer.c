@@ -366,6 +366,35 @@ static void held_out_rows_stay_out(void **state)
     trial_fini(&t);
 }
 
+/* --valid-seed chooses the held-out rows whatever --seed is; without it --seed does. */
+static void hold_out_of_its_own_seed(void **state)
+{
+    (void)state;
+    static const char *const seeds[][2] = {{"1", NULL}, {"2", "1"}, {"2", NULL}};
+    static float first[4000];
+    for (int k = 0; k < 3; k++) {
+        trial t;
+        begin(&t, "single.libsvm", NULL);
+        trial_set(&t, "index-base", "0");
+        trial_set(&t, "valid", "0.25");
+        trial_set(&t, "bias", "false");
+        trial_set(&t, "seed", seeds[k][0]);
+        if (seeds[k][1] != NULL)
+            trial_set(&t, "valid-seed", seeds[k][1]);
+        trial_must_run(&t);
+        const mst_params *p = trial_params(&t);
+        uint64_t differ = 0;
+        assert_true(p->size <= sizeof first / sizeof *first);
+        for (uint64_t i = 0; i < p->size; i++)
+            differ += (p->w[i] != 0.0f) != (first[i] != 0.0f);
+        if (k == 0)
+            memcpy(first, p->w, p->size * sizeof *first);
+        else
+            assert_int_equal(differ > 0, seeds[k][1] == NULL);
+        trial_fini(&t);
+    }
+}
+
 /* ---- checkpoints ---- */
 
 static size_t count_entries(const char *path)
@@ -575,6 +604,7 @@ int main(void)
         cmocka_unit_test(first_rows_of_a_set),
         cmocka_unit_test(held_out),
         cmocka_unit_test(held_out_rows_stay_out),
+        cmocka_unit_test(hold_out_of_its_own_seed),
         cmocka_unit_test(checkpoints_kept),
         cmocka_unit_test(init_from),
         cmocka_unit_test(usage),
