@@ -42,6 +42,8 @@ mst_status mst_coordinator_welcome(mst_server *s, uint32_t worker)
 mst_status mst_coordinator_start(mst_server *s)
 {
     mst_coordinator *co = s->co;
+    if (co->start.restore)
+        s->hooks->restored(s->hooks->arg);
     co->phase = MST_JOB_RUN;
     co->run_ns = co->closed_ns = mst_now_ns();
     co->eval_due = co->start.evaluates && co->start.owes_evaluation;

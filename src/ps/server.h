@@ -77,6 +77,8 @@ typedef struct mst_server_hooks {
     mst_status (*begin)(void *arg, const json_t *join, mst_server_start *out);
     /* Floats [first, first + count) of the weights (slot 0) or of optimizer slot - 1. */
     mst_status (*restore)(void *arg, uint32_t slot, uint64_t first, uint64_t count, float *out);
+    /* Every server has its floats: restore is not called again. Only after restore. */
+    void (*restored)(void *arg);
     /* Training has advanced; which MST_PS_DUE_* are due now. Also called a few times a second. */
     mst_status (*advanced)(void *arg, const mst_ps_progress *progress, unsigned *due);
     /* The weights as they are now will be evaluated; then the results, {"test", "valid"} as pulled_eval.h

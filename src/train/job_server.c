@@ -22,7 +22,7 @@ typedef struct server_job {
     mst_optimizer optimizer;
     mst_assembly assembly;
     mst_book *book;
-    mst_checkpoint *checkpoint; /* that weights are restored from; or NULL */
+    mst_checkpoint *checkpoint; /* open while weights are restored from it; else NULL */
     uint32_t restored_slots;    /* of the optimizer that it has: none with --init-from */
     mst_observe *observe;       /* or NULL */
     double seconds;             /* of training that the book knows of */
@@ -241,6 +241,14 @@ static mst_status restore(void *arg, uint32_t slot, uint64_t first, uint64_t cou
     return MST_OK;
 }
 
+/* The run may remove the checkpoint now, which frees its space only once it is closed. */
+static void restored(void *arg)
+{
+    server_job *job = arg;
+    mst_checkpoint_close(job->checkpoint);
+    job->checkpoint = NULL;
+}
+
 static mst_status advanced(void *arg, const mst_ps_progress *p, unsigned *due)
 {
     server_job *job = arg;
@@ -440,6 +448,7 @@ static mst_status serve(server_job *job)
         .fits = fits,
         .begin = begin,
         .restore = restore,
+        .restored = restored,
         .advanced = advanced,
         .eval_begin = eval_begin,
         .evaluated = evaluated,

@@ -76,6 +76,24 @@ same "batch of four" "$(fact_of r batch)" 2
 same "global batch of four" "$(fact_of r global_batch)" 8
 grep -q '"batch": 2,' run/manifest.json || fail "the manifest has another batch"
 
+# ---- a resumed server closes the checkpoint it has read: removed ones take no space ----
+rm -rf run
+expect 0 launch --servers 2 --workers 2 --logs none -- train $common --run run --mode sync --rows $((rows / 4)) --keep 1
+first=run/checkpoints/$(ls run/checkpoints)
+first_gone() {
+  [ ! -e "$first" ]
+}
+job 2 2 $common --run run --resume --rows $rows --keep 1 --checkpoint-every $every
+until_true 20 "the first checkpoint stays" first_gone
+signal s0 STOP
+for name in s0 s1; do
+  ! ls -l /proc/${pid_of[$name]}/fd | grep -F "$PWD/$first" >held || fail "$name holds $(cat held)"
+  ! grep -F "$PWD/$first" /proc/${pid_of[$name]}/maps >held || fail "$name maps $(cat held)"
+done
+signal s0 CONT
+ends_all 0 s0 s1 w0 w1
+same "rows" "$(fact_of s0 rows)" $rows
+
 # ---- a checkpoint on the way, of all servers at once: what follows it is trained on once ----
 rm -rf run
 job 2 3 $common --run run --mode async --checkpoint-every $((3000 / slack))rows --keep 0
