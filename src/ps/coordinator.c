@@ -1,9 +1,10 @@
 /* The coordinator's start-up and membership (server.h): who joins, who fits, who is lost.
  *
- * The first worker to join brings the model's shape and a sample of its keys: from them the store and the
- * partition table are made, the run is opened, and the other servers are set up. Training begins when all
- * servers are ready and all workers that are needed have joined; an asynchronous job takes further workers
- * whenever they come. */
+ * The first worker to join brings the model's shape: from it the store is made and the run is opened. Once
+ * all workers that are needed have joined, the keys that the one with the lowest index sampled make the
+ * partition table, so that the table does not depend on the order of joins, and the other servers are set up.
+ * Training begins when all servers are ready; an asynchronous job takes further workers whenever they come.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,6 +58,7 @@ void mst_coordinator_destroy(mst_coordinator *co)
         mst_free(early);
     }
     json_decref(co->first_join);
+    json_decref(co->sample);
     json_decref(co->start.plan);
     mst_free(co->members);
     mst_free(co->server_joined);
@@ -73,9 +75,9 @@ mst_status mst_coordinator_up(mst_server *s, uint32_t peer)
 
 /* ---- the first worker ---- */
 
-static mst_status read_sample(const json_t *join, uint32_t **out, size_t *n)
+static mst_status read_sample(const json_t *sample, uint32_t **out, size_t *n)
 {
-    const json_t *sample = json_object_get(join, "sample"), *key;
+    const json_t *key;
     size_t i, count = json_array_size(sample);
     uint32_t *keys = mst_calloc(count + 1, sizeof *keys);
     if (keys == NULL)
@@ -86,12 +88,12 @@ static mst_status read_sample(const json_t *join, uint32_t **out, size_t *n)
     return MST_OK;
 }
 
-static mst_status make_table(mst_server *s, const json_t *join)
+static mst_status make_table(mst_server *s)
 {
     mst_grad layout = {0};
     uint32_t *sample = NULL;
     size_t n = 0;
-    TRY(read_sample(join, &sample, &n));
+    TRY(read_sample(s->co->sample, &sample, &n));
     s->store.model->ops->layout(s->store.model, s->store.params, &layout);
     mst_status st = mst_placement_make(&s->table, s->store.params, &layout, s->options.n_servers, sample, n,
                                        s->options.dense_model);
@@ -203,9 +205,17 @@ static mst_status first_worker(mst_server *s, const json_t *join)
     co->progress.rows = start->rows;
     co->progress.epoch = start->epoch;
     co->progress.position = start->position;
-    TRY(make_table(s, join));
+    return MST_OK;
+}
+
+/* Enough workers have joined: cuts the store among the servers. */
+static mst_status place(mst_server *s)
+{
+    mst_coordinator *co = s->co;
+    co->placed = true;
+    TRY(make_table(s));
     TRY(mst_server_make_shard(s));
-    if (start->restore)
+    if (co->start.restore)
         TRY(restore_own(s));
     s->ready = true;
     co->server_joined[0] = co->server_ready[0] = true;
@@ -285,12 +295,31 @@ static mst_status maybe_start(mst_server *s)
     uint32_t joined = 0, need = needed_to_start(s);
     if (co->phase != MST_JOB_START || co->first_join == NULL)
         return MST_OK;
+    for (uint32_t w = 0; w < s->options.n_workers; w++)
+        joined += co->members[w].joined;
+    if (joined < need)
+        return MST_OK;
+    if (!co->placed) {
+        mst_status st = place(s);
+        if (st != MST_OK) {
+            mst_server_fail(s, st); /* no other worker would change it */
+            return MST_OK;
+        }
+    }
     for (uint32_t i = 0; i < s->options.n_servers; i++)
         if (!co->server_ready[i])
             return MST_OK;
-    for (uint32_t w = 0; w < s->options.n_workers; w++)
-        joined += co->members[w].joined;
-    return joined >= need ? mst_coordinator_start(s) : MST_OK;
+    return mst_coordinator_start(s);
+}
+
+/* Keeps the sample of the worker with the lowest index. */
+static void keep_sample(mst_coordinator *co, uint32_t worker, const json_t *join)
+{
+    if (co->placed || (co->sample != NULL && co->sampler <= worker))
+        return;
+    json_decref(co->sample);
+    co->sample = json_incref(json_object_get(join, "sample"));
+    co->sampler = worker;
 }
 
 static mst_status hear_worker_join(mst_server *s, uint32_t worker, const json_t *join)
@@ -312,6 +341,7 @@ static mst_status hear_worker_join(mst_server *s, uint32_t worker, const json_t 
     }
     m->joined = true;
     m->lost = false;
+    keep_sample(co, worker, join);
     mst_net_name_of(s->net, s->workers[worker].peer, m->name, sizeof m->name);
     if (co->phase == MST_JOB_RUN)
         return MST_OK; /* welcomed by the next look */
@@ -328,7 +358,7 @@ static mst_status hear_server_join(mst_server *s, uint32_t server, const json_t 
         return MST_OK;
     }
     s->co->server_joined[server] = true;
-    return s->co->first_join != NULL ? set_server_up(s, server) : MST_OK;
+    return s->co->placed ? set_server_up(s, server) : MST_OK;
 }
 
 /* ---- losses ---- */
@@ -386,7 +416,7 @@ const char *mst_coordinator_run_path(const mst_server *s)
 bool mst_coordinator_server_left(mst_server *s, uint32_t server, const char *why)
 {
     mst_coordinator *co = s->co;
-    if (co->first_join != NULL)
+    if (co->placed)
         return false;
     co->server_joined[server] = false;
     mst_warn("%s; waiting for server %" PRIu32 " again", why, server);

@@ -70,6 +70,9 @@ struct mst_coordinator {
     bool *server_joined, *server_ready;
     mst_restore *restores; /* n_servers */
     json_t *first_join;    /* of the first worker */
+    json_t *sample;        /* keys of the joined worker with the lowest index, `sampler`; or NULL */
+    uint32_t sampler;
+    bool placed; /* the partition table is made */
     mst_server_start start;
     mst_sharding sharding;
     mst_ps_progress progress;
