@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "cli/progress.h"
 
 #define NAMES_MAX 64
@@ -199,6 +200,15 @@ void mst_cli_note(const char *format, ...)
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
     mst_bar_line(line);
+}
+
+void mst_cli_unseen(const char *set, uint64_t unseen, uint64_t rows)
+{
+    char some[32], all[32];
+    if (unseen > 0)
+        mst_warn("%s of %s %s%srows have features that the model has not seen, which count as 0 "
+                 "(--strict-features refuses them)",
+                 mst_text_count(unseen, some), mst_text_count(rows, all), set, *set != '\0' ? " " : "");
 }
 
 void mst_text_precision(const char *set, uint64_t rows, uint64_t correct, char *out, size_t size)

@@ -77,6 +77,9 @@ mst_status mst_cli_print_json(json_t *value);
 /* Writes a line to standard error, clearing a progress bar that stands there first. Any thread. */
 void mst_cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Warns that so many of a set's rows had features that the model does not have; nothing for none. */
+void mst_cli_unseen(const char *set, uint64_t unseen, uint64_t rows);
+
 /* "1,234,567"; out holds at least 32 bytes and is returned. */
 const char *mst_text_count(uint64_t value, char *out);
 /* "test precision @ 1 = 0.8730 @ 5,000 examples": of an evaluation under way; set may be "". Any model: at 1

@@ -12,6 +12,8 @@ const mst_option mst_apply_table[] = {
     {"rows", MST_OPTION_INT, FIELD(rows), "0", 0, 1e15, NULL, "N", "Stop after the first N rows; 0: all."},
     {"isa", MST_OPTION_TEXT, FIELD(isa), "auto", 0, 0, NULL, "NAME",
      "Instruction set of the kernels: auto, portable, avx2 or avx512."},
+    {"strict-features", MST_OPTION_FLAG, FIELD(strict_features), "false", 0, 0, NULL, NULL,
+     "Refuse rows with features that the model does not have, which count as 0 otherwise."},
     {0},
 };
 
@@ -36,6 +38,7 @@ static mst_status open_rows(mst_apply *self, const char *image_option, const mst
     if (self->augment_options.crop != NULL)
         self->data.features = 0; /* images are larger than what the model sees of them */
     self->data.set = MST_SET_TEST;
+    self->data.any_key = true; /* the feed bounds them */
     TRY(mst_dataset_open(&files, &self->data, &self->dataset));
     TRY(mst_images_option_check(image_option, self->dataset));
     TRY(check_channels(self, meta));

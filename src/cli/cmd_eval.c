@@ -74,6 +74,10 @@ static mst_status print_result(const mst_result *r, bool classes, bool json)
     TRY(mst_table_new(columns, 2, &t));
     mst_table_text(t, "rows");
     mst_table_count(t, r->rows);
+    if (r->unseen > 0) {
+        mst_table_text(t, "unseen rows");
+        mst_table_count(t, r->unseen);
+    }
     mst_table_text(t, "loss");
     mst_table_real(t, r->loss, 6);
     mst_table_text(t, "accuracy");
@@ -120,6 +124,7 @@ static mst_status run(int argc, char **argv)
         .batch = (uint32_t)apply.options.batch,
         .cut_every = (uint64_t)own.precision_every,
         .first_rows = (uint64_t)apply.options.rows,
+        .strict_features = apply.options.strict_features,
         .stop = mst_signals_stop(),
         .augment = apply.augment.any ? &apply.augment : NULL,
     };
@@ -136,9 +141,9 @@ static mst_status run(int argc, char **argv)
     if (st != MST_OK)
         goto out;
     if (result.rows == 0)
-        st = mst_fail(MST_EINPUT, "%s: no rows to evaluate", apply.dataset->name);
-    else
-        st = print_result(&result, apply.assembly.model->n_scores > 1, json.json);
+        TRY_OUT(st, mst_fail(MST_EINPUT, "%s: no rows to evaluate", apply.dataset->name));
+    mst_cli_unseen("", result.unseen, result.rows);
+    st = print_result(&result, apply.assembly.model->n_scores > 1, json.json);
 out:
     mst_evaluator_destroy(evaluator);
     mst_apply_close(&apply);

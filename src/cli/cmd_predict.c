@@ -60,13 +60,14 @@ static mst_status write_row(mst_out *out, int what, const mst_text_list *names, 
     return MST_OK;
 }
 
-/* Rows in file order through one lane: parsing runs ahead on other threads. */
-static mst_status predict(const mst_apply *apply, const predict_options *options, mst_out *out)
+/* Rows in file order through one lane: parsing runs ahead on other threads. *unseen: of the rows, those with
+ * features that the model does not have. */
+static mst_status predict(const mst_apply *apply, const predict_options *options, mst_out *out,
+                          uint64_t *n_rows, uint64_t *unseen)
 {
     const mst_model *model = apply->assembly.model;
     uint32_t batch_rows = (uint32_t)apply->options.batch;
     const mst_text_list *files = options->names ? mst_images_files(apply->dataset) : NULL;
-    uint64_t n_rows = 0;
     mst_feed *feed = NULL;
     mst_weights weights;
     mst_feed_options feed_options = {
@@ -75,6 +76,7 @@ static mst_status predict(const mst_apply *apply, const predict_options *options
         .n_lanes = 1,
         .max_take = batch_rows,
         .features = model->shape.n_features,
+        .drop_unseen = !apply->options.strict_features,
         .stop = mst_signals_stop(),
         .augment = apply->augment.any ? &apply->augment : NULL,
     };
@@ -99,11 +101,13 @@ static mst_status predict(const mst_apply *apply, const predict_options *options
         TRY_OUT(st, model->ops->forward(model, scratch, &batch, &weights, scores));
         for (uint32_t i = 0; i < batch.n_rows; i++) {
             if (files != NULL)
-                TRY_OUT(st, mst_out_printf(out, "%s\t", files->items[n_rows++]));
+                TRY_OUT(st, mst_out_printf(out, "%s\t", files->items[*n_rows + i]));
             TRY_OUT(st, write_row(out, options->what, &apply->data.image_classes,
                                   scores + (size_t)i * model->n_scores, model->n_scores));
         }
+        *n_rows += batch.n_rows;
     }
+    *unseen = mst_feed_unseen(feed);
 out:
     mst_feed_destroy(feed);
     mst_model_scratch_free(model, scratch);
@@ -116,6 +120,7 @@ static mst_status run(int argc, char **argv)
     mst_apply apply = {.data.unlabelled = true};
     predict_options options = {0};
     mst_out *out = NULL;
+    uint64_t n_rows = 0, unseen = 0;
     mst_option_group groups[] = {
         {.title = "prediction", .table = predict_table, .base = &options},
         {.title = "reading", .table = mst_apply_table, .base = &apply.options},
@@ -145,8 +150,9 @@ static mst_status run(int argc, char **argv)
         goto out;
     }
     TRY_OUT(st, mst_out_open(options.out, &out));
-    TRY_OUT(st, predict(&apply, &options, out));
-    st = mst_out_commit(out);
+    TRY_OUT(st, predict(&apply, &options, out, &n_rows, &unseen));
+    TRY_OUT(st, mst_out_commit(out));
+    mst_cli_unseen("", unseen, n_rows);
 out:
     mst_out_close(out);
     mst_apply_close(&apply);

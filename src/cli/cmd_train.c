@@ -141,6 +141,11 @@ static void add_result(mst_table *t, const char *set, bool classes, const mst_re
         mst_table_text(t, name);
         mst_table_count(t, r->rows);
     }
+    if (r->unseen > 0) {
+        snprintf(name, sizeof name, "%s unseen rows", set);
+        mst_table_text(t, name);
+        mst_table_count(t, r->unseen);
+    }
     for (size_t i = 0; r->rows > 0 && i < sizeof figures / sizeof *figures; i++) {
         if (!isfinite(figures[i].value))
             continue;
@@ -378,6 +383,8 @@ static mst_status conclude(const settings *s, const mst_train_summary *summary, 
                            const char *stopped_by)
 {
     mst_bar_end(NULL);
+    mst_cli_unseen("valid", summary->valid.unseen, summary->valid.rows);
+    mst_cli_unseen("test", summary->test.unseen, summary->test.rows);
     TRY(print_summary(s, summary, workers));
     if (summary->end != MST_END_STOPPED)
         return MST_OK;

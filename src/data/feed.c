@@ -50,6 +50,7 @@ static void window_reset(mst_feed_window *w)
         mst_chunk_release(w->chunks[i]);
     w->n_chunks = 0;
     w->n_rows = 0;
+    w->unseen = false;
 }
 
 void mst_feed_unref(mst_feed *f, mst_feed_window *w)
@@ -458,6 +459,22 @@ static void augment_rows(const mst_feed *f, const mst_feed_lane *l, const mst_fe
     }
 }
 
+/* Leaves the features at or beyond `features` out of n rows; returns how many rows had some. */
+static uint64_t drop_unseen(mst_row *rows, uint32_t n, uint64_t features)
+{
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        mst_row *row = &rows[i];
+        uint32_t before = row->n_dense + row->n_keys;
+        if (row->n_dense > features)
+            row->n_dense = (uint32_t)features;
+        while (row->n_keys > 0 && row->keys[row->n_keys - 1] >= features) /* they ascend */
+            row->n_keys--;
+        count += row->n_dense + row->n_keys < before;
+    }
+    return count;
+}
+
 mst_status mst_feed_claim(mst_feed *f, unsigned lane_index, uint32_t n, mst_batch *batch, uint64_t *position)
 {
     mst_feed_lane *l = &f->lanes[lane_index];
@@ -473,6 +490,7 @@ mst_status mst_feed_claim(mst_feed *f, unsigned lane_index, uint32_t n, mst_batc
 
 mst_status mst_feed_fill(mst_feed *f, unsigned lane_index, uint32_t from, uint32_t to)
 {
+    const mst_feed_options *o = &f->options;
     const mst_feed_lane *l = &f->lanes[lane_index];
     uint32_t start = 0; /* of the piece, in the lane's rows */
     for (size_t p = 0; p < l->n_pieces && start < to; p++) {
@@ -481,6 +499,8 @@ mst_status mst_feed_fill(mst_feed *f, unsigned lane_index, uint32_t from, uint32
         if (first < last) {
             TRY(mst_feed_check_window(at->w));
             fill_rows(l->rows + first, at->w, at->from + (first - start), last - first);
+            if (at->w->unseen)
+                atomic_fetch_add(&f->unseen, drop_unseen(l->rows + first, last - first, o->features));
             if (f->augmented_stride != 0)
                 augment_rows(f, l, at->w, at->from + (first - start), last - first, first);
         }
@@ -501,6 +521,11 @@ uint64_t mst_feed_epoch_rows(const mst_feed *f)
     uint64_t rows = f->epoch_rows;
     pthread_mutex_unlock((pthread_mutex_t *)&f->mutex);
     return rows;
+}
+
+uint64_t mst_feed_unseen(const mst_feed *f)
+{
+    return atomic_load(&((mst_feed *)f)->unseen);
 }
 
 double mst_feed_wait_seconds(const mst_feed *f)

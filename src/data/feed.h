@@ -39,6 +39,7 @@ typedef struct mst_feed_options {
     unsigned n_lanes;          /* threads that call mst_feed_take */
     uint32_t max_take;         /* the most rows one take asks for */
     uint64_t features;         /* a key at or beyond is MST_EINPUT; 0: no check */
+    bool drop_unseen;          /* such keys are left out of their rows instead, which are counted */
     uint32_t classes;          /* labels: 0: any; 2: -1/0/1 only; C: whole numbers below C only */
     const atomic_bool
         *stop; /* set by somebody else: take returns MST_ESTOPPED instead of waiting on; or NULL */
@@ -87,6 +88,9 @@ mst_status mst_feed_fill(mst_feed *feed, unsigned lane, uint32_t from, uint32_t 
 /* Rows of an epoch, of the own shard: known for random access (for the epoch started last: chunks differ),
  * and for a stream once an epoch has been read; 0 before. */
 uint64_t mst_feed_epoch_rows(const mst_feed *feed);
+
+/* Rows filled so far, in all epochs, that had keys at or beyond options.features. */
+uint64_t mst_feed_unseen(const mst_feed *feed);
 
 /* Total time lanes have waited in take, for the summary. */
 double mst_feed_wait_seconds(const mst_feed *feed);

@@ -26,6 +26,7 @@ typedef struct mst_feed_window {
     uint64_t *first_rows; /* number of the first row of each chunk */
     size_t first_capacity;
     uint64_t epoch;
+    bool unseen; /* some rows have keys that are to be left out */
 } mst_feed_window;
 
 typedef struct mst_feed_piece {
@@ -93,6 +94,8 @@ struct mst_feed {
     mst_error error;       /* code MST_OK: none */
     uint64_t epoch_rows;
     uint64_t wait_ns;
+
+    atomic_uint_fast64_t unseen; /* rows that lost keys */
 
     mst_feed_lane *lanes;
     size_t augmented_stride; /* 0: rows are handed out as they are */

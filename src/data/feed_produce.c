@@ -182,6 +182,11 @@ static mst_status next_chunk(mst_feed *f, uint64_t generation, uint64_t *sequenc
     return st;
 }
 
+static bool has_unseen(const mst_feed_options *o, const mst_chunk *c)
+{
+    return o->features != 0 && c->n_entries != 0 && c->max_key >= o->features;
+}
+
 static mst_status check_chunk(const mst_feed *f, mst_chunk *c, uint64_t first_row)
 {
     const mst_feed_options *o = &f->options;
@@ -193,7 +198,7 @@ static mst_status check_chunk(const mst_feed *f, mst_chunk *c, uint64_t first_ro
             return mst_fail(MST_EINPUT, "%s: rows from %llu on%s are no images of %u x %u x %u", name,
                             (unsigned long long)first_row, whose, o->augment->channels, o->augment->in_height,
                             o->augment->in_width);
-    } else if (o->features != 0 && c->n_entries != 0 && c->max_key >= o->features) {
+    } else if (has_unseen(o, c) && !o->drop_unseen) {
         return mst_fail(
             MST_EINPUT,
             "%s: rows from %llu on%s have feature %u, but the model has %llu features (0 to %llu)", name,
@@ -232,6 +237,7 @@ static mst_status window_add(mst_feed *f, mst_feed_window *w, mst_chunk *chunk, 
     w->chunks[slot] = chunk;
     w->first_rows[slot] = first_row;
     TRY(check_chunk(f, chunk, first_row));
+    w->unseen |= f->augmented_stride == 0 && has_unseen(o, chunk);
     for (uint32_t i = 0; i < chunk->n_rows; i++) {
         if (mst_feed_keeps(o, first_row + i))
             w->order[w->n_rows++] = (mst_feed_place){slot, i};

@@ -38,6 +38,7 @@ typedef struct mst_data_options {
     mst_text_list image_classes; /* --image-classes: the folders that are classes 0, 1, ...; empty: by name */
     /* No options, but what the rows are for: */
     bool unlabelled; /* labels are not looked at and need not be there; they are 0 then (predict) */
+    bool any_key;    /* keys at or beyond `features` are handed on: whoever takes the rows bounds them */
     mst_set set;     /* which files of a folder that has a training and a test set are meant: IDX */
 } mst_data_options;
 extern const mst_option mst_data_option_table[];
@@ -53,7 +54,8 @@ typedef struct mst_block {
 /* What a format needs to parse blocks of one dataset; made once, shared read-only by the parsing threads. */
 typedef struct mst_parse_context {
     const mst_data_options *options;
-    uint64_t features;    /* keys must be below; 0: any 32-bit key below 2^32 - 1 */
+    uint64_t features;    /* keys must be below, unless any_key; 0: any 32-bit key below 2^32 - 1 */
+    bool any_key;         /* as in the options when the dataset was opened */
     uint32_t index_base;  /* libsvm: settled before parsing starts */
     const void *prepared; /* what the format's prepare made */
     uint32_t max_dense;   /* chunks have no longer dense prefix: that of the first block (mst_first_dense) */
@@ -91,6 +93,12 @@ const mst_format *mst_format_find(const char *name); /* NULL when unknown */
  * why. */
 uint32_t mst_first_dense(const mst_format *format, const mst_parse_context *context, const mst_block *first,
                          uint64_t *features);
+
+/* Numbers of features that stand in the data as they are must be below this. */
+static inline uint64_t mst_key_limit(const mst_parse_context *context)
+{
+    return context->features != 0 && !context->any_key ? context->features : UINT32_MAX;
+}
 
 /* Fails with "PATH:LINE: sentence" (text: the line that holds `at`) or "PATH at byte N: sentence". */
 mst_status mst_block_fail(const mst_format *format, const mst_block *block, const uint8_t *at,

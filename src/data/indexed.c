@@ -398,6 +398,7 @@ mst_status mst_indexed_open(const mst_text_list *paths, const mst_format *format
     x->base.info.bytes = mst_paths_bytes(paths);
     x->context.options = options;
     x->context.features = (uint64_t)options->features;
+    x->context.any_key = options->any_key;
     x->base.name = mst_paths_name(paths);
     x->files = mst_calloc(paths->n, sizeof *x->files);
     if (x->base.name == NULL || x->files == NULL) {
@@ -425,6 +426,8 @@ mst_status mst_indexed_open(const mst_text_list *paths, const mst_format *format
     x->prepared = true;
     x->context.max_dense = mst_first_dense(format, &x->context, &first, &x->base.info.first_features);
     x->base.info.n_dense = x->context.max_dense;
+    if (x->context.features != 0 && x->context.max_dense > x->context.features) /* any_key */
+        x->context.max_dense = (uint32_t)x->context.features;
     x->base.info.index_base = x->context.index_base;
     if (format->hashes || x->context.features != (uint64_t)options->features) /* settled by prepare */
         x->base.info.n_features = x->context.features;

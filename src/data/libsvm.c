@@ -9,9 +9,8 @@
  * of a block.
  *
  * Invariants
- * 1. Keys are stored from 0: key = index - index_base, and every key is below the context's features (2^32 -
- * 1 when that is 0). The subtraction wraps for an index 0 in a 1-based file, so one comparison finds both
- * faults.
+ * 1. Keys are stored from 0: key = index - index_base, and every key is below mst_key_limit. The subtraction
+ * wraps for an index 0 in a 1-based file, so one comparison finds both faults.
  * 2. Entries never exceed a quarter of the bytes left plus one: "1:1" and a blank. Room is made by that
  * bound.
  * 3. Labels and values are finite as floats.
@@ -59,7 +58,7 @@ static mst_status fail_index(const mst_parse_context *context, const mst_block *
     if (index == 0 && context->index_base == 1)
         return mst_block_fail(&mst_format_libsvm, block, at,
                               "index 0 in a file whose first index was taken to be 1; pass --index-base 0");
-    if (context->features == 0)
+    if (mst_key_limit(context) == UINT32_MAX)
         return mst_block_fail(&mst_format_libsvm, block, at, "index %llu does not fit 32 bits",
                               (unsigned long long)index);
     return mst_block_fail(&mst_format_libsvm, block, at, "index %llu is beyond --features %llu",
@@ -261,7 +260,7 @@ ALWAYS_INLINE mst_status parse_rows(const mst_parse_context *context, const mst_
                                     mst_chunk_builder *out)
 {
     const uint8_t *p = block->data, *end = p + block->size;
-    uint64_t limit = context->features ? context->features : UINT32_MAX;
+    uint64_t limit = mst_key_limit(context);
     marks m;
     m.from = p;
     m.n = m.next = 0;

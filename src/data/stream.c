@@ -394,6 +394,7 @@ mst_status mst_stream_open(const mst_text_list *paths, const mst_format *format,
     s->block_bytes = MST_STREAM_BLOCK;
     s->context.options = options;
     s->context.features = (uint64_t)options->features;
+    s->context.any_key = options->any_key;
     s->base.info.bytes = mst_paths_bytes(paths);
     st = MST_ENOMEM;
     s->base.name = mst_paths_name(paths);
@@ -415,6 +416,8 @@ mst_status mst_stream_open(const mst_text_list *paths, const mst_format *format,
         s->context.max_dense =
             mst_first_dense(format, &s->context, &s->first->block, &s->base.info.first_features);
     s->base.info.n_dense = s->context.max_dense;
+    if (s->context.features != 0 && s->context.max_dense > s->context.features) /* any_key */
+        s->context.max_dense = (uint32_t)s->context.features;
     s->base.info.index_base = s->context.index_base;
     if (format->hashes || s->context.features != (uint64_t)options->features) /* settled by prepare */
         s->base.info.n_features = s->context.features;

@@ -110,7 +110,8 @@ typedef struct parser {
     const uint8_t *record;      /* its frame: for messages */
     const uint8_t *message_end; /* of the tf.Example */
     mst_chunk_builder *builder;
-    uint64_t limit; /* keys are below */
+    uint64_t limit; /* hashed keys are below */
+    uint64_t bound; /* feature numbers are below */
     bool unlabelled;
     uint64_t seen[MST_TFRECORD_NAMES / 64];
     uint16_t order[REMEMBERED]; /* the name at each position of the record before */
@@ -132,7 +133,7 @@ static mst_status fail_key(const parser *p, const mst_tf_name *name, uint64_t ke
                     NAME(name), key);
     return FAIL(
         p, "feature \"%.*s\" holds index %" PRIu64 ", which is not below the number of features %" PRIu64,
-        NAME(name), key, p->limit);
+        NAME(name), key, p->bound);
 }
 
 static inline bool finite_bits(uint32_t bits)
@@ -206,7 +207,7 @@ static mst_status read_index(parser *p, const mst_tf_name *name, const mst_examp
             at = mst_varint(at, end, &key);
             if (at == NULL)
                 return FAIL(p, "feature \"%.*s\" holds a broken int64", NAME(name));
-            if (key >= p->limit)
+            if (key >= p->bound)
                 return fail_key(p, name, key);
             *to++ = (uint32_t)key;
         }
@@ -256,7 +257,7 @@ static inline mst_status add_keys(parser *p, const mst_tf_name *name, const uint
             return FAIL(p, "feature \"%.*s\" holds a broken int64", NAME(name));
         if (layout->hashed)
             mst_chunk_builder_add(p->builder, hashed_key(p, name, &value, 8), 1.0f);
-        else if (value - layout->n_dense < p->limit - layout->n_dense)
+        else if (value - layout->n_dense < p->bound - layout->n_dense)
             mst_chunk_builder_add(p->builder, (uint32_t)value, 1.0f);
         else
             return fail_key(p, name, value);
@@ -430,6 +431,7 @@ static mst_status parse(const mst_parse_context *context, const mst_block *block
         .builder = out,
         .unlabelled = context->options->unlabelled,
         .limit = context->features != 0 && context->features < UINT32_MAX ? context->features : UINT32_MAX,
+        .bound = mst_key_limit(context),
     };
     const uint8_t *at = block->data, *end = block->data + block->size;
     TRY(mst_chunk_builder_room(out, 1)); /* from here on the arrays are there */

@@ -358,8 +358,9 @@ static mst_status settle_keys(mst_tf_layout *l, size_t first_column, const surve
     if (keys == KEYS_GLOBAL && text)
         return mst_fail(MST_EUSAGE, "%s: columns of bytes are no feature numbers: use --tf-keys hash",
                         block->path);
-    l->hashed = categories &&
-                (keys == KEYS_HASH || (keys == KEYS_AUTO && !keys_look_global(l, first_column, s, limit)));
+    l->hashed =
+        categories && (keys == KEYS_HASH ||
+                       (keys == KEYS_AUTO && !keys_look_global(l, first_column, s, mst_key_limit(context))));
     if (l->hashed && context->features == 0)
         context->features = limit = MST_TFRECORD_HASHED;
     if (limit < l->n_dense + (uint64_t)l->hashed)

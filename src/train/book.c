@@ -96,6 +96,8 @@ static json_t *result_json(const mst_result *r)
                    {"top5", r->top5},
                    {"auc", r->auc},
                    {"seconds", r->seconds}};
+    if (json != NULL && r->unseen > 0)
+        json_object_set_new(json, "unseen", json_integer((json_int_t)r->unseen));
     for (size_t i = 0; json != NULL && i < sizeof figures / sizeof *figures; i++)
         if (isfinite(figures[i].value))
             json_object_set_new(json, figures[i].name, json_real(figures[i].value));

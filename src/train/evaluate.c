@@ -27,7 +27,7 @@ typedef struct scored {
 
 struct mst_evaluator {
     const mst_model *model;
-    const char *name;
+    const mst_dataset *dataset;
     mst_evaluator_options options;
     mst_feed *feed;
     mst_team *team;
@@ -60,7 +60,7 @@ mst_status mst_evaluator_new(const mst_model *model, const mst_params *params, m
     if (self == NULL)
         return mst_fail(MST_ENOMEM, "no memory for evaluation");
     self->model = model;
-    self->name = dataset->name;
+    self->dataset = dataset;
     self->options = *options;
     self->options.n_threads = n;
     pthread_mutex_init(&self->claiming, NULL);
@@ -76,6 +76,7 @@ mst_status mst_evaluator_new(const mst_model *model, const mst_params *params, m
         .n_lanes = n,
         .max_take = options->batch,
         .features = model->shape.n_features,
+        .drop_unseen = !options->strict_features,
         .classes = model->shape.n_classes,
         .stop = options->stop,
         .augment = options->augment,
@@ -224,7 +225,7 @@ static mst_status pass(mst_evaluator *self)
 mst_status mst_evaluator_run_on(mst_evaluator *self, const mst_weights *weights,
                                 mst_row_translation *translate, const void *arg, mst_result *out)
 {
-    uint64_t start = mst_now_ns();
+    uint64_t start = mst_now_ns(), unseen = mst_feed_unseen(self->feed);
     self->on = weights;
     self->translate = translate;
     self->translate_arg = arg;
@@ -233,6 +234,7 @@ mst_status mst_evaluator_run_on(mst_evaluator *self, const mst_weights *weights,
     mst_tally_clear(&self->tally);
     TRY(pass(self));
     mst_tally_result(&self->tally, out);
+    out->unseen = mst_feed_unseen(self->feed) - unseen;
     out->seconds = mst_seconds_since(start);
     return MST_OK;
 }
@@ -258,7 +260,14 @@ mst_status mst_evaluator_visit(mst_evaluator *self, mst_batch_visit *visit, void
     return MST_OK;
 }
 
+uint32_t mst_evaluator_dense(const mst_evaluator *self)
+{
+    uint64_t features = self->model->shape.n_features;
+    uint32_t dense = self->dataset->info.n_dense;
+    return dense < features ? dense : (uint32_t)features;
+}
+
 const char *mst_evaluator_name(const mst_evaluator *self)
 {
-    return self->name;
+    return self->dataset->name;
 }

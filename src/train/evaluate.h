@@ -21,7 +21,8 @@ typedef struct mst_evaluator_options {
     uint64_t valid_seed; /* of the hold-out, with keep and held_out */
     double held_out;
     mst_feed_keep keep;
-    const atomic_bool *stop;    /* or NULL */
+    bool strict_features;    /* a feature that the model does not have is MST_EINPUT; else it counts as 0 */
+    const atomic_bool *stop; /* or NULL */
     const mst_augment *augment; /* what is done to rows, as in prediction; must outlive it; or NULL */
 } mst_evaluator_options;
 
@@ -49,6 +50,9 @@ mst_status mst_evaluator_run_on(mst_evaluator *self, const mst_weights *weights,
  * many rows that were. */
 typedef void mst_batch_visit(void *arg, const mst_batch *batch);
 mst_status mst_evaluator_visit(mst_evaluator *self, mst_batch_visit *visit, void *arg, uint64_t *n_rows);
+
+/* The most dense features that a row of the set has, of those that the model has. */
+uint32_t mst_evaluator_dense(const mst_evaluator *self);
 
 /* The data set's name, for sentences. */
 const char *mst_evaluator_name(const mst_evaluator *self);

@@ -48,18 +48,30 @@ void mst_pulled_eval_destroy(mst_pulled_eval *self)
     mst_free(self);
 }
 
-/* The model's ranges, ascending, and where each stands. */
+/* The longest dense prefix of the sets' rows. */
+static uint32_t widest(const mst_pulled_eval *self)
+{
+    uint32_t test = self->test != NULL ? mst_evaluator_dense(self->test) : 0,
+             valid = self->valid != NULL ? mst_evaluator_dense(self->valid) : 0;
+    return test > valid ? test : valid;
+}
+
+/* The model's ranges, ascending, and where each stands. The dense prefix is as long as that of the rows,
+ * where they have more of it than those that the model was made for. */
 static mst_status place_ranges(mst_pulled_eval *self, mst_list *list)
 {
     mst_grad *l = &self->layout;
     const mst_model *model = self->options.model;
     bool whole = self->options.dense_model;
+    uint32_t dense = widest(self);
     memset(l, 0, sizeof *l);
     model->ops->layout(model, self->options.params, l);
     list->n_ranges = 0;
     for (uint32_t i = 0; i < l->n_ranges; i++) {
         uint32_t at = list->n_ranges;
-        const mst_range *range = &l->ranges[i];
+        mst_range *range = &l->ranges[i];
+        if (l->width != 0 && range->offset == l->sparse_offset && range->size < (uint64_t)dense * l->width)
+            range->size = (uint64_t)dense * l->width;
         for (uint32_t j = 0; j < l->n_ranges; j++)
             self->range_at[i] += l->ranges[j].offset < range->offset ? l->ranges[j].size : 0;
         if (whole)
@@ -250,10 +262,10 @@ static double figure(const json_t *json)
 
 json_t *mst_result_json(const mst_result *result)
 {
-    return json_pack("{s:I, s:o, s:o, s:o, s:o, s:o}", "rows", (json_int_t)result->rows, "loss",
-                     figure_json(result->loss), "accuracy", figure_json(result->accuracy), "auc",
-                     figure_json(result->auc), "top5", figure_json(result->top5), "seconds",
-                     figure_json(result->seconds));
+    return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "rows", (json_int_t)result->rows, "unseen",
+                     (json_int_t)result->unseen, "loss", figure_json(result->loss), "accuracy",
+                     figure_json(result->accuracy), "auc", figure_json(result->auc), "top5",
+                     figure_json(result->top5), "seconds", figure_json(result->seconds));
 }
 
 bool mst_result_from_json(const json_t *json, mst_result *out)
@@ -262,7 +274,9 @@ bool mst_result_from_json(const json_t *json, mst_result *out)
     json_int_t rows = json_integer_value(json_object_get(json, "rows"));
     if (rows <= 0)
         return false;
+    json_int_t unseen = json_integer_value(json_object_get(json, "unseen"));
     out->rows = (uint64_t)rows;
+    out->unseen = unseen > 0 && unseen <= rows ? (uint64_t)unseen : 0;
     out->loss = figure(json_object_get(json, "loss"));
     out->accuracy = figure(json_object_get(json, "accuracy"));
     out->auc = figure(json_object_get(json, "auc"));

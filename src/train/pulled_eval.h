@@ -33,9 +33,9 @@ void mst_pulled_eval_destroy(mst_pulled_eval *self); /* NULL-safe */
 /* As a worker takes it. A set without rows is MST_EINPUT with a sentence that names it. */
 mst_worker_evaluation mst_pulled_eval_for_worker(mst_pulled_eval *self);
 
-/* A result as it travels: {"rows", "loss", "accuracy", "auc", "top5", "seconds"}; a figure that does not
- * apply is null, an infinite loss "inf". New reference or NULL. Back: false, with 0 rows, for anything else
- * (a set that there is not). */
+/* A result as it travels: {"rows", "unseen", "loss", "accuracy", "auc", "top5", "seconds"}; a figure that
+ * does not apply is null, an infinite loss "inf". New reference or NULL. Back: false, with 0 rows, for
+ * anything else (a set that there is not). */
 json_t *mst_result_json(const mst_result *result);
 bool mst_result_from_json(const json_t *json, mst_result *out);
 

@@ -30,7 +30,8 @@ typedef struct mst_result {
     uint64_t rows;
     double loss, accuracy, auc;
     double top5; /* share of rows whose class is among the 5 of the highest scores; of more than 5 classes */
-    double seconds; /* the evaluation took */
+    double seconds;  /* the evaluation took */
+    uint64_t unseen; /* rows with features that the model does not have, which counted as 0 */
 } mst_result;
 
 void mst_tally_init(mst_tally *tally, const mst_model *model);

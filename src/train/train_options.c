@@ -34,6 +34,9 @@ const mst_option mst_train_option_table[] = {
      "Evaluate on the first N rows of a set; 0: all."},
     {"eval-batch", MST_OPTION_INT, FIELD(eval_batch), "1024", 1, 1e7, NULL, "N",
      "Rows scored at a time in evaluation."},
+    {"strict-features", MST_OPTION_FLAG, FIELD(strict_features), "false", 0, 0, NULL, NULL,
+     "Refuse --test and --valid rows with features that the model does not have, which count as 0 "
+     "otherwise."},
     {"seed", MST_OPTION_INT, FIELD(seed), "1", 0, 9e18, NULL, "N",
      "Seed of everything random: order of rows, initial weights, hold-out."},
     {"valid-seed", MST_OPTION_INT, FIELD(valid_seed), "-1", -1, 9e18, NULL, "N",

@@ -32,6 +32,7 @@ typedef struct mst_train_options {
     char *eval_every;        /* --eval-every */
     int64_t eval_rows;       /* --eval-rows: the first M rows of the test set; 0: all */
     int64_t eval_batch;      /* --eval-batch */
+    bool strict_features;    /* --strict-features: in evaluations */
     int64_t seed;            /* --seed */
     int64_t valid_seed;      /* --valid-seed; -1: --seed */
     int64_t shuffle_rows;    /* --shuffle-rows: window; 0: file order */

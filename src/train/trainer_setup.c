@@ -171,7 +171,9 @@ static mst_status open_set(mst_trainer *self, const mst_params *params, const at
     if (keep == MST_KEEP_ALL)
         options->labels = NULL; /* belongs to the training images */
     options->set = keep == MST_KEEP_ALL ? MST_SET_TEST : MST_SET_TRAINING;
+    options->any_key = true; /* the evaluator bounds them */
     mst_status st = open_data(self, files, &set->dataset);
+    options->any_key = false;
     options->labels = labels;
     TRY(st);
     TRY(mst_assembly_check_rows(&self->assembly, &self->augment, set->dataset));
@@ -181,6 +183,7 @@ static mst_status open_set(mst_trainer *self, const mst_params *params, const at
         .n_threads = self->n_threads,
         .batch = (uint32_t)self->options.eval_batch,
         .first_rows = (uint64_t)self->options.eval_rows,
+        .strict_features = self->options.strict_features,
         .valid_seed = self->valid_seed,
         .held_out = self->held_out,
         .keep = keep,

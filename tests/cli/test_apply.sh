@@ -46,3 +46,53 @@ for format in criteo vw; do
   expect 0 train train.$format --features 2^14 --epochs 1 --run $format --quiet
   predicts_alike $format test.$format bare.$format
 done
+
+# ---- features that training has not seen ----
+# The model knows indices 1 to 40; the rows have others too, and are scored as without them.
+awk '{ line = $1; for (i = 2; i <= NF; i++) { split($i, f, ":"); if (f[1] <= 40) line = line " " $i } print line }' \
+  train.libsvm >known.libsvm
+awk '{ line = $1; for (i = 2; i <= NF; i++) { split($i, f, ":"); if (f[1] <= 40) line = line " " $i } print line }' \
+  test.libsvm >kept.libsvm
+cp test.libsvm indexed.libsvm
+expect 0 data index indexed.libsvm
+expect 0 data convert test.libsvm --out test.cache
+expect 0 data convert test.libsvm --to tfrecord-columns --out columns.tfrecord
+expect 0 train known.libsvm --epochs 1 --test kept.libsvm --run known --quiet --json
+loss() { sed -n "s/^  \"$1\": \([0-9.]*\).*/\1/p" out; }
+want=$(loss test_loss)
+same "features of the model" "$(sed -n 's/.*"features": \([0-9]*\),.*/\1/p' known/manifest.json | sort -u | tail -n 1)" 40
+same "unseen rows of known ones" "$(grep -c unseen out err || true)" "out:0
+err:0"
+expect 0 predict known kept.libsvm
+mv out kept.out
+for data in test.libsvm indexed.libsvm test.cache test.tfrecord columns.tfrecord; do
+  expect 0 predict known $data
+  cmp -s out kept.out || fail "$data: unseen features do not count as 0"
+  same "$data: warnings" "$(cat err)" "muster: warning: 1,000 of 1,000 rows have features that the model has not seen, \
+which count as 0 (--strict-features refuses them)"
+  expect 0 eval known $data --json
+  same "$data: loss" "$(loss loss)" "$want"
+  same "$data: unseen rows" "$(loss unseen_rows)" 1000
+  for command in eval predict; do
+    refused 1 'but the model has 40 features (0 to 39)' $command known $data --strict-features
+  done
+done
+for strategy in "local" "ps --servers 2 --workers 2 --mode sync" "ps --servers 1 --workers 1 --dense-model"; do
+  expect 0 train known.libsvm --epochs 1 --test test.cache --run strategy --overwrite --json --strategy $strategy
+  same "$strategy: unseen rows" "$(loss test_unseen_rows)" 1000
+  grep -q 'warning: 1,000 of 1,000 test rows have features that the model has not seen' err || fail "$strategy: no warning"
+  same "$strategy: notes" "$(grep -c unseen strategy/manifest.json)" 1
+  got=$(loss test_loss)
+  expect 0 eval strategy kept.libsvm --json
+  same "$strategy: loss" "$got" "$(loss loss)"
+done
+refused 1 'but the model has 40 features (0 to 39)' --log error train known.libsvm --epochs 1 --test test.libsvm --run strict \
+  --quiet --strict-features
+
+# Rows to evaluate that have more features in every row than those trained on.
+awk 'NR % 2 { $2 = "" } { print }' train.libsvm | tr -s ' ' >gaps.libsvm
+expect 0 train gaps.libsvm --features 3000 --epochs 1 --test test.libsvm --run dense --overwrite --json --strategy ps \
+  --servers 1 --workers 1
+got=$(loss test_loss)
+expect 0 eval dense test.libsvm --json
+same "loss of denser rows" "$got" "$(loss loss)"

@@ -428,8 +428,8 @@ refused 1 missing.yaml train ../train.cache --config missing.yaml --run run
 bad holds ../train.cache --init-from ../s
 bad missing ../train.cache --test missing
 printf '1 1:1\n0 2:1\n' >fine.libsvm
-refused 1 index.libsvm:2 --log error train fine.libsvm --features 10 --test index.libsvm --run run
-grep -q '"state": "failed"' run/manifest.json && grep -q '"error": "index.libsvm:2: ' run/manifest.json ||
+refused 1 nan.libsvm:2 --log error train fine.libsvm --features 10 --test nan.libsvm --run run
+grep -q '"state": "failed"' run/manifest.json && grep -q '"error": "nan.libsvm:2: ' run/manifest.json ||
   fail "a run that failed after its first step does not say so"
 rm -r run
 refused 1 'label.libsvm: row 2 has label 5' eval ../r label.libsvm

@@ -60,7 +60,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         options.tf_weight = "w";
     if (choice & 16)
         options.tf_label = "a name of more than eight bytes";
-    mst_parse_context context = {.options = &options, .features = choice & 32 ? 1000 : 0};
+    mst_parse_context context = {
+        .options = &options, .features = choice & 32 ? 1000 : 0, .any_key = choice % 5 == 0};
     mst_block block = {.path = "fuzz", .data = exact, .size = n};
     size_t whole = 0;
     if (mst_format_tfrecord.cut(&block, &whole) == MST_OK) {
@@ -72,7 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (mst_format_tfrecord.prepare(&context, &block) == MST_OK) {
             if (mst_format_tfrecord.parse(&context, &block, &builder) == MST_OK && builder.n_rows > 0) {
                 mst_chunk *chunk;
-                uint64_t limit = context.features ? context.features : UINT32_MAX;
+                uint64_t limit = mst_key_limit(&context);
                 for (size_t i = 0; i < builder.n_entries; i++)
                     if (builder.keys[i] >= limit)
                         abort();

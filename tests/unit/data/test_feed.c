@@ -349,6 +349,47 @@ static mst_status make_odd(void *arg, uint64_t row, mst_chunk_builder *builder)
     return mst_chunk_builder_end_row(builder, odd->label, 1.0f);
 }
 
+/* Row i has the features 0 to 4, and 5 to i % 3 + 4 as well. */
+static mst_status make_widening(void *arg, uint64_t row, mst_chunk_builder *builder)
+{
+    (void)arg;
+    TRY(mst_chunk_builder_room(builder, 8));
+    for (uint32_t k = 0; k < 5 + row % 3; k++)
+        mst_chunk_builder_add(builder, k, (float)(k + 1));
+    return mst_chunk_builder_end_row(builder, 0.0f, 1.0f);
+}
+
+static void unseen_features_are_left_out(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < FAKE_KINDS; kind++)
+        for (uint64_t features = 1; features < 9; features++) { /* beyond the dense prefix, and within */
+            fake_dataset *d = fake_new((fake_kind)kind, 90, 10, make_widening, NULL);
+            mst_feed_options o = options_of(1, 0);
+            o.features = features;
+            o.drop_unseen = true;
+            mst_feed *feed = feed_new(d, &o);
+            mst_batch batch;
+            uint64_t position, unseen = 0;
+            assert_int_equal(mst_feed_start(feed, 0, 0), MST_OK);
+            do {
+                assert_int_equal(mst_feed_take(feed, 0, 7, &batch, &position), MST_OK);
+                for (uint32_t i = 0; i < batch.n_rows; i++) {
+                    const mst_row *row = &batch.rows[i];
+                    uint64_t has = 5 + (position + i) % 3, kept = has < features ? has : features;
+                    assert_int_equal(row->n_dense + row->n_keys, kept);
+                    for (uint32_t k = 0; k < row->n_keys; k++)
+                        assert_true(row->keys[k] == row->n_dense + k &&
+                                    row->values[k] == (float)(row->keys[k] + 1));
+                    unseen += has > features;
+                }
+                assert_int_equal(mst_feed_unseen(feed), unseen);
+            } while (batch.n_rows > 0);
+            mst_feed_destroy(feed);
+            mst_dataset_destroy(&d->base);
+        }
+}
+
 static void check_odd(const odd_row *odd, uint64_t features, uint32_t classes, const char *sentence)
 {
     static sequence s;
@@ -577,6 +618,7 @@ int main(void)
         cmocka_unit_test(claim_and_fill_is_take),
         cmocka_unit_test(failures_come_after_good_rows),
         cmocka_unit_test(rows_are_checked),
+        cmocka_unit_test(unseen_features_are_left_out),
         cmocka_unit_test(stop_ends_waiting),
         cmocka_unit_test(leaving_leaves_nothing),
         cmocka_unit_test(leaving_is_quick),

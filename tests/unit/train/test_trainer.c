@@ -554,6 +554,7 @@ static void bad_rows(void **state)
     begin(&t, inputs[0], NULL); /* and one whose rows do not fit the model */
     trial_write("bad.libsvm", "1 1:1\n0 3001:1\n");
     trial_set(&t, "test", trial_path("bad.libsvm"));
+    trial_set(&t, "strict-features", "true");
     trial_refused(&t, MST_EINPUT, "bad.libsvm");
     trial_fini(&t);
 }
