@@ -78,6 +78,7 @@ static mst_status add_event(void *arg, const json_t *event, const char *line, si
 
 /* Who gets the events of a run. */
 typedef struct listener {
+    void (*file)(void *arg); /* the events that follow are of another file; or NULL */
     mst_status (*event)(void *arg, const json_t *event, const char *line, size_t n);
     void *arg;
     uint64_t n_traces, n_events;
@@ -107,6 +108,8 @@ static mst_status take_trace(listener *to, const char *path)
     if (text == NULL)
         return mst_fail(MST_ENOMEM, "%s: no memory to read it", path);
     TRY_OUT(st, mst_in_open(path, &in));
+    if (to->file != NULL)
+        to->file(to->arg);
     while (got > 0) {
         TRY_OUT(st, mst_in_read(in, text + held, BLOCK - held, &got));
         held += got;
@@ -258,18 +261,95 @@ static const mst_option merge_table[] = {
 };
 static const mst_option *const merge_tables[] = {merge_table, NULL};
 
+/* Files are read twice: what is written of one depends on the others. */
 typedef struct merging {
     mst_out *out;
     uint64_t n;
+    int64_t began, base; /* microseconds since 1970: that job; the earliest job, which is 0 in the output */
+    int64_t *ends[2];    /* ids of arrows that begin, and that end; ascending once all are there */
+    size_t n_ends[2], capacity[2];
 } merging;
+
+static void next_file(void *arg)
+{
+    merging *m = arg;
+    m->began = 0;
+}
+
+static bool is_named(const json_t *event, const char *key, const char *value)
+{
+    const char *text = json_string_value(json_object_get(event, key));
+    return text != NULL && strcmp(text, value) == 0;
+}
+
+/* Which end of an arrow it is, 0 or 1; -1: none. */
+static int arrow_end(const json_t *event)
+{
+    return is_named(event, "ph", "s") ? 0 : is_named(event, "ph", "f") ? 1 : -1;
+}
+
+static mst_status survey_event(void *arg, const json_t *event, const char *line, size_t n)
+{
+    merging *m = arg;
+    int end = arrow_end(event);
+    (void)line;
+    (void)n;
+    if (is_named(event, "name", "job_start"))
+        m->began = json_integer_value(json_object_get(json_object_get(event, "args"), "unix_us"));
+    if (json_object_get(event, "ts") != NULL && m->began < m->base) /* without a date: since 1970 */
+        m->base = m->began;
+    if (end < 0)
+        return MST_OK;
+    if (!mst_grow(&m->ends[end], &m->capacity[end], m->n_ends[end] + 1, sizeof **m->ends))
+        return mst_fail(MST_ENOMEM, "no memory for the arrows of a trace");
+    m->ends[end][m->n_ends[end]++] = json_integer_value(json_object_get(event, "id"));
+    return MST_OK;
+}
+
+static int by_id(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static bool has_both_ends(const merging *m, const json_t *event, int end)
+{
+    int64_t id = json_integer_value(json_object_get(event, "id"));
+    return m->n_ends[!end] > 0 && bsearch(&id, m->ends[!end], m->n_ends[!end], sizeof id, by_id) != NULL;
+}
+
+/* The line with its time, microseconds with a fraction, counted from the output's beginning. */
+static mst_status write_shifted(const merging *m, const char *line, size_t n)
+{
+    static const char key[] = "\"ts\":";
+    const char *at = memmem(line, n, key, sizeof key - 1);
+    char number[32];
+    int64_t us = 0;
+    if (at == NULL || m->began == m->base)
+        return mst_out_write(m->out, line, n);
+    at += sizeof key - 1;
+    TRY(mst_out_write(m->out, line, (size_t)(at - line)));
+    for (; at < line + n && *at >= '0' && *at <= '9'; at++)
+        us = us * 10 + (*at - '0');
+    int digits = snprintf(number, sizeof number, "%lld", (long long)(us + m->began - m->base));
+    TRY(mst_out_write(m->out, number, (size_t)digits));
+    return mst_out_write(m->out, at, (size_t)(line + n - at));
+}
 
 static mst_status write_event(void *arg, const json_t *event, const char *line, size_t n)
 {
     merging *m = arg;
-    (void)event;
+    int end = arrow_end(event);
+    if (end >= 0 && !has_both_ends(m, event, end))
+        return MST_OK;
+    if (is_named(event, "name", "job_start")) {
+        m->began = json_integer_value(json_object_get(json_object_get(event, "args"), "unix_us"));
+        if (m->began != m->base)
+            return MST_OK; /* the earliest one is in the output */
+    }
     TRY(mst_out_write(m->out, m->n > 0 ? ",\n" : "\n", m->n > 0 ? 2 : 1));
     m->n++;
-    return mst_out_write(m->out, line, n);
+    return write_shifted(m, line, n);
 }
 
 static mst_status merge_run(int argc, char **argv)
@@ -277,7 +357,7 @@ static mst_status merge_run(int argc, char **argv)
     merge_options options = {0};
     mst_option_group groups[] = {{.title = "trace", .table = merge_table, .base = &options}};
     mst_text_list words = {0};
-    merging m = {0};
+    merging m = {.base = INT64_MAX};
     char *path = NULL;
     bool helped;
     mst_status st;
@@ -289,9 +369,14 @@ static mst_status merge_run(int argc, char **argv)
     path = options.out != NULL ? mst_strdup(options.out) : mst_sprintf("%s/trace.json", words.items[0]);
     if (path == NULL)
         TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for a path", words.items[0]));
+    listener survey = {.file = next_file, .event = survey_event, .arg = &m};
+    TRY_OUT(st, take_run(&survey, words.items[0], NULL));
+    for (int end = 0; end < 2; end++)
+        if (m.n_ends[end] > 0)
+            qsort(m.ends[end], m.n_ends[end], sizeof **m.ends, by_id);
     TRY_OUT(st, mst_out_open(path, &m.out));
     TRY_OUT(st, mst_out_write(m.out, "[", 1));
-    listener to = {.event = write_event, .arg = &m};
+    listener to = {.file = next_file, .event = write_event, .arg = &m};
     TRY_OUT(st, take_run(&to, words.items[0], NULL));
     TRY_OUT(st, mst_out_write(m.out, "\n]\n", 3));
     TRY_OUT(st, mst_out_commit(m.out));
@@ -299,6 +384,8 @@ static mst_status merge_run(int argc, char **argv)
            (unsigned long long)to.n_traces, to.n_traces == 1 ? "" : "es");
 out:
     mst_out_close(m.out);
+    mst_free(m.ends[0]);
+    mst_free(m.ends[1]);
     mst_free(path);
     mst_text_list_fini(&words);
     mst_options_fini(groups, 1);
@@ -310,7 +397,9 @@ static const mst_command cmd_trace_merge = {
     .summary = "the traces of all processes in one file, for Perfetto or chrome://tracing",
     .run = merge_run,
     .usage = "trace merge RUN [options]",
-    .details = "The clocks of the processes are aligned already, and arrows between them join up.\n",
+    .details =
+        "Times count from the start of the job, on the coordinator's clock. An arrow is kept where both "
+        "of\nits ends were traced.\n",
     .tables = merge_tables,
 };
 

@@ -40,6 +40,7 @@ bool mst_watch_await_lost(mst_watch *self, uint32_t timeout_ms);
  * on the watch's thread: neither MPI nor a thread that trains has a part in it. Letters are not worth a job:
  * what a dead or slow rank has not sent is lost, and nothing fails by it. */
 #define MST_WATCH_LETTER (((size_t)1 << 20) + 64) /* bytes at most */
+#define MST_WATCH_CLOCK  56
 
 /* Called on the watch's thread, not to wait in; any may be NULL. */
 typedef struct mst_letters {
@@ -48,8 +49,11 @@ typedef struct mst_letters {
     bool (*next)(void *arg, void **letter, size_t *bytes);
     /* On rank 0: a letter of that rank has come; valid inside. */
     void (*heard)(void *arg, int rank, const void *letter, size_t bytes);
-    /* On the others: rank 0's clock is so many seconds ahead of this host's. */
-    void (*clock)(void *arg, double ahead_s);
+    /* On rank 0: the answer to a question about its clock, MST_WATCH_CLOCK bytes. */
+    void (*clock)(void *arg, uint8_t *answer);
+    /* On the others: rank 0's answer to a question that was sent at asked_ns. Asked about once a second, and
+     * again at once where this returns true. */
+    bool (*clock_heard)(void *arg, uint64_t asked_ns, const void *answer, size_t bytes);
     void (*tick)(void *arg); /* about once a second, on all ranks */
 } mst_letters;
 

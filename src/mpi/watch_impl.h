@@ -51,7 +51,7 @@ struct mst_watch {
     pthread_mutex_t post; /* guards `letters`, and is held while one of its functions runs */
     mst_letters letters;
     bool open; /* the thread's: rank 0 takes letters */
-    uint64_t looked_ns, asked_ns, trip_ns, ticked_ns;
+    uint64_t looked_ns, asked_ns, ticked_ns;
     uint32_t asked;
     bool opening, finishing, finished; /* guarded by the mutex, as is n_done */
     int n_done;                        /* ranks that have no more letters */

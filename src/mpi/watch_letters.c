@@ -7,15 +7,12 @@
  *   rank 0   OPEN    somebody takes letters now
  *   others   LETTER  as many as there are, once a second
  *            DONE    there will be no more
- *            CLOCK   a question once a second, and rank 0's answer: the one that took least time tells how
- *                    far the clocks are apart
+ *            CLOCK   a question once a second, and rank 0's answer
  *
  * Invariants
  * 1. At most QUEUED_MAX bytes wait for rank 0 when a letter is taken: a sentence of the watch's is never far
  * behind, and a slow way to rank 0 leaves letters with those who write them, who bound their memory.
  * 2. A letter that was taken is sent once, or its connection is down. */
-#include <time.h>
-
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "mpi/watch_impl.h"
@@ -23,14 +20,6 @@
 #define LOOK_NS    MST_S
 #define AGAIN_NS   (20 * MST_MS) /* while letters wait for room */
 #define QUEUED_MAX ((uint64_t)256 << 10)
-
-/* Nanoseconds since 1970 by this host's clock. */
-static uint64_t wall_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (uint64_t)t.tv_sec * MST_S + (uint64_t)t.tv_nsec;
-}
 
 static void deliver(mst_watch *w, int rank, const mst_message *m, const void *body, size_t bytes)
 {
@@ -128,16 +117,28 @@ uint64_t mst_letters_serve(mst_watch *w)
     return due < other ? due : other;
 }
 
-static void hear_clock(mst_watch *w, const mst_message *m)
+static void hear_clock(mst_watch *w, const mst_message *m, const void *body)
 {
-    uint64_t trip = mst_now_ns() - w->asked_ns;
-    if (m->request != w->asked || w->asked_ns == 0 || (w->trip_ns > 0 && trip >= w->trip_ns))
+    if (m->request != w->asked || w->asked_ns == 0 || body == NULL)
         return;
-    w->trip_ns = trip;
     pthread_mutex_lock(&w->post);
-    if (w->letters.clock != NULL) /* rank 0 looked at its clock half a round trip ago */
-        w->letters.clock(w->letters.arg, 1e-9 * (double)(int64_t)(m->step - (wall_ns() - trip / 2)));
+    bool again =
+        w->letters.clock_heard != NULL && w->letters.clock_heard(w->letters.arg, w->asked_ns, body, m->size);
     pthread_mutex_unlock(&w->post);
+    if (again)
+        ask_clock(w);
+}
+
+static void answer_clock(mst_watch *w, int rank, const mst_message *m)
+{
+    uint8_t answer[MST_WATCH_CLOCK];
+    pthread_mutex_lock(&w->post);
+    bool any = w->letters.clock != NULL;
+    if (any)
+        w->letters.clock(w->letters.arg, answer);
+    pthread_mutex_unlock(&w->post);
+    if (any)
+        deliver(w, rank, &(mst_message){.type = CLOCK, .request = m->request}, answer, sizeof answer);
 }
 
 static void hear_done(mst_watch *w, int rank)
@@ -156,9 +157,9 @@ mst_status mst_letters_heard(mst_watch *w, int rank, const mst_message *m, const
     if (w->rank != 0 && m->type == OPEN) {
         w->open = true;
     } else if (w->rank != 0 && m->type == CLOCK) {
-        hear_clock(w, m);
+        hear_clock(w, m, body);
     } else if (w->rank == 0 && m->type == CLOCK) {
-        deliver(w, rank, &(mst_message){.type = CLOCK, .request = m->request, .step = wall_ns()}, NULL, 0);
+        answer_clock(w, rank, m);
     } else if (w->rank == 0 && m->type == DONE) {
         hear_done(w, rank);
     } else if (w->rank == 0 && m->type == LETTER) {

@@ -186,12 +186,12 @@ static void file_foreign(mst_observe *self)
 
 /* ---- events ---- */
 
-double mst_observe_wall(const mst_observe *self)
+double mst_observe_wall(mst_observe *self)
 {
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec +
-           1e-9 * (double)atomic_load_explicit(&self->offset_ns, memory_order_relaxed);
+           1e-9 * (double)mst_job_clock_wall_offset(&self->clock);
 }
 
 /* Locks an event file for a record; its first one goes before. */
@@ -323,13 +323,10 @@ static unsigned trace_pid(const mst_observe_options *o)
     return strcmp(o->role, "server") == 0 ? 10001 + o->index : 1 + o->index;
 }
 
-static mst_trace_identity identity(const mst_observe *self, unsigned lane)
+static mst_trace_identity identity(mst_observe *self, unsigned lane)
 {
-    int64_t offset = atomic_load_explicit(&self->offset_ns, memory_order_relaxed);
-    return (mst_trace_identity){.process = self->process,
-                                .pid = trace_pid(&self->options),
-                                .tid = lane,
-                                .clock_ns = self->monotonic_to_wall_ns + offset};
+    return (mst_trace_identity){
+        .process = self->process, .pid = trace_pid(&self->options), .tid = lane, .clock = &self->clock};
 }
 
 /* As begin_add; but what is refused is still in the ring, and comes later. */
@@ -354,8 +351,11 @@ static void drain_trace(mst_observe *self)
         if (out == NULL)
             continue; /* the ring drops what it cannot hold */
         size_t before = out->n;
-        if (mst_trace_drain(self->rings[i], &who, o->trace_from, o->trace_to, out, &dropped_here) > 0 &&
-            !self->named[i]) {
+        if (!self->trace_dated) {
+            mst_trace_date(out, &who);
+            self->trace_dated = true;
+        }
+        if (mst_trace_drain(self->rings[i], &who, out, &dropped_here) > 0 && !self->named[i]) {
             char name[24];
             snprintf(name, sizeof name, "thread %u", i);
             mst_trace_thread(out, &who, name);
@@ -374,7 +374,7 @@ static void begin_trace(mst_observe *self)
     mst_trace_identity who = identity(self, 0);
     unsigned n = self->options.n_threads + 1 < MST_LANE_MAX ? self->options.n_threads + 1 : MST_LANE_MAX;
     for (unsigned i = 0; i < n; i++)
-        if (mst_trace_ring_new(&self->rings[i]) == MST_OK)
+        if (mst_trace_ring_new(self->options.trace_from, self->options.trace_to, &self->rings[i]) == MST_OK)
             mst_spans_lane(self->spans, i)->trace = self->rings[i];
     mst_bytes *out = begin_add(self, MST_RECORD_TRACE);
     if (out == NULL)
@@ -434,7 +434,7 @@ static void *observe_thread(void *arg)
         if (self->options.trace && now + TRACE_TICK < at)
             at = now + TRACE_TICK;
         wait_until(self, at);
-        if (self->options.trace)
+        if (self->options.trace && mst_job_clock_known(&self->clock))
             drain_trace(self);
         now = mst_now_ns();
         bool cut = take_cut(self);
@@ -472,6 +472,12 @@ static mst_status start_thread(mst_observe *self)
     return self->running ? MST_OK : mst_fail(MST_EIO, "no thread to watch the run: %s", strerror(error));
 }
 
+/* Whether this process's clock is the job's. */
+static bool coordinates(const mst_observe_options *o)
+{
+    return strcmp(o->role, "worker") != 0 && o->index == 0;
+}
+
 mst_observe *mst_observe_new(const mst_observe_options *options)
 {
     struct timespec wall;
@@ -487,10 +493,8 @@ mst_observe *mst_observe_new(const mst_observe_options *options)
     snprintf(self->role, sizeof self->role, "%s", options->role);
     self->options.process = self->process;
     self->options.role = self->role;
-    uint64_t now = mst_now_ns();
     clock_gettime(CLOCK_REALTIME, &wall);
-    self->monotonic_to_wall_ns =
-        (int64_t)((uint64_t)wall.tv_sec * MST_S + (uint64_t)wall.tv_nsec) - (int64_t)now;
+    mst_job_clock_init(&self->clock, coordinates(options));
     self->stamp = (uint64_t)wall.tv_sec * 1000000 + (uint64_t)wall.tv_nsec / 1000;
     atomic_init(&self->step, options->step);
     mst_status st = mst_spans_new(&self->spans);
@@ -499,6 +503,7 @@ mst_observe *mst_observe_new(const mst_observe_options *options)
     if (st != MST_OK) {
         mst_warn("the run is not watched: %s", mst_error_text());
         mst_spans_destroy(self->spans);
+        mst_job_clock_fini(&self->clock);
         mst_free(self);
         return NULL;
     }
@@ -582,6 +587,7 @@ void mst_observe_destroy(mst_observe *self)
     }
     mst_bytes_fini(&self->spare);
     mst_spans_destroy(self->spans);
+    mst_job_clock_fini(&self->clock);
     pthread_cond_destroy(&self->wake);
     pthread_mutex_destroy(&self->mutex);
     mst_free(self->run);
@@ -590,12 +596,20 @@ void mst_observe_destroy(mst_observe *self)
 
 /* ---- what training tells ---- */
 
-void mst_observe_clock(mst_observe *self, double offset_s)
+void mst_observe_clock_answer(mst_observe *self, uint8_t *out)
 {
-    if (self == NULL || !isfinite(offset_s) || fabs(offset_s) > 1e9)
-        return;
-    atomic_store_explicit(&self->offset_ns, (int64_t)(offset_s * 1e9), memory_order_relaxed);
-    mst_sampler_describe(self);
+    mst_job_clock_answer(self != NULL ? &self->clock : NULL, out);
+}
+
+bool mst_observe_clock_heard(mst_observe *self, uint64_t asked_ns, const void *answer, size_t size)
+{
+    if (self == NULL)
+        return false;
+    int64_t before = mst_job_clock_wall_offset(&self->clock);
+    bool heard = mst_job_clock_heard(&self->clock, asked_ns, mst_now_ns(), answer, size);
+    if (mst_job_clock_wall_offset(&self->clock) != before)
+        mst_sampler_describe(self);
+    return heard && !mst_job_clock_known(&self->clock);
 }
 
 #define LINK_NEWS 0.05 /* that a speed must have changed by, to be worth a new process.json */

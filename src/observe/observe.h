@@ -17,17 +17,18 @@
 #include <jansson.h>
 
 #include "observe/events.h"
+#include "observe/job_clock.h"
 #include "observe/record.h"
 #include "observe/spans.h"
 
 typedef struct mst_observe_options {
-    const char *process; /* "worker-0"; as record.h wants names */
-    const char *role;    /* "local", "server", "worker", "rank" */
-    unsigned index, n_threads;
-    double every_s; /* between lines of resources.csv and spans.csv; 0: none of them */
-    bool guest;     /* another part of this process watches the host: no resources.csv */
-    bool events;    /* event files */
-    bool trace;     /* trace.json, of steps [trace_from, trace_to] */
+    const char *process;       /* "worker-0"; as record.h wants names */
+    const char *role;          /* "local", "server", "worker", "rank" */
+    unsigned index, n_threads; /* server 0 and rank 0 are coordinators, and a local process is its own */
+    double every_s;            /* between lines of resources.csv and spans.csv; 0: none of them */
+    bool guest;                /* another part of this process watches the host: no resources.csv */
+    bool events;               /* event files */
+    bool trace;                /* trace.json, of steps [trace_from, trace_to] */
     uint64_t trace_from, trace_to;
     uint64_t step; /* where the run stands: 0, or where it was resumed */
 } mst_observe_options;
@@ -46,8 +47,10 @@ void mst_observe_end(mst_observe *self);
  * once. The data are copied. */
 void mst_observe_forward(mst_observe *self, const mst_record *record);
 
-/* Seconds that the coordinator's clock is ahead of this host's. */
-void mst_observe_clock(mst_observe *self, double offset_s);
+/* The job's clock (job_clock.h). The coordinator fills in the answer to a question, MST_CLOCK_ANSWER bytes;
+ * another process hands over the answer to a question that it sent at asked_ns. True: ask again at once. */
+void mst_observe_clock_answer(mst_observe *self, uint8_t *out);
+bool mst_observe_clock_heard(mst_observe *self, uint64_t asked_ns, const void *answer, size_t size);
 
 /* An interface was seen to carry so much; "" and "lo": nothing. For process.json. */
 void mst_observe_link(mst_observe *self, const char *name, double bits_per_s);

@@ -20,8 +20,7 @@ struct mst_observe {
     mst_observe_options options;
     char process[MST_PROCESS_NAME], role[16];
     uint64_t stamp;
-    int64_t monotonic_to_wall_ns;
-    _Atomic int64_t offset_ns; /* of the coordinator's clock */
+    mst_job_clock clock;
     atomic_uint_fast64_t step;
     mst_spans *spans;
 
@@ -50,13 +49,14 @@ struct mst_observe {
     uint64_t sampled_ns;
     uint64_t traced, trace_dropped;
     bool trace_waited; /* no room for what the rings have, for a while */
+    bool trace_dated;  /* the file says when the job began */
     bool named[MST_LANE_MAX];
 
     mst_trace_ring *rings[MST_LANE_MAX]; /* set before the thread starts */
 };
 
 void mst_observe_add(mst_observe *self, mst_record_kind kind, const void *data, size_t n);
-double mst_observe_wall(const mst_observe *self); /* seconds since 1970 on the coordinator's clock */
+double mst_observe_wall(mst_observe *self); /* seconds since 1970 on the coordinator's clock */
 
 /* sampler.c; the object's thread, but for describe. */
 void mst_sampler_open(mst_observe *self);

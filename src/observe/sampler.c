@@ -85,13 +85,13 @@ void mst_sampler_describe(mst_observe *self)
     uint64_t number = ++self->describing;
     pthread_mutex_unlock(&self->mutex);
     gethostname(host, sizeof host - 1);
-    json_t *json = json_pack(
-        "{s:s, s:s, s:I, s:o, s:I, s:f, s:I, s:I, s:f, s:o, s:I}", "process", self->process, "role",
-        self->role, "index", (json_int_t)o->index, "host", mst_json_text(host), "pid", (json_int_t)getpid(),
-        "started", (double)self->stamp * 1e-6, "cores", (json_int_t)sysconf(_SC_NPROCESSORS_ONLN),
-        "memory_bytes", (json_int_t)(usage != NULL ? usage->memory.total : 0), "clock_offset_s",
-        1e-9 * (double)atomic_load_explicit(&self->offset_ns, memory_order_relaxed), "links",
-        links_json(self, usage), "threads", (json_int_t)o->n_threads);
+    json_t *json = json_pack("{s:s, s:s, s:I, s:o, s:I, s:f, s:I, s:I, s:f, s:o, s:I}", "process",
+                             self->process, "role", self->role, "index", (json_int_t)o->index, "host",
+                             mst_json_text(host), "pid", (json_int_t)getpid(), "started",
+                             (double)self->stamp * 1e-6, "cores", (json_int_t)sysconf(_SC_NPROCESSORS_ONLN),
+                             "memory_bytes", (json_int_t)(usage != NULL ? usage->memory.total : 0),
+                             "clock_offset_s", 1e-9 * (double)mst_job_clock_wall_offset(&self->clock),
+                             "links", links_json(self, usage), "threads", (json_int_t)o->n_threads);
     double limit = mst_cpu_allowed();
     if (limit > 0.0)
         json_object_set_new(json, "cpu_limit", json_real(limit));

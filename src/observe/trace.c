@@ -16,10 +16,11 @@ struct mst_trace_ring {
     _Alignas(64) atomic_uint_fast64_t head;
     atomic_uint_fast64_t dropped;
     _Alignas(64) atomic_uint_fast64_t tail;
+    uint64_t from_step, to_step;
     entry entries[RING];
 };
 
-mst_status mst_trace_ring_new(mst_trace_ring **out)
+mst_status mst_trace_ring_new(uint64_t from_step, uint64_t to_step, mst_trace_ring **out)
 {
     mst_trace_ring *self = mst_alloc_lines(sizeof *self);
     if (self == NULL)
@@ -27,6 +28,8 @@ mst_status mst_trace_ring_new(mst_trace_ring **out)
     atomic_init(&self->head, 0);
     atomic_init(&self->tail, 0);
     atomic_init(&self->dropped, 0);
+    self->from_step = from_step;
+    self->to_step = to_step;
     *out = self;
     return MST_OK;
 }
@@ -40,6 +43,8 @@ void mst_trace_put(mst_trace_ring *self, mst_trace_kind kind, const char *name, 
                    uint64_t step, uint64_t value)
 {
     uint64_t head = atomic_load_explicit(&self->head, memory_order_relaxed);
+    if (step < self->from_step || step > self->to_step)
+        return;
     if (head - atomic_load_explicit(&self->tail, memory_order_acquire) >= RING) {
         mst_lane_add(&self->dropped, 1);
         return;
@@ -70,6 +75,25 @@ void mst_trace_layer(const char *layer, const char *pass, uint64_t from_ns, uint
         return;
     snprintf(name, sizeof name, "%.13s %s", layer, pass);
     mst_trace_op(name, from_ns, bytes);
+}
+
+/* The number of an arrow: at most 53 bits, which all readers of JSON keep. */
+static uint64_t flow_id(const mst_trace_push *push)
+{
+    uint64_t parts[] = {push->step, push->incarnation, (uint64_t)push->worker << 32 | push->server}, id = 0;
+    for (unsigned i = 0; i < sizeof parts / sizeof *parts; i++) { /* the finalizer of SplitMix64 */
+        id = (id ^ parts[i]) + 0x9e3779b97f4a7c15ull;
+        id = (id ^ id >> 30) * 0xbf58476d1ce4e5b9ull;
+        id = (id ^ id >> 27) * 0x94d049bb133111ebull;
+        id ^= id >> 31;
+    }
+    return id >> 11;
+}
+
+void mst_trace_flow(mst_trace_kind end, const mst_trace_push *push)
+{
+    if (mst_tracing())
+        mst_trace_put(mst_this_lane->trace, end, "push", mst_now_ns(), 0, push->step, flow_id(push));
 }
 
 /* ---- the file ---- */
@@ -103,6 +127,12 @@ void mst_trace_begin(mst_bytes *out, const mst_trace_identity *who)
     add(out, "\"}},\n");
 }
 
+void mst_trace_date(mst_bytes *out, const mst_trace_identity *who)
+{
+    add(out, "{\"name\":\"job_start\",\"ph\":\"M\",\"pid\":%u,\"tid\":0,\"args\":{\"unix_us\":%llu}},\n",
+        who->pid, (unsigned long long)(mst_job_clock_began(who->clock) / 1000));
+}
+
 void mst_trace_thread(mst_bytes *out, const mst_trace_identity *who, const char *name)
 {
     add(out, "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%u,\"tid\":%u,\"args\":{\"name\":\"", who->pid,
@@ -115,20 +145,21 @@ static void add_entry(mst_bytes *out, const mst_trace_identity *who, const entry
 {
     static const char *const letters[] = {"X", "X", "s", "f", "C"};
     static const char *const categories[] = {"phase", "op", "flow", "flow", "counter"};
-    unsigned long long at = (unsigned long long)((int64_t)e->at_ns + who->clock_ns);
+    unsigned long long at = mst_job_clock_at(who->clock, e->at_ns),
+                       ns = mst_job_clock_at(who->clock, e->at_ns + e->ns) - at;
+    ns -= ns > 0; /* readers round decimals: the slice must not reach into the one that follows */
     add(out, "{\"name\":\"");
     add_name(out, e->name);
     add(out, "\",\"cat\":\"%s\",\"ph\":\"%s\",\"pid\":%u,\"tid\":%u,\"ts\":%llu.%03llu", categories[e->kind],
         letters[e->kind], who->pid, who->tid, at / 1000, at % 1000);
     switch ((mst_trace_kind)e->kind) {
     case MST_TRACE_PHASE:
-        add(out, ",\"dur\":%llu.%03llu,\"args\":{\"step\":%llu}},\n", (unsigned long long)e->ns / 1000,
-            (unsigned long long)e->ns % 1000, (unsigned long long)e->step);
+        add(out, ",\"dur\":%llu.%03llu,\"args\":{\"step\":%llu}},\n", ns / 1000, ns % 1000,
+            (unsigned long long)e->step);
         break;
     case MST_TRACE_OP:
-        add(out, ",\"dur\":%llu.%03llu,\"args\":{\"step\":%llu,\"bytes\":%llu}},\n",
-            (unsigned long long)e->ns / 1000, (unsigned long long)e->ns % 1000, (unsigned long long)e->step,
-            (unsigned long long)e->value);
+        add(out, ",\"dur\":%llu.%03llu,\"args\":{\"step\":%llu,\"bytes\":%llu}},\n", ns / 1000, ns % 1000,
+            (unsigned long long)e->step, (unsigned long long)e->value);
         break;
     case MST_TRACE_FLOW_OUT:
         add(out, ",\"id\":%llu},\n", (unsigned long long)e->value);
@@ -142,19 +173,13 @@ static void add_entry(mst_bytes *out, const mst_trace_identity *who, const entry
     }
 }
 
-size_t mst_trace_drain(mst_trace_ring *self, const mst_trace_identity *who, uint64_t from_step,
-                       uint64_t to_step, mst_bytes *out, uint64_t *dropped)
+size_t mst_trace_drain(mst_trace_ring *self, const mst_trace_identity *who, mst_bytes *out, uint64_t *dropped)
 {
     uint64_t tail = atomic_load_explicit(&self->tail, memory_order_relaxed),
              head = atomic_load_explicit(&self->head, memory_order_acquire);
-    size_t n = 0;
-    for (; tail < head; tail++) {
-        const entry *e = &self->entries[tail % RING];
-        if (e->step < from_step || e->step > to_step)
-            continue;
-        add_entry(out, who, e);
-        n++;
-    }
+    size_t n = (size_t)(head - tail);
+    for (; tail < head; tail++)
+        add_entry(out, who, &self->entries[tail % RING]);
     atomic_store_explicit(&self->tail, tail, memory_order_release);
     *dropped = atomic_load_explicit(&self->dropped, memory_order_relaxed);
     return n;

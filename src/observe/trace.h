@@ -10,6 +10,7 @@
 #define MST_OBSERVE_TRACE_H
 
 #include "observe/bytes.h"
+#include "observe/job_clock.h"
 #include "observe/spans.h"
 
 #define MST_TRACE_NAME 23
@@ -22,22 +23,25 @@ typedef enum mst_trace_kind {
     MST_TRACE_COUNTER,
 } mst_trace_kind;
 
-mst_status mst_trace_ring_new(mst_trace_ring **out);
+/* Takes what belongs to steps in [from_step, to_step]. */
+mst_status mst_trace_ring_new(uint64_t from_step, uint64_t to_step, mst_trace_ring **out);
 void mst_trace_ring_destroy(mst_trace_ring *self); /* NULL-safe */
 
 /* How a process's trace is told apart from others' in one picture. */
 typedef struct mst_trace_identity {
     const char *process;
     unsigned pid, tid;
-    int64_t clock_ns; /* added to the monotonic clock: time since 1970 on the coordinator's */
+    mst_job_clock *clock; /* what times are counted by */
 } mst_trace_identity;
 
 /* The beginning of the file: "[", and who the process is. */
 void mst_trace_begin(mst_bytes *out, const mst_trace_identity *who);
+/* When the job began, which is 0 in the file. Once, before anything that has a time. */
+void mst_trace_date(mst_bytes *out, const mst_trace_identity *who);
 void mst_trace_thread(mst_bytes *out, const mst_trace_identity *who, const char *name);
-/* Appends what the ring has, of steps in [from_step, to_step]; returns how many. *dropped: in all so far. */
-size_t mst_trace_drain(mst_trace_ring *self, const mst_trace_identity *who, uint64_t from_step,
-                       uint64_t to_step, mst_bytes *out, uint64_t *dropped);
+/* Appends what the ring has; returns how many. *dropped: in all so far. */
+size_t mst_trace_drain(mst_trace_ring *self, const mst_trace_identity *who, mst_bytes *out,
+                       uint64_t *dropped);
 void mst_trace_end(mst_bytes *out, const mst_trace_identity *who, uint64_t dropped);
 
 /* ---- the lane's thread ---- */
@@ -67,18 +71,16 @@ static inline void mst_trace_op(const char *name, uint64_t from_ns, uint64_t byt
 /* The same for a pass through a layer: "conv1 forward". */
 void mst_trace_layer(const char *layer, const char *pass, uint64_t from_ns, uint64_t bytes);
 
-/* One step's push of one worker to one server, seen from both. */
-static inline uint64_t mst_trace_flow_id(uint64_t step, uint32_t worker, uint32_t server)
-{
-    return step << 24 ^ (uint64_t)(worker & 0xfff) << 12 ^ (server & 0xfff);
-}
+/* A push of one worker to one server. Both know the same step of it, which decides whether it is traced, so
+ * that an arrow has both its ends or none. */
+typedef struct mst_trace_push {
+    uint64_t step;        /* as the request says */
+    uint64_t incarnation; /* of the worker: a restarted one counts from 1 again */
+    uint32_t worker, server;
+} mst_trace_push;
 
-static inline void mst_trace_flow(bool in, uint64_t id)
-{
-    if (mst_tracing())
-        mst_trace_put(mst_this_lane->trace, in ? MST_TRACE_FLOW_IN : MST_TRACE_FLOW_OUT, "push", mst_now_ns(),
-                      0, mst_this_lane->step, id);
-}
+/* The push leaves the worker, or is applied by the server. */
+void mst_trace_flow(mst_trace_kind end, const mst_trace_push *push);
 
 /* Counters of this name: bytes on their way. A worker: pushed or asked for and not answered yet; a server:
  * that the system has not taken yet. */

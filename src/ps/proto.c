@@ -11,7 +11,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -273,34 +272,32 @@ mst_status mst_ps_send_log(mst_net *net, uint32_t peer, mst_observe *observe)
     return st;
 }
 
-/* Nanoseconds since 1970 by this host's clock. */
-static uint64_t wall_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (uint64_t)t.tv_sec * MST_S + (uint64_t)t.tv_nsec;
-}
-
 mst_status mst_ps_clock_ask(mst_ps_clock *self, mst_net *net, uint32_t peer)
 {
     self->asked_ns = mst_now_ns();
     return mst_ps_send(net, peer, &(mst_message){.type = MST_PS_CLOCK, .request = ++self->number});
 }
 
-mst_status mst_ps_clock_answer(mst_net *net, uint32_t peer, const mst_message *m)
+mst_status mst_ps_clock_answer(mst_net *net, uint32_t peer, const mst_message *m, mst_observe *observe)
 {
-    return mst_ps_send(net, peer,
-                       &(mst_message){.type = MST_PS_CLOCK, .request = m->request, .step = wall_ns()});
+    uint8_t body[MST_CLOCK_ANSWER];
+    mst_message answer = {.type = MST_PS_CLOCK, .request = m->request};
+    mst_piece piece = {.data = body, .size = sizeof body};
+    mst_observe_clock_answer(observe, body);
+    return mst_net_send(net, peer, &answer, &piece, 1, NULL);
 }
 
-void mst_ps_clock_heard(mst_ps_clock *self, const mst_message *m, mst_observe *observe)
+mst_status mst_ps_clock_heard(mst_ps_clock *self, mst_net *net, uint32_t peer, const mst_message *m,
+                              const void *body, mst_observe *observe)
 {
-    uint64_t trip = mst_now_ns() - self->asked_ns;
-    if (m->request != self->number || self->asked_ns == 0 || (self->best_ns > 0 && trip >= self->best_ns))
-        return;
-    self->best_ns = trip;
-    /* the coordinator looked at its clock half a round trip ago */
-    mst_observe_clock(observe, 1e-9 * (double)(int64_t)(m->step - (wall_ns() - trip / 2)));
+    if (m->size != MST_CLOCK_ANSWER)
+        return mst_fail(MST_EINPUT, "a CLOCK of %" PRIu64 " bytes; an answer has %d", m->size,
+                        MST_CLOCK_ANSWER);
+    if (m->request != self->number || self->asked_ns == 0)
+        return MST_OK;
+    if (mst_observe_clock_heard(observe, self->asked_ns, body, m->size))
+        (void)mst_ps_clock_ask(self, net, peer); /* a connection that is gone is reported by itself */
+    return MST_OK;
 }
 
 mst_status mst_ps_send_json(mst_net *net, uint32_t peer, const mst_message *m, json_t *json)

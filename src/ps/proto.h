@@ -58,8 +58,8 @@ typedef enum mst_ps_type {
     /* ---- what is watched ---- */
     MST_PS_LOG, /* worker or server to coordinator: a record (observe/record.h) of what it writes about itself
                  */
-    MST_PS_CLOCK, /* worker or server to coordinator: what time is it? The answer has the same request, and in
-                     m.step nanoseconds since 1970 */
+    MST_PS_CLOCK, /* worker or server to coordinator: what time is it? The answer has the same request, and a
+                     body of MST_CLOCK_ANSWER bytes */
 } mst_ps_type;
 const char *mst_ps_type_name(uint16_t type);
 
@@ -146,15 +146,17 @@ mst_status mst_ps_send_json(mst_net *net, uint32_t peer, const mst_message *m, j
 /* Sends the records that `observe` (or NULL) has at hand to the coordinator. */
 struct mst_observe;
 mst_status mst_ps_send_log(mst_net *net, uint32_t peer, struct mst_observe *observe);
-/* How far the coordinator's clock is ahead of this host's, from the question and answer that took least time:
- * zeroed at first; mst_observe_clock is told whenever one took less than all before. */
+/* The last question about the coordinator's clock (observe/job_clock.h); zeroed at first. heard takes an
+ * answer, and asks again where more are needed at once. */
 typedef struct mst_ps_clock {
     uint32_t number;
-    uint64_t asked_ns, best_ns;
+    uint64_t asked_ns;
 } mst_ps_clock;
 mst_status mst_ps_clock_ask(mst_ps_clock *self, mst_net *net, uint32_t peer);
-mst_status mst_ps_clock_answer(mst_net *net, uint32_t peer, const mst_message *m);
-void mst_ps_clock_heard(mst_ps_clock *self, const mst_message *m, struct mst_observe *observe);
+mst_status mst_ps_clock_answer(mst_net *net, uint32_t peer, const mst_message *m,
+                               struct mst_observe *observe);
+mst_status mst_ps_clock_heard(mst_ps_clock *self, mst_net *net, uint32_t peer, const mst_message *m,
+                              const void *body, struct mst_observe *observe);
 /* Sends a message without a body. */
 mst_status mst_ps_send(mst_net *net, uint32_t peer, const mst_message *m);
 

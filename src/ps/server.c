@@ -298,6 +298,8 @@ static mst_status welcome_peer(mst_server *s, uint32_t peer, const mst_identity 
     if (!worker && (s->index != 0 || who->index == 0)) {
         if (who->index == 0 && peer == s->servers[0]) { /* the coordinator, which this server connected to */
             s->up = true;
+            if (s->options.observe != NULL)
+                (void)mst_ps_clock_ask(&s->clock, s->net, peer);
             return remember_peer(s, peer, MST_PEER_SERVER, 0);
         }
         return mst_fail(MST_EUSAGE, "server %" PRIu32 " is there already, or spoke to the wrong server",
@@ -313,6 +315,8 @@ static mst_status welcome_peer(mst_server *s, uint32_t peer, const mst_identity 
         return mst_fail(MST_EEXIST, "worker %" PRIu32 " was lost, and its place was given up", who->index);
     TRY(remember_peer(s, peer, worker ? MST_PEER_WORKER : MST_PEER_SERVER, who->index));
     *slot = peer;
+    if (worker)
+        s->workers[who->index].incarnation = who->incarnation;
     mst_status st = s->index == 0 ? mst_coordinator_up(s, peer) : MST_OK;
     if (st != MST_OK)
         *slot = MST_PEER_NONE;
@@ -429,7 +433,9 @@ static mst_status on_body(void *arg, uint32_t peer, const mst_message *m, void *
 {
     mst_server *s = arg;
     bool worker = peer_of(s, peer, MST_PEER_WORKER) != UINT32_MAX;
-    uint64_t most = m->type == MST_PS_LOG ? MST_RECORD_HEAD + MST_RECORD_MAX : MST_PS_JSON_MAX;
+    uint64_t most = m->type == MST_PS_LOG     ? MST_RECORD_HEAD + MST_RECORD_MAX
+                    : m->type == MST_PS_CLOCK ? MST_CLOCK_ANSWER
+                                              : MST_PS_JSON_MAX;
     mst_span_keep(phase_of(m->type));
     if (m->type == MST_PS_GRADIENT && worker && s->shard != NULL)
         return mst_server_part_body(s, peer, m, out);
@@ -465,8 +471,8 @@ static mst_status take_message(mst_server *s, uint32_t peer, const mst_message *
     if (peer < s->peer_capacity)
         s->peers[peer].incoming = NULL;
     if (m->type == MST_PS_LOG || m->type == MST_PS_CLOCK) {
-        st =
-            m->type == MST_PS_LOG ? mst_server_hear_log(s, peer, m, body) : mst_server_hear_clock(s, peer, m);
+        st = m->type == MST_PS_LOG ? mst_server_hear_log(s, peer, m, body)
+                                   : mst_server_hear_clock(s, peer, m, body);
         mst_server_release(s, buffer);
         if (st != MST_OK && !s->over && worker != UINT32_MAX)
             mst_server_expel(s, worker, mst_error_text());

@@ -34,7 +34,8 @@ typedef struct mst_staged {
 /* ---- workers, as a server sees them ---- */
 
 typedef struct mst_server_worker {
-    uint32_t peer;      /* MST_PEER_NONE: not connected */
+    uint32_t peer; /* MST_PEER_NONE: not connected */
+    uint64_t incarnation;
     bool gone;          /* lost, or left */
     uint64_t gone_from; /* sync: the first step it does not count for */
     bool exhausted;     /* no rows until the next epoch */
@@ -210,7 +211,8 @@ void mst_server_cut_fini(mst_server *s);
 
 /* Takes a LOG of another process, which may write in its own name only; also when the job is over. */
 mst_status mst_server_hear_log(mst_server *s, uint32_t peer, const mst_message *m, const void *body);
-mst_status mst_server_hear_clock(mst_server *s, uint32_t peer, const mst_message *m); /* either side */
+mst_status mst_server_hear_clock(mst_server *s, uint32_t peer, const mst_message *m,
+                                 const void *body); /* either side */
 /* With --trace: the counter of bytes queued to be sent, where that is another number now. */
 void mst_server_trace_queue(mst_server *s);
 /* Sends what this server writes about itself, now and then; and at the end, all that is left. */

@@ -30,14 +30,13 @@ mst_status mst_server_hear_log(mst_server *s, uint32_t peer, const mst_message *
     return MST_OK;
 }
 
-mst_status mst_server_hear_clock(mst_server *s, uint32_t peer, const mst_message *m)
+mst_status mst_server_hear_clock(mst_server *s, uint32_t peer, const mst_message *m, const void *body)
 {
     if (s->co != NULL && peer < s->peer_capacity && s->peers[peer].kind != MST_PEER_STRANGER)
-        return mst_unless_gone(mst_ps_clock_answer(s->net, peer, m));
+        return mst_unless_gone(mst_ps_clock_answer(s->net, peer, m, s->options.observe));
     if (s->co != NULL || peer != s->servers[0])
         return mst_fail(MST_EPEER, "CLOCK, which is for the coordinator");
-    mst_ps_clock_heard(&s->clock, m, s->options.observe);
-    return MST_OK;
+    return mst_ps_clock_heard(&s->clock, s->net, peer, m, body, s->options.observe);
 }
 
 void mst_server_trace_queue(mst_server *s)

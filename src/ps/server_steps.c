@@ -157,6 +157,15 @@ static mst_update update_of(const mst_server *s)
                         .step = s->applied};
 }
 
+/* The worker's push for its step, or that of everybody, is applied now. */
+static void trace_push(const mst_server *s, uint32_t worker, uint64_t step)
+{
+    mst_trace_flow(MST_TRACE_FLOW_IN, &(mst_trace_push){.step = step,
+                                                        .incarnation = s->workers[worker].incarnation,
+                                                        .worker = worker,
+                                                        .server = s->index});
+}
+
 /* ---- asynchronous ---- */
 
 /* A large push is applied and its answer read in one walk over the weights. */
@@ -191,7 +200,6 @@ static mst_status push_now(mst_server *s, uint32_t worker, const mst_shard_reque
     size_t size = r->pulled != NULL ? mst_shard_reply_size(s->shard, r) : 0;
     s->applied++;
     w->pushes++;
-    mst_span_step(s->applied);
     mst_span_steps(1, r->head.rows);
     if (in_parts(r) && s->options.mode == MST_PS_ASYNC)
         return push_in_parts(s, worker, r);
@@ -330,7 +338,7 @@ static mst_status close_step(mst_server *s, uint64_t step, const uint64_t *slots
             continue;
         requests[n] = &w->request;
         who[n++] = i;
-        mst_trace_flow(true, mst_trace_flow_id(step, i, s->index));
+        trace_push(s, i, step);
         mst_span_steps(0, w->request.head.rows);
         s->set_hash = (s->set_hash ^ step * 1031 ^ i) * 0x9e3779b97f4a7c15ull;
     }
@@ -439,9 +447,11 @@ static mst_status take_step(mst_server *s, uint32_t worker, const mst_message *m
         return mst_fail(MST_EPEER, "%s", mst_error_text());
     if (!(m->flags & MST_STEP_PUSH))
         return answer(s, worker, &r, 0);
-    if (!mst_is_sync(s))
-        mst_trace_flow(true, mst_trace_flow_id(m->step, worker, s->index));
-    return mst_is_sync(s) ? push_later(s, worker, m, &r, body, &staged->buffer) : push_now(s, worker, &r);
+    if (mst_is_sync(s))
+        return push_later(s, worker, m, &r, body, &staged->buffer);
+    mst_span_step(m->step);
+    trace_push(s, worker, m->step);
+    return push_now(s, worker, &r);
 }
 
 static mst_status hold_step(mst_server *s, uint32_t worker, const mst_message *m, mst_buffer *body,

@@ -139,6 +139,9 @@ static mst_status on_body(void *arg, uint32_t peer, const mst_message *m, void *
     case MST_PS_END:
         most = MST_PS_JSON_MAX;
         break;
+    case MST_PS_CLOCK:
+        most = MST_CLOCK_ANSWER;
+        break;
     case MST_PS_WORK:
         most = (uint64_t)MST_WORKER_ITEMS * MST_WORK_SIZE;
         break;
@@ -234,8 +237,8 @@ static mst_status on_message(void *arg, uint32_t peer, const mst_message *m, voi
         self->eval.chief = true;
         return MST_OK;
     case MST_PS_CLOCK:
-        mst_ps_clock_heard(&self->clock, m, self->job != NULL ? self->job->observe : NULL);
-        return MST_OK;
+        return mst_ps_clock_heard(&self->clock, self->net, peer, m, body,
+                                  self->job != NULL ? self->job->observe : NULL);
     case MST_PS_STOP:
         self->stopped = true;
         mst_observe_cut(self->job != NULL ? self->job->observe : NULL); /* what follows is not training */

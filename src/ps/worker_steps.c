@@ -93,13 +93,13 @@ static mst_status settle(mst_worker *self, uint32_t slot)
     return reply->has_work && !self->stopped ? mst_worker_add_item(self, &reply->work) : MST_OK;
 }
 
-/* The number a push has: the coordinator's for the step (sync), the one after the version it was computed on
- * (sync with backup workers), or the worker's own. */
-static uint64_t step_of(mst_worker *self, uint32_t slot)
+/* The number that the slot's push has: the coordinator's for the step (sync), the one after the version it
+ * was computed on (sync with backup workers), or the worker's own. The reply has begun to arrive. */
+static uint64_t step_of(const mst_worker *self, uint32_t slot)
 {
     const mst_turn *turn = &self->turns[slot];
     if (self->job->mode != MST_PS_SYNC)
-        return ++self->own_steps;
+        return self->own_steps + 1;
     return turn->step != 0 ? turn->step : mst_client_reply(self->client, slot)->version + 1;
 }
 
@@ -132,10 +132,14 @@ static mst_status push(mst_worker *self, uint32_t slot, const mst_loss_sum *sum)
     };
     uint32_t next = turn->exhausted ? MST_SLOT_NONE : self->prepared;
     uint64_t version = mst_client_reply(self->client, slot)->version;
-    mst_span_step(mine.step);
+    const mst_identity *me = &self->options.net.self;
+    self->own_steps++;
     mst_phase before = mst_span_enter(MST_PHASE_PUSH);
     for (uint32_t s = 0; mst_tracing() && s < self->options.n_servers; s++)
-        mst_trace_flow(false, mst_trace_flow_id(mine.step, self->options.net.self.index, s));
+        mst_trace_flow(MST_TRACE_FLOW_OUT, &(mst_trace_push){.step = mine.step,
+                                                             .incarnation = me->incarnation,
+                                                             .worker = me->index,
+                                                             .server = s});
     mst_status st = mst_client_send(self->client, &mine, next);
     mst_span_enter(before);
     TRY(st);
@@ -152,6 +156,7 @@ static mst_status push(mst_worker *self, uint32_t slot, const mst_loss_sum *sum)
 static mst_status compute(mst_worker *self, uint32_t slot, mst_loss_sum *sum)
 {
     mst_phase before = mst_span_enter(MST_PHASE_COMPUTE);
+    mst_span_step(step_of(self, slot));
     mst_status st = mst_worker_compute(self, slot, sum);
     mst_span_enter(before);
     return st;

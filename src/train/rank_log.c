@@ -15,6 +15,7 @@
 #define FINISH_MS 8000 /* for the last records to leave: less than rank 0 waits for them */
 
 _Static_assert(MST_RECORD_HEAD + MST_RECORD_MAX <= MST_WATCH_LETTER, "a record fits into a letter");
+_Static_assert(MST_CLOCK_ANSWER == MST_WATCH_CLOCK, "the watch carries the clock's answers");
 
 static bool next_record(void *arg, void **letter, size_t *bytes)
 {
@@ -32,9 +33,14 @@ static bool next_record(void *arg, void **letter, size_t *bytes)
     return out != NULL;
 }
 
-static void hear_clock(void *arg, double ahead_s)
+static void answer_clock(void *arg, uint8_t *answer)
 {
-    mst_observe_clock(arg, ahead_s);
+    mst_observe_clock_answer(arg, answer);
+}
+
+static bool hear_clock(void *arg, uint64_t asked_ns, const void *answer, size_t bytes)
+{
+    return mst_observe_clock_heard(arg, asked_ns, answer, bytes);
 }
 
 /* What this process's connections were seen to carry. A process is one rank: hence one of these, which the
@@ -58,7 +64,8 @@ static void hear_record(void *arg, int rank, const void *letter, size_t bytes)
 
 void mst_rank_log_send(mst_comm *comm, mst_observe *observe)
 {
-    mst_letters letters = {.arg = observe, .next = next_record, .clock = hear_clock, .tick = look_at_network};
+    mst_letters letters = {
+        .arg = observe, .next = next_record, .clock_heard = hear_clock, .tick = look_at_network};
     mst_watch_letters(mst_comm_watch(comm), &letters);
 }
 
@@ -70,7 +77,8 @@ void mst_rank_log_finish(mst_comm *comm, mst_observe *observe)
 
 void mst_rank_log_take(void *comm, mst_observe *observe)
 {
-    mst_letters letters = {.arg = observe, .heard = hear_record, .tick = look_at_network};
+    mst_letters letters = {
+        .arg = observe, .heard = hear_record, .clock = answer_clock, .tick = look_at_network};
     mst_watch_letters(mst_comm_watch(comm), &letters);
 }
 

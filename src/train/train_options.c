@@ -78,6 +78,6 @@ const mst_option mst_train_option_table[] = {
     {"trace", MST_OPTION_FLAG, FIELD(trace), "false", 0, 0, NULL, NULL,
      "Write what every thread did when to trace.json, for Perfetto or chrome://tracing."},
     {"trace-steps", MST_OPTION_TEXT, FIELD(trace_steps), NULL, 0, 0, NULL, "A:B",
-     "Trace steps A to B only, instead of all."},
+     "Trace steps A to B only, instead of all; ps async and ssp: of each worker's own count."},
     {0},
 };

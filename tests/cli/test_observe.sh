@@ -57,11 +57,20 @@ done
 expect 0 train train.cache --model logreg --batch 100 --steps 20 --run t --trace-steps 1:15
 expect 0 trace top t --json
 has '"compute"'
+# sound RUN ARROWS: the merged trace is, all.json, and has so many arrows.
+sound() {
+  expect 0 trace merge "$1" --out all.json
+  "$(dirname "$muster")/tests/cli/check_trace" all.json >counts 2>err || fail "$1: $(cat counts)"
+  same "arrows of $1" "$(sed 's/.* arrows \([0-9]*\) .*/\1/' counts)" "$2"
+}
+sound t 0
+expect 0 train train.cache --model logreg --batch 100 --steps 20 --threads 2 --mode async --run ta --trace
+sound ta 0
 refused 2 'give A:B' train train.cache --model logreg --run u --trace-steps 9
 refused 1 'no trace: train with --trace' trace top r
 refused 2 'needs a run' trace top
 expect 0 train train.cache --model logreg --strategy ps --workers 2 --batch 100 --steps 20 --run w --trace
-expect 0 trace merge w --out all.json
+sound w 40
 has "of 3 processes"
 for name in server-0 worker-0 worker-1; do
   grep -q "\"name\":\"$name\"" all.json || fail "the merged trace lacks $name"

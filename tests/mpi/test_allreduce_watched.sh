@@ -39,6 +39,11 @@ complete() {
 group=
 watched all 3 --seconds 3 --global-batch 96 --trace
 complete all 3
+"$muster" trace merge all --out all.json >out 2>err || fail "the traces of the ranks cannot be merged"
+"$(dirname "$muster")/tests/cli/check_trace" all.json >out 2>err || fail "the merged trace: $(cat out)"
+for r in 0 1 2; do
+  grep -q '"clock_offset_s": 0.0,' "all/processes/rank-$r/process.json" || fail "rank $r estimates its clock"
+done
 "$muster" report all --markdown >report.md 2>/dev/null
 for r in 0 1 2; do
   grep -q "^| rank-$r | " report.md || fail "the report's table has no rank $r"

@@ -148,10 +148,12 @@ static void test_traces_are_json(void **state)
     mst_trace_ring *ring = NULL;
     mst_bytes out = {0};
     uint64_t dropped;
-    mst_trace_identity who = {.process = "worker-1", .pid = 2, .tid = 5, .clock_ns = 1000000};
+    mst_job_clock clock;
+    mst_trace_identity who = {.process = "worker-1", .pid = 2, .tid = 5, .clock = &clock};
     (void)state;
+    mst_job_clock_init(&clock, true);
     assert_int_equal(mst_spans_new(&spans), MST_OK);
-    assert_int_equal(mst_trace_ring_new(&ring), MST_OK);
+    assert_int_equal(mst_trace_ring_new(2, 3, &ring), MST_OK);
     mst_spans_lane(spans, 5)->trace = ring;
     assert_false(mst_tracing());
     mst_spans_attach(spans, 5, MST_PHASE_PREPARE);
@@ -160,36 +162,41 @@ static void test_traces_are_json(void **state)
     mst_span_step(2);
     uint64_t from = mst_trace_now();
     mst_trace_op("conv\"1\\ with a name that is far too long", from, 64);
-    mst_trace_flow(false, mst_trace_flow_id(2, 1, 0));
+    mst_trace_flow(MST_TRACE_FLOW_OUT, &(mst_trace_push){.step = 3, .worker = 1});
+    mst_trace_flow(MST_TRACE_FLOW_OUT, &(mst_trace_push){.step = 4, .worker = 1}); /* left out */
     mst_trace_counter(MST_TRACE_FLIGHT, 77);
     mst_span_enter(MST_PHASE_PUSH);
     mst_spans_detach();
     mst_trace_begin(&out, &who);
+    mst_trace_date(&out, &who);
     mst_trace_thread(&out, &who, "thread 5");
-    assert_int_equal(mst_trace_drain(ring, &who, 2, 2, &out, &dropped), 5); /* step 1 is left out */
+    assert_int_equal(mst_trace_drain(ring, &who, &out, &dropped), 5); /* step 1 is left out */
     assert_int_equal(dropped, 0);
     mst_trace_end(&out, &who, dropped);
     json_t *root = json_loadb((const char *)out.data, out.n, 0, NULL);
-    assert_int_equal(json_array_size(root), 8);
-    const json_t *op = json_array_get(root, 2);
+    assert_int_equal(json_array_size(root), 9);
+    const json_t *date = json_object_get(json_array_get(root, 1), "args");
+    assert_true(json_integer_value(json_object_get(date, "unix_us")) / 1000000 - time(NULL) < 3600);
+    const json_t *op = json_array_get(root, 3);
     assert_string_equal(json_string_value(json_object_get(op, "ph")), "X");
     assert_string_equal(json_string_value(json_object_get(op, "name")), "conv\"1\\ with a name th");
     assert_int_equal(json_integer_value(json_object_get(json_object_get(op, "args"), "bytes")), 64);
-    assert_true(json_number_value(json_object_get(op, "ts")) > 1000.0);
-    assert_string_equal(json_string_value(json_object_get(json_array_get(root, 3), "ph")), "s");
-    const json_t *counter = json_array_get(root, 4);
+    assert_true(json_number_value(json_object_get(op, "ts")) < 3600e6); /* since the start of the job */
+    assert_string_equal(json_string_value(json_object_get(json_array_get(root, 4), "ph")), "s");
+    const json_t *counter = json_array_get(root, 5);
     assert_string_equal(json_string_value(json_object_get(counter, "ph")), "C");
     assert_string_equal(json_string_value(json_object_get(counter, "name")), "bytes in flight");
     assert_int_equal(json_integer_value(json_object_get(json_object_get(counter, "args"), "value")), 77);
-    assert_string_equal(json_string_value(json_object_get(json_array_get(root, 5), "name")), "compute");
+    assert_string_equal(json_string_value(json_object_get(json_array_get(root, 6), "name")), "compute");
     json_decref(root);
     for (int i = 0; i < 20000; i++) /* more than there is room for */
         mst_trace_put(ring, MST_TRACE_OP, "op", 1, 1, 2, 0);
     out.n = 0;
-    assert_true(mst_trace_drain(ring, &who, 0, UINT64_MAX, &out, &dropped) + dropped == 20000);
+    assert_true(mst_trace_drain(ring, &who, &out, &dropped) + dropped == 20000);
     assert_true(dropped > 0);
     mst_bytes_fini(&out);
     mst_trace_ring_destroy(ring);
+    mst_job_clock_fini(&clock);
     mst_spans_destroy(spans);
 }
 

@@ -1,0 +1,239 @@
+/* Contract in job_clock.h.
+ *
+ * An answer says what the coordinator's clock showed at some moment between question and answer. So the
+ * offset is at least the difference to when the answer came, and at most that to when the question left: a
+ * late answer still gives one good bound. The estimate is the middle of the best bounds.
+ *
+ * The offset is a chain of turns, each a ramp towards an estimate: a turn that was used is never changed, and
+ * new ones begin now. Times in the past are therefore converted the same way whenever they are asked for. */
+#include "observe/job_clock.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+#define HOST_ID      24    /* boot id, inode of the time namespace */
+#define DRIFT_PER_NS 15e-6 /* that a bound loosens with age */
+#define NEWS_NS      1000  /* estimates that differ by less are the same */
+#define OFFSET_MAX   ((int64_t)1 << 61)
+
+static uint64_t wall_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (uint64_t)t.tv_sec * MST_S + (uint64_t)t.tv_nsec;
+}
+
+/* Processes with the same id read the same monotonic clock. False, and zeros: not known. */
+static bool host_id(uint8_t *out)
+{
+    char text[40] = "";
+    struct stat space;
+    unsigned digits = 0;
+    memset(out, 0, HOST_ID);
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    for (ssize_t i = 0; i < n && digits < 32; i++) {
+        const char *hex = "0123456789abcdef", *digit = strchr(hex, text[i]);
+        if (text[i] == 0 || digit == NULL)
+            continue;
+        out[digits / 2] = (uint8_t)(out[digits / 2] << 4 | (digit - hex));
+        digits++;
+    }
+    if (stat("/proc/self/ns/time", &space) == 0) /* none: a kernel without time namespaces */
+        for (unsigned i = 0; i < 8; i++)
+            out[16 + i] = (uint8_t)((uint64_t)space.st_ino >> 8 * i);
+    if (digits != 32)
+        memset(out, 0, HOST_ID);
+    return digits == 32;
+}
+
+static void put(uint8_t *out, uint64_t value)
+{
+    for (unsigned i = 0; i < 8; i++)
+        out[i] = (uint8_t)(value >> 8 * i);
+}
+
+static uint64_t get(const uint8_t *in)
+{
+    uint64_t value = 0;
+    for (unsigned i = 0; i < 8; i++)
+        value |= (uint64_t)in[i] << 8 * i;
+    return value;
+}
+
+/* Both clocks at one moment, a whole microsecond of the wall clock. */
+static void read_both(uint64_t *ns, uint64_t *wall_ns)
+{
+    uint64_t shortest = UINT64_MAX;
+    for (unsigned i = 0; i < 8; i++) {
+        uint64_t before = mst_now_ns(), wall = wall_now(), after = mst_now_ns(), rest = wall % 1000;
+        if (after - before >= shortest)
+            continue;
+        shortest = after - before;
+        *ns = before + shortest / 2 - rest;
+        *wall_ns = wall - rest;
+    }
+}
+
+void mst_job_clock_init(mst_job_clock *self, bool coordinator)
+{
+    memset(self, 0, sizeof *self);
+    pthread_mutex_init(&self->mutex, NULL);
+    self->own = coordinator;
+    read_both(&self->began_ns, &self->began_wall_ns);
+    self->turns[self->n_turns++] = (mst_clock_turn){.at_ns = self->began_ns};
+}
+
+void mst_job_clock_fini(mst_job_clock *self)
+{
+    pthread_mutex_destroy(&self->mutex);
+}
+
+void mst_job_clock_answer(mst_job_clock *self, uint8_t *out)
+{
+    uint64_t began, began_wall;
+    if (self != NULL) {
+        pthread_mutex_lock(&self->mutex);
+        began = self->began_ns;
+        began_wall = self->began_wall_ns;
+        pthread_mutex_unlock(&self->mutex);
+    } else {
+        read_both(&began, &began_wall);
+    }
+    put(out, mst_now_ns());
+    put(out + 8, wall_now());
+    put(out + 16, began);
+    put(out + 24, began_wall);
+    (void)host_id(out + 32);
+}
+
+/* ---- the offset ---- */
+
+static int64_t offset_at(const mst_job_clock *self, uint64_t at_ns)
+{
+    size_t i = self->n_turns - 1;
+    while (i > 0 && self->turns[i].at_ns > at_ns)
+        i--;
+    const mst_clock_turn *t = &self->turns[i];
+    int64_t most = at_ns > t->at_ns ? (int64_t)((at_ns - t->at_ns) / MST_CLOCK_SLEW) : 0;
+    int64_t change = t->to - t->from;
+    return t->from + (change > most ? most : change < -most ? -most : change);
+}
+
+static void turn_to(mst_job_clock *self, int64_t offset)
+{
+    mst_clock_turn *last = &self->turns[self->n_turns - 1];
+    uint64_t now = mst_now_ns();
+    int64_t news = offset - last->to;
+    if (news < NEWS_NS && news > -NEWS_NS)
+        return;
+    mst_clock_turn turn = {.at_ns = now, .from = offset_at(self, now), .to = offset};
+    if (self->n_turns == MST_CLOCK_TURNS)
+        memmove(self->turns, self->turns + 1, --self->n_turns * sizeof *self->turns);
+    self->turns[self->n_turns++] = turn;
+}
+
+/* The bounds that an answer gives; whether they change the estimate. */
+static bool narrow(mst_job_clock *self, int64_t low, int64_t high, uint64_t now_ns)
+{
+    double drift_low = (double)(int64_t)(now_ns - self->low_ns) * DRIFT_PER_NS,
+           drift_high = (double)(int64_t)(now_ns - self->high_ns) * DRIFT_PER_NS;
+    bool first = self->answers == 0, lower = first || low >= self->low - (int64_t)drift_low,
+         higher = first || high <= self->high + (int64_t)drift_high;
+    int64_t new_low = lower ? low : self->low, new_high = higher ? high : self->high;
+    if (new_low > new_high) { /* an old bound does not hold any more */
+        new_low = low;
+        new_high = high;
+        lower = higher = true;
+    }
+    self->low = new_low;
+    self->high = new_high;
+    self->low_ns = lower ? now_ns : self->low_ns;
+    self->high_ns = higher ? now_ns : self->high_ns;
+    self->answers++;
+    return lower || higher;
+}
+
+/* Until enough answers are there, nothing was written by this clock, and it may jump. */
+static void set_to(mst_job_clock *self, int64_t offset)
+{
+    self->n_turns = 1;
+    self->turns[0] = (mst_clock_turn){.from = offset, .to = offset};
+}
+
+bool mst_job_clock_heard(mst_job_clock *self, uint64_t asked_ns, uint64_t heard_ns, const uint8_t *answer,
+                         size_t size)
+{
+    uint8_t id[HOST_ID];
+    if (size != MST_CLOCK_ANSWER || heard_ns < asked_ns)
+        return false;
+    uint64_t theirs = get(answer), mono, wall;
+    int64_t low = (int64_t)(theirs - heard_ns), high = (int64_t)(theirs - asked_ns);
+    read_both(&mono, &wall);
+    int64_t walls = (int64_t)(get(answer + 8) - theirs - (wall - mono)); /* of wall minus monotonic clocks */
+    if (low < -OFFSET_MAX || high > OFFSET_MAX || walls < -OFFSET_MAX || walls > OFFSET_MAX ||
+        get(answer + 16) > theirs)
+        return false;
+    /* hosts that were cloned while they ran have one id and two clocks */
+    bool same =
+        host_id(id) && memcmp(id, answer + 32, HOST_ID) == 0 && theirs >= asked_ns && theirs <= heard_ns;
+    pthread_mutex_lock(&self->mutex);
+    if (!self->own && !self->same) {
+        if (self->answers == 0) {
+            self->began_ns = get(answer + 16);
+            self->began_wall_ns = get(answer + 24);
+            self->same = same;
+        }
+        bool news = narrow(self, low, high, heard_ns);
+        int64_t offset = self->same ? 0 : self->low + (self->high - self->low) / 2;
+        if (news && !self->same)
+            self->wall_offset = offset + walls;
+        if (news && self->answers <= MST_CLOCK_ANSWERS)
+            set_to(self, offset);
+        else if (news)
+            turn_to(self, offset);
+    }
+    pthread_mutex_unlock(&self->mutex);
+    return true;
+}
+
+/* ---- what it shows ---- */
+
+bool mst_job_clock_known(mst_job_clock *self)
+{
+    pthread_mutex_lock(&self->mutex);
+    bool known = self->own || self->same || self->answers >= MST_CLOCK_ANSWERS;
+    pthread_mutex_unlock(&self->mutex);
+    return known;
+}
+
+uint64_t mst_job_clock_at(mst_job_clock *self, uint64_t at_ns)
+{
+    pthread_mutex_lock(&self->mutex);
+    int64_t at = (int64_t)at_ns + offset_at(self, at_ns) - (int64_t)self->began_ns;
+    pthread_mutex_unlock(&self->mutex);
+    return at > 0 ? (uint64_t)at : 0;
+}
+
+uint64_t mst_job_clock_began(mst_job_clock *self)
+{
+    pthread_mutex_lock(&self->mutex);
+    uint64_t wall = self->began_wall_ns;
+    pthread_mutex_unlock(&self->mutex);
+    return wall;
+}
+
+int64_t mst_job_clock_wall_offset(mst_job_clock *self)
+{
+    pthread_mutex_lock(&self->mutex);
+    int64_t offset = self->wall_offset;
+    pthread_mutex_unlock(&self->mutex);
+    return offset;
+}
