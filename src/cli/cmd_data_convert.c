@@ -107,6 +107,7 @@ static mst_status run(int argc, char **argv)
     }
     TRY_OUT(st, mst_dataset_open(&paths, &data, &dataset));
     TRY_OUT(st, mst_images_option_check(mst_images_option_given(groups, 4), dataset));
+    mst_dataset_warn_left_out(dataset);
     key = source_key(dataset, &data);
     sink.source_key = key;
     st = convert_rows(dataset, &convert, &out, &sink);

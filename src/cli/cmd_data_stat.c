@@ -312,6 +312,7 @@ static mst_status describe(const char *pattern, const mst_data_options *data, un
     stat_walk w = {0};
     mst_status st;
     TRY_OUT(st, mst_dataset_open(&patterns, data, &w.dataset));
+    mst_dataset_warn_left_out(w.dataset);
     uint64_t start = mst_now_ns();
     mst_bar_start(&w.bar, "reading", "rows",
                   w.dataset->random ? w.dataset->info.n_rows : w.dataset->info.bytes);

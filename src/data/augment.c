@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "data/images.h"
+#include "data/stream.h"
 
 #define SAMPLE_CHEAP  65536 /* rows looked at for --normalise auto */
 #define SAMPLE_COSTLY 512
@@ -116,25 +117,67 @@ static mst_status add_row(const mst_augment *a, const mst_dataset *d, const mst_
     return MST_OK;
 }
 
-/* Means and deviations of rows of chunks that lie evenly over the dataset. */
-static mst_status measure(mst_augment *a, mst_dataset *d)
+static mst_status add_chunk_rows(const mst_augment *a, const mst_dataset *d, const mst_chunk *chunk, sums *s)
+{
+    for (uint32_t i = 0; i < chunk->n_rows; i++) {
+        mst_row row;
+        mst_chunk_row(chunk, i, &row);
+        TRY(add_row(a, d, &row, s));
+    }
+    return MST_OK;
+}
+
+/* A stream is read from its start until there are rows enough. */
+static mst_status measure_stream(const mst_augment *a, mst_dataset *d, sums *s)
+{
+    const char *once = mst_stream_reads_once(d);
+    if (once != NULL)
+        return mst_fail(MST_EUSAGE,
+                        "%s can be read only once, and --normalise auto looks at its images first: give the "
+                        "means and deviations, or a file",
+                        once);
+    double wanted = (double)SAMPLE_COSTLY * a->in_height * a->in_width;
+    mst_status st = MST_OK;
+    mst_chunk_builder builder;
+    mst_chunk_builder_init(&builder);
+    while (st == MST_OK && s->n < wanted) {
+        mst_raw_block *block;
+        mst_chunk *chunk;
+        TRY_OUT(st, d->ops->read(d, &block));
+        if (block == NULL)
+            break;
+        TRY_OUT(st, d->ops->parse(d, block, &builder, &chunk));
+        st = add_chunk_rows(a, d, chunk, s);
+        mst_chunk_release(chunk);
+    }
+    if (st == MST_OK)
+        st = d->ops->rewind(d);
+out:
+    mst_chunk_builder_fini(&builder);
+    return st;
+}
+
+/* Rows of chunks that lie evenly over the dataset. */
+static mst_status measure_chunks(const mst_augment *a, mst_dataset *d, sums *s)
 {
     uint64_t wanted = d->load_is_cheap ? SAMPLE_CHEAP : SAMPLE_COSTLY;
     uint64_t n = (wanted + d->chunk_rows - 1) / d->chunk_rows;
     n = n < d->n_chunks ? n : d->n_chunks;
-    sums s = {0};
     for (uint64_t k = 0; k < n; k++) {
         mst_chunk *chunk;
-        mst_status st = MST_OK;
         TRY(d->ops->load(d, (uint32_t)(k * d->n_chunks / n), &chunk));
-        for (uint32_t i = 0; i < chunk->n_rows && st == MST_OK; i++) {
-            mst_row row;
-            mst_chunk_row(chunk, i, &row);
-            st = add_row(a, d, &row, &s);
-        }
+        mst_status st = add_chunk_rows(a, d, chunk, s);
         mst_chunk_release(chunk);
         TRY(st);
     }
+    return MST_OK;
+}
+
+/* Means and deviations of a sample of the rows. */
+static mst_status measure(mst_augment *a, mst_dataset *d)
+{
+    sums s = {0};
+    TRY(d->random ? measure_chunks(a, d, &s) : measure_stream(a, d, &s));
     for (uint32_t c = 0; c < a->channels; c++) {
         double mean = s.n > 0 ? s.sum[c] / s.n : 0.0;
         double variance = s.n > 0 ? s.squares[c] / s.n - mean * mean : 1.0;
@@ -201,7 +244,7 @@ mst_status mst_augment_init(mst_augment *a, const mst_augment_options *o, mst_da
 {
     const mst_data_info *info = &d->info;
     bool measures;
-    TRY(set_up(a, o, d->name, d->random ? info->channels : 0, info->height, info->width, &measures));
+    TRY(set_up(a, o, d->name, info->channels, info->height, info->width, &measures));
     a->seed = seed;
     return measures ? measure(a, d) : MST_OK;
 }

@@ -251,6 +251,7 @@ static void cache_destroy(mst_dataset *self)
         mst_free(d->files[i].path);
     }
     mst_text_list_fini(&(mst_text_list){.items = self->class_names, .n = self->n_class_names});
+    mst_text_list_fini(&self->left_out);
     mst_free(d->files);
     mst_free(d->chunks);
     mst_free(self->name);

@@ -291,11 +291,13 @@ mst_status mst_cache_for(mst_dataset *source, const mst_text_list *patterns, con
             TRY_OUT(st, make(source, path, key, n_threads));
     }
     TRY_OUT(st, open_one(path, out));
-    (*out)->class_names =
-        source->class_names; /* the cache holds rows only: what they are called moves over */
+    /* the cache holds rows only: names move over */
+    (*out)->class_names = source->class_names;
     (*out)->n_class_names = source->n_class_names;
+    (*out)->left_out = source->left_out;
     source->class_names = NULL;
     source->n_class_names = 0;
+    source->left_out = (mst_text_list){0};
 out:
     if (lock >= 0)
         mst_cache_unlock(lock_path, lock);

@@ -33,6 +33,7 @@ void mst_chunk_builder_fini(mst_chunk_builder *b)
     mst_free(b->row_start);
     mst_free(b->labels);
     mst_free(b->weights);
+    mst_free(b->bytes);
     *b = (mst_chunk_builder){0};
 }
 
@@ -41,6 +42,7 @@ void mst_chunk_builder_clear(mst_chunk_builder *b)
     b->n_entries = 0;
     b->n_rows = 0;
     b->any_weight = false;
+    b->row_bytes = 0;
 }
 
 /* Arrays that share a capacity grow one by one; it is raised only when all have grown. */
@@ -131,6 +133,17 @@ static mst_status sort_long(uint32_t *keys, float *values, size_t n)
         values[j] = copy[(uint32_t)order[j]];
     }
     mst_free(order);
+    return MST_OK;
+}
+
+mst_status mst_chunk_builder_image(mst_chunk_builder *b, uint32_t n, uint8_t **planes)
+{
+    TRY(mst_chunk_builder_room(b, 0));
+    size_t before = b->n_rows * (size_t)n;
+    if (!mst_grow(&b->bytes, &b->byte_capacity, before + n, 1))
+        return mst_fail(MST_ENOMEM, "out of memory: %zu images of %u bytes in one chunk", b->n_rows + 1, n);
+    b->row_bytes = n;
+    *planes = b->bytes + before;
     return MST_OK;
 }
 
@@ -257,9 +270,52 @@ static size_t round_line(size_t n)
     return (n + 63) & ~(size_t)63;
 }
 
+/* Rows of images. */
+static mst_status pack_images(const mst_chunk_builder *b, size_t from, size_t to, mst_chunk **out)
+{
+    size_t n_rows = to - from, n = b->row_bytes, head = round_line(sizeof(mst_chunk));
+    size_t stride = 1 + b->any_weight + (n + 3) / 4, n_words = n_rows * stride;
+    if (n_words > UINT32_MAX)
+        return mst_fail(MST_EINPUT, "%zu images of %zu bytes are too many for one chunk", n_rows, n);
+    uint8_t *block = mst_alloc_lines(head + round_line(n_words * sizeof(uint32_t)));
+    if (block == NULL)
+        return mst_fail(MST_ENOMEM, "out of memory: a chunk of %zu images", n_rows);
+    uint32_t *words = (uint32_t *)(block + head), *w = words;
+    float min = b->labels[from], max = min;
+    for (size_t i = from; i < to; i++, w += stride) {
+        w[stride - 1] = 0; /* the padding, too, is the same for the same image */
+        memcpy(w, &b->labels[i], sizeof *w);
+        if (b->any_weight)
+            memcpy(w + 1, &b->weights[i], sizeof *w);
+        memcpy(w + 1 + b->any_weight, b->bytes + i * n, n);
+        min = b->labels[i] < min ? b->labels[i] : min;
+        max = b->labels[i] > max ? b->labels[i] : max;
+    }
+    mst_chunk *chunk = (mst_chunk *)block;
+    *chunk = (mst_chunk){
+        .n_rows = (uint32_t)n_rows,
+        .n_dense = (uint32_t)n,
+        .dense_bytes = true,
+        .has_weights = b->any_weight,
+        .stride = (uint32_t)stride,
+        .words = words,
+        .n_words = n_words,
+        .max_key = (uint32_t)n - 1,
+        .min_label = min,
+        .max_label = max,
+        .n_entries = n_rows * n,
+        .references = 1,
+        .destroy = destroy,
+    };
+    *out = chunk;
+    return MST_OK;
+}
+
 mst_status mst_chunk_builder_pack(const mst_chunk_builder *b, size_t from, size_t to, mst_chunk **out)
 {
     pack_plan p;
+    if (b->row_bytes != 0 && from < to)
+        return pack_images(b, from, to, out);
     plan(b, from, to, &p);
     size_t n_rows = to - from, n_entries = n_rows ? b->row_start[to] - b->row_start[from] : 0;
     for (;; p.values = true) {

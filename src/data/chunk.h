@@ -99,6 +99,9 @@ typedef struct mst_chunk_builder {
     float *labels, *weights;
     size_t n_rows, row_capacity;
     bool any_weight;
+    uint8_t *bytes; /* rows of images: row_bytes each, in place of entries */
+    size_t byte_capacity;
+    uint32_t row_bytes; /* 0: rows have entries */
     uint32_t
         max_dense; /* the longest dense prefix that pack makes; set by whoever packs, no limit after init */
 } mst_chunk_builder;
@@ -117,6 +120,10 @@ static inline void mst_chunk_builder_add(mst_chunk_builder *b, uint32_t key, flo
     b->values[b->n_entries] = value;
     b->n_entries++;
 }
+
+/* Makes the current row an image of n bytes, the same for all rows since the last clear; *planes is for the
+ * caller to fill. */
+mst_status mst_chunk_builder_image(mst_chunk_builder *b, uint32_t n, uint8_t **planes);
 
 /* Ends the current row: sorts its entries by key when they are out of order (stable). */
 mst_status mst_chunk_builder_end_row(mst_chunk_builder *b, float label, float weight);

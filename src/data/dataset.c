@@ -22,6 +22,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "data/cache.h"
 #include "data/cifar.h"
 #include "data/gen.h"
@@ -257,6 +258,20 @@ void mst_dataset_destroy(mst_dataset *self)
         self->ops->destroy(self);
 }
 
+void mst_dataset_warn_left_out(const mst_dataset *self)
+{
+    const mst_text_list *left = &self->left_out;
+    char names[600];
+    size_t n = 0, i = 0;
+    for (; i < left->n && n + strlen(left->items[i]) + 32 < sizeof names; i++)
+        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i > 0 ? ", " : "", left->items[i]);
+    if (i < left->n)
+        snprintf(names + n, sizeof names - n, "%s%zu more", i > 0 ? " and " : "", left->n - i);
+    if (left->n > 0)
+        mst_warn("%s: features left out%s: %s; --tf-columns chooses the features to use", self->name,
+                 self->info.channels != 0 ? ", as rows are images" : "", names);
+}
+
 /* ---- walking ---- */
 
 typedef struct slot {
@@ -476,8 +491,12 @@ mst_status mst_dataset_scan(mst_dataset *self, unsigned n_threads)
                         "%s cannot be read twice, to look at it first: give --features N and --classes N, or "
                         "a file",
                         once);
-    scan s = {
-        .info = {.labels_integral = true, .index_base = self->info.index_base, .bytes = self->info.bytes}};
+    scan s = {.info = {.labels_integral = true,
+                       .index_base = self->info.index_base,
+                       .bytes = self->info.bytes,
+                       .channels = self->info.channels,
+                       .height = self->info.height,
+                       .width = self->info.width}};
     TRY(mst_dataset_each(self, n_threads, scan_chunk, &s));
     if (!self->random)
         TRY(self->ops->rewind(self));

@@ -64,7 +64,9 @@ struct mst_dataset {
     /* The most rows that a window of the feed should hold, where loaded rows take much memory; 0: any number.
      */
     uint32_t window_rows;
-    char **class_names; /* what classes 0, 1, ... are called; owned; NULL: not known */
+    bool encoded;           /* rows are decoded from JPEG or PNG images */
+    mst_text_list left_out; /* TFRecord: features that no row uses, where no option chose them; owned */
+    char **class_names;     /* what classes 0, 1, ... are called; owned; NULL: not known */
     uint32_t n_class_names;
     mst_data_info info;
 };
@@ -74,6 +76,9 @@ struct mst_dataset {
 mst_status mst_dataset_open(const mst_text_list *patterns, const mst_data_options *options,
                             mst_dataset **out);
 void mst_dataset_destroy(mst_dataset *self); /* NULL-safe */
+
+/* Logs one warning that names self->left_out, unless there is nothing in it. */
+void mst_dataset_warn_left_out(const mst_dataset *self);
 
 /* Reads everything once (unless info.scanned) and fills info; streams are rewound after it. n_threads parse.
  * Standard input is MST_EINPUT saying which options to give instead. */

@@ -20,7 +20,6 @@ static const char cut_short[] = "the tf.Example message is cut short";
 static const char bad_varint[] = "the tf.Example message holds a number of more than 10 bytes";
 static const char bad_tag[] = "the tf.Example message holds a field tag that is not protobuf's";
 static const char bad_wire[] = "the tf.Example message holds a field of the wrong wire type";
-static const char said_twice[] = "a tf.Example feature has two names, two values or two lists";
 
 const uint8_t *mst_varint_slow(const uint8_t *at, const uint8_t *end, uint64_t *out)
 {
@@ -139,20 +138,25 @@ void mst_example_walk_init(mst_example_walk *walk, const uint8_t *message, size_
     walk->problem = NULL;
 }
 
-static bool read_feature(const uint8_t *at, const uint8_t *end, mst_example_feature *out,
-                         const char **problem)
+/* The lists of a feature within an entry: the first of those that count is kept, with what follows it. */
+static bool read_feature(const uint8_t *at, const uint8_t *end, const uint8_t *entry_end,
+                         mst_example_feature *out, const char **problem)
 {
     const uint8_t *body;
     uint32_t n;
     unsigned number;
     while ((number = next_message(&at, end, 3, &body, &n, problem)) != 0) {
-        if (out->kind != MST_EXAMPLE_NONE) {
-            *problem = said_twice;
-            return false;
+        if (out->kind == (mst_example_kind)number) { /* merged */
+            if (out->more == NULL)
+                out->more = out->list + out->list_size;
+            continue;
         }
         out->kind = (mst_example_kind)number; /* BYTES, FLOATS, INTS are numbered as the fields are */
         out->list = body;
         out->list_size = n;
+        out->more = NULL;
+        out->feature_end = end;
+        out->entry_end = entry_end;
     }
     return *problem == NULL;
 }
@@ -163,23 +167,13 @@ static bool read_entry(const uint8_t *at, const uint8_t *end, mst_example_featur
     const uint8_t *body;
     uint32_t n;
     unsigned number;
-    bool named = false, valued = false;
-    out->name = out->list = at;
-    out->name_size = out->list_size = 0;
-    out->kind = MST_EXAMPLE_NONE;
+    *out = (mst_example_feature){.name = at, .list = at};
     while ((number = next_message(&at, end, 2, &body, &n, problem)) != 0) {
-        if (number == 1 ? named : valued) {
-            *problem = said_twice;
-            return false;
-        }
         if (number == 1) {
             out->name = body;
             out->name_size = n;
-            named = true;
-        } else {
-            if (!read_feature(body, body + n, out, problem))
-                return false;
-            valued = true;
+        } else if (!read_feature(body, body + n, end, out, problem)) {
+            return false;
         }
     }
     return *problem == NULL;
@@ -202,6 +196,7 @@ static inline bool read_plain_entry(const uint8_t *at, const uint8_t *end, mst_e
     out->kind = (mst_example_kind)kind;
     out->list = at + 4;
     out->list_size = at[3];
+    out->more = NULL;
     return true;
 }
 
@@ -227,9 +222,39 @@ bool mst_example_next(mst_example_walk *walk, mst_example_feature *out)
     }
 }
 
+/* Goes to the next list of a feature with several that is not empty. read_entry has found that every one is
+ * of this kind. */
+static bool next_list(mst_example_list *list)
+{
+    const uint8_t *body;
+    uint32_t n;
+    while (list->more != NULL) {
+        if (next_message(&list->more, list->feature_end, 3, &body, &n, &list->problem) != 0) {
+            list->at = body;
+            list->end = body + n;
+            if (n > 0)
+                return true;
+            continue;
+        }
+        /* the next value of the entry; keys may lie between */
+        list->more = list->feature_end;
+        unsigned number;
+        do
+            number = next_message(&list->more, list->entry_end, 2, &body, &n, &list->problem);
+        while (number == 1);
+        if (number == 0) {
+            list->more = NULL;
+            break;
+        }
+        list->more = body;
+        list->feature_end = body + n;
+    }
+    return false;
+}
+
 bool mst_example_run(mst_example_list *list, const uint8_t **run, size_t *n)
 {
-    while (list->at < list->end) {
+    while (list->at < list->end || (list->more != NULL && next_list(list))) {
         uint32_t tag, length;
         uint64_t ignored;
         const uint8_t *p = read_u32(list->at, list->end, &tag, &list->problem);

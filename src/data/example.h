@@ -4,11 +4,13 @@
  *     Features { repeated Entry { string key = 1; Feature value = 2; } feature = 1; }      (a protobuf map)
  *     Feature  { oneof { BytesList = 1, FloatList = 2, Int64List = 3 } }, each { repeated ... value = 1; }
  *
- * The walker takes any field order, packed and unpacked lists, unknown fields, and several `features` parts.
- * It is stricter than protobuf in that an entry or feature which says a thing twice (two keys, two values,
- * two lists), a known field of the wrong wire type, and groups are refused. Invariants:
+ * The walker takes any field order, packed and unpacked lists, unknown fields, and fields that occur more
+ * than once, as protobuf does: the last key of an entry counts, its values are merged, and so are lists of
+ * one kind within a feature; a list of another kind replaces those before it. Of entries with the same key
+ * the last counts, which is the caller's to see to. The walker is stricter than protobuf in that it refuses a
+ * known field of the wrong wire type, and groups. Invariants:
  *   1. No byte outside the message is read, whatever the message says.
- *   2. Whatever the walker accepts, protobuf accepts and sees the same features and lists in the same order.
+ *   2. Whatever the walker accepts, protobuf accepts and sees the same entries and lists in the same order.
  */
 #ifndef MST_DATA_EXAMPLE_H
 #define MST_DATA_EXAMPLE_H
@@ -36,7 +38,16 @@ typedef struct mst_example_feature {
     const uint8_t *list; /* body of the list message */
     size_t name_size, list_size;
     mst_example_kind kind;
+    /* More lists of this kind may follow: in the feature, up to its end, then in the values of the entry.
+     * NULL: none do. */
+    const uint8_t *more, *feature_end, *entry_end;
 } mst_example_feature;
+
+/* Bytes that all lists of a feature take at most. */
+static inline size_t mst_example_size(const mst_example_feature *feature)
+{
+    return feature->more == NULL ? feature->list_size : (size_t)(feature->entry_end - feature->list);
+}
 
 typedef struct mst_example_walk {
     const uint8_t *at, *end;             /* in the present Features part */
@@ -54,6 +65,7 @@ typedef struct mst_example_list {
     const uint8_t *at, *end;
     mst_example_kind kind;
     const char *problem;
+    const uint8_t *more, *feature_end, *entry_end; /* as in mst_example_feature */
 } mst_example_list;
 
 static inline void mst_example_list_init(mst_example_list *list, const mst_example_feature *feature)
@@ -62,6 +74,9 @@ static inline void mst_example_list_init(mst_example_list *list, const mst_examp
     list->end = feature->list + feature->list_size;
     list->kind = feature->kind;
     list->problem = NULL;
+    list->more = feature->more;
+    list->feature_end = feature->feature_end;
+    list->entry_end = feature->entry_end;
 }
 
 /* The next run: FLOATS: little-endian floats, *n a multiple of 4; INTS: varints, to be read with mst_varint

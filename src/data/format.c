@@ -53,7 +53,7 @@ const mst_option mst_data_option_table[] = {
      .offset = FIELD(tf_label),
      .fallback = "label",
      .metavar = "NAME",
-     .help = "tfrecord: feature that holds the label."},
+     .help = "tfrecord: feature that holds the label; records of images may have it as image/class/label."},
     {.name = "tf-index",
      .type = MST_OPTION_TEXT,
      .offset = FIELD(tf_index),
@@ -75,8 +75,8 @@ const mst_option mst_data_option_table[] = {
      .type = MST_OPTION_TEXT,
      .offset = FIELD(tf_columns),
      .metavar = "LIST",
-     .help = "tfrecord: fixed columns in order, such as I1..I13,C1..C26; found in the first record when not "
-             "given."},
+     .help = "tfrecord: columns in order, such as I1..I13,C1..C26, or the feature that holds the image; by "
+             "default an image, or all features of numbers or text in the first megabyte."},
     {.name = "tf-keys",
      .type = MST_OPTION_CHOICE,
      .offset = FIELD(tf_keys),
@@ -114,7 +114,8 @@ const mst_option mst_data_option_table[] = {
      .offset = FIELD(image_size),
      .fallback = "224x224",
      .metavar = "HxW",
-     .help = "images: height and width of the rows; images are shrunk or enlarged to cover it and cropped at "
+     .help = "JPEG and PNG images: height and width of the rows; images are shrunk or enlarged to cover it "
+             "and cropped at "
              "the centre."},
     {.name = "image-resize",
      .type = MST_OPTION_INT,
@@ -122,11 +123,12 @@ const mst_option mst_data_option_table[] = {
      .fallback = "0",
      .min = 0,
      .max = 8192,
-     .help = "images: length of the shorter side before cropping to --image-size; 0: what just covers it."},
+     .help = "JPEG and PNG images: length of the shorter side before cropping to --image-size; 0: what just "
+             "covers it."},
     {.name = "image-gray",
      .type = MST_OPTION_FLAG,
      .offset = FIELD(image_gray),
-     .help = "images: one channel, brightness, instead of red, green and blue."},
+     .help = "JPEG and PNG images: one channel, brightness, instead of red, green and blue."},
     {.name = "image-classes",
      .type = MST_OPTION_LIST,
      .offset = FIELD(image_classes),

@@ -58,7 +58,12 @@ typedef struct mst_parse_context {
     bool any_key;         /* as in the options when the dataset was opened */
     uint32_t index_base;  /* libsvm: settled before parsing starts */
     const void *prepared; /* what the format's prepare made */
-    uint32_t max_dense;   /* chunks have no longer dense prefix: that of the first block (mst_first_dense) */
+    /* Set by prepare where rows are images, encoded or raw, and what its dataset says of them. */
+    uint32_t channels, height, width;
+    bool encoded;
+    uint64_t first_rows;           /* in the first block, where rows are images */
+    const mst_text_list *left_out; /* see mst_dataset; prepared owns it. NULL: nothing */
+    uint32_t max_dense; /* chunks have no longer dense prefix: that of the first block (mst_first_dense) */
 } mst_parse_context;
 
 typedef struct mst_format {

@@ -22,13 +22,27 @@ mst_status mst_image_check_sides(const char *path, uint64_t height, uint64_t wid
     return MST_OK;
 }
 
+static bool is_jpeg(const uint8_t *data, size_t size)
+{
+    return size >= 3 && memcmp(data, "\xff\xd8\xff", 3) == 0;
+}
+
+static bool is_png(const uint8_t *data, size_t size)
+{
+    return size >= 8 && memcmp(data, "\x89PNG\r\n\x1a\n", 8) == 0;
+}
+
+bool mst_image_sniff(const uint8_t *data, size_t size)
+{
+    return is_jpeg(data, size) || is_png(data, size);
+}
+
 mst_status mst_image_decode(const char *path, const uint8_t *data, size_t size, uint32_t channels,
                             uint32_t enough, mst_image *out)
 {
-    static const uint8_t jpeg[] = {0xff, 0xd8, 0xff}, png[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
-    if (size >= sizeof jpeg && memcmp(data, jpeg, sizeof jpeg) == 0)
+    if (is_jpeg(data, size))
         return mst_image_jpeg(path, data, size, channels, enough, out);
-    if (size >= sizeof png && memcmp(data, png, sizeof png) == 0)
+    if (is_png(data, size))
         return mst_image_png(path, data, size, channels, out);
     return mst_fail(MST_EINPUT, "%s: neither a JPEG nor a PNG image; remove it from the folder", path);
 }

@@ -21,6 +21,9 @@ typedef struct mst_image {
     char warning[160]; /* what the decoder had to bear with; "": nothing */
 } mst_image;
 
+/* Whether the bytes begin as a JPEG or PNG file does. */
+bool mst_image_sniff(const uint8_t *data, size_t size);
+
 /* Decodes a JPEG or PNG file, told apart by content, to 3 channels or 1. Alpha is dropped, 16 bits become 8.
  * A JPEG may come shrunk by 2, 4 or 8 as long as both sides stay at least `enough` (0: never): decoding then
  * costs a fraction. path is for messages. MST_EINPUT when the bytes are no image that can be read; a damaged

@@ -27,10 +27,7 @@ typedef struct images_dataset {
     size_t file_capacity;
     uint32_t *labels; /* of the files */
     size_t label_capacity;
-    uint32_t channels, height, width;
-    uint32_t shorter,
-        enough; /* the shorter side wanted (0: as it comes out); what decoding must give at least */
-    atomic_flag warned;
+    mst_image_rows rows;
 } images_dataset;
 
 /* ---- options ---- */
@@ -306,19 +303,40 @@ static void destroy_chunk(mst_chunk *self)
     mst_free(self);
 }
 
-static mst_status decode(images_dataset *d, const char *path, uint8_t *planes, size_t *bytes)
+mst_status mst_image_rows_init(mst_image_rows *self, const mst_data_options *options)
 {
-    char *data = NULL;
+    *self = (mst_image_rows){.channels = options->image_gray ? 1 : 3,
+                             .shorter = options->image_resize > 0 ? (uint32_t)options->image_resize : 0,
+                             .warned = ATOMIC_FLAG_INIT};
+    TRY(mst_parse_sides("image-size", options->image_size != NULL ? options->image_size : "224x224", NULL,
+                        &self->height, &self->width));
+    self->enough = self->height > self->width ? self->height : self->width;
+    self->enough = self->shorter > self->enough ? self->shorter : self->enough;
+    return MST_OK;
+}
+
+mst_status mst_image_rows_decode(mst_image_rows *self, const char *path, const uint8_t *data, size_t size,
+                                 uint8_t *planes)
+{
     mst_image image = {0};
     mst_status st;
-    TRY_OUT(st, mst_file_read_all(path, FILE_MAX, &data, bytes));
-    TRY_OUT(st, mst_image_decode(path, (const uint8_t *)data, *bytes, d->channels, d->enough, &image));
-    if (image.warning[0] != '\0' && !atomic_flag_test_and_set(&d->warned))
+    TRY_OUT(st, mst_image_decode(path, data, size, self->channels, self->enough, &image));
+    if (image.warning[0] != '\0' && !atomic_flag_test_and_set(&self->warned))
         mst_warn("%s: %s; the image is used as far as it can be read, and others like it are not named", path,
                  image.warning);
-    st = mst_image_fit(&image, d->shorter, d->height, d->width, planes);
+    st = mst_image_fit(&image, self->shorter, self->height, self->width, planes);
 out:
     mst_free(image.pixels);
+    return st;
+}
+
+static mst_status decode_file(images_dataset *d, const char *path, uint8_t *planes, size_t *bytes)
+{
+    char *data = NULL;
+    mst_status st;
+    TRY_OUT(st, mst_file_read_all(path, FILE_MAX, &data, bytes));
+    st = mst_image_rows_decode(&d->rows, path, (const uint8_t *)data, *bytes, planes);
+out:
     mst_free(data);
     return st;
 }
@@ -336,7 +354,7 @@ static mst_status images_load(mst_dataset *self, uint32_t c, mst_chunk **out)
     float label = (float)d->labels[c];
     words[n_words - 1] = 0;
     memcpy(words, &label, sizeof label);
-    mst_status st = decode(d, d->files.items[c], (uint8_t *)(words + 1), &bytes);
+    mst_status st = decode_file(d, d->files.items[c], (uint8_t *)(words + 1), &bytes);
     if (st != MST_OK) {
         mst_free(block);
         return st;
@@ -387,10 +405,10 @@ static void fill_info(images_dataset *d)
 {
     mst_data_info *info = &d->base.info;
     info->n_rows = d->files.n;
-    info->channels = d->channels;
-    info->height = d->height;
-    info->width = d->width;
-    info->n_dense = d->channels * d->height * d->width;
+    info->channels = d->rows.channels;
+    info->height = d->rows.height;
+    info->width = d->rows.width;
+    info->n_dense = d->rows.channels * d->rows.height * d->rows.width;
     info->n_features = info->n_dense;
     info->n_entries = info->n_rows * info->n_dense;
     info->min_label = info->max_label = (float)d->labels[0];
@@ -415,13 +433,8 @@ mst_status mst_images_open(const mst_text_list *folders, const mst_data_options 
     if (d == NULL)
         return mst_fail(MST_ENOMEM, "out of memory: reading %s", folders->items[0]);
     d->base.ops = &images_ops;
-    atomic_flag_clear(&d->warned);
-    d->channels = options->image_gray ? 1 : 3;
-    TRY_OUT(st, mst_parse_sides("image-size", options->image_size != NULL ? options->image_size : "224x224",
-                                NULL, &d->height, &d->width));
-    d->shorter = options->image_resize > 0 ? (uint32_t)options->image_resize : 0;
-    d->enough = d->height > d->width ? d->height : d->width;
-    d->enough = d->shorter > d->enough ? d->shorter : d->enough;
+    d->base.encoded = true;
+    TRY_OUT(st, mst_image_rows_init(&d->rows, options));
     for (size_t i = 0; i < folders->n; i++)
         if (!options->unlabelled && !mst_path_is_folder(folders->items[i])) {
             st = mst_fail(MST_EINPUT, "%s: is not a folder, and images are read from FOLDER/CLASS/NAME.jpg",
@@ -460,12 +473,13 @@ const char *mst_images_option_given(const mst_option_group *groups, size_t n)
 
 bool mst_images_options_matter(const mst_dataset *dataset)
 {
-    return dataset->ops == &images_ops || strcmp(dataset->ops->name, "cache") == 0;
+    return dataset->encoded || strcmp(dataset->ops->name, "cache") == 0;
 }
 
 mst_status mst_images_option_check(const char *given, const mst_dataset *dataset)
 {
     if (given == NULL || mst_images_options_matter(dataset))
         return MST_OK;
-    return mst_fail(MST_EUSAGE, "--%s is for folders of images, and %s is none", given, dataset->name);
+    return mst_fail(MST_EUSAGE, "--%s is for JPEG and PNG images, and the rows of %s are none", given,
+                    dataset->name);
 }

@@ -11,6 +11,21 @@
 
 #include "data/dataset.h"
 
+/* How encoded images become rows of one size. */
+typedef struct mst_image_rows {
+    uint32_t channels, height, width;
+    uint32_t shorter, enough; /* the shorter side wanted (0: any); the least that decoding must give */
+    atomic_flag warned;
+} mst_image_rows;
+
+/* From --image-size, --image-resize and --image-gray; MST_EUSAGE for an impossible size. */
+mst_status mst_image_rows_init(mst_image_rows *self, const mst_data_options *options);
+
+/* Decodes a JPEG or PNG image to channels x height x width bytes. path is for messages. The first image that
+ * can be read only in part is named in a warning. Any thread. */
+mst_status mst_image_rows_decode(mst_image_rows *self, const char *path, const uint8_t *data, size_t size,
+                                 uint8_t *planes);
+
 /* Whether every pattern is a folder without files of its own that has a folder with images in it; unlabelled:
  * or a folder with images, or the name of an image. */
 bool mst_images_recognise(const mst_text_list *patterns, bool unlabelled);
@@ -28,8 +43,8 @@ const mst_text_list *mst_images_files(const mst_dataset *dataset);
 /* The first of --image-size, --image-resize and --image-gray that was given, without its dashes; NULL: none.
  */
 const char *mst_images_option_given(const mst_option_group *groups, size_t n);
-/* Whether they may say something about the rows of a dataset: images, or a cache, which says itself how its
- * rows were read. */
+/* Whether they may say something about the rows of a dataset: encoded images, or a cache, which says itself
+ * how its rows were read. */
 bool mst_images_options_matter(const mst_dataset *dataset);
 /* MST_EUSAGE when one was given (not NULL) that says nothing about the dataset. */
 mst_status mst_images_option_check(const char *given, const mst_dataset *dataset);

@@ -22,6 +22,8 @@
 
 #define DEALT_BLOCKS    16  /* at least, to each of those a stream is dealt to: so that one more is little */
 #define MIN_DEALT_BLOCK 512 /* bytes */
+#define IMAGE_BLOCK     (8u << 20)   /* bytes of images that a block may become */
+#define IMAGE_WINDOW    (128u << 20) /* bytes of images that a window of the feed holds */
 
 typedef struct stream {
     mst_dataset base;
@@ -31,6 +33,7 @@ typedef struct stream {
     const char *once; /* the first input that can be read only once; NULL: none */
 
     size_t block_bytes; /* read at a time */
+    size_t most_bytes;  /* dealing makes blocks no larger */
     size_t file;        /* the next to open, or the open one */
     mst_in *in;         /* NULL: none open */
     bool in_done;       /* `in` has nothing more; what is left is in carry */
@@ -297,9 +300,9 @@ static mst_status stream_deal(mst_dataset *self, uint32_t n_shards)
                         "--cache",
                         s->once, n_shards);
     uint64_t bytes = s->base.info.bytes / ((uint64_t)n_shards * DEALT_BLOCKS);
-    s->block_bytes = bytes < MIN_DEALT_BLOCK    ? MIN_DEALT_BLOCK
-                     : bytes < MST_STREAM_BLOCK ? (size_t)bytes
-                                                : MST_STREAM_BLOCK;
+    s->block_bytes = bytes < MIN_DEALT_BLOCK ? MIN_DEALT_BLOCK
+                     : bytes < s->most_bytes ? (size_t)bytes
+                                             : s->most_bytes;
     block_give_back(s, s->first);
     s->first = NULL;
     s->at_start = false;
@@ -338,6 +341,7 @@ static void stream_destroy(mst_dataset *self)
     }
     pthread_mutex_destroy(&s->free_mutex);
     mst_text_list_fini(&s->paths);
+    mst_text_list_fini(&s->base.left_out);
     mst_free(s->carry);
     mst_free(s->head);
     mst_free(s->base.name);
@@ -376,6 +380,32 @@ static mst_status take_paths(stream *s, const mst_text_list *paths)
     return MST_OK;
 }
 
+/* Rows are images, which may take far more memory than the bytes they are read from: blocks of fewer rows,
+ * and a smaller window. */
+static mst_status settle_images(stream *s)
+{
+    const mst_parse_context *c = &s->context;
+    mst_data_info *info = &s->base.info;
+    uint64_t row = (uint64_t)c->channels * c->height * c->width;
+    uint64_t bytes = s->first->block.size * (uint64_t)IMAGE_BLOCK / (c->first_rows * row);
+    info->channels = c->channels;
+    info->height = c->height;
+    info->width = c->width;
+    info->first_features = row;
+    s->context.max_dense = (uint32_t)row;
+    s->base.encoded = c->encoded;
+    s->base.window_rows = (uint32_t)(IMAGE_WINDOW / row) + 1;
+    if (bytes >= s->most_bytes)
+        return MST_OK;
+    s->most_bytes = s->block_bytes = bytes < MIN_DEALT_BLOCK ? MIN_DEALT_BLOCK : (size_t)bytes;
+    if (s->once != NULL) /* the first block stays as it is */
+        return MST_OK;
+    block_give_back(s, s->first);
+    s->first = NULL;
+    s->at_start = false;
+    return stream_rewind(&s->base);
+}
+
 mst_status mst_stream_open(const mst_text_list *paths, const mst_format *format,
                            const mst_data_options *options, mst_in *opened, const uint8_t *head,
                            size_t n_head, mst_dataset **out)
@@ -391,7 +421,7 @@ mst_status mst_stream_open(const mst_text_list *paths, const mst_format *format,
     s->base.ops = &stream_ops;
     s->base.format = format;
     s->opened = opened;
-    s->block_bytes = MST_STREAM_BLOCK;
+    s->block_bytes = s->most_bytes = MST_STREAM_BLOCK;
     s->context.options = options;
     s->context.features = (uint64_t)options->features;
     s->context.any_key = options->any_key;
@@ -412,7 +442,11 @@ mst_status mst_stream_open(const mst_text_list *paths, const mst_format *format,
     if (format->prepare != NULL)
         TRY_OUT(st, format->prepare(&s->context, s->first != NULL ? &s->first->block : &nothing));
     s->prepared = true;
-    if (s->first != NULL)
+    for (size_t i = 0; s->context.left_out != NULL && i < s->context.left_out->n; i++)
+        TRY_OUT(st, mst_text_list_add(&s->base.left_out, s->context.left_out->items[i]));
+    if (s->context.channels != 0)
+        TRY_OUT(st, settle_images(s));
+    else if (s->first != NULL)
         s->context.max_dense =
             mst_first_dense(format, &s->context, &s->first->block, &s->base.info.first_features);
     s->base.info.n_dense = s->context.max_dense;

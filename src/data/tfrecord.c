@@ -1,14 +1,19 @@
 /* TFRecord files of tf.Example: from framed records to rows.
  *
  * A record is length:u64, masked CRC-32C of the length, data, masked CRC-32C of the data, little-endian; both
- * CRCs are always checked. A row comes in one of two layouts, settled once per dataset (tfrecord_layout.c):
+ * CRCs are always checked. Rows come in one of three layouts, settled once per dataset (tfrecord_layout.c):
  *   pairs    int64 list `index` and float list `value` (absent: all ones), names by option;
  *   columns  float columns become the dense features 0..k-1 (a column of w floats takes w features; absent:
  * zeros), in the order of --tf-columns or by name (I2 before I10); int64 and bytes columns become keys. As
  * --tf-keys says, a key is the int64 itself, a feature number of the whole data set (global), or a hash of
  * column and value into [k, features) (hash). `auto`: global when, in the first block, every column's values
- * lie above those of the column before it and none is below k; otherwise hash. The label is one float or
- * int64 (not looked at to predict); the weight likewise. Features of other names are skipped.
+ * lie above those of the column before it and none is below k; otherwise hash. Without --tf-columns every
+ * feature of numbers or text is a column;
+ *   images   one bytes feature is the row: a JPEG or PNG file, or raw pixels, height x width x depth bytes as
+ * int64 features of these names say. Chosen over columns where there is such a feature, unless --tf-columns
+ * names other ones.
+ * The label is one float or int64 (ignored when predicting); the weight likewise. Of a feature that occurs
+ * twice in a record the last one counts, as in protobuf.
  *
  * Finding a feature by name: writers keep their order from record to record more often than not, so the name
  * at position i is first compared with the one found at position i of the record before; only then is it
@@ -20,10 +25,15 @@
 #include "data/tfrecord.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
+#include <stdio.h>
 
 #include "base/alloc.h"
 #include "base/crc.h"
+#include "base/log.h"
+#include "data/image.h"
+#include "data/text.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -115,6 +125,8 @@ typedef struct parser {
     bool unlabelled;
     uint64_t seen[MST_TFRECORD_NAMES / 64];
     uint16_t order[REMEMBERED]; /* the name at each position of the record before */
+    bool twice;                 /* the record has a feature twice: only the last of each name counts ... */
+    uint32_t *last;             /* ... which is at this position; NULL until the first such record */
 } parser;
 
 #define FAIL(p, ...) mst_block_fail(&mst_format_tfrecord, (p)->block, (p)->record, __VA_ARGS__)
@@ -198,7 +210,7 @@ static mst_status read_index(parser *p, const mst_tf_name *name, const mst_examp
         return MST_OK;
     if (feature->kind != MST_EXAMPLE_INTS)
         return FAIL(p, "feature \"%.*s\" is not a list of int64", NAME(name));
-    TRY(mst_chunk_builder_room(b, feature->list_size)); /* an int64 takes a byte or more */
+    TRY(mst_chunk_builder_room(b, mst_example_size(feature))); /* an int64 takes a byte or more */
     uint32_t *to = b->keys + b->n_entries;
     mst_example_list_init(&list, feature);
     while (mst_example_run(&list, &run, &n))
@@ -234,7 +246,7 @@ static mst_status read_floats(const parser *p, const mst_tf_name *name, const ms
     }
     if (list.problem != NULL)
         return FAIL(p, "%s", list.problem);
-    if (count != n)
+    if (count != n && !(count == 0 && name->role == MST_TF_DENSE)) /* an empty list: the column is absent */
         return FAIL(p, "feature \"%.*s\" holds %zu numbers and %s %zu", NAME(name), count, whose, n);
     return MST_OK;
 }
@@ -270,7 +282,8 @@ static inline mst_status read_category(parser *p, const mst_tf_name *name, const
     const uint8_t *run = feature->list;
     size_t n = feature->list_size;
     mst_example_list list;
-    if (name->kind == MST_EXAMPLE_INTS && n >= 2 && n < 0x82 && run[0] == 0x0a && run[1] == n - 2)
+    if (name->kind == MST_EXAMPLE_INTS && feature->more == NULL && n >= 2 && n < 0x82 && run[0] == 0x0a &&
+        run[1] == n - 2)
         return add_keys(p, name, run + 2, run + n); /* one packed run is all */
     mst_example_list_init(&list, feature);
     while (mst_example_run(&list, &run, &n)) {
@@ -300,34 +313,59 @@ static mst_status read_column(parser *p, const mst_tf_name *name, const mst_exam
     if (name->role == MST_TF_CATEGORY)
         return read_category(p, name, feature);
     float *to = b->values + start + name->base;
-    if (name->width == 1 && feature->list_size == 6 && feature->list[0] == 0x0a && feature->list[1] == 4 &&
-        finite_bits(load32(feature->list + 2))) {
+    if (name->width == 1 && feature->more == NULL && feature->list_size == 6 && feature->list[0] == 0x0a &&
+        feature->list[1] == 4 && finite_bits(load32(feature->list + 2))) {
         memcpy(to, feature->list + 2, 4);
         return MST_OK;
     }
-    if (feature->list_size == 0)
-        return MST_OK; /* an empty list: absent */
     return read_floats(p, name, feature, "its column has", to, name->width);
 }
 
-/* The next feature of the record that we look for; NULL at its end or with *st set. */
+/* A feature that the first block does not have is named once, unless the user chose the columns. */
+static void note_strange(const parser *p, const mst_example_feature *feature)
+{
+    if (p->layout->strange == NULL || feature->kind == MST_EXAMPLE_NONE ||
+        atomic_flag_test_and_set(p->layout->strange))
+        return;
+    mst_token_text name = mst_token_show(feature->name, feature->name + feature->name_size);
+    mst_warn("%s: feature \"%s\" does not occur in the first records and is left out, as are others like it; "
+             "--tf-columns chooses the features to use",
+             p->block->path, name.text);
+}
+
+/* Position in layout->names of the feature at this position of the record; n_names: none of ours. */
+static inline size_t find_name(parser *p, const mst_example_feature *feature, unsigned position)
+{
+    const mst_tf_layout *layout = p->layout;
+    uint64_t head = mst_tf_head(feature->name, feature->name_size, p->message_end);
+    unsigned at = position % REMEMBERED;
+    size_t i = p->order[at];
+    if (mst_tf_same(&layout->names[i], feature->name, feature->name_size, head))
+        return i;
+    i = mst_tf_find(layout, feature->name, feature->name_size, head);
+    if (i < layout->n_names)
+        p->order[at] = (uint16_t)i;
+    return i;
+}
+
+/* The next feature of the record that we look for; NULL at its end, with *st set, or when one occurs for the
+ * second time, with p->twice set. */
 static inline const mst_tf_name *next_named(parser *p, mst_example_walk *walk, unsigned *position,
                                             mst_example_feature *feature, mst_status *st)
 {
     const mst_tf_layout *layout = p->layout;
     while (mst_example_next(walk, feature)) {
-        uint64_t head = mst_tf_head(feature->name, feature->name_size, p->message_end);
-        unsigned at = (*position)++ % REMEMBERED;
-        size_t i = p->order[at];
-        if (!mst_tf_same(&layout->names[i], feature->name, feature->name_size, head)) {
-            i = mst_tf_find(layout, feature->name, feature->name_size, head);
-            if (i == layout->n_names)
-                continue;
-            p->order[at] = (uint16_t)i;
+        unsigned at = (*position)++;
+        size_t i = find_name(p, feature, at);
+        if (i == layout->n_names) {
+            note_strange(p, feature);
+            continue;
         }
         uint64_t bit = 1ull << i % 64;
+        if (p->twice && p->last[i] != at)
+            continue;
         if (p->seen[i / 64] & bit) {
-            *st = FAIL(p, "feature \"%.*s\" occurs twice in a record", NAME(&layout->names[i]));
+            p->twice = true;
             return NULL;
         }
         p->seen[i / 64] |= bit;
@@ -338,20 +376,88 @@ static inline const mst_tf_name *next_named(parser *p, mst_example_walk *walk, u
     return NULL;
 }
 
-static mst_status parse_example(parser *p, const uint8_t *message, size_t n)
+/* Finds where each name occurs last. */
+static mst_status find_last(parser *p, const uint8_t *message, size_t n)
+{
+    mst_example_walk walk;
+    mst_example_feature feature;
+    if (p->last == NULL)
+        p->last = mst_calloc(p->layout->n_names, sizeof *p->last);
+    if (p->last == NULL)
+        return mst_fail(MST_ENOMEM, "out of memory: a TFRecord record with a feature twice");
+    mst_example_walk_init(&walk, message, n);
+    for (unsigned position = 0; mst_example_next(&walk, &feature); position++) {
+        size_t i = find_name(p, &feature, position);
+        if (i < p->layout->n_names)
+            p->last[i] = position;
+    }
+    return walk.problem == NULL ? MST_OK : FAIL(p, "%s", walk.problem);
+}
+
+/* Makes the bytes of an image the row. */
+static mst_status read_image(const parser *p, const mst_tf_name *name, const mst_example_feature *feature)
+{
+    mst_image_rows *images = p->layout->images;
+    size_t area = (size_t)images->height * images->width, n = area * images->channels, run_size, size = 0;
+    const uint8_t *run, *bytes = NULL;
+    unsigned count = 0;
+    mst_example_list list;
+    uint8_t *planes;
+    if (feature->kind != MST_EXAMPLE_BYTES)
+        return FAIL(p, "feature \"%.*s\" does not hold bytes", NAME(name));
+    mst_example_list_init(&list, feature);
+    for (; mst_example_run(&list, &run, &run_size); count++) {
+        bytes = run;
+        size = run_size;
+    }
+    if (list.problem != NULL)
+        return FAIL(p, "%s", list.problem);
+    if (count != 1)
+        return FAIL(p, "feature \"%.*s\" holds %u images instead of one", NAME(name), count);
+    TRY(mst_chunk_builder_image(p->builder, (uint32_t)n, &planes));
+    if (p->layout->encoded) {
+        char where[PATH_MAX + 32];
+        if (!mst_image_sniff(bytes, size))
+            return FAIL(p, "feature \"%.*s\" is neither a JPEG nor a PNG image", NAME(name));
+        snprintf(where, sizeof where, "%s at byte %" PRIu64, p->block->path,
+                 p->block->offset + (uint64_t)(p->record - p->block->data));
+        return mst_image_rows_decode(images, where, bytes, size, planes);
+    }
+    if (size != n)
+        return FAIL(p, "feature \"%.*s\" holds %zu bytes, and images of %u x %u x %u are %zu", NAME(name),
+                    size, images->height, images->width, images->channels, n);
+    for (size_t c = 0; c < images->channels; c++)
+        for (size_t i = 0; i < area; i++)
+            planes[c * area + i] = bytes[i * images->channels + c];
+    return MST_OK;
+}
+
+static mst_status read_side(const parser *p, const mst_tf_name *name, const mst_example_feature *feature)
+{
+    float side;
+    TRY(read_number(p, name, feature, &side));
+    return side == (float)name->width
+               ? MST_OK
+               : FAIL(p, "feature \"%.*s\" is %g, and %u in the first record: raw images must have one size",
+                      NAME(name), (double)side, name->width);
+}
+
+/* again: the record has a feature twice, and find_last has seen it. */
+static mst_status parse_example(parser *p, const uint8_t *message, size_t n, bool again)
 {
     const mst_tf_layout *layout = p->layout;
     mst_chunk_builder *b = p->builder;
     mst_example_walk walk;
     mst_example_feature feature, index = {0}, value = {0};
     const mst_tf_name *name, *index_name = NULL, *value_name = NULL;
-    bool labelled = false;
+    bool labelled = false, pictured = false;
     float label = 0.0f, weight = 1.0f;
     unsigned position = 0;
     mst_status st = MST_OK;
     size_t start = b->n_entries;
 
     p->message_end = message + n;
+    p->twice = again;
     memset(p->seen, 0, (layout->n_names + 63) / 64 * 8);
     if (layout->columns) { /* every category value takes a byte or more of the message */
         TRY(mst_chunk_builder_room(b, layout->n_dense + n));
@@ -383,16 +489,32 @@ static mst_status parse_example(parser *p, const uint8_t *message, size_t n)
         case MST_TF_CATEGORY:
             TRY(read_column(p, name, &feature, start));
             break;
+        case MST_TF_IMAGE:
+            TRY(read_image(p, name, &feature));
+            pictured = true;
+            break;
+        case MST_TF_SIDE:
+            TRY(read_side(p, name, &feature));
+            break;
+        case MST_TF_LEFT_OUT:
+            break;
         }
     }
     TRY(st);
+    if (p->twice && !again) {
+        b->n_entries = start;
+        TRY(find_last(p, message, n));
+        return parse_example(p, message, n, true);
+    }
     if (!labelled && !p->unlabelled)
         return FAIL(
             p,
             "the record has no feature \"%.*s\": name the one with the label with --tf-label (only predict "
             "takes rows without a label)",
             NAME(&layout->names[0]));
-    if (!layout->columns) {
+    if (layout->images != NULL && !pictured)
+        return FAIL(p, "the record has no image in feature \"%s\"", layout->names[layout->image].text);
+    if (!layout->columns && layout->images == NULL) {
         size_t count = 0;
         if (index_name != NULL)
             TRY(read_index(p, index_name, &index, &count));
@@ -434,25 +556,25 @@ static mst_status parse(const mst_parse_context *context, const mst_block *block
         .bound = mst_key_limit(context),
     };
     const uint8_t *at = block->data, *end = block->data + block->size;
-    TRY(mst_chunk_builder_room(out, 1)); /* from here on the arrays are there */
-    while (at < end) {
+    mst_status st = mst_chunk_builder_room(out, 1); /* from here on the arrays are there */
+    while (at < end && st == MST_OK) {
         const uint8_t *data = NULL;
         size_t n = 0;
         p.record = at;
-        TRY(mst_tfrecord_next(block, &at, &data, &n));
-        mst_status st = parse_example(&p, data, n);
-        if (st != MST_OK) {
+        st = mst_tfrecord_next(block, &at, &data, &n);
+        if (st != MST_OK)
+            break;
+        st = parse_example(&p, data, n, false);
+        if (st != MST_OK)
             mst_chunk_builder_drop_row(out);
-            return st;
-        }
     }
-    return MST_OK;
+    mst_free(p.last);
+    return st;
 }
 
 const mst_format mst_format_tfrecord = {
     .name = "tfrecord",
-    .help =
-        "TFRecord files of tf.Example: index/value pairs or fixed columns (13 floats + 26 int64 of Criteo)",
+    .help = "TFRecord files of tf.Example: index/value pairs, columns of numbers and text, or images",
     .sniff = sniff,
     .cut = cut,
     .prepare = prepare,

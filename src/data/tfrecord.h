@@ -4,6 +4,7 @@
 
 #include "data/example.h"
 #include "data/format.h"
+#include "data/images.h"
 
 #define MST_TFRECORD_HEAD   12u         /* length: u64, masked CRC of the length: u32 */
 #define MST_TFRECORD_TAIL   4u          /* masked CRC of the data */
@@ -20,6 +21,9 @@ typedef enum mst_tf_role {
     MST_TF_VALUE,
     MST_TF_DENSE,    /* float column: features base .. base + width - 1 */
     MST_TF_CATEGORY, /* int64 or bytes column: base is its number among the categories */
+    MST_TF_IMAGE,
+    MST_TF_SIDE,     /* of an image of raw pixels: its int64 must be `width` */
+    MST_TF_LEFT_OUT, /* seen in the first block, and used for nothing */
 } mst_tf_role;
 
 /* A feature that is looked for in every record. */
@@ -40,7 +44,12 @@ typedef struct mst_tf_layout {
     size_t n_names, name_capacity;
     uint32_t n_dense;
     uint64_t hash_seed;
-    uint16_t *slots; /* hash table of positions in names + 1; 0: free */
+    mst_image_rows *images; /* rows are images; NULL: they are not */
+    size_t image;           /* whose feature is at this place in names */
+    bool encoded;           /* JPEG or PNG; otherwise raw pixels, height x width x channels */
+    mst_text_list left_out; /* names, for people */
+    atomic_flag *strange;   /* set once a feature was met that the first block lacks; NULL: of no interest */
+    uint16_t *slots;        /* hash table of positions in names + 1; 0: free */
     unsigned slot_bits;
 } mst_tf_layout;
 
@@ -49,7 +58,8 @@ typedef struct mst_tf_layout {
 mst_status mst_tfrecord_next(const mst_block *block, const uint8_t **at, const uint8_t **data, size_t *n);
 
 /* The layout of a dataset from the options and the first block (NULL or empty: no records). Sets
- * context->features when columns are hashed and no number of features is given. */
+ * context->features when columns are hashed and no number of features is given, and the context's facts about
+ * images and features left out. */
 mst_status mst_tf_layout_new(mst_parse_context *context, const mst_block *first, mst_tf_layout **out);
 void mst_tf_layout_destroy(mst_tf_layout *layout); /* NULL-safe */
 

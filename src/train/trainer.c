@@ -76,6 +76,12 @@ json_t *mst_trainer_data_json(const mst_trainer *self)
         return NULL;
     if (i->index_base <= 1)
         json_object_set_new(json, "index_base", json_integer(i->index_base));
+    if (d->left_out.n > 0) {
+        json_t *names = json_array();
+        for (size_t k = 0; k < d->left_out.n; k++)
+            json_array_append_new(names, mst_json_text(d->left_out.items[k]));
+        json_object_set_new(json, "left_out", names);
+    }
     if (i->scanned) {
         json_object_set_new(json, "rows", json_integer((json_int_t)i->n_rows));
         json_object_set_new(json, "features", json_integer((json_int_t)i->n_features));

@@ -393,6 +393,7 @@ mst_status mst_trainer_set_up(mst_trainer *self)
 {
     mst_shape shape;
     TRY(open_training_data(self, &shape));
+    mst_dataset_warn_left_out(self->dataset);
     if (self->config.plan)
         return set_up_plan(self, &shape);
     TRY(mst_assembly_init(&self->assembly, self->config.model, &shape, self->kernels,
@@ -428,6 +429,8 @@ mst_status mst_trainer_set_up_worker(mst_trainer *self, uint32_t index)
     mst_shape shape;
     const mst_strategy_options *o = &self->strategy_options;
     TRY(open_training_data(self, &shape));
+    if (index == 0)
+        mst_dataset_warn_left_out(self->dataset);
     TRY(mst_assembly_declare(&self->assembly, self->config.model, &shape, self->kernels));
     TRY(mst_assembly_check_rows(&self->assembly, &self->augment, self->dataset));
     TRY(mst_limits_check(&self->limits, &self->options, self->assembly.model->n_scores));

@@ -120,11 +120,11 @@ refused 1 "twenty.libsvm: its rows are 20 numbers, and the net takes 1x28x28" \
 expect 0 train colour/train.gen --model mlp --hidden 5 --normalise auto --steps 1 --run normal
 refused 1 "$images: its images are 1x28x28, and the model is for images of 3x16x16" eval normal $images
 # Options for folders of images, where there are none.
-refused 2 "--image-size is for folders of images, and $images is none" train $images --model mlp --image-size 8x8 --run w
-refused 2 "--image-gray is for folders of images, and $images is none" \
+refused 2 "--image-size is for JPEG and PNG images, and the rows of $images are none" train $images --model mlp --image-size 8x8 --run w
+refused 2 "--image-gray is for JPEG and PNG images, and the rows of $images are none" \
   train $images --model mlp --test d/t10k-images-idx3-ubyte --image-gray --run w
-refused 2 "--image-resize is for folders of images, and $images is none" eval soft $images --image-resize 9
-refused 2 "--image-size is for folders of images, and $images is none" data convert $images --image-size 8x8 --out c.cache
+refused 2 "--image-resize is for JPEG and PNG images, and the rows of $images are none" eval soft $images --image-resize 9
+refused 2 "--image-size is for JPEG and PNG images, and the rows of $images are none" data convert $images --image-size 8x8 --out c.cache
 [ ! -e w ] || fail "a refused training left its run"
 printf '1 200:0.5\n2 300:1\n' >sparse.libsvm
 expect 0 predict r sparse.libsvm --what class

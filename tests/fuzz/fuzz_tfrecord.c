@@ -52,7 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(exact, file, n);
     free(file);
 
-    mst_data_options options = {.tf_keys = (int)(choice % 3)};
+    mst_data_options options = {.tf_keys = (int)(choice % 3), .image_size = "5x4"};
     if (choice & 4)
         options.tf_columns = "I1..I3,C1,C2";
     options.unlabelled = choice & 64;

@@ -82,14 +82,66 @@ static void shapes(void **state)
     EXPECT("\x02\x00", "field tag"); /* field 0 */
     EXPECT("\x13", "field tag");     /* a group */
     EXPECT("\x0a\xff\xff\xff\xff\x7f", "cut short");
-    EXPECT("\x0a\x08\x0a\x06\x0a\x01x\x0a\x01y", "two names");
-    EXPECT("\x0a\x0f\x0a\x0d\x0a\x01x\x12\x08\x12\x02\x0a\x00\x1a\x02\x0a\x00", "two lists");
+    EXPECT("\x0a\x08\x0a\x06\x0a\x01x\x0a\x01y", NULL);                                /* two names */
+    EXPECT("\x0a\x0f\x0a\x0d\x0a\x01x\x12\x08\x12\x02\x0a\x00\x1a\x02\x0a\x00", NULL); /* two lists */
     EXPECT("\x0a\x0e\x0a\x0c\x0a\x01x\x12\x07\x12\x05\x0a\x03"
            "abc",
            "multiple of 4");
     EXPECT("\x0a\x0b\x0a\x09\x0a\x01x\x12\x04\x12\x02\x08\x05",
            "wrong wire type"); /* varint in a float list */
     EXPECT("\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "more than 10 bytes");
+}
+
+/* The int64 numbers of the only feature, which has another kind when n is 0. */
+static void expect_numbers(const char *message, size_t size, const char *name, size_t n,
+                           const uint64_t *expected)
+{
+    mst_example_walk walk;
+    mst_example_feature feature;
+    mst_example_list list;
+    const uint8_t *run;
+    size_t run_size, count = 0;
+    mst_example_walk_init(&walk, (const uint8_t *)message, size);
+    assert_true(mst_example_next(&walk, &feature));
+    assert_int_equal(feature.name_size, strlen(name));
+    assert_memory_equal(feature.name, name, strlen(name));
+    assert_true((feature.kind == MST_EXAMPLE_INTS) == (n > 0));
+    mst_example_list_init(&list, &feature);
+    while (n > 0 && mst_example_run(&list, &run, &run_size))
+        for (const uint8_t *at = run; at < run + run_size; count++) {
+            uint64_t value;
+            at = mst_varint(at, run + run_size, &value);
+            assert_true(at != NULL && count < n && value == expected[count]);
+        }
+    assert_null(list.problem);
+    assert_int_equal(count, n);
+    assert_false(mst_example_next(&walk, &feature));
+    assert_null(walk.problem);
+}
+
+/* Fields that occur twice, as `protoc --decode` shows them. */
+static void fields_twice(void **state)
+{
+    (void)state;
+#define NUMBERS(message, name, ...)                                                                          \
+    expect_numbers(message, sizeof message - 1, name,                                                        \
+                   sizeof((const uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t),                               \
+                   (const uint64_t[]){__VA_ARGS__})
+    /* two names: the last */
+    NUMBERS("\x0a\x0f\x0a\x0d\x0a\x01x\x12\x05\x1a\x03\x0a\x01\x01\x0a\x01y", "y", 1);
+    /* two lists of one kind in a feature: merged, with an empty one between them */
+    NUMBERS("\x0a\x14\x0a\x12\x0a\x01x\x12\x0d\x1a\x03\x0a\x01\x01\x1a\x00\x1a\x04\x0a\x02\x02\x03", "x", 1,
+            2, 3);
+    /* two values with a name between them: merged */
+    NUMBERS("\x0a\x16\x0a\x14\x0a\x01x\x12\x05\x1a\x03\x0a\x01\x01\x0a\x01x\x12\x05\x1a\x03\x0a\x01\x02", "x",
+            1, 2);
+    /* int64, float, int64: the last kind alone, and what a second value adds to it */
+    NUMBERS("\x0a\x25\x0a\x23\x0a\x01x\x12\x17\x1a\x03\x0a\x01\x01\x12\x06\x0a\x04\x00\x00\x00?"
+            "\x1a\x08\x0a\x01\x02\x0a"
+            "\x00\x0a\x01\x04\x12\x05\x1a\x03\x0a\x01\x07",
+            "x", 2, 4, 7);
+    expect_numbers("\x0a\x15\x0a\x13\x0a\x01x\x12\x05\x1a\x03\x0a\x01\x01\x12\x07\x12\x05\x0d\x00\x00\x00@",
+                   23, "x", 0, NULL);
 }
 
 /* Unpacked and packed parts in one list come out in order. */
@@ -160,10 +212,8 @@ static void encoder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(varints),
-        cmocka_unit_test(shapes),
-        cmocka_unit_test(mixed_lists),
-        cmocka_unit_test(encoder),
+        cmocka_unit_test(varints),     cmocka_unit_test(shapes),  cmocka_unit_test(fields_twice),
+        cmocka_unit_test(mixed_lists), cmocka_unit_test(encoder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

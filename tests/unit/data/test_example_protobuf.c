@@ -1,7 +1,8 @@
 /* The tf.Example walker against protobuf-c, on random messages of every shape and on damaged ones.
  *
- * What the walker accepts, protobuf-c accepts and sees alike. What only the walker refuses, it refuses for
- * one of the reasons that example.h states. */
+ * What the walker accepts, protobuf-c accepts and sees alike, except for lists of one kind that follow each
+ * other in a feature, which protobuf merges (test_example.c) and protobuf-c does not. What only the walker
+ * refuses, it refuses for one of the reasons that example.h states. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -154,6 +155,7 @@ static void random_example(text *t)
 /* ---- what each of the two sees ---- */
 
 static text walker_view, protobuf_view;
+static bool merged; /* the walker has seen several lists of a feature */
 
 static void put_u64(text *t, uint64_t v)
 {
@@ -168,8 +170,10 @@ static const char *view_by_walker(const uint8_t *message, size_t n)
     mst_example_walk walk;
     mst_example_feature feature;
     t->n = 0;
+    merged = false;
     mst_example_walk_init(&walk, message, n);
     while (mst_example_next(&walk, &feature)) {
+        merged |= feature.more != NULL;
         mst_example_list list;
         const uint8_t *run;
         size_t size;
@@ -254,8 +258,7 @@ static void expect_same_view(void)
 /* A reason of the walker's own for refusing what protobuf-c takes. */
 static bool is_own_reason(const char *problem)
 {
-    return strstr(problem, "two names") != NULL || strstr(problem, "wrong wire type") != NULL ||
-           strstr(problem, "field tag") != NULL;
+    return strstr(problem, "wrong wire type") != NULL || strstr(problem, "field tag") != NULL;
 }
 
 static void random_messages(void **state)
@@ -319,7 +322,8 @@ static void damaged_messages(void **state)
             free(exact);
             if (problem == NULL) {
                 assert_true(accepted);
-                expect_same_view();
+                if (!merged)
+                    expect_same_view();
                 agreed++;
             } else if (accepted && !is_own_reason(problem)) {
                 fail_msg("message %d.%d: protobuf-c takes it; the walker says: %s", i, j, problem);

@@ -14,110 +14,7 @@
 #include "base/alloc.h"
 #include "base/crc.h"
 #include "data/tfrecord.h"
-
-/* ---- a writer with choices that the library's has not ---- */
-
-typedef struct text {
-    uint8_t data[1 << 16];
-    size_t n;
-} text;
-
-static void put_bytes(text *t, const void *data, size_t n)
-{
-    assert_true(t->n + n <= sizeof t->data);
-    memcpy(t->data + t->n, data, n);
-    t->n += n;
-}
-
-static void put_varint(text *t, uint64_t v)
-{
-    for (; v >= 0x80; v >>= 7)
-        put_bytes(t, &(uint8_t){(uint8_t)(v | 0x80)}, 1);
-    put_bytes(t, &(uint8_t){(uint8_t)v}, 1);
-}
-
-static void put_part(text *t, unsigned number, const text *part)
-{
-    put_varint(t, number << 3 | 2);
-    put_varint(t, part->n);
-    put_bytes(t, part->data, part->n);
-}
-
-static text list_part, feature_part, entry_part, example_part, wrapped;
-
-static void put_feature(text *features, const char *name, unsigned kind)
-{
-    text *key = &wrapped;
-    key->n = feature_part.n = entry_part.n = 0;
-    put_bytes(key, name, strlen(name));
-    put_part(&feature_part, kind, &list_part);
-    put_part(&entry_part, 1, key);
-    put_part(&entry_part, 2, &feature_part);
-    put_part(features, 1, &entry_part);
-}
-
-static void put_floats(text *features, const char *name, bool packed, size_t n, const float *values)
-{
-    list_part.n = 0;
-    if (packed) {
-        put_varint(&list_part, 0x0a);
-        put_varint(&list_part, 4 * n);
-    }
-    for (size_t i = 0; i < n; i++) {
-        if (!packed)
-            put_varint(&list_part, 0x0d);
-        put_bytes(&list_part, &values[i], 4);
-    }
-    put_feature(features, name, 2);
-}
-
-static void put_ints(text *features, const char *name, bool packed, size_t n, const int64_t *values)
-{
-    static text numbers;
-    numbers.n = list_part.n = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (!packed)
-            put_varint(&list_part, 0x08);
-        put_varint(packed ? &numbers : &list_part, (uint64_t)values[i]);
-    }
-    if (packed)
-        put_part(&list_part, 1, &numbers);
-    put_feature(features, name, 3);
-}
-
-static void put_string(text *features, const char *name, const char *value)
-{
-    static text string;
-    string.n = list_part.n = 0;
-    put_bytes(&string, value, strlen(value));
-    put_part(&list_part, 1, &string);
-    put_feature(features, name, 1);
-}
-
-static void put_float(text *features, const char *name, float value)
-{
-    put_floats(features, name, true, 1, &value);
-}
-
-static void put_int(text *features, const char *name, int64_t value)
-{
-    put_ints(features, name, true, 1, &value);
-}
-
-/* Frames the features as a record of the file and empties them. */
-static void end_record(text *file, text *features)
-{
-    example_part.n = 0;
-    put_part(&example_part, 1, features);
-    uint64_t length = example_part.n;
-    uint32_t crc = mst_crc_mask(mst_crc32c(0, &length, 8));
-    put_bytes(file, &length, 8);
-    put_bytes(file, &crc, 4);
-    put_bytes(file, example_part.data, example_part.n);
-    crc = mst_crc_mask(mst_crc32c(0, example_part.data, example_part.n));
-    put_bytes(file, &crc, 4);
-    features->n = 0;
-}
+#include "example_writer.h"
 
 /* ---- reading ---- */
 
@@ -276,10 +173,12 @@ static void columns_by_name(void **state)
         put_int(&f->features, "C2", 50 + row);
         put_int(&f->features, "label", row);
         put_int(&f->features, "C1", 12 + row);
-        put_string(&f->features, "note", "skipped");
+        put_value(&f->features, "digest", "\x01\x02", 2); /* neither text nor an image: left out */
         end_record(&f->file, &f->features);
     }
     assert_int_equal(read_file(100), MST_OK);
+    assert_int_equal(f->context.left_out->n, 1);
+    assert_string_equal(f->context.left_out->items[0], "digest");
     assert_false(((const mst_tf_layout *)f->context.prepared)->hashed);
     for (int row = 0; row < 3; row++) {
         for (int i = 0; i < 12; i++) {
@@ -293,6 +192,7 @@ static void columns_by_name(void **state)
     }
     f->options.tf_columns = "C1..C2,I2";
     assert_int_equal(read_file(100), MST_OK);
+    assert_null(f->context.left_out); /* as the user chose */
     expect_row(1, 1, 3, (const uint32_t[]){0, 13, 51}, (const float[]){101, 1, 1});
     assert_int_equal(read_file(51), MST_OK); /* too small for feature numbers: hashed */
     assert_true(((const mst_tf_layout *)f->context.prepared)->hashed);
@@ -343,6 +243,101 @@ static void columns_hashed(void **state)
     for (size_t i = 1; i < b->n_entries; i++)
         assert_true(i % 3 == 0 || b->keys[i - 1] <= b->keys[i]);
     expect_failure(1, MST_EINPUT, "x.tfrecord: the float columns alone hold 1 features, and --features is 1");
+}
+
+/* Text is found like numbers, and means what it means when it is named. */
+static void text_columns(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"red", "caf\xc3\xa9", "", "a b"};
+    for (int row = 0; row < 4; row++) {
+        put_string(&f->features, "C2", words[row]);
+        put_value(&f->features, "digest", "\x00\x9f\x10\xff", 4);
+        put_float(&f->features, "I1", (float)row);
+        put_string(&f->features, "C10", words[3 - row]);
+        put_int(&f->features, "label", row % 2);
+        end_record(&f->file, &f->features);
+    }
+    assert_int_equal(read_file(0), MST_OK);
+    assert_int_equal(f->context.features, MST_TFRECORD_HASHED);
+    const mst_chunk_builder *b = &f->builder;
+    uint32_t found[12];
+    assert_int_equal(b->n_entries, 12);
+    memcpy(found, b->keys, sizeof found);
+    assert_int_equal(f->context.left_out->n, 1);
+    assert_string_equal(f->context.left_out->items[0], "digest");
+    f->options.tf_columns = "I1,C2,C10";
+    assert_int_equal(read_file(0), MST_OK);
+    assert_int_equal(b->n_entries, 12);
+    assert_memory_equal(found, b->keys, sizeof found);
+    f->options.tf_columns = NULL;
+    f->options.tf_keys = 1; /* feature numbers only: text is left out, and there are no others */
+    assert_int_equal(read_file(0), MST_OK);
+    assert_int_equal(b->n_entries, 4);
+    assert_int_equal(f->context.left_out->n, 3);
+    assert_string_equal(f->context.left_out->items[0], "C2");
+}
+
+static void nothing_to_use(void **state)
+{
+    (void)state;
+    put_int(&f->features, "label", 1);
+    put_value(&f->features, "image_raw", "\x00\x01\x02", 3);
+    end_record(&f->file, &f->features);
+    expect_failure(
+        0, MST_EINPUT,
+        "x.tfrecord: no feature can be used: \"image_raw\" holds bytes that are neither text, nor a "
+        "JPEG or PNG image, nor raw pixels with int64 features height, width and depth");
+}
+
+/* Beside index and value nothing is used, which is said. */
+static void pairs_leave_out(void **state)
+{
+    (void)state;
+    put_int(&f->features, "label", 1);
+    put_int(&f->features, "index", 3);
+    put_float(&f->features, "weight", 2);
+    put_string(&f->features, "uid", "someone");
+    end_record(&f->file, &f->features);
+    assert_int_equal(read_file(0), MST_OK);
+    assert_int_equal(f->context.left_out->n, 2);
+    assert_string_equal(f->context.left_out->items[0], "uid");
+    assert_string_equal(f->context.left_out->items[1], "weight");
+}
+
+/* Of a name that occurs twice the last counts, as in protobuf; so do two Examples written one after the
+ * other. */
+static void features_twice(void **state)
+{
+    (void)state;
+    put_float(&f->features, "label", 1);
+    put_ints(&f->features, "index", true, 2, (const int64_t[]){1, 2});
+    put_floats(&f->features, "value", true, 1, (const float[]){9});
+    put_ints(&f->features, "index", false, 1, (const int64_t[]){7});
+    put_float(&f->features, "label", 0);
+    end_record(&f->file, &f->features);
+    put_float(&f->features, "label", 1);
+    put_ints(&f->features, "index", true, 1, (const int64_t[]){4});
+    end_record(&f->file, &f->features);
+    assert_int_equal(read_file(0), MST_OK);
+    expect_row(0, 0, 1, (const uint32_t[]){7}, (const float[]){9});
+    expect_row(1, 1, 1, (const uint32_t[]){4}, (const float[]){1});
+    f->file.n = 0;
+    for (int row = 0; row < 2; row++) {
+        put_float(&f->features, "label", 1);
+        put_float(&f->features, "x", 5);
+        put_int(&f->features, "a", 1);
+        put_int(&f->features, "b", 2);
+        if (row == 1) {
+            put_int(&f->features, "a", 3);
+            put_floats(&f->features, "x", true, 0, NULL); /* an empty list: absent */
+        }
+        end_record(&f->file, &f->features);
+    }
+    f->options.tf_keys = 1;
+    assert_int_equal(read_file(0), MST_OK);
+    expect_row(0, 1, 3, (const uint32_t[]){0, 1, 2}, (const float[]){5, 1, 1});
+    expect_row(1, 1, 3, (const uint32_t[]){0, 2, 3}, (const float[]){0, 1, 1});
 }
 
 static void keys_by_option(void **state)
@@ -418,7 +413,6 @@ static void bad_rows(void **state)
         {"feature \"value\" holds a number that is not finite", 5},
         {"feature \"index\" holds the negative index -3", 6},
         {"feature \"index\" holds index 4294967295, which is not below the number of features 4294967295", 7},
-        {"feature \"index\" occurs twice in a record", 8},
         {"feature \"value\" is not a list of floats", 9},
         {"feature \"index\" is not a list of int64", 10},
     };
@@ -447,8 +441,6 @@ static void bad_rows(void **state)
         else if (what == 10)
             put_float(t, "index", 1);
         else
-            put_ints(t, "index", true, 2, two);
-        if (what == 8)
             put_ints(t, "index", true, 2, two);
         if (what == 4)
             put_float(t, "value", 1);
@@ -572,9 +564,10 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(pairs),          TEST(names_by_option), TEST(columns_by_name),  TEST(columns_hashed),
-        TEST(keys_by_option), TEST(wide_column),     TEST(bad_rows),         TEST(labels_may_lack_to_predict),
-        TEST(frames),         TEST(bad_options),     TEST(written_and_read), TEST(memory_failures),
+        TEST(pairs),          TEST(names_by_option),  TEST(columns_by_name), TEST(columns_hashed),
+        TEST(text_columns),   TEST(nothing_to_use),   TEST(pairs_leave_out), TEST(features_twice),
+        TEST(keys_by_option), TEST(wide_column),      TEST(bad_rows),        TEST(frames),
+        TEST(bad_options),    TEST(written_and_read), TEST(memory_failures), TEST(labels_may_lack_to_predict),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
