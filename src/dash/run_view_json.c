@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/utf8.h"
 #include "dash/run_view.h"
+#include "report/history_read.h"
 
 static void put(json_t *object, const char *key, double value)
 {
@@ -85,6 +86,22 @@ static json_t *marks_json(const mst_run_view *v)
     return list;
 }
 
+static void add_history(const mst_run_view *v, json_t *list)
+{
+    const mst_run_figures *f = &v->figures;
+    mst_history history;
+    mst_buffer text = {0};
+    if (mst_history_of(v->data, f->steps, f->rows, f->train_s, &history) != MST_OK)
+        return;
+    mst_history_sentence(&history, &text);
+    char *clean = text.text != NULL ? mst_utf8_clean(text.text) : NULL;
+    if (clean != NULL)
+        json_array_append_new(list, json_string(clean));
+    mst_free(clean);
+    mst_buffer_fini(&text);
+    mst_history_fini(&history);
+}
+
 static void add_notes(const mst_run_view *v, json_t *json)
 {
     json_t *list = json_array();
@@ -102,6 +119,7 @@ static void add_notes(const mst_run_view *v, json_t *json)
             json_array_append_new(list, json_string(clean));
         mst_free(clean);
     }
+    add_history(v, list);
     json_object_set_new(json, "notes", list);
 }
 

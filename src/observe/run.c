@@ -149,19 +149,27 @@ static void unlock_folder(const char *folder, int *fd)
 
 /* ---- folders ---- */
 
-static bool is_ours(const mst_run *self)
+json_t *mst_run_last_manifest(const mst_run *self)
 {
     char *text = NULL;
     size_t size = 0;
     if (!mst_path_exists(self->manifest) ||
         mst_file_read_all(self->manifest, MANIFEST_MAX, &text, &size) != MST_OK)
-        return false;
+        return NULL;
     json_t *root = json_loadb(text, size, 0, NULL);
     const char *format = json_string_value(json_object_get(root, "format"));
-    bool ours = format != NULL && strcmp(format, RUN_FORMAT) == 0;
-    json_decref(root);
     mst_free(text);
-    return ours;
+    if (format != NULL && strcmp(format, RUN_FORMAT) == 0)
+        return root;
+    json_decref(root);
+    return NULL;
+}
+
+static bool is_ours(const mst_run *self)
+{
+    json_t *manifest = mst_run_last_manifest(self);
+    json_decref(manifest);
+    return manifest != NULL;
 }
 
 static bool is_empty_folder(const char *path)

@@ -40,6 +40,10 @@ bool mst_run_replaces_result(const mst_run *self);
 void mst_run_settle(mst_run *self);  /* the new run is good: removes what it replaces */
 void mst_run_abandon(mst_run *self); /* removes the new run and puts back what it was to replace */
 
+/* manifest.json as it is now, which of a run just resumed is that of its last piece. New reference; NULL: not
+ * there, or not a run's. */
+json_t *mst_run_last_manifest(const mst_run *self);
+
 /* Replaces manifest.json atomically. */
 mst_status mst_run_manifest(mst_run *self, const json_t *manifest);
 

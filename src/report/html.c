@@ -372,9 +372,13 @@ static void add_reproduction(const mst_report *self, mst_buffer *out)
             mst_buffer_html(out, self->labels[i]);
             mst_buffer_add(out, "</h3>\n");
         }
-        if (self->commands[i][0] != '\0')
-            mst_page_command(self->commands[i], out);
-        else
+        char *lines = mst_strdup(self->commands[i]), *rest = NULL;
+        out->failed = out->failed || lines == NULL;
+        for (char *line = lines != NULL ? strtok_r(lines, "\n", &rest) : NULL; line != NULL;
+             line = strtok_r(NULL, "\n", &rest))
+            mst_page_command(line, out);
+        mst_free(lines);
+        if (self->commands[i][0] == '\0')
             mst_buffer_add(out, "<p class=\"note\">The run has no manifest that says how it was "
                                 "started.</p>\n");
     }
@@ -511,6 +515,7 @@ mst_status mst_report_html(const mst_report *self, mst_buffer *out)
                        "what it used (resources.csv): sampling was off, or has not begun.</p>\n");
     }
     add_reproduction(self, out);
+    TRY(add_sheet(self, mst_report_sheet_history, 3, false, out));
     TRY(add_sheet(self, mst_report_sheet_options, 3, false, out));
     add_manifests(self, out);
     mst_wall_time(now);

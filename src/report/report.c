@@ -39,68 +39,155 @@ static bool is_nothing(const json_t *value)
     return value == NULL || json_is_null(value) || (json_is_array(value) && json_array_size(value) == 0);
 }
 
+/* How the processes of a run are started. */
+typedef struct starter {
+    bool launched, ranks, ps;
+    const char *launcher; /* of ranks */
+    double n_workers, n_servers, n_ranks;
+} starter;
+
+static starter find_starter(const mst_run_data *run, const mst_run_figures *f)
+{
+    starter by = {.launcher = mst_run_data_text(run, "mpi", "launcher", NULL),
+                  .ps = strcmp(f->strategy, "ps") == 0,
+                  .n_workers = f->n_workers,
+                  .n_servers = f->n_servers,
+                  .n_ranks = mst_run_data_real(run, "mpi", "ranks", NULL)};
+    by.ranks = by.launcher != NULL && by.n_ranks >= 1;
+    by.launched = !by.ranks && json_object_get(run->manifest, "cluster") != NULL && f->n_workers >= 1;
+    return by;
+}
+
+/* A run that was resumed with more or fewer processes: those of a piece, by its options or what it changed.
+ */
+static void count_piece(starter *by, const json_t *strategy, bool changed)
+{
+    double *counts[] = {&by->n_workers, &by->n_servers};
+    static const char *const names[] = {"workers", "servers"};
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *value = json_object_get(strategy, names[i]);
+        value = changed ? json_array_get(value, 1) : value;
+        if (json_is_number(value) && json_number_value(value) >= 1)
+            *counts[i] = json_number_value(value);
+    }
+    by->n_ranks = by->n_workers + (by->ps ? by->n_servers : 0);
+}
+
+static void add_starter(const starter *by, mst_buffer *out)
+{
+    if (by->ranks && strncmp(by->launcher, "muster", 6) == 0)
+        mst_buffer_format(out, "muster launch --mpi --ranks %.0f -- train", by->n_ranks);
+    else if (by->ranks)
+        mst_buffer_format(out, "%.*s -n %.0f muster train",
+                          (int)strspn(by->launcher, "abcdefghijklmnopqrstuvwxyz"), by->launcher, by->n_ranks);
+    else if (by->launched)
+        mst_buffer_format(out, "muster launch --servers %.0f --workers %.0f -- train", by->n_servers,
+                          by->n_workers);
+    else
+        mst_buffer_add(out, "muster train");
+}
+
+static void add_option(const starter *by, const char *title, const char *name, const json_t *value,
+                       mst_buffer *out)
+{
+    bool by_launch = (by->launched && (strcmp(name, "servers") == 0 || strcmp(name, "strategy") == 0)) ||
+                     ((by->launched || by->ranks) && strcmp(name, "workers") == 0);
+    if (is_nothing(value) || json_is_object(value) || !mst_report_option_matters(title, name) || by_launch)
+        return;
+    mst_buffer_format(out, " --%s%s", json_is_false(value) ? "no-" : "", name);
+    if (json_is_boolean(value))
+        return;
+    char *text = mst_option_text(value);
+    out->failed = out->failed || text == NULL;
+    if (text == NULL)
+        return;
+    mst_buffer_add(out, "=");
+    mst_buffer_shell(out, text);
+    mst_free(text);
+}
+
 /* Every option that is not what it is by default; all that are set where defaults are not known. */
-static void add_options(const mst_run_data *run, const json_t *defaults, bool launched, bool ranks,
-                        mst_buffer *out)
+static void add_options(const starter *by, const json_t *options, const json_t *defaults, mst_buffer *out)
 {
     const char *title, *name;
-    json_t *group, *value, *options = json_object_get(run->manifest, "options");
-    json_object_foreach(options, title, group)
+    json_t *group, *value;
+    json_object_foreach((json_t *)options, title, group)
     {
         json_object_foreach(group, name, value)
         {
             const json_t *usual = json_object_get(json_object_get(defaults, title), name);
-            bool by_launch = (launched && (strcmp(name, "servers") == 0 || strcmp(name, "strategy") == 0)) ||
-                             ((launched || ranks) && strcmp(name, "workers") == 0);
-            if (is_nothing(value) || json_is_object(value) || !mst_report_option_matters(title, name) ||
-                by_launch || (usual != NULL && json_equal(usual, value)))
-                continue;
-            mst_buffer_format(out, " --%s%s", json_is_false(value) ? "no-" : "", name);
-            if (json_is_boolean(value))
-                continue;
-            char *text = mst_option_text(value);
-            if (text == NULL) {
-                out->failed = true;
-                return;
-            }
-            mst_buffer_add(out, "=");
-            mst_buffer_shell(out, text);
-            mst_free(text);
+            if (usual == NULL || !json_equal(usual, value))
+                add_option(by, title, name, value, out);
         }
     }
 }
 
-/* The command line that trains the same again. */
-static char *make_command(const mst_run_data *run, const mst_run_figures *f, const json_t *defaults)
+static void add_files(const json_t *files, mst_buffer *out)
+{
+    size_t i;
+    json_t *file;
+    json_array_foreach((json_t *)files, i, file)
+    {
+        mst_buffer_add(out, " ");
+        mst_buffer_shell(out, json_is_string(file) ? json_string_value(file) : "");
+    }
+}
+
+static void add_resumed(const starter *by, const mst_segment *segment, const json_t *files, mst_buffer *out)
+{
+    const char *title, *name;
+    json_t *group, *pair;
+    mst_buffer_add(out, "\n");
+    add_starter(by, out);
+    add_files(files, out);
+    json_object_foreach(mst_segment_changed(segment), title, group)
+    {
+        json_object_foreach(group, name, pair)
+        {
+            add_option(by, title, name, json_array_get(pair, 1), out);
+        }
+    }
+}
+
+/* The folder of a run that is trained again in several pieces, and the steps of this one. */
+static void add_piece(const mst_run_data *run, const mst_segment *segment, bool resumed, mst_buffer *out)
+{
+    char from[40], to[40], *folder = mst_sprintf("%s-again", run->name);
+    out->failed = out->failed || folder == NULL;
+    mst_buffer_add(out, resumed ? " --resume --run=" : " --run=");
+    mst_buffer_shell(out, folder != NULL ? folder : "");
+    mst_free(folder);
+    mst_buffer_format(out, "  # steps %s to %s", mst_figure_count(segment->step + 1, from),
+                      mst_figure_count(segment->to_step, to));
+}
+
+/* The command lines that train the same again. */
+static char *make_command(const mst_run_data *run, const mst_run_figures *f, const mst_history *history,
+                          const json_t *defaults)
 {
     mst_buffer out = {0};
-    size_t i;
-    json_t *file, *files = json_object_get(run->manifest, "files");
+    starter by = find_starter(run, f);
+    const json_t *files = history->files;
     const char *exact = mst_run_data_text(run, "command", NULL);
     if (exact != NULL)
         return mst_strdup(exact);
-    if (json_object_get(run->manifest, "options") == NULL)
+    if (history->options == NULL)
         return mst_strdup("");
-    const char *launcher = mst_run_data_text(run, "mpi", "launcher", NULL);
-    double n_ranks = mst_run_data_real(run, "mpi", "ranks", NULL);
-    bool ranks = launcher != NULL && n_ranks >= 1;
-    bool launched = !ranks && json_object_get(run->manifest, "cluster") != NULL && f->n_workers >= 1;
-    if (ranks && strncmp(launcher, "muster", 6) == 0)
-        mst_buffer_format(&out, "muster launch --mpi --ranks %.0f -- train", n_ranks);
-    else if (ranks)
-        mst_buffer_format(&out, "%.*s -n %.0f muster train",
-                          (int)strspn(launcher, "abcdefghijklmnopqrstuvwxyz"), launcher, n_ranks);
-    else if (launched)
-        mst_buffer_format(&out, "muster launch --servers %.0f --workers %.0f -- train", f->n_servers,
-                          f->n_workers);
-    else
-        mst_buffer_add(&out, "muster train");
-    json_array_foreach(files, i, file)
-    {
-        mst_buffer_add(&out, " ");
-        mst_buffer_shell(&out, json_is_string(file) ? json_string_value(file) : "");
+    if (history->n > 1)
+        count_piece(&by, json_object_get(history->options, "strategy"), false);
+    add_starter(&by, &out);
+    add_files(files, &out);
+    add_options(&by, history->options, defaults, &out);
+    for (size_t i = 0; i < history->n; i++) {
+        const mst_segment *s = &history->segments[i];
+        files = mst_segment_files(s) != NULL ? mst_segment_files(s) : files;
+        if (i > 0) {
+            count_piece(&by, json_object_get(mst_segment_changed(s), "strategy"), true);
+            add_resumed(&by, s, files, &out);
+        }
+        if (history->n > 1)
+            add_piece(run, s, i > 0, &out);
     }
-    add_options(run, defaults, launched, ranks, &out);
     if (out.failed)
         mst_buffer_fini(&out);
     return out.text;
@@ -119,14 +206,18 @@ mst_status mst_report_new(mst_run_data *const *runs, size_t n, const json_t *def
     self->commands = mst_calloc(n, sizeof *self->commands);
     self->figures = mst_calloc(n, sizeof *self->figures);
     self->verdicts = mst_calloc(n, sizeof *self->verdicts);
-    if (self->labels == NULL || self->figures == NULL || self->verdicts == NULL || self->commands == NULL)
+    self->histories = mst_calloc(n, sizeof *self->histories);
+    if (self->histories == NULL || self->labels == NULL || self->figures == NULL || self->verdicts == NULL ||
+        self->commands == NULL)
         TRY_OUT(st, mst_fail(MST_ENOMEM, "no memory for a report of %zu runs", n));
     for (size_t i = 0; i < n; i++) {
         bool unique = count_name(runs, n, runs[i]->name) == 1;
         TRY_OUT(st, mst_run_figures_of(runs[i], &self->figures[i]));
         TRY_OUT(st, mst_verdict_of(runs[i], &self->verdicts[i]));
         self->labels[i] = mst_strdup(unique ? runs[i]->name : runs[i]->path);
-        self->commands[i] = make_command(runs[i], &self->figures[i], defaults);
+        const mst_run_figures *f = &self->figures[i];
+        TRY_OUT(st, mst_history_of(runs[i], f->steps, f->rows, f->train_s, &self->histories[i]));
+        self->commands[i] = make_command(runs[i], f, &self->histories[i], defaults);
         if (self->labels[i] == NULL || self->commands[i] == NULL)
             TRY_OUT(st, mst_fail(MST_ENOMEM, "no memory for a report of %zu runs", n));
     }
@@ -146,7 +237,10 @@ void mst_report_destroy(mst_report *self)
             mst_free(self->labels[i]);
         if (self->commands != NULL)
             mst_free(self->commands[i]);
+        if (self->histories != NULL)
+            mst_history_fini(&self->histories[i]);
     }
+    mst_free(self->histories);
     mst_free(self->labels);
     mst_free(self->commands);
     mst_free(self->figures);
@@ -212,7 +306,8 @@ void mst_report_course(const mst_report *self, size_t run, mst_buffer *out)
                           mst_figure_count(f->steps, b), mst_figure_seconds(f->train_s, c));
     if (f->rows > 0 && !isnan(f->rows_per_s))
         mst_buffer_format(out, " (%s rows/s)", mst_figure_short(f->rows_per_s, a));
-    mst_buffer_add(out, ".");
+    mst_buffer_add(out, self->histories[run].n > 1 ? ". " : ".");
+    mst_history_sentence(&self->histories[run], out);
     const char *error = mst_run_data_text(data, "error", NULL);
     if (strcmp(f->state, "running") == 0)
         mst_buffer_add(out, " It is running, or was cut off.");

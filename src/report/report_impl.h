@@ -3,6 +3,7 @@
 #define MST_REPORT_REPORT_IMPL_H
 
 #include "report/figures.h"
+#include "report/history_read.h"
 #include "report/report.h"
 #include "report/sheet.h"
 #include "report/svg.h"
@@ -14,7 +15,8 @@ struct mst_report {
     char **labels; /* names of the runs, made different from each other */
     mst_run_figures *figures;
     mst_verdict *verdicts;
-    char **commands; /* how to reproduce each run */
+    mst_history *histories;
+    char **commands; /* how to reproduce each run: a line for each segment of its history */
 };
 
 /* ---- tables (report_tables.c); the caller ends with mst_sheet_fini ---- */
@@ -22,6 +24,7 @@ struct mst_report {
 /* X(name, function): the order in which Markdown, CSV and JSON have them. */
 #define MST_REPORT_SHEETS(X)                                                                                 \
     X(overview)                                                                                              \
+    X(history)                                                                                               \
     X(accuracy)                                                                                              \
     X(verdict)                                                                                               \
     X(advice)                                                                                                \

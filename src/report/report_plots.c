@@ -91,6 +91,25 @@ static bool worth_it(const canvas *c)
     return false;
 }
 
+/* ---- marks ---- */
+
+static mst_status add_mark(canvas *c, mst_mark_kind kind, double from, double to, size_t run,
+                           const char *what)
+{
+    const char *text =
+        keep(c, c->report->n == 1 ? mst_strdup(what) : mst_sprintf("%s: %s", c->report->labels[run], what));
+    if (text == NULL || !mst_grow(&c->marks, &c->marks_capacity, c->n_marks + 1, sizeof *c->marks))
+        return no_memory();
+    c->marks[c->n_marks++] = (mst_mark){.kind = kind,
+                                        .from = from,
+                                        .to = to,
+                                        .text = text,
+                                        .run = (unsigned)run,
+                                        .lane = (unsigned)c->n_lanes,
+                                        .colour = (unsigned)(run % MST_SVG_COLOURS)};
+    return MST_OK;
+}
+
 /* ---- curves ---- */
 
 static bool is_constant(const canvas *c)
@@ -130,6 +149,27 @@ static mst_status add_curve(canvas *c, size_t run, size_t k, const char *set, un
     return add_series(c, run, named && *set != '\0' ? set : NULL, part, curves[k].evaluated, &points);
 }
 
+/* Where a run was resumed, and with what. */
+static mst_status add_resumes(canvas *c, size_t run, mst_axis axis)
+{
+    const mst_history *h = &c->report->histories[run];
+    for (size_t i = 1; i < h->n; i++) {
+        const mst_segment *s = &h->segments[i];
+        double at = axis == MST_AXIS_TIME ? s->train_s : axis == MST_AXIS_STEPS ? s->step : s->rows;
+        mst_buffer text = {0};
+        char number[40];
+        mst_segment_changes(s, &text);
+        char *words = mst_sprintf("resumed at step %s%s%.200s", mst_figure_count(s->step, number),
+                                  text.text != NULL ? ": " : "", text.text != NULL ? text.text : "");
+        mst_status st =
+            words != NULL && !text.failed ? add_mark(c, MST_MARK_JOIN, at, at, run, words) : no_memory();
+        mst_free(words);
+        mst_buffer_fini(&text);
+        TRY(st);
+    }
+    return MST_OK;
+}
+
 static mst_status draw_curve(canvas *c, size_t k, mst_axis axis)
 {
     static const char *const labels[] = {"training time", "steps", "rows"};
@@ -146,6 +186,7 @@ static mst_status draw_curve(canvas *c, size_t k, mst_axis axis)
             TRY(add_curve(c, i, k, "test", 0, axis));
         if (curves[k].evaluated && has_valid)
             TRY(add_curve(c, i, k, "valid", has_test ? 1 : 0, axis));
+        TRY(add_resumes(c, i, axis));
     }
     snprintf(title, sizeof title, "%s%s",
              !curves[k].evaluated ? ""
@@ -161,28 +202,11 @@ static mst_status draw_curve(canvas *c, size_t k, mst_axis axis)
                      .y_unit = curves[k].unit,
                      .zero_x = true,
                      .series = c->series,
-                     .n_series = c->n_series};
+                     .n_series = c->n_series,
+                     .marks = c->marks,
+                     .n_marks = c->n_marks};
     bool dull = strcmp(curves[k].column, "lr") == 0 && is_constant(c);
     return worth_it(c) && !dull ? c->fn(c->arg, c->group, "", (int)axis, &plot) : MST_OK;
-}
-
-/* ---- marks ---- */
-
-static mst_status add_mark(canvas *c, mst_mark_kind kind, double from, double to, size_t run,
-                           const char *what)
-{
-    const char *text =
-        keep(c, c->report->n == 1 ? mst_strdup(what) : mst_sprintf("%s: %s", c->report->labels[run], what));
-    if (text == NULL || !mst_grow(&c->marks, &c->marks_capacity, c->n_marks + 1, sizeof *c->marks))
-        return no_memory();
-    c->marks[c->n_marks++] = (mst_mark){.kind = kind,
-                                        .from = from,
-                                        .to = to,
-                                        .text = text,
-                                        .run = (unsigned)run,
-                                        .lane = (unsigned)c->n_lanes,
-                                        .colour = (unsigned)(run % MST_SVG_COLOURS)};
-    return MST_OK;
 }
 
 /* process: "" for a host, which everything concerns. */

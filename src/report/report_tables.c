@@ -501,6 +501,49 @@ static bool is_nothing(const json_t *value, bool several)
     return !several && empty;
 }
 
+/* Of runs that were resumed: each piece, and what changed with it. */
+mst_status mst_report_sheet_history(const mst_report *self, mst_sheet *out)
+{
+    *out =
+        (mst_sheet){.title = "History",
+                    .key = "history",
+                    .note = "A line for each time that the run was started or resumed; options that changed "
+                            "are given with their values before and after."};
+    mst_sheet_column_add(out, "piece", "piece", false);
+    mst_sheet_column_add(out, "from step", "from_step", true);
+    mst_sheet_column_add(out, "to step", "to_step", true);
+    mst_sheet_column_add(out, "rows", "rows", true);
+    mst_sheet_column_add(out, "training", "train_s", true);
+    mst_sheet_column_add(out, "started", "started", false);
+    mst_sheet_column_add(out, "host", "host", false);
+    mst_sheet_column_add(out, "changed", "changed", false);
+    mst_sheet_column_add(out, "ended", "ended", false);
+    for (size_t i = 0; i < self->n; i++) {
+        const mst_history *h = &self->histories[i];
+        for (size_t k = 0; h->n > 1 && k < h->n; k++) {
+            const mst_segment *s = &h->segments[k];
+            mst_buffer changes = {0};
+            char number[24];
+            snprintf(number, sizeof number, "%zu", k + 1);
+            mst_segment_changes(s, &changes);
+            out->failed = out->failed || changes.failed;
+            name_row(self, out, i, number);
+            mst_sheet_count(out, s->step + 1);
+            mst_sheet_count(out, s->to_step);
+            mst_sheet_count(out, s->to_rows - s->rows);
+            mst_sheet_seconds(out, s->to_train_s - s->train_s);
+            mst_sheet_text(out, s->started);
+            mst_sheet_text(out, s->host);
+            mst_sheet_text(out, changes.text != NULL      ? changes.text
+                                : k == 0 && h->unrecorded ? "resumed before; not recorded"
+                                                          : "");
+            mst_sheet_text(out, s->end);
+            mst_buffer_fini(&changes);
+        }
+    }
+    return finish(out);
+}
+
 /* One run: what is not by default. Several: what differs between them, one line for each run and option. */
 mst_status mst_report_sheet_options(const mst_report *self, mst_sheet *out)
 {

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "observe/marks.h"
 #include "train/book_impl.h"
+#include "train/history.h"
 
 #define LINE_NS MST_S /* between training lines of metrics.csv */
 
@@ -157,6 +158,17 @@ out:
     return st;
 }
 
+static mst_status add_history(mst_book *self)
+{
+    json_t *before = self->options.train->resume ? mst_run_last_manifest(self->run) : NULL;
+    mst_history_point at = {.step = self->progress.steps,
+                            .rows = self->progress.rows,
+                            .train_seconds = self->status.train_seconds};
+    mst_status st = mst_history_add(before, at, self->manifest);
+    json_decref(before);
+    return st;
+}
+
 mst_status mst_book_open(mst_book *self, json_t *entries)
 {
     char host[256] = "", now[24];
@@ -167,6 +179,7 @@ mst_status mst_book_open(mst_book *self, json_t *entries)
     self->manifest = json_pack("{s:s, s:s, s:s}", "muster", mst_version(), "started", now, "host", host);
     if (self->manifest == NULL || (entries != NULL && json_object_update(self->manifest, entries) != 0))
         return mst_fail(MST_ENOMEM, "no memory for the manifest");
+    TRY(add_history(self));
     TRY(write_manifest(self, "running"));
     mst_book_schedule(self, &self->eval);
     mst_book_schedule(self, &self->checkpoint);

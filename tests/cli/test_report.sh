@@ -43,6 +43,47 @@ command=$(sed -n 's/^ *"command": "muster \(.*\)",$/\1/p' out)
 expect 0 $command --run runs/again --quiet
 same "metrics of the run made again" "$(cut -d, -f1-3,6- runs/again/metrics.csv)" "$(cut -d, -f1-3,6- runs/two/metrics.csv)"
 
+# ---- a run that was resumed: every piece, what changed with it, and commands that repeat them all ----
+expect 0 train train.cache --test test.cache --run runs/pieces --steps 60 --quiet
+expect 0 train --resume --run runs/pieces --batch 400 --steps 80 --quiet
+expect 0 report runs/pieces --markdown
+has '| 1 | 1 | 60 | 6,000 |'
+has '| 2 | 61 | 80 | 8,000 |'
+has 'steps 60 → 80, batch 100 → 400'
+has 'It was resumed once, last after step 60 (steps 60 → 80, batch 100 → 400).'
+expect 0 report runs/pieces
+grep -q '<h3>History</h3>' runs/pieces/report.html || fail "no history on the page"
+grep -q 'resumed at step 60: steps 60 → 80, batch 100 → 400' runs/pieces/report.html || fail "no mark in the curves"
+expect 0 report runs/pieces runs/two --csv
+has 'history,pieces · 2,changed,"steps 60'
+expect 0 report runs/pieces --json
+python3 -c 'import json
+r = json.load(open("out"))
+assert [(p["from_step"], p["to_step"]) for p in r["history"]] == [(1, 60), (61, 80)], r["history"]
+print(r["runs"][0]["command"].replace("muster", "\"$muster\"").replace("\n", " --quiet\n").replace("  #", " --quiet #"))' >again.sh
+same "commands" "$(wc -l <again.sh)" 2
+muster=$muster bash -e again.sh >/dev/null 2>&1 || fail "the commands of a resumed run fail: $(cat again.sh)"
+same "metrics of the pieces made again" "$(cut -d, -f1-3,6- pieces-again/metrics.csv)" "$(cut -d, -f1-3,6- runs/pieces/metrics.csv)"
+# Pieces of a launched job, with as many processes as each had.
+for workers in 2 1; do
+  expect 0 launch --servers 1 --workers $workers --logs none -- train train.cache --run runs/crew --epochs $((3 - workers)) \
+    $([ $workers = 2 ] || echo --resume) --quiet
+done
+expect 0 report runs/crew --markdown
+has 'muster launch --servers 1 --workers 2 -- train train.cache --run=crew-again'
+has 'muster launch --servers 1 --workers 1 -- train train.cache --epochs=2'
+# Of a manifest without history, what is known.
+python3 -c 'import json
+m = json.load(open("runs/pieces/manifest.json"))
+del m["history"]
+json.dump(m, open("runs/pieces/manifest.json", "w"))'
+expect 0 report runs/pieces --markdown
+! grep -q '## History' out || fail "a history out of nothing"
+expect 0 train --resume --run runs/pieces --batch 100 --steps 90 --quiet
+expect 0 report runs/pieces --markdown
+has '| 2 | 81 | 90 | 1,000 |'
+has 'resumed before; not recorded'
+
 # ---- curves that have gaps, or are not there ----
 cp -r runs/two runs/diverged
 sed -E '2s/,test,[^,]*/,test,nan/' runs/two/metrics.csv >runs/diverged/metrics.csv

@@ -1,0 +1,37 @@
+/* The history of a run as its manifest has it (train/history.h): the segments between its start and each time
+ * that it was resumed, and what it was started with. Of a manifest without history: one segment. */
+#ifndef MST_REPORT_HISTORY_READ_H
+#define MST_REPORT_HISTORY_READ_H
+
+#include "report/buffer.h"
+#include "report/run_read.h"
+
+typedef struct mst_segment {
+    double step, to_step; /* it trained the steps after `step` up to to_step; NAN: not known */
+    double rows, to_rows, train_s, to_train_s;
+    const char *started, *host, *end; /* "": not known; live with the manifest */
+    const json_t *record;             /* of the manifest; NULL: it has no history */
+} mst_segment;
+
+typedef struct mst_history {
+    mst_segment *segments;
+    size_t n;            /* at least 1 */
+    json_t *options;     /* of the first segment, {group: {name: value}}; NULL: not known */
+    const json_t *files; /* of the first segment; NULL: not known */
+    bool unrecorded;     /* the run was resumed before its history was kept */
+} mst_history;
+
+/* to_*: where the run is now. */
+mst_status mst_history_of(const mst_run_data *run, double to_step, double to_rows, double to_train_s,
+                          mst_history *out);
+void mst_history_fini(mst_history *self);
+
+/* "batch 100 -> 1000, files a -> b": what a segment changed; nothing where it changed nothing. */
+void mst_segment_changes(const mst_segment *segment, mst_buffer *out);
+/* "It was resumed 2 times, last after step 300 (batch 100 -> 1000)."; nothing of a run that was not. */
+void mst_history_sentence(const mst_history *self, mst_buffer *out);
+/* The options and files it changed to; NULL: none. */
+json_t *mst_segment_changed(const mst_segment *segment); /* {group: {name: [before, now]}} */
+const json_t *mst_segment_files(const mst_segment *segment);
+
+#endif
