@@ -428,6 +428,21 @@ json_t *mst_cache_options(const mst_dataset *dataset)
     return options;
 }
 
+mst_status mst_cache_checksum(const char *path, uint32_t *checksum, uint64_t *rows)
+{
+    cache_file f = {0};
+    mst_status st = open_file(&f, path);
+    for (uint32_t i = 0; st == MST_OK && i < f.header.n_chunks; i++) {
+        cache_entry e = f.table[i];
+        e.offset = 0; /* depends on the size of the source key */
+        *checksum = mst_crc32c(*checksum, &e, sizeof e);
+        *rows += e.n_rows;
+    }
+    mst_map_close(&f.map);
+    mst_free(f.path);
+    return st;
+}
+
 mst_status mst_cache_fits(const char *path, const char *source_key, bool *fits)
 {
     *fits = false;

@@ -35,6 +35,10 @@ char *mst_cache_options_text(const mst_data_options *options);
  * NULL when the dataset is none of caches, or its files do not say or do not agree. */
 json_t *mst_cache_options(const mst_dataset *dataset);
 
+/* Continues *checksum with that of the file's rows, wherever they came from, and adds their number to *rows.
+ */
+mst_status mst_cache_checksum(const char *path, uint32_t *checksum, uint64_t *rows);
+
 /* The cache of a source dataset for `train --cache`: path derived from the sources (in `folder`, or beside
  * the first file when folder is NULL), rebuilt when sources or options that shape rows have changed
  * (source_key: their sizes, times and those options). Two processes that want the same cache: one makes it,

@@ -61,6 +61,12 @@ static mst_status compare(int rank, const json_t *mine, const json_t *theirs, co
         const json_t *other = json_object_get(theirs, name);
         if (json_equal(value, (json_t *)other))
             continue;
+        if (strcmp(name, "files") == 0) {
+            char who[24];
+            snprintf(who, sizeof who, "rank %d", rank);
+            TRY(mst_job_same_data(other, who, value, "rank 0"));
+            continue;
+        }
         char *a = other != NULL ? json_dumps(other, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9)) : NULL,
              *b = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
         mst_status st = mst_fail(MST_EUSAGE, "rank %d has %s%s %s, rank 0 has %s: give all ranks the same",
@@ -116,12 +122,15 @@ static mst_status hear_job(const mst_job_config *config, mst_comm *comm)
     return st;
 }
 
-/* What a rank found in its data. */
-static json_t *describe(const mst_trainer *t)
+/* What a rank found in its data. New reference in *out. */
+static mst_status describe(const mst_job_config *config, const mst_trainer *t, json_t **out)
 {
-    return json_pack("{s:o, s:I, s:I, s:I}", "model", mst_model_json(t->assembly.model), "parameters",
+    json_t *files = NULL;
+    TRY(mst_job_data(config, &files));
+    *out = json_pack("{s:o, s:I, s:I, s:o, s:I}", "model", mst_model_json(t->assembly.model), "parameters",
                      (json_int_t)t->assembly.params.size, "rows", (json_int_t)mst_feed_epoch_rows(t->feed),
-                     "threads", (json_int_t)t->n_threads);
+                     "files", files, "threads", (json_int_t)t->n_threads);
+    return *out != NULL ? MST_OK : no_memory();
 }
 
 /* ---- a rank ---- */
@@ -276,8 +285,8 @@ static mst_status take_part(const mst_job_config *config, mst_comm *comm, const 
         train_config.save_wanted = save_wanted;
     }
     TRY_OUT(st, set_up(&train_config, comm, &trainer));
-    found = describe(trainer);
-    TRY_OUT(st, found != NULL ? agree(comm, found, "") : no_memory());
+    TRY_OUT(st, describe(config, trainer, &found));
+    TRY_OUT(st, agree(comm, found, ""));
     st = train(config, comm, trainer, observer, summary);
     if (st == MST_EPEER && config->train->train->save)
         st = say_how_to_go_on(config->train->train);

@@ -11,6 +11,12 @@ mst_net_options mst_job_net(const mst_job_config *config, mst_role role, const m
 /* {"role", "index", "same", "cluster"}: what the coordinator compares. New reference or NULL. */
 json_t *mst_job_join(const mst_job_config *config, const char *role);
 
+/* The training files of this process: {"source", "size", "checksum"}, or null where they are not here or
+ * belong to this process alone (--shard local). New reference in *out. */
+mst_status mst_job_data(const mst_job_config *config, json_t **out);
+/* Fails when both are known and differ; names both. who: "worker 1" or "rank 1"; whose: "server 0". */
+mst_status mst_job_same_data(const json_t *theirs, const char *who, const json_t *ours, const char *whose);
+
 /* The optimizer as a job runs it: --lr-scale, and what the mode rules out. */
 mst_status mst_job_optimizer(const mst_job_config *config, const mst_strategy_options *strategy,
                              mst_optimizer *out);

@@ -24,6 +24,8 @@ typedef struct server_job {
     mst_book *book;
     mst_checkpoint *checkpoint; /* open while weights are restored from it; else NULL */
     uint32_t restored_slots;    /* of the optimizer that it has: none with --init-from */
+    json_t *data;               /* the training files: this process's, or the first worker's; or NULL */
+    char data_of[24];           /* whose those are */
     mst_observe *observe;       /* or NULL */
     double seconds;             /* of training that the book knows of */
     mst_end end;
@@ -96,6 +98,25 @@ static mst_status same_cluster(const mst_cluster *here, const char *theirs, cons
                                           : "none");
 }
 
+/* A worker's training files must be those that this process was given; where they are not here, those of the
+ * first worker. */
+static mst_status same_files(server_job *job, const json_t *join, json_int_t index)
+{
+    json_t *theirs = json_object_get(join, "files");
+    char who[24];
+    snprintf(who, sizeof who, "worker %lld", (long long)index);
+    if (job->data == NULL) {
+        snprintf(job->data_of, sizeof job->data_of, "server 0");
+        TRY(mst_job_data(job->config, &job->data));
+    }
+    TRY(mst_job_same_data(theirs, who, job->data, job->data_of));
+    if (json_is_null(job->data) && json_is_object(theirs)) {
+        job->data = json_incref(theirs);
+        snprintf(job->data_of, sizeof job->data_of, "%s", who);
+    }
+    return MST_OK;
+}
+
 static mst_status fits(void *arg, const json_t *join)
 {
     server_job *job = arg;
@@ -123,7 +144,7 @@ static mst_status fits(void *arg, const json_t *join)
         free(b);
         return st;
     }
-    return MST_OK;
+    return role != NULL && strcmp(role, "worker") == 0 ? same_files(job, join, index) : MST_OK;
 }
 
 static mst_status make_book(server_job *job, const json_t *join)
@@ -376,6 +397,7 @@ static void server_job_fini(server_job *job)
     mst_checkpoint_close(job->checkpoint);
     mst_book_destroy(job->book);
     mst_assembly_fini(&job->assembly);
+    json_decref(job->data);
 }
 
 /* The optimizer as servers run it. */

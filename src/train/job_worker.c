@@ -21,11 +21,15 @@ static mst_status open_sets(void *arg, const atomic_bool *stop, mst_evaluator **
     return MST_OK;
 }
 
-static json_t *describe(const mst_job_config *config, const mst_trainer *trainer)
+static mst_status describe(const mst_job_config *config, const mst_trainer *trainer, json_t **out)
 {
+    json_t *files = NULL;
+    TRY(mst_job_data(config, &files));
     json_t *join = mst_job_join(config, "worker");
-    if (join == NULL)
-        return NULL;
+    if (join == NULL || json_object_set_new(join, "files", files) != 0) {
+        json_decref(join);
+        return mst_fail(MST_ENOMEM, "no memory to join");
+    }
     /* of an epoch, where its rows are divided by position: shards differ */
     bool shared = trainer->dataset->random && trainer->strategy_options.shard == MST_SHARD_AUTO;
     uint64_t rows = shared ? mst_feed_epoch_rows(trainer->feed) : 0;
@@ -36,7 +40,8 @@ static json_t *describe(const mst_job_config *config, const mst_trainer *trainer
     json_object_set_new(join, "found", mst_trainer_data_json(trainer));
     json_object_set(join, "reading", trainer->data_json);
     json_object_set_new(join, "reading_unknown", json_boolean(trainer->reading_unknown));
-    return join;
+    *out = join;
+    return MST_OK;
 }
 
 static mst_status train(const mst_job_config *config, mst_worker *worker, mst_trainer *trainer,
@@ -67,11 +72,10 @@ static mst_status train(const mst_job_config *config, mst_worker *worker, mst_tr
         .params = &trainer->assembly.params,
         .feed = trainer->feed,
         .dataset = trainer->dataset,
-        .join = describe(config, trainer),
         .evaluation = mst_pulled_eval_for_worker(evaluation),
         .observe = trainer->observe,
     };
-    mst_status st = job.join == NULL ? mst_fail(MST_ENOMEM, "no memory to join") : MST_OK;
+    mst_status st = describe(config, trainer, &job.join);
     if (st == MST_OK)
         st = mst_worker_run(worker, &job, counts);
     json_decref(job.join);

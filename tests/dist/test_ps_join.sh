@@ -54,7 +54,8 @@ cmp parts.0 parts.1 || fail "the parts of the checkpoint depend on who joins fir
 
 # ---- who does not fit ----
 "$muster" data gen criteo --rows 500 --features 200000 --out few.cache >gen.log 2>&1
-"$muster" data gen criteo --rows $rows --features 100000 --out narrow.cache >gen.log 2>&1
+"$muster" data gen criteo --rows $rows --seed 2 --features 200000 --out other.cache >gen.log 2>&1
+cp c.cache copy.cache
 rm -rf run
 cluster 2 2
 cp cluster.yaml good.yaml
@@ -73,13 +74,16 @@ refusal() {
 refusal x 2 'server 1 has --lr 0.5, the coordinator has 0.1$' c.cache --role server --index 1 --lr 0.5
 server 1 c.cache $sync
 wait_for s1 'server 1 listens'
+# The first worker, with as many other rows.
+refusal x 1 "worker 0 trains on other.cache \\($rows rows, checksum [0-9a-f]{8}\\), but server 0 was given c.cache \\($rows rows, checksum [0-9a-f]{8}\\): give all the same data, or --shard local" \
+  other.cache --role worker --index 0
 worker 0 c.cache $sync
 wait_for s0 'waiting for worker 1'
 refusal x 2 'worker 1 has --lr 0.5, the coordinator has 0.1$' c.cache --role worker --index 1 --lr 0.5
 said s0 'warning: worker 1 was refused: worker 1 has --lr 0.5'
 refusal x 2 'worker 1 has --optimizer "adam", the coordinator has "sgd"' c.cache --role worker --index 1 --optimizer adam
-refusal x 1 "worker 1 has data with rows 500, the others have $rows" few.cache --role worker --index 1
-refusal x 1 'worker 1 has a model with features 100000, the others have 200000' narrow.cache --role worker --index 1
+refusal x 1 "worker 1 trains on few.cache \\(500 rows, .* was given c.cache \\($rows rows, " few.cache --role worker --index 1
+refusal x 1 'worker 1 has a model with features 300000, the others have 200000' c.cache --features 300000 --role worker --index 1
 refusal x 1 'index 0 is taken by worker 0' c.cache --role worker --index 0
 refusal x 2 'there is no worker 7|names no worker 7|worker 7' c.cache --role worker --index 7
 refusal x 1 'in use|occupied|already' c.cache --role server --index 0
@@ -92,10 +96,26 @@ said s0 'warning: refused .*secret'
 refusal x 2 'worker 1 has a --test, the coordinator has none' c.cache --role worker --index 1 --test t.cache
 refusal x 2 'worker 1 has a --valid, the coordinator has none' c.cache --role worker --index 1 --valid t.cache
 refusal x 2 'worker 1 has --isa "portable", the coordinator has "' c.cache --role worker --index 1 --isa portable
-# The right one comes, and all is well.
-worker 1 c.cache $sync
+# The right one comes, with a copy of the data, and all is well.
+worker 1 copy.cache $sync
 ends_all 0 s0 s1 w0 w1
 same "rows, sync" "$(fact_of s0 rows)" $rows
+# A server without the data compares the workers with each other; with --shard local nobody does.
+rm -rf run
+cluster 1 2
+server 0 absent.cache $sync
+worker 0 c.cache $sync
+wait_for s0 'waiting for worker 1'
+refusal x 1 'worker 1 trains on other.cache .*, but worker 0 was given c.cache ' other.cache --role worker --index 1
+worker 1 c.cache $sync
+ends_all 0 s0 w0 w1
+rm -rf run
+cluster 1 2
+server 0 c.cache $sync --shard local
+worker 0 c.cache $sync --shard local
+worker 1 other.cache $sync --shard local
+ends_all 0 s0 w0 w1
+same "rows, local" "$(fact_of s0 rows)" $((2 * rows))
 
 # ---- who does not come is named by server 0, though the others have waited as long ----
 rm -rf run
