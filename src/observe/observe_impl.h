@@ -47,6 +47,7 @@ struct mst_observe {
     size_t line_max;
     mst_span_sums sums;
     uint64_t sampled_ns;
+    uint64_t curve_step; /* of the sampler's last point */
     uint64_t traced, trace_dropped;
     bool trace_waited; /* no room for what the rings have, for a while */
     bool trace_dated;  /* the file says when the job began */

@@ -189,8 +189,7 @@ static void add_curves(mst_observe *self, const mst_span_sums *now, const mst_sp
         scalars[n++] =
             (mst_scalar){"bytes_out_per_s", (double)(now->bytes_out - before->bytes_out) / seconds};
     }
-    mst_observe_scalars(self, MST_RECORD_EVENTS, atomic_load_explicit(&self->step, memory_order_relaxed),
-                        scalars, n);
+    mst_observe_scalars(self, MST_RECORD_EVENTS, self->curve_step, scalars, n);
 }
 
 void mst_sampler_sample(mst_observe *self)
@@ -208,6 +207,7 @@ void mst_sampler_sample(mst_observe *self)
     uint64_t now_ns = mst_now_ns(), stale_max;
     pthread_mutex_lock(&self->mutex);
     mst_spans_sum(self->spans, now_ns, &now, &stale_max);
+    uint64_t last = self->curve_step > self->options.step ? self->curve_step : self->options.step;
     pthread_mutex_unlock(&self->mutex);
     double seconds = (double)(now_ns - self->sampled_ns) * 1e-9;
     uint64_t stale = now.stale_count - before->stale_count;
@@ -224,9 +224,11 @@ void mst_sampler_sample(mst_observe *self)
     mst_text_real(&line, stale > 0 ? (double)stale_max : (double)NAN);
     mst_text_add(&line, ",%llu\n", (unsigned long long)(now.dropped_rows - before->dropped_rows));
     add_line(self, MST_RECORD_SPANS, &line);
-    if (self->options.events &&
-        now.steps > before->steps) /* of two points at a step, the second would count */
+    uint64_t step = atomic_load_explicit(&self->step, memory_order_relaxed);
+    if (self->options.events && now.steps > before->steps && step > last) { /* steps of a curve grow */
+        self->curve_step = step;
         add_curves(self, &now, before, seconds, mean, stale > 0 ? (double)stale_max : (double)NAN);
+    }
     self->sums = now;
     self->sampled_ns = now_ns;
 }

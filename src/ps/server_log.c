@@ -72,7 +72,6 @@ void mst_server_write_about(mst_server *s)
         mst_net_stats_get(s->net, s->workers[w].peer, &stats);
         mst_observe_path(s->options.observe, w, strcmp(stats.link, "lo") != 0 ? 8.0 * (double)stats.rate : 0);
     }
-    mst_observe_at(s->options.observe, s->applied);
     if (s->co != NULL || !s->up || !s->ready)
         return;
     (void)mst_ps_send_log(s->net, s->servers[0], s->options.observe);

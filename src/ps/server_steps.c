@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "observe/observe.h"
 #include "observe/trace.h"
 #include "ps/server_impl.h"
 
@@ -157,6 +158,14 @@ static mst_update update_of(const mst_server *s)
                         .step = s->applied};
 }
 
+/* So many steps are applied with this one. The coordinator's curves follow the book of the run. */
+static void advance_to(mst_server *s, uint64_t steps)
+{
+    s->applied = steps;
+    if (s->co == NULL)
+        mst_observe_at(s->options.observe, steps);
+}
+
 /* The worker's push for its step, or that of everybody, is applied now. */
 static void trace_push(const mst_server *s, uint32_t worker, uint64_t step)
 {
@@ -198,8 +207,8 @@ static mst_status push_now(mst_server *s, uint32_t worker, const mst_shard_reque
 {
     mst_server_worker *w = &s->workers[worker];
     size_t size = r->pulled != NULL ? mst_shard_reply_size(s->shard, r) : 0;
-    s->applied++;
     w->pushes++;
+    advance_to(s, s->applied + 1);
     mst_span_steps(1, r->head.rows);
     if (in_parts(r) && s->options.mode == MST_PS_ASYNC)
         return push_in_parts(s, worker, r);
@@ -342,7 +351,7 @@ static mst_status close_step(mst_server *s, uint64_t step, const uint64_t *slots
         mst_span_steps(0, w->request.head.rows);
         s->set_hash = (s->set_hash ^ step * 1031 ^ i) * 0x9e3779b97f4a7c15ull;
     }
-    s->applied = step;
+    advance_to(s, step);
     mst_span_steps(1, 0);
     mst_update u = update_of(s);
     TRY(apply_and_send(s, requests, n, &u));

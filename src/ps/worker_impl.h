@@ -70,9 +70,10 @@ typedef struct mst_worker_eval {
 
 /* Histograms of gradients (worker_watch.c). */
 typedef struct mst_worker_watch {
-    bool due;       /* an evaluation is under way that has none */
-    const float *g; /* the gradient that was computed last; NULL: none is whole */
-    uint64_t step;  /* that it is of */
+    bool due;         /* an evaluation is under way that has none */
+    const float *g;   /* the gradient that was computed last; NULL: none is whole */
+    uint64_t step;    /* that it is of */
+    uint64_t written; /* the last step whose histograms were written */
     uint64_t begun_ns, spent_ns;
 } mst_worker_watch;
 

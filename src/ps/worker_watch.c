@@ -2,7 +2,8 @@
  *
  * An evaluation wants one of each view. They are of the gradient that was computed last, which lies in its
  * buffer until the next one is begun: while a push of it is under way both only read it. Where that is being
- * computed just now, the histograms follow when it is there.
+ * computed just now, or where the worker had nothing to do since the histograms before, they follow when
+ * there is a new one: steps of a curve grow.
  *
  * What the worker knows of gradients is the owner's of the net, as everything that events touch: while
  * communication overlaps, there is no gradient here. */
@@ -38,13 +39,14 @@ static void write_all(mst_worker *self, uint64_t now)
             mst_observe_histogram(self->job->observe, w->step, tag, g, view->size);
     }
     mst_span_enter(before);
+    w->written = w->step;
     w->spent_ns += mst_now_ns() - now;
 }
 
 void mst_worker_watch_gradient(mst_worker *self)
 {
     mst_worker_watch *w = &self->watch;
-    if (!w->due || w->g == NULL)
+    if (!w->due || w->g == NULL || w->step <= w->written)
         return;
     uint64_t now = mst_now_ns();
     w->due = false;

@@ -394,6 +394,12 @@ mst_status mst_allreduce_follow(mst_strategy *base, mst_feed *feed)
     return mst_comm_call(self->comm, gather_counts, &r);
 }
 
+static const mst_grad *allreduce_gradient(const mst_strategy *base)
+{
+    const mst_allreduce *self = (const mst_allreduce *)base;
+    return self->applied ? &self->workers[0].grad : NULL;
+}
+
 const mst_strategy_ops mst_strategy_allreduce = {
     .name = "allreduce",
     .help = "ranks of an MPI job, which add up their gradients and all apply the same update",
@@ -402,4 +408,5 @@ const mst_strategy_ops mst_strategy_allreduce = {
     .run = allreduce_run,
     .fini = allreduce_fini,
     .report = allreduce_report,
+    .gradient = allreduce_gradient,
 };

@@ -104,6 +104,7 @@ typedef struct mst_allreduce {
     bool ready[MST_RANGE_MAX], pending[MST_RANGE_MAX];       /* gradient final; reduced, to be applied */
     float clip;                                              /* of the update that is pending */
     bool clip_known;
+    bool applied; /* flat holds a gradient that was applied already */
     mst_update update;
 
     mst_sparse_exchange sparse;

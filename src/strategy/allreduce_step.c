@@ -14,9 +14,10 @@
  * Invariants
  * 1. A slice belongs to the communication thread from post to wait.
  * 2. Slices are posted in order, whatever order ranges become ready in.
- * 3. A range's part of `flat` is zero when its update has been applied; need comes before the range's
- * backward pass, which therefore adds to zeros. Models that overwrite their gradient need
- * no zeros. */
+ * 3. A range's part of `flat` is zero when its backward pass begins, which adds to it. need comes before
+ * that: it applies the update and clears the range. Where the update was applied before (the end of an order,
+ * and steps without overlap) the gradient stays, for whoever looks at it between orders, and the next step
+ * clears all of it first. Models that overwrite their gradient need no zeros. */
 #include <math.h>
 #include <string.h>
 
@@ -167,7 +168,7 @@ static mst_status find_clip(mst_allreduce *self, double square)
     return MST_OK;
 }
 
-/* Applies floats [from, to) of a range's gradient and leaves zeros. */
+/* Applies floats [from, to) of a range's gradient. */
 static void apply_part(mst_allreduce *self, uint32_t r, uint64_t from, uint64_t to)
 {
     const mst_optimizer *optimizer = self->base.env.optimizer;
@@ -186,12 +187,10 @@ static void apply_part(mst_allreduce *self, uint32_t r, uint64_t from, uint64_t 
             g[i] *= self->clip;
         optimizer->ops->apply_range(optimizer, &self->update, params->w + at, slots, g, n);
     }
-    if (!self->overwritten)
-        memset(g, 0, n * sizeof *g);
 }
 
-/* Applies a range's update, if there is one, as its slices arrive. */
-static mst_status apply_range(mst_allreduce *self, uint32_t r)
+/* Applies a range's update, if there is one, as its slices arrive; clear: and leaves zeros. */
+static mst_status apply_range(mst_allreduce *self, uint32_t r, bool clear)
 {
     uint64_t at = self->flat_at[r], end = at + self->workers[0].grad.ranges[r].size;
     if (!self->pending[r])
@@ -206,14 +205,22 @@ static mst_status apply_range(mst_allreduce *self, uint32_t r)
         mst_span_enter(before);
     }
     self->pending[r] = false;
+    if (clear && !self->overwritten)
+        memset(self->flat + at, 0, (end - at) * sizeof *self->flat);
+    self->applied |= !clear;
+    return MST_OK;
+}
+
+static mst_status drain(mst_allreduce *self, bool clear)
+{
+    for (uint32_t r = 0; r < self->workers[0].grad.n_ranges; r++)
+        TRY(apply_range(self, r, clear));
     return MST_OK;
 }
 
 mst_status mst_allreduce_drain(mst_allreduce *self)
 {
-    for (uint32_t r = 0; r < self->workers[0].grad.n_ranges; r++)
-        TRY(apply_range(self, r));
-    return MST_OK;
+    return drain(self, false);
 }
 
 /* ---- the model's hooks ---- */
@@ -225,7 +232,7 @@ typedef struct hooked_step {
 
 static mst_status on_need(mst_step *step, uint32_t range)
 {
-    return apply_range(((hooked_step *)step)->self, range);
+    return apply_range(((hooked_step *)step)->self, range, true);
 }
 
 /* The update of the step before this one has been applied to all ranges whose gradients are final now: need
@@ -255,10 +262,14 @@ static mst_status compute(mst_allreduce *self, unsigned t, mst_step *step)
     uint32_t from = (uint32_t)(share.rows - self->global.rows);
     for (uint32_t i = 0; w->grad.owners != NULL && i < w->grad.n_owners; i++)
         w->grad.owners[i].n = 0;
-    if (t > 0)
+    if (t > 0) {
         mst_grad_clear(&w->grad);
-    else
+    } else {
         w->grad.fresh = self->overwritten;
+        if (self->applied && !self->overwritten)
+            memset(self->flat, 0, self->n_flat * sizeof *self->flat);
+        self->applied = false;
+    }
     if (self->reduction == MST_REDUCTION_ONLY)
         return MST_OK;
     uint64_t start = mst_now_ns();
@@ -342,7 +353,7 @@ static mst_status step_overlapped(mst_allreduce *self)
 {
     hooked_step step = {.base = {.need = on_need, .ready = on_ready}, .self = self};
     TRY(compute(self, 0, &step.base));
-    TRY(mst_allreduce_drain(self)); /* what the model did not ask for */
+    TRY(drain(self, true)); /* what the model did not ask for */
     begin_update(self);
     return post_all(self);
 }
@@ -369,6 +380,7 @@ mst_status mst_allreduce_step(mst_allreduce *self)
     mst_team_run(self->team, apply_thread, self);
     for (uint32_t r = 0; r < self->workers[0].grad.n_ranges; r++)
         self->pending[r] = false;
+    self->applied = true;
     mst_status st = sparse ? mst_sparse_apply(self, self->clip) : MST_OK;
     mst_span_enter(MST_PHASE_PREPARE);
     return st;

@@ -54,13 +54,13 @@ static int make_data(void **state)
     return 0;
 }
 
-/* What the event file of a worker says; false: it has none. */
-static bool read_events(const trial *t, unsigned worker, mst_bytes *out)
+/* What the event file of a process says; false: it has none. */
+static bool read_events(const trial *t, const char *role, unsigned index, mst_bytes *out)
 {
     char folder[640], path[1024];
     char *text = NULL;
     struct dirent *found;
-    snprintf(folder, sizeof folder, "%s/processes/worker-%u", t->train.run, worker);
+    snprintf(folder, sizeof folder, "%s/processes/%s-%u", t->train.run, role, index);
     DIR *dir = opendir(folder);
     assert_non_null(dir);
     while ((found = readdir(dir)) != NULL && text == NULL)
@@ -126,7 +126,7 @@ static seen check_events(const trial *t, int workers, const char *sparse)
         mst_bytes bytes = {0};
         size_t at = 0;
         event_message *e;
-        if (!read_events(t, (unsigned)w, &bytes))
+        if (!read_events(t, "worker", (unsigned)w, &bytes))
             continue;
         for (; (e = next_event(&bytes, &at)) != NULL; muster_test__event__free_unpacked(e, NULL)) {
             const value_message *value = e->summary != NULL ? e->summary->value[0] : NULL;
@@ -239,9 +239,57 @@ static void histograms_of_nets(void **state)
     }
 }
 
+/* The last step of a tag; 0: it is not there. Steps of a tag grow. */
+static uint64_t last_step(const trial *t, const char *role, unsigned index, const char *tag)
+{
+    mst_bytes bytes = {0};
+    size_t at = 0;
+    uint64_t last = 0;
+    event_message *e;
+    if (!read_events(t, role, index, &bytes))
+        return 0;
+    for (; (e = next_event(&bytes, &at)) != NULL; muster_test__event__free_unpacked(e, NULL))
+        for (size_t i = 0; e->summary != NULL && i < e->summary->n_value; i++) {
+            if (strcmp(e->summary->value[i]->tag, tag) != 0)
+                continue;
+            if ((uint64_t)e->step <= last)
+                fail_msg("%s-%u: %s: step %lld follows step %llu", role, index, tag, (long long)e->step,
+                         (unsigned long long)last);
+            last = (uint64_t)e->step;
+        }
+    mst_free(bytes.data);
+    return last;
+}
+
+/* Points are where training is when they are made, on every server; and no step comes twice, though the chief
+ * has nothing to do now and then. */
+static void points_have_their_step(void **state)
+{
+    static const char *const modes[] = {"sync", "async", "ssp"};
+    (void)state;
+    for (size_t c = 0; c < sizeof modes / sizeof *modes; c++) {
+        trial t;
+        begin(&t, modes[c], 2, 3, "train.cache");
+        trial_int(&t, "features", FEATURES);
+        trial_set(&t, "model", "logreg");
+        trial_set(&t, "batch", "5");
+        trial_set(&t, "eval-every", "3 steps");
+        job_must_run(&t, NULL);
+        assert_int_equal(last_step(&t, "server", 1, "time/apply"), t.summary.status.step);
+        assert_true(last_step(&t, "server", 0, "time/apply") > 0);
+        for (unsigned w = 0; w < 3; w++) {
+            (void)last_step(&t, "worker", w, "gradients/bias");
+            (void)last_step(&t, "worker", w, "weights/bias");
+            (void)last_step(&t, "worker", w, "time/compute");
+        }
+        trial_fini(&t);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(points_have_their_step),
         cmocka_unit_test(histograms_of_linear_models),
         cmocka_unit_test(histograms_of_nets),
     };

@@ -1,6 +1,6 @@
-/* Strategy allreduce with ranks in threads of one process (fake_mpi.h): the weights are local training's with
- * the same global batch; on the communication thread, and beside it where gradients travel while a net
- * computes. */
+/* Strategy allreduce with ranks in threads of one process (fake_mpi.h): the weights, and the last gradient,
+ * are local training's with the same global batch; on the communication thread, and beside it where gradients
+ * travel while a net computes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,27 @@ typedef struct member {
     pthread_t thread;
     mst_status status;
     char error[MST_ERROR_MAX];
+    float *gradient; /* rank 0's, at the end; n_gradient floats */
+    size_t n_gradient;
 } member;
+
+/* The dense part of the last step's gradient, without state; the caller frees. NULL: the strategy has none.
+ */
+static float *gradient_of(const mst_strategy *s, size_t *n)
+{
+    const mst_grad *grad = s->ops->gradient(s);
+    float *all = NULL;
+    size_t capacity = 0;
+    *n = 0;
+    for (uint32_t r = 0; grad != NULL && r < grad->n_ranges; r++) {
+        if (grad->ranges[r].state)
+            continue;
+        assert_true(mst_grow(&all, &capacity, *n + grad->ranges[r].size + 1, sizeof *all));
+        memcpy(all + *n, grad->ranges[r].g, grad->ranges[r].size * sizeof *all);
+        *n += grad->ranges[r].size;
+    }
+    return all;
+}
 
 static mst_status set_up(trial *t, mst_comm *comm)
 {
@@ -46,6 +66,8 @@ static mst_status train(member *me, mst_comm *comm)
         TRY(mst_trainer_run(t->trainer, &observer, &t->summary));
     else
         TRY(mst_allreduce_follow(t->trainer->strategy, t->trainer->feed));
+    if (mst_comm_mpi(comm)->rank == 0)
+        me->gradient = gradient_of(t->trainer->strategy, &me->n_gradient);
     return mst_comm_end(comm);
 }
 
@@ -75,9 +97,12 @@ static void set_all(trial *t, const char *const *options)
 static void check(const char *file, const char *const *options, double limit)
 {
     trial local;
+    size_t n_gradient;
     trial_init(&local, file, NULL);
     set_all(&local, options);
     trial_must_run(&local);
+    float *gradient = gradient_of(local.trainer->strategy, &n_gradient);
+    assert_true(n_gradient > 0);
     for (int n = 1; n <= RANKS; n++) {
         fake_world world;
         member ranks[RANKS];
@@ -106,10 +131,15 @@ static void check(const char *file, const char *const *options, double limit)
         assert_true(trial_distance(&local, &ranks[0].trial) <= limit);
         for (int r = 1; r < n; r++)
             trial_same_bits(&ranks[0].trial, &ranks[r].trial);
+        assert_int_equal(ranks[0].n_gradient, n_gradient);
+        for (size_t i = 0; i < n_gradient; i++)
+            assert_true(fabs((double)(ranks[0].gradient[i] - gradient[i])) <= 10 * limit);
+        mst_free(ranks[0].gradient);
         for (int r = 0; r < n; r++)
             trial_fini(&ranks[r].trial);
         fake_fini(&world);
     }
+    mst_free(gradient);
     trial_fini(&local);
 }
 

@@ -102,6 +102,7 @@ static void train_a_little(mst_observe *o)
         mst_span_enter(MST_PHASE_APPLY);
         mst_span_steps(1, 100);
     }
+    mst_observe_at(o, 10);
     mst_spans_detach();
 }
 
@@ -410,9 +411,55 @@ static void test_links_and_cuts(void **state)
     mst_observe_destroy(self);
 }
 
+/* Of two samples at one step, only the first is a point of the curves. */
+static void test_steps_of_curves_grow(void **state)
+{
+    mst_observe_options o = options_of("worker-1");
+    mst_record record;
+    unsigned points = 0, lines = 0;
+    (void)state;
+    o.every_s = 3600;
+    o.step = 4;
+    mst_observe *self = mst_observe_new(&o);
+    mst_spans_attach(mst_observe_spans(self), 0, MST_PHASE_COMPUTE);
+    for (uint64_t sample = 0; sample < 4; sample++) {
+        size_t before, n;
+        pthread_mutex_lock(&self->mutex);
+        before = n = self->files[MST_RECORD_SPANS].pending.n;
+        pthread_mutex_unlock(&self->mutex);
+        mst_observe_at(self, 4 + sample / 2); /* 4: where the run was resumed */
+        mst_span_steps(1, 10);
+        mst_observe_cut(self);
+        for (unsigned i = 0; i < 1000 && (n == before || before == 0); i++) {
+            usleep(10000);
+            pthread_mutex_lock(&self->mutex);
+            n = self->files[MST_RECORD_SPANS].pending.n;
+            before = before == 0 ? n : before; /* the header */
+            pthread_mutex_unlock(&self->mutex);
+        }
+    }
+    mst_spans_detach();
+    mst_observe_end(self);
+    while (mst_observe_take(self, &record)) {
+        const char *text = (const char *)record.data, *end = text + record.n;
+        for (const char *p = text;
+             record.kind == MST_RECORD_EVENTS && (p = memmem(p, (size_t)(end - p), "rows_per_s", 10)) != NULL;
+             p++)
+            points++;
+        for (const char *p = text;
+             record.kind == MST_RECORD_SPANS && (p = memchr(p, '\n', (size_t)(end - p))) != NULL; p++)
+            lines++;
+        mst_free((void *)record.data);
+    }
+    assert_true(lines >= 3);
+    assert_int_equal(points, 1);
+    mst_observe_destroy(self);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_steps_of_curves_grow, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_files_of_a_process, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_records_travel, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_records_that_are_refused, set_up, tear_down),
