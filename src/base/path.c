@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -237,4 +238,21 @@ mst_status mst_glob(const mst_text_list *patterns, mst_text_list *out)
     }
     *out = found;
     return MST_OK;
+}
+
+/* ---- words of a shell ---- */
+
+const char *mst_shell_word(const char *text, char *out, size_t size)
+{
+    static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./-_";
+    size_t n = 0;
+    if (*text != '\0' && text[strspn(text, safe)] == '\0') {
+        snprintf(out, size, "%s", text);
+        return out;
+    }
+    n += (size_t)snprintf(out, size, "'");
+    for (; *text != '\0' && n + 6 < size; text++)
+        n += (size_t)snprintf(out + n, size - n, *text == '\'' ? "'\\''" : "%c", *text);
+    snprintf(out + n, size - n, "'");
+    return out;
 }

@@ -70,6 +70,9 @@ extern const mst_option mst_cli_json_table[];
 
 /* ---- printing ---- */
 
+/* In the last sentence of a training that was stopped; the command that resumes it follows, to the end. */
+#define MST_CLI_CONTINUE "continue with: "
+
 /* Writes the value and a newline to standard output; takes the reference. NULL is MST_ENOMEM: so that what a
  * builder returned can be passed on unlooked at. */
 mst_status mst_cli_print_json(json_t *value);

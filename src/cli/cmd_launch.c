@@ -3,6 +3,7 @@
  * launch_job.c and, for jobs that MPI starts, in launch_mpi.c. */
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -13,6 +14,8 @@
 #include "cli/launch_plan.h"
 #include "cli/launch_remote.h"
 #include "mpi/mpi.h"
+#include "observe/run.h"
+#include "report/buffer.h"
 
 #define SECRET_BYTES 32
 
@@ -138,6 +141,7 @@ typedef struct launch {
     bool json;           /* among them is --json */
     bool strategy;       /* a strategy, or from where to take one */
     const char *run;     /* --run; NULL: none */
+    mst_buffer command;  /* what was typed up to --, as words of a shell */
     char job[MST_JOB_MAX], secret[2 * SECRET_BYTES + 1], folder[64], program[4096];
 } launch;
 
@@ -167,6 +171,20 @@ static mst_status make_names(launch *l)
         snprintf(l->job, sizeof l->job, "%s-%.4s", date, tail);
     snprintf(l->folder, sizeof l->folder, "/tmp/muster-%s-%s", l->job, tail);
     return mst_own_program(l->program, sizeof l->program);
+}
+
+/* The beginning of the command that resumes the job; ranks of MPI find it in their environment. */
+static mst_status make_command(launch *l, int argc, char **argv)
+{
+    mst_buffer_add(&l->command, "muster launch ");
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        mst_buffer_shell(&l->command, argv[i]);
+        mst_buffer_add(&l->command, " ");
+    }
+    mst_buffer_add(&l->command, "--");
+    if (l->command.text == NULL || setenv(MST_RUN_LAUNCH_ENV, l->command.text, 1) != 0)
+        return mst_fail(MST_ENOMEM, "no memory for launch");
+    return MST_OK;
 }
 
 static mst_status check_mpi_options(const launch *l, const mst_option_group *groups)
@@ -361,6 +379,7 @@ static mst_status run_job(launch *l, uint32_t max_hosts)
                           .secret = l->secret,
                           .cluster_text = cluster_text,
                           .program = l->program,
+                          .command = l->command.text,
                           .words = &l->words,
                           .ssh = l->options.ssh,
                           .copy_folder = l->options.copy ? l->folder : NULL,
@@ -392,9 +411,11 @@ static mst_status run(int argc, char **argv)
     TRY_OUT(st, check_options(&l, groups, &max_hosts));
     TRY_OUT(st, check_words(&l));
     TRY_OUT(st, make_names(&l));
+    TRY_OUT(st, make_command(&l, argc, argv));
     st = l.options.mpi ? run_mpi_job(&l) : run_job(&l, max_hosts);
 out:
     mst_text_list_fini(&l.words);
+    mst_buffer_fini(&l.command);
     mst_options_fini(groups, 1);
     explicit_bzero(l.secret, sizeof l.secret);
     return st;

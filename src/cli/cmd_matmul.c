@@ -482,8 +482,8 @@ static mst_status work_as_rank(mst_matmul_options *o, bool as_json, mst_status u
     if (st == MST_OK)
         return MST_OK;
     if (o->mpi->rank != 0) { /* rank 0 says it for all */
-        mst_cli_mpi_end(mst_status_exit_code(st));
-        _exit(mst_status_exit_code(st));
+        mst_cli_mpi_end(mst_signals_exit_code(st));
+        _exit(mst_signals_exit_code(st));
     }
     return mst_error_restore(&error);
 }

@@ -9,6 +9,8 @@
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/table.h"
+#include "mpi/mpi.h"
+#include "observe/run.h"
 #include "train/settings.h"
 
 typedef struct output_options {
@@ -389,11 +391,20 @@ static mst_status conclude(const settings *s, const mst_train_summary *summary, 
     if (summary->end != MST_END_STOPPED)
         return MST_OK;
     const char *who = mst_signals_name() != NULL ? mst_signals_name() : stopped_by;
+    unsigned long long step = summary->status.step;
+    char command[MST_ERROR_MAX / 2];
     if (!s->train.train.save)
-        return mst_fail(MST_ESTOPPED, "stopped by %s at step %llu; nothing was saved (--no-save)", who,
-                        (unsigned long long)summary->status.step);
-    return mst_fail(MST_ESTOPPED, "stopped by %s at step %llu; continue with: muster train --run %s --resume",
-                    who, (unsigned long long)summary->status.step, summary->run);
+        return mst_fail(MST_ESTOPPED, "stopped by %s at step %llu; nothing was saved (--no-save)", who, step);
+    mst_run_resume_command(summary->run, command, sizeof command);
+    mst_mpi_launch mpi;
+    mst_mpi_launched(&mpi);
+    bool peers = !mst_settings_local(&s->train) && (s->train.cluster.source != NULL || mpi.launched);
+    if (peers && getenv(MST_RUN_LAUNCH_ENV) == NULL)
+        return mst_fail(MST_ESTOPPED,
+                        "stopped by %s at step %llu; to continue, start all processes of the job again, each "
+                        "with --run %s --resume",
+                        who, step, summary->run);
+    return mst_fail(MST_ESTOPPED, "stopped by %s at step %llu; " MST_CLI_CONTINUE "%s", who, step, command);
 }
 
 static mst_status train(settings *s, mst_trainer *trainer, const mst_observer *observer)
@@ -410,6 +421,8 @@ static mst_status run_job(settings *s, const mst_train_config *config, const mst
     if (st == MST_OK && summary.coordinated)
         st = conclude(s, &summary.train, summary.workers,
                       summary.stopped_by[0] ? summary.stopped_by : "a worker");
+    else if (st == MST_OK && mst_signals_name() != NULL)
+        st = mst_fail(MST_ESTOPPED, "stopped by %s; server 0 has ended the job", mst_signals_name());
     json_decref(summary.workers);
     return st;
 }

@@ -12,7 +12,8 @@
  * others are asked to end after a moment, in which whoever it blames can say why.
  * 3. What failed first is what is reported: the first failure with a reason of its own, else the first.
  * 4. SIGINT, SIGTERM and SIGHUP ask all processes to end and kill those left after the grace; a second one
- * kills them at once. SIGUSR1 goes to server 0.
+ * kills them at once. SIGUSR1 goes to server 0. A job that was stopped and saved ends with MST_ESTOPPED, and
+ * names the command that resumes it, which server 0 prints.
  * 5. When server 0 (worker 0 where workers host the model) has ended well, the job has: the others are given
  * the grace, and are then lost.
  * 6. Nothing is left behind (launch_procs.h). */
@@ -30,6 +31,8 @@
 #include "cli/launch_procs.h"
 #include "cli/launch_remote.h"
 #include "cli/signal_loop.h"
+#include "cli/signals.h"
+#include "observe/run.h"
 
 #define PROC_NONE    UINT32_MAX
 #define SENTENCE_MAX 700
@@ -96,19 +99,14 @@ static void release_keepers(launch *l)
             mst_procs_stop(l->procs, l->actors[i].proc);
 }
 
-static void each_member(launch *l, void (*act)(mst_procs *, uint32_t))
-{
-    for (uint32_t i = 0; i < l->n_actors; i++)
-        if (l->actors[i].member != NULL && l->actors[i].proc != PROC_NONE && !l->actors[i].ended)
-            act(l->procs, l->actors[i].proc);
-}
-
 static void stop_all(launch *l)
 {
     if (l->phase == PHASE_COPY)
         l->members_left = 0; /* none of them has been started */
     l->phase = PHASE_STOPPING;
-    each_member(l, mst_procs_stop);
+    for (uint32_t i = 0; i < l->n_actors; i++)
+        if (l->actors[i].member != NULL && l->actors[i].proc != PROC_NONE && !l->actors[i].ended)
+            mst_procs_stop_by(l->procs, l->actors[i].proc, l->stopped_by != 0 ? l->stopped_by : SIGTERM);
     if (l->members_left == 0)
         release_keepers(l);
     arm(l);
@@ -170,7 +168,13 @@ static void break_off(launch *l, mst_status st)
 
 /* ---- failing ---- */
 
-/* "exit 1", "killed by SIGKILL", "connection lost"; out is returned. */
+/* The signal that it was asked to stop by and ended in good order; 0: none. */
+static int stop_signal(const actor *a)
+{
+    return a->ended && a->signal == 0 ? mst_signals_of_exit_code(a->code) : 0;
+}
+
+/* "exit 1", "killed by SIGKILL", "stopped by SIGTERM", "connection lost"; out is returned. */
 static const char *how_it_ended(const actor *a, char *out, size_t size)
 {
     char name[32];
@@ -178,6 +182,8 @@ static const char *how_it_ended(const actor *a, char *out, size_t size)
         snprintf(out, size, "not started in time");
     else if (a->signal != 0)
         snprintf(out, size, "killed by %s", mst_signal_name(a->signal, name, sizeof name));
+    else if (stop_signal(a) != 0)
+        snprintf(out, size, "stopped by %s", mst_signal_name(stop_signal(a), name, sizeof name));
     else if (a->host != NULL && a->code == 255)
         snprintf(out, size, a->started ? "killed, or the connection to %s lost" : "%s cannot be reached",
                  a->host->name);
@@ -220,10 +226,11 @@ static void begin_failing(launch *l, const actor *a)
     uint64_t left_ms = first ? grace_ms(l) : uv_timer_get_due_in(&l->grace);
     l->phase = PHASE_FAILING;
     how_it_ended(a, how, sizeof how);
+    const char *failed = stop_signal(a) != 0 ? "ended" : "failed";
     if (own_reason)
-        mst_cli_note("launch: %s failed (%s); the others are asked to end", a->name, how);
+        mst_cli_note("launch: %s %s (%s); the others are asked to end", a->name, failed, how);
     else if (first)
-        mst_cli_note("launch: %s failed (%s); the others have %d s to end", a->name, how,
+        mst_cli_note("launch: %s %s (%s); the others have %d s to end", a->name, failed, how,
                      (int)l->job->grace_s);
     if (first || own_reason)
         uv_timer_start(&l->grace, on_grace, own_reason && left_ms > MOMENT_MS ? MOMENT_MS : left_ms, 0);
@@ -299,8 +306,9 @@ static void on_ended(void *arg, uint32_t tag, int code, int signal)
     launch *l = arg;
     actor *a = &l->actors[tag];
     a->ended = true;
-    /* A shell in between tells of a signal as 128 + its number. */
-    bool shell = a->host != NULL && signal == 0 && code > 128 && code < 128 + 65 && code != 130;
+    /* A shell in between tells of a signal as 128 + its number; so does a muster that was asked to stop. */
+    bool shell = a->host != NULL && signal == 0 && code > 128 && code < 128 + 65 &&
+                 mst_signals_of_exit_code(code) == 0;
     a->code = code;
     a->signal = shell ? code - 128 : signal;
     if (a->member != NULL) {
@@ -360,6 +368,7 @@ static mst_status start_member(launch *l, actor *a)
                                       {"MUSTER_SECRET", l->job->secret},
                                       {"MUSTER_JOB", l->job->name},
                                       {"MUSTER_WATCH_STDIN", grace},
+                                      {MST_RUN_LAUNCH_ENV, l->job->command},
                                       {"TF_CONFIG", NULL},
                                       {NULL, NULL}};
     if (remote && l->job->copy_folder != NULL)
@@ -469,6 +478,27 @@ static const actor *to_blame(const launch *l)
     return l->first;
 }
 
+/* After a signal, to launch or to one of the members: how process 0, which saves, has ended. */
+static mst_status stopped_outcome(const launch *l, const actor *member, bool killed)
+{
+    char how[320], name[32], count[64], who[80] = "";
+    const actor *zero = &l->actors[0];
+    const char *hint = strstr(zero->sentence, MST_CLI_CONTINUE), *said = hint != NULL ? hint : zero->sentence;
+    mst_signal_name(member != NULL ? stop_signal(member) : l->stopped_by, name, sizeof name);
+    mst_plan_count(l->job->plan, count, sizeof count);
+    if (member != NULL)
+        snprintf(who, sizeof who, "%s was ", member->name);
+    if (killed)
+        return mst_fail(MST_ETIMEOUT, "launch: %sstopped by %s; %s ended, by being killed", who, name, count);
+    if (zero->ended && zero->signal == 0 && zero->code != 0 && stop_signal(zero) == 0)
+        return mst_fail(status_of(zero->code), "launch: %sstopped by %s; %s failed (%s): %s", who, name,
+                        zero->name, how_it_ended(zero, how, sizeof how), zero->sentence);
+    if (member != NULL)
+        mst_signals_note(stop_signal(member));
+    return mst_fail(MST_ESTOPPED, "launch: %sstopped by %s; %s ended%s%s", who, name, count,
+                    *said != '\0' ? "; " : "", said);
+}
+
 static mst_status outcome(const launch *l)
 {
     char how[320], count[64], lost[512];
@@ -477,6 +507,8 @@ static mst_status outcome(const launch *l)
         killed += l->actors[i].killed;
     if (l->broken.code != MST_OK)
         return mst_error_restore(&l->broken);
+    if (l->first != NULL && stop_signal(to_blame(l)) != 0)
+        return stopped_outcome(l, to_blame(l), killed > 0);
     if (l->first != NULL) {
         const actor *a = to_blame(l), *w = was_taken(a) && l->witness != NULL ? l->witness : a;
         const char *why = w->sentence[0] != '\0' ? w->sentence : w->last;
@@ -488,11 +520,9 @@ static mst_status outcome(const launch *l)
                                        : "",
                         w != a ? w->name : "", w != a ? ": " : "", why, losses(l, true, lost, sizeof lost));
     }
+    if (l->stopped_by != 0 && !ended_well(&l->actors[0]))
+        return stopped_outcome(l, NULL, killed > 0);
     mst_plan_count(l->job->plan, count, sizeof count);
-    if (l->stopped_by != 0)
-        return mst_fail(MST_ESTOPPED, "launch: stopped by %s; %s ended%s",
-                        mst_signal_name(l->stopped_by, how, sizeof how), count,
-                        killed > 0 ? ", by being killed" : "");
     mst_cli_note("launch: done, %s, %.1f s%s", count, mst_seconds_since(l->began_ns),
                  losses(l, false, lost, sizeof lost));
     return MST_OK;

@@ -16,6 +16,7 @@ typedef struct mst_launch_job {
     const char *name, *secret;  /* MUSTER_JOB, MUSTER_SECRET */
     const char *cluster_text;   /* MUSTER_CLUSTER */
     const char *program;        /* this binary */
+    const char *command;        /* what was typed up to --, for hints */
     const mst_text_list *words; /* "train" and what follows */
     const char *ssh;            /* words that reach a host */
     const char

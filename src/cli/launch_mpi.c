@@ -4,8 +4,9 @@
  *                                        policy, here <- lines and its end -> launch_output
  *
  * Policy:
- * 1. The launcher's exit code is the job's: 0 done, 1 and 2 as muster's own, 3 and all others a rank that
- * died (Open MPI tells 128 + signal, MPICH ors what its ranks returned).
+ * 1. The launcher's exit code is the job's: 0 done, 1 and 2 as muster's own, 129, 130 and 143 a rank that was
+ * asked to stop, 3 and all others a rank that died (Open MPI tells 128 + signal, MPICH ors what its ranks
+ * returned).
  * 2. A job that lost a rank is started again while there are restarts left and nobody asked it to end. The
  * words are those of the first start, with --resume in the place of --overwrite; while the run has saved
  * nothing, it begins anew.
@@ -31,6 +32,7 @@
 #include "cli/launch_output.h"
 #include "cli/launch_procs.h"
 #include "cli/signal_loop.h"
+#include "cli/signals.h"
 #include "train/checkpoint.h"
 
 #define SENTENCE_MAX   700
@@ -60,11 +62,12 @@ typedef struct mpi_launch {
     uint32_t n_ranks, proc, restarts;
     phase phase;
     bool running;
-    int code, signal;                                /* of the launcher's last end */
-    char sentence[SENTENCE_MAX], last[SENTENCE_MAX]; /* the first error of a rank, the launcher's last line */
-    uint32_t speaker;                                /* of sentence */
-    int stopped_by;                                  /* signal; 0: nobody */
-    mst_error broken;                                /* a failure of launch itself; code MST_OK: none */
+    int code, signal; /* of the launcher's last end */
+    char sentence[SENTENCE_MAX],
+        last[SENTENCE_MAX]; /* the first error of a rank or the way on, the launcher's last line */
+    uint32_t speaker;       /* of sentence */
+    int stopped_by;         /* signal; 0: nobody */
+    mst_error broken;       /* a failure of launch itself; code MST_OK: none */
     uint64_t began_ns;
 } mpi_launch;
 
@@ -100,7 +103,8 @@ static void whole_line(mpi_launch *l, uint32_t rank, bool is_error, const char *
         n--;
     bool fault = n >= 8 && memcmp(text, "muster: ", 8) == 0 &&
                  !(n >= 17 && memcmp(text, "muster: warning: ", 17) == 0);
-    if (is_error && fault && l->sentence[0] == '\0') {
+    bool hint = fault && memmem(text, n, MST_CLI_CONTINUE, strlen(MST_CLI_CONTINUE)) != NULL;
+    if (is_error && fault && (l->sentence[0] == '\0' || hint)) {
         copy_line(l->sentence, text + 8, n - 8);
         l->speaker = rank;
     }
@@ -224,7 +228,7 @@ static void stop_job(mpi_launch *l)
 {
     l->phase = PHASE_STOPPING;
     if (l->running)
-        mst_procs_stop(l->procs, l->proc);
+        mst_procs_stop_by(l->procs, l->proc, l->stopped_by);
     uv_timer_start(&l->grace, on_grace, (uint64_t)l->job->grace_s * 1000, 0);
 }
 
@@ -295,7 +299,7 @@ out:
 
 static bool lost_a_rank(const mpi_launch *l)
 {
-    return l->signal != 0 || l->code >= 3;
+    return l->signal != 0 || (l->code >= 3 && mst_signals_of_exit_code(l->code) == 0);
 }
 
 /* "exit 1", "a rank was killed by SIGKILL"; out is returned. */
@@ -370,11 +374,19 @@ static mst_status outcome(const mpi_launch *l)
         snprintf(times, sizeof times, "; %u restart%s", l->restarts, l->restarts == 1 ? "" : "s");
     if (l->broken.code != MST_OK)
         return mst_error_restore(&l->broken);
-    if (l->stopped_by != 0)
-        return mst_fail(MST_ESTOPPED, "launch: stopped by %s; %u rank%s ended%s%s",
-                        mst_signal_name(l->stopped_by, how, sizeof how), l->n_ranks,
-                        l->n_ranks == 1 ? "" : "s", l->phase == PHASE_KILLING ? ", by being killed" : "",
-                        times);
+    int stopped_by = l->stopped_by != 0 ? l->stopped_by : mst_signals_of_exit_code(l->code);
+    if (stopped_by != 0 && l->signal == 0 && l->code == 0)
+        stopped_by = 0;                                         /* it was done */
+    bool failed = l->signal == 0 && l->code > 0 && l->code < 3; /* to save, for instance */
+    if (stopped_by != 0 && !failed) {
+        const char *hint = strstr(l->sentence, MST_CLI_CONTINUE);
+        bool killed = l->phase >= PHASE_ENDING; /* what was not saved by then is lost */
+        mst_signals_note(stopped_by);
+        return mst_fail(
+            killed ? MST_ETIMEOUT : MST_ESTOPPED, "launch: stopped by %s; %u rank%s ended%s%s%s%s",
+            mst_signal_name(stopped_by, how, sizeof how), l->n_ranks, l->n_ranks == 1 ? "" : "s",
+            killed ? ", by being killed" : "", times, hint != NULL ? "; " : "", hint != NULL ? hint : "");
+    }
     if (l->code != 0 || l->signal != 0)
         return mst_fail(lost_a_rank(l) ? MST_EPEER
                         : l->code == 2 ? MST_EUSAGE

@@ -337,15 +337,23 @@ out:
 
 /* ---- signals ---- */
 
-void mst_procs_stop(mst_procs *procs, uint32_t id)
+void mst_procs_stop_by(mst_procs *procs, uint32_t id, int number)
 {
     proc *p = procs->all[id];
     if (p->exited)
         return;
-    if (p->by_channel)
+    if (p->by_channel) {
+        if (number == SIGINT || number == SIGHUP)
+            (void)mst_procs_write(procs, id, number == SIGINT ? MST_STDIN_INT : MST_STDIN_HUP, 1);
         close_input(p);
-    else if (kill(-p->pid, SIGTERM) == 0)
+    } else if (kill(-p->pid, number) == 0) {
         kill(-p->pid, SIGCONT); /* a stopped one would not hear it */
+    }
+}
+
+void mst_procs_stop(mst_procs *procs, uint32_t id)
+{
+    mst_procs_stop_by(procs, id, SIGTERM);
 }
 
 void mst_procs_kill(mst_procs *procs, uint32_t id)

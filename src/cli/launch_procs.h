@@ -50,6 +50,8 @@ mst_status mst_procs_start(mst_procs *procs, const mst_proc_start *start, uint32
 /* Asks it to end: SIGTERM to its group, which is continued if it is stopped, or the end of its standard
  * input. No effect on one that has ended. */
 void mst_procs_stop(mst_procs *procs, uint32_t id);
+/* The same with SIGINT, SIGTERM or SIGHUP, so that the process can name the signal that came. */
+void mst_procs_stop_by(mst_procs *procs, uint32_t id, int number);
 /* SIGKILL to its group; behind ssh that closes the channel, which kills the process there after its own
  * grace. */
 void mst_procs_kill(mst_procs *procs, uint32_t id);

@@ -1,5 +1,5 @@
 /* The program: finds the command, prints the sentence of a failure once, and ends with its exit code (0 done,
- * 1 failed, 2 wrong usage, 3 stopped by a peer's failure).
+ * 1 failed, 2 wrong usage, 3 stopped by a peer's failure, 128 + n stopped by signal n).
  *
  * Log lines go to standard error, through the progress bar. Two environment variables serve the fault tests:
  * MUSTER_FAIL_ALLOC=k makes the k-th allocation fail, MUSTER_FAIL_WRITE=k the k-th write to the system,
@@ -193,10 +193,10 @@ int main(int argc, char **argv)
     }
     mst_cli_mpi_last_word();
     const char *signal_name = st == MST_ESTOPPED ? mst_signals_name() : NULL;
-    if (signal_name != NULL && strncmp(mst_error_text(), "stopped by", 10) != 0)
+    if (signal_name != NULL && strstr(mst_error_text(), "stopped by ") == NULL)
         mst_cli_note("muster: stopped by %s: %s", signal_name, mst_error_text());
     else if (st != MST_OK)
         mst_cli_note("muster: %s", mst_error_text());
-    mst_cli_mpi_end(mst_status_exit_code(st));
-    return mst_status_exit_code(st);
+    mst_cli_mpi_end(mst_signals_exit_code(st));
+    return mst_signals_exit_code(st);
 }

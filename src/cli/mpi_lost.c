@@ -82,7 +82,7 @@ static void on_abort(int number)
     bool stopped = atomic_load(stop); /* ranks that were asked to end leave others behind */
     (void)poll(NULL, 0, stopped ? LINGER_MS : ABORT_MS);
     if (stopped)
-        _exit(EXIT_FAILURE);
+        _exit(mst_signals_exit_code(MST_ESTOPPED));
     signal(SIGABRT, SIG_DFL); /* on return abort goes on as usual */
 }
 
@@ -115,7 +115,7 @@ void mst_cli_mpi_lost(void *arg, bool death, const char *sentence)
         (void)written;
     }
     nap_ms(LINGER_MS);
-    _exit(mst_status_exit_code(stopped ? MST_ESTOPPED : MST_EPEER));
+    _exit(mst_signals_exit_code(stopped ? MST_ESTOPPED : MST_EPEER));
 }
 
 _Noreturn void mst_cli_mpi_fail(mst_watch *watch, const mst_error *error)
@@ -125,7 +125,7 @@ _Noreturn void mst_cli_mpi_fail(mst_watch *watch, const mst_error *error)
     mst_cli_note("muster: %s%s%s%s", signal_name != NULL ? "stopped by " : "",
                  signal_name != NULL ? signal_name : "", signal_name != NULL ? ": " : "", error->text);
     mst_watch_fail(watch, error->text);
-    _exit(mst_status_exit_code(error->code));
+    _exit(mst_signals_exit_code(error->code));
 }
 
 void mst_cli_mpi_last_word(void)

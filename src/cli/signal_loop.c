@@ -5,7 +5,24 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/signals.h"
+
 static const int numbers[4] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+
+static void on_any(uv_signal_t *handle, int number)
+{
+    const mst_signal_loop *self = (const mst_signal_loop *)handle->loop; /* its first member */
+    if (number != SIGUSR1)
+        mst_signals_note(number);
+    self->on_signal(handle, number);
+}
+
+/* As a process under nohup has it. */
+static bool is_ignored(int number)
+{
+    struct sigaction now;
+    return number == SIGHUP && sigaction(number, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
+}
 
 mst_status mst_signal_loop_init(mst_signal_loop *self, uv_signal_cb on_signal, bool checkpoints, void *arg)
 {
@@ -13,10 +30,11 @@ mst_status mst_signal_loop_init(mst_signal_loop *self, uv_signal_cb on_signal, b
     if (uv_loop_init(&self->uv) != 0)
         return mst_fail(MST_EIO, "no event loop");
     self->is_open = true;
+    self->on_signal = on_signal;
     for (size_t i = 0; i < n; i++) {
         uv_signal_init(&self->uv, &self->signals[i]);
         self->signals[i].data = arg;
-        if (uv_signal_start(&self->signals[i], on_signal, numbers[i]) != 0)
+        if (!is_ignored(numbers[i]) && uv_signal_start(&self->signals[i], on_any, numbers[i]) != 0)
             return mst_fail(MST_EIO, "signals cannot be caught");
     }
     return MST_OK;

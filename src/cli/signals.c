@@ -11,11 +11,17 @@
 
 #include "base/file.h"
 
-#define EXIT_INTERRUPTED 130
-#define STACK_SIZE       (64 << 10) /* of handlers: with AVX-512 the saved registers alone take several kB */
+#define EXIT_SIGNAL 128        /* + its number, as shells do */
+#define STACK_SIZE  (64 << 10) /* of handlers: with AVX-512 the saved registers alone take several kB */
 
 static atomic_bool g_stop, g_checkpoint;
 static atomic_int g_signal, g_interrupts;
+
+void mst_signals_note(int number)
+{
+    int none = 0;
+    atomic_compare_exchange_strong(&g_signal, &none, number);
+}
 
 static void on_signal(int number)
 {
@@ -24,8 +30,8 @@ static void on_signal(int number)
         return;
     }
     if (number == SIGINT && atomic_fetch_add(&g_interrupts, 1) > 0)
-        _exit(EXIT_INTERRUPTED);
-    atomic_store(&g_signal, number);
+        _exit(EXIT_SIGNAL + SIGINT);
+    mst_signals_note(number);
     atomic_store(&g_stop, true);
 }
 
@@ -37,6 +43,9 @@ void mst_signals_install(void)
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    struct sigaction before;
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        sigaction(SIGHUP, &action, NULL);
     sigaction(SIGUSR1, &action, NULL);
     mst_in_stop_on(&g_stop);
 }
@@ -53,9 +62,25 @@ const char *mst_signals_name(void)
         return "SIGINT";
     case SIGTERM:
         return "SIGTERM";
+    case SIGHUP:
+        return "SIGHUP";
     default:
         return NULL;
     }
+}
+
+int mst_signals_exit_code(mst_status status)
+{
+    int number = atomic_load(&g_signal);
+    if (status != MST_ESTOPPED)
+        return mst_status_exit_code(status);
+    return EXIT_SIGNAL + (number != 0 ? number : SIGTERM);
+}
+
+int mst_signals_of_exit_code(int code)
+{
+    int number = code - EXIT_SIGNAL;
+    return number == SIGINT || number == SIGTERM || number == SIGHUP ? number : 0;
 }
 
 mst_status mst_signals_check(const char *what)

@@ -22,10 +22,15 @@ static void *watch(void *arg)
 {
     char bytes[256];
     struct timespec grace = {.tv_sec = (time_t)(intptr_t)arg};
+    int number = SIGTERM;
     for (;;) {
         ssize_t n = read(STDIN_FILENO, bytes, sizeof bytes);
         if (n > 0 && memchr(bytes, *MST_STDIN_CHECKPOINT, (size_t)n) != NULL)
             kill(getpid(), SIGUSR1);
+        if (n > 0 && memchr(bytes, *MST_STDIN_INT, (size_t)n) != NULL)
+            number = SIGINT;
+        if (n > 0 && memchr(bytes, *MST_STDIN_HUP, (size_t)n) != NULL)
+            number = SIGHUP;
         if (n < 0 && errno == EAGAIN) {
             struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
             poll(&in, 1, -1);
@@ -34,7 +39,7 @@ static void *watch(void *arg)
         if (n == 0 || (n < 0 && errno != EINTR))
             break;
     }
-    kill(getpid(), SIGTERM);
+    kill(getpid(), number);
     while (nanosleep(&grace, &grace) != 0 && errno == EINTR) {
     }
     kill(getpid(), SIGKILL);

@@ -8,12 +8,14 @@
 
 /* What the holder may write: asks for a checkpoint, as SIGUSR1 does. Other bytes mean nothing. */
 #define MST_STDIN_CHECKPOINT "c"
+/* ... that the end of its input stands for SIGINT or SIGHUP instead of SIGTERM. */
+#define MST_STDIN_INT "i"
+#define MST_STDIN_HUP "h"
 
 /* With MUSTER_WATCH_STDIN=SECONDS in the environment, starts a thread that reads standard input. At its end
- * the process gets SIGTERM, and SECONDS later SIGKILL; if it is stopped (SIGSTOP) when its parent dies, it is
- * continued, so that it can end. Without the variable,
- * and in ranks of an MPI job other than 0: nothing. MST_EUSAGE when it is
- * no number. */
+ * the process gets SIGTERM (or as said above), and SECONDS later SIGKILL; if it is stopped (SIGSTOP) when its
+ * parent dies, it is continued, so that it can end. Without the variable, and in ranks of an MPI job other
+ * than 0: nothing. MST_EUSAGE when it is no number. */
 mst_status mst_stdin_watch(void);
 
 #endif

@@ -65,6 +65,13 @@ bool mst_run_has_result(const char *folder);
  * Any thread. */
 void mst_run_way_on(const char *run, char *out, size_t size);
 
+/* Set by `muster launch` for its processes: the words that it was given, up to and with "--". */
+#define MST_RUN_LAUNCH_ENV "MUSTER_LAUNCH"
+
+/* The command that resumes a run, "muster train --run RUN --resume"; with `muster launch` in front where that
+ * started this process. */
+void mst_run_resume_command(const char *run, char *out, size_t size);
+
 /* A free directory name: runs/NAME-1, runs/NAME-2, ... The caller frees. */
 char *mst_run_free_name(const char *folder, const char *stem);
 

@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -65,4 +66,12 @@ void mst_run_way_on(const char *run, char *out, size_t size)
     else
         snprintf(out, size, "resume it with --resume --run %s%s", run,
                  found == SAVED_UNKNOWN ? " if it has saved a checkpoint" : "");
+}
+
+void mst_run_resume_command(const char *run, char *out, size_t size)
+{
+    const char *launch = getenv(MST_RUN_LAUNCH_ENV);
+    char word[1024];
+    snprintf(out, size, "%s train --run %s --resume", launch != NULL ? launch : "muster",
+             mst_shell_word(run, word, sizeof word));
 }

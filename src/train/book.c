@@ -597,9 +597,10 @@ static void add_way_on(const mst_book *self, mst_error *error)
     size_t n = strlen(error->text);
     if (error->code != MST_EIO || mst_checkpoint_find(mst_run_path(self->run), &checkpoint) != MST_OK)
         return;
-    snprintf(error->text + n, sizeof error->text - n,
-             "; %s is whole: when that is mended, continue with: muster train --run %s --resume", checkpoint,
-             mst_run_path(self->run));
+    char command[MST_ERROR_MAX / 2];
+    mst_run_resume_command(mst_run_path(self->run), command, sizeof command);
+    snprintf(error->text + n, sizeof error->text - n, "; %s is whole: once that is fixed, continue with: %s",
+             checkpoint, command);
     mst_free(checkpoint);
 }
 

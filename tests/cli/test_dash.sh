@@ -124,7 +124,9 @@ fi
 
 # ---- it ends, is torn, and goes ----
 kill -INT "$train"
-wait "$train" || true
+code=0
+wait "$train" || code=$?
+same "exit code of the stopped run" "$code" 130
 train=
 expect 0 top runs
 has 'stopped'

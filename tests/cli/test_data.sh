@@ -195,7 +195,7 @@ for signal in INT TERM; do
   kill -$signal "$pid"
   rc=0
   wait "$pid" || rc=$?
-  same "exit code of fetch after SIG$signal" "$rc" 1
+  same "exit code of fetch after SIG$signal" "$rc" $((128 + $(kill -l $signal)))
   grep -q "stopped by SIG$signal" err || fail "fetch, SIG$signal: no sentence"
   only mnist
 done
@@ -206,7 +206,7 @@ until ls -A images | grep -q .; do :; done
 kill -TERM "$pid"
 rc=0
 wait "$pid" || rc=$?
-same "exit code of gen digits after SIGTERM" "$rc" 1
+same "exit code of gen digits after SIGTERM" "$rc" 143
 grep -q "stopped by SIGTERM" err || fail "gen digits: no sentence"
 only images
 for signal in INT TERM; do
@@ -222,7 +222,7 @@ for signal in INT TERM; do
   exec 9>&-
   rc=0
   wait "$pid" || rc=$?
-  same "exit code after SIG$signal" "$rc" 1
+  same "exit code after SIG$signal" "$rc" $((128 + $(kill -l $signal)))
   grep -q "stopped by SIG$signal" err || fail "SIG$signal: no sentence"
   only o
   rm pipe

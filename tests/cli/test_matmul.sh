@@ -71,6 +71,6 @@ done
 kill -INT $pid
 code=0
 wait $pid || code=$?
-same "exit code when stopped" "$code" 1
+same "exit code when stopped" "$code" 130
 grep -q "stopped by SIGINT: the multiplication was not finished" err || fail "no sentence about the stop"
 only stopped

@@ -49,7 +49,7 @@ begins() {
   wait $pid || code=$?
 }
 begins INT
-same "exit code after SIGINT" "$code" 1
+same "exit code after SIGINT" "$code" 130
 grep -q 'muster: stopped by SIGINT with 0 of 2 runs done; the same command continues' err || fail "SIGINT is not told"
 same "a run that was interrupted" "$(state cut lr0.1)" "stopped"
 expect 0 sweep cut.yaml --out cut

@@ -185,7 +185,7 @@ catches() { [ $((0x$(sed -n 's/^SigCgt:[^0-9a-f]*//p' "/proc/$1/status") & 2)) =
 exists() { ls $1 >/dev/null 2>&1; }
 
 endless="--steps 1000000000 --eval-every 500 --test test.cache --optimizer adagrad --keep 0"
-for signal in INT TERM; do
+for signal in INT TERM HUP; do
   rm -rf i whole
   "$muster" train train.cache --run i $endless >out 2>err &
   pid=$!
@@ -194,7 +194,7 @@ for signal in INT TERM; do
   wait_for 30 gone "$pid"
   code=0
   wait "$pid" || code=$?
-  same "exit code after SIG$signal" "$code" 1
+  same "exit code after SIG$signal" "$code" $((128 + $(kill -l $signal)))
   step=$(sed -n "s/^muster: stopped by SIG$signal at step \([0-9]*\); continue with: muster train --run i --resume\$/\1/p" err)
   [ -n "$step" ] || fail "SIG$signal: it does not say how to go on"
   has 'asked to stop'
@@ -218,7 +218,9 @@ wait_for 30 exists 'i/checkpoints/*/manifest.json'
 kill -0 "$pid" || fail "SIGUSR1 ended the run"
 kill -s INT "$pid"
 wait_for 30 gone "$pid"
-wait "$pid" && fail "an interrupted run ends with 0"
+code=0
+wait "$pid" || code=$?
+same "exit code after SIGUSR1 and SIGINT" "$code" 130
 same "checkpoints after SIGUSR1 and SIGINT" "$(ls i/checkpoints | wc -l)" 2
 expect 0 model show "i/checkpoints/$(ls i/checkpoints | head -1)"
 
@@ -254,7 +256,7 @@ for rows in 10 15000; do
   wait_for 30 gone "$pid"
   code=0
   wait "$pid" || code=$?
-  same "exit code" "$code" 1
+  same "exit code" "$code" 130
   same "lines on standard error" "$(grep -c '^muster: ' err)" 1
   grep -q 'stopped by SIGINT' err || fail "a silent pipe: no sentence"
   exec 8>&-

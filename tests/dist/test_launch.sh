@@ -207,18 +207,49 @@ finish() {
   wait "$pid" || got=$?
   same "exit code of launch" "$got" "$1"
 }
+# The processes get the signal that launch got, and the last line has the hint of server 0.
 for signal in INT TERM HUP; do
-  export PLAY='trap "echo saved; exit 1" TERM; echo up; while :; do sleep 0.05; done'
+  export PLAY='for s in INT TERM HUP; do trap "echo saved after $s; echo \"muster: stopped; continue with: \$MUSTER_LAUNCH train\" >&2; exit $((128 + $(kill -l $s)))" $s; done; echo up; while :; do sleep 0.05; done'
   begin --workers 2 -- train
   wait_for out "worker 1 | up"
   wait_for out "worker 0 | up"
   wait_for out "server 0 | up"
   kill -$signal "$pid"
-  finish 1
-  same "processes that saved" "$(grep -c '| saved$' out)" 3
-  last "muster: launch: stopped by SIG$signal; 1 server and 2 workers ended"
+  finish $((128 + $(kill -l $signal)))
+  same "processes that saved" "$(grep -c "| saved after $signal\$" out)" 3
+  last "muster: launch: stopped by SIG$signal; 1 server and 2 workers ended; continue with: muster launch --job $job --logs none --workers 2 -- train"
   nothing_left
 done
+# A server that cannot save has failed; a job that was done when the signal came is done.
+PLAY='trap "exit 143" TERM; echo up; while :; do sleep 0.05; done' \
+  PLAY_server_0='trap "echo \"muster: no space\" >&2; exit 1" TERM; echo up; while :; do sleep 0.05; done' begin -- train
+wait_for out "server 0 | up"
+wait_for out "worker 0 | up"
+kill "$pid"
+finish 1
+last "muster: launch: stopped by SIGTERM; server 0 failed (exit 1): no space"
+PLAY='trap "exit 0" TERM; echo up; while :; do sleep 0.05; done' begin -- train
+wait_for out "server 0 | up"
+wait_for out "worker 0 | up"
+kill "$pid"
+finish 0
+# One of the processes is asked to stop, and with it the job.
+PLAY='until [ -e stopped ]; do sleep 0.02; done; echo "muster: stopped by worker 1; continue with: it" >&2; exit 143' \
+  PLAY_worker_0='until [ -e stopped ]; do sleep 0.02; done' PLAY_worker_1='>stopped; exit 143' \
+  launch 143 --workers 2 --logs none -- train
+tail -n 1 err | grep -qE '^muster: launch: (worker 1|server 0) was stopped by SIGTERM; 1 server and 2 workers ended; continue with: it$' ||
+  fail "the last line"
+rm stopped
+# Under nohup the end of the terminal ends nothing.
+(trap '' HUP; PLAY='echo up; until [ -e go ]; do sleep 0.02; done' exec setsid "$muster" launch --job "$job" --logs none -- train) \
+  >out 2>err </dev/null &
+pid=$!
+wait_for out "server 0 | up"
+wait_for out "worker 0 | up"
+kill -HUP "$pid"
+touch go
+finish 0
+rm go
 # One that ignores SIGTERM is killed, with what it has started, after the grace, or by a second signal.
 export PLAY='trap "" TERM; sleep 100 & echo up; while :; do sleep 0.05; done'
 begin --grace 1 -- train
@@ -313,9 +344,9 @@ until all_catch_term; do
   [ $SECONDS -lt $deadline ] || fail "processes that do not catch SIGTERM: $(left)"
   sleep 0.02
 done
-kill "$pid"
-finish 1
-grep -qE '^worker 2 \| muster: stopped by SIGTERM' err || fail "the far end was not asked to stop"
+kill -INT "$pid"
+finish 130
+grep -qE '^worker 2 \| muster: stopped by SIGINT' err || fail "the far end was not asked to stop"
 nothing_left
 begin --hosts hosts --workers 3 --ssh "$ssh" --grace 3 -- train
 for name in "server 0" "worker 0" "worker 2"; do wait_for out "$name | up"; done

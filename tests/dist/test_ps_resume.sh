@@ -55,9 +55,9 @@ for mode in sync async; do
   signal s0 USR1
   until_true 20 "no checkpoint after SIGUSR1" saved
   signal s0 TERM
-  ends s0 1
+  ends s0 143
   ends_all 0 s1 w0 w1
-  said s0 '^muster: stopped by SIGTERM at step .*; continue with: muster train --run run --resume'
+  said s0 '^muster: stopped by SIGTERM at step .*; to continue, start all processes of the job again, each with --run run --resume$'
   same "the last checkpoint" "$(steps_saved)" "$(fact_of s0 steps)"
   resumes 1 3 $rows
 done
@@ -67,8 +67,9 @@ rm -rf run
 job 1 2 c.cache --epochs 1 --global-batch 8 --mode sync --run run --test t.cache --eval-every $every --start-timeout 20 --json
 wait_for s0 'step .* test +loss'
 signal w1 TERM
-ends s0 1
-ends_all 0 w0 w1
+ends_all 143 s0 w1
+ends w0 0
+said w1 '^muster: stopped by SIGTERM; server 0 has ended the job$'
 said s0 '^muster: stopped by worker 1 at step '
 same "batch of two" "$(fact_of s0 batch)" 4
 resumes 1 4 $rows
@@ -107,13 +108,20 @@ resumed=$(fact_of r steps)
 same "steps" "$resumed" $rows
 
 # ---- Ctrl-C through launch; --until over workers ----
-rm -rf run
-start launch launch --servers 2 --workers 2 --logs none -- train $common --run run --mode sync --test t.cache --eval-every $every
-wait_for launch 'server 0 \| step .* test +loss'
-signal launch INT
-ends launch 1
-said launch '^muster: launch: stopped by SIGINT; 2 servers and 2 workers ended'
-resumes 2 2 $rows
+# The last line is the command that resumes the job; it names the signal that came.
+for sent in INT TERM; do
+  rm -rf 'my run'
+  start launch launch --servers 2 --workers 2 --logs none -- train $common --run 'my run' --mode sync --test t.cache --eval-every $every
+  wait_for launch 'server 0 \| step .* test +loss'
+  signal launch $sent
+  ends launch $([ $sent = INT ] && echo 130 || echo 143)
+  said launch "^server 0 \| muster: stopped by SIG$sent at step "
+  command="muster launch --servers 2 --workers 2 --logs none -- train --run 'my run' --resume"
+  same "the last line" "$(tail -n 1 launch.log)" "muster: launch: stopped by SIG$sent; 2 servers and 2 workers ended; continue with: $command"
+  eval "'$muster' ${command#muster } --json" >r.out 2>r.log || fail "the hint does not resume the job"
+  same "rows of the resumed job" "$(fact_of r rows)" $rows
+  grep -q '"servers": \[' 'my run/manifest.json' || fail "the resumed job has no servers"
+done
 rm -rf run
 expect 0 launch --servers 2 --workers 3 --logs none -- train c.cache --epochs 0 --batch 4 --mode async --run run \
   --test t.cache --eval-every $every --until 'test_loss<=0.7' --json

@@ -106,7 +106,7 @@ train --resume --strategy ps --run nowhere"
   nothing_left
 
   # Signals: the first closes rank 0's input. SIGUSR1 reaches rank 0 as a letter.
-  export PLAY_0='echo ready; head -c 1 >letter; cat >/dev/null; echo "muster: asked to end" >&2; exit 1'
+  export PLAY_0='echo ready; head -c 1 >letter; cat >/dev/null; echo "muster: asked to end; continue with: it" >&2; exit 143'
   export PLAY='sleep 0.2'
   rm -f out err
   "$muster" launch --job "$job" --mpi --mpi-plugin "$mpi" -n 2 --logs none -- train --strategy ps >out 2>err </dev/null &
@@ -117,8 +117,8 @@ train --resume --strategy ps --run nowhere"
   kill -TERM $pid
   code=0
   wait $pid || code=$?
-  same "$mpi: exit code after SIGTERM" "$code" 1
-  last '^muster: launch: stopped by SIGTERM; 2 ranks ended$'
+  same "$mpi: exit code after SIGTERM" "$code" 143
+  last '^muster: launch: stopped by SIGTERM; 2 ranks ended; continue with: it$'
   grep -q 'rank 0 | muster: asked to end' err || fail "$mpi: rank 0 did not hear of it"
   nothing_left
 
