@@ -250,8 +250,8 @@ kill -HUP "$pid"
 touch go
 finish 0
 rm go
-# One that ignores SIGTERM is killed, with what it has started, after the grace, or by a second signal.
-export PLAY='trap "" TERM; sleep 100 & echo up; while :; do sleep 0.05; done'
+# One that ignores signals is killed, with what it has started, after the grace, or by a second signal.
+export PLAY='trap "" TERM INT; sleep 100 & echo up; while :; do sleep 0.05; done'
 begin --grace 1 -- train
 wait_for out "worker 0 | up"
 kill "$pid"

@@ -124,7 +124,7 @@ train --resume --strategy ps --run nowhere"
 
   [ -n "${all:-}" ] || continue
   # Ranks that do not listen are ended after the grace; and by a second signal at once.
-  export PLAY='trap "" TERM; echo ready; sleep 1000' PLAY_0='trap "" TERM; echo ready; sleep 1000'
+  export PLAY='trap "" TERM INT; echo ready; sleep 1000' PLAY_0='trap "" TERM INT; echo ready; sleep 1000'
   for how in grace second; do
     grace=1
     [ $how = grace ] || grace=1000
