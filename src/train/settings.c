@@ -10,6 +10,7 @@
 #include "base/utf8.h"
 #include "data/images.h"
 #include "mpi/mpi.h"
+#include "train/settings_batch.h"
 #include "train/settings_idle.h"
 
 #define FIELD(name) offsetof(mst_process_options, name)
@@ -152,7 +153,7 @@ static mst_status adopt_manifest(mst_settings *s, const json_t *manifest, const 
     return adopt_net(s, manifest, net_given);
 }
 
-static mst_status adopt_run(mst_settings *s)
+static mst_status adopt_run(mst_settings *s, mst_batch_before *before)
 {
     mst_status st = MST_OK;
     char *path = mst_sprintf("%s/manifest.json", s->train.run), *text = NULL;
@@ -162,6 +163,7 @@ static mst_status adopt_run(mst_settings *s)
         return mst_fail(MST_ENOMEM, "no memory to resume");
     TRY_OUT(st, mst_file_read_all(path, 64u << 20, &text, &size));
     manifest = json_loadb(text, size, 0, NULL);
+    *before = mst_batch_before_of(s, manifest);
     st = adopt_manifest(s, manifest, path);
 out:
     json_decref(manifest);
@@ -429,6 +431,7 @@ mst_status mst_settings_settle(mst_settings *self, bool dry_run)
     for (size_t i = 0, named = self->files.n; named == 0 && i < self->process.files.n; i++)
         TRY(mst_text_list_add(&self->files, self->process.files.items[i]));
     mst_given given = mst_given_of(self);
+    mst_batch_before before = {0};
     self->image_option = mst_images_option_given(self->groups, self->n_groups);
     TRY(find_cluster(self));
     if (self->train.run != NULL && *self->train.run == '\0')
@@ -438,12 +441,13 @@ mst_status mst_settings_settle(mst_settings *self, bool dry_run)
     if (self->train.resume && self->train.run == NULL && keeps_run(self))
         return mst_fail(MST_EUSAGE, "--resume needs --run, the directory of the run to continue");
     if (self->train.resume && keeps_run(self))
-        TRY(adopt_run(self));
+        TRY(adopt_run(self, &before));
     TRY(settle_net(self));
     if (!mst_options_is_set(self->groups, self->n_groups, "lr"))
         self->optim.lr = mst_optimizers[self->optim.optimizer]->lr;
     count_cluster(self);
     count_ranks(self);
+    TRY(mst_batch_keep(&before, self));
     TRY(mst_given_check(&given, self, self->train.resume && !keeps_run(self)));
     TRY(check_usage(self, dry_run));
     self->options = mst_options_json(self->groups, self->n_groups);

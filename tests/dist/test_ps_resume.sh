@@ -77,6 +77,32 @@ same "batch of four" "$(fact_of r batch)" 2
 same "global batch of four" "$(fact_of r global_batch)" 8
 grep -q '"batch": 2,' run/manifest.json || fail "the manifest has another batch"
 
+# ---- other numbers of workers: a synchronous run keeps its global batch unless told otherwise, and says both ----
+rm -rf run
+expect 0 launch --servers 1 --workers 3 --logs none -- train c.cache --batch 4 --lr 0.3 --lr-scale linear --run run --steps 20
+# resized WORKERS STEPS BATCH GLOBAL_BATCH SENTENCE ARGS...: a part of the run more.
+resized() {
+  local workers=$1 steps=$2 batch=$3 global=$4 sentence=$5
+  shift 5
+  expect 0 launch --servers 1 --workers "$workers" --logs none -- train --resume --run run --steps "$steps" --json "$@"
+  cp out r.out
+  same "batch of $workers" "$(fact_of r batch)" "$batch"
+  same "global batch of $workers" "$(fact_of r global_batch)" "$global"
+  grep -qE "$sentence" err || fail "not said: $sentence"
+}
+resized 2 40 6 12 'resuming with 2 workers instead of 3: the global batch stays 12 rows, so each takes 6 instead of 4'
+grep -qE '"lr": 0.4(5|4999)' run/manifest.json || fail "the learning rate of two workers is not that of three"
+resized 5 60 3 12 'resuming with 5 workers instead of 2: the global batch stays 12 rows, so each takes at most 3 instead of 6'
+same "rows of 60 steps" "$(fact_of r rows)" 720
+resized 2 80 4 8 'resuming with 2 workers instead of 5: the global batch changes from 12 to 8 rows, as --batch asks' --batch 4
+resized 1 100 4 4 'resuming with 1 worker instead of 2: the global batch changes from 8 to 4 rows, as --global-batch asks' --global-batch 4
+expect 0 train --resume --run run --strategy ps --workers 2 --steps 120 --json
+cp out r.out
+same "global batch in one process" "$(fact_of r global_batch)" 4
+rm -rf run
+expect 0 launch --servers 1 --workers 3 --logs none -- train c.cache --mode async --batch 4 --run run --steps 20
+resized 2 40 4 8 'resuming with 2 workers instead of 3: each takes batches of 4 rows as before'
+
 # ---- a resumed server closes the checkpoint it has read: removed ones take no space ----
 rm -rf run
 expect 0 launch --servers 2 --workers 2 --logs none -- train $common --run run --mode sync --rows $((rows / 4)) --keep 1

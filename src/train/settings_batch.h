@@ -1,0 +1,21 @@
+/* The global batch of a resumed run: kept when the number of workers changes. Private to settings.c. */
+#ifndef MST_TRAIN_SETTINGS_BATCH_H
+#define MST_TRAIN_SETTINGS_BATCH_H
+
+#include "train/settings.h"
+
+/* What a run was trained with; zeroed: no run is resumed. */
+typedef struct mst_batch_before {
+    json_int_t workers, batch, global_batch;
+    bool sync;
+    bool given, lr_given; /* --batch or --global-batch, --lr or --lr-scale, anew */
+} mst_batch_before;
+
+/* Before the options of the manifest are taken over. */
+mst_batch_before mst_batch_before_of(const mst_settings *settings, const json_t *manifest);
+
+/* After the workers are counted: sets --global-batch, and --lr where --lr-scale would change the rate, so
+ * that synchronous steps stay what they were; logs both numbers when the number of workers is another. */
+mst_status mst_batch_keep(const mst_batch_before *before, mst_settings *settings);
+
+#endif
