@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "cli/signals.h"
 #include "data/images.h"
+#include "data/origin.h"
 
 #define FIELD(name) offsetof(mst_apply_options, name)
 const mst_option mst_apply_table[] = {
@@ -14,6 +15,8 @@ const mst_option mst_apply_table[] = {
      "Instruction set of the kernels: auto, portable, avx2 or avx512."},
     {"strict-features", MST_OPTION_FLAG, FIELD(strict_features), "false", 0, 0, NULL, NULL,
      "Refuse rows with features that the model does not have, which count as 0 otherwise."},
+    {"force", MST_OPTION_FLAG, FIELD(force), "false", 0, 0, NULL, NULL,
+     "Apply the model to rows of another format or hash than it was trained on."},
     {0},
 };
 
@@ -40,6 +43,9 @@ static mst_status open_rows(mst_apply *self, const char *image_option, const mst
     self->data.set = MST_SET_TEST;
     self->data.any_key = true; /* the feed bounds them */
     TRY(mst_dataset_open(&files, &self->data, &self->dataset));
+    if (!self->options.force)
+        TRY(mst_origin_check(mst_origin_in(json_object_get(meta->extra, "data")), self->words.items[0],
+                             self->dataset->origin, self->dataset->name));
     TRY(mst_images_option_check(image_option, self->dataset));
     TRY(check_channels(self, meta));
     TRY(mst_augment_init(&self->augment, &self->augment_options, self->dataset, 0));

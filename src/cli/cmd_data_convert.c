@@ -6,6 +6,7 @@
 #include "cli/cmd_data.h"
 #include "data/cache.h"
 #include "data/images.h"
+#include "data/origin.h"
 
 typedef struct convert_options {
     int64_t skip_rows, rows;
@@ -57,8 +58,8 @@ static mst_status convert_rows(mst_dataset *dataset, const convert_options *conv
     return mst_data_sink_commit(sink, &dataset->info);
 }
 
-/* How the rows were read, for a cache that is written: whoever trains on it reads other files alike. NULL
- * when that is not known, or memory is short. */
+/* How the rows were read and what they come from, for a cache that is written: whoever trains on it reads
+ * other files alike. NULL when that is not known, or memory is short. */
 static char *source_key(const mst_dataset *dataset, const mst_data_options *options)
 {
     mst_data_options settled = *options;
@@ -66,10 +67,11 @@ static char *source_key(const mst_dataset *dataset, const mst_data_options *opti
         settled.image_classes = (mst_text_list){.items = dataset->class_names, .n = dataset->n_class_names};
         if (dataset->format != NULL && strcmp(dataset->format->name, "libsvm") == 0)
             settled.index_base = (int)dataset->info.index_base + 1;
-        return mst_cache_options_text(&settled);
+        return mst_cache_key_text(&settled, dataset->origin);
     }
-    json_t *known = mst_cache_options(dataset), *root = known ? json_pack("{s:o}", "data", known) : NULL;
-    char *text = root ? json_dumps(root, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    json_t *known = mst_cache_options(dataset),
+           *root = json_pack("{s:o*, s:O*}", "data", known, MST_ORIGIN, dataset->origin);
+    char *text = json_object_size(root) > 0 ? json_dumps(root, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     char *key = text ? mst_sprintf("%s\n", text) : NULL;
     free(text); /* jansson's allocation */
     json_decref(root);

@@ -1,10 +1,13 @@
 /* `muster data gen`: data that is a function of a seed, to a file. */
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/log.h"
 #include "cli/cmd_data.h"
 #include "cli/signals.h"
+#include "data/cache.h"
 #include "data/gen.h"
+#include "data/origin.h"
 
 /* What every generator has. */
 typedef struct gen_options {
@@ -27,6 +30,22 @@ typedef struct gen_options {
         .fallback = "0", .min = 0, .max = 1e15,                                                              \
         .help = "Number of the first row: slices with different first rows are parts of one data set."       \
     }
+
+/* Opens the sink for rows of numbered features. `of`: what the meaning of a number depends on; stolen, or
+ * NULL. */
+static mst_status open_sink(mst_data_sink *sink, const mst_data_out_options *out, uint64_t rows, json_t *of)
+{
+    json_t *origin = mst_origin_numbers();
+    if (of != NULL)
+        json_object_set_new(origin, "generated", of);
+    char *key = mst_cache_key_text(NULL, origin);
+    json_decref(origin);
+    sink->source_key = key;
+    mst_status st = mst_data_sink_open(sink, out, "generating", rows, 0);
+    sink->source_key = NULL; /* the writer has its copy */
+    mst_free(key);
+    return st;
+}
 
 /* ---- criteo ---- */
 
@@ -77,7 +96,8 @@ static mst_status run_criteo(int argc, char **argv)
         .n_threads = mst_cli_threads(out.threads),
     };
     mst_data_info info = {.n_features = o.features};
-    TRY_OUT(st, mst_data_sink_open(&sink, &out, "generating", o.rows, 0));
+    TRY_OUT(st, open_sink(&sink, &out, o.rows,
+                          json_sprintf("criteo of %lld features", (long long)criteo.features)));
     TRY_OUT(st, mst_gen_criteo(&o, mst_data_sink_take, &sink));
     st = mst_data_sink_commit(&sink, &info);
 out:
@@ -159,7 +179,7 @@ static mst_status run_blobs(int argc, char **argv)
         .n_threads = mst_cli_threads(out.threads),
     };
     mst_data_info info = {.n_features = o.dims};
-    TRY_OUT(st, mst_data_sink_open(&sink, &out, "generating", o.rows, 0));
+    TRY_OUT(st, open_sink(&sink, &out, o.rows, NULL));
     TRY_OUT(st, mst_gen_blobs(&o, mst_data_sink_take, &sink));
     st = mst_data_sink_commit(&sink, &info);
 out:
@@ -257,7 +277,7 @@ static mst_status digits_to_file(const gen_options *gen, const mst_data_out_opti
                           .width = MST_GEN_DIGIT_SIDE};
     mst_data_sink sink = {0};
     mst_status st;
-    TRY_OUT(st, mst_data_sink_open(&sink, out, "generating", o.rows, 0));
+    TRY_OUT(st, open_sink(&sink, out, o.rows, NULL));
     TRY_OUT(st, mst_gen_digits_rows(&o, mst_data_sink_take, &sink));
     st = mst_data_sink_commit(&sink, &info);
 out:

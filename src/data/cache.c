@@ -20,6 +20,7 @@
 #include "base/crc.h"
 #include "base/file.h"
 #include "data/cache_file.h"
+#include "data/origin.h"
 
 /* The record check runs once per row and epoch-one speed depends on it: compiled for wide registers too. */
 #if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&    \
@@ -356,6 +357,36 @@ static void make_chunks(cache_dataset *d, const cache_file *f)
     }
 }
 
+/* The last line of a file's source key: an object, or NULL. New reference. */
+static json_t *key_json(const cache_file *f)
+{
+    const char *key = (const char *)f->map.data + sizeof f->header;
+    size_t end = f->header.key_size, start;
+    while (end > 0 && key[end - 1] == '\n')
+        end--;
+    for (start = end; start > 0 && key[start - 1] != '\n'; start--)
+        ;
+    return end > start ? json_loadb(key + start, end - start, 0, NULL) : NULL;
+}
+
+/* The origin of the rows of a file joins that of the files before it; where one is not known, none is. */
+static mst_status join_origin(cache_dataset *d, const cache_file *f, bool first)
+{
+    mst_status st = MST_OK;
+    json_t *root = key_json(f);
+    const json_t *origin = mst_origin_in(root);
+    if (first)
+        d->base.origin = json_incref((json_t *)origin);
+    else
+        st = mst_origin_check(d->base.origin, d->files[0].path, origin, f->path);
+    if (origin == NULL) {
+        json_decref(d->base.origin);
+        d->base.origin = NULL;
+    }
+    json_decref(root);
+    return st;
+}
+
 mst_status mst_cache_open(const mst_text_list *paths, mst_dataset **out)
 {
     mst_status st = MST_OK;
@@ -380,6 +411,7 @@ mst_status mst_cache_open(const mst_text_list *paths, mst_dataset **out)
         f->first_chunk = d->base.n_chunks;
         TRY_OUT(st, open_file(f, paths->items[i]));
         TRY_OUT(st, join_file(d, f, i == 0, i + 1 == paths->n));
+        TRY_OUT(st, join_origin(d, f, i == 0));
     }
     d->chunks = mst_calloc((size_t)d->base.n_chunks + 1, sizeof *d->chunks);
     if (d->chunks == NULL) {
@@ -392,21 +424,13 @@ mst_status mst_cache_open(const mst_text_list *paths, mst_dataset **out)
     d = NULL;
 out:
     if (d != NULL)
-        cache_destroy(&d->base);
+        mst_dataset_destroy(&d->base);
     return st;
 }
 
-/* The object in the last line of a file's source key. */
 static json_t *key_options(const cache_file *f)
 {
-    const char *key = (const char *)f->map.data + sizeof f->header;
-    size_t end = f->header.key_size, start;
-    while (end > 0 && key[end - 1] == '\n')
-        end--;
-    for (start = end; start > 0 && key[start - 1] != '\n'; start--)
-        ;
-    json_t *root = end > start ? json_loadb(key + start, end - start, 0, NULL) : NULL;
-    json_t *options = json_incref(json_object_get(root, "data"));
+    json_t *root = key_json(f), *options = json_incref(json_object_get(root, "data"));
     json_decref(root);
     return options;
 }

@@ -12,15 +12,16 @@
 #define MST_CACHE_ROWS 4096 /* rows per chunk; fewer when rows are large: at most about 1 MiB per chunk */
 
 /* Opens cache files (one or many) as one random-access dataset with info.scanned set. Several files must have
- * equal rows per chunk, and all but the last must end on a whole chunk. Chunks must be released before the
- * dataset is destroyed; the files must not be changed in place meanwhile (they are mapped). */
+ * equal rows per chunk, and all but the last must end on a whole chunk; their rows must be of one origin.
+ * Chunks must be released before the dataset is destroyed; the files must not be changed in place meanwhile
+ * (they are mapped). */
 mst_status mst_cache_open(const mst_text_list *paths, mst_dataset **out);
 int mst_cache_sniff(const uint8_t *head, size_t n);
 
 /* Writes chunks of any size, re-cut to equal rows per chunk, to a file that appears when complete. */
 typedef struct mst_cache_writer mst_cache_writer;
-/* source_key: what the rows come from; its last line is the options that they were read with
- * (mst_cache_options_text), where that is known. */
+/* source_key: what the rows come from; its last line (mst_cache_key_text) is the options that they were read
+ * with and their origin, where that is known. */
 mst_status mst_cache_writer_new(const char *path, const char *source_key, mst_cache_writer **out);
 mst_status mst_cache_writer_add(mst_cache_writer *writer, const mst_chunk *chunk);
 /* The facts about rows are counted by the writer; info (may be NULL) adds bytes and index_base,
@@ -28,8 +29,9 @@ mst_status mst_cache_writer_add(mst_cache_writer *writer, const mst_chunk *chunk
 mst_status mst_cache_writer_commit(mst_cache_writer *writer, const mst_data_info *info);
 void mst_cache_writer_destroy(mst_cache_writer *writer); /* NULL-safe; without commit nothing is left */
 
-/* Every option about reading, as JSON in one line. Freed with mst_free; NULL when memory is short. */
-char *mst_cache_options_text(const mst_data_options *options);
+/* The last line of a source key: every option about reading, and the origin of the rows, as JSON; either may
+ * be NULL. Freed with mst_free; NULL when memory is short. */
+char *mst_cache_key_text(const mst_data_options *options, const json_t *origin);
 
 /* The options that the rows of a dataset of caches were read with: {"index-base": ..., ...}, a new reference.
  * NULL when the dataset is none of caches, or its files do not say or do not agree. */

@@ -30,6 +30,7 @@
 #include "data/cache.h"
 #include "data/cache_file.h"
 #include "data/images.h"
+#include "data/origin.h"
 #include "data/stream.h"
 
 #define RETRY_MS    250
@@ -155,10 +156,14 @@ static bool append(char **text, size_t *n, size_t *capacity, const char *more)
     return true;
 }
 
-char *mst_cache_options_text(const mst_data_options *options)
+char *mst_cache_key_text(const mst_data_options *options, const json_t *origin)
 {
     mst_option_group group = {.title = "data", .table = mst_data_option_table, .base = (void *)options};
-    json_t *json = mst_options_json(&group, 1);
+    json_t *json = options != NULL ? mst_options_json(&group, 1) : json_object();
+    if (origin != NULL && json_object_set(json, MST_ORIGIN, (json_t *)origin) != 0) {
+        json_decref(json);
+        json = NULL;
+    }
     char *dump = json != NULL ? json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     char *text = dump != NULL ? mst_sprintf("%s\n", dump) : NULL;
     free(dump);
@@ -167,8 +172,8 @@ char *mst_cache_options_text(const mst_data_options *options)
 }
 
 /* The key: the files with size and time, then the options. *names_hash is of the file names alone. */
-static mst_status source_key(const mst_text_list *files, const mst_data_options *o, char **key,
-                             uint64_t *names_hash)
+static mst_status source_key(const mst_text_list *files, const mst_data_options *o, const json_t *origin,
+                             char **key, uint64_t *names_hash)
 {
     mst_status st = MST_OK;
     char *text = NULL, *line = NULL;
@@ -202,7 +207,7 @@ static mst_status source_key(const mst_text_list *files, const mst_data_options 
         mst_free(line);
         line = NULL;
     }
-    line = mst_cache_options_text(o);
+    line = mst_cache_key_text(o, origin);
     if (line == NULL || !append(&text, &n, &capacity, line)) {
         st = mst_fail(MST_ENOMEM, "out of memory: the key of a cache");
         goto out;
@@ -274,7 +279,7 @@ mst_status mst_cache_for(mst_dataset *source, const mst_text_list *patterns, con
         st = mst_cache_open(&files, out); /* is one already */
         goto out;
     }
-    TRY_OUT(st, source_key(&files, options, &key, &hash));
+    TRY_OUT(st, source_key(&files, options, source->origin, &key, &hash));
     if (folder != NULL)
         TRY_OUT(st, mst_make_folders(folder));
     path = cache_path(folder, files.items[0], hash);

@@ -245,6 +245,14 @@ static mst_status parse(const mst_parse_context *context, const mst_block *block
     return MST_OK;
 }
 
+static json_t *origin(const mst_parse_context *context)
+{
+    static const char *const numeric[] = {"bucket", "log", "both"};
+    return json_pack("{s:s, s:I, s:I, s:s}", "keys", "criteo", "features", (json_int_t)context->features,
+                     "hash-seed", (json_int_t)context->options->hash_seed, "criteo-numeric",
+                     numeric[context->options->criteo_numeric]);
+}
+
 /* Fields of a row that are neither empty nor what their column holds. */
 static unsigned wrong_fields(const uint8_t *q, const uint8_t *line_end, unsigned tabs, unsigned *fields)
 {
@@ -297,5 +305,6 @@ const mst_format mst_format_criteo = {
     .sniff = sniff,
     .prepare = prepare,
     .unprepare = unprepare,
+    .origin = origin,
     .parse = parse,
 };

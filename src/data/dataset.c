@@ -29,6 +29,7 @@
 #include "data/idx.h"
 #include "data/images.h"
 #include "data/indexed.h"
+#include "data/origin.h"
 #include "data/stream.h"
 #include "data/text.h"
 
@@ -203,6 +204,14 @@ static mst_status detect(const mst_text_list *paths, sniffed *found, sniffed *ot
     return MST_OK;
 }
 
+/* Numbers its pixels, if it was opened. */
+static mst_status open_pixels(mst_status st, mst_dataset **out)
+{
+    TRY(st);
+    (*out)->origin = mst_origin_numbers();
+    return MST_OK;
+}
+
 mst_status mst_dataset_open(const mst_text_list *patterns, const mst_data_options *options, mst_dataset **out)
 {
     mst_status st;
@@ -218,7 +227,7 @@ mst_status mst_dataset_open(const mst_text_list *patterns, const mst_data_option
     if (named)
         TRY_OUT(st, named_format(options->format, s));
     if (named ? s->kind == CONTENT_IMAGES : mst_images_recognise(patterns, options->unlabelled)) {
-        st = mst_images_open(patterns, options, out);
+        st = open_pixels(mst_images_open(patterns, options, out), out);
         goto out;
     }
     TRY_OUT(st, mst_glob(patterns, &paths));
@@ -238,12 +247,12 @@ mst_status mst_dataset_open(const mst_text_list *patterns, const mst_data_option
     } else if (s->kind == CONTENT_CACHE) {
         st = mst_cache_open(&paths, out);
     } else if (s->kind == CONTENT_CIFAR) {
-        st = mst_cifar_open(&paths, s->cifar, options, out);
+        st = open_pixels(mst_cifar_open(&paths, s->cifar, options, out), out);
     } else if (s->kind == CONTENT_GEN) {
-        st = mst_gen_images_open(&paths, out);
+        st = open_pixels(mst_gen_images_open(&paths, out), out);
     } else {
         mst_idx_choose_set(patterns, options->set, &paths);
-        st = mst_idx_open(&paths, options, out);
+        st = open_pixels(mst_idx_open(&paths, options, out), out);
     }
 out:
     sniff_close(s);
@@ -254,8 +263,10 @@ out:
 
 void mst_dataset_destroy(mst_dataset *self)
 {
-    if (self != NULL)
-        self->ops->destroy(self);
+    if (self == NULL)
+        return;
+    json_decref(self->origin);
+    self->ops->destroy(self);
 }
 
 void mst_dataset_warn_left_out(const mst_dataset *self)

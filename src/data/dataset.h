@@ -68,6 +68,7 @@ struct mst_dataset {
     mst_text_list left_out; /* TFRecord: features that no row uses, where no option chose them; owned */
     char **class_names;     /* what classes 0, 1, ... are called; owned; NULL: not known */
     uint32_t n_class_names;
+    json_t *origin; /* what keys mean (origin.h); owned; NULL: not known */
     mst_data_info info;
 };
 

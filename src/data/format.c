@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "data/origin.h"
 #include "data/text.h"
 
 extern const mst_format mst_format_libsvm;
@@ -143,6 +144,12 @@ const mst_format *mst_format_find(const char *name)
         if (strcmp(mst_formats[i]->name, name) == 0)
             return mst_formats[i];
     return NULL;
+}
+
+mst_status mst_format_origin(const mst_format *format, const mst_parse_context *context, json_t **out)
+{
+    *out = format->origin != NULL ? format->origin(context) : mst_origin_numbers();
+    return *out != NULL ? MST_OK : mst_fail(MST_ENOMEM, "out of memory: the origin of rows");
 }
 
 mst_status mst_block_fail(const mst_format *format, const mst_block *block, const uint8_t *at,

@@ -41,6 +41,7 @@ typedef struct mst_data_options {
     bool any_key;    /* keys at or beyond `features` are handed on: whoever takes the rows bounds them */
     mst_set set;     /* which files of a folder that has a training and a test set are meant: IDX */
 } mst_data_options;
+enum { MST_TF_KEYS_AUTO, MST_TF_KEYS_GLOBAL, MST_TF_KEYS_HASH }; /* tf_keys */
 extern const mst_option mst_data_option_table[];
 
 /* A run of whole records. line and offset are those of its first byte in the (decompressed) file. */
@@ -85,12 +86,19 @@ typedef struct mst_format {
     mst_status (*prepare)(mst_parse_context *context, const mst_block *first);
     void (*unprepare)(const void *prepared);
 
+    /* What keys mean (origin.h), once prepared. New reference, NULL when memory is short. A NULL slot:
+     * numbers. */
+    json_t *(*origin)(const mst_parse_context *context);
+
     /* Appends the block's rows to the builder. Any thread. */
     mst_status (*parse)(const mst_parse_context *context, const mst_block *block, mst_chunk_builder *out);
 } mst_format;
 
 extern const mst_format *const mst_formats[];        /* NULL-terminated */
 const mst_format *mst_format_find(const char *name); /* NULL when unknown */
+
+/* The origin of a format's rows: its own or numbers. New reference in *out. */
+mst_status mst_format_origin(const mst_format *format, const mst_parse_context *context, json_t **out);
 
 /* The dense prefix of a dataset: features that every row of its first block has. Later chunks may have less
  * of it, never more, so that models know their dense part before the rows are read. *features: the largest

@@ -431,6 +431,7 @@ mst_status mst_indexed_open(const mst_text_list *paths, const mst_format *format
     x->base.info.index_base = x->context.index_base;
     if (format->hashes || x->context.features != (uint64_t)options->features) /* settled by prepare */
         x->base.info.n_features = x->context.features;
+    TRY_OUT(st, mst_format_origin(format, &x->context, &x->base.origin));
     *out = &x->base;
     return MST_OK;
 out:

@@ -357,6 +357,11 @@ static mst_status prepare(mst_parse_context *context, const mst_block *first)
     return MST_OK;
 }
 
+static json_t *origin(const mst_parse_context *context)
+{
+    return json_pack("{s:s, s:I}", "keys", "numbers", "index-base", (json_int_t)context->index_base);
+}
+
 /* 2: rows of index:value; 1: nothing but labels, or rows without them. */
 static int sniff(const uint8_t *head, size_t n, const char *path)
 {
@@ -393,5 +398,6 @@ const mst_format mst_format_libsvm = {
     .text = true,
     .sniff = sniff,
     .prepare = prepare,
+    .origin = origin,
     .parse = parse,
 };

@@ -455,6 +455,7 @@ mst_status mst_stream_open(const mst_text_list *paths, const mst_format *format,
     s->base.info.index_base = s->context.index_base;
     if (format->hashes || s->context.features != (uint64_t)options->features) /* settled by prepare */
         s->base.info.n_features = s->context.features;
+    TRY_OUT(st, mst_format_origin(format, &s->context, &s->base.origin));
     *out = &s->base;
     return MST_OK;
 out:

@@ -545,6 +545,11 @@ static void unprepare(const void *prepared)
     mst_tf_layout_destroy((mst_tf_layout *)prepared);
 }
 
+static json_t *origin(const mst_parse_context *context)
+{
+    return mst_tf_layout_origin(context->prepared, context->features);
+}
+
 static mst_status parse(const mst_parse_context *context, const mst_block *block, mst_chunk_builder *out)
 {
     parser p = {
@@ -579,5 +584,6 @@ const mst_format mst_format_tfrecord = {
     .cut = cut,
     .prepare = prepare,
     .unprepare = unprepare,
+    .origin = origin,
     .parse = parse,
 };

@@ -63,6 +63,10 @@ mst_status mst_tfrecord_next(const mst_block *block, const uint8_t **at, const u
 mst_status mst_tf_layout_new(mst_parse_context *context, const mst_block *first, mst_tf_layout **out);
 void mst_tf_layout_destroy(mst_tf_layout *layout); /* NULL-safe */
 
+/* The origin of the rows (origin.h): "columns" are "NAME float", "NAME float[WIDTH]", "NAME int64" and
+ * "NAME bytes". New reference, NULL when memory is short. */
+json_t *mst_tf_layout_origin(const mst_tf_layout *layout, uint64_t features);
+
 /* The first 8 bytes of a name, zero-filled; `end` bounds what may be read. */
 static inline uint64_t mst_tf_head(const uint8_t *name, size_t size, const uint8_t *end)
 {

@@ -8,10 +8,9 @@
 #include "base/alloc.h"
 #include "base/utf8.h"
 #include "data/image.h"
+#include "data/origin.h"
 #include "data/text.h"
 #include "data/tfrecord.h"
-
-enum { KEYS_AUTO, KEYS_GLOBAL, KEYS_HASH }; /* --tf-keys, in the order of its choices */
 
 /* What the first block shows of a feature; parallel to the survey's names. */
 typedef struct finding {
@@ -549,12 +548,12 @@ static mst_status settle_keys(mst_tf_layout *l, size_t first_column, const surve
         categories |= l->names[c].role == MST_TF_CATEGORY;
         text |= l->names[c].kind == MST_EXAMPLE_BYTES;
     }
-    if (keys == KEYS_GLOBAL && text)
+    if (keys == MST_TF_KEYS_GLOBAL && text)
         return mst_fail(MST_EUSAGE, "%s: columns of bytes are no feature numbers: use --tf-keys hash",
                         block->path);
-    l->hashed =
-        categories && (keys == KEYS_HASH ||
-                       (keys == KEYS_AUTO && !keys_look_global(l, first_column, s, mst_key_limit(context))));
+    l->hashed = categories &&
+                (keys == MST_TF_KEYS_HASH ||
+                 (keys == MST_TF_KEYS_AUTO && !keys_look_global(l, first_column, s, mst_key_limit(context))));
     if (l->hashed && context->features == 0)
         context->features = limit = MST_TFRECORD_HASHED;
     if (limit < l->n_dense + (uint64_t)l->hashed)
@@ -605,7 +604,7 @@ static mst_status settle_rows(mst_tf_layout *l, const survey *s, const mst_tf_na
     else if (given && s->n_records > 0)
         TRY(columns_given(l, o->tf_columns));
     else if (!pairs)
-        TRY(columns_found(l, s, o->tf_keys != KEYS_GLOBAL));
+        TRY(columns_found(l, s, o->tf_keys != MST_TF_KEYS_GLOBAL));
     l->columns = image == NULL && l->n_names > first_column;
     if (l->columns) {
         TRY(place_columns(l, first_column, s, first));
@@ -652,4 +651,36 @@ out:
     mst_tf_layout_destroy(s.names);
     mst_free(s.findings);
     return st;
+}
+
+static json_t *column_json(const mst_tf_name *name)
+{
+    static const char *const kinds[] = {"nothing", "bytes", "float", "int64"};
+    char width[24] = "";
+    if (name->role == MST_TF_DENSE && name->width != 1)
+        snprintf(width, sizeof width, "[%u]", name->width);
+    char *clean = mst_utf8_clean(name->text);
+    json_t *json = clean != NULL ? json_sprintf("%s %s%s", clean, kinds[name->kind], width) : NULL;
+    mst_free(clean);
+    return json;
+}
+
+json_t *mst_tf_layout_origin(const mst_tf_layout *l, uint64_t features)
+{
+    json_t *origin = mst_origin_numbers(), *columns = json_array();
+    for (size_t i = 0; l->columns && i < l->n_names; i++)
+        if ((l->names[i].role == MST_TF_DENSE || l->names[i].role == MST_TF_CATEGORY) &&
+            json_array_append_new(columns, column_json(&l->names[i])) != 0) {
+            json_decref(origin);
+            origin = NULL;
+        }
+    if (l->columns)
+        json_object_set(origin, "columns", columns);
+    json_decref(columns);
+    if (l->hashed) {
+        json_object_set_new(origin, "keys", json_string("tfrecord"));
+        json_object_set_new(origin, "features", json_integer((json_int_t)features));
+        json_object_set_new(origin, "hash-seed", json_integer((json_int_t)l->hash_seed));
+    }
+    return origin;
 }

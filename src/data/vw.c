@@ -146,6 +146,12 @@ static mst_status parse(const mst_parse_context *context, const mst_block *block
     return MST_OK;
 }
 
+static json_t *origin(const mst_parse_context *context)
+{
+    return json_pack("{s:s, s:I, s:I}", "keys", "vw", "features", (json_int_t)context->features, "hash-seed",
+                     (json_int_t)context->options->hash_seed);
+}
+
 /* Every line has a bar and nothing but numbers and a tag before it. */
 static int sniff(const uint8_t *head, size_t n, const char *path)
 {
@@ -178,5 +184,6 @@ const mst_format mst_format_vw = {
     .hashes = true,
     .sniff = sniff,
     .prepare = prepare,
+    .origin = origin,
     .parse = parse,
 };

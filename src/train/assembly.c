@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "data/cache.h"
+#include "data/origin.h"
 #include "data/stream.h"
 #include "model/layer.h"
 
@@ -248,6 +249,7 @@ mst_status mst_assembly_from_checkpoint(mst_assembly *self, const char *path, co
         char features[24];
         json_t *options_then = json_copy(json_object_get(meta->extra, "data"));
         json_object_del(options_then, MST_AUGMENTED_IMAGE);
+        json_object_del(options_then, MST_ORIGIN);
         st = mst_options_adopt(groups, n_groups, options_then);
         json_decref(options_then);
         if (st != MST_OK)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "data/origin.h"
 #include "ps/server.h"
 #include "train/assembly.h"
 #include "train/book.h"
@@ -175,6 +176,9 @@ static mst_status open_checkpoint(server_job *job, const json_t *join, mst_serve
     mst_status st;
     TRY_OUT(st, mst_checkpoint_find(o->resume ? o->run : o->init_from, &path));
     TRY_OUT(st, mst_checkpoint_read_meta(path, &meta));
+    if (!o->force)
+        TRY_OUT(st, mst_origin_check(mst_origin_in(json_object_get(meta.extra, "data")), path,
+                                     mst_origin_in(json_object_get(join, "reading")), "the training data"));
     TRY_OUT(st, mst_checkpoint_fits(path, meta.model, json_object_get(join, "model"),
                                     job->config->train->data->features != 0));
     TRY_OUT(st, mst_checkpoint_open(path, &job->assembly.params, job->optimizer.ops->slot_names, o->resume,

@@ -128,9 +128,9 @@ static mst_status adopt_net(mst_settings *s, const json_t *manifest, bool given)
 /* A resumed run has the options and files it was started with, unless given anew. */
 static mst_status adopt_manifest(mst_settings *s, const json_t *manifest, const char *source)
 {
-    static const char *const own[] = {"run",     "resume",     "overwrite", "init-from", "config",
-                                      "dry-run", "json",       "quiet",     "role",      "index",
-                                      "cluster", "mpi-plugin", "files"};
+    static const char *const own[] = {"run",   "resume",  "overwrite",  "init-from", "config",
+                                      "force", "dry-run", "json",       "quiet",     "role",
+                                      "index", "cluster", "mpi-plugin", "files"};
     json_t *groups = json_object_get(manifest, "options"), *files = json_object_get(manifest, "files"),
            *values;
     const char *title;
@@ -183,7 +183,7 @@ static bool may_differ(const char *name)
         "test",    "eval-every", "epochs",    "steps-per-epoch", "steps",         "rows",
         "seconds", "until",      "patience",  "eval-rows",       "eval-batch",    "valid",
         "servers", "workers",    "strategy",  "peer-timeout",    "start-timeout", "stall-timeout",
-        "group"};
+        "group",   "force"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0)
             return true;

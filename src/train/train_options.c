@@ -67,6 +67,8 @@ const mst_option mst_train_option_table[] = {
     {"keep", MST_OPTION_INT, FIELD(keep), "2", 0, 1e6, NULL, "N", "How many checkpoints stay; 0: all."},
     {"init-from", MST_OPTION_TEXT, FIELD(init_from), NULL, 0, 0, NULL, "CHECKPOINT",
      "Start from the weights of a checkpoint or run, with fresh optimizer state and step 0."},
+    {"force", MST_OPTION_FLAG, FIELD(force), "false", 0, 0, NULL, NULL,
+     "Continue with rows of another format or hash than the model, or the training data, has."},
     {"isa", MST_OPTION_TEXT, FIELD(isa), "auto", 0, 0, NULL, "NAME",
      "Instruction set of the kernels: auto, portable, avx2 or avx512; results repeat bit for bit within "
      "one."},

@@ -47,6 +47,7 @@ void mst_trainer_destroy(mst_trainer *self)
     mst_book_destroy(self->book);
     mst_observe_destroy(self->observe);
     json_decref(self->data_json);
+    mst_free(self->columns);
     json_decref(self->workers);
     set_fini(&self->test);
     set_fini(&self->valid);

@@ -46,6 +46,7 @@ typedef struct mst_train_options {
     char *checkpoint_every; /* --checkpoint-every */
     int64_t keep;           /* --keep N checkpoints */
     char *init_from;        /* --init-from CHECKPOINT */
+    bool force;             /* --force: rows of another origin than the model's */
     char *isa;              /* --isa */
     bool observe;           /* --observe / --no-observe: what the run writes about itself */
     double resources_every; /* --resources-every: seconds */

@@ -21,6 +21,7 @@ struct mst_trainer {
     mst_data_options cached_data;
     bool reading_unknown; /* a cache that does not say how its rows were read */
     json_t *data_json;
+    char *columns;                         /* TFRecord: those that were found in the training data; or NULL */
     mst_augment augment;                   /* what is done to rows of every set */
     mst_strategy_options strategy_options; /* resolved */
     unsigned n_threads;

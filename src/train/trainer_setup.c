@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "data/cache.h"
 #include "data/images.h"
+#include "data/origin.h"
 #include "data/stream.h"
 #include "observe/run.h"
 #include "train/trainer_impl.h"
@@ -65,7 +66,7 @@ static mst_status adopt_cache_options(mst_trainer *self)
     void *next;
     if (known == NULL) {
         self->reading_unknown =
-            self->dataset->format == NULL && strcmp(self->dataset->ops->name, "cache") == 0;
+            self->dataset->origin == NULL && strcmp(self->dataset->ops->name, "cache") == 0;
         return MST_OK;
     }
     json_object_foreach_safe(known, next, name, value)
@@ -117,6 +118,39 @@ static mst_status settle_classes(mst_trainer *self)
     return MST_OK;
 }
 
+/* The columns of TFRecords that were found in the training data are those of the other sets, whatever else
+ * these have. Names that a list cannot hold are left to be found again. */
+static mst_status settle_columns(mst_trainer *self)
+{
+    const json_t *columns = json_object_get(self->dataset->origin, "columns"), *column;
+    const char *keys = json_string_value(json_object_get(self->dataset->origin, "keys"));
+    bool hashed = keys != NULL && strcmp(keys, "tfrecord") == 0;
+    char *list = NULL, *longer;
+    size_t i;
+    json_array_foreach((json_t *)columns, i, column)
+    {
+        const char *text = json_string_value(column), *kind = text != NULL ? strrchr(text, ' ') : NULL;
+        size_t n = kind != NULL ? (size_t)(kind - text) : 0;
+        if (n == 0 || memchr(text, ',', n) != NULL || memmem(text, n, "..", 2) != NULL) {
+            mst_free(list);
+            return MST_OK;
+        }
+        longer = mst_sprintf("%s%s%.*s", list != NULL ? list : "", list != NULL ? "," : "", (int)n, text);
+        mst_free(list);
+        list = longer;
+        if (list == NULL)
+            return mst_fail(MST_ENOMEM, "no memory for the columns");
+    }
+    if (list == NULL)
+        return MST_OK;
+    self->columns = self->data.tf_columns = list;
+    self->data.tf_keys = hashed ? MST_TF_KEYS_HASH : MST_TF_KEYS_GLOBAL;
+    if (json_object_set_new(self->data_json, "tf-columns", json_string(list)) != 0 ||
+        json_object_set_new(self->data_json, "tf-keys", json_string(hashed ? "hash" : "global")) != 0)
+        return mst_fail(MST_ENOMEM, "no memory for the columns");
+    return MST_OK;
+}
+
 /* What was done to rows, in numbers even where they were found in the data, and the sides of the images that
  * it was done to. */
 static mst_status settle_augmentation(mst_trainer *self)
@@ -146,6 +180,10 @@ static mst_status settle_data_options(mst_trainer *self)
     json_object_del(self->data_json, "format");
     if (json_object_set_new(self->data_json, "index-base", json_string(bases[self->data.index_base])) != 0)
         return mst_fail(MST_ENOMEM, "no memory for the data options");
+    if (self->dataset->origin != NULL &&
+        json_object_set_new(self->data_json, MST_ORIGIN, json_deep_copy(self->dataset->origin)) != 0)
+        return mst_fail(MST_ENOMEM, "no memory for the data options");
+    TRY(settle_columns(self));
     TRY(settle_classes(self));
     return settle_augmentation(self);
 }
@@ -176,6 +214,8 @@ static mst_status open_set(mst_trainer *self, const mst_params *params, const at
     options->any_key = false;
     options->labels = labels;
     TRY(st);
+    if (!self->options.force)
+        TRY(mst_origin_check(self->dataset->origin, "the model", set->dataset->origin, set->dataset->name));
     TRY(mst_assembly_check_rows(&self->assembly, &self->augment, set->dataset));
     if (self->config.plan)
         return MST_OK;
@@ -233,12 +273,16 @@ static mst_status parse_valid(mst_trainer *self)
     return MST_OK;
 }
 
-static mst_status check_same_model(const mst_trainer *self, const json_t *theirs, const char *checkpoint)
+static mst_status check_same_model(const mst_trainer *self, const mst_checkpoint_meta *meta,
+                                   const char *checkpoint)
 {
+    if (!self->options.force)
+        TRY(mst_origin_check(mst_origin_in(json_object_get(meta->extra, "data")), checkpoint,
+                             self->dataset->origin, self->dataset->name));
     json_t *mine = mst_model_json(self->assembly.model);
     if (mine == NULL)
         return mst_fail(MST_ENOMEM, "no memory to compare models");
-    mst_status st = mst_checkpoint_fits(checkpoint, theirs, mine, self->config.data->features != 0);
+    mst_status st = mst_checkpoint_fits(checkpoint, meta->model, mine, self->config.data->features != 0);
     json_decref(mine);
     return st;
 }
@@ -251,7 +295,7 @@ static mst_status look_at_checkpoint(const mst_trainer *self, const char *from)
     mst_checkpoint_meta meta = {0};
     TRY_OUT(st, mst_checkpoint_find(from, &checkpoint));
     TRY_OUT(st, mst_checkpoint_read_meta(checkpoint, &meta));
-    TRY_OUT(st, check_same_model(self, meta.model, checkpoint));
+    TRY_OUT(st, check_same_model(self, &meta, checkpoint));
 out:
     mst_checkpoint_meta_fini(&meta);
     mst_free(checkpoint);
@@ -266,7 +310,7 @@ static mst_status load_checkpoint(mst_trainer *self, const char *from, bool resu
     mst_checkpoint_meta meta = {0};
     TRY_OUT(st, mst_checkpoint_find(from, &checkpoint));
     TRY_OUT(st, mst_checkpoint_read_meta(checkpoint, &meta));
-    TRY_OUT(st, check_same_model(self, meta.model, checkpoint));
+    TRY_OUT(st, check_same_model(self, &meta, checkpoint));
     TRY_OUT(st,
             mst_checkpoint_load(checkpoint, &self->assembly.params, self->optimizer.ops->slot_names, resume));
     if (resume) {

@@ -96,3 +96,67 @@ expect 0 train gaps.libsvm --features 3000 --epochs 1 --test test.libsvm --run d
 got=$(loss test_loss)
 expect 0 eval dense test.libsvm --json
 same "loss of denser rows" "$got" "$(loss loss)"
+
+# ---- rows of another origin ----
+numbered='has rows with numbered features, but'
+for data in test.libsvm test.cache test.tfrecord; do
+  for run in criteo vw; do
+    refused 1 "$data $numbered $run is for rows with features hashed by $run" eval $run $data
+    refused 1 "$data $numbered $run is for rows with features hashed by $run" predict $run $data
+    expect 0 eval $run $data --force
+  done
+done
+refused 1 'test.vw has rows with features hashed by vw, but svm is for rows with numbered features' eval svm test.vw
+refused 1 'test.vw has rows with features hashed by vw, but criteo is for rows with features hashed by criteo' eval criteo test.vw
+refused 1 'test.vw has rows with features hashed by vw, but the model is for rows with features hashed by criteo' \
+  train train.criteo --test test.vw --run o --quiet
+expect 0 train train.criteo --test test.vw --run o --quiet --force --features 1000
+rm -r o
+
+# Resuming and starting from weights; a forced run is not forced for ever.
+cp -r vw again
+refused 1 "train.criteo has rows with features hashed by criteo, but again/checkpoints/" \
+  train train.criteo --run again --resume --epochs 2 --quiet
+refused 1 "train.criteo has rows with features hashed by criteo, but vw/checkpoints/" \
+  train train.criteo --init-from vw --features 2^14 --run o --quiet
+expect 1 train train.criteo --init-from vw --features 2^14 --run o --quiet --strategy ps --servers 1 --workers 1
+grep -q "the training data has rows with features hashed by criteo, but vw/" err || fail "ps takes rows of another origin"
+expect 0 train train.criteo --run again --resume --epochs 2 --quiet --force
+refused 1 "train.libsvm has rows with numbered features, but again/checkpoints/" \
+  train train.libsvm --run again --resume --epochs 3 --quiet
+
+# How rows were read is taken from training; options that say otherwise are refused. Caches carry it with them.
+how="--features 5000 --hash-seed 7 --criteo-numeric log"
+expect 0 train train.criteo $how --epochs 1 --run how --quiet
+expect 0 eval how test.criteo --json
+want=$(loss loss)
+refused 1 'test.criteo has rows read with --hash-seed 8, but how is for rows read with --hash-seed 7' \
+  eval how test.criteo --hash-seed 8
+refused 1 'read with --criteo-numeric bucket, but how is for rows read with --criteo-numeric log' \
+  predict how test.criteo --criteo-numeric bucket
+expect 0 data convert test.criteo $how --out alike.cache
+expect 0 data convert alike.cache --out copy.cache
+expect 0 data convert test.criteo $how --features 6000 --out other.cache
+expect 0 data convert test.criteo $how --hash-seed 8 --out seed.cache
+for data in alike.cache copy.cache; do
+  expect 0 eval how $data --json
+  same "$data: loss" "$(loss loss)" "$want"
+done
+refused 1 'other.cache has rows hashed into 6000 features, but how is for rows hashed into 5000 features' eval how other.cache
+refused 1 'seed.cache has rows read with --hash-seed 8, but' eval how seed.cache
+expect 0 train train.criteo $how --epochs 1 --run cached --quiet --cache --test test.criteo
+expect 0 eval cached test.criteo --json
+same "--cache: loss" "$(loss loss)" "$want"
+
+# Columns of TFRecords found in training are those of other files, which may have more of them or in another order.
+expect 0 data convert train.libsvm --to tfrecord-columns --out train-columns.tfrecord
+expect 0 train train-columns.tfrecord --tf-keys hash --epochs 1 --run columns --quiet
+grep -q '"tf-columns": "C1,' columns/checkpoints/*/manifest.json || fail "the columns are not in the checkpoint"
+expect 0 eval columns columns.tfrecord
+refused 1 'has rows whose column 1 is "I13 float", but columns is for rows whose column 1 is "C1 int64"' \
+  eval columns columns.tfrecord --tf-columns I13,C1..C26
+refused 1 'columns.tfrecord has rows with numbered features, but columns is for' eval columns columns.tfrecord --tf-keys global
+
+# A cache of libsvm rows that were numbered from elsewhere.
+expect 0 data convert test.libsvm --index-base 0 --out shifted.cache
+refused 1 'shifted.cache has rows read with --index-base 0, but svm is for rows read with --index-base 1' eval svm shifted.cache

@@ -12,6 +12,7 @@
 #include "base/crc.h"
 #include "data/cache.h"
 #include "data/cache_file.h"
+#include "data/origin.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -84,6 +85,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     mst_dataset *d = NULL;
     char *items[1] = {path};
     if (mst_cache_open(&(mst_text_list){.items = items, .n = 1}, &d) == MST_OK) {
+        json_t *numbers =
+            json_pack("{s:s, s:i, s:[s]}", "keys", "numbers", "hash-seed", 1, "columns", "I1 float");
         for (uint32_t c = 0; c < d->n_chunks; c++) {
             mst_chunk *chunk;
             if (d->ops->load(d, c, &chunk) == MST_OK) {
@@ -92,7 +95,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             } else if (mst_error_text()[0] == '\0')
                 abort();
         }
-        d->ops->destroy(d);
+        json_decref(mst_cache_options(d));
+        mst_origin_check(d->origin, "model", numbers, path);
+        mst_origin_check(numbers, "model", d->origin, path);
+        json_decref(numbers);
+        mst_dataset_destroy(d);
     } else if (mst_error_text()[0] == '\0')
         abort();
     mst_free(copy);

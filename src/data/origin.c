@@ -1,0 +1,107 @@
+/* Origins of rows; contract in origin.h. They come out of files, so nothing of their content is believed. */
+#include "data/origin.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+json_t *mst_origin_numbers(void)
+{
+    return json_pack("{s:s}", "keys", "numbers");
+}
+
+const json_t *mst_origin_in(const json_t *object)
+{
+    const json_t *origin = json_object_get(object, MST_ORIGIN);
+    return json_is_string(json_object_get(origin, "keys")) ? origin : NULL;
+}
+
+/* An entry as text; "" when memory is short. */
+static void entry_text(const json_t *value, char *out, size_t size)
+{
+    char *text = json_is_string(value) ? strdup(json_string_value(value))
+                                       : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    snprintf(out, size, "%s", text != NULL ? text : "");
+    free(text); /* jansson's allocation */
+}
+
+/* Two texts around an entry of each origin: "read with --hash-seed 3". */
+static mst_status refuse(const char *name, const json_t *mine, const char *model, const json_t *theirs,
+                         const char *before, const char *after)
+{
+    char has[120], had[120];
+    entry_text(mine, has, sizeof has);
+    entry_text(theirs, had, sizeof had);
+    return mst_fail(MST_EINPUT,
+                    "%s has rows %s%s%s, but %s is for rows %s%s%s: the same features do not mean the same; "
+                    "--force continues",
+                    name, before, has, after, model, before, had, after);
+}
+
+/* What rows of such "keys" have. */
+static void keys_text(const json_t *keys, char *out, size_t size)
+{
+    const char *text = json_string_value(keys);
+    if (strcmp(text, "numbers") == 0)
+        snprintf(out, size, "numbered features");
+    else
+        snprintf(out, size, "features hashed by %.40s", text);
+}
+
+static mst_status refuse_keys(const char *name, const json_t *mine, const char *model, const json_t *theirs)
+{
+    char has[80], had[80];
+    keys_text(mine, has, sizeof has);
+    keys_text(theirs, had, sizeof had);
+    return mst_fail(
+        MST_EINPUT,
+        "%s has rows with %s, but %s is for rows with %s: the same features do not mean the same; "
+        "--force continues",
+        name, has, model, had);
+}
+
+/* The first column that differs, or how many there are. */
+static mst_status refuse_columns(const char *name, const json_t *mine, const char *model,
+                                 const json_t *theirs)
+{
+    size_t n = json_array_size(mine), m = json_array_size(theirs);
+    for (size_t i = 0; i < n && i < m; i++) {
+        char before[48];
+        const json_t *one = json_array_get(mine, i), *other = json_array_get(theirs, i);
+        snprintf(before, sizeof before, "whose column %zu is \"", i + 1);
+        if (!json_equal(one, other))
+            return refuse(name, one, model, other, before, "\"");
+    }
+    json_t *one = json_integer((json_int_t)n), *other = json_integer((json_int_t)m);
+    mst_status st = refuse(name, one, model, other, "of ", " columns");
+    json_decref(one);
+    json_decref(other);
+    return st;
+}
+
+mst_status mst_origin_check(const json_t *origin, const char *model, const json_t *rows, const char *name)
+{
+    static const struct {
+        const char *entry, *before, *after;
+    } entries[] = {{"features", "hashed into ", " features"},
+                   {"hash-seed", "read with --hash-seed ", ""},
+                   {"criteo-numeric", "read with --criteo-numeric ", ""},
+                   {"index-base", "read with --index-base ", ""},
+                   {"generated", "generated as ", ""}};
+    if (origin == NULL || rows == NULL)
+        return MST_OK;
+    const json_t *theirs = json_object_get(origin, "keys"), *mine = json_object_get(rows, "keys");
+    if (!json_equal(theirs, mine))
+        return refuse_keys(name, mine, model, theirs);
+    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
+        theirs = json_object_get(origin, entries[i].entry);
+        mine = json_object_get(rows, entries[i].entry);
+        if (theirs != NULL && mine != NULL && !json_equal(theirs, mine))
+            return refuse(name, mine, model, theirs, entries[i].before, entries[i].after);
+    }
+    theirs = json_object_get(origin, "columns");
+    mine = json_object_get(rows, "columns");
+    if (theirs != NULL && mine != NULL && !json_equal(theirs, mine))
+        return refuse_columns(name, mine, model, theirs);
+    return MST_OK;
+}

@@ -1,0 +1,30 @@
+/* The origin of rows: what a feature's number means. A model is for rows of one origin: on others it
+ * computes, and its figures mean nothing.
+ *
+ * An origin is a JSON object. "keys" says where numbers come from:
+ *   "numbers"                      they stand in the data: libsvm, TFRecord with numbers, images, generated
+ * rows "criteo", "vw", "tfrecord"     they are hashes of what the data holds, made as that format makes them
+ * Further entries, each there where it matters: "features" (that keys are hashed into), "hash-seed",
+ * "criteo-numeric", "index-base" (libsvm), "columns" (TFRecord: names and kinds, in order), "generated". Two
+ * origins fit when "keys" and all entries that both have are equal. NULL: not known, which fits everything.
+ */
+#ifndef MST_DATA_ORIGIN_H
+#define MST_DATA_ORIGIN_H
+
+#include <jansson.h>
+
+#include "base/status.h"
+
+#define MST_ORIGIN "origin" /* its name in a cache's source key and in the "data" of a checkpoint */
+
+/* {"keys": "numbers"}. New reference or NULL. */
+json_t *mst_origin_numbers(void);
+
+/* The origin in an object of any content, borrowed; NULL when it has none that is one. */
+const json_t *mst_origin_in(const json_t *object);
+
+/* MST_EINPUT, with a sentence that names the difference, when the rows of `name` do not fit what `model` (in
+ * words: the checkpoint's path, "the training data") is for. */
+mst_status mst_origin_check(const json_t *origin, const char *model, const json_t *rows, const char *name);
+
+#endif
