@@ -1,5 +1,5 @@
-/* Files: sequential input (plain, gzip or zstd, told apart by content), output that appears whole or not at
- * all, read-only mappings, and paths.
+/* Files: sequential input (plain, gzip, zlib or zstd, told apart by content), output that appears whole or
+ * not at all, read-only mappings, and paths.
  *
  * Every failure names the file and, for input, the byte offset. Objects belong to one thread at a time. */
 #ifndef MST_BASE_FILE_H
@@ -21,7 +21,7 @@ typedef struct mst_in mst_in;
 mst_status mst_in_open(const char *path, mst_in **out);
 void mst_in_close(mst_in *in); /* NULL-safe */
 
-/* Fills buf; *got < n only at the end of the (decompressed) input. A truncated or corrupt gzip or zstd stream
+/* Fills buf; *got < n only at the end of the (decompressed) input. A truncated or corrupt stream
  * is MST_EINPUT naming the path and the offset. Concatenated members/frames are read through. */
 mst_status mst_in_read(mst_in *in, void *buf, size_t n, size_t *got);
 

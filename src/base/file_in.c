@@ -1,4 +1,4 @@
-/* Sequential input: plain, gzip or zstd, told apart by the first bytes; contract in file.h.
+/* Sequential input: plain, gzip, zlib or zstd, told apart by the first bytes; contract in file.h.
  *
  * One raw buffer is filled from the operating system; a decoder takes from it and writes straight to the
  * caller's memory. Plain reads larger than the buffer bypass it.
@@ -6,8 +6,8 @@
  * Invariants
  * 1. raw[raw_at, raw_n) are bytes read and not yet consumed; file_read counts every byte read, so the
  * position in the file is file_read - (raw_n - raw_at). That is the offset errors name.
- * 2. `frame_open` is true exactly while a gzip member or zstd frame has begun and not ended: the end of the
- * file is then a truncation. */
+ * 2. `frame_open` is true exactly while a gzip member, zlib stream or zstd frame has begun and not ended: the
+ * end of the file is then a truncation. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -21,12 +21,15 @@
 #include "base/file.h"
 #include "base/zlib_alloc.h"
 
-#define RAW_SIZE (256u << 10)
-#define LOOK_MS  100 /* how often a wait for a pipe looks whether it is to stop */
+#define RAW_SIZE   (256u << 10)
+#define ZLIB_FIRST 0x78 /* of a zlib stream with a window of 32 KiB */
+#define ZLIB_LOOK  64   /* bytes that tell such a stream from a file that happens to begin alike */
+#define LOOK_MS    100  /* how often a wait for a pipe looks whether it is to stop */
 
 typedef enum codec {
     CODEC_PLAIN,
     CODEC_GZIP,
+    CODEC_ZLIB,
     CODEC_ZSTD,
 } codec;
 
@@ -132,14 +135,20 @@ static mst_status read_plain(mst_in *in, uint8_t *buf, size_t n, size_t *got)
     return MST_OK;
 }
 
-static mst_status ends_early(const mst_in *in)
+static const char *codec_name(const mst_in *in)
 {
-    return mst_fail(MST_EINPUT, "%s: %s stream ends early at byte %llu", in->path,
-                    in->codec == CODEC_GZIP ? "gzip" : "zstd", (unsigned long long)position(in));
+    static const char *const names[] = {"plain", "gzip", "zlib", "zstd"};
+    return names[in->codec];
 }
 
-/* Between gzip members: goes to the next one, over zero bytes that padding may have left. */
-static mst_status gzip_next_member(mst_in *in, bool *more)
+static mst_status ends_early(const mst_in *in)
+{
+    return mst_fail(MST_EINPUT, "%s: %s stream ends early at byte %llu", in->path, codec_name(in),
+                    (unsigned long long)position(in));
+}
+
+/* Between gzip members or zlib streams: goes to the next one, over zero bytes that padding may have left. */
+static mst_status inflate_next_member(mst_in *in, bool *more)
 {
     *more = false;
     for (;;) {
@@ -151,22 +160,22 @@ static mst_status gzip_next_member(mst_in *in, bool *more)
         if (in->at_end)
             return MST_OK;
     }
-    if (in->raw[in->raw_at] != 0x1f)
-        return mst_fail(MST_EINPUT, "%s: bytes that are not gzip follow the gzip stream at byte %llu",
-                        in->path, (unsigned long long)position(in));
+    if (in->raw[in->raw_at] != (in->codec == CODEC_GZIP ? 0x1f : ZLIB_FIRST))
+        return mst_fail(MST_EINPUT, "%s: bytes that are not %s follow the %s stream at byte %llu", in->path,
+                        codec_name(in), codec_name(in), (unsigned long long)position(in));
     inflateReset(&in->zlib);
     in->frame_open = true;
     *more = true;
     return MST_OK;
 }
 
-static mst_status read_gzip(mst_in *in, uint8_t *buf, size_t n, size_t *got)
+static mst_status read_inflated(mst_in *in, uint8_t *buf, size_t n, size_t *got)
 {
     size_t done = 0;
     while (done < n) {
         if (!in->frame_open) {
             bool more;
-            TRY(gzip_next_member(in, &more));
+            TRY(inflate_next_member(in, &more));
             if (!more)
                 break;
         }
@@ -188,8 +197,9 @@ static mst_status read_gzip(mst_in *in, uint8_t *buf, size_t n, size_t *got)
         } else if (rc == Z_MEM_ERROR) {
             return mst_fail(MST_ENOMEM, "%s: no memory to decompress it", in->path);
         } else if (rc != Z_OK) {
-            return mst_fail(MST_EINPUT, "%s: gzip stream is corrupt at byte %llu (%s)", in->path,
-                            (unsigned long long)position(in), in->zlib.msg ? in->zlib.msg : "bad data");
+            return mst_fail(MST_EINPUT, "%s: %s stream is corrupt at byte %llu (%s)", in->path,
+                            codec_name(in), (unsigned long long)position(in),
+                            in->zlib.msg ? in->zlib.msg : "bad data");
         }
     }
     *got = done;
@@ -228,7 +238,8 @@ mst_status mst_in_read(mst_in *in, void *buf, size_t n, size_t *got)
         TRY(read_plain(in, buf, n, &done));
         break;
     case CODEC_GZIP:
-        TRY(read_gzip(in, buf, n, &done));
+    case CODEC_ZLIB:
+        TRY(read_inflated(in, buf, n, &done));
         break;
     case CODEC_ZSTD:
         TRY(read_zstd(in, buf, n, &done));
@@ -241,14 +252,58 @@ mst_status mst_in_read(mst_in *in, void *buf, size_t n, size_t *got)
 
 /* ---- opening ---- */
 
-/* Looks at the first bytes; a pipe may deliver them one by one. */
-static mst_status detect(mst_in *in)
+/* Reads on until there are n raw bytes or the file has ended; a pipe may deliver them one by one. */
+static mst_status look_ahead(mst_in *in, size_t n)
 {
-    while (in->raw_n < 4 && !in->at_end) {
+    while (in->raw_n < n && !in->at_end) {
         size_t got;
         TRY(read_some(in, in->raw + in->raw_n, RAW_SIZE - in->raw_n, &got));
         in->raw_n += got;
     }
+    return MST_OK;
+}
+
+/* Makes the decoder of gzip (window 15 + 16) or zlib (15). */
+static mst_status make_inflater(mst_in *in, int window)
+{
+    in->zlib.zalloc = mst_zlib_alloc;
+    in->zlib.zfree = mst_zlib_free;
+    in->zlib_made = inflateInit2(&in->zlib, window) == Z_OK;
+    if (!in->zlib_made)
+        return mst_fail(MST_ENOMEM, "%s: no memory to decompress it", in->path);
+    in->frame_open = true;
+    return MST_OK;
+}
+
+/* A zlib stream has a header of two bytes only, which other files may begin with (the length of a record in a
+ * TFRecord file, text): the first bytes must inflate too. */
+static mst_status detect_zlib(mst_in *in)
+{
+    const uint8_t *b = in->raw;
+    uint8_t scrap[256];
+    if (in->raw_n < 2 || b[0] != ZLIB_FIRST || ((unsigned)b[0] << 8 | b[1]) % 31 != 0 || (b[1] & 0x20) != 0)
+        return MST_OK;
+    TRY(look_ahead(in, ZLIB_LOOK));
+    TRY(make_inflater(in, 15));
+    in->zlib.next_in = in->raw;
+    in->zlib.avail_in = (uInt)in->raw_n;
+    in->zlib.next_out = scrap;
+    in->zlib.avail_out = sizeof scrap;
+    int rc = inflate(&in->zlib, Z_NO_FLUSH);
+    if (rc == Z_OK || rc == Z_STREAM_END) {
+        in->codec = CODEC_ZLIB;
+        inflateReset(&in->zlib);
+        return MST_OK;
+    }
+    inflateEnd(&in->zlib);
+    in->zlib_made = in->frame_open = false;
+    return rc != Z_MEM_ERROR ? MST_OK : mst_fail(MST_ENOMEM, "%s: no memory to decompress it", in->path);
+}
+
+/* Finds the codec from the first bytes. */
+static mst_status detect(mst_in *in)
+{
+    TRY(look_ahead(in, 4));
     const uint8_t *b = in->raw;
     if (in->raw_n >= 2 && b[0] == 0x1f && b[1] == 0x8b)
         in->codec = CODEC_GZIP;
@@ -256,19 +311,12 @@ static mst_status detect(mst_in *in)
         in->codec = CODEC_ZSTD;
     else if (in->raw_n >= 4 && (b[0] & 0xf0) == 0x50 && b[1] == 0x2a && b[2] == 0x4d && b[3] == 0x18)
         in->codec = CODEC_ZSTD; /* a skippable frame in front */
-    if (in->codec == CODEC_GZIP) {
-        in->zlib.zalloc = mst_zlib_alloc;
-        in->zlib.zfree = mst_zlib_free;
-        in->zlib_made = inflateInit2(&in->zlib, 15 + 16) == Z_OK;
-        if (!in->zlib_made)
-            return mst_fail(MST_ENOMEM, "%s: no memory to decompress it", in->path);
-        in->frame_open = true;
-    } else if (in->codec == CODEC_ZSTD) {
-        in->zstd = ZSTD_createDStream();
-        if (in->zstd == NULL)
-            return mst_fail(MST_ENOMEM, "%s: no memory to decompress it", in->path);
-    }
-    return MST_OK;
+    else
+        return detect_zlib(in);
+    if (in->codec == CODEC_GZIP)
+        return make_inflater(in, 15 + 16);
+    in->zstd = ZSTD_createDStream();
+    return in->zstd != NULL ? MST_OK : mst_fail(MST_ENOMEM, "%s: no memory to decompress it", in->path);
 }
 
 mst_status mst_in_open(const char *path, mst_in **out)

@@ -26,42 +26,19 @@
 #include "data/cache.h"
 #include "data/cifar.h"
 #include "data/gen.h"
+#include "data/guess.h"
 #include "data/idx.h"
 #include "data/images.h"
 #include "data/indexed.h"
 #include "data/origin.h"
 #include "data/stream.h"
 #include "data/text.h"
+#include "data/tfrecord.h"
 
 /* ---- opening ---- */
 
-const mst_format *mst_format_guess(const uint8_t *head, size_t n, const char *path)
-{
-    const mst_format *best = NULL;
-    int best_score = 0;
-    for (size_t i = 0; mst_formats[i] != NULL; i++) {
-        int score = mst_formats[i]->sniff(head, n, path);
-        if (score > best_score) {
-            best = mst_formats[i];
-            best_score = score;
-        }
-    }
-    return best;
-}
-
-const char *mst_format_names(char *out, size_t size)
-{
-    size_t n = 0;
-    out[0] = '\0';
-    for (size_t i = 0; mst_formats[i] != NULL && n < size; i++)
-        n += (size_t)snprintf(out + n, size - n, "%s, ", mst_formats[i]->name);
-    if (n < size)
-        snprintf(out + n, size - n, "idx, cifar10, cifar100, images, gen, cache");
-    return out;
-}
-
 typedef enum content {
-    CONTENT_NONE, /* an empty file: fits anything */
+    CONTENT_NONE, /* an empty file, or text without rows: fits anything */
     CONTENT_UNKNOWN,
     CONTENT_CACHE,
     CONTENT_IDX,
@@ -107,7 +84,7 @@ static mst_status sniff(const char *path, sniffed *s)
     s->cifar = MST_CIFAR_NONE;
     TRY(mst_in_open(path, &s->in));
     TRY(mst_in_read(s->in, s->head, sizeof s->head, &s->n));
-    if (s->n == 0)
+    if (s->n == 0 || mst_format_no_rows(s->head, s->n))
         s->kind = CONTENT_NONE;
     else if (mst_cache_sniff(s->head, s->n) > 0)
         s->kind = CONTENT_CACHE;
@@ -189,13 +166,14 @@ static mst_status detect(const mst_text_list *paths, sniffed *found, sniffed *ot
             break;
         sniff_close(found);
     }
-    if (i == paths->n || found->kind == CONTENT_NONE)
-        return mst_fail(MST_EINPUT, "%s is empty", i == paths->n ? paths->items[0] : mst_in_path(found->in));
-    if (found->kind == CONTENT_UNKNOWN) {
-        char names[128];
-        return mst_fail(MST_EINPUT, "%s is in none of the known formats (%s); name one with --format",
-                        mst_in_path(found->in), mst_format_names(names, sizeof names));
+    if (i == paths->n)
+        i--;
+    if (found->kind == CONTENT_NONE && found->n == 0) { /* no rows, in any format */
+        found->kind = CONTENT_FORMAT;
+        found->format = strstr(paths->items[i], "tfrecord") != NULL ? &mst_format_tfrecord : mst_formats[0];
     }
+    if (found->kind == CONTENT_UNKNOWN || found->kind == CONTENT_NONE)
+        return mst_format_unknown(mst_path_shown(paths->items[i]), found->head, found->n);
     if (!mst_path_reads_once(paths->items[i]))
         sniff_close(found);
     for (size_t j = i + 1; j < paths->n; j++)

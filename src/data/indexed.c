@@ -23,6 +23,7 @@
 #include "base/crc.h"
 #include "base/file.h"
 #include "data/cache.h"
+#include "data/guess.h"
 #include "data/idx.h"
 #include "data/stream.h"
 #include "data/text.h"
@@ -89,7 +90,7 @@ static void index_path(const char *path, char out[PATH_MAX + 16])
 static mst_status collect(const mst_map *map, const char *path, index_entry **entries, size_t *n_entries,
                           uint64_t *n_rows)
 {
-    const uint8_t *p = map->data, *end = p + map->size;
+    const uint8_t *p = map->data + mst_text_mark(map->data, map->size), *end = map->data + map->size;
     size_t capacity = 0;
     for (uint64_t line = 1; p < end; line++) {
         const uint8_t *line_end = mst_line_end(p, end);
@@ -152,11 +153,9 @@ mst_status mst_index_build(const char *path, const mst_format *format, uint64_t 
         goto out;
     }
     if (format == NULL) {
-        char names[128];
         format = mst_format_guess(map.data, map.size < MST_SNIFF_BYTES ? map.size : MST_SNIFF_BYTES, path);
         if (format == NULL) {
-            st = mst_fail(MST_EINPUT, "%s is in none of the known formats (%s); name one with --format", path,
-                          mst_format_names(names, sizeof names));
+            st = mst_format_unknown(path, map.data, map.size < MST_SNIFF_BYTES ? map.size : MST_SNIFF_BYTES);
             goto out;
         }
     }
@@ -378,7 +377,8 @@ static mst_block first_block(const indexed *x)
             const uint8_t *end = file->map.data + n;
             n = (size_t)((newline != NULL ? newline : mst_line_end(file->map.data, end)) - file->map.data);
         }
-        return (mst_block){.path = file->path, .data = file->map.data, .size = n, .line = 1};
+        size_t mark = mst_text_mark(file->map.data, n);
+        return (mst_block){.path = file->path, .data = file->map.data + mark, .size = n - mark, .line = 1};
     }
     return (mst_block){.path = "", .data = (const uint8_t *)"", .line = 1};
 }

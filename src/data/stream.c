@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 
 #include "base/alloc.h"
+#include "data/guess.h"
 #include "data/text.h"
 
 #define DEALT_BLOCKS    16  /* at least, to each of those a stream is dealt to: so that one more is little */
@@ -51,7 +52,7 @@ typedef struct stream {
     mst_raw_block *free_blocks;
 } stream;
 
-static const char *shown_name(const char *path)
+const char *mst_path_shown(const char *path)
 {
     return strcmp(path, "-") == 0 ? "standard input" : path;
 }
@@ -65,7 +66,7 @@ bool mst_path_reads_once(const char *path)
 
 char *mst_paths_name(const mst_text_list *paths)
 {
-    const char *first = shown_name(paths->items[0]);
+    const char *first = mst_path_shown(paths->items[0]);
     size_t n = strlen(first) + 32;
     char *name = mst_alloc(n);
     if (name == NULL)
@@ -156,6 +157,25 @@ static mst_status keep(stream *s, const uint8_t *data, size_t n)
     return MST_OK;
 }
 
+/* A byte order mark in front of text is no part of it. */
+static mst_status skip_mark(stream *s)
+{
+    uint8_t bytes[3];
+    size_t n = sizeof bytes;
+    if (!s->base.format->text)
+        return MST_OK;
+    if (s->n_carry == 0) {
+        TRY(mst_in_read(s->in, bytes, sizeof bytes, &n));
+        TRY(keep(s, bytes, n));
+        s->in_done = n < sizeof bytes;
+    }
+    size_t mark = mst_text_mark(s->carry, s->n_carry);
+    memmove(s->carry, s->carry + mark, s->n_carry - mark);
+    s->n_carry -= mark;
+    s->offset = mark;
+    return MST_OK;
+}
+
 static mst_status open_file(stream *s)
 {
     const char *path = s->paths.items[s->file];
@@ -169,10 +189,11 @@ static mst_status open_file(stream *s)
             TRY(keep(s, s->head, s->n_head));
             s->in = s->opened;
             s->opened = NULL;
-            return MST_OK;
+            return skip_mark(s);
         }
     }
-    return mst_in_open(path, &s->in);
+    TRY(mst_in_open(path, &s->in));
+    return skip_mark(s);
 }
 
 /* How much of the n bytes of raw is whole records. */
@@ -245,7 +266,7 @@ static mst_status next_block(stream *s, mst_raw_block **out)
             s->file++;
             continue;
         }
-        raw->block.path = shown_name(s->paths.items[s->file]);
+        raw->block.path = mst_path_shown(s->paths.items[s->file]);
         raw->sequence = s->sequence++;
         s->offset += raw->block.size;
         if (s->base.format->text)
@@ -375,7 +396,7 @@ static mst_status take_paths(stream *s, const mst_text_list *paths)
                                 strcmp(path, "-") == 0 ? "standard input (-)" : path);
         TRY(mst_text_list_add(&s->paths, path));
         if (once && s->once == NULL)
-            s->once = shown_name(s->paths.items[i]);
+            s->once = mst_path_shown(s->paths.items[i]);
     }
     return MST_OK;
 }
@@ -455,7 +476,8 @@ mst_status mst_stream_open(const mst_text_list *paths, const mst_format *format,
     s->base.info.index_base = s->context.index_base;
     if (format->hashes || s->context.features != (uint64_t)options->features) /* settled by prepare */
         s->base.info.n_features = s->context.features;
-    TRY_OUT(st, mst_format_origin(format, &s->context, &s->base.origin));
+    if (s->first != NULL) /* no rows fit everything */
+        TRY_OUT(st, mst_format_origin(format, &s->context, &s->base.origin));
     *out = &s->base;
     return MST_OK;
 out:

@@ -39,10 +39,7 @@ char *mst_paths_name(const mst_text_list *paths);
 /* Bytes on disk of all the paths; what cannot be looked at counts 0. */
 uint64_t mst_paths_bytes(const mst_text_list *paths);
 
-/* The format of mst_formats that a file beginning with these bytes most likely has; NULL: none claims it. */
-const mst_format *mst_format_guess(const uint8_t *head, size_t n, const char *path);
-
-/* "libsvm, tfrecord, ...", for sentences. */
-const char *mst_format_names(char *out, size_t size);
+/* A path as messages name it: "standard input" for "-". */
+const char *mst_path_shown(const char *path);
 
 #endif

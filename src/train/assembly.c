@@ -50,6 +50,8 @@ mst_status mst_find_shape(mst_dataset *dataset, const mst_data_options *options,
                      multi ? "--features and --classes save" : "--features saves");
         TRY(mst_dataset_scan(dataset, n_threads));
     }
+    if (dataset->info.scanned && dataset->info.n_rows == 0)
+        return mst_fail(MST_EINPUT, "%s: no rows to train on", dataset->name);
     if (features == 0)
         features = dataset->info.n_features;
     if (classes == 0 && dataset->info.scanned) {

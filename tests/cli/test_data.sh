@@ -59,7 +59,7 @@ same "pipe: rows" "$(fact <(cat all.libsvm) rows)" 5000
 same "compressed pipe: rows" "$(fact <(cat x.tfrecord.gz) rows)" 5000
 expect 0 data convert <(head -n 1000 all.libsvm) <(tail -n 4000 all.libsvm) --to libsvm --out back.txt
 cmp -s back.txt all.libsvm || fail "two pipes are not the file they were cut from"
-refused 1 "is empty" data stat <(:)
+same "empty pipe: rows" "$(fact <(:) rows)" 0
 refused 1 "cache files cannot be read from /dev/fd/" data stat <(cat all.cache)
 refused 1 "cannot be read twice, to look at it first" --log error train <(cat all.libsvm) --run o/run
 refused 2 "save it to a file first" --log error train <(cat all.libsvm) --features 100000 --classes 2 --cache --run o/run

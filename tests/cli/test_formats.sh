@@ -42,3 +42,27 @@ expect 0 train pixels.tfrecord --model softmax --batch 4 --epochs 2 --cache --ru
 expect 0 eval soft pixels.tfrecord
 refused 2 '--image-size is for JPEG and PNG images' eval soft pixels.tfrecord --image-size 8x8
 same "images" "$(fact pixels.tfrecord images)" "3 x 4 x 4"
+
+# ---- what is no known format is named, with what to do ----
+printf '1 1:1\n0 2:1\n' >good.svm
+printf 'label,a,b\n1,2,3\n0,3,4\n' >a.csv
+refused 1 'a.csv looks like CSV (3 columns), which muster does not read; write its rows as' train a.csv --run x
+printf '1 1:1\n0 2:1\nx 2:1\n' >bad.svm
+refused 1 'bad.svm:3: label "x" is not a finite number' --log error train bad.svm --run x
+printf '# only\n' >comments.svm
+refused 1 'comments.svm has no rows: every line is blank or a comment' train comments.svm --run x
+printf '\357\273\2771 1:1\n0 2:1\n' >mark.svm
+same "rows behind a byte order mark" "$(fact mark.svm rows)" 2
+
+# ---- empty files are empty data sets ----
+: >none.tfrecord
+gzip <none.tfrecord >none.tfrecord.gz
+for file in none.tfrecord none.tfrecord.gz; do
+  refused 1 "$file: no rows to train on" --log error train $file --run x
+  same "$file: rows" "$(fact $file rows)" 0
+  expect 0 predict found $file
+  [ ! -s out ] || fail "$file: predictions of no rows"
+done
+expect 0 train none.tfrecord clicks.tfrecord none.tfrecord.gz --batch 4 --epochs 2 --run shards
+same "loss with empty shards" "$(loss shards)" "$(loss found)"
+[ ! -e x ] || fail "a training that failed left a run"

@@ -1,5 +1,5 @@
-/* Files: input by content (plain, gzip, zstd; whole, concatenated, truncated, corrupt), output that appears
- * whole or not at all, mappings, paths and globs. */
+/* Files: input by content (plain, gzip, zlib, zstd; whole, concatenated, truncated, corrupt), output that
+ * appears whole or not at all, mappings, paths and globs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -80,11 +80,11 @@ static char *sample(size_t n)
     return data;
 }
 
-/* One gzip member into `packed`; returns its size. */
-static size_t gzip_member(const char *data, size_t n, uint8_t *packed, size_t room)
+/* Deflates into `packed`; returns the size. window: 15 for zlib, 15 + 16 for gzip. */
+static size_t deflated(int level, int window, const char *data, size_t n, uint8_t *packed, size_t room)
 {
     z_stream z = {0};
-    assert_int_equal(deflateInit2(&z, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+    assert_int_equal(deflateInit2(&z, level, Z_DEFLATED, window, 8, Z_DEFAULT_STRATEGY), Z_OK);
     z.next_in = (Bytef *)data;
     z.avail_in = (uInt)n;
     z.next_out = packed;
@@ -93,6 +93,12 @@ static size_t gzip_member(const char *data, size_t n, uint8_t *packed, size_t ro
     size_t size = room - z.avail_out;
     deflateEnd(&z);
     return size;
+}
+
+/* One gzip member. */
+static size_t gzip_member(const char *data, size_t n, uint8_t *packed, size_t room)
+{
+    return deflated(6, 15 + 16, data, n, packed, room);
 }
 
 /* Reads path in pieces of `piece` and compares. */
@@ -157,6 +163,48 @@ static void test_gzip_members(void **state)
     mst_free(data);
 }
 
+static void test_zlib_streams(void **state)
+{
+    (void)state;
+    const size_t n = 700000, cut = 300001;
+    char *data = sample(n);
+    uint8_t *packed = mst_alloc(2 * n);
+    const char *path = in_folder("stream.zlib");
+    for (int level = 0; level <= 9; level++) {
+        size_t size = deflated(level, 15, data, n, packed, 2 * n);
+        put(path, packed, size);
+        check_content(path, data, n, level % 2 ? 777 : 1000000);
+    }
+    size_t size = deflated(6, 15, data, cut, packed, n);
+    size += deflated(6, 15, data + cut, n - cut, packed + size, n);
+    put(path, packed, size);
+    check_content(path, data, n, 262144);
+    put(path, packed, deflated(6, 15, "", 0, packed, 100));
+    check_content(path, "", 0, 10);
+    mst_free(packed);
+    mst_free(data);
+}
+
+/* Files that begin with the two bytes of a zlib stream and are none: a TFRecord file whose first record has
+ * such a length, and text. */
+static void test_not_zlib(void **state)
+{
+    (void)state;
+    const char *path = in_folder("plain");
+    for (unsigned length = 0x9c78; length < 64u << 20; length += 0x10000) {
+        uint8_t file[100] = {(uint8_t)length, (uint8_t)(length >> 8), (uint8_t)(length >> 16),
+                             (uint8_t)(length >> 24)};
+        for (size_t i = 8; i < sizeof file; i++)
+            file[i] = (uint8_t)(i * 37 + length / 255);
+        put(path, file, sizeof file);
+        check_content(path, (const char *)file, sizeof file, 1000);
+    }
+    static const char text[] =
+        "x^2 |f this is text, of more than sixty-four bytes, which begins like a stream\n";
+    put(path, text, sizeof text - 1);
+    check_content(path, text, sizeof text - 1, 10);
+}
+
 static void test_zstd_frames(void **state)
 {
     (void)state;
@@ -196,9 +244,12 @@ static void test_truncated(void **state)
     const size_t n = 100000;
     char *data = sample(n), expected[256];
     uint8_t *packed = mst_alloc(2 * n);
-    for (int zstd = 0; zstd < 2; zstd++) {
-        size_t size = zstd ? ZSTD_compress(packed, 2 * n, data, n, 3) : gzip_member(data, n, packed, 2 * n);
-        const char *path = in_folder("cut"), *kind = zstd ? "zstd" : "gzip";
+    static const char *const kinds[] = {"gzip", "zlib", "zstd"};
+    for (int k = 0; k < 3; k++) {
+        bool zstd = k == 2;
+        size_t size = zstd ? ZSTD_compress(packed, 2 * n, data, n, 3)
+                           : deflated(6, k == 0 ? 15 + 16 : 15, data, n, packed, 2 * n);
+        const char *path = in_folder("cut"), *kind = kinds[k];
         const size_t cuts[] = {4, 5, 10, 17, 100, size / 2, size - 9, size - 1};
         for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
             put(path, packed, cuts[i]);
@@ -644,6 +695,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(test_plain),
         T(test_gzip_members),
+        T(test_zlib_streams),
+        T(test_not_zlib),
         T(test_zstd_frames),
         T(test_truncated),
         T(test_open_errors),

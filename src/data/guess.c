@@ -1,0 +1,263 @@
+/* Which format a file has, and what it looks like when it has none that muster reads (contract: guess.h). */
+#include "data/guess.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "data/image.h"
+#include "data/text.h"
+
+size_t mst_text_mark(const uint8_t *head, size_t n)
+{
+    return n >= 3 && memcmp(head, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+}
+
+const char *mst_format_names(char *out, size_t size)
+{
+    size_t n = 0;
+    out[0] = '\0';
+    for (size_t i = 0; mst_formats[i] != NULL && n < size; i++)
+        n += (size_t)snprintf(out + n, size - n, "%s, ", mst_formats[i]->name);
+    if (n < size)
+        snprintf(out + n, size - n, "idx, cifar10, cifar100, images, gen, cache");
+    return out;
+}
+
+/* ---- formats ---- */
+
+/* Whether at least half of the first rows could be the format's, and one is. */
+static bool most_lines(const mst_format *format, const uint8_t *head, size_t n, const char *path)
+{
+    const uint8_t *p = head, *end = head + n, *line, *line_end;
+    unsigned rows = 0, possible = 0, sure = 0;
+    while (rows < MST_SNIFF_LINES &&
+           mst_sniff_line(&p, end, n < MST_SNIFF_BYTES, rows == 0, &line, &line_end)) {
+        int score = format->sniff(line, (size_t)(line_end - line), path);
+        rows++;
+        possible += score > 0;
+        sure += score > 1;
+    }
+    return sure > 0 && 2 * possible >= rows;
+}
+
+const mst_format *mst_format_guess(const uint8_t *head, size_t n, const char *path)
+{
+    const mst_format *best = NULL;
+    int best_score = 0;
+    size_t mark = mst_text_mark(head, n);
+    for (size_t i = 0; mst_formats[i] != NULL; i++) {
+        size_t skip = mst_formats[i]->text ? mark : 0;
+        int score = mst_formats[i]->sniff(head + skip, n - skip, path);
+        if (score > best_score) {
+            best = mst_formats[i];
+            best_score = score;
+        }
+    }
+    for (size_t i = 0; best == NULL && mst_formats[i] != NULL; i++)
+        if (mst_formats[i]->text && most_lines(mst_formats[i], head + mark, n - mark, path))
+            best = mst_formats[i];
+    return best;
+}
+
+bool mst_format_no_rows(const uint8_t *head, size_t n)
+{
+    const uint8_t *p = head + mst_text_mark(head, n), *end = head + n, *line, *line_end;
+    return n < MST_SNIFF_BYTES && mst_looks_like_text(p, (size_t)(end - p)) &&
+           !mst_sniff_line(&p, end, true, true, &line, &line_end);
+}
+
+/* ---- what is none ---- */
+
+static const char rewrite[] = "write its rows as \"LABEL INDEX:VALUE ...\" (libsvm), in Python with "
+                              "sklearn.datasets.dump_svmlight_file(X, y, FILE)";
+static const char unpack[] = "unpack it and give the files in it";
+
+/* Files that begin with bytes of their own. */
+static const struct {
+    const char *bytes;
+    unsigned offset, n;
+    const char *what, *advice;
+} magics[] = {
+    {"\x93NUMPY", 0, 6, "a NumPy array (.npy)", rewrite},
+    {"PAR1", 0, 4, "a Parquet file", rewrite},
+    {"\x89HDF\r\n\x1a\n", 0, 8, "an HDF5 file", rewrite},
+    {"ORC", 0, 3, "an ORC file", rewrite},
+    {"Obj\x01", 0, 4, "an Avro file", rewrite},
+    {"ARROW1", 0, 6, "an Arrow or Feather file", rewrite},
+    {"FEA1", 0, 4, "a Feather file", rewrite},
+    {"MATLAB 5.0", 0, 10, "a MATLAB file", rewrite},
+    {"SQLite format 3", 0, 15, "an SQLite database", rewrite},
+    {"BZh", 0, 3, "a file compressed with bzip2", "pipe it: bzcat FILE | muster COMMAND -"},
+    {"\xfd"
+     "7zXZ",
+     0, 5, "a file compressed with xz", "pipe it: xzcat FILE | muster COMMAND -"},
+    {"\x04\x22\x4d\x18", 0, 4, "a file compressed with lz4", "pipe it: lz4cat FILE | muster COMMAND -"},
+    {"7z\xbc\xaf\x27\x1c", 0, 6, "a 7z archive", unpack},
+    {"Rar!\x1a", 0, 5, "a RAR archive", unpack},
+    {"ustar", 257, 5, "a tar archive", unpack},
+    {"version https://git-lfs", 0, 23, "a Git LFS pointer", "fetch the file with git lfs pull"},
+    {"@relation", 0, 9, "an ARFF file", rewrite},
+    {"@RELATION", 0, 9, "an ARFF file", rewrite},
+};
+
+static const char *zip_kind(const uint8_t *head, size_t n, const char **advice)
+{
+    size_t name_size = n >= 30 ? (size_t)head[26] | (size_t)head[27] << 8 : 0;
+    *advice = unpack;
+    if (name_size >= 4 && n >= 30 + name_size && memcmp(head + 30 + name_size - 4, ".npy", 4) == 0) {
+        *advice = rewrite;
+        return "NumPy arrays (.npz)";
+    }
+    return "a zip archive";
+}
+
+static bool is_utf16(const uint8_t *head, size_t n)
+{
+    if (n >= 2 && (memcmp(head, "\xff\xfe", 2) == 0 || memcmp(head, "\xfe\xff", 2) == 0))
+        return true;
+    size_t half = n / 2 < 32 ? n / 2 : 32, zeros[2] = {0, 0};
+    for (size_t i = 0; i < 2 * half; i++)
+        zeros[i % 2] += head[i] == 0;
+    return half >= 4 && ((zeros[0] == half && zeros[1] == 0) || (zeros[1] == half && zeros[0] == 0));
+}
+
+/* What binary bytes look like; NULL: nothing known. */
+static const char *binary_kind(const uint8_t *head, size_t n, const char **advice)
+{
+    for (size_t i = 0; i < sizeof magics / sizeof *magics; i++)
+        if (n >= magics[i].offset + magics[i].n &&
+            memcmp(head + magics[i].offset, magics[i].bytes, magics[i].n) == 0) {
+            *advice = magics[i].advice;
+            return magics[i].what;
+        }
+    if (n >= 4 && memcmp(head, "PK\3\4", 4) == 0)
+        return zip_kind(head, n, advice);
+    if (mst_image_sniff(head, n)) {
+        *advice = "give the folder of a folder per class: FOLDER/CLASS/NAME.jpg or .png";
+        return "a single image";
+    }
+    if (is_utf16(head, n)) {
+        *advice = "convert it: iconv -f UTF-16 -t UTF-8 FILE";
+        return "text in UTF-16";
+    }
+    if (n >= 2 && head[0] == 0x80 && head[1] >= 2 && head[1] <= 5) {
+        *advice = rewrite;
+        return "a Python pickle";
+    }
+    return NULL;
+}
+
+/* Fields of a line between delimiters that are not quoted. */
+static unsigned count_fields(const uint8_t *line, const uint8_t *end, uint8_t delimiter)
+{
+    unsigned fields = 1;
+    bool quoted = false;
+    for (; line < end; line++) {
+        quoted ^= *line == '"';
+        fields += !quoted && *line == delimiter;
+    }
+    return fields;
+}
+
+/* Columns of a table with this delimiter, the same in all of the first rows; 0: it is none. */
+static unsigned table_columns(const uint8_t *head, size_t n, uint8_t delimiter)
+{
+    const uint8_t *p = head, *end = head + n, *line, *line_end;
+    unsigned columns = 0;
+    for (int rows = 0;
+         rows < MST_SNIFF_LINES && mst_sniff_line(&p, end, n < MST_SNIFF_BYTES, rows == 0, &line, &line_end);
+         rows++) {
+        unsigned fields = count_fields(line, line_end, delimiter);
+        if (fields < 2 || (columns != 0 && fields != columns))
+            return 0;
+        columns = fields;
+    }
+    return columns;
+}
+
+/* Columns of a table with blanks between numbers or words; 0: it is none. */
+static unsigned blank_columns(const uint8_t *head, size_t n)
+{
+    const uint8_t *p = head, *end = head + n, *line, *line_end;
+    unsigned columns = 0, rows = 0;
+    for (;
+         rows < MST_SNIFF_LINES && mst_sniff_line(&p, end, n < MST_SNIFF_BYTES, rows == 0, &line, &line_end);
+         rows++) {
+        unsigned fields = 0;
+        if (memchr(line, ':', (size_t)(line_end - line)) != NULL)
+            return 0;
+        while ((line = mst_skip_blanks(line, line_end)) < line_end) {
+            line = mst_token_end(line, line_end);
+            fields++;
+        }
+        if (fields < 3 || (columns != 0 && fields != columns))
+            return 0;
+        columns = fields;
+    }
+    return rows > 1 ? columns : 0;
+}
+
+/* Text that is a table or JSON; false: it is neither. */
+static bool text_kind(const uint8_t *head, size_t n, char *what, size_t size, const char **advice)
+{
+    static const struct {
+        uint8_t delimiter;
+        const char *what;
+    } tables[] = {{',', "CSV"}, {'\t', "a table with tabs"}, {';', "CSV with semicolons"}};
+    const uint8_t *p = head, *end = head + n, *line, *line_end;
+    if (!mst_sniff_line(&p, end, true, true, &line, &line_end))
+        return false;
+    line = mst_skip_blanks(line, line_end);
+    if (*line == '{' || *line == '[') {
+        snprintf(what, size, "%s", *line == '{' && p < end && *p == '{' ? "JSON lines" : "JSON");
+        *advice = "write its rows as \"LABEL |f NAME:VALUE ...\" (vw), for example with jq";
+        return true;
+    }
+    if (*line == '<') {
+        snprintf(what, size, "a web page or XML");
+        *advice = "check where it was downloaded from";
+        return true;
+    }
+    *advice = "write its rows as \"LABEL INDEX:VALUE ...\" (libsvm) or \"LABEL |f NAME:VALUE ...\" (vw), for "
+              "example with awk";
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+        unsigned columns = table_columns(head, n, tables[i].delimiter);
+        if (columns > 0) {
+            snprintf(what, size, "%s (%u columns)", tables[i].what, columns);
+            return true;
+        }
+    }
+    unsigned columns = blank_columns(head, n);
+    if (columns > 0)
+        snprintf(what, size, "a table with blanks (%u columns)", columns);
+    return columns > 0;
+}
+
+mst_status mst_format_unknown(const char *path, const uint8_t *head, size_t n)
+{
+    char names[128], what[64];
+    const char *advice = NULL, *kind = binary_kind(head, n, &advice);
+    size_t mark = mst_text_mark(head, n);
+    bool text = mst_looks_like_text(head + mark, n - mark);
+    mst_format_names(names, sizeof names);
+    if (mst_format_no_rows(head, n))
+        return mst_fail(MST_EINPUT, "%s has no rows: every line is blank or a comment", path);
+    if (kind == NULL && text && text_kind(head + mark, n - mark, what, sizeof what, &advice))
+        kind = what;
+    if (kind != NULL)
+        return mst_fail(MST_EINPUT, "%s looks like %s, which muster does not read; %s", path, kind, advice);
+    if (!text && strstr(path, "tfrecord") != NULL)
+        return mst_fail(MST_EINPUT,
+                        "%s is named like a TFRecord file, but the checksum of its first record's length is "
+                        "wrong: it is damaged, or no TFRecord file",
+                        path);
+    if (!text)
+        return mst_fail(MST_EINPUT, "%s is in none of the known formats (%s); name one with --format", path,
+                        names);
+    const uint8_t *p = head + mark, *line = p, *line_end = head + n;
+    mst_sniff_line(&p, head + n, true, true, &line, &line_end);
+    return mst_fail(MST_EINPUT,
+                    "%s:%llu: \"%s\" is no row of a known format (%s); name the format with --format", path,
+                    (unsigned long long)(1 + mst_count_newlines(head, (size_t)(line - head))),
+                    mst_token_show(line, line_end).text, names);
+}
