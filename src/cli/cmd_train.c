@@ -6,9 +6,9 @@
 
 #include "cli/cli.h"
 #include "cli/mpi_lost.h"
-#include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/table.h"
+#include "cli/train_view.h"
 #include "mpi/mpi.h"
 #include "observe/run.h"
 #include "train/settings.h"
@@ -53,63 +53,6 @@ static void settings_begin(settings *s)
     mst_option_group own = {.title = "output", .table = output_table, .base = &s->output};
     s->output = (output_options){0};
     mst_settings_begin(&s->train, &own);
-}
-
-/* ---- what is shown on the way ---- */
-
-typedef struct view {
-    mst_bar bar;
-    bool quiet;
-    uint64_t epochs; /* 0: unlimited */
-} view;
-
-static void format_status(const mst_train_status *s, char *out, size_t size)
-{
-    char step[32], rate[32];
-    double share = s->epoch_rows > 0 ? 100.0 * (double)s->epoch_position / (double)s->epoch_rows : 0.0;
-    int n = snprintf(out, size, "epoch %llu", (unsigned long long)s->epoch + 1);
-    if (s->epoch_rows > 0)
-        n += snprintf(out + n, size - (size_t)n, " %3.0f%%", share);
-    n += snprintf(out + n, size - (size_t)n, "  step %s  %s rows/s  loss %.4f", mst_text_count(s->step, step),
-                  mst_text_count((uint64_t)s->rows_per_s, rate), s->train_loss);
-    if (isfinite(s->eta_seconds))
-        snprintf(out + n, size - (size_t)n, "  %.0f s left", s->eta_seconds);
-}
-
-static void on_progress(void *arg, const mst_train_status *s)
-{
-    view *v = arg;
-    char line[256];
-    if (v->quiet || !mst_bar_due(&v->bar))
-        return;
-    format_status(s, line, sizeof line);
-    mst_bar_show(line);
-}
-
-/* With --eval-every and long evaluations: the precision so far, where the progress of training stands. */
-static void on_evaluating(void *arg, const char *set, uint64_t rows, uint64_t correct)
-{
-    view *v = arg;
-    char line[128];
-    if (v->quiet || !mst_bar_due(&v->bar))
-        return;
-    mst_text_precision(set, rows, correct, line, sizeof line);
-    mst_bar_show(line);
-}
-
-static void on_evaluated(void *arg, const mst_train_status *s, const char *set, const mst_result *r)
-{
-    view *v = arg;
-    char step[32], auc[32] = "", top5[32] = "";
-    if (v->quiet)
-        return;
-    if (isfinite(r->auc))
-        snprintf(auc, sizeof auc, "  auc %.4f", r->auc);
-    if (isfinite(r->top5))
-        snprintf(top5, sizeof top5, "  top5 %.4f", r->top5);
-    mst_cli_note("step %-10s %-5s loss %.4f  accuracy %.4f%s%s  (trained %.2f s, evaluated in %.2f s)",
-                 mst_text_count(s->step, step), set, r->loss, r->accuracy, top5, auc, s->train_seconds,
-                 r->seconds);
 }
 
 /* ---- what is shown at the end ---- */
@@ -384,7 +327,6 @@ static mst_status dry_run(const settings *s, mst_trainer *trainer, json_t *optio
 static mst_status conclude(const settings *s, const mst_train_summary *summary, json_t *workers,
                            const char *stopped_by)
 {
-    mst_bar_end(NULL);
     mst_cli_unseen("valid", summary->valid.unseen, summary->valid.rows);
     mst_cli_unseen("test", summary->test.unseen, summary->test.rows);
     TRY(print_summary(s, summary, workers));
@@ -407,17 +349,22 @@ static mst_status conclude(const settings *s, const mst_train_summary *summary, 
     return mst_fail(MST_ESTOPPED, "stopped by %s at step %llu; " MST_CLI_CONTINUE "%s", who, step, command);
 }
 
-static mst_status train(settings *s, mst_trainer *trainer, const mst_observer *observer)
+static mst_status train(settings *s, mst_trainer *trainer, mst_train_view *view)
 {
     mst_train_summary summary;
-    TRY(mst_trainer_run(trainer, observer, &summary));
+    mst_observer observer = mst_train_view_observer(view);
+    mst_status st = mst_trainer_run(trainer, &observer, &summary);
+    mst_train_view_end(view);
+    TRY(st);
     return conclude(s, &summary, NULL, "a wish to stop");
 }
 
-static mst_status run_job(settings *s, const mst_train_config *config, const mst_observer *observer)
+static mst_status run_job(settings *s, const mst_train_config *config, mst_train_view *view)
 {
     mst_job_summary summary;
-    mst_status st = mst_settings_run_job(&s->train, config, observer, &summary);
+    mst_observer observer = mst_train_view_observer(view);
+    mst_status st = mst_settings_run_job(&s->train, config, &observer, &summary);
+    mst_train_view_end(view);
     if (st == MST_OK && summary.coordinated)
         st = conclude(s, &summary.train, summary.workers,
                       summary.stopped_by[0] ? summary.stopped_by : "a worker");
@@ -446,9 +393,6 @@ static mst_status run(int argc, char **argv)
     mst_train_config config = mst_settings_config(set);
     config.stop = mst_signals_stop();
     config.save_wanted = mst_signals_take_checkpoint;
-    view v = {.quiet = s.output.quiet};
-    mst_observer observer = {
-        .arg = &v, .progress = on_progress, .evaluating = on_evaluating, .evaluated = on_evaluated};
     bool local = mst_settings_local(set);
     mst_strategy_options as_local = set->strategy;
     if (local || s.output.dry_run) { /* what a step of one worker costs is the same in a cluster */
@@ -458,12 +402,14 @@ static mst_status run(int argc, char **argv)
         config.plan = s.output.dry_run;
         TRY_OUT(st, mst_trainer_new(&config, &trainer));
     }
-    mst_bar_start(&v.bar, "training", "rows", 0);
-    if (s.output.dry_run)
+    if (s.output.dry_run) {
         st = dry_run(&s, trainer, set->options);
-    else
-        st = local ? train(&s, trainer, &observer) : run_job(&s, &config, &observer);
-    mst_bar_end(&v.bar);
+    } else {
+        mst_train_view view;
+        bool ranks = set->strategy.strategy == MST_STRATEGY_ALLREDUCE;
+        mst_train_view_begin(&view, s.output.quiet, ranks ? "the other ranks" : NULL);
+        st = local ? train(&s, trainer, &view) : run_job(&s, &config, &view);
+    }
 out:
     mst_trainer_destroy(trainer);
     mst_settings_fini(set);

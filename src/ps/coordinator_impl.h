@@ -76,6 +76,7 @@ struct mst_coordinator {
     mst_server_start start;
     mst_sharding sharding;
     mst_ps_progress progress;
+    char waiting[96];    /* what progress.waiting points at */
     uint64_t closed_ns;  /* when the last step closed or push came */
     uint64_t arrived_ns; /* sync: of the last push */
 

@@ -490,6 +490,35 @@ static mst_status finish(mst_server *s)
 
 /* ---- looking around ---- */
 
+/* Whether the job waits for what this worker computes. */
+static bool owes_push(const mst_server *s, uint32_t w)
+{
+    const mst_server_worker *worker = &s->workers[w];
+    const mst_member *m = &s->co->members[w];
+    return mst_alive(s->co, w) && !m->done && !m->waits && !worker->pending && worker->n_deferred == 0;
+}
+
+/* "worker 0, worker 2", or how many where those are all or more than three; NULL: nobody. */
+static const char *name_waiting(mst_server *s)
+{
+    mst_coordinator *co = s->co;
+    uint32_t owing = 0, alive = 0;
+    size_t n = 0;
+    for (uint32_t w = 0; w < s->options.n_workers; w++) {
+        alive += mst_alive(co, w) && !co->members[w].done;
+        if (!owes_push(s, w))
+            continue;
+        if (owing++ < 3)
+            n += (size_t)snprintf(co->waiting + n, sizeof co->waiting - n, "%sworker %" PRIu32,
+                                  n > 0 ? ", " : "", w);
+    }
+    if (owing == alive && owing > 1)
+        snprintf(co->waiting, sizeof co->waiting, "all %" PRIu32 " workers", owing);
+    else if (owing > 3)
+        snprintf(co->waiting, sizeof co->waiting, "%" PRIu32 " of %" PRIu32 " workers", owing, alive);
+    return owing > 0 ? co->waiting : NULL;
+}
+
 mst_status mst_coordinator_look(mst_server *s)
 {
     mst_coordinator *co = s->co;
@@ -504,7 +533,9 @@ mst_status mst_coordinator_look(mst_server *s)
     }
     TRY(welcome_late(s));
     if (co->phase == MST_JOB_RUN || co->progress.loss.rows > 0) {
-        co->progress.seconds = mst_seconds_since(co->run_ns);
+        uint64_t now = mst_now_ns();
+        co->progress.seconds = (double)(now - co->run_ns) * 1e-9;
+        co->progress.waiting = now - co->closed_ns > MST_S ? name_waiting(s) : NULL;
         TRY(s->hooks->advanced(s->hooks->arg, &co->progress, &due));
         co->progress.loss = (mst_loss_sum){0};
     }
@@ -545,9 +576,7 @@ static mst_status watch_workers(mst_server *s)
     for (uint32_t w = 0; w < s->options.n_workers; w++)
         idle |= mst_alive(co, w) && co->members[w].waits;
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
-        const mst_server_worker *worker = &s->workers[w];
-        if (!mst_alive(co, w) || co->members[w].done || co->members[w].waits || worker->pending ||
-            worker->n_deferred > 0)
+        if (!owes_push(s, w))
             continue;
         uint64_t since = mst_is_sync(s) ? co->closed_ns : co->members[w].heard_ns;
         if (now - since > patience) {

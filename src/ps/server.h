@@ -32,6 +32,7 @@ typedef struct mst_ps_progress {
     uint64_t epoch_rows; /* 0: not known */
     mst_loss_sum loss;   /* of the rows trained on since the last call of advanced */
     double seconds;      /* of training since the beginning of this process's run */
+    const char *waiting; /* no step for a second: workers that owe a push, "worker 2"; else NULL */
 } mst_ps_progress;
 
 /* The model and the memory for it. */

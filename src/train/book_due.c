@@ -257,7 +257,7 @@ static double eta_of(const mst_book *self)
 {
     const mst_train_options *o = self->options.train;
     const mst_train_status *s = &self->status;
-    double left = INFINITY, rate = s->train_seconds > 0.0 ? (double)s->rows / s->train_seconds : 0.0;
+    double left = INFINITY, rate = s->rows_per_s;
     uint64_t epochs = epoch_limit(self);
     if (rate <= 0.0)
         return NAN;
@@ -278,14 +278,14 @@ static double eta_of(const mst_book *self)
 mst_status mst_book_progress(mst_book *self, const mst_progress *p, double seconds, uint64_t epoch_rows)
 {
     mst_train_status *s = &self->status;
-    if (seconds > 0.0 && p->rows > s->rows)
-        s->rows_per_s = (double)(p->rows - s->rows) / seconds;
     s->step = p->steps;
     s->rows = p->rows;
     s->epoch = p->epoch;
     s->epoch_position = p->position;
     s->epoch_rows = epoch_rows;
     s->train_seconds += seconds;
+    s->rows_per_s = mst_rate_at(&self->rate, s->train_seconds, p->rows);
+    s->mean_rows_per_s = s->train_seconds > 0.0 ? (double)p->rows / s->train_seconds : 0.0;
     s->lr = (double)mst_learning_rate(&self->options.optimizer->options, p->steps ? p->steps : 1);
     if (p->loss.rows > 0)
         s->train_loss = mst_mean_loss(&p->loss);

@@ -17,6 +17,7 @@
 #include "observe/run.h"
 #include "train/book.h"
 #include "train/loss_window.h"
+#include "train/rate.h"
 
 /* Something that happens every so often. */
 typedef struct mst_due {
@@ -41,6 +42,7 @@ struct mst_book {
 
     mst_progress progress;
     mst_train_status status;
+    mst_rate rate;
     mst_loss_sum line_loss, marked_loss;
     mst_loss_window window; /* of intervals before */
     double last_train_loss; /* as told with the last evaluation; NAN: none yet */

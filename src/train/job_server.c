@@ -282,8 +282,11 @@ static mst_status advanced(void *arg, const mst_ps_progress *p, unsigned *due)
     double seconds = p->seconds - job->seconds;
     job->seconds = p->seconds;
     TRY(mst_book_progress(job->book, &progress, seconds, p->epoch_rows));
-    if (job->observer->progress != NULL)
-        job->observer->progress(job->observer->arg, mst_book_status(job->book));
+    if (job->observer->progress != NULL) {
+        mst_train_status status = *mst_book_status(job->book);
+        status.waiting = p->waiting;
+        job->observer->progress(job->observer->arg, &status);
+    }
     mst_end end;
     unsigned bits = mst_book_due(job->book, &end);
     *due = (bits & MST_DUE_EVAL ? MST_PS_DUE_EVAL : 0) | (bits & MST_DUE_SAVE ? MST_PS_DUE_SAVE : 0);

@@ -92,9 +92,11 @@ typedef struct mst_train_status {
     uint64_t epoch_rows;        /* 0: not known yet */
     uint64_t epoch_position;
     double train_seconds, eval_seconds, save_seconds;
-    double rows_per_s;     /* lately */
-    double eta_seconds;    /* NAN: unknown */
-    double lr, train_loss; /* loss: lately; in the summary: as told with the last evaluation */
+    double rows_per_s;      /* over the last few seconds of training */
+    double mean_rows_per_s; /* since the run began */
+    double eta_seconds;     /* NAN: unknown, as while nothing advances */
+    double lr, train_loss;  /* loss: lately; in the summary: as told with the last evaluation */
+    const char *waiting;    /* whom a step waits for, "worker 2"; NULL: not known */
 } mst_train_status;
 
 typedef enum mst_end {

@@ -61,6 +61,20 @@ signal s0 CONT
 ends s0 3
 said s0 '^muster: this server was silent for [0-9.]+ s and all workers left; the weights are saved: continue with --resume'
 
+# While a worker is stopped, the progress line says that no step was done and names it, without a time that is left.
+for mode in sync async; do
+  rm -rf run
+  job 1 2 $common --run run --mode $mode --peer-timeout 600 --epochs 100000
+  for i in 0 1; do wait_for s0 "worker $i .*takes part"; done
+  wait_for s0 'rows/s \(mean [0-9,]+\)  loss [0-9.]+  [0-9]+ s left$' 40
+  signal w1 STOP
+  [ $mode = sync ] || signal w0 STOP
+  who='worker 1'
+  [ $mode = sync ] || who='all 2 workers'
+  wait_for s0 "step [0-9,]+  no step for [0-9]+ s, waiting for $who\$" 40
+  for w in s0 w0 w1; do killed $w; done
+done
+
 # Nobody is left: what was trained is saved, and can be gone on with.
 rm -rf run
 job 2 2 $common --run run --test t.cache --eval-every $every --mode async
