@@ -8,6 +8,7 @@
 #ifndef MST_MODEL_MODEL_H
 #define MST_MODEL_MODEL_H
 
+#include <jansson.h>
 #include <stdbool.h>
 
 #include "base/option.h"
@@ -172,6 +173,11 @@ void mst_model_each(const mst_model *self, void *scratch, unsigned n, void (*fn)
 /* The chain of layers of a net; NULL for other models. */
 struct mst_chain;
 const struct mst_chain *mst_model_chain(const mst_model *self);
+
+/* The model as a graph from rows and labels to the loss, for the event file (mst_event_graph in
+ * observe/events.h): a node for each layer and each parameter, which has the name of its view as "view". New
+ * reference, or NULL when memory is short. */
+json_t *mst_model_graph(const mst_model *self, const mst_params *params);
 
 /* The text of the net that the name of a model (one with is_net) and its options stand for, without --init.
  * Freed with mst_free. */

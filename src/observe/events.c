@@ -1,5 +1,6 @@
-/* Contract in events.h. Field numbers are those of TensorFlow's event.proto, summary.proto and tensor.proto,
- * and of TensorBoard's plugins/hparams api.proto and plugin_data.proto. */
+/* Contract in events.h. Field numbers are those of TensorFlow's event.proto, summary.proto, tensor.proto,
+ * graph.proto, node_def.proto, attr_value.proto and tensor_shape.proto, and of TensorBoard's plugins/hparams
+ * api.proto and plugin_data.proto. */
 #include "observe/events.h"
 
 #include <math.h>
@@ -7,10 +8,28 @@
 #include "base/crc.h"
 
 enum { VARINT = 0, FIXED64 = 1, LENGTH = 2, FIXED32 = 5 };
-enum { EVENT_WALL = 1, EVENT_STEP = 2, EVENT_VERSION = 3, EVENT_SUMMARY = 5, EVENT_SESSION = 7 };
+enum {
+    EVENT_WALL = 1,
+    EVENT_STEP = 2,
+    EVENT_VERSION = 3,
+    EVENT_GRAPH = 4,
+    EVENT_SUMMARY = 5,
+    EVENT_SESSION = 7
+};
 enum { VALUE_TAG = 1, VALUE_SIMPLE = 2, VALUE_HISTO = 5, VALUE_TENSOR = 8, VALUE_METADATA = 9 };
 enum { TENSOR_DTYPE = 1, TENSOR_SHAPE = 2, TENSOR_STRING = 8, DT_FLOAT = 1, DT_STRING = 7 };
 enum { HPARAMS_START = 3, HPARAMS_END = 4 };
+enum { MAP_KEY = 1, MAP_VALUE = 2 };
+enum { NODE_NAME = 1, NODE_OP = 2, NODE_INPUT = 3, NODE_DEVICE = 4, NODE_ATTR = 5 };
+enum {
+    ATTR_LIST = 1,
+    ATTR_TEXT = 2,
+    ATTR_INT = 3,
+    ATTR_FLOAT = 4,
+    ATTR_BOOL = 5,
+    ATTR_TYPE = 6,
+    ATTR_SHAPE = 7
+};
 
 #define FRAME_HEAD 12
 #define NEST_MAX   4 /* bytes of a nested message's length: up to 2^28 */
@@ -259,6 +278,104 @@ void mst_event_text(mst_bytes *out, double wall, uint64_t step, const char *tag,
     end_event(out, e);
 }
 
+/* ---- graphs ---- */
+
+/* Opens an entry of a node's attributes, an AttrValue by name. */
+typedef struct attribute {
+    size_t entry, value;
+} attribute;
+
+static attribute begin_attribute(mst_bytes *out, const char *name)
+{
+    attribute a;
+    a.entry = nest(out, NODE_ATTR);
+    add_text(out, MAP_KEY, name);
+    a.value = nest(out, MAP_VALUE);
+    return a;
+}
+
+static void end_attribute(mst_bytes *out, attribute a)
+{
+    end_nest(out, a.value);
+    end_nest(out, a.entry);
+}
+
+static void add_shape(mst_bytes *out, const json_t *shape)
+{
+    enum { DIM = 2, SIZE = 1 };
+    size_t begin = nest(out, ATTR_SHAPE);
+    for (size_t i = 0; i < json_array_size(shape); i++) {
+        size_t dim = nest(out, DIM);
+        add_int(out, SIZE, (uint64_t)json_integer_value(json_array_get(shape, i)));
+        end_nest(out, dim);
+    }
+    end_nest(out, begin);
+}
+
+/* Type and shape: of what a node puts out, where TensorBoard looks for it; and of an input or a parameter. */
+static void add_output(mst_bytes *out, const json_t *shape, bool source)
+{
+    attribute a = begin_attribute(out, "_output_shapes");
+    size_t list = nest(out, ATTR_LIST);
+    add_shape(out, shape);
+    end_nest(out, list);
+    end_attribute(out, a);
+    a = begin_attribute(out, "dtype");
+    add_int(out, ATTR_TYPE, DT_FLOAT);
+    end_attribute(out, a);
+    if (!source)
+        return;
+    a = begin_attribute(out, "shape");
+    add_shape(out, shape);
+    end_attribute(out, a);
+}
+
+static void add_node(mst_bytes *out, const json_t *node)
+{
+    const char *name = json_string_value(json_object_get(node, "name")),
+               *op = json_string_value(json_object_get(node, "op")),
+               *device = json_string_value(json_object_get(node, "device"));
+    const json_t *shape = json_object_get(node, "shape"), *inputs = json_object_get(node, "inputs");
+    json_t *v;
+    if (name == NULL || op == NULL)
+        return;
+    size_t begin = nest(out, 1);
+    add_text(out, NODE_NAME, name);
+    add_text(out, NODE_OP, op);
+    for (size_t i = 0; i < json_array_size(inputs); i++)
+        if (json_is_string(json_array_get(inputs, i)))
+            add_text(out, NODE_INPUT, json_string_value(json_array_get(inputs, i)));
+    if (device != NULL)
+        add_text(out, NODE_DEVICE, device);
+    json_object_foreach(json_object_get(node, "attr"), name, v)
+    {
+        if (!json_is_number(v) && !json_is_boolean(v) && !json_is_string(v))
+            continue;
+        attribute a = begin_attribute(out, name);
+        if (json_is_integer(v))
+            add_int(out, ATTR_INT, (uint64_t)json_integer_value(v));
+        else if (json_is_real(v))
+            add_float(out, ATTR_FLOAT, (float)json_real_value(v));
+        else if (json_is_boolean(v))
+            add_int(out, ATTR_BOOL, json_is_true(v));
+        else
+            add_text(out, ATTR_TEXT, json_string_value(v));
+        end_attribute(out, a);
+    }
+    if (shape != NULL)
+        add_output(out, shape, json_array_size(inputs) == 0);
+    end_nest(out, begin);
+}
+
+void mst_event_graph(mst_bytes *out, double wall, const json_t *nodes)
+{
+    size_t e = event(out, wall, 0), graph = nest(out, EVENT_GRAPH);
+    for (size_t i = 0; i < json_array_size(nodes); i++)
+        add_node(out, json_array_get(nodes, i));
+    end_nest(out, graph);
+    end_event(out, e);
+}
+
 /* ---- hparams ---- */
 
 typedef struct hparams {
@@ -304,16 +421,7 @@ static unsigned type_of(const json_t *v)
 
 void mst_event_run_begins(mst_bytes *out, double wall, const char *group, const json_t *values)
 {
-    enum {
-        HPARAMS = 1,
-        GROUP = 4,
-        STARTED = 5,
-        MAP_KEY = 1,
-        MAP_VALUE = 2,
-        NUMBER = 2,
-        STRING = 3,
-        BOOL = 4
-    };
+    enum { HPARAMS = 1, GROUP = 4, STARTED = 5, NUMBER = 2, STRING = 3, BOOL = 4 };
     const char *name;
     json_t *v;
     hparams h = begin_hparams(out, wall, "_hparams_/session_start_info", HPARAMS_START);

@@ -33,6 +33,14 @@ void mst_event_histogram(mst_bytes *out, double wall, uint64_t step, const char 
 /* For the text tab; Markdown. */
 void mst_event_text(mst_bytes *out, double wall, uint64_t step, const char *tag, const char *text);
 
+/* For the Graphs tab. nodes: an array of objects, in any order:
+ *   "name"    parts of one scope share what is before a slash: "conv1/weight"
+ *   "op"      what it computes; "Placeholder" and "VariableV2" are what TensorFlow calls inputs and
+ * parameters "inputs"  names of other nodes "device"  where it lives, "/job:server/task:1"; may be missing
+ *   "shape"   of its floats, -1 for any number; missing: not known
+ *   "attr"    an object of numbers, booleans and texts; others are left out; may be missing */
+void mst_event_graph(mst_bytes *out, double wall, const json_t *nodes);
+
 /* For the HParams tab: with what this run was started, and how it ended. values: an object of numbers,
  * booleans and texts; others are left out. group: what repeats share, whose figures are shown as their mean;
  * or NULL. What is compared (columns, metrics, which values differ) TensorBoard finds out over all runs: a

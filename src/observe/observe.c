@@ -30,9 +30,7 @@
 
 /* ---- the parts of a file ---- */
 
-/* Locks the file for adding to it; NULL, and not locked, when it takes no more. Who takes records may do so
- * after the end, and gets what an evaluation then adds. */
-static mst_bytes *begin_add(mst_observe *self, mst_record_kind kind)
+mst_bytes *mst_observe_begin_add(mst_observe *self, mst_record_kind kind)
 {
     pthread_mutex_lock(&self->mutex);
     mst_bytes *out = &self->files[kind].pending;
@@ -45,18 +43,18 @@ static mst_bytes *begin_add(mst_observe *self, mst_record_kind kind)
     return NULL;
 }
 
-static void end_add(mst_observe *self)
+void mst_observe_end_add(mst_observe *self)
 {
     pthread_mutex_unlock(&self->mutex);
 }
 
 void mst_observe_add(mst_observe *self, mst_record_kind kind, const void *data, size_t n)
 {
-    mst_bytes *out = begin_add(self, kind);
+    mst_bytes *out = mst_observe_begin_add(self, kind);
     if (out == NULL)
         return;
     mst_bytes_add(out, data, n);
-    end_add(self);
+    mst_observe_end_add(self);
 }
 
 static void fill_record(const mst_observe *self, mst_record_kind kind, mst_record *out)
@@ -184,7 +182,7 @@ static void file_foreign(mst_observe *self)
     }
 }
 
-/* ---- events ---- */
+/* ---- time ---- */
 
 double mst_observe_wall(mst_observe *self)
 {
@@ -192,127 +190,6 @@ double mst_observe_wall(mst_observe *self)
     clock_gettime(CLOCK_REALTIME, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec +
            1e-9 * (double)mst_job_clock_wall_offset(&self->clock);
-}
-
-/* Locks an event file for a record; its first one goes before. */
-static mst_bytes *begin_event(mst_observe *self, mst_record_kind kind, double *wall)
-{
-    if (self == NULL || !self->options.events)
-        return NULL;
-    mst_bytes *out = begin_add(self, kind);
-    if (out == NULL)
-        return NULL;
-    *wall = mst_observe_wall(self);
-    if (!self->files[kind].opened) {
-        mst_event_version(out, *wall);
-        mst_event_start(out, *wall, self->options.step + 1);
-        self->files[kind].opened = true;
-    }
-    return out;
-}
-
-void mst_observe_scalars(mst_observe *self, mst_record_kind kind, uint64_t step, const mst_scalar *scalars,
-                         size_t n)
-{
-    double wall;
-    mst_bytes *out = begin_event(self, kind, &wall);
-    if (out == NULL)
-        return;
-    mst_event_scalars(out, wall, step, scalars, n);
-    end_add(self);
-}
-
-void mst_observe_histogram(mst_observe *self, uint64_t step, const char *tag, const float *values, uint64_t n)
-{
-    mst_stretch one = {values, n};
-    mst_observe_stretches(self, step, tag, &one, 1);
-}
-
-void mst_observe_stretches(mst_observe *self, uint64_t step, const char *tag, const mst_stretch *stretches,
-                           size_t n)
-{
-    double wall;
-    mst_histogram h;
-    uint64_t values = 0;
-    for (size_t i = 0; i < n; i++)
-        values += stretches[i].n;
-    if (self == NULL || !self->options.events || values == 0)
-        return;
-    mst_histogram_gather(&h, stretches, n);
-    mst_bytes *out = begin_event(self, MST_RECORD_EVENTS, &wall);
-    if (out == NULL)
-        return;
-    mst_event_histogram(out, wall, step, tag, &h);
-    end_add(self);
-}
-
-void mst_observe_text(mst_observe *self, const char *tag, const char *text)
-{
-    double wall;
-    mst_bytes *out = begin_event(self, MST_RECORD_EVENTS, &wall);
-    if (out == NULL)
-        return;
-    mst_event_text(out, wall, self->options.step, tag, text);
-    end_add(self);
-}
-
-/* What a run is compared by: all options in one object, lists as text. Not where it is written and which of
- * several repeats it is. */
-static json_t *compared(const char *group, const json_t *options)
-{
-    static const char *const not_compared[] = {"run", "group", "resume", "overwrite"};
-    const char *title, *name;
-    json_t *values, *value, *flat = json_object();
-    json_object_foreach((json_t *)options, title, values)
-    {
-        if (strcmp(title, "output") == 0 || strcmp(title, "process") == 0)
-            continue;
-        json_object_foreach(values, name, value)
-        {
-            char *text = json_is_array(value) ? mst_option_text(value) : NULL;
-            if (text != NULL)
-                json_object_set_new(flat, name, json_string(text));
-            else
-                json_object_set(flat, name, value);
-            mst_free(text);
-        }
-    }
-    for (size_t i = 0; i < sizeof not_compared / sizeof *not_compared; i++)
-        json_object_del(flat, not_compared[i]);
-    if (group != NULL)
-        json_object_del(flat, "seed");
-    return flat;
-}
-
-void mst_observe_config(mst_observe *self, const char *group, const json_t *options)
-{
-    double wall;
-    if (self == NULL || !self->options.events)
-        return;
-    json_t *flat = compared(group, options);
-    char *dump = json_dumps(options, JSON_INDENT(1)),
-         *text = dump != NULL ? mst_sprintf("```json\n%s\n```", dump) : NULL;
-    mst_bytes *out = begin_event(self, MST_RECORD_EVALUATIONS, &wall);
-    if (out != NULL) {
-        if (text != NULL)
-            mst_event_text(out, wall, self->options.step, "configuration", text);
-        if (flat != NULL)
-            mst_event_run_begins(out, wall, group, flat);
-        end_add(self);
-    }
-    mst_free(text);
-    free(dump); /* jansson's allocation */
-    json_decref(flat);
-}
-
-void mst_observe_over(mst_observe *self, bool failed)
-{
-    double wall;
-    mst_bytes *out = begin_event(self, MST_RECORD_EVALUATIONS, &wall);
-    if (out == NULL)
-        return;
-    mst_event_run_ends(out, wall, failed);
-    end_add(self);
 }
 
 /* ---- the trace ---- */
@@ -336,7 +213,7 @@ static mst_bytes *begin_trace_add(mst_observe *self)
     bool full = self->files[MST_RECORD_TRACE].pending.n >= PENDING_MAX;
     self->trace_waited |= full;
     pthread_mutex_unlock(&self->mutex);
-    return full ? NULL : begin_add(self, MST_RECORD_TRACE);
+    return full ? NULL : mst_observe_begin_add(self, MST_RECORD_TRACE);
 }
 
 static void drain_trace(mst_observe *self)
@@ -363,7 +240,7 @@ static void drain_trace(mst_observe *self)
         }
         self->traced += out->n - before;
         dropped += dropped_here;
-        end_add(self);
+        mst_observe_end_add(self);
     }
     if (dropped > self->trace_dropped) /* not so where some rings were left as they are */
         self->trace_dropped = dropped;
@@ -376,22 +253,22 @@ static void begin_trace(mst_observe *self)
     for (unsigned i = 0; i < n; i++)
         if (mst_trace_ring_new(self->options.trace_from, self->options.trace_to, &self->rings[i]) == MST_OK)
             mst_spans_lane(self->spans, i)->trace = self->rings[i];
-    mst_bytes *out = begin_add(self, MST_RECORD_TRACE);
+    mst_bytes *out = mst_observe_begin_add(self, MST_RECORD_TRACE);
     if (out == NULL)
         return;
     mst_trace_begin(out, &who);
-    end_add(self);
+    mst_observe_end_add(self);
 }
 
 static void end_trace(mst_observe *self)
 {
     mst_trace_identity who = identity(self, 0);
     drain_trace(self);
-    mst_bytes *out = begin_add(self, MST_RECORD_TRACE);
+    mst_bytes *out = mst_observe_begin_add(self, MST_RECORD_TRACE);
     if (out == NULL)
         return;
     mst_trace_end(out, &who, self->trace_dropped);
-    end_add(self);
+    mst_observe_end_add(self);
 }
 
 /* ---- the thread ---- */

@@ -83,6 +83,8 @@ void mst_observe_histogram(mst_observe *self, uint64_t step, const char *tag, co
 void mst_observe_stretches(mst_observe *self, uint64_t step, const char *tag, const mst_stretch *stretches,
                            size_t n);
 void mst_observe_text(mst_observe *self, const char *tag, const char *text);
+/* What is trained, as mst_event_graph takes it; once, by the coordinator. */
+void mst_observe_graph(mst_observe *self, const json_t *nodes);
 /* The run's options, {"title": {"name": value}}, as text and for the HParams tab, in the evaluator's folder.
  * group: what the run shares with its repeats, whose seeds are then not compared; or NULL. */
 void mst_observe_config(mst_observe *self, const char *group, const json_t *options);

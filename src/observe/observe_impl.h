@@ -1,4 +1,4 @@
-/* What observe.c and sampler.c share; nobody else includes this, but tests. */
+/* What observe.c, observe_events.c and sampler.c share; nobody else includes this, but tests. */
 #ifndef MST_OBSERVE_OBSERVE_IMPL_H
 #define MST_OBSERVE_OBSERVE_IMPL_H
 
@@ -56,6 +56,10 @@ struct mst_observe {
     mst_trace_ring *rings[MST_LANE_MAX]; /* set before the thread starts */
 };
 
+/* Locks the file for adding to it; NULL, and not locked, when it takes no more. Who takes records may do so
+ * after the end, and gets what an evaluation then adds. */
+mst_bytes *mst_observe_begin_add(mst_observe *self, mst_record_kind kind);
+void mst_observe_end_add(mst_observe *self);
 void mst_observe_add(mst_observe *self, mst_record_kind kind, const void *data, size_t n);
 double mst_observe_wall(mst_observe *self); /* seconds since 1970 on the coordinator's clock */
 

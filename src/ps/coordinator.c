@@ -214,6 +214,8 @@ static mst_status place(mst_server *s)
     mst_coordinator *co = s->co;
     co->placed = true;
     TRY(make_table(s));
+    if (s->hooks->placed != NULL)
+        s->hooks->placed(s->hooks->arg, &s->table);
     TRY(mst_server_make_shard(s));
     if (co->start.restore)
         TRY(restore_own(s));

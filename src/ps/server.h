@@ -76,6 +76,8 @@ typedef struct mst_server_hooks {
     mst_status (*fits)(void *arg, const json_t *join);
     /* After build: opens the run. join is that of the first worker. */
     mst_status (*begin)(void *arg, const json_t *join, mst_server_start *out);
+    /* Which server has which floats. Or NULL. */
+    void (*placed)(void *arg, const mst_placement *table);
     /* Floats [first, first + count) of the weights (slot 0) or of optimizer slot - 1. */
     mst_status (*restore)(void *arg, uint32_t slot, uint64_t first, uint64_t count, float *out);
     /* Every server has its floats: restore is not called again. Only after restore. */

@@ -12,6 +12,7 @@
 #include "train/job_impl.h"
 #include "train/observing.h"
 #include "train/pulled_eval.h"
+#include "train/run_graph.h"
 
 typedef struct server_job {
     const mst_job_config *config;
@@ -257,6 +258,13 @@ static mst_status begin(void *arg, const json_t *join, mst_server_start *out)
     return MST_OK;
 }
 
+static void placed(void *arg, const mst_placement *table)
+{
+    server_job *job = arg;
+    mst_run_places places = {.compute = "/job:worker", .store = "/job:server", .table = table};
+    mst_run_graph_tell(job->observe, &job->assembly, &job->optimizer, &places);
+}
+
 static mst_status restore(void *arg, uint32_t slot, uint64_t first, uint64_t count, float *out)
 {
     server_job *job = arg;
@@ -476,6 +484,7 @@ static mst_status serve(server_job *job)
         .job = tell_job,
         .fits = fits,
         .begin = begin,
+        .placed = placed,
         .restore = restore,
         .restored = restored,
         .advanced = advanced,

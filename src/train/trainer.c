@@ -8,6 +8,7 @@
  * step, rows, and the position in the epoch's order of rows, which the seed determines. */
 #include "train/trainer.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -15,6 +16,7 @@
 #include "observe/run.h"
 #include "train/closing.h"
 #include "train/observing.h"
+#include "train/run_graph.h"
 #include "train/trainer_impl.h"
 
 mst_status mst_trainer_new(const mst_train_config *config, mst_trainer **out)
@@ -266,6 +268,10 @@ static void watch(mst_trainer *self)
     self->strategy->env.spans = mst_observe_spans(self->observe);
     mst_spans_attach(self->strategy->env.spans, 0, MST_PHASE_IDLE);
     mst_book_watch(self->book, self->observe);
+    char place[32];
+    snprintf(place, sizeof place, "/job:%s", who.role);
+    mst_run_graph_tell(self->observe, &self->assembly, self->strategy->env.optimizer,
+                       &(mst_run_places){.compute = place, .store = place});
     if (self->config.watched != NULL)
         self->config.watched(self->config.watched_arg, self->observe);
 }

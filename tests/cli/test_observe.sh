@@ -23,6 +23,9 @@ column r/processes/local/spans.csv compute_s | awk '{ n += $1 } END { exit !(n >
 column r/processes/local/resources.csv proc_rss | awk '{ n += $1 > 0 } END { exit !(n > 0) }' || fail "no memory used"
 [ -s r/processes/local/process.json ] || fail "no process.json"
 ls r/processes/evaluator/events.out.tfevents.* >/dev/null || fail "no event file of the evaluator"
+for node in logreg/weight logreg/scores optimizer /job:local; do
+  grep -aq "$node" r/processes/local/events.out.tfevents.* || fail "the graph has no $node"
+done
 
 expect 0 train train.cache --test test.cache --model logreg --batch 100 --epochs 2 --run r --resume
 [ "$(column r/processes/local/spans.csv rows | awk '{ n += $1 } END { print n }')" = 40000 ] || fail "resumed rows"
@@ -50,6 +53,9 @@ for mode in sync async; do
   [ -s $mode/processes/server-0/resources.csv ] || fail "$mode: no resources"
   for tag in weights/weight weights/bias gradients/bias; do
     cat $mode/processes/worker-*/events.out.tfevents.* | grep -aq "$tag" || fail "$mode: no histogram $tag"
+  done
+  for node in logreg/weight_1 /job:server/task:0 /job:server/task:1 /job:worker; do
+    grep -aq "$node" $mode/processes/server-0/events.out.tfevents.* || fail "$mode: the graph has no $node"
   done
   grep -q ",worker-1,join," $mode/marks.csv || fail "$mode: nobody joined"
 done

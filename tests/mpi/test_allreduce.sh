@@ -14,7 +14,7 @@ for r in 0 1 2; do # what every rank writes about itself is in rank 0's folder
     [ -s again/processes/rank-$r/$file ] || fail "rank $r has no $file"
   done
 done
-for tag in weights/fc1.weight gradients/fc1.weight; do
-  cat again/processes/rank-0/events.out.tfevents.* | grep -aq "$tag" || fail "no histogram $tag"
+for tag in weights/fc1.weight gradients/fc1.weight fc1/weight /job:rank; do
+  cat again/processes/rank-0/events.out.tfevents.* | grep -aq "$tag" || fail "no histogram or node $tag"
 done
 echo "equal to local, and to itself"

@@ -44,6 +44,53 @@ static void test_version_and_start(void **state)
     mst_bytes_fini(&out);
 }
 
+static const MusterTest__AttrValue *attribute(const MusterTest__NodeDef *node, const char *name)
+{
+    for (size_t i = 0; i < node->n_attr; i++)
+        if (strcmp(node->attr[i]->key, name) == 0)
+            return node->attr[i]->value;
+    fail_msg("%s has no attribute %s", node->name, name);
+    return NULL;
+}
+
+static void test_graph(void **state)
+{
+    mst_bytes out = {0};
+    json_t *nodes = json_pack(
+        "[{s:s, s:s, s:[], s:[i, i], s:s}, {s:s, s:s, s:[s, s], s:[], s:{s:i, s:f, s:b, s:s, s:n}}, {s:s}]",
+        "name", "a/w", "op", "VariableV2", "inputs", "shape", -1, 300, "device", "/job:server/task:1", "name",
+        "loss", "op", "logistic", "inputs", "a/w", "b", "shape", "attr", "n", -7, "x", 0.25, "t", 1, "text",
+        "tanh", "none", "name", "without an op");
+    (void)state;
+    mst_event_graph(&out, 2.0, nodes);
+    event_message *e = only_event(&out);
+    assert_non_null(e->graph_def);
+    assert_int_equal(e->graph_def->n_node, 2);
+    const MusterTest__NodeDef *w = e->graph_def->node[0], *loss = e->graph_def->node[1];
+    assert_string_equal(w->name, "a/w");
+    assert_string_equal(w->op, "VariableV2");
+    assert_string_equal(w->device, "/job:server/task:1");
+    assert_int_equal(w->n_input, 0);
+    const MusterTest__AttrValue__ListValue *shapes = attribute(w, "_output_shapes")->list;
+    assert_int_equal(shapes->n_shape, 1);
+    assert_int_equal(shapes->shape[0]->n_dim, 2);
+    assert_int_equal(shapes->shape[0]->dim[0]->size, -1);
+    assert_int_equal(attribute(w, "shape")->shape->dim[1]->size, 300);
+    assert_int_equal(attribute(w, "dtype")->type, 1);
+    assert_int_equal(loss->n_input, 2);
+    assert_string_equal(loss->input[1], "b");
+    assert_string_equal(loss->device, "");
+    assert_int_equal(attribute(loss, "_output_shapes")->list->shape[0]->n_dim, 0);
+    assert_int_equal(attribute(loss, "n")->i, -7);
+    assert_true(attribute(loss, "x")->f == 0.25f);
+    assert_true(attribute(loss, "t")->b);
+    assert_memory_equal(attribute(loss, "text")->s.data, "tanh", 4);
+    assert_int_equal(loss->n_attr, 6);
+    muster_test__event__free_unpacked(e, NULL);
+    json_decref(nodes);
+    mst_bytes_fini(&out);
+}
+
 static void test_scalars(void **state)
 {
     mst_bytes out = {0};
@@ -360,6 +407,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_version_and_start),
         cmocka_unit_test(test_scalars),
+        cmocka_unit_test(test_graph),
         cmocka_unit_test(test_histogram),
         cmocka_unit_test(test_long_vectors_are_sampled),
         cmocka_unit_test(test_text),

@@ -1,0 +1,138 @@
+/* What training adds to event files; contract in observe.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/option.h"
+#include "observe/observe_impl.h"
+
+/* Locks an event file for a record; its first one goes before. */
+static mst_bytes *begin_event(mst_observe *self, mst_record_kind kind, double *wall)
+{
+    if (self == NULL || !self->options.events)
+        return NULL;
+    mst_bytes *out = mst_observe_begin_add(self, kind);
+    if (out == NULL)
+        return NULL;
+    *wall = mst_observe_wall(self);
+    if (!self->files[kind].opened) {
+        mst_event_version(out, *wall);
+        mst_event_start(out, *wall, self->options.step + 1);
+        self->files[kind].opened = true;
+    }
+    return out;
+}
+
+void mst_observe_scalars(mst_observe *self, mst_record_kind kind, uint64_t step, const mst_scalar *scalars,
+                         size_t n)
+{
+    double wall;
+    mst_bytes *out = begin_event(self, kind, &wall);
+    if (out == NULL)
+        return;
+    mst_event_scalars(out, wall, step, scalars, n);
+    mst_observe_end_add(self);
+}
+
+void mst_observe_histogram(mst_observe *self, uint64_t step, const char *tag, const float *values, uint64_t n)
+{
+    mst_stretch one = {values, n};
+    mst_observe_stretches(self, step, tag, &one, 1);
+}
+
+void mst_observe_stretches(mst_observe *self, uint64_t step, const char *tag, const mst_stretch *stretches,
+                           size_t n)
+{
+    double wall;
+    mst_histogram h;
+    uint64_t values = 0;
+    for (size_t i = 0; i < n; i++)
+        values += stretches[i].n;
+    if (self == NULL || !self->options.events || values == 0)
+        return;
+    mst_histogram_gather(&h, stretches, n);
+    mst_bytes *out = begin_event(self, MST_RECORD_EVENTS, &wall);
+    if (out == NULL)
+        return;
+    mst_event_histogram(out, wall, step, tag, &h);
+    mst_observe_end_add(self);
+}
+
+void mst_observe_text(mst_observe *self, const char *tag, const char *text)
+{
+    double wall;
+    mst_bytes *out = begin_event(self, MST_RECORD_EVENTS, &wall);
+    if (out == NULL)
+        return;
+    mst_event_text(out, wall, self->options.step, tag, text);
+    mst_observe_end_add(self);
+}
+
+void mst_observe_graph(mst_observe *self, const json_t *nodes)
+{
+    double wall;
+    mst_bytes *out = begin_event(self, MST_RECORD_EVENTS, &wall);
+    if (out == NULL)
+        return;
+    mst_event_graph(out, wall, nodes);
+    mst_observe_end_add(self);
+}
+
+/* What a run is compared by: all options in one object, lists as text. Not where it is written and which of
+ * several repeats it is. */
+static json_t *compared(const char *group, const json_t *options)
+{
+    static const char *const not_compared[] = {"run", "group", "resume", "overwrite"};
+    const char *title, *name;
+    json_t *values, *value, *flat = json_object();
+    json_object_foreach((json_t *)options, title, values)
+    {
+        if (strcmp(title, "output") == 0 || strcmp(title, "process") == 0)
+            continue;
+        json_object_foreach(values, name, value)
+        {
+            char *text = json_is_array(value) ? mst_option_text(value) : NULL;
+            if (text != NULL)
+                json_object_set_new(flat, name, json_string(text));
+            else
+                json_object_set(flat, name, value);
+            mst_free(text);
+        }
+    }
+    for (size_t i = 0; i < sizeof not_compared / sizeof *not_compared; i++)
+        json_object_del(flat, not_compared[i]);
+    if (group != NULL)
+        json_object_del(flat, "seed");
+    return flat;
+}
+
+void mst_observe_config(mst_observe *self, const char *group, const json_t *options)
+{
+    double wall;
+    if (self == NULL || !self->options.events)
+        return;
+    json_t *flat = compared(group, options);
+    char *dump = json_dumps(options, JSON_INDENT(1)),
+         *text = dump != NULL ? mst_sprintf("```json\n%s\n```", dump) : NULL;
+    mst_bytes *out = begin_event(self, MST_RECORD_EVALUATIONS, &wall);
+    if (out != NULL) {
+        if (text != NULL)
+            mst_event_text(out, wall, self->options.step, "configuration", text);
+        if (flat != NULL)
+            mst_event_run_begins(out, wall, group, flat);
+        mst_observe_end_add(self);
+    }
+    mst_free(text);
+    free(dump); /* jansson's allocation */
+    json_decref(flat);
+}
+
+void mst_observe_over(mst_observe *self, bool failed)
+{
+    double wall;
+    mst_bytes *out = begin_event(self, MST_RECORD_EVALUATIONS, &wall);
+    if (out == NULL)
+        return;
+    mst_event_run_ends(out, wall, failed);
+    mst_observe_end_add(self);
+}

@@ -1,0 +1,25 @@
+/* What a run trains, as a graph for TensorBoard: the model's (model.h), how it is trained, and where each
+ * node lives. */
+#ifndef MST_TRAIN_RUN_GRAPH_H
+#define MST_TRAIN_RUN_GRAPH_H
+
+#include "observe/observe.h"
+#include "optim/optim.h"
+#include "ps/placement.h"
+#include "train/assembly.h"
+
+typedef struct mst_run_places {
+    const char *compute;        /* rows, layers, loss and gradients: "/job:worker" */
+    const char *store;          /* parameters and the optimizer: "/job:server" */
+    const mst_placement *table; /* which task of `store` has which parameters; NULL: all have all of them */
+} mst_run_places;
+
+/* As mst_event_graph takes it. New reference, or NULL when memory is short. */
+json_t *mst_run_graph(const mst_assembly *assembly, const mst_optimizer *optimizer,
+                      const mst_run_places *places);
+
+/* Writes it into the process's event file. */
+void mst_run_graph_tell(mst_observe *observe, const mst_assembly *assembly, const mst_optimizer *optimizer,
+                        const mst_run_places *places);
+
+#endif
