@@ -25,9 +25,15 @@ void mst_in_close(mst_in *in); /* NULL-safe */
  * is MST_EINPUT naming the path and the offset. Concatenated members/frames are read through. */
 mst_status mst_in_read(mst_in *in, void *buf, size_t n, size_t *got);
 
-/* Once *stop is set, reading on is MST_ESTOPPED, also while a read waits for a pipe; plain files that are
+/* Reads what is there, up to n bytes. wait_ms < 0: waits for the first byte, so *got is 0 only at the end;
+ * otherwise waits for it at most wait_ms, and *got may be 0 before the end. */
+mst_status mst_in_read_some(mst_in *in, void *buf, size_t n, int wait_ms, size_t *got);
+
+/* Once *stop is set, reading is MST_ESTOPPED, also while a read waits for a pipe; plain files that are
  * read whole are not stopped. Call before there are threads; NULL: never. */
 void mst_in_stop_on(const atomic_bool *stop);
+/* The same for one input: *stop must outlive it. */
+void mst_in_stop_when(mst_in *in, const atomic_bool *stop);
 
 const char *mst_in_path(const mst_in *in);   /* "standard input" for "-" */
 uint64_t mst_in_offset(const mst_in *in);    /* decompressed bytes handed out so far */
@@ -50,7 +56,9 @@ mst_status mst_out_write(mst_out *out, const void *data,
 mst_status mst_out_printf(mst_out *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 uint64_t mst_out_offset(const mst_out *out); /* bytes given so far */
 mst_status mst_out_commit(mst_out *out);     /* on failure the target is untouched; still needs close */
-void mst_out_close(mst_out *out);            /* NULL-safe; without commit nothing is left behind */
+/* Hands what is buffered to the operating system, where there is no compressor in between. */
+mst_status mst_out_flush(mst_out *out);
+void mst_out_close(mst_out *out); /* NULL-safe; without commit nothing is left behind */
 
 /* Appends bytes at an absolute position; only for uncompressed, committed-later files (headers known last).
  */

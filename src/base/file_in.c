@@ -18,10 +18,12 @@
 #include <zstd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/zlib_alloc.h"
 
 #define RAW_SIZE   (256u << 10)
+#define PIPE_SIZE  (1 << 20)
 #define ZLIB_FIRST 0x78 /* of a zlib stream with a window of 32 KiB */
 #define ZLIB_LOOK  64   /* bytes that tell such a stream from a file that happens to begin alike */
 #define LOOK_MS    100  /* how often a wait for a pipe looks whether it is to stop */
@@ -38,9 +40,12 @@ struct mst_in {
     int fd;
     bool standard; /* fd is standard input: not ours to close */
     codec codec;
-    bool waits;  /* not a plain file: a read may take for ever */
-    bool whole;  /* is read to its end at once, and not stopped */
-    bool at_end; /* the operating system has no more */
+    bool waits;              /* not a plain file: a read may take for ever */
+    bool some;               /* the read under way returns what is there */
+    int wait_ms;             /* how long it waits for that; < 0: for ever */
+    const atomic_bool *stop; /* of this input; or NULL */
+    bool whole;              /* is read to its end at once, and not stopped */
+    bool at_end;             /* the operating system has no more */
     bool frame_open;
     bool zstd_holds; /* the decoder may have output left that did not fit */
     bool zlib_made;
@@ -63,28 +68,53 @@ void mst_in_stop_on(const atomic_bool *stop)
     g_stop = stop;
 }
 
-/* Returns when a read gives something at once, or when asked to stop. */
-static mst_status await(const mst_in *in)
+void mst_in_stop_when(mst_in *in, const atomic_bool *stop)
 {
-    struct pollfd ready = {.fd = in->fd, .events = POLLIN};
-    while (g_stop != NULL && !in->whole) {
-        if (atomic_load_explicit(g_stop, memory_order_relaxed))
+    in->stop = stop;
+}
+
+static bool is_set(const atomic_bool *stop)
+{
+    return stop != NULL && atomic_load_explicit(stop, memory_order_relaxed);
+}
+
+/* Returns when a read gives something at once (*ready), when the read under way has waited long enough, or
+ * when asked to stop. A FIFO that nobody has opened for writing yet is not at its end: poll waits for that
+ * too, where read would return 0. */
+static mst_status await(const mst_in *in, bool *ready)
+{
+    struct pollfd poll_fd = {.fd = in->fd, .events = POLLIN};
+    uint64_t begun = mst_now_ns();
+    *ready = true;
+    while (!in->whole) {
+        if (is_set(g_stop) || is_set(in->stop))
             return mst_fail(MST_ESTOPPED, "%s: asked to stop while reading at byte %llu", in->path,
                             (unsigned long long)in->file_read);
-        if (!in->waits || poll(&ready, 1, LOOK_MS) > 0)
+        int left = LOOK_MS;
+        if (in->some && in->wait_ms >= 0) {
+            uint64_t waited = (mst_now_ns() - begun) / MST_MS;
+            left = waited >= (uint64_t)in->wait_ms ? 0 : in->wait_ms - (int)waited;
+        }
+        if (!in->waits || poll(&poll_fd, 1, left < LOOK_MS ? left : LOOK_MS) > 0)
+            break;
+        *ready = left > 0;
+        if (!*ready)
             break;
     }
     return MST_OK;
 }
 
-/* Up to n bytes from the operating system; 0 at the end. */
+/* Up to n bytes from the operating system; 0 at the end, or when nothing came in time. */
 static mst_status read_some(mst_in *in, void *buf, size_t n, size_t *got)
 {
     *got = 0;
     while (!in->at_end) {
-        TRY(await(in));
+        bool ready;
+        TRY(await(in, &ready));
+        if (!ready)
+            return MST_OK;
         ssize_t r = read(in->fd, buf, n);
-        if (r < 0 && errno == EINTR)
+        if (r < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
         if (r < 0)
             return mst_fail(MST_EIO, "%s: cannot read at byte %llu: %s", in->path,
@@ -107,7 +137,19 @@ static mst_status refill(mst_in *in)
     return MST_OK;
 }
 
-/* ---- decoders: fill buf, *got < n only at the end ---- */
+/* ---- decoders: fill buf, *got < n only at the end; with `some`, when the next byte is not there yet ---- */
+
+/* Whether a read that has `done` bytes already returns rather than ask the operating system for more. */
+static bool enough(const mst_in *in, size_t done)
+{
+    return in->some && done > 0;
+}
+
+/* Whether nothing came in time. */
+static bool nothing_yet(const mst_in *in)
+{
+    return in->raw_at == in->raw_n && !in->at_end;
+}
 
 static mst_status read_plain(mst_in *in, uint8_t *buf, size_t n, size_t *got)
 {
@@ -121,15 +163,19 @@ static mst_status read_plain(mst_in *in, uint8_t *buf, size_t n, size_t *got)
             done += take;
             continue;
         }
+        if (enough(in, done))
+            break;
         if (n - done >= RAW_SIZE) {
             size_t some;
             TRY(read_some(in, buf + done, n - done, &some));
             done += some;
+            if (in->at_end || some == 0)
+                break;
         } else {
             TRY(refill(in));
+            if (in->raw_n == 0)
+                break;
         }
-        if (in->at_end)
-            break;
     }
     *got = done;
     return MST_OK;
@@ -157,7 +203,7 @@ static mst_status inflate_next_member(mst_in *in, bool *more)
         if (in->raw_at < in->raw_n)
             break;
         TRY(refill(in));
-        if (in->at_end)
+        if (in->raw_n == 0)
             return MST_OK;
     }
     if (in->raw[in->raw_at] != (in->codec == CODEC_GZIP ? 0x1f : ZLIB_FIRST))
@@ -173,14 +219,19 @@ static mst_status read_inflated(mst_in *in, uint8_t *buf, size_t n, size_t *got)
 {
     size_t done = 0;
     while (done < n) {
+        if (in->raw_at == in->raw_n && enough(in, done))
+            break;
         if (!in->frame_open) {
             bool more;
             TRY(inflate_next_member(in, &more));
             if (!more)
                 break;
         }
-        if (in->raw_at == in->raw_n)
+        if (in->raw_at == in->raw_n) {
             TRY(refill(in));
+            if (nothing_yet(in))
+                break;
+        }
         size_t room = n - done < (1u << 30) ? n - done : 1u << 30; /* zlib counts in 32 bits */
         in->zlib.next_in = in->raw + in->raw_at;
         in->zlib.avail_in = (uInt)(in->raw_n - in->raw_at);
@@ -211,10 +262,12 @@ static mst_status read_zstd(mst_in *in, uint8_t *buf, size_t n, size_t *got)
     ZSTD_outBuffer out = {buf, n, 0};
     while (out.pos < out.size) {
         if (in->raw_at == in->raw_n && !in->zstd_holds) {
+            if (enough(in, out.pos))
+                break;
             TRY(refill(in));
             if (in->at_end && in->frame_open)
                 return ends_early(in);
-            if (in->at_end)
+            if (in->raw_n == 0)
                 break;
         }
         ZSTD_inBuffer raw = {in->raw, in->raw_n, in->raw_at};
@@ -230,7 +283,7 @@ static mst_status read_zstd(mst_in *in, uint8_t *buf, size_t n, size_t *got)
     return MST_OK;
 }
 
-mst_status mst_in_read(mst_in *in, void *buf, size_t n, size_t *got)
+static mst_status decode(mst_in *in, void *buf, size_t n, size_t *got)
 {
     size_t done = 0;
     switch (in->codec) {
@@ -248,6 +301,19 @@ mst_status mst_in_read(mst_in *in, void *buf, size_t n, size_t *got)
     in->offset += done;
     *got = done;
     return MST_OK;
+}
+
+mst_status mst_in_read(mst_in *in, void *buf, size_t n, size_t *got)
+{
+    in->some = false;
+    return decode(in, buf, n, got);
+}
+
+mst_status mst_in_read_some(mst_in *in, void *buf, size_t n, int wait_ms, size_t *got)
+{
+    in->some = true;
+    in->wait_ms = wait_ms;
+    return decode(in, buf, n, got);
 }
 
 /* ---- opening ---- */
@@ -300,10 +366,19 @@ static mst_status detect_zlib(mst_in *in)
     return rc != Z_MEM_ERROR ? MST_OK : mst_fail(MST_ENOMEM, "%s: no memory to decompress it", in->path);
 }
 
-/* Finds the codec from the first bytes. */
+/* Whether the n first bytes may be the beginning of a compressed file's magic number. */
+static bool undecided(const uint8_t *b, size_t n)
+{
+    static const uint8_t zstd[4] = {0x28, 0xb5, 0x2f, 0xfd}, skippable[3] = {0x2a, 0x4d, 0x18};
+    return n == 0 || (n < 2 && (b[0] == 0x1f || b[0] == ZLIB_FIRST)) || (n < 4 && memcmp(b, zstd, n) == 0) ||
+           (n < 4 && (b[0] & 0xf0) == 0x50 && memcmp(b + 1, skippable, n - 1) == 0);
+}
+
+/* Finds the codec from the first bytes, of which it asks for no more than it takes. */
 static mst_status detect(mst_in *in)
 {
-    TRY(look_ahead(in, 4));
+    while (undecided(in->raw, in->raw_n) && !in->at_end)
+        TRY(look_ahead(in, in->raw_n + 1));
     const uint8_t *b = in->raw;
     if (in->raw_n >= 2 && b[0] == 0x1f && b[1] == 0x8b)
         in->codec = CODEC_GZIP;
@@ -331,16 +406,20 @@ mst_status mst_in_open(const char *path, mst_in **out)
     in->raw = mst_alloc(RAW_SIZE);
     if (in->path == NULL || in->raw == NULL)
         TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory to open it", path));
-    in->fd = in->standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    struct stat info;
+    /* A FIFO is opened without waiting for its writer: await does that, and can be stopped. */
+    int nonblock = stat(path, &info) == 0 && S_ISFIFO(info.st_mode) ? O_NONBLOCK : 0;
+    in->fd = in->standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC | nonblock);
     if (in->fd < 0)
         TRY_OUT(st, mst_fail(MST_EINPUT, "%s: cannot be opened: %s", path, strerror(errno)));
-    struct stat info;
     if (fstat(in->fd, &info) != 0)
         TRY_OUT(st, mst_fail(MST_EIO, "%s: cannot be examined: %s", in->path, strerror(errno)));
     if (S_ISDIR(info.st_mode))
         TRY_OUT(st, mst_fail(MST_EINPUT, "%s: is a folder, not a file", in->path));
     in->waits = !S_ISREG(info.st_mode);
-    in->whole = !in->waits; /* for a plain file's first bytes */
+    if (S_ISFIFO(info.st_mode))
+        fcntl(in->fd, F_SETPIPE_SZ, PIPE_SIZE); /* a hint, like the one below */
+    in->whole = !in->waits;                     /* for a plain file's first bytes */
     if (S_ISREG(info.st_mode)) {
         in->size = (uint64_t)info.st_size;
         posix_fadvise(in->fd, 0, 0, POSIX_FADV_SEQUENTIAL); /* a hint: failure changes nothing */

@@ -165,6 +165,13 @@ mst_status mst_out_write(mst_out *out, const void *data, size_t n)
     return MST_OK;
 }
 
+mst_status mst_out_flush(mst_out *out)
+{
+    if (out->failed)
+        return out_failed(out, out->failed);
+    return out->packed != NULL ? MST_OK : flush(out, false);
+}
+
 mst_status mst_out_printf(mst_out *out, const char *format, ...)
 {
     char line[1024], *text = line;

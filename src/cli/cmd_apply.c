@@ -42,6 +42,7 @@ static mst_status open_rows(mst_apply *self, const char *image_option, const mst
         self->data.features = 0; /* images are larger than what the model sees of them */
     self->data.set = MST_SET_TEST;
     self->data.any_key = true; /* the feed bounds them */
+    self->data.live = true;
     TRY(mst_dataset_open(&files, &self->data, &self->dataset));
     if (!self->options.force)
         TRY(mst_origin_check(mst_origin_in(json_object_get(meta->extra, "data")), self->words.items[0],

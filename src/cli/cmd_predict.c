@@ -80,6 +80,8 @@ static mst_status predict(const mst_apply *apply, const predict_options *options
         .stop = mst_signals_stop(),
         .augment = apply->augment.any ? &apply->augment : NULL,
     };
+    const char *answered =
+        strcmp(options->out, "-") == 0 ? "the predictions so far are printed" : "nothing was written";
     mst_status st = MST_OK;
     void *scratch = NULL;
     float *scores = mst_calloc((size_t)batch_rows * model->n_scores, sizeof *scores);
@@ -94,8 +96,10 @@ static mst_status predict(const mst_apply *apply, const predict_options *options
     for (;;) {
         mst_batch batch;
         uint64_t position;
-        TRY_OUT(st, mst_signals_check("nothing was written"));
-        TRY_OUT(st, mst_feed_take(feed, 0, batch_rows, &batch, &position));
+        bool more;
+        TRY_OUT(st, mst_signals_check(answered));
+        TRY_OUT(st, mst_feed_claim_by(feed, 0, batch_rows, 1, UINT64_MAX, &batch, &position, &more));
+        TRY_OUT(st, mst_feed_fill(feed, 0, 0, batch.n_rows));
         if (batch.n_rows == 0)
             break;
         TRY_OUT(st, model->ops->forward(model, scratch, &batch, &weights, scores));
@@ -106,6 +110,8 @@ static mst_status predict(const mst_apply *apply, const predict_options *options
                                   scores + (size_t)i * model->n_scores, model->n_scores));
         }
         *n_rows += batch.n_rows;
+        if (apply->dataset->live)
+            TRY_OUT(st, mst_out_flush(out));
     }
     *unseen = mst_feed_unseen(feed);
 out:
@@ -170,6 +176,7 @@ const mst_command mst_cmd_predict = {
         "per row, in\n"
         "input order. Labels are not looked at and may be left out (Criteo's rows of 39 columns, VW and\n"
         "libsvm lines that begin with their features, TFRecords without the feature, IDX images alone);\n"
-        "FILE may also be an image or a folder of images, with or without folders of classes in it.\n",
+        "FILE may also be an image or a folder of images, with or without folders of classes in it.\n"
+        "Rows from a pipe or standard input (\"-\") are answered as they arrive.\n",
     .tables = tables,
 };

@@ -35,6 +35,8 @@
 #include "data/text.h"
 #include "data/tfrecord.h"
 
+#define MAGIC_BYTES 64 /* enough to recognise what is no text */
+
 /* ---- opening ---- */
 
 typedef enum content {
@@ -76,28 +78,64 @@ static const char *content_name(const sniffed *s)
     }
 }
 
-/* Opens and reads the head; the caller closes s->in. */
-static mst_status sniff(const char *path, sniffed *s)
+/* Finds what the first n bytes of the head are. */
+static void recognise(const char *path, size_t n, sniffed *s)
 {
-    s->in = NULL;
     s->format = NULL;
     s->cifar = MST_CIFAR_NONE;
-    TRY(mst_in_open(path, &s->in));
-    TRY(mst_in_read(s->in, s->head, sizeof s->head, &s->n));
-    if (s->n == 0 || mst_format_no_rows(s->head, s->n))
+    if (n == 0 || mst_format_no_rows(s->head, n))
         s->kind = CONTENT_NONE;
-    else if (mst_cache_sniff(s->head, s->n) > 0)
+    else if (mst_cache_sniff(s->head, n) > 0)
         s->kind = CONTENT_CACHE;
-    else if (mst_idx_sniff(s->head, s->n) > 0)
+    else if (mst_idx_sniff(s->head, n) > 0)
         s->kind = CONTENT_IDX;
-    else if (mst_gen_images_sniff(s->head, s->n) > 0)
+    else if (mst_gen_images_sniff(s->head, n) > 0)
         s->kind = CONTENT_GEN;
     else if ((s->cifar = mst_cifar_sniff(
-                  s->head, s->n, mst_in_compressed(s->in) ? 0 : mst_in_file_size(s->in))) != MST_CIFAR_NONE)
+                  s->head, n, mst_in_compressed(s->in) ? 0 : mst_in_file_size(s->in))) != MST_CIFAR_NONE)
         s->kind = CONTENT_CIFAR;
     else
-        s->kind =
-            (s->format = mst_format_guess(s->head, s->n, path)) != NULL ? CONTENT_FORMAT : CONTENT_UNKNOWN;
+        s->kind = (s->format = mst_format_guess(s->head, n, path)) != NULL ? CONTENT_FORMAT : CONTENT_UNKNOWN;
+}
+
+/* The end of the last whole line of the head if one of its lines is a row; 0 otherwise. */
+static size_t whole_lines(const sniffed *s)
+{
+    const uint8_t *at = s->head, *last = memrchr(s->head, '\n', s->n);
+    for (const uint8_t *end; last != NULL && at <= last; at = end + 1) {
+        end = mst_line_end(at, last);
+        if (mst_line_is_row(at, end))
+            return (size_t)(last - s->head) + 1;
+    }
+    return 0;
+}
+
+/* Live: reads no more of the head than it takes to recognise it: the first line that is a row, or the bytes
+ * of a magic number. */
+static mst_status sniff_live(const char *path, sniffed *s)
+{
+    size_t got;
+    for (;;) {
+        TRY(mst_in_read_some(s->in, s->head + s->n, sizeof s->head - s->n, -1, &got));
+        s->n += got;
+        bool full = got == 0 || s->n == sizeof s->head, text = mst_looks_like_text(s->head, s->n);
+        size_t lines = text && !full ? whole_lines(s) : 0;
+        recognise(path, lines > 0 ? lines : s->n, s);
+        if (full || lines > 0 || (!text && (s->kind != CONTENT_UNKNOWN || s->n >= MAGIC_BYTES)))
+            return MST_OK;
+    }
+}
+
+/* Opens and reads the head; the caller closes s->in. */
+static mst_status sniff(const char *path, bool live, sniffed *s)
+{
+    s->in = NULL;
+    s->n = 0;
+    TRY(mst_in_open(path, &s->in));
+    if (live && mst_path_reads_once(path))
+        return sniff_live(path, s);
+    TRY(mst_in_read(s->in, s->head, sizeof s->head, &s->n));
+    recognise(path, s->n, s);
     return MST_OK;
 }
 
@@ -138,7 +176,7 @@ static mst_status named_format(const char *name, sniffed *s)
 static mst_status check_alike(const sniffed *whole, const char *first, const char *path, sniffed *s)
 {
     mst_status st;
-    TRY_OUT(st, sniff(path, s));
+    TRY_OUT(st, sniff(path, false, s));
     bool alike = s->kind == CONTENT_NONE ||
                  (s->kind == whole->kind && s->format == whole->format && s->cifar == whole->cifar) ||
                  (whole->kind == CONTENT_FORMAT && s->kind != CONTENT_CACHE && s->kind != CONTENT_IDX &&
@@ -157,11 +195,11 @@ out:
 
 /* Finds what the files are. found->in is left open only when it can be read just once; others of that kind
  * are not looked at. */
-static mst_status detect(const mst_text_list *paths, sniffed *found, sniffed *other)
+static mst_status detect(const mst_text_list *paths, bool live, sniffed *found, sniffed *other)
 {
     size_t i;
     for (i = 0; i < paths->n; i++) {
-        TRY(sniff(paths->items[i], found));
+        TRY(sniff(paths->items[i], live, found));
         if (mst_path_reads_once(paths->items[i]) || found->kind != CONTENT_NONE)
             break;
         sniff_close(found);
@@ -210,7 +248,7 @@ mst_status mst_dataset_open(const mst_text_list *patterns, const mst_data_option
     }
     TRY_OUT(st, mst_glob(patterns, &paths));
     if (!named)
-        TRY_OUT(st, detect(&paths, &s[0], &s[1]));
+        TRY_OUT(st, detect(&paths, options->live, &s[0], &s[1]));
     if (s->kind == CONTENT_FORMAT) {
         if (s->in == NULL && s->format->text && mst_indexed_available(&paths)) {
             st = mst_indexed_open(&paths, s->format, options, out);

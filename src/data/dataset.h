@@ -48,6 +48,9 @@ typedef struct mst_dataset_ops {
      * about the same number of rows, and the same blocks wherever the files are the same; goes back to the
      * first row. MST_EUSAGE for what can be read only once. NULL: blocks are small enough as they are. */
     mst_status (*deal)(mst_dataset *self, uint32_t n_shards);
+    /* Stream: a read under way, and every later one, is MST_ESTOPPED soon; any thread. NULL: reading does not
+     * wait for long. */
+    void (*interrupt)(mst_dataset *self);
     /* Stream: back to the first row. Standard input cannot: MST_EINPUT. */
     mst_status (*rewind)(mst_dataset *self);
     void (*destroy)(mst_dataset *self);
@@ -58,6 +61,7 @@ struct mst_dataset {
     const mst_format *format; /* NULL for cache and IDX */
     char *name;               /* for messages: the path, or "PATH and N more" */
     bool random;              /* load works; n_rows, n_chunks and chunk_rows are set */
+    bool live;                /* stream: rows come when somebody writes them; no row for long is no failure */
     bool load_is_cheap;       /* load only makes pointers: no need to prefetch */
     uint32_t n_chunks;
     uint32_t chunk_rows; /* rows of every chunk but the last */

@@ -6,8 +6,8 @@
  *
  * Invariants
  * 1. Chunks enter the ring at slot sequence % RING and leave it in sequence, whoever parsed them.
- * 2. At most QUEUE finished windows wait; so memory is bounded by the ring, the window being built, those
- * queued, and those that lanes hold.
+ * 2. At most QUEUE finished windows wait, of a live dataset as many as make up max_take rows; so memory is
+ * bounded by the ring, the window being built, those queued, and those that lanes hold.
  * 3. A window's rows and order never change after it is queued; it returns to the pool with its last
  * reference.
  * 4. The first failure in the order of the epoch is kept and ends production; lanes see it after the windows
@@ -35,13 +35,17 @@ void mst_feed_wake(mst_feed *f)
     pthread_cond_broadcast(&f->changed);
 }
 
-/* Waits for a change, at most a second: callers look at their condition again, and at deadlines. */
+/* Waits for a change until the time, at most a second. */
+static void wait_change_until(mst_feed *f, uint64_t until_ns)
+{
+    uint64_t most = mst_now_ns() + MST_S, at = until_ns < most ? until_ns : most;
+    struct timespec t = {.tv_sec = (time_t)(at / MST_S), .tv_nsec = (long)(at % MST_S)};
+    pthread_cond_timedwait(&f->changed, &f->mutex, &t);
+}
+
 void mst_feed_wait_change(mst_feed *f)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_sec += 1;
-    pthread_cond_timedwait(&f->changed, &f->mutex, &t);
+    wait_change_until(f, UINT64_MAX);
 }
 
 static void window_reset(mst_feed_window *w)
@@ -195,6 +199,7 @@ static void drop_windows(mst_feed *f)
         mst_feed_unref(f, w);
     }
     f->queued = 0;
+    f->queued_rows = 0;
     for (unsigned i = 0; i < MST_FEED_RING; i++) {
         if (f->ring_full[i])
             mst_chunk_release(f->ring[i]);
@@ -210,6 +215,8 @@ void mst_feed_destroy(mst_feed *f)
     f->leaving = true;
     mst_feed_wake(f);
     pthread_mutex_unlock(&f->mutex);
+    if (f->dataset->live && f->dataset->ops->interrupt != NULL)
+        f->dataset->ops->interrupt(f->dataset);
     if (f->window_started)
         pthread_join(f->window_thread, NULL);
     for (unsigned i = 0; i < f->n_parse_threads; i++)
@@ -261,6 +268,14 @@ static void set_end(mst_feed *f, uint64_t to)
         mst_feed_wake(f);
 }
 
+/* Under the mutex: takes the first window off the queue. */
+static void pop_window(mst_feed *f)
+{
+    f->queued--;
+    f->queued_rows -= f->queue->n_rows;
+    f->queue = f->queue->next;
+}
+
 /* Under the mutex: makes `from` the next position if it lies in what is at hand (a stream: or ahead of it),
  * and says whether it did. */
 static bool move_to(mst_feed *f, uint64_t from)
@@ -280,8 +295,7 @@ static bool move_to(mst_feed *f, uint64_t from)
     }
     while (f->current == NULL && f->queue != NULL && from >= f->queue->start + f->queue->n_rows) {
         mst_feed_window *w = f->queue;
-        f->queue = w->next;
-        f->queued--;
+        pop_window(f);
         mst_feed_unref(f, w);
         mst_feed_wake(f);
     }
@@ -363,6 +377,19 @@ mst_status mst_feed_extend(mst_feed *f, uint64_t to)
 
 /* ---- lanes ---- */
 
+/* Under the mutex: waits for a change as a lane that has no rows. */
+static mst_status wait_rows(mst_feed *f, uint64_t until_ns)
+{
+    if (f->options.stop != NULL && atomic_load(f->options.stop))
+        return mst_fail(MST_ESTOPPED, "%s: asked to stop while waiting for rows", f->dataset->name);
+    uint64_t now = mst_now_ns();
+    mst_phase before = mst_span_enter(MST_PHASE_READ);
+    wait_change_until(f, until_ns);
+    mst_span_enter(before);
+    f->wait_ns += mst_now_ns() - now;
+    return MST_OK;
+}
+
 /* Makes current a window with the row at `position`; *more is false at the end of the epoch or range. Under
  * the mutex. A current window stays at the end of a range: the next range may begin in it. */
 static mst_status advance(mst_feed *f, bool *more)
@@ -376,8 +403,7 @@ static mst_status advance(mst_feed *f, bool *more)
             mst_feed_unref(f, f->current);
         f->current = f->queue;
         if (f->current != NULL) {
-            f->queue = f->current->next;
-            f->queued--;
+            pop_window(f);
             mst_feed_wake(f);
             continue;
         }
@@ -387,17 +413,12 @@ static mst_status advance(mst_feed *f, bool *more)
             *more = false;
             return MST_OK;
         }
-        if (f->options.stop != NULL && atomic_load(f->options.stop))
-            return mst_fail(MST_ESTOPPED, "%s: asked to stop while waiting for rows", f->dataset->name);
         uint64_t now = mst_now_ns();
         if (begun == 0)
             begun = now;
-        if (now - begun > MST_FEED_PATIENCE_S * MST_S)
+        if (!f->dataset->live && now - begun > MST_FEED_PATIENCE_S * MST_S)
             return mst_fail(MST_ETIMEOUT, "%s: no rows came for %d s", f->dataset->name, MST_FEED_PATIENCE_S);
-        mst_phase before = mst_span_enter(MST_PHASE_READ);
-        mst_feed_wait_change(f);
-        mst_span_enter(before);
-        f->wait_ns += mst_now_ns() - now;
+        TRY(wait_rows(f, UINT64_MAX));
     }
 }
 
@@ -482,6 +503,74 @@ mst_status mst_feed_claim(mst_feed *f, unsigned lane_index, uint32_t n, mst_batc
     *position = 0;
     pthread_mutex_lock(&f->mutex);
     mst_status st = claim(f, l, n < f->options.max_take ? n : f->options.max_take, &got, position);
+    pthread_mutex_unlock(&f->mutex);
+    if (st == MST_OK)
+        *batch = (mst_batch){.rows = l->rows, .n_rows = got};
+    return st;
+}
+
+/* Under the mutex: rows that can be handed out without waiting. */
+static uint64_t rows_at_hand(const mst_feed *f)
+{
+    uint64_t n = f->queued_rows;
+    if (f->current != NULL && f->position < f->current->start + f->current->n_rows)
+        n += f->current->start + f->current->n_rows - f->position;
+    uint64_t left = f->position < f->to ? f->to - f->position : 0;
+    return n < left ? n : left;
+}
+
+/* Under the mutex: when rows at hand that do not make up a unit are handed out all the same. */
+static uint64_t pause_over_ns(const mst_feed *f)
+{
+    return rows_at_hand(f) > 0 ? f->arrived_ns + MST_FEED_PAUSE_S * MST_S : UINT64_MAX;
+}
+
+/* Under the mutex: how many of n rows to claim now; 0: none yet. */
+static uint32_t rows_due(const mst_feed *f, uint32_t n, uint32_t unit)
+{
+    uint64_t have = rows_at_hand(f);
+    bool last = f->ended || f->error.code != MST_OK || f->position + have >= f->to;
+    if (have >= n || last)
+        return have > 0 && have < n ? (uint32_t)have : n;
+    return (uint32_t)(have >= unit ? have - have % unit : mst_now_ns() >= pause_over_ns(f) ? have : 0);
+}
+
+/* Under the mutex: waits until some of the n rows may be handed out; *take is 0 when it is too late. */
+static mst_status wait_some(mst_feed *f, uint32_t n, uint32_t unit, uint64_t deadline_ns, uint32_t *take)
+{
+    while ((*take = rows_due(f, n, unit)) == 0 && mst_now_ns() < deadline_ns) {
+        uint64_t pause_ns = pause_over_ns(f);
+        TRY(wait_rows(f, pause_ns < deadline_ns ? pause_ns : deadline_ns));
+    }
+    return MST_OK;
+}
+
+bool mst_feed_ready(mst_feed *f, uint32_t n)
+{
+    if (!f->dataset->live || (f->options.stop != NULL && atomic_load(f->options.stop)))
+        return true;
+    pthread_mutex_lock(&f->mutex);
+    bool ready = rows_due(f, n, n) > 0;
+    pthread_mutex_unlock(&f->mutex);
+    return ready;
+}
+
+mst_status mst_feed_claim_by(mst_feed *f, unsigned lane_index, uint32_t n, uint32_t unit,
+                             uint64_t deadline_ns, mst_batch *batch, uint64_t *position, bool *more)
+{
+    if (!f->dataset->live) {
+        TRY(mst_feed_claim(f, lane_index, n, batch, position));
+        *more = batch->n_rows == n;
+        return MST_OK;
+    }
+    mst_feed_lane *l = &f->lanes[lane_index];
+    uint32_t take = 0, got = 0;
+    *position = 0;
+    pthread_mutex_lock(&f->mutex);
+    mst_status st = wait_some(f, n < f->options.max_take ? n : f->options.max_take, unit, deadline_ns, &take);
+    if (st == MST_OK)
+        st = claim(f, l, take, &got, position);
+    *more = f->position < f->to && !(f->ended && rows_at_hand(f) == 0);
     pthread_mutex_unlock(&f->mutex);
     if (st == MST_OK)
         *batch = (mst_batch){.rows = l->rows, .n_rows = got};

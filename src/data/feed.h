@@ -73,7 +73,8 @@ mst_status mst_feed_extend(mst_feed *feed, uint64_t to);
 
 /* Takes the next min(n, rows left in the epoch or range) rows; batch->n_rows is 0 at its end. The rows stay
  * valid until the lane's next take. *position is that of the first row. Thread: one per lane. Waits for the
- * background threads at most MST_FEED_PATIENCE_S: then MST_ETIMEOUT naming the dataset. */
+ * background threads at most MST_FEED_PATIENCE_S: then MST_ETIMEOUT naming the dataset; for rows of a live
+ * dataset, until they come. */
 #define MST_FEED_PATIENCE_S 600
 mst_status mst_feed_take(mst_feed *feed, unsigned lane, uint32_t n, mst_batch *batch, uint64_t *position);
 
@@ -84,6 +85,18 @@ mst_status mst_feed_take(mst_feed *feed, unsigned lane, uint32_t n, mst_batch *b
  * row: its cost does not grow with n. */
 mst_status mst_feed_claim(mst_feed *feed, unsigned lane, uint32_t n, mst_batch *batch, uint64_t *position);
 mst_status mst_feed_fill(mst_feed *feed, unsigned lane, uint32_t from, uint32_t to);
+
+/* Claim for rows that may come late, of a live dataset (dataset.h): takes as many of n as are at hand, in
+ * whole units of `unit` rows; fewer when the epoch ends, or when no row has come for MST_FEED_PAUSE_S. Gives
+ * no rows when there are none by deadline_ns. *more is false once the epoch has no rows left. Any other
+ * dataset: mst_feed_claim, and *more is false when fewer than n were left. */
+#define MST_FEED_PAUSE_S 1
+mst_status mst_feed_claim_by(mst_feed *feed, unsigned lane, uint32_t n, uint32_t unit, uint64_t deadline_ns,
+                             mst_batch *batch, uint64_t *position, bool *more);
+
+/* Whether mst_feed_claim_by with this n as its unit would return at once: with rows, at the end, with a
+ * failure, or asked to stop. Always so for a dataset that is not live. */
+bool mst_feed_ready(mst_feed *feed, uint32_t n);
 
 /* Rows of an epoch, of the own shard: known for random access (for the epoch started last: chunks differ),
  * and for a stream once an epoch has been read; 0 before. */

@@ -89,6 +89,8 @@ struct mst_feed {
 
     mst_feed_window *queue, *current, *pool;
     unsigned queued;
+    uint64_t queued_rows;
+    uint64_t arrived_ns;   /* when the last window was queued */
     uint64_t position, to; /* of the next row to hand out; where handing out ends */
     bool ended;            /* stream: the last window of the epoch is queued or taken */
     mst_error error;       /* code MST_OK: none */

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/rng.h"
 #include "data/feed_impl.h"
 
@@ -302,7 +303,8 @@ static void end_stream(mst_feed *f, bool more)
 static bool window_put(mst_feed *f, uint64_t generation, mst_feed_window *w, bool more)
 {
     pthread_mutex_lock(&f->mutex);
-    while (!stale(f, generation) && f->queued >= MST_FEED_QUEUE)
+    while (!stale(f, generation) && f->queued >= MST_FEED_QUEUE &&
+           !(f->dataset->live && f->queued_rows < f->options.max_take))
         mst_feed_wait_change(f);
     atomic_store(&w->checked, false);
     w->references = 1;
@@ -323,6 +325,8 @@ static bool window_put(mst_feed *f, uint64_t generation, mst_feed_window *w, boo
         w->next = NULL;
         *tail = w;
         f->queued++;
+        f->queued_rows += w->n_rows;
+        f->arrived_ns = mst_now_ns();
         w->references++; /* check_ahead's */
         mst_feed_wake(f);
     } else {

@@ -37,9 +37,11 @@ typedef struct mst_data_options {
     bool image_gray;      /* --image-gray: one channel instead of three */
     mst_text_list image_classes; /* --image-classes: the folders that are classes 0, 1, ...; empty: by name */
     /* No options, but what the rows are for: */
-    bool unlabelled; /* labels are not looked at and need not be there; they are 0 then (predict) */
-    bool any_key;    /* keys at or beyond `features` are handed on: whoever takes the rows bounds them */
-    mst_set set;     /* which files of a folder that has a training and a test set are meant: IDX */
+    bool live;          /* rows are wanted as they come: pipes are not read in whole blocks */
+    uint32_t settle_ms; /* live: how long the first block, which settles the format, may take to fill */
+    bool unlabelled;    /* labels are not looked at and need not be there; they are 0 then (predict) */
+    bool any_key;       /* keys at or beyond `features` are handed on: whoever takes the rows bounds them */
+    mst_set set;        /* which files of a folder that has a training and a test set are meant: IDX */
 } mst_data_options;
 enum { MST_TF_KEYS_AUTO, MST_TF_KEYS_GLOBAL, MST_TF_KEYS_HASH }; /* tf_keys */
 extern const mst_option mst_data_option_table[];

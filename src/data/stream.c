@@ -4,20 +4,26 @@
  * record and keeps the rest for the next one. Records do not continue from file to file. Buffers are used
  * again: parse and skip put them on a list from which read takes them.
  *
+ * Live input (a pipe whose rows are wanted as they come) is not read in full blocks: a block is the whole
+ * records that are there.
+ *
  * Invariants
  * 1. A block never holds bytes of two files, so path, offset and line of its first byte describe all of it.
  * 2. Everything but the list of free blocks belongs to the thread in read or rewind (one at a time:
  * dataset.h); the context is read-only once open has returned, so parse needs no lock but the list's.
  * 3. `first` is the block that open has read; until read hands it out, the stream is at its start.
- * 4. Where blocks are cut follows from the bytes of the files and block_bytes alone, not from the buffers at
- * hand: workers that each parse every n-th block of the same file parse every record once. */
+ * 4. Where blocks of what is not live are cut follows from the bytes of the files and block_bytes alone, not
+ * from the buffers at hand: workers that each parse every n-th block of the same file parse every record
+ * once. */
 #include "data/stream.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "data/guess.h"
 #include "data/text.h"
 
@@ -32,11 +38,14 @@ typedef struct stream {
     mst_text_list paths;
     bool prepared, once_used;
     const char *once; /* the first input that can be read only once; NULL: none */
+    uint32_t settle_ms;
+    atomic_bool interrupted;
 
     size_t block_bytes; /* read at a time */
     size_t most_bytes;  /* dealing makes blocks no larger */
     size_t file;        /* the next to open, or the open one */
     mst_in *in;         /* NULL: none open */
+    bool in_live;       /* `in` is read as it comes */
     bool in_done;       /* `in` has nothing more; what is left is in carry */
     uint64_t offset, line, sequence;
     uint8_t *carry;
@@ -160,14 +169,16 @@ static mst_status keep(stream *s, const uint8_t *data, size_t n)
 /* A byte order mark in front of text is no part of it. */
 static mst_status skip_mark(stream *s)
 {
-    uint8_t bytes[3];
-    size_t n = sizeof bytes;
+    static const uint8_t all[] = {0xef, 0xbb, 0xbf};
+    uint8_t bytes[sizeof all];
+    size_t n = 0, got = 1;
     if (!s->base.format->text)
         return MST_OK;
-    if (s->n_carry == 0) {
-        TRY(mst_in_read(s->in, bytes, sizeof bytes, &n));
+    if (s->n_carry == 0) { /* a pipe may hold one short line so far */
+        for (; got > 0 && n < sizeof all && memcmp(bytes, all, n) == 0; n += got)
+            TRY(mst_in_read_some(s->in, bytes + n, sizeof all - n, -1, &got));
         TRY(keep(s, bytes, n));
-        s->in_done = n < sizeof bytes;
+        s->in_done = got == 0;
     }
     size_t mark = mst_text_mark(s->carry, s->n_carry);
     memmove(s->carry, s->carry + mark, s->n_carry - mark);
@@ -179,20 +190,22 @@ static mst_status skip_mark(stream *s)
 static mst_status open_file(stream *s)
 {
     const char *path = s->paths.items[s->file];
-    s->in_done = false;
+    s->in_done = s->in_live = false;
     s->offset = 0;
     s->line = 1;
     s->n_carry = 0;
     if (mst_path_reads_once(path)) {
         s->once_used = true;
+        s->in_live = s->base.live;
         if (s->opened != NULL) {
             TRY(keep(s, s->head, s->n_head));
             s->in = s->opened;
             s->opened = NULL;
-            return skip_mark(s);
         }
     }
-    TRY(mst_in_open(path, &s->in));
+    if (s->in == NULL)
+        TRY(mst_in_open(path, &s->in));
+    mst_in_stop_when(s->in, &s->interrupted);
     return skip_mark(s);
 }
 
@@ -215,6 +228,26 @@ static mst_status find_cut(stream *s, mst_raw_block *raw, size_t n, size_t *whol
     return MST_OK;
 }
 
+/* Live: waits for bytes unless a whole record is there already, then takes what else is there; the first
+ * block of the stream waits settle_ms for that. Sets in_done at the end. */
+static mst_status read_live(stream *s, uint8_t *bytes, size_t room, bool has_record, size_t *n)
+{
+    size_t got = 1;
+    if (!has_record) {
+        TRY(mst_in_read_some(s->in, bytes + *n, room - *n, -1, &got));
+        s->in_done = got == 0;
+        *n += got;
+    }
+    uint64_t begun = mst_now_ns();
+    while (got > 0 && *n < room) {
+        uint64_t waited_ms = (mst_now_ns() - begun) / MST_MS;
+        int wait_ms = waited_ms < s->settle_ms ? (int)(s->settle_ms - waited_ms) : 0;
+        TRY(mst_in_read_some(s->in, bytes + *n, room - *n, wait_ms, &got));
+        *n += got;
+    }
+    return MST_OK;
+}
+
 /* Fills raw from the open file; raw->block.size is 0 when the file has no more. `room` bytes are looked at,
  * block_bytes or twice what is left over; for a long record it grows to one byte more than a record may have:
  * when even that is full without a whole record, the record is too long. */
@@ -229,8 +262,12 @@ static mst_status fill(stream *s, mst_raw_block *raw)
     if (n > 0)
         memcpy(raw->bytes, s->carry, n);
     s->n_carry = 0;
+    if (s->in_live && n > 0)
+        TRY(find_cut(s, raw, n, &whole));
     for (;;) {
-        if (!s->in_done) {
+        if (s->in_live && !s->in_done) {
+            TRY(read_live(s, raw->bytes, room, whole > 0, &n));
+        } else if (!s->in_done) {
             size_t want = room - n;
             TRY(mst_in_read(s->in, raw->bytes + n, want, &got));
             n += got;
@@ -240,6 +277,8 @@ static mst_status fill(stream *s, mst_raw_block *raw)
             TRY(find_cut(s, raw, n, &whole));
         if (whole > 0 || n == 0)
             break;
+        if (s->in_live && n < room)
+            continue;
         if (n == most)
             return mst_block_fail(s->base.format, &raw->block, raw->bytes, "a record is longer than 64 MiB");
         room = 2 * room < most ? 2 * room : most;
@@ -305,6 +344,11 @@ static mst_status stream_rewind(mst_dataset *self)
     TRY(next_block(s, &s->first));
     s->at_start = true;
     return MST_OK;
+}
+
+static void stream_interrupt(mst_dataset *self)
+{
+    atomic_store(&((stream *)self)->interrupted, true);
 }
 
 static void stream_skip(mst_dataset *self, mst_raw_block *raw)
@@ -375,6 +419,7 @@ static const mst_dataset_ops stream_ops = {
     .parse = stream_parse,
     .skip = stream_skip,
     .deal = stream_deal,
+    .interrupt = stream_interrupt,
     .rewind = stream_rewind,
     .destroy = stream_destroy,
 };
@@ -458,7 +503,10 @@ mst_status mst_stream_open(const mst_text_list *paths, const mst_format *format,
         memcpy(s->head, head, n_head);
     s->n_head = n_head;
     TRY_OUT(st, take_paths(s, paths));
+    s->base.live = options->live && s->once != NULL;
+    s->settle_ms = options->settle_ms;
     TRY_OUT(st, next_block(s, &s->first));
+    s->settle_ms = 0;
     s->at_start = true;
     if (format->prepare != NULL)
         TRY_OUT(st, format->prepare(&s->context, s->first != NULL ? &s->first->block : &nothing));

@@ -153,6 +153,7 @@ struct mst_worker {
     bool begun;             /* the feed is at `at` of `epoch` */
     uint64_t epoch, at, to; /* leases and slices: where the feed stands; leases: where the range ends */
     uint64_t granted;       /* rows of the own stream that may be taken */
+    bool input_late;        /* the own stream's next rows are not there yet */
     bool epoch_over;        /* the own stream has none left in this epoch */
     bool end_told;          /* and the coordinator knows (async) */
     bool wants;             /* work comes on request: leases, or grants of asynchronous training */

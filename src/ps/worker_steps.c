@@ -22,7 +22,8 @@
 #include "observe/trace.h"
 #include "ps/worker_impl.h"
 
-#define WORD_NS (60 * MST_S) /* between lines of a worker that has nothing to do */
+#define INPUT_LOOK_NS (10 * MST_MS) /* between looks at a live stream that has no rows */
+#define WORD_NS       (60 * MST_S)  /* between lines of a worker that has nothing to do */
 
 void mst_worker_trace_flight(mst_worker *self)
 {
@@ -210,6 +211,17 @@ static mst_status wait_work(mst_worker *self)
     return st;
 }
 
+/* Rows of a live stream are still to come: sees to messages for a moment. */
+static mst_status wait_input(mst_worker *self)
+{
+    uint64_t start = mst_now_ns();
+    mst_phase before = mst_span_enter(MST_PHASE_READ);
+    mst_status st = mst_worker_turn(self, start + INPUT_LOOK_NS);
+    mst_span_enter(before);
+    self->counts.input_seconds += mst_seconds_since(start);
+    return st;
+}
+
 static mst_status step(mst_worker *self, bool *over)
 {
     TRY(mst_worker_attend(self));
@@ -224,7 +236,9 @@ static mst_status step(mst_worker *self, bool *over)
     }
     if (self->n_flight == 0) {
         *over = self->stopped;
-        return self->stopped ? MST_OK : wait_work(self);
+        if (self->stopped)
+            return MST_OK;
+        return self->input_late ? wait_input(self) : wait_work(self);
     }
     return advance(self, self->flight[0], over);
 }

@@ -192,12 +192,14 @@ static mst_status take_granted(mst_worker *self, uint32_t slot, uint64_t step, b
     uint32_t n = self->granted < self->job->batch ? (uint32_t)self->granted : self->job->batch;
     uint64_t position;
     mst_batch batch;
-    TRY(mst_feed_take(self->job->feed, slot, n, &batch, &position));
+    bool more;
+    TRY(mst_feed_claim_by(self->job->feed, slot, n, n, UINT64_MAX, &batch, &position, &more));
+    TRY(mst_feed_fill(self->job->feed, slot, 0, batch.n_rows));
     self->granted -= sync ? self->granted : batch.n_rows;
     *slot_used = batch.n_rows > 0 || sync;
     if (*slot_used)
         TRY(begin_turn(self, slot, &batch, step, own_first_row(self)));
-    if (batch.n_rows == n)
+    if (batch.n_rows == n || (batch.n_rows > 0 && more))
         return MST_OK;
     if (!sync) { /* what was granted beyond the end is void */
         self->granted = 0;
@@ -281,6 +283,14 @@ static mst_status take_next(mst_worker *self, uint32_t slot, bool *taken)
     }
 }
 
+/* Whether the rows of the next batch are still to come, from a live stream of the worker's own. */
+static bool awaits_rows(mst_worker *self)
+{
+    const mst_work *next = next_item(self);
+    bool granted = self->granted > 0 || (next != NULL && next->kind == MST_WORK_GRANT);
+    return granted && self->begun && !self->epoch_over && !mst_feed_ready(self->job->feed, self->job->batch);
+}
+
 mst_status mst_worker_prepare(mst_worker *self, uint32_t *slot)
 {
     uint64_t start = mst_now_ns();
@@ -288,6 +298,9 @@ mst_status mst_worker_prepare(mst_worker *self, uint32_t *slot)
     uint32_t at = free_slot(self);
     *slot = MST_SLOT_NONE;
     if (at == MST_SLOT_NONE || (self->n_items == 0 && self->to <= self->at && self->granted == 0))
+        return MST_OK;
+    self->input_late = awaits_rows(self);
+    if (self->input_late)
         return MST_OK;
     mst_status st = take_next(self, at, &taken);
     if (st == MST_ESTOPPED) { /* the feed stops by itself: there are no more rows to be had */

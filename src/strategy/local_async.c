@@ -130,9 +130,13 @@ void mst_local_async_thread(void *arg, unsigned t)
         uint32_t want = claim_rows(self, &first_step);
         mst_status st = MST_OK;
         uint64_t position = 0;
+        bool more = true;
         span.n_rows = 0;
         if (want != 0)
-            st = mst_feed_take(self->feed, t, want, &span, &position);
+            st = mst_feed_claim_by(self->feed, t, want, self->batch, self->budget->deadline_ns, &span,
+                                   &position, &more);
+        if (st == MST_OK)
+            st = mst_feed_fill(self->feed, t, 0, span.n_rows);
         if (!begun) {
             w->first = span;
             mst_span_enter(MST_PHASE_BARRIER_WAIT);
@@ -142,7 +146,7 @@ void mst_local_async_thread(void *arg, unsigned t)
             mst_team_barrier(self->team);
             begun = true;
         }
-        if (st == MST_OK && span.n_rows < want)
+        if (st == MST_OK && !more)
             atomic_store(&self->ended, true);
         mst_span_step(first_step);
         mst_span_enter(MST_PHASE_COMPUTE);

@@ -159,8 +159,10 @@ static mst_status claim_span(mst_local *self)
     self->over = true;
     if (want == 0 || mst_local_out_of_time(b))
         return MST_OK;
-    TRY(mst_feed_claim(self->feed, 0, (uint32_t)want, &self->span, &position));
-    p->epoch_ended = self->span.n_rows < want;
+    bool more;
+    TRY(mst_feed_claim_by(self->feed, 0, (uint32_t)want, self->batch, b->deadline_ns, &self->span, &position,
+                          &more));
+    p->epoch_ended = !more;
     if (self->span.n_rows != 0)
         p->position = position + self->span.n_rows;
     self->over = self->span.n_rows == 0;

@@ -468,6 +468,7 @@ mst_train_config mst_settings_config(mst_settings *self)
         .data_options = json_object_get(self->options, "data"),
         .augment_options = json_object_get(self->options, "augmentation"),
         .epochs_given = mst_options_is_set(self->groups, self->n_groups, "epochs"),
+        .shuffle_given = mst_options_is_set(self->groups, self->n_groups, "shuffle-rows"),
         .image_option = self->image_option,
     };
 }

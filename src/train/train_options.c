@@ -44,8 +44,7 @@ const mst_option mst_train_option_table[] = {
      "hold-out; -1: --seed."},
     {"shuffle-rows", MST_OPTION_INT, FIELD(shuffle_rows), "65536", 0, 1e9, NULL, "N",
      "Rows are shuffled within windows of about N, after whole chunks where the data allows random access; "
-     "0: file "
-     "order."},
+     "0: file order, which is also the default for pipes."},
     {"prefetch", MST_OPTION_INT, FIELD(prefetch), "0", 0, 256, NULL, "N",
      "Threads that parse ahead (text, TFRecord); 0: as many as --threads."},
     {"cache", MST_OPTION_FLAG, FIELD(cache), "false", 0, 0, NULL, NULL,

@@ -77,6 +77,8 @@ json_t *mst_trainer_data_json(const mst_trainer *self)
                              "bytes", (json_int_t)i->bytes, "dense", (json_int_t)i->n_dense);
     if (json == NULL)
         return NULL;
+    if (d->live)
+        json_object_set_new(json, "live", json_true());
     if (i->index_base <= 1)
         json_object_set_new(json, "index_base", json_integer(i->index_base));
     if (d->left_out.n > 0) {

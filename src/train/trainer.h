@@ -71,6 +71,7 @@ typedef struct mst_train_config {
     json_t *augment_options;   /* likewise, of the augmentation; or NULL */
     bool plan;                 /* only mst_trainer_plan will be called: nothing of the model's size is made */
     bool epochs_given;         /* --epochs was set by the user: other limits do not lift it */
+    bool shuffle_given;        /* --shuffle-rows was set by the user: it holds for pipes too */
     const char *image_option;  /* mst_images_option_given: some of the data must be images then; or NULL */
     const atomic_bool *stop;   /* set: save and end */
     bool (*save_wanted)(void); /* true once for every wish to save and go on; or NULL */

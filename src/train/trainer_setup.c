@@ -13,6 +13,8 @@
 #include "observe/run.h"
 #include "train/trainer_impl.h"
 
+#define SETTLE_MS 1000 /* so that a pipe's first block is what a file's is, where rows come fast */
+
 /* What can be read only once is good for one pass, and nothing else can read it too. */
 static mst_status check_read_once(mst_trainer *self)
 {
@@ -45,6 +47,8 @@ static mst_status check_read_once(mst_trainer *self)
                         name);
     self->config.epochs_given = true; /* other limits do not lift it */
     o->epochs = 1;
+    if (!self->config.shuffle_given)
+        o->shuffle_rows = 0; /* a window to shuffle in would hold rows back */
     return MST_OK;
 }
 
@@ -386,7 +390,10 @@ static mst_status open_training_data(mst_trainer *self, mst_shape *shape)
         optim.lr *= (double)self->strategy_options.workers;
     TRY(mst_optimizer_init(&self->optimizer, &optim));
     self->data.set = MST_SET_TRAINING;
+    self->data.live = true;
+    self->data.settle_ms = SETTLE_MS;
     TRY(open_data(self, c->files, &self->dataset));
+    self->data.settle_ms = 0;
     if (self->options.test.n == 0 && (self->options.valid == NULL || self->held_out > 0.0))
         TRY(check_image_option(self));
     if (ranks && !self->dataset->random)

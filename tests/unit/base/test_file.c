@@ -326,6 +326,59 @@ static void test_pipe(void **state)
     close(saved);
 }
 
+/* What a pipe holds is read at once, plain and compressed; what is not there yet is waited for as long as
+ * asked. */
+static void test_read_some(void **state)
+{
+    (void)state;
+    static const char *const suffixes[] = {"", ".gz", ".zst"};
+    for (size_t i = 0; i < 3; i++) {
+        mst_in *in;
+        mst_out *out;
+        char path[PATH_MAX], buf[64], *data;
+        size_t got, size;
+        atomic_bool stop = false;
+        snprintf(path, sizeof path, "%s%s", in_folder("some"), suffixes[i]);
+        assert_int_equal(mst_out_open(path, &out), MST_OK);
+        assert_int_equal(mst_out_printf(out, "first line\n"), MST_OK);
+        assert_int_equal(mst_out_commit(out), MST_OK);
+        mst_out_close(out);
+        FILE *file = fopen(path, "rb");
+        data = mst_alloc(1000);
+        size = fread(data, 1, 1000, file);
+        fclose(file);
+        unlink(in_folder("fifo"));
+        assert_int_equal(mkfifo(in_folder("fifo"), 0600), 0);
+        int writer = open(in_folder("fifo"), O_RDWR);
+        assert_int_equal(write(writer, data, size), (ssize_t)size);
+        assert_int_equal(mst_in_open(in_folder("fifo"), &in), MST_OK);
+        assert_int_equal(mst_in_read_some(in, buf, sizeof buf, -1, &got), MST_OK);
+        assert_int_equal(got, 11);
+        assert_memory_equal(buf, "first line\n", 11);
+        for (int wait_ms = 0; wait_ms < 3; wait_ms++) {
+            assert_int_equal(mst_in_read_some(in, buf, sizeof buf, wait_ms, &got), MST_OK);
+            assert_int_equal(got, 0);
+        }
+        assert_int_equal(write(writer, data, size), (ssize_t)size);
+        assert_int_equal(mst_in_read_some(in, buf, 5, 0, &got), MST_OK);
+        assert_int_equal(got, 5);
+        assert_int_equal(mst_in_read_some(in, buf, sizeof buf, 0, &got), MST_OK);
+        assert_int_equal(got, 6);
+        mst_in_stop_when(in, &stop);
+        atomic_store(&stop, true);
+        assert_int_equal(mst_in_read_some(in, buf, sizeof buf, -1, &got), MST_ESTOPPED);
+        atomic_store(&stop, false);
+        assert_int_equal(write(writer, data, size), (ssize_t)size);
+        close(writer);
+        assert_int_equal(mst_in_read_some(in, buf, sizeof buf, -1, &got), MST_OK);
+        assert_int_equal(got, 11);
+        assert_int_equal(mst_in_read_some(in, buf, sizeof buf, -1, &got), MST_OK);
+        assert_int_equal(got, 0);
+        mst_in_close(in);
+        mst_free(data);
+    }
+}
+
 static void test_standard_output(void **state)
 {
     (void)state;
@@ -702,6 +755,7 @@ int main(void)
         T(test_open_errors),
         T(test_garbage_behind_gzip),
         T(test_pipe),
+        T(test_read_some),
         T(test_read_all),
         T(test_out_places),
         T(test_out_round_trip),
