@@ -322,7 +322,8 @@ void muster_trainer_stop(muster_trainer *trainer);
 
 typedef struct muster_model muster_model;
 
-/* Loads a model: path is a checkpoint, a run directory (its newest), or RUN/best. net: NULL, unless the model
+/* Loads a model: path is a checkpoint, a run directory (its newest; after --patience its best), or
+ * RUN/checkpoints (the newest). net: NULL, unless the model
  * has layers of the program's own, whose kinds are looked up there (the lines are those of the checkpoint);
  * it must not change afterwards. */
 muster_status muster_model_load(const char *path, muster_net *net, muster_model **model);

@@ -29,10 +29,11 @@ static mst_status load(muster_model *self, const char *path)
 {
     mst_status st;
     char *checkpoint = NULL;
+    bool best;
     mst_checkpoint_meta meta = {0};
     mst_model_options options = {.kinds = self->net != NULL ? self->net->kinds : NULL};
     mst_shape shape;
-    TRY_OUT(st, mst_checkpoint_find(path, &checkpoint));
+    TRY_OUT(st, mst_checkpoint_find_model(path, false, &checkpoint, &best));
     TRY_OUT(st, mst_checkpoint_read_meta(checkpoint, &meta));
     TRY_OUT(st, mst_model_from_json(meta.model, checkpoint, &options, &shape));
     TRY_OUT(st,

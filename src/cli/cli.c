@@ -211,10 +211,10 @@ void mst_cli_unseen(const char *set, uint64_t unseen, uint64_t rows)
                  mst_text_count(unseen, some), mst_text_count(rows, all), set, *set != '\0' ? " " : "");
 }
 
-void mst_text_precision(const char *set, uint64_t rows, uint64_t correct, char *out, size_t size)
+void mst_text_accuracy(const char *set, uint64_t rows, uint64_t correct, char *out, size_t size)
 {
     char count[32];
-    snprintf(out, size, "%s%sprecision @ 1 = %.4f @ %s examples", set, *set != '\0' ? " " : "",
+    snprintf(out, size, "%s%saccuracy %.4f of the first %s rows", set, *set != '\0' ? " " : "",
              rows > 0 ? (double)correct / (double)rows : 0.0, mst_text_count(rows, count));
 }
 

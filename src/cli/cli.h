@@ -85,9 +85,8 @@ void mst_cli_unseen(const char *set, uint64_t unseen, uint64_t rows);
 
 /* "1,234,567"; out holds at least 32 bytes and is returned. */
 const char *mst_text_count(uint64_t value, char *out);
-/* "test precision @ 1 = 0.8730 @ 5,000 examples": of an evaluation under way; set may be "". Any model: at 1
- * is the class of the highest score. */
-void mst_text_precision(const char *set, uint64_t rows, uint64_t correct, char *out, size_t size);
+/* "test accuracy 0.8730 of the first 5,000 rows": of an evaluation under way; set may be "". */
+void mst_text_accuracy(const char *set, uint64_t rows, uint64_t correct, char *out, size_t size);
 /* "1.5 MB" (powers of ten); out holds at least 32 bytes and is returned. */
 const char *mst_text_bytes(uint64_t value, char *out);
 

@@ -1,6 +1,7 @@
 /* A model out of a checkpoint and the data to apply it to; contract in cmd_apply.h. */
 #include "cli/cmd_apply.h"
 
+#include "base/alloc.h"
 #include "base/log.h"
 #include "cli/signals.h"
 #include "data/images.h"
@@ -13,6 +14,8 @@ const mst_option mst_apply_table[] = {
     {"rows", MST_OPTION_INT, FIELD(rows), "0", 0, 1e15, NULL, "N", "Stop after the first N rows; 0: all."},
     {"isa", MST_OPTION_TEXT, FIELD(isa), "auto", 0, 0, NULL, "NAME",
      "Instruction set of the kernels: auto, portable, avx2 or avx512."},
+    {"last", MST_OPTION_FLAG, FIELD(last), "false", 0, 0, NULL, NULL,
+     "Use the newest checkpoint of a run, also after --patience, when its best one is used otherwise."},
     {"strict-features", MST_OPTION_FLAG, FIELD(strict_features), "false", 0, 0, NULL, NULL,
      "Refuse rows with features that the model does not have, which count as 0 otherwise."},
     {"force", MST_OPTION_FLAG, FIELD(force), "false", 0, 0, NULL, NULL,
@@ -72,7 +75,11 @@ mst_status mst_apply_open(mst_apply *self, const mst_command *command, mst_optio
                     mst_options_is_set(groups, n, "tf-keys");
     const char *image_option = mst_images_option_given(groups, n);
     int64_t features = self->data.features;
-    mst_status st = mst_assembly_from_checkpoint(&self->assembly, self->words.items[0], mst_kernels_get(isa),
+    bool best;
+    TRY(mst_checkpoint_find_model(self->words.items[0], self->options.last, &self->checkpoint, &best));
+    if (best)
+        mst_info("using %s, which has the best valid loss (--last: the newest)", self->checkpoint);
+    mst_status st = mst_assembly_from_checkpoint(&self->assembly, self->checkpoint, mst_kernels_get(isa),
                                                  groups, n, &meta);
     bool reading_unknown = json_is_true(json_object_get(meta.extra, "reading_unknown"));
     uint64_t has = st == MST_OK ? self->assembly.model->shape.n_features : 0;
@@ -97,4 +104,5 @@ void mst_apply_close(mst_apply *self)
     mst_dataset_destroy(self->dataset);
     mst_assembly_fini(&self->assembly);
     mst_text_list_fini(&self->words);
+    mst_free(self->checkpoint);
 }

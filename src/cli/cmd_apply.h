@@ -9,7 +9,7 @@
 typedef struct mst_apply_options {
     int64_t threads, batch, rows;
     char *isa;
-    bool strict_features, force;
+    bool last, strict_features, force;
 } mst_apply_options;
 extern const mst_option mst_apply_table[];
 
@@ -22,7 +22,8 @@ typedef struct mst_apply {
     mst_assembly assembly;
     mst_dataset *dataset;
     mst_augment augment; /* of the rows; any false: none */
-    mst_text_list words; /* the checkpoint, then the files */
+    mst_text_list words; /* the checkpoint or run, then the files */
+    char *checkpoint;    /* its folder */
 } mst_apply;
 
 /* Parses argv into the groups (which hold options, data and augment_options of `self`), loads the checkpoint

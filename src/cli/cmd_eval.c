@@ -1,5 +1,5 @@
 /* `muster eval`: loss, accuracy, top-5 accuracy and AUC of a trained model on a data set; on the way, the
- * precision so far. */
+ * accuracy so far. */
 #include <math.h>
 
 #include "cli/cli.h"
@@ -10,14 +10,14 @@
 #include "train/evaluate.h"
 
 typedef struct eval_options {
-    int64_t precision_every;
+    int64_t accuracy_every;
     bool quiet;
 } eval_options;
 
 #define FIELD(name) offsetof(eval_options, name)
 static const mst_option eval_table[] = {
-    {"precision-every", MST_OPTION_INT, FIELD(precision_every), "0", 0, 1e15, NULL, "N",
-     "Print the precision (share of rows in the right class) of the first N rows, the first 2N, ..., and of "
+    {"accuracy-every", MST_OPTION_INT, FIELD(accuracy_every), "0", 0, 1e15, NULL, "N",
+     "Print the accuracy (share of rows in the right class) of the first N rows, the first 2N, ..., and of "
      "all; 0: now and then, as the progress of long work is shown."},
     {"quiet", MST_OPTION_FLAG, FIELD(quiet), "false", 0, 0, NULL, NULL, "No progress."},
     {0},
@@ -44,7 +44,7 @@ static void on_rows(void *arg, uint64_t rows, uint64_t correct)
     v->shown = false;
     if (v->every > 0 ? rows < v->next : !mst_bar_due(&v->bar))
         return;
-    mst_text_precision("", rows, correct, line, sizeof line);
+    mst_text_accuracy("", rows, correct, line, sizeof line);
     if (v->every == 0) {
         mst_bar_show(line);
         return;
@@ -60,14 +60,13 @@ static void on_last_rows(view *v)
     char line[128];
     if (v->every == 0 || v->rows == 0 || v->shown)
         return;
-    mst_text_precision("", v->rows, v->correct, line, sizeof line);
+    mst_text_accuracy("", v->rows, v->correct, line, sizeof line);
     mst_bar_line(line);
 }
 
 /* ---- at the end ---- */
 
-/* classes: the model tells classes apart, whose precision is that of the best one. */
-static mst_status print_result(const mst_result *r, bool classes, bool json)
+static mst_status print_result(const mst_result *r, const char *checkpoint, bool json)
 {
     static const mst_column columns[] = {{"name", false}, {"value", true}};
     mst_table *t;
@@ -82,10 +81,6 @@ static mst_status print_result(const mst_result *r, bool classes, bool json)
     mst_table_real(t, r->loss, 6);
     mst_table_text(t, "accuracy");
     mst_table_real(t, r->accuracy, 6);
-    if (classes) {
-        mst_table_text(t, "precision");
-        mst_table_real(t, r->accuracy, 6);
-    }
     if (isfinite(r->top5)) {
         mst_table_text(t, "top5");
         mst_table_real(t, r->top5, 6);
@@ -96,6 +91,8 @@ static mst_status print_result(const mst_result *r, bool classes, bool json)
     }
     mst_table_text(t, "seconds");
     mst_table_real(t, r->seconds, 3);
+    mst_table_text(t, "checkpoint");
+    mst_table_text(t, checkpoint);
     mst_status st = json ? mst_cli_print_json(mst_table_json_facts(t)) : mst_table_print(t, NULL, false);
     mst_table_destroy(t);
     return st;
@@ -122,7 +119,7 @@ static mst_status run(int argc, char **argv)
     mst_evaluator_options options = {
         .n_threads = apply.n_threads,
         .batch = (uint32_t)apply.options.batch,
-        .cut_every = (uint64_t)own.precision_every,
+        .cut_every = (uint64_t)own.accuracy_every,
         .first_rows = (uint64_t)apply.options.rows,
         .strict_features = apply.options.strict_features,
         .stop = mst_signals_stop(),
@@ -130,7 +127,7 @@ static mst_status run(int argc, char **argv)
     };
     TRY_OUT(st, mst_evaluator_new(apply.assembly.model, &apply.assembly.params, apply.dataset, &options,
                                   &evaluator));
-    view v = {.every = (uint64_t)own.precision_every, .next = (uint64_t)own.precision_every};
+    view v = {.every = (uint64_t)own.accuracy_every, .next = (uint64_t)own.accuracy_every};
     mst_bar_start(&v.bar, "evaluating", "rows", 0);
     if (!own.quiet)
         mst_evaluator_watch(evaluator, on_rows, &v);
@@ -143,7 +140,7 @@ static mst_status run(int argc, char **argv)
     if (result.rows == 0)
         TRY_OUT(st, mst_fail(MST_EINPUT, "%s: no rows to evaluate", apply.dataset->name));
     mst_cli_unseen("", result.unseen, result.rows);
-    st = print_result(&result, apply.assembly.model->n_scores > 1, json.json);
+    st = print_result(&result, apply.checkpoint, json.json);
 out:
     mst_evaluator_destroy(evaluator);
     mst_apply_close(&apply);
@@ -156,8 +153,10 @@ const mst_command mst_cmd_eval = {
     .summary = "evaluate a trained model on a data set",
     .run = run,
     .usage = "eval CHECKPOINT FILE... [options]",
-    .details = "CHECKPOINT is a run directory (its newest checkpoint), a checkpoint, or RUN/best. How rows "
-               "are read\n"
-               "(index base, hashing, feature names) is taken from training unless given.\n",
+    .details =
+        "CHECKPOINT is a checkpoint or a run: its newest checkpoint, or after --patience the one with the "
+        "best\n"
+        "valid loss (--last: the newest). How rows are read (index base, hashing, columns) is taken from\n"
+        "training unless given.\n",
     .tables = tables,
 };

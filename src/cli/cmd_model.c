@@ -13,12 +13,15 @@ static const mst_command cmd_show, cmd_export;
 /* ---- show ---- */
 
 typedef struct show_options {
+    bool last;
     char *input, *executor, *hidden;
     int64_t classes;
     int activation;
 } show_options;
 
 static const mst_option show_table[] = {
+    {"last", MST_OPTION_FLAG, offsetof(show_options, last), "false", 0, 0, NULL, NULL,
+     "Runs: the newest checkpoint, also after --patience, when the best one is taken otherwise."},
     {"input", MST_OPTION_TEXT, offsetof(show_options, input), NULL, 0, 0, NULL, "CxHxW",
      "Nets: channels x height x width of an image, where the file does not say."},
     {"classes", MST_OPTION_INT, offsetof(show_options, classes), "0", 0, 1 << 24, NULL, "N",
@@ -143,13 +146,16 @@ out:
     return st;
 }
 
-/* Loads the one checkpoint named on the command line. */
-static mst_status load_one(const mst_text_list *words, const mst_command *command, mst_assembly *assembly,
-                           mst_checkpoint_meta *meta)
+/* Loads the one checkpoint or run named on the command line; *checkpoint is the folder, the caller's to free.
+ */
+static mst_status load_one(const mst_text_list *words, bool last, const mst_command *command,
+                           mst_assembly *assembly, mst_checkpoint_meta *meta, char **checkpoint)
 {
+    bool best;
     if (words->n != 1)
         return mst_fail(MST_EUSAGE, "give one checkpoint: muster %s", command->usage);
-    return mst_assembly_from_checkpoint(assembly, words->items[0], mst_kernels_get(mst_isa_best()), NULL, 0,
+    TRY(mst_checkpoint_find_model(words->items[0], last, checkpoint, &best));
+    return mst_assembly_from_checkpoint(assembly, *checkpoint, mst_kernels_get(mst_isa_best()), NULL, 0,
                                         meta);
 }
 
@@ -190,6 +196,7 @@ static mst_status show_run(int argc, char **argv)
     mst_assembly assembly = {0};
     mst_checkpoint_meta meta = {0};
     mst_table *table = NULL;
+    char *checkpoint = NULL;
     bool helped;
     mst_status st;
     TRY_OUT(st, mst_cli_parse(&cmd_show, groups, 2, argc, argv, &words, &helped));
@@ -207,23 +214,25 @@ static mst_status show_run(int argc, char **argv)
             words.items[0]);
         goto out;
     }
-    TRY_OUT(st, load_one(&words, &cmd_show, &assembly, &meta));
+    TRY_OUT(st, load_one(&words, options.last, &cmd_show, &assembly, &meta, &checkpoint));
     TRY_OUT(st, views_table(&assembly.params, &table));
     if (json.json) {
-        st = mst_cli_print_json(json_pack("{s:O, s:O, s:I, s:I, s:I, s:o}", "model", meta.model, "optimizer",
-                                          meta.optimizer, "step", (json_int_t)meta.step, "rows",
-                                          (json_int_t)meta.rows, "epoch", (json_int_t)meta.epoch, "views",
-                                          mst_table_json(table)));
+        st = mst_cli_print_json(json_pack("{s:s, s:O, s:O, s:I, s:I, s:I, s:o}", "checkpoint", checkpoint,
+                                          "model", meta.model, "optimizer", meta.optimizer, "step",
+                                          (json_int_t)meta.step, "rows", (json_int_t)meta.rows, "epoch",
+                                          (json_int_t)meta.epoch, "views", mst_table_json(table)));
     } else {
         char step[32], rows[32];
-        printf("%s, trained by %s for %s steps on %s rows (%llu epochs)\n", assembly.model->ops->name,
-               json_string_value(json_object_get(meta.optimizer, "name")), mst_text_count(meta.step, step),
-               mst_text_count(meta.rows, rows), (unsigned long long)meta.epoch);
+        printf("%s: %s, trained by %s for %s steps on %s rows (%llu epochs)\n", checkpoint,
+               assembly.model->ops->name, json_string_value(json_object_get(meta.optimizer, "name")),
+               mst_text_count(meta.step, step), mst_text_count(meta.rows, rows),
+               (unsigned long long)meta.epoch);
         st = mst_table_print(table, NULL, true);
     }
 out:
     mst_table_destroy(table);
     mst_checkpoint_meta_fini(&meta);
+    mst_free(checkpoint);
     mst_assembly_fini(&assembly);
     mst_text_list_fini(&words);
     mst_options_fini(groups, 2);
@@ -245,7 +254,7 @@ static const mst_command cmd_show = {
 
 typedef struct export_options {
     char *out;
-    bool text;
+    bool text, last;
 } export_options;
 
 static const mst_option export_table[] = {
@@ -253,6 +262,8 @@ static const mst_option export_table[] = {
      "Where the weights go; \"-\" is standard output. Names ending in .gz or .zst are compressed."},
     {"text", MST_OPTION_FLAG, offsetof(export_options, text), "true", 0, 0, NULL, NULL,
      "One line per non-zero weight: view, its indices, value."},
+    {"last", MST_OPTION_FLAG, offsetof(export_options, last), "false", 0, 0, NULL, NULL,
+     "Runs: the newest checkpoint, also after --patience, when the best one is taken otherwise."},
     {0},
 };
 static const mst_option *const export_tables[] = {export_table, NULL};
@@ -282,6 +293,7 @@ static mst_status export_run(int argc, char **argv)
     mst_assembly assembly = {0};
     mst_checkpoint_meta meta = {0};
     mst_out *out = NULL;
+    char *checkpoint = NULL;
     bool helped;
     mst_status st;
     TRY_OUT(st, mst_cli_parse(&cmd_export, groups, 1, argc, argv, &words, &helped));
@@ -292,7 +304,7 @@ static mst_status export_run(int argc, char **argv)
                       "--no-text: text is the only form of export; a checkpoint itself is safetensors");
         goto out;
     }
-    TRY_OUT(st, load_one(&words, &cmd_export, &assembly, &meta));
+    TRY_OUT(st, load_one(&words, options.last, &cmd_export, &assembly, &meta, &checkpoint));
     TRY_OUT(st, mst_out_open(options.out, &out));
     for (uint32_t i = 0; i < assembly.params.n_views; i++)
         TRY_OUT(st, export_view(&assembly.params, &assembly.params.views[i], out));
@@ -300,6 +312,7 @@ static mst_status export_run(int argc, char **argv)
 out:
     mst_out_close(out);
     mst_checkpoint_meta_fini(&meta);
+    mst_free(checkpoint);
     mst_assembly_fini(&assembly);
     mst_text_list_fini(&words);
     mst_options_fini(groups, 1);

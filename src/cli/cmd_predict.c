@@ -172,7 +172,9 @@ const mst_command mst_cmd_predict = {
     .run = run,
     .usage = "predict CHECKPOINT FILE... [options]",
     .details =
-        "CHECKPOINT is a run directory (its newest checkpoint), a checkpoint, or RUN/best. One line "
+        "CHECKPOINT is a checkpoint or a run: its newest checkpoint, or after --patience the one with the "
+        "best\n"
+        "valid loss (--last: the newest). One line "
         "per row, in\n"
         "input order. Labels are not looked at and may be left out (Criteo's rows of 39 columns, VW and\n"
         "libsvm lines that begin with their features, TFRecords without the feature, IDX images alone);\n"

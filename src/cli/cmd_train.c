@@ -68,19 +68,13 @@ static double rows_per_s(const mst_train_summary *s)
     return s->status.train_seconds > 0.0 ? (double)s->status.rows / s->status.train_seconds : 0.0;
 }
 
-/* classes: the model tells more than two apart; precision is that of the best class, so another word for
- * accuracy. */
-static void add_result(mst_table *t, const char *set, bool classes, const mst_result *r)
+static void add_result(mst_table *t, const char *set, const mst_result *r)
 {
     char name[32];
     const struct {
         const char *name;
         double value;
-    } figures[] = {{"loss", r->loss},
-                   {"accuracy", r->accuracy},
-                   {"precision", classes ? r->accuracy : (double)NAN},
-                   {"top5", r->top5},
-                   {"auc", r->auc}};
+    } figures[] = {{"loss", r->loss}, {"accuracy", r->accuracy}, {"top5", r->top5}, {"auc", r->auc}};
     if (r->rows > 0) {
         snprintf(name, sizeof name, "%s rows", set);
         mst_table_text(t, name);
@@ -181,7 +175,6 @@ static mst_status print_summary(const settings *set, const mst_train_summary *s,
     static const mst_column columns[] = {{"name", false}, {"value", true}};
     mst_table *t;
     const mst_train_status *status = &s->status;
-    bool classes = strcmp(mst_models[set->train.model.model]->name, "logreg") != 0;
     TRY(mst_table_new(columns, 2, &t));
     mst_table_text(t, "end");
     mst_table_text(t, mst_end_text(s->end));
@@ -205,20 +198,24 @@ static mst_status print_summary(const settings *set, const mst_train_summary *s,
     mst_table_count(t, (uint64_t)rows_per_s(s));
     mst_table_text(t, "train loss");
     mst_table_real(t, status->train_loss, 5);
-    add_result(t, "valid", classes, &s->valid);
+    add_result(t, "valid", &s->valid);
     if (isfinite(s->best_valid_loss)) {
         mst_table_text(t, "best valid loss");
         mst_table_real(t, s->best_valid_loss, 5);
         mst_table_text(t, "best step");
         mst_table_count(t, s->best_step);
     }
-    add_result(t, "test", classes, &s->test);
+    add_result(t, "test", &s->test);
     mst_table_text(t, "peak resident bytes");
     mst_table_bytes(t, peak_resident_bytes());
     mst_table_text(t, "run");
     mst_table_text(t, s->run);
     mst_table_text(t, "checkpoint");
     mst_table_text(t, s->checkpoint[0] ? s->checkpoint : NULL);
+    if (s->best_checkpoint[0] != '\0') {
+        mst_table_text(t, "best checkpoint");
+        mst_table_text(t, s->best_checkpoint);
+    }
     mst_status st;
     json_t *verdict = read_verdict(set, s);
     if (set->output.json) {
@@ -230,6 +227,8 @@ static mst_status print_summary(const settings *set, const mst_train_summary *s,
         st = mst_cli_print_json(facts);
     } else {
         st = mst_table_print(t, NULL, false);
+        if (st == MST_OK && s->best_checkpoint[0] != '\0')
+            printf("\neval and predict use the best checkpoint, --last uses the newest.\n");
         if (st == MST_OK && workers != NULL)
             st = print_workers(workers);
         if (st == MST_OK)

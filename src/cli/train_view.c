@@ -67,7 +67,7 @@ static void on_progress(void *arg, const mst_train_status *s)
     pthread_mutex_unlock(&v->mutex);
 }
 
-/* With --eval-every and long evaluations: the precision so far, where the progress of training stands. */
+/* With --eval-every and long evaluations: the accuracy so far, where the progress of training stands. */
 static void on_evaluating(void *arg, const char *set, uint64_t rows, uint64_t correct)
 {
     mst_train_view *v = arg;
@@ -77,7 +77,7 @@ static void on_evaluating(void *arg, const char *set, uint64_t rows, uint64_t co
     pthread_mutex_lock(&v->mutex);
     v->step_ns = mst_now_ns(); /* steps are not expected meanwhile */
     if (mst_bar_due(&v->bar)) {
-        mst_text_precision(set, rows, correct, line, sizeof line);
+        mst_text_accuracy(set, rows, correct, line, sizeof line);
         mst_bar_show(line);
     }
     pthread_mutex_unlock(&v->mutex);

@@ -235,16 +235,15 @@ out:
     return st;
 }
 
-mst_status mst_assembly_from_checkpoint(mst_assembly *self, const char *path, const mst_kernels *kernels,
-                                        mst_option_group *groups, size_t n_groups, mst_checkpoint_meta *meta)
+mst_status mst_assembly_from_checkpoint(mst_assembly *self, const char *checkpoint,
+                                        const mst_kernels *kernels, mst_option_group *groups, size_t n_groups,
+                                        mst_checkpoint_meta *meta)
 {
     mst_status st;
-    char *checkpoint = NULL;
     mst_model_options options = {0};
     mst_shape shape;
     *self = (mst_assembly){0};
     *meta = (mst_checkpoint_meta){0};
-    TRY_OUT(st, mst_checkpoint_find(path, &checkpoint));
     TRY_OUT(st, mst_checkpoint_read_meta(checkpoint, meta));
     TRY_OUT(st, mst_model_from_json(meta->model, checkpoint, &options, &shape));
     if (groups != NULL) {
@@ -262,7 +261,6 @@ mst_status mst_assembly_from_checkpoint(mst_assembly *self, const char *path, co
     TRY_OUT(st, mst_assembly_init(self, &options, &shape, kernels, 0, 0, 0));
     TRY_OUT(st, mst_checkpoint_load(checkpoint, &self->params, NULL, false));
 out:
-    mst_free(checkpoint);
     return st;
 }
 

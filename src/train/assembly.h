@@ -45,7 +45,7 @@ mst_status mst_assembly_check_rows(const mst_assembly *self, const mst_augment *
                                    const mst_dataset *dataset);
 
 /* Among how rows were read, in checkpoints of models of augmented images: [channels, height, width] of the
- * images before. The one entry that is no option: whoever has a dataset knows it from there. */
+ * images before. Like MST_ORIGIN it is no option: whoever has a dataset knows it from there. */
 #define MST_AUGMENTED_IMAGE "augmented-image"
 
 /* What training did to images, for rows that come without a dataset; any false: nothing. source is for
@@ -53,11 +53,11 @@ mst_status mst_assembly_check_rows(const mst_assembly *self, const mst_augment *
 mst_status mst_augment_from_checkpoint(mst_augment *self, const mst_checkpoint_meta *meta,
                                        const char *source);
 
-/* A model as a checkpoint describes it, with its weights; no optimizer state. path as for
- * mst_checkpoint_find. When groups are given, options that the user has not set are set as they were in
- * training (how rows are read). */
-mst_status mst_assembly_from_checkpoint(mst_assembly *self, const char *path, const mst_kernels *kernels,
-                                        mst_option_group *groups, size_t n_groups, mst_checkpoint_meta *meta);
+/* A model as a checkpoint (its folder) describes it, with its weights; no optimizer state. When groups are
+ * given, options that the user has not set are set as they were in training (how rows are read). */
+mst_status mst_assembly_from_checkpoint(mst_assembly *self, const char *checkpoint,
+                                        const mst_kernels *kernels, mst_option_group *groups, size_t n_groups,
+                                        mst_checkpoint_meta *meta);
 
 /* {"name", "features", "dense", "classes", "bias", "pos_weight"}: goes into checkpoints and manifests. */
 json_t *mst_model_json(const mst_model *model);

@@ -558,6 +558,17 @@ void mst_book_save_abandon(mst_book *self)
 
 /* ---- the end ---- */
 
+/* The checkpoint that eval and predict use, where it is not the newest. */
+static void name_best(const mst_book *self, mst_train_summary *summary)
+{
+    char *path = NULL;
+    bool best;
+    if (self->best_checkpointer != NULL &&
+        mst_checkpoint_find_model(mst_run_path(self->run), false, &path, &best) == MST_OK && best)
+        snprintf(summary->best_checkpoint, sizeof summary->best_checkpoint, "%s", path);
+    mst_free(path);
+}
+
 mst_status mst_book_finish(mst_book *self, mst_end end, mst_train_summary *summary)
 {
     uint64_t start = mst_now_ns();
@@ -572,6 +583,7 @@ mst_status mst_book_finish(mst_book *self, mst_end end, mst_train_summary *summa
     snprintf(summary->run, sizeof summary->run, "%s", mst_run_path(self->run));
     snprintf(summary->checkpoint, sizeof summary->checkpoint, "%s", path ? path : "");
     mst_free(path);
+    name_best(self, summary);
     mst_loss_sum sum = self->marked_loss;
     mst_add_loss(&sum, &self->line_loss);
     summary->end = end;

@@ -87,6 +87,10 @@ void mst_checkpointer_destroy(mst_checkpointer *self);
  * one). *out is the caller's to free. MST_EINPUT when there is none. */
 mst_status mst_checkpoint_find(const char *path, char **out);
 
+/* Finds the checkpoint that is the model of a run: after --patience the one with the best valid loss (*best),
+ * else, or with `last`, the newest. Other paths as mst_checkpoint_find. */
+mst_status mst_checkpoint_find_model(const char *path, bool last, char **out, bool *best);
+
 /* Reads the meta only. */
 mst_status mst_checkpoint_read_meta(const char *checkpoint, mst_checkpoint_meta *meta);
 

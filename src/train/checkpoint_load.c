@@ -1,4 +1,4 @@
-/* Finding and loading checkpoints (checkpoint.h).
+/* Loading checkpoints (checkpoint.h).
  *
  * Design: the manifest is checked against the caller's views before any part is opened: names, sizes and
  * shapes, and that the slices it lists cover every wanted tensor exactly once. Then part after part: size,
@@ -13,7 +13,6 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "observe/run.h"
 #include "train/checkpoint_impl.h"
 #include "train/safetensors.h"
 
@@ -255,65 +254,6 @@ mst_status mst_checkpoint_fits(const char *checkpoint, const json_t *theirs, con
                         checkpoint, there, here, here < there ? "give --features" : "rows must have at most",
                         there);
     return other_model(checkpoint, theirs, mine);
-}
-
-/* ---- finding ---- */
-
-/* *out stays NULL when the folder holds no complete checkpoint. */
-static mst_status find_newest(const char *folder, char **out)
-{
-    mst_checkpoint_entry *entries = NULL;
-    size_t n = 0;
-    TRY(mst_checkpoint_list(folder, &entries, &n));
-    while (n > 0 && !entries[n - 1].complete)
-        n--;
-    mst_status st = MST_OK;
-    if (n > 0) {
-        *out = mst_sprintf("%s/" CHECKPOINT_STEP_NAME, folder, (unsigned long long)entries[n - 1].step);
-        if (*out == NULL)
-            st = mst_fail(MST_ENOMEM, "%s: no memory for a path", folder);
-    }
-    mst_free(entries);
-    return st;
-}
-
-/* A run without a checkpoint, which may yet come. */
-static mst_status none_in_run(const char *path)
-{
-    char by[320];
-    if (mst_run_held(path, by, sizeof by))
-        return mst_fail(MST_EINPUT, "%s is being trained by %s and has saved no checkpoint yet", path, by);
-    return mst_fail(MST_EINPUT, "%s: the run has saved no checkpoint: it must be trained anew", path);
-}
-
-mst_status mst_checkpoint_find(const char *path, char **out)
-{
-    mst_status st = MST_OK;
-    char *found = NULL;
-    char *nested = mst_sprintf("%s/checkpoints", path), *manifest = mst_sprintf("%s/manifest.json", path),
-         *metrics = mst_sprintf("%s/metrics.csv", path);
-    if (nested == NULL || manifest == NULL || metrics == NULL)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for a path", path));
-    if (!mst_path_is_folder(path))
-        TRY_OUT(st, mst_fail(MST_EINPUT, "%s: not a checkpoint: %s", path,
-                             mst_path_exists(path) ? "a checkpoint is a folder" : "there is no such folder"));
-    if (mst_path_is_folder(nested))
-        TRY_OUT(st, find_newest(nested, &found));
-    else if (!mst_path_exists(manifest))
-        TRY_OUT(st, find_newest(path, &found));
-    else if (mst_path_exists(metrics)) /* a run */
-        TRY_OUT(st, none_in_run(path));
-    else if ((found = mst_strdup(path)) == NULL)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for a path", path));
-    if (found == NULL)
-        TRY_OUT(st, mst_path_exists(metrics) ? none_in_run(path)
-                                             : mst_fail(MST_EINPUT, "%s: no complete checkpoint here", path));
-    *out = found;
-out:
-    mst_free(nested);
-    mst_free(manifest);
-    mst_free(metrics);
-    return st;
 }
 
 /* ---- loading ---- */

@@ -174,8 +174,10 @@ static mst_status open_checkpoint(server_job *job, const json_t *join, mst_serve
     const mst_train_options *o = job->config->train->train;
     mst_checkpoint_meta meta = {0};
     char *path = NULL;
+    bool best;
     mst_status st;
-    TRY_OUT(st, mst_checkpoint_find(o->resume ? o->run : o->init_from, &path));
+    TRY_OUT(st, o->resume ? mst_checkpoint_find(o->run, &path)
+                          : mst_checkpoint_find_model(o->init_from, false, &path, &best));
     TRY_OUT(st, mst_checkpoint_read_meta(path, &meta));
     if (!o->force)
         TRY_OUT(st, mst_origin_check(mst_origin_in(json_object_get(meta.extra, "data")), path,

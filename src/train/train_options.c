@@ -27,7 +27,8 @@ const mst_option mst_train_option_table[] = {
      "test_ or valid_ before them. never: no condition (to lift that of a resumed run). In as many epochs as "
      "it takes unless another limit is given."},
     {"patience", MST_OPTION_INT, FIELD(patience), "0", 0, 1e6, NULL, "N",
-     "Stop after N evaluations without a better loss on --valid; the best weights stay in RUN/best. 0: off."},
+     "Stop after N evaluations without a better loss on --valid; the best weights stay in RUN/best, which "
+     "eval and predict use. 0: off."},
     {"eval-every", MST_OPTION_TEXT, FIELD(eval_every), "1 epoch", 0, 0, NULL, "N steps|rows|s|epochs",
      "How often to evaluate; never: only at the end."},
     {"eval-rows", MST_OPTION_INT, FIELD(eval_rows), "0", 0, 1e15, NULL, "N",
@@ -65,7 +66,9 @@ const mst_option mst_train_option_table[] = {
      "N steps|rows|s|epochs", "How often to write a checkpoint, besides the one at the end."},
     {"keep", MST_OPTION_INT, FIELD(keep), "2", 0, 1e6, NULL, "N", "How many checkpoints stay; 0: all."},
     {"init-from", MST_OPTION_TEXT, FIELD(init_from), NULL, 0, 0, NULL, "CHECKPOINT",
-     "Start from the weights of a checkpoint or run, with fresh optimizer state and step 0."},
+     "Start from the weights of a checkpoint or run (after --patience its best), with fresh optimizer state "
+     "and "
+     "step 0."},
     {"force", MST_OPTION_FLAG, FIELD(force), "false", 0, 0, NULL, NULL,
      "Continue with rows of another format or hash than the model, or the training data, has."},
     {"isa", MST_OPTION_TEXT, FIELD(isa), "auto", 0, 0, NULL, "NAME",

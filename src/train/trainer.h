@@ -120,6 +120,7 @@ typedef struct mst_train_summary {
     uint64_t n_evaluations;
     double feed_wait_seconds;
     char run[512], checkpoint[640]; /* "": none */
+    char best_checkpoint[640];      /* with --patience: that of best_step; "": none */
 } mst_train_summary;
 
 /* Any slot may be NULL. Called on the trainer's thread, between runs of the strategy; evaluating on a thread

@@ -291,13 +291,21 @@ static mst_status check_same_model(const mst_trainer *self, const mst_checkpoint
     return st;
 }
 
+/* The checkpoint that a run continues from, or starts with: --resume, --init-from. */
+static mst_status find_checkpoint(const mst_trainer *self, char **out)
+{
+    bool best;
+    return self->options.resume ? mst_checkpoint_find(self->options.run, out)
+                                : mst_checkpoint_find_model(self->options.init_from, false, out, &best);
+}
+
 /* Whether the checkpoint that would be loaded is one of this model. */
-static mst_status look_at_checkpoint(const mst_trainer *self, const char *from)
+static mst_status look_at_checkpoint(const mst_trainer *self)
 {
     mst_status st;
     char *checkpoint = NULL;
     mst_checkpoint_meta meta = {0};
-    TRY_OUT(st, mst_checkpoint_find(from, &checkpoint));
+    TRY_OUT(st, find_checkpoint(self, &checkpoint));
     TRY_OUT(st, mst_checkpoint_read_meta(checkpoint, &meta));
     TRY_OUT(st, check_same_model(self, &meta, checkpoint));
 out:
@@ -307,12 +315,13 @@ out:
 }
 
 /* Loads weights, and everything else when the run resumes. */
-static mst_status load_checkpoint(mst_trainer *self, const char *from, bool resume)
+static mst_status load_checkpoint(mst_trainer *self)
 {
     mst_status st;
+    bool resume = self->options.resume;
     char *checkpoint = NULL;
     mst_checkpoint_meta meta = {0};
-    TRY_OUT(st, mst_checkpoint_find(from, &checkpoint));
+    TRY_OUT(st, find_checkpoint(self, &checkpoint));
     TRY_OUT(st, mst_checkpoint_read_meta(checkpoint, &meta));
     TRY_OUT(st, check_same_model(self, &meta, checkpoint));
     TRY_OUT(st,
@@ -435,7 +444,7 @@ static mst_status set_up_plan(mst_trainer *self, const mst_shape *shape)
     TRY(mst_assembly_check_rows(&self->assembly, &self->augment, self->dataset));
     TRY(mst_limits_check(&self->limits, o, self->assembly.model->n_scores));
     if (o->resume || o->init_from != NULL)
-        TRY(look_at_checkpoint(self, o->resume ? o->run : o->init_from));
+        TRY(look_at_checkpoint(self));
     TRY(mst_trainer_open_sets(self, NULL, self->config.stop));
     return make_feed(self, 1, (uint32_t)self->strategy_options.batch, 0, 0, self->config.stop);
 }
@@ -455,10 +464,8 @@ mst_status mst_trainer_set_up(mst_trainer *self)
     TRY(make_book(self));
     mst_params_populate(&self->assembly.params);
     mst_optimizer_start(&self->optimizer, &self->assembly.params);
-    if (self->options.resume)
-        TRY(load_checkpoint(self, self->options.run, true));
-    else if (self->options.init_from != NULL)
-        TRY(load_checkpoint(self, self->options.init_from, false));
+    if (self->options.resume || self->options.init_from != NULL)
+        TRY(load_checkpoint(self));
     TRY(mst_trainer_open_sets(self, &self->assembly.params, self->config.stop));
     return make_strategy(self);
 }

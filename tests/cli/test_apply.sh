@@ -160,3 +160,38 @@ refused 1 'columns.tfrecord has rows with numbered features, but columns is for'
 # A cache of libsvm rows that were numbered from elsewhere.
 expect 0 data convert test.libsvm --index-base 0 --out shifted.cache
 refused 1 'shifted.cache has rows read with --index-base 0, but svm is for rows read with --index-base 1' eval svm shifted.cache
+
+# ---- the best weights of a run with --patience ----
+# A learning rate that is much too high: the loss on --valid rises from the first evaluation on.
+expect 0 train train.libsvm --features 3000 --valid test.libsvm --patience 3 --epochs 50 --batch 10 --lr 3 --run best --quiet --json
+best=$(sed -n 's/^  "best_checkpoint": "\(.*\)",*$/\1/p' out) last=$(sed -n 's/^  "checkpoint": "\(.*\)",*$/\1/p' out)
+want=$(loss best_valid_loss) got=$(loss valid_loss)
+[ -d "$best" ] && [ -d "$last" ] && [ "$want" != "$got" ] || fail "no best checkpoint: '$best', '$last', $want, $got"
+used() { sed -n 's/^  "checkpoint": "\(.*\)",*$/\1/p' out; }
+expect 0 eval best test.libsvm --json
+same "checkpoint of eval" "$(used)" "$best"
+same "loss of the best checkpoint" "$(loss loss | cut -c1-6)" "$(echo $want | cut -c1-6)"
+expect 0 eval best test.libsvm --json --last
+same "checkpoint of eval --last" "$(used)" "$last"
+same "loss of the newest checkpoint" "$(loss loss | cut -c1-6)" "$(echo $got | cut -c1-6)"
+for command in "predict RUN test.libsvm" "model export RUN" "model show RUN"; do
+  expect 0 ${command/RUN/best/best}
+  mv out best.out
+  expect 0 ${command/RUN/best}
+  cmp -s out best.out || fail "${command/RUN/best} does not use the best checkpoint"
+  [ "$command" != "predict RUN test.libsvm" ] || same "note" "$(cat err)" "using $best, which has the best valid loss (--last: the newest)"
+  expect 0 ${command/RUN/best/checkpoints}
+  mv out last.out
+  ! cmp -s last.out best.out || fail "$command: the best checkpoint is the newest"
+  expect 0 ${command/RUN/best} --last
+  cmp -s out last.out || fail "$command --last does not use the newest checkpoint"
+done
+expect 0 model show best
+grep -q "^$best: logreg" out || fail "model show does not name the checkpoint"
+expect 0 train train.libsvm --features 3000 --init-from best --run o --steps 1 --lr 1e-9 --test test.libsvm --quiet --json
+same "loss after --init-from" "$(loss test_loss | cut -c1-6)" "$(echo $want | cut -c1-6)"
+expect 0 train train.libsvm --run best --resume --epochs 60 --patience 100 --quiet # continues from the newest
+has 'eval and predict use the best checkpoint'
+expect 0 train train.libsvm --run best --resume --epochs 61 --patience 0 --quiet
+expect 0 eval best test.libsvm --json
+case $(used) in best/checkpoints/*) ;; *) fail "without --patience, eval uses $(used)" ;; esac

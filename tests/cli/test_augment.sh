@@ -12,7 +12,8 @@ expect 0 train $images --test $test --model lenet-small --crop 24x24 --mirror --
 grep -q 'top5 0\.' err || fail "evaluations do not show the top-5 accuracy"
 has 'test top5'
 has 'test rows'
-has 'test precision'
+has 'test accuracy'
+! grep -q precision out || fail "one number has two names"
 same "last column" "$(head -1 r/metrics.csv | cut -d, -f12)" top5
 numbers=$(sed -n 's/.*"normalise": "\(0[^"]*\)".*/\1/p' r/manifest.json)
 [ -n "$numbers" ] || fail "the manifest does not say what auto came to"
@@ -27,18 +28,17 @@ expect 0 eval r $test --json
 same "accuracy" "$(sed -n 's/.*"accuracy": \([0-9.]*\).*/\1/p' out | cut -c1-7)" "$last"
 has '"top5"'
 has '"rows": 300'
-same "precision" "$(sed -n 's/.*"precision": \([0-9.]*\).*/\1/p' out | cut -c1-7)" "$last"
-expect 0 eval r $test --batch 50 --threads 1 --precision-every 100
-has 'precision'
-same "lines of running precision" "$(grep -c '^precision @ 1 = [01]\.[0-9]* @ [123]00 examples$' err)" 3
-same "the last of them" "$(tail -1 err | cut -d' ' -f5)" "$(printf %.4f "$last")"
+expect 0 eval r $test --batch 50 --threads 1 --accuracy-every 100
+has 'accuracy'
+same "lines of running accuracy" "$(grep -c '^accuracy [01]\.[0-9]* of the first [123]00 rows$' err)" 3
+same "the last of them" "$(tail -1 err | cut -d' ' -f2)" "$(printf %.4f "$last")"
 for batch in 37 1024; do
-  expect 0 eval r $test --batch $batch --rows 250 --precision-every 80
-  same "rows that the precision is told of" \
-    "$(sed -n 's/^precision.* @ \([0-9]*\) examples$/\1/p' err | tr '\n' ' ')" "80 160 240 250 "
+  expect 0 eval r $test --batch $batch --rows 250 --accuracy-every 80
+  same "rows that the accuracy is told of" \
+    "$(sed -n 's/^accuracy.* of the first \([0-9]*\) rows$/\1/p' err | tr '\n' ' ')" "80 160 240 250 "
 done
-expect 0 eval r $test --precision-every 100 --quiet
-same "lines of running precision" "$(wc -c <err)" 0
+expect 0 eval r $test --accuracy-every 100 --quiet
+same "lines of running accuracy" "$(wc -c <err)" 0
 expect 0 predict r $test --what class
 same "predicted rows" "$(wc -l <out)" 300
 cp out classes

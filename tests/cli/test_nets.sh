@@ -133,8 +133,8 @@ expect 0 predict r sparse.libsvm --what class
 expect 0 data gen images --size 3x16x16 --classes 50 --rows 100 --test-rows 2000 --out fake
 expect 0 train fake/train.gen --model mlp --hidden 20 --lr 1e-12 --steps 1 --run untrained
 expect 0 eval untrained fake/test.gen --json
-precision=$(sed -n 's/.*"precision": \([0-9.]*\).*/\1/p' out)
-same "precision $precision of an untrained net is about 1/50" "$(awk -v p="$precision" 'BEGIN { print (p > 0.005 && p < 0.06) }')" 1
+accuracy=$(sed -n 's/.*"accuracy": \([0-9.]*\).*/\1/p' out)
+same "accuracy $accuracy of an untrained net is about 1/50" "$(awk -v p="$accuracy" 'BEGIN { print (p > 0.005 && p < 0.06) }')" 1
 
 # Threads inside of primitives spin briefly, unless told otherwise.
 # spins: GOMP_SPINCOUNT in the environment of a training.
