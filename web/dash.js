@@ -191,7 +191,7 @@
   var PARTS = [['compute', 'computing', '--c0'], ['server-network', 'network at the servers', '--c1'],
     ['worker-network', 'network at the workers', '--c2'], ['server-cpu', 'work of the servers', '--c3'], ['input', 'parsing of input', '--c4'],
     ['disk', 'disk', '--c5'], ['stragglers', 'slow workers', '--c6'], ['synchronisation', 'round trips and barriers', '--c7'],
-    ['evaluation', 'evaluation', '--bad']];
+    ['evaluation', 'evaluation', '--bad'], ['cores', 'waiting for a core', '--c8']];
 
   function evidence(e) {
     var show = {share: percent, bytes: f.bytes, 'bytes/s': f.rate, s: f.seconds}[e.unit];

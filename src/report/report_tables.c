@@ -111,9 +111,10 @@ mst_status mst_report_sheet_accuracy(const mst_report *self, mst_sheet *out)
 
 mst_status mst_report_sheet_verdict(const mst_report *self, mst_sheet *out)
 {
-    *out = (mst_sheet){.title = "Where a worker's time goes, by cause",
-                       .key = "verdict",
-                       .note = "Computing includes waiting for a core; the evidence says how much that is."};
+    *out = (mst_sheet){
+        .title = "Where a worker's time goes, by cause",
+        .key = "verdict",
+        .note = "Computing includes preparing rows, sending and applying, but not waiting for a core."};
     mst_sheet_column_add(out, "run", "run", false);
     mst_sheet_column_add(out, "", "bar", false);
     for (int k = 0; k < MST_BOTTLENECKS; k++)

@@ -10,8 +10,8 @@
  *     the host waits for disks for at least 0.2 of a core; or 50 major faults/s; or 1 MB/s read from disks
  *     (where the system does not tell who was ready: while at least 0.3 of the host's CPU is free).
  *  3. input: the rest of read_s.
- *  4. compute: the rest of the other own phases. What of it the process did not run in though it was ready to
- *     is told apart: it is waiting for a core.
+ *  4. cores: the part of the rest of the other own phases in which the process did not run though it was
+ * ready to: it waits for a core; compute: what remains of them.
  *  5. Waits (pull_wait_s + barrier_wait_s) are divided among
  *     a. stragglers: in lockstep (sync, ssp), the time of a step by which the slowest worker's own work is
  *        longer than the median's, from 1.2 times on; or, where that is more, the time that the coordinator
@@ -26,15 +26,16 @@
  *        are lower bounds, and workers that share a slow link of a server measure parts of it: so a worker's
  *        use counts a quarter, but four times when its link is a third as fast as all others', since then
  *        the servers' is not what is slow;
- *     c. compute, all of the rest, where several processes or threads of the run are on a host whose cores
- *        are used up (0.95 busy): it is waiting for a core;
+ *     c. cores, all of the rest, where several processes or threads of the run are on a host whose cores
+ *        are used up (0.95 busy);
  *     d. the rest: the network where no link speed is known, workers and servers (or ranks, which are workers
  *        without servers) are on different hosts and a step moves 32 kB or more: at a worker that waits 1.5
  * times as long per step as the median (without lockstep), or where there are no servers; else at the
  * servers. Otherwise synchronisation: round trips and barriers.
  *
- * The greatest share is the bottleneck when it is at least 0.4 and 1.25 times the second, or when a server or
- * a link is used 0.9 of the time or more and workers wait at least 0.15 of it; else there is none.
+ * The greatest share (compute and cores together count as one, compute) is the bottleneck when it is at least
+ * 0.4 and 1.25 times the second, or when a server or a link is used 0.9 of the time or more and workers wait
+ * at least 0.15 of it; else there is none.
  *
  * Without spans.csv the manifest tells how long workers computed, read and waited, but not for what: waits
  * then have no share, and where they are the greatest part nothing is known.
@@ -70,8 +71,8 @@
 #define CPU_FREE       0.3
 #define OTHERS         0.25 /* of a host's cores, before other programs are worth a word */
 #define STEP_BYTES     32768
-#define CORE_WAIT      0.05 /* of a worker's time, before waiting for a core is worth a word, */
-#define CORES_LACK     0.15 /* and before it is what the sentence says */
+#define WORTH_A_WORD   0.05 /* of a worker's time */
+#define CORES_LACK     0.15 /* of it, before waiting for a core is what the sentence is about */
 #define HOST_TEXT      224
 
 const char *mst_bottleneck_name(mst_bottleneck kind)
@@ -148,8 +149,9 @@ static void take_own(const mst_facts *f, mst_verdict *v)
     double of_read = fmin(off, read), of_rest = fmin(off - of_read, rest);
     v->shares[MST_BOTTLENECK_DISK] = f->typical[MST_COST_CHECKPOINT] + of_read + of_rest;
     v->shares[MST_BOTTLENECK_INPUT] = read - of_read;
-    v->shares[MST_BOTTLENECK_COMPUTE] = rest - of_rest;
-    v->core_wait = fmin(rest - of_rest, ready_share(f));
+    v->core_wait_own = fmin(rest - of_rest, ready_share(f));
+    v->shares[MST_BOTTLENECK_CORES] = v->core_wait_own;
+    v->shares[MST_BOTTLENECK_COMPUTE] = rest - of_rest - v->core_wait_own;
 }
 
 /* ---- rule 5: waits ---- */
@@ -229,8 +231,7 @@ static void take_waits(const mst_facts *f, mst_verdict *v, double wait, places *
     v->shares[MST_BOTTLENECK_SERVER_CPU] = server;
     v->shares[where] += link;
     if (f->crowded) { /* what is not explained otherwise is waiting for a core */
-        v->core_wait += rest;
-        v->shares[MST_BOTTLENECK_COMPUTE] += rest;
+        v->shares[MST_BOTTLENECK_CORES] += rest;
         return;
     }
     bool processes = f->n_servers > 0 || f->n_workers > 1 || f->ps;
@@ -248,17 +249,30 @@ static void take_waits(const mst_facts *f, mst_verdict *v, double wait, places *
 
 /* ---- choosing ---- */
 
+double mst_verdict_own(const mst_verdict *v)
+{
+    return v->shares[MST_BOTTLENECK_COMPUTE] + v->shares[MST_BOTTLENECK_CORES];
+}
+
+/* A share as a candidate: compute and cores are one. */
+static double weight_of(const mst_verdict *v, int kind)
+{
+    return kind == MST_BOTTLENECK_COMPUTE ? mst_verdict_own(v)
+           : kind == MST_BOTTLENECK_CORES ? 0
+                                          : v->shares[kind];
+}
+
 static mst_bottleneck choose(const mst_facts *f, const mst_verdict *v)
 {
     mst_bottleneck first = MST_BOTTLENECK_COMPUTE;
     double second = 0;
     for (int k = 1; k < MST_BOTTLENECKS; k++)
-        if (v->shares[k] > v->shares[first])
+        if (weight_of(v, k) > weight_of(v, (int)first))
             first = (mst_bottleneck)k;
     for (int k = 0; k < MST_BOTTLENECKS; k++)
         if (k != (int)first)
-            second = fmax(second, v->shares[k]);
-    if (v->shares[first] >= DOMINATES && v->shares[first] >= LEADS * second)
+            second = fmax(second, weight_of(v, k));
+    if (weight_of(v, (int)first) >= DOMINATES && weight_of(v, (int)first) >= LEADS * second)
         return first;
     if (f->wait >= SATURATED_WAIT) {
         if (f->server_busy >= SATURATED && !(fmax(f->server_link, f->worker_link) > f->server_busy))
@@ -336,8 +350,6 @@ static void take_evidence(const mst_facts *f, mst_verdict *v)
     }
     if (f->guest != NULL && f->others >= OTHERS * f->guest->cores)
         add_evidence(v, f->others, "cores", "CPU of %s that other programs use", host_of(f, f->guest, host));
-    add_evidence(v, v->core_wait >= CORE_WAIT ? v->core_wait : NAN, "share",
-                 "time that a %s waits for a core, which counts as computing", who);
     add_evidence(v, f->held >= HELD ? f->held : NAN, "share", "time that steps were held open for %s alone",
                  f->n_workers > 0 ? f->workers[f->held_worker].name : "");
     add_evidence(v, f->bytes_per_step > 0 ? f->bytes_per_step : NAN, "bytes",
@@ -394,9 +406,40 @@ static void add_parsing(const mst_facts *f, mst_verdict *v)
                  all);
 }
 
+/* Tables count what is part of computing here in columns of their own. */
+static const char *included(const mst_facts *f, const mst_verdict *v)
+{
+    double more = f->own - f->typical[MST_COST_READ] - f->typical[MST_COST_COMPUTE];
+    return more >= fmax(WORTH_A_WORD, 0.1 * v->shares[MST_BOTTLENECK_COMPUTE])
+               ? " (preparing rows, sending and applying included)"
+               : "";
+}
+
+/* While doing what, where it is both. */
+static const char *core_parts(const mst_verdict *v, char out[120])
+{
+    char own[40], other[40];
+    double waiting = v->shares[MST_BOTTLENECK_CORES] - v->core_wait_own;
+    *out = '\0';
+    if (v->core_wait_own >= WORTH_A_WORD && waiting >= WORTH_A_WORD)
+        snprintf(out, 120, " (%s in their own work, %s while they wait for others)",
+                 mst_figure_percent(v->core_wait_own, own), mst_figure_percent(waiting, other));
+    return out;
+}
+
+static const char *core_words(const mst_verdict *v, char out[120])
+{
+    char share[40];
+    *out = '\0';
+    if (v->shares[MST_BOTTLENECK_CORES] >= WORTH_A_WORD)
+        snprintf(out, 120, ", waiting for a core %s",
+                 mst_figure_percent(v->shares[MST_BOTTLENECK_CORES], share));
+    return out;
+}
+
 static void write_sentence(const mst_facts *f, mst_verdict *v)
 {
-    char share[40], extra[320] = "", number[40], core[40], host[HOST_TEXT];
+    char share[40], extra[320] = "", number[40], core[40], host[HOST_TEXT], parts[120];
     const char *who = mst_facts_noun(f);
     size_t size = sizeof v->sentence;
     if (v->kind == MST_BOTTLENECK_NONE) {
@@ -415,15 +458,15 @@ static void write_sentence(const mst_facts *f, mst_verdict *v)
             snprintf(extra, sizeof extra, "; the CPU of %s is used %s",
                      host_of(f, &f->workers[f->slowest], host),
                      mst_figure_percent(f->workers[f->slowest].host_busy, number));
-        if (v->core_wait >= CORES_LACK)
+        if (v->shares[MST_BOTTLENECK_CORES] >= CORES_LACK)
             snprintf(v->sentence, size,
-                     "Cores are the bottleneck: %ss compute %s of their time and wait for a core %s of "
-                     "it%s.",
-                     who, mst_figure_percent(v->shares[v->kind] - v->core_wait, share),
-                     mst_figure_percent(v->core_wait, core), extra);
+                     "Cores are the bottleneck: %ss compute %s of their time%s and wait for a core %s of "
+                     "it%s%s.",
+                     who, share, included(f, v), mst_figure_percent(v->shares[MST_BOTTLENECK_CORES], core),
+                     core_parts(v, parts), extra);
         else
-            snprintf(v->sentence, size, "Computing is the bottleneck: it takes %s of a %s's time%s.", share,
-                     who, extra);
+            snprintf(v->sentence, size, "Computing is the bottleneck: it takes %s of a %s's time%s%s%s.",
+                     share, who, included(f, v), core_words(v, parts), extra);
         break;
     case MST_BOTTLENECK_SERVER_NETWORK:
     case MST_BOTTLENECK_WORKER_NETWORK: {
@@ -490,7 +533,7 @@ static void normalise(mst_verdict *v)
     }
     evaluation = v->shares[MST_BOTTLENECK_EVALUATION];
     if (evaluation + others > 1)
-        v->core_wait *= (1 - evaluation) / others;
+        v->core_wait_own *= (1 - evaluation) / others;
     for (int k = 0; evaluation + others > 1 && k < MST_BOTTLENECKS; k++)
         v->shares[k] *= k != MST_BOTTLENECK_EVALUATION ? (1 - evaluation) / others : 1;
 }

@@ -17,7 +17,8 @@
     X(DISK, "disk", "disk")                                                                                  \
     X(STRAGGLERS, "stragglers", "slow workers")                                                              \
     X(SYNCHRONISATION, "synchronisation", "round trips and barriers")                                        \
-    X(EVALUATION, "evaluation", "evaluation")
+    X(EVALUATION, "evaluation", "evaluation")                                                                \
+    X(CORES, "cores", "waiting for a core")
 
 typedef enum mst_bottleneck {
 #define X(name, text, title) MST_BOTTLENECK_##name,
@@ -47,11 +48,11 @@ typedef struct mst_advice {
 
 typedef struct mst_verdict {
     bool known; /* false: the files do not say where time went; the sentence says which are missing */
-    mst_bottleneck kind;
-    char process[208]; /* where it is; "" when it is nowhere in particular */
+    mst_bottleneck kind; /* never CORES: COMPUTE stands for both, as both want cores */
+    char process[208];   /* where it is; "" when it is nowhere in particular */
     char sentence[640];
     double shares[MST_BOTTLENECKS]; /* of a typical worker's time */
-    double core_wait;               /* what of computing's share is waiting for a core */
+    double core_wait_own;           /* of that of CORES, what was in phases of own work, and not of waits */
     mst_evidence evidence[MST_EVIDENCE_MAX];
     size_t n_evidence;
     mst_advice advice[MST_ADVICE_MAX]; /* greatest gain first; of hardware, it counts two thirds */

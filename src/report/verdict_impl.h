@@ -93,6 +93,8 @@ void mst_facts_fini(mst_facts *self);
 
 /* Adds the advice, in the order of verdict.h, for the shares that the verdict has. */
 void mst_verdict_advise(const mst_facts *facts, mst_verdict *verdict);
+/* The share of own work together with what it waits for cores: what more cores could shorten. */
+double mst_verdict_own(const mst_verdict *verdict);
 
 /* Steps per second of `customers` workers that each work `think` seconds on their own and then ask n stations
  * in turn, which serve one at a time, for demand[i] seconds: exact mean value analysis. */

@@ -114,7 +114,7 @@ static model today(const mst_facts *f, const mst_verdict *v)
         .in_flight = pipeline > 0 ? 1 + pipeline : 1,
         .input = s[MST_BOTTLENECK_INPUT],
         .disk = fmax(0, s[MST_BOTTLENECK_DISK] - f->typical[MST_COST_CHECKPOINT]),
-        .own = s[MST_BOTTLENECK_COMPUTE],
+        .own = mst_verdict_own(v),
         .straggle = s[MST_BOTTLENECK_STRAGGLERS],
         .trips = s[MST_BOTTLENECK_SYNCHRONISATION],
         .server = s[MST_BOTTLENECK_SERVER_CPU],
@@ -371,7 +371,7 @@ static double crowd(const mst_facts *f, double others, double parsing)
 static double own_on(const mst_facts *f, const mst_verdict *v, double others, double parsing)
 {
     const mst_party *w = &f->workers[0];
-    double now = v->shares[MST_BOTTLENECK_COMPUTE], threads = fmax(1, w->thread_seconds / w->seconds);
+    double now = mst_verdict_own(v), threads = fmax(1, w->thread_seconds / w->seconds);
     double each = fmin((w->cores - others) / beside(f), limit_of(f)); /* of NAN and a number: the number */
     if (isnan(f->parsing) || !(w->ran > 0) || !(each > 0) || !(now > 0))
         return now;
@@ -383,8 +383,8 @@ static double own_on(const mst_facts *f, const mst_verdict *v, double others, do
 
 static void set_own(const mst_verdict *v, model *m, double share)
 {
-    if (v->shares[MST_BOTTLENECK_COMPUTE] > 0)
-        m->own *= share / v->shares[MST_BOTTLENECK_COMPUTE];
+    if (mst_verdict_own(v) > 0)
+        m->own *= share / mst_verdict_own(v);
 }
 
 static void advise_cache(const mst_facts *f, mst_verdict *v, const model *now)

@@ -369,7 +369,7 @@ static void test_stragglers(void **state)
     limited.processes[2].cpu_limit = limited.processes[2].cpu = 0.4;
     judge(&limited, &v);
     is(&v, MST_BOTTLENECK_STRAGGLERS, "worker-1");
-    assert_true(v.core_wait == 0);
+    assert_true(v.shares[MST_BOTTLENECK_CORES] == 0);
     fixture_run two = r; /* with two workers the faster one is typical */
     two.n = 3;
     two.workers = 2;
@@ -462,6 +462,17 @@ static void test_one_host(void **state)
     }
     judge(&r, &v);
     is(&v, MST_BOTTLENECK_COMPUTE, "");
+    /* What a worker spends computing is what the table of phases beside the sentence shows; waits stay waits.
+     */
+    const fixture_process *w = &r.processes[1];
+    double own = w->prepare + w->compute + w->push;
+    assert_float_equal(v.shares[MST_BOTTLENECK_COMPUTE], own, 0.01);
+    assert_true(v.shares[MST_BOTTLENECK_CORES] > 0.2 && v.shares[MST_BOTTLENECK_CORES] <= 0.501);
+    char words[80];
+    snprintf(words, sizeof words, "workers compute %.0f%% of their time", 100 * own);
+    assert_non_null(strstr(v.sentence, words));
+    snprintf(words, sizeof words, "wait for a core %.0f%%", 100 * v.shares[MST_BOTTLENECK_CORES]);
+    assert_non_null(strstr(v.sentence, words));
     for (int i = 1; i < 4; i++)
         r.processes[i].cpu = 0.2; /* others are there */
     judge(&r, &v);
