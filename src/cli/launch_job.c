@@ -10,7 +10,9 @@
  * 2. Any other end than exit code 0 is a failure. The others are given the grace to end by themselves, then
  * asked to, and a grace later killed. When server 0 fails for a reason of its own, nobody can go on: the
  * others are asked to end after a moment, in which whoever it blames can say why.
- * 3. What failed first is what is reported: the first failure with a reason of its own, else the first.
+ * 3. What failed first is what is reported: the first failure with a reason of its own, else the first. A
+ * server that fails with a reason of its own explains why workers have failed, unless it names one: they may
+ * have met the server of another job at an address that theirs could not get.
  * 4. SIGINT, SIGTERM and SIGHUP ask all processes to end and kill those left after the grace; a second one
  * kills them at once. SIGUSR1 goes to server 0. A job that was stopped and saved ends with MST_ESTOPPED, and
  * names the command that resumes it, which server 0 prints.
@@ -260,7 +262,9 @@ static void member_ended(launch *l, actor *a)
         return;
     }
     bool first_by_peer = l->first != NULL && l->first->signal == 0 && l->first->code == 3;
-    if (l->first == NULL || (first_by_peer && !by_peer))
+    bool explains = l->first != NULL && l->first->member->role == MST_ROLE_WORKER &&
+                    a->member->role == MST_ROLE_SERVER && a->signal == 0 && (a->code == 1 || a->code == 2);
+    if (l->first == NULL || (first_by_peer && !by_peer) || explains)
         l->first = a;
     begin_failing(l, a);
 }

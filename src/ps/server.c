@@ -591,9 +591,26 @@ static void server_fini(mst_server *s)
     free_buffers(s->pool);
 }
 
-static mst_status server_init(mst_server *s, const mst_server_options *o, const mst_server_hooks *hooks)
+/* Another job is the usual reason that an address is taken. */
+static mst_status server_listen(mst_server *s)
 {
     char bound[256];
+    const char *at = s->options.servers[s->index];
+    const char *how = strncmp(at, "unix:", 5) == 0
+                          ? "name is taken by another process; choose another with --job"
+                          : "port is taken by another process; choose another with --port";
+    mst_status st = mst_net_listen(s->net, at, bound, sizeof bound);
+    if (st == MST_OK)
+        mst_info("server %" PRIu32 " listens on %s", s->index, bound);
+    return st != MST_EEXIST ? st
+                            : mst_fail(st,
+                                       "server %" PRIu32 " cannot listen on %s: the %s of launch, or in the "
+                                       "cluster spec",
+                                       s->index, at, how);
+}
+
+static mst_status server_init(mst_server *s, const mst_server_options *o, const mst_server_hooks *hooks)
+{
     s->options = *o;
     s->hooks = hooks;
     s->index = o->net.self.index;
@@ -610,8 +627,7 @@ static mst_status server_init(mst_server *s, const mst_server_options *o, const 
     if (s->index == 0)
         TRY(mst_coordinator_new(s, &s->co));
     TRY(mst_net_new(o->engine, &o->net, &events, s, &s->net));
-    TRY(mst_net_listen(s->net, o->servers[s->index], bound, sizeof bound));
-    mst_info("server %" PRIu32 " listens on %s", s->index, bound);
+    TRY(server_listen(s));
     if (s->index != 0)
         TRY(mst_net_connect(s->net, o->servers[0], mst_now_ns() + o->start_timeout_ms * MST_MS,
                             &s->servers[0]));

@@ -160,6 +160,11 @@ last "muster: launch: worker 0 failed first (exit 2): --rows: not a number"
 PLAY_server_0='until [ -e told ]; do sleep 0.02; done; echo "muster: worker 0: no such file" >&2; exit 1' \
   PLAY='echo "muster: no such file" >&2; >told; sleep 0.2; exit 1' launch 1 --workers 1 --logs none -- train
 last "muster: launch: worker 0 failed first (exit 1): no such file"
+# A server that cannot begin explains why workers have failed before it, who met the server of another job.
+PLAY='>met; echo "muster: refused by server 0: it belongs to job x" >&2; exit 2' \
+  PLAY_server_0='until [ -e met ]; do sleep 0.02; done; sleep 0.3; echo "muster: the port is taken; give --port" >&2; exit 1' \
+  launch 1 --workers 2 --logs none -- train
+last "muster: launch: server 0 failed first (exit 1): the port is taken; give --port"
 # Killed workers are lost, and the job may still end well.
 PLAY='sleep 0.2' PLAY_worker_1='kill -9 $$' launch 0 --workers 2 --logs none -- train
 grep -qxF "launch: worker 1 is lost (killed by SIGKILL); the job continues without it" err || fail "no line about the loss"
@@ -353,6 +358,19 @@ for name in "server 0" "worker 0" "worker 2"; do wait_for out "$name | up"; done
 kill -9 "$pid"
 wait "$pid" 2>/dev/null || true
 nothing_left 8
+
+# Two jobs at one port: the last line of the second says so.
+mkfifo port.fifo held.fifo
+python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); s.listen(); open("port.fifo", "w").write(str(s.getsockname()[1])); open("held.fifo").read()' &
+holder=$!
+port=$(cat port.fifo)
+echo 127.0.0.1 >here
+unset MUSTER_LAUNCH_BINARY
+launch 1 --hosts here --workers 2 --port "$port" --ssh "$ssh" --logs none -- train absent
+last "muster: launch: server 0 failed first (exit 1): server 0 cannot listen on 127.0.0.1:$port: the port is taken by another process; choose another with --port of launch, or in the cluster spec"
+: >held.fifo
+wait $holder
+nothing_left
 
 # ---- the secret ----
 # It is on nobody's command line, here or behind ssh.
