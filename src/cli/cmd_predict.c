@@ -23,7 +23,8 @@ static const mst_option predict_table[] = {
      "Where the predictions go; \"-\" is standard output. Names ending in .gz or .zst are compressed."},
     {"what", MST_OPTION_CHOICE, FIELD(what), "probability", 0, 0, "probability|class|score|name", NULL,
      "probability: of the positive class, or of every class separated by spaces; class: 0/1 or the class "
-     "number; score: margins or logits; name: the folder that the class's training images were in."},
+     "number, as the labels of training were numbered; score: margins or logits; name: the folder that the "
+     "class's training images were in."},
     {"names", MST_OPTION_FLAG, FIELD(names), "false", 0, 0, NULL, NULL,
      "Images: begin each line with the name of the file, and a tab."},
     {0},
@@ -40,19 +41,17 @@ static uint32_t best_of(const float *y, uint32_t n)
     return best;
 }
 
-/* names: of the classes, with WHAT_NAME. */
-static mst_status write_row(mst_out *out, int what, const mst_text_list *names, float *y, uint32_t n)
+/* data: the names of classes, and what their numbers count from. */
+static mst_status write_row(mst_out *out, int what, const mst_data_options *data, float *y, uint32_t n)
 {
+    uint32_t class = n == 1 ? y[0] > 0.0f : best_of(y, n);
     if (what == WHAT_NAME)
-        return mst_out_printf(out, "%s\n", names->items[n == 1 ? y[0] > 0.0f : best_of(y, n)]);
-    if (n == 1) {
-        if (what == WHAT_CLASS)
-            return mst_out_write(out, y[0] > 0.0f ? "1\n" : "0\n", 2);
+        return mst_out_printf(out, "%s\n", data->image_classes.items[class]);
+    if (what == WHAT_CLASS)
+        return mst_out_printf(out, "%lld\n", (long long)(class + data->labels_from));
+    if (n == 1)
         return mst_out_printf(out, "%.9g\n",
                               what == WHAT_SCORE ? (double)y[0] : mst_probability((double)y[0]));
-    }
-    if (what == WHAT_CLASS)
-        return mst_out_printf(out, "%u\n", best_of(y, n));
     if (what == WHAT_PROBABILITY)
         mst_probabilities(y, n, y);
     for (uint32_t c = 0; c < n; c++)
@@ -106,8 +105,8 @@ static mst_status predict(const mst_apply *apply, const predict_options *options
         for (uint32_t i = 0; i < batch.n_rows; i++) {
             if (files != NULL)
                 TRY_OUT(st, mst_out_printf(out, "%s\t", files->items[*n_rows + i]));
-            TRY_OUT(st, write_row(out, options->what, &apply->data.image_classes,
-                                  scores + (size_t)i * model->n_scores, model->n_scores));
+            TRY_OUT(st, write_row(out, options->what, &apply->data, scores + (size_t)i * model->n_scores,
+                                  model->n_scores));
         }
         *n_rows += batch.n_rows;
         if (apply->dataset->live)

@@ -420,6 +420,7 @@ mst_status mst_cache_open(const mst_text_list *paths, mst_dataset **out)
     }
     for (size_t i = 0; i < d->n_files; i++)
         make_chunks(d, &d->files[i]);
+    d->base.labels_from = (int64_t)json_integer_value(json_object_get(d->base.origin, MST_ORIGIN_LABELS));
     *out = &d->base;
     d = NULL;
 out:

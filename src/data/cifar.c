@@ -135,7 +135,7 @@ mst_status mst_cifar_open(const mst_text_list *paths, mst_cifar_kind kind, const
                                  MST_CIFAR_PIXELS, true, &d));
     for (size_t i = 0, first = 0; i < paths->n; first += rows[i++])
         TRY_OUT(st, read_rows(paths->items[i], kind, options->cifar_label == 1, d, first, rows[i]));
-    TRY_OUT(st, mst_resident_finish(d));
+    TRY_OUT(st, mst_resident_finish(d, 0));
     d->info.bytes = bytes;
     d->info.channels = 3;
     d->info.height = d->info.width = MST_CIFAR_SIDE;

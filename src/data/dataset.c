@@ -228,10 +228,61 @@ static mst_status open_pixels(mst_status st, mst_dataset **out)
     return MST_OK;
 }
 
+/* What labels count from, which the origin says too. Rows of a cache and classes that muster numbers itself
+ * are what they are. */
+static mst_status settle_labels(const mst_data_options *options, content kind, mst_dataset *d)
+{
+    int64_t from = options->labels_from;
+    if (options->unlabelled) {
+        json_object_del(d->origin, MST_ORIGIN_LABELS);
+        return MST_OK;
+    }
+    if (kind == CONTENT_CACHE && from != 0 && from != d->labels_from)
+        return mst_fail(
+            MST_EUSAGE,
+            "--labels-from %lld: %s was made with --labels-from %lld, and its labels stay as they "
+            "are: convert its source again",
+            (long long)from, d->name, (long long)d->labels_from);
+    if (kind == CONTENT_CACHE)
+        return MST_OK;
+    if (from != 0 && kind != CONTENT_FORMAT && kind != CONTENT_IDX)
+        return mst_fail(MST_EUSAGE, "--labels-from %lld: the classes of %s are numbered from 0",
+                        (long long)from, d->name);
+    d->labels_from = from;
+    if (d->origin != NULL && json_object_set_new(d->origin, MST_ORIGIN_LABELS, json_integer(from)) != 0)
+        return mst_fail(MST_ENOMEM, "%s: no memory to describe its rows", d->name);
+    return MST_OK;
+}
+
+/* Opens files of the kind that s says. */
+static mst_status open_files(const mst_text_list *patterns, mst_text_list *paths,
+                             const mst_data_options *options, sniffed *s, mst_dataset **out)
+{
+    if (s->kind == CONTENT_FORMAT) {
+        if (s->in == NULL && s->format->text && mst_indexed_available(paths))
+            return mst_indexed_open(paths, s->format, options, out);
+        mst_in *in = s->in;
+        s->in = NULL;
+        return mst_stream_open(paths, s->format, options, in, s->head, in != NULL ? s->n : 0, out);
+    }
+    if (s->in != NULL)
+        return mst_fail(MST_EINPUT, "%s files cannot be read from %s; give the file's name", content_name(s),
+                        mst_in_path(s->in));
+    if (s->kind == CONTENT_CACHE)
+        return mst_cache_open(paths, out);
+    if (s->kind == CONTENT_CIFAR)
+        return open_pixels(mst_cifar_open(paths, s->cifar, options, out), out);
+    if (s->kind == CONTENT_GEN)
+        return open_pixels(mst_gen_images_open(paths, out), out);
+    mst_idx_choose_set(patterns, options->set, paths);
+    return open_pixels(mst_idx_open(paths, options, out), out);
+}
+
 mst_status mst_dataset_open(const mst_text_list *patterns, const mst_data_options *options, mst_dataset **out)
 {
     mst_status st;
     mst_text_list paths = {0};
+    mst_dataset *d = NULL;
     sniffed *s = mst_calloc(2, sizeof *s);
     if (s == NULL)
         return mst_fail(MST_ENOMEM, "out of memory for opening data");
@@ -243,34 +294,19 @@ mst_status mst_dataset_open(const mst_text_list *patterns, const mst_data_option
     if (named)
         TRY_OUT(st, named_format(options->format, s));
     if (named ? s->kind == CONTENT_IMAGES : mst_images_recognise(patterns, options->unlabelled)) {
-        st = open_pixels(mst_images_open(patterns, options, out), out);
-        goto out;
-    }
-    TRY_OUT(st, mst_glob(patterns, &paths));
-    if (!named)
-        TRY_OUT(st, detect(&paths, options->live, &s[0], &s[1]));
-    if (s->kind == CONTENT_FORMAT) {
-        if (s->in == NULL && s->format->text && mst_indexed_available(&paths)) {
-            st = mst_indexed_open(&paths, s->format, options, out);
-        } else {
-            mst_in *in = s->in;
-            s->in = NULL;
-            st = mst_stream_open(&paths, s->format, options, in, s->head, in != NULL ? s->n : 0, out);
-        }
-    } else if (s->in != NULL) {
-        st = mst_fail(MST_EINPUT, "%s files cannot be read from %s; give the file's name", content_name(s),
-                      mst_in_path(s->in));
-    } else if (s->kind == CONTENT_CACHE) {
-        st = mst_cache_open(&paths, out);
-    } else if (s->kind == CONTENT_CIFAR) {
-        st = open_pixels(mst_cifar_open(&paths, s->cifar, options, out), out);
-    } else if (s->kind == CONTENT_GEN) {
-        st = open_pixels(mst_gen_images_open(&paths, out), out);
+        s->kind = CONTENT_IMAGES;
+        TRY_OUT(st, open_pixels(mst_images_open(patterns, options, &d), &d));
     } else {
-        mst_idx_choose_set(patterns, options->set, &paths);
-        st = open_pixels(mst_idx_open(&paths, options, out), out);
+        TRY_OUT(st, mst_glob(patterns, &paths));
+        if (!named)
+            TRY_OUT(st, detect(&paths, options->live, &s[0], &s[1]));
+        TRY_OUT(st, open_files(patterns, &paths, options, s, &d));
     }
+    TRY_OUT(st, settle_labels(options, s->kind, d));
+    *out = d;
+    d = NULL;
 out:
+    mst_dataset_destroy(d);
     sniff_close(s);
     mst_text_list_fini(&paths);
     mst_free(s);

@@ -68,7 +68,9 @@ struct mst_dataset {
     /* The most rows that a window of the feed should hold, where loaded rows take much memory; 0: any number.
      */
     uint32_t window_rows;
-    bool encoded;           /* rows are decoded from JPEG or PNG images */
+    bool encoded; /* rows are decoded from JPEG or PNG images */
+    int64_t
+        labels_from; /* the label of class 0 in the files (--labels-from): labels of rows are less by it */
     mst_text_list left_out; /* TFRecord: features that no row uses, where no option chose them; owned */
     char **class_names;     /* what classes 0, 1, ... are called; owned; NULL: not known */
     uint32_t n_class_names;

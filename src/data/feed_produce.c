@@ -188,6 +188,14 @@ static bool has_unseen(const mst_feed_options *o, const mst_chunk *c)
     return o->features != 0 && c->n_entries != 0 && c->max_key >= o->features;
 }
 
+/* Why a label that is no class may be none. */
+static const char *labels_hint(const mst_feed *f, float label)
+{
+    if (f->dataset->labels_from != 0)
+        return " after --labels-from was taken off";
+    return label == (float)f->options.classes ? "; if 1 is the first class, give --labels-from 1" : "";
+}
+
 static mst_status check_chunk(const mst_feed *f, mst_chunk *c, uint64_t first_row)
 {
     const mst_feed_options *o = &f->options;
@@ -217,9 +225,10 @@ static mst_status check_chunk(const mst_feed *f, mst_chunk *c, uint64_t first_ro
         mst_row row;
         mst_chunk_row(c, i, &row);
         if (!(row.label >= lowest && row.label <= highest) || row.label != rintf(row.label))
-            return mst_fail(MST_EINPUT, "%s: row %llu%s has label %g, which is not %s%u", name,
+            return mst_fail(MST_EINPUT, "%s: row %llu%s has label %g, which is not %s%u%s", name,
                             (unsigned long long)(first_row + i), whose, (double)row.label,
-                            o->classes == 2 ? "-1, 0 or " : "a class from 0 to ", o->classes - 1);
+                            o->classes == 2 ? "-1, 0 or " : "a class from 0 to ", o->classes - 1,
+                            labels_hint(f, row.label));
     }
     return MST_OK;
 }

@@ -42,6 +42,15 @@ const mst_option mst_data_option_table[] = {
      .min = 0,
      .max = 1e6,
      .help = "Number of classes; 0: found in the data."},
+    {.name = "labels-from",
+     .type = MST_OPTION_INT,
+     .offset = FIELD(labels_from),
+     .fallback = "0",
+     .min = 0,
+     .max = 1e6,
+     .metavar = "N",
+     .help = "Label of the first class: 1 where classes are numbered 1, 2, ...; predict prints classes with "
+             "these numbers."},
     {.name = "index-base",
      .type = MST_OPTION_CHOICE,
      .offset = FIELD(index_base),
@@ -166,6 +175,34 @@ mst_status mst_block_fail(const mst_format *format, const mst_block *block, cons
                         (unsigned long long)(block->line + mst_count_newlines(block->data, before)), text);
     return mst_fail(MST_EINPUT, "%s at byte %llu: %s", block->path,
                     (unsigned long long)(block->offset + before), text);
+}
+
+/* Where row number `row` of a block begins; text only, otherwise the block's start. */
+static const uint8_t *find_row(const mst_format *format, const mst_block *block, size_t row)
+{
+    const uint8_t *p = block->data, *end = p + block->size;
+    while (format->text && p < end) {
+        const uint8_t *line_end = mst_line_end(p, end);
+        if (mst_line_is_row(p, line_end) && row-- == 0)
+            return p;
+        p = line_end + (line_end < end);
+    }
+    return block->data;
+}
+
+mst_status mst_format_parse(const mst_format *format, const mst_parse_context *context,
+                            const mst_block *block, mst_chunk_builder *out)
+{
+    size_t before = out->n_rows;
+    float from = (float)context->options->labels_from;
+    TRY(format->parse(context, block, out));
+    for (size_t i = before; from != 0.0f && !context->options->unlabelled && i < out->n_rows; i++) {
+        if (!(out->labels[i] >= from))
+            return mst_block_fail(format, block, find_row(format, block, i - before),
+                                  "label %g is below --labels-from %g", (double)out->labels[i], (double)from);
+        out->labels[i] -= from;
+    }
+    return MST_OK;
 }
 
 uint32_t mst_first_dense(const mst_format *format, const mst_parse_context *context, const mst_block *first,

@@ -20,10 +20,11 @@ typedef enum mst_set { MST_SET_ALL, MST_SET_TRAINING, MST_SET_TEST } mst_set;
 
 /* How data is to be read; the table is mst_data_option_table. */
 typedef struct mst_data_options {
-    char *format;     /* --format NAME; "auto": by content */
-    int64_t features; /* --features N; 0: found in the data. Hashing formats hash into it */
-    int64_t classes;  /* --classes N; 0: found in the data */
-    int index_base;   /* --index-base auto|0|1 (libsvm); choice index 0, 1, 2 */
+    char *format;        /* --format NAME; "auto": by content */
+    int64_t features;    /* --features N; 0: found in the data. Hashing formats hash into it */
+    int64_t classes;     /* --classes N; 0: found in the data */
+    int64_t labels_from; /* --labels-from N: the label of class 0 */
+    int index_base;      /* --index-base auto|0|1 (libsvm); choice index 0, 1, 2 */
     char *tf_label, *tf_index, *tf_value, *tf_weight; /* --tf-label ... : tf.Example feature names */
     char *tf_columns;     /* --tf-columns: fixed columns, e.g. "I1..I13,C1..C26"; empty: index/value pairs or
                              found */
@@ -101,6 +102,10 @@ const mst_format *mst_format_find(const char *name); /* NULL when unknown */
 
 /* The origin of a format's rows: its own or numbers. New reference in *out. */
 mst_status mst_format_origin(const mst_format *format, const mst_parse_context *context, json_t **out);
+
+/* Parses and takes options->labels_from off the labels. */
+mst_status mst_format_parse(const mst_format *format, const mst_parse_context *context,
+                            const mst_block *block, mst_chunk_builder *out);
 
 /* The dense prefix of a dataset: features that every row of its first block has. Later chunks may have less
  * of it, never more, so that models know their dense part before the rows are read. *features: the largest

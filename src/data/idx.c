@@ -419,7 +419,7 @@ mst_status mst_idx_open(const mst_text_list *paths, const mst_data_options *opti
     TRY_OUT(st, mst_resident_new("idx", name, info.n_rows, (uint32_t)shape.item, shape.type == TYPE_U8, &d));
     for (size_t i = 0; i < n_sources; i++)
         TRY_OUT(st, read_source(&sources[i], d));
-    TRY_OUT(st, mst_resident_finish(d));
+    TRY_OUT(st, mst_resident_finish(d, options->unlabelled ? 0 : options->labels_from));
     d->info.bytes = info.bytes;
     d->info.channels = shape.sides[0];
     d->info.height = shape.sides[1];

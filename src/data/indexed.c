@@ -293,7 +293,7 @@ static mst_status parse_rows(indexed *x, uint64_t from, uint64_t to, mst_chunk_b
         mst_block block;
         size_t before = builder->n_rows;
         find_rows(file, from - file->first_row, stop - file->first_row, &block);
-        TRY(x->base.format->parse(&x->context, &block, builder));
+        TRY(mst_format_parse(x->base.format, &x->context, &block, builder));
         if (builder->n_rows - before != stop - from)
             return mst_fail(
                 MST_EINPUT, "%s:%llu: %llu rows here where its index has %llu; run muster data index %s",

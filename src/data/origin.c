@@ -32,10 +32,12 @@ static mst_status refuse(const char *name, const json_t *mine, const char *model
     char has[120], had[120];
     entry_text(mine, has, sizeof has);
     entry_text(theirs, had, sizeof had);
-    return mst_fail(MST_EINPUT,
-                    "%s has rows %s%s%s, but %s is for rows %s%s%s: the same features do not mean the same; "
-                    "--force continues",
-                    name, before, has, after, model, before, had, after);
+    return mst_fail(
+        MST_EINPUT,
+        "%s has rows %s%s%s, but %s is for rows %s%s%s: the same %s do not mean the same; --force "
+        "continues",
+        name, before, has, after, model, before, had, after,
+        strstr(before, "--labels-from") != NULL ? "labels" : "features");
 }
 
 /* What rows of such "keys" have. */
@@ -87,7 +89,8 @@ mst_status mst_origin_check(const json_t *origin, const char *model, const json_
                    {"hash-seed", "read with --hash-seed ", ""},
                    {"criteo-numeric", "read with --criteo-numeric ", ""},
                    {"index-base", "read with --index-base ", ""},
-                   {"generated", "generated as ", ""}};
+                   {"generated", "generated as ", ""},
+                   {MST_ORIGIN_LABELS, "read with --labels-from ", ""}};
     if (origin == NULL || rows == NULL)
         return MST_OK;
     const json_t *theirs = json_object_get(origin, "keys"), *mine = json_object_get(rows, "keys");

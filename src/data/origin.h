@@ -5,7 +5,8 @@
  *   "numbers"                      they stand in the data: libsvm, TFRecord with numbers, images, generated
  * rows "criteo", "vw", "tfrecord"     they are hashes of what the data holds, made as that format makes them
  * Further entries, each there where it matters: "features" (that keys are hashed into), "hash-seed",
- * "criteo-numeric", "index-base" (libsvm), "columns" (TFRecord: names and kinds, in order), "generated". Two
+ * "criteo-numeric", "index-base" (libsvm), "columns" (TFRecord: names and kinds, in order), "generated", and
+ * "labels-from", the label of class 0 in the files. Two
  * origins fit when "keys" and all entries that both have are equal. NULL: not known, which fits everything.
  */
 #ifndef MST_DATA_ORIGIN_H
@@ -16,6 +17,8 @@
 #include "base/status.h"
 
 #define MST_ORIGIN "origin" /* its name in a cache's source key and in the "data" of a checkpoint */
+
+#define MST_ORIGIN_LABELS "labels-from" /* an entry */
 
 /* {"keys": "numbers"}. New reference or NULL. */
 json_t *mst_origin_numbers(void);

@@ -145,7 +145,19 @@ static void make_chunk(resident_dataset *d, uint32_t c, uint64_t first, uint32_t
     info->max_label = c == 0 ? chunk->max_label : fmaxf(info->max_label, chunk->max_label);
 }
 
-mst_status mst_resident_finish(mst_dataset *self)
+static mst_status shift_labels(resident_dataset *d, float from)
+{
+    for (uint64_t row = 0; from != 0.0f && row < d->base.info.n_rows; row++) {
+        float *label = (float *)(d->store->words + row * d->stride);
+        if (!(*label >= from))
+            return mst_fail(MST_EINPUT, "%s: row %" PRIu64 " has label %g, which is below --labels-from %g",
+                            d->base.name, row, (double)*label, (double)from);
+        *label -= from;
+    }
+    return MST_OK;
+}
+
+mst_status mst_resident_finish(mst_dataset *self, int64_t labels_from)
 {
     resident_dataset *d = (resident_dataset *)self;
     mst_data_info *info = &self->info;
@@ -154,6 +166,7 @@ mst_status mst_resident_finish(mst_dataset *self)
     d->store->chunks = mst_calloc(n_chunks + 1u, sizeof *d->store->chunks);
     if (d->store->chunks == NULL)
         return mst_fail(MST_ENOMEM, "%s: out of memory: %u chunks", self->name, n_chunks);
+    TRY(shift_labels(d, (float)labels_from));
     info->labels_integral = true;
     for (uint32_t c = 0; c < n_chunks; c++) {
         uint64_t first = (uint64_t)c * MST_RESIDENT_ROWS, left = n_rows - first;

@@ -18,8 +18,8 @@ mst_status mst_resident_new(const char *format, const char *name, uint64_t n_row
 /* Where row `row` begins: a label (float), then n_dense bytes or floats. Only before finish. */
 uint32_t *mst_resident_record(mst_dataset *self, uint64_t row);
 
-/* Cuts the finished records into chunks and fills info, except for bytes and the sides of images. Chunks may
- * outlive the dataset. */
-mst_status mst_resident_finish(mst_dataset *self);
+/* Cuts the finished records into chunks and fills info, except for bytes and the sides of images; takes
+ * labels_from off the labels, of which none may be below it. Chunks may outlive the dataset. */
+mst_status mst_resident_finish(mst_dataset *self, int64_t labels_from);
 
 #endif

@@ -382,7 +382,7 @@ static mst_status stream_parse(mst_dataset *self, mst_raw_block *raw, mst_chunk_
     mst_chunk *chunk;
     mst_chunk_builder_clear(builder);
     builder->max_dense = s->context.max_dense;
-    TRY_OUT(st, s->base.format->parse(&s->context, &raw->block, builder));
+    TRY_OUT(st, mst_format_parse(s->base.format, &s->context, &raw->block, builder));
     TRY_OUT(st, mst_chunk_builder_pack(builder, 0, builder->n_rows, &chunk));
     chunk->bytes_read = raw->block.size;
     *out = chunk;

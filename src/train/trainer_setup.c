@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "data/cache.h"
 #include "data/images.h"
 #include "data/origin.h"
@@ -180,6 +181,9 @@ static mst_status settle_data_options(mst_trainer *self)
     if (self->data_json == NULL)
         return mst_fail(MST_ENOMEM, "no memory for the data options");
     TRY(adopt_cache_options(self));
+    self->data.labels_from = self->dataset->labels_from; /* a cache's, whatever the options say */
+    if (json_object_set_new(self->data_json, "labels-from", json_integer(self->data.labels_from)) != 0)
+        return mst_fail(MST_ENOMEM, "no memory for the data options");
     json_object_del(self->data_json, "labels"); /* belongs to one file */
     json_object_del(self->data_json, "format");
     if (json_object_set_new(self->data_json, "index-base", json_string(bases[self->data.index_base])) != 0)
@@ -423,6 +427,21 @@ static mst_status open_training_data(mst_trainer *self, mst_shape *shape)
     return settle_data_options(self);
 }
 
+/* What may not be meant, said by one process. */
+static void warn_about_data(const mst_trainer *self)
+{
+    const mst_dataset *d = self->dataset;
+    const mst_data_info *i = &d->info;
+    bool multi = strcmp(mst_models[self->config.model->model]->name, "logreg") != 0;
+    mst_dataset_warn_left_out(d);
+    if (multi && self->config.data->classes == 0 && i->scanned && i->labels_integral && i->min_label >= 1.0f)
+        mst_warn("%s: labels run from %g to %g, and no row is of class 0; if %g is the first class, give "
+                 "--labels-from %g",
+                 d->name, (double)i->min_label + (double)d->labels_from,
+                 (double)i->max_label + (double)d->labels_from, (double)i->min_label + (double)d->labels_from,
+                 (double)i->min_label + (double)d->labels_from);
+}
+
 /* The strategy and its feed. Steps that other ranks share need rows until the loop ends the training. */
 static mst_status make_strategy(mst_trainer *self)
 {
@@ -453,7 +472,7 @@ mst_status mst_trainer_set_up(mst_trainer *self)
 {
     mst_shape shape;
     TRY(open_training_data(self, &shape));
-    mst_dataset_warn_left_out(self->dataset);
+    warn_about_data(self);
     if (self->config.plan)
         return set_up_plan(self, &shape);
     TRY(mst_assembly_init(&self->assembly, self->config.model, &shape, self->kernels,
@@ -488,7 +507,7 @@ mst_status mst_trainer_set_up_worker(mst_trainer *self, uint32_t index)
     const mst_strategy_options *o = &self->strategy_options;
     TRY(open_training_data(self, &shape));
     if (index == 0)
-        mst_dataset_warn_left_out(self->dataset);
+        warn_about_data(self);
     TRY(mst_assembly_declare(&self->assembly, self->config.model, &shape, self->kernels));
     TRY(mst_assembly_check_rows(&self->assembly, &self->augment, self->dataset));
     TRY(mst_limits_check(&self->limits, &self->options, self->assembly.model->n_scores));

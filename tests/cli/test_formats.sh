@@ -66,3 +66,61 @@ done
 expect 0 train none.tfrecord clicks.tfrecord none.tfrecord.gz --batch 4 --epochs 2 --run shards
 same "loss with empty shards" "$(loss shards)" "$(loss found)"
 [ ! -e x ] || fail "a training that failed left a run"
+
+# ---- labels from 1 ----
+for i in $(seq 0 59); do echo "$((i % 3 + 1)) $((i % 3 + 1)):1"; done >one.svm
+soft() {
+  expect 0 train "$@" --model softmax --batch 10 --lr 1
+}
+classes() { # of the manifest's model
+  sed -n '/"model": {/,/}/s/.*"classes": \([0-9]*\).*/\1/p' "$1/manifest.json" | tail -n 1
+}
+soft one.svm --epochs 1 --run wide
+same "warnings" "$(grep -c 'labels run from 1 to 3, and no row is of class 0; .* give --labels-from 1' err)" 1
+same "classes without --labels-from" "$(classes wide)" 4
+soft one.svm --epochs 20 --labels-from 1 --run three
+! grep -q 'class 0' err || fail "a warning although --labels-from is given"
+same "classes with --labels-from" "$(classes three)" 3
+cut -d' ' -f1 one.svm >labels
+from_1() { # RUN FILE...: eval and predict need not be told
+  expect 0 eval "$@" --json
+  grep -qF '"accuracy": 1' out || fail "eval $*: labels are not those of training"
+  expect 0 predict "$@" --what class
+  cmp -s out labels || fail "predict $* does not print the labels of the file"
+}
+from_1 three one.svm
+expect 0 data index one.svm
+from_1 three one.svm
+refused 1 'one.svm:1: label 1 is below --labels-from 2' --log error train one.svm --labels-from 2 --model softmax --run x
+rm one.svm.mstidx
+refused 1 'one.svm:1: label 1 is below --labels-from 2' --log error train one.svm --labels-from 2 --model softmax --run x
+refused 1 'row 2 has label 3, which is not a class from 0 to 2; if 1 is the first class, give --labels-from 1' \
+  --log error train one.svm --classes 3 --model softmax --run y
+soft one.svm --epochs 20 --labels-from 1 --cache --test one.svm --run cached
+from_1 cached one.svm
+# a cache keeps the labels it was made with, and says what they count from
+expect 0 data convert one.svm --labels-from 1 --out from-1.cache
+expect 0 data convert one.svm --out from-0.cache
+from_1 three from-1.cache
+soft from-1.cache --epochs 20 --test one.svm --run of-cache
+from_1 of-cache one.svm
+refused 2 'from-0.cache was made with --labels-from 0' train from-0.cache --labels-from 1 --model softmax --run x
+refused 2 'from-0.cache was made with --labels-from 0' eval three from-0.cache
+refused 1 'from-1.cache has rows read with --labels-from 1, but wide is for rows read with --labels-from 0' \
+  eval wide from-1.cache
+expect 0 predict three from-0.cache --what class
+cmp -s out labels || fail "predict looks at the labels of a cache"
+# two classes, and other formats
+sed 's/^3/2/' one.svm >two.svm
+refused 1 '--labels-from 1 makes 1 and 2 of them 0 and 1' --log error train two.svm --run x
+expect 0 train two.svm --labels-from 1 --epochs 30 --batch 10 --lr 1 --run binary
+expect 0 predict binary two.svm --what class
+cut -d' ' -f1 two.svm | cmp -s - out || fail "logreg does not print labels 1 and 2"
+sed 's/ \(.*\):1/ |f x\1/' one.svm >one.vw
+soft one.vw --epochs 20 --labels-from 1 --run vw
+from_1 vw one.vw
+expect 0 data convert one.svm --out one.tfrecord
+soft one.tfrecord --epochs 20 --labels-from 1 --run tfrecord
+from_1 tfrecord one.tfrecord
+expect 0 data gen images --classes 3 --rows 9 --size 1x4x4 --out fake
+refused 2 'the classes of fake/train.gen are numbered from 0' train fake/train.gen --labels-from 1 --model softmax --run x

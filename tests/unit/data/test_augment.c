@@ -43,7 +43,7 @@ static mst_dataset *make_images(bool bytes)
             else
                 ((float *)(record + 1))[i] = pixel(r, i);
     }
-    assert_int_equal(mst_resident_finish(d), MST_OK);
+    assert_int_equal(mst_resident_finish(d, 0), MST_OK);
     d->info.channels = C;
     d->info.height = H;
     d->info.width = W;

@@ -427,14 +427,17 @@ static void rows_are_checked(void **state)
               "fake.data: rows from 50 on have feature 5000, but the model has 5000 features (0 to 4999)");
     check_odd(&(odd_row){57, FAKE_KEY, 7}, 0, 0, NULL);
     check_odd(&(odd_row){57, FAKE_KEY, -1}, 0, 2, NULL);
-    check_odd(&(odd_row){57, FAKE_KEY, 2}, 0, 2, "fake.data: row 57 has label 2, which is not -1, 0 or 1");
+    check_odd(&(odd_row){57, FAKE_KEY, 2}, 0, 2,
+              "fake.data: row 57 has label 2, which is not -1, 0 or 1; if 1 is the first class, give "
+              "--labels-from 1");
     check_odd(&(odd_row){57, FAKE_KEY, 0.5f}, 0, 2,
               "fake.data: row 57 has label 0.5, which is not -1, 0 or 1");
     check_odd(&(odd_row){99, FAKE_KEY, NAN}, 0, 2,
               "fake.data: row 99 has label nan, which is not -1, 0 or 1");
     check_odd(&(odd_row){0, FAKE_KEY, 9}, 0, 10, NULL);
     check_odd(&(odd_row){0, FAKE_KEY, 10}, 0, 10,
-              "fake.data: row 0 has label 10, which is not a class from 0 to 9");
+              "fake.data: row 0 has label 10, which is not a class from 0 to 9; if 1 is the first class, "
+              "give --labels-from 1");
     check_odd(&(odd_row){0, FAKE_KEY, -1}, 0, 10,
               "fake.data: row 0 has label -1, which is not a class from 0 to 9");
     check_odd(&(odd_row){0, FAKE_KEY, 1.5f}, 0, 10,

@@ -138,6 +138,26 @@ static void bytes(void **state)
     mst_chunk_release(kept);
 }
 
+static void labels_from_1(void **state)
+{
+    (void)state;
+    uint8_t pixels[4] = {0}, classes[4] = {1, 26, 3, 1};
+    mst_dataset *d;
+    char *images = (char *)path_of("letters-images-idx1-ubyte");
+    mst_text_list list = {.items = &images, .n = 1};
+    mst_data_options options = {.labels_from = 1};
+    write_idx("letters-images-idx1-ubyte", 8, 3, (const uint32_t[]){4, 1, 1}, pixels, 4);
+    write_idx("letters-labels-idx1-ubyte", 8, 1, (const uint32_t[]){4}, classes, 4);
+    options.labels = strdup(path_of("letters-labels-idx1-ubyte"));
+    assert_int_equal(mst_idx_open(&list, &options, &d), MST_OK);
+    assert_true(d->info.min_label == 0 && d->info.max_label == 25);
+    d->ops->destroy(d);
+    options.labels_from = 3;
+    assert_int_equal(mst_idx_open(&list, &options, &d), MST_EINPUT);
+    assert_non_null(strstr(mst_error_text(), "row 0 has label 1, which is below --labels-from 3"));
+    free(options.labels);
+}
+
 static void compressed_and_many(void **state)
 {
     (void)state;
@@ -274,8 +294,8 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(bytes),    TEST(compressed_and_many), TEST(other_types), TEST(bad_files),
-        TEST(sniffing), TEST(memory_failures),
+        TEST(bytes),    TEST(compressed_and_many), TEST(other_types),   TEST(bad_files),
+        TEST(sniffing), TEST(memory_failures),     TEST(labels_from_1),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
