@@ -72,7 +72,8 @@ fuzz:         ## every fuzz target for FUZZ_SECONDS (600)
 	    -artifact_prefix=$$corpus/../ $$corpus || exit 1; \
 	done
 
-install: build ## install below PREFIX (/usr/local), honours DESTDIR
+install:      ## build what is installed, and install it below PREFIX (/usr/local); honours DESTDIR
+	$(call build_preset,release,product)
 	@DESTDIR=$(DESTDIR) cmake --install build/release --prefix $(PREFIX)
 
 clean:        ## remove build/ (bench data with it)

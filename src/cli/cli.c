@@ -97,7 +97,7 @@ static void print_overview(const mst_command *const *commands, const char *path)
         printf("usage: muster %sCOMMAND [options]\n\n", path);
     printf("Commands:\n");
     print_commands(commands);
-    printf("\n'muster %sCOMMAND --help' says more about a command.\n", path);
+    printf("\n'muster %sCOMMAND --help' or 'muster help %sCOMMAND' describes a command.\n", path, path);
 }
 
 static mst_status print_help(const mst_command *command, const mst_option_group *groups, size_t n)
@@ -132,9 +132,14 @@ mst_status mst_cli_dispatch(const mst_command *const *commands, const char *path
 {
     if (argc == 0)
         return mst_fail(MST_EUSAGE, "no command given; 'muster %s--help' lists the commands", path);
-    if (asks_for_help(argv[0]) || strcmp(argv[0], "help") == 0) {
+    bool help = strcmp(argv[0], "help") == 0;
+    if (asks_for_help(argv[0]) || (help && argc == 1)) {
         print_overview(commands, path);
         return MST_OK;
+    }
+    if (help) { /* help data gen: data gen --help */
+        memmove(argv, argv + 1, (size_t)(argc - 1) * sizeof *argv);
+        argv[argc - 1] = (char *)"--help";
     }
     for (size_t i = 0; commands[i] != NULL; i++) {
         const mst_command *command = commands[i];

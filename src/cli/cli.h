@@ -1,4 +1,4 @@
-/* Commands of the binary: a tree of const tables that dispatch, --help, `muster list` and bash completion all
+/* Commands of the binary: a tree of const tables that dispatch, --help, `muster list` and completion all
  * read.
  *
  * A command either runs (run) or holds further commands (commands). It returns a status, with its sentence
@@ -42,7 +42,7 @@ extern const mst_command mst_cmd_data_gen, mst_cmd_data_convert, mst_cmd_data_fe
 
 /* Runs the command of `commands` that argv[0] names. path is what was typed before it ("", "data "), for
  * messages.
- * --help and -h print the list. MST_EUSAGE, with the nearest name, when there is no such command. */
+ * --help and -h print the list, help WORDS is WORDS --help. MST_EUSAGE, with the nearest name, when there is no such command. */
 mst_status mst_cli_dispatch(const mst_command *const *commands, const char *path, int argc, char **argv);
 
 /* The beginning of every command: sets defaults, answers --help (then *helped is true and the command returns

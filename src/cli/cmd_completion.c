@@ -1,7 +1,9 @@
-/* `muster completion bash`: a completion script made from the command and option tables.
+/* `muster completion`: scripts for bash, zsh and fish, and the candidates that they ask for.
  *
- * The script finds the words that name the command ("data gen criteo"), and for each such path knows the
- * words that may follow, the options, and what kind of value each option takes. */
+ * The scripts hold no knowledge: they pass the words of the command line on to `muster completion
+ * candidates`, which answers from the command and option tables, a candidate a line with a tab and its
+ * description, or
+ * "<file>" where a file name belongs. */
 #include <string.h>
 
 #include "base/version.h"
@@ -9,154 +11,245 @@
 #include "data/format.h"
 #include "data/write.h"
 
-/* Words separated by '|' as words separated by blanks. */
-static void print_words(const char *words)
+#define FILE_NAMES "<file>"
+
+/* ---- candidates ---- */
+
+/* Where the words before the current one have led. */
+typedef struct place {
+    const mst_command *command;         /* NULL: before the first command */
+    const mst_command *const *commands; /* that may follow; NULL: none */
+    const char *value_of;               /* the option whose value the current word is, "--to"; NULL: none */
+    bool launched, helping, words_only; /* behind launch's --; behind help; behind another -- */
+    size_t n_positionals;
+} place;
+
+static void offer(const char *before, const char *name, const char *typed, const char *help)
 {
-    for (; *words != '\0'; words++)
-        putchar(*words == '|' ? ' ' : *words);
+    char line[256];
+    snprintf(line, sizeof line, "%s%s", before, name);
+    if (strncmp(line, typed, strlen(typed)) != 0)
+        return;
+    const char *end = help != NULL ? strstr(help, ". ") : NULL;
+    int n = help == NULL ? 0 : end != NULL ? (int)(end - help) : (int)strcspn(help, "\n");
+    n = n > 0 && help[n - 1] == '.' ? n - 1 : n;
+    printf("%s\t%.*s\n", line, n < 100 ? n : 100, help != NULL ? help : "");
 }
 
-static void print_options(const mst_option *const *tables)
+/* Each of the words separated by '|'. */
+static void offer_words(const char *words, const char *before, const char *typed)
 {
-    for (; tables != NULL && *tables != NULL; tables++) {
-        for (const mst_option *row = *tables; row->name != NULL; row++) {
+    char word[128];
+    for (; *words != '\0'; words += *words == '|') {
+        size_t n = strcspn(words, "|");
+        snprintf(word, sizeof word, "%.*s", (int)n, words);
+        offer(before, word, typed, NULL);
+        words += n;
+    }
+}
+
+/* An option of the command by its word, with or without "=value"; NULL: none. */
+static const mst_option *find_option(const mst_command *command, const char *word)
+{
+    size_t n = strcspn(word, "=");
+    for (const mst_option *const *t = command != NULL ? command->tables : NULL; t != NULL && *t != NULL; t++)
+        for (const mst_option *row = *t; row->name != NULL; row++)
+            if (n == strlen(row->name) + 2 && strncmp(word + 2, row->name, n - 2) == 0)
+                return row;
+    return NULL;
+}
+
+static bool is_option(const char *word)
+{
+    return word[0] == '-' && word[1] == '-' && word[2] != '\0';
+}
+
+static bool takes_value(const place *at, const char *word)
+{
+    const mst_option *row = find_option(at->command, word);
+    if (!is_option(word) || strchr(word, '=') != NULL)
+        return false;
+    return row != NULL ? row->type != MST_OPTION_FLAG : at->command == NULL && strcmp(word, "--log") == 0;
+}
+
+static void offer_values(const place *at, const char *option, const char *before, const char *typed)
+{
+    const mst_option *row = find_option(at->command, option);
+    if (row == NULL && at->command == NULL)
+        offer_words("error|warn|info|debug", before, typed);
+    if (row == NULL || row->type == MST_OPTION_FLAG)
+        return;
+    if (row->type == MST_OPTION_CHOICE) {
+        offer_words(row->choices, before, typed);
+    } else if (strcmp(row->name, "format") == 0) {
+        offer_words("auto|idx|cache", before, typed);
+        for (size_t i = 0; mst_formats[i] != NULL; i++)
+            offer(before, mst_formats[i]->name, typed, mst_formats[i]->help);
+    } else if (strcmp(row->name, "to") == 0) {
+        for (size_t i = 0; mst_row_writers[i] != NULL; i++)
+            offer(before, mst_row_writers[i]->name, typed, NULL);
+    } else if ((row->type == MST_OPTION_TEXT || row->type == MST_OPTION_LIST) &&
+               (row->metavar == NULL || strstr(row->metavar, "FILE") != NULL ||
+                strstr(row->metavar, "FOLDER") != NULL)) {
+        puts(FILE_NAMES);
+    }
+}
+
+static void offer_options(const place *at, const char *typed)
+{
+    offer("", "--help", typed, "print help and exit");
+    if (at->command == NULL && !at->launched) {
+        offer("", "--version", typed, "print the version and exit");
+        offer("", "--log", typed, "how much to log");
+    }
+    for (const mst_option *const *t = at->command != NULL ? at->command->tables : NULL;
+         t != NULL && *t != NULL; t++)
+        for (const mst_option *row = *t; row->name != NULL; row++) {
             bool on =
                 row->type == MST_OPTION_FLAG && row->fallback != NULL && strcmp(row->fallback, "true") == 0;
-            printf(" --%s%s", on ? "no-" : "", row->name);
+            offer(on ? "--no-" : "--", row->name, typed, row->help);
+        }
+}
+
+/* What launch starts. */
+static bool is_launchable(const mst_command *command)
+{
+    return command == &mst_cmd_train || command == &mst_cmd_matmul;
+}
+
+static void offer_commands(const place *at, const char *typed)
+{
+    for (size_t i = 0; at->commands[i] != NULL; i++)
+        if (!at->launched || is_launchable(at->commands[i]))
+            offer("", at->commands[i]->name, typed, at->commands[i]->summary);
+    if (at->command == NULL && !at->launched && !at->helping)
+        offer("", "help", typed, "print the help of a command");
+}
+
+/* Takes a word that is neither an option nor its value. */
+static void follow(place *at, const char *word)
+{
+    if (at->command == NULL && !at->launched && !at->helping && strcmp(word, "help") == 0) {
+        at->helping = true;
+        return;
+    }
+    for (size_t i = 0; at->commands != NULL && at->commands[i] != NULL; i++)
+        if (strcmp(at->commands[i]->name, word) == 0 &&
+            (!at->launched || at->command != NULL || is_launchable(at->commands[i]))) {
+            at->command = at->commands[i];
+            at->commands = at->command->commands;
+            return;
+        }
+    at->n_positionals++;
+}
+
+static void read_words(place *at, int n, char **words)
+{
+    for (int i = 0; i < n; i++) {
+        const char *word = words[i];
+        if (at->words_only) {
+            at->n_positionals++;
+        } else if (strcmp(word, "--") == 0 && at->command == &mst_cmd_launch) {
+            *at = (place){.commands = mst_commands, .launched = true};
+        } else if (strcmp(word, "--") == 0) {
+            at->words_only = true;
+        } else if (i + 1 < n && is_option(word) && strcmp(words[i + 1], "=") == 0) {
+            at->value_of = i + 2 == n ? word : NULL; /* bash takes --to=x apart */
+            i += 2;
+        } else if (takes_value(at, word)) {
+            at->value_of = i + 1 == n ? word : NULL;
+            i++;
+        } else if (word[0] != '-') {
+            follow(at, word);
         }
     }
 }
 
-/* Lines "PATH") words=... options=... ;; for every command. */
-static void print_paths(const char *path, const mst_command *const *commands)
+/* The last of the n words is the one to complete. */
+static void print_candidates(int n, char **words)
 {
-    for (size_t i = 0; commands[i] != NULL; i++) {
-        const mst_command *c = commands[i];
-        char name[128];
-        snprintf(name, sizeof name, "%s%s", path, c->name);
-        printf("    '%s') words='", name);
-        for (size_t k = 0; c->commands != NULL && c->commands[k] != NULL; k++)
-            printf("%s%s", k ? " " : "", c->commands[k]->name);
-        if (c->words != NULL)
-            print_words(c->words);
-        printf("' options='--help");
-        print_options(c->tables);
-        printf("' ;;\n");
-        if (c->commands != NULL) {
-            strncat(name, " ", sizeof name - strlen(name) - 1);
-            print_paths(name, c->commands);
-        }
+    place at = {.commands = mst_commands};
+    const char *typed = n > 0 ? words[n - 1] : "";
+    char option[128];
+    read_words(&at, n - 1, words);
+    if (strcmp(typed, "=") == 0 && n > 1 && is_option(words[n - 2])) {
+        offer_values(&at, words[n - 2], "", "");
+    } else if (at.value_of != NULL) {
+        offer_values(&at, at.value_of, "", typed);
+    } else if (!at.words_only && is_option(typed) && strchr(typed, '=') != NULL) {
+        snprintf(option, sizeof option, "%.*s", (int)(strchr(typed, '=') + 1 - typed), typed);
+        offer_values(&at, typed, option, typed);
+    } else if (!at.words_only && typed[0] == '-' && !at.helping) {
+        if (at.command == &mst_cmd_launch)
+            offer("", "--", typed, "then the train or matmul command to launch");
+        offer_options(&at, typed);
+    } else if (at.commands != NULL && !at.words_only) {
+        offer_commands(&at, typed);
+    } else if (at.command != NULL && at.command->words != NULL && at.n_positionals == 0) {
+        offer_words(at.command->words, "", typed);
+    } else if (at.command == &mst_cmd_launch && !at.words_only) {
+        offer("", "--", typed, "then the train or matmul command to launch");
+    } else if (!at.helping) {
+        puts(FILE_NAMES);
     }
 }
 
-static void print_format_names(void)
-{
-    printf("auto");
-    for (size_t i = 0; mst_formats[i] != NULL; i++)
-        printf(" %s", mst_formats[i]->name);
-    printf(" idx cache");
-}
+/* ---- scripts ---- */
 
-static void print_writer_names(void)
-{
-    for (size_t i = 0; mst_row_writers[i] != NULL; i++)
-        printf("%s%s", i ? " " : "", mst_row_writers[i]->name);
-}
+static const char bash_script[] =
+    "_muster() {\n"
+    "  local line cur=${COMP_WORDS[COMP_CWORD]}\n"
+    "  COMPREPLY=()\n"
+    "  while IFS= read -r line; do\n"
+    "    if [[ $line == '" FILE_NAMES "' ]]; then\n"
+    "      compopt -o filenames 2>/dev/null\n"
+    "      while IFS= read -r line; do COMPREPLY+=(\"$line\"); done < <(compgen -f -- \"${cur#=}\")\n"
+    "    else\n"
+    "      COMPREPLY+=(\"${line%%$'\\t'*}\")\n"
+    "    fi\n"
+    "  done < <(\"${COMP_WORDS[0]/#\\~/$HOME}\" completion candidates \"${COMP_WORDS[@]:1:COMP_CWORD}\" "
+    "2>/dev/null)\n"
+    "}\n"
+    "complete -F _muster muster\n";
 
-/* Lines 'PATH --option') values=... ;; for options with a known set of values; flags, which take none, are
- * listed so that the word after them is not taken for a value. */
-static void print_values(const char *path, const mst_command *const *commands)
-{
-    for (size_t i = 0; commands[i] != NULL; i++) {
-        const mst_command *c = commands[i];
-        char name[128];
-        snprintf(name, sizeof name, "%s%s", path, c->name);
-        for (const mst_option *const *table = c->tables; table != NULL && *table != NULL; table++) {
-            for (const mst_option *row = *table; row->name != NULL; row++) {
-                if (row->type == MST_OPTION_FLAG) {
-                    printf("    '%s --%s' | '%s --no-%s') return 1 ;;\n", name, row->name, name, row->name);
-                    continue;
-                }
-                printf("    '%s --%s') ", name, row->name);
-                if (row->type == MST_OPTION_CHOICE) {
-                    printf("values='");
-                    print_words(row->choices);
-                } else if (strcmp(row->name, "format") == 0) {
-                    printf("values='");
-                    print_format_names();
-                } else if (strcmp(row->name, "to") == 0) {
-                    printf("values='");
-                    print_writer_names();
-                } else if (row->type == MST_OPTION_TEXT || row->type == MST_OPTION_LIST) {
-                    printf("values='<file>");
-                } else {
-                    printf("values='");
-                }
-                printf("' ;;\n");
-            }
-        }
-        if (c->commands != NULL) {
-            strncat(name, " ", sizeof name - strlen(name) - 1);
-            print_values(name, c->commands);
-        }
-    }
-}
+static const char zsh_script[] =
+    "_muster() {\n"
+    "  local line\n"
+    "  local -a found\n"
+    "  for line in \"${(@f)$(\"${words[1]/#\\~/$HOME}\" completion candidates \"${(@)words[2,CURRENT]}\" "
+    "2>/dev/null)}\"; do\n"
+    "    if [[ $line == '" FILE_NAMES "' ]]; then\n"
+    "      [[ $PREFIX == --*=* ]] && compset -P '*='\n"
+    "      _files && return\n"
+    "    elif [[ -n $line ]]; then\n"
+    "      found+=(\"${${line%%$'\\t'*}//:/\\\\:}:${line#*$'\\t'}\")\n"
+    "    fi\n"
+    "  done\n"
+    "  (( $#found )) && _describe muster found\n"
+    "}\n"
+    "if [[ $funcstack[1] == _muster ]]; then _muster \"$@\"; else compdef _muster muster; fi\n";
 
-static void print_bash(void)
-{
-    printf("# bash completion for muster %s; made by 'muster completion bash'.\n\n", mst_version());
-    printf("# Sets words (what may follow) and options for the command path $1; fails when there is no such "
-           "path.\n"
-           "_muster_path() {\n"
-           "  case $1 in\n"
-           "    '') words='");
-    for (size_t i = 0; mst_commands[i] != NULL; i++)
-        printf("%s%s", i ? " " : "", mst_commands[i]->name);
-    printf("' options='--help --version --log' ;;\n");
-    print_paths("", mst_commands);
-    printf("    *) return 1 ;;\n"
-           "  esac\n"
-           "}\n\n");
-    printf("# Sets values for the option in $1 (\"PATH --option\"); fails when it takes none.\n"
-           "_muster_values() {\n"
-           "  case $1 in\n"
-           "    ' --log') values='error warn info debug' ;;\n");
-    print_values("", mst_commands);
-    printf("    *) return 1 ;;\n"
-           "  esac\n"
-           "}\n\n");
-    printf("_muster() {\n"
-           "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
-           "  local path='' words='' options='' values='' i word skip=0\n"
-           "  for ((i = 1; i < COMP_CWORD; i++)); do\n"
-           "    word=${COMP_WORDS[i]}\n"
-           "    if ((skip)); then skip=0; continue; fi\n"
-           "    case $word in\n"
-           "      -*) values=''; _muster_values \"$path $word\" && skip=1 ;;\n"
-           "      *) _muster_path \"${path:+$path }$word\" && path=${path:+$path }$word ;;\n"
-           "    esac\n"
-           "  done\n"
-           "  _muster_path \"$path\"\n"
-           "  values=''\n"
-           "  COMPREPLY=()\n"
-           "  if [[ $prev == -* ]] && _muster_values \"$path $prev\"; then\n"
-           "    if [[ $values == '<file>' ]]; then\n"
-           "      compopt -o filenames 2>/dev/null\n"
-           "      COMPREPLY=($(compgen -f -- \"$cur\"))\n"
-           "    else\n"
-           "      COMPREPLY=($(compgen -W \"$values\" -- \"$cur\"))\n"
-           "    fi\n"
-           "  elif [[ $cur == -* ]]; then\n"
-           "    COMPREPLY=($(compgen -W \"$options\" -- \"$cur\"))\n"
-           "  elif [[ -n $words ]]; then\n"
-           "    COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
-           "  else\n"
-           "    compopt -o filenames 2>/dev/null\n"
-           "    COMPREPLY=($(compgen -f -- \"$cur\"))\n"
-           "  fi\n"
-           "}\n"
-           "complete -F _muster muster\n");
-}
+static const char fish_script[] =
+    "function __muster_candidates\n"
+    "  set -l words (commandline -opc)\n"
+    "  set -l current (commandline -ct)\n"
+    "  for line in ($words[1] completion candidates $words[2..-1] \"$current\" 2>/dev/null)\n"
+    "    if test \"$line\" = '" FILE_NAMES "'\n"
+    "      set -l option (string match -r -- '^--[^=]*=' \"$current\")\n"
+    "      for path in (__fish_complete_path (string replace -- \"$option\" '' \"$current\"))\n"
+    "        echo \"$option$path\"\n"
+    "      end\n"
+    "    else\n"
+    "      echo $line\n"
+    "    end\n"
+    "  end\n"
+    "end\n"
+    "complete -c muster -f -a '(__muster_candidates)'\n";
+
+static const struct {
+    const char *shell, *first, *script;
+} scripts[] = {
+    {"bash", "", bash_script}, {"zsh", "#compdef muster\n", zsh_script}, {"fish", "", fish_script}};
 
 static const mst_option table[] = {{.name = NULL}};
 
@@ -164,16 +257,24 @@ static mst_status run(int argc, char **argv)
 {
     mst_option_group groups[] = {{.title = "Options", .table = table, .base = &groups}};
     mst_text_list shells = {0};
+    size_t i = 0;
     bool helped;
     mst_status st;
+    if (argc > 0 && strcmp(argv[0], "candidates") == 0) { /* the words after it are not its own */
+        print_candidates(argc - 1, argv + 1);
+        return MST_OK;
+    }
     TRY_OUT(st, mst_cli_parse(&mst_cmd_completion, groups, 1, argc, argv, &shells, &helped));
     if (helped)
         goto out;
-    if (shells.n != 1 || strcmp(shells.items[0], "bash") != 0)
-        st = mst_fail(MST_EUSAGE, "completion%s%s: name the shell; there is bash", shells.n > 0 ? " " : "",
-                      shells.n > 0 ? shells.items[0] : "");
-    else
-        print_bash();
+    while (shells.n == 1 && i < sizeof scripts / sizeof *scripts &&
+           strcmp(scripts[i].shell, shells.items[0]) != 0)
+        i++;
+    if (shells.n != 1 || i == sizeof scripts / sizeof *scripts)
+        TRY_OUT(st, mst_fail(MST_EUSAGE, "completion%s%s: name the shell: bash, zsh or fish",
+                             shells.n > 0 ? " " : "", shells.n > 0 ? shells.items[0] : ""));
+    printf("%s# Completion for muster in %s; made by 'muster completion %s' of muster %s.\n%s",
+           scripts[i].first, scripts[i].shell, scripts[i].shell, mst_version(), scripts[i].script);
 out:
     mst_text_list_fini(&shells);
     mst_options_fini(groups, 1);
@@ -182,9 +283,14 @@ out:
 
 const mst_command mst_cmd_completion = {
     .name = "completion",
-    .summary = "print a completion script for bash",
+    .summary = "print a completion script for bash, zsh or fish",
     .run = run,
-    .usage = "completion bash",
-    .details = "Example: source <(muster completion bash)\n",
-    .words = "bash",
+    .usage = "completion bash|zsh|fish",
+    .details = "Bash: source <(muster completion bash)\n"
+               "Zsh:  source <(muster completion zsh), after compinit\n"
+               "Fish: muster completion fish | source\n"
+               "\n"
+               "'make install' puts the scripts where the shells find them. They ask 'muster completion\n"
+               "candidates WORD...' for what the last word may be.\n",
+    .words = "bash|zsh|fish",
 };

@@ -4,11 +4,16 @@
 #include <isa-l.h>
 #include <jansson.h>
 #include <math.h>
+#include <oneapi/dnnl/dnnl.h>
+#include <openssl/crypto.h>
+#include <png.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
 #include <unistd.h>
+#include <uv.h>
 #include <xxhash.h>
 #include <yaml.h>
 #include <zlib.h>
@@ -16,6 +21,8 @@
 #ifdef __GLIBC__
 #include <gnu/libc-version.h>
 #endif
+
+#include <jpeglib.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -25,6 +32,8 @@
 #include "cli/cli.h"
 #include "cli/doctor_cluster.h"
 #include "cli/table.h"
+#include "dash/http.h"
+#include "mpi/mpi.h"
 
 #define COPY_BYTES   ((size_t)32 << 20) /* per thread and buffer: beyond any cache share */
 #define COPY_SECONDS 0.1
@@ -237,6 +246,41 @@ static bool find_program(const char *program, char *out, size_t size)
     return false;
 }
 
+#define TEXT_OF(x) TEXT(x)
+#define TEXT(x)    #x
+
+/* The libraries as they were loaded, which may be newer than those that muster was built with. */
+static void add_libraries(mst_table *t)
+{
+    char text[LINE_SIZE];
+    const dnnl_version_t *dnnl = dnnl_version();
+    snprintf(text, sizeof text, "%d.%d.%d", dnnl->major, dnnl->minor, dnnl->patch);
+    fact(t, "oneDNN", text);
+    fact(t, "libuv", uv_version_string());
+    fact(t, "OpenSSL", OpenSSL_version(OPENSSL_VERSION_STRING));
+    fact(t, "libmicrohttpd",
+         mst_http_library() != NULL ? mst_http_library() : "not built in: there is no muster dash");
+    fact(t, "libpng", png_get_libpng_ver(NULL));
+#ifdef LIBJPEG_TURBO_VERSION
+    fact(t, "libjpeg", "turbo " TEXT_OF(LIBJPEG_TURBO_VERSION) " when built"); /* the library does not tell */
+#else
+    fact(t, "libjpeg", "API " TEXT_OF(JPEG_LIB_VERSION) " when built");
+#endif
+}
+
+static void add_mpi(mst_table *t)
+{
+    mst_mpi_info plugins[8];
+    uint32_t n = mst_mpi_plugins(plugins, sizeof plugins / sizeof *plugins);
+    for (uint32_t i = 0; i < n; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "MPI %s", plugins[i].name);
+        fact(t, name, plugins[i].library);
+    }
+    if (n == 0)
+        fact(t, "MPI", "not built in");
+}
+
 static void add_build(mst_table *t)
 {
     char text[1024];
@@ -255,6 +299,8 @@ static void add_build(mst_table *t)
     fact(t, "xxhash", text);
     snprintf(text, sizeof text, "%d.%d.%d", ISAL_MAJOR_VERSION, ISAL_MINOR_VERSION, ISAL_PATCH_VERSION);
     fact(t, "isa-l", text);
+    add_libraries(t);
+    add_mpi(t);
     fact(t, "npm", find_program("npm", text, sizeof text) ? text : "not found");
 }
 

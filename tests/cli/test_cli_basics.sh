@@ -45,7 +45,9 @@ refused 2 "--log" --log loud list
 refused 2 "must be between" data gen blobs --classes 1 --out x.svm
 refused 2 "not an integer" data gen blobs --rows many --out x.svm
 refused 2 "did you mean models?" list model
-refused 2 "there is bash" completion fish
+refused 2 "name the shell: bash, zsh or fish" completion tcsh
+refused 2 "unknown command nosuch;" help nosuch
+refused 2 "did you mean gen?" help data gne
 refused 2 "there are mnist and cifar10" data fetch cifar
 
 expect 0 list
@@ -64,28 +66,107 @@ has '"optimizers": ['
 has '"name": "ftrl"'
 
 expect 0 doctor
-for word in cpu cores memory "huge pages" kernel zlib zstd jansson libyaml xxhash isa-l npm compiler; do has "$word"; done
+for word in cpu cores memory "huge pages" kernel zlib zstd jansson libyaml xxhash isa-l npm compiler \
+  oneDNN libuv OpenSSL libmicrohttpd libpng libjpeg MPI; do has "$word"; done
 expect 0 doctor --json
 looks_like_json doctor
 grep -qE '"cores": [1-9][0-9]*,' out || fail "doctor --json: cores"
 grep -qE '"memory": [1-9][0-9]*,' out || fail "doctor --json: memory"
 grep -qE '"instruction_set_in_use": "(portable|avx2|avx512)"' out || fail "doctor --json: instruction set"
+grep -qE '"libuv": "[0-9]+\.[0-9]+' out && grep -qE '"oneDNN": "[0-9]+\.[0-9]+' out || fail "doctor --json: versions"
 grep -qE '"memory_copied_per_second_by_1_thread": [1-9]' out || fail "doctor --json: bandwidth"
 
-# Completion: the script is sound and knows commands, options and values.
+# help WORDS is WORDS --help.
+for words in train "data" "data gen" "data gen criteo" launch; do
+  # shellcheck disable=SC2086
+  expect 0 $words --help
+  cp out want
+  # shellcheck disable=SC2086
+  expect 0 help $words
+  cmp -s out want || fail "help $words is not $words --help"
+done
+expect 0 data help gen
+has "usage: muster data gen"
+
+# Completion: commands, options and values, also behind launch's --; the same by every shell.
+touch some-file
+cat >questions <<'Q'
+dat|data
+data |gen convert fetch stat index
+data gen criteo --fea|--features
+data convert in --criteo-numeric b|bucket both
+data convert in --criteo-numeric=b|--criteo-numeric=bucket --criteo-numeric=both
+data stat --json --th|--threads
+--log d|debug
+help data g|gen
+launch --serv|--servers
+launch --servers 1 --workers 2 -- t|train
+launch --servers 1 -- train some-file --opt|--optimizer
+launch -- train --mode a|async
+launch -- matmul --trac|--trace
+train --cli|--clip-norm
+data stat some-|some-file
+train --test some-|some-file
+train --until x|
+completion z|zsh
+Q
 expect 0 completion bash
 cp out muster.bash
 bash -n muster.bash
-complete_words() {
-  bash -c '. ./muster.bash; COMP_WORDS=(muster "$@"); COMP_CWORD=$#; _muster; echo "${COMPREPLY[*]}"' - "$@"
+complete_bash() {
+  bash -c '. ./muster.bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _muster; echo "${COMPREPLY[*]}"' - "$muster" "$@"
 }
-same "completion of dat" "$(complete_words dat)" "data"
-same "completion of data" "$(complete_words data '')" "gen convert fetch stat index"
-same "completion of an option" "$(complete_words data gen criteo --fea)" "--features"
-same "completion of choices" "$(complete_words data convert in --criteo-numeric b)" "bucket both"
-same "completion after a flag" "$(complete_words data stat --json --th)" "--threads"
-touch some-file
-same "completion of files" "$(complete_words data stat some-)" "some-file"
+while IFS='|' read -r line answer; do
+  IFS=' ' read -ra words <<<"$line"
+  [ "${line% }" = "$line" ] || words+=('')
+  case $line in # bash takes --option=value apart
+    *=*) words[-1]=${words[-1]%%=*} words+=('=' "${line##*=}") answer=${answer//--criteo-numeric=/} ;;
+  esac
+  same "bash: $line" "$(complete_bash "${words[@]}")" "$answer"
+done <questions
+same "bash, nothing after =" "$(complete_bash data convert in --criteo-numeric =)" "bucket log both"
+mkdir bin
+ln -s "$muster" bin/muster
+expect 0 completion zsh
+cp out _muster
+expect 0 completion fish
+cp out muster.fish
+if command -v fish >/dev/null; then
+  while IFS='|' read -r line answer; do
+    got=$(PATH=$PWD/bin:$PATH HOME=$PWD LINE=$line fish --no-config -c 'source muster.fish; complete -C "muster $LINE"' | cut -f1 | sort | tr '\n' ' ')
+    same "fish: $line" "${got% }" "$(tr ' ' '\n' <<<"$answer" | sort | tr '\n' ' ' | sed 's/ *$//')"
+  done <questions
+fi
+if command -v zsh >/dev/null; then
+  # A shell at a terminal; what it completes is unique, and so it types the rest.
+  PATH=$PWD/bin:$PATH HOME=$PWD python3 - <<'P' || fail "zsh does not complete"
+import os, pty, select, sys, time
+pid, fd = pty.fork()
+if pid == 0:
+    os.environ["TERM"] = "dumb"
+    os.execvp("zsh", ["zsh", "-f", "-i"])
+seen = b""
+def until(text, what):
+    global seen
+    deadline = time.time() + 30
+    while text not in seen:
+        if time.time() > deadline or not select.select([fd], [], [], 30)[0]:
+            sys.exit(f"{what}: {seen[-400:]!r}")
+        seen += os.read(fd, 4096)
+def say(text):
+    global seen
+    seen = b""
+    os.write(fd, text)
+say(b"PS1=; fpath=($PWD $fpath); autoload -Uz compinit; compinit -u -D; echo rea''dy\r")
+until(b"ready", "no shell")
+for line, want in ((b"dat", b"data "), (b"launch -- train --clip", b"--clip-norm "), (b"train --mode=asy", b"--mode=async"), (b"data stat some-", b"some-file")):
+    say(b"\x15muster " + line + b"\t")
+    until(want, line)
+os.write(fd, b"\x15exit\r")
+os.close(fd)
+os.waitpid(pid, 0)
+P
+fi
 
 # What cannot be printed is an error; a reader that has enough is not.
 if [ -w /dev/full ]; then

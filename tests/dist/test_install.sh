@@ -14,7 +14,8 @@ DESTDIR=$work/stage cmake --install "$build" --prefix /opt/muster >log 2>&1 || f
 [ -x stage/opt/muster/bin/muster ] || fail "DESTDIR was not heeded"
 mv stage/opt/muster prefix # what is installed may move
 lib=$(dirname "$(find prefix -name libmuster.a)")
-for f in include/muster/muster.h share/bash-completion/completions/muster; do
+for f in include/muster/muster.h share/bash-completion/completions/muster share/zsh/site-functions/_muster \
+  share/fish/vendor_completions.d/muster.fish; do
   [ -f "prefix/$f" ] || fail "$f is not installed"
 done
 same "headers" "$(ls prefix/include/muster)" muster.h
