@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
@@ -250,6 +251,15 @@ const char *mst_text_bytes(uint64_t value, char *out)
                                           : 2,
              scaled, units[unit]);
     return out;
+}
+
+mst_status mst_cli_check_free(const char *path, bool overwrite)
+{
+    struct stat found;
+    if (overwrite || strcmp(path, "-") == 0 || stat(path, &found) != 0 || !S_ISREG(found.st_mode))
+        return MST_OK;
+    return mst_fail(MST_EEXIST, "%s: there already: choose another name, or give --overwrite to replace it",
+                    path);
 }
 
 unsigned mst_cli_threads(int64_t option)

@@ -42,7 +42,8 @@ extern const mst_command mst_cmd_data_gen, mst_cmd_data_convert, mst_cmd_data_fe
 
 /* Runs the command of `commands` that argv[0] names. path is what was typed before it ("", "data "), for
  * messages.
- * --help and -h print the list, help WORDS is WORDS --help. MST_EUSAGE, with the nearest name, when there is no such command. */
+ * --help and -h print the list, help WORDS is WORDS --help. MST_EUSAGE, with the nearest name, when there is
+ * no such command. */
 mst_status mst_cli_dispatch(const mst_command *const *commands, const char *path, int argc, char **argv);
 
 /* The beginning of every command: sets defaults, answers --help (then *helped is true and the command returns
@@ -89,6 +90,10 @@ const char *mst_text_count(uint64_t value, char *out);
 void mst_text_accuracy(const char *set, uint64_t rows, uint64_t correct, char *out, size_t size);
 /* "1.5 MB" (powers of ten); out holds at least 32 bytes and is returned. */
 const char *mst_text_bytes(uint64_t value, char *out);
+
+/* MST_EEXIST when a file is at the path that a command is to write and --overwrite was not given. "-", and
+ * what is no plain file (a device, a pipe), is free. */
+mst_status mst_cli_check_free(const char *path, bool overwrite);
 
 /* Threads for work on data: the option, or one per core when it is 0. */
 unsigned mst_cli_threads(int64_t option);

@@ -24,6 +24,10 @@ const mst_option mst_data_out_table[] = {
      .offset = FIELD(to),
      .metavar = "FORMAT",
      .help = "Format to write (see 'muster list outputs'); by the file's name when not given."},
+    {.name = "overwrite",
+     .type = MST_OPTION_FLAG,
+     .offset = FIELD(overwrite),
+     .help = "Replace what is there already."},
     {.name = "threads",
      .type = MST_OPTION_INT,
      .offset = FIELD(threads),
@@ -110,6 +114,7 @@ mst_status mst_data_sink_open(mst_data_sink *sink, const mst_data_out_options *o
     if (options->out == NULL)
         return mst_fail(MST_EUSAGE, "--out FILE is missing: where the rows are to go");
     TRY(mst_row_writer_find(options->to, options->out, &ops));
+    TRY(mst_cli_check_free(options->out, options->overwrite));
     mst_signals_install();
     sink->path = options->out;
     sink->total_rows = total_rows;

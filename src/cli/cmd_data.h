@@ -8,9 +8,10 @@
 
 extern const mst_command mst_cmd_data_gen_images; /* in a file of its own; listed in cmd_data_gen.c */
 
-/* --out, --to, --threads. */
+/* --out, --to, --overwrite, --threads. */
 typedef struct mst_data_out_options {
     char *out, *to;
+    bool overwrite;
     int64_t threads;
 } mst_data_out_options;
 extern const mst_option mst_data_out_table[];
@@ -28,7 +29,8 @@ typedef struct mst_data_sink {
     uint64_t start_ns;
 } mst_data_sink;
 
-/* Opens the file in the format of options->to or of its name. what is for the bar ("generating"). Signals
+/* Opens the file in the format of options->to or of its name; MST_EEXIST when it is there and
+ * options->overwrite is not set. what is for the bar ("generating"). Signals
  * become flags from here on. */
 mst_status mst_data_sink_open(mst_data_sink *sink, const mst_data_out_options *options, const char *what,
                               uint64_t total_rows, uint64_t total_bytes);

@@ -200,7 +200,6 @@ static const mst_command cmd_blobs = {
 
 typedef struct digits_options {
     int64_t test_rows;
-    bool overwrite;
 } digits_options;
 
 static const mst_option digits_gen_table[] = {ROWS_ROW("60000"), FIRST_ROW, SEED_ROW, {.name = NULL}};
@@ -212,10 +211,6 @@ static const mst_option digits_table[] = {
      .min = 0,
      .max = 1e9,
      .help = "Images in the test files, beyond those for training; only for a folder."},
-    {.name = "overwrite",
-     .type = MST_OPTION_FLAG,
-     .offset = offsetof(digits_options, overwrite),
-     .help = "Replace images that are in the folder already."},
     {.name = NULL},
 };
 static const mst_option *const digits_tables[] = {digits_gen_table, digits_table, mst_data_out_table,
@@ -249,7 +244,7 @@ static mst_status digits_to_folder(const gen_options *gen, const digits_options 
     if (gen->rows > UINT32_MAX)
         return mst_fail(MST_EUSAGE, "--rows %lld: IDX files hold at most 4294967295 images",
                         (long long)gen->rows);
-    if (!digits->overwrite) /* images that are there already may be MNIST's own */
+    if (!out->overwrite) /* images that are there already may be MNIST's own */
         TRY(mst_data_check_free(out->out, names, sizeof names / sizeof *names));
     folder_progress progress = {0};
     mst_signals_install();

@@ -10,7 +10,6 @@
 typedef struct images_options {
     int64_t rows, test_rows, first_row, classes, seed;
     char *size;
-    bool overwrite;
 } images_options;
 
 #define FIELD(name) offsetof(images_options, name)
@@ -56,10 +55,6 @@ static const mst_option images_table[] = {
      .min = 0,
      .max = 9.2e18,
      .help = "Image i is a function of the seed and i alone."},
-    {.name = "overwrite",
-     .type = MST_OPTION_FLAG,
-     .offset = FIELD(overwrite),
-     .help = "Replace train.gen and test.gen that are in FOLDER already."},
     {.name = NULL},
 };
 static const mst_option *const tables[] = {images_table, mst_data_out_table, mst_cli_config_table, NULL};
@@ -140,11 +135,12 @@ static mst_status run(int argc, char **argv)
     };
     TRY_OUT(st, mst_parse_sides("size", images.size, &o.channels, &o.height, &o.width));
     if (out.to == NULL && mst_ends_with(out.out, ".gen"))
-        st = mst_gen_images_save(&o, out.out);
+        st = mst_cli_check_free(out.out, out.overwrite) == MST_OK ? mst_gen_images_save(&o, out.out)
+                                                                  : MST_EEXIST;
     else if (out.to != NULL || mst_row_writer_find(NULL, out.out, &ops) == MST_OK)
         st = to_file(&o, &out);
     else
-        st = to_folder(&o, (uint64_t)images.test_rows, images.overwrite, out.out);
+        st = to_folder(&o, (uint64_t)images.test_rows, out.overwrite, out.out);
 out:
     mst_options_fini(groups, 3);
     return st;

@@ -30,7 +30,7 @@
 typedef struct matmul_options {
     int64_t m, n, k, seed, block, memory, threads;
     char *out, *verify, *grid;
-    bool trace, by_product, check;
+    bool overwrite, trace, by_product, check;
     int placement;
 } matmul_options;
 
@@ -71,6 +71,10 @@ static const mst_option matmul_table[] = {
      .metavar = "C.npy",
      .help = "Where C goes, as float32; with several ranks in a folder that all hosts share. Without it only "
              "norm and check are kept."},
+    {.name = "overwrite",
+     .type = MST_OPTION_FLAG,
+     .offset = FIELD(overwrite),
+     .help = "--out: replace a file that is there already."},
     {.name = "verify",
      .type = MST_OPTION_TEXT,
      .offset = FIELD(verify),
@@ -158,6 +162,8 @@ static mst_status read_options(const matmul_options *o, const mst_text_list *fil
         return mst_fail(MST_EUSAGE, "--trace makes no C: leave out --%s", o->out != NULL ? "out" : "verify");
     if (o->out != NULL && o->verify != NULL)
         return mst_fail(MST_EUSAGE, "--verify makes no C: leave out --out");
+    if (o->out != NULL) /* every rank sees the same: C appears when all are done */
+        TRY(mst_cli_check_free(o->out, o->overwrite));
     if (files->n == 2) {
         out->a = files->items[0];
         out->b = files->items[1];

@@ -254,12 +254,14 @@ static const mst_command cmd_show = {
 
 typedef struct export_options {
     char *out;
-    bool text, last;
+    bool overwrite, text, last;
 } export_options;
 
 static const mst_option export_table[] = {
     {"out", MST_OPTION_TEXT, offsetof(export_options, out), "-", 0, 0, NULL, "FILE",
      "Where the weights go; \"-\" is standard output. Names ending in .gz or .zst are compressed."},
+    {"overwrite", MST_OPTION_FLAG, offsetof(export_options, overwrite), "false", 0, 0, NULL, NULL,
+     "Replace a file that is there already."},
     {"text", MST_OPTION_FLAG, offsetof(export_options, text), "true", 0, 0, NULL, NULL,
      "One line per non-zero weight: view, its indices, value."},
     {"last", MST_OPTION_FLAG, offsetof(export_options, last), "false", 0, 0, NULL, NULL,
@@ -304,6 +306,7 @@ static mst_status export_run(int argc, char **argv)
                       "--no-text: text is the only form of export; a checkpoint itself is safetensors");
         goto out;
     }
+    TRY_OUT(st, mst_cli_check_free(options.out, options.overwrite));
     TRY_OUT(st, load_one(&words, options.last, &cmd_export, &assembly, &meta, &checkpoint));
     TRY_OUT(st, mst_out_open(options.out, &out));
     for (uint32_t i = 0; i < assembly.params.n_views; i++)

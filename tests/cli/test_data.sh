@@ -20,13 +20,13 @@ for name in x.svm x.libsvm.gz x.libsvm.zst x.tfrecord x.tfrecord.gz x.tfrecord.z
   same "$name: rows" "$(fact "$name" rows)" 5000
   same "$name: positives" "$(fact "$name" share_of_positives)" "$positives"
   same "$name: keys" "$(fact "$name" distinct_features_in_1000_rows)" "$distinct"
-  expect 0 data convert "$name" --to libsvm --out back.txt
+  expect 0 data convert "$name" --to libsvm --overwrite --out back.txt
   cmp -s back.txt all.libsvm || fail "$name does not come back as it was"
 done
 same "gzip" "$(head -c 2 x.libsvm.gz | od -An -tx1 | tr -d ' ')" 1f8b
 same "zstd" "$(head -c 4 x.tfrecord.zst | od -An -tx1 | tr -d ' ')" 28b52ffd
 expect 0 data convert all.cache --to tfrecord-columns --out columns.tfrecord
-expect 0 data convert columns.tfrecord --features 100000 --to libsvm --out back.txt
+expect 0 data convert columns.tfrecord --features 100000 --to libsvm --overwrite --out back.txt
 cmp -s back.txt all.libsvm || fail "columns do not come back as they were"
 for name in x.vw x.vw.gz x.tsv x.tsv.zst; do # hashed on reading: rows and labels stay
   expect 0 data convert all.cache --out "$name"
@@ -46,7 +46,7 @@ expect 0 data convert x.svm --skip-rows 4990 --out part.svm
 tail -n 10 all.libsvm | cmp -s - part.svm || fail "--skip-rows of text"
 split -l 1700 all.libsvm piece-
 expect 0 data convert 'piece-*' --out pieces.cache
-expect 0 data convert pieces.cache --to libsvm --out back.txt
+expect 0 data convert pieces.cache --to libsvm --overwrite --out back.txt
 cmp -s back.txt all.libsvm || fail "several files are not the one they were cut from"
 
 # Standard input and output.
@@ -57,7 +57,7 @@ refused 2 "--to" data convert all.cache --out -
 # Pipes are opened once; several are read one after the other.
 same "pipe: rows" "$(fact <(cat all.libsvm) rows)" 5000
 same "compressed pipe: rows" "$(fact <(cat x.tfrecord.gz) rows)" 5000
-expect 0 data convert <(head -n 1000 all.libsvm) <(tail -n 4000 all.libsvm) --to libsvm --out back.txt
+expect 0 data convert <(head -n 1000 all.libsvm) <(tail -n 4000 all.libsvm) --to libsvm --overwrite --out back.txt
 cmp -s back.txt all.libsvm || fail "two pipes are not the file they were cut from"
 same "empty pipe: rows" "$(fact <(:) rows)" 0
 refused 1 "cache files cannot be read from /dev/fd/" data stat <(cat all.cache)
@@ -110,7 +110,7 @@ refused 1 "train-images-idx3-ubyte needs no index" data index digits/train-image
 printf 'rows: 77\nfeatures: 1000\nto: libsvm\n' >gen.yaml
 expect 0 data gen criteo --config gen.yaml --out yaml.txt
 same "rows from YAML" "$(wc -l <yaml.txt)" 77
-expect 0 data gen criteo --config gen.yaml --rows 5 --out yaml.txt
+expect 0 data gen criteo --config gen.yaml --rows 5 --out yaml.txt --overwrite
 same "the command line wins" "$(wc -l <yaml.txt)" 5
 
 # ---- bad input: one sentence, exit code 1, nothing left ----
@@ -177,9 +177,16 @@ for k in 5 15 25 35 45; do
   only o
 done
 
-# An existing file survives a failure.
+# An existing file is replaced only when asked for, by gen and convert alike, and survives a failure.
 cp all.cache o/kept.cache
-refused 1 "bad.svm:2:" data convert bad.svm --format libsvm --out o/kept.cache
+for command in "gen criteo --rows 5" "gen blobs --rows 5" "gen digits --rows 5" "gen images --rows 5" "convert x.svm"; do
+  # shellcheck disable=SC2086
+  refused 1 "o/kept.cache: there already: choose another name, or give --overwrite" data $command --out o/kept.cache
+done
+expect 0 data gen images --rows 5 --out images.gen
+refused 1 "images.gen: there already" data gen images --rows 6 --out images.gen
+refused 1 "bad.svm:2:" data convert bad.svm --format libsvm --out o/kept.cache --overwrite
+expect 0 data convert blobs.svm --to libsvm --out /dev/null # no file that could be lost
 cmp -s o/kept.cache all.cache || fail "a failed convert touched the file that was there"
 rm o/kept.cache
 

@@ -11,7 +11,7 @@ refused_early() { # refused, after the plan was said
 
 # ---- files: NumPy's product, whatever way A was saved ----
 for a in a a_f8 a_fortran a_f8_fortran a_v2 a_v3; do
-  expect 0 matmul "$golden/$a.npy" "$golden/b.npy" --out c.npy
+  expect 0 matmul "$golden/$a.npy" "$golden/b.npy" --out c.npy --overwrite
   cmp -s c.npy "$golden/c.npy" || fail "the product of $a and b is not what NumPy found"
 done
 grep -q "plan for each of 1 rank" err || fail "no plan was said"
@@ -57,7 +57,8 @@ refused 2 "--grid 2x3 needs 6 ranks, and there is 1" matmul --m 3 --grid 2x3
 refused 1 "only a square one has a trace" matmul --m 3 --n 4 --trace
 refused_early 1 "cannot be created" matmul --m 3 --out missing/c.npy
 cp "$golden/b.npy" factor.npy
-refused_early 2 "factor.npy is the factor" matmul factor.npy factor.npy --out ./factor.npy
+refused_early 2 "factor.npy is the factor" matmul factor.npy factor.npy --out ./factor.npy --overwrite
+refused_early 1 "factor.npy: there already: choose another name, or give --overwrite" matmul --m 3 --out factor.npy
 cmp -s "$golden/b.npy" factor.npy || fail "a factor was replaced by the product"
 rm factor.npy
 

@@ -335,6 +335,8 @@ same "weights exported and counted" "$(wc -l <w.txt)" \
   "$(python3 -c 'import json; print(sum(v["nonzero"] for v in json.load(open("out"))["views"]))' 2>/dev/null || wc -l <w.txt)"
 expect 0 model export r --out w2.txt
 cmp -s w.txt w2.txt || fail "export to a file differs"
+refused 1 "w2.txt: there already: choose another name, or give --overwrite" model export r --out w2.txt
+expect 0 model export r --out w2.txt --overwrite
 refused 1 nowhere model show nowhere
 refused 2 'one checkpoint' model export
 
