@@ -39,6 +39,15 @@ var Plot = (function () {
     }
   };
 
+  /* Texts of an axis's ticks: with as many decimals as tell them apart. */
+  function tickTexts(ticks, show, unit, log) {
+    var texts = ticks.map(function (v) { return v === null ? '' : show(v); });
+    if (log || ticks.length < 2 || new Set(texts).size === texts.length || (unit !== 'plain' && unit !== 'share')) return texts;
+    var scale = unit === 'share' ? 100 : 1, step = Math.abs(ticks[1] - ticks[0]) * scale, digits = 0;
+    while (digits < 9 && Math.abs(step - Math.round(step)) > 1e-6 * step) { step *= 10; digits++; }
+    return ticks.map(function (v) { return v === null ? '' : (v * scale).toFixed(digits) + (scale === 100 ? '%' : ''); });
+  }
+
   function node(tag, className, parent) {
     var e = document.createElement(tag);
     if (className) e.className = className;
@@ -142,7 +151,7 @@ var Plot = (function () {
               (values || []).forEach(function (v) { if (v) longest = Math.max(longest, v.length); });
               return 14 + longest * 6.4;
             },
-            values: function (u, ticks) { return ticks.map(function (v) { return v === null ? '' : show(v); }); }}
+            values: function (u, ticks) { return tickTexts(ticks, show, options.unit, now.log); }}
         ],
         series: [{}].concat(now.series.map(function (s) {
           return {stroke: colour(s.colour), width: 1.6, dash: s.dash ? [5, 4] : undefined, spanGaps: true,

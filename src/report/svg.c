@@ -16,7 +16,10 @@
 
 #define WIDTH     480.0
 #define HEIGHT    270.0
-#define LEFT      64.0
+#define LEFT      64.0 /* at least */
+#define LABEL     19.0 /* of it the y axis's label takes, */
+#define DIGIT     8.6  /* a digit of its ticks at the size of a phone (html_parts.c), */
+#define TICK_GAP  6.0  /* and the space behind those */
 #define RIGHT     12.0
 #define TOP       12.0
 #define BOTTOM    42.0
@@ -25,6 +28,7 @@
 #define LANE      6.0  /* a strip of marks above the curves, and the gap below it */
 #define LANES_GAP 6.0  /* between them and the curves: half the height of a tick's text */
 #define DOTS_MAX  60
+#define TICKS_MAX 64
 #define MARKS_MAX 400
 #define NARROW    4    /* greatest over least of a log axis that has no decade to speak of */
 #define DENSE     2000 /* points of a curve that is a band */
@@ -229,17 +233,23 @@ static void draw_tick(const axis *a, bool horizontal, mst_plot_unit unit, double
         mst_buffer_format(out,
                           "<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
                           "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%s</text>",
-                          other->from, other->to, at, at, other->from - 6, at + 4, text);
+                          other->from, other->to, at, at, other->from - TICK_GAP, at + 4, text);
 }
 
-static void draw_ticks(const axis *a, bool horizontal, mst_plot_unit unit, int n, const axis *other,
-                       mst_buffer *out)
+typedef struct tick {
+    double value, step; /* step: to the next; 0: of a log axis */
+} tick;
+
+/* The ticks of an axis, about n of them. */
+static size_t find_ticks(const axis *a, int n, tick out[TICKS_MAX])
 {
+    size_t found = 0;
     if (!a->log || a->step > 0) {
         double step = a->step > 0 ? a->step : mst_nice_step(a->low, a->high, n);
-        for (int i = 0; i <= 2 * n + 2 && a->low + i * step <= a->high + step * 1e-6; i++)
-            draw_tick(a, horizontal, unit, a->low + i * step, step, other, out);
-        return;
+        for (int i = 0; i <= 2 * n + 2 && found < TICKS_MAX && a->low + i * step <= a->high + step * 1e-6;
+             i++)
+            out[found++] = (tick){a->low + i * step, step};
+        return found;
     }
     double decades = log10(a->high / a->low);
     int first = (int)floor(log10(a->low) + 1e-9), last = (int)ceil(log10(a->high) - 1e-9);
@@ -249,9 +259,32 @@ static void draw_ticks(const axis *a, bool horizontal, mst_plot_unit unit, int n
         for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
             double v = parts[k] * pow(10, e);
             bool wanted = k == 0 || (k == 1 && decades < 4) || (k == 3 && decades < 4) || decades < 1.1;
-            if (wanted && v >= a->low * 0.9999 && v <= a->high * 1.0001)
-                draw_tick(a, horizontal, unit, v, 0, other, out);
+            if (wanted && found < TICKS_MAX && v >= a->low * 0.9999 && v <= a->high * 1.0001)
+                out[found++] = (tick){v, 0};
         }
+    return found;
+}
+
+static void draw_ticks(const axis *a, bool horizontal, mst_plot_unit unit, int n, const axis *other,
+                       mst_buffer *out)
+{
+    tick ticks[TICKS_MAX];
+    size_t found = find_ticks(a, n, ticks);
+    for (size_t i = 0; i < found; i++)
+        draw_tick(a, horizontal, unit, ticks[i].value, ticks[i].step, other, out);
+}
+
+/* Where the plot begins, so that the axis's label and the longest text of its ticks stand side by side. */
+static double left_of(const axis *y, mst_plot_unit unit, int n)
+{
+    tick ticks[TICKS_MAX];
+    char text[40];
+    size_t found = find_ticks(y, n, ticks), longest = 0;
+    for (size_t i = 0; i < found; i++) {
+        size_t length = strlen(tick_text(y, unit, ticks[i].value, ticks[i].step, text));
+        longest = length > longest ? length : longest;
+    }
+    return fmax(LEFT, LABEL + DIGIT * (double)longest + TICK_GAP);
 }
 
 /* ---- curves ---- */
@@ -506,6 +539,7 @@ void mst_plot_draw(const mst_plot *plot, const char *classes, mst_buffer *out)
     if (!(x.high > x.low))
         round_range(&x, 6);
     round_range(&y, 5);
+    x.from = left_of(&y, plot->y_unit, 5);
     mst_buffer_format(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" class=\"%s%s\" role=\"img\" "

@@ -35,6 +35,17 @@ async function shoot(page, name) {
   await page.screenshot({path: `${shots}/${name}.png`, fullPage: true});
 }
 
+// The figures of the headline stay apart, long ones too.
+async function tilesHold(page) {
+  const wide = await page.evaluate(() => [...document.querySelectorAll('.tile b')].map(b => {
+    b.textContent = '12 h 34 min';
+    const text = document.createRange();
+    text.selectNodeContents(b);
+    return b.parentNode.getBoundingClientRect().right - text.getBoundingClientRect().right;
+  }).filter(room => room < 0));
+  assert.deepEqual(wide, [], 'a figure of the headline runs into the next one');
+}
+
 async function fits(page) {
   assert.equal(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), true, 'the page is wider than the screen');
 }
@@ -82,6 +93,12 @@ try {
   await until(page, () => document.body.dataset.drawn === '3');
   await shoot(page, 'desktop');
   await fits(page);
+  await page.locator('#runs button', {hasText: 'done'}).click(); // which is not drawn again meanwhile
+  await until(page, () => document.querySelector('#head h1').textContent === 'done');
+  for (const width of [1280, 1100, 1000, 820]) {
+    await page.setViewportSize({width, height: 900});
+    await tilesHold(page);
+  }
   assert.deepEqual(faults, []);
   await context.close();
 
@@ -89,6 +106,7 @@ try {
   ({context, page, faults} = await open({viewport: {width: 390, height: 844}, deviceScaleFactor: 2, isMobile: true, hasTouch: true}));
   await shoot(page, 'phone');
   await fits(page);
+  await tilesHold(page);
   assert.deepEqual(faults, []);
   await context.close();
   ({context, page, faults} = await open({viewport: {width: 1280, height: 900}, colorScheme: 'dark'}));

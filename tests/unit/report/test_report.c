@@ -314,6 +314,35 @@ static void test_columns(void **state)
 }
 
 /* Ticks go from end to end of a y axis in steps of one size; time begins at 0, and a sole point is seen. */
+/* Long texts of ticks leave room for the axis's label, which stands at the left edge; short ones cost none.
+ */
+static void test_margin(void **state)
+{
+    (void)state;
+    static const struct {
+        double low, high;
+        size_t digits;
+    } tries[] = {{0.1, 0.5, 3}, {0.69, 0.71, 5}, {0.9998, 0.99992, 8}};
+    double before = 0;
+    for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
+        mst_series series = {.label = "a", .points = {.x = (double[]){0, 1}, .n = 2}};
+        series.points.y = (double[]){tries[i].low, tries[i].high};
+        mst_plot plot = {.title = "t", .x_label = "x", .y_label = "y", .series = &series, .n_series = 1};
+        mst_buffer out = {0};
+        mst_plot_draw(&plot, "", &out);
+        const char *text = strstr(out.text, "text-anchor=\"end\">");
+        assert_non_null(text);
+        assert_int_equal(strcspn(text + strlen("text-anchor=\"end\">"), "<"), tries[i].digits);
+        while (strncmp(text, "x=\"", 3) != 0) /* of the same <text> */
+            text--;
+        double end = strtod(text + 3, NULL);
+        assert_true(end - 7.5 * (double)tries[i].digits > 16); /* a digit is 7.2 wide, the label ends at 14 */
+        assert_true(i == 1 ? end - before < 8 : end >= before);
+        before = end;
+        mst_buffer_fini(&out);
+    }
+}
+
 static void test_ticks(void **state)
 {
     (void)state;
@@ -419,6 +448,7 @@ int main(void)
         TEST(test_command),
         cmocka_unit_test(test_figures),
         cmocka_unit_test(test_columns),
+        cmocka_unit_test(test_margin),
         cmocka_unit_test(test_ticks),
         cmocka_unit_test(test_dense),
         cmocka_unit_test(test_plots),
