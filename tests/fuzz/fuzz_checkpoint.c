@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/crc.h"
 #include "base/file.h"
+#include "data/origin.h"
 #include "train/checkpoint.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -71,13 +72,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         mst_params_reserve(&params, 1, 0) != MST_OK)
         abort();
     mst_checkpoint_meta meta;
+    mst_status st;
     char *found = NULL;
     if (mst_checkpoint_find(folder, &found) != MST_OK)
         abort();
     mst_free(found);
-    if (mst_checkpoint_read_meta(folder, &meta) == MST_OK)
+    if (mst_checkpoint_read_meta(folder, &meta) == MST_OK) {
+        json_t *rows = json_pack("{s:s, s:i, s:[s]}", "keys", "vw", "hash-seed", 1, "columns", "a float");
+        st = mst_origin_check(mst_origin_in(json_object_get(meta.extra, "data")), folder, rows, "rows");
+        if (st != MST_OK && mst_error_text()[0] == 0)
+            abort();
+        json_decref(rows);
         mst_checkpoint_meta_fini(&meta);
-    mst_status st = mst_checkpoint_load(folder, &params, slots, data[0] & 2);
+    }
+    st = mst_checkpoint_load(folder, &params, slots, data[0] & 2);
     if (st != MST_OK && mst_error_text()[0] == 0)
         abort();
     /* What loads reads the same in pieces. */
