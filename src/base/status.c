@@ -58,6 +58,8 @@ int mst_status_exit_code(mst_status code)
         return 2;
     case MST_EPEER:
         return 3;
+    case MST_EDONE:
+        return 4;
     default:
         return 1;
     }

@@ -20,7 +20,8 @@
     X(ETIMEOUT, "a deadline passed")                                                                         \
     X(ESTOPPED, "asked to stop")                                                                             \
     X(EPEER, "a peer failed")                                                                                \
-    X(EUNSUPPORTED, "not possible in this build or on this machine")
+    X(EUNSUPPORTED, "not possible in this build or on this machine")                                         \
+    X(EDONE, "there was nothing to do")
 
 typedef enum mst_status {
 #define X(name, text) MST_##name,
@@ -52,7 +53,8 @@ const char *mst_status_text(mst_status code);
 void mst_error_save(mst_error *out, mst_status code);
 mst_status mst_error_restore(const mst_error *error);
 
-/* Process exit code for a status: 0 done, 2 wrong usage, 3 stopped by a peer, 1 anything else. */
+/* Process exit code for a status: 0 done, 2 wrong usage, 3 stopped by a peer, 4 nothing to do, 1 anything
+ * else. */
 int mst_status_exit_code(mst_status code);
 
 /* Leaves the function with the status on failure. */

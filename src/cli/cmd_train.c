@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "base/log.h"
 #include "cli/cli.h"
 #include "cli/mpi_lost.h"
 #include "cli/signals.h"
@@ -322,6 +323,53 @@ static mst_status dry_run(const settings *s, mst_trainer *trainer, json_t *optio
     return st;
 }
 
+/* A resumed run that had reached its limits already: a warning, or with --fail-if-done a failure. */
+static mst_status nothing_trained(const settings *s, const mst_train_summary *summary)
+{
+    const mst_train_options *o = &s->train.train;
+    char text[MST_ERROR_MAX / 2] = "";
+    const char *file = s->train.files.n > 0 ? s->train.files.items[0] : "the data";
+    switch (summary->end) {
+    case MST_END_EPOCHS:
+        snprintf(text, sizeof text,
+                 "the run has done all of --epochs %lld on %s; give it new files, or a larger --epochs to "
+                 "train on "
+                 "these again",
+                 (long long)o->epochs, file);
+        break;
+    case MST_END_STEPS:
+        snprintf(text, sizeof text,
+                 "the run has done all of --steps %lld; give a larger --steps, or new files",
+                 (long long)o->steps);
+        break;
+    case MST_END_ROWS:
+        snprintf(text, sizeof text, "the run has done all of --rows %lld; give a larger --rows, or new files",
+                 (long long)o->rows);
+        break;
+    case MST_END_SECONDS:
+        snprintf(text, sizeof text,
+                 "the run has trained for all of --seconds %g; give a larger --seconds, or new files",
+                 o->seconds);
+        break;
+    case MST_END_PATIENCE:
+        snprintf(
+            text, sizeof text,
+            "the loss on --valid was not better for all of --patience %lld; give a larger --patience, or new "
+            "files",
+            (long long)o->patience);
+        break;
+    case MST_END_UNTIL:
+        snprintf(text, sizeof text, "--until %s is met; give another condition, or --until never", o->until);
+        break;
+    case MST_END_STOPPED:
+        return MST_OK;
+    }
+    if (o->fail_if_done)
+        return mst_fail(MST_EDONE, "nothing was trained: %s", text);
+    mst_warn("nothing was trained: %s", text);
+    return MST_OK;
+}
+
 /* The summary; after an interrupt, how to go on. */
 static mst_status conclude(const settings *s, const mst_train_summary *summary, json_t *workers,
                            const char *stopped_by)
@@ -330,7 +378,7 @@ static mst_status conclude(const settings *s, const mst_train_summary *summary, 
     mst_cli_unseen("test", summary->test.unseen, summary->test.rows);
     TRY(print_summary(s, summary, workers));
     if (summary->end != MST_END_STOPPED)
-        return MST_OK;
+        return summary->steps_here > 0 ? MST_OK : nothing_trained(s, summary);
     const char *who = mst_signals_name() != NULL ? mst_signals_name() : stopped_by;
     unsigned long long step = summary->status.step;
     char command[MST_ERROR_MAX / 2];

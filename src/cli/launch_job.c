@@ -463,6 +463,8 @@ static mst_status status_of(int code)
         return MST_EUSAGE;
     case 3:
         return MST_EPEER;
+    case 4:
+        return MST_EDONE;
     default:
         return MST_EINPUT;
     }
@@ -516,6 +518,8 @@ static mst_status outcome(const launch *l)
     if (l->first != NULL) {
         const actor *a = to_blame(l), *w = was_taken(a) && l->witness != NULL ? l->witness : a;
         const char *why = w->sentence[0] != '\0' ? w->sentence : w->last;
+        if (!was_taken(a) && status_of(a->code) == MST_EDONE)
+            return mst_fail(MST_EDONE, "launch: %s", why);
         /* Nobody decided that a server goes: its job was stopped by that, and can be resumed. */
         return mst_fail(was_taken(a) ? MST_EPEER : status_of(a->code),
                         "launch: %s failed first (%s)%s%s%s%s%s", a->name, how_it_ended(a, how, sizeof how),

@@ -297,9 +297,12 @@ out:
     return st;
 }
 
+#define EXIT_NOTHING 4 /* with --fail-if-done: a rank's own end, and no reason to start again */
+
 static bool lost_a_rank(const mpi_launch *l)
 {
-    return l->signal != 0 || (l->code >= 3 && mst_signals_of_exit_code(l->code) == 0);
+    return l->signal != 0 ||
+           (l->code >= 3 && l->code != EXIT_NOTHING && mst_signals_of_exit_code(l->code) == 0);
 }
 
 /* "exit 1", "a rank was killed by SIGKILL"; out is returned. */
@@ -311,7 +314,7 @@ static const char *how_it_ended(const mpi_launch *l, char *out, size_t size)
                  mst_signal_name(l->signal, name, sizeof name));
     else if (l->code > 128 && l->code < 128 + 65)
         snprintf(out, size, "a rank was killed by %s", mst_signal_name(l->code - 128, name, sizeof name));
-    else if (l->code > 3)
+    else if (l->code > EXIT_NOTHING)
         snprintf(out, size, "a rank died, exit %d", l->code);
     else
         snprintf(out, size, "exit %d", l->code);
@@ -388,9 +391,10 @@ static mst_status outcome(const mpi_launch *l)
             killed ? ", by being killed" : "", times, hint != NULL ? "; " : "", hint != NULL ? hint : "");
     }
     if (l->code != 0 || l->signal != 0)
-        return mst_fail(lost_a_rank(l) ? MST_EPEER
-                        : l->code == 2 ? MST_EUSAGE
-                                       : MST_EINPUT,
+        return mst_fail(lost_a_rank(l)            ? MST_EPEER
+                        : l->code == EXIT_NOTHING ? MST_EDONE
+                        : l->code == 2            ? MST_EUSAGE
+                                                  : MST_EINPUT,
                         "launch: the job failed (%s)%s%s", how_it_ended(l, how, sizeof how),
                         why_it_ended(l, why, sizeof why), times);
     mst_cli_note("launch: done, %u rank%s, %.1f s%s", l->n_ranks, l->n_ranks == 1 ? "" : "s",

@@ -208,11 +208,12 @@ static mst_status check_chunk(const mst_feed *f, mst_chunk *c, uint64_t first_ro
                             (unsigned long long)first_row, whose, o->augment->channels, o->augment->in_height,
                             o->augment->in_width);
     } else if (has_unseen(o, c) && !o->drop_unseen) {
-        return mst_fail(
-            MST_EINPUT,
-            "%s: rows from %llu on%s have feature %u, but the model has %llu features (0 to %llu)", name,
-            (unsigned long long)first_row, whose, c->max_key, (unsigned long long)o->features,
-            (unsigned long long)o->features - 1);
+        return mst_fail(MST_EINPUT,
+                        "%s: rows from %llu on%s have feature %u, but the model has %llu features (0 to "
+                        "%llu); a model that "
+                        "takes them has to be started with a larger --features",
+                        name, (unsigned long long)first_row, whose, c->max_key,
+                        (unsigned long long)o->features, (unsigned long long)o->features - 1);
     }
     if (o->classes == 0 || c->n_rows == 0)
         return MST_OK;

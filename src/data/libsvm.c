@@ -61,8 +61,11 @@ static mst_status fail_index(const mst_parse_context *context, const mst_block *
     if (mst_key_limit(context) == UINT32_MAX)
         return mst_block_fail(&mst_format_libsvm, block, at, "index %llu does not fit 32 bits",
                               (unsigned long long)index);
-    return mst_block_fail(&mst_format_libsvm, block, at, "index %llu is beyond --features %llu",
-                          (unsigned long long)index, (unsigned long long)context->features);
+    return mst_block_fail(
+        &mst_format_libsvm, block, at,
+        "index %llu is beyond --features %llu; a run keeps the number that it was started with, so start "
+        "it with a larger one",
+        (unsigned long long)index, (unsigned long long)context->features);
 }
 
 /* A finite float that fills the token at *p; steps *p to the token's end. */

@@ -26,6 +26,7 @@ mst_status mst_book_new(const mst_book_options *options, mst_book **out)
     self->last_train_loss = NAN;
     self->options.model = json_incref(options->model);
     self->options.data = options->data != NULL ? json_incref(options->data) : json_object();
+    self->options.source = json_incref(options->source);
     if (self->options.model == NULL || self->options.data == NULL) {
         mst_book_destroy(self);
         return mst_fail(MST_ENOMEM, "no memory for training");
@@ -54,34 +55,9 @@ void mst_book_destroy(mst_book *self)
     json_decref(self->plan);
     json_decref(self->options.model);
     json_decref(self->options.data);
+    json_decref(self->options.source);
+    json_decref(self->source_before);
     mst_free(self);
-}
-
-void mst_book_resume(mst_book *self, const mst_checkpoint_meta *meta)
-{
-    json_int_t rows;
-    const json_t *extra = meta->extra;
-    mst_loss_sum *sum = &self->line_loss;
-    json_t *best = json_object_get(extra, "best_valid_loss"),
-           *train_loss = json_object_get(extra, "train_loss"), *line = json_object_get(extra, "line_loss");
-    self->progress = (mst_progress){
-        .steps = meta->step, .rows = meta->rows, .epoch = meta->epoch, .position = meta->position};
-    self->status.train_seconds = meta->train_seconds;
-    self->status.eval_seconds = meta->eval_seconds;
-    self->status.rows = meta->rows;
-    if (json_is_number(best))
-        self->best_valid_loss = json_number_value(best);
-    self->best_step = (uint64_t)json_integer_value(json_object_get(extra, "best_step"));
-    self->since_best = (uint64_t)json_integer_value(json_object_get(extra, "since_best"));
-    self->saved_step = meta->step;
-    if (json_is_number(train_loss))
-        self->last_train_loss = json_number_value(train_loss);
-    if (line != NULL && json_unpack(line, "[F, F, I]", &sum->loss, &sum->weight, &rows) == 0)
-        sum->rows = (uint64_t)rows;
-    else
-        *sum = (mst_loss_sum){0};
-    mst_loss_window_restore(&self->window, json_object_get(extra, "loss_window"));
-    self->evaluation_due = json_is_true(json_object_get(extra, "evaluation_due"));
 }
 
 /* ---- the run directory ---- */
@@ -179,8 +155,12 @@ mst_status mst_book_open(mst_book *self, json_t *entries)
     self->manifest = json_pack("{s:s, s:s, s:s}", "muster", mst_version(), "started", now, "host", host);
     if (self->manifest == NULL || (entries != NULL && json_object_update(self->manifest, entries) != 0))
         return mst_fail(MST_ENOMEM, "no memory for the manifest");
+    if (self->options.source != NULL && json_object_set(self->manifest, "source", self->options.source) != 0)
+        return mst_fail(MST_ENOMEM, "no memory for the manifest");
     TRY(add_history(self));
     TRY(write_manifest(self, "running"));
+    mst_book_tell_new_data(self);
+    self->opened_steps = self->progress.steps;
     mst_book_schedule(self, &self->eval);
     mst_book_schedule(self, &self->checkpoint);
     self->line_ns = mst_now_ns();
@@ -421,6 +401,12 @@ static mst_status compose_meta(const mst_book *self, mst_checkpoint_meta *out)
         return mst_fail(MST_ENOMEM, "no memory for a checkpoint");
     if (self->plan != NULL)
         json_object_set(out->extra, "plan", self->plan);
+    if (self->options.source != NULL)
+        json_object_set(out->extra, "source", self->options.source);
+    json_object_set_new(out->extra, "data_start",
+                        json_pack("[I, I, I, f]", (json_int_t)self->start.epoch,
+                                  (json_int_t)self->start.steps, (json_int_t)self->start.rows,
+                                  self->start.seconds));
     if (self->options.reading_unknown)
         json_object_set_new(out->extra, "reading_unknown", json_true());
     if (isfinite(self->best_valid_loss))
@@ -594,6 +580,7 @@ mst_status mst_book_finish(mst_book *self, mst_end end, mst_train_summary *summa
     summary->valid = self->valid;
     summary->best_valid_loss = isfinite(self->best_valid_loss) ? self->best_valid_loss : (double)NAN;
     summary->best_step = self->best_step;
+    summary->steps_here = self->progress.steps - self->opened_steps;
     summary->n_evaluations = self->n_evaluations;
     json_object_set_new(self->manifest, "end", json_string(mst_end_text(end)));
     end_watch(self, end != MST_END_STOPPED, false, mst_end_text(end));

@@ -46,6 +46,7 @@ typedef struct mst_book_options {
     const char *model_name;         /* a run without a name is called runs/MODEL-N; must outlive the book */
     json_t *model;                  /* mst_model_json, for checkpoints; the book takes a reference */
     json_t *data;         /* how rows are read, for checkpoints; the book takes a reference; or NULL */
+    json_t *source;       /* what is trained on (source.h); the book takes a reference; or NULL */
     bool reading_unknown; /* a cache that does not say how its rows were read */
     const atomic_bool *stop;
     bool (*save_wanted)(void); /* true once for every wish to save and go on; or NULL */
@@ -57,8 +58,11 @@ mst_status mst_book_new(const mst_book_options *options, mst_book **out);
 /* NULL-safe. An open run directory stays as it is, and its lock is given back. */
 void mst_book_destroy(mst_book *self);
 
-/* Takes over where the run of a checkpoint stood: progress, seconds, best loss, sums, what is still due. */
+/* Takes over where the run of a checkpoint stood: progress, seconds, best loss, sums, what is still due. With
+ * other data than it was trained on last (--resume-data), the rows to come are those of a new epoch, and
+ * limits count from here. */
 void mst_book_resume(mst_book *self, const mst_checkpoint_meta *meta);
+bool mst_book_has_new_data(const mst_book *self); /* that was so */
 
 /* Opens the run directory and writes its manifest: version, time and host, then entries (borrowed; or NULL).
  * MST_EEXIST as mst_run_new. Schedules what is due from here on. */

@@ -50,6 +50,8 @@ mst_status mst_limits_parse(const mst_train_options *o, mst_limits *out)
         return mst_fail(MST_EUSAGE, "--resume and --overwrite exclude each other");
     if (o->resume && o->run == NULL)
         return mst_fail(MST_EUSAGE, "--resume needs --run, the directory of the run to continue");
+    if (o->resume_data != 0 && !o->resume)
+        return mst_fail(MST_EUSAGE, "--resume-data is for --resume");
     if (o->resume && o->init_from != NULL)
         return mst_fail(MST_EUSAGE, "--resume and --init-from exclude each other");
     if (o->epochs == 0 && o->steps == 0 && o->rows == 0 && o->seconds == 0.0 && !self.has_until &&
@@ -150,28 +152,41 @@ static uint64_t epochs_wanted(const mst_book *self)
     return (uint64_t)o->epochs;
 }
 
-/* Passes over the data, where epochs are that. */
+/* The epoch that is not begun any more, where epochs are passes over the data. */
 static uint64_t epoch_limit(const mst_book *self)
 {
-    return self->options.train->steps_per_epoch > 0 ? UINT64_MAX : epochs_wanted(self);
+    uint64_t epochs = epochs_wanted(self);
+    return self->options.train->steps_per_epoch > 0 || epochs == UINT64_MAX ? UINT64_MAX
+                                                                            : self->start.epoch + epochs;
 }
 
-/* Steps that --epochs comes to with --steps-per-epoch; both options are at most 1e9. */
+/* The step that --epochs comes to with --steps-per-epoch; both options are at most 1e9. */
 static uint64_t epoch_steps(const mst_book *self)
 {
     uint64_t epochs = epochs_wanted(self), each = (uint64_t)self->options.train->steps_per_epoch;
-    return each > 0 && epochs != UINT64_MAX ? epochs * each : UINT64_MAX;
+    return each > 0 && epochs != UINT64_MAX ? self->start.steps + epochs * each : UINT64_MAX;
 }
 
 static uint64_t step_limit(const mst_book *self)
 {
     uint64_t epochs = epoch_steps(self), steps = (uint64_t)self->options.train->steps;
-    return steps > 0 && steps < epochs ? steps : epochs;
+    return steps > 0 && self->start.steps + steps < epochs ? self->start.steps + steps : epochs;
+}
+
+static uint64_t row_limit(const mst_book *self)
+{
+    int64_t rows = self->options.train->rows;
+    return rows > 0 ? self->start.rows + (uint64_t)rows : UINT64_MAX;
+}
+
+static double seconds_limit(const mst_book *self)
+{
+    double seconds = self->options.train->seconds;
+    return seconds > 0.0 ? self->start.seconds + seconds : (double)INFINITY;
 }
 
 void mst_book_budget(const mst_book *self, mst_budget *out)
 {
-    const mst_train_options *o = self->options.train;
     mst_budget b = {.steps = UINT64_MAX,
                     .rows = UINT64_MAX,
                     .deadline_ns = mst_now_ns() + TICK_NS,
@@ -180,10 +195,9 @@ void mst_book_budget(const mst_book *self, mst_budget *out)
     limit_due(self, &b, &self->checkpoint);
     if (step_limit(self) != UINT64_MAX)
         limit_budget(self, &b, MST_UNIT_STEPS, (double)step_limit(self));
-    if (o->rows > 0)
-        limit_budget(self, &b, MST_UNIT_ROWS, (double)o->rows);
-    if (o->seconds > 0.0)
-        limit_budget(self, &b, MST_UNIT_SECONDS, o->seconds);
+    if (row_limit(self) != UINT64_MAX)
+        limit_budget(self, &b, MST_UNIT_ROWS, (double)row_limit(self));
+    limit_budget(self, &b, MST_UNIT_SECONDS, seconds_limit(self));
     *out = b;
 }
 
@@ -194,9 +208,8 @@ static uint64_t left_of(uint64_t limit, uint64_t done)
 
 void mst_book_limits(const mst_book *self, uint64_t *steps, uint64_t *rows, uint64_t *epochs)
 {
-    const mst_train_options *o = self->options.train;
     *steps = left_of(step_limit(self), self->progress.steps);
-    *rows = left_of(o->rows > 0 ? (uint64_t)o->rows : UINT64_MAX, self->progress.rows);
+    *rows = left_of(row_limit(self), self->progress.rows);
     *epochs = left_of(epoch_limit(self), self->progress.epoch);
 }
 
@@ -205,11 +218,11 @@ static bool limit_reached(const mst_book *self, mst_end *end)
     const mst_train_options *o = self->options.train;
     if (self->progress.epoch >= epoch_limit(self) || self->progress.steps >= epoch_steps(self))
         *end = MST_END_EPOCHS;
-    else if (o->steps > 0 && self->progress.steps >= (uint64_t)o->steps)
+    else if (self->progress.steps >= step_limit(self))
         *end = MST_END_STEPS;
-    else if (o->rows > 0 && self->progress.rows >= (uint64_t)o->rows)
+    else if (self->progress.rows >= row_limit(self))
         *end = MST_END_ROWS;
-    else if (o->seconds > 0.0 && self->status.train_seconds >= o->seconds)
+    else if (self->status.train_seconds >= seconds_limit(self))
         *end = MST_END_SECONDS;
     else if (o->patience > 0 && self->since_best >= (uint64_t)o->patience) /* of a run that is resumed */
         *end = MST_END_PATIENCE;
@@ -255,7 +268,6 @@ unsigned mst_book_due(mst_book *self, mst_end *end)
 
 static double eta_of(const mst_book *self)
 {
-    const mst_train_options *o = self->options.train;
     const mst_train_status *s = &self->status;
     double left = INFINITY, rate = s->rows_per_s;
     uint64_t epochs = epoch_limit(self);
@@ -268,10 +280,9 @@ static double eta_of(const mst_book *self)
     if (step_limit(self) != UINT64_MAX)
         left = fmin(left,
                     ((double)step_limit(self) - (double)s->step) * (double)self->options.global_batch / rate);
-    if (o->rows > 0)
-        left = fmin(left, (double)(o->rows - (int64_t)s->rows) / rate);
-    if (o->seconds > 0.0)
-        left = fmin(left, o->seconds - s->train_seconds);
+    if (row_limit(self) != UINT64_MAX)
+        left = fmin(left, ((double)row_limit(self) - (double)s->rows) / rate);
+    left = fmin(left, seconds_limit(self) - s->train_seconds);
     return isfinite(left) && left > 0.0 ? left : (double)NAN;
 }
 

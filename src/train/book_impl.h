@@ -25,8 +25,18 @@ typedef struct mst_due {
     double next; /* in the unit's count, or epochs done */
 } mst_due;
 
+/* Where the run stood when it began with the data it is trained on now; limits count from there. */
+typedef struct mst_data_start {
+    uint64_t epoch, steps, rows;
+    double seconds;
+} mst_data_start;
+
 struct mst_book {
     mst_book_options options;
+    mst_data_start start;
+    json_t *source_before;  /* of a resumed run that has new data now; or NULL */
+    uint64_t position_then; /* its row in an epoch that is not completed; 0: none */
+    uint64_t opened_steps;  /* steps of the run when it was opened */
     mst_due eval, checkpoint;
     bool save_asked; /* somebody wants a checkpoint now */
 
@@ -61,6 +71,9 @@ struct mst_book {
 
 /* Schedules something for the first multiple of its interval beyond where the run stands. */
 void mst_book_schedule(const mst_book *self, mst_due *due);
+
+/* Tells which data a resumed run has now, where that is new. The run directory is open. */
+void mst_book_tell_new_data(const mst_book *self);
 
 /* The checkpoint that was due is being written. */
 void mst_book_save_begins(mst_book *self);

@@ -12,7 +12,7 @@ static mst_status no_memory(void)
 /* Options that choose a folder or an output change nothing about the training. */
 static bool matters(const char *group, const char *name)
 {
-    static const char *const left_out[] = {"run", "resume", "overwrite"};
+    static const char *const left_out[] = {"run", "resume", "overwrite", "resume-data", "fail-if-done"};
     for (size_t i = 0; i < sizeof left_out / sizeof *left_out; i++)
         if (strcmp(left_out[i], name) == 0)
             return false;
@@ -118,6 +118,8 @@ mst_status mst_history_add(const json_t *before, mst_history_point at, json_t *n
                                 json_object_get(now, "started"), "host", json_object_get(now, "host"),
                                 "muster", json_object_get(now, "muster"));
     mst_status st = segments != NULL && segment != NULL ? MST_OK : no_memory();
+    if (json_object_get(now, "source") != NULL)
+        json_object_set(segment, "source", json_object_get(now, "source"));
     if (st == MST_OK && json_array_size(segments) > 0)
         st = compare(before, segments, segment, now);
     if (st == MST_OK &&

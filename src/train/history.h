@@ -2,12 +2,14 @@
  *
  *   "history": [{"step", "rows", "train_seconds": where it began, "started", "host", "muster",
  *                "state", "end": how the segment before a later one ended,
- *                "changed": {group: {option: [before, now]}}, "files": [[before], [now]]}]
+ *                "source": what it was trained on (source.h), "changed": {group: {option: [before, now]}},
+ * "files": [[before], [now]]}]
  *
  * A segment has what differs from the one before it, so that the options of any follow from those of the
  * last, the manifest's "options", by undoing changes. Segments none of whose steps are part of the run,
  * because it was resumed from an earlier checkpoint, are dropped. "unrecorded": true in the first segment
- * where a version that kept no history had resumed the run before. Report reads it (report/history_read.h). */
+ * where a version that kept no history had resumed the run before. Report reads it (report/history_read.h).
+ */
 #ifndef MST_TRAIN_HISTORY_H
 #define MST_TRAIN_HISTORY_H
 

@@ -10,10 +10,8 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "data/fingerprint.h"
-#include "data/stream.h"
-#include "observe/run.h"
 #include "train/job_impl.h"
+#include "train/source.h"
 
 #define HELLO_MS  5000
 #define MAX_QUEUE (4ull << 30) /* of answers that a worker does not read; one may be a large model */
@@ -50,23 +48,18 @@ json_t *mst_job_join(const mst_job_config *config, const char *role)
 mst_status mst_job_data(const mst_job_config *config, json_t **out)
 {
     const mst_train_config *train = config->train;
-    mst_fingerprint f = {0};
-    if (train->strategy->shard != MST_SHARD_LOCAL && train->open_own == NULL)
-        TRY(mst_fingerprint_files(train->files, &f));
-    if (!f.known) {
-        *out = json_null();
-        return MST_OK;
-    }
-    char size[48], checksum[16];
-    snprintf(size, sizeof size, "%" PRIu64 " %s", f.rows > 0 ? f.rows : f.bytes,
-             f.rows > 0 ? "rows" : "bytes");
-    snprintf(checksum, sizeof checksum, "%08" PRIx32, f.checksum);
-    char *source = mst_paths_name(train->files);
-    *out = source != NULL ? json_pack("{s:o, s:s, s:s}", "source", mst_json_text(source), "size", size,
-                                      "checksum", checksum)
-                          : NULL;
-    mst_free(source);
-    return *out != NULL ? MST_OK : mst_fail(MST_ENOMEM, "no memory to compare the training files");
+    json_t *source;
+    TRY(mst_source_of(train->files, train->strategy->shard == MST_SHARD_LOCAL || train->open_own != NULL,
+                      &source));
+    *out = json_object_get(source, "checksum") != NULL ? json_incref(source) : json_null();
+    json_decref(source);
+    return MST_OK;
+}
+
+static const char *data_name(const json_t *data, char *out, size_t size)
+{
+    mst_source_name(data, out, size);
+    return out;
 }
 
 static const char *data_text(const json_t *data, const char *key)
@@ -81,12 +74,13 @@ mst_status mst_job_same_data(const json_t *theirs, const char *who, const json_t
         (strcmp(data_text(theirs, "checksum"), data_text(ours, "checksum")) == 0 &&
          strcmp(data_text(theirs, "size"), data_text(ours, "size")) == 0))
         return MST_OK;
+    char one[256], other[256];
     return mst_fail(
         MST_EINPUT,
         "%s trains on %s (%s, checksum %s), but %s was given %s (%s, checksum %s): give all the same "
         "data%s",
-        who, data_text(theirs, "source"), data_text(theirs, "size"), data_text(theirs, "checksum"), whose,
-        data_text(ours, "source"), data_text(ours, "size"), data_text(ours, "checksum"),
+        who, data_name(theirs, one, sizeof one), data_text(theirs, "size"), data_text(theirs, "checksum"),
+        whose, data_name(ours, other, sizeof other), data_text(ours, "size"), data_text(ours, "checksum"),
         strncmp(who, "worker", 6) == 0 ? ", or --shard local where each has its own" : "");
 }
 

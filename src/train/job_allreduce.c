@@ -104,9 +104,10 @@ static mst_status hear_job(const mst_job_config *config, mst_comm *comm)
     char *text, *heard = NULL;
     for (size_t i = 0; i < train->files->n; i++)
         json_array_append_new(files, json_string(train->files->items[i]));
-    job = json_pack("{s:b, s:o, s:O?, s:{s:s, s:s?}}", "resume", (int)train->train->resume, "files", files,
-                    "options", train->options, "model", "name", mst_models[train->model->model]->name, "net",
-                    train->model->net_text);
+    job = json_pack("{s:b, s:o, s:O?, s:{s:s, s:s?}, s:[I, I]}", "resume", (int)train->train->resume, "files",
+                    files, "options", train->options, "model", "name", mst_models[train->model->model]->name,
+                    "net", train->model->net_text, "resumed", (json_int_t)mst_resumed_of(train).features,
+                    (json_int_t)mst_resumed_of(train).classes);
     text = job != NULL ? json_dumps(job, JSON_COMPACT) : NULL;
     json_decref(job);
     mst_status st = text == NULL ? no_memory() : mst_allreduce_tell(comm, text, &heard);

@@ -11,7 +11,7 @@ mst_net_options mst_job_net(const mst_job_config *config, mst_role role, const m
 /* {"role", "index", "same", "cluster"}: what the coordinator compares. New reference or NULL. */
 json_t *mst_job_join(const mst_job_config *config, const char *role);
 
-/* The training files of this process: {"source", "size", "checksum"}, or null where they are not here or
+/* The training files of this process (source.h), or null where they are not here or
  * belong to this process alone (--shard local). New reference in *out. */
 mst_status mst_job_data(const mst_job_config *config, json_t **out);
 /* Fails when both are known and differ; names both. who: "worker 1" or "rank 1"; whose: "server 0". */

@@ -13,6 +13,7 @@
 #include "train/observing.h"
 #include "train/pulled_eval.h"
 #include "train/run_graph.h"
+#include "train/source.h"
 
 typedef struct server_job {
     const mst_job_config *config;
@@ -75,8 +76,10 @@ static json_t *tell_job(void *arg)
         return json_pack("{s:b, s:o}", "resume", 0, "files", files);
     for (size_t i = 0; i < train->files->n; i++)
         json_array_append_new(files, json_string(train->files->items[i]));
-    return json_pack("{s:b, s:o, s:O, s:{s:s, s:s?}}", "resume", 1, "files", files, "options", train->options,
-                     "model", "name", mst_models[train->model->model]->name, "net", train->model->net_text);
+    return json_pack("{s:b, s:o, s:O, s:{s:s, s:s?}, s:[I, I]}", "resume", 1, "files", files, "options",
+                     train->options, "model", "name", mst_models[train->model->model]->name, "net",
+                     train->model->net_text, "resumed", (json_int_t)mst_resumed_of(train).features,
+                     (json_int_t)mst_resumed_of(train).classes);
 }
 
 /* Their cluster must be ours; the sentence names the first entry that differs. */
@@ -149,9 +152,23 @@ static mst_status fits(void *arg, const json_t *join)
     return role != NULL && strcmp(role, "worker") == 0 ? same_files(job, join, index) : MST_OK;
 }
 
+/* What the job is trained on: by this process's files, or where they are not here by the first worker's. */
+static mst_status find_source(const server_job *job, const json_t *join, json_t **out)
+{
+    const mst_train_config *train = job->config->train;
+    json_t *theirs = json_object_get(join, "files");
+    bool own = job->strategy.shard == MST_SHARD_LOCAL || train->open_own != NULL;
+    TRY(mst_source_of(train->files, own, out));
+    if (json_object_get(*out, "checksum") == NULL && json_is_object(theirs))
+        json_object_update(*out, theirs);
+    return MST_OK;
+}
+
 static mst_status make_book(server_job *job, const json_t *join)
 {
     const mst_train_config *train = job->config->train;
+    json_t *source;
+    TRY(find_source(job, join, &source));
     mst_book_options options = {
         .train = train->train,
         .limits = job->limits,
@@ -162,11 +179,14 @@ static mst_status make_book(server_job *job, const json_t *join)
         .model_name = job->assembly.model->ops->name,
         .model = json_object_get(join, "model"),
         .data = json_object_get(join, "reading"),
+        .source = source,
         .reading_unknown = json_is_true(json_object_get(join, "reading_unknown")),
         .stop = train->stop,
         .save_wanted = train->save_wanted,
     };
-    return mst_book_new(&options, &job->book);
+    mst_status st = mst_book_new(&options, &job->book);
+    json_decref(source);
+    return st;
 }
 
 static mst_status open_checkpoint(server_job *job, const json_t *join, mst_server_start *out)
@@ -191,7 +211,7 @@ static mst_status open_checkpoint(server_job *job, const json_t *join, mst_serve
     if (o->resume) {
         mst_book_resume(job->book, &meta);
         json_t *plan = json_object_get(meta.extra, "plan");
-        out->plan = plan != NULL ? json_incref(plan) : NULL;
+        out->plan = plan != NULL && !mst_book_has_new_data(job->book) ? json_incref(plan) : NULL;
         job->seconds = 0.0;
     }
 out:

@@ -125,12 +125,35 @@ static mst_status adopt_net(mst_settings *s, const json_t *manifest, bool given)
     return MST_OK;
 }
 
+/* The features and classes of a resumed run's model hold for files that happen to have fewer: a day's rows.
+ * Features only where rows may leave some out. */
+static void adopt_shape(mst_settings *s, const json_t *manifest)
+{
+    const json_t *model = json_object_get(manifest, "model"), *told = json_object_get(manifest, "resumed");
+    const char *name = json_string_value(json_object_get(model, "name")),
+               *format = json_string_value(json_object_get(json_object_get(manifest, "data"), "format"));
+    json_int_t features = json_integer_value(json_object_get(model, "features")),
+               dense = json_integer_value(json_object_get(model, "dense")),
+               classes = json_integer_value(json_object_get(model, "classes"));
+    if (told != NULL) { /* by the process that has the manifest */
+        features = json_integer_value(json_array_get(told, 0));
+        classes = json_integer_value(json_array_get(told, 1));
+    } else {
+        if (dense == features && (format == NULL || strcmp(format, "libsvm") != 0))
+            features = 0;
+        if (name != NULL && strcmp(name, "logreg") == 0)
+            classes = 0;
+    }
+    s->resumed.features = features > 0 && features <= UINT32_MAX ? (uint64_t)features : 0;
+    s->resumed.classes = classes > 0 && classes <= 1 << 24 ? (uint32_t)classes : 0;
+}
+
 /* A resumed run has the options and files it was started with, unless given anew. */
 static mst_status adopt_manifest(mst_settings *s, const json_t *manifest, const char *source)
 {
-    static const char *const own[] = {"run",   "resume",  "overwrite",  "init-from", "config",
-                                      "force", "dry-run", "json",       "quiet",     "role",
-                                      "index", "cluster", "mpi-plugin", "files"};
+    static const char *const own[] = {
+        "run",   "resume", "overwrite", "init-from", "config",     "force", "dry-run",     "json",
+        "quiet", "role",   "index",     "cluster",   "mpi-plugin", "files", "resume-data", "fail-if-done"};
     json_t *groups = json_object_get(manifest, "options"), *files = json_object_get(manifest, "files"),
            *values;
     const char *title;
@@ -150,6 +173,7 @@ static mst_status adopt_manifest(mst_settings *s, const json_t *manifest, const 
         const char *file = json_string_value(json_array_get(files, i));
         TRY(mst_text_list_add(&s->files, file ? file : ""));
     }
+    adopt_shape(s, manifest);
     return adopt_net(s, manifest, net_given);
 }
 
@@ -178,12 +202,12 @@ out:
 static bool may_differ(const char *name)
 {
     static const char *const names[] = {
-        "run",     "resume",     "overwrite", "init-from",       "save",          "checkpoint-every",
-        "keep",    "isa",        "prefetch",  "cache",           "cache-folder",  "threads",
-        "test",    "eval-every", "epochs",    "steps-per-epoch", "steps",         "rows",
-        "seconds", "until",      "patience",  "eval-rows",       "eval-batch",    "valid",
-        "servers", "workers",    "strategy",  "peer-timeout",    "start-timeout", "stall-timeout",
-        "group",   "force"};
+        "run",     "resume",     "overwrite",   "init-from",       "save",          "checkpoint-every",
+        "keep",    "isa",        "prefetch",    "cache",           "cache-folder",  "threads",
+        "test",    "eval-every", "epochs",      "steps-per-epoch", "steps",         "rows",
+        "seconds", "until",      "patience",    "eval-rows",       "eval-batch",    "valid",
+        "servers", "workers",    "strategy",    "peer-timeout",    "start-timeout", "stall-timeout",
+        "group",   "force",      "resume-data", "fail-if-done"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0)
             return true;
@@ -468,6 +492,7 @@ mst_train_config mst_settings_config(mst_settings *self)
         .data_options = json_object_get(self->options, "data"),
         .augment_options = json_object_get(self->options, "augmentation"),
         .epochs_given = mst_options_is_set(self->groups, self->n_groups, "epochs"),
+        .resumed = &self->resumed,
         .shuffle_given = mst_options_is_set(self->groups, self->n_groups, "shuffle-rows"),
         .image_option = self->image_option,
     };

@@ -37,7 +37,8 @@ typedef struct mst_settings {
     size_t n_groups;
     mst_text_list files; /* training data */
     char *net;           /* of a run that is resumed: what model.net_text points at; or NULL */
-    mst_job_lost lost;   /* the caller's: who is told that a rank of an MPI job is dead; or zeroes */
+    mst_resumed resumed;
+    mst_job_lost lost; /* the caller's: who is told that a rank of an MPI job is dead; or zeroes */
     /* Once settled: */
     const char *image_option;      /* what mst_images_option_given found on the command line */
     mst_cluster cluster;           /* source NULL: none */

@@ -58,7 +58,15 @@ const mst_option mst_train_option_table[] = {
      "Runs of one group are repeats: TensorBoard's HParams tab shows them as one, with the mean of their "
      "figures."},
     {"resume", MST_OPTION_FLAG, FIELD(resume), "false", 0, 0, NULL, NULL,
-     "Continue the run in --run from its newest checkpoint, with its options unless given anew."},
+     "Continue the run in --run from its newest checkpoint, with its options unless given anew. Files with "
+     "other "
+     "contents than those trained on last are new data: --epochs and the other limits count anew for them."},
+    {"resume-data", MST_OPTION_CHOICE, FIELD(resume_data), "auto", 0, 0, "auto|same|new", NULL,
+     "With --resume: whether the files are those trained on last (same), in whose middle the run continues, "
+     "or "
+     "new; auto: by their contents. A pipe is always new."},
+    {"fail-if-done", MST_OPTION_FLAG, FIELD(fail_if_done), "false", 0, 0, NULL, NULL,
+     "Exit with code 4 instead of a warning when a resumed run has reached its limits already."},
     {"overwrite", MST_OPTION_FLAG, FIELD(overwrite), "false", 0, 0, NULL, NULL, "Replace the run in --run."},
     {"save", MST_OPTION_FLAG, FIELD(save), "true", 0, 0, NULL, NULL,
      "Write checkpoints; --no-save: none at all."},

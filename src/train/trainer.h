@@ -42,6 +42,8 @@ typedef struct mst_train_options {
     char *run;               /* --run FOLDER; NULL: runs/MODEL-N */
     char *group;             /* --group NAME of the run's repeats, or NULL */
     bool resume, overwrite;
+    int resume_data;        /* --resume-data auto|same|new */
+    bool fail_if_done;      /* --fail-if-done: a resumed run with nothing to do fails */
     bool save;              /* --save / --no-save */
     char *checkpoint_every; /* --checkpoint-every */
     int64_t keep;           /* --keep N checkpoints */
@@ -57,6 +59,12 @@ extern const mst_option mst_train_option_table[];
 
 struct mst_observe;
 
+/* What a resumed run's model has where the files at hand may have less; 0: not known. */
+typedef struct mst_resumed {
+    uint64_t features;
+    uint32_t classes;
+} mst_resumed;
+
 typedef struct mst_train_config {
     const mst_text_list *files; /* training data */
     mst_train_options *train;
@@ -68,13 +76,14 @@ typedef struct mst_train_config {
     json_t *options; /* for the manifest: mst_options_json of all groups; borrowed */
     json_t
         *data_options; /* for checkpoints: how rows were read, so that predict reads them alike; borrowed */
-    json_t *augment_options;   /* likewise, of the augmentation; or NULL */
-    bool plan;                 /* only mst_trainer_plan will be called: nothing of the model's size is made */
-    bool epochs_given;         /* --epochs was set by the user: other limits do not lift it */
-    bool shuffle_given;        /* --shuffle-rows was set by the user: it holds for pipes too */
-    const char *image_option;  /* mst_images_option_given: some of the data must be images then; or NULL */
-    const atomic_bool *stop;   /* set: save and end */
-    bool (*save_wanted)(void); /* true once for every wish to save and go on; or NULL */
+    json_t *augment_options; /* likewise, of the augmentation; or NULL */
+    bool plan;               /* only mst_trainer_plan will be called: nothing of the model's size is made */
+    bool epochs_given;       /* --epochs was set by the user: other limits do not lift it */
+    bool shuffle_given;      /* --shuffle-rows was set by the user: it holds for pipes too */
+    const mst_resumed *resumed; /* of the run that is resumed; or NULL */
+    const char *image_option;   /* mst_images_option_given: some of the data must be images then; or NULL */
+    const atomic_bool *stop;    /* set: save and end */
+    bool (*save_wanted)(void);  /* true once for every wish to save and go on; or NULL */
     /* Opens data that is no file: *out stays NULL where `files` names none of it. Any thread; or NULL. */
     mst_status (*open_own)(void *arg, const mst_text_list *files, mst_dataset **out);
     void *open_arg;
@@ -86,6 +95,11 @@ typedef struct mst_train_config {
     void (*watched)(void *watched_arg, struct mst_observe *observe);
     void *watched_arg;
 } mst_train_config;
+
+static inline mst_resumed mst_resumed_of(const mst_train_config *config)
+{
+    return config->resumed != NULL ? *config->resumed : (mst_resumed){0};
+}
 
 /* Where a run stands. */
 typedef struct mst_train_status {
@@ -117,6 +131,7 @@ typedef struct mst_train_summary {
     mst_result test, valid; /* the last ones; rows 0: none */
     double best_valid_loss; /* with --patience; NAN otherwise */
     uint64_t best_step;
+    uint64_t steps_here; /* done since the run was started or resumed */
     uint64_t n_evaluations;
     double feed_wait_seconds;
     char run[512], checkpoint[640]; /* "": none */

@@ -12,6 +12,7 @@
 #include "data/origin.h"
 #include "data/stream.h"
 #include "observe/run.h"
+#include "train/source.h"
 #include "train/trainer_impl.h"
 
 #define SETTLE_MS 1000 /* so that a pipe's first block is what a file's is, where rows come fast */
@@ -342,6 +343,8 @@ out:
 
 static mst_status make_book(mst_trainer *self)
 {
+    json_t *source;
+    TRY(mst_source_of(self->config.files, self->config.open_own != NULL, &source));
     mst_book_options book = {
         .train = &self->options,
         .limits = self->limits,
@@ -351,12 +354,14 @@ static mst_status make_book(mst_trainer *self)
         .model_name = self->assembly.model->ops->name,
         .model = mst_model_json(self->assembly.model),
         .data = self->data_json,
+        .source = source,
         .reading_unknown = self->reading_unknown,
         .stop = self->config.stop,
         .save_wanted = self->config.save_wanted,
     };
     mst_status st = mst_book_new(&book, &self->book);
     json_decref(book.model);
+    json_decref(source);
     return st;
 }
 
@@ -403,6 +408,10 @@ static mst_status open_training_data(mst_trainer *self, mst_shape *shape)
         optim.lr *= (double)self->strategy_options.workers;
     TRY(mst_optimizer_init(&self->optimizer, &optim));
     self->data.set = MST_SET_TRAINING;
+    if (self->data.features == 0)
+        self->data.features = (int64_t)mst_resumed_of(c).features;
+    if (self->data.classes == 0)
+        self->data.classes = (int64_t)mst_resumed_of(c).classes;
     self->data.live = true;
     self->data.settle_ms = SETTLE_MS;
     TRY(open_data(self, c->files, &self->dataset));

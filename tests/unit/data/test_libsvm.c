@@ -82,8 +82,12 @@ static void bad_lines_are_named(void **state)
 {
     (void)state;
     mst_data_options o = {.features = 100};
-    assert_refused(F, &o, "1 2:1\n\n0 200:1\n", "data.txt:3: index 200 is beyond --features 100");
-    assert_refused(F, &o, "1 101:1\n", "data.txt:1: index 101 is beyond --features 100");
+    assert_refused(F, &o, "1 2:1\n\n0 200:1\n",
+                   "data.txt:3: index 200 is beyond --features 100; a run keeps the number that it was "
+                   "started with, so start it with a larger one");
+    assert_refused(F, &o, "1 101:1\n",
+                   "data.txt:1: index 101 is beyond --features 100; a run keeps the number that it was "
+                   "started with, so start it with a larger one");
     assert_refused(F, &o, "1 2:nan\n", "data.txt:1: value \"nan\" is not a finite number");
     assert_refused(F, &o, "1 2:1e39\n", "data.txt:1: value \"1e39\" is not a finite number");
     assert_refused(F, &o, "1 2:\n", "data.txt:1: value \"\" is not a finite number");

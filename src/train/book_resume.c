@@ -1,0 +1,77 @@
+/* A book that continues where a checkpoint was taken (book.h). */
+#include "base/log.h"
+#include "train/book_impl.h"
+#include "train/source.h"
+
+/* Whether the run is continued on other data than before, and since when it is trained on these. */
+static void resume_data(mst_book *self, const json_t *extra)
+{
+    enum { DATA_AUTO, DATA_SAME, DATA_NEW };
+    json_t *source = json_object_get(extra, "source");
+    json_int_t epoch, steps, rows;
+    int how = self->options.train->resume_data;
+    mst_progress *p = &self->progress;
+    double seconds;
+    if (json_unpack(json_object_get(extra, "data_start"), "[I, I, I, F]", &epoch, &steps, &rows, &seconds) ==
+            0 &&
+        (uint64_t)epoch <= p->epoch && (uint64_t)steps <= p->steps && (uint64_t)rows <= p->rows)
+        self->start = (mst_data_start){(uint64_t)epoch, (uint64_t)steps, (uint64_t)rows, seconds};
+    if (how == DATA_SAME || (how == DATA_AUTO && mst_source_same(source, self->options.source)))
+        return;
+    json_decref(self->source_before);
+    self->source_before = source != NULL ? json_incref(source) : json_object();
+    self->position_then = p->position;
+    p->epoch += p->position > 0;
+    p->position = 0;
+    self->since_best = 0;
+    self->start = (mst_data_start){p->epoch, p->steps, p->rows, self->status.train_seconds};
+}
+
+void mst_book_resume(mst_book *self, const mst_checkpoint_meta *meta)
+{
+    json_int_t rows;
+    const json_t *extra = meta->extra;
+    mst_loss_sum *sum = &self->line_loss;
+    json_t *best = json_object_get(extra, "best_valid_loss"),
+           *train_loss = json_object_get(extra, "train_loss"), *line = json_object_get(extra, "line_loss");
+    self->progress = (mst_progress){
+        .steps = meta->step, .rows = meta->rows, .epoch = meta->epoch, .position = meta->position};
+    self->status.train_seconds = meta->train_seconds;
+    self->status.eval_seconds = meta->eval_seconds;
+    self->status.rows = meta->rows;
+    if (json_is_number(best))
+        self->best_valid_loss = json_number_value(best);
+    self->best_step = (uint64_t)json_integer_value(json_object_get(extra, "best_step"));
+    self->since_best = (uint64_t)json_integer_value(json_object_get(extra, "since_best"));
+    self->saved_step = meta->step;
+    if (json_is_number(train_loss))
+        self->last_train_loss = json_number_value(train_loss);
+    if (line != NULL && json_unpack(line, "[F, F, I]", &sum->loss, &sum->weight, &rows) == 0)
+        sum->rows = (uint64_t)rows;
+    else
+        *sum = (mst_loss_sum){0};
+    mst_loss_window_restore(&self->window, json_object_get(extra, "loss_window"));
+    self->evaluation_due = json_is_true(json_object_get(extra, "evaluation_due"));
+    resume_data(self, extra);
+}
+
+bool mst_book_has_new_data(const mst_book *self)
+{
+    return self->source_before != NULL;
+}
+
+void mst_book_tell_new_data(const mst_book *self)
+{
+    char before[256], now[256];
+    const char *run = mst_run_path(self->run);
+    if (!mst_book_has_new_data(self))
+        return;
+    mst_source_name(self->source_before, before, sizeof before);
+    mst_source_name(self->options.source, now, sizeof now);
+    mst_info("%s continues on new data, %s, from step %llu; limits such as --epochs count from there", run,
+             now, (unsigned long long)self->progress.steps);
+    if (self->position_then > 0)
+        mst_warn("%s: its last pass over %s ended after %llu rows and is not completed; --resume-data same "
+                 "continues it",
+                 run, before, (unsigned long long)self->position_then);
+}
