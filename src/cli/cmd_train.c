@@ -217,6 +217,10 @@ static mst_status print_summary(const settings *set, const mst_train_summary *s,
         mst_table_text(t, "best checkpoint");
         mst_table_text(t, s->best_checkpoint);
     }
+    if (s->missing[0] != '\0') {
+        mst_table_text(t, "missing");
+        mst_table_text(t, s->missing);
+    }
     mst_status st;
     json_t *verdict = read_verdict(set, s);
     if (set->output.json) {

@@ -402,6 +402,15 @@ void mst_observe_file_in(mst_observe *self, const char *run)
         mst_free(copy);
 }
 
+void mst_observe_disown(mst_observe *self)
+{
+    if (self == NULL)
+        return;
+    pthread_mutex_lock(&self->mutex);
+    self->broken = true;
+    pthread_mutex_unlock(&self->mutex);
+}
+
 /* What those who read the run miss. */
 static void tell_gaps(mst_observe *self)
 {

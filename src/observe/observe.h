@@ -40,6 +40,8 @@ mst_observe *mst_observe_new(const mst_observe_options *options);
 void mst_observe_destroy(mst_observe *self); /* ends first, if need be */
 
 void mst_observe_file_in(mst_observe *self, const char *run);
+/* The directory is not this run's any more: nothing more is filed there. */
+void mst_observe_disown(mst_observe *self);
 /* The next record, whose data are the caller's to mst_free; false: none now. */
 bool mst_observe_take(mst_observe *self, mst_record *out);
 void mst_observe_end(mst_observe *self);

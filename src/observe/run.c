@@ -42,7 +42,13 @@ struct mst_run {
     char *metrics;  /* path of metrics.csv */
     int fd;         /* metrics.csv, appending */
     int lock;       /* .lock; -1: not held */
-    char *aside;    /* where the run is that this one replaces; NULL: none */
+    dev_t device;   /* of the folder, with its number: whether it is still this one */
+    ino_t number;
+    uint64_t step;           /* of the last line of metrics.csv */
+    bool foreign;            /* another run is in the folder's place */
+    bool deleted, unwritten; /* metrics.csv has only what is beyond lost_step; has nothing beyond it */
+    uint64_t lost_step;
+    char *aside; /* where the run is that this one replaces; NULL: none */
     int aside_lock;
 };
 
@@ -253,7 +259,8 @@ static void put_back(mst_run *self)
 
 void mst_run_abandon(mst_run *self)
 {
-    mst_remove_tree(self->path);
+    if (!self->foreign)
+        mst_remove_tree(self->path);
     unlock_folder(self->path, &self->lock);
     put_back(self);
 }
@@ -307,8 +314,10 @@ out:
 mst_status mst_run_manifest(mst_run *self, const json_t *manifest)
 {
     json_t *whole = json_pack("{s:s, s:i}", "format", RUN_FORMAT, "version", RUN_VERSION);
-    mst_status st;
-    if (whole == NULL || json_object_update_missing(whole, (json_t *)manifest) != 0)
+    mst_status st = mst_run_keep(self, NULL);
+    if (st != MST_OK)
+        ;
+    else if (whole == NULL || json_object_update_missing(whole, (json_t *)manifest) != 0)
         st = mst_fail(MST_ENOMEM, "%s: no memory for the manifest", self->manifest);
     else
         st = write_manifest(self, whole);
@@ -419,6 +428,83 @@ static mst_status open_metrics(mst_run *self)
     return info.st_size > 0 ? MST_OK : append(self, HEADER, sizeof HEADER - 1);
 }
 
+/* ---- a folder that is deleted ---- */
+
+static void remember_folder(mst_run *self)
+{
+    struct stat info;
+    if (stat(self->path, &info) == 0) {
+        self->device = info.st_dev;
+        self->number = info.st_ino;
+    }
+}
+
+/* The folder, which others may have made already for a checkpoint, is this run's again. */
+static mst_status retake_folder(mst_run *self)
+{
+    if (self->lock >= 0)
+        close(self->lock);
+    self->lock = -1;
+    mst_status st = mst_make_folders(self->path);
+    if (st == MST_OK && is_ours(self))
+        st = MST_EEXIST;
+    if (st == MST_OK)
+        st = lock_folder(self->path, &self->lock);
+    self->foreign = st == MST_EEXIST;
+    if (st == MST_OK)
+        remember_folder(self);
+    return st == MST_OK || st == MST_EEXIST ? st : MST_EIO;
+}
+
+mst_status mst_run_keep(mst_run *self, bool *lost)
+{
+    struct stat folder, file;
+    if (self->number == 0) /* it is being made */
+        return MST_OK;
+    bool same = !self->foreign && stat(self->path, &folder) == 0 && folder.st_dev == self->device &&
+                folder.st_ino == self->number;
+    if (same && self->fd >= 0 && fstat(self->fd, &file) == 0 && file.st_nlink > 0)
+        return MST_OK;
+    mst_status st = self->foreign ? MST_EEXIST : same ? MST_OK : retake_folder(self);
+    if (st == MST_EEXIST)
+        return mst_fail(MST_EEXIST,
+                        "%s: was deleted while it was trained into, and another run is in its place; train "
+                        "into another folder",
+                        self->path);
+    if (self->fd >= 0)
+        close(self->fd);
+    self->fd = -1;
+    if (st == MST_OK)
+        st = open_metrics(self);
+    if (!self->deleted)
+        mst_warn("%s: %s was deleted while it was trained into; what it held is lost, and training continues",
+                 self->path, same ? "metrics.csv" : "the folder");
+    self->deleted = true;
+    self->lost_step = self->step;
+    if (lost != NULL)
+        *lost = true;
+    return st;
+}
+
+bool mst_run_is_lost(const mst_run *self)
+{
+    return self->foreign;
+}
+
+const char *mst_run_missing(const mst_run *self, char *out, size_t size)
+{
+    unsigned long long step = self->lost_step;
+    if (self->unwritten)
+        snprintf(out, size, "metrics.csv");
+    else if (self->deleted)
+        snprintf(out, size, "metrics.csv up to step %llu", step);
+    else
+        *out = '\0';
+    return out;
+}
+
+/* ---- lines ---- */
+
 /* A line under composition; n stays below the size. */
 typedef struct line {
     char text[512];
@@ -447,6 +533,13 @@ static void line_add_real(line *l, double value)
 mst_status mst_run_metrics(mst_run *self, const mst_metrics *metrics)
 {
     line l = {.n = 0};
+    mst_status st = mst_run_keep(self, NULL);
+    if (st == MST_EIO && !self->unwritten)
+        mst_warn("%s: cannot be made again: %s; metrics.csv ends here", self->path, mst_error_text());
+    self->unwritten |= st == MST_EIO;
+    if (st != MST_OK)
+        return st == MST_EIO ? MST_OK : st;
+    self->step = metrics->step;
     line_add(&l, "%llu,%llu,%llu,%.6f,%.6f", (unsigned long long)metrics->step,
              (unsigned long long)metrics->rows, (unsigned long long)metrics->epoch, metrics->train_seconds,
              metrics->eval_seconds);
@@ -534,6 +627,8 @@ mst_status mst_run_new(const char *path, mst_run_open how, uint64_t resume_step,
     } else {
         TRY_OUT(st, make_new(self));
     }
+    remember_folder(self);
+    self->step = resume_step;
     *out = self;
     return MST_OK;
 out:
@@ -559,17 +654,6 @@ void mst_run_destroy(mst_run *self)
 const char *mst_run_path(const mst_run *self)
 {
     return self->path;
-}
-
-char *mst_run_free_name(const char *folder, const char *stem)
-{
-    struct stat info;
-    for (unsigned i = 1;; i++) {
-        char *name = mst_sprintf("%s/%s-%u", folder, stem, i);
-        if (name == NULL || lstat(name, &info) != 0)
-            return name;
-        mst_free(name);
-    }
 }
 
 /* Length of the UTF-8 character at text; 0 when there is none. */

@@ -47,8 +47,20 @@ json_t *mst_run_last_manifest(const mst_run *self);
 /* Replaces manifest.json atomically. */
 mst_status mst_run_manifest(mst_run *self, const json_t *manifest);
 
-/* Appends a line and flushes it, so that a killed run keeps what it measured. */
+/* Appends a line and flushes it, so that a killed run keeps what it measured. Where the folder was deleted,
+ * as mst_run_keep; where it cannot be made again, the line is lost, and one warning says so. */
 mst_status mst_run_metrics(mst_run *self, const mst_metrics *metrics);
+
+/* Whether the folder is still the one that was opened. One that was deleted or moved is made again, with a
+ * metrics.csv that begins anew, and one warning; *lost (or NULL) is set then. MST_EEXIST: another run is in
+ * its place; nothing is written there from now on. */
+mst_status mst_run_keep(mst_run *self, bool *lost);
+
+bool mst_run_is_lost(const mst_run *self); /* mst_run_keep has found another run in its place */
+
+/* What the folder lacks since it was deleted while the run was open: "metrics.csv before step 1200"; "":
+ * nothing. out is returned. */
+const char *mst_run_missing(const mst_run *self, char *out, size_t size);
 
 const char *mst_run_path(const mst_run *self);
 

@@ -1,11 +1,13 @@
-/* What a run's directory has saved, and how a job that another process's failure ended goes on (run.h). */
+/* Runs' directories from the outside (run.h): what they have saved, how to continue them, free names. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/file.h"
 #include "observe/run.h"
 
@@ -74,4 +76,15 @@ void mst_run_resume_command(const char *run, char *out, size_t size)
     char word[1024];
     snprintf(out, size, "%s train --run %s --resume", launch != NULL ? launch : "muster",
              mst_shell_word(run, word, sizeof word));
+}
+
+char *mst_run_free_name(const char *folder, const char *stem)
+{
+    struct stat info;
+    for (unsigned i = 1;; i++) {
+        char *name = mst_sprintf("%s/%s-%u", folder, stem, i);
+        if (name == NULL || lstat(name, &info) != 0)
+            return name;
+        mst_free(name);
+    }
 }

@@ -410,25 +410,6 @@ static void on_down(void *arg, uint32_t peer, const mst_net_loss *loss)
     }
 }
 
-/* What a message is worked on for. */
-static mst_phase phase_of(uint16_t type)
-{
-    switch (type) {
-    case MST_PS_STEP:
-    case MST_PS_GRADIENT:
-    case MST_PS_CLOSE:
-    case MST_PS_GONE:
-        return MST_PHASE_APPLY;
-    case MST_PS_CUT:
-    case MST_PS_MARK:
-    case MST_PS_PART:
-    case MST_PS_SAVED:
-        return MST_PHASE_CHECKPOINT;
-    default:
-        return MST_PHASE_IDLE;
-    }
-}
-
 static mst_status on_body(void *arg, uint32_t peer, const mst_message *m, void **out)
 {
     mst_server *s = arg;
@@ -436,7 +417,7 @@ static mst_status on_body(void *arg, uint32_t peer, const mst_message *m, void *
     uint64_t most = m->type == MST_PS_LOG     ? MST_RECORD_HEAD + MST_RECORD_MAX
                     : m->type == MST_PS_CLOCK ? MST_CLOCK_ANSWER
                                               : MST_PS_JSON_MAX;
-    mst_span_keep(phase_of(m->type));
+    mst_span_keep(mst_server_phase_of(m->type));
     if (m->type == MST_PS_GRADIENT && worker && s->shard != NULL)
         return mst_server_part_body(s, peer, m, out);
     if (m->type == MST_PS_STEP || m->type == MST_PS_EVAL_LIST)
@@ -508,7 +489,7 @@ static mst_status take_message(mst_server *s, uint32_t peer, const mst_message *
 
 static mst_status on_message(void *arg, uint32_t peer, const mst_message *m, void *body)
 {
-    mst_phase before = mst_span_keep(phase_of(m->type));
+    mst_phase before = mst_span_keep(mst_server_phase_of(m->type));
     mst_status st = take_message(arg, peer, m, body);
     mst_span_keep(before);
     return st;

@@ -9,6 +9,7 @@
 #ifndef MST_PS_SERVER_IMPL_H
 #define MST_PS_SERVER_IMPL_H
 
+#include "observe/spans.h"
 #include "ps/leases.h"
 #include "ps/proto.h"
 #include "ps/server.h"
@@ -208,6 +209,8 @@ void mst_server_part_sent(mst_server *s);
 void mst_server_cut_fini(mst_server *s);
 
 /* ---- server_log.c ---- */
+
+mst_phase mst_server_phase_of(uint16_t type); /* what a message of that type is worked on for */
 
 /* Takes a LOG of another process, which may write in its own name only; also when the job is over. */
 mst_status mst_server_hear_log(mst_server *s, uint32_t peer, const mst_message *m, const void *body);

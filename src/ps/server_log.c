@@ -98,3 +98,21 @@ void mst_server_last_words(mst_server *s)
             return;
     }
 }
+
+mst_phase mst_server_phase_of(uint16_t type)
+{
+    switch (type) {
+    case MST_PS_STEP:
+    case MST_PS_GRADIENT:
+    case MST_PS_CLOSE:
+    case MST_PS_GONE:
+        return MST_PHASE_APPLY;
+    case MST_PS_CUT:
+    case MST_PS_MARK:
+    case MST_PS_PART:
+    case MST_PS_SAVED:
+        return MST_PHASE_CHECKPOINT;
+    default:
+        return MST_PHASE_IDLE;
+    }
+}

@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "observe/marks.h"
 #include "train/book_impl.h"
 #include "train/history.h"
@@ -177,14 +178,14 @@ mst_status mst_book_note(mst_book *self, const char *key, json_t *value)
 
 const char *mst_book_path(const mst_book *self)
 {
-    return self->run != NULL ? mst_run_path(self->run) : NULL;
+    return self->run != NULL && !mst_run_is_lost(self->run) ? mst_run_path(self->run) : NULL;
 }
 
 /* ---- what is watched ---- */
 
 void mst_book_mark(mst_book *self, const char *process, const char *kind, const char *text)
 {
-    if (self->run != NULL && self->options.train->observe)
+    if (mst_book_path(self) != NULL && self->options.train->observe)
         mst_mark(mst_run_path(self->run), process, kind, text);
 }
 
@@ -227,6 +228,8 @@ static void end_watch(mst_book *self, bool over, bool failed, const char *text)
     json_t *phases = mst_observe_phases(self->observe);
     if (phases != NULL)
         json_object_set_new(self->manifest, "phases", phases);
+    if (mst_book_path(self) == NULL)
+        mst_observe_disown(self->observe);
     if (over)
         mst_observe_over(self->observe, failed);
     mst_observe_end(self->observe);
@@ -446,8 +449,19 @@ static mst_status save(mst_book *self, mst_checkpointer *checkpointer, const mst
     return st;
 }
 
+/* Before something is written to the run's folder: what was saved in one that is deleted is not saved. */
+static mst_status keep_folder(mst_book *self)
+{
+    bool lost = false;
+    mst_status st = mst_run_keep(self->run, &lost);
+    if (lost)
+        self->saved_step = UINT64_MAX;
+    return st;
+}
+
 mst_status mst_book_save(mst_book *self, const mst_observer *observer, const mst_params *params)
 {
+    TRY(keep_folder(self));
     mst_book_save_begins(self);
     if (!mst_book_unsaved(self))
         return MST_OK;
@@ -484,6 +498,7 @@ mst_status mst_book_save_begin(mst_book *self, bool best, const mst_params *para
         return mst_fail(MST_EUSAGE, "%s: %s", mst_run_path(self->run),
                         self->open != NULL ? "another checkpoint is being written"
                                            : "no such checkpoint is to be written");
+    TRY(keep_folder(self));
     if (!best)
         mst_book_save_begins(self);
     mst_status st = compose_meta(self, &meta);
@@ -555,6 +570,23 @@ static void name_best(const mst_book *self, mst_train_summary *summary)
     mst_free(path);
 }
 
+/* What readers of the run's folder will not find there. */
+static void name_missing(const mst_book *self, mst_train_summary *summary)
+{
+    char *out = summary->missing;
+    size_t size = sizeof summary->missing, n = strlen(mst_run_missing(self->run, out, size));
+    if (n > 0 && self->options.train->observe)
+        n += (size_t)snprintf(
+            out + n, size - n,
+            ", earlier lines of marks.csv, processes/ (resources, phases, TensorBoard curves)");
+    if (n > 0 && summary->checkpoint[0] != '\0' && !mst_path_exists(summary->checkpoint)) {
+        snprintf(out + n, size - n, ", the checkpoint");
+        summary->checkpoint[0] = '\0';
+    }
+    if (n > 0)
+        json_object_set_new(self->manifest, "missing", json_string(out));
+}
+
 mst_status mst_book_finish(mst_book *self, mst_end end, mst_train_summary *summary)
 {
     uint64_t start = mst_now_ns();
@@ -570,6 +602,8 @@ mst_status mst_book_finish(mst_book *self, mst_end end, mst_train_summary *summa
     snprintf(summary->checkpoint, sizeof summary->checkpoint, "%s", path ? path : "");
     mst_free(path);
     name_best(self, summary);
+    (void)keep_folder(self); /* else write_manifest says why */
+    name_missing(self, summary);
     mst_loss_sum sum = self->marked_loss;
     mst_add_loss(&sum, &self->line_loss);
     summary->end = end;

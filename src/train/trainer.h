@@ -136,6 +136,7 @@ typedef struct mst_train_summary {
     double feed_wait_seconds;
     char run[512], checkpoint[640]; /* "": none */
     char best_checkpoint[640];      /* with --patience: that of best_step; "": none */
+    char missing[192];              /* from the run's folder, which was deleted meanwhile; "": nothing */
 } mst_train_summary;
 
 /* Any slot may be NULL. Called on the trainer's thread, between runs of the strategy; evaluating on a thread

@@ -224,6 +224,43 @@ same "exit code after SIGUSR1 and SIGINT" "$code" 130
 same "checkpoints after SIGUSR1 and SIGINT" "$(ls i/checkpoints | wc -l)" 2
 expect 0 model show "i/checkpoints/$(ls i/checkpoints | head -1)"
 
+# The folder is deleted while the run trains into it: one warning, and the summary says what is missing.
+rm -rf i
+"$muster" train train.cache --run i $endless >out 2>err &
+pid=$!
+wait_for 30 lines i 3
+mv i deleted # at once, whatever is being written into it
+rm -rf deleted
+wait_for 30 grep -q 'muster: warning: i: the folder was deleted while it was trained into; what it held is lost, and training continues' err
+wait_for 30 lines i 2
+kill -s INT "$pid"
+wait_for 30 gone "$pid"
+code=0
+wait "$pid" || code=$?
+same "exit code of a run whose folder was deleted" "$code" 130
+same "warnings" "$(grep -c 'was deleted' err)" 1
+lost=$(sed -n 's/^missing  *metrics.csv up to step \([0-9]*\), earlier lines of marks.csv, processes.*/\1/p' out)
+[ -n "$lost" ] || fail "the summary does not say what is missing"
+[ "$(sed -n 's/^\([0-9]*\),.*/\1/p;' i/metrics.csv | head -1)" -gt "$lost" ] || fail "metrics.csv does not begin beyond step $lost"
+json i/manifest.json 'd["state"] == "stopped" and d["missing"].startswith("metrics.csv up to step")'
+expect 0 train --run i --resume --seconds 1 --quiet
+# Another run took its place: that one stays as it is.
+rm -rf i
+"$muster" train train.cache --run i $endless >out 2>err &
+pid=$!
+mkdir other
+printf '{"format": "muster-run", "version": 1, "other": true}\n' >other/manifest.json
+wait_for 30 lines i 2
+python3 -c 'import os; os.rename("i", "deleted"); os.rename("other", "i")'
+rm -rf deleted
+wait_for 30 gone "$pid"
+code=0
+wait "$pid" || code=$?
+same "exit code of a run whose folder is another's" "$code" 1
+grep -q 'muster: i: was deleted while it was trained into, and another run is in its place' err || fail "no sentence about the other run"
+json i/manifest.json 'd["other"]'
+[ ! -e i/metrics.csv ] && [ ! -e i/checkpoints ] || fail "a run wrote into another's folder"
+
 # Killed at once: the newest checkpoint counts, and lines of metrics.csv beyond it are written again.
 rm -rf i whole
 "$muster" train train.libsvm --run i $endless --features 5000 --checkpoint-every 700 >out 2>err &
