@@ -75,8 +75,10 @@ static inline void mst_example_list_init(mst_example_list *list, const mst_examp
     list->kind = feature->kind;
     list->problem = NULL;
     list->more = feature->more;
-    list->feature_end = feature->feature_end;
-    list->entry_end = feature->entry_end;
+    if (list->more != NULL) {
+        list->feature_end = feature->feature_end;
+        list->entry_end = feature->entry_end;
+    }
 }
 
 /* The next run: FLOATS: little-endian floats, *n a multiple of 4; INTS: varints, to be read with mst_varint

@@ -321,8 +321,10 @@ static mst_status read_column(parser *p, const mst_tf_name *name, const mst_exam
     return read_floats(p, name, feature, "its column has", to, name->width);
 }
 
+#define RARE __attribute__((noinline, cold)) /* stays out of the loop over features */
+
 /* A feature that the first block does not have is named once, unless the user chose the columns. */
-static void note_strange(const parser *p, const mst_example_feature *feature)
+RARE static void note_strange(const parser *p, const mst_example_feature *feature)
 {
     if (p->layout->strange == NULL || feature->kind == MST_EXAMPLE_NONE ||
         atomic_flag_test_and_set(p->layout->strange))
@@ -377,7 +379,7 @@ static inline const mst_tf_name *next_named(parser *p, mst_example_walk *walk, u
 }
 
 /* Finds where each name occurs last. */
-static mst_status find_last(parser *p, const uint8_t *message, size_t n)
+RARE static mst_status find_last(parser *p, const uint8_t *message, size_t n)
 {
     mst_example_walk walk;
     mst_example_feature feature;
@@ -395,7 +397,8 @@ static mst_status find_last(parser *p, const uint8_t *message, size_t n)
 }
 
 /* Makes the bytes of an image the row. */
-static mst_status read_image(const parser *p, const mst_tf_name *name, const mst_example_feature *feature)
+__attribute__((noinline)) static mst_status read_image(const parser *p, const mst_tf_name *name,
+                                                       const mst_example_feature *feature)
 {
     mst_image_rows *images = p->layout->images;
     size_t area = (size_t)images->height * images->width, n = area * images->channels, run_size, size = 0;
@@ -432,7 +435,8 @@ static mst_status read_image(const parser *p, const mst_tf_name *name, const mst
     return MST_OK;
 }
 
-static mst_status read_side(const parser *p, const mst_tf_name *name, const mst_example_feature *feature)
+__attribute__((noinline)) static mst_status read_side(const parser *p, const mst_tf_name *name,
+                                                      const mst_example_feature *feature)
 {
     float side;
     TRY(read_number(p, name, feature, &side));
@@ -442,7 +446,8 @@ static mst_status read_side(const parser *p, const mst_tf_name *name, const mst_
                       NAME(name), (double)side, name->width);
 }
 
-/* again: the record has a feature twice, and find_last has seen it. */
+/* again: the record has a feature twice, and find_last has seen it. Otherwise p->twice says so afterwards,
+ * and no row was made. */
 static mst_status parse_example(parser *p, const uint8_t *message, size_t n, bool again)
 {
     const mst_tf_layout *layout = p->layout;
@@ -501,11 +506,8 @@ static mst_status parse_example(parser *p, const uint8_t *message, size_t n, boo
         }
     }
     TRY(st);
-    if (p->twice && !again) {
-        b->n_entries = start;
-        TRY(find_last(p, message, n));
-        return parse_example(p, message, n, true);
-    }
+    if (p->twice && !again)
+        return MST_OK; /* the caller starts over */
     if (!labelled && !p->unlabelled)
         return FAIL(
             p,
@@ -528,6 +530,14 @@ static mst_status parse_example(parser *p, const uint8_t *message, size_t n, boo
         b->n_entries += count;
     }
     return mst_chunk_builder_end_row(b, label, weight);
+}
+
+/* A record with a feature twice. */
+RARE static mst_status parse_again(parser *p, const uint8_t *message, size_t n)
+{
+    mst_chunk_builder_drop_row(p->builder);
+    TRY(find_last(p, message, n));
+    return parse_example(p, message, n, true);
 }
 
 /* ---- the format ---- */
@@ -570,6 +580,8 @@ static mst_status parse(const mst_parse_context *context, const mst_block *block
         if (st != MST_OK)
             break;
         st = parse_example(&p, data, n, false);
+        if (st == MST_OK && p.twice)
+            st = parse_again(&p, data, n);
         if (st != MST_OK)
             mst_chunk_builder_drop_row(out);
     }
