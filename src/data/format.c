@@ -85,7 +85,8 @@ const mst_option mst_data_option_table[] = {
      .type = MST_OPTION_TEXT,
      .offset = FIELD(tf_columns),
      .metavar = "LIST",
-     .help = "tfrecord: columns in order, such as I1..I13,C1..C26, or the feature that holds the image; by "
+     .help = "tfrecord: columns in order, such as I1..I13,C1..C26 or I1:float,C1:bytes, or the feature that "
+             "holds the image; by "
              "default an image, or all features of numbers or text in the first megabyte."},
     {.name = "tf-keys",
      .type = MST_OPTION_CHOICE,

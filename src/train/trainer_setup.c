@@ -125,7 +125,7 @@ static mst_status settle_classes(mst_trainer *self)
 }
 
 /* The columns of TFRecords that were found in the training data are those of the other sets, whatever else
- * these have. Names that a list cannot hold are left to be found again. */
+ * these have or lack. Names that a list cannot hold are left to be found again. */
 static mst_status settle_columns(mst_trainer *self)
 {
     const json_t *columns = json_object_get(self->dataset->origin, "columns"), *column;
@@ -141,7 +141,8 @@ static mst_status settle_columns(mst_trainer *self)
             mst_free(list);
             return MST_OK;
         }
-        longer = mst_sprintf("%s%s%.*s", list != NULL ? list : "", list != NULL ? "," : "", (int)n, text);
+        longer = mst_sprintf("%s%s%.*s:%s", list != NULL ? list : "", list != NULL ? "," : "", (int)n, text,
+                             kind + 1);
         mst_free(list);
         list = longer;
         if (list == NULL)

@@ -151,7 +151,7 @@ same "--cache: loss" "$(loss loss)" "$want"
 # Columns of TFRecords found in training are those of other files, which may have more of them or in another order.
 expect 0 data convert train.libsvm --to tfrecord-columns --out train-columns.tfrecord
 expect 0 train train-columns.tfrecord --tf-keys hash --epochs 1 --run columns --quiet
-grep -q '"tf-columns": "C1,' columns/checkpoints/*/manifest.json || fail "the columns are not in the checkpoint"
+grep -q '"tf-columns": "C1:int64,' columns/checkpoints/*/manifest.json || fail "the columns are not in the checkpoint"
 expect 0 eval columns columns.tfrecord
 refused 1 'has rows whose column 1 is "I13 float", but columns is for rows whose column 1 is "C1 int64"' \
   eval columns columns.tfrecord --tf-columns I13,C1..C26

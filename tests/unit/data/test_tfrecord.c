@@ -278,6 +278,34 @@ static void text_columns(void **state)
     assert_string_equal(f->context.left_out->items[0], "C2");
 }
 
+/* Kinds in --tf-columns hold the places of columns that the first records lack. */
+static void columns_that_lack(void **state)
+{
+    (void)state;
+    put_float(&f->features, "label", 1);
+    put_float(&f->features, "b", 4);
+    put_string(&f->features, "d", "red");
+    end_record(&f->file, &f->features);
+    f->options.tf_columns = "a:float[2],b:float,c:bytes,d:bytes,x:y:int64";
+    assert_int_equal(read_file(0), MST_OK);
+    const mst_tf_layout *layout = f->context.prepared;
+    assert_int_equal(layout->n_dense, 3);
+    assert_int_equal(f->builder.n_entries, 4);
+    expect_row(0, 1, 4, f->builder.keys, (const float[]){0, 0, 4, 1});
+    uint32_t key = f->builder.keys[3];
+    f->options.tf_columns = "d:bytes,a:float[2],b"; /* another place among the categories: another hash */
+    assert_int_equal(read_file(0), MST_OK);
+    assert_int_not_equal(f->builder.keys[3], key);
+    put_float(&f->features, "label", 1);
+    put_string(&f->features, "c", "blue");
+    end_record(&f->file, &f->features);
+    f->options.tf_columns = "a,b,c,d";
+    assert_int_equal(read_file(0), MST_EINPUT); /* a is in no record */
+    f->options.tf_columns = "a:float[2],b,c,d";
+    assert_int_equal(read_file(0), MST_OK);
+    assert_int_equal(f->builder.keys[3], key);
+}
+
 static void nothing_to_use(void **state)
 {
     (void)state;
@@ -491,7 +519,12 @@ static void bad_options(void **state)
     put_float(&f->features, "I1", 1);
     end_record(&f->file, &f->features);
     f->options.tf_columns = "I1,I2";
-    expect_failure(0, MST_EINPUT, "x.tfrecord: the first 1 records have no feature \"I2\" (--tf-columns)");
+    expect_failure(
+        0, MST_EINPUT,
+        "x.tfrecord: the first 1 records have no feature \"I2\" (--tf-columns); I2:bytes, I2:int64 or "
+        "I2:float says what it holds elsewhere");
+    f->options.tf_columns = "I1:int64";
+    expect_failure(0, MST_EINPUT, "x.tfrecord: feature \"I1\" holds float, and --tf-columns says int64");
     f->options.tf_columns = "I1,I1";
     expect_failure(0, MST_EUSAGE, "the --tf-... options name the feature \"I1\" twice");
     f->options.tf_columns = "I2..I1";
@@ -564,10 +597,23 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(pairs),          TEST(names_by_option),  TEST(columns_by_name), TEST(columns_hashed),
-        TEST(text_columns),   TEST(nothing_to_use),   TEST(pairs_leave_out), TEST(features_twice),
-        TEST(keys_by_option), TEST(wide_column),      TEST(bad_rows),        TEST(frames),
-        TEST(bad_options),    TEST(written_and_read), TEST(memory_failures), TEST(labels_may_lack_to_predict),
+        TEST(pairs),
+        TEST(names_by_option),
+        TEST(columns_by_name),
+        TEST(columns_hashed),
+        TEST(text_columns),
+        TEST(nothing_to_use),
+        TEST(pairs_leave_out),
+        TEST(features_twice),
+        TEST(keys_by_option),
+        TEST(wide_column),
+        TEST(bad_rows),
+        TEST(frames),
+        TEST(bad_options),
+        TEST(written_and_read),
+        TEST(memory_failures),
+        TEST(labels_may_lack_to_predict),
+        TEST(columns_that_lack),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,215 @@
+/* Names of features, and the survey of the first block (contract: tfrecord_survey.h). */
+#include "data/tfrecord_survey.h"
+
+#include "base/alloc.h"
+#include "data/image.h"
+#include "data/text.h"
+
+/* ---- names ---- */
+
+mst_status mst_tf_no_memory(void)
+{
+    return mst_fail(MST_ENOMEM, "out of memory: the layout of TFRecord rows");
+}
+
+static void link_name(mst_tf_layout *l, size_t i)
+{
+    uint32_t mask = (1u << l->slot_bits) - 1;
+    uint32_t s = mst_tf_slot(l->names[i].head, l->names[i].size, l->slot_bits);
+    while (l->slots[s] != 0)
+        s = (s + 1) & mask;
+    l->slots[s] = (uint16_t)(i + 1);
+}
+
+mst_tf_layout *mst_tf_layout_alloc(void)
+{
+    mst_tf_layout *l = mst_zalloc(sizeof *l);
+    if (l == NULL)
+        return NULL;
+    l->slot_bits = 6;
+    l->slots = mst_calloc((size_t)1 << l->slot_bits, sizeof *l->slots);
+    if (l->slots == NULL) {
+        mst_free(l);
+        return NULL;
+    }
+    return l;
+}
+
+void mst_tf_layout_destroy(mst_tf_layout *l)
+{
+    if (l == NULL)
+        return;
+    for (size_t i = 0; i < l->n_names; i++)
+        mst_free(l->names[i].text);
+    mst_free(l->names);
+    mst_free(l->slots);
+    mst_free(l->images);
+    mst_free(l->strange);
+    mst_text_list_fini(&l->left_out);
+    mst_free(l);
+}
+
+static uint64_t text_head(const char *text, size_t size)
+{
+    const uint8_t *bytes = (const uint8_t *)text;
+    return mst_tf_head(bytes, size, bytes + size);
+}
+
+mst_status mst_tf_add_name(mst_tf_layout *l, const char *text, size_t size, mst_tf_name **out)
+{
+    if (l->n_names == MST_TFRECORD_NAMES)
+        return mst_fail(MST_EINPUT,
+                        "TFRecord rows of more than %u features: name the ones to use with --tf-columns",
+                        MST_TFRECORD_NAMES);
+    if (!mst_grow(&l->names, &l->name_capacity, l->n_names + 1, sizeof *l->names))
+        return mst_tf_no_memory();
+    if ((l->n_names + 1) * 4 > (size_t)1 << l->slot_bits) {
+        uint16_t *bigger = mst_calloc((size_t)2 << l->slot_bits, sizeof *bigger);
+        if (bigger == NULL)
+            return mst_tf_no_memory();
+        mst_free(l->slots);
+        l->slots = bigger;
+        l->slot_bits++;
+        for (size_t i = 0; i < l->n_names; i++)
+            link_name(l, i);
+    }
+    char *copy = mst_alloc(size + 1);
+    if (copy == NULL)
+        return mst_tf_no_memory();
+    memcpy(copy, text, size);
+    copy[size] = '\0';
+    mst_tf_name *name = &l->names[l->n_names];
+    *name = (mst_tf_name){.text = copy, .size = (uint32_t)size, .head = text_head(text, size)};
+    link_name(l, l->n_names++);
+    *out = name;
+    return MST_OK;
+}
+
+size_t mst_tf_find_text(const mst_tf_layout *l, const char *text, size_t size)
+{
+    return mst_tf_find(l, (const uint8_t *)text, size, text_head(text, size));
+}
+
+/* ---- survey ---- */
+
+int mst_tf_side_of(const mst_example_feature *feature)
+{
+    static const struct {
+        const char *name;
+        int side;
+    } known[] = {{"height", MST_TF_HEIGHT},
+                 {"width", MST_TF_WIDTH},
+                 {"depth", MST_TF_DEPTH},
+                 {"channels", MST_TF_DEPTH}};
+    const uint8_t *name = feature->name;
+    size_t size = feature->name_size;
+    if (size > 6 && memcmp(name, "image/", 6) == 0) {
+        name += 6;
+        size -= 6;
+    }
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (size == strlen(known[i].name) && memcmp(name, known[i].name, size) == 0)
+            return known[i].side;
+    return MST_TF_SIDES;
+}
+
+static void look_at_bytes(const mst_tf_survey *s, mst_tf_finding *f, const uint8_t *value, size_t n)
+{
+    f->text = f->text && mst_looks_like_text(value, n);
+    if (f->record != 0)
+        return;
+    f->encoded = mst_image_sniff(value, n);
+    f->length = n;
+    f->record = s->n_records + 1;
+}
+
+/* The record is read: which of its bytes have the size of its image? */
+static void end_record(mst_tf_survey *s)
+{
+    int64_t *side = s->sides, area = 0;
+    if (side[MST_TF_HEIGHT] > 0 && side[MST_TF_WIDTH] > 0 && side[MST_TF_HEIGHT] <= MST_IMAGE_SIDE_MAX &&
+        side[MST_TF_WIDTH] <= MST_IMAGE_SIDE_MAX && side[MST_TF_DEPTH] >= 0 && side[MST_TF_DEPTH] <= 255)
+        area = side[MST_TF_HEIGHT] * side[MST_TF_WIDTH];
+    for (size_t i = 0; i < s->names->n_names; i++) {
+        mst_tf_finding *f = &s->findings[i];
+        if (f->kind == MST_EXAMPLE_BYTES && f->record == s->n_records + 1)
+            f->raw =
+                area > 0 && f->length > 0 &&
+                (side[MST_TF_DEPTH] > 0 ? f->length == (uint64_t)(area * side[MST_TF_DEPTH])
+                                        : f->length == (uint64_t)area || f->length == (uint64_t)area * 3);
+    }
+    if (area > 0 && s->first_sides[MST_TF_HEIGHT] == 0)
+        memcpy(s->first_sides, side, sizeof s->sides);
+    s->n_records++;
+    memset(side, 0, sizeof s->sides);
+}
+
+static mst_status look_at(const mst_block *block, const uint8_t *record, mst_tf_survey *s,
+                          const mst_example_feature *feature, const uint8_t *end)
+{
+    uint64_t head = mst_tf_head(feature->name, feature->name_size, end);
+    size_t i = mst_tf_find(s->names, feature->name, feature->name_size, head);
+    if (feature->kind == MST_EXAMPLE_NONE)
+        return MST_OK;
+    if (i == s->names->n_names) {
+        mst_tf_name *ignored;
+        if (i == MST_TFRECORD_NAMES)
+            return MST_OK; /* more than can be used; add_name says so if they are wanted */
+        TRY(mst_tf_add_name(s->names, (const char *)feature->name, feature->name_size, &ignored));
+        s->findings[i] =
+            (mst_tf_finding){.kind = feature->kind, .min = INT64_MAX, .max = INT64_MIN, .text = true};
+    }
+    mst_tf_finding *f = &s->findings[i];
+    f->mixed |= f->kind != feature->kind;
+    mst_example_list list;
+    const uint8_t *run;
+    size_t n, width = 0;
+    int side = feature->kind == MST_EXAMPLE_INTS ? mst_tf_side_of(feature) : MST_TF_SIDES;
+    mst_example_list_init(&list, feature);
+    while (mst_example_run(&list, &run, &n)) {
+        if (feature->kind == MST_EXAMPLE_BYTES)
+            look_at_bytes(s, f, run, n);
+        else if (feature->kind == MST_EXAMPLE_FLOATS)
+            width += n / 4;
+        else if (feature->kind == MST_EXAMPLE_INTS)
+            for (const uint8_t *at = run; at < run + n;) {
+                uint64_t bits;
+                at = mst_varint(at, run + n, &bits);
+                if (at == NULL)
+                    return mst_block_fail(
+                        &mst_format_tfrecord, block, record, "feature \"%.*s\" holds a broken int64",
+                        (int)(feature->name_size < 80 ? feature->name_size : 80), feature->name);
+                int64_t value = (int64_t)bits;
+                f->min = value < f->min ? value : f->min;
+                f->max = value > f->max ? value : f->max;
+                if (side < MST_TF_SIDES)
+                    s->sides[side] = value;
+            }
+    }
+    if (list.problem != NULL)
+        return mst_block_fail(&mst_format_tfrecord, block, record, "%s", list.problem);
+    if (width != 0) {
+        f->varying |= f->width != 0 && f->width != width;
+        f->width = (uint32_t)width; /* a record is at most 64 MiB */
+    }
+    return MST_OK;
+}
+
+mst_status mst_tf_take_survey(const mst_block *block, mst_tf_survey *s)
+{
+    const uint8_t *at = block->data, *end = block->data + block->size;
+    while (at < end) {
+        const uint8_t *data = NULL, *record = at;
+        size_t n = 0;
+        mst_example_walk walk;
+        mst_example_feature feature;
+        TRY(mst_tfrecord_next(block, &at, &data, &n));
+        mst_example_walk_init(&walk, data, n);
+        while (mst_example_next(&walk, &feature))
+            TRY(look_at(block, record, s, &feature, data + n));
+        if (walk.problem != NULL)
+            return mst_block_fail(&mst_format_tfrecord, block, record, "%s", walk.problem);
+        end_record(s);
+    }
+    return MST_OK;
+}
