@@ -14,7 +14,7 @@
  * - Texts and arrays that are passed in are copied. Texts that are returned belong to the handle.
  * - A handle is used by one thread at a time; different handles by as many threads as you like. There is no
  *   global state but the log sink.
- * - Nothing prints, exits, or touches signals. What waits says for how long. */
+ * - Nothing prints or exits; for signals see docs/API.md, "In a larger program". What waits says for how long. */
 #ifndef MUSTER_MUSTER_H
 #define MUSTER_MUSTER_H
 

@@ -148,6 +148,22 @@ void *mst_pages_reserve(size_t size, bool huge)
     return pages;
 }
 
+void *mst_pages_reserve_guarded(size_t size, size_t reach, bool huge)
+{
+    if (injected_failure())
+        return NULL;
+    void *pages = mmap(NULL, reach, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (pages == MAP_FAILED)
+        return NULL;
+    if (mprotect(pages, size, PROT_READ | PROT_WRITE) != 0) {
+        munmap(pages, reach);
+        return NULL;
+    }
+    if (huge)
+        madvise(pages, size, MADV_HUGEPAGE);
+    return pages;
+}
+
 void mst_pages_populate(void *pages, size_t size)
 {
 #ifdef MADV_POPULATE_WRITE

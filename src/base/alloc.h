@@ -27,6 +27,9 @@ bool mst_grow(void *block, size_t *capacity, size_t need, size_t size);
 
 /* Zeroed pages, reserved lazily; NULL on failure. huge asks for huge pages. */
 void *mst_pages_reserve(size_t size, bool huge);
+/* Same, with address space without access behind the pages, up to `reach` bytes from the start. Released with
+ * mst_pages_release(pages, reach). */
+void *mst_pages_reserve_guarded(size_t size, size_t reach, bool huge);
 void mst_pages_release(void *pages, size_t size);
 /* Makes the pages present now instead of at first touch; a wish, without effect on old kernels. */
 void mst_pages_populate(void *pages, size_t size);

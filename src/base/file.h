@@ -73,13 +73,20 @@ bool mst_path_is_temporary(const char *path);
 
 /* ---- mappings ---- */
 
+typedef struct mst_map_file mst_map_file;
 typedef struct mst_map {
     const uint8_t *data; /* NULL when size is 0 */
     size_t size;
+    mst_map_file *file;
 } mst_map;
 
-mst_status mst_map_open(const char *path,
-                        mst_map *out); /* read-only, shared; MST_EINPUT when not a plain file */
+/* Maps a file: read-only, shared; MST_EINPUT when it is not a plain file. The file should not be changed in
+ * place while it is mapped, but may be: its bytes then change under the reader, and bytes beyond a new end
+ * read as zeros. So what is read must be checked after it was copied, or be harmless whatever it is. */
+mst_status mst_map_open(const char *path, mst_map *out);
+/* MST_EINPUT, with a sentence that names the file, when it was cut or written to since it was opened. Takes a
+ * microsecond. Any thread. */
+mst_status mst_map_check(const mst_map *map);
 void mst_map_close(mst_map *map);
 /* Makes [offset, offset + size) of the mapping present in one go, instead of a fault every few pages; a wish.
  */

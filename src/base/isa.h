@@ -6,6 +6,15 @@
 
 #include "base/status.h"
 
+/* Marks a function that gains from wide registers and is no kernel: compiled for each instruction set, chosen
+ * when the program starts. */
+#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&    \
+    !defined(__SANITIZE_THREAD__)
+#define MST_WIDE __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
+#else
+#define MST_WIDE
+#endif
+
 typedef enum mst_isa {
     MST_ISA_PORTABLE, /* whatever the compiler makes for any x86-64 or arm64 */
     MST_ISA_AVX2,     /* with FMA and F16C */

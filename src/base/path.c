@@ -1,61 +1,15 @@
-/* Mappings, paths and globs; contract in file.h. */
+/* Paths and globs; contract in file.h. */
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
-
-/* ---- mappings ---- */
-
-mst_status mst_map_open(const char *path, mst_map *out)
-{
-    mst_status st = MST_OK;
-    struct stat info;
-    void *data = NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return mst_fail(MST_EINPUT, "%s: cannot be opened: %s", path, strerror(errno));
-    if (fstat(fd, &info) != 0)
-        TRY_OUT(st, mst_fail(MST_EIO, "%s: cannot be examined: %s", path, strerror(errno)));
-    if (!S_ISREG(info.st_mode))
-        TRY_OUT(st, mst_fail(MST_EINPUT, "%s: is not a plain file, which it must be here", path));
-    if (info.st_size > 0) {
-        data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_SHARED, fd, 0);
-        if (data == MAP_FAILED)
-            TRY_OUT(st, mst_fail(MST_EIO, "%s: cannot be mapped: %s", path, strerror(errno)));
-    }
-    *out = (mst_map){.data = data, .size = (size_t)info.st_size};
-out:
-    close(fd);
-    return st;
-}
-
-void mst_map_populate(const mst_map *map, size_t offset, size_t size)
-{
-#ifdef MADV_POPULATE_READ
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), from = offset / page * page;
-    madvise((uint8_t *)map->data + from, offset - from + size, MADV_POPULATE_READ);
-#else
-    (void)map;
-    (void)offset;
-    (void)size;
-#endif
-}
-
-void mst_map_close(mst_map *map)
-{
-    if (map->data != NULL)
-        munmap((void *)map->data, map->size);
-    *map = (mst_map){0};
-}
 
 /* ---- paths ---- */
 

@@ -1,16 +1,21 @@
 /* The cache reader: cache files mapped into memory as one random-access dataset. Writer: cache_writer.c;
  * file: docs/CACHE.md.
  *
- * Opening checks header, source key and table (checksums and every number in them) and makes one mst_chunk
- * per table entry that points into the mapping; loading is then a reference count. A body is checked at its
- * first load: its checksum, then the bounds of every record, key and label, because a checksum only says that
- * the file is as somebody wrote it.
+ * Opening checks header, source key and table (checksums and every number in them), keeps copies of header
+ * and table, and makes one mst_chunk per table entry that points into the mapping. Peeking at a chunk is then
+ * a reference count; its body is checked once: its checksum, then the bounds of every record, key and label,
+ * because a checksum only says that the file is as somebody wrote it. Loading gives a copy of the body that
+ * was checked after copying.
+ *
+ * Others may change the file at any time, so a peeked chunk's records can turn into anything after their
+ * check: mst_chunk_row keeps rows within the chunk, the feed copies what can do harm, and the file is looked
+ * at now and then.
  *
  * Invariants
- * 1. No number of the file is used before it was checked against the size of the mapping.
+ * 1. No number of the file is used before it was checked against the size of the mapping, nor read twice.
  * 2. What load hands out obeys chunk.h: records lie within the body, keys ascend from n_dense to max_key,
  * labels lie in [min_label, max_label] and all numbers are finite.
- * 3. Chunks live as long as the dataset: their references never reach zero before its destruction. */
+ * 3. Peeked chunks live as long as the dataset: their references never reach zero before its destruction. */
 #include "data/cache.h"
 
 #include <math.h>
@@ -19,23 +24,16 @@
 #include "base/alloc.h"
 #include "base/crc.h"
 #include "base/file.h"
+#include "base/isa.h"
 #include "data/cache_file.h"
 #include "data/origin.h"
-
-/* The record check runs once per row and epoch-one speed depends on it: compiled for wide registers too. */
-#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&    \
-    !defined(__SANITIZE_THREAD__)
-#define WIDE __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
-#else
-#define WIDE
-#endif
 
 typedef struct cache_file {
     mst_map map;
     char *path;
     uint32_t first_chunk;
     cache_header header;
-    const cache_entry *table;
+    cache_entry *table; /* a copy: the file may change */
 } cache_file;
 
 typedef struct cache_dataset {
@@ -91,7 +89,10 @@ static mst_status check_table(cache_file *f)
     if (h->table_offset % CACHE_ALIGN != 0 || h->table_offset < first_body || h->table_offset > f->map.size ||
         f->map.size - h->table_offset != bytes)
         return damaged(f->path, offsetof(cache_header, table_offset), "the table reaches beyond the file");
-    f->table = (const cache_entry *)(f->map.data + h->table_offset);
+    f->table = mst_alloc(bytes + 1);
+    if (f->table == NULL)
+        return mst_fail(MST_ENOMEM, "%s: out of memory for a table of %u chunks", f->path, h->n_chunks);
+    memcpy(f->table, f->map.data + h->table_offset, bytes);
     if (mst_crc32c(0, f->table, bytes) != h->table_crc)
         return damaged(f->path, h->table_offset, "the table of chunks does not match its checksum");
     if (h->chunk_rows == 0 || h->n_rows > (uint64_t)h->n_chunks * h->chunk_rows ||
@@ -142,15 +143,14 @@ static inline uint32_t not_finite(const uint32_t *bits, uint32_t n)
     return bad;
 }
 
-/* The first row that breaks invariant 2, or n_rows. Positions are known to lie within the records. */
-WIDE static uint32_t first_bad_row(const mst_chunk *c)
+/* The first row that breaks invariant 2, or n_rows. */
+MST_WIDE static uint32_t first_bad_row(const mst_chunk *c)
 {
     const uint32_t head = mst_chunk_head_words(c),
                    numbers = head - (c->dense_bytes ? (c->n_dense + 3) / 4 : 0);
     for (uint32_t i = 0; i < c->n_rows; i++) {
-        size_t start = c->stride ? (size_t)i * c->stride : c->offsets[i];
-        uint32_t length = c->stride ? c->stride : c->offsets[i + 1] - c->offsets[i];
-        const uint32_t *record = c->words + start, *keys = record + head;
+        uint32_t length;
+        const uint32_t *record = mst_chunk_record(c, i, &length), *keys = record + head;
         uint32_t n = c->has_values ? (length - head) / 2 : length - head;
         float label;
         memcpy(&label, record, sizeof label);
@@ -191,16 +191,45 @@ static const cache_file *file_of(const cache_dataset *d, uint32_t c)
     return &d->files[i];
 }
 
-static mst_status check_body(mst_chunk *chunk)
+/* A chunk of an entry, whose body is at `words`, with one reference. */
+static void set_chunk(mst_chunk *c, const cache_entry *e, const uint32_t *words)
 {
-    const cache_dataset *d = chunk->owner;
-    uint32_t c = (uint32_t)(chunk - d->chunks);
-    const cache_file *f = file_of(d, c);
-    const cache_entry *e = &f->table[c - f->first_chunk];
-    const uint8_t *body = f->map.data + e->offset;
-    mst_map_populate(&f->map, e->offset, cache_body_bytes(e));
-    if (mst_crc32c(0, body, cache_body_bytes(e)) != e->crc)
+    *c = (mst_chunk){
+        .n_rows = e->n_rows,
+        .n_dense = e->n_dense,
+        .dense_bytes = e->flags & CACHE_DENSE_BYTES,
+        .has_weights = e->flags & CACHE_WEIGHTS,
+        .has_values = e->flags & CACHE_VALUES,
+        .stride = e->stride,
+        .offsets = e->stride ? NULL : words + e->n_words,
+        .words = words,
+        .n_words = e->n_words,
+        .max_key = e->max_key,
+        .min_label = e->min_label,
+        .max_label = e->max_label,
+        .n_entries = e->n_entries,
+        .bytes_read = cache_body_bytes(e),
+        .references = 1,
+    };
+}
+
+/* The chunk's body and where it lies in the file. */
+static const cache_entry *entry_of(const cache_dataset *d, uint32_t c, const cache_file **f,
+                                   const uint8_t **body)
+{
+    *f = file_of(d, c);
+    const cache_entry *e = &(*f)->table[c - (*f)->first_chunk];
+    *body = (*f)->map.data + e->offset;
+    return e;
+}
+
+/* Checks rows that lie in the file or in a copy of its body. */
+static mst_status check_rows(const mst_chunk *chunk, const cache_file *f, const cache_entry *e)
+{
+    if (mst_crc32c(0, chunk->words, cache_body_bytes(e)) != e->crc) {
+        TRY(mst_map_check(&f->map));
         return damaged(f->path, e->offset, "a chunk does not match its checksum");
+    }
     if (chunk->stride == 0 && !positions_fit(chunk))
         return damaged(f->path, e->offset, "a record reaches beyond its chunk");
     uint32_t row = first_bad_row(chunk);
@@ -213,21 +242,55 @@ static mst_status check_body(mst_chunk *chunk)
     return MST_OK;
 }
 
+static mst_status check_body(mst_chunk *chunk)
+{
+    const cache_dataset *d = chunk->owner;
+    const cache_file *f;
+    const uint8_t *body;
+    const cache_entry *e = entry_of(d, (uint32_t)(chunk - d->chunks), &f, &body);
+    mst_map_populate(&f->map, e->offset, cache_body_bytes(e));
+    return check_rows(chunk, f, e);
+}
+
+static mst_status check_number(const mst_dataset *self, uint32_t c)
+{
+    return c < self->n_chunks
+               ? MST_OK
+               : mst_fail(MST_EUSAGE, "%s has %u chunks and none numbered %u", self->name, self->n_chunks, c);
+}
+
 static mst_status cache_peek(mst_dataset *self, uint32_t c, mst_chunk **out)
 {
     cache_dataset *d = (cache_dataset *)self;
-    if (c >= self->n_chunks)
-        return mst_fail(MST_EUSAGE, "%s has %u chunks and none numbered %u", self->name, self->n_chunks, c);
+    TRY(check_number(self, c));
     mst_chunk_hold(&d->chunks[c]);
     *out = &d->chunks[c];
     return MST_OK;
 }
 
+static void free_copy(mst_chunk *chunk)
+{
+    mst_free(chunk);
+}
+
 static mst_status cache_load(mst_dataset *self, uint32_t c, mst_chunk **out)
 {
-    mst_chunk *chunk = NULL;
-    TRY(cache_peek(self, c, &chunk));
-    mst_status st = mst_chunk_check_wait(chunk);
+    cache_dataset *d = (cache_dataset *)self;
+    const cache_file *f;
+    const uint8_t *body;
+    TRY(check_number(self, c));
+    const cache_entry *e = entry_of(d, c, &f, &body);
+    size_t head = cache_round(sizeof(mst_chunk)), bytes = cache_body_bytes(e);
+    uint8_t *block = mst_alloc_lines(head + bytes);
+    if (block == NULL)
+        return mst_fail(MST_ENOMEM, "%s: out of memory for a chunk of %zu bytes", f->path, bytes);
+    mst_chunk *chunk = (mst_chunk *)block;
+    uint32_t *words = (uint32_t *)(block + head);
+    mst_map_populate(&f->map, e->offset, bytes);
+    memcpy(words, body, bytes);
+    set_chunk(chunk, e, words);
+    chunk->destroy = free_copy;
+    mst_status st = check_rows(chunk, f, e);
     if (st == MST_OK)
         *out = chunk;
     else
@@ -250,6 +313,7 @@ static void cache_destroy(mst_dataset *self)
     for (size_t i = 0; d->files != NULL && i < d->n_files; i++) {
         mst_map_close(&d->files[i].map);
         mst_free(d->files[i].path);
+        mst_free(d->files[i].table);
     }
     mst_text_list_fini(&(mst_text_list){.items = self->class_names, .n = self->n_class_names});
     mst_text_list_fini(&self->left_out);
@@ -259,10 +323,19 @@ static void cache_destroy(mst_dataset *self)
     mst_free(d);
 }
 
+static mst_status cache_intact(const mst_dataset *self)
+{
+    const cache_dataset *d = (const cache_dataset *)self;
+    for (size_t i = 0; i < d->n_files; i++)
+        TRY(mst_map_check(&d->files[i].map));
+    return MST_OK;
+}
+
 static const mst_dataset_ops cache_ops = {
     .name = "cache",
     .load = cache_load,
     .peek = cache_peek,
+    .intact = cache_intact,
     .destroy = cache_destroy,
 };
 
@@ -331,29 +404,11 @@ static mst_status join_file(cache_dataset *d, const cache_file *f, bool first, b
 static void make_chunks(cache_dataset *d, const cache_file *f)
 {
     for (uint32_t i = 0; i < f->header.n_chunks; i++) {
-        const cache_entry *e = &f->table[i];
-        const uint32_t *words = (const uint32_t *)(f->map.data + e->offset);
         mst_chunk *c = &d->chunks[f->first_chunk + i];
-        *c = (mst_chunk){
-            .n_rows = e->n_rows,
-            .n_dense = e->n_dense,
-            .dense_bytes = e->flags & CACHE_DENSE_BYTES,
-            .has_weights = e->flags & CACHE_WEIGHTS,
-            .has_values = e->flags & CACHE_VALUES,
-            .stride = e->stride,
-            .offsets = e->stride ? NULL : words + e->n_words,
-            .words = words,
-            .n_words = e->n_words,
-            .max_key = e->max_key,
-            .min_label = e->min_label,
-            .max_label = e->max_label,
-            .n_entries = e->n_entries,
-            .bytes_read = cache_body_bytes(e),
-            .references = 1,
-            .destroy = keep,
-            .check = check_body,
-            .owner = d,
-        };
+        set_chunk(c, &f->table[i], (const uint32_t *)(f->map.data + f->table[i].offset));
+        c->destroy = keep;
+        c->check = check_body;
+        c->owner = d;
     }
 }
 
@@ -465,6 +520,7 @@ mst_status mst_cache_checksum(const char *path, uint32_t *checksum, uint64_t *ro
     }
     mst_map_close(&f.map);
     mst_free(f.path);
+    mst_free(f.table);
     return st;
 }
 
@@ -480,5 +536,6 @@ mst_status mst_cache_fits(const char *path, const char *source_key, bool *fits)
                 memcmp(f.map.data + sizeof f.header, source_key, f.header.key_size) == 0;
     mst_map_close(&f.map);
     mst_free(f.path);
+    mst_free(f.table);
     return st == MST_ENOMEM ? st : MST_OK;
 }

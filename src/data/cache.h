@@ -13,8 +13,8 @@
 
 /* Opens cache files (one or many) as one random-access dataset with info.scanned set. Several files must have
  * equal rows per chunk, and all but the last must end on a whole chunk; their rows must be of one origin.
- * Chunks must be released before the dataset is destroyed; the files must not be changed in place meanwhile
- * (they are mapped). */
+ * Chunks must be released before the dataset is destroyed. Files that are changed in place meanwhile, which
+ * is possible as they are mapped, are noticed (ops->intact). */
 mst_status mst_cache_open(const mst_text_list *paths, mst_dataset **out);
 int mst_cache_sniff(const uint8_t *head, size_t n);
 

@@ -66,12 +66,23 @@ static inline uint32_t mst_chunk_head_words(const mst_chunk *c)
     return 1u + c->has_weights + (c->dense_bytes ? (c->n_dense + 3) / 4 : c->n_dense);
 }
 
+/* Where record i lies. Positions that lead outside the chunk, as those in a file can at any time, give a
+ * record without keys. */
+static inline const uint32_t *mst_chunk_record(const mst_chunk *c, uint32_t i, uint32_t *length)
+{
+    *length = c->stride;
+    if (c->stride)
+        return c->words + (size_t)i * c->stride;
+    uint32_t head = mst_chunk_head_words(c), start = c->offsets[i], end = c->offsets[i + 1];
+    bool inside = start <= end && end <= c->n_words && end - start >= head;
+    *length = inside ? end - start : head;
+    return c->words + (inside ? start : 0);
+}
+
 static inline void mst_chunk_row(const mst_chunk *c, uint32_t i, mst_row *row)
 {
-    size_t start = c->stride ? (size_t)i * c->stride : c->offsets[i];
-    uint32_t length = c->stride ? c->stride : c->offsets[i + 1] - c->offsets[i];
-    uint32_t head = mst_chunk_head_words(c);
-    const uint32_t *record = c->words + start;
+    uint32_t length, head = mst_chunk_head_words(c);
+    const uint32_t *record = mst_chunk_record(c, i, &length);
     const float *numbers = (const float *)record;
     const uint32_t *dense = record + 1 + c->has_weights;
     row->label = numbers[0];

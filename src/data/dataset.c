@@ -508,7 +508,8 @@ mst_status mst_dataset_each(mst_dataset *self, unsigned n_threads, mst_chunk_fn 
 {
     if (!self->random)
         TRY(self->ops->rewind(self));
-    return n_threads > 1 ? each_threaded(self, n_threads, fn, arg) : each_here(self, fn, arg);
+    TRY(n_threads > 1 ? each_threaded(self, n_threads, fn, arg) : each_here(self, fn, arg));
+    return mst_dataset_intact(self);
 }
 
 /* ---- scanning ---- */

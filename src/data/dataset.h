@@ -53,6 +53,9 @@ typedef struct mst_dataset_ops {
     void (*interrupt)(mst_dataset *self);
     /* Stream: back to the first row. Standard input cannot: MST_EINPUT. */
     mst_status (*rewind)(mst_dataset *self);
+    /* MST_EINPUT, naming it, when a file that is mapped was changed in place since. Any thread. NULL: none
+     * is. */
+    mst_status (*intact)(const mst_dataset *self);
     void (*destroy)(mst_dataset *self);
 } mst_dataset_ops;
 
@@ -83,6 +86,10 @@ struct mst_dataset {
 mst_status mst_dataset_open(const mst_text_list *patterns, const mst_data_options *options,
                             mst_dataset **out);
 void mst_dataset_destroy(mst_dataset *self); /* NULL-safe */
+static inline mst_status mst_dataset_intact(const mst_dataset *self)
+{
+    return self->ops->intact != NULL ? self->ops->intact(self) : MST_OK;
+}
 
 /* Logs one warning that names self->left_out, unless there is nothing in it. */
 void mst_dataset_warn_left_out(const mst_dataset *self);

@@ -15,7 +15,10 @@
  * 5. current, the queue and the window to be produced next follow one upon another without a gap: together
  * they are what is at hand, and a range that begins inside it only moves `position` and drops what lies
  * before.
- * 6. No row at or beyond `to` is handed out, and no window that begins there is begun; `to` is at most
+ * 6. Keys and labels that lanes are given were checked where nobody else can change them, unless any_keys
+ * says that it does not matter. Dense numbers and values stay in the file: they can become wrong, but lead
+ * nowhere.
+ * 7. No row at or beyond `to` is handed out, and no window that begins there is begun; `to` is at most
  * first_rows, and for random access at most the rows of the epoch. */
 #include "data/feed.h"
 
@@ -23,10 +26,13 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/fault.h"
+#include "base/isa.h"
 #include "data/feed_impl.h"
 #include "observe/spans.h"
 
-#define LANE_HOLD 4 /* windows a lane's rows may lie in without growing */
+#define LOOK_NS   (20 * MST_MS) /* between looks at the files */
+#define LANE_HOLD 4             /* windows a lane's rows may lie in without growing */
 
 /* ---- helpers under the mutex ---- */
 
@@ -55,6 +61,8 @@ static void window_reset(mst_feed_window *w)
     w->n_chunks = 0;
     w->n_rows = 0;
     w->unseen = false;
+    w->mapped = false;
+    w->n_keys = 0;
 }
 
 void mst_feed_unref(mst_feed *f, mst_feed_window *w)
@@ -232,6 +240,7 @@ void mst_feed_destroy(mst_feed *f)
     for (unsigned i = 0; f->lanes != NULL && i < f->options.n_lanes; i++) {
         mst_free(f->lanes[i].rows);
         mst_free(f->lanes[i].pieces);
+        mst_pages_release(f->lanes[i].keys, f->lanes[i].key_capacity * sizeof(uint32_t));
         if (f->lanes[i].augmented != NULL)
             mst_pages_release(f->lanes[i].augmented, f->options.max_take * f->augmented_stride);
     }
@@ -480,6 +489,76 @@ static void augment_rows(const mst_feed *f, const mst_feed_lane *l, const mst_fe
     }
 }
 
+/* Copies the keys of n mapped rows to `keys`, one row after the other. Nonzero when keys or labels are not
+ * what the check of their chunk found them to be. */
+MST_WIDE static uint32_t copy_keys(mst_row *rows, const mst_feed_window *w, uint32_t from, uint32_t n,
+                                   uint32_t *keys)
+{
+    uint32_t bad = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const mst_chunk *c = w->chunks[w->order[from + i].chunk];
+        uint32_t count = rows[i].n_keys;
+        bad |= !(rows[i].label >= c->min_label && rows[i].label <= c->max_label);
+        if (count == 0)
+            continue;
+        memcpy(keys, rows[i].keys, count * sizeof *keys);
+        for (uint32_t j = 1; j < count; j++)
+            bad |= keys[j] < keys[j - 1];
+        bad |= keys[0] < c->n_dense || keys[count - 1] > c->max_key;
+        rows[i].keys = keys;
+        keys += count;
+    }
+    return bad;
+}
+
+/* Makes n rows, of which the first is the lane's row `slot`, independent of what becomes of their file. */
+static mst_status settle_rows(mst_feed *f, mst_feed_lane *l, const mst_feed_window *w, uint32_t from,
+                              uint32_t n, uint32_t slot)
+{
+    size_t n_keys = 0;
+    for (uint32_t i = 0; i < n; i++)
+        n_keys += l->rows[slot + i].n_keys;
+    size_t at = atomic_fetch_add(&l->n_keys, n_keys);
+    if (at + n_keys > l->key_capacity)
+        return mst_fail(MST_EUSAGE, "%s: rows were filled twice", f->dataset->name);
+    if (copy_keys(l->rows + slot, w, from, n, l->keys + at) == 0)
+        return MST_OK;
+    TRY(mst_dataset_intact(f->dataset));
+    return mst_fail(MST_EINPUT, "%s was changed while it was in use: a row has a key or a label out of range",
+                    f->dataset->name);
+}
+
+/* Room for the keys of all rows that were claimed. */
+static mst_status reserve_keys(mst_feed *f, mst_feed_lane *l)
+{
+    size_t need = 0;
+    for (size_t p = 0; p < l->n_pieces; p++)
+        need += l->pieces[p].w->n_keys;
+    atomic_store(&l->n_keys, 0);
+    if (need <= l->key_capacity)
+        return MST_OK;
+    mst_pages_release(l->keys, l->key_capacity * sizeof *l->keys);
+    l->key_capacity = 0;
+    l->keys = mst_pages_reserve(need * sizeof *l->keys, false);
+    if (l->keys == NULL)
+        return mst_fail(MST_ENOMEM, "%s: no memory for the keys of a batch", f->dataset->name);
+    l->key_capacity = need;
+    return MST_OK;
+}
+
+/* Fails when a file that rows came from has changed meanwhile. Looks now and then, or where it is due. */
+static mst_status look_at_files(mst_feed *f, mst_feed_lane *l, bool due)
+{
+    uint64_t faults = mst_fault_count(), now = f->dataset->ops->intact != NULL ? mst_now_ns() : 0;
+    if (now == 0 || (!due && faults == l->faults && now < l->look_ns))
+        return MST_OK;
+    TRY(mst_dataset_intact(f->dataset));
+    uint64_t end = mst_now_ns();
+    l->faults = faults;
+    l->look_ns = end + LOOK_NS + 100 * (end - now); /* at most 1% of the time */
+    return MST_OK;
+}
+
 /* Leaves the features at or beyond `features` out of n rows; returns how many rows had some. */
 static uint64_t drop_unseen(mst_row *rows, uint32_t n, uint64_t features)
 {
@@ -501,9 +580,15 @@ mst_status mst_feed_claim(mst_feed *f, unsigned lane_index, uint32_t n, mst_batc
     mst_feed_lane *l = &f->lanes[lane_index];
     uint32_t got;
     *position = 0;
+    n = n < f->options.max_take ? n : f->options.max_take;
+    TRY(look_at_files(f, l, false));
     pthread_mutex_lock(&f->mutex);
-    mst_status st = claim(f, l, n < f->options.max_take ? n : f->options.max_take, &got, position);
+    mst_status st = claim(f, l, n, &got, position);
     pthread_mutex_unlock(&f->mutex);
+    if (st == MST_OK && got < n)
+        st = look_at_files(f, l, true);
+    if (st == MST_OK)
+        st = reserve_keys(f, l);
     if (st == MST_OK)
         *batch = (mst_batch){.rows = l->rows, .n_rows = got};
     return st;
@@ -580,7 +665,7 @@ mst_status mst_feed_claim_by(mst_feed *f, unsigned lane_index, uint32_t n, uint3
 mst_status mst_feed_fill(mst_feed *f, unsigned lane_index, uint32_t from, uint32_t to)
 {
     const mst_feed_options *o = &f->options;
-    const mst_feed_lane *l = &f->lanes[lane_index];
+    mst_feed_lane *l = &f->lanes[lane_index];
     uint32_t start = 0; /* of the piece, in the lane's rows */
     for (size_t p = 0; p < l->n_pieces && start < to; p++) {
         const mst_feed_piece *at = &l->pieces[p];
@@ -588,6 +673,8 @@ mst_status mst_feed_fill(mst_feed *f, unsigned lane_index, uint32_t from, uint32
         if (first < last) {
             TRY(mst_feed_check_window(at->w));
             fill_rows(l->rows + first, at->w, at->from + (first - start), last - first);
+            if (at->w->mapped)
+                TRY(settle_rows(f, l, at->w, at->from + (first - start), last - first, first));
             if (at->w->unseen)
                 atomic_fetch_add(&f->unseen, drop_unseen(l->rows + first, last - first, o->features));
             if (f->augmented_stride != 0)

@@ -40,7 +40,10 @@ typedef struct mst_feed_options {
     uint32_t max_take;         /* the most rows one take asks for */
     uint64_t features;         /* a key at or beyond is MST_EINPUT; 0: no check */
     bool drop_unseen;          /* such keys are left out of their rows instead, which are counted */
-    uint32_t classes;          /* labels: 0: any; 2: -1/0/1 only; C: whole numbers below C only */
+    /* Whoever takes rows can be given any keys and any labels. Else those of a mapped file, which others may
+     * overwrite at any time, are copied and checked first. */
+    bool any_keys;
+    uint32_t classes; /* labels: 0: any; 2: -1/0/1 only; C: whole numbers below C only */
     const atomic_bool
         *stop; /* set by somebody else: take returns MST_ESTOPPED instead of waiting on; or NULL */
     uint32_t shard, n_shards; /* only this shard's rows; n_shards 0 or 1: all rows */

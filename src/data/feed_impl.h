@@ -26,7 +26,9 @@ typedef struct mst_feed_window {
     uint64_t *first_rows; /* number of the first row of each chunk */
     size_t first_capacity;
     uint64_t epoch;
-    bool unseen; /* some rows have keys that are to be left out */
+    bool mapped;   /* chunks lie in files: labels are checked and keys copied when rows are filled */
+    size_t n_keys; /* of all rows of such chunks */
+    bool unseen;   /* some rows have keys that are to be left out */
 } mst_feed_window;
 
 typedef struct mst_feed_piece {
@@ -38,6 +40,10 @@ typedef struct mst_feed_lane {
     _Alignas(64) mst_row *rows; /* max_take */
     mst_feed_piece *pieces;
     size_t n_pieces, piece_capacity;
+    uint32_t *keys; /* copies of mapped rows' keys; touched only where needed; or NULL */
+    size_t key_capacity;
+    atomic_size_t n_keys;     /* of rows filled since the last claim */
+    uint64_t look_ns, faults; /* when to look at the files again, and what fault count was seen then */
     uint8_t *augmented; /* max_take rows of augmented_stride bytes, touched only where needed; or NULL */
 } mst_feed_lane;
 

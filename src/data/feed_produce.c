@@ -248,6 +248,11 @@ static mst_status window_add(mst_feed *f, mst_feed_window *w, mst_chunk *chunk, 
     w->chunks[slot] = chunk;
     w->first_rows[slot] = first_row;
     TRY(check_chunk(f, chunk, first_row));
+    if (chunk->check != NULL && !o->any_keys) {
+        size_t tail = chunk->n_words - (size_t)chunk->n_rows * mst_chunk_head_words(chunk);
+        w->mapped = true;
+        w->n_keys += chunk->has_values ? tail / 2 : tail;
+    }
     w->unseen |= f->augmented_stride == 0 && has_unseen(o, chunk);
     for (uint32_t i = 0; i < chunk->n_rows; i++) {
         if (mst_feed_keeps(o, first_row + i))

@@ -56,6 +56,8 @@ typedef struct indexed_file {
 
 typedef struct idle_builder {
     mst_chunk_builder builder;
+    char *text; /* of the rows being parsed */
+    size_t text_capacity;
     struct idle_builder *next;
 } idle_builder;
 
@@ -275,6 +277,8 @@ static void find_rows(const indexed_file *file, uint64_t from, uint64_t to, mst_
             p = line_end + (line_end < end);
         }
     }
+    if (p < start)
+        p = start; /* the file has changed: fewer lines than there were */
     *block = (mst_block){.path = file->path,
                          .data = start,
                          .size = (size_t)(p - start),
@@ -282,9 +286,9 @@ static void find_rows(const indexed_file *file, uint64_t from, uint64_t to, mst_
                          .line = line};
 }
 
-static mst_status parse_rows(indexed *x, uint64_t from, uint64_t to, mst_chunk_builder *builder,
-                             uint64_t *bytes)
+static mst_status parse_rows(indexed *x, uint64_t from, uint64_t to, idle_builder *b, uint64_t *bytes)
 {
+    mst_chunk_builder *builder = &b->builder;
     for (size_t f = 0; f < x->n_files && from < to; f++) {
         const indexed_file *file = &x->files[f];
         uint64_t past = file->first_row + file->n_rows, stop = to < past ? to : past;
@@ -293,7 +297,19 @@ static mst_status parse_rows(indexed *x, uint64_t from, uint64_t to, mst_chunk_b
         mst_block block;
         size_t before = builder->n_rows;
         find_rows(file, from - file->first_row, stop - file->first_row, &block);
-        TRY(mst_format_parse(x->base.format, &x->context, &block, builder));
+        if (!mst_grow(&b->text, &b->text_capacity, block.size + 1, 1))
+            return mst_fail(MST_ENOMEM, "%s: out of memory for %zu bytes of text", file->path, block.size);
+        if (block.size > 0) /* parsers read bytes twice, and the file may change between */
+            memcpy(b->text, block.data, block.size);
+        block.data = (const uint8_t *)b->text;
+        mst_status st = mst_format_parse(x->base.format, &x->context, &block, builder);
+        if (st != MST_OK || builder->n_rows - before != stop - from) {
+            mst_error error;
+            mst_error_save(&error, st);
+            TRY(mst_map_check(&file->map));
+            if (st != MST_OK)
+                return mst_error_restore(&error);
+        }
         if (builder->n_rows - before != stop - from)
             return mst_fail(
                 MST_EINPUT, "%s:%llu: %llu rows here where its index has %llu; run muster data index %s",
@@ -324,7 +340,7 @@ static mst_status indexed_load(mst_dataset *self, uint32_t c, mst_chunk **out)
     }
     mst_chunk_builder_clear(&b->builder);
     b->builder.max_dense = x->context.max_dense;
-    TRY_OUT(st, parse_rows(x, from, to < self->info.n_rows ? to : self->info.n_rows, &b->builder, &bytes));
+    TRY_OUT(st, parse_rows(x, from, to < self->info.n_rows ? to : self->info.n_rows, b, &bytes));
     TRY_OUT(st, mst_chunk_builder_pack(&b->builder, 0, b->builder.n_rows, &chunk));
     chunk->bytes_read = bytes;
     *out = chunk;
@@ -349,6 +365,7 @@ static void indexed_destroy(mst_dataset *self)
     while (x->builders != NULL) {
         idle_builder *next = x->builders->next;
         mst_chunk_builder_fini(&x->builders->builder);
+        mst_free(x->builders->text);
         mst_free(x->builders);
         x->builders = next;
     }
@@ -358,9 +375,18 @@ static void indexed_destroy(mst_dataset *self)
     mst_free(x);
 }
 
+static mst_status indexed_intact(const mst_dataset *self)
+{
+    const indexed *x = (const indexed *)self;
+    for (size_t i = 0; i < x->n_files; i++)
+        TRY(mst_map_check(&x->files[i].map));
+    return MST_OK;
+}
+
 static const mst_dataset_ops indexed_ops = {
     .name = "indexed",
     .load = indexed_load,
+    .intact = indexed_intact,
     .destroy = indexed_destroy,
 };
 

@@ -60,6 +60,7 @@ static mst_status local_init(mst_strategy *base, const mst_strategy_options *opt
     self->way = choose_way(self, model);
     self->timed = self->batch >= TIMED_ROWS || mst_model_chain(env->model) != NULL;
     base->max_take = self->batch * self->span_steps;
+    base->any_keys = self->way != MST_LOCAL_GENERAL && env->params->guard != NULL;
     base->n_lanes = options->mode == MST_MODE_ASYNC ? self->n : 1;
     mst_model_weights(env->model, env->params, &self->weights);
     TRY(mst_team_new(self->n, &self->team));
@@ -150,6 +151,10 @@ static mst_status local_run(mst_strategy *base, mst_feed *feed, const mst_budget
     for (unsigned t = 0; t < self->n; t++)
         if (self->workers[t].status != MST_OK)
             return mst_error_restore(&self->workers[t].error);
+    if (base->any_keys && mst_params_strayed(base->env.params))
+        return mst_fail(MST_EINPUT,
+                        "rows had keys beyond the model's features: their file was changed while it was in "
+                        "use");
     return MST_OK;
 }
 

@@ -109,6 +109,7 @@ struct mst_strategy {
     /* Set by init, for the feed the loop makes. */
     unsigned n_lanes;  /* threads that take rows */
     uint32_t max_take; /* most rows of one take */
+    bool any_keys;     /* rows may have any keys (mst_feed_options) */
 };
 
 extern const mst_strategy_ops *const mst_strategies[]; /* NULL-terminated; order = choices of --strategy */

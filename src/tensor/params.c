@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/fault.h"
 
 #define LINE_FLOATS 16
 #define SIZE_LIMIT  UINT32_MAX /* floats: keys are 32 bits wide */
@@ -69,6 +70,33 @@ static bool wants_huge_pages(uint64_t floats)
     return pages > 0 && page > 0 && floats * sizeof(float) <= (uint64_t)pages * (uint64_t)page / 4;
 }
 
+/* Reserves w with a guard, if a view needs one; without it where there is no address space for that. */
+static float *reserve_weights(mst_params *params, uint64_t floats, bool huge)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), size = (bytes(floats) + page - 1) / page * page, reach = 0;
+    for (uint32_t i = 0; i < params->n_views; i++)
+        if (params->views[i].width == 1)
+            reach = (size_t)(params->views[i].offset + (1ull << 32)) * sizeof(float);
+    if (reach <= size)
+        return mst_pages_reserve(bytes(floats), huge);
+    reach = (reach + page - 1) / page * page;
+    uint8_t *w = mst_pages_reserve_guarded(size, reach, huge);
+    if (w != NULL)
+        params->guard = mst_fault_watch(w + size, reach - size, MST_FAULT_GUARD);
+    if (params->guard != NULL) {
+        params->reach = reach;
+        return (float *)w;
+    }
+    if (w != NULL)
+        mst_pages_release(w, reach);
+    return mst_pages_reserve(bytes(floats), huge);
+}
+
+bool mst_params_strayed(const mst_params *params)
+{
+    return mst_fault_hit(params->guard);
+}
+
 mst_status mst_params_reserve(mst_params *params, uint32_t n_slots, uint64_t spare)
 {
     if (n_slots > MST_SLOT_MAX)
@@ -81,7 +109,7 @@ mst_status mst_params_reserve(mst_params *params, uint32_t n_slots, uint64_t spa
                         end, SIZE_LIMIT);
 
     bool huge = wants_huge_pages(params->size * (n_slots + 1) + spare);
-    float *w = mst_pages_reserve(bytes(params->size + spare), huge);
+    float *w = reserve_weights(params, params->size + spare, huge);
     if (w == NULL)
         return mst_fail(MST_ENOMEM, "no memory for %" PRIu64 " parameters", end);
     params->w = w;
@@ -123,8 +151,9 @@ void mst_params_populate(mst_params *params)
 
 void mst_params_fini(mst_params *params)
 {
+    mst_fault_unwatch(params->guard);
     if (params->w != NULL)
-        mst_pages_release(params->w, bytes(params->size + params->spare));
+        mst_pages_release(params->w, params->reach ? params->reach : bytes(params->size + params->spare));
     for (uint32_t i = 0; i < params->n_slots; i++)
         mst_pages_release(params->slots[i], bytes(params->size));
     memset(params, 0, sizeof *params);

@@ -4,11 +4,13 @@
  * Invariants
  * 1. Views start on 64-byte boundaries (multiples of 16 floats) and do not overlap; gaps are never read.
  * 2. Memory is reserved lazily and zero at first: weights nobody touches cost nothing.
- * 3. `spare` floats beyond D are scratch of the local strategy (replicas of hot weights), never checkpointed.
+ * 3. w may be followed by a guard, which is no part of it.
+ * 4. `spare` floats beyond D are scratch of the local strategy (replicas of hot weights), never checkpointed.
  */
 #ifndef MST_TENSOR_PARAMS_H
 #define MST_TENSOR_PARAMS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -39,6 +41,10 @@ typedef struct mst_params {
     uint64_t size, spare;       /* size: D, the end of the last view rounded up to a multiple of 16 floats */
     uint32_t n_views, n_slots;
     mst_view views[MST_VIEW_MAX];
+    /* Where a view has one float per key: behind w lie pages without access, so far that no 32-bit key of the
+     * view leads beyond them (base/fault.h). NULL: none, and keys must be below the view's size. */
+    struct mst_fault_range *guard;
+    size_t reach; /* bytes from w on, guard included; 0: none */
 } mst_params;
 
 /* Declares a view; call for all views before mst_params_reserve. Returns its index through *out (may be
@@ -49,6 +55,9 @@ mst_status mst_params_add(mst_params *params, const char *name, mst_view_kind ki
 /* Reserves w and n_slots state vectors. D beyond 2^32 - 1 is MST_EINPUT. */
 mst_status mst_params_reserve(mst_params *params, uint32_t n_slots, uint64_t spare);
 void mst_params_fini(mst_params *params);
+
+/* Whether some key led into the guard, which then took what was written. */
+bool mst_params_strayed(const mst_params *params);
 
 /* Makes the pages of w and state present. For training on a store that is backed by huge pages (nothing
  * happens otherwise): random keys touch every one of those within the first rows anyway, one fault at a time.

@@ -78,6 +78,8 @@ static mst_status train(const mst_job_config *config, mst_worker *worker, mst_tr
     mst_status st = describe(config, trainer, &job.join);
     if (st == MST_OK)
         st = mst_worker_run(worker, &job, counts);
+    if (st == MST_OK)
+        st = mst_dataset_intact(trainer->dataset);
     json_decref(job.join);
     mst_pulled_eval_destroy(evaluation);
     return st;

@@ -205,6 +205,8 @@ static mst_status advance(mst_trainer *self, bool *ended)
     p->loss = (mst_loss_sum){0};
     p->epoch_ended = false;
     mst_status st = self->strategy->ops->run(self->strategy, self->feed, &budget, p);
+    if (st == MST_OK)
+        st = mst_dataset_intact(self->dataset); /* before anything of it is evaluated or saved */
     double seconds = mst_seconds_since(start);
     if (st == MST_ESTOPPED)
         st = MST_OK; /* the book looks at the flag itself */

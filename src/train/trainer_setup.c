@@ -380,6 +380,7 @@ static mst_status make_feed(mst_trainer *self, unsigned n_lanes, uint32_t max_ta
         .n_lanes = n_lanes,
         .max_take = max_take,
         .features = self->assembly.model->shape.n_features,
+        .any_keys = self->strategy != NULL && self->strategy->any_keys,
         .classes = self->assembly.model->shape.n_classes,
         .stop = stop,
         .shard = shard,

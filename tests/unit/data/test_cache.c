@@ -23,6 +23,7 @@
 #include "base/rng.h"
 #include "data/cache.h"
 #include "data/cache_file.h"
+#include "data/feed.h"
 #include "data/gen.h"
 
 static char folder[] = "/tmp/muster-cache-XXXXXX";
@@ -626,6 +627,109 @@ static void processes_that_want_one_cache_all_get_it(void **state)
     mst_options_fini(&group, 1);
 }
 
+/* ---- files that change while they are mapped ---- */
+
+/* Overwrites everything between header and end with one byte, in place. */
+static void overwrite(const char *path, int byte)
+{
+    struct stat info;
+    int fd = open(path, O_WRONLY);
+    assert_true(fd >= 0 && fstat(fd, &info) == 0);
+    size_t n = (size_t)info.st_size - sizeof(cache_header);
+    uint8_t *bytes = malloc(n);
+    assert_non_null(bytes);
+    memset(bytes, byte, n);
+    assert_int_equal(pwrite(fd, bytes, n, sizeof(cache_header)), n);
+    free(bytes);
+    close(fd);
+}
+
+/* Sets the time of the last change back: it is what tells that a file was overwritten. */
+static void age(const char *path)
+{
+    struct timespec times[2] = {{.tv_sec = 1000000}, {.tv_sec = 1000000}};
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+
+static void a_file_that_changes_is_named(void **state)
+{
+    (void)state;
+    const char *path = in_folder("changing.cache");
+    mst_dataset *d = NULL;
+    mst_chunk *chunk;
+    for (int cut = 0; cut < 2; cut++) {
+        unlink(path);
+        write_rows(path, 10000, 1000, "key");
+        age(path);
+        assert_int_equal(open_caches(&d, 1, &path), MST_OK);
+        assert_int_equal(d->ops->load(d, 0, &chunk), MST_OK);
+        if (cut)
+            assert_int_equal(truncate(path, 4096), 0);
+        else
+            overwrite(path, 0xff);
+        /* a chunk that was loaded is a copy */
+        for (uint32_t i = 0; i < chunk->n_rows; i++) {
+            mst_row row;
+            mst_chunk_row(chunk, i, &row);
+            assert_true(row.n_keys == 0 || row.keys[row.n_keys - 1] <= chunk->max_key);
+        }
+        mst_chunk_release(chunk);
+        assert_int_equal(d->ops->load(d, 1, &chunk), MST_EINPUT);
+        assert_non_null(
+            strstr(mst_error_text(), cut ? "changing.cache was cut from" : "changing.cache was overwritten"));
+        assert_int_equal(mst_dataset_intact(d), MST_EINPUT);
+        d->ops->destroy(d);
+    }
+}
+
+static mst_feed *feed_of(mst_dataset *d, bool any_keys)
+{
+    mst_feed *feed = NULL;
+    mst_feed_options o = {
+        .seed = 1, .shuffle_rows = 65536, .n_lanes = 1, .max_take = 2000, .any_keys = any_keys};
+    assert_int_equal(mst_feed_new(d, &o, &feed), MST_OK);
+    assert_int_equal(mst_feed_start(feed, 0, 0), MST_OK);
+    return feed;
+}
+
+/* Rows that were taken keep their keys and labels; those that are filled after the change are refused, and so
+ * is the next take. */
+static void rows_do_not_change_with_their_file(void **state)
+{
+    (void)state;
+    const char *path = in_folder("rows.cache");
+    mst_dataset *d = NULL;
+    mst_batch batch;
+    uint64_t position;
+    for (int byte = 0; byte < 256; byte += 255) {
+        write_rows(path, 10000, 1000, "key");
+        age(path);
+        assert_int_equal(open_caches(&d, 1, &path), MST_OK);
+        mst_feed *feed = feed_of(d, false);
+        assert_int_equal(mst_feed_claim(feed, 0, 2000, &batch, &position), MST_OK);
+        assert_int_equal(mst_feed_fill(feed, 0, 0, 1000), MST_OK);
+        overwrite(path, byte);
+        for (uint32_t i = 0; i < 1000; i++) {
+            const mst_row *row = &batch.rows[i];
+            assert_true(row->label >= -3 && row->label <= 3);
+            for (uint32_t j = 0; j < row->n_keys; j++)
+                assert_true(row->keys[j] >= row->n_dense && row->keys[j] < 1005 &&
+                            (j == 0 || row->keys[j] >= row->keys[j - 1]));
+        }
+        if (byte == 255) { /* zeros may be a row */
+            assert_int_equal(mst_feed_fill(feed, 0, 1000, 2000), MST_EINPUT);
+            assert_non_null(strstr(mst_error_text(), "rows.cache was overwritten"));
+        }
+        mst_feed_destroy(feed);
+        feed = feed_of(d, true);
+        assert_int_equal(mst_feed_take(feed, 0, 10, &batch, &position), MST_EINPUT);
+        assert_non_null(strstr(mst_error_text(), "rows.cache was overwritten"));
+        mst_feed_destroy(feed);
+        d->ops->destroy(d);
+        unlink(path);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -640,6 +744,8 @@ int main(void)
         cmocka_unit_test(a_lock_that_cannot_be_written_is_not_left),
         cmocka_unit_test(a_cache_is_made_once_and_again_when_the_source_changes),
         cmocka_unit_test(processes_that_want_one_cache_all_get_it),
+        cmocka_unit_test(a_file_that_changes_is_named),
+        cmocka_unit_test(rows_do_not_change_with_their_file),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -130,7 +130,7 @@ static void test_memory_short(void **state)
     (void)state;
     for (uint64_t k = 1; k <= 3; k++) {
         mst_params params = {0};
-        assert_int_equal(add(&params, "weight", 1, 1000), MST_OK);
+        assert_int_equal(add(&params, "weight", 0, 1000), MST_OK);
         mst_alloc_fail_at(k);
         assert_int_equal(mst_params_reserve(&params, 2, 0), MST_ENOMEM);
         mst_alloc_fail_at(0);
@@ -142,11 +142,52 @@ static void test_memory_short(void **state)
     }
 }
 
+/* Any 32-bit key leads into the weights or the guard, which takes what is written and remembers it. */
+static void test_guard(void **state)
+{
+    static const uint32_t strays[] = {UINT32_MAX, 5000, 1u << 31, 123456789};
+    (void)state;
+    mst_params params = {0};
+    assert_int_equal(add(&params, "bias", 0, 1), MST_OK);
+    assert_int_equal(add(&params, "weight", 1, 1000), MST_OK);
+    assert_int_equal(mst_params_reserve(&params, 1, 32), MST_OK);
+    if (params.guard == NULL) {
+        mst_params_fini(&params);
+        skip(); /* not enough address space */
+    }
+    volatile float *w = params.w + params.views[1].offset;
+    for (uint32_t key = 0; key < 1000; key++)
+        w[key] = 1.0f;
+    assert_false(mst_params_strayed(&params));
+    for (size_t i = 0; i < sizeof strays / sizeof *strays; i++) {
+        w[strays[i]] += 2.0f;
+        assert_true(mst_params_strayed(&params));
+    }
+    for (uint32_t key = 0; key < 1000; key++)
+        assert_true(w[key] == 1.0f);
+    mst_params_fini(&params);
+}
+
+/* Without address space for the guard there is none. */
+static void test_no_guard(void **state)
+{
+    (void)state;
+    mst_params params = {0};
+    assert_int_equal(add(&params, "weight", 1, 1000), MST_OK);
+    mst_alloc_fail_at(1);
+    assert_int_equal(mst_params_reserve(&params, 1, 0), MST_OK);
+    mst_alloc_fail_at(0);
+    assert_null(params.guard);
+    params.w[999] = 1.0f;
+    mst_params_fini(&params);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_layout),  cmocka_unit_test(test_empty),        cmocka_unit_test(test_lazy),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_memory_short),
+        cmocka_unit_test(test_layout),   cmocka_unit_test(test_empty),        cmocka_unit_test(test_lazy),
+        cmocka_unit_test(test_refused),  cmocka_unit_test(test_memory_short), cmocka_unit_test(test_guard),
+        cmocka_unit_test(test_no_guard),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

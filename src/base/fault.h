@@ -1,0 +1,36 @@
+/* Memory whose use may fault, and what happens then instead of the process dying.
+ *
+ * A mapped file that another process truncates raises SIGBUS where its bytes were. Keys from a file that
+ * another process overwrites index beyond the weights, and fault in the guard pages behind them (SIGSEGV). In
+ * both cases the fault is made good with memory of zeros, the range remembers it, and the thread goes on;
+ * whoever owns the range looks at it from time to time, and fails with a sentence.
+ *
+ * The handlers of SIGBUS and SIGSEGV are installed while there are ranges. Faults elsewhere go to the
+ * handlers that were there before. Threads that use a range must not block these signals.
+ *
+ * Thread: any. */
+#ifndef MST_BASE_FAULT_H
+#define MST_BASE_FAULT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum mst_fault_kind {
+    MST_FAULT_FILE,  /* a mapping of a file: from the fault on the range reads as zeros */
+    MST_FAULT_GUARD, /* pages without access: they become writable, and all alias a few MB */
+} mst_fault_kind;
+
+typedef struct mst_fault_range mst_fault_range;
+
+/* Watches [start, start + size), which begins on a page. NULL: no memory. */
+mst_fault_range *mst_fault_watch(void *start, size_t size, mst_fault_kind kind);
+void mst_fault_unwatch(mst_fault_range *range); /* before the range is unmapped; NULL-safe */
+
+/* Whether there was a fault in the range. */
+bool mst_fault_hit(const mst_fault_range *range);
+
+/* Faults made good so far in this process: a look at it costs less than a look at every range. */
+uint64_t mst_fault_count(void);
+
+#endif
