@@ -19,16 +19,24 @@ static bool matters(const char *group, const char *name)
     return strcmp(group, "output") != 0 && strcmp(group, "process") != 0;
 }
 
-/* Options and files as they were before a segment. options: changed in place; *files: borrowed. */
-static void undo(const json_t *segment, json_t *options, const json_t **files)
+/* Options and files as they were before a segment: options are changed in place, *files is replaced. */
+static void undo(const json_t *segment, json_t *options, json_t **files)
 {
     const char *group, *name;
     json_t *changed, *pair, *before = json_array_get(json_object_get(segment, "files"), 0);
-    json_object_foreach(json_object_get(segment, "changed"), group, changed){json_object_foreach(
-        changed, name, pair){json_object_set(json_object_get(options, group), name, json_array_get(pair, 0));
-}
-}
-*files = json_is_array(before) ? before : *files;
+    json_object_foreach(json_object_get(segment, "changed"), group, changed)
+    {
+        json_t *of_group = json_object_get(options, group);
+        json_object_foreach(changed, name, pair)
+        {
+            json_object_set(of_group, name, json_array_get(pair, 0));
+        }
+    }
+    if (json_is_array(before)) {
+        json_incref(before);
+        json_decref(*files);
+        *files = before;
+    }
 }
 
 /* {group: {option: [before, now]}} of what differs. New reference or NULL. */
@@ -82,8 +90,8 @@ static json_int_t step_of(const json_t *segment)
 /* Ends the last segment that counts, and fills `changed` and `files` of the new one. */
 static mst_status compare(const json_t *before, json_t *segments, json_t *segment, const json_t *now)
 {
-    const json_t *files = json_object_get(before, "files");
-    json_t *options = json_deep_copy(json_object_get(before, "options")), *changed = NULL;
+    json_t *files = json_incref(json_object_get(before, "files")), *changed = NULL;
+    json_t *options = json_deep_copy(json_object_get(before, "options"));
     mst_status st = MST_OK;
     json_int_t step = step_of(segment);
     size_t n = json_array_size(segments);
@@ -101,10 +109,11 @@ static mst_status compare(const json_t *before, json_t *segments, json_t *segmen
         TRY_OUT(st, no_memory());
     if (json_object_size(changed) > 0 && json_object_set(segment, "changed", changed) != 0)
         TRY_OUT(st, no_memory());
-    if (json_is_array(files) && json_is_array(now_files) && !json_equal((json_t *)files, now_files) &&
+    if (json_is_array(files) && json_is_array(now_files) && !json_equal(files, now_files) &&
         json_object_set_new(segment, "files", json_pack("[O, O]", files, now_files)) != 0)
         st = no_memory();
 out:
+    json_decref(files);
     json_decref(options);
     json_decref(changed);
     return st;
