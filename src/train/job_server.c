@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "data/origin.h"
 #include "ps/server.h"
 #include "train/assembly.h"
@@ -246,6 +247,19 @@ static uint64_t sum_limit(uint64_t done, uint64_t left)
     return left > UINT64_MAX - done ? UINT64_MAX : done + left;
 }
 
+/* Synchronous training equals local training only where steps are slices of one order of rows. */
+static void tell_dealt(const server_job *job, const json_t *join)
+{
+    const mst_strategy_options *o = &job->strategy;
+    bool random = json_is_true(json_object_get(json_object_get(join, "data"), "random"));
+    bool sliced = random && o->shard == MST_SHARD_AUTO;
+    if (o->mode != MST_MODE_SYNC || o->workers < 2 || o->shard == MST_SHARD_LOCAL || sliced)
+        return;
+    mst_info("%s dealt to %lld workers, so that the steps have other rows than those of local training%s",
+             random ? "the chunks of the data are" : "the data is a stream whose blocks are",
+             (long long)o->workers, random ? "" : "; --cache gives them the same");
+}
+
 static mst_status begin(void *arg, const json_t *join, mst_server_start *out)
 {
     server_job *job = arg;
@@ -262,6 +276,7 @@ static mst_status begin(void *arg, const json_t *join, mst_server_start *out)
     json_decref(entries);
     TRY(st);
     mst_book_watch(job->book, job->observe);
+    tell_dealt(job, join);
     const mst_progress *at = mst_book_at(job->book);
     out->steps = at->steps;
     out->rows = at->rows;

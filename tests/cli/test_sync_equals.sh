@@ -1,0 +1,46 @@
+# Where synchronous training with servers equals local training, and that the program says where it does not.
+. "$(dirname "$0")/common.sh"
+
+# difference RUN RUN: the largest difference of a weight.
+difference() {
+  "$muster" model export "$1" >a.txt 2>err && "$muster" model export "$2" >b.txt 2>err || fail "export of $1 and $2"
+  awk '{ key = $1 " " $2; v = $NF } NR == FNR { a[key] = v; next } { b[key] = v }
+       END { for (k in a) b[k] += 0; for (k in b) { d = a[k] - b[k]; d = d < 0 ? -d : d; if (d > most) most = d }; print most + 0 }' \
+    a.txt b.txt
+}
+# near A B TOLERANCE; beyond A LIMIT
+near() {
+  awk -v a="$1" -v t="$2" 'BEGIN { exit !(a <= t) }' || fail "$3: the weights differ by $1"
+}
+
+expect 0 data gen criteo --rows 3000 --features 5000 --out rows.libsvm
+local_run="train rows.libsvm --features 5000 --lr 0.1 --batch 30 --threads 1 --quiet"
+ps_run="train rows.libsvm --features 5000 --lr 0.1 --batch 10 --strategy ps --servers 2 --workers 3 --mode sync --quiet"
+dealt='a stream whose blocks are dealt to 3 workers'
+
+expect 0 $ps_run --run stream
+grep -q "$dealt.*--cache" err || fail "nothing said about the blocks of a stream"
+expect 0 $local_run --cache --run local
+expect 0 $ps_run --cache --run cached
+grep -q 'dealt' err && fail "a cache is not dealt"
+near "$(difference local cached)" 1e-6 "with --cache"
+expect 0 train rows.libsvm --features 5000 --strategy ps --servers 1 --workers 1 --quiet --run alone
+grep -q 'dealt' err && fail "one worker has all blocks"
+expect 0 $ps_run --cache --shard static --run chunks
+grep -q 'the chunks of the data are dealt to 3 workers' err || fail "nothing said about chunks"
+
+# Gradients that cancel in the first step: adagrad makes rounding errors into steps, unless its sums start above 0.
+awk 'BEGIN { srand(3)
+  for (f = 1; f <= 500; f++) {
+    k = 2 + int(rand() * 7); split("", used)
+    for (side = 0; side < 2; side++)
+      for (n = 0; n < k;) { r = side + 2 * int(rand() * 15); if (!(r in used)) { used[r] = 1; row[r] = row[r] " " f ":1"; n++ } }
+  }
+  for (r = 0; r < 30; r++) print (r % 2 ? -1 : 1) row[r] }' >cancel.libsvm
+for start in 0 1e-6; do
+  how="train cancel.libsvm --cache --features 500 --shuffle-rows 0 --optimizer adagrad --adagrad-start $start --lr 0.05 --steps 1 --quiet --overwrite"
+  expect 0 $how --batch 30 --threads 1 --run one
+  expect 0 $how --batch 10 --strategy ps --servers 1 --workers 3 --run three
+  [ $start = 0 ] || near "$(difference one three)" 1e-6 "cancelled gradients with --adagrad-start $start"
+  near "$(difference one three)" 0.100001 "cancelled gradients with --adagrad-start $start"
+done
