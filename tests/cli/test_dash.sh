@@ -73,6 +73,12 @@ expect 0 top 'runs/one <b>' --json
 has '"state": "live"'
 has '"name": "local"'
 
+# ---- a run that was resumed with other options ----
+expect 0 train train.cache --run resumed --steps 20 --quiet
+expect 0 train --resume --run resumed --batch 400 --steps 30 --quiet
+expect 0 top resumed --json
+has 'It was resumed once, last after step 20 (steps 20 → 30, batch 100 → 400).'
+
 # ---- the page ----
 expect_dash=yes
 open_dash runs --listen 127.0.0.1:0
