@@ -424,7 +424,8 @@ static void rows_are_checked(void **state)
     check_odd(&(odd_row){57, 5000, 1}, 5001, 2, NULL);
     check_odd(&(odd_row){57, 5000, 1}, 0, 2, NULL);
     check_odd(&(odd_row){57, 5000, 1}, 5000, 2,
-              "fake.data: rows from 50 on have feature 5000, but the model has 5000 features (0 to 4999)");
+              "fake.data: rows from 50 on have feature 5000, but the model has 5000 features (0 to 4999); a "
+              "model that takes them has to be started with a larger --features");
     check_odd(&(odd_row){57, FAKE_KEY, 7}, 0, 0, NULL);
     check_odd(&(odd_row){57, FAKE_KEY, -1}, 0, 2, NULL);
     check_odd(&(odd_row){57, FAKE_KEY, 2}, 0, 2,
@@ -607,9 +608,63 @@ static void cache_is_fed(void **state)
     assert_int_equal(mst_remove_tree(folder), MST_OK);
 }
 
+/* A live stream of chunks of 16, 9, and then, not there yet, 16 and 7 rows: rows come as they are there, and
+ * nobody waits beyond the deadline. */
+static void live_rows_come_as_they_are_there(void **state)
+{
+    (void)state;
+    fake_dataset *d = fake_new(FAKE_STREAM, 48, 16, NULL, NULL);
+    d->base.live = true;
+    d->block_chunk = 2;
+    mst_feed_options o = options_of(1, 0);
+    o.n_lanes = 1;
+    o.max_take = 100;
+    mst_feed *feed = feed_new(d, &o);
+    mst_batch batch;
+    uint64_t position;
+    bool more;
+    assert_int_equal(mst_feed_start(feed, 0, 0), MST_OK);
+    /* a unit is waited for, over as many chunks as it takes */
+    assert_int_equal(mst_feed_claim_by(feed, 0, 20, 20, UINT64_MAX, &batch, &position, &more), MST_OK);
+    assert_int_equal(batch.n_rows, 20);
+    assert_true(more);
+    assert_int_equal(mst_feed_fill(feed, 0, 0, 20), MST_OK);
+    for (uint32_t i = 0; i < 20; i++)
+        assert_int_equal(number_of(&batch.rows[i]), i);
+    /* of what is there, whole units */
+    assert_int_equal(mst_feed_claim_by(feed, 0, 100, 2, UINT64_MAX, &batch, &position, &more), MST_OK);
+    assert_int_equal(batch.n_rows, 4);
+    assert_int_equal(position, 20);
+    /* one row is less than a unit: none by the deadline, and it after a pause */
+    assert_int_equal(mst_feed_claim_by(feed, 0, 100, 100, mst_now_ns(), &batch, &position, &more), MST_OK);
+    assert_true(batch.n_rows <= 1); /* 1: a second has passed since it came */
+    assert_true(more);
+    if (batch.n_rows == 0) {
+        assert_int_equal(mst_feed_claim_by(feed, 0, 100, 100, UINT64_MAX, &batch, &position, &more), MST_OK);
+        assert_int_equal(batch.n_rows, 1);
+    }
+    assert_false(mst_feed_ready(feed, 1));
+    assert_int_equal(mst_feed_claim_by(feed, 0, 1, 1, mst_now_ns(), &batch, &position, &more), MST_OK);
+    assert_int_equal(batch.n_rows, 0);
+    assert_true(more);
+    fake_open(d);
+    assert_int_equal(mst_feed_claim_by(feed, 0, 16, 16, UINT64_MAX, &batch, &position, &more), MST_OK);
+    assert_int_equal(batch.n_rows, 16);
+    assert_int_equal(position, 25);
+    assert_int_equal(mst_feed_claim_by(feed, 0, 16, 16, UINT64_MAX, &batch, &position, &more), MST_OK);
+    assert_int_equal(batch.n_rows, 7);
+    assert_int_equal(mst_feed_claim_by(feed, 0, 16, 16, UINT64_MAX, &batch, &position, &more), MST_OK);
+    assert_int_equal(batch.n_rows, 0);
+    assert_false(more);
+    assert_true(mst_feed_ready(feed, 16));
+    mst_feed_destroy(feed);
+    mst_dataset_destroy(&d->base);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(live_rows_come_as_they_are_there),
         cmocka_unit_test(every_row_once),
         cmocka_unit_test(order_is_the_seeds_alone),
         cmocka_unit_test(restart_changes_nothing),
