@@ -56,6 +56,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (choice & 4)
         options.tf_columns = "I1..I3,C1,C2";
     options.unlabelled = choice & 64;
+    if (choice & 64)
+        options.tf_columns = "I1:float[2],I2,C1..C2:bytes,C3:int64";
     if (choice & 8)
         options.tf_weight = "w";
     if (choice & 16)
