@@ -513,7 +513,7 @@ mst_status mst_stream_open(const mst_text_list *paths, const mst_format *format,
     s->prepared = true;
     for (size_t i = 0; s->context.left_out != NULL && i < s->context.left_out->n; i++)
         TRY_OUT(st, mst_text_list_add(&s->base.left_out, s->context.left_out->items[i]));
-    if (s->context.channels != 0)
+    if (s->first != NULL && s->context.channels != 0)
         TRY_OUT(st, settle_images(s));
     else if (s->first != NULL)
         s->context.max_dense =

@@ -438,7 +438,7 @@ __attribute__((noinline)) static mst_status read_image(const parser *p, const ms
 __attribute__((noinline)) static mst_status read_side(const parser *p, const mst_tf_name *name,
                                                       const mst_example_feature *feature)
 {
-    float side;
+    float side = 0.0f;
     TRY(read_number(p, name, feature, &side));
     return side == (float)name->width
                ? MST_OK

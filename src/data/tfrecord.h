@@ -57,7 +57,7 @@ typedef struct mst_tf_layout {
  * to hold whole records. */
 mst_status mst_tfrecord_next(const mst_block *block, const uint8_t **at, const uint8_t **data, size_t *n);
 
-/* The layout of a dataset from the options and the first block (NULL or empty: no records). Sets
+/* The layout of a dataset from the options and the first block (empty: no records). Sets
  * context->features when columns are hashed and no number of features is given, and the context's facts about
  * images and features left out. */
 mst_status mst_tf_layout_new(mst_parse_context *context, const mst_block *first, mst_tf_layout **out);

@@ -457,7 +457,7 @@ mst_status mst_tf_layout_new(mst_parse_context *context, const mst_block *first,
         goto out;
     }
     l->hash_seed = (uint64_t)o->hash_seed;
-    if (first != NULL && first->size > 0)
+    if (first->size > 0)
         TRY_OUT(st, mst_tf_take_survey(first, &s));
     const mst_tf_name *image =
         *given != '\0' || mst_tf_find_text(s.names, index, strlen(index)) == s.names->n_names
