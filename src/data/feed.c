@@ -386,8 +386,7 @@ mst_status mst_feed_extend(mst_feed *f, uint64_t to)
 
 /* ---- lanes ---- */
 
-/* Under the mutex: waits for a change as a lane that has no rows. */
-static mst_status wait_rows(mst_feed *f, uint64_t until_ns)
+mst_status mst_feed_wait_rows(mst_feed *f, uint64_t until_ns)
 {
     if (f->options.stop != NULL && atomic_load(f->options.stop))
         return mst_fail(MST_ESTOPPED, "%s: asked to stop while waiting for rows", f->dataset->name);
@@ -427,11 +426,11 @@ static mst_status advance(mst_feed *f, bool *more)
             begun = now;
         if (!f->dataset->live && now - begun > MST_FEED_PATIENCE_S * MST_S)
             return mst_fail(MST_ETIMEOUT, "%s: no rows came for %d s", f->dataset->name, MST_FEED_PATIENCE_S);
-        TRY(wait_rows(f, UINT64_MAX));
+        TRY(mst_feed_wait_rows(f, UINT64_MAX));
     }
 }
 
-static mst_status claim(mst_feed *f, mst_feed_lane *l, uint32_t n, uint32_t *got, uint64_t *position)
+mst_status mst_feed_claim_rows(mst_feed *f, mst_feed_lane *l, uint32_t n, uint32_t *got, uint64_t *position)
 {
     *got = 0;
     drop_pieces(f, l);
@@ -583,80 +582,12 @@ mst_status mst_feed_claim(mst_feed *f, unsigned lane_index, uint32_t n, mst_batc
     n = n < f->options.max_take ? n : f->options.max_take;
     TRY(look_at_files(f, l, false));
     pthread_mutex_lock(&f->mutex);
-    mst_status st = claim(f, l, n, &got, position);
+    mst_status st = mst_feed_claim_rows(f, l, n, &got, position);
     pthread_mutex_unlock(&f->mutex);
     if (st == MST_OK && got < n)
         st = look_at_files(f, l, true);
     if (st == MST_OK)
         st = reserve_keys(f, l);
-    if (st == MST_OK)
-        *batch = (mst_batch){.rows = l->rows, .n_rows = got};
-    return st;
-}
-
-/* Under the mutex: rows that can be handed out without waiting. */
-static uint64_t rows_at_hand(const mst_feed *f)
-{
-    uint64_t n = f->queued_rows;
-    if (f->current != NULL && f->position < f->current->start + f->current->n_rows)
-        n += f->current->start + f->current->n_rows - f->position;
-    uint64_t left = f->position < f->to ? f->to - f->position : 0;
-    return n < left ? n : left;
-}
-
-/* Under the mutex: when rows at hand that do not make up a unit are handed out all the same. */
-static uint64_t pause_over_ns(const mst_feed *f)
-{
-    return rows_at_hand(f) > 0 ? f->arrived_ns + MST_FEED_PAUSE_S * MST_S : UINT64_MAX;
-}
-
-/* Under the mutex: how many of n rows to claim now; 0: none yet. */
-static uint32_t rows_due(const mst_feed *f, uint32_t n, uint32_t unit)
-{
-    uint64_t have = rows_at_hand(f);
-    bool last = f->ended || f->error.code != MST_OK || f->position + have >= f->to;
-    if (have >= n || last)
-        return have > 0 && have < n ? (uint32_t)have : n;
-    return (uint32_t)(have >= unit ? have - have % unit : mst_now_ns() >= pause_over_ns(f) ? have : 0);
-}
-
-/* Under the mutex: waits until some of the n rows may be handed out; *take is 0 when it is too late. */
-static mst_status wait_some(mst_feed *f, uint32_t n, uint32_t unit, uint64_t deadline_ns, uint32_t *take)
-{
-    while ((*take = rows_due(f, n, unit)) == 0 && mst_now_ns() < deadline_ns) {
-        uint64_t pause_ns = pause_over_ns(f);
-        TRY(wait_rows(f, pause_ns < deadline_ns ? pause_ns : deadline_ns));
-    }
-    return MST_OK;
-}
-
-bool mst_feed_ready(mst_feed *f, uint32_t n)
-{
-    if (!f->dataset->live || (f->options.stop != NULL && atomic_load(f->options.stop)))
-        return true;
-    pthread_mutex_lock(&f->mutex);
-    bool ready = rows_due(f, n, n) > 0;
-    pthread_mutex_unlock(&f->mutex);
-    return ready;
-}
-
-mst_status mst_feed_claim_by(mst_feed *f, unsigned lane_index, uint32_t n, uint32_t unit,
-                             uint64_t deadline_ns, mst_batch *batch, uint64_t *position, bool *more)
-{
-    if (!f->dataset->live) {
-        TRY(mst_feed_claim(f, lane_index, n, batch, position));
-        *more = batch->n_rows == n;
-        return MST_OK;
-    }
-    mst_feed_lane *l = &f->lanes[lane_index];
-    uint32_t take = 0, got = 0;
-    *position = 0;
-    pthread_mutex_lock(&f->mutex);
-    mst_status st = wait_some(f, n < f->options.max_take ? n : f->options.max_take, unit, deadline_ns, &take);
-    if (st == MST_OK)
-        st = claim(f, l, take, &got, position);
-    *more = f->position < f->to && !(f->ended && rows_at_hand(f) == 0);
-    pthread_mutex_unlock(&f->mutex);
     if (st == MST_OK)
         *batch = (mst_batch){.rows = l->rows, .n_rows = got};
     return st;

@@ -1,4 +1,4 @@
-/* What feed.c, feed_produce.c and feed_windows.c share; nobody else includes this. */
+/* What feed.c, feed_live.c, feed_produce.c and feed_windows.c share; nobody else includes this. */
 #ifndef MST_DATA_FEED_IMPL_H
 #define MST_DATA_FEED_IMPL_H
 
@@ -114,6 +114,13 @@ void mst_feed_wake(mst_feed *f);
 /* Under the mutex: waits for a change, at most a second; callers look at their condition again, and at
  * deadlines. */
 void mst_feed_wait_change(mst_feed *f);
+
+/* Under the mutex: waits for a change as a lane that has no rows, until the time and at most a second.
+ * MST_ESTOPPED when asked to stop. */
+mst_status mst_feed_wait_rows(mst_feed *f, uint64_t until_ns);
+/* Under the mutex: the lane takes the next n rows, waiting for them; fewer at the end of the epoch or range.
+ */
+mst_status mst_feed_claim_rows(mst_feed *f, mst_feed_lane *l, uint32_t n, uint32_t *got, uint64_t *position);
 
 /* Under the mutex: drops a reference; the last one returns the window to the pool. */
 void mst_feed_unref(mst_feed *f, mst_feed_window *w);
