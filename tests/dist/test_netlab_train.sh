@@ -95,7 +95,7 @@ for mode in sync async; do
     [ -n "$noticed" ] || fail "$mode: a side has not noticed the cut: $name"
     holds "$mode: seconds until the cut was noticed ($name)" "$noticed - $cut > 1 && $noticed - $cut < 5"
   done
-  grep -q 'worker 3 was lost (exit 3)' err || fail "$mode: the last line does not tell who was lost"
+  grep -q 'worker 3 was lost (exit 3: ' err || fail "$mode: the last line does not tell who was lost"
   same "$mode: states" "$(field out state | tr '\n' ' ')" "done done done lost done "
   holds "$mode: steps after the cut" "$(field out steps | head -n 1) > $begun + 100"
   "$netlab" --name "$lab" heal 4
