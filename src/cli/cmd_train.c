@@ -8,6 +8,7 @@
 #include "cli/cli.h"
 #include "cli/mpi_lost.h"
 #include "cli/signals.h"
+#include "cli/stdin_watch.h"
 #include "cli/table.h"
 #include "cli/train_view.h"
 #include "mpi/mpi.h"
@@ -443,6 +444,7 @@ static mst_status run(int argc, char **argv)
     set->lost.arg = !set->train.save ? NULL : set->train.run != NULL ? set->train.run : "FOLDER";
     mst_train_config config = mst_settings_config(set);
     config.stop = mst_signals_stop();
+    config.job_ended = mst_stdin_job_ended();
     config.save_wanted = mst_signals_take_checkpoint;
     bool local = mst_settings_local(set);
     mst_strategy_options as_local = set->strategy;

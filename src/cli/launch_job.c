@@ -34,6 +34,7 @@
 #include "cli/launch_remote.h"
 #include "cli/signal_loop.h"
 #include "cli/signals.h"
+#include "cli/stdin_watch.h"
 #include "observe/run.h"
 
 #define PROC_NONE    UINT32_MAX
@@ -212,10 +213,13 @@ static bool ended_well(const actor *a)
     return a->ended && a->code == 0 && a->signal == 0;
 }
 
-/* Rule 5. */
+/* Rule 5. A worker that starts late would look for server 0 in vain, and learns it from here. */
 static void begin_finish(launch *l)
 {
     l->phase = PHASE_FINISH;
+    for (uint32_t i = 0; i < l->job->plan->n_members; i++)
+        if (l->actors[i].proc != PROC_NONE && !l->actors[i].ended)
+            (void)mst_procs_write(l->procs, l->actors[i].proc, MST_STDIN_ENDED, 1);
     uv_timer_start(&l->grace, on_grace, grace_ms(l) > FINISH_MS ? grace_ms(l) : FINISH_MS, 0);
 }
 

@@ -18,6 +18,13 @@
 
 #define GRACE_MAX 86400
 
+static atomic_bool g_job_ended;
+
+const atomic_bool *mst_stdin_job_ended(void)
+{
+    return &g_job_ended;
+}
+
 static void *watch(void *arg)
 {
     char bytes[256];
@@ -31,6 +38,8 @@ static void *watch(void *arg)
             number = SIGINT;
         if (n > 0 && memchr(bytes, *MST_STDIN_HUP, (size_t)n) != NULL)
             number = SIGHUP;
+        if (n > 0 && memchr(bytes, *MST_STDIN_ENDED, (size_t)n) != NULL)
+            atomic_store(&g_job_ended, true);
         if (n < 0 && errno == EAGAIN) {
             struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
             poll(&in, 1, -1);

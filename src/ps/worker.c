@@ -54,6 +54,11 @@ static mst_status copy_servers(mst_worker *self)
     return MST_OK;
 }
 
+static mst_status too_late(void)
+{
+    return mst_fail(MST_EPEER, "the job has ended already: this worker came too late");
+}
+
 /* Polls until *done; every few seconds a line says for what. */
 static mst_status wait_start(mst_worker *self, bool (*done)(const mst_worker *self), const char *for_what,
                              uint64_t patience_ms)
@@ -64,6 +69,8 @@ static mst_status wait_start(mst_worker *self, bool (*done)(const mst_worker *se
         TRY(mst_worker_turn(self, word < deadline ? word : deadline));
         if (self->ended || self->leaving)
             return MST_OK;
+        if (!self->up[0] && self->options.job_ended != NULL && atomic_load(self->options.job_ended))
+            return too_late();
         now = mst_now_ns();
         mst_worker_missing(self, missing, sizeof missing);
         const char *whom = missing[0] != '\0' ? missing : for_what;
@@ -115,9 +122,7 @@ mst_status mst_worker_new(const mst_worker_options *options, mst_worker **out, j
     snprintf(from, sizeof from, "server 0 at %.80s to say what the job is", self->servers[0]);
     TRY_OUT(st, wait_start(self, job_known, from, options->start_timeout_ms));
     if (self->ended) {
-        st = self->end.code != MST_OK
-                 ? end_status(self)
-                 : mst_fail(MST_EPEER, "the job has ended already: this worker came too late");
+        st = self->end.code != MST_OK ? end_status(self) : too_late();
         goto out;
     }
     if (self->leaving) {

@@ -36,6 +36,7 @@ typedef struct mst_worker_options {
     uint32_t n_servers;
     uint32_t start_timeout_ms, stall_timeout_ms;
     const atomic_bool *stop; /* set: the coordinator is asked to end the job, with a checkpoint; or NULL */
+    const atomic_bool *job_ended; /* set: server 0 has ended, so that it is looked for no longer; or NULL */
 } mst_worker_options;
 
 /* Evaluation, for the worker that is chief. open and run are called on the evaluation thread. */

@@ -126,6 +126,7 @@ static mst_status work(const mst_job_config *config, mst_worker_counts *counts)
         .start_timeout_ms = (uint32_t)(o.start_timeout * 1000),
         .stall_timeout_ms = (uint32_t)(o.stall_timeout * 1000),
         .stop = config->train->stop,
+        .job_ended = config->train->job_ended,
     };
     mst_worker *worker = NULL;
     mst_trainer *trainer = NULL;

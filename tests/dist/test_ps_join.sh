@@ -34,6 +34,17 @@ worker 1 $common $eval --mode ssp --staleness 1
 wait_for s0 'worker 1 .* takes part'
 ends_all 0 s0 w0 w1
 same "rows, ssp" "$(fact_of s0 rows)" $rows
+# Too late for a job of launch: it knows that server 0 has ended, and nobody waits for the timeouts.
+cat >after <<'END'
+#!/bin/bash
+until [ "$3 $5" != "worker 1" ] || grep -q '"state": "done"' run/manifest.json 2>/dev/null; do sleep 0.02; done
+exec "$MUSTER" "$@"
+END
+chmod +x after
+rm -rf run
+MUSTER=$muster MUSTER_LAUNCH_BINARY=$work/after expect 0 launch --workers 2 --grace 60 --logs none -- \
+  train t.cache --epochs 1 --mode async --run run --start-timeout 500
+grep -qxF 'launch: worker 1 is lost (exit 3): the job has ended already: this worker came too late' err || fail "the late worker"
 
 # The order of joins leaves no trace: text, whose rows are dealt by block, is cut among servers at the same keys, and a
 # synchronous run repeats its checkpoint byte for byte.
