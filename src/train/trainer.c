@@ -207,6 +207,9 @@ static mst_status advance(mst_trainer *self, bool *ended)
     mst_status st = self->strategy->ops->run(self->strategy, self->feed, &budget, p);
     if (st == MST_OK)
         st = mst_dataset_intact(self->dataset); /* before anything of it is evaluated or saved */
+    if (st == MST_OK && mst_params_strayed(&self->assembly.params))
+        st = mst_fail(MST_EINPUT, "%s was changed while it was in use: a row has a key out of range",
+                      self->dataset->name);
     double seconds = mst_seconds_since(start);
     if (st == MST_ESTOPPED)
         st = MST_OK; /* the book looks at the flag itself */
