@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "train/job_impl.h"
 #include "train/source.h"
 
@@ -43,14 +44,23 @@ json_t *mst_job_join(const mst_job_config *config, const char *role)
     return join;
 }
 
-/* ---- training files ---- */
+/* ---- files that all must share ---- */
 
-mst_status mst_job_data(const mst_job_config *config, json_t **out)
+const char *const mst_job_sets[MST_JOB_N_SETS] = {"files", "test_files", "valid_files"};
+
+mst_status mst_job_data(const mst_job_config *config, mst_job_set set, json_t **out)
 {
     const mst_train_config *train = config->train;
-    json_t *source;
-    TRY(mst_source_of(train->files, train->strategy->shard == MST_SHARD_LOCAL || train->open_own != NULL,
-                      &source));
+    char *valid = train->train->valid;
+    /* a fraction is no file (parse_valid in trainer_setup.c) */
+    const mst_text_list one = {.items = &valid, .n = valid != NULL && mst_path_exists(valid) ? 1 : 0},
+                        *files = set == MST_JOB_TRAIN  ? train->files
+                                 : set == MST_JOB_TEST ? &train->train->test
+                                                       : &one;
+    bool own = set == MST_JOB_TRAIN && (train->strategy->shard == MST_SHARD_LOCAL || train->open_own != NULL);
+    json_t *source = NULL;
+    if (files->n > 0)
+        TRY(mst_source_of(files, own, &source));
     *out = json_object_get(source, "checksum") != NULL ? json_incref(source) : json_null();
     json_decref(source);
     return MST_OK;
@@ -68,20 +78,22 @@ static const char *data_text(const json_t *data, const char *key)
     return text != NULL ? text : "?";
 }
 
-mst_status mst_job_same_data(const json_t *theirs, const char *who, const json_t *ours, const char *whose)
+mst_status mst_job_same_data(mst_job_set set, const json_t *theirs, const char *who, const json_t *ours,
+                             const char *whose)
 {
+    static const char *const uses[] = {"trains on", "has --test", "has --valid"};
     if (!json_is_object(theirs) || !json_is_object(ours) ||
         (strcmp(data_text(theirs, "checksum"), data_text(ours, "checksum")) == 0 &&
          strcmp(data_text(theirs, "size"), data_text(ours, "size")) == 0))
         return MST_OK;
     char one[256], other[256];
+    bool may_shard = set == MST_JOB_TRAIN && strncmp(who, "worker", 6) == 0;
     return mst_fail(
         MST_EINPUT,
-        "%s trains on %s (%s, checksum %s), but %s was given %s (%s, checksum %s): give all the same "
-        "data%s",
-        who, data_name(theirs, one, sizeof one), data_text(theirs, "size"), data_text(theirs, "checksum"),
-        whose, data_name(ours, other, sizeof other), data_text(ours, "size"), data_text(ours, "checksum"),
-        strncmp(who, "worker", 6) == 0 ? ", or --shard local where each has its own" : "");
+        "%s %s %s (%s, checksum %s), but %s was given %s (%s, checksum %s): give all the same data%s", who,
+        uses[set], data_name(theirs, one, sizeof one), data_text(theirs, "size"),
+        data_text(theirs, "checksum"), whose, data_name(ours, other, sizeof other), data_text(ours, "size"),
+        data_text(ours, "checksum"), may_shard ? ", or --shard local where each has its own" : "");
 }
 
 /* ---- one process ---- */

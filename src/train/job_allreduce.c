@@ -64,7 +64,7 @@ static mst_status compare(int rank, const json_t *mine, const json_t *theirs, co
         if (strcmp(name, "files") == 0) {
             char who[24];
             snprintf(who, sizeof who, "rank %d", rank);
-            TRY(mst_job_same_data(other, who, value, "rank 0"));
+            TRY(mst_job_same_data(MST_JOB_TRAIN, other, who, value, "rank 0"));
             continue;
         }
         char *a = other != NULL ? json_dumps(other, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9)) : NULL,
@@ -127,7 +127,7 @@ static mst_status hear_job(const mst_job_config *config, mst_comm *comm)
 static mst_status describe(const mst_job_config *config, const mst_trainer *t, json_t **out)
 {
     json_t *files = NULL;
-    TRY(mst_job_data(config, &files));
+    TRY(mst_job_data(config, MST_JOB_TRAIN, &files));
     *out = json_pack("{s:o, s:I, s:I, s:o, s:I}", "model", mst_model_json(t->assembly.model), "parameters",
                      (json_int_t)t->assembly.params.size, "rows", (json_int_t)mst_feed_epoch_rows(t->feed),
                      "files", files, "threads", (json_int_t)t->n_threads);

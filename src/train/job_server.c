@@ -28,10 +28,12 @@ typedef struct server_job {
     mst_book *book;
     mst_checkpoint *checkpoint; /* open while weights are restored from it; else NULL */
     uint32_t restored_slots;    /* of the optimizer that it has: none with --init-from */
-    json_t *data;               /* the training files: this process's, or the first worker's; or NULL */
-    char data_of[24];           /* whose those are */
-    mst_observe *observe;       /* or NULL */
-    double seconds;             /* of training that the book knows of */
+    struct {
+        json_t *files; /* of this process, or of the first worker that has them; or NULL */
+        char of[24];   /* whose those are */
+    } data[MST_JOB_N_SETS];
+    mst_observe *observe; /* or NULL */
+    double seconds;       /* of training that the book knows of */
     mst_end end;
 } server_job;
 
@@ -104,23 +106,34 @@ static mst_status same_cluster(const mst_cluster *here, const char *theirs, cons
                                           : "none");
 }
 
-/* A worker's training files must be those that this process was given; where they are not here, those of the
- * first worker. */
+/* A worker's files must be those that this process was given; where they are not here, those of the first
+ * worker. */
 static mst_status same_files(server_job *job, const json_t *join, json_int_t index)
 {
-    json_t *theirs = json_object_get(join, "files");
     char who[24];
     snprintf(who, sizeof who, "worker %lld", (long long)index);
-    if (job->data == NULL) {
-        snprintf(job->data_of, sizeof job->data_of, "server 0");
-        TRY(mst_job_data(job->config, &job->data));
-    }
-    TRY(mst_job_same_data(theirs, who, job->data, job->data_of));
-    if (json_is_null(job->data) && json_is_object(theirs)) {
-        job->data = json_incref(theirs);
-        snprintf(job->data_of, sizeof job->data_of, "%s", who);
+    for (int set = 0; set < MST_JOB_N_SETS; set++) {
+        json_t *theirs = json_object_get(join, mst_job_sets[set]), **ours = &job->data[set].files;
+        char *of = job->data[set].of;
+        if (*ours == NULL) {
+            snprintf(of, sizeof job->data[set].of, "server 0");
+            TRY(mst_job_data(job->config, (mst_job_set)set, ours));
+        }
+        TRY(mst_job_same_data((mst_job_set)set, theirs, who, *ours, of));
+        if (json_is_null(*ours) && json_is_object(theirs)) {
+            *ours = json_incref(theirs);
+            snprintf(of, sizeof job->data[set].of, "%s", who);
+        }
     }
     return MST_OK;
+}
+
+/* The value of an option in a sentence; jansson's allocation or NULL. */
+static char *value_text(const char *name, const json_t *value)
+{
+    bool files = strcmp(name, "test") == 0 || strcmp(name, "valid") == 0;
+    return files && json_is_boolean(value) ? strdup(json_is_true(value) ? "FILE" : "none")
+                                           : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
 }
 
 static mst_status fits(void *arg, const json_t *join)
@@ -137,15 +150,10 @@ static mst_status fits(void *arg, const json_t *join)
         const json_t *other = json_object_get(theirs, name);
         if (json_equal(value, (json_t *)other))
             continue;
-        if (strcmp(name, "test") == 0 || strcmp(name, "valid") == 0)
-            return mst_fail(MST_EUSAGE,
-                            "%s %lld has %s --%s, the coordinator has %s: give all processes the same",
-                            role ? role : "process", (long long)index, json_is_true(other) ? "a" : "no", name,
-                            json_is_true(value) ? "one" : "none");
-        char *a = json_dumps(other, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9)),
-             *b = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
-        st = mst_fail(MST_EUSAGE, "%s %lld has --%s %s, the coordinator has %s", role ? role : "process",
-                      (long long)index, name, a ? a : "null", b ? b : "null");
+        char *a = value_text(name, other), *b = value_text(name, value);
+        st = mst_fail(MST_EUSAGE,
+                      "%s %lld has --%s %s, the coordinator has %s; give all processes the same options",
+                      role ? role : "process", (long long)index, name, a ? a : "null", b ? b : "null");
         free(a); /* jansson's allocation */
         free(b);
         return st;
@@ -449,7 +457,8 @@ static void server_job_fini(server_job *job)
     mst_checkpoint_close(job->checkpoint);
     mst_book_destroy(job->book);
     mst_assembly_fini(&job->assembly);
-    json_decref(job->data);
+    for (int set = 0; set < MST_JOB_N_SETS; set++)
+        json_decref(job->data[set].files);
 }
 
 /* The optimizer as servers run it. */

@@ -23,12 +23,17 @@ static mst_status open_sets(void *arg, const atomic_bool *stop, mst_evaluator **
 
 static mst_status describe(const mst_job_config *config, const mst_trainer *trainer, json_t **out)
 {
-    json_t *files = NULL;
-    TRY(mst_job_data(config, &files));
     json_t *join = mst_job_join(config, "worker");
-    if (join == NULL || json_object_set_new(join, "files", files) != 0) {
+    mst_status st = MST_OK;
+    for (int set = 0; st == MST_OK && set < MST_JOB_N_SETS; set++) {
+        json_t *files = NULL;
+        st = mst_job_data(config, (mst_job_set)set, &files);
+        if (st == MST_OK && json_object_set_new(join, mst_job_sets[set], files) != 0)
+            st = mst_fail(MST_ENOMEM, "no memory to join");
+    }
+    if (st != MST_OK) {
         json_decref(join);
-        return mst_fail(MST_ENOMEM, "no memory to join");
+        return st;
     }
     /* of an epoch, where its rows are divided by position: shards differ */
     bool shared = trainer->dataset->random && trainer->strategy_options.shard == MST_SHARD_AUTO;

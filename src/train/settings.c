@@ -234,9 +234,14 @@ static json_t *shared_options(const json_t *options)
     const json_t *training = json_object_get(options, "training"),
                  *valid = json_object_get(training, "valid");
     const char *mode = json_string_value(json_object_get(json_object_get(options, "strategy"), "mode"));
-    /* paths may differ, but who evaluates must have what the coordinator waits for */
+    /* paths may differ, but who evaluates must have what the coordinator waits for; content is compared when
+     * a worker joins */
+    const char *text = json_string_value(valid);
+    char *end = NULL;
+    double fraction = text != NULL ? strtod(text, &end) : 0.0;
     json_object_set_new(same, "test", json_boolean(json_array_size(json_object_get(training, "test")) > 0));
-    json_object_set_new(same, "valid", json_boolean(valid != NULL && !json_is_null(valid)));
+    json_object_set_new(same, "valid",
+                        end != text && *end == '\0' ? json_real(fraction) : json_boolean(text != NULL));
     mst_isa isa;
     if (mode != NULL && strcmp(mode, "sync") == 0 && /* bit for bit the same, for one instruction set */
         mst_isa_parse(json_string_value(json_object_get(training, "isa")), &isa) == MST_OK)

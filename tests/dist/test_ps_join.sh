@@ -82,7 +82,7 @@ refusal() {
   same "lines of the refused" "$(grep -c '^muster: ' "$name.log")" 1
   said "$name" "^muster: .*$sentence"
 }
-refusal x 2 'server 1 has --lr 0.5, the coordinator has 0.1$' c.cache --role server --index 1 --lr 0.5
+refusal x 2 'server 1 has --lr 0.5, the coordinator has 0.1; give all processes the same options$' c.cache --role server --index 1 --lr 0.5
 server 1 c.cache $sync
 wait_for s1 'server 1 listens'
 # The first worker, with as many other rows.
@@ -90,7 +90,7 @@ refusal x 1 "worker 0 trains on other.cache \\($rows rows, checksum [0-9a-f]{8}\
   other.cache --role worker --index 0
 worker 0 c.cache $sync
 wait_for s0 'waiting for worker 1'
-refusal x 2 'worker 1 has --lr 0.5, the coordinator has 0.1$' c.cache --role worker --index 1 --lr 0.5
+refusal x 2 'worker 1 has --lr 0.5, the coordinator has 0.1; give all processes the same options$' c.cache --role worker --index 1 --lr 0.5
 said s0 'warning: worker 1 was refused: worker 1 has --lr 0.5'
 refusal x 2 'worker 1 has --optimizer "adam", the coordinator has "sgd"' c.cache --role worker --index 1 --optimizer adam
 refusal x 1 "worker 1 trains on few.cache \\(500 rows, .* was given c.cache \\($rows rows, " few.cache --role worker --index 1
@@ -104,13 +104,28 @@ refusal x 2 'worker 2 is not in the cluster here, which has 2 workers' c.cache -
 cp good.yaml cluster.yaml
 MUSTER_SECRET=0123456789abcdef0123456789abcdef refusal x 2 'secret' c.cache --role worker --index 1
 said s0 'warning: refused .*secret'
-refusal x 2 'worker 1 has a --test, the coordinator has none' c.cache --role worker --index 1 --test t.cache
-refusal x 2 'worker 1 has a --valid, the coordinator has none' c.cache --role worker --index 1 --valid t.cache
+refusal x 2 'worker 1 has --test FILE, the coordinator has none; give all processes the same options' c.cache --role worker --index 1 --test t.cache
+refusal x 2 'worker 1 has --valid FILE, the coordinator has none; give all processes the same options' c.cache --role worker --index 1 --valid t.cache
 refusal x 2 'worker 1 has --isa "portable", the coordinator has "' c.cache --role worker --index 1 --isa portable
 # The right one comes, with a copy of the data, and all is well.
 worker 1 copy.cache $sync
 ends_all 0 s0 s1 w0 w1
 same "rows, sync" "$(fact_of s0 rows)" $rows
+# Files to evaluate on: the server's count, or where it has none those of the first worker. Copies are equal.
+cp t.cache tcopy.cache
+rm -rf run
+cluster 1 2
+server 0 c.cache $sync --test t.cache --valid absent.cache
+worker 0 c.cache $sync --test t.cache --valid t.cache
+wait_for s0 'waiting for worker 1'
+refusal x 1 'worker 1 has --test few.cache \(500 rows, checksum [0-9a-f]{8}\), but server 0 was given t.cache .*: give all the same data$' \
+  c.cache --role worker --index 1 --test few.cache --valid t.cache
+refusal x 1 'worker 1 has --valid few.cache .*, but worker 0 was given t.cache .*: give all the same data$' \
+  c.cache --role worker --index 1 --test t.cache --valid few.cache
+refusal x 2 'worker 1 has --valid 0.1, the coordinator has FILE; give all processes the same options$' \
+  c.cache --role worker --index 1 --test t.cache --valid 0.1
+worker 1 c.cache $sync --test tcopy.cache --valid tcopy.cache
+ends_all 0 s0 w0 w1
 # A server without the data compares the workers with each other; with --shard local nobody does.
 rm -rf run
 cluster 1 2
