@@ -54,3 +54,16 @@ only() {
   shift
   same "files in $folder" "$(ls -A "$folder" | tr '\n' ' ')" "$(printf '%s\n' "$@" | sort | sed '/^$/d' | tr '\n' ' ')"
 }
+
+# weights CHECKPOINT: its non-zero weights, to compare models bit for bit.
+weights() {
+  "$muster" model export "$1" 2>"$work/err" || fail "model export $1"
+}
+
+# same_model A B: fails unless the two checkpoints have the same weights.
+same_model() {
+  weights "$1" >a.txt
+  weights "$2" >b.txt
+  [ -s a.txt ] || fail "$1 has no weights"
+  cmp -s a.txt b.txt || fail "the models of $1 and $2 differ"
+}

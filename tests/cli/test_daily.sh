@@ -2,15 +2,6 @@
 # count of before. A resume with nothing to do warns, or fails where that is asked for.
 . "$(dirname "$0")/common.sh"
 
-weights() {
-  "$muster" model export "$1" 2>"$work/err" || fail "model export $1"
-}
-same_model() {
-  weights "$1" >a.txt
-  weights "$2" >b.txt
-  [ -s a.txt ] || fail "$1 has no weights"
-  cmp -s a.txt b.txt || fail "the models of $1 and $2 differ"
-}
 # figure NAME: of the last --json output.
 figure() {
   sed -n "s/^ *\"$1\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p" out | head -1

@@ -2,18 +2,6 @@
 # where they must be.
 . "$(dirname "$0")/common.sh"
 
-# weights CHECKPOINT: its non-zero weights, to compare models bit for bit.
-weights() {
-  "$muster" model export "$1" 2>"$work/err" || fail "model export $1"
-}
-
-same_model() {
-  weights "$1" >a.txt
-  weights "$2" >b.txt
-  [ -s a.txt ] || fail "$1 has no weights"
-  cmp -s a.txt b.txt || fail "the models of $1 and $2 differ"
-}
-
 # near A B TOLERANCE
 near() {
   awk -v a="$1" -v b="$2" -v t="$3" 'BEGIN { d = a - b; exit !(d <= t && -d <= t) }' || fail "$1 is not near $2"
