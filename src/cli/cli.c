@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "cli/progress.h"
 
@@ -260,6 +261,24 @@ mst_status mst_cli_check_free(const char *path, bool overwrite)
         return MST_OK;
     return mst_fail(MST_EEXIST, "%s: there already: choose another name, or give --overwrite to replace it",
                     path);
+}
+
+mst_status mst_cli_check_own(const char *path, const char *const *heads, bool overwrite)
+{
+    char text[4096];
+    size_t got = 0;
+    mst_in *in = NULL;
+    mst_status st = mst_cli_check_free(path, overwrite);
+    if (st != MST_EEXIST || mst_in_open(path, &in) != MST_OK)
+        return st;
+    bool read = mst_in_read(in, text, sizeof text, &got) == MST_OK;
+    mst_in_close(in);
+    for (; read && *heads != NULL; heads++) {
+        size_t n = strlen(*heads);
+        if (n <= got && memcmp(text, *heads, n) == 0)
+            return MST_OK;
+    }
+    return mst_cli_check_free(path, overwrite);
 }
 
 unsigned mst_cli_threads(int64_t option)

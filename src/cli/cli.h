@@ -94,6 +94,9 @@ const char *mst_text_bytes(uint64_t value, char *out);
 /* MST_EEXIST when a file is at the path that a command is to write and --overwrite was not given. "-", and
  * what is no plain file (a device, a pipe), is free. */
 mst_status mst_cli_check_free(const char *path, bool overwrite);
+/* The same, but a file whose text (decompressed) begins with one of the heads may be replaced: it is a former
+ * output of the command. heads ends with NULL. */
+mst_status mst_cli_check_own(const char *path, const char *const *heads, bool overwrite);
 
 /* Threads for work on data: the option, or one per core when it is 0. */
 unsigned mst_cli_threads(int64_t option);

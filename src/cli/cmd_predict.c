@@ -14,13 +14,14 @@ enum { WHAT_PROBABILITY, WHAT_CLASS, WHAT_SCORE, WHAT_NAME };
 typedef struct predict_options {
     char *out;
     int what;
-    bool names;
+    bool overwrite, names;
 } predict_options;
 
 #define FIELD(name) offsetof(predict_options, name)
 static const mst_option predict_table[] = {
     {"out", MST_OPTION_TEXT, FIELD(out), "-", 0, 0, NULL, "FILE",
      "Where the predictions go; \"-\" is standard output. Names ending in .gz or .zst are compressed."},
+    {"overwrite", MST_OPTION_FLAG, FIELD(overwrite), "false", 0, 0, NULL, NULL, "Replace --out."},
     {"what", MST_OPTION_CHOICE, FIELD(what), "probability", 0, 0, "probability|class|score|name", NULL,
      "probability: of the positive class, or of every class separated by spaces; class: 0/1 or the class "
      "number, as the labels of training were numbered; score: margins or logits; name: the folder that the "
@@ -136,6 +137,7 @@ static mst_status run(int argc, char **argv)
     TRY_OUT(st, mst_apply_open(&apply, &mst_cmd_predict, groups, 4, argc, argv));
     if (apply.helped)
         goto out;
+    TRY_OUT(st, mst_cli_check_free(options.out, options.overwrite));
     if (options.names && mst_images_files(apply.dataset) == NULL) {
         st = mst_fail(MST_EUSAGE, "--names: the rows of %s are not files of images", apply.dataset->name);
         goto out;

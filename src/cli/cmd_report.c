@@ -9,7 +9,7 @@
 
 typedef struct report_options {
     char *out, *svg;
-    bool markdown, csv;
+    bool overwrite, markdown, csv;
 } report_options;
 
 static const mst_option option_table[] = {
@@ -19,7 +19,11 @@ static const mst_option option_table[] = {
      .metavar = "FILE",
      .help =
          "Where it goes; - is standard output. By default RUN/report.html of the first run; --markdown and "
-         "--csv are printed."},
+         "--csv are printed. A former report there is replaced."},
+    {.name = "overwrite",
+     .type = MST_OPTION_FLAG,
+     .offset = offsetof(report_options, overwrite),
+     .help = "Replace --out also when it is not a report."},
     {.name = "markdown",
      .type = MST_OPTION_FLAG,
      .offset = offsetof(report_options, markdown),
@@ -36,20 +40,31 @@ static const mst_option option_table[] = {
     {.name = NULL},
 };
 
-static mst_status print_or_save(const mst_buffer *text, const char *path)
+/* To --out, or standard output when it is not given. MST_EEXIST when --out is a file but no report. Markdown
+ * is recognised by its title. */
+static mst_status print_or_save(const mst_buffer *text, const report_options *options)
 {
-    return mst_buffer_save(text, path != NULL ? path : "-");
+    char title[256] = "";
+    const char *heads[] = {"<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n",
+                           "table,row,column,value\n", "{\n  \"overview\": [",
+                           options->markdown ? title : NULL, NULL};
+    if (options->out == NULL || text->failed)
+        return mst_buffer_save(text, "-");
+    snprintf(title, sizeof title, "%.*s", (int)strcspn(text->text, "\n") + 1, text->text);
+    TRY(mst_cli_check_own(options->out, heads, options->overwrite));
+    return mst_buffer_save(text, options->out);
 }
 
-static mst_status write_html(const mst_report *report, const mst_run_data *first, const char *out)
+static mst_status write_html(const mst_report *report, const mst_run_data *first,
+                             const report_options *options)
 {
     mst_status st;
     mst_buffer text = {0};
-    char *path = out != NULL ? mst_strdup(out) : mst_sprintf("%s/report.html", first->path);
+    char *path = options->out != NULL ? mst_strdup(options->out) : mst_sprintf("%s/report.html", first->path);
     if (path == NULL)
         TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for a path", first->path));
     TRY_OUT(st, mst_report_html(report, &text));
-    TRY_OUT(st, mst_buffer_save(&text, path));
+    TRY_OUT(st, options->out != NULL ? print_or_save(&text, options) : mst_buffer_save(&text, path));
     if (strcmp(path, "-") != 0)
         printf("%s\n", path);
 out:
@@ -63,27 +78,27 @@ static mst_status write_text(const mst_report *report, const report_options *opt
     mst_buffer text = {0};
     mst_status st = options->markdown ? mst_report_markdown(report, &text) : mst_report_csv(report, &text);
     if (st == MST_OK)
-        st = print_or_save(&text, options->out);
+        st = print_or_save(&text, options);
     mst_buffer_fini(&text);
     return st;
 }
 
-static mst_status write_json(const mst_report *report, const char *out)
+static mst_status write_json(const mst_report *report, const report_options *options)
 {
     json_t *json = mst_report_json(report);
     if (json == NULL)
         return MST_ENOMEM;
-    if (out == NULL)
+    if (options->out == NULL)
         return mst_cli_print_json(json);
     mst_buffer text = {0};
     char *dumped = json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     json_decref(json);
     if (dumped == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for its text", out);
+        return mst_fail(MST_ENOMEM, "%s: no memory for its text", options->out);
     mst_buffer_add(&text, dumped);
     mst_buffer_add(&text, "\n");
     free(dumped);
-    mst_status st = mst_buffer_save(&text, out);
+    mst_status st = print_or_save(&text, options);
     mst_buffer_fini(&text);
     return st;
 }
@@ -112,11 +127,11 @@ static mst_status write_all(mst_run_data *const *runs, size_t n, const report_op
         mst_cli_note("%s: %zu plots", options->svg, plots);
     }
     if (json)
-        st = write_json(report, options->out);
+        st = write_json(report, options);
     else if (options->markdown || options->csv)
         st = write_text(report, options);
     else
-        st = write_html(report, runs[0], options->out);
+        st = write_html(report, runs[0], options);
 out:
     mst_report_destroy(report);
     json_decref(defaults);

@@ -252,11 +252,14 @@ static const mst_command cmd_trace_top = {
 
 typedef struct merge_options {
     char *out;
+    bool overwrite;
 } merge_options;
 
 static const mst_option merge_table[] = {
     {"out", MST_OPTION_TEXT, offsetof(merge_options, out), NULL, 0, 0, NULL, "FILE",
-     "Where it goes; RUN/trace.json when not given."},
+     "Where it goes; RUN/trace.json when not given. A former trace there is replaced."},
+    {"overwrite", MST_OPTION_FLAG, offsetof(merge_options, overwrite), "false", 0, 0, NULL, NULL,
+     "Replace --out also when it is not a trace."},
     {0},
 };
 static const mst_option *const merge_tables[] = {merge_table, NULL};
@@ -374,6 +377,9 @@ static mst_status merge_run(int argc, char **argv)
     for (int end = 0; end < 2; end++)
         if (m.n_ends[end] > 0)
             qsort(m.ends[end], m.n_ends[end], sizeof **m.ends, by_id);
+    if (options.out != NULL)
+        TRY_OUT(st,
+                mst_cli_check_own(path, (const char *const[]){"[\n{\"", "[\n]\n", NULL}, options.overwrite));
     TRY_OUT(st, mst_out_open(path, &m.out));
     TRY_OUT(st, mst_out_write(m.out, "[", 1));
     listener to = {.file = next_file, .event = write_event, .arg = &m};

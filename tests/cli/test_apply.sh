@@ -47,6 +47,22 @@ for format in criteo vw; do
   predicts_alike $format test.$format bare.$format
 done
 
+# ---- --out replaces nothing unless told to ----
+cp test.libsvm kept.file
+gzip -c test.libsvm >kept.file.gz
+for input in kept.file kept.file.gz all.cache; do
+  cp $input before
+  refused 1 "$input" predict svm $input --out $input
+  refused 1 "$input" predict svm test.libsvm --out $input
+  cmp -s $input before || fail "predict replaced $input"
+done
+cp svm/manifest.json before
+refused 1 "--overwrite to replace it" predict svm test.libsvm --out svm/manifest.json
+cmp -s svm/manifest.json before || fail "predict replaced the manifest"
+expect 0 predict svm test.libsvm --out kept.file --overwrite
+same "predictions written" "$(wc -l <kept.file)" 1000
+expect 0 predict svm test.libsvm --out /dev/null
+
 # ---- features that training has not seen ----
 # The model knows indices 1 to 40; the rows have others too, and are scored as without them.
 awk '{ line = $1; for (i = 2; i <= NF; i++) { split($i, f, ":"); if (f[1] <= 40) line = line " " $i } print line }' \

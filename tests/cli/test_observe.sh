@@ -93,4 +93,7 @@ done
 [ -n "$(flight server-0)" ] || fail "server-0 does not say what it has queued"
 refused 1 'no trace: train with --trace' trace merge r
 refused 2 'needs one run' trace merge
+cp train.cache kept.cache
+refused 1 'kept.cache' trace merge w --out kept.cache
+cmp -s kept.cache train.cache || fail "trace merge replaced a cache"
 echo "observe: all passed"

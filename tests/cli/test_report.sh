@@ -94,6 +94,22 @@ expect 0 train train.cache --run runs/untested --epochs 1 --quiet
 expect 0 report runs/untested
 grep -q 'no test set was given' runs/untested/report.html || fail "no word of why there is no test error"
 
+# ---- only a former report is replaced without --overwrite ----
+for form in --html --markdown --csv --json; do
+  cp train.cache data.cache
+  cp runs/two/manifest.json manifest.json
+  for file in data.cache manifest.json; do
+    cp $file before
+    refused 1 "$file" report runs/two ${form/--html/} --out $file
+    cmp -s $file before || fail "report $form replaced $file"
+  done
+  expect 0 report runs/two ${form/--html/} --out former.gz
+  expect 0 report runs/two ${form/--html/} --out former.gz
+  rm former.gz
+  expect 0 report runs/two ${form/--html/} --out data.cache --overwrite
+  ! cmp -s data.cache train.cache || fail "report $form --overwrite replaced nothing"
+done
+
 # ---- runs that are not whole ----
 cp -r runs/two runs/torn
 head -c 150 runs/two/metrics.csv >runs/torn/metrics.csv

@@ -312,7 +312,7 @@ for what in probability class score; do
   same "predictions" "$(wc -l <one.txt)" 1000
   expect 0 predict r test.libsvm --what $what --threads 4 --batch 7
   cmp -s out one.txt || fail "predictions depend on threads and batch"
-  expect 0 predict r test.libsvm --what $what --out p.txt.gz
+  expect 0 predict r test.libsvm --what $what --out p.txt.gz --overwrite
   gzip -dc p.txt.gz | cmp -s - one.txt || fail "predictions to a gz file differ"
 done
 expect 0 predict r train.libsvm

@@ -30,8 +30,8 @@ every MUSTER_FAIL_WRITE resumable train --run run --resume --epochs 3 --checkpoi
 every MUSTER_FAIL_WRITE file_is_whole data convert small.cache --to libsvm --out new
 "$muster" data convert small.libsvm --to cache --out want --overwrite 2>/dev/null
 every MUSTER_FAIL_WRITE file_is_whole data convert small.libsvm --to cache --out new
-"$muster" predict good small.libsvm --out want 2>/dev/null
+"$muster" predict good small.libsvm --out want --overwrite 2>/dev/null
 every MUSTER_FAIL_WRITE file_is_whole predict good small.libsvm --out new
 echo before >old && cp old kept
-every MUSTER_FAIL_WRITE old_is_there predict good small.libsvm --out kept
+every MUSTER_FAIL_WRITE old_is_there predict good small.libsvm --out kept --overwrite
 every MUSTER_FAIL_WRITE old_is_there model export good --out kept --overwrite
