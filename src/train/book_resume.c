@@ -6,7 +6,6 @@
 /* Whether the run is continued on other data than before, and since when it is trained on these. */
 static void resume_data(mst_book *self, const json_t *extra)
 {
-    enum { DATA_AUTO, DATA_SAME, DATA_NEW };
     json_t *source = json_object_get(extra, "source");
     json_int_t epoch, steps, rows;
     int how = self->options.train->resume_data;
@@ -16,7 +15,7 @@ static void resume_data(mst_book *self, const json_t *extra)
             0 &&
         (uint64_t)epoch <= p->epoch && (uint64_t)steps <= p->steps && (uint64_t)rows <= p->rows)
         self->start = (mst_data_start){(uint64_t)epoch, (uint64_t)steps, (uint64_t)rows, seconds};
-    if (how == DATA_SAME || (how == DATA_AUTO && mst_source_same(source, self->options.source)))
+    if (how == MST_RESUME_SAME || (how == MST_RESUME_AUTO && mst_source_same(source, self->options.source)))
         return;
     json_decref(self->source_before);
     self->source_before = source != NULL ? json_incref(source) : json_object();
@@ -70,7 +69,9 @@ void mst_book_tell_new_data(const mst_book *self)
     mst_source_name(self->options.source, now, sizeof now);
     mst_info("%s continues on new data, %s, from step %llu; limits such as --epochs count from there", run,
              now, (unsigned long long)self->progress.steps);
-    if (self->position_then > 0)
+    /* The rest of a pipe is gone, and a pipe cannot hold the rest of a file. */
+    if (self->position_then > 0 && !mst_source_reads_once(self->source_before) &&
+        !mst_source_reads_once(self->options.source))
         mst_warn("%s: its last pass over %s ended after %llu rows and is not completed; --resume-data same "
                  "continues it",
                  run, before, (unsigned long long)self->position_then);

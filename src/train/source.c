@@ -39,12 +39,17 @@ mst_status mst_source_of(const mst_text_list *files, bool own, json_t **out)
     return MST_OK;
 }
 
+bool mst_source_reads_once(const json_t *source)
+{
+    return json_is_true(json_object_get(source, "once"));
+}
+
 bool mst_source_same(const json_t *then, const json_t *now)
 {
     json_t *was = json_object_get(then, "checksum"), *is = json_object_get(now, "checksum");
     if (then == NULL || now == NULL)
         return true;
-    if (json_is_true(json_object_get(now, "once")))
+    if (mst_source_reads_once(now))
         return false;
     if (was != NULL && is != NULL)
         return json_equal(was, is) && json_equal(json_object_get(then, "size"), json_object_get(now, "size"));

@@ -20,6 +20,9 @@ mst_status mst_source_of(const mst_text_list *files, bool own, json_t **out);
  * same twice. then NULL: a checkpoint that does not remember it, which counts as the same. */
 bool mst_source_same(const json_t *then, const json_t *now);
 
+/* Whether part of it is a pipe. */
+bool mst_source_reads_once(const json_t *source);
+
 /* "FILE", or "FILE and N more". */
 void mst_source_name(const json_t *source, char *out, size_t size);
 

@@ -42,7 +42,7 @@ typedef struct mst_train_options {
     char *run;               /* --run FOLDER; NULL: runs/MODEL-N */
     char *group;             /* --group NAME of the run's repeats, or NULL */
     bool resume, overwrite;
-    int resume_data;        /* --resume-data auto|same|new */
+    int resume_data;        /* --resume-data: an mst_resume_data */
     bool fail_if_done;      /* --fail-if-done: a resumed run with nothing to do fails */
     bool save;              /* --save / --no-save */
     char *checkpoint_every; /* --checkpoint-every */
@@ -55,6 +55,7 @@ typedef struct mst_train_options {
     bool trace;             /* --trace */
     char *trace_steps;      /* --trace-steps A:B */
 } mst_train_options;
+typedef enum mst_resume_data { MST_RESUME_AUTO, MST_RESUME_SAME, MST_RESUME_NEW } mst_resume_data;
 extern const mst_option mst_train_option_table[];
 
 struct mst_observe;

@@ -17,7 +17,8 @@
 
 #define SETTLE_MS 1000 /* so that a pipe's first block is what a file's is, where rows come fast */
 
-/* What can be read only once is good for one pass, and nothing else can read it too. */
+/* What can be read only once is good for one pass, never holds rows of an earlier one, and nothing else can
+ * read it too. */
 static mst_status check_read_once(mst_trainer *self)
 {
     mst_train_options *o = &self->options;
@@ -46,6 +47,11 @@ static mst_status check_read_once(mst_trainer *self)
     if (o->cache)
         return mst_fail(MST_EUSAGE,
                         "%s can be read only once, and so --cache is of no use: save it to a file first",
+                        name);
+    if (o->resume_data == MST_RESUME_SAME)
+        return mst_fail(MST_EUSAGE,
+                        "%s can be read only once, and so --resume-data same has no rows to continue after: "
+                        "leave it out to train on every row that arrives",
                         name);
     self->config.epochs_given = true; /* other limits do not lift it */
     o->epochs = 1;

@@ -51,6 +51,8 @@ for day in 1 2 3; do
   same "steps of two epochs a day" "$(figure steps)" $((60 * day))
 done
 same_model daily piped
+"$muster" train - --run piped --resume --resume-data same <day3.vw >out 2>err && fail "rows of a pipe are skipped"
+says 'standard input can be read only once, and so --resume-data same'
 same_model daily renewed
 
 # Steps, rows and seconds are limits of each day's training too.

@@ -137,6 +137,9 @@ for options in "--batch 1" "--batch 100" "--batch 2 --mode async" \
   grep -q '^muster: stopped by SIGTERM' err || fail "$options: SIGTERM: no sentence"
   exec 8>&-
   expect 0 predict live rows.vw --rows 1
+  sed -n '6,9p' rows.vw | "$muster" train - --run live --resume --quiet $options >out 2>err || fail "$options: resumed"
+  grep -q 'resume-data' err && fail "$options: the rest of a pipe is said to be missing: $(cat err)"
+  rows_done live 9 || fail "$options: a resumed run does not train on all rows of another pipe"
 done
 
 # Time ends a run whose pipe is silent; the end of the file ends one with all rows trained.
