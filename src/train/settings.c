@@ -1,6 +1,7 @@
 /* Settings of a training; contract in settings.h. */
 #include "train/settings.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -185,6 +186,9 @@ static mst_status adopt_run(mst_settings *s, mst_batch_before *before)
     json_t *manifest = NULL;
     if (path == NULL)
         return mst_fail(MST_ENOMEM, "no memory to resume");
+    if (!mst_path_exists(path) && errno == ENOENT)
+        TRY_OUT(st,
+                mst_fail(MST_EINPUT, "%s: no run to resume; leave out --resume to start one", s->train.run));
     TRY_OUT(st, mst_file_read_all(path, 64u << 20, &text, &size));
     manifest = json_loadb(text, size, 0, NULL);
     *before = mst_batch_before_of(s, manifest);

@@ -110,6 +110,8 @@ expect 0 train blobs.libsvm --model softmax --run x
 grep -q -- '--features and --classes save that' err || fail "the note on what to give"
 rm -rf x
 
+refused 1 'x: no run to resume; leave out --resume to start one' train train.cache --run x --resume
+
 # ---- a run that is to be replaced stays until the new one has saved something ----
 expect 0 train train.libsvm --features 5000 --run w --quiet --seed 5
 cp -r w before
