@@ -128,12 +128,12 @@ static mst_status print_workers(const json_t *workers)
     return st;
 }
 
-/* What the run found out about itself, if it was to look: verdict.json. New reference, or NULL. */
+/* The run's verdict.json, if it has one and this process trained. New reference, or NULL. */
 static json_t *read_verdict(const settings *set, const mst_train_summary *s)
 {
     char path[640];
     snprintf(path, sizeof path, "%s/verdict.json", s->run);
-    json_t *verdict = set->train.train.observe ? json_load_file(path, 0, NULL) : NULL;
+    json_t *verdict = set->train.train.observe && s->steps_here > 0 ? json_load_file(path, 0, NULL) : NULL;
     if (json_is_true(json_object_get(verdict, "known")))
         return verdict;
     json_decref(verdict);

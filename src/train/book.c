@@ -598,6 +598,9 @@ mst_status mst_book_finish(mst_book *self, mst_end end, mst_train_summary *summa
     if (self->checkpointer != NULL)
         TRY(mst_checkpointer_wait(self->checkpointer, &path));
     self->status.save_seconds += mst_seconds_since(start);
+    if (path == NULL && self->options.train->resume && self->saved_step == self->progress.steps)
+        (void)mst_checkpoint_find(mst_run_path(self->run),
+                                  &path); /* what the run was resumed from, if still there */
     snprintf(summary->run, sizeof summary->run, "%s", mst_run_path(self->run));
     snprintf(summary->checkpoint, sizeof summary->checkpoint, "%s", path ? path : "");
     mst_free(path);

@@ -22,6 +22,8 @@ expect 0 train day1.vw --run daily $how
 expect 0 train day1.vw --run daily --resume --json
 says 'nothing was trained: the run has done all of --epochs 1 on day1.vw'
 same "steps after a resume with nothing to do" "$(figure steps)" 30
+same "checkpoint after a resume with nothing to do" "$(figure checkpoint)" daily/checkpoints/step-000000000030
+grep -q '"verdict"' out && fail "a verdict on a resume that trained nothing"
 expect 4 train day1.vw --run daily --resume --fail-if-done
 says 'nothing was trained: the run has done all of --epochs 1 on day1.vw'
 for day in 2 3; do
@@ -105,6 +107,7 @@ for options in "--mode sync" "--mode async"; do
     same "rows after day $day" "$(figure rows)" $((300 * day))
   done
   expect 4 train --run served --resume --fail-if-done
+  grep -q '^checkpoint  *served/checkpoints/step-' out || fail "the checkpoint after a resume with nothing to do"
 done
 expect 4 launch --servers 1 --workers 1 -- train day3.vw --run served --resume --fail-if-done
 says 'launch: nothing was trained'
