@@ -335,6 +335,16 @@ RARE static void note_strange(const parser *p, const mst_example_feature *featur
              p->block->path, name.text);
 }
 
+/* The first record without any feature to use is named. */
+RARE static void note_bare(const parser *p)
+{
+    if (atomic_flag_test_and_set(p->layout->bare))
+        return;
+    mst_warn("%s at byte %" PRIu64 ": the record has %s; such records count as rows without features",
+             p->block->path, p->block->offset + (uint64_t)(p->record - p->block->data),
+             p->layout->columns ? "none of the columns" : "no indices");
+}
+
 /* Position in layout->names of the feature at this position of the record; n_names: none of ours. */
 static inline size_t find_name(parser *p, const mst_example_feature *feature, unsigned position)
 {
@@ -455,7 +465,7 @@ static mst_status parse_example(parser *p, const uint8_t *message, size_t n, boo
     mst_example_walk walk;
     mst_example_feature feature, index = {0}, value = {0};
     const mst_tf_name *name, *index_name = NULL, *value_name = NULL;
-    bool labelled = false, pictured = false;
+    bool labelled = false, pictured = false, used = false;
     float label = 0.0f, weight = 1.0f;
     unsigned position = 0;
     mst_status st = MST_OK;
@@ -485,6 +495,7 @@ static mst_status parse_example(parser *p, const uint8_t *message, size_t n, boo
         case MST_TF_INDEX:
             index = feature;
             index_name = name;
+            used = true;
             break;
         case MST_TF_VALUE:
             value = feature;
@@ -493,6 +504,7 @@ static mst_status parse_example(parser *p, const uint8_t *message, size_t n, boo
         case MST_TF_DENSE:
         case MST_TF_CATEGORY:
             TRY(read_column(p, name, &feature, start));
+            used |= feature.kind != MST_EXAMPLE_NONE;
             break;
         case MST_TF_IMAGE:
             TRY(read_image(p, name, &feature));
@@ -516,6 +528,8 @@ static mst_status parse_example(parser *p, const uint8_t *message, size_t n, boo
             NAME(&layout->names[0]));
     if (layout->images != NULL && !pictured)
         return FAIL(p, "the record has no image in feature \"%s\"", layout->names[layout->image].text);
+    if (!used && !pictured)
+        note_bare(p);
     if (!layout->columns && layout->images == NULL) {
         size_t count = 0;
         if (index_name != NULL)

@@ -49,6 +49,7 @@ typedef struct mst_tf_layout {
     bool encoded;           /* JPEG or PNG; otherwise raw pixels, height x width x channels */
     mst_text_list left_out; /* names, for people */
     atomic_flag *strange;   /* set once a feature was met that the first block lacks; NULL: of no interest */
+    atomic_flag *bare;      /* set once a record was met that has none of the columns, or no indices */
     uint16_t *slots;        /* hash table of positions in names + 1; 0: free */
     unsigned slot_bits;
 } mst_tf_layout;

@@ -313,6 +313,35 @@ static mst_status settle_kind(mst_tf_name *name, const mst_tf_survey *s, const m
     return MST_OK;
 }
 
+/* Whether a record has any of the columns. One record without features may be a row of absent values. */
+static mst_status check_columns(const mst_tf_layout *l, size_t first_column, const mst_tf_survey *s,
+                                const mst_block *block)
+{
+    size_t n;
+    const char **others = names_left(l, s, &n);
+    if (others == NULL)
+        return mst_tf_no_memory();
+    mst_status st = MST_OK;
+    bool some = n == 0 && s->n_records == 1;
+    for (size_t c = first_column; c < l->n_names && !some; c++)
+        some = mst_tf_find_text(s->names, l->names[c].text, l->names[c].size) < s->names->n_names;
+    if (!some) {
+        char *other = n > 0 ? mst_utf8_clean(others[0]) : mst_strdup("no other features");
+        size_t columns = l->n_names - first_column;
+        st = other == NULL
+                 ? mst_tf_no_memory()
+                 : mst_fail(MST_EINPUT,
+                            "%s: none of the %zu expected columns (\"%s\"%s) is in the first %" PRIu64
+                            " records, which hold %s%s%s%s",
+                            block->path, columns, l->names[first_column].text, columns > 1 ? ", ..." : "",
+                            s->n_records, n > 0 ? "\"" : "", other, n > 0 ? "\"" : "",
+                            n > 1 ? " and others" : "");
+        mst_free(other);
+    }
+    mst_free(others);
+    return st;
+}
+
 /* Gives every column its role and place. */
 static mst_status place_columns(mst_tf_layout *l, size_t first_column, const mst_tf_survey *s,
                                 const mst_block *block)
@@ -421,12 +450,14 @@ static mst_status settle_rows(mst_tf_layout *l, const mst_tf_survey *s, const ms
     bool given = *or_default(o->tf_columns, "") != '\0',
          pairs = mst_tf_find_text(s->names, index, strlen(index)) < s->names->n_names;
     size_t first_column = l->n_names;
-    if (image != NULL)
+    if (image != NULL) {
         TRY(settle_image(l, s, image, context));
-    else if (given && s->n_records > 0)
+    } else if (given && s->n_records > 0) {
         TRY(columns_given(l, o->tf_columns));
-    else if (!pairs)
+        TRY(check_columns(l, first_column, s, first));
+    } else if (!pairs) {
         TRY(columns_found(l, s, o->tf_keys != MST_TF_KEYS_GLOBAL));
+    }
     l->columns = image == NULL && l->n_names > first_column;
     if (l->columns) {
         TRY(place_columns(l, first_column, s, first));
@@ -457,6 +488,11 @@ mst_status mst_tf_layout_new(mst_parse_context *context, const mst_block *first,
         goto out;
     }
     l->hash_seed = (uint64_t)o->hash_seed;
+    l->bare = mst_zalloc(sizeof *l->bare);
+    if (l->bare == NULL) {
+        st = mst_tf_no_memory();
+        goto out;
+    }
     if (first->size > 0)
         TRY_OUT(st, mst_tf_take_survey(first, &s));
     const mst_tf_name *image =

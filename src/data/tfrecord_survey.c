@@ -45,6 +45,7 @@ void mst_tf_layout_destroy(mst_tf_layout *l)
     mst_free(l->slots);
     mst_free(l->images);
     mst_free(l->strange);
+    mst_free(l->bare);
     mst_text_list_fini(&l->left_out);
     mst_free(l);
 }

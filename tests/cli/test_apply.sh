@@ -171,6 +171,19 @@ grep -q '"tf-columns": "C1:int64,' columns/checkpoints/*/manifest.json || fail "
 expect 0 eval columns columns.tfrecord
 refused 1 'has rows whose column 1 is "I13 float", but columns is for rows whose column 1 is "C1 int64"' \
   eval columns columns.tfrecord --tf-columns I13,C1..C26
+# Records of other features: refused when there are no others, named when they are among others.
+for command in predict eval; do
+  refused 1 'none of the 39 expected columns ("C1", ...) is in the first 1000 records, which hold "index" and others' \
+    $command columns test.tfrecord
+done
+cat columns.tfrecord test.tfrecord >mixed.tfrecord
+expect 0 predict columns mixed.tfrecord
+same "rows of both kinds" "$(wc -l <out)" 2000
+same "warnings" "$(grep -c 'the record has none of the columns; such records count as rows without features' err)" 1
+grep -q "mixed.tfrecord at byte $(wc -c <columns.tfrecord): " err || fail "the first record of other features is not named"
+cat test.tfrecord columns.tfrecord >mixed.tfrecord
+expect 0 predict svm mixed.tfrecord
+grep -q "at byte $(wc -c <test.tfrecord): the record has no indices" err || fail "a record without indices is not named"
 refused 1 'columns.tfrecord has rows with numbered features, but columns is for' eval columns columns.tfrecord --tf-keys global
 
 # A cache of libsvm rows that were numbered from elsewhere.
