@@ -2,6 +2,7 @@
 #include "report/history_read.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -68,6 +69,54 @@ static mst_status go_back(const mst_segment *segment, mst_history *out)
     return MST_OK;
 }
 
+static mst_crew_strategy strategy_of(const json_t *options)
+{
+    static const char *const names[] = {
+        [MST_CREW_LOCAL] = "local", [MST_CREW_PS] = "ps", [MST_CREW_ALLREDUCE] = "allreduce"};
+    const char *name = text(options, "strategy");
+    for (int i = MST_CREW_LOCAL; i <= MST_CREW_ALLREDUCE; i++)
+        if (strcmp(names[i], name) == 0)
+            return (mst_crew_strategy)i;
+    return MST_CREW_UNKNOWN;
+}
+
+/* Who started a segment that does not say so; last: it is the one that the manifest tells of. */
+static const char *find_starter(const mst_run_data *run, const mst_crew *crew, bool last)
+{
+    const char *launcher = mst_run_data_text(run, "mpi", "launcher", NULL);
+    const json_t *cluster = json_object_get(run->manifest, "cluster"),
+                 *worker = json_array_get(json_object_get(cluster, "workers"), 0);
+    const char *name = json_string_value(worker);
+    if (crew->strategy == MST_CREW_ALLREDUCE || (last && launcher != NULL))
+        return launcher != NULL ? launcher : "muster launch --mpi";
+    bool embedded = name != NULL && strncmp(name, "thread-", 7) == 0;
+    return crew->strategy == MST_CREW_PS && !(last && (cluster == NULL || embedded)) ? "launch" : "train";
+}
+
+/* By the options of a segment, which count the processes that there were (train/settings.c). */
+static mst_crew crew_of(const mst_run_data *run, const json_t *record, const json_t *options, bool last)
+{
+    const json_t *o = json_object_get(options, "strategy");
+    mst_crew crew = {.strategy = strategy_of(o),
+                     .sync = strcmp(text(o, "mode"), "sync") == 0,
+                     .by = text(record, "by"),
+                     .workers = number(o, "workers"),
+                     .servers = number(o, "servers"),
+                     .batch = number(o, "batch"),
+                     .global_batch = number(o, "global-batch")};
+    if (crew.strategy == MST_CREW_LOCAL)
+        crew.workers = 1;
+    if (crew.strategy != MST_CREW_PS)
+        crew.servers = 0;
+    if (crew.global_batch > 0)
+        crew.batch = ceil(crew.global_batch / crew.workers);
+    else
+        crew.global_batch = crew.batch * crew.workers;
+    if (*crew.by == '\0')
+        crew.by = find_starter(run, &crew, last);
+    return crew;
+}
+
 mst_status mst_history_of(const mst_run_data *run, double to_step, double to_rows, double to_train_s,
                           mst_history *out)
 {
@@ -92,11 +141,15 @@ mst_status mst_history_of(const mst_run_data *run, double to_step, double to_row
                            .started = text(from, "started"),
                            .host = text(from, "host"),
                            .end = end_of(last ? run->manifest : record),
+                           .crew = crew_of(run, record, self.options, last),
+                           .before = i > 0 ? s - 1 : NULL,
                            .to_step = last ? to_step : s[1].step,
                            .to_rows = last ? to_rows : s[1].rows,
                            .to_train_s = last ? to_train_s : s[1].train_s};
         TRY_OUT(st, go_back(s, &self));
     }
+    if (self.n > 1 && self.segments[self.n - 1].to_step <= self.segments[self.n - 1].step)
+        self.n--;
     self.unrecorded =
         json_is_true(json_object_get(json_array_get(all, 0), "unrecorded")) ||
         (n == 0 && json_is_true(json_object_get(json_object_get(options, "training"), "resume")));
@@ -112,6 +165,47 @@ void mst_history_fini(mst_history *self)
     json_decref(self->options);
     mst_free(self->segments);
     *self = (mst_history){0};
+}
+
+/* Counts that segments ran with, in place of the options of that name. */
+static const struct {
+    const char *name;
+    size_t offset;
+} counts[] = {{"workers", offsetof(mst_crew, workers)},
+              {"servers", offsetof(mst_crew, servers)},
+              {"batch", offsetof(mst_crew, batch)},
+              {"global-batch", offsetof(mst_crew, global_batch)}};
+#define N_COUNTS (sizeof counts / sizeof *counts)
+
+static double count(const mst_crew *crew, size_t which)
+{
+    double value;
+    memcpy(&value, (const char *)crew + counts[which].offset, sizeof value);
+    return value;
+}
+
+static bool counted(const mst_segment *segment, const char *name)
+{
+    for (size_t i = 0; i < N_COUNTS; i++)
+        if (strcmp(counts[i].name, name) == 0)
+            return segment->before != NULL && !isnan(count(&segment->crew, i)) &&
+                   !isnan(count(&segment->before->crew, i));
+    return false;
+}
+
+/* Servers and the global batch only where both segments have such. */
+static void add_counts(const mst_segment *segment, mst_buffer *out)
+{
+    const mst_crew *now = &segment->crew, *was = segment->before != NULL ? &segment->before->crew : now;
+    for (size_t i = 0; i < N_COUNTS; i++) {
+        double a = count(was, i), b = count(now, i);
+        bool global = strcmp(counts[i].name, "global-batch") == 0;
+        if (isnan(a) || isnan(b) || a == b || (strcmp(counts[i].name, "servers") == 0 && a * b == 0) ||
+            (global && (!(now->sync && was->sync) || (now->workers == 1 && was->workers == 1))))
+            continue;
+        mst_buffer_format(out, "%s%s %.0f \xe2\x86\x92 %.0f", out->size > 0 ? ", " : "", counts[i].name, a,
+                          b);
+    }
 }
 
 /* ", NAME BEFORE -> NOW" */
@@ -137,10 +231,11 @@ void mst_segment_changes(const mst_segment *segment, mst_buffer *out)
     {
         json_object_foreach(changed, name, pair)
         {
-            if (mst_report_option_matters(group, name))
+            if (mst_report_option_matters(group, name) && !counted(segment, name))
                 add_change(name, pair, out);
         }
     }
+    add_counts(segment, out);
     if (files != NULL)
         add_change("files", files, out);
 }

@@ -6,13 +6,32 @@
 #include "report/buffer.h"
 #include "report/run_read.h"
 
+typedef enum mst_crew_strategy {
+    MST_CREW_UNKNOWN,
+    MST_CREW_LOCAL,
+    MST_CREW_PS,
+    MST_CREW_ALLREDUCE
+} mst_crew_strategy;
+
+/* What a segment ran with, whichever options say so. NAN: not known. */
+typedef struct mst_crew {
+    mst_crew_strategy strategy;
+    bool sync;
+    const char *by;          /* as in train/history.h; lives with the manifest */
+    double workers, servers; /* of local: 1 and 0, of allreduce: ranks and 0 */
+    double batch, global_batch;
+} mst_crew;
+
 typedef struct mst_segment {
     double step, to_step; /* it trained the steps after `step` up to to_step; NAN: not known */
     double rows, to_rows, train_s, to_train_s;
     const char *started, *host, *end; /* "": not known; live with the manifest */
     const json_t *record;             /* of the manifest; NULL: it has no history */
+    mst_crew crew;
+    const struct mst_segment *before; /* NULL: the first */
 } mst_segment;
 
+/* The last segment is left out as long as it has no steps. */
 typedef struct mst_history {
     mst_segment *segments;
     size_t n;            /* at least 1 */
@@ -26,7 +45,8 @@ mst_status mst_history_of(const mst_run_data *run, double to_step, double to_row
                           mst_history *out);
 void mst_history_fini(mst_history *self);
 
-/* "batch 100 -> 1000, files a -> b": what a segment changed; nothing where it changed nothing. */
+/* "batch 100 -> 1000, files a -> b": what a segment changed; nothing where it changed nothing. Workers,
+ * servers and batches are those it ran with. */
 void mst_segment_changes(const mst_segment *segment, mst_buffer *out);
 /* "It was resumed 2 times, last after step 300 (batch 100 -> 1000)."; nothing of a run that was not. */
 void mst_history_sentence(const mst_history *self, mst_buffer *out);

@@ -39,60 +39,64 @@ static bool is_nothing(const json_t *value)
     return value == NULL || json_is_null(value) || (json_is_array(value) && json_array_size(value) == 0);
 }
 
-/* How the processes of a run are started. */
-typedef struct starter {
-    bool launched, ranks, ps;
-    const char *launcher; /* of ranks */
-    double n_workers, n_servers, n_ranks;
-} starter;
-
-static starter find_starter(const mst_run_data *run, const mst_run_figures *f)
+static void add_files(const json_t *files, mst_buffer *out)
 {
-    starter by = {.launcher = mst_run_data_text(run, "mpi", "launcher", NULL),
-                  .ps = strcmp(f->strategy, "ps") == 0,
-                  .n_workers = f->n_workers,
-                  .n_servers = f->n_servers,
-                  .n_ranks = mst_run_data_real(run, "mpi", "ranks", NULL)};
-    by.ranks = by.launcher != NULL && by.n_ranks >= 1;
-    by.launched = !by.ranks && json_object_get(run->manifest, "cluster") != NULL && f->n_workers >= 1;
-    return by;
-}
-
-/* A run that was resumed with more or fewer processes: those of a piece, by its options or what it changed.
- */
-static void count_piece(starter *by, const json_t *strategy, bool changed)
-{
-    double *counts[] = {&by->n_workers, &by->n_servers};
-    static const char *const names[] = {"workers", "servers"};
-    for (size_t i = 0; i < 2; i++) {
-        const json_t *value = json_object_get(strategy, names[i]);
-        value = changed ? json_array_get(value, 1) : value;
-        if (json_is_number(value) && json_number_value(value) >= 1)
-            *counts[i] = json_number_value(value);
+    size_t i;
+    json_t *file;
+    json_array_foreach((json_t *)files, i, file)
+    {
+        mst_buffer_add(out, " ");
+        mst_buffer_shell(out, json_is_string(file) ? json_string_value(file) : "");
     }
-    by->n_ranks = by->n_workers + (by->ps ? by->n_servers : 0);
 }
 
-static void add_starter(const starter *by, mst_buffer *out)
+/* How the processes of a piece are started. */
+static bool is_launched(const mst_crew *crew) /* roles that were started one by one can be launched, too */
 {
-    if (by->ranks && strncmp(by->launcher, "muster", 6) == 0)
-        mst_buffer_format(out, "muster launch --mpi --ranks %.0f -- train", by->n_ranks);
-    else if (by->ranks)
+    return strcmp(crew->by, "launch") == 0 || strcmp(crew->by, "roles") == 0;
+}
+
+static bool has_ranks(const mst_crew *crew)
+{
+    return !is_launched(crew) && strcmp(crew->by, "train") != 0;
+}
+
+/* Ranks know of a resumed run's strategy only once they have it. */
+static void add_starter(const mst_crew *crew, const json_t *files, mst_buffer *out)
+{
+    bool ranks = has_ranks(crew);
+    double n_ranks = crew->workers + crew->servers;
+    if (ranks && strncmp(crew->by, "muster", 6) == 0)
+        mst_buffer_format(out, "muster launch --mpi --ranks %.0f -- train", n_ranks);
+    else if (ranks)
         mst_buffer_format(out, "%.*s -n %.0f muster train",
-                          (int)strspn(by->launcher, "abcdefghijklmnopqrstuvwxyz"), by->launcher, by->n_ranks);
-    else if (by->launched)
-        mst_buffer_format(out, "muster launch --servers %.0f --workers %.0f -- train", by->n_servers,
-                          by->n_workers);
+                          (int)strspn(crew->by, "abcdefghijklmnopqrstuvwxyz"), crew->by, n_ranks);
+    else if (is_launched(crew))
+        mst_buffer_format(out, "muster launch --servers %.0f --workers %.0f -- train", crew->servers,
+                          crew->workers);
     else
         mst_buffer_add(out, "muster train");
+    add_files(files, out);
+    if (ranks && crew->strategy == MST_CREW_ALLREDUCE)
+        mst_buffer_add(out, " --strategy=allreduce");
+    else if (ranks)
+        mst_buffer_format(out, " --strategy=ps --servers=%.0f", crew->servers);
 }
 
-static void add_option(const starter *by, const char *title, const char *name, const json_t *value,
+/* Options that who starts the processes gives, or that the strategy has no use for. */
+static bool is_of_crew(const mst_crew *crew, const char *name)
+{
+    bool workers = strcmp(name, "workers") == 0, servers = strcmp(name, "servers") == 0;
+    if (has_ranks(crew) || is_launched(crew))
+        return workers || servers || strcmp(name, "strategy") == 0;
+    return crew->strategy == MST_CREW_LOCAL && (workers || servers);
+}
+
+static void add_option(const mst_crew *crew, const char *title, const char *name, const json_t *value,
                        mst_buffer *out)
 {
-    bool by_launch = (by->launched && (strcmp(name, "servers") == 0 || strcmp(name, "strategy") == 0)) ||
-                     ((by->launched || by->ranks) && strcmp(name, "workers") == 0);
-    if (is_nothing(value) || json_is_object(value) || !mst_report_option_matters(title, name) || by_launch)
+    if (is_nothing(value) || json_is_object(value) || !mst_report_option_matters(title, name) ||
+        is_of_crew(crew, name))
         return;
     mst_buffer_format(out, " --%s%s", json_is_false(value) ? "no-" : "", name);
     if (json_is_boolean(value))
@@ -107,7 +111,7 @@ static void add_option(const starter *by, const char *title, const char *name, c
 }
 
 /* Every option that is not what it is by default; all that are set where defaults are not known. */
-static void add_options(const starter *by, const json_t *options, const json_t *defaults, mst_buffer *out)
+static void add_options(const mst_crew *crew, const json_t *options, const json_t *defaults, mst_buffer *out)
 {
     const char *title, *name;
     json_t *group, *value;
@@ -117,34 +121,22 @@ static void add_options(const starter *by, const json_t *options, const json_t *
         {
             const json_t *usual = json_object_get(json_object_get(defaults, title), name);
             if (usual == NULL || !json_equal(usual, value))
-                add_option(by, title, name, value, out);
+                add_option(crew, title, name, value, out);
         }
     }
 }
 
-static void add_files(const json_t *files, mst_buffer *out)
-{
-    size_t i;
-    json_t *file;
-    json_array_foreach((json_t *)files, i, file)
-    {
-        mst_buffer_add(out, " ");
-        mst_buffer_shell(out, json_is_string(file) ? json_string_value(file) : "");
-    }
-}
-
-static void add_resumed(const starter *by, const mst_segment *segment, const json_t *files, mst_buffer *out)
+static void add_resumed(const mst_segment *segment, const json_t *files, mst_buffer *out)
 {
     const char *title, *name;
     json_t *group, *pair;
     mst_buffer_add(out, "\n");
-    add_starter(by, out);
-    add_files(files, out);
+    add_starter(&segment->crew, files, out);
     json_object_foreach(mst_segment_changed(segment), title, group)
     {
         json_object_foreach(group, name, pair)
         {
-            add_option(by, title, name, json_array_get(pair, 1), out);
+            add_option(&segment->crew, title, name, json_array_get(pair, 1), out);
         }
     }
 }
@@ -162,31 +154,27 @@ static void add_piece(const mst_run_data *run, const mst_segment *segment, bool 
 }
 
 /* The command lines that train the same again. */
-static char *make_command(const mst_run_data *run, const mst_run_figures *f, const mst_history *history,
-                          const json_t *defaults)
+static char *make_command(const mst_run_data *run, const mst_history *history, const json_t *defaults)
 {
     mst_buffer out = {0};
-    starter by = find_starter(run, f);
     const json_t *files = history->files;
     const char *exact = mst_run_data_text(run, "command", NULL);
     if (exact != NULL)
         return mst_strdup(exact);
     if (history->options == NULL)
         return mst_strdup("");
-    if (history->n > 1)
-        count_piece(&by, json_object_get(history->options, "strategy"), false);
-    add_starter(&by, &out);
-    add_files(files, &out);
-    add_options(&by, history->options, defaults, &out);
+    add_starter(&history->segments[0].crew, files, &out);
+    add_options(&history->segments[0].crew, history->options, defaults, &out);
     for (size_t i = 0; i < history->n; i++) {
         const mst_segment *s = &history->segments[i];
         files = mst_segment_files(s) != NULL ? mst_segment_files(s) : files;
-        if (i > 0) {
-            count_piece(&by, json_object_get(mst_segment_changed(s), "strategy"), true);
-            add_resumed(&by, s, files, &out);
-        }
+        if (i > 0)
+            add_resumed(s, files, &out);
         if (history->n > 1)
             add_piece(run, s, i > 0, &out);
+        if (strcmp(s->crew.by, "roles") == 0)
+            mst_buffer_format(&out, "%s its processes were started one by one, with --role",
+                              history->n > 1 ? ";" : "  #");
     }
     if (out.failed)
         mst_buffer_fini(&out);
@@ -217,7 +205,7 @@ mst_status mst_report_new(mst_run_data *const *runs, size_t n, const json_t *def
         self->labels[i] = mst_strdup(unique ? runs[i]->name : runs[i]->path);
         const mst_run_figures *f = &self->figures[i];
         TRY_OUT(st, mst_history_of(runs[i], f->steps, f->rows, f->train_s, &self->histories[i]));
-        self->commands[i] = make_command(runs[i], f, &self->histories[i], defaults);
+        self->commands[i] = make_command(runs[i], &self->histories[i], defaults);
         if (self->labels[i] == NULL || self->commands[i] == NULL)
             TRY_OUT(st, mst_fail(MST_ENOMEM, "no memory for a report of %zu runs", n));
     }

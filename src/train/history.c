@@ -119,13 +119,23 @@ out:
     return st;
 }
 
+/* Who started the processes of a run. */
+static const char *starter_of(const json_t *manifest)
+{
+    const json_t *mpi = json_object_get(manifest, "mpi"), *cluster = json_object_get(manifest, "cluster");
+    const char *by = json_string_value(json_object_get(mpi, "launcher"));
+    if (mpi == NULL)
+        by = json_string_value(json_object_get(cluster, "by"));
+    return by != NULL ? by : mpi != NULL ? "mpirun" : "train";
+}
+
 mst_status mst_history_add(const json_t *before, mst_history_point at, json_t *now)
 {
     json_t *segments = before != NULL && at.step > 0 ? segments_of(before) : json_array();
-    json_t *segment = json_pack("{s:I, s:I, s:f, s:O?, s:O?, s:O?}", "step", (json_int_t)at.step, "rows",
+    json_t *segment = json_pack("{s:I, s:I, s:f, s:O?, s:O?, s:O?, s:s}", "step", (json_int_t)at.step, "rows",
                                 (json_int_t)at.rows, "train_seconds", at.train_seconds, "started",
                                 json_object_get(now, "started"), "host", json_object_get(now, "host"),
-                                "muster", json_object_get(now, "muster"));
+                                "muster", json_object_get(now, "muster"), "by", starter_of(now));
     mst_status st = segments != NULL && segment != NULL ? MST_OK : no_memory();
     if (json_object_get(now, "source") != NULL)
         json_object_set(segment, "source", json_object_get(now, "source"));

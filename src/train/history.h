@@ -1,9 +1,11 @@
 /* The history of a run in its manifest: a segment for each time that it was started or resumed.
  *
  *   "history": [{"step", "rows", "train_seconds": where it began, "started", "host", "muster",
+ *                "by": who started its processes: "train" (one process), "launch", "roles" (each by itself),
+ *                or the launcher of ranks,
  *                "state", "end": how the segment before a later one ended,
  *                "source": what it was trained on (source.h), "changed": {group: {option: [before, now]}},
- * "files": [[before], [now]]}]
+ *                "files": [[before], [now]]}]
  *
  * A segment has what differs from the one before it, so that the options of any follow from those of the
  * last, the manifest's "options", by undoing changes. Segments none of whose steps are part of the run,

@@ -241,13 +241,17 @@ static json_t *describe(const server_job *job, const json_t *join)
         json_array_append_new(servers, json_string(cluster->servers[i]));
     for (uint32_t i = 0; i < cluster->n_workers; i++)
         json_array_append_new(workers, json_string(cluster->workers[i]));
-    return json_pack("{s:s, s:I, s:I, s:I, s:o, s:o, s:O?, s:O, s:b, s:{s:o, s:o}}", "isa",
+    /* `muster launch` is at the other end of a process's standard input (cli/stdin_watch.h) */
+    const char *by = job->config->engine == &mst_net_inproc ? "train"
+                     : getenv("MUSTER_WATCH_STDIN") != NULL ? "launch"
+                                                            : "roles";
+    return json_pack("{s:s, s:I, s:I, s:I, s:o, s:o, s:O?, s:O, s:b, s:{s:o, s:o, s:s}}", "isa",
                      mst_isa_name(job->kernels->isa), "threads", (json_int_t)job->strategy.threads, "batch",
                      (json_int_t)job->strategy.batch, "global_batch", (json_int_t)job->strategy.global_batch,
                      "options", mst_manifest_options(train->options, json_object_get(join, "reading")),
                      "files", files, "data", json_object_get(join, "found"), "model",
                      json_object_get(join, "model"), "epochs_given", (int)train->epochs_given, "cluster",
-                     "servers", servers, "workers", workers);
+                     "servers", servers, "workers", workers, "by", by);
 }
 
 static uint64_t sum_limit(uint64_t done, uint64_t left)

@@ -35,34 +35,48 @@ static mst_status set_number(mst_settings *s, const char *name, double value)
     return mst_options_set(s->groups, s->n_groups, name, text);
 }
 
+/* What changes, and what stays as it was. */
+static void tell(const mst_batch_before *before, const mst_settings *s, long long workers,
+                 const mst_strategy_options *now, bool sync)
+{
+    char resuming[80] = "resuming";
+    long long was = (long long)before->global_batch, is = (long long)now->global_batch;
+    const char *asked =
+        s->strategy.global_batch > 0 && mst_options_is_set(s->groups, s->n_groups, "global-batch")
+            ? "global-batch"
+            : "batch";
+    bool other = workers != before->workers;
+    if (other)
+        snprintf(resuming, sizeof resuming, "resuming with %lld %s%s instead of %lld", workers,
+                 s->strategy.strategy == MST_STRATEGY_ALLREDUCE ? "rank" : "worker", workers == 1 ? "" : "s",
+                 (long long)before->workers);
+    if (sync && was != is)
+        mst_info("%s: the %sbatch changes from %lld to %lld rows, as --%s asks", resuming,
+                 workers > 1 || other ? "global " : "", was, is, asked);
+    else if (sync && other)
+        mst_info("%s: the global batch stays %lld rows, so %s takes %s%lld instead of %lld", resuming, is,
+                 workers == 1 ? "it" : "each", is % workers != 0 ? "at most " : "", (long long)now->batch,
+                 (long long)before->batch);
+    else if (now->batch != before->batch)
+        mst_info("%s: each batch has %lld rows instead of %lld", resuming, (long long)now->batch,
+                 (long long)before->batch);
+    else if (other)
+        mst_info("%s: each takes batches of %lld rows as before", resuming, (long long)now->batch);
+}
+
 mst_status mst_batch_keep(const mst_batch_before *before, mst_settings *s)
 {
     long long workers = s->strategy.strategy == MST_STRATEGY_LOCAL ? 1 : s->strategy.workers;
-    if (before->workers <= 0 || before->global_batch <= 0 || workers == before->workers)
+    if (before->workers <= 0 || before->global_batch <= 0)
         return MST_OK;
-    bool sync = before->sync && s->strategy.mode == MST_MODE_SYNC, keep = sync && !before->given;
+    bool sync = before->sync && s->strategy.mode == MST_MODE_SYNC,
+         keep = sync && !before->given && workers != before->workers;
     if (keep)
         TRY(set_number(s, "global-batch", (double)before->global_batch));
     if (keep && s->strategy.lr_scale != 0 && !before->lr_given)
         TRY(set_number(s, "lr", s->optim.lr * (double)before->workers / (double)workers));
     mst_strategy_options now = s->strategy;
     TRY(mst_strategy_resolve(&now));
-    if (keep)
-        mst_info(
-            "resuming with %lld worker%s instead of %lld: the global batch stays %lld rows, so each takes "
-            "%s%lld instead of %lld",
-            workers, workers == 1 ? "" : "s", (long long)before->workers, (long long)now.global_batch,
-            now.global_batch % workers != 0 ? "at most " : "", (long long)now.batch,
-            (long long)before->batch);
-    else if (sync)
-        mst_info(
-            "resuming with %lld worker%s instead of %lld: the global batch changes from %lld to %lld rows, "
-            "as --%s asks",
-            workers, workers == 1 ? "" : "s", (long long)before->workers, (long long)before->global_batch,
-            (long long)now.global_batch,
-            mst_options_is_set(s->groups, s->n_groups, "global-batch") ? "global-batch" : "batch");
-    else
-        mst_info("resuming with %lld worker%s instead of %lld: each takes batches of %lld rows as before",
-                 workers, workers == 1 ? "" : "s", (long long)before->workers, (long long)now.batch);
+    tell(before, s, workers, &now, sync);
     return MST_OK;
 }

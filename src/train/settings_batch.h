@@ -15,7 +15,7 @@ typedef struct mst_batch_before {
 mst_batch_before mst_batch_before_of(const mst_settings *settings, const json_t *manifest);
 
 /* After the workers are counted: sets --global-batch, and --lr where --lr-scale would change the rate, so
- * that synchronous steps stay what they were; logs both numbers when the number of workers is another. */
+ * that synchronous steps stay what they were; logs what changes of workers and batches. */
 mst_status mst_batch_keep(const mst_batch_before *before, mst_settings *settings);
 
 #endif

@@ -72,6 +72,43 @@ done
 expect 0 report runs/crew --markdown
 has 'muster launch --servers 1 --workers 2 -- train train.cache --run=crew-again'
 has 'muster launch --servers 1 --workers 1 -- train train.cache --epochs=2'
+# Pieces of several strategies, each started as it was; a piece without steps is left out.
+expect 0 launch --workers 2 --logs none -- train train.cache --test test.cache --run runs/mixed --steps 20 --quiet
+expect 0 train --resume --run runs/mixed --steps 40 --strategy local --batch 50 --quiet
+expect 0 launch --workers 3 --logs none -- train --resume --run runs/mixed --steps 60 --quiet
+expect 0 train --resume --run runs/mixed --steps 70 --batch 20 --quiet
+grep -q 'resuming: the global batch changes from 50 to 60 rows, as --batch asks' err || fail "no word of another batch: $(cat err)"
+expect 0 train --resume --run runs/mixed --quiet
+expect 0 report runs/mixed --markdown
+has 'strategy ps → local, workers 2 → 1, batch 100 → 50, global-batch 200 → 50 |'
+has 'steps 40 → 60, strategy local → ps, workers 1 → 3, batch 50 → 17 |'
+has 'steps 60 → 70, batch 17 → 20, global-batch 50 → 60 |'
+! grep -q '| 71 | 70 |' out || fail "a piece without steps"
+expect 0 report runs/mixed --json
+cat >commands.py <<'EOF'
+import json
+command = json.load(open("out"))["runs"][0]["command"]
+print("\n".join('"$muster" ' + l.split("  #")[0].split(" ", 1)[1] + " --quiet" for l in command.split("\n")))
+EOF
+python3 commands.py >again.sh
+same "how pieces were started" "$(cut -d' ' -f2-3 again.sh)" "launch --servers
+train train.cache
+launch --servers
+train train.cache"
+muster=$muster bash -e again.sh >/dev/null 2>err || fail "the commands of pieces fail: $(cat again.sh err)"
+grep -q 'the global batch stays 50 rows' err || fail "the global batch that stays is said to change: $(cat err)"
+grep -q 'from 50 to 60 rows, as --batch asks' err || fail "another option is said to ask: $(cat err)"
+same "metrics of the pieces made again" "$(cut -d, -f1-3,6- mixed-again/metrics.csv)" "$(cut -d, -f1-3,6- runs/mixed/metrics.csv | uniq)"
+# Manifests that do not record who started a piece.
+python3 -c 'import json
+m = json.load(open("runs/mixed/manifest.json"))
+for piece in m["history"]:
+    del piece["by"]
+json.dump(m, open("runs/mixed/manifest.json", "w"))'
+cp again.sh known.sh
+expect 0 report runs/mixed --json
+python3 commands.py >again.sh
+same "commands by the strategy" "$(head -3 again.sh)" "$(head -3 known.sh)"
 # Of a manifest without history, what is known.
 python3 -c 'import json
 m = json.load(open("runs/pieces/manifest.json"))

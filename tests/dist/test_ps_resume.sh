@@ -96,6 +96,10 @@ resized 5 60 3 12 'resuming with 5 workers instead of 2: the global batch stays 
 same "rows of 60 steps" "$(fact_of r rows)" 720
 resized 2 80 4 8 'resuming with 2 workers instead of 5: the global batch changes from 12 to 8 rows, as --batch asks' --batch 4
 resized 1 100 4 4 'resuming with 1 worker instead of 2: the global batch changes from 8 to 4 rows, as --global-batch asks' --global-batch 4
+resized 1 105 6 6 'resuming: the batch changes from 4 to 6 rows, as --batch asks' --batch 6
+resized 2 110 3 6 'resuming with 2 workers instead of 1: the global batch stays 6 rows, so each takes 3 instead of 6' --global-batch 6
+resized 2 115 2 4 'resuming: the global batch changes from 6 to 4 rows, as --batch asks' --batch 2
+resized 1 118 4 4 'resuming with 1 worker instead of 2: the global batch stays 4 rows, so it takes 4 instead of 2'
 expect 0 train --resume --run run --strategy ps --workers 2 --steps 120 --json
 cp out r.out
 same "global batch in one process" "$(fact_of r global_batch)" 4

@@ -261,8 +261,8 @@ static void test_command(void **state)
     r = fixture_ranks();
     run = make_run("ranks", &r);
     assert_int_equal(mst_report_new(&run, 1, defaults, &report), MST_OK);
-    assert_string_equal(report->commands[0], "mpirun -n 3 muster train clicks.tsv --epochs=3 "
-                                             "--strategy=allreduce --batch=100");
+    assert_string_equal(report->commands[0], "mpirun -n 3 muster train clicks.tsv "
+                                             "--strategy=allreduce --epochs=3 --batch=100");
     mst_report_destroy(report);
     mst_run_data_destroy(run);
     json_decref(defaults);

@@ -56,15 +56,15 @@ static void changes(void **state)
     assert_int_equal(json_array_size(json_object_get(m, "history")), 3);
     expect_segment(m, 0,
                    "{\"step\": 0, \"rows\": 0, \"train_seconds\": 0.0, \"started\": \"a\", \"host\": \"h\", "
-                   "\"muster\": \"1\", \"state\": \"done\"}");
-    expect_segment(
-        m, 1,
-        "{\"step\": 30, \"rows\": 3000, \"train_seconds\": 15.0, \"started\": \"b\", \"host\": "
-        "\"h\", \"muster\": \"1\", \"state\": \"running\", \"changed\": {\"strategy\": {\"batch\": "
-        "[100, 1000]}}}");
+                   "\"muster\": \"1\", \"by\": \"train\", \"state\": \"done\"}");
+    expect_segment(m, 1,
+                   "{\"step\": 30, \"rows\": 3000, \"train_seconds\": 15.0, \"started\": \"b\", \"host\": "
+                   "\"h\", \"muster\": \"1\", \"by\": \"train\", \"state\": \"running\", \"changed\": "
+                   "{\"strategy\": {\"batch\": "
+                   "[100, 1000]}}}");
     expect_segment(m, 2,
                    "{\"step\": 40, \"rows\": 4000, \"train_seconds\": 20.0, \"started\": \"c\", \"host\": "
-                   "\"h\", \"muster\": \"1\", \"files\": [[\"x\"], [\"y\"]]}");
+                   "\"h\", \"muster\": \"1\", \"by\": \"train\", \"files\": [[\"x\"], [\"y\"]]}");
     json_decref(m);
 }
 
@@ -76,10 +76,29 @@ static void pieces_that_do_not_count(void **state)
     m = piece(m, 30, manifest("b", 1000, "y", true), "failed");
     m = piece(m, 30, manifest("c", 200, "x", true), "done");
     assert_int_equal(json_array_size(json_object_get(m, "history")), 2);
-    expect_segment(m, 1,
-                   "{\"step\": 30, \"rows\": 3000, \"train_seconds\": 15.0, \"started\": \"c\", \"host\": "
-                   "\"h\", \"muster\": \"1\", \"changed\": {\"strategy\": {\"batch\": [100, 200]}}}");
+    expect_segment(
+        m, 1,
+        "{\"step\": 30, \"rows\": 3000, \"train_seconds\": 15.0, \"started\": \"c\", \"host\": "
+        "\"h\", \"muster\": \"1\", \"by\": \"train\", \"changed\": {\"strategy\": {\"batch\": [100, 200]}}}");
     json_decref(m);
+}
+
+static void starters(void **state)
+{
+    (void)state;
+    static const char *const entries[][2] = {
+        {"{}", "train"},
+        {"{\"cluster\": {\"by\": \"launch\"}}", "launch"},
+        {"{\"cluster\": {\"by\": \"roles\"}, \"mpi\": {\"launcher\": \"srun\"}}", "srun"},
+        {"{\"mpi\": {\"launcher\": null}}", "mpirun"}};
+    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
+        json_t *m = manifest("a", 100, "x", false), *more = json_loads(entries[i][0], 0, NULL);
+        json_object_update(m, more);
+        m = piece(NULL, 0, m, "done");
+        assert_string_equal(json_string_value(json_object_get(segment(m, 0), "by")), entries[i][1]);
+        json_decref(more);
+        json_decref(m);
+    }
 }
 
 static void manifests_without(void **state)
@@ -109,6 +128,6 @@ static void manifests_without(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(changes), cmocka_unit_test(pieces_that_do_not_count),
-                                       cmocka_unit_test(manifests_without)};
+                                       cmocka_unit_test(starters), cmocka_unit_test(manifests_without)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
