@@ -390,6 +390,8 @@ static mst_status outcome(const mpi_launch *l)
             mst_signal_name(stopped_by, how, sizeof how), l->n_ranks, l->n_ranks == 1 ? "" : "s",
             killed ? ", by being killed" : "", times, hint != NULL ? "; " : "", hint != NULL ? hint : "");
     }
+    if (l->code == EXIT_NOTHING && l->sentence[0] != '\0')
+        return mst_fail(MST_EDONE, "launch: %s", l->sentence);
     if (l->code != 0 || l->signal != 0)
         return mst_fail(lost_a_rank(l)            ? MST_EPEER
                         : l->code == EXIT_NOTHING ? MST_EDONE
