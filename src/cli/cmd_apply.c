@@ -73,6 +73,7 @@ mst_status mst_apply_open(mst_apply *self, const mst_command *command, mst_optio
     reading_given = mst_options_is_set(groups, n, "hash-seed") ||
                     mst_options_is_set(groups, n, "criteo-numeric") ||
                     mst_options_is_set(groups, n, "tf-keys");
+    self->data.labels_given = mst_options_is_set(groups, n, "labels-from");
     const char *image_option = mst_images_option_given(groups, n);
     int64_t features = self->data.features;
     bool best;

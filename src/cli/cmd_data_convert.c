@@ -107,6 +107,7 @@ static mst_status run(int argc, char **argv)
         st = mst_fail(MST_EUSAGE, "--out FILE is missing: where the rows are to go");
         goto out;
     }
+    data.labels_given = mst_options_is_set(groups, 4, "labels-from");
     TRY_OUT(st, mst_dataset_open(&paths, &data, &dataset));
     TRY_OUT(st, mst_images_option_check(mst_images_option_given(groups, 4), dataset));
     mst_dataset_warn_left_out(dataset);

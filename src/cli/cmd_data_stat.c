@@ -366,6 +366,7 @@ static mst_status run(int argc, char **argv)
         st = mst_fail(MST_EUSAGE, "no files given; \"-\" is standard input");
         goto out;
     }
+    data.labels_given = mst_options_is_set(groups, 2, "labels-from");
     if (o.json && (all = json_array()) == NULL) {
         st = mst_fail(MST_ENOMEM, "no memory for the description");
         goto out;

@@ -237,7 +237,7 @@ static mst_status settle_labels(const mst_data_options *options, content kind, m
         json_object_del(d->origin, MST_ORIGIN_LABELS);
         return MST_OK;
     }
-    if (kind == CONTENT_CACHE && from != 0 && from != d->labels_from)
+    if (kind == CONTENT_CACHE && (from != 0 || options->labels_given) && from != d->labels_from)
         return mst_fail(
             MST_EUSAGE,
             "--labels-from %lld: %s was made with --labels-from %lld, and its labels stay as they "

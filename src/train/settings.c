@@ -466,6 +466,7 @@ mst_status mst_settings_settle(mst_settings *self, bool dry_run)
     mst_given given = mst_given_of(self);
     mst_batch_before before = {0};
     self->image_option = mst_images_option_given(self->groups, self->n_groups);
+    self->data.labels_given = mst_options_is_set(self->groups, self->n_groups, "labels-from");
     TRY(find_cluster(self));
     if (self->train.run != NULL && *self->train.run == '\0')
         return mst_fail(MST_EUSAGE, "--run: the name of the folder is empty");

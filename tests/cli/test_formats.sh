@@ -106,6 +106,9 @@ soft from-1.cache --epochs 20 --test one.svm --run of-cache
 from_1 of-cache one.svm
 refused 2 'from-0.cache was made with --labels-from 0' train from-0.cache --labels-from 1 --model softmax --run x
 refused 2 'from-0.cache was made with --labels-from 0' eval three from-0.cache
+refused 2 'from-1.cache was made with --labels-from 1' train from-1.cache --labels-from 0 --model softmax --run x
+refused 2 'from-1.cache was made with --labels-from 1' eval three from-1.cache --labels-from 0
+refused 2 'from-1.cache was made with --labels-from 1' data stat from-1.cache --labels-from 0
 refused 1 'from-1.cache has rows read with --labels-from 1, but wide is for rows read with --labels-from 0' \
   eval wide from-1.cache
 expect 0 predict three from-0.cache --what class
