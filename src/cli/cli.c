@@ -259,7 +259,7 @@ mst_status mst_cli_check_free(const char *path, bool overwrite)
     struct stat found;
     if (overwrite || strcmp(path, "-") == 0 || stat(path, &found) != 0 || !S_ISREG(found.st_mode))
         return MST_OK;
-    return mst_fail(MST_EEXIST, "%s: there already: choose another name, or give --overwrite to replace it",
+    return mst_fail(MST_EEXIST, "%s exists already: choose another name, or give --overwrite to replace it",
                     path);
 }
 

@@ -191,7 +191,7 @@ mst_status mst_data_check_free(const char *folder, const char *const *names, siz
             return mst_fail(MST_ENOMEM, "%s: no memory for a name", folder);
         mst_status st = mst_path_exists(path)
                             ? mst_fail(MST_EEXIST,
-                                       "%s: there already: choose another folder, or give --overwrite to "
+                                       "%s exists already: choose another folder, or give --overwrite to "
                                        "replace what is in it",
                                        path)
                             : MST_OK;

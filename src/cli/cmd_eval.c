@@ -154,9 +154,8 @@ const mst_command mst_cmd_eval = {
     .run = run,
     .usage = "eval CHECKPOINT FILE... [options]",
     .details =
-        "CHECKPOINT is a checkpoint or a run: its newest checkpoint, or after --patience the one with the "
-        "best\n"
-        "valid loss (--last: the newest). How rows are read (index base, hashing, columns) is taken from\n"
-        "training unless given.\n",
+        "CHECKPOINT is a checkpoint or a run: its newest checkpoint, or after --patience the one with the\n"
+        "best valid loss (--last: the newest). How rows are read (index base, hashing, columns) is taken\n"
+        "from training unless given.\n",
     .tables = tables,
 };

@@ -173,12 +173,10 @@ const mst_command mst_cmd_predict = {
     .run = run,
     .usage = "predict CHECKPOINT FILE... [options]",
     .details =
-        "CHECKPOINT is a checkpoint or a run: its newest checkpoint, or after --patience the one with the "
-        "best\n"
-        "valid loss (--last: the newest). One line "
-        "per row, in\n"
-        "input order. Labels are not looked at and may be left out (Criteo's rows of 39 columns, VW and\n"
-        "libsvm lines that begin with their features, TFRecords without the feature, IDX images alone);\n"
+        "CHECKPOINT is a checkpoint or a run: its newest checkpoint, or after --patience the one with the\n"
+        "best valid loss (--last: the newest). Predictions are one line per row, in input order.\n"
+        "Labels are ignored and may be left out (Criteo's rows of 39 columns, VW and libsvm lines that\n"
+        "begin with their features, TFRecords without the feature, IDX images alone).\n"
         "FILE may also be an image or a folder of images, with or without folders of classes in it.\n"
         "Rows from a pipe or standard input (\"-\") are answered as they arrive.\n",
     .tables = tables,

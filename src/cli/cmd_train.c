@@ -148,13 +148,17 @@ static void print_verdict(const json_t *verdict)
     const char *change = json_string_value(json_object_get(best, "change"));
     bool more = change != NULL && strstr(change, "--hosts") == NULL && strchr(change, ',') == NULL &&
                 (strstr(change, "--workers") != NULL || strstr(change, "--servers") != NULL);
+    double gain = json_number_value(json_object_get(best, "predicted_gain"));
     if (sentence != NULL)
         printf("\n%s\n", sentence);
     if (sentence != NULL && change != NULL)
-        printf("What would help most: %s%s, for about %.2f times the rows per second, evaluations and saving "
+        printf("What would help most: %s%s: about %.*f times the rows per second, evaluations and saving "
                "included.\n",
                change, more ? ", on cores of their own" : "",
-               json_number_value(json_object_get(best, "predicted_gain")));
+               gain < 2    ? 2
+               : gain < 10 ? 1
+                           : 0,
+               gain);
 }
 
 /* Seconds that training waited for rows: of this process, or the mean of the workers. */

@@ -551,10 +551,9 @@ mst_status mst_dataset_scan(mst_dataset *self, unsigned n_threads)
         return MST_OK;
     const char *once = mst_stream_reads_once(self);
     if (once != NULL)
-        return mst_fail(MST_EINPUT,
-                        "%s cannot be read twice, to look at it first: give --features N and --classes N, or "
-                        "a file",
-                        once);
+        return mst_fail(
+            MST_EINPUT,
+            "%s can be read only once: give --features N (softmax: and --classes N), or name a file", once);
     scan s = {.info = {.labels_integral = true,
                        .index_base = self->info.index_base,
                        .bytes = self->info.bytes,

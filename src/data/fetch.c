@@ -61,7 +61,7 @@ static mst_status no_memory(const mst_fetch_set *set)
 static mst_status check_stop(const mst_fetch_set *set, const atomic_bool *stop)
 {
     return stop != NULL && atomic_load_explicit(stop, memory_order_relaxed)
-               ? mst_fail(MST_ESTOPPED, "asked to stop while fetching %s", set->name)
+               ? mst_fail(MST_ESTOPPED, "stopped while fetching %s", set->name)
                : MST_OK;
 }
 

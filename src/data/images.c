@@ -480,6 +480,6 @@ mst_status mst_images_option_check(const char *given, const mst_dataset *dataset
 {
     if (given == NULL || mst_images_options_matter(dataset))
         return MST_OK;
-    return mst_fail(MST_EUSAGE, "--%s is for JPEG and PNG images, and the rows of %s are none", given,
-                    dataset->name);
+    return mst_fail(MST_EUSAGE, "--%s is for JPEG and PNG images, but %s holds %s", given, dataset->name,
+                    dataset->info.channels > 0 ? "raw pixels" : "none");
 }

@@ -34,10 +34,10 @@ static mst_status refuse(const char *name, const json_t *mine, const char *model
     entry_text(theirs, had, sizeof had);
     return mst_fail(
         MST_EINPUT,
-        "%s has rows %s%s%s, but %s is for rows %s%s%s: the same %s do not mean the same; --force "
-        "continues",
+        "%s has rows %s%s%s, but %s is for rows %s%s%s: %s mean different things in the two; --force "
+        "uses them anyway",
         name, before, has, after, model, before, had, after,
-        strstr(before, "--labels-from") != NULL ? "labels" : "features");
+        strstr(before, "--labels-from") != NULL ? "labels" : "feature numbers");
 }
 
 /* What rows of such "keys" have. */
@@ -57,8 +57,8 @@ static mst_status refuse_keys(const char *name, const json_t *mine, const char *
     keys_text(theirs, had, sizeof had);
     return mst_fail(
         MST_EINPUT,
-        "%s has rows with %s, but %s is for rows with %s: the same features do not mean the same; "
-        "--force continues",
+        "%s has rows with %s, but %s is for rows with %s: feature numbers mean different things in the two; "
+        "--force uses them anyway",
         name, has, model, had);
 }
 

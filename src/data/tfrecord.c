@@ -229,9 +229,10 @@ static mst_status read_index(parser *p, const mst_tf_name *name, const mst_examp
     return MST_OK;
 }
 
-/* Writes the float list, which must have n numbers. */
+/* Writes the float list, which must have n numbers: those of a column, or as many as `beside` has, which is
+ * NULL where the record has no feature numbers. */
 static mst_status read_floats(const parser *p, const mst_tf_name *name, const mst_example_feature *feature,
-                              const char *whose, float *to, size_t n)
+                              const mst_tf_name *beside, float *to, size_t n)
 {
     mst_example_list list;
     const uint8_t *run;
@@ -247,7 +248,14 @@ static mst_status read_floats(const parser *p, const mst_tf_name *name, const ms
     if (list.problem != NULL)
         return FAIL(p, "%s", list.problem);
     if (count != n && !(count == 0 && name->role == MST_TF_DENSE)) /* an empty list: the column is absent */
-        return FAIL(p, "feature \"%.*s\" holds %zu numbers and %s %zu", NAME(name), count, whose, n);
+        return name->role == MST_TF_DENSE
+                   ? FAIL(p, "feature \"%.*s\" holds %zu numbers, but its column has %zu", NAME(name), count,
+                          n)
+               : beside != NULL
+                   ? FAIL(p, "feature \"%.*s\" holds %zu numbers, but \"%.*s\" holds %zu", NAME(name), count,
+                          NAME(beside), n)
+                   : FAIL(p, "feature \"%.*s\" holds %zu numbers, but the record has no feature numbers",
+                          NAME(name), count);
     return MST_OK;
 }
 
@@ -318,7 +326,7 @@ static mst_status read_column(parser *p, const mst_tf_name *name, const mst_exam
         memcpy(to, feature->list + 2, 4);
         return MST_OK;
     }
-    return read_floats(p, name, feature, "its column has", to, name->width);
+    return read_floats(p, name, feature, NULL, to, name->width);
 }
 
 #define RARE __attribute__((noinline, cold)) /* stays out of the loop over features */
@@ -330,9 +338,10 @@ RARE static void note_strange(const parser *p, const mst_example_feature *featur
         atomic_flag_test_and_set(p->layout->strange))
         return;
     mst_token_text name = mst_token_show(feature->name, feature->name + feature->name_size);
-    mst_warn("%s: feature \"%s\" does not occur in the first records and is left out, as are others like it; "
-             "--tf-columns chooses the features to use",
-             p->block->path, name.text);
+    mst_warn(
+        "%s: feature \"%s\" was not in the first records and is ignored; so are other features that first "
+        "appear later; --tf-columns chooses the features to use",
+        p->block->path, name.text);
 }
 
 /* The first record without any feature to use is named. */
@@ -537,7 +546,7 @@ static mst_status parse_example(parser *p, const uint8_t *message, size_t n, boo
         TRY(mst_chunk_builder_room(b, count));
         float *values = b->values + b->n_entries;
         if (value_name != NULL && value.kind != MST_EXAMPLE_NONE)
-            TRY(read_floats(p, value_name, &value, "the indices are", values, count));
+            TRY(read_floats(p, value_name, &value, index_name, values, count));
         else
             for (size_t i = 0; i < count; i++)
                 values[i] = 1.0f;

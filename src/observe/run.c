@@ -284,11 +284,11 @@ static mst_status make_folder(const mst_run *self)
     if (mkdir(self->path, 0777) == 0)
         return MST_OK;
     if (errno == EEXIST && !mst_path_is_folder(self->path))
-        return mst_fail(MST_EEXIST, "%s: there already, and not a folder: choose another name", self->path);
+        return mst_fail(MST_EEXIST, "%s exists already and is not a folder: choose another name", self->path);
     if (errno == EEXIST)
         return mst_fail(
             MST_EEXIST,
-            "%s: there already: choose another name, or give --resume to continue it or --overwrite to "
+            "%s exists already: choose another name, or give --resume to continue it or --overwrite to "
             "replace it",
             self->path);
     return mst_fail(MST_EIO, "%s: the folder cannot be made: %s", self->path, strerror(errno));
@@ -582,7 +582,7 @@ static mst_status check_newest(const mst_run *self, uint64_t resume_step)
 static mst_status open_existing(mst_run *self, uint64_t resume_step)
 {
     if (!mst_path_is_folder(self->path))
-        return mst_fail(MST_EINPUT, "%s: no run to resume: there is no such folder", self->path);
+        return mst_fail(MST_EINPUT, "%s: no run to resume; leave out --resume to start one", self->path);
     if (!is_ours(self))
         return mst_fail(MST_EINPUT, "%s: no run to resume: the folder has no manifest.json of a muster run",
                         self->path);

@@ -402,8 +402,7 @@ static void add_parsing(const mst_facts *f, mst_verdict *v)
     double all = f->parsing + f->training;
     if (f->parses && f->cores_full && !f->source_waits && f->parsing > f->training)
         snprintf(v->sentence + n, sizeof v->sentence - n,
-                 " Parsing takes the cores: %.2f of the %.2f cores' worth that the process gets.", f->parsing,
-                 all);
+                 " Parsing uses %.2f of the %.2f cores that the process gets.", f->parsing, all);
 }
 
 /* Tables count what is part of computing here in columns of their own. */

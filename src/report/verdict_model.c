@@ -26,7 +26,8 @@
  *  --cache          input * 0.05; and where text is parsed on cores that are used up, own work takes what the
  *                   training threads' CPU time takes on the cores that the process has, and threads of one
  *                   process wait for each other by how much still wants to run there
- *  no other programs on the host: own work takes what the process's CPU time takes on all cores of the host
+ *  stopping other programs on this host: own work takes what the process's CPU time takes on all cores of the
+ * host
  *  --threads C      local and ranks: own work / (C / threads), C being the cores that other programs, other
  *                   ranks and limits leave
  *  --eval-every, --checkpoint-every times 4: a quarter of those before the last step; the one at the end
@@ -414,7 +415,7 @@ static void advise_room(const mst_facts *f, mst_verdict *v, const model *now)
     double got = w->delay > 0 && w->cpu > 0 ? w->cpu / (w->cpu + w->delay) : 1;
     m.input *= f->source_waits ? 1 : got;
     m.evaluation *= got;
-    advise(v, now, &m, NEEDS_NOTHING, "no other programs on the host",
+    advise(v, now, &m, NEEDS_NOTHING, "stopping other programs on this host",
            "They use %.1f of its %.0f cores: stop them, or train on another host.", f->others,
            f->guest->cores);
 }

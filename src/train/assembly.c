@@ -60,12 +60,11 @@ mst_status mst_find_shape(mst_dataset *dataset, const mst_data_options *options,
             return mst_fail(MST_EINPUT, "%s: labels from %g to %g are not classes 0, 1, 2, ...",
                             dataset->name, (double)dataset->info.min_label, (double)top);
         if (!multi && (!dataset->info.labels_integral || dataset->info.min_label < -1.0f || top > 1.0f))
-            return mst_fail(MST_EINPUT,
-                            "%s: labels from %g to %g are not 0/1 or -1/+1, as logreg takes them; %s",
-                            dataset->name, (double)dataset->info.min_label, (double)top,
-                            dataset->info.min_label == 1.0f && top == 2.0f
-                                ? "--labels-from 1 makes 1 and 2 of them 0 and 1"
-                                : "--model softmax takes classes");
+            return mst_fail(
+                MST_EINPUT, "%s: labels from %g to %g are not 0/1 or -1/+1, as logreg takes them; %s",
+                dataset->name, (double)dataset->info.min_label, (double)top,
+                dataset->info.min_label == 1.0f && top == 2.0f ? "--labels-from 1 reads 1 and 2 as 0 and 1"
+                                                               : "--model softmax takes classes");
         classes = top < 1.0f ? 2 : (uint32_t)top + 1;
     }
     *out = (mst_shape){

@@ -43,8 +43,9 @@ mst_status mst_checkpoint_find(const char *path, char **out)
     if (nested == NULL || manifest == NULL || metrics == NULL)
         TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for a path", path));
     if (!mst_path_is_folder(path))
-        TRY_OUT(st, mst_fail(MST_EINPUT, "%s: not a checkpoint: %s", path,
-                             mst_path_exists(path) ? "a checkpoint is a folder" : "there is no such folder"));
+        TRY_OUT(st, mst_fail(MST_EINPUT, "%s: %s", path,
+                             mst_path_exists(path) ? "not a checkpoint: a checkpoint is a folder"
+                                                   : "no such run or checkpoint"));
     if (mst_path_is_folder(nested))
         TRY_OUT(st, find_newest(nested, &found));
     else if (!mst_path_exists(manifest))

@@ -62,10 +62,11 @@ static mst_status parse_manifest(const char *checkpoint, json_t **out)
     if (path == NULL)
         return mst_fail(MST_ENOMEM, "%s: no memory for a path", checkpoint);
     if (!mst_path_exists(path))
-        TRY_OUT(st, mst_fail(MST_EINPUT, "%s: not a checkpoint: %s", checkpoint,
-                             mst_path_is_folder(checkpoint) ? "the folder has no manifest.json"
-                             : mst_path_exists(checkpoint)  ? "a checkpoint is a folder"
-                                                            : "there is no such folder"));
+        TRY_OUT(st,
+                mst_fail(MST_EINPUT, "%s: %s", checkpoint,
+                         mst_path_is_folder(checkpoint) ? "not a checkpoint: the folder has no manifest.json"
+                         : mst_path_exists(checkpoint)  ? "not a checkpoint: a checkpoint is a folder"
+                                                        : "no such run or checkpoint"));
     TRY_OUT(st, mst_file_read_all(path, CHECKPOINT_MANIFEST_MAX, &text, &size));
     root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error);
     if (root == NULL && json_error_code(&error) == json_error_out_of_memory)

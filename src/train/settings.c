@@ -405,11 +405,11 @@ static mst_status check_run(const mst_settings *s, bool dry_run)
     if (dry_run || s->train.resume || !mst_path_exists(run))
         return MST_OK;
     if (!mst_path_is_folder(run))
-        return mst_fail(MST_EEXIST, "%s: there already, and not a folder: choose another name", run);
+        return mst_fail(MST_EEXIST, "%s exists already and is not a folder: choose another name", run);
     return s->train.overwrite
                ? MST_OK
                : mst_fail(MST_EEXIST,
-                          "%s: there already: choose another name, or give --resume to continue it or "
+                          "%s exists already: choose another name, or give --resume to continue it or "
                           "--overwrite to replace it",
                           run);
 }

@@ -24,7 +24,7 @@ const mst_option mst_train_option_table[] = {
     {"until", MST_OPTION_TEXT, FIELD(until), NULL, 0, 0, NULL, "CONDITION",
      "Stop when an evaluation meets it, e.g. 'test_loss<=0.35'; metrics are train_loss and loss, accuracy, "
      "auc, top5 with "
-     "test_ or valid_ before them. never: no condition (to lift that of a resumed run). In as many epochs as "
+     "test_ or valid_ before them. never: removes the condition of a resumed run. In as many epochs as "
      "it takes unless another limit is given."},
     {"patience", MST_OPTION_INT, FIELD(patience), "0", 0, 1e6, NULL, "N",
      "Stop after N evaluations without a better loss on --valid; the best weights stay in RUN/best, which "

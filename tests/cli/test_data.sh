@@ -61,7 +61,7 @@ expect 0 data convert <(head -n 1000 all.libsvm) <(tail -n 4000 all.libsvm) --to
 cmp -s back.txt all.libsvm || fail "two pipes are not the file they were cut from"
 same "empty pipe: rows" "$(fact <(:) rows)" 0
 refused 1 "cache files cannot be read from /dev/fd/" data stat <(cat all.cache)
-refused 1 "cannot be read twice, to look at it first" --log error train <(cat all.libsvm) --run o/run
+refused 1 "can be read only once: give --features N (softmax: and --classes N), or name a file" --log error train <(cat all.libsvm) --run o/run
 refused 2 "save it to a file first" --log error train <(cat all.libsvm) --features 100000 --classes 2 --cache --run o/run
 
 # Dense data.
@@ -71,7 +71,7 @@ same "blobs: dense prefix" "$(fact blobs.svm dense_prefix)" 5
 expect 0 data stat blobs.svm
 grep -qE '^ +2 +[0-9]+ +0\.' out || fail "stat does not count labels"
 expect 0 data gen digits --rows 5 --test-rows 1 --out digits
-refused 1 'digits/train-images-idx3-ubyte: there already: choose another folder, or give --overwrite' data gen digits --out digits
+refused 1 'digits/train-images-idx3-ubyte exists already: choose another folder, or give --overwrite' data gen digits --out digits
 expect 0 data gen digits --rows 500 --test-rows 100 --out digits --overwrite
 only digits t10k-images-idx3-ubyte t10k-labels-idx1-ubyte train-images-idx3-ubyte train-labels-idx1-ubyte
 same "digits: rows" "$(fact digits rows)" 600
@@ -181,10 +181,10 @@ done
 cp all.cache o/kept.cache
 for command in "gen criteo --rows 5" "gen blobs --rows 5" "gen digits --rows 5" "gen images --rows 5" "convert x.svm"; do
   # shellcheck disable=SC2086
-  refused 1 "o/kept.cache: there already: choose another name, or give --overwrite" data $command --out o/kept.cache
+  refused 1 "o/kept.cache exists already: choose another name, or give --overwrite" data $command --out o/kept.cache
 done
 expect 0 data gen images --rows 5 --out images.gen
-refused 1 "images.gen: there already" data gen images --rows 6 --out images.gen
+refused 1 "images.gen exists already" data gen images --rows 6 --out images.gen
 refused 1 "bad.svm:2:" data convert bad.svm --format libsvm --out o/kept.cache --overwrite
 expect 0 data convert blobs.svm --to libsvm --out /dev/null # no file that could be lost
 cmp -s o/kept.cache all.cache || fail "a failed convert touched the file that was there"

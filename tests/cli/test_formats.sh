@@ -115,7 +115,7 @@ expect 0 predict three from-0.cache --what class
 cmp -s out labels || fail "predict looks at the labels of a cache"
 # two classes, and other formats
 sed 's/^3/2/' one.svm >two.svm
-refused 1 '--labels-from 1 makes 1 and 2 of them 0 and 1' --log error train two.svm --run x
+refused 1 '--labels-from 1 reads 1 and 2 as 0 and 1' --log error train two.svm --run x
 expect 0 train two.svm --labels-from 1 --epochs 30 --batch 10 --lr 1 --run binary
 expect 0 predict binary two.svm --what class
 cut -d' ' -f1 two.svm | cmp -s - out || fail "logreg does not print labels 1 and 2"

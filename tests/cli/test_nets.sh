@@ -102,7 +102,7 @@ mv kept.net my.net
 # ---- rows that are not what the net takes ----
 expect 0 data gen images --size 3x16x16 --classes 10 --rows 60 --test-rows 20 --out colour
 expect 0 data gen images --size 1x14x56 --classes 10 --rows 60 --test-rows 20 --out wide
-refused 1 "wide/train.gen: there already: choose another folder, or give --overwrite" data gen images --out wide
+refused 1 "wide/train.gen exists already: choose another folder, or give --overwrite" data gen images --out wide
 expect 0 data gen images --size 1x14x56 --classes 10 --rows 60 --test-rows 20 --out wide --overwrite
 expect 0 data gen blobs --rows 60 --features 20 --classes 10 --out twenty.libsvm
 refused 1 "colour/test.gen: its images are 3x16x16, and the net takes 1x28x28" \
@@ -120,11 +120,12 @@ refused 1 "twenty.libsvm: its rows are 20 numbers, and the net takes 1x28x28" \
 expect 0 train colour/train.gen --model mlp --hidden 5 --normalise auto --steps 1 --run normal
 refused 1 "$images: its images are 1x28x28, and the model is for images of 3x16x16" eval normal $images
 # Options for folders of images, where there are none.
-refused 2 "--image-size is for JPEG and PNG images, and the rows of $images are none" train $images --model mlp --image-size 8x8 --run w
-refused 2 "--image-gray is for JPEG and PNG images, and the rows of $images are none" \
+refused 2 "--image-size is for JPEG and PNG images, but $images holds raw pixels" train $images --model mlp --image-size 8x8 --run w
+refused 2 "--image-gray is for JPEG and PNG images, but $images holds raw pixels" \
   train $images --model mlp --test d/t10k-images-idx3-ubyte --image-gray --run w
-refused 2 "--image-resize is for JPEG and PNG images, and the rows of $images are none" eval soft $images --image-resize 9
-refused 2 "--image-size is for JPEG and PNG images, and the rows of $images are none" data convert $images --image-size 8x8 --out c.cache
+refused 2 "--image-resize is for JPEG and PNG images, but $images holds raw pixels" eval soft $images --image-resize 9
+refused 2 "--image-size is for JPEG and PNG images, but $images holds raw pixels" data convert $images --image-size 8x8 --out c.cache
+refused 2 "--image-size is for JPEG and PNG images, but twenty.libsvm holds none" train twenty.libsvm --image-size 8x8 --run w
 [ ! -e w ] || fail "a refused training left its run"
 printf '1 200:0.5\n2 300:1\n' >sparse.libsvm
 expect 0 predict r sparse.libsvm --what class

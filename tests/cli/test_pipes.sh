@@ -105,6 +105,13 @@ pid=$!
 wait_for 60 catches "$pid"
 kill -s INT "$pid"
 wait_for 60 gone "$pid"
+"$muster" train pipe --run early >out 2>err &
+pid=$!
+wait_for 60 catches "$pid"
+kill -s TERM "$pid"
+ended "$pid" 143
+grep -q 'before training began; nothing was saved$' err || fail "SIGTERM before the first row: no sentence"
+[ ! -e early ] || fail "a run that did not begin left a directory"
 if command -v gzip >/dev/null; then
   for i in 1 2 3; do sed -n "${i}p" rows.vw | gzip >"$i.gz"; done
   coproc PEER { exec "$muster" predict model-vw - 2>err; }

@@ -80,7 +80,7 @@ only r checkpoints manifest.json marks.csv metrics.csv processes verdict.json
 only r/checkpoints step-000000000030
 
 cp -r r before
-refused 1 'there already' train train.libsvm --run r
+refused 1 'exists already' train train.libsvm --run r
 diff -r r before >/dev/null || fail "a refused run changed the directory"
 expect 0 train train.libsvm --run r --overwrite --quiet --epochs 2
 json r/manifest.json 'd["progress"]["epoch"] == 2 and d["options"]["training"]["seed"] == 1'
@@ -139,8 +139,8 @@ refused 2 '--workers 2: cluster.yaml has 1' train train.cache --cluster cluster.
 refused 2 '--strategy local: a process of a cluster (cluster.yaml) trains with ps' train train.cache --cluster cluster.yaml \
   --role worker --strategy local
 refused 2 '--run: the name of the folder is empty' train train.cache --run ''
-refused 1 '/dev/null: there already, and not a folder: choose another name' train train.cache --run /dev/null
-refused 1 '/dev/null: there already, and not a folder' train train.cache --run /dev/null --overwrite
+refused 1 '/dev/null exists already and is not a folder: choose another name' train train.cache --run /dev/null
+refused 1 '/dev/null exists already and is not a folder' train train.cache --run /dev/null --overwrite
 # what a run was started with is not given anew
 expect 0 train train.cache --strategy ps --mode ssp --staleness 2 --servers 0 --workers 2 --steps 10 --run served --quiet
 json served/manifest.json 'd["options"]["strategy"]["servers"] == 2 == d["options"]["strategy"]["workers"]'
@@ -360,7 +360,7 @@ same "weights exported and counted" "$(wc -l <w.txt)" \
   "$(python3 -c 'import json; print(sum(v["nonzero"] for v in json.load(open("out"))["views"]))' 2>/dev/null || wc -l <w.txt)"
 expect 0 model export r --out w2.txt
 cmp -s w.txt w2.txt || fail "export to a file differs"
-refused 1 "w2.txt: there already: choose another name, or give --overwrite" model export r --out w2.txt
+refused 1 "w2.txt exists already: choose another name, or give --overwrite" model export r --out w2.txt
 expect 0 model export r --out w2.txt --overwrite
 refused 1 nowhere model show nowhere
 refused 2 'one checkpoint' model export

@@ -466,7 +466,7 @@ static void stop_ends_waiting(void **state)
         n++;
     assert_int_equal(st, MST_ESTOPPED);
     assert_true(n <= 16);
-    assert_string_equal(mst_error_text(), "fake.data: asked to stop while waiting for rows");
+    assert_string_equal(mst_error_text(), "stopped while waiting for rows of fake.data");
     assert_true(mst_seconds_since(begun) < 30.0);
     fake_open(d);
     mst_feed_destroy(feed);

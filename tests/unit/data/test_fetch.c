@@ -161,7 +161,7 @@ static void stopped(void **state)
     assert_true(signal(SIGUSR1, on_signal) != SIG_ERR);
     assert_int_equal(pipe(ends), 0);
     assert_int_equal(mst_fetch_mnist(target, &stop), MST_ESTOPPED);
-    assert_string_equal(mst_error_text(), "asked to stop while fetching MNIST");
+    assert_string_equal(mst_error_text(), "stopped while fetching MNIST");
     assert_int_equal(rmdir(target), 0);
     close(ends[1]);
     assert_int_equal(read(ends[0], &byte, 1), 0);

@@ -232,9 +232,10 @@ static void standard_input_is_read_once(void **state)
     uint64_t rows = 0;
     assert_int_equal(open_one("-", &d), MST_OK);
     assert_int_equal(mst_dataset_scan(d, 1), MST_EINPUT);
-    assert_string_equal(mst_error_text(),
-                        "standard input cannot be read twice, to look at it first: give --features N "
-                        "and --classes N, or a file");
+    assert_string_equal(
+        mst_error_text(),
+        "standard input can be read only once: give --features N (softmax: and --classes N), or "
+        "name a file");
     assert_int_equal(mst_dataset_each(d, 2, check_order, &rows), MST_OK);
     assert_int_equal(rows, n);
     assert_int_equal(mst_dataset_each(d, 1, count_rows, &rows), MST_EINPUT);
@@ -265,7 +266,7 @@ static void pipes_are_read_once(void **state)
         options.format = NULL;
         assert_int_equal(mst_dataset_scan(d, 1), MST_EINPUT);
         snprintf(sentence, sizeof sentence,
-                 "%s cannot be read twice, to look at it first: give --features N and --classes N, or a file",
+                 "%s can be read only once: give --features N (softmax: and --classes N), or name a file",
                  pipe_path);
         assert_string_equal(mst_error_text(), sentence);
         assert_int_equal(mst_dataset_each(d, 2, check_order, &rows), MST_OK);

@@ -437,7 +437,7 @@ static void bad_rows(void **state)
         {"feature \"label\" holds 2 numbers instead of one", 1},
         {"feature \"label\" is not a finite number", 2},
         {"feature \"label\" is not a number", 3},
-        {"feature \"value\" holds 1 numbers and the indices are 2", 4},
+        {"feature \"value\" holds 1 numbers, but \"index\" holds 2", 4},
         {"feature \"value\" holds a number that is not finite", 5},
         {"feature \"index\" holds the negative index -3", 6},
         {"feature \"index\" holds index 4294967295, which is not below the number of features 4294967295", 7},

@@ -97,7 +97,7 @@ static void test_new(void **state)
 
     expect_refused(
         MST_RUN_NEW, MST_EEXIST,
-        "there already: choose another name, or give --resume to continue it or --overwrite to replace it");
+        "exists already: choose another name, or give --resume to continue it or --overwrite to replace it");
     mst_run_destroy(NULL);
 }
 
@@ -105,7 +105,7 @@ static void test_resume(void **state)
 {
     (void)state;
     mst_run *run = NULL;
-    expect_refused(MST_RUN_RESUME, MST_EINPUT, "no run to resume: there is no such folder");
+    expect_refused(MST_RUN_RESUME, MST_EINPUT, "no run to resume; leave out --resume to start one");
     assert_int_equal(mst_run_new(path, MST_RUN_NEW, 0, &run), MST_OK);
     for (uint64_t step = 10; step <= 50; step += 10) {
         mst_metrics m = {step, step, 0, 0, 0, 1, 1, "", NAN, NAN, NAN, NAN};

@@ -188,7 +188,7 @@ static void test_input(void **state)
     slow.processes[0].delay = 0.05;
     judge(&slow, &v);
     assert_null(strstr(v.sentence, "Parsing"));
-    assert_true(gain_of(&v, "no other programs") < 1.2);
+    assert_true(gain_of(&v, "stopping other programs") < 1.2);
     assert_non_null(strstr(v.sentence, "waits for rows from standard input 7"));
     assert_true(gain_of(&v, "--cache") == 0);
     r.format = "cache"; /* nothing to make of it */
@@ -218,9 +218,9 @@ static void test_parsing_takes_cores(void **state)
     judge(&r, &v);
     is(&v, MST_BOTTLENECK_COMPUTE, "");
     assert_non_null(strstr(v.sentence, "Cores are the bottleneck: threads compute 25% of their time"));
-    assert_non_null(strstr(v.sentence, "Parsing takes the cores: 0.7"));
+    assert_non_null(strstr(v.sentence, "Parsing uses 0.7"));
     assert_true(gain_of(&v, "--cache") > 3.2 && gain_of(&v, "--cache") < 4);
-    assert_true(gain_of(&v, "no other programs") == 0 && gain_of(&v, "--threads") == 0);
+    assert_true(gain_of(&v, "stopping other programs") == 0 && gain_of(&v, "--threads") == 0);
     fixture_run two = r; /* two threads on one core go on taking turns, others' programs between them */
     two.threads = 2;
     two.processes[0].threads = 2;
@@ -253,14 +253,14 @@ static void test_other_programs(void **state)
     p->delay = 0.9;
     judge(&r, &v);
     is(&v, MST_BOTTLENECK_COMPUTE, "");
-    assert_string_equal(v.advice[0].change, "no other programs on the host");
+    assert_string_equal(v.advice[0].change, "stopping other programs on this host");
     assert_non_null(strstr(v.advice[0].text, "use 1.0 of its 2 cores: stop them, or train on another host"));
     assert_true(v.advice[0].gain > 1.6 && v.advice[0].gain < 2.1);
     assert_true(gain_of(&v, "muster launch --hosts FILE --servers 1 --workers 2") > 1.6);
     assert_true(gain_of(&v, "--strategy") == 0);
     r = fixture_local(); /* its own threads use all of it */
     judge(&r, &v);
-    assert_true(gain_of(&v, "no other programs") == 0);
+    assert_true(gain_of(&v, "stopping other programs") == 0);
     assert_string_equal(v.advice[0].change, "muster launch --hosts FILE --servers 1 --workers 2");
     assert_true(v.advice[0].hardware);
     r.file = "-"; /* which no other host can read */

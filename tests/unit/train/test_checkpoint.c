@@ -356,7 +356,7 @@ static void test_find_and_killed_save(void **state)
     char *found = NULL;
     make_params(&params, 4, 0);
     assert_int_equal(mst_checkpoint_find(folder, &found), MST_EINPUT);
-    expect_says("not a checkpoint: there is no such folder");
+    expect_says("no such run or checkpoint");
     assert_int_equal(mst_make_folders(folder), MST_OK);
     assert_int_equal(mst_checkpoint_find(folder, &found), MST_EINPUT);
     expect_says("no complete checkpoint here");
@@ -482,7 +482,7 @@ static void test_damage(void **state)
     expect_load_fails(2, "a checkpoint of format version 2, and this muster reads version 1");
     assert_int_equal(unlink(at(2, "manifest.json")), 0);
     expect_load_fails(2, "not a checkpoint: the folder has no manifest.json");
-    expect_load_fails(3, "not a checkpoint: there is no such folder");
+    expect_load_fails(3, "no such run or checkpoint");
 
     static const struct {
         const char *from, *to, *sentence;
