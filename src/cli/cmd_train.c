@@ -371,6 +371,7 @@ static mst_status nothing_trained(const settings *s, const mst_train_summary *su
         snprintf(text, sizeof text, "--until %s is met; give another condition, or --until never", o->until);
         break;
     case MST_END_STOPPED:
+    case MST_END_DESERTED: /* which the job has told of */
         return MST_OK;
     }
     if (o->fail_if_done)

@@ -208,6 +208,15 @@ static bool is_lost(const launch *l, const actor *a)
            (was_taken(a) || a->code == 3);
 }
 
+/* Whether a worker is left to train. */
+static bool has_workers(const launch *l)
+{
+    for (uint32_t i = 0; i < l->job->plan->n_members; i++)
+        if (l->actors[i].member->role == MST_ROLE_WORKER && !l->actors[i].ended)
+            return true;
+    return false;
+}
+
 static bool ended_well(const actor *a)
 {
     return a->ended && a->code == 0 && a->signal == 0;
@@ -262,7 +271,10 @@ static void member_ended(launch *l, actor *a)
         a->lost = l->phase == PHASE_RUN || l->phase == PHASE_FINISH;
         if (a->lost)
             mst_cli_note("launch: %s is lost (%s)%s%s", a->name, how_it_ended(a, how, sizeof how),
-                         a->sentence[0] != '\0' ? ": " : "; the job continues without it", a->sentence);
+                         a->sentence[0] != '\0' ? ": "
+                         : has_workers(l)       ? "; the job continues without it"
+                                                : "",
+                         a->sentence);
         return;
     }
     bool first_by_peer = l->first != NULL && l->first->signal == 0 && l->first->code == 3;

@@ -446,8 +446,10 @@ void mst_coordinator_lost(mst_server *s, uint32_t worker, const mst_net_loss *lo
     if (done)
         mst_warn("%s, after it had done its work", why);
     else
-        mst_warn("%s; the job continues without %s", why,
-                 loss->reason == MST_NET_STOPPED ? "that worker" : "it");
+        mst_warn("%s; %s%s", why, mst_deserted(s) ? "no worker is left" : "the job continues without ",
+                 mst_deserted(s)                   ? ""
+                 : loss->reason == MST_NET_STOPPED ? "that worker"
+                                                   : "it");
     mst_status st = lose(s, worker);
     if (st != MST_OK)
         mst_server_fail(s, st);

@@ -138,6 +138,7 @@ mst_status mst_work_wanted(mst_server *s, uint32_t worker, const mst_message *m)
 mst_status mst_work_pushed(mst_server *s, uint32_t worker, uint64_t rows);
 /* A step has closed: where training stands now. */
 void mst_work_closed(mst_server *s, uint64_t step);
+bool mst_deserted(const mst_server *s); /* no worker is left */
 /* The worker is lost; its rows go to others. first: the first step its pushes do not count for. */
 mst_status mst_work_lost(mst_server *s, uint32_t worker, uint64_t first);
 /* Rows to others from a worker that does not move. */

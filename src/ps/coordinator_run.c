@@ -442,7 +442,7 @@ json_t *mst_coordinator_workers(const mst_server *s)
 
 static mst_status end_well(mst_server *s)
 {
-    TRY(s->hooks->finish(s->hooks->arg, mst_coordinator_workers(s)));
+    TRY(s->hooks->finish(s->hooks->arg, mst_coordinator_workers(s), s->co->deserted));
     if (s->co->repeats > 0)
         mst_info("%" PRIu64 " rows were trained on twice: their worker was slow, and others had them too",
                  s->co->repeats);
@@ -460,7 +460,7 @@ static mst_status end_well(mst_server *s)
     return MST_OK;
 }
 
-static bool deserted(const mst_server *s)
+bool mst_deserted(const mst_server *s)
 {
     for (uint32_t w = 0; w < s->options.n_workers; w++)
         if (mst_alive(s->co, w) || s->co->members[w].joined)
@@ -527,7 +527,7 @@ mst_status mst_coordinator_look(mst_server *s)
         return MST_OK;
     if (co->saving_best)
         TRY(settle_best(s));
-    if (co->phase == MST_JOB_RUN && deserted(s)) {
+    if (co->phase == MST_JOB_RUN && mst_deserted(s)) {
         co->deserted = true;
         co->phase = MST_JOB_STOP;
     }

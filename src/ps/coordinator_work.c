@@ -399,7 +399,7 @@ mst_status mst_work_lost(mst_server *s, uint32_t worker, uint64_t first)
     }
     if (streams(co) && co->phase == MST_JOB_RUN)
         mst_warn("what worker %" PRIu32 " had left to read is not trained on: nobody else reads it", worker);
-    if (rows > 0)
+    if (rows > 0 && !mst_deserted(s))
         mst_info("%" PRIu64 " rows of worker %" PRIu32 " go to others", rows, worker);
     return MST_OK;
 }

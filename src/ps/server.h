@@ -101,8 +101,9 @@ typedef struct mst_server_hooks {
     void (*record)(void *arg, const mst_record *record);
     /* What became of a process: "join", "leave" (it had done its work), "death", with a sentence. Or NULL. */
     void (*member)(void *arg, mst_role role, uint32_t index, const char *kind, const char *text);
-    /* Training is over and everybody has reported: [{"worker", "steps", ...}, ...]; stolen. */
-    mst_status (*finish)(void *arg, json_t *workers);
+    /* Training is over and everybody has reported: [{"worker", "steps", ...}, ...]; stolen. deserted:
+     * because no worker was left. */
+    mst_status (*finish)(void *arg, json_t *workers, bool deserted);
 } mst_server_hooks;
 
 struct mst_server_options {

@@ -619,9 +619,12 @@ mst_status mst_book_finish(mst_book *self, mst_end end, mst_train_summary *summa
     summary->best_step = self->best_step;
     summary->steps_here = self->progress.steps - self->opened_steps;
     summary->n_evaluations = self->n_evaluations;
+    bool failed = end == MST_END_DESERTED;
     json_object_set_new(self->manifest, "end", json_string(mst_end_text(end)));
-    end_watch(self, end != MST_END_STOPPED, false, mst_end_text(end));
-    TRY(write_manifest(self, end == MST_END_STOPPED ? "stopped" : "done"));
+    if (failed)
+        json_object_set_new(self->manifest, "error", json_string(mst_end_text(end)));
+    end_watch(self, end != MST_END_STOPPED, failed, mst_end_text(end));
+    TRY(write_manifest(self, failed ? "failed" : end == MST_END_STOPPED ? "stopped" : "done"));
     close_run(self);
     return MST_OK;
 }

@@ -446,12 +446,12 @@ static void member(void *arg, mst_role role, uint32_t index, const char *kind, c
         mst_book_mark(job->book, name, kind, text);
 }
 
-static mst_status finish(void *arg, json_t *workers)
+static mst_status finish(void *arg, json_t *workers, bool deserted)
 {
     server_job *job = arg;
     job->summary->workers = workers;
     TRY(mst_book_note(job->book, "workers", json_deep_copy(workers)));
-    return mst_book_finish(job->book, job->end, &job->summary->train);
+    return mst_book_finish(job->book, deserted ? MST_END_DESERTED : job->end, &job->summary->train);
 }
 
 /* ---- life ---- */

@@ -124,6 +124,7 @@ typedef enum mst_end {
     MST_END_UNTIL,
     MST_END_PATIENCE,
     MST_END_STOPPED,
+    MST_END_DESERTED, /* the run failed, though its weights are saved */
 } mst_end;
 const char *mst_end_text(mst_end end);
 

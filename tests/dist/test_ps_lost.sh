@@ -85,5 +85,11 @@ killed w1
 ends_all 3 s0 s1
 said s0 '^muster: no worker is left; the weights are saved: continue with --resume'
 [ -d run/checkpoints ] || fail "no checkpoint"
+grep -q '"state": "failed"' run/manifest.json || fail "the run is not said to have failed"
+grep -q '"end": "no worker was left"' run/manifest.json || fail "not said why the run ended"
+said s0 'warning: worker 1 .*; no worker is left$'
+! grep -q 'rows of worker 1 go to others' s0.log || fail "rows are said to go to others"
+expect 0 report run --markdown
+has 'It failed: no worker was left.'
 expect 0 launch --workers 1 --logs none -- train --resume --run run --json
 grep -qF "\"rows\": $rows," out || fail "the resumed run ended elsewhere"
