@@ -156,7 +156,7 @@ said w0 'waited 3 s for worker 1$'
 # tf JOBS TYPE INDEX: TF_CONFIG of a process.
 tf() {
   TF_CONFIG="{\"cluster\": {$1}, \"task\": {\"type\": \"$2\", \"index\": $3}}" start "$2$3" train c.cache --epochs 1 \
-    --batch 20 --mode "$mode" --start-timeout 20 --json --run run
+    --batch 20 --mode "$mode" --shard "$shard" --start-timeout 20 --json --run run
 }
 names() {
   local i=0 list=""
@@ -164,6 +164,8 @@ names() {
   echo "\"$1\": [$list]"
 }
 for mode in sync async; do
+  shard=static # training begins when all workers have joined
+  [ $mode = async ] || shard=auto
   rm -rf run
   jobs="$(names ps 2), $(names worker 1), $(names chief 1)"
   for who in "ps 0" "ps 1" "chief 0" "worker 0"; do tf "$jobs" $who; done

@@ -115,7 +115,7 @@ cluster 2 2
 in_folder() {
   local name=$1 folder=$2
   shift 2
-  (cd "$folder" && exec "$muster" train --cluster ../cluster.yaml "$work/c.cache" --run run --epochs 1 --mode async --batch 10 \
+  (cd "$folder" && exec "$muster" train --cluster ../cluster.yaml "$work/c.cache" --run run --epochs 1 --mode sync --batch 10 \
     --test "$work/t.cache" --checkpoint-every $((10000 / slack))rows --optimizer adagrad --json "$@" >"$work/$name.out" 2>"$work/$name.log" </dev/null) &
   pid_of[$name]=$!
 }
