@@ -489,11 +489,14 @@ static void write_sentence(const mst_facts *f, mst_verdict *v)
                  mst_figure_percent(f->server_busy, number), share);
         break;
     case MST_BOTTLENECK_INPUT:
-        snprintf(v->sentence, size, "Input is the bottleneck: training waits for rows %s %s of the time.",
-                 f->piped          ? "from standard input"
+        snprintf(extra, sizeof extra, "%s%.256s",
+                 f->pipe != NULL   ? "from "
                  : f->source_waits ? "to be read"
                                    : "to be parsed",
-                 share);
+                 f->pipe != NULL ? f->pipe : "");
+        snprintf(v->sentence, size, "Input is the bottleneck: training waits for rows %s %s of the time%s.",
+                 extra, share,
+                 f->pipe != NULL && f->source_waits ? ", since the program that writes them is slow" : "");
         break;
     case MST_BOTTLENECK_DISK:
         snprintf(v->sentence, size, "The disk is the bottleneck: training waits for it %s of the time.",

@@ -455,13 +455,23 @@ static bool is_full(const mst_facts *f, const mst_party *w)
     return w->host_busy >= CROWDED || (limit > 0 && !shares_process(f, w) && w->cpu >= FULL * limit);
 }
 
+static const char *pipe_of(const json_t *manifest)
+{
+    const json_t *files = json_object_get(manifest, "files");
+    const char *first = json_string_value(json_array_get(files, 0));
+    if (first != NULL && strcmp(first, "-") == 0)
+        return "standard input";
+    if (!json_is_true(json_object_get(json_object_get(manifest, "source"), "once")))
+        return NULL;
+    return first != NULL && json_array_size(files) == 1 ? first : "pipes";
+}
+
 /* What parses the rows, and whether it takes cores from those that train. */
 static void take_input(mst_facts *f)
 {
     const char *format = mst_run_data_text(f->run, "data", "format", NULL);
-    const char *file = json_string_value(json_array_get(json_object_get(f->run->manifest, "files"), 0));
     double n = 0, ready = 0;
-    f->piped = file != NULL && strcmp(file, "-") == 0;
+    f->pipe = pipe_of(f->run->manifest);
     f->parses = format == NULL || strcmp(format, "cache") != 0;
     f->cores_full = f->n_workers > 0;
     for (size_t i = 0; i < f->n_workers; i++) {

@@ -49,8 +49,8 @@ typedef struct mst_facts {
     bool crowded;           /* several processes of the run use up all cores of a host */
     const mst_party *guest; /* on the host where others use most; their cores' worth */
     double others;
-    bool piped;  /* rows come from standard input */
-    bool parses; /* rows come from text, and not from a cache of it */
+    const char *pipe; /* the name of the pipe that rows come from; NULL: from files */
+    bool parses;      /* rows come from text, and not from a cache of it */
     /* cores' worth of a worker's process, the mean of them: of its training, and of what no phase explains,
      * which is parsing where it parses; NAN: not known */
     double training, parsing;

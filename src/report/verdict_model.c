@@ -391,7 +391,7 @@ static void set_own(const mst_verdict *v, model *m, double share)
 static void advise_cache(const mst_facts *f, mst_verdict *v, const model *now)
 {
     model m = *now;
-    if (!f->parses || f->piped || f->n_workers == 0)
+    if (!f->parses || f->pipe != NULL || f->n_workers == 0)
         return;
     m.input *= CACHED;
     /* what parses gives its cores to what trains */
@@ -500,13 +500,14 @@ static void advise_threads(const mst_facts *f, mst_verdict *v, const model *now)
     double left = floor(fmin((cores - f->others) / beside(f), limit) + 0.25); /* of NAN and a number: it */
     if (left >= threads + 1 && threads >= 1) {
         m.own *= threads / left;
-        m.input *= threads / left;
+        m.input *= f->pipe != NULL && f->source_waits ? 1 : threads / left;
         snprintf(change, sizeof change, "--threads %.0f", left);
         advise(v, now, &m, NEEDS_NOTHING, change,
                left >= cores   ? "One thread for each core of the host."
                : beside(f) > 1 ? "One thread for each core of the host, which the ranks there share."
                                : "One thread for each core of the host that others leave.");
-    } else if (!f->ranks && !f->piped && threads >= fmin(cores, limit) && v->kind == MST_BOTTLENECK_COMPUTE) {
+    } else if (!f->ranks && f->pipe == NULL && threads >= fmin(cores, limit) &&
+               v->kind == MST_BOTTLENECK_COMPUTE) {
         m.own /= 2;
         advise(
             v, now, &m, NEEDS_HARDWARE, "muster launch --hosts FILE --servers 1 --workers 2",

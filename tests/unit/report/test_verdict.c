@@ -190,7 +190,20 @@ static void test_input(void **state)
     assert_null(strstr(v.sentence, "Parsing"));
     assert_true(gain_of(&v, "stopping other programs") < 1.2);
     assert_non_null(strstr(v.sentence, "waits for rows from standard input 7"));
+    assert_non_null(strstr(v.sentence, "of the time, since the program that writes them is slow."));
     assert_true(gain_of(&v, "--cache") == 0);
+    slow.file = "rows.fifo";
+    slow.once = true;
+    judge(&slow, &v);
+    assert_non_null(strstr(v.sentence, "waits for rows from rows.fifo 7"));
+    assert_non_null(strstr(v.sentence, "the program that writes them is slow"));
+    assert_true(gain_of(&v, "--cache") == 0 && gain_of(&v, "--threads") < 1.2);
+    slow = r; /* the parser is slower than the writer */
+    slow.file = "rows.fifo";
+    slow.once = true;
+    judge(&slow, &v);
+    assert_non_null(strstr(v.sentence, "waits for rows from rows.fifo 7"));
+    assert_null(strstr(v.sentence, "slow"));
     r.format = "cache"; /* nothing to make of it */
     judge(&r, &v);
     assert_true(gain_of(&v, "--cache") == 0);
