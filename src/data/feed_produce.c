@@ -188,12 +188,48 @@ static bool has_unseen(const mst_feed_options *o, const mst_chunk *c)
     return o->features != 0 && c->n_entries != 0 && c->max_key >= o->features;
 }
 
-/* Why a label that is no class may be none. */
-static const char *labels_hint(const mst_feed *f, float label)
+/* What to do about a label that is no class. */
+static const char *labels_hint(const mst_feed *f, const mst_chunk *c, float label, char out[static 80])
 {
+    uint32_t classes = f->options.classes;
     if (f->dataset->labels_from != 0)
         return " after --labels-from was taken off";
-    return label == (float)f->options.classes ? "; if 1 is the first class, give --labels-from 1" : "";
+    if (label != rintf(label))
+        return "; classes are whole numbers";
+    if (label == (float)classes && c->min_label >= 1.0f)
+        return "; if 1 is the first class, give --labels-from 1";
+    if (label < (float)classes || label >= 0x1p24f)
+        return "";
+    snprintf(out, 80, "; more classes need %s--classes %.0f or more",
+             classes == 2 ? "--model softmax and " : "", (double)label + 1.0);
+    return out;
+}
+
+/* Names the first row with a feature that the model does not have, numbered as in the file. */
+static mst_status fail_unseen(const mst_feed *f, mst_chunk *c, uint64_t first_row, const char *whose)
+{
+    uint64_t features = f->options.features, feature = c->max_key, at = first_row;
+    uint32_t base = f->dataset->info.index_base == 1;
+    TRY(mst_chunk_check_wait(c));
+    for (uint32_t i = c->n_rows; i-- > 0;) {
+        mst_row row;
+        mst_chunk_row(c, i, &row);
+        for (uint32_t k = row.n_keys; k-- > 0;)
+            if (row.keys[k] >= features) {
+                feature = row.keys[k];
+                at = first_row + i;
+            }
+        if (row.n_dense > features) {
+            feature = features;
+            at = first_row + i;
+        }
+    }
+    return mst_fail(
+        MST_EINPUT,
+        "%s: row %llu%s has feature %llu, but the model has features %u to %llu; a model that takes "
+        "it has to be started with a larger --features",
+        f->dataset->name, (unsigned long long)at, whose, (unsigned long long)feature + base, base,
+        (unsigned long long)features - 1 + base);
 }
 
 static mst_status check_chunk(const mst_feed *f, mst_chunk *c, uint64_t first_row)
@@ -208,12 +244,7 @@ static mst_status check_chunk(const mst_feed *f, mst_chunk *c, uint64_t first_ro
                             (unsigned long long)first_row, whose, o->augment->channels, o->augment->in_height,
                             o->augment->in_width);
     } else if (has_unseen(o, c) && !o->drop_unseen) {
-        return mst_fail(MST_EINPUT,
-                        "%s: rows from %llu on%s have feature %u, but the model has %llu features (0 to "
-                        "%llu); a model that "
-                        "takes them has to be started with a larger --features",
-                        name, (unsigned long long)first_row, whose, c->max_key,
-                        (unsigned long long)o->features, (unsigned long long)o->features - 1);
+        return fail_unseen(f, c, first_row, whose);
     }
     if (o->classes == 0 || c->n_rows == 0)
         return MST_OK;
@@ -224,12 +255,13 @@ static mst_status check_chunk(const mst_feed *f, mst_chunk *c, uint64_t first_ro
     TRY(mst_chunk_check_wait(c));
     for (uint32_t i = 0; i < c->n_rows; i++) {
         mst_row row;
+        char hint[80];
         mst_chunk_row(c, i, &row);
         if (!(row.label >= lowest && row.label <= highest) || row.label != rintf(row.label))
             return mst_fail(MST_EINPUT, "%s: row %llu%s has label %g, which is not %s%u%s", name,
                             (unsigned long long)(first_row + i), whose, (double)row.label,
                             o->classes == 2 ? "-1, 0 or " : "a class from 0 to ", o->classes - 1,
-                            labels_hint(f, row.label));
+                            labels_hint(f, c, row.label, hint));
     }
     return MST_OK;
 }

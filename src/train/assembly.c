@@ -30,6 +30,28 @@ mst_status mst_open_data(const mst_text_list *files, mst_data_options *options, 
     return st;
 }
 
+/* Whether the labels are what the model takes: multi, classes from 0 on; otherwise 0/1 or -1/+1. */
+static mst_status check_labels(const mst_dataset *dataset, bool multi)
+{
+    float low = dataset->info.min_label, top = dataset->info.max_label;
+    bool whole = dataset->info.labels_integral;
+    const char *name = dataset->name, *whole_only = "classes are whole numbers";
+    if (multi && (!whole || low < 0.0f || top >= 0x1p24f))
+        return mst_fail(MST_EINPUT, "%s: labels from %g to %g are not classes 0, 1, 2, ...; %s", name,
+                        (double)low, (double)top,
+                        !whole                        ? whole_only
+                        : low == -1.0f && top <= 1.0f ? "--model logreg takes -1 and +1"
+                                                      : "number the classes from 0");
+    if (!multi && (!whole || low < -1.0f || top > 1.0f))
+        return mst_fail(MST_EINPUT, "%s: labels from %g to %g are not 0/1 or -1/+1, as logreg takes them; %s",
+                        name, (double)low, (double)top,
+                        !whole                       ? whole_only
+                        : low == 1.0f && top == 2.0f ? "--labels-from 1 reads 1 and 2 as 0 and 1"
+                        : low < 0.0f                 ? "--model softmax takes more classes, numbered from 0"
+                                                     : "--model softmax takes classes 0, 1, 2, ...");
+    return MST_OK;
+}
+
 mst_status mst_find_shape(mst_dataset *dataset, const mst_data_options *options,
                           const mst_model_options *model, unsigned n_threads, mst_shape *out)
 {
@@ -56,15 +78,7 @@ mst_status mst_find_shape(mst_dataset *dataset, const mst_data_options *options,
         features = dataset->info.n_features;
     if (classes == 0 && dataset->info.scanned) {
         float top = dataset->info.max_label;
-        if (multi && (!dataset->info.labels_integral || dataset->info.min_label < 0.0f || top >= 0x1p24f))
-            return mst_fail(MST_EINPUT, "%s: labels from %g to %g are not classes 0, 1, 2, ...",
-                            dataset->name, (double)dataset->info.min_label, (double)top);
-        if (!multi && (!dataset->info.labels_integral || dataset->info.min_label < -1.0f || top > 1.0f))
-            return mst_fail(
-                MST_EINPUT, "%s: labels from %g to %g are not 0/1 or -1/+1, as logreg takes them; %s",
-                dataset->name, (double)dataset->info.min_label, (double)top,
-                dataset->info.min_label == 1.0f && top == 2.0f ? "--labels-from 1 reads 1 and 2 as 0 and 1"
-                                                               : "--model softmax takes classes");
+        TRY(check_labels(dataset, multi));
         classes = top < 1.0f ? 2 : (uint32_t)top + 1;
     }
     *out = (mst_shape){

@@ -113,6 +113,18 @@ refused 1 'from-1.cache has rows read with --labels-from 1, but wide is for rows
   eval wide from-1.cache
 expect 0 predict three from-0.cache --what class
 cmp -s out labels || fail "predict looks at the labels of a cache"
+# labels that are no classes of the model: what to do depends on both
+sed 's/^3/0/' one.svm >zero.svm
+refused 1 'row 1 has label 2, which is not -1, 0 or 1; more classes need --model softmax and --classes 3 or more' \
+  train zero.svm --model softmax --classes 2 --features 8 --run x
+refused 1 'row 1 has label 2, which is not -1, 0 or 1; more classes need --model softmax and --classes 3 or more' \
+  train zero.svm --features 8 --run x
+refused 1 '--model softmax takes classes 0, 1, 2, ...' --log error train zero.svm --run x
+sed 's/^[23]/0.5/' one.svm >half.svm
+refused 1 'as logreg takes them; classes are whole numbers' --log error train half.svm --run x
+refused 1 'are not classes 0, 1, 2, ...; classes are whole numbers' --log error train half.svm --model softmax --run x
+sed 's/^[23]/-1/' one.svm >signs.svm
+refused 1 '--model logreg takes -1 and +1' --log error train signs.svm --model softmax --run x
 # two classes, and other formats
 sed 's/^3/2/' one.svm >two.svm
 refused 1 '--labels-from 1 reads 1 and 2 as 0 and 1' --log error train two.svm --run x
