@@ -56,8 +56,12 @@ static mst_status fail_index(const mst_parse_context *context, const mst_block *
                              uint64_t index)
 {
     if (index == 0 && context->index_base == 1)
-        return mst_block_fail(&mst_format_libsvm, block, at,
-                              "index 0 in a file whose first index was taken to be 1; pass --index-base 0");
+        return mst_block_fail(
+            &mst_format_libsvm, block, at, "%s",
+            context->options->set == MST_SET_TEST
+                ? "index 0, but the training data count from 1: train with --index-base 0, or, if only this "
+                  "file counts from 0, apply the model with --index-base 0 --force"
+                : "index 0 in a file whose first index was taken to be 1; pass --index-base 0");
     if (mst_key_limit(context) == UINT32_MAX)
         return mst_block_fail(&mst_format_libsvm, block, at, "index %llu does not fit 32 bits",
                               (unsigned long long)index);

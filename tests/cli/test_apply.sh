@@ -194,6 +194,12 @@ refused 1 'columns.tfrecord has rows with numbered features, but columns is for'
 
 # A cache of libsvm rows that were numbered from elsewhere.
 expect 0 data convert test.libsvm --index-base 0 --out shifted.cache
+sed 's/ / 0:1 /' test.libsvm >zero.libsvm
+for command in eval predict; do
+  refused 1 'zero.libsvm:1: index 0, but the training data count from 1' $command svm zero.libsvm
+  grep -q 'if only this file counts from 0, apply the model with --index-base 0 --force$' err || fail "$command: no advice"
+  expect 0 $command svm zero.libsvm --index-base 0 --force
+done
 refused 1 'shifted.cache has rows read with --index-base 0, but svm is for rows read with --index-base 1' eval svm shifted.cache
 
 # ---- the best weights of a run with --patience ----
