@@ -396,6 +396,30 @@ static double first_known(double a, double b)
     return isnan(a) ? b : a;
 }
 
+static double some(double count)
+{
+    return count > 0 ? count : NAN;
+}
+
+/* The processes of the last piece: those of earlier ones have left folders, too. */
+static void count_parties(const mst_run_data *run, double workers, double ranks, double servers,
+                          mst_run_figures *f)
+{
+    const json_t *cluster = json_object_get(run->manifest, "cluster");
+    f->n_workers = f->n_servers = NAN;
+    if (strcmp(f->strategy, "allreduce") == 0) {
+        f->n_workers = first_known(mst_run_data_real(run, "mpi", "ranks", NULL), some(ranks));
+    } else if (strcmp(f->strategy, "local") != 0) {
+        bool ps = strcmp(f->strategy, "ps") == 0;
+        f->n_workers =
+            first_known(some((double)json_array_size(json_object_get(cluster, "workers"))),
+                        first_known(some(workers), ps ? mst_run_data_option_real(run, "workers") : NAN));
+        f->n_servers =
+            first_known(some((double)json_array_size(json_object_get(cluster, "servers"))),
+                        first_known(some(servers), ps ? mst_run_data_option_real(run, "servers") : NAN));
+    }
+}
+
 mst_status mst_run_figures_of(const mst_run_data *run, mst_run_figures *out)
 {
     mst_run_figures f = {
@@ -412,7 +436,7 @@ mst_status mst_run_figures_of(const mst_run_data *run, mst_run_figures *out)
         .peak_memory = NAN,
         .cpu_s = NAN,
     };
-    double ignored, workers = 0, servers = 0;
+    double ignored, workers = 0, ranks = 0, servers = 0;
     /* metrics.csv has a line a second, the manifest is written now and then: the greater is the newer */
     f.steps = fmax(mst_run_data_real(run, "progress", "step", NULL), last_of(&run->metrics, "step"));
     f.rows = fmax(mst_run_data_real(run, "progress", "rows", NULL), last_of(&run->metrics, "rows"));
@@ -435,25 +459,15 @@ mst_status mst_run_figures_of(const mst_run_data *run, mst_run_figures *out)
     for (size_t i = 0; i < run->n_processes; i++) {
         mst_loads use;
         const mst_process_data *p = run->processes[i];
-        workers += p->role == MST_PROCESS_WORKER || p->role == MST_PROCESS_RANK;
+        workers += p->role == MST_PROCESS_WORKER;
+        ranks += p->role == MST_PROCESS_RANK;
         servers += p->role == MST_PROCESS_SERVER;
         TRY(mst_loads_of(run, p, NAN, NAN, &use));
         f.peak_memory = fmax(f.peak_memory, use.all[MST_LOAD_MEMORY].peak);
         if (!isnan(use.all[MST_LOAD_CPU].total))
             f.cpu_s = or_zero(f.cpu_s) + use.all[MST_LOAD_CPU].total;
     }
-    bool ps = strcmp(f.strategy, "ps") == 0;
-    const json_t *cluster = json_object_get(run->manifest, "cluster");
-    double cluster_workers = (double)json_array_size(json_object_get(cluster, "workers"));
-    double cluster_servers = (double)json_array_size(json_object_get(cluster, "servers"));
-    f.n_workers = first_known(workers > 0           ? workers
-                              : cluster_workers > 0 ? cluster_workers
-                                                    : NAN,
-                              ps ? mst_run_data_option_real(run, "workers") : NAN);
-    f.n_servers = first_known(servers > 0           ? servers
-                              : cluster_servers > 0 ? cluster_servers
-                                                    : NAN,
-                              ps ? mst_run_data_option_real(run, "servers") : NAN);
+    count_parties(run, workers, ranks, servers, &f);
     *out = f;
     return MST_OK;
 }

@@ -167,6 +167,15 @@ void mst_history_fini(mst_history *self)
     *self = (mst_history){0};
 }
 
+const mst_segment *mst_history_same_crew(const mst_history *self)
+{
+    const mst_segment *s = &self->segments[self->n - 1];
+    while (s->before != NULL && s->before->crew.strategy == s->crew.strategy &&
+           s->before->crew.workers == s->crew.workers && s->before->crew.servers == s->crew.servers)
+        s = s->before;
+    return s;
+}
+
 /* Counts that segments ran with, in place of the options of that name. */
 static const struct {
     const char *name;

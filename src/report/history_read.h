@@ -44,6 +44,8 @@ typedef struct mst_history {
 mst_status mst_history_of(const mst_run_data *run, double to_step, double to_rows, double to_train_s,
                           mst_history *out);
 void mst_history_fini(mst_history *self);
+/* The first of the last segments that ran with the same processes. */
+const mst_segment *mst_history_same_crew(const mst_history *self);
 
 /* "batch 100 -> 1000, files a -> b": what a segment changed; nothing where it changed nothing. Workers,
  * servers and batches are those it ran with. */

@@ -288,6 +288,7 @@ void mst_report_course(const mst_report *self, size_t run, mst_buffer *out)
     mst_buffer_format(out, "%s was trained", f->model[0] != '\0' ? f->model : "A model");
     if (source != NULL)
         mst_buffer_format(out, " on %s", source);
+    mst_buffer_add(out, mst_history_same_crew(&self->histories[run])->before != NULL ? ", last" : "");
     add_how(f, out);
     if (f->rows > 0)
         mst_buffer_format(out, ": %s rows in %s steps and %s of training", mst_figure_count(f->rows, a),

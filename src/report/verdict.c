@@ -320,10 +320,12 @@ static const char *host_of(const mst_facts *f, const mst_party *p, char out[HOST
 
 static void take_evidence(const mst_facts *f, mst_verdict *v)
 {
-    char speed[40], host[HOST_TEXT];
+    char speed[40], host[HOST_TEXT], since[64] = "", step[40];
     const char *who = mst_facts_noun(f);
+    if (!isnan(f->since))
+        snprintf(since, sizeof since, ", after step %s", mst_figure_count(f->since_step, step));
     add_evidence(v, f->rows_per_s > 0 ? f->rows_per_s : NAN, "rows/s",
-                 "rows per second, all %ss, evaluations and saving included", who);
+                 "rows per second, all %ss, evaluations and saving included%s", who, since);
     for (int k = 0; k < MST_BOTTLENECKS; k++)
         if (v->shares[k] >= 0.02)
             add_evidence(v, v->shares[k], "share", "share of a %s's time: %s", who,

@@ -7,8 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/alloc.h"
+#include "report/history_read.h"
 #include "report/verdict_impl.h"
 
 static double or_zero(double x)
@@ -177,6 +179,41 @@ static void take_manifest_worker(mst_party *to, const json_t *worker, bool ranks
 
 /* ---- all of them ---- */
 
+/* When, and at which step, the processes of the run began that trained it last. */
+static mst_status take_since(const mst_run_data *run, mst_facts *out)
+{
+    mst_history history;
+    struct tm tm = {0};
+    out->since = out->since_step = NAN;
+    TRY(mst_history_of(run, out->figures.steps, out->figures.rows, out->figures.train_s, &history));
+    const mst_segment *first = mst_history_same_crew(&history);
+    if (first->before != NULL && strptime(first->started, "%Y-%m-%dT%H:%M:%SZ", &tm) != NULL) {
+        out->since = (double)timegm(&tm);
+        out->since_step = first->step;
+    }
+    mst_history_fini(&history);
+    return MST_OK;
+}
+
+/* Whether a process is of the kind that trained the run last. */
+static bool is_of_crew(const mst_facts *f, const mst_process_data *p)
+{
+    bool ps = p->role == MST_PROCESS_WORKER || p->role == MST_PROCESS_SERVER;
+    if (isnan(f->since))
+        return true;
+    double n = p->role == MST_PROCESS_SERVER ? f->figures.n_servers : f->figures.n_workers;
+    return (f->ps ? ps : p->role == (f->ranks ? MST_PROCESS_RANK : MST_PROCESS_LOCAL)) &&
+           !((double)p->index >= n);
+}
+
+/* The window of training that the verdict is about. */
+static bool find_window(const mst_facts *f, double *from, double *to)
+{
+    bool found = mst_training_window(f->run, from, to);
+    *from = fmax(*from, f->since); /* of NAN and a number: the number */
+    return found && *to > *from;
+}
+
 static mst_status take_parties(const mst_run_data *run, mst_facts *out)
 {
     double from, to;
@@ -186,10 +223,10 @@ static mst_status take_parties(const mst_run_data *run, mst_facts *out)
     out->servers = mst_calloc(room, sizeof *out->servers);
     if (out->workers == NULL || out->servers == NULL)
         return mst_fail(MST_ENOMEM, "%s: no memory for the verdict", run->path);
-    out->spans = mst_training_window(run, &from, &to);
+    out->spans = find_window(out, &from, &to);
     for (size_t i = 0; out->spans && i < run->n_processes; i++) {
         const mst_process_data *p = run->processes[i];
-        if (p->role == MST_PROCESS_OTHER)
+        if (p->role == MST_PROCESS_OTHER || !is_of_crew(out, p))
             continue;
         mst_party party;
         take_process(&party, p, from, to);
@@ -327,7 +364,7 @@ static void take_far(mst_facts *f)
 {
     double from, to;
     size_t far = find_far(f);
-    f->far_worker = far < f->n_workers && mst_training_window(f->run, &from, &to);
+    f->far_worker = far < f->n_workers && find_window(f, &from, &to);
     if (!f->far_worker)
         return;
     mst_party *w = &f->workers[far];
@@ -539,6 +576,7 @@ mst_status mst_facts_of(const mst_run_data *run, mst_facts *out)
                strcmp(f.figures.model, "logreg") == 0 && !json_is_true(dense);
     double wall = or_zero(f.figures.train_s) + or_zero(f.figures.eval_s) + or_zero(f.figures.save_s);
     f.eval_share = wall > 0 ? or_zero(f.figures.eval_s) / wall : 0;
+    TRY_OUT(st, take_since(run, &f));
     TRY_OUT(st, take_parties(run, &f));
     if (f.n_workers > 0)
         TRY_OUT(st, take_typical(&f));

@@ -41,6 +41,9 @@ typedef struct mst_facts {
     mst_run_figures figures;
     mst_party *workers, *servers; /* workers: whatever trains */
     size_t n_workers, n_servers;
+    /* a run that was resumed with other processes counts from there on: when, and the step; NAN: as a whole
+     */
+    double since, since_step;
     bool spans;             /* from spans.csv; else only what the manifest counts */
     bool ps;                /* there are servers, in this process or others */
     bool ranks;             /* workers are ranks that add up their gradients */

@@ -84,6 +84,15 @@ has 'strategy ps → local, workers 2 → 1, batch 100 → 50, global-batch 200 
 has 'steps 40 → 60, strategy local → ps, workers 1 → 3, batch 50 → 17 |'
 has 'steps 60 → 70, batch 17 → 20, global-batch 50 → 60 |'
 ! grep -q '| 71 | 70 |' out || fail "a piece without steps"
+# The processes are those that trained it last, and so are the figures of the evidence.
+has 'was trained on train.cache, last by 3 workers and 1 server (sync)'
+has '| ps sync, 3 workers, 1 server |'
+has 'rows per second, all workers, evaluations and saving included, after step 40 |'
+cp -r runs/mixed runs/last
+expect 0 train --resume --run runs/last --steps 80 --strategy local --threads 1 --quiet
+expect 0 report runs/last --markdown
+has 'last by 1 thread (sync)'
+has '| local sync, 1 thread |'
 expect 0 report runs/mixed --json
 cat >commands.py <<'EOF'
 import json
