@@ -1,6 +1,7 @@
 /* Putting a job together; contract in assembly.h. */
 #include "train/assembly.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -123,8 +124,28 @@ void mst_assembly_fini(mst_assembly *self)
 static mst_status other_images(const mst_dataset *d, uint32_t c, uint32_t h, uint32_t w, const char *whose)
 {
     const mst_data_info *i = &d->info;
-    return mst_fail(MST_EINPUT, "%s: its images are %ux%ux%u, and %s %ux%ux%u", d->name, i->channels,
-                    i->height, i->width, whose, c, h, w);
+    char size[64] = "";
+    if (d->encoded && i->channels == c)
+        snprintf(size, sizeof size, "; give --image-size %ux%u", h, w);
+    return mst_fail(MST_EINPUT, "%s: its images are %ux%ux%u, and %s %ux%ux%u%s", d->name, i->channels,
+                    i->height, i->width, whose, c, h, w, size);
+}
+
+/* Rows of another length than the model's, which does not know the sides of images. */
+static mst_status other_length(const mst_dataset *d, uint64_t numbers, uint64_t features)
+{
+    uint32_t c = d->info.channels;
+    char size[128] = "";
+    if (d->encoded && features % c == 0) {
+        uint32_t side = (uint32_t)lround(sqrt((double)features / c));
+        int n = snprintf(size, sizeof size, "; give --image-size HxW with %u x H x W = %llu", c,
+                         (unsigned long long)features);
+        if ((uint64_t)side * side * c == features)
+            snprintf(size + n, sizeof size - (size_t)n, ", such as %ux%u", side, side);
+    }
+    return mst_fail(MST_EINPUT, "%s: its rows are %llu numbers%s, and the model takes %llu%s", d->name,
+                    (unsigned long long)numbers, c != 0 ? " (images)" : "", (unsigned long long)features,
+                    size);
 }
 
 /* The numbers of each row, where every row has all of them; 0: rows are sparse. */
@@ -153,18 +174,17 @@ mst_status mst_assembly_check_rows(const mst_assembly *self, const mst_augment *
         got = (mst_dims){augment->channels, augment->height, augment->width};
     }
     if (sides && images && memcmp(&got, &chain->in, sizeof got) != 0)
-        return changed ? mst_fail(MST_EINPUT, "%s: its images come to %ux%ux%u, and the net takes %ux%ux%u",
-                                  d->name, got.c, got.h, got.w, chain->in.c, chain->in.h, chain->in.w)
-                       : other_images(d, chain->in.c, chain->in.h, chain->in.w, "the net takes");
+        return got.h != i->height || got.w != i->width
+                   ? mst_fail(MST_EINPUT, "%s: its images come to %ux%ux%u, and the net takes %ux%ux%u",
+                              d->name, got.c, got.h, got.w, chain->in.c, chain->in.h, chain->in.w)
+                   : other_images(d, chain->in.c, chain->in.h, chain->in.w, "the net takes");
     if (numbers == 0 || numbers == shape->n_features)
         return MST_OK;
     if (sides)
         return mst_fail(MST_EINPUT, "%s: its rows are %llu numbers, and the net takes %ux%ux%u", d->name,
                         (unsigned long long)numbers, chain->in.c, chain->in.h, chain->in.w);
     if (fixed && (chain != NULL || shape->n_dense == shape->n_features))
-        return mst_fail(MST_EINPUT, "%s: its rows are %llu numbers%s, and the model takes %llu", d->name,
-                        (unsigned long long)numbers, images ? " (images)" : "",
-                        (unsigned long long)shape->n_features);
+        return other_length(d, numbers, shape->n_features);
     return MST_OK;
 }
 

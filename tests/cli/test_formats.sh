@@ -42,6 +42,12 @@ expect 0 train pixels.tfrecord --model softmax --batch 4 --epochs 2 --cache --ru
 expect 0 eval soft pixels.tfrecord
 refused 2 '--image-size is for JPEG and PNG images' eval soft pixels.tfrecord --image-size 8x8
 same "images" "$(fact pixels.tfrecord images)" "3 x 4 x 4"
+# a PNG of 8 x 8
+echo iVBORw0KGgoAAAANSUhEUgAAAAgAAAAICAAAAADhZOFXAAAAF0lEQVR42mNggANWLjBiYOBiBSMGUqQAGD8AuicOV58AAAAASUVORK5CYII= |
+  base64 -d >eight.png
+refused 1 'and the model takes 48; give --image-size HxW with 3 x H x W = 48, such as 4x4' predict soft eight.png
+refused 1 'and the net takes 3x4x4; give --image-size 4x4' predict conv eight.png
+expect 0 predict conv eight.png --image-size 4x4
 
 # ---- what is no known format is named, with what to do ----
 printf '1 1:1\n0 2:1\n' >good.svm
