@@ -209,6 +209,25 @@ void mst_cli_note(const char *format, ...)
     mst_bar_line(line);
 }
 
+void mst_cli_stopped(const char *signal_name, const char *text)
+{
+    bool when = strncmp(text, "stopped ", 8) == 0; /* "stopped before training began" */
+    mst_cli_note("muster: stopped by %s%s%s", signal_name, when ? " " : ": ", when ? text + 8 : text);
+}
+
+const char *mst_cli_stopped_where(const char *text, char *out, size_t size)
+{
+    const char *at = strstr(text, " at step "), *hint = strstr(text, MST_CLI_CONTINUE), *end;
+    *out = '\0';
+    if (at == NULL)
+        at = strstr(text, " before training began");
+    if (at == NULL || (hint != NULL && hint < at))
+        return hint != NULL ? hint : text;
+    end = at + strcspn(at, ";");
+    snprintf(out, size, "%.*s", (int)(end - at), at);
+    return *end == ';' ? end + 2 : end;
+}
+
 void mst_cli_unseen(const char *set, uint64_t unseen, uint64_t rows)
 {
     char some[32], all[32];

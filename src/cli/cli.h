@@ -74,6 +74,13 @@ extern const mst_option mst_cli_json_table[];
 /* In the last sentence of a training that was stopped; the command that resumes it follows, to the end. */
 #define MST_CLI_CONTINUE "continue with: "
 
+/* The last line of a process that a signal stopped; text: its error. */
+void mst_cli_stopped(const char *signal_name, const char *text);
+
+/* Divides such a sentence: out gets " at step 12" or " before training began", "" where it has neither; the
+ * rest is returned, "continue with: ...". */
+const char *mst_cli_stopped_where(const char *text, char *out, size_t size);
+
 /* Writes the value and a newline to standard output; takes the reference. NULL is MST_ENOMEM: so that what a
  * builder returned can be passed on unlooked at. */
 mst_status mst_cli_print_json(json_t *value);

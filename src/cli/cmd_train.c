@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/mpi_lost.h"
@@ -390,20 +391,20 @@ static mst_status conclude(const settings *s, const mst_train_summary *summary, 
     if (summary->end != MST_END_STOPPED)
         return summary->steps_here > 0 ? MST_OK : nothing_trained(s, summary);
     const char *who = mst_signals_name() != NULL ? mst_signals_name() : stopped_by;
-    unsigned long long step = summary->status.step;
-    char command[MST_ERROR_MAX / 2];
+    char command[MST_ERROR_MAX / 2], step[32];
+    mst_grouped(summary->status.step, step);
     if (!s->train.train.save)
-        return mst_fail(MST_ESTOPPED, "stopped by %s at step %llu; nothing was saved (--no-save)", who, step);
-    mst_run_resume_command(summary->run, command, sizeof command);
+        return mst_fail(MST_ESTOPPED, "stopped by %s at step %s; nothing was saved (--no-save)", who, step);
     mst_mpi_launch mpi;
     mst_mpi_launched(&mpi);
     bool peers = !mst_settings_local(&s->train) && (s->train.cluster.source != NULL || mpi.launched);
     if (peers && getenv(MST_RUN_LAUNCH_ENV) == NULL)
         return mst_fail(MST_ESTOPPED,
-                        "stopped by %s at step %llu; to continue, start all processes of the job again, each "
-                        "with --run %s --resume",
-                        who, step, summary->run);
-    return mst_fail(MST_ESTOPPED, "stopped by %s at step %llu; " MST_CLI_CONTINUE "%s", who, step, command);
+                        "stopped by %s at step %s; to continue, start all processes of the job again, each "
+                        "with %s --resume",
+                        who, step, mst_run_flag(summary->run, command, sizeof command));
+    mst_run_resume_command(summary->run, command, sizeof command);
+    return mst_fail(MST_ESTOPPED, "stopped by %s at step %s; " MST_CLI_CONTINUE "%s", who, step, command);
 }
 
 static mst_status train(settings *s, mst_trainer *trainer, mst_train_view *view)

@@ -243,10 +243,12 @@ static void begin_failing(launch *l, const actor *a)
     how_it_ended(a, how, sizeof how);
     const char *failed = stop_signal(a) != 0 ? "ended" : "failed";
     if (own_reason)
-        mst_cli_note("launch: %s %s (%s); the others are asked to end", a->name, failed, how);
+        mst_cli_note("launch: %s %s (%s)%s", a->name, failed, how,
+                     l->members_left > 0 ? "; the others are asked to end" : "");
     else if (first)
-        mst_cli_note("launch: %s %s (%s); the others have %d s to end", a->name, failed, how,
-                     (int)l->job->grace_s);
+        mst_cli_note(l->members_left > 0 ? "launch: %s %s (%s); the others have %d s to end"
+                                         : "launch: %s %s (%s)",
+                     a->name, failed, how, (int)l->job->grace_s);
     if (first || own_reason)
         uv_timer_start(&l->grace, on_grace, own_reason && left_ms > MOMENT_MS ? MOMENT_MS : left_ms, 0);
 }
@@ -503,21 +505,24 @@ static const actor *to_blame(const launch *l)
 /* After a signal, to launch or to one of the members: how process 0, which saves, has ended. */
 static mst_status stopped_outcome(const launch *l, const actor *member, bool killed)
 {
-    char how[320], name[32], count[64], who[80] = "";
+    char how[320], name[32], count[64], where[64], who[80] = "";
     const actor *zero = &l->actors[0];
-    const char *hint = strstr(zero->sentence, MST_CLI_CONTINUE), *said = hint != NULL ? hint : zero->sentence;
+    const char *said = mst_cli_stopped_where(zero->sentence, where, sizeof where);
+    uint32_t n = l->job->plan->n_members;
     mst_signal_name(member != NULL ? stop_signal(member) : l->stopped_by, name, sizeof name);
     mst_plan_count(l->job->plan, count, sizeof count);
     if (member != NULL)
         snprintf(who, sizeof who, "%s was ", member->name);
     if (killed)
-        return mst_fail(MST_ETIMEOUT, "launch: %sstopped by %s; %s ended, by being killed", who, name, count);
+        return mst_fail(MST_ETIMEOUT, "launch: %sstopped by %s; %s %s killed; no final checkpoint was saved",
+                        who, name, count, n == 1 ? "was" : "were");
     if (zero->ended && zero->signal == 0 && zero->code != 0 && stop_signal(zero) == 0)
         return mst_fail(status_of(zero->code), "launch: %sstopped by %s; %s failed (%s): %s", who, name,
                         zero->name, how_it_ended(zero, how, sizeof how), zero->sentence);
     if (member != NULL)
         mst_signals_note(stop_signal(member));
-    return mst_fail(MST_ESTOPPED, "launch: %sstopped by %s; %s ended%s%s", who, name, count,
+    snprintf(count, sizeof count, n == 1 ? "its process" : n == 2 ? "both processes" : "all %u processes", n);
+    return mst_fail(MST_ESTOPPED, "launch: %sstopped by %s%s; %s ended%s%s", who, name, where, count,
                     *said != '\0' ? "; " : "", said);
 }
 

@@ -339,8 +339,10 @@ static mst_status restart(mpi_launch *l)
     bool anew;
     l->restarts++;
     TRY_OUT(st, restart_words(l->job, &words, &anew));
-    mst_cli_note("launch: the job ended (%s)%s; restart %u of %u, %s", how_it_ended(l, how, sizeof how),
-                 why_it_ended(l, why, sizeof why), l->restarts, l->job->max_restarts,
+    why_it_ended(l, why, sizeof why);
+    why[strcspn(why, ";")] = '\0'; /* how to resume it follows */
+    mst_cli_note("launch: the job ended (%s)%s; restart %u of %u, %s", how_it_ended(l, how, sizeof how), why,
+                 l->restarts, l->job->max_restarts,
                  anew ? "from the beginning: there is no checkpoint" : "with --resume");
     st = start_job(l, &words);
 out:
@@ -382,13 +384,18 @@ static mst_status outcome(const mpi_launch *l)
         stopped_by = 0;                                         /* it was done */
     bool failed = l->signal == 0 && l->code > 0 && l->code < 3; /* to save, for instance */
     if (stopped_by != 0 && !failed) {
-        const char *hint = strstr(l->sentence, MST_CLI_CONTINUE);
-        bool killed = l->phase >= PHASE_ENDING; /* what was not saved by then is lost */
+        char where[64], ranks[32];
+        const char *said = mst_cli_stopped_where(l->sentence, where, sizeof where);
+        uint32_t n = l->n_ranks;
         mst_signals_note(stopped_by);
-        return mst_fail(
-            killed ? MST_ETIMEOUT : MST_ESTOPPED, "launch: stopped by %s; %u rank%s ended%s%s%s%s",
-            mst_signal_name(stopped_by, how, sizeof how), l->n_ranks, l->n_ranks == 1 ? "" : "s",
-            killed ? ", by being killed" : "", times, hint != NULL ? "; " : "", hint != NULL ? hint : "");
+        mst_signal_name(stopped_by, how, sizeof how);
+        if (l->phase >= PHASE_ENDING)
+            return mst_fail(MST_ETIMEOUT,
+                            "launch: stopped by %s; %u rank%s killed; no final checkpoint was saved%s", how,
+                            n, n == 1 ? " was" : "s were", times);
+        snprintf(ranks, sizeof ranks, n == 1 ? "its rank" : n == 2 ? "both ranks" : "all %u ranks", n);
+        return mst_fail(MST_ESTOPPED, "launch: stopped by %s%s; %s ended%s%s%s", how, where, ranks, times,
+                        *said != '\0' ? "; " : "", said);
     }
     if (l->code == EXIT_NOTHING && l->sentence[0] != '\0')
         return mst_fail(MST_EDONE, "launch: %s", l->sentence);

@@ -194,7 +194,7 @@ int main(int argc, char **argv)
     mst_cli_mpi_last_word();
     const char *signal_name = st == MST_ESTOPPED ? mst_signals_name() : NULL;
     if (signal_name != NULL && strstr(mst_error_text(), "stopped by ") == NULL)
-        mst_cli_note("muster: stopped by %s: %s", signal_name, mst_error_text());
+        mst_cli_stopped(signal_name, mst_error_text());
     else if (st != MST_OK)
         mst_cli_note("muster: %s", mst_error_text());
     mst_cli_mpi_end(mst_signals_exit_code(st));

@@ -122,8 +122,10 @@ _Noreturn void mst_cli_mpi_fail(mst_watch *watch, const mst_error *error)
 {
     const char *signal_name = error->code == MST_ESTOPPED ? mst_signals_name() : NULL;
     pthread_mutex_lock(&last_word);
-    mst_cli_note("muster: %s%s%s%s", signal_name != NULL ? "stopped by " : "",
-                 signal_name != NULL ? signal_name : "", signal_name != NULL ? ": " : "", error->text);
+    if (signal_name != NULL)
+        mst_cli_stopped(signal_name, error->text);
+    else
+        mst_cli_note("muster: %s", error->text);
     mst_watch_fail(watch, error->text);
     _exit(mst_signals_exit_code(error->code));
 }

@@ -169,8 +169,9 @@ static void on_down(void *arg, uint32_t peer, const mst_net_loss *why)
         snprintf(text, sizeof text, "%s was silent for %.1f s and rank %d dropped it", name, why->silent_s,
                  rank);
     else if (why->reason == MST_NET_SILENT)
-        snprintf(text, sizeof text, "%s is silent for %.1f s: its process is stopped or the link is cut",
-                 name, why->silent_s);
+        snprintf(text, sizeof text,
+                 "%s has been silent for %.1f s: its process is stopped or the link is cut", name,
+                 why->silent_s);
     else
         snprintf(text, sizeof text, "%s died", name);
     lose(w, true, text);

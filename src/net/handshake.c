@@ -80,14 +80,17 @@ static void other_name(const mst_shake *h, char *out, size_t size)
         snprintf(out, size, "%s", h->address);
 }
 
-/* The two processes differ in `what`: mine here, theirs there. Both hear "refused ...: it <has> X, this <has>
- * Y". */
+/* The two processes differ in `what`: mine here, theirs there. Both get "refused ...: that server <has> X,
+ * this worker <has> Y". */
 static void differ(mst_shake *h, const char *it, const char *this, const char *theirs, const char *mine)
 {
     char name[160], here[MST_SHAKE_SENTENCE + 160], there[MST_SHAKE_SENTENCE];
     other_name(h, name, sizeof name);
-    snprintf(here, sizeof here, "refused %s: it %s %s, this %s %s", name, it, theirs, this, mine);
-    snprintf(there, sizeof there, "it %s %s, this %s %s", it, mine, this, theirs);
+    const char *other = h->named ? mst_role_name(h->other.role) : "process",
+               *self = mst_role_name(h->self.role);
+    snprintf(here, sizeof here, "refused %s: that %s %s %s, this %s %s %s", name, other, it, theirs, self,
+             this, mine);
+    snprintf(there, sizeof there, "that %s %s %s, this %s %s %s", self, it, mine, other, this, theirs);
     refuse(h, here, there);
     h->refused = true;
 }
@@ -159,11 +162,11 @@ static bool take_identity(mst_shake *h)
     memcpy(h->other.job, fields + 16, MST_JOB_MAX);
     h->named = true;
     if (strcmp(version, h->version) != 0) {
-        differ(h, "runs muster", "is", version, h->version);
+        differ(h, "runs muster", "runs", version, h->version);
         return false;
     }
     if (h->other.job[0] != '\0' && h->self.job[0] != '\0' && strcmp(h->other.job, h->self.job) != 0) {
-        differ(h, "belongs to job", "to", h->other.job, h->self.job);
+        differ(h, "belongs to job", "to job", h->other.job, h->self.job);
         return false;
     }
     return true;

@@ -368,8 +368,9 @@ static void dial(inpeer *p, uint64_t now)
         return;
     }
     if (here->job[0] != '\0' && there->job[0] != '\0' && strcmp(here->job, there->job) != 0) {
-        dial_failed(p, mst_fail(MST_EUSAGE, "refused by %s: it belongs to job %s, this to %s", p->name,
-                                there->job, here->job));
+        dial_failed(p, mst_fail(MST_EUSAGE, "refused by %s: that %s belongs to job %s, this %s to job %s",
+                                p->name, mst_role_name(there->role), there->job, mst_role_name(here->role),
+                                here->job));
         return;
     }
     inpeer *q = peer_new(m, p->address);

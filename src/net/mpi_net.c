@@ -210,7 +210,8 @@ static void judge_hello(const mst_mpi_net *n, const uint8_t *hello, const mst_id
     else if (memcmp(proof, hello + 96, sizeof proof) != 0)
         snprintf(out, size, "%s", NO_SECRET);
     else if (who->job[0] != '\0' && self->job[0] != '\0' && strcmp(who->job, self->job) != 0)
-        snprintf(out, size, "it belongs to job %s, this to %s", self->job, who->job);
+        snprintf(out, size, "that %s belongs to job %s, this %s to job %s", mst_role_name(self->role),
+                 self->job, mst_role_name(who->role), who->job);
 }
 
 static mst_status expect_hello(mst_mpi_net *n)

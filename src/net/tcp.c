@@ -109,8 +109,8 @@ static void judge_silence(mst_tcp_peer *p, uint64_t now)
     p->why->silent_s = (double)silent * 1e-9;
     mst_tcp_peer_fail(
         p, MST_NET_SILENT, MST_EPEER,
-        "%s is silent for %.1f s: its process is stopped or the link is cut (peer timeout %.1f s)", p->name,
-        (double)silent * 1e-9, (double)limit * 1e-9);
+        "%s has been silent for %.1f s: its process is stopped or the link is cut (peer timeout %.1f s)",
+        p->name, (double)silent * 1e-9, (double)limit * 1e-9);
 }
 
 static void chores(mst_tcp *t, uint64_t now)

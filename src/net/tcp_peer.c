@@ -269,13 +269,13 @@ static void read_some(mst_tcp_peer *p, bool to_end)
             if (!take(p, (size_t)n) || ((size_t)n < most && !to_end))
                 return;
         } else if (n == 0) {
-            fail_died(p, "the connection was closed without a farewell");
+            fail_died(p, "the connection closed unexpectedly");
             return;
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             return;
         } else if (errno != EINTR) {
             char how[160];
-            snprintf(how, sizeof how, "the connection broke without a farewell (%s)", strerror(errno));
+            snprintf(how, sizeof how, "the connection broke (%s)", strerror(errno));
             fail_died(p, how);
             return;
         }

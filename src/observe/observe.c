@@ -111,7 +111,7 @@ static void file_all(mst_observe *self)
         taken.failed = false;
         self->spare = taken;
         if (st != MST_OK) {
-            mst_warn("%s; nothing more is written about the run's course", mst_error_text());
+            mst_warn("%s; resources, phases and traces are no longer recorded", mst_error_text());
             pthread_mutex_lock(&self->mutex);
             self->broken = true;
             pthread_mutex_unlock(&self->mutex);
@@ -135,7 +135,7 @@ static void file_one(mst_observe *self, const mst_record *record)
     self->broken |= st != MST_OK;
     pthread_mutex_unlock(&self->mutex);
     if (first)
-        mst_warn("%s; nothing more is written about the run's course", mst_error_text());
+        mst_warn("%s; resources, phases and traces are no longer recorded", mst_error_text());
 }
 
 void mst_observe_forward(mst_observe *self, const mst_record *record)

@@ -468,7 +468,7 @@ mst_status mst_run_keep(mst_run *self, bool *lost)
     mst_status st = self->foreign ? MST_EEXIST : same ? MST_OK : retake_folder(self);
     if (st == MST_EEXIST)
         return mst_fail(MST_EEXIST,
-                        "%s: was deleted while it was trained into, and another run is in its place; train "
+                        "%s: was deleted during training, and another run is in its place; train "
                         "into another folder",
                         self->path);
     if (self->fd >= 0)
@@ -477,7 +477,7 @@ mst_status mst_run_keep(mst_run *self, bool *lost)
     if (st == MST_OK)
         st = open_metrics(self);
     if (!self->deleted)
-        mst_warn("%s: %s was deleted while it was trained into; what it held is lost, and training continues",
+        mst_warn("%s: %s was deleted during training; what it held is lost, and training continues",
                  self->path, same ? "metrics.csv" : "the folder");
     self->deleted = true;
     self->lost_step = self->step;

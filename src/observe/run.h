@@ -70,8 +70,8 @@ bool mst_run_held(const char *folder, char *by, size_t size);
 /* Whether the run in the folder ended well or may have saved a checkpoint. */
 bool mst_run_has_result(const char *folder);
 
-/* For the sentence of a process whose job ended since another process failed: how to go on. "resume it with
- * --resume --run RUN" where a checkpoint is found; "nothing was saved: train anew, ..." where it is known
+/* For the sentence of a process whose job ended since another process failed: how to go on. "resume the
+ * run with: ..." where a checkpoint is found; "no checkpoint was saved; start again ..." where it is known
  * that there is none: the manifest is of a run on this host that has not ended well. The run's directory is
  * on the coordinator's host: elsewhere, and while the first checkpoint is half written, it promises nothing.
  * Any thread. */
@@ -83,6 +83,9 @@ void mst_run_way_on(const char *run, char *out, size_t size);
 /* The command that resumes a run, "muster train --run RUN --resume"; with `muster launch` in front where that
  * started this process. */
 void mst_run_resume_command(const char *run, char *out, size_t size);
+
+/* "--run RUN" as words of a shell; "--run=-x" for a name that looks like an option. out is returned. */
+const char *mst_run_flag(const char *run, char *out, size_t size);
 
 /* A free directory name: runs/NAME-1, runs/NAME-2, ... The caller frees. */
 char *mst_run_free_name(const char *folder, const char *stem);

@@ -63,19 +63,33 @@ void mst_run_way_on(const char *run, char *out, size_t size)
     read_manifest(run, state, host);
     bool known = strcmp(host, here) == 0 && (strcmp(state, "running") == 0 || strcmp(state, "failed") == 0);
     saved found = known ? saved_in(run) : SAVED_UNKNOWN;
-    if (found == SAVED_NOTHING)
-        snprintf(out, size, "nothing was saved: train anew, with --checkpoint-every");
-    else
-        snprintf(out, size, "resume it with --resume --run %s%s", run,
-                 found == SAVED_UNKNOWN ? " if it has saved a checkpoint" : "");
+    const char *unless_sure = found == SAVED_UNKNOWN ? " if it has saved a checkpoint" : "";
+    char command[MST_ERROR_MAX / 2];
+    if (found == SAVED_NOTHING) {
+        snprintf(out, size, "no checkpoint was saved; start again with --checkpoint-every");
+    } else if (getenv(MST_RUN_LAUNCH_ENV) != NULL) {
+        mst_run_resume_command(run, command, sizeof command);
+        snprintf(out, size, "resume the run%s with: %s", unless_sure, command);
+    } else {
+        mst_run_flag(run, command, sizeof command);
+        snprintf(out, size, "resume the run%s by starting all processes again with %s --resume", unless_sure,
+                 command);
+    }
+}
+
+const char *mst_run_flag(const char *run, char *out, size_t size)
+{
+    char word[1024];
+    snprintf(out, size, "--run%c%s", *run == '-' ? '=' : ' ', mst_shell_word(run, word, sizeof word));
+    return out;
 }
 
 void mst_run_resume_command(const char *run, char *out, size_t size)
 {
     const char *launch = getenv(MST_RUN_LAUNCH_ENV);
-    char word[1024];
-    snprintf(out, size, "%s train --run %s --resume", launch != NULL ? launch : "muster",
-             mst_shell_word(run, word, sizeof word));
+    char flag[1040];
+    snprintf(out, size, "%s train %s --resume", launch != NULL ? launch : "muster",
+             mst_run_flag(run, flag, sizeof flag));
 }
 
 char *mst_run_free_name(const char *folder, const char *stem)

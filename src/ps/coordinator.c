@@ -582,7 +582,7 @@ void mst_coordinator_watch(mst_server *s)
     char missing[MST_ERROR_MAX - 128];
     uint64_t now = mst_now_ns(), waited = now - co->began_ns;
     if (s->options.stop != NULL && atomic_load(s->options.stop)) {
-        mst_server_fail(s, mst_fail(MST_ESTOPPED, "asked to stop before training began"));
+        mst_server_fail(s, mst_fail(MST_ESTOPPED, "stopped before training began"));
         return;
     }
     name_missing(s, missing, sizeof missing);

@@ -454,7 +454,7 @@ static mst_status end_well(mst_server *s)
             snprintf(why, sizeof why, "this server was silent for %.1f s and all workers left",
                      s->co->silent_s);
         mst_error_save(&s->end, mst_fail(MST_EPEER, "%s; %s", why,
-                                         s->co->start.saves ? "the weights are saved: continue with --resume"
+                                         s->co->start.saves ? "the weights are saved; continue with --resume"
                                                             : "nothing was saved (--no-save)"));
     }
     return MST_OK;

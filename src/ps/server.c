@@ -394,8 +394,8 @@ static void on_down(void *arg, uint32_t peer, const mst_net_loss *loss)
         mst_server_fail(
             s, s->ready && why->code == MST_EPEER
                    ? mst_fail(MST_EPEER,
-                              "%s; the job cannot continue without %s: resume it with "
-                              "--resume from its last checkpoint, if it has saved one",
+                              "%s; the job cannot continue without %s; resume the run with --resume "
+                              "if it has saved a checkpoint",
                               why->text,
                               loss->reason == MST_NET_STOPPED ? "this server's weights" : "its coordinator")
                    : mst_error_restore(why));
@@ -405,8 +405,8 @@ static void on_down(void *arg, uint32_t peer, const mst_net_loss *loss)
             return;
         char way_on[MST_ERROR_MAX / 2];
         mst_run_way_on(mst_coordinator_run_path(s), way_on, sizeof way_on);
-        mst_server_fail(s,
-                        mst_fail(MST_EPEER, "%s; its share of the weights is lost: %s", why->text, way_on));
+        mst_server_fail(s, mst_fail(MST_EPEER, "%s; its share of the weights is lost%s %s", why->text,
+                                    strncmp(way_on, "no ", 3) == 0 ? ", and" : ";", way_on));
     }
 }
 

@@ -180,16 +180,7 @@ const char *mst_figure_count(double value, char *out)
     char digits[32];
     if (!isfinite(value) || fabs(value) > 1e18)
         return dash(out);
-    int n = snprintf(digits, sizeof digits, "%.0f", fabs(value));
-    char *at = out;
-    if (value <= -0.5)
-        *at++ = '-';
-    for (int i = 0; i < n; i++) {
-        if (i > 0 && (n - i) % 3 == 0)
-            *at++ = ',';
-        *at++ = digits[i];
-    }
-    *at = '\0';
+    sprintf(out, "%s%s", value <= -0.5 ? "-" : "", mst_grouped((uint64_t)llround(fabs(value)), digits));
     return out;
 }
 

@@ -564,9 +564,9 @@ mst_status mst_verdict_of(const mst_run_data *run, mst_verdict *out)
         normalise(out);
         bool early = strcmp(f.figures.state, "running") == 0;
         snprintf(out->sentence, sizeof out->sentence, "%s",
-                 early ? "It is too early to say what the bottleneck is: no rows were trained yet that the "
-                         "run's files tell of."
-                       : "What the bottleneck is cannot be said: the run has no spans.csv that tells of "
+                 early ? "It is too early to say what the bottleneck is: the run's files show no trained "
+                         "rows yet."
+                       : "What the bottleneck is cannot be said: the run has no spans.csv with "
                          "trained rows.");
         if (out->known) {
             out->kind = MST_BOTTLENECK_EVALUATION;

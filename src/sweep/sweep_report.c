@@ -121,8 +121,8 @@ static void add_limit(const char *name, const char *value, bool at_most, mst_buf
     if (value == NULL || end == value || *end != '\0')
         mst_buffer_format(out, "; %s %s", name, value != NULL ? value : "?");
     else
-        mst_buffer_format(out, "; %s%s %s each", at_most ? "at most " : "", mst_figure_count(number, text),
-                          name);
+        mst_buffer_format(out, "; %s%s %.*s each", at_most ? "at most " : "", mst_figure_count(number, text),
+                          (int)strlen(name) - (number == 1.0), name); /* names are plurals */
 }
 
 /* The last that a search tried of a candidate; NULL: nothing. */

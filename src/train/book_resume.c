@@ -1,4 +1,5 @@
 /* A book that continues where a checkpoint was taken (book.h). */
+#include "base/file.h"
 #include "base/log.h"
 #include "train/book_impl.h"
 #include "train/source.h"
@@ -61,7 +62,7 @@ bool mst_book_has_new_data(const mst_book *self)
 
 void mst_book_tell_new_data(const mst_book *self)
 {
-    char before[256], now[256];
+    char before[256], now[256], rows[32];
     const char *run = mst_run_path(self->run);
     if (!mst_book_has_new_data(self))
         return;
@@ -72,7 +73,7 @@ void mst_book_tell_new_data(const mst_book *self)
     /* The rest of a pipe is gone, and a pipe cannot hold the rest of a file. */
     if (self->position_then > 0 && !mst_source_reads_once(self->source_before) &&
         !mst_source_reads_once(self->options.source))
-        mst_warn("%s: its last pass over %s ended after %llu rows and is not completed; --resume-data same "
-                 "continues it",
-                 run, before, (unsigned long long)self->position_then);
+        mst_warn("%s: its last pass over %s stopped after %s rows and will not be finished; --resume-data "
+                 "same continues it",
+                 run, before, mst_grouped(self->position_then, rows));
 }

@@ -54,14 +54,15 @@ static void tell(const mst_batch_before *before, const mst_settings *s, long lon
         mst_info("%s: the %sbatch changes from %lld to %lld rows, as --%s asks", resuming,
                  workers > 1 || other ? "global " : "", was, is, asked);
     else if (sync && other)
-        mst_info("%s: the global batch stays %lld rows, so %s takes %s%lld instead of %lld", resuming, is,
-                 workers == 1 ? "it" : "each", is % workers != 0 ? "at most " : "", (long long)now->batch,
-                 (long long)before->batch);
+        mst_info("%s: the global batch stays %lld rows, so %s takes %s%lld rows a step instead of %lld",
+                 resuming, is, workers == 1 ? "it" : "each", is % workers != 0 ? "at most " : "",
+                 (long long)now->batch, (long long)before->batch);
     else if (now->batch != before->batch)
         mst_info("%s: each batch has %lld rows instead of %lld", resuming, (long long)now->batch,
                  (long long)before->batch);
     else if (other)
-        mst_info("%s: each takes batches of %lld rows as before", resuming, (long long)now->batch);
+        mst_info("%s: %s takes batches of %lld row%s as before", resuming, workers == 1 ? "it" : "each",
+                 (long long)now->batch, now->batch == 1 ? "" : "s");
 }
 
 mst_status mst_batch_keep(const mst_batch_before *before, mst_settings *s)

@@ -173,6 +173,16 @@ catches() { [ $((0x$(sed -n 's/^SigCgt:[^0-9a-f]*//p' "/proc/$1/status") & 2)) =
 exists() { ls $1 >/dev/null 2>&1; }
 
 endless="--steps 1000000000 --eval-every 500 --test test.cache --optimizer adagrad --keep 0"
+# The hint resumes runs whose name looks like an option.
+"$muster" train train.cache --run=-x $endless >out 2>err &
+pid=$!
+wait_for 30 lines ./-x 3
+kill -INT "$pid"
+wait "$pid" || true
+command=$(sed -n 's/^muster: stopped by SIGINT at step .*; continue with: muster //p' err)
+same "the hint" "$command" "train --run=-x --resume"
+expect 0 $command --steps 1 --quiet
+rm -rf ./-x
 for signal in INT TERM HUP; do
   rm -rf i whole
   "$muster" train train.cache --run i $endless >out 2>err &
@@ -183,7 +193,7 @@ for signal in INT TERM HUP; do
   code=0
   wait "$pid" || code=$?
   same "exit code after SIG$signal" "$code" $((128 + $(kill -l $signal)))
-  step=$(sed -n "s/^muster: stopped by SIG$signal at step \([0-9]*\); continue with: muster train --run i --resume\$/\1/p" err)
+  step=$(sed -n "s/^muster: stopped by SIG$signal at step \([0-9,]*\); continue with: muster train --run i --resume\$/\1/p" err | tr -d ,)
   [ -n "$step" ] || fail "SIG$signal: it does not say how to go on"
   has 'asked to stop'
   json i/manifest.json 'd["state"] == "stopped"'
@@ -219,7 +229,7 @@ pid=$!
 wait_for 30 lines i 3
 mv i deleted # at once, whatever is being written into it
 rm -rf deleted
-wait_for 30 grep -q 'muster: warning: i: the folder was deleted while it was trained into; what it held is lost, and training continues' err
+wait_for 30 grep -q 'muster: warning: i: the folder was deleted during training; what it held is lost, and training continues' err
 wait_for 30 lines i 2
 kill -s INT "$pid"
 wait_for 30 gone "$pid"
@@ -245,7 +255,7 @@ wait_for 30 gone "$pid"
 code=0
 wait "$pid" || code=$?
 same "exit code of a run whose folder is another's" "$code" 1
-grep -q 'muster: i: was deleted while it was trained into, and another run is in its place' err || fail "no sentence about the other run"
+grep -q 'muster: i: was deleted during training, and another run is in its place' err || fail "no sentence about the other run"
 json i/manifest.json 'd["other"]'
 [ ! -e i/metrics.csv ] && [ ! -e i/checkpoints ] || fail "a run wrote into another's folder"
 

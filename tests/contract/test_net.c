@@ -374,8 +374,8 @@ static void test_refused_at_the_door(void **state)
         assert_int_equal(worker.why.code, MST_EUSAGE);
         assert_non_null(strstr(worker.why.text, "server 0 ("));
         assert_non_null(strstr(worker.why.text, bound));
-        assert_non_null(
-            strstr(worker.why.text, i == 0 ? "it belongs to job a-job, this to another-job" : "secret"));
+        assert_non_null(strstr(worker.why.text,
+                               i == 0 ? "belongs to job a-job, this worker to job another-job" : "secret"));
         close_pair(&server, &worker);
     }
 }

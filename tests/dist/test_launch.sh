@@ -214,7 +214,7 @@ finish() {
 }
 # The processes get the signal that launch got, and the last line has the hint of server 0.
 for signal in INT TERM HUP; do
-  export PLAY='for s in INT TERM HUP; do trap "echo saved after $s; echo \"muster: stopped; continue with: \$MUSTER_LAUNCH train\" >&2; exit $((128 + $(kill -l $s)))" $s; done; echo up; while :; do sleep 0.05; done'
+  export PLAY='for s in INT TERM HUP; do trap "echo saved after $s; echo \"muster: stopped by SIG$s at step 1,200; continue with: \$MUSTER_LAUNCH train\" >&2; exit $((128 + $(kill -l $s)))" $s; done; echo up; while :; do sleep 0.05; done'
   begin --workers 2 -- train
   wait_for out "worker 1 | up"
   wait_for out "worker 0 | up"
@@ -222,7 +222,7 @@ for signal in INT TERM HUP; do
   kill -$signal "$pid"
   finish $((128 + $(kill -l $signal)))
   same "processes that saved" "$(grep -c "| saved after $signal\$" out)" 3
-  last "muster: launch: stopped by SIG$signal; 1 server and 2 workers ended; continue with: muster launch --job $job --logs none --workers 2 -- train"
+  last "muster: launch: stopped by SIG$signal at step 1,200; all 3 processes ended; continue with: muster launch --job $job --logs none --workers 2 -- train"
   nothing_left
 done
 # A server that cannot save has failed; a job that was done when the signal came is done.
@@ -242,7 +242,7 @@ finish 0
 PLAY='until [ -e stopped ]; do sleep 0.02; done; echo "muster: stopped by worker 1; continue with: it" >&2; exit 143' \
   PLAY_worker_0='until [ -e stopped ]; do sleep 0.02; done' PLAY_worker_1='>stopped; exit 143' \
   launch 143 --workers 2 --logs none -- train
-tail -n 1 err | grep -qE '^muster: launch: (worker 1|server 0) was stopped by SIGTERM; 1 server and 2 workers ended; continue with: it$' ||
+tail -n 1 err | grep -qE '^muster: launch: (worker 1|server 0) was stopped by SIGTERM; all 3 processes ended; continue with: it$' ||
   fail "the last line"
 rm stopped
 # Under nohup the end of the terminal ends nothing.
@@ -261,7 +261,7 @@ begin --grace 1 -- train
 wait_for out "worker 0 | up"
 kill "$pid"
 finish 1
-last "muster: launch: stopped by SIGTERM; 1 server and 1 worker ended, by being killed"
+last "muster: launch: stopped by SIGTERM; 1 server and 1 worker were killed; no final checkpoint was saved"
 nothing_left
 begin --grace 1000 -- train
 wait_for out "worker 0 | up"

@@ -56,10 +56,10 @@ job 1 2 $common --run run --mode sync --peer-timeout 2 --epochs 1000
 wait_for s0 'worker 1 .*takes part'
 signal s0 STOP
 ends_all 3 w0 w1
-for w in w0 w1; do said $w '^muster: server 0 .* is silent for [0-9.]+ s: .*; this worker ends; if the job has ended too, '; done
+for w in w0 w1; do said $w '^muster: server 0 .* has been silent for [0-9.]+ s: .*; this worker ends; if the job has ended too, '; done
 signal s0 CONT
 ends s0 3
-said s0 '^muster: this server was silent for [0-9.]+ s and all workers left; the weights are saved: continue with --resume'
+said s0 '^muster: this server was silent for [0-9.]+ s and all workers left; the weights are saved; continue with --resume'
 
 # While a worker is stopped, the progress line says that no step was done and names it, without a time that is left.
 for mode in sync async; do
@@ -83,7 +83,7 @@ killed w0
 wait_for s0 'warning: worker 0 .*; the job continues without it' 8
 killed w1
 ends_all 3 s0 s1
-said s0 '^muster: no worker is left; the weights are saved: continue with --resume'
+said s0 '^muster: no worker is left; the weights are saved; continue with --resume'
 [ -d run/checkpoints ] || fail "no checkpoint"
 grep -q '"state": "failed"' run/manifest.json || fail "the run is not said to have failed"
 grep -q '"end": "no worker was left"' run/manifest.json || fail "not said why the run ended"

@@ -28,7 +28,7 @@ for dead in 1 0; do
   for name in s$((1 - dead)) w0 w1; do
     ends $name 3 4
     said $name "^muster: .*server $dead.*--resume"
-    [ $dead = 0 ] || said $name "^muster: .*--resume --run run$"
+    [ $dead = 0 ] || said $name "^muster: .*--run run --resume$"
   done
   resumes $((dead + 1)) $((3 - dead)) $rows
 done
@@ -40,9 +40,9 @@ for dead in 1 0; do
   wait_for s0 'step .* test +loss'
   killed s$dead
   ends_all 3 s$((1 - dead)) w0
-  said w0 "^muster: .*server $dead.*[;:] nothing was saved: train anew, with --checkpoint-every$"
-  [ $dead = 0 ] || said s0 "^muster: .*server 1.*: nothing was saved: train anew, with --checkpoint-every$"
-  [ $dead = 1 ] || said s1 "^muster: .*server 0.*, if it has saved one$"
+  said w0 "^muster: .*server $dead.*(;|, and) no checkpoint was saved; start again with --checkpoint-every$"
+  [ $dead = 0 ] || said s0 "^muster: .*server 1.*, and no checkpoint was saved; start again with --checkpoint-every$"
+  [ $dead = 1 ] || said s1 "^muster: .*server 0.* if it has saved a checkpoint$"
   [ $dead = 0 ] || grep -q '"state": "failed"' run/manifest.json || fail "the manifest does not say that the run failed"
 done
 
@@ -90,16 +90,16 @@ resized() {
   same "global batch of $workers" "$(fact_of r global_batch)" "$global"
   grep -qE "$sentence" err || fail "not said: $sentence"
 }
-resized 2 40 6 12 'resuming with 2 workers instead of 3: the global batch stays 12 rows, so each takes 6 instead of 4'
+resized 2 40 6 12 'resuming with 2 workers instead of 3: the global batch stays 12 rows, so each takes 6 rows a step instead of 4'
 grep -qE '"lr": 0.4(5|4999)' run/manifest.json || fail "the learning rate of two workers is not that of three"
-resized 5 60 3 12 'resuming with 5 workers instead of 2: the global batch stays 12 rows, so each takes at most 3 instead of 6'
+resized 5 60 3 12 'resuming with 5 workers instead of 2: the global batch stays 12 rows, so each takes at most 3 rows a step instead of 6'
 same "rows of 60 steps" "$(fact_of r rows)" 720
 resized 2 80 4 8 'resuming with 2 workers instead of 5: the global batch changes from 12 to 8 rows, as --batch asks' --batch 4
 resized 1 100 4 4 'resuming with 1 worker instead of 2: the global batch changes from 8 to 4 rows, as --global-batch asks' --global-batch 4
 resized 1 105 6 6 'resuming: the batch changes from 4 to 6 rows, as --batch asks' --batch 6
-resized 2 110 3 6 'resuming with 2 workers instead of 1: the global batch stays 6 rows, so each takes 3 instead of 6' --global-batch 6
+resized 2 110 3 6 'resuming with 2 workers instead of 1: the global batch stays 6 rows, so each takes 3 rows a step instead of 6' --global-batch 6
 resized 2 115 2 4 'resuming: the global batch changes from 6 to 4 rows, as --batch asks' --batch 2
-resized 1 118 4 4 'resuming with 1 worker instead of 2: the global batch stays 4 rows, so it takes 4 instead of 2'
+resized 1 118 4 4 'resuming with 1 worker instead of 2: the global batch stays 4 rows, so it takes 4 rows a step instead of 2'
 expect 0 train --resume --run run --strategy ps --workers 2 --steps 120 --json
 cp out r.out
 same "global batch in one process" "$(fact_of r global_batch)" 4
@@ -147,7 +147,8 @@ for sent in INT TERM; do
   ends launch $([ $sent = INT ] && echo 130 || echo 143)
   said launch "^server 0 \| muster: stopped by SIG$sent at step "
   command="muster launch --servers 2 --workers 2 --logs none -- train --run 'my run' --resume"
-  same "the last line" "$(tail -n 1 launch.log)" "muster: launch: stopped by SIG$sent; 2 servers and 2 workers ended; continue with: $command"
+  same "the last line" "$(tail -n 1 launch.log | sed 's/at step [0-9,]*/at step N/')" \
+    "muster: launch: stopped by SIG$sent at step N; all 4 processes ended; continue with: $command"
   eval "'$muster' ${command#muster } --json" >r.out 2>r.log || fail "the hint does not resume the job"
   same "rows of the resumed job" "$(fact_of r rows)" $rows
   grep -q '"servers": \[' 'my run/manifest.json' || fail "the resumed job has no servers"

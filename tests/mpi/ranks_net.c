@@ -389,8 +389,8 @@ static void test_refused_at_the_door(void **state)
             assert_int_equal(e.down_peer, peer);
             assert_int_equal(e.why.code, MST_EUSAGE);
             assert_non_null(strstr(e.why.text, "server 0 (mpi:0)"));
-            assert_non_null(
-                strstr(e.why.text, i == 0 ? "it belongs to job a-job, this to another-job" : "secret"));
+            assert_non_null(strstr(e.why.text, i == 0 ? "belongs to job a-job, this worker to job another-job"
+                                                      : "secret"));
         }
         if (serves)
             for (int k = 0; k < 100; k++)

@@ -36,7 +36,7 @@ trains $first 2 daily $softmax --batch 30
 resumes 3 day1.cache --epochs 2
 same "global batch of 3 ranks" "$(summary global_batch)" 60
 same "steps of 3 ranks" "$(summary steps)" 16
-grep -qF "resuming with 3 ranks instead of 2: the global batch stays 60 rows, so each takes 20 instead of 30" err ||
+grep -qF "resuming with 3 ranks instead of 2: the global batch stays 60 rows, so each takes 20 rows a step instead of 30" err ||
   fail "no line about the other number of ranks"
 resumes 2 day2.cache --epochs 1
 same "steps after the second day" "$(summary steps)" 24

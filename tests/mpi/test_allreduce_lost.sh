@@ -111,7 +111,7 @@ for mpi in $implementations; do
     until_true 30 "no checkpoint" saved
     kill -KILL "$(cat rank$victim.pid)"
     for r in 0 1 2; do
-      [ $r = $victim ] || ended $r 3 "^muster: rank $victim .*died.*; resume it with --resume --run run\$"
+      [ $r = $victim ] || ended $r 3 "^muster: rank $victim .*died.*; resume the run by starting all processes again with --run run --resume\$"
     done
     until_true 20 "the job does not end" over
     job=
@@ -126,7 +126,7 @@ rm -rf run
 begins $first 2 $options --epochs 1000 --run run
 until_true 20 "no metrics" test -s run/metrics.csv
 kill -KILL "$(cat rank1.pid)"
-ended 0 3 "^muster: rank 1 .*died.*; nothing was saved: train anew, with --checkpoint-every\$"
+ended 0 3 "^muster: rank 1 .*died.*; no checkpoint was saved; start again with --checkpoint-every\$"
 until_true 20 "the job does not end" over
 job=
 

@@ -35,7 +35,7 @@ for mpi in $implementations; do
   named 'rank 1 \(host [^)]*, process [0-9]*\): the disk is full'
   if [ $mpi = openmpi ]; then # MPICH's mpiexec would wait for the process that is stopped
     ranks $mpi 4 "$watched" stop 3
-    named 'rank 3 \(host [^)]*\) is silent for'
+    named 'rank 3 \(host [^)]*\) has been silent for'
   fi
   lose kill 0
   named 'rank 0 \(host [^)]*\) died'

@@ -112,8 +112,9 @@ static void test_differences(void **state)
     start(&d, MST_ROLE_WORKER, 3, true);
     start(&l, MST_ROLE_SERVER, 0, false);
     talk(&d, &l, 1000, -1);
-    expect(&d, &l, "refused by server 0 (127.0.0.1:5000): it runs muster 0.2.0, this is 0.1.0",
-           "refused worker 3 (10.0.0.3:51234): it runs muster 0.1.0, this is 0.2.0");
+    expect(&d, &l,
+           "refused by server 0 (127.0.0.1:5000): that server runs muster 0.2.0, this worker runs 0.1.0",
+           "refused worker 3 (10.0.0.3:51234): that worker runs muster 0.1.0, this server runs 0.2.0");
 
     d = l = (side){0};
     l.options.wire = 7;
@@ -122,17 +123,20 @@ static void test_differences(void **state)
     start(&l, MST_ROLE_SERVER, 0, false);
     talk(&d, &l, 1000, -1);
     expect(&d, &l,
-           "refused by server 0 (127.0.0.1:5000): it speaks wire version 7 (muster 3.0), this speaks 1 "
+           "refused by server 0 (127.0.0.1:5000): that server speaks wire version 7 (muster 3.0), this "
+           "process speaks 1 "
            "(muster 0.1.0)",
-           "refused 10.0.0.3:51234: it speaks wire version 1 (muster 0.1.0), this speaks 7 (muster 3.0)");
+           "refused 10.0.0.3:51234: that process speaks wire version 1 (muster 0.1.0), this server speaks 7 "
+           "(muster 3.0)");
 
     d = l = (side){0};
     start(&d, MST_ROLE_WORKER, 3, true);
     start(&l, MST_ROLE_SERVER, 0, false);
     snprintf(l.h.self.job, sizeof l.h.self.job, "j2");
     talk(&d, &l, 1000, -1);
-    expect(&d, &l, "refused by server 0 (127.0.0.1:5000): it belongs to job j2, this to j1",
-           "refused worker 3 (10.0.0.3:51234): it belongs to job j1, this to j2");
+    expect(&d, &l,
+           "refused by server 0 (127.0.0.1:5000): that server belongs to job j2, this worker to job j1",
+           "refused worker 3 (10.0.0.3:51234): that worker belongs to job j1, this server to job j2");
 
     d = l = (side){0};
     l.options.secret = "t";

@@ -264,7 +264,7 @@ static void test_a_disk_that_refuses(void **state)
         mst_observe_scalars(o, MST_RECORD_EVENTS, 1, &scalar, 1);
     mst_observe_destroy(o);
     assert_int_equal(n_warnings, 1);
-    assert_non_null(strstr(warning, "nothing more is written about the run's course"));
+    assert_non_null(strstr(warning, "resources, phases and traces are no longer recorded"));
 }
 
 static void test_what_nobody_takes_is_bounded(void **state)

@@ -323,7 +323,8 @@ static void expect_way_on(const char *expected)
 /* How a job goes on whose other processes failed: only what is known is promised. */
 static void test_way_on(void **state)
 {
-    static const char *const maybe = "resume it with --resume --run %s if it has saved a checkpoint";
+    static const char *const maybe =
+        "resume the run if it has saved a checkpoint by starting all processes again with --run %s --resume";
     mst_run *run = NULL;
     char host[256] = "";
     (void)state;
@@ -333,14 +334,14 @@ static void test_way_on(void **state)
     expect_way_on(maybe); /* nobody's yet */
     json_t *manifest = json_pack("{s:s, s:s}", "state", "running", "host", host);
     assert_int_equal(mst_run_manifest(run, manifest), MST_OK);
-    expect_way_on("nothing was saved: train anew, with --checkpoint-every");
+    expect_way_on("no checkpoint was saved; start again with --checkpoint-every");
     assert_false(mst_run_has_result(path));
     assert_int_equal(mst_make_folders(in("checkpoints")), MST_OK);
-    expect_way_on("nothing was saved: train anew, with --checkpoint-every");
+    expect_way_on("no checkpoint was saved; start again with --checkpoint-every");
     assert_int_equal(mst_make_folders(in("checkpoints/step-000000000007")), MST_OK);
     expect_way_on(maybe); /* half written */
     write_text("checkpoints/step-000000000007/manifest.json", "{}", 2);
-    expect_way_on("resume it with --resume --run %s");
+    expect_way_on("resume the run by starting all processes again with --run %s --resume");
     assert_true(mst_run_has_result(path));
     json_object_set_new(manifest, "host", json_string("another.host")); /* a copy, or a run of that name */
     assert_int_equal(mst_run_manifest(run, manifest), MST_OK);

@@ -251,8 +251,8 @@ static void server_death_without_a_word(void **state)
     assert_int_equal(job_run(j), MST_EPEER);
     assert_non_null(strstr(mst_error_text(), "server 1"));
     assert_non_null(strstr(mst_error_text(),
-                           "the job cannot continue; resume it with --resume --run scripted "
-                           "if it has saved a checkpoint"));
+                           "the job cannot continue; resume the run if it has saved a checkpoint by "
+                           "starting all processes again with --run scripted --resume"));
     job_free(j);
 }
 
