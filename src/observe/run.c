@@ -178,32 +178,25 @@ static bool is_ours(const mst_run *self)
     return manifest != NULL;
 }
 
-static bool is_empty_folder(const char *path)
-{
-    DIR *dir = opendir(path);
-    bool empty = dir != NULL;
-    struct dirent *found;
-    while (empty && (found = readdir(dir)) != NULL)
-        empty = strcmp(found->d_name, ".") == 0 || strcmp(found->d_name, "..") == 0 ||
-                strcmp(found->d_name, ".lock") == 0;
-    if (dir != NULL)
-        closedir(dir);
-    return empty;
-}
-
 /* Renames an existing run, whose lock is then held too. */
 static mst_status put_aside(mst_run *self)
 {
+    char stray[256];
     struct stat info;
     if (lstat(self->path, &info) != 0)
         return errno == ENOENT ? MST_OK : mst_fail(MST_EIO, "%s: %s", self->path, strerror(errno));
     if (!S_ISDIR(info.st_mode))
         return mst_fail(MST_EEXIST, "%s: not a folder, and so not removed: choose another name", self->path);
-    if (!is_empty_folder(self->path) && !is_ours(self))
+    if (!mst_run_is_empty(self->path) && !is_ours(self))
         return mst_fail(
             MST_EEXIST,
             "%s: not removed, because it has no manifest.json of a muster run: choose another name",
             self->path);
+    if (mst_run_find_stray(self->path, stray, sizeof stray))
+        return mst_fail(MST_EEXIST,
+                        "%s/%s is not a file of the run, and --overwrite would remove it: move it, or choose "
+                        "another name",
+                        self->path, stray);
     size_t n = strlen(self->path);
     while (n > 1 && self->path[n - 1] == '/')
         n--;
@@ -265,6 +258,15 @@ void mst_run_abandon(mst_run *self)
     put_back(self);
 }
 
+static mst_status refuse_existing(const mst_run *self)
+{
+    return mst_fail(MST_EEXIST,
+                    "%s exists already: choose another name, or give --resume to continue it or --overwrite "
+                    "to replace it",
+                    self->path);
+}
+
+/* Makes the folder; one that is there must be empty. */
 static mst_status make_folder(const mst_run *self)
 {
     char *parent = mst_strdup(self->path);
@@ -281,16 +283,13 @@ static mst_status make_folder(const mst_run *self)
     }
     mst_free(parent);
     TRY(st);
-    if (mkdir(self->path, 0777) == 0)
+    bool empty = mst_run_is_empty(self->path); /* before mkdir: not a folder that another process makes now */
+    if (mkdir(self->path, 0777) == 0 || (errno == EEXIST && empty))
         return MST_OK;
     if (errno == EEXIST && !mst_path_is_folder(self->path))
         return mst_fail(MST_EEXIST, "%s exists already and is not a folder: choose another name", self->path);
     if (errno == EEXIST)
-        return mst_fail(
-            MST_EEXIST,
-            "%s exists already: choose another name, or give --resume to continue it or --overwrite to "
-            "replace it",
-            self->path);
+        return refuse_existing(self);
     return mst_fail(MST_EIO, "%s: the folder cannot be made: %s", self->path, strerror(errno));
 }
 
@@ -594,9 +593,10 @@ static mst_status open_existing(mst_run *self, uint64_t resume_step)
 static mst_status make_new(mst_run *self)
 {
     TRY(make_folder(self));
-    mst_status st = lock_folder(self->path, &self->lock);
-    if (st == MST_OK)
-        st = first_manifest(self);
+    TRY(lock_folder(self->path, &self->lock)); /* an empty folder may be another process's by now */
+    if (!mst_run_is_empty(self->path))
+        return refuse_existing(self);
+    mst_status st = first_manifest(self);
     if (st == MST_OK)
         st = open_metrics(self);
     if (st == MST_OK)

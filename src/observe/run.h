@@ -67,6 +67,11 @@ const char *mst_run_path(const mst_run *self);
 /* Whether a process trains into the folder; by: which, "process 12 on host". */
 bool mst_run_held(const char *folder, char *by, size_t size);
 
+/* Whether the folder has nothing in it but, perhaps, a run's lock. */
+bool mst_run_is_empty(const char *folder);
+/* Whether something lies in the folder that no run leaves there; name: the first such entry. */
+bool mst_run_find_stray(const char *folder, char *name, size_t size);
+
 /* Whether the run in the folder ended well or may have saved a checkpoint. */
 bool mst_run_has_result(const char *folder);
 

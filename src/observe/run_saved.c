@@ -49,6 +49,45 @@ static void read_manifest(const char *run, char state[16], char host[256])
     json_decref(manifest);
 }
 
+/* Whether muster writes an entry of that name, or makes it while it writes one. */
+static bool is_run_entry(const char *name)
+{
+    static const char *const names[] = {".",           "..",           ".lock",       "manifest.json",
+                                        "metrics.csv", "marks.csv",    "processes",   "checkpoints",
+                                        "best",        "verdict.json", "report.html", "trace.json"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        size_t n = strlen(names[i]);
+        if (strncmp(name, names[i], n) == 0 && (name[n] == '\0' || strncmp(name + n, ".tmp.", 5) == 0))
+            return true;
+    }
+    return false;
+}
+
+bool mst_run_find_stray(const char *folder, char *name, size_t size)
+{
+    DIR *dir = opendir(folder);
+    bool found = false;
+    for (struct dirent *e; dir != NULL && !found && (e = readdir(dir)) != NULL;) {
+        found = !is_run_entry(e->d_name);
+        snprintf(name, size, "%s", e->d_name);
+    }
+    if (dir != NULL)
+        closedir(dir);
+    return found;
+}
+
+bool mst_run_is_empty(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    bool empty = dir != NULL;
+    for (struct dirent *e; empty && (e = readdir(dir)) != NULL;)
+        empty =
+            strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 || strcmp(e->d_name, ".lock") == 0;
+    if (dir != NULL)
+        closedir(dir);
+    return empty;
+}
+
 bool mst_run_has_result(const char *folder)
 {
     char state[16], host[256];

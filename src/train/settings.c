@@ -11,6 +11,7 @@
 #include "base/utf8.h"
 #include "data/images.h"
 #include "mpi/mpi.h"
+#include "observe/run.h"
 #include "train/settings_batch.h"
 #include "train/settings_idle.h"
 
@@ -406,7 +407,7 @@ static mst_status check_run(const mst_settings *s, bool dry_run)
         return MST_OK;
     if (!mst_path_is_folder(run))
         return mst_fail(MST_EEXIST, "%s exists already and is not a folder: choose another name", run);
-    return s->train.overwrite
+    return s->train.overwrite || mst_run_is_empty(run)
                ? MST_OK
                : mst_fail(MST_EEXIST,
                           "%s exists already: choose another name, or give --resume to continue it or "

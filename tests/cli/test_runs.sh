@@ -156,6 +156,18 @@ exec 8>&- 9>&-
 mkdir empty && : >empty/.lock
 expect 0 train train.cache --run empty --overwrite --quiet --steps 1
 only empty checkpoints manifest.json marks.csv metrics.csv processes verdict.json
+mkdir made
+expect 0 train train.cache --run made --quiet --steps 1 # as if it had not been there
+only made checkpoints manifest.json marks.csv metrics.csv processes verdict.json
+refused 1 'made exists already' train train.cache --run made --quiet --steps 1
+expect 0 report made
+expect 0 train train.cache --run made --overwrite --quiet --steps 1
+for stray in notes.txt logs; do
+  mkdir made/$stray
+  refused 1 "made/$stray is not a file of the run, and --overwrite would remove it" --log error \
+    train train.cache --run made --overwrite --quiet --steps 1
+  rmdir made/$stray
+done
 
 # ---- a damaged checkpoint ----
 expect 0 train train.cache --run d --steps 20 --checkpoint-every 10 --quiet

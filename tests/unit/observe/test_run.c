@@ -172,6 +172,15 @@ static void test_overwrite(void **state)
     assert_false(mst_path_exists(in("checkpoints")));
 
     /* What is not ours stays. */
+    assert_int_equal(mst_make_folders(in("checkpoints/step-000000000002")), MST_OK);
+    write_text("manifest.json.tmp.12.3", "", 0);
+    assert_int_equal(mst_run_new(path, MST_RUN_OVERWRITE, 0, &run), MST_OK);
+    mst_run_destroy(run);
+    write_text("notes.txt", "", 0);
+    expect_refused(MST_RUN_OVERWRITE, MST_EEXIST,
+                   "a/notes.txt is not a file of the run, and --overwrite would remove it: move it, or "
+                   "choose another name");
+    assert_int_equal(unlink(in("notes.txt")), 0);
     static const char *const manifests[] = {"", "{\"format\": \"muster-checkpoint\"}", "{}", "[]",
                                             "{\"format\":"};
     for (size_t i = 0; i < sizeof manifests / sizeof *manifests; i++) {
@@ -206,17 +215,17 @@ static void test_replace(void **state)
     assert_int_equal(mst_run_new(path, MST_RUN_NEW, 0, &run), MST_OK);
     assert_false(mst_run_replaces(run));
     mst_run_destroy(run);
-    write_text("mark", "old", 3);
+    write_text("report.html", "old", 3);
     for (int good = 0; good < 2; good++) {
         assert_int_equal(mst_run_new(path, MST_RUN_OVERWRITE, 0, &run), MST_OK);
         assert_true(mst_run_replaces(run) && mst_path_is_folder(aside));
-        assert_false(mst_path_exists(in("mark")));
+        assert_false(mst_path_exists(in("report.html")));
         if (good)
             mst_run_settle(run);
         else
             mst_run_abandon(run);
         assert_false(mst_run_replaces(run) || mst_path_exists(aside));
-        assert_int_equal(mst_path_exists(in("mark")), !good);
+        assert_int_equal(mst_path_exists(in("report.html")), !good);
         mst_run_destroy(run);
         assert_false(mst_path_exists(in(".lock")));
         assert_true(mst_path_exists(in("manifest.json")));
