@@ -58,6 +58,7 @@ typedef struct mst_lane {
     atomic_bool beside;    /* of a thread that is none of those that train or serve */
     mst_trace_ring *trace; /* NULL: not traced */
     uint64_t step;         /* the step under way, for the trace; the thread's own */
+    uint64_t more_steps;   /* that are taken together with it */
 } mst_lane;
 
 #define MST_LANE_MAX 64 /* threads of a process that are watched; those beyond are not */
@@ -163,11 +164,23 @@ static inline void mst_span_dropped(uint64_t rows)
         mst_lane_add(&mst_this_lane->dropped_rows, rows);
 }
 
+/* The n steps, from `step` on, that the thread takes in one piece, for the trace. */
+static inline void mst_span_together(uint64_t step, uint64_t n)
+{
+    if (mst_this_lane != NULL) {
+        mst_this_lane->step = step;
+        mst_this_lane->more_steps = n > 0 ? n - 1 : 0;
+    }
+}
+
 /* The step that the thread works on, for the trace. */
 static inline void mst_span_step(uint64_t step)
 {
-    if (mst_this_lane != NULL)
-        mst_this_lane->step = step;
+    mst_span_together(step, 1);
 }
+
+/* How many steps, from `step` on, the thread may take together: those selected by --trace-steps are traced
+ * one by one. */
+uint64_t mst_span_most_steps(uint64_t step);
 
 #endif

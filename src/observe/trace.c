@@ -43,7 +43,8 @@ void mst_trace_put(mst_trace_ring *self, mst_trace_kind kind, const char *name, 
                    uint64_t step, uint64_t value)
 {
     uint64_t head = atomic_load_explicit(&self->head, memory_order_relaxed);
-    if (step < self->from_step || step > self->to_step)
+    uint64_t last = kind == MST_TRACE_PHASE ? step + value : step;
+    if (last < self->from_step || step > self->to_step)
         return;
     if (head - atomic_load_explicit(&self->tail, memory_order_acquire) >= RING) {
         mst_lane_add(&self->dropped, 1);
@@ -65,7 +66,15 @@ void mst_span_traced(mst_lane *lane, mst_phase phase, uint64_t from_ns, uint64_t
 {
     if (phase < MST_PHASE_IDLE)
         mst_trace_put(lane->trace, MST_TRACE_PHASE, mst_phase_name(phase), from_ns, to_ns - from_ns,
-                      lane->step, 0);
+                      lane->step, lane->more_steps);
+}
+
+uint64_t mst_span_most_steps(uint64_t step)
+{
+    const mst_trace_ring *ring = mst_this_lane != NULL ? mst_this_lane->trace : NULL;
+    if (ring == NULL || (ring->from_step == 0 && ring->to_step == UINT64_MAX) || step > ring->to_step)
+        return UINT64_MAX;
+    return step < ring->from_step ? ring->from_step - step : 1;
 }
 
 void mst_trace_layer(const char *layer, const char *pass, uint64_t from_ns, uint64_t bytes)
@@ -154,8 +163,11 @@ static void add_entry(mst_bytes *out, const mst_trace_identity *who, const entry
         letters[e->kind], who->pid, who->tid, at / 1000, at % 1000);
     switch ((mst_trace_kind)e->kind) {
     case MST_TRACE_PHASE:
-        add(out, ",\"dur\":%llu.%03llu,\"args\":{\"step\":%llu}},\n", ns / 1000, ns % 1000,
+        add(out, ",\"dur\":%llu.%03llu,\"args\":{\"step\":%llu", ns / 1000, ns % 1000,
             (unsigned long long)e->step);
+        if (e->value > 0)
+            add(out, ",\"last_step\":%llu", (unsigned long long)(e->step + e->value));
+        add(out, "}},\n");
         break;
     case MST_TRACE_OP:
         add(out, ",\"dur\":%llu.%03llu,\"args\":{\"step\":%llu,\"bytes\":%llu}},\n", ns / 1000, ns % 1000,

@@ -13,10 +13,14 @@ static uint32_t claim_rows(mst_local *self, uint64_t *first_step)
     const mst_budget *b = self->budget;
     if (mst_local_out_of_time(b) || atomic_load(&self->ended) || atomic_load(&self->failed))
         return 0;
-    uint64_t at = atomic_fetch_add(&self->steps_claimed, self->span_steps);
+    uint64_t at = atomic_load(&self->steps_claimed), most;
+    do {
+        most = mst_span_most_steps(self->progress->steps + at + 1);
+        most = most < self->span_steps ? most : self->span_steps;
+    } while (!atomic_compare_exchange_weak(&self->steps_claimed, &at, at + most));
     if (at >= b->steps)
         return 0;
-    uint64_t steps = b->steps - at < self->span_steps ? b->steps - at : self->span_steps;
+    uint64_t steps = b->steps - at < most ? b->steps - at : most;
     uint64_t rows = steps * self->batch, row = atomic_fetch_add(&self->rows_claimed, rows);
     if (row >= b->rows)
         return 0;
@@ -87,7 +91,8 @@ static mst_status async_steps(mst_local *self, unsigned t, const mst_batch *span
         mst_batch batch = mst_batch_part(span, from, self->batch);
         mst_update u = {.lr = mst_local_lr(self, first_step), .step = first_step};
         mst_step at = mst_local_step(self, first_step, 0);
-        mst_span_step(first_step);
+        if (self->timed)
+            mst_span_step(first_step);
         mst_local_phase(self, MST_PHASE_COMPUTE);
         mst_local_begin_grad(self, w);
         TRY(model->ops->compute(model, w->scratch, &batch, &self->weights, 1.0f / (float)batch.n_rows,
@@ -148,7 +153,7 @@ void mst_local_async_thread(void *arg, unsigned t)
         }
         if (st == MST_OK && !more)
             atomic_store(&self->ended, true);
-        mst_span_step(first_step);
+        mst_span_together(first_step, mst_local_steps(self, span.n_rows));
         mst_span_enter(MST_PHASE_COMPUTE);
         if (st == MST_OK && span.n_rows != 0)
             st = self->way == MST_LOCAL_DESCEND ? async_descend(self, t, &span, first_step)

@@ -54,7 +54,8 @@ static mst_status general_step(mst_local *self, unsigned t, const mst_batch *bat
     mst_update u = {.lr = mst_local_lr(self, step), .step = step};
     mst_step at = mst_local_step(self, step, (uint64_t)(share.rows - batch->rows));
 
-    mst_span_step(step);
+    if (self->timed)
+        mst_span_step(step);
     mst_local_phase(self, MST_PHASE_PREPARE);
     fill_share(self, t, &share);
     mst_local_phase(self, MST_PHASE_COMPUTE);
@@ -123,7 +124,8 @@ static void two_phase_step(mst_local *self, unsigned t, const mst_batch *batch, 
     float scale = 1.0f / (float)batch->n_rows;
     bool first = !self->split; /* the same for all: it changes between the barriers below */
 
-    mst_span_step(step);
+    if (self->timed)
+        mst_span_step(step);
     mst_local_phase(self, MST_PHASE_PREPARE);
     fill_share(self, t, &share);
     mst_local_phase(self, MST_PHASE_COMPUTE);
@@ -152,9 +154,10 @@ static mst_status claim_span(mst_local *self)
 {
     const mst_budget *b = self->budget;
     mst_progress *p = self->progress;
-    uint64_t steps = b->steps - atomic_load(&self->steps_done),
-             rows = b->rows - atomic_load(&self->rows_done);
-    uint64_t want = (uint64_t)self->batch * (steps < self->span_steps ? steps : self->span_steps), position;
+    uint64_t done = atomic_load(&self->steps_done), steps = b->steps - done,
+             rows = b->rows - atomic_load(&self->rows_done), most = mst_span_most_steps(p->steps + done + 1);
+    most = most < self->span_steps ? most : self->span_steps;
+    uint64_t want = (uint64_t)self->batch * (steps < most ? steps : most), position;
     want = want < rows ? want : rows;
     self->over = true;
     if (want == 0 || mst_local_out_of_time(b))
@@ -189,7 +192,6 @@ static void descend_span(mst_local *self, const mst_batch *span, uint64_t step)
         mst_local_fail(self, w, st);
         return;
     }
-    mst_span_step(step + 1);
     mst_span_enter(MST_PHASE_COMPUTE);
     model->ops->descend(model, w->scratch, span, self->batch, &self->weights, w->lrs, &w->loss);
 }
@@ -209,6 +211,7 @@ void mst_local_sync_thread(void *arg, unsigned t)
             break;
         mst_batch span = self->span;
         uint64_t n_steps = mst_local_steps(self, span.n_rows);
+        mst_span_together(step + 1, n_steps);
         if (self->way == MST_LOCAL_DESCEND)
             descend_span(self, &span, step);
         for (uint64_t i = 0; i < n_steps && self->way != MST_LOCAL_DESCEND; i++) {

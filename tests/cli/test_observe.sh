@@ -72,6 +72,16 @@ sound() {
 sound t 0
 expect 0 train train.cache --model logreg --batch 100 --steps 20 --threads 2 --mode async --run ta --trace
 sound ta 0
+# Steps with small batches are taken together, but for those that are selected.
+computed() { sed -n 's/^{"name":"compute".*"args":{\(.*\)}},*$/\1/p' "$1"/processes/local/trace.json | sort -u | tr '\n' ' '; }
+for way in "--threads 1" "--threads 2" "--threads 2 --mode async" "--threads 2 --optimizer adam"; do
+  expect 0 train train.cache --model logreg --batch 100 --steps 20 $way --run some --overwrite --trace-steps 9:12
+  same "steps traced with $way" "$(computed some)" '"step":10 "step":11 "step":12 "step":9 '
+done
+expect 0 train train.cache --model logreg --batch 100 --steps 20 --run together --trace
+same "steps taken together" "$(computed together)" '"step":1,"last_step":10 "step":11,"last_step":20 '
+expect 0 train train.cache --model logreg --batch 100 --steps 20 --run beyond --trace-steps 400:500
+grep -qF 'warning: the trace of local is empty: none of the steps that --trace-steps selects was trained' err || fail "no warning of an empty trace"
 refused 2 'give A:B' train train.cache --model logreg --run u --trace-steps 9
 refused 1 'no trace: train with --trace' trace top r
 refused 2 'needs a run' trace top
