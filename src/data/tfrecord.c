@@ -555,6 +555,26 @@ static mst_status parse_example(parser *p, const uint8_t *message, size_t n, boo
     return mst_chunk_builder_end_row(b, label, weight);
 }
 
+/* Whether a record that was refused has a feature twice: it may have been refused for one that does not
+ * count. */
+RARE static bool has_twice(parser *p, const uint8_t *message, size_t n)
+{
+    mst_example_walk walk;
+    mst_example_feature feature;
+    memset(p->seen, 0, sizeof p->seen);
+    mst_example_walk_init(&walk, message, n);
+    for (unsigned position = 0; mst_example_next(&walk, &feature); position++) {
+        size_t i = find_name(p, &feature, position);
+        uint64_t bit = 1ull << i % 64;
+        if (i == p->layout->n_names)
+            continue;
+        if (p->seen[i / 64] & bit)
+            return true;
+        p->seen[i / 64] |= bit;
+    }
+    return false;
+}
+
 /* A record with a feature twice. */
 RARE static mst_status parse_again(parser *p, const uint8_t *message, size_t n)
 {
@@ -603,7 +623,7 @@ static mst_status parse(const mst_parse_context *context, const mst_block *block
         if (st != MST_OK)
             break;
         st = parse_example(&p, data, n, false);
-        if (st == MST_OK && p.twice)
+        if (st == MST_OK ? p.twice : has_twice(&p, data, n))
             st = parse_again(&p, data, n);
         if (st != MST_OK)
             mst_chunk_builder_drop_row(out);

@@ -64,6 +64,7 @@ static const char **names_left(const mst_tf_layout *l, const mst_tf_survey *s, s
     for (size_t i = 0; texts != NULL && i < s->names->n_names; i++) {
         const mst_tf_name *name = &s->names->names[i];
         if (name->size > 0 && strlen(name->text) == name->size && /* no zero byte in it */
+            s->findings[i].kind != MST_EXAMPLE_NONE &&
             mst_tf_find_text(l, name->text, name->size) == l->n_names)
             texts[(*n)++] = name->text;
     }
@@ -155,6 +156,35 @@ static const mst_tf_name *find_image(const mst_tf_survey *s, const char *given)
         }
     }
     return best;
+}
+
+/* Bytes that are called an image, in records with the sides of one, and are none: refused rather than left
+ * out, as the sides would become categories. */
+static mst_status check_no_image(const mst_tf_survey *s, const mst_block *block)
+{
+    static const char *const names[] = {"height", "width", "depth"};
+    for (size_t i = 0; i < s->names->n_names; i++) {
+        const mst_tf_name *name = &s->names->names[i];
+        const mst_tf_finding *f = &s->findings[i];
+        const int64_t *side = f->sides;
+        if (f->kind != MST_EXAMPLE_BYTES || f->text || memmem(name->text, name->size, "image", 5) == NULL ||
+            side[MST_TF_HEIGHT] == 0 || side[MST_TF_WIDTH] == 0)
+            continue;
+        for (int k = 0; k < MST_TF_SIDES; k++)
+            if (!mst_tf_side_possible(k, side[k]))
+                return mst_fail(MST_EINPUT,
+                                "%s: the %s of the image in record %" PRIu64 " is %" PRId64
+                                ", which cannot be; --tf-columns chooses other features to use",
+                                block->path, names[k], f->record, side[k]);
+        return mst_fail(MST_EINPUT,
+                        "%s: feature \"%s\" of record %" PRIu64
+                        " is neither a JPEG or PNG image nor raw pixels: it "
+                        "holds %zu bytes, and its sides are %" PRId64 " x %" PRId64 " x %" PRId64
+                        "; --tf-columns chooses other features to use",
+                        block->path, name->text, f->record, f->length, side[MST_TF_HEIGHT],
+                        side[MST_TF_WIDTH], side[MST_TF_DEPTH] != 0 ? side[MST_TF_DEPTH] : 1);
+    }
+    return MST_OK;
 }
 
 /* The features that hold the sides of raw images: each must be in every record what it is in the first. */
@@ -287,7 +317,8 @@ static mst_status columns_given(mst_tf_layout *l, const char *text)
 static mst_status settle_kind(mst_tf_name *name, const mst_tf_survey *s, const mst_block *block)
 {
     size_t i = mst_tf_find_text(s->names, name->text, name->size);
-    const mst_tf_finding *f = i < s->names->n_names ? &s->findings[i] : NULL;
+    const mst_tf_finding *f =
+        i < s->names->n_names && s->findings[i].kind != MST_EXAMPLE_NONE ? &s->findings[i] : NULL;
     if (f == NULL && name->kind == MST_EXAMPLE_NONE)
         return mst_fail(MST_EINPUT,
                         "%s: the first %" PRIu64 " records have no feature \"%s\" (--tf-columns); %s:bytes, "
@@ -456,6 +487,7 @@ static mst_status settle_rows(mst_tf_layout *l, const mst_tf_survey *s, const ms
         TRY(columns_given(l, o->tf_columns));
         TRY(check_columns(l, first_column, s, first));
     } else if (!pairs) {
+        TRY(check_no_image(s, first));
         TRY(columns_found(l, s, o->tf_keys != MST_TF_KEYS_GLOBAL));
     }
     l->columns = image == NULL && l->n_names > first_column;

@@ -128,16 +128,19 @@ static void look_at_bytes(const mst_tf_survey *s, mst_tf_finding *f, const uint8
 static void end_record(mst_tf_survey *s)
 {
     int64_t *side = s->sides, area = 0;
-    if (side[MST_TF_HEIGHT] > 0 && side[MST_TF_WIDTH] > 0 && side[MST_TF_HEIGHT] <= MST_IMAGE_SIDE_MAX &&
-        side[MST_TF_WIDTH] <= MST_IMAGE_SIDE_MAX && side[MST_TF_DEPTH] >= 0 && side[MST_TF_DEPTH] <= 255)
+    bool possible = true;
+    for (int i = 0; i < MST_TF_SIDES; i++)
+        possible = possible && mst_tf_side_possible(i, side[i]);
+    if (possible)
         area = side[MST_TF_HEIGHT] * side[MST_TF_WIDTH];
     for (size_t i = 0; i < s->names->n_names; i++) {
         mst_tf_finding *f = &s->findings[i];
-        if (f->kind == MST_EXAMPLE_BYTES && f->record == s->n_records + 1)
-            f->raw =
-                area > 0 && f->length > 0 &&
-                (side[MST_TF_DEPTH] > 0 ? f->length == (uint64_t)(area * side[MST_TF_DEPTH])
-                                        : f->length == (uint64_t)area || f->length == (uint64_t)area * 3);
+        if (f->kind != MST_EXAMPLE_BYTES || f->record != s->n_records + 1)
+            continue;
+        memcpy(f->sides, side, sizeof f->sides);
+        f->raw = area > 0 && f->length > 0 &&
+                 (side[MST_TF_DEPTH] > 0 ? f->length == (uint64_t)(area * side[MST_TF_DEPTH])
+                                         : f->length == (uint64_t)area || f->length == (uint64_t)area * 3);
     }
     if (area > 0 && s->first_sides[MST_TF_HEIGHT] == 0)
         memcpy(s->first_sides, side, sizeof s->sides);
@@ -145,22 +148,41 @@ static void end_record(mst_tf_survey *s)
     memset(side, 0, sizeof s->sides);
 }
 
-static mst_status look_at(const mst_block *block, const uint8_t *record, mst_tf_survey *s,
-                          const mst_example_feature *feature, const uint8_t *end)
+/* Finding of the feature; NULL: it has none yet. */
+static mst_tf_finding *find(const mst_tf_survey *s, const mst_example_feature *feature, const uint8_t *end)
 {
     uint64_t head = mst_tf_head(feature->name, feature->name_size, end);
     size_t i = mst_tf_find(s->names, feature->name, feature->name_size, head);
-    if (feature->kind == MST_EXAMPLE_NONE)
-        return MST_OK;
-    if (i == s->names->n_names) {
+    return i < s->names->n_names ? &s->findings[i] : NULL;
+}
+
+/* Adds the record's new names, and notes where each name occurs last. */
+static mst_status find_last(mst_tf_survey *s, const uint8_t *data, size_t n)
+{
+    mst_example_walk walk;
+    mst_example_feature feature;
+    mst_example_walk_init(&walk, data, n);
+    for (uint32_t position = 0; mst_example_next(&walk, &feature); position++) {
+        mst_tf_finding *f = find(s, &feature, data + n);
+        size_t i = s->names->n_names;
         mst_tf_name *ignored;
-        if (i == MST_TFRECORD_NAMES)
-            return MST_OK; /* more than can be used; add_name says so if they are wanted */
-        TRY(mst_tf_add_name(s->names, (const char *)feature->name, feature->name_size, &ignored));
-        s->findings[i] =
-            (mst_tf_finding){.kind = feature->kind, .min = INT64_MAX, .max = INT64_MIN, .text = true};
+        if (f == NULL && feature.kind != MST_EXAMPLE_NONE &&
+            i < MST_TFRECORD_NAMES) { /* more cannot be used; add_name says so if they are wanted */
+            TRY(mst_tf_add_name(s->names, (const char *)feature.name, feature.name_size, &ignored));
+            f = &s->findings[i];
+            *f = (mst_tf_finding){.min = INT64_MAX, .max = INT64_MIN, .text = true};
+        }
+        if (f != NULL)
+            f->last = position;
     }
-    mst_tf_finding *f = &s->findings[i];
+    return MST_OK; /* a broken record is found by the walk that follows */
+}
+
+static mst_status look_at(const mst_block *block, const uint8_t *record, mst_tf_survey *s, mst_tf_finding *f,
+                          const mst_example_feature *feature)
+{
+    if (f->kind == MST_EXAMPLE_NONE)
+        f->kind = feature->kind;
     f->mixed |= f->kind != feature->kind;
     mst_example_list list;
     const uint8_t *run;
@@ -205,9 +227,13 @@ mst_status mst_tf_take_survey(const mst_block *block, mst_tf_survey *s)
         mst_example_walk walk;
         mst_example_feature feature;
         TRY(mst_tfrecord_next(block, &at, &data, &n));
+        TRY(find_last(s, data, n));
         mst_example_walk_init(&walk, data, n);
-        while (mst_example_next(&walk, &feature))
-            TRY(look_at(block, record, s, &feature, data + n));
+        for (uint32_t position = 0; mst_example_next(&walk, &feature); position++) {
+            mst_tf_finding *f = find(s, &feature, data + n);
+            if (f != NULL && f->last == position && feature.kind != MST_EXAMPLE_NONE)
+                TRY(look_at(block, record, s, f, &feature));
+        }
         if (walk.problem != NULL)
             return mst_block_fail(&mst_format_tfrecord, block, record, "%s", walk.problem);
         end_record(s);

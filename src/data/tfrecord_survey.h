@@ -3,23 +3,26 @@
 #ifndef MST_DATA_TFRECORD_SURVEY_H
 #define MST_DATA_TFRECORD_SURVEY_H
 
+#include "data/image.h"
 #include "data/tfrecord.h"
+
+enum { MST_TF_HEIGHT, MST_TF_WIDTH, MST_TF_DEPTH, MST_TF_SIDES };
 
 /* What the first block shows of a feature; parallel to the survey's names. */
 typedef struct mst_tf_finding {
-    mst_example_kind kind;
-    bool mixed;       /* of more than one kind */
-    bool varying;     /* float lists of different lengths */
-    uint32_t width;   /* of its float lists; 0: only empty ones */
-    int64_t min, max; /* of its int64 values; min > max: none */
-    bool text;        /* bytes: all values are text */
-    bool encoded;     /* bytes: the first value is a JPEG or PNG file */
-    bool raw;         /* bytes: the first value is as long as the sides of the record's image say */
-    size_t length;    /* bytes: of the first value ... */
-    uint64_t record;  /* ... which is in the record of this number, from 1; 0: no value yet */
+    mst_example_kind kind; /* NONE: no value yet */
+    bool mixed;            /* of more than one kind */
+    bool varying;          /* float lists of different lengths */
+    uint32_t width;        /* of its float lists; 0: only empty ones */
+    int64_t min, max;      /* of its int64 values; min > max: none */
+    bool text;             /* bytes: all values are text */
+    bool encoded;          /* bytes: the first value is a JPEG or PNG file */
+    bool raw;              /* bytes: the first value is as long as the sides of the record's image say */
+    size_t length;         /* bytes: of the first value ... */
+    uint64_t record;       /* ... which is in the record of this number, from 1; 0: no value yet */
+    int64_t sides[MST_TF_SIDES]; /* ... of the image of that record */
+    uint32_t last;               /* where it occurs last in the record at hand: that one counts */
 } mst_tf_finding;
-
-enum { MST_TF_HEIGHT, MST_TF_WIDTH, MST_TF_DEPTH, MST_TF_SIDES };
 
 typedef struct mst_tf_survey {
     mst_tf_layout *names;
@@ -39,6 +42,12 @@ mst_status mst_tf_add_name(mst_tf_layout *l, const char *text, size_t size, mst_
 
 /* Position in l->names; n_names: not there. */
 size_t mst_tf_find_text(const mst_tf_layout *l, const char *text, size_t size);
+
+/* Whether a side of an image can have this length; 0: it is not known. */
+static inline bool mst_tf_side_possible(int side, int64_t length)
+{
+    return length >= 0 && length <= (side == MST_TF_DEPTH ? 255 : MST_IMAGE_SIDE_MAX);
+}
 
 /* Which side of an image a feature speaks of; MST_TF_SIDES: none. */
 int mst_tf_side_of(const mst_example_feature *feature);

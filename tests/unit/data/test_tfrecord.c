@@ -366,6 +366,19 @@ static void features_twice(void **state)
     assert_int_equal(read_file(0), MST_OK);
     expect_row(0, 1, 3, (const uint32_t[]){0, 1, 2}, (const float[]){5, 1, 1});
     expect_row(1, 1, 3, (const uint32_t[]){0, 2, 3}, (const float[]){0, 1, 1});
+    f->file.n = 0; /* of another kind the first time: in the survey, and in rows behind it */
+    for (int row = 0; row < 2; row++) {
+        put_string(&f->features, "label", "x");
+        put_int(&f->features, "x", 7);
+        put_float(&f->features, "a", 1);
+        put_float(&f->features, "label", 1);
+        put_float(&f->features, "x", 5);
+        put_int(&f->features, "a", 1);
+        end_record(&f->file, &f->features);
+    }
+    assert_int_equal(read_file(0), MST_OK);
+    expect_row(0, 1, 2, (const uint32_t[]){0, 1}, (const float[]){5, 1});
+    expect_row(1, 1, 2, (const uint32_t[]){0, 1}, (const float[]){5, 1});
 }
 
 static void keys_by_option(void **state)

@@ -231,13 +231,41 @@ static void bad_images(void **state)
     }
 }
 
+/* Pixels whose sides cannot be right are refused: without them the sides would be categories. */
+static void impossible_sides(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t height, depth;
+        const char *sentence;
+    } cases[] = {
+        {-4, 3, "the height of the image in record 1 is -4, which cannot be"},
+        {(int64_t)1 << 40, 3, "the height of the image in record 1 is 1099511627776, which cannot be"},
+        {4, 300, "the depth of the image in record 1 is 300, which cannot be"},
+        {5, 3, "it holds 60 bytes, and its sides are 5 x 5 x 3"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        static const uint8_t pixels[60];
+        mst_data_options options = {0};
+        mst_dataset *d;
+        file.n = 0;
+        put_int(&features, "label", 0);
+        put_int(&features, "height", cases[i].height);
+        put_int(&features, "width", 5);
+        put_int(&features, "depth", cases[i].depth);
+        put_value(&features, "image_raw", pixels, sizeof pixels);
+        end_record(&file, &features);
+        assert_int_equal(open_file(&options, &d), MST_EINPUT);
+        expect_text(cases[i].sentence);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(raw_pixels),
-        cmocka_unit_test(encoded),
-        cmocka_unit_test(jpeg_beside_columns),
-        cmocka_unit_test(bad_images),
+        cmocka_unit_test(raw_pixels),          cmocka_unit_test(encoded),
+        cmocka_unit_test(jpeg_beside_columns), cmocka_unit_test(bad_images),
+        cmocka_unit_test(impossible_sides),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
