@@ -97,8 +97,8 @@ static void add_result(mst_table *t, const char *set, const mst_result *r)
     }
 }
 
-/* What each worker did. */
-static mst_status print_workers(const json_t *workers)
+/* What each worker did since the run was started or resumed. */
+static mst_status print_workers(const json_t *workers, const mst_train_summary *s)
 {
     static const mst_column columns[] = {{"worker", false}, {"steps", true},     {"rows", true},
                                          {"dropped", true}, {"compute s", true}, {"wait s", true},
@@ -124,6 +124,9 @@ static mst_status print_workers(const json_t *workers)
         mst_table_bytes(t, (uint64_t)json_integer_value(json_object_get(w, "bytes_in")));
     }
     putchar('\n');
+    if (s->steps_here < s->status.step)
+        printf("since the run was resumed at step %llu:\n",
+               (unsigned long long)(s->status.step - s->steps_here));
     mst_status st = mst_table_print(t, NULL, true);
     mst_table_destroy(t);
     return st;
@@ -241,7 +244,7 @@ static mst_status print_summary(const settings *set, const mst_train_summary *s,
         if (st == MST_OK && s->best_checkpoint[0] != '\0')
             printf("\neval and predict use the best checkpoint, --last uses the newest.\n");
         if (st == MST_OK && workers != NULL)
-            st = print_workers(workers);
+            st = print_workers(workers, s);
         if (st == MST_OK)
             print_verdict(verdict);
     }

@@ -62,30 +62,55 @@ static double or_zero(double x)
     return isnan(x) ? 0 : x;
 }
 
-/* What the manifest tells of the workers: iterations, rows, bytes, waits. */
+typedef struct work {
+    double steps, wait, traffic, n;
+} work;
+
+static void add_worker(double steps, double rows, double wait, double traffic, work *sum, mst_sweep_run *out)
+{
+    double *f = out->figures;
+    sum->steps += steps;
+    sum->wait += wait;
+    sum->traffic += traffic;
+    sum->n++;
+    f[MST_SWEEP_LEAST] = fmin(f[MST_SWEEP_LEAST], rows);
+    f[MST_SWEEP_MOST] = fmax(f[MST_SWEEP_MOST], rows);
+    if (out->n_workers < MST_SWEEP_WORKERS_MAX)
+        out->work[out->n_workers++] = rows;
+}
+
+/* Iterations, rows, bytes and waits of the workers: as the manifest counts them, which is since the run was
+ * resumed last; of a run that was resumed, as far as there are such, by their spans.csv. */
 static void take_workers(const mst_run_data *run, double train_s, mst_sweep_run *out)
 {
-    double *f = out->figures, wait = 0, traffic = 0, steps = 0, n = 0;
+    double *f = out->figures;
+    work sum = {0};
     size_t i;
     json_t *worker;
+    bool resumed = json_array_size(json_object_get(run->manifest, "history")) > 1;
+    for (i = 0; resumed && i < run->n_processes; i++) {
+        const mst_process_data *p = run->processes[i];
+        mst_costs c;
+        mst_costs_of(p, NAN, NAN, &c);
+        double waits = c.phase[MST_COST_PULL_WAIT] + c.phase[MST_COST_BARRIER_WAIT];
+        if ((p->role == MST_PROCESS_WORKER || p->role == MST_PROCESS_RANK) && c.thread_seconds > 0)
+            add_worker(c.steps, c.rows, waits * c.seconds / c.thread_seconds, c.bytes_in + c.bytes_out, &sum,
+                       out);
+    }
+    bool counted = sum.n > 0;
     json_array_foreach(json_object_get(run->manifest, "workers"), i, worker)
     {
-        double rows = or_zero(number(worker, "rows"));
-        steps += or_zero(number(worker, "steps"));
-        wait += or_zero(number(worker, "wait_seconds"));
-        traffic += or_zero(number(worker, "bytes_in")) + or_zero(number(worker, "bytes_out"));
-        f[MST_SWEEP_LEAST] = fmin(f[MST_SWEEP_LEAST], rows);
-        f[MST_SWEEP_MOST] = fmax(f[MST_SWEEP_MOST], rows);
-        if (out->n_workers < MST_SWEEP_WORKERS_MAX)
-            out->work[out->n_workers++] = rows;
-        n++;
+        if (!counted)
+            add_worker(or_zero(number(worker, "steps")), or_zero(number(worker, "rows")),
+                       or_zero(number(worker, "wait_seconds")),
+                       or_zero(number(worker, "bytes_in")) + or_zero(number(worker, "bytes_out")), &sum, out);
     }
-    if (n == 0)
+    if (sum.n == 0)
         return;
-    f[MST_SWEEP_ITERATIONS] = steps;
-    f[MST_SWEEP_TRAFFIC] = traffic;
-    f[MST_SWEEP_TRAFFIC_RATE] = train_s > 0 ? traffic / train_s : NAN;
-    f[MST_SWEEP_WAIT] = train_s > 0 ? fmin(1, wait / (n * train_s)) : NAN;
+    f[MST_SWEEP_ITERATIONS] = sum.steps;
+    f[MST_SWEEP_TRAFFIC] = sum.traffic;
+    f[MST_SWEEP_TRAFFIC_RATE] = train_s > 0 ? sum.traffic / train_s : NAN;
+    f[MST_SWEEP_WAIT] = train_s > 0 ? fmin(1, sum.wait / (sum.n * train_s)) : NAN;
 }
 
 static mst_status take_resources(const mst_run_data *run, mst_sweep_run *out)

@@ -296,6 +296,22 @@ refused 2 'metric: rows_per_s: --auto keeps the better half by an evaluation' sw
 { cat search.yaml; echo 'metric: auc'; } >ranked.yaml
 expect 0 sweep ranked.yaml --auto --out ranked
 has "came nearest, with auc 0."
+# Workers of a run that was resumed count with all of its pieces.
+cat >resumed.yaml <<'Y'
+files: a.cache
+for: {steps: 20}
+train: {strategy: ps, workers: 2}
+grid: {batch: [10]}
+Y
+expect 0 sweep resumed.yaml
+expect 0 train --resume --run sweeps/resumed/runs/* --steps 50
+has 'since the run was resumed at step 20:'
+expect 0 sweep resumed.yaml
+python3 - <<'P' || fail "workers of a resumed run: $(cat sweeps/resumed/runs.csv)"
+import csv
+row, = csv.DictReader(open("sweeps/resumed/runs.csv"))
+assert float(row["iterations"]) == 100, row
+P
 # The first to reach the target is enough: the others get no more time than that, and stop there.
 cat >cut.yaml <<'Y'
 files: a.cache
