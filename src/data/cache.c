@@ -58,6 +58,10 @@ static mst_status damaged(const char *path, uint64_t offset, const char *what)
 
 static mst_status check_header(const char *path, const mst_map *map, cache_header *h)
 {
+    if (map->size >= 4 &&
+        (memcmp(map->data, "\x1f\x8b", 2) == 0 || memcmp(map->data, "\x28\xb5\x2f\xfd", 4) == 0))
+        return mst_fail(MST_EINPUT, "%s: a cache cannot be read while it is compressed; unpack it with %s",
+                        path, map->data[0] == 0x1f ? "gunzip" : "zstd -d");
     if (map->size < sizeof *h || !mst_cache_sniff(map->data, map->size))
         return mst_fail(MST_EINPUT, "%s is not a muster cache (wrong or missing magic at byte 0)", path);
     memcpy(h, map->data, sizeof *h);

@@ -18,6 +18,8 @@
  * 1. Every key is below the context's features, which prepare sets (2^20 when 0) and which exceeds 13 where
  * 13 are reserved.
  * 2. The keys of a row ascend when the row is ended. */
+#include <ctype.h>
+
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -143,11 +145,15 @@ static mst_status fail_line(const mst_parse_context *context, const mst_block *b
     while (stop < line_end && *stop != '\t')
         stop++;
     mst_token_text shown = mst_token_show(p, stop);
+    const char *header = block->line == 1 && p == block->data && isalpha((unsigned char)shown.text[0])
+                             ? "; the line looks like a header: remove it"
+                             : "";
     if (column == 0)
-        return mst_block_fail(&mst_format_criteo, block, line, "label \"%s\" is neither 0 nor 1", shown.text);
-    return mst_block_fail(&mst_format_criteo, block, line, "column %u: \"%s\" is not %s",
+        return mst_block_fail(&mst_format_criteo, block, line, "label \"%s\" is neither 0 nor 1%s",
+                              shown.text, header);
+    return mst_block_fail(&mst_format_criteo, block, line, "column %u: \"%s\" is not %s%s",
                           column + 1 - unlabelled, shown.text,
-                          column <= N_INTEGERS ? "an integer" : "a category of up to 8 hex digits");
+                          column <= N_INTEGERS ? "an integer" : "a category of up to 8 hex digits", header);
 }
 
 static mst_status parse_line(const mst_parse_context *context, const mst_block *block, const hasher *h,

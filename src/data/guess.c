@@ -25,6 +25,8 @@ const char *mst_format_names(char *out, size_t size)
 
 /* ---- formats ---- */
 
+enum { TAR_MAGIC = 257 }; /* where a tar archive says that it is one */
+
 /* Whether at least half of the first rows could be the format's, and one is. */
 static bool most_lines(const mst_format *format, const uint8_t *head, size_t n, const char *path)
 {
@@ -44,6 +46,8 @@ const mst_format *mst_format_guess(const uint8_t *head, size_t n, const char *pa
 {
     const mst_format *best = NULL;
     int best_score = 0;
+    if (n > TAR_MAGIC + 5 && memcmp(head + TAR_MAGIC, "ustar", 5) == 0)
+        return NULL; /* the text in it may begin like rows */
     size_t mark = mst_text_mark(head, n);
     for (size_t i = 0; mst_formats[i] != NULL; i++) {
         size_t skip = mst_formats[i]->text ? mark : 0;
@@ -71,6 +75,8 @@ bool mst_format_no_rows(const uint8_t *head, size_t n)
 static const char rewrite[] = "write its rows as \"LABEL INDEX:VALUE ...\" (libsvm), in Python with "
                               "sklearn.datasets.dump_svmlight_file(X, y, FILE)";
 static const char unpack[] = "unpack it and give the files in it";
+static const char not_data[] = "check that this is the file you meant";
+static const char twice[] = "unpack it once and give the result";
 
 /* Files that begin with bytes of their own. */
 static const struct {
@@ -94,7 +100,13 @@ static const struct {
     {"\x04\x22\x4d\x18", 0, 4, "a file compressed with lz4", "pipe it: lz4cat FILE | muster COMMAND -"},
     {"7z\xbc\xaf\x27\x1c", 0, 6, "a 7z archive", unpack},
     {"Rar!\x1a", 0, 5, "a RAR archive", unpack},
-    {"ustar", 257, 5, "a tar archive", unpack},
+    {"ustar", TAR_MAGIC, 5, "a tar archive", unpack},
+    {"\x1f\x8b", 0, 2, "a file that is compressed twice", twice},
+    {"\x28\xb5\x2f\xfd", 0, 4, "a file that is compressed twice", twice},
+    {"\x7f"
+     "ELF",
+     0, 4, "a program or library", not_data},
+    {"%PDF-", 0, 5, "a PDF document", not_data},
     {"version https://git-lfs", 0, 23, "a Git LFS pointer", "fetch the file with git lfs pull"},
     {"@relation", 0, 9, "an ARFF file", rewrite},
     {"@RELATION", 0, 9, "an ARFF file", rewrite},
@@ -102,23 +114,40 @@ static const struct {
 
 static const char *zip_kind(const uint8_t *head, size_t n, const char **advice)
 {
-    size_t name_size = n >= 30 ? (size_t)head[26] | (size_t)head[27] << 8 : 0;
     *advice = unpack;
-    if (name_size >= 4 && n >= 30 + name_size && memcmp(head + 30 + name_size - 4, ".npy", 4) == 0) {
+    if (memmem(head, n, ".npy", 4) != NULL) {
         *advice = rewrite;
         return "NumPy arrays (.npz)";
     }
     return "a zip archive";
 }
 
-static bool is_utf16(const uint8_t *head, size_t n)
+/* Text in units of 2 or 4 bytes, with a byte order mark or of ASCII characters; NULL: none. */
+static const char *wide_text(const uint8_t *head, size_t n, const char **advice)
 {
-    if (n >= 2 && (memcmp(head, "\xff\xfe", 2) == 0 || memcmp(head, "\xfe\xff", 2) == 0))
-        return true;
-    size_t half = n / 2 < 32 ? n / 2 : 32, zeros[2] = {0, 0};
-    for (size_t i = 0; i < 2 * half; i++)
-        zeros[i % 2] += head[i] == 0;
-    return half >= 4 && ((zeros[0] == half && zeros[1] == 0) || (zeros[1] == half && zeros[0] == 0));
+    static const struct {
+        const char *mark;
+        unsigned n, zeros; /* bit i: byte i of 4 is zero in ASCII characters */
+        const char *what, *advice;
+    } kinds[] = {
+        {"\xff\xfe\0\0", 4, 0xe, "text in UTF-32", "convert it: iconv -f UTF-32LE -t UTF-8 FILE"},
+        {"\0\0\xfe\xff", 4, 0x7, "text in UTF-32", "convert it: iconv -f UTF-32BE -t UTF-8 FILE"},
+        {"\xff\xfe", 2, 0xa, "text in UTF-16", "convert it: iconv -f UTF-16LE -t UTF-8 FILE"},
+        {"\xfe\xff", 2, 0x5, "text in UTF-16", "convert it: iconv -f UTF-16BE -t UTF-8 FILE"},
+    };
+    size_t quarter = n / 4 < 16 ? n / 4 : 16;
+    unsigned zeros = 0xf, some = 0; /* zero in all units, in some */
+    for (size_t i = 0; i < 4 * quarter; i++) {
+        zeros &= head[i] == 0 ? ~0u : ~(1u << i % 4);
+        some |= (unsigned)(head[i] == 0) << i % 4;
+    }
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if ((n >= kinds[i].n && memcmp(head, kinds[i].mark, kinds[i].n) == 0) ||
+            (quarter >= 2 && zeros == kinds[i].zeros && some == zeros)) {
+            *advice = kinds[i].advice;
+            return kinds[i].what;
+        }
+    return NULL;
 }
 
 /* What binary bytes look like; NULL: nothing known. */
@@ -136,10 +165,9 @@ static const char *binary_kind(const uint8_t *head, size_t n, const char **advic
         *advice = "give the folder of a folder per class: FOLDER/CLASS/NAME.jpg or .png";
         return "a single image";
     }
-    if (is_utf16(head, n)) {
-        *advice = "convert it: iconv -f UTF-16 -t UTF-8 FILE";
-        return "text in UTF-16";
-    }
+    const char *wide = wide_text(head, n, advice);
+    if (wide != NULL)
+        return wide;
     if (n >= 2 && head[0] == 0x80 && head[1] >= 2 && head[1] <= 5) {
         *advice = rewrite;
         return "a Python pickle";

@@ -60,6 +60,20 @@ refused 1 'comments.svm has no rows: every line is blank or a comment' train com
 printf '\357\273\2771 1:1\n0 2:1\n' >mark.svm
 same "rows behind a byte order mark" "$(fact mark.svm rows)" 2
 
+tar -cf good.tar good.svm
+tar -czf good.tgz good.svm
+for file in good.tar good.tgz; do
+  refused 1 "$file looks like a tar archive, which muster does not read; unpack it" train $file --run x
+done
+gzip -c good.svm | gzip >twice.gz
+refused 1 'twice.gz looks like a file that is compressed twice' train twice.gz --run x
+expect 0 data convert good.svm --out good.cache
+gzip good.cache
+refused 1 'good.cache.gz: a cache cannot be read while it is compressed; unpack it with gunzip' train good.cache.gz --run x
+expect 0 data gen criteo --rows 30 --out rows.tsv --to criteo
+(printf label && for i in $(seq 39); do printf '\tf%s' $i; done && echo && cat rows.tsv) >header.tsv
+refused 1 'header.tsv:1: label "label" is neither 0 nor 1; the line looks like a header: remove it' train header.tsv --run x
+
 # ---- empty files are empty data sets ----
 : >none.tfrecord
 gzip <none.tfrecord >none.tfrecord.gz

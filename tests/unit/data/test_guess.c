@@ -48,7 +48,22 @@ static void unknown_formats(void **state)
                "1\0:\0"
                "1\0",
                "x looks like text in UTF-16, which muster does not read; convert it: iconv"),
-        SAMPLE("\0001\0 \0001\0:\0001\0\n", "x looks like text in UTF-16"),
+        SAMPLE("\0001\0 \0001\0:\0001\0\n",
+               "x looks like text in UTF-16, which muster does not read; convert it: iconv -f UTF-16BE"),
+        SAMPLE("1\0 \0001\0:\0001\0\n\0",
+               "x looks like text in UTF-16, which muster does not read; convert it: iconv -f UTF-16LE"),
+        SAMPLE("\xff\xfe\0\0001\0\0\0",
+               "x looks like text in UTF-32, which muster does not read; convert it: iconv -f UTF-32LE"),
+        SAMPLE("1\0\0\0 \0\0\0001\0\0\0",
+               "x looks like text in UTF-32, which muster does not read; convert it: iconv -f UTF-32LE"),
+        SAMPLE("\0\0\0001\0\0\0 \0\0\0001",
+               "x looks like text in UTF-32, which muster does not read; convert it: iconv -f UTF-32BE"),
+        SAMPLE("\x1f\x8b\10\0",
+               "x looks like a file that is compressed twice, which muster does not read; unpack it once"),
+        SAMPLE("\x7f"
+               "ELF\2\1",
+               "x looks like a program or library"),
+        SAMPLE("%PDF-1.4\n%\xe2\xe3", "x looks like a PDF document"),
         SAMPLE("<!DOCTYPE html>\n<html>\n", "x looks like a web page"),
         SAMPLE("version https://git-lfs.github.com/spec/v1\noid\n", "x looks like a Git LFS pointer"),
         SAMPLE("\xff\xd8\xff\xe0", "x looks like a single image"),
@@ -56,7 +71,7 @@ static void unknown_formats(void **state)
         SAMPLE("# nothing\n\n  # at all\n", "x has no rows: every line is blank or a comment"),
         SAMPLE("\n# first\nhello world\nmore\n", "x:3: \"hello world\" is no row of a known format"),
         SAMPLE("\x7f"
-               "ELF\0\1\2",
+               "OLD\0\1\2",
                "x is in none of the known formats (libsvm, "),
     };
     for (size_t i = 0; i < sizeof samples / sizeof *samples; i++) {
