@@ -67,3 +67,8 @@ same_model() {
   [ -s a.txt ] || fail "$1 has no weights"
   cmp -s a.txt b.txt || fail "the models of $1 and $2 differ"
 }
+
+# Whether the binary has the thread sanitizer, which reports the locks and races inside MPI's own library.
+has_tsan() {
+  grep -q __tsan_ "$muster"
+}

@@ -4,6 +4,7 @@
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0" # what MPI leaves behind cannot be told from ours
 unset MUSTER_CLUSTER MUSTER_SECRET MUSTER_JOB TF_CONFIG
+! has_tsan || { echo "skipped: MPI has no thread sanitizer" && exit 77; }
 
 launcher() {
   case $1 in

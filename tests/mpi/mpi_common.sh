@@ -8,6 +8,7 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 MUSTER_PLUGINS=
 # ranks that are threads, look for leaks.
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 unset MUSTER_CLUSTER MUSTER_SECRET MUSTER_JOB TF_CONFIG MUSTER_MPI
+! has_tsan || { echo "skipped: MPI has no thread sanitizer" && exit 77; }
 
 launcher() {
   case $1 in
