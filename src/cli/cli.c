@@ -135,7 +135,7 @@ mst_status mst_cli_dispatch(const mst_command *const *commands, const char *path
     if (argc == 0)
         return mst_fail(MST_EUSAGE, "no command given; 'muster %s--help' lists the commands", path);
     bool help = strcmp(argv[0], "help") == 0;
-    if (asks_for_help(argv[0]) || (help && argc == 1)) {
+    if (asks_for_help(argv[0]) || (help && (argc == 1 || strcmp(argv[1], "help") == 0))) {
         print_overview(commands, path);
         return MST_OK;
     }

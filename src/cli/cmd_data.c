@@ -28,6 +28,10 @@ const mst_option mst_data_out_table[] = {
      .type = MST_OPTION_FLAG,
      .offset = FIELD(overwrite),
      .help = "Replace what is there already."},
+    {.name = "quiet",
+     .type = MST_OPTION_FLAG,
+     .offset = FIELD(quiet),
+     .help = "No progress, and no line about what was written."},
     {.name = "threads",
      .type = MST_OPTION_INT,
      .offset = FIELD(threads),
@@ -120,6 +124,7 @@ mst_status mst_data_sink_open(mst_data_sink *sink, const mst_data_out_options *o
     sink->total_rows = total_rows;
     sink->total_bytes = total_bytes;
     sink->start_ns = mst_now_ns();
+    sink->quiet = options->quiet;
     mst_bar_start(&sink->bar, what, "rows", total_rows > 0 ? total_rows : total_bytes);
     return mst_row_writer_new(ops, options->out, sink->source_key, &sink->writer);
 }
@@ -152,7 +157,8 @@ mst_status mst_data_sink_take(void *arg, uint64_t first_row, mst_chunk *chunk)
     TRY(add_part(sink, chunk, (uint32_t)from, (uint32_t)to));
     sink->full = last;
     sink->bytes += chunk->bytes_read;
-    mst_bar_update(&sink->bar, sink->total_rows > 0 ? sink->rows : sink->bytes, sink->rows);
+    if (!sink->quiet)
+        mst_bar_update(&sink->bar, sink->total_rows > 0 ? sink->rows : sink->bytes, sink->rows);
     return sink->full ? mst_fail(MST_ESTOPPED, "as many rows as asked for are written") : MST_OK;
 }
 
@@ -166,6 +172,8 @@ mst_status mst_data_sink_commit(mst_data_sink *sink, const mst_data_info *info)
     mst_map map = {0};
     mst_text_count(sink->rows, count);
     mst_text_count((uint64_t)((double)sink->rows / (seconds > 1e-9 ? seconds : 1e-9)), rate);
+    if (sink->quiet)
+        return MST_OK;
     if (strcmp(sink->path, "-") == 0 || mst_map_open(sink->path, &map) != MST_OK)
         mst_info("%s rows written in %.2f s (%s rows/s)", count, seconds, rate);
     else

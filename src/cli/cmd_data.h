@@ -8,10 +8,10 @@
 
 extern const mst_command mst_cmd_data_gen_images; /* in a file of its own; listed in cmd_data_gen.c */
 
-/* --out, --to, --overwrite, --threads. */
+/* --out, --to, --overwrite, --quiet, --threads. */
 typedef struct mst_data_out_options {
     char *out, *to;
-    bool overwrite;
+    bool overwrite, quiet;
     int64_t threads;
 } mst_data_out_options;
 extern const mst_option mst_data_out_table[];
@@ -20,6 +20,7 @@ extern const mst_option mst_data_out_table[];
 typedef struct mst_data_sink {
     mst_row_writer *writer;
     mst_bar bar;
+    bool quiet; /* no bar, and no word about what was written */
     const char *path;
     const char *source_key;           /* of a cache that is written (cache.h); NULL: none */
     uint64_t total_rows, total_bytes; /* whichever is known sets the bar's length */

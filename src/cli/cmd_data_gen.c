@@ -218,6 +218,7 @@ static const mst_option *const digits_tables[] = {digits_gen_table, digits_table
 
 typedef struct folder_progress {
     mst_bar bar;
+    bool quiet;
     uint64_t rows;
 } folder_progress;
 
@@ -227,7 +228,8 @@ static mst_status watch_folder(void *arg, uint64_t first_row, mst_chunk *chunk)
     (void)first_row;
     TRY(mst_signals_check("nothing was written"));
     progress->rows += chunk->n_rows;
-    mst_bar_update(&progress->bar, progress->rows, progress->rows);
+    if (!progress->quiet)
+        mst_bar_update(&progress->bar, progress->rows, progress->rows);
     return MST_OK;
 }
 
@@ -246,15 +248,17 @@ static mst_status digits_to_folder(const gen_options *gen, const digits_options 
                         (long long)gen->rows);
     if (!out->overwrite) /* images that are there already may be MNIST's own */
         TRY(mst_data_check_free(out->out, names, sizeof names / sizeof *names));
-    folder_progress progress = {0};
+    folder_progress progress = {.quiet = out->quiet};
     mst_signals_install();
     mst_bar_start(&progress.bar, "generating", "images", (uint64_t)(gen->rows + digits->test_rows));
     mst_status st = mst_gen_digits(out->out, (uint32_t)gen->rows, (uint32_t)digits->test_rows,
                                    (uint64_t)gen->seed, watch_folder, &progress);
     mst_bar_end(&progress.bar);
     TRY(st);
-    mst_info("%s: %s training and %s test images of 28 x 28", out->out,
-             mst_text_count((uint64_t)gen->rows, train), mst_text_count((uint64_t)digits->test_rows, test));
+    if (!out->quiet)
+        mst_info("%s: %s training and %s test images of 28 x 28", out->out,
+                 mst_text_count((uint64_t)gen->rows, train),
+                 mst_text_count((uint64_t)digits->test_rows, test));
     return MST_OK;
 }
 

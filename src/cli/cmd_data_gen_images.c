@@ -70,23 +70,25 @@ static mst_status save_part(const char *folder, const char *name, const mst_gen_
 }
 
 /* train.gen and test.gen, each a few lines long. */
-static mst_status to_folder(const mst_gen_images_options *o, uint64_t test_rows, bool overwrite,
-                            const char *folder)
+static mst_status to_folder(const mst_gen_images_options *o, uint64_t test_rows,
+                            const mst_data_out_options *out)
 {
+    const char *folder = out->out;
     static const char *const names[] = {"train.gen", "test.gen"};
     char train[32], test[32];
     mst_gen_images_options later = *o;
     later.first_row = o->first_row + o->rows;
     later.rows = test_rows;
-    if (!overwrite)
+    if (!out->overwrite)
         TRY(mst_data_check_free(folder, names, 2));
     TRY(mst_make_folders(folder));
     TRY(save_part(folder, "test", &later));
     TRY(save_part(folder, "train", o));
-    mst_info(
-        "%s: train.gen and test.gen make %s and %s images of %u x %u x %u in %u classes as they are read",
-        folder, mst_text_count(o->rows, train), mst_text_count(test_rows, test), o->channels, o->height,
-        o->width, o->classes);
+    if (!out->quiet)
+        mst_info(
+            "%s: train.gen and test.gen make %s and %s images of %u x %u x %u in %u classes as they are read",
+            folder, mst_text_count(o->rows, train), mst_text_count(test_rows, test), o->channels, o->height,
+            o->width, o->classes);
     return MST_OK;
 }
 
@@ -140,7 +142,7 @@ static mst_status run(int argc, char **argv)
     else if (out.to != NULL || mst_row_writer_find(NULL, out.out, &ops) == MST_OK)
         st = to_file(&o, &out);
     else
-        st = to_folder(&o, (uint64_t)images.test_rows, out.overwrite, out.out);
+        st = to_folder(&o, (uint64_t)images.test_rows, &out);
 out:
     mst_options_fini(groups, 3);
     return st;

@@ -14,6 +14,9 @@ looks_like_json() {
 expect 0 --version
 grep -qE '^muster [0-9]+\.[0-9]+\.[0-9]+$' out || fail "--version"
 expect 0 --help
+cp out overview
+expect 0 help help
+cmp -s out overview || fail "help help is not the overview"
 has "usage: muster"
 for command in data list doctor completion; do has "  $command "; done
 expect 0 -h

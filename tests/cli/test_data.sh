@@ -184,6 +184,11 @@ for command in "gen criteo --rows 5" "gen blobs --rows 5" "gen digits --rows 5" 
   refused 1 "o/kept.cache exists already: choose another name, or give --overwrite" data $command --out o/kept.cache
 done
 expect 0 data gen images --rows 5 --out images.gen
+for command in "convert o/kept.cache --out quiet.cache" "gen images --rows 5 --out quiet" "gen digits --rows 5 --out quiet"; do
+  # shellcheck disable=SC2086
+  expect 0 data $command --quiet
+  [ ! -s err ] || fail "data $command --quiet is not quiet"
+done
 refused 1 "images.gen exists already" data gen images --rows 6 --out images.gen
 refused 1 "bad.svm:2:" data convert bad.svm --format libsvm --out o/kept.cache --overwrite
 expect 0 data convert blobs.svm --to libsvm --out /dev/null # no file that could be lost
