@@ -52,8 +52,8 @@ done
 
 # A server is stopped: workers say that it is silent, and it says so itself when it continues.
 rm -rf run
-job 1 2 $common --run run --mode sync --peer-timeout 2 --epochs 1000
-wait_for s0 'worker 1 .*takes part'
+job 1 2 $common --run run --test t.cache --eval-every $every --mode sync --peer-timeout 2 --epochs 1000
+wait_for s0 'step .* test +loss'
 signal s0 STOP
 ends_all 3 w0 w1
 for w in w0 w1; do said $w '^muster: server 0 .* has been silent for [0-9.]+ s: .*; this worker ends; if the job has ended too, '; done
