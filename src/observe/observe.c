@@ -435,8 +435,10 @@ static void tell_gaps(mst_observe *self)
         mst_warn("%s of %s has gaps: more came than could be sent or written in time%s", names, self->process,
                  (gaps & 1u << MST_RECORD_TRACE) != 0 ? "; --trace-steps traces fewer steps" : "");
     const mst_observe_options *o = &self->options;
-    if (o->trace && (o->trace_from > 0 || o->trace_to < UINT64_MAX) && self->run != NULL &&
-        self->traced + self->trace_dropped == 0)
+    bool traced = self->trace_dropped > 0;
+    for (unsigned i = 0; i < MST_LANE_MAX; i++)
+        traced |= self->named[i];
+    if (o->trace && (o->trace_from > 0 || o->trace_to < UINT64_MAX) && self->run != NULL && !traced)
         mst_warn("the trace of %s is empty: none of the steps that --trace-steps selects was trained",
                  self->process);
     if (foreign)
