@@ -29,7 +29,7 @@
 #define LIVE_NS    (MST_S / 2)
 #define OVER_NS    (5 * MST_S)
 #define JUDGE_NS   (3 * MST_S)
-#define DEPTH      2
+#define DEPTH      3 /* SWEEPS/NAME/runs/RUN */
 #define UNREAD_MAX 3 /* notes on what cannot be read */
 
 /* ---- runs ---- */

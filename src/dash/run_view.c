@@ -20,6 +20,7 @@
 #define SILENT_S     15.0 /* at least; or this many lines that did not come: */
 #define SILENT_LINES 5.0
 #define LOST_S       3.0 /* of a run whose processes are not there any more; it may just be ending */
+#define ENDED_S      1.0 /* between the mark of a run's end and its manifest */
 #define STATS_MAX    32  /* processes whose files' times are looked at */
 
 const char *mst_life_name(mst_life life)
@@ -86,6 +87,13 @@ static bool all_lost(const mst_run_data *data)
     return n > 0;
 }
 
+/* Whether the run's last mark is its end. */
+static bool has_ended(const mst_csv *marks)
+{
+    size_t kind = mst_csv_column(marks, "kind");
+    return marks->n_rows > 0 && strcmp(mst_csv_text(marks, marks->n_rows - 1, kind), "end") == 0;
+}
+
 static mst_life life_of_run(const mst_run_view *v, bool gone)
 {
     const char *state = v->figures.state;
@@ -97,6 +105,8 @@ static mst_life life_of_run(const mst_run_view *v, bool gone)
         return MST_LIFE_STOPPED;
     if (strcmp(state, "failed") == 0)
         return MST_LIFE_FAILED;
+    if (v->quiet_s > ENDED_S && has_ended(&v->data->marks))
+        return MST_LIFE_FAILED; /* its last manifest could not be written */
     if (v->quiet_s > silent_after(v->data) || (v->quiet_s > LOST_S && all_lost(v->data)))
         return MST_LIFE_SILENT;
     return MST_LIFE_LIVE;

@@ -442,7 +442,8 @@ void mst_coordinator_lost(mst_server *s, uint32_t worker, const mst_net_loss *lo
     m->lost = true;
     bool done = m->done && co->phase >= MST_JOB_STOP;
     if (s->hooks->member != NULL)
-        s->hooks->member(s->hooks->arg, MST_ROLE_WORKER, worker, done ? "leave" : "death", why);
+        s->hooks->member(s->hooks->arg, MST_ROLE_WORKER, worker,
+                         done || loss->reason == MST_NET_STOPPED ? "leave" : "death", why);
     if (done)
         mst_warn("%s, after it had done its work", why);
     else

@@ -64,7 +64,7 @@ const mst_option mst_train_option_table[] = {
     {"resume-data", MST_OPTION_CHOICE, FIELD(resume_data), "auto", 0, 0, "auto|same|new", NULL,
      "With --resume: whether the files are those trained on last (same), in whose middle the run continues, "
      "or "
-     "new; auto: by their contents. A pipe is always new."},
+     "new; auto: by their contents, and a pipe is new."},
     {"fail-if-done", MST_OPTION_FLAG, FIELD(fail_if_done), "false", 0, 0, NULL, NULL,
      "Exit with code 4 instead of a warning when a resumed run has reached its limits already."},
     {"overwrite", MST_OPTION_FLAG, FIELD(overwrite), "false", 0, 0, NULL, NULL, "Replace the run in --run."},

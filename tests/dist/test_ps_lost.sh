@@ -59,6 +59,7 @@ ends_all 3 w0 w1
 for w in w0 w1; do said $w '^muster: server 0 .* has been silent for [0-9.]+ s: .*; this worker ends; if the job has ended too, '; done
 signal s0 CONT
 ends s0 3
+! grep -q ',death,' run/marks.csv || fail "workers that left a silent server are marked as dead"
 said s0 '^muster: this server was silent for [0-9.]+ s and all workers left; the weights are saved; continue with --resume'
 
 # While a worker is stopped, the progress line says that no step was done and names it, without a time that is left.

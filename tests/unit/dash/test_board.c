@@ -110,7 +110,7 @@ static void test_found(void **state)
     assert_int_equal(board->notes.n, 1);
     assert_non_null(strstr(board->notes.items[0], "No run yet in "));
     write_run("runs/a", &job);
-    write_run("runs/group/b", &local);
+    write_run("runs/group/runs/b", &local); /* as a sweep has them */
     update(board);
     assert_int_equal(board->n, 2);
     assert_int_equal(board->notes.n, 0);
@@ -216,6 +216,13 @@ static void test_silent(void **state)
     assert_int_equal(board->runs[0]->view.life, MST_LIFE_SILENT);
     assert_int_equal(board->runs[0]->view.processes[1].life, MST_LIFE_SILENT);
     assert_non_null(strstr(board->runs[0]->text, "may have been killed"));
+    mst_board_destroy(board);
+    /* its end was written, but no manifest after it: the disk was full */
+    append("run/marks.csv", "1763200060.5,,end,no space left\n");
+    assert_int_equal(utimensat(AT_FDCWD, in_folder("run/marks.csv"), old, 0), 0);
+    board = open_board(in_folder("run"), false);
+    assert_int_equal(board->runs[0]->view.life, MST_LIFE_FAILED);
+    assert_int_equal(board->runs[0]->view.processes[1].life, MST_LIFE_FINISHED);
     mst_board_destroy(board);
     mst_remove_tree(in_folder("run"));
 }
