@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "cli/cmd_data.h"
 #include "data/cache.h"
 #include "data/images.h"
@@ -55,7 +56,13 @@ static mst_status convert_rows(mst_dataset *dataset, const convert_options *conv
     if (sink->rows == 0)
         return mst_fail(MST_EINPUT, "%s has no rows to convert%s", dataset->name,
                         convert->skip_rows > 0 ? " beyond --skip-rows" : "");
-    return mst_data_sink_commit(sink, &dataset->info);
+    TRY(mst_data_sink_commit(sink, &dataset->info));
+    const mst_row_writer_ops *to;
+    if (dataset->labels_from != 0 && mst_row_writer_find(out->to, out->out, &to) == MST_OK &&
+        strcmp(to->name, "cache") != 0)
+        mst_warn("%s: classes are numbered from 0; in %s they are numbered from %g", out->out, dataset->name,
+                 (double)dataset->labels_from);
+    return MST_OK;
 }
 
 /* How the rows were read and what they come from, for a cache that is written: whoever trains on it reads

@@ -109,6 +109,10 @@ from_1() { # RUN FILE...: eval and predict need not be told
   cmp -s out labels || fail "predict $* does not print the labels of the file"
 }
 from_1 three one.svm
+expect 0 data convert one.svm --labels-from 1 --out numbered.cache --quiet
+[ ! -s err ] || fail "a cache keeps the numbers of its classes"
+expect 0 data convert numbered.cache --out numbered.svm --quiet
+grep -q 'numbered.svm: classes are numbered from 0; in numbered.cache they are numbered from 1' err || fail "classes got other numbers silently"
 expect 0 data index one.svm
 from_1 three one.svm
 refused 1 'one.svm:1: label 1 is below --labels-from 2' --log error train one.svm --labels-from 2 --model softmax --run x
