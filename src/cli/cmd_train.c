@@ -221,7 +221,10 @@ static mst_status print_summary(const settings *set, const mst_train_summary *s,
     mst_table_text(t, "run");
     mst_table_text(t, s->run);
     mst_table_text(t, "checkpoint");
-    mst_table_text(t, s->checkpoint[0] ? s->checkpoint : NULL);
+    if (s->checkpoint[0] != '\0')
+        mst_table_text(t, s->checkpoint);
+    else
+        mst_table_value(t, json_null(), "none");
     if (s->best_checkpoint[0] != '\0') {
         mst_table_text(t, "best checkpoint");
         mst_table_text(t, s->best_checkpoint);

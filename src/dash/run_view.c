@@ -162,6 +162,9 @@ static mst_status view_process(const mst_run_view *v, mst_process_view *p)
     double s = over ? mst_process_train_s(v->data, &v->figures, p->process, &p->total) : p->now.seconds;
     p->rows_per_s = p->now.seconds > 0 && s > 0 ? p->now.rows / s : NAN;
     p->steps_per_s = p->now.seconds > 0 && s > 0 ? p->now.steps / s : NAN;
+    double every = mst_run_data_option_real(v->data, "resources-every");
+    if (v->life == MST_LIFE_LIVE && v->end - p->last > MST_VIEW_RECENT_S + (every > 0 ? every : 0))
+        p->rows_per_s = p->steps_per_s = 0; /* it has written nothing in the time that is shown */
     if (over && p->process->role == MST_PROCESS_LOCAL) { /* the only one that trains */
         p->rows_per_s = v->figures.rows_per_s;
         p->steps_per_s = v->figures.steps_per_s;

@@ -104,7 +104,7 @@ static void test_found(void **state)
 {
     (void)state;
     fixture_run job = fixture_job("sync"), local = fixture_local();
-    assert_int_equal(mst_make_folders(in_folder("runs/group")), MST_OK);
+    assert_int_equal(mst_make_folders(in_folder("runs/group/runs")), MST_OK);
     mst_board *board = open_board(in_folder("runs"), true);
     assert_int_equal(board->n, 0);
     assert_int_equal(board->notes.n, 1);
@@ -193,6 +193,42 @@ static void test_lives(void **state)
     mst_remove_tree(in_folder("run"));
 }
 
+/* Drops the last lines of a file. */
+static void shorten(const char *name, int lines)
+{
+    char command[700];
+    snprintf(command, sizeof command, "sed -i -n -e ':a' -e '1,%d!{P;N;D;};N;ba' '%s'", lines,
+             in_folder(name));
+    assert_int_equal(system(command), 0);
+}
+
+/* A worker that has written nothing for longer than rates are shown of is at 0. */
+static void test_stalled(void **state)
+{
+    (void)state;
+    fixture_run job = fixture_job("async");
+    write_run("run", &job);
+    set_state("run", "running");
+    shorten("run/processes/worker-1/spans.csv", 8);
+    shorten("run/processes/worker-1/resources.csv", 8);
+    mst_board *board = open_board(in_folder("run"), false);
+    const mst_run_view *v = &board->runs[0]->view;
+    assert_int_equal(v->life, MST_LIFE_LIVE);
+    double sum = 0;
+    for (size_t i = 0; i < v->n_processes; i++) {
+        const mst_process_view *p = &v->processes[i];
+        bool stalled = strcmp(p->process->name, "worker-1") == 0;
+        if (stalled)
+            assert_true(p->rows_per_s == 0 && p->steps_per_s == 0);
+        else if (p->process->role == MST_PROCESS_WORKER)
+            sum += p->rows_per_s;
+    }
+    assert_true(sum > 0);
+    assert_float_equal(sum / v->rows_per_s, 1, 0.001);
+    mst_board_destroy(board);
+    mst_remove_tree(in_folder("run"));
+}
+
 static void test_silent(void **state)
 {
     (void)state;
@@ -202,6 +238,7 @@ static void test_silent(void **state)
     char name[300];
     write_run("run", &job);
     set_state("run", "running");
+    shorten("run/marks.csv", 1); /* its end */
     for (int i = 0; i < 3; i++) {
         snprintf(name, sizeof name, "run/%s", files[i]);
         assert_int_equal(utimensat(AT_FDCWD, in_folder(name), old, 0), 0);
@@ -571,11 +608,11 @@ static void test_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_found),   cmocka_unit_test(test_refused),    cmocka_unit_test(test_lives),
-        cmocka_unit_test(test_silent),  cmocka_unit_test(test_torn),       cmocka_unit_test(test_tables),
-        cmocka_unit_test(test_thinned), cmocka_unit_test(test_framing),    cmocka_unit_test(test_listener),
-        cmocka_unit_test(test_utf8),    cmocka_unit_test(test_prometheus), cmocka_unit_test(test_frame),
-        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_found),    cmocka_unit_test(test_refused), cmocka_unit_test(test_lives),
+        cmocka_unit_test(test_stalled),  cmocka_unit_test(test_silent),  cmocka_unit_test(test_torn),
+        cmocka_unit_test(test_tables),   cmocka_unit_test(test_thinned), cmocka_unit_test(test_framing),
+        cmocka_unit_test(test_listener), cmocka_unit_test(test_utf8),    cmocka_unit_test(test_prometheus),
+        cmocka_unit_test(test_frame),    cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
