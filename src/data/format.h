@@ -37,7 +37,7 @@ typedef struct mst_data_options {
     int64_t image_resize; /* --image-resize: their shorter side before they are cropped to that size */
     bool image_gray;      /* --image-gray: one channel instead of three */
     mst_text_list image_classes; /* --image-classes: the folders that are classes 0, 1, ...; empty: by name */
-    bool labels_given; /* --labels-from was given, also where it is the default */
+    bool labels_given;           /* --labels-from was given, also where it is the default */
     /* No options, but what the rows are for: */
     bool live;          /* rows are wanted as they come: pipes are not read in whole blocks */
     uint32_t settle_ms; /* live: how long the first block, which settles the format, may take to fill */
