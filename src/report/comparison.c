@@ -37,7 +37,13 @@ static const char *set_name(const mst_run_figures *f)
     return strcmp(f->set, "test") == 0 ? "test" : "validation";
 }
 
-/* "The bottleneck is computing in 3 of 6 runs and the disk in 1; nothing dominates in 2." */
+/* COMPUTE stands for computing and waiting for a core together, which the table beside it tells apart. */
+static const char *bottleneck_words(size_t kind)
+{
+    return kind == MST_BOTTLENECK_COMPUTE ? "the cores" : mst_bottleneck_title((mst_bottleneck)kind);
+}
+
+/* "The bottleneck is the cores in 3 of 6 runs and disk in 1; nothing dominates in 2." */
 static void add_bottlenecks(const mst_report *self, mst_buffer *out)
 {
     size_t counts[MST_BOTTLENECKS] = {0}, kinds = 0, balanced = 0;
@@ -58,7 +64,7 @@ static void add_bottlenecks(const mst_report *self, mst_buffer *out)
                           told == 0           ? " The bottleneck is "
                           : told + 1 == kinds ? " and "
                                               : ", ",
-                          mst_bottleneck_title((mst_bottleneck)most));
+                          bottleneck_words(most));
         if (counts[most] == self->n)
             mst_buffer_add(out, "all of them");
         else

@@ -174,7 +174,7 @@ static void test_several(void **state)
     assert_non_null(first);
     assert_non_null(strstr(first, " was the fastest, with "));
     assert_non_null(strstr(first, " reached the lowest test error, "));
-    assert_non_null(strstr(first, " The bottleneck is computing in all of them.</p>"));
+    assert_non_null(strstr(first, " The bottleneck is the cores in all of them.</p>"));
     assert_true(strstr(first, "<table>") < strstr(out.text, "Computing is the bottleneck"));
     assert_non_null(strstr(out.text, "class=\"m0 lane\""));
     assert_null(strstr(out.text, "class=\"m0\" x="));
