@@ -88,6 +88,7 @@ head -2 rows.vw >&8
 ended $! 0
 head -2 want-vw | cmp -s - out || fail "--rows 2 of a pipe that stays open"
 for signal in INT TERM; do
+  rm -f out # what the signal waits for
   "$muster" predict model-vw pipe >out 2>err 8>&- &
   pid=$!
   head -1 rows.vw >&8
