@@ -181,7 +181,8 @@ static mst_status skip_mark(stream *s)
         s->in_done = got == 0;
     }
     size_t mark = mst_text_mark(s->carry, s->n_carry);
-    memmove(s->carry, s->carry + mark, s->n_carry - mark);
+    if (mark > 0)
+        memmove(s->carry, s->carry + mark, s->n_carry - mark);
     s->n_carry -= mark;
     s->offset = mark;
     return MST_OK;
