@@ -25,19 +25,28 @@ static void entry_text(const json_t *value, char *out, size_t size)
     free(text); /* jansson's allocation */
 }
 
-/* Two texts around an entry of each origin: "read with --hash-seed 3". */
+/* has, had: what rows of each origin are, "read with --hash-seed 3"; what: that which differs in meaning. */
+static mst_status refuse_rows(const char *name, const char *has, const char *model, const char *had,
+                              const char *what)
+{
+    return mst_fail(
+        MST_EINPUT,
+        "%s has rows %s, but %s is for rows %s: %s mean different things in the two; --force uses them "
+        "anyway",
+        name, has, model, had, what);
+}
+
+/* Two texts around an entry of each origin. */
 static mst_status refuse(const char *name, const json_t *mine, const char *model, const json_t *theirs,
                          const char *before, const char *after)
 {
-    char has[120], had[120];
-    entry_text(mine, has, sizeof has);
-    entry_text(theirs, had, sizeof had);
-    return mst_fail(
-        MST_EINPUT,
-        "%s has rows %s%s%s, but %s is for rows %s%s%s: %s mean different things in the two; --force "
-        "uses them anyway",
-        name, before, has, after, model, before, had, after,
-        strstr(before, "--labels-from") != NULL ? "labels" : "feature numbers");
+    char entry[120], has[240], had[240];
+    entry_text(mine, entry, sizeof entry);
+    snprintf(has, sizeof has, "%s%s%s", before, entry, after);
+    entry_text(theirs, entry, sizeof entry);
+    snprintf(had, sizeof had, "%s%s%s", before, entry, after);
+    return refuse_rows(name, has, model, had,
+                       strstr(before, "--labels-from") != NULL ? "labels" : "feature numbers");
 }
 
 /* What rows of such "keys" have. */
@@ -45,9 +54,9 @@ static void keys_text(const json_t *keys, char *out, size_t size)
 {
     const char *text = json_string_value(keys);
     if (strcmp(text, "numbers") == 0)
-        snprintf(out, size, "numbered features");
+        snprintf(out, size, "with numbered features");
     else
-        snprintf(out, size, "features hashed by %.40s", text);
+        snprintf(out, size, "with features hashed by %.40s", text);
 }
 
 static mst_status refuse_keys(const char *name, const json_t *mine, const char *model, const json_t *theirs)
@@ -55,11 +64,7 @@ static mst_status refuse_keys(const char *name, const json_t *mine, const char *
     char has[80], had[80];
     keys_text(mine, has, sizeof has);
     keys_text(theirs, had, sizeof had);
-    return mst_fail(
-        MST_EINPUT,
-        "%s has rows with %s, but %s is for rows with %s: feature numbers mean different things in the two; "
-        "--force uses them anyway",
-        name, has, model, had);
+    return refuse_rows(name, has, model, had, "feature numbers");
 }
 
 /* The first column that differs, or how many there are. */
