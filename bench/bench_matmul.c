@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "matmul/mm_kernels.h"
-#include "model/dnnl_ops.h"
+#include "tensor/dnnl_ops.h"
 
 #define SIDE ((size_t)8192)
 #define COPY ((size_t)1600000000)

@@ -3,7 +3,7 @@
 #ifndef MST_TESTS_JOB_TRIAL_H
 #define MST_TESTS_JOB_TRIAL_H
 
-#include "train/job.h"
+#include "job/job.h"
 #include "trial.h"
 
 /* What a run has trained: the checkpoint's floats, with the optimizer's state. */

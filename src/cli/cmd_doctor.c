@@ -30,7 +30,7 @@
 #include "base/team.h"
 #include "base/version.h"
 #include "cli/cli.h"
-#include "cli/doctor_cluster.h"
+#include "launch/doctor_cluster.h"
 #include "cli/table.h"
 #include "dash/http.h"
 #include "mpi/mpi.h"

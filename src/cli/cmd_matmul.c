@@ -13,12 +13,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/cli.h"
-#include "cli/mpi_lost.h"
+#include "launch/mpi_lost.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/table.h"
 #include "matmul/matmul.h"
-#include "mpi/watch.h"
+#include "ranks/rank_watch.h"
 
 #define START_MS  60000
 #define PEER_MS   10000

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/sweep_auto.h"
-#include "cli/sweep_runs.h"
+#include "launch/sweep_runs.h"
 #include "cli/table.h"
 #include "observe/limits.h"
 #include "sweep/sweep_report.h"

@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/cli.h"
-#include "cli/mpi_lost.h"
+#include "launch/mpi_lost.h"
 #include "cli/signals.h"
 #include "cli/stdin_watch.h"
 #include "cli/table.h"

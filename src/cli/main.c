@@ -28,13 +28,13 @@
 #include "base/log.h"
 #include "base/version.h"
 #include "cli/cli.h"
-#include "cli/mpi_lost.h"
+#include "launch/mpi_lost.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/stdin_watch.h"
 #include "matmul/npy.h"
 #include "mpi/mpi.h"
-#include "train/sparse_file.h"
+#include "run/sparse_file.h"
 
 const mst_command *const mst_commands[] = {
     &mst_cmd_train,  &mst_cmd_launch,     &mst_cmd_eval,  &mst_cmd_predict,

@@ -2,7 +2,7 @@
 #ifndef MST_CLI_SWEEP_AUTO_H
 #define MST_CLI_SWEEP_AUTO_H
 
-#include "cli/sweep_runs.h"
+#include "launch/sweep_runs.h"
 
 /* Rounds go on until the target is reached, nobody is left, or a round would be longer than timeout_s. What
  * was tried is kept in sweep->search, saved after every run, and continued from there. MST_OK also when

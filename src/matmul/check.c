@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "matmul/matmul_impl.h"
-#include "model/dnnl_ops.h"
+#include "tensor/dnnl_ops.h"
 
 #define ROUNDING    (2 * 0x1p-24)
 #define CAUGHT      8.0                 /* times t: the size of an error that the result speaks of */

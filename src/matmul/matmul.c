@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "matmul/matmul_impl.h"
-#include "model/dnnl_ops.h"
+#include "tensor/dnnl_ops.h"
 
 /* The temporary file that this process writes to, for mst_matmul_abandon. */
 static pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;

@@ -1,7 +1,7 @@
 /* Matrices by seed or from files; contract in matrix.h. */
 #include "matmul/matrix.h"
 
-#include "model/dnnl_ops.h"
+#include "tensor/dnnl_ops.h"
 
 void mst_matrix_generated(mst_matrix *out, uint64_t rows, uint64_t cols, uint64_t seed, unsigned which)
 {

@@ -2,7 +2,7 @@
  *
  * Element (r, c) of a generated matrix is word c of the random stream (seed, MST_RNG_MATRIX, 2 r + which), so
  * it does not depend on blocks, ranks or threads. Fetching is divided among the calling thread's OpenMP
- * threads (model/dnnl_ops.h). */
+ * threads (tensor/dnnl_ops.h). */
 #ifndef MST_MATMUL_MATRIX_H
 #define MST_MATMUL_MATRIX_H
 

@@ -3,7 +3,7 @@
  * often. With passes (plan.c) the whole is done once per part of C. */
 #include "base/clock.h"
 #include "matmul/matmul_impl.h"
-#include "model/dnnl_ops.h"
+#include "tensor/dnnl_ops.h"
 
 #define PART_FLOPS 2e9 /* of one call of sgemm: 10 to 20 ms on a core */
 #define PART_ROWS  64  /* at least, or it packs B in vain */

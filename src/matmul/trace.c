@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "matmul/matmul_impl.h"
-#include "model/dnnl_ops.h"
+#include "tensor/dnnl_ops.h"
 
 #define BLOCK         256
 #define BLOCK_PRODUCT 512

@@ -3,7 +3,7 @@
 #ifndef MST_MODEL_EXEC_DNNL_IMPL_H
 #define MST_MODEL_EXEC_DNNL_IMPL_H
 
-#include "model/dnnl_ops.h"
+#include "tensor/dnnl_ops.h"
 #include "model/executor.h"
 
 /* Between two stages. */

@@ -12,7 +12,7 @@
 #include <jansson.h>
 
 #include "net/net.h"
-#include "ps/half.h"
+#include "tensor/half.h"
 #include "ps/list.h"
 
 typedef enum mst_ps_type {

@@ -20,7 +20,7 @@
 #include "model/model.h"
 #include "net/net.h"
 #include "optim/optim.h"
-#include "ps/half.h"
+#include "tensor/half.h"
 #include "ps/list.h"
 
 typedef enum mst_ps_mode {

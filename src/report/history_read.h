@@ -1,4 +1,4 @@
-/* The history of a run as its manifest has it (train/history.h): the segments between its start and each time
+/* The history of a run as its manifest has it (run/history.h): the segments between its start and each time
  * that it was resumed, and what it was started with. Of a manifest without history: one segment. */
 #ifndef MST_REPORT_HISTORY_READ_H
 #define MST_REPORT_HISTORY_READ_H
@@ -17,7 +17,7 @@ typedef enum mst_crew_strategy {
 typedef struct mst_crew {
     mst_crew_strategy strategy;
     bool sync;
-    const char *by;          /* as in train/history.h; lives with the manifest */
+    const char *by;          /* as in run/history.h; lives with the manifest */
     double workers, servers; /* of local: 1 and 0, of allreduce: ranks and 0 */
     double batch, global_batch;
 } mst_crew;

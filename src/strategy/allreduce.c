@@ -13,7 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "mpi/watch.h"
+#include "ranks/rank_watch.h"
 #include "observe/spans.h"
 #include "strategy/allreduce_impl.h"
 

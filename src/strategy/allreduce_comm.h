@@ -21,7 +21,7 @@
 #include <stdatomic.h>
 
 #include "mpi/mpi.h"
-#include "ps/half.h"
+#include "tensor/half.h"
 
 #define MST_COMM_RANKS 4096 /* at most */
 

@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-#include "mpi/watch.h"
+#include "ranks/rank_watch.h"
 #include "strategy/allreduce_comm.h"
 
 #define MST_COMM_ACTIVE 4    /* reductions under way at a time */

@@ -2,7 +2,7 @@
  * mst_strategies.
  *
  * Strategy ps is not run by the training loop: its update runs in other processes, whose coordinator does
- * what the loop does here (train/job.h); it has options and a line in the registry, and no functions.
+ * what the loop does here (job/job.h); it has options and a line in the registry, and no functions.
  *
  * The training loop gives a strategy the model, the optimizer, the parameters and a feed, and asks it to run
  * some steps; it never asks which strategy it has. How many threads take rows, how a batch is divided, and

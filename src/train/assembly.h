@@ -9,7 +9,7 @@
 #include "data/dataset.h"
 #include "model/model.h"
 #include "optim/optim.h"
-#include "train/checkpoint.h"
+#include "run/checkpoint.h"
 
 /* Opens files, through their cache when asked. The caller destroys *out, which options must outlive. An index
  * base that was left to be found is settled in options, before the cache is made. */

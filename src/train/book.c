@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "observe/marks.h"
 #include "train/book_impl.h"
-#include "train/history.h"
+#include "run/history.h"
 
 #define LINE_NS MST_S /* between training lines of metrics.csv */
 

@@ -18,7 +18,7 @@
 #define MST_TRAIN_BOOK_H
 
 #include "observe/observe.h"
-#include "train/checkpoint.h"
+#include "run/checkpoint.h"
 #include "train/trainer.h"
 
 /* ---- what the options ask for ---- */

@@ -11,7 +11,7 @@
 #ifndef MST_TRAIN_SETTINGS_H
 #define MST_TRAIN_SETTINGS_H
 
-#include "train/job.h"
+#include "job/job.h"
 
 /* Which process of a cluster this one is. */
 typedef struct mst_process_options {

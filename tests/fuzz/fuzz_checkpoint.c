@@ -12,7 +12,7 @@
 #include "base/crc.h"
 #include "base/file.h"
 #include "data/origin.h"
-#include "train/checkpoint.h"
+#include "run/checkpoint.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

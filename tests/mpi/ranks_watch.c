@@ -17,7 +17,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "mpi/watch.h"
+#include "ranks/rank_watch.h"
 
 static int own_rank;
 

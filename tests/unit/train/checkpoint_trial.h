@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "train/sparse_file.h"
+#include "run/sparse_file.h"
 
 static char root[64], folder[96];
 

@@ -1,0 +1,188 @@
+/* What all parts of a job share, and the job of one process; contract in job.h. */
+#include "job/job.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "job/job_impl.h"
+#include "train/source.h"
+
+#define HELLO_MS  5000
+#define MAX_QUEUE (4ull << 30) /* of answers that a worker does not read; one may be a large model */
+#define UNBOUNDED (1ull << 36)
+
+mst_net_options mst_job_net(const mst_job_config *config, mst_role role, const mst_strategy_options *o)
+{
+    mst_net_options net = {
+        .self = {.role = role, .index = config->index},
+        .secret = config->cluster->secret,
+        .max_body = UNBOUNDED, /* messages are held to what makes sense by who takes them */
+        .max_queue = role == MST_ROLE_WORKER || o->dense_model ? UNBOUNDED : MAX_QUEUE,
+        .peer_timeout_ms = (uint32_t)(o->peer_timeout * 1000),
+        .hello_timeout_ms = HELLO_MS,
+    };
+    if (getrandom(&net.self.incarnation, sizeof net.self.incarnation, 0) < 0)
+        net.self.incarnation = (uint64_t)getpid();
+    snprintf(net.self.job, sizeof net.self.job, "%s", config->cluster->job);
+    return net;
+}
+
+json_t *mst_job_join(const mst_job_config *config, const char *role)
+{
+    char *cluster = mst_cluster_text(config->cluster);
+    json_t *join = cluster == NULL ? NULL
+                                   : json_pack("{s:s, s:i, s:O, s:s}", "role", role, "index",
+                                               (int)config->index, "same", config->same, "cluster", cluster);
+    mst_free(cluster);
+    return join;
+}
+
+/* ---- files that all must share ---- */
+
+const char *const mst_job_sets[MST_JOB_N_SETS] = {"files", "test_files", "valid_files"};
+
+mst_status mst_job_data(const mst_job_config *config, mst_job_set set, json_t **out)
+{
+    const mst_train_config *train = config->train;
+    char *valid = train->train->valid;
+    /* a fraction is no file (parse_valid in trainer_setup.c) */
+    const mst_text_list one = {.items = &valid, .n = valid != NULL && mst_path_exists(valid) ? 1 : 0},
+                        *files = set == MST_JOB_TRAIN  ? train->files
+                                 : set == MST_JOB_TEST ? &train->train->test
+                                                       : &one;
+    bool own = set == MST_JOB_TRAIN && (train->strategy->shard == MST_SHARD_LOCAL || train->open_own != NULL);
+    json_t *source = NULL;
+    if (files->n > 0)
+        TRY(mst_source_of(files, own, &source));
+    *out = json_object_get(source, "checksum") != NULL ? json_incref(source) : json_null();
+    json_decref(source);
+    return MST_OK;
+}
+
+static const char *data_name(const json_t *data, char *out, size_t size)
+{
+    mst_source_name(data, out, size);
+    return out;
+}
+
+static const char *data_text(const json_t *data, const char *key)
+{
+    const char *text = json_string_value(json_object_get(data, key));
+    return text != NULL ? text : "?";
+}
+
+mst_status mst_job_same_data(mst_job_set set, const json_t *theirs, const char *who, const json_t *ours,
+                             const char *whose)
+{
+    static const char *const uses[] = {"trains on", "has --test", "has --valid"};
+    if (!json_is_object(theirs) || !json_is_object(ours) ||
+        (strcmp(data_text(theirs, "checksum"), data_text(ours, "checksum")) == 0 &&
+         strcmp(data_text(theirs, "size"), data_text(ours, "size")) == 0))
+        return MST_OK;
+    char one[256], other[256];
+    bool may_shard = set == MST_JOB_TRAIN && strncmp(who, "worker", 6) == 0;
+    return mst_fail(
+        MST_EINPUT,
+        "%s %s %s (%s, checksum %s), but %s was given %s (%s, checksum %s): give all the same data%s", who,
+        uses[set], data_name(theirs, one, sizeof one), data_text(theirs, "size"),
+        data_text(theirs, "checksum"), whose, data_name(ours, other, sizeof other), data_text(ours, "size"),
+        data_text(ours, "checksum"), may_shard ? ", or --shard local where each has its own" : "");
+}
+
+/* ---- one process ---- */
+
+typedef struct part {
+    mst_job_config config;
+    const mst_observer *observer;
+    bool server;
+    mst_job_summary summary;
+    mst_worker_counts counts;
+    mst_error error; /* code MST_OK: it ended well */
+    pthread_t thread;
+} part;
+
+static void *run_part(void *arg)
+{
+    part *p = arg;
+    mst_status st = p->server ? mst_job_server(&p->config, p->observer, &p->summary)
+                              : mst_job_worker(&p->config, p->observer, &p->counts, &p->summary);
+    mst_error_save(&p->error, st);
+    return NULL;
+}
+
+static mst_status name_parts(const mst_strategy_options *o, mst_cluster *out)
+{
+    static atomic_uint jobs;
+    unsigned job = atomic_fetch_add(&jobs, 1);
+    char servers[MST_CLUSTER_MAX][80], workers[MST_CLUSTER_MAX][32];
+    const char *server_names[MST_CLUSTER_MAX], *worker_names[MST_CLUSTER_MAX];
+    for (int64_t i = 0; i < o->servers; i++) {
+        snprintf(servers[i], sizeof servers[i], "unix:@muster-%ld-%u-%lld", (long)getpid(), job,
+                 (long long)i);
+        server_names[i] = servers[i];
+    }
+    for (int64_t i = 0; i < o->workers; i++) {
+        snprintf(workers[i], sizeof workers[i], "thread-%lld", (long long)i);
+        worker_names[i] = workers[i];
+    }
+    return mst_cluster_make(server_names, (size_t)o->servers, worker_names, (size_t)o->workers, out);
+}
+
+mst_status mst_job_embedded(const mst_job_config *config, const mst_observer *observer,
+                            mst_job_summary *summary)
+{
+    const mst_strategy_options *o = config->train->strategy;
+    size_t n = (size_t)(o->servers + o->workers), started = 0;
+    mst_cluster cluster = {0};
+    *summary = (mst_job_summary){0};
+    TRY(name_parts(o, &cluster));
+    part *parts = mst_calloc(n, sizeof *parts);
+    mst_status st = parts == NULL ? mst_fail(MST_ENOMEM, "no memory for %zu threads", n) : MST_OK;
+    for (; st == MST_OK && started < n; started++) {
+        part *p = &parts[started];
+        p->server = started < (size_t)o->servers;
+        p->config = *config;
+        p->config.cluster = &cluster;
+        p->config.engine = &mst_net_inproc;
+        p->config.adopt = NULL;     /* the options are one process's own, and all threads read them */
+        p->config.all_begin = true; /* or a small job would be over before some threads have started */
+        p->config.index = (uint32_t)(p->server ? started : started - (size_t)o->servers);
+        p->observer = observer;
+        if (pthread_create(&p->thread, NULL, run_part, p) != 0) {
+            st = mst_fail(MST_EIO, "cannot start thread %zu of %zu", started + 1,
+                          n); /* the others give up waiting */
+            break;
+        }
+    }
+    mst_error first = {0};
+    mst_error_save(&first, st);
+    for (size_t i = 0; i < started; i++)
+        pthread_join(parts[i].thread, NULL);
+    if (started > 0) {
+        *summary = parts[0].summary;
+        if (parts[0].error.code != MST_OK)
+            first = parts[0].error; /* the coordinator knows why the job ended */
+    }
+    for (size_t i = 1; i < started; i++)
+        if (parts[i].error.code != MST_OK && first.code == MST_OK)
+            first = parts[i].error;
+    mst_free(parts);
+    mst_cluster_fini(&cluster);
+    return first.code == MST_OK ? MST_OK : mst_error_restore(&first);
+}
+
+mst_status mst_job_mpi_entry(const mst_mpi *mpi, json_t **out)
+{
+    /* `muster launch` is at the other end of a rank's standard input (cli/stdin_watch.h) */
+    const char *launcher =
+        getenv("MUSTER_WATCH_STDIN") != NULL ? "muster launch --mpi" : mpi->launch.launcher;
+    *out = json_pack("{s:{s:s?, s:i}}", "mpi", "launcher", launcher, "ranks", mpi->size);
+    return *out != NULL ? MST_OK : mst_fail(MST_ENOMEM, "no memory for the manifest");
+}

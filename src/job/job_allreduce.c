@@ -1,0 +1,331 @@
+/* A rank of an MPI job with strategy allreduce; contract in job.h.
+ *
+ *   all        MPI and the watch are started
+ *   rank 0 ->  what the job is: a resumed run's options and files
+ *   -> rank 0  options that all must share; the first difference ends the job
+ *   all        data, model, strategy, each from its own files
+ *   -> rank 0  what was found there; the first difference ends the job
+ *   rank 0 ->  where the run stands, and whether it is watched
+ *   rank 0 ->  weights and optimizer state
+ *   rank 0     the training loop; the others follow its orders (strategy/allreduce.h)
+ *   -> rank 0  what they write about themselves, beside all this (rank_log.h)
+ *
+ * A rank that fails tells the others why through the watch, and they end with that sentence. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "observe/run.h"
+#include "strategy/allreduce.h"
+#include "job/job_impl.h"
+#include "train/observing.h"
+#include "job/rank_log.h"
+#include "train/trainer_impl.h"
+
+/* Signals as rank 0's training sees them: its own, and what other ranks were sent. A process is one rank of
+ * one MPI job, and a wish to save has no argument: hence one of these. */
+static struct {
+    atomic_bool stop, save;
+    const atomic_bool *own_stop;
+    bool (*own_save)(void);
+} wishes;
+
+static void look_at_own(void *arg)
+{
+    (void)arg;
+    if (wishes.own_stop != NULL && atomic_load(wishes.own_stop))
+        atomic_store(&wishes.stop, true);
+}
+
+static bool save_wanted(void)
+{
+    bool own = wishes.own_save != NULL && wishes.own_save();
+    return atomic_exchange(&wishes.save, false) || own;
+}
+
+/* ---- agreement ---- */
+
+static mst_status no_memory(void)
+{
+    return mst_fail(MST_ENOMEM, "no memory to compare ranks");
+}
+
+/* Fails where an entry of `mine` differs in `theirs`; prefix of its name in the sentence. */
+static mst_status compare(int rank, const json_t *mine, const json_t *theirs, const char *prefix)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)mine, name, value)
+    {
+        const json_t *other = json_object_get(theirs, name);
+        if (json_equal(value, (json_t *)other))
+            continue;
+        if (strcmp(name, "files") == 0) {
+            char who[24];
+            snprintf(who, sizeof who, "rank %d", rank);
+            TRY(mst_job_same_data(MST_JOB_TRAIN, other, who, value, "rank 0"));
+            continue;
+        }
+        char *a = other != NULL ? json_dumps(other, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9)) : NULL,
+             *b = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
+        mst_status st = mst_fail(MST_EUSAGE, "rank %d has %s%s %s, rank 0 has %s: give all ranks the same",
+                                 rank, prefix, name, a ? a : "null", b ? b : "null");
+        free(a); /* jansson's allocation */
+        free(b);
+        return st;
+    }
+    return MST_OK;
+}
+
+/* Rank 0 compares what all ranks say with what it says itself. */
+static mst_status agree(mst_comm *comm, const json_t *mine, const char *prefix)
+{
+    char *text = json_dumps(mine, JSON_COMPACT), **all = NULL;
+    mst_status st = text == NULL ? no_memory() : mst_allreduce_ask(comm, text, &all);
+    for (int r = 0; st == MST_OK && all != NULL && r < mst_comm_mpi(comm)->size; r++) {
+        json_t *theirs = json_loads(all[r], 0, NULL);
+        st = json_is_object(theirs) ? compare(r, mine, theirs, prefix)
+                                    : mst_fail(MST_EPEER, "rank %d sent what is no JSON", r);
+        json_decref(theirs);
+    }
+    for (int r = 0; all != NULL && r < mst_comm_mpi(comm)->size; r++)
+        mst_free(all[r]);
+    mst_free(all);
+    free(text); /* jansson's allocation */
+    return st;
+}
+
+/* What the job is, from rank 0's options: the others take a resumed run's over. */
+static mst_status hear_job(const mst_job_config *config, mst_comm *comm)
+{
+    const mst_train_config *train = config->train;
+    json_t *files = json_array(), *job;
+    char *text, *heard = NULL;
+    for (size_t i = 0; i < train->files->n; i++)
+        json_array_append_new(files, json_string(train->files->items[i]));
+    job = json_pack("{s:b, s:o, s:O?, s:{s:s, s:s?}, s:[I, I]}", "resume", (int)train->train->resume, "files",
+                    files, "options", train->options, "model", "name", mst_models[train->model->model]->name,
+                    "net", train->model->net_text, "resumed", (json_int_t)mst_resumed_of(train).features,
+                    (json_int_t)mst_resumed_of(train).classes);
+    text = job != NULL ? json_dumps(job, JSON_COMPACT) : NULL;
+    json_decref(job);
+    mst_status st = text == NULL ? no_memory() : mst_allreduce_tell(comm, text, &heard);
+    free(text); /* jansson's allocation */
+    TRY(st);
+    job = json_loads(heard, 0, NULL);
+    mst_free(heard);
+    if (!json_is_object(job))
+        st = mst_fail(MST_EPEER, "rank 0 sent what is no JSON");
+    else if (mst_comm_mpi(comm)->rank != 0 && config->adopt != NULL)
+        st = config->adopt(config->adopt_arg, job);
+    json_decref(job);
+    return st;
+}
+
+/* What a rank found in its data. New reference in *out. */
+static mst_status describe(const mst_job_config *config, const mst_trainer *t, json_t **out)
+{
+    json_t *files = NULL;
+    TRY(mst_job_data(config, MST_JOB_TRAIN, &files));
+    *out = json_pack("{s:o, s:I, s:I, s:o, s:I}", "model", mst_model_json(t->assembly.model), "parameters",
+                     (json_int_t)t->assembly.params.size, "rows", (json_int_t)mst_feed_epoch_rows(t->feed),
+                     "files", files, "threads", (json_int_t)t->n_threads);
+    return *out != NULL ? MST_OK : no_memory();
+}
+
+/* ---- a rank ---- */
+
+static mst_status set_up(const mst_train_config *config, mst_comm *comm, mst_trainer **out)
+{
+    if (mst_comm_mpi(comm)->rank == 0)
+        return mst_trainer_new(config, out);
+    mst_trainer *trainer = mst_zalloc(sizeof *trainer);
+    if (trainer == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for training");
+    trainer->config = *config;
+    trainer->options = *config->train;
+    trainer->data = *config->data;
+    mst_status st = mst_trainer_set_up_rank(trainer);
+    if (st != MST_OK)
+        mst_trainer_destroy(trainer);
+    else
+        *out = trainer;
+    return st;
+}
+
+/* Between runs of the strategy: what other ranks were asked for becomes what this one was asked for. */
+typedef struct listener {
+    const mst_observer *observer;
+    mst_trainer *trainer;
+    mst_job_summary *summary;
+} listener;
+
+static void on_progress(void *arg, const mst_train_status *status)
+{
+    listener *l = arg;
+    int by;
+    bool save;
+    mst_allreduce_wished(l->trainer->strategy, &by, &save);
+    look_at_own(NULL);
+    if (by >= 0 && !atomic_exchange(&wishes.stop, true))
+        snprintf(l->summary->stopped_by, sizeof l->summary->stopped_by, "rank %d", by);
+    if (save)
+        atomic_store(&wishes.save, true);
+    if (l->observer->progress != NULL)
+        l->observer->progress(l->observer->arg, status);
+}
+
+static void on_evaluated(void *arg, const mst_train_status *status, const char *set, const mst_result *result)
+{
+    const listener *l = arg;
+    if (l->observer->evaluated != NULL)
+        l->observer->evaluated(l->observer->arg, status, set, result);
+}
+
+static void on_saved(void *arg, const mst_train_status *status, const char *path)
+{
+    const listener *l = arg;
+    if (l->observer->saved != NULL)
+        l->observer->saved(l->observer->arg, status, path);
+}
+
+/* Where the run stands, and whether it is watched: rank 0's word. */
+static mst_status hear_start(mst_comm *comm, const mst_trainer *trainer, uint64_t *step, bool *observed)
+{
+    char text[64], *heard = NULL;
+    unsigned long long at = 0;
+    int watched = 0;
+    bool root = mst_comm_mpi(comm)->rank == 0;
+    snprintf(text, sizeof text, "%llu %d",
+             root ? (unsigned long long)mst_book_at(trainer->book)->steps : 0ull,
+             (int)trainer->options.observe);
+    TRY(mst_allreduce_tell(comm, text, &heard));
+    int n = sscanf(heard, "%llu %d", &at, &watched);
+    mst_free(heard);
+    *step = at;
+    *observed = watched != 0;
+    return n == 2 ? MST_OK : mst_fail(MST_EPEER, "rank 0 did not say where the run stands");
+}
+
+static void on_step(void *arg, uint64_t step)
+{
+    mst_observe_at(arg, step);
+}
+
+/* A rank other than 0. */
+static mst_status follow(const mst_job_config *config, mst_comm *comm, mst_trainer *trainer, uint64_t step,
+                         bool observed)
+{
+    mst_observing who = {.role = "rank",
+                         .index = (unsigned)mst_comm_mpi(comm)->rank,
+                         .n_threads = trainer->n_threads,
+                         .step = step};
+    trainer->observe = observed ? mst_train_observe(&trainer->options, &who) : NULL;
+    trainer->strategy->env.spans = mst_observe_spans(trainer->observe);
+    mst_spans_attach(trainer->strategy->env.spans, 0, MST_PHASE_IDLE);
+    mst_rank_log_send(comm, trainer->observe);
+    mst_allreduce_wishes own = {.stop = config->train->stop,
+                                .save_wanted = config->train->save_wanted,
+                                .at = on_step,
+                                .at_arg = trainer->observe};
+    mst_status st = mst_allreduce_join(trainer->strategy, &own);
+    if (st == MST_OK)
+        st = mst_allreduce_follow(trainer->strategy, trainer->feed);
+    mst_spans_detach();
+    if (st == MST_OK)
+        mst_rank_log_finish(comm, trainer->observe);
+    return st;
+}
+
+static mst_status train(const mst_job_config *config, mst_comm *comm, mst_trainer *trainer,
+                        const mst_observer *observer, mst_job_summary *summary)
+{
+    uint64_t step;
+    bool observed;
+    TRY(hear_start(comm, trainer, &step, &observed));
+    if (mst_comm_mpi(comm)->rank != 0)
+        return follow(config, comm, trainer, step, observed);
+    mst_allreduce_wishes own = {.stop = config->train->stop, .save_wanted = config->train->save_wanted};
+    TRY(mst_allreduce_join(trainer->strategy, &own));
+    listener l = {observer, trainer, summary};
+    mst_observer heard = {.arg = &l, .progress = on_progress, .evaluated = on_evaluated, .saved = on_saved};
+    TRY(mst_trainer_run(trainer, &heard, &summary->train));
+    summary->coordinated = true;
+    summary->workers = json_incref(trainer->workers);
+    return MST_OK;
+}
+
+/* The sentence of a training that another rank's death ended, and what can be done about it. */
+static mst_status say_how_to_go_on(const mst_train_options *options)
+{
+    mst_error error;
+    char way_on[MST_ERROR_MAX / 2];
+    mst_error_save(&error, MST_EPEER);
+    mst_run_way_on(options->run != NULL ? options->run : "FOLDER", way_on, sizeof way_on);
+    return mst_fail(MST_EPEER, "%.900s; %s", error.text, way_on);
+}
+
+static mst_status take_part(const mst_job_config *config, mst_comm *comm, const mst_observer *observer,
+                            mst_job_summary *summary)
+{
+    mst_trainer *trainer = NULL;
+    json_t *found = NULL, *entry = NULL;
+    mst_status st;
+    TRY(hear_job(config, comm));
+    TRY(agree(comm, config->same, "--"));
+    mst_train_config train_config = *config->train;
+    train_config.comm = comm;
+    train_config.role = "rank";
+    if (mst_comm_mpi(comm)->rank == 0) {
+        train_config.watched = mst_rank_log_take;
+        train_config.watched_arg = comm;
+        TRY_OUT(st, mst_job_mpi_entry(mst_comm_mpi(comm), &entry));
+        train_config.manifest = entry;
+        train_config.stop = &wishes.stop;
+        train_config.save_wanted = save_wanted;
+    }
+    TRY_OUT(st, set_up(&train_config, comm, &trainer));
+    TRY_OUT(st, describe(config, trainer, &found));
+    TRY_OUT(st, agree(comm, found, ""));
+    st = train(config, comm, trainer, observer, summary);
+    if (st == MST_EPEER && config->train->train->save)
+        st = say_how_to_go_on(config->train->train);
+out:
+    json_decref(found);
+    json_decref(entry);
+    mst_rank_log_stop(comm);
+    mst_error error;
+    mst_error_save(&error, st);
+    if (st == MST_OK || !mst_comm_held(comm))
+        mst_trainer_destroy(trainer); /* else the communication thread may still be at its gradients */
+    return st == MST_OK ? MST_OK : mst_error_restore(&error);
+}
+
+mst_status mst_job_allreduce(const mst_job_config *config, const mst_job_lost *lost,
+                             const mst_observer *observer, mst_job_summary *summary)
+{
+    const mst_strategy_options *o = config->train->strategy;
+    mst_comm *comm = NULL;
+    mst_comm_options options = {
+        .start_timeout_ms = (uint32_t)(o->start_timeout * 1000),
+        .peer_timeout_ms = (uint32_t)(o->peer_timeout * 1000),
+        .stall_timeout_ms = (uint32_t)(o->stall_timeout * 1000),
+        .idle = look_at_own,
+        .lost = lost->call,
+        .lost_arg = lost->arg,
+    };
+    *summary = (mst_job_summary){0};
+    wishes.own_stop = config->train->stop;
+    wishes.own_save = config->train->save_wanted;
+    atomic_store(&wishes.stop, false);
+    atomic_store(&wishes.save, false);
+    TRY(mst_comm_new(&options, &comm));
+    mst_status st = take_part(config, comm, observer, summary);
+    if (st == MST_OK)
+        st = mst_comm_end(comm);
+    mst_error error;
+    mst_error_save(&error, st);
+    mst_comm_destroy(comm, st != MST_OK ? error.text : NULL);
+    return st == MST_OK ? MST_OK : mst_error_restore(&error);
+}

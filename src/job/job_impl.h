@@ -1,0 +1,32 @@
+/* What the files of a job share (job*.c); nobody else includes this. */
+#ifndef MST_JOB_JOB_IMPL_H
+#define MST_JOB_JOB_IMPL_H
+
+#include "mpi/mpi.h"
+#include "job/job.h"
+
+/* Identity, secret and timeouts of this process. */
+mst_net_options mst_job_net(const mst_job_config *config, mst_role role, const mst_strategy_options *o);
+
+/* {"role", "index", "same", "cluster"}: what the coordinator compares. New reference or NULL. */
+json_t *mst_job_join(const mst_job_config *config, const char *role);
+
+/* Sets of files that processes of a job must share, and their names in messages. */
+typedef enum mst_job_set { MST_JOB_TRAIN, MST_JOB_TEST, MST_JOB_VALID, MST_JOB_N_SETS } mst_job_set;
+extern const char *const mst_job_sets[MST_JOB_N_SETS];
+
+/* The files of a set of this process (source.h), or null where there are none, they are not here, or they
+ * belong to this process alone (--shard local). New reference in *out. */
+mst_status mst_job_data(const mst_job_config *config, mst_job_set set, json_t **out);
+/* Fails when both are known and differ; names both. who: "worker 1" or "rank 1"; whose: "server 0". */
+mst_status mst_job_same_data(mst_job_set set, const json_t *theirs, const char *who, const json_t *ours,
+                             const char *whose);
+
+/* The optimizer as a job runs it: --lr-scale, and what the mode rules out. */
+mst_status mst_job_optimizer(const mst_job_config *config, const mst_strategy_options *strategy,
+                             mst_optimizer *out);
+
+/* What the manifest says of an MPI job: {"mpi": {"launcher", "ranks"}}. New reference in *out. */
+mst_status mst_job_mpi_entry(const mst_mpi *mpi, json_t **out);
+
+#endif

@@ -1,0 +1,589 @@
+/* A server's part of a job; contract in job.h. The coordinator's hooks (ps/server.h) keep the book. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "data/origin.h"
+#include "ps/server.h"
+#include "train/assembly.h"
+#include "train/book.h"
+#include "train/closing.h"
+#include "job/job_impl.h"
+#include "train/observing.h"
+#include "job/pulled_eval.h"
+#include "train/run_graph.h"
+#include "train/source.h"
+
+typedef struct server_job {
+    const mst_job_config *config;
+    const mst_observer *observer;
+    mst_job_summary *summary;
+    mst_strategy_options strategy; /* resolved */
+    mst_limits limits;
+    const mst_kernels *kernels;
+    mst_optimizer optimizer;
+    mst_assembly assembly;
+    mst_book *book;
+    mst_checkpoint *checkpoint; /* open while weights are restored from it; else NULL */
+    uint32_t restored_slots;    /* of the optimizer that it has: none with --init-from */
+    struct {
+        json_t *files; /* of this process, or of the first worker that has them; or NULL */
+        char of[24];   /* whose those are */
+    } data[MST_JOB_N_SETS];
+    mst_observe *observe; /* or NULL */
+    double seconds;       /* of training that the book knows of */
+    mst_end end;
+} server_job;
+
+/* ---- every server ---- */
+
+static mst_status build(void *arg, const json_t *model, mst_server_store *out)
+{
+    server_job *job = arg;
+    mst_model_options options = *job->config->train->model;
+    mst_shape shape;
+    TRY(mst_model_from_json(model, "what the first worker told", &options, &shape));
+    TRY(mst_assembly_init(&job->assembly, &options, &shape, job->kernels, job->optimizer.ops->n_slots, 0,
+                          (uint64_t)job->config->train->train->seed));
+    mst_optimizer_start(&job->optimizer, &job->assembly.params);
+    *out = (mst_server_store){
+        .model = job->assembly.model, .optimizer = &job->optimizer, .params = &job->assembly.params};
+    return MST_OK;
+}
+
+static mst_status server_job_init(server_job *job);
+static void set_options(const server_job *job, mst_server_options *out);
+
+static mst_status adopt(void *arg, const json_t *told, mst_server_options *options)
+{
+    server_job *job = arg;
+    const mst_job_config *config = job->config;
+    if (config->adopt == NULL || !json_is_true(json_object_get(told, "resume")))
+        return MST_OK;
+    TRY(config->adopt(config->adopt_arg, told));
+    TRY(server_job_init(job));
+    set_options(job, options);
+    return MST_OK;
+}
+
+/* ---- the coordinator ---- */
+
+static json_t *tell_job(void *arg)
+{
+    server_job *job = arg;
+    const mst_train_config *train = job->config->train;
+    json_t *files = json_array();
+    if (!train->train->resume)
+        return json_pack("{s:b, s:o}", "resume", 0, "files", files);
+    for (size_t i = 0; i < train->files->n; i++)
+        json_array_append_new(files, json_string(train->files->items[i]));
+    return json_pack("{s:b, s:o, s:O, s:{s:s, s:s?}, s:[I, I]}", "resume", 1, "files", files, "options",
+                     train->options, "model", "name", mst_models[train->model->model]->name, "net",
+                     train->model->net_text, "resumed", (json_int_t)mst_resumed_of(train).features,
+                     (json_int_t)mst_resumed_of(train).classes);
+}
+
+/* Their cluster must be ours; the sentence names the first entry that differs. */
+static mst_status same_cluster(const mst_cluster *here, const char *theirs, const char *who, json_int_t index)
+{
+    mst_cluster there = {0};
+    char difference[512] = "";
+    char *mine = mst_cluster_text(here);
+    if (mine == NULL)
+        return mst_fail(MST_ENOMEM, "no memory to compare clusters");
+    bool same = theirs != NULL && strcmp(mine, theirs) == 0;
+    mst_free(mine);
+    if (same)
+        return MST_OK;
+    if (theirs != NULL && mst_cluster_read_json(theirs, NULL, &there) == MST_OK)
+        mst_cluster_difference(here, &there, difference, sizeof difference);
+    mst_cluster_fini(&there);
+    return mst_fail(MST_EUSAGE, "%s %lld has another cluster: %s", who, (long long)index,
+                    difference[0] != '\0' ? difference
+                    : theirs != NULL      ? theirs
+                                          : "none");
+}
+
+/* A worker's files must be those that this process was given; where they are not here, those of the first
+ * worker. */
+static mst_status same_files(server_job *job, const json_t *join, json_int_t index)
+{
+    char who[24];
+    snprintf(who, sizeof who, "worker %lld", (long long)index);
+    for (int set = 0; set < MST_JOB_N_SETS; set++) {
+        json_t *theirs = json_object_get(join, mst_job_sets[set]), **ours = &job->data[set].files;
+        char *of = job->data[set].of;
+        if (*ours == NULL) {
+            snprintf(of, sizeof job->data[set].of, "server 0");
+            TRY(mst_job_data(job->config, (mst_job_set)set, ours));
+        }
+        TRY(mst_job_same_data((mst_job_set)set, theirs, who, *ours, of));
+        if (json_is_null(*ours) && json_is_object(theirs)) {
+            *ours = json_incref(theirs);
+            snprintf(of, sizeof job->data[set].of, "%s", who);
+        }
+    }
+    return MST_OK;
+}
+
+/* The value of an option in a sentence; jansson's allocation or NULL. */
+static char *value_text(const char *name, const json_t *value)
+{
+    bool files = strcmp(name, "test") == 0 || strcmp(name, "valid") == 0;
+    return files && json_is_boolean(value) ? strdup(json_is_true(value) ? "FILE" : "none")
+                                           : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
+}
+
+static mst_status fits(void *arg, const json_t *join)
+{
+    server_job *job = arg;
+    const char *role = json_string_value(json_object_get(join, "role")), *name;
+    json_int_t index = json_integer_value(json_object_get(join, "index"));
+    json_t *theirs = json_object_get(join, "same"), *value;
+    mst_status st;
+    TRY(same_cluster(job->config->cluster, json_string_value(json_object_get(join, "cluster")),
+                     role ? role : "process", index));
+    json_object_foreach(job->config->same, name, value)
+    {
+        const json_t *other = json_object_get(theirs, name);
+        if (json_equal(value, (json_t *)other))
+            continue;
+        char *a = value_text(name, other), *b = value_text(name, value);
+        st = mst_fail(MST_EUSAGE,
+                      "%s %lld has --%s %s, the coordinator has %s; give all processes the same options",
+                      role ? role : "process", (long long)index, name, a ? a : "null", b ? b : "null");
+        free(a); /* jansson's allocation */
+        free(b);
+        return st;
+    }
+    return role != NULL && strcmp(role, "worker") == 0 ? same_files(job, join, index) : MST_OK;
+}
+
+/* What the job is trained on: by this process's files, or where they are not here by the first worker's. */
+static mst_status find_source(const server_job *job, const json_t *join, json_t **out)
+{
+    const mst_train_config *train = job->config->train;
+    json_t *theirs = json_object_get(join, "files");
+    bool own = job->strategy.shard == MST_SHARD_LOCAL || train->open_own != NULL;
+    TRY(mst_source_of(train->files, own, out));
+    if (json_object_get(*out, "checksum") == NULL && json_is_object(theirs))
+        json_object_update(*out, theirs);
+    return MST_OK;
+}
+
+static mst_status make_book(server_job *job, const json_t *join)
+{
+    const mst_train_config *train = job->config->train;
+    json_t *source;
+    TRY(find_source(job, join, &source));
+    mst_book_options options = {
+        .train = train->train,
+        .limits = job->limits,
+        .epochs_given = train->epochs_given,
+        .global_batch = (uint64_t)(job->strategy.mode == MST_MODE_SYNC ? job->strategy.global_batch
+                                                                       : job->strategy.batch),
+        .optimizer = &job->optimizer,
+        .model_name = job->assembly.model->ops->name,
+        .model = json_object_get(join, "model"),
+        .data = json_object_get(join, "reading"),
+        .source = source,
+        .reading_unknown = json_is_true(json_object_get(join, "reading_unknown")),
+        .stop = train->stop,
+        .save_wanted = train->save_wanted,
+    };
+    mst_status st = mst_book_new(&options, &job->book);
+    json_decref(source);
+    return st;
+}
+
+static mst_status open_checkpoint(server_job *job, const json_t *join, mst_server_start *out)
+{
+    const mst_train_options *o = job->config->train->train;
+    mst_checkpoint_meta meta = {0};
+    char *path = NULL;
+    bool best;
+    mst_status st;
+    TRY_OUT(st, o->resume ? mst_checkpoint_find(o->run, &path)
+                          : mst_checkpoint_find_model(o->init_from, false, &path, &best));
+    TRY_OUT(st, mst_checkpoint_read_meta(path, &meta));
+    if (!o->force)
+        TRY_OUT(st, mst_origin_check(mst_origin_in(json_object_get(meta.extra, "data")), path,
+                                     mst_origin_in(json_object_get(join, "reading")), "the training data"));
+    TRY_OUT(st, mst_checkpoint_fits(path, meta.model, json_object_get(join, "model"),
+                                    job->config->train->data->features != 0));
+    TRY_OUT(st, mst_checkpoint_open(path, &job->assembly.params, job->optimizer.ops->slot_names, o->resume,
+                                    &job->checkpoint));
+    job->restored_slots = o->resume ? job->assembly.params.n_slots : 0;
+    out->restore = true;
+    if (o->resume) {
+        mst_book_resume(job->book, &meta);
+        json_t *plan = json_object_get(meta.extra, "plan");
+        out->plan = plan != NULL && !mst_book_has_new_data(job->book) ? json_incref(plan) : NULL;
+        job->seconds = 0.0;
+    }
+out:
+    mst_checkpoint_meta_fini(&meta);
+    mst_free(path);
+    return st;
+}
+
+/* What the manifest says, besides what the book knows. */
+static json_t *describe(const server_job *job, const json_t *join)
+{
+    const mst_train_config *train = job->config->train;
+    const mst_cluster *cluster = job->config->cluster;
+    json_t *files = json_array(), *servers = json_array(), *workers = json_array();
+    for (size_t i = 0; i < train->files->n; i++)
+        json_array_append_new(files, json_string(train->files->items[i]));
+    for (uint32_t i = 0; i < cluster->n_servers; i++)
+        json_array_append_new(servers, json_string(cluster->servers[i]));
+    for (uint32_t i = 0; i < cluster->n_workers; i++)
+        json_array_append_new(workers, json_string(cluster->workers[i]));
+    /* `muster launch` is at the other end of a process's standard input (cli/stdin_watch.h) */
+    const char *by = job->config->engine == &mst_net_inproc ? "train"
+                     : getenv("MUSTER_WATCH_STDIN") != NULL ? "launch"
+                                                            : "roles";
+    return json_pack("{s:s, s:I, s:I, s:I, s:o, s:o, s:O?, s:O, s:b, s:{s:o, s:o, s:s}}", "isa",
+                     mst_isa_name(job->kernels->isa), "threads", (json_int_t)job->strategy.threads, "batch",
+                     (json_int_t)job->strategy.batch, "global_batch", (json_int_t)job->strategy.global_batch,
+                     "options", mst_manifest_options(train->options, json_object_get(join, "reading")),
+                     "files", files, "data", json_object_get(join, "found"), "model",
+                     json_object_get(join, "model"), "epochs_given", (int)train->epochs_given, "cluster",
+                     "servers", servers, "workers", workers, "by", by);
+}
+
+static uint64_t sum_limit(uint64_t done, uint64_t left)
+{
+    return left > UINT64_MAX - done ? UINT64_MAX : done + left;
+}
+
+/* Synchronous training equals local training only where steps are slices of one order of rows. */
+static void tell_dealt(const server_job *job, const json_t *join)
+{
+    const mst_strategy_options *o = &job->strategy;
+    bool random = json_is_true(json_object_get(json_object_get(join, "data"), "random"));
+    bool sliced = random && o->shard == MST_SHARD_AUTO;
+    if (o->mode != MST_MODE_SYNC || o->workers < 2 || o->shard == MST_SHARD_LOCAL || sliced)
+        return;
+    mst_info("%s dealt to %lld workers, so that the steps have other rows than those of local training%s",
+             random ? "the chunks of the data are" : "the data is a stream whose blocks are",
+             (long long)o->workers, random ? "" : "; --cache gives them the same");
+}
+
+static mst_status begin(void *arg, const json_t *join, mst_server_start *out)
+{
+    server_job *job = arg;
+    const mst_train_options *o = job->config->train->train;
+    TRY(mst_limits_check(&job->limits, o, job->assembly.model->n_scores));
+    TRY(make_book(job, join));
+    if (o->resume || o->init_from != NULL)
+        TRY(open_checkpoint(job, join, out));
+    json_t *entries = describe(job, join);
+    if (entries != NULL && job->config->train->manifest != NULL)
+        json_object_update(entries, job->config->train->manifest);
+    mst_status st = entries == NULL ? mst_fail(MST_ENOMEM, "no memory for the manifest")
+                                    : mst_book_open(job->book, entries);
+    json_decref(entries);
+    TRY(st);
+    mst_book_watch(job->book, job->observe);
+    tell_dealt(job, join);
+    const mst_progress *at = mst_book_at(job->book);
+    out->steps = at->steps;
+    out->rows = at->rows;
+    out->epoch = at->epoch;
+    out->position = at->position;
+    uint64_t steps, rows, epochs;
+    mst_book_limits(job->book, &steps, &rows, &epochs);
+    out->limit_steps = sum_limit(at->steps, steps);
+    out->limit_rows = sum_limit(at->rows, rows);
+    out->limit_epochs = sum_limit(at->epoch, epochs);
+    out->run = mst_book_path(job->book);
+    out->evaluates = o->test.n > 0 || o->valid != NULL;
+    out->saves = o->save;
+    out->keeps_best = o->save && o->patience > 0;
+    out->owes_evaluation = mst_book_evaluation_owed(job->book);
+    return MST_OK;
+}
+
+static void placed(void *arg, const mst_placement *table)
+{
+    server_job *job = arg;
+    mst_run_places places = {.compute = "/job:worker", .store = "/job:server", .table = table};
+    mst_run_graph_tell(job->observe, &job->assembly, &job->optimizer, &places);
+}
+
+static mst_status restore(void *arg, uint32_t slot, uint64_t first, uint64_t count, float *out)
+{
+    server_job *job = arg;
+    if (slot <= job->restored_slots)
+        return mst_checkpoint_read(job->checkpoint, slot, first, count, out);
+    memcpy(out, job->assembly.params.slots[slot - 1] + first, count * sizeof *out); /* fresh state */
+    return MST_OK;
+}
+
+/* The run may remove the checkpoint now, which frees its space only once it is closed. */
+static void restored(void *arg)
+{
+    server_job *job = arg;
+    mst_checkpoint_close(job->checkpoint);
+    job->checkpoint = NULL;
+}
+
+static mst_status advanced(void *arg, const mst_ps_progress *p, unsigned *due)
+{
+    server_job *job = arg;
+    mst_progress progress = {
+        .steps = p->steps, .rows = p->rows, .epoch = p->epoch, .position = p->position, .loss = p->loss};
+    double seconds = p->seconds - job->seconds;
+    job->seconds = p->seconds;
+    TRY(mst_book_progress(job->book, &progress, seconds, p->epoch_rows));
+    if (job->observer->progress != NULL) {
+        mst_train_status status = *mst_book_status(job->book);
+        status.waiting = p->waiting;
+        job->observer->progress(job->observer->arg, &status);
+    }
+    mst_end end;
+    unsigned bits = mst_book_due(job->book, &end);
+    *due = (bits & MST_DUE_EVAL ? MST_PS_DUE_EVAL : 0) | (bits & MST_DUE_SAVE ? MST_PS_DUE_SAVE : 0);
+    if (bits & MST_DUE_END) {
+        job->end = end;
+        *due |= MST_PS_DUE_END;
+    }
+    return bits & MST_DUE_EVAL ? MST_OK : mst_book_line(job->book);
+}
+
+static void eval_begin(void *arg)
+{
+    server_job *job = arg;
+    mst_book_evaluation_begins(job->book);
+}
+
+/* An evaluation without rows is none: its loss of 0 would end the run. */
+static mst_status has_rows(const char *name, bool wanted, const mst_result *result)
+{
+    return !wanted || result->rows > 0
+               ? MST_OK
+               : mst_fail(MST_EUSAGE,
+                          "the worker that evaluates found no %s rows: start all with the same --%s", name,
+                          name);
+}
+
+static mst_status evaluated(void *arg, const json_t *result, bool *over, bool *best)
+{
+    server_job *job = arg;
+    mst_result valid = {0}, test = {0};
+    mst_judgement verdict;
+    mst_result_from_json(json_object_get(result, "valid"), &valid);
+    mst_result_from_json(json_object_get(result, "test"), &test);
+    TRY(has_rows("valid", job->config->train->train->valid != NULL, &valid));
+    TRY(has_rows("test", job->config->train->train->test.n > 0, &test));
+    TRY(mst_book_evaluated(job->book, job->observer, &valid, &test, &verdict));
+    *best = verdict.best;
+    *over = verdict.over;
+    if (verdict.over)
+        job->end = verdict.end;
+    return MST_OK;
+}
+
+static bool can_save(void *arg, bool best)
+{
+    server_job *job = arg;
+    return mst_book_can_save(job->book, best);
+}
+
+static mst_status save_begin(void *arg, const mst_placement *table, json_t *plan, bool best)
+{
+    server_job *job = arg;
+    mst_part_spec *parts = mst_calloc(table->n_partitions, sizeof *parts);
+    mst_status st = parts == NULL ? mst_fail(MST_ENOMEM, "no memory for a checkpoint") : MST_OK;
+    for (uint32_t i = 0; st == MST_OK && i < table->n_partitions; i++)
+        parts[i] = (mst_part_spec){table->partitions[i].first, table->partitions[i].count,
+                                   table->partitions[i].server};
+    mst_book_plan(job->book, plan);
+    if (st == MST_OK)
+        st = mst_book_save_begin(job->book, best, &job->assembly.params, parts, table->n_partitions);
+    mst_free(parts);
+    return st;
+}
+
+static mst_status save_write(void *arg, uint32_t slot, uint64_t first, uint64_t count, const float *data)
+{
+    server_job *job = arg;
+    return mst_book_save_write(job->book, slot, first, count, data, false);
+}
+
+static mst_status save_end(void *arg, bool complete)
+{
+    server_job *job = arg;
+    if (complete)
+        return mst_book_save_complete(job->book, job->observer);
+    mst_book_save_abandon(job->book);
+    return MST_OK;
+}
+
+static void stopped(void *arg, mst_role role, uint32_t index)
+{
+    server_job *job = arg;
+    char *who = job->summary->stopped_by;
+    if (who[0] == '\0')
+        snprintf(who, sizeof job->summary->stopped_by, "%s %u", mst_role_name(role), index);
+}
+
+static void record(void *arg, const mst_record *record)
+{
+    server_job *job = arg;
+    mst_observe_forward(job->observe, record);
+}
+
+static void member(void *arg, mst_role role, uint32_t index, const char *kind, const char *text)
+{
+    server_job *job = arg;
+    char name[MST_PROCESS_NAME];
+    snprintf(name, sizeof name, "%s-%u", mst_role_name(role), index);
+    if (job->book != NULL)
+        mst_book_mark(job->book, name, kind, text);
+}
+
+static mst_status finish(void *arg, json_t *workers, bool deserted)
+{
+    server_job *job = arg;
+    job->summary->workers = workers;
+    TRY(mst_book_note(job->book, "workers", json_deep_copy(workers)));
+    return mst_book_finish(job->book, deserted ? MST_END_DESERTED : job->end, &job->summary->train);
+}
+
+/* ---- life ---- */
+
+static void server_job_fini(server_job *job)
+{
+    mst_checkpoint_close(job->checkpoint);
+    mst_book_destroy(job->book);
+    mst_assembly_fini(&job->assembly);
+    for (int set = 0; set < MST_JOB_N_SETS; set++)
+        json_decref(job->data[set].files);
+}
+
+/* The optimizer as servers run it. */
+mst_status mst_job_optimizer(const mst_job_config *config, const mst_strategy_options *strategy,
+                             mst_optimizer *out)
+{
+    mst_optim_options options = *config->train->optim;
+    if (strategy->lr_scale != 0)
+        options.lr *= (double)strategy->workers;
+    if (options.clip_norm > 0.0 && strategy->mode == MST_MODE_SYNC && config->cluster->n_servers > 1)
+        return mst_fail(MST_EUSAGE,
+                        "--clip-norm with --mode sync needs the whole gradient in one place: use one server");
+    return mst_optimizer_init(out, &options);
+}
+
+static mst_status server_job_init(server_job *job)
+{
+    const mst_job_config *config = job->config;
+    mst_isa isa;
+    TRY(mst_isa_parse(config->train->train->isa, &isa));
+    job->kernels = mst_kernels_get(isa);
+    TRY(mst_limits_parse(config->train->train, &job->limits));
+    job->strategy = *config->train->strategy;
+    TRY(mst_strategy_resolve(&job->strategy));
+    return mst_job_optimizer(config, &job->strategy, &job->optimizer);
+}
+
+/* What follows from the options of the run. */
+static void set_options(const server_job *job, mst_server_options *out)
+{
+    static const char *const shards[] = {"auto", "static", "local"};
+    const mst_strategy_options *o = &job->strategy;
+    out->start_timeout_ms = (uint32_t)(o->start_timeout * 1000);
+    out->stall_timeout_ms = (uint32_t)(o->stall_timeout * 1000);
+    out->n_threads = (unsigned)o->threads;
+    out->mode = (mst_ps_mode)o->mode;
+    out->needed = o->quorum > 0 ? (uint32_t)o->quorum : out->n_workers;
+    out->all_begin = job->config->all_begin;
+    out->staleness = (uint32_t)o->staleness;
+    out->batch = (uint32_t)o->batch;
+    out->global_batch = (uint32_t)o->global_batch;
+    out->shuffle_rows = (uint64_t)job->config->train->train->shuffle_rows;
+    out->dense_model = o->dense_model;
+    out->shard = shards[o->shard];
+}
+
+static mst_status serve(server_job *job)
+{
+    const mst_job_config *config = job->config;
+    const mst_strategy_options *o = &job->strategy;
+    json_t *join = mst_job_join(config, "server");
+    if (join == NULL)
+        return mst_fail(MST_ENOMEM, "no memory to join");
+    mst_server_options options = {
+        .engine = config->engine,
+        .net = mst_job_net(config, MST_ROLE_SERVER, o),
+        .servers = (const char *const *)config->cluster->servers,
+        .n_servers = config->cluster->n_servers,
+        .n_workers = config->cluster->n_workers,
+        .join = join,
+        .stop = config->train->stop,
+        .observe = job->observe,
+    };
+    set_options(job, &options);
+    mst_server_hooks hooks = {
+        .arg = job,
+        .build = build,
+        .adopt = adopt,
+        .job = tell_job,
+        .fits = fits,
+        .begin = begin,
+        .placed = placed,
+        .restore = restore,
+        .restored = restored,
+        .advanced = advanced,
+        .eval_begin = eval_begin,
+        .evaluated = evaluated,
+        .can_save = can_save,
+        .save_begin = save_begin,
+        .save_write = save_write,
+        .save_end = save_end,
+        .stopped = stopped,
+        .record = record,
+        .member = member,
+        .finish = finish,
+    };
+    mst_status st = mst_server_run(&options, &hooks);
+    json_decref(join);
+    return st;
+}
+
+/* The run directory, if this process has it and the run writes about itself. The caller frees. */
+static char *run_of(const server_job *job)
+{
+    const char *open = job->book != NULL ? mst_book_path(job->book) : NULL;
+    const char *closed = job->summary->train.run[0] != '\0' ? job->summary->train.run : NULL;
+    const char *path = open != NULL ? open : closed;
+    return job->config->train->train->observe && path != NULL ? mst_strdup(path) : NULL;
+}
+
+mst_status mst_job_server(const mst_job_config *config, const mst_observer *observer,
+                          mst_job_summary *summary)
+{
+    server_job job = {.config = config, .observer = observer, .summary = summary, .end = MST_END_STOPPED};
+    *summary = (mst_job_summary){.coordinated = config->index == 0};
+    mst_status st = server_job_init(&job);
+    mst_observing who = {.role = "server",
+                         .index = config->index,
+                         .n_threads = (unsigned)job.strategy.threads,
+                         .guest = config->cluster->colocated ||
+                                  (config->engine == &mst_net_inproc && config->index > 0)};
+    if (st == MST_OK)
+        job.observe = mst_train_observe(config->train->train, &who);
+    if (st == MST_OK)
+        st = serve(&job);
+    char *run = run_of(&job);
+    if (st != MST_OK && job.book != NULL && summary->workers == NULL)
+        st = mst_book_give_up(job.book, st);
+    server_job_fini(&job);
+    mst_observe_destroy(job.observe);
+    mst_train_closing(run);
+    mst_free(run);
+    return st;
+}

@@ -1,0 +1,88 @@
+/* Contract in rank_log.h.
+ *
+ * The watch's connection carries the records rather than MPI or a shared file system: ranks may be on hosts
+ * that share none, and MPI belongs to the communication thread, which is busy with the steps. So a rank that
+ * is slow to write, or dead, costs the others nothing, and what it had sent up to then is kept. */
+#include "job/rank_log.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "ranks/rank_watch.h"
+#include "net/tcp_own.h"
+
+#define FINISH_MS 8000 /* for the last records to leave: less than rank 0 waits for them */
+
+_Static_assert(MST_RECORD_HEAD + MST_RECORD_MAX <= MST_WATCH_LETTER, "a record fits into a letter");
+_Static_assert(MST_CLOCK_ANSWER == MST_WATCH_CLOCK, "the watch carries the clock's answers");
+
+static bool next_record(void *arg, void **letter, size_t *bytes)
+{
+    mst_record record;
+    if (!mst_observe_take(arg, &record))
+        return false;
+    uint8_t *out = mst_alloc(MST_RECORD_HEAD + record.n);
+    if (out != NULL) {
+        mst_record_encode(&record, out);
+        memcpy(out + MST_RECORD_HEAD, record.data, record.n);
+    }
+    mst_free((void *)record.data);
+    *letter = out;
+    *bytes = MST_RECORD_HEAD + record.n;
+    return out != NULL;
+}
+
+static void answer_clock(void *arg, uint8_t *answer)
+{
+    mst_observe_clock_answer(arg, answer);
+}
+
+static bool hear_clock(void *arg, uint64_t asked_ns, const void *answer, size_t bytes)
+{
+    return mst_observe_clock_heard(arg, asked_ns, answer, bytes);
+}
+
+/* What this process's connections were seen to carry. A process is one rank: hence one of these, which the
+ * watch's thread has for itself. */
+static mst_tcp_own connections;
+
+static void look_at_network(void *arg)
+{
+    mst_tcp_own_look(&connections);
+    mst_observe_link(arg, connections.link, 8.0 * connections.bytes_per_s);
+}
+
+static void hear_record(void *arg, int rank, const void *letter, size_t bytes)
+{
+    char name[MST_PROCESS_NAME];
+    mst_record record;
+    snprintf(name, sizeof name, "rank-%d", rank);
+    if (mst_record_decode(letter, bytes, &record) == MST_OK && strcmp(record.process, name) == 0)
+        mst_observe_forward(arg, &record);
+}
+
+void mst_rank_log_send(mst_comm *comm, mst_observe *observe)
+{
+    mst_letters letters = {
+        .arg = observe, .next = next_record, .clock_heard = hear_clock, .tick = look_at_network};
+    mst_watch_letters(mst_comm_watch(comm), &letters);
+}
+
+void mst_rank_log_finish(mst_comm *comm, mst_observe *observe)
+{
+    mst_observe_end(observe);
+    mst_watch_letters_end(mst_comm_watch(comm), FINISH_MS);
+}
+
+void mst_rank_log_take(void *comm, mst_observe *observe)
+{
+    mst_letters letters = {
+        .arg = observe, .heard = hear_record, .clock = answer_clock, .tick = look_at_network};
+    mst_watch_letters(mst_comm_watch(comm), &letters);
+}
+
+void mst_rank_log_stop(mst_comm *comm)
+{
+    mst_watch_letters(mst_comm_watch(comm), NULL);
+}

@@ -1,0 +1,232 @@
+/* What is started where; contract in launch_plan.h. */
+#include "launch/launch_plan.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/option.h"
+
+#define FILE_BYTES_MAX (1u << 20)
+
+/* ---- hosts ---- */
+
+static mst_status set_slots(mst_host *host, const char *text, const char *path, size_t line)
+{
+    int64_t value;
+    if (!mst_parse_int(text, &value) || value < 1 || value > MST_CLUSTER_MAX)
+        return mst_fail(MST_EUSAGE, "%s:%zu: slots=%.64s: must be a number from 1 to %d", path, line, text,
+                        MST_CLUSTER_MAX);
+    host->slots = (uint32_t)value;
+    return MST_OK;
+}
+
+static mst_status set_address(mst_host *host, const char *text, const char *path, size_t line)
+{
+    const char *fault = mst_address_fault(text, true);
+    if (fault == NULL && (strchr(text, ':') != NULL && *text != '['))
+        fault = "has a port; ports are chosen by --port";
+    if (fault != NULL || strlen(text) >= sizeof host->address)
+        return mst_fail(MST_EUSAGE, "%s:%zu: the host %.256s %s", path, line, text,
+                        fault != NULL ? fault : "has too long a name");
+    memcpy(host->address, text, strlen(text) + 1);
+    return MST_OK;
+}
+
+/* One line of words; it is taken apart in place. No words: host->name is "". */
+static mst_status read_host(char *text, const char *path, size_t line, mst_host *host)
+{
+    char *rest = NULL;
+    *host = (mst_host){0};
+    text[strcspn(text, "#")] = '\0';
+    for (char *word = strtok_r(text, " \t\r", &rest); word != NULL; word = strtok_r(NULL, " \t\r", &rest)) {
+        if (host->name[0] == '\0') {
+            const char *at = strrchr(word, '@');
+            TRY(set_address(host, at != NULL ? at + 1 : word, path, line));
+            for (const char *p = word; at != NULL && p < at; p++)
+                if (!isalnum((unsigned char)*p) && (strchr("._-", *p) == NULL || (p == word && *p == '-')))
+                    return mst_fail(MST_EUSAGE, "%s:%zu: %.256s is not user@host", path, line, word);
+            if (at == word || strlen(word) >= sizeof host->name)
+                return mst_fail(MST_EUSAGE, "%s:%zu: %.256s is not user@host", path, line, word);
+            memcpy(host->name, word, strlen(word) + 1);
+        } else if (strncmp(word, "slots=", 6) == 0) {
+            TRY(set_slots(host, word + 6, path, line));
+        } else if (strncmp(word, "address=", 8) == 0) {
+            TRY(set_address(host, word + 8, path, line));
+        } else {
+            return mst_fail(MST_EUSAGE, "%s:%zu: %.64s is not slots=N or address=HOST; a line has one host",
+                            path, line, word);
+        }
+    }
+    return MST_OK;
+}
+
+static mst_status read_hosts(const char *path, mst_plan *plan)
+{
+    mst_status st = MST_OK;
+    char *data = NULL, *rest = NULL;
+    size_t size, capacity = 0, line = 0;
+    TRY(mst_file_read_all(path, FILE_BYTES_MAX, &data, &size));
+    if (strlen(data) != size)
+        TRY_OUT(st, mst_fail(MST_EUSAGE, "%s: a list of hosts has no zero bytes", path));
+    rest = data;
+    while (rest != NULL) {
+        char *text = strsep(&rest, "\n");
+        mst_host host;
+        line++;
+        TRY_OUT(st, read_host(text, path, line, &host));
+        if (host.name[0] == '\0')
+            continue;
+        for (size_t i = 0; i < plan->n_hosts; i++)
+            if (strcmp(plan->hosts[i].name, host.name) == 0)
+                TRY_OUT(st, mst_fail(MST_EUSAGE,
+                                     "%s:%zu: the host %s is named twice; slots=N gives it more workers",
+                                     path, line, host.name));
+        if (plan->n_hosts == MST_CLUSTER_MAX)
+            TRY_OUT(st, mst_fail(MST_EUSAGE, "%s:%zu: more than %d hosts", path, line, MST_CLUSTER_MAX));
+        if (!mst_grow(&plan->hosts, &capacity, plan->n_hosts + 1, sizeof *plan->hosts))
+            TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for the hosts", path));
+        plan->hosts[plan->n_hosts++] = host;
+    }
+    if (plan->n_hosts == 0)
+        st = mst_fail(MST_EUSAGE, "%s: names no hosts; one goes on each line", path);
+out:
+    mst_free(data);
+    return st;
+}
+
+/* ---- placement ---- */
+
+/* The host for the next worker, looking from *at on in turn. */
+static mst_status next_host(const mst_plan_wish *wish, mst_plan *plan, size_t *at, uint32_t *out)
+{
+    for (size_t i = 0; i < plan->n_hosts; i++) {
+        mst_host *host = &plan->hosts[*at];
+        *out = (uint32_t)*at;
+        *at = (*at + 1) % plan->n_hosts;
+        if (host->slots == 0 || host->n_workers < host->slots) {
+            host->n_workers++;
+            return MST_OK;
+        }
+    }
+    return mst_fail(MST_EUSAGE, "%s: the hosts have fewer slots than the %u workers that are asked for",
+                    wish->hosts_file, wish->n_workers);
+}
+
+static mst_status place(const mst_plan_wish *wish, mst_plan *plan)
+{
+    size_t at = 0;
+    plan->members = mst_calloc((size_t)wish->n_servers + wish->n_workers, sizeof *plan->members);
+    if (plan->members == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for the list of processes");
+    plan->n_servers = wish->n_servers;
+    plan->n_workers = wish->n_workers;
+    for (uint32_t i = 0; i < wish->n_servers + wish->n_workers; i++) {
+        mst_member *m = &plan->members[plan->n_members++];
+        bool server = i < wish->n_servers;
+        m->role = server ? MST_ROLE_SERVER : MST_ROLE_WORKER;
+        m->index = server ? i : i - wish->n_servers;
+        m->host = MST_HOST_LOCAL;
+        snprintf(m->name, sizeof m->name, "%s %u", server ? "server" : "worker", m->index);
+        if (plan->n_hosts > 0 && server)
+            m->host = i % (uint32_t)plan->n_hosts;
+        else if (plan->n_hosts > 0)
+            TRY(next_host(wish, plan, &at, &m->host));
+    }
+    return MST_OK;
+}
+
+/* The address of a member that listens, the name of one that does not; the caller frees. */
+static char *address_of(const mst_plan_wish *wish, const mst_plan *plan, const mst_member *m)
+{
+    bool listens = m->role == MST_ROLE_SERVER || wish->n_servers == 0;
+    if (m->host == MST_HOST_LOCAL)
+        return listens ? mst_sprintf("unix:@muster-%s-%s-%u", wish->job,
+                                     m->role == MST_ROLE_SERVER ? "server" : "worker", m->index)
+                       : mst_strdup("localhost");
+    const char *host = plan->hosts[m->host].address;
+    return listens ? mst_sprintf("%s:%u", host, wish->port + m->index) : mst_strdup(host);
+}
+
+static mst_status make_cluster(const mst_plan_wish *wish, mst_plan *plan)
+{
+    mst_status st = MST_OK;
+    char **addresses = mst_calloc(plan->n_members, sizeof *addresses);
+    if (addresses == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for the list of addresses");
+    for (uint32_t i = 0; i < plan->n_members; i++) {
+        addresses[i] = address_of(wish, plan, &plan->members[i]);
+        if (addresses[i] == NULL)
+            TRY_OUT(st, mst_fail(MST_ENOMEM, "no memory for the list of addresses"));
+    }
+    const char *const *all = (const char *const *)addresses;
+    st = mst_cluster_make(all, plan->n_servers, all + plan->n_servers, plan->n_workers, &plan->cluster);
+out:
+    for (uint32_t i = 0; i < plan->n_members; i++)
+        mst_free(addresses[i]);
+    mst_free(addresses);
+    return st;
+}
+
+mst_status mst_plan_make(const mst_plan_wish *wish, mst_plan *out)
+{
+    mst_status st = MST_OK;
+    mst_plan plan = {0};
+    uint32_t listening = wish->n_servers > 0 ? wish->n_servers : wish->n_workers;
+    if (wish->hosts_file != NULL) {
+        TRY_OUT(st, read_hosts(wish->hosts_file, &plan));
+        if (plan.n_hosts < wish->max_hosts)
+            TRY_OUT(st, mst_fail(MST_EUSAGE, "%s: names %zu hosts; --deploy wants %u", wish->hosts_file,
+                                 plan.n_hosts, wish->max_hosts));
+        /* In turn from the first one on: the others get nothing. */
+        uint32_t most = wish->max_hosts > 0           ? wish->max_hosts
+                        : listening > wish->n_workers ? listening
+                                                      : wish->n_workers;
+        plan.n_hosts = plan.n_hosts < most ? plan.n_hosts : most;
+        if (wish->port + listening - 1 > 65535)
+            TRY_OUT(st, mst_fail(MST_EUSAGE, "--port %u: %u ports from there on end beyond 65535", wish->port,
+                                 listening));
+    }
+    TRY_OUT(st, place(wish, &plan));
+    TRY_OUT(st, make_cluster(wish, &plan));
+    *out = plan;
+    plan = (mst_plan){0};
+out:
+    mst_plan_fini(&plan);
+    return st;
+}
+
+mst_status mst_plan_slots(const char *hosts_file, uint32_t *out)
+{
+    mst_plan plan = {0};
+    uint64_t n = 0;
+    mst_status st = read_hosts(hosts_file, &plan);
+    for (size_t i = 0; i < plan.n_hosts; i++)
+        n += plan.hosts[i].slots > 0 ? plan.hosts[i].slots : 1;
+    mst_plan_fini(&plan);
+    TRY(st);
+    if (n > MST_CLUSTER_MAX)
+        return mst_fail(MST_EUSAGE, "%s: the hosts have more than %d slots", hosts_file, MST_CLUSTER_MAX);
+    *out = (uint32_t)n;
+    return MST_OK;
+}
+
+void mst_plan_fini(mst_plan *plan)
+{
+    mst_free(plan->hosts);
+    mst_free(plan->members);
+    mst_cluster_fini(&plan->cluster);
+    *plan = (mst_plan){0};
+}
+
+const char *mst_plan_count(const mst_plan *plan, char *out, size_t size)
+{
+    char servers[32] = "";
+    if (plan->n_servers > 0)
+        snprintf(servers, sizeof servers, "%u server%s and ", plan->n_servers,
+                 plan->n_servers == 1 ? "" : "s");
+    snprintf(out, size, "%s%u worker%s", servers, plan->n_workers, plan->n_workers == 1 ? "" : "s");
+    return out;
+}

@@ -1,0 +1,58 @@
+/* What `muster launch` is to start, and where: hosts, placement, addresses. Pure bookkeeping, no process is
+ * touched. */
+#ifndef MST_LAUNCH_LAUNCH_PLAN_H
+#define MST_LAUNCH_LAUNCH_PLAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "net/cluster.h"
+
+#define MST_HOST_MAX 256
+
+/* A line of the hosts file: HOST [slots=N] [address=A]. */
+typedef struct mst_host {
+    char name[MST_HOST_MAX];    /* what ssh is given: host or user@host */
+    char address[MST_HOST_MAX]; /* what the others connect to: the host, unless the file says address=A */
+    uint32_t slots;             /* workers it may have; 0: any number */
+    uint32_t n_workers;         /* it got */
+} mst_host;
+
+#define MST_HOST_LOCAL UINT32_MAX
+
+typedef struct mst_member {
+    char name[24]; /* "server 0" */
+    mst_role role;
+    uint32_t index, host; /* host: MST_HOST_LOCAL, or an index into hosts */
+} mst_member;
+
+typedef struct mst_plan {
+    mst_host *hosts;
+    size_t n_hosts;      /* that are used */
+    mst_member *members; /* servers first */
+    uint32_t n_members, n_servers, n_workers;
+    mst_cluster cluster;
+} mst_plan;
+
+/* A job as asked for; hosts_file NULL: everything here. n_servers 0: every worker hosts a share. max_hosts 0:
+ * as many as the file has; else that many are wanted and used. */
+typedef struct mst_plan_wish {
+    const char *hosts_file, *job;
+    uint32_t n_servers, n_workers, max_hosts;
+    uint16_t port; /* server I of hosts listens at port + I */
+} mst_plan_wish;
+
+/* Servers go to the hosts in turn from the first one on, and so do workers; a host without a free slot is
+ * passed over. *out is the caller's to fini; set only on MST_OK. MST_EUSAGE names the file and the line. */
+mst_status mst_plan_make(const mst_plan_wish *wish, mst_plan *out);
+void mst_plan_fini(mst_plan *plan); /* safe on zeroes */
+
+/* How many workers the hosts of a file have room for; those whose slots are not given count as one. */
+mst_status mst_plan_slots(const char *hosts_file, uint32_t *out);
+
+/* "1 server and 3 workers"; out is returned. */
+const char *mst_plan_count(const mst_plan *plan, char *out, size_t size);
+
+#endif

@@ -1,0 +1,63 @@
+/* Starting a program on another host through ssh, or through any command that is given a host and a command
+ * line and connects its standard streams to it (`scripts/netlab exec`).
+ *
+ * The other side is always asked for `sh`, alone; what it is to do goes to its standard input. So the
+ * environment, and with it the job's secret, is on nobody's command line, and it makes no difference whether
+ * the words pass through another shell on the way (ssh) or not. */
+#ifndef MST_LAUNCH_LAUNCH_REMOTE_H
+#define MST_LAUNCH_LAUNCH_REMOTE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/option.h"
+#include "base/status.h"
+#include "launch/launch_procs.h"
+
+/* Printed on standard error by the other side before the program begins; the listener takes it out. */
+#define MST_REMOTE_STARTED "muster-remote: started"
+/* Printed on standard output when the program has been copied. */
+#define MST_REMOTE_COPIED "muster-remote: copied"
+
+#define MST_REMOTE_SSH "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5"
+
+/* A text that grows; NULL data after memory ran out, which the functions below then say. */
+typedef struct mst_script {
+    char *data;
+    size_t n, capacity;
+} mst_script;
+void mst_script_fini(mst_script *script); /* wipes it: it may hold a secret */
+
+/* The words of command (split at blanks), then host and "sh", NULL at the end. The caller ends the list. */
+mst_status mst_remote_argv(const char *command, const char *host, mst_text_list *out);
+
+/* Name and value of a variable, NULL name at the end. */
+typedef struct mst_variable {
+    const char *name, *value;
+} mst_variable;
+
+/* Puts the program into folder/muster, says so, and removes the folder when its standard input ends. folder
+ * is made by it, and has no letters that a shell would read. out is the caller's to fini, also on
+ * failure. */
+mst_status mst_remote_copy_script(const char *program, const char *folder, mst_script *out);
+
+/* This process's environment with the variables in it (a value of NULL takes one out), NULL at the end. The
+ * caller ends the list. */
+mst_status mst_local_env(const mst_variable *variables, mst_text_list *out);
+
+/* Starts words with the variables set: here (ssh NULL), or on the host. */
+mst_status mst_start_anywhere(mst_procs *procs, const char *ssh, const char *host,
+                              const mst_variable *variables, const char *const *words, uint32_t tag,
+                              uint32_t *id);
+
+/* Where this program is. MST_EIO when the system does not tell. MUSTER_LAUNCH_BINARY takes its place in
+ * tests. */
+mst_status mst_own_program(char *out, size_t size);
+
+/* n random bytes as 2 n hexadecimal digits and a NUL: secrets and names. */
+mst_status mst_random_hex(size_t n, char *out);
+
+/* Adds NULL behind the list's items, so that items can be given as an argv. */
+mst_status mst_text_list_end(mst_text_list *list);
+
+#endif

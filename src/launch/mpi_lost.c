@@ -1,0 +1,163 @@
+/* The end of a rank; contract in mpi_lost.h. */
+#include "launch/mpi_lost.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cli/cli.h"
+#include "cli/signals.h"
+#include "matmul/matmul.h"
+#include "mpi/mpi.h"
+#include "observe/run.h"
+
+#define START_MIN_MS 10000
+#define ABORT_MS     3000  /* for the watch to end a process that MPI aborts */
+#define LINGER_MS    300   /* between a sentence and the end */
+#define PART_MS      60000 /* for other ranks to print what they have to */
+
+/* Taken by who speaks last, and never given back. */
+static pthread_mutex_t last_word = PTHREAD_MUTEX_INITIALIZER;
+
+static void nap_ms(uint32_t ms)
+{
+    uint64_t until = mst_now_ns() + ms * MST_MS, now;
+    while ((now = mst_now_ns()) < until) {
+        struct timespec rest = {.tv_sec = (time_t)((until - now) / MST_S),
+                                .tv_nsec = (long)((until - now) % MST_S)};
+        nanosleep(&rest, NULL);
+    }
+}
+
+static bool make_thread(void *(*fn)(void *), void *arg)
+{
+    pthread_t thread;
+    sigset_t all, before; /* signals are for the program's own threads */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool made = pthread_create(&thread, NULL, fn, arg) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (made)
+        pthread_detach(thread);
+    return made;
+}
+
+/* ---- the beginning ---- */
+
+static uint32_t start_ms;
+static const atomic_bool *stop; /* somebody asked this process to end */
+
+/* Not starting any more, or not yet: MPI is started right after this thread. */
+static void *start_main(void *arg)
+{
+    (void)arg;
+    nap_ms(start_ms);
+    if (!mst_mpi_starting())
+        return NULL;
+    pthread_mutex_lock(&last_word);
+    char line[256];
+    mst_mpi_launch launch;
+    mst_mpi_launched(&launch);
+    int n =
+        snprintf(line, sizeof line,
+                 "muster: rank %d of %d: MPI has not started within %.1f s; has every rank begun, and can "
+                 "the hosts reach each other?\n",
+                 launch.rank, launch.size, start_ms / 1000.0);
+    ssize_t written = write(STDERR_FILENO, line, n > 0 && (size_t)n < sizeof line ? (size_t)n : 0);
+    (void)written;
+    _exit(mst_status_exit_code(MST_EPEER));
+}
+
+/* In the handler: the watch's thread ends the process meanwhile. */
+static void on_abort(int number)
+{
+    (void)number;
+    bool stopped = atomic_load(stop); /* ranks that were asked to end leave others behind */
+    (void)poll(NULL, 0, stopped ? LINGER_MS : ABORT_MS);
+    if (stopped)
+        _exit(mst_signals_exit_code(MST_ESTOPPED));
+    signal(SIGABRT, SIG_DFL); /* on return abort goes on as usual */
+}
+
+void mst_cli_mpi_brace(uint32_t start_timeout_ms)
+{
+    mst_mpi_launch launch;
+    mst_mpi_launched(&launch);
+    if (!launch.launched)
+        return;
+    start_ms = start_timeout_ms > START_MIN_MS ? start_timeout_ms : START_MIN_MS;
+    stop = mst_signals_stop();
+    make_thread(start_main, NULL);
+    signal(SIGABRT, on_abort);
+}
+
+/* ---- the end ---- */
+
+void mst_cli_mpi_lost(void *arg, bool death, const char *sentence)
+{
+    const char *run = arg;
+    char line[MST_ERROR_MAX + 512], way_on[500] = "the job ends";
+    pthread_mutex_lock(&last_word);
+    mst_matmul_abandon();
+    bool stopped = !death && mst_signals_name() != NULL; /* as all ranks were: nobody is lost */
+    if (death && run != NULL)
+        mst_run_way_on(run, way_on, sizeof way_on);
+    int n = snprintf(line, sizeof line, "muster: %s; %s\n", sentence, way_on);
+    if (!stopped && n > 0) { /* in one piece, and past a lock that the main thread may hold */
+        ssize_t written = write(STDERR_FILENO, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
+        (void)written;
+    }
+    nap_ms(LINGER_MS);
+    _exit(mst_signals_exit_code(stopped ? MST_ESTOPPED : MST_EPEER));
+}
+
+_Noreturn void mst_cli_mpi_fail(mst_watch *watch, const mst_error *error)
+{
+    const char *signal_name = error->code == MST_ESTOPPED ? mst_signals_name() : NULL;
+    pthread_mutex_lock(&last_word);
+    if (signal_name != NULL)
+        mst_cli_stopped(signal_name, error->text);
+    else
+        mst_cli_note("muster: %s", error->text);
+    mst_watch_fail(watch, error->text);
+    _exit(mst_signals_exit_code(error->code));
+}
+
+void mst_cli_mpi_last_word(void)
+{
+    if (!mst_mpi_over())
+        pthread_mutex_lock(&last_word);
+}
+
+/* Ends a process whose MPI does not. */
+typedef struct guard {
+    uint32_t ms;
+    int code;
+} guard;
+
+static void *guard_main(void *arg)
+{
+    const guard *g = arg;
+    nap_ms(g->ms);
+    _exit(g->code);
+}
+
+void mst_cli_mpi_end(int code)
+{
+    static guard g; /* outlives this call, for the thread */
+    if (mst_mpi_over())
+        return;
+    mst_mpi *mpi = mst_mpi_parted();
+    if (mpi == NULL || mst_mpi_part(mpi, mst_now_ns() + PART_MS * MST_MS) != MST_OK)
+        _exit(code);
+    g = (guard){mst_mpi_end_ms(mpi), code};
+    if (!make_thread(guard_main, &g) || mst_mpi_end(mpi) != MST_OK || !mst_mpi_over())
+        _exit(code);
+}

@@ -1,0 +1,47 @@
+/* Runs of a sweep as processes: each a `muster train` or `muster launch` of its own, several at a time.
+ *
+ * Signals of this process are caught from new to destroy: the first SIGINT, SIGTERM or SIGHUP asks the
+ * runs to save and end, a second one kills them. Nothing is left behind, also when this process is
+ * killed (launch_procs.h). Thread: one. */
+#ifndef MST_LAUNCH_SWEEP_RUNS_H
+#define MST_LAUNCH_SWEEP_RUNS_H
+
+#include "sweep/sweep.h"
+
+typedef struct mst_runner mst_runner;
+
+typedef enum mst_runner_how {
+    MST_RUNNER_NEW,       /* nothing is there */
+    MST_RUNNER_RESUME,    /* from its checkpoint */
+    MST_RUNNER_OVERWRITE, /* instead of what is there */
+} mst_runner_how;
+
+/* timeout_s: what a run may take; it is then asked to end, and killed MST_RUNNER_GRACE_S later. jobs: the
+ * most runs at a time. *out is the caller's to destroy; set only on MST_OK. */
+#define MST_RUNNER_GRACE_S 25
+mst_status mst_runner_new(const mst_sweep *sweep, double timeout_s, unsigned jobs, mst_runner **out);
+void mst_runner_destroy(mst_runner *self); /* NULL-safe */
+
+/* Starts the cell's command, with one more word (NULL: none), where fewer than `jobs` are running. what:
+ * shown before its name, "[3/24] "; left_s: an estimate for all that is left, shown at the end, or NAN. Its
+ * output goes to SWEEP/logs/NAME.log. */
+mst_status mst_runner_start(mst_runner *self, mst_sweep_cell *cell, mst_runner_how how, const char *word,
+                            const char *what, double left_s);
+/* Waits until one of the runs has ended, and marks its cell done, failed with its sentence, or stopped. A run
+ * that fails is MST_OK here; other statuses are failures of the sweep itself. Adds to the cell's seconds when
+ * resuming. At least one must be running. */
+mst_status mst_runner_wait(mst_runner *self, mst_sweep_cell **ended);
+/* Start and wait, where nothing else is running. */
+mst_status mst_runner_run(mst_runner *self, mst_sweep_cell *cell, mst_runner_how how, const char *word,
+                          const char *what, double left_s);
+unsigned mst_runner_running(const mst_runner *self);
+/* Asks all runs to save and end, as a signal does. */
+void mst_runner_stop(mst_runner *self);
+
+/* Whether a signal has asked to stop; its name then. */
+const char *mst_runner_stopped(const mst_runner *self);
+
+/* How a cell whose folder may hold something has to be started. */
+mst_runner_how mst_runner_how_to(const mst_sweep *sweep, const mst_sweep_cell *cell);
+
+#endif

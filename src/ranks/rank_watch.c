@@ -1,0 +1,618 @@
+/* The watch; contract in watch.h.
+ *
+ * A star: rank 0 listens (a Unix socket where all ranks are on one host, else all interfaces, guarded by the
+ * secret), the others connect. Who they are and where rank 0 listens travels through MPI before. Messages
+ * after that are few: ALL (rank 0: everybody is here), LEAVE (this rank has finished), FAIL (its sentence, to
+ * rank 0), LOST (rank 0: the sentence for everybody); and letters (watch_letters.c).
+ *
+ * Invariants
+ * 1. `lost` is called at most once, and not after this rank has begun to leave or to fail.
+ * 2. What the caller's threads and the watch's share is guarded by the mutex: ending, failing, failed, lost,
+ * joined, broken. The rest is the thread's alone once it runs. */
+#include "ranks/rank_watch.h"
+
+#include <errno.h>
+#include <ifaddrs.h>
+#include <inttypes.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "ranks/rank_watch_impl.h"
+
+#define ADDRESS_MAX 96
+#define SECRET_MAX  65
+#define FAREWELL_NS MST_S
+#define TAG_WHO     21001
+#define TAG_INVITED 21002
+
+/* What rank 0 tells the others through MPI. */
+typedef struct invitation {
+    mst_watch_who zero;
+    char secret[SECRET_MAX];
+    uint32_t n_addresses; /* 0: rank 0 could not listen */
+    char refusal[400];    /* why the job cannot be, if not "" */
+    char addresses[MST_WATCH_ADDRESSES][ADDRESS_MAX];
+} invitation;
+
+static void name_rank(const mst_watch *w, int rank, char *out, size_t size)
+{
+    snprintf(out, size, "rank %d (host %s, process %" PRIu64 ")", rank, w->who[rank].host,
+             w->who[rank].process);
+}
+
+/* ---- messages ---- */
+
+/* death: of LOST, whether a rank died or fell silent rather than failed. */
+static void tell(mst_watch *w, uint32_t peer, uint16_t type, bool death, const char *text)
+{
+    mst_message m = {.type = type, .flags = death};
+    mst_piece piece = {.data = text, .size = text != NULL ? strlen(text) : 0};
+    (void)mst_net_send(w->net, peer, &m, &piece, piece.size > 0,
+                       NULL); /* a peer that is gone hears nothing */
+}
+
+static void tell_all(mst_watch *w, uint16_t type, bool death, const char *text)
+{
+    for (int r = 0; r < w->size; r++)
+        if (w->members[r].peer != MST_WATCH_NOBODY)
+            tell(w, w->members[r].peer, type, death, text);
+}
+
+/* The end of the watch: once, and never while this rank ends by itself. */
+static void lose(mst_watch *w, bool death, const char *sentence)
+{
+    char text[MST_WATCH_SENTENCE];
+    pthread_mutex_lock(&w->mutex);
+    bool own = w->ending || w->failing;
+    pthread_mutex_unlock(&w->mutex);
+    if (w->told)
+        return;
+    w->told = true;
+    snprintf(text, sizeof text, "%s", sentence);
+    if (w->rank == 0)
+        tell_all(w, LOST, death, text);
+    if (own)
+        return;
+    w->options.lost(w->options.arg, death, text);
+    pthread_mutex_lock(&w->mutex);
+    w->lost = true;
+    pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->mutex);
+}
+
+static int rank_of(const mst_watch *w, uint32_t peer)
+{
+    for (int r = 0; r < w->size; r++)
+        if (w->members[r].peer == peer)
+            return r;
+    return -1;
+}
+
+static void broke(mst_watch *w, mst_status code)
+{
+    pthread_mutex_lock(&w->mutex);
+    if (w->broken.code == MST_OK)
+        mst_error_save(&w->broken, code);
+    pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->mutex);
+}
+
+static void all_here(mst_watch *w)
+{
+    pthread_mutex_lock(&w->mutex);
+    w->joined = true;
+    pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->mutex);
+}
+
+static void on_up(void *arg, uint32_t peer, const mst_identity *who)
+{
+    mst_watch *w = arg;
+    uint32_t rank = w->rank == 0 ? who->index : 0;
+    if (rank >= (uint32_t)w->size || (w->rank == 0 && rank == 0) || w->members[rank].came) {
+        mst_net_drop(w->net, peer, "");
+        return;
+    }
+    w->members[rank] = (mst_watch_member){.peer = peer, .came = true};
+    w->n_came++;
+    for (uint32_t i = 0; i < w->n_dialled; i++) /* one way to rank 0 is enough */
+        if (w->dialled[i] != peer)
+            mst_net_drop(w->net, w->dialled[i], "");
+    if (w->rank == 0 && w->n_came + 1 == (uint32_t)w->size) {
+        tell_all(w, ALL, false, NULL);
+        all_here(w);
+    }
+}
+
+/* A dial of several that failed: the watch has failed when all have. */
+static void dial_failed(mst_watch *w, uint32_t peer, const mst_error *why)
+{
+    uint32_t open = 0;
+    for (uint32_t i = 0; i < w->n_dialled; i++) {
+        if (w->dialled[i] == peer)
+            w->dialled[i] = MST_WATCH_NOBODY;
+        open += w->dialled[i] != MST_WATCH_NOBODY;
+    }
+    if (open > 0 || w->members[0].came)
+        return;
+    char zero[MST_WATCH_HOST + 64];
+    name_rank(w, 0, zero, sizeof zero);
+    broke(w, mst_fail(why->code, "rank %d cannot reach %s, which watches over all ranks: %s", w->rank, zero,
+                      why->text));
+}
+
+static void on_down(void *arg, uint32_t peer, const mst_net_loss *why)
+{
+    mst_watch *w = arg;
+    char name[MST_WATCH_HOST + 64], text[MST_WATCH_SENTENCE];
+    int rank = rank_of(w, peer);
+    if (rank < 0) {
+        dial_failed(w, peer, &why->error);
+        return;
+    }
+    w->members[rank].peer = MST_WATCH_NOBODY;
+    mst_free(w->members[rank].body);
+    w->members[rank].body = NULL;
+    if (w->members[rank].left)
+        return;
+    name_rank(w, why->reason == MST_NET_STOPPED ? w->rank : rank, name, sizeof name);
+    if (why->reason == MST_NET_STOPPED)
+        snprintf(text, sizeof text, "%s was silent for %.1f s and rank %d dropped it", name, why->silent_s,
+                 rank);
+    else if (why->reason == MST_NET_SILENT)
+        snprintf(text, sizeof text,
+                 "%s has been silent for %.1f s: its process is stopped or the link is cut", name,
+                 why->silent_s);
+    else
+        snprintf(text, sizeof text, "%s died", name);
+    lose(w, true, text);
+}
+
+static mst_status on_body(void *arg, uint32_t peer, const mst_message *m, void **out)
+{
+    mst_watch *w = arg;
+    int rank = rank_of(w, peer);
+    if (rank < 0 || m->size >= (m->type == LETTER ? MST_WATCH_LETTER + 1 : MST_WATCH_SENTENCE))
+        return mst_fail(MST_EINPUT, "a message of %" PRIu64 " bytes is none of the watch's", m->size);
+    mst_free(w->members[rank].body);
+    *out = w->members[rank].body = mst_alloc(m->size);
+    return *out != NULL ? MST_OK : mst_fail(MST_ENOMEM, "no memory for a message of the watch");
+}
+
+static mst_status hear(mst_watch *w, int rank, const mst_message *m, const void *body)
+{
+    char name[MST_WATCH_HOST + 64], text[MST_WATCH_SENTENCE];
+    int length = (int)(body != NULL ? m->size : 0);
+    switch (m->type) {
+    case ALL:
+        all_here(w);
+        break;
+    case LEAVE:
+        w->members[rank].left = true;
+        break;
+    case FAIL:
+        w->members[rank].left = true;
+        name_rank(w, rank, name, sizeof name);
+        snprintf(text, sizeof text, "%s: %.*s", name, length, body != NULL ? (const char *)body : "");
+        lose(w, false, text);
+        break;
+    case LOST:
+        w->members[rank].left = true;
+        snprintf(text, sizeof text, "%.*s", length, body != NULL ? (const char *)body : "");
+        lose(w, m->flags != 0, text);
+        break;
+    default:
+        return mst_letters_heard(w, rank, m, body);
+    }
+    return MST_OK;
+}
+
+static mst_status on_message(void *arg, uint32_t peer, const mst_message *m, void *body)
+{
+    mst_watch *w = arg;
+    int rank = rank_of(w, peer);
+    if (rank < 0)
+        return MST_OK;
+    mst_status st = hear(w, rank, m, body);
+    mst_free(w->members[rank].body);
+    w->members[rank].body = NULL;
+    return st;
+}
+
+static void on_sent(void *arg, uint32_t peer, void *token)
+{
+    (void)arg;
+    (void)peer;
+    (void)token;
+}
+
+/* ---- the thread ---- */
+
+/* Passes on what other threads asked for; true: the watch is over. */
+static bool serve(mst_watch *w)
+{
+    char name[MST_WATCH_HOST + 64], text[MST_WATCH_SENTENCE];
+    pthread_mutex_lock(&w->mutex);
+    bool ending = w->ending, failing = w->failing && !w->failed;
+    pthread_mutex_unlock(&w->mutex);
+    if (failing) {
+        name_rank(w, w->rank, name, sizeof name);
+        snprintf(text, sizeof text, "%s: %.*s", name, (int)(MST_WATCH_SENTENCE - sizeof name - 4),
+                 w->sentence);
+        if (w->rank == 0)
+            tell_all(w, LOST, false, text);
+        else if (w->members[0].peer != MST_WATCH_NOBODY)
+            tell(w, w->members[0].peer, FAIL, false, w->sentence);
+        (void)mst_net_flush(w->net, mst_now_ns() + FAREWELL_NS);
+        pthread_mutex_lock(&w->mutex);
+        w->failed = true;
+        pthread_cond_broadcast(&w->changed);
+        pthread_mutex_unlock(&w->mutex);
+    }
+    if (ending && !w->told)
+        tell_all(w, LEAVE, false, NULL);
+    if (ending)
+        (void)mst_net_flush(w->net, mst_now_ns() + FAREWELL_NS);
+    return ending;
+}
+
+static void *watch_main(void *arg)
+{
+    mst_watch *w = arg;
+    while (!serve(w)) {
+        uint64_t rest = mst_now_ns() + 10 * MST_S, due = mst_letters_serve(w);
+        mst_status st = mst_net_poll(w->net, due < rest ? due : rest);
+        if (st != MST_OK) {
+            broke(w, st);
+            struct timespec nap = {.tv_nsec = 10000000};
+            nanosleep(&nap, NULL);
+        }
+    }
+    return NULL;
+}
+
+/* ---- how ranks find each other ---- */
+
+/* The addresses at which other hosts may reach this one, for that port. */
+static uint32_t own_addresses(const char *port, char out[MST_WATCH_ADDRESSES][ADDRESS_MAX])
+{
+    struct ifaddrs *all = NULL;
+    uint32_t n = 0;
+    char host[NI_MAXHOST];
+    if (getifaddrs(&all) != 0)
+        return 0;
+    for (const struct ifaddrs *a = all; a != NULL && n < MST_WATCH_ADDRESSES; a = a->ifa_next)
+        if (a->ifa_addr != NULL && a->ifa_addr->sa_family == AF_INET && (a->ifa_flags & IFF_UP) != 0 &&
+            (a->ifa_flags & IFF_LOOPBACK) == 0 &&
+            getnameinfo(a->ifa_addr, sizeof(struct sockaddr_in), host, sizeof host, NULL, 0,
+                        NI_NUMERICHOST) == 0)
+            snprintf(out[n++], ADDRESS_MAX, "%.60s:%.10s", host, port);
+    freeifaddrs(all);
+    return n;
+}
+
+static mst_status make_secret(char out[SECRET_MAX])
+{
+    uint8_t bytes[(SECRET_MAX - 1) / 2];
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
+        return mst_fail(MST_EIO, "no random bytes for the secret of the watch: %s", strerror(errno));
+    for (size_t i = 0; i < sizeof bytes; i++)
+        snprintf(out + 2 * i, 3, "%02x", bytes[i]);
+    return MST_OK;
+}
+
+static mst_status open_net(mst_watch *w, const char *secret)
+{
+    static const mst_net_events events = {
+        .up = on_up, .down = on_down, .body = on_body, .message = on_message, .sent = on_sent};
+    mst_net_options options = {
+        .self = {.role = w->rank == 0 ? MST_ROLE_SERVER : MST_ROLE_WORKER,
+                 .index = (uint32_t)w->rank,
+                 .incarnation = (uint64_t)getpid()},
+        .secret = secret,
+        .max_body = MST_WATCH_LETTER,
+        .max_queue = 4u << 20,
+        .peer_timeout_ms = w->options.peer_timeout_ms,
+        .hello_timeout_ms = w->options.start_timeout_ms,
+    };
+    return mst_net_new(&mst_net_tcp, &options, &events, w, &w->net);
+}
+
+/* Rank 0: listens where all of them can come. */
+static mst_status invite(mst_watch *w, invitation *out)
+{
+    char bound[ADDRESS_MAX], name[48];
+    bool several = false;
+    for (int r = 1; r < w->size; r++)
+        several = several || strncmp(w->who[r].host, w->who[0].host, MST_WATCH_HOST) != 0;
+    TRY(make_secret(out->secret));
+    TRY(open_net(w, out->secret));
+    snprintf(name, sizeof name, "unix:@muster-watch-%.24s", out->secret + 40);
+    TRY(mst_net_listen(w->net, several ? "0.0.0.0:0" : name, bound, sizeof bound));
+    if (several) {
+        out->n_addresses = own_addresses(strrchr(bound, ':') + 1, out->addresses);
+    } else {
+        snprintf(out->addresses[0], ADDRESS_MAX, "%s", bound);
+        out->n_addresses = 1;
+    }
+    return out->n_addresses > 0
+               ? MST_OK
+               : mst_fail(MST_EIO, "rank 0 (host %s) has no address that the other hosts could reach",
+                          w->who[0].host);
+}
+
+/* Rank 0: refuses ranks that were started for something else. */
+static mst_status compare_purposes(const mst_watch *w, invitation *out)
+{
+    char list[200] = "";
+    int others = 0;
+    const char *first = NULL;
+    for (int r = 1; r < w->size; r++) {
+        size_t at = strlen(list);
+        if (strcmp(w->who[r].purpose, w->who[0].purpose) == 0)
+            continue;
+        if (others == 0)
+            first = w->who[r].purpose;
+        if (others++ < 8 && strcmp(first, w->who[r].purpose) == 0)
+            snprintf(list + at, sizeof list - at, "%s%d", at > 0 ? ", " : "", r);
+    }
+    if (others == 0)
+        return MST_OK;
+    snprintf(out->refusal, sizeof out->refusal,
+             "rank 0 was started with %s and rank%s %s%s with %s: give all ranks the same", w->who[0].purpose,
+             strchr(list, ',') != NULL ? "s" : "", list, others > 8 ? ", ..." : "", first);
+    return mst_fail(MST_EUSAGE, "%s", out->refusal);
+}
+
+/* Everybody's host and process to rank 0, and back where it listens. Rank 0's own failure reaches the others
+ * as an invitation without addresses. */
+static mst_status exchange(mst_watch *w, invitation *inv, uint64_t deadline)
+{
+    mst_mpi *mpi = w->options.mpi;
+    const mst_mpi_ops *o = mpi->ops;
+    mst_status st = MST_OK;
+    if (w->rank != 0) {
+        mst_mpi_request two[2];
+        TRY(o->irecv(0, inv, sizeof *inv, 0, TAG_INVITED, &two[0]));
+        TRY(o->isend(0, &w->who[w->rank], sizeof(mst_watch_who), 0, TAG_WHO, &two[1]));
+        TRY(mst_mpi_wait(mpi, 2, two, deadline, "rank 0's word on where it watches"));
+        inv->secret[SECRET_MAX - 1] = inv->zero.host[MST_WATCH_HOST - 1] = '\0';
+        inv->refusal[sizeof inv->refusal - 1] = '\0';
+        w->who[0] = inv->zero;
+        if (inv->refusal[0] != '\0')
+            return mst_fail(MST_EUSAGE, "%s", inv->refusal);
+        if (inv->n_addresses == 0 || inv->n_addresses > MST_WATCH_ADDRESSES)
+            return mst_fail(MST_EPEER, "rank 0 (host %s) cannot watch over the ranks; it says why",
+                            inv->zero.host);
+        return MST_OK;
+    }
+    mst_mpi_request *requests = mst_calloc((size_t)w->size, sizeof *requests);
+    if (requests == NULL)
+        return mst_fail(MST_ENOMEM, "no memory to watch %d ranks", w->size);
+    for (int r = 1; st == MST_OK && r < w->size; r++)
+        st = o->irecv(0, &w->who[r], sizeof(mst_watch_who), r, TAG_WHO, &requests[r]);
+    if (st == MST_OK)
+        st = mst_mpi_wait(mpi, (uint32_t)w->size, requests, deadline, "the other ranks' names");
+    for (int r = 1; r < w->size; r++)
+        w->who[r].host[MST_WATCH_HOST - 1] = w->who[r].purpose[MST_WATCH_PURPOSE - 1] = '\0';
+    mst_status mine = st == MST_OK ? compare_purposes(w, inv) : st;
+    if (mine == MST_OK)
+        mine = invite(w, inv);
+    mst_error why;
+    mst_error_save(&why, mine);
+    inv->zero = w->who[0];
+    if (mine != MST_OK)
+        inv->n_addresses = 0;
+    for (int r = 1; st == MST_OK && r < w->size; r++)
+        st = o->isend(0, inv, sizeof *inv, r, TAG_INVITED, &requests[r]);
+    if (st == MST_OK)
+        st = mst_mpi_wait(mpi, (uint32_t)w->size, requests, deadline, "the other ranks to hear of the watch");
+    mst_free(requests);
+    return mine != MST_OK ? mst_error_restore(&why) : st;
+}
+
+static mst_status connect_to_zero(mst_watch *w, invitation *inv, uint64_t deadline)
+{
+    TRY(open_net(w, inv->secret));
+    for (uint32_t i = 0; i < inv->n_addresses; i++) {
+        inv->addresses[i][ADDRESS_MAX - 1] = '\0';
+        TRY(mst_net_connect(w->net, inv->addresses[i], deadline, &w->dialled[i]));
+        w->n_dialled++;
+    }
+    return MST_OK;
+}
+
+/* ---- life ---- */
+
+static mst_status start_thread(mst_watch *w)
+{
+    sigset_t all, before; /* signals are for the program's own threads */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int e = pthread_create(&w->thread, NULL, watch_main, w);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (e != 0)
+        return mst_fail(MST_EIO, "no thread for the watch: %s", strerror(e));
+    w->thread_made = true;
+    return MST_OK;
+}
+
+static struct timespec clock_at(uint64_t ns)
+{
+    return (struct timespec){.tv_sec = (time_t)(ns / MST_S), .tv_nsec = (long)(ns % MST_S)};
+}
+
+static mst_status await_all(mst_watch *w, uint64_t deadline)
+{
+    struct timespec until = clock_at(deadline);
+    mst_status st = MST_OK;
+    pthread_mutex_lock(&w->mutex);
+    while (!w->joined && w->broken.code == MST_OK && mst_now_ns() < deadline)
+        pthread_cond_timedwait(&w->changed, &w->mutex, &until);
+    if (!w->joined && w->broken.code != MST_OK)
+        st = mst_error_restore(&w->broken);
+    else if (!w->joined)
+        st = mst_fail(MST_ETIMEOUT, "rank %d waited in vain for %s to come to the watch within %.1f s",
+                      w->rank, w->rank == 0 ? "all ranks" : "all other ranks",
+                      w->options.start_timeout_ms / 1000.0);
+    pthread_mutex_unlock(&w->mutex);
+    return st;
+}
+
+/* Rank 0 knows who did not come. */
+static mst_status name_missing(mst_watch *w, mst_status st)
+{
+    char list[400] = "";
+    size_t at = 0;
+    int missing = 0;
+    if (st != MST_ETIMEOUT || w->rank != 0)
+        return st;
+    for (int r = 1; r < w->size; r++) {
+        if (w->members[r].came)
+            continue;
+        if (missing++ < 4)
+            at += (size_t)snprintf(list + at, sizeof list - at, "%srank %d (host %s, process %" PRIu64 ")",
+                                   missing > 1 ? ", " : "", r, w->who[r].host, w->who[r].process);
+    }
+    return mst_fail(
+        MST_ETIMEOUT,
+        "%d of %d ranks did not connect to the watch of rank 0 (host %s) within %.1f s: %s%s; is there a "
+        "firewall between the hosts?",
+        missing, w->size, w->who[0].host, w->options.start_timeout_ms / 1000.0, list,
+        missing > 4 ? ", ..." : "");
+}
+
+static void end_thread(mst_watch *w)
+{
+    if (!w->thread_made)
+        return;
+    pthread_mutex_lock(&w->mutex);
+    w->ending = true;
+    pthread_mutex_unlock(&w->mutex);
+    mst_net_wake(w->net);
+    pthread_join(w->thread, NULL);
+    w->thread_made = false;
+}
+
+void mst_watch_destroy(mst_watch *w)
+{
+    if (w == NULL)
+        return;
+    end_thread(w);
+    mst_net_destroy(w->net);
+    pthread_mutex_destroy(&w->mutex);
+    pthread_mutex_destroy(&w->post);
+    pthread_cond_destroy(&w->changed);
+    for (int r = 0; w->members != NULL && r < w->size; r++)
+        mst_free(w->members[r].body);
+    mst_free(w->who);
+    mst_free(w->members);
+    mst_free(w);
+}
+
+static mst_status set_up(mst_watch *w)
+{
+    uint64_t deadline = mst_now_ns() + w->options.start_timeout_ms * MST_MS;
+    invitation *inv = mst_zalloc(sizeof *inv);
+    mst_status st = MST_OK;
+    if (inv == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for the watch");
+    if (w->size > 1) {
+        st = exchange(w, inv, deadline);
+        if (st == MST_OK && w->rank != 0)
+            st = connect_to_zero(w, inv, deadline);
+        if (st == MST_OK)
+            st = start_thread(w);
+        if (st == MST_OK)
+            st = await_all(w, deadline);
+    }
+    explicit_bzero(inv, sizeof *inv);
+    mst_free(inv);
+    if (st != MST_OK) {
+        mst_error why;
+        mst_error_save(&why, st);
+        end_thread(w);
+        mst_error_restore(&why);
+        st = name_missing(w, st);
+    }
+    return st;
+}
+
+mst_status mst_watch_new(const mst_watch_options *options, mst_watch **out)
+{
+    mst_watch *w = mst_zalloc(sizeof *w);
+    if (w == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for the watch");
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_mutex_init(&w->mutex, NULL);
+    pthread_mutex_init(&w->post, NULL);
+    pthread_cond_init(&w->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    w->options = *options;
+    w->rank = options->mpi->rank;
+    w->size = options->mpi->size;
+    w->who = mst_calloc((size_t)w->size, sizeof *w->who);
+    w->members = mst_calloc((size_t)w->size, sizeof *w->members);
+    mst_status st = w->who == NULL || w->members == NULL
+                        ? mst_fail(MST_ENOMEM, "no memory to watch %d ranks", w->size)
+                        : MST_OK;
+    if (st == MST_OK) {
+        for (int r = 0; r < w->size; r++)
+            w->members[r].peer = MST_WATCH_NOBODY;
+        snprintf(w->who[w->rank].host, MST_WATCH_HOST, "%s", options->mpi->host);
+        snprintf(w->who[w->rank].purpose, MST_WATCH_PURPOSE, "%s",
+                 options->purpose != NULL ? options->purpose : "");
+        w->who[w->rank].process = (uint64_t)getpid();
+        st = set_up(w);
+    }
+    if (st != MST_OK) {
+        mst_watch_destroy(w);
+        return st;
+    }
+    *out = w;
+    return MST_OK;
+}
+
+bool mst_watch_await_lost(mst_watch *w, uint32_t timeout_ms)
+{
+    uint64_t deadline = mst_now_ns() + timeout_ms * MST_MS;
+    struct timespec until = clock_at(deadline);
+    if (w == NULL || !w->thread_made)
+        return false;
+    pthread_mutex_lock(&w->mutex);
+    while (!w->lost && mst_now_ns() < deadline)
+        pthread_cond_timedwait(&w->changed, &w->mutex, &until);
+    bool lost = w->lost;
+    pthread_mutex_unlock(&w->mutex);
+    return lost;
+}
+
+void mst_watch_fail(mst_watch *w, const char *sentence)
+{
+    uint64_t deadline = mst_now_ns() + FAREWELL_NS;
+    struct timespec until = clock_at(deadline);
+    if (w == NULL || !w->thread_made)
+        return;
+    pthread_mutex_lock(&w->mutex);
+    if (!w->failing) {
+        w->failing = true;
+        snprintf(w->sentence, sizeof w->sentence, "%s", sentence);
+    }
+    pthread_mutex_unlock(&w->mutex);
+    mst_net_wake(w->net);
+    pthread_mutex_lock(&w->mutex);
+    while (!w->failed && mst_now_ns() < deadline)
+        pthread_cond_timedwait(&w->changed, &w->mutex, &until);
+    pthread_mutex_unlock(&w->mutex);
+}

@@ -1,0 +1,98 @@
+/* Which checkpoint of a run or folder is meant (checkpoint.h). */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "observe/run.h"
+#include "run/checkpoint_impl.h"
+
+/* *out stays NULL when the folder holds no complete checkpoint. */
+static mst_status find_newest(const char *folder, char **out)
+{
+    mst_checkpoint_entry *entries = NULL;
+    size_t n = 0;
+    TRY(mst_checkpoint_list(folder, &entries, &n));
+    while (n > 0 && !entries[n - 1].complete)
+        n--;
+    mst_status st = MST_OK;
+    if (n > 0) {
+        *out = mst_sprintf("%s/" CHECKPOINT_STEP_NAME, folder, (unsigned long long)entries[n - 1].step);
+        if (*out == NULL)
+            st = mst_fail(MST_ENOMEM, "%s: no memory for a path", folder);
+    }
+    mst_free(entries);
+    return st;
+}
+
+/* A run without a checkpoint, which may yet come. */
+static mst_status none_in_run(const char *path)
+{
+    char by[320];
+    if (mst_run_held(path, by, sizeof by))
+        return mst_fail(MST_EINPUT, "%s is being trained by %s and has saved no checkpoint yet", path, by);
+    return mst_fail(MST_EINPUT, "%s: the run has saved no checkpoint: it must be trained anew", path);
+}
+
+mst_status mst_checkpoint_find(const char *path, char **out)
+{
+    mst_status st = MST_OK;
+    char *found = NULL;
+    char *nested = mst_sprintf("%s/checkpoints", path), *manifest = mst_sprintf("%s/manifest.json", path),
+         *metrics = mst_sprintf("%s/metrics.csv", path);
+    if (nested == NULL || manifest == NULL || metrics == NULL)
+        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for a path", path));
+    if (!mst_path_is_folder(path))
+        TRY_OUT(st, mst_fail(MST_EINPUT, "%s: %s", path,
+                             mst_path_exists(path) ? "not a checkpoint: a checkpoint is a folder"
+                                                   : "no such run or checkpoint"));
+    if (mst_path_is_folder(nested))
+        TRY_OUT(st, find_newest(nested, &found));
+    else if (!mst_path_exists(manifest))
+        TRY_OUT(st, find_newest(path, &found));
+    else if (mst_path_exists(metrics)) /* a run */
+        TRY_OUT(st, none_in_run(path));
+    else if ((found = mst_strdup(path)) == NULL)
+        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for a path", path));
+    if (found == NULL)
+        TRY_OUT(st, mst_path_exists(metrics) ? none_in_run(path)
+                                             : mst_fail(MST_EINPUT, "%s: no complete checkpoint here", path));
+    *out = found;
+out:
+    mst_free(nested);
+    mst_free(manifest);
+    mst_free(metrics);
+    return st;
+}
+
+/* Whether a run was trained with --patience, as far as it says. */
+static bool has_patience(const char *run)
+{
+    char *path = mst_sprintf("%s/manifest.json", run), *text = NULL;
+    size_t size;
+    json_t *manifest = NULL;
+    if (path != NULL && mst_path_exists(path) && mst_file_read_all(path, 64u << 20, &text, &size) == MST_OK)
+        manifest = json_loadb(text, size, 0, NULL);
+    const json_t *training = json_object_get(json_object_get(manifest, "options"), "training");
+    bool has = json_integer_value(json_object_get(training, "patience")) > 0;
+    json_decref(manifest);
+    mst_free(text);
+    mst_free(path);
+    return has;
+}
+
+mst_status mst_checkpoint_find_model(const char *path, bool last, char **out, bool *best)
+{
+    char *found = NULL, *folder = mst_sprintf("%s/best", path);
+    if (folder == NULL)
+        return mst_fail(MST_ENOMEM, "%s: no memory for a path", path);
+    mst_status st =
+        !last && mst_path_is_folder(folder) && has_patience(path) ? find_newest(folder, &found) : MST_OK;
+    mst_free(folder);
+    TRY(st);
+    *best = found != NULL;
+    if (found == NULL)
+        return mst_checkpoint_find(path, out);
+    *out = found;
+    return MST_OK;
+}

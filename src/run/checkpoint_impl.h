@@ -1,0 +1,74 @@
+/* What the files of checkpoints share; nobody else includes this. */
+#ifndef MST_RUN_CHECKPOINT_IMPL_H
+#define MST_RUN_CHECKPOINT_IMPL_H
+
+#include "run/checkpoint.h"
+#include "run/safetensors.h"
+
+#define CHECKPOINT_FORMAT       "muster-checkpoint"
+#define CHECKPOINT_VERSION      1
+#define CHECKPOINT_STEP_NAME    "step-%012llu"
+#define CHECKPOINT_MANIFEST_MAX ((size_t)256 << 20)
+#define CHECKPOINT_NAME_MAX     160 /* of a tensor, with its terminator: "optimizer.<slot>.<view>" */
+
+/* A step-* folder. */
+typedef struct mst_checkpoint_entry {
+    uint64_t step;
+    bool complete; /* has a manifest.json */
+} mst_checkpoint_entry;
+
+/* The step-* folders of a folder in ascending order of steps; none when the folder is not there. *out is the
+ * caller's to mst_free. */
+mst_status mst_checkpoint_list(const char *folder, mst_checkpoint_entry **out, size_t *n);
+
+/* Tensor name of a view: slot NULL is the weights. False when it does not fit. */
+bool mst_checkpoint_tensor_name(char *out, const char *slot, const char *view);
+
+/* ---- the files of a save (checkpoint_parts.c) ---- */
+
+/* One part file: the tensors of a server. */
+typedef struct mst_save_file {
+    uint32_t server;
+    char *path;
+    const char *name; /* in the folder: the end of path */
+    mst_safetensors_writer *writer;
+    size_t n_tensors;
+} mst_save_file;
+
+/* Floats [first, first + count) of the flat vector that are a tensor of a file. */
+typedef struct mst_save_slice {
+    uint32_t slot, view; /* slot 0: the weights */
+    uint64_t first, count;
+    size_t file, tensor;
+} mst_save_slice;
+
+typedef struct mst_save {
+    uint64_t step;
+    bool fresh; /* the folder holds no complete checkpoint yet */
+    char *path; /* the step's folder */
+    const char *const *slot_names;
+    uint64_t size; /* of the flat vector */
+    uint32_t n_slots, n_parts;
+    mst_part_spec *parts; /* ascending */
+    uint64_t *given;      /* floats of part p and slot s so far: [s * n_parts + p] */
+    mst_save_file *files; /* ascending by server */
+    size_t n_files;
+    mst_save_slice *slices; /* by slot, view and place */
+    size_t n_slices;
+    json_t *manifest; /* complete but for the files' sizes and checksums */
+} mst_save;
+
+/* Makes the step's folder and its files, under names that no manifest mentions. After a failure undo. */
+mst_status mst_save_open(mst_save *save, const char *folder, const char *const *slot_names,
+                         const mst_params *params, const mst_checkpoint_meta *meta,
+                         const mst_part_spec *parts, uint32_t n);
+mst_status mst_save_write(mst_save *save, uint32_t slot, uint64_t first, uint64_t count, const float *data,
+                          bool lazy);
+mst_status mst_save_check(const mst_save *save); /* that all floats were given */
+/* Makes all durable: files, folder, and last the manifest. folder: the one of the steps. */
+mst_status mst_save_finish(mst_save *save, const char *folder);
+/* Leaves what was there before, keeping the calling thread's sentence, and returns code. */
+mst_status mst_save_undo(mst_save *save, mst_status code);
+void mst_save_fini(mst_save *save); /* the files stay */
+
+#endif

@@ -1,0 +1,623 @@
+/* Loading checkpoints (checkpoint.h).
+ *
+ * Design: the manifest is checked against the caller's views before any part is opened: names, sizes and
+ * shapes, and that the slices it lists cover every wanted tensor exactly once. Then part after part: size,
+ * checksum, header, and only when all are right data. Files come from anywhere, so nothing in them is
+ * believed: part names are plain file names, and every count is checked against the tensor that it speaks of.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "run/checkpoint_impl.h"
+#include "run/safetensors.h"
+
+/* ---- the manifest ---- */
+
+static mst_status bad_manifest(const char *checkpoint, const char *what)
+{
+    return mst_fail(MST_EINPUT, "%s: not a valid checkpoint: in manifest.json %s", checkpoint, what);
+}
+
+/* Adds to the sentence about a damaged checkpoint of a run where an older one is, if there is one. */
+static mst_status damaged(const char *checkpoint, mst_status st)
+{
+    mst_error error;
+    unsigned long long step = 0;
+    mst_checkpoint_entry *entries = NULL;
+    size_t n = 0;
+    const char *name = strrchr(checkpoint, '/');
+    if (st != MST_EINPUT || name == NULL || sscanf(name + 1, "step-%20llu", &step) != 1)
+        return st;
+    mst_error_save(&error, st);
+    char *folder = mst_strndup(checkpoint, (size_t)(name - checkpoint));
+    if (folder == NULL || mst_checkpoint_list(folder, &entries, &n) != MST_OK)
+        n = 0;
+    while (n > 0 && (!entries[n - 1].complete || entries[n - 1].step >= step))
+        n--;
+    if (n > 0)
+        st = mst_fail(error.code,
+                      "%s; an older checkpoint is %s/" CHECKPOINT_STEP_NAME
+                      ", which counts once the damaged one is removed; or start anew",
+                      error.text, folder, (unsigned long long)entries[n - 1].step);
+    else
+        st = mst_error_restore(&error);
+    mst_free(entries);
+    mst_free(folder);
+    return st;
+}
+
+/* Reads, parses and checks format and version; *out is a new reference. */
+static mst_status parse_manifest(const char *checkpoint, json_t **out)
+{
+    mst_status st;
+    char *text = NULL, *path = mst_sprintf("%s/manifest.json", checkpoint);
+    size_t size;
+    json_t *root = NULL;
+    json_error_t error;
+    if (path == NULL)
+        return mst_fail(MST_ENOMEM, "%s: no memory for a path", checkpoint);
+    if (!mst_path_exists(path))
+        TRY_OUT(st,
+                mst_fail(MST_EINPUT, "%s: %s", checkpoint,
+                         mst_path_is_folder(checkpoint) ? "not a checkpoint: the folder has no manifest.json"
+                         : mst_path_exists(checkpoint)  ? "not a checkpoint: a checkpoint is a folder"
+                                                        : "no such run or checkpoint"));
+    TRY_OUT(st, mst_file_read_all(path, CHECKPOINT_MANIFEST_MAX, &text, &size));
+    root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error);
+    if (root == NULL && json_error_code(&error) == json_error_out_of_memory)
+        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for the manifest", path));
+    if (root == NULL)
+        TRY_OUT(st,
+                mst_fail(MST_EINPUT, "%s: torn or damaged: no valid JSON from line %d on", path, error.line));
+    const char *format = json_string_value(json_object_get(root, "format"));
+    if (format == NULL || strcmp(format, CHECKPOINT_FORMAT) != 0)
+        TRY_OUT(st,
+                mst_fail(MST_EINPUT, "%s: not a checkpoint: manifest.json is of another kind", checkpoint));
+    json_int_t version = json_integer_value(json_object_get(root, "version"));
+    if (version != CHECKPOINT_VERSION)
+        TRY_OUT(st, mst_fail(MST_EINPUT,
+                             "%s: a checkpoint of format version %lld, and this muster reads version %d",
+                             checkpoint, (long long)version, CHECKPOINT_VERSION));
+    *out = root;
+    root = NULL;
+out:
+    json_decref(root);
+    mst_free(text);
+    mst_free(path);
+    return st;
+}
+
+static mst_status read_manifest(const char *checkpoint, json_t **out)
+{
+    mst_status st = parse_manifest(checkpoint, out);
+    return st == MST_OK ? MST_OK : damaged(checkpoint, st);
+}
+
+static mst_status get_count(const char *checkpoint, const json_t *object, const char *key, uint64_t *out)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_integer(value) || json_integer_value(value) < 0)
+        return mst_fail(MST_EINPUT,
+                        "%s: not a valid checkpoint: in manifest.json \"%s\" is not a whole number from 0 up",
+                        checkpoint, key);
+    *out = (uint64_t)json_integer_value(value);
+    return MST_OK;
+}
+
+static mst_status get_seconds(const char *checkpoint, const json_t *object, const char *key, double *out)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_number(value) || json_number_value(value) < 0)
+        return mst_fail(MST_EINPUT,
+                        "%s: not a valid checkpoint: in manifest.json \"%s\" is not a number of seconds",
+                        checkpoint, key);
+    *out = json_number_value(value);
+    return MST_OK;
+}
+
+static mst_status get_object(const char *checkpoint, const json_t *object, const char *key, json_t **out)
+{
+    json_t *value = json_object_get(object, key);
+    if (!json_is_object(value))
+        return mst_fail(MST_EINPUT, "%s: not a valid checkpoint: in manifest.json \"%s\" is not an object",
+                        checkpoint, key);
+    *out = json_incref(value);
+    return MST_OK;
+}
+
+void mst_checkpoint_meta_fini(mst_checkpoint_meta *meta)
+{
+    json_decref(meta->model);
+    json_decref(meta->optimizer);
+    json_decref(meta->extra);
+    meta->model = meta->optimizer = meta->extra = NULL;
+}
+
+mst_status mst_checkpoint_read_meta(const char *checkpoint, mst_checkpoint_meta *meta)
+{
+    mst_status st;
+    json_t *root = NULL;
+    mst_checkpoint_meta found = {0};
+    TRY_OUT(st, read_manifest(checkpoint, &root));
+    TRY_OUT(st, get_count(checkpoint, root, "step", &found.step));
+    TRY_OUT(st, get_count(checkpoint, root, "rows", &found.rows));
+    TRY_OUT(st, get_count(checkpoint, root, "epoch", &found.epoch));
+    TRY_OUT(st, get_count(checkpoint, root, "position", &found.position));
+    TRY_OUT(st, get_seconds(checkpoint, root, "train_seconds", &found.train_seconds));
+    TRY_OUT(st, get_seconds(checkpoint, root, "eval_seconds", &found.eval_seconds));
+    TRY_OUT(st, get_object(checkpoint, root, "model", &found.model));
+    TRY_OUT(st, get_object(checkpoint, root, "optimizer", &found.optimizer));
+    TRY_OUT(st, get_object(checkpoint, root, "extra", &found.extra));
+    *meta = found;
+    found = (mst_checkpoint_meta){0};
+out:
+    mst_checkpoint_meta_fini(&found);
+    json_decref(root);
+    return st;
+}
+
+static bool same_but_features(const json_t *a, const json_t *b)
+{
+    static const char *const keys[] = {"name", "classes", "bias", "image"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const json_t *x = json_object_get(a, keys[i]), *y = json_object_get(b, keys[i]);
+        if ((x != NULL || y != NULL) && !json_equal((json_t *)x, (json_t *)y))
+            return false;
+    }
+    return true;
+}
+
+/* The next line of a net that says something, without comment and blanks around it; its length is 0 at the
+ * end. */
+static int next_line(const char **text, const char **line)
+{
+    while (**text != '\0') {
+        size_t whole = strcspn(*text, "\n"), n = strcspn(*text, "#\n");
+        *line = *text;
+        *text += whole + ((*text)[whole] == '\n');
+        for (; n > 0 && strchr(" \t\r", (*line)[0]) != NULL; n--)
+            ++*line;
+        while (n > 0 && strchr(" \t\r", (*line)[n - 1]) != NULL)
+            n--;
+        if (n > 0)
+            return (int)n;
+    }
+    return 0;
+}
+
+/* The nets of two models of one name, line by line. */
+static mst_status same_net(const char *checkpoint, const json_t *theirs, const json_t *mine)
+{
+    const char *a = json_string_value(json_object_get(theirs, "net")),
+               *b = json_string_value(json_object_get(mine, "net")), *x = "", *y = "";
+    if (a == NULL && b == NULL)
+        return MST_OK;
+    a = a != NULL ? a : "";
+    b = b != NULL ? b : "";
+    for (;;) {
+        int n = next_line(&a, &x), m = next_line(&b, &y);
+        if (n == 0 && m == 0)
+            return MST_OK;
+        if (n != m || memcmp(x, y, (size_t)n) != 0)
+            return mst_fail(MST_EINPUT, "%s holds another net: \"%.*s\" there, \"%.*s\" here", checkpoint, n,
+                            x, m, y);
+    }
+}
+
+/* An entry of a model's description, as it stands in a sentence; the caller frees (jansson's allocation). */
+static char *entry_text(const json_t *model, const char *key)
+{
+    const json_t *value = json_object_get(model, key);
+    const char *text = json_string_value(value);
+    return text != NULL ? strdup(text) : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+}
+
+/* Two models that are not the same but for features: names the first thing in which they differ. */
+static mst_status other_model(const char *checkpoint, const json_t *theirs, const json_t *mine)
+{
+    static const struct {
+        const char *key, *before, *behind;
+    } entries[] = {
+        {"name", "", ""}, {"classes", "", " classes"}, {"bias", "bias ", ""}, {"image", "images ", ""}};
+    size_t i = 0, last = sizeof entries / sizeof *entries - 1;
+    while (i < last &&
+           json_equal(json_object_get(theirs, entries[i].key), json_object_get(mine, entries[i].key)))
+        i++;
+    char *was = entry_text(theirs, entries[i].key), *is = entry_text(mine, entries[i].key);
+    mst_status st =
+        mst_fail(MST_EINPUT, "%s holds another model: %s%s%s there, %s here", checkpoint, entries[i].before,
+                 was != NULL ? was : "none", entries[i].behind, is != NULL ? is : "none");
+    free(was);
+    free(is);
+    return st;
+}
+
+mst_status mst_checkpoint_fits(const char *checkpoint, const json_t *theirs, const json_t *mine,
+                               bool features_given)
+{
+    long long there = (long long)json_integer_value(json_object_get(theirs, "features")),
+              here = (long long)json_integer_value(json_object_get(mine, "features"));
+    bool same = same_but_features(mine, theirs);
+    if (same)
+        TRY(same_net(checkpoint, theirs, mine));
+    if (same && there == here)
+        return MST_OK;
+    if (same && features_given)
+        return mst_fail(MST_EINPUT, "%s was trained with %lld features: --features %lld does not fit",
+                        checkpoint, there, here);
+    if (same)
+        return mst_fail(MST_EINPUT, "%s was trained with %lld features, the data here has %lld: %s %lld",
+                        checkpoint, there, here, here < there ? "give --features" : "rows must have at most",
+                        there);
+    return other_model(checkpoint, theirs, mine);
+}
+
+/* ---- loading ---- */
+
+/* Tensor t is view t % n_views of the weights (t < n_views) or of state vector t / n_views - 1. */
+struct mst_checkpoint {
+    char *path;
+    json_t *manifest;
+    const mst_params *params;
+    const char *const *slot_names;
+    uint32_t n_slots;     /* wanted */
+    struct slice *slices; /* by tensor and place, so by slot and place in the flat vector */
+    size_t n_slices, capacity;
+    mst_safetensors **files; /* of the parts */
+    size_t n_parts;
+};
+
+/* A stretch of a wanted tensor, and where it is held. */
+typedef struct slice {
+    uint32_t tensor;
+    uint64_t first, count;
+    size_t part;
+    const char *held_as;    /* a text of the manifest */
+    const mst_tensor *held; /* once the part is open */
+} slice;
+
+static bool tensor_name(const mst_checkpoint *self, uint32_t tensor, char *out)
+{
+    uint32_t slot = tensor / self->params->n_views;
+    const mst_view *view = &self->params->views[tensor % self->params->n_views];
+    return mst_checkpoint_tensor_name(out, slot == 0 ? NULL : self->slot_names[slot - 1], view->name);
+}
+
+static bool tensor_wanted(const mst_checkpoint *self, uint32_t tensor)
+{
+    return tensor < self->params->n_views ||
+           self->params->views[tensor % self->params->n_views].kind == MST_VIEW_TRAINABLE;
+}
+
+/* "10 x 784"; cut when long. */
+static const char *shape_text(char *out, size_t size, uint32_t n_dims, const uint64_t *dims)
+{
+    size_t n = 0;
+    out[0] = 0;
+    for (uint32_t d = 0; d < n_dims && n < size; d++)
+        n += (size_t)snprintf(out + n, size - n, "%s%llu", d ? " x " : "", (unsigned long long)dims[d]);
+    return out;
+}
+
+static mst_status check_view(const mst_checkpoint *self, const json_t *entry, bool *seen)
+{
+    uint64_t size = 0, dims[MST_VIEW_NDIM];
+    const char *name = json_string_value(json_object_get(entry, "name"));
+    const json_t *shape = json_object_get(entry, "shape");
+    if (name == NULL || !json_is_array(shape))
+        return bad_manifest(self->path, "a view lacks its name or shape");
+    TRY(get_count(self->path, entry, "size", &size));
+    const mst_view *view = mst_params_find(self->params, name);
+    if (view == NULL)
+        return mst_fail(MST_EINPUT,
+                        "%s: a checkpoint of another model: it has \"%.40s\", which the model here lacks",
+                        self->path, name);
+    if (size != view->size)
+        return mst_fail(MST_EINPUT, "%s has %llu elements in %s but %llu here", view->name,
+                        (unsigned long long)size, self->path, (unsigned long long)view->size);
+    size_t n_dims = json_array_size(shape);
+    bool same = n_dims == view->n_dims;
+    for (size_t d = 0; d < n_dims && d < MST_VIEW_NDIM; d++) {
+        const json_t *dim = json_array_get(shape, d);
+        dims[d] =
+            json_is_integer(dim) && json_integer_value(dim) >= 0 ? (uint64_t)json_integer_value(dim) : 0;
+        same = same && dims[d] == view->dims[d];
+    }
+    if (!same) {
+        char theirs[96], ours[96];
+        uint32_t shown = n_dims < MST_VIEW_NDIM ? (uint32_t)n_dims : MST_VIEW_NDIM;
+        return mst_fail(MST_EINPUT, "%s is %s in %s but %s here", view->name,
+                        shape_text(theirs, sizeof theirs, shown, dims), self->path,
+                        shape_text(ours, sizeof ours, view->n_dims, view->dims));
+    }
+    seen[view - self->params->views] = true;
+    return MST_OK;
+}
+
+static mst_status check_views(const mst_checkpoint *self)
+{
+    bool seen[MST_VIEW_MAX] = {false};
+    const json_t *views = json_object_get(self->manifest, "views");
+    if (!json_is_array(views))
+        return bad_manifest(self->path, "\"views\" is not a list");
+    for (size_t i = 0; i < json_array_size(views); i++)
+        TRY(check_view(self, json_array_get(views, i), seen));
+    for (uint32_t v = 0; v < self->params->n_views; v++)
+        if (!seen[v])
+            return mst_fail(MST_EINPUT, "%s: a checkpoint of another model: it has no \"%s\"", self->path,
+                            self->params->views[v].name);
+    return MST_OK;
+}
+
+static void add_name(char *text, size_t size, const char *name)
+{
+    size_t n = strlen(text);
+    snprintf(text + n, size - n, "%s%s", n > 0 ? ", " : "", name);
+}
+
+static mst_status check_slots(const mst_checkpoint *self)
+{
+    const json_t *slots = json_object_get(self->manifest, "slots");
+    char theirs[128] = "", ours[128] = "";
+    if (!json_is_array(slots))
+        return bad_manifest(self->path, "\"slots\" is not a list");
+    bool same = json_array_size(slots) == self->n_slots;
+    for (size_t i = 0; i < json_array_size(slots); i++) {
+        const char *name = json_string_value(json_array_get(slots, i));
+        if (name == NULL)
+            return bad_manifest(self->path, "a name in \"slots\" is not a text");
+        same = same && strcmp(name, self->slot_names[i]) == 0;
+        add_name(theirs, sizeof theirs, name);
+    }
+    for (uint32_t i = 0; i < self->n_slots; i++)
+        add_name(ours, sizeof ours, self->slot_names[i]);
+    if (same)
+        return MST_OK;
+    const char *optimizer =
+        json_string_value(json_object_get(json_object_get(self->manifest, "optimizer"), "name"));
+    return mst_fail(
+        MST_EINPUT,
+        "%s holds state of %.40s (%s), not of the optimizer here (%s); --init-from takes the weights only",
+        self->path, optimizer == NULL ? "another optimizer" : optimizer, theirs[0] ? theirs : "none",
+        ours[0] ? ours : "none");
+}
+
+static mst_status add_slice(mst_checkpoint *self, const json_t *entry, size_t part)
+{
+    char wanted[CHECKPOINT_NAME_MAX];
+    const char *name = json_string_value(json_object_get(entry, "name"));
+    uint32_t n_tensors = self->params->n_views * (1 + self->n_slots);
+    slice s = {.tensor = 0, .part = part};
+    if (name == NULL)
+        return bad_manifest(self->path, "a tensor lacks its name");
+    TRY(get_count(self->path, entry, "first", &s.first));
+    TRY(get_count(self->path, entry, "count", &s.count));
+    const json_t *tensor = json_object_get(entry, "tensor");
+    s.held_as = tensor == NULL ? name : json_string_value(tensor);
+    if (s.held_as == NULL)
+        return bad_manifest(self->path, "a name in \"tensor\" is not a text");
+    while (s.tensor < n_tensors && !(tensor_name(self, s.tensor, wanted) && strcmp(wanted, name) == 0))
+        s.tensor++;
+    if (s.tensor == n_tensors || !tensor_wanted(self, s.tensor))
+        return MST_OK; /* optimizer state that nobody asked for */
+    uint64_t size = self->params->views[s.tensor % self->params->n_views].size;
+    if (s.first > size || s.count > size - s.first)
+        return mst_fail(MST_EINPUT, "%s: not a valid checkpoint: a part of \"%s\" lies outside of it",
+                        self->path, wanted);
+    if (!mst_grow(&self->slices, &self->capacity, self->n_slices + 1, sizeof *self->slices))
+        return mst_fail(MST_ENOMEM, "%s: no memory for the list of tensors", self->path);
+    self->slices[self->n_slices++] = s;
+    return MST_OK;
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const slice *x = a, *y = b;
+    if (x->tensor != y->tensor)
+        return x->tensor < y->tensor ? -1 : 1;
+    if (x->first != y->first)
+        return x->first < y->first ? -1 : 1;
+    return (x->count > y->count) - (x->count < y->count);
+}
+
+static mst_status gather_slices(mst_checkpoint *self)
+{
+    const json_t *parts = json_object_get(self->manifest, "parts");
+    if (!json_is_array(parts))
+        return bad_manifest(self->path, "\"parts\" is not a list");
+    for (size_t p = 0; p < json_array_size(parts); p++) {
+        const json_t *tensors = json_object_get(json_array_get(parts, p), "tensors");
+        if (!json_is_array(tensors))
+            return bad_manifest(self->path, "a part lacks its tensors");
+        for (size_t i = 0; i < json_array_size(tensors); i++)
+            TRY(add_slice(self, json_array_get(tensors, i), p));
+    }
+    if (self->n_slices > 0)
+        qsort(self->slices, self->n_slices, sizeof *self->slices, by_place);
+    size_t i = 0;
+    for (uint32_t t = 0; t < self->params->n_views * (1 + self->n_slots); t++) {
+        uint64_t at = 0, size = self->params->views[t % self->params->n_views].size;
+        char name[CHECKPOINT_NAME_MAX];
+        if (!tensor_wanted(self, t))
+            continue;
+        if (!tensor_name(self, t, name))
+            return mst_fail(MST_EUSAGE, "%s: the name %s is too long", self->path, name);
+        for (; i < self->n_slices && self->slices[i].tensor == t; i++) {
+            if (self->slices[i].first != at)
+                return mst_fail(MST_EINPUT, "%s: not a valid checkpoint: element %llu of \"%s\" is %s",
+                                self->path,
+                                (unsigned long long)(self->slices[i].first < at ? self->slices[i].first : at),
+                                name, self->slices[i].first < at ? "there twice" : "missing");
+            at += self->slices[i].count;
+        }
+        if (at != size)
+            return mst_fail(MST_EINPUT, "%s: not a valid checkpoint: element %llu of \"%s\" is missing",
+                            self->path, (unsigned long long)at, name);
+    }
+    return MST_OK;
+}
+
+/* Opens a part once its size is right, and checks its bytes. */
+static mst_status open_file(const mst_checkpoint *self, const json_t *part, const char *path,
+                            mst_safetensors **out)
+{
+    uint64_t bytes = 0, expected = 0;
+    uint32_t crc;
+    struct stat info;
+    TRY(get_count(self->path, part, "bytes", &bytes));
+    TRY(get_count(self->path, part, "crc32c", &expected));
+    if (stat(path, &info) != 0)
+        return mst_fail(MST_EINPUT, "%s: a part of the checkpoint is missing: %s", path, strerror(errno));
+    if ((uint64_t)info.st_size != bytes)
+        return mst_fail(MST_EINPUT, "%s: %s: it has %llu bytes and the manifest says %llu", path,
+                        (uint64_t)info.st_size < bytes ? "truncated" : "not the file that was saved",
+                        (unsigned long long)info.st_size, (unsigned long long)bytes);
+    mst_safetensors *file = NULL;
+    TRY(mst_safetensors_open(path, &file));
+    mst_status st = mst_safetensors_crc32c(file, &crc);
+    if (st == MST_OK && crc != expected)
+        st = mst_fail(MST_EINPUT, "%s: damaged: its CRC-32C is %08x and the manifest says %08llx", path, crc,
+                      (unsigned long long)expected);
+    if (st == MST_OK)
+        *out = file;
+    else
+        mst_safetensors_close(file);
+    return st;
+}
+
+/* Finds a slice in its part. */
+static mst_status find_slice(mst_safetensors *file, const char *path, slice *s)
+{
+    s->held = mst_safetensors_find(file, s->held_as);
+    if (s->held == NULL)
+        return mst_fail(MST_EINPUT, "%s: has no tensor \"%.200s\", which the manifest names", path,
+                        s->held_as);
+    if (s->held->n_elements != s->count)
+        return mst_fail(MST_EINPUT, "%s: \"%.200s\" has %llu elements and the manifest says %llu", path,
+                        s->held_as, (unsigned long long)s->held->n_elements, (unsigned long long)s->count);
+    if (strcmp(s->held->dtype, "F32") != 0)
+        return mst_fail(MST_EINPUT, "%s: tensor \"%.200s\" is %s, and only F32 can be used", path, s->held_as,
+                        s->held->dtype);
+    return MST_OK;
+}
+
+static mst_status open_part(mst_checkpoint *self, size_t p)
+{
+    mst_status st;
+    const json_t *part = json_array_get(json_object_get(self->manifest, "parts"), p);
+    const char *name = json_string_value(json_object_get(part, "file"));
+    if (name == NULL || name[0] == '.' || name[0] == 0 || strchr(name, '/') != NULL)
+        return bad_manifest(self->path, "a part's \"file\" is not a plain file name");
+    char *path = mst_sprintf("%s/%s", self->path, name);
+    if (path == NULL)
+        return mst_fail(MST_ENOMEM, "%s: no memory for a path", self->path);
+    TRY_OUT(st, open_file(self, part, path, &self->files[p]));
+    for (size_t i = 0; i < self->n_slices; i++)
+        if (self->slices[i].part == p)
+            TRY_OUT(st, find_slice(self->files[p], path, &self->slices[i]));
+out:
+    mst_free(path);
+    return st;
+}
+
+static mst_status open_parts(mst_checkpoint *self)
+{
+    TRY(gather_slices(self));
+    self->n_parts = json_array_size(json_object_get(self->manifest, "parts"));
+    self->files = mst_calloc(self->n_parts + 1, sizeof(void *));
+    if (self->files == NULL)
+        return mst_fail(MST_ENOMEM, "%s: no memory for the list of parts", self->path);
+    for (size_t p = 0; p < self->n_parts; p++)
+        TRY(open_part(self, p));
+    return MST_OK;
+}
+
+void mst_checkpoint_close(mst_checkpoint *self)
+{
+    if (self == NULL)
+        return;
+    for (size_t p = 0; self->files != NULL && p < self->n_parts; p++)
+        mst_safetensors_close(self->files[p]);
+    mst_free(self->files);
+    mst_free(self->slices);
+    json_decref(self->manifest);
+    mst_free(self->path);
+    mst_free(self);
+}
+
+mst_status mst_checkpoint_open(const char *checkpoint, const mst_params *params,
+                               const char *const *slot_names, bool want_slots, mst_checkpoint **out)
+{
+    mst_status st;
+    mst_checkpoint *self = mst_zalloc(sizeof *self);
+    if (self == NULL || (self->path = mst_strdup(checkpoint)) == NULL)
+        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory to open a checkpoint", checkpoint));
+    self->params = params;
+    self->slot_names = slot_names;
+    self->n_slots = want_slots ? params->n_slots : 0;
+    if (self->n_slots > 0 && slot_names == NULL)
+        TRY_OUT(st, mst_fail(MST_EUSAGE, "%s: the optimizer's state has no names", checkpoint));
+    TRY_OUT(st, read_manifest(checkpoint, &self->manifest));
+    TRY_OUT(st, check_views(self));
+    if (want_slots)
+        TRY_OUT(st, check_slots(self));
+    st = open_parts(self);
+    if (st != MST_OK)
+        TRY_OUT(st, damaged(checkpoint, st));
+    *out = self;
+    self = NULL;
+out:
+    mst_checkpoint_close(self);
+    return st;
+}
+
+/* Floats of the flat vector that a slice has. */
+static uint64_t slice_place(const mst_checkpoint *self, const slice *s)
+{
+    return self->params->views[s->tensor % self->params->n_views].offset + s->first;
+}
+
+mst_status mst_checkpoint_read(mst_checkpoint *self, uint32_t slot, uint64_t first, uint64_t count,
+                               float *out)
+{
+    if (slot > self->n_slots || first > self->params->size || count > self->params->size - first)
+        return mst_fail(MST_EUSAGE, "%s: no floats %llu to %llu of vector %u", self->path,
+                        (unsigned long long)first, (unsigned long long)(first + count), slot);
+    uint64_t at = first, end = first + count;
+    for (size_t i = 0; i < self->n_slices && at < end; i++) {
+        const slice *s = &self->slices[i];
+        uint64_t place = slice_place(self, s), stop = place + s->count;
+        if (s->tensor / self->params->n_views != slot || stop <= at || place >= end)
+            continue;
+        uint64_t from = place > at ? place : at, to = stop < end ? stop : end;
+        memset(out + (at - first), 0, (from - at) * sizeof *out);
+        TRY(mst_safetensors_read_at(self->files[s->part], s->held, from - place, to - from,
+                                    out + (from - first), false));
+        at = to;
+    }
+    memset(out + (at - first), 0, (end - at) * sizeof *out);
+    return MST_OK;
+}
+
+mst_status mst_checkpoint_load(const char *checkpoint, mst_params *params, const char *const *slot_names,
+                               bool want_slots)
+{
+    mst_checkpoint *self = NULL;
+    TRY(mst_checkpoint_open(checkpoint, params, slot_names, want_slots, &self));
+    mst_status st = MST_OK;
+    for (size_t i = 0; st == MST_OK && i < self->n_slices; i++) {
+        const slice *s = &self->slices[i];
+        uint32_t slot = s->tensor / params->n_views;
+        float *base = slot == 0 ? params->w : params->slots[slot - 1];
+        st = mst_safetensors_read(self->files[s->part], s->held, base + slice_place(self, s), true);
+    }
+    if (st != MST_OK)
+        st = damaged(checkpoint, st);
+    mst_checkpoint_close(self);
+    return st;
+}

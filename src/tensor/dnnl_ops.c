@@ -1,0 +1,617 @@
+/* oneDNN 2.x behind dnnl_ops.h.
+ *
+ * Every operation is made the same way: a descriptor, a primitive descriptor with the scratch memory ours to
+ * give, the primitive, and one memory object per argument whose layout is asked from the descriptor. Memory
+ * objects carry no buffer of their own; binding sets their pointer. */
+#include "tensor/dnnl_ops.h"
+
+#include <oneapi/dnnl/dnnl.h>
+#include <string.h>
+#ifdef _OPENMP
+#include <omp.h>
+#else /* a compiler with an OpenMP of its own, which is not oneDNN's */
+int omp_get_max_threads(void);
+void omp_set_num_threads(int n);
+#endif
+
+#include "base/alloc.h"
+
+#if DNNL_VERSION_MAJOR != 2
+#error "dnnl_ops.c is written for oneDNN 2.x"
+#endif
+
+#define ARGS_MAX 12
+
+struct mst_dnnl_layout {
+    mst_dnnl_layout *next;
+    dnnl_memory_desc_t md;
+};
+
+struct mst_dnnl_op {
+    mst_dnnl_op *next;
+    mst_dnnl *owner;
+    dnnl_primitive_desc_t pd; /* kept: the backward descriptor takes it as a hint */
+    dnnl_primitive_t primitive;
+    int n_args;                        /* bound by the caller */
+    int n_exec;                        /* with scratch memory */
+    mst_dnnl_arg names[ARGS_MAX];      /* n_args */
+    mst_dnnl_layout layouts[ARGS_MAX]; /* n_args; not in a list */
+    dnnl_exec_arg_t args[ARGS_MAX + 1];
+    size_t scratch_size;
+};
+
+struct mst_dnnl {
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    dnnl_primitive_attr_t attr; /* scratch memory by the user */
+    mst_dnnl_layout *layouts;
+    mst_dnnl_op *ops;
+    void *scratch;
+};
+
+static const int exec_args[] = {
+    [MST_DNNL_X] = DNNL_ARG_SRC,
+    [MST_DNNL_W] = DNNL_ARG_WEIGHTS,
+    [MST_DNNL_B] = DNNL_ARG_BIAS,
+    [MST_DNNL_Y] = DNNL_ARG_DST,
+    [MST_DNNL_DX] = DNNL_ARG_DIFF_SRC,
+    [MST_DNNL_DW] = DNNL_ARG_DIFF_WEIGHTS,
+    [MST_DNNL_DB] = DNNL_ARG_DIFF_BIAS,
+    [MST_DNNL_DY] = DNNL_ARG_DIFF_DST,
+    [MST_DNNL_KEPT] = DNNL_ARG_WORKSPACE,
+    [MST_DNNL_MEAN] = DNNL_ARG_MEAN,
+    [MST_DNNL_VARIANCE] = DNNL_ARG_VARIANCE,
+    [MST_DNNL_SCALE] = DNNL_ARG_SCALE,
+    [MST_DNNL_SHIFT] = DNNL_ARG_SHIFT,
+    [MST_DNNL_DSCALE] = DNNL_ARG_DIFF_SCALE,
+    [MST_DNNL_DSHIFT] = DNNL_ARG_DIFF_SHIFT,
+};
+
+static mst_status check(dnnl_status_t status, const char *what)
+{
+    static const char *const names[] = {"success",       "out of memory",  "invalid arguments",
+                                        "unimplemented", "iterator ended", "runtime error",
+                                        "not required"};
+    if (status == dnnl_success)
+        return MST_OK;
+    if (status == dnnl_out_of_memory)
+        return mst_fail(MST_ENOMEM, "no memory for %s in oneDNN", what);
+    return mst_fail(MST_EUNSUPPORTED, "oneDNN cannot do %s (%s); try another executor", what,
+                    (unsigned)status < sizeof names / sizeof *names ? names[status] : "unknown status");
+}
+
+/* ---- life ---- */
+
+mst_status mst_dnnl_open(mst_dnnl **out)
+{
+    mst_status st;
+    mst_dnnl *self = mst_zalloc(sizeof *self);
+    if (self == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for oneDNN's engine");
+    TRY_OUT(st, check(dnnl_engine_create(&self->engine, dnnl_cpu, 0), "an engine on the CPU"));
+    TRY_OUT(st, check(dnnl_stream_create(&self->stream, self->engine, dnnl_stream_in_order), "a stream"));
+    TRY_OUT(st, check(dnnl_primitive_attr_create(&self->attr), "attributes"));
+    TRY_OUT(st, check(dnnl_primitive_attr_set_scratchpad_mode(self->attr, dnnl_scratchpad_mode_user),
+                      "scratch memory of the caller's"));
+    *out = self;
+    self = NULL;
+out:
+    mst_dnnl_close(self);
+    return st;
+}
+
+static void op_destroy(mst_dnnl_op *op)
+{
+    for (int i = 0; i < op->n_exec; i++)
+        dnnl_memory_destroy(op->args[i].memory);
+    dnnl_primitive_destroy(op->primitive);
+    dnnl_primitive_desc_destroy(op->pd);
+    mst_free(op);
+}
+
+void mst_dnnl_close(mst_dnnl *self)
+{
+    if (self == NULL)
+        return;
+    for (mst_dnnl_op *op = self->ops, *next; op != NULL; op = next) {
+        next = op->next;
+        op_destroy(op);
+    }
+    for (mst_dnnl_layout *layout = self->layouts, *next; layout != NULL; layout = next) {
+        next = layout->next;
+        mst_free(layout);
+    }
+    mst_free(self->scratch);
+    dnnl_primitive_attr_destroy(self->attr);
+    dnnl_stream_destroy(self->stream);
+    dnnl_engine_destroy(self->engine);
+    mst_free(self);
+}
+
+/* Forgets the operations made since `last` was the newest. */
+static void drop_until(mst_dnnl *self, const mst_dnnl_op *last)
+{
+    while (self->ops != last) {
+        mst_dnnl_op *op = self->ops;
+        self->ops = op->next;
+        op_destroy(op);
+    }
+}
+
+int mst_dnnl_enter(unsigned n_threads)
+{
+    int before = omp_get_max_threads();
+#ifdef __SANITIZE_THREAD__ /* which does not see how GNU's OpenMP makes its threads wait for each other */
+    n_threads = 1;
+#endif
+    omp_set_num_threads((int)n_threads);
+    return before;
+}
+
+void mst_dnnl_leave(int n_threads)
+{
+    omp_set_num_threads(n_threads);
+}
+
+void mst_dnnl_each(unsigned n, void (*fn)(void *arg, unsigned i), void *arg)
+{
+#ifdef _OPENMP
+#pragma omp parallel for schedule(static)
+#endif
+    for (unsigned i = 0; i < n; i++)
+        fn(arg, i);
+}
+
+/* ---- layouts ---- */
+
+static dnnl_memory_desc_t desc_of(int n_dims, const int64_t *dims, bool any)
+{
+    static const dnnl_format_tag_t plain[] = {
+        dnnl_format_tag_undef, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd, dnnl_abcde};
+    dnnl_memory_desc_t md;
+    dnnl_dims_t all = {0};
+    for (int i = 0; i < n_dims; i++)
+        all[i] = dims[i];
+    dnnl_memory_desc_init_by_tag(&md, n_dims, all, dnnl_f32, any ? dnnl_format_tag_any : plain[n_dims]);
+    return md;
+}
+
+mst_status mst_dnnl_plain(mst_dnnl *self, int n_dims, const int64_t *dims, const mst_dnnl_layout **out)
+{
+    mst_dnnl_layout *layout = mst_zalloc(sizeof *layout);
+    if (layout == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for a layout");
+    layout->md = desc_of(n_dims, dims, false);
+    layout->next = self->layouts;
+    self->layouts = layout;
+    *out = layout;
+    return MST_OK;
+}
+
+size_t mst_dnnl_layout_size(const mst_dnnl_layout *layout)
+{
+    return dnnl_memory_desc_get_size(&layout->md);
+}
+
+bool mst_dnnl_layout_same(const mst_dnnl_layout *a, const mst_dnnl_layout *b)
+{
+    return dnnl_memory_desc_equal(&a->md, &b->md) != 0;
+}
+
+/* ---- making operations ---- */
+
+static mst_status add_memory(mst_dnnl_op *op, int exec_arg, const dnnl_memory_desc_t *md)
+{
+    dnnl_memory_t memory;
+    TRY(check(dnnl_memory_create(&memory, md, op->owner->engine, DNNL_MEMORY_NONE), "a memory object"));
+    op->args[op->n_exec].arg = exec_arg;
+    op->args[op->n_exec++].memory = memory;
+    return MST_OK;
+}
+
+/* The operation from its descriptor pd, which it takes over; args: bits of mst_dnnl_arg, of which those that
+ * the primitive does not have are left out. */
+static mst_status op_new(mst_dnnl *self, dnnl_primitive_desc_t pd, unsigned args, const char *what,
+                         mst_dnnl_op **out)
+{
+    mst_status st;
+    mst_dnnl_op *op = mst_zalloc(sizeof *op);
+    if (op == NULL) {
+        dnnl_primitive_desc_destroy(pd);
+        return mst_fail(MST_ENOMEM, "no memory for %s", what);
+    }
+    op->owner = self;
+    op->pd = pd;
+    TRY_OUT(st, check(dnnl_primitive_create(&op->primitive, pd), what));
+    for (unsigned arg = 0; arg < sizeof exec_args / sizeof *exec_args; arg++) {
+        if ((args >> arg & 1) == 0)
+            continue;
+        const dnnl_memory_desc_t *md =
+            dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, exec_args[arg]);
+        if (md == NULL || md->ndims == 0)
+            continue;
+        TRY_OUT(st, add_memory(op, exec_args[arg], md));
+        op->names[op->n_args] = (mst_dnnl_arg)arg;
+        op->layouts[op->n_args++].md = *md;
+    }
+    const dnnl_memory_desc_t *scratch = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+    if (scratch != NULL && scratch->ndims != 0) {
+        TRY_OUT(st, add_memory(op, DNNL_ARG_SCRATCHPAD, scratch));
+        op->scratch_size = dnnl_memory_desc_get_size(scratch);
+    }
+    op->next = self->ops;
+    self->ops = op;
+    *out = op;
+    op = NULL;
+out:
+    if (op != NULL)
+        op_destroy(op);
+    return st;
+}
+
+/* The same, from an operation descriptor. */
+static mst_status op_from(mst_dnnl *self, const void *desc, const_dnnl_primitive_attr_t attr,
+                          const mst_dnnl_op *hint, unsigned args, const char *what, mst_dnnl_op **out)
+{
+    dnnl_primitive_desc_t pd;
+    TRY(check(dnnl_primitive_desc_create(&pd, desc, attr, self->engine, hint != NULL ? hint->pd : NULL),
+              what));
+    return op_new(self, pd, args, what, out);
+}
+
+/* Attributes with what follows the operation: relu, or nothing. */
+static mst_status fused_attr(const mst_dnnl *self, bool relu, dnnl_primitive_attr_t *out)
+{
+    dnnl_post_ops_t ops = NULL;
+    dnnl_primitive_attr_t attr = NULL;
+    mst_status st;
+    TRY_OUT(st, check(dnnl_primitive_attr_clone(&attr, self->attr), "attributes"));
+    TRY_OUT(st, check(dnnl_post_ops_create(&ops), "a fused operation"));
+    if (relu)
+        TRY_OUT(st, check(dnnl_post_ops_append_eltwise(ops, 1.0f, dnnl_eltwise_relu, 0.0f, 0.0f),
+                          "a fused relu"));
+    TRY_OUT(st, check(dnnl_primitive_attr_set_post_ops(attr, ops), "a fused operation"));
+    *out = attr;
+    attr = NULL;
+out:
+    dnnl_primitive_attr_destroy(attr);
+    dnnl_post_ops_destroy(ops);
+    return st;
+}
+
+#define BIT(arg) (1u << MST_DNNL_##arg)
+
+/* A window's numbers, in arrays as long as oneDNN declares them. */
+typedef struct window_dims {
+    dnnl_dims_t kernel, stride, pad, pad_end;
+} window_dims;
+
+static window_dims dims_of(const mst_dnnl_window *w)
+{
+    window_dims d = {0};
+    for (int i = 0; i < 2; i++) {
+        d.kernel[i] = w->kernel[i];
+        d.stride[i] = w->stride[i];
+        d.pad[i] = w->pad[i];
+        d.pad_end[i] = w->pad_end[i];
+    }
+    return d;
+}
+
+/* ---- convolution ---- */
+
+typedef struct conv_descs {
+    dnnl_memory_desc_t x, w, b, y;
+} conv_descs;
+
+static dnnl_memory_desc_t tagged(const int64_t *dims, dnnl_format_tag_t tag)
+{
+    dnnl_memory_desc_t md;
+    dnnl_dims_t all = {dims[0], dims[1], dims[2], dims[3]};
+    dnnl_memory_desc_init_by_tag(&md, 4, all, dnnl_f32, tag);
+    return md;
+}
+
+static conv_descs conv_with(const mst_dnnl_window *c, dnnl_format_tag_t x, dnnl_format_tag_t y)
+{
+    int64_t w[] = {c->groups, c->out[0] / c->groups, c->in[0] / c->groups, c->kernel[0], c->kernel[1]};
+    bool grouped = c->groups > 1;
+    return (conv_descs){
+        .x = tagged((int64_t[]){c->n, c->in[0], c->in[1], c->in[2]}, x),
+        .w = desc_of(grouped ? 5 : 4, grouped ? w : w + 1, true),
+        .b = desc_of(1, &c->out[0], false),
+        .y = tagged((int64_t[]){c->n, c->out[0], c->out[1], c->out[2]}, y),
+    };
+}
+
+static mst_status conv_forward(mst_dnnl *self, const mst_dnnl_window *c, const conv_descs *d, bool training,
+                               mst_dnnl_op **out)
+{
+    window_dims s = dims_of(c);
+    dnnl_primitive_attr_t fused = NULL;
+    dnnl_convolution_desc_t desc;
+    mst_status st;
+    TRY(fused_attr(self, c->relu, &fused));
+    TRY_OUT(st, check(dnnl_convolution_forward_desc_init(
+                          &desc, training ? dnnl_forward_training : dnnl_forward_inference,
+                          dnnl_convolution_direct, &d->x, &d->w, c->bias ? &d->b : NULL, &d->y, s.stride,
+                          s.pad, s.pad_end),
+                      "a convolution"));
+    st = op_from(self, &desc, fused, NULL, BIT(X) | BIT(W) | BIT(B) | BIT(Y), "a convolution", out);
+out:
+    dnnl_primitive_attr_destroy(fused);
+    return st;
+}
+
+static mst_status conv_dx(mst_dnnl *self, const mst_dnnl_window *c, const conv_descs *d,
+                          const mst_dnnl_op *forward, mst_dnnl_op **out)
+{
+    window_dims s = dims_of(c);
+    dnnl_convolution_desc_t desc;
+    TRY(check(dnnl_convolution_backward_data_desc_init(&desc, dnnl_convolution_direct, &d->x, &d->w, &d->y,
+                                                       s.stride, s.pad, s.pad_end),
+              "a convolution's backward pass"));
+    return op_from(self, &desc, self->attr, forward, BIT(DX) | BIT(W) | BIT(DY),
+                   "a convolution's backward pass", out);
+}
+
+static mst_status conv_dw(mst_dnnl *self, const mst_dnnl_window *c, const conv_descs *d,
+                          const mst_dnnl_op *forward, mst_dnnl_op **out)
+{
+    window_dims s = dims_of(c);
+    dnnl_convolution_desc_t desc;
+    TRY(check(dnnl_convolution_backward_weights_desc_init(&desc, dnnl_convolution_direct, &d->x, &d->w,
+                                                          c->bias ? &d->b : NULL, &d->y, s.stride, s.pad,
+                                                          s.pad_end),
+              "a convolution's weight gradient"));
+    return op_from(self, &desc, self->attr, forward, BIT(X) | BIT(DW) | BIT(DB) | BIT(DY),
+                   "a convolution's weight gradient", out);
+}
+
+/* Told by oneDNN's name for how it is computed. */
+static bool slow(const mst_dnnl_op *op)
+{
+    const char *name = "";
+    if (op != NULL)
+        dnnl_primitive_desc_query(op->pd, dnnl_query_impl_info_str, 0, &name);
+    return strncmp(name, "ref", 3) == 0;
+}
+
+static mst_status conv_try(mst_dnnl *self, const mst_dnnl_window *c, conv_descs *d, bool training,
+                           bool wants_dx, mst_dnnl_conv_ops *out)
+{
+    *out = (mst_dnnl_conv_ops){0};
+    TRY(conv_forward(self, c, d, training, &out->forward));
+    d->x = mst_dnnl_op_layout(out->forward, MST_DNNL_X)->md;
+    d->y = mst_dnnl_op_layout(out->forward, MST_DNNL_Y)->md;
+    if (wants_dx)
+        TRY(conv_dx(self, c, d, out->forward, &out->dx));
+    return training ? conv_dw(self, c, d, out->forward, &out->dw) : MST_OK;
+}
+
+/* Where the forward pass's own choice leaves the others to the reference (few channels, odd groups), padded
+ * channels or plain images (by way of matrix products) do not. */
+mst_status mst_dnnl_conv(mst_dnnl *self, const mst_dnnl_window *c, bool training, bool wants_dx,
+                         mst_dnnl_conv_ops *out)
+{
+    static const dnnl_format_tag_t tags[] = {dnnl_format_tag_any, dnnl_nChw16c, dnnl_nChw8c, dnnl_nchw};
+    const int n = sizeof tags / sizeof *tags;
+    for (int i = 0; i < n; i++) {
+        mst_dnnl_op *before = self->ops;
+        conv_descs d = conv_with(c, tags[i], tags[i]);
+        mst_status st = conv_try(self, c, &d, training, wants_dx, out);
+        if (i + 1 == n || st == MST_ENOMEM)
+            return st;
+        if (st == MST_OK && !slow(out->forward) && !slow(out->dx) && !slow(out->dw))
+            return MST_OK;
+        drop_until(self, before);
+    }
+    return MST_OK;
+}
+
+/* ---- pooling ---- */
+
+static dnnl_alg_kind_t pooling_of(mst_dnnl_pooling how)
+{
+    return how == MST_DNNL_MAX       ? dnnl_pooling_max
+           : how == MST_DNNL_AVERAGE ? dnnl_pooling_avg_exclude_padding
+                                     : dnnl_pooling_avg_include_padding;
+}
+
+mst_status mst_dnnl_pool(mst_dnnl *self, const mst_dnnl_window *p, mst_dnnl_pooling how, bool training,
+                         const mst_dnnl_layout *x, mst_dnnl_op **out)
+{
+    dnnl_memory_desc_t y = desc_of(4, (int64_t[]){p->n, p->out[0], p->out[1], p->out[2]}, true);
+    dnnl_pooling_desc_t desc;
+    window_dims s = dims_of(p);
+    TRY(check(dnnl_pooling_forward_desc_init(&desc, training ? dnnl_forward_training : dnnl_forward_inference,
+                                             pooling_of(how), &x->md, &y, s.stride, s.kernel, s.pad,
+                                             s.pad_end),
+              "pooling"));
+    return op_from(self, &desc, self->attr, NULL, BIT(X) | BIT(Y) | BIT(KEPT), "pooling", out);
+}
+
+mst_status mst_dnnl_pool_dx(mst_dnnl *self, const mst_dnnl_window *p, mst_dnnl_pooling how,
+                            const mst_dnnl_op *forward, mst_dnnl_op **out)
+{
+    const mst_dnnl_layout *x = mst_dnnl_op_layout(forward, MST_DNNL_X),
+                          *y = mst_dnnl_op_layout(forward, MST_DNNL_Y);
+    dnnl_pooling_desc_t desc;
+    window_dims s = dims_of(p);
+    TRY(check(dnnl_pooling_backward_desc_init(&desc, pooling_of(how), &x->md, &y->md, s.stride, s.kernel,
+                                              s.pad, s.pad_end),
+              "pooling's backward pass"));
+    return op_from(self, &desc, self->attr, forward, BIT(DX) | BIT(DY) | BIT(KEPT), "pooling's backward pass",
+                   out);
+}
+
+/* ---- elementwise ---- */
+
+static dnnl_alg_kind_t function_of(mst_dnnl_function function)
+{
+    return function == MST_DNNL_RELU   ? dnnl_eltwise_relu_use_dst_for_bwd
+           : function == MST_DNNL_TANH ? dnnl_eltwise_tanh_use_dst_for_bwd
+                                       : dnnl_eltwise_logistic_use_dst_for_bwd;
+}
+
+mst_status mst_dnnl_map(mst_dnnl *self, mst_dnnl_function function, bool training, const mst_dnnl_layout *x,
+                        mst_dnnl_op **out)
+{
+    dnnl_eltwise_desc_t desc;
+    TRY(check(dnnl_eltwise_forward_desc_init(&desc, training ? dnnl_forward_training : dnnl_forward_inference,
+                                             function_of(function), &x->md, 0.0f, 0.0f),
+              "an elementwise function"));
+    return op_from(self, &desc, self->attr, NULL, BIT(X) | BIT(Y), "an elementwise function", out);
+}
+
+mst_status mst_dnnl_map_dx(mst_dnnl *self, mst_dnnl_function function, const mst_dnnl_op *forward,
+                           mst_dnnl_op **out)
+{
+    const mst_dnnl_layout *y = mst_dnnl_op_layout(forward, MST_DNNL_Y);
+    dnnl_eltwise_desc_t desc;
+    TRY(check(dnnl_eltwise_backward_desc_init(&desc, function_of(function), &y->md, &y->md, 0.0f, 0.0f),
+              "an elementwise function's derivative"));
+    return op_from(self, &desc, self->attr, forward, BIT(Y) | BIT(DX) | BIT(DY),
+                   "an elementwise function's derivative", out);
+}
+
+/* ---- batch norm ---- */
+
+mst_status mst_dnnl_norm(mst_dnnl *self, float epsilon, bool training, const mst_dnnl_layout *x,
+                         mst_dnnl_op **out)
+{
+    dnnl_batch_normalization_desc_t desc;
+    unsigned flags = dnnl_use_scale | dnnl_use_shift | (training ? 0 : dnnl_use_global_stats);
+    TRY(check(dnnl_batch_normalization_forward_desc_init(
+                  &desc, training ? dnnl_forward_training : dnnl_forward_inference, &x->md, epsilon, flags),
+              "batch norm"));
+    return op_from(self, &desc, self->attr, NULL,
+                   BIT(X) | BIT(Y) | BIT(MEAN) | BIT(VARIANCE) | BIT(SCALE) | BIT(SHIFT), "batch norm", out);
+}
+
+mst_status mst_dnnl_norm_dx(mst_dnnl *self, float epsilon, const mst_dnnl_op *forward, mst_dnnl_op **out)
+{
+    const mst_dnnl_layout *x = mst_dnnl_op_layout(forward, MST_DNNL_X);
+    dnnl_batch_normalization_desc_t desc;
+    TRY(check(dnnl_batch_normalization_backward_desc_init(&desc, dnnl_backward, &x->md, &x->md, epsilon,
+                                                          dnnl_use_scale | dnnl_use_shift),
+              "batch norm's backward pass"));
+    return op_from(self, &desc, self->attr, forward,
+                   BIT(X) | BIT(DX) | BIT(DY) | BIT(MEAN) | BIT(VARIANCE) | BIT(SCALE) | BIT(SHIFT) |
+                       BIT(DSCALE) | BIT(DSHIFT),
+                   "batch norm's backward pass", out);
+}
+
+/* ---- local response normalisation ---- */
+
+mst_status mst_dnnl_lrn(mst_dnnl *self, const mst_dnnl_lrn_options *o, bool training,
+                        const mst_dnnl_layout *x, mst_dnnl_op **out)
+{
+    dnnl_lrn_desc_t desc;
+    TRY(check(dnnl_lrn_forward_desc_init(&desc, training ? dnnl_forward_training : dnnl_forward_inference,
+                                         dnnl_lrn_across_channels, &x->md, o->size, o->alpha, o->beta, o->k),
+              "local response normalisation"));
+    return op_from(self, &desc, self->attr, NULL, BIT(X) | BIT(Y) | BIT(KEPT), "local response normalisation",
+                   out);
+}
+
+mst_status mst_dnnl_lrn_dx(mst_dnnl *self, const mst_dnnl_lrn_options *o, const mst_dnnl_op *forward,
+                           mst_dnnl_op **out)
+{
+    const mst_dnnl_layout *x = mst_dnnl_op_layout(forward, MST_DNNL_X);
+    dnnl_lrn_desc_t desc;
+    TRY(check(dnnl_lrn_backward_desc_init(&desc, dnnl_lrn_across_channels, &x->md, &x->md, o->size, o->alpha,
+                                          o->beta, o->k),
+              "local response normalisation's backward pass"));
+    return op_from(self, &desc, self->attr, forward, BIT(X) | BIT(DX) | BIT(DY) | BIT(KEPT),
+                   "local response normalisation's backward pass", out);
+}
+
+/* ---- matrix products ---- */
+
+mst_status mst_dnnl_inner(mst_dnnl *self, const mst_dnnl_product *p, mst_dnnl_op **out)
+{
+    dnnl_memory_desc_t x = desc_of(2, (int64_t[]){p->m, p->k}, false),
+                       b = desc_of(2, (int64_t[]){1, p->n}, false),
+                       y = desc_of(2, (int64_t[]){p->m, p->n}, false), w;
+    dnnl_dims_t dims = {p->k, p->n};
+    dnnl_primitive_attr_t fused = NULL;
+    dnnl_matmul_desc_t desc;
+    mst_status st;
+    TRY(check(dnnl_memory_desc_init_by_tag(&w, 2, dims, dnnl_f32, dnnl_ba), "a matrix"));
+    TRY(fused_attr(self, p->relu, &fused));
+    TRY_OUT(st, check(dnnl_matmul_desc_init(&desc, &x, &w, p->bias ? &b : NULL, &y), "a matrix product"));
+    st = op_from(self, &desc, fused, NULL, BIT(X) | BIT(W) | BIT(B) | BIT(Y), "a matrix product", out);
+out:
+    dnnl_primitive_attr_destroy(fused);
+    return st;
+}
+
+mst_status mst_dnnl_gemm(bool turned, int64_t m, int64_t n, int64_t k, const float *x, const float *w,
+                         float beta, float *y)
+{
+    return check(dnnl_sgemm(turned ? 'T' : 'N', 'N', m, n, k, 1.0f, x, turned ? m : k, w, n, beta, y, n),
+                 "a matrix product");
+}
+
+/* ---- reorder ---- */
+
+mst_status mst_dnnl_reorder(mst_dnnl *self, const mst_dnnl_layout *x, const mst_dnnl_layout *y,
+                            mst_dnnl_op **out)
+{
+    dnnl_primitive_desc_t pd;
+    TRY(check(dnnl_reorder_primitive_desc_create(&pd, &x->md, self->engine, &y->md, self->engine, self->attr),
+              "a change of layout"));
+    return op_new(self, pd, BIT(X) | BIT(Y), "a change of layout", out);
+}
+
+/* ---- using operations ---- */
+
+static int find(const mst_dnnl_op *op, mst_dnnl_arg arg)
+{
+    for (int i = 0; i < op->n_args; i++)
+        if (op->names[i] == arg)
+            return i;
+    return -1;
+}
+
+const mst_dnnl_layout *mst_dnnl_op_layout(const mst_dnnl_op *op, mst_dnnl_arg arg)
+{
+    int i = find(op, arg);
+    return i >= 0 ? &op->layouts[i] : NULL;
+}
+
+void mst_dnnl_bind(mst_dnnl_op *op, mst_dnnl_arg arg, const void *data)
+{
+    int i = find(op, arg);
+    void *now;
+    if (i < 0)
+        return;
+    dnnl_memory_get_data_handle(op->args[i].memory, &now);
+    if (now != data) /* setting it also clears the layout's padding */
+        dnnl_memory_set_data_handle(op->args[i].memory, (void *)data);
+}
+
+mst_status mst_dnnl_scratch(mst_dnnl *self, size_t *size)
+{
+    size_t most = 0;
+    for (const mst_dnnl_op *op = self->ops; op != NULL; op = op->next)
+        most = op->scratch_size > most ? op->scratch_size : most;
+    if (size != NULL)
+        *size = most;
+    if (most == 0)
+        return MST_OK;
+    self->scratch = mst_alloc_lines(most);
+    if (self->scratch == NULL)
+        return mst_fail(MST_ENOMEM, "no memory for %zu MB of oneDNN's scratch", most >> 20);
+    for (mst_dnnl_op *op = self->ops; op != NULL; op = op->next)
+        if (op->n_exec > op->n_args)
+            dnnl_memory_set_data_handle(op->args[op->n_args].memory, self->scratch);
+    return MST_OK;
+}
+
+mst_status mst_dnnl_run(mst_dnnl_op *op)
+{
+    return check(dnnl_primitive_execute(op->primitive, op->owner->stream, op->n_exec, op->args),
+                 "a step of a pass");
+}
