@@ -44,7 +44,7 @@ static mst_status load(muster_model *self, const char *path)
     mst_model_weights(model, &self->assembly.params, &self->weights);
     self->scores = mst_calloc((size_t)ROWS * model->n_scores, sizeof *self->scores);
     if (self->scores == NULL)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory to predict with", path));
+        TRY_OUT(st, mst_fail_memory());
     TRY_OUT(st, mst_augment_from_checkpoint(&self->augment, &meta, checkpoint));
     if (!self->augment.any)
         goto out;
@@ -56,7 +56,7 @@ static mst_status load(muster_model *self, const char *path)
                              model->shape.n_features));
     self->images = mst_calloc(ROWS * mst_augment_out(&self->augment), sizeof *self->images);
     if (self->images == NULL)
-        st = mst_fail(MST_ENOMEM, "%s: no memory to predict with", path);
+        st = mst_fail_memory();
 out:
     mst_checkpoint_meta_fini(&meta);
     mst_free(checkpoint);

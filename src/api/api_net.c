@@ -163,12 +163,12 @@ static mst_status kind_new(const muster_layer *user, own_kind **out)
     mst_status st = MST_OK;
     own_kind *kind = mst_zalloc(sizeof *kind);
     if (kind == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for layer %s", user->kind);
+        return mst_fail_memory();
     kind->user = *user;
     kind->name = mst_strdup(user->kind);
     kind->words = mst_strdup(user->options != NULL ? user->options : "");
     if (kind->name == NULL || kind->words == NULL) {
-        st = mst_fail(MST_ENOMEM, "no memory for layer %s", user->kind);
+        st = mst_fail_memory();
         goto out;
     }
     kind->user.kind = kind->name;

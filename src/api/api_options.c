@@ -9,7 +9,7 @@ static mst_status options_new(muster_options **out)
 {
     muster_options *self = mst_zalloc(sizeof *self);
     if (self == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for options");
+        return mst_fail_memory();
     mst_settings_begin(&self->settings, NULL);
     mst_status st = mst_options_init(self->settings.groups, self->settings.n_groups);
     if (st != MST_OK) {
@@ -100,7 +100,7 @@ static mst_status add_reader(muster_options *self, const char *name, const muste
     if (copy == NULL ||
         !mst_grow(&self->readers, &self->reader_capacity, self->n_readers + 1, sizeof *self->readers)) {
         mst_free(copy);
-        return mst_fail(MST_ENOMEM, "no memory for reader %s", name);
+        return mst_fail_memory();
     }
     self->readers[self->n_readers++] = (mst_api_named_reader){.name = copy, .reader = *reader};
     return MST_OK;
@@ -125,7 +125,7 @@ static mst_status copy_values(const mst_settings *from, mst_settings *to)
 {
     const char *title;
     json_t *all = mst_options_json(from->groups, from->n_groups), *values;
-    mst_status st = all != NULL ? MST_OK : mst_fail(MST_ENOMEM, "no memory for options");
+    mst_status st = all != NULL ? MST_OK : mst_fail_memory();
     json_object_foreach(all, title, values)
     {
         if (st == MST_OK)

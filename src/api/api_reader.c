@@ -124,7 +124,7 @@ static mst_status make_plain(const reader_dataset *d, void *cursor, uint64_t fir
     uint32_t stride = record_words(r), i = 0;
     mst_chunk *chunk = mst_zalloc(sizeof *chunk + (size_t)n * stride * 4);
     if (chunk == NULL)
-        return mst_fail(MST_ENOMEM, "reader %s: no memory for %u rows", d->base.name, n);
+        return mst_fail_memory();
     uint32_t *words = (uint32_t *)(chunk + 1);
     for (; i < n; i++) {
         uint32_t *record = words + (size_t)i * stride;
@@ -191,7 +191,7 @@ static mst_status make_keyed(const reader_dataset *d, void *cursor, uint64_t fir
     mst_chunk_builder_init(&b);
     b.max_dense = r->n_dense;
     if (dense == NULL || keys == NULL || values == NULL) {
-        st = mst_fail(MST_ENOMEM, "reader %s: no memory for a row", d->base.name);
+        st = mst_fail_memory();
         goto out;
     }
     for (; i < n; i++) {
@@ -265,7 +265,7 @@ static mst_status stream_read(mst_dataset *self, mst_raw_block **out)
         return MST_OK;
     mst_raw_block *block = mst_zalloc(sizeof *block);
     if (block == NULL)
-        return mst_fail(MST_ENOMEM, "reader %s: no memory for a block", self->name);
+        return mst_fail_memory();
     mst_status st = make(d, d->cursor, d->next, self->chunk_rows, &d->ended, &block->chunk);
     if (st != MST_OK || block->chunk->n_rows == 0) {
         mst_chunk_release(block->chunk);
@@ -333,7 +333,7 @@ mst_status mst_api_reader_open(const char *name, const muster_reader *r, mst_dat
     uint64_t n_chunks = (r->n_rows + rows - 1) / rows;
     mst_status st = MST_OK;
     if (d == NULL || copy == NULL)
-        st = mst_fail(MST_ENOMEM, "reader %s: no memory", name);
+        st = mst_fail_memory();
     else if (n_chunks > UINT32_MAX)
         st = mst_fail(MST_EINPUT, "reader %s: %" PRIu64 " rows are too many", name, r->n_rows);
     if (st != MST_OK) {

@@ -10,21 +10,36 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/status.h"
+
 static struct {
     atomic_uint_fast64_t bytes, peak_bytes, blocks, calls;
     atomic_uint_fast64_t fail_at; /* call number that fails; 0: none */
 } g_alloc;
 
-static bool injected_failure(void)
+static _Thread_local size_t
+    g_failed_size; /* of the allocation that failed last on this thread; 0: none did */
+
+static void *alloc_failed(size_t size)
 {
-    uint64_t call = atomic_fetch_add_explicit(&g_alloc.calls, 1, memory_order_relaxed) + 1;
-    return call == atomic_load_explicit(&g_alloc.fail_at, memory_order_relaxed);
+    g_failed_size = size;
+    return NULL;
 }
 
-static void *count(void *block)
+/* Counts an allocation of `size` bytes; true when a test makes it fail. */
+static bool alloc_begin(size_t size)
+{
+    uint64_t call = atomic_fetch_add_explicit(&g_alloc.calls, 1, memory_order_relaxed) + 1;
+    bool fails = call == atomic_load_explicit(&g_alloc.fail_at, memory_order_relaxed);
+    if (fails)
+        alloc_failed(size);
+    return fails;
+}
+
+static void *alloc_count(void *block, size_t asked)
 {
     if (block == NULL)
-        return NULL;
+        return alloc_failed(asked);
     uint64_t size = malloc_usable_size(block);
     uint64_t now = atomic_fetch_add_explicit(&g_alloc.bytes, size, memory_order_relaxed) + size;
     uint64_t peak = atomic_load_explicit(&g_alloc.peak_bytes, memory_order_relaxed);
@@ -35,7 +50,7 @@ static void *count(void *block)
     return block;
 }
 
-static void uncount(void *block)
+static void alloc_uncount(void *block)
 {
     if (block == NULL)
         return;
@@ -45,7 +60,7 @@ static void uncount(void *block)
 
 void *mst_alloc(size_t size)
 {
-    return injected_failure() ? NULL : count(malloc(size ? size : 1));
+    return alloc_begin(size) ? NULL : alloc_count(malloc(size ? size : 1), size);
 }
 
 void *mst_zalloc(size_t size)
@@ -55,30 +70,31 @@ void *mst_zalloc(size_t size)
 
 void *mst_calloc(size_t n, size_t size)
 {
-    return injected_failure() ? NULL : count(calloc(n ? n : 1, size ? size : 1));
+    size_t total = size != 0 && n > SIZE_MAX / size ? SIZE_MAX : n * size;
+    return alloc_begin(total) ? NULL : alloc_count(calloc(n ? n : 1, size ? size : 1), total);
 }
 
 void *mst_realloc(void *block, size_t size)
 {
-    if (injected_failure())
+    if (alloc_begin(size))
         return NULL;
     size_t before = block ? malloc_usable_size(block) : 0;
     void *grown = realloc(block, size ? size : 1);
     if (grown == NULL)
-        return NULL;
+        return alloc_failed(size);
     if (before) {
         atomic_fetch_sub_explicit(&g_alloc.bytes, before, memory_order_relaxed);
         atomic_fetch_sub_explicit(&g_alloc.blocks, 1, memory_order_relaxed);
     }
-    return count(grown);
+    return alloc_count(grown, size);
 }
 
 void *mst_alloc_lines(size_t size)
 {
-    void *block;
-    if (injected_failure() || posix_memalign(&block, 64, size ? size : 1) != 0)
+    void *block = NULL;
+    if (alloc_begin(size))
         return NULL;
-    return count(block);
+    return alloc_count(posix_memalign(&block, 64, size ? size : 1) == 0 ? block : NULL, size);
 }
 
 char *mst_strndup(const char *text, size_t n)
@@ -113,7 +129,7 @@ char *mst_sprintf(const char *format, ...)
 
 void mst_free(void *block)
 {
-    uncount(block);
+    alloc_uncount(block);
     free(block);
 }
 
@@ -124,8 +140,10 @@ bool mst_grow(void *block, size_t *capacity, size_t need, size_t size)
     size_t grown = *capacity + *capacity / 2;
     if (grown < need)
         grown = need;
-    if (grown > SIZE_MAX / size)
+    if (grown > SIZE_MAX / size) {
+        alloc_failed(SIZE_MAX);
         return false;
+    }
     void **slot = block;
     void *bigger = mst_realloc(*slot, grown * size);
     if (bigger == NULL)
@@ -137,27 +155,27 @@ bool mst_grow(void *block, size_t *capacity, size_t need, size_t size)
 
 void *mst_pages_reserve(size_t size, bool huge)
 {
-    if (injected_failure())
+    if (alloc_begin(size))
         return NULL;
     void *pages =
         mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (pages == MAP_FAILED)
-        return NULL;
+        return alloc_failed(size);
     if (huge)
-        madvise(pages, size, MADV_HUGEPAGE); /* a wish: without it everything still works */
+        madvise(pages, size, MADV_HUGEPAGE); /* advice: everything works without it */
     return pages;
 }
 
 void *mst_pages_reserve_guarded(size_t size, size_t reach, bool huge)
 {
-    if (injected_failure())
+    if (alloc_begin(size))
         return NULL;
     void *pages = mmap(NULL, reach, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (pages == MAP_FAILED)
-        return NULL;
+        return alloc_failed(reach);
     if (mprotect(pages, size, PROT_READ | PROT_WRITE) != 0) {
         munmap(pages, reach);
-        return NULL;
+        return alloc_failed(size);
     }
     if (huge)
         madvise(pages, size, MADV_HUGEPAGE);
@@ -192,4 +210,14 @@ void mst_alloc_fail_at(uint64_t k)
 {
     uint64_t calls = atomic_load(&g_alloc.calls);
     atomic_store(&g_alloc.fail_at, k == 0 ? 0 : calls + k);
+}
+
+mst_status mst_fail_memory(void)
+{
+    size_t size = g_failed_size;
+    double used = (double)atomic_load(&g_alloc.bytes) * 1e-6;
+    g_failed_size = 0;
+    if (size == 0) /* another library's allocation */
+        return mst_fail(MST_ENOMEM, "out of memory, with %.1f MB allocated", used);
+    return mst_fail(MST_ENOMEM, "out of memory: cannot allocate %zu bytes beside %.1f MB", size, used);
 }

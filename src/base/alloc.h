@@ -9,8 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* NULL on failure (or a failure injected by a test); the caller says what it wanted memory for with mst_fail.
- */
+/* NULL on failure (or a failure injected by a test); the caller returns mst_fail_memory() (base/status.h),
+ * which states the size. */
 void *mst_alloc(size_t size);
 void *mst_zalloc(size_t size);
 void *mst_calloc(size_t count, size_t size); /* zeroed; NULL also when count * size overflows */

@@ -246,7 +246,7 @@ static mst_status read_inflated(mst_in *in, uint8_t *buf, size_t n, size_t *got)
             if (in->at_end)
                 return ends_early(in);
         } else if (rc == Z_MEM_ERROR) {
-            return mst_fail(MST_ENOMEM, "%s: no memory to decompress it", in->path);
+            return mst_fail_memory();
         } else if (rc != Z_OK) {
             return mst_fail(MST_EINPUT, "%s: %s stream is corrupt at byte %llu (%s)", in->path,
                             codec_name(in), (unsigned long long)position(in),
@@ -336,7 +336,7 @@ static mst_status make_inflater(mst_in *in, int window)
     in->zlib.zfree = mst_zlib_free;
     in->zlib_made = inflateInit2(&in->zlib, window) == Z_OK;
     if (!in->zlib_made)
-        return mst_fail(MST_ENOMEM, "%s: no memory to decompress it", in->path);
+        return mst_fail_memory();
     in->frame_open = true;
     return MST_OK;
 }
@@ -363,7 +363,7 @@ static mst_status detect_zlib(mst_in *in)
     }
     inflateEnd(&in->zlib);
     in->zlib_made = in->frame_open = false;
-    return rc != Z_MEM_ERROR ? MST_OK : mst_fail(MST_ENOMEM, "%s: no memory to decompress it", in->path);
+    return rc != Z_MEM_ERROR ? MST_OK : mst_fail_memory();
 }
 
 /* Whether the n first bytes may be the beginning of a compressed file's magic number. */
@@ -391,7 +391,7 @@ static mst_status detect(mst_in *in)
     if (in->codec == CODEC_GZIP)
         return make_inflater(in, 15 + 16);
     in->zstd = ZSTD_createDStream();
-    return in->zstd != NULL ? MST_OK : mst_fail(MST_ENOMEM, "%s: no memory to decompress it", in->path);
+    return in->zstd != NULL ? MST_OK : mst_fail_memory();
 }
 
 mst_status mst_in_open(const char *path, mst_in **out)
@@ -399,13 +399,13 @@ mst_status mst_in_open(const char *path, mst_in **out)
     mst_status st;
     mst_in *in = mst_zalloc(sizeof *in);
     if (in == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory to open it", path);
+        return mst_fail_memory();
     in->fd = -1;
     in->standard = strcmp(path, "-") == 0;
     in->path = mst_strdup(in->standard ? "standard input" : path);
     in->raw = mst_alloc(RAW_SIZE);
     if (in->path == NULL || in->raw == NULL)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory to open it", path));
+        TRY_OUT(st, mst_fail_memory());
     struct stat info;
     /* A FIFO is opened without waiting for its writer: await does that, and can be stopped. */
     int nonblock = stat(path, &info) == 0 && S_ISFIFO(info.st_mode) ? O_NONBLOCK : 0;
@@ -482,7 +482,7 @@ mst_status mst_file_read_all(const char *path, size_t limit, char **data, size_t
         size_t want = n == 0 && guess > 1 ? guess : 64u << 10;
         want = want < most - n ? want : most - n;
         if (!mst_grow(&text, &capacity, n + want + 1, 1))
-            TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory to read it whole", mst_in_path(in)));
+            TRY_OUT(st, mst_fail_memory());
         TRY_OUT(st, mst_in_read(in, text + n, want, &got));
         n += got;
         if (n > limit)

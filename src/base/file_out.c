@@ -69,11 +69,6 @@ static mst_status out_failed(mst_out *out, int reason)
     return mst_fail(MST_EIO, "%s: cannot be written: %s", out->path, strerror(reason));
 }
 
-static mst_status no_memory(const char *path)
-{
-    return mst_fail(MST_ENOMEM, "%s: no memory to write it", path);
-}
-
 /* ---- writing ---- */
 
 static mst_status write_raw(mst_out *out, const uint8_t *data, size_t n)
@@ -115,7 +110,7 @@ static mst_status write_zstd(mst_out *out, const uint8_t *data, size_t n, bool l
         rest = ZSTD_compressStream2(out->zstd, &packed, &in, last ? ZSTD_e_end : ZSTD_e_continue);
         if (ZSTD_isError(rest)) {
             out->failed = ENOMEM;
-            return mst_fail(MST_ENOMEM, "%s: zstd cannot compress: %s", out->path, ZSTD_getErrorName(rest));
+            return mst_fail_memory();
         }
         TRY(write_raw(out, out->packed, packed.pos));
     } while (last ? rest != 0 : in.pos < in.size);
@@ -190,7 +185,7 @@ mst_status mst_out_printf(mst_out *out, const char *format, ...)
         return out_failed(out, EINVAL);
     if (text == NULL) {
         out->failed = ENOMEM;
-        return no_memory(out->path);
+        return mst_fail_memory();
     }
     mst_status st = mst_out_write(out, text, (size_t)length);
     if (text != line)
@@ -237,13 +232,13 @@ static mst_status open_temporary(mst_out *out)
     char real[PATH_MAX];
     out->target = mst_strdup(realpath(out->path, real) ? real : out->path);
     if (out->target == NULL)
-        return no_memory(out->path);
+        return mst_fail_memory();
     int reason;
     do {
         char *name =
             mst_sprintf("%s.tmp.%ld.%u", out->target, (long)getpid(), atomic_fetch_add(&g_out.serial, 1));
         if (name == NULL)
-            return no_memory(out->path);
+            return mst_fail_memory();
         out->fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         reason = errno;
         if (out->fd >= 0) {
@@ -262,19 +257,19 @@ static mst_status open_compressor(mst_out *out)
         return MST_OK;
     out->packed = mst_alloc(BUFFER_SIZE);
     if (out->packed == NULL)
-        return no_memory(out->path);
+        return mst_fail_memory();
     if (gzip) {
         out->zlib.zalloc = mst_zlib_alloc;
         out->zlib.zfree = mst_zlib_free;
         out->zlib_made =
             deflateInit2(&out->zlib, GZIP_LEVEL, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK;
-        return out->zlib_made ? MST_OK : no_memory(out->path);
+        return out->zlib_made ? MST_OK : mst_fail_memory();
     }
     out->zstd = ZSTD_createCStream();
     if (out->zstd == NULL ||
         ZSTD_isError(ZSTD_CCtx_setParameter(out->zstd, ZSTD_c_compressionLevel, ZSTD_LEVEL)) ||
         ZSTD_isError(ZSTD_CCtx_setParameter(out->zstd, ZSTD_c_checksumFlag, 1)))
-        return no_memory(out->path);
+        return mst_fail_memory();
     return MST_OK;
 }
 
@@ -284,13 +279,13 @@ mst_status mst_out_open(const char *path, mst_out **result)
     struct stat info;
     mst_out *out = mst_zalloc(sizeof *out);
     if (out == NULL)
-        return no_memory(path);
+        return mst_fail_memory();
     out->fd = -1;
     out->standard = strcmp(path, "-") == 0;
     out->path = mst_strdup(out->standard ? "standard output" : path);
     out->buffer = mst_alloc(BUFFER_SIZE);
     if (out->path == NULL || out->buffer == NULL)
-        TRY_OUT(st, no_memory(path));
+        TRY_OUT(st, mst_fail_memory());
     if (out->standard) {
         out->fd = STDOUT_FILENO;
     } else if (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) {

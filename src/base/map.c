@@ -38,7 +38,7 @@ mst_status mst_map_open(const char *path, mst_map *out)
     if (fd < 0)
         TRY_OUT(st, mst_fail(MST_EINPUT, "%s: cannot be opened: %s", path, strerror(errno)));
     if (file == NULL)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory to map it", path));
+        TRY_OUT(st, mst_fail_memory());
     memcpy(file->path, path, length);
     if (fstat(fd, &file->info) != 0)
         TRY_OUT(st, mst_fail(MST_EIO, "%s: cannot be examined: %s", path, strerror(errno)));
@@ -51,7 +51,7 @@ mst_status mst_map_open(const char *path, mst_map *out)
             TRY_OUT(st, mst_fail(MST_EIO, "%s: cannot be mapped: %s", path, strerror(errno)));
         file->range = mst_fault_watch(data, size, MST_FAULT_FILE);
         if (file->range == NULL)
-            TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory to map it", path));
+            TRY_OUT(st, mst_fail_memory());
     }
     *out = (mst_map){.data = size > 0 ? data : NULL, .size = size, .file = file};
     file = NULL;

@@ -37,7 +37,7 @@ static mst_status list_add(mst_text_list *list, const char *text, size_t length)
     char **items = copy ? mst_realloc(list->items, (list->n + 1) * sizeof *items) : NULL;
     if (items == NULL) {
         mst_free(copy);
-        return mst_fail(MST_ENOMEM, "no memory for a list of %zu names", list->n + 1);
+        return mst_fail_memory();
     }
     list->items = items;
     list->items[list->n++] = copy;
@@ -284,7 +284,7 @@ mst_status mst_option_assign(const mst_option_place *place, const char *prefix, 
     case MST_OPTION_TEXT: {
         char *copy = mst_strdup(value);
         if (copy == NULL)
-            return mst_fail(MST_ENOMEM, "no memory for the value of %s%s", prefix, row->name);
+            return mst_fail_memory();
         mst_free(*(char **)field);
         *(char **)field = copy;
         return MST_OK;
@@ -454,7 +454,7 @@ static mst_status parse_option(mst_option_group *groups, size_t n, int argc, cha
     const char *equals = strchr(word, '=');
     char *name = mst_strndup(word, equals ? (size_t)(equals - word) : strlen(word));
     if (name == NULL)
-        return mst_fail(MST_ENOMEM, "no memory to read the option %s", argv[*i]);
+        return mst_fail_memory();
     const char *value = equals ? equals + 1 : NULL;
     mst_option_place place;
     mst_status st = MST_OK;

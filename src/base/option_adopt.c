@@ -66,7 +66,7 @@ mst_status mst_options_adopt(mst_option_group *groups, size_t n, const json_t *v
             continue;
         char *text = mst_option_text(value);
         if (text == NULL)
-            return mst_fail(MST_ENOMEM, "no memory to take over --%s", name);
+            return mst_fail_memory();
         mst_status st = mst_options_set(groups, n, name, text);
         mst_free(text);
         TRY(st);

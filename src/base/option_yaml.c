@@ -38,7 +38,7 @@ static mst_status next_event(loader *l)
         return MST_OK;
     memset(&l->event, 0, sizeof l->event);
     if (l->parser.error == YAML_MEMORY_ERROR)
-        return mst_fail(MST_ENOMEM, "%s: no memory to read it", l->path);
+        return mst_fail_memory();
     return mst_fail(MST_EUSAGE, "%s:%zu: not valid YAML: %s", l->path, l->parser.problem_mark.line + 1,
                     l->parser.problem ? l->parser.problem : "cannot be read");
 }
@@ -147,13 +147,13 @@ mst_status mst_options_load_yaml(mst_option_group *groups, size_t n, const char 
     l.lines = mst_calloc(n * 64, sizeof *l.lines);
     l.fixed = mst_calloc(n, sizeof *l.fixed);
     if (l.lines == NULL || l.fixed == NULL)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory to read it", path));
+        TRY_OUT(st, mst_fail_memory());
     for (size_t g = 0; g < n; g++)
         l.fixed[g] = groups[g].set;
     TRY_OUT(st, mst_file_read_all(path, FILE_MAX, &data, &size));
     parser_made = yaml_parser_initialize(&l.parser);
     if (!parser_made)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory to read it", path));
+        TRY_OUT(st, mst_fail_memory());
     yaml_parser_set_input_string(&l.parser, (const unsigned char *)data, size);
     st = load_stream(&l);
 out:

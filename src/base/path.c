@@ -52,7 +52,7 @@ mst_status mst_make_folders(const char *path)
     mst_status st = MST_OK;
     char *part = mst_strdup(path);
     if (part == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory to make the folder", path);
+        return mst_fail_memory();
     for (char *end = part; st == MST_OK && *end != '\0';) {
         end += strspn(end, "/");
         end += strcspn(end, "/");
@@ -85,7 +85,7 @@ static mst_status remove_children(const char *path)
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
         char *child = mst_sprintf("%s/%s", path, entry->d_name);
-        st = child ? mst_remove_tree(child) : mst_fail(MST_ENOMEM, "%s: no memory to remove it", path);
+        st = child ? mst_remove_tree(child) : mst_fail_memory();
         mst_free(child);
     }
     if (st == MST_OK && errno != 0)
@@ -130,7 +130,7 @@ static mst_status add_folder(const char *path, mst_text_list *out)
             continue;
         char *file = mst_sprintf("%s%s%s", path, slash, entry->d_name);
         if (file == NULL)
-            st = mst_fail(MST_ENOMEM, "%s: no memory to list it", path);
+            st = mst_fail_memory();
         else if (stat(file, &info) == 0 && S_ISREG(info.st_mode))
             st = mst_text_list_add(out, file);
         mst_free(file);
@@ -147,7 +147,7 @@ static mst_status add_matches(const char *pattern, mst_text_list *out)
     glob_t found = {0};
     int rc = glob(pattern, GLOB_NOSORT | GLOB_BRACE | GLOB_TILDE, NULL, &found);
     if (rc == GLOB_NOSPACE)
-        st = mst_fail(MST_ENOMEM, "%s: no memory to find what it matches", pattern);
+        st = mst_fail_memory();
     for (size_t i = 0; rc == 0 && st == MST_OK && i < found.gl_pathc; i++)
         if (!mst_path_is_temporary(found.gl_pathv[i]) && !mst_path_is_folder(found.gl_pathv[i]))
             st = mst_text_list_add(out, found.gl_pathv[i]);

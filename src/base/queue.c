@@ -58,7 +58,7 @@ mst_status mst_queue_new(const char *name, size_t capacity, mst_queue **out)
         mst_free(ring);
         mst_free(copy);
         mst_free(queue);
-        return mst_fail(MST_ENOMEM, "queue %s: no memory for %zu items", name, capacity);
+        return mst_fail_memory();
     }
     queue->name = copy;
     queue->ring = ring;

@@ -122,7 +122,7 @@ mst_status mst_sha256_file(const char *path, uint8_t digest[32])
         return mst_fail(MST_EIO, "%s: cannot open: %s", path, strerror(errno));
     buffer = mst_alloc(PIECE);
     if (buffer == NULL) {
-        st = mst_fail(MST_ENOMEM, "%s: no memory to read it", path);
+        st = mst_fail_memory();
         goto out;
     }
     mst_sha256 hash;

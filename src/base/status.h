@@ -44,6 +44,10 @@ mst_status mst_vfail(mst_status code, const char *format, va_list args);
 #define mst_fail(code, ...) ((mst_fail)(code, __VA_ARGS__), (code))
 #endif
 
+/* Records that memory is short, with the size of the allocation that failed last on this thread, and returns
+ * MST_ENOMEM. Defined beside the allocator (base/alloc.c). */
+mst_status mst_fail_memory(void);
+
 /* The calling thread's last sentence; "" when nothing failed. Valid until the next mst_fail on this thread.
  */
 const char *mst_error_text(void);

@@ -94,14 +94,14 @@ mst_status mst_team_new(unsigned n_threads, mst_team **out)
 {
     mst_team *team = mst_alloc_lines(sizeof *team);
     if (team == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a team of %u threads", n_threads);
+        return mst_fail_memory();
     *team = (mst_team){.n = n_threads, .n_started = 1};
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     team->spins = (long)n_threads <= cores ? SPINS : 0;
     team->members = mst_calloc(n_threads, sizeof *team->members);
     if (team->members == NULL) {
         mst_team_destroy(team);
-        return mst_fail(MST_ENOMEM, "no memory for a team of %u threads", n_threads);
+        return mst_fail_memory();
     }
     for (unsigned i = 1; i < n_threads; i++) {
         team->members[i] = (member){.team = team, .index = i};

@@ -106,7 +106,7 @@ static mst_status print_help(const mst_command *command, const mst_option_group 
 {
     char *options = mst_options_help(groups, n);
     if (options == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for the text of --help");
+        return mst_fail_memory();
     printf("usage: muster %s\n\n%c%s.\n", command->usage != NULL ? command->usage : command->name,
            toupper((unsigned char)command->summary[0]), command->summary + 1);
     if (command->details != NULL)
@@ -193,7 +193,7 @@ mst_status mst_cli_print_json(json_t *value)
     char *text = value != NULL ? json_dumps(value, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(value);
     if (text == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for the JSON text");
+        return mst_fail_memory();
     puts(text);
     free(text);
     return MST_OK;

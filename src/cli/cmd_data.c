@@ -73,7 +73,7 @@ static mst_status copy_rows(const mst_chunk *chunk, uint32_t from, uint32_t n, m
     size_t n_words = end - start, n_offsets = chunk->stride ? 0 : (size_t)n + 1;
     uint8_t *block = mst_alloc_lines(head + (n_words + n_offsets) * sizeof(uint32_t));
     if (block == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for %u rows", n);
+        return mst_fail_memory();
     uint32_t *words = (uint32_t *)(block + head), *offsets = words + n_words;
     if (n_words > 0)
         memcpy(words, chunk->words + start, n_words * sizeof *words);
@@ -196,7 +196,7 @@ mst_status mst_data_check_free(const char *folder, const char *const *names, siz
     for (size_t i = 0; i < n; i++) {
         char *path = mst_sprintf("%s/%s", folder, names[i]);
         if (path == NULL)
-            return mst_fail(MST_ENOMEM, "%s: no memory for a name", folder);
+            return mst_fail_memory();
         mst_status st = mst_path_exists(path)
                             ? mst_fail(MST_EEXIST,
                                        "%s exists already: choose another folder, or give --overwrite to "

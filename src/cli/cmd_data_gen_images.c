@@ -63,7 +63,7 @@ static mst_status save_part(const char *folder, const char *name, const mst_gen_
 {
     char *path = mst_sprintf("%s/%s.gen", folder, name);
     if (path == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for a name", folder);
+        return mst_fail_memory();
     mst_status st = mst_gen_images_save(o, path);
     mst_free(path);
     return st;

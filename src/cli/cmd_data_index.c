@@ -43,7 +43,7 @@ static mst_status index_files(const mst_text_list *paths, const mst_format *form
         TRY(mst_index_build(paths->items[i], format, &rows));
         char *name = mst_sprintf("%s%s", paths->items[i], MST_INDEX_SUFFIX);
         if (name == NULL)
-            return mst_fail(MST_ENOMEM, "no memory for a file's name");
+            return mst_fail_memory();
         mst_table_text(table, paths->items[i]);
         mst_table_count(table, rows);
         mst_table_text(table, name);

@@ -101,7 +101,7 @@ static void label_add(label_counts *l, float label, bool first)
 static mst_status sample_row(stat_walk *w, const mst_row *row)
 {
     if (!mst_grow(&w->keys, &w->key_capacity, w->n_keys + row->n_keys, sizeof *w->keys))
-        return mst_fail(MST_ENOMEM, "no memory for the keys of %d rows", SAMPLE_ROWS);
+        return mst_fail_memory();
     if (row->n_keys > 0)
         memcpy(w->keys + w->n_keys, row->keys, row->n_keys * sizeof *w->keys);
     w->n_keys += row->n_keys;
@@ -297,7 +297,7 @@ static mst_status show(stat_walk *w, double seconds, json_t *all)
         json_t *object = mst_table_json_facts(facts);
         if (json_object_set_new(object, "labels", mst_table_json(labels)) != 0 ||
             json_array_append(all, object) != 0)
-            st = mst_fail(MST_ENOMEM, "no memory for the description of %s", w->dataset->name);
+            st = mst_fail_memory();
         json_decref(object);
     }
 out:
@@ -368,7 +368,7 @@ static mst_status run(int argc, char **argv)
     }
     data.labels_given = mst_options_is_set(groups, 2, "labels-from");
     if (o.json && (all = json_array()) == NULL) {
-        st = mst_fail(MST_ENOMEM, "no memory for the description");
+        st = mst_fail_memory();
         goto out;
     }
     mst_signals_install();

@@ -183,7 +183,7 @@ static mst_status make_command(launch *l, int argc, char **argv)
     }
     mst_buffer_add(&l->command, "--");
     if (l->command.text == NULL || setenv(MST_RUN_LAUNCH_ENV, l->command.text, 1) != 0)
-        return mst_fail(MST_ENOMEM, "no memory for launch");
+        return mst_fail_memory();
     return MST_OK;
 }
 
@@ -371,7 +371,7 @@ static mst_status run_job(launch *l, uint32_t max_hosts)
     TRY_OUT(st, mst_plan_make(&wish, &plan));
     cluster_text = mst_cluster_text(&plan.cluster);
     if (cluster_text == NULL)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "no memory for the cluster spec"));
+        TRY_OUT(st, mst_fail_memory());
     snprintf(folder, sizeof folder, "muster-logs/%s", l->job);
     const char *logs = l->options.logs != NULL ? l->options.logs : folder;
     mst_launch_job job = {.plan = &plan,

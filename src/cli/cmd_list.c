@@ -197,7 +197,7 @@ static mst_status show_section(size_t s, json_t *all, bool first)
             printf("\n");
         st = mst_table_print(table, sections[s].title, false);
     } else if (json_object_set_new(all, sections[s].key, mst_table_json(table)) != 0) {
-        st = mst_fail(MST_ENOMEM, "no memory for the list");
+        st = mst_fail_memory();
     }
 out:
     mst_table_destroy(table);
@@ -243,7 +243,7 @@ static mst_status run(int argc, char **argv)
         goto out;
     TRY_OUT(st, check_names(&names));
     if (json.json && (all = json_object()) == NULL) {
-        st = mst_fail(MST_ENOMEM, "no memory for the list");
+        st = mst_fail_memory();
         goto out;
     }
     for (size_t s = 0; s < N_SECTIONS; s++) {

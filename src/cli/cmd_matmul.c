@@ -13,10 +13,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/cli.h"
-#include "launch/mpi_lost.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/table.h"
+#include "launch/mpi_lost.h"
 #include "matmul/matmul.h"
 #include "ranks/rank_watch.h"
 
@@ -430,7 +430,7 @@ static mst_status share_failure(const mst_mpi *mpi, mst_status st)
 {
     mst_error mine = {.code = MST_OK}, *all = mst_calloc((size_t)mpi->size, sizeof *all);
     if (all == NULL)
-        return mst_fail(MST_ENOMEM, "no memory to compare %d ranks", mpi->size);
+        return mst_fail_memory();
     if (st != MST_OK)
         mst_error_save(&mine, st);
     mst_status shared = mpi->ops->allgather(0, &mine, sizeof mine, all);

@@ -86,7 +86,7 @@ static mst_status predict(const mst_apply *apply, const predict_options *options
     void *scratch = NULL;
     float *scores = mst_calloc((size_t)batch_rows * model->n_scores, sizeof *scores);
     if (scores == NULL) {
-        st = mst_fail(MST_ENOMEM, "no memory to score batches of %u rows", batch_rows);
+        st = mst_fail_memory();
         goto out;
     }
     TRY_OUT(st, mst_model_scratch_new(model, batch_rows, apply->n_threads, false, &scratch));

@@ -62,7 +62,7 @@ static mst_status write_html(const mst_report *report, const mst_run_data *first
     mst_buffer text = {0};
     char *path = options->out != NULL ? mst_strdup(options->out) : mst_sprintf("%s/report.html", first->path);
     if (path == NULL)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for a path", first->path));
+        TRY_OUT(st, mst_fail_memory());
     TRY_OUT(st, mst_report_html(report, &text));
     TRY_OUT(st, options->out != NULL ? print_or_save(&text, options) : mst_buffer_save(&text, path));
     if (strcmp(path, "-") != 0)
@@ -94,7 +94,7 @@ static mst_status write_json(const mst_report *report, const report_options *opt
     char *dumped = json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     json_decref(json);
     if (dumped == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for its text", options->out);
+        return mst_fail_memory();
     mst_buffer_add(&text, dumped);
     mst_buffer_add(&text, "\n");
     free(dumped);
@@ -143,7 +143,7 @@ static mst_status read_and_write(const mst_text_list *words, const report_option
     mst_status st = MST_OK;
     mst_run_data **runs = mst_calloc(words->n, sizeof(void *));
     if (runs == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for %zu runs", words->n);
+        return mst_fail_memory();
     for (size_t i = 0; i < words->n; i++) {
         TRY_OUT(st, mst_run_data_new(words->items[i], &runs[i]));
         for (size_t k = 0; k < runs[i]->warnings.n; k++)

@@ -12,8 +12,8 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/sweep_auto.h"
-#include "launch/sweep_runs.h"
 #include "cli/table.h"
+#include "launch/sweep_runs.h"
 #include "observe/limits.h"
 #include "sweep/sweep_report.h"
 
@@ -163,7 +163,7 @@ static mst_status dry_run(const mst_sweep *sweep, bool json)
 static mst_status take_lock(const char *folder, int *fd)
 {
     char *path = mst_sprintf("%s/.lock", folder);
-    mst_status st = path != NULL ? mst_make_folders(folder) : mst_fail(MST_ENOMEM, "no memory for a path");
+    mst_status st = path != NULL ? mst_make_folders(folder) : mst_fail_memory();
     if (st == MST_OK) {
         *fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0666);
         if (*fd < 0)
@@ -424,7 +424,7 @@ static mst_status sweep_file(const char *file, const sweep_options *o, bool json
     int lock = -1;
     char *folder = o->out != NULL ? mst_strdup(o->out) : default_folder(file);
     if (folder == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for a path", file);
+        return mst_fail_memory();
     TRY_OUT(st, mst_sweep_spec_read(file, &spec));
     TRY_OUT(st, mst_sweep_new(file, folder, spec, o->search ? mst_auto_batches : NULL, &sweep));
     if (o->search && mst_sweep_until(sweep) == NULL)

@@ -116,8 +116,7 @@ static mst_status show(const mst_board *board, const mst_frame_options *o)
         at += n + (at[n] == '\n');
     }
     mst_buffer_add(&screen, "\x1b[J");
-    mst_status st =
-        frame.failed || screen.failed ? mst_fail(MST_ENOMEM, "no memory for the picture") : MST_OK;
+    mst_status st = frame.failed || screen.failed ? mst_fail_memory() : MST_OK;
     if (st == MST_OK && !write_all(screen.text, screen.size))
         st = mst_fail(MST_EIO, "the terminal cannot be written to: %s", strerror(errno));
     mst_buffer_fini(&frame);
@@ -195,7 +194,7 @@ static mst_status print_frame(const mst_board *board)
     if (width != NULL && mst_parse_int(width, &columns) && columns >= 20 && columns <= 1000)
         o.width = (size_t)columns;
     mst_top_frame(board, &o, &frame);
-    mst_status st = frame.failed ? mst_fail(MST_ENOMEM, "no memory for the picture") : MST_OK;
+    mst_status st = frame.failed ? mst_fail_memory() : MST_OK;
     if (st == MST_OK && frame.text != NULL)
         fputs(frame.text, stdout);
     mst_buffer_fini(&frame);
@@ -212,7 +211,7 @@ static mst_status print_json(const mst_board *board)
                      : NULL;
     json_decref(list);
     if (text == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for the JSON text");
+        return mst_fail_memory();
     puts(text);
     free(text);
     return MST_OK;

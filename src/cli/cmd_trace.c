@@ -106,7 +106,7 @@ static mst_status take_trace(listener *to, const char *path)
     size_t held = 0, got = 1;
     uint64_t before = to->n_events;
     if (text == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory to read it", path);
+        return mst_fail_memory();
     TRY_OUT(st, mst_in_open(path, &in));
     if (to->file != NULL)
         to->file(to->arg);
@@ -146,7 +146,7 @@ static mst_status take_run(listener *to, const char *run, const char *process)
             continue;
         char *path = mst_sprintf("%s/%s/trace.json", folder, found->d_name);
         if (path == NULL)
-            st = mst_fail(MST_ENOMEM, "%s: no memory for a path", run);
+            st = mst_fail_memory();
         else if (mst_path_exists(path))
             st = take_trace(to, path);
         mst_free(path);
@@ -304,7 +304,7 @@ static mst_status survey_event(void *arg, const json_t *event, const char *line,
     if (end < 0)
         return MST_OK;
     if (!mst_grow(&m->ends[end], &m->capacity[end], m->n_ends[end] + 1, sizeof **m->ends))
-        return mst_fail(MST_ENOMEM, "no memory for the arrows of a trace");
+        return mst_fail_memory();
     m->ends[end][m->n_ends[end]++] = json_integer_value(json_object_get(event, "id"));
     return MST_OK;
 }
@@ -371,7 +371,7 @@ static mst_status merge_run(int argc, char **argv)
         TRY_OUT(st, mst_fail(MST_EUSAGE, "muster trace merge needs one run"));
     path = options.out != NULL ? mst_strdup(options.out) : mst_sprintf("%s/trace.json", words.items[0]);
     if (path == NULL)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for a path", words.items[0]));
+        TRY_OUT(st, mst_fail_memory());
     listener survey = {.file = next_file, .event = survey_event, .arg = &m};
     TRY_OUT(st, take_run(&survey, words.items[0], NULL));
     for (int end = 0; end < 2; end++)

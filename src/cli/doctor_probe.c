@@ -299,12 +299,12 @@ mst_status mst_doctor_probe(void)
     snprintf(options.self.job, sizeof options.self.job, "%s", job != NULL ? job : "");
     probe *p = mst_zalloc(sizeof *p);
     if (p == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a probe");
+        return mst_fail_memory();
     p->peer = MST_PEER_NONE;
     p->sink = mst_alloc(PIECE_BYTES);
     p->piece = mst_zalloc(PIECE_BYTES);
     if (p->sink == NULL || p->piece == NULL)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "no memory for a probe"));
+        TRY_OUT(st, mst_fail_memory());
     TRY_OUT(st, mst_net_new(&mst_net_tcp, &options, &events, p, &p->net));
     pthread_mutex_init(&p->in.lock, NULL);
     pthread_cond_init(&p->in.taken, NULL);

@@ -31,11 +31,6 @@ typedef struct search {
     double cap_s, timeout_s; /* cap: of for: seconds; INFINITY: none */
 } search;
 
-static mst_status no_memory(void)
-{
-    return mst_fail(MST_ENOMEM, "no memory for the search");
-}
-
 /* ---- one try ---- */
 
 /* What the run has come to. */
@@ -49,7 +44,7 @@ static mst_status look(search *s, size_t i, double budget_s)
     mst_points points = {0};
     mst_status st;
     if (path == NULL)
-        return no_memory();
+        return mst_fail_memory();
     if (cell->state == MST_CELL_FAILED || mst_run_data_new(path, &run) != MST_OK) {
         t->over = true;
         mst_free(path);
@@ -85,7 +80,7 @@ static mst_status record(const search *s, json_t *tries, size_t i, double given_
                              "nearest", real_or_null(t->nearest), "reached", t->reached, "over", t->over);
     if (json != NULL && cell->sentence != NULL)
         json_object_set_new(json, "sentence", json_string(cell->sentence));
-    return json != NULL && json_array_append_new(tries, json) == 0 ? MST_OK : no_memory();
+    return json != NULL && json_array_append_new(tries, json) == 0 ? MST_OK : mst_fail_memory();
 }
 
 /* Takes a try over that was recorded before; false: it was not. */
@@ -177,7 +172,7 @@ static mst_status run_round(search *s, size_t round, double budget_s)
 {
     json_t *entry = round_at(s, round, budget_s), *tries = json_object_get(entry, "tries");
     if (entry == NULL || !json_is_array(tries))
-        return no_memory();
+        return mst_fail_memory();
     for (size_t i = 0; i < s->sweep->n && mst_runner_stopped(s->runner) == NULL; i++) {
         if (!s->tries[i].alive || replay(s, tries, i))
             continue;
@@ -195,7 +190,7 @@ static mst_status decide(search *s, size_t round, mst_halving_end *end, size_t *
 {
     json_t *entry = json_array_get(s->rounds, round), *dropped = json_array();
     bool *before = mst_calloc(s->sweep->n, sizeof *before);
-    mst_status st = before != NULL && dropped != NULL ? MST_OK : no_memory();
+    mst_status st = before != NULL && dropped != NULL ? MST_OK : mst_fail_memory();
     for (size_t i = 0; st == MST_OK && i < s->sweep->n; i++)
         before[i] = s->tries[i].alive;
     if (st == MST_OK)
@@ -203,9 +198,9 @@ static mst_status decide(search *s, size_t round, mst_halving_end *end, size_t *
     for (size_t i = 0; st == MST_OK && *end == MST_HALVING_GO_ON && i < s->sweep->n; i++)
         if (before[i] && !s->tries[i].alive && !s->tries[i].over &&
             json_array_append_new(dropped, json_string(s->sweep->cells[i].name)) != 0)
-            st = no_memory();
+            st = mst_fail_memory();
     if (st == MST_OK && json_object_set(entry, "dropped", dropped) != 0)
-        st = no_memory();
+        st = mst_fail_memory();
     json_decref(dropped);
     mst_free(before);
     return st;
@@ -254,7 +249,7 @@ static mst_status conclude(search *s, mst_halving_end end, size_t best, size_t r
             mst_sprintf("nobody reached %s, and nobody was evaluated: look at eval-every and at test", until);
     mst_free(none);
     if (why == NULL)
-        return no_memory();
+        return mst_fail_memory();
     bool fine = json_object_set_new(s->sweep->search, "why", json_string(why)) == 0;
     fine = fine && json_object_set_new(s->sweep->search, "stopped", json_string(stopped)) == 0;
     fine =
@@ -263,7 +258,7 @@ static mst_status conclude(search *s, mst_halving_end end, size_t best, size_t r
         fine = fine &&
                json_object_set_new(s->sweep->search, "best", json_string(s->sweep->cells[best].name)) == 0;
     mst_free(why);
-    return fine ? mst_sweep_save(s->sweep) : no_memory();
+    return fine ? mst_sweep_save(s->sweep) : mst_fail_memory();
 }
 
 static mst_status run_rounds(search *s, double first_s)
@@ -326,13 +321,13 @@ mst_status mst_sweep_auto(mst_sweep *sweep, mst_runner *runner, double first_s, 
                         sweep->file, metric);
     s.tries = mst_calloc(sweep->n, sizeof *s.tries);
     if (s.tries == NULL)
-        return no_memory();
+        return mst_fail_memory();
     TRY_OUT(st, choose(&s));
     if (sweep->search == NULL)
         sweep->search = json_pack("{s:s, s:[]}", "target", until, "rounds");
     s.rounds = json_object_get(sweep->search, "rounds");
     if (!json_is_array(s.rounds))
-        TRY_OUT(st, no_memory());
+        TRY_OUT(st, mst_fail_memory());
     st = run_rounds(&s, first_s);
 out:
     mst_free(s.tries);

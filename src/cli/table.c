@@ -27,7 +27,7 @@ mst_status mst_table_new(const mst_column *columns, size_t n, mst_table **out)
 {
     mst_table *table = mst_zalloc(sizeof *table);
     if (table == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a table");
+        return mst_fail_memory();
     table->columns = columns;
     table->n_columns = n;
     *out = table;
@@ -124,11 +124,6 @@ static void print_cell(const char *text, size_t width, bool right, bool first, b
         print_blanks(blanks);
 }
 
-static mst_status no_memory(void)
-{
-    return mst_fail(MST_ENOMEM, "no memory for a table");
-}
-
 /* The key as people read it; at most 63 characters. */
 static const char *heading(const mst_column *column, char *out)
 {
@@ -146,7 +141,7 @@ mst_status mst_table_print(const mst_table *table, const char *title, bool headi
     size_t *widths = mst_calloc(n, sizeof *widths);
     if (widths == NULL || table->failed || n == 0) {
         mst_free(widths);
-        return no_memory();
+        return mst_fail_memory();
     }
     for (size_t c = 0; c < n && headings; c++)
         widths[c] = width_of(heading(&table->columns[c], text));
@@ -185,11 +180,11 @@ json_t *mst_table_json(const mst_table *table)
             goto fail;
     }
     if (rows == NULL)
-        no_memory();
+        mst_fail_memory();
     return rows;
 fail:
     json_decref(rows);
-    no_memory();
+    mst_fail_memory();
     return NULL;
 }
 
@@ -207,6 +202,6 @@ json_t *mst_table_json_facts(const mst_table *table)
         mst_free(key);
     }
     if (facts == NULL)
-        no_memory();
+        mst_fail_memory();
     return facts;
 }

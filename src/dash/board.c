@@ -69,7 +69,7 @@ static mst_status add_run(mst_board *self, const char *path)
     mst_status st = MST_OK;
     mst_board_run *run = mst_zalloc(sizeof *run);
     if (run == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory to show the run", path);
+        return mst_fail_memory();
     run->inode = folder_inode(path);
     run->begin = NAN;
     run->appeared = true;
@@ -82,7 +82,7 @@ static mst_status add_run(mst_board *self, const char *path)
     run->label = mst_utf8_clean(run->data->name);
     if (run->path == NULL || run->label == NULL ||
         !mst_grow(&self->runs, &self->capacity, self->n + 1, sizeof(void *)))
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory to show the run", path));
+        TRY_OUT(st, mst_fail_memory());
     run->id = ++self->last_id;
     self->runs[self->n++] = run;
     run = NULL;
@@ -110,7 +110,7 @@ static mst_status label_runs(mst_board *self)
             same += strcmp(self->runs[k]->data->name, self->runs[i]->data->name) == 0;
         char *label = mst_utf8_clean(same > 1 ? self->runs[i]->path : self->runs[i]->data->name);
         if (label == NULL)
-            return mst_fail(MST_ENOMEM, "%s: no memory for its name", self->runs[i]->path);
+            return mst_fail_memory();
         if (strcmp(label, self->runs[i]->label) != 0)
             self->runs[i]->due_ns = 0;
         mst_free(self->runs[i]->label);
@@ -150,8 +150,7 @@ static bool has_file(const char *folder, const char *name, int64_t *written, int
 static mst_status cannot_read(candidates *found, const char *path, const char *what, int error)
 {
     char *text = mst_sprintf("%s%s cannot be read: %s.", path, what, strerror(error));
-    mst_status st = text != NULL ? mst_text_list_add(&found->unread, text)
-                                 : mst_fail(MST_ENOMEM, "%s: no memory for a note", path);
+    mst_status st = text != NULL ? mst_text_list_add(&found->unread, text) : mst_fail_memory();
     mst_free(text);
     return st;
 }
@@ -178,7 +177,7 @@ static mst_status look_in(const mst_board *self, const char *path, int depth, ca
         char *copy = mst_strdup(path);
         if (copy == NULL || !mst_grow(&found->items, &found->capacity, found->n + 1, sizeof *found->items)) {
             mst_free(copy);
-            return mst_fail(MST_ENOMEM, "%s: no memory for its name", path);
+            return mst_fail_memory();
         }
         found->items[found->n++] = (candidate){copy, written};
         return MST_OK;
@@ -195,7 +194,7 @@ static mst_status look_in(const mst_board *self, const char *path, int depth, ca
             continue;
         char *below = mst_sprintf("%s/%s", path, entry->d_name);
         if (below == NULL)
-            st = mst_fail(MST_ENOMEM, "%s: no memory for its names", path);
+            st = mst_fail_memory();
         else if (mst_path_is_folder(below))
             st = look_in(self, below, depth - 1, found);
         mst_free(below);
@@ -213,8 +212,7 @@ static int newest_first(const void *a, const void *b)
 
 static mst_status note(mst_board *self, char *text)
 {
-    mst_status st =
-        text != NULL ? mst_text_list_add(&self->notes, text) : mst_fail(MST_ENOMEM, "no memory for a note");
+    mst_status st = text != NULL ? mst_text_list_add(&self->notes, text) : mst_fail_memory();
     mst_free(text);
     return st;
 }
@@ -279,7 +277,7 @@ static mst_status want_table(mst_board_run *run, mst_table_kind kind, const char
     if (csv->n_rows == 0)
         return MST_OK;
     if (!mst_grow(&run->tables, &run->tables_capacity, run->n_tables + 1, sizeof *run->tables))
-        return mst_fail(MST_ENOMEM, "%s: no memory for its curves", run->path);
+        return mst_fail_memory();
     TRY(mst_point_table_init(&run->tables[run->n_tables], kind, full, set, csv, run->begin));
     run->n_tables++;
     return MST_OK;
@@ -332,14 +330,14 @@ static mst_status make_text(mst_board_run *run, bool *changed)
 {
     json_t *json = mst_run_view_json(&run->view, run->label);
     if (json == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory to show the run", run->path);
+        return mst_fail_memory();
     json_object_set_new(json, "id", json_integer(run->id));
     char *dumped = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(14));
     json_decref(json);
     char *text = dumped != NULL ? mst_strdup(dumped) : NULL;
     free(dumped);
     if (text == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory to show the run", run->path);
+        return mst_fail_memory();
     *changed = run->text == NULL || strcmp(run->text, text) != 0;
     mst_free(run->text);
     run->text = text;
@@ -383,7 +381,7 @@ static mst_status look_at(mst_board *self, mst_board_run *run, bool gone, uint64
         t->sent = t->n;
     }
     run->due_ns = now + (run->view.life == MST_LIFE_LIVE ? LIVE_NS : OVER_NS);
-    return run->delta.failed ? mst_fail(MST_ENOMEM, "%s: no memory to show the run", run->path) : MST_OK;
+    return run->delta.failed ? mst_fail_memory() : MST_OK;
 }
 
 mst_status mst_board_update(mst_board *self)
@@ -416,7 +414,7 @@ mst_status mst_board_new(const mst_text_list *paths, bool curves, mst_board **ou
     mst_status st = MST_OK;
     mst_board *self = mst_zalloc(sizeof *self);
     if (self == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for the runs");
+        return mst_fail_memory();
     self->curves = curves;
     for (size_t i = 0; i < paths->n; i++) {
         const char *path = paths->items[i];
@@ -432,7 +430,7 @@ mst_status mst_board_new(const mst_text_list *paths, bool curves, mst_board **ou
             n--;
         char *copy = mst_strndup(path, n);
         if (copy == NULL)
-            TRY_OUT(st, mst_fail(MST_ENOMEM, "no memory for the runs"));
+            TRY_OUT(st, mst_fail_memory());
         st = mst_text_list_add(&self->roots, copy);
         mst_free(copy);
         if (st != MST_OK)

@@ -296,7 +296,7 @@ static mst_status make_common(mst_http *self)
         mst_sse_add(&self->common, "drop", self->board->dropped.items[i]);
     bool failed = text == NULL || self->common.failed;
     free(text);
-    return failed ? mst_fail(MST_ENOMEM, "no memory for the page's events") : MST_OK;
+    return failed ? mst_fail_memory() : MST_OK;
 }
 
 static mst_status make_url(mst_http *self, const mst_address *address)
@@ -311,7 +311,7 @@ static mst_status make_url(mst_http *self, const mst_address *address)
     self->url = mst_sprintf("http://%s%s%s:%u/%s%s", v6 ? "[" : "", host, v6 ? "]" : "", self->port,
                             self->token != NULL ? "?token=" : "", self->token != NULL ? self->token : "");
     snprintf(self->cookie, sizeof self->cookie, "muster_dash_%u", self->port);
-    return self->url != NULL ? MST_OK : mst_fail(MST_ENOMEM, "no memory for the page's address");
+    return self->url != NULL ? MST_OK : mst_fail_memory();
 }
 
 static mst_status take_token(mst_http *self, const char *token, bool loopback)
@@ -323,7 +323,7 @@ static mst_status take_token(mst_http *self, const char *token, bool loopback)
         TRY(mst_token_make(made));
     self->token = mst_strdup(token != NULL ? token : made);
     self->guard.token = self->token;
-    return self->token != NULL ? MST_OK : mst_fail(MST_ENOMEM, "no memory for a token");
+    return self->token != NULL ? MST_OK : mst_fail_memory();
 }
 
 mst_status mst_http_new(mst_board *board, const mst_http_options *options, mst_http **out)
@@ -333,7 +333,7 @@ mst_status mst_http_new(mst_board *board, const mst_http_options *options, mst_h
     mst_address any = options->listen;
     mst_http *self = mst_zalloc(sizeof *self);
     if (self == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for the page");
+        return mst_fail_memory();
     self->board = board;
     self->fd = -1;
     self->guard.names = options->names;

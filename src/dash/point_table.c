@@ -77,7 +77,7 @@ mst_status mst_point_table_init(mst_point_table *self, mst_table_kind kind, cons
     *self = (mst_point_table){.kind = kind, .set = set, .csv = csv, .begin = begin, .stride = 1};
     self->name = mst_strdup(name);
     if (self->name == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for its curves", csv->path);
+        return mst_fail_memory();
     return MST_OK;
 }
 
@@ -123,7 +123,7 @@ static mst_status end_bucket(mst_point_table *t)
     if (t->n == MST_TABLE_POINTS)
         join_neighbours(t); /* this bucket has half as many lines as those; for one point that is fine */
     if (!mst_grow(&t->points, &t->capacity, (t->n + 1) * c, sizeof *t->points))
-        return mst_fail(MST_ENOMEM, "%s: no memory for its curves", t->csv->path);
+        return mst_fail_memory();
     for (size_t k = 0; k < c; k++)
         t->points[t->n * c + k] = t->counts[k] > 0 ? t->sums[k] / t->counts[k] : NAN;
     t->n++;

@@ -281,8 +281,7 @@ mst_status mst_run_view_init(const mst_run_data *data, bool gone, bool judge, ms
     v.lr = newest(&data->metrics, "lr");
     v.processes = mst_calloc(data->n_processes + 1, sizeof *v.processes);
     if (v.processes == NULL)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory to show its %zu processes", data->path,
-                             data->n_processes));
+        TRY_OUT(st, mst_fail_memory());
     for (size_t i = 0; i < data->n_processes; i++) {
         if (!shown(data->processes[i]))
             continue;

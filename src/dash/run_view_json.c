@@ -185,6 +185,6 @@ json_t *mst_run_view_json(const mst_run_view *self, const char *label)
     json_object_set_new(json, "marks", marks_json(self));
     add_notes(self, json);
     if (json == NULL || json_object_get(json, "notes") == NULL)
-        mst_fail(MST_ENOMEM, "%s: no memory to show the run", self->data->path);
+        mst_fail_memory();
     return json;
 }

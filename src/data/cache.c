@@ -95,7 +95,7 @@ static mst_status check_table(cache_file *f)
         return damaged(f->path, offsetof(cache_header, table_offset), "the table reaches beyond the file");
     f->table = mst_alloc(bytes + 1);
     if (f->table == NULL)
-        return mst_fail(MST_ENOMEM, "%s: out of memory for a table of %u chunks", f->path, h->n_chunks);
+        return mst_fail_memory();
     memcpy(f->table, f->map.data + h->table_offset, bytes);
     if (mst_crc32c(0, f->table, bytes) != h->table_crc)
         return damaged(f->path, h->table_offset, "the table of chunks does not match its checksum");
@@ -287,7 +287,7 @@ static mst_status cache_load(mst_dataset *self, uint32_t c, mst_chunk **out)
     size_t head = cache_round(sizeof(mst_chunk)), bytes = cache_body_bytes(e);
     uint8_t *block = mst_alloc_lines(head + bytes);
     if (block == NULL)
-        return mst_fail(MST_ENOMEM, "%s: out of memory for a chunk of %zu bytes", f->path, bytes);
+        return mst_fail_memory();
     mst_chunk *chunk = (mst_chunk *)block;
     uint32_t *words = (uint32_t *)(block + head);
     mst_map_populate(&f->map, e->offset, bytes);
@@ -347,7 +347,7 @@ static mst_status open_file(cache_file *f, const char *path)
 {
     f->path = mst_strdup(path);
     if (f->path == NULL)
-        return mst_fail(MST_ENOMEM, "%s: out of memory", path);
+        return mst_fail_memory();
     TRY(mst_map_open(path, &f->map));
     TRY(check_header(path, &f->map, &f->header));
     TRY(check_table(f));
@@ -453,7 +453,7 @@ mst_status mst_cache_open(const mst_text_list *paths, mst_dataset **out)
         return mst_fail(MST_EUSAGE, "no cache file was named");
     cache_dataset *d = mst_zalloc(sizeof *d);
     if (d == NULL)
-        return mst_fail(MST_ENOMEM, "%s: out of memory", paths->items[0]);
+        return mst_fail_memory();
     d->base.ops = &cache_ops;
     d->base.random = true;
     d->base.load_is_cheap = true;
@@ -461,7 +461,7 @@ mst_status mst_cache_open(const mst_text_list *paths, mst_dataset **out)
                                  : mst_sprintf("%s and %zu more", paths->items[0], paths->n - 1);
     d->files = mst_calloc(paths->n, sizeof *d->files);
     if (d->base.name == NULL || d->files == NULL) {
-        st = mst_fail(MST_ENOMEM, "%s: out of memory", paths->items[0]);
+        st = mst_fail_memory();
         goto out;
     }
     for (size_t i = 0; i < paths->n; i++) {
@@ -474,7 +474,7 @@ mst_status mst_cache_open(const mst_text_list *paths, mst_dataset **out)
     }
     d->chunks = mst_calloc((size_t)d->base.n_chunks + 1, sizeof *d->chunks);
     if (d->chunks == NULL) {
-        st = mst_fail(MST_ENOMEM, "%s: out of memory for %u chunks", d->base.name, d->base.n_chunks);
+        st = mst_fail_memory();
         goto out;
     }
     for (size_t i = 0; i < d->n_files; i++)

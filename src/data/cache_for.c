@@ -201,7 +201,7 @@ static mst_status source_key(const mst_text_list *files, const mst_data_options 
                            (long long)s.st_mtim.tv_sec, s.st_mtim.tv_nsec);
         free(full);
         if (line == NULL || !append(&text, &n, &capacity, line)) {
-            st = mst_fail(MST_ENOMEM, "%s: out of memory", files->items[i]);
+            st = mst_fail_memory();
             goto out;
         }
         mst_free(line);
@@ -209,7 +209,7 @@ static mst_status source_key(const mst_text_list *files, const mst_data_options 
     }
     line = mst_cache_key_text(o, origin);
     if (line == NULL || !append(&text, &n, &capacity, line)) {
-        st = mst_fail(MST_ENOMEM, "out of memory: the key of a cache");
+        st = mst_fail_memory();
         goto out;
     }
     *key = text;
@@ -285,7 +285,7 @@ mst_status mst_cache_for(mst_dataset *source, const mst_text_list *patterns, con
     path = cache_path(folder, files.items[0], hash);
     lock_path = path != NULL ? mst_sprintf("%s.lock", path) : NULL;
     if (lock_path == NULL) {
-        st = mst_fail(MST_ENOMEM, "%s: out of memory", files.items[0]);
+        st = mst_fail_memory();
         goto out;
     }
     TRY_OUT(st, mst_cache_fits(path, key, &fits));

@@ -39,11 +39,6 @@ struct mst_cache_writer {
     mst_data_info facts;
 };
 
-static mst_status no_memory(const mst_cache_writer *w)
-{
-    return mst_fail(MST_ENOMEM, "%s: out of memory for the cache writer", w->path);
-}
-
 static mst_status write_zeros(mst_cache_writer *w, uint64_t n)
 {
     static const uint8_t zeros[256];
@@ -75,11 +70,11 @@ mst_status mst_cache_writer_new(const char *path, const char *source_key, mst_ca
         return mst_fail(MST_EUSAGE, "%s: too many source files for one cache", path);
     mst_cache_writer *w = mst_zalloc(sizeof *w);
     if (w == NULL)
-        return mst_fail(MST_ENOMEM, "%s: out of memory for the cache writer", path);
+        return mst_fail_memory();
     w->path = mst_strdup(path);
     w->source_key = mst_strdup(source_key);
     if (w->path == NULL || w->source_key == NULL) {
-        st = mst_fail(MST_ENOMEM, "%s: out of memory for the cache writer", path);
+        st = mst_fail_memory();
         goto out;
     }
     w->facts.labels_integral = true;
@@ -192,7 +187,7 @@ static mst_status reserve(mst_cache_writer *w, uint64_t more_words, uint32_t mor
                         p->n_rows + more_rows);
     if (!mst_grow(&w->words, &w->word_capacity, p->n_words + more_words, sizeof *w->words) ||
         !mst_grow(&w->offsets, &w->offset_capacity, (size_t)p->n_rows + more_rows + 1, sizeof *w->offsets))
-        return no_memory(w);
+        return mst_fail_memory();
     if (p->n_rows == 0)
         w->offsets[0] = 0;
     p->words = w->words;
@@ -217,7 +212,7 @@ static mst_status relayout(mst_cache_writer *w, layout l)
         need += converted_words(&row, l);
     }
     if (!mst_grow(&w->scratch, &w->scratch_capacity, old.n_words, sizeof *w->scratch))
-        return no_memory(w);
+        return mst_fail_memory();
     memcpy(w->scratch, old.words, old.n_words * sizeof *w->scratch);
     old.words = w->scratch;
     if (need > old.n_words)
@@ -317,7 +312,7 @@ static mst_status emit(mst_cache_writer *w)
     mst_chunk *p = &w->pending;
     if (w->n_chunks == UINT32_MAX ||
         !mst_grow(&w->table, &w->table_capacity, w->n_chunks + 1, sizeof *w->table))
-        return no_memory(w);
+        return mst_fail_memory();
     cache_entry *e = &w->table[w->n_chunks];
     *e = (cache_entry){.offset = mst_out_offset(w->out)};
     take_facts(w, e);

@@ -77,12 +77,12 @@ static bool grow_rows(mst_chunk_builder *b, size_t need)
 mst_status mst_chunk_builder_room(mst_chunk_builder *b, size_t n)
 {
     if (n > SIZE_MAX / 16 - b->n_entries)
-        return mst_fail(MST_ENOMEM, "out of memory: a row of %zu features", n);
+        return mst_fail_memory();
     if (b->n_entries + n > b->entry_capacity && !grow_entries(b, b->n_entries + n))
-        return mst_fail(MST_ENOMEM, "out of memory: %zu features of one chunk", b->n_entries + n);
+        return mst_fail_memory();
     /* row_start has one element more than there are rows, and the row being added needs its end. */
     if (b->n_rows + 2 > b->row_capacity && !grow_rows(b, b->n_rows + 2))
-        return mst_fail(MST_ENOMEM, "out of memory: %zu rows of one chunk", b->n_rows + 1);
+        return mst_fail_memory();
     return MST_OK;
 }
 
@@ -122,7 +122,7 @@ static mst_status sort_long(uint32_t *keys, float *values, size_t n)
         return mst_fail(MST_EINPUT, "a row of %zu features cannot be sorted", n);
     uint64_t *order = mst_alloc(n * (sizeof *order + sizeof *values));
     if (order == NULL)
-        return mst_fail(MST_ENOMEM, "out of memory: sorting a row of %zu features", n);
+        return mst_fail_memory();
     float *copy = (float *)(order + n);
     for (size_t j = 0; j < n; j++)
         order[j] = (uint64_t)keys[j] << 32 | (uint32_t)j;
@@ -141,7 +141,7 @@ mst_status mst_chunk_builder_image(mst_chunk_builder *b, uint32_t n, uint8_t **p
     TRY(mst_chunk_builder_room(b, 0));
     size_t before = b->n_rows * (size_t)n;
     if (!mst_grow(&b->bytes, &b->byte_capacity, before + n, 1))
-        return mst_fail(MST_ENOMEM, "out of memory: %zu images of %u bytes in one chunk", b->n_rows + 1, n);
+        return mst_fail_memory();
     b->row_bytes = n;
     *planes = b->bytes + before;
     return MST_OK;
@@ -279,7 +279,7 @@ static mst_status pack_images(const mst_chunk_builder *b, size_t from, size_t to
         return mst_fail(MST_EINPUT, "%zu images of %zu bytes are too many for one chunk", n_rows, n);
     uint8_t *block = mst_alloc_lines(head + round_line(n_words * sizeof(uint32_t)));
     if (block == NULL)
-        return mst_fail(MST_ENOMEM, "out of memory: a chunk of %zu images", n_rows);
+        return mst_fail_memory();
     uint32_t *words = (uint32_t *)(block + head), *w = words;
     float min = b->labels[from], max = min;
     for (size_t i = from; i < to; i++, w += stride) {
@@ -328,7 +328,7 @@ mst_status mst_chunk_builder_pack(const mst_chunk_builder *b, size_t from, size_
                offset_bytes = strided ? 0 : (n_rows + 1) * sizeof(uint32_t);
         uint8_t *block = mst_alloc_lines(head + round_line(n_words * sizeof(uint32_t)) + offset_bytes);
         if (block == NULL)
-            return mst_fail(MST_ENOMEM, "out of memory: a chunk of %zu rows", n_rows);
+            return mst_fail_memory();
         mst_chunk *chunk = (mst_chunk *)block;
         uint32_t *words = (uint32_t *)(block + head);
         uint32_t *offsets =

@@ -118,7 +118,7 @@ mst_status mst_cifar_open(const mst_text_list *paths, mst_cifar_kind kind, const
     char *name = NULL;
     uint64_t bytes = 0, total = 0, *rows = mst_calloc(paths->n, sizeof *rows);
     if (rows == NULL)
-        return mst_fail(MST_ENOMEM, "out of memory: reading %s", paths->items[0]);
+        return mst_fail_memory();
     for (size_t i = 0; i < paths->n; i++) {
         uint64_t size = 0;
         TRY_OUT(st, count_rows(paths->items[i], kind, &rows[i], &size));
@@ -128,7 +128,7 @@ mst_status mst_cifar_open(const mst_text_list *paths, mst_cifar_kind kind, const
     name = paths->n == 1 ? mst_strdup(paths->items[0])
                          : mst_sprintf("%s and %zu more", paths->items[0], paths->n - 1);
     if (name == NULL) {
-        st = mst_fail(MST_ENOMEM, "out of memory: reading %s", paths->items[0]);
+        st = mst_fail_memory();
         goto out;
     }
     TRY_OUT(st, mst_resident_new(kind == MST_CIFAR_100 ? "cifar100" : "cifar10", name, total,

@@ -70,7 +70,7 @@ static mst_status prepare(mst_parse_context *context, const mst_block *first)
                         (unsigned long long)context->features);
     tables *t = mst_alloc(sizeof *t);
     if (t == NULL)
-        return mst_fail(MST_ENOMEM, "out of memory: criteo tables");
+        return mst_fail_memory();
     for (int v = 0; v < N_SMALL; v++) {
         t->bucket[v] = (uint16_t)bucket_of(v);
         t->log[v] = log_of(v);

@@ -250,7 +250,7 @@ static mst_status settle_labels(const mst_data_options *options, content kind, m
                         (long long)from, d->name);
     d->labels_from = from;
     if (d->origin != NULL && json_object_set_new(d->origin, MST_ORIGIN_LABELS, json_integer(from)) != 0)
-        return mst_fail(MST_ENOMEM, "%s: no memory to describe its rows", d->name);
+        return mst_fail_memory();
     return MST_OK;
 }
 
@@ -285,7 +285,7 @@ mst_status mst_dataset_open(const mst_text_list *patterns, const mst_data_option
     mst_dataset *d = NULL;
     sniffed *s = mst_calloc(2, sizeof *s);
     if (s == NULL)
-        return mst_fail(MST_ENOMEM, "out of memory for opening data");
+        return mst_fail_memory();
     if (patterns->n == 0) {
         st = mst_fail(MST_EUSAGE, "no data files given");
         goto out;
@@ -453,7 +453,7 @@ static mst_status each_threaded(mst_dataset *self, unsigned n_threads, mst_chunk
     pthread_cond_init(&w.room, NULL);
     pthread_cond_init(&w.filled, NULL);
     if (threads == NULL || w.slots == NULL) {
-        st = mst_fail(MST_ENOMEM, "%s: out of memory for %u threads", self->name, n_threads);
+        st = mst_fail_memory();
         goto out;
     }
     for (; started < n_threads; started++)

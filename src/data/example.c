@@ -450,7 +450,7 @@ mst_status mst_example_append(mst_example_buffer *buffer, mst_example_layout lay
     features += columns ? columns_size(row) : pairs_size(row, &index_size, &value_size);
     size_t message = field_size(features);
     if (!mst_grow(&buffer->data, &buffer->capacity, buffer->n + message + 16, 1))
-        return mst_fail(MST_ENOMEM, "no memory for a TFRecord record of %zu bytes", message);
+        return mst_fail_memory();
 
     uint8_t *start = buffer->data + buffer->n;
     uint64_t length = message;

@@ -93,7 +93,7 @@ static mst_status start_threads(mst_feed *f)
         unsigned n = f->options.prefetch_threads ? f->options.prefetch_threads : 1;
         f->parse_threads = mst_calloc(n, sizeof *f->parse_threads);
         if (f->parse_threads == NULL)
-            return mst_fail(MST_ENOMEM, "%s: no memory for reading", f->dataset->name);
+            return mst_fail_memory();
         for (; f->n_parse_threads < n; f->n_parse_threads++)
             if (pthread_create(&f->parse_threads[f->n_parse_threads], NULL, mst_feed_parse_main, f) != 0)
                 return mst_fail(MST_EIO, "%s: cannot start a reading thread", f->dataset->name);
@@ -131,8 +131,7 @@ static mst_status prepare_augment(mst_feed *f)
     for (unsigned i = 0; i < f->options.n_lanes; i++) {
         f->lanes[i].augmented = mst_pages_reserve(f->options.max_take * f->augmented_stride, false);
         if (f->lanes[i].augmented == NULL)
-            return mst_fail(MST_ENOMEM, "%s: no memory for %u images at a time", f->dataset->name,
-                            f->options.max_take);
+            return mst_fail_memory();
     }
     return MST_OK;
 }
@@ -142,7 +141,7 @@ mst_status mst_feed_new(mst_dataset *dataset, const mst_feed_options *options, m
     mst_status st;
     mst_feed *f = mst_zalloc(sizeof *f);
     if (f == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for reading", dataset->name);
+        return mst_fail_memory();
     f->dataset = dataset;
     f->options = *options;
     if (f->options.n_shards == 0)
@@ -161,7 +160,7 @@ mst_status mst_feed_new(mst_dataset *dataset, const mst_feed_options *options, m
                       f->options.shard, f->options.n_shards);
         goto out;
     }
-    st = mst_fail(MST_ENOMEM, "%s: no memory for %u rows at a time", dataset->name, options->max_take);
+    st = mst_fail_memory();
     f->lanes = mst_alloc_lines(options->n_lanes * sizeof *f->lanes);
     if (f->lanes == NULL)
         goto out;
@@ -440,7 +439,7 @@ mst_status mst_feed_claim_rows(mst_feed *f, mst_feed_lane *l, uint32_t n, uint32
         if (!more)
             break;
         if (!mst_grow(&l->pieces, &l->piece_capacity, l->n_pieces + 1, sizeof *l->pieces))
-            return mst_fail(MST_ENOMEM, "%s: no memory for a batch over many windows", f->dataset->name);
+            return mst_fail_memory();
         mst_feed_window *w = f->current;
         uint32_t from = (uint32_t)(f->position - w->start), take = n - *got;
         if (take > w->n_rows - from)
@@ -528,7 +527,7 @@ static mst_status settle_rows(mst_feed *f, mst_feed_lane *l, const mst_feed_wind
 }
 
 /* Room for the keys of all rows that were claimed. */
-static mst_status reserve_keys(mst_feed *f, mst_feed_lane *l)
+static mst_status reserve_keys(mst_feed_lane *l)
 {
     size_t need = 0;
     for (size_t p = 0; p < l->n_pieces; p++)
@@ -540,7 +539,7 @@ static mst_status reserve_keys(mst_feed *f, mst_feed_lane *l)
     l->key_capacity = 0;
     l->keys = mst_pages_reserve(need * sizeof *l->keys, false);
     if (l->keys == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for the keys of a batch", f->dataset->name);
+        return mst_fail_memory();
     l->key_capacity = need;
     return MST_OK;
 }
@@ -587,7 +586,7 @@ mst_status mst_feed_claim(mst_feed *f, unsigned lane_index, uint32_t n, mst_batc
     if (st == MST_OK && got < n)
         st = look_at_files(f, l, true);
     if (st == MST_OK)
-        st = reserve_keys(f, l);
+        st = reserve_keys(l);
     if (st == MST_OK)
         *batch = (mst_batch){.rows = l->rows, .n_rows = got};
     return st;

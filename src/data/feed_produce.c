@@ -274,7 +274,7 @@ static mst_status window_add(mst_feed *f, mst_feed_window *w, mst_chunk *chunk, 
         !mst_grow(&w->first_rows, &w->first_capacity, w->n_chunks + 1u, sizeof *w->first_rows) ||
         !mst_grow(&w->order, &w->order_capacity, need, sizeof *w->order)) {
         mst_chunk_release(chunk);
-        return mst_fail(MST_ENOMEM, "%s: no memory for a window of %zu rows", f->dataset->name, need);
+        return mst_fail_memory();
     }
     uint32_t slot = w->n_chunks++;
     w->chunks[slot] = chunk;
@@ -436,7 +436,7 @@ static mst_status produce(mst_feed *f, uint64_t generation)
     while (more && window_wanted(f, generation)) {
         mst_feed_window *w = window_get(f);
         if (w == NULL)
-            return mst_fail(MST_ENOMEM, "%s: no memory for a window", f->dataset->name);
+            return mst_fail_memory();
         mst_status st = collect(f, generation, w, &more);
         if (st != MST_OK)
             w->n_rows = 0; /* in a part of a window other rows would be at its positions */

@@ -48,7 +48,7 @@ mst_status mst_feed_plan_init(mst_feed *f)
     if (f->options.keep != MST_KEEP_ALL)
         p->kept = mst_calloc(n + 1, sizeof *p->kept);
     if (p->order == NULL || p->spans == NULL || (p->kept == NULL && f->options.keep != MST_KEEP_ALL))
-        return mst_fail(MST_ENOMEM, "%s: no memory for the order of %zu chunks", f->dataset->name, n);
+        return mst_fail_memory();
     if (p->kept != NULL)
         count_kept(f);
     mst_feed_plan_epoch(f, 0);

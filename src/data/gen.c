@@ -103,7 +103,7 @@ mst_status mst_gen_run(uint64_t first_row, uint64_t rows, uint32_t chunk_rows, u
     mst_status st = MST_OK;
     r.builders = mst_calloc(n_threads, sizeof *r.builders);
     if (r.builders == NULL)
-        st = mst_fail(MST_ENOMEM, "out of memory: a generator on %u threads", n_threads);
+        st = mst_fail_memory();
     else {
         for (unsigned i = 0; i < n_threads; i++)
             mst_chunk_builder_init(&r.builders[i]);

@@ -47,7 +47,7 @@ mst_status mst_gen_blobs(const mst_gen_blobs_options *o, mst_chunk_fn *fn, void 
             LIMIT, LIMIT, o->dims, o->classes, o->spread);
     blobs g = {.options = o, .centres = mst_calloc((size_t)o->classes * o->dims, sizeof(float))};
     if (g.centres == NULL)
-        return mst_fail(MST_ENOMEM, "out of memory: %u centres of %u dimensions", o->classes, o->dims);
+        return mst_fail_memory();
     for (uint32_t c = 0; c < o->classes; c++) {
         mst_rng rng;
         mst_rng_init(&rng, o->seed, MST_RNG_GENERATE, CENTRE_FIRST + c);

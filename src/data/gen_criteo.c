@@ -228,7 +228,7 @@ static mst_status calibrate(mst_gen_criteo_model *m)
 {
     float *margins = mst_alloc(SAMPLE_ROWS * sizeof *margins);
     if (margins == NULL)
-        return mst_fail(MST_ENOMEM, "out of memory: the planted model");
+        return mst_fail_memory();
     for (uint64_t i = 0; i < SAMPLE_ROWS; i++) {
         uint32_t keys[NUMERIC + FIELDS];
         float values[NUMERIC + FIELDS];
@@ -256,7 +256,7 @@ mst_status mst_gen_criteo_model_new(uint64_t features, uint64_t seed, mst_gen_cr
                         (unsigned long long)features);
     mst_gen_criteo_model *m = mst_zalloc(sizeof *m);
     if (m == NULL)
-        return mst_fail(MST_ENOMEM, "out of memory: the planted model");
+        return mst_fail_memory();
     m->features = features;
     m->seed = seed;
     m->weight_seed = mix(seed + 0x2545f4914f6cdd1du);

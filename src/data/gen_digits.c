@@ -319,7 +319,7 @@ static mst_status make_chunk(const void *self, uint64_t first_row, uint32_t n, m
     (void)b; /* a builder holds floats, images stay bytes */
     uint8_t *block = mst_alloc_lines(head + (size_t)n * WORDS * sizeof(uint32_t));
     if (block == NULL)
-        return mst_fail(MST_ENOMEM, "out of memory: %u digit images", n);
+        return mst_fail_memory();
     uint32_t *words = (uint32_t *)(block + head);
     float min = 9, max = 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -386,7 +386,7 @@ static mst_status open_in(const char *folder, const char *part, const char *kind
 {
     char *path = mst_sprintf("%s/%s-%s-ubyte", folder, part, kind);
     if (path == NULL)
-        return mst_fail(MST_ENOMEM, "%s: out of memory", folder);
+        return mst_fail_memory();
     mst_status st = mst_out_open(path, out);
     mst_free(path);
     return st;

@@ -62,7 +62,7 @@ static mst_status maker_init(image_maker *m, const mst_gen_images_options *o)
     m->noise = mst_alloc(n_noise);
     if (m->patterns == NULL || m->noise == NULL) {
         maker_fini(m);
-        return mst_fail(MST_ENOMEM, "out of memory: %u classes of images", o->classes);
+        return mst_fail_memory();
     }
     for (uint32_t c = 0; c < o->classes; c++) {
         mst_rng_init(&rng, o->seed, MST_RNG_GENERATE, CLASS_FIRST + c);
@@ -156,7 +156,7 @@ static mst_status make_chunk(const void *self, uint64_t first_row, uint32_t n, m
     (void)builder;
     uint8_t *block = mst_alloc_lines(head + n * stride * 4);
     if (block == NULL)
-        return mst_fail(MST_ENOMEM, "out of memory: %u generated images", n);
+        return mst_fail_memory();
     uint32_t *words = (uint32_t *)(block + head);
     mst_chunk *chunk = (mst_chunk *)block;
     *chunk = (mst_chunk){
@@ -387,14 +387,14 @@ mst_status mst_gen_images_open(const mst_text_list *paths, mst_dataset **out)
     mst_status st = MST_OK;
     gen_dataset *d = mst_zalloc(sizeof *d);
     if (d == NULL)
-        return mst_fail(MST_ENOMEM, "out of memory: reading %s", paths->items[0]);
+        return mst_fail_memory();
     d->base.ops = &gen_ops;
     d->base.random = true;
     d->base.name = paths->n == 1 ? mst_strdup(paths->items[0])
                                  : mst_sprintf("%s and %zu more", paths->items[0], paths->n - 1);
     d->parts = mst_calloc(paths->n, sizeof *d->parts);
     if (d->base.name == NULL || d->parts == NULL) {
-        st = mst_fail(MST_ENOMEM, "out of memory: reading %s", paths->items[0]);
+        st = mst_fail_memory();
         goto out;
     }
     for (size_t i = 0; i < paths->n; i++) {

@@ -196,7 +196,7 @@ static char *renamed(const char *path, const char *from, const char *to, mst_sta
         return NULL;
     char *out = mst_sprintf("%.*s%s%s", (int)(at - path), path, to, at + strlen(from));
     if (out == NULL)
-        *st = mst_fail(MST_ENOMEM, "out of memory: the labels of %s", path);
+        *st = mst_fail_memory();
     return out;
 }
 
@@ -226,7 +226,7 @@ static mst_status usual_labels(const char *images, char **out)
         char *candidate = mst_sprintf("%.*s%s", (int)length, named, suffixes[i]);
         if (candidate == NULL) {
             mst_free(named);
-            return mst_fail(MST_ENOMEM, "out of memory: the labels of %s", images);
+            return mst_fail_memory();
         }
         if (mst_path_exists(candidate)) {
             mst_free(named);
@@ -377,7 +377,7 @@ static mst_status list_sources(const mst_text_list *paths, const mst_data_option
         } else if (given) {
             s->labels = mst_strdup(options->labels);
             if (s->labels == NULL)
-                return mst_fail(MST_ENOMEM, "out of memory: the labels of %s", s->path);
+                return mst_fail_memory();
         } else {
             TRY(usual_labels(s->path, &s->labels));
         }
@@ -406,14 +406,14 @@ mst_status mst_idx_open(const mst_text_list *paths, const mst_data_options *opti
         return mst_fail(MST_EUSAGE, "no IDX file is named");
     sources = mst_calloc(paths->n, sizeof *sources);
     if (sources == NULL) {
-        st = mst_fail(MST_ENOMEM, "out of memory: reading %s", paths->items[0]);
+        st = mst_fail_memory();
         goto out;
     }
     TRY_OUT(st, list_sources(paths, options, sources, &n_sources, &shape, &info));
     name = n_sources == 1 ? mst_strdup(sources[0].path)
                           : mst_sprintf("%s and %zu more", sources[0].path, n_sources - 1);
     if (name == NULL) {
-        st = mst_fail(MST_ENOMEM, "out of memory: reading %s", paths->items[0]);
+        st = mst_fail_memory();
         goto out;
     }
     TRY_OUT(st, mst_resident_new("idx", name, info.n_rows, (uint32_t)shape.item, shape.type == TYPE_U8, &d));

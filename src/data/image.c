@@ -72,7 +72,7 @@ static mst_status filter_init(filter *f, uint32_t source, uint32_t total, uint32
     f->n = mst_calloc(n, sizeof *f->n);
     f->weights = mst_calloc((size_t)n * f->most, sizeof *f->weights);
     if (f->first == NULL || f->n == NULL || f->weights == NULL)
-        return mst_fail(MST_ENOMEM, "out of memory: resizing an image");
+        return mst_fail_memory();
     for (uint32_t i = 0; i < n; i++) {
         double centre = (from + i + 0.5) * scale, sum = 0.0;
         double low = floor(centre - support), high = ceil(centre + support);
@@ -155,7 +155,7 @@ mst_status mst_image_fit(const mst_image *image, uint32_t shorter, uint32_t heig
     size_t row_size = (size_t)channels * width;
     rows = mst_alloc(((end - first) * row_size + width) * sizeof *rows);
     if (rows == NULL) {
-        st = mst_fail(MST_ENOMEM, "out of memory: resizing an image");
+        st = mst_fail_memory();
         goto out;
     }
     for (uint32_t y = first; y < end; y++)

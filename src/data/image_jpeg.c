@@ -102,7 +102,7 @@ static mst_status read_pixels(jpeg_reader *r, const char *path, uint32_t channel
     if (cmyk)
         r->line = mst_alloc((size_t)out->width * 4);
     if (r->pixels == NULL || (cmyk && r->line == NULL))
-        return mst_fail(MST_ENOMEM, "%s: no memory for %u x %u pixels", path, out->height, out->width);
+        return mst_fail_memory();
     while (info->output_scanline < info->output_height) {
         uint8_t *at = r->pixels + info->output_scanline * line;
         JSAMPROW rows[1] = {cmyk ? r->line : at};
@@ -119,7 +119,7 @@ static mst_status decode(jpeg_reader *r, const char *path, const uint8_t *data, 
 {
     if (setjmp(r->back) != 0)
         return r->errors.msg_code == JERR_OUT_OF_MEMORY
-                   ? mst_fail(MST_ENOMEM, "%s: no memory to decode it", path)
+                   ? mst_fail_memory()
                    : mst_fail(MST_EINPUT, "%s: not a JPEG image that can be read: %s", path, r->message);
     jpeg_create_decompress(&r->info);
     r->info.client_data = r;
@@ -135,7 +135,7 @@ mst_status mst_image_jpeg(const char *path, const uint8_t *data, size_t size, ui
     mst_image image = {0};
     jpeg_reader *r = mst_zalloc(sizeof *r);
     if (r == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory to decode it", path);
+        return mst_fail_memory();
     r->info.err = jpeg_std_error(&r->errors);
     r->info.client_data = r;
     r->errors.error_exit = on_error;

@@ -89,7 +89,7 @@ static mst_status read_pixels(png_reader *r, const char *path, uint32_t channels
         return mst_fail(MST_EINPUT, "%s: a PNG image of an unknown kind", path);
     r->pixels = mst_zalloc(out->height * line);
     if (r->pixels == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for %u x %u pixels", path, out->height, out->width);
+        return mst_fail_memory();
     for (int pass = 0; pass < passes; pass++)
         for (uint32_t y = 0; y < out->height; y++)
             png_read_row(png, r->pixels + y * line, NULL);
@@ -101,14 +101,14 @@ static mst_status decode(png_reader *r, const char *path, uint32_t channels, mst
 {
     r->png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, r, on_error, on_warning, r, on_malloc, on_free);
     if (r->png == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory to decode it", path);
+        return mst_fail_memory();
     if (setjmp(png_jmpbuf(r->png)) != 0)
         return r->no_memory
-                   ? mst_fail(MST_ENOMEM, "%s: no memory to decode it", path)
+                   ? mst_fail_memory()
                    : mst_fail(MST_EINPUT, "%s: not a PNG image that can be read: %s", path, r->message);
     r->info = png_create_info_struct(r->png);
     if (r->info == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory to decode it", path);
+        return mst_fail_memory();
     png_set_user_limits(r->png, MST_IMAGE_SIDE_MAX, MST_IMAGE_SIDE_MAX);
     png_set_chunk_malloc_max(r->png, CHUNK_MAX);
     png_set_chunk_cache_max(r->png, 64);
@@ -122,7 +122,7 @@ mst_status mst_image_png(const char *path, const uint8_t *data, size_t size, uin
     mst_image image = {0};
     png_reader *r = mst_zalloc(sizeof *r);
     if (r == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory to decode it", path);
+        return mst_fail_memory();
     r->data = data;
     r->size = size;
     mst_status st = decode(r, path, channels, &image);

@@ -87,7 +87,7 @@ static mst_status list_folder(const char *path, bool folders, mst_text_list *out
             continue;
         char *file = mst_sprintf("%s/%s", path, entry->d_name);
         if (file == NULL)
-            st = mst_fail(MST_ENOMEM, "%s: no memory to list it", path);
+            st = mst_fail_memory();
         else if (stat(file, &info) != 0)
             st = folders ? MST_OK : mst_fail(MST_EINPUT, "%s: cannot be read: %s", file, strerror(errno));
         else if (folders ? S_ISDIR(info.st_mode) : S_ISREG(info.st_mode))
@@ -166,7 +166,7 @@ static mst_status add_file(images_dataset *d, char *path, uint32_t label)
     if (!mst_grow(&d->files.items, &d->file_capacity, d->files.n + 1, sizeof *d->files.items) ||
         !mst_grow(&d->labels, &d->label_capacity, d->files.n + 1, sizeof *d->labels)) {
         mst_free(path);
-        return mst_fail(MST_ENOMEM, "out of memory: a list of %zu images", d->files.n + 1);
+        return mst_fail_memory();
     }
     d->base.info.bytes += stat(path, &info) == 0 ? (uint64_t)info.st_size : 0;
     d->labels[d->files.n] = label;
@@ -181,7 +181,7 @@ static mst_status add_folder(images_dataset *d, const char *path, uint32_t label
     mst_status st = list_folder(path, false, &found);
     for (size_t i = 0; i < found.n && st == MST_OK; i++) {
         char *file = mst_sprintf("%s/%s", path, found.items[i]);
-        st = file != NULL ? add_file(d, file, label) : mst_fail(MST_ENOMEM, "%s: no memory to list it", path);
+        st = file != NULL ? add_file(d, file, label) : mst_fail_memory();
     }
     mst_text_list_fini(&found);
     return st;
@@ -193,7 +193,7 @@ static mst_status add_class(images_dataset *d, const char *folder, const char *n
     mst_status st = MST_OK;
     char *path = mst_sprintf("%s/%s", folder, name);
     if (path == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory to list it", folder);
+        return mst_fail_memory();
     if (mst_path_is_folder(path))
         st = add_folder(d, path, label);
     mst_free(path);
@@ -217,8 +217,7 @@ static mst_status list_unlabelled(images_dataset *d, const mst_text_list *patter
             TRY_OUT(st, mst_glob(&one, &files));
             for (size_t j = 0; j < files.n; j++) {
                 char *file = mst_strdup(files.items[j]);
-                TRY_OUT(st, file != NULL ? add_file(d, file, 0)
-                                         : mst_fail(MST_ENOMEM, "%s: no memory for its name", path));
+                TRY_OUT(st, file != NULL ? add_file(d, file, 0) : mst_fail_memory());
             }
         }
         mst_text_list_fini(&folders);
@@ -245,7 +244,7 @@ static mst_status check_strangers(const char *folder, const mst_text_list *class
             known = strcmp(classes->items[j], found.items[i]) == 0;
         char *path = mst_sprintf("%s/%s", folder, found.items[i]);
         if (path == NULL)
-            st = mst_fail(MST_ENOMEM, "%s: no memory to list it", folder);
+            st = mst_fail_memory();
         else if (!known && has_images(path, false))
             st =
                 mst_fail(MST_EINPUT, "%s: this folder of images is none of the %zu classes (--image-classes)",
@@ -349,7 +348,7 @@ static mst_status images_load(mst_dataset *self, uint32_t c, mst_chunk **out)
     size_t n_words = 1 + ((size_t)n_dense + 3) / 4;
     uint8_t *block = mst_alloc_lines(head + n_words * 4);
     if (block == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for an image", d->files.items[c]);
+        return mst_fail_memory();
     uint32_t *words = (uint32_t *)(block + head);
     float label = (float)d->labels[c];
     words[n_words - 1] = 0;
@@ -431,7 +430,7 @@ mst_status mst_images_open(const mst_text_list *folders, const mst_data_options 
     mst_status st;
     images_dataset *d = mst_zalloc(sizeof *d);
     if (d == NULL)
-        return mst_fail(MST_ENOMEM, "out of memory: reading %s", folders->items[0]);
+        return mst_fail_memory();
     d->base.ops = &images_ops;
     d->base.encoded = true;
     TRY_OUT(st, mst_image_rows_init(&d->rows, options));
@@ -444,7 +443,7 @@ mst_status mst_images_open(const mst_text_list *folders, const mst_data_options 
     d->base.name = folders->n == 1 ? mst_strdup(folders->items[0])
                                    : mst_sprintf("%s and %zu more", folders->items[0], folders->n - 1);
     if (d->base.name == NULL) {
-        st = mst_fail(MST_ENOMEM, "out of memory: reading %s", folders->items[0]);
+        st = mst_fail_memory();
         goto out;
     }
     TRY_OUT(st, options->unlabelled ? list_unlabelled(d, folders)

@@ -89,8 +89,7 @@ static void index_path(const char *path, char out[PATH_MAX + 16])
 
 /* ---- making ---- */
 
-static mst_status collect(const mst_map *map, const char *path, index_entry **entries, size_t *n_entries,
-                          uint64_t *n_rows)
+static mst_status collect(const mst_map *map, index_entry **entries, size_t *n_entries, uint64_t *n_rows)
 {
     const uint8_t *p = map->data + mst_text_mark(map->data, map->size), *end = map->data + map->size;
     size_t capacity = 0;
@@ -99,7 +98,7 @@ static mst_status collect(const mst_map *map, const char *path, index_entry **en
         if (mst_line_is_row(p, line_end)) {
             if (*n_rows % MST_INDEX_ROWS == 0) {
                 if (!mst_grow(entries, &capacity, *n_entries + 1, sizeof **entries))
-                    return mst_fail(MST_ENOMEM, "%s: out of memory for the index", path);
+                    return mst_fail_memory();
                 (*entries)[(*n_entries)++] = (index_entry){(uint64_t)(p - map->data), line};
             }
             ++*n_rows;
@@ -166,7 +165,7 @@ mst_status mst_index_build(const char *path, const mst_format *format, uint64_t 
                       format->name);
         goto out;
     }
-    TRY_OUT(st, collect(&map, path, &entries, &n_entries, &head.n_rows));
+    TRY_OUT(st, collect(&map, &entries, &n_entries, &head.n_rows));
     memcpy(head.magic, index_magic, sizeof head.magic);
     snprintf(head.format, sizeof head.format, "%s", format->name);
     head.n_entries = n_entries;
@@ -225,8 +224,7 @@ static mst_status read_index(const mst_map *map, const char *name, const char *p
                         head.format, format->name, path);
     file->entries = mst_alloc(head.n_entries * sizeof *file->entries + 1);
     if (file->entries == NULL)
-        return mst_fail(MST_ENOMEM, "%s: out of memory for %llu entries", name,
-                        (unsigned long long)head.n_entries);
+        return mst_fail_memory();
     memcpy(file->entries, map->data + sizeof head, head.n_entries * sizeof *file->entries);
     for (uint64_t i = 0; i < head.n_entries; i++)
         if (file->entries[i].offset >= size ||
@@ -298,7 +296,7 @@ static mst_status parse_rows(indexed *x, uint64_t from, uint64_t to, idle_builde
         size_t before = builder->n_rows;
         find_rows(file, from - file->first_row, stop - file->first_row, &block);
         if (!mst_grow(&b->text, &b->text_capacity, block.size + 1, 1))
-            return mst_fail(MST_ENOMEM, "%s: out of memory for %zu bytes of text", file->path, block.size);
+            return mst_fail_memory();
         if (block.size > 0) /* parsers read bytes twice, and the file may change between */
             memcpy(b->text, block.data, block.size);
         block.data = (const uint8_t *)b->text;
@@ -335,7 +333,7 @@ static mst_status indexed_load(mst_dataset *self, uint32_t c, mst_chunk **out)
     if (b == NULL) {
         b = mst_zalloc(sizeof *b);
         if (b == NULL)
-            return mst_fail(MST_ENOMEM, "%s: out of memory for a chunk", self->name);
+            return mst_fail_memory();
         mst_chunk_builder_init(&b->builder);
     }
     mst_chunk_builder_clear(&b->builder);
@@ -415,7 +413,7 @@ mst_status mst_indexed_open(const mst_text_list *paths, const mst_format *format
     mst_status st;
     indexed *x = mst_zalloc(sizeof *x);
     if (x == NULL)
-        return mst_fail(MST_ENOMEM, "%s: out of memory", paths->items[0]);
+        return mst_fail_memory();
     pthread_mutex_init(&x->free_mutex, NULL);
     x->base.ops = &indexed_ops;
     x->base.format = format;
@@ -428,7 +426,7 @@ mst_status mst_indexed_open(const mst_text_list *paths, const mst_format *format
     x->base.name = mst_paths_name(paths);
     x->files = mst_calloc(paths->n, sizeof *x->files);
     if (x->base.name == NULL || x->files == NULL) {
-        st = mst_fail(MST_ENOMEM, "%s: out of memory", paths->items[0]);
+        st = mst_fail_memory();
         goto out;
     }
     for (size_t i = 0; i < paths->n; i++)

@@ -76,7 +76,7 @@ mst_status mst_resident_new(const char *format, const char *name, uint64_t n_row
     mst_status st = MST_OK;
     resident_dataset *d = mst_zalloc(sizeof *d);
     if (d == NULL)
-        return mst_fail(MST_ENOMEM, "out of memory: reading %s", name);
+        return mst_fail_memory();
     d->ops = (mst_dataset_ops){.name = format, .load = resident_load, .destroy = resident_destroy};
     d->base.ops = &d->ops;
     d->base.info.n_rows = n_rows;
@@ -86,7 +86,7 @@ mst_status mst_resident_new(const char *format, const char *name, uint64_t n_row
     d->base.name = mst_strdup(name);
     d->store = mst_zalloc(sizeof *d->store);
     if (d->base.name == NULL || d->store == NULL) {
-        st = mst_fail(MST_ENOMEM, "out of memory: reading %s", name);
+        st = mst_fail_memory();
         goto out;
     }
     if (n_rows > MAX_REGION / 4 / d->stride || n_rows > (uint64_t)UINT32_MAX * MST_RESIDENT_ROWS) {
@@ -97,8 +97,7 @@ mst_status mst_resident_new(const char *format, const char *name, uint64_t n_row
     d->store->region = n_rows * d->stride * 4 + 4; /* there is always something to point at */
     d->store->words = mst_pages_reserve(d->store->region, false);
     if (d->store->words == NULL) {
-        st =
-            mst_fail(MST_ENOMEM, "%s: no memory for %" PRIu64 " bytes of rows", name, n_rows * d->stride * 4);
+        st = mst_fail_memory();
         goto out;
     }
     *out = &d->base;
@@ -165,7 +164,7 @@ mst_status mst_resident_finish(mst_dataset *self, int64_t labels_from)
     uint32_t n_chunks = (uint32_t)((n_rows + MST_RESIDENT_ROWS - 1) / MST_RESIDENT_ROWS);
     d->store->chunks = mst_calloc(n_chunks + 1u, sizeof *d->store->chunks);
     if (d->store->chunks == NULL)
-        return mst_fail(MST_ENOMEM, "%s: out of memory: %u chunks", self->name, n_chunks);
+        return mst_fail_memory();
     TRY(shift_labels(d, (float)labels_from));
     info->labels_integral = true;
     for (uint32_t c = 0; c < n_chunks; c++) {

@@ -120,13 +120,13 @@ static void block_give_back(stream *s, mst_raw_block *raw)
     pthread_mutex_unlock(&s->free_mutex);
 }
 
-static mst_status block_reserve(mst_raw_block *raw, size_t capacity, const char *path)
+static mst_status block_reserve(mst_raw_block *raw, size_t capacity)
 {
     if (capacity <= raw->capacity)
         return MST_OK;
     uint8_t *bytes = mst_realloc(raw->bytes, capacity);
     if (bytes == NULL)
-        return mst_fail(MST_ENOMEM, "%s: out of memory for a block of %zu bytes", path, capacity);
+        return mst_fail_memory();
     raw->bytes = bytes;
     raw->capacity = capacity;
     return MST_OK;
@@ -142,7 +142,7 @@ static mst_status block_take(stream *s, mst_raw_block **out)
     if (raw == NULL)
         raw = mst_zalloc(sizeof *raw);
     if (raw == NULL)
-        return mst_fail(MST_ENOMEM, "%s: out of memory for a block", s->base.name);
+        return mst_fail_memory();
     *out = raw;
     return MST_OK;
 }
@@ -159,7 +159,7 @@ static void close_file(stream *s)
 static mst_status keep(stream *s, const uint8_t *data, size_t n)
 {
     if (!mst_grow(&s->carry, &s->carry_capacity, n, 1))
-        return mst_fail(MST_ENOMEM, "%s: out of memory for %zu bytes of a record", s->base.name, n);
+        return mst_fail_memory();
     if (n > 0)
         memcpy(s->carry, data, n);
     s->n_carry = n;
@@ -255,11 +255,10 @@ static mst_status read_live(stream *s, uint8_t *bytes, size_t room, bool has_rec
 static mst_status fill(stream *s, mst_raw_block *raw)
 {
     const size_t most = (size_t)MST_STREAM_MAX_RECORD + 1;
-    const char *path = mst_in_path(s->in);
     size_t n = s->n_carry, whole = 0, got, room = 2 * n < most ? 2 * n : most;
     if (room < s->block_bytes)
         room = s->block_bytes;
-    TRY(block_reserve(raw, room, path));
+    TRY(block_reserve(raw, room));
     if (n > 0)
         memcpy(raw->bytes, s->carry, n);
     s->n_carry = 0;
@@ -283,7 +282,7 @@ static mst_status fill(stream *s, mst_raw_block *raw)
         if (n == most)
             return mst_block_fail(s->base.format, &raw->block, raw->bytes, "a record is longer than 64 MiB");
         room = 2 * room < most ? 2 * room : most;
-        TRY(block_reserve(raw, room, path));
+        TRY(block_reserve(raw, room));
     }
     raw->block.size = whole;
     return whole > 0 ? keep(s, raw->bytes + whole, n - whole) : MST_OK;
@@ -482,7 +481,7 @@ mst_status mst_stream_open(const mst_text_list *paths, const mst_format *format,
     stream *s = mst_zalloc(sizeof *s);
     if (s == NULL) {
         mst_in_close(opened);
-        return mst_fail(MST_ENOMEM, "%s: out of memory for a stream", paths->items[0]);
+        return mst_fail_memory();
     }
     pthread_mutex_init(&s->free_mutex, NULL);
     s->base.ops = &stream_ops;

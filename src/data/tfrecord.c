@@ -405,7 +405,7 @@ RARE static mst_status find_last(parser *p, const uint8_t *message, size_t n)
     if (p->last == NULL)
         p->last = mst_calloc(p->layout->n_names, sizeof *p->last);
     if (p->last == NULL)
-        return mst_fail(MST_ENOMEM, "out of memory: a TFRecord record with a feature twice");
+        return mst_fail_memory();
     mst_example_walk_init(&walk, message, n);
     for (unsigned position = 0; mst_example_next(&walk, &feature); position++) {
         size_t i = find_name(p, &feature, position);

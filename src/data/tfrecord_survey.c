@@ -9,7 +9,7 @@
 
 mst_status mst_tf_no_memory(void)
 {
-    return mst_fail(MST_ENOMEM, "out of memory: the layout of TFRecord rows");
+    return mst_fail_memory();
 }
 
 static void link_name(mst_tf_layout *l, size_t i)

@@ -177,11 +177,11 @@ mst_status mst_row_writer_new(const mst_row_writer_ops *ops, const char *path, c
 {
     mst_row_writer *w = mst_zalloc(ops->size);
     if (w == NULL)
-        return mst_fail(MST_ENOMEM, "%s: out of memory for the writer", path);
+        return mst_fail_memory();
     w->ops = ops;
     w->source_key = source_key;
     w->path = mst_strdup(path);
-    mst_status st = w->path != NULL ? ops->open(w) : mst_fail(MST_ENOMEM, "%s: out of memory", path);
+    mst_status st = w->path != NULL ? ops->open(w) : mst_fail_memory();
     if (st == MST_OK)
         *out = w;
     else

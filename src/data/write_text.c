@@ -153,8 +153,7 @@ static mst_status text_room(text_rows *w, uint64_t n_features, char **at)
     if (w->n >= FLUSH_BYTES)
         TRY(text_flush(w));
     if (!mst_grow(&w->text, &w->capacity, w->n + need, 1))
-        return mst_fail(MST_ENOMEM, "%s: out of memory for a row of %llu features", w->base.path,
-                        (unsigned long long)n_features);
+        return mst_fail_memory();
     *at = w->text + w->n;
     return MST_OK;
 }

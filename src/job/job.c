@@ -144,7 +144,7 @@ mst_status mst_job_embedded(const mst_job_config *config, const mst_observer *ob
     *summary = (mst_job_summary){0};
     TRY(name_parts(o, &cluster));
     part *parts = mst_calloc(n, sizeof *parts);
-    mst_status st = parts == NULL ? mst_fail(MST_ENOMEM, "no memory for %zu threads", n) : MST_OK;
+    mst_status st = parts == NULL ? mst_fail_memory() : MST_OK;
     for (; st == MST_OK && started < n; started++) {
         part *p = &parts[started];
         p->server = started < (size_t)o->servers;
@@ -184,5 +184,5 @@ mst_status mst_job_mpi_entry(const mst_mpi *mpi, json_t **out)
     const char *launcher =
         getenv("MUSTER_WATCH_STDIN") != NULL ? "muster launch --mpi" : mpi->launch.launcher;
     *out = json_pack("{s:{s:s?, s:i}}", "mpi", "launcher", launcher, "ranks", mpi->size);
-    return *out != NULL ? MST_OK : mst_fail(MST_ENOMEM, "no memory for the manifest");
+    return *out != NULL ? MST_OK : mst_fail_memory();
 }

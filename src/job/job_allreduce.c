@@ -16,11 +16,11 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "job/job_impl.h"
+#include "job/rank_log.h"
 #include "observe/run.h"
 #include "strategy/allreduce.h"
-#include "job/job_impl.h"
 #include "train/observing.h"
-#include "job/rank_log.h"
 #include "train/trainer_impl.h"
 
 /* Signals as rank 0's training sees them: its own, and what other ranks were sent. A process is one rank of
@@ -45,11 +45,6 @@ static bool save_wanted(void)
 }
 
 /* ---- agreement ---- */
-
-static mst_status no_memory(void)
-{
-    return mst_fail(MST_ENOMEM, "no memory to compare ranks");
-}
 
 /* Fails where an entry of `mine` differs in `theirs`; prefix of its name in the sentence. */
 static mst_status compare(int rank, const json_t *mine, const json_t *theirs, const char *prefix)
@@ -82,7 +77,7 @@ static mst_status compare(int rank, const json_t *mine, const json_t *theirs, co
 static mst_status agree(mst_comm *comm, const json_t *mine, const char *prefix)
 {
     char *text = json_dumps(mine, JSON_COMPACT), **all = NULL;
-    mst_status st = text == NULL ? no_memory() : mst_allreduce_ask(comm, text, &all);
+    mst_status st = text == NULL ? mst_fail_memory() : mst_allreduce_ask(comm, text, &all);
     for (int r = 0; st == MST_OK && all != NULL && r < mst_comm_mpi(comm)->size; r++) {
         json_t *theirs = json_loads(all[r], 0, NULL);
         st = json_is_object(theirs) ? compare(r, mine, theirs, prefix)
@@ -110,7 +105,7 @@ static mst_status hear_job(const mst_job_config *config, mst_comm *comm)
                     (json_int_t)mst_resumed_of(train).classes);
     text = job != NULL ? json_dumps(job, JSON_COMPACT) : NULL;
     json_decref(job);
-    mst_status st = text == NULL ? no_memory() : mst_allreduce_tell(comm, text, &heard);
+    mst_status st = text == NULL ? mst_fail_memory() : mst_allreduce_tell(comm, text, &heard);
     free(text); /* jansson's allocation */
     TRY(st);
     job = json_loads(heard, 0, NULL);
@@ -131,7 +126,7 @@ static mst_status describe(const mst_job_config *config, const mst_trainer *t, j
     *out = json_pack("{s:o, s:I, s:I, s:o, s:I}", "model", mst_model_json(t->assembly.model), "parameters",
                      (json_int_t)t->assembly.params.size, "rows", (json_int_t)mst_feed_epoch_rows(t->feed),
                      "files", files, "threads", (json_int_t)t->n_threads);
-    return *out != NULL ? MST_OK : no_memory();
+    return *out != NULL ? MST_OK : mst_fail_memory();
 }
 
 /* ---- a rank ---- */
@@ -142,7 +137,7 @@ static mst_status set_up(const mst_train_config *config, mst_comm *comm, mst_tra
         return mst_trainer_new(config, out);
     mst_trainer *trainer = mst_zalloc(sizeof *trainer);
     if (trainer == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for training");
+        return mst_fail_memory();
     trainer->config = *config;
     trainer->options = *config->train;
     trainer->data = *config->data;

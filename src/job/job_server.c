@@ -6,13 +6,13 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "data/origin.h"
+#include "job/job_impl.h"
+#include "job/pulled_eval.h"
 #include "ps/server.h"
 #include "train/assembly.h"
 #include "train/book.h"
 #include "train/closing.h"
-#include "job/job_impl.h"
 #include "train/observing.h"
-#include "job/pulled_eval.h"
 #include "train/run_graph.h"
 #include "train/source.h"
 
@@ -92,7 +92,7 @@ static mst_status same_cluster(const mst_cluster *here, const char *theirs, cons
     char difference[512] = "";
     char *mine = mst_cluster_text(here);
     if (mine == NULL)
-        return mst_fail(MST_ENOMEM, "no memory to compare clusters");
+        return mst_fail_memory();
     bool same = theirs != NULL && strcmp(mine, theirs) == 0;
     mst_free(mine);
     if (same)
@@ -283,8 +283,7 @@ static mst_status begin(void *arg, const json_t *join, mst_server_start *out)
     json_t *entries = describe(job, join);
     if (entries != NULL && job->config->train->manifest != NULL)
         json_object_update(entries, job->config->train->manifest);
-    mst_status st = entries == NULL ? mst_fail(MST_ENOMEM, "no memory for the manifest")
-                                    : mst_book_open(job->book, entries);
+    mst_status st = entries == NULL ? mst_fail_memory() : mst_book_open(job->book, entries);
     json_decref(entries);
     TRY(st);
     mst_book_watch(job->book, job->observe);
@@ -397,7 +396,7 @@ static mst_status save_begin(void *arg, const mst_placement *table, json_t *plan
 {
     server_job *job = arg;
     mst_part_spec *parts = mst_calloc(table->n_partitions, sizeof *parts);
-    mst_status st = parts == NULL ? mst_fail(MST_ENOMEM, "no memory for a checkpoint") : MST_OK;
+    mst_status st = parts == NULL ? mst_fail_memory() : MST_OK;
     for (uint32_t i = 0; st == MST_OK && i < table->n_partitions; i++)
         parts[i] = (mst_part_spec){table->partitions[i].first, table->partitions[i].count,
                                    table->partitions[i].server};
@@ -515,7 +514,7 @@ static mst_status serve(server_job *job)
     const mst_strategy_options *o = &job->strategy;
     json_t *join = mst_job_join(config, "server");
     if (join == NULL)
-        return mst_fail(MST_ENOMEM, "no memory to join");
+        return mst_fail_memory();
     mst_server_options options = {
         .engine = config->engine,
         .net = mst_job_net(config, MST_ROLE_SERVER, o),

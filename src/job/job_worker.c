@@ -5,8 +5,8 @@
 
 #include "base/alloc.h"
 #include "job/job_impl.h"
-#include "train/observing.h"
 #include "job/pulled_eval.h"
+#include "train/observing.h"
 #include "train/trainer_impl.h"
 
 /* ---- training ---- */
@@ -29,7 +29,7 @@ static mst_status describe(const mst_job_config *config, const mst_trainer *trai
         json_t *files = NULL;
         st = mst_job_data(config, (mst_job_set)set, &files);
         if (st == MST_OK && json_object_set_new(join, mst_job_sets[set], files) != 0)
-            st = mst_fail(MST_ENOMEM, "no memory to join");
+            st = mst_fail_memory();
     }
     if (st != MST_OK) {
         json_decref(join);
@@ -105,7 +105,7 @@ static mst_status set_up(const mst_job_config *config, mst_trainer **out)
 {
     mst_trainer *trainer = mst_zalloc(sizeof *trainer);
     if (trainer == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for training");
+        return mst_fail_memory();
     trainer->config = *config->train;
     trainer->options = *config->train->train;
     trainer->data = *config->train->data;

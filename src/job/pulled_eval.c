@@ -33,7 +33,7 @@ mst_status mst_pulled_eval_new(const mst_pulled_eval_options *options, mst_pulle
 {
     mst_pulled_eval *self = mst_zalloc(sizeof *self);
     if (self == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for evaluation");
+        return mst_fail_memory();
     self->options = *options;
     self->begun_ns = mst_now_ns();
     *out = self;
@@ -161,7 +161,7 @@ static mst_status score_set(mst_pulled_eval *self, mst_evaluator *evaluator, con
         return MST_OK;
     TRY(mst_evaluator_run_on(evaluator, weights, self->translates ? rank_rows : NULL, self, &result));
     if (json_object_set_new(out, name, mst_result_json(&result)) != 0)
-        return mst_fail(MST_ENOMEM, "no memory for the figures of an evaluation");
+        return mst_fail_memory();
     return MST_OK;
 }
 
@@ -175,7 +175,7 @@ static mst_status pulled_run(void *arg, const float *values, json_t **out)
     weights.sparse = self->layout.width != 0 ? w + self->sparse_at : NULL;
     json_t *json = json_object();
     if (json == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for the figures of an evaluation");
+        return mst_fail_memory();
     mst_status st = score_set(self, self->valid, "valid", &weights, json);
     if (st == MST_OK)
         st = score_set(self, self->test, "test", &weights, json);

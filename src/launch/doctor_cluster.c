@@ -17,10 +17,10 @@
 #include "base/file.h"
 #include "base/version.h"
 #include "cli/cli.h"
-#include "launch/launch_procs.h"
-#include "launch/launch_remote.h"
 #include "cli/signal_loop.h"
 #include "cli/table.h"
+#include "launch/launch_procs.h"
+#include "launch/launch_remote.h"
 #include "net/cluster.h"
 
 #define HOSTS_MAX    64
@@ -96,7 +96,7 @@ static mst_status make_pairs(survey *s)
     uint32_t hosts = s->n_nodes;
     s->pairs = mst_calloc((size_t)hosts * (hosts + 1) / 2, sizeof *s->pairs);
     if (s->pairs == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for %u hosts", hosts);
+        return mst_fail_memory();
     for (uint32_t i = 0; i < hosts; i++) {
         if (s->nodes[i].n_processes > 1) {
             node *twin = &s->nodes[s->n_nodes];
@@ -116,7 +116,7 @@ static mst_status find_nodes(survey *s)
 {
     s->nodes = mst_calloc((size_t)2 * HOSTS_MAX, sizeof *s->nodes);
     if (s->nodes == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for the hosts");
+        return mst_fail_memory();
     for (uint32_t i = 0; !s->cluster.colocated && i < s->cluster.n_servers; i++)
         TRY(add_host(s, s->cluster.servers[i]));
     for (uint32_t i = 0; i < s->cluster.n_workers; i++)
@@ -319,7 +319,7 @@ static mst_status keep_figures(const survey *s, const json_t *figures)
     char *text = figures != NULL ? json_dumps(figures, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
     char *path = mst_sprintf("%s.links.json", s->file);
     if (text == NULL || path == NULL)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "no memory for the figures"));
+        TRY_OUT(st, mst_fail_memory());
     TRY_OUT(st, mst_out_open(path, &out));
     TRY_OUT(st, mst_out_printf(out, "%s\n", text));
     st = mst_out_commit(out);
@@ -391,7 +391,7 @@ mst_status mst_doctor_cluster(const char *file, const char *ssh, bool json)
     survey *s = mst_zalloc(sizeof *s);
     char tail[9];
     if (s == NULL)
-        return mst_fail(MST_ENOMEM, "no memory to measure links");
+        return mst_fail_memory();
     s->file = file;
     s->ssh = ssh != NULL ? ssh : MST_REMOTE_SSH;
     s->ssh_given = ssh != NULL;

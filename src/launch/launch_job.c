@@ -29,12 +29,12 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "cli/cli.h"
-#include "launch/launch_output.h"
-#include "launch/launch_procs.h"
-#include "launch/launch_remote.h"
 #include "cli/signal_loop.h"
 #include "cli/signals.h"
 #include "cli/stdin_watch.h"
+#include "launch/launch_output.h"
+#include "launch/launch_procs.h"
+#include "launch/launch_remote.h"
 #include "observe/run.h"
 
 #define PROC_NONE    UINT32_MAX
@@ -565,7 +565,7 @@ static mst_status prepare_actors(launch *l)
     l->members_left = n;
     l->actors = mst_calloc(l->n_actors, sizeof *l->actors);
     if (l->actors == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for the processes");
+        return mst_fail_memory();
     for (uint32_t i = 0; i < l->n_actors; i++) {
         actor *a = &l->actors[i];
         a->member = i < n ? &l->job->plan->members[i] : NULL;
@@ -622,7 +622,7 @@ mst_status mst_launch_job_run(const mst_launch_job *job)
     mst_status st;
     launch *l = mst_zalloc(sizeof *l);
     if (l == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for launch");
+        return mst_fail_memory();
     l->job = job;
     l->began_ns = mst_now_ns();
     TRY_OUT(st, prepare_actors(l));

@@ -29,10 +29,10 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "cli/cli.h"
-#include "launch/launch_output.h"
-#include "launch/launch_procs.h"
 #include "cli/signal_loop.h"
 #include "cli/signals.h"
+#include "launch/launch_output.h"
+#include "launch/launch_procs.h"
 #include "run/checkpoint.h"
 
 #define SENTENCE_MAX   700
@@ -439,7 +439,7 @@ static mst_status prepare(mpi_launch *l)
     l->names = mst_calloc((size_t)n + 1, sizeof *l->names);
     l->parts = mst_calloc((size_t)n * 2, sizeof *l->parts);
     if (l->names == NULL || l->parts == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for %u ranks", n);
+        return mst_fail_memory();
     l->n_ranks = n;
     TRY(mst_output_new(job->logs, n + 1, &l->output));
     for (uint32_t r = 0; r <= n; r++) {
@@ -476,7 +476,7 @@ mst_status mst_mpi_job_run(const mst_mpi_job *job)
     mst_status st;
     mpi_launch *l = mst_zalloc(sizeof *l);
     if (l == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for launch");
+        return mst_fail_memory();
     l->job = job;
     l->began_ns = mst_now_ns();
     TRY_OUT(st, prepare(l));

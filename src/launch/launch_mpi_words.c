@@ -180,7 +180,7 @@ static mst_status add_args(const char *text, mst_text_list *out, bool *bound)
     char *copy = mst_strdup(text), *rest = NULL;
     mst_status st = MST_OK;
     if (copy == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for the words of --mpi-args");
+        return mst_fail_memory();
     for (char *word = strtok_r(copy, " ", &rest); word != NULL && st == MST_OK;
          word = strtok_r(NULL, " ", &rest)) {
         *bound = *bound || strstr(word, "bind-to") != NULL || strstr(word, "map-by") != NULL;
@@ -218,7 +218,7 @@ mst_status mst_mpi_launcher_words(const mst_mpi_job *job, const mst_mpi_launcher
     if (plan->n_hosts > 0) {
         hosts = host_list(plan);
         if (hosts == NULL)
-            TRY_OUT(st, mst_fail(MST_ENOMEM, "no memory for the list of hosts"));
+            TRY_OUT(st, mst_fail_memory());
         TRY_OUT(st, add_all(argv, (const char *const[]){openmpi ? "--host" : "-hosts", hosts, NULL}));
     }
     TRY_OUT(st, add_all(argv, (const char *const[]){"-wdir", folder, NULL}));

@@ -31,13 +31,13 @@ mst_status mst_output_new(const char *folder, uint32_t n, mst_output **out)
 {
     mst_output *o = mst_zalloc(sizeof *o + n * sizeof *o->files);
     if (o == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for the log files");
+        return mst_fail_memory();
     o->n = n;
     for (uint32_t i = 0; i < n; i++)
         o->files[i].fd = -1;
     if (folder != NULL && (o->folder = mst_strdup(folder)) == NULL) {
         mst_output_destroy(o);
-        return mst_fail(MST_ENOMEM, "no memory for the log files");
+        return mst_fail_memory();
     }
     *out = o;
     return MST_OK;

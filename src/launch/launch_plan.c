@@ -87,7 +87,7 @@ static mst_status read_hosts(const char *path, mst_plan *plan)
         if (plan->n_hosts == MST_CLUSTER_MAX)
             TRY_OUT(st, mst_fail(MST_EUSAGE, "%s:%zu: more than %d hosts", path, line, MST_CLUSTER_MAX));
         if (!mst_grow(&plan->hosts, &capacity, plan->n_hosts + 1, sizeof *plan->hosts))
-            TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for the hosts", path));
+            TRY_OUT(st, mst_fail_memory());
         plan->hosts[plan->n_hosts++] = host;
     }
     if (plan->n_hosts == 0)
@@ -120,7 +120,7 @@ static mst_status place(const mst_plan_wish *wish, mst_plan *plan)
     size_t at = 0;
     plan->members = mst_calloc((size_t)wish->n_servers + wish->n_workers, sizeof *plan->members);
     if (plan->members == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for the list of processes");
+        return mst_fail_memory();
     plan->n_servers = wish->n_servers;
     plan->n_workers = wish->n_workers;
     for (uint32_t i = 0; i < wish->n_servers + wish->n_workers; i++) {
@@ -155,11 +155,11 @@ static mst_status make_cluster(const mst_plan_wish *wish, mst_plan *plan)
     mst_status st = MST_OK;
     char **addresses = mst_calloc(plan->n_members, sizeof *addresses);
     if (addresses == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for the list of addresses");
+        return mst_fail_memory();
     for (uint32_t i = 0; i < plan->n_members; i++) {
         addresses[i] = address_of(wish, plan, &plan->members[i]);
         if (addresses[i] == NULL)
-            TRY_OUT(st, mst_fail(MST_ENOMEM, "no memory for the list of addresses"));
+            TRY_OUT(st, mst_fail_memory());
     }
     const char *const *all = (const char *const *)addresses;
     st = mst_cluster_make(all, plan->n_servers, all + plan->n_servers, plan->n_workers, &plan->cluster);

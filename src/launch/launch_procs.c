@@ -63,7 +63,7 @@ mst_status mst_procs_new(uv_loop_t *loop, const mst_proc_events *events, void *a
 {
     mst_procs *p = mst_zalloc(sizeof *p);
     if (p == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for the table of processes");
+        return mst_fail_memory();
     p->loop = loop;
     p->events = *events;
     p->arg = arg;
@@ -220,7 +220,7 @@ mst_status mst_procs_write(mst_procs *procs, uint32_t id, const char *text, size
         return mst_fail(MST_EPEER, "the process does not listen any more");
     write_request *w = mst_alloc(sizeof *w + n);
     if (w == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for %zu bytes to a process", n);
+        return mst_fail_memory();
     memcpy(w->data, text, n);
     w->request.data = w;
     uv_buf_t piece = uv_buf_init(w->data, (unsigned)n);
@@ -307,10 +307,10 @@ mst_status mst_procs_start(mst_procs *procs, const mst_proc_start *start, uint32
     mst_status st;
     uv_file theirs[3] = {-1, -1, -1};
     if (!mst_grow(&procs->all, &procs->capacity, procs->n + 1, sizeof(proc *)))
-        return mst_fail(MST_ENOMEM, "no memory for another process");
+        return mst_fail_memory();
     proc *p = mst_zalloc(sizeof *p);
     if (p == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for another process");
+        return mst_fail_memory();
     *p = (proc){.table = procs, .id = procs->n, .tag = start->tag, .by_channel = start->by_channel};
     st = init_handles(procs, p);
     if (st != MST_OK) {

@@ -26,7 +26,7 @@ void mst_script_fini(mst_script *s)
 static mst_status add(mst_script *s, const char *text, size_t n)
 {
     if (!mst_grow(&s->data, &s->capacity, s->n + n + 1, 1))
-        return mst_fail(MST_ENOMEM, "no memory for what another host is told");
+        return mst_fail_memory();
     memcpy(s->data + s->n, text, n);
     s->n += n;
     s->data[s->n] = '\0';
@@ -90,7 +90,7 @@ mst_status mst_remote_argv(const char *command, const char *host, mst_text_list 
     mst_status st = MST_OK;
     char *rest = NULL, *words = mst_strdup(command);
     if (words == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a command");
+        return mst_fail_memory();
     for (char *word = strtok_r(words, " \t\n", &rest); word != NULL && st == MST_OK;
          word = strtok_r(NULL, " \t\n", &rest))
         st = mst_text_list_add(out, word);
@@ -122,8 +122,7 @@ mst_status mst_local_env(const mst_variable *variables, mst_text_list *out)
         if (v->value == NULL)
             continue;
         char *text = mst_sprintf("%s=%s", v->name, v->value);
-        mst_status st =
-            text != NULL ? mst_text_list_add(out, text) : mst_fail(MST_ENOMEM, "no memory for variables");
+        mst_status st = text != NULL ? mst_text_list_add(out, text) : mst_fail_memory();
         mst_free(text);
         TRY(st);
     }
@@ -171,7 +170,7 @@ static mst_status add_base64(mst_script *s, const unsigned char *data, size_t n)
 {
     unsigned char line[80];
     if (!mst_grow(&s->data, &s->capacity, s->n + n / 3 * 4 + n / LINE_IN + 256, 1))
-        return mst_fail(MST_ENOMEM, "no memory for a copy of the program");
+        return mst_fail_memory();
     for (size_t i = 0; i < n; i += LINE_IN) {
         size_t part = n - i < LINE_IN ? n - i : LINE_IN;
         int length = EVP_EncodeBlock(line, data + i, (int)part);

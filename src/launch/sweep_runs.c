@@ -15,10 +15,10 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "cli/cli.h"
-#include "launch/launch_procs.h"
-#include "launch/launch_remote.h"
 #include "cli/progress.h"
 #include "cli/signal_loop.h"
+#include "launch/launch_procs.h"
+#include "launch/launch_remote.h"
 #include "report/buffer.h"
 #include "train/settings.h"
 
@@ -183,13 +183,13 @@ mst_status mst_runner_new(const mst_sweep *sweep, double timeout_s, unsigned job
     mst_status st;
     mst_runner *r = mst_zalloc(sizeof *r + jobs * sizeof *r->slots);
     if (r == NULL)
-        return mst_fail(MST_ENOMEM, "no memory to run a sweep");
+        return mst_fail_memory();
     r->n_slots = jobs;
     r->sweep = sweep;
     r->timeout_s = timeout_s;
     TRY_OUT(st, mst_own_program(r->program, sizeof r->program));
     if (setenv("MUSTER_WATCH_STDIN", "15", 1) != 0)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "no memory to run a sweep"));
+        TRY_OUT(st, mst_fail_memory());
     TRY_OUT(st, mst_signal_loop_init(&r->loop, on_signal, false, r));
     mst_signal_loop_timer(&r->loop, &r->tick, r);
     uv_timer_start(&r->tick, on_tick, TICK_MS, TICK_MS);
@@ -256,7 +256,7 @@ static mst_status open_log(const mst_sweep *sweep, const char *name, bool again,
 {
     char *folder = mst_sprintf("%s/logs", sweep->folder),
          *path = folder != NULL ? mst_sprintf("%s/%s.log", folder, name) : NULL;
-    mst_status st = path != NULL ? mst_make_folders(folder) : mst_fail(MST_ENOMEM, "no memory for a log");
+    mst_status st = path != NULL ? mst_make_folders(folder) : mst_fail_memory();
     if (st == MST_OK) {
         *out = fopen(path, again ? "ae" : "we");
         if (*out == NULL)
@@ -288,7 +288,7 @@ static mst_status start(mst_runner *r, slot *s, const char *word)
          *run = path != NULL ? mst_sprintf("--run=%s", path) : NULL, *group = group_word(r->sweep, cell);
     const char **argv = mst_calloc(cell->words.n + 7, sizeof *argv);
     if (run == NULL || group == NULL || argv == NULL)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "no memory for a command line"));
+        TRY_OUT(st, mst_fail_memory());
     argv[n++] = r->program;
     for (size_t i = 0; i < cell->words.n; i++)
         argv[n++] = cell->words.items[i];
@@ -315,7 +315,7 @@ static mst_status conclude(const mst_runner *r, const slot *s)
     mst_sweep_cell *cell = s->cell;
     char *path = mst_sweep_run_path(r->sweep, cell), state[16] = "", sentence[SENTENCE_MAX + 64];
     if (path == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a run's folder");
+        return mst_fail_memory();
     run_state(path, state, sizeof state);
     mst_free(path);
     if (s->timed_out) {

@@ -66,7 +66,7 @@ mst_status mst_mm_agree(mst_matmul *self, mst_status st)
         return st;
     mst_error mine = {.code = MST_OK}, *all = mst_calloc((size_t)self->size, sizeof *all);
     if (all == NULL)
-        return mst_fail(MST_ENOMEM, "no memory to compare what %d ranks found", self->size);
+        return mst_fail_memory();
     if (st != MST_OK)
         mst_error_save(&mine, st);
     mst_status gathered = self->o.mpi->ops->allgather(0, &mine, sizeof mine, all);
@@ -159,7 +159,7 @@ mst_status mst_matmul_new(const mst_matmul_options *options, mst_matmul **out)
     mst_status st;
     mst_matmul *self = mst_zalloc(sizeof *self);
     if (self == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a multiplication");
+        return mst_fail_memory();
     self->o = *options;
     self->a.file.fd = self->b.file.fd = self->c.file.fd = self->out.fd = -1;
     self->size = options->mpi != NULL ? options->mpi->size : 1;
@@ -222,8 +222,7 @@ static mst_status take_memory(mst_matmul *self)
         self->slots[i].a = mst_calloc(plan->layout.n_rows, sizeof *self->slots[i].a);
         self->slots[i].b = mst_calloc(plan->layout.n_cols, sizeof *self->slots[i].b);
         if (self->slots[i].a == NULL || self->slots[i].b == NULL || self->order == NULL)
-            return mst_fail(MST_ENOMEM, "no memory for a step of %u x %u blocks", plan->layout.n_rows,
-                            plan->layout.n_cols);
+            return mst_fail_memory();
     }
     return self->o.check || self->o.what == MST_MATMUL_VERIFY ? mst_mm_check_begin(self) : MST_OK;
 }
@@ -303,7 +302,7 @@ static mst_status gather(mst_matmul *self, mst_matmul_result *out)
     self->ranks = mst_calloc((size_t)self->size, sizeof *self->ranks);
     if (all == NULL || self->ranks == NULL) {
         mst_free(all);
-        return mst_fail(MST_ENOMEM, "no memory for what %d ranks did", self->size);
+        return mst_fail_memory();
     }
     all[0] = mine;
     if (self->size > 1 && self->o.mpi != NULL)

@@ -241,7 +241,7 @@ mst_status mst_npy_open(const char *path, mst_npy_in *out)
     mst_status st = MST_OK;
     self.path = mst_strdup(path);
     if (head == NULL || self.path == NULL) {
-        st = mst_fail(MST_ENOMEM, "%s: no memory to read its header", path);
+        st = mst_fail_memory();
         goto out;
     }
     self.fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -324,7 +324,7 @@ mst_status mst_npy_read(const mst_npy_in *self, uint64_t row, uint64_t col, uint
     if (h->item != 4 || h->fortran) {
         buffer = mst_alloc(BUFFER);
         if (buffer == NULL)
-            return mst_fail(MST_ENOMEM, "%s: no memory to read a part of it", self->path);
+            return mst_fail_memory();
     }
     if (h->fortran) {
         for (uint64_t c = 0; c < cols && st == MST_OK; c++)

@@ -80,7 +80,7 @@ mst_status mst_npy_create(const char *path, uint64_t rows, uint64_t cols, mst_np
     self.path = mst_strdup(path);
     self.temporary = mst_sprintf("%s.tmp.%ld.%u", path, (long)getpid(), atomic_fetch_add(&count, 1));
     if (self.path == NULL || self.temporary == NULL) {
-        st = mst_fail(MST_ENOMEM, "%s: no memory to create it", path);
+        st = mst_fail_memory();
         goto out;
     }
     self.fd = open(self.temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -109,7 +109,7 @@ mst_status mst_npy_join(const char *path, const char *temporary, uint64_t rows, 
     self.path = mst_strdup(path);
     self.temporary = mst_strdup(temporary);
     if (self.path == NULL || self.temporary == NULL) {
-        st = mst_fail(MST_ENOMEM, "%s: no memory to open it", path);
+        st = mst_fail_memory();
         goto out;
     }
     self.fd = open(temporary, O_RDWR | O_CLOEXEC);
@@ -146,7 +146,7 @@ mst_status mst_npy_commit(mst_npy_out *self)
 {
     char *copy = mst_strdup(self->path);
     if (copy == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory to put it into place", self->path);
+        return mst_fail_memory();
     mst_status st = MST_OK;
     if (rename(self->temporary, self->path) != 0) {
         st = failed(self, "put into place");

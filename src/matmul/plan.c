@@ -68,7 +68,7 @@ mst_status mst_mm_plan_limit(mst_matmul *self)
         return MST_OK;
     said *all = mst_calloc((size_t)self->size, sizeof *all);
     if (all == NULL)
-        return mst_fail(MST_ENOMEM, "no memory to compare the limits of %d ranks", self->size);
+        return mst_fail_memory();
     mst_status st = self->o.mpi->ops->allgather(0, &mine, sizeof mine, all);
     for (int r = 0; r < self->size && st == MST_OK; r++) {
         if (all[r].bytes >= plan->limit)

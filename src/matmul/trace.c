@@ -236,7 +236,7 @@ static mst_status sum_together(mst_matmul *self)
     w.sums = mst_calloc(self->batch, sizeof *w.sums);
     w.errors = mst_calloc(w.n_parts, sizeof *w.errors);
     if (w.sums == NULL || w.errors == NULL) {
-        st = mst_fail(MST_ENOMEM, "no memory for the sums of %" PRIu64 " blocks", self->batch);
+        st = mst_fail_memory();
         goto out;
     }
     TRY_OUT(st, mst_mm_pages_take(&self->share_a, self->batch * TILE_BYTES(rows, cols), "A"));
@@ -343,7 +343,7 @@ mst_status mst_mm_trace(mst_matmul *self, mst_matmul_result *out)
     TRY(mst_mm_agree(self, st));
     double *all = mst_calloc((size_t)self->size, sizeof *all);
     if (all == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for the sums of %d ranks", self->size);
+        return mst_fail_memory();
     all[0] = self->trace;
     if (self->size > 1)
         st = self->o.mpi->ops->allgather(0, &self->trace, sizeof self->trace, all);

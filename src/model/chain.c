@@ -21,7 +21,7 @@ mst_status mst_layer_new(const mst_layer_ops *ops, mst_layer **out)
 {
     mst_layer *layer = mst_zalloc(ops->size);
     if (layer == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a layer of kind %s", ops->name);
+        return mst_fail_memory();
     layer->ops = ops;
     mst_option_group group = mst_layer_options(layer);
     mst_status st = mst_options_init(&group, 1);

@@ -374,7 +374,7 @@ mst_status mst_chain_parse_with(const char *text, const char *source, const mst_
     p.chain = mst_zalloc(sizeof *p.chain);
     copy = mst_strdup(text);
     if (p.chain == NULL || copy == NULL || (p.chain->text = mst_strdup(text)) == NULL) {
-        st = mst_fail(MST_ENOMEM, "%s: no memory for a net", source);
+        st = mst_fail_memory();
         goto out;
     }
     size_t mark = strncmp(copy, "\xef\xbb\xbf", 3) == 0 ? 3 : 0; /* that some editors begin UTF-8 with */

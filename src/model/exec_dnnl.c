@@ -392,7 +392,7 @@ static mst_status dnnl_open(const mst_chain *chain, const mst_kernels *kernels, 
 {
     dnnl_replica *self = mst_zalloc(sizeof *self);
     if (self == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a replica of the net");
+        return mst_fail_memory();
     self->base = (mst_replica){.executor = &mst_executor_dnnl,
                                .chain = chain,
                                .kernels = kernels,

@@ -353,7 +353,7 @@ mst_status mst_dnnl_plan_new(const mst_chain *chain, uint32_t n, bool training, 
     const mst_dnnl_layout *first;
     mst_dnnl_plan *plan = mst_zalloc(sizeof *plan);
     if (plan == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a plan of %u layers", chain->n_layers);
+        return mst_fail_memory();
     plan->chain = chain;
     plan->n = n;
     plan->training = training;

@@ -46,7 +46,7 @@ static mst_status make_room(const plain *self, uint64_t n, float **out)
 {
     *out = mst_alloc_lines((size_t)n * self->base.max_rows * sizeof **out);
     if (*out == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a net on batches of %u rows", self->base.max_rows);
+        return mst_fail_memory();
     return MST_OK;
 }
 
@@ -65,7 +65,7 @@ static mst_status make_buffers(plain *self)
         size_t state =
             layer->ops->state_size != NULL ? layer->ops->state_size(layer, self->base.max_rows) : 0;
         if (state > 0 && (self->states[i] = mst_alloc_lines(state)) == NULL)
-            return mst_fail(MST_ENOMEM, "no memory for a net on batches of %u rows", self->base.max_rows);
+            return mst_fail_memory();
     }
     TRY(make_room(self, most, &self->turns[0]));
     return make_room(self, most, &self->turns[1]);
@@ -76,7 +76,7 @@ static mst_status plain_open(const mst_chain *chain, const mst_kernels *kernels,
 {
     plain *self = mst_zalloc(sizeof *self);
     if (self == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a net");
+        return mst_fail_memory();
     self->base = (mst_replica){.executor = &mst_executor_plain,
                                .chain = chain,
                                .kernels = kernels,

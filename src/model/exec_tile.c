@@ -76,7 +76,7 @@ static mst_status tile_open(const mst_chain *chain, const mst_kernels *kernels, 
 {
     tile_replica *self = mst_zalloc(sizeof *self);
     if (self == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a net");
+        return mst_fail_memory();
     self->base = (mst_replica){.executor = &mst_executor_tile,
                                .chain = chain,
                                .kernels = kernels,

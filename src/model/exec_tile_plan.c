@@ -89,7 +89,7 @@ static mst_status take_bytes(tile_replica *self, size_t size, void **out)
 {
     void *block = mst_alloc_lines(size);
     if (block == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a net on %u images at a time", self->tile->lanes);
+        return mst_fail_memory();
     memset(block, 0, size);
     self->blocks[self->n_blocks++] = block;
     *out = block;

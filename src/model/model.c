@@ -48,7 +48,7 @@ mst_status mst_model_new(const mst_model_options *options, const mst_shape *shap
                         ops->name);
     mst_model *self = mst_zalloc(ops->size);
     if (self == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for model %s", ops->name);
+        return mst_fail_memory();
     self->ops = ops;
     self->kernels = kernels;
     self->options = *options;
@@ -76,7 +76,7 @@ mst_status mst_model_scratch_new(const mst_model *self, uint32_t max_rows, unsig
         return self->ops->open(self, max_rows, n_threads, training, out);
     void *scratch = mst_alloc_lines(self->ops->scratch_size(self, max_rows));
     if (scratch == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for batches of %u rows", max_rows);
+        return mst_fail_memory();
     *out = scratch;
     return MST_OK;
 }

@@ -34,11 +34,6 @@ static const mst_known_net *find_known(const char *name)
     return NULL;
 }
 
-static mst_status no_memory(void)
-{
-    return mst_fail(MST_ENOMEM, "no memory for a net");
-}
-
 /* Appends to *text, which may be NULL. */
 static bool append(char **text, const char *more, size_t length)
 {
@@ -58,7 +53,7 @@ static mst_status with_activation(const char *text, const char *activation, char
         if (!append(&made, relu ? activation : text, relu ? strlen(activation) : length - 1) ||
             !append(&made, "\n", 1)) {
             mst_free(made);
-            return no_memory();
+            return mst_fail_memory();
         }
         text += length;
     }
@@ -81,12 +76,12 @@ static mst_status mlp_text(const char *hidden, const char *activation, char **ou
         }
         int length = snprintf(line, sizeof line, "fc%u: linear %lu\n%s\n", n + 1, size, activation);
         if (!append(&made, line, (size_t)length))
-            return no_memory();
+            return mst_fail_memory();
         at = *end == ',' ? end + 1 : NULL;
     }
     int length = snprintf(line, sizeof line, "fc%u: linear classes\n", n + 1);
     if (!append(&made, line, (size_t)length))
-        return no_memory();
+        return mst_fail_memory();
     *out = made;
     return MST_OK;
 }
@@ -114,7 +109,7 @@ mst_status mst_net_text(const char *model, const mst_model_options *options, cha
     bool mlp = strcmp(model, "mlp") == 0;
     if (options->net_text != NULL) {
         *out = mst_strdup(options->net_text);
-        return *out != NULL ? MST_OK : no_memory();
+        return *out != NULL ? MST_OK : mst_fail_memory();
     }
     if (options->net != NULL && known != NULL)
         return mst_fail(MST_EUSAGE, "--net %s is for --model net; --model %s has a net of its own",
@@ -174,7 +169,7 @@ static mst_status parse(net_model *net, const mst_model_options *options, const 
     /* Again with the default in front, which would have shifted the lines of errors. */
     whole = mst_sprintf("defaults init=%s\n%s", inits[options->init], text);
     if (whole == NULL) {
-        st = no_memory();
+        st = mst_fail_memory();
         goto out;
     }
     mst_chain_destroy(net->chain);

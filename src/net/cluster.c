@@ -110,7 +110,7 @@ static mst_status check_twice(const mst_cluster *c, const mst_text_list *servers
     mst_status st = MST_OK;
     entry *all = mst_calloc(servers->n + workers->n + 1, sizeof *all);
     if (all == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory to check it", c->source);
+        return mst_fail_memory();
     for (size_t i = 0; i < servers->n; i++)
         all[n++] = (entry){servers->items[i], 0, i + 1};
     for (size_t i = 0; i < workers->n; i++)
@@ -151,9 +151,7 @@ static mst_status copy_servers(mst_cluster *c)
             break;
         c->n_servers++;
     }
-    return c->servers != NULL && c->n_servers == c->n_workers
-               ? MST_OK
-               : mst_fail(MST_ENOMEM, "%s: no memory for the list of servers", c->source);
+    return c->servers != NULL && c->n_servers == c->n_workers ? MST_OK : mst_fail_memory();
 }
 
 mst_status mst_cluster_fill(mst_cluster *c, mst_text_list *servers, mst_text_list *workers,
@@ -186,7 +184,7 @@ mst_status mst_cluster_make(const char *const *servers, size_t n_servers, const 
     mst_text_list lists[2] = {{0}, {0}};
     mst_cluster c = {.source = mst_strdup("the cluster"), .secret = mst_strdup("")};
     if (c.source == NULL || c.secret == NULL)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "no memory for the list of processes"));
+        TRY_OUT(st, mst_fail_memory());
     for (size_t i = 0; i < n_servers; i++)
         TRY_OUT(st, mst_text_list_add(&lists[0], servers[i]));
     for (size_t i = 0; i < n_workers; i++)
@@ -208,7 +206,7 @@ mst_status mst_cluster_of_ranks(uint32_t size, uint32_t n_servers, mst_cluster *
     char name[32];
     mst_cluster c = {.source = mst_strdup("MPI"), .secret = mst_strdup(""), .ranks = true};
     if (c.source == NULL || c.secret == NULL)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "no memory for the list of ranks"));
+        TRY_OUT(st, mst_fail_memory());
     for (uint32_t i = 0; i < size; i++) {
         snprintf(name, sizeof name, "mpi:%u", i);
         TRY_OUT(st, mst_text_list_add(&lists[i >= n_servers], name));

@@ -86,7 +86,7 @@ static mst_status set_secret(mst_cluster *c, const char *text, const char *from)
                         MST_SECRET_MAX, n);
     mst_free(c->secret);
     c->secret = mst_strndup(text, n);
-    return c->secret != NULL ? MST_OK : mst_fail(MST_ENOMEM, "%s: no memory for the secret", from);
+    return c->secret != NULL ? MST_OK : mst_fail_memory();
 }
 
 static mst_status read_secret(mst_cluster *c, const char *file, const char *beside)
@@ -99,7 +99,7 @@ static mst_status read_secret(mst_cluster *c, const char *file, const char *besi
     char *path =
         slash != NULL ? mst_sprintf("%.*s/%s", (int)(slash - beside), beside, file) : mst_strdup(file);
     if (path == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for the secret", c->source);
+        return mst_fail_memory();
     if (stat(path, &info) != 0 || !S_ISREG(info.st_mode))
         TRY_OUT(st, mst_fail(MST_EUSAGE, "%s: secret-file %s is not a file", c->source, path));
     if ((info.st_mode & (S_IRWXG | S_IRWXO)) != 0)
@@ -135,8 +135,7 @@ static mst_status finish(mst_cluster *c, spec *s, const mst_cluster_keys *keys, 
 static mst_status begin(mst_cluster *c, const char *source)
 {
     *c = (mst_cluster){.source = mst_strdup(source), .secret = mst_strdup("")};
-    return c->source != NULL && c->secret != NULL ? MST_OK
-                                                  : mst_fail(MST_ENOMEM, "%s: no memory to read it", source);
+    return c->source != NULL && c->secret != NULL ? MST_OK : mst_fail_memory();
 }
 
 /* Hands the cluster over, or ends it. */
@@ -218,7 +217,7 @@ static mst_status load_object(const char *source, const char *text, json_t **out
         return mst_fail(MST_EUSAGE, "%s: longer than %u bytes", source, TEXT_MAX);
     json_t *value = json_loadb(text, n, JSON_REJECT_DUPLICATES, &error);
     if (value == NULL && json_error_code(&error) == json_error_out_of_memory)
-        return mst_fail(MST_ENOMEM, "%s: no memory to read it", source);
+        return mst_fail_memory();
     if (value == NULL)
         return mst_fail(MST_EUSAGE, "%s: not valid JSON at letter %d: %s", source, error.position,
                         error.text);
@@ -257,7 +256,7 @@ static mst_status take_text(const char *source, json_t *object, const char *key,
     if (!json_is_string(value))
         return mst_fail(MST_EUSAGE, "%s: %s must be a text", source, key);
     *out = mst_strdup(json_string_value(value));
-    return *out != NULL ? MST_OK : mst_fail(MST_ENOMEM, "%s: no memory to read it", source);
+    return *out != NULL ? MST_OK : mst_fail_memory();
 }
 
 mst_status mst_cluster_read_json(const char *text, const mst_cluster_env *env, mst_cluster *out)

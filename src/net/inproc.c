@@ -252,7 +252,7 @@ static mst_status inproc_create(const mst_net_options *options, const mst_net_ev
 {
     inproc *n = mst_zalloc(sizeof *n);
     if (n == NULL)
-        return mst_fail(MST_ENOMEM, "net inproc: no memory");
+        return mst_fail_memory();
     n->base.engine = &mst_net_inproc;
     n->options = *options;
     n->events = *events;
@@ -261,7 +261,7 @@ static mst_status inproc_create(const mst_net_options *options, const mst_net_ev
     n->secret = mst_strdup(options->secret != NULL ? options->secret : "");
     n->event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (n->secret == NULL || n->event < 0) {
-        mst_status st = n->secret == NULL ? mst_fail(MST_ENOMEM, "net inproc: no memory")
+        mst_status st = n->secret == NULL ? mst_fail_memory()
                                           : mst_fail(MST_EIO, "net inproc: no eventfd: %s", strerror(errno));
         if (n->event >= 0)
             close(n->event);
@@ -294,7 +294,7 @@ static mst_status inproc_listen(mst_net *net, const char *address, char *bound, 
         return mst_fail(MST_EUSAGE, "%s: a name has 1 to %d characters", address, NAME_MAX_HERE - 1);
     inname *x = mst_zalloc(sizeof *x);
     if (x == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory to listen", address);
+        return mst_fail_memory();
     x->net = n;
     snprintf(x->text, sizeof x->text, "%s", address);
     enter();
@@ -330,7 +330,7 @@ static mst_status inproc_connect(mst_net *net, const char *address, uint64_t dea
         ring(n);
     }
     leave();
-    return p != NULL ? MST_OK : mst_fail(MST_ENOMEM, "%s: no memory to connect", address);
+    return p != NULL ? MST_OK : mst_fail_memory();
 }
 
 static void name_peer(inpeer *p, const mst_identity *who)
@@ -375,7 +375,7 @@ static void dial(inpeer *p, uint64_t now)
     }
     inpeer *q = peer_new(m, p->address);
     if (q == NULL) {
-        dial_failed(p, mst_fail(MST_ENOMEM, "%s: no memory for the connection", p->name));
+        dial_failed(p, mst_fail_memory());
         return;
     }
     name_peer(q, here);
@@ -604,7 +604,7 @@ static mst_status inproc_send(mst_net *net, uint32_t peer, const mst_message *m,
     TRY(st);
     x = message_new(&message, pieces, n_pieces, token);
     if (x == NULL)
-        return mst_fail(MST_ENOMEM, "net inproc: no memory for a message of %" PRIu64 " bytes", size);
+        return mst_fail_memory();
     enter();
     if (p->other == NULL) {
         st = mst_fail(MST_EPEER, "%s is not connected", p->name);

@@ -207,7 +207,7 @@ mst_status mst_mpi_lane_send(mst_mpi_net *n, mst_mpi_lane *lane, uint32_t peer, 
 {
     mst_mpi_out *out = out_new(peer, link, m, pieces, n_pieces, token);
     if (out == NULL)
-        return mst_fail(MST_ENOMEM, "net mpi: no memory for a message of %" PRIu64 " bytes", m->size);
+        return mst_fail_memory();
     *lane->out_last = out;
     lane->out_last = &out->next;
     if (lane->next_out == NULL)

@@ -5,9 +5,9 @@
  * listens, WELCOME (or REFUSE) back, READY, and at the end one last frame each way, FAREWELL from who ends it
  * and CLOSED (or its own FAREWELL) from the other; after these nothing of the link is on its way.
  *
- * MPI neither notices a dead rank nor goes on without it: who must not hang keeps a watch (ranks/rank_watch.h), and
- * peer_timeout_ms has no meaning here. A poll backs off: it gives the processor away, then sleeps 50 and at
- * last 500 us between looks.
+ * MPI neither notices a dead rank nor goes on without it: who must not hang keeps a watch
+ * (ranks/rank_watch.h), and peer_timeout_ms has no meaning here. A poll backs off: it gives the processor
+ * away, then sleeps 50 and at last 500 us between looks.
  *
  * Invariants
  * 1. A link's events come between its `up` and its `down`; frames of other links are received and dropped.
@@ -106,7 +106,7 @@ static mst_status peer_new(mst_mpi_net *n, int rank, mst_mpi_state state, uint32
     if (mst_mpi_lane_of(n, rank) == NULL ||
         !mst_grow(&n->peers, &n->peers_capacity, n->n_peers + 1, sizeof *n->peers) ||
         (p = mst_zalloc(sizeof *p)) == NULL)
-        return mst_fail(MST_ENOMEM, "mpi:%d: no memory to connect", rank);
+        return mst_fail_memory();
     p->rank = rank;
     p->state = MST_MPI_DOWN;
     p->start_ns = mst_now_ns();
@@ -147,7 +147,7 @@ static mst_status say(mst_mpi_net *n, int rank, uint64_t link, uint16_t type, co
     mst_message m = {.type = type, .size = size};
     mst_piece piece = {.data = body, .size = size};
     if (lane == NULL)
-        return mst_fail(MST_ENOMEM, "mpi:%d: no memory for a message", rank);
+        return mst_fail_memory();
     return mst_mpi_lane_send(n, lane, MST_PEER_NONE, link, &m, &piece, size > 0, NULL);
 }
 
@@ -418,7 +418,7 @@ static mst_status mpi_create(const mst_net_options *options, const mst_net_event
     mst_mpi_net *n = mst_zalloc(sizeof *n);
     if (n == NULL) {
         atomic_store(&g_there, false);
-        return mst_fail(MST_ENOMEM, "net mpi: no memory");
+        return mst_fail_memory();
     }
     n->base.engine = &mst_net_mpi;
     n->options = *options;
@@ -432,7 +432,7 @@ static mst_status mpi_create(const mst_net_options *options, const mst_net_event
         n->requests[0] = MST_MPI_NONE;
     if (n->secret == NULL || n->scratch == NULL || !room) {
         mpi_destroy(&n->base);
-        return mst_fail(MST_ENOMEM, "net mpi: no memory");
+        return mst_fail_memory();
     }
     *out = &n->base;
     return MST_OK;

@@ -55,7 +55,7 @@ mst_status mst_tcp_watch_new(mst_tcp *t, int fd, void (*ready)(void *, int, bool
 {
     mst_tcp_watch *w = mst_zalloc(sizeof *w);
     if (w == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a connection");
+        return mst_fail_memory();
     w->fd = fd;
     w->ready = ready;
     w->owner = owner;
@@ -267,7 +267,7 @@ static mst_status tcp_create(const mst_net_options *options, const mst_net_event
     mst_status st = MST_OK;
     mst_tcp *t = mst_zalloc(sizeof *t);
     if (t == NULL)
-        return mst_fail(MST_ENOMEM, "net tcp: no memory");
+        return mst_fail_memory();
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -284,7 +284,7 @@ static mst_status tcp_create(const mst_net_options *options, const mst_net_event
     t->secret = mst_strdup(options->secret != NULL ? options->secret : "");
     t->options.secret = t->secret;
     if (t->secret == NULL) {
-        st = mst_fail(MST_ENOMEM, "net tcp: no memory");
+        st = mst_fail_memory();
         goto out;
     }
     int e = uv_loop_init(&t->loop);

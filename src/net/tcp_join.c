@@ -275,8 +275,7 @@ mst_status mst_tcp_listen(mst_tcp *t, const char *address, char *bound, size_t b
     TRY(mst_tcp_address_parse(address, &a));
     TRY(a.numeric ? listen_socket(t, address, &a, &fd) : listen_name(t, address, &a, &fd));
     mst_tcp_listener *l = mst_zalloc(sizeof *l);
-    mst_status st = l != NULL ? mst_tcp_watch_new(t, fd, on_listener, l, &l->watch)
-                              : mst_fail(MST_ENOMEM, "%s: no memory to listen", address);
+    mst_status st = l != NULL ? mst_tcp_watch_new(t, fd, on_listener, l, &l->watch) : mst_fail_memory();
     if (st != MST_OK) {
         mst_free(l);
         close(fd);
@@ -516,7 +515,7 @@ mst_status mst_tcp_dial_new(mst_tcp *t, const char *address, uint64_t deadline_n
     mst_tcp_peer *p = d != NULL ? mst_tcp_peer_new(t) : NULL;
     if (p == NULL) {
         mst_free(d);
-        return mst_fail(MST_ENOMEM, "%s: no memory to connect", address);
+        return mst_fail_memory();
     }
     d->peer = p;
     d->net = t;

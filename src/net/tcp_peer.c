@@ -305,7 +305,7 @@ mst_status mst_tcp_peer_up(mst_tcp_peer *p, mst_tcp_watch *w, const mst_identity
     mst_tcp *t = p->net;
     p->in = mst_alloc(sizeof *p->in);
     if (p->in == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a connection");
+        return mst_fail_memory();
     mst_frames_init(p->in, t->options.max_body);
     snprintf(p->name, sizeof p->name, "%s %u (%s)", mst_role_name(who->role), who->index, address);
     struct sockaddr_storage here = {0};
@@ -487,7 +487,7 @@ mst_status mst_tcp_peer_send(mst_tcp_peer *p, const mst_message *m, const mst_pi
     uint64_t size = MST_WIRE_HEADER + message.size;
     mst_tcp_out *o = NULL;
     if (token != NULL && (o = out_rest(p, header, pieces, n_pieces, size, 0, token)) == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for a message", p->name);
+        return mst_fail_memory();
 
     if (p->stats.queued + size > CORK_MAX)
         uncork(p);
@@ -503,7 +503,7 @@ mst_status mst_tcp_peer_send(mst_tcp_peer *p, const mst_message *m, const mst_pi
         if (o == NULL && (o = out_rest(p, header, pieces, n_pieces, size, (uint64_t)n, NULL)) == NULL) {
             if (n > 0) /* half a message is out: nothing can follow it */
                 break_writes(p);
-            return mst_fail(MST_ENOMEM, "%s: no memory for a message", p->name);
+            return mst_fail_memory();
         }
         o->done = (uint64_t)n;
         enqueue(p, o);

@@ -92,7 +92,7 @@ static mst_status make_folder_of(const char *path)
 {
     char *folder = mst_strdup(path);
     if (folder == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for a path", path);
+        return mst_fail_memory();
     *strrchr(folder, '/') = 0;
     mst_status st = mst_make_folders(folder);
     mst_free(folder);
@@ -147,7 +147,7 @@ mst_status mst_record_file(const char *run, const mst_record *r)
     bool anew = r->kind == MST_RECORD_PROCESS || (r->kind == MST_RECORD_TRACE && r->begins);
     char *path = path_of(run, r);
     if (path == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for a path", run);
+        return mst_fail_memory();
     if (r->begins)
         st = mst_path_is_folder(run) ? make_folder_of(path)
                                      : mst_fail(MST_EIO, "%s: the run's folder is gone", run);

@@ -130,7 +130,7 @@ mst_status mst_resources_new(const char *root, mst_resources **out)
     };
     mst_resources *self = mst_zalloc(sizeof *self);
     if (self == NULL)
-        return mst_fail(MST_ENOMEM, "no memory to watch resources");
+        return mst_fail_memory();
     for (unsigned i = 0; i < N_SOURCES; i++)
         self->fds[i] = open_under(root, names[i]);
     if (self->fds[NET_DEV] < 0)
@@ -147,7 +147,7 @@ mst_status mst_resources_new(const char *root, mst_resources **out)
         self->cores[i] = mst_calloc(self->n_cores + 1, sizeof *self->cores[i]);
     if (self->text == NULL || self->cores[0] == NULL || self->cores[1] == NULL) {
         mst_resources_destroy(self);
-        return mst_fail(MST_ENOMEM, "no memory to watch resources");
+        return mst_fail_memory();
     }
     mst_resources_read(self);
     const mst_host_net *net = &self->usage[self->now].net;

@@ -116,7 +116,7 @@ static mst_status lock_folder(const char *folder, int *out)
     int fd = -1;
     char *path = lock_path(folder);
     if (path == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for a path", folder);
+        return mst_fail_memory();
     for (;;) {
         fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
         if (fd < 0)
@@ -202,7 +202,7 @@ static mst_status put_aside(mst_run *self)
         n--;
     char *aside = mst_sprintf("%.*s.old-%ld", (int)n, self->path, (long)getpid());
     if (aside == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for a path", self->path);
+        return mst_fail_memory();
     mst_status st = lock_folder(self->path, &self->aside_lock);
     if (st == MST_OK && rename(self->path, aside) != 0)
         st = mst_fail(MST_EIO, "%s: cannot be renamed to %s: %s", self->path, aside, strerror(errno));
@@ -271,7 +271,7 @@ static mst_status make_folder(const mst_run *self)
 {
     char *parent = mst_strdup(self->path);
     if (parent == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for a path", self->path);
+        return mst_fail_memory();
     size_t n = strlen(parent);
     while (n > 1 && parent[n - 1] == '/')
         parent[--n] = 0;
@@ -299,7 +299,7 @@ static mst_status write_manifest(const mst_run *self, const json_t *manifest)
     mst_out *out = NULL;
     char *text = json_dumps(manifest, JSON_INDENT(1));
     if (text == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for the manifest", self->manifest);
+        return mst_fail_memory();
     TRY_OUT(st, mst_out_open(self->manifest, &out));
     TRY_OUT(st, mst_out_write(out, text, strlen(text)));
     TRY_OUT(st, mst_out_write(out, "\n", 1));
@@ -317,7 +317,7 @@ mst_status mst_run_manifest(mst_run *self, const json_t *manifest)
     if (st != MST_OK)
         ;
     else if (whole == NULL || json_object_update_missing(whole, (json_t *)manifest) != 0)
-        st = mst_fail(MST_ENOMEM, "%s: no memory for the manifest", self->manifest);
+        st = mst_fail_memory();
     else
         st = write_manifest(self, whole);
     json_decref(whole);
@@ -329,8 +329,7 @@ static mst_status first_manifest(mst_run *self)
     char now[21];
     mst_wall_time(now);
     json_t *manifest = json_pack("{s:s}", "created", now);
-    mst_status st = manifest == NULL ? mst_fail(MST_ENOMEM, "%s: no memory for the manifest", self->manifest)
-                                     : mst_run_manifest(self, manifest);
+    mst_status st = manifest == NULL ? mst_fail_memory() : mst_run_manifest(self, manifest);
     json_decref(manifest);
     return st;
 }
@@ -612,13 +611,13 @@ mst_status mst_run_new(const char *path, mst_run_open how, uint64_t resume_step,
     mst_status st;
     mst_run *self = mst_zalloc(sizeof *self);
     if (self == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for a run", path);
+        return mst_fail_memory();
     self->fd = self->lock = self->aside_lock = -1;
     self->path = mst_strdup(path);
     self->manifest = mst_sprintf("%s/manifest.json", path);
     self->metrics = mst_sprintf("%s/metrics.csv", path);
     if (self->path == NULL || self->manifest == NULL || self->metrics == NULL)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for a path", path));
+        TRY_OUT(st, mst_fail_memory());
     if (how == MST_RUN_OVERWRITE)
         TRY_OUT(st, put_aside(self));
     if (how == MST_RUN_RESUME) {

@@ -30,7 +30,7 @@ mst_status mst_spans_new(mst_spans **out)
 {
     mst_spans *self = mst_alloc_lines(sizeof *self);
     if (self == NULL)
-        return mst_fail(MST_ENOMEM, "no memory to time phases");
+        return mst_fail_memory();
     memset(self, 0, sizeof *self);
     *out = self;
     return MST_OK;

@@ -24,7 +24,7 @@ mst_status mst_trace_ring_new(uint64_t from_step, uint64_t to_step, mst_trace_ri
 {
     mst_trace_ring *self = mst_alloc_lines(sizeof *self);
     if (self == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a trace");
+        return mst_fail_memory();
     atomic_init(&self->head, 0);
     atomic_init(&self->tail, 0);
     atomic_init(&self->dropped, 0);

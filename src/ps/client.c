@@ -96,7 +96,7 @@ mst_status mst_client_new(const mst_client_options *options, mst_client **out)
                         MST_LISTS);
     mst_client *self = mst_zalloc(sizeof *self);
     if (self == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a client");
+        return mst_fail_memory();
     self->options = *options;
     self->n_servers = options->table->n_servers;
     self->width = options->table->width;
@@ -106,8 +106,7 @@ mst_status mst_client_new(const mst_client_options *options, mst_client **out)
     for (uint32_t i = 0; whole && i < options->n_slots; i++)
         whole = (self->slots[i].parts = mst_calloc(self->n_servers, sizeof(part))) != NULL;
     if (!whole) {
-        st = mst_fail(MST_ENOMEM, "no memory for %" PRIu32 " slots of %" PRIu32 " servers", options->n_slots,
-                      self->n_servers);
+        st = mst_fail_memory();
         goto out;
     }
     memcpy(self->peers, options->peers, self->n_servers * sizeof *self->peers);
@@ -233,7 +232,7 @@ static mst_status add_run(part *p, uint64_t first, uint64_t count)
         return MST_OK;
     }
     if (!mst_grow(&p->runs, &p->run_capacity, p->n_runs + 1, sizeof *p->runs))
-        return mst_fail(MST_ENOMEM, "no memory for %zu runs of a list", p->n_runs + 1);
+        return mst_fail_memory();
     p->runs[p->n_runs++] = (run){first, count};
     return MST_OK;
 }
@@ -270,7 +269,7 @@ static mst_status make_weights(mst_client *self, client_slot *s)
         s->capacity = 0;
         s->weights = mst_alloc_lines(capacity * sizeof *s->weights);
         if (s->weights == NULL)
-            return mst_fail(MST_ENOMEM, "no memory for %" PRIu64 " pulled weights", s->floats);
+            return mst_fail_memory();
         s->capacity = capacity;
     }
     for (uint64_t i = used; self->width != 0 && i < key_start_of(self, &s->list) * self->width; i++)
@@ -342,7 +341,7 @@ static mst_status send_early(mst_client *self, const client_slot *s, uint32_t k,
                      .step = from};
     if (n == 0) {
         if (!mst_grow(&p->early, &p->early_capacity, (size_t)p->floats * size, 1))
-            return mst_fail(MST_ENOMEM, "no memory for a gradient of %" PRIu64 " floats", p->floats);
+            return mst_fail_memory();
         convert_runs(self, p, g, from, p->to_push, p->early + from * size);
         pieces[n++] = (mst_piece){p->early + from * size, (size_t)(p->to_push - from) * size};
     }
@@ -403,7 +402,7 @@ static mst_status send_part(mst_client *self, uint32_t k, const mst_push *push, 
         head.part_floats = reply->floats > self->options.part_floats ? self->options.part_floats : 0;
     }
     if (!mst_grow(&reply->out, &reply->out_capacity, room, 1))
-        return mst_fail(MST_ENOMEM, "no memory for a request of %zu bytes", room);
+        return mst_fail_memory();
 
     if (convert)
         convert_runs(self, pushed, push->g, 0, pushed->to_push, reply->out + MST_STEP_HEAD);
@@ -559,7 +558,7 @@ mst_status mst_client_body(mst_client *self, uint32_t peer, const mst_message *m
     if (*out != NULL)
         return MST_OK;
     if (!mst_grow(&p->in, &p->in_capacity, (size_t)m->size, 1))
-        return mst_fail(MST_ENOMEM, "no memory for a reply of %" PRIu64 " bytes", m->size);
+        return mst_fail_memory();
     *out = p->in;
     return MST_OK;
 }

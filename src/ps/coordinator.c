@@ -21,7 +21,7 @@ mst_status mst_coordinator_new(mst_server *s, mst_coordinator **out)
 {
     mst_coordinator *co = mst_zalloc(sizeof *co);
     if (co == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for the coordinator");
+        return mst_fail_memory();
     co->members = mst_calloc(s->options.n_workers, sizeof *co->members);
     co->server_joined = mst_calloc(s->options.n_servers, sizeof *co->server_joined);
     co->server_ready = mst_calloc(s->options.n_servers, sizeof *co->server_ready);
@@ -31,7 +31,7 @@ mst_status mst_coordinator_new(mst_server *s, mst_coordinator **out)
     if (co->members == NULL || co->server_joined == NULL || co->server_ready == NULL ||
         co->restores == NULL) {
         mst_coordinator_destroy(co);
-        return mst_fail(MST_ENOMEM, "no memory for the coordinator");
+        return mst_fail_memory();
     }
     co->began_ns = co->said_ns = mst_now_ns();
     co->chief = UINT32_MAX;
@@ -81,7 +81,7 @@ static mst_status read_sample(const json_t *sample, uint32_t **out, size_t *n)
     size_t i, count = json_array_size(sample);
     uint32_t *keys = mst_calloc(count + 1, sizeof *keys);
     if (keys == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a sample of keys");
+        return mst_fail_memory();
     json_array_foreach((json_t *)sample, i, key) keys[i] = (uint32_t)json_integer_value(key);
     *out = keys;
     *n = count;
@@ -121,7 +121,7 @@ static mst_status pump(mst_server *s, uint32_t server)
         uint64_t left = extent->count - r->at, count = left < PART_FLOATS ? left : PART_FLOATS;
         mst_buffer *piece = mst_server_buffer(s, PART_FLOATS * sizeof(float));
         if (piece == NULL)
-            return mst_fail(MST_ENOMEM, "no memory to restore server %" PRIu32, server);
+            return mst_fail_memory();
         mst_message m = {.type = MST_PS_PART, .count = r->slot, .step = extent->first + r->at};
         mst_status st = s->hooks->restore(s->hooks->arg, r->slot, m.step, count, (float *)piece->data);
         if (st != MST_OK) {
@@ -157,7 +157,7 @@ static mst_status restore_server(mst_server *s, uint32_t server)
     mst_restore *r = &s->co->restores[server];
     r->owned = mst_calloc(s->table.n_partitions, sizeof *r->owned);
     if (r->owned == NULL)
-        return mst_fail(MST_ENOMEM, "no memory to restore server %" PRIu32, server);
+        return mst_fail_memory();
     mst_placement_owned(&s->table, server, r->owned, &r->n);
     return pump(s, server);
 }

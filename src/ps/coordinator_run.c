@@ -228,7 +228,7 @@ mst_status mst_coordinator_cut_taken(mst_server *s)
         co->saved_step = co->progress.steps;
     json_t *plan = mst_work_json(s);
     if (plan == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a checkpoint");
+        return mst_fail_memory();
     TRY(s->hooks->save_begin(s->hooks->arg, &s->table, plan, co->saving_best));
     return hear_early(s);
 }
@@ -277,7 +277,7 @@ static mst_status keep_early(mst_server *s, const mst_message *m, const void *bo
     mst_coordinator *co = s->co;
     mst_early_part *early = mst_zalloc(sizeof *early);
     if (early == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a checkpoint");
+        return mst_fail_memory();
     early->m = *m;
     *co->early_tail = early;
     co->early_tail = &early->next;
@@ -285,7 +285,7 @@ static mst_status keep_early(mst_server *s, const mst_message *m, const void *bo
         return MST_OK;
     early->body = mst_server_buffer(s, (size_t)m->size);
     if (early->body == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a checkpoint");
+        return mst_fail_memory();
     memcpy(early->body->data, body, (size_t)m->size);
     return MST_OK;
 }

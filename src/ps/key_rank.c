@@ -25,12 +25,12 @@ mst_status mst_key_rank_new(uint64_t n_keys, mst_key_rank **out)
 {
     mst_key_rank *self = mst_zalloc(sizeof *self);
     if (self == NULL)
-        return mst_fail(MST_ENOMEM, "no memory to rank %llu keys", (unsigned long long)n_keys);
+        return mst_fail_memory();
     self->n_cells = n_keys / CELL_KEYS + 1;
     self->cells = mst_pages_reserve((size_t)self->n_cells * sizeof *self->cells, true);
     if (self->cells == NULL) {
         mst_free(self);
-        return mst_fail(MST_ENOMEM, "no memory to rank %llu keys", (unsigned long long)n_keys);
+        return mst_fail_memory();
     }
     *out = self;
     return MST_OK;

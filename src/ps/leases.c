@@ -66,16 +66,11 @@ static uint64_t steps_of(const mst_leases *self, uint64_t rows)
     return (rows + self->options.batch - 1) / self->options.batch;
 }
 
-static mst_status no_memory(void)
-{
-    return mst_fail(MST_ENOMEM, "no memory for leases");
-}
-
 static mst_status leases_new(const mst_lease_options *options, mst_leases **out)
 {
     mst_leases *self = mst_zalloc(sizeof *self);
     if (self == NULL)
-        return no_memory();
+        return mst_fail_memory();
     self->options = *options;
     uint64_t batch = options->batch;
     uint64_t batches = options->lease_rows / batch;
@@ -85,7 +80,7 @@ static mst_status leases_new(const mst_lease_options *options, mst_leases **out)
     self->held = mst_calloc(options->n_workers, sizeof *self->held);
     if (self->held == NULL) {
         mst_leases_destroy(self);
-        return no_memory();
+        return mst_fail_memory();
     }
     *out = self;
     return MST_OK;
@@ -101,7 +96,7 @@ mst_status mst_leases_new(const mst_lease_options *options, uint64_t epoch, uint
     if (position > 0) {
         if (!mst_grow(&self->done, &self->done_capacity, 1, sizeof *self->done)) {
             mst_leases_destroy(self);
-            return no_memory();
+            return mst_fail_memory();
         }
         self->done[0] = position;
         self->n_done = 1;
@@ -129,7 +124,7 @@ static mst_status count_done(mst_leases *self, uint64_t epoch, uint64_t rows)
     size_t at = (size_t)(epoch - self->first_epoch), had = self->n_done;
     if (at >= had) {
         if (!mst_grow(&self->done, &self->done_capacity, at + 1, sizeof *self->done))
-            return no_memory();
+            return mst_fail_memory();
         memset(self->done + had, 0, (at + 1 - had) * sizeof *self->done);
         self->n_done = at + 1;
     }
@@ -166,7 +161,7 @@ static mst_status cut_segment(mst_leases *self, uint32_t worker)
     rows = rows < left ? rows : left;
     range segment = {{self->next_epoch, self->next_position, self->next_position + rows}, worker};
     if (!ranges_insert(&self->pool, self->pool.n, &segment))
-        return no_memory();
+        return mst_fail_memory();
     self->next_position += rows;
     if (self->next_position == self->options.epoch_rows) {
         self->next_epoch++;
@@ -221,7 +216,7 @@ mst_status mst_leases_take(mst_leases *self, uint32_t worker, mst_lease *out, bo
     range lease = {{from->lease.epoch, from->lease.from, from->lease.from + rows}, worker};
     ranges *held = &self->held[worker];
     if (!ranges_insert(held, held->n, &lease))
-        return no_memory();
+        return mst_fail_memory();
     from->lease.from += rows;
     if (rows_of(&from->lease) == 0)
         ranges_remove(&self->pool, at);
@@ -261,7 +256,7 @@ mst_status mst_leases_return(mst_leases *self, uint32_t worker, uint64_t *rows)
         range back = held->items[0];
         back.owner = NOBODY;
         if (!ranges_insert(&self->pool, 0, &back))
-            return no_memory();
+            return mst_fail_memory();
         *rows += rows_of(&back.lease);
         self->leased_rows -= rows_of(&back.lease);
         self->leased_steps -= steps_of(self, rows_of(&back.lease));
@@ -383,7 +378,7 @@ mst_status mst_leases_resume(const mst_lease_options *options, const json_t *jso
                     mst_fail(MST_EINPUT, "the checkpoint's leases do not fit these data of %" PRIu64 " rows",
                              options->epoch_rows));
         if (!ranges_insert(&self->pool, self->pool.n, &r))
-            TRY_OUT(st, no_memory());
+            TRY_OUT(st, mst_fail_memory());
     }
     TRY_OUT(st, count_from_pool(self));
     *out = self;

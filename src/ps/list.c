@@ -17,6 +17,6 @@ mst_status mst_list_room(mst_list *list, size_t n_keys)
     if (list->key_capacity == 0)
         list->keys = NULL; /* somebody else's */
     if (!mst_grow(&list->keys, &list->key_capacity, n_keys, sizeof *list->keys))
-        return mst_fail(MST_ENOMEM, "no memory for a list of %zu keys", n_keys);
+        return mst_fail_memory();
     return MST_OK;
 }

@@ -32,7 +32,7 @@ mst_status mst_row_localiser_new(uint64_t n_keys, unsigned n_banks, mst_row_loca
         self->banks = mst_calloc(n_banks, sizeof *self->banks);
     if (self == NULL || self->banks == NULL) {
         mst_row_localiser_destroy(self);
-        return mst_fail(MST_ENOMEM, "no memory to localise batches");
+        return mst_fail_memory();
     }
     self->n_banks = n_banks;
     while (self->n_passes < PASSES_MAX && n_keys > (uint64_t)1 << self->n_passes * DIGIT_BITS)
@@ -68,7 +68,7 @@ static mst_status make_room(mst_row_localiser *self, mst_row_bank *b, size_t n)
         if (bits != self->table_bits) {
             table = mst_alloc_lines(sizeof *table << bits);
             if (table == NULL)
-                return mst_fail(MST_ENOMEM, "no memory to localise a batch of %zu entries", n);
+                return mst_fail_memory();
             mst_free(self->table);
             self->table = table;
             self->table_bits = bits;
@@ -80,7 +80,7 @@ static mst_status make_room(mst_row_localiser *self, mst_row_bank *b, size_t n)
         !mst_grow(&self->items, &self->item_capacity, n + 1, sizeof *self->items) ||
         !mst_grow(&self->spare, &self->spare_capacity, n, sizeof *self->spare) ||
         !mst_grow(&self->ranks, &self->rank_capacity, n, sizeof *self->ranks))
-        return mst_fail(MST_ENOMEM, "no memory to localise a batch of %zu entries", n);
+        return mst_fail_memory();
     return MST_OK;
 }
 

@@ -184,8 +184,7 @@ static mst_status add_partition(mst_placement *table, size_t *capacity, uint64_t
                                 uint32_t server)
 {
     if (!mst_grow(&table->partitions, capacity, table->n_partitions + 1, sizeof *table->partitions))
-        return mst_fail(MST_ENOMEM, "no memory for a table of %" PRIu32 " partitions",
-                        table->n_partitions + 1);
+        return mst_fail_memory();
     table->partitions[table->n_partitions++] =
         (mst_partition){.first = first, .count = count, .server = server};
     return MST_OK;
@@ -249,8 +248,7 @@ static mst_status make_sparse(mst_placement *table, const mst_grad *layout, uint
     table->key_starts = mst_calloc(table->n_servers + 1, sizeof *table->key_starts);
     if (sorted == NULL || table->key_starts == NULL) {
         mst_free(sorted);
-        return mst_fail(MST_ENOMEM, "no memory to cut %" PRIu64 " keys among %" PRIu32 " servers", n_keys,
-                        table->n_servers);
+        return mst_fail_memory();
     }
     if (n > 0)
         memcpy(sorted, sample, n * sizeof *sorted);

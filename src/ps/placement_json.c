@@ -81,7 +81,7 @@ static mst_status read_partitions(mst_placement *table, const json_t *array)
                         table->size);
     table->partitions = mst_calloc(n / 2, sizeof *table->partitions);
     if (table->partitions == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a table of %zu partitions", n / 2);
+        return mst_fail_memory();
     for (size_t i = 0; i < n; i += 2) {
         TRY(read_number(json_array_get(array, i), "the count of a partition", MST_TABLE_LINE,
                         table->size - at, &count));
@@ -120,7 +120,7 @@ static mst_status read_sparse(mst_placement *table, const json_t *array)
     uint64_t n_keys = (table->size - offset) / width; /* at most */
     table->key_starts = mst_calloc((size_t)n + 1, sizeof *table->key_starts);
     if (table->key_starts == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a table of %" PRIu32 " servers", n);
+        return mst_fail_memory();
     for (uint32_t s = 0; s <= n; s++) {
         uint64_t high = s == 0 ? 0 : n_keys < UINT32_MAX ? n_keys : UINT32_MAX;
         TRY(read_number(json_array_get(array, s + 2), "where a server's keys begin", before, high, &start));

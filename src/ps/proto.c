@@ -250,7 +250,7 @@ mst_status mst_ps_json(const mst_message *m, const void *body, json_t **out)
         return mst_fail(MST_EINPUT, "a %s without a body; it has JSON", type);
     json_t *json = json_loadb(body, (size_t)m->size, JSON_REJECT_DUPLICATES, &error);
     if (json == NULL && json_error_code(&error) == json_error_out_of_memory)
-        return mst_fail(MST_ENOMEM, "no memory for a %s of %" PRIu64 " bytes", type, m->size);
+        return mst_fail_memory();
     if (json == NULL)
         return mst_fail(MST_EINPUT, "a %s that is not JSON: %s at byte %d", type, error.text, error.position);
     *out = json;
@@ -305,7 +305,7 @@ mst_status mst_ps_send_json(mst_net *net, uint32_t peer, const mst_message *m, j
     char *text = json != NULL ? json_dumps(json, JSON_COMPACT) : NULL;
     json_decref(json); /* NULL-safe */
     if (text == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a %s", mst_ps_type_name(m->type));
+        return mst_fail_memory();
     mst_piece piece = {.data = text, .size = strlen(text)};
     mst_status st = mst_net_send(net, peer, m, &piece, 1, NULL);
     free(text); /* jansson's, of malloc */

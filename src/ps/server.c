@@ -106,7 +106,7 @@ mst_status mst_server_make_shard(mst_server *s)
 {
     s->owned = mst_calloc(s->table.n_partitions, sizeof *s->owned);
     if (s->owned == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for the partition table");
+        return mst_fail_memory();
     mst_placement_owned(&s->table, s->index, s->owned, &s->n_owned);
     for (uint32_t i = 0; i < s->n_owned; i++) {
         s->owned_floats += s->owned[i].count;
@@ -220,7 +220,7 @@ static mst_status hear_coordinator(mst_server *s, const mst_message *m, const vo
         if (m->type == MST_PS_CUT)
             return mst_server_hear_cut(s, m, slots);
         if (!mst_grow(&s->closes, &s->close_capacity, s->n_closes + 1, sizeof *s->closes))
-            return mst_fail(MST_ENOMEM, "no memory for steps that close");
+            return mst_fail_memory();
         mst_step_close *close = &s->closes[s->n_closes++];
         close->step = m->step;
         memcpy(close->slots, slots, sizeof slots);
@@ -277,7 +277,7 @@ static mst_status remember_peer(mst_server *s, uint32_t peer, mst_peer_kind kind
 {
     size_t had = s->peer_capacity;
     if (!mst_grow(&s->peers, &s->peer_capacity, (size_t)peer + 1, sizeof *s->peers))
-        return mst_fail(MST_ENOMEM, "no memory for a peer");
+        return mst_fail_memory();
     if (s->peer_capacity > had)
         memset(s->peers + had, 0, (s->peer_capacity - had) * sizeof *s->peers);
     s->peers[peer] = (mst_peer){.kind = kind, .index = index};
@@ -428,7 +428,7 @@ static mst_status on_body(void *arg, uint32_t peer, const mst_message *m, void *
                         mst_ps_type_name(m->type), m->size, most);
     mst_buffer *buffer = mst_server_buffer(s, (size_t)m->size);
     if (buffer == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a message of %" PRIu64 " bytes", m->size);
+        return mst_fail_memory();
     s->peers[peer].incoming = buffer;
     *out = buffer->data;
     return MST_OK;
@@ -600,7 +600,7 @@ static mst_status server_init(mst_server *s, const mst_server_options *o, const 
     s->servers = mst_calloc(o->n_servers, sizeof *s->servers);
     s->workers = mst_calloc(o->n_workers, sizeof *s->workers);
     if (s->servers == NULL || s->workers == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a server");
+        return mst_fail_memory();
     for (uint32_t i = 0; i < o->n_servers; i++)
         s->servers[i] = MST_PEER_NONE;
     for (uint32_t w = 0; w < o->n_workers; w++)
@@ -645,7 +645,7 @@ mst_status mst_server_run(const mst_server_options *options, const mst_server_ho
 {
     mst_server *s = mst_zalloc(sizeof *s);
     if (s == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a server");
+        return mst_fail_memory();
     mst_status st = server_init(s, options, hooks);
     if (st != MST_OK)
         mst_server_fail(s, st);

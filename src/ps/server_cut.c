@@ -170,7 +170,7 @@ static mst_status send_watched(mst_server *s)
     size_t size = mst_shard_watched_size(s->shard);
     mst_buffer *buffer = mst_server_buffer(s, size > 0 ? size : 1);
     if (buffer == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for the %zu bytes of an evaluation", size);
+        return mst_fail_memory();
     mst_shard_watched(s->shard, buffer->data);
     mst_message m = {.type = MST_PS_EVAL_VALUES, .count = s->cut.number, .step = s->applied};
     return mst_unless_gone(mst_server_lend(s, peer, &m, buffer, size));

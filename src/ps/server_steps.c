@@ -61,7 +61,7 @@ static mst_status send_part(mst_server *s, uint32_t worker, const mst_shard_requ
         size_t size = count * mst_wire_size(r->wire);
         mst_buffer *buffer = mst_server_buffer(s, size);
         if (buffer == NULL)
-            return mst_fail(MST_ENOMEM, "no memory for a part of %zu bytes", size);
+            return mst_fail_memory();
         mst_shard_reply_part(s->shard, r, first, count, buffer->data);
         st = mst_server_lend(s, peer, &m, buffer, size);
     }
@@ -128,7 +128,7 @@ static mst_status gather_rest(mst_server *s, uint32_t worker, const mst_shard_re
         s->reply = mst_server_buffer(s, SMALL_REPLY);
     mst_buffer *buffer = small ? s->reply : mst_server_buffer(s, whole);
     if (buffer == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for an answer of %zu bytes", whole);
+        return mst_fail_memory();
     if (size > 0)
         mst_shard_reply_rest(s->shard, r, left, buffer->data);
     if (flags & MST_VALUES_WORK)
@@ -183,7 +183,7 @@ static mst_status push_large(mst_server *s, uint32_t worker, const mst_shard_req
     mst_update u = update_of(s);
     mst_buffer *buffer = mst_server_buffer(s, size);
     if (buffer == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for an answer of %zu bytes", size);
+        return mst_fail_memory();
     mst_status st = mst_shard_step(s->shard, r, &u, buffer->data);
     if (st == MST_OK && s->co != NULL)
         st = mst_coordinator_applied(s, s->applied, &r, 1);
@@ -297,7 +297,7 @@ static mst_status decide_close(mst_server *s, uint64_t step)
     for (uint32_t i = 1; i < s->options.n_servers; i++)
         TRY(mst_unless_gone(mst_net_send(s->net, s->servers[i], &m, &piece, 1, NULL)));
     if (!mst_grow(&s->closes, &s->close_capacity, s->n_closes + 1, sizeof *s->closes))
-        return mst_fail(MST_ENOMEM, "no memory for steps that close");
+        return mst_fail_memory();
     s->closes[s->n_closes++] = close;
     return MST_OK;
 }
@@ -468,7 +468,7 @@ static mst_status hold_step(mst_server *s, uint32_t worker, const mst_message *m
 {
     mst_held_step *held = mst_zalloc(sizeof *held);
     if (held == NULL)
-        return mst_fail(MST_ENOMEM, "no memory to hold a push back");
+        return mst_fail_memory();
     *held = (mst_held_step){.worker = worker, .m = *m, .body = body, .staged = staged};
     *s->held_tail = held;
     s->held_tail = &held->next;
@@ -499,7 +499,7 @@ mst_status mst_server_part_body(mst_server *s, uint32_t peer, const mst_message 
     if (p->staged.buffer == NULL)
         p->staged.buffer = mst_server_buffer(s, (size_t)p->next.floats * size);
     if (p->staged.buffer == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a push of %" PRIu64 " floats", p->next.floats);
+        return mst_fail_memory();
     *out = p->staged.buffer->data + p->next.from * size;
     return MST_OK;
 }

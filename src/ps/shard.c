@@ -28,7 +28,7 @@ static mst_status join_owned(mst_shard *self)
     uint32_t n = 0;
     self->owned = mst_calloc(table->n_partitions ? table->n_partitions : 1, sizeof *self->owned);
     if (self->owned == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for %" PRIu32 " partitions", table->n_partitions);
+        return mst_fail_memory();
     mst_placement_owned(table, self->options.server, self->owned, &n);
     for (uint32_t i = 0; i < n; i++) {
         mst_extent e = self->owned[i], *last = self->n_owned > 0 ? &self->owned[self->n_owned - 1] : NULL;
@@ -55,7 +55,7 @@ mst_status mst_shard_new(const mst_shard_options *options, mst_shard **out)
                         options->params->size);
     mst_shard *self = mst_zalloc(sizeof *self);
     if (self == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a shard");
+        return mst_fail_memory();
     self->options = *options;
     self->large = options->large != 0 ? options->large : MST_SHARD_LARGE;
     if (table->width != 0) {
@@ -67,7 +67,7 @@ mst_status mst_shard_new(const mst_shard_options *options, mst_shard **out)
     self->chunks = mst_alloc_lines(options->n_threads * self->chunk * sizeof *self->chunks);
     self->chunk_keys = mst_alloc_lines(options->n_threads * self->chunk * sizeof *self->chunk_keys);
     if (self->lists == NULL || self->chunks == NULL || self->chunk_keys == NULL) {
-        st = mst_fail(MST_ENOMEM, "no memory for the lists of %" PRIu32 " workers", options->n_workers);
+        st = mst_fail_memory();
         goto out;
     }
     TRY_OUT(st, join_owned(self));
@@ -287,7 +287,7 @@ mst_status mst_shard_read_last(mst_shard *self, uint32_t worker, const mst_messa
         if (self->lists[worker] == NULL)
             self->lists[worker] = mst_calloc(MST_LISTS, sizeof **self->lists);
         if (self->lists[worker] == NULL)
-            return mst_fail(MST_ENOMEM, "no memory for the lists of worker %" PRIu32, worker);
+            return mst_fail_memory();
         mst_shard_list *place = &self->lists[worker][m->request % MST_LISTS];
         TRY(keep_list(self, place, m->request, &head, at));
         r.pulled = &place->list;

@@ -474,7 +474,7 @@ static mst_status make_room(mst_shard *self, bool windows)
         self->windows = mst_calloc(n_all, self->chunk * sizeof *self->windows);
     if (self->pushes == NULL || self->cursors == NULL || self->heaps == NULL ||
         (windows && self->windows == NULL))
-        return mst_fail(MST_ENOMEM, "no memory for the pushes of %zu workers", n);
+        return mst_fail_memory();
     return MST_OK;
 }
 

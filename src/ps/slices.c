@@ -50,7 +50,7 @@ mst_status mst_slices_miss(mst_slices *self, uint64_t epoch, uint64_t from, uint
     if (from >= to)
         return MST_OK;
     if (!mst_grow(&self->missed, &self->capacity, self->n_missed + 1, sizeof *self->missed))
-        return mst_fail(MST_ENOMEM, "no memory for the rows of a lost worker");
+        return mst_fail_memory();
     self->missed[self->n_missed++] = (mst_slice){.epoch = epoch, .from = from, .to = to};
     self->done_rows -= to - from;
     return MST_OK;

@@ -35,7 +35,7 @@
 static mst_status copy_servers(mst_worker *self)
 {
     uint32_t n = self->options.n_servers;
-    mst_status st = mst_fail(MST_ENOMEM, "no memory for the addresses of %" PRIu32 " servers", n);
+    mst_status st = mst_fail_memory();
     self->servers = mst_calloc(n, sizeof *self->servers);
     self->peers = mst_calloc(n, sizeof *self->peers);
     self->up = mst_calloc(n, sizeof *self->up);
@@ -105,7 +105,7 @@ mst_status mst_worker_new(const mst_worker_options *options, mst_worker **out, j
     mst_status st;
     mst_worker *self = mst_zalloc(sizeof *self);
     if (self == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a worker");
+        return mst_fail_memory();
     self->options = *options;
     self->prepared = MST_SLOT_NONE;
     self->starting = true;
@@ -221,11 +221,11 @@ static mst_status make_turns(mst_worker *self)
     self->max_rows = job->batch > job->global_batch ? job->batch : job->global_batch;
     self->turns = mst_calloc(self->n_slots, sizeof *self->turns);
     if (self->turns == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for %" PRIu32 " batches in flight", self->n_slots);
+        return mst_fail_memory();
     for (uint32_t slot = 0; slot < self->n_slots; slot++) {
         self->turns[slot].rows = mst_calloc(self->max_rows, sizeof *self->turns[slot].rows);
         if (self->turns[slot].rows == NULL)
-            return mst_fail(MST_ENOMEM, "no memory for batches of %" PRIu32 " rows", self->max_rows);
+            return mst_fail_memory();
     }
     return MST_OK;
 }

@@ -68,7 +68,7 @@ static mst_status start_thread(mst_worker *self)
     TRY(mst_queue_new("evaluated", MST_WORKER_CUTS + 1, &e->done));
     mst_eval_cut *opening = mst_zalloc(sizeof *opening);
     if (opening == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for evaluation");
+        return mst_fail_memory();
     opening->opening = true;
     mst_status st = mst_queue_push(e->todo, opening, 0);
     if (st != MST_OK) {
@@ -125,7 +125,7 @@ static mst_status send_part(mst_worker *self, uint32_t s, const mst_list *part)
     mst_step_head head = {0};
     uint8_t start[MST_STEP_HEAD], *bytes = mst_alloc(mst_step_list_bound(part) + 1);
     if (bytes == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a list of %" PRIu32 " keys", part->n_keys);
+        return mst_fail_memory();
     size_t n = mst_step_list_encode(part, &head, bytes);
     mst_step_head_encode(&head, start);
     mst_message m = {.type = MST_PS_EVAL_LIST, .flags = MST_STEP_PULL};
@@ -151,7 +151,7 @@ static mst_status send_list(mst_worker *self)
     e->first_keys = mst_calloc(n, sizeof *e->first_keys);
     e->staging = mst_calloc(n, sizeof *e->staging);
     if (e->parts == NULL || e->first_keys == NULL || e->staging == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for evaluation on %" PRIu32 " servers", n);
+        return mst_fail_memory();
     for (uint32_t s = 0; s < n; s++) {
         mst_placement_part(&self->table, &e->list, s, &e->parts[s], &e->first_keys[s]);
         TRY(send_part(self, s, &e->parts[s]));
@@ -181,7 +181,7 @@ mst_status mst_worker_eval_body(mst_worker *self, uint32_t server, const mst_mes
     if (e->staging[server] == NULL)
         e->staging[server] = mst_alloc(size);
     if (e->staging[server] == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for %" PRIu64 " bytes of values to evaluate", size);
+        return mst_fail_memory();
     *out = e->staging[server];
     return MST_OK;
 }
@@ -232,14 +232,14 @@ static mst_status find_cut(mst_worker *self, uint32_t number, uint32_t *out)
         return mst_fail(MST_EINPUT, "more than %d evaluations at once", MST_WORKER_CUTS);
     mst_eval_cut *cut = mst_zalloc(sizeof *cut);
     if (cut == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for an evaluation");
+        return mst_fail_memory();
     cut->cut = number;
     cut->n_missing = self->options.n_servers;
     cut->here = mst_calloc(self->options.n_servers, sizeof *cut->here);
     cut->values = mst_alloc_lines((e->floats + 16) * sizeof *cut->values);
     if (cut->here == NULL || cut->values == NULL) {
         cut_destroy(cut);
-        return mst_fail(MST_ENOMEM, "no memory for an evaluation on %" PRIu64 " floats", e->floats);
+        return mst_fail_memory();
     }
     memset(cut->values, 0, (e->floats + 16) * sizeof *cut->values); /* the gap before the keys, too */
     e->cuts[at] = cut;

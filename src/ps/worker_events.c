@@ -153,7 +153,7 @@ static mst_status on_body(void *arg, uint32_t peer, const mst_message *m, void *
         return mst_fail(MST_EINPUT, "a worker expects no %s of %" PRIu64 " bytes from server %" PRIu32,
                         mst_ps_type_name(m->type), m->size, s);
     if (!mst_grow(&self->bodies[s], &self->body_capacity[s], m->size, 1))
-        return mst_fail(MST_ENOMEM, "no memory for a message of %" PRIu64 " bytes", m->size);
+        return mst_fail_memory();
     *out = self->bodies[s];
     return MST_OK;
 }

@@ -64,7 +64,7 @@ mst_status mst_worker_gradient_init(mst_worker *self)
     TRY(mst_model_scratch_new(model, self->job->batch, self->job->n_threads, true, &self->scratch));
     self->coefs = mst_calloc(self->max_rows, sizeof *self->coefs);
     if (self->coefs == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for batches of %" PRIu32 " rows", self->max_rows);
+        return mst_fail_memory();
     return MST_OK;
 }
 
@@ -105,7 +105,7 @@ static mst_status gradient_room(mst_turn *turn, uint64_t floats)
     uint64_t room = floats + floats / 4;
     turn->g = mst_alloc_lines((size_t)room * sizeof *turn->g);
     if (turn->g == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a gradient of %" PRIu64 " floats", floats);
+        return mst_fail_memory();
     turn->g_room = room;
     return MST_OK;
 }

@@ -184,7 +184,7 @@ mst_status mst_worker_overlap_init(mst_worker *self)
     pthread_condattr_t attributes;
     bool made = pthread_mutex_init(&o->lock, NULL) == 0;
     if (!made || pthread_condattr_init(&attributes) != 0)
-        return mst_fail(MST_ENOMEM, "no memory for the thread that sends while another computes");
+        return mst_fail_memory();
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     made = pthread_cond_init(&o->moved, &attributes) == 0;
     pthread_condattr_destroy(&attributes);

@@ -324,7 +324,7 @@ static mst_status add_sample(json_t *sample, const mst_list *list)
     for (uint32_t i = 0; i < n && json_array_size(sample) < SAMPLE_KEYS; i++) {
         uint32_t key = list->keys[(uint64_t)i * list->n_keys / n];
         if (json_array_append_new(sample, json_integer((json_int_t)key)) != 0)
-            return mst_fail(MST_ENOMEM, "no memory for a sample of keys");
+            return mst_fail_memory();
     }
     return MST_OK;
 }
@@ -334,7 +334,7 @@ static mst_status fill_sample(mst_worker *self, json_t *sample)
     mst_list *list = mst_zalloc(sizeof *list);
     mst_status st = MST_OK;
     if (list == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a sample of keys");
+        return mst_fail_memory();
     TRY_OUT(st, mst_feed_start(self->job->feed, 0, 0));
     for (unsigned i = 0; i < SAMPLE_BATCHES && json_array_size(sample) < SAMPLE_KEYS; i++) {
         mst_batch batch;
@@ -359,7 +359,7 @@ mst_status mst_worker_sample(mst_worker *self, json_t **out)
         return MST_OK;
     json_t *sample = json_array();
     if (sample == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a sample of keys");
+        return mst_fail_memory();
     /* What can be read only once is left for training. */
     if (self->job->dataset->random || mst_stream_reads_once(self->job->dataset) == NULL) {
         mst_status st = fill_sample(self, sample);

@@ -185,7 +185,7 @@ static mst_status on_body(void *arg, uint32_t peer, const mst_message *m, void *
         return mst_fail(MST_EINPUT, "a message of %" PRIu64 " bytes is none of the watch's", m->size);
     mst_free(w->members[rank].body);
     *out = w->members[rank].body = mst_alloc(m->size);
-    return *out != NULL ? MST_OK : mst_fail(MST_ENOMEM, "no memory for a message of the watch");
+    return *out != NULL ? MST_OK : mst_fail_memory();
 }
 
 static mst_status hear(mst_watch *w, int rank, const mst_message *m, const void *body)
@@ -397,7 +397,7 @@ static mst_status exchange(mst_watch *w, invitation *inv, uint64_t deadline)
     }
     mst_mpi_request *requests = mst_calloc((size_t)w->size, sizeof *requests);
     if (requests == NULL)
-        return mst_fail(MST_ENOMEM, "no memory to watch %d ranks", w->size);
+        return mst_fail_memory();
     for (int r = 1; st == MST_OK && r < w->size; r++)
         st = o->irecv(0, &w->who[r], sizeof(mst_watch_who), r, TAG_WHO, &requests[r]);
     if (st == MST_OK)
@@ -525,7 +525,7 @@ static mst_status set_up(mst_watch *w)
     invitation *inv = mst_zalloc(sizeof *inv);
     mst_status st = MST_OK;
     if (inv == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for the watch");
+        return mst_fail_memory();
     if (w->size > 1) {
         st = exchange(w, inv, deadline);
         if (st == MST_OK && w->rank != 0)
@@ -551,7 +551,7 @@ mst_status mst_watch_new(const mst_watch_options *options, mst_watch **out)
 {
     mst_watch *w = mst_zalloc(sizeof *w);
     if (w == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for the watch");
+        return mst_fail_memory();
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -564,9 +564,7 @@ mst_status mst_watch_new(const mst_watch_options *options, mst_watch **out)
     w->size = options->mpi->size;
     w->who = mst_calloc((size_t)w->size, sizeof *w->who);
     w->members = mst_calloc((size_t)w->size, sizeof *w->members);
-    mst_status st = w->who == NULL || w->members == NULL
-                        ? mst_fail(MST_ENOMEM, "no memory to watch %d ranks", w->size)
-                        : MST_OK;
+    mst_status st = w->who == NULL || w->members == NULL ? mst_fail_memory() : MST_OK;
     if (st == MST_OK) {
         for (int r = 0; r < w->size; r++)
             w->members[r].peer = MST_WATCH_NOBODY;

@@ -156,7 +156,7 @@ mst_status mst_buffer_save(const mst_buffer *self, const char *path)
     mst_status st;
     mst_out *out = NULL;
     if (self->failed)
-        return mst_fail(MST_ENOMEM, "%s: no memory for its text", path);
+        return mst_fail_memory();
     TRY_OUT(st, mst_out_open(path, &out));
     TRY_OUT(st, mst_out_write(out, self->text != NULL ? self->text : "", self->size));
     TRY_OUT(st, mst_out_commit(out));

@@ -27,7 +27,7 @@ mst_status mst_csv_init(mst_csv *self, const char *path, const char *const *text
 {
     *self = (mst_csv){.text_columns = text_columns};
     self->path = mst_strdup(path);
-    return self->path != NULL ? MST_OK : mst_fail(MST_ENOMEM, "%s: no memory for a path", path);
+    return self->path != NULL ? MST_OK : mst_fail_memory();
 }
 
 /* Back to before the first line. */
@@ -153,7 +153,7 @@ static mst_status take_header(mst_csv *self, const char *line, const char *end)
         mst_free(names[i]);
     mst_free(names);
     mst_free(is_text);
-    return mst_fail(MST_ENOMEM, "%s: no memory for %zu columns", self->path, n);
+    return mst_fail_memory();
 }
 
 static mst_status take_line(mst_csv *self, const char *line, const char *end)
@@ -174,7 +174,7 @@ static mst_status take_line(mst_csv *self, const char *line, const char *end)
         return MST_OK;
     }
     if (!mst_grow(&self->values, &self->values_capacity, need, sizeof *self->values))
-        return mst_fail(MST_ENOMEM, "%s: no memory for %zu lines", self->path, self->n_rows + 1);
+        return mst_fail_memory();
     double *row = self->values + self->n_rows * self->n_columns;
     const char *p = line;
     for (size_t i = 0; i < self->n_columns; i++) {
@@ -182,7 +182,7 @@ static mst_status take_line(mst_csv *self, const char *line, const char *end)
         if (!self->is_text[i])
             row[i] = parse_number(&f);
         else if (!add_text(self, &f, &row[i]))
-            return mst_fail(MST_ENOMEM, "%s: no memory for %zu lines", self->path, self->n_rows + 1);
+            return mst_fail_memory();
     }
     self->n_rows++;
     return MST_OK;
@@ -261,7 +261,7 @@ mst_status mst_csv_update(mst_csv *self, bool *changed)
     if ((uint64_t)info.st_size > self->offset && !self->full) {
         block = mst_alloc(BLOCK);
         if (block == NULL)
-            TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory to read it", self->path));
+            TRY_OUT(st, mst_fail_memory());
         st = read_grown(self, fd, (uint64_t)info.st_size, block);
     }
     if (changed != NULL && self->n_rows != rows)

@@ -67,7 +67,7 @@ static mst_status find_evaluations(const mst_run_data *run, const char *process,
     double begun = NAN;
     window *found = mst_alloc((marks->n_rows + 1) * sizeof *found);
     if (found == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for its evaluations", run->path);
+        return mst_fail_memory();
     *n = 0;
     for (size_t i = 0; i < marks->n_rows; i++) {
         const char *of = mst_csv_text(marks, i, who), *what = mst_csv_text(marks, i, kind);
@@ -196,7 +196,7 @@ mst_status mst_points_new(size_t n, mst_points *out)
     mst_points p = {.x = mst_calloc(n + 1, sizeof *p.x), .y = mst_calloc(n + 1, sizeof *p.y)};
     if (p.x == NULL || p.y == NULL) {
         mst_points_fini(&p);
-        return mst_fail(MST_ENOMEM, "no memory for a curve of %zu points", n);
+        return mst_fail_memory();
     }
     *out = p;
     return MST_OK;

@@ -10,11 +10,6 @@
 #include "base/option.h"
 #include "report/report_impl.h"
 
-static mst_status no_memory(void)
-{
-    return mst_fail(MST_ENOMEM, "no memory for the history of a run");
-}
-
 static double number(const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
@@ -62,7 +57,7 @@ static mst_status go_back(const mst_segment *segment, mst_history *out)
         {
             if (side(pair, 0) != NULL && options != NULL &&
                 json_object_set(options, name, side(pair, 0)) != 0)
-                return no_memory();
+                return mst_fail_memory();
         }
     }
     out->files = json_is_array(files) ? files : out->files;
@@ -129,7 +124,7 @@ mst_status mst_history_of(const mst_run_data *run, double to_step, double to_row
                         .files = json_object_get(run->manifest, "files")};
     self.segments = mst_calloc(self.n, sizeof *self.segments);
     if (self.segments == NULL || (options != NULL && self.options == NULL))
-        TRY_OUT(st, no_memory());
+        TRY_OUT(st, mst_fail_memory());
     for (size_t i = self.n; i-- > 0;) {
         mst_segment *s = &self.segments[i];
         bool last = i + 1 == self.n;

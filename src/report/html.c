@@ -524,5 +524,5 @@ mst_status mst_report_html(const mst_report *self, mst_buffer *out)
         "<footer>Written by muster %s at %s from %zu run folder%s; the page needs no network.</footer>\n",
         mst_version(), now, self->n, self->n == 1 ? "" : "s");
     mst_page_end(out);
-    return out->failed ? mst_fail(MST_ENOMEM, "no memory for the report's text") : MST_OK;
+    return out->failed ? mst_fail_memory() : MST_OK;
 }

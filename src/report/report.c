@@ -186,7 +186,7 @@ mst_status mst_report_new(mst_run_data *const *runs, size_t n, const json_t *def
     mst_status st = MST_OK;
     mst_report *self = mst_zalloc(sizeof *self);
     if (self == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a report");
+        return mst_fail_memory();
     self->runs = runs;
     self->n = n;
     self->defaults = defaults;
@@ -197,7 +197,7 @@ mst_status mst_report_new(mst_run_data *const *runs, size_t n, const json_t *def
     self->histories = mst_calloc(n, sizeof *self->histories);
     if (self->histories == NULL || self->labels == NULL || self->figures == NULL || self->verdicts == NULL ||
         self->commands == NULL)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "no memory for a report of %zu runs", n));
+        TRY_OUT(st, mst_fail_memory());
     for (size_t i = 0; i < n; i++) {
         bool unique = count_name(runs, n, runs[i]->name) == 1;
         TRY_OUT(st, mst_run_figures_of(runs[i], &self->figures[i]));
@@ -207,7 +207,7 @@ mst_status mst_report_new(mst_run_data *const *runs, size_t n, const json_t *def
         TRY_OUT(st, mst_history_of(runs[i], f->steps, f->rows, f->train_s, &self->histories[i]));
         self->commands[i] = make_command(runs[i], &self->histories[i], defaults);
         if (self->labels[i] == NULL || self->commands[i] == NULL)
-            TRY_OUT(st, mst_fail(MST_ENOMEM, "no memory for a report of %zu runs", n));
+            TRY_OUT(st, mst_fail_memory());
     }
     *out = self;
     self = NULL;
@@ -340,7 +340,7 @@ static const mst_sheet_maker sheets[] = {
 
 static mst_status finish(const mst_buffer *out)
 {
-    return out->failed ? mst_fail(MST_ENOMEM, "no memory for the report's text") : MST_OK;
+    return out->failed ? mst_fail_memory() : MST_OK;
 }
 
 mst_status mst_report_markdown(const mst_report *self, mst_buffer *out)
@@ -413,7 +413,7 @@ json_t *mst_report_json(const mst_report *self)
     json_decref(runs);
     if (!fine) {
         json_decref(root);
-        mst_fail(MST_ENOMEM, "no memory for the report as JSON");
+        mst_fail_memory();
         return NULL;
     }
     return root;
@@ -438,7 +438,7 @@ static mst_status save_plot(void *arg, const char *group, const char *of, int ax
     char *path = mst_sprintf("%s/%s%s%s-%s%s.svg", job->folder, group, *of != '\0' ? "-" : "", of,
                              plot->title, axis >= 0 ? axes[axis] : "");
     if (path == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for a path", job->folder);
+        return mst_fail_memory();
     for (char *p = path + strlen(job->folder) + 1; *p != '\0'; p++)
         if (strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_", *p) == NULL)
             *p = '-';

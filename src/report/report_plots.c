@@ -42,11 +42,6 @@ static void canvas_fini(canvas *c)
     mst_free(c->texts);
 }
 
-static mst_status no_memory(void)
-{
-    return mst_fail(MST_ENOMEM, "no memory for a plot");
-}
-
 /* Keeps the text as long as the plot; NULL when memory is short. Takes it. */
 static const char *keep(canvas *c, char *text)
 {
@@ -67,7 +62,7 @@ static mst_status add_series(canvas *c, size_t run, const char *what, unsigned p
                                      : keep(c, mst_sprintf("%s, %s", c->report->labels[run], what));
     if (label == NULL || !mst_grow(&c->series, &c->series_capacity, c->n_series + 1, sizeof *c->series)) {
         mst_points_fini(points);
-        return no_memory();
+        return mst_fail_memory();
     }
     c->series[c->n_series++] = (mst_series){
         .label = label,
@@ -99,7 +94,7 @@ static mst_status add_mark(canvas *c, mst_mark_kind kind, double from, double to
     const char *text =
         keep(c, c->report->n == 1 ? mst_strdup(what) : mst_sprintf("%s: %s", c->report->labels[run], what));
     if (text == NULL || !mst_grow(&c->marks, &c->marks_capacity, c->n_marks + 1, sizeof *c->marks))
-        return no_memory();
+        return mst_fail_memory();
     c->marks[c->n_marks++] = (mst_mark){.kind = kind,
                                         .from = from,
                                         .to = to,
@@ -161,8 +156,8 @@ static mst_status add_resumes(canvas *c, size_t run, mst_axis axis)
         mst_segment_changes(s, &text);
         char *words = mst_sprintf("resumed at step %s%s%.200s", mst_figure_count(s->step, number),
                                   text.text != NULL ? ": " : "", text.text != NULL ? text.text : "");
-        mst_status st =
-            words != NULL && !text.failed ? add_mark(c, MST_MARK_JOIN, at, at, run, words) : no_memory();
+        mst_status st = words != NULL && !text.failed ? add_mark(c, MST_MARK_JOIN, at, at, run, words)
+                                                      : mst_fail_memory();
         mst_free(words);
         mst_buffer_fini(&text);
         TRY(st);

@@ -11,7 +11,7 @@
 
 static mst_status finish(const mst_sheet *sheet)
 {
-    return sheet->failed ? mst_fail(MST_ENOMEM, "no memory for table %s", sheet->title) : MST_OK;
+    return sheet->failed ? mst_fail_memory() : MST_OK;
 }
 
 /* "run" or "run · process". */
@@ -422,7 +422,7 @@ static mst_status add_both(const mst_report *self, mst_sheet *out, size_t run, c
     char *training = mst_sprintf("%s, training", of), *all = mst_sprintf("%s, with evaluation", of);
     mst_status st = MST_OK;
     if (training == NULL || all == NULL)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "no memory for table %s", out->title));
+        TRY_OUT(st, mst_fail_memory());
     TRY_OUT(st, mst_loads_of(self->runs[run], p, NAN, NAN, &loads));
     if (!has_any(&loads.all[first]))
         goto out;

@@ -73,7 +73,7 @@ static mst_status read_json(const char *path, int64_t *stamp, json_t **out)
         TRY_OUT(st, mst_fail(MST_EINPUT, "%s: larger than %zu MB", path, JSON_MAX >> 20));
     text = mst_alloc((size_t)info.st_size + 1);
     if (text == NULL)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory to read it", path));
+        TRY_OUT(st, mst_fail_memory());
     while (n < (size_t)info.st_size) {
         ssize_t got = read(fd, text + n, (size_t)info.st_size - n);
         if (got < 0 && errno == EINTR)
@@ -114,8 +114,7 @@ static mst_status note(mst_run_data *self, mst_status st)
 
 static mst_status warn(mst_run_data *self, char *text)
 {
-    mst_status st = text != NULL ? mst_text_list_add(&self->warnings, text)
-                                 : mst_fail(MST_ENOMEM, "%s: no memory for a warning", self->path);
+    mst_status st = text != NULL ? mst_text_list_add(&self->warnings, text) : mst_fail_memory();
     mst_free(text);
     return st;
 }
@@ -169,7 +168,7 @@ static mst_status process_new(const mst_run_data *run, const char *name, mst_pro
     }
     if (p == NULL || resources == NULL || spans == NULL || p->name == NULL || p->host == NULL ||
         p->info_path == NULL)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for process %s", run->path, name));
+        TRY_OUT(st, mst_fail_memory());
     const char *dash = strrchr(name, '-');
     p->role = find_role(name, dash != NULL ? (size_t)(dash - name) : strlen(name));
     p->index = dash != NULL ? strtol(dash + 1, NULL, 10) : 0;
@@ -220,7 +219,7 @@ static mst_status adopt_info(mst_process_data *p, const json_t *info)
     if (host != NULL && strcmp(host, p->host) != 0) {
         char *copy = mst_strdup(host);
         if (copy == NULL)
-            return mst_fail(MST_ENOMEM, "%s: no memory for a host", p->info_path);
+            return mst_fail_memory();
         mst_free(p->host);
         p->host = copy;
     }
@@ -289,7 +288,7 @@ static mst_status find_processes(mst_run_data *self)
     struct dirent *found;
     char *path = mst_sprintf("%s/processes", self->path);
     if (path == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for a path", self->path);
+        return mst_fail_memory();
     DIR *dir = opendir(path);
     while (st == MST_OK && dir != NULL && (found = readdir(dir)) != NULL) {
         if (found->d_name[0] == '.' || strlen(found->d_name) > FOLDER_MAX || known(self, found->d_name))
@@ -308,7 +307,7 @@ static mst_status find_processes(mst_run_data *self)
         st = process_new(self, found->d_name, &p);
         if (st == MST_OK && !mst_grow(&self->processes, &capacity, self->n_processes + 1, sizeof(void *))) {
             process_destroy(p);
-            st = mst_fail(MST_ENOMEM, "%s: no memory for process %s", self->path, found->d_name);
+            st = mst_fail_memory();
         } else if (st == MST_OK) {
             self->processes[self->n_processes++] = p;
         }
@@ -437,7 +436,7 @@ mst_status mst_run_data_new(const char *path, mst_run_data **out)
         return mst_fail(MST_EINPUT, "%s: not a run: runs are folders, as muster train makes them", path);
     mst_run_data *self = mst_zalloc(sizeof *self);
     if (self == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory to read the run", path);
+        return mst_fail_memory();
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/')
         n--;
@@ -450,7 +449,7 @@ mst_status mst_run_data_new(const char *path, mst_run_data **out)
     marks = mst_sprintf("%.*s/marks.csv", (int)n, path);
     if (self->path == NULL || self->name == NULL || self->manifest_path == NULL ||
         self->verdict_path == NULL || metrics == NULL || marks == NULL)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory to read the run", path));
+        TRY_OUT(st, mst_fail_memory());
     TRY_OUT(st, mst_csv_init(&self->metrics, metrics, metrics_texts));
     TRY_OUT(st, mst_csv_init(&self->marks, marks, marks_texts));
     TRY_OUT(st, read_all(self, NULL));

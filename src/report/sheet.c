@@ -342,7 +342,7 @@ static mst_status put_csv(const mst_sheet *sheet, const char *name, void *arg)
 static mst_status put_json(const mst_sheet *sheet, const char *name, void *arg)
 {
     if (json_object_set_new(arg, name, mst_sheet_json(sheet)) != 0)
-        return mst_fail(MST_ENOMEM, "no memory for a table as JSON");
+        return mst_fail_memory();
     return MST_OK;
 }
 

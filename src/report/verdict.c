@@ -645,7 +645,7 @@ mst_status mst_verdict_write(const char *run_path)
     json = mst_verdict_json(&verdict);
     char *dumped = json != NULL ? json_dumps(json, JSON_INDENT(1) | JSON_REAL_PRECISION(6)) : NULL;
     if (dumped == NULL)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for the verdict", run->verdict_path));
+        TRY_OUT(st, mst_fail_memory());
     mst_buffer_add(&text, dumped);
     mst_buffer_add(&text, "\n");
     free(dumped);

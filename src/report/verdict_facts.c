@@ -222,7 +222,7 @@ static mst_status take_parties(const mst_run_data *run, mst_facts *out)
     out->workers = mst_calloc(room, sizeof *out->workers);
     out->servers = mst_calloc(room, sizeof *out->servers);
     if (out->workers == NULL || out->servers == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for the verdict", run->path);
+        return mst_fail_memory();
     out->spans = find_window(out, &from, &to);
     for (size_t i = 0; out->spans && i < run->n_processes; i++) {
         const mst_process_data *p = run->processes[i];
@@ -278,7 +278,7 @@ static mst_status median_own(const mst_facts *f, double *out)
 {
     double *own = mst_calloc(f->n_workers, sizeof *own);
     if (own == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for the verdict", f->run->path);
+        return mst_fail_memory();
     for (size_t i = 0; i < f->n_workers; i++)
         own[i] = f->workers[i].own_s;
     qsort(own, f->n_workers, sizeof *own, by_value);

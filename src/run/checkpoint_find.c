@@ -19,7 +19,7 @@ static mst_status find_newest(const char *folder, char **out)
     if (n > 0) {
         *out = mst_sprintf("%s/" CHECKPOINT_STEP_NAME, folder, (unsigned long long)entries[n - 1].step);
         if (*out == NULL)
-            st = mst_fail(MST_ENOMEM, "%s: no memory for a path", folder);
+            st = mst_fail_memory();
     }
     mst_free(entries);
     return st;
@@ -41,7 +41,7 @@ mst_status mst_checkpoint_find(const char *path, char **out)
     char *nested = mst_sprintf("%s/checkpoints", path), *manifest = mst_sprintf("%s/manifest.json", path),
          *metrics = mst_sprintf("%s/metrics.csv", path);
     if (nested == NULL || manifest == NULL || metrics == NULL)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for a path", path));
+        TRY_OUT(st, mst_fail_memory());
     if (!mst_path_is_folder(path))
         TRY_OUT(st, mst_fail(MST_EINPUT, "%s: %s", path,
                              mst_path_exists(path) ? "not a checkpoint: a checkpoint is a folder"
@@ -53,7 +53,7 @@ mst_status mst_checkpoint_find(const char *path, char **out)
     else if (mst_path_exists(metrics)) /* a run */
         TRY_OUT(st, none_in_run(path));
     else if ((found = mst_strdup(path)) == NULL)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for a path", path));
+        TRY_OUT(st, mst_fail_memory());
     if (found == NULL)
         TRY_OUT(st, mst_path_exists(metrics) ? none_in_run(path)
                                              : mst_fail(MST_EINPUT, "%s: no complete checkpoint here", path));
@@ -85,7 +85,7 @@ mst_status mst_checkpoint_find_model(const char *path, bool last, char **out, bo
 {
     char *found = NULL, *folder = mst_sprintf("%s/best", path);
     if (folder == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for a path", path);
+        return mst_fail_memory();
     mst_status st =
         !last && mst_path_is_folder(folder) && has_patience(path) ? find_newest(folder, &found) : MST_OK;
     mst_free(folder);

@@ -60,7 +60,7 @@ static mst_status parse_manifest(const char *checkpoint, json_t **out)
     json_t *root = NULL;
     json_error_t error;
     if (path == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for a path", checkpoint);
+        return mst_fail_memory();
     if (!mst_path_exists(path))
         TRY_OUT(st,
                 mst_fail(MST_EINPUT, "%s: %s", checkpoint,
@@ -70,7 +70,7 @@ static mst_status parse_manifest(const char *checkpoint, json_t **out)
     TRY_OUT(st, mst_file_read_all(path, CHECKPOINT_MANIFEST_MAX, &text, &size));
     root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error);
     if (root == NULL && json_error_code(&error) == json_error_out_of_memory)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for the manifest", path));
+        TRY_OUT(st, mst_fail_memory());
     if (root == NULL)
         TRY_OUT(st,
                 mst_fail(MST_EINPUT, "%s: torn or damaged: no valid JSON from line %d on", path, error.line));
@@ -410,7 +410,7 @@ static mst_status add_slice(mst_checkpoint *self, const json_t *entry, size_t pa
         return mst_fail(MST_EINPUT, "%s: not a valid checkpoint: a part of \"%s\" lies outside of it",
                         self->path, wanted);
     if (!mst_grow(&self->slices, &self->capacity, self->n_slices + 1, sizeof *self->slices))
-        return mst_fail(MST_ENOMEM, "%s: no memory for the list of tensors", self->path);
+        return mst_fail_memory();
     self->slices[self->n_slices++] = s;
     return MST_OK;
 }
@@ -515,7 +515,7 @@ static mst_status open_part(mst_checkpoint *self, size_t p)
         return bad_manifest(self->path, "a part's \"file\" is not a plain file name");
     char *path = mst_sprintf("%s/%s", self->path, name);
     if (path == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for a path", self->path);
+        return mst_fail_memory();
     TRY_OUT(st, open_file(self, part, path, &self->files[p]));
     for (size_t i = 0; i < self->n_slices; i++)
         if (self->slices[i].part == p)
@@ -531,7 +531,7 @@ static mst_status open_parts(mst_checkpoint *self)
     self->n_parts = json_array_size(json_object_get(self->manifest, "parts"));
     self->files = mst_calloc(self->n_parts + 1, sizeof(void *));
     if (self->files == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for the list of parts", self->path);
+        return mst_fail_memory();
     for (size_t p = 0; p < self->n_parts; p++)
         TRY(open_part(self, p));
     return MST_OK;
@@ -556,7 +556,7 @@ mst_status mst_checkpoint_open(const char *checkpoint, const mst_params *params,
     mst_status st;
     mst_checkpoint *self = mst_zalloc(sizeof *self);
     if (self == NULL || (self->path = mst_strdup(checkpoint)) == NULL)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory to open a checkpoint", checkpoint));
+        TRY_OUT(st, mst_fail_memory());
     self->params = params;
     self->slot_names = slot_names;
     self->n_slots = want_slots ? params->n_slots : 0;

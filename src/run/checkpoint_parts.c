@@ -57,7 +57,7 @@ static mst_status take_parts(mst_save *save, const mst_part_spec *parts, uint32_
     save->given = mst_calloc((size_t)n * (1 + save->n_slots) + 1, sizeof *save->given);
     save->files = mst_calloc((size_t)n + 1, sizeof *save->files);
     if (save->parts == NULL || save->given == NULL || save->files == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for the list of parts", save->path);
+        return mst_fail_memory();
     for (uint32_t i = 0; i < n; i++)
         save->parts[i] = parts[i];
     save->n_parts = n;
@@ -131,7 +131,7 @@ static mst_status cut_slices(mst_save *save, const mst_params *params)
                 if (!overlap(view->offset, view->size, part->first, part->count, &slice.first, &slice.count))
                     continue;
                 if (!mst_grow(&save->slices, &capacity, save->n_slices + 1, sizeof slice))
-                    return mst_fail(MST_ENOMEM, "%s: no memory for the list of tensors", save->path);
+                    return mst_fail_memory();
                 slice.tensor = save->files[slice.file].n_tensors++;
                 save->slices[save->n_slices++] = slice;
             }
@@ -155,7 +155,7 @@ static mst_status name_files(mst_save *save)
             mst_free(file->path);
             file->path = mst_sprintf("%s/part-%05u%s.safetensors", save->path, file->server, suffix);
             if (file->path == NULL)
-                return mst_fail(MST_ENOMEM, "%s: no memory for a path", save->path);
+                return mst_fail_memory();
             file->name = file->path + strlen(save->path) + 1;
             taken = mst_path_exists(file->path);
         }
@@ -196,7 +196,7 @@ static mst_status describe(const mst_save *save, const mst_params *params, size_
     }
     good = json_array_append_new(held, entry) == 0 && good;
     if (!good)
-        return mst_fail(MST_ENOMEM, "%s: no memory for the manifest", save->path);
+        return mst_fail_memory();
     tensor->name = name->text;
     if (slice->count == view->size) {
         tensor->n_dims = view->n_dims;
@@ -216,14 +216,14 @@ static mst_status create_file(mst_save *save, const mst_params *params, size_t f
     tensor_name *names = mst_calloc(file->n_tensors + 1, sizeof *names);
     json_t *metadata = json_pack("{s:s+}", "producer", "muster ", mst_version()), *held = json_array();
     if (tensors == NULL || names == NULL || metadata == NULL || held == NULL)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for the list of tensors", save->path));
+        TRY_OUT(st, mst_fail_memory());
     for (size_t i = 0; i < save->n_slices; i++) {
         size_t t = save->slices[i].tensor;
         if (save->slices[i].file == f)
             TRY_OUT(st, describe(save, params, i, &tensors[t], &names[t], held));
     }
     if (json_array_append_new(parts, json_pack("{s:s, s:O}", "file", file->name, "tensors", held)) != 0)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for the manifest", save->path));
+        TRY_OUT(st, mst_fail_memory());
     st = mst_safetensors_create(file->path, tensors, file->n_tensors, metadata, &file->writer);
 out:
     json_decref(held);
@@ -275,7 +275,7 @@ static mst_status compose(mst_save *save, const mst_params *params, const mst_ch
                   "optimizer", copy_or_empty(meta->optimizer), "extra", copy_or_empty(meta->extra), "views",
                   views, "slots", slots, "parts");
     if (!good || save->manifest == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for the manifest", save->path);
+        return mst_fail_memory();
     return MST_OK;
 }
 
@@ -290,7 +290,7 @@ mst_status mst_save_open(mst_save *save, const char *folder, const char *const *
     save->path = mst_sprintf("%s/" CHECKPOINT_STEP_NAME, folder, (unsigned long long)save->step);
     char *manifest = save->path == NULL ? NULL : mst_sprintf("%s/manifest.json", save->path);
     if (manifest == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for a path", folder);
+        return mst_fail_memory();
     save->fresh = !mst_path_exists(manifest);
     mst_free(manifest);
     TRY(take_parts(save, parts, n));
@@ -394,7 +394,7 @@ static mst_status write_manifest(const mst_save *save)
     char *text = json_dumps(save->manifest, JSON_INDENT(1)),
          *path = mst_sprintf("%s/manifest.json", save->path);
     if (path == NULL || text == NULL)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for the manifest", save->path));
+        TRY_OUT(st, mst_fail_memory());
     TRY_OUT(st, mst_out_open(path, &out));
     TRY_OUT(st, mst_out_write(out, text, strlen(text)));
     TRY_OUT(st, mst_out_write(out, "\n", 1));
@@ -415,7 +415,7 @@ mst_status mst_save_finish(mst_save *save, const char *folder)
         TRY(mst_safetensors_sync(save->files[i].writer, &bytes, &crc));
         if (json_object_set_new(part, "bytes", json_integer((json_int_t)bytes)) != 0 ||
             json_object_set_new(part, "crc32c", json_integer((json_int_t)crc)) != 0)
-            return mst_fail(MST_ENOMEM, "%s: no memory for the manifest", save->path);
+            return mst_fail_memory();
     }
     TRY(sync_folder(folder));
     TRY(write_manifest(save));

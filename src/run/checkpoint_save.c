@@ -82,7 +82,7 @@ mst_status mst_checkpoint_list(const char *folder, mst_checkpoint_entry **out, s
         if (strcmp(name, found->d_name) != 0 || length >= (int)sizeof path || !mst_path_is_folder(path))
             continue;
         if (!mst_grow(&entries, &capacity, count + 1, sizeof *entries))
-            TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for the list of checkpoints", folder));
+            TRY_OUT(st, mst_fail_memory());
         length = snprintf(path, sizeof path, "%s/%s/manifest.json", folder, name);
         entries[count++] = (mst_checkpoint_entry){step, length < (int)sizeof path && mst_path_exists(path)};
     }
@@ -102,7 +102,7 @@ static mst_status remove_step(const char *folder, uint64_t step)
 {
     char *path = mst_sprintf("%s/" CHECKPOINT_STEP_NAME, folder, (unsigned long long)step);
     if (path == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for a path", folder);
+        return mst_fail_memory();
     /* Without its manifest first, so that being killed here leaves nothing that looks complete. */
     char *manifest = mst_sprintf("%s/manifest.json", path);
     if (manifest != NULL)
@@ -188,7 +188,7 @@ mst_status mst_checkpointer_new(const char *folder, uint32_t keep, const char *c
 {
     mst_checkpointer *self = mst_zalloc(sizeof *self);
     if (self == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for a checkpointer", folder);
+        return mst_fail_memory();
     pthread_mutex_init(&self->lock, NULL);
     pthread_cond_init(&self->changed, NULL);
     self->keep = keep;
@@ -196,7 +196,7 @@ mst_status mst_checkpointer_new(const char *folder, uint32_t keep, const char *c
     self->folder = mst_strdup(folder);
     if (self->folder == NULL) {
         mst_checkpointer_destroy(self);
-        return mst_fail(MST_ENOMEM, "%s: no memory for a checkpointer", folder);
+        return mst_fail_memory();
     }
     int error = pthread_create(&self->thread, NULL, run_thread, self);
     if (error != 0) {
@@ -223,7 +223,7 @@ static mst_status wait_idle(mst_checkpointer *self, char **path)
     }
     pthread_mutex_unlock(&self->lock);
     if (outcome.code == MST_ENOMEM && outcome.text[0] == 0)
-        return mst_fail(MST_ENOMEM, "%s: no memory for a path", self->folder);
+        return mst_fail_memory();
     return outcome.code == MST_OK ? MST_OK : mst_error_restore(&outcome);
 }
 

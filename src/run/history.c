@@ -4,11 +4,6 @@
 #include <stdbool.h>
 #include <string.h>
 
-static mst_status no_memory(void)
-{
-    return mst_fail(MST_ENOMEM, "no memory for the history of the run");
-}
-
 /* Options that choose a folder or an output change nothing about the training. */
 static bool matters(const char *group, const char *name)
 {
@@ -106,12 +101,12 @@ static mst_status compare(const json_t *before, json_t *segments, json_t *segmen
             json_object_set(last, ends[i], json_object_get(before, ends[i]));
     changed = differences(options, json_object_get(now, "options"));
     if (changed == NULL)
-        TRY_OUT(st, no_memory());
+        TRY_OUT(st, mst_fail_memory());
     if (json_object_size(changed) > 0 && json_object_set(segment, "changed", changed) != 0)
-        TRY_OUT(st, no_memory());
+        TRY_OUT(st, mst_fail_memory());
     if (json_is_array(files) && json_is_array(now_files) && !json_equal(files, now_files) &&
         json_object_set_new(segment, "files", json_pack("[O, O]", files, now_files)) != 0)
-        st = no_memory();
+        st = mst_fail_memory();
 out:
     json_decref(files);
     json_decref(options);
@@ -136,14 +131,14 @@ mst_status mst_history_add(const json_t *before, mst_history_point at, json_t *n
                                 (json_int_t)at.rows, "train_seconds", at.train_seconds, "started",
                                 json_object_get(now, "started"), "host", json_object_get(now, "host"),
                                 "muster", json_object_get(now, "muster"), "by", starter_of(now));
-    mst_status st = segments != NULL && segment != NULL ? MST_OK : no_memory();
+    mst_status st = segments != NULL && segment != NULL ? MST_OK : mst_fail_memory();
     if (json_object_get(now, "source") != NULL)
         json_object_set(segment, "source", json_object_get(now, "source"));
     if (st == MST_OK && json_array_size(segments) > 0)
         st = compare(before, segments, segment, now);
     if (st == MST_OK &&
         (json_array_append(segments, segment) != 0 || json_object_set(now, "history", segments) != 0))
-        st = no_memory();
+        st = mst_fail_memory();
     json_decref(segment);
     json_decref(segments);
     return st;

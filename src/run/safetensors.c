@@ -155,13 +155,13 @@ static mst_status parse_header(mst_safetensors *self, const char *text, size_t n
                         "%s: not a valid safetensors file: a name occurs twice in the header, by byte %d",
                         self->path, 8 + error.position);
     if (self->root == NULL && json_error_code(&error) == json_error_out_of_memory)
-        return mst_fail(MST_ENOMEM, "%s: no memory for the header", self->path);
+        return mst_fail_memory();
     if (!json_is_object(self->root))
         return mst_fail(MST_EINPUT, "%s: not a safetensors file: the header is not a JSON object (byte %d)",
                         self->path, 8 + (self->root == NULL ? error.position : 0));
     self->tensors = mst_calloc(json_object_size(self->root) + 1, sizeof *self->tensors);
     if (self->tensors == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for the list of tensors", self->path);
+        return mst_fail_memory();
     json_object_foreach(self->root, name, entry)
     {
         if (strcmp(name, METADATA) == 0)
@@ -198,11 +198,11 @@ mst_status mst_safetensors_open(const char *path, mst_safetensors **out)
     uint64_t length = 0;
     mst_safetensors *self = mst_zalloc(sizeof *self);
     if (self == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for a reader", path);
+        return mst_fail_memory();
     self->fd = -1;
     self->path = mst_strdup(path);
     if (self->path == NULL)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for a reader", path));
+        TRY_OUT(st, mst_fail_memory());
     self->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (self->fd < 0 || fstat(self->fd, &info) != 0)
         TRY_OUT(st, mst_fail(MST_EIO, "%s: cannot be opened: %s", path, strerror(errno)));
@@ -221,7 +221,7 @@ mst_status mst_safetensors_open(const char *path, mst_safetensors **out)
     self->data_size = size - self->data_at;
     header = mst_zalloc(length + 1);
     if (header == NULL)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for the header", path));
+        TRY_OUT(st, mst_fail_memory());
     TRY_OUT(st, read_exactly(self, 8, header, length));
     TRY_OUT(st, parse_header(self, header, length));
     *out = self;
@@ -313,7 +313,7 @@ static mst_status describe(mst_safetensors_writer *self, const mst_tensor *tenso
         good = json_object_set_new(*root, t->name, entry) == 0 && good;
     }
     if (!good)
-        st = mst_fail(MST_ENOMEM, "%s: no memory for the header", self->path);
+        st = mst_fail_memory();
 out:
     if (st != MST_OK) {
         json_decref(*root);
@@ -330,20 +330,20 @@ mst_status mst_safetensors_create(const char *path, const mst_tensor *tensors, s
     char *text = NULL, *header = NULL;
     mst_safetensors_writer *self = mst_zalloc(sizeof *self);
     if (self == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for a writer", path);
+        return mst_fail_memory();
     self->fd = -1;
     self->n = n;
     self->path = mst_strdup(path);
     self->tensors = mst_calloc(n + 1, sizeof *self->tensors);
     if (self->path == NULL || self->tensors == NULL)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for a writer", path));
+        TRY_OUT(st, mst_fail_memory());
     TRY_OUT(st, describe(self, tensors, metadata, &root));
     text = json_dumps(root, JSON_COMPACT);
     size_t length = text == NULL ? 0 : strlen(text);
     self->data_at = (8 + length + DATA_ALIGN - 1) / DATA_ALIGN * DATA_ALIGN;
     header = mst_alloc(self->data_at);
     if (text == NULL || header == NULL)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for the header", path));
+        TRY_OUT(st, mst_fail_memory());
     if (self->data_at - 8 > HEADER_MAX)
         TRY_OUT(st, mst_fail(MST_EUSAGE, "%s: a header of more than 100 MB", path));
     uint64_t padded = self->data_at - 8;

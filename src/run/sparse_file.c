@@ -193,7 +193,7 @@ mst_status mst_sparse_read(int fd, const char *path, uint64_t offset, void *data
     page_map_init(&map, lazy, n);
     uint8_t *buffer = mst_alloc_lines(BUFFER);
     if (buffer == NULL)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for a read buffer", path));
+        TRY_OUT(st, mst_fail_memory());
     while (at < end) {
         next_stretch(fd, at, end, &start, &hole);
         clear(&map, dest, start - at);
@@ -225,7 +225,7 @@ mst_status mst_sparse_crc32c(int fd, const char *path, uint64_t size, uint32_t *
     uint64_t at = 0, start, hole;
     uint8_t *zeros = mst_zalloc(BLOCK), *buffer = mst_alloc_lines(BUFFER);
     if (buffer == NULL || zeros == NULL)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for a read buffer", path));
+        TRY_OUT(st, mst_fail_memory());
     while (at < size) {
         next_stretch(fd, at, size, &start, &hole);
         for (; at < start; at += start - at < BLOCK ? start - at : BLOCK)

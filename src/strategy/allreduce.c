@@ -13,8 +13,8 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "ranks/rank_watch.h"
 #include "observe/spans.h"
+#include "ranks/rank_watch.h"
 #include "strategy/allreduce_impl.h"
 
 #define LETTERS_MS   10000      /* for the last of what other ranks write about themselves */
@@ -66,7 +66,7 @@ static mst_status allreduce_init(mst_strategy *base, const mst_strategy_options 
     TRY(mst_team_new(self->n, &self->team));
     self->workers = mst_alloc_lines(self->n * sizeof *self->workers);
     if (self->workers == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for %u training threads", self->n);
+        return mst_fail_memory();
     memset(self->workers, 0, self->n * sizeof *self->workers);
     for (unsigned t = 0; t < self->n; t++)
         TRY(init_worker(self, t, &layout));
@@ -124,7 +124,7 @@ static mst_status pass_order(mst_comm *comm, void *arg)
     uint32_t n = 0;
     mst_status st;
     if (m == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for orders");
+        return mst_fail_memory();
     if (self->rank == 0) {
         for (uint32_t p = 1; p < self->n_ranks; p++)
             m[n++] = (mst_comm_message){&e->order, sizeof e->order, (int)p, MST_TAG_ORDER};
@@ -194,7 +194,7 @@ static mst_status gather_tails(mst_comm *comm, void *arg)
     tail *all = mst_calloc(self->n_ranks, sizeof *all);
     mst_comm_counts_get(comm, &e->counts);
     if (all == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for the ends of orders");
+        return mst_fail_memory();
     mst_status st =
         mst_comm_gather(comm, &e->tail, sizeof e->tail, all, true, MST_TAG_TAIL, "the end of an order");
     for (uint32_t r = 1; st == MST_OK && self->rank == 0 && r < self->n_ranks; r++) {
@@ -351,7 +351,7 @@ static mst_status allreduce_report(mst_strategy *base, json_t **out)
     execution e = {.self = self, .order = {.end = 1}};
     TRY(mst_comm_call(self->comm, pass_order, &e));
     reporting r = {self, mst_calloc(self->n_ranks, sizeof *r.all)};
-    mst_status st = r.all == NULL ? mst_fail(MST_ENOMEM, "no memory for the report") : MST_OK;
+    mst_status st = r.all == NULL ? mst_fail_memory() : MST_OK;
     count(self);
     if (st == MST_OK)
         st = mst_comm_call(self->comm, gather_counts, &r);
@@ -365,7 +365,7 @@ static mst_status allreduce_report(mst_strategy *base, json_t **out)
         }
     mst_free(r.all);
     if (st == MST_OK && json == NULL)
-        st = mst_fail(MST_ENOMEM, "no memory for the report");
+        st = mst_fail_memory();
     if (st == MST_OK)
         *out = json;
     return st;

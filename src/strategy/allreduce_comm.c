@@ -154,7 +154,7 @@ mst_status mst_comm_exchange(mst_comm *self, const mst_comm_message *sends, uint
     bool few_done[64], *done = n <= 64 ? few_done : mst_calloc(n, sizeof *done);
     mst_status st = MST_OK;
     if (requests == NULL || done == NULL)
-        st = mst_fail(MST_ENOMEM, "no memory for %" PRIu32 " messages", n);
+        st = mst_fail_memory();
     for (uint32_t i = 0; st == MST_OK && i < n; i++)
         requests[i] = MST_MPI_NONE;
     atomic_store(&self->in_mpi, true);
@@ -185,7 +185,7 @@ mst_status mst_comm_gather(mst_comm *self, const void *mine, size_t bytes, void 
     uint32_t n_sends = 0, n_receives = 0;
     mst_comm_message *m = mst_calloc(2 * (size_t)n, sizeof *m);
     if (m == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for messages of %d ranks", n);
+        return mst_fail_memory();
     for (int p = 0; p < n; p++) {
         if (p == me)
             continue;
@@ -298,7 +298,7 @@ mst_status mst_comm_measure(mst_comm *self, mst_reduce_op *op, mst_reduce_way wa
 {
     double mine = 0.0, *all = mst_calloc((size_t)self->mpi->size, sizeof *all);
     mst_reduce_way before = op->way;
-    mst_status st = all == NULL ? mst_fail(MST_ENOMEM, "no memory to measure reductions") : MST_OK;
+    mst_status st = all == NULL ? mst_fail_memory() : MST_OK;
     op->way = way;
     for (uint32_t i = 0; st == MST_OK && i <= times; i++) {
         uint64_t start = mst_now_ns();
@@ -486,7 +486,7 @@ mst_status mst_comm_new(const mst_comm_options *options, mst_comm **out)
 {
     mst_comm *self = mst_zalloc(sizeof *self);
     if (self == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a communication thread");
+        return mst_fail_memory();
     self->options = *options;
     init_locks(self);
     if (pthread_create(&self->thread, NULL, run, self) != 0) {
@@ -539,7 +539,7 @@ static mst_status end_mpi(mst_comm *self, void *arg)
     char bye = 0;
     (void)arg;
     if (byes == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for messages of %d ranks", n);
+        return mst_fail_memory();
     for (int p = 0; p < n; p++)
         byes[p] = (mst_comm_message){&bye, sizeof bye, p, END_TAG};
     uint32_t n_sends = self->mpi->rank == 0 ? (uint32_t)n - 1 : 0, n_receives = self->mpi->rank == 0 ? 0 : 1;

@@ -37,7 +37,7 @@ static mst_status receive_text(mst_comm *comm, int peer, char **out)
         return mst_fail(MST_EPEER, "rank %d sent a text of %llu bytes", peer, (unsigned long long)bytes);
     char *text = mst_alloc(bytes);
     if (text == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a text of %llu bytes", (unsigned long long)bytes);
+        return mst_fail_memory();
     m = (mst_comm_message){text, bytes, peer, MST_TAG_TEXT};
     mst_status st = mst_comm_exchange(comm, NULL, 0, &m, 1, true, "a rank's options");
     if (st != MST_OK) {
@@ -57,7 +57,7 @@ static mst_status tell(mst_comm *comm, void *arg)
     for (int p = 1; p < mst_comm_mpi(comm)->size; p++)
         TRY(send_text(comm, t->text, p));
     t->out = mst_strdup(t->text);
-    return t->out != NULL ? MST_OK : mst_fail(MST_ENOMEM, "no memory for a text");
+    return t->out != NULL ? MST_OK : mst_fail_memory();
 }
 
 mst_status mst_allreduce_tell(mst_comm *comm, const char *text, char **out)
@@ -75,7 +75,7 @@ static mst_status ask(mst_comm *comm, void *arg)
         return send_text(comm, t->text, 0);
     t->all[0] = mst_strdup(t->text);
     if (t->all[0] == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a text");
+        return mst_fail_memory();
     for (int p = 1; p < mst_comm_mpi(comm)->size; p++)
         TRY(receive_text(comm, p, &t->all[p]));
     return MST_OK;
@@ -89,7 +89,7 @@ mst_status mst_allreduce_ask(mst_comm *comm, const char *text, char ***out)
     if (mst_comm_mpi(comm)->rank == 0) {
         t.all = mst_calloc(n, sizeof *t.all);
         if (t.all == NULL)
-            return mst_fail(MST_ENOMEM, "no memory for the texts of %zu ranks", n);
+            return mst_fail_memory();
     }
     mst_status st = mst_comm_call(comm, ask, &t);
     for (size_t i = 0; st != MST_OK && t.all != NULL && i < n; i++)
@@ -121,7 +121,7 @@ static mst_status share_vector(mst_comm *comm, float *data, uint64_t n)
     uint8_t *full = mst_calloc(n_blocks + 1, 1);
     mst_status st;
     if (full == NULL)
-        return mst_fail(MST_ENOMEM, "no memory to share weights");
+        return mst_fail_memory();
     for (uint64_t i = 0; root && i < n_blocks; i++)
         full[i] = !all_zero(data + i * BLOCK, n - i * BLOCK < BLOCK ? n - i * BLOCK : BLOCK);
     TRY_OUT(st, mst_comm_broadcast(comm, full, n_blocks + 1));

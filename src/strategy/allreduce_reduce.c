@@ -401,8 +401,7 @@ mst_status mst_reduction_room(mst_comm *self)
         r->results = size != sizeof(float) ? mst_alloc_lines(n * size + 64) : NULL;
         if (r->requests == NULL || r->finished == NULL || r->decoded == NULL || r->parts == NULL ||
             r->in == NULL || (size != sizeof(float) && (r->out == NULL || r->results == NULL)))
-            return mst_fail(MST_ENOMEM, "no memory to add up slices of %zu floats over %d ranks", n,
-                            self->mpi->size);
+            return mst_fail_memory();
     }
     return MST_OK;
 }

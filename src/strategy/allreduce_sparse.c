@@ -24,11 +24,6 @@
 
 #define BLOCK 512u /* floats that are rounded at a time */
 
-static mst_status no_memory(void)
-{
-    return mst_fail(MST_ENOMEM, "no memory to exchange a sparse gradient");
-}
-
 mst_status mst_sparse_init(mst_allreduce *self)
 {
     mst_sparse_exchange *x = &self->sparse;
@@ -42,11 +37,11 @@ mst_status mst_sparse_init(mst_allreduce *self)
     x->sum_blocks = mst_calloc(x->n_owners, sizeof *x->sum_blocks);
     if (x->counts == NULL || x->sum_counts == NULL || x->out_at == NULL || x->in_at == NULL ||
         x->blocks == NULL || x->sum_blocks == NULL)
-        return no_memory();
+        return mst_fail_memory();
     for (unsigned t = 0; t < self->n; t++) {
         self->workers[t].lists = mst_calloc(self->n_ranks, sizeof *self->workers[t].lists);
         if (self->workers[t].lists == NULL)
-            return no_memory();
+            return mst_fail_memory();
     }
     return MST_OK;
 }
@@ -76,7 +71,7 @@ void mst_sparse_fini(mst_allreduce *self)
 
 static mst_status buffer_room(mst_buffer *b, size_t bytes)
 {
-    return mst_grow(&b->data, &b->room, bytes, 1) ? MST_OK : no_memory();
+    return mst_grow(&b->data, &b->room, bytes, 1) ? MST_OK : mst_fail_memory();
 }
 
 /* ---- blocks ---- */
@@ -197,7 +192,7 @@ static mst_status exchange_lists(mst_comm *comm, void *arg)
     uint32_t n_sends = 0, n_receives = 0;
     mst_status st;
     if (m == NULL)
-        return no_memory();
+        return mst_fail_memory();
     TRY_OUT(st, mst_comm_gather(comm, x->counts + (size_t)me * x->n_owners, x->n_owners * sizeof *x->counts,
                                 x->counts, false, MST_TAG_COUNTS, "the sizes of sparse gradients"));
     x->scattered = scatter_is_less(self);
@@ -237,7 +232,7 @@ static mst_status exchange_sums(mst_comm *comm, void *arg)
     uint32_t n_sends = 0, n_receives = 0, mine[MST_COMM_RANKS];
     mst_status st;
     if (m == NULL)
-        return no_memory();
+        return mst_fail_memory();
     for (unsigned t = 0; t < self->n; t++)
         mine[t] = self->workers[t].merged.n;
     TRY_OUT(st, mst_comm_gather(comm, mine, self->n * sizeof *mine, x->sum_counts, false, MST_TAG_COUNTS,
@@ -350,7 +345,7 @@ static mst_status merge(mst_allreduce *self, unsigned t)
             TRY(check_keys(self, b));
         }
     if (!mst_grow(&w->decoded, &w->decoded_room, most * width + 1, sizeof *w->decoded))
-        return no_memory();
+        return mst_fail_memory();
     TRY(mst_localiser_begin(&w->merged, total, width));
     for (uint32_t r = first; r < end; r++)
         for (uint32_t s = 0; s < self->n_ranks; s++) {
@@ -403,7 +398,7 @@ static mst_status find_square(mst_allreduce *self, unsigned t)
         TRY(check_keys(self, &x->sum_blocks[r * self->n + t]));
     }
     if (!mst_grow(&w->decoded, &w->decoded_room, most + 1, sizeof *w->decoded))
-        return no_memory();
+        return mst_fail_memory();
     w->square = 0.0;
     if (self->base.env.optimizer->options.clip_norm <= 0.0)
         return MST_OK;

@@ -94,8 +94,7 @@ mst_status mst_allreduce_lay_out(mst_allreduce *self, const mst_grad *layout)
     self->ops = mst_calloc(most, sizeof *self->ops);
     self->last_range = mst_calloc(most, sizeof *self->last_range);
     if (self->flat == NULL || self->ops == NULL || self->last_range == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a gradient of %llu floats",
-                        (unsigned long long)self->n_flat);
+        return mst_fail_memory();
     memset(self->flat, 0, (self->n_flat + LINE) * sizeof *self->flat);
     cut(self, layout, slice);
     find_ops(self, layout);

@@ -75,7 +75,7 @@ mst_status mst_hot_new(const mst_model *model, mst_params *params, unsigned n_th
     }
     mst_hot *hot = mst_alloc_lines(sizeof *hot);
     if (hot == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for hot weights");
+        return mst_fail_memory();
     *hot = (mst_hot){
         .model = model, .params = params, .n_threads = n_threads, .layout = layout, .n_dense = n_dense};
     for (uint32_t i = 0; i < layout.n_ranges; i++) {
@@ -91,7 +91,7 @@ mst_status mst_hot_new(const mst_model *model, mst_params *params, unsigned n_th
     hot->maps = mst_calloc(n_threads, sizeof *hot->maps);
     if (hot->shared == NULL || hot->base == NULL || hot->weights == NULL || hot->maps == NULL) {
         mst_hot_destroy(hot);
-        return mst_fail(MST_ENOMEM, "no memory for hot weights");
+        return mst_fail_memory();
     }
     for (unsigned t = 0; t < n_threads; t++) {
         for (uint32_t i = 0; i < layout.n_ranges; i++)

@@ -39,7 +39,7 @@ static mst_status init_worker(mst_local *self, mst_local_worker *w, const mst_gr
     if (self->hot != NULL)
         w->rows = mst_calloc(max_take, sizeof *w->rows);
     if (w->lrs == NULL || (self->hot != NULL && w->rows == NULL))
-        return mst_fail(MST_ENOMEM, "no memory for batches of %u rows", self->batch);
+        return mst_fail_memory();
     if (self->way == MST_LOCAL_DESCEND)
         return MST_OK;
     bool emits = self->way == MST_LOCAL_GENERAL;
@@ -70,11 +70,11 @@ static mst_status local_init(mst_strategy *base, const mst_strategy_options *opt
         self->coefs = mst_calloc(self->batch, sizeof *self->coefs);
         self->splits = mst_calloc(self->n + 1, sizeof *self->splits);
         if (self->coefs == NULL || self->splits == NULL)
-            return mst_fail(MST_ENOMEM, "no memory for batches of %u rows", self->batch);
+            return mst_fail_memory();
     }
     self->workers = mst_alloc_lines(self->n * sizeof *self->workers);
     if (self->workers == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for %u training threads", self->n);
+        return mst_fail_memory();
     memset(self->workers, 0, self->n * sizeof *self->workers);
     mst_grad layout = {0};
     model->layout(env->model, env->params, &layout);

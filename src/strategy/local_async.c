@@ -40,7 +40,7 @@ static mst_status map_span(mst_local *self, unsigned t, mst_batch *span, mst_wei
     }
     size_t need = self->batch == 1 ? longest * MST_DESCEND_SCRATCH : n_keys;
     if (!mst_grow(&w->keys, &w->key_capacity, need, sizeof *w->keys))
-        return mst_fail(MST_ENOMEM, "no memory for a span of %zu entries", n_keys);
+        return mst_fail_memory();
     *weights = *mst_hot_weights(self->hot, t);
     if (self->batch == 1) {
         weights->map = map;

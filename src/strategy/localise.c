@@ -23,13 +23,13 @@ mst_status mst_localiser_begin(mst_localiser *l, size_t n, uint32_t width)
         l->table_size = 0;
         l->table = mst_calloc(want, sizeof *l->table);
         if (l->table == NULL)
-            return mst_fail(MST_ENOMEM, "no memory to localise a batch of %zu entries", n);
+            return mst_fail_memory();
         l->table_size = want;
         l->stamp = 0;
     }
     if (!mst_grow(&l->keys, &l->key_capacity, n, sizeof *l->keys) ||
         !mst_grow(&l->sums, &l->sum_capacity, n * width, sizeof *l->sums))
-        return mst_fail(MST_ENOMEM, "no memory to localise a batch of %zu entries", n);
+        return mst_fail_memory();
     if (++l->stamp == 0) {
         memset(l->table, 0, l->table_size * sizeof *l->table);
         l->stamp = 1;

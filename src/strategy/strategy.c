@@ -140,7 +140,7 @@ mst_status mst_strategy_new(const mst_strategy_options *options, const mst_strat
         return mst_fail(MST_EUSAGE, "strategy %s is not run by the training loop", ops->name);
     mst_strategy *self = mst_zalloc(ops->size);
     if (self == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for strategy %s", ops->name);
+        return mst_fail_memory();
     self->ops = ops;
     self->options = *options;
     self->env = *env;

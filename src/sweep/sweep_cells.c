@@ -43,9 +43,7 @@ static bool is(const json_t *set, const char *name, const char *text)
 
 static mst_status put(json_t *set, const char *name, const char *text)
 {
-    return json_object_set_new(set, name, json_string(text)) == 0
-               ? MST_OK
-               : mst_fail(MST_ENOMEM, "no memory for the options of a run");
+    return json_object_set_new(set, name, json_string(text)) == 0 ? MST_OK : mst_fail_memory();
 }
 
 static mst_status imply(json_t *set)
@@ -126,7 +124,7 @@ static mst_status leave_out_idle(json_t *set)
     json_t *value;
     void *next;
     if (deciders == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for the options of a run");
+        return mst_fail_memory();
     json_object_foreach_safe(set, next, name, value)
     {
         if (mst_option_idle(deciders, name, false) != NULL)
@@ -267,9 +265,7 @@ static mst_status name_cell(mst_sweep *self, mst_sweep_cell *cell, const json_t 
         snprintf(unique, sizeof unique, "%s~%u", name[0] != '\0' ? name : "run", k);
     cell->name = mst_strdup(unique);
     cell->config = mst_strdup(config[0] != '\0' ? config : "run");
-    return cell->name != NULL && cell->config != NULL
-               ? MST_OK
-               : mst_fail(MST_ENOMEM, "%s: no memory for a run's name", self->file);
+    return cell->name != NULL && cell->config != NULL ? MST_OK : mst_fail_memory();
 }
 
 /* ---- command lines ---- */
@@ -277,8 +273,7 @@ static mst_status name_cell(mst_sweep *self, mst_sweep_cell *cell, const json_t 
 static mst_status add_word(mst_text_list *words, const char *format, const char *name, const char *value)
 {
     char *word = mst_sprintf(format, name, value);
-    mst_status st =
-        word != NULL ? mst_text_list_add(words, word) : mst_fail(MST_ENOMEM, "no memory for a command line");
+    mst_status st = word != NULL ? mst_text_list_add(words, word) : mst_fail_memory();
     mst_free(word);
     return st;
 }
@@ -383,7 +378,7 @@ mst_status mst_sweep_mark(mst_sweep_cell *cell, mst_cell_state state, const char
 {
     char *copy = sentence != NULL ? mst_strdup(sentence) : NULL;
     if (sentence != NULL && copy == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for what became of it", cell->name);
+        return mst_fail_memory();
     mst_free(cell->sentence);
     cell->sentence = copy;
     cell->state = state;
@@ -402,11 +397,10 @@ static mst_status merge(const mst_sweep *self, mst_sweep_cell *cell, const char 
         if (json_object_get(cell->set, name) != NULL && strcmp(name, "seed") != 0)
             return mst_fail(MST_EUSAGE, "%s: grid: %s: %s is set by two axes", self->file, axis, name);
         if (json_object_set(cell->set, name, text) != 0)
-            return mst_fail(MST_ENOMEM, "%s: no memory for its grid", self->file);
+            return mst_fail_memory();
     }
-    return json_object_set(cell->labels, axis, json_object_get(value, "label")) == 0
-               ? MST_OK
-               : mst_fail(MST_ENOMEM, "%s: no memory for its grid", self->file);
+    return json_object_set(cell->labels, axis, json_object_get(value, "label")) == 0 ? MST_OK
+                                                                                     : mst_fail_memory();
 }
 
 static void drop_labels(mst_sweep_cell *cell, const json_t *grid)
@@ -441,14 +435,12 @@ static mst_status settle(mst_sweep *self, mst_sweep_cell *cell, const json_t *gr
     }
     char *key = json_dumps(cell->set, JSON_COMPACT | JSON_SORT_KEYS);
     if (key == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for its grid", self->file);
+        return mst_fail_memory();
     const char *same = json_string_value(json_object_get(seen, key));
     char *sentence = same != NULL ? mst_sprintf(MST_SWEEP_SAME_AS "%s", same) : NULL;
-    mst_status st = same == NULL || sentence != NULL
-                        ? name_cell(self, cell, grid)
-                        : mst_fail(MST_ENOMEM, "%s: no memory for its grid", self->file);
+    mst_status st = same == NULL || sentence != NULL ? name_cell(self, cell, grid) : mst_fail_memory();
     if (st == MST_OK && same == NULL && json_object_set_new(seen, key, json_string(cell->name)) != 0)
-        st = mst_fail(MST_ENOMEM, "%s: no memory for its grid", self->file);
+        st = mst_fail_memory();
     free(key); /* jansson's allocation */
     if (st == MST_OK && same == NULL && why == NULL) {
         st = check_options(cell->set);
@@ -475,7 +467,7 @@ static mst_status add_cell(mst_sweep *self, const json_t *grid, const size_t *at
                            .began = NAN};
     if (cell.set == NULL || cell.labels == NULL ||
         json_object_update(cell.set, json_object_get(self->spec, "train")) != 0)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for its grid", self->file));
+        TRY_OUT(st, mst_fail_memory());
     json_object_foreach((json_t *)grid, axis, values)
         TRY_OUT(st, merge(self, &cell, axis, json_array_get(values, at[k++])));
     TRY_OUT(st, settle(self, &cell, grid, seen));
@@ -527,13 +519,13 @@ mst_status mst_sweep_new(const char *file, const char *folder, const json_t *spe
     size_t total = 1, sizes[64], at[64] = {0}, n_axes = 0;
     mst_sweep *self = mst_zalloc(sizeof *self);
     if (self == NULL || seen == NULL || grid == NULL)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for its grid", file));
+        TRY_OUT(st, mst_fail_memory());
     self->file = mst_strdup(file);
     self->folder = mst_strdup(folder);
     self->spec = json_deep_copy(spec);
     if (self->file == NULL || self->folder == NULL || self->spec == NULL ||
         json_object_set(self->spec, "grid", grid) != 0)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for its grid", file));
+        TRY_OUT(st, mst_fail_memory());
     json_object_foreach(grid, axis, values)
     {
         if (n_axes == sizeof sizes / sizeof *sizes)
@@ -545,7 +537,7 @@ mst_status mst_sweep_new(const char *file, const char *folder, const json_t *spe
     }
     self->cells = mst_calloc(total, sizeof *self->cells);
     if (self->cells == NULL)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for %zu runs", file, total));
+        TRY_OUT(st, mst_fail_memory());
     for (size_t i = 0; i < total; i++) {
         TRY_OUT(st, add_cell(self, grid, at, seen));
         for (size_t k = n_axes; k > 0 && ++at[k - 1] == sizes[k - 1]; k--)

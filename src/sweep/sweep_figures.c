@@ -173,7 +173,7 @@ static mst_status read_run(const mst_sweep_report *self, const mst_sweep_cell *c
 {
     char *path = mst_sweep_run_path(self->sweep, cell);
     mst_run_data *run = NULL;
-    mst_status st = path != NULL ? MST_OK : mst_fail(MST_ENOMEM, "no memory for a run's folder");
+    mst_status st = path != NULL ? MST_OK : mst_fail_memory();
     for (int k = 0; k < MST_SWEEP_FIGURES; k++)
         out->figures[k] = NAN;
     if (st == MST_OK && cell->state == MST_CELL_DONE) {
@@ -262,7 +262,7 @@ mst_status mst_sweep_report_new(const mst_sweep *sweep, mst_sweep_report **out)
     json_t *values;
     mst_sweep_report *self = mst_zalloc(sizeof *self);
     if (self == NULL)
-        return mst_fail(MST_ENOMEM, "%s: no memory for its report", sweep->folder);
+        return mst_fail_memory();
     self->sweep = sweep;
     self->has_target = mst_sweep_until(sweep) != NULL;
     self->metric_name = mst_sweep_metric_name(sweep, &self->metric_given);
@@ -274,7 +274,7 @@ mst_status mst_sweep_report_new(const mst_sweep *sweep, mst_sweep_report **out)
     self->runs = mst_calloc(sweep->n, sizeof *self->runs);
     self->configs = mst_calloc(sweep->n, sizeof *self->configs);
     if (self->runs == NULL || self->configs == NULL)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "%s: no memory for its report", sweep->folder));
+        TRY_OUT(st, mst_fail_memory());
     json_object_foreach(json_object_get(sweep->spec, "grid"), axis, values)
     {
         if (json_array_size(values) > 1 && strcmp(axis, "seed") != 0 &&

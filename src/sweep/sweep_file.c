@@ -71,11 +71,6 @@ static yaml_node_t *node_at(reader *r, int index)
     return yaml_document_get_node(&r->doc, index);
 }
 
-static mst_status no_memory(const reader *r)
-{
-    return mst_fail(MST_ENOMEM, "%s: no memory to read it", r->path);
-}
-
 /* The text of a node that must be a scalar. */
 static mst_status scalar(const reader *r, const yaml_node_t *node, const char *key, const char **out)
 {
@@ -139,7 +134,7 @@ static mst_status put_option(reader *r, size_t line, const char *name, const cha
     json_decref(all);
     if (not_text)
         return mst_fail(MST_EUSAGE, "%s:%zu: %s: is not UTF-8 text", r->path, line, name);
-    return json_object_set_new(into, name, kept) == 0 ? MST_OK : no_memory(r);
+    return json_object_set_new(into, name, kept) == 0 ? MST_OK : mst_fail_memory();
 }
 
 /* An option whose value may be a sequence (joined with commas, as lists are). */
@@ -151,17 +146,17 @@ static mst_status put_node(reader *r, const char *name, const yaml_node_t *value
         return put_option(r, line_of(value), name, text, into);
     }
     json_t *items = json_array();
-    mst_status st = items != NULL ? MST_OK : no_memory(r);
+    mst_status st = items != NULL ? MST_OK : mst_fail_memory();
     for (yaml_node_item_t *i = value->data.sequence.items.start;
          st == MST_OK && i < value->data.sequence.items.top; i++) {
         st = scalar(r, node_at(r, *i), name, &text);
         if (st == MST_OK && json_array_append_new(items, json_string(text)) != 0)
-            st = no_memory(r);
+            st = mst_fail_memory();
     }
     char *joined = st == MST_OK ? mst_option_text(items) : NULL;
     json_decref(items);
     TRY(st);
-    st = joined != NULL ? put_option(r, line_of(value), name, joined, into) : no_memory(r);
+    st = joined != NULL ? put_option(r, line_of(value), name, joined, into) : mst_fail_memory();
     mst_free(joined);
     return st;
 }
@@ -196,7 +191,7 @@ static mst_status add_value(const reader *r, json_t *values, size_t line, const 
         }
     }
     json_t *value = json_pack("{s:s, s:o}", "label", label, "set", set);
-    return value != NULL && json_array_append_new(values, value) == 0 ? MST_OK : no_memory(r);
+    return value != NULL && json_array_append_new(values, value) == 0 ? MST_OK : mst_fail_memory();
 }
 
 /* One value of an axis: of the option it is named for, or a mapping of several with a name. */
@@ -206,7 +201,7 @@ static mst_status add_node(reader *r, const char *axis, const yaml_node_t *node,
     const char *label = NULL;
     json_t *set = json_object();
     if (set == NULL)
-        return no_memory(r);
+        return mst_fail_memory();
     if (node->type != YAML_MAPPING_NODE) {
         TRY_OUT(st, put_node(r, axis, node, set));
         label = json_string_value(json_object_get(set, axis));
@@ -238,7 +233,7 @@ static mst_status add_axis(reader *r, const char *axis, const yaml_node_t *node,
         return mst_fail(MST_EUSAGE, "%s:%zu: %s: is given twice in the grid", r->path, line_of(node), axis);
     }
     if (values == NULL || json_object_set_new(grid, axis, values) != 0)
-        return no_memory(r);
+        return mst_fail_memory();
     if (node->type != YAML_SEQUENCE_NODE)
         return add_node(r, axis, node, values);
     for (yaml_node_item_t *i = node->data.sequence.items.start; i < node->data.sequence.items.top; i++)
@@ -264,13 +259,13 @@ static mst_status add_repeats(reader *r, const yaml_node_t *node, const json_t *
         mst_parse_int(first, &seed);
     json_t *values = json_array();
     if (values == NULL || json_object_set_new(grid, "seed", values) != 0)
-        return no_memory(r);
+        return mst_fail_memory();
     for (int64_t i = 0; i < n; i++) {
         char label[32];
         snprintf(label, sizeof label, "%lld", (long long)(seed + i));
         json_t *set = json_pack("{s:s}", "seed", label);
         if (set == NULL)
-            return no_memory(r);
+            return mst_fail_memory();
         TRY(add_value(r, values, line_of(node), "repeats", label, set));
     }
     return MST_OK;
@@ -321,7 +316,7 @@ static mst_status put_files(reader *r, const yaml_node_t *node, json_t *files)
     const char *text;
     if (node->type != YAML_SEQUENCE_NODE) {
         TRY(scalar(r, node, "files", &text));
-        return json_array_append_new(files, json_string(text)) == 0 ? MST_OK : no_memory(r);
+        return json_array_append_new(files, json_string(text)) == 0 ? MST_OK : mst_fail_memory();
     }
     for (yaml_node_item_t *i = node->data.sequence.items.start; i < node->data.sequence.items.top; i++) {
         TRY(scalar(r, node_at(r, *i), "files", &text));
@@ -329,7 +324,7 @@ static mst_status put_files(reader *r, const yaml_node_t *node, json_t *files)
             return mst_fail(MST_EUSAGE, "%s:%zu: files: -: runs share no standard input; name a file",
                             r->path, line_of(node));
         if (json_array_append_new(files, json_string(text)) != 0)
-            return no_memory(r);
+            return mst_fail_memory();
     }
     if (json_array_size(files) == 0)
         return mst_fail(MST_EUSAGE, "%s:%zu: files: has no values", r->path, line_of(node));
@@ -370,7 +365,7 @@ static mst_status put_metric(reader *r, const yaml_node_t *node, json_t *spec)
     if (!mst_sweep_metric_find(text, &metric))
         return mst_fail(MST_EUSAGE, "%s:%zu: metric: %s: not one of " MST_METRIC_NAMES, r->path,
                         line_of(node), text);
-    return json_object_set_new(spec, "metric", json_string(text)) == 0 ? MST_OK : no_memory(r);
+    return json_object_set_new(spec, "metric", json_string(text)) == 0 ? MST_OK : mst_fail_memory();
 }
 
 static mst_status put_jobs(reader *r, const yaml_node_t *node, json_t *spec)
@@ -381,7 +376,7 @@ static mst_status put_jobs(reader *r, const yaml_node_t *node, json_t *spec)
     if (!mst_sweep_jobs_parse(text, &jobs))
         return mst_fail(MST_EUSAGE, "%s:%zu: jobs: %s: must be auto or between 1 and %d", r->path,
                         line_of(node), text, MST_JOBS_MAX);
-    return json_object_set_new(spec, "jobs", json_string(text)) == 0 ? MST_OK : no_memory(r);
+    return json_object_set_new(spec, "jobs", json_string(text)) == 0 ? MST_OK : mst_fail_memory();
 }
 
 bool mst_sweep_jobs_parse(const char *text, unsigned *out)
@@ -414,7 +409,7 @@ static mst_status read_spec(reader *r, json_t *spec)
     if (json_object_set_new(spec, "files", files) + json_object_set_new(spec, "for", limits) +
             json_object_set_new(spec, "train", train) + json_object_set_new(spec, "grid", grid) !=
         0)
-        return no_memory(r);
+        return mst_fail_memory();
     TRY(find_parts(r, &p));
     TRY(put_files(r, p.files, files));
     if (p.train != NULL)
@@ -461,7 +456,7 @@ mst_status mst_sweep_spec_parse(const char *path, const char *text, size_t size,
     if (r == NULL || spec == NULL) {
         mst_free(r);
         json_decref(spec);
-        return mst_fail(MST_ENOMEM, "%s: no memory to read it", path);
+        return mst_fail_memory();
     }
     r->path = path;
     mst_option_group deploy = {.title = "deploy", .table = mst_deploy_option_table, .base = &r->deploy};
@@ -470,7 +465,7 @@ mst_status mst_sweep_spec_parse(const char *path, const char *text, size_t size,
     TRY_OUT(st, mst_options_init(r->settings.groups, r->settings.n_groups));
     has_parser = yaml_parser_initialize(&parser);
     if (!has_parser)
-        TRY_OUT(st, no_memory(r));
+        TRY_OUT(st, mst_fail_memory());
     yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
     has_doc = yaml_parser_load(&parser, &r->doc);
     if (!has_doc)

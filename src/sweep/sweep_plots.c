@@ -194,7 +194,7 @@ static mst_status add_plot(const group *g, mst_sweep_figure figure, mst_buffer *
     double *spreads = mst_calloc((g->n_labels + 1) * 2 * n, sizeof *spreads);
     point *points = mst_calloc(n, sizeof *points);
     if (series == NULL || spreads == NULL || points == NULL)
-        st = mst_fail(MST_ENOMEM, "no memory for a plot");
+        st = mst_fail_memory();
     for (size_t s = 0; st == MST_OK && s < g->n_labels; s++) {
         series[s] = (mst_series){.label = g->labels[s],
                                  .run = (unsigned)s,
@@ -250,7 +250,7 @@ static mst_status add_section(const mst_sweep_report *self, const char *option, 
     mst_status st = MST_OK;
     group *g = mst_zalloc(sizeof *g);
     if (g == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a plot");
+        return mst_fail_memory();
     g->report = self;
     g->option = option;
     if (!has_width(g)) {

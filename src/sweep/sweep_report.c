@@ -215,7 +215,7 @@ static const mst_sheet_maker sheets[] = {
 
 static mst_status finish(const mst_buffer *out)
 {
-    return out->failed ? mst_fail(MST_ENOMEM, "no memory for the report's text") : MST_OK;
+    return out->failed ? mst_fail_memory() : MST_OK;
 }
 
 typedef mst_status sheet_fn(const mst_sweep_report *self, mst_sheet *out);
@@ -429,7 +429,7 @@ json_t *mst_sweep_report_json(const mst_sweep_report *self)
     }
     if (!fine) {
         json_decref(root);
-        mst_fail(MST_ENOMEM, "no memory for the report as JSON");
+        mst_fail_memory();
         return NULL;
     }
     return root;
@@ -450,7 +450,7 @@ mst_status mst_sweep_report_write(const mst_sweep_report *self)
     for (size_t i = 0; st == MST_OK && i < sizeof files / sizeof *files; i++) {
         mst_buffer out = {0};
         char *path = mst_sprintf("%s/%s", self->sweep->folder, files[i].name);
-        st = path != NULL ? files[i].make(self, &out) : mst_fail(MST_ENOMEM, "no memory for a path");
+        st = path != NULL ? files[i].make(self, &out) : mst_fail_memory();
         if (st == MST_OK)
             st = mst_buffer_save(&out, path);
         mst_buffer_fini(&out);

@@ -24,11 +24,6 @@ const char *mst_cell_state_name(mst_cell_state state)
     return state_names[state];
 }
 
-static mst_status no_memory(const mst_sweep *self)
-{
-    return mst_fail(MST_ENOMEM, "%s: no memory for its state", self->folder);
-}
-
 /* ---- reading ---- */
 
 /* An object of a JSON file; NULL: not there, or not one. */
@@ -144,7 +139,7 @@ static mst_status look_at_run(const mst_sweep *self, mst_sweep_cell *cell)
     const char *state = json_string_value(json_object_get(manifest, "state"));
     bool done = state != NULL && strcmp(state, "done") == 0,
          stopped = state != NULL && strcmp(state, "stopped") == 0;
-    mst_status st = path != NULL ? MST_OK : no_memory(self);
+    mst_status st = path != NULL ? MST_OK : mst_fail_memory();
     if (st == MST_OK && done)
         st = mst_sweep_mark(cell, MST_CELL_DONE, NULL);
     else if (st == MST_OK && stopped)
@@ -193,7 +188,7 @@ static mst_status adopt_cell(mst_sweep *self, mst_sweep_cell *cell, const json_t
     mst_cell_state state = state_of(json_string_value(json_object_get(before, "state")));
     char *now = command_text(cell);
     if (now == NULL)
-        return no_memory(self);
+        return mst_fail_memory();
     bool same = command != NULL && strcmp(command, now) == 0;
     mst_free(now);
     if (!same || cell->state == MST_CELL_SKIPPED || state == MST_CELL_SKIPPED || state == MST_CELL_PENDING)
@@ -233,7 +228,7 @@ static mst_status adopt_state(mst_sweep *self, const json_t *state, mst_sweep_ch
     if (change == MST_SWEEP_EXTEND && json_is_object(search))
         return MST_OK; /* its runs were cut short */
     by_name = json_object();
-    mst_status st = by_name != NULL ? MST_OK : no_memory(self);
+    mst_status st = by_name != NULL ? MST_OK : mst_fail_memory();
     json_array_foreach(json_object_get(state, "cells"), i, item)
     {
         const char *name = json_string_value(json_object_get(item, "name"));
@@ -254,7 +249,7 @@ mst_status mst_sweep_load(mst_sweep *self, mst_sweep_change change)
     char *path = mst_sprintf("%s/sweep.json", self->folder), *runs = mst_sprintf("%s/runs", self->folder);
     json_t *state = NULL;
     if (path == NULL || runs == NULL)
-        TRY_OUT(st, no_memory(self));
+        TRY_OUT(st, mst_fail_memory());
     if (change == MST_SWEEP_RUNS) {
         for (size_t i = 0; st == MST_OK && i < self->n; i++)
             if (self->cells[i].state != MST_CELL_SKIPPED)
@@ -311,15 +306,15 @@ mst_status mst_sweep_save(const mst_sweep *self)
                                               "spec", self->spec, "cells", cells)
                                   : NULL;
     if (path == NULL || state == NULL)
-        TRY_OUT(st, no_memory(self));
+        TRY_OUT(st, mst_fail_memory());
     for (size_t i = 0; i < self->n; i++)
         if (json_array_append_new(cells, cell_json(&self->cells[i])) != 0)
-            TRY_OUT(st, no_memory(self));
+            TRY_OUT(st, mst_fail_memory());
     if (self->search != NULL && json_object_set(state, "search", self->search) != 0)
-        TRY_OUT(st, no_memory(self));
+        TRY_OUT(st, mst_fail_memory());
     text = json_dumps(state, JSON_INDENT(1));
     if (text == NULL)
-        TRY_OUT(st, no_memory(self));
+        TRY_OUT(st, mst_fail_memory());
     mst_buffer_add(&out, text);
     mst_buffer_add(&out, "\n");
     TRY_OUT(st, mst_make_folders(self->folder));

@@ -9,7 +9,7 @@
 
 static mst_status finish(const mst_sheet *sheet)
 {
-    return sheet->failed ? mst_fail(MST_ENOMEM, "no memory for table %s", sheet->title) : MST_OK;
+    return sheet->failed ? mst_fail_memory() : MST_OK;
 }
 
 const char *mst_sweep_figure_text(mst_plot_unit unit, double value, char *out)

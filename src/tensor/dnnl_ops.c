@@ -75,7 +75,7 @@ static mst_status check(dnnl_status_t status, const char *what)
     if (status == dnnl_success)
         return MST_OK;
     if (status == dnnl_out_of_memory)
-        return mst_fail(MST_ENOMEM, "no memory for %s in oneDNN", what);
+        return mst_fail_memory();
     return mst_fail(MST_EUNSUPPORTED, "oneDNN cannot do %s (%s); try another executor", what,
                     (unsigned)status < sizeof names / sizeof *names ? names[status] : "unknown status");
 }
@@ -87,7 +87,7 @@ mst_status mst_dnnl_open(mst_dnnl **out)
     mst_status st;
     mst_dnnl *self = mst_zalloc(sizeof *self);
     if (self == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for oneDNN's engine");
+        return mst_fail_memory();
     TRY_OUT(st, check(dnnl_engine_create(&self->engine, dnnl_cpu, 0), "an engine on the CPU"));
     TRY_OUT(st, check(dnnl_stream_create(&self->stream, self->engine, dnnl_stream_in_order), "a stream"));
     TRY_OUT(st, check(dnnl_primitive_attr_create(&self->attr), "attributes"));
@@ -180,7 +180,7 @@ mst_status mst_dnnl_plain(mst_dnnl *self, int n_dims, const int64_t *dims, const
 {
     mst_dnnl_layout *layout = mst_zalloc(sizeof *layout);
     if (layout == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a layout");
+        return mst_fail_memory();
     layout->md = desc_of(n_dims, dims, false);
     layout->next = self->layouts;
     self->layouts = layout;
@@ -218,7 +218,7 @@ static mst_status op_new(mst_dnnl *self, dnnl_primitive_desc_t pd, unsigned args
     mst_dnnl_op *op = mst_zalloc(sizeof *op);
     if (op == NULL) {
         dnnl_primitive_desc_destroy(pd);
-        return mst_fail(MST_ENOMEM, "no memory for %s", what);
+        return mst_fail_memory();
     }
     op->owner = self;
     op->pd = pd;

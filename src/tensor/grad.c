@@ -36,7 +36,7 @@ mst_status mst_grad_init(mst_grad *grad, const mst_range *ranges, uint32_t n_ran
     if (width > 0) {
         grad->owners = mst_calloc(n_owners, sizeof *grad->owners);
         if (grad->owners == NULL) {
-            st = mst_fail(MST_ENOMEM, "no memory for the sparse gradients of %" PRIu32 " owners", n_owners);
+            st = mst_fail_memory();
             goto out;
         }
     }
@@ -84,7 +84,7 @@ mst_status mst_grad_room(mst_grad *grad, size_t n)
         size_t keys = list->capacity, values = list->capacity, need = list->n + n;
         if (need < n || !mst_grow(&list->keys, &keys, need, sizeof *list->keys) ||
             !mst_grow(&list->values, &values, need, grad->width * sizeof *list->values))
-            return mst_fail(MST_ENOMEM, "no memory for a sparse gradient of %zu more contributions", n);
+            return mst_fail_memory();
         list->capacity = keys < values ? keys : values;
     }
     return MST_OK;

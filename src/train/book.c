@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "observe/marks.h"
-#include "train/book_impl.h"
 #include "run/history.h"
+#include "train/book_impl.h"
 
 #define LINE_NS MST_S /* between training lines of metrics.csv */
 
@@ -18,7 +18,7 @@ mst_status mst_book_new(const mst_book_options *options, mst_book **out)
 {
     mst_book *self = mst_zalloc(sizeof *self);
     if (self == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for training");
+        return mst_fail_memory();
     self->options = *options;
     self->eval.every = options->limits.eval;
     self->checkpoint.every = options->limits.checkpoint;
@@ -30,7 +30,7 @@ mst_status mst_book_new(const mst_book_options *options, mst_book **out)
     self->options.source = json_incref(options->source);
     if (self->options.model == NULL || self->options.data == NULL) {
         mst_book_destroy(self);
-        return mst_fail(MST_ENOMEM, "no memory for training");
+        return mst_fail_memory();
     }
     *out = self;
     return MST_OK;
@@ -109,7 +109,7 @@ static mst_status open_directory(mst_book *self)
     while (st == MST_EEXIST) { /* again when another process took the name first */
         char *name = mst_run_free_name("runs", self->options.model_name);
         if (name == NULL)
-            return mst_fail(MST_ENOMEM, "no memory for the run's name");
+            return mst_fail_memory();
         st = mst_run_new(name, how, self->progress.steps, &self->run);
         mst_free(name);
     }
@@ -124,7 +124,7 @@ static mst_status open_checkpointers(mst_book *self)
     char *folder = mst_sprintf("%s/checkpoints", mst_run_path(self->run)),
          *best = mst_sprintf("%s/best", mst_run_path(self->run));
     if (folder == NULL || best == NULL)
-        TRY_OUT(st, mst_fail(MST_ENOMEM, "no memory for the run's name"));
+        TRY_OUT(st, mst_fail_memory());
     if (o->save)
         TRY_OUT(st, mst_checkpointer_new(folder, (uint32_t)o->keep, slots, &self->checkpointer));
     if (o->save && o->patience > 0)
@@ -155,9 +155,9 @@ mst_status mst_book_open(mst_book *self, json_t *entries)
     mst_wall_time(now);
     self->manifest = json_pack("{s:s, s:s, s:s}", "muster", mst_version(), "started", now, "host", host);
     if (self->manifest == NULL || (entries != NULL && json_object_update(self->manifest, entries) != 0))
-        return mst_fail(MST_ENOMEM, "no memory for the manifest");
+        return mst_fail_memory();
     if (self->options.source != NULL && json_object_set(self->manifest, "source", self->options.source) != 0)
-        return mst_fail(MST_ENOMEM, "no memory for the manifest");
+        return mst_fail_memory();
     TRY(add_history(self));
     TRY(write_manifest(self, "running"));
     mst_book_tell_new_data(self);
@@ -172,7 +172,7 @@ mst_status mst_book_open(mst_book *self, json_t *entries)
 mst_status mst_book_note(mst_book *self, const char *key, json_t *value)
 {
     if (json_object_set_new(self->manifest, key, value) != 0)
-        return mst_fail(MST_ENOMEM, "no memory for the manifest");
+        return mst_fail_memory();
     return MST_OK;
 }
 
@@ -401,7 +401,7 @@ static mst_status compose_meta(const mst_book *self, mst_checkpoint_meta *out)
                            (json_int_t)sum.rows),
     };
     if (out->optimizer == NULL || out->extra == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for a checkpoint");
+        return mst_fail_memory();
     if (self->plan != NULL)
         json_object_set(out->extra, "plan", self->plan);
     if (self->options.source != NULL)

@@ -58,7 +58,7 @@ mst_status mst_evaluator_new(const mst_model *model, const mst_params *params, m
     unsigned n = mst_model_threads(model) ? 1 : options->n_threads, inner = options->n_threads / n;
     mst_evaluator *self = mst_zalloc(sizeof *self);
     if (self == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for evaluation");
+        return mst_fail_memory();
     self->model = model;
     self->dataset = dataset;
     self->options = *options;
@@ -83,7 +83,7 @@ mst_status mst_evaluator_new(const mst_model *model, const mst_params *params, m
     };
     mst_tally_init(&self->tally, model);
     TRY_OUT(st, mst_team_new(n, &self->team));
-    st = mst_fail(MST_ENOMEM, "no memory to evaluate batches of %u rows", options->batch);
+    st = mst_fail_memory();
     self->scorers = mst_calloc(n, sizeof *self->scorers);
     if (self->scorers == NULL)
         goto out;
@@ -132,7 +132,7 @@ static mst_status translate_batch(mst_evaluator *self, scorer *s, mst_batch *bat
     if (s->rows == NULL)
         s->rows = mst_calloc(self->options.batch, sizeof *s->rows);
     if (s->rows == NULL || !mst_grow(&s->keys, &s->key_capacity, n_keys, sizeof *s->keys))
-        return mst_fail(MST_ENOMEM, "no memory to evaluate batches of %u rows", self->options.batch);
+        return mst_fail_memory();
     self->translate(self->translate_arg, batch, s->rows, s->keys);
     batch->rows = s->rows;
     return MST_OK;
@@ -142,7 +142,7 @@ static mst_status translate_batch(mst_evaluator *self, scorer *s, mst_batch *bat
 static mst_status tell(mst_evaluator *self, uint64_t from, uint64_t rows, uint64_t correct)
 {
     if (!mst_grow(&self->waiting, &self->waiting_capacity, self->n_waiting + 1, sizeof *self->waiting))
-        return mst_fail(MST_ENOMEM, "no memory to tell of the rows that are evaluated");
+        return mst_fail_memory();
     self->waiting[self->n_waiting++] = (scored){from, rows, correct};
     for (size_t i = 0; i < self->n_waiting;) {
         scored next = self->waiting[i];

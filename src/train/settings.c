@@ -75,7 +75,7 @@ static mst_status adopt_values(mst_settings *s, json_t *values)
     json_t *now = mst_options_json(s->groups, s->n_groups), *group, *value;
     const char *title, *name;
     if (now == NULL)
-        return mst_fail(MST_ENOMEM, "no memory to resume");
+        return mst_fail_memory();
     json_object_foreach(now, title, group)
     {
         json_object_foreach(group, name, value)
@@ -116,7 +116,7 @@ static mst_status adopt_net(mst_settings *s, const json_t *manifest, bool given)
     mst_free(s->net);
     s->net = mst_strdup(net);
     if (s->net == NULL)
-        return mst_fail(MST_ENOMEM, "no memory to resume");
+        return mst_fail_memory();
     s->model.net_text = s->net;
     if (s->model.net == NULL || !mst_path_exists(s->model.net) ||
         mst_file_read_all(s->model.net, 1 << 20, &file, &size) != MST_OK)
@@ -186,7 +186,7 @@ static mst_status adopt_run(mst_settings *s, mst_batch_before *before)
     size_t size;
     json_t *manifest = NULL;
     if (path == NULL)
-        return mst_fail(MST_ENOMEM, "no memory to resume");
+        return mst_fail_memory();
     if (!mst_path_exists(path) && errno == ENOENT)
         TRY_OUT(st,
                 mst_fail(MST_EINPUT, "%s: no run to resume; leave out --resume to start one", s->train.run));
@@ -303,7 +303,7 @@ static mst_status adopt_job(void *arg, const json_t *job)
     count_ranks(s);
     json_t *options = mst_options_json(s->groups, s->n_groups), *same = shared_options(options);
     if (options == NULL || same == NULL || json_object_update(a->same, same) != 0)
-        st = mst_fail(MST_ENOMEM, "no memory to resume");
+        st = mst_fail_memory();
     json_decref(options);
     json_decref(same);
     return st;
@@ -326,7 +326,7 @@ mst_status mst_settings_run_job(mst_settings *self, const mst_train_config *conf
     mst_status st;
     *summary = (mst_job_summary){0};
     if (job.same == NULL)
-        st = mst_fail(MST_ENOMEM, "no memory for the options");
+        st = mst_fail_memory();
     else if (self->strategy.strategy == MST_STRATEGY_ALLREDUCE)
         st = mst_job_allreduce(&job, &self->lost, observer, summary);
     else if (self->cluster.source == NULL)
@@ -486,7 +486,7 @@ mst_status mst_settings_settle(mst_settings *self, bool dry_run)
     TRY(mst_given_check(&given, self, self->train.resume && !keeps_run(self)));
     TRY(check_usage(self, dry_run));
     self->options = mst_options_json(self->groups, self->n_groups);
-    return self->options != NULL ? MST_OK : mst_fail(MST_ENOMEM, "no memory for the options");
+    return self->options != NULL ? MST_OK : mst_fail_memory();
 }
 
 mst_train_config mst_settings_config(mst_settings *self)

@@ -134,7 +134,7 @@ mst_status mst_given_check(const mst_given *given, const mst_settings *settings,
     char words[128];
     json_t *options = mst_options_json(settings->groups, settings->n_groups);
     if (options == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for the options");
+        return mst_fail_memory();
     if (settings->cluster.source != NULL && is_given(given, "strategy") &&
         given->strategy.strategy != MST_STRATEGY_PS)
         st = mst_fail(MST_EUSAGE, "--strategy %s: a process of a cluster (%s) trains with ps",

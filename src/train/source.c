@@ -33,7 +33,7 @@ mst_status mst_source_of(const mst_text_list *files, bool own, json_t **out)
         fine = fine && json_object_set_new(source, "once", json_true()) == 0;
     if (!fine) {
         json_decref(source);
-        return mst_fail(MST_ENOMEM, "no memory to compare the training files");
+        return mst_fail_memory();
     }
     *out = source;
     return MST_OK;

@@ -23,7 +23,7 @@ mst_status mst_trainer_new(const mst_train_config *config, mst_trainer **out)
 {
     mst_trainer *self = mst_zalloc(sizeof *self);
     if (self == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for training");
+        return mst_fail_memory();
     self->config = *config;
     self->options = *config->train;
     self->data = *config->data;
@@ -112,7 +112,7 @@ static mst_status describe(const mst_trainer *self, json_t **out)
                      "epochs_given", (int)self->config.epochs_given);
     if (*out != NULL && self->config.manifest != NULL)
         json_object_update(*out, self->config.manifest);
-    return *out != NULL ? MST_OK : mst_fail(MST_ENOMEM, "no memory for the manifest");
+    return *out != NULL ? MST_OK : mst_fail_memory();
 }
 
 static bool stop_asked(const mst_trainer *self)

@@ -60,5 +60,5 @@ mst_status mst_trainer_plan(mst_trainer *self, json_t **out)
         "batch_rows", (json_int_t)batch.rows, "batch_entries", (json_int_t)batch.entries, "batch_row_bytes",
         (json_int_t)batch.bytes, "batch_keys", (json_int_t)batch.keys, "batch_weight_bytes",
         (json_int_t)touched, "epoch_rows", (json_int_t)mst_feed_epoch_rows(self->feed));
-    return *out ? MST_OK : mst_fail(MST_ENOMEM, "no memory for the plan");
+    return *out ? MST_OK : mst_fail_memory();
 }

@@ -93,7 +93,7 @@ static mst_status adopt_cache_options(mst_trainer *self)
     if (st == MST_OK)
         st = mst_options_adopt(&self->cached, 1, known);
     if (st == MST_OK && json_object_update(self->data_json, known) != 0)
-        st = mst_fail(MST_ENOMEM, "no memory for the data options");
+        st = mst_fail_memory();
     json_decref(known);
     TRY(st);
     to->index_base = from->index_base ? from->index_base : to->index_base;
@@ -126,7 +126,7 @@ static mst_status settle_classes(mst_trainer *self)
         json_array_append_new(names, mst_json_text(d->class_names[i]));
     if (json_array_size(names) != d->n_class_names ||
         json_object_set_new(self->data_json, "image-classes", names) != 0)
-        return mst_fail(MST_ENOMEM, "no memory for the names of classes");
+        return mst_fail_memory();
     return MST_OK;
 }
 
@@ -152,7 +152,7 @@ static mst_status settle_columns(mst_trainer *self)
         mst_free(list);
         list = longer;
         if (list == NULL)
-            return mst_fail(MST_ENOMEM, "no memory for the columns");
+            return mst_fail_memory();
     }
     if (list == NULL)
         return MST_OK;
@@ -160,7 +160,7 @@ static mst_status settle_columns(mst_trainer *self)
     self->data.tf_keys = hashed ? MST_TF_KEYS_HASH : MST_TF_KEYS_GLOBAL;
     if (json_object_set_new(self->data_json, "tf-columns", json_string(list)) != 0 ||
         json_object_set_new(self->data_json, "tf-keys", json_string(hashed ? "hash" : "global")) != 0)
-        return mst_fail(MST_ENOMEM, "no memory for the columns");
+        return mst_fail_memory();
     return MST_OK;
 }
 
@@ -178,7 +178,7 @@ static mst_status settle_augmentation(mst_trainer *self)
                                               (json_int_t)self->augment.in_height,
                                               (json_int_t)self->augment.in_width)) == 0;
     mst_free(text);
-    return kept ? MST_OK : mst_fail(MST_ENOMEM, "no memory for the augmentation");
+    return kept ? MST_OK : mst_fail_memory();
 }
 
 /* What opening the training data settled holds for the other sets, and for whoever loads the checkpoint. */
@@ -187,18 +187,18 @@ static mst_status settle_data_options(mst_trainer *self)
     static const char *const bases[] = {"auto", "0", "1"};
     self->data_json = self->config.data_options ? json_deep_copy(self->config.data_options) : json_object();
     if (self->data_json == NULL)
-        return mst_fail(MST_ENOMEM, "no memory for the data options");
+        return mst_fail_memory();
     TRY(adopt_cache_options(self));
     self->data.labels_from = self->dataset->labels_from; /* a cache's, whatever the options say */
     if (json_object_set_new(self->data_json, "labels-from", json_integer(self->data.labels_from)) != 0)
-        return mst_fail(MST_ENOMEM, "no memory for the data options");
+        return mst_fail_memory();
     json_object_del(self->data_json, "labels"); /* belongs to one file */
     json_object_del(self->data_json, "format");
     if (json_object_set_new(self->data_json, "index-base", json_string(bases[self->data.index_base])) != 0)
-        return mst_fail(MST_ENOMEM, "no memory for the data options");
+        return mst_fail_memory();
     if (self->dataset->origin != NULL &&
         json_object_set_new(self->data_json, MST_ORIGIN, json_deep_copy(self->dataset->origin)) != 0)
-        return mst_fail(MST_ENOMEM, "no memory for the data options");
+        return mst_fail_memory();
     TRY(settle_columns(self));
     TRY(settle_classes(self));
     return settle_augmentation(self);
@@ -297,7 +297,7 @@ static mst_status check_same_model(const mst_trainer *self, const mst_checkpoint
                              self->dataset->origin, self->dataset->name));
     json_t *mine = mst_model_json(self->assembly.model);
     if (mine == NULL)
-        return mst_fail(MST_ENOMEM, "no memory to compare models");
+        return mst_fail_memory();
     mst_status st = mst_checkpoint_fits(checkpoint, meta->model, mine, self->config.data->features != 0);
     json_decref(mine);
     return st;

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <string.h>
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -186,7 +187,7 @@ static void test_no_memory(void **state)
     for (uint64_t k = 1; k <= 3; k++) {
         mst_alloc_fail_at(k);
         assert_int_equal(mst_queue_new("short", 5, &q), MST_ENOMEM);
-        assert_string_equal(mst_error_text(), "queue short: no memory for 5 items");
+        assert_non_null(strstr(mst_error_text(), "out of memory: cannot allocate "));
         assert_null(q);
     }
     mst_alloc_fail_at(0);

@@ -100,7 +100,7 @@ static void no_memory(void **state)
     for (uint64_t k = 1; k <= 2; k++) {
         mst_alloc_fail_at(k);
         assert_int_equal(mst_key_rank_new(100, &rank), MST_ENOMEM);
-        assert_string_equal(mst_error_text(), "no memory to rank 100 keys");
+        assert_non_null(strstr(mst_error_text(), "out of memory: cannot allocate "));
     }
     mst_alloc_fail_at(0);
     assert_int_equal(mst_key_rank_new(100, &rank), MST_OK);

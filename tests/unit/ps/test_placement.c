@@ -500,7 +500,7 @@ static void lists(void **state)
     list.keys[9] = 1;
     mst_alloc_fail_at(1);
     assert_int_equal(mst_list_room(&list, 100), MST_ENOMEM);
-    assert_string_equal(mst_error_text(), "no memory for a list of 100 keys");
+    assert_non_null(strstr(mst_error_text(), "out of memory: cannot allocate "));
     mst_list_fini(&list);
     assert_null(list.keys);
 }

@@ -311,7 +311,7 @@ static void short_memory_is_reported(void **state)
         mst_alloc_fail_at(0);
         if (st != MST_OK) {
             assert_int_equal(st, MST_ENOMEM);
-            assert_string_equal(mst_error_text(), "no memory for hot weights");
+            assert_non_null(strstr(mst_error_text(), "out of memory: cannot allocate "));
         }
     }
     mst_alloc_fail_at(1); /* begin has no way to fail: it goes without popular lines */
