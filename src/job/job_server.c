@@ -33,7 +33,6 @@ typedef struct server_job {
         char of[24];   /* whose those are */
     } data[MST_JOB_N_SETS];
     mst_observe *observe; /* or NULL */
-    double seconds;       /* of training that the book knows of */
     mst_end end;
 } server_job;
 
@@ -221,7 +220,6 @@ static mst_status open_checkpoint(server_job *job, const json_t *join, mst_serve
         mst_book_resume(job->book, &meta);
         json_t *plan = json_object_get(meta.extra, "plan");
         out->plan = plan != NULL && !mst_book_has_new_data(job->book) ? json_incref(plan) : NULL;
-        job->seconds = 0.0;
     }
 out:
     mst_checkpoint_meta_fini(&meta);
@@ -333,16 +331,17 @@ static void restored(void *arg)
 static mst_status advanced(void *arg, const mst_ps_progress *p, unsigned *due)
 {
     server_job *job = arg;
-    mst_progress progress = {
-        .steps = p->steps, .rows = p->rows, .epoch = p->epoch, .position = p->position, .loss = p->loss};
-    double seconds = p->seconds - job->seconds;
-    job->seconds = p->seconds;
-    TRY(mst_book_progress(job->book, &progress, seconds, p->epoch_rows));
-    if (job->observer->progress != NULL) {
-        mst_train_status status = *mst_book_status(job->book);
-        status.waiting = p->waiting;
-        job->observer->progress(job->observer->arg, &status);
-    }
+    mst_progress progress = {.steps = p->steps,
+                             .rows = p->rows,
+                             .epoch = p->epoch,
+                             .position = p->position,
+                             .epoch_rows = p->epoch_rows,
+                             .seconds = p->seconds,
+                             .loss = p->loss,
+                             .waiting = p->waiting};
+    TRY(mst_book_progress(job->book, &progress));
+    if (job->observer->progress != NULL)
+        job->observer->progress(job->observer->arg, mst_book_status(job->book));
     mst_end end;
     unsigned bits = mst_book_due(job->book, &end);
     *due = (bits & MST_DUE_EVAL ? MST_PS_DUE_EVAL : 0) | (bits & MST_DUE_SAVE ? MST_PS_DUE_SAVE : 0);

@@ -20,18 +20,7 @@
 #include "data/feed.h"
 #include "model/model.h"
 #include "optim/optim.h"
-
-typedef enum mst_mode {
-    MST_MODE_SYNC,
-    MST_MODE_ASYNC,
-    MST_MODE_SSP,
-} mst_mode;
-
-typedef enum mst_shard_kind {
-    MST_SHARD_AUTO,
-    MST_SHARD_STATIC,
-    MST_SHARD_LOCAL,
-} mst_shard_kind;
+#include "strategy/progress.h"
 
 typedef enum mst_strategy_kind {
     MST_STRATEGY_LOCAL,
@@ -77,21 +66,14 @@ typedef struct mst_budget {
     const atomic_bool *stop; /* set by somebody else; or NULL */
 } mst_budget;
 
-/* What has been done, over all calls. run adds to it. */
-typedef struct mst_progress {
-    uint64_t steps, rows;     /* over the whole training */
-    uint64_t epoch, position; /* rows into the current epoch; set back by the loop at its end */
-    bool epoch_ended;         /* the feed has no more rows in this epoch */
-    mst_loss_sum loss;        /* of the rows trained on, before their updates; the loop empties it */
-} mst_progress;
-
 typedef struct mst_strategy mst_strategy;
 
 typedef struct mst_strategy_ops {
     const char *name, *help;
     size_t size; /* of the derived struct; 0: not run by the training loop */
     mst_status (*init)(mst_strategy *self, const mst_strategy_options *options, const mst_strategy_env *env);
-    /* Trains on rows of the feed, whose epoch the loop has started. MST_ESTOPPED only from the feed. */
+    /* Trains on rows of the feed, whose epoch the loop has started, and adds to steps, rows, position,
+     * epoch_ended and loss of *progress. MST_ESTOPPED only from the feed. */
     mst_status (*run)(mst_strategy *self, mst_feed *feed, const mst_budget *budget, mst_progress *progress);
     void (*fini)(mst_strategy *self);
     /* After the last run: what each of several processes did, as in mst_job_summary.workers; a new reference.

@@ -611,6 +611,7 @@ mst_status mst_book_finish(mst_book *self, mst_end end, mst_train_summary *summa
     mst_add_loss(&sum, &self->line_loss);
     summary->end = end;
     summary->status = self->status;
+    summary->status.waiting = NULL;
     summary->status.train_loss =
         isfinite(self->last_train_loss) ? self->last_train_loss : mst_mean_loss(&sum);
     summary->test = self->test;

@@ -80,24 +80,19 @@ void mst_book_mark(mst_book *self, const char *process, const char *kind, const 
  * the end. After mst_book_open only. */
 mst_status mst_book_note(mst_book *self, const char *key, json_t *value);
 
-/* Where training stands now. p->loss is what was trained on since the last call: the book adds it up; p's
- * epoch and position are those of the row to come, so at an epoch's end the epoch is the next one already.
- * seconds: of training since the last call. epoch_rows: 0 when not known. A loss that is not finite is
- * MST_EINPUT. */
-mst_status mst_book_progress(mst_book *self, const mst_progress *p, double seconds, uint64_t epoch_rows);
-const mst_progress *mst_book_at(const mst_book *self); /* as last told, or resumed; its loss is nothing */
+/* How far training has come. p->loss covers the rows since the last call: the book adds it up; p's epoch and
+ * position are those of the next row, so at the end of an epoch p->epoch is already the next one. A loss that
+ * is not finite is MST_EINPUT. */
+mst_status mst_book_progress(mst_book *self, const mst_progress *p);
+const mst_progress *mst_book_at(const mst_book *self); /* as last told, or resumed; its loss is empty */
 const mst_train_status *mst_book_status(const mst_book *self);
 const char *mst_book_path(const mst_book *self); /* of the run directory; NULL before mst_book_open */
 
 /* ---- what is due ---- */
 
-typedef enum mst_due_bit {
-    MST_DUE_EVAL = 1, /* never while an evaluation is under way */
-    MST_DUE_SAVE = 2, /* never without --save, nor for a step that is saved already */
-    MST_DUE_END = 4,
-} mst_due_bit;
-
-/* What is due now; *end with MST_DUE_END. What is due stays so until it begins. With MST_DUE_END and
+/* The MST_DUE_* bits that are due; *end with MST_DUE_END. MST_DUE_EVAL is never set while an evaluation is
+ * under way, MST_DUE_SAVE never without --save, nor for a step that is saved already. A bit stays set until
+ * the work begins. With MST_DUE_END and
  * MST_DUE_EVAL both, the evaluation comes first, and its verdict's end counts if it has one; with MST_DUE_END
  * while an evaluation is under way, ask again when that is done: the last weights may want one too, which is
  * never so for MST_END_STOPPED. */

@@ -286,15 +286,16 @@ static double eta_of(const mst_book *self)
     return isfinite(left) && left > 0.0 ? left : (double)NAN;
 }
 
-mst_status mst_book_progress(mst_book *self, const mst_progress *p, double seconds, uint64_t epoch_rows)
+mst_status mst_book_progress(mst_book *self, const mst_progress *p)
 {
     mst_train_status *s = &self->status;
     s->step = p->steps;
     s->rows = p->rows;
     s->epoch = p->epoch;
     s->epoch_position = p->position;
-    s->epoch_rows = epoch_rows;
-    s->train_seconds += seconds;
+    s->epoch_rows = p->epoch_rows;
+    s->waiting = p->waiting;
+    s->train_seconds += p->seconds - self->progress.seconds;
     s->rows_per_s = mst_rate_at(&self->rate, s->train_seconds, p->rows);
     s->mean_rows_per_s = s->train_seconds > 0.0 ? (double)p->rows / s->train_seconds : 0.0;
     s->lr = (double)mst_learning_rate(&self->options.optimizer->options, p->steps ? p->steps : 1);

@@ -210,19 +210,19 @@ static mst_status advance(mst_trainer *self, bool *ended)
     if (st == MST_OK && mst_params_strayed(&self->assembly.params))
         st = mst_fail(MST_EINPUT, "%s was changed while it was in use: a row has a key out of range",
                       self->dataset->name);
-    double seconds = mst_seconds_since(start);
+    p->seconds += mst_seconds_since(start);
     if (st == MST_ESTOPPED)
         st = MST_OK; /* the book looks at the flag itself */
     TRY(st);
-    uint64_t epoch_rows = mst_feed_epoch_rows(self->feed);
-    *ended = p->epoch_ended || (self->dataset->random && epoch_rows > 0 && p->position >= epoch_rows);
+    p->epoch_rows = mst_feed_epoch_rows(self->feed);
+    *ended = p->epoch_ended || (self->dataset->random && p->epoch_rows > 0 && p->position >= p->epoch_rows);
     if (*ended && p->position == 0)
         return mst_fail(MST_EINPUT, "%s: no rows to train on", self->dataset->name);
     if (*ended) {
         p->epoch++;
         p->position = 0;
     }
-    return mst_book_progress(self->book, p, seconds, epoch_rows);
+    return mst_book_progress(self->book, p);
 }
 
 static mst_status save(mst_trainer *self, const mst_observer *observer)
@@ -237,7 +237,8 @@ static mst_status loop(mst_trainer *self, const mst_observer *observer, mst_end 
 {
     mst_progress *p = &self->progress;
     mst_book *book = self->book;
-    TRY(mst_book_progress(book, p, 0.0, mst_feed_epoch_rows(self->feed)));
+    p->epoch_rows = mst_feed_epoch_rows(self->feed);
+    TRY(mst_book_progress(book, p));
     bool over = mst_book_due(book, end) & MST_DUE_END, ended;
     if (mst_book_evaluation_owed(book))
         TRY(evaluate(self, observer, &over, end));

@@ -367,9 +367,12 @@ static void test_curves_of_a_book(void **state)
     mst_observe *observe = mst_observe_new(&observing);
     book->observe = observe; /* nothing is filed: the test takes it */
     for (uint64_t step = 10; step <= 30; step += 10) {
-        const mst_progress p = {
-            .steps = step, .rows = step * 10, .loss = {.loss = 100.0, .weight = 100.0, .rows = 100}};
-        assert_int_equal(mst_book_progress(book, &p, 0.1, 1000), MST_OK);
+        const mst_progress p = {.steps = step,
+                                .rows = step * 10,
+                                .epoch_rows = 1000,
+                                .seconds = 0.01 * (double)step,
+                                .loss = {.loss = 100.0, .weight = 100.0, .rows = 100}};
+        assert_int_equal(mst_book_progress(book, &p), MST_OK);
         if (step == 20) { /* of step 10, after a line of step 20 */
             book->line_ns = 0;
             assert_int_equal(mst_book_line(book), MST_OK);
