@@ -178,7 +178,7 @@ static mst_status score(muster_model *self, const muster_row *rows, uint32_t n)
     const mst_model *model = self->assembly.model;
     mst_chunk *chunk = NULL;
     bool pack = false;
-    for (uint32_t i = 0; i < n && !model->ops->is_net && !self->augment.any; i++)
+    for (uint32_t i = 0; i < n && !mst_model_has(model->ops, MST_MODEL_NET) && !self->augment.any; i++)
         pack |= rows[i].n_dense > model->shape.n_dense;
     if (pack) {
         mst_chunk_builder_clear(&self->builder);

@@ -110,7 +110,7 @@ static mst_status use_net(muster_options *options)
         if (mst_options_is_set(s->groups, s->n_groups, names[i]))
             return mst_fail(MST_EUSAGE, "--%s is of no use: the program brings its own net", names[i]);
     if (mst_options_is_set(s->groups, s->n_groups, "model") &&
-        strcmp(mst_models[s->model.model]->name, "net") != 0)
+        !mst_model_has(mst_models[s->model.model], MST_MODEL_NET_FILE))
         return mst_fail(MST_EUSAGE, "--model %s is of no use: the program brings its own net",
                         mst_models[s->model.model]->name);
     TRY(mst_options_set(s->groups, s->n_groups, "model", "net"));

@@ -3,8 +3,8 @@
 #ifndef MST_MODEL_EXEC_DNNL_IMPL_H
 #define MST_MODEL_EXEC_DNNL_IMPL_H
 
-#include "tensor/dnnl_ops.h"
 #include "model/executor.h"
+#include "tensor/dnnl_ops.h"
 
 /* Between two stages. */
 typedef struct mst_dnnl_tensor {

@@ -184,6 +184,7 @@ const mst_model_ops mst_model_logreg = {
     .name = "logreg",
     .help = "logistic regression on sparse or dense rows, labels 0/1 or -1/+1",
     .size = sizeof(logreg),
+    .capabilities = MST_MODEL_LINEAR | MST_MODEL_BINARY,
     .init = logreg_init,
     .declare = logreg_declare,
     .layout = logreg_layout,

@@ -2,6 +2,7 @@
 #include "model/model.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/alloc.h"
 
@@ -39,11 +40,19 @@ const mst_option mst_model_option_table[] = {
     {0},
 };
 
+const mst_model_ops *mst_model_find(const char *name)
+{
+    for (size_t i = 0; name != NULL && mst_models[i] != NULL; i++)
+        if (strcmp(mst_models[i]->name, name) == 0)
+            return mst_models[i];
+    return NULL;
+}
+
 mst_status mst_model_new(const mst_model_options *options, const mst_shape *shape, const mst_kernels *kernels,
                          mst_model **out)
 {
     const mst_model_ops *ops = mst_models[options->model];
-    if (options->net != NULL && options->net_text == NULL && !ops->is_net)
+    if (options->net != NULL && options->net_text == NULL && !mst_model_has(ops, MST_MODEL_NET))
         return mst_fail(MST_EUSAGE, "--net %s is for --model net, and --model is %s", options->net,
                         ops->name);
     mst_model *self = mst_zalloc(ops->size);

@@ -82,10 +82,18 @@ static inline mst_status mst_step_ready(mst_step *step, uint32_t range)
 
 typedef struct mst_model mst_model;
 
+/* Properties of a model that other code depends on, instead of its name. */
+typedef enum mst_model_capability {
+    MST_MODEL_LINEAR = 1u << 0,   /* one weight per feature and score: takes sparse rows, and --bias */
+    MST_MODEL_BINARY = 1u << 1,   /* two classes, labels 0/1 or -1/+1, one score per row */
+    MST_MODEL_NET = 1u << 2,      /* a chain of layers */
+    MST_MODEL_NET_FILE = 1u << 3, /* a net that --net or the program provides */
+} mst_model_capability;
+
 typedef struct mst_model_ops {
     const char *name, *help;
-    size_t size; /* of the derived struct */
-    bool is_net; /* a chain of layers */
+    size_t size;           /* of the derived struct */
+    unsigned capabilities; /* mst_model_capability bits */
 
     /* Checks the shape against the model (one sentence when it does not fit) and keeps what it needs. */
     mst_status (*init)(mst_model *self, const mst_model_options *options, const mst_shape *shape);
@@ -147,6 +155,14 @@ struct mst_model {
 
 extern const mst_model_ops *const mst_models[]; /* NULL-terminated; order = choices of --model */
 
+/* The model of that name; NULL: there is none (name may be NULL). */
+const mst_model_ops *mst_model_find(const char *name);
+
+static inline bool mst_model_has(const mst_model_ops *ops, mst_model_capability capability)
+{
+    return (ops->capabilities & (unsigned)capability) != 0;
+}
+
 /* *out is the caller's to destroy; set only on MST_OK. */
 mst_status mst_model_new(const mst_model_options *options, const mst_shape *shape, const mst_kernels *kernels,
                          mst_model **out);
@@ -179,8 +195,8 @@ const struct mst_chain *mst_model_chain(const mst_model *self);
  * reference, or NULL when memory is short. */
 json_t *mst_model_graph(const mst_model *self, const mst_params *params);
 
-/* The text of the net that the name of a model (one with is_net) and its options stand for, without --init.
- * Freed with mst_free. */
+/* The text of the net that the name of a model (one with MST_MODEL_NET) and its options stand for, without
+ * --init. Freed with mst_free. */
 mst_status mst_net_text(const char *model, const mst_model_options *options, char **out);
 
 /* What a score means: a single one is the logit of the second of two classes; of n, one is each class's (out

@@ -315,15 +315,15 @@ static mst_status net_forward(const mst_model *self, void *scratch, const mst_ba
 
 const mst_chain *mst_model_chain(const mst_model *self)
 {
-    return self->ops->is_net ? ((const net_model *)self)->chain : NULL;
+    return mst_model_has(self->ops, MST_MODEL_NET) ? ((const net_model *)self)->chain : NULL;
 }
 
-#define NET(id, title, text)                                                                                 \
+#define NET(id, title, bits, text)                                                                           \
     const mst_model_ops mst_model_##id = {                                                                   \
         .name = title,                                                                                       \
         .help = text,                                                                                        \
         .size = sizeof(net_model),                                                                           \
-        .is_net = true,                                                                                      \
+        .capabilities = MST_MODEL_NET | (bits),                                                              \
         .init = net_init,                                                                                    \
         .fini = net_fini,                                                                                    \
         .declare = net_declare,                                                                              \
@@ -336,9 +336,9 @@ const mst_chain *mst_model_chain(const mst_model *self)
         .forward = net_forward,                                                                              \
     }
 
-NET(net, "net", "the net of a file: --net FILE");
-NET(lenet, "lenet", "LeNet-5 for 28x28 images: two convolutions with average pooling, 120, 84");
-NET(lenet_small, "lenet-small", "LeNet with kernels of 3x3 and no padding");
-NET(alexnet, "alexnet", "AlexNet in one tower, 61 million parameters, for 3x224x224 images");
-NET(alexnet_paper, "alexnet-paper", "AlexNet with normalisation and groups, as in the paper");
-NET(mlp, "mlp", "hidden layers of 300 and 100, or of --hidden");
+NET(net, "net", MST_MODEL_NET_FILE, "the net of a file: --net FILE");
+NET(lenet, "lenet", 0, "LeNet-5 for 28x28 images: two convolutions with average pooling, 120, 84");
+NET(lenet_small, "lenet-small", 0, "LeNet with kernels of 3x3 and no padding");
+NET(alexnet, "alexnet", 0, "AlexNet in one tower, 61 million parameters, for 3x224x224 images");
+NET(alexnet_paper, "alexnet-paper", 0, "AlexNet with normalisation and groups, as in the paper");
+NET(mlp, "mlp", 0, "hidden layers of 300 and 100, or of --hidden");

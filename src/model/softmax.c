@@ -215,6 +215,7 @@ const mst_model_ops mst_model_softmax = {
     .name = "softmax",
     .help = "softmax regression on dense or sparse rows, labels 0 .. classes-1",
     .size = sizeof(softmax_model),
+    .capabilities = MST_MODEL_LINEAR,
     .init = softmax_init,
     .declare = softmax_declare,
     .layout = softmax_layout,

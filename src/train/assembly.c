@@ -56,7 +56,7 @@ static mst_status check_labels(const mst_dataset *dataset, bool multi)
 mst_status mst_find_shape(mst_dataset *dataset, const mst_data_options *options,
                           const mst_model_options *model, unsigned n_threads, mst_shape *out)
 {
-    bool multi = strcmp(mst_models[model->model]->name, "logreg") != 0;
+    bool multi = !mst_model_has(mst_models[model->model], MST_MODEL_BINARY);
     uint64_t features = (uint64_t)options->features;
     uint32_t classes = (uint32_t)options->classes;
     if (!multi && classes > 2)
@@ -233,7 +233,7 @@ mst_status mst_model_from_json(const json_t *json, const char *checkpoint, mst_m
                          .w = (uint32_t)w};
     for (int i = 0; mst_models[i] != NULL; i++)
         if (strcmp(mst_models[i]->name, name) == 0) {
-            if (!(mst_models[i]->is_net ? net != NULL : bias >= 0 && pos_weight > 0.0))
+            if (!(mst_model_has(mst_models[i], MST_MODEL_NET) ? net != NULL : bias >= 0 && pos_weight > 0.0))
                 return mst_fail(MST_EINPUT, "%s: its manifest does not describe the model", checkpoint);
             options->model = i;
             options->net_text = net;

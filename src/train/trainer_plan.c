@@ -52,7 +52,7 @@ mst_status mst_trainer_plan(mst_trainer *self, json_t **out)
     batch_cost batch;
     TRY(measure_batch(self, &batch));
     uint64_t per_key = 4ull * (model->n_scores > 1 ? model->n_scores : 1);
-    uint64_t touched = model->ops->is_net ? weights : batch.keys * per_key;
+    uint64_t touched = mst_model_has(model->ops, MST_MODEL_NET) ? weights : batch.keys * per_key;
     *out = json_pack(
         "{s:o, s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "model", mst_model_json(model),
         "parameters", (json_int_t)params->size, "weights_bytes", (json_int_t)weights, "optimizer_bytes",

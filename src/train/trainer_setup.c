@@ -449,7 +449,7 @@ static void warn_about_data(const mst_trainer *self)
 {
     const mst_dataset *d = self->dataset;
     const mst_data_info *i = &d->info;
-    bool multi = strcmp(mst_models[self->config.model->model]->name, "logreg") != 0;
+    bool multi = !mst_model_has(mst_models[self->config.model->model], MST_MODEL_BINARY);
     mst_dataset_warn_left_out(d);
     if (multi && self->config.data->classes == 0 && i->scanned && i->labels_integral && i->min_label >= 1.0f)
         mst_warn("%s: labels run from %g to %g, and no row is of class 0; if %g is the first class, give "

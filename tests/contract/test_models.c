@@ -201,7 +201,7 @@ static void every_model_has_a_case(void **state)
 {
     (void)state;
     for (int m = 0; mst_models[m] != NULL; m++) {
-        bool found = mst_models[m]->is_net; /* test_layers.c */
+        bool found = mst_model_has(mst_models[m], MST_MODEL_NET); /* test_layers.c */
         for (size_t v = 0; v < N_VARIANTS; v++)
             found |= variants[v].model == m;
         assert_true(found);
