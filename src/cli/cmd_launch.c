@@ -14,8 +14,8 @@
 #include "launch/launch_plan.h"
 #include "launch/launch_remote.h"
 #include "mpi/mpi.h"
-#include "observe/run.h"
 #include "report/buffer.h"
+#include "run/run_dir.h"
 
 #define SECRET_BYTES 32
 

@@ -14,7 +14,7 @@
 #include "cli/sweep_auto.h"
 #include "cli/table.h"
 #include "launch/sweep_runs.h"
-#include "observe/limits.h"
+#include "observe/cpu_quota.h"
 #include "sweep/sweep_report.h"
 
 #define ALIKE 3 /* runs that fail by the same sentence before any has succeeded end the sweep */

@@ -7,13 +7,13 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/cli.h"
-#include "launch/mpi_lost.h"
 #include "cli/signals.h"
 #include "cli/stdin_watch.h"
 #include "cli/table.h"
 #include "cli/train_view.h"
+#include "launch/mpi_lost.h"
 #include "mpi/mpi.h"
-#include "observe/run.h"
+#include "run/run_dir.h"
 #include "train/settings.h"
 
 typedef struct output_options {

@@ -18,7 +18,7 @@
 #include "base/alloc.h"
 #include "job/job_impl.h"
 #include "job/rank_log.h"
-#include "observe/run.h"
+#include "run/run_dir.h"
 #include "strategy/allreduce.h"
 #include "train/observing.h"
 #include "train/trainer_impl.h"
@@ -205,7 +205,7 @@ static mst_status hear_start(mst_comm *comm, const mst_trainer *trainer, uint64_
 
 static void on_step(void *arg, uint64_t step)
 {
-    mst_observe_at(arg, step);
+    mst_observe_set_step(arg, step);
 }
 
 /* A rank other than 0. */

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "ranks/rank_watch.h"
 #include "net/tcp_own.h"
+#include "ranks/rank_watch.h"
 
 #define FINISH_MS 8000 /* for the last records to leave: less than rank 0 waits for them */
 
@@ -40,7 +40,7 @@ static void answer_clock(void *arg, uint8_t *answer)
 
 static bool hear_clock(void *arg, uint64_t asked_ns, const void *answer, size_t bytes)
 {
-    return mst_observe_clock_heard(arg, asked_ns, answer, bytes);
+    return mst_observe_clock_receive(arg, asked_ns, answer, bytes);
 }
 
 /* What this process's connections were seen to carry. A process is one rank: hence one of these, which the

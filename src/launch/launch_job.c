@@ -35,7 +35,7 @@
 #include "launch/launch_output.h"
 #include "launch/launch_procs.h"
 #include "launch/launch_remote.h"
-#include "observe/run.h"
+#include "run/run_dir.h"
 
 #define PROC_NONE    UINT32_MAX
 #define SENTENCE_MAX 700

@@ -16,7 +16,7 @@
 #include "cli/signals.h"
 #include "matmul/matmul.h"
 #include "mpi/mpi.h"
-#include "observe/run.h"
+#include "run/run_dir.h"
 
 #define START_MIN_MS 10000
 #define ABORT_MS     3000  /* for the watch to end a process that MPI aborts */

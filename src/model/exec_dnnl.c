@@ -17,7 +17,7 @@
 #include "base/alloc.h"
 #include "model/exec_dnnl_impl.h"
 #include "model/layer_impl.h"
-#include "observe/trace.h"
+#include "observe/trace_file.h"
 
 typedef struct dnnl_replica {
     mst_replica base;

@@ -7,7 +7,7 @@
 
 #include "base/alloc.h"
 #include "model/executor.h"
-#include "observe/trace.h"
+#include "observe/trace_file.h"
 
 extern const mst_executor mst_executor_plain;
 

@@ -21,7 +21,7 @@
 
 #include "base/alloc.h"
 #include "model/exec_tile_impl.h"
-#include "observe/trace.h"
+#include "observe/trace_file.h"
 
 #define SUITS_WEIGHTS (1u << 19) /* 2 MB */
 #define SUITS_NUMBERS (1u << 14) /* between two layers: 1 MB in 16 lanes */

@@ -36,7 +36,7 @@ enum {
 
 /* ---- protobuf ---- */
 
-static void add_varint(mst_bytes *out, uint64_t value)
+static void events_add_varint(mst_bytes *out, uint64_t value)
 {
     uint8_t bytes[10];
     size_t n = 0;
@@ -46,18 +46,18 @@ static void add_varint(mst_bytes *out, uint64_t value)
     mst_bytes_add(out, bytes, n);
 }
 
-static void add_key(mst_bytes *out, unsigned field, unsigned type)
+static void events_add_key(mst_bytes *out, unsigned field, unsigned type)
 {
-    add_varint(out, (uint64_t)field << 3 | type);
+    events_add_varint(out, (uint64_t)field << 3 | type);
 }
 
-static void add_int(mst_bytes *out, unsigned field, uint64_t value)
+static void events_add_int(mst_bytes *out, unsigned field, uint64_t value)
 {
-    add_key(out, field, VARINT);
-    add_varint(out, value);
+    events_add_key(out, field, VARINT);
+    events_add_varint(out, value);
 }
 
-static void add_little(mst_bytes *out, uint64_t value, unsigned n)
+static void events_add_little(mst_bytes *out, uint64_t value, unsigned n)
 {
     uint8_t bytes[8];
     for (unsigned i = 0; i < n; i++)
@@ -65,43 +65,43 @@ static void add_little(mst_bytes *out, uint64_t value, unsigned n)
     mst_bytes_add(out, bytes, n);
 }
 
-static void add_bare_double(mst_bytes *out, double value)
+static void events_add_bare_double(mst_bytes *out, double value)
 {
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);
-    add_little(out, bits, 8);
+    events_add_little(out, bits, 8);
 }
 
-static void add_double(mst_bytes *out, unsigned field, double value)
+static void events_add_double(mst_bytes *out, unsigned field, double value)
 {
-    add_key(out, field, FIXED64);
-    add_bare_double(out, value);
+    events_add_key(out, field, FIXED64);
+    events_add_bare_double(out, value);
 }
 
-static void add_float(mst_bytes *out, unsigned field, float value)
+static void events_add_float(mst_bytes *out, unsigned field, float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
-    add_key(out, field, FIXED32);
-    add_little(out, bits, 4);
+    events_add_key(out, field, FIXED32);
+    events_add_little(out, bits, 4);
 }
 
-static void add_text(mst_bytes *out, unsigned field, const char *text)
+static void events_add_text(mst_bytes *out, unsigned field, const char *text)
 {
     size_t n = strlen(text);
-    add_key(out, field, LENGTH);
-    add_varint(out, n);
+    events_add_key(out, field, LENGTH);
+    events_add_varint(out, n);
     mst_bytes_add(out, text, n);
 }
 
 /* A nested message: begin, its fields, end, which puts the length before them. */
-static size_t nest(mst_bytes *out, unsigned field)
+static size_t events_nest(mst_bytes *out, unsigned field)
 {
-    add_key(out, field, LENGTH);
+    events_add_key(out, field, LENGTH);
     return out->n;
 }
 
-static void end_nest(mst_bytes *out, size_t begin)
+static void events_end_nest(mst_bytes *out, size_t begin)
 {
     uint8_t bytes[NEST_MAX];
     size_t length = out->n - begin, k = 0;
@@ -121,25 +121,25 @@ static void end_nest(mst_bytes *out, size_t begin)
 
 /* ---- records ---- */
 
-static void put_little(uint8_t *at, uint64_t value, unsigned n)
+static void events_put_little(uint8_t *at, uint64_t value, unsigned n)
 {
     for (unsigned i = 0; i < n; i++)
         at[i] = (uint8_t)(value >> 8 * i);
 }
 
 /* Opens a record with an Event in it; its end is end_event's. */
-static size_t event(mst_bytes *out, double wall, uint64_t step)
+static size_t events_begin(mst_bytes *out, double wall, uint64_t step)
 {
     static const uint8_t head[FRAME_HEAD];
     size_t begin = out->n;
     mst_bytes_add(out, head, sizeof head);
-    add_double(out, EVENT_WALL, wall);
+    events_add_double(out, EVENT_WALL, wall);
     if (step != 0)
-        add_int(out, EVENT_STEP, step);
+        events_add_int(out, EVENT_STEP, step);
     return begin;
 }
 
-static void end_event(mst_bytes *out, size_t begin)
+static void events_end(mst_bytes *out, size_t begin)
 {
     if (!mst_bytes_room(out, 4)) {
         out->n = begin;
@@ -147,26 +147,26 @@ static void end_event(mst_bytes *out, size_t begin)
     }
     uint8_t *head = out->data + begin, *data = head + FRAME_HEAD;
     size_t length = out->n - begin - FRAME_HEAD;
-    put_little(head, length, 8);
-    put_little(head + 8, mst_crc_mask(mst_crc32c(0, head, 8)), 4);
-    put_little(data + length, mst_crc_mask(mst_crc32c(0, data, length)), 4);
+    events_put_little(head, length, 8);
+    events_put_little(head + 8, mst_crc_mask(mst_crc32c(0, head, 8)), 4);
+    events_put_little(data + length, mst_crc_mask(mst_crc32c(0, data, length)), 4);
     out->n += 4;
 }
 
 void mst_event_version(mst_bytes *out, double wall)
 {
-    size_t e = event(out, wall, 0);
-    add_text(out, EVENT_VERSION, "brain.Event:2");
-    end_event(out, e);
+    size_t e = events_begin(out, wall, 0);
+    events_add_text(out, EVENT_VERSION, "brain.Event:2");
+    events_end(out, e);
 }
 
 void mst_event_start(mst_bytes *out, double wall, uint64_t step)
 {
     enum { STATUS = 1, START = 1 };
-    size_t e = event(out, wall, step), session = nest(out, EVENT_SESSION);
-    add_int(out, STATUS, START);
-    end_nest(out, session);
-    end_event(out, e);
+    size_t e = events_begin(out, wall, step), session = events_nest(out, EVENT_SESSION);
+    events_add_int(out, STATUS, START);
+    events_end_nest(out, session);
+    events_end(out, e);
 }
 
 /* Opens a value of a summary, which nests two deep. */
@@ -174,70 +174,70 @@ typedef struct value {
     size_t summary, value;
 } value;
 
-static value begin_value(mst_bytes *out, const char *tag)
+static value events_begin_value(mst_bytes *out, const char *tag)
 {
     value v;
-    v.summary = nest(out, EVENT_SUMMARY);
-    v.value = nest(out, 1);
-    add_text(out, VALUE_TAG, tag);
+    v.summary = events_nest(out, EVENT_SUMMARY);
+    v.value = events_nest(out, 1);
+    events_add_text(out, VALUE_TAG, tag);
     return v;
 }
 
-static void end_value(mst_bytes *out, value v)
+static void events_end_value(mst_bytes *out, value v)
 {
-    end_nest(out, v.value);
-    end_nest(out, v.summary);
+    events_end_nest(out, v.value);
+    events_end_nest(out, v.summary);
 }
 
 void mst_event_scalars(mst_bytes *out, double wall, uint64_t step, const mst_scalar *scalars, size_t n)
 {
-    size_t e = event(out, wall, step), any = 0;
+    size_t e = events_begin(out, wall, step), any = 0;
     for (size_t i = 0; i < n; i++) {
         if (!isfinite(scalars[i].value))
             continue;
-        value v = begin_value(out, scalars[i].tag);
-        add_float(out, VALUE_SIMPLE, (float)scalars[i].value);
-        end_value(out, v);
+        value v = events_begin_value(out, scalars[i].tag);
+        events_add_float(out, VALUE_SIMPLE, (float)scalars[i].value);
+        events_end_value(out, v);
         any++;
     }
     if (any > 0)
-        end_event(out, e);
+        events_end(out, e);
     else
         out->n = e;
 }
 
-static void add_limit(void *arg, double limit, double count)
+static void events_add_limit(void *arg, double limit, double count)
 {
     (void)count;
-    add_bare_double(arg, limit);
+    events_add_bare_double(arg, limit);
 }
 
-static void add_count(void *arg, double limit, double count)
+static void events_add_count(void *arg, double limit, double count)
 {
     (void)limit;
-    add_bare_double(arg, count);
+    events_add_bare_double(arg, count);
 }
 
 void mst_event_histogram(mst_bytes *out, double wall, uint64_t step, const char *tag, const mst_histogram *h)
 {
     enum { MIN = 1, MAX, NUM, SUM, SQUARES, LIMITS, COUNTS };
-    size_t e = event(out, wall, step), part;
-    value v = begin_value(out, tag);
-    size_t histo = nest(out, VALUE_HISTO);
-    add_double(out, MIN, h->min);
-    add_double(out, MAX, h->max);
-    add_double(out, NUM, h->count);
-    add_double(out, SUM, h->sum);
-    add_double(out, SQUARES, h->sum_squares);
-    part = nest(out, LIMITS);
-    mst_histogram_each(h, add_limit, out);
-    end_nest(out, part);
-    part = nest(out, COUNTS);
-    mst_histogram_each(h, add_count, out);
-    end_nest(out, part);
-    end_nest(out, histo);
-    end_value(out, v);
-    end_event(out, e);
+    size_t e = events_begin(out, wall, step), part;
+    value v = events_begin_value(out, tag);
+    size_t histo = events_nest(out, VALUE_HISTO);
+    events_add_double(out, MIN, h->min);
+    events_add_double(out, MAX, h->max);
+    events_add_double(out, NUM, h->count);
+    events_add_double(out, SUM, h->sum);
+    events_add_double(out, SQUARES, h->sum_squares);
+    part = events_nest(out, LIMITS);
+    mst_histogram_each(h, events_add_limit, out);
+    events_end_nest(out, part);
+    part = events_nest(out, COUNTS);
+    mst_histogram_each(h, events_add_count, out);
+    events_end_nest(out, part);
+    events_end_nest(out, histo);
+    events_end_value(out, v);
+    events_end(out, e);
 }
 
 /* Which plugin shows the value; content: what is nested by the caller between begin and end. */
@@ -245,37 +245,37 @@ typedef struct metadata {
     size_t metadata, plugin, content;
 } metadata;
 
-static metadata begin_metadata(mst_bytes *out, const char *plugin)
+static metadata events_begin_metadata(mst_bytes *out, const char *plugin)
 {
     metadata m;
-    m.metadata = nest(out, VALUE_METADATA);
-    m.plugin = nest(out, 1);
-    add_text(out, 1, plugin);
-    m.content = nest(out, 2);
+    m.metadata = events_nest(out, VALUE_METADATA);
+    m.plugin = events_nest(out, 1);
+    events_add_text(out, 1, plugin);
+    m.content = events_nest(out, 2);
     return m;
 }
 
-static void end_metadata(mst_bytes *out, metadata m)
+static void events_end_metadata(mst_bytes *out, metadata m)
 {
     enum { DATA_CLASS = 4, TENSOR = 2 };
-    end_nest(out, m.content);
-    end_nest(out, m.plugin);
-    add_int(out, DATA_CLASS, TENSOR);
-    end_nest(out, m.metadata);
+    events_end_nest(out, m.content);
+    events_end_nest(out, m.plugin);
+    events_add_int(out, DATA_CLASS, TENSOR);
+    events_end_nest(out, m.metadata);
 }
 
 void mst_event_text(mst_bytes *out, double wall, uint64_t step, const char *tag, const char *text)
 {
-    size_t e = event(out, wall, step);
-    value v = begin_value(out, tag);
-    end_metadata(out, begin_metadata(out, "text"));
-    size_t tensor = nest(out, VALUE_TENSOR);
-    add_int(out, TENSOR_DTYPE, DT_STRING);
-    end_nest(out, nest(out, TENSOR_SHAPE)); /* no dimensions: one text */
-    add_text(out, TENSOR_STRING, text);
-    end_nest(out, tensor);
-    end_value(out, v);
-    end_event(out, e);
+    size_t e = events_begin(out, wall, step);
+    value v = events_begin_value(out, tag);
+    events_end_metadata(out, events_begin_metadata(out, "text"));
+    size_t tensor = events_nest(out, VALUE_TENSOR);
+    events_add_int(out, TENSOR_DTYPE, DT_STRING);
+    events_end_nest(out, events_nest(out, TENSOR_SHAPE)); /* no dimensions: one text */
+    events_add_text(out, TENSOR_STRING, text);
+    events_end_nest(out, tensor);
+    events_end_value(out, v);
+    events_end(out, e);
 }
 
 /* ---- graphs ---- */
@@ -285,52 +285,52 @@ typedef struct attribute {
     size_t entry, value;
 } attribute;
 
-static attribute begin_attribute(mst_bytes *out, const char *name)
+static attribute events_begin_attribute(mst_bytes *out, const char *name)
 {
     attribute a;
-    a.entry = nest(out, NODE_ATTR);
-    add_text(out, MAP_KEY, name);
-    a.value = nest(out, MAP_VALUE);
+    a.entry = events_nest(out, NODE_ATTR);
+    events_add_text(out, MAP_KEY, name);
+    a.value = events_nest(out, MAP_VALUE);
     return a;
 }
 
-static void end_attribute(mst_bytes *out, attribute a)
+static void events_end_attribute(mst_bytes *out, attribute a)
 {
-    end_nest(out, a.value);
-    end_nest(out, a.entry);
+    events_end_nest(out, a.value);
+    events_end_nest(out, a.entry);
 }
 
-static void add_shape(mst_bytes *out, const json_t *shape)
+static void events_add_shape(mst_bytes *out, const json_t *shape)
 {
     enum { DIM = 2, SIZE = 1 };
-    size_t begin = nest(out, ATTR_SHAPE);
+    size_t begin = events_nest(out, ATTR_SHAPE);
     for (size_t i = 0; i < json_array_size(shape); i++) {
-        size_t dim = nest(out, DIM);
-        add_int(out, SIZE, (uint64_t)json_integer_value(json_array_get(shape, i)));
-        end_nest(out, dim);
+        size_t dim = events_nest(out, DIM);
+        events_add_int(out, SIZE, (uint64_t)json_integer_value(json_array_get(shape, i)));
+        events_end_nest(out, dim);
     }
-    end_nest(out, begin);
+    events_end_nest(out, begin);
 }
 
 /* Type and shape: of what a node puts out, where TensorBoard looks for it; and of an input or a parameter. */
-static void add_output(mst_bytes *out, const json_t *shape, bool source)
+static void events_add_output(mst_bytes *out, const json_t *shape, bool source)
 {
-    attribute a = begin_attribute(out, "_output_shapes");
-    size_t list = nest(out, ATTR_LIST);
-    add_shape(out, shape);
-    end_nest(out, list);
-    end_attribute(out, a);
-    a = begin_attribute(out, "dtype");
-    add_int(out, ATTR_TYPE, DT_FLOAT);
-    end_attribute(out, a);
+    attribute a = events_begin_attribute(out, "_output_shapes");
+    size_t list = events_nest(out, ATTR_LIST);
+    events_add_shape(out, shape);
+    events_end_nest(out, list);
+    events_end_attribute(out, a);
+    a = events_begin_attribute(out, "dtype");
+    events_add_int(out, ATTR_TYPE, DT_FLOAT);
+    events_end_attribute(out, a);
     if (!source)
         return;
-    a = begin_attribute(out, "shape");
-    add_shape(out, shape);
-    end_attribute(out, a);
+    a = events_begin_attribute(out, "shape");
+    events_add_shape(out, shape);
+    events_end_attribute(out, a);
 }
 
-static void add_node(mst_bytes *out, const json_t *node)
+static void events_add_node(mst_bytes *out, const json_t *node)
 {
     const char *name = json_string_value(json_object_get(node, "name")),
                *op = json_string_value(json_object_get(node, "op")),
@@ -339,41 +339,41 @@ static void add_node(mst_bytes *out, const json_t *node)
     json_t *v;
     if (name == NULL || op == NULL)
         return;
-    size_t begin = nest(out, 1);
-    add_text(out, NODE_NAME, name);
-    add_text(out, NODE_OP, op);
+    size_t begin = events_nest(out, 1);
+    events_add_text(out, NODE_NAME, name);
+    events_add_text(out, NODE_OP, op);
     for (size_t i = 0; i < json_array_size(inputs); i++)
         if (json_is_string(json_array_get(inputs, i)))
-            add_text(out, NODE_INPUT, json_string_value(json_array_get(inputs, i)));
+            events_add_text(out, NODE_INPUT, json_string_value(json_array_get(inputs, i)));
     if (device != NULL)
-        add_text(out, NODE_DEVICE, device);
+        events_add_text(out, NODE_DEVICE, device);
     json_object_foreach(json_object_get(node, "attr"), name, v)
     {
         if (!json_is_number(v) && !json_is_boolean(v) && !json_is_string(v))
             continue;
-        attribute a = begin_attribute(out, name);
+        attribute a = events_begin_attribute(out, name);
         if (json_is_integer(v))
-            add_int(out, ATTR_INT, (uint64_t)json_integer_value(v));
+            events_add_int(out, ATTR_INT, (uint64_t)json_integer_value(v));
         else if (json_is_real(v))
-            add_float(out, ATTR_FLOAT, (float)json_real_value(v));
+            events_add_float(out, ATTR_FLOAT, (float)json_real_value(v));
         else if (json_is_boolean(v))
-            add_int(out, ATTR_BOOL, json_is_true(v));
+            events_add_int(out, ATTR_BOOL, json_is_true(v));
         else
-            add_text(out, ATTR_TEXT, json_string_value(v));
-        end_attribute(out, a);
+            events_add_text(out, ATTR_TEXT, json_string_value(v));
+        events_end_attribute(out, a);
     }
     if (shape != NULL)
-        add_output(out, shape, json_array_size(inputs) == 0);
-    end_nest(out, begin);
+        events_add_output(out, shape, json_array_size(inputs) == 0);
+    events_end_nest(out, begin);
 }
 
 void mst_event_graph(mst_bytes *out, double wall, const json_t *nodes)
 {
-    size_t e = event(out, wall, 0), graph = nest(out, EVENT_GRAPH);
+    size_t e = events_begin(out, wall, 0), graph = events_nest(out, EVENT_GRAPH);
     for (size_t i = 0; i < json_array_size(nodes); i++)
-        add_node(out, json_array_get(nodes, i));
-    end_nest(out, graph);
-    end_event(out, e);
+        events_add_node(out, json_array_get(nodes, i));
+    events_end_nest(out, graph);
+    events_end(out, e);
 }
 
 /* ---- hparams ---- */
@@ -384,33 +384,33 @@ typedef struct hparams {
     metadata metadata;
 } hparams;
 
-static hparams begin_hparams(mst_bytes *out, double wall, const char *tag, unsigned field)
+static hparams events_begin_hparams(mst_bytes *out, double wall, const char *tag, unsigned field)
 {
     hparams h;
-    h.event = event(out, wall, 0);
-    h.value = begin_value(out, tag);
-    h.metadata = begin_metadata(out, "hparams");
-    h.data = nest(out, field);
+    h.event = events_begin(out, wall, 0);
+    h.value = events_begin_value(out, tag);
+    h.metadata = events_begin_metadata(out, "hparams");
+    h.data = events_nest(out, field);
     return h;
 }
 
-static void end_hparams(mst_bytes *out, hparams h)
+static void events_end_hparams(mst_bytes *out, hparams h)
 {
-    end_nest(out, h.data);
-    end_metadata(out, h.metadata);
-    size_t tensor = nest(out, VALUE_TENSOR); /* of no elements */
-    add_int(out, TENSOR_DTYPE, DT_FLOAT);
-    size_t shape = nest(out, TENSOR_SHAPE), dimension = nest(out, 2);
-    end_nest(out, dimension);
-    end_nest(out, shape);
-    end_nest(out, tensor);
-    end_value(out, h.value);
-    end_event(out, h.event);
+    events_end_nest(out, h.data);
+    events_end_metadata(out, h.metadata);
+    size_t tensor = events_nest(out, VALUE_TENSOR); /* of no elements */
+    events_add_int(out, TENSOR_DTYPE, DT_FLOAT);
+    size_t shape = events_nest(out, TENSOR_SHAPE), dimension = events_nest(out, 2);
+    events_end_nest(out, dimension);
+    events_end_nest(out, shape);
+    events_end_nest(out, tensor);
+    events_end_value(out, h.value);
+    events_end(out, h.event);
 }
 
 enum { TYPE_NONE, TYPE_TEXT, TYPE_BOOL, TYPE_NUMBER }; /* DataType of api.proto */
 
-static unsigned type_of(const json_t *v)
+static unsigned events_type_of(const json_t *v)
 {
     if (json_is_number(v))
         return TYPE_NUMBER;
@@ -424,34 +424,34 @@ void mst_event_run_begins(mst_bytes *out, double wall, const char *group, const 
     enum { HPARAMS = 1, GROUP = 4, STARTED = 5, NUMBER = 2, STRING = 3, BOOL = 4 };
     const char *name;
     json_t *v;
-    hparams h = begin_hparams(out, wall, "_hparams_/session_start_info", HPARAMS_START);
+    hparams h = events_begin_hparams(out, wall, "_hparams_/session_start_info", HPARAMS_START);
     json_object_foreach((json_t *)values, name, v)
     {
-        if (type_of(v) == TYPE_NONE)
+        if (events_type_of(v) == TYPE_NONE)
             continue;
-        size_t entry = nest(out, HPARAMS);
-        add_text(out, MAP_KEY, name);
-        size_t held = nest(out, MAP_VALUE);
+        size_t entry = events_nest(out, HPARAMS);
+        events_add_text(out, MAP_KEY, name);
+        size_t held = events_nest(out, MAP_VALUE);
         if (json_is_number(v))
-            add_double(out, NUMBER, json_number_value(v));
+            events_add_double(out, NUMBER, json_number_value(v));
         else if (json_is_boolean(v))
-            add_int(out, BOOL, json_is_true(v));
+            events_add_int(out, BOOL, json_is_true(v));
         else
-            add_text(out, STRING, json_string_value(v));
-        end_nest(out, held);
-        end_nest(out, entry);
+            events_add_text(out, STRING, json_string_value(v));
+        events_end_nest(out, held);
+        events_end_nest(out, entry);
     }
     if (group != NULL)
-        add_text(out, GROUP, group);
-    add_double(out, STARTED, wall);
-    end_hparams(out, h);
+        events_add_text(out, GROUP, group);
+    events_add_double(out, STARTED, wall);
+    events_end_hparams(out, h);
 }
 
 void mst_event_run_ends(mst_bytes *out, double wall, bool failed)
 {
     enum { STATUS = 1, ENDED = 2, SUCCESS = 1, FAILURE = 2 };
-    hparams h = begin_hparams(out, wall, "_hparams_/session_end_info", HPARAMS_END);
-    add_int(out, STATUS, failed ? FAILURE : SUCCESS);
-    add_double(out, ENDED, wall);
-    end_hparams(out, h);
+    hparams h = events_begin_hparams(out, wall, "_hparams_/session_end_info", HPARAMS_END);
+    events_add_int(out, STATUS, failed ? FAILURE : SUCCESS);
+    events_add_double(out, ENDED, wall);
+    events_end_hparams(out, h);
 }

@@ -14,7 +14,7 @@
 #define NEGATIVE 1024 /* first bucket of negative values */
 #define INFINITE 1020 /* first bucket beyond the finite ones, of either sign */
 
-static float float_of(uint32_t bits)
+static float histogram_float(uint32_t bits)
 {
     float value;
     memcpy(&value, &bits, sizeof value);
@@ -31,7 +31,7 @@ typedef struct presence {
 } presence;
 
 /* Addresses may only grow. A page that the system says nothing of counts as there. */
-static bool is_there(presence *p, const float *at)
+static bool histogram_is_resident(presence *p, const float *at)
 {
     uintptr_t address = (uintptr_t)at;
     if (address >= p->to) {
@@ -60,7 +60,7 @@ MST_RACY void mst_histogram_gather(mst_histogram *self, const mst_stretch *stret
         for (; place - before >= s->n && s + 1 < stretches + n_stretches; there.to = 0)
             before += s++->n;
         const float *at = s->values + (place - before);
-        float value = looks == n || is_there(&there, at) ? *at : 0.0f;
+        float value = looks == n || histogram_is_resident(&there, at) ? *at : 0.0f;
         uint32_t bits;
         memcpy(&bits, &value, sizeof bits);
         uint32_t bucket = bits >> SHIFT;
@@ -90,19 +90,19 @@ void mst_histogram_fill(mst_histogram *self, const float *values, uint64_t n)
 }
 
 /* Edges of the k-th bucket from the lowest up, and which that is. */
-static unsigned bucket_at(unsigned k, double *low, double *high)
+static unsigned histogram_bucket_at(unsigned k, double *low, double *high)
 {
     if (k < INFINITE) { /* negative: the larger the magnitude, the lower */
         unsigned b = INFINITE - 1 - k;
-        *low = -(double)float_of((b + 1) << SHIFT);
-        *high = -(double)float_of(b << SHIFT);
+        *low = -(double)histogram_float((b + 1) << SHIFT);
+        *high = -(double)histogram_float(b << SHIFT);
         if (b == INFINITE - 1)
             *low = -(double)3.402823466e38f;
         return NEGATIVE + b;
     }
     unsigned b = k - INFINITE;
-    *low = (double)float_of(b << SHIFT);
-    *high = b == INFINITE - 1 ? (double)3.402823466e38f : (double)float_of((b + 1) << SHIFT);
+    *low = (double)histogram_float(b << SHIFT);
+    *high = b == INFINITE - 1 ? (double)3.402823466e38f : (double)histogram_float((b + 1) << SHIFT);
     return b;
 }
 
@@ -112,7 +112,7 @@ size_t mst_histogram_each(const mst_histogram *self, void (*add)(void *arg, doub
     size_t n = 0;
     double last = -INFINITY, low, high;
     for (unsigned k = 0; k < 2 * INFINITE; k++) {
-        unsigned b = bucket_at(k, &low, &high);
+        unsigned b = histogram_bucket_at(k, &low, &high);
         if (self->buckets[b] == 0)
             continue;
         if (low > last) {

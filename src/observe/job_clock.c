@@ -20,7 +20,7 @@
 #define NEWS_NS      1000  /* estimates that differ by less are the same */
 #define OFFSET_MAX   ((int64_t)1 << 61)
 
-static uint64_t wall_now(void)
+static uint64_t job_clock_wall_now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
@@ -28,7 +28,7 @@ static uint64_t wall_now(void)
 }
 
 /* Processes with the same id read the same monotonic clock. False, and zeros: not known. */
-static bool host_id(uint8_t *out)
+static bool job_clock_host_id(uint8_t *out)
 {
     char text[40] = "";
     struct stat space;
@@ -54,13 +54,13 @@ static bool host_id(uint8_t *out)
     return digits == 32;
 }
 
-static void put(uint8_t *out, uint64_t value)
+static void job_clock_put(uint8_t *out, uint64_t value)
 {
     for (unsigned i = 0; i < 8; i++)
         out[i] = (uint8_t)(value >> 8 * i);
 }
 
-static uint64_t get(const uint8_t *in)
+static uint64_t job_clock_get(const uint8_t *in)
 {
     uint64_t value = 0;
     for (unsigned i = 0; i < 8; i++)
@@ -69,11 +69,11 @@ static uint64_t get(const uint8_t *in)
 }
 
 /* Both clocks at one moment, a whole microsecond of the wall clock. */
-static void read_both(uint64_t *ns, uint64_t *wall_ns)
+static void job_clock_read_both(uint64_t *ns, uint64_t *wall_ns)
 {
     uint64_t shortest = UINT64_MAX;
     for (unsigned i = 0; i < 8; i++) {
-        uint64_t before = mst_now_ns(), wall = wall_now(), after = mst_now_ns(), rest = wall % 1000;
+        uint64_t before = mst_now_ns(), wall = job_clock_wall_now(), after = mst_now_ns(), rest = wall % 1000;
         if (after - before >= shortest)
             continue;
         shortest = after - before;
@@ -87,7 +87,7 @@ void mst_job_clock_init(mst_job_clock *self, bool coordinator)
     memset(self, 0, sizeof *self);
     pthread_mutex_init(&self->mutex, NULL);
     self->own = coordinator;
-    read_both(&self->began_ns, &self->began_wall_ns);
+    job_clock_read_both(&self->began_ns, &self->began_wall_ns);
     self->turns[self->n_turns++] = (mst_clock_turn){.at_ns = self->began_ns};
 }
 
@@ -105,18 +105,18 @@ void mst_job_clock_answer(mst_job_clock *self, uint8_t *out)
         began_wall = self->began_wall_ns;
         pthread_mutex_unlock(&self->mutex);
     } else {
-        read_both(&began, &began_wall);
+        job_clock_read_both(&began, &began_wall);
     }
-    put(out, mst_now_ns());
-    put(out + 8, wall_now());
-    put(out + 16, began);
-    put(out + 24, began_wall);
-    (void)host_id(out + 32);
+    job_clock_put(out, mst_now_ns());
+    job_clock_put(out + 8, job_clock_wall_now());
+    job_clock_put(out + 16, began);
+    job_clock_put(out + 24, began_wall);
+    (void)job_clock_host_id(out + 32);
 }
 
 /* ---- the offset ---- */
 
-static int64_t offset_at(const mst_job_clock *self, uint64_t at_ns)
+static int64_t job_clock_offset_at(const mst_job_clock *self, uint64_t at_ns)
 {
     size_t i = self->n_turns - 1;
     while (i > 0 && self->turns[i].at_ns > at_ns)
@@ -127,21 +127,21 @@ static int64_t offset_at(const mst_job_clock *self, uint64_t at_ns)
     return t->from + (change > most ? most : change < -most ? -most : change);
 }
 
-static void turn_to(mst_job_clock *self, int64_t offset)
+static void job_clock_turn_to(mst_job_clock *self, int64_t offset)
 {
     mst_clock_turn *last = &self->turns[self->n_turns - 1];
     uint64_t now = mst_now_ns();
     int64_t news = offset - last->to;
     if (news < NEWS_NS && news > -NEWS_NS)
         return;
-    mst_clock_turn turn = {.at_ns = now, .from = offset_at(self, now), .to = offset};
+    mst_clock_turn turn = {.at_ns = now, .from = job_clock_offset_at(self, now), .to = offset};
     if (self->n_turns == MST_CLOCK_TURNS)
         memmove(self->turns, self->turns + 1, --self->n_turns * sizeof *self->turns);
     self->turns[self->n_turns++] = turn;
 }
 
 /* The bounds that an answer gives; whether they change the estimate. */
-static bool narrow(mst_job_clock *self, int64_t low, int64_t high, uint64_t now_ns)
+static bool job_clock_narrow(mst_job_clock *self, int64_t low, int64_t high, uint64_t now_ns)
 {
     double drift_low = (double)(int64_t)(now_ns - self->low_ns) * DRIFT_PER_NS,
            drift_high = (double)(int64_t)(now_ns - self->high_ns) * DRIFT_PER_NS;
@@ -162,43 +162,44 @@ static bool narrow(mst_job_clock *self, int64_t low, int64_t high, uint64_t now_
 }
 
 /* Until enough answers are there, nothing was written by this clock, and it may jump. */
-static void set_to(mst_job_clock *self, int64_t offset)
+static void job_clock_set_to(mst_job_clock *self, int64_t offset)
 {
     self->n_turns = 1;
     self->turns[0] = (mst_clock_turn){.from = offset, .to = offset};
 }
 
-bool mst_job_clock_heard(mst_job_clock *self, uint64_t asked_ns, uint64_t heard_ns, const uint8_t *answer,
-                         size_t size)
+bool mst_job_clock_receive(mst_job_clock *self, uint64_t asked_ns, uint64_t heard_ns, const uint8_t *answer,
+                           size_t size)
 {
     uint8_t id[HOST_ID];
     if (size != MST_CLOCK_ANSWER || heard_ns < asked_ns)
         return false;
-    uint64_t theirs = get(answer), mono, wall;
+    uint64_t theirs = job_clock_get(answer), mono, wall;
     int64_t low = (int64_t)(theirs - heard_ns), high = (int64_t)(theirs - asked_ns);
-    read_both(&mono, &wall);
-    int64_t walls = (int64_t)(get(answer + 8) - theirs - (wall - mono)); /* of wall minus monotonic clocks */
+    job_clock_read_both(&mono, &wall);
+    int64_t walls =
+        (int64_t)(job_clock_get(answer + 8) - theirs - (wall - mono)); /* of wall minus monotonic clocks */
     if (low < -OFFSET_MAX || high > OFFSET_MAX || walls < -OFFSET_MAX || walls > OFFSET_MAX ||
-        get(answer + 16) > theirs)
+        job_clock_get(answer + 16) > theirs)
         return false;
     /* hosts that were cloned while they ran have one id and two clocks */
-    bool same =
-        host_id(id) && memcmp(id, answer + 32, HOST_ID) == 0 && theirs >= asked_ns && theirs <= heard_ns;
+    bool same = job_clock_host_id(id) && memcmp(id, answer + 32, HOST_ID) == 0 && theirs >= asked_ns &&
+                theirs <= heard_ns;
     pthread_mutex_lock(&self->mutex);
     if (!self->own && !self->same) {
         if (self->answers == 0) {
-            self->began_ns = get(answer + 16);
-            self->began_wall_ns = get(answer + 24);
+            self->began_ns = job_clock_get(answer + 16);
+            self->began_wall_ns = job_clock_get(answer + 24);
             self->same = same;
         }
-        bool news = narrow(self, low, high, heard_ns);
+        bool news = job_clock_narrow(self, low, high, heard_ns);
         int64_t offset = self->same ? 0 : self->low + (self->high - self->low) / 2;
         if (news && !self->same)
             self->wall_offset = offset + walls;
         if (news && self->answers <= MST_CLOCK_ANSWERS)
-            set_to(self, offset);
+            job_clock_set_to(self, offset);
         else if (news)
-            turn_to(self, offset);
+            job_clock_turn_to(self, offset);
     }
     pthread_mutex_unlock(&self->mutex);
     return true;
@@ -217,7 +218,7 @@ bool mst_job_clock_known(mst_job_clock *self)
 uint64_t mst_job_clock_at(mst_job_clock *self, uint64_t at_ns)
 {
     pthread_mutex_lock(&self->mutex);
-    int64_t at = (int64_t)at_ns + offset_at(self, at_ns) - (int64_t)self->began_ns;
+    int64_t at = (int64_t)at_ns + job_clock_offset_at(self, at_ns) - (int64_t)self->began_ns;
     pthread_mutex_unlock(&self->mutex);
     return at > 0 ? (uint64_t)at : 0;
 }

@@ -48,8 +48,8 @@ void mst_job_clock_fini(mst_job_clock *self);
 /* The coordinator's answer to a question; `self` NULL: a job that began now. */
 void mst_job_clock_answer(mst_job_clock *self, uint8_t *out);
 /* An answer came at heard_ns to the question sent at asked_ns. False: it is malformed, and ignored. */
-bool mst_job_clock_heard(mst_job_clock *self, uint64_t asked_ns, uint64_t heard_ns, const uint8_t *answer,
-                         size_t size);
+bool mst_job_clock_receive(mst_job_clock *self, uint64_t asked_ns, uint64_t heard_ns, const uint8_t *answer,
+                           size_t size);
 /* Whether job time is known well enough to be written down. */
 bool mst_job_clock_known(mst_job_clock *self);
 

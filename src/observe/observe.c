@@ -21,7 +21,6 @@
 #include "base/log.h"
 #include "base/option.h"
 #include "observe/observe_impl.h"
-#include "observe/run.h"
 
 #define PENDING_MAX ((size_t)8 << 20)
 #define FOREIGN_MAX ((size_t)64 << 20)
@@ -57,7 +56,7 @@ void mst_observe_add(mst_observe *self, mst_record_kind kind, const void *data, 
     mst_observe_end_add(self);
 }
 
-static void fill_record(const mst_observe *self, mst_record_kind kind, mst_record *out)
+static void observe_fill_record(const mst_observe *self, mst_record_kind kind, mst_record *out)
 {
     *out = (mst_record){.kind = kind, .begins = !self->files[kind].begun, .stamp = self->stamp};
     memcpy(out->process, self->process, sizeof out->process);
@@ -78,7 +77,7 @@ bool mst_observe_take(mst_observe *self, mst_record *out)
         memcpy(data, from->data, n);
         memmove(from->data, from->data + n, from->n - n);
         from->n -= n;
-        fill_record(self, (mst_record_kind)k, out);
+        observe_fill_record(self, (mst_record_kind)k, out);
         out->data = data;
         out->n = n;
         self->files[k].begun = true;
@@ -89,7 +88,7 @@ bool mst_observe_take(mst_observe *self, mst_record *out)
 }
 
 /* Files what is pending, if there is a directory. The object's thread. */
-static void file_all(mst_observe *self)
+static void observe_file_all(mst_observe *self)
 {
     for (unsigned k = 0; k < MST_RECORDS; k++) {
         mst_record record;
@@ -98,7 +97,7 @@ static void file_all(mst_observe *self)
         bool any = self->run != NULL && taken.n > 0 && !self->broken;
         if (any) {
             self->files[k].pending = self->spare;
-            fill_record(self, (mst_record_kind)k, &record);
+            observe_fill_record(self, (mst_record_kind)k, &record);
             self->files[k].begun = true;
         }
         pthread_mutex_unlock(&self->mutex);
@@ -127,7 +126,7 @@ typedef struct mst_foreign {
     uint8_t data[];
 } mst_foreign;
 
-static void file_one(mst_observe *self, const mst_record *record)
+static void observe_file_record(mst_observe *self, const mst_record *record)
 {
     mst_status st = mst_record_file(self->run, record);
     pthread_mutex_lock(&self->mutex);
@@ -158,11 +157,11 @@ void mst_observe_forward(mst_observe *self, const mst_record *record)
     }
     pthread_mutex_unlock(&self->mutex);
     if (late)
-        file_one(self, record);
+        observe_file_record(self, record);
 }
 
 /* Files what has come of others, if there is a directory. The object's thread. */
-static void file_foreign(mst_observe *self)
+static void observe_file_foreign(mst_observe *self)
 {
     pthread_mutex_lock(&self->mutex);
     mst_foreign *list = self->run != NULL ? self->foreign : NULL;
@@ -176,7 +175,7 @@ static void file_foreign(mst_observe *self)
     while (list != NULL) {
         mst_foreign *next = list->next;
         if (!broken)
-            file_one(self, &list->record);
+            observe_file_record(self, &list->record);
         mst_free(list);
         list = next;
     }
@@ -195,19 +194,21 @@ double mst_observe_wall(mst_observe *self)
 /* ---- the trace ---- */
 
 /* The process's number in a picture of the whole run. */
-static unsigned trace_pid(const mst_observe_options *o)
+static unsigned observe_trace_pid(const mst_observe_options *o)
 {
     return strcmp(o->role, "server") == 0 ? 10001 + o->index : 1 + o->index;
 }
 
-static mst_trace_identity identity(mst_observe *self, unsigned lane)
+static mst_trace_identity observe_trace_identity(mst_observe *self, unsigned lane)
 {
-    return (mst_trace_identity){
-        .process = self->process, .pid = trace_pid(&self->options), .tid = lane, .clock = &self->clock};
+    return (mst_trace_identity){.process = self->process,
+                                .pid = observe_trace_pid(&self->options),
+                                .tid = lane,
+                                .clock = &self->clock};
 }
 
 /* As begin_add; but what is refused is still in the ring, and comes later. */
-static mst_bytes *begin_trace_add(mst_observe *self)
+static mst_bytes *observe_begin_trace_add(mst_observe *self)
 {
     pthread_mutex_lock(&self->mutex);
     bool full = self->files[MST_RECORD_TRACE].pending.n >= PENDING_MAX;
@@ -216,15 +217,15 @@ static mst_bytes *begin_trace_add(mst_observe *self)
     return full ? NULL : mst_observe_begin_add(self, MST_RECORD_TRACE);
 }
 
-static void drain_trace(mst_observe *self)
+static void observe_drain_trace(mst_observe *self)
 {
     const mst_observe_options *o = &self->options;
     uint64_t dropped_here, dropped = 0;
     for (unsigned i = 0; i < MST_LANE_MAX && o->trace; i++) {
-        mst_trace_identity who = identity(self, i);
+        mst_trace_identity who = observe_trace_identity(self, i);
         if (self->rings[i] == NULL)
             continue;
-        mst_bytes *out = self->traced < TRACE_MAX ? begin_trace_add(self) : NULL;
+        mst_bytes *out = self->traced < TRACE_MAX ? observe_begin_trace_add(self) : NULL;
         if (out == NULL)
             continue; /* the ring drops what it cannot hold */
         size_t before = out->n;
@@ -246,9 +247,9 @@ static void drain_trace(mst_observe *self)
         self->trace_dropped = dropped;
 }
 
-static void begin_trace(mst_observe *self)
+static void observe_begin_trace(mst_observe *self)
 {
-    mst_trace_identity who = identity(self, 0);
+    mst_trace_identity who = observe_trace_identity(self, 0);
     unsigned n = self->options.n_threads + 1 < MST_LANE_MAX ? self->options.n_threads + 1 : MST_LANE_MAX;
     for (unsigned i = 0; i < n; i++)
         if (mst_trace_ring_new(self->options.trace_from, self->options.trace_to, &self->rings[i]) == MST_OK)
@@ -260,10 +261,10 @@ static void begin_trace(mst_observe *self)
     mst_observe_end_add(self);
 }
 
-static void end_trace(mst_observe *self)
+static void observe_end_trace(mst_observe *self)
 {
-    mst_trace_identity who = identity(self, 0);
-    drain_trace(self);
+    mst_trace_identity who = observe_trace_identity(self, 0);
+    observe_drain_trace(self);
     mst_bytes *out = mst_observe_begin_add(self, MST_RECORD_TRACE);
     if (out == NULL)
         return;
@@ -273,7 +274,7 @@ static void end_trace(mst_observe *self)
 
 /* ---- the thread ---- */
 
-static void wait_until(mst_observe *self, uint64_t at_ns)
+static void observe_wait_until(mst_observe *self, uint64_t at_ns)
 {
     struct timespec t = {.tv_sec = (time_t)(at_ns / MST_S), .tv_nsec = (long)(at_ns % MST_S)};
     pthread_mutex_lock(&self->mutex);
@@ -283,7 +284,7 @@ static void wait_until(mst_observe *self, uint64_t at_ns)
 }
 
 /* Whether a line is to end now, which is asked for once. */
-static bool take_cut(mst_observe *self)
+static bool observe_take_interval_end(mst_observe *self)
 {
     pthread_mutex_lock(&self->mutex);
     bool cut = self->cut;
@@ -292,7 +293,7 @@ static bool take_cut(mst_observe *self)
     return cut;
 }
 
-static bool stopping(mst_observe *self)
+static bool observe_is_stopping(mst_observe *self)
 {
     pthread_mutex_lock(&self->mutex);
     bool stop = self->stopping;
@@ -306,31 +307,31 @@ static void *observe_thread(void *arg)
     uint64_t every = (uint64_t)(self->options.every_s * 1e9), next = mst_now_ns() + every;
     pthread_setname_np(pthread_self(), "observe");
     mst_sampler_open(self);
-    while (!stopping(self)) {
+    while (!observe_is_stopping(self)) {
         uint64_t now = mst_now_ns(), at = every > 0 ? next : now + MST_S;
         if (self->options.trace && now + TRACE_TICK < at)
             at = now + TRACE_TICK;
-        wait_until(self, at);
+        observe_wait_until(self, at);
         if (self->options.trace && mst_job_clock_known(&self->clock))
-            drain_trace(self);
+            observe_drain_trace(self);
         now = mst_now_ns();
-        bool cut = take_cut(self);
+        bool cut = observe_take_interval_end(self);
         if (every > 0 && (now >= next || cut)) {
             mst_sampler_sample(self);
             next = next > now ? next : next + every > now ? next + every : now + every;
         }
-        file_all(self);
-        file_foreign(self);
+        observe_file_all(self);
+        observe_file_foreign(self);
     }
     if (every > 0)
         mst_sampler_sample(self);
     if (self->options.trace)
-        end_trace(self);
+        observe_end_trace(self);
     mst_sampler_close(self);
     return NULL;
 }
 
-static mst_status start_thread(mst_observe *self)
+static mst_status observe_start_thread(mst_observe *self)
 {
     sigset_t all, before;
     pthread_condattr_t attributes;
@@ -340,7 +341,7 @@ static mst_status start_thread(mst_observe *self)
     pthread_cond_init(&self->wake, &attributes);
     pthread_condattr_destroy(&attributes);
     if (self->options.trace)
-        begin_trace(self);
+        observe_begin_trace(self);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are other threads' business */
     int error = pthread_create(&self->thread, NULL, observe_thread, self);
@@ -350,7 +351,7 @@ static mst_status start_thread(mst_observe *self)
 }
 
 /* Whether this process's clock is the job's. */
-static bool coordinates(const mst_observe_options *o)
+static bool observe_is_coordinator(const mst_observe_options *o)
 {
     return strcmp(o->role, "worker") != 0 && o->index == 0;
 }
@@ -371,12 +372,12 @@ mst_observe *mst_observe_new(const mst_observe_options *options)
     self->options.process = self->process;
     self->options.role = self->role;
     clock_gettime(CLOCK_REALTIME, &wall);
-    mst_job_clock_init(&self->clock, coordinates(options));
+    mst_job_clock_init(&self->clock, observe_is_coordinator(options));
     self->stamp = (uint64_t)wall.tv_sec * 1000000 + (uint64_t)wall.tv_nsec / 1000;
     atomic_init(&self->step, options->step);
     mst_status st = mst_spans_new(&self->spans);
     if (st == MST_OK)
-        st = start_thread(self);
+        st = observe_start_thread(self);
     if (st != MST_OK) {
         mst_warn("the run is not watched: %s", mst_error_text());
         mst_spans_destroy(self->spans);
@@ -412,7 +413,7 @@ void mst_observe_disown(mst_observe *self)
 }
 
 /* What those who read the run miss. */
-static void tell_gaps(mst_observe *self)
+static void observe_warn_gaps(mst_observe *self)
 {
     static const char *const files[] = {
 #define X(name, file) [MST_RECORD_##name] = file,
@@ -456,9 +457,9 @@ void mst_observe_end(mst_observe *self)
     pthread_mutex_unlock(&self->mutex);
     pthread_join(self->thread, NULL);
     self->running = false;
-    tell_gaps(self);
-    file_all(self);
-    file_foreign(self);
+    observe_warn_gaps(self);
+    observe_file_all(self);
+    observe_file_foreign(self);
     pthread_mutex_lock(&self->mutex);
     self->ended = true;
     pthread_mutex_unlock(&self->mutex);
@@ -494,12 +495,12 @@ void mst_observe_clock_answer(mst_observe *self, uint8_t *out)
     mst_job_clock_answer(self != NULL ? &self->clock : NULL, out);
 }
 
-bool mst_observe_clock_heard(mst_observe *self, uint64_t asked_ns, const void *answer, size_t size)
+bool mst_observe_clock_receive(mst_observe *self, uint64_t asked_ns, const void *answer, size_t size)
 {
     if (self == NULL)
         return false;
     int64_t before = mst_job_clock_wall_offset(&self->clock);
-    bool heard = mst_job_clock_heard(&self->clock, asked_ns, mst_now_ns(), answer, size);
+    bool heard = mst_job_clock_receive(&self->clock, asked_ns, mst_now_ns(), answer, size);
     if (mst_job_clock_wall_offset(&self->clock) != before)
         mst_sampler_describe(self);
     return heard && !mst_job_clock_known(&self->clock);
@@ -537,7 +538,7 @@ void mst_observe_path(mst_observe *self, uint32_t worker, double bits_per_s)
         mst_sampler_describe(self);
 }
 
-void mst_observe_cut(mst_observe *self)
+void mst_observe_end_interval(mst_observe *self)
 {
     if (self == NULL)
         return;
@@ -574,17 +575,17 @@ json_t *mst_observe_phases(mst_observe *self)
     return json;
 }
 
-void mst_observe_from(mst_observe *self, uint64_t step)
+void mst_observe_set_first_step(mst_observe *self, uint64_t step)
 {
     if (self == NULL)
         return;
     pthread_mutex_lock(&self->mutex);
     self->options.step = step;
     pthread_mutex_unlock(&self->mutex);
-    mst_observe_at(self, step);
+    mst_observe_set_step(self, step);
 }
 
-void mst_observe_at(mst_observe *self, uint64_t step)
+void mst_observe_set_step(mst_observe *self, uint64_t step)
 {
     if (self != NULL)
         atomic_store_explicit(&self->step, step, memory_order_relaxed);

@@ -52,7 +52,7 @@ void mst_observe_forward(mst_observe *self, const mst_record *record);
 /* The job's clock (job_clock.h). The coordinator fills in the answer to a question, MST_CLOCK_ANSWER bytes;
  * another process hands over the answer to a question that it sent at asked_ns. True: ask again at once. */
 void mst_observe_clock_answer(mst_observe *self, uint8_t *out);
-bool mst_observe_clock_heard(mst_observe *self, uint64_t asked_ns, const void *answer, size_t size);
+bool mst_observe_clock_receive(mst_observe *self, uint64_t asked_ns, const void *answer, size_t size);
 
 /* An interface was seen to carry so much; "" and "lo": nothing. For process.json. */
 void mst_observe_link(mst_observe *self, const char *name, double bits_per_s);
@@ -62,7 +62,7 @@ void mst_observe_path(mst_observe *self, uint32_t worker, double bits_per_s);
 
 /* Something else begins now than what the time went into before: lines of resources.csv and spans.csv end
  * here, a moment later at most. */
-void mst_observe_cut(mst_observe *self);
+void mst_observe_end_interval(mst_observe *self);
 
 /* For mst_spans_attach; NULL for a NULL object. */
 mst_spans *mst_observe_spans(mst_observe *self);
@@ -72,9 +72,9 @@ void mst_observe_totals(mst_observe *self, mst_span_sums *out);
 json_t *mst_observe_phases(mst_observe *self);
 
 /* The step that the run begins at, where that is known later than the options: before any curve. */
-void mst_observe_from(mst_observe *self, uint64_t step);
+void mst_observe_set_first_step(mst_observe *self, uint64_t step);
 /* The step that the run has reached: what the sampler's own curves are drawn over. */
-void mst_observe_at(mst_observe *self, uint64_t step);
+void mst_observe_set_step(mst_observe *self, uint64_t step);
 
 /* Curves, histograms and texts for TensorBoard. kind: MST_RECORD_EVENTS, or MST_RECORD_EVALUATIONS for those
  * of the evaluator. */
@@ -84,13 +84,12 @@ void mst_observe_histogram(mst_observe *self, uint64_t step, const char *tag, co
                            uint64_t n);
 void mst_observe_stretches(mst_observe *self, uint64_t step, const char *tag, const mst_stretch *stretches,
                            size_t n);
-void mst_observe_text(mst_observe *self, const char *tag, const char *text);
 /* What is trained, as mst_event_graph takes it; once, by the coordinator. */
 void mst_observe_graph(mst_observe *self, const json_t *nodes);
 /* The run's options, {"title": {"name": value}}, as text and for the HParams tab, in the evaluator's folder.
  * group: what the run shares with its repeats, whose seeds are then not compared; or NULL. */
 void mst_observe_config(mst_observe *self, const char *group, const json_t *options);
 /* The same, at the end; not for a run that is only interrupted. Of several in a folder, the first counts. */
-void mst_observe_over(mst_observe *self, bool failed);
+void mst_observe_run_ends(mst_observe *self, bool failed);
 
 #endif

@@ -7,7 +7,7 @@
 #include "observe/observe_impl.h"
 
 /* Locks an event file for a record; its first one goes before. */
-static mst_bytes *begin_event(mst_observe *self, mst_record_kind kind, double *wall)
+static mst_bytes *observe_begin_event(mst_observe *self, mst_record_kind kind, double *wall)
 {
     if (self == NULL || !self->options.events)
         return NULL;
@@ -27,7 +27,7 @@ void mst_observe_scalars(mst_observe *self, mst_record_kind kind, uint64_t step,
                          size_t n)
 {
     double wall;
-    mst_bytes *out = begin_event(self, kind, &wall);
+    mst_bytes *out = observe_begin_event(self, kind, &wall);
     if (out == NULL)
         return;
     mst_event_scalars(out, wall, step, scalars, n);
@@ -51,27 +51,17 @@ void mst_observe_stretches(mst_observe *self, uint64_t step, const char *tag, co
     if (self == NULL || !self->options.events || values == 0)
         return;
     mst_histogram_gather(&h, stretches, n);
-    mst_bytes *out = begin_event(self, MST_RECORD_EVENTS, &wall);
+    mst_bytes *out = observe_begin_event(self, MST_RECORD_EVENTS, &wall);
     if (out == NULL)
         return;
     mst_event_histogram(out, wall, step, tag, &h);
     mst_observe_end_add(self);
 }
 
-void mst_observe_text(mst_observe *self, const char *tag, const char *text)
-{
-    double wall;
-    mst_bytes *out = begin_event(self, MST_RECORD_EVENTS, &wall);
-    if (out == NULL)
-        return;
-    mst_event_text(out, wall, self->options.step, tag, text);
-    mst_observe_end_add(self);
-}
-
 void mst_observe_graph(mst_observe *self, const json_t *nodes)
 {
     double wall;
-    mst_bytes *out = begin_event(self, MST_RECORD_EVENTS, &wall);
+    mst_bytes *out = observe_begin_event(self, MST_RECORD_EVENTS, &wall);
     if (out == NULL)
         return;
     mst_event_graph(out, wall, nodes);
@@ -80,7 +70,7 @@ void mst_observe_graph(mst_observe *self, const json_t *nodes)
 
 /* What a run is compared by: all options in one object, lists as text. Not where it is written and which of
  * several repeats it is. */
-static json_t *compared(const char *group, const json_t *options)
+static json_t *observe_hparams(const char *group, const json_t *options)
 {
     static const char *const not_compared[] = {"run", "group", "resume", "overwrite"};
     const char *title, *name;
@@ -111,10 +101,10 @@ void mst_observe_config(mst_observe *self, const char *group, const json_t *opti
     double wall;
     if (self == NULL || !self->options.events)
         return;
-    json_t *flat = compared(group, options);
+    json_t *flat = observe_hparams(group, options);
     char *dump = json_dumps(options, JSON_INDENT(1)),
          *text = dump != NULL ? mst_sprintf("```json\n%s\n```", dump) : NULL;
-    mst_bytes *out = begin_event(self, MST_RECORD_EVALUATIONS, &wall);
+    mst_bytes *out = observe_begin_event(self, MST_RECORD_EVALUATIONS, &wall);
     if (out != NULL) {
         if (text != NULL)
             mst_event_text(out, wall, self->options.step, "configuration", text);
@@ -127,10 +117,10 @@ void mst_observe_config(mst_observe *self, const char *group, const json_t *opti
     json_decref(flat);
 }
 
-void mst_observe_over(mst_observe *self, bool failed)
+void mst_observe_run_ends(mst_observe *self, bool failed)
 {
     double wall;
-    mst_bytes *out = begin_event(self, MST_RECORD_EVALUATIONS, &wall);
+    mst_bytes *out = observe_begin_event(self, MST_RECORD_EVALUATIONS, &wall);
     if (out == NULL)
         return;
     mst_event_run_ends(out, wall, failed);

@@ -6,7 +6,7 @@
 
 #include "observe/observe.h"
 #include "observe/resources.h"
-#include "observe/trace.h"
+#include "observe/trace_file.h"
 
 #define MST_OBSERVED_PATHS 64
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* Reads a number after blanks; *text is behind it. False, with *out 0, when there is none. */
-static bool number(const char **text, uint64_t *out)
+static bool proc_number(const char **text, uint64_t *out)
 {
     const char *p = *text;
     *out = 0;
@@ -19,26 +19,26 @@ static bool number(const char **text, uint64_t *out)
     return true;
 }
 
-static const char *next_line(const char *p)
+static const char *proc_next_line(const char *p)
 {
     const char *end = strchr(p, '\n');
     return end != NULL ? end + 1 : p + strlen(p);
 }
 
-static bool starts(const char *text, const char *with)
+static bool proc_starts(const char *text, const char *with)
 {
     return strncmp(text, with, strlen(with)) == 0;
 }
 
 /* The number of the line that starts with `name`. */
-static bool field(const char *text, const char *name, uint64_t *out)
+static bool proc_field(const char *text, const char *name, uint64_t *out)
 {
     *out = 0;
-    for (const char *line = text; *line != 0; line = next_line(line)) {
-        if (!starts(line, name))
+    for (const char *line = text; *line != 0; line = proc_next_line(line)) {
+        if (!proc_starts(line, name))
             continue;
         const char *p = line + strlen(name);
-        return number(&p, out);
+        return proc_number(&p, out);
     }
     return false;
 }
@@ -47,11 +47,11 @@ static bool field(const char *text, const char *name, uint64_t *out)
 
 enum { USER, NICE, SYSTEM, IDLE, IOWAIT, IRQ, SOFTIRQ, STEAL, N_TICKS };
 
-static bool ticks_of(const char *p, uint64_t *t)
+static bool proc_ticks(const char *p, uint64_t *t)
 {
     unsigned n = 0;
     memset(t, 0, N_TICKS * sizeof *t);
-    while (n < N_TICKS && number(&p, &t[n]))
+    while (n < N_TICKS && proc_number(&p, &t[n]))
         n++;
     return n > IDLE;
 }
@@ -62,22 +62,22 @@ bool mst_proc_stat(const char *text, mst_host_cpu *out, mst_core_ticks *cores, u
     bool found = false;
     *out = (mst_host_cpu){0};
     memset(cores, 0, n_cores * sizeof *cores);
-    for (const char *line = text; *line != 0; line = next_line(line)) {
+    for (const char *line = text; *line != 0; line = proc_next_line(line)) {
         const char *p = line + 3;
-        if (starts(line, "cpu ") && ticks_of(p, t)) {
+        if (proc_starts(line, "cpu ") && proc_ticks(p, t)) {
             found = true;
             out->user = t[USER] + t[NICE];
             out->system = t[SYSTEM] + t[IRQ] + t[SOFTIRQ];
             out->iowait = t[IOWAIT];
             out->idle = t[IDLE];
             out->steal = t[STEAL];
-        } else if (starts(line, "cpu") && number(&p, &core) && core < n_cores && ticks_of(p, t)) {
+        } else if (proc_starts(line, "cpu") && proc_number(&p, &core) && core < n_cores && proc_ticks(p, t)) {
             for (unsigned i = 0; i < N_TICKS; i++)
                 cores[core].total += t[i];
             cores[core].busy = cores[core].total - t[IDLE] - t[IOWAIT];
-        } else if (starts(line, "ctxt ")) {
+        } else if (proc_starts(line, "ctxt ")) {
             p = line + 4;
-            number(&p, &out->context_switches);
+            proc_number(&p, &out->context_switches);
         }
     }
     return found;
@@ -87,9 +87,9 @@ unsigned mst_proc_stat_cores(const char *text)
 {
     unsigned n = 0;
     uint64_t core;
-    for (const char *line = text; *line != 0; line = next_line(line)) {
+    for (const char *line = text; *line != 0; line = proc_next_line(line)) {
         const char *p = line + 3;
-        if (starts(line, "cpu") && line[3] != ' ' && number(&p, &core) && core < 65536 && core >= n)
+        if (proc_starts(line, "cpu") && line[3] != ' ' && proc_number(&p, &core) && core < 65536 && core >= n)
             n = (unsigned)core + 1;
     }
     return n;
@@ -99,11 +99,11 @@ bool mst_proc_meminfo(const char *text, mst_host_memory *out)
 {
     uint64_t total, free, buffers, cached, reclaimable;
     *out = (mst_host_memory){0};
-    if (!field(text, "MemTotal:", &total) || !field(text, "MemFree:", &free))
+    if (!proc_field(text, "MemTotal:", &total) || !proc_field(text, "MemFree:", &free))
         return false;
-    field(text, "Buffers:", &buffers);
-    field(text, "Cached:", &cached);
-    field(text, "SReclaimable:", &reclaimable);
+    proc_field(text, "Buffers:", &buffers);
+    proc_field(text, "Cached:", &cached);
+    proc_field(text, "SReclaimable:", &reclaimable);
     cached += buffers + reclaimable;
     out->total = total * 1024;
     out->free = free * 1024;
@@ -114,13 +114,13 @@ bool mst_proc_meminfo(const char *text, mst_host_memory *out)
 
 bool mst_proc_vmstat(const char *text, uint64_t *page_ins)
 {
-    bool found = field(text, "pgpgin ", page_ins);
+    bool found = proc_field(text, "pgpgin ", page_ins);
     *page_ins *= 1024; /* the kernel counts in KiB */
     return found;
 }
 
 /* Whether `name` is a partition of `disk`: sda1 of sda, nvme0n1p2 of nvme0n1. */
-static bool is_part(const char *name, size_t n_name, const char *disk, size_t n_disk)
+static bool proc_is_partition(const char *name, size_t n_name, const char *disk, size_t n_disk)
 {
     if (n_disk == 0 || n_name <= n_disk || strncmp(name, disk, n_disk) != 0)
         return false;
@@ -131,11 +131,11 @@ static bool is_part(const char *name, size_t n_name, const char *disk, size_t n_
     return p == end;
 }
 
-static bool is_stacked(const char *name)
+static bool proc_is_stacked(const char *name)
 {
     static const char *const kinds[] = {"loop", "ram", "zram", "dm-", "md", "sr", "fd"};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (starts(name, kinds[i]))
+        if (proc_starts(name, kinds[i]))
             return true;
     return false;
 }
@@ -146,10 +146,10 @@ bool mst_proc_diskstats(const char *text, uint64_t *read, uint64_t *written)
     const char *disk = "";
     size_t n_disk = 0;
     *read = *written = 0;
-    for (const char *line = text; *line != 0; line = next_line(line)) {
+    for (const char *line = text; *line != 0; line = proc_next_line(line)) {
         uint64_t major, minor, f[7];
         const char *p = line;
-        if (!number(&p, &major) || !number(&p, &minor))
+        if (!proc_number(&p, &major) || !proc_number(&p, &minor))
             continue;
         while (*p == ' ')
             p++;
@@ -157,9 +157,9 @@ bool mst_proc_diskstats(const char *text, uint64_t *read, uint64_t *written)
         size_t n_name = strcspn(name, " \n");
         p += n_name;
         unsigned n = 0;
-        while (n < 7 && number(&p, &f[n]))
+        while (n < 7 && proc_number(&p, &f[n]))
             n++;
-        if (n < 7 || is_stacked(name) || is_part(name, n_name, disk, n_disk))
+        if (n < 7 || proc_is_stacked(name) || proc_is_partition(name, n_name, disk, n_disk))
             continue;
         disk = name;
         n_disk = n_name;
@@ -174,7 +174,7 @@ bool mst_proc_net_dev(const char *text, mst_host_net *out)
     enum { OUT = 8, N_FIELDS };
     *out = (mst_host_net){0};
     bool found = false;
-    for (const char *line = text; *line != 0; line = next_line(line)) {
+    for (const char *line = text; *line != 0; line = proc_next_line(line)) {
         const char *name = line + strspn(line, " "), *colon = name + strcspn(name, ":\n");
         size_t n_name = (size_t)(colon - name);
         if (*colon != ':' || n_name == 0 || n_name >= MST_NET_NAME)
@@ -182,7 +182,7 @@ bool mst_proc_net_dev(const char *text, mst_host_net *out)
         uint64_t f[N_FIELDS];
         unsigned n = 0;
         const char *p = colon + 1;
-        while (n < N_FIELDS && number(&p, &f[n]))
+        while (n < N_FIELDS && proc_number(&p, &f[n]))
             n++;
         if (n < N_FIELDS)
             continue;
@@ -205,14 +205,14 @@ bool mst_proc_net_dev(const char *text, mst_host_net *out)
 
 bool mst_proc_io(const char *text, uint64_t *read, uint64_t *written)
 {
-    bool found = field(text, "read_bytes:", read);
-    return field(text, "write_bytes:", written) && found;
+    bool found = proc_field(text, "read_bytes:", read);
+    return proc_field(text, "write_bytes:", written) && found;
 }
 
 bool mst_proc_statm(const char *text, uint64_t page_size, uint64_t *resident)
 {
     uint64_t size;
-    bool found = number(&text, &size) && number(&text, resident);
+    bool found = proc_number(&text, &size) && proc_number(&text, resident);
     *resident = found ? *resident * page_size : 0;
     return found;
 }

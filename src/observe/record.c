@@ -24,13 +24,13 @@ bool mst_process_name_fits(const char *name)
 
 /* ---- the wire ---- */
 
-static void put(uint8_t *at, uint64_t value, unsigned n)
+static void record_put(uint8_t *at, uint64_t value, unsigned n)
 {
     for (unsigned i = 0; i < n; i++)
         at[i] = (uint8_t)(value >> 8 * i);
 }
 
-static uint64_t get(const uint8_t *at, unsigned n)
+static uint64_t record_get(const uint8_t *at, unsigned n)
 {
     uint64_t value = 0;
     for (unsigned i = 0; i < n; i++)
@@ -40,10 +40,10 @@ static uint64_t get(const uint8_t *at, unsigned n)
 
 void mst_record_encode(const mst_record *record, uint8_t *out)
 {
-    put(out, record->kind, 2);
-    put(out + 2, record->begins ? FLAG_BEGINS : 0, 2);
-    put(out + 4, record->n, 4);
-    put(out + 8, record->stamp, 8);
+    record_put(out, record->kind, 2);
+    record_put(out + 2, record->begins ? FLAG_BEGINS : 0, 2);
+    record_put(out + 4, record->n, 4);
+    record_put(out + 8, record->stamp, 8);
     memset(out + 16, 0, MST_PROCESS_NAME);
     memcpy(out + 16, record->process, strnlen(record->process, MST_PROCESS_NAME - 1));
 }
@@ -54,10 +54,10 @@ mst_status mst_record_decode(const void *body, size_t size, mst_record *out)
     mst_record r = {0};
     if (size < MST_RECORD_HEAD)
         return mst_fail(MST_EINPUT, "a record of %zu bytes is shorter than its head", size);
-    r.kind = (mst_record_kind)get(in, 2);
-    r.begins = get(in + 2, 2) & FLAG_BEGINS;
-    r.n = get(in + 4, 4);
-    r.stamp = get(in + 8, 8);
+    r.kind = (mst_record_kind)record_get(in, 2);
+    r.begins = record_get(in + 2, 2) & FLAG_BEGINS;
+    r.n = record_get(in + 4, 4);
+    r.stamp = record_get(in + 8, 8);
     memcpy(r.process, in + 16, MST_PROCESS_NAME);
     r.data = in + MST_RECORD_HEAD;
     if (r.kind >= MST_RECORDS)
@@ -73,7 +73,7 @@ mst_status mst_record_decode(const void *body, size_t size, mst_record *out)
 
 /* ---- the directory ---- */
 
-static char *path_of(const char *run, const mst_record *r)
+static char *record_path(const char *run, const mst_record *r)
 {
     static const char *const files[] = {
 #define X(name, file) file,
@@ -88,7 +88,7 @@ static char *path_of(const char *run, const mst_record *r)
                        r->process);
 }
 
-static mst_status make_folder_of(const char *path)
+static mst_status record_make_folder(const char *path)
 {
     char *folder = mst_strdup(path);
     if (folder == NULL)
@@ -99,7 +99,7 @@ static mst_status make_folder_of(const char *path)
     return st;
 }
 
-static mst_status write_all(int fd, const char *path, const void *data, size_t n)
+static mst_status record_write_all(int fd, const char *path, const void *data, size_t n)
 {
     const uint8_t *at = data;
     while (n > 0) {
@@ -116,7 +116,7 @@ static mst_status write_all(int fd, const char *path, const void *data, size_t n
 
 /* What is to be written of a CSV file that begins: without the header, where the file has the same; behind a
  * new line, where it ends in the middle of one. */
-static mst_status go_on(int fd, const char *path, const uint8_t **data, size_t *n)
+static mst_status record_continue_csv(int fd, const char *path, const uint8_t **data, size_t *n)
 {
     struct stat info;
     char last = '\n';
@@ -125,7 +125,7 @@ static mst_status go_on(int fd, const char *path, const uint8_t **data, size_t *
     if (fstat(fd, &info) != 0 || info.st_size == 0)
         return MST_OK;
     if (pread(fd, &last, 1, info.st_size - 1) == 1 && last != '\n')
-        TRY(write_all(fd, path, "\n", 1));
+        TRY(record_write_all(fd, path, "\n", 1));
     if (header == 0 || header > HEADER_MAX)
         return MST_OK;
     char *there = mst_alloc(header);
@@ -145,20 +145,20 @@ mst_status mst_record_file(const char *run, const mst_record *r)
     mst_status st = MST_OK;
     bool csv = r->kind == MST_RECORD_RESOURCES || r->kind == MST_RECORD_SPANS;
     bool anew = r->kind == MST_RECORD_PROCESS || (r->kind == MST_RECORD_TRACE && r->begins);
-    char *path = path_of(run, r);
+    char *path = record_path(run, r);
     if (path == NULL)
         return mst_fail_memory();
     if (r->begins)
-        st = mst_path_is_folder(run) ? make_folder_of(path)
+        st = mst_path_is_folder(run) ? record_make_folder(path)
                                      : mst_fail(MST_EIO, "%s: the run's folder is gone", run);
     int fd =
         st == MST_OK ? open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | (anew ? O_TRUNC : 0), 0666) : -1;
     if (st == MST_OK && fd < 0)
         st = mst_fail(MST_EIO, "%s: cannot be opened: %s", path, strerror(errno));
     if (st == MST_OK && csv && r->begins)
-        st = go_on(fd, path, &data, &n);
+        st = record_continue_csv(fd, path, &data, &n);
     if (st == MST_OK)
-        st = write_all(fd, path, data, n);
+        st = record_write_all(fd, path, data, n);
     if (fd >= 0 && close(fd) != 0 && st == MST_OK)
         st = mst_fail(MST_EIO, "%s: cannot be written: %s", path, strerror(errno));
     mst_free(path);

@@ -32,7 +32,7 @@ struct mst_resources {
     char links[MST_NET_MAX][MST_NET_NAME];
 };
 
-static int open_under(const char *root, const char *name)
+static int resources_open(const char *root, const char *name)
 {
     char *path = mst_sprintf("%s/%s", root, name);
     int fd = path != NULL ? open(path, O_RDONLY | O_CLOEXEC) : -1;
@@ -41,7 +41,7 @@ static int open_under(const char *root, const char *name)
 }
 
 /* The text of a source; NULL: none. */
-static const char *text_of(const mst_resources *self, source which)
+static const char *resources_text(const mst_resources *self, source which)
 {
     size_t n = 0;
     ssize_t got = 1;
@@ -57,7 +57,7 @@ static const char *text_of(const mst_resources *self, source which)
 
 /* Nanoseconds that the process's threads were ready to run and had no core: the second figure of each one's
  * schedstat. False: the system does not count them. */
-static bool read_delays(const mst_resources *self, uint64_t *out)
+static bool resources_read_delays(const mst_resources *self, uint64_t *out)
 {
     struct dirent *found;
     bool any = false;
@@ -84,7 +84,7 @@ static bool read_delays(const mst_resources *self, uint64_t *out)
     return any;
 }
 
-static double seconds_of(struct timeval t)
+static double resources_seconds(struct timeval t)
 {
     return (double)t.tv_sec + 1e-6 * (double)t.tv_usec;
 }
@@ -97,24 +97,24 @@ void mst_resources_read(mst_resources *self)
     mst_usage *u = &self->usage[self->now];
     memset(u, 0, sizeof *u);
     u->now_ns = mst_now_ns();
-    if ((text = text_of(self, STAT)) != NULL)
+    if ((text = resources_text(self, STAT)) != NULL)
         u->has_cpu = mst_proc_stat(text, &u->cpu, self->cores[self->now], self->n_cores);
-    if ((text = text_of(self, MEMINFO)) != NULL)
+    if ((text = resources_text(self, MEMINFO)) != NULL)
         u->has_memory = mst_proc_meminfo(text, &u->memory);
-    if ((text = text_of(self, VMSTAT)) != NULL)
+    if ((text = resources_text(self, VMSTAT)) != NULL)
         u->has_vm = mst_proc_vmstat(text, &u->page_ins);
-    if ((text = text_of(self, DISKSTATS)) != NULL)
+    if ((text = resources_text(self, DISKSTATS)) != NULL)
         u->has_disk = mst_proc_diskstats(text, &u->disk_read, &u->disk_write);
-    if ((text = text_of(self, NET_DEV)) != NULL)
+    if ((text = resources_text(self, NET_DEV)) != NULL)
         u->has_net = mst_proc_net_dev(text, &u->net);
-    if ((text = text_of(self, IO)) != NULL)
+    if ((text = resources_text(self, IO)) != NULL)
         u->has_io = mst_proc_io(text, &u->read, &u->write);
-    if ((text = text_of(self, STATM)) != NULL)
+    if ((text = resources_text(self, STATM)) != NULL)
         u->has_rss = mst_proc_statm(text, self->page_size, &u->rss);
-    u->has_delay = read_delays(self, &u->delay_ns);
+    u->has_delay = resources_read_delays(self, &u->delay_ns);
     if (getrusage(RUSAGE_SELF, &r) == 0) {
-        u->cpu_user_s = seconds_of(r.ru_utime);
-        u->cpu_system_s = seconds_of(r.ru_stime);
+        u->cpu_user_s = resources_seconds(r.ru_utime);
+        u->cpu_system_s = resources_seconds(r.ru_stime);
         u->major_faults = (uint64_t)r.ru_majflt;
         u->switches = (uint64_t)r.ru_nivcsw;
         u->waits = (uint64_t)r.ru_nvcsw;
@@ -132,16 +132,16 @@ mst_status mst_resources_new(const char *root, mst_resources **out)
     if (self == NULL)
         return mst_fail_memory();
     for (unsigned i = 0; i < N_SOURCES; i++)
-        self->fds[i] = open_under(root, names[i]);
+        self->fds[i] = resources_open(root, names[i]);
     if (self->fds[NET_DEV] < 0)
-        self->fds[NET_DEV] = open_under(root, "self/net/dev");
+        self->fds[NET_DEV] = resources_open(root, "self/net/dev");
     self->task_path = mst_sprintf("%s/self/task", root);
     self->tasks = self->task_path != NULL ? opendir(self->task_path) : NULL;
     long ticks = sysconf(_SC_CLK_TCK), page = sysconf(_SC_PAGESIZE);
     self->tick_s = 1.0 / (double)(ticks > 0 ? ticks : 100);
     self->page_size = (uint64_t)(page > 0 ? page : 4096);
     self->text = mst_alloc(TEXT_MAX + 1);
-    const char *stat = self->text != NULL ? text_of(self, STAT) : NULL;
+    const char *stat = self->text != NULL ? resources_text(self, STAT) : NULL;
     self->n_cores = stat != NULL ? mst_proc_stat_cores(stat) : 0;
     for (unsigned i = 0; i < 2; i++)
         self->cores[i] = mst_calloc(self->n_cores + 1, sizeof *self->cores[i]);
@@ -189,52 +189,54 @@ size_t mst_resources_line_max(const mst_resources *self)
     return 2048 + (size_t)self->n_cores * 16 + (size_t)self->n_links * 64;
 }
 
-void mst_resources_header(const mst_resources *self, mst_text *out)
+void mst_resources_header(const mst_resources *self, mst_csv_line *out)
 {
-    mst_text_add(out, "time,interval_s,cpu_user_s,cpu_system_s,cpu_iowait_s,cpu_idle_s,cpu_steal_s,"
-                      "cpu_busiest,cpu_cores,mem_used,mem_free,mem_cached,page_ins,context_switches,"
-                      "disk_read,disk_write,net_in,net_out");
+    mst_csv_line_add(out, "time,interval_s,cpu_user_s,cpu_system_s,cpu_iowait_s,cpu_idle_s,cpu_steal_s,"
+                          "cpu_busiest,cpu_cores,mem_used,mem_free,mem_cached,page_ins,context_switches,"
+                          "disk_read,disk_write,net_in,net_out");
     for (unsigned i = 0; i < self->n_links; i++)
-        mst_text_add(out, ",net_%s_in,net_%s_out", self->links[i], self->links[i]);
-    mst_text_add(out, ",proc_cpu_user_s,proc_cpu_system_s,proc_rss,proc_read,proc_write,proc_major_faults,"
-                      "proc_switches,proc_waits,proc_delay_s\n");
+        mst_csv_line_add(out, ",net_%s_in,net_%s_out", self->links[i], self->links[i]);
+    mst_csv_line_add(out,
+                     ",proc_cpu_user_s,proc_cpu_system_s,proc_rss,proc_read,proc_write,proc_major_faults,"
+                     "proc_switches,proc_waits,proc_delay_s\n");
 }
 
 /* Counters of hosts go backwards now and then (iowait does, and interfaces come anew). */
-static uint64_t grown(uint64_t now, uint64_t before)
+static uint64_t resources_growth(uint64_t now, uint64_t before)
 {
     return now > before ? now - before : 0;
 }
 
-static void add_count(mst_text *out, bool known, uint64_t value)
+static void resources_add_count(mst_csv_line *out, bool known, uint64_t value)
 {
     if (known)
-        mst_text_add(out, ",%llu", (unsigned long long)value);
+        mst_csv_line_add(out, ",%llu", (unsigned long long)value);
     else
-        mst_text_add(out, ",");
+        mst_csv_line_add(out, ",");
 }
 
-static void add_cores(const mst_resources *self, bool known, mst_text *out)
+static void resources_add_cores(const mst_resources *self, bool known, mst_csv_line *out)
 {
     const mst_core_ticks *now = self->cores[self->now], *before = self->cores[self->now ^ 1];
     double busiest = 0.0;
     for (unsigned pass = 0; pass < 2; pass++) {
         for (unsigned c = 0; known && c < self->n_cores; c++) {
-            uint64_t total = grown(now[c].total, before[c].total), busy = grown(now[c].busy, before[c].busy);
+            uint64_t total = resources_growth(now[c].total, before[c].total),
+                     busy = resources_growth(now[c].busy, before[c].busy);
             double share = total > 0 ? (double)busy / (double)total : 0.0;
             share = share < 1.0 ? share : 1.0;
             busiest = share > busiest ? share : busiest;
             if (pass == 1)
-                mst_text_add(out, "%s%.3g", c > 0 ? " " : "", share);
+                mst_csv_line_add(out, "%s%.3g", c > 0 ? " " : "", share);
         }
         if (pass == 0) {
-            mst_text_real(out, known ? busiest : (double)NAN);
-            mst_text_add(out, ",");
+            mst_csv_line_add_real(out, known ? busiest : (double)NAN);
+            mst_csv_line_add(out, ",");
         }
     }
 }
 
-static const mst_net_bytes *link_of(const mst_host_net *net, const char *name)
+static const mst_net_bytes *resources_link(const mst_host_net *net, const char *name)
 {
     for (unsigned i = 0; i < net->n; i++)
         if (strcmp(net->links[i].name, name) == 0)
@@ -242,43 +244,45 @@ static const mst_net_bytes *link_of(const mst_host_net *net, const char *name)
     return NULL;
 }
 
-void mst_resources_line(const mst_resources *self, double time, mst_text *out)
+void mst_resources_line(const mst_resources *self, double time, mst_csv_line *out)
 {
     const mst_usage *u = &self->usage[self->now], *b = &self->usage[self->now ^ 1];
     bool cpu = u->has_cpu && b->has_cpu, vm = u->has_vm && b->has_vm, disk = u->has_disk && b->has_disk,
          net = u->has_net && b->has_net, io = u->has_io && b->has_io;
-    mst_text_add(out, "%.6f,%.6f", time, (double)(u->now_ns - b->now_ns) * 1e-9);
-    const uint64_t ticks[] = {grown(u->cpu.user, b->cpu.user), grown(u->cpu.system, b->cpu.system),
-                              grown(u->cpu.iowait, b->cpu.iowait), grown(u->cpu.idle, b->cpu.idle),
-                              grown(u->cpu.steal, b->cpu.steal)};
+    mst_csv_line_add(out, "%.6f,%.6f", time, (double)(u->now_ns - b->now_ns) * 1e-9);
+    const uint64_t ticks[] = {
+        resources_growth(u->cpu.user, b->cpu.user), resources_growth(u->cpu.system, b->cpu.system),
+        resources_growth(u->cpu.iowait, b->cpu.iowait), resources_growth(u->cpu.idle, b->cpu.idle),
+        resources_growth(u->cpu.steal, b->cpu.steal)};
     for (size_t i = 0; i < sizeof ticks / sizeof *ticks; i++)
-        mst_text_real(out, cpu ? (double)ticks[i] * self->tick_s : (double)NAN);
-    add_cores(self, cpu, out);
-    add_count(out, u->has_memory, u->memory.used);
-    add_count(out, u->has_memory, u->memory.free);
-    add_count(out, u->has_memory, u->memory.cached);
-    add_count(out, vm, grown(u->page_ins, b->page_ins));
-    add_count(out, cpu, grown(u->cpu.context_switches, b->cpu.context_switches));
-    add_count(out, disk, grown(u->disk_read, b->disk_read));
-    add_count(out, disk, grown(u->disk_write, b->disk_write));
-    add_count(out, net, grown(u->net.in, b->net.in));
-    add_count(out, net, grown(u->net.out, b->net.out));
+        mst_csv_line_add_real(out, cpu ? (double)ticks[i] * self->tick_s : (double)NAN);
+    resources_add_cores(self, cpu, out);
+    resources_add_count(out, u->has_memory, u->memory.used);
+    resources_add_count(out, u->has_memory, u->memory.free);
+    resources_add_count(out, u->has_memory, u->memory.cached);
+    resources_add_count(out, vm, resources_growth(u->page_ins, b->page_ins));
+    resources_add_count(out, cpu, resources_growth(u->cpu.context_switches, b->cpu.context_switches));
+    resources_add_count(out, disk, resources_growth(u->disk_read, b->disk_read));
+    resources_add_count(out, disk, resources_growth(u->disk_write, b->disk_write));
+    resources_add_count(out, net, resources_growth(u->net.in, b->net.in));
+    resources_add_count(out, net, resources_growth(u->net.out, b->net.out));
     for (unsigned i = 0; i < self->n_links; i++) {
-        const mst_net_bytes *now = link_of(&u->net, self->links[i]),
-                            *before = link_of(&b->net, self->links[i]);
+        const mst_net_bytes *now = resources_link(&u->net, self->links[i]),
+                            *before = resources_link(&b->net, self->links[i]);
         bool known = net && now != NULL && before != NULL;
-        add_count(out, known, known ? grown(now->in, before->in) : 0);
-        add_count(out, known, known ? grown(now->out, before->out) : 0);
+        resources_add_count(out, known, known ? resources_growth(now->in, before->in) : 0);
+        resources_add_count(out, known, known ? resources_growth(now->out, before->out) : 0);
     }
-    mst_text_real(out, u->cpu_user_s - b->cpu_user_s);
-    mst_text_real(out, u->cpu_system_s - b->cpu_system_s);
-    add_count(out, u->has_rss, u->rss);
-    add_count(out, io, grown(u->read, b->read));
-    add_count(out, io, grown(u->write, b->write));
-    add_count(out, true, grown(u->major_faults, b->major_faults));
-    add_count(out, true, grown(u->switches, b->switches));
-    add_count(out, true, grown(u->waits, b->waits));
+    mst_csv_line_add_real(out, u->cpu_user_s - b->cpu_user_s);
+    mst_csv_line_add_real(out, u->cpu_system_s - b->cpu_system_s);
+    resources_add_count(out, u->has_rss, u->rss);
+    resources_add_count(out, io, resources_growth(u->read, b->read));
+    resources_add_count(out, io, resources_growth(u->write, b->write));
+    resources_add_count(out, true, resources_growth(u->major_faults, b->major_faults));
+    resources_add_count(out, true, resources_growth(u->switches, b->switches));
+    resources_add_count(out, true, resources_growth(u->waits, b->waits));
     bool delay = u->has_delay && b->has_delay;
-    mst_text_real(out, delay ? (double)grown(u->delay_ns, b->delay_ns) * 1e-9 : (double)NAN);
-    mst_text_add(out, "\n");
+    mst_csv_line_add_real(out,
+                          delay ? (double)resources_growth(u->delay_ns, b->delay_ns) * 1e-9 : (double)NAN);
+    mst_csv_line_add(out, "\n");
 }

@@ -7,8 +7,8 @@
 #define MST_OBSERVE_RESOURCES_H
 
 #include "base/status.h"
+#include "observe/csv_line.h"
 #include "observe/proc_text.h"
-#include "observe/text.h"
 
 /* One reading. Counters count from whenever; a `has_` that is false: the figures are not known. */
 typedef struct mst_usage {
@@ -35,9 +35,9 @@ void mst_resources_read(mst_resources *self);
 const mst_usage *mst_resources_now(const mst_resources *self);
 
 /* The header of resources.csv with its newline; its interfaces are those of the first reading. */
-void mst_resources_header(const mst_resources *self, mst_text *out);
+void mst_resources_header(const mst_resources *self, mst_csv_line *out);
 /* The line between the last two readings, with its newline. time: seconds since 1970 of the last one. */
-void mst_resources_line(const mst_resources *self, double time, mst_text *out);
+void mst_resources_line(const mst_resources *self, double time, mst_csv_line *out);
 
 /* Most bytes of a header or a line. */
 size_t mst_resources_line_max(const mst_resources *self);

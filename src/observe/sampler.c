@@ -6,17 +6,17 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/json_text.h"
 #include "base/log.h"
-#include "observe/limits.h"
+#include "observe/cpu_quota.h"
 #include "observe/observe_impl.h"
-#include "observe/run.h"
 
 #define SPANS_LINE 1024
 
 /* ---- process.json ---- */
 
 /* Bits a second that the system says an interface has; 0: it does not say. */
-static double link_speed(const char *name)
+static double sampler_link_speed(const char *name)
 {
     char path[64];
     long megabits = 0;
@@ -30,7 +30,7 @@ static double link_speed(const char *name)
     return megabits > 0 ? (double)megabits * 1e6 : 0.0;
 }
 
-static json_t *links_json(mst_observe *self, const mst_usage *usage)
+static json_t *sampler_links_json(mst_observe *self, const mst_usage *usage)
 {
     json_t *links = json_array();
     char measured[sizeof self->link];
@@ -43,7 +43,7 @@ static json_t *links_json(mst_observe *self, const mst_usage *usage)
         if (strcmp(name, "lo") == 0)
             continue;
         json_t *link = json_pack("{s:o}", "name", mst_json_text(name));
-        double speed = strcmp(name, measured) == 0 ? bits : link_speed(name);
+        double speed = strcmp(name, measured) == 0 ? bits : sampler_link_speed(name);
         if (speed > 0.0)
             json_object_set_new(link, "bits_per_s", json_integer((json_int_t)speed));
         json_array_append_new(links, link);
@@ -52,7 +52,7 @@ static json_t *links_json(mst_observe *self, const mst_usage *usage)
 }
 
 /* Speeds towards workers; NULL: none is known. */
-static json_t *paths_json(mst_observe *self)
+static json_t *sampler_paths_json(mst_observe *self)
 {
     json_t *paths = json_array();
     double bits[MST_OBSERVED_PATHS];
@@ -91,11 +91,11 @@ void mst_sampler_describe(mst_observe *self)
                              (double)self->stamp * 1e-6, "cores", (json_int_t)sysconf(_SC_NPROCESSORS_ONLN),
                              "memory_bytes", (json_int_t)(usage != NULL ? usage->memory.total : 0),
                              "clock_offset_s", 1e-9 * (double)mst_job_clock_wall_offset(&self->clock),
-                             "links", links_json(self, usage), "threads", (json_int_t)o->n_threads);
+                             "links", sampler_links_json(self, usage), "threads", (json_int_t)o->n_threads);
     double limit = mst_cpu_allowed();
     if (limit > 0.0)
         json_object_set_new(json, "cpu_limit", json_real(limit));
-    json_t *paths = paths_json(self);
+    json_t *paths = sampler_paths_json(self);
     if (paths != NULL)
         json_object_set_new(json, "paths", paths);
     char *text = json != NULL ? json_dumps(json, JSON_INDENT(1)) : NULL;
@@ -115,13 +115,13 @@ void mst_sampler_describe(mst_observe *self)
 
 /* ---- lines ---- */
 
-static mst_text new_line(mst_observe *self)
+static mst_csv_line sampler_new_line(mst_observe *self)
 {
     self->line[0] = 0;
-    return (mst_text){.data = self->line, .size = self->line_max};
+    return (mst_csv_line){.data = self->line, .size = self->line_max};
 }
 
-static void add_line(mst_observe *self, mst_record_kind kind, const mst_text *line)
+static void sampler_add_line(mst_observe *self, mst_record_kind kind, const mst_csv_line *line)
 {
     if (!line->cut)
         mst_observe_add(self, kind, line->data, line->n);
@@ -138,17 +138,17 @@ void mst_sampler_open(mst_observe *self)
     self->sampled_ns = mst_now_ns();
     if (self->line == NULL || self->options.every_s <= 0.0)
         return;
-    mst_text line = new_line(self);
+    mst_csv_line line = sampler_new_line(self);
     if (self->resources != NULL) {
         mst_resources_header(self->resources, &line);
-        add_line(self, MST_RECORD_RESOURCES, &line);
-        line = new_line(self);
+        sampler_add_line(self, MST_RECORD_RESOURCES, &line);
+        line = sampler_new_line(self);
     }
-    mst_text_add(&line, "time,interval_s,threads,steps,rows");
+    mst_csv_line_add(&line, "time,interval_s,threads,steps,rows");
     for (unsigned p = 0; p < MST_PHASES; p++)
-        mst_text_add(&line, ",%s_s", mst_phase_name((mst_phase)p));
-    mst_text_add(&line, ",bytes_in,bytes_out,staleness_mean,staleness_max,dropped_rows\n");
-    add_line(self, MST_RECORD_SPANS, &line);
+        mst_csv_line_add(&line, ",%s_s", mst_phase_name((mst_phase)p));
+    mst_csv_line_add(&line, ",bytes_in,bytes_out,staleness_mean,staleness_max,dropped_rows\n");
+    sampler_add_line(self, MST_RECORD_SPANS, &line);
 }
 
 void mst_sampler_close(mst_observe *self)
@@ -160,8 +160,8 @@ void mst_sampler_close(mst_observe *self)
 }
 
 /* The curves: rates, and shares of the threads' time. */
-static void add_curves(mst_observe *self, const mst_span_sums *now, const mst_span_sums *before,
-                       double seconds, double stale_mean, double stale_max)
+static void sampler_add_curves(mst_observe *self, const mst_span_sums *now, const mst_span_sums *before,
+                               double seconds, double stale_mean, double stale_max)
 {
     static const char *const tags[MST_PHASES] = {
 #define X(name, column) "time/" column,
@@ -198,10 +198,10 @@ void mst_sampler_sample(mst_observe *self)
         return;
     double time = mst_observe_wall(self);
     if (self->resources != NULL) {
-        mst_text line = new_line(self);
+        mst_csv_line line = sampler_new_line(self);
         mst_resources_read(self->resources);
         mst_resources_line(self->resources, time, &line);
-        add_line(self, MST_RECORD_RESOURCES, &line);
+        sampler_add_line(self, MST_RECORD_RESOURCES, &line);
     }
     mst_span_sums now, *before = &self->sums;
     uint64_t now_ns = mst_now_ns(), stale_max;
@@ -212,22 +212,22 @@ void mst_sampler_sample(mst_observe *self)
     double seconds = (double)(now_ns - self->sampled_ns) * 1e-9;
     uint64_t stale = now.stale_count - before->stale_count;
     double mean = stale > 0 ? (double)(now.stale_sum - before->stale_sum) / (double)stale : (double)NAN;
-    mst_text line = new_line(self);
-    mst_text_add(&line, "%.6f,%.6f,%u,%llu,%llu", time, seconds, now.threads,
-                 (unsigned long long)(now.steps - before->steps),
-                 (unsigned long long)(now.rows - before->rows));
+    mst_csv_line line = sampler_new_line(self);
+    mst_csv_line_add(&line, "%.6f,%.6f,%u,%llu,%llu", time, seconds, now.threads,
+                     (unsigned long long)(now.steps - before->steps),
+                     (unsigned long long)(now.rows - before->rows));
     for (unsigned p = 0; p < MST_PHASES; p++)
-        mst_text_real(&line, (double)(now.ns[p] - before->ns[p]) * 1e-9);
-    mst_text_add(&line, ",%llu,%llu", (unsigned long long)(now.bytes_in - before->bytes_in),
-                 (unsigned long long)(now.bytes_out - before->bytes_out));
-    mst_text_real(&line, mean);
-    mst_text_real(&line, stale > 0 ? (double)stale_max : (double)NAN);
-    mst_text_add(&line, ",%llu\n", (unsigned long long)(now.dropped_rows - before->dropped_rows));
-    add_line(self, MST_RECORD_SPANS, &line);
+        mst_csv_line_add_real(&line, (double)(now.ns[p] - before->ns[p]) * 1e-9);
+    mst_csv_line_add(&line, ",%llu,%llu", (unsigned long long)(now.bytes_in - before->bytes_in),
+                     (unsigned long long)(now.bytes_out - before->bytes_out));
+    mst_csv_line_add_real(&line, mean);
+    mst_csv_line_add_real(&line, stale > 0 ? (double)stale_max : (double)NAN);
+    mst_csv_line_add(&line, ",%llu\n", (unsigned long long)(now.dropped_rows - before->dropped_rows));
+    sampler_add_line(self, MST_RECORD_SPANS, &line);
     uint64_t step = atomic_load_explicit(&self->step, memory_order_relaxed);
     if (self->options.events && now.steps > before->steps && step > last) { /* steps of a curve grow */
         self->curve_step = step;
-        add_curves(self, &now, before, seconds, mean, stale > 0 ? (double)stale_max : (double)NAN);
+        sampler_add_curves(self, &now, before, seconds, mean, stale > 0 ? (double)stale_max : (double)NAN);
     }
     self->sums = now;
     self->sampled_ns = now_ns;

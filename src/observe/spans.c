@@ -89,17 +89,17 @@ void mst_spans_leave(void)
     mst_this_lane = NULL;
 }
 
-static uint64_t get(const atomic_uint_fast64_t *counter)
+static uint64_t spans_get(const atomic_uint_fast64_t *counter)
 {
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-static void sum_phases(mst_lane *lane, uint64_t *seen, uint64_t now_ns, mst_span_sums *out)
+static void spans_sum_phases(mst_lane *lane, uint64_t *seen, uint64_t now_ns, mst_span_sums *out)
 {
-    uint64_t since = get(&lane->since_ns);
+    uint64_t since = spans_get(&lane->since_ns);
     unsigned phase = atomic_load_explicit(&lane->phase, memory_order_relaxed);
     for (unsigned p = 0; p < MST_PHASES; p++) {
-        uint64_t ns = get(&lane->ns[p]);
+        uint64_t ns = spans_get(&lane->ns[p]);
         if (p == phase && now_ns > since)
             ns += now_ns - since;
         if (ns > seen[p])
@@ -119,14 +119,14 @@ void mst_spans_sum(mst_spans *self, uint64_t now_ns, mst_span_sums *out, uint64_
             continue;
         out->threads += atomic_load_explicit(&lane->phase, memory_order_relaxed) != MST_PHASES &&
                         !atomic_load_explicit(&lane->beside, memory_order_relaxed);
-        sum_phases(lane, self->seen[i], now_ns, out);
-        out->steps += get(&lane->steps);
-        out->rows += get(&lane->rows);
-        out->bytes_in += get(&lane->bytes_in);
-        out->bytes_out += get(&lane->bytes_out);
-        out->dropped_rows += get(&lane->dropped_rows);
-        out->stale_sum += get(&lane->stale_sum);
-        out->stale_count += get(&lane->stale_count);
+        spans_sum_phases(lane, self->seen[i], now_ns, out);
+        out->steps += spans_get(&lane->steps);
+        out->rows += spans_get(&lane->rows);
+        out->bytes_in += spans_get(&lane->bytes_in);
+        out->bytes_out += spans_get(&lane->bytes_out);
+        out->dropped_rows += spans_get(&lane->dropped_rows);
+        out->stale_sum += spans_get(&lane->stale_sum);
+        out->stale_count += spans_get(&lane->stale_count);
         if (stale_max != NULL) {
             uint64_t max = atomic_exchange_explicit(&lane->stale_max, 0, memory_order_relaxed);
             *stale_max = max > *stale_max ? max : *stale_max;

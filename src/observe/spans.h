@@ -45,7 +45,7 @@ typedef enum mst_phase {
 } mst_phase;
 const char *mst_phase_name(mst_phase phase);
 
-typedef struct mst_trace_ring mst_trace_ring; /* trace.h */
+typedef struct mst_trace_ring mst_trace_ring; /* trace_file.h */
 
 /* One thread's counters. */
 typedef struct mst_lane {

@@ -295,7 +295,7 @@ mst_status mst_ps_clock_heard(mst_ps_clock *self, mst_net *net, uint32_t peer, c
                         MST_CLOCK_ANSWER);
     if (m->request != self->number || self->asked_ns == 0)
         return MST_OK;
-    if (mst_observe_clock_heard(observe, self->asked_ns, body, m->size))
+    if (mst_observe_clock_receive(observe, self->asked_ns, body, m->size))
         (void)mst_ps_clock_ask(self, net, peer); /* a connection that is gone is reported by itself */
     return MST_OK;
 }

@@ -13,8 +13,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "observe/observe.h"
-#include "observe/run.h"
 #include "ps/server_impl.h"
+#include "run/run_dir.h"
 
 #define TICK_NS     (200 * MST_MS)
 #define FAREWELL_NS (2 * MST_S)
@@ -151,7 +151,7 @@ static mst_status hear_setup(mst_server *s, const json_t *json)
                         s->table.size, s->store.params->size);
     TRY(mst_server_make_shard(s));
     s->applied = (uint64_t)steps;
-    mst_observe_from(s->options.observe, s->applied);
+    mst_observe_set_first_step(s->options.observe, s->applied);
     s->restore = restore ? s->owned_floats * (1 + s->store.params->n_slots) : 0;
     s->ready = s->restore == 0;
     return s->ready ? mst_ps_send(s->net, s->servers[0], &(mst_message){.type = MST_PS_READY}) : MST_OK;

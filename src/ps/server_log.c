@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "observe/observe.h"
-#include "observe/trace.h"
+#include "observe/trace_file.h"
 #include "ps/server_impl.h"
 
 #define LOG_NS      (1 * MST_S)   /* between looks */

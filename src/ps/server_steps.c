@@ -14,7 +14,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "observe/observe.h"
-#include "observe/trace.h"
+#include "observe/trace_file.h"
 #include "ps/server_impl.h"
 
 #define SMALL_REPLY 65536 /* bytes: leaves at once, or is copied by the net */
@@ -163,7 +163,7 @@ static void advance_to(mst_server *s, uint64_t steps)
 {
     s->applied = steps;
     if (s->co == NULL)
-        mst_observe_at(s->options.observe, steps);
+        mst_observe_set_step(s->options.observe, steps);
 }
 
 /* The worker's push for its step, or that of everybody, is applied now. */

@@ -266,7 +266,8 @@ static mst_status train(mst_worker *self)
                    2ull * self->options.start_timeout_ms + self->options.net.peer_timeout_ms));
     if (!self->ended && !self->leaving) {
         TRY(read_welcome(self));
-        mst_observe_from(job->observe, (uint64_t)json_integer_value(json_object_get(self->welcome, "step")));
+        mst_observe_set_first_step(job->observe,
+                                   (uint64_t)json_integer_value(json_object_get(self->welcome, "step")));
         TRY(mst_worker_overlap_init(self));
         TRY(make_client(self));
         mst_net_stats_get(self->net, MST_PEER_NONE, &self->start_stats);

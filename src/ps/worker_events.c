@@ -10,8 +10,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "observe/observe.h"
-#include "observe/run.h"
 #include "ps/worker_impl.h"
+#include "run/run_dir.h"
 
 #define TURN_NS   (200 * MST_MS) /* the longest poll: how late a wish to stop may be seen */
 #define REPORT_NS (1 * MST_S)
@@ -241,7 +241,8 @@ static mst_status on_message(void *arg, uint32_t peer, const mst_message *m, voi
                                   self->job != NULL ? self->job->observe : NULL);
     case MST_PS_STOP:
         self->stopped = true;
-        mst_observe_cut(self->job != NULL ? self->job->observe : NULL); /* what follows is not training */
+        mst_observe_end_interval(self->job != NULL ? self->job->observe
+                                                   : NULL); /* what follows is not training */
         return MST_OK;
     case MST_PS_END:
         return take_end(self, m, body);

@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "observe/observe.h"
-#include "observe/trace.h"
+#include "observe/trace_file.h"
 #include "ps/worker_impl.h"
 
 #define INPUT_LOOK_NS (10 * MST_MS) /* between looks at a live stream that has no rows */
@@ -89,7 +89,7 @@ static mst_status settle(mst_worker *self, uint32_t slot)
         mst_span_dropped(reply->dropped ? turn->push_rows : 0);
         if (self->job->mode != MST_PS_SYNC && reply->version > turn->push_version)
             mst_span_stale(reply->version - turn->push_version - 1); /* pushes of others in between */
-        mst_observe_at(self->job->observe, reply->version);
+        mst_observe_set_step(self->job->observe, reply->version);
     }
     return reply->has_work && !self->stopped ? mst_worker_add_item(self, &reply->work) : MST_OK;
 }

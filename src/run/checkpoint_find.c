@@ -4,8 +4,8 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "observe/run.h"
 #include "run/checkpoint_impl.h"
+#include "run/run_dir.h"
 
 /* *out stays NULL when the folder holds no complete checkpoint. */
 static mst_status find_newest(const char *folder, char **out)

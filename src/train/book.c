@@ -1,4 +1,5 @@
 /* Contract in book.h: the run directory, evaluations, saving, the end. What is due is in book_due.c. */
+#include "base/json_text.h"
 #include "base/version.h"
 
 #include <math.h>
@@ -8,7 +9,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "observe/marks.h"
+#include "observe/mark_file.h"
 #include "run/history.h"
 #include "train/book_impl.h"
 
@@ -195,7 +196,7 @@ void mst_book_watch(mst_book *self, mst_observe *observe)
     const char *group = json_string_value(json_object_get(json_object_get(options, "training"), "group"));
     self->observe = observe;
     self->told_step = self->progress.steps;
-    mst_observe_from(observe, self->progress.steps);
+    mst_observe_set_first_step(observe, self->progress.steps);
     mst_observe_config(observe, group, options);
     mst_observe_file_in(observe, mst_run_path(self->run));
 }
@@ -212,7 +213,7 @@ static void tell_curves(mst_book *self, const mst_train_status *s, const mst_met
                                 {"valid/accuracy", line->accuracy},
                                 {"valid/auc", line->auc},
                                 {"valid/top5", line->top5}};
-    mst_observe_at(self->observe, self->status.step);
+    mst_observe_set_step(self->observe, self->status.step);
     if (s->step > self->told_step) {
         mst_observe_scalars(self->observe, MST_RECORD_EVENTS, s->step, train, sizeof train / sizeof *train);
         self->told_step = s->step;
@@ -231,7 +232,7 @@ static void end_watch(mst_book *self, bool over, bool failed, const char *text)
     if (mst_book_path(self) == NULL)
         mst_observe_disown(self->observe);
     if (over)
-        mst_observe_over(self->observe, failed);
+        mst_observe_run_ends(self->observe, failed);
     mst_observe_end(self->observe);
     mst_book_mark(self, "", "end", text);
     self->observe = NULL;

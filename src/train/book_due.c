@@ -304,7 +304,7 @@ mst_status mst_book_progress(mst_book *self, const mst_progress *p)
     self->worth_keeping |= p->steps > self->progress.steps;
     self->progress = *p;
     self->progress.loss = (mst_loss_sum){0};
-    mst_observe_at(self->observe, p->steps);
+    mst_observe_set_step(self->observe, p->steps);
     s->eta_seconds = eta_of(self);
     mst_add_loss(&self->line_loss, &p->loss);
     if (p->loss.rows > 0 && !isfinite(p->loss.loss))

@@ -14,7 +14,7 @@
 
 #include <math.h>
 
-#include "observe/run.h"
+#include "run/run_dir.h"
 #include "train/book.h"
 #include "train/loss_window.h"
 #include "train/rate.h"

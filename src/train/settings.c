@@ -11,7 +11,7 @@
 #include "base/utf8.h"
 #include "data/images.h"
 #include "mpi/mpi.h"
-#include "observe/run.h"
+#include "run/run_dir.h"
 #include "train/settings_batch.h"
 #include "train/settings_idle.h"
 

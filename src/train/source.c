@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json_text.h"
 #include "data/fingerprint.h"
 #include "data/stream.h"
-#include "observe/run.h"
 
 mst_status mst_source_of(const mst_text_list *files, bool own, json_t **out)
 {

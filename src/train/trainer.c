@@ -13,7 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "observe/run.h"
+#include "base/json_text.h"
 #include "train/closing.h"
 #include "train/observing.h"
 #include "train/run_graph.h"
@@ -259,7 +259,7 @@ static mst_status loop(mst_trainer *self, const mst_observer *observer, mst_end 
         if (ended && !over)
             TRY(mst_feed_start(self->feed, p->epoch, 0));
     }
-    mst_observe_cut(self->observe); /* the time of the last save is not training's */
+    mst_observe_end_interval(self->observe); /* the time of the last save is not training's */
     return save(self, observer);
 }
 

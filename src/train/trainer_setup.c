@@ -6,12 +6,12 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/json_text.h"
 #include "base/log.h"
 #include "data/cache.h"
 #include "data/images.h"
 #include "data/origin.h"
 #include "data/stream.h"
-#include "observe/run.h"
 #include "train/source.h"
 #include "train/trainer_impl.h"
 

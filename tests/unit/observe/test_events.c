@@ -286,9 +286,9 @@ static void test_evaluator(void **state)
         size_t at = 0;
         mst_observe *o = mst_observe_new(&options);
         assert_non_null(o);
-        mst_observe_from(o, grouped ? 41 : 0);
+        mst_observe_set_first_step(o, grouped ? 41 : 0);
         mst_observe_config(o, grouped ? "g" : NULL, config);
-        mst_observe_over(o, false);
+        mst_observe_run_ends(o, false);
         take_all(o, files);
         const mst_bytes *file = &files[MST_RECORD_EVALUATIONS];
         expect_head(file, &at, grouped ? 42 : 1);

@@ -51,7 +51,7 @@ static void test_one_host_has_one_clock(void **state)
     uint64_t asked = mst_now_ns();
     mst_job_clock_answer(&coordinator, answer);
     /* answered at once and heard after 40 ms: half of that would be the estimate's error */
-    assert_true(mst_job_clock_heard(&worker, asked, mst_now_ns() + 40 * MST_MS, answer, sizeof answer));
+    assert_true(mst_job_clock_receive(&worker, asked, mst_now_ns() + 40 * MST_MS, answer, sizeof answer));
     assert_true(mst_job_clock_known(&worker));
     for (uint64_t at = asked; at < asked + MST_S; at += 100 * MST_MS)
         assert_int_equal(mst_job_clock_at(&worker, at), mst_job_clock_at(&coordinator, at));
@@ -79,7 +79,7 @@ static void test_the_same_id_is_not_enough(void **state)
         assert_false(mst_job_clock_known(&worker));
         other_host(&coordinator, asked, 1000, answer);
         answer[32] ^= 1;
-        assert_true(mst_job_clock_heard(&worker, asked, asked + 2000, answer, sizeof answer));
+        assert_true(mst_job_clock_receive(&worker, asked, asked + 2000, answer, sizeof answer));
     }
     assert_true(mst_job_clock_known(&worker));
     assert_int_equal(error_at(&worker, &coordinator, mst_now_ns()), 0);
@@ -99,7 +99,7 @@ static void test_the_fastest_ways_count(void **state)
         uint64_t late = i == 5 ? 120000 : 30 * MST_MS, asked = mst_now_ns();
         assert_false(mst_job_clock_known(&worker));
         other_host(&coordinator, asked, late, answer);
-        assert_true(mst_job_clock_heard(&worker, asked, asked + late + 80000, answer, sizeof answer));
+        assert_true(mst_job_clock_receive(&worker, asked, asked + late + 80000, answer, sizeof answer));
         assert_int_equal(error_at(&worker, &coordinator, asked), i < 5 ? (30 * MST_MS - 80000) / 2 : 20000);
     }
     assert_true(mst_job_clock_known(&worker));
@@ -121,13 +121,13 @@ static void test_corrections_are_spread(void **state)
     for (unsigned i = 0; i < MST_CLOCK_ANSWERS; i++) { /* 80 ms, all of them on the way there */
         asked = mst_now_ns();
         other_host(&coordinator, asked, 80 * MST_MS, answer);
-        assert_true(mst_job_clock_heard(&worker, asked, asked + 80 * MST_MS, answer, sizeof answer));
+        assert_true(mst_job_clock_receive(&worker, asked, asked + 80 * MST_MS, answer, sizeof answer));
     }
     asked = mst_now_ns();
     before = mst_job_clock_at(&worker, asked);
     assert_int_equal(error_at(&worker, &coordinator, asked), 40 * MST_MS);
     other_host(&coordinator, asked, 0, answer); /* heard late, which does not matter: the way there counts */
-    assert_true(mst_job_clock_heard(&worker, asked, asked + 5 * MST_MS, answer, sizeof answer));
+    assert_true(mst_job_clock_receive(&worker, asked, asked + 5 * MST_MS, answer, sizeof answer));
     assert_int_equal(mst_job_clock_at(&worker, asked), before);
     last = before;
     for (uint64_t at = asked; at < asked + 20 * MST_S; at += 10 * MST_MS + 7) {
@@ -139,11 +139,11 @@ static void test_corrections_are_spread(void **state)
     assert_int_equal(error_at(&worker, &coordinator, mst_now_ns() + 20 * MST_S), 0);
     /* a worse answer changes nothing, until the better one is old: the clocks may have drifted */
     other_host(&coordinator, asked, 3 * MST_MS, answer);
-    assert_true(mst_job_clock_heard(&worker, asked, asked + 3 * MST_MS, answer, sizeof answer));
+    assert_true(mst_job_clock_receive(&worker, asked, asked + 3 * MST_MS, answer, sizeof answer));
     assert_int_equal(error_at(&worker, &coordinator, mst_now_ns() + 20 * MST_S), 0);
     asked += 3600 * MST_S;
     other_host(&coordinator, asked, 3 * MST_MS, answer);
-    assert_true(mst_job_clock_heard(&worker, asked, asked + 3 * MST_MS, answer, sizeof answer));
+    assert_true(mst_job_clock_receive(&worker, asked, asked + 3 * MST_MS, answer, sizeof answer));
     assert_int_equal(error_at(&worker, &coordinator, mst_now_ns() + 20 * MST_S), 3 * MST_MS / 2);
     mst_job_clock_fini(&worker);
     mst_job_clock_fini(&coordinator);
@@ -161,7 +161,7 @@ static void test_a_long_history(void **state)
     for (unsigned i = 0; i < 3 * MST_CLOCK_TURNS; i++) {
         uint64_t asked = mst_now_ns();
         other_host(&coordinator, asked, (i % 2) * 30 * MST_MS, answer); /* contradicts the one before */
-        assert_true(mst_job_clock_heard(&worker, asked, asked, answer, sizeof answer));
+        assert_true(mst_job_clock_receive(&worker, asked, asked, answer, sizeof answer));
         uint64_t now = mst_job_clock_at(&worker, mst_now_ns());
         assert_true(now >= last || i < MST_CLOCK_ANSWERS);
         last = now;
@@ -180,17 +180,17 @@ static void test_answers_that_are_refused(void **state)
     mst_job_clock_init(&worker, false);
     uint64_t now = mst_now_ns();
     mst_job_clock_answer(&coordinator, answer);
-    assert_false(mst_job_clock_heard(&worker, now, now + 1, answer, sizeof answer - 1));
-    assert_false(mst_job_clock_heard(&worker, now + 1, now, answer, sizeof answer));
+    assert_false(mst_job_clock_receive(&worker, now, now + 1, answer, sizeof answer - 1));
+    assert_false(mst_job_clock_receive(&worker, now + 1, now, answer, sizeof answer));
     memset(answer, 0xff, 8);
     answer[7] = 0x7f;
-    assert_false(mst_job_clock_heard(&worker, now, now + 1, answer, sizeof answer));
+    assert_false(mst_job_clock_receive(&worker, now, now + 1, answer, sizeof answer));
     mst_job_clock_answer(&coordinator, answer);
     memset(answer + 16, 0xff, 8); /* a job that begins in the future */
-    assert_false(mst_job_clock_heard(&worker, now, now + 1, answer, sizeof answer));
+    assert_false(mst_job_clock_receive(&worker, now, now + 1, answer, sizeof answer));
     assert_false(mst_job_clock_known(&worker));
     mst_job_clock_answer(NULL, answer); /* nobody watches the coordinator */
-    assert_true(mst_job_clock_heard(&worker, now, mst_now_ns(), answer, sizeof answer));
+    assert_true(mst_job_clock_receive(&worker, now, mst_now_ns(), answer, sizeof answer));
     mst_job_clock_fini(&worker);
     mst_job_clock_fini(&coordinator);
 }

@@ -17,9 +17,9 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "observe/marks.h"
+#include "observe/mark_file.h"
 #include "observe/observe_impl.h"
-#include "observe/trace.h"
+#include "observe/trace_file.h"
 
 static char folder[] = "/tmp/muster-test-XXXXXX";
 static unsigned n_warnings;
@@ -102,7 +102,7 @@ static void train_a_little(mst_observe *o)
         mst_span_enter(MST_PHASE_APPLY);
         mst_span_steps(1, 100);
     }
-    mst_observe_at(o, 10);
+    mst_observe_set_step(o, 10);
     mst_spans_detach();
 }
 
@@ -163,7 +163,7 @@ static void hear_clock(mst_observe *o, double ahead_s)
     memcpy(&wall, answer + 8, sizeof wall);
     wall += (uint64_t)(ahead_s * 1e9);
     memcpy(answer + 8, &wall, sizeof wall);
-    assert_true(mst_observe_clock_heard(o, asked, answer, sizeof answer)); /* and asks for more */
+    assert_true(mst_observe_clock_receive(o, asked, answer, sizeof answer)); /* and asks for more */
 }
 
 static bool clock_is_near(const char *file, double ahead_s)
@@ -315,7 +315,7 @@ static void test_a_trace_that_nobody_takes(void **state)
         uint64_t asked = mst_now_ns(), deadline = asked + 30 * MST_S;
         mst_observe *o = mst_observe_new(&options);
         mst_observe_clock_answer(NULL, answer); /* until then nothing has a time */
-        assert_false(mst_observe_clock_heard(o, asked, answer, sizeof answer));
+        assert_false(mst_observe_clock_receive(o, asked, answer, sizeof answer));
         mst_spans_attach(mst_observe_spans(o), 0, MST_PHASE_IDLE);
         for (size_t n = 0, before = 0; n < 8 << 20; before = n) {
             for (int i = 0; i < 7000; i++) /* the ring has room for them */
@@ -350,15 +350,15 @@ static void test_nothing_is_fine(void **state)
     assert_null(mst_observe_new(&options));
     mst_alloc_fail_at(0);
     assert_int_equal(n_warnings, 2);
-    mst_observe_at(NULL, 1);
+    mst_observe_set_step(NULL, 1);
     mst_observe_scalars(NULL, MST_RECORD_EVENTS, 1, NULL, 0);
     mst_observe_config(NULL, NULL, NULL);
     mst_observe_file_in(NULL, folder);
     assert_false(mst_observe_take(NULL, &record));
     mst_observe_totals(NULL, &sums);
     assert_null(mst_observe_phases(NULL));
-    assert_false(mst_observe_clock_heard(NULL, 0, NULL, 0));
-    mst_observe_over(NULL, false);
+    assert_false(mst_observe_clock_receive(NULL, 0, NULL, 0));
+    mst_observe_run_ends(NULL, false);
     mst_observe_destroy(NULL);
 }
 
@@ -397,7 +397,7 @@ static void test_links_and_cuts(void **state)
     mst_observe_link(self, "", 1e9);
     mst_observe_path(self, 2, 5e7);
     mst_observe_path(self, 1 << 20, 5e7);
-    mst_observe_cut(self);
+    mst_observe_end_interval(self);
     for (unsigned i = 0; i < 1000 && access_of("processes/server-0/spans.csv") < 2; i++)
         usleep(10000);
     mst_observe_end(self);
@@ -427,9 +427,9 @@ static void test_steps_of_curves_grow(void **state)
         pthread_mutex_lock(&self->mutex);
         before = n = self->files[MST_RECORD_SPANS].pending.n;
         pthread_mutex_unlock(&self->mutex);
-        mst_observe_at(self, 4 + sample / 2); /* 4: where the run was resumed */
+        mst_observe_set_step(self, 4 + sample / 2); /* 4: where the run was resumed */
         mst_span_steps(1, 10);
-        mst_observe_cut(self);
+        mst_observe_end_interval(self);
         for (unsigned i = 0; i < 1000 && (n == before || before == 0); i++) {
             usleep(10000);
             pthread_mutex_lock(&self->mutex);

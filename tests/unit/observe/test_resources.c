@@ -169,7 +169,7 @@ static void test_lines_are_differences(void **state)
         "ctxt 12445\n");
     put(folder, "self/net/dev", "eth0: 505 1 0 0 0 0 0 0 707 1 0 0 0 0 0 0\n");
     mst_resources_read(r);
-    mst_text text = {.data = buffer, .size = sizeof buffer};
+    mst_csv_line text = {.data = buffer, .size = sizeof buffer};
     mst_resources_header(r, &text);
     mst_resources_line(r, 17.5, &text);
     assert_false(text.cut);
@@ -198,7 +198,7 @@ static void test_without_proc(void **state)
     mst_resources *r = NULL;
     (void)state;
     assert_int_equal(mst_resources_new("/nonexistent", &r), MST_OK);
-    mst_text text = {.data = buffer, .size = sizeof buffer};
+    mst_csv_line text = {.data = buffer, .size = sizeof buffer};
     mst_resources_header(r, &text);
     mst_resources_line(r, 1.0, &text);
     assert_int_equal(commas(buffer), commas(strchr(buffer, '\n') + 1));
@@ -226,10 +226,10 @@ static void test_this_host(void **state)
 static void test_a_line_that_does_not_fit_is_cut(void **state)
 {
     char small[8] = "";
-    mst_text text = {.data = small, .size = sizeof small};
+    mst_csv_line text = {.data = small, .size = sizeof small};
     (void)state;
-    mst_text_add(&text, "%s", "abc");
-    mst_text_add(&text, "%s", "defgh");
+    mst_csv_line_add(&text, "%s", "abc");
+    mst_csv_line_add(&text, "%s", "defgh");
     assert_true(text.cut);
     assert_string_equal(small, "abc");
 }

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-#include "observe/trace.h"
+#include "observe/trace_file.h"
 
 static void spin(uint64_t ns)
 {

@@ -6,8 +6,8 @@
  *
  * Names are copied, at most MST_TRACE_NAME - 1 bytes of them. Thread: ops, flows and counters: the lane's
  * own; drain: one reader. */
-#ifndef MST_OBSERVE_TRACE_H
-#define MST_OBSERVE_TRACE_H
+#ifndef MST_OBSERVE_TRACE_FILE_H
+#define MST_OBSERVE_TRACE_FILE_H
 
 #include "observe/bytes.h"
 #include "observe/job_clock.h"

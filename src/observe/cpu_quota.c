@@ -1,10 +1,10 @@
-/* Contract in limits.h.
+/* Contract in cpu_quota.h.
  *
  * /proc/self/cgroup has lines NUMBER:CONTROLLERS:PATH; version 2 is number 0 without controllers. A limit
  * holds for all groups below the one that has it, so every folder from the process's own up to the root is
  * asked. A container may see only its own part of the tree: then the path leads nowhere, and the root has its
  * limit. */
-#include "observe/limits.h"
+#include "observe/cpu_quota.h"
 
 #include <sched.h>
 #include <stdbool.h>
@@ -15,7 +15,7 @@
 #define PATH_MAX_HERE 1024
 
 /* "max 100000" or "20000 100000"; 0: no limit. */
-static double limit_v2(const char *folder)
+static double quota_v2(const char *folder)
 {
     char path[PATH_MAX_HERE + 32];
     double quota = 0, period = 0;
@@ -28,7 +28,7 @@ static double limit_v2(const char *folder)
     return found && quota > 0 && period > 0 ? quota / period : 0;
 }
 
-static double number_of(const char *folder, const char *name)
+static double quota_read_number(const char *folder, const char *name)
 {
     char path[PATH_MAX_HERE + 32];
     double value = 0;
@@ -42,14 +42,15 @@ static double number_of(const char *folder, const char *name)
     return value;
 }
 
-static double limit_v1(const char *folder)
+static double quota_v1(const char *folder)
 {
-    double quota = number_of(folder, "cpu.cfs_quota_us"), period = number_of(folder, "cpu.cfs_period_us");
+    double quota = quota_read_number(folder, "cpu.cfs_quota_us"),
+           period = quota_read_number(folder, "cpu.cfs_period_us");
     return quota > 0 && period > 0 ? quota / period : 0;
 }
 
 /* The least limit from the folder base + path up to base. */
-static double least_limit(const char *base, const char *path, double (*limit_of)(const char *))
+static double quota_least(const char *base, const char *path, double (*limit_of)(const char *))
 {
     char folder[PATH_MAX_HERE];
     double least = 0;
@@ -68,7 +69,7 @@ static double least_limit(const char *base, const char *path, double (*limit_of)
 }
 
 /* Whether "cpu" is among the controllers of a line, up to end. */
-static bool has_cpu(const char *at, const char *end)
+static bool quota_has_cpu_controller(const char *at, const char *end)
 {
     while (at < end) {
         size_t n = strcspn(at, ",:");
@@ -79,7 +80,7 @@ static bool has_cpu(const char *at, const char *end)
     return false;
 }
 
-double mst_cpu_limit(const char *root)
+double mst_cpu_quota(const char *root)
 {
     char path[256], line[PATH_MAX_HERE], base[320];
     double least = 0;
@@ -95,10 +96,10 @@ double mst_cpu_limit(const char *root)
         double limit = 0;
         if (controllers == group) {
             snprintf(base, sizeof base, "%s/sys/fs/cgroup", root);
-            limit = least_limit(base, name, limit_v2);
-        } else if (has_cpu(controllers, group)) {
+            limit = quota_least(base, name, quota_v2);
+        } else if (quota_has_cpu_controller(controllers, group)) {
             snprintf(base, sizeof base, "%s/sys/fs/cgroup/cpu", root);
-            limit = least_limit(base, name, limit_v1);
+            limit = quota_least(base, name, quota_v1);
         }
         least = limit > 0 && (least == 0 || limit < least) ? limit : least;
     }
@@ -110,7 +111,7 @@ double mst_cpu_limit(const char *root)
 double mst_cpu_allowed(void)
 {
     cpu_set_t set;
-    double limit = mst_cpu_limit("");
+    double limit = mst_cpu_quota("");
     int cores = sched_getaffinity(getpid(), sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
     bool fewer = cores > 0 && cores < sysconf(_SC_NPROCESSORS_ONLN);
     return fewer && (limit <= 0 || cores < limit) ? cores : limit;

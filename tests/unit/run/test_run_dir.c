@@ -14,7 +14,8 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "observe/run.h"
+#include "base/json_text.h"
+#include "run/run_dir.h"
 
 #define OLD_HEADER "step,rows,epoch,train_seconds,eval_seconds,lr,train_loss,set,loss,accuracy,auc\n"
 #define HEADER     "step,rows,epoch,train_seconds,eval_seconds,lr,train_loss,set,loss,accuracy,auc,top5\n"

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/file.h"
-#include "observe/limits.h"
+#include "observe/cpu_quota.h"
 
 static char root[] = "/tmp/muster-test-XXXXXX";
 
@@ -45,7 +45,7 @@ static void put(const char *path, const char *text)
 
 static void is(double want)
 {
-    double got = mst_cpu_limit(root);
+    double got = mst_cpu_quota(root);
     assert_true(got > want - 1e-9 && got < want + 1e-9);
 }
 
@@ -90,7 +90,7 @@ static void test_affinity(void **state)
     CPU_ZERO(&one);
     CPU_SET(core, &one);
     assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
-    double limit = mst_cpu_allowed(), group = mst_cpu_limit("");
+    double limit = mst_cpu_allowed(), group = mst_cpu_quota("");
     assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
     if (sysconf(_SC_NPROCESSORS_ONLN) > 1)
         assert_true(limit > 0 && limit <= 1 && (limit == 1 || limit == group));

@@ -1,4 +1,5 @@
-/* Runs' directories from the outside (run.h): what they have saved, how to continue them, free names. */
+/* Run directories that this process does not have open: saved checkpoints, the command that resumes a run,
+ * free names. Contract in run_dir.h. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -9,7 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "observe/run.h"
+#include "run/run_dir.h"
 
 typedef enum saved {
     SAVED_NOTHING,
@@ -17,7 +18,7 @@ typedef enum saved {
     SAVED_SOMETHING,
 } saved;
 
-static saved saved_in(const char *run)
+static saved run_saved_state(const char *run)
 {
     char path[4096];
     saved found = SAVED_NOTHING;
@@ -37,7 +38,7 @@ static saved saved_in(const char *run)
 }
 
 /* The manifest's state and host; "": not known. */
-static void read_manifest(const char *run, char state[16], char host[256])
+static void run_read_manifest(const char *run, char state[16], char host[256])
 {
     char path[4096];
     int n = snprintf(path, sizeof path, "%s/manifest.json", run);
@@ -50,7 +51,7 @@ static void read_manifest(const char *run, char state[16], char host[256])
 }
 
 /* Whether muster writes an entry of that name, or makes it while it writes one. */
-static bool is_run_entry(const char *name)
+static bool run_is_own_entry(const char *name)
 {
     static const char *const names[] = {".",           "..",           ".lock",       "manifest.json",
                                         "metrics.csv", "marks.csv",    "processes",   "checkpoints",
@@ -68,7 +69,7 @@ bool mst_run_find_stray(const char *folder, char *name, size_t size)
     DIR *dir = opendir(folder);
     bool found = false;
     for (struct dirent *e; dir != NULL && !found && (e = readdir(dir)) != NULL;) {
-        found = !is_run_entry(e->d_name);
+        found = !run_is_own_entry(e->d_name);
         snprintf(name, size, "%s", e->d_name);
     }
     if (dir != NULL)
@@ -91,17 +92,18 @@ bool mst_run_is_empty(const char *folder)
 bool mst_run_has_result(const char *folder)
 {
     char state[16], host[256];
-    read_manifest(folder, state, host);
-    return strcmp(state, "done") == 0 || strcmp(state, "stopped") == 0 || saved_in(folder) != SAVED_NOTHING;
+    run_read_manifest(folder, state, host);
+    return strcmp(state, "done") == 0 || strcmp(state, "stopped") == 0 ||
+           run_saved_state(folder) != SAVED_NOTHING;
 }
 
 void mst_run_way_on(const char *run, char *out, size_t size)
 {
     char state[16], host[256], here[256] = "";
     gethostname(here, sizeof here - 1);
-    read_manifest(run, state, host);
+    run_read_manifest(run, state, host);
     bool known = strcmp(host, here) == 0 && (strcmp(state, "running") == 0 || strcmp(state, "failed") == 0);
-    saved found = known ? saved_in(run) : SAVED_UNKNOWN;
+    saved found = known ? run_saved_state(run) : SAVED_UNKNOWN;
     const char *unless_sure = found == SAVED_UNKNOWN ? " if it has saved a checkpoint" : "";
     char command[MST_ERROR_MAX / 2];
     if (found == SAVED_NOTHING) {

@@ -4,8 +4,8 @@
  * resumes it or is told to overwrite it; only what muster made (a folder with its manifest.json) is ever
  * removed. While a run is open its folder is locked: another process that wants to train into it is refused,
  * and hears who has it. */
-#ifndef MST_OBSERVE_RUN_H
-#define MST_OBSERVE_RUN_H
+#ifndef MST_RUN_RUN_DIR_H
+#define MST_RUN_RUN_DIR_H
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -94,9 +94,5 @@ const char *mst_run_flag(const char *run, char *out, size_t size);
 
 /* A free directory name: runs/NAME-1, runs/NAME-2, ... The caller frees. */
 char *mst_run_free_name(const char *folder, const char *stem);
-
-/* Text for JSON, which must be UTF-8; in a file name that is not, each wrong byte becomes U+FFFD. New
- * reference or NULL. */
-json_t *mst_json_text(const char *text);
 
 #endif

@@ -1,6 +1,6 @@
-/* Contract in trace.h. A ring has one writer and one reader: `head` is the writer's, `tail` the reader's, and
- * each publishes what it has done with a release. */
-#include "observe/trace.h"
+/* Contract in trace_file.h. A ring has one writer and one reader: `head` is the writer's, `tail` the
+ * reader's, and each publishes what it has done with a release. */
+#include "observe/trace_file.h"
 
 #include <stdio.h>
 
@@ -87,7 +87,7 @@ void mst_trace_layer(const char *layer, const char *pass, uint64_t from_ns, uint
 }
 
 /* The number of an arrow: at most 53 bits, which all readers of JSON keep. */
-static uint64_t flow_id(const mst_trace_push *push)
+static uint64_t trace_flow_id(const mst_trace_push *push)
 {
     uint64_t parts[] = {push->step, push->incarnation, (uint64_t)push->worker << 32 | push->server}, id = 0;
     for (unsigned i = 0; i < sizeof parts / sizeof *parts; i++) { /* the finalizer of SplitMix64 */
@@ -102,12 +102,12 @@ static uint64_t flow_id(const mst_trace_push *push)
 void mst_trace_flow(mst_trace_kind end, const mst_trace_push *push)
 {
     if (mst_tracing())
-        mst_trace_put(mst_this_lane->trace, end, "push", mst_now_ns(), 0, push->step, flow_id(push));
+        mst_trace_put(mst_this_lane->trace, end, "push", mst_now_ns(), 0, push->step, trace_flow_id(push));
 }
 
 /* ---- the file ---- */
 
-__attribute__((format(printf, 2, 3))) static void add(mst_bytes *out, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void trace_add(mst_bytes *out, const char *format, ...)
 {
     char line[512];
     va_list args;
@@ -119,68 +119,69 @@ __attribute__((format(printf, 2, 3))) static void add(mst_bytes *out, const char
 }
 
 /* A name within quotes of JSON. */
-static void add_name(mst_bytes *out, const char *name)
+static void trace_add_name(mst_bytes *out, const char *name)
 {
     for (const char *p = name; *p != 0; p++)
         if (*p == '"' || *p == '\\')
-            add(out, "\\%c", *p);
+            trace_add(out, "\\%c", *p);
         else
-            add(out, "%c", (unsigned char)*p < 32 || (unsigned char)*p > 126 ? '?' : *p);
+            trace_add(out, "%c", (unsigned char)*p < 32 || (unsigned char)*p > 126 ? '?' : *p);
 }
 
 void mst_trace_begin(mst_bytes *out, const mst_trace_identity *who)
 {
-    add(out, "[\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%u,\"tid\":0,\"args\":{\"name\":\"",
-        who->pid);
-    add_name(out, who->process);
-    add(out, "\"}},\n");
+    trace_add(out, "[\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%u,\"tid\":0,\"args\":{\"name\":\"",
+              who->pid);
+    trace_add_name(out, who->process);
+    trace_add(out, "\"}},\n");
 }
 
 void mst_trace_date(mst_bytes *out, const mst_trace_identity *who)
 {
-    add(out, "{\"name\":\"job_start\",\"ph\":\"M\",\"pid\":%u,\"tid\":0,\"args\":{\"unix_us\":%llu}},\n",
-        who->pid, (unsigned long long)(mst_job_clock_began(who->clock) / 1000));
+    trace_add(out,
+              "{\"name\":\"job_start\",\"ph\":\"M\",\"pid\":%u,\"tid\":0,\"args\":{\"unix_us\":%llu}},\n",
+              who->pid, (unsigned long long)(mst_job_clock_began(who->clock) / 1000));
 }
 
 void mst_trace_thread(mst_bytes *out, const mst_trace_identity *who, const char *name)
 {
-    add(out, "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%u,\"tid\":%u,\"args\":{\"name\":\"", who->pid,
-        who->tid);
-    add_name(out, name);
-    add(out, "\"}},\n");
+    trace_add(out, "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%u,\"tid\":%u,\"args\":{\"name\":\"",
+              who->pid, who->tid);
+    trace_add_name(out, name);
+    trace_add(out, "\"}},\n");
 }
 
-static void add_entry(mst_bytes *out, const mst_trace_identity *who, const entry *e)
+static void trace_add_entry(mst_bytes *out, const mst_trace_identity *who, const entry *e)
 {
     static const char *const letters[] = {"X", "X", "s", "f", "C"};
     static const char *const categories[] = {"phase", "op", "flow", "flow", "counter"};
     unsigned long long at = mst_job_clock_at(who->clock, e->at_ns),
                        ns = mst_job_clock_at(who->clock, e->at_ns + e->ns) - at;
     ns -= ns > 0; /* readers round decimals: the slice must not reach into the one that follows */
-    add(out, "{\"name\":\"");
-    add_name(out, e->name);
-    add(out, "\",\"cat\":\"%s\",\"ph\":\"%s\",\"pid\":%u,\"tid\":%u,\"ts\":%llu.%03llu", categories[e->kind],
-        letters[e->kind], who->pid, who->tid, at / 1000, at % 1000);
+    trace_add(out, "{\"name\":\"");
+    trace_add_name(out, e->name);
+    trace_add(out, "\",\"cat\":\"%s\",\"ph\":\"%s\",\"pid\":%u,\"tid\":%u,\"ts\":%llu.%03llu",
+              categories[e->kind], letters[e->kind], who->pid, who->tid, at / 1000, at % 1000);
     switch ((mst_trace_kind)e->kind) {
     case MST_TRACE_PHASE:
-        add(out, ",\"dur\":%llu.%03llu,\"args\":{\"step\":%llu", ns / 1000, ns % 1000,
-            (unsigned long long)e->step);
+        trace_add(out, ",\"dur\":%llu.%03llu,\"args\":{\"step\":%llu", ns / 1000, ns % 1000,
+                  (unsigned long long)e->step);
         if (e->value > 0)
-            add(out, ",\"last_step\":%llu", (unsigned long long)(e->step + e->value));
-        add(out, "}},\n");
+            trace_add(out, ",\"last_step\":%llu", (unsigned long long)(e->step + e->value));
+        trace_add(out, "}},\n");
         break;
     case MST_TRACE_OP:
-        add(out, ",\"dur\":%llu.%03llu,\"args\":{\"step\":%llu,\"bytes\":%llu}},\n", ns / 1000, ns % 1000,
-            (unsigned long long)e->step, (unsigned long long)e->value);
+        trace_add(out, ",\"dur\":%llu.%03llu,\"args\":{\"step\":%llu,\"bytes\":%llu}},\n", ns / 1000,
+                  ns % 1000, (unsigned long long)e->step, (unsigned long long)e->value);
         break;
     case MST_TRACE_FLOW_OUT:
-        add(out, ",\"id\":%llu},\n", (unsigned long long)e->value);
+        trace_add(out, ",\"id\":%llu},\n", (unsigned long long)e->value);
         break;
     case MST_TRACE_FLOW_IN:
-        add(out, ",\"bp\":\"e\",\"id\":%llu},\n", (unsigned long long)e->value);
+        trace_add(out, ",\"bp\":\"e\",\"id\":%llu},\n", (unsigned long long)e->value);
         break;
     case MST_TRACE_COUNTER:
-        add(out, ",\"args\":{\"value\":%llu}},\n", (unsigned long long)e->value);
+        trace_add(out, ",\"args\":{\"value\":%llu}},\n", (unsigned long long)e->value);
         break;
     }
 }
@@ -191,7 +192,7 @@ size_t mst_trace_drain(mst_trace_ring *self, const mst_trace_identity *who, mst_
              head = atomic_load_explicit(&self->head, memory_order_acquire);
     size_t n = (size_t)(head - tail);
     for (; tail < head; tail++)
-        add_entry(out, who, &self->entries[tail % RING]);
+        trace_add_entry(out, who, &self->entries[tail % RING]);
     atomic_store_explicit(&self->tail, tail, memory_order_release);
     *dropped = atomic_load_explicit(&self->dropped, memory_order_relaxed);
     return n;
@@ -199,6 +200,6 @@ size_t mst_trace_drain(mst_trace_ring *self, const mst_trace_identity *who, mst_
 
 void mst_trace_end(mst_bytes *out, const mst_trace_identity *who, uint64_t dropped)
 {
-    add(out, "{\"name\":\"dropped\",\"ph\":\"M\",\"pid\":%u,\"tid\":0,\"args\":{\"value\":%llu}}\n]\n",
-        who->pid, (unsigned long long)dropped);
+    trace_add(out, "{\"name\":\"dropped\",\"ph\":\"M\",\"pid\":%u,\"tid\":0,\"args\":{\"value\":%llu}}\n]\n",
+              who->pid, (unsigned long long)dropped);
 }

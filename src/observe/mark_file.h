@@ -1,6 +1,6 @@
 /* marks.csv: what happened when in a run, one line each (docs/RUNS.md). */
-#ifndef MST_OBSERVE_MARKS_H
-#define MST_OBSERVE_MARKS_H
+#ifndef MST_OBSERVE_MARK_FILE_H
+#define MST_OBSERVE_MARK_FILE_H
 
 #include "base/status.h"
 

@@ -1,4 +1,4 @@
-/* A run's directory (run.h).
+/* Contract in run_dir.h.
  *
  * Design: manifest.json appears with the directory itself, so that a run killed at once is still recognised
  * as ours; it is replaced whole. metrics.csv is opened for appending and gets one write per line, so that a
@@ -9,7 +9,7 @@
  * 2. Making a new run is one mkdir: of two processes with one name, one is refused.
  * 3. Whoever has the run open holds the flock of RUN/.lock, which the kernel drops for a process that dies.
  * The file goes with the lock, so whoever gets a lock looks whether the file is still there. */
-#include "observe/run.h"
+#include "run/run_dir.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -54,13 +54,13 @@ struct mst_run {
 
 /* ---- the lock ---- */
 
-static char *lock_path(const char *folder)
+static char *run_lock_path(const char *folder)
 {
     return mst_sprintf("%s/.lock", folder);
 }
 
 /* Whether the open file is still the one at path. */
-static bool still_there(int fd, const char *path)
+static bool run_is_same_file(int fd, const char *path)
 {
     struct stat mine, now;
     return fstat(fd, &mine) == 0 && stat(path, &now) == 0 && mine.st_dev == now.st_dev &&
@@ -68,7 +68,7 @@ static bool still_there(int fd, const char *path)
 }
 
 /* Who holds the lock of that file. */
-static const char *holder(int fd, char *out, size_t size)
+static const char *run_lock_holder(int fd, char *out, size_t size)
 {
     char text[320] = {0}, host[256] = "";
     long process = 0;
@@ -80,26 +80,26 @@ static const char *holder(int fd, char *out, size_t size)
     return out;
 }
 
-static mst_status refuse_locked(const char *folder, int fd)
+static mst_status run_refuse_locked(const char *folder, int fd)
 {
     char by[320];
-    return mst_fail(MST_EEXIST, "%s is being trained by %s", folder, holder(fd, by, sizeof by));
+    return mst_fail(MST_EEXIST, "%s is being trained by %s", folder, run_lock_holder(fd, by, sizeof by));
 }
 
 bool mst_run_held(const char *folder, char *by, size_t size)
 {
-    char *path = lock_path(folder);
+    char *path = run_lock_path(folder);
     int fd = path != NULL ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     bool held = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     if (held)
-        holder(fd, by, size);
+        run_lock_holder(fd, by, size);
     if (fd >= 0)
         close(fd);
     mst_free(path);
     return held;
 }
 
-static mst_status write_holder(int fd, const char *path)
+static mst_status run_write_holder(int fd, const char *path)
 {
     char host[256] = "", text[320];
     gethostname(host, sizeof host - 1);
@@ -110,11 +110,11 @@ static mst_status write_holder(int fd, const char *path)
 }
 
 /* *out is -1 on MST_OK where the file system knows no locks. */
-static mst_status lock_folder(const char *folder, int *out)
+static mst_status run_lock_folder(const char *folder, int *out)
 {
     mst_status st = MST_OK;
     int fd = -1;
-    char *path = lock_path(folder);
+    char *path = run_lock_path(folder);
     if (path == NULL)
         return mst_fail_memory();
     for (;;) {
@@ -123,15 +123,15 @@ static mst_status lock_folder(const char *folder, int *out)
             TRY_OUT(st, mst_fail(MST_EIO, "%s: cannot be opened: %s", path, strerror(errno)));
         if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
             if (errno == EWOULDBLOCK)
-                TRY_OUT(st, refuse_locked(folder, fd));
+                TRY_OUT(st, run_refuse_locked(folder, fd));
             mst_warn("%s: no lock, so do not train into the run twice at once: %s", path, strerror(errno));
             goto out;
         }
-        if (still_there(fd, path))
+        if (run_is_same_file(fd, path))
             break;
         close(fd);
     }
-    TRY_OUT(st, write_holder(fd, path));
+    TRY_OUT(st, run_write_holder(fd, path));
     *out = fd;
     fd = -1;
 out:
@@ -142,10 +142,10 @@ out:
 }
 
 /* Removes the lock file while it is held, and lets go. */
-static void unlock_folder(const char *folder, int *fd)
+static void run_unlock_folder(const char *folder, int *fd)
 {
-    char *path = *fd >= 0 ? lock_path(folder) : NULL;
-    if (path != NULL && still_there(*fd, path))
+    char *path = *fd >= 0 ? run_lock_path(folder) : NULL;
+    if (path != NULL && run_is_same_file(*fd, path))
         unlink(path);
     mst_free(path);
     if (*fd >= 0)
@@ -171,7 +171,7 @@ json_t *mst_run_last_manifest(const mst_run *self)
     return NULL;
 }
 
-static bool is_ours(const mst_run *self)
+static bool run_has_manifest(const mst_run *self)
 {
     json_t *manifest = mst_run_last_manifest(self);
     json_decref(manifest);
@@ -179,7 +179,7 @@ static bool is_ours(const mst_run *self)
 }
 
 /* Renames an existing run, whose lock is then held too. */
-static mst_status put_aside(mst_run *self)
+static mst_status run_put_aside(mst_run *self)
 {
     char stray[256];
     struct stat info;
@@ -187,7 +187,7 @@ static mst_status put_aside(mst_run *self)
         return errno == ENOENT ? MST_OK : mst_fail(MST_EIO, "%s: %s", self->path, strerror(errno));
     if (!S_ISDIR(info.st_mode))
         return mst_fail(MST_EEXIST, "%s: not a folder, and so not removed: choose another name", self->path);
-    if (!mst_run_is_empty(self->path) && !is_ours(self))
+    if (!mst_run_is_empty(self->path) && !run_has_manifest(self))
         return mst_fail(
             MST_EEXIST,
             "%s: not removed, because it has no manifest.json of a muster run: choose another name",
@@ -203,14 +203,14 @@ static mst_status put_aside(mst_run *self)
     char *aside = mst_sprintf("%.*s.old-%ld", (int)n, self->path, (long)getpid());
     if (aside == NULL)
         return mst_fail_memory();
-    mst_status st = lock_folder(self->path, &self->aside_lock);
+    mst_status st = run_lock_folder(self->path, &self->aside_lock);
     if (st == MST_OK && rename(self->path, aside) != 0)
         st = mst_fail(MST_EIO, "%s: cannot be renamed to %s: %s", self->path, aside, strerror(errno));
     if (st == MST_OK) {
         self->aside = aside;
         return MST_OK;
     }
-    unlock_folder(self->path, &self->aside_lock);
+    run_unlock_folder(self->path, &self->aside_lock);
     mst_free(aside);
     return st;
 }
@@ -231,13 +231,13 @@ void mst_run_settle(mst_run *self)
         return;
     if (mst_remove_tree(self->aside) != MST_OK)
         mst_warn("what %s replaces stays: %s", self->path, mst_error_text());
-    unlock_folder(self->aside, &self->aside_lock);
+    run_unlock_folder(self->aside, &self->aside_lock);
     mst_free(self->aside);
     self->aside = NULL;
 }
 
 /* Puts back the run that was to be replaced, once nothing is at its path. */
-static void put_back(mst_run *self)
+static void run_put_back(mst_run *self)
 {
     if (self->aside == NULL)
         return;
@@ -245,7 +245,7 @@ static void put_back(mst_run *self)
     if (!back)
         mst_warn("%s: the run that was to be replaced is in %s: %s", self->path, self->aside,
                  strerror(errno));
-    unlock_folder(back ? self->path : self->aside, &self->aside_lock);
+    run_unlock_folder(back ? self->path : self->aside, &self->aside_lock);
     mst_free(self->aside);
     self->aside = NULL;
 }
@@ -254,11 +254,11 @@ void mst_run_abandon(mst_run *self)
 {
     if (!self->foreign)
         mst_remove_tree(self->path);
-    unlock_folder(self->path, &self->lock);
-    put_back(self);
+    run_unlock_folder(self->path, &self->lock);
+    run_put_back(self);
 }
 
-static mst_status refuse_existing(const mst_run *self)
+static mst_status run_refuse_existing(const mst_run *self)
 {
     return mst_fail(MST_EEXIST,
                     "%s exists already: choose another name, or give --resume to continue it or --overwrite "
@@ -267,7 +267,7 @@ static mst_status refuse_existing(const mst_run *self)
 }
 
 /* Makes the folder; one that is there must be empty. */
-static mst_status make_folder(const mst_run *self)
+static mst_status run_make_folder(const mst_run *self)
 {
     char *parent = mst_strdup(self->path);
     if (parent == NULL)
@@ -289,11 +289,11 @@ static mst_status make_folder(const mst_run *self)
     if (errno == EEXIST && !mst_path_is_folder(self->path))
         return mst_fail(MST_EEXIST, "%s exists already and is not a folder: choose another name", self->path);
     if (errno == EEXIST)
-        return refuse_existing(self);
+        return run_refuse_existing(self);
     return mst_fail(MST_EIO, "%s: the folder cannot be made: %s", self->path, strerror(errno));
 }
 
-static mst_status write_manifest(const mst_run *self, const json_t *manifest)
+static mst_status run_write_manifest(const mst_run *self, const json_t *manifest)
 {
     mst_status st;
     mst_out *out = NULL;
@@ -319,12 +319,12 @@ mst_status mst_run_manifest(mst_run *self, const json_t *manifest)
     else if (whole == NULL || json_object_update_missing(whole, (json_t *)manifest) != 0)
         st = mst_fail_memory();
     else
-        st = write_manifest(self, whole);
+        st = run_write_manifest(self, whole);
     json_decref(whole);
     return st;
 }
 
-static mst_status first_manifest(mst_run *self)
+static mst_status run_write_first_manifest(mst_run *self)
 {
     char now[21];
     mst_wall_time(now);
@@ -336,7 +336,7 @@ static mst_status first_manifest(mst_run *self)
 
 /* ---- metrics.csv ---- */
 
-static mst_status append(const mst_run *self, const char *text, size_t n)
+static mst_status run_append_metrics(const mst_run *self, const char *text, size_t n)
 {
     while (n > 0) {
         ssize_t done = write(self->fd, text, n);
@@ -352,7 +352,7 @@ static mst_status append(const mst_run *self, const char *text, size_t n)
 }
 
 /* A whole line: the right number of columns, starting with a step. */
-static bool parse_line(const char *line, const char *end, unsigned n_columns, uint64_t *step)
+static bool run_parse_metrics(const char *line, const char *end, unsigned n_columns, uint64_t *step)
 {
     unsigned columns = 1;
     const char *p = line;
@@ -371,8 +371,8 @@ static bool parse_line(const char *line, const char *end, unsigned n_columns, ui
 
 /* Copies the lines up to resume_step; those of an old run get an empty last column. A torn line, which a
  * crash of the machine may leave, ends the file. */
-static mst_status copy_lines(const mst_run *self, const char *text, size_t size, uint64_t resume_step,
-                             mst_out *out)
+static mst_status run_copy_metrics(const mst_run *self, const char *text, size_t size, uint64_t resume_step,
+                                   mst_out *out)
 {
     size_t n_header = sizeof HEADER - 1, n_old = sizeof OLD_HEADER - 1;
     if (size == 0)
@@ -387,7 +387,7 @@ static mst_status copy_lines(const mst_run *self, const char *text, size_t size,
          line = end + 1, number++) {
         uint64_t step;
         end = memchr(line, '\n', (size_t)(text + size - line));
-        if (end == NULL || !parse_line(line, end, old ? N_COLUMNS - 1 : N_COLUMNS, &step)) {
+        if (end == NULL || !run_parse_metrics(line, end, old ? N_COLUMNS - 1 : N_COLUMNS, &step)) {
             mst_warn("%s:%zu: a torn line, and what follows it, is dropped", self->metrics, number);
             break;
         }
@@ -399,7 +399,7 @@ static mst_status copy_lines(const mst_run *self, const char *text, size_t size,
     return MST_OK;
 }
 
-static mst_status cut_back(const mst_run *self, uint64_t resume_step)
+static mst_status run_truncate_metrics(const mst_run *self, uint64_t resume_step)
 {
     mst_status st;
     mst_out *out = NULL;
@@ -409,7 +409,7 @@ static mst_status cut_back(const mst_run *self, uint64_t resume_step)
         return MST_OK;
     TRY(mst_file_read_all(self->metrics, METRICS_MAX, &text, &size));
     TRY_OUT(st, mst_out_open(self->metrics, &out));
-    TRY_OUT(st, copy_lines(self, text, size, resume_step, out));
+    TRY_OUT(st, run_copy_metrics(self, text, size, resume_step, out));
     TRY_OUT(st, mst_out_commit(out));
 out:
     mst_out_close(out);
@@ -417,18 +417,18 @@ out:
     return st;
 }
 
-static mst_status open_metrics(mst_run *self)
+static mst_status run_open_metrics(mst_run *self)
 {
     struct stat info;
     self->fd = open(self->metrics, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (self->fd < 0 || fstat(self->fd, &info) != 0)
         return mst_fail(MST_EIO, "%s: cannot be opened: %s", self->metrics, strerror(errno));
-    return info.st_size > 0 ? MST_OK : append(self, HEADER, sizeof HEADER - 1);
+    return info.st_size > 0 ? MST_OK : run_append_metrics(self, HEADER, sizeof HEADER - 1);
 }
 
 /* ---- a folder that is deleted ---- */
 
-static void remember_folder(mst_run *self)
+static void run_remember_folder(mst_run *self)
 {
     struct stat info;
     if (stat(self->path, &info) == 0) {
@@ -438,19 +438,19 @@ static void remember_folder(mst_run *self)
 }
 
 /* The folder, which others may have made already for a checkpoint, is this run's again. */
-static mst_status retake_folder(mst_run *self)
+static mst_status run_retake_folder(mst_run *self)
 {
     if (self->lock >= 0)
         close(self->lock);
     self->lock = -1;
     mst_status st = mst_make_folders(self->path);
-    if (st == MST_OK && is_ours(self))
+    if (st == MST_OK && run_has_manifest(self))
         st = MST_EEXIST;
     if (st == MST_OK)
-        st = lock_folder(self->path, &self->lock);
+        st = run_lock_folder(self->path, &self->lock);
     self->foreign = st == MST_EEXIST;
     if (st == MST_OK)
-        remember_folder(self);
+        run_remember_folder(self);
     return st == MST_OK || st == MST_EEXIST ? st : MST_EIO;
 }
 
@@ -463,7 +463,7 @@ mst_status mst_run_keep(mst_run *self, bool *lost)
                 folder.st_ino == self->number;
     if (same && self->fd >= 0 && fstat(self->fd, &file) == 0 && file.st_nlink > 0)
         return MST_OK;
-    mst_status st = self->foreign ? MST_EEXIST : same ? MST_OK : retake_folder(self);
+    mst_status st = self->foreign ? MST_EEXIST : same ? MST_OK : run_retake_folder(self);
     if (st == MST_EEXIST)
         return mst_fail(MST_EEXIST,
                         "%s: was deleted during training, and another run is in its place; train "
@@ -473,7 +473,7 @@ mst_status mst_run_keep(mst_run *self, bool *lost)
         close(self->fd);
     self->fd = -1;
     if (st == MST_OK)
-        st = open_metrics(self);
+        st = run_open_metrics(self);
     if (!self->deleted)
         mst_warn("%s: %s was deleted during training; what it held is lost, and training continues",
                  self->path, same ? "metrics.csv" : "the folder");
@@ -504,12 +504,12 @@ const char *mst_run_missing(const mst_run *self, char *out, size_t size)
 /* ---- lines ---- */
 
 /* A line under composition; n stays below the size. */
-typedef struct line {
+typedef struct metrics_line {
     char text[512];
     size_t n;
-} line;
+} metrics_line;
 
-static void __attribute__((format(printf, 2, 3))) line_add(line *l, const char *format, ...)
+static void __attribute__((format(printf, 2, 3))) metrics_line_add(metrics_line *l, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -520,17 +520,17 @@ static void __attribute__((format(printf, 2, 3))) line_add(line *l, const char *
 }
 
 /* A column of %.9g (a float's digits); empty when there is no value. */
-static void line_add_real(line *l, double value)
+static void metrics_line_add_real(metrics_line *l, double value)
 {
     if (isnan(value))
-        line_add(l, ",");
+        metrics_line_add(l, ",");
     else
-        line_add(l, ",%.9g", value);
+        metrics_line_add(l, ",%.9g", value);
 }
 
 mst_status mst_run_metrics(mst_run *self, const mst_metrics *metrics)
 {
-    line l = {.n = 0};
+    metrics_line l = {.n = 0};
     mst_status st = mst_run_keep(self, NULL);
     if (st == MST_EIO && !self->unwritten)
         mst_warn("%s: cannot be made again: %s; metrics.csv ends here", self->path, mst_error_text());
@@ -538,24 +538,24 @@ mst_status mst_run_metrics(mst_run *self, const mst_metrics *metrics)
     if (st != MST_OK)
         return st == MST_EIO ? MST_OK : st;
     self->step = metrics->step;
-    line_add(&l, "%llu,%llu,%llu,%.6f,%.6f", (unsigned long long)metrics->step,
-             (unsigned long long)metrics->rows, (unsigned long long)metrics->epoch, metrics->train_seconds,
-             metrics->eval_seconds);
-    line_add_real(&l, metrics->lr);
-    line_add_real(&l, metrics->train_loss);
-    line_add(&l, ",%.64s", metrics->set == NULL ? "" : metrics->set);
-    line_add_real(&l, metrics->loss);
-    line_add_real(&l, metrics->accuracy);
-    line_add_real(&l, metrics->auc);
-    line_add_real(&l, metrics->top5);
-    line_add(&l, "\n");
-    return append(self, l.text, l.n);
+    metrics_line_add(&l, "%llu,%llu,%llu,%.6f,%.6f", (unsigned long long)metrics->step,
+                     (unsigned long long)metrics->rows, (unsigned long long)metrics->epoch,
+                     metrics->train_seconds, metrics->eval_seconds);
+    metrics_line_add_real(&l, metrics->lr);
+    metrics_line_add_real(&l, metrics->train_loss);
+    metrics_line_add(&l, ",%.64s", metrics->set == NULL ? "" : metrics->set);
+    metrics_line_add_real(&l, metrics->loss);
+    metrics_line_add_real(&l, metrics->accuracy);
+    metrics_line_add_real(&l, metrics->auc);
+    metrics_line_add_real(&l, metrics->top5);
+    metrics_line_add(&l, "\n");
+    return run_append_metrics(self, l.text, l.n);
 }
 
 /* ---- the run ---- */
 
 /* Somebody may have gone on with the run between the loading of its checkpoint and the lock. */
-static mst_status check_newest(const mst_run *self, uint64_t resume_step)
+static mst_status run_check_newest(const mst_run *self, uint64_t resume_step)
 {
     unsigned long long step, newest = 0;
     char *folder = mst_sprintf("%s/checkpoints", self->path);
@@ -577,27 +577,27 @@ static mst_status check_newest(const mst_run *self, uint64_t resume_step)
                     self->path, newest);
 }
 
-static mst_status open_existing(mst_run *self, uint64_t resume_step)
+static mst_status run_open_existing(mst_run *self, uint64_t resume_step)
 {
     if (!mst_path_is_folder(self->path))
         return mst_fail(MST_EINPUT, "%s: no run to resume; leave out --resume to start one", self->path);
-    if (!is_ours(self))
+    if (!run_has_manifest(self))
         return mst_fail(MST_EINPUT, "%s: no run to resume: the folder has no manifest.json of a muster run",
                         self->path);
-    TRY(lock_folder(self->path, &self->lock));
-    TRY(check_newest(self, resume_step));
-    return cut_back(self, resume_step);
+    TRY(run_lock_folder(self->path, &self->lock));
+    TRY(run_check_newest(self, resume_step));
+    return run_truncate_metrics(self, resume_step);
 }
 
-static mst_status make_new(mst_run *self)
+static mst_status run_make_new(mst_run *self)
 {
-    TRY(make_folder(self));
-    TRY(lock_folder(self->path, &self->lock)); /* an empty folder may be another process's by now */
+    TRY(run_make_folder(self));
+    TRY(run_lock_folder(self->path, &self->lock)); /* an empty folder may be another process's by now */
     if (!mst_run_is_empty(self->path))
-        return refuse_existing(self);
-    mst_status st = first_manifest(self);
+        return run_refuse_existing(self);
+    mst_status st = run_write_first_manifest(self);
     if (st == MST_OK)
-        st = open_metrics(self);
+        st = run_open_metrics(self);
     if (st == MST_OK)
         return MST_OK;
     mst_error error;
@@ -619,19 +619,19 @@ mst_status mst_run_new(const char *path, mst_run_open how, uint64_t resume_step,
     if (self->path == NULL || self->manifest == NULL || self->metrics == NULL)
         TRY_OUT(st, mst_fail_memory());
     if (how == MST_RUN_OVERWRITE)
-        TRY_OUT(st, put_aside(self));
+        TRY_OUT(st, run_put_aside(self));
     if (how == MST_RUN_RESUME) {
-        TRY_OUT(st, open_existing(self, resume_step));
-        TRY_OUT(st, open_metrics(self));
+        TRY_OUT(st, run_open_existing(self, resume_step));
+        TRY_OUT(st, run_open_metrics(self));
     } else {
-        TRY_OUT(st, make_new(self));
+        TRY_OUT(st, run_make_new(self));
     }
-    remember_folder(self);
+    run_remember_folder(self);
     self->step = resume_step;
     *out = self;
     return MST_OK;
 out:
-    put_back(self);
+    run_put_back(self);
     mst_run_destroy(self);
     return st;
 }
@@ -641,7 +641,7 @@ void mst_run_destroy(mst_run *self)
     if (self == NULL)
         return;
     mst_run_settle(self);
-    unlock_folder(self->path, &self->lock);
+    run_unlock_folder(self->path, &self->lock);
     if (self->fd >= 0)
         close(self->fd);
     mst_free(self->metrics);
@@ -653,38 +653,4 @@ void mst_run_destroy(mst_run *self)
 const char *mst_run_path(const mst_run *self)
 {
     return self->path;
-}
-
-/* Length of the UTF-8 character at text; 0 when there is none. */
-static size_t character(const char *text)
-{
-    char bytes[5] = {0};
-    for (size_t n = 1; n <= 4 && text[n - 1] != 0; n++) {
-        bytes[n - 1] = text[n - 1];
-        json_t *good = json_stringn(bytes, n);
-        json_decref(good);
-        if (good != NULL)
-            return n;
-    }
-    return 0;
-}
-
-json_t *mst_json_text(const char *text)
-{
-    json_t *value = json_string(text);
-    if (value != NULL)
-        return value;
-    char *good = mst_alloc(3 * strlen(text) + 1);
-    size_t n = 0;
-    if (good == NULL)
-        return NULL;
-    while (*text != 0) {
-        size_t length = character(text);
-        memcpy(good + n, length > 0 ? text : "\xef\xbf\xbd", length > 0 ? length : 3);
-        n += length > 0 ? length : 3;
-        text += length > 0 ? length : 1;
-    }
-    value = json_stringn(good, n);
-    mst_free(good);
-    return value;
 }

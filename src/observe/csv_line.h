@@ -1,6 +1,6 @@
 /* A piece of text built in a buffer of fixed size: what does not fit is left out, and `cut` says so. */
-#ifndef MST_OBSERVE_TEXT_H
-#define MST_OBSERVE_TEXT_H
+#ifndef MST_OBSERVE_CSV_LINE_H
+#define MST_OBSERVE_CSV_LINE_H
 
 #include <math.h>
 #include <stdarg.h>
@@ -8,13 +8,14 @@
 #include <stddef.h>
 #include <stdio.h>
 
-typedef struct mst_text {
+typedef struct mst_csv_line {
     char *data; /* not owned; NUL-terminated */
     size_t n, size;
     bool cut;
-} mst_text;
+} mst_csv_line;
 
-__attribute__((format(printf, 2, 3))) static inline void mst_text_add(mst_text *text, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static inline void mst_csv_line_add(mst_csv_line *text,
+                                                                          const char *format, ...)
 {
     size_t room = text->size - text->n;
     va_list args;
@@ -30,12 +31,12 @@ __attribute__((format(printf, 2, 3))) static inline void mst_text_add(mst_text *
 }
 
 /* ",VALUE" to microseconds, or millionths; "," when it is not known. */
-static inline void mst_text_real(mst_text *text, double value)
+static inline void mst_csv_line_add_real(mst_csv_line *text, double value)
 {
     if (isfinite(value))
-        mst_text_add(text, ",%.6g", value);
+        mst_csv_line_add(text, ",%.6g", value);
     else
-        mst_text_add(text, ",");
+        mst_csv_line_add(text, ",");
 }
 
 #endif
