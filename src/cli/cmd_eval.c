@@ -16,11 +16,17 @@ typedef struct eval_options {
 
 #define FIELD(name) offsetof(eval_options, name)
 static const mst_option eval_table[] = {
-    {"accuracy-every", MST_OPTION_INT, FIELD(accuracy_every), "0", 0, 1e15, NULL, "N",
-     "Print the accuracy (share of rows in the right class) of the first N rows, the first 2N, ..., and of "
-     "all; 0: now and then, as the progress of long work is shown."},
-    {"quiet", MST_OPTION_FLAG, FIELD(quiet), "false", 0, 0, NULL, NULL, "No progress."},
-    {0},
+    {.name = "accuracy-every",
+     .type = MST_OPTION_INT,
+     .offset = FIELD(accuracy_every),
+     .fallback = "0",
+     .min = 0,
+     .max = 1e15,
+     .metavar = "N",
+     .help = "Print the accuracy (share of rows in the right class) of the first N rows, the first 2N, ..., "
+             "and of all; 0: now and then, as the progress of long work is shown."},
+    {.name = "quiet", .type = MST_OPTION_FLAG, .offset = FIELD(quiet), .help = "No progress."},
+    {.name = NULL},
 };
 
 static const mst_option *const tables[] = {

@@ -19,16 +19,27 @@ typedef struct predict_options {
 
 #define FIELD(name) offsetof(predict_options, name)
 static const mst_option predict_table[] = {
-    {"out", MST_OPTION_TEXT, FIELD(out), "-", 0, 0, NULL, "FILE",
-     "Where the predictions go; \"-\" is standard output. Names ending in .gz or .zst are compressed."},
-    {"overwrite", MST_OPTION_FLAG, FIELD(overwrite), "false", 0, 0, NULL, NULL, "Replace --out."},
-    {"what", MST_OPTION_CHOICE, FIELD(what), "probability", 0, 0, "probability|class|score|name", NULL,
-     "probability: of the positive class, or of every class separated by spaces; class: 0/1 or the class "
-     "number, as the labels of training were numbered; score: margins or logits; name: the folder that the "
-     "class's training images were in."},
-    {"names", MST_OPTION_FLAG, FIELD(names), "false", 0, 0, NULL, NULL,
-     "Images: begin each line with the name of the file, and a tab."},
-    {0},
+    {.name = "out",
+     .type = MST_OPTION_TEXT,
+     .offset = FIELD(out),
+     .fallback = "-",
+     .metavar = "FILE",
+     .help =
+         "Where the predictions go; \"-\" is standard output. Names ending in .gz or .zst are compressed."},
+    {.name = "overwrite", .type = MST_OPTION_FLAG, .offset = FIELD(overwrite), .help = "Replace --out."},
+    {.name = "what",
+     .type = MST_OPTION_CHOICE,
+     .offset = FIELD(what),
+     .fallback = "probability",
+     .choices = "probability|class|score|name",
+     .help = "probability: of the positive class, or of every class separated by spaces; class: 0/1 or the "
+             "class number, as the labels of training were numbered; score: margins or logits; name: the "
+             "folder that the class's training images were in."},
+    {.name = "names",
+     .type = MST_OPTION_FLAG,
+     .offset = FIELD(names),
+     .help = "Images: begin each line with the name of the file, and a tab."},
+    {.name = NULL},
 };
 
 static const mst_option *const tables[] = {predict_table, mst_apply_table, mst_data_option_table,

@@ -169,10 +169,20 @@ typedef struct top_options {
 
 #define FIELD(name) offsetof(top_options, name)
 static const mst_option top_table[] = {
-    {"process", MST_OPTION_TEXT, FIELD(process), NULL, 0, 0, NULL, "NAME",
-     "Only this process of the run, e.g. worker-0; all of them when not given."},
-    {"lines", MST_OPTION_INT, FIELD(lines), "40", 0, 1e6, NULL, "N", "At most N lines; 0: all."},
-    {0},
+    {.name = "process",
+     .type = MST_OPTION_TEXT,
+     .offset = FIELD(process),
+     .metavar = "NAME",
+     .help = "Only this process of the run, e.g. worker-0; all of them when not given."},
+    {.name = "lines",
+     .type = MST_OPTION_INT,
+     .offset = FIELD(lines),
+     .fallback = "40",
+     .min = 0,
+     .max = 1e6,
+     .metavar = "N",
+     .help = "At most N lines; 0: all."},
+    {.name = NULL},
 };
 static const mst_option *const top_tables[] = {top_table, mst_cli_json_table, NULL};
 
@@ -256,11 +266,16 @@ typedef struct merge_options {
 } merge_options;
 
 static const mst_option merge_table[] = {
-    {"out", MST_OPTION_TEXT, offsetof(merge_options, out), NULL, 0, 0, NULL, "FILE",
-     "Where it goes; RUN/trace.json when not given. A former trace there is replaced."},
-    {"overwrite", MST_OPTION_FLAG, offsetof(merge_options, overwrite), "false", 0, 0, NULL, NULL,
-     "Replace --out also when it is not a trace."},
-    {0},
+    {.name = "out",
+     .type = MST_OPTION_TEXT,
+     .offset = offsetof(merge_options, out),
+     .metavar = "FILE",
+     .help = "Where it goes; RUN/trace.json when not given. A former trace there is replaced."},
+    {.name = "overwrite",
+     .type = MST_OPTION_FLAG,
+     .offset = offsetof(merge_options, overwrite),
+     .help = "Replace --out also when it is not a trace."},
+    {.name = NULL},
 };
 static const mst_option *const merge_tables[] = {merge_table, NULL};
 

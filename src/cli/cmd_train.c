@@ -23,14 +23,21 @@ typedef struct output_options {
 
 #define FIELD(name) offsetof(output_options, name)
 static const mst_option output_table[] = {
-    {"config", MST_OPTION_TEXT, FIELD(config), NULL, 0, 0, NULL, "FILE",
-     "Options from a YAML file; flags win."},
-    {"dry-run", MST_OPTION_FLAG, FIELD(dry_run), "false", 0, 0, NULL, NULL,
-     "Print files and options as a file for --config, the memory and the bytes per step, and stop."},
-    {"json", MST_OPTION_FLAG, FIELD(json), "false", 0, 0, NULL, NULL, "Print the summary as JSON."},
-    {"quiet", MST_OPTION_FLAG, FIELD(quiet), "false", 0, 0, NULL, NULL,
-     "No progress and no evaluation lines."},
-    {0},
+    {.name = "config",
+     .type = MST_OPTION_TEXT,
+     .offset = FIELD(config),
+     .metavar = "FILE",
+     .help = "Options from a YAML file; flags win."},
+    {.name = "dry-run",
+     .type = MST_OPTION_FLAG,
+     .offset = FIELD(dry_run),
+     .help = "Print files and options as a file for --config, the memory and the bytes per step, and stop."},
+    {.name = "json", .type = MST_OPTION_FLAG, .offset = FIELD(json), .help = "Print the summary as JSON."},
+    {.name = "quiet",
+     .type = MST_OPTION_FLAG,
+     .offset = FIELD(quiet),
+     .help = "No progress and no evaluation lines."},
+    {.name = NULL},
 };
 
 static const mst_option *const tables[] = {

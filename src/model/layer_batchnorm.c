@@ -13,10 +13,23 @@ enum { WEIGHT, BIAS, RUNNING_MEAN, RUNNING_VAR };
 
 #define FIELD(name) offsetof(mst_batchnorm, options.name) - offsetof(mst_batchnorm, options)
 static const mst_option batchnorm_options[] = {
-    {"momentum", MST_OPTION_REAL, FIELD(momentum), "0.1", 0, 1, NULL, "X",
-     "Share of a batch in the running mean and variance."},
-    {"eps", MST_OPTION_REAL, FIELD(eps), "1e-5", 1e-12, 1, NULL, "X", "Added to the variance."},
-    {0},
+    {.name = "momentum",
+     .type = MST_OPTION_REAL,
+     .offset = FIELD(momentum),
+     .fallback = "0.1",
+     .min = 0,
+     .max = 1,
+     .metavar = "X",
+     .help = "Share of a batch in the running mean and variance."},
+    {.name = "eps",
+     .type = MST_OPTION_REAL,
+     .offset = FIELD(eps),
+     .fallback = "1e-5",
+     .min = 1e-12,
+     .max = 1,
+     .metavar = "X",
+     .help = "Added to the variance."},
+    {.name = NULL},
 };
 
 static mst_status batchnorm_shape(mst_layer *self)

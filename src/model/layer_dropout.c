@@ -10,8 +10,15 @@
 #include "model/layer_impl.h"
 
 static const mst_option dropout_options[] = {
-    {"rate", MST_OPTION_REAL, 0, "0.5", 0, 0.999, NULL, "P", "Share of the units that is dropped."},
-    {0},
+    {.name = "rate",
+     .type = MST_OPTION_REAL,
+     .offset = 0,
+     .fallback = "0.5",
+     .min = 0,
+     .max = 0.999,
+     .metavar = "P",
+     .help = "Share of the units that is dropped."},
+    {.name = NULL},
 };
 
 static mst_status dropout_shape(mst_layer *self)

@@ -5,9 +5,16 @@
 
 #define FIELD(name) offsetof(mst_linear_layer, options.name) - offsetof(mst_linear_layer, options)
 static const mst_option linear_options[] = {
-    {"outputs", MST_OPTION_INT, FIELD(outputs), "0", 0, MST_WIDTH_MAX, NULL, "N", "Numbers that come out."},
+    {.name = "outputs",
+     .type = MST_OPTION_INT,
+     .offset = FIELD(outputs),
+     .fallback = "0",
+     .min = 0,
+     .max = MST_WIDTH_MAX,
+     .metavar = "N",
+     .help = "Numbers that come out."},
     MST_WEIGHT_ROWS(FIELD(weights)),
-    {0},
+    {.name = NULL},
 };
 
 static mst_status linear_shape(mst_layer *self)

@@ -7,12 +7,31 @@
 
 #define FIELD(name) offsetof(mst_pool, options.name) - offsetof(mst_pool, options)
 static const mst_option pool_options[] = {
-    {"kernel", MST_OPTION_INT, FIELD(kernel), "2", 1, MST_SIDE_MAX, NULL, "N",
-     "Height and width of the window."},
-    {"stride", MST_OPTION_INT, FIELD(stride), "0", 0, MST_SIDE_MAX, NULL, "N",
-     "Steps of the window; 0: as large as it is."},
-    {"pad", MST_OPTION_INT, FIELD(pad), "0", 0, MST_SIDE_MAX, NULL, "N", "Padding on every side."},
-    {0},
+    {.name = "kernel",
+     .type = MST_OPTION_INT,
+     .offset = FIELD(kernel),
+     .fallback = "2",
+     .min = 1,
+     .max = MST_SIDE_MAX,
+     .metavar = "N",
+     .help = "Height and width of the window."},
+    {.name = "stride",
+     .type = MST_OPTION_INT,
+     .offset = FIELD(stride),
+     .fallback = "0",
+     .min = 0,
+     .max = MST_SIDE_MAX,
+     .metavar = "N",
+     .help = "Steps of the window; 0: as large as it is."},
+    {.name = "pad",
+     .type = MST_OPTION_INT,
+     .offset = FIELD(pad),
+     .fallback = "0",
+     .min = 0,
+     .max = MST_SIDE_MAX,
+     .metavar = "N",
+     .help = "Padding on every side."},
+    {.name = NULL},
 };
 
 static mst_status pool_shape(mst_layer *self)
