@@ -38,9 +38,8 @@ typedef struct server_job {
 
 /* ---- every server ---- */
 
-static mst_status build(void *arg, const json_t *model, mst_server_store *out)
+static mst_status server_job_build(server_job *job, const json_t *model, mst_server_store *out)
 {
-    server_job *job = arg;
     mst_model_options options = *job->config->train->model;
     mst_shape shape;
     TRY(mst_model_from_json(model, "what the first worker told", &options, &shape));
@@ -55,7 +54,7 @@ static mst_status build(void *arg, const json_t *model, mst_server_store *out)
 static mst_status server_job_init(server_job *job);
 static void set_options(const server_job *job, mst_server_options *out);
 
-static mst_status adopt(void *arg, const json_t *told, mst_server_options *options)
+static mst_status server_job_adopt(void *arg, const json_t *told, mst_server_options *options)
 {
     server_job *job = arg;
     const mst_job_config *config = job->config;
@@ -69,9 +68,9 @@ static mst_status adopt(void *arg, const json_t *told, mst_server_options *optio
 
 /* ---- the coordinator ---- */
 
-static json_t *tell_job(void *arg)
+/* The JSON that joining processes receive first. New reference or NULL. */
+static json_t *server_job_json(const server_job *job)
 {
-    server_job *job = arg;
     const mst_train_config *train = job->config->train;
     json_t *files = json_array();
     if (!train->train->resume)
@@ -135,7 +134,7 @@ static char *value_text(const char *name, const json_t *value)
                                            : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
 }
 
-static mst_status fits(void *arg, const json_t *join)
+static mst_status server_job_admit(void *arg, const json_t *join)
 {
     server_job *job = arg;
     const char *role = json_string_value(json_object_get(join, "role")), *name;
@@ -270,9 +269,9 @@ static void tell_dealt(const server_job *job, const json_t *join)
              (long long)o->workers, random ? "" : "; --cache gives them the same");
 }
 
-static mst_status begin(void *arg, const json_t *join, mst_server_start *out)
+/* The coordinator: opens the run. join is that of the first worker. */
+static mst_status server_job_open_run(server_job *job, const json_t *join, mst_server_start *out)
 {
-    server_job *job = arg;
     const mst_train_options *o = job->config->train->train;
     TRY(mst_limits_check(&job->limits, o, job->assembly.model->n_scores));
     TRY(make_book(job, join));
@@ -286,16 +285,12 @@ static mst_status begin(void *arg, const json_t *join, mst_server_start *out)
     TRY(st);
     mst_book_watch(job->book, job->observe);
     tell_dealt(job, join);
-    const mst_progress *at = mst_book_at(job->book);
-    out->steps = at->steps;
-    out->rows = at->rows;
-    out->epoch = at->epoch;
-    out->position = at->position;
+    out->at = *mst_book_at(job->book);
     uint64_t steps, rows, epochs;
     mst_book_limits(job->book, &steps, &rows, &epochs);
-    out->limit_steps = sum_limit(at->steps, steps);
-    out->limit_rows = sum_limit(at->rows, rows);
-    out->limit_epochs = sum_limit(at->epoch, epochs);
+    out->limit_steps = sum_limit(out->at.steps, steps);
+    out->limit_rows = sum_limit(out->at.rows, rows);
+    out->limit_epochs = sum_limit(out->at.epoch, epochs);
     out->run = mst_book_path(job->book);
     out->evaluates = o->test.n > 0 || o->valid != NULL;
     out->saves = o->save;
@@ -304,14 +299,23 @@ static mst_status begin(void *arg, const json_t *join, mst_server_start *out)
     return MST_OK;
 }
 
-static void placed(void *arg, const mst_placement *table)
+static mst_status server_job_open(void *arg, const json_t *told, mst_server_start *out)
 {
     server_job *job = arg;
-    mst_run_places places = {.compute = "/job:worker", .store = "/job:server", .table = table};
-    mst_run_graph_tell(job->observe, &job->assembly, &job->optimizer, &places);
+    TRY(server_job_build(job, json_object_get(told, "model"), &out->store));
+    return job->config->index == 0 ? server_job_open_run(job, told, out) : MST_OK;
 }
 
-static mst_status restore(void *arg, uint32_t slot, uint64_t first, uint64_t count, float *out)
+/* Training begins. The run may remove the checkpoint that it started from; closing it frees the space. */
+static void server_job_begin(server_job *job, const mst_placement *table)
+{
+    mst_run_places places = {.compute = "/job:worker", .store = "/job:server", .table = table};
+    mst_run_graph_tell(job->observe, &job->assembly, &job->optimizer, &places);
+    mst_checkpoint_close(job->checkpoint);
+    job->checkpoint = NULL;
+}
+
+static mst_status server_job_read(void *arg, uint32_t slot, uint64_t first, uint64_t count, float *out)
 {
     server_job *job = arg;
     if (slot <= job->restored_slots)
@@ -320,42 +324,17 @@ static mst_status restore(void *arg, uint32_t slot, uint64_t first, uint64_t cou
     return MST_OK;
 }
 
-/* The run may remove the checkpoint now, which frees its space only once it is closed. */
-static void restored(void *arg)
+static mst_status server_job_progress(void *arg, const mst_progress *progress, unsigned *due)
 {
     server_job *job = arg;
-    mst_checkpoint_close(job->checkpoint);
-    job->checkpoint = NULL;
-}
-
-static mst_status advanced(void *arg, const mst_ps_progress *p, unsigned *due)
-{
-    server_job *job = arg;
-    mst_progress progress = {.steps = p->steps,
-                             .rows = p->rows,
-                             .epoch = p->epoch,
-                             .position = p->position,
-                             .epoch_rows = p->epoch_rows,
-                             .seconds = p->seconds,
-                             .loss = p->loss,
-                             .waiting = p->waiting};
-    TRY(mst_book_progress(job->book, &progress));
+    TRY(mst_book_progress(job->book, progress));
     if (job->observer->progress != NULL)
         job->observer->progress(job->observer->arg, mst_book_status(job->book));
     mst_end end;
-    unsigned bits = mst_book_due(job->book, &end);
-    *due = (bits & MST_DUE_EVAL ? MST_PS_DUE_EVAL : 0) | (bits & MST_DUE_SAVE ? MST_PS_DUE_SAVE : 0);
-    if (bits & MST_DUE_END) {
+    *due = mst_book_due(job->book, &end);
+    if (*due & MST_DUE_END)
         job->end = end;
-        *due |= MST_PS_DUE_END;
-    }
-    return bits & MST_DUE_EVAL ? MST_OK : mst_book_line(job->book);
-}
-
-static void eval_begin(void *arg)
-{
-    server_job *job = arg;
-    mst_book_evaluation_begins(job->book);
+    return *due & MST_DUE_EVAL ? MST_OK : mst_book_line(job->book);
 }
 
 /* An evaluation without rows is none: its loss of 0 would end the run. */
@@ -368,7 +347,7 @@ static mst_status has_rows(const char *name, bool wanted, const mst_result *resu
                           name);
 }
 
-static mst_status evaluated(void *arg, const json_t *result, bool *over, bool *best)
+static mst_status server_job_evaluated(void *arg, const json_t *result, mst_server_verdict *out)
 {
     server_job *job = arg;
     mst_result valid = {0}, test = {0};
@@ -378,20 +357,19 @@ static mst_status evaluated(void *arg, const json_t *result, bool *over, bool *b
     TRY(has_rows("valid", job->config->train->train->valid != NULL, &valid));
     TRY(has_rows("test", job->config->train->train->test.n > 0, &test));
     TRY(mst_book_evaluated(job->book, job->observer, &valid, &test, &verdict));
-    *best = verdict.best;
-    *over = verdict.over;
+    *out = (mst_server_verdict){.over = verdict.over, .best = verdict.best};
     if (verdict.over)
         job->end = verdict.end;
     return MST_OK;
 }
 
-static bool can_save(void *arg, bool best)
+static bool server_job_can_save(void *arg, bool best)
 {
     server_job *job = arg;
     return mst_book_can_save(job->book, best);
 }
 
-static mst_status save_begin(void *arg, const mst_placement *table, json_t *plan, bool best)
+static mst_status server_job_save_begin(void *arg, const mst_placement *table, json_t *plan, bool best)
 {
     server_job *job = arg;
     mst_part_spec *parts = mst_calloc(table->n_partitions, sizeof *parts);
@@ -406,45 +384,62 @@ static mst_status save_begin(void *arg, const mst_placement *table, json_t *plan
     return st;
 }
 
-static mst_status save_write(void *arg, uint32_t slot, uint64_t first, uint64_t count, const float *data)
+static mst_status server_job_save_write(void *arg, uint32_t slot, uint64_t first, uint64_t count,
+                                        const float *data)
 {
     server_job *job = arg;
     return mst_book_save_write(job->book, slot, first, count, data, false);
 }
 
-static mst_status save_end(void *arg, bool complete)
+static mst_status server_job_save_end(void *arg, bool keep)
 {
     server_job *job = arg;
-    if (complete)
+    if (keep)
         return mst_book_save_complete(job->book, job->observer);
     mst_book_save_abandon(job->book);
     return MST_OK;
 }
 
-static void stopped(void *arg, mst_role role, uint32_t index)
+static void server_job_mark(server_job *job, const mst_server_event *event, const char *kind)
 {
-    server_job *job = arg;
-    char *who = job->summary->stopped_by;
-    if (who[0] == '\0')
-        snprintf(who, sizeof job->summary->stopped_by, "%s %u", mst_role_name(role), index);
-}
-
-static void record(void *arg, const mst_record *record)
-{
-    server_job *job = arg;
-    mst_observe_forward(job->observe, record);
-}
-
-static void member(void *arg, mst_role role, uint32_t index, const char *kind, const char *text)
-{
-    server_job *job = arg;
     char name[MST_PROCESS_NAME];
-    snprintf(name, sizeof name, "%s-%u", mst_role_name(role), index);
+    snprintf(name, sizeof name, "%s-%u", mst_role_name(event->role), event->index);
     if (job->book != NULL)
-        mst_book_mark(job->book, name, kind, text);
+        mst_book_mark(job->book, name, kind, event->text);
 }
 
-static mst_status finish(void *arg, json_t *workers, bool deserted)
+static void server_job_event(void *arg, const mst_server_event *event)
+{
+    server_job *job = arg;
+    char *stopped_by = job->summary->stopped_by;
+    switch (event->kind) {
+    case MST_SERVER_BEGIN:
+        server_job_begin(job, event->placement);
+        break;
+    case MST_SERVER_EVALUATE:
+        mst_book_evaluation_begins(job->book);
+        break;
+    case MST_SERVER_JOIN:
+        server_job_mark(job, event, "join");
+        break;
+    case MST_SERVER_LEAVE:
+        server_job_mark(job, event, "leave");
+        break;
+    case MST_SERVER_DEATH:
+        server_job_mark(job, event, "death");
+        break;
+    case MST_SERVER_STOP:
+        if (stopped_by[0] == '\0')
+            snprintf(stopped_by, sizeof job->summary->stopped_by, "%s %u", mst_role_name(event->role),
+                     event->index);
+        break;
+    case MST_SERVER_RECORD:
+        mst_observe_forward(job->observe, event->record);
+        break;
+    }
+}
+
+static mst_status server_job_finish(void *arg, json_t *workers, bool deserted)
 {
     server_job *job = arg;
     job->summary->workers = workers;
@@ -491,20 +486,19 @@ static mst_status server_job_init(server_job *job)
 /* What follows from the options of the run. */
 static void set_options(const server_job *job, mst_server_options *out)
 {
-    static const char *const shards[] = {"auto", "static", "local"};
     const mst_strategy_options *o = &job->strategy;
     out->start_timeout_ms = (uint32_t)(o->start_timeout * 1000);
     out->stall_timeout_ms = (uint32_t)(o->stall_timeout * 1000);
     out->n_threads = (unsigned)o->threads;
-    out->mode = (mst_ps_mode)o->mode;
-    out->needed = o->quorum > 0 ? (uint32_t)o->quorum : out->n_workers;
+    out->mode = (mst_mode)o->mode;
+    out->quorum = o->quorum > 0 ? (uint32_t)o->quorum : out->n_workers;
     out->all_begin = job->config->all_begin;
     out->staleness = (uint32_t)o->staleness;
     out->batch = (uint32_t)o->batch;
     out->global_batch = (uint32_t)o->global_batch;
     out->shuffle_rows = (uint64_t)job->config->train->train->shuffle_rows;
     out->dense_model = o->dense_model;
-    out->shard = shards[o->shard];
+    out->shard = (mst_shard_kind)o->shard;
 }
 
 static mst_status serve(server_job *job)
@@ -512,8 +506,11 @@ static mst_status serve(server_job *job)
     const mst_job_config *config = job->config;
     const mst_strategy_options *o = &job->strategy;
     json_t *join = mst_job_join(config, "server");
-    if (join == NULL)
+    json_t *told = config->index == 0 ? server_job_json(job) : NULL;
+    if (join == NULL || (told == NULL && config->index == 0)) {
+        json_decref(join);
         return mst_fail_memory();
+    }
     mst_server_options options = {
         .engine = config->engine,
         .net = mst_job_net(config, MST_ROLE_SERVER, o),
@@ -521,34 +518,32 @@ static mst_status serve(server_job *job)
         .n_servers = config->cluster->n_servers,
         .n_workers = config->cluster->n_workers,
         .join = join,
+        .job = told,
         .stop = config->train->stop,
         .observe = job->observe,
     };
     set_options(job, &options);
+    static const mst_server_checkpoint checkpoint = {
+        .can_begin = server_job_can_save,
+        .begin = server_job_save_begin,
+        .write = server_job_save_write,
+        .end = server_job_save_end,
+        .read = server_job_read,
+    };
     mst_server_hooks hooks = {
         .arg = job,
-        .build = build,
-        .adopt = adopt,
-        .job = tell_job,
-        .fits = fits,
-        .begin = begin,
-        .placed = placed,
-        .restore = restore,
-        .restored = restored,
-        .advanced = advanced,
-        .eval_begin = eval_begin,
-        .evaluated = evaluated,
-        .can_save = can_save,
-        .save_begin = save_begin,
-        .save_write = save_write,
-        .save_end = save_end,
-        .stopped = stopped,
-        .record = record,
-        .member = member,
-        .finish = finish,
+        .open = server_job_open,
+        .adopt = server_job_adopt,
+        .admit = server_job_admit,
+        .progress = server_job_progress,
+        .evaluated = server_job_evaluated,
+        .event = server_job_event,
+        .finish = server_job_finish,
+        .checkpoint = &checkpoint,
     };
     mst_status st = mst_server_run(&options, &hooks);
     json_decref(join);
+    json_decref(told);
     return st;
 }
 

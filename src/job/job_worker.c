@@ -62,7 +62,7 @@ static mst_status train(const mst_job_config *config, mst_worker *worker, mst_tr
                                     .open = open_sets};
     TRY(mst_pulled_eval_new(&eval, &evaluation));
     mst_worker_job job = {
-        .mode = (mst_ps_mode)o->mode,
+        .mode = (mst_mode)o->mode,
         .batch = (uint32_t)o->batch,
         .global_batch = (uint32_t)o->global_batch,
         .pipeline = (uint32_t)o->pipeline,

@@ -70,7 +70,7 @@ mst_status mst_coordinator_up(mst_server *s, uint32_t peer)
 {
     if (s->co->phase >= MST_JOB_STOP)
         return mst_fail(MST_EPEER, "the job is ending: too late to join");
-    return mst_ps_send_json(s->net, peer, &(mst_message){.type = MST_PS_JOB}, s->hooks->job(s->hooks->arg));
+    return mst_ps_send_json(s->net, peer, &(mst_message){.type = MST_PS_JOB}, json_incref(s->options.job));
 }
 
 /* ---- the first worker ---- */
@@ -107,7 +107,7 @@ static mst_status restore_own(mst_server *s)
     for (uint32_t slot = 0; slot <= params->n_slots; slot++)
         for (uint32_t i = 0; i < s->n_owned; i++) {
             float *to = (slot == 0 ? params->w : params->slots[slot - 1]) + s->owned[i].first;
-            TRY(s->hooks->restore(s->hooks->arg, slot, s->owned[i].first, s->owned[i].count, to));
+            TRY(s->hooks->checkpoint->read(s->hooks->arg, slot, s->owned[i].first, s->owned[i].count, to));
         }
     return MST_OK;
 }
@@ -123,7 +123,8 @@ static mst_status pump(mst_server *s, uint32_t server)
         if (piece == NULL)
             return mst_fail_memory();
         mst_message m = {.type = MST_PS_PART, .count = r->slot, .step = extent->first + r->at};
-        mst_status st = s->hooks->restore(s->hooks->arg, r->slot, m.step, count, (float *)piece->data);
+        mst_status st =
+            s->hooks->checkpoint->read(s->hooks->arg, r->slot, m.step, count, (float *)piece->data);
         if (st != MST_OK) {
             mst_server_release(s, piece);
             return st;
@@ -168,7 +169,7 @@ static mst_status set_server_up(mst_server *s, uint32_t server)
     TRY(mst_ps_send_json(s->net, s->servers[server], &(mst_message){.type = MST_PS_SETUP},
                          json_pack("{s:O, s:o, s:I, s:I}", "model",
                                    json_object_get(s->co->first_join, "model"), "table",
-                                   mst_placement_json(&s->table), "steps", (json_int_t)start->steps,
+                                   mst_placement_json(&s->table), "steps", (json_int_t)start->at.steps,
                                    "restore", (json_int_t)start->restore)));
     return start->restore ? restore_server(s, server) : MST_OK;
 }
@@ -179,11 +180,10 @@ static mst_status choose_sharding(mst_server *s, const json_t *join)
     const json_t *data = json_object_get(join, "data");
     bool random = json_is_true(json_object_get(data, "random"));
     json_int_t rows = json_integer_value(json_object_get(data, "rows"));
-    const char *shard = s->options.shard;
     co->sharding = !mst_is_sync(s) || mst_has_backups(s) ? MST_SHARDING_LEASES : MST_SHARDING_SLICES;
-    if (strcmp(shard, "local") == 0)
+    if (s->options.shard == MST_SHARD_LOCAL)
         co->sharding = MST_SHARDING_LOCAL;
-    else if (strcmp(shard, "static") == 0 || !random)
+    else if (s->options.shard == MST_SHARD_STATIC || !random)
         co->sharding = MST_SHARDING_STATIC;
     bool known = co->sharding == MST_SHARDING_SLICES || co->sharding == MST_SHARDING_LEASES;
     if (known && rows <= 0)
@@ -197,14 +197,16 @@ static mst_status first_worker(mst_server *s, const json_t *join)
     mst_coordinator *co = s->co;
     mst_server_start *start = &co->start;
     TRY(choose_sharding(s, join));
-    TRY(mst_server_set_up(s, json_object_get(join, "model")));
     start->limit_steps = start->limit_rows = start->limit_epochs = UINT64_MAX;
-    TRY(s->hooks->begin(s->hooks->arg, join, start));
+    TRY(s->hooks->open(s->hooks->arg, join, start));
+    s->store = start->store;
     co->first_join = json_incref((json_t *)join);
-    co->progress.steps = s->applied = start->steps;
-    co->progress.rows = start->rows;
-    co->progress.epoch = start->epoch;
-    co->progress.position = start->position;
+    co->progress = (mst_progress){.steps = start->at.steps,
+                                  .rows = start->at.rows,
+                                  .epoch = start->at.epoch,
+                                  .position = start->at.position,
+                                  .epoch_rows = co->progress.epoch_rows};
+    s->applied = start->at.steps;
     return MST_OK;
 }
 
@@ -214,8 +216,6 @@ static mst_status place(mst_server *s)
     mst_coordinator *co = s->co;
     co->placed = true;
     TRY(make_table(s));
-    if (s->hooks->placed != NULL)
-        s->hooks->placed(s->hooks->arg, &s->table);
     TRY(mst_server_make_shard(s));
     if (co->start.restore)
         TRY(restore_own(s));
@@ -265,7 +265,7 @@ static mst_status same_data(const mst_server *s, uint32_t worker, const json_t *
 static mst_status admit(mst_server *s, uint32_t worker, const json_t *join)
 {
     mst_coordinator *co = s->co;
-    TRY(s->hooks->fits(s->hooks->arg, join));
+    TRY(s->hooks->admit(s->hooks->arg, join));
     if (co->first_join == NULL) {
         mst_status st = first_worker(s, join);
         if (st != MST_OK)
@@ -288,7 +288,7 @@ static uint32_t needed_to_start(const mst_server *s)
     bool shards = s->co->sharding == MST_SHARDING_STATIC || s->co->sharding == MST_SHARDING_LOCAL;
     if (s->options.all_begin)
         return s->options.n_workers;
-    return mst_is_sync(s) ? s->options.needed : shards ? s->options.n_workers : 1;
+    return mst_is_sync(s) ? s->options.quorum : shards ? s->options.n_workers : 1;
 }
 
 static mst_status maybe_start(mst_server *s)
@@ -352,7 +352,7 @@ static mst_status hear_worker_join(mst_server *s, uint32_t worker, const json_t 
 
 static mst_status hear_server_join(mst_server *s, uint32_t server, const json_t *join)
 {
-    mst_status st = s->hooks->fits(s->hooks->arg, join);
+    mst_status st = s->hooks->admit(s->hooks->arg, join);
     if (st != MST_OK) {
         mst_warn("server %" PRIu32 " was refused: %s", server, mst_error_text());
         mst_server_refuse(s, s->servers[server], st);
@@ -441,9 +441,12 @@ void mst_coordinator_lost(mst_server *s, uint32_t worker, const mst_net_loss *lo
     }
     m->lost = true;
     bool done = m->done && co->phase >= MST_JOB_STOP;
-    if (s->hooks->member != NULL)
-        s->hooks->member(s->hooks->arg, MST_ROLE_WORKER, worker,
-                         done || loss->reason == MST_NET_STOPPED ? "leave" : "death", why);
+    s->hooks->event(s->hooks->arg,
+                    &(mst_server_event){.kind = done || loss->reason == MST_NET_STOPPED ? MST_SERVER_LEAVE
+                                                                                        : MST_SERVER_DEATH,
+                                        .role = MST_ROLE_WORKER,
+                                        .index = worker,
+                                        .text = why});
     if (done)
         mst_warn("%s, after it had done its work", why);
     else
@@ -488,8 +491,9 @@ static mst_status hear_failure(mst_server *s, bool worker, uint32_t index, const
         return mst_fail(MST_ESTOPPED, "%s %" PRIu32 " was asked to stop", role, index);
     if (code == MST_ESTOPPED) {
         s->co->stopped = true;
-        if (s->hooks->stopped != NULL)
-            s->hooks->stopped(s->hooks->arg, worker ? MST_ROLE_WORKER : MST_ROLE_SERVER, index);
+        s->hooks->event(s->hooks->arg, &(mst_server_event){.kind = MST_SERVER_STOP,
+                                                           .role = worker ? MST_ROLE_WORKER : MST_ROLE_SERVER,
+                                                           .index = index});
         return mst_coordinator_stop(s);
     }
     mst_server_fail(s, mst_fail(code > 0 && code <= MST_EUNSUPPORTED ? (mst_status)code : MST_EPEER,

@@ -75,7 +75,7 @@ struct mst_coordinator {
     bool placed; /* the partition table is made */
     mst_server_start start;
     mst_sharding sharding;
-    mst_ps_progress progress;
+    mst_progress progress;
     char waiting[96];    /* what progress.waiting points at */
     uint64_t closed_ns;  /* when the last step closed or push came */
     uint64_t arrived_ns; /* sync: of the last push */

@@ -29,8 +29,9 @@ mst_status mst_coordinator_welcome(mst_server *s, uint32_t worker)
     m->epoch = m->epoch > co->progress.epoch ? m->epoch : co->progress.epoch;
     mst_coordinator_catch_up(s, worker);
     mst_info("%s takes part", m->name);
-    if (s->hooks->member != NULL)
-        s->hooks->member(s->hooks->arg, MST_ROLE_WORKER, worker, "join", m->name);
+    s->hooks->event(s->hooks->arg,
+                    &(mst_server_event){
+                        .kind = MST_SERVER_JOIN, .role = MST_ROLE_WORKER, .index = worker, .text = m->name});
     TRY(mst_ps_send_json(s->net, s->workers[worker].peer, &(mst_message){.type = MST_PS_WELCOME},
                          json_pack("{s:o, s:I, s:I, s:s, s:s?, s:I}", "table", mst_placement_json(&s->table),
                                    "step", (json_int_t)s->applied, "epoch", (json_int_t)m->epoch, "sharding",
@@ -42,8 +43,7 @@ mst_status mst_coordinator_welcome(mst_server *s, uint32_t worker)
 mst_status mst_coordinator_start(mst_server *s)
 {
     mst_coordinator *co = s->co;
-    if (co->start.restore)
-        s->hooks->restored(s->hooks->arg);
+    s->hooks->event(s->hooks->arg, &(mst_server_event){.kind = MST_SERVER_BEGIN, .placement = &s->table});
     co->phase = MST_JOB_RUN;
     co->run_ns = co->closed_ns = mst_now_ns();
     co->eval_due = co->start.evaluates && co->start.owes_evaluation;
@@ -153,7 +153,7 @@ bool mst_coordinator_expects(const mst_server *s, uint32_t worker)
 
 bool mst_coordinator_ahead(const mst_server *s, uint32_t worker)
 {
-    if (s->options.mode != MST_PS_SSP)
+    if (s->options.mode != MST_MODE_SSP)
         return false;
     uint64_t slowest = slowest_but(s, worker);
     return slowest != UINT64_MAX && s->workers[worker].pushes > slowest + s->options.staleness;
@@ -215,12 +215,17 @@ static mst_status hear_early(mst_server *s)
     return st;
 }
 
+static void evaluation_begins(mst_server *s)
+{
+    s->hooks->event(s->hooks->arg, &(mst_server_event){.kind = MST_SERVER_EVALUATE});
+}
+
 mst_status mst_coordinator_cut_taken(mst_server *s)
 {
     mst_coordinator *co = s->co;
     if (s->cut.flags & MST_CUT_EVAL) {
         co->evaluated_step = co->progress.steps;
-        s->hooks->eval_begin(s->hooks->arg);
+        evaluation_begins(s);
     }
     if (!(s->cut.flags & MST_CUT_SAVE))
         return MST_OK;
@@ -229,7 +234,7 @@ mst_status mst_coordinator_cut_taken(mst_server *s)
     json_t *plan = mst_work_json(s);
     if (plan == NULL)
         return mst_fail_memory();
-    TRY(s->hooks->save_begin(s->hooks->arg, &s->table, plan, co->saving_best));
+    TRY(s->hooks->checkpoint->begin(s->hooks->arg, &s->table, plan, co->saving_best));
     return hear_early(s);
 }
 
@@ -245,7 +250,7 @@ static mst_status begin_cut(mst_server *s)
     bool waits =
         co->phase == MST_JOB_FINAL && co->eval_due && !evaluates; /* the chief is still opening its sets */
     bool saves = best || (co->save_due && !waits);
-    if (saves && !s->hooks->can_save(s->hooks->arg, best))
+    if (saves && !s->hooks->checkpoint->can_begin(s->hooks->arg, best))
         saves = best = evaluates = false; /* soon */
     if (!evaluates && !saves)
         return MST_OK;
@@ -302,10 +307,10 @@ mst_status mst_coordinator_hear_part(mst_server *s, const mst_message *m, const 
         m->step > s->table.size || count > s->table.size - m->step)
         return mst_fail(MST_EPEER, "a server sent floats that nobody asked for");
     if (!(m->flags & MST_PART_ZERO))
-        return s->hooks->save_write(s->hooks->arg, m->count, m->step, count, body);
+        return s->hooks->checkpoint->write(s->hooks->arg, m->count, m->step, count, body);
     while (at < count) {
         uint64_t n = count - at < (1u << 14) ? count - at : 1u << 14;
-        TRY(s->hooks->save_write(s->hooks->arg, m->count, m->step + at, n, zeros));
+        TRY(s->hooks->checkpoint->write(s->hooks->arg, m->count, m->step + at, n, zeros));
         at += n;
     }
     return MST_OK;
@@ -319,7 +324,7 @@ static mst_status settle_best(mst_server *s)
         return MST_OK;
     co->saving = co->saving_best = false;
     mst_phase before = mst_span_enter(MST_PHASE_CHECKPOINT);
-    mst_status st = s->hooks->save_end(s->hooks->arg, co->best);
+    mst_status st = s->hooks->checkpoint->end(s->hooks->arg, co->best);
     mst_span_enter(before);
     return st;
 }
@@ -334,7 +339,7 @@ mst_status mst_coordinator_saved(mst_server *s, uint32_t number)
         TRY(settle_best(s));
     } else {
         co->saving = false;
-        TRY(s->hooks->save_end(s->hooks->arg, true));
+        TRY(s->hooks->checkpoint->end(s->hooks->arg, true));
     }
     return mst_coordinator_look(s);
 }
@@ -343,7 +348,7 @@ mst_status mst_coordinator_hear_result(mst_server *s, const mst_message *m, cons
 {
     mst_coordinator *co = s->co;
     const json_t *error = json_object_get(json, "error");
-    bool over = false;
+    mst_server_verdict verdict = {0};
     if (json_is_string(error)) {
         json_int_t code = json_integer_value(json_object_get(json, "code"));
         mst_server_fail(s, mst_fail(code > 0 && code <= MST_EUNSUPPORTED ? (mst_status)code : MST_EPEER,
@@ -353,11 +358,12 @@ mst_status mst_coordinator_hear_result(mst_server *s, const mst_message *m, cons
     if (!co->evaluating || m->count != co->eval_cut)
         return MST_OK;
     co->evaluating = false;
-    TRY(s->hooks->evaluated(s->hooks->arg, json, &over, &co->best));
+    TRY(s->hooks->evaluated(s->hooks->arg, json, &verdict));
+    co->best = verdict.best;
     co->best_known = true;
     if (co->saving_best)
         TRY(settle_best(s));
-    if (over)
+    if (verdict.over)
         TRY(mst_coordinator_stop(s));
     return mst_coordinator_look(s);
 }
@@ -536,25 +542,26 @@ mst_status mst_coordinator_look(mst_server *s)
         uint64_t now = mst_now_ns();
         co->progress.seconds = (double)(now - co->run_ns) * 1e-9;
         co->progress.waiting = now - co->closed_ns > MST_S ? name_waiting(s) : NULL;
-        TRY(s->hooks->advanced(s->hooks->arg, &co->progress, &due));
+        TRY(s->hooks->progress(s->hooks->arg, &co->progress, &due));
         co->progress.loss = (mst_loss_sum){0};
     }
     if (s->cut.number != s->cut.taken) { /* what a cut under way is for is due until it is taken */
-        due &= co->evaluating ? ~MST_PS_DUE_EVAL : ~0u;
-        due &= co->saving && !co->saving_best ? ~MST_PS_DUE_SAVE : ~0u;
+        unsigned begun =
+            (co->evaluating ? MST_DUE_EVAL : 0u) | (co->saving && !co->saving_best ? MST_DUE_SAVE : 0u);
+        due &= ~begun;
     }
-    if (due & MST_PS_DUE_EVAL && !co->start.evaluates) {
-        bool over = false, best;
-        s->hooks->eval_begin(s->hooks->arg);
-        TRY(s->hooks->evaluated(s->hooks->arg, NULL, &over, &best));
-        due |= over ? MST_PS_DUE_END : 0;
-    } else if (due & MST_PS_DUE_EVAL) {
+    if (due & MST_DUE_EVAL && !co->start.evaluates) {
+        mst_server_verdict verdict = {0};
+        evaluation_begins(s);
+        TRY(s->hooks->evaluated(s->hooks->arg, NULL, &verdict));
+        due |= verdict.over ? MST_DUE_END : 0;
+    } else if (due & MST_DUE_EVAL) {
         co->eval_due = true;
     }
-    if (due & MST_PS_DUE_SAVE && co->start.saves)
+    if (due & MST_DUE_SAVE && co->start.saves)
         co->save_due = true;
     TRY(begin_cut(s));
-    if (due & MST_PS_DUE_END)
+    if (due & MST_DUE_END)
         TRY(mst_coordinator_stop(s));
     TRY(mst_work_offer(s));
     TRY(mst_server_release_deferred(s));

@@ -220,7 +220,7 @@ bool mst_coordinator_trailer(mst_server *s, uint32_t worker, mst_work *out)
 /* Every worker has come to the end of its stream. Without a row in any, there would be no end of epochs. */
 static mst_status any_rows(const mst_coordinator *co)
 {
-    return co->progress.rows > co->start.rows
+    return co->progress.rows > co->start.at.rows
                ? MST_OK
                : mst_fail(MST_EINPUT, "no worker has found any rows to train on");
 }
@@ -281,18 +281,18 @@ mst_status mst_work_begin(mst_server *s)
     json_t *plan = start->plan;
     uint64_t epoch_rows = co->progress.epoch_rows;
     for (uint32_t w = 0; w < s->options.n_workers; w++)
-        co->members[w].epoch = start->epoch;
+        co->members[w].epoch = start->at.epoch;
     if (co->sharding == MST_SHARDING_SLICES) {
         co->slices = (mst_slices){.epoch_rows = epoch_rows,
                                   .batch = s->options.global_batch,
                                   .epochs = start->limit_epochs,
                                   .steps = start->limit_steps,
                                   .rows = start->limit_rows,
-                                  .step = start->steps,
-                                  .done_rows = start->rows,
-                                  .epoch = start->epoch,
-                                  .position = start->position};
-        co->n_planned = start->steps;
+                                  .step = start->at.steps,
+                                  .done_rows = start->at.rows,
+                                  .epoch = start->at.epoch,
+                                  .position = start->at.position};
+        co->n_planned = start->at.steps;
         json_t *missed = json_object_get(plan, "missed"), *item;
         size_t i;
         json_array_foreach(missed, i, item)
@@ -307,8 +307,8 @@ mst_status mst_work_begin(mst_server *s)
         return MST_OK;
     }
     if (streams(co)) {
-        co->granted_steps = start->steps;
-        co->granted_rows = start->rows;
+        co->granted_steps = start->at.steps;
+        co->granted_rows = start->at.rows;
         return MST_OK;
     }
     mst_lease_options options = {.epoch_rows = epoch_rows,
@@ -317,11 +317,11 @@ mst_status mst_work_begin(mst_server *s)
                                  .segment_rows = s->options.shuffle_rows,
                                  .n_workers = s->options.n_workers,
                                  .epochs = start->limit_epochs,
-                                 .steps = left_of(start->limit_steps, start->steps),
-                                 .rows = left_of(start->limit_rows, start->rows)};
+                                 .steps = left_of(start->limit_steps, start->at.steps),
+                                 .rows = left_of(start->limit_rows, start->at.rows)};
     json_t *leases = json_object_get(plan, "leases");
     return leases != NULL ? mst_leases_resume(&options, leases, &co->leases)
-                          : mst_leases_new(&options, start->epoch, start->position, &co->leases);
+                          : mst_leases_new(&options, start->at.epoch, start->at.position, &co->leases);
 }
 
 mst_status mst_work_wanted(mst_server *s, uint32_t worker, const mst_message *m)

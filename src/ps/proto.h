@@ -12,8 +12,8 @@
 #include <jansson.h>
 
 #include "net/net.h"
-#include "tensor/half.h"
 #include "ps/list.h"
+#include "tensor/half.h"
 
 typedef enum mst_ps_type {
     /* ---- start-up ---- */

@@ -97,11 +97,6 @@ void mst_server_fail(mst_server *s, mst_status status)
 
 /* ---- the store ---- */
 
-mst_status mst_server_set_up(mst_server *s, const json_t *model)
-{
-    return s->hooks->build(s->hooks->arg, model, &s->store);
-}
-
 mst_status mst_server_make_shard(mst_server *s)
 {
     s->owned = mst_calloc(s->table.n_partitions, sizeof *s->owned);
@@ -141,10 +136,12 @@ static mst_status hear_setup(mst_server *s, const json_t *json)
 {
     json_int_t steps = 0, restore = 0;
     json_t *model, *table;
+    mst_server_start start = {0};
     if (s->shard != NULL || json_unpack((json_t *)json, "{s:o, s:o, s:I, s:I}", "model", &model, "table",
                                         &table, "steps", &steps, "restore", &restore) != 0)
         return mst_fail(MST_EPEER, "server 0 sent a set-up that makes no sense");
-    TRY(mst_server_set_up(s, model));
+    TRY(s->hooks->open(s->hooks->arg, json, &start));
+    s->store = start.store;
     TRY(mst_placement_from_json(&s->table, table));
     if (s->table.size != s->store.params->size)
         return mst_fail(MST_EPEER, "server 0 has a model of %" PRIu64 " parameters, here it has %" PRIu64,

@@ -19,21 +19,11 @@
 #include <stdatomic.h>
 
 #include "model/model.h"
+#include "net/net.h"
 #include "observe/record.h"
 #include "optim/optim.h"
 #include "ps/placement.h"
-#include "ps/worker.h"
-
-/* Where training stands. */
-typedef struct mst_ps_progress {
-    uint64_t steps, rows;
-    uint64_t epoch,
-        position;        /* asynchronous: of the first epoch that is not done, and how many of its rows are */
-    uint64_t epoch_rows; /* 0: not known */
-    mst_loss_sum loss;   /* of the rows trained on since the last call of advanced */
-    double seconds;      /* of training since the beginning of this process's run */
-    const char *waiting; /* no step for a second: workers that owe a push, "worker 2"; else NULL */
-} mst_ps_progress;
+#include "strategy/progress.h"
 
 /* The model and the memory for it. */
 typedef struct mst_server_store {
@@ -42,68 +32,87 @@ typedef struct mst_server_store {
     mst_params *params; /* reserved */
 } mst_server_store;
 
-/* Where a run begins. */
+/* The state from which a run starts. */
 typedef struct mst_server_start {
-    uint64_t steps, rows, epoch, position;
+    mst_server_store store;
+    /* ---- filled in on the coordinator only ---- */
+    mst_progress at;
     uint64_t limit_steps, limit_rows, limit_epochs; /* UINT64_MAX: none */
-    bool restore;                                   /* the hook `restore` has the weights and state */
+    bool restore;          /* weights and optimizer state are read with mst_server_checkpoint.read */
     bool evaluates, saves; /* there are sets to evaluate on; checkpoints are written */
     bool keeps_best;       /* weights that evaluate best are saved too */
-    bool owes_evaluation;  /* the run that is resumed was stopped in one */
+    bool owes_evaluation;  /* the resumed run was stopped during an evaluation */
     const char *run;       /* its directory, for sentences; or NULL; outlives the server */
-    json_t *plan;          /* of the checkpoint (save_begin); a new reference, or NULL */
+    json_t *plan;          /* as given to mst_server_checkpoint.begin; a new reference, or NULL */
 } mst_server_start;
 
-#define MST_PS_DUE_EVAL 1u
-#define MST_PS_DUE_SAVE 2u
-#define MST_PS_DUE_END  4u
+/* An event that the program records; it does not affect the job. */
+typedef enum mst_server_event_kind {
+    MST_SERVER_BEGIN,    /* every server has its weights and training begins; placement. No read follows. */
+    MST_SERVER_EVALUATE, /* the weights as they are now will be evaluated */
+    MST_SERVER_JOIN,     /* a process takes part: role, index, text */
+    MST_SERVER_LEAVE,    /* it has left after finishing its work, or without fault: role, index, text */
+    MST_SERVER_DEATH,    /* it is lost: role, index, text */
+    MST_SERVER_STOP,     /* a signal asked that process to stop, which ends the job: role, index */
+    MST_SERVER_RECORD,   /* a record of another process: record */
+} mst_server_event_kind;
+
+/* Pointers are valid during the call only. */
+typedef struct mst_server_event {
+    mst_server_event_kind kind;
+    mst_role role;
+    uint32_t index;
+    const char *text;
+    const mst_record *record;
+    const mst_placement *placement;
+} mst_server_event;
+
+/* Verdict on an evaluation. */
+typedef struct mst_server_verdict {
+    bool over; /* the run is to end */
+    bool best; /* no earlier weights were better */
+} mst_server_verdict;
+
+/* Checkpoints, as a stream of floats in any order. slot 0 is the weights, slot s + 1 the optimizer's slot s.
+ */
+typedef struct mst_server_checkpoint {
+    /* Whether begin would start a checkpoint without waiting. best: of weights under evaluation. */
+    bool (*can_begin)(void *arg, bool best);
+    /* Starts a checkpoint of the weights as they are now. plan (stolen): open of a resumed run returns it. */
+    mst_status (*begin)(void *arg, const mst_placement *table, json_t *plan, bool best);
+    mst_status (*write)(void *arg, uint32_t slot, uint64_t first, uint64_t count, const float *data);
+    /* keep: false discards it, because earlier weights evaluated better. */
+    mst_status (*end)(void *arg, bool keep);
+    /* Reads floats [first, first + count) of the checkpoint that the run starts from. */
+    mst_status (*read)(void *arg, uint32_t slot, uint64_t first, uint64_t count, float *out);
+} mst_server_checkpoint;
 
 typedef struct mst_server_options mst_server_options;
 
-/* What a server asks of the program around it. All on the server's thread. */
+/* The program around a server. The server's thread makes every call. */
 typedef struct mst_server_hooks {
     void *arg;
-    /* The store for the model a worker found ("model" of its JOIN: name, features, dense, classes, ...). */
-    mst_status (*build)(void *arg, const json_t *model, mst_server_store *out);
-    /* Not on the coordinator: what that tells first; a resumed run's options may change those given. */
+    /* Makes the store for the model that the first worker found: job["model"]. On the coordinator job is the
+     * JOIN of that worker, and this opens the run. */
+    mst_status (*open)(void *arg, const json_t *job, mst_server_start *out);
+    /* Servers other than the coordinator: job is mst_server_options.job of the coordinator. A resumed run's
+     * options may change those given. */
     mst_status (*adopt)(void *arg, const json_t *job, mst_server_options *options);
 
     /* ---- the coordinator only ---- */
 
-    /* What joins are told first: {"resume": bool, "options", "files"}. New reference or NULL. */
-    json_t *(*job)(void *arg);
-    /* Whether a worker's or server's JOIN fits this job; a sentence that names the difference otherwise. */
-    mst_status (*fits)(void *arg, const json_t *join);
-    /* After build: opens the run. join is that of the first worker. */
-    mst_status (*begin)(void *arg, const json_t *join, mst_server_start *out);
-    /* Which server has which floats. Or NULL. */
-    void (*placed)(void *arg, const mst_placement *table);
-    /* Floats [first, first + count) of the weights (slot 0) or of optimizer slot - 1. */
-    mst_status (*restore)(void *arg, uint32_t slot, uint64_t first, uint64_t count, float *out);
-    /* Every server has its floats: restore is not called again. Only after restore. */
-    void (*restored)(void *arg);
-    /* Training has advanced; which MST_PS_DUE_* are due now. Also called a few times a second. */
-    mst_status (*advanced)(void *arg, const mst_ps_progress *progress, unsigned *due);
-    /* The weights as they are now will be evaluated; then the results, {"test", "valid"} as pulled_eval.h
-     * makes them. *over: the run is to end. *best: no weights were better. */
-    void (*eval_begin)(void *arg);
-    mst_status (*evaluated)(void *arg, const json_t *result, bool *over, bool *best);
-    /* A checkpoint of the weights as they are now: begin, all floats in any order, end. plan (stolen): to be
-     * given back by begin of a resumed run. can_save: begin would not wait. best: of weights under
-     * evaluation; complete is false when there were better ones. */
-    bool (*can_save)(void *arg, bool best);
-    mst_status (*save_begin)(void *arg, const mst_placement *table, json_t *plan, bool best);
-    mst_status (*save_write)(void *arg, uint32_t slot, uint64_t first, uint64_t count, const float *data);
-    mst_status (*save_end)(void *arg, bool complete);
-    /* Another process was asked to stop, which ends the job. Or NULL. */
-    void (*stopped)(void *arg, mst_role role, uint32_t index);
-    /* A record of another process has come (observe/record.h); its data are valid inside. Or NULL. */
-    void (*record)(void *arg, const mst_record *record);
-    /* What became of a process: "join", "leave" (it had done its work), "death", with a sentence. Or NULL. */
-    void (*member)(void *arg, mst_role role, uint32_t index, const char *kind, const char *text);
-    /* Training is over and everybody has reported: [{"worker", "steps", ...}, ...]; stolen. deserted:
-     * because no worker was left. */
+    /* Checks that a process with this JOIN fits the job; otherwise the sentence names the difference. */
+    mst_status (*admit)(void *arg, const json_t *join);
+    /* Called after every step and a few times per second. progress->loss covers the rows since the last call.
+     * *due: mst_due_bits. */
+    mst_status (*progress)(void *arg, const mst_progress *progress, unsigned *due);
+    /* result: {"test", "valid"} as pulled_eval.h makes them; NULL: there are no sets to evaluate on. */
+    mst_status (*evaluated)(void *arg, const json_t *result, mst_server_verdict *out);
+    void (*event)(void *arg, const mst_server_event *event);
+    /* Training is over and every worker has reported: [{"worker", "steps", ...}, ...]; stolen. deserted:
+     * because no worker is left. */
     mst_status (*finish)(void *arg, json_t *workers, bool deserted);
+    const mst_server_checkpoint *checkpoint; /* called with the same arg */
 } mst_server_hooks;
 
 struct mst_server_options {
@@ -113,15 +122,16 @@ struct mst_server_options {
     uint32_t n_servers, n_workers;
     uint32_t start_timeout_ms, stall_timeout_ms;
     unsigned n_threads; /* apply threads */
-    mst_ps_mode mode;
-    uint32_t needed;    /* sync: pushes that close a step; n_workers: all */
-    bool all_begin;     /* training begins when all workers have joined, whatever the mode needs */
+    mst_mode mode;
+    uint32_t quorum;    /* sync: pushes that close a step; n_workers: all */
+    bool all_begin;     /* training begins when all workers have joined, whatever the quorum */
     uint32_t staleness; /* ssp */
     uint32_t batch, global_batch;
     uint64_t shuffle_rows;
     bool dense_model;
-    const char *shard;       /* "auto", "static", "local": how rows are divided */
-    json_t *join;            /* what the coordinator compares; borrowed */
+    mst_shard_kind shard;
+    json_t *join; /* sent to the coordinator, which compares it with its own; borrowed */
+    json_t *job;  /* coordinator: sent to joining processes, {"resume": bool, "options", "files"}; borrowed */
     const atomic_bool *stop; /* the job is to end, with a checkpoint; or NULL */
     /* What this server writes about itself, which goes to the coordinator; that files its own. Or NULL. */
     struct mst_observe *observe;

@@ -155,7 +155,7 @@ static mst_status write_owned(mst_server *s)
     for (uint32_t slot = 0; slot <= params->n_slots; slot++)
         for (uint32_t i = 0; i < s->n_owned; i++) {
             const float *from = (slot == 0 ? params->w : params->slots[slot - 1]) + s->owned[i].first;
-            TRY(s->hooks->save_write(s->hooks->arg, slot, s->owned[i].first, s->owned[i].count, from));
+            TRY(s->hooks->checkpoint->write(s->hooks->arg, slot, s->owned[i].first, s->owned[i].count, from));
         }
     return MST_OK;
 }

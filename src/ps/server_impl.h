@@ -144,13 +144,13 @@ typedef struct mst_server {
 
 static inline bool mst_is_sync(const mst_server *s)
 {
-    return s->options.mode == MST_PS_SYNC;
+    return s->options.mode == MST_MODE_SYNC;
 }
 
 /* sync with fewer pushes than workers per step. */
 static inline bool mst_has_backups(const mst_server *s)
 {
-    return mst_is_sync(s) && s->options.needed < s->options.n_workers;
+    return mst_is_sync(s) && s->options.quorum < s->options.n_workers;
 }
 
 static inline bool mst_bit(const uint64_t *bits, uint32_t i)
@@ -181,8 +181,7 @@ void mst_server_refuse(mst_server *s, uint32_t peer, mst_status status);
 void mst_server_expel(mst_server *s, uint32_t worker, const char *why);
 /* Ends the server's loop with the status and its recorded sentence. */
 void mst_server_fail(mst_server *s, mst_status status);
-/* Builds store and shard for the model and table. */
-mst_status mst_server_set_up(mst_server *s, const json_t *model);
+/* With store and table in place: the shard. */
 mst_status mst_server_make_shard(mst_server *s);
 
 /* ---- server_steps.c ---- */

@@ -25,8 +25,7 @@ mst_status mst_server_hear_log(mst_server *s, uint32_t peer, const mst_message *
         return mst_fail(MST_EPEER, "LOG: %s", mst_error_text());
     if (strcmp(record.process, name) != 0)
         return mst_fail(MST_EPEER, "LOG in the name of %s", record.process);
-    if (s->hooks->record != NULL)
-        s->hooks->record(s->hooks->arg, &record);
+    s->hooks->event(s->hooks->arg, &(mst_server_event){.kind = MST_SERVER_RECORD, .record = &record});
     return MST_OK;
 }
 
@@ -89,7 +88,7 @@ void mst_server_farewell(mst_server *s)
 void mst_server_last_words(mst_server *s)
 {
     uint64_t deadline = mst_now_ns() + FAREWELL_NS;
-    bool any = s->co != NULL && s->net != NULL && s->hooks->record != NULL;
+    bool any = s->co != NULL && s->net != NULL;
     while (any && mst_now_ns() < deadline) {
         any = false;
         for (uint32_t i = 1; i < s->options.n_servers; i++)

@@ -210,9 +210,9 @@ static mst_status push_now(mst_server *s, uint32_t worker, const mst_shard_reque
     w->pushes++;
     advance_to(s, s->applied + 1);
     mst_span_steps(1, r->head.rows);
-    if (in_parts(r) && s->options.mode == MST_PS_ASYNC)
+    if (in_parts(r) && s->options.mode == MST_MODE_ASYNC)
         return push_in_parts(s, worker, r);
-    if (size > SMALL_REPLY && s->options.mode == MST_PS_ASYNC)
+    if (size > SMALL_REPLY && s->options.mode == MST_MODE_ASYNC)
         return push_large(s, worker, r, size);
     mst_update u = update_of(s);
     TRY(mst_shard_apply(s->shard, &r, 1, &u));
@@ -230,7 +230,7 @@ static mst_status push_now(mst_server *s, uint32_t worker, const mst_shard_reque
 
 mst_status mst_server_release_deferred(mst_server *s)
 {
-    if (s->options.mode != MST_PS_SSP)
+    if (s->options.mode != MST_MODE_SSP)
         return MST_OK;
     for (uint32_t i = 0; i < s->options.n_workers; i++) {
         mst_server_worker *w = &s->workers[i];
@@ -290,7 +290,7 @@ static mst_status decide_close(mst_server *s, uint64_t step)
             here++;
         }
     }
-    if (here == 0 || here < (active < s->options.needed ? active : s->options.needed))
+    if (here == 0 || here < (active < s->options.quorum ? active : s->options.quorum))
         return MST_OK;
     mst_message m = {.type = MST_PS_CLOSE, .step = step};
     mst_piece piece = {close.slots, sizeof close.slots};

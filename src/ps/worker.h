@@ -20,14 +20,9 @@
 #include "model/model.h"
 #include "net/net.h"
 #include "optim/optim.h"
-#include "tensor/half.h"
 #include "ps/list.h"
-
-typedef enum mst_ps_mode {
-    MST_PS_SYNC,
-    MST_PS_ASYNC,
-    MST_PS_SSP,
-} mst_ps_mode;
+#include "strategy/progress.h"
+#include "tensor/half.h"
 
 typedef struct mst_worker_options {
     const mst_net_engine *engine;
@@ -57,7 +52,7 @@ typedef struct mst_worker_evaluation {
 
 /* How the job is trained; the same for all its workers. */
 typedef struct mst_worker_job {
-    mst_ps_mode mode;
+    mst_mode mode;
     uint32_t batch, global_batch;
     uint32_t pipeline; /* requests in flight beyond the first; sync: 0 */
     mst_wire wire;

@@ -115,7 +115,7 @@ static mst_status gradient_room(mst_turn *turn, uint64_t floats)
 static mst_step step_of(const mst_worker *self, uint32_t slot)
 {
     const mst_turn *turn = &self->turns[slot];
-    uint64_t apart = self->job->mode == MST_PS_SYNC ? 0 : self->options.net.self.index;
+    uint64_t apart = self->job->mode == MST_MODE_SYNC ? 0 : self->options.net.self.index;
     return (mst_step){
         .seed = self->job->seed + apart * 0x9E3779B97F4A7C15ull,
         .number = turn->step != 0 ? turn->step : mst_client_reply(self->client, slot)->version + 1,

@@ -127,7 +127,7 @@ static mst_status need(mst_step *step, uint32_t range)
         return MST_OK;
     uint64_t start = mst_now_ns(), deadline = start + self->options.stall_timeout_ms * MST_MS;
     mst_phase before =
-        mst_span_enter(self->job->mode == MST_PS_SYNC ? MST_PHASE_BARRIER_WAIT : MST_PHASE_PULL_WAIT);
+        mst_span_enter(self->job->mode == MST_MODE_SYNC ? MST_PHASE_BARRIER_WAIT : MST_PHASE_PULL_WAIT);
     pthread_mutex_lock(&o->lock);
     while (!is_set(&o->here[range]) && o->phase == MST_OVERLAP_RUN && mst_now_ns() < deadline)
         wait_moved(o, deadline);

@@ -52,7 +52,7 @@ static mst_status await_reply(mst_worker *self, uint32_t slot, bool (*there)(con
     bool unbounded = self->turns[slot].state == MST_TURN_PUSHED && self->turns[slot].exhausted;
     mst_status st = MST_OK;
     mst_phase before =
-        mst_span_enter(self->job->mode == MST_PS_SYNC ? MST_PHASE_BARRIER_WAIT : MST_PHASE_PULL_WAIT);
+        mst_span_enter(self->job->mode == MST_MODE_SYNC ? MST_PHASE_BARRIER_WAIT : MST_PHASE_PULL_WAIT);
     while (!there(self->client, slot) && !self->ended && !(unbounded && self->stopped)) {
         uint64_t now = mst_now_ns();
         if (!unbounded && now >= start + patience) {
@@ -87,7 +87,7 @@ static mst_status settle(mst_worker *self, uint32_t slot)
         self->counts.dropped_rows += reply->dropped ? turn->push_rows : 0;
         mst_span_steps(!reply->dropped, reply->dropped ? 0 : turn->push_rows);
         mst_span_dropped(reply->dropped ? turn->push_rows : 0);
-        if (self->job->mode != MST_PS_SYNC && reply->version > turn->push_version)
+        if (self->job->mode != MST_MODE_SYNC && reply->version > turn->push_version)
             mst_span_stale(reply->version - turn->push_version - 1); /* pushes of others in between */
         mst_observe_set_step(self->job->observe, reply->version);
     }
@@ -99,7 +99,7 @@ static mst_status settle(mst_worker *self, uint32_t slot)
 static uint64_t step_of(const mst_worker *self, uint32_t slot)
 {
     const mst_turn *turn = &self->turns[slot];
-    if (self->job->mode != MST_PS_SYNC)
+    if (self->job->mode != MST_MODE_SYNC)
         return self->own_steps + 1;
     return turn->step != 0 ? turn->step : mst_client_reply(self->client, slot)->version + 1;
 }

@@ -104,7 +104,7 @@ static uint32_t free_slot(const mst_worker *self)
 /* Where a batch of the worker's own rows stands in a global batch of all workers'. */
 static uint64_t own_first_row(const mst_worker *self)
 {
-    return self->job->mode == MST_PS_SYNC ? (uint64_t)self->options.net.self.index * self->job->batch : 0;
+    return self->job->mode == MST_MODE_SYNC ? (uint64_t)self->options.net.self.index * self->job->batch : 0;
 }
 
 /* The batch becomes a turn: its list is ready to be pulled. */
@@ -188,7 +188,7 @@ static mst_status take_leased(mst_worker *self, uint32_t slot)
  */
 static mst_status take_granted(mst_worker *self, uint32_t slot, uint64_t step, bool *slot_used)
 {
-    bool sync = self->job->mode == MST_PS_SYNC;
+    bool sync = self->job->mode == MST_MODE_SYNC;
     uint32_t n = self->granted < self->job->batch ? (uint32_t)self->granted : self->job->batch;
     uint64_t position;
     mst_batch batch;
@@ -225,7 +225,7 @@ static mst_status enter_grant(mst_worker *self, const mst_work *work, bool *vali
 
 static mst_status take_next(mst_worker *self, uint32_t slot, bool *taken)
 {
-    bool sync = self->job->mode == MST_PS_SYNC;
+    bool sync = self->job->mode == MST_MODE_SYNC;
     for (;;) {
         const mst_work *next = next_item(self);
         mst_work work;

@@ -234,7 +234,7 @@ static void drops_are_counted(void **state)
 {
     (void)state;
     job *j = leased(0);
-    j->job.mode = MST_PS_SYNC; /* with backup workers */
+    j->job.mode = MST_MODE_SYNC; /* with backup workers */
     j->s.n_servers = 1;
     j->s.pushed = drop_third;
     assert_int_equal(job_run(j), MST_OK);
@@ -268,7 +268,7 @@ static void grants_of_a_stream(void **state)
     (void)state;
     job *j = job_new(FAKE_STREAM, "logreg", 2, FEATURES);
     mst_work first[] = {{.kind = MST_WORK_GRANT, .to = 35}};
-    j->job.mode = MST_PS_ASYNC;
+    j->job.mode = MST_MODE_ASYNC;
     j->s.first = first;
     j->s.n_first = 1;
     j->s.wanted = grant_more;

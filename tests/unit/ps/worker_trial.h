@@ -58,7 +58,7 @@ static inline job *job_new(fake_kind kind, const char *model, uint32_t classes, 
                                      .start_timeout_ms = 5000,
                                      .stall_timeout_ms = 5000,
                                      .stop = &j->stop};
-    j->job = (mst_worker_job){.mode = MST_PS_SYNC, .batch = 10, .global_batch = 10};
+    j->job = (mst_worker_job){.mode = MST_MODE_SYNC, .batch = 10, .global_batch = 10};
     return j;
 }
 
@@ -142,7 +142,7 @@ static inline job *leased(uint32_t pipeline)
 {
     job *j = job_new(FAKE_CHEAP, "logreg", 2, FEATURES);
     static const mst_work first[] = {{.kind = MST_WORK_LEASE, .to = 40}};
-    j->job.mode = MST_PS_ASYNC;
+    j->job.mode = MST_MODE_ASYNC;
     j->job.pipeline = pipeline;
     j->s.first = first;
     j->s.n_first = 1;
