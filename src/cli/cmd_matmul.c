@@ -2,7 +2,7 @@
  *
  * Every rank runs this; rank 0 prints. Ranks first compare what they were told: wrong usage, and options that
  * differ, are said by rank 0 alone. So is every later failure that all ranks know of; one that only this rank
- * knows of goes to the others through the watch, and each of them says it and exits with 3. */
+ * knows of goes to the others through the rank monitor, and each of them prints it and exits with 3. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -18,11 +18,11 @@
 #include "cli/table.h"
 #include "launch/mpi_lost.h"
 #include "matmul/matmul.h"
-#include "ranks/rank_watch.h"
+#include "ranks/rank_monitor.h"
 
 #define START_MS  60000
 #define PEER_MS   10000
-#define NAMED_MS  2000 /* for the watch to hear of the death that MPI failed by */
+#define NAMED_MS  2000 /* for the rank monitor to report the loss that made MPI fail */
 #define PART_MS   60000
 #define SIDE_MAX  1e9
 #define WORDS_MAX (1u << 20)
@@ -462,16 +462,16 @@ static mst_status agree(const mst_mpi *mpi, mst_status st, const mst_option_grou
 static mst_status work_as_rank(mst_matmul_options *o, bool as_json, mst_status understood,
                                const mst_option_group *group, const mst_text_list *files)
 {
-    mst_watch *watch = NULL;
-    mst_watch_options w = {.mpi = o->mpi,
-                           .start_timeout_ms = START_MS,
-                           .peer_timeout_ms = PEER_MS,
-                           .lost = mst_cli_mpi_lost,
-                           .purpose = "matmul"};
+    mst_rank_monitor *monitor = NULL;
+    mst_rank_monitor_options w = {.mpi = o->mpi,
+                                  .start_timeout_ms = START_MS,
+                                  .peer_timeout_ms = PEER_MS,
+                                  .lost = mst_cli_mpi_lost,
+                                  .purpose = "matmul"};
     mst_error error;
     bool alone = false;
     mst_error_save(&error, understood);
-    TRY(mst_watch_new(&w, &watch));
+    TRY(mst_rank_monitor_new(&w, &monitor));
     mst_status st = agree(o->mpi, understood == MST_OK ? MST_OK : mst_error_restore(&error), group, files);
     if (st == MST_OK)
         st = work(o, as_json, &alone);
@@ -481,10 +481,11 @@ static mst_status work_as_rank(mst_matmul_options *o, bool as_json, mst_status u
         mst_error_save(&error, parted);
     if (alone || parted != MST_OK) {
         if (error.code == MST_EPEER)
-            (void)mst_watch_await_lost(watch, NAMED_MS); /* which ends the process, if somebody is dead */
-        mst_cli_mpi_fail(watch, &error);
+            (void)mst_rank_monitor_await_lost(monitor,
+                                              NAMED_MS); /* which ends the process, if somebody is dead */
+        mst_cli_mpi_fail(monitor, &error);
     }
-    mst_watch_destroy(watch);
+    mst_rank_monitor_destroy(monitor);
     if (st == MST_OK)
         return MST_OK;
     if (o->mpi->rank != 0) { /* rank 0 says it for all */

@@ -12,6 +12,7 @@
 
 #include "net/cluster.h"
 #include "ps/worker.h"
+#include "ranks/rank_monitor.h"
 #include "train/trainer.h"
 
 typedef struct mst_job_config {
@@ -50,7 +51,8 @@ mst_status mst_job_embedded(const mst_job_config *config, const mst_observer *ob
 /* Who is told that another rank is dead, on a thread of its own, at once: the thread that trains may compute
  * for long, and a launcher gives little time. call NULL: the job fails with MST_EPEER at its next look. */
 typedef struct mst_job_lost {
-    void (*call)(void *arg, bool death, const char *sentence); /* as mst_watch_options.lost */
+    void (*call)(void *arg, mst_rank_loss reason,
+                 const char *sentence); /* as mst_rank_monitor_options.lost */
     void *arg;
 } mst_job_lost;
 

@@ -1,18 +1,18 @@
-/* The parameter server as an MPI job: which rank is what, and the watch over them; contract in job.h. */
+/* The parameter server as an MPI job: roles of ranks, and the rank monitor; contract in job.h. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "ranks/rank_watch.h"
 #include "job/job_impl.h"
+#include "ranks/rank_monitor.h"
 
-#define PART_NS  (3600 * MST_S) /* for the other ranks to finish: the watch knows that they live */
-#define NAMED_MS 2000           /* for the watch to hear of the death that MPI failed by */
+#define PART_NS  (3600 * MST_S) /* for the other ranks to finish; the rank monitor detects lost ones */
+#define NAMED_MS 2000           /* for the rank monitor to report the loss that made MPI fail */
 
-/* Where nobody else wants to know: the next look at the net fails with the sentence. */
-static void lost_by_itself(void *arg, bool death, const char *sentence)
+/* Used if the caller gives no function: the next poll of the net fails with the sentence. */
+static void ranks_lost(void *arg, mst_rank_loss reason, const char *sentence)
 {
-    (void)death;
+    (void)reason;
     (void)arg;
     mst_net_mpi_lost(sentence);
 }
@@ -32,18 +32,18 @@ mst_status mst_job_ranks(const mst_job_config *config, const mst_job_lost *lost,
     mst_job_config own = *config;
     mst_train_config train = *config->train;
     mst_mpi *mpi;
-    mst_watch *watch = NULL;
+    mst_rank_monitor *monitor = NULL;
     *summary = (mst_job_summary){0};
     TRY(mst_mpi_start(NULL, &mpi));
-    mst_watch_options options = {
+    mst_rank_monitor_options options = {
         .mpi = mpi,
         .start_timeout_ms = (uint32_t)(o->start_timeout * 1000),
         .peer_timeout_ms = (uint32_t)(o->peer_timeout * 1000),
-        .lost = lost->call != NULL ? lost->call : lost_by_itself,
+        .lost = lost->call != NULL ? lost->call : ranks_lost,
         .arg = lost->arg,
         .purpose = "--strategy ps",
     };
-    TRY(mst_watch_new(&options, &watch));
+    TRY(mst_rank_monitor_new(&options, &monitor));
     (void)mst_job_mpi_entry(mpi, &train.manifest); /* without memory for it more will fail */
     own.train = &train;
     bool serves = (uint32_t)mpi->rank < config->cluster->n_servers;
@@ -56,8 +56,8 @@ mst_status mst_job_ranks(const mst_job_config *config, const mst_job_lost *lost,
     json_decref(train.manifest);
     mst_error error;
     mst_error_save(&error, st);
-    if (st != MST_OK && !(st == MST_EPEER && mst_watch_await_lost(watch, NAMED_MS)))
-        mst_watch_fail(watch, error.text);
-    mst_watch_destroy(watch);
+    if (st != MST_OK && !(st == MST_EPEER && mst_rank_monitor_await_lost(monitor, NAMED_MS)))
+        mst_rank_monitor_fail(monitor, error.text);
+    mst_rank_monitor_destroy(monitor);
     return st == MST_OK ? MST_OK : mst_error_restore(&error);
 }

@@ -1,8 +1,8 @@
 /* Contract in rank_log.h.
  *
- * The watch's connection carries the records rather than MPI or a shared file system: ranks may be on hosts
- * that share none, and MPI belongs to the communication thread, which is busy with the steps. So a rank that
- * is slow to write, or dead, costs the others nothing, and what it had sent up to then is kept. */
+ * The rank monitor's connection carries the records rather than MPI or a shared file system: ranks may be on
+ * hosts that share none, and MPI belongs to the communication thread, which is busy with the steps. So a rank
+ * that is slow to write, or dead, costs the others nothing, and what it had sent up to then is kept. */
 #include "job/rank_log.h"
 
 #include <stdio.h>
@@ -10,14 +10,15 @@
 
 #include "base/alloc.h"
 #include "net/tcp_own.h"
-#include "ranks/rank_watch.h"
+#include "ranks/rank_monitor.h"
 
 #define FINISH_MS 8000 /* for the last records to leave: less than rank 0 waits for them */
 
-_Static_assert(MST_RECORD_HEAD + MST_RECORD_MAX <= MST_WATCH_LETTER, "a record fits into a letter");
-_Static_assert(MST_CLOCK_ANSWER == MST_WATCH_CLOCK, "the watch carries the clock's answers");
+_Static_assert(MST_RECORD_HEAD + MST_RECORD_MAX <= MST_RANK_RECORD_MAX,
+               "a record fits into a message of the monitor");
+_Static_assert(MST_CLOCK_ANSWER == MST_RANK_CLOCK_SIZE, "the rank monitor carries the clock's answers");
 
-static bool next_record(void *arg, void **letter, size_t *bytes)
+static bool next_record(void *arg, void **out_record, size_t *bytes)
 {
     mst_record record;
     if (!mst_observe_take(arg, &record))
@@ -28,7 +29,7 @@ static bool next_record(void *arg, void **letter, size_t *bytes)
         memcpy(out + MST_RECORD_HEAD, record.data, record.n);
     }
     mst_free((void *)record.data);
-    *letter = out;
+    *out_record = out;
     *bytes = MST_RECORD_HEAD + record.n;
     return out != NULL;
 }
@@ -38,13 +39,13 @@ static void answer_clock(void *arg, uint8_t *answer)
     mst_observe_clock_answer(arg, answer);
 }
 
-static bool hear_clock(void *arg, uint64_t asked_ns, const void *answer, size_t bytes)
+static bool receive_clock(void *arg, uint64_t asked_ns, const void *answer, size_t bytes)
 {
     return mst_observe_clock_receive(arg, asked_ns, answer, bytes);
 }
 
 /* What this process's connections were seen to carry. A process is one rank: hence one of these, which the
- * watch's thread has for itself. */
+ * monitor's thread has for itself. */
 static mst_tcp_own connections;
 
 static void look_at_network(void *arg)
@@ -53,36 +54,36 @@ static void look_at_network(void *arg)
     mst_observe_link(arg, connections.link, 8.0 * connections.bytes_per_s);
 }
 
-static void hear_record(void *arg, int rank, const void *letter, size_t bytes)
+static void receive_record(void *arg, int rank, const void *data, size_t bytes)
 {
     char name[MST_PROCESS_NAME];
     mst_record record;
     snprintf(name, sizeof name, "rank-%d", rank);
-    if (mst_record_decode(letter, bytes, &record) == MST_OK && strcmp(record.process, name) == 0)
+    if (mst_record_decode(data, bytes, &record) == MST_OK && strcmp(record.process, name) == 0)
         mst_observe_forward(arg, &record);
 }
 
 void mst_rank_log_send(mst_comm *comm, mst_observe *observe)
 {
-    mst_letters letters = {
-        .arg = observe, .next = next_record, .clock_heard = hear_clock, .tick = look_at_network};
-    mst_watch_letters(mst_comm_watch(comm), &letters);
+    mst_rank_records records = {
+        .arg = observe, .next = next_record, .clock_received = receive_clock, .tick = look_at_network};
+    mst_rank_records_set(mst_comm_monitor(comm), &records);
 }
 
 void mst_rank_log_finish(mst_comm *comm, mst_observe *observe)
 {
     mst_observe_end(observe);
-    mst_watch_letters_end(mst_comm_watch(comm), FINISH_MS);
+    mst_rank_records_end(mst_comm_monitor(comm), FINISH_MS);
 }
 
 void mst_rank_log_take(void *comm, mst_observe *observe)
 {
-    mst_letters letters = {
-        .arg = observe, .heard = hear_record, .clock = answer_clock, .tick = look_at_network};
-    mst_watch_letters(mst_comm_watch(comm), &letters);
+    mst_rank_records records = {
+        .arg = observe, .received = receive_record, .clock = answer_clock, .tick = look_at_network};
+    mst_rank_records_set(mst_comm_monitor(comm), &records);
 }
 
 void mst_rank_log_stop(mst_comm *comm)
 {
-    mst_watch_letters(mst_comm_watch(comm), NULL);
+    mst_rank_records_set(mst_comm_monitor(comm), NULL);
 }

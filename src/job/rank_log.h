@@ -1,5 +1,5 @@
 /* What the ranks of an MPI job write about themselves (observe/observe.h), on its way to rank 0, which has
- * the run's directory: letters of the watch (ranks/rank_watch.h), one record (observe/record.h) each.
+ * the run's directory: rank records (ranks/rank_monitor.h), one record (observe/record.h) each.
  *
  * Thread: the training thread makes these calls; the records travel on the watch's thread. None of them
  * fails, and only finish waits. Where no watch is kept nothing travels. */

@@ -100,13 +100,14 @@ void mst_cli_mpi_brace(uint32_t start_timeout_ms)
 
 /* ---- the end ---- */
 
-void mst_cli_mpi_lost(void *arg, bool death, const char *sentence)
+void mst_cli_mpi_lost(void *arg, mst_rank_loss reason, const char *sentence)
 {
     const char *run = arg;
     char line[MST_ERROR_MAX + 512], way_on[500] = "the job ends";
     pthread_mutex_lock(&last_word);
     mst_matmul_abandon();
-    bool stopped = !death && mst_signals_name() != NULL; /* as all ranks were: nobody is lost */
+    bool death = reason != MST_RANK_FAILED,
+         stopped = !death && mst_signals_name() != NULL; /* as all ranks were: nobody is lost */
     if (death && run != NULL)
         mst_run_way_on(run, way_on, sizeof way_on);
     int n = snprintf(line, sizeof line, "muster: %s; %s\n", sentence, way_on);
@@ -118,7 +119,7 @@ void mst_cli_mpi_lost(void *arg, bool death, const char *sentence)
     _exit(mst_signals_exit_code(stopped ? MST_ESTOPPED : MST_EPEER));
 }
 
-_Noreturn void mst_cli_mpi_fail(mst_watch *watch, const mst_error *error)
+_Noreturn void mst_cli_mpi_fail(mst_rank_monitor *monitor, const mst_error *error)
 {
     const char *signal_name = error->code == MST_ESTOPPED ? mst_signals_name() : NULL;
     pthread_mutex_lock(&last_word);
@@ -126,7 +127,7 @@ _Noreturn void mst_cli_mpi_fail(mst_watch *watch, const mst_error *error)
         mst_cli_stopped(signal_name, error->text);
     else
         mst_cli_note("muster: %s", error->text);
-    mst_watch_fail(watch, error->text);
+    mst_rank_monitor_fail(monitor, error->text);
     _exit(mst_signals_exit_code(error->code));
 }
 

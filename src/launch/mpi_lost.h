@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "ranks/rank_watch.h"
+#include "ranks/rank_monitor.h"
 
 /* Before MPI is started: a start that takes longer than that (and 10 s), since some rank never began, ends
  * the process with a sentence and exit code 3; and where MPI itself aborts the process later, as it does
@@ -18,15 +18,15 @@
  * started. */
 void mst_cli_mpi_brace(uint32_t start_timeout_ms);
 
-/* For mst_watch_options.lost and mst_job_lost. arg: the run's folder, to resume it from, when it has one
- * (const char *); or NULL. Any thread; does not return. Waits a moment before it ends the process: the others
- * have to say it, too, before their launcher kills them. */
-void mst_cli_mpi_lost(void *arg, bool death, const char *sentence);
+/* For mst_rank_monitor_options.lost and mst_job_lost. arg: the run's folder, to resume it from, when it has
+ * one (const char *); or NULL. Any thread; does not return. Waits a moment before it ends the process: the
+ * others have to say it, too, before their launcher kills them. */
+void mst_cli_mpi_lost(void *arg, mst_rank_loss reason, const char *sentence);
 
 /* A failure that only this rank knows of: says it, tells the others through the watch, and ends the process
  * with the failure's exit code. In that order: a launcher kills what is left as soon as one of them has
  * ended. */
-_Noreturn void mst_cli_mpi_fail(mst_watch *watch, const mst_error *error);
+_Noreturn void mst_cli_mpi_fail(mst_rank_monitor *monitor, const mst_error *error);
 
 /* main, before it says how the command ended: does not return where mst_cli_mpi_lost has begun. */
 void mst_cli_mpi_last_word(void);

@@ -5,7 +5,7 @@
  * float32, sums of traces and of the check are double.
  *
  * Thread: one thread, the one that uses MPI. Multiplying uses n_threads OpenMP threads.
- * Waiting: for other ranks, as long as they live (keep a watch, ranks/rank_watch.h) and WAIT_S at most for a single
+ * Waiting: for other ranks, as long as they live (ranks/rank_monitor.h) and WAIT_S at most for a single
  * message; *stop ends it with MST_ESTOPPED.
  * Errors: MST_EUSAGE, MST_EINPUT, MST_EIO, MST_ENOMEM (the plan does not fit), MST_ESTOPPED. mst_matmul_new,
  * and mst_matmul_run where it waits for all ranks anyway, agree on failures: a rank that had none itself

@@ -8,10 +8,10 @@
  *
  * Thread: MPI is used by one thread of a process, the one that called mst_mpi_start; every function of the
  * table is called by it. Any thread may read rank, size and names.
- * Waiting: of the table only the collectives and `start` wait, for all ranks of the communicator: who may not
- * hang keeps a watch (watch.h). mst_mpi_wait and mst_mpi_part have a deadline.
- * Errors: the functions of the table return MST_OK or fail with a sentence that names the MPI function and
- * what MPI says of it. */
+ * Waiting: of the table only the collectives and `start` wait, for all ranks of the communicator: a caller
+ * that must not hang uses the rank monitor (ranks/rank_monitor.h). mst_mpi_wait and mst_mpi_part have a
+ * deadline. Errors: the functions of the table return MST_OK or fail with a sentence that names the MPI
+ * function and what MPI says of it. */
 #ifndef MST_MPI_MPI_H
 #define MST_MPI_MPI_H
 
@@ -116,7 +116,8 @@ mst_status mst_mpi_start(const char *plugin, mst_mpi **out);
 /* Whether mst_mpi_start is under way: MPI waits there, for ever, for ranks that never begin. Any thread. */
 bool mst_mpi_starting(void);
 /* Good-bye: returns when all ranks have called it. They have finished then, and none of them uses MPI again
- * but for more good-byes and the end. MST_ETIMEOUT by the deadline: keep the watch until it returns. */
+ * but for more good-byes and the end. MST_ETIMEOUT by the deadline: keep the rank monitor until it returns.
+ */
 mst_status mst_mpi_part(mst_mpi *self, uint64_t deadline_ns);
 /* The end, after mst_mpi_part; a process that fails does not call it. MPICH's own end hangs for ever over
  * UCX's TCP, more often than not: there it is left out, and the launcher alone hears that this process leaves

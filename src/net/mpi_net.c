@@ -5,8 +5,8 @@
  * listens, WELCOME (or REFUSE) back, READY, and at the end one last frame each way, FAREWELL from who ends it
  * and CLOSED (or its own FAREWELL) from the other; after these nothing of the link is on its way.
  *
- * MPI neither notices a dead rank nor goes on without it: who must not hang keeps a watch
- * (ranks/rank_watch.h), and peer_timeout_ms has no meaning here. A poll backs off: it gives the processor
+ * MPI neither notices a dead rank nor goes on without it: a caller that must not hang uses the rank monitor
+ * (ranks/rank_monitor.h), and peer_timeout_ms has no meaning here. A poll backs off: it gives the processor
  * away, then sleeps 50 and at last 500 us between looks.
  *
  * Invariants

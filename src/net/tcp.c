@@ -35,9 +35,9 @@
 
 /* ---- descriptors in the loop ---- */
 
-static void on_watch(uv_poll_t *handle, int status, int events)
+static void socket_ready(uv_poll_t *handle, int status, int events)
 {
-    mst_tcp_watch *w = (mst_tcp_watch *)handle;
+    mst_tcp_fd *w = (mst_tcp_fd *)handle;
     if (w->owner == NULL)
         return;
     if (status < 0)
@@ -45,15 +45,14 @@ static void on_watch(uv_poll_t *handle, int status, int events)
     w->ready(w->owner, events, status < 0);
 }
 
-static void on_watch_closed(uv_handle_t *handle)
+static void socket_closed(uv_handle_t *handle)
 {
     mst_free(handle);
 }
 
-mst_status mst_tcp_watch_new(mst_tcp *t, int fd, void (*ready)(void *, int, bool), void *owner,
-                             mst_tcp_watch **out)
+mst_status mst_tcp_fd_new(mst_tcp *t, int fd, void (*ready)(void *, int, bool), void *owner, mst_tcp_fd **out)
 {
-    mst_tcp_watch *w = mst_zalloc(sizeof *w);
+    mst_tcp_fd *w = mst_zalloc(sizeof *w);
     if (w == NULL)
         return mst_fail_memory();
     w->fd = fd;
@@ -62,27 +61,27 @@ mst_status mst_tcp_watch_new(mst_tcp *t, int fd, void (*ready)(void *, int, bool
     int e = uv_poll_init(&t->loop, &w->poll, fd);
     if (e != 0) {
         mst_free(w);
-        return mst_fail(MST_EIO, "a socket cannot be watched: %s", uv_strerror(e));
+        return mst_fail(MST_EIO, "a socket cannot be polled: %s", uv_strerror(e));
     }
     *out = w;
     return MST_OK;
 }
 
-void mst_tcp_watch_want(mst_tcp_watch *w, int events)
+void mst_tcp_fd_want(mst_tcp_fd *w, int events)
 {
     if (w->events != events)
-        uv_poll_start(&w->poll, events, on_watch);
+        uv_poll_start(&w->poll, events, socket_ready);
     w->events = events;
 }
 
-void mst_tcp_watch_close(mst_tcp_watch *w)
+void mst_tcp_fd_close(mst_tcp_fd *w)
 {
     if (w == NULL)
         return;
     uv_poll_stop(&w->poll);
     close(w->fd);
     w->owner = NULL;
-    uv_close((uv_handle_t *)&w->poll, on_watch_closed);
+    uv_close((uv_handle_t *)&w->poll, socket_closed);
 }
 
 /* ---- chores ---- */
@@ -97,7 +96,7 @@ static void judge_silence(mst_tcp_peer *p, uint64_t now)
         return;
     }
     char byte;
-    if (recv(p->watch->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 ||
+    if (recv(p->socket->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 ||
         errno != EAGAIN) { /* words unread, or an end */
         p->heard_ns = attentive;
         mst_tcp_due(t, now + limit);
@@ -122,7 +121,7 @@ static void chores(mst_tcp *t, uint64_t now)
             continue;
         mst_tcp_due(t, mst_tcp_peer_beat(p, now));
         if (p->out != NULL && !p->write_broken) /* the pulse cannot ask for this */
-            mst_tcp_watch_want(p->watch, UV_READABLE | UV_WRITABLE);
+            mst_tcp_fd_want(p->socket, UV_READABLE | UV_WRITABLE);
         judge_silence(p, now);
     }
     mst_tcp_join_chores(t, now);
@@ -381,7 +380,7 @@ static const mst_tcp_peer *laggard(mst_tcp *t, bool *in_system)
             *in_system = false;
             return p;
         }
-        if (!p->is_unix && ioctl(p->watch->fd, SIOCOUTQ, &unreceived) == 0 && unreceived > 0) {
+        if (!p->is_unix && ioctl(p->socket->fd, SIOCOUTQ, &unreceived) == 0 && unreceived > 0) {
             *in_system = true;
             found = p;
         }

@@ -26,14 +26,14 @@
 typedef struct mst_tcp mst_tcp;
 typedef struct mst_tcp_peer mst_tcp_peer;
 
-/* A descriptor in the loop. Owns it; freed by the loop after mst_tcp_watch_close. */
-typedef struct mst_tcp_watch {
+/* A descriptor in the loop. Owns it; freed by the loop after mst_tcp_fd_close. */
+typedef struct mst_tcp_fd {
     uv_poll_t poll;
     int fd, events;
     /* broken: the system reports an error, and the loop looks at the descriptor no more. */
     void (*ready)(void *owner, int events, bool broken);
     void *owner;
-} mst_tcp_watch;
+} mst_tcp_fd;
 
 /* A message that waits for the socket, or (all of it written) for its `sent`. */
 typedef struct mst_tcp_out {
@@ -61,7 +61,7 @@ struct mst_tcp_peer {
     uint32_t number;
     mst_tcp_state state;
     mst_tcp_dial *dial; /* while DIALING */
-    mst_tcp_watch *watch;
+    mst_tcp_fd *socket;
     mst_frames *in;
     mst_net_loss *why; /* UP: room for the reason; DOWN: the reason, until it is reported */
     bool report;       /* DOWN: `down` is still to be called */
@@ -127,10 +127,10 @@ void mst_tcp_rate_look(mst_tcp_peer *p, int fd, uint64_t next_size); /* before a
 /* ---- tcp.c ---- */
 
 /* *out owns fd from here on; on failure fd stays the caller's. */
-mst_status mst_tcp_watch_new(mst_tcp *t, int fd, void (*ready)(void *, int, bool), void *owner,
-                             mst_tcp_watch **out);
-void mst_tcp_watch_want(mst_tcp_watch *w, int events); /* UV_READABLE, UV_WRITABLE */
-void mst_tcp_watch_close(mst_tcp_watch *w);            /* NULL-safe; ready is not called any more */
+mst_status mst_tcp_fd_new(mst_tcp *t, int fd, void (*ready)(void *, int, bool), void *owner,
+                          mst_tcp_fd **out);
+void mst_tcp_fd_want(mst_tcp_fd *w, int events); /* UV_READABLE, UV_WRITABLE */
+void mst_tcp_fd_close(mst_tcp_fd *w);            /* NULL-safe; ready is not called any more */
 
 /* How long this process stood still as a whole just now: it sent nothing, not even heartbeats, for longer
  * than peers wait. 0: it did not. */
@@ -174,7 +174,7 @@ mst_tcp_peer *mst_tcp_peer_new(mst_tcp *t);
 
 /* The connection in w is proven to be who's; n bytes beyond the handshake were read already. Takes w over,
  * calls `up`. MST_ENOMEM: nothing was done. */
-mst_status mst_tcp_peer_up(mst_tcp_peer *p, mst_tcp_watch *w, const mst_identity *who, const char *address,
+mst_status mst_tcp_peer_up(mst_tcp_peer *p, mst_tcp_fd *w, const mst_identity *who, const char *address,
                            const void *bytes, size_t n);
 
 /* Ends p; the sentence is reported by the poll under way or the next one. why must hold it already (p->why).

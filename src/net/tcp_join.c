@@ -35,7 +35,7 @@
 struct mst_tcp_stranger {
     mst_tcp *net;
     mst_tcp_stranger *next;
-    mst_tcp_watch *watch;
+    mst_tcp_fd *socket;
     uint64_t until_ns; /* on the attentive clock */
     mst_shake shake;
     char address[MST_TCP_ADDRESS_MAX];
@@ -44,7 +44,7 @@ struct mst_tcp_stranger {
 struct mst_tcp_listener {
     mst_tcp *net;
     mst_tcp_listener *next;
-    mst_tcp_watch *watch;
+    mst_tcp_fd *socket;
     uint64_t resume_ns;                                      /* paused until then; 0: listening */
     char path[sizeof((struct sockaddr_un *)NULL)->sun_path]; /* to remove at the end; "": none */
 };
@@ -60,7 +60,7 @@ struct mst_tcp_dial {
     uv_getaddrinfo_t lookup;
     bool resolving, connected;
     struct addrinfo *found, *next;
-    mst_tcp_watch *watch;
+    mst_tcp_fd *socket;
     mst_shake shake;
     char text[MST_TCP_ADDRESS_MAX]; /* the address as given */
     char reason[128];               /* why the last try failed */
@@ -106,7 +106,7 @@ static void stranger_remove(mst_tcp_stranger *s)
             t->n_strangers--;
             break;
         }
-    mst_tcp_watch_close(s->watch);
+    mst_tcp_fd_close(s->socket);
     mst_free(s);
 }
 
@@ -127,18 +127,18 @@ static void on_stranger(void *owner, int events, bool broken)
     mst_tcp *t = s->net;
     uint8_t bytes[SHAKE_READ];
     size_t at = 0, left = 0;
-    bool open = !broken && shake_step(&s->shake, s->watch->fd, bytes, &at, &left);
+    bool open = !broken && shake_step(&s->shake, s->socket->fd, bytes, &at, &left);
     if (s->shake.state == MST_SHAKE_DONE && open) {
         mst_tcp_peer *p = mst_tcp_peer_new(t);
-        mst_tcp_watch *w = s->watch;
+        mst_tcp_fd *w = s->socket;
         if (p != NULL) {
             char address[MST_TCP_ADDRESS_MAX];
             mst_identity who = s->shake.other;
             memcpy(address, s->address, sizeof address);
-            s->watch = NULL; /* handed over */
+            s->socket = NULL; /* handed over */
             stranger_remove(s);
             if (mst_tcp_peer_up(p, w, &who, address, bytes + at, left) != MST_OK) {
-                mst_tcp_watch_close(w);
+                mst_tcp_fd_close(w);
                 mst_tcp_peer_end(p, false);
             }
             return;
@@ -163,7 +163,7 @@ static void stranger_new(mst_tcp *t, int fd, const struct sockaddr_storage *sa, 
     mst_tcp_address_format(sa, length, s->address, sizeof s->address);
     mst_shake_options options = shake_options(t, s->address);
     if (mst_shake_init(&s->shake, &options, false) != MST_OK ||
-        mst_tcp_watch_new(t, fd, on_stranger, s, &s->watch) != MST_OK) {
+        mst_tcp_fd_new(t, fd, on_stranger, s, &s->socket) != MST_OK) {
         mst_free(s);
         close(fd);
         return;
@@ -180,7 +180,7 @@ static void stranger_new(mst_tcp *t, int fd, const struct sockaddr_storage *sa, 
             oldest = oldest->next;
         stranger_remove(oldest);
     }
-    mst_tcp_watch_want(s->watch, UV_READABLE);
+    mst_tcp_fd_want(s->socket, UV_READABLE);
 }
 
 /* ---- listening ---- */
@@ -192,11 +192,11 @@ static void on_listener(void *owner, int events, bool broken)
     for (int i = 0; i < ACCEPTS_MAX && !broken; i++) {
         struct sockaddr_storage sa = {0};
         socklen_t length = sizeof sa;
-        int fd = accept4(l->watch->fd, (struct sockaddr *)&sa, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        int fd = accept4(l->socket->fd, (struct sockaddr *)&sa, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
             stranger_new(l->net, fd, &sa, length);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            mst_tcp_watch_want(l->watch, 0);
+            mst_tcp_fd_want(l->socket, 0);
             l->resume_ns = mst_now_ns() + PAUSE_NS;
             mst_tcp_due(l->net, l->resume_ns);
             return;
@@ -275,7 +275,7 @@ mst_status mst_tcp_listen(mst_tcp *t, const char *address, char *bound, size_t b
     TRY(mst_tcp_address_parse(address, &a));
     TRY(a.numeric ? listen_socket(t, address, &a, &fd) : listen_name(t, address, &a, &fd));
     mst_tcp_listener *l = mst_zalloc(sizeof *l);
-    mst_status st = l != NULL ? mst_tcp_watch_new(t, fd, on_listener, l, &l->watch) : mst_fail_memory();
+    mst_status st = l != NULL ? mst_tcp_fd_new(t, fd, on_listener, l, &l->socket) : mst_fail_memory();
     if (st != MST_OK) {
         mst_free(l);
         close(fd);
@@ -286,7 +286,7 @@ mst_status mst_tcp_listen(mst_tcp *t, const char *address, char *bound, size_t b
     l->net = t;
     l->next = t->listeners;
     t->listeners = l;
-    mst_tcp_watch_want(l->watch, UV_READABLE);
+    mst_tcp_fd_want(l->socket, UV_READABLE);
     if (bound == NULL || bound_size == 0)
         return MST_OK;
     snprintf(bound, bound_size, "%s", address);
@@ -308,8 +308,8 @@ static void dial_socket_next(mst_tcp_dial *d);
 
 static void dial_release(mst_tcp_dial *d)
 {
-    mst_tcp_watch_close(d->watch);
-    d->watch = NULL;
+    mst_tcp_fd_close(d->socket);
+    d->socket = NULL;
     if (d->found != NULL)
         uv_freeaddrinfo(d->found);
     d->found = d->next = NULL;
@@ -329,8 +329,8 @@ void mst_tcp_dial_cancel(mst_tcp_dial *d)
 static void dial_again(mst_tcp_dial *d, const char *reason)
 {
     snprintf(d->reason, sizeof d->reason, "%s", reason);
-    mst_tcp_watch_close(d->watch);
-    d->watch = NULL;
+    mst_tcp_fd_close(d->socket);
+    d->socket = NULL;
     if (d->next != NULL) {
         dial_socket_next(d);
         return;
@@ -354,7 +354,7 @@ static bool is_own_echo(int fd)
 static void dial_connected(mst_tcp_dial *d)
 {
     mst_tcp *t = d->net;
-    int fd = d->watch->fd;
+    int fd = d->socket->fd;
     if (is_own_echo(fd)) {
         dial_again(d, strerror(ECONNREFUSED));
         return;
@@ -373,7 +373,7 @@ static void dial_connected(mst_tcp_dial *d)
         return;
     }
     d->shake.n_out = 0;
-    mst_tcp_watch_want(d->watch, UV_READABLE);
+    mst_tcp_fd_want(d->socket, UV_READABLE);
 }
 
 static void dial_shake(mst_tcp_dial *d, bool broken)
@@ -381,7 +381,7 @@ static void dial_shake(mst_tcp_dial *d, bool broken)
     uint8_t bytes[SHAKE_READ];
     size_t at = 0, left = 0;
     errno = 0;
-    bool open = shake_step(&d->shake, d->watch->fd, bytes, &at, &left);
+    bool open = shake_step(&d->shake, d->socket->fd, bytes, &at, &left);
     mst_tcp_peer *p = d->peer;
     if (d->shake.state == MST_SHAKE_FAILED) {
         mst_tcp_peer_fail(p, MST_NET_REFUSED, d->shake.refused ? MST_EUSAGE : MST_EPEER, "%s", d->shake.text);
@@ -390,15 +390,15 @@ static void dial_shake(mst_tcp_dial *d, bool broken)
     } else if (d->shake.state == MST_SHAKE_RUNNING) { /* one answer more: it may take its time again */
         d->try_until_ns = mst_now_ns() + d->net->options.hello_timeout_ms * MST_MS;
     } else {
-        mst_tcp_watch *w = d->watch;
+        mst_tcp_fd *w = d->socket;
         mst_identity who = d->shake.other;
         char address[MST_TCP_ADDRESS_MAX];
         memcpy(address, d->text, sizeof address);
-        d->watch = NULL; /* handed over */
+        d->socket = NULL; /* handed over */
         p->dial = NULL;
         mst_tcp_dial_cancel(d);
         if (mst_tcp_peer_up(p, w, &who, address, bytes + at, left) != MST_OK) {
-            mst_tcp_watch_close(w);
+            mst_tcp_fd_close(w);
             mst_tcp_peer_fail(p, MST_NET_DIED, MST_ENOMEM, "%s: no memory for the connection", address);
         }
     }
@@ -414,7 +414,7 @@ static void on_dial(void *owner, int events, bool broken)
     }
     int e = 0;
     socklen_t length = sizeof e;
-    if (getsockopt(d->watch->fd, SOL_SOCKET, SO_ERROR, &e, &length) != 0)
+    if (getsockopt(d->socket->fd, SOL_SOCKET, SO_ERROR, &e, &length) != 0)
         e = errno;
     if (e != 0 || broken)
         dial_again(d, strerror(e != 0 ? e : ECONNREFUSED));
@@ -430,7 +430,7 @@ static void dial_socket(mst_tcp_dial *d, const struct sockaddr *sa, socklen_t le
         dial_again(d, strerror(errno));
         return;
     }
-    if (mst_tcp_watch_new(t, fd, on_dial, d, &d->watch) != MST_OK) {
+    if (mst_tcp_fd_new(t, fd, on_dial, d, &d->socket) != MST_OK) {
         close(fd);
         dial_again(d, mst_error_text());
         return;
@@ -442,7 +442,7 @@ static void dial_socket(mst_tcp_dial *d, const struct sockaddr *sa, socklen_t le
     if (connect(fd, sa, length) == 0)
         dial_connected(d);
     else if (errno == EINPROGRESS)
-        mst_tcp_watch_want(d->watch, UV_WRITABLE);
+        mst_tcp_fd_want(d->socket, UV_WRITABLE);
     else
         dial_again(d, strerror(errno));
 }
@@ -540,21 +540,21 @@ static void dial_chores(mst_tcp_dial *d, uint64_t now)
     if (now >= d->deadline_ns && now > d->start_ns) {
         if (d->resolving)
             snprintf(d->reason, sizeof d->reason, "the name is still being looked up");
-        else if (d->watch != NULL)
+        else if (d->socket != NULL)
             snprintf(d->reason, sizeof d->reason, "%s",
                      d->connected ? "it answers, but not the handshake" : "nothing answers");
         mst_tcp_peer_fail(p, MST_NET_DIED, MST_ETIMEOUT, "%s was not reached within %.1f s: %s", d->text,
                           (double)(now - d->start_ns) * 1e-9, d->reason);
         return;
     }
-    if (d->watch != NULL && now >= d->try_until_ns)
+    if (d->socket != NULL && now >= d->try_until_ns)
         dial_again(d, d->connected ? "it answers, but not the handshake" : "nothing answers");
     else if (d->retry_ns != 0 && now >= d->retry_ns)
         dial_try(d);
     if (p->dial != d) /* over */
         return;
     mst_tcp_due(t, d->deadline_ns);
-    if (d->watch != NULL)
+    if (d->socket != NULL)
         mst_tcp_due(t, d->try_until_ns);
     else if (d->retry_ns != 0)
         mst_tcp_due(t, d->retry_ns);
@@ -578,7 +578,7 @@ void mst_tcp_join_chores(mst_tcp *t, uint64_t now_ns)
     for (mst_tcp_listener *l = t->listeners; l != NULL; l = l->next) {
         if (l->resume_ns != 0 && now_ns >= l->resume_ns) {
             l->resume_ns = 0;
-            mst_tcp_watch_want(l->watch, UV_READABLE);
+            mst_tcp_fd_want(l->socket, UV_READABLE);
         } else if (l->resume_ns != 0) {
             mst_tcp_due(t, l->resume_ns);
         }
@@ -594,7 +594,7 @@ void mst_tcp_join_close(mst_tcp *t)
         t->listeners = l->next;
         if (l->path[0] != '\0')
             (void)unlink(l->path);
-        mst_tcp_watch_close(l->watch);
+        mst_tcp_fd_close(l->socket);
         mst_free(l);
     }
 }

@@ -139,8 +139,8 @@ void mst_tcp_peer_end(mst_tcp_peer *p, bool report)
         return;
     p->state = MST_TCP_DOWN;
     p->report = report;
-    mst_tcp_watch_close(p->watch);
-    p->watch = NULL;
+    mst_tcp_fd_close(p->socket);
+    p->socket = NULL;
     if (p->dial != NULL)
         mst_tcp_dial_cancel(p->dial);
     p->dial = NULL;
@@ -252,7 +252,7 @@ static bool take(mst_tcp_peer *p, size_t n)
         mst_tcp_doing(p->net, MST_NET_WRITES);
     uncork(p);
     if (p->out != NULL && !p->write_broken)
-        mst_tcp_watch_want(p->watch, UV_READABLE | UV_WRITABLE);
+        mst_tcp_fd_want(p->socket, UV_READABLE | UV_WRITABLE);
     return true;
 }
 
@@ -264,7 +264,7 @@ static void read_some(mst_tcp_peer *p, bool to_end)
         mst_tcp_doing(p->net, MST_NET_READS);
         int n_room = mst_frames_room(p->in, room);
         size_t most = room[0].iov_len + (n_room > 1 ? room[1].iov_len : 0);
-        ssize_t n = readv(p->watch->fd, room, n_room);
+        ssize_t n = readv(p->socket->fd, room, n_room);
         if (n > 0) {
             if (!take(p, (size_t)n) || ((size_t)n < most && !to_end))
                 return;
@@ -296,10 +296,10 @@ static void on_ready(void *owner, int events, bool broken)
     if (broken)
         fail_died(p, "the connection broke");
     else
-        mst_tcp_watch_want(p->watch, UV_READABLE | (p->out != NULL && !p->write_broken ? UV_WRITABLE : 0));
+        mst_tcp_fd_want(p->socket, UV_READABLE | (p->out != NULL && !p->write_broken ? UV_WRITABLE : 0));
 }
 
-mst_status mst_tcp_peer_up(mst_tcp_peer *p, mst_tcp_watch *w, const mst_identity *who, const char *address,
+mst_status mst_tcp_peer_up(mst_tcp_peer *p, mst_tcp_fd *w, const mst_identity *who, const char *address,
                            const void *bytes, size_t n)
 {
     mst_tcp *t = p->net;
@@ -312,14 +312,14 @@ mst_status mst_tcp_peer_up(mst_tcp_peer *p, mst_tcp_watch *w, const mst_identity
     socklen_t length = sizeof here;
     p->is_unix = getsockname(w->fd, (struct sockaddr *)&here, &length) == 0 && here.ss_family == AF_UNIX;
     mst_tcp_rate_begin(p, w->fd);
-    p->watch = w;
+    p->socket = w;
     w->owner = p;
     w->ready = on_ready;
     p->state = MST_TCP_UP;
     p->spoke_ns = mst_now_ns();
     p->heard_ns = mst_tcp_attentive(t, p->spoke_ns);
     mst_tcp_due(t, p->spoke_ns + MST_TCP_HEARTBEAT);
-    mst_tcp_watch_want(w, UV_READABLE);
+    mst_tcp_fd_want(w, UV_READABLE);
     mst_tcp_leave(t);
     t->events.up(t->arg, p->number, who);
     mst_tcp_enter(t);
@@ -366,7 +366,7 @@ static ssize_t write_some(mst_tcp_peer *p, struct iovec *iov, size_t n_iov)
     struct msghdr message = {.msg_iov = iov, .msg_iovlen = n_iov};
     ssize_t n;
     do
-        n = sendmsg(p->watch->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+        n = sendmsg(p->socket->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     while (n < 0 && errno == EINTR);
     if (n < 0)
         return errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS ? 0 : -1;
@@ -491,7 +491,7 @@ mst_status mst_tcp_peer_send(mst_tcp_peer *p, const mst_message *m, const mst_pi
 
     if (p->stats.queued + size > CORK_MAX)
         uncork(p);
-    mst_tcp_rate_look(p, p->watch->fd, size);
+    mst_tcp_rate_look(p, p->socket->fd, size);
     ssize_t n = p->out == NULL && !p->corked ? write_some(p, iov, n_iov) : 0;
     if (n < 0) {
         break_writes(p);
@@ -508,7 +508,7 @@ mst_status mst_tcp_peer_send(mst_tcp_peer *p, const mst_message *m, const mst_pi
         o->done = (uint64_t)n;
         enqueue(p, o);
         if (!p->corked)
-            mst_tcp_watch_want(p->watch, UV_READABLE | UV_WRITABLE);
+            mst_tcp_fd_want(p->socket, UV_READABLE | UV_WRITABLE);
     } else if (o != NULL) {
         o->done = size;
         out_done(t, o);
@@ -558,6 +558,6 @@ void mst_tcp_peer_farewell(mst_tcp_peer *p, uint64_t silent_ns, const char *sent
                            {.iov_base = (void *)sentence, .iov_len = length}};
     (void)write_some(p, iov, length > 0 ? 2 : 1);
     for (int i = 0; i < DRAIN_MAX; i++)
-        if (recv(p->watch->fd, scratch, sizeof scratch, MSG_DONTWAIT) <= 0)
+        if (recv(p->socket->fd, scratch, sizeof scratch, MSG_DONTWAIT) <= 0)
             break;
 }

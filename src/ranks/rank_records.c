@@ -1,219 +1,220 @@
-/* Letters to rank 0 over the connections of the watch; contract in watch.h.
+/* Rank records to rank 0 over the connections of the rank monitor; contract in rank_monitor.h.
  *
- * MPI itself is no way for them: it is used by one thread, which is in the middle of a step or asleep, and a
- * rank's MPI may hang when another one dies. The watch has a thread and a connection to rank 0 that outlive
- * all that.
+ * MPI cannot carry them: one thread uses it, which is in the middle of a step or asleep, and a rank's MPI may
+ * hang when another rank dies. The monitor has a thread and a connection to rank 0 that keep working.
  *
- *   rank 0   OPEN    somebody takes letters now
- *   others   LETTER  as many as there are, once a second
- *            DONE    there will be no more
- *            CLOCK   a question once a second, and rank 0's answer
+ *   rank 0   OPEN    records are accepted from here on
+ *   others   RECORD  all records there are, once a second
+ *            DONE    there are no more
+ *            CLOCK   a request once a second, and rank 0's answer
  *
  * Invariants
- * 1. At most QUEUED_MAX bytes wait for rank 0 when a letter is taken: a sentence of the watch's is never far
- * behind, and a slow way to rank 0 leaves letters with those who write them, who bound their memory.
- * 2. A letter that was taken is sent once, or its connection is down. */
+ * 1. A record is taken only while at most QUEUED_MAX bytes wait for rank 0. So an error report is sent soon,
+ * and on a slow connection records stay with the code that writes them, which bounds their memory.
+ * 2. A record that was taken is sent once, or its connection is down. */
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "ranks/rank_watch_impl.h"
+#include "ranks/rank_monitor_impl.h"
 
 #define LOOK_NS    MST_S
-#define AGAIN_NS   (20 * MST_MS) /* while letters wait for room */
+#define AGAIN_NS   (20 * MST_MS) /* while records wait for room */
 #define QUEUED_MAX ((uint64_t)256 << 10)
 
-static void deliver(mst_watch *w, int rank, const mst_message *m, const void *body, size_t bytes)
+static void records_deliver(mst_rank_monitor *w, int rank, const mst_message *m, const void *body,
+                            size_t bytes)
 {
     mst_piece piece = {.data = body, .size = bytes};
-    if (w->members[rank].peer != MST_WATCH_NOBODY)
+    if (w->members[rank].peer != MST_RANK_NO_PEER)
         (void)mst_net_send(w->net, w->members[rank].peer, m, &piece, bytes > 0, NULL);
 }
 
 /* ---- the thread ---- */
 
-static void ask_clock(mst_watch *w)
+static void records_ask_clock(mst_rank_monitor *w)
 {
-    w->asked_ns = mst_now_ns();
-    deliver(w, 0, &(mst_message){.type = CLOCK, .request = ++w->asked}, NULL, 0);
+    w->records.asked_ns = mst_now_ns();
+    records_deliver(w, 0, &(mst_message){.type = CLOCK, .request = ++w->records.asked}, NULL, 0);
 }
 
-/* Sends letters while there is room; whether there may be more. */
-static bool send_letters(mst_watch *w)
+/* Sends records while there is room; returns whether there may be more. */
+static bool records_send(mst_rank_monitor *w)
 {
     mst_net_stats stats;
-    void *letter;
+    void *record;
     size_t bytes;
     bool more = true;
-    pthread_mutex_lock(&w->post);
-    while (w->members[0].peer != MST_WATCH_NOBODY) {
+    pthread_mutex_lock(&w->records.mutex);
+    while (w->members[0].peer != MST_RANK_NO_PEER) {
         mst_net_stats_get(w->net, w->members[0].peer, &stats);
         if (stats.queued > QUEUED_MAX)
             break;
-        more = w->letters.next != NULL && w->letters.next(w->letters.arg, &letter, &bytes);
+        more = w->records.calls.next != NULL && w->records.calls.next(w->records.calls.arg, &record, &bytes);
         if (!more)
             break;
-        if (bytes <= MST_WATCH_LETTER)
-            deliver(w, 0, &(mst_message){.type = LETTER}, letter, bytes);
-        mst_free(letter);
+        if (bytes <= MST_RANK_RECORD_MAX)
+            records_deliver(w, 0, &(mst_message){.type = RECORD}, record, bytes);
+        mst_free(record);
     }
-    pthread_mutex_unlock(&w->post);
-    return more && w->members[0].peer != MST_WATCH_NOBODY;
+    pthread_mutex_unlock(&w->records.mutex);
+    return more && w->members[0].peer != MST_RANK_NO_PEER;
 }
 
-/* Returns when the next tick is due; UINT64_MAX: nobody listens. */
-static uint64_t tick(mst_watch *w, uint64_t now)
+/* Returns when the next tick is due; UINT64_MAX: never. */
+static uint64_t records_tick(mst_rank_monitor *w, uint64_t now)
 {
-    pthread_mutex_lock(&w->post);
-    bool listens = w->letters.tick != NULL;
-    if (listens && now >= w->ticked_ns + LOOK_NS) {
-        w->ticked_ns = now;
-        w->letters.tick(w->letters.arg);
+    pthread_mutex_lock(&w->records.mutex);
+    bool ticks = w->records.calls.tick != NULL;
+    if (ticks && now >= w->records.ticked_ns + LOOK_NS) {
+        w->records.ticked_ns = now;
+        w->records.calls.tick(w->records.calls.arg);
     }
-    pthread_mutex_unlock(&w->post);
-    return listens ? w->ticked_ns + LOOK_NS : UINT64_MAX;
+    pthread_mutex_unlock(&w->records.mutex);
+    return ticks ? w->records.ticked_ns + LOOK_NS : UINT64_MAX;
 }
 
-static void serve_zero(mst_watch *w)
+static void records_serve_zero(mst_rank_monitor *w)
 {
     pthread_mutex_lock(&w->mutex);
-    bool opening = w->opening;
-    w->opening = false;
+    bool opening = w->records.opening;
+    w->records.opening = false;
     pthread_mutex_unlock(&w->mutex);
     for (int r = 1; opening && r < w->size; r++)
-        deliver(w, r, &(mst_message){.type = OPEN}, NULL, 0);
+        records_deliver(w, r, &(mst_message){.type = OPEN}, NULL, 0);
 }
 
-/* When a rank other than 0 is to look again. */
-static uint64_t serve_other(mst_watch *w, uint64_t now)
+/* Returns when a rank other than 0 has to look again. */
+static uint64_t records_serve_other(mst_rank_monitor *w, uint64_t now)
 {
     pthread_mutex_lock(&w->mutex);
-    bool finishing = w->finishing, finished = w->finished;
+    bool finishing = w->records.finishing, finished = w->records.finished;
     pthread_mutex_unlock(&w->mutex);
-    if (finished || (!finishing && !w->open))
+    if (finished || (!finishing && !w->records.open))
         return UINT64_MAX;
-    if (!finishing && now < w->looked_ns + LOOK_NS)
-        return w->looked_ns + LOOK_NS;
-    if (!finishing && now >= w->asked_ns + LOOK_NS)
-        ask_clock(w);
-    if (w->open && send_letters(w))
+    if (!finishing && now < w->records.looked_ns + LOOK_NS)
+        return w->records.looked_ns + LOOK_NS;
+    if (!finishing && now >= w->records.asked_ns + LOOK_NS)
+        records_ask_clock(w);
+    if (w->records.open && records_send(w))
         return now + AGAIN_NS;
-    w->looked_ns = now;
+    w->records.looked_ns = now;
     if (!finishing)
         return now + LOOK_NS;
-    deliver(w, 0, &(mst_message){.type = DONE}, NULL, 0);
+    records_deliver(w, 0, &(mst_message){.type = DONE}, NULL, 0);
     pthread_mutex_lock(&w->mutex);
-    w->finished = true;
+    w->records.finished = true;
     pthread_cond_broadcast(&w->changed);
     pthread_mutex_unlock(&w->mutex);
     return UINT64_MAX;
 }
 
-uint64_t mst_letters_serve(mst_watch *w)
+uint64_t mst_rank_records_serve(mst_rank_monitor *w)
 {
-    uint64_t now = mst_now_ns(), due = tick(w, now), other = UINT64_MAX;
+    uint64_t now = mst_now_ns(), due = records_tick(w, now), other = UINT64_MAX;
     if (w->rank == 0)
-        serve_zero(w);
+        records_serve_zero(w);
     else
-        other = serve_other(w, now);
+        other = records_serve_other(w, now);
     return due < other ? due : other;
 }
 
-static void hear_clock(mst_watch *w, const mst_message *m, const void *body)
+static void records_receive_clock(mst_rank_monitor *w, const mst_message *m, const void *body)
 {
-    if (m->request != w->asked || w->asked_ns == 0 || body == NULL)
+    if (m->request != w->records.asked || w->records.asked_ns == 0 || body == NULL)
         return;
-    pthread_mutex_lock(&w->post);
-    bool again =
-        w->letters.clock_heard != NULL && w->letters.clock_heard(w->letters.arg, w->asked_ns, body, m->size);
-    pthread_mutex_unlock(&w->post);
+    pthread_mutex_lock(&w->records.mutex);
+    bool again = w->records.calls.clock_received != NULL &&
+                 w->records.calls.clock_received(w->records.calls.arg, w->records.asked_ns, body, m->size);
+    pthread_mutex_unlock(&w->records.mutex);
     if (again)
-        ask_clock(w);
+        records_ask_clock(w);
 }
 
-static void answer_clock(mst_watch *w, int rank, const mst_message *m)
+static void records_answer_clock(mst_rank_monitor *w, int rank, const mst_message *m)
 {
-    uint8_t answer[MST_WATCH_CLOCK];
-    pthread_mutex_lock(&w->post);
-    bool any = w->letters.clock != NULL;
+    uint8_t answer[MST_RANK_CLOCK_SIZE];
+    pthread_mutex_lock(&w->records.mutex);
+    bool any = w->records.calls.clock != NULL;
     if (any)
-        w->letters.clock(w->letters.arg, answer);
-    pthread_mutex_unlock(&w->post);
+        w->records.calls.clock(w->records.calls.arg, answer);
+    pthread_mutex_unlock(&w->records.mutex);
     if (any)
-        deliver(w, rank, &(mst_message){.type = CLOCK, .request = m->request}, answer, sizeof answer);
+        records_deliver(w, rank, &(mst_message){.type = CLOCK, .request = m->request}, answer, sizeof answer);
 }
 
-static void hear_done(mst_watch *w, int rank)
+static void records_receive_done(mst_rank_monitor *w, int rank)
 {
     if (w->members[rank].done)
         return;
     w->members[rank].done = true;
     pthread_mutex_lock(&w->mutex);
-    w->n_done++;
+    w->records.n_done++;
     pthread_cond_broadcast(&w->changed);
     pthread_mutex_unlock(&w->mutex);
 }
 
-mst_status mst_letters_heard(mst_watch *w, int rank, const mst_message *m, const void *body)
+mst_status mst_rank_records_receive(mst_rank_monitor *w, int rank, const mst_message *m, const void *body)
 {
     if (w->rank != 0 && m->type == OPEN) {
-        w->open = true;
+        w->records.open = true;
     } else if (w->rank != 0 && m->type == CLOCK) {
-        hear_clock(w, m, body);
+        records_receive_clock(w, m, body);
     } else if (w->rank == 0 && m->type == CLOCK) {
-        answer_clock(w, rank, m);
+        records_answer_clock(w, rank, m);
     } else if (w->rank == 0 && m->type == DONE) {
-        hear_done(w, rank);
-    } else if (w->rank == 0 && m->type == LETTER) {
-        pthread_mutex_lock(&w->post);
-        if (w->letters.heard != NULL)
-            w->letters.heard(w->letters.arg, rank, body, body != NULL ? m->size : 0);
-        pthread_mutex_unlock(&w->post);
+        records_receive_done(w, rank);
+    } else if (w->rank == 0 && m->type == RECORD) {
+        pthread_mutex_lock(&w->records.mutex);
+        if (w->records.calls.received != NULL)
+            w->records.calls.received(w->records.calls.arg, rank, body, body != NULL ? m->size : 0);
+        pthread_mutex_unlock(&w->records.mutex);
     } else {
-        return mst_fail(MST_EINPUT, "a message of type %u is none of the watch's", m->type);
+        return mst_fail(MST_EINPUT, "message type %u is not one of the rank monitor's", m->type);
     }
     return MST_OK;
 }
 
 /* ---- any thread ---- */
 
-void mst_watch_letters(mst_watch *w, const mst_letters *letters)
+void mst_rank_records_set(mst_rank_monitor *w, const mst_rank_records *records)
 {
     if (w == NULL)
         return;
-    pthread_mutex_lock(&w->post);
-    w->letters = letters != NULL ? *letters : (mst_letters){0};
-    pthread_mutex_unlock(&w->post);
+    pthread_mutex_lock(&w->records.mutex);
+    w->records.calls = records != NULL ? *records : (mst_rank_records){0};
+    pthread_mutex_unlock(&w->records.mutex);
     pthread_mutex_lock(&w->mutex);
-    w->opening = w->rank == 0 && letters != NULL;
+    w->records.opening = w->rank == 0 && records != NULL;
     pthread_mutex_unlock(&w->mutex);
     if (w->thread_made)
         mst_net_wake(w->net);
 }
 
-/* Waits until what the watch's thread changes says so, or somebody is lost. */
-static void await(mst_watch *w, const bool *flag, int n_done, uint32_t timeout_ms)
+/* Waits for *flag or that many finished ranks, or until a rank is lost. */
+static void records_await(mst_rank_monitor *w, const bool *flag, int n_done, uint32_t timeout_ms)
 {
     uint64_t deadline = mst_now_ns() + timeout_ms * MST_MS;
     struct timespec until = {.tv_sec = (time_t)(deadline / MST_S), .tv_nsec = (long)(deadline % MST_S)};
     pthread_mutex_lock(&w->mutex);
-    while (!*flag && w->n_done < n_done && !w->lost && w->broken.code == MST_OK && mst_now_ns() < deadline)
+    while (!*flag && w->records.n_done < n_done && !w->lost && w->broken.code == MST_OK &&
+           mst_now_ns() < deadline)
         pthread_cond_timedwait(&w->changed, &w->mutex, &until);
     pthread_mutex_unlock(&w->mutex);
 }
 
-void mst_watch_letters_end(mst_watch *w, uint32_t timeout_ms)
+void mst_rank_records_end(mst_rank_monitor *w, uint32_t timeout_ms)
 {
     if (w == NULL || !w->thread_made || w->rank == 0)
         return;
     pthread_mutex_lock(&w->mutex);
-    w->finishing = true;
+    w->records.finishing = true;
     pthread_mutex_unlock(&w->mutex);
     mst_net_wake(w->net);
-    await(w, &w->finished, w->size, timeout_ms);
+    records_await(w, &w->records.finished, w->size, timeout_ms);
 }
 
-void mst_watch_letters_await(mst_watch *w, uint32_t timeout_ms)
+void mst_rank_records_await(mst_rank_monitor *w, uint32_t timeout_ms)
 {
     static const bool never = false;
     if (w != NULL && w->thread_made && w->rank == 0)
-        await(w, &never, w->size - 1, timeout_ms);
+        records_await(w, &never, w->size - 1, timeout_ms);
 }

@@ -14,10 +14,10 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "observe/spans.h"
-#include "ranks/rank_watch.h"
+#include "ranks/rank_monitor.h"
 #include "strategy/allreduce_impl.h"
 
-#define LETTERS_MS   10000      /* for the last of what other ranks write about themselves */
+#define RECORDS_MS   10000      /* for the last records of the other ranks */
 #define ALONE_FLOATS (1u << 18) /* of a dense gradient that is not worth a hand-off: 1 MB */
 
 /* ---- life ---- */
@@ -356,7 +356,7 @@ static mst_status allreduce_report(mst_strategy *base, json_t **out)
     if (st == MST_OK)
         st = mst_comm_call(self->comm, gather_counts, &r);
     if (st == MST_OK)
-        mst_watch_letters_await(mst_comm_watch(self->comm), LETTERS_MS);
+        mst_rank_records_await(mst_comm_monitor(self->comm), RECORDS_MS);
     json_t *json = st == MST_OK ? json_array() : NULL;
     for (uint32_t i = 0; json != NULL && i < self->n_ranks; i++)
         if (json_array_append_new(json, counts_json(i, &r.all[i])) != 0) {

@@ -6,8 +6,8 @@
  *
  * Invariants
  * 1. MPI is called on this thread only.
- * 2. `broken` is set once, by whoever finds out first (the watch, this thread), after `error` is filled in;
- * every wait looks at it. */
+ * 2. `broken` is set once, by whoever finds out first (the rank monitor, this thread), after `error` is
+ * filled in; every wait looks at it. */
 #include "strategy/allreduce_comm.h"
 
 #include <errno.h>
@@ -27,8 +27,8 @@
 #define NAPPING_NS  (20 * MST_MS)   /* of those */
 #define IDLE_NS     (50 * MST_MS)   /* asleep with nothing to do */
 #define LEAVE_NS    (MST_S / 4)     /* that a thread in MPI is waited for */
-#define NAMED_MS    2000            /* for the watch to hear of the death that MPI failed by */
-#define PART_NS     (3600 * MST_S)  /* for the other ranks to finish: the watch knows that they live */
+#define NAMED_MS    2000            /* for the rank monitor to report the loss that made MPI fail */
+#define PART_NS     (3600 * MST_S)  /* for the other ranks to finish; the rank monitor detects lost ones */
 #define END_TAG     (MST_COMM_TAGS - 1)
 #define TIMER_SLACK 5000ul /* ns: naps are as long as they say */
 
@@ -48,22 +48,22 @@ static void break_with(mst_comm *self, mst_status st, const char *sentence)
     pthread_mutex_unlock(&self->lock);
 }
 
-static void on_lost(void *arg, bool death, const char *sentence)
+static void on_lost(void *arg, mst_rank_loss reason, const char *sentence)
 {
     mst_comm *self = arg;
     break_with(self, MST_EPEER, sentence);
     if (self->options.lost != NULL)
-        self->options.lost(self->options.lost_arg, death, sentence);
+        self->options.lost(self->options.lost_arg, reason, sentence);
 }
 
-/* Where MPI failed: the watch knows better who is dead, if somebody is. */
-static void hear_the_watch(mst_comm *self, mst_status st)
+/* MPI failed: if a rank is lost, the rank monitor names it and MPI does not. */
+static void comm_await_loss(mst_comm *self, mst_status st)
 {
     mst_error error;
-    if (st != MST_EPEER || self->watch == NULL || atomic_load(&self->broken))
+    if (st != MST_EPEER || self->monitor == NULL || atomic_load(&self->broken))
         return;
     mst_error_save(&error, st);
-    (void)mst_watch_await_lost(self->watch, NAMED_MS);
+    (void)mst_rank_monitor_await_lost(self->monitor, NAMED_MS);
     (void)mst_error_restore(&error);
 }
 
@@ -326,14 +326,14 @@ static mst_status start_mpi(mst_comm *self)
     TRY(o->start != NULL ? o->start(o->start_arg, &self->mpi) : mst_mpi_start(o->plugin, &self->mpi));
     if (self->mpi->size > MST_COMM_RANKS)
         return mst_fail(MST_EUSAGE, "%d ranks; at most %d are possible", self->mpi->size, MST_COMM_RANKS);
-    mst_watch_options watch = {.mpi = self->mpi,
-                               .start_timeout_ms = o->start_timeout_ms,
-                               .peer_timeout_ms = o->peer_timeout_ms,
-                               .lost = on_lost,
-                               .arg = self,
-                               .purpose = "--strategy allreduce"};
+    mst_rank_monitor_options monitor = {.mpi = self->mpi,
+                                        .start_timeout_ms = o->start_timeout_ms,
+                                        .peer_timeout_ms = o->peer_timeout_ms,
+                                        .lost = on_lost,
+                                        .arg = self,
+                                        .purpose = "--strategy allreduce"};
     if (o->start == NULL) /* before any collective, in which ranks that do something else would not be */
-        TRY(mst_watch_new(&watch, &self->watch));
+        TRY(mst_rank_monitor_new(&monitor, &self->monitor));
     TRY(self->mpi->ops->dup(0, &self->world));
     return self->mpi->ops->dup(0, &self->collective);
 }
@@ -349,7 +349,7 @@ static bool answer_call(mst_comm *self)
         return false;
     mst_error error;
     mst_status st = fn(self, arg);
-    hear_the_watch(self, st);
+    comm_await_loss(self, st);
     mst_error_save(&error, st == MST_EPEER && atomic_load(&self->broken) ? mst_comm_lost(self) : st);
     pthread_mutex_lock(&self->lock);
     self->fn = NULL;
@@ -395,7 +395,7 @@ static void serve(mst_comm *self)
         }
         mst_status st = mst_comm_poll(self, &moved);
         if (st != MST_OK) {
-            hear_the_watch(self, st);
+            comm_await_loss(self, st);
             break_with(self, st, mst_error_text());
         }
         if (moved)
@@ -494,7 +494,7 @@ mst_status mst_comm_new(const mst_comm_options *options, mst_comm **out)
         return mst_fail(MST_EIO, "cannot start a communication thread");
     }
     self->started = true;
-    pthread_mutex_lock(&self->lock); /* MPI and the watch have deadlines of their own */
+    pthread_mutex_lock(&self->lock); /* MPI and the rank monitor have their own deadlines */
     while (!self->ready && !atomic_load(&self->broken))
         pthread_cond_wait(&self->changed, &self->lock);
     pthread_mutex_unlock(&self->lock);
@@ -527,9 +527,9 @@ const mst_mpi *mst_comm_mpi(const mst_comm *self)
     return self->mpi;
 }
 
-mst_watch *mst_comm_watch(const mst_comm *self)
+mst_rank_monitor *mst_comm_monitor(const mst_comm *self)
 {
-    return self->watch;
+    return self->monitor;
 }
 
 static mst_status end_mpi(mst_comm *self, void *arg)
@@ -552,8 +552,8 @@ static mst_status end_mpi(mst_comm *self, void *arg)
     st = mst_mpi_part(self->mpi, mst_now_ns() + PART_NS);
     atomic_store(&self->in_mpi, false);
     TRY(st);
-    mst_watch_destroy(self->watch);
-    self->watch = NULL;
+    mst_rank_monitor_destroy(self->monitor);
+    self->monitor = NULL;
     self->parted = true;
     return MST_OK;
 }
@@ -587,15 +587,15 @@ void mst_comm_destroy(mst_comm *self, const char *sentence)
 {
     if (self == NULL)
         return;
-    if (!self->ended && self->watch != NULL && !atomic_load(&self->broken))
-        mst_watch_fail(self->watch, sentence != NULL ? sentence : "left");
+    if (!self->ended && self->monitor != NULL && !atomic_load(&self->broken))
+        mst_rank_monitor_fail(self->monitor, sentence != NULL ? sentence : "left");
     if (self->started && (self->held || !dismiss(self))) {
         pthread_detach(self->thread); /* it is inside MPI, and keeps what it may touch */
         return;
     }
     if (self->started)
         pthread_join(self->thread, NULL);
-    mst_watch_destroy(self->watch);
+    mst_rank_monitor_destroy(self->monitor);
     if (self->mpi != NULL)
         mst_reduction_fini(self);
     pthread_cond_destroy(&self->wake);

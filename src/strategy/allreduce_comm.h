@@ -20,7 +20,7 @@
 
 #include <stdatomic.h>
 
-#include "mpi/mpi.h"
+#include "ranks/rank_monitor.h"
 #include "tensor/half.h"
 
 #define MST_COMM_RANKS 4096 /* at most */
@@ -52,7 +52,7 @@ typedef struct mst_comm_options {
     void (*idle)(void *arg);
     void *arg;
     /* Called on the watch's thread once another rank is dead, after everything here fails. Or NULL. */
-    void (*lost)(void *lost_arg, bool death, const char *sentence);
+    void (*lost)(void *lost_arg, mst_rank_loss reason, const char *sentence);
     void *lost_arg;
     /* In place of mst_mpi_start, for ranks that are threads of one process: no watch is kept. Or NULL. */
     mst_status (*start)(void *start_arg, mst_mpi **out);
@@ -90,7 +90,7 @@ mst_status mst_comm_post(mst_comm *self, mst_reduce_op *op);
 mst_status mst_comm_wait(mst_comm *self, mst_reduce_op *op);
 
 /* The watch over the ranks; NULL: none is kept, or the ranks have parted. Not to be destroyed. */
-struct mst_watch *mst_comm_watch(const mst_comm *self);
+mst_rank_monitor *mst_comm_monitor(const mst_comm *self);
 
 /* Whether the job cannot go on: MST_EPEER with the sentence then. Any thread. */
 mst_status mst_comm_lost(mst_comm *self);

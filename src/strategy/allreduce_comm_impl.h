@@ -4,7 +4,6 @@
 
 #include <pthread.h>
 
-#include "ranks/rank_watch.h"
 #include "strategy/allreduce_comm.h"
 
 #define MST_COMM_ACTIVE 4    /* reductions under way at a time */
@@ -30,7 +29,7 @@ typedef struct mst_reduction {
 struct mst_comm {
     mst_comm_options options;
     mst_mpi *mpi;
-    mst_watch *watch;
+    mst_rank_monitor *monitor;
     mst_mpi_comm world;      /* of messages: a communicator of the strategy's own */
     mst_mpi_comm collective; /* of MPI's own reductions */
     mst_reduction active[MST_COMM_ACTIVE];

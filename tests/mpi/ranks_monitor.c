@@ -1,9 +1,9 @@
-/* One rank of a program that keeps a watch; run by test_mpi_watch.sh under mpirun.
- *   ranks_watch leave       every rank leaves, one after the other
- *   ranks_watch kill R      rank R dies; all others wait in a barrier that never ends
- *   ranks_watch stop R      rank R is stopped
- *   ranks_watch fail R      rank R fails with a sentence of its own
- *   ranks_watch letters     every rank but 0 sends letters, small ones and the largest possible; rank 0
+/* One rank of a program that runs a rank monitor; run by test_mpi_monitor.sh under mpirun.
+ *   ranks_monitor leave       every rank leaves, one after the other
+ *   ranks_monitor kill R      rank R dies; all others wait in a barrier that never ends
+ *   ranks_monitor stop R      rank R is stopped
+ *   ranks_monitor fail R      rank R fails with a sentence of its own
+ *   ranks_monitor records     every rank but 0 sends records, small ones and the largest possible; rank 0
  * counts Who is lost prints "rank I: SENTENCE" and exits 3. SIGTERM is ignored and the end put off a little,
  * as muster's own ranks do: mpirun, too, notices that a rank died, terminates the others, and forgets what it
  * had not yet passed on. */
@@ -17,14 +17,14 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "ranks/rank_watch.h"
+#include "ranks/rank_monitor.h"
 
 static int own_rank;
 
-static void lost(void *arg, bool death, const char *sentence)
+static void lost(void *arg, mst_rank_loss reason, const char *sentence)
 {
     (void)arg;
-    (void)death;
+    (void)reason;
     printf("rank %d: %s\n", own_rank, sentence);
     fflush(stdout);
     struct timespec linger = {.tv_nsec = 300000000};
@@ -38,25 +38,25 @@ static int failed(mst_status st)
     return mst_status_exit_code(st);
 }
 
-/* ---- letters ---- */
+/* ---- records ---- */
 
-#define LETTERS 24
+#define RECORDS 24
 
 typedef struct mail {
     int rank, next;   /* the sender's */
-    int n[64], wrong; /* letters of each rank; those that are not as they were sent */
+    int n[64], wrong; /* records of each rank; those that are not as they were sent */
     atomic_int clock; /* answers about rank 0's */
 } mail;
 
 static size_t length_of(int number)
 {
-    return number % 8 == 7 ? MST_WATCH_LETTER : 100 + (size_t)number;
+    return number % 8 == 7 ? MST_RANK_RECORD_MAX : 100 + (size_t)number;
 }
 
-static bool next_letter(void *arg, void **letter, size_t *bytes)
+static bool next_record(void *arg, void **record, size_t *bytes)
 {
     mail *m = arg;
-    if (m->next == LETTERS)
+    if (m->next == RECORDS)
         return false;
     *bytes = length_of(m->next);
     uint8_t *text = mst_alloc(*bytes);
@@ -64,14 +64,14 @@ static bool next_letter(void *arg, void **letter, size_t *bytes)
         return false;
     memset(text, m->rank, *bytes);
     text[*bytes - 1] = (uint8_t)m->next++;
-    *letter = text;
+    *record = text;
     return true;
 }
 
-static void heard(void *arg, int rank, const void *letter, size_t bytes)
+static void received(void *arg, int rank, const void *record, size_t bytes)
 {
     mail *m = arg;
-    const uint8_t *text = letter;
+    const uint8_t *text = record;
     if (rank < 1 || rank >= 64 || bytes != length_of(m->n[rank]) || text[0] != rank ||
         text[bytes - 1] != m->n[rank]++)
         m->wrong++;
@@ -80,41 +80,44 @@ static void heard(void *arg, int rank, const void *letter, size_t bytes)
 static void answer_clock(void *arg, uint8_t *answer)
 {
     (void)arg;
-    memset(answer, 5, MST_WATCH_CLOCK);
+    memset(answer, 5, MST_RANK_CLOCK_SIZE);
 }
 
 static bool clocked(void *arg, uint64_t asked_ns, const void *answer, size_t bytes)
 {
     mail *m = arg;
     const uint8_t *text = answer;
-    if (bytes == MST_WATCH_CLOCK && text[0] == 5 && text[bytes - 1] == 5 && asked_ns <= mst_now_ns())
+    if (bytes == MST_RANK_CLOCK_SIZE && text[0] == 5 && text[bytes - 1] == 5 && asked_ns <= mst_now_ns())
         atomic_fetch_add(&m->clock, 1);
     return atomic_load(&m->clock) < 3; /* the next question goes at once */
 }
 
-/* The outcome of all letters, which are there when await returns. */
-static int exchange_letters(const mst_mpi *mpi, mst_watch *watch)
+/* The outcome of all records, which are there when await returns. */
+static int exchange_records(const mst_mpi *mpi, mst_rank_monitor *monitor)
 {
     mail m = {.rank = mpi->rank};
-    mst_letters letters = {
-        .arg = &m, .next = next_letter, .heard = heard, .clock = answer_clock, .clock_heard = clocked};
-    mst_watch_letters(watch, &letters);
+    mst_rank_records records = {.arg = &m,
+                                .next = next_record,
+                                .received = received,
+                                .clock = answer_clock,
+                                .clock_received = clocked};
+    mst_rank_records_set(monitor, &records);
     if (mpi->rank != 0) {
         (void)mpi->ops->barrier(0); /* rank 0 takes them now */
         uint64_t deadline = mst_now_ns() + 10 * MST_S;
         while (atomic_load(&m.clock) < 3 && mst_now_ns() < deadline)
             sched_yield();
-        mst_watch_letters_end(watch, 10000);
-        mst_watch_letters(watch, NULL);
-        if (m.next != LETTERS || m.clock < 3)
-            printf("rank %d: %d letters left, %d clocks heard\n", mpi->rank, m.next, m.clock);
-        return m.next != LETTERS;
+        mst_rank_records_end(monitor, 10000);
+        mst_rank_records_set(monitor, NULL);
+        if (m.next != RECORDS || m.clock < 3)
+            printf("rank %d: %d records left, %d clocks received\n", mpi->rank, m.next, m.clock);
+        return m.next != RECORDS;
     }
     (void)mpi->ops->barrier(0);
-    mst_watch_letters_await(watch, 10000);
-    mst_watch_letters(watch, NULL);
+    mst_rank_records_await(monitor, 10000);
+    mst_rank_records_set(monitor, NULL);
     for (int r = 1; r < mpi->size; r++)
-        printf("%d letters of rank %d\n", m.n[r], r);
+        printf("%d records of rank %d\n", m.n[r], r);
     if (m.wrong > 0)
         printf("%d wrong\n", m.wrong);
     return m.wrong > 0;
@@ -125,15 +128,15 @@ int main(int argc, char **argv)
     const char *what = argc > 1 ? argv[1] : "leave";
     int whom = argc > 2 ? atoi(argv[2]) : -1;
     mst_mpi *mpi;
-    mst_watch *watch;
+    mst_rank_monitor *monitor;
     signal(SIGTERM, SIG_IGN);
     mst_status st = mst_mpi_start(NULL, &mpi);
     if (st != MST_OK)
         return failed(st);
     own_rank = mpi->rank;
-    mst_watch_options options = {
+    mst_rank_monitor_options options = {
         .mpi = mpi, .start_timeout_ms = 20000, .peer_timeout_ms = 1500, .lost = lost};
-    st = mst_watch_new(&options, &watch);
+    st = mst_rank_monitor_new(&options, &monitor);
     if (st != MST_OK)
         return failed(st);
     st = mpi->ops->barrier(0); /* nothing of the start is under way any more, in the launcher either */
@@ -144,18 +147,18 @@ int main(int argc, char **argv)
     if (mpi->rank == whom && strcmp(what, "stop") == 0)
         kill(getpid(), SIGSTOP);
     if (mpi->rank == whom && strcmp(what, "fail") == 0) {
-        mst_watch_fail(watch, "the disk is full");
+        mst_rank_monitor_fail(monitor, "the disk is full");
         return 1;
     }
     if (whom >= 0) {
         (void)mpi->ops->barrier(0); /* in which MPI hangs */
         return 1;
     }
-    if (strcmp(what, "letters") == 0 && exchange_letters(mpi, watch) != 0)
+    if (strcmp(what, "records") == 0 && exchange_records(mpi, monitor) != 0)
         return 1;
     struct timespec turn = {.tv_nsec = 20000000L * (mpi->size - mpi->rank)};
     nanosleep(&turn, NULL); /* rank 0 last, or first with an odd number: nobody may be lost by that */
-    mst_watch_destroy(watch);
+    mst_rank_monitor_destroy(monitor);
     st = mst_mpi_end(mpi);
     if (st != MST_OK)
         return failed(st);

@@ -1,15 +1,15 @@
-/* The watch; contract in watch.h.
+/* The rank monitor; contract in rank_monitor.h.
  *
- * A star: rank 0 listens (a Unix socket where all ranks are on one host, else all interfaces, guarded by the
- * secret), the others connect. Who they are and where rank 0 listens travels through MPI before. Messages
- * after that are few: ALL (rank 0: everybody is here), LEAVE (this rank has finished), FAIL (its sentence, to
- * rank 0), LOST (rank 0: the sentence for everybody); and letters (watch_letters.c).
+ * A star: rank 0 listens (on a Unix socket if all ranks are on one host, else on all interfaces, guarded by
+ * the secret), the others connect. MPI carries the identities of the ranks and rank 0's addresses before
+ * that. The few messages are ALL (rank 0: all ranks have joined), LEAVE (this rank has finished), FAIL (its
+ * error, to rank 0), LOST (rank 0: a loss, to all), and those of rank_records.c.
  *
  * Invariants
  * 1. `lost` is called at most once, and not after this rank has begun to leave or to fail.
- * 2. What the caller's threads and the watch's share is guarded by the mutex: ending, failing, failed, lost,
- * joined, broken. The rest is the thread's alone once it runs. */
-#include "ranks/rank_watch.h"
+ * 2. The mutex guards what the caller's threads and the monitor's share: ending, failing, failed, lost,
+ * all_joined, broken. The rest is the thread's alone once it runs. */
+#include "ranks/rank_monitor.h"
 
 #include <errno.h>
 #include <ifaddrs.h>
@@ -26,24 +26,24 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "ranks/rank_watch_impl.h"
+#include "ranks/rank_monitor_impl.h"
 
 #define ADDRESS_MAX 96
 #define SECRET_MAX  65
-#define FAREWELL_NS MST_S
+#define SEND_NS     MST_S
 #define TAG_WHO     21001
 #define TAG_INVITED 21002
 
-/* What rank 0 tells the others through MPI. */
+/* Sent by rank 0 to the others through MPI. */
 typedef struct invitation {
-    mst_watch_who zero;
+    mst_rank_identity zero;
     char secret[SECRET_MAX];
     uint32_t n_addresses; /* 0: rank 0 could not listen */
-    char refusal[400];    /* why the job cannot be, if not "" */
-    char addresses[MST_WATCH_ADDRESSES][ADDRESS_MAX];
+    char refusal[400];    /* why the job cannot start, if not "" */
+    char addresses[MST_RANK_ADDRESSES][ADDRESS_MAX];
 } invitation;
 
-static void name_rank(const mst_watch *w, int rank, char *out, size_t size)
+static void monitor_name_rank(const mst_rank_monitor *w, int rank, char *out, size_t size)
 {
     snprintf(out, size, "rank %d (host %s, process %" PRIu64 ")", rank, w->who[rank].host,
              w->who[rank].process);
@@ -51,45 +51,46 @@ static void name_rank(const mst_watch *w, int rank, char *out, size_t size)
 
 /* ---- messages ---- */
 
-/* death: of LOST, whether a rank died or fell silent rather than failed. */
-static void tell(mst_watch *w, uint32_t peer, uint16_t type, bool death, const char *text)
+/* reason: of LOST. */
+static void monitor_send(mst_rank_monitor *w, uint32_t peer, uint16_t type, mst_rank_loss reason,
+                         const char *text)
 {
-    mst_message m = {.type = type, .flags = death};
+    mst_message m = {.type = type, .flags = (uint32_t)reason};
     mst_piece piece = {.data = text, .size = text != NULL ? strlen(text) : 0};
     (void)mst_net_send(w->net, peer, &m, &piece, piece.size > 0,
-                       NULL); /* a peer that is gone hears nothing */
+                       NULL); /* to a lost peer nothing can be sent */
 }
 
-static void tell_all(mst_watch *w, uint16_t type, bool death, const char *text)
+static void monitor_send_all(mst_rank_monitor *w, uint16_t type, mst_rank_loss reason, const char *text)
 {
     for (int r = 0; r < w->size; r++)
-        if (w->members[r].peer != MST_WATCH_NOBODY)
-            tell(w, w->members[r].peer, type, death, text);
+        if (w->members[r].peer != MST_RANK_NO_PEER)
+            monitor_send(w, w->members[r].peer, type, reason, text);
 }
 
-/* The end of the watch: once, and never while this rank ends by itself. */
-static void lose(mst_watch *w, bool death, const char *sentence)
+/* Reports a loss: once, and never while this rank ends by itself. */
+static void monitor_lose(mst_rank_monitor *w, mst_rank_loss reason, const char *sentence)
 {
-    char text[MST_WATCH_SENTENCE];
+    char text[MST_RANK_SENTENCE];
     pthread_mutex_lock(&w->mutex);
     bool own = w->ending || w->failing;
     pthread_mutex_unlock(&w->mutex);
-    if (w->told)
+    if (w->reported)
         return;
-    w->told = true;
+    w->reported = true;
     snprintf(text, sizeof text, "%s", sentence);
     if (w->rank == 0)
-        tell_all(w, LOST, death, text);
+        monitor_send_all(w, LOST, reason, text);
     if (own)
         return;
-    w->options.lost(w->options.arg, death, text);
+    w->options.lost(w->options.arg, reason, text);
     pthread_mutex_lock(&w->mutex);
     w->lost = true;
     pthread_cond_broadcast(&w->changed);
     pthread_mutex_unlock(&w->mutex);
 }
 
-static int rank_of(const mst_watch *w, uint32_t peer)
+static int monitor_rank_of(const mst_rank_monitor *w, uint32_t peer)
 {
     for (int r = 0; r < w->size; r++)
         if (w->members[r].peer == peer)
@@ -97,7 +98,7 @@ static int rank_of(const mst_watch *w, uint32_t peer)
     return -1;
 }
 
-static void broke(mst_watch *w, mst_status code)
+static void monitor_break(mst_rank_monitor *w, mst_status code)
 {
     pthread_mutex_lock(&w->mutex);
     if (w->broken.code == MST_OK)
@@ -106,129 +107,138 @@ static void broke(mst_watch *w, mst_status code)
     pthread_mutex_unlock(&w->mutex);
 }
 
-static void all_here(mst_watch *w)
+static void monitor_all_joined(mst_rank_monitor *w)
 {
     pthread_mutex_lock(&w->mutex);
-    w->joined = true;
+    w->all_joined = true;
     pthread_cond_broadcast(&w->changed);
     pthread_mutex_unlock(&w->mutex);
 }
 
-static void on_up(void *arg, uint32_t peer, const mst_identity *who)
+static void monitor_on_up(void *arg, uint32_t peer, const mst_identity *who)
 {
-    mst_watch *w = arg;
+    mst_rank_monitor *w = arg;
     uint32_t rank = w->rank == 0 ? who->index : 0;
-    if (rank >= (uint32_t)w->size || (w->rank == 0 && rank == 0) || w->members[rank].came) {
+    if (rank >= (uint32_t)w->size || (w->rank == 0 && rank == 0) || w->members[rank].joined) {
         mst_net_drop(w->net, peer, "");
         return;
     }
-    w->members[rank] = (mst_watch_member){.peer = peer, .came = true};
-    w->n_came++;
+    w->members[rank] = (mst_rank_member){.peer = peer, .joined = true};
+    w->n_joined++;
     for (uint32_t i = 0; i < w->n_dialled; i++) /* one way to rank 0 is enough */
         if (w->dialled[i] != peer)
             mst_net_drop(w->net, w->dialled[i], "");
-    if (w->rank == 0 && w->n_came + 1 == (uint32_t)w->size) {
-        tell_all(w, ALL, false, NULL);
-        all_here(w);
+    if (w->rank == 0 && w->n_joined + 1 == (uint32_t)w->size) {
+        monitor_send_all(w, ALL, MST_RANK_FAILED, NULL);
+        monitor_all_joined(w);
     }
 }
 
-/* A dial of several that failed: the watch has failed when all have. */
-static void dial_failed(mst_watch *w, uint32_t peer, const mst_error *why)
+/* One of several connects failed: the monitor has failed when all have. */
+static void monitor_dial_failed(mst_rank_monitor *w, uint32_t peer, const mst_error *why)
 {
     uint32_t open = 0;
     for (uint32_t i = 0; i < w->n_dialled; i++) {
         if (w->dialled[i] == peer)
-            w->dialled[i] = MST_WATCH_NOBODY;
-        open += w->dialled[i] != MST_WATCH_NOBODY;
+            w->dialled[i] = MST_RANK_NO_PEER;
+        open += w->dialled[i] != MST_RANK_NO_PEER;
     }
-    if (open > 0 || w->members[0].came)
+    if (open > 0 || w->members[0].joined)
         return;
-    char zero[MST_WATCH_HOST + 64];
-    name_rank(w, 0, zero, sizeof zero);
-    broke(w, mst_fail(why->code, "rank %d cannot reach %s, which watches over all ranks: %s", w->rank, zero,
-                      why->text));
+    char zero[MST_RANK_HOST + 64];
+    monitor_name_rank(w, 0, zero, sizeof zero);
+    monitor_break(w, mst_fail(why->code, "rank %d cannot connect to %s, which monitors all ranks: %s",
+                              w->rank, zero, why->text));
 }
 
-static void on_down(void *arg, uint32_t peer, const mst_net_loss *why)
+static mst_rank_loss monitor_loss_of(mst_net_reason reason)
 {
-    mst_watch *w = arg;
-    char name[MST_WATCH_HOST + 64], text[MST_WATCH_SENTENCE];
-    int rank = rank_of(w, peer);
+    return reason == MST_NET_SILENT    ? MST_RANK_SILENT
+           : reason == MST_NET_STOPPED ? MST_RANK_STOPPED
+                                       : MST_RANK_DIED;
+}
+
+static void monitor_on_down(void *arg, uint32_t peer, const mst_net_loss *why)
+{
+    mst_rank_monitor *w = arg;
+    char name[MST_RANK_HOST + 64], text[MST_RANK_SENTENCE];
+    int rank = monitor_rank_of(w, peer);
     if (rank < 0) {
-        dial_failed(w, peer, &why->error);
+        monitor_dial_failed(w, peer, &why->error);
         return;
     }
-    w->members[rank].peer = MST_WATCH_NOBODY;
+    w->members[rank].peer = MST_RANK_NO_PEER;
     mst_free(w->members[rank].body);
     w->members[rank].body = NULL;
     if (w->members[rank].left)
         return;
-    name_rank(w, why->reason == MST_NET_STOPPED ? w->rank : rank, name, sizeof name);
-    if (why->reason == MST_NET_STOPPED)
+    mst_rank_loss reason = monitor_loss_of(why->reason);
+    monitor_name_rank(w, reason == MST_RANK_STOPPED ? w->rank : rank, name, sizeof name);
+    if (reason == MST_RANK_STOPPED)
         snprintf(text, sizeof text, "%s was silent for %.1f s and rank %d dropped it", name, why->silent_s,
                  rank);
-    else if (why->reason == MST_NET_SILENT)
+    else if (reason == MST_RANK_SILENT)
         snprintf(text, sizeof text,
                  "%s has been silent for %.1f s: its process is stopped or the link is cut", name,
                  why->silent_s);
     else
         snprintf(text, sizeof text, "%s died", name);
-    lose(w, true, text);
+    monitor_lose(w, reason, text);
 }
 
-static mst_status on_body(void *arg, uint32_t peer, const mst_message *m, void **out)
+static mst_status monitor_on_body(void *arg, uint32_t peer, const mst_message *m, void **out)
 {
-    mst_watch *w = arg;
-    int rank = rank_of(w, peer);
-    if (rank < 0 || m->size >= (m->type == LETTER ? MST_WATCH_LETTER + 1 : MST_WATCH_SENTENCE))
-        return mst_fail(MST_EINPUT, "a message of %" PRIu64 " bytes is none of the watch's", m->size);
+    mst_rank_monitor *w = arg;
+    int rank = monitor_rank_of(w, peer);
+    if (rank < 0 || m->size >= (m->type == RECORD ? MST_RANK_RECORD_MAX + 1 : MST_RANK_SENTENCE))
+        return mst_fail(MST_EINPUT, "a message of %" PRIu64 " bytes is not one of the rank monitor's",
+                        m->size);
     mst_free(w->members[rank].body);
     *out = w->members[rank].body = mst_alloc(m->size);
     return *out != NULL ? MST_OK : mst_fail_memory();
 }
 
-static mst_status hear(mst_watch *w, int rank, const mst_message *m, const void *body)
+static mst_status monitor_receive(mst_rank_monitor *w, int rank, const mst_message *m, const void *body)
 {
-    char name[MST_WATCH_HOST + 64], text[MST_WATCH_SENTENCE];
+    char name[MST_RANK_HOST + 64], text[MST_RANK_SENTENCE];
     int length = (int)(body != NULL ? m->size : 0);
     switch (m->type) {
     case ALL:
-        all_here(w);
+        monitor_all_joined(w);
         break;
     case LEAVE:
         w->members[rank].left = true;
         break;
     case FAIL:
         w->members[rank].left = true;
-        name_rank(w, rank, name, sizeof name);
+        monitor_name_rank(w, rank, name, sizeof name);
         snprintf(text, sizeof text, "%s: %.*s", name, length, body != NULL ? (const char *)body : "");
-        lose(w, false, text);
+        monitor_lose(w, MST_RANK_FAILED, text);
         break;
     case LOST:
         w->members[rank].left = true;
         snprintf(text, sizeof text, "%.*s", length, body != NULL ? (const char *)body : "");
-        lose(w, m->flags != 0, text);
+        monitor_lose(w, m->flags <= MST_RANK_STOPPED ? (mst_rank_loss)m->flags : MST_RANK_DIED, text);
         break;
     default:
-        return mst_letters_heard(w, rank, m, body);
+        return mst_rank_records_receive(w, rank, m, body);
     }
     return MST_OK;
 }
 
-static mst_status on_message(void *arg, uint32_t peer, const mst_message *m, void *body)
+static mst_status monitor_on_message(void *arg, uint32_t peer, const mst_message *m, void *body)
 {
-    mst_watch *w = arg;
-    int rank = rank_of(w, peer);
+    mst_rank_monitor *w = arg;
+    int rank = monitor_rank_of(w, peer);
     if (rank < 0)
         return MST_OK;
-    mst_status st = hear(w, rank, m, body);
+    mst_status st = monitor_receive(w, rank, m, body);
     mst_free(w->members[rank].body);
     w->members[rank].body = NULL;
     return st;
 }
 
-static void on_sent(void *arg, uint32_t peer, void *token)
+static void monitor_on_sent(void *arg, uint32_t peer, void *token)
 {
     (void)arg;
     (void)peer;
@@ -237,42 +247,42 @@ static void on_sent(void *arg, uint32_t peer, void *token)
 
 /* ---- the thread ---- */
 
-/* Passes on what other threads asked for; true: the watch is over. */
-static bool serve(mst_watch *w)
+/* Does what other threads requested; true: the monitor ends. */
+static bool monitor_serve(mst_rank_monitor *w)
 {
-    char name[MST_WATCH_HOST + 64], text[MST_WATCH_SENTENCE];
+    char name[MST_RANK_HOST + 64], text[MST_RANK_SENTENCE];
     pthread_mutex_lock(&w->mutex);
     bool ending = w->ending, failing = w->failing && !w->failed;
     pthread_mutex_unlock(&w->mutex);
     if (failing) {
-        name_rank(w, w->rank, name, sizeof name);
-        snprintf(text, sizeof text, "%s: %.*s", name, (int)(MST_WATCH_SENTENCE - sizeof name - 4),
+        monitor_name_rank(w, w->rank, name, sizeof name);
+        snprintf(text, sizeof text, "%s: %.*s", name, (int)(MST_RANK_SENTENCE - sizeof name - 4),
                  w->sentence);
         if (w->rank == 0)
-            tell_all(w, LOST, false, text);
-        else if (w->members[0].peer != MST_WATCH_NOBODY)
-            tell(w, w->members[0].peer, FAIL, false, w->sentence);
-        (void)mst_net_flush(w->net, mst_now_ns() + FAREWELL_NS);
+            monitor_send_all(w, LOST, MST_RANK_FAILED, text);
+        else if (w->members[0].peer != MST_RANK_NO_PEER)
+            monitor_send(w, w->members[0].peer, FAIL, MST_RANK_FAILED, w->sentence);
+        (void)mst_net_flush(w->net, mst_now_ns() + SEND_NS);
         pthread_mutex_lock(&w->mutex);
         w->failed = true;
         pthread_cond_broadcast(&w->changed);
         pthread_mutex_unlock(&w->mutex);
     }
-    if (ending && !w->told)
-        tell_all(w, LEAVE, false, NULL);
+    if (ending && !w->reported)
+        monitor_send_all(w, LEAVE, MST_RANK_FAILED, NULL);
     if (ending)
-        (void)mst_net_flush(w->net, mst_now_ns() + FAREWELL_NS);
+        (void)mst_net_flush(w->net, mst_now_ns() + SEND_NS);
     return ending;
 }
 
-static void *watch_main(void *arg)
+static void *monitor_main(void *arg)
 {
-    mst_watch *w = arg;
-    while (!serve(w)) {
-        uint64_t rest = mst_now_ns() + 10 * MST_S, due = mst_letters_serve(w);
+    mst_rank_monitor *w = arg;
+    while (!monitor_serve(w)) {
+        uint64_t rest = mst_now_ns() + 10 * MST_S, due = mst_rank_records_serve(w);
         mst_status st = mst_net_poll(w->net, due < rest ? due : rest);
         if (st != MST_OK) {
-            broke(w, st);
+            monitor_break(w, st);
             struct timespec nap = {.tv_nsec = 10000000};
             nanosleep(&nap, NULL);
         }
@@ -280,17 +290,17 @@ static void *watch_main(void *arg)
     return NULL;
 }
 
-/* ---- how ranks find each other ---- */
+/* ---- connecting ---- */
 
 /* The addresses at which other hosts may reach this one, for that port. */
-static uint32_t own_addresses(const char *port, char out[MST_WATCH_ADDRESSES][ADDRESS_MAX])
+static uint32_t monitor_own_addresses(const char *port, char out[MST_RANK_ADDRESSES][ADDRESS_MAX])
 {
     struct ifaddrs *all = NULL;
     uint32_t n = 0;
     char host[NI_MAXHOST];
     if (getifaddrs(&all) != 0)
         return 0;
-    for (const struct ifaddrs *a = all; a != NULL && n < MST_WATCH_ADDRESSES; a = a->ifa_next)
+    for (const struct ifaddrs *a = all; a != NULL && n < MST_RANK_ADDRESSES; a = a->ifa_next)
         if (a->ifa_addr != NULL && a->ifa_addr->sa_family == AF_INET && (a->ifa_flags & IFF_UP) != 0 &&
             (a->ifa_flags & IFF_LOOPBACK) == 0 &&
             getnameinfo(a->ifa_addr, sizeof(struct sockaddr_in), host, sizeof host, NULL, 0,
@@ -300,26 +310,29 @@ static uint32_t own_addresses(const char *port, char out[MST_WATCH_ADDRESSES][AD
     return n;
 }
 
-static mst_status make_secret(char out[SECRET_MAX])
+static mst_status monitor_make_secret(char out[SECRET_MAX])
 {
     uint8_t bytes[(SECRET_MAX - 1) / 2];
     if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
-        return mst_fail(MST_EIO, "no random bytes for the secret of the watch: %s", strerror(errno));
+        return mst_fail(MST_EIO, "no random bytes for the secret of the rank monitor: %s", strerror(errno));
     for (size_t i = 0; i < sizeof bytes; i++)
         snprintf(out + 2 * i, 3, "%02x", bytes[i]);
     return MST_OK;
 }
 
-static mst_status open_net(mst_watch *w, const char *secret)
+static mst_status monitor_open_net(mst_rank_monitor *w, const char *secret)
 {
-    static const mst_net_events events = {
-        .up = on_up, .down = on_down, .body = on_body, .message = on_message, .sent = on_sent};
+    static const mst_net_events events = {.up = monitor_on_up,
+                                          .down = monitor_on_down,
+                                          .body = monitor_on_body,
+                                          .message = monitor_on_message,
+                                          .sent = monitor_on_sent};
     mst_net_options options = {
         .self = {.role = w->rank == 0 ? MST_ROLE_SERVER : MST_ROLE_WORKER,
                  .index = (uint32_t)w->rank,
                  .incarnation = (uint64_t)getpid()},
         .secret = secret,
-        .max_body = MST_WATCH_LETTER,
+        .max_body = MST_RANK_RECORD_MAX,
         .max_queue = 4u << 20,
         .peer_timeout_ms = w->options.peer_timeout_ms,
         .hello_timeout_ms = w->options.start_timeout_ms,
@@ -327,19 +340,19 @@ static mst_status open_net(mst_watch *w, const char *secret)
     return mst_net_new(&mst_net_tcp, &options, &events, w, &w->net);
 }
 
-/* Rank 0: listens where all of them can come. */
-static mst_status invite(mst_watch *w, invitation *out)
+/* Rank 0: listens where all ranks can connect. */
+static mst_status monitor_invite(mst_rank_monitor *w, invitation *out)
 {
     char bound[ADDRESS_MAX], name[48];
     bool several = false;
     for (int r = 1; r < w->size; r++)
-        several = several || strncmp(w->who[r].host, w->who[0].host, MST_WATCH_HOST) != 0;
-    TRY(make_secret(out->secret));
-    TRY(open_net(w, out->secret));
-    snprintf(name, sizeof name, "unix:@muster-watch-%.24s", out->secret + 40);
+        several = several || strncmp(w->who[r].host, w->who[0].host, MST_RANK_HOST) != 0;
+    TRY(monitor_make_secret(out->secret));
+    TRY(monitor_open_net(w, out->secret));
+    snprintf(name, sizeof name, "unix:@muster-ranks-%.24s", out->secret + 40);
     TRY(mst_net_listen(w->net, several ? "0.0.0.0:0" : name, bound, sizeof bound));
     if (several) {
-        out->n_addresses = own_addresses(strrchr(bound, ':') + 1, out->addresses);
+        out->n_addresses = monitor_own_addresses(strrchr(bound, ':') + 1, out->addresses);
     } else {
         snprintf(out->addresses[0], ADDRESS_MAX, "%s", bound);
         out->n_addresses = 1;
@@ -350,8 +363,8 @@ static mst_status invite(mst_watch *w, invitation *out)
                           w->who[0].host);
 }
 
-/* Rank 0: refuses ranks that were started for something else. */
-static mst_status compare_purposes(const mst_watch *w, invitation *out)
+/* Rank 0: refuses ranks that were started for another purpose. */
+static mst_status monitor_compare_purposes(const mst_rank_monitor *w, invitation *out)
 {
     char list[200] = "";
     int others = 0;
@@ -373,9 +386,9 @@ static mst_status compare_purposes(const mst_watch *w, invitation *out)
     return mst_fail(MST_EUSAGE, "%s", out->refusal);
 }
 
-/* Everybody's host and process to rank 0, and back where it listens. Rank 0's own failure reaches the others
- * as an invitation without addresses. */
-static mst_status exchange(mst_watch *w, invitation *inv, uint64_t deadline)
+/* Sends every rank's host and process to rank 0, and its addresses back. A failure of rank 0 is sent to the
+ * others as an invitation without addresses. */
+static mst_status monitor_exchange(mst_rank_monitor *w, invitation *inv, uint64_t deadline)
 {
     mst_mpi *mpi = w->options.mpi;
     const mst_mpi_ops *o = mpi->ops;
@@ -383,15 +396,15 @@ static mst_status exchange(mst_watch *w, invitation *inv, uint64_t deadline)
     if (w->rank != 0) {
         mst_mpi_request two[2];
         TRY(o->irecv(0, inv, sizeof *inv, 0, TAG_INVITED, &two[0]));
-        TRY(o->isend(0, &w->who[w->rank], sizeof(mst_watch_who), 0, TAG_WHO, &two[1]));
-        TRY(mst_mpi_wait(mpi, 2, two, deadline, "rank 0's word on where it watches"));
-        inv->secret[SECRET_MAX - 1] = inv->zero.host[MST_WATCH_HOST - 1] = '\0';
+        TRY(o->isend(0, &w->who[w->rank], sizeof(mst_rank_identity), 0, TAG_WHO, &two[1]));
+        TRY(mst_mpi_wait(mpi, 2, two, deadline, "rank 0's addresses"));
+        inv->secret[SECRET_MAX - 1] = inv->zero.host[MST_RANK_HOST - 1] = '\0';
         inv->refusal[sizeof inv->refusal - 1] = '\0';
         w->who[0] = inv->zero;
         if (inv->refusal[0] != '\0')
             return mst_fail(MST_EUSAGE, "%s", inv->refusal);
-        if (inv->n_addresses == 0 || inv->n_addresses > MST_WATCH_ADDRESSES)
-            return mst_fail(MST_EPEER, "rank 0 (host %s) cannot watch over the ranks; it says why",
+        if (inv->n_addresses == 0 || inv->n_addresses > MST_RANK_ADDRESSES)
+            return mst_fail(MST_EPEER, "rank 0 (host %s) cannot monitor the ranks; see its error",
                             inv->zero.host);
         return MST_OK;
     }
@@ -399,14 +412,14 @@ static mst_status exchange(mst_watch *w, invitation *inv, uint64_t deadline)
     if (requests == NULL)
         return mst_fail_memory();
     for (int r = 1; st == MST_OK && r < w->size; r++)
-        st = o->irecv(0, &w->who[r], sizeof(mst_watch_who), r, TAG_WHO, &requests[r]);
+        st = o->irecv(0, &w->who[r], sizeof(mst_rank_identity), r, TAG_WHO, &requests[r]);
     if (st == MST_OK)
         st = mst_mpi_wait(mpi, (uint32_t)w->size, requests, deadline, "the other ranks' names");
     for (int r = 1; r < w->size; r++)
-        w->who[r].host[MST_WATCH_HOST - 1] = w->who[r].purpose[MST_WATCH_PURPOSE - 1] = '\0';
-    mst_status mine = st == MST_OK ? compare_purposes(w, inv) : st;
+        w->who[r].host[MST_RANK_HOST - 1] = w->who[r].purpose[MST_RANK_PURPOSE - 1] = '\0';
+    mst_status mine = st == MST_OK ? monitor_compare_purposes(w, inv) : st;
     if (mine == MST_OK)
-        mine = invite(w, inv);
+        mine = monitor_invite(w, inv);
     mst_error why;
     mst_error_save(&why, mine);
     inv->zero = w->who[0];
@@ -415,14 +428,15 @@ static mst_status exchange(mst_watch *w, invitation *inv, uint64_t deadline)
     for (int r = 1; st == MST_OK && r < w->size; r++)
         st = o->isend(0, inv, sizeof *inv, r, TAG_INVITED, &requests[r]);
     if (st == MST_OK)
-        st = mst_mpi_wait(mpi, (uint32_t)w->size, requests, deadline, "the other ranks to hear of the watch");
+        st = mst_mpi_wait(mpi, (uint32_t)w->size, requests, deadline,
+                          "the other ranks to receive rank 0's addresses");
     mst_free(requests);
     return mine != MST_OK ? mst_error_restore(&why) : st;
 }
 
-static mst_status connect_to_zero(mst_watch *w, invitation *inv, uint64_t deadline)
+static mst_status monitor_connect_to_zero(mst_rank_monitor *w, invitation *inv, uint64_t deadline)
 {
-    TRY(open_net(w, inv->secret));
+    TRY(monitor_open_net(w, inv->secret));
     for (uint32_t i = 0; i < inv->n_addresses; i++) {
         inv->addresses[i][ADDRESS_MAX - 1] = '\0';
         TRY(mst_net_connect(w->net, inv->addresses[i], deadline, &w->dialled[i]));
@@ -433,43 +447,43 @@ static mst_status connect_to_zero(mst_watch *w, invitation *inv, uint64_t deadli
 
 /* ---- life ---- */
 
-static mst_status start_thread(mst_watch *w)
+static mst_status monitor_start_thread(mst_rank_monitor *w)
 {
     sigset_t all, before; /* signals are for the program's own threads */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int e = pthread_create(&w->thread, NULL, watch_main, w);
+    int e = pthread_create(&w->thread, NULL, monitor_main, w);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (e != 0)
-        return mst_fail(MST_EIO, "no thread for the watch: %s", strerror(e));
+        return mst_fail(MST_EIO, "no thread for the rank monitor: %s", strerror(e));
     w->thread_made = true;
     return MST_OK;
 }
 
-static struct timespec clock_at(uint64_t ns)
+static struct timespec monitor_timespec(uint64_t ns)
 {
     return (struct timespec){.tv_sec = (time_t)(ns / MST_S), .tv_nsec = (long)(ns % MST_S)};
 }
 
-static mst_status await_all(mst_watch *w, uint64_t deadline)
+static mst_status monitor_await_all(mst_rank_monitor *w, uint64_t deadline)
 {
-    struct timespec until = clock_at(deadline);
+    struct timespec until = monitor_timespec(deadline);
     mst_status st = MST_OK;
     pthread_mutex_lock(&w->mutex);
-    while (!w->joined && w->broken.code == MST_OK && mst_now_ns() < deadline)
+    while (!w->all_joined && w->broken.code == MST_OK && mst_now_ns() < deadline)
         pthread_cond_timedwait(&w->changed, &w->mutex, &until);
-    if (!w->joined && w->broken.code != MST_OK)
+    if (!w->all_joined && w->broken.code != MST_OK)
         st = mst_error_restore(&w->broken);
-    else if (!w->joined)
-        st = mst_fail(MST_ETIMEOUT, "rank %d waited in vain for %s to come to the watch within %.1f s",
-                      w->rank, w->rank == 0 ? "all ranks" : "all other ranks",
+    else if (!w->all_joined)
+        st = mst_fail(MST_ETIMEOUT, "rank %d: %s did not join the job within %.1f s", w->rank,
+                      w->rank == 0 ? "the other ranks" : "some of the other ranks",
                       w->options.start_timeout_ms / 1000.0);
     pthread_mutex_unlock(&w->mutex);
     return st;
 }
 
-/* Rank 0 knows who did not come. */
-static mst_status name_missing(mst_watch *w, mst_status st)
+/* Only rank 0 can name the missing ranks. */
+static mst_status monitor_name_missing(mst_rank_monitor *w, mst_status st)
 {
     char list[400] = "";
     size_t at = 0;
@@ -477,21 +491,20 @@ static mst_status name_missing(mst_watch *w, mst_status st)
     if (st != MST_ETIMEOUT || w->rank != 0)
         return st;
     for (int r = 1; r < w->size; r++) {
-        if (w->members[r].came)
+        if (w->members[r].joined)
             continue;
         if (missing++ < 4)
             at += (size_t)snprintf(list + at, sizeof list - at, "%srank %d (host %s, process %" PRIu64 ")",
                                    missing > 1 ? ", " : "", r, w->who[r].host, w->who[r].process);
     }
-    return mst_fail(
-        MST_ETIMEOUT,
-        "%d of %d ranks did not connect to the watch of rank 0 (host %s) within %.1f s: %s%s; is there a "
-        "firewall between the hosts?",
-        missing, w->size, w->who[0].host, w->options.start_timeout_ms / 1000.0, list,
-        missing > 4 ? ", ..." : "");
+    return mst_fail(MST_ETIMEOUT,
+                    "%d of %d ranks did not connect to rank 0 (host %s) within %.1f s: %s%s; is there a "
+                    "firewall between the hosts?",
+                    missing, w->size, w->who[0].host, w->options.start_timeout_ms / 1000.0, list,
+                    missing > 4 ? ", ..." : "");
 }
 
-static void end_thread(mst_watch *w)
+static void monitor_end_thread(mst_rank_monitor *w)
 {
     if (!w->thread_made)
         return;
@@ -503,14 +516,14 @@ static void end_thread(mst_watch *w)
     w->thread_made = false;
 }
 
-void mst_watch_destroy(mst_watch *w)
+void mst_rank_monitor_destroy(mst_rank_monitor *w)
 {
     if (w == NULL)
         return;
-    end_thread(w);
+    monitor_end_thread(w);
     mst_net_destroy(w->net);
     pthread_mutex_destroy(&w->mutex);
-    pthread_mutex_destroy(&w->post);
+    pthread_mutex_destroy(&w->records.mutex);
     pthread_cond_destroy(&w->changed);
     for (int r = 0; w->members != NULL && r < w->size; r++)
         mst_free(w->members[r].body);
@@ -519,7 +532,7 @@ void mst_watch_destroy(mst_watch *w)
     mst_free(w);
 }
 
-static mst_status set_up(mst_watch *w)
+static mst_status monitor_set_up(mst_rank_monitor *w)
 {
     uint64_t deadline = mst_now_ns() + w->options.start_timeout_ms * MST_MS;
     invitation *inv = mst_zalloc(sizeof *inv);
@@ -527,36 +540,36 @@ static mst_status set_up(mst_watch *w)
     if (inv == NULL)
         return mst_fail_memory();
     if (w->size > 1) {
-        st = exchange(w, inv, deadline);
+        st = monitor_exchange(w, inv, deadline);
         if (st == MST_OK && w->rank != 0)
-            st = connect_to_zero(w, inv, deadline);
+            st = monitor_connect_to_zero(w, inv, deadline);
         if (st == MST_OK)
-            st = start_thread(w);
+            st = monitor_start_thread(w);
         if (st == MST_OK)
-            st = await_all(w, deadline);
+            st = monitor_await_all(w, deadline);
     }
     explicit_bzero(inv, sizeof *inv);
     mst_free(inv);
     if (st != MST_OK) {
         mst_error why;
         mst_error_save(&why, st);
-        end_thread(w);
+        monitor_end_thread(w);
         mst_error_restore(&why);
-        st = name_missing(w, st);
+        st = monitor_name_missing(w, st);
     }
     return st;
 }
 
-mst_status mst_watch_new(const mst_watch_options *options, mst_watch **out)
+mst_status mst_rank_monitor_new(const mst_rank_monitor_options *options, mst_rank_monitor **out)
 {
-    mst_watch *w = mst_zalloc(sizeof *w);
+    mst_rank_monitor *w = mst_zalloc(sizeof *w);
     if (w == NULL)
         return mst_fail_memory();
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_mutex_init(&w->mutex, NULL);
-    pthread_mutex_init(&w->post, NULL);
+    pthread_mutex_init(&w->records.mutex, NULL);
     pthread_cond_init(&w->changed, &attr);
     pthread_condattr_destroy(&attr);
     w->options = *options;
@@ -567,25 +580,25 @@ mst_status mst_watch_new(const mst_watch_options *options, mst_watch **out)
     mst_status st = w->who == NULL || w->members == NULL ? mst_fail_memory() : MST_OK;
     if (st == MST_OK) {
         for (int r = 0; r < w->size; r++)
-            w->members[r].peer = MST_WATCH_NOBODY;
-        snprintf(w->who[w->rank].host, MST_WATCH_HOST, "%s", options->mpi->host);
-        snprintf(w->who[w->rank].purpose, MST_WATCH_PURPOSE, "%s",
+            w->members[r].peer = MST_RANK_NO_PEER;
+        snprintf(w->who[w->rank].host, MST_RANK_HOST, "%s", options->mpi->host);
+        snprintf(w->who[w->rank].purpose, MST_RANK_PURPOSE, "%s",
                  options->purpose != NULL ? options->purpose : "");
         w->who[w->rank].process = (uint64_t)getpid();
-        st = set_up(w);
+        st = monitor_set_up(w);
     }
     if (st != MST_OK) {
-        mst_watch_destroy(w);
+        mst_rank_monitor_destroy(w);
         return st;
     }
     *out = w;
     return MST_OK;
 }
 
-bool mst_watch_await_lost(mst_watch *w, uint32_t timeout_ms)
+bool mst_rank_monitor_await_lost(mst_rank_monitor *w, uint32_t timeout_ms)
 {
     uint64_t deadline = mst_now_ns() + timeout_ms * MST_MS;
-    struct timespec until = clock_at(deadline);
+    struct timespec until = monitor_timespec(deadline);
     if (w == NULL || !w->thread_made)
         return false;
     pthread_mutex_lock(&w->mutex);
@@ -596,10 +609,10 @@ bool mst_watch_await_lost(mst_watch *w, uint32_t timeout_ms)
     return lost;
 }
 
-void mst_watch_fail(mst_watch *w, const char *sentence)
+void mst_rank_monitor_fail(mst_rank_monitor *w, const char *sentence)
 {
-    uint64_t deadline = mst_now_ns() + FAREWELL_NS;
-    struct timespec until = clock_at(deadline);
+    uint64_t deadline = mst_now_ns() + SEND_NS;
+    struct timespec until = monitor_timespec(deadline);
     if (w == NULL || !w->thread_made)
         return;
     pthread_mutex_lock(&w->mutex);

@@ -1,7 +1,7 @@
-# The watch over ranks: who dies, stops or fails is named by all others, leaving is no death, and letters come to rank 0.
+# The rank monitor: all ranks name a rank that dies, stops or fails; leaving is no loss; records arrive at rank 0.
 . "$(dirname "$0")/mpi_common.sh"
-[ -n "${all:-}" ] || implementations=$first # test_mpi_watch_more.sh takes all
-watched=$built/tests/mpi/ranks_watch
+[ -n "${all:-}" ] || implementations=$first # test_mpi_monitor_more.sh takes all
+monitored=$built/tests/mpi/ranks_monitor
 
 # A rank under a shell that outlives it: a launcher that sees a rank end may kill the others before they have printed
 # anything, or lose what they have. Ranks print into said.RANK.
@@ -19,7 +19,7 @@ RANK
 # lose HOW R: four ranks, of which rank R is lost.
 lose() {
   rm -f said.* over.*
-  ranks $mpi 4 bash keep.sh "$watched" "$@"
+  ranks $mpi 4 bash keep.sh "$monitored" "$@"
   cat said.* >out
 }
 # named TEXT: all three others say it.
@@ -27,17 +27,17 @@ named() {
   same "$mpi: ranks that say '$1'" "$(grep -cE "^rank [0-9]: $1" out || true)" 3
 }
 for mpi in $implementations; do
-  well $mpi 4 "$watched" leave
+  well $mpi 4 "$monitored" leave
   same "$mpi: ranks that left" "$(grep -c left out)" 4
-  well $mpi 4 "$watched" letters
-  same "$mpi: ranks whose letters came" "$(grep -c '^24 letters of rank [123]$' out)" 3
+  well $mpi 4 "$monitored" records
+  same "$mpi: ranks whose records came" "$(grep -c '^24 records of rank [123]$' out)" 3
   lose fail 1
   named 'rank 1 \(host [^)]*, process [0-9]*\): the disk is full'
   if [ $mpi = openmpi ]; then # MPICH's mpiexec would wait for the process that is stopped
-    ranks $mpi 4 "$watched" stop 3
+    ranks $mpi 4 "$monitored" stop 3
     named 'rank 3 \(host [^)]*\) has been silent for'
   fi
   lose kill 0
   named 'rank 0 \(host [^)]*\) died'
 done
-echo "watched:$implementations"
+echo "monitored:$implementations"

@@ -1,3 +1,0 @@
-# test_mpi_watch.sh with every MPI there is.
-all=1
-. "$(dirname "$0")/test_mpi_watch.sh"
