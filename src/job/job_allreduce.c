@@ -193,7 +193,7 @@ static mst_status hear_start(mst_comm *comm, const mst_trainer *trainer, uint64_
     int watched = 0;
     bool root = mst_comm_mpi(comm)->rank == 0;
     snprintf(text, sizeof text, "%llu %d",
-             root ? (unsigned long long)mst_book_at(trainer->book)->steps : 0ull,
+             root ? (unsigned long long)mst_run_log_at(trainer->log)->steps : 0ull,
              (int)trainer->options.observe);
     TRY(mst_allreduce_tell(comm, text, &heard));
     int n = sscanf(heard, "%llu %d", &at, &watched);

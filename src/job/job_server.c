@@ -1,4 +1,4 @@
-/* A server's part of a job; contract in job.h. The coordinator's hooks (ps/server.h) keep the book. */
+/* A server's part of a job; contract in job.h. The coordinator's hooks (ps/server.h) keep the run log. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,10 +10,10 @@
 #include "job/pulled_eval.h"
 #include "ps/server.h"
 #include "train/assembly.h"
-#include "train/book.h"
 #include "train/closing.h"
 #include "train/observing.h"
 #include "train/run_graph.h"
+#include "train/run_log.h"
 #include "train/source.h"
 
 typedef struct server_job {
@@ -21,11 +21,11 @@ typedef struct server_job {
     const mst_observer *observer;
     mst_job_summary *summary;
     mst_strategy_options strategy; /* resolved */
-    mst_limits limits;
+    mst_run_schedule schedule;
     const mst_kernels *kernels;
     mst_optimizer optimizer;
     mst_assembly assembly;
-    mst_book *book;
+    mst_run_log *log;
     mst_checkpoint *checkpoint; /* open while weights are restored from it; else NULL */
     uint32_t restored_slots;    /* of the optimizer that it has: none with --init-from */
     struct {
@@ -171,14 +171,14 @@ static mst_status find_source(const server_job *job, const json_t *join, json_t 
     return MST_OK;
 }
 
-static mst_status make_book(server_job *job, const json_t *join)
+static mst_status make_run_log(server_job *job, const json_t *join)
 {
     const mst_train_config *train = job->config->train;
     json_t *source;
     TRY(find_source(job, join, &source));
-    mst_book_options options = {
+    mst_run_log_options options = {
         .train = train->train,
-        .limits = job->limits,
+        .schedule = job->schedule,
         .epochs_given = train->epochs_given,
         .global_batch = (uint64_t)(job->strategy.mode == MST_MODE_SYNC ? job->strategy.global_batch
                                                                        : job->strategy.batch),
@@ -191,7 +191,7 @@ static mst_status make_book(server_job *job, const json_t *join)
         .stop = train->stop,
         .save_wanted = train->save_wanted,
     };
-    mst_status st = mst_book_new(&options, &job->book);
+    mst_status st = mst_run_log_new(&options, &job->log);
     json_decref(source);
     return st;
 }
@@ -216,9 +216,9 @@ static mst_status open_checkpoint(server_job *job, const json_t *join, mst_serve
     job->restored_slots = o->resume ? job->assembly.params.n_slots : 0;
     out->restore = true;
     if (o->resume) {
-        mst_book_resume(job->book, &meta);
+        mst_run_log_resume(job->log, &meta);
         json_t *plan = json_object_get(meta.extra, "plan");
-        out->plan = plan != NULL && !mst_book_has_new_data(job->book) ? json_incref(plan) : NULL;
+        out->plan = plan != NULL && !mst_run_log_has_new_data(job->log) ? json_incref(plan) : NULL;
     }
 out:
     mst_checkpoint_meta_fini(&meta);
@@ -226,7 +226,7 @@ out:
     return st;
 }
 
-/* What the manifest says, besides what the book knows. */
+/* What the manifest says, besides what the run log knows. */
 static json_t *describe(const server_job *job, const json_t *join)
 {
     const mst_train_config *train = job->config->train;
@@ -273,29 +273,29 @@ static void tell_dealt(const server_job *job, const json_t *join)
 static mst_status server_job_open_run(server_job *job, const json_t *join, mst_server_start *out)
 {
     const mst_train_options *o = job->config->train->train;
-    TRY(mst_limits_check(&job->limits, o, job->assembly.model->n_scores));
-    TRY(make_book(job, join));
+    TRY(mst_run_schedule_check(&job->schedule, o, job->assembly.model->n_scores));
+    TRY(make_run_log(job, join));
     if (o->resume || o->init_from != NULL)
         TRY(open_checkpoint(job, join, out));
     json_t *entries = describe(job, join);
     if (entries != NULL && job->config->train->manifest != NULL)
         json_object_update(entries, job->config->train->manifest);
-    mst_status st = entries == NULL ? mst_fail_memory() : mst_book_open(job->book, entries);
+    mst_status st = entries == NULL ? mst_fail_memory() : mst_run_log_open(job->log, entries);
     json_decref(entries);
     TRY(st);
-    mst_book_watch(job->book, job->observe);
+    mst_run_log_watch(job->log, job->observe);
     tell_dealt(job, join);
-    out->at = *mst_book_at(job->book);
+    out->at = *mst_run_log_at(job->log);
     uint64_t steps, rows, epochs;
-    mst_book_limits(job->book, &steps, &rows, &epochs);
+    mst_run_log_limits(job->log, &steps, &rows, &epochs);
     out->limit_steps = sum_limit(out->at.steps, steps);
     out->limit_rows = sum_limit(out->at.rows, rows);
     out->limit_epochs = sum_limit(out->at.epoch, epochs);
-    out->run = mst_book_path(job->book);
+    out->run = mst_run_log_path(job->log);
     out->evaluates = o->test.n > 0 || o->valid != NULL;
     out->saves = o->save;
     out->keeps_best = o->save && o->patience > 0;
-    out->owes_evaluation = mst_book_evaluation_owed(job->book);
+    out->owes_evaluation = mst_run_log_evaluation_owed(job->log);
     return MST_OK;
 }
 
@@ -327,14 +327,14 @@ static mst_status server_job_read(void *arg, uint32_t slot, uint64_t first, uint
 static mst_status server_job_progress(void *arg, const mst_progress *progress, unsigned *due)
 {
     server_job *job = arg;
-    TRY(mst_book_progress(job->book, progress));
+    TRY(mst_run_log_progress(job->log, progress));
     if (job->observer->progress != NULL)
-        job->observer->progress(job->observer->arg, mst_book_status(job->book));
+        job->observer->progress(job->observer->arg, mst_run_log_status(job->log));
     mst_end end;
-    *due = mst_book_due(job->book, &end);
+    *due = mst_run_log_due(job->log, &end);
     if (*due & MST_DUE_END)
         job->end = end;
-    return *due & MST_DUE_EVAL ? MST_OK : mst_book_line(job->book);
+    return *due & MST_DUE_EVAL ? MST_OK : mst_run_log_line(job->log);
 }
 
 /* An evaluation without rows is none: its loss of 0 would end the run. */
@@ -356,7 +356,7 @@ static mst_status server_job_evaluated(void *arg, const json_t *result, mst_serv
     mst_result_from_json(json_object_get(result, "test"), &test);
     TRY(has_rows("valid", job->config->train->train->valid != NULL, &valid));
     TRY(has_rows("test", job->config->train->train->test.n > 0, &test));
-    TRY(mst_book_evaluated(job->book, job->observer, &valid, &test, &verdict));
+    TRY(mst_run_log_evaluated(job->log, job->observer, &valid, &test, &verdict));
     *out = (mst_server_verdict){.over = verdict.over, .best = verdict.best};
     if (verdict.over)
         job->end = verdict.end;
@@ -366,7 +366,7 @@ static mst_status server_job_evaluated(void *arg, const json_t *result, mst_serv
 static bool server_job_can_save(void *arg, bool best)
 {
     server_job *job = arg;
-    return mst_book_can_save(job->book, best);
+    return mst_run_log_can_save(job->log, best);
 }
 
 static mst_status server_job_save_begin(void *arg, const mst_placement *table, json_t *plan, bool best)
@@ -377,9 +377,9 @@ static mst_status server_job_save_begin(void *arg, const mst_placement *table, j
     for (uint32_t i = 0; st == MST_OK && i < table->n_partitions; i++)
         parts[i] = (mst_part_spec){table->partitions[i].first, table->partitions[i].count,
                                    table->partitions[i].server};
-    mst_book_plan(job->book, plan);
+    mst_run_log_plan(job->log, plan);
     if (st == MST_OK)
-        st = mst_book_save_begin(job->book, best, &job->assembly.params, parts, table->n_partitions);
+        st = mst_run_log_save_begin(job->log, best, &job->assembly.params, parts, table->n_partitions);
     mst_free(parts);
     return st;
 }
@@ -388,15 +388,15 @@ static mst_status server_job_save_write(void *arg, uint32_t slot, uint64_t first
                                         const float *data)
 {
     server_job *job = arg;
-    return mst_book_save_write(job->book, slot, first, count, data, false);
+    return mst_run_log_save_write(job->log, slot, first, count, data, false);
 }
 
 static mst_status server_job_save_end(void *arg, bool keep)
 {
     server_job *job = arg;
     if (keep)
-        return mst_book_save_complete(job->book, job->observer);
-    mst_book_save_abandon(job->book);
+        return mst_run_log_save_complete(job->log, job->observer);
+    mst_run_log_save_abandon(job->log);
     return MST_OK;
 }
 
@@ -404,8 +404,8 @@ static void server_job_mark(server_job *job, const mst_server_event *event, cons
 {
     char name[MST_PROCESS_NAME];
     snprintf(name, sizeof name, "%s-%u", mst_role_name(event->role), event->index);
-    if (job->book != NULL)
-        mst_book_mark(job->book, name, kind, event->text);
+    if (job->log != NULL)
+        mst_run_log_mark(job->log, name, kind, event->text);
 }
 
 static void server_job_event(void *arg, const mst_server_event *event)
@@ -417,7 +417,7 @@ static void server_job_event(void *arg, const mst_server_event *event)
         server_job_begin(job, event->placement);
         break;
     case MST_SERVER_EVALUATE:
-        mst_book_evaluation_begins(job->book);
+        mst_run_log_evaluation_begins(job->log);
         break;
     case MST_SERVER_JOIN:
         server_job_mark(job, event, "join");
@@ -443,8 +443,8 @@ static mst_status server_job_finish(void *arg, json_t *workers, bool deserted)
 {
     server_job *job = arg;
     job->summary->workers = workers;
-    TRY(mst_book_note(job->book, "workers", json_deep_copy(workers)));
-    return mst_book_finish(job->book, deserted ? MST_END_DESERTED : job->end, &job->summary->train);
+    TRY(mst_run_log_note(job->log, "workers", json_deep_copy(workers)));
+    return mst_run_log_finish(job->log, deserted ? MST_END_DESERTED : job->end, &job->summary->train);
 }
 
 /* ---- life ---- */
@@ -452,7 +452,7 @@ static mst_status server_job_finish(void *arg, json_t *workers, bool deserted)
 static void server_job_fini(server_job *job)
 {
     mst_checkpoint_close(job->checkpoint);
-    mst_book_destroy(job->book);
+    mst_run_log_destroy(job->log);
     mst_assembly_fini(&job->assembly);
     for (int set = 0; set < MST_JOB_N_SETS; set++)
         json_decref(job->data[set].files);
@@ -477,7 +477,7 @@ static mst_status server_job_init(server_job *job)
     mst_isa isa;
     TRY(mst_isa_parse(config->train->train->isa, &isa));
     job->kernels = mst_kernels_get(isa);
-    TRY(mst_limits_parse(config->train->train, &job->limits));
+    TRY(mst_run_schedule_parse(config->train->train, &job->schedule));
     job->strategy = *config->train->strategy;
     TRY(mst_strategy_resolve(&job->strategy));
     return mst_job_optimizer(config, &job->strategy, &job->optimizer);
@@ -550,7 +550,7 @@ static mst_status serve(server_job *job)
 /* The run directory, if this process has it and the run writes about itself. The caller frees. */
 static char *run_of(const server_job *job)
 {
-    const char *open = job->book != NULL ? mst_book_path(job->book) : NULL;
+    const char *open = job->log != NULL ? mst_run_log_path(job->log) : NULL;
     const char *closed = job->summary->train.run[0] != '\0' ? job->summary->train.run : NULL;
     const char *path = open != NULL ? open : closed;
     return job->config->train->train->observe && path != NULL ? mst_strdup(path) : NULL;
@@ -572,8 +572,8 @@ mst_status mst_job_server(const mst_job_config *config, const mst_observer *obse
     if (st == MST_OK)
         st = serve(&job);
     char *run = run_of(&job);
-    if (st != MST_OK && job.book != NULL && summary->workers == NULL)
-        st = mst_book_give_up(job.book, st);
+    if (st != MST_OK && job.log != NULL && summary->workers == NULL)
+        st = mst_run_log_give_up(job.log, st);
     server_job_fini(&job);
     mst_observe_destroy(job.observe);
     mst_train_closing(run);

@@ -65,7 +65,7 @@ static mst_status local_init(mst_strategy *base, const mst_strategy_options *opt
     mst_model_weights(env->model, env->params, &self->weights);
     TRY(mst_team_new(self->n, &self->team));
     if (self->way == MST_LOCAL_DESCEND && self->n > 1)
-        TRY(mst_hot_new(env->model, env->params, self->n, &self->hot));
+        TRY(mst_hot_weights_new(env->model, env->params, self->n, &self->hot));
     if (self->way == MST_LOCAL_TWO_PHASE) {
         self->coefs = mst_calloc(self->batch, sizeof *self->coefs);
         self->splits = mst_calloc(self->n + 1, sizeof *self->splits);
@@ -99,7 +99,7 @@ static void local_fini(mst_strategy *base)
     mst_free(self->workers);
     mst_free(self->coefs);
     mst_free(self->splits);
-    mst_hot_destroy(self->hot);
+    mst_hot_weights_destroy(self->hot);
 }
 
 void mst_local_fail(mst_local *self, mst_local_worker *w, mst_status st)
@@ -137,7 +137,7 @@ static mst_status local_run(mst_strategy *base, mst_feed *feed, const mst_budget
     mst_team_run(self->team, async ? mst_local_async_thread : mst_local_sync_thread, self);
     if (async) {
         if (self->hot != NULL)
-            mst_hot_end(self->hot);
+            mst_hot_weights_end(self->hot);
         progress->epoch_ended = atomic_load(&self->ended);
         progress->position += atomic_load(&self->rows_done);
     }

@@ -1,6 +1,6 @@
 /* Strategy local, asynchronous: every thread takes batches of its own and updates the shared weights without
- * locks (Hogwild), working on private copies of the hottest weights (hot.h) where the model descends in
- * place. */
+ * locks (Hogwild), working on private copies of the hottest weights (hot_weights.h) where the model descends
+ * in place. */
 #include "base/alloc.h"
 #include "strategy/local_impl.h"
 
@@ -32,7 +32,7 @@ static uint32_t claim_rows(mst_local *self, uint64_t *first_step)
 static mst_status map_span(mst_local *self, unsigned t, mst_batch *span, mst_weights *weights)
 {
     mst_local_worker *w = &self->workers[t];
-    const mst_key_map *map = mst_hot_map(self->hot, t);
+    const mst_key_map *map = mst_hot_weights_map(self->hot, t);
     size_t n_keys = 0, longest = 0;
     for (uint32_t i = 0; i < span->n_rows; i++) {
         n_keys += span->rows[i].n_keys;
@@ -41,7 +41,7 @@ static mst_status map_span(mst_local *self, unsigned t, mst_batch *span, mst_wei
     size_t need = self->batch == 1 ? longest * MST_DESCEND_SCRATCH : n_keys;
     if (!mst_grow(&w->keys, &w->key_capacity, need, sizeof *w->keys))
         return mst_fail_memory();
-    *weights = *mst_hot_weights(self->hot, t);
+    *weights = *mst_hot_weights_of(self->hot, t);
     if (self->batch == 1) {
         weights->map = map;
         weights->map_scratch = w->keys;
@@ -71,14 +71,14 @@ static mst_status async_descend(mst_local *self, unsigned t, const mst_batch *ro
         mst_batch block =
             mst_batch_part(&span, (uint32_t)(step * self->batch), (uint32_t)(block_steps * self->batch));
         model->ops->descend(model, w->scratch, &block, self->batch, &weights, w->lrs + step, &w->loss);
-        mst_hot_publish_dense(self->hot, t);
+        mst_hot_weights_publish_dense(self->hot, t);
         since_lines += block.n_rows;
         if (since_lines >= PUBLISH_LINES) {
-            mst_hot_publish_lines(self->hot, t);
+            mst_hot_weights_publish_lines(self->hot, t);
             since_lines = 0;
         }
     }
-    mst_hot_publish_lines(self->hot, t);
+    mst_hot_weights_publish_lines(self->hot, t);
     return MST_OK;
 }
 
@@ -147,7 +147,7 @@ void mst_local_async_thread(void *arg, unsigned t)
             mst_span_enter(MST_PHASE_BARRIER_WAIT);
             mst_team_barrier(self->team);
             if (t == 0)
-                mst_hot_begin(self->hot, longest_first(self));
+                mst_hot_weights_begin(self->hot, longest_first(self));
             mst_team_barrier(self->team);
             begun = true;
         }

@@ -5,7 +5,7 @@
 
 #include "base/team.h"
 #include "observe/spans.h"
-#include "strategy/hot.h"
+#include "strategy/hot_weights.h"
 #include "strategy/localise.h"
 #include "strategy/strategy.h"
 
@@ -42,7 +42,7 @@ typedef struct mst_local {
     bool timed; /* a step is long enough for its phases to be timed one by one; else they count as compute */
     mst_team *team;
     mst_local_worker *workers;
-    mst_hot *hot; /* async, n > 1, descend; or NULL */
+    mst_hot_weights *hot; /* async, n > 1, descend; or NULL */
     mst_weights weights;
     float *coefs;     /* two-phase: of a step's rows */
     uint32_t *splits; /* two-phase: owner t has keys [splits[t], splits[t + 1]) */

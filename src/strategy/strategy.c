@@ -4,7 +4,7 @@
 #include <sched.h>
 
 #include "base/alloc.h"
-#include "strategy/hot.h"
+#include "strategy/hot_weights.h"
 
 extern const mst_strategy_ops mst_strategy_local, mst_strategy_allreduce;
 
@@ -225,8 +225,9 @@ mst_status mst_strategy_resolve(mst_strategy_options *options)
 
 uint64_t mst_strategy_spare(const mst_strategy_options *options)
 {
-    return options->mode == MST_MODE_ASYNC && options->threads > 1 ? mst_hot_spare((unsigned)options->threads)
-                                                                   : 0;
+    return options->mode == MST_MODE_ASYNC && options->threads > 1
+               ? mst_hot_weights_spare((unsigned)options->threads)
+               : 0;
 }
 
 mst_status mst_strategy_new(const mst_strategy_options *options, const mst_strategy_env *env,

@@ -23,7 +23,7 @@
 #include "base/file.h"
 #include "sweep/sweep.h"
 #include "sweep/sweep_metric.h"
-#include "train/book.h"
+#include "train/run_log.h"
 #include "train/settings_idle.h"
 
 #define NAME_MAX_BYTES 160
@@ -173,14 +173,14 @@ static mst_status check_options(const json_t *set)
 {
     mst_settings s;
     mst_deploy_options deploy = {0};
-    mst_limits limits;
+    mst_run_schedule schedule;
     mst_status st;
     TRY_OUT(st, settings_of(set, &deploy, &s));
     s.resolved = s.strategy;
     TRY_OUT(st, mst_strategy_resolve(&s.resolved));
-    TRY_OUT(st, mst_limits_parse(&s.train, &limits));
+    TRY_OUT(st, mst_run_schedule_parse(&s.train, &schedule));
     if (strcmp(mst_models[s.model.model]->name, "logreg") == 0 && s.model.net == NULL)
-        st = mst_limits_check(&limits, &s.train, 1);
+        st = mst_run_schedule_check(&schedule, &s.train, 1);
 out:
     mst_settings_fini(&s);
     return st;

@@ -1,6 +1,7 @@
 /* Evaluation; contract in evaluate.h. Rows go through a feed in file order; each thread scores batches of its
- * own and counts into one tally, whose sums do not depend on who counted what. Batches are claimed one thread
- * at a time, so that they are the same rows however many threads there are: a loss is rounded per batch. */
+ * own and counts into one counters, whose sums do not depend on who counted what. Batches are claimed one
+ * thread at a time, so that they are the same rows however many threads there are: a loss is rounded per
+ * batch. */
 #include "train/evaluate.h"
 
 #include <pthread.h>
@@ -32,7 +33,7 @@ struct mst_evaluator {
     mst_feed *feed;
     mst_team *team;
     scorer *scorers;
-    mst_tally tally;
+    mst_eval_counters counters;
     mst_weights weights;               /* of the store */
     pthread_mutex_t claiming, telling; /* telling: visit, progress, and what they count */
     atomic_bool failed;
@@ -81,7 +82,7 @@ mst_status mst_evaluator_new(const mst_model *model, const mst_params *params, m
         .stop = options->stop,
         .augment = options->augment,
     };
-    mst_tally_init(&self->tally, model);
+    mst_eval_counters_init(&self->counters, model);
     TRY_OUT(st, mst_team_new(n, &self->team));
     st = mst_fail_memory();
     self->scorers = mst_calloc(n, sizeof *self->scorers);
@@ -117,7 +118,7 @@ void mst_evaluator_destroy(mst_evaluator *self)
     }
     mst_free(self->scorers);
     mst_free(self->waiting);
-    mst_tally_fini(&self->tally);
+    mst_eval_counters_fini(&self->counters);
     pthread_mutex_destroy(&self->claiming);
     pthread_mutex_destroy(&self->telling);
     mst_free(self);
@@ -186,7 +187,7 @@ static mst_status next_batch(mst_evaluator *self, unsigned t, bool *more)
     if (self->translate != NULL)
         TRY(translate_batch(self, s, &batch));
     TRY(self->model->ops->forward(self->model, s->scratch, &batch, self->on, s->scores));
-    uint64_t correct = mst_tally_add(&self->tally, self->model, &batch, s->scores);
+    uint64_t correct = mst_eval_counters_add(&self->counters, self->model, &batch, s->scores);
     if (self->progress != NULL) {
         pthread_mutex_lock(&self->telling);
         st = tell(self, from, batch.n_rows, correct);
@@ -231,9 +232,9 @@ mst_status mst_evaluator_run_on(mst_evaluator *self, const mst_weights *weights,
     self->translate_arg = arg;
     self->visit = NULL;
     self->n_told = self->n_correct = 0;
-    mst_tally_clear(&self->tally);
+    mst_eval_counters_clear(&self->counters);
     TRY(pass(self));
-    mst_tally_result(&self->tally, out);
+    mst_eval_counters_result(&self->counters, out);
     out->unseen = mst_feed_unseen(self->feed) - unseen;
     out->seconds = mst_seconds_since(start);
     return MST_OK;

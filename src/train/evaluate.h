@@ -5,7 +5,7 @@
 #define MST_TRAIN_EVALUATE_H
 
 #include "data/feed.h"
-#include "train/tally.h"
+#include "train/eval_counters.h"
 
 typedef struct mst_evaluator mst_evaluator;
 

@@ -1,6 +1,6 @@
 /* The training loop; contract in trainer.h.
  *
- * The loop asks the strategy to run until the next moment when something is due, which the book knows: an
+ * The loop asks the strategy to run until the next moment when something is due, which the run log knows: an
  * evaluation, a checkpoint, the end, or a fraction of a second for the progress line. Time spent in the
  * strategy is training time, waiting for input included; evaluation and saving are counted apart.
  *
@@ -46,7 +46,7 @@ void mst_trainer_destroy(mst_trainer *self)
 {
     if (self == NULL)
         return;
-    mst_book_destroy(self->book);
+    mst_run_log_destroy(self->log);
     mst_observe_destroy(self->observe);
     json_decref(self->data_json);
     mst_free(self->columns);
@@ -97,7 +97,7 @@ json_t *mst_trainer_data_json(const mst_trainer *self)
     return json;
 }
 
-/* What the manifest says of this run, besides what the book knows. New reference in *out. */
+/* What the manifest says of this run, besides what the run log knows. New reference in *out. */
 static mst_status describe(const mst_trainer *self, json_t **out)
 {
     const mst_strategy_options *s = &self->strategy_options;
@@ -165,7 +165,7 @@ static mst_status evaluate(mst_trainer *self, const mst_observer *observer, bool
     mst_result valid, test;
     mst_judgement verdict;
     bool sets = self->test.evaluator != NULL || self->valid.evaluator != NULL;
-    mst_book_evaluation_begins(self->book);
+    mst_run_log_evaluation_begins(self->log);
     if (sets)
         mst_span_enter(MST_PHASE_EVALUATE);
     mst_status st = sets && stop_asked(self) ? MST_ESTOPPED : MST_OK;
@@ -181,9 +181,9 @@ static mst_status evaluate(mst_trainer *self, const mst_observer *observer, bool
         return MST_OK;
     }
     TRY(st);
-    TRY(mst_book_evaluated(self->book, observer, &valid, &test, &verdict));
+    TRY(mst_run_log_evaluated(self->log, observer, &valid, &test, &verdict));
     if (verdict.best)
-        TRY(mst_book_save_best(self->book, &self->assembly.params));
+        TRY(mst_run_log_save_best(self->log, &self->assembly.params));
     if (verdict.over) {
         *over = true;
         *end = verdict.end;
@@ -196,7 +196,7 @@ static mst_status advance(mst_trainer *self, bool *ended)
 {
     mst_progress *p = &self->progress;
     mst_budget budget;
-    mst_book_budget(self->book, &budget);
+    mst_run_log_budget(self->log, &budget);
     if (self->look_every > 0) {
         uint64_t left = self->look_every - p->steps % self->look_every;
         budget.steps = left < budget.steps ? left : budget.steps;
@@ -212,7 +212,7 @@ static mst_status advance(mst_trainer *self, bool *ended)
                       self->dataset->name);
     p->seconds += mst_seconds_since(start);
     if (st == MST_ESTOPPED)
-        st = MST_OK; /* the book looks at the flag itself */
+        st = MST_OK; /* the run log looks at the flag itself */
     TRY(st);
     p->epoch_rows = mst_feed_epoch_rows(self->feed);
     *ended = p->epoch_ended || (self->dataset->random && p->epoch_rows > 0 && p->position >= p->epoch_rows);
@@ -222,13 +222,13 @@ static mst_status advance(mst_trainer *self, bool *ended)
         p->epoch++;
         p->position = 0;
     }
-    return mst_book_progress(self->book, p);
+    return mst_run_log_progress(self->log, p);
 }
 
 static mst_status save(mst_trainer *self, const mst_observer *observer)
 {
     mst_span_enter(MST_PHASE_CHECKPOINT);
-    mst_status st = mst_book_save(self->book, observer, &self->assembly.params);
+    mst_status st = mst_run_log_save(self->log, observer, &self->assembly.params);
     mst_span_enter(MST_PHASE_IDLE);
     return st;
 }
@@ -236,24 +236,24 @@ static mst_status save(mst_trainer *self, const mst_observer *observer)
 static mst_status loop(mst_trainer *self, const mst_observer *observer, mst_end *end)
 {
     mst_progress *p = &self->progress;
-    mst_book *book = self->book;
+    mst_run_log *run_log = self->log;
     p->epoch_rows = mst_feed_epoch_rows(self->feed);
-    TRY(mst_book_progress(book, p));
-    bool over = mst_book_due(book, end) & MST_DUE_END, ended;
-    if (mst_book_evaluation_owed(book))
+    TRY(mst_run_log_progress(run_log, p));
+    bool over = mst_run_log_due(run_log, end) & MST_DUE_END, ended;
+    if (mst_run_log_evaluation_owed(run_log))
         TRY(evaluate(self, observer, &over, end));
     if (!over)
         TRY(mst_feed_start(self->feed, p->epoch, p->position));
     while (!over) {
         TRY(advance(self, &ended));
         if (observer->progress != NULL)
-            observer->progress(observer->arg, mst_book_status(book));
-        unsigned due = mst_book_due(book, end);
+            observer->progress(observer->arg, mst_run_log_status(run_log));
+        unsigned due = mst_run_log_due(run_log, end);
         over = due & MST_DUE_END;
         if (due & MST_DUE_EVAL)
             TRY(evaluate(self, observer, &over, end));
         else
-            TRY(mst_book_line(book));
+            TRY(mst_run_log_line(run_log));
         if (due & MST_DUE_SAVE)
             TRY(save(self, observer));
         if (ended && !over)
@@ -268,14 +268,14 @@ static void watch(mst_trainer *self)
 {
     mst_observing who = {.role = self->config.role != NULL ? self->config.role : "local",
                          .n_threads = self->n_threads,
-                         .step = mst_book_at(self->book)->steps};
+                         .step = mst_run_log_at(self->log)->steps};
     mst_observe_destroy(self->observe); /* of a run before */
     self->observe = mst_train_observe(&self->options, &who);
     self->begun_ns = mst_now_ns();
     self->histogram_ns = 0;
     self->strategy->env.spans = mst_observe_spans(self->observe);
     mst_spans_attach(self->strategy->env.spans, 0, MST_PHASE_IDLE);
-    mst_book_watch(self->book, self->observe);
+    mst_run_log_watch(self->log, self->observe);
     char place[32];
     snprintf(place, sizeof place, "/job:%s", who.role);
     mst_run_graph_tell(self->observe, &self->assembly, self->strategy->env.optimizer,
@@ -287,7 +287,7 @@ static void watch(mst_trainer *self)
 static mst_status report_workers(mst_trainer *self)
 {
     TRY(self->strategy->ops->report(self->strategy, &self->workers));
-    return mst_book_note(self->book, "workers", json_deep_copy(self->workers));
+    return mst_run_log_note(self->log, "workers", json_deep_copy(self->workers));
 }
 
 mst_status mst_trainer_run(mst_trainer *self, const mst_observer *observer, mst_train_summary *summary)
@@ -298,7 +298,7 @@ mst_status mst_trainer_run(mst_trainer *self, const mst_observer *observer, mst_
     memset(summary, 0, sizeof *summary);
     mst_status st = describe(self, &entries);
     if (st == MST_OK)
-        st = mst_book_open(self->book, entries);
+        st = mst_run_log_open(self->log, entries);
     if (st == MST_OK) {
         watch(self);
         st = loop(self, observer, &end);
@@ -306,14 +306,14 @@ mst_status mst_trainer_run(mst_trainer *self, const mst_observer *observer, mst_
     }
     if (st == MST_OK && self->strategy->ops->report != NULL)
         st = report_workers(self);
-    if (self->options.observe && mst_book_path(self->book) != NULL)
-        run = mst_strdup(mst_book_path(self->book));
+    if (self->options.observe && mst_run_log_path(self->log) != NULL)
+        run = mst_strdup(mst_run_log_path(self->log));
     if (st == MST_OK)
-        st = mst_book_finish(self->book, end, summary);
+        st = mst_run_log_finish(self->log, end, summary);
     if (st == MST_OK)
         summary->feed_wait_seconds = mst_feed_wait_seconds(self->feed);
     else
-        st = mst_book_give_up(self->book, st);
+        st = mst_run_log_give_up(self->log, st);
     mst_spans_detach();
     mst_train_closing(run);
     mst_free(run);

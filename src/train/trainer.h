@@ -18,8 +18,8 @@
 #include "model/model.h"
 #include "optim/optim.h"
 #include "strategy/strategy.h"
-#include "train/tally.h"
-#include "train/when.h"
+#include "train/eval_counters.h"
+#include "train/run_schedule.h"
 
 typedef struct mst_train_options {
     mst_text_list test;          /* --test FILES */

@@ -4,8 +4,8 @@
 
 #include "observe/observe.h"
 #include "train/assembly.h"
-#include "train/book.h"
 #include "train/evaluate.h"
+#include "train/run_log.h"
 #include "train/trainer.h"
 
 typedef struct mst_eval_set {
@@ -35,8 +35,8 @@ struct mst_trainer {
     uint64_t valid_seed; /* of the held-out rows */
     mst_eval_set test, valid;
 
-    mst_limits limits;
-    mst_book *book;
+    mst_run_schedule schedule;
+    mst_run_log *log;
     uint64_t look_every;             /* steps; 0: no exact ones */
     mst_observe *observe;            /* NULL: nothing is written about the run's course */
     uint64_t histogram_ns, begun_ns; /* what histograms have cost; when the run began */
@@ -47,12 +47,12 @@ struct mst_trainer {
 /* Everything up to the feed. The trainer has its copies of the options; destroy is safe after a failure. */
 mst_status mst_trainer_set_up(mst_trainer *self);
 
-/* What a worker of a cluster needs: data, the model without its weights, a feed. No book, no
+/* What a worker of a cluster needs: data, the model without its weights, a feed. No run_log, no
  * strategy, no evaluation sets. */
 mst_status mst_trainer_set_up_worker(mst_trainer *self, uint32_t index);
 
 /* What a rank of allreduce other than 0 needs: data, model and weights as they start, strategy, a feed. No
- * book, no evaluation sets. */
+ * run_log, no evaluation sets. */
 mst_status mst_trainer_set_up_rank(mst_trainer *self);
 
 /* Opens the test and valid sets. params NULL: weights will be given to the evaluators. */

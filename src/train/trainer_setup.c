@@ -339,8 +339,8 @@ static mst_status load_checkpoint(mst_trainer *self)
     TRY_OUT(st,
             mst_checkpoint_load(checkpoint, &self->assembly.params, self->optimizer.ops->slot_names, resume));
     if (resume) {
-        mst_book_resume(self->book, &meta);
-        self->progress = *mst_book_at(self->book);
+        mst_run_log_resume(self->log, &meta);
+        self->progress = *mst_run_log_at(self->log);
     }
 out:
     mst_checkpoint_meta_fini(&meta);
@@ -348,13 +348,13 @@ out:
     return st;
 }
 
-static mst_status make_book(mst_trainer *self)
+static mst_status make_run_log(mst_trainer *self)
 {
     json_t *source;
     TRY(mst_source_of(self->config.files, self->config.open_own != NULL, &source));
-    mst_book_options book = {
+    mst_run_log_options run_log = {
         .train = &self->options,
-        .limits = self->limits,
+        .schedule = self->schedule,
         .epochs_given = self->config.epochs_given,
         .global_batch = (uint64_t)self->strategy_options.global_batch,
         .optimizer = &self->optimizer,
@@ -366,8 +366,8 @@ static mst_status make_book(mst_trainer *self)
         .stop = self->config.stop,
         .save_wanted = self->config.save_wanted,
     };
-    mst_status st = mst_book_new(&book, &self->book);
-    json_decref(book.model);
+    mst_status st = mst_run_log_new(&run_log, &self->log);
+    json_decref(run_log.model);
     json_decref(source);
     return st;
 }
@@ -402,7 +402,7 @@ static mst_status open_training_data(mst_trainer *self, mst_shape *shape)
 {
     const mst_train_config *c = &self->config;
     mst_isa isa;
-    TRY(mst_limits_parse(&self->options, &self->limits));
+    TRY(mst_run_schedule_parse(&self->options, &self->schedule));
     TRY(parse_valid(self));
     TRY(check_read_once(self));
     TRY(mst_isa_parse(self->options.isa, &isa));
@@ -478,7 +478,7 @@ static mst_status set_up_plan(mst_trainer *self, const mst_shape *shape)
     const mst_train_options *o = &self->options;
     TRY(mst_assembly_declare(&self->assembly, self->config.model, shape, self->kernels));
     TRY(mst_assembly_check_rows(&self->assembly, &self->augment, self->dataset));
-    TRY(mst_limits_check(&self->limits, o, self->assembly.model->n_scores));
+    TRY(mst_run_schedule_check(&self->schedule, o, self->assembly.model->n_scores));
     if (o->resume || o->init_from != NULL)
         TRY(look_at_checkpoint(self));
     TRY(mst_trainer_open_sets(self, NULL, self->config.stop));
@@ -496,8 +496,8 @@ mst_status mst_trainer_set_up(mst_trainer *self)
                           self->optimizer.ops->n_slots, mst_strategy_spare(&self->strategy_options),
                           (uint64_t)self->options.seed));
     TRY(mst_assembly_check_rows(&self->assembly, &self->augment, self->dataset));
-    TRY(mst_limits_check(&self->limits, &self->options, self->assembly.model->n_scores));
-    TRY(make_book(self));
+    TRY(mst_run_schedule_check(&self->schedule, &self->options, self->assembly.model->n_scores));
+    TRY(make_run_log(self));
     mst_params_populate(&self->assembly.params);
     mst_optimizer_start(&self->optimizer, &self->assembly.params);
     if (self->options.resume || self->options.init_from != NULL)
@@ -527,7 +527,7 @@ mst_status mst_trainer_set_up_worker(mst_trainer *self, uint32_t index)
         warn_about_data(self);
     TRY(mst_assembly_declare(&self->assembly, self->config.model, &shape, self->kernels));
     TRY(mst_assembly_check_rows(&self->assembly, &self->augment, self->dataset));
-    TRY(mst_limits_check(&self->limits, &self->options, self->assembly.model->n_scores));
+    TRY(mst_run_schedule_check(&self->schedule, &self->options, self->assembly.model->n_scores));
     bool whole = o->shard == MST_SHARD_LOCAL || (o->shard == MST_SHARD_AUTO && self->dataset->random);
     /* steps that others share with this worker need its rows until the coordinator ends the job */
     const atomic_bool *stop = self->dataset->random ? NULL : self->config.stop;

@@ -14,7 +14,7 @@
 #include "base/file.h"
 #include "event_reader.h"
 #include "observe/observe.h"
-#include "train/book_impl.h"
+#include "train/run_log_impl.h"
 
 static event_message *only_event(const mst_bytes *bytes)
 {
@@ -335,12 +335,12 @@ static void expect_curve(const mst_bytes *file, uint64_t first, uint64_t second)
 
 /* Steps of a curve grow, although figures of an evaluation come later than a line of training after it; and
  * an evaluation tells of training, too. */
-static void test_curves_of_a_book(void **state)
+static void test_curves_of_a_run_log(void **state)
 {
     char root[] = "/tmp/muster-test-XXXXXX", run[64];
     static char *sets[] = {"test.svm"};
     mst_optimizer optimizer;
-    mst_book *book;
+    mst_run_log *run_log;
     mst_judgement verdict;
     mst_bytes files[MST_RECORDS];
     const mst_observer nobody = {0};
@@ -356,39 +356,39 @@ static void test_curves_of_a_book(void **state)
                                  .test = {.items = sets, .n = 1}};
     assert_int_equal(mst_optimizer_init(&optimizer, &(mst_optim_options){.lr = 0.25, .decay_steps = 1}),
                      MST_OK);
-    mst_book_options options = {.train = &o,
-                                .global_batch = 10,
-                                .optimizer = &optimizer,
-                                .model_name = "logreg",
-                                .model = json_object()};
-    assert_int_equal(mst_limits_parse(&o, &options.limits), MST_OK);
-    assert_int_equal(mst_book_new(&options, &book), MST_OK);
-    assert_int_equal(mst_book_open(book, NULL), MST_OK);
+    mst_run_log_options options = {.train = &o,
+                                   .global_batch = 10,
+                                   .optimizer = &optimizer,
+                                   .model_name = "logreg",
+                                   .model = json_object()};
+    assert_int_equal(mst_run_schedule_parse(&o, &options.schedule), MST_OK);
+    assert_int_equal(mst_run_log_new(&options, &run_log), MST_OK);
+    assert_int_equal(mst_run_log_open(run_log, NULL), MST_OK);
     mst_observe *observe = mst_observe_new(&observing);
-    book->observe = observe; /* nothing is filed: the test takes it */
+    run_log->observe = observe; /* nothing is filed: the test takes it */
     for (uint64_t step = 10; step <= 30; step += 10) {
         const mst_progress p = {.steps = step,
                                 .rows = step * 10,
                                 .epoch_rows = 1000,
                                 .seconds = 0.01 * (double)step,
                                 .loss = {.loss = 100.0, .weight = 100.0, .rows = 100}};
-        assert_int_equal(mst_book_progress(book, &p), MST_OK);
+        assert_int_equal(mst_run_log_progress(run_log, &p), MST_OK);
         if (step == 20) { /* of step 10, after a line of step 20 */
-            book->line_ns = 0;
-            assert_int_equal(mst_book_line(book), MST_OK);
-            assert_int_equal(mst_book_evaluated(book, &nobody, NULL, &result, &verdict), MST_OK);
+            run_log->line_ns = 0;
+            assert_int_equal(mst_run_log_line(run_log), MST_OK);
+            assert_int_equal(mst_run_log_evaluated(run_log, &nobody, NULL, &result, &verdict), MST_OK);
         }
         if (step != 20)
-            mst_book_evaluation_begins(book);
+            mst_run_log_evaluation_begins(run_log);
     }
-    assert_int_equal(mst_book_evaluated(book, &nobody, NULL, &result, &verdict), MST_OK);
-    book->observe = NULL;
+    assert_int_equal(mst_run_log_evaluated(run_log, &nobody, NULL, &result, &verdict), MST_OK);
+    run_log->observe = NULL;
     take_all(observe, files);
     expect_curve(&files[MST_RECORD_EVENTS], 20, 30);
     expect_curve(&files[MST_RECORD_EVALUATIONS], 10, 30);
     free_all(files);
     mst_observe_destroy(observe);
-    mst_book_destroy(book);
+    mst_run_log_destroy(run_log);
     json_decref(options.model);
     assert_int_equal(mst_remove_tree(root), MST_OK);
 }
@@ -416,7 +416,7 @@ int main(void)
         cmocka_unit_test(test_text),
         cmocka_unit_test(test_hparams),
         cmocka_unit_test(test_evaluator),
-        cmocka_unit_test(test_curves_of_a_book),
+        cmocka_unit_test(test_curves_of_a_run_log),
         cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "train/book_impl.h"
+#include "train/run_log_impl.h"
 #include "trial.h"
 
 #define N_ROWS   650
@@ -172,7 +172,7 @@ static void second_passes(void *arg, const mst_train_status *status)
 {
     trial *t = arg;
     (void)status;
-    t->trainer->book->line_ns = 0;
+    t->trainer->log->line_ns = 0;
 }
 
 /* Lines that the clock asks for between evaluations change neither the loss of evaluations nor the summary's.

@@ -1,6 +1,6 @@
 /* When things happen: "every N steps|rows|s|epochs", and conditions on metrics ("test_loss<=0.35"). */
-#ifndef MST_TRAIN_WHEN_H
-#define MST_TRAIN_WHEN_H
+#ifndef MST_TRAIN_RUN_SCHEDULE_H
+#define MST_TRAIN_RUN_SCHEDULE_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,14 +15,14 @@ typedef enum mst_unit {
     MST_UNIT_EPOCHS,
 } mst_unit;
 
-typedef struct mst_every {
+typedef struct mst_interval {
     mst_unit unit;
     double n;
-} mst_every;
+} mst_interval;
 
 /* "500", "500 steps", "1M rows", "10s", "2 epochs", "never"; spaces are optional. name is for the sentence.
  */
-mst_status mst_every_parse(const char *name, const char *text, mst_every *out);
+mst_status mst_interval_parse(const char *name, const char *text, mst_interval *out);
 
 typedef enum mst_metric {
     MST_METRIC_TRAIN_LOSS,

@@ -1,5 +1,5 @@
-/* Evaluation counts; contract in tally.h. */
-#include "train/tally.h"
+/* Evaluation counts; contract in eval_counters.h. */
+#include "train/eval_counters.h"
 
 #include <math.h>
 #include <string.h>
@@ -7,28 +7,28 @@
 #define PART       4294967296.0 /* 2^32 */
 #define BATCH_MOST 1e15         /* of one batch's loss; 18,000 such batches fit */
 
-void mst_tally_init(mst_tally *tally, const mst_model *model)
+void mst_eval_counters_init(mst_eval_counters *counters, const mst_model *model)
 {
-    memset(tally, 0, sizeof *tally);
-    tally->binary = model->n_scores == 1;
-    tally->many = model->n_scores > 5;
-    mst_auc_init(&tally->auc);
+    memset(counters, 0, sizeof *counters);
+    counters->binary = model->n_scores == 1;
+    counters->many = model->n_scores > 5;
+    mst_auc_init(&counters->auc);
 }
 
-void mst_tally_fini(mst_tally *tally)
+void mst_eval_counters_fini(mst_eval_counters *counters)
 {
-    mst_auc_fini(&tally->auc);
+    mst_auc_fini(&counters->auc);
 }
 
-void mst_tally_clear(mst_tally *tally)
+void mst_eval_counters_clear(mst_eval_counters *counters)
 {
-    tally->loss.whole = tally->loss.part = 0;
-    tally->weight.whole = tally->weight.part = 0;
-    tally->beyond = false;
-    tally->rows = 0;
-    tally->correct = 0;
-    tally->among5 = 0;
-    mst_auc_clear(&tally->auc);
+    counters->loss.whole = counters->loss.part = 0;
+    counters->weight.whole = counters->weight.part = 0;
+    counters->beyond = false;
+    counters->rows = 0;
+    counters->correct = 0;
+    counters->among5 = 0;
+    mst_auc_clear(&counters->auc);
 }
 
 /* False, with nothing added, when the value is none or too large. */
@@ -85,7 +85,8 @@ static uint64_t count_among5(const mst_batch *batch, const float *scores, uint32
     return hits;
 }
 
-uint64_t mst_tally_add(mst_tally *tally, const mst_model *model, const mst_batch *batch, const float *scores)
+uint64_t mst_eval_counters_add(mst_eval_counters *counters, const mst_model *model, const mst_batch *batch,
+                               const float *scores)
 {
     double loss = 0.0, weight = 0.0;
     uint64_t correct;
@@ -93,33 +94,33 @@ uint64_t mst_tally_add(mst_tally *tally, const mst_model *model, const mst_batch
         /* test rows count once, whatever weight training gives to positives */
         loss = model->kernels->logistic_loss(batch->rows, batch->n_rows, scores, 1.0f);
         correct = count_binary(batch, scores);
-        mst_auc_add(&tally->auc, batch, scores);
+        mst_auc_add(&counters->auc, batch, scores);
     } else {
         loss = model->kernels->softmax_loss(batch->rows, batch->n_rows, model->n_scores, scores);
         correct = count_classes(batch, scores, model->n_scores);
     }
-    if (tally->many)
-        atomic_fetch_add_explicit(&tally->among5, count_among5(batch, scores, model->n_scores),
+    if (counters->many)
+        atomic_fetch_add_explicit(&counters->among5, count_among5(batch, scores, model->n_scores),
                                   memory_order_relaxed);
     for (uint32_t i = 0; i < batch->n_rows; i++)
         weight += (double)batch->rows[i].weight;
     for (size_t i = 0; i < (size_t)batch->n_rows * model->n_scores; i++)
         loss += scores[i] * 0.0f; /* NAN unless finite, whatever the loss of such a score is */
-    if (!fixed_add(&tally->loss, loss) || !fixed_add(&tally->weight, weight))
-        atomic_store_explicit(&tally->beyond, true, memory_order_relaxed);
-    atomic_fetch_add_explicit(&tally->rows, batch->n_rows, memory_order_relaxed);
-    atomic_fetch_add_explicit(&tally->correct, correct, memory_order_relaxed);
+    if (!fixed_add(&counters->loss, loss) || !fixed_add(&counters->weight, weight))
+        atomic_store_explicit(&counters->beyond, true, memory_order_relaxed);
+    atomic_fetch_add_explicit(&counters->rows, batch->n_rows, memory_order_relaxed);
+    atomic_fetch_add_explicit(&counters->correct, correct, memory_order_relaxed);
     return correct;
 }
 
-void mst_tally_result(mst_tally *tally, mst_result *out)
+void mst_eval_counters_result(mst_eval_counters *counters, mst_result *out)
 {
-    double rows = (double)tally->rows, weight = fixed_value(&tally->weight);
-    out->rows = tally->rows;
-    out->loss = weight > 0.0 ? fixed_value(&tally->loss) / weight : (double)NAN;
-    if (tally->beyond)
+    double rows = (double)counters->rows, weight = fixed_value(&counters->weight);
+    out->rows = counters->rows;
+    out->loss = weight > 0.0 ? fixed_value(&counters->loss) / weight : (double)NAN;
+    if (counters->beyond)
         out->loss = INFINITY;
-    out->accuracy = rows > 0 ? (double)tally->correct / rows : (double)NAN;
-    out->top5 = tally->many && rows > 0 ? (double)tally->among5 / rows : (double)NAN;
-    out->auc = tally->binary ? mst_auc_value(&tally->auc) : (double)NAN;
+    out->accuracy = rows > 0 ? (double)counters->correct / rows : (double)NAN;
+    out->top5 = counters->many && rows > 0 ? (double)counters->among5 / rows : (double)NAN;
+    out->auc = counters->binary ? mst_auc_value(&counters->auc) : (double)NAN;
 }

@@ -1,4 +1,4 @@
-/* What book.c and book_due.c share; nobody else includes this, but tests.
+/* What run_log.c and run_log_due.c share; nobody else includes this, but tests.
  *
  * Invariants
  * 1. `line_loss` sums what was trained on since the last evaluation began; what belongs to one that is under
@@ -9,19 +9,19 @@
  * seconds.
  * 3. `saved_step` is the step of the newest checkpoint handed to the checkpointer whole; a step is saved at
  * most once. */
-#ifndef MST_TRAIN_BOOK_IMPL_H
-#define MST_TRAIN_BOOK_IMPL_H
+#ifndef MST_TRAIN_RUN_LOG_IMPL_H
+#define MST_TRAIN_RUN_LOG_IMPL_H
 
 #include <math.h>
 
 #include "run/run_dir.h"
-#include "train/book.h"
 #include "train/loss_window.h"
 #include "train/rate.h"
+#include "train/run_log.h"
 
 /* Something that happens every so often. */
 typedef struct mst_due {
-    mst_every every;
+    mst_interval every;
     double next; /* in the unit's count, or epochs done */
 } mst_due;
 
@@ -31,8 +31,8 @@ typedef struct mst_data_start {
     double seconds;
 } mst_data_start;
 
-struct mst_book {
-    mst_book_options options;
+struct mst_run_log {
+    mst_run_log_options options;
     mst_data_start start;
     json_t *source_before;  /* of a resumed run that has new data now; or NULL */
     uint64_t position_then; /* its row in an epoch that is not completed; 0: none */
@@ -70,15 +70,15 @@ struct mst_book {
 };
 
 /* Schedules something for the first multiple of its interval beyond where the run stands. */
-void mst_book_schedule(const mst_book *self, mst_due *due);
+void mst_run_log_schedule(const mst_run_log *self, mst_due *due);
 
 /* Tells which data a resumed run has now, where that is new. The run directory is open. */
-void mst_book_tell_new_data(const mst_book *self);
+void mst_run_log_tell_new_data(const mst_run_log *self);
 
 /* The checkpoint that was due is being written. */
-void mst_book_save_begins(mst_book *self);
+void mst_run_log_save_begins(mst_run_log *self);
 
 /* Removes what this run replaces, if that is to be and the checkpoint is there; wait: for it. */
-mst_status mst_book_settle(mst_book *self, bool wait);
+mst_status mst_run_log_settle(mst_run_log *self, bool wait);
 
 #endif

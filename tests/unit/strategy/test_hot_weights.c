@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
-#include "strategy/hot.h"
+#include "strategy/hot_weights.h"
 
 #define N_DENSE   3
 #define FEATURES  12000
@@ -29,7 +29,7 @@ typedef struct bench {
     uint32_t keys[N_ROWS][8];
     float dense[N_DENSE];
     mst_batch sample;
-    mst_hot *hot;
+    mst_hot_weights *hot;
 } bench;
 
 static void make_store(bench *b, int model, uint32_t n_dense, uint64_t n_features, uint64_t spare)
@@ -71,16 +71,16 @@ static void make_sample(bench *b)
 static bench *make(void)
 {
     bench *b = calloc(1, sizeof *b);
-    make_store(b, 0, N_DENSE, FEATURES, mst_hot_spare(N_THREADS));
+    make_store(b, 0, N_DENSE, FEATURES, mst_hot_weights_spare(N_THREADS));
     make_sample(b);
-    assert_int_equal(mst_hot_new(b->model, &b->params, N_THREADS, &b->hot), MST_OK);
+    assert_int_equal(mst_hot_weights_new(b->model, &b->params, N_THREADS, &b->hot), MST_OK);
     assert_non_null(b->hot);
     return b;
 }
 
 static void unmake(bench *b)
 {
-    mst_hot_destroy(b->hot);
+    mst_hot_weights_destroy(b->hot);
     mst_model_destroy(b->model);
     mst_params_fini(&b->params);
     free(b);
@@ -91,7 +91,7 @@ static uint32_t place_of(const bench *b, unsigned t, uint32_t key)
 {
     mst_row row = {.keys = &key, .n_keys = 1}, translated;
     uint32_t place;
-    b->model->kernels->translate(&row, 1, mst_hot_map(b->hot, t), &translated, &place);
+    b->model->kernels->translate(&row, 1, mst_hot_weights_map(b->hot, t), &translated, &place);
     assert_ptr_equal(translated.keys, &place);
     return place;
 }
@@ -105,13 +105,13 @@ static void popular_lines_are_private(void **state)
 {
     (void)state;
     bench *b = make();
-    mst_hot_begin(b->hot, &b->sample);
+    mst_hot_weights_begin(b->hot, &b->sample);
     assert_true(is_hot(b, 10) && is_hot(b, 20) && is_hot(b, 50));
     assert_true(is_hot(b, 9) && is_hot(b, 31) && is_hot(b, 16)); /* on the lines of 10 and of 20 */
     assert_false(is_hot(b, 81));                                 /* in fewer than one row of 64 */
     assert_false(is_hot(b, 1000) || is_hot(b, 5080) || is_hot(b, FEATURES - 1) || is_hot(b, 64));
     for (unsigned t = 0; t < N_THREADS; t++) {
-        const mst_weights *w = mst_hot_weights(b->hot, t);
+        const mst_weights *w = mst_hot_weights_of(b->hot, t);
         assert_true(w->sparse[place_of(b, t, 10)] == w->sparse[10]);
         assert_true(w->sparse[place_of(b, t, 20)] == w->sparse[20]);
         for (unsigned other = 0; other < t; other++)
@@ -131,16 +131,16 @@ static void keys_of_the_prefix(void **state)
 {
     (void)state;
     bench *b = make();
-    mst_hot_begin(b->hot, &b->sample);
+    mst_hot_weights_begin(b->hot, &b->sample);
     for (unsigned t = 0; t < N_THREADS; t++) {
-        const mst_weights *w = mst_hot_weights(b->hot, t);
+        const mst_weights *w = mst_hot_weights_of(b->hot, t);
         for (uint32_t key = 0; key < N_DENSE; key++)
             assert_ptr_equal(w->sparse + place_of(b, t, key), w->ranges[0] + key);
     }
-    mst_hot_weights(b->hot, 1)->sparse[place_of(b, 1, 2)] += 0.5f;
-    mst_hot_publish_dense(b->hot, 1);
-    mst_hot_publish_lines(b->hot, 1);
-    mst_hot_end(b->hot);
+    mst_hot_weights_of(b->hot, 1)->sparse[place_of(b, 1, 2)] += 0.5f;
+    mst_hot_weights_publish_dense(b->hot, 1);
+    mst_hot_weights_publish_lines(b->hot, 1);
+    mst_hot_weights_end(b->hot);
     assert_true(b->params.w[2] == 2.5f);
     unmake(b);
 }
@@ -151,8 +151,8 @@ static void translation_keeps_rows(void **state)
     bench *b = make();
     static mst_row rows[N_ROWS];
     static uint32_t keys[N_ROWS * 8];
-    mst_hot_begin(b->hot, &b->sample);
-    b->model->kernels->translate(b->rows, N_ROWS, mst_hot_map(b->hot, 2), rows, keys);
+    mst_hot_weights_begin(b->hot, &b->sample);
+    b->model->kernels->translate(b->rows, N_ROWS, mst_hot_weights_map(b->hot, 2), rows, keys);
     for (uint32_t i = 0; i < N_ROWS; i++) {
         const mst_row *from = &b->rows[i], *to = &rows[i];
         assert_true(to->n_keys == from->n_keys && to->n_dense == from->n_dense && to->dense == from->dense &&
@@ -167,23 +167,23 @@ static void changes_add_up(void **state)
 {
     (void)state;
     bench *b = make();
-    mst_hot_begin(b->hot, &b->sample);
+    mst_hot_weights_begin(b->hot, &b->sample);
     uint32_t bias = (uint32_t)mst_params_find(&b->params, "bias")->offset;
     for (int round = 0; round < 3; round++)
         for (unsigned t = 0; t < N_THREADS; t++) {
-            const mst_weights *w = mst_hot_weights(b->hot, t);
+            const mst_weights *w = mst_hot_weights_of(b->hot, t);
             w->ranges[0][1] += 1;
             w->ranges[1][0] += 2;
             w->sparse[place_of(b, t, 10)] += 4;
             if (round != 1) {
-                mst_hot_publish_dense(b->hot, t);
-                mst_hot_publish_lines(b->hot, t);
+                mst_hot_weights_publish_dense(b->hot, t);
+                mst_hot_weights_publish_lines(b->hot, t);
             }
         }
-    const mst_weights *last = mst_hot_weights(b->hot, N_THREADS - 1); /* published last: has seen all */
+    const mst_weights *last = mst_hot_weights_of(b->hot, N_THREADS - 1); /* published last: has seen all */
     assert_true(last->ranges[0][1] == 1 + 12 && last->sparse[place_of(b, N_THREADS - 1, 10)] == 10 + 48);
     assert_true(b->params.w[1] == 1 && b->params.w[10] == 10); /* the store waits for the end */
-    mst_hot_end(b->hot);
+    mst_hot_weights_end(b->hot);
     assert_true(b->params.w[1] == 1 + 12 && b->params.w[bias] == (float)bias + 24 &&
                 b->params.w[10] == 10 + 48);
     assert_true(b->params.w[20] == 20 && b->params.w[81] == 81 && b->params.w[1000] == 1000);
@@ -191,11 +191,11 @@ static void changes_add_up(void **state)
     /* the next round begins with what the store holds now, and with its own sample */
     b->params.w[10] = -1;
     mst_batch none = {0};
-    mst_hot_begin(b->hot, &none);
+    mst_hot_weights_begin(b->hot, &none);
     assert_false(is_hot(b, 10));
-    mst_hot_begin(b->hot, &b->sample);
-    assert_true(mst_hot_weights(b->hot, 3)->sparse[place_of(b, 3, 10)] == -1);
-    mst_hot_end(b->hot);
+    mst_hot_weights_begin(b->hot, &b->sample);
+    assert_true(mst_hot_weights_of(b->hot, 3)->sparse[place_of(b, 3, 10)] == -1);
+    mst_hot_weights_end(b->hot);
     assert_true(b->params.w[10] == -1 && b->params.w[1] == 13);
     unmake(b);
 }
@@ -211,15 +211,15 @@ typedef struct member {
 static void *exchange(void *arg)
 {
     member *m = arg;
-    const mst_weights *w = mst_hot_weights(m->b->hot, m->t);
+    const mst_weights *w = mst_hot_weights_of(m->b->hot, m->t);
     uint32_t at = place_of(m->b, m->t, 20);
     for (int i = 0; i < ROUNDS; i++) {
         w->ranges[0][0] += 1;
         w->ranges[1][0] -= 1;
         w->sparse[at] += 1;
-        mst_hot_publish_dense(m->b->hot, m->t);
+        mst_hot_weights_publish_dense(m->b->hot, m->t);
         if (i % 3 == 0 || i == ROUNDS - 1)
-            mst_hot_publish_lines(m->b->hot, m->t);
+            mst_hot_weights_publish_lines(m->b->hot, m->t);
     }
     return NULL;
 }
@@ -231,14 +231,14 @@ static void nothing_is_lost_between_threads(void **state)
     bench *b = make();
     member members[N_THREADS];
     uint32_t bias = (uint32_t)mst_params_find(&b->params, "bias")->offset;
-    mst_hot_begin(b->hot, &b->sample);
+    mst_hot_weights_begin(b->hot, &b->sample);
     for (unsigned t = 0; t < N_THREADS; t++) {
         members[t] = (member){.b = b, .t = t};
         assert_int_equal(pthread_create(&members[t].thread, NULL, exchange, &members[t]), 0);
     }
     for (unsigned t = 0; t < N_THREADS; t++)
         pthread_join(members[t].thread, NULL);
-    mst_hot_end(b->hot);
+    mst_hot_weights_end(b->hot);
     assert_true(b->params.w[0] == N_THREADS * ROUNDS);
     assert_true(b->params.w[bias] == (float)bias - N_THREADS * ROUNDS);
     assert_true(b->params.w[20] == 20 + N_THREADS * ROUNDS);
@@ -257,15 +257,15 @@ static void more_popular_lines_than_room(void **state)
         keys[i] = 100 + 16 * i;
     rows[0] = rows[1] = (mst_row){.keys = keys, .n_keys = N, .weight = 1};
     mst_batch sample = {.rows = rows, .n_rows = 2};
-    mst_hot_begin(b->hot, &sample);
+    mst_hot_weights_begin(b->hot, &sample);
     unsigned hot = 0;
     for (uint32_t i = 0; i < N; i++) {
         hot += is_hot(b, keys[i]);
-        mst_hot_weights(b->hot, 1)->sparse[place_of(b, 1, keys[i])] += 0.5f;
+        mst_hot_weights_of(b->hot, 1)->sparse[place_of(b, 1, keys[i])] += 0.5f;
     }
     assert_true(hot > MST_HOT_LINES / 2 && hot <= MST_HOT_LINES);
-    mst_hot_publish_lines(b->hot, 1);
-    mst_hot_end(b->hot);
+    mst_hot_weights_publish_lines(b->hot, 1);
+    mst_hot_weights_end(b->hot);
     for (uint32_t i = 0; i < N; i++)
         assert_true(b->params.w[keys[i]] == (float)keys[i] + 0.5f);
     unmake(b);
@@ -279,17 +279,17 @@ static void not_for_every_model(void **state)
         uint32_t n_dense;
         uint64_t n_features, spare;
     } cases[] = {
-        {1, 0, 100, mst_hot_spare(2)},                      /* softmax: dense */
-        {1, 0, 5000, mst_hot_spare(2)},                     /* softmax: several weights per key */
-        {0, N_DENSE, FEATURES, 0},                          /* no spare room */
-        {0, MST_HOT_DENSE + 1, FEATURES, mst_hot_spare(2)}, /* a long dense prefix */
-        {0, MST_HOT_DENSE, FEATURES, mst_hot_spare(2)},     /* no room for the bias */
+        {1, 0, 100, mst_hot_weights_spare(2)},                      /* softmax: dense */
+        {1, 0, 5000, mst_hot_weights_spare(2)},                     /* softmax: several weights per key */
+        {0, N_DENSE, FEATURES, 0},                                  /* no spare room */
+        {0, MST_HOT_DENSE + 1, FEATURES, mst_hot_weights_spare(2)}, /* a long dense prefix */
+        {0, MST_HOT_DENSE, FEATURES, mst_hot_weights_spare(2)},     /* no room for the bias */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         bench b = {0};
         make_store(&b, cases[i].model, cases[i].n_dense, cases[i].n_features, cases[i].spare);
-        b.hot = (mst_hot *)&b;
-        assert_int_equal(mst_hot_new(b.model, &b.params, 2, &b.hot), MST_OK);
+        b.hot = (mst_hot_weights *)&b;
+        assert_int_equal(mst_hot_weights_new(b.model, &b.params, 2, &b.hot), MST_OK);
         assert_null(b.hot);
         mst_model_destroy(b.model);
         mst_params_fini(&b.params);
@@ -301,13 +301,13 @@ static void short_memory_is_reported(void **state)
     (void)state;
     bench b = {0};
     mst_alloc_stats before, after;
-    make_store(&b, 0, N_DENSE, FEATURES, mst_hot_spare(2));
+    make_store(&b, 0, N_DENSE, FEATURES, mst_hot_weights_spare(2));
     make_sample(&b);
     mst_alloc_stats_get(&before);
     mst_status st = MST_ENOMEM;
     for (uint64_t k = 1; st != MST_OK; k++) {
         mst_alloc_fail_at(k);
-        st = mst_hot_new(b.model, &b.params, 2, &b.hot);
+        st = mst_hot_weights_new(b.model, &b.params, 2, &b.hot);
         mst_alloc_fail_at(0);
         if (st != MST_OK) {
             assert_int_equal(st, MST_ENOMEM);
@@ -315,13 +315,13 @@ static void short_memory_is_reported(void **state)
         }
     }
     mst_alloc_fail_at(1); /* begin has no way to fail: it goes without popular lines */
-    mst_hot_begin(b.hot, &b.sample);
+    mst_hot_weights_begin(b.hot, &b.sample);
     mst_alloc_fail_at(0);
     assert_false(is_hot(&b, 10));
-    mst_hot_end(b.hot);
+    mst_hot_weights_end(b.hot);
     assert_true(b.params.w[10] == 10);
-    mst_hot_destroy(b.hot);
-    mst_hot_destroy(NULL);
+    mst_hot_weights_destroy(b.hot);
+    mst_hot_weights_destroy(NULL);
     mst_alloc_stats_get(&after);
     assert_int_equal(after.blocks, before.blocks);
     mst_model_destroy(b.model);

@@ -1,4 +1,4 @@
-/* Hot weights; contract in hot.h.
+/* Hot weights; contract in hot_weights.h.
  *
  * Per thread two arrays of equal layout: `mine`, which it trains on, and `base`, the shared value it last
  * saw. To publish: shared += mine - base; mine = base = shared, under a lock that is held for less than a
@@ -8,7 +8,7 @@
  * lie side by side, none of them need be popular enough by itself.
  *
  * Layout of each array, in floats: [dense ranges, each on its own lines][popular lines]. */
-#include "strategy/hot.h"
+#include "strategy/hot_weights.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ typedef struct popular {
     uint32_t line, count;
 } popular;
 
-struct mst_hot {
+struct mst_hot_weights {
     const mst_model *model;
     mst_params *params;
     unsigned n_threads;
@@ -46,24 +46,25 @@ struct mst_hot {
 };
 
 /* Thread t's array; it begins at a multiple of 16 floats in the spare part. */
-static float *mine_of(const mst_hot *hot, unsigned t)
+static float *mine_of(const mst_hot_weights *hot, unsigned t)
 {
     return hot->params->w + hot->params->size + (uint64_t)t * STRIDE;
 }
 
-uint64_t mst_hot_spare(unsigned n_threads)
+uint64_t mst_hot_weights_spare(unsigned n_threads)
 {
     return (uint64_t)n_threads * STRIDE;
 }
 
-mst_status mst_hot_new(const mst_model *model, mst_params *params, unsigned n_threads, mst_hot **out)
+mst_status mst_hot_weights_new(const mst_model *model, mst_params *params, unsigned n_threads,
+                               mst_hot_weights **out)
 {
     mst_grad layout = {0};
     uint32_t n_dense = 0, range_at[MST_RANGE_MAX];
     *out = NULL;
     model->ops->layout(model, params, &layout);
     if (layout.width != 1 || params->size + params->spare > UINT32_MAX ||
-        params->spare < mst_hot_spare(n_threads))
+        params->spare < mst_hot_weights_spare(n_threads))
         return MST_OK;
     for (uint32_t i = 0; i < layout.n_ranges; i++) {
         if (layout.ranges[i].size > MST_HOT_DENSE - n_dense)
@@ -73,10 +74,10 @@ mst_status mst_hot_new(const mst_model *model, mst_params *params, unsigned n_th
         if (n_dense > MST_HOT_DENSE)
             return MST_OK;
     }
-    mst_hot *hot = mst_alloc_lines(sizeof *hot);
+    mst_hot_weights *hot = mst_alloc_lines(sizeof *hot);
     if (hot == NULL)
         return mst_fail_memory();
-    *hot = (mst_hot){
+    *hot = (mst_hot_weights){
         .model = model, .params = params, .n_threads = n_threads, .layout = layout, .n_dense = n_dense};
     for (uint32_t i = 0; i < layout.n_ranges; i++) {
         hot->range_at[i] = range_at[i];
@@ -90,7 +91,7 @@ mst_status mst_hot_new(const mst_model *model, mst_params *params, unsigned n_th
     hot->weights = mst_calloc(n_threads, sizeof *hot->weights);
     hot->maps = mst_calloc(n_threads, sizeof *hot->maps);
     if (hot->shared == NULL || hot->base == NULL || hot->weights == NULL || hot->maps == NULL) {
-        mst_hot_destroy(hot);
+        mst_hot_weights_destroy(hot);
         return mst_fail_memory();
     }
     for (unsigned t = 0; t < n_threads; t++) {
@@ -104,7 +105,7 @@ mst_status mst_hot_new(const mst_model *model, mst_params *params, unsigned n_th
     return MST_OK;
 }
 
-void mst_hot_destroy(mst_hot *hot)
+void mst_hot_weights_destroy(mst_hot_weights *hot)
 {
     if (hot == NULL)
         return;
@@ -132,7 +133,7 @@ static int by_line(const void *a, const void *b)
 
 /* Counts how often each line occurs in the sample; returns how many are popular, sorted to the front of
  * counts. Short of memory: none, which is slower but right. */
-static uint32_t count_lines(mst_hot *hot, const mst_batch *sample)
+static uint32_t count_lines(mst_hot_weights *hot, const mst_batch *sample)
 {
     size_t n = 0, distinct = 0;
     uint32_t n_rows = sample->n_rows < SAMPLE_ROWS ? sample->n_rows : SAMPLE_ROWS;
@@ -160,7 +161,7 @@ static uint32_t count_lines(mst_hot *hot, const mst_batch *sample)
 }
 
 /* Puts the lines into the map's slots, the popular ones first; returns the rows that miss out. */
-static uint64_t place_lines(mst_hot *hot, uint32_t n, uint32_t factor, mst_key_map *map)
+static uint64_t place_lines(mst_hot_weights *hot, uint32_t n, uint32_t factor, mst_key_map *map)
 {
     uint64_t missed = 0;
     hot->n_lines = 0;
@@ -180,7 +181,7 @@ static uint64_t place_lines(mst_hot *hot, uint32_t n, uint32_t factor, mst_key_m
 }
 
 /* Chooses the lines and fills the first map, with the hash factor that leaves out the least. */
-static void choose_lines(mst_hot *hot, const mst_batch *sample)
+static void choose_lines(mst_hot_weights *hot, const mst_batch *sample)
 {
     uint32_t n = count_lines(hot, sample), best = 0x9E3779B1u;
     uint64_t least = UINT64_MAX;
@@ -195,7 +196,7 @@ static void choose_lines(mst_hot *hot, const mst_batch *sample)
 }
 
 /* Makes a map whose lines lie at the beginning of an array lead to thread t's array. */
-static void aim_map(const mst_hot *hot, unsigned t, mst_key_map *map)
+static void aim_map(const mst_hot_weights *hot, unsigned t, mst_key_map *map)
 {
     uint32_t mine = (uint32_t)(mine_of(hot, t) - hot->params->w - (ptrdiff_t)hot->layout.sparse_offset);
     map->prefix = hot->prefix;
@@ -205,7 +206,7 @@ static void aim_map(const mst_hot *hot, unsigned t, mst_key_map *map)
             map->deltas[slot] += mine + hot->n_dense;
 }
 
-void mst_hot_begin(mst_hot *hot, const mst_batch *sample)
+void mst_hot_weights_begin(mst_hot_weights *hot, const mst_batch *sample)
 {
     const float *w = hot->params->w;
     choose_lines(hot, sample);
@@ -225,7 +226,7 @@ void mst_hot_begin(mst_hot *hot, const mst_batch *sample)
     }
 }
 
-void mst_hot_end(mst_hot *hot)
+void mst_hot_weights_end(mst_hot_weights *hot)
 {
     float *w = hot->params->w;
     /* A line may reach into the dense prefix, whose own copy is the right one: lines first. */
@@ -237,12 +238,12 @@ void mst_hot_end(mst_hot *hot)
                hot->layout.ranges[i].size * sizeof(float));
 }
 
-const mst_key_map *mst_hot_map(const mst_hot *hot, unsigned t)
+const mst_key_map *mst_hot_weights_map(const mst_hot_weights *hot, unsigned t)
 {
     return &hot->maps[t];
 }
 
-const mst_weights *mst_hot_weights(const mst_hot *hot, unsigned t)
+const mst_weights *mst_hot_weights_of(const mst_hot_weights *hot, unsigned t)
 {
     return &hot->weights[t];
 }
@@ -254,7 +255,7 @@ static void lock(atomic_flag *flag)
             sched_yield(); /* its holder may have lost its core */
 }
 
-static void publish(mst_hot *hot, unsigned t, uint32_t from, uint32_t n, atomic_flag *busy)
+static void publish(mst_hot_weights *hot, unsigned t, uint32_t from, uint32_t n, atomic_flag *busy)
 {
     float *restrict mine = mine_of(hot, t) + from;
     float *restrict base = hot->base + (size_t)t * STRIDE + from;
@@ -269,12 +270,12 @@ static void publish(mst_hot *hot, unsigned t, uint32_t from, uint32_t n, atomic_
     atomic_flag_clear_explicit(busy, memory_order_release);
 }
 
-void mst_hot_publish_dense(mst_hot *hot, unsigned t)
+void mst_hot_weights_publish_dense(mst_hot_weights *hot, unsigned t)
 {
     publish(hot, t, 0, hot->n_dense, &hot->busy[0]);
 }
 
-void mst_hot_publish_lines(mst_hot *hot, unsigned t)
+void mst_hot_weights_publish_lines(mst_hot_weights *hot, unsigned t)
 {
     publish(hot, t, hot->n_dense, hot->n_lines * LINE, &hot->busy[1]);
 }

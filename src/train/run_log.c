@@ -1,4 +1,4 @@
-/* Contract in book.h: the run directory, evaluations, saving, the end. What is due is in book_due.c. */
+/* Contract in run_log.h: the run directory, evaluations, saving, the end. What is due is in run_log_due.c. */
 #include "base/json_text.h"
 #include "base/version.h"
 
@@ -11,18 +11,18 @@
 #include "base/file.h"
 #include "observe/mark_file.h"
 #include "run/history.h"
-#include "train/book_impl.h"
+#include "train/run_log_impl.h"
 
 #define LINE_NS MST_S /* between training lines of metrics.csv */
 
-mst_status mst_book_new(const mst_book_options *options, mst_book **out)
+mst_status mst_run_log_new(const mst_run_log_options *options, mst_run_log **out)
 {
-    mst_book *self = mst_zalloc(sizeof *self);
+    mst_run_log *self = mst_zalloc(sizeof *self);
     if (self == NULL)
         return mst_fail_memory();
     self->options = *options;
-    self->eval.every = options->limits.eval;
-    self->checkpoint.every = options->limits.checkpoint;
+    self->eval.every = options->schedule.eval;
+    self->checkpoint.every = options->schedule.checkpoint;
     self->best_valid_loss = INFINITY;
     self->saved_step = self->evaluated_step = UINT64_MAX;
     self->last_train_loss = NAN;
@@ -30,7 +30,7 @@ mst_status mst_book_new(const mst_book_options *options, mst_book **out)
     self->options.data = options->data != NULL ? json_incref(options->data) : json_object();
     self->options.source = json_incref(options->source);
     if (self->options.model == NULL || self->options.data == NULL) {
-        mst_book_destroy(self);
+        mst_run_log_destroy(self);
         return mst_fail_memory();
     }
     *out = self;
@@ -38,7 +38,7 @@ mst_status mst_book_new(const mst_book_options *options, mst_book **out)
 }
 
 /* Nobody trains into the directory any more. */
-static void close_run(mst_book *self)
+static void close_run(mst_run_log *self)
 {
     mst_checkpointer_destroy(self->checkpointer);
     mst_checkpointer_destroy(self->best_checkpointer);
@@ -48,7 +48,7 @@ static void close_run(mst_book *self)
     self->run = NULL;
 }
 
-void mst_book_destroy(mst_book *self)
+void mst_run_log_destroy(mst_run_log *self)
 {
     if (self == NULL)
         return;
@@ -83,7 +83,7 @@ static json_t *result_json(const mst_result *r)
     return json;
 }
 
-static mst_status write_manifest(mst_book *self, const char *state)
+static mst_status write_manifest(mst_run_log *self, const char *state)
 {
     const mst_train_status *s = &self->status;
     json_t *m = self->manifest;
@@ -100,7 +100,7 @@ static mst_status write_manifest(mst_book *self, const char *state)
     return mst_run_manifest(self->run, m);
 }
 
-static mst_status open_directory(mst_book *self)
+static mst_status open_directory(mst_run_log *self)
 {
     const mst_train_options *o = self->options.train;
     mst_run_open how = o->resume ? MST_RUN_RESUME : o->overwrite ? MST_RUN_OVERWRITE : MST_RUN_NEW;
@@ -117,7 +117,7 @@ static mst_status open_directory(mst_book *self)
     return st;
 }
 
-static mst_status open_checkpointers(mst_book *self)
+static mst_status open_checkpointers(mst_run_log *self)
 {
     mst_status st = MST_OK;
     const mst_train_options *o = self->options.train;
@@ -136,7 +136,7 @@ out:
     return st;
 }
 
-static mst_status add_history(mst_book *self)
+static mst_status add_history(mst_run_log *self)
 {
     json_t *before = self->options.train->resume ? mst_run_last_manifest(self->run) : NULL;
     mst_history_point at = {.step = self->progress.steps,
@@ -147,7 +147,7 @@ static mst_status add_history(mst_book *self)
     return st;
 }
 
-mst_status mst_book_open(mst_book *self, json_t *entries)
+mst_status mst_run_log_open(mst_run_log *self, json_t *entries)
 {
     char host[256] = "", now[24];
     TRY(open_directory(self));
@@ -161,36 +161,36 @@ mst_status mst_book_open(mst_book *self, json_t *entries)
         return mst_fail_memory();
     TRY(add_history(self));
     TRY(write_manifest(self, "running"));
-    mst_book_tell_new_data(self);
+    mst_run_log_tell_new_data(self);
     self->opened_steps = self->progress.steps;
-    mst_book_schedule(self, &self->eval);
-    mst_book_schedule(self, &self->checkpoint);
+    mst_run_log_schedule(self, &self->eval);
+    mst_run_log_schedule(self, &self->checkpoint);
     self->line_ns = mst_now_ns();
-    mst_book_mark(self, "", self->options.train->resume ? "resume" : "start", NULL);
+    mst_run_log_mark(self, "", self->options.train->resume ? "resume" : "start", NULL);
     return MST_OK;
 }
 
-mst_status mst_book_note(mst_book *self, const char *key, json_t *value)
+mst_status mst_run_log_note(mst_run_log *self, const char *key, json_t *value)
 {
     if (json_object_set_new(self->manifest, key, value) != 0)
         return mst_fail_memory();
     return MST_OK;
 }
 
-const char *mst_book_path(const mst_book *self)
+const char *mst_run_log_path(const mst_run_log *self)
 {
     return self->run != NULL && !mst_run_is_lost(self->run) ? mst_run_path(self->run) : NULL;
 }
 
 /* ---- what is watched ---- */
 
-void mst_book_mark(mst_book *self, const char *process, const char *kind, const char *text)
+void mst_run_log_mark(mst_run_log *self, const char *process, const char *kind, const char *text)
 {
-    if (mst_book_path(self) != NULL && self->options.train->observe)
+    if (mst_run_log_path(self) != NULL && self->options.train->observe)
         mst_mark(mst_run_path(self->run), process, kind, text);
 }
 
-void mst_book_watch(mst_book *self, mst_observe *observe)
+void mst_run_log_watch(mst_run_log *self, mst_observe *observe)
 {
     json_t *options = json_object_get(self->manifest, "options");
     const char *group = json_string_value(json_object_get(json_object_get(options, "training"), "group"));
@@ -204,7 +204,7 @@ void mst_book_watch(mst_book *self, mst_observe *observe)
 /* The same as a line of metrics.csv, for TensorBoard: what is trained and what is evaluated are curves of two
  * folders, which it draws into one picture. The steps of a curve must grow: figures of an evaluation may come
  * later than a line about training after it. */
-static void tell_curves(mst_book *self, const mst_train_status *s, const mst_metrics *line)
+static void tell_curves(mst_run_log *self, const mst_train_status *s, const mst_metrics *line)
 {
     const mst_scalar train[] = {{"loss", line->train_loss}, {"lr", line->lr}, {"epoch", (double)line->epoch}};
     const mst_scalar test[] = {
@@ -224,24 +224,24 @@ static void tell_curves(mst_book *self, const mst_train_status *s, const mst_met
 }
 
 /* What the end writes; the directory is closed after it. */
-static void end_watch(mst_book *self, bool over, bool failed, const char *text)
+static void end_watch(mst_run_log *self, bool over, bool failed, const char *text)
 {
     json_t *phases = mst_observe_phases(self->observe);
     if (phases != NULL)
         json_object_set_new(self->manifest, "phases", phases);
-    if (mst_book_path(self) == NULL)
+    if (mst_run_log_path(self) == NULL)
         mst_observe_disown(self->observe);
     if (over)
         mst_observe_run_ends(self->observe, failed);
     mst_observe_end(self->observe);
-    mst_book_mark(self, "", "end", text);
+    mst_run_log_mark(self, "", "end", text);
     self->observe = NULL;
 }
 
 /* A line of metrics.csv. Its training loss is the mean since the last evaluation, and of more where that was
  * just now (loss_window.h), so that it does not depend on the clock, which decides only how many lines there
  * are in between. */
-static mst_status write_line(mst_book *self, const mst_train_status *s, const mst_loss_sum *train,
+static mst_status write_line(mst_run_log *self, const mst_train_status *s, const mst_loss_sum *train,
                              const char *set, const mst_result *r)
 {
     mst_metrics line = {
@@ -264,7 +264,7 @@ static mst_status write_line(mst_book *self, const mst_train_status *s, const ms
     return mst_run_metrics(self->run, &line);
 }
 
-mst_status mst_book_line(mst_book *self)
+mst_status mst_run_log_line(mst_run_log *self)
 {
     if (mst_now_ns() - self->line_ns < LINE_NS || self->line_loss.rows == 0)
         return MST_OK;
@@ -273,14 +273,14 @@ mst_status mst_book_line(mst_book *self)
 
 /* ---- evaluations ---- */
 
-static void mark_step(mst_book *self, const char *kind, uint64_t step)
+static void mark_step(mst_run_log *self, const char *kind, uint64_t step)
 {
     char text[32];
     snprintf(text, sizeof text, "step %llu", (unsigned long long)step);
-    mst_book_mark(self, "", kind, text);
+    mst_run_log_mark(self, "", kind, text);
 }
 
-void mst_book_evaluation_begins(mst_book *self)
+void mst_run_log_evaluation_begins(mst_run_log *self)
 {
     const mst_train_options *o = self->options.train;
     self->evaluating = true;
@@ -289,17 +289,17 @@ void mst_book_evaluation_begins(mst_book *self)
     self->evaluated_step = self->progress.steps;
     mst_add_loss(&self->marked_loss, &self->line_loss);
     self->line_loss = (mst_loss_sum){0};
-    mst_book_schedule(self, &self->eval);
+    mst_run_log_schedule(self, &self->eval);
     if (self->evaluation_due)
         mark_step(self, "evaluate_begin", self->status.step);
 }
 
-bool mst_book_evaluation_owed(const mst_book *self)
+bool mst_run_log_evaluation_owed(const mst_run_log *self)
 {
     return self->evaluation_due && !self->evaluating;
 }
 
-static mst_status record(mst_book *self, const mst_observer *observer, const char *name,
+static mst_status record(mst_run_log *self, const mst_observer *observer, const char *name,
                          const mst_result *result, mst_result *last)
 {
     if (result == NULL || result->rows == 0)
@@ -314,7 +314,7 @@ static mst_status record(mst_book *self, const mst_observer *observer, const cha
     return MST_OK;
 }
 
-static double metric_value(const mst_book *self, mst_metric metric)
+static double metric_value(const mst_run_log *self, mst_metric metric)
 {
     switch (metric) {
     case MST_METRIC_TRAIN_LOSS:
@@ -342,7 +342,7 @@ static double metric_value(const mst_book *self, mst_metric metric)
 }
 
 /* Looks at the loss on --valid: better than all before? True when patience is used up. */
-static bool watch_patience(mst_book *self, bool *best)
+static bool watch_patience(mst_run_log *self, bool *best)
 {
     if (self->options.train->patience == 0)
         return false;
@@ -355,10 +355,10 @@ static bool watch_patience(mst_book *self, bool *best)
     return false;
 }
 
-mst_status mst_book_evaluated(mst_book *self, const mst_observer *observer, const mst_result *valid,
-                              const mst_result *test, mst_judgement *out)
+mst_status mst_run_log_evaluated(mst_run_log *self, const mst_observer *observer, const mst_result *valid,
+                                 const mst_result *test, mst_judgement *out)
 {
-    const mst_limits *limits = &self->options.limits;
+    const mst_run_schedule *schedule = &self->options.schedule;
     mst_judgement verdict = {0};
     TRY(record(self, observer, "valid", valid, &self->valid));
     TRY(record(self, observer, "test", test, &self->test));
@@ -372,8 +372,8 @@ mst_status mst_book_evaluated(mst_book *self, const mst_observer *observer, cons
     mst_loss_window_close(&self->window, &self->marked_loss);
     self->marked_loss = (mst_loss_sum){0};
     bool enough = watch_patience(self, &verdict.best);
-    bool met =
-        limits->has_until && mst_condition_holds(&limits->until, metric_value(self, limits->until.metric));
+    bool met = schedule->has_until &&
+               mst_condition_holds(&schedule->until, metric_value(self, schedule->until.metric));
     verdict.over = met || enough;
     verdict.end = met ? MST_END_UNTIL : MST_END_PATIENCE;
     *out = verdict;
@@ -383,7 +383,7 @@ mst_status mst_book_evaluated(mst_book *self, const mst_observer *observer, cons
 /* ---- saving ---- */
 
 /* Composes what goes with the weights; mst_checkpoint_meta_fini in any case. */
-static mst_status compose_meta(const mst_book *self, mst_checkpoint_meta *out)
+static mst_status compose_meta(const mst_run_log *self, mst_checkpoint_meta *out)
 {
     mst_loss_sum sum = self->marked_loss;
     mst_add_loss(&sum, &self->line_loss);
@@ -422,7 +422,7 @@ static mst_status compose_meta(const mst_book *self, mst_checkpoint_meta *out)
     return MST_OK;
 }
 
-mst_status mst_book_settle(mst_book *self, bool wait)
+mst_status mst_run_log_settle(mst_run_log *self, bool wait)
 {
     if (!self->settling || (!wait && !mst_checkpointer_idle(self->checkpointer)))
         return MST_OK;
@@ -432,13 +432,13 @@ mst_status mst_book_settle(mst_book *self, bool wait)
     return MST_OK;
 }
 
-void mst_book_plan(mst_book *self, json_t *plan)
+void mst_run_log_plan(mst_run_log *self, json_t *plan)
 {
     json_decref(self->plan);
     self->plan = plan;
 }
 
-static mst_status save(mst_book *self, mst_checkpointer *checkpointer, const mst_params *params)
+static mst_status save(mst_run_log *self, mst_checkpointer *checkpointer, const mst_params *params)
 {
     uint64_t start = mst_now_ns();
     mst_checkpoint_meta meta;
@@ -451,7 +451,7 @@ static mst_status save(mst_book *self, mst_checkpointer *checkpointer, const mst
 }
 
 /* Before something is written to the run's folder: what was saved in one that is deleted is not saved. */
-static mst_status keep_folder(mst_book *self)
+static mst_status keep_folder(mst_run_log *self)
 {
     bool lost = false;
     mst_status st = mst_run_keep(self->run, &lost);
@@ -460,11 +460,11 @@ static mst_status keep_folder(mst_book *self)
     return st;
 }
 
-mst_status mst_book_save(mst_book *self, const mst_observer *observer, const mst_params *params)
+mst_status mst_run_log_save(mst_run_log *self, const mst_observer *observer, const mst_params *params)
 {
     TRY(keep_folder(self));
-    mst_book_save_begins(self);
-    if (!mst_book_unsaved(self))
+    mst_run_log_save_begins(self);
+    if (!mst_run_log_unsaved(self))
         return MST_OK;
     mark_step(self, "checkpoint_begin", self->progress.steps);
     TRY(save(self, self->checkpointer, params));
@@ -472,25 +472,25 @@ mst_status mst_book_save(mst_book *self, const mst_observer *observer, const mst
     self->saved_step = self->progress.steps;
     self->worth_keeping = true;
     self->settling = mst_run_replaces(self->run);
-    TRY(mst_book_settle(self, true));
+    TRY(mst_run_log_settle(self, true));
     if (observer->saved != NULL)
         observer->saved(observer->arg, &self->status, mst_run_path(self->run));
     return MST_OK;
 }
 
-mst_status mst_book_save_best(mst_book *self, const mst_params *params)
+mst_status mst_run_log_save_best(mst_run_log *self, const mst_params *params)
 {
     return self->best_checkpointer != NULL ? save(self, self->best_checkpointer, params) : MST_OK;
 }
 
-bool mst_book_can_save(mst_book *self, bool best)
+bool mst_run_log_can_save(mst_run_log *self, bool best)
 {
     mst_checkpointer *checkpointer = best ? self->best_checkpointer : self->checkpointer;
     return checkpointer != NULL && self->open == NULL && mst_checkpointer_idle(checkpointer);
 }
 
-mst_status mst_book_save_begin(mst_book *self, bool best, const mst_params *params,
-                               const mst_part_spec *parts, uint32_t n)
+mst_status mst_run_log_save_begin(mst_run_log *self, bool best, const mst_params *params,
+                                  const mst_part_spec *parts, uint32_t n)
 {
     uint64_t start = mst_now_ns();
     mst_checkpointer *checkpointer = best ? self->best_checkpointer : self->checkpointer;
@@ -501,7 +501,7 @@ mst_status mst_book_save_begin(mst_book *self, bool best, const mst_params *para
                                            : "no such checkpoint is to be written");
     TRY(keep_folder(self));
     if (!best)
-        mst_book_save_begins(self);
+        mst_run_log_save_begins(self);
     mst_status st = compose_meta(self, &meta);
     if (st == MST_OK)
         st = mst_checkpointer_begin_parts(checkpointer, params, &meta, parts, n);
@@ -515,13 +515,13 @@ mst_status mst_book_save_begin(mst_book *self, bool best, const mst_params *para
     return st;
 }
 
-static mst_status none_open(const mst_book *self)
+static mst_status none_open(const mst_run_log *self)
 {
     return mst_fail(MST_EUSAGE, "%s: no checkpoint is being written", mst_run_path(self->run));
 }
 
-mst_status mst_book_save_write(mst_book *self, uint32_t slot, uint64_t first, uint64_t count,
-                               const float *data, bool lazy)
+mst_status mst_run_log_save_write(mst_run_log *self, uint32_t slot, uint64_t first, uint64_t count,
+                                  const float *data, bool lazy)
 {
     uint64_t start = mst_now_ns();
     if (self->open == NULL)
@@ -533,7 +533,7 @@ mst_status mst_book_save_write(mst_book *self, uint32_t slot, uint64_t first, ui
     return st;
 }
 
-mst_status mst_book_save_complete(mst_book *self, const mst_observer *observer)
+mst_status mst_run_log_save_complete(mst_run_log *self, const mst_observer *observer)
 {
     mst_checkpointer *checkpointer = self->open;
     if (checkpointer == NULL)
@@ -551,7 +551,7 @@ mst_status mst_book_save_complete(mst_book *self, const mst_observer *observer)
     return MST_OK;
 }
 
-void mst_book_save_abandon(mst_book *self)
+void mst_run_log_save_abandon(mst_run_log *self)
 {
     if (self->open != NULL)
         mst_checkpointer_abandon(self->open);
@@ -561,7 +561,7 @@ void mst_book_save_abandon(mst_book *self)
 /* ---- the end ---- */
 
 /* The checkpoint that eval and predict use, where it is not the newest. */
-static void name_best(const mst_book *self, mst_train_summary *summary)
+static void name_best(const mst_run_log *self, mst_train_summary *summary)
 {
     char *path = NULL;
     bool best;
@@ -572,7 +572,7 @@ static void name_best(const mst_book *self, mst_train_summary *summary)
 }
 
 /* What readers of the run's folder will not find there. */
-static void name_missing(const mst_book *self, mst_train_summary *summary)
+static void name_missing(const mst_run_log *self, mst_train_summary *summary)
 {
     char *out = summary->missing;
     size_t size = sizeof summary->missing, n = strlen(mst_run_missing(self->run, out, size));
@@ -588,12 +588,12 @@ static void name_missing(const mst_book *self, mst_train_summary *summary)
         json_object_set_new(self->manifest, "missing", json_string(out));
 }
 
-mst_status mst_book_finish(mst_book *self, mst_end end, mst_train_summary *summary)
+mst_status mst_run_log_finish(mst_run_log *self, mst_end end, mst_train_summary *summary)
 {
     uint64_t start = mst_now_ns();
     char *path = NULL;
-    mst_book_save_abandon(self);
-    TRY(mst_book_settle(self, true));
+    mst_run_log_save_abandon(self);
+    TRY(mst_run_log_settle(self, true));
     if (self->best_checkpointer != NULL)
         TRY(mst_checkpointer_wait(self->best_checkpointer, NULL));
     if (self->checkpointer != NULL)
@@ -632,7 +632,7 @@ mst_status mst_book_finish(mst_book *self, mst_end end, mst_train_summary *summa
 }
 
 /* Where the disk failed and a checkpoint stands: how to go on. */
-static void add_way_on(const mst_book *self, mst_error *error)
+static void add_way_on(const mst_run_log *self, mst_error *error)
 {
     char *checkpoint = NULL;
     size_t n = strlen(error->text);
@@ -645,12 +645,12 @@ static void add_way_on(const mst_book *self, mst_error *error)
     mst_free(checkpoint);
 }
 
-mst_status mst_book_give_up(mst_book *self, mst_status st)
+mst_status mst_run_log_give_up(mst_run_log *self, mst_status st)
 {
     mst_error error;
     mst_error_save(&error, st);
-    mst_book_save_abandon(self);
-    mst_book_settle(self, true); /* a checkpoint that is whole counts */
+    mst_run_log_save_abandon(self);
+    mst_run_log_settle(self, true); /* a checkpoint that is whole counts */
     if (self->run != NULL)
         end_watch(self, true, true, error.text);
     if (self->run != NULL && (self->worth_keeping || self->options.train->resume) &&

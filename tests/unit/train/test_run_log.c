@@ -1,6 +1,6 @@
-/* The book as somebody keeps it who trains elsewhere: figures that come later than the moment they speak of,
- * checkpoints whose floats arrive in pieces, limits known in advance; and what a run leaves behind, whichever
- * way it ends. */
+/* The run log as somebody keeps it who trains elsewhere: figures that come later than the moment they speak
+ * of, checkpoints whose floats arrive in pieces, limits known in advance; and what a run leaves behind,
+ * whichever way it ends. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "train/book.h"
+#include "train/run_log.h"
 
 static char root[64], run[96];
 static mst_params params;
@@ -87,10 +87,10 @@ static mst_train_options make_options(void)
     };
 }
 
-static mst_book *make_book(const mst_train_options *options)
+static mst_run_log *make_run_log(const mst_train_options *options)
 {
-    mst_book *book = NULL;
-    mst_book_options o = {
+    mst_run_log *run_log = NULL;
+    mst_run_log_options o = {
         .train = options,
         .global_batch = 10,
         .optimizer = &optimizer,
@@ -98,26 +98,26 @@ static mst_book *make_book(const mst_train_options *options)
         .model = json_pack("{s:s}", "name", "logreg"),
         .stop = &stop,
     };
-    assert_int_equal(mst_limits_parse(options, &o.limits), MST_OK);
-    assert_int_equal(mst_book_new(&o, &book), MST_OK);
+    assert_int_equal(mst_run_schedule_parse(options, &o.schedule), MST_OK);
+    assert_int_equal(mst_run_log_new(&o, &run_log), MST_OK);
     json_decref(o.model);
-    return book;
+    return run_log;
 }
 
-static mst_book *open_book(const mst_train_options *options)
+static mst_run_log *open_run_log(const mst_train_options *options)
 {
-    mst_book *book = make_book(options);
+    mst_run_log *run_log = make_run_log(options);
     json_t *entries = json_pack("{s:i}", "servers", 2);
-    assert_int_equal(mst_book_open(book, entries), MST_OK);
+    assert_int_equal(mst_run_log_open(run_log, entries), MST_OK);
     json_decref(entries);
-    assert_string_equal(mst_book_path(book), run);
-    return book;
+    assert_string_equal(mst_run_log_path(run_log), run);
+    return run_log;
 }
 
 /* Ten rows a step, each of this loss; an epoch has a thousand rows. One step a tenth of a second. */
-static void train(mst_book *book, uint64_t steps, double loss)
+static void train(mst_run_log *run_log, uint64_t steps, double loss)
 {
-    mst_progress p = *mst_book_at(book);
+    mst_progress p = *mst_run_log_at(run_log);
     p.steps += steps;
     p.rows += steps * 10;
     p.epoch = p.rows / 1000;
@@ -126,17 +126,17 @@ static void train(mst_book *book, uint64_t steps, double loss)
         (mst_loss_sum){.loss = loss * 10 * (double)steps, .weight = 10 * (double)steps, .rows = steps * 10};
     p.epoch_rows = 1000;
     p.seconds += 0.1 * (double)steps;
-    assert_int_equal(mst_book_progress(book, &p), MST_OK);
+    assert_int_equal(mst_run_log_progress(run_log, &p), MST_OK);
 }
 
-static mst_judgement evaluated(mst_book *book, double valid, double test)
+static mst_judgement evaluated(mst_run_log *run_log, double valid, double test)
 {
     mst_judgement verdict;
     mst_result v = {.rows = 5, .loss = valid, .accuracy = NAN, .auc = NAN, .seconds = 0.5},
                t = {.rows = 5, .loss = test, .accuracy = NAN, .auc = NAN, .seconds = 0.25};
-    assert_int_equal(
-        mst_book_evaluated(book, &observer, isnan(valid) ? NULL : &v, isnan(test) ? NULL : &t, &verdict),
-        MST_OK);
+    assert_int_equal(mst_run_log_evaluated(run_log, &observer, isnan(valid) ? NULL : &v,
+                                           isnan(test) ? NULL : &t, &verdict),
+                     MST_OK);
     return verdict;
 }
 
@@ -164,11 +164,11 @@ static bool exists(const char *file)
     return mst_path_exists(path);
 }
 
-static void finish(mst_book *book, mst_end end, mst_train_summary *summary)
+static void finish(mst_run_log *run_log, mst_end end, mst_train_summary *summary)
 {
-    assert_int_equal(mst_book_save(book, &observer, &params), MST_OK);
-    assert_int_equal(mst_book_finish(book, end, summary), MST_OK);
-    mst_book_destroy(book);
+    assert_int_equal(mst_run_log_save(run_log, &observer, &params), MST_OK);
+    assert_int_equal(mst_run_log_finish(run_log, end, summary), MST_OK);
+    mst_run_log_destroy(run_log);
 }
 
 static void test_due_and_limits(void **state)
@@ -179,43 +179,43 @@ static void test_due_and_limits(void **state)
     o.rows = 900;
     o.eval_every = "10 steps";
     o.checkpoint_every = "150 rows";
-    mst_book *book = open_book(&o);
+    mst_run_log *run_log = open_run_log(&o);
     uint64_t steps, rows, epochs;
     mst_budget budget;
     mst_end end;
-    mst_book_limits(book, &steps, &rows, &epochs);
+    mst_run_log_limits(run_log, &steps, &rows, &epochs);
     assert_int_equal(steps, 25);
     assert_int_equal(rows, 900);
     assert_true(epochs == UINT64_MAX); /* --epochs was not given: the others lift it */
-    mst_book_budget(book, &budget);
+    mst_run_log_budget(run_log, &budget);
     assert_int_equal(budget.steps, 10);
     assert_int_equal(budget.rows, 150);
-    assert_int_equal(mst_book_due(book, &end), 0);
-    train(book, 10, 1.0);
-    assert_int_equal(mst_book_due(book, &end), MST_DUE_EVAL);
-    assert_int_equal(mst_book_due(book, &end), MST_DUE_EVAL); /* until it begins */
-    mst_book_evaluation_begins(book);
-    assert_int_equal(mst_book_due(book, &end), 0);
-    train(book, 5, 1.0);
-    assert_int_equal(mst_book_due(book, &end), MST_DUE_SAVE);
-    train(book, 5, 1.0);
-    assert_int_equal(mst_book_due(book, &end), MST_DUE_SAVE); /* an evaluation is under way */
-    evaluated(book, NAN, NAN);
-    assert_int_equal(mst_book_due(book, &end), MST_DUE_EVAL | MST_DUE_SAVE);
-    assert_int_equal(mst_book_save(book, &observer, &params), MST_OK);
-    assert_int_equal(mst_book_due(book, &end), MST_DUE_EVAL);
-    mst_book_limits(book, &steps, &rows, &epochs);
+    assert_int_equal(mst_run_log_due(run_log, &end), 0);
+    train(run_log, 10, 1.0);
+    assert_int_equal(mst_run_log_due(run_log, &end), MST_DUE_EVAL);
+    assert_int_equal(mst_run_log_due(run_log, &end), MST_DUE_EVAL); /* until it begins */
+    mst_run_log_evaluation_begins(run_log);
+    assert_int_equal(mst_run_log_due(run_log, &end), 0);
+    train(run_log, 5, 1.0);
+    assert_int_equal(mst_run_log_due(run_log, &end), MST_DUE_SAVE);
+    train(run_log, 5, 1.0);
+    assert_int_equal(mst_run_log_due(run_log, &end), MST_DUE_SAVE); /* an evaluation is under way */
+    evaluated(run_log, NAN, NAN);
+    assert_int_equal(mst_run_log_due(run_log, &end), MST_DUE_EVAL | MST_DUE_SAVE);
+    assert_int_equal(mst_run_log_save(run_log, &observer, &params), MST_OK);
+    assert_int_equal(mst_run_log_due(run_log, &end), MST_DUE_EVAL);
+    mst_run_log_limits(run_log, &steps, &rows, &epochs);
     assert_int_equal(steps, 5);
     assert_int_equal(rows, 700);
-    train(book, 5, 1.0);
-    assert_int_equal(mst_book_due(book, &end), MST_DUE_EVAL | MST_DUE_END);
+    train(run_log, 5, 1.0);
+    assert_int_equal(mst_run_log_due(run_log, &end), MST_DUE_EVAL | MST_DUE_END);
     assert_int_equal(end, MST_END_STEPS);
-    mst_book_evaluation_begins(book);
-    evaluated(book, NAN, NAN);
-    assert_int_equal(mst_book_due(book, &end), MST_DUE_END);
-    assert_true(mst_book_unsaved(book));
+    mst_run_log_evaluation_begins(run_log);
+    evaluated(run_log, NAN, NAN);
+    assert_int_equal(mst_run_log_due(run_log, &end), MST_DUE_END);
+    assert_true(mst_run_log_unsaved(run_log));
     mst_train_summary summary;
-    finish(book, end, &summary);
+    finish(run_log, end, &summary);
     assert_int_equal(heard.saved, 2);
     assert_int_equal(heard.saved_step, 25);
     assert_int_equal(summary.end, MST_END_STEPS);
@@ -233,43 +233,43 @@ static void test_steps_per_epoch(void **state)
     o.steps_per_epoch = 7;
     o.eval_every = "1 epoch";
     o.checkpoint_every = "2 epochs";
-    mst_book *book = open_book(&o);
+    mst_run_log *run_log = open_run_log(&o);
     uint64_t steps, rows, epochs;
     mst_budget budget;
     mst_end end;
-    mst_book_limits(book, &steps, &rows, &epochs);
+    mst_run_log_limits(run_log, &steps, &rows, &epochs);
     assert_int_equal(steps, 21);
     assert_true(rows == UINT64_MAX && epochs == UINT64_MAX);
     for (uint64_t epoch = 1; epoch <= 3; epoch++) {
-        mst_book_budget(book, &budget);
+        mst_run_log_budget(run_log, &budget);
         assert_int_equal(budget.steps, 7);
-        train(book, 7, 1.0);
+        train(run_log, 7, 1.0);
         unsigned due = epoch == 2 ? MST_DUE_EVAL | MST_DUE_SAVE : MST_DUE_EVAL;
-        assert_int_equal(mst_book_due(book, &end), epoch == 3 ? MST_DUE_EVAL | MST_DUE_END : due);
-        mst_book_evaluation_begins(book);
-        evaluated(book, NAN, NAN);
+        assert_int_equal(mst_run_log_due(run_log, &end), epoch == 3 ? MST_DUE_EVAL | MST_DUE_END : due);
+        mst_run_log_evaluation_begins(run_log);
+        evaluated(run_log, NAN, NAN);
         if (epoch == 2)
-            assert_int_equal(mst_book_save(book, &observer, &params), MST_OK);
+            assert_int_equal(mst_run_log_save(run_log, &observer, &params), MST_OK);
     }
     assert_int_equal(end, MST_END_EPOCHS);
     mst_train_summary summary;
-    finish(book, end, &summary);
+    finish(run_log, end, &summary);
 
     o = make_options(); /* --steps ends it sooner; passes over the data do not */
     o.steps_per_epoch = 150;
     o.epochs = 2;
     o.steps = 250;
     o.overwrite = true;
-    book = open_book(&o);
-    train(book, 220, 1.0);
-    assert_int_equal(mst_book_due(book, &end) & MST_DUE_END, 0);
-    train(book, 30, 1.0);
-    assert_int_equal(mst_book_due(book, &end) & MST_DUE_END, MST_DUE_END);
+    run_log = open_run_log(&o);
+    train(run_log, 220, 1.0);
+    assert_int_equal(mst_run_log_due(run_log, &end) & MST_DUE_END, 0);
+    train(run_log, 30, 1.0);
+    assert_int_equal(mst_run_log_due(run_log, &end) & MST_DUE_END, MST_DUE_END);
     assert_int_equal(end, MST_END_STEPS);
-    finish(book, end, &summary);
+    finish(run_log, end, &summary);
 }
 
-/* A wish to stop ends the run and asks for no evaluation; the book that resumes owes it. */
+/* A wish to stop ends the run and asks for no evaluation; the run log that resumes owes it. */
 static void test_stop_and_resume(void **state)
 {
     (void)state;
@@ -278,14 +278,14 @@ static void test_stop_and_resume(void **state)
     mst_end end;
     o.test = (mst_text_list){.items = sets, .n = 1};
     o.eval_every = "10 steps";
-    mst_book *book = open_book(&o);
-    train(book, 10, 2.0);
-    mst_book_evaluation_begins(book);
-    train(book, 10, 4.0);
+    mst_run_log *run_log = open_run_log(&o);
+    train(run_log, 10, 2.0);
+    mst_run_log_evaluation_begins(run_log);
+    train(run_log, 10, 4.0);
     atomic_store(&stop, true);
-    assert_int_equal(mst_book_due(book, &end), MST_DUE_END);
+    assert_int_equal(mst_run_log_due(run_log, &end), MST_DUE_END);
     assert_int_equal(end, MST_END_STOPPED);
-    finish(book, end, &summary);
+    finish(run_log, end, &summary);
     expect_in("manifest.json", "\"state\": \"stopped\"", true);
     assert_int_equal(heard.evaluated, 0);
     assert_true(summary.status.train_loss == 3.0);
@@ -294,22 +294,22 @@ static void test_stop_and_resume(void **state)
     assert_int_equal(mst_checkpoint_read_meta(summary.checkpoint, &meta), MST_OK);
     atomic_store(&stop, false);
     o.resume = true;
-    book = make_book(&o);
-    mst_book_resume(book, &meta);
+    run_log = make_run_log(&o);
+    mst_run_log_resume(run_log, &meta);
     mst_checkpoint_meta_fini(&meta);
-    assert_int_equal(mst_book_open(book, NULL), MST_OK);
-    assert_int_equal(mst_book_at(book)->steps, 20);
-    train(book, 0, 0.0);
-    assert_true(mst_book_evaluation_owed(book));
-    mst_book_evaluation_begins(book);
-    assert_false(mst_book_evaluation_owed(book));
-    evaluated(book, NAN, 0.5);
+    assert_int_equal(mst_run_log_open(run_log, NULL), MST_OK);
+    assert_int_equal(mst_run_log_at(run_log)->steps, 20);
+    train(run_log, 0, 0.0);
+    assert_true(mst_run_log_evaluation_owed(run_log));
+    mst_run_log_evaluation_begins(run_log);
+    assert_false(mst_run_log_evaluation_owed(run_log));
+    evaluated(run_log, NAN, 0.5);
     expect_in("metrics.csv", "20,200,0,2", true);
     assert_int_equal(heard.evaluated_step, 20);
-    train(book, 80, 1.0);
-    assert_int_equal(mst_book_due(book, &end), MST_DUE_EVAL | MST_DUE_END);
+    train(run_log, 80, 1.0);
+    assert_int_equal(mst_run_log_due(run_log, &end), MST_DUE_EVAL | MST_DUE_END);
     assert_int_equal(end, MST_END_EPOCHS);
-    finish(book, end, &summary);
+    finish(run_log, end, &summary);
     assert_true(summary.status.train_loss == 3.0); /* of the 20 steps before the owed evaluation */
 }
 
@@ -321,22 +321,22 @@ static void test_late_figures(void **state)
     mst_train_summary summary;
     o.test = (mst_text_list){.items = sets, .n = 1};
     o.until = "train_loss<2.5";
-    mst_book *book = open_book(&o);
-    train(book, 10, 3.0);
-    mst_book_evaluation_begins(book);
-    train(book, 7, 1.0);
-    mst_judgement verdict = evaluated(book, NAN, 0.5);
+    mst_run_log *run_log = open_run_log(&o);
+    train(run_log, 10, 3.0);
+    mst_run_log_evaluation_begins(run_log);
+    train(run_log, 7, 1.0);
+    mst_judgement verdict = evaluated(run_log, NAN, 0.5);
     assert_false(verdict.over);
     assert_int_equal(heard.evaluated_step, 10);
     expect_in("metrics.csv", "\n10,100,0,1.000000,0.250000,0.25,3,test,0.5,", true);
     expect_in("metrics.csv", "\n17,", false);
-    train(book, 3, 2.0);
-    mst_book_evaluation_begins(book);
-    train(book, 1, 50.0);
-    verdict = evaluated(book, NAN, 0.25); /* (10 * 3 + 7 * 1 + 3 * 2) / 20: 10 steps alone are few */
+    train(run_log, 3, 2.0);
+    mst_run_log_evaluation_begins(run_log);
+    train(run_log, 1, 50.0);
+    verdict = evaluated(run_log, NAN, 0.25); /* (10 * 3 + 7 * 1 + 3 * 2) / 20: 10 steps alone are few */
     assert_true(verdict.over);
     assert_int_equal(verdict.end, MST_END_UNTIL);
-    finish(book, verdict.end, &summary);
+    finish(run_log, verdict.end, &summary);
     assert_true(fabs(summary.status.train_loss - 2.15) < 1e-12);
     assert_int_equal(summary.n_evaluations, 2);
     assert_true(summary.test.loss == 0.25);
@@ -350,19 +350,19 @@ static void test_patience(void **state)
     mst_train_summary summary;
     o.valid = "valid.svm";
     o.patience = 2;
-    mst_book *book = open_book(&o);
+    mst_run_log *run_log = open_run_log(&o);
     static const double losses[] = {0.5, 0.4, 0.45, 0.41};
     for (int i = 0; i < 4; i++) {
-        train(book, 10, 1.0);
-        mst_book_evaluation_begins(book);
-        train(book, 3, 1.0);
-        mst_judgement verdict = evaluated(book, losses[i], NAN);
+        train(run_log, 10, 1.0);
+        mst_run_log_evaluation_begins(run_log);
+        train(run_log, 3, 1.0);
+        mst_judgement verdict = evaluated(run_log, losses[i], NAN);
         assert_int_equal(verdict.best, i < 2);
         assert_int_equal(verdict.over, i == 3);
         if (verdict.best)
-            assert_int_equal(mst_book_save_best(book, &params), MST_OK);
+            assert_int_equal(mst_run_log_save_best(run_log, &params), MST_OK);
     }
-    finish(book, MST_END_PATIENCE, &summary);
+    finish(run_log, MST_END_PATIENCE, &summary);
     assert_true(summary.best_valid_loss == 0.4);
     assert_int_equal(summary.best_step, 23);
     assert_true(exists("best/step-000000000026/manifest.json"));
@@ -371,11 +371,11 @@ static void test_patience(void **state)
 
 static const mst_part_spec halves[] = {{0, 33, 0}, {33, 31, 1}};
 
-static mst_status give(mst_book *book)
+static mst_status give(mst_run_log *run_log)
 {
-    TRY(mst_book_save_write(book, 1, 0, 64, params.slots[0], false));
-    TRY(mst_book_save_write(book, 0, 40, 24, params.w + 40, false));
-    return mst_book_save_write(book, 0, 0, 40, params.w, false);
+    TRY(mst_run_log_save_write(run_log, 1, 0, 64, params.slots[0], false));
+    TRY(mst_run_log_save_write(run_log, 0, 40, 24, params.w + 40, false));
+    return mst_run_log_save_write(run_log, 0, 0, 40, params.w, false);
 }
 
 /* What goes with the weights is as of the beginning, and training goes on meanwhile. */
@@ -387,42 +387,42 @@ static void test_save_in_pieces(void **state)
     mst_checkpoint_meta meta;
     mst_end end;
     o.checkpoint_every = "10 steps";
-    mst_book *book = open_book(&o);
+    mst_run_log *run_log = open_run_log(&o);
     for (int i = 0; i < 60; i++)
         params.w[i] = (float)i;
-    train(book, 10, 1.0);
-    assert_int_equal(mst_book_due(book, &end), MST_DUE_SAVE);
-    assert_true(mst_book_can_save(book, false));
-    assert_false(mst_book_can_save(book, true)); /* no --patience */
-    assert_int_equal(mst_book_save_begin(book, true, &params, halves, 2), MST_EUSAGE);
-    assert_int_equal(mst_book_save_complete(book, &observer), MST_EUSAGE);
-    assert_int_equal(mst_book_save_begin(book, false, &params, halves, 2), MST_OK);
-    assert_int_equal(mst_book_save_begin(book, false, &params, halves, 2), MST_EUSAGE);
-    assert_false(mst_book_can_save(book, false));
-    assert_false(mst_book_unsaved(book));
-    train(book, 4, 1.0);
-    assert_true(mst_book_unsaved(book));
-    assert_int_equal(mst_book_due(book, &end), 0);
-    assert_int_equal(give(book), MST_OK);
-    assert_int_equal(mst_book_save_complete(book, &observer), MST_OK);
+    train(run_log, 10, 1.0);
+    assert_int_equal(mst_run_log_due(run_log, &end), MST_DUE_SAVE);
+    assert_true(mst_run_log_can_save(run_log, false));
+    assert_false(mst_run_log_can_save(run_log, true)); /* no --patience */
+    assert_int_equal(mst_run_log_save_begin(run_log, true, &params, halves, 2), MST_EUSAGE);
+    assert_int_equal(mst_run_log_save_complete(run_log, &observer), MST_EUSAGE);
+    assert_int_equal(mst_run_log_save_begin(run_log, false, &params, halves, 2), MST_OK);
+    assert_int_equal(mst_run_log_save_begin(run_log, false, &params, halves, 2), MST_EUSAGE);
+    assert_false(mst_run_log_can_save(run_log, false));
+    assert_false(mst_run_log_unsaved(run_log));
+    train(run_log, 4, 1.0);
+    assert_true(mst_run_log_unsaved(run_log));
+    assert_int_equal(mst_run_log_due(run_log, &end), 0);
+    assert_int_equal(give(run_log), MST_OK);
+    assert_int_equal(mst_run_log_save_complete(run_log, &observer), MST_OK);
     assert_int_equal(heard.saved_step, 10);
-    train(book, 6, 1.0);
-    assert_int_equal(mst_book_due(book, &end), MST_DUE_SAVE);
+    train(run_log, 6, 1.0);
+    assert_int_equal(mst_run_log_due(run_log, &end), MST_DUE_SAVE);
     /* One that is abandoned, and one that fails, count for nothing. */
-    assert_int_equal(mst_book_save_begin(book, false, &params, halves, 2), MST_OK);
-    mst_book_save_abandon(book);
-    assert_int_equal(mst_book_save_begin(book, false, &params, halves, 2), MST_OK);
-    assert_int_equal(give(book), MST_OK);
-    assert_int_equal(mst_book_save_write(book, 0, 0, 1, params.w, false), MST_EINPUT);
-    assert_int_equal(mst_book_save_complete(book, &observer), MST_EUSAGE);
-    assert_true(mst_book_unsaved(book));
-    assert_int_equal(mst_book_save_begin(book, false, &params, halves, 2), MST_OK);
-    assert_int_equal(give(book), MST_OK);
-    assert_int_equal(mst_book_save_complete(book, &observer), MST_OK);
-    assert_false(mst_book_unsaved(book));
-    assert_int_equal(mst_book_note(book, "workers", json_pack("[{s:i}]", "steps", 20)), MST_OK);
-    assert_int_equal(mst_book_finish(book, MST_END_STOPPED, &summary), MST_OK);
-    mst_book_destroy(book);
+    assert_int_equal(mst_run_log_save_begin(run_log, false, &params, halves, 2), MST_OK);
+    mst_run_log_save_abandon(run_log);
+    assert_int_equal(mst_run_log_save_begin(run_log, false, &params, halves, 2), MST_OK);
+    assert_int_equal(give(run_log), MST_OK);
+    assert_int_equal(mst_run_log_save_write(run_log, 0, 0, 1, params.w, false), MST_EINPUT);
+    assert_int_equal(mst_run_log_save_complete(run_log, &observer), MST_EUSAGE);
+    assert_true(mst_run_log_unsaved(run_log));
+    assert_int_equal(mst_run_log_save_begin(run_log, false, &params, halves, 2), MST_OK);
+    assert_int_equal(give(run_log), MST_OK);
+    assert_int_equal(mst_run_log_save_complete(run_log, &observer), MST_OK);
+    assert_false(mst_run_log_unsaved(run_log));
+    assert_int_equal(mst_run_log_note(run_log, "workers", json_pack("[{s:i}]", "steps", 20)), MST_OK);
+    assert_int_equal(mst_run_log_finish(run_log, MST_END_STOPPED, &summary), MST_OK);
+    mst_run_log_destroy(run_log);
     expect_in("manifest.json", "\"workers\": [", true);
     assert_int_equal(heard.saved, 2);
     assert_non_null(strstr(summary.checkpoint, "step-000000000020"));
@@ -448,51 +448,51 @@ static void test_give_up(void **state)
     (void)state;
     mst_train_options o = make_options();
     mst_train_summary summary;
-    mst_book *book = open_book(&o);
-    assert_int_equal(mst_book_give_up(book, mst_fail(MST_EPEER, "server 1 is gone")), MST_EPEER);
+    mst_run_log *run_log = open_run_log(&o);
+    assert_int_equal(mst_run_log_give_up(run_log, mst_fail(MST_EPEER, "server 1 is gone")), MST_EPEER);
     assert_string_equal(mst_error_text(), "server 1 is gone");
     assert_false(mst_path_exists(run));
-    mst_book_destroy(book);
+    mst_run_log_destroy(run_log);
 
-    book = open_book(&o);
-    train(book, 1, 1.0);
-    assert_int_equal(mst_book_give_up(book, mst_fail(MST_EPEER, "server 1 is gone")), MST_EPEER);
-    mst_book_destroy(book);
+    run_log = open_run_log(&o);
+    train(run_log, 1, 1.0);
+    assert_int_equal(mst_run_log_give_up(run_log, mst_fail(MST_EPEER, "server 1 is gone")), MST_EPEER);
+    mst_run_log_destroy(run_log);
     expect_in("manifest.json", "\"state\": \"failed\"", true);
     expect_in("manifest.json", "\"error\": \"server 1 is gone\"", true);
 
     o.overwrite = true; /* nothing is lost with that */
-    book = open_book(&o);
-    train(book, 1, 1.0);
-    assert_int_equal(mst_book_give_up(book, mst_fail(MST_EPEER, "server 2 is gone")), MST_EPEER);
-    mst_book_destroy(book);
+    run_log = open_run_log(&o);
+    train(run_log, 1, 1.0);
+    assert_int_equal(mst_run_log_give_up(run_log, mst_fail(MST_EPEER, "server 2 is gone")), MST_EPEER);
+    mst_run_log_destroy(run_log);
     expect_in("manifest.json", "\"error\": \"server 2 is gone\"", true);
-    book = open_book(&o); /* before a step: that stays as it was */
-    assert_int_equal(mst_book_give_up(book, mst_fail(MST_EPEER, "server 3 is gone")), MST_EPEER);
-    mst_book_destroy(book);
+    run_log = open_run_log(&o); /* before a step: that stays as it was */
+    assert_int_equal(mst_run_log_give_up(run_log, mst_fail(MST_EPEER, "server 3 is gone")), MST_EPEER);
+    mst_run_log_destroy(run_log);
     expect_in("manifest.json", "\"error\": \"server 2 is gone\"", true);
 
-    book = open_book(&o);
-    train(book, 5, 1.0);
-    finish(book, MST_END_STOPPED, &summary);
-    book = open_book(&o);
-    train(book, 6, 1.0);
-    mst_book_evaluation_begins(book);
-    evaluated(book, NAN, NAN);
-    assert_int_equal(mst_book_save_begin(book, false, &params, halves, 2), MST_OK);
-    assert_int_equal(mst_book_give_up(book, mst_fail(MST_EPEER, "server 1 is gone")), MST_EPEER);
-    mst_book_destroy(book);
+    run_log = open_run_log(&o);
+    train(run_log, 5, 1.0);
+    finish(run_log, MST_END_STOPPED, &summary);
+    run_log = open_run_log(&o);
+    train(run_log, 6, 1.0);
+    mst_run_log_evaluation_begins(run_log);
+    evaluated(run_log, NAN, NAN);
+    assert_int_equal(mst_run_log_save_begin(run_log, false, &params, halves, 2), MST_OK);
+    assert_int_equal(mst_run_log_give_up(run_log, mst_fail(MST_EPEER, "server 1 is gone")), MST_EPEER);
+    mst_run_log_destroy(run_log);
     assert_true(exists("checkpoints/step-000000000005/manifest.json")); /* as it was */
     assert_false(exists("checkpoints/step-000000000006"));
 
     /* A checkpoint that is whole counts, even if nobody had the time to hear of it. */
-    book = open_book(&o);
-    train(book, 6, 1.0);
-    assert_int_equal(mst_book_save_begin(book, false, &params, halves, 2), MST_OK);
-    assert_int_equal(give(book), MST_OK);
-    assert_int_equal(mst_book_save_complete(book, &observer), MST_OK);
-    assert_int_equal(mst_book_give_up(book, mst_fail(MST_EPEER, "server 1 is gone")), MST_EPEER);
-    mst_book_destroy(book);
+    run_log = open_run_log(&o);
+    train(run_log, 6, 1.0);
+    assert_int_equal(mst_run_log_save_begin(run_log, false, &params, halves, 2), MST_OK);
+    assert_int_equal(give(run_log), MST_OK);
+    assert_int_equal(mst_run_log_save_complete(run_log, &observer), MST_OK);
+    assert_int_equal(mst_run_log_give_up(run_log, mst_fail(MST_EPEER, "server 1 is gone")), MST_EPEER);
+    mst_run_log_destroy(run_log);
     assert_true(exists("checkpoints/step-000000000006/manifest.json"));
     assert_false(exists("checkpoints/step-000000000005"));
     expect_in("manifest.json", "\"error\": \"server 1 is gone\"", true);
@@ -503,13 +503,13 @@ static void test_loss_not_finite(void **state)
 {
     (void)state;
     mst_train_options o = make_options();
-    mst_book *book = open_book(&o);
+    mst_run_log *run_log = open_run_log(&o);
     mst_progress p = {
         .steps = 3, .rows = 30, .seconds = 1.0, .loss = {.loss = NAN, .weight = 30, .rows = 30}};
-    assert_int_equal(mst_book_progress(book, &p), MST_EINPUT);
+    assert_int_equal(mst_run_log_progress(run_log, &p), MST_EINPUT);
     assert_string_equal(mst_error_text(),
                         "the training loss is no longer finite at step 3: lower --lr, or use --clip-norm");
-    mst_book_destroy(book); /* neither finished nor given up: the directory stays */
+    mst_run_log_destroy(run_log); /* neither finished nor given up: the directory stays */
     assert_true(exists("manifest.json"));
 }
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "train/when.h"
+#include "train/run_schedule.h"
 
 static void every_form(void **state)
 {
@@ -36,8 +36,8 @@ static void every_form(void **state)
         {"0.001 seconds", MST_UNIT_SECONDS, 0.001},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        mst_every every;
-        assert_int_equal(mst_every_parse("eval-every", cases[i].text, &every), MST_OK);
+        mst_interval every;
+        assert_int_equal(mst_interval_parse("eval-every", cases[i].text, &every), MST_OK);
         assert_int_equal(every.unit, cases[i].unit);
         assert_true(every.n == cases[i].n);
     }
@@ -53,8 +53,8 @@ static void every_refused(void **state)
         "1e400 s",   "-1s",        "Never",   "100000000000000000000000000000000000 steps",
         " s"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        mst_every every = {.n = 77};
-        assert_int_equal(mst_every_parse("eval-every", bad[i], &every), MST_EUSAGE);
+        mst_interval every = {.n = 77};
+        assert_int_equal(mst_interval_parse("eval-every", bad[i], &every), MST_EUSAGE);
         assert_non_null(strstr(mst_error_text(), "--eval-every"));
         assert_non_null(strstr(mst_error_text(), "\"1M rows\""));
         assert_true(every.n == 77); /* set only on success */

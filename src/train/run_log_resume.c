@@ -1,11 +1,11 @@
-/* A book that continues where a checkpoint was taken (book.h). */
+/* A run log that continues where a checkpoint was taken (run_log.h). */
 #include "base/file.h"
 #include "base/log.h"
-#include "train/book_impl.h"
+#include "train/run_log_impl.h"
 #include "train/source.h"
 
 /* Whether the run is continued on other data than before, and since when it is trained on these. */
-static void resume_data(mst_book *self, const json_t *extra)
+static void resume_data(mst_run_log *self, const json_t *extra)
 {
     json_t *source = json_object_get(extra, "source");
     json_int_t epoch, steps, rows;
@@ -27,7 +27,7 @@ static void resume_data(mst_book *self, const json_t *extra)
     self->start = (mst_data_start){p->epoch, p->steps, p->rows, self->status.train_seconds};
 }
 
-void mst_book_resume(mst_book *self, const mst_checkpoint_meta *meta)
+void mst_run_log_resume(mst_run_log *self, const mst_checkpoint_meta *meta)
 {
     json_int_t rows;
     const json_t *extra = meta->extra;
@@ -55,16 +55,16 @@ void mst_book_resume(mst_book *self, const mst_checkpoint_meta *meta)
     resume_data(self, extra);
 }
 
-bool mst_book_has_new_data(const mst_book *self)
+bool mst_run_log_has_new_data(const mst_run_log *self)
 {
     return self->source_before != NULL;
 }
 
-void mst_book_tell_new_data(const mst_book *self)
+void mst_run_log_tell_new_data(const mst_run_log *self)
 {
     char before[256], now[256], rows[32];
     const char *run = mst_run_path(self->run);
-    if (!mst_book_has_new_data(self))
+    if (!mst_run_log_has_new_data(self))
         return;
     mst_source_name(self->source_before, before, sizeof before);
     mst_source_name(self->options.source, now, sizeof now);

@@ -1,8 +1,8 @@
 /* What evaluation counts: loss, hits, for binary models the AUC, with many classes the top-5 accuracy.
  * Threads may add in any order with the same result bit for bit: losses are added as fixed-point numbers per
  * batch of rows. */
-#ifndef MST_TRAIN_TALLY_H
-#define MST_TRAIN_TALLY_H
+#ifndef MST_TRAIN_EVAL_COUNTERS_H
+#define MST_TRAIN_EVAL_COUNTERS_H
 
 #include <stdatomic.h>
 
@@ -14,7 +14,7 @@ typedef struct mst_fixed_sum {
     atomic_uint_fast64_t whole, part;
 } mst_fixed_sum;
 
-typedef struct mst_tally {
+typedef struct mst_eval_counters {
     /* Written by several threads. */
     mst_fixed_sum loss, weight;
     atomic_bool beyond; /* a batch's loss was infinite, NAN or beyond what the sum can take */
@@ -22,7 +22,7 @@ typedef struct mst_tally {
     bool binary; /* there is an AUC */
     bool many;   /* more than 5 classes: there is a top-5 accuracy */
     mst_auc auc;
-} mst_tally;
+} mst_eval_counters;
 
 /* NAN where a figure does not apply (AUC of a multi-class model, of one class only, or of too many rows); the
  * loss of weights that have grown beyond all bounds is INFINITY. */
@@ -34,15 +34,16 @@ typedef struct mst_result {
     uint64_t unseen; /* rows with features that the model does not have, which counted as 0 */
 } mst_result;
 
-void mst_tally_init(mst_tally *tally, const mst_model *model);
-void mst_tally_fini(mst_tally *tally);
-void mst_tally_clear(mst_tally *tally);
+void mst_eval_counters_init(mst_eval_counters *counters, const mst_model *model);
+void mst_eval_counters_fini(mst_eval_counters *counters);
+void mst_eval_counters_clear(mst_eval_counters *counters);
 
 /* Counts a batch with the model's scores (n_rows x n_scores); returns how many rows it got right. Any number
  * of threads at once. */
-uint64_t mst_tally_add(mst_tally *tally, const mst_model *model, const mst_batch *batch, const float *scores);
+uint64_t mst_eval_counters_add(mst_eval_counters *counters, const mst_model *model, const mst_batch *batch,
+                               const float *scores);
 
 /* No thread may add meanwhile. */
-void mst_tally_result(mst_tally *tally, mst_result *out);
+void mst_eval_counters_result(mst_eval_counters *counters, mst_result *out);
 
 #endif

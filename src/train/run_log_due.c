@@ -1,10 +1,10 @@
-/* What is due and when a run ends (book.h). */
+/* What is due and when a run ends (run_log.h). */
 #include <math.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "train/book_impl.h"
 #include "train/observing.h"
+#include "train/run_log_impl.h"
 
 #define TICK_NS (200 * MST_MS)
 
@@ -20,19 +20,19 @@ const char *mst_end_text(mst_end end)
 /* ---- options ---- */
 
 /* An epoch that is so many steps is counted in steps. */
-static void count_epochs_in_steps(mst_every *every, int64_t steps_per_epoch)
+static void count_epochs_in_steps(mst_interval *every, int64_t steps_per_epoch)
 {
     if (steps_per_epoch > 0 && every->unit == MST_UNIT_EPOCHS)
-        *every = (mst_every){.unit = MST_UNIT_STEPS, .n = every->n * (double)steps_per_epoch};
+        *every = (mst_interval){.unit = MST_UNIT_STEPS, .n = every->n * (double)steps_per_epoch};
 }
 
-mst_status mst_limits_parse(const mst_train_options *o, mst_limits *out)
+mst_status mst_run_schedule_parse(const mst_train_options *o, mst_run_schedule *out)
 {
-    mst_limits self = {0};
+    mst_run_schedule self = {0};
     uint64_t from, to;
     TRY(mst_trace_steps_parse(o->trace_steps, &from, &to));
-    TRY(mst_every_parse("eval-every", o->eval_every, &self.eval));
-    TRY(mst_every_parse("checkpoint-every", o->checkpoint_every, &self.checkpoint));
+    TRY(mst_interval_parse("eval-every", o->eval_every, &self.eval));
+    TRY(mst_interval_parse("checkpoint-every", o->checkpoint_every, &self.checkpoint));
     count_epochs_in_steps(&self.eval, o->steps_per_epoch);
     count_epochs_in_steps(&self.checkpoint, o->steps_per_epoch);
     if (o->until != NULL && strcmp(o->until, "never") != 0) {
@@ -63,7 +63,8 @@ mst_status mst_limits_parse(const mst_train_options *o, mst_limits *out)
     return MST_OK;
 }
 
-mst_status mst_limits_check(const mst_limits *self, const mst_train_options *options, uint32_t n_scores)
+mst_status mst_run_schedule_check(const mst_run_schedule *self, const mst_train_options *options,
+                                  uint32_t n_scores)
 {
     mst_metric metric = self->until.metric;
     bool auc = metric == MST_METRIC_TEST_AUC || metric == MST_METRIC_VALID_AUC;
@@ -80,7 +81,7 @@ mst_status mst_limits_check(const mst_limits *self, const mst_train_options *opt
 
 /* ---- every so often ---- */
 
-static double due_count(const mst_book *self, mst_unit unit)
+static double due_count(const mst_run_log *self, mst_unit unit)
 {
     switch (unit) {
     case MST_UNIT_STEPS:
@@ -97,7 +98,7 @@ static double due_count(const mst_book *self, mst_unit unit)
     return 0.0;
 }
 
-void mst_book_schedule(const mst_book *self, mst_due *due)
+void mst_run_log_schedule(const mst_run_log *self, mst_due *due)
 {
     if (due->every.unit == MST_UNIT_NEVER)
         due->next = INFINITY;
@@ -105,7 +106,7 @@ void mst_book_schedule(const mst_book *self, mst_due *due)
         due->next = (floor(due_count(self, due->every.unit) / due->every.n) + 1.0) * due->every.n;
 }
 
-static bool due_now(const mst_book *self, const mst_due *due)
+static bool due_now(const mst_run_log *self, const mst_due *due)
 {
     return due_count(self, due->every.unit) >= due->next;
 }
@@ -118,7 +119,7 @@ static void limit_u64(uint64_t *limit, double left)
     *limit = n < *limit ? n : *limit;
 }
 
-static void limit_budget(const mst_book *self, mst_budget *b, mst_unit unit, double next)
+static void limit_budget(const mst_run_log *self, mst_budget *b, mst_unit unit, double next)
 {
     double left = next - due_count(self, unit);
     if (unit == MST_UNIT_STEPS)
@@ -132,7 +133,7 @@ static void limit_budget(const mst_book *self, mst_budget *b, mst_unit unit, dou
 }
 
 /* Up to when something is due, in whole steps: how often one looks must not change what is learnt. */
-static void limit_due(const mst_book *self, mst_budget *b, const mst_due *due)
+static void limit_due(const mst_run_log *self, mst_budget *b, const mst_due *due)
 {
     double batch = (double)self->options.global_batch, rows = (double)self->progress.rows;
     if (due->every.unit == MST_UNIT_ROWS)
@@ -142,18 +143,18 @@ static void limit_due(const mst_book *self, mst_budget *b, const mst_due *due)
 }
 
 /* Epochs to train for. --epochs has a default of one; other limits given alone lift it. */
-static uint64_t epochs_wanted(const mst_book *self)
+static uint64_t epochs_wanted(const mst_run_log *self)
 {
     const mst_train_options *o = self->options.train;
-    bool other =
-        o->steps > 0 || o->rows > 0 || o->seconds > 0.0 || self->options.limits.has_until || o->patience > 0;
+    bool other = o->steps > 0 || o->rows > 0 || o->seconds > 0.0 || self->options.schedule.has_until ||
+                 o->patience > 0;
     if (o->epochs == 0 || (other && o->epochs == 1 && !self->options.epochs_given))
         return UINT64_MAX;
     return (uint64_t)o->epochs;
 }
 
 /* The epoch that is not begun any more, where epochs are passes over the data. */
-static uint64_t epoch_limit(const mst_book *self)
+static uint64_t epoch_limit(const mst_run_log *self)
 {
     uint64_t epochs = epochs_wanted(self);
     return self->options.train->steps_per_epoch > 0 || epochs == UINT64_MAX ? UINT64_MAX
@@ -161,31 +162,31 @@ static uint64_t epoch_limit(const mst_book *self)
 }
 
 /* The step that --epochs comes to with --steps-per-epoch; both options are at most 1e9. */
-static uint64_t epoch_steps(const mst_book *self)
+static uint64_t epoch_steps(const mst_run_log *self)
 {
     uint64_t epochs = epochs_wanted(self), each = (uint64_t)self->options.train->steps_per_epoch;
     return each > 0 && epochs != UINT64_MAX ? self->start.steps + epochs * each : UINT64_MAX;
 }
 
-static uint64_t step_limit(const mst_book *self)
+static uint64_t step_limit(const mst_run_log *self)
 {
     uint64_t epochs = epoch_steps(self), steps = (uint64_t)self->options.train->steps;
     return steps > 0 && self->start.steps + steps < epochs ? self->start.steps + steps : epochs;
 }
 
-static uint64_t row_limit(const mst_book *self)
+static uint64_t row_limit(const mst_run_log *self)
 {
     int64_t rows = self->options.train->rows;
     return rows > 0 ? self->start.rows + (uint64_t)rows : UINT64_MAX;
 }
 
-static double seconds_limit(const mst_book *self)
+static double seconds_limit(const mst_run_log *self)
 {
     double seconds = self->options.train->seconds;
     return seconds > 0.0 ? self->start.seconds + seconds : (double)INFINITY;
 }
 
-void mst_book_budget(const mst_book *self, mst_budget *out)
+void mst_run_log_budget(const mst_run_log *self, mst_budget *out)
 {
     mst_budget b = {.steps = UINT64_MAX,
                     .rows = UINT64_MAX,
@@ -206,14 +207,14 @@ static uint64_t left_of(uint64_t limit, uint64_t done)
     return limit == UINT64_MAX ? UINT64_MAX : limit > done ? limit - done : 0;
 }
 
-void mst_book_limits(const mst_book *self, uint64_t *steps, uint64_t *rows, uint64_t *epochs)
+void mst_run_log_limits(const mst_run_log *self, uint64_t *steps, uint64_t *rows, uint64_t *epochs)
 {
     *steps = left_of(step_limit(self), self->progress.steps);
     *rows = left_of(row_limit(self), self->progress.rows);
     *epochs = left_of(epoch_limit(self), self->progress.epoch);
 }
 
-static bool limit_reached(const mst_book *self, mst_end *end)
+static bool limit_reached(const mst_run_log *self, mst_end *end)
 {
     const mst_train_options *o = self->options.train;
     if (self->progress.epoch >= epoch_limit(self) || self->progress.steps >= epoch_steps(self))
@@ -233,20 +234,20 @@ static bool limit_reached(const mst_book *self, mst_end *end)
     return true;
 }
 
-bool mst_book_unsaved(const mst_book *self)
+bool mst_run_log_unsaved(const mst_run_log *self)
 {
     if (self->checkpointer == NULL || self->saved_step == self->progress.steps)
         return false;
     return self->open != self->checkpointer || self->open_status.step != self->progress.steps;
 }
 
-void mst_book_save_begins(mst_book *self)
+void mst_run_log_save_begins(mst_run_log *self)
 {
     self->save_asked = false;
-    mst_book_schedule(self, &self->checkpoint);
+    mst_run_log_schedule(self, &self->checkpoint);
 }
 
-unsigned mst_book_due(mst_book *self, mst_end *end)
+unsigned mst_run_log_due(mst_run_log *self, mst_end *end)
 {
     bool over = limit_reached(self, end), ends = over && *end != MST_END_STOPPED;
     unsigned due = over ? MST_DUE_END : 0;
@@ -256,17 +257,17 @@ unsigned mst_book_due(mst_book *self, mst_end *end)
     if (self->options.save_wanted != NULL && self->options.save_wanted())
         self->save_asked = true;
     if (due_now(self, &self->checkpoint) || self->save_asked) {
-        if (mst_book_unsaved(self))
+        if (mst_run_log_unsaved(self))
             due |= MST_DUE_SAVE;
         else
-            mst_book_save_begins(self);
+            mst_run_log_save_begins(self);
     }
     return due;
 }
 
 /* ---- where training stands ---- */
 
-static double eta_of(const mst_book *self)
+static double eta_of(const mst_run_log *self)
 {
     const mst_train_status *s = &self->status;
     double left = INFINITY, rate = s->rows_per_s;
@@ -286,7 +287,7 @@ static double eta_of(const mst_book *self)
     return isfinite(left) && left > 0.0 ? left : (double)NAN;
 }
 
-mst_status mst_book_progress(mst_book *self, const mst_progress *p)
+mst_status mst_run_log_progress(mst_run_log *self, const mst_progress *p)
 {
     mst_train_status *s = &self->status;
     s->step = p->steps;
@@ -311,15 +312,15 @@ mst_status mst_book_progress(mst_book *self, const mst_progress *p)
         return mst_fail(MST_EINPUT,
                         "the training loss is no longer finite at step %llu: lower --lr, or use --clip-norm",
                         (unsigned long long)p->steps);
-    return mst_book_settle(self, false);
+    return mst_run_log_settle(self, false);
 }
 
-const mst_progress *mst_book_at(const mst_book *self)
+const mst_progress *mst_run_log_at(const mst_run_log *self)
 {
     return &self->progress;
 }
 
-const mst_train_status *mst_book_status(const mst_book *self)
+const mst_train_status *mst_run_log_status(const mst_run_log *self)
 {
     return &self->status;
 }

@@ -12,7 +12,7 @@
 
 #include "base/rng.h"
 #include "base/team.h"
-#include "train/tally.h"
+#include "train/eval_counters.h"
 
 #define N_ROWS 900
 #define BATCH  37
@@ -45,21 +45,21 @@ static void make_rows(uint64_t seed, bool ties, uint32_t classes)
     }
 }
 
-static void add_batch(mst_tally *tally, const mst_model *model, uint32_t b)
+static void add_batch(mst_eval_counters *counters, const mst_model *model, uint32_t b)
 {
     mst_batch all = {.rows = rows, .n_rows = N_ROWS};
     mst_batch batch = mst_batch_part(&all, b * BATCH, BATCH);
-    mst_tally_add(tally, model, &batch, scores + (size_t)b * BATCH * model->n_scores);
+    mst_eval_counters_add(counters, model, &batch, scores + (size_t)b * BATCH * model->n_scores);
 }
 
 enum { N_BATCHES = (N_ROWS + BATCH - 1) / BATCH };
 
-static void count_all(mst_tally *tally, const mst_model *model, mst_result *out)
+static void count_all(mst_eval_counters *counters, const mst_model *model, mst_result *out)
 {
-    mst_tally_clear(tally);
+    mst_eval_counters_clear(counters);
     for (uint32_t b = 0; b < N_BATCHES; b++)
-        add_batch(tally, model, b);
-    mst_tally_result(tally, out);
+        add_batch(counters, model, b);
+    mst_eval_counters_result(counters, out);
 }
 
 static double direct_auc(void)
@@ -78,17 +78,17 @@ static void auc_is_the_share_of_pairs(void **state)
 {
     (void)state;
     mst_model *model = make_model(0, 2);
-    mst_tally tally;
+    mst_eval_counters counters;
     mst_result r;
-    mst_tally_init(&tally, model);
+    mst_eval_counters_init(&counters, model);
     for (uint64_t seed = 1; seed <= 6; seed++)
         for (int ties = 0; ties <= 1; ties++) {
             make_rows(seed, ties, 2);
-            count_all(&tally, model, &r);
+            count_all(&counters, model, &r);
             double direct = direct_auc();
             assert_true(fabs(r.auc - direct) <= 1e-12);
         }
-    mst_tally_fini(&tally);
+    mst_eval_counters_fini(&counters);
     mst_model_destroy(model);
 }
 
@@ -96,9 +96,9 @@ static void auc_at_the_edges(void **state)
 {
     (void)state;
     mst_model *model = make_model(0, 2);
-    mst_tally tally;
+    mst_eval_counters counters;
     mst_result r;
-    mst_tally_init(&tally, model);
+    mst_eval_counters_init(&counters, model);
     static const struct {
         float negative, positive;
         double auc;
@@ -109,20 +109,20 @@ static void auc_at_the_edges(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         mst_row two[2] = {{.label = 0.0f, .weight = 1.0f}, {.label = 1.0f, .weight = 1.0f}};
         float s[2] = {cases[i].negative, cases[i].positive};
-        mst_tally_clear(&tally);
-        mst_tally_add(&tally, model, &(mst_batch){two, 2}, s);
-        mst_tally_result(&tally, &r);
+        mst_eval_counters_clear(&counters);
+        mst_eval_counters_add(&counters, model, &(mst_batch){two, 2}, s);
+        mst_eval_counters_result(&counters, &r);
         assert_true(r.auc == cases[i].auc);
-        mst_tally_clear(&tally); /* one class only */
-        mst_tally_add(&tally, model, &(mst_batch){two, 1}, s);
-        mst_tally_result(&tally, &r);
+        mst_eval_counters_clear(&counters); /* one class only */
+        mst_eval_counters_add(&counters, model, &(mst_batch){two, 1}, s);
+        mst_eval_counters_result(&counters, &r);
         assert_true(isnan(r.auc));
     }
-    mst_tally_clear(&tally);
-    mst_tally_result(&tally, &r);
+    mst_eval_counters_clear(&counters);
+    mst_eval_counters_result(&counters, &r);
     assert_int_equal(r.rows, 0);
     assert_true(isnan(r.loss) && isnan(r.accuracy) && isnan(r.auc));
-    mst_tally_fini(&tally);
+    mst_eval_counters_fini(&counters);
     mst_model_destroy(model);
 }
 
@@ -133,7 +133,7 @@ static void figures_are_right(void **state)
     (void)state;
     for (uint32_t classes = 2; classes <= 3; classes++) {
         mst_model *model = make_model(classes == 2 ? 0 : 1, classes);
-        mst_tally tally;
+        mst_eval_counters counters;
         mst_result r;
         double loss = 0.0, weight = 0.0, correct = 0.0;
         make_rows(4, false, classes);
@@ -152,19 +152,19 @@ static void figures_are_right(void **state)
             loss += one * (double)rows[i].weight;
             weight += (double)rows[i].weight;
         }
-        mst_tally_init(&tally, model);
-        count_all(&tally, model, &r);
+        mst_eval_counters_init(&counters, model);
+        count_all(&counters, model, &r);
         assert_int_equal(r.rows, N_ROWS);
         assert_true(fabs(r.loss - loss / weight) < 1e-6);
         assert_true(r.accuracy == correct / N_ROWS);
         assert_int_equal(isnan(r.auc) != 0, classes == 3);
-        mst_tally_fini(&tally);
+        mst_eval_counters_fini(&counters);
         mst_model_destroy(model);
     }
 }
 
 typedef struct shared_count {
-    mst_tally *tally;
+    mst_eval_counters *counters;
     const mst_model *model;
     unsigned n_threads;
 } shared_count;
@@ -174,7 +174,7 @@ static void count_thread(void *arg, unsigned t)
     shared_count *s = arg;
     for (uint32_t b = 0; b < N_BATCHES; b++)
         if (b % s->n_threads == t)
-            add_batch(s->tally, s->model, b);
+            add_batch(s->counters, s->model, b);
 }
 
 static void order_and_threads_do_not_count(void **state)
@@ -182,30 +182,30 @@ static void order_and_threads_do_not_count(void **state)
     (void)state;
     for (uint32_t classes = 2; classes <= 3; classes++) {
         mst_model *model = make_model(classes == 2 ? 0 : 1, classes);
-        mst_tally tally;
+        mst_eval_counters counters;
         mst_result first, r;
         make_rows(7, false, classes);
-        mst_tally_init(&tally, model);
-        count_all(&tally, model, &first);
-        mst_tally_clear(&tally);
+        mst_eval_counters_init(&counters, model);
+        count_all(&counters, model, &first);
+        mst_eval_counters_clear(&counters);
         for (uint32_t b = N_BATCHES; b-- > 0;)
-            add_batch(&tally, model, b);
-        mst_tally_result(&tally, &r);
+            add_batch(&counters, model, b);
+        mst_eval_counters_result(&counters, &r);
         assert_true(r.loss == first.loss && r.accuracy == first.accuracy);
         assert_true(classes == 3 || r.auc == first.auc);
         for (unsigned n = 2; n <= 4; n++) {
             mst_team *team = NULL;
-            shared_count s = {&tally, model, n};
-            mst_tally_clear(&tally);
+            shared_count s = {&counters, model, n};
+            mst_eval_counters_clear(&counters);
             assert_int_equal(mst_team_new(n, &team), MST_OK);
             mst_team_run(team, count_thread, &s);
             mst_team_destroy(team);
-            mst_tally_result(&tally, &r);
+            mst_eval_counters_result(&counters, &r);
             assert_int_equal(r.rows, N_ROWS);
             assert_true(r.loss == first.loss && r.accuracy == first.accuracy);
             assert_true(classes == 3 || r.auc == first.auc);
         }
-        mst_tally_fini(&tally);
+        mst_eval_counters_fini(&counters);
         mst_model_destroy(model);
     }
 }
@@ -217,7 +217,7 @@ static void top5_counts_who_stands_before(void **state)
     (void)state;
     enum { CLASSES = 9, ROWS = 200 };
     mst_model *model = make_model(1, CLASSES);
-    mst_tally tally;
+    mst_eval_counters counters;
     mst_result r;
     mst_rng rng;
     mst_row ten[ROWS];
@@ -238,25 +238,25 @@ static void top5_counts_who_stands_before(void **state)
         for (uint32_t k = 0; k < 5; k++)
             hits += order[k] == label;
     }
-    mst_tally_init(&tally, model);
-    mst_tally_add(&tally, model, &(mst_batch){ten, ROWS}, y);
-    mst_tally_result(&tally, &r);
+    mst_eval_counters_init(&counters, model);
+    mst_eval_counters_add(&counters, model, &(mst_batch){ten, ROWS}, y);
+    mst_eval_counters_result(&counters, &r);
     assert_true(r.top5 == hits / ROWS);
     assert_true(r.top5 > r.accuracy && r.top5 < 1.0);
     for (uint32_t i = 0; i < ROWS * CLASSES; i++) /* a diverged model must not look good */
         y[i] = NAN;
-    mst_tally_clear(&tally);
-    mst_tally_add(&tally, model, &(mst_batch){ten, ROWS}, y);
-    mst_tally_result(&tally, &r);
+    mst_eval_counters_clear(&counters);
+    mst_eval_counters_add(&counters, model, &(mst_batch){ten, ROWS}, y);
+    mst_eval_counters_result(&counters, &r);
     assert_true(r.top5 == 0.0);
-    mst_tally_fini(&tally);
+    mst_eval_counters_fini(&counters);
     mst_model_destroy(model);
     model = make_model(1, 5); /* of five classes it would always be 1 */
-    mst_tally_init(&tally, model);
-    mst_tally_add(&tally, model, &(mst_batch){ten, 0}, y);
-    mst_tally_result(&tally, &r);
+    mst_eval_counters_init(&counters, model);
+    mst_eval_counters_add(&counters, model, &(mst_batch){ten, 0}, y);
+    mst_eval_counters_result(&counters, &r);
     assert_true(isnan(r.top5));
-    mst_tally_fini(&tally);
+    mst_eval_counters_fini(&counters);
     mst_model_destroy(model);
 }
 
@@ -265,24 +265,24 @@ static void loss_beyond_all_bounds(void **state)
 {
     (void)state;
     mst_model *model = make_model(0, 2);
-    mst_tally tally;
+    mst_eval_counters counters;
     mst_result r;
-    mst_tally_init(&tally, model);
+    mst_eval_counters_init(&counters, model);
     static const float wild[] = {1e13f, 1e20f, 3e38f, INFINITY, NAN};
     for (size_t i = 0; i < sizeof wild / sizeof *wild; i++) {
         mst_row row = {.label = 0.0f, .weight = 1.0f};
-        mst_tally_clear(&tally);
+        mst_eval_counters_clear(&counters);
         for (int n = 0; n < 100; n++)
-            mst_tally_add(&tally, model, &(mst_batch){&row, 1}, &wild[i]);
-        mst_tally_result(&tally, &r);
+            mst_eval_counters_add(&counters, model, &(mst_batch){&row, 1}, &wild[i]);
+        mst_eval_counters_result(&counters, &r);
         assert_int_equal(r.rows, 100);
         assert_true(i == 0 ? fabs(r.loss / 1e13 - 1.0) < 1e-6 : r.loss == (double)INFINITY);
     }
-    mst_tally_clear(&tally); /* and is forgotten */
-    mst_tally_add(&tally, model, &(mst_batch){&(mst_row){.weight = 1.0f}, 1}, &(float){0.0f});
-    mst_tally_result(&tally, &r);
+    mst_eval_counters_clear(&counters); /* and is forgotten */
+    mst_eval_counters_add(&counters, model, &(mst_batch){&(mst_row){.weight = 1.0f}, 1}, &(float){0.0f});
+    mst_eval_counters_result(&counters, &r);
     assert_true(fabs(r.loss - log(2.0)) < 1e-6);
-    mst_tally_fini(&tally);
+    mst_eval_counters_fini(&counters);
     mst_model_destroy(model);
 }
 

@@ -1,5 +1,5 @@
-/* Schedules of events and conditions on metrics; contract in when.h. */
-#include "train/when.h"
+/* Schedules of events and conditions on metrics; contract in run_schedule.h. */
+#include "train/run_schedule.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -17,10 +17,10 @@ static const struct {
     {"seconds", MST_UNIT_SECONDS}, {"s", MST_UNIT_SECONDS},
 };
 
-mst_status mst_every_parse(const char *name, const char *text, mst_every *out)
+mst_status mst_interval_parse(const char *name, const char *text, mst_interval *out)
 {
     if (strcmp(text, "never") == 0) {
-        *out = (mst_every){.unit = MST_UNIT_NEVER};
+        *out = (mst_interval){.unit = MST_UNIT_NEVER};
         return MST_OK;
     }
     char number[32];
@@ -51,7 +51,7 @@ mst_status mst_every_parse(const char *name, const char *text, mst_every *out)
         return mst_fail(MST_EUSAGE,
                         "--%s %s: not like \"500 steps\", \"1M rows\", \"10s\", \"1 epoch\" or \"never\"",
                         name, text);
-    *out = (mst_every){.unit = unit, .n = value};
+    *out = (mst_interval){.unit = unit, .n = value};
     return MST_OK;
 }
 
