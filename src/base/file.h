@@ -108,7 +108,4 @@ mst_status mst_glob(const mst_text_list *patterns, mst_text_list *out);
  * returned. */
 const char *mst_shell_word(const char *text, char *out, size_t size);
 
-/* "1,234,567"; out is returned. */
-const char *mst_grouped(uint64_t number, char out[32]);
-
 #endif

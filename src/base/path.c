@@ -194,20 +194,7 @@ mst_status mst_glob(const mst_text_list *patterns, mst_text_list *out)
     return MST_OK;
 }
 
-/* ---- numbers and words in sentences ---- */
-
-const char *mst_grouped(uint64_t number, char out[32])
-{
-    char digits[24], *at = out;
-    int n = snprintf(digits, sizeof digits, "%llu", (unsigned long long)number);
-    for (int i = 0; i < n; i++) {
-        if (i > 0 && (n - i) % 3 == 0)
-            *at++ = ',';
-        *at++ = digits[i];
-    }
-    *at = '\0';
-    return out;
-}
+/* ---- words of a shell ---- */
 
 const char *mst_shell_word(const char *text, char *out, size_t size)
 {

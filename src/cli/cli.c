@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "base/alloc.h"
+#include "base/figure.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/progress.h"
@@ -234,43 +235,15 @@ void mst_cli_unseen(const char *set, uint64_t unseen, uint64_t rows)
     if (unseen > 0)
         mst_warn("%s of %s %s%srows have features that the model has not seen, which count as 0 "
                  "(--strict-features refuses them)",
-                 mst_text_count(unseen, some), mst_text_count(rows, all), set, *set != '\0' ? " " : "");
+                 mst_figure_grouped(unseen, some), mst_figure_grouped(rows, all), set,
+                 *set != '\0' ? " " : "");
 }
 
 void mst_text_accuracy(const char *set, uint64_t rows, uint64_t correct, char *out, size_t size)
 {
     char count[32];
     snprintf(out, size, "%s%saccuracy %.4f of the first %s rows", set, *set != '\0' ? " " : "",
-             rows > 0 ? (double)correct / (double)rows : 0.0, mst_text_count(rows, count));
-}
-
-const char *mst_text_count(uint64_t value, char *out)
-{
-    char digits[24];
-    int n = snprintf(digits, sizeof digits, "%llu", (unsigned long long)value);
-    char *at = out;
-    for (int i = 0; i < n; i++) {
-        if (i > 0 && (n - i) % 3 == 0)
-            *at++ = ',';
-        *at++ = digits[i];
-    }
-    *at = '\0';
-    return out;
-}
-
-const char *mst_text_bytes(uint64_t value, char *out)
-{
-    static const char *const units[] = {"bytes", "kB", "MB", "GB", "TB", "PB", "EB"};
-    double scaled = (double)value;
-    size_t unit = 0;
-    for (; scaled >= 999.5 && unit + 1 < sizeof units / sizeof *units; unit++)
-        scaled /= 1000;
-    snprintf(out, 32, "%.*f %s",
-             unit == 0 || scaled >= 99.95 ? 0
-             : scaled >= 9.995            ? 1
-                                          : 2,
-             scaled, units[unit]);
-    return out;
+             rows > 0 ? (double)correct / (double)rows : 0.0, mst_figure_grouped(rows, count));
 }
 
 mst_status mst_cli_check_free(const char *path, bool overwrite)

@@ -91,12 +91,8 @@ void mst_cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)))
 /* Warns that so many of a set's rows had features that the model does not have; nothing for none. */
 void mst_cli_unseen(const char *set, uint64_t unseen, uint64_t rows);
 
-/* "1,234,567"; out holds at least 32 bytes and is returned. */
-const char *mst_text_count(uint64_t value, char *out);
 /* "test accuracy 0.8730 of the first 5,000 rows": of an evaluation under way; set may be "". */
 void mst_text_accuracy(const char *set, uint64_t rows, uint64_t correct, char *out, size_t size);
-/* "1.5 MB" (powers of ten); out holds at least 32 bytes and is returned. */
-const char *mst_text_bytes(uint64_t value, char *out);
 
 /* MST_EEXIST when a file is at the path that a command is to write and --overwrite was not given. "-", and
  * what is no plain file (a device, a pipe), is free. */

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/figure.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/signals.h"
@@ -170,15 +171,15 @@ mst_status mst_data_sink_commit(mst_data_sink *sink, const mst_data_info *info)
     mst_bar_end(&sink->bar);
     double seconds = mst_seconds_since(sink->start_ns);
     mst_map map = {0};
-    mst_text_count(sink->rows, count);
-    mst_text_count((uint64_t)((double)sink->rows / (seconds > 1e-9 ? seconds : 1e-9)), rate);
+    mst_figure_grouped(sink->rows, count);
+    mst_figure_grouped((uint64_t)((double)sink->rows / (seconds > 1e-9 ? seconds : 1e-9)), rate);
     if (sink->quiet)
         return MST_OK;
     if (strcmp(sink->path, "-") == 0 || mst_map_open(sink->path, &map) != MST_OK)
         mst_info("%s rows written in %.2f s (%s rows/s)", count, seconds, rate);
     else
         mst_info("%s: %s rows, %s, written in %.2f s (%s rows/s)", sink->path, count,
-                 mst_text_bytes(map.size, bytes), seconds, rate);
+                 mst_figure_size(map.size, bytes), seconds, rate);
     mst_map_close(&map);
     return MST_OK;
 }

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/figure.h"
 #include "base/log.h"
 #include "cli/cmd_data.h"
 #include "cli/signals.h"
@@ -257,8 +258,8 @@ static mst_status digits_to_folder(const gen_options *gen, const digits_options 
     TRY(st);
     if (!out->quiet)
         mst_info("%s: %s training and %s test images of 28 x 28", out->out,
-                 mst_text_count((uint64_t)gen->rows, train),
-                 mst_text_count((uint64_t)digits->test_rows, test));
+                 mst_figure_grouped((uint64_t)gen->rows, train),
+                 mst_figure_grouped((uint64_t)digits->test_rows, test));
     return MST_OK;
 }
 

@@ -1,5 +1,6 @@
 /* `muster data gen images`: fake photographs in classes, as files that say how to make them or as rows. */
 #include "base/alloc.h"
+#include "base/figure.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/cmd_data.h"
@@ -87,8 +88,8 @@ static mst_status to_folder(const mst_gen_images_options *o, uint64_t test_rows,
     if (!out->quiet)
         mst_info(
             "%s: train.gen and test.gen make %s and %s images of %u x %u x %u in %u classes as they are read",
-            folder, mst_text_count(o->rows, train), mst_text_count(test_rows, test), o->channels, o->height,
-            o->width, o->classes);
+            folder, mst_figure_grouped(o->rows, train), mst_figure_grouped(test_rows, test), o->channels,
+            o->height, o->width, o->classes);
     return MST_OK;
 }
 

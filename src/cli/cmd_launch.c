@@ -8,13 +8,13 @@
 #include <time.h>
 
 #include "base/alloc.h"
+#include "base/strings.h"
 #include "cli/cli.h"
 #include "launch/launch_job.h"
 #include "launch/launch_mpi.h"
 #include "launch/launch_plan.h"
 #include "launch/launch_remote.h"
 #include "mpi/mpi.h"
-#include "report/buffer.h"
 #include "run/run_dir.h"
 
 #define SECRET_BYTES 32
@@ -141,7 +141,7 @@ typedef struct launch {
     bool json;           /* among them is --json */
     bool strategy;       /* a strategy, or from where to take one */
     const char *run;     /* --run; NULL: none */
-    mst_buffer command;  /* what was typed up to --, as words of a shell */
+    mst_string command;  /* what was typed up to --, as words of a shell */
     char job[MST_JOB_MAX], secret[2 * SECRET_BYTES + 1], folder[64], program[4096];
 } launch;
 
@@ -176,12 +176,12 @@ static mst_status make_names(launch *l)
 /* The beginning of the command that resumes the job; ranks of MPI find it in their environment. */
 static mst_status make_command(launch *l, int argc, char **argv)
 {
-    mst_buffer_add(&l->command, "muster launch ");
+    mst_string_add(&l->command, "muster launch ");
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        mst_buffer_shell(&l->command, argv[i]);
-        mst_buffer_add(&l->command, " ");
+        mst_string_shell(&l->command, argv[i]);
+        mst_string_add(&l->command, " ");
     }
-    mst_buffer_add(&l->command, "--");
+    mst_string_add(&l->command, "--");
     if (l->command.text == NULL || setenv(MST_RUN_LAUNCH_ENV, l->command.text, 1) != 0)
         return mst_fail_memory();
     return MST_OK;
@@ -415,7 +415,7 @@ static mst_status run(int argc, char **argv)
     st = l.options.mpi ? run_mpi_job(&l) : run_job(&l, max_hosts);
 out:
     mst_text_list_fini(&l.words);
-    mst_buffer_fini(&l.command);
+    mst_string_fini(&l.command);
     mst_options_fini(groups, 1);
     explicit_bzero(l.secret, sizeof l.secret);
     return st;

@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/figure.h"
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
@@ -211,16 +212,16 @@ static void say_plan(const mst_matmul_plan *p, const mst_matmul_options *o, unsi
     mst_info("plan for each of %u rank%s with %u thread%s: A %s%s, B %s%s, C %s, buffers %s, check %s: %s of "
              "%s (%s)",
              n_ranks, n_ranks == 1 ? "" : "s", o->n_threads, o->n_threads == 1 ? "" : "s",
-             mst_text_bytes(p->a, a), p->keeps_a ? "" : " (streamed)", mst_text_bytes(p->b, b),
-             p->keeps_b ? "" : " (streamed)", mst_text_bytes(p->c, c), mst_text_bytes(p->buffers, buffers),
-             mst_text_bytes(p->vectors, vectors), mst_text_bytes(p->total, total),
-             mst_text_bytes(p->limit, limit), p->limited_by);
+             mst_figure_size(p->a, a), p->keeps_a ? "" : " (streamed)", mst_figure_size(p->b, b),
+             p->keeps_b ? "" : " (streamed)", mst_figure_size(p->c, c), mst_figure_size(p->buffers, buffers),
+             mst_figure_size(p->vectors, vectors), mst_figure_size(p->total, total),
+             mst_figure_size(p->limit, limit), p->limited_by);
     if (o->what == MST_MATMUL_PRODUCT && p->layout.placement == MST_PLACEMENT_TOGETHER)
         mst_info("grid %u x %u, panels of %" PRIu64 ", C in %u x %u parts", p->layout.grid[0],
                  p->layout.grid[1], p->layout.block, p->row_passes, p->col_passes);
     if (n_ranks > 1 && o->what != MST_MATMUL_VERIFY)
         mst_info("moves %s between ranks; blocks dealt out in turn would move %s",
-                 mst_text_bytes(p->moved, moved), mst_text_bytes(p->moved_round_robin, dealt));
+                 mst_figure_size(p->moved, moved), mst_figure_size(p->moved_round_robin, dealt));
 }
 
 static void real(mst_table *t, const char *name, double value, const char *format)

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/figure.h"
 #include "base/file.h"
 #include "cli/cli.h"
 #include "cli/table.h"
@@ -158,8 +159,9 @@ static mst_status show_net(const char *word, const show_options *options, bool j
         printf("input %s\n", input);
         st = mst_table_print(table, NULL, true);
         printf("%s parameters (%s); per image %s FLOPs forward and %s between layers; executor %s\n",
-               mst_text_count(n_params, count), mst_text_bytes(n_params * sizeof(float), weights),
-               mst_text_count(mst_chain_flops(chain), flops), mst_text_bytes(memory, bytes), executor->name);
+               mst_figure_grouped(n_params, count), mst_figure_size(n_params * sizeof(float), weights),
+               mst_figure_grouped(mst_chain_flops(chain), flops), mst_figure_size(memory, bytes),
+               executor->name);
     }
 out:
     mst_table_destroy(table);
@@ -247,7 +249,7 @@ static mst_status show_run(int argc, char **argv)
         char step[32], rows[32];
         printf("%s: %s, trained by %s for %s steps on %s rows (%llu epochs)\n", checkpoint,
                assembly.model->ops->name, json_string_value(json_object_get(meta.optimizer, "name")),
-               mst_text_count(meta.step, step), mst_text_count(meta.rows, rows),
+               mst_figure_grouped(meta.step, step), mst_figure_grouped(meta.rows, rows),
                (unsigned long long)meta.epoch);
         st = mst_table_print(table, NULL, true);
     }

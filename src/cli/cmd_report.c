@@ -42,44 +42,44 @@ static const mst_option option_table[] = {
 
 /* To --out, or standard output when it is not given. MST_EEXIST when --out is a file but no report. Markdown
  * is recognised by its title. */
-static mst_status print_or_save(const mst_buffer *text, const report_options *options)
+static mst_status print_or_save(const mst_string *text, const report_options *options)
 {
     char title[256] = "";
     const char *heads[] = {"<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n",
                            "table,row,column,value\n", "{\n  \"overview\": [",
                            options->markdown ? title : NULL, NULL};
     if (options->out == NULL || text->failed)
-        return mst_buffer_save(text, "-");
+        return mst_string_save(text, "-");
     snprintf(title, sizeof title, "%.*s", (int)strcspn(text->text, "\n") + 1, text->text);
     TRY(mst_cli_check_own(options->out, heads, options->overwrite));
-    return mst_buffer_save(text, options->out);
+    return mst_string_save(text, options->out);
 }
 
 static mst_status write_html(const mst_report *report, const mst_run_data *first,
                              const report_options *options)
 {
     mst_status st;
-    mst_buffer text = {0};
+    mst_string text = {0};
     char *path = options->out != NULL ? mst_strdup(options->out) : mst_sprintf("%s/report.html", first->path);
     if (path == NULL)
         TRY_OUT(st, mst_fail_memory());
     TRY_OUT(st, mst_report_html(report, &text));
-    TRY_OUT(st, options->out != NULL ? print_or_save(&text, options) : mst_buffer_save(&text, path));
+    TRY_OUT(st, options->out != NULL ? print_or_save(&text, options) : mst_string_save(&text, path));
     if (strcmp(path, "-") != 0)
         printf("%s\n", path);
 out:
-    mst_buffer_fini(&text);
+    mst_string_fini(&text);
     mst_free(path);
     return st;
 }
 
 static mst_status write_text(const mst_report *report, const report_options *options)
 {
-    mst_buffer text = {0};
+    mst_string text = {0};
     mst_status st = options->markdown ? mst_report_markdown(report, &text) : mst_report_csv(report, &text);
     if (st == MST_OK)
         st = print_or_save(&text, options);
-    mst_buffer_fini(&text);
+    mst_string_fini(&text);
     return st;
 }
 
@@ -90,16 +90,16 @@ static mst_status write_json(const mst_report *report, const report_options *opt
         return MST_ENOMEM;
     if (options->out == NULL)
         return mst_cli_print_json(json);
-    mst_buffer text = {0};
+    mst_string text = {0};
     char *dumped = json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     json_decref(json);
     if (dumped == NULL)
         return mst_fail_memory();
-    mst_buffer_add(&text, dumped);
-    mst_buffer_add(&text, "\n");
+    mst_string_add(&text, dumped);
+    mst_string_add(&text, "\n");
     free(dumped);
     mst_status st = print_or_save(&text, options);
-    mst_buffer_fini(&text);
+    mst_string_fini(&text);
     return st;
 }
 

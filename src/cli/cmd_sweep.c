@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/figure.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/cli.h"
@@ -109,16 +110,16 @@ static mst_status print_cells(const mst_sweep *sweep, bool json)
     TRY(mst_table_new(columns, 3, &t));
     for (size_t i = 0; i < sweep->n; i++) {
         const mst_sweep_cell *cell = &sweep->cells[i];
-        mst_buffer command = {0};
-        mst_buffer_add(&command, cell->state == MST_CELL_SKIPPED ? cell->sentence : "muster");
+        mst_string command = {0};
+        mst_string_add(&command, cell->state == MST_CELL_SKIPPED ? cell->sentence : "muster");
         for (size_t k = 0; cell->state != MST_CELL_SKIPPED && k < cell->words.n; k++) {
-            mst_buffer_add(&command, " ");
-            mst_buffer_shell(&command, cell->words.items[k]);
+            mst_string_add(&command, " ");
+            mst_string_shell(&command, cell->words.items[k]);
         }
         mst_table_text(t, cell->name);
         mst_table_text(t, mst_cell_state_name(cell->state));
         mst_table_text(t, command.text);
-        mst_buffer_fini(&command);
+        mst_string_fini(&command);
     }
     mst_status st = json ? mst_cli_print_json(mst_table_json(t)) : mst_table_print(t, NULL, true);
     mst_table_destroy(t);
@@ -337,7 +338,7 @@ static mst_status write_report(const mst_sweep *sweep, bool json)
 {
     mst_status st;
     mst_sweep_report *report = NULL;
-    mst_buffer best = {0};
+    mst_string best = {0};
     TRY_OUT(st, mst_sweep_report_new(sweep, &report));
     TRY_OUT(st, mst_sweep_report_write(report));
     if (json) {
@@ -348,7 +349,7 @@ static mst_status write_report(const mst_sweep *sweep, bool json)
     printf("%s%s%s/report.html\n", best.text != NULL ? best.text : "", best.text != NULL ? "\n" : "",
            sweep->folder);
 out:
-    mst_buffer_fini(&best);
+    mst_string_fini(&best);
     mst_sweep_report_destroy(report);
     return st;
 }

@@ -106,21 +106,21 @@ static bool is_utf8(void)
 /* The frame over what stands there: each line is cleared behind its end, and the rest of the screen. */
 static mst_status show(const mst_board *board, const mst_frame_options *o)
 {
-    mst_buffer frame = {0}, screen = {0};
+    mst_string frame = {0}, screen = {0};
     mst_top_frame(board, o, &frame);
-    mst_buffer_add(&screen, "\x1b[H");
+    mst_string_add(&screen, "\x1b[H");
     for (const char *at = frame.text; at != NULL && *at != '\0';) {
         size_t n = strcspn(at, "\n");
-        mst_buffer_addn(&screen, at, n);
-        mst_buffer_add(&screen, at[n] == '\n' ? "\x1b[K\r\n" : "\x1b[K");
+        mst_string_addn(&screen, at, n);
+        mst_string_add(&screen, at[n] == '\n' ? "\x1b[K\r\n" : "\x1b[K");
         at += n + (at[n] == '\n');
     }
-    mst_buffer_add(&screen, "\x1b[J");
+    mst_string_add(&screen, "\x1b[J");
     mst_status st = frame.failed || screen.failed ? mst_fail_memory() : MST_OK;
     if (st == MST_OK && !write_all(screen.text, screen.size))
         st = mst_fail(MST_EIO, "the terminal cannot be written to: %s", strerror(errno));
-    mst_buffer_fini(&frame);
-    mst_buffer_fini(&screen);
+    mst_string_fini(&frame);
+    mst_string_fini(&screen);
     return st;
 }
 
@@ -187,7 +187,7 @@ static mst_status follow(mst_board *board)
 
 static mst_status print_frame(const mst_board *board)
 {
-    mst_buffer frame = {0};
+    mst_string frame = {0};
     int64_t columns = 0;
     const char *width = getenv("COLUMNS");
     mst_frame_options o = {.width = PLAIN_WIDTH, .utf8 = is_utf8()};
@@ -197,7 +197,7 @@ static mst_status print_frame(const mst_board *board)
     mst_status st = frame.failed ? mst_fail_memory() : MST_OK;
     if (st == MST_OK && frame.text != NULL)
         fputs(frame.text, stdout);
-    mst_buffer_fini(&frame);
+    mst_string_fini(&frame);
     return st;
 }
 

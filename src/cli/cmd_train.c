@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "base/figure.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/cli.h"
@@ -405,7 +406,7 @@ static mst_status conclude(const settings *s, const mst_train_summary *summary, 
         return summary->steps_here > 0 ? MST_OK : nothing_trained(s, summary);
     const char *who = mst_signals_name() != NULL ? mst_signals_name() : stopped_by;
     char command[MST_ERROR_MAX / 2], step[32];
-    mst_grouped(summary->status.step, step);
+    mst_figure_grouped(summary->status.step, step);
     if (!s->train.train.save)
         return mst_fail(MST_ESTOPPED, "stopped by %s at step %s; nothing was saved (--no-save)", who, step);
     mst_mpi_launch mpi;

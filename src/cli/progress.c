@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/figure.h"
 #include "cli/cli.h"
 
 #define TERMINAL_EVERY (100 * MST_MS)
@@ -61,8 +62,8 @@ static void format_line(const mst_bar *bar, uint64_t done, uint64_t units, bool 
     int n = snprintf(out, size, "%s", bar->what);
     if (bar->total > 0)
         n += format_share(out + n, size - (size_t)n, share, cells);
-    n += snprintf(out + n, size - (size_t)n, " %s %s, %s/s", mst_text_count(units, count), bar->unit,
-                  mst_text_count((uint64_t)((double)units / (seconds > 0 ? seconds : 1)), rate));
+    n += snprintf(out + n, size - (size_t)n, " %s %s, %s/s", mst_figure_grouped(units, count), bar->unit,
+                  mst_figure_grouped((uint64_t)((double)units / (seconds > 0 ? seconds : 1)), rate));
     if (share > 0 && share < 1)
         snprintf(out + n, size - (size_t)n, ", %.0f s left", seconds * (1 - share) / share);
 }

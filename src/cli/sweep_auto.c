@@ -13,9 +13,10 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/figure.h"
 #include "base/file.h"
+#include "base/strings.h"
 #include "cli/cli.h"
-#include "report/buffer.h"
 #include "report/figures.h"
 #include "sweep/halving.h"
 #include "train/trainer.h"

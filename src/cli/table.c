@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/figure.h"
 #include "cli/cli.h"
 
 #define GAP 2 /* blanks between columns */
@@ -70,13 +71,13 @@ void mst_table_text(mst_table *table, const char *text)
 void mst_table_count(mst_table *table, uint64_t count)
 {
     char text[32];
-    mst_table_value(table, json_integer((json_int_t)count), mst_text_count(count, text));
+    mst_table_value(table, json_integer((json_int_t)count), mst_figure_grouped(count, text));
 }
 
 void mst_table_bytes(mst_table *table, uint64_t bytes)
 {
     char text[32];
-    mst_table_value(table, json_integer((json_int_t)bytes), mst_text_bytes(bytes, text));
+    mst_table_value(table, json_integer((json_int_t)bytes), mst_figure_size(bytes, text));
 }
 
 void mst_table_flag(mst_table *table, bool flag)

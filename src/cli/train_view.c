@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/figure.h"
 #include "cli/cli.h"
 
 #define LOOK_NS    (500 * MST_MS)
@@ -25,15 +26,15 @@ static void format_line(const mst_train_status *s, double idle_s, const char *wa
     int n = snprintf(out, size, "epoch %llu", (unsigned long long)s->epoch + 1);
     if (s->epoch_rows > 0)
         n += snprintf(out + n, size - (size_t)n, " %3.0f%%", share);
-    n += snprintf(out + n, size - (size_t)n, "  step %s", mst_text_count(s->step, step));
+    n += snprintf(out + n, size - (size_t)n, "  step %s", mst_figure_grouped(s->step, step));
     if (is_stalled(s, idle_s)) {
         snprintf(out + n, size - (size_t)n, "  no step for %.0f s%s%s", idle_s,
                  waiting != NULL ? ", waiting for " : "", waiting != NULL ? waiting : "");
         return;
     }
     n += snprintf(out + n, size - (size_t)n, "  %s rows/s (mean %s)  loss %.4f",
-                  mst_text_count((uint64_t)s->rows_per_s, rate),
-                  mst_text_count((uint64_t)s->mean_rows_per_s, mean), s->train_loss);
+                  mst_figure_grouped((uint64_t)s->rows_per_s, rate),
+                  mst_figure_grouped((uint64_t)s->mean_rows_per_s, mean), s->train_loss);
     if (isfinite(s->eta_seconds))
         snprintf(out + n, size - (size_t)n, "  %.0f s left", s->eta_seconds);
 }
@@ -94,7 +95,7 @@ static void on_evaluated(void *arg, const mst_train_status *s, const char *set, 
     if (isfinite(r->top5))
         snprintf(top5, sizeof top5, "  top5 %.4f", r->top5);
     mst_cli_note("step %-10s %-5s loss %.4f  accuracy %.4f%s%s  (trained %.2f s, evaluated in %.2f s)",
-                 mst_text_count(s->step, step), set, r->loss, r->accuracy, top5, auc, s->train_seconds,
+                 mst_figure_grouped(s->step, step), set, r->loss, r->accuracy, top5, auc, s->train_seconds,
                  r->seconds);
 }
 

@@ -50,7 +50,7 @@ static void run_destroy(mst_board_run *run)
     drop_tables(run);
     mst_run_view_fini(&run->view);
     mst_run_data_destroy(run->data);
-    mst_buffer_fini(&run->delta);
+    mst_string_fini(&run->delta);
     mst_free(run->text);
     mst_free(run->path);
     mst_free(run->label);
@@ -306,18 +306,18 @@ static mst_status update_tables(mst_board_run *run)
     return MST_OK;
 }
 
-static void add_points(const mst_board_run *run, const mst_point_table *table, size_t from, mst_buffer *out)
+static void add_points(const mst_board_run *run, const mst_point_table *table, size_t from, mst_string *out)
 {
-    mst_buffer json = {0};
-    mst_buffer_format(&json, "{\"id\":%u,\"points\":", run->id);
+    mst_string json = {0};
+    mst_string_format(&json, "{\"id\":%u,\"points\":", run->id);
     mst_point_table_json(table, from, &json);
-    mst_buffer_add(&json, "}");
+    mst_string_add(&json, "}");
     mst_sse_add(out, "points", json.failed ? NULL : json.text);
     out->failed = out->failed || json.failed;
-    mst_buffer_fini(&json);
+    mst_string_fini(&json);
 }
 
-void mst_board_snapshot(const mst_board_run *run, mst_buffer *out)
+void mst_board_snapshot(const mst_board_run *run, mst_string *out)
 {
     mst_sse_add(out, "run", run->text);
     for (size_t i = 0; i < run->n_tables; i++)
@@ -401,7 +401,7 @@ mst_status mst_board_update(mst_board *self)
     }
     for (size_t i = 0; i < self->n; i++) {
         mst_board_run *run = self->runs[i];
-        mst_buffer_fini(&run->delta);
+        mst_string_fini(&run->delta);
         run->appeared = !run->looked;
         if (now >= run->due_ns || !run->looked)
             TRY(look_at(self, run, folder_inode(run->path) == 0, now));

@@ -25,7 +25,7 @@ typedef struct mst_board_run {
     uint64_t due_ns;       /* when it is read again */
     uint64_t judged_ns;    /* when its verdict was made */
     char *text;            /* the view as JSON with "id", in one line */
-    mst_buffer delta;      /* events since the update before; empty: nothing changed */
+    mst_string delta;      /* events since the update before; empty: nothing changed */
     bool appeared, looked; /* looked: there is a view */
 } mst_board_run;
 
@@ -50,7 +50,7 @@ void mst_board_destroy(mst_board *self); /* NULL-safe */
 mst_status mst_board_update(mst_board *self);
 
 /* Everything about a run, as events. */
-void mst_board_snapshot(const mst_board_run *run, mst_buffer *out);
+void mst_board_snapshot(const mst_board_run *run, mst_string *out);
 
 /* {"notes": [...], "roots": [...], "version": ..., "now": seconds}; new reference or NULL. */
 json_t *mst_board_json(const mst_board *self);

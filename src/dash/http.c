@@ -90,7 +90,7 @@ struct mst_http {
     char cookie[32]; /* its name */
     mst_guard guard;
     listener *listeners[LISTENERS];
-    mst_buffer common; /* events of the last tick for everybody */
+    mst_string common; /* events of the last tick for everybody */
     bool stopping;
 };
 
@@ -137,11 +137,11 @@ static enum MHD_Result refuse(struct MHD_Connection *connection, int status, con
     return answer_text(connection, status, "text/plain; charset=utf-8", line, (size_t)n);
 }
 
-static enum MHD_Result answer_buffer(struct MHD_Connection *connection, const char *type, mst_buffer *text)
+static enum MHD_Result answer_buffer(struct MHD_Connection *connection, const char *type, mst_string *text)
 {
     enum MHD_Result rc = text->failed ? refuse(connection, 503, "No memory for an answer; try again.")
                                       : answer_text(connection, 200, type, text->text, text->size);
-    mst_buffer_fini(text);
+    mst_string_fini(text);
     return rc;
 }
 
@@ -159,18 +159,18 @@ static enum MHD_Result welcome(mst_http *self, struct MHD_Connection *connection
 
 static enum MHD_Result answer_state(mst_http *self, struct MHD_Connection *connection)
 {
-    mst_buffer out = {0};
+    mst_string out = {0};
     json_t *json = mst_board_json(self->board);
     char *head = json != NULL ? json_dumps(json, JSON_COMPACT) : NULL;
     json_decref(json);
     out.failed = head == NULL;
-    mst_buffer_format(&out, "{\"board\":%s,\"runs\":[", head != NULL ? head : "");
+    mst_string_format(&out, "{\"board\":%s,\"runs\":[", head != NULL ? head : "");
     free(head);
     for (size_t i = 0; i < self->board->n; i++) {
-        mst_buffer_add(&out, i > 0 ? ",\n" : "\n");
-        mst_buffer_add(&out, self->board->runs[i]->text);
+        mst_string_add(&out, i > 0 ? ",\n" : "\n");
+        mst_string_add(&out, self->board->runs[i]->text);
     }
-    mst_buffer_add(&out, "]}\n");
+    mst_string_add(&out, "]}\n");
     return answer_buffer(connection, "application/json", &out);
 }
 
@@ -243,7 +243,7 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, cons
 {
     static int seen;
     mst_http *self = arg;
-    mst_buffer text = {0};
+    mst_string text = {0};
     (void)version, (void)body, (void)body_size;
     if (*state == NULL) { /* headers only; MHD asks again when the request is whole */
         *state = &seen;
@@ -290,7 +290,7 @@ static mst_status make_common(mst_http *self)
     json_t *json = mst_board_json(self->board);
     char *text = json != NULL ? json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(14)) : NULL;
     json_decref(json);
-    mst_buffer_fini(&self->common);
+    mst_string_fini(&self->common);
     mst_sse_add(&self->common, "board", text);
     for (size_t i = 0; i < self->board->dropped.n; i++)
         mst_sse_add(&self->common, "drop", self->board->dropped.items[i]);
@@ -375,7 +375,7 @@ void mst_http_destroy(mst_http *self)
     }
     if (self->fd >= 0)
         close(self->fd);
-    mst_buffer_fini(&self->common);
+    mst_string_fini(&self->common);
     mst_free(self->token);
     mst_free(self->url);
     mst_free(self);

@@ -204,45 +204,45 @@ mst_status mst_point_table_update(mst_point_table *self)
 
 /* ---- JSON ---- */
 
-static void add_number(mst_buffer *out, double value)
+static void add_number(mst_string *out, double value)
 {
     if (!isfinite(value))
-        mst_buffer_add(out, "null");
+        mst_string_add(out, "null");
     else if (fabs(value) < 1e15 && value == floor(value))
-        mst_buffer_format(out, "%.0f", value);
+        mst_string_format(out, "%.0f", value);
     else
-        mst_buffer_format(out, "%.6g", value);
+        mst_string_format(out, "%.6g", value);
 }
 
-static void add_quoted(mst_buffer *out, const char *text)
+static void add_quoted(mst_string *out, const char *text)
 {
-    mst_buffer_add(out, "\"");
+    mst_string_add(out, "\"");
     for (; *text != '\0'; text++) {
         unsigned char c = (unsigned char)*text;
         if (c < 0x20 || c >= 0x7f || c == '"' || c == '\\')
-            mst_buffer_format(out, "\\u%04x", c);
+            mst_string_format(out, "\\u%04x", c);
         else
-            mst_buffer_addn(out, text, 1);
+            mst_string_addn(out, text, 1);
     }
-    mst_buffer_add(out, "\"");
+    mst_string_add(out, "\"");
 }
 
-void mst_point_table_json(const mst_point_table *self, size_t from, mst_buffer *out)
+void mst_point_table_json(const mst_point_table *self, size_t from, mst_string *out)
 {
     size_t c = n_columns(self);
-    mst_buffer_add(out, "{\"table\":");
+    mst_string_add(out, "{\"table\":");
     add_quoted(out, self->name);
-    mst_buffer_format(out, ",\"from\":%zu,\"columns\":[", from);
+    mst_string_format(out, ",\"from\":%zu,\"columns\":[", from);
     for (size_t k = 0; k < c; k++)
-        mst_buffer_format(out, "%s\"%s\"", k > 0 ? "," : "", kinds[self->kind][k].name);
-    mst_buffer_add(out, "],\"data\":[");
+        mst_string_format(out, "%s\"%s\"", k > 0 ? "," : "", kinds[self->kind][k].name);
+    mst_string_add(out, "],\"data\":[");
     for (size_t k = 0; k < c; k++) {
-        mst_buffer_add(out, k > 0 ? ",[" : "[");
+        mst_string_add(out, k > 0 ? ",[" : "[");
         for (size_t i = from; i < self->n; i++) {
-            mst_buffer_add(out, i > from ? "," : "");
+            mst_string_add(out, i > from ? "," : "");
             add_number(out, self->points[i * c + k]);
         }
-        mst_buffer_add(out, "]");
+        mst_string_add(out, "]");
     }
-    mst_buffer_add(out, "]}");
+    mst_string_add(out, "]}");
 }

@@ -6,7 +6,7 @@
 #ifndef MST_DASH_POINT_TABLE_H
 #define MST_DASH_POINT_TABLE_H
 
-#include "report/buffer.h"
+#include "base/strings.h"
 #include "report/csv.h"
 
 #define MST_TABLE_POINTS  1024
@@ -44,6 +44,6 @@ mst_status mst_point_table_update(mst_point_table *self);
 
 /* {"table": NAME, "from": FROM, "columns": [...], "data": [[...], ...]}, a list for each column: the points
  * from `from` on, which replace whatever a follower has from there on. */
-void mst_point_table_json(const mst_point_table *self, size_t from, mst_buffer *out);
+void mst_point_table_json(const mst_point_table *self, size_t from, mst_string *out);
 
 #endif

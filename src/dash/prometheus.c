@@ -13,33 +13,33 @@
 
 /* ---- labels ---- */
 
-static void add_label(mst_buffer *out, const char *name, const char *value)
+static void add_label(mst_string *out, const char *name, const char *value)
 {
     char *clean = mst_utf8_clean(value);
-    mst_buffer_format(out, "%s=\"", name);
+    mst_string_format(out, "%s=\"", name);
     for (const char *p = clean; p != NULL && *p != '\0'; p++) {
         if (*p == '"' || *p == '\\')
-            mst_buffer_add(out, "\\");
-        mst_buffer_addn(out, p, 1);
+            mst_string_add(out, "\\");
+        mst_string_addn(out, p, 1);
     }
-    mst_buffer_add(out, "\"");
+    mst_string_add(out, "\"");
     out->failed = out->failed || clean == NULL;
     mst_free(clean);
 }
 
 /* Collects a metric's lines; its head is written with the first one. */
 typedef struct metric {
-    mst_buffer *out;
+    mst_string *out;
     const char *name, *type, *help;
     bool begun;
 } metric;
 
-static void add_value(mst_buffer *out, double value)
+static void add_value(mst_string *out, double value)
 {
     if (isfinite(value))
-        mst_buffer_format(out, "} %.10g\n", value);
+        mst_string_format(out, "} %.10g\n", value);
     else
-        mst_buffer_add(out, isnan(value) ? "} NaN\n" : value > 0 ? "} +Inf\n" : "} -Inf\n");
+        mst_string_add(out, isnan(value) ? "} NaN\n" : value > 0 ? "} +Inf\n" : "} -Inf\n");
 }
 
 /* Whatever the value is. */
@@ -47,20 +47,20 @@ static void add_any(metric *m, const mst_board_run *run, const mst_process_view 
                     const char *value_of_key, double value)
 {
     if (!m->begun)
-        mst_buffer_format(m->out, "# HELP %s %s\n# TYPE %s %s\n", m->name, m->help, m->name, m->type);
+        mst_string_format(m->out, "# HELP %s %s\n# TYPE %s %s\n", m->name, m->help, m->name, m->type);
     m->begun = true;
-    mst_buffer_format(m->out, "%s{", m->name);
+    mst_string_format(m->out, "%s{", m->name);
     add_label(m->out, "run", run->label);
     if (process != NULL) {
-        mst_buffer_add(m->out, ",");
+        mst_string_add(m->out, ",");
         add_label(m->out, "process", process->process->name);
-        mst_buffer_add(m->out, ",");
+        mst_string_add(m->out, ",");
         add_label(m->out, "role", mst_process_role_name(process->process->role));
-        mst_buffer_add(m->out, ",");
+        mst_string_add(m->out, ",");
         add_label(m->out, "host", process->process->host);
     }
     if (key != NULL) {
-        mst_buffer_add(m->out, ",");
+        mst_string_add(m->out, ",");
         add_label(m->out, key, value_of_key);
     }
     add_value(m->out, value);
@@ -120,7 +120,7 @@ static const struct {
     {"muster_run_servers", "gauge", "Servers of the run.", run_servers},
 };
 
-static void add_runs(const mst_board *board, mst_buffer *out)
+static void add_runs(const mst_board *board, mst_string *out)
 {
     for (size_t k = 0; k < sizeof run_metrics / sizeof *run_metrics; k++) {
         metric m = {out, run_metrics[k].name, run_metrics[k].type, run_metrics[k].help, false};
@@ -140,7 +140,7 @@ static void add_runs(const mst_board *board, mst_buffer *out)
                            board->runs[i]->view.life == (mst_life)k);
 }
 
-static void add_quality(const mst_board *board, mst_buffer *out)
+static void add_quality(const mst_board *board, mst_string *out)
 {
     static const char *const names[] = {"muster_run_loss", "muster_run_accuracy", "muster_run_auc",
                                         "muster_run_top5_accuracy"};
@@ -160,7 +160,7 @@ static void add_quality(const mst_board *board, mst_buffer *out)
     }
 }
 
-static void add_verdicts(const mst_board *board, mst_buffer *out)
+static void add_verdicts(const mst_board *board, mst_string *out)
 {
     metric kind = {out, "muster_run_bottleneck", "gauge", "1 for what limits the run, so far.", false};
     for (size_t i = 0; i < board->n; i++) {
@@ -231,7 +231,7 @@ static const struct {
      process_host_out},
 };
 
-static void add_processes(const mst_board *board, mst_buffer *out)
+static void add_processes(const mst_board *board, mst_string *out)
 {
     for (size_t k = 0; k < sizeof process_metrics / sizeof *process_metrics; k++) {
         metric m = {out, process_metrics[k].name, process_metrics[k].type, process_metrics[k].help, false};
@@ -254,13 +254,13 @@ static void add_processes(const mst_board *board, mst_buffer *out)
         }
 }
 
-void mst_prometheus_text(const mst_board *board, mst_buffer *out)
+void mst_prometheus_text(const mst_board *board, mst_string *out)
 {
     add_runs(board, out);
     add_quality(board, out);
     add_verdicts(board, out);
     add_processes(board, out);
-    mst_buffer_format(out,
+    mst_string_format(out,
                       "# HELP muster_dash_runs Runs that are shown.\n# TYPE muster_dash_runs gauge\n"
                       "muster_dash_runs %zu\n",
                       board->n);

@@ -4,6 +4,6 @@
 
 #include "dash/board.h"
 
-void mst_prometheus_text(const mst_board *board, mst_buffer *out);
+void mst_prometheus_text(const mst_board *board, mst_string *out);
 
 #endif

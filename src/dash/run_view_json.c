@@ -90,7 +90,7 @@ static void add_history(const mst_run_view *v, json_t *list)
 {
     const mst_run_figures *f = &v->figures;
     mst_history history;
-    mst_buffer text = {0};
+    mst_string text = {0};
     if (mst_history_of(v->data, f->steps, f->rows, f->train_s, &history) != MST_OK)
         return;
     mst_history_sentence(&history, &text);
@@ -98,7 +98,7 @@ static void add_history(const mst_run_view *v, json_t *list)
     if (clean != NULL)
         json_array_append_new(list, json_string(clean));
     mst_free(clean);
-    mst_buffer_fini(&text);
+    mst_string_fini(&text);
     mst_history_fini(&history);
 }
 

@@ -5,27 +5,27 @@
 
 #include "dash/board.h"
 
-void mst_sse_add(mst_buffer *out, const char *event, const char *data)
+void mst_sse_add(mst_string *out, const char *event, const char *data)
 {
     if (data == NULL)
         return;
-    mst_buffer_format(out, "event: %s\n", event);
+    mst_string_format(out, "event: %s\n", event);
     for (;;) {
         size_t n = strcspn(data, "\r\n");
-        mst_buffer_add(out, "data: ");
-        mst_buffer_addn(out, data, n);
-        mst_buffer_add(out, "\n");
+        mst_string_add(out, "data: ");
+        mst_string_addn(out, data, n);
+        mst_string_add(out, "\n");
         data += n;
         if (*data == '\0')
             break;
         data += data[0] == '\r' && data[1] == '\n' ? 2 : 1;
     }
-    mst_buffer_add(out, "\n");
+    mst_string_add(out, "\n");
 }
 
 void mst_listener_fini(mst_listener *self)
 {
-    mst_buffer_fini(&self->pending);
+    mst_string_fini(&self->pending);
     *self = (mst_listener){0};
 }
 
@@ -56,23 +56,23 @@ void mst_listener_offer(mst_listener *self, const mst_board *board, const char *
         return;
     }
     tidy(self);
-    mst_buffer_add(&self->pending, common);
+    mst_string_add(&self->pending, common);
     for (size_t i = 0; i < board->n; i++)
         if (board->runs[i]->id <= self->given && board->runs[i]->delta.size > 0)
-            mst_buffer_addn(&self->pending, board->runs[i]->delta.text, board->runs[i]->delta.size);
+            mst_string_addn(&self->pending, board->runs[i]->delta.text, board->runs[i]->delta.size);
 }
 
 /* When nothing waits: the beginning, or the next run that was not given yet. */
 static void refill(mst_listener *self, const mst_board *board, const char *common)
 {
-    mst_buffer_fini(&self->pending);
+    mst_string_fini(&self->pending);
     self->at = 0;
     if (!self->begun || self->behind) {
         self->begun = true;
         self->behind = false;
         self->given = 0;
         mst_sse_add(&self->pending, "begin", "{}");
-        mst_buffer_add(&self->pending, common);
+        mst_string_add(&self->pending, common);
         return;
     }
     for (size_t i = 0; i < board->n; i++)

@@ -6,18 +6,18 @@
 #ifndef MST_DASH_SSE_H
 #define MST_DASH_SSE_H
 
-#include "report/buffer.h"
+#include "base/strings.h"
 
 /* Appends an event whose data is the text: each of its lines (ended by \n, \r or \r\n) becomes a data line.
  * event: a plain word. data NULL: nothing is added. */
-void mst_sse_add(mst_buffer *out, const char *event, const char *data);
+void mst_sse_add(mst_string *out, const char *event, const char *data);
 
 #define MST_LISTENER_PENDING ((size_t)4 << 20)
 
 typedef struct mst_board mst_board;
 
 typedef struct mst_listener {
-    mst_buffer pending;
+    mst_string pending;
     size_t at;          /* bytes of it that were taken */
     unsigned given;     /* runs up to this id were given whole */
     bool begun, behind; /* behind: too much waited; begin anew when what waits is gone */

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "base/alloc.h"
+#include "base/figure.h"
 #include "base/file.h"
 #include "base/utf8.h"
 
@@ -25,7 +26,7 @@ static const char *const inks[] = {"\x1b[0m",  "\x1b[2m",  "\x1b[1m",  "\x1b[31m
 /* ---- the pen ---- */
 
 typedef struct pen {
-    mst_buffer *out;
+    mst_string *out;
     const mst_frame_options *o;
     size_t column, line;
 } pen;
@@ -62,10 +63,10 @@ static void write_text(pen *p, ink with, const char *text)
         make_ascii(clean);
     size_t n = mst_utf8_prefix(clean, room);
     if (p->o->colour && with != PLAIN)
-        mst_buffer_add(p->out, inks[with]);
-    mst_buffer_addn(p->out, clean, n);
+        mst_string_add(p->out, inks[with]);
+    mst_string_addn(p->out, clean, n);
     if (p->o->colour && with != PLAIN)
-        mst_buffer_add(p->out, inks[PLAIN]);
+        mst_string_add(p->out, inks[PLAIN]);
     clean[n] = '\0';
     p->column += mst_utf8_columns(clean);
     mst_free(clean);
@@ -86,7 +87,7 @@ static void newline(pen *p)
 {
     if (full(p))
         return;
-    mst_buffer_add(p->out, "\n");
+    mst_string_add(p->out, "\n");
     p->column = 0;
     p->line++;
 }
@@ -147,34 +148,19 @@ static ink life_ink(mst_life life)
     }
 }
 
-static const char *percent(double share, char *out)
+/* Whole percents. */
+static const char *frame_percent(double share, char *out)
 {
-    if (isnan(share))
-        memcpy(out, "-", 2);
-    else
-        snprintf(out, 40, "%.0f%%", share * 100);
+    snprintf(out, MST_FIGURE_SIZE, "%.0f%%", share * 100);
     return out;
 }
 
-/* Of errors, whose last digits matter. */
-static const char *precise(double share, char *out)
-{
-    snprintf(out, 40, "%.2f%%", share * 100);
-    return out;
-}
-
-static const char *figure(double value, const char *(*show)(double, char *), char *out)
+static const char *frame_figure(double value, const char *(*show)(double, char *), char *out)
 {
     if (isnan(value))
         memcpy(out, "-", 2);
     else
         show(value, out);
-    return out;
-}
-
-static const char *cores(double value, char *out)
-{
-    snprintf(out, 40, "%.2f", value);
     return out;
 }
 
@@ -246,14 +232,14 @@ static void draw_runs(pen *p, const mst_board *board, const mst_board_run *chose
         size_t label = mst_utf8_prefix(run->label, name);
         put(p, run == chosen ? BOLD : PLAIN, "%s %.*s", run == chosen ? ">" : " ", (int)label, run->label);
         snprintf(text[0], sizeof text[0], "%s", mst_life_name(v->life));
-        percent(v->share_done, text[1]);
-        figure(v->rows_per_s, mst_figure_short, text[2]);
+        frame_figure(v->share_done, frame_percent, text[1]);
+        frame_figure(v->rows_per_s, mst_figure_short, text[2]);
         const char *odd = mst_odd_loss(v->train_loss, v->train_loss_is_nan);
         if (odd != NULL)
             snprintf(text[3], sizeof text[3], "%s", odd);
         else
-            figure(v->train_loss, mst_figure_real, text[3]);
-        figure(1 - v->figures.test_accuracy, precise, text[4]);
+            frame_figure(v->train_loss, mst_figure_real, text[3]);
+        frame_figure(1 - v->figures.test_accuracy, mst_figure_precise, text[4]);
         end = 2 + name;
         for (size_t c = 0; c < n; c++)
             put_right(p, end += run_columns[c].width, c == 0 ? life_ink(v->life) : PLAIN, text[c]);
@@ -322,15 +308,15 @@ static void draw_facts(pen *p, const mst_run_view *v)
     bool valid = strcmp(f->set, "valid") == 0;
     put_fact(p, "rows/s", v->rows_per_s, mst_figure_short);
     put_fact(p, "steps/s", v->steps_per_s, mst_figure_short);
-    put_fact(p, "waits", v->waits, percent);
+    put_fact(p, "waits", v->waits, frame_percent);
     put_fact(p, "training", f->train_s, mst_figure_seconds);
     put_fact(p, "steps", f->steps, mst_figure_short);
     put_fact(p, "rows", f->rows, mst_figure_short);
     newline(p);
     put_loss(p, "train loss", v->train_loss, v->train_loss_is_nan);
     put_loss(p, valid ? "valid loss" : "test loss", f->test_loss, f->loss_is_nan);
-    put_fact(p, valid ? "valid error" : "test error", 1 - f->test_accuracy, precise);
-    put_fact(p, "best", 1 - f->best_accuracy, precise);
+    put_fact(p, valid ? "valid error" : "test error", 1 - f->test_accuracy, mst_figure_precise);
+    put_fact(p, "best", 1 - f->best_accuracy, mst_figure_precise);
     put_fact(p, "AUC", f->test_auc, mst_figure_real);
     put_fact(p, "lr", v->lr, mst_figure_real);
     if (p->column > 0)
@@ -382,7 +368,7 @@ static void draw_curves(pen *p, const mst_run_view *v)
             return;
         }
         draw_curve(p, &points, curves[k].title,
-                   strcmp(curves[k].column, "error") == 0 ? precise : mst_figure_real);
+                   strcmp(curves[k].column, "error") == 0 ? mst_figure_precise : mst_figure_real);
         mst_points_fini(&points);
     }
 }
@@ -450,14 +436,15 @@ static void draw_process(pen *p, const mst_process_view *v, bool *used)
     put(p, PLAIN, "%.*s", (int)mst_utf8_prefix(v->process->name, 13), v->process->name);
     to_column(p, 14);
     put(p, life_ink(v->life), "%s", mst_life_name(v->life));
-    put_right(p, 29, PLAIN, figure(v->now_use.all[MST_LOAD_CPU].mean, cores, text));
-    put_right(p, 40, PLAIN, figure(v->now_use.all[MST_LOAD_MEMORY].mean, mst_figure_bytes, text));
-    put_right(p, 49, PLAIN, figure(trains ? v->rows_per_s : NAN, mst_figure_short, text));
-    put_right(p, 56, PLAIN, percent(trains && !isnan(s) ? mst_process_view_waits(v) : NAN, text));
+    put_right(p, 29, PLAIN, frame_figure(v->now_use.all[MST_LOAD_CPU].mean, mst_figure_cores, text));
+    put_right(p, 40, PLAIN, frame_figure(v->now_use.all[MST_LOAD_MEMORY].mean, mst_figure_bytes, text));
+    put_right(p, 49, PLAIN, frame_figure(trains ? v->rows_per_s : NAN, mst_figure_short, text));
+    put_right(p, 56, PLAIN,
+              frame_figure(trains && !isnan(s) ? mst_process_view_waits(v) : NAN, frame_percent, text));
     to_column(p, 58);
     draw_bar(p, v, used);
-    put_right(p, 89, PLAIN, figure(v->now.bytes_in / s, mst_figure_bytes, text));
-    put_right(p, 100, PLAIN, figure(v->now.bytes_out / s, mst_figure_bytes, text));
+    put_right(p, 89, PLAIN, frame_figure(v->now.bytes_in / s, mst_figure_bytes, text));
+    put_right(p, 100, PLAIN, frame_figure(v->now.bytes_out / s, mst_figure_bytes, text));
     to_column(p, 102);
     put(p, DIM, "%s", v->process->host);
     newline(p);
@@ -536,7 +523,7 @@ static void draw_marks(pen *p, const mst_run_view *v)
     }
 }
 
-void mst_top_frame(const mst_board *board, const mst_frame_options *options, mst_buffer *out)
+void mst_top_frame(const mst_board *board, const mst_frame_options *options, mst_string *out)
 {
     pen p = {.out = out, .o = options};
     const mst_board_run *chosen = mst_board_newest(board);
@@ -566,8 +553,8 @@ void mst_top_frame(const mst_board *board, const mst_frame_options *options, mst
         while (!full(&p))
             newline(&p);
         const char *keys = board->n > 1 ? "q ends, up and down choose a run" : "q ends";
-        mst_buffer_add(out, options->colour ? "\x1b[2m" : "");
-        mst_buffer_addn(out, keys, mst_utf8_prefix(keys, options->width));
-        mst_buffer_add(out, options->colour ? "\x1b[0m" : "");
+        mst_string_add(out, options->colour ? "\x1b[2m" : "");
+        mst_string_addn(out, keys, mst_utf8_prefix(keys, options->width));
+        mst_string_add(out, options->colour ? "\x1b[0m" : "");
     }
 }

@@ -14,6 +14,6 @@ typedef struct mst_frame_options {
 } mst_frame_options;
 
 /* Lines that end in \n. */
-void mst_top_frame(const mst_board *board, const mst_frame_options *options, mst_buffer *out);
+void mst_top_frame(const mst_board *board, const mst_frame_options *options, mst_string *out);
 
 #endif

@@ -13,13 +13,14 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/figure.h"
 #include "base/file.h"
+#include "base/strings.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
 #include "cli/signal_loop.h"
 #include "launch/launch_procs.h"
 #include "launch/launch_remote.h"
-#include "report/buffer.h"
 #include "train/settings.h"
 
 #define TICK_MS      200

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/figure.h"
 #include "report/report_impl.h"
 
 /* The run with the greatest value, n when none has one. */
@@ -44,7 +45,7 @@ static const char *bottleneck_words(size_t kind)
 }
 
 /* "The bottleneck is the cores in 3 of 6 runs and disk in 1; nothing dominates in 2." */
-static void add_bottlenecks(const mst_report *self, mst_buffer *out)
+static void add_bottlenecks(const mst_report *self, mst_string *out)
 {
     size_t counts[MST_BOTTLENECKS] = {0}, kinds = 0, balanced = 0;
     for (size_t i = 0; i < self->n; i++) {
@@ -60,23 +61,23 @@ static void add_bottlenecks(const mst_report *self, mst_buffer *out)
         size_t most = 0;
         for (size_t k = 1; k < MST_BOTTLENECKS; k++)
             most = counts[k] > counts[most] ? k : most;
-        mst_buffer_format(out, "%s%s in ",
+        mst_string_format(out, "%s%s in ",
                           told == 0           ? " The bottleneck is "
                           : told + 1 == kinds ? " and "
                                               : ", ",
                           bottleneck_words(most));
         if (counts[most] == self->n)
-            mst_buffer_add(out, "all of them");
+            mst_string_add(out, "all of them");
         else
-            mst_buffer_format(out, told == 0 ? "%zu of %zu runs" : "%zu", counts[most], self->n);
+            mst_string_format(out, told == 0 ? "%zu of %zu runs" : "%zu", counts[most], self->n);
         counts[most] = 0;
     }
     if (balanced == self->n)
-        mst_buffer_add(out, " No bottleneck dominates in any of them");
+        mst_string_add(out, " No bottleneck dominates in any of them");
     else if (balanced > 0)
-        mst_buffer_format(out, "%s dominates in %zu", kinds > 0 ? "; nothing" : " No bottleneck", balanced);
+        mst_string_format(out, "%s dominates in %zu", kinds > 0 ? "; nothing" : " No bottleneck", balanced);
     if (kinds > 0 || balanced > 0)
-        mst_buffer_add(out, ".");
+        mst_string_add(out, ".");
 }
 
 /* Paths by their last word: runs may have been started in different folders. */
@@ -116,26 +117,26 @@ static bool all_on_same_data(const mst_report *self)
     return true;
 }
 
-void mst_report_comparison(const mst_report *self, mst_buffer *out)
+void mst_report_comparison(const mst_report *self, mst_string *out)
 {
     size_t fast = greatest(self, speed), right = greatest(self, accuracy), low = greatest(self, low_loss);
     char a[40], b[40];
     if (self->n < 2)
         return;
     if (fast < self->n)
-        mst_buffer_format(out, "%s was the fastest, with %s rows/s.", self->labels[fast],
+        mst_string_format(out, "%s was the fastest, with %s rows/s.", self->labels[fast],
                           mst_figure_short(self->figures[fast].rows_per_s, a));
     bool alike = all_on_same_data(self);
     if (!alike && (right < self->n || low < self->n))
-        mst_buffer_format(out, "%sThe runs are of different data: their errors and losses do not compare.",
+        mst_string_format(out, "%sThe runs are of different data: their errors and losses do not compare.",
                           fast < self->n ? " " : "");
     else if (right < self->n)
-        mst_buffer_format(out, "%s%s reached the lowest %s error, %.2f%%, after %s of training.",
+        mst_string_format(out, "%s%s reached the lowest %s error, %.2f%%, after %s of training.",
                           fast < self->n ? " " : "", self->labels[right], set_name(&self->figures[right]),
                           100 * (1 - self->figures[right].best_accuracy),
                           mst_figure_seconds(self->figures[right].best_accuracy_s, b));
     else if (low < self->n)
-        mst_buffer_format(out, "%s%s reached the lowest %s loss, %s.", fast < self->n ? " " : "",
+        mst_string_format(out, "%s%s reached the lowest %s loss, %s.", fast < self->n ? " " : "",
                           self->labels[low], set_name(&self->figures[low]),
                           mst_figure_real(self->figures[low].best_loss, a));
     add_bottlenecks(self, out);

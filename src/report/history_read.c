@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/figure.h"
 #include "base/option.h"
 #include "report/report_impl.h"
 
@@ -198,7 +199,7 @@ static bool counted(const mst_segment *segment, const char *name)
 }
 
 /* Servers and the global batch only where both segments have such. */
-static void add_counts(const mst_segment *segment, mst_buffer *out)
+static void add_counts(const mst_segment *segment, mst_string *out)
 {
     const mst_crew *now = &segment->crew, *was = segment->before != NULL ? &segment->before->crew : now;
     for (size_t i = 0; i < N_COUNTS; i++) {
@@ -207,27 +208,27 @@ static void add_counts(const mst_segment *segment, mst_buffer *out)
         if (isnan(a) || isnan(b) || a == b || (strcmp(counts[i].name, "servers") == 0 && a * b == 0) ||
             (global && (!(now->sync && was->sync) || (now->workers == 1 && was->workers == 1))))
             continue;
-        mst_buffer_format(out, "%s%s %.0f \xe2\x86\x92 %.0f", out->size > 0 ? ", " : "", counts[i].name, a,
+        mst_string_format(out, "%s%s %.0f \xe2\x86\x92 %.0f", out->size > 0 ? ", " : "", counts[i].name, a,
                           b);
     }
 }
 
 /* ", NAME BEFORE -> NOW" */
-static void add_change(const char *name, const json_t *pair, mst_buffer *out)
+static void add_change(const char *name, const json_t *pair, mst_string *out)
 {
-    mst_buffer_format(out, "%s%s ", out->size > 0 ? ", " : "", name);
+    mst_string_format(out, "%s%s ", out->size > 0 ? ", " : "", name);
     for (size_t i = 0; i < 2; i++) {
         const json_t *value = side(pair, i);
         bool nothing = value == NULL || json_is_null(value) || json_is_object(value) ||
                        (json_is_array(value) && json_array_size(value) == 0);
         char *shown = nothing ? mst_strdup("none") : mst_option_text(value);
         out->failed = out->failed || shown == NULL;
-        mst_buffer_format(out, "%s%.200s", i > 0 ? " \xe2\x86\x92 " : "", shown != NULL ? shown : "");
+        mst_string_format(out, "%s%.200s", i > 0 ? " \xe2\x86\x92 " : "", shown != NULL ? shown : "");
         mst_free(shown);
     }
 }
 
-void mst_segment_changes(const mst_segment *segment, mst_buffer *out)
+void mst_segment_changes(const mst_segment *segment, mst_string *out)
 {
     const char *group, *name;
     json_t *changed, *pair, *files = json_object_get(segment->record, "files");
@@ -244,18 +245,18 @@ void mst_segment_changes(const mst_segment *segment, mst_buffer *out)
         add_change("files", files, out);
 }
 
-void mst_history_sentence(const mst_history *self, mst_buffer *out)
+void mst_history_sentence(const mst_history *self, mst_string *out)
 {
     const mst_segment *last = &self->segments[self->n - 1];
-    mst_buffer changes = {0};
+    mst_string changes = {0};
     char times[40], step[40];
     if (self->n < 2)
         return;
     mst_segment_changes(last, &changes);
     snprintf(times, sizeof times, self->n == 2 ? "once" : "%zu times", self->n - 1);
-    mst_buffer_format(out, "It was resumed %s, last after step %s%s%s%s.", times,
+    mst_string_format(out, "It was resumed %s, last after step %s%s%s%s.", times,
                       mst_figure_count(last->step, step), changes.size > 0 ? " (" : "",
                       changes.text != NULL ? changes.text : "", changes.size > 0 ? ")" : "");
     out->failed = out->failed || changes.failed;
-    mst_buffer_fini(&changes);
+    mst_string_fini(&changes);
 }

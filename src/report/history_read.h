@@ -3,7 +3,7 @@
 #ifndef MST_REPORT_HISTORY_READ_H
 #define MST_REPORT_HISTORY_READ_H
 
-#include "report/buffer.h"
+#include "base/strings.h"
 #include "report/run_read.h"
 
 typedef enum mst_crew_strategy {
@@ -49,9 +49,9 @@ const mst_segment *mst_history_same_crew(const mst_history *self);
 
 /* "batch 100 -> 1000, files a -> b": what a segment changed; nothing where it changed nothing. Workers,
  * servers and batches are those it ran with. */
-void mst_segment_changes(const mst_segment *segment, mst_buffer *out);
+void mst_segment_changes(const mst_segment *segment, mst_string *out);
 /* "It was resumed 2 times, last after step 300 (batch 100 -> 1000)."; nothing of a run that was not. */
-void mst_history_sentence(const mst_history *self, mst_buffer *out);
+void mst_history_sentence(const mst_history *self, mst_string *out);
 /* The options and files it changed to; NULL: none. */
 json_t *mst_segment_changed(const mst_segment *segment); /* {group: {name: [before, now]}} */
 const json_t *mst_segment_files(const mst_segment *segment);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/figure.h"
 #include "base/file.h"
 #include "base/version.h"
 #include "report/report_impl.h"
@@ -39,14 +40,14 @@ static bool is_nothing(const json_t *value)
     return value == NULL || json_is_null(value) || (json_is_array(value) && json_array_size(value) == 0);
 }
 
-static void add_files(const json_t *files, mst_buffer *out)
+static void add_files(const json_t *files, mst_string *out)
 {
     size_t i;
     json_t *file;
     json_array_foreach((json_t *)files, i, file)
     {
-        mst_buffer_add(out, " ");
-        mst_buffer_shell(out, json_is_string(file) ? json_string_value(file) : "");
+        mst_string_add(out, " ");
+        mst_string_shell(out, json_is_string(file) ? json_string_value(file) : "");
     }
 }
 
@@ -62,25 +63,25 @@ static bool has_ranks(const mst_crew *crew)
 }
 
 /* Ranks know of a resumed run's strategy only once they have it. */
-static void add_starter(const mst_crew *crew, const json_t *files, mst_buffer *out)
+static void add_starter(const mst_crew *crew, const json_t *files, mst_string *out)
 {
     bool ranks = has_ranks(crew);
     double n_ranks = crew->workers + crew->servers;
     if (ranks && strncmp(crew->by, "muster", 6) == 0)
-        mst_buffer_format(out, "muster launch --mpi --ranks %.0f -- train", n_ranks);
+        mst_string_format(out, "muster launch --mpi --ranks %.0f -- train", n_ranks);
     else if (ranks)
-        mst_buffer_format(out, "%.*s -n %.0f muster train",
+        mst_string_format(out, "%.*s -n %.0f muster train",
                           (int)strspn(crew->by, "abcdefghijklmnopqrstuvwxyz"), crew->by, n_ranks);
     else if (is_launched(crew))
-        mst_buffer_format(out, "muster launch --servers %.0f --workers %.0f -- train", crew->servers,
+        mst_string_format(out, "muster launch --servers %.0f --workers %.0f -- train", crew->servers,
                           crew->workers);
     else
-        mst_buffer_add(out, "muster train");
+        mst_string_add(out, "muster train");
     add_files(files, out);
     if (ranks && crew->strategy == MST_CREW_ALLREDUCE)
-        mst_buffer_add(out, " --strategy=allreduce");
+        mst_string_add(out, " --strategy=allreduce");
     else if (ranks)
-        mst_buffer_format(out, " --strategy=ps --servers=%.0f", crew->servers);
+        mst_string_format(out, " --strategy=ps --servers=%.0f", crew->servers);
 }
 
 /* Options that who starts the processes gives, or that the strategy has no use for. */
@@ -93,25 +94,25 @@ static bool is_of_crew(const mst_crew *crew, const char *name)
 }
 
 static void add_option(const mst_crew *crew, const char *title, const char *name, const json_t *value,
-                       mst_buffer *out)
+                       mst_string *out)
 {
     if (is_nothing(value) || json_is_object(value) || !mst_report_option_matters(title, name) ||
         is_of_crew(crew, name))
         return;
-    mst_buffer_format(out, " --%s%s", json_is_false(value) ? "no-" : "", name);
+    mst_string_format(out, " --%s%s", json_is_false(value) ? "no-" : "", name);
     if (json_is_boolean(value))
         return;
     char *text = mst_option_text(value);
     out->failed = out->failed || text == NULL;
     if (text == NULL)
         return;
-    mst_buffer_add(out, "=");
-    mst_buffer_shell(out, text);
+    mst_string_add(out, "=");
+    mst_string_shell(out, text);
     mst_free(text);
 }
 
 /* Every option that is not what it is by default; all that are set where defaults are not known. */
-static void add_options(const mst_crew *crew, const json_t *options, const json_t *defaults, mst_buffer *out)
+static void add_options(const mst_crew *crew, const json_t *options, const json_t *defaults, mst_string *out)
 {
     const char *title, *name;
     json_t *group, *value;
@@ -126,11 +127,11 @@ static void add_options(const mst_crew *crew, const json_t *options, const json_
     }
 }
 
-static void add_resumed(const mst_segment *segment, const json_t *files, mst_buffer *out)
+static void add_resumed(const mst_segment *segment, const json_t *files, mst_string *out)
 {
     const char *title, *name;
     json_t *group, *pair;
-    mst_buffer_add(out, "\n");
+    mst_string_add(out, "\n");
     add_starter(&segment->crew, files, out);
     json_object_foreach(mst_segment_changed(segment), title, group)
     {
@@ -142,21 +143,21 @@ static void add_resumed(const mst_segment *segment, const json_t *files, mst_buf
 }
 
 /* The folder of a run that is trained again in several pieces, and the steps of this one. */
-static void add_piece(const mst_run_data *run, const mst_segment *segment, bool resumed, mst_buffer *out)
+static void add_piece(const mst_run_data *run, const mst_segment *segment, bool resumed, mst_string *out)
 {
     char from[40], to[40], *folder = mst_sprintf("%s-again", run->name);
     out->failed = out->failed || folder == NULL;
-    mst_buffer_add(out, resumed ? " --resume --run=" : " --run=");
-    mst_buffer_shell(out, folder != NULL ? folder : "");
+    mst_string_add(out, resumed ? " --resume --run=" : " --run=");
+    mst_string_shell(out, folder != NULL ? folder : "");
     mst_free(folder);
-    mst_buffer_format(out, "  # steps %s to %s", mst_figure_count(segment->step + 1, from),
+    mst_string_format(out, "  # steps %s to %s", mst_figure_count(segment->step + 1, from),
                       mst_figure_count(segment->to_step, to));
 }
 
 /* The command lines that train the same again. */
 static char *make_command(const mst_run_data *run, const mst_history *history, const json_t *defaults)
 {
-    mst_buffer out = {0};
+    mst_string out = {0};
     const json_t *files = history->files;
     const char *exact = mst_run_data_text(run, "command", NULL);
     if (exact != NULL)
@@ -173,11 +174,11 @@ static char *make_command(const mst_run_data *run, const mst_history *history, c
         if (history->n > 1)
             add_piece(run, s, i > 0, &out);
         if (strcmp(s->crew.by, "roles") == 0)
-            mst_buffer_format(&out, "%s its processes were started one by one, with --role",
+            mst_string_format(&out, "%s its processes were started one by one, with --role",
                               history->n > 1 ? ";" : "  #");
     }
     if (out.failed)
-        mst_buffer_fini(&out);
+        mst_string_fini(&out);
     return out.text;
 }
 
@@ -238,87 +239,87 @@ void mst_report_destroy(mst_report *self)
 
 /* ---- sentences ---- */
 
-void mst_report_title(const mst_report *self, mst_buffer *out)
+void mst_report_title(const mst_report *self, mst_string *out)
 {
     if (self->n == 1)
-        mst_buffer_add(out, self->labels[0]);
+        mst_string_add(out, self->labels[0]);
     else
-        mst_buffer_format(out, "%zu runs compared", self->n);
+        mst_string_format(out, "%zu runs compared", self->n);
 }
 
-static void add_how(const mst_run_figures *f, mst_buffer *out)
+static void add_how(const mst_run_figures *f, mst_string *out)
 {
     if (f->n_workers >= 1)
-        mst_buffer_format(out, " by %.0f %s%s", f->n_workers,
+        mst_string_format(out, " by %.0f %s%s", f->n_workers,
                           strcmp(f->strategy, "allreduce") == 0 ? "rank" : "worker",
                           f->n_workers == 1 ? "" : "s");
     if (f->n_servers >= 1)
-        mst_buffer_format(out, " and %.0f server%s", f->n_servers, f->n_servers == 1 ? "" : "s");
+        mst_string_format(out, " and %.0f server%s", f->n_servers, f->n_servers == 1 ? "" : "s");
     if (!(f->n_workers >= 1) && f->n_threads >= 1)
-        mst_buffer_format(out, " by %.0f thread%s", f->n_threads, f->n_threads == 1 ? "" : "s");
+        mst_string_format(out, " by %.0f thread%s", f->n_threads, f->n_threads == 1 ? "" : "s");
     if (f->mode[0] != '\0')
-        mst_buffer_format(out, " (%s)", f->mode);
+        mst_string_format(out, " (%s)", f->mode);
 }
 
 /* Processes that were lost while the others went on. */
-static void add_lost(const mst_run_data *run, mst_buffer *out)
+static void add_lost(const mst_run_data *run, mst_string *out)
 {
     char after[40];
     for (size_t i = 0; i < run->n_processes; i++) {
         double lost = mst_process_lost(run, run->processes[i]->name);
         if (!isnan(lost))
-            mst_buffer_format(out, " %s was lost after %s.", run->processes[i]->name,
+            mst_string_format(out, " %s was lost after %s.", run->processes[i]->name,
                               mst_figure_seconds(fmax(0, lost), after));
     }
 }
 
-void mst_report_summary(const mst_report *self, size_t run, mst_buffer *out)
+void mst_report_summary(const mst_report *self, size_t run, mst_string *out)
 {
     mst_report_course(self, run, out);
-    mst_buffer_add(out, " ");
-    mst_buffer_add(out, self->verdicts[run].sentence);
+    mst_string_add(out, " ");
+    mst_string_add(out, self->verdicts[run].sentence);
 }
 
-void mst_report_course(const mst_report *self, size_t run, mst_buffer *out)
+void mst_report_course(const mst_report *self, size_t run, mst_string *out)
 {
     const mst_run_figures *f = &self->figures[run];
     const mst_run_data *data = self->runs[run];
     const char *source = mst_run_data_text(data, "data", "source", NULL);
     char a[40], b[40], c[40];
-    mst_buffer_format(out, "%s was trained", f->model[0] != '\0' ? f->model : "A model");
+    mst_string_format(out, "%s was trained", f->model[0] != '\0' ? f->model : "A model");
     if (source != NULL)
-        mst_buffer_format(out, " on %s", source);
-    mst_buffer_add(out, mst_history_same_crew(&self->histories[run])->before != NULL ? ", last" : "");
+        mst_string_format(out, " on %s", source);
+    mst_string_add(out, mst_history_same_crew(&self->histories[run])->before != NULL ? ", last" : "");
     add_how(f, out);
     if (f->rows > 0)
-        mst_buffer_format(out, ": %s rows in %s steps and %s of training", mst_figure_count(f->rows, a),
+        mst_string_format(out, ": %s rows in %s steps and %s of training", mst_figure_count(f->rows, a),
                           mst_figure_count(f->steps, b), mst_figure_seconds(f->train_s, c));
     if (f->rows > 0 && !isnan(f->rows_per_s))
-        mst_buffer_format(out, " (%s rows/s)", mst_figure_short(f->rows_per_s, a));
-    mst_buffer_add(out, self->histories[run].n > 1 ? ". " : ".");
+        mst_string_format(out, " (%s rows/s)", mst_figure_short(f->rows_per_s, a));
+    mst_string_add(out, self->histories[run].n > 1 ? ". " : ".");
     mst_history_sentence(&self->histories[run], out);
     const char *error = mst_run_data_text(data, "error", NULL);
     if (strcmp(f->state, "running") == 0)
-        mst_buffer_add(out, " It is running, or was cut off.");
+        mst_string_add(out, " It is running, or was cut off.");
     else if (strcmp(f->state, "failed") == 0)
-        mst_buffer_format(out, " It failed: %s.", error != NULL ? error : "no reason was written down");
+        mst_string_format(out, " It failed: %s.", error != NULL ? error : "no reason was written down");
     else if (f->end[0] != '\0')
-        mst_buffer_format(out, " It ended: %s.", f->end);
+        mst_string_format(out, " It ended: %s.", f->end);
     add_lost(data, out);
     if (!isnan(f->test_accuracy))
-        mst_buffer_format(out, " The %s error is %s%%", f->set,
+        mst_string_format(out, " The %s error is %s%%", f->set,
                           mst_figure_real((1 - f->test_accuracy) * 100, a));
     if (!isnan(f->test_accuracy) && f->best_accuracy > f->test_accuracy)
-        mst_buffer_format(out, " (best %s%% after %s)", mst_figure_real((1 - f->best_accuracy) * 100, a),
+        mst_string_format(out, " (best %s%% after %s)", mst_figure_real((1 - f->best_accuracy) * 100, a),
                           mst_figure_seconds(f->best_accuracy_s, b));
     if (isfinite(f->test_loss))
-        mst_buffer_format(out, "%s loss %s", isnan(f->test_accuracy) ? " It reached" : ", the",
+        mst_string_format(out, "%s loss %s", isnan(f->test_accuracy) ? " It reached" : ", the",
                           mst_figure_real(f->test_loss, a));
     else if (isinf(f->test_loss) || f->loss_is_nan)
-        mst_buffer_format(out, "%s loss is %s (not finite)",
+        mst_string_format(out, "%s loss is %s (not finite)",
                           isnan(f->test_accuracy) ? " The last evaluation's" : ", the",
                           isnan(f->test_loss) ? "nan" : "inf");
-    mst_buffer_add(out, !isnan(f->test_accuracy) || !isnan(f->test_loss) || f->loss_is_nan ? "." : "");
+    mst_string_add(out, !isnan(f->test_accuracy) || !isnan(f->test_loss) || f->loss_is_nan ? "." : "");
 }
 
 /* ---- Markdown, CSV, JSON ---- */
@@ -338,55 +339,55 @@ static const mst_sheet_maker sheets[] = {
 };
 #define N_SHEETS (sizeof sheets / sizeof *sheets)
 
-static mst_status finish(const mst_buffer *out)
+static mst_status finish(const mst_string *out)
 {
     return out->failed ? mst_fail_memory() : MST_OK;
 }
 
-mst_status mst_report_markdown(const mst_report *self, mst_buffer *out)
+mst_status mst_report_markdown(const mst_report *self, mst_string *out)
 {
-    mst_buffer text = {0};
-    mst_buffer_add(out, "# ");
+    mst_string text = {0};
+    mst_string_add(out, "# ");
     mst_report_title(self, &text);
-    mst_buffer_markdown(out, text.text);
-    mst_buffer_fini(&text);
-    mst_buffer_add(out, "\n\n");
+    mst_string_markdown(out, text.text);
+    mst_string_fini(&text);
+    mst_string_add(out, "\n\n");
     mst_report_comparison(self, &text);
     if (text.text != NULL) {
-        mst_buffer_markdown(out, text.text);
-        mst_buffer_add(out, "\n\n");
+        mst_string_markdown(out, text.text);
+        mst_string_add(out, "\n\n");
     }
     out->failed = out->failed || text.failed;
-    mst_buffer_fini(&text);
+    mst_string_fini(&text);
     for (size_t i = 0; i < self->n; i++) {
         if (self->n > 1) {
-            mst_buffer_add(out, "**");
-            mst_buffer_markdown(out, self->labels[i]);
-            mst_buffer_add(out, "**: ");
+            mst_string_add(out, "**");
+            mst_string_markdown(out, self->labels[i]);
+            mst_string_add(out, "**: ");
         }
         mst_report_summary(self, i, &text);
         out->failed = out->failed || text.failed;
-        mst_buffer_markdown(out, text.text);
-        mst_buffer_fini(&text);
-        mst_buffer_add(out, "\n\n");
+        mst_string_markdown(out, text.text);
+        mst_string_fini(&text);
+        mst_string_add(out, "\n\n");
     }
     TRY(mst_sheets_markdown(sheets, N_SHEETS, self, out));
     bool begun = false;
     for (size_t i = 0; i < self->n; i++) {
         if (self->commands[i][0] == '\0') /* no manifest says */
             continue;
-        mst_buffer_add(out, begun ? "" : "## How to reproduce\n\n```\n");
-        mst_buffer_add(out, self->commands[i]);
-        mst_buffer_add(out, "\n");
+        mst_string_add(out, begun ? "" : "## How to reproduce\n\n```\n");
+        mst_string_add(out, self->commands[i]);
+        mst_string_add(out, "\n");
         begun = true;
     }
-    mst_buffer_add(out, begun ? "```\n" : "");
+    mst_string_add(out, begun ? "```\n" : "");
     return finish(out);
 }
 
-mst_status mst_report_csv(const mst_report *self, mst_buffer *out)
+mst_status mst_report_csv(const mst_report *self, mst_string *out)
 {
-    mst_buffer_add(out, "table,row,column,value\n");
+    mst_string_add(out, "table,row,column,value\n");
     TRY(mst_sheets_csv(sheets, N_SHEETS, self, out));
     return finish(out);
 }
@@ -396,7 +397,7 @@ json_t *mst_report_json(const mst_report *self)
     json_t *root = json_object(), *runs = json_array();
     bool fine = root != NULL && runs != NULL && mst_sheets_json(sheets, N_SHEETS, self, root) == MST_OK;
     for (size_t i = 0; fine && i < self->n; i++) {
-        mst_buffer text = {0};
+        mst_string text = {0};
         mst_report_summary(self, i, &text);
         json_t *verdict = mst_verdict_json(&self->verdicts[i]);
         json_t *summary = text.text != NULL ? json_string(text.text) : NULL;
@@ -407,7 +408,7 @@ json_t *mst_report_json(const mst_report *self)
                                    "summary", summary != NULL ? summary : json_string("?"), "command",
                                    command != NULL ? command : json_string("?"), "verdict", verdict)) == 0;
         json_decref(verdict);
-        mst_buffer_fini(&text);
+        mst_string_fini(&text);
     }
     fine = fine && json_object_set(root, "runs", runs) == 0;
     json_decref(runs);
@@ -431,7 +432,7 @@ static mst_status save_plot(void *arg, const char *group, const char *of, int ax
     static const char *const axes[] = {"-time", "-steps", "-rows"};
     svg_job *job = arg;
     mst_plot alone = *plot;
-    mst_buffer out = {0};
+    mst_string out = {0};
     alone.alone = true;
     if (!mst_plot_has_points(&alone))
         return MST_OK;
@@ -443,9 +444,9 @@ static mst_status save_plot(void *arg, const char *group, const char *of, int ax
         if (strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_", *p) == NULL)
             *p = '-';
     mst_plot_draw(&alone, "", &out);
-    mst_status st = mst_buffer_save(&out, path);
+    mst_status st = mst_string_save(&out, path);
     job->n += st == MST_OK;
-    mst_buffer_fini(&out);
+    mst_string_fini(&out);
     mst_free(path);
     return st;
 }

@@ -4,7 +4,7 @@
 #ifndef MST_REPORT_REPORT_H
 #define MST_REPORT_REPORT_H
 
-#include "report/buffer.h"
+#include "base/strings.h"
 #include "report/run_read.h"
 #include "report/verdict.h"
 
@@ -17,10 +17,10 @@ mst_status mst_report_new(mst_run_data *const *runs, size_t n, const json_t *def
 void mst_report_destroy(mst_report *self); /* NULL-safe */
 
 /* One self-contained page: no outside requests, scripts and styles by their hashes only. */
-mst_status mst_report_html(const mst_report *self, mst_buffer *out);
-mst_status mst_report_markdown(const mst_report *self, mst_buffer *out);
+mst_status mst_report_html(const mst_report *self, mst_string *out);
+mst_status mst_report_markdown(const mst_report *self, mst_string *out);
 /* table,row,column,value. */
-mst_status mst_report_csv(const mst_report *self, mst_buffer *out);
+mst_status mst_report_csv(const mst_report *self, mst_string *out);
 /* New reference; NULL with MST_ENOMEM recorded. */
 json_t *mst_report_json(const mst_report *self);
 /* A file for each plot that has points, into the folder, which is made. *n: how many. */

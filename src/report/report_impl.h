@@ -49,22 +49,22 @@ mst_status mst_report_plots(const mst_report *self, const char *group, mst_plot_
 /* ---- texts (report.c) ---- */
 
 /* What was trained and how it ended, in sentences; the summary has the verdict's too. */
-void mst_report_course(const mst_report *self, size_t run, mst_buffer *out);
+void mst_report_course(const mst_report *self, size_t run, mst_string *out);
 /* One paragraph: what was trained, how it ended, the best figures, the bottleneck. */
-void mst_report_summary(const mst_report *self, size_t run, mst_buffer *out);
+void mst_report_summary(const mst_report *self, size_t run, mst_string *out);
 /* Of several runs: the fastest, the most accurate, the bottlenecks; nothing of one run (comparison.c). */
-void mst_report_comparison(const mst_report *self, mst_buffer *out);
+void mst_report_comparison(const mst_report *self, mst_string *out);
 /* Whether an option says anything about what is trained and how. */
 bool mst_report_option_matters(const char *group, const char *name);
-void mst_report_title(const mst_report *self, mst_buffer *out);
+void mst_report_title(const mst_report *self, mst_string *out);
 
 /* ---- pages (html.c) ---- */
 
 /* Up to the heading: the policy, styles, title. And the script at the end. */
-void mst_page_begin(const char *title, mst_buffer *out);
-void mst_page_end(mst_buffer *out);
+void mst_page_begin(const char *title, mst_string *out);
+void mst_page_end(mst_string *out);
 /* A command line, broken between options. */
-void mst_page_command(const char *command, mst_buffer *out);
+void mst_page_command(const char *command, mst_string *out);
 
 extern const char mst_report_style[], mst_report_script[];
 

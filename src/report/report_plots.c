@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/figure.h"
 #include "report/report_impl.h"
 
 typedef struct canvas {
@@ -118,15 +119,15 @@ static bool is_constant(const canvas *c)
 
 static const struct {
     const char *title, *column;
-    mst_plot_unit unit;
+    mst_figure_unit unit;
     bool evaluated;
 } curves[] = {
-    {"error", "error", MST_PLOT_SHARE, true},
-    {"loss", "loss", MST_PLOT_PLAIN, true},
-    {"area under the ROC curve", "auc", MST_PLOT_PLAIN, true},
-    {"error, best of five", "top5", MST_PLOT_SHARE, true},
-    {"training loss", "train_loss", MST_PLOT_PLAIN, false},
-    {"learning rate", "lr", MST_PLOT_PLAIN, false},
+    {"error", "error", MST_FIGURE_SHARE, true},
+    {"loss", "loss", MST_FIGURE_PLAIN, true},
+    {"area under the ROC curve", "auc", MST_FIGURE_PLAIN, true},
+    {"error, best of five", "top5", MST_FIGURE_SHARE, true},
+    {"training loss", "train_loss", MST_FIGURE_PLAIN, false},
+    {"learning rate", "lr", MST_FIGURE_PLAIN, false},
 };
 
 static mst_status add_curve(canvas *c, size_t run, size_t k, const char *set, unsigned part, mst_axis axis)
@@ -151,7 +152,7 @@ static mst_status add_resumes(canvas *c, size_t run, mst_axis axis)
     for (size_t i = 1; i < h->n; i++) {
         const mst_segment *s = &h->segments[i];
         double at = axis == MST_AXIS_TIME ? s->train_s : axis == MST_AXIS_STEPS ? s->step : s->rows;
-        mst_buffer text = {0};
+        mst_string text = {0};
         char number[40];
         mst_segment_changes(s, &text);
         char *words = mst_sprintf("resumed at step %s%s%.200s", mst_figure_count(s->step, number),
@@ -159,7 +160,7 @@ static mst_status add_resumes(canvas *c, size_t run, mst_axis axis)
         mst_status st = words != NULL && !text.failed ? add_mark(c, MST_MARK_JOIN, at, at, run, words)
                                                       : mst_fail_memory();
         mst_free(words);
-        mst_buffer_fini(&text);
+        mst_string_fini(&text);
         TRY(st);
     }
     return MST_OK;
@@ -193,7 +194,7 @@ static mst_status draw_curve(canvas *c, size_t k, mst_axis axis)
     mst_plot plot = {.title = title,
                      .x_label = labels[axis],
                      .y_label = curves[k].title,
-                     .x_unit = axis == MST_AXIS_TIME ? MST_PLOT_SECONDS : MST_PLOT_COUNT,
+                     .x_unit = axis == MST_AXIS_TIME ? MST_FIGURE_SECONDS : MST_FIGURE_COUNT,
                      .y_unit = curves[k].unit,
                      .zero_x = true,
                      .series = c->series,
@@ -242,13 +243,13 @@ static mst_status add_marks(canvas *c, size_t run, const char *process)
 
 static const struct {
     const char *title, *first, *second; /* the pair's names */
-    mst_plot_unit unit;
+    mst_figure_unit unit;
     int kind, pair; /* of the host; those of a process are 6 further; pair -1: none */
 } uses[] = {
-    {"CPU", "cores busy", NULL, MST_PLOT_PLAIN, MST_LOAD_HOST_CPU, -1},
-    {"memory", "in use", NULL, MST_PLOT_BYTES, MST_LOAD_HOST_MEMORY, -1},
-    {"network", "in", "out", MST_PLOT_RATE, MST_LOAD_HOST_NET_IN, MST_LOAD_HOST_NET_OUT},
-    {"disk", "read", "written", MST_PLOT_RATE, MST_LOAD_HOST_DISK_READ, MST_LOAD_HOST_DISK_WRITE},
+    {"CPU", "cores busy", NULL, MST_FIGURE_PLAIN, MST_LOAD_HOST_CPU, -1},
+    {"memory", "in use", NULL, MST_FIGURE_BYTES, MST_LOAD_HOST_MEMORY, -1},
+    {"network", "in", "out", MST_FIGURE_RATE, MST_LOAD_HOST_NET_IN, MST_LOAD_HOST_NET_OUT},
+    {"disk", "read", "written", MST_FIGURE_RATE, MST_LOAD_HOST_DISK_READ, MST_LOAD_HOST_DISK_WRITE},
 };
 #define PROCESS_KINDS (MST_LOAD_CPU - MST_LOAD_HOST_CPU)
 
@@ -289,7 +290,7 @@ static mst_status draw_use(canvas *c, size_t k, const char *of, bool host)
     mst_plot plot = {.title = !host && uses[k].kind == MST_LOAD_HOST_NET_IN ? "messages" : uses[k].title,
                      .x_label = "time since the start",
                      .y_label = label,
-                     .x_unit = MST_PLOT_SECONDS,
+                     .x_unit = MST_FIGURE_SECONDS,
                      .y_unit = uses[k].unit,
                      .zero = true,
                      .zero_x = true,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/figure.h"
 #include "report/report_impl.h"
 
 #define NO_SAVE_S 1e-6 /* what looking at the clock takes where nothing is saved */
@@ -122,7 +123,7 @@ mst_status mst_report_sheet_verdict(const mst_report *self, mst_sheet *out)
                            mst_bottleneck_name((mst_bottleneck)k), (unsigned)k + 1);
     for (size_t i = 0; i < self->n; i++) {
         const char *titles[MST_BOTTLENECKS];
-        mst_buffer bar = {0};
+        mst_string bar = {0};
         if (!self->verdicts[i].known)
             continue;
         for (int k = 0; k < MST_BOTTLENECKS; k++)
@@ -249,7 +250,7 @@ mst_status mst_report_sheet_phases(const mst_report *self, mst_sheet *out)
         for (size_t p = 0; p < self->runs[i]->n_processes; p++) {
             const char *titles[MST_COSTS];
             double shares[MST_COSTS];
-            mst_buffer bar = {0};
+            mst_string bar = {0};
             mst_costs c;
             mst_costs_of(self->runs[i]->processes[p], NAN, NAN, &c);
             if (c.thread_seconds <= 0)
@@ -523,7 +524,7 @@ mst_status mst_report_sheet_history(const mst_report *self, mst_sheet *out)
         const mst_history *h = &self->histories[i];
         for (size_t k = 0; h->n > 1 && k < h->n; k++) {
             const mst_segment *s = &h->segments[k];
-            mst_buffer changes = {0};
+            mst_string changes = {0};
             char number[24];
             snprintf(number, sizeof number, "%zu", k + 1);
             mst_segment_changes(s, &changes);
@@ -539,7 +540,7 @@ mst_status mst_report_sheet_history(const mst_report *self, mst_sheet *out)
                                 : k == 0 && h->unrecorded ? "resumed before; not recorded"
                                                           : "");
             mst_sheet_text(out, s->end);
-            mst_buffer_fini(&changes);
+            mst_string_fini(&changes);
         }
     }
     return finish(out);

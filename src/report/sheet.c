@@ -6,11 +6,11 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/figure.h"
 
-#define LONG    32  /* characters of a cell that gets room to wrap */
-#define MIDDLE  14  /* ... that is not narrowed to a word a line */
-#define WIDE    180 /* characters of a line */
-#define NOTHING "\xe2\x80\x93"
+#define LONG   32  /* characters of a cell that gets room to wrap */
+#define MIDDLE 14  /* ... that is not narrowed to a word a line */
+#define WIDE   180 /* characters of a line */
 
 void mst_sheet_fini(mst_sheet *self)
 {
@@ -54,85 +54,52 @@ void mst_sheet_value(mst_sheet *self, double value, const char *text)
     add(self, mst_strdup(isnan(value) ? "" : text), value, false);
 }
 
-/* Zeros at the end of the number that the text begins with, up to so many digits: figures of a column are as
- * long as each other. Whole bytes, minutes and hours stay. */
-static const char *align(char *text, size_t size, int digits)
+static void sheet_figure(mst_sheet *self, mst_figure_unit unit, double value)
 {
-    size_t n = strspn(text, "-0123456789."), zeros = 0;
-    int has = 0;
-    bool point = false, leading = true;
-    for (size_t i = 0; i < n; i++) {
-        point = point || text[i] == '.';
-        leading = leading && (text[i] < '1' || text[i] > '9');
-        has += !leading && text[i] != '.';
-    }
-    if (n == 0 || leading || has >= digits || text[n] == 'e' || text[n] == '+' ||
-        strcmp(text + n, " B") == 0 || strcmp(text + n, " B/s") == 0 || strncmp(text + n, " min", 4) == 0 ||
-        strncmp(text + n, " h", 2) == 0)
-        return text;
-    zeros = (size_t)(digits - has) + !point;
-    size_t rest = strlen(text + n) + 1;
-    if (n + zeros + rest > size)
-        return text;
-    memmove(text + n + zeros, text + n, rest);
-    memset(text + n, '0', zeros);
-    if (!point)
-        text[n] = '.';
-    return text;
+    char text[MST_FIGURE_SIZE];
+    mst_sheet_value(self, value, mst_figure_column(unit, value, text));
 }
 
 void mst_sheet_count(mst_sheet *self, double value)
 {
-    char text[40];
-    mst_sheet_value(self, value, mst_figure_count(value, text));
+    sheet_figure(self, MST_FIGURE_COUNT, value);
 }
 
 void mst_sheet_real(mst_sheet *self, double value)
 {
-    char text[40];
-    mst_figure_real(value, text);
-    mst_sheet_value(self, value, align(text, sizeof text, 4));
+    sheet_figure(self, MST_FIGURE_PLAIN, value);
 }
 
 void mst_sheet_bytes(mst_sheet *self, double value)
 {
-    char text[40];
-    mst_figure_bytes(value, text);
-    mst_sheet_value(self, value, value == 0 ? NOTHING : align(text, sizeof text, 3));
+    sheet_figure(self, MST_FIGURE_BYTES, value);
 }
 
 void mst_sheet_rate(mst_sheet *self, double value)
 {
-    char text[40], whole[48];
-    snprintf(whole, sizeof whole, "%s/s", mst_figure_bytes(value, text));
-    mst_sheet_value(self, value, value == 0 ? NOTHING : align(whole, sizeof whole, 3));
+    sheet_figure(self, MST_FIGURE_RATE, value);
 }
 
 void mst_sheet_seconds(mst_sheet *self, double value)
 {
-    char text[40];
-    mst_figure_seconds(value, text);
-    mst_sheet_value(self, value, align(text, sizeof text, 3));
+    sheet_figure(self, MST_FIGURE_SECONDS, value);
 }
 
 void mst_sheet_percent(mst_sheet *self, double share)
 {
-    char text[40];
-    mst_sheet_value(self, share, share == 0 ? NOTHING : mst_figure_percent(share, text));
+    sheet_figure(self, MST_FIGURE_SHARE, share);
 }
 
 void mst_sheet_precise(mst_sheet *self, double share)
 {
-    char text[40] = NOTHING;
-    if (isfinite(share) && fabs(share) < 1e6)
-        snprintf(text, sizeof text, "%.2f%%", share * 100);
-    mst_sheet_value(self, share, text);
+    char text[MST_FIGURE_SIZE];
+    mst_sheet_value(self, share, mst_figure_precise(share, text));
 }
 
-void mst_sheet_raw(mst_sheet *self, mst_buffer *html)
+void mst_sheet_raw(mst_sheet *self, mst_string *html)
 {
     add(self, html->failed ? NULL : mst_strdup(html->text != NULL ? html->text : ""), NAN, true);
-    mst_buffer_fini(html);
+    mst_string_fini(html);
 }
 
 size_t mst_sheet_rows(const mst_sheet *self)
@@ -151,7 +118,7 @@ static bool is_bar(const mst_sheet *self, size_t column)
 static bool is_shown(const mst_sheet *self, size_t column)
 {
     for (size_t i = column; i < self->n_cells; i += self->n_columns)
-        if (self->cells[i].text[0] != '\0' && strcmp(self->cells[i].text, NOTHING) != 0)
+        if (self->cells[i].text[0] != '\0' && strcmp(self->cells[i].text, MST_FIGURE_NONE) != 0)
             return true;
     return column == 0;
 }
@@ -172,87 +139,87 @@ bool mst_sheet_is_wide(const mst_sheet *self)
     return sum > WIDE;
 }
 
-static void add_heading(const mst_sheet_column *c, mst_buffer *out)
+static void add_heading(const mst_sheet_column *c, mst_string *out)
 {
-    mst_buffer_format(out, "<th scope=\"col\"%s>", c->number ? " class=\"n\"" : "");
+    mst_string_format(out, "<th scope=\"col\"%s>", c->number ? " class=\"n\"" : "");
     if (c->part > 0)
-        mst_buffer_format(
+        mst_string_format(
             out,
             "<svg class=\"part\" viewBox=\"0 0 10 10\" aria-hidden=\"true\"><rect class=\"p%u\" "
             "width=\"10\" height=\"10\" rx=\"2\"/></svg>",
             (c->part - 1) % 11);
-    mst_buffer_html(out, c->title);
-    mst_buffer_add(out, "</th>");
+    mst_string_html(out, c->title);
+    mst_string_add(out, "</th>");
 }
 
-void mst_sheet_html(const mst_sheet *self, mst_buffer *out)
+void mst_sheet_html(const mst_sheet *self, mst_string *out)
 {
     out->failed = out->failed || self->failed;
-    mst_buffer_add(out, "<div class=\"scroll\"><table><thead><tr>");
+    mst_string_add(out, "<div class=\"scroll\"><table><thead><tr>");
     for (size_t c = 0; c < self->n_columns; c++)
         if (is_shown(self, c))
             add_heading(&self->columns[c], out);
-    mst_buffer_add(out, "</tr></thead><tbody>\n");
+    mst_string_add(out, "</tr></thead><tbody>\n");
     for (size_t i = 0; i < mst_sheet_rows(self) * self->n_columns; i++) {
         size_t c = i % self->n_columns;
-        mst_buffer_add(out, c == 0 ? "<tr>" : "");
+        mst_string_add(out, c == 0 ? "<tr>" : "");
         if (is_shown(self, c)) {
-            mst_buffer_format(out, "<%s%s>", c == 0 ? "th scope=\"row\"" : "td",
+            mst_string_format(out, "<%s%s>", c == 0 ? "th scope=\"row\"" : "td",
                               self->columns[c].number                ? " class=\"n\""
                               : is_bar(self, c)                      ? " class=\"barcell\""
                               : strlen(self->cells[i].text) > LONG   ? " class=\"long\""
                               : strlen(self->cells[i].text) > MIDDLE ? " class=\"mid\""
                                                                      : "");
             if (self->cells[i].raw)
-                mst_buffer_add(out, self->cells[i].text);
+                mst_string_add(out, self->cells[i].text);
             else
-                mst_buffer_html(out, self->cells[i].text);
-            mst_buffer_add(out, c == 0 ? "</th>" : "</td>");
+                mst_string_html(out, self->cells[i].text);
+            mst_string_add(out, c == 0 ? "</th>" : "</td>");
         }
-        mst_buffer_add(out, c + 1 == self->n_columns ? "</tr>\n" : "");
+        mst_string_add(out, c + 1 == self->n_columns ? "</tr>\n" : "");
     }
-    mst_buffer_add(out, "</tbody></table></div>\n");
+    mst_string_add(out, "</tbody></table></div>\n");
 }
 
-void mst_sheet_section(const mst_sheet *self, int level, mst_buffer *out)
+void mst_sheet_section(const mst_sheet *self, int level, mst_string *out)
 {
     if (mst_sheet_rows(self) == 0)
         return;
-    mst_buffer_format(out, "<section%s>\n", mst_sheet_is_wide(self) ? " class=\"wide\"" : "");
+    mst_string_format(out, "<section%s>\n", mst_sheet_is_wide(self) ? " class=\"wide\"" : "");
     if (level > 0)
-        mst_buffer_format(out, "<h%d>%s</h%d>\n", level, self->title, level);
+        mst_string_format(out, "<h%d>%s</h%d>\n", level, self->title, level);
     if (self->note != NULL)
-        mst_buffer_format(out, "<p class=\"note\">%s</p>\n", self->note);
+        mst_string_format(out, "<p class=\"note\">%s</p>\n", self->note);
     mst_sheet_html(self, out);
-    mst_buffer_add(out, "</section>\n");
+    mst_string_add(out, "</section>\n");
 }
 
-void mst_sheet_markdown(const mst_sheet *self, mst_buffer *out)
+void mst_sheet_markdown(const mst_sheet *self, mst_string *out)
 {
     out->failed = out->failed || self->failed;
-    mst_buffer_add(out, "|");
+    mst_string_add(out, "|");
     for (size_t c = 0; c < self->n_columns; c++)
         if (!is_bar(self, c) && is_shown(self, c))
-            mst_buffer_format(out, " %s |", self->columns[c].title);
-    mst_buffer_add(out, "\n|");
+            mst_string_format(out, " %s |", self->columns[c].title);
+    mst_string_add(out, "\n|");
     for (size_t c = 0; c < self->n_columns; c++)
         if (!is_bar(self, c) && is_shown(self, c))
-            mst_buffer_add(out, self->columns[c].number ? "---:|" : "---|");
-    mst_buffer_add(out, "\n");
+            mst_string_add(out, self->columns[c].number ? "---:|" : "---|");
+    mst_string_add(out, "\n");
     for (size_t i = 0; i < mst_sheet_rows(self) * self->n_columns; i++) {
         size_t c = i % self->n_columns;
-        mst_buffer_add(out, c == 0 ? "|" : "");
+        mst_string_add(out, c == 0 ? "|" : "");
         if (!is_bar(self, c) && is_shown(self, c)) {
-            mst_buffer_add(out, " ");
-            mst_buffer_markdown(out, self->cells[i].text);
-            mst_buffer_add(out, " |");
+            mst_string_add(out, " ");
+            mst_string_markdown(out, self->cells[i].text);
+            mst_string_add(out, " |");
         }
-        mst_buffer_add(out, c + 1 == self->n_columns ? "\n" : "");
+        mst_string_add(out, c + 1 == self->n_columns ? "\n" : "");
     }
-    mst_buffer_add(out, "\n");
+    mst_string_add(out, "\n");
 }
 
-void mst_sheet_csv(const mst_sheet *self, mst_buffer *out)
+void mst_sheet_csv(const mst_sheet *self, mst_string *out)
 {
     out->failed = out->failed || self->failed;
     for (size_t r = 0; r < mst_sheet_rows(self); r++) {
@@ -260,17 +227,17 @@ void mst_sheet_csv(const mst_sheet *self, mst_buffer *out)
         for (size_t c = 1; c < self->n_columns; c++) {
             if (row[c].raw)
                 continue;
-            mst_buffer_csv(out, self->key);
-            mst_buffer_add(out, ",");
-            mst_buffer_csv(out, row[0].text);
-            mst_buffer_add(out, ",");
-            mst_buffer_csv(out, self->columns[c].key);
-            mst_buffer_add(out, ",");
+            mst_string_csv(out, self->key);
+            mst_string_add(out, ",");
+            mst_string_csv(out, row[0].text);
+            mst_string_add(out, ",");
+            mst_string_csv(out, self->columns[c].key);
+            mst_string_add(out, ",");
             if (isnan(row[c].value))
-                mst_buffer_csv(out, row[c].text);
+                mst_string_csv(out, row[c].text);
             else
-                mst_buffer_format(out, "%.10g", row[c].value);
-            mst_buffer_add(out, "\n");
+                mst_string_format(out, "%.10g", row[c].value);
+            mst_string_add(out, "\n");
         }
     }
 }
@@ -321,13 +288,13 @@ static mst_status each(const mst_sheet_maker *makers, size_t n, const void *repo
 
 static mst_status put_markdown(const mst_sheet *sheet, const char *name, void *arg)
 {
-    mst_buffer *out = arg;
+    mst_string *out = arg;
     (void)name;
     if (mst_sheet_rows(sheet) == 0)
         return MST_OK;
-    mst_buffer_format(out, "## %s\n\n", sheet->title);
+    mst_string_format(out, "## %s\n\n", sheet->title);
     if (sheet->note != NULL)
-        mst_buffer_format(out, "%s\n\n", sheet->note);
+        mst_string_format(out, "%s\n\n", sheet->note);
     mst_sheet_markdown(sheet, out);
     return MST_OK;
 }
@@ -346,12 +313,12 @@ static mst_status put_json(const mst_sheet *sheet, const char *name, void *arg)
     return MST_OK;
 }
 
-mst_status mst_sheets_markdown(const mst_sheet_maker *makers, size_t n, const void *report, mst_buffer *out)
+mst_status mst_sheets_markdown(const mst_sheet_maker *makers, size_t n, const void *report, mst_string *out)
 {
     return each(makers, n, report, put_markdown, out);
 }
 
-mst_status mst_sheets_csv(const mst_sheet_maker *makers, size_t n, const void *report, mst_buffer *out)
+mst_status mst_sheets_csv(const mst_sheet_maker *makers, size_t n, const void *report, mst_string *out)
 {
     return each(makers, n, report, put_csv, out);
 }

@@ -7,7 +7,7 @@
 
 #include <jansson.h>
 
-#include "report/buffer.h"
+#include "base/strings.h"
 
 typedef struct mst_cell {
     char *text;
@@ -49,7 +49,7 @@ void mst_sheet_seconds(mst_sheet *self, double value);
 void mst_sheet_percent(mst_sheet *self, double share);
 void mst_sheet_precise(mst_sheet *self, double share); /* in percent, with two decimals */
 /* A bar for HTML; nothing elsewhere. Takes the buffer's text. */
-void mst_sheet_raw(mst_sheet *self, mst_buffer *html);
+void mst_sheet_raw(mst_sheet *self, mst_string *html);
 
 size_t mst_sheet_rows(const mst_sheet *self);
 /* Whether it is too wide for an upright page of paper. */
@@ -57,11 +57,11 @@ bool mst_sheet_is_wide(const mst_sheet *self);
 
 /* HTML and Markdown leave out columns in which nothing stands. The section is the title as a heading of that
  * level (0: none), the note and the table, which stay together in print; nothing when there are no rows. */
-void mst_sheet_html(const mst_sheet *self, mst_buffer *out);
-void mst_sheet_section(const mst_sheet *self, int level, mst_buffer *out);
-void mst_sheet_markdown(const mst_sheet *self, mst_buffer *out);
+void mst_sheet_html(const mst_sheet *self, mst_string *out);
+void mst_sheet_section(const mst_sheet *self, int level, mst_string *out);
+void mst_sheet_markdown(const mst_sheet *self, mst_string *out);
 /* table,row,column,value: a line for each cell but those of the first column, which names the row. */
-void mst_sheet_csv(const mst_sheet *self, mst_buffer *out);
+void mst_sheet_csv(const mst_sheet *self, mst_string *out);
 json_t *mst_sheet_json(const mst_sheet *self); /* [{key: value}]; new reference or NULL */
 
 /* ---- the tables of a report, in their order ---- */
@@ -73,8 +73,8 @@ typedef struct mst_sheet_maker {
 
 /* What `make` fails with. Markdown: title, note and table of those that have rows. JSON: an entry of `into`
  * for each, MST_ENOMEM. */
-mst_status mst_sheets_markdown(const mst_sheet_maker *makers, size_t n, const void *report, mst_buffer *out);
-mst_status mst_sheets_csv(const mst_sheet_maker *makers, size_t n, const void *report, mst_buffer *out);
+mst_status mst_sheets_markdown(const mst_sheet_maker *makers, size_t n, const void *report, mst_string *out);
+mst_status mst_sheets_csv(const mst_sheet_maker *makers, size_t n, const void *report, mst_string *out);
 mst_status mst_sheets_json(const mst_sheet_maker *makers, size_t n, const void *report, json_t *into);
 
 #endif

@@ -7,8 +7,9 @@
  *
  * Invariants
  * 1. Every number written is finite and within the drawing.
- * 2. No text from outside is written but through mst_buffer_html. */
+ * 2. No text from outside is written but through mst_string_html. */
 #include "report/svg.h"
+#include "base/figure.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -99,21 +100,21 @@ static double place(const axis *a, double value)
     return a->from + fmin(1, fmax(0, share)) * (a->to - a->from);
 }
 
-static void choose_scale(axis *a, mst_plot_unit unit, double greatest)
+static void choose_scale(axis *a, mst_figure_unit unit, double greatest)
 {
     static const char *const bytes[] = {"B", "kB", "MB", "GB", "TB", "PB"};
     static const char *const rates[] = {"B/s", "kB/s", "MB/s", "GB/s", "TB/s", "PB/s"};
     a->scale = 1;
     a->suffix = "";
-    if (unit == MST_PLOT_SECONDS) {
+    if (unit == MST_FIGURE_SECONDS) {
         a->scale = greatest >= 3 * 3600 ? 3600 : greatest >= 300 ? 60 : 1;
         a->suffix = greatest >= 3 * 3600 ? "h" : greatest >= 300 ? "min" : "s";
-    } else if (unit == MST_PLOT_BYTES || unit == MST_PLOT_RATE) {
+    } else if (unit == MST_FIGURE_BYTES || unit == MST_FIGURE_RATE) {
         int k = 0;
         for (; k < 5 && greatest / a->scale >= 1000; k++)
             a->scale *= 1000;
-        a->suffix = unit == MST_PLOT_BYTES ? bytes[k] : rates[k];
-    } else if (unit == MST_PLOT_SHARE) {
+        a->suffix = unit == MST_FIGURE_BYTES ? bytes[k] : rates[k];
+    } else if (unit == MST_FIGURE_SHARE) {
         a->scale = 0.01;
         a->suffix = "%";
     }
@@ -204,9 +205,9 @@ bool mst_plot_has_points(const mst_plot *plot)
     return find_range(plot).any;
 }
 
-static const char *tick_text(const axis *a, mst_plot_unit unit, double v, double step, char *out)
+static const char *tick_text(const axis *a, mst_figure_unit unit, double v, double step, char *out)
 {
-    if (unit == MST_PLOT_COUNT || fabs(v) >= 1e5 || (v != 0 && fabs(v) < 1e-3))
+    if (unit == MST_FIGURE_COUNT || fabs(v) >= 1e5 || (v != 0 && fabs(v) < 1e-3))
         return mst_figure_short(v, out);
     bool decades = a->log && step == 0;
     int digits = decades && v < 1 ? (int)ceil(-log10(v) - 1e-9) : 0;
@@ -218,19 +219,19 @@ static const char *tick_text(const axis *a, mst_plot_unit unit, double v, double
     return out;
 }
 
-static void draw_tick(const axis *a, bool horizontal, mst_plot_unit unit, double v, double step,
-                      const axis *other, mst_buffer *out)
+static void draw_tick(const axis *a, bool horizontal, mst_figure_unit unit, double v, double step,
+                      const axis *other, mst_string *out)
 {
     char text[40];
     double at = place(a, v * a->scale);
     tick_text(a, unit, v, step, text);
     if (horizontal)
-        mst_buffer_format(out,
+        mst_string_format(out,
                           "<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
                           "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>",
                           at, at, other->to, other->from, at, other->from + 16, text);
     else
-        mst_buffer_format(out,
+        mst_string_format(out,
                           "<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
                           "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%s</text>",
                           other->from, other->to, at, at, other->from - TICK_GAP, at + 4, text);
@@ -265,8 +266,8 @@ static size_t find_ticks(const axis *a, int n, tick out[TICKS_MAX])
     return found;
 }
 
-static void draw_ticks(const axis *a, bool horizontal, mst_plot_unit unit, int n, const axis *other,
-                       mst_buffer *out)
+static void draw_ticks(const axis *a, bool horizontal, mst_figure_unit unit, int n, const axis *other,
+                       mst_string *out)
 {
     tick ticks[TICKS_MAX];
     size_t found = find_ticks(a, n, ticks);
@@ -275,7 +276,7 @@ static void draw_ticks(const axis *a, bool horizontal, mst_plot_unit unit, int n
 }
 
 /* Where the plot begins, so that the axis's label and the longest text of its ticks stand side by side. */
-static double left_of(const axis *y, mst_plot_unit unit, int n)
+static double left_of(const axis *y, mst_figure_unit unit, int n)
 {
     tick ticks[TICKS_MAX];
     char text[40];
@@ -292,14 +293,14 @@ static double left_of(const axis *y, mst_plot_unit unit, int n)
 typedef struct pen {
     const mst_plot *plot;
     const axis *x, *y;
-    mst_buffer *out;
+    mst_string *out;
     bool down;
     double aside; /* series with spreads stand a little beside each other */
 } pen;
 
 static void draw_to(pen *p, double x, double y)
 {
-    mst_buffer_format(p->out, "%s%.1f %.1f", p->down ? "L" : "M", place(p->x, x) + p->aside, place(p->y, y));
+    mst_string_format(p->out, "%s%.1f %.1f", p->down ? "L" : "M", place(p->x, x) + p->aside, place(p->y, y));
     p->down = true;
 }
 
@@ -336,10 +337,10 @@ static void draw_dots(const pen *p, const mst_series *s, bool alone)
         double px = s->points.x[i], py = s->points.y[i];
         if (!drawn(p->plot, px, py))
             continue;
-        mst_buffer_format(p->out, "<circle class=\"dot c%u\" cx=\"%.1f\" cy=\"%.1f\" r=\"%s\"><title>",
+        mst_string_format(p->out, "<circle class=\"dot c%u\" cx=\"%.1f\" cy=\"%.1f\" r=\"%s\"><title>",
                           s->colour, place(p->x, px) + p->aside, place(p->y, py), alone ? "3.6" : "2.8");
-        mst_buffer_html(p->out, s->label);
-        mst_buffer_format(p->out, ": %s %s, %s</title></circle>", mst_figure_short(px / p->x->scale, x),
+        mst_string_html(p->out, s->label);
+        mst_string_format(p->out, ": %s %s, %s</title></circle>", mst_figure_short(px / p->x->scale, x),
                           p->x->suffix[0] != '\0' ? p->x->suffix : p->plot->x_label,
                           mst_figure_real(py / p->y->scale, y));
     }
@@ -351,15 +352,15 @@ typedef struct column {
 
 static void draw_band_part(const pen *p, const mst_series *s, const column *columns, size_t n)
 {
-    mst_buffer_format(p->out, "<path class=\"c%u span\" d=\"", s->colour);
+    mst_string_format(p->out, "<path class=\"c%u span\" d=\"", s->colour);
     for (size_t i = 0; i < n; i++)
-        mst_buffer_format(p->out, "%s%.1f %.1f", i == 0 ? "M" : "L", columns[i].x, columns[i].high);
+        mst_string_format(p->out, "%s%.1f %.1f", i == 0 ? "M" : "L", columns[i].x, columns[i].high);
     for (size_t i = n; i > 0; i--)
-        mst_buffer_format(p->out, "L%.1f %.1f", columns[i - 1].x, columns[i - 1].low);
-    mst_buffer_format(p->out, "z\"/><path class=\"c%u line%s\" d=\"", s->colour, s->dashed ? " dash" : "");
+        mst_string_format(p->out, "L%.1f %.1f", columns[i - 1].x, columns[i - 1].low);
+    mst_string_format(p->out, "z\"/><path class=\"c%u line%s\" d=\"", s->colour, s->dashed ? " dash" : "");
     for (size_t i = 0; i < n; i++)
-        mst_buffer_format(p->out, "%s%.1f %.1f", i == 0 ? "M" : "L", columns[i].x, columns[i].mean);
-    mst_buffer_add(p->out, "\"/>");
+        mst_string_format(p->out, "%s%.1f %.1f", i == 0 ? "M" : "L", columns[i].x, columns[i].mean);
+    mst_string_add(p->out, "\"/>");
 }
 
 /* A line of means in a band from the least to the greatest, broken where points are missing. */
@@ -401,18 +402,18 @@ static void draw_band(const pen *p, const mst_series *s)
 static void draw_spreads(const pen *p, const mst_series *s)
 {
     double low, high;
-    mst_buffer_format(p->out, "<path class=\"c%u line\" d=\"", s->colour);
+    mst_string_format(p->out, "<path class=\"c%u line\" d=\"", s->colour);
     for (size_t i = 0; i < s->points.n; i++)
         if (drawn(p->plot, s->points.x[i], s->points.y[i]) && spread(p->plot, s, i, &low, &high)) {
             double x = place(p->x, s->points.x[i]) + p->aside, from = place(p->y, low),
                    to = place(p->y, high);
-            mst_buffer_format(p->out, "M%.1f %.1fh6m-3 0V%.1fm-3 0h6", x - 3, from, to);
+            mst_string_format(p->out, "M%.1f %.1fh6m-3 0V%.1fm-3 0h6", x - 3, from, to);
         }
-    mst_buffer_add(p->out, "\"/>");
+    mst_string_add(p->out, "\"/>");
 }
 
 static void draw_series(const mst_plot *plot, const mst_series *s, const axis *x, const axis *y,
-                        mst_buffer *out)
+                        mst_string *out)
 {
     pen p = {.plot = plot, .x = x, .y = y, .out = out};
     size_t n = 0;
@@ -423,42 +424,42 @@ static void draw_series(const mst_plot *plot, const mst_series *s, const axis *x
         n += drawn(plot, s->points.x[i], s->points.y[i]);
     if (n == 0)
         return;
-    mst_buffer_format(out, "<g class=\"r%u\">", s->run);
+    mst_string_format(out, "<g class=\"r%u\">", s->run);
     if (n > DENSE) {
         draw_band(&p, s);
     } else {
-        mst_buffer_format(out, "<path class=\"c%u line%s\" d=\"", s->colour, s->dashed ? " dash" : "");
+        mst_string_format(out, "<path class=\"c%u line%s\" d=\"", s->colour, s->dashed ? " dash" : "");
         draw_reduced(&p, &s->points);
-        mst_buffer_add(out, "\"/>");
+        mst_string_add(out, "\"/>");
     }
     if (s->low != NULL)
         draw_spreads(&p, s);
     if ((s->dots && n <= DOTS_MAX) || n == 1)
         draw_dots(&p, s, n == 1);
-    mst_buffer_add(out, "</g>\n");
+    mst_string_add(out, "</g>\n");
 }
 
 static void draw_mark(const mst_plot *plot, const mst_mark *m, const axis *x, double top, double bottom,
-                      mst_buffer *out)
+                      mst_string *out)
 {
     bool band = m->kind == MST_MARK_EVALUATION || m->kind == MST_MARK_CHECKPOINT;
     const char *lane = plot->n_lanes > 0 ? " lane" : "";
     double from = place(x, m->from), to = place(x, isfinite(m->to) ? m->to : x->high * x->scale);
-    mst_buffer_format(out, "<g class=\"r%u\">", m->run);
+    mst_string_format(out, "<g class=\"r%u\">", m->run);
     if (band)
-        mst_buffer_format(
+        mst_string_format(
             out, "<rect class=\"m%d%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"><title>",
             (int)m->kind, lane, from, top, fmax(1.5, to - from), bottom - top);
     else
-        mst_buffer_format(out,
+        mst_string_format(out,
                           "<line class=\"m%d%s\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"><title>",
                           (int)m->kind, lane, from, from, top, bottom);
-    mst_buffer_html(out, m->text);
-    mst_buffer_add(out, band ? "</title></rect></g>\n" : "</title></line></g>\n");
+    mst_string_html(out, m->text);
+    mst_string_add(out, band ? "</title></rect></g>\n" : "</title></line></g>\n");
 }
 
 /* Across the plot, or in lanes above it that begin with the colour of whose they are. */
-static void draw_marks(const mst_plot *plot, const axis *x, const axis *y, mst_buffer *out)
+static void draw_marks(const mst_plot *plot, const axis *x, const axis *y, mst_string *out)
 {
     double low = x->low * x->scale, high = x->high * x->scale;
     bool begun[MST_SVG_LANES] = {false};
@@ -474,7 +475,7 @@ static void draw_marks(const mst_plot *plot, const axis *x, const axis *y, mst_b
             top -= LANE * (double)(n_lanes - m->lane) + LANES_GAP;
             bottom = top + LANE - 1;
             if (!begun[m->lane])
-                mst_buffer_format(out,
+                mst_string_format(out,
                                   "<g class=\"r%u\"><rect class=\"p%u\" x=\"%.1f\" y=\"%.1f\" width=\"7\" "
                                   "height=\"%.1f\"/></g>\n",
                                   m->run, m->colour, x->from - 10, top, LANE - 1);
@@ -486,26 +487,26 @@ static void draw_marks(const mst_plot *plot, const axis *x, const axis *y, mst_b
 }
 
 /* Label and unit: "memory, MB". */
-static void add_label(const char *label, const axis *a, mst_buffer *out)
+static void add_label(const char *label, const axis *a, mst_string *out)
 {
-    mst_buffer_html(out, label);
+    mst_string_html(out, label);
     if (a->suffix[0] != '\0')
-        mst_buffer_format(out, "%s%s", label[0] != '\0' ? ", " : "", a->suffix);
+        mst_string_format(out, "%s%s", label[0] != '\0' ? ", " : "", a->suffix);
 }
 
-static void draw_legend(const mst_plot *plot, double top, mst_buffer *out)
+static void draw_legend(const mst_plot *plot, double top, mst_string *out)
 {
     for (size_t s = 0; s < plot->n_series; s++) {
         double y = top + LEGEND * (double)s;
-        mst_buffer_format(out, "<path class=\"c%u line%s\" d=\"M%.1f %.1fh22\"/><text x=\"%.1f\" y=\"%.1f\">",
+        mst_string_format(out, "<path class=\"c%u line%s\" d=\"M%.1f %.1fh22\"/><text x=\"%.1f\" y=\"%.1f\">",
                           plot->series[s].colour, plot->series[s].dashed ? " dash" : "", LEFT, y, LEFT + 28,
                           y + 4);
-        mst_buffer_html(out, plot->series[s].label);
-        mst_buffer_add(out, "</text>\n");
+        mst_string_html(out, plot->series[s].label);
+        mst_string_add(out, "</text>\n");
     }
 }
 
-void mst_plot_draw(const mst_plot *plot, const char *classes, mst_buffer *out)
+void mst_plot_draw(const mst_plot *plot, const char *classes, mst_string *out)
 {
     range r = find_range(plot);
     double more = plot->alone ? TITLE : 0;
@@ -540,25 +541,25 @@ void mst_plot_draw(const mst_plot *plot, const char *classes, mst_buffer *out)
         round_range(&x, 6);
     round_range(&y, 5);
     x.from = left_of(&y, plot->y_unit, 5);
-    mst_buffer_format(
+    mst_string_format(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" class=\"%s%s\" role=\"img\" "
         "aria-label=\"",
         WIDTH, HEIGHT + more + legend, classes, plot->alone ? " alone" : "");
-    mst_buffer_html(out, plot->title);
-    mst_buffer_add(out, "\">");
+    mst_string_html(out, plot->title);
+    mst_string_add(out, "\">");
     if (plot->alone)
-        mst_buffer_format(out,
+        mst_string_format(out,
                           "<style>%s</style><rect class=\"paper\" width=\"%.0f\" height=\"%.0f\"/>"
                           "<text class=\"title\" x=\"%.0f\" y=\"22\">",
                           mst_svg_style, WIDTH, HEIGHT + more + legend, LEFT);
     if (plot->alone)
-        mst_buffer_html(out, plot->title);
-    mst_buffer_add(out, plot->alone ? "</text>\n" : "\n");
+        mst_string_html(out, plot->title);
+    mst_string_add(out, plot->alone ? "</text>\n" : "\n");
     /* a linear x axis is not widened: ticks within what was measured */
     axis ticks = x;
     double step = mst_nice_step(x.low, x.high, 6);
-    step = plot->x_unit == MST_PLOT_COUNT ? fmax(1, step) : step;
+    step = plot->x_unit == MST_FIGURE_COUNT ? fmax(1, step) : step;
     double first = ceil(x.low / step - 1e-9) * step;
     if (x.log)
         draw_ticks(&x, true, plot->x_unit, 6, &y, out);
@@ -566,28 +567,28 @@ void mst_plot_draw(const mst_plot *plot, const char *classes, mst_buffer *out)
         draw_tick(&ticks, true, plot->x_unit, first + i * step, step, &y, out);
     draw_ticks(&y, false, plot->y_unit, 5, &x, out);
     draw_marks(plot, &x, &y, out);
-    mst_buffer_format(out, "<path class=\"axis line\" d=\"M%.1f %.1fV%.1fH%.1f\"/>\n", x.from, y.to, y.from,
+    mst_string_format(out, "<path class=\"axis line\" d=\"M%.1f %.1fV%.1fH%.1f\"/>\n", x.from, y.to, y.from,
                       x.to);
     for (size_t s = 0; s < plot->n_series; s++)
         draw_series(plot, &plot->series[s], &x, &y, out);
-    mst_buffer_format(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">", (x.from + x.to) / 2,
+    mst_string_format(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">", (x.from + x.to) / 2,
                       y.from + 34);
     add_label(plot->x_label, &x, out);
-    mst_buffer_format(out,
+    mst_string_format(out,
                       "</text><text transform=\"translate(11 %.1f) rotate(-90)\" text-anchor=\"middle\">",
                       (y.from + y.to) / 2);
     add_label(plot->y_label, &y, out);
-    mst_buffer_add(out, "</text>");
+    mst_string_add(out, "</text>");
     if (plot->alone)
         draw_legend(plot, HEIGHT + more + 4, out);
-    mst_buffer_add(out, "</svg>\n");
+    mst_string_add(out, "</svg>\n");
 }
 
 void mst_bar_draw(const double *shares, const char *const *titles, const unsigned *parts, size_t n,
-                  mst_buffer *out)
+                  mst_string *out)
 {
     double at = 0;
-    mst_buffer_add(
+    mst_string_add(
         out, "<svg class=\"bar\" viewBox=\"0 0 1000 24\" preserveAspectRatio=\"none\" aria-hidden=\"true\">"
              "<rect class=\"p11\" width=\"1000\" height=\"24\"/>");
     for (size_t i = 0; i < n; i++) {
@@ -595,11 +596,11 @@ void mst_bar_draw(const double *shares, const char *const *titles, const unsigne
         char share[40];
         if (width < 0.5)
             continue;
-        mst_buffer_format(out, "<rect class=\"p%u\" x=\"%.1f\" width=\"%.1f\" height=\"24\"><title>",
+        mst_string_format(out, "<rect class=\"p%u\" x=\"%.1f\" width=\"%.1f\" height=\"24\"><title>",
                           (parts != NULL ? parts[i] : (unsigned)i) % 11, at * 1000, width);
-        mst_buffer_html(out, titles[i]);
-        mst_buffer_format(out, ": %s</title></rect>", mst_figure_percent(shares[i], share));
+        mst_string_html(out, titles[i]);
+        mst_string_format(out, ": %s</title></rect>", mst_figure_percent(shares[i], share));
         at += width / 1000;
     }
-    mst_buffer_add(out, "</svg>");
+    mst_string_add(out, "</svg>");
 }

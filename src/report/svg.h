@@ -6,20 +6,12 @@
 #ifndef MST_REPORT_SVG_H
 #define MST_REPORT_SVG_H
 
-#include "report/buffer.h"
+#include "base/figure.h"
+#include "base/strings.h"
 #include "report/figures.h"
 
 #define MST_SVG_COLOURS 8 /* of the palette; series beyond are dashed */
 #define MST_SVG_LANES   8 /* of marks above a plot; those of lanes beyond are not drawn */
-
-typedef enum mst_plot_unit {
-    MST_PLOT_PLAIN,
-    MST_PLOT_COUNT,   /* 20k, 3M; an x axis has whole numbers only */
-    MST_PLOT_SECONDS, /* the axis says s, min or h */
-    MST_PLOT_BYTES,   /* the axis says kB, MB, ... */
-    MST_PLOT_RATE,    /* bytes/s */
-    MST_PLOT_SHARE,   /* shown in percent */
-} mst_plot_unit;
 
 typedef struct mst_series {
     const char *label;
@@ -48,7 +40,7 @@ typedef struct mst_mark {
 
 typedef struct mst_plot {
     const char *title, *x_label, *y_label;
-    mst_plot_unit x_unit, y_unit;
+    mst_figure_unit x_unit, y_unit;
     bool log_y, zero; /* zero: a linear axis starts at 0 */
     bool log_x;
     bool zero_x; /* a linear x axis starts at 0 */
@@ -62,12 +54,12 @@ typedef struct mst_plot {
 
 /* Whether there is anything to draw: a point, for a log axis one above 0. */
 bool mst_plot_has_points(const mst_plot *plot);
-void mst_plot_draw(const mst_plot *plot, const char *classes, mst_buffer *out);
+void mst_plot_draw(const mst_plot *plot, const char *classes, mst_string *out);
 
 /* A horizontal bar divided by shares of one, in the colours parts[i] (classes pN; NULL: in order); titles are
  * shown when pointed at. */
 void mst_bar_draw(const double *shares, const char *const *titles, const unsigned *parts, size_t n,
-                  mst_buffer *out);
+                  mst_string *out);
 
 /* The CSS variables of colours, light and dark, and the classes of drawings. */
 extern const char mst_svg_style[];

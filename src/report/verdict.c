@@ -52,7 +52,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "report/buffer.h"
+#include "base/figure.h"
+#include "base/strings.h"
 #include "report/verdict_impl.h"
 
 #define DOMINATES      0.4
@@ -302,14 +303,6 @@ static void add_evidence(mst_verdict *v, double value, const char *unit, const c
     snprintf(e->unit, sizeof e->unit, "%s", unit);
 }
 
-/* "100 Mbit/s", "2.5 Gbit/s"; out holds 40 bytes. */
-static const char *speed_text(double bytes_per_s, char *out)
-{
-    double mbits = bytes_per_s * 8e-6;
-    snprintf(out, 40, "%.4g %s", mbits >= 1000 ? mbits / 1000 : mbits, mbits >= 1000 ? "Gbit/s" : "Mbit/s");
-    return out;
-}
-
 /* "the host of worker-1"; a process that is alone: "the host". */
 static const char *host_of(const mst_facts *f, const mst_party *p, char out[HOST_TEXT])
 {
@@ -333,11 +326,11 @@ static void take_evidence(const mst_facts *f, mst_verdict *v)
     if (!isnan(f->server_link))
         add_evidence(v, f->server_link, "share", "use of the link of %s (%s)",
                      f->servers[f->linked_server].name,
-                     speed_text(f->servers[f->linked_server].link_bytes, speed));
+                     mst_figure_bits(f->servers[f->linked_server].link_bytes, speed));
     if (!isnan(f->worker_link))
         add_evidence(v, f->worker_link, "share", "use of the link of %s (%s)",
                      f->workers[f->linked_worker].name,
-                     speed_text(f->workers[f->linked_worker].link_bytes, speed));
+                     mst_figure_bits(f->workers[f->linked_worker].link_bytes, speed));
     if (f->n_servers > 0)
         add_evidence(v, f->server_busy, "share", "busy share of %s", f->servers[f->busiest_server].name);
     if (f->n_workers > 1)
@@ -638,7 +631,7 @@ mst_status mst_verdict_write(const char *run_path)
     mst_status st;
     mst_run_data *run = NULL;
     mst_verdict verdict;
-    mst_buffer text = {0};
+    mst_string text = {0};
     json_t *json = NULL;
     TRY(mst_run_data_new(run_path, &run));
     TRY_OUT(st, mst_verdict_of(run, &verdict));
@@ -646,13 +639,13 @@ mst_status mst_verdict_write(const char *run_path)
     char *dumped = json != NULL ? json_dumps(json, JSON_INDENT(1) | JSON_REAL_PRECISION(6)) : NULL;
     if (dumped == NULL)
         TRY_OUT(st, mst_fail_memory());
-    mst_buffer_add(&text, dumped);
-    mst_buffer_add(&text, "\n");
+    mst_string_add(&text, dumped);
+    mst_string_add(&text, "\n");
     free(dumped);
-    st = mst_buffer_save(&text, run->verdict_path);
+    st = mst_string_save(&text, run->verdict_path);
 out:
     json_decref(json);
-    mst_buffer_fini(&text);
+    mst_string_fini(&text);
     mst_run_data_destroy(run);
     return st;
 }

@@ -6,13 +6,14 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/figure.h"
 #include "sweep/sweep_report_impl.h"
 
 static const struct {
     const char *title, *key;
-    mst_plot_unit unit;
+    mst_figure_unit unit;
 } figures[] = {
-#define X(name, title, key, unit) {title, key, MST_PLOT_##unit},
+#define X(name, title, key, unit) {title, key, MST_FIGURE_##unit},
     MST_SWEEP_FIGURES_MAP(X)
 #undef X
 };
@@ -27,7 +28,7 @@ const char *mst_sweep_figure_key(mst_sweep_figure figure)
     return figures[figure].key;
 }
 
-mst_plot_unit mst_sweep_figure_unit(mst_sweep_figure figure)
+mst_figure_unit mst_sweep_figure_unit(mst_sweep_figure figure)
 {
     return figures[figure].unit;
 }
@@ -41,12 +42,12 @@ static mst_sweep_figure figure_of(const char *key)
     return (mst_sweep_figure)k;
 }
 
-mst_plot_unit mst_sweep_metric_unit(const mst_sweep_report *self)
+mst_figure_unit mst_sweep_metric_unit(const mst_sweep_report *self)
 {
     mst_sweep_figure figure = figure_of(self->metric.column);
     if (figure != MST_SWEEP_FIGURES)
         return figures[figure].unit;
-    return strcmp(self->metric.column, "top5") == 0 ? MST_PLOT_SHARE : MST_PLOT_PLAIN;
+    return strcmp(self->metric.column, "top5") == 0 ? MST_FIGURE_SHARE : MST_FIGURE_PLAIN;
 }
 
 /* ---- one run ---- */
@@ -321,14 +322,14 @@ double mst_sweep_option(const mst_sweep_report *self, const mst_sweep_config *co
     return end != text && *end == '\0' ? value : NAN;
 }
 
-void mst_sweep_command(const mst_sweep_cell *cell, mst_buffer *out)
+void mst_sweep_command(const mst_sweep_cell *cell, mst_string *out)
 {
-    mst_buffer_add(out, "muster");
+    mst_string_add(out, "muster");
     for (size_t i = 0; i < cell->words.n; i++) {
         if (strcmp(cell->words.items[i], "--logs=none") == 0)
             continue;
-        mst_buffer_add(out, " ");
-        mst_buffer_shell(out, cell->words.items[i]);
+        mst_string_add(out, " ");
+        mst_string_shell(out, cell->words.items[i]);
     }
 }
 

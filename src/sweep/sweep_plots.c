@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/figure.h"
 #include "sweep/sweep_report_impl.h"
 
 #define LABEL_MAX  200
@@ -154,7 +155,7 @@ static bool wants_log(const mst_series *series, size_t n)
     return low > 0 && high >= 20 * low;
 }
 
-static void draw(const group *g, mst_sweep_figure figure, const mst_series *series, mst_buffer *out)
+static void draw(const group *g, mst_sweep_figure figure, const mst_series *series, mst_string *out)
 {
     mst_plot plot = {.title = mst_sweep_figure_title(figure),
                      .x_label = strcmp(g->option, "batch") == 0 ? "batch size" : g->option,
@@ -168,25 +169,25 @@ static void draw(const group *g, mst_sweep_figure figure, const mst_series *seri
     for (size_t s = 0; s < g->n_labels; s++)
         for (size_t i = 0; i < series[s].points.n; i++)
             whole = whole && series[s].points.x[i] == floor(series[s].points.x[i]);
-    plot.x_unit = whole ? MST_PLOT_COUNT : MST_PLOT_PLAIN;
+    plot.x_unit = whole ? MST_FIGURE_COUNT : MST_FIGURE_PLAIN;
     if (!mst_plot_has_points(&plot))
         return;
     char title[64];
     snprintf(title, sizeof title, "%s", plot.title);
     title[0] = (char)toupper((unsigned char)title[0]);
-    mst_buffer_add(out, "<figure><figcaption>");
-    mst_buffer_html(out, title);
-    mst_buffer_add(out, "</figcaption>\n");
+    mst_string_add(out, "<figure><figcaption>");
+    mst_string_html(out, title);
+    mst_string_add(out, "</figcaption>\n");
     mst_plot log = plot;
     log.log_y = true;
     bool has_log = mst_plot_has_points(&log) && plot.zero;
     mst_plot_draw(&plot, has_log ? "lin" : "", out);
     if (has_log)
         mst_plot_draw(&log, "log", out);
-    mst_buffer_add(out, "</figure>\n");
+    mst_string_add(out, "</figure>\n");
 }
 
-static mst_status add_plot(const group *g, mst_sweep_figure figure, mst_buffer *out)
+static mst_status add_plot(const group *g, mst_sweep_figure figure, mst_string *out)
 {
     mst_status st = MST_OK;
     size_t n = g->report->n_configs;
@@ -215,37 +216,37 @@ static mst_status add_plot(const group *g, mst_sweep_figure figure, mst_buffer *
 
 /* ---- sections ---- */
 
-static mst_status add_group(group *g, mst_buffer *out)
+static mst_status add_group(group *g, mst_string *out)
 {
     find_labels(g);
     if (!has_width(g))
         return MST_OK;
     if (g->facet != NULL) {
-        mst_buffer_add(out, "<h3>");
-        mst_buffer_html(out, g->value);
-        mst_buffer_add(out, "</h3>\n");
+        mst_string_add(out, "<h3>");
+        mst_string_html(out, g->value);
+        mst_string_add(out, "</h3>\n");
     }
     if (g->n_labels > 1) {
-        mst_buffer_add(out, "<div class=\"legend\">");
+        mst_string_add(out, "<div class=\"legend\">");
         for (size_t s = 0; s < g->n_labels; s++) {
-            mst_buffer_format(
+            mst_string_format(
                 out,
                 "<label><svg viewBox=\"0 0 22 10\" aria-hidden=\"true\"><path class=\"c%u line%s\" "
                 "d=\"M1 5h20\"/></svg>",
                 (unsigned)(s % MST_SVG_COLOURS), s >= MST_SVG_COLOURS ? " dash" : "");
-            mst_buffer_html(out, g->labels[s]);
-            mst_buffer_add(out, "</label>");
+            mst_string_html(out, g->labels[s]);
+            mst_string_add(out, "</label>");
         }
-        mst_buffer_add(out, "</div>\n");
+        mst_string_add(out, "</div>\n");
     }
-    mst_buffer_add(out, "<div class=\"grid2\">\n");
+    mst_string_add(out, "<div class=\"grid2\">\n");
     for (size_t k = 0; k < sizeof drawn / sizeof *drawn; k++)
         TRY(add_plot(g, drawn[k], out));
-    mst_buffer_add(out, "</div>\n");
+    mst_string_add(out, "</div>\n");
     return MST_OK;
 }
 
-static mst_status add_section(const mst_sweep_report *self, const char *option, mst_buffer *out)
+static mst_status add_section(const mst_sweep_report *self, const char *option, mst_string *out)
 {
     mst_status st = MST_OK;
     group *g = mst_zalloc(sizeof *g);
@@ -257,11 +258,11 @@ static mst_status add_section(const mst_sweep_report *self, const char *option, 
         mst_free(g);
         return MST_OK;
     }
-    mst_buffer_add(out, "<h2>Against ");
-    mst_buffer_html(out, strcmp(option, "batch") == 0     ? "batch size"
+    mst_string_add(out, "<h2>Against ");
+    mst_string_html(out, strcmp(option, "batch") == 0     ? "batch size"
                          : strcmp(option, "workers") == 0 ? "the number of workers"
                                                           : option);
-    mst_buffer_add(out, "</h2>\n");
+    mst_string_add(out, "</h2>\n");
     find_labels(g);
     if (g->n_labels > MST_SVG_COLOURS)
         for (size_t a = 0; a < self->n_axes && g->facet == NULL; a++)
@@ -283,7 +284,7 @@ static mst_status add_section(const mst_sweep_report *self, const char *option, 
     return st;
 }
 
-mst_status mst_sweep_plots_html(const mst_sweep_report *self, mst_buffer *out)
+mst_status mst_sweep_plots_html(const mst_sweep_report *self, mst_string *out)
 {
     const char *options[AXES_MAX] = {"batch", "global-batch", "workers"};
     size_t n = 3;

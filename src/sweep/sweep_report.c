@@ -1,6 +1,6 @@
 /* The forms of a sweep's report; contract in sweep_report.h.
  *
- * Invariant: text that comes out of a file goes through mst_buffer_html, _markdown or _csv. */
+ * Invariant: text that comes out of a file goes through mst_string_html, _markdown or _csv. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/figure.h"
 #include "base/version.h"
 #include "sweep/sweep_report_impl.h"
 
@@ -64,7 +65,7 @@ static void find_best_quality(const mst_sweep_report *self, best *out)
     if (!isnan(other))
         snprintf(beside, sizeof beside, of_loss ? " (accuracy %.2f%%)" : " (loss %.4g)",
                  of_loss ? other * 100 : other);
-    mst_sweep_figure_text(loss ? MST_PLOT_PLAIN : mst_sweep_metric_unit(self), c->stats[figure].mean, value);
+    mst_figure_text(loss ? MST_FIGURE_PLAIN : mst_sweep_metric_unit(self), c->stats[figure].mean, value);
     spread_text(&c->stats[figure], more, sizeof more);
     snprintf(out->sentence, sizeof out->sentence, "%s %s: %.200s, %s%s%s", high ? "Highest" : "Lowest", name,
              config_name(self, out->config), value, beside, more);
@@ -97,31 +98,31 @@ static void find_best(const mst_sweep_report *self, best out[N_BEST])
         find_quickest(self, &out[2]);
 }
 
-void mst_sweep_report_best(const mst_sweep_report *self, mst_buffer *out)
+void mst_sweep_report_best(const mst_sweep_report *self, mst_string *out)
 {
     best all[N_BEST];
     const char *why = json_string_value(json_object_get(self->sweep->search, "why"));
     find_best(self, all);
     if (why != NULL)
-        mst_buffer_format(out, "Search: %s.\n", why);
+        mst_string_format(out, "Search: %s.\n", why);
     for (size_t i = 0; i < N_BEST; i++) {
         if (all[i].config == self->n_configs)
             continue;
-        mst_buffer_format(out, "%s.\n  ", all[i].sentence);
+        mst_string_format(out, "%s.\n  ", all[i].sentence);
         mst_sweep_command(&self->sweep->cells[self->configs[all[i].config].first], out);
-        mst_buffer_add(out, "\n");
+        mst_string_add(out, "\n");
     }
 }
 
 /* "; 200,000 rows each": how long a run is; or may be, with a target. */
-static void add_limit(const char *name, const char *value, bool at_most, mst_buffer *out)
+static void add_limit(const char *name, const char *value, bool at_most, mst_string *out)
 {
     char *end = NULL, text[40];
     double number = value != NULL ? strtod(value, &end) : NAN;
     if (value == NULL || end == value || *end != '\0')
-        mst_buffer_format(out, "; %s %s", name, value != NULL ? value : "?");
+        mst_string_format(out, "; %s %s", name, value != NULL ? value : "?");
     else
-        mst_buffer_format(out, "; %s%s %.*s each", at_most ? "at most " : "", mst_figure_count(number, text),
+        mst_string_format(out, "; %s%s %.*s each", at_most ? "at most " : "", mst_figure_count(number, text),
                           (int)strlen(name) - (number == 1.0), name); /* names are plurals */
 }
 
@@ -143,7 +144,7 @@ static const json_t *last_try(const json_t *search, const char *name)
 }
 
 /* What became of a search's candidates: none is trained further than it takes to see. */
-static void add_candidates(const mst_sweep_report *self, size_t total, mst_buffer *out)
+static void add_candidates(const mst_sweep_report *self, size_t total, mst_string *out)
 {
     size_t tried = 0, reached = 0, limited = 0, failed = 0;
     for (size_t i = 0; i < self->sweep->n; i++) {
@@ -158,15 +159,15 @@ static void add_candidates(const mst_sweep_report *self, size_t total, mst_buffe
         else if (json_is_true(json_object_get(one, "over")))
             limited++;
     }
-    mst_buffer_format(out, "%zu of %zu candidates tried: %zu reached the target, %zu cut short", tried, total,
+    mst_string_format(out, "%zu of %zu candidates tried: %zu reached the target, %zu cut short", tried, total,
                       reached, tried - reached - limited - failed);
     if (limited > 0)
-        mst_buffer_format(out, ", %zu ended by a limit", limited);
+        mst_string_format(out, ", %zu ended by a limit", limited);
     if (failed > 0)
-        mst_buffer_format(out, ", %zu failed", failed);
+        mst_string_format(out, ", %zu failed", failed);
 }
 
-static void add_counts(const mst_sweep_report *self, mst_buffer *out)
+static void add_counts(const mst_sweep_report *self, mst_string *out)
 {
     size_t counts[MST_CELL_SKIPPED + 1];
     mst_sweep_count(self->sweep, counts);
@@ -174,22 +175,22 @@ static void add_counts(const mst_sweep_report *self, mst_buffer *out)
     if (self->sweep->search != NULL) {
         add_candidates(self, total, out);
     } else {
-        mst_buffer_format(out, "%zu configuration%s, %zu of %zu runs done", self->n_configs,
+        mst_string_format(out, "%zu configuration%s, %zu of %zu runs done", self->n_configs,
                           self->n_configs == 1 ? "" : "s", counts[MST_CELL_DONE], total);
         if (counts[MST_CELL_FAILED] > 0)
-            mst_buffer_format(out, ", %zu failed", counts[MST_CELL_FAILED]);
+            mst_string_format(out, ", %zu failed", counts[MST_CELL_FAILED]);
     }
     if (counts[MST_CELL_SKIPPED] > 0)
-        mst_buffer_format(out, ", %zu left out", counts[MST_CELL_SKIPPED]);
+        mst_string_format(out, ", %zu left out", counts[MST_CELL_SKIPPED]);
     const char *name;
     json_t *value;
     json_object_foreach(json_object_get(self->sweep->spec, "for"), name, value)
     {
         add_limit(name, json_string_value(value), self->has_target, out);
     }
-    mst_buffer_add(out, ".");
+    mst_string_add(out, ".");
     if (self->jobs > 1)
-        mst_buffer_format(
+        mst_string_format(
             out,
             " Up to %u runs ran at the same time: times, rates and CPU figures are not those of a "
             "run that has the machine to itself.",
@@ -213,14 +214,14 @@ static const mst_sheet_maker sheets[] = {
 };
 #define N_SHEETS (sizeof sheets / sizeof *sheets)
 
-static mst_status finish(const mst_buffer *out)
+static mst_status finish(const mst_string *out)
 {
     return out->failed ? mst_fail_memory() : MST_OK;
 }
 
 typedef mst_status sheet_fn(const mst_sweep_report *self, mst_sheet *out);
 
-static mst_status add_sheet(const mst_sweep_report *self, sheet_fn *make, mst_buffer *out)
+static mst_status add_sheet(const mst_sweep_report *self, sheet_fn *make, mst_string *out)
 {
     mst_sheet sheet = {0};
     mst_status st = make(self, &sheet);
@@ -232,14 +233,14 @@ static mst_status add_sheet(const mst_sweep_report *self, sheet_fn *make, mst_bu
 
 /* ---- HTML ---- */
 
-static void add_text(mst_buffer *out, const char *before, const char *text, const char *after)
+static void add_text(mst_string *out, const char *before, const char *text, const char *after)
 {
-    mst_buffer_add(out, before);
-    mst_buffer_html(out, text);
-    mst_buffer_add(out, after);
+    mst_string_add(out, before);
+    mst_string_html(out, text);
+    mst_string_add(out, after);
 }
 
-static void add_best(const mst_sweep_report *self, mst_buffer *out)
+static void add_best(const mst_sweep_report *self, mst_string *out)
 {
     best all[N_BEST];
     const char *why = json_string_value(json_object_get(self->sweep->search, "why"));
@@ -247,7 +248,7 @@ static void add_best(const mst_sweep_report *self, mst_buffer *out)
     if (why != NULL)
         add_text(out, "<p class=\"verdict fine\">", why, ".</p>\n");
     for (size_t i = 0; i < N_BEST; i++) {
-        mst_buffer command = {0};
+        mst_string command = {0};
         if (all[i].config == self->n_configs)
             continue;
         bool decides = i == (strcmp(self->metric_name, "target_s") == 0 ? 0 : 1);
@@ -255,43 +256,43 @@ static void add_best(const mst_sweep_report *self, mst_buffer *out)
         mst_sweep_command(&self->sweep->cells[self->configs[all[i].config].first], &command);
         mst_page_command(command.text != NULL ? command.text : "", out);
         out->failed = out->failed || command.failed;
-        mst_buffer_fini(&command);
+        mst_string_fini(&command);
     }
 }
 
-static void add_spec(const mst_sweep_report *self, mst_buffer *out)
+static void add_spec(const mst_sweep_report *self, mst_string *out)
 {
     char *text = json_dumps(self->sweep->spec, JSON_INDENT(1));
-    mst_buffer command = {0};
-    mst_buffer_add(out, "<h2>How to reproduce it</h2>\n");
-    mst_buffer_add(&command, "muster sweep ");
-    mst_buffer_shell(&command, self->sweep->file);
-    mst_buffer_add(&command, self->sweep->search != NULL ? " --auto" : "");
+    mst_string command = {0};
+    mst_string_add(out, "<h2>How to reproduce it</h2>\n");
+    mst_string_add(&command, "muster sweep ");
+    mst_string_shell(&command, self->sweep->file);
+    mst_string_add(&command, self->sweep->search != NULL ? " --auto" : "");
     mst_page_command(command.text != NULL ? command.text : "", out);
     add_text(out, "<p>Every run has a folder of its own in ", self->sweep->folder,
              "/runs, for <code>muster report</code> and TensorBoard.</p>\n");
     if (text != NULL)
         add_text(out, "<details class=\"raw\"><summary>the file, in normal form</summary><pre><code>", text,
                  "</code></pre></details>\n");
-    mst_buffer_fini(&command);
+    mst_string_fini(&command);
     free(text); /* jansson's allocation */
 }
 
-mst_status mst_sweep_report_html(const mst_sweep_report *self, mst_buffer *out)
+mst_status mst_sweep_report_html(const mst_sweep_report *self, mst_string *out)
 {
     char now[21];
-    mst_buffer text = {0};
+    mst_string text = {0};
     const char *slash = strrchr(self->sweep->folder, '/');
-    mst_buffer_format(&text, "Sweep %s", slash != NULL && slash[1] != '\0' ? slash + 1 : self->sweep->folder);
+    mst_string_format(&text, "Sweep %s", slash != NULL && slash[1] != '\0' ? slash + 1 : self->sweep->folder);
     mst_page_begin(text.text != NULL ? text.text : "", out);
-    mst_buffer_fini(&text);
+    mst_string_fini(&text);
     add_counts(self, &text);
     add_text(out, "<p class=\"sub\">", text.text, "</p>\n");
-    mst_buffer_fini(&text);
+    mst_string_fini(&text);
     add_best(self, out);
     TRY(add_sheet(self, mst_sweep_sheet_search, out));
     TRY(add_sheet(self, mst_sweep_sheet_results, out));
-    mst_buffer_add(out,
+    mst_string_add(out,
                    "<div class=\"tools\"><span class=\"set\">y axis <button data-y=\"lin\" "
                    "aria-pressed=\"true\">linear</button><button data-y=\"log\" aria-pressed=\"false\">log"
                    "</button></span></div>\n");
@@ -302,7 +303,7 @@ mst_status mst_sweep_report_html(const mst_sweep_report *self, mst_buffer *out)
     TRY(add_sheet(self, mst_sweep_sheet_left_out, out));
     add_spec(self, out);
     mst_wall_time(now);
-    mst_buffer_format(out, "<footer>Written by muster %s at %s; the page needs no network.</footer>\n",
+    mst_string_format(out, "<footer>Written by muster %s at %s; the page needs no network.</footer>\n",
                       mst_version(), now);
     mst_page_end(out);
     return finish(out);
@@ -310,101 +311,101 @@ mst_status mst_sweep_report_html(const mst_sweep_report *self, mst_buffer *out)
 
 /* ---- Markdown, CSV, JSON ---- */
 
-mst_status mst_sweep_report_markdown(const mst_sweep_report *self, mst_buffer *out)
+mst_status mst_sweep_report_markdown(const mst_sweep_report *self, mst_string *out)
 {
     best all[N_BEST];
-    mst_buffer text = {0};
+    mst_string text = {0};
     const char *why = json_string_value(json_object_get(self->sweep->search, "why"));
     find_best(self, all);
-    mst_buffer_add(out, "# Sweep ");
-    mst_buffer_markdown(out, self->sweep->folder);
-    mst_buffer_add(out, "\n\n");
+    mst_string_add(out, "# Sweep ");
+    mst_string_markdown(out, self->sweep->folder);
+    mst_string_add(out, "\n\n");
     add_counts(self, &text);
-    mst_buffer_markdown(out, text.text);
-    mst_buffer_fini(&text);
-    mst_buffer_add(out, "\n\n");
+    mst_string_markdown(out, text.text);
+    mst_string_fini(&text);
+    mst_string_add(out, "\n\n");
     if (why != NULL) {
-        mst_buffer_markdown(out, why);
-        mst_buffer_add(out, ".\n\n");
+        mst_string_markdown(out, why);
+        mst_string_add(out, ".\n\n");
     }
     for (size_t i = 0; i < N_BEST; i++) {
         if (all[i].config == self->n_configs)
             continue;
-        mst_buffer_markdown(out, all[i].sentence);
-        mst_buffer_add(out, ":\n```\n");
+        mst_string_markdown(out, all[i].sentence);
+        mst_string_add(out, ":\n```\n");
         mst_sweep_command(&self->sweep->cells[self->configs[all[i].config].first], out);
-        mst_buffer_add(out, "\n```\n\n");
+        mst_string_add(out, "\n```\n\n");
     }
     TRY(mst_sheets_markdown(sheets, N_SHEETS, self, out));
     return finish(out);
 }
 
-static void add_number(mst_buffer *out, double value)
+static void add_number(mst_string *out, double value)
 {
     if (isfinite(value))
-        mst_buffer_format(out, ",%.10g", value);
+        mst_string_format(out, ",%.10g", value);
     else
-        mst_buffer_add(out, ",");
+        mst_string_add(out, ",");
 }
 
-static void add_axes(const mst_sweep_report *self, const json_t *labels, mst_buffer *out)
+static void add_axes(const mst_sweep_report *self, const json_t *labels, mst_string *out)
 {
     for (size_t i = 0; i < self->n_axes; i++) {
         const char *label = labels != NULL ? json_string_value(json_object_get(labels, self->axes[i])) : NULL;
-        mst_buffer_add(out, ",");
-        mst_buffer_csv(out, labels == NULL ? self->axes[i] : label != NULL ? label : "");
+        mst_string_add(out, ",");
+        mst_string_csv(out, labels == NULL ? self->axes[i] : label != NULL ? label : "");
     }
 }
 
-mst_status mst_sweep_report_runs_csv(const mst_sweep_report *self, mst_buffer *out)
+mst_status mst_sweep_report_runs_csv(const mst_sweep_report *self, mst_string *out)
 {
-    mst_buffer_add(out, "run,configuration");
+    mst_string_add(out, "run,configuration");
     add_axes(self, NULL, out);
-    mst_buffer_add(out, ",seed,state,wall_s,jobs");
+    mst_string_add(out, ",seed,state,wall_s,jobs");
     for (int k = 0; k < MST_SWEEP_FIGURES; k++)
-        mst_buffer_format(out, ",%s", mst_sweep_figure_key((mst_sweep_figure)k));
-    mst_buffer_add(out, ",bottleneck,sentence\n");
+        mst_string_format(out, ",%s", mst_sweep_figure_key((mst_sweep_figure)k));
+    mst_string_add(out, ",bottleneck,sentence\n");
     for (size_t i = 0; i < self->sweep->n; i++) {
         const mst_sweep_cell *cell = &self->sweep->cells[i];
         const char *seed = json_string_value(json_object_get(cell->set, "seed"));
-        mst_buffer_csv(out, cell->name);
-        mst_buffer_add(out, ",");
-        mst_buffer_csv(out, cell->config);
+        mst_string_csv(out, cell->name);
+        mst_string_add(out, ",");
+        mst_string_csv(out, cell->config);
         add_axes(self, cell->labels, out);
-        mst_buffer_format(out, ",%s,%s", seed != NULL ? seed : "1", mst_cell_state_name(cell->state));
+        mst_string_format(out, ",%s,%s", seed != NULL ? seed : "1", mst_cell_state_name(cell->state));
         add_number(out, cell->seconds);
         add_number(out, cell->jobs > 0 ? cell->jobs : NAN);
         for (int k = 0; k < MST_SWEEP_FIGURES; k++)
             add_number(out, self->runs[i].figures[k]);
-        mst_buffer_format(out, ",%s,", self->runs[i].bottleneck);
-        mst_buffer_csv(out, cell->sentence != NULL ? cell->sentence : "");
-        mst_buffer_add(out, "\n");
+        mst_string_format(out, ",%s,", self->runs[i].bottleneck);
+        mst_string_csv(out, cell->sentence != NULL ? cell->sentence : "");
+        mst_string_add(out, "\n");
     }
     return finish(out);
 }
 
-mst_status mst_sweep_report_csv(const mst_sweep_report *self, mst_buffer *out)
+mst_status mst_sweep_report_csv(const mst_sweep_report *self, mst_string *out)
 {
     static const char *const ends[] = {"", "_sd", "_min", "_max"};
-    mst_buffer_add(out, "configuration");
+    mst_string_add(out, "configuration");
     add_axes(self, NULL, out);
-    mst_buffer_add(out, ",runs,done,failed,reached");
+    mst_string_add(out, ",runs,done,failed,reached");
     for (int k = 0; k < MST_SWEEP_FIGURES; k++)
         for (size_t e = 0; e < sizeof ends / sizeof *ends; e++)
-            mst_buffer_format(out, ",%s%s", mst_sweep_figure_key((mst_sweep_figure)k), ends[e]);
-    mst_buffer_add(out, ",bottleneck\n");
+            mst_string_format(out, ",%s%s", mst_sweep_figure_key((mst_sweep_figure)k), ends[e]);
+    mst_string_add(out, ",bottleneck\n");
     for (size_t i = 0; i < self->n_configs; i++) {
         const mst_sweep_config *c = &self->configs[i];
-        mst_buffer_csv(out, config_name(self, i));
+        mst_string_csv(out, config_name(self, i));
         add_axes(self, self->sweep->cells[c->first].labels, out);
-        mst_buffer_format(out, ",%zu,%zu,%zu,%zu", c->n, c->n_known, c->n_failed, c->n_reached);
+        mst_string_format(out, ",%zu,%zu,%zu,%zu", c->n, c->n_known, c->n_failed, c->n_reached);
         for (int k = 0; k < MST_SWEEP_FIGURES; k++) {
             add_number(out, c->stats[k].mean);
             add_number(out, c->stats[k].deviation);
             add_number(out, c->stats[k].low);
             add_number(out, c->stats[k].high);
         }
-        mst_buffer_format(out, ",%s\n", c->bottleneck);
+        mst_string_format(out, ",%s\n", c->bottleneck);
     }
     return finish(out);
 }
@@ -417,7 +418,7 @@ json_t *mst_sweep_report_json(const mst_sweep_report *self)
     bool fine = root != NULL && mst_sheets_json(sheets, N_SHEETS, self, root) == MST_OK;
     find_best(self, all);
     for (size_t i = 0; fine && i < N_BEST; i++) {
-        mst_buffer command = {0};
+        mst_string command = {0};
         if (all[i].config == self->n_configs)
             continue;
         mst_sweep_command(&self->sweep->cells[self->configs[all[i].config].first], &command);
@@ -425,7 +426,7 @@ json_t *mst_sweep_report_json(const mst_sweep_report *self)
             json_pack("{s:s, s:s, s:s}", "configuration", config_name(self, all[i].config), "sentence",
                       all[i].sentence, "command", command.text != NULL ? command.text : "");
         fine = one != NULL && json_array_append_new(json_object_get(root, "best"), one) == 0;
-        mst_buffer_fini(&command);
+        mst_string_fini(&command);
     }
     if (!fine) {
         json_decref(root);
@@ -441,19 +442,19 @@ mst_status mst_sweep_report_write(const mst_sweep_report *self)
 {
     static const struct {
         const char *name;
-        mst_status (*make)(const mst_sweep_report *self, mst_buffer *out);
+        mst_status (*make)(const mst_sweep_report *self, mst_string *out);
     } files[] = {{"report.html", mst_sweep_report_html},
                  {"report.md", mst_sweep_report_markdown},
                  {"report.csv", mst_sweep_report_csv},
                  {"runs.csv", mst_sweep_report_runs_csv}};
     mst_status st = MST_OK;
     for (size_t i = 0; st == MST_OK && i < sizeof files / sizeof *files; i++) {
-        mst_buffer out = {0};
+        mst_string out = {0};
         char *path = mst_sprintf("%s/%s", self->sweep->folder, files[i].name);
         st = path != NULL ? files[i].make(self, &out) : mst_fail_memory();
         if (st == MST_OK)
-            st = mst_buffer_save(&out, path);
-        mst_buffer_fini(&out);
+            st = mst_string_save(&out, path);
+        mst_string_fini(&out);
         mst_free(path);
     }
     return st;

@@ -5,7 +5,7 @@
 #ifndef MST_SWEEP_SWEEP_REPORT_H
 #define MST_SWEEP_SWEEP_REPORT_H
 
-#include "report/buffer.h"
+#include "base/strings.h"
 #include "sweep/sweep.h"
 
 typedef struct mst_sweep_report mst_sweep_report;
@@ -15,16 +15,16 @@ typedef struct mst_sweep_report mst_sweep_report;
 mst_status mst_sweep_report_new(const mst_sweep *sweep, mst_sweep_report **out);
 void mst_sweep_report_destroy(mst_sweep_report *self); /* NULL-safe */
 
-mst_status mst_sweep_report_html(const mst_sweep_report *self, mst_buffer *out);
-mst_status mst_sweep_report_markdown(const mst_sweep_report *self, mst_buffer *out);
+mst_status mst_sweep_report_html(const mst_sweep_report *self, mst_string *out);
+mst_status mst_sweep_report_markdown(const mst_sweep_report *self, mst_string *out);
 /* A line for each run, and one for each configuration with mean, standard deviation, least and greatest. */
-mst_status mst_sweep_report_runs_csv(const mst_sweep_report *self, mst_buffer *out);
-mst_status mst_sweep_report_csv(const mst_sweep_report *self, mst_buffer *out);
+mst_status mst_sweep_report_runs_csv(const mst_sweep_report *self, mst_string *out);
+mst_status mst_sweep_report_csv(const mst_sweep_report *self, mst_string *out);
 /* New reference; NULL with MST_ENOMEM recorded. */
 json_t *mst_sweep_report_json(const mst_sweep_report *self);
 
 /* Sentences: the best configurations, each with its command; "" when nothing is done. */
-void mst_sweep_report_best(const mst_sweep_report *self, mst_buffer *out);
+void mst_sweep_report_best(const mst_sweep_report *self, mst_string *out);
 
 /* SWEEP/report.html, report.md, runs.csv, report.csv; each appears whole. */
 mst_status mst_sweep_report_write(const mst_sweep_report *self);

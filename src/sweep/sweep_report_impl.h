@@ -2,6 +2,7 @@
 #ifndef MST_SWEEP_SWEEP_REPORT_IMPL_H
 #define MST_SWEEP_SWEEP_REPORT_IMPL_H
 
+#include "base/figure.h"
 #include "report/report_impl.h"
 #include "sweep/halving.h"
 #include "sweep/sweep_report.h"
@@ -36,9 +37,7 @@ typedef enum mst_sweep_figure {
 } mst_sweep_figure;
 const char *mst_sweep_figure_title(mst_sweep_figure figure);
 const char *mst_sweep_figure_key(mst_sweep_figure figure);
-mst_plot_unit mst_sweep_figure_unit(mst_sweep_figure figure);
-/* A figure with its unit; out has room for 48 bytes and is returned. */
-const char *mst_sweep_figure_text(mst_plot_unit unit, double value, char *out);
+mst_figure_unit mst_sweep_figure_unit(mst_sweep_figure figure);
 
 #define MST_SWEEP_WORKERS_MAX 64 /* whose work is told one by one */
 
@@ -86,12 +85,12 @@ const char *mst_sweep_label(const mst_sweep_report *self, const mst_sweep_config
 double mst_sweep_option(const mst_sweep_report *self, const mst_sweep_config *config, const char *option);
 
 /* "muster ..." as a shell takes it. */
-void mst_sweep_command(const mst_sweep_cell *cell, mst_buffer *out);
+void mst_sweep_command(const mst_sweep_cell *cell, mst_string *out);
 
 /* The best by a figure, low or high, among those with at least one run (of all: TARGET); n_configs: none. */
 size_t mst_sweep_best(const mst_sweep_report *self, mst_sweep_figure figure, bool high);
 
-mst_plot_unit mst_sweep_metric_unit(const mst_sweep_report *self);
+mst_figure_unit mst_sweep_metric_unit(const mst_sweep_report *self);
 
 /* The best by the metric; of a search, what it found. n_configs: none. */
 size_t mst_sweep_winner(const mst_sweep_report *self);
@@ -113,6 +112,6 @@ MST_SWEEP_SHEETS(X)
 /* ---- plots (sweep_plots.c) ---- */
 
 /* Sections of plots against every numeric option in which configurations differ. */
-mst_status mst_sweep_plots_html(const mst_sweep_report *self, mst_buffer *out);
+mst_status mst_sweep_plots_html(const mst_sweep_report *self, mst_string *out);
 
 #endif

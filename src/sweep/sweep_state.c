@@ -10,8 +10,8 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/strings.h"
 #include "base/version.h"
-#include "report/buffer.h"
 #include "sweep/sweep.h"
 
 #define STATE_MAX    (256u << 20)
@@ -45,7 +45,7 @@ static json_t *read_object(const char *path, size_t limit)
 /* Values of an axis as "a, b". The caller frees. */
 static char *list_text(const json_t *value)
 {
-    mst_buffer out = {0};
+    mst_string out = {0};
     size_t i;
     json_t *item;
     if (json_is_string(value))
@@ -54,28 +54,28 @@ static char *list_text(const json_t *value)
     {
         const char *label = json_is_string(item) ? json_string_value(item)
                                                  : json_string_value(json_object_get(item, "label"));
-        mst_buffer_add(&out, i > 0 ? ", " : "");
-        mst_buffer_add(&out, label != NULL ? label : "?");
+        mst_string_add(&out, i > 0 ? ", " : "");
+        mst_string_add(&out, label != NULL ? label : "?");
     }
     return out.text != NULL ? out.text : mst_strdup("nothing");
 }
 
 /* "batch: 100, 200 was 100" for each key that differs. */
-static void add_difference(const char *key, const json_t *now, const json_t *before, mst_buffer *out)
+static void add_difference(const char *key, const json_t *now, const json_t *before, mst_string *out)
 {
     char *a = list_text(now), *b = list_text(before);
     if (json_equal((json_t *)now, (json_t *)before))
         ;
     else if (now == NULL || before == NULL)
-        mst_buffer_format(out, "%s%s: %s %s", out->size > 0 ? "; " : "", key,
+        mst_string_format(out, "%s%s: %s %s", out->size > 0 ? "; " : "", key,
                           now == NULL ? "is gone, was" : "is new:", now == NULL ? b : a);
     else
-        mst_buffer_format(out, "%s%s: %s, was %s", out->size > 0 ? "; " : "", key, a, b);
+        mst_string_format(out, "%s%s: %s, was %s", out->size > 0 ? "; " : "", key, a, b);
     mst_free(a);
     mst_free(b);
 }
 
-static void compare_objects(const json_t *now, const json_t *before, mst_buffer *out)
+static void compare_objects(const json_t *now, const json_t *before, mst_string *out)
 {
     const char *key;
     json_t *value;
@@ -93,7 +93,7 @@ static void compare_objects(const json_t *now, const json_t *before, mst_buffer 
 static mst_status compare_specs(const mst_sweep *self, const json_t *before)
 {
     static const char *const parts[] = {"for", "train", "grid"};
-    mst_buffer text = {0};
+    mst_string text = {0};
     add_difference("files", json_object_get(self->spec, "files"), json_object_get(before, "files"), &text);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         compare_objects(json_object_get(self->spec, parts[i]), json_object_get(before, parts[i]), &text);
@@ -103,7 +103,7 @@ static mst_status compare_specs(const mst_sweep *self, const json_t *before)
                       "%s: has changed since the runs in %s (%.600s): give --extend to keep runs that stay "
                       "the same, --overwrite to begin anew, or another --out",
                       self->file, self->folder, text.text);
-    mst_buffer_fini(&text);
+    mst_string_fini(&text);
     return st;
 }
 
@@ -111,14 +111,14 @@ static mst_status compare_specs(const mst_sweep *self, const json_t *before)
 
 static char *command_text(const mst_sweep_cell *cell)
 {
-    mst_buffer out = {0};
-    mst_buffer_add(&out, "muster");
+    mst_string out = {0};
+    mst_string_add(&out, "muster");
     for (size_t i = 0; i < cell->words.n; i++) {
-        mst_buffer_add(&out, " ");
-        mst_buffer_shell(&out, cell->words.items[i]);
+        mst_string_add(&out, " ");
+        mst_string_shell(&out, cell->words.items[i]);
     }
     if (out.failed)
-        mst_buffer_fini(&out);
+        mst_string_fini(&out);
     return out.text;
 }
 
@@ -299,7 +299,7 @@ mst_status mst_sweep_save(const mst_sweep *self)
 {
     mst_status st;
     char *path = mst_sprintf("%s/sweep.json", self->folder), *text = NULL;
-    mst_buffer out = {0};
+    mst_string out = {0};
     json_t *cells = json_array();
     json_t *state = cells != NULL ? json_pack("{s:s, s:i, s:s, s:s, s:O, s:O}", "format", "muster-sweep",
                                               "version", 1, "muster", mst_version(), "file", self->file,
@@ -315,13 +315,13 @@ mst_status mst_sweep_save(const mst_sweep *self)
     text = json_dumps(state, JSON_INDENT(1));
     if (text == NULL)
         TRY_OUT(st, mst_fail_memory());
-    mst_buffer_add(&out, text);
-    mst_buffer_add(&out, "\n");
+    mst_string_add(&out, text);
+    mst_string_add(&out, "\n");
     TRY_OUT(st, mst_make_folders(self->folder));
-    st = mst_buffer_save(&out, path);
+    st = mst_string_save(&out, path);
 out:
     free(text); /* jansson's allocation */
-    mst_buffer_fini(&out);
+    mst_string_fini(&out);
     json_decref(state);
     json_decref(cells);
     mst_free(path);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/figure.h"
 #include "sweep/sweep_report_impl.h"
 
 static mst_status finish(const mst_sheet *sheet)
@@ -12,79 +13,10 @@ static mst_status finish(const mst_sheet *sheet)
     return sheet->failed ? mst_fail_memory() : MST_OK;
 }
 
-const char *mst_sweep_figure_text(mst_plot_unit unit, double value, char *out)
+static void add_stat(mst_sheet *out, mst_figure_unit unit, const mst_stat *s)
 {
-    char plain[40];
-    switch (unit) {
-    case MST_PLOT_COUNT:
-        return fabs(value) >= 1e5 && value != floor(value) ? mst_figure_short(value, out)
-                                                           : mst_figure_count(value, out);
-    case MST_PLOT_SECONDS:
-        return mst_figure_seconds(value, out);
-    case MST_PLOT_BYTES:
-        return mst_figure_bytes(value, out);
-    case MST_PLOT_RATE:
-        snprintf(out, 48, "%s/s", mst_figure_bytes(value, plain));
-        return out;
-    case MST_PLOT_SHARE:
-        snprintf(out, 48, "%.2f%%", value * 100);
-        return out;
-    default:
-        return mst_figure_real(value, out);
-    }
-}
-
-/* What stands behind the number, and how much of the figure one is there. */
-static double unit_of(mst_plot_unit unit, double value, const char **name)
-{
-    static const char *const counts[] = {"", "k", "M", "G", "T"};
-    static const char *const bytes[] = {" B", " kB", " MB", " GB", " TB"};
-    static const char *const rates[] = {" B/s", " kB/s", " MB/s", " GB/s", " TB/s"};
-    double scale = 1;
-    size_t k = 0;
-    *name = unit == MST_PLOT_SHARE ? "%" : "";
-    if (unit == MST_PLOT_SHARE)
-        return 0.01;
-    if (unit == MST_PLOT_SECONDS) {
-        *name = value >= 0.9995 ? " s" : value >= 0.9995e-3 ? " ms" : " \xc2\xb5s";
-        return value >= 0.9995 ? 1 : value >= 0.9995e-3 ? 1e-3 : 1e-6;
-    }
-    if (unit == MST_PLOT_PLAIN || (unit == MST_PLOT_COUNT && value < 1e5))
-        return 1;
-    for (; k < 4 && value / scale >= 999.5; k++)
-        scale *= 1000;
-    *name = (unit == MST_PLOT_COUNT ? counts : unit == MST_PLOT_BYTES ? bytes : rates)[k];
-    return scale;
-}
-
-/* Mean and spread in one unit and with as many decimals as each other: "54.0 MB", "1.17 and 0.03M". */
-static void add_stat(mst_sheet *out, mst_plot_unit unit, const mst_stat *s)
-{
-    char text[104];
-    const char *name;
-    double scale = unit_of(unit, fabs(s->mean), &name), a = fabs(s->mean) / scale;
-    int decimals = unit == MST_PLOT_PLAIN || unit == MST_PLOT_SHARE
-                       ? (a < 10 && unit == MST_PLOT_PLAIN ? 4 : 2)
-                   : a >= 99.95 ? 0
-                   : a >= 9.995 ? 1
-                                : 2;
-    bool spread = s->n > 1 && s->deviation >= 0;
-    if (unit == MST_PLOT_COUNT && s->mean == floor(s->mean) && !(spread && s->deviation > 0)) {
-        mst_sheet_count(out, s->mean);
-        return;
-    }
-    if (!isfinite(s->mean) || a > 1e9 || (unit == MST_PLOT_SECONDS && s->mean >= 99.95)) {
-        char mean[48], more[48];
-        mst_sweep_figure_text(unit, s->mean, mean);
-        snprintf(text, sizeof text, spread ? "%s \xc2\xb1 %s" : "%s", mean,
-                 mst_sweep_figure_text(unit, s->deviation, more));
-    } else if (spread) {
-        snprintf(text, sizeof text, "%.*f \xc2\xb1 %.*f%s", decimals, s->mean / scale, decimals,
-                 fmin(s->deviation / scale, 1e9), name);
-    } else {
-        snprintf(text, sizeof text, "%.*f%s", decimals, s->mean / scale, name);
-    }
-    mst_sheet_value(out, s->mean, text);
+    char text[2 * MST_FIGURE_SIZE];
+    mst_sheet_value(out, s->mean, mst_figure_spread(unit, s->mean, s->n > 1 ? s->deviation : NAN, text));
 }
 
 static void add_columns(const mst_sweep_figure *columns, size_t n, mst_sheet *out)

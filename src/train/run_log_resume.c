@@ -1,4 +1,5 @@
 /* A run log that continues where a checkpoint was taken (run_log.h). */
+#include "base/figure.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "train/run_log_impl.h"
@@ -75,5 +76,5 @@ void mst_run_log_tell_new_data(const mst_run_log *self)
         !mst_source_reads_once(self->options.source))
         mst_warn("%s: its last pass over %s stopped after %s rows and will not be finished; --resume-data "
                  "same continues it",
-                 run, before, mst_grouped(self->position_then, rows));
+                 run, before, mst_figure_grouped(self->position_then, rows));
 }

@@ -9,7 +9,7 @@
 
 static void check_metrics(const mst_board *board)
 {
-    mst_buffer text = {0};
+    mst_string text = {0};
     mst_prometheus_text(board, &text);
     for (const char *at = text.text; *at != '\0';) {
         size_t n = strcspn(at, "\n");
@@ -25,12 +25,12 @@ static void check_metrics(const mst_board *board)
         FUZZ_CHECK(at[n] == '\n');
         at += n + 1;
     }
-    mst_buffer_fini(&text);
+    mst_string_fini(&text);
 }
 
 static void check_frame(const mst_board *board)
 {
-    mst_buffer text = {0};
+    mst_string text = {0};
     mst_frame_options o = {.width = 90, .height = 30, .keys = true};
     mst_top_frame(board, &o, &text);
     size_t lines = 1;
@@ -43,17 +43,17 @@ static void check_frame(const mst_board *board)
         at += n + (at[n] == '\n');
     }
     FUZZ_CHECK(lines <= 30);
-    mst_buffer_fini(&text);
+    mst_string_fini(&text);
 }
 
 static void check_events(const mst_board *board)
 {
     mst_listener l = {0};
     char part[4096];
-    mst_buffer all = {0};
+    mst_string all = {0};
     size_t n;
     while ((n = mst_listener_take(&l, board, "", part, sizeof part)) > 0)
-        mst_buffer_addn(&all, part, n);
+        mst_string_addn(&all, part, n);
     for (char *at = all.text; at != NULL && (at = strstr(at, "\ndata: ")) != NULL;) {
         char *end = strchr(at + 7, '\n');
         FUZZ_CHECK(end != NULL);
@@ -62,7 +62,7 @@ static void check_events(const mst_board *board)
         json_decref(json);
         at = end;
     }
-    mst_buffer_fini(&all);
+    mst_string_fini(&all);
     mst_listener_fini(&l);
 }
 

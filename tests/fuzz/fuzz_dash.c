@@ -17,7 +17,7 @@ static const char token[] = "0123456789abcdef0123";
 static void check_text(const char *text)
 {
     char *clean = mst_utf8_clean(text);
-    mst_buffer out = {0};
+    mst_string out = {0};
     FUZZ_CHECK(clean != NULL);
     for (const char *p = clean; *p != '\0';) {
         size_t n = mst_utf8_length(p, strlen(p));
@@ -30,7 +30,7 @@ static void check_text(const char *text)
     /* every line is a field, and only the last one is empty */
     FUZZ_CHECK(strncmp(out.text, "event: x\ndata: ", 15) == 0 && strchr(out.text, '\r') == NULL);
     FUZZ_CHECK(strstr(out.text, "\n\n") == out.text + out.size - 2);
-    mst_buffer_fini(&out);
+    mst_string_fini(&out);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -35,12 +35,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FUZZ_CHECK(mst_run_data_update(run, NULL) == MST_OK && mst_verdict_of(run, &verdict) == MST_OK);
     check_verdict(&verdict);
     if (mst_report_new(&run, 1, NULL, &report) == MST_OK) {
-        mst_buffer html = {0}, markdown = {0};
+        mst_string html = {0}, markdown = {0};
         FUZZ_CHECK(mst_report_html(report, &html) == MST_OK &&
                    mst_report_markdown(report, &markdown) == MST_OK);
         check_html(html.text);
-        mst_buffer_fini(&html);
-        mst_buffer_fini(&markdown);
+        mst_string_fini(&html);
+        mst_string_fini(&markdown);
         json_decref(mst_report_json(report));
         mst_report_destroy(report);
     }

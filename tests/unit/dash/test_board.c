@@ -307,7 +307,7 @@ static void test_tables(void **state)
     assert_int_equal(t->n, 20);
     assert_int_equal(find_table(board->runs[0], "s/worker-2")->n, 60);
     assert_null(find_table(board->runs[0], "eval/valid"));
-    mst_buffer json = {0};
+    mst_string json = {0};
     mst_point_table_json(find_table(board->runs[0], "r/server-0"), 58, &json);
     json_t *parsed = json_loads(json.text, 0, NULL);
     assert_string_equal(json_string_value(json_object_get(parsed, "table")), "r/server-0");
@@ -316,7 +316,7 @@ static void test_tables(void **state)
     assert_int_equal(json_array_size(t_column), 2);
     assert_true(json_number_value(json_array_get(t_column, 1)) == 60);
     json_decref(parsed);
-    mst_buffer_fini(&json);
+    mst_string_fini(&json);
     /* a line more is a point more, and nothing else is sent */
     append("run/metrics.csv", "6001,600100,3,61,0,0.1,0.5,test,0.4,0.8,0.84,\n");
     update(board);
@@ -337,14 +337,14 @@ static void test_thinned(void **state)
     mst_csv csv;
     mst_point_table t;
     char line[64];
-    mst_buffer text = {0};
+    mst_string text = {0};
     size_t used;
     const size_t lines = 50000;
     assert_int_equal(mst_csv_init(&csv, "nowhere", NULL), MST_OK);
-    mst_buffer_add(&text, "train_seconds,step,rows,train_loss,lr\n");
+    mst_string_add(&text, "train_seconds,step,rows,train_loss,lr\n");
     for (size_t i = 0; i < lines; i++) {
         snprintf(line, sizeof line, "%zu,%zu,%zu,%d,0.1\n", i, i, i * 10, i % 2 == 0 ? 1 : 3);
-        mst_buffer_add(&text, line);
+        mst_string_add(&text, line);
     }
     assert_int_equal(mst_csv_take(&csv, text.text, text.size, &used), MST_OK);
     assert_int_equal(mst_point_table_init(&t, MST_TABLE_TRAIN, "train", NULL, &csv, 0), MST_OK);
@@ -356,7 +356,7 @@ static void test_thinned(void **state)
     assert_true(fabs(t.points[(t.n / 2) * 5 + 3] - 2) < 0.01);
     mst_point_table_fini(&t);
     mst_csv_fini(&csv);
-    mst_buffer_fini(&text);
+    mst_string_fini(&text);
 }
 
 /* ---- events ---- */
@@ -364,30 +364,30 @@ static void test_thinned(void **state)
 static void test_framing(void **state)
 {
     (void)state;
-    mst_buffer out = {0};
+    mst_string out = {0};
     mst_sse_add(&out, "run", "{}");
     assert_string_equal(out.text, "event: run\ndata: {}\n\n");
-    mst_buffer_fini(&out);
+    mst_string_fini(&out);
     mst_sse_add(&out, "x", "a\nb\r\nc\rd");
     assert_string_equal(out.text, "event: x\ndata: a\ndata: b\ndata: c\ndata: d\n\n");
-    mst_buffer_fini(&out);
+    mst_string_fini(&out);
     mst_sse_add(&out, "x", "");
     assert_string_equal(out.text, "event: x\ndata: \n\n");
-    mst_buffer_fini(&out);
+    mst_string_fini(&out);
     mst_sse_add(&out, "x", "a\n");
     assert_string_equal(out.text, "event: x\ndata: a\ndata: \n\n");
-    mst_buffer_fini(&out);
+    mst_string_fini(&out);
     mst_sse_add(&out, "x", NULL);
     assert_int_equal(out.size, 0);
 }
 
-static size_t take_all(mst_listener *l, const mst_board *board, mst_buffer *out)
+static size_t take_all(mst_listener *l, const mst_board *board, mst_string *out)
 {
     char part[100];
     size_t n, total = 0;
     while ((n = mst_listener_take(l, board, "event: board\ndata: {}\n\n", part, sizeof part)) > 0) {
         assert_true(n <= sizeof part);
-        mst_buffer_addn(out, part, n);
+        mst_string_addn(out, part, n);
         total += n;
     }
     return total;
@@ -406,7 +406,7 @@ static void test_listener(void **state)
     (void)state;
     fixture_run job = fixture_job("sync"), local = fixture_local();
     mst_listener l = {0};
-    mst_buffer out = {0};
+    mst_string out = {0};
     assert_int_equal(mst_make_folders(in_folder("runs")), MST_OK);
     write_run("runs/a", &job);
     mst_board *board = open_board(in_folder("runs"), true);
@@ -414,7 +414,7 @@ static void test_listener(void **state)
     assert_int_equal(strncmp(out.text, "event: begin\ndata: {}\n\nevent: board\n", 36), 0);
     assert_int_equal(count(out.text, "event: run\n"), 1);
     assert_int_equal(count(out.text, "event: points\n"), board->runs[0]->n_tables);
-    mst_buffer_fini(&out);
+    mst_string_fini(&out);
     /* a new run is given whole, once */
     write_run("runs/b", &local);
     update(board);
@@ -422,14 +422,14 @@ static void test_listener(void **state)
     take_all(&l, board, &out);
     assert_int_equal(count(out.text, "event: run\n"), 1);
     assert_non_null(strstr(out.text, "\"name\":\"b\""));
-    mst_buffer_fini(&out);
+    mst_string_fini(&out);
     /* what changes is given as it is */
     append("runs/a/metrics.csv", "6001,600100,3,61,0,0.1,0.5,,,,,\n");
     update(board);
     mst_listener_offer(&l, board, "");
     take_all(&l, board, &out);
     assert_int_equal(count(out.text, "event: points\n"), 1);
-    mst_buffer_fini(&out);
+    mst_string_fini(&out);
     /* one that takes nothing is given up on, and begins anew when it takes again */
     char *much = mst_alloc(1 << 20);
     assert_non_null(much);
@@ -444,7 +444,7 @@ static void test_listener(void **state)
     assert_int_equal(count(out.text, "event: begin\n"), 1);
     assert_int_equal(count(strstr(out.text, "event: begin\n"), "event: run\n"), 2);
     assert_false(l.behind);
-    mst_buffer_fini(&out);
+    mst_string_fini(&out);
     mst_listener_fini(&l);
     mst_board_destroy(board);
     mst_remove_tree(in_folder("runs"));
@@ -493,7 +493,7 @@ static void test_prometheus(void **state)
 {
     (void)state;
     fixture_run job = fixture_job("sync");
-    mst_buffer out = {0};
+    mst_string out = {0};
     write_run("a \"b\" \\c", &job);
     set_state("a \"b\" \\c", "running");
     mst_board *board = open_board(in_folder("a \"b\" \\c"), false);
@@ -515,14 +515,14 @@ static void test_prometheus(void **state)
         snprintf(head, sizeof head, "# TYPE %s", name);
         assert_int_equal(count(out.text, head), 1);
     }
-    mst_buffer_fini(&out);
+    mst_string_fini(&out);
     mst_board_destroy(board);
     mst_remove_tree(in_folder("a \"b\" \\c"));
 }
 
 static void check_frame(const mst_board *board, size_t width, size_t height, bool colour, bool utf8)
 {
-    mst_buffer out = {0};
+    mst_string out = {0};
     mst_frame_options o = {
         .width = width, .height = height, .colour = colour, .utf8 = utf8, .keys = height > 0};
     mst_top_frame(board, &o, &out);
@@ -546,7 +546,7 @@ static void check_frame(const mst_board *board, size_t width, size_t height, boo
     assert_true(height == 0 || lines <= height);
     if (!colour)
         assert_null(strchr(out.text, 27));
-    mst_buffer_fini(&out);
+    mst_string_fini(&out);
 }
 
 static void test_frame(void **state)
@@ -566,7 +566,7 @@ static void test_frame(void **state)
         check_frame(board, sizes[i][0], sizes[i][1], true, true);
         check_frame(board, sizes[i][0], sizes[i][1], false, false);
     }
-    mst_buffer out = {0};
+    mst_string out = {0};
     mst_frame_options o = {.width = 120};
     mst_top_frame(board, &o, &out);
     assert_non_null(strstr(out.text, "> a "));
@@ -577,7 +577,7 @@ static void test_frame(void **state)
     assert_non_null(strstr(out.text, "cccccccc"));
     assert_non_null(strstr(out.text, "c computing"));
     assert_non_null(strstr(out.text, "p preparing rows"));
-    mst_buffer_fini(&out);
+    mst_string_fini(&out);
     mst_board_destroy(board);
     mst_remove_tree(in_folder("runs"));
 }
@@ -591,14 +591,14 @@ static void test_memory(void **state)
     assert_int_equal(mst_text_list_add(&paths, in_folder("run")), MST_OK);
     for (uint64_t k = 1; k < 400; k++) {
         mst_board *board = NULL;
-        mst_buffer out = {0};
+        mst_string out = {0};
         mst_alloc_fail_at(k);
         mst_status st = mst_board_new(&paths, true, &board);
         if (st == MST_OK && board->n > 0 && board->runs[0]->looked)
             mst_prometheus_text(board, &out);
         mst_alloc_fail_at(0);
         assert_true(st == MST_OK || st == MST_ENOMEM);
-        mst_buffer_fini(&out);
+        mst_string_fini(&out);
         mst_board_destroy(board);
     }
     mst_text_list_fini(&paths);

@@ -65,7 +65,7 @@ static mst_board *open_board(const char *path)
 
 static char *frame_of(const mst_board *board)
 {
-    mst_buffer out = {0};
+    mst_string out = {0};
     mst_frame_options o = {.width = 120};
     mst_top_frame(board, &o, &out);
     assert_false(out.failed);
@@ -110,7 +110,7 @@ static void test_rates_of_workers(void **state)
 static void check_loss(const char *metrics, const char *top, const char *json_text, const char *prometheus)
 {
     fixture_run r = fixture_local();
-    mst_buffer out = {0};
+    mst_string out = {0};
     fixture_write(in_folder("run"), &r);
     put("run/metrics.csv", metrics);
     mst_board *board = open_board(in_folder("run"));
@@ -125,7 +125,7 @@ static void check_loss(const char *metrics, const char *top, const char *json_te
     json_decref(json);
     mst_prometheus_text(board, &out);
     assert_non_null(strstr(out.text, prometheus));
-    mst_buffer_fini(&out);
+    mst_string_fini(&out);
     mst_board_destroy(board);
 }
 

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
+#include "base/figure.h"
 #include "base/file.h"
 #include "report/report_impl.h"
 #include "unit/report/run_fixture.h"
@@ -83,7 +84,7 @@ static void test_one(void **state)
     (void)state;
     fixture_run r = fixture_job("sync");
     mst_report *report = NULL;
-    mst_buffer out = {0};
+    mst_string out = {0};
     r.eval_seconds = 6;
     mst_run_data *run = make_run("one", &r);
     assert_int_equal(mst_report_new(&run, 1, NULL, &report), MST_OK);
@@ -101,16 +102,16 @@ static void test_one(void **state)
     assert_non_null(strstr(out.text, "<h3>worker-2</h3>"));
     assert_non_null(strstr(out.text, "class=\"m0\""));
     assert_non_null(strstr(out.text, "<span>muster train clicks.tsv</span> <span>--epochs=3</span>"));
-    mst_buffer_fini(&out);
+    mst_string_fini(&out);
     assert_int_equal(mst_report_markdown(report, &out), MST_OK);
     assert_non_null(strstr(out.text, "# one\n"));
     assert_non_null(strstr(out.text, "| worker-1 |"));
-    mst_buffer_fini(&out);
+    mst_string_fini(&out);
     assert_int_equal(mst_report_csv(report, &out), MST_OK);
     assert_int_equal(strncmp(out.text, "table,row,column,value\n", 23), 0);
     assert_non_null(strstr(out.text, "\noverview,one,bottleneck,compute\n"));
     assert_non_null(strstr(out.text, "\ncost,one,eval_s,6\n"));
-    mst_buffer_fini(&out);
+    mst_string_fini(&out);
     json_t *json = mst_report_json(report);
     assert_int_equal(json_array_size(json_object_get(json, "workers")), 3);
     json_decref(json);
@@ -124,7 +125,7 @@ static void test_lost(void **state)
     (void)state;
     fixture_run r = fixture_job("sync");
     mst_report *report = NULL;
-    mst_buffer out = {0};
+    mst_string out = {0};
     char path[320];
     mst_run_data_destroy(make_run("lost", &r));
     snprintf(path, sizeof path, "%s/lost/marks.csv", folder);
@@ -139,10 +140,10 @@ static void test_lost(void **state)
     assert_non_null(strstr(out.text, "worker-1 was lost after 20 s."));
     assert_int_equal(count(out.text, "lost after 20 s |"), 1);
     assert_int_equal(count(out.text, "Computing is the bottleneck"), 1);
-    mst_buffer_fini(&out);
+    mst_string_fini(&out);
     assert_int_equal(mst_report_html(report, &out), MST_OK);
     assert_int_equal(count(out.text, "Computing is the bottleneck"), 1);
-    mst_buffer_fini(&out);
+    mst_string_fini(&out);
     mst_report_destroy(report);
     mst_run_data_destroy(run);
 }
@@ -152,7 +153,7 @@ static void test_several(void **state)
     (void)state;
     fixture_run a = fixture_job("sync"), b = fixture_job("async"), c = fixture_local();
     mst_report *report = NULL;
-    mst_buffer out = {0};
+    mst_string out = {0};
     size_t n = 0;
     mst_run_data *runs[] = {make_run("a", &a), make_run("b", &b), make_run("c", &c)};
     char *marked = mst_sprintf("%s/b", folder);
@@ -179,7 +180,7 @@ static void test_several(void **state)
     assert_non_null(strstr(out.text, "class=\"m0 lane\""));
     assert_null(strstr(out.text, "class=\"m0\" x="));
     assert_non_null(strstr(out.text, "<title>b: evaluation</title>"));
-    mst_buffer_fini(&out);
+    mst_string_fini(&out);
     char *svg = mst_sprintf("%s/plots", folder);
     assert_int_equal(mst_report_svg(report, svg, &n), MST_OK);
     assert_true(n > 20);
@@ -201,7 +202,7 @@ static void test_escapes(void **state)
     (void)state;
     fixture_run r = fixture_local();
     mst_report *report = NULL;
-    mst_buffer out = {0};
+    mst_string out = {0};
     char path[400];
     mst_run_data *run = make_run("r&<b>", &r);
     mst_run_data_destroy(run);
@@ -225,22 +226,22 @@ static void test_escapes(void **state)
     assert_null(strstr(out.text, "<b>\xe2"));
     assert_null(strstr(out.text, "<i>"));
     assert_non_null(strstr(out.text, "&lt;script&gt;alert(1)"));
-    mst_buffer_fini(&out);
+    mst_string_fini(&out);
     assert_int_equal(mst_report_markdown(report, &out), MST_OK);
     assert_null(strstr(out.text, "<script"));
-    mst_buffer_fini(&out);
+    mst_string_fini(&out);
     mst_report_destroy(report);
     mst_run_data_destroy(run);
-    mst_buffer_html(&out, "\xff\xc0\xaf\x01 \xe2\x82\xac \xed\xa0\x80");
+    mst_string_html(&out, "\xff\xc0\xaf\x01 \xe2\x82\xac \xed\xa0\x80");
     assert_string_equal(out.text, "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd \xe2\x82\xac "
                                   "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
-    mst_buffer_fini(&out);
-    mst_buffer_shell(&out, "it's");
+    mst_string_fini(&out);
+    mst_string_shell(&out, "it's");
     assert_string_equal(out.text, "'it'\\''s'");
-    mst_buffer_fini(&out);
-    mst_buffer_csv(&out, "a,\"b\"");
+    mst_string_fini(&out);
+    mst_string_csv(&out, "a,\"b\"");
     assert_string_equal(out.text, "\"a,\"\"b\"\"\"");
-    mst_buffer_fini(&out);
+    mst_string_fini(&out);
 }
 
 static void test_command(void **state)
@@ -268,20 +269,9 @@ static void test_command(void **state)
     json_decref(defaults);
 }
 
-static void test_figures(void **state)
+static void test_steps(void **state)
 {
     (void)state;
-    char t[40];
-    assert_string_equal(mst_figure_count(1234567, t), "1,234,567");
-    assert_string_equal(mst_figure_short(45600, t), "45.6k");
-    assert_string_equal(mst_figure_short(0.25, t), "0.25");
-    assert_string_equal(mst_figure_bytes(1.5e6, t), "1.5 MB");
-    assert_string_equal(mst_figure_seconds(0.0123, t), "12.3 ms");
-    assert_string_equal(mst_figure_seconds(200, t), "3 min 20 s");
-    assert_string_equal(mst_figure_seconds(180, t), "3 min");
-    assert_string_equal(mst_figure_seconds(7500, t), "2 h 5 min");
-    assert_string_equal(mst_figure_percent(0.123, t), "12%");
-    assert_string_equal(mst_figure_real(NAN, t), "\xe2\x80\x93");
     assert_float_equal(mst_nice_step(0, 10, 5), 2, 1e-12);
     assert_float_equal(mst_nice_step(0, 0.13, 5), 0.05, 1e-12);
     assert_float_equal(mst_nice_step(3, 3, 5), 1, 0);
@@ -328,7 +318,7 @@ static void test_margin(void **state)
         mst_series series = {.label = "a", .points = {.x = (double[]){0, 1}, .n = 2}};
         series.points.y = (double[]){tries[i].low, tries[i].high};
         mst_plot plot = {.title = "t", .x_label = "x", .y_label = "y", .series = &series, .n_series = 1};
-        mst_buffer out = {0};
+        mst_string out = {0};
         mst_plot_draw(&plot, "", &out);
         const char *text = strstr(out.text, "text-anchor=\"end\">");
         assert_non_null(text);
@@ -339,7 +329,7 @@ static void test_margin(void **state)
         assert_true(end - 7.5 * (double)tries[i].digits > 16); /* a digit is 7.2 wide, the label ends at 14 */
         assert_true(i == 1 ? end - before < 8 : end >= before);
         before = end;
-        mst_buffer_fini(&out);
+        mst_string_fini(&out);
     }
 }
 
@@ -349,24 +339,24 @@ static void test_ticks(void **state)
     double x[] = {3.2, 10}, y[] = {22.31, 23.3};
     mst_series series = {.label = "s", .points = {x, y, 2}, .dots = true};
     mst_plot plot = {.title = "t", .x_label = "x", .y_label = "y", .series = &series, .n_series = 1};
-    mst_buffer out = {0};
+    mst_string out = {0};
     plot.zero_x = true;
     mst_plot_draw(&plot, "", &out);
     assert_non_null(strstr(out.text, ">22.2</text>"));
     assert_non_null(strstr(out.text, ">22.4</text>"));
     assert_non_null(strstr(out.text, ">23.4</text>"));
     assert_non_null(strstr(out.text, ">0</text>"));
-    mst_buffer_fini(&out);
+    mst_string_fini(&out);
     plot.log_y = true; /* less than a decade: the same ticks */
     mst_plot_draw(&plot, "", &out);
     assert_non_null(strstr(out.text, ">22.4</text>"));
     assert_non_null(strstr(out.text, ">23.4</text>"));
-    mst_buffer_fini(&out);
+    mst_string_fini(&out);
     plot.log_y = false;
     series.points.n = 1;
     mst_plot_draw(&plot, "", &out);
     assert_int_equal(count(out.text, "<circle"), 1);
-    mst_buffer_fini(&out);
+    mst_string_fini(&out);
 }
 
 /* Tens of thousands of points are a line of means in a band, and of a bounded size; a gap breaks both. */
@@ -375,7 +365,7 @@ static void test_dense(void **state)
     (void)state;
     enum { N = 36000 };
     mst_points points;
-    mst_buffer out = {0};
+    mst_string out = {0};
     assert_int_equal(mst_points_new(N, &points), MST_OK);
     for (size_t i = 0; i < N; i++) {
         points.x[i] = (double)i;
@@ -389,7 +379,7 @@ static void test_dense(void **state)
     assert_int_equal(count(out.text, "c0 span"), 2);
     assert_int_equal(count(out.text, "c0 line"), 2);
     assert_true(strlen(out.text) < 30000);
-    mst_buffer_fini(&out);
+    mst_string_fini(&out);
     mst_points_fini(&points);
 }
 
@@ -401,18 +391,18 @@ static void test_plots(void **state)
     mst_series series = {.label = "<s>", .points = {x, y, 6}, .dots = true};
     mst_plot plot = {.title = "t", .x_label = "x", .y_label = "y", .series = &series, .n_series = 1};
     for (int log = 0; log < 2; log++)
-        for (int unit = MST_PLOT_PLAIN; unit <= MST_PLOT_SHARE; unit++) {
-            mst_buffer out = {0};
+        for (int unit = MST_FIGURE_PLAIN; unit <= MST_FIGURE_SHARE; unit++) {
+            mst_string out = {0};
             plot.log_y = log != 0;
             plot.alone = unit % 2 != 0;
-            plot.x_unit = plot.y_unit = (mst_plot_unit)unit;
+            plot.x_unit = plot.y_unit = (mst_figure_unit)unit;
             assert_int_equal(mst_plot_has_points(&plot), log == 0);
             mst_plot_draw(&plot, "c", &out);
             check_nesting(out.text);
             assert_null(strstr(out.text, "nan"));
             assert_null(strstr(out.text, "inf"));
             assert_null(strstr(out.text, "<s>"));
-            mst_buffer_fini(&out);
+            mst_string_fini(&out);
         }
 }
 
@@ -424,14 +414,14 @@ static void test_memory(void **state)
     mst_run_data *run = make_run("m", &r);
     for (uint64_t k = 1; k < 3000; k += 1 + k / 40) {
         mst_report *report = NULL;
-        mst_buffer out = {0};
+        mst_string out = {0};
         mst_alloc_fail_at(k);
         mst_status st = mst_report_new(&run, 1, NULL, &report);
         if (st == MST_OK)
             st = mst_report_html(report, &out);
         mst_alloc_fail_at(0);
         assert_true(st == MST_OK || st == MST_ENOMEM);
-        mst_buffer_fini(&out);
+        mst_string_fini(&out);
         mst_report_destroy(report);
     }
     mst_run_data_destroy(run);
@@ -446,7 +436,7 @@ int main(void)
         TEST(test_several),
         TEST(test_escapes),
         TEST(test_command),
-        cmocka_unit_test(test_figures),
+        cmocka_unit_test(test_steps),
         cmocka_unit_test(test_columns),
         cmocka_unit_test(test_margin),
         cmocka_unit_test(test_ticks),

@@ -63,7 +63,7 @@ static char *markdown_of(const char *const *names, size_t n)
 {
     mst_run_data *runs[64];
     mst_report *report = NULL;
-    mst_buffer out = {0};
+    mst_string out = {0};
     for (size_t i = 0; i < n; i++)
         assert_int_equal(mst_run_data_new(in_folder(names[i]), &runs[i]), MST_OK);
     assert_int_equal(mst_report_new(runs, n, NULL, &report), MST_OK);
@@ -236,11 +236,11 @@ static void test_many(void **state)
         assert_int_equal(mst_run_data_new(in_folder("run"), &runs[i]), MST_OK);
     for (size_t n = 40; n <= 41; n++) {
         mst_report *report = NULL;
-        mst_buffer out = {0};
+        mst_string out = {0};
         assert_int_equal(mst_report_new(runs, n, NULL, &report), MST_OK);
         assert_int_equal(mst_report_html(report, &out), MST_OK);
         assert_int_equal(strstr(out.text, "<div class=\"many\">") != NULL, n == 41);
-        mst_buffer_fini(&out);
+        mst_string_fini(&out);
         mst_report_destroy(report);
     }
     for (size_t i = 0; i < 41; i++)

@@ -398,7 +398,7 @@ static void reports_on_nothing(void **state)
         "repeats: 2\n",
         folder);
     mst_sweep_report *report = NULL;
-    mst_buffer text = {0};
+    mst_string text = {0};
     assert_int_equal(mst_sweep_mark(&s->cells[0], MST_CELL_DONE, NULL), MST_OK);
     write_manifest(s, 0, "{}");
     assert_int_equal(mst_sweep_mark(&s->cells[1], MST_CELL_FAILED, "<b>&"), MST_OK);
@@ -408,14 +408,14 @@ static void reports_on_nothing(void **state)
     assert_null(strstr(text.text, "<b>&"));
     assert_non_null(strstr(text.text, "; at most 9 rows each"));
     assert_non_null(strstr(text.text, "default-src 'none'"));
-    mst_buffer_fini(&text);
+    mst_string_fini(&text);
     mst_sweep_report_best(report, &text);
     assert_int_equal(text.size, 0);
     assert_int_equal(mst_sweep_report_write(report), MST_OK);
     json_t *json = mst_sweep_report_json(report);
     assert_int_equal(json_array_size(json_object_get(json, "results")), 4);
     json_decref(json);
-    mst_buffer_fini(&text);
+    mst_string_fini(&text);
     mst_sweep_report_destroy(report);
     mst_sweep_destroy(s);
 }

@@ -1,0 +1,165 @@
+/* Strings that grow, and their escapes (strings.h). */
+#include "base/strings.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+
+#define REPLACEMENT "\xef\xbf\xbd"
+
+void mst_string_fini(mst_string *self)
+{
+    mst_free(self->text);
+    *self = (mst_string){0};
+}
+
+/* Room for n more bytes and the NUL. */
+static bool reserve(mst_string *self, size_t n)
+{
+    if (!self->failed && !mst_grow(&self->text, &self->capacity, self->size + n + 1, 1))
+        self->failed = true;
+    return !self->failed;
+}
+
+void mst_string_addn(mst_string *self, const char *text, size_t n)
+{
+    if (!reserve(self, n))
+        return;
+    memcpy(self->text + self->size, text, n);
+    self->size += n;
+    self->text[self->size] = '\0';
+}
+
+void mst_string_add(mst_string *self, const char *text)
+{
+    mst_string_addn(self, text, strlen(text));
+}
+
+void mst_string_format(mst_string *self, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    if (n < 0 || !reserve(self, (size_t)n))
+        return;
+    va_start(args, format);
+    vsnprintf(self->text + self->size, (size_t)n + 1, format, args);
+    va_end(args);
+    self->size += (size_t)n;
+}
+
+/* ---- escapes ---- */
+
+/* Length of the UTF-8 character at p, which ends with a NUL at the latest; 0: not one. Overlong forms and
+ * surrogates are not characters. */
+static size_t utf8_length(const unsigned char *p)
+{
+    if (p[0] < 0x80)
+        return 1;
+    if (p[0] >= 0xc2 && p[0] <= 0xdf)
+        return (p[1] & 0xc0) == 0x80 ? 2 : 0;
+    if ((p[0] & 0xf0) == 0xe0) {
+        unsigned char low = p[0] == 0xe0 ? 0xa0 : 0x80, high = p[0] == 0xed ? 0x9f : 0xbf;
+        return p[1] >= low && p[1] <= high && (p[2] & 0xc0) == 0x80 ? 3 : 0;
+    }
+    if (p[0] >= 0xf0 && p[0] <= 0xf4) {
+        unsigned char low = p[0] == 0xf0 ? 0x90 : 0x80, high = p[0] == 0xf4 ? 0x8f : 0xbf;
+        return p[1] >= low && p[1] <= high && (p[2] & 0xc0) == 0x80 && (p[3] & 0xc0) == 0x80 ? 4 : 0;
+    }
+    return 0;
+}
+
+/* Adds the text character by character; those for which replace has something get that instead. */
+static void add_escaped(mst_string *self, const char *text, const char *(*replace)(char c))
+{
+    for (const unsigned char *p = (const unsigned char *)(text != NULL ? text : ""); *p != '\0';) {
+        size_t n = utf8_length(p);
+        const char *other = n == 1 ? replace((char)*p) : NULL;
+        if (other != NULL)
+            mst_string_add(self, other);
+        else if (n == 0 || (*p < 0x20 && *p != '\n' && *p != '\t') || *p == 0x7f)
+            mst_string_add(self, REPLACEMENT);
+        else
+            mst_string_addn(self, (const char *)p, n);
+        p += n != 0 ? n : 1;
+    }
+}
+
+static const char *html_replace(char c)
+{
+    return c == '<'    ? "&lt;"
+           : c == '>'  ? "&gt;"
+           : c == '&'  ? "&amp;"
+           : c == '"'  ? "&quot;"
+           : c == '\'' ? "&#39;"
+                       : NULL;
+}
+
+static const char *markdown_replace(char c)
+{
+    return c == '|'    ? "\\|"
+           : c == '\n' ? " "
+           : c == '`'  ? "\\`"
+           : c == '*'  ? "\\*"
+           : c == '_'  ? "\\_"
+           : c == '<'  ? "&lt;"
+           : c == '&'  ? "&amp;"
+           : c == '['  ? "\\["
+           : c == '\\' ? "\\\\"
+                       : NULL;
+}
+
+static const char *quote_replace(char c)
+{
+    return c == '"' ? "\"\"" : c == '\n' ? " " : NULL;
+}
+
+static const char *shell_replace(char c)
+{
+    return c == '\'' ? "'\\''" : NULL;
+}
+
+void mst_string_html(mst_string *self, const char *text)
+{
+    add_escaped(self, text, html_replace);
+}
+
+void mst_string_markdown(mst_string *self, const char *text)
+{
+    add_escaped(self, text, markdown_replace);
+}
+
+void mst_string_csv(mst_string *self, const char *text)
+{
+    bool plain = text == NULL || strpbrk(text, ",\"\n\r") == NULL;
+    mst_string_add(self, plain ? "" : "\"");
+    add_escaped(self, text, quote_replace);
+    mst_string_add(self, plain ? "" : "\"");
+}
+
+void mst_string_shell(mst_string *self, const char *text)
+{
+    static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./-_";
+    bool plain = *text != '\0' && text[strspn(text, safe)] == '\0';
+    mst_string_add(self, plain ? "" : "'");
+    add_escaped(self, text, shell_replace);
+    mst_string_add(self, plain ? "" : "'");
+}
+
+mst_status mst_string_save(const mst_string *self, const char *path)
+{
+    mst_status st;
+    mst_out *out = NULL;
+    if (self->failed)
+        return mst_fail_memory();
+    TRY_OUT(st, mst_out_open(path, &out));
+    TRY_OUT(st, mst_out_write(out, self->text != NULL ? self->text : "", self->size));
+    TRY_OUT(st, mst_out_commit(out));
+out:
+    mst_out_close(out);
+    return st;
+}
