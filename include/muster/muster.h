@@ -25,7 +25,7 @@
 extern "C" {
 #endif
 
-/* The version of the library that the program runs with, e.g. "0.1.0". */
+/* The version of the library that the program runs with, e.g. "0.2.0". */
 const char *muster_version(void);
 
 /* ---- errors and log lines ---- */

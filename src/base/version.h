@@ -1,4 +1,4 @@
-/* The library's version, e.g. "0.1.0". */
+/* The library's version, e.g. "0.2.0". */
 #ifndef MST_BASE_VERSION_H
 #define MST_BASE_VERSION_H
 
