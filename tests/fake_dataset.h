@@ -157,9 +157,9 @@ static inline void fake_open(fake_dataset *d)
     pthread_mutex_unlock(&d->mutex);
 }
 
-static const mst_dataset_ops fake_random_ops = {.name = "fake", .load = fake_load, .destroy = fake_destroy};
-static const mst_dataset_ops fake_stream_ops = {.name = "fake stream",
-                                                .read = fake_read,
+static const mst_data_kind fake_data_kind = {.name = "fake"};
+static const mst_dataset_ops fake_random_ops = {.load = fake_load, .destroy = fake_destroy};
+static const mst_dataset_ops fake_stream_ops = {.read = fake_read,
                                                 .parse = fake_parse,
                                                 .skip = fake_skip,
                                                 .rewind = fake_rewind,
@@ -173,7 +173,8 @@ static inline fake_dataset *fake_new(fake_kind kind, uint64_t n_rows, uint32_t c
     fake_dataset *d = calloc(1, sizeof *d);
     if (d == NULL)
         abort();
-    d->base = (mst_dataset){.ops = kind == FAKE_STREAM ? &fake_stream_ops : &fake_random_ops,
+    d->base = (mst_dataset){.kind = &fake_data_kind,
+                            .ops = kind == FAKE_STREAM ? &fake_stream_ops : &fake_random_ops,
                             .name = name,
                             .random = kind != FAKE_STREAM,
                             .load_is_cheap = kind == FAKE_CHEAP,

@@ -310,9 +310,9 @@ static void reader_destroy(mst_dataset *self)
     mst_free(d);
 }
 
-static const mst_dataset_ops random_ops = {.name = "reader", .load = reader_load, .destroy = reader_destroy};
-static const mst_dataset_ops stream_ops = {.name = "reader",
-                                           .read = stream_read,
+static const mst_data_kind reader_kind = {.name = "reader", .capabilities = MST_DATA_FIXED_ROWS};
+static const mst_dataset_ops random_ops = {.load = reader_load, .destroy = reader_destroy};
+static const mst_dataset_ops stream_ops = {.read = stream_read,
                                            .parse = stream_parse,
                                            .skip = stream_skip,
                                            .rewind = stream_rewind,
@@ -345,6 +345,7 @@ mst_status mst_api_reader_open(const char *name, const muster_reader *r, mst_dat
     if (d->reader.n_features == 0)
         d->reader.n_features = r->n_dense;
     d->base = (mst_dataset){
+        .kind = &reader_kind,
         .ops = r->n_rows > 0 ? &random_ops : &stream_ops,
         .name = copy,
         .random = r->n_rows > 0,

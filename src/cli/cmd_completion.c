@@ -82,9 +82,9 @@ static void offer_values(const place *at, const char *option, const char *before
     if (row->type == MST_OPTION_CHOICE) {
         offer_words(row->choices, before, typed);
     } else if (strcmp(row->name, "format") == 0) {
-        offer_words("auto|idx|cache", before, typed);
-        for (size_t i = 0; mst_formats[i] != NULL; i++)
-            offer(before, mst_formats[i]->name, typed, mst_formats[i]->help);
+        offer_words("auto", before, typed);
+        for (size_t i = 0; mst_data_kinds[i] != NULL; i++)
+            offer(before, mst_data_kinds[i]->name, typed, mst_data_kinds[i]->help);
     } else if (strcmp(row->name, "to") == 0) {
         for (size_t i = 0; mst_row_writers[i] != NULL; i++)
             offer(before, mst_row_writers[i]->name, typed, NULL);

@@ -72,7 +72,7 @@ static char *source_key(const mst_dataset *dataset, const mst_data_options *opti
     mst_data_options settled = *options;
     if (dataset->format != NULL || mst_images_files(dataset) != NULL) {
         settled.image_classes = (mst_text_list){.items = dataset->class_names, .n = dataset->n_class_names};
-        if (dataset->format != NULL && strcmp(dataset->format->name, "libsvm") == 0)
+        if (mst_dataset_has(dataset, MST_DATA_INDEX_BASE))
             settled.index_base = (int)dataset->info.index_base + 1;
         return mst_cache_key_text(&settled, dataset->origin);
     }

@@ -68,7 +68,8 @@ static mst_status run(int argc, char **argv)
         st = mst_fail(MST_EUSAGE, "no files given to index");
         goto out;
     }
-    if (strcmp(o.format, "auto") != 0 && (format = mst_format_find(o.format)) == NULL) {
+    if (strcmp(o.format, "auto") != 0 &&
+        (format = mst_data_kind_format(mst_data_kind_find(o.format))) == NULL) {
         st = mst_fail(MST_EUSAGE, "--format %s: not a text format; 'muster list formats' shows what there is",
                       o.format);
         goto out;

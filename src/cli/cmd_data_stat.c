@@ -166,11 +166,6 @@ static const mst_column bin_columns[] = {{.key = "from", .right = true},
                                          {.key = "rows", .right = true},
                                          {.key = "share", .right = true}};
 
-static const char *format_name(const mst_dataset *dataset)
-{
-    return dataset->format != NULL ? dataset->format->name : dataset->ops->name;
-}
-
 static json_t *json_number(double x)
 {
     return x == floor(x) && fabs(x) < 0x1p53 ? json_integer((json_int_t)x) : json_real(x);
@@ -218,7 +213,7 @@ static void fill_facts(mst_table *t, stat_walk *w, double seconds)
     const mst_dataset *d = w->dataset;
     double rows = w->rows > 0 ? (double)w->rows : 1;
     add_text(t, "file", d->name);
-    add_text(t, "format", format_name(d));
+    add_text(t, "format", d->kind->name);
     mst_table_text(t, "bytes");
     mst_table_bytes(t, d->info.bytes);
     add_flag(t, "random access", d->random);
@@ -237,7 +232,7 @@ static void fill_facts(mst_table *t, stat_walk *w, double seconds)
     add_flag(t, "sparse values all one", !w->any_values);
     add_flag(t, "row weights", w->any_weights);
     add_count(t, "distinct features in 1000 rows", distinct_keys(w));
-    if (d->format != NULL && strcmp(d->format->name, "libsvm") == 0)
+    if (mst_dataset_has(d, MST_DATA_INDEX_BASE))
         add_count(t, "index base", d->info.index_base);
     add_number(t, "label min", w->labels.min);
     add_number(t, "label max", w->labels.max);

@@ -6,7 +6,7 @@
 #include "cli/table.h"
 #include "dash/http.h"
 #include "dash/routes.h"
-#include "data/format.h"
+#include "data/data_kind.h"
 #include "data/write.h"
 #include "model/executor.h"
 #include "mpi/mpi.h"
@@ -24,14 +24,8 @@ static void add(mst_table *table, const char *name, const char *help)
 
 static void fill_formats(mst_table *table)
 {
-    for (size_t i = 0; mst_formats[i] != NULL; i++)
-        add(table, mst_formats[i]->name, mst_formats[i]->help);
-    add(table, "idx", "MNIST's format: images and labels in a file each");
-    add(table, "cifar10", "CIFAR-10's binary files: a label and three planes of 32 x 32 bytes");
-    add(table, "cifar100", "CIFAR-100's binary files, with --cifar-label fine or coarse");
-    add(table, "images", "folders of JPEG and PNG files: FOLDER/CLASS/NAME.jpg");
-    add(table, "gen", "files of `data gen images`, whose rows are made as they are read");
-    add(table, "cache", "muster's binary cache, mapped and read in any order");
+    for (size_t i = 0; mst_data_kinds[i] != NULL; i++)
+        add(table, mst_data_kinds[i]->name, mst_data_kinds[i]->help);
 }
 
 static void fill_writers(mst_table *table)

@@ -43,9 +43,9 @@ typedef struct cache_dataset {
     mst_chunk *chunks;
 } cache_dataset;
 
-int mst_cache_sniff(const uint8_t *head, size_t n)
+bool mst_cache_sniff(const uint8_t *head, size_t n)
 {
-    return n >= 8 && memcmp(head, CACHE_MAGIC, 8) == 0 ? 2 : 0;
+    return n >= 8 && memcmp(head, CACHE_MAGIC, 8) == 0;
 }
 
 static mst_status damaged(const char *path, uint64_t offset, const char *what)
@@ -336,7 +336,6 @@ static mst_status cache_intact(const mst_dataset *self)
 }
 
 static const mst_dataset_ops cache_ops = {
-    .name = "cache",
     .load = cache_load,
     .peek = cache_peek,
     .intact = cache_intact,
@@ -454,6 +453,7 @@ mst_status mst_cache_open(const mst_text_list *paths, mst_dataset **out)
     cache_dataset *d = mst_zalloc(sizeof *d);
     if (d == NULL)
         return mst_fail_memory();
+    d->base.kind = &mst_data_cache;
     d->base.ops = &cache_ops;
     d->base.random = true;
     d->base.load_is_cheap = true;
@@ -543,3 +543,23 @@ mst_status mst_cache_fits(const char *path, const char *source_key, bool *fits)
     mst_free(f.table);
     return st == MST_ENOMEM ? st : MST_OK;
 }
+
+static int cache_sniff(const uint8_t *head, size_t n, uint64_t file_size)
+{
+    (void)file_size;
+    return mst_cache_sniff(head, n) ? MST_SNIFF_BINARY : 0;
+}
+
+static mst_status cache_open(const mst_data_kind *self, mst_data_source *source, mst_dataset **out)
+{
+    (void)self;
+    return mst_cache_open(source->paths, out);
+}
+
+const mst_data_kind mst_data_cache = {
+    .name = "cache",
+    .help = "muster's binary cache, mapped and read in any order",
+    .capabilities = MST_DATA_CACHED,
+    .sniff = cache_sniff,
+    .open = cache_open,
+};

@@ -16,7 +16,8 @@
  * Chunks must be released before the dataset is destroyed. Files that are changed in place meanwhile, which
  * is possible as they are mapped, are noticed (ops->intact). */
 mst_status mst_cache_open(const mst_text_list *paths, mst_dataset **out);
-int mst_cache_sniff(const uint8_t *head, size_t n);
+bool mst_cache_sniff(const uint8_t *head, size_t n); /* whether a file that starts so is a cache */
+extern const mst_data_kind mst_data_cache;
 
 /* Writes chunks of any size, re-cut to equal rows per chunk, to a file that appears when complete. */
 typedef struct mst_cache_writer mst_cache_writer;

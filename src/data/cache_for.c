@@ -275,7 +275,7 @@ mst_status mst_cache_for(mst_dataset *source, const mst_text_list *patterns, con
     bool fits;
     const mst_text_list *images = mst_images_files(source);
     TRY_OUT(st, images != NULL ? copy_list(images, &files) : mst_glob(patterns, &files));
-    if (source->ops->name != NULL && strcmp(source->ops->name, "cache") == 0) {
+    if (mst_dataset_has(source, MST_DATA_CACHED)) {
         st = mst_cache_open(&files, out); /* is one already */
         goto out;
     }

@@ -36,11 +36,14 @@ static bool could_be(mst_cifar_kind kind, const uint8_t *head, size_t n, uint64_
     return true;
 }
 
-mst_cifar_kind mst_cifar_sniff(const uint8_t *head, size_t n, uint64_t file_size)
+static int cifar10_sniff(const uint8_t *head, size_t n, uint64_t file_size)
 {
-    return could_be(MST_CIFAR_10, head, n, file_size)    ? MST_CIFAR_10
-           : could_be(MST_CIFAR_100, head, n, file_size) ? MST_CIFAR_100
-                                                         : MST_CIFAR_NONE;
+    return could_be(MST_CIFAR_10, head, n, file_size) ? MST_SNIFF_BINARY : 0;
+}
+
+static int cifar100_sniff(const uint8_t *head, size_t n, uint64_t file_size)
+{
+    return could_be(MST_CIFAR_100, head, n, file_size) ? MST_SNIFF_BINARY : 0;
 }
 
 static mst_status cut_off(const char *path, uint64_t offset, mst_cifar_kind kind)
@@ -131,7 +134,7 @@ mst_status mst_cifar_open(const mst_text_list *paths, mst_cifar_kind kind, const
         st = mst_fail_memory();
         goto out;
     }
-    TRY_OUT(st, mst_resident_new(kind == MST_CIFAR_100 ? "cifar100" : "cifar10", name, total,
+    TRY_OUT(st, mst_resident_new(kind == MST_CIFAR_100 ? &mst_data_cifar100 : &mst_data_cifar10, name, total,
                                  MST_CIFAR_PIXELS, true, &d));
     for (size_t i = 0, first = 0; i < paths->n; first += rows[i++])
         TRY_OUT(st, read_rows(paths->items[i], kind, options->cifar_label == 1, d, first, rows[i]));
@@ -147,3 +150,25 @@ out:
     mst_free(rows);
     return st;
 }
+
+static mst_status cifar_open(const mst_data_kind *self, mst_data_source *source, mst_dataset **out)
+{
+    mst_cifar_kind kind = self == &mst_data_cifar100 ? MST_CIFAR_100 : MST_CIFAR_10;
+    return mst_cifar_open(source->paths, kind, source->options, out);
+}
+
+const mst_data_kind mst_data_cifar10 = {
+    .name = "cifar10",
+    .help = "CIFAR-10's binary files: a label and three planes of 32 x 32 bytes",
+    .capabilities = MST_DATA_FIXED_ROWS | MST_DATA_OWN_CLASSES,
+    .sniff = cifar10_sniff,
+    .open = cifar_open,
+};
+
+const mst_data_kind mst_data_cifar100 = {
+    .name = "cifar100",
+    .help = "CIFAR-100's binary files, with --cifar-label fine or coarse",
+    .capabilities = MST_DATA_FIXED_ROWS | MST_DATA_OWN_CLASSES,
+    .sniff = cifar100_sniff,
+    .open = cifar_open,
+};

@@ -11,14 +11,12 @@
 #define MST_CIFAR_PIXELS 3072 /* of all three planes */
 
 typedef enum mst_cifar_kind {
-    MST_CIFAR_NONE = 0,
     MST_CIFAR_10 = 10,
     MST_CIFAR_100 = 100,
 } mst_cifar_kind;
 
-/* What a file starting with these (decompressed) bytes could be: its length is that of whole records
- * (file_size 0: not known) and the labels of the records in sight are in range. */
-mst_cifar_kind mst_cifar_sniff(const uint8_t *head, size_t n, uint64_t file_size);
+/* By content: the length is that of whole records and the labels of the records in sight are in range. */
+extern const mst_data_kind mst_data_cifar10, mst_data_cifar100;
 
 /* *out is the caller's to destroy; set only on MST_OK. A cut-off record or a label out of range is
  * MST_EINPUT. All files are of the kind given. Chunks may outlive the dataset. */

@@ -59,7 +59,7 @@ static float log_of(int64_t v)
     return v > 0 ? (float)(log1p((double)v) * 0.25) : 0.0f;
 }
 
-static mst_status prepare(mst_parse_context *context, const mst_block *first)
+static mst_status criteo_prepare(mst_parse_context *context, const mst_block *first)
 {
     (void)first;
     if (context->features == 0)
@@ -79,7 +79,7 @@ static mst_status prepare(mst_parse_context *context, const mst_block *first)
     return MST_OK;
 }
 
-static void unprepare(const void *prepared)
+static void criteo_unprepare(const void *prepared)
 {
     mst_free((void *)prepared);
 }
@@ -234,7 +234,8 @@ static mst_status parse_line(const mst_parse_context *context, const mst_block *
     return mst_chunk_builder_end_row(out, label, 1.0f);
 }
 
-static mst_status parse(const mst_parse_context *context, const mst_block *block, mst_chunk_builder *out)
+static mst_status criteo_parse(const mst_parse_context *context, const mst_block *block,
+                               mst_chunk_builder *out)
 {
     const uint8_t *p = block->data, *end = p + block->size;
     hasher h = {.seed = (uint64_t)context->options->hash_seed,
@@ -251,7 +252,7 @@ static mst_status parse(const mst_parse_context *context, const mst_block *block
     return MST_OK;
 }
 
-static json_t *origin(const mst_parse_context *context)
+static json_t *criteo_origin(const mst_parse_context *context)
 {
     static const char *const numeric[] = {"bucket", "log", "both"};
     return json_pack("{s:s, s:I, s:I, s:s}", "keys", "criteo", "features", (json_int_t)context->features,
@@ -279,9 +280,9 @@ static unsigned wrong_fields(const uint8_t *q, const uint8_t *line_end, unsigned
 
 /* 2: rows of 40 such columns. 1: rows that the parser refuses with a better sentence than "unknown": of 39
  * columns, or half of them and three quarters of their fields as they should be. */
-static int sniff(const uint8_t *head, size_t n, const char *path)
+static int criteo_sniff(const uint8_t *head, size_t n, uint64_t file_size)
 {
-    (void)path;
+    (void)file_size;
     const uint8_t *p = head, *end = head + n, *line, *line_end;
     bool whole = n < MST_SNIFF_BYTES;
     unsigned lines = 0, labelled = 0, unlabelled = 0, fields = 0, wrong = 0;
@@ -303,14 +304,20 @@ static int sniff(const uint8_t *head, size_t n, const char *path)
 }
 
 const mst_format mst_format_criteo = {
-    .name = "criteo",
-    .help = "Criteo click logs: label, 13 integers, 26 hex categories between tabs, hashed into --features "
-            "(2^20 when 0)",
+    .kind =
+        {
+            .name = "criteo",
+            .help = "Criteo click logs: label, 13 integers, 26 hex categories between tabs, hashed into "
+                    "--features "
+                    "(2^20 when 0)",
+            .capabilities = MST_DATA_FORMAT,
+            .sniff = criteo_sniff,
+            .open = mst_format_open,
+        },
     .text = true,
     .hashes = true,
-    .sniff = sniff,
-    .prepare = prepare,
-    .unprepare = unprepare,
-    .origin = origin,
-    .parse = parse,
+    .prepare = criteo_prepare,
+    .unprepare = criteo_unprepare,
+    .origin = criteo_origin,
+    .parse = criteo_parse,
 };

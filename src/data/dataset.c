@@ -23,12 +23,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "data/cache.h"
-#include "data/cifar.h"
-#include "data/gen.h"
 #include "data/guess.h"
-#include "data/idx.h"
-#include "data/images.h"
 #include "data/indexed.h"
 #include "data/origin.h"
 #include "data/stream.h"
@@ -39,63 +34,25 @@
 
 /* ---- opening ---- */
 
-typedef enum content {
-    CONTENT_NONE, /* an empty file, or text without rows: fits anything */
-    CONTENT_UNKNOWN,
-    CONTENT_CACHE,
-    CONTENT_IDX,
-    CONTENT_CIFAR,
-    CONTENT_GEN,
-    CONTENT_IMAGES, /* folders: never by a file's content */
-    CONTENT_FORMAT,
-} content;
-
-/* What a file holds, with its first bytes and the open input they came from. */
+/* The head of a file, the open input it came from, and the kind of data that it is. */
 typedef struct sniffed {
-    content kind;
-    const mst_format *format;
-    mst_cifar_kind cifar;
+    bool no_rows;              /* an empty file, or text without rows: fits any kind */
+    const mst_data_kind *kind; /* NULL: none, or no_rows */
     mst_in *in;
     uint8_t head[MST_SNIFF_BYTES];
     size_t n;
 } sniffed;
 
-static const char *content_name(const sniffed *s)
+static uint64_t sniffed_file_size(const sniffed *s)
 {
-    switch (s->kind) {
-    case CONTENT_CACHE:
-        return "cache";
-    case CONTENT_IDX:
-        return "idx";
-    case CONTENT_CIFAR:
-        return s->cifar == MST_CIFAR_100 ? "cifar100" : "cifar10";
-    case CONTENT_GEN:
-        return "gen";
-    case CONTENT_IMAGES:
-        return "images";
-    default:
-        return s->format != NULL ? s->format->name : "rows";
-    }
+    return mst_in_compressed(s->in) ? 0 : mst_in_file_size(s->in);
 }
 
 /* Finds what the first n bytes of the head are. */
-static void recognise(const char *path, size_t n, sniffed *s)
+static void sniffed_recognise(sniffed *s, size_t n)
 {
-    s->format = NULL;
-    s->cifar = MST_CIFAR_NONE;
-    if (n == 0 || mst_format_no_rows(s->head, n))
-        s->kind = CONTENT_NONE;
-    else if (mst_cache_sniff(s->head, n) > 0)
-        s->kind = CONTENT_CACHE;
-    else if (mst_idx_sniff(s->head, n) > 0)
-        s->kind = CONTENT_IDX;
-    else if (mst_gen_images_sniff(s->head, n) > 0)
-        s->kind = CONTENT_GEN;
-    else if ((s->cifar = mst_cifar_sniff(
-                  s->head, n, mst_in_compressed(s->in) ? 0 : mst_in_file_size(s->in))) != MST_CIFAR_NONE)
-        s->kind = CONTENT_CIFAR;
-    else
-        s->kind = (s->format = mst_format_guess(s->head, n, path)) != NULL ? CONTENT_FORMAT : CONTENT_UNKNOWN;
+    s->no_rows = n == 0 || mst_data_no_rows(s->head, n);
+    s->kind = s->no_rows ? NULL : mst_data_guess(s->head, n, sniffed_file_size(s));
 }
 
 /* The end of the last whole line of the head if one of its lines is a row; 0 otherwise. */
@@ -112,7 +69,7 @@ static size_t whole_lines(const sniffed *s)
 
 /* Live: reads no more of the head than it takes to recognise it: the first line that is a row, or the bytes
  * of a magic number. */
-static mst_status sniff_live(const char *path, sniffed *s)
+static mst_status sniff_live(sniffed *s)
 {
     size_t got;
     for (;;) {
@@ -120,8 +77,8 @@ static mst_status sniff_live(const char *path, sniffed *s)
         s->n += got;
         bool full = got == 0 || s->n == sizeof s->head, text = mst_looks_like_text(s->head, s->n);
         size_t lines = text && !full ? whole_lines(s) : 0;
-        recognise(path, lines > 0 ? lines : s->n, s);
-        if (full || lines > 0 || (!text && (s->kind != CONTENT_UNKNOWN || s->n >= MAGIC_BYTES)))
+        sniffed_recognise(s, lines > 0 ? lines : s->n);
+        if (full || lines > 0 || (!text && (s->no_rows || s->kind != NULL || s->n >= MAGIC_BYTES)))
             return MST_OK;
     }
 }
@@ -133,9 +90,9 @@ static mst_status sniff(const char *path, bool live, sniffed *s)
     s->n = 0;
     TRY(mst_in_open(path, &s->in));
     if (live && mst_path_reads_once(path))
-        return sniff_live(path, s);
+        return sniff_live(s);
     TRY(mst_in_read(s->in, s->head, sizeof s->head, &s->n));
-    recognise(path, s->n, s);
+    sniffed_recognise(s, s->n);
     return MST_OK;
 }
 
@@ -145,107 +102,88 @@ static void sniff_close(sniffed *s)
     s->in = NULL;
 }
 
-/* The format that --format names; MST_EUSAGE when there is none of that name. */
-static mst_status named_format(const char *name, sniffed *s)
-{
-    char names[128];
-    s->format = NULL;
-    if (strcmp(name, "cache") == 0) {
-        s->kind = CONTENT_CACHE;
-    } else if (strcmp(name, "idx") == 0) {
-        s->kind = CONTENT_IDX;
-    } else if (strcmp(name, "cifar10") == 0 || strcmp(name, "cifar100") == 0) {
-        s->kind = CONTENT_CIFAR;
-        s->cifar = strcmp(name, "cifar10") == 0 ? MST_CIFAR_10 : MST_CIFAR_100;
-    } else if (strcmp(name, "images") == 0) {
-        s->kind = CONTENT_IMAGES;
-    } else if (strcmp(name, "gen") == 0) {
-        s->kind = CONTENT_GEN;
-    } else {
-        s->kind = CONTENT_FORMAT;
-        s->format = mst_format_find(name);
-        if (s->format == NULL)
-            return mst_fail(MST_EUSAGE, "unknown format %s; the formats are auto, %s", name,
-                            mst_format_names(names, sizeof names));
-    }
-    return MST_OK;
-}
-
-/* Whether file i could be of what the dataset is; files whose head is not decisive get the benefit of the
- * doubt. */
-static mst_status check_alike(const sniffed *whole, const char *first, const char *path, sniffed *s)
+/* Fails when a file cannot be of the kind that the dataset is; a file whose head is not decisive passes. */
+static mst_status check_alike(const mst_data_kind *kind, const char *first, const char *path, sniffed *s)
 {
     mst_status st;
     TRY_OUT(st, sniff(path, false, s));
-    bool alike = s->kind == CONTENT_NONE ||
-                 (s->kind == whole->kind && s->format == whole->format && s->cifar == whole->cifar) ||
-                 (whole->kind == CONTENT_FORMAT && s->kind != CONTENT_CACHE && s->kind != CONTENT_IDX &&
-                  whole->format->sniff(s->head, s->n, path) > 0);
-    if (!alike && s->kind == CONTENT_UNKNOWN)
+    bool binary =
+        s->kind != NULL && mst_data_sniff(s->kind, s->head, s->n, sniffed_file_size(s)) == MST_SNIFF_BINARY;
+    bool alike = s->no_rows || s->kind == kind || (!binary && mst_data_sniff(kind, s->head, s->n, 0) > 0);
+    if (!alike && s->kind == NULL)
         st = mst_fail(MST_EINPUT,
                       "%s does not look like %s, which %s is; all files of a dataset must have one format",
-                      path, content_name(whole), first);
+                      path, kind->name, first);
     else if (!alike)
         st = mst_fail(MST_EINPUT, "%s is %s but %s is %s; all files of a dataset must have one format", path,
-                      content_name(s), first, content_name(whole));
+                      s->kind->name, first, kind->name);
 out:
     sniff_close(s);
     return st;
 }
 
-/* Finds what the files are. found->in is left open only when it can be read just once; others of that kind
- * are not looked at. */
+/* Finds what the files are. found->in is left open only when it can be read just once; other files of that
+ * sort are not looked at. */
 static mst_status detect(const mst_text_list *paths, bool live, sniffed *found, sniffed *other)
 {
     size_t i;
     for (i = 0; i < paths->n; i++) {
         TRY(sniff(paths->items[i], live, found));
-        if (mst_path_reads_once(paths->items[i]) || found->kind != CONTENT_NONE)
+        if (mst_path_reads_once(paths->items[i]) || !found->no_rows)
             break;
         sniff_close(found);
     }
     if (i == paths->n)
         i--;
-    if (found->kind == CONTENT_NONE && found->n == 0) { /* no rows, in any format */
-        found->kind = CONTENT_FORMAT;
-        found->format = strstr(paths->items[i], "tfrecord") != NULL ? &mst_format_tfrecord : mst_formats[0];
-    }
-    if (found->kind == CONTENT_UNKNOWN || found->kind == CONTENT_NONE)
-        return mst_format_unknown(mst_path_shown(paths->items[i]), found->head, found->n);
+    if (found->n == 0) /* no rows, in any format */
+        found->kind =
+            strstr(paths->items[i], "tfrecord") != NULL ? &mst_format_tfrecord.kind : mst_data_kinds[0];
+    if (found->kind == NULL)
+        return mst_data_unknown(mst_path_shown(paths->items[i]), found->head, found->n);
     if (!mst_path_reads_once(paths->items[i]))
         sniff_close(found);
     for (size_t j = i + 1; j < paths->n; j++)
         if (!mst_path_reads_once(paths->items[j]))
-            TRY(check_alike(found, paths->items[i], paths->items[j], other));
+            TRY(check_alike(found->kind, paths->items[i], paths->items[j], other));
     return MST_OK;
 }
 
-/* Numbers its pixels, if it was opened. */
-static mst_status open_pixels(mst_status st, mst_dataset **out)
+/* The kind that --format names, or folders show; NULL: the files decide. */
+static mst_status choose_kind(const mst_text_list *patterns, const mst_data_options *options,
+                              const mst_data_kind **out)
 {
-    TRY(st);
-    (*out)->origin = mst_origin_numbers();
+    char names[128];
+    *out = NULL;
+    if (options->format != NULL && strcmp(options->format, "auto") != 0) {
+        *out = mst_data_kind_find(options->format);
+        return *out != NULL ? MST_OK
+                            : mst_fail(MST_EUSAGE, "unknown format %s; the formats are auto, %s",
+                                       options->format, mst_data_kind_names(names, sizeof names));
+    }
+    for (size_t i = 0; mst_data_kinds[i] != NULL && *out == NULL; i++)
+        if (mst_data_kinds[i]->claims != NULL && mst_data_kinds[i]->claims(patterns, options->unlabelled))
+            *out = mst_data_kinds[i];
     return MST_OK;
 }
 
-/* What labels count from, which the origin says too. Rows of a cache and classes that muster numbers itself
- * are what they are. */
-static mst_status settle_labels(const mst_data_options *options, content kind, mst_dataset *d)
+/* Sets the label of class 0, in the origin too. A cache keeps the one it was made with. */
+static mst_status settle_labels(const mst_data_options *options, mst_dataset *d)
 {
     int64_t from = options->labels_from;
+    bool cached = mst_dataset_has(d, MST_DATA_CACHED);
     if (options->unlabelled) {
         json_object_del(d->origin, MST_ORIGIN_LABELS);
         return MST_OK;
     }
-    if (kind == CONTENT_CACHE && (from != 0 || options->labels_given) && from != d->labels_from)
+    if (cached && (from != 0 || options->labels_given) && from != d->labels_from)
         return mst_fail(
             MST_EUSAGE,
             "--labels-from %lld: %s was made with --labels-from %lld, and its labels stay as they "
             "are: convert its source again",
             (long long)from, d->name, (long long)d->labels_from);
-    if (kind == CONTENT_CACHE)
+    if (cached)
         return MST_OK;
-    if (from != 0 && kind != CONTENT_FORMAT && kind != CONTENT_IDX)
+    if (from != 0 && mst_dataset_has(d, MST_DATA_OWN_CLASSES))
         return mst_fail(MST_EUSAGE, "--labels-from %lld: the classes of %s are numbered from 0",
                         (long long)from, d->name);
     d->labels_from = from;
@@ -254,34 +192,23 @@ static mst_status settle_labels(const mst_data_options *options, content kind, m
     return MST_OK;
 }
 
-/* Opens files of the kind that s says. */
-static mst_status open_files(const mst_text_list *patterns, mst_text_list *paths,
-                             const mst_data_options *options, sniffed *s, mst_dataset **out)
+mst_status mst_format_open(const mst_data_kind *self, mst_data_source *source, mst_dataset **out)
 {
-    if (s->kind == CONTENT_FORMAT) {
-        if (s->in == NULL && s->format->text && mst_indexed_available(paths))
-            return mst_indexed_open(paths, s->format, options, out);
-        mst_in *in = s->in;
-        s->in = NULL;
-        return mst_stream_open(paths, s->format, options, in, s->head, in != NULL ? s->n : 0, out);
-    }
-    if (s->in != NULL)
-        return mst_fail(MST_EINPUT, "%s files cannot be read from %s; give the file's name", content_name(s),
-                        mst_in_path(s->in));
-    if (s->kind == CONTENT_CACHE)
-        return mst_cache_open(paths, out);
-    if (s->kind == CONTENT_CIFAR)
-        return open_pixels(mst_cifar_open(paths, s->cifar, options, out), out);
-    if (s->kind == CONTENT_GEN)
-        return open_pixels(mst_gen_images_open(paths, out), out);
-    mst_idx_choose_set(patterns, options->set, paths);
-    return open_pixels(mst_idx_open(paths, options, out), out);
+    const mst_format *format = mst_data_kind_format(self);
+    if (source->in == NULL && format->text && mst_indexed_available(source->paths))
+        return mst_indexed_open(source->paths, format, source->options, out);
+    mst_in *in = source->in;
+    source->in = NULL;
+    return mst_stream_open(source->paths, format, source->options, in, source->head,
+                           in != NULL ? source->n_head : 0, out);
 }
 
 mst_status mst_dataset_open(const mst_text_list *patterns, const mst_data_options *options, mst_dataset **out)
 {
     mst_status st;
     mst_text_list paths = {0};
+    mst_data_source source = {.patterns = patterns, .paths = &paths, .options = options};
+    const mst_data_kind *kind;
     mst_dataset *d = NULL;
     sniffed *s = mst_calloc(2, sizeof *s);
     if (s == NULL)
@@ -290,23 +217,31 @@ mst_status mst_dataset_open(const mst_text_list *patterns, const mst_data_option
         st = mst_fail(MST_EUSAGE, "no data files given");
         goto out;
     }
-    bool named = options->format != NULL && strcmp(options->format, "auto") != 0;
-    if (named)
-        TRY_OUT(st, named_format(options->format, s));
-    if (named ? s->kind == CONTENT_IMAGES : mst_images_recognise(patterns, options->unlabelled)) {
-        s->kind = CONTENT_IMAGES;
-        TRY_OUT(st, open_pixels(mst_images_open(patterns, options, &d), &d));
-    } else {
+    TRY_OUT(st, choose_kind(patterns, options, &kind));
+    if (kind == NULL || !mst_data_kind_has(kind, MST_DATA_FOLDERS))
         TRY_OUT(st, mst_glob(patterns, &paths));
-        if (!named)
-            TRY_OUT(st, detect(&paths, options->live, &s[0], &s[1]));
-        TRY_OUT(st, open_files(patterns, &paths, options, s, &d));
+    if (kind == NULL) {
+        TRY_OUT(st, detect(&paths, options->live, &s[0], &s[1]));
+        kind = s->kind;
+        source.in = s->in;
+        source.head = s->head;
+        source.n_head = s->n;
+        s->in = NULL;
     }
-    TRY_OUT(st, settle_labels(options, s->kind, d));
+    if (source.in != NULL && !mst_data_kind_has(kind, MST_DATA_FORMAT)) {
+        st = mst_fail(MST_EINPUT, "%s files cannot be read from %s; give the file's name", kind->name,
+                      mst_in_path(source.in));
+        goto out;
+    }
+    TRY_OUT(st, kind->open(kind, &source, &d));
+    if (mst_data_kind_has(kind, MST_DATA_FIXED_ROWS))
+        d->origin = mst_origin_numbers();
+    TRY_OUT(st, settle_labels(options, d));
     *out = d;
     d = NULL;
 out:
     mst_dataset_destroy(d);
+    mst_in_close(source.in);
     sniff_close(s);
     mst_text_list_fini(&paths);
     mst_free(s);

@@ -32,7 +32,6 @@ typedef struct mst_dataset mst_dataset;
 typedef struct mst_raw_block mst_raw_block;
 
 typedef struct mst_dataset_ops {
-    const char *name;
     /* Random access: chunk c with one reference for the caller. NULL for streams. Any thread. */
     mst_status (*load)(mst_dataset *self, uint32_t c, mst_chunk **out);
     /* Like load, but the rows must not be read before mst_chunk_check has found them good: so that several
@@ -60,8 +59,9 @@ typedef struct mst_dataset_ops {
 } mst_dataset_ops;
 
 struct mst_dataset {
+    const mst_data_kind *kind;
     const mst_dataset_ops *ops;
-    const mst_format *format; /* NULL for cache and IDX */
+    const mst_format *format; /* the kind as a format; NULL when it is none */
     char *name;               /* for messages: the path, or "PATH and N more" */
     bool random;              /* load works; n_rows, n_chunks and chunk_rows are set */
     bool live;                /* stream: rows come when somebody writes them; no row for long is no failure */
@@ -80,6 +80,11 @@ struct mst_dataset {
     json_t *origin; /* what keys mean (origin.h); owned; NULL: not known */
     mst_data_info info;
 };
+
+static inline bool mst_dataset_has(const mst_dataset *self, mst_data_capability capability)
+{
+    return mst_data_kind_has(self->kind, capability);
+}
 
 /* Opens files by content or options->format. *out is the caller's to destroy; set only on MST_OK.
  * options must outlive the dataset. */

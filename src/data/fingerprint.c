@@ -37,7 +37,7 @@ static mst_status sample_file(sampler *s, const char *path)
         ssize_t n = pread(fd, s->buffer, sizeof s->buffer, (off_t)(last / (SAMPLES - 1) * i));
         if (n < 0)
             TRY_OUT(st, mst_fail(MST_EIO, "%s: cannot be read: %s", path, strerror(errno)));
-        if (i == 0 && mst_cache_sniff(s->buffer, (size_t)n) > 0) {
+        if (i == 0 && mst_cache_sniff(s->buffer, (size_t)n)) {
             st = mst_cache_checksum(path, sum, &s->out->rows);
             goto out;
         }

@@ -1,4 +1,4 @@
-/* The registry of formats, the options that say how data is read, and the sentence of a bad record. */
+/* The options that control how data is read, and functions that all formats share (contract: format.h). */
 #include "data/format.h"
 
 #include <stdarg.h>
@@ -8,15 +8,6 @@
 #include "data/origin.h"
 #include "data/text.h"
 
-extern const mst_format mst_format_libsvm;
-extern const mst_format mst_format_tfrecord;
-extern const mst_format mst_format_criteo;
-extern const mst_format mst_format_vw;
-
-const mst_format *const mst_formats[] = {
-    &mst_format_libsvm, &mst_format_tfrecord, &mst_format_criteo, &mst_format_vw, NULL,
-};
-
 #define FIELD(name) offsetof(mst_data_options, name)
 
 const mst_option mst_data_option_table[] = {
@@ -25,8 +16,7 @@ const mst_option mst_data_option_table[] = {
      .offset = FIELD(format),
      .fallback = "auto",
      .metavar = "NAME",
-     .help = "Format of the data: auto (by content), libsvm, tfrecord, criteo, vw, idx, cifar10, "
-             "cifar100, images, gen or cache."},
+     .help = "Format of the data; auto: by content. `muster list formats` lists the names."},
     {.name = "features",
      .type = MST_OPTION_INT,
      .offset = FIELD(features),
@@ -147,14 +137,6 @@ const mst_option mst_data_option_table[] = {
      .help = "images: the folders that are classes 0, 1, ...; by default all folders, sorted by name."},
     {.name = NULL},
 };
-
-const mst_format *mst_format_find(const char *name)
-{
-    for (size_t i = 0; mst_formats[i] != NULL; i++)
-        if (strcmp(mst_formats[i]->name, name) == 0)
-            return mst_formats[i];
-    return NULL;
-}
 
 mst_status mst_format_origin(const mst_format *format, const mst_parse_context *context, json_t **out)
 {

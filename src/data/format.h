@@ -1,4 +1,5 @@
-/* A format: how bytes of a file become rows. One const table per format, listed in mst_formats.
+/* A format: how bytes of a file become rows. One const table per format, listed in
+ * mst_data_kinds.
  *
  * Input is read in blocks of about a megabyte; `cut` finds where the last whole record of a block ends, the
  * rest is carried into the next block. Whole blocks are then parsed by any thread, several at a time, each
@@ -14,6 +15,7 @@
 
 #include "base/option.h"
 #include "data/chunk.h"
+#include "data/data_kind.h"
 
 /* Which of the sets that may lie in one folder. */
 typedef enum mst_set { MST_SET_ALL, MST_SET_TRAINING, MST_SET_TEST } mst_set;
@@ -72,14 +74,11 @@ typedef struct mst_parse_context {
 } mst_parse_context;
 
 typedef struct mst_format {
-    const char *name, *help;
+    /* First, so that the kind is the format (mst_data_kind_format). Its sniff gives rows without a label at
+     * most 1: parse fails on them, unless options->unlabelled. */
+    mst_data_kind kind;
     bool text;   /* records are lines: '\n'-separated, last newline optional; `cut` is not used */
     bool hashes; /* keys are hashed into --features, which is then never found from the data */
-
-    /* How sure the format is that a file starting with these (decompressed) bytes is its own: 0 no, 1 could
-     * be, 2 is. The highest wins; the order in mst_formats breaks ties. Rows without a label are at most 1:
-     * parse says that they lack it, unless options->unlabelled. */
-    int (*sniff)(const uint8_t *head, size_t n, const char *path);
 
     /* Length of the longest prefix of [data, data+n) that is whole records; 0 when not even one is whole. A
      * prefix that can never become a record is MST_EINPUT. offset is for the message. NULL for text. */
@@ -98,8 +97,9 @@ typedef struct mst_format {
     mst_status (*parse)(const mst_parse_context *context, const mst_block *block, mst_chunk_builder *out);
 } mst_format;
 
-extern const mst_format *const mst_formats[];        /* NULL-terminated */
-const mst_format *mst_format_find(const char *name); /* NULL when unknown */
+/* Opens files of a format (mst_data_kind.open of all of them): text with an index beside each file by it,
+ * everything else as a stream. */
+mst_status mst_format_open(const mst_data_kind *self, mst_data_source *source, struct mst_dataset **out);
 
 /* The origin of a format's rows: its own or numbers. New reference in *out. */
 mst_status mst_format_origin(const mst_format *format, const mst_parse_context *context, json_t **out);

@@ -91,7 +91,7 @@ mst_status mst_gen_images(const mst_gen_images_options *options, mst_chunk_fn *f
 /* The same rows without their bytes: a file that says how to make them, some 100 bytes long, which is opened
  * like any other data and makes rows as they are loaded. Names end in .gen by custom. */
 mst_status mst_gen_images_save(const mst_gen_images_options *options, const char *path);
-int mst_gen_images_sniff(const uint8_t *head, size_t n); /* 2: is such a file; 0: is not */
+extern const mst_data_kind mst_data_gen;
 /* *out is the caller's to destroy; set only on MST_OK. MST_EINPUT names path and line. Several files
  * must agree on classes and sides, and all but the last must end on a whole chunk. */
 mst_status mst_gen_images_open(const mst_text_list *paths, mst_dataset **out);

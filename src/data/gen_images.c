@@ -212,9 +212,10 @@ out:
     return st;
 }
 
-int mst_gen_images_sniff(const uint8_t *head, size_t n)
+static int gen_sniff(const uint8_t *head, size_t n, uint64_t file_size)
 {
-    return n >= sizeof MAGIC - 1 && memcmp(head, MAGIC, sizeof MAGIC - 1) == 0 ? 2 : 0;
+    (void)file_size;
+    return n >= sizeof MAGIC - 1 && memcmp(head, MAGIC, sizeof MAGIC - 1) == 0 ? MST_SNIFF_BINARY : 0;
 }
 
 static bool parse_number(const char *text, uint64_t *out)
@@ -269,7 +270,7 @@ static mst_status read_file(const char *path, mst_gen_images_options *o)
     unsigned seen = 0, number = 1;
     *o = (mst_gen_images_options){0};
     TRY_OUT(st, mst_file_read_all(path, FILE_MAX, &text, &size));
-    if (!mst_gen_images_sniff((const uint8_t *)text, size)) {
+    if (gen_sniff((const uint8_t *)text, size, 0) == 0) {
         st = mst_fail(MST_EINPUT, "%s: not a file of generated images: it does not begin with \"%.*s\"", path,
                       (int)sizeof MAGIC - 2, MAGIC);
         goto out;
@@ -333,7 +334,7 @@ static void gen_destroy(mst_dataset *self)
     mst_free(d);
 }
 
-static const mst_dataset_ops gen_ops = {.name = "gen", .load = gen_load, .destroy = gen_destroy};
+static const mst_dataset_ops gen_ops = {.load = gen_load, .destroy = gen_destroy};
 
 /* How many of the rows are of class 0: one in every whole run of classes, and those of the runs cut at the
  * ends. */
@@ -388,6 +389,7 @@ mst_status mst_gen_images_open(const mst_text_list *paths, mst_dataset **out)
     gen_dataset *d = mst_zalloc(sizeof *d);
     if (d == NULL)
         return mst_fail_memory();
+    d->base.kind = &mst_data_gen;
     d->base.ops = &gen_ops;
     d->base.random = true;
     d->base.name = paths->n == 1 ? mst_strdup(paths->items[0])
@@ -414,3 +416,17 @@ out:
         gen_destroy(&d->base);
     return st;
 }
+
+static mst_status gen_open(const mst_data_kind *self, mst_data_source *source, mst_dataset **out)
+{
+    (void)self;
+    return mst_gen_images_open(source->paths, out);
+}
+
+const mst_data_kind mst_data_gen = {
+    .name = "gen",
+    .help = "files of `data gen images`, whose rows are made as they are read",
+    .capabilities = MST_DATA_FIXED_ROWS | MST_DATA_OWN_CLASSES,
+    .sniff = gen_sniff,
+    .open = gen_open,
+};

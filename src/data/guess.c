@@ -1,4 +1,4 @@
-/* Which format a file has, and what it looks like when it has none that muster reads (contract: guess.h). */
+/* Recognises files by their first bytes (contract: guess.h). */
 #include "data/guess.h"
 
 #include <stdio.h>
@@ -12,29 +12,18 @@ size_t mst_text_mark(const uint8_t *head, size_t n)
     return n >= 3 && memcmp(head, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
 }
 
-const char *mst_format_names(char *out, size_t size)
-{
-    size_t n = 0;
-    out[0] = '\0';
-    for (size_t i = 0; mst_formats[i] != NULL && n < size; i++)
-        n += (size_t)snprintf(out + n, size - n, "%s, ", mst_formats[i]->name);
-    if (n < size)
-        snprintf(out + n, size - n, "idx, cifar10, cifar100, images, gen, cache");
-    return out;
-}
-
-/* ---- formats ---- */
+/* ---- known kinds ---- */
 
 enum { TAR_MAGIC = 257 }; /* where a tar archive says that it is one */
 
 /* Whether at least half of the first rows could be the format's, and one is. */
-static bool most_lines(const mst_format *format, const uint8_t *head, size_t n, const char *path)
+static bool most_lines(const mst_format *format, const uint8_t *head, size_t n)
 {
     const uint8_t *p = head, *end = head + n, *line, *line_end;
     unsigned rows = 0, possible = 0, sure = 0;
     while (rows < MST_SNIFF_LINES &&
            mst_sniff_line(&p, end, n < MST_SNIFF_BYTES, rows == 0, &line, &line_end)) {
-        int score = format->sniff(line, (size_t)(line_end - line), path);
+        int score = format->kind.sniff(line, (size_t)(line_end - line), 0);
         rows++;
         possible += score > 0;
         sure += score > 1;
@@ -42,28 +31,36 @@ static bool most_lines(const mst_format *format, const uint8_t *head, size_t n, 
     return sure > 0 && 2 * possible >= rows;
 }
 
-const mst_format *mst_format_guess(const uint8_t *head, size_t n, const char *path)
+int mst_data_sniff(const mst_data_kind *kind, const uint8_t *head, size_t n, uint64_t file_size)
 {
-    const mst_format *best = NULL;
+    const mst_format *format = mst_data_kind_format(kind);
+    size_t mark = format != NULL && format->text ? mst_text_mark(head, n) : 0;
+    return kind->sniff != NULL ? kind->sniff(head + mark, n - mark, file_size) : 0;
+}
+
+const mst_data_kind *mst_data_guess(const uint8_t *head, size_t n, uint64_t file_size)
+{
+    const mst_data_kind *best = NULL;
     int best_score = 0;
-    if (n > TAR_MAGIC + 5 && memcmp(head + TAR_MAGIC, "ustar", 5) == 0)
-        return NULL; /* the text in it may begin like rows */
-    size_t mark = mst_text_mark(head, n);
-    for (size_t i = 0; mst_formats[i] != NULL; i++) {
-        size_t skip = mst_formats[i]->text ? mark : 0;
-        int score = mst_formats[i]->sniff(head + skip, n - skip, path);
+    for (size_t i = 0; mst_data_kinds[i] != NULL; i++) {
+        int score = mst_data_sniff(mst_data_kinds[i], head, n, file_size);
         if (score > best_score) {
-            best = mst_formats[i];
+            best = mst_data_kinds[i];
             best_score = score;
         }
     }
-    for (size_t i = 0; best == NULL && mst_formats[i] != NULL; i++)
-        if (mst_formats[i]->text && most_lines(mst_formats[i], head + mark, n - mark, path))
-            best = mst_formats[i];
+    if (best_score < MST_SNIFF_BINARY && n > TAR_MAGIC + 5 && memcmp(head + TAR_MAGIC, "ustar", 5) == 0)
+        return NULL; /* the text in it may begin like rows */
+    size_t mark = mst_text_mark(head, n);
+    for (size_t i = 0; best == NULL && mst_data_kinds[i] != NULL; i++) {
+        const mst_format *format = mst_data_kind_format(mst_data_kinds[i]);
+        if (format != NULL && format->text && most_lines(format, head + mark, n - mark))
+            best = mst_data_kinds[i];
+    }
     return best;
 }
 
-bool mst_format_no_rows(const uint8_t *head, size_t n)
+bool mst_data_no_rows(const uint8_t *head, size_t n)
 {
     const uint8_t *p = head + mst_text_mark(head, n), *end = head + n, *line, *line_end;
     return n < MST_SNIFF_BYTES && mst_looks_like_text(p, (size_t)(end - p)) &&
@@ -261,14 +258,14 @@ static bool text_kind(const uint8_t *head, size_t n, char *what, size_t size, co
     return columns > 0;
 }
 
-mst_status mst_format_unknown(const char *path, const uint8_t *head, size_t n)
+mst_status mst_data_unknown(const char *path, const uint8_t *head, size_t n)
 {
     char names[128], what[64];
     const char *advice = NULL, *kind = binary_kind(head, n, &advice);
     size_t mark = mst_text_mark(head, n);
     bool text = mst_looks_like_text(head + mark, n - mark);
-    mst_format_names(names, sizeof names);
-    if (mst_format_no_rows(head, n))
+    mst_data_kind_names(names, sizeof names);
+    if (mst_data_no_rows(head, n))
         return mst_fail(MST_EINPUT, "%s has no rows: every line is blank or a comment", path);
     if (kind == NULL && text && text_kind(head + mark, n - mark, what, sizeof what, &advice))
         kind = what;

@@ -1,25 +1,26 @@
-/* What a file holds, by its first bytes: the format that claims it, or, for a file that muster does not read,
- * a sentence that names what it looks like and what to do about it. */
+/* Recognises files by their first bytes: the kind of data, or, for a file that muster does not read, a
+ * sentence that names what it looks like and the remedy. */
 #ifndef MST_DATA_GUESS_H
 #define MST_DATA_GUESS_H
 
 #include "data/format.h"
 
-/* The format of mst_formats that a file beginning with these bytes most likely has; NULL: none claims it.
- * Text of which most lines are rows of a format, and some are not, has that format: its parser names the bad
+/* How sure a kind is that a file starting with these bytes is its own (mst_data_kind.sniff), without a byte
+ * order mark for text. */
+int mst_data_sniff(const mst_data_kind *kind, const uint8_t *head, size_t n, uint64_t file_size);
+
+/* The kind of mst_data_kinds that a file starting with these bytes most likely is; NULL: none claims it. Text
+ * of which most lines are rows of a format, and some are not, has that format: its parser names the bad
  * line. */
-const mst_format *mst_format_guess(const uint8_t *head, size_t n, const char *path);
+const mst_data_kind *mst_data_guess(const uint8_t *head, size_t n, uint64_t file_size);
 
-/* "libsvm, tfrecord, ...", for sentences. */
-const char *mst_format_names(char *out, size_t size);
-
-/* MST_EINPUT with the sentence of a file that no format claims. */
-mst_status mst_format_unknown(const char *path, const uint8_t *head, size_t n);
+/* MST_EINPUT with the sentence for a file that no kind claims. */
+mst_status mst_data_unknown(const char *path, const uint8_t *head, size_t n);
 
 /* Whether text has nothing but blank lines and comments. */
-bool mst_format_no_rows(const uint8_t *head, size_t n);
+bool mst_data_no_rows(const uint8_t *head, size_t n);
 
-/* Bytes of a byte order mark of UTF-8 at the start of a text, which is no part of its first line: 3 or 0. */
+/* Bytes of a UTF-8 byte order mark at the start of a text: 3 or 0. The mark is not part of the first line. */
 size_t mst_text_mark(const uint8_t *head, size_t n);
 
 #endif

@@ -50,10 +50,12 @@ static unsigned type_width(unsigned type)
     }
 }
 
-int mst_idx_sniff(const uint8_t *head, size_t n)
+static int idx_sniff(const uint8_t *head, size_t n, uint64_t file_size)
 {
+    (void)file_size;
     bool magic = n >= 8 && head[0] == 0 && head[1] == 0 && type_width(head[2]) != 0;
-    return magic && head[3] >= 1 && head[3] <= MAX_DIMENSIONS && n >= 4u + 4u * head[3] ? 2 : 0;
+    return magic && head[3] >= 1 && head[3] <= MAX_DIMENSIONS && n >= 4u + 4u * head[3] ? MST_SNIFF_BINARY
+                                                                                        : 0;
 }
 
 static uint32_t big32(const uint8_t *at)
@@ -289,14 +291,14 @@ void mst_idx_choose_set(const mst_text_list *patterns, mst_set set, mst_text_lis
 /* ---- the dataset ---- */
 
 /* The files of items among paths and where their rows start. */
-typedef struct source {
+typedef struct idx_source {
     const char *path;
     char *labels; /* NULL: they are not looked at */
     uint64_t first_row;
-} source;
+} idx_source;
 
 /* One label for each of n_items records, `stride` words apart. */
-static mst_status read_labels(const source *s, uint32_t n_items, uint32_t *records, size_t stride)
+static mst_status read_labels(const idx_source *s, uint32_t n_items, uint32_t *records, size_t stride)
 {
     mst_status st;
     idx_file labels = {0};
@@ -322,7 +324,7 @@ out:
     return st;
 }
 
-static mst_status read_source(const source *s, mst_dataset *dataset)
+static mst_status read_source(const idx_source *s, mst_dataset *dataset)
 {
     mst_status st;
     idx_file images = {0};
@@ -345,8 +347,8 @@ out:
 
 /* Tells files of items from files of labels, finds the labels, adds up the rows. *shape is the first file's.
  */
-static mst_status list_sources(const mst_text_list *paths, const mst_data_options *options, source *sources,
-                               size_t *n_sources, idx_file *shape, mst_data_info *info)
+static mst_status list_sources(const mst_text_list *paths, const mst_data_options *options,
+                               idx_source *sources, size_t *n_sources, idx_file *shape, mst_data_info *info)
 {
     mst_status st = MST_OK;
     size_t n = 0, n_label_files = 0;
@@ -368,7 +370,7 @@ static mst_status list_sources(const mst_text_list *paths, const mst_data_option
                             f.path);
         if (n == 0)
             *shape = f;
-        source *s = &sources[n];
+        idx_source *s = &sources[n];
         s->path = f.path;
         s->first_row = info->n_rows;
         *n_sources = ++n; /* from here on its labels are released with the rest */
@@ -398,7 +400,7 @@ mst_status mst_idx_open(const mst_text_list *paths, const mst_data_options *opti
     mst_status st = MST_OK;
     size_t n_sources = 0;
     idx_file shape = {0};
-    source *sources = NULL;
+    idx_source *sources = NULL;
     char *name = NULL;
     mst_data_info info = {0};
     mst_dataset *d = NULL;
@@ -416,7 +418,8 @@ mst_status mst_idx_open(const mst_text_list *paths, const mst_data_options *opti
         st = mst_fail_memory();
         goto out;
     }
-    TRY_OUT(st, mst_resident_new("idx", name, info.n_rows, (uint32_t)shape.item, shape.type == TYPE_U8, &d));
+    TRY_OUT(st, mst_resident_new(&mst_data_idx, name, info.n_rows, (uint32_t)shape.item,
+                                 shape.type == TYPE_U8, &d));
     for (size_t i = 0; i < n_sources; i++)
         TRY_OUT(st, read_source(&sources[i], d));
     TRY_OUT(st, mst_resident_finish(d, options->unlabelled ? 0 : options->labels_from));
@@ -434,3 +437,18 @@ out:
     mst_dataset_destroy(d);
     return st;
 }
+
+static mst_status idx_open(const mst_data_kind *self, mst_data_source *source, mst_dataset **out)
+{
+    (void)self;
+    mst_idx_choose_set(source->patterns, source->options->set, source->paths);
+    return mst_idx_open(source->paths, source->options, out);
+}
+
+const mst_data_kind mst_data_idx = {
+    .name = "idx",
+    .help = "MNIST's format: images and labels in a file each",
+    .capabilities = MST_DATA_FIXED_ROWS,
+    .sniff = idx_sniff,
+    .open = idx_open,
+};

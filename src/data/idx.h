@@ -13,8 +13,7 @@
 
 #define MST_IDX_ROWS MST_RESIDENT_ROWS /* rows per chunk */
 
-/* How sure we are that a file starting with these (decompressed) bytes is IDX: 0 no, 2 yes. */
-int mst_idx_sniff(const uint8_t *head, size_t n);
+extern const mst_data_kind mst_data_idx;
 
 /* Of folders among patterns that have files train... and files t10k... or test..., leaves those of one set in
  * paths (what the patterns stand for), and says so; of MST_SET_ALL, all. */

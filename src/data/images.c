@@ -132,7 +132,7 @@ static const char *file_name(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-bool mst_images_recognise(const mst_text_list *patterns, bool unlabelled)
+static bool images_claims(const mst_text_list *patterns, bool unlabelled)
 {
     for (size_t i = 0; i < patterns->n; i++) {
         const char *path = patterns->items[i];
@@ -393,7 +393,7 @@ static void images_destroy(mst_dataset *self)
     mst_free(d);
 }
 
-static const mst_dataset_ops images_ops = {.name = "images", .load = images_load, .destroy = images_destroy};
+static const mst_dataset_ops images_ops = {.load = images_load, .destroy = images_destroy};
 
 const mst_text_list *mst_images_files(const mst_dataset *dataset)
 {
@@ -431,6 +431,7 @@ mst_status mst_images_open(const mst_text_list *folders, const mst_data_options 
     images_dataset *d = mst_zalloc(sizeof *d);
     if (d == NULL)
         return mst_fail_memory();
+    d->base.kind = &mst_data_images;
     d->base.ops = &images_ops;
     d->base.encoded = true;
     TRY_OUT(st, mst_image_rows_init(&d->rows, options));
@@ -472,7 +473,7 @@ const char *mst_images_option_given(const mst_option_group *groups, size_t n)
 
 bool mst_images_options_matter(const mst_dataset *dataset)
 {
-    return dataset->encoded || strcmp(dataset->ops->name, "cache") == 0;
+    return dataset->encoded || mst_dataset_has(dataset, MST_DATA_CACHED);
 }
 
 mst_status mst_images_option_check(const char *given, const mst_dataset *dataset)
@@ -482,3 +483,17 @@ mst_status mst_images_option_check(const char *given, const mst_dataset *dataset
     return mst_fail(MST_EUSAGE, "--%s is for JPEG and PNG images, but %s holds %s", given, dataset->name,
                     dataset->info.channels > 0 ? "raw pixels" : "none");
 }
+
+static mst_status images_open(const mst_data_kind *self, mst_data_source *source, mst_dataset **out)
+{
+    (void)self;
+    return mst_images_open(source->patterns, source->options, out);
+}
+
+const mst_data_kind mst_data_images = {
+    .name = "images",
+    .help = "folders of JPEG and PNG files: FOLDER/CLASS/NAME.jpg",
+    .capabilities = MST_DATA_FOLDERS | MST_DATA_FIXED_ROWS | MST_DATA_OWN_CLASSES,
+    .claims = images_claims,
+    .open = images_open,
+};

@@ -26,9 +26,9 @@ mst_status mst_image_rows_init(mst_image_rows *self, const mst_data_options *opt
 mst_status mst_image_rows_decode(mst_image_rows *self, const char *path, const uint8_t *data, size_t size,
                                  uint8_t *planes);
 
-/* Whether every pattern is a folder without files of its own that has a folder with images in it; unlabelled:
- * or a folder with images, or the name of an image. */
-bool mst_images_recognise(const mst_text_list *patterns, bool unlabelled);
+/* Claims patterns that are all folders without files of their own that have a folder with images in it;
+ * unlabelled: or folders with images, or names of images. */
+extern const mst_data_kind mst_data_images;
 
 /* *out is the caller's to destroy; set only on MST_OK. Several folders are one dataset; their classes are
  * those of the same name. With options->unlabelled the images may also lie in the folders themselves,

@@ -22,9 +22,7 @@
 #include "base/alloc.h"
 #include "base/crc.h"
 #include "base/file.h"
-#include "data/cache.h"
 #include "data/guess.h"
-#include "data/idx.h"
 #include "data/stream.h"
 #include "data/text.h"
 
@@ -147,27 +145,27 @@ mst_status mst_index_build(const char *path, const mst_format *format, uint64_t 
     /* Identity before contents: a file that changes meanwhile gives an index that is found to be stale. */
     TRY_OUT(st, file_identity(path, &head.file_size, &head.mtime_ns));
     TRY_OUT(st, mst_map_open(path, &map));
-    bool is_cache = mst_cache_sniff(map.data, map.size) > 0;
-    if (is_cache || mst_idx_sniff(map.data, map.size) > 0) {
-        st = mst_fail(MST_EINPUT, "%s needs no index: rows of %s are read in any order as they are", path,
-                      is_cache ? "a cache" : "IDX files");
+    size_t n_head = map.size < MST_SNIFF_BYTES ? map.size : MST_SNIFF_BYTES;
+    const mst_data_kind *kind = mst_data_guess(map.data, n_head, map.size);
+    if (kind != NULL && !mst_data_kind_has(kind, MST_DATA_FORMAT)) {
+        st = mst_fail(MST_EINPUT, "%s needs no index: rows of %s files can be read in any order", path,
+                      kind->name);
         goto out;
     }
-    if (format == NULL) {
-        format = mst_format_guess(map.data, map.size < MST_SNIFF_BYTES ? map.size : MST_SNIFF_BYTES, path);
-        if (format == NULL) {
-            st = mst_format_unknown(path, map.data, map.size < MST_SNIFF_BYTES ? map.size : MST_SNIFF_BYTES);
-            goto out;
-        }
+    if (format == NULL && kind == NULL) {
+        st = mst_data_unknown(path, map.data, n_head);
+        goto out;
     }
+    if (format == NULL)
+        format = mst_data_kind_format(kind);
     if (!format->text) {
         st = mst_fail(MST_EINPUT, "%s: only text can be indexed, not %s; use muster data convert", path,
-                      format->name);
+                      format->kind.name);
         goto out;
     }
     TRY_OUT(st, collect(&map, &entries, &n_entries, &head.n_rows));
     memcpy(head.magic, index_magic, sizeof head.magic);
-    snprintf(head.format, sizeof head.format, "%s", format->name);
+    snprintf(head.format, sizeof head.format, "%s", format->kind.name);
     head.n_entries = n_entries;
     TRY_OUT(st, write_index(path, &head, entries));
     if (n_rows != NULL)
@@ -218,10 +216,10 @@ static mst_status read_index(const mst_map *map, const char *name, const char *p
     if (size != head.file_size || mtime_ns != head.mtime_ns)
         return mst_fail(MST_EINPUT, "%s was made before %s last changed; run muster data index %s", name,
                         path, path);
-    if (strncmp(head.format, format->name, sizeof head.format) != 0)
+    if (strncmp(head.format, format->kind.name, sizeof head.format) != 0)
         return mst_fail(MST_EINPUT,
                         "%s was made for format %.15s, not %s; remove it or run muster data index %s", name,
-                        head.format, format->name, path);
+                        head.format, format->kind.name, path);
     file->entries = mst_alloc(head.n_entries * sizeof *file->entries + 1);
     if (file->entries == NULL)
         return mst_fail_memory();
@@ -382,7 +380,6 @@ static mst_status indexed_intact(const mst_dataset *self)
 }
 
 static const mst_dataset_ops indexed_ops = {
-    .name = "indexed",
     .load = indexed_load,
     .intact = indexed_intact,
     .destroy = indexed_destroy,
@@ -416,6 +413,7 @@ mst_status mst_indexed_open(const mst_text_list *paths, const mst_format *format
         return mst_fail_memory();
     pthread_mutex_init(&x->free_mutex, NULL);
     x->base.ops = &indexed_ops;
+    x->base.kind = &format->kind;
     x->base.format = format;
     x->base.random = true;
     x->base.chunk_rows = MST_INDEX_ROWS;

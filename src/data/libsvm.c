@@ -328,7 +328,8 @@ __attribute__((target("bmi,bmi2,popcnt"))) static mst_status parse_bmi(const mst
 }
 #endif
 
-static mst_status parse(const mst_parse_context *context, const mst_block *block, mst_chunk_builder *out)
+static mst_status libsvm_parse(const mst_parse_context *context, const mst_block *block,
+                               mst_chunk_builder *out)
 {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt"))
@@ -357,22 +358,22 @@ static bool has_index_zero(const mst_block *block)
     return false;
 }
 
-static mst_status prepare(mst_parse_context *context, const mst_block *first)
+static mst_status libsvm_prepare(mst_parse_context *context, const mst_block *first)
 {
     int given = context->options->index_base; /* auto, 0, 1 */
     context->index_base = given ? (uint32_t)given - 1 : !has_index_zero(first);
     return MST_OK;
 }
 
-static json_t *origin(const mst_parse_context *context)
+static json_t *libsvm_origin(const mst_parse_context *context)
 {
     return json_pack("{s:s, s:I}", "keys", "numbers", "index-base", (json_int_t)context->index_base);
 }
 
 /* 2: rows of index:value; 1: nothing but labels, or rows without them. */
-static int sniff(const uint8_t *head, size_t n, const char *path)
+static int libsvm_sniff(const uint8_t *head, size_t n, uint64_t file_size)
 {
-    (void)path;
+    (void)file_size;
     const uint8_t *p = head, *end = head + n, *line, *line_end;
     bool whole = n < MST_SNIFF_BYTES, pairs = false, unlabelled = false;
     int lines = 0;
@@ -400,11 +401,16 @@ static int sniff(const uint8_t *head, size_t n, const char *path)
 }
 
 const mst_format mst_format_libsvm = {
-    .name = "libsvm",
-    .help = "text rows \"label index:value ...\", numbered from 0 or 1",
+    .kind =
+        {
+            .name = "libsvm",
+            .help = "text rows \"label index:value ...\", numbered from 0 or 1",
+            .capabilities = MST_DATA_FORMAT | MST_DATA_INDEX_BASE,
+            .sniff = libsvm_sniff,
+            .open = mst_format_open,
+        },
     .text = true,
-    .sniff = sniff,
-    .prepare = prepare,
-    .origin = origin,
-    .parse = parse,
+    .prepare = libsvm_prepare,
+    .origin = libsvm_origin,
+    .parse = libsvm_parse,
 };

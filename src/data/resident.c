@@ -26,7 +26,6 @@ typedef struct resident_store {
 
 typedef struct resident_dataset {
     mst_dataset base;
-    mst_dataset_ops ops; /* its name is the format's */
     resident_store *store;
     uint32_t n_dense;
     size_t stride; /* words of a record */
@@ -70,15 +69,17 @@ static void resident_destroy(mst_dataset *self)
     mst_free(d);
 }
 
-mst_status mst_resident_new(const char *format, const char *name, uint64_t n_rows, uint32_t n_dense,
+static const mst_dataset_ops resident_ops = {.load = resident_load, .destroy = resident_destroy};
+
+mst_status mst_resident_new(const mst_data_kind *kind, const char *name, uint64_t n_rows, uint32_t n_dense,
                             bool bytes, mst_dataset **out)
 {
     mst_status st = MST_OK;
     resident_dataset *d = mst_zalloc(sizeof *d);
     if (d == NULL)
         return mst_fail_memory();
-    d->ops = (mst_dataset_ops){.name = format, .load = resident_load, .destroy = resident_destroy};
-    d->base.ops = &d->ops;
+    d->base.kind = kind;
+    d->base.ops = &resident_ops;
     d->base.info.n_rows = n_rows;
     d->n_dense = n_dense;
     d->bytes = bytes;

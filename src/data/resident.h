@@ -10,9 +10,9 @@
 
 /* Rows of n_dense numbers, as bytes or floats. The region is reserved lazily, so that a header that lies
  * costs address space only, and starts as zeros: so is the padding of records. name is copied, and is for
- * messages; format is for `data stat`. *out is the caller's to destroy; set only on MST_OK. MST_ENOMEM when
+ * messages. *out is the caller's to destroy; set only on MST_OK. MST_ENOMEM when
  * the rows do not fit. */
-mst_status mst_resident_new(const char *format, const char *name, uint64_t n_rows, uint32_t n_dense,
+mst_status mst_resident_new(const mst_data_kind *kind, const char *name, uint64_t n_rows, uint32_t n_dense,
                             bool bytes, mst_dataset **out);
 
 /* Where row `row` begins: a label (float), then n_dense bytes or floats. Only before finish. */

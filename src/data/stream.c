@@ -414,7 +414,6 @@ static void stream_destroy(mst_dataset *self)
 }
 
 static const mst_dataset_ops stream_ops = {
-    .name = "stream",
     .read = stream_read,
     .parse = stream_parse,
     .skip = stream_skip,
@@ -485,6 +484,7 @@ mst_status mst_stream_open(const mst_text_list *paths, const mst_format *format,
     }
     pthread_mutex_init(&s->free_mutex, NULL);
     s->base.ops = &stream_ops;
+    s->base.kind = &format->kind;
     s->base.format = format;
     s->opened = opened;
     s->block_bytes = s->most_bytes = MST_STREAM_BLOCK;

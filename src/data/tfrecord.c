@@ -70,13 +70,13 @@ static mst_status bad_head(const mst_block *block, const uint8_t *at)
                           load64(at), MST_TFRECORD_LIMIT);
 }
 
-static int sniff(const uint8_t *head, size_t n, const char *path)
+static int tfrecord_sniff(const uint8_t *head, size_t n, uint64_t file_size)
 {
-    (void)path;
+    (void)file_size;
     return n >= MST_TFRECORD_HEAD && head_is_good(head) ? 2 : 0;
 }
 
-static mst_status cut(const mst_block *block, size_t *whole)
+static mst_status tfrecord_cut(const mst_block *block, size_t *whole)
 {
     size_t at = 0;
     while (block->size - at >= MST_TFRECORD_HEAD) {
@@ -585,7 +585,7 @@ RARE static mst_status parse_again(parser *p, const uint8_t *message, size_t n)
 
 /* ---- the format ---- */
 
-static mst_status prepare(mst_parse_context *context, const mst_block *first)
+static mst_status tfrecord_prepare(mst_parse_context *context, const mst_block *first)
 {
     mst_tf_layout *layout;
     TRY(mst_tf_layout_new(context, first, &layout));
@@ -593,17 +593,18 @@ static mst_status prepare(mst_parse_context *context, const mst_block *first)
     return MST_OK;
 }
 
-static void unprepare(const void *prepared)
+static void tfrecord_unprepare(const void *prepared)
 {
     mst_tf_layout_destroy((mst_tf_layout *)prepared);
 }
 
-static json_t *origin(const mst_parse_context *context)
+static json_t *tfrecord_origin(const mst_parse_context *context)
 {
     return mst_tf_layout_origin(context->prepared, context->features);
 }
 
-static mst_status parse(const mst_parse_context *context, const mst_block *block, mst_chunk_builder *out)
+static mst_status tfrecord_parse(const mst_parse_context *context, const mst_block *block,
+                                 mst_chunk_builder *out)
 {
     parser p = {
         .layout = context->prepared,
@@ -633,12 +634,17 @@ static mst_status parse(const mst_parse_context *context, const mst_block *block
 }
 
 const mst_format mst_format_tfrecord = {
-    .name = "tfrecord",
-    .help = "TFRecord files of tf.Example: index/value pairs, columns of numbers and text, or images",
-    .sniff = sniff,
-    .cut = cut,
-    .prepare = prepare,
-    .unprepare = unprepare,
-    .origin = origin,
-    .parse = parse,
+    .kind =
+        {
+            .name = "tfrecord",
+            .help = "TFRecord files of tf.Example: index/value pairs, columns of numbers and text, or images",
+            .capabilities = MST_DATA_FORMAT,
+            .sniff = tfrecord_sniff,
+            .open = mst_format_open,
+        },
+    .cut = tfrecord_cut,
+    .prepare = tfrecord_prepare,
+    .unprepare = tfrecord_unprepare,
+    .origin = tfrecord_origin,
+    .parse = tfrecord_parse,
 };

@@ -21,7 +21,7 @@
 
 extern const mst_format mst_format_vw;
 
-static mst_status prepare(mst_parse_context *context, const mst_block *first)
+static mst_status vw_prepare(mst_parse_context *context, const mst_block *first)
 {
     (void)first;
     if (context->features == 0)
@@ -134,7 +134,7 @@ static mst_status parse_line(const mst_parse_context *context, const mst_block *
     return mst_chunk_builder_end_row(out, label, weight);
 }
 
-static mst_status parse(const mst_parse_context *context, const mst_block *block, mst_chunk_builder *out)
+static mst_status vw_parse(const mst_parse_context *context, const mst_block *block, mst_chunk_builder *out)
 {
     const uint8_t *p = block->data, *end = p + block->size;
     while (p < end) {
@@ -146,16 +146,16 @@ static mst_status parse(const mst_parse_context *context, const mst_block *block
     return MST_OK;
 }
 
-static json_t *origin(const mst_parse_context *context)
+static json_t *vw_origin(const mst_parse_context *context)
 {
     return json_pack("{s:s, s:I, s:I}", "keys", "vw", "features", (json_int_t)context->features, "hash-seed",
                      (json_int_t)context->options->hash_seed);
 }
 
 /* Every line has a bar and nothing but numbers and a tag before it. */
-static int sniff(const uint8_t *head, size_t n, const char *path)
+static int vw_sniff(const uint8_t *head, size_t n, uint64_t file_size)
 {
-    (void)path;
+    (void)file_size;
     const uint8_t *p = head, *end = head + n, *line, *line_end;
     bool whole = n < MST_SNIFF_BYTES;
     int lines = 0;
@@ -177,13 +177,19 @@ static int sniff(const uint8_t *head, size_t n, const char *path)
 }
 
 const mst_format mst_format_vw = {
-    .name = "vw",
-    .help = "Vowpal Wabbit text \"label |namespace feature:value ...\", names hashed into --features (2^18 "
-            "when 0)",
+    .kind =
+        {
+            .name = "vw",
+            .help = "Vowpal Wabbit text \"label |namespace feature:value ...\", names hashed into --features "
+                    "(2^18 "
+                    "when 0)",
+            .capabilities = MST_DATA_FORMAT,
+            .sniff = vw_sniff,
+            .open = mst_format_open,
+        },
     .text = true,
     .hashes = true,
-    .sniff = sniff,
-    .prepare = prepare,
-    .origin = origin,
-    .parse = parse,
+    .prepare = vw_prepare,
+    .origin = vw_origin,
+    .parse = vw_parse,
 };

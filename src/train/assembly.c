@@ -17,7 +17,7 @@ mst_status mst_open_data(const mst_text_list *files, mst_data_options *options, 
 {
     mst_dataset *dataset, *cached;
     TRY(mst_dataset_open(files, options, &dataset));
-    if (options->index_base == 0 && dataset->format != NULL && strcmp(dataset->format->name, "libsvm") == 0 &&
+    if (options->index_base == 0 && mst_dataset_has(dataset, MST_DATA_INDEX_BASE) &&
         dataset->info.index_base <= 1)
         options->index_base = (int)dataset->info.index_base + 1;
     if (!cache || dataset->load_is_cheap) {
@@ -161,8 +161,7 @@ mst_status mst_assembly_check_rows(const mst_assembly *self, const mst_augment *
     const mst_shape *shape = &self->model->shape;
     const mst_data_info *i = &d->info;
     bool images = i->channels != 0, changed = augment != NULL && augment->any;
-    bool fixed =
-        images || (d->format == NULL && strcmp(d->ops->name, "cache") != 0); /* zeros are there too */
+    bool fixed = images || mst_dataset_has(d, MST_DATA_FIXED_ROWS);
     bool sides = chain != NULL && (chain->in.h > 1 || chain->in.w > 1);
     uint64_t numbers = changed ? mst_augment_out(augment) : numbers_of_rows(i);
     mst_dims got = {i->channels, i->height, i->width};

@@ -73,8 +73,8 @@ json_t *mst_trainer_data_json(const mst_trainer *self)
     const mst_dataset *d = self->dataset;
     const mst_data_info *i = &d->info;
     json_t *json = json_pack("{s:o, s:s, s:b, s:I, s:I}", "source", mst_json_text(d->name), "format",
-                             d->format ? d->format->name : d->ops->name, "random_access", (int)d->random,
-                             "bytes", (json_int_t)i->bytes, "dense", (json_int_t)i->n_dense);
+                             d->kind->name, "random_access", (int)d->random, "bytes", (json_int_t)i->bytes,
+                             "dense", (json_int_t)i->n_dense);
     if (json == NULL)
         return NULL;
     if (d->live)

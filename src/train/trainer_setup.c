@@ -78,7 +78,7 @@ static mst_status adopt_cache_options(mst_trainer *self)
     void *next;
     if (known == NULL) {
         self->reading_unknown =
-            self->dataset->origin == NULL && strcmp(self->dataset->ops->name, "cache") == 0;
+            self->dataset->origin == NULL && mst_dataset_has(self->dataset, MST_DATA_CACHED);
         return MST_OK;
     }
     json_object_foreach_safe(known, next, name, value)

@@ -60,7 +60,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } else if (mst_cifar_open(&paths, hundred ? MST_CIFAR_100 : MST_CIFAR_10, &options, &d) == MST_OK) {
         look(d);
     }
-    mst_cifar_sniff(data, size, data[0] & 8 ? size : 0);
+    mst_data_cifar10.sniff(data, size, data[0] & 8 ? size : 0);
+    mst_data_cifar100.sniff(data, size, data[0] & 8 ? size : 0);
     close(fd);
     return 0;
 }

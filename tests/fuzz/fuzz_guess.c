@@ -13,8 +13,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     uint8_t *exact = malloc(size);
     memcpy(exact, data, size);
-    if (mst_format_guess(exact, size, "fuzz") == NULL &&
-        mst_format_unknown("fuzz", exact, size) != MST_EINPUT)
+    if (mst_data_guess(exact, size, 0) == NULL &&
+        mst_data_unknown("fuzz", exact, size) != MST_EINPUT)
         abort();
     free(exact);
     return 0;

@@ -45,7 +45,7 @@ static void set_up(void)
     for (int i = 0; f != NULL && i < ROWS; i++)
         fprintf(f, "%d %d:1 %d:0.5\n", i % 2, 1 + i % 7, 10 + i % 100);
     if (f == NULL || fclose(f) != 0 ||
-        mst_index_build(g_text, mst_format_find("libsvm"), &n_rows) != MST_OK || n_rows != ROWS ||
+        mst_index_build(g_text, mst_data_kind_format(mst_data_kind_find("libsvm")), &n_rows) != MST_OK || n_rows != ROWS ||
         mst_file_read_all(g_index, 1 << 20, &good, &g_size) != MST_OK)
         abort();
     g_good = (uint8_t *)good;

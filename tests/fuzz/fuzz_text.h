@@ -34,7 +34,7 @@ static inline void fuzz_format(const mst_format *format, const mst_data_options 
     memcpy(copy, data, n);
     mst_block block = {.path = "fuzz", .data = copy, .size = n, .line = 1};
     mst_chunk_builder_init(&builder);
-    int score = format->sniff(copy, n, "fuzz");
+    int score = format->kind.sniff(copy, n, 0);
     FUZZ_CHECK(score >= 0 && score <= 2);
     if (format->prepare == NULL || format->prepare(&context, &block) == MST_OK) {
         mst_status st = format->parse(&context, &block, &builder);

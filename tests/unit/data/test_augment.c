@@ -32,7 +32,8 @@ static uint8_t pixel(uint32_t r, uint32_t i)
 static mst_dataset *make_images(bool bytes)
 {
     mst_dataset *d;
-    assert_int_equal(mst_resident_new("test", "images", ROWS, N, bytes, &d), MST_OK);
+    assert_int_equal(mst_resident_new(&(mst_data_kind){.name = "test"}, "images", ROWS, N, bytes, &d),
+                     MST_OK);
     for (uint32_t r = 0; r < ROWS; r++) {
         uint32_t *record = mst_resident_record(d, r);
         float label = (float)r;

@@ -6,6 +6,7 @@
 
 #include "data/cache.h"
 #include "data/cifar.h"
+#include "data/guess.h"
 
 enum { RECORD = 3073, RECORD_100 = 3074 };
 
@@ -91,7 +92,7 @@ static void test_rows(void **state)
     write_records(names[1], 1030, 25, false, 0);
     assert_int_equal(open_data(names, 2, &options, &d), MST_OK);
     check_rows(d, 1055, 10);
-    assert_string_equal(d->ops->name, "cifar10");
+    assert_string_equal(d->kind->name, "cifar10");
     assert_int_equal(d->info.bytes, 1055 * RECORD);
     assert_true(d->info.scanned && d->info.labels_integral && d->info.max_label == 9);
     mst_dataset_destroy(d);
@@ -104,7 +105,7 @@ static void test_hundred(void **state)
     const char *name = "train.bin";
     write_records(name, 0, 120, true, 0);
     assert_int_equal(open_one(name, "auto", &d), MST_OK);
-    assert_string_equal(d->ops->name, "cifar100");
+    assert_string_equal(d->kind->name, "cifar100");
     check_rows(d, 120, 100);
     mst_dataset_destroy(d);
     mst_data_options options = {.format = "cifar100", .cifar_label = 1};
@@ -173,11 +174,11 @@ static void test_sniff(void **state)
 {
     (void)state;
     uint8_t *data = make_records(0, 2, false), *hundred = make_records(10, 2, true);
-    assert_int_equal(mst_cifar_sniff(data, 2 * RECORD, 2 * RECORD), MST_CIFAR_10);
-    assert_int_equal(mst_cifar_sniff(data, 2 * RECORD, 0), MST_CIFAR_10);
-    assert_int_equal(mst_cifar_sniff(data, RECORD + 1, 2 * RECORD + 1), MST_CIFAR_NONE);
-    assert_int_equal(mst_cifar_sniff(data, RECORD - 1, RECORD), MST_CIFAR_NONE);
-    assert_int_equal(mst_cifar_sniff(hundred, 2 * RECORD_100, 2 * RECORD_100), MST_CIFAR_100);
+    assert_ptr_equal(mst_data_guess(data, 2 * RECORD, 2 * RECORD), &mst_data_cifar10);
+    assert_ptr_equal(mst_data_guess(data, 2 * RECORD, 0), &mst_data_cifar10);
+    assert_null(mst_data_guess(data, RECORD + 1, 2 * RECORD + 1));
+    assert_null(mst_data_guess(data, RECORD - 1, RECORD));
+    assert_ptr_equal(mst_data_guess(hundred, 2 * RECORD_100, 2 * RECORD_100), &mst_data_cifar100);
     free(data);
     free(hundred);
 }

@@ -207,12 +207,12 @@ static void sniffing(void **state)
     (void)state;
     char line[500];
     line_with(line, "1", "", "");
-    assert_int_equal(F->sniff((const uint8_t *)line, strlen(line), "x"), 2);
-    assert_int_equal(F->sniff((const uint8_t *)line + 2, strlen(line) - 2, "x"), 1);
+    assert_int_equal(F->kind.sniff((const uint8_t *)line, strlen(line), 0), 2);
+    assert_int_equal(F->kind.sniff((const uint8_t *)line + 2, strlen(line) - 2, 0), 1);
     line_with(line, "1", "", "not hex");
-    assert_int_equal(F->sniff((const uint8_t *)line, strlen(line), "x"), 1);
-    assert_int_equal(F->sniff((const uint8_t *)"1 1:1\n", 6, "x"), 0);
-    assert_int_equal(F->sniff((const uint8_t *)"", 0, "x"), 0);
+    assert_int_equal(F->kind.sniff((const uint8_t *)line, strlen(line), 0), 1);
+    assert_int_equal(F->kind.sniff((const uint8_t *)"1 1:1\n", 6, 0), 0);
+    assert_int_equal(F->kind.sniff((const uint8_t *)"", 0, 0), 0);
 }
 
 /* Files that are Criteo's but for a row or two are taken for it, so that the parser can name the row. */
@@ -222,16 +222,16 @@ static void sniffing_what_is_nearly_right(void **state)
     char text[2000], line[500];
     size_t n = strlen(line_with(text, "1", "5", "a1b2c3d4"));
     line_with(text + n, "yes", "5", "a1b2c3d4");
-    assert_int_equal(F->sniff((const uint8_t *)text, strlen(text), "x"), 1);
+    assert_int_equal(F->kind.sniff((const uint8_t *)text, strlen(text), 0), 1);
     line_with(line, "1", "5", "a1b2c3d4");
     sprintf(text + n, "%.*s\tone more\n", (int)strcspn(line, "\n"), line);
-    assert_int_equal(F->sniff((const uint8_t *)text, strlen(text), "x"), 1);
+    assert_int_equal(F->kind.sniff((const uint8_t *)text, strlen(text), 0), 1);
     strcpy(text + n, "other\nlines\n"); /* most rows have other columns */
-    assert_int_equal(F->sniff((const uint8_t *)text, strlen(text), "x"), 0);
+    assert_int_equal(F->kind.sniff((const uint8_t *)text, strlen(text), 0), 0);
     char *p = text; /* 40 columns of words */
     for (int i = 0; i < 40; i++)
         p += sprintf(p, "word%d%s", i, i < 39 ? "\t" : "\n");
-    assert_int_equal(F->sniff((const uint8_t *)text, strlen(text), "x"), 0);
+    assert_int_equal(F->kind.sniff((const uint8_t *)text, strlen(text), 0), 0);
 }
 
 int main(void)

@@ -121,7 +121,7 @@ static void test_file(void **state)
     mst_data_options options = {.format = "auto"};
     mst_dataset *d;
     assert_int_equal(mst_dataset_open(&list, &options, &d), MST_OK);
-    assert_string_equal(d->ops->name, "gen");
+    assert_string_equal(d->kind->name, "gen");
     assert_true(d->random && d->info.scanned && d->info.n_rows == 600 && d->info.max_label == 49);
     assert_true(d->info.channels == 3 && d->info.height == 24 && d->info.width == 20);
     assert_int_equal(mst_dataset_each(d, 3, keep, &read), MST_OK);

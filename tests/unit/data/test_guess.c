@@ -78,13 +78,13 @@ static void unknown_formats(void **state)
         const sample *s = &samples[i];
         uint8_t *copy = malloc(s->n + 1); /* exactly as long, so that a sanitizer sees a step beyond */
         memcpy(copy, s->bytes, s->n);
-        assert_null(mst_format_guess(copy, s->n, "x"));
-        assert_int_equal(mst_format_unknown("x", copy, s->n), MST_EINPUT);
+        assert_null(mst_data_guess(copy, s->n, 0));
+        assert_int_equal(mst_data_unknown("x", copy, s->n), MST_EINPUT);
         if (strncmp(mst_error_text(), s->said, strlen(s->said)) != 0)
             fail_msg("\"%s\" does not begin with \"%s\"", mst_error_text(), s->said);
         free(copy);
     }
-    assert_int_equal(mst_format_unknown("a.tfrecord", (const uint8_t *)"\1\2\3\4\0\0\0\0\0\0\0\0", 12),
+    assert_int_equal(mst_data_unknown("a.tfrecord", (const uint8_t *)"\1\2\3\4\0\0\0\0\0\0\0\0", 12),
                      MST_EINPUT);
     assert_non_null(strstr(mst_error_text(), "a.tfrecord is named like a TFRecord file, but"));
 }
@@ -112,7 +112,7 @@ static void one_bad_line(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         mst_dataset *d;
         assert_int_equal(open_one("bad", cases[i].text, strlen(cases[i].text), &d), MST_OK);
-        assert_string_equal(d->format->name, cases[i].format);
+        assert_string_equal(d->kind->name, cases[i].format);
         assert_int_equal(mst_dataset_scan(d, 1), MST_EINPUT);
         if (strstr(mst_error_text(), cases[i].said) == NULL)
             fail_msg("\"%s\" lacks \"%s\"", mst_error_text(), cases[i].said);
@@ -170,7 +170,7 @@ static void empty_files(void **state)
     (void)state;
     mst_dataset *d;
     assert_int_equal(open_one("none.tfrecord", "", 0, &d), MST_OK);
-    assert_string_equal(d->format->name, "tfrecord");
+    assert_string_equal(d->kind->name, "tfrecord");
     assert_int_equal(mst_dataset_scan(d, 1), MST_OK);
     assert_int_equal(d->info.n_rows, 0);
     mst_dataset_destroy(d);
@@ -179,7 +179,7 @@ static void empty_files(void **state)
     paths[1] = strdup(write_file("1.svm", "# a header\n", 11));
     paths[2] = strdup(write_file("2.svm", "1 |a\n", 5));
     assert_int_equal(mst_dataset_open(&(mst_text_list){.items = paths, .n = 3}, &options, &d), MST_OK);
-    assert_string_equal(d->format->name, "vw");
+    assert_string_equal(d->kind->name, "vw");
     assert_int_equal(mst_dataset_scan(d, 1), MST_OK);
     assert_int_equal(d->info.n_rows, 1);
     mst_dataset_destroy(d);

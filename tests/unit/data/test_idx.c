@@ -266,11 +266,11 @@ static void sniffing(void **state)
 {
     (void)state;
     const uint8_t images[16] = {0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 28, 0, 0, 0, 28};
-    assert_int_equal(mst_idx_sniff(images, 16), 2);
-    assert_int_equal(mst_idx_sniff(images, 15), 0);
-    assert_int_equal(mst_idx_sniff((const uint8_t *)"\0\0\x0a\1\0\0\0\1", 8), 0);
-    assert_int_equal(mst_idx_sniff((const uint8_t *)"1 1:1\n\n\n\n", 8), 0);
-    assert_int_equal(mst_idx_sniff(NULL, 0), 0);
+    assert_int_equal(mst_data_idx.sniff(images, 16, 0), MST_SNIFF_BINARY);
+    assert_int_equal(mst_data_idx.sniff(images, 15, 0), 0);
+    assert_int_equal(mst_data_idx.sniff((const uint8_t *)"\0\0\x0a\1\0\0\0\1", 8, 0), 0);
+    assert_int_equal(mst_data_idx.sniff((const uint8_t *)"1 1:1\n\n\n\n", 8, 0), 0);
+    assert_int_equal(mst_data_idx.sniff(NULL, 0, 0), 0);
 }
 
 static void memory_failures(void **state)

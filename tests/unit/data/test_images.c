@@ -307,7 +307,7 @@ static void test_folder(void **state)
     make_tree();
     mst_data_options options = {.format = "auto", .image_size = "8x6"};
     assert_int_equal(open_folder("set", &options, &d), MST_OK);
-    assert_string_equal(d->ops->name, "images");
+    assert_string_equal(d->kind->name, "images");
     check_tree(d);
     char *items[] = {(char *)path_of("set")};
     mst_text_list list = {.items = items, .n = 1};

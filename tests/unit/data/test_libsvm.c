@@ -187,7 +187,7 @@ static int sniff(const char *text)
     size_t n = strlen(text);
     uint8_t *copy = malloc(n ? n : 1); /* of the exact size */
     memcpy(copy, text, n);
-    int score = F->sniff(copy, n, "x");
+    int score = F->kind.sniff(copy, n, 0);
     free(copy);
     return score;
 }
@@ -207,16 +207,16 @@ static void sniffing(void **state)
     assert_int_equal(sniff("1 2:1 :1"), 0);
     assert_int_equal(sniff("1 qid:1"), 2);
     assert_int_equal(sniff(""), 0);
-    assert_int_equal(F->sniff((const uint8_t *)"1 1:1\0\n", 7, "x"), 0);
+    assert_int_equal(F->kind.sniff((const uint8_t *)"1 1:1\0\n", 7, 0), 0);
     uint8_t head[MST_SNIFF_BYTES]; /* ends in the first row, in the middle of an index */
     memset(head, '1', sizeof head);
     for (size_t i = 1; i + 5 < sizeof head; i += 5)
         memcpy(head + i, " 11:1", 5);
-    assert_int_equal(F->sniff(head, sizeof head, "x"), 2);
+    assert_int_equal(F->kind.sniff(head, sizeof head, 0), 2);
     memcpy(head + 1001, " word", 5);
-    assert_int_equal(F->sniff(head, sizeof head, "x"), 0);
+    assert_int_equal(F->kind.sniff(head, sizeof head, 0), 0);
     memset(head, '1', sizeof head); /* nothing but a number so far */
-    assert_int_equal(F->sniff(head, sizeof head, "x"), 0);
+    assert_int_equal(F->kind.sniff(head, sizeof head, 0), 0);
 }
 
 int main(void)

@@ -49,7 +49,7 @@ static void files_in_order_whatever_the_threads(void **state)
         mst_dataset *d;
         uint64_t rows = 0;
         assert_int_equal(open_one(pattern, &d), MST_OK);
-        assert_string_equal(d->format->name, "libsvm");
+        assert_string_equal(d->kind->name, "libsvm");
         assert_false(d->random);
         assert_int_equal(mst_dataset_each(d, threads, check_order, &rows), MST_OK);
         assert_int_equal(rows, n);
@@ -180,7 +180,7 @@ static void formats_are_told_apart(void **state)
     strcpy(a, write_file("one.vw", "1 |f x\n", 7));
     strcpy(b, write_file("one.svm", "1 1:1\n", 6));
     assert_int_equal(open_one(a, &d), MST_OK);
-    assert_string_equal(d->format->name, "vw");
+    assert_string_equal(d->kind->name, "vw");
     assert_int_equal(d->info.n_features, 1 << 18);
     assert_int_equal(mst_dataset_scan(d, 1), MST_OK);
     assert_int_equal(d->info.n_features, 1 << 18);

@@ -505,9 +505,9 @@ static void frames(void **state)
     end_record(&f->file, &f->features);
     size_t one = f->file.n;
     put_bytes(&f->file, f->file.data, one);
-    assert_int_equal(mst_format_tfrecord.sniff(f->file.data, one, "x"), 2);
-    assert_int_equal(mst_format_tfrecord.sniff(f->file.data, 11, "x"), 0);
-    assert_int_equal(mst_format_tfrecord.sniff((const uint8_t *)"1 1:1 2:1 3:1", 13, "x"), 0);
+    assert_int_equal(mst_format_tfrecord.kind.sniff(f->file.data, one, 0), 2);
+    assert_int_equal(mst_format_tfrecord.kind.sniff(f->file.data, 11, 0), 0);
+    assert_int_equal(mst_format_tfrecord.kind.sniff((const uint8_t *)"1 1:1 2:1 3:1", 13, 0), 0);
     for (size_t n = 0; n <= f->file.n; n++) {
         mst_block block = {.path = "x", .data = f->file.data, .size = n};
         size_t whole;

@@ -113,7 +113,7 @@ static void bad_lines_are_named(void **state)
 
 static int sniff(const char *text)
 {
-    return F->sniff((const uint8_t *)text, strlen(text), "x");
+    return F->kind.sniff((const uint8_t *)text, strlen(text), 0);
 }
 
 static void sniffing(void **state)
