@@ -27,7 +27,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "ps/client.h"
-#include "ps/shard.h"
+#include "ps/store.h"
 
 enum {
     FEATURES = 33762578,
@@ -128,7 +128,7 @@ typedef struct reply_buffer {
 
 typedef struct server {
     mst_net *net;
-    mst_shard *shard;
+    mst_store *shard;
     uint8_t *body;
     size_t body_capacity;
     reply_buffer *free;
@@ -169,15 +169,15 @@ static void server_sent(void *arg, uint32_t peer, void *token)
 static mst_status server_message(void *arg, uint32_t peer, const mst_message *m, void *body)
 {
     server *s = arg;
-    mst_shard_request r;
-    TRY(mst_shard_read(s->shard, 0, m, body, &r));
-    size_t size = mst_shard_reply_size(s->shard, &r);
+    mst_store_request r;
+    TRY(mst_store_read(s->shard, 0, m, body, &r));
+    size_t size = mst_store_reply_size(s->shard, &r);
     reply_buffer *b = s->free != NULL ? s->free : mst_zalloc(sizeof *b);
     if (b == NULL || !mst_grow(&b->data, &b->capacity, size, 1))
         return mst_fail(MST_ENOMEM, "no memory for a reply");
     s->free = b->next;
     s->step += r.values != NULL;
-    TRY(mst_shard_step(s->shard, &r, &(mst_update){.lr = 0.01f, .step = s->step}, b->data));
+    TRY(mst_store_step(s->shard, &r, &(mst_update){.lr = 0.01f, .step = s->step}, b->data));
     mst_message reply = {.type = MST_PS_VALUES, .request = m->request, .step = s->step};
     mst_piece piece = {.data = b->data, .size = size};
     mst_status st = mst_net_send(s->net, peer, &reply, &piece, 1, size > SMALL_REPLY ? b : NULL);
@@ -235,9 +235,9 @@ static void serve(const char *address, int tell, unsigned n_threads)
     need(mst_optimizer_init(&optimizer, &optim));
     need(mst_params_reserve(&params, 0, 0));
     mst_params_populate(&params);
-    mst_shard_options options = {
+    mst_store_options options = {
         .optimizer = &optimizer, .params = &params, .table = &table, .n_workers = 1, .n_threads = n_threads};
-    need(mst_shard_new(&options, &s.shard));
+    need(mst_store_new(&options, &s.shard));
     pin(1); /* the loop; apply threads go where there is room */
     mst_net_options net = {.self = {.role = MST_ROLE_SERVER, .incarnation = 1},
                            .max_body = 1u << 30,
@@ -251,7 +251,7 @@ static void serve(const char *address, int tell, unsigned n_threads)
     while (!s.left)
         need(mst_net_poll(s.net, mst_now_ns() + MST_S));
     mst_net_destroy(s.net);
-    mst_shard_destroy(s.shard);
+    mst_store_destroy(s.shard);
     mst_placement_fini(&table);
     mst_params_fini(&params);
     mst_free(s.body);
@@ -339,7 +339,7 @@ static void worker_start(worker *w, bool unix_socket, unsigned n_threads)
     while (!w->up)
         need(mst_net_poll(w->net, mst_now_ns() + 10 * MST_S));
     mst_client_options options = {
-        .net = w->net, .table = &w->table, .peers = &w->server, .n_slots = IN_FLIGHT_MAX + 1};
+        .net = w->net, .table = &w->table, .peers = &w->server, .n_requests = IN_FLIGHT_MAX + 1};
     need(mst_client_new(&options, &w->client));
 }
 
@@ -358,7 +358,7 @@ static void worker_stop(worker *w)
 
 static void send_next(worker *w, const pool *p, const mst_push *push, uint32_t slot)
 {
-    mst_list *list = mst_client_list(w->client, slot);
+    mst_key_list *list = mst_client_list(w->client, slot);
     list->keys = p->keys + (size_t)w->next_set * p->n_keys;
     list->n_keys = p->n_keys;
     w->next_set = (w->next_set + 1) % p->n_sets;
@@ -397,7 +397,7 @@ static double go(worker *w, const pool *p, double seconds)
     while (now < end) {
         uint32_t slot = w->oldest;
         need(mst_client_wait(w->client, slot, now + 10 * MST_S));
-        mst_push push = {.slot = slot, .g = w->g[slot], .step = n, .rows = 1, .loss = 1, .weight = 1};
+        mst_push push = {.request = slot, .g = w->g[slot], .step = n, .rows = 1, .loss = 1, .weight = 1};
         send_next(w, p, &push, w->free_slot);
         w->free_slot = slot;
         w->oldest = (slot + 1) % (w->in_flight + 1);

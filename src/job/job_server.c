@@ -38,7 +38,7 @@ typedef struct server_job {
 
 /* ---- every server ---- */
 
-static mst_status server_job_build(server_job *job, const json_t *model, mst_server_store *out)
+static mst_status server_job_build(server_job *job, const json_t *model, mst_server_model *out)
 {
     mst_model_options options = *job->config->train->model;
     mst_shape shape;
@@ -46,7 +46,7 @@ static mst_status server_job_build(server_job *job, const json_t *model, mst_ser
     TRY(mst_assembly_init(&job->assembly, &options, &shape, job->kernels, job->optimizer.ops->n_slots, 0,
                           (uint64_t)job->config->train->train->seed));
     mst_optimizer_start(&job->optimizer, &job->assembly.params);
-    *out = (mst_server_store){
+    *out = (mst_server_model){
         .model = job->assembly.model, .optimizer = &job->optimizer, .params = &job->assembly.params};
     return MST_OK;
 }
@@ -302,7 +302,7 @@ static mst_status server_job_open_run(server_job *job, const json_t *join, mst_s
 static mst_status server_job_open(void *arg, const json_t *told, mst_server_start *out)
 {
     server_job *job = arg;
-    TRY(server_job_build(job, json_object_get(told, "model"), &out->store));
+    TRY(server_job_build(job, json_object_get(told, "model"), &out->model));
     return job->config->index == 0 ? server_job_open_run(job, told, out) : MST_OK;
 }
 

@@ -13,7 +13,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "observe/observe.h"
-#include "ps/localise_rows.h"
+#include "tensor/key_index.h"
 
 struct mst_pulled_eval {
     mst_pulled_eval_options options;
@@ -23,7 +23,7 @@ struct mst_pulled_eval {
     uint32_t n_prefix, key_start;
     uint32_t n_keys; /* of the list */
     bool translates; /* rows' keys are ranks in the list */
-    mst_key_rank *rank;
+    mst_key_index *rank;
     mst_evaluator *test, *valid;
     atomic_bool stop;
     uint64_t begun_ns, spent_ns; /* what histograms have cost since then */
@@ -44,7 +44,7 @@ void mst_pulled_eval_destroy(mst_pulled_eval *self)
 {
     if (self == NULL)
         return;
-    mst_key_rank_destroy(self->rank);
+    mst_key_index_destroy(self->rank);
     mst_free(self);
 }
 
@@ -58,7 +58,7 @@ static uint32_t widest(const mst_pulled_eval *self)
 
 /* The model's ranges, ascending, and where each stands. The dense prefix is as long as that of the rows,
  * where they have more of it than those that the model was made for. */
-static mst_status place_ranges(mst_pulled_eval *self, mst_list *list)
+static mst_status place_ranges(mst_pulled_eval *self, mst_key_list *list)
 {
     mst_grad *l = &self->layout;
     const mst_model *model = self->options.model;
@@ -103,13 +103,13 @@ static void add_keys(void *arg, const mst_batch *batch)
 {
     mst_pulled_eval *self = arg;
     if (self->translates)
-        mst_key_rank_add(self->rank, batch, self->n_prefix);
+        mst_key_index_add(self->rank, batch, self->n_prefix);
 }
 
 static void rank_rows(const void *arg, const mst_batch *batch, mst_row *rows, uint32_t *keys)
 {
     const mst_pulled_eval *self = arg;
-    mst_key_rank_rows(self->rank, batch, self->n_prefix, self->key_start, rows, keys);
+    mst_key_index_rows(self->rank, batch, self->n_prefix, self->key_start, rows, keys);
 }
 
 static mst_status visit_set(mst_pulled_eval *self, mst_evaluator *evaluator, const char *name)
@@ -131,7 +131,7 @@ static uint64_t n_sparse_keys(const mst_pulled_eval *self)
     return 0;
 }
 
-static mst_status pulled_open(void *arg, mst_list *list)
+static mst_status pulled_open(void *arg, mst_key_list *list)
 {
     mst_pulled_eval *self = arg;
     list->n_ranges = list->n_keys = 0;
@@ -142,13 +142,13 @@ static mst_status pulled_open(void *arg, mst_list *list)
     TRY(place_ranges(self, list));
     if (self->translates) {
         uint32_t width = self->layout.width;
-        self->key_start = (uint32_t)((mst_list_range_floats(list) + width - 1) / width);
-        TRY(mst_key_rank_new(n_sparse_keys(self), &self->rank));
+        self->key_start = (uint32_t)((mst_key_list_range_floats(list) + width - 1) / width);
+        TRY(mst_key_index_new(n_sparse_keys(self), &self->rank));
     }
     TRY(visit_set(self, self->valid, "valid"));
     TRY(visit_set(self, self->test, "test"));
     if (self->translates)
-        TRY(mst_key_rank_list(self->rank, list));
+        TRY(mst_key_index_list(self->rank, list));
     self->n_keys = list->n_keys;
     return MST_OK;
 }

@@ -1,20 +1,21 @@
 /* A worker's end of steps; contract in client.h.
  *
- * What a server has of a slot's list (its part) is worked out once, when the list is pulled: the runs of
- * floats among the slot's weights, which are also the runs of floats of its gradient. A push of plain floats
- * is sent from those runs where they lie; a reply that is one run of plain floats is received in its place.
+ * What a server has of a request's list (its part) is worked out once, when the list is pulled: the runs of
+ * floats among the request's weights, which are also the runs of floats of its gradient. A push of plain
+ * floats is sent from those runs where they lie; a reply that is one run of plain floats is received in its
+ * place.
  *
  * Pulls are numbered one after the other, so that a server's memory of the last MST_LISTS lists holds the
  * last MST_LISTS pulls; requests that pull nothing have numbers of their own, from PUSH_ONLY on.
  *
- * What is large travels in parts as well: a gradient from its end on, as the backward pass finishes it, and
+ * What is large travels in shares as well: a gradient from its end on, as the backward pass finishes it, and
  * weights from their beginning on, as the forward pass needs them. A part is some floats of a server's part
  * of the list, as they stand there; the STEP or VALUES that ends them brings the floats that are left.
  *
  * Invariants
- * 1. Between a send and the last reply a slot is in flight: its buffers and weights belong to the net.
- * 2. A reply is taken once per server and request, and only with exactly the size its part has; of parts each
- * float is taken once, in order. */
+ * 1. Between a send and the last reply a request is in flight: its buffers and weights belong to the net.
+ * 2. A reply is taken once per server and request, and only with exactly the size its part has; of shares
+ * each float is taken once, in order. */
 #include "ps/client.h"
 
 #include <inttypes.h>
@@ -24,7 +25,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "ps/shard.h"
+#include "ps/store.h"
 
 #define PUSH_ONLY  0x80000000u
 #define NUMBERS    0x40000000u /* of each kind, before they start again; a multiple of MST_LISTS */
@@ -32,56 +33,56 @@
 #define RUN_PIECES (MST_PIECE_MAX - 2)
 #define SLACK      (MST_WORK_SIZE / sizeof(float)) /* after the weights: where a work item may land */
 
-/* Floats [first, first + count) of a slot's weights. */
+/* Floats [first, first + count) of a request's weights. */
 typedef struct run {
     uint64_t first, count;
 } run;
 
-/* What one server has of a slot's list. */
-typedef struct part {
+/* What one server has of a request's list. */
+typedef struct client_share {
     run *runs; /* ascending; adjoining ones are one */
     size_t n_runs, run_capacity;
     uint64_t floats;
     uint64_t awaited;             /* floats of the reply */
     uint64_t taken;               /* of them are here */
-    uint64_t to_push;             /* floats of the gradient; those behind have left as parts */
-    uint64_t early_bytes, flying; /* bytes in flight: of parts of a push that is to come; of the request */
+    uint64_t to_push;             /* floats of the gradient; those behind have left as shares */
+    uint64_t early_bytes, flying; /* bytes in flight: of shares of a push that is to come; of the request */
     bool waiting;
     uint8_t *out, *in; /* what is sent that does not lie elsewhere; what is received */
     size_t out_capacity, in_capacity;
-    uint8_t *early; /* converted parts of the gradient, each at its place */
+    uint8_t *early; /* converted shares of the gradient, each at its place */
     size_t early_capacity;
-} part;
+} client_share;
 
-typedef enum slot_state {
-    SLOT_IDLE,
-    SLOT_FLIGHT,
-    SLOT_READY,
-} slot_state;
+typedef enum request_state {
+    REQUEST_IDLE,
+    REQUEST_FLIGHT,
+    REQUEST_READY,
+} request_state;
 
-typedef struct client_slot {
-    slot_state state;
-    mst_list list;
-    bool pushable;    /* the servers know the list, and nothing was pushed for it yet */
-    uint32_t pull;    /* number of the pull that told them */
-    uint32_t request; /* in flight */
+typedef struct client_request {
+    request_state state;
+    mst_key_list list;
+    bool pushable;   /* the servers know the list, and nothing was pushed for it yet */
+    uint32_t pull;   /* number of the pull that told them */
+    uint32_t number; /* on the wire, of the request in flight */
     uint32_t n_waiting;
     bool begun; /* the coordinator has answered something */
     float *weights;
-    size_t capacity; /* floats of weights, the slack included */
-    uint64_t floats; /* of the list as it was pulled */
-    part *parts;     /* n_servers */
+    size_t capacity;      /* floats of weights, the slack included */
+    uint64_t floats;      /* of the list as it was pulled */
+    client_share *shares; /* n_servers */
     mst_reply reply;
-} client_slot;
+} client_request;
 
 struct mst_client {
     mst_client_options options;
     uint32_t *peers;
     uint32_t n_servers, width;
-    client_slot *slots;
+    client_request *requests;
     uint32_t n_pulls, n_push_only;
-    mst_list share;              /* scratch: a server's part of a list */
-    atomic_uint_fast64_t flying; /* sum over all parts; the owner writes, anybody reads */
+    mst_key_list share;          /* scratch: a server's part of a list */
+    atomic_uint_fast64_t flying; /* sum over all shares; the owner writes, anybody reads */
     bool lost;
     mst_error why;
 };
@@ -91,20 +92,20 @@ struct mst_client {
 mst_status mst_client_new(const mst_client_options *options, mst_client **out)
 {
     mst_status st = MST_OK;
-    if (options->n_slots == 0 || options->n_slots > MST_LISTS)
-        return mst_fail(MST_EUSAGE, "a client with %" PRIu32 " slots; there can be 1 to %d", options->n_slots,
-                        MST_LISTS);
+    if (options->n_requests == 0 || options->n_requests > MST_LISTS)
+        return mst_fail(MST_EUSAGE, "a client with %" PRIu32 " requests; there can be 1 to %d",
+                        options->n_requests, MST_LISTS);
     mst_client *self = mst_zalloc(sizeof *self);
     if (self == NULL)
         return mst_fail_memory();
     self->options = *options;
     self->n_servers = options->table->n_servers;
     self->width = options->table->width;
-    self->slots = mst_calloc(options->n_slots, sizeof *self->slots);
+    self->requests = mst_calloc(options->n_requests, sizeof *self->requests);
     self->peers = mst_calloc(self->n_servers, sizeof *self->peers);
-    bool whole = self->slots != NULL && self->peers != NULL;
-    for (uint32_t i = 0; whole && i < options->n_slots; i++)
-        whole = (self->slots[i].parts = mst_calloc(self->n_servers, sizeof(part))) != NULL;
+    bool whole = self->requests != NULL && self->peers != NULL;
+    for (uint32_t i = 0; whole && i < options->n_requests; i++)
+        whole = (self->requests[i].shares = mst_calloc(self->n_servers, sizeof(client_share))) != NULL;
     if (!whole) {
         st = mst_fail_memory();
         goto out;
@@ -122,63 +123,63 @@ void mst_client_destroy(mst_client *self)
 {
     if (self == NULL)
         return;
-    for (uint32_t i = 0; self->slots != NULL && i < self->options.n_slots; i++) {
-        client_slot *s = &self->slots[i];
-        for (uint32_t k = 0; s->parts != NULL && k < self->n_servers; k++) {
-            mst_free(s->parts[k].runs);
-            mst_free(s->parts[k].out);
-            mst_free(s->parts[k].in);
-            mst_free(s->parts[k].early);
+    for (uint32_t i = 0; self->requests != NULL && i < self->options.n_requests; i++) {
+        client_request *s = &self->requests[i];
+        for (uint32_t k = 0; s->shares != NULL && k < self->n_servers; k++) {
+            mst_free(s->shares[k].runs);
+            mst_free(s->shares[k].out);
+            mst_free(s->shares[k].in);
+            mst_free(s->shares[k].early);
         }
-        mst_free(s->parts);
+        mst_free(s->shares);
         mst_free(s->weights);
-        mst_list_fini(&s->list);
+        mst_key_list_fini(&s->list);
     }
-    mst_free(self->slots);
+    mst_free(self->requests);
     mst_free(self->peers);
     mst_free(self);
 }
 
-mst_list *mst_client_list(mst_client *self, uint32_t slot)
+mst_key_list *mst_client_list(mst_client *self, uint32_t request)
 {
-    return &self->slots[slot].list;
+    return &self->requests[request].list;
 }
 
-static uint64_t key_start_of(const mst_client *self, const mst_list *list)
+static uint64_t key_start_of(const mst_client *self, const mst_key_list *list)
 {
-    return self->width == 0 ? 0 : (mst_list_range_floats(list) + self->width - 1) / self->width;
+    return self->width == 0 ? 0 : (mst_key_list_range_floats(list) + self->width - 1) / self->width;
 }
 
-static uint64_t floats_of(const mst_client *self, const mst_list *list)
+static uint64_t floats_of(const mst_client *self, const mst_key_list *list)
 {
     if (self->width == 0)
-        return mst_list_range_floats(list);
+        return mst_key_list_range_floats(list);
     return (key_start_of(self, list) + list->n_keys) * self->width;
 }
 
-uint64_t mst_client_floats(const mst_client *self, uint32_t slot)
+uint64_t mst_client_floats(const mst_client *self, uint32_t request)
 {
-    return floats_of(self, &self->slots[slot].list);
+    return floats_of(self, &self->requests[request].list);
 }
 
-uint32_t mst_client_key_start(const mst_client *self, uint32_t slot)
+uint32_t mst_client_key_start(const mst_client *self, uint32_t request)
 {
-    return (uint32_t)key_start_of(self, &self->slots[slot].list);
+    return (uint32_t)key_start_of(self, &self->requests[request].list);
 }
 
-float *mst_client_weights(mst_client *self, uint32_t slot)
+float *mst_client_weights(mst_client *self, uint32_t request)
 {
-    return self->slots[slot].weights;
+    return self->requests[request].weights;
 }
 
-const mst_reply *mst_client_reply(const mst_client *self, uint32_t slot)
+const mst_reply *mst_client_reply(const mst_client *self, uint32_t request)
 {
-    return &self->slots[slot].reply;
+    return &self->requests[request].reply;
 }
 
-bool mst_client_ready(const mst_client *self, uint32_t slot)
+bool mst_client_ready(const mst_client *self, uint32_t request)
 {
-    return self->slots[slot].state == SLOT_READY;
+    return self->requests[request].state == REQUEST_READY;
 }
 
 uint64_t mst_client_in_flight(const mst_client *self)
@@ -192,23 +193,23 @@ static void fly(mst_client *self, uint64_t bytes)
 }
 
 /* Bytes of the request, or of its answer, that are in flight no more. */
-static void land(mst_client *self, part *p, uint64_t bytes)
+static void land(mst_client *self, client_share *p, uint64_t bytes)
 {
     bytes = bytes < p->flying ? bytes : p->flying;
     p->flying -= bytes;
     atomic_store_explicit(&self->flying, mst_client_in_flight(self) - bytes, memory_order_relaxed);
 }
 
-bool mst_client_begun(const mst_client *self, uint32_t slot)
+bool mst_client_begun(const mst_client *self, uint32_t request)
 {
-    return self->slots[slot].state == SLOT_READY || self->slots[slot].begun;
+    return self->requests[request].state == REQUEST_READY || self->requests[request].begun;
 }
 
-bool mst_client_has(const mst_client *self, uint32_t slot, uint64_t first, uint64_t count)
+bool mst_client_has(const mst_client *self, uint32_t request, uint64_t first, uint64_t count)
 {
-    const client_slot *s = &self->slots[slot];
-    for (uint32_t k = 0; s->state != SLOT_READY && k < self->n_servers; k++) {
-        const part *p = &s->parts[k];
+    const client_request *s = &self->requests[request];
+    for (uint32_t k = 0; s->state != REQUEST_READY && k < self->n_servers; k++) {
+        const client_share *p = &s->shares[k];
         uint64_t before = 0; /* floats of the runs before i */
         for (size_t i = 0; p->waiting && i < p->n_runs && p->runs[i].first < first + count; i++) {
             uint64_t end = first + count - p->runs[i].first;
@@ -223,7 +224,7 @@ bool mst_client_has(const mst_client *self, uint32_t slot, uint64_t first, uint6
 
 /* ---- layout ---- */
 
-static mst_status add_run(part *p, uint64_t first, uint64_t count)
+static mst_status add_run(client_share *p, uint64_t first, uint64_t count)
 {
     run *last = p->n_runs > 0 ? &p->runs[p->n_runs - 1] : NULL;
     p->floats += count;
@@ -237,10 +238,10 @@ static mst_status add_run(part *p, uint64_t first, uint64_t count)
     return MST_OK;
 }
 
-/* Where a server's share of the list (self->share) stands among the slot's weights. */
-static mst_status lay_part(mst_client *self, const mst_list *list, uint32_t first_key, part *p)
+/* Where a server's share of the list (self->share) stands among the request's weights. */
+static mst_status lay_share(mst_client *self, const mst_key_list *list, uint32_t first_key, client_share *p)
 {
-    const mst_list *share = &self->share;
+    const mst_key_list *share = &self->share;
     uint64_t before = 0; /* floats of the list's ranges before r */
     p->n_runs = 0;
     p->floats = 0;
@@ -259,9 +260,9 @@ static mst_status lay_part(mst_client *self, const mst_list *list, uint32_t firs
     return MST_OK;
 }
 
-static mst_status make_weights(mst_client *self, client_slot *s)
+static mst_status make_weights(mst_client *self, client_request *s)
 {
-    uint64_t used = mst_list_range_floats(&s->list);
+    uint64_t used = mst_key_list_range_floats(&s->list);
     s->floats = floats_of(self, &s->list);
     if (s->floats + SLACK > s->capacity) {
         size_t capacity = (size_t)(s->floats + s->floats / 4 + SLACK);
@@ -279,9 +280,9 @@ static mst_status make_weights(mst_client *self, client_slot *s)
 
 /* ---- sending ---- */
 
-/* Where floats [from, to) of a server's part lie among the slot's: run after run, from *i = 0, *before = 0
+/* Where floats [from, to) of a server's part lie among the request's: run after run, from *i = 0, *before = 0
  * on; false: there are no more. */
-static bool next_run(const part *p, uint64_t from, uint64_t to, size_t *i, uint64_t *before, run *out)
+static bool next_run(const client_share *p, uint64_t from, uint64_t to, size_t *i, uint64_t *before, run *out)
 {
     for (; *i < p->n_runs && *before < to; *before += p->runs[(*i)++].count) {
         uint64_t a = *before > from ? *before : from;
@@ -297,8 +298,8 @@ static bool next_run(const part *p, uint64_t from, uint64_t to, size_t *i, uint6
 
 /* Floats [from, to) of the gradient as pieces, at most `most`: how many, or 0 when they have to be converted.
  */
-static uint32_t pieces_of(const mst_client *self, const part *p, const float *g, uint64_t from, uint64_t to,
-                          mst_piece *pieces, uint32_t most)
+static uint32_t pieces_of(const mst_client *self, const client_share *p, const float *g, uint64_t from,
+                          uint64_t to, mst_piece *pieces, uint32_t most)
 {
     run r;
     uint32_t n = 0;
@@ -315,8 +316,8 @@ static uint32_t pieces_of(const mst_client *self, const part *p, const float *g,
 }
 
 /* Converts floats [from, to) of the gradient. */
-static void convert_runs(const mst_client *self, const part *p, const float *g, uint64_t from, uint64_t to,
-                         uint8_t *out)
+static void convert_runs(const mst_client *self, const client_share *p, const float *g, uint64_t from,
+                         uint64_t to, uint8_t *out)
 {
     run r;
     size_t i = 0;
@@ -328,10 +329,10 @@ static void convert_runs(const mst_client *self, const part *p, const float *g, 
 }
 
 /* Sends server k floats [from, p->to_push) of the gradient. */
-static mst_status send_early(mst_client *self, const client_slot *s, uint32_t k, const float *g,
+static mst_status send_early(mst_client *self, const client_request *s, uint32_t k, const float *g,
                              uint64_t from)
 {
-    part *p = &s->parts[k];
+    client_share *p = &s->shares[k];
     mst_piece pieces[MST_PIECE_MAX];
     size_t size = mst_wire_size(self->options.wire);
     uint32_t n = pieces_of(self, p, g, from, p->to_push, pieces, MST_PIECE_MAX);
@@ -353,16 +354,16 @@ static mst_status send_early(mst_client *self, const client_slot *s, uint32_t k,
     return MST_OK;
 }
 
-mst_status mst_client_push_early(mst_client *self, uint32_t slot, const float *g, uint64_t from)
+mst_status mst_client_push_early(mst_client *self, uint32_t request, const float *g, uint64_t from)
 {
-    client_slot *s = &self->slots[slot];
+    client_request *s = &self->requests[request];
     uint64_t size = self->options.part_floats;
     if (self->lost)
         return mst_error_restore(&self->why);
     if (!s->pushable)
-        return mst_fail(MST_EUSAGE, "a push for slot %" PRIu32 ", which holds no pulled weights", slot);
+        return mst_fail(MST_EUSAGE, "a push for request %" PRIu32 ", which holds no pulled weights", request);
     for (uint32_t k = 0; size != 0 && k < self->n_servers; k++) {
-        part *p = &s->parts[k];
+        client_share *p = &s->shares[k];
         uint64_t low = 0; /* floats of this part that are not final */
         for (size_t i = 0; i < p->n_runs && p->runs[i].first < from; i++) {
             uint64_t below = from - p->runs[i].first;
@@ -375,10 +376,10 @@ mst_status mst_client_push_early(mst_client *self, uint32_t slot, const float *g
 }
 
 /* Sends server k its part: from is pushed for (NULL: nothing), to is pulled (NULL: nothing). */
-static mst_status send_part(mst_client *self, uint32_t k, const mst_push *push, const client_slot *from,
-                            client_slot *to, mst_message *m, part *reply)
+static mst_status send_share(mst_client *self, uint32_t k, const mst_push *push, const client_request *from,
+                             client_request *to, mst_message *m, client_share *reply)
 {
-    part *pushed = from != NULL ? &from->parts[k] : NULL;
+    client_share *pushed = from != NULL ? &from->shares[k] : NULL;
     mst_step_head head = {0};
     uint32_t first_key = 0, n = 0;
     mst_piece pieces[MST_PIECE_MAX];
@@ -396,7 +397,7 @@ static mst_status send_part(mst_client *self, uint32_t k, const mst_push *push, 
     reply->awaited = reply->taken = 0;
     if (to != NULL) {
         mst_placement_part(self->options.table, &to->list, k, &self->share, &first_key);
-        TRY(lay_part(self, &to->list, first_key, reply));
+        TRY(lay_share(self, &to->list, first_key, reply));
         room += mst_step_list_bound(&self->share);
         reply->awaited = reply->to_push = reply->floats;
         head.part_floats = reply->floats > self->options.part_floats ? self->options.part_floats : 0;
@@ -426,40 +427,41 @@ static mst_status send_part(mst_client *self, uint32_t k, const mst_push *push, 
     return MST_OK;
 }
 
-static mst_status check_send(const mst_client *self, const mst_push *push, uint32_t pull_slot)
+static mst_status check_send(const mst_client *self, const mst_push *push, uint32_t pull)
 {
-    uint32_t n = self->options.n_slots, pushed = push != NULL ? push->slot : n;
-    uint32_t reply = pull_slot != MST_SLOT_NONE ? pull_slot : pushed;
-    if (reply >= n || (push != NULL && (push->slot >= n || push->slot == pull_slot)))
+    uint32_t n = self->options.n_requests, pushed = push != NULL ? push->request : n;
+    uint32_t reply = pull != MST_NO_REQUEST ? pull : pushed;
+    if (reply >= n || (push != NULL && (push->request >= n || push->request == pull)))
         return mst_fail(MST_EUSAGE,
-                        "a request that pushes and pulls slots a client of %" PRIu32
-                        " slots does not have, or one slot",
+                        "a request that pushes and pulls requests a client of %" PRIu32
+                        " requests does not have, or one request",
                         n);
-    if (self->slots[reply].state == SLOT_FLIGHT)
-        return mst_fail(MST_EUSAGE, "slot %" PRIu32 " is in flight already", reply);
+    if (self->requests[reply].state == REQUEST_FLIGHT)
+        return mst_fail(MST_EUSAGE, "request %" PRIu32 " is in flight already", reply);
     if (push == NULL)
         return MST_OK;
-    const client_slot *s = &self->slots[push->slot];
+    const client_request *s = &self->requests[push->request];
     uint32_t age = (self->n_pulls - s->pull) & (NUMBERS - 1);
-    if (s->state != SLOT_READY || !s->pushable)
-        return mst_fail(MST_EUSAGE, "a push for slot %" PRIu32 ", which holds no pulled weights", push->slot);
-    if (age >= MST_LISTS + (pull_slot == MST_SLOT_NONE))
+    if (s->state != REQUEST_READY || !s->pushable)
+        return mst_fail(MST_EUSAGE, "a push for request %" PRIu32 ", which holds no pulled weights",
+                        push->request);
+    if (age >= MST_LISTS + (pull == MST_NO_REQUEST))
         return mst_fail(MST_EUSAGE,
-                        "a push for slot %" PRIu32 ", pulled %" PRIu32 " pulls ago; servers remember %d",
-                        push->slot, age, MST_LISTS);
+                        "a push for request %" PRIu32 ", pulled %" PRIu32 " pulls ago; servers remember %d",
+                        push->request, age, MST_LISTS);
     return MST_OK;
 }
 
-mst_status mst_client_send(mst_client *self, const mst_push *push, uint32_t pull_slot)
+mst_status mst_client_send(mst_client *self, const mst_push *push, uint32_t pull)
 {
-    if (push == NULL && pull_slot == MST_SLOT_NONE)
+    if (push == NULL && pull == MST_NO_REQUEST)
         return MST_OK;
     if (self->lost)
         return mst_error_restore(&self->why);
-    TRY(check_send(self, push, pull_slot));
-    client_slot *from = push != NULL ? &self->slots[push->slot] : NULL;
-    client_slot *to = pull_slot != MST_SLOT_NONE ? &self->slots[pull_slot] : NULL;
-    client_slot *reply = to != NULL ? to : from;
+    TRY(check_send(self, push, pull));
+    client_request *from = push != NULL ? &self->requests[push->request] : NULL;
+    client_request *to = pull != MST_NO_REQUEST ? &self->requests[pull] : NULL;
+    client_request *reply = to != NULL ? to : from;
     mst_message m = {.type = MST_PS_STEP, .flags = (uint32_t)self->options.wire << MST_STEP_WIRE_SHIFT};
     m.count = MST_NO_REQUEST;
     if (to != NULL) {
@@ -477,38 +479,38 @@ mst_status mst_client_send(mst_client *self, const mst_push *push, uint32_t pull
         m.step = push->step;
         from->pushable = false;
     }
-    reply->state = SLOT_FLIGHT;
-    reply->request = m.request;
+    reply->state = REQUEST_FLIGHT;
+    reply->number = m.request;
     reply->n_waiting = self->n_servers;
     reply->reply = (mst_reply){0};
     reply->begun = false;
     for (uint32_t k = 0; k < self->n_servers; k++)
-        reply->parts[k].waiting = true;
+        reply->shares[k].waiting = true;
     if (to != NULL) {
         to->pull = m.request;
         to->pushable = true;
     }
     for (uint32_t k = 0; k < self->n_servers; k++)
-        TRY(send_part(self, k, push, from, to, &m, &reply->parts[k]));
+        TRY(send_share(self, k, push, from, to, &m, &reply->shares[k]));
     return MST_OK;
 }
 
 /* ---- receiving ---- */
 
-/* Which slot and server a VALUES belongs to. */
-static mst_status find_part(mst_client *self, uint32_t peer, const mst_message *m, client_slot **out,
-                            uint32_t *server)
+/* Which request and server a VALUES belongs to. */
+static mst_status find_share(mst_client *self, uint32_t peer, const mst_message *m, client_request **out,
+                             uint32_t *server)
 {
     uint32_t k = 0, i = 0;
     while (k < self->n_servers && self->peers[k] != peer)
         k++;
-    while (i < self->options.n_slots &&
-           (self->slots[i].state != SLOT_FLIGHT || self->slots[i].request != m->request))
+    while (i < self->options.n_requests &&
+           (self->requests[i].state != REQUEST_FLIGHT || self->requests[i].number != m->request))
         i++;
-    if (k == self->n_servers || i == self->options.n_slots || !self->slots[i].parts[k].waiting)
+    if (k == self->n_servers || i == self->options.n_requests || !self->requests[i].shares[k].waiting)
         return mst_fail(MST_EINPUT, "a %s for request %" PRIu32 ", which was not sent or is answered",
                         mst_ps_type_name(m->type), m->request);
-    const part *p = &self->slots[i].parts[k];
+    const client_share *p = &self->requests[i].shares[k];
     uint64_t wire = mst_wire_size(self->options.wire), left = (p->awaited - p->taken) * wire;
     uint64_t size = left + (m->flags & MST_VALUES_WORK ? MST_WORK_SIZE : 0);
     if (m->type == MST_PS_WEIGHTS &&
@@ -522,20 +524,21 @@ static mst_status find_part(mst_client *self, uint32_t peer, const mst_message *
                         "server %" PRIu32 " answers request %" PRIu32 " with %" PRIu64
                         " bytes; it has %" PRIu64,
                         k, m->request, m->size, size);
-    *out = &self->slots[i];
+    *out = &self->requests[i];
     *server = k;
     return MST_OK;
 }
 
 /* Floats of the reply that a message brings. */
-static uint64_t brought(const mst_client *self, const part *p, const mst_message *m)
+static uint64_t brought(const mst_client *self, const client_share *p, const mst_message *m)
 {
     return m->type == MST_PS_WEIGHTS ? m->size / mst_wire_size(self->options.wire) : p->awaited - p->taken;
 }
 
 /* Where plain floats can be received in their place, or NULL: one run, and behind it nothing of anybody else
  * where a work item follows. */
-static float *place_of(const mst_client *self, const client_slot *s, const part *p, const mst_message *m)
+static float *place_of(const mst_client *self, const client_request *s, const client_share *p,
+                       const mst_message *m)
 {
     uint64_t n = brought(self, p, m), before = 0;
     size_t i = 0;
@@ -550,10 +553,10 @@ static float *place_of(const mst_client *self, const client_slot *s, const part 
 
 mst_status mst_client_body(mst_client *self, uint32_t peer, const mst_message *m, void **out)
 {
-    client_slot *s;
+    client_request *s;
     uint32_t k;
-    TRY(find_part(self, peer, m, &s, &k));
-    part *p = &s->parts[k];
+    TRY(find_share(self, peer, m, &s, &k));
+    client_share *p = &s->shares[k];
     *out = place_of(self, s, p, m);
     if (*out != NULL)
         return MST_OK;
@@ -565,10 +568,10 @@ mst_status mst_client_body(mst_client *self, uint32_t peer, const mst_message *m
 
 mst_status mst_client_message(mst_client *self, uint32_t peer, const mst_message *m, void *body)
 {
-    client_slot *s;
+    client_request *s;
     uint32_t k;
-    TRY(find_part(self, peer, m, &s, &k));
-    part *p = &s->parts[k];
+    TRY(find_share(self, peer, m, &s, &k));
+    client_share *p = &s->shares[k];
     const uint8_t *at = body;
     size_t size = mst_wire_size(self->options.wire);
     uint64_t n = brought(self, p, m), before = 0;
@@ -601,7 +604,7 @@ mst_status mst_client_message(mst_client *self, uint32_t peer, const mst_message
     }
     p->waiting = false;
     if (--s->n_waiting == 0)
-        s->state = SLOT_READY;
+        s->state = REQUEST_READY;
     return MST_OK;
 }
 
@@ -615,15 +618,15 @@ void mst_client_down(mst_client *self, uint32_t peer, const mst_error *why)
         }
 }
 
-/* Names the servers that owe the slot an answer. */
-static mst_status fail_late(const mst_client *self, const client_slot *s)
+/* Names the servers that owe the request an answer. */
+static mst_status fail_late(const mst_client *self, const client_request *s)
 {
     char names[512];
     size_t used = 0;
     names[0] = '\0';
     for (uint32_t k = 0; k < self->n_servers && used + 1 < sizeof names; k++) {
         char name[128];
-        if (!s->parts[k].waiting)
+        if (!s->shares[k].waiting)
             continue;
         mst_net_name_of(self->options.net, self->peers[k], name, sizeof name);
         int n = snprintf(names + used, sizeof names - used, "%s%s", used > 0 ? ", " : "", name);
@@ -632,16 +635,16 @@ static mst_status fail_late(const mst_client *self, const client_slot *s)
     return mst_fail(MST_ETIMEOUT, "no answer to a step in time from %s", names);
 }
 
-mst_status mst_client_wait(mst_client *self, uint32_t slot_number, uint64_t deadline_ns)
+mst_status mst_client_wait(mst_client *self, uint32_t request, uint64_t deadline_ns)
 {
-    const client_slot *s = &self->slots[slot_number];
-    if (s->state == SLOT_IDLE)
-        return mst_fail(MST_EUSAGE, "slot %" PRIu32 " waits for nothing", slot_number);
-    while (s->state != SLOT_READY) {
+    const client_request *s = &self->requests[request];
+    if (s->state == REQUEST_IDLE)
+        return mst_fail(MST_EUSAGE, "request %" PRIu32 " waits for nothing", request);
+    while (s->state != REQUEST_READY) {
         if (self->lost)
             return mst_error_restore(&self->why);
         TRY(mst_net_poll(self->options.net, deadline_ns));
-        if (s->state != SLOT_READY && !self->lost && mst_now_ns() >= deadline_ns)
+        if (s->state != REQUEST_READY && !self->lost && mst_now_ns() >= deadline_ns)
             return fail_late(self, s);
     }
     return MST_OK;

@@ -1,7 +1,7 @@
 /* A worker's end of steps: cuts requests into one message per server, and puts the replies together.
  *
- * A client has some slots; a slot holds a list, the weights pulled for it, and what came with them. The
- * floats of a slot stand as list.h says, with the keys' floats starting at key_start * width: key_start is
+ * A client has some requests; a request holds a list, the weights pulled for it, and what came with them. The
+ * floats of a request stand as list.h says, with the keys' floats starting at key_start * width: key_start is
  * the ranges' floats rounded up to whole keys, so that a row whose keys are numbered key_start, key_start +
  * 1, ... reads its weights at weights + key * width.
  *
@@ -12,8 +12,6 @@
 #include "ps/placement.h"
 #include "ps/proto.h"
 
-#define MST_SLOT_NONE UINT32_MAX
-
 typedef struct mst_client mst_client;
 
 typedef struct mst_client_options {
@@ -21,7 +19,7 @@ typedef struct mst_client_options {
     const mst_placement *table; /* outlives the client */
     const uint32_t *peers;      /* of the servers; copied */
     mst_wire wire;
-    uint32_t n_slots;     /* at most MST_LISTS (shard.h) */
+    uint32_t n_requests;  /* at most MST_LISTS (store.h) */
     uint32_t part_floats; /* of one server: what is more than that travels in parts of so many floats, at
                              least MST_PART_MIN; 0: everything in one message */
 } mst_client_options;
@@ -29,31 +27,31 @@ typedef struct mst_client_options {
 mst_status mst_client_new(const mst_client_options *options, mst_client **out);
 void mst_client_destroy(mst_client *self); /* NULL-safe */
 
-/* The slot's list, for the caller to fill before it is pulled; not to be touched from then on until its push
- * is sent or the slot is pulled again. */
-mst_list *mst_client_list(mst_client *self, uint32_t slot);
+/* The request's list, for the caller to fill before it is pulled; not to be touched from then on until its
+ * push is sent or the request is pulled again. */
+mst_key_list *mst_client_list(mst_client *self, uint32_t request);
 
 /* A gradient to push. */
 typedef struct mst_push {
-    uint32_t slot;  /* whose list it belongs to */
-    const float *g; /* laid out like the slot's weights; may change once the reply is there */
-    uint64_t step;  /* sync: the step it is for; else the worker's own count */
-    uint32_t rows;  /* may be 0 */
+    uint32_t request; /* whose list it belongs to */
+    const float *g;   /* laid out like the request's weights; may change once the reply is there */
+    uint64_t step;    /* sync: the step it is for; else the worker's own count */
+    uint32_t rows;    /* may be 0 */
     double loss, weight;
     uint32_t flags; /* MST_STEP_EXHAUSTED */
 } mst_push;
 
-/* Sends to every server: the push (NULL: none) and the pull of a slot's list (MST_SLOT_NONE: none), which is
- * another slot than the push's. With no pull the reply is awaited on the push's slot. A list is pushed for
- * once, before MST_LISTS more were pulled. The net's `sent` may be called with the client as token: there is
- * nothing to do then. */
-mst_status mst_client_send(mst_client *self, const mst_push *push, uint32_t pull_slot);
+/* Sends to every server: the push (NULL: none) and the pull of a request's list (MST_NO_REQUEST: none), which
+ * is another request than the push's. With no pull the reply is awaited on the push's request. A list is
+ * pushed for once, before MST_LISTS more were pulled. The net's `sent` may be called with the client as
+ * token: there is nothing to do then. */
+mst_status mst_client_send(mst_client *self, const mst_push *push, uint32_t pull);
 
-/* The slot's gradient is final from float `from` on: parts that lie there leave before the push itself, which
- * has to be the next one and to name the same g. What is final may not change any more. */
-mst_status mst_client_push_early(mst_client *self, uint32_t slot, const float *g, uint64_t from);
+/* The request's gradient is final from float `from` on: parts that lie there leave before the push itself,
+ * which has to be the next one and to name the same g. What is final may not change any more. */
+mst_status mst_client_push_early(mst_client *self, uint32_t request, const float *g, uint64_t from);
 
-/* What came back for a slot. */
+/* What came back for a request. */
 typedef struct mst_reply {
     uint64_t version; /* steps applied on the coordinator */
     bool dropped;     /* by the coordinator */
@@ -61,23 +59,23 @@ typedef struct mst_reply {
     mst_work work;
 } mst_reply;
 
-bool mst_client_ready(const mst_client *self, uint32_t slot);
+bool mst_client_ready(const mst_client *self, uint32_t request);
 /* Some of the answer is here: the reply's version is known. */
-bool mst_client_begun(const mst_client *self, uint32_t slot);
-/* Bytes that were pushed or asked for and are not answered yet, over all slots and servers: bodies of
+bool mst_client_begun(const mst_client *self, uint32_t request);
+/* Bytes that were pushed or asked for and are not answered yet, over all requests and servers: bodies of
  * requests, and of the answers as far as they have not come. Any thread. */
 uint64_t mst_client_in_flight(const mst_client *self);
-/* Floats [first, first + count) of the slot's weights are here. */
-bool mst_client_has(const mst_client *self, uint32_t slot, uint64_t first, uint64_t count);
-/* Polls the net until the slot's replies are all there; MST_ETIMEOUT names the servers that have not
+/* Floats [first, first + count) of the request's weights are here. */
+bool mst_client_has(const mst_client *self, uint32_t request, uint64_t first, uint64_t count);
+/* Polls the net until the request's replies are all there; MST_ETIMEOUT names the servers that have not
  * answered, MST_EPEER is why a server went down. */
-mst_status mst_client_wait(mst_client *self, uint32_t slot, uint64_t deadline_ns);
-const mst_reply *mst_client_reply(const mst_client *self, uint32_t slot);
-/* Of a slot that is ready; 64-byte aligned; valid until the slot is pulled again. */
-float *mst_client_weights(mst_client *self, uint32_t slot);
-/* Floats of a gradient or weights of the slot, the gap before the keys included. */
-uint64_t mst_client_floats(const mst_client *self, uint32_t slot);
-uint32_t mst_client_key_start(const mst_client *self, uint32_t slot);
+mst_status mst_client_wait(mst_client *self, uint32_t request, uint64_t deadline_ns);
+const mst_reply *mst_client_reply(const mst_client *self, uint32_t request);
+/* Of a request that is ready; 64-byte aligned; valid until the request is pulled again. */
+float *mst_client_weights(mst_client *self, uint32_t request);
+/* Floats of a gradient or weights of the request, the gap before the keys included. */
+uint64_t mst_client_floats(const mst_client *self, uint32_t request);
+uint32_t mst_client_key_start(const mst_client *self, uint32_t request);
 
 /* For the events of the net: messages of type VALUES and WEIGHTS from a server. */
 mst_status mst_client_body(mst_client *self, uint32_t peer, const mst_message *m, void **out);

@@ -94,8 +94,8 @@ static mst_status make_table(mst_server *s)
     uint32_t *sample = NULL;
     size_t n = 0;
     TRY(read_sample(s->co->sample, &sample, &n));
-    s->store.model->ops->layout(s->store.model, s->store.params, &layout);
-    mst_status st = mst_placement_make(&s->table, s->store.params, &layout, s->options.n_servers, sample, n,
+    s->model.model->ops->layout(s->model.model, s->model.params, &layout);
+    mst_status st = mst_placement_make(&s->table, s->model.params, &layout, s->options.n_servers, sample, n,
                                        s->options.dense_model);
     mst_free(sample);
     return st;
@@ -103,7 +103,7 @@ static mst_status make_table(mst_server *s)
 
 static mst_status restore_own(mst_server *s)
 {
-    mst_params *params = s->store.params;
+    mst_params *params = s->model.params;
     for (uint32_t slot = 0; slot <= params->n_slots; slot++)
         for (uint32_t i = 0; i < s->n_owned; i++) {
             float *to = (slot == 0 ? params->w : params->slots[slot - 1]) + s->owned[i].first;
@@ -116,7 +116,7 @@ static mst_status restore_own(mst_server *s)
 static mst_status pump(mst_server *s, uint32_t server)
 {
     mst_restore *r = &s->co->restores[server];
-    while (r->in_flight < RESTORE_WINDOW && r->slot <= s->store.params->n_slots && r->n > 0) {
+    while (r->in_flight < RESTORE_WINDOW && r->slot <= s->model.params->n_slots && r->n > 0) {
         const mst_extent *extent = &r->owned[r->extent];
         uint64_t left = extent->count - r->at, count = left < PART_FLOATS ? left : PART_FLOATS;
         mst_buffer *piece = mst_server_buffer(s, PART_FLOATS * sizeof(float));
@@ -199,7 +199,7 @@ static mst_status first_worker(mst_server *s, const json_t *join)
     TRY(choose_sharding(s, join));
     start->limit_steps = start->limit_rows = start->limit_epochs = UINT64_MAX;
     TRY(s->hooks->open(s->hooks->arg, join, start));
-    s->store = start->store;
+    s->model = start->model;
     co->first_join = json_incref((json_t *)join);
     co->progress = (mst_progress){.steps = start->at.steps,
                                   .rows = start->at.rows,
@@ -216,7 +216,7 @@ static mst_status place(mst_server *s)
     mst_coordinator *co = s->co;
     co->placed = true;
     TRY(make_table(s));
-    TRY(mst_server_make_shard(s));
+    TRY(mst_server_make_store(s));
     if (co->start.restore)
         TRY(restore_own(s));
     s->ready = true;

@@ -80,7 +80,7 @@ static mst_status welcome_late(mst_server *s)
 
 /* ---- counting ---- */
 
-static void count_push(mst_server *s, const mst_shard_request *r)
+static void count_push(mst_server *s, const mst_store_request *r)
 {
     mst_coordinator *co = s->co;
     mst_member *m = &co->members[r->worker];
@@ -101,7 +101,7 @@ void mst_coordinator_arrived(mst_server *s, uint32_t worker, bool last)
     co->arrived_ns = now;
 }
 
-mst_status mst_coordinator_applied(mst_server *s, uint64_t step, const mst_shard_request *const *requests,
+mst_status mst_coordinator_applied(mst_server *s, uint64_t step, const mst_store_request *const *requests,
                                    uint32_t n)
 {
     mst_coordinator *co = s->co;
@@ -118,7 +118,7 @@ mst_status mst_coordinator_applied(mst_server *s, uint64_t step, const mst_shard
     return st;
 }
 
-void mst_coordinator_dropped(mst_server *s, uint32_t worker, const mst_shard_request *request)
+void mst_coordinator_dropped(mst_server *s, uint32_t worker, const mst_store_request *request)
 {
     mst_member *m = &s->co->members[worker];
     m->dropped_steps++;
@@ -303,7 +303,7 @@ mst_status mst_coordinator_hear_part(mst_server *s, const mst_message *m, const 
         return keep_early(s, m, body);
     if (m->type == MST_PS_SAVED)
         return mst_coordinator_saved(s, m->count);
-    if (!s->co->saving || m->count > s->store.params->n_slots || m->size % sizeof(float) != 0 ||
+    if (!s->co->saving || m->count > s->model.params->n_slots || m->size % sizeof(float) != 0 ||
         m->step > s->table.size || count > s->table.size - m->step)
         return mst_fail(MST_EPEER, "a server sent floats that nobody asked for");
     if (!(m->flags & MST_PART_ZERO))

@@ -318,8 +318,8 @@ static uint32_t partition_of(const mst_placement *table, uint64_t at)
     return low;
 }
 
-void mst_placement_part(const mst_placement *table, const mst_list *list, uint32_t server, mst_list *part,
-                        uint32_t *first_key)
+void mst_placement_part(const mst_placement *table, const mst_key_list *list, uint32_t server,
+                        mst_key_list *part, uint32_t *first_key)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < list->n_ranges; i++) {

@@ -14,8 +14,8 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "ps/list.h"
 #include "tensor/grad.h"
+#include "tensor/key_list.h"
 #include "tensor/params.h"
 
 #define MST_PARTITION_FLOATS (1u << 20) /* 4 MB */
@@ -49,8 +49,8 @@ mst_status mst_placement_from_json(mst_placement *table, const json_t *json);
 
 /* The part of a list that a server has. The list has at most MST_RANGE_MAX ranges. ranges: clipped copies;
  * keys: points into list->keys (key_capacity 0). *first_key is the number of its first key in the list. */
-void mst_placement_part(const mst_placement *table, const mst_list *list, uint32_t server, mst_list *part,
-                        uint32_t *first_key);
+void mst_placement_part(const mst_placement *table, const mst_key_list *list, uint32_t server,
+                        mst_key_list *part, uint32_t *first_key);
 
 /* Floats of the flat vector a server has: partitions in order; *n of them into out (room for n_partitions).
  */

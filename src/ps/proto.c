@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "observe/observe.h"
 
-#include "ps/keys.h"
+#include "ps/key_pack.h"
 
 const char *mst_ps_type_name(uint16_t type)
 {
@@ -218,19 +218,19 @@ mst_status mst_step_head_decode(const mst_message *m, const uint8_t *body, mst_s
     return MST_OK;
 }
 
-size_t mst_step_list_bound(const mst_list *list)
+size_t mst_step_list_bound(const mst_key_list *list)
 {
-    return (size_t)list->n_ranges * MST_RANGE_SIZE + mst_keys_bound(list->n_keys);
+    return (size_t)list->n_ranges * MST_RANGE_SIZE + mst_key_pack_bound(list->n_keys);
 }
 
-size_t mst_step_list_encode(const mst_list *list, mst_step_head *head, uint8_t *out)
+size_t mst_step_list_encode(const mst_key_list *list, mst_step_head *head, uint8_t *out)
 {
     uint8_t *at = out;
     for (uint32_t i = 0; i < list->n_ranges; i++, at += MST_RANGE_SIZE) {
         put64(at, list->ranges[i].first);
         put64(at + 8, list->ranges[i].count);
     }
-    size_t packed = mst_keys_pack(list->keys, list->n_keys, at);
+    size_t packed = mst_key_pack(list->keys, list->n_keys, at);
     head->pull_ranges = list->n_ranges;
     head->pull_keys = list->n_keys;
     head->packed_bytes = (uint32_t)packed;

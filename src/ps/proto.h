@@ -12,8 +12,8 @@
 #include <jansson.h>
 
 #include "net/net.h"
-#include "ps/list.h"
 #include "tensor/half.h"
+#include "tensor/key_list.h"
 
 typedef enum mst_ps_type {
     /* ---- start-up ---- */
@@ -135,8 +135,8 @@ mst_status mst_step_head_decode(const mst_message *m, const uint8_t *body, mst_s
 /* The list of a pull as it ends the body: ranges, then packed keys. encode sets the head's pull_* and
  * packed_bytes and returns the bytes written, at most the bound. */
 #define MST_RANGE_SIZE 16
-size_t mst_step_list_bound(const mst_list *list);
-size_t mst_step_list_encode(const mst_list *list, mst_step_head *head, uint8_t *out);
+size_t mst_step_list_bound(const mst_key_list *list);
+size_t mst_step_list_encode(const mst_key_list *list, mst_step_head *head, uint8_t *out);
 
 /* A JSON body of at most MST_PS_JSON_MAX bytes; the sentence names the type. New reference. */
 #define MST_PS_JSON_MAX (64u << 20)

@@ -97,7 +97,7 @@ void mst_server_fail(mst_server *s, mst_status status)
 
 /* ---- the store ---- */
 
-mst_status mst_server_make_shard(mst_server *s)
+mst_status mst_server_make_store(mst_server *s)
 {
     s->owned = mst_calloc(s->table.n_partitions, sizeof *s->owned);
     if (s->owned == NULL)
@@ -105,22 +105,22 @@ mst_status mst_server_make_shard(mst_server *s)
     mst_placement_owned(&s->table, s->index, s->owned, &s->n_owned);
     for (uint32_t i = 0; i < s->n_owned; i++) {
         s->owned_floats += s->owned[i].count;
-        mst_params_populate_part(s->store.params, s->owned[i].first, s->owned[i].count);
+        mst_params_populate_part(s->model.params, s->owned[i].first, s->owned[i].count);
     }
     uint64_t keys =
         s->table.width == 0 ? 0 : s->table.key_starts[s->index + 1] - s->table.key_starts[s->index];
     s->max_step_body =
         MST_STEP_HEAD + MST_EXTENT_MAX * sizeof(mst_extent) + 4 * s->owned_floats + 5 * keys + 4096;
-    mst_shard_options options = {
-        .optimizer = s->store.optimizer,
-        .params = s->store.params,
+    mst_store_options options = {
+        .optimizer = s->model.optimizer,
+        .params = s->model.params,
         .table = &s->table,
         .server = s->index,
         .n_workers = s->options.n_workers,
         .n_threads = s->options.n_threads,
         .clip = mst_is_sync(s),
     };
-    return mst_shard_new(&options, &s->shard);
+    return mst_store_new(&options, &s->store);
 }
 
 /* A server that is not the coordinator hears what the job is, and joins. */
@@ -137,19 +137,19 @@ static mst_status hear_setup(mst_server *s, const json_t *json)
     json_int_t steps = 0, restore = 0;
     json_t *model, *table;
     mst_server_start start = {0};
-    if (s->shard != NULL || json_unpack((json_t *)json, "{s:o, s:o, s:I, s:I}", "model", &model, "table",
+    if (s->store != NULL || json_unpack((json_t *)json, "{s:o, s:o, s:I, s:I}", "model", &model, "table",
                                         &table, "steps", &steps, "restore", &restore) != 0)
         return mst_fail(MST_EPEER, "server 0 sent a set-up that makes no sense");
     TRY(s->hooks->open(s->hooks->arg, json, &start));
-    s->store = start.store;
+    s->model = start.model;
     TRY(mst_placement_from_json(&s->table, table));
-    if (s->table.size != s->store.params->size)
+    if (s->table.size != s->model.params->size)
         return mst_fail(MST_EPEER, "server 0 has a model of %" PRIu64 " parameters, here it has %" PRIu64,
-                        s->table.size, s->store.params->size);
-    TRY(mst_server_make_shard(s));
+                        s->table.size, s->model.params->size);
+    TRY(mst_server_make_store(s));
     s->applied = (uint64_t)steps;
     mst_observe_set_first_step(s->options.observe, s->applied);
-    s->restore = restore ? s->owned_floats * (1 + s->store.params->n_slots) : 0;
+    s->restore = restore ? s->owned_floats * (1 + s->model.params->n_slots) : 0;
     s->ready = s->restore == 0;
     return s->ready ? mst_ps_send(s->net, s->servers[0], &(mst_message){.type = MST_PS_READY}) : MST_OK;
 }
@@ -167,10 +167,10 @@ static bool owns(const mst_server *s, uint64_t first, uint64_t count)
 static mst_status hear_restored(mst_server *s, const mst_message *m, const void *body)
 {
     uint64_t count = m->size / sizeof(float);
-    if (s->shard == NULL || s->ready || m->size % sizeof(float) != 0 || m->count > s->store.params->n_slots ||
+    if (s->store == NULL || s->ready || m->size % sizeof(float) != 0 || m->count > s->model.params->n_slots ||
         !owns(s, m->step, count) || s->restored + count > s->restore)
         return mst_fail(MST_EPEER, "server 0 sent floats that are not this server's");
-    float *to = (m->count == 0 ? s->store.params->w : s->store.params->slots[m->count - 1]) + m->step;
+    float *to = (m->count == 0 ? s->model.params->w : s->model.params->slots[m->count - 1]) + m->step;
     memcpy(to, body, m->size);
     s->restored += count;
     s->ready = s->restored == s->restore;
@@ -246,12 +246,12 @@ static mst_status hear_coordinator(mst_server *s, const mst_message *m, const vo
 
 static mst_status hear_worker(mst_server *s, uint32_t worker, const mst_message *m, const void *body)
 {
-    if (s->shard == NULL)
+    if (s->store == NULL)
         return mst_fail(MST_EPEER, "%s before this server is set up", mst_ps_type_name(m->type));
     if (m->type == MST_PS_MARK)
         return mst_server_hear_mark(s, worker, m);
     if (m->type == MST_PS_EVAL_LIST) {
-        if (mst_shard_watch(s->shard, m, body) != MST_OK)
+        if (mst_store_watch(s->store, m, body) != MST_OK)
             return mst_fail(MST_EPEER, "%s", mst_error_text());
         s->chief = worker;
         if (s->co != NULL)
@@ -415,10 +415,10 @@ static mst_status on_body(void *arg, uint32_t peer, const mst_message *m, void *
                     : m->type == MST_PS_CLOCK ? MST_CLOCK_ANSWER
                                               : MST_PS_JSON_MAX;
     mst_span_keep(mst_server_phase_of(m->type));
-    if (m->type == MST_PS_GRADIENT && worker && s->shard != NULL)
+    if (m->type == MST_PS_GRADIENT && worker && s->store != NULL)
         return mst_server_part_body(s, peer, m, out);
     if (m->type == MST_PS_STEP || m->type == MST_PS_EVAL_LIST)
-        most = worker && s->shard != NULL ? s->max_step_body : 0;
+        most = worker && s->store != NULL ? s->max_step_body : 0;
     if (m->size > most)
         return mst_fail(MST_EPEER,
                         "%s with a body of %" PRIu64 " bytes, where at most %" PRIu64 " make sense",
@@ -440,7 +440,7 @@ static mst_buffer *buffer_of(void *body)
 static mst_status take_message(mst_server *s, uint32_t peer, const mst_message *m, void *body)
 {
     uint32_t worker = peer_of(s, peer, MST_PEER_WORKER), server = peer_of(s, peer, MST_PEER_SERVER);
-    if (m->type == MST_PS_GRADIENT && worker != UINT32_MAX && s->shard != NULL && body != NULL) {
+    if (m->type == MST_PS_GRADIENT && worker != UINT32_MAX && s->store != NULL && body != NULL) {
         s->peers[peer].staged.parts = s->peers[peer].next;
         return MST_OK;
     }
@@ -460,7 +460,7 @@ static mst_status take_message(mst_server *s, uint32_t peer, const mst_message *
         mst_server_release(s, buffer);
         return MST_OK;
     }
-    if (worker != UINT32_MAX && m->type == MST_PS_STEP && s->shard != NULL) {
+    if (worker != UINT32_MAX && m->type == MST_PS_STEP && s->store != NULL) {
         bool pushes = (m->flags & MST_STEP_PUSH) != 0;
         mst_staged staged = pushes ? s->peers[peer].staged : (mst_staged){0};
         if (pushes)
@@ -508,7 +508,7 @@ static void on_sent(void *arg, uint32_t peer, void *token)
         mst_server_part_sent(s);
         return;
     }
-    if (token == &s->store) /* weights that were sent from where they lie */
+    if (token == &s->model) /* weights that were sent from where they lie */
         return;
     mst_buffer *buffer = token;
     uint32_t restores = buffer->restores;
@@ -557,7 +557,7 @@ static void server_fini(mst_server *s)
         mst_server_release(s, held->staged.buffer);
         mst_free(held);
     }
-    mst_shard_destroy(s->shard);
+    mst_store_destroy(s->store);
     mst_placement_fini(&s->table);
     mst_free(s->owned);
     mst_free(s->closes);
@@ -666,7 +666,7 @@ mst_status mst_server_run(const mst_server_options *options, const mst_server_ho
     if (s->co == NULL && s->end.code != MST_OK && s->up)
         (void)mst_ps_send_json(s->net, s->servers[0], &(mst_message){.type = MST_PS_FAIL},
                                json_pack("{s:i, s:s}", "code", (int)s->end.code, "text", s->end.text));
-    if (s->shard != NULL && mst_is_sync(s))
+    if (s->store != NULL && mst_is_sync(s))
         mst_log(MST_LOG_DEBUG, "server %" PRIu32 " averaged %" PRIu64 " steps; sets %016" PRIx64, s->index,
                 s->applied, s->set_hash);
     mst_spans_detach();

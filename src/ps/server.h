@@ -26,15 +26,15 @@
 #include "strategy/progress.h"
 
 /* The model and the memory for it. */
-typedef struct mst_server_store {
+typedef struct mst_server_model {
     const mst_model *model;
     const mst_optimizer *optimizer;
     mst_params *params; /* reserved */
-} mst_server_store;
+} mst_server_model;
 
 /* The state from which a run starts. */
 typedef struct mst_server_start {
-    mst_server_store store;
+    mst_server_model model;
     /* ---- filled in on the coordinator only ---- */
     mst_progress at;
     uint64_t limit_steps, limit_rows, limit_epochs; /* UINT64_MAX: none */

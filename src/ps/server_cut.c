@@ -47,7 +47,7 @@ static int open_unlinked(void)
 
 static mst_status copy_owned(mst_server *s, mst_part_stream *p)
 {
-    const mst_params *params = s->store.params;
+    const mst_params *params = s->model.params;
     p->copy_bytes = (size_t)(s->owned_floats * (1 + params->n_slots) * sizeof(float));
     if (p->copy_bytes == 0) /* a model of fewer partitions than servers */
         return MST_OK;
@@ -106,7 +106,7 @@ static const float *piece_at(const mst_server *s, const mst_part_stream *p)
 static mst_status stream_pieces(mst_server *s)
 {
     mst_part_stream *p = &s->parts;
-    uint32_t n_slots = s->store.params->n_slots;
+    uint32_t n_slots = s->model.params->n_slots;
     while (p->in_flight < WINDOW && p->slot <= n_slots && s->n_owned > 0) {
         const mst_extent *extent = &s->owned[p->extent];
         uint64_t left = extent->count - p->at, count = left < PIECE_FLOATS ? left : PIECE_FLOATS;
@@ -151,7 +151,7 @@ void mst_server_part_sent(mst_server *s)
 /* The coordinator's own floats go straight into its files. */
 static mst_status write_owned(mst_server *s)
 {
-    const mst_params *params = s->store.params;
+    const mst_params *params = s->model.params;
     for (uint32_t slot = 0; slot <= params->n_slots; slot++)
         for (uint32_t i = 0; i < s->n_owned; i++) {
             const float *from = (slot == 0 ? params->w : params->slots[slot - 1]) + s->owned[i].first;
@@ -167,11 +167,11 @@ static mst_status send_watched(mst_server *s)
     uint32_t peer = s->chief == UINT32_MAX ? MST_PEER_NONE : s->workers[s->chief].peer;
     if (peer == MST_PEER_NONE)
         return MST_OK; /* the chief is lost; the coordinator knows */
-    size_t size = mst_shard_watched_size(s->shard);
+    size_t size = mst_store_watched_size(s->store);
     mst_buffer *buffer = mst_server_buffer(s, size > 0 ? size : 1);
     if (buffer == NULL)
         return mst_fail_memory();
-    mst_shard_watched(s->shard, buffer->data);
+    mst_store_watched(s->store, buffer->data);
     mst_message m = {.type = MST_PS_EVAL_VALUES, .count = s->cut.number, .step = s->applied};
     return mst_unless_gone(mst_server_lend(s, peer, &m, buffer, size));
 }

@@ -13,8 +13,8 @@
 #include "ps/leases.h"
 #include "ps/proto.h"
 #include "ps/server.h"
-#include "ps/shard.h"
 #include "ps/slices.h"
+#include "ps/store.h"
 
 /* ---- buffers for bodies ---- */
 
@@ -28,7 +28,7 @@ typedef struct mst_buffer {
 
 /* A push that comes in parts. */
 typedef struct mst_staged {
-    mst_shard_parts parts;
+    mst_store_parts parts;
     mst_buffer *buffer; /* its values; NULL: no part has come */
 } mst_staged;
 
@@ -44,12 +44,12 @@ typedef struct mst_server_worker {
     /* sync: the push that waits for its step. */
     bool pending;
     uint64_t label;
-    mst_shard_request request;
+    mst_store_request request;
     mst_buffer *body, *values; /* values: of a push that came in parts, or NULL */
     uint64_t answered;         /* floats of the answer that left as parts */
     /* asynchronous */
     uint64_t pushes;                       /* ssp: raised to the slowest's when it comes or comes back */
-    mst_shard_request deferred[MST_LISTS]; /* ssp: pulls whose answers are held back */
+    mst_store_request deferred[MST_LISTS]; /* ssp: pulls whose answers are held back */
     uint32_t n_deferred;
     bool stuck; /* it asks and does not read; sent away by the loop, not in the middle of a step */
 } mst_server_worker;
@@ -94,7 +94,7 @@ typedef struct mst_peer {
     uint32_t index;
     mst_buffer *incoming; /* of a message not whole yet */
     mst_staged staged;    /* of a worker; goes with the STEP that is its last part */
-    mst_shard_parts next; /* what it will be with the part that is being received */
+    mst_store_parts next; /* what it will be with the part that is being received */
 } mst_peer;
 
 typedef struct mst_coordinator mst_coordinator;
@@ -110,12 +110,12 @@ typedef struct mst_server {
     size_t peer_capacity;
     mst_coordinator *co; /* server 0 */
 
-    mst_server_store store;
+    mst_server_model model;
     mst_placement table;
     mst_extent *owned;
     uint32_t n_owned;
     uint64_t owned_floats;
-    mst_shard *shard;           /* NULL: not set up yet */
+    mst_store *store;           /* NULL: not set up yet */
     uint64_t restored, restore; /* floats that have come, and that are to come */
     bool ready;
 
@@ -181,8 +181,8 @@ void mst_server_refuse(mst_server *s, uint32_t peer, mst_status status);
 void mst_server_expel(mst_server *s, uint32_t worker, const char *why);
 /* Ends the server's loop with the status and its recorded sentence. */
 void mst_server_fail(mst_server *s, mst_status status);
-/* With store and table in place: the shard. */
-mst_status mst_server_make_shard(mst_server *s);
+/* Makes the store from the model and the table. */
+mst_status mst_server_make_store(mst_server *s);
 
 /* ---- server_steps.c ---- */
 
@@ -238,9 +238,9 @@ const char *mst_coordinator_run_path(const mst_server *s); /* of the run, for se
 void mst_coordinator_arrived(mst_server *s, uint32_t worker, bool last);
 /* Before the answers of a step or push leave: it is counted, and a cut may begin. slots: the workers whose
  * pushes were applied; late: those whose pushes were dropped. */
-mst_status mst_coordinator_applied(mst_server *s, uint64_t step, const mst_shard_request *const *requests,
+mst_status mst_coordinator_applied(mst_server *s, uint64_t step, const mst_store_request *const *requests,
                                    uint32_t n);
-void mst_coordinator_dropped(mst_server *s, uint32_t worker, const mst_shard_request *request);
+void mst_coordinator_dropped(mst_server *s, uint32_t worker, const mst_store_request *request);
 /* The work item that goes with an answer of a synchronous step; false: none. */
 bool mst_coordinator_trailer(mst_server *s, uint32_t worker, mst_work *out);
 /* sync with backup workers: whether a push of the worker may be coming. */

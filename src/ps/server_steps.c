@@ -22,7 +22,7 @@
 /* ---- answers ---- */
 
 /* Sends what is in the buffer; one that is not s->reply comes back by itself. */
-static mst_status send_values(mst_server *s, uint32_t worker, const mst_shard_request *r, uint32_t flags,
+static mst_status send_values(mst_server *s, uint32_t worker, const mst_store_request *r, uint32_t flags,
                               mst_buffer *buffer, size_t size)
 {
     mst_message m = {.type = MST_PS_VALUES, .flags = flags, .request = r->request, .step = s->applied};
@@ -37,15 +37,15 @@ static mst_status send_values(mst_server *s, uint32_t worker, const mst_shard_re
 }
 
 /* Whether the answer travels in parts. */
-static bool in_parts(const mst_shard_request *r)
+static bool in_parts(const mst_store_request *r)
 {
     return r->pulled != NULL && r->head.part_floats != 0 &&
-           mst_list_range_floats(r->pulled) > r->head.part_floats;
+           mst_key_list_range_floats(r->pulled) > r->head.part_floats;
 }
 
 /* A part of an answer. Where all workers are needed, nothing changes before this one has pushed again, and
  * for that it must have the answer: the weights are then sent from where they lie. */
-static mst_status send_part(mst_server *s, uint32_t worker, const mst_shard_request *r, uint64_t first,
+static mst_status send_part(mst_server *s, uint32_t worker, const mst_store_request *r, uint64_t first,
                             uint32_t count)
 {
     mst_message m = {.type = MST_PS_WEIGHTS, .request = r->request, .count = (uint32_t)first};
@@ -54,15 +54,15 @@ static mst_status send_part(mst_server *s, uint32_t worker, const mst_shard_requ
     mst_status st;
     m.step = s->applied;
     if (mst_is_sync(s) && !mst_has_backups(s))
-        n = mst_shard_reply_pieces(s->shard, r, first, count, pieces, MST_PIECE_MAX);
+        n = mst_store_reply_pieces(s->store, r, first, count, pieces, MST_PIECE_MAX);
     if (n > 0) {
-        st = mst_net_send(s->net, peer, &m, pieces, n, &s->store);
+        st = mst_net_send(s->net, peer, &m, pieces, n, &s->model);
     } else {
         size_t size = count * mst_wire_size(r->wire);
         mst_buffer *buffer = mst_server_buffer(s, size);
         if (buffer == NULL)
             return mst_fail_memory();
-        mst_shard_reply_part(s->shard, r, first, count, buffer->data);
+        mst_store_reply_part(s->store, r, first, count, buffer->data);
         st = mst_server_lend(s, peer, &m, buffer, size);
     }
     mst_server_trace_queue(s);
@@ -72,13 +72,13 @@ static mst_status send_part(mst_server *s, uint32_t worker, const mst_shard_requ
 }
 
 /* Sends the parts of an answer that lie below `at` of the flat vector, all but the last of all. */
-static mst_status send_parts(mst_server *s, uint32_t worker, const mst_shard_request *r, uint64_t at)
+static mst_status send_parts(mst_server *s, uint32_t worker, const mst_store_request *r, uint64_t at)
 {
     mst_server_worker *w = &s->workers[worker];
     if (!in_parts(r) || w->peer == MST_PEER_NONE || w->stuck)
         return MST_OK;
     uint32_t part = r->head.part_floats;
-    uint64_t there = mst_list_below(r->pulled, at), all = mst_list_range_floats(r->pulled);
+    uint64_t there = mst_key_list_below(r->pulled, at), all = mst_key_list_range_floats(r->pulled);
     mst_phase before = mst_span_enter(MST_PHASE_SERVE);
     while (w->answered + part <= there && w->answered + part < all && !w->stuck) {
         TRY(send_part(s, worker, r, w->answered, part));
@@ -90,20 +90,20 @@ static mst_status send_parts(mst_server *s, uint32_t worker, const mst_shard_req
 
 /* Applies pushes; where answers travel in parts, each leaves as soon as its weights are what they are to be.
  */
-static mst_status apply_and_send(mst_server *s, const mst_shard_request *const *requests, uint32_t n,
+static mst_status apply_and_send(mst_server *s, const mst_store_request *const *requests, uint32_t n,
                                  const mst_update *u)
 {
-    const mst_shard_request *first = NULL;
+    const mst_store_request *first = NULL;
     for (uint32_t i = 0; i < n; i++) {
         s->workers[requests[i]->worker].answered = 0;
         first = first == NULL && in_parts(requests[i]) ? requests[i] : first;
     }
     if (first == NULL)
-        return mst_shard_apply(s->shard, requests, n, u);
+        return mst_store_apply(s->store, requests, n, u);
     for (uint64_t from = 0, done = first->head.part_floats; from != UINT64_MAX;
          done += first->head.part_floats) {
-        uint64_t to = mst_shard_reply_place(first, done);
-        TRY(mst_shard_apply_piece(s->shard, requests, n, u, from, to));
+        uint64_t to = mst_store_reply_place(first, done);
+        TRY(mst_store_apply_piece(s->store, requests, n, u, from, to));
         for (uint32_t i = 0; i < n; i++)
             TRY(send_parts(s, requests[i]->worker, requests[i], to));
         from = to;
@@ -111,11 +111,11 @@ static mst_status apply_and_send(mst_server *s, const mst_shard_request *const *
     return MST_OK;
 }
 
-static mst_status gather_rest(mst_server *s, uint32_t worker, const mst_shard_request *r, uint32_t flags)
+static mst_status gather_rest(mst_server *s, uint32_t worker, const mst_store_request *r, uint32_t flags)
 {
     mst_work work;
     uint64_t left = s->workers[worker].answered;
-    size_t size = r->pulled != NULL ? mst_shard_reply_size(s->shard, r) - left * mst_wire_size(r->wire) : 0;
+    size_t size = r->pulled != NULL ? mst_store_reply_size(s->store, r) - left * mst_wire_size(r->wire) : 0;
     size_t whole = size;
     if (s->workers[worker].peer == MST_PEER_NONE)
         return MST_OK;
@@ -130,14 +130,14 @@ static mst_status gather_rest(mst_server *s, uint32_t worker, const mst_shard_re
     if (buffer == NULL)
         return mst_fail_memory();
     if (size > 0)
-        mst_shard_reply_rest(s->shard, r, left, buffer->data);
+        mst_store_reply_rest(s->store, r, left, buffer->data);
     if (flags & MST_VALUES_WORK)
         mst_work_encode(&work, buffer->data + size);
     return send_values(s, worker, r, flags, buffer, whole);
 }
 
 /* The whole answer, or what is left of one whose first parts have left. */
-static mst_status answer_rest(mst_server *s, uint32_t worker, const mst_shard_request *r, uint32_t flags)
+static mst_status answer_rest(mst_server *s, uint32_t worker, const mst_store_request *r, uint32_t flags)
 {
     mst_phase before = mst_span_enter(MST_PHASE_SERVE);
     mst_status st = gather_rest(s, worker, r, flags);
@@ -145,7 +145,7 @@ static mst_status answer_rest(mst_server *s, uint32_t worker, const mst_shard_re
     return st;
 }
 
-static mst_status answer(mst_server *s, uint32_t worker, const mst_shard_request *r, uint32_t flags)
+static mst_status answer(mst_server *s, uint32_t worker, const mst_store_request *r, uint32_t flags)
 {
     s->workers[worker].answered = 0;
     TRY(send_parts(s, worker, r, UINT64_MAX));
@@ -154,7 +154,7 @@ static mst_status answer(mst_server *s, uint32_t worker, const mst_shard_request
 
 static mst_update update_of(const mst_server *s)
 {
-    return (mst_update){.lr = mst_learning_rate(&s->store.optimizer->options, s->applied),
+    return (mst_update){.lr = mst_learning_rate(&s->model.optimizer->options, s->applied),
                         .step = s->applied};
 }
 
@@ -178,13 +178,13 @@ static void trace_push(const mst_server *s, uint32_t worker, uint64_t step)
 /* ---- asynchronous ---- */
 
 /* A large push is applied and its answer read in one walk over the weights. */
-static mst_status push_large(mst_server *s, uint32_t worker, const mst_shard_request *r, size_t size)
+static mst_status push_large(mst_server *s, uint32_t worker, const mst_store_request *r, size_t size)
 {
     mst_update u = update_of(s);
     mst_buffer *buffer = mst_server_buffer(s, size);
     if (buffer == NULL)
         return mst_fail_memory();
-    mst_status st = mst_shard_step(s->shard, r, &u, buffer->data);
+    mst_status st = mst_store_step(s->store, r, &u, buffer->data);
     if (st == MST_OK && s->co != NULL)
         st = mst_coordinator_applied(s, s->applied, &r, 1);
     if (st != MST_OK || s->workers[worker].peer == MST_PEER_NONE) {
@@ -194,7 +194,7 @@ static mst_status push_large(mst_server *s, uint32_t worker, const mst_shard_req
     return send_values(s, worker, r, 0, buffer, size);
 }
 
-static mst_status push_in_parts(mst_server *s, uint32_t worker, const mst_shard_request *r)
+static mst_status push_in_parts(mst_server *s, uint32_t worker, const mst_store_request *r)
 {
     mst_update u = update_of(s);
     TRY(apply_and_send(s, &r, 1, &u));
@@ -203,10 +203,10 @@ static mst_status push_in_parts(mst_server *s, uint32_t worker, const mst_shard_
     return answer_rest(s, worker, r, 0);
 }
 
-static mst_status push_now(mst_server *s, uint32_t worker, const mst_shard_request *r)
+static mst_status push_now(mst_server *s, uint32_t worker, const mst_store_request *r)
 {
     mst_server_worker *w = &s->workers[worker];
-    size_t size = r->pulled != NULL ? mst_shard_reply_size(s->shard, r) : 0;
+    size_t size = r->pulled != NULL ? mst_store_reply_size(s->store, r) : 0;
     w->pushes++;
     advance_to(s, s->applied + 1);
     mst_span_steps(1, r->head.rows);
@@ -215,7 +215,7 @@ static mst_status push_now(mst_server *s, uint32_t worker, const mst_shard_reque
     if (size > SMALL_REPLY && s->options.mode == MST_MODE_ASYNC)
         return push_large(s, worker, r, size);
     mst_update u = update_of(s);
-    TRY(mst_shard_apply(s->shard, &r, 1, &u));
+    TRY(mst_store_apply(s->store, &r, 1, &u));
     if (s->co != NULL)
         TRY(mst_coordinator_applied(s, s->applied, &r, 1));
     if (s->co != NULL && mst_coordinator_ahead(s, worker)) {
@@ -333,7 +333,7 @@ static bool decided_here(const mst_server *s, uint64_t step, mst_step_close *clo
 
 static mst_status close_step(mst_server *s, uint64_t step, const uint64_t *slots)
 {
-    const mst_shard_request *requests[1024];
+    const mst_store_request *requests[1024];
     uint32_t who[1024], n = 0;
     mst_span_step(step);
     for (uint32_t i = 0; i < s->options.n_workers; i++) {
@@ -417,7 +417,7 @@ mst_status mst_server_try_close(mst_server *s)
     return end_epoch(s);
 }
 
-static mst_status push_later(mst_server *s, uint32_t worker, const mst_message *m, const mst_shard_request *r,
+static mst_status push_later(mst_server *s, uint32_t worker, const mst_message *m, const mst_store_request *r,
                              mst_buffer **body, mst_buffer **values)
 {
     mst_server_worker *w = &s->workers[worker];
@@ -449,9 +449,9 @@ static mst_status push_later(mst_server *s, uint32_t worker, const mst_message *
 static mst_status take_step(mst_server *s, uint32_t worker, const mst_message *m, mst_buffer **body,
                             mst_staged *staged)
 {
-    mst_shard_request r;
-    const mst_shard_parts *parts = staged->buffer != NULL ? &staged->parts : NULL;
-    if (mst_shard_read_last(s->shard, worker, m, (*body)->data, parts,
+    mst_store_request r;
+    const mst_store_parts *parts = staged->buffer != NULL ? &staged->parts : NULL;
+    if (mst_store_read_last(s->store, worker, m, (*body)->data, parts,
                             parts != NULL ? staged->buffer->data : NULL, &r) != MST_OK)
         return mst_fail(MST_EPEER, "%s", mst_error_text());
     if (!(m->flags & MST_STEP_PUSH))
@@ -494,7 +494,7 @@ mst_status mst_server_step(mst_server *s, uint32_t worker, const mst_message *m,
 mst_status mst_server_part_body(mst_server *s, uint32_t peer, const mst_message *m, void **out)
 {
     mst_peer *p = &s->peers[peer];
-    TRY(mst_shard_part(s->shard, p->index, m, &p->staged.parts, &p->next));
+    TRY(mst_store_part(s->store, p->index, m, &p->staged.parts, &p->next));
     size_t size = mst_wire_size(p->next.wire);
     if (p->staged.buffer == NULL)
         p->staged.buffer = mst_server_buffer(s, (size_t)p->next.floats * size);
@@ -525,6 +525,6 @@ void mst_server_forget(mst_server *s, uint32_t worker)
     s->held_tail = &s->held;
     while (*s->held_tail != NULL)
         s->held_tail = &(*s->held_tail)->next;
-    if (!w->pending && s->shard != NULL)
-        mst_shard_forget(s->shard, worker);
+    if (!w->pending && s->store != NULL)
+        mst_store_forget(s->store, worker);
 }

@@ -107,7 +107,7 @@ mst_status mst_worker_new(const mst_worker_options *options, mst_worker **out, j
     if (self == NULL)
         return mst_fail_memory();
     self->options = *options;
-    self->prepared = MST_SLOT_NONE;
+    self->prepared = MST_NO_REQUEST;
     self->starting = true;
     if (options->n_servers == 0) {
         st = mst_fail(MST_EUSAGE, "a worker needs at least one server");
@@ -204,7 +204,7 @@ static mst_status make_client(mst_worker *self)
         .table = &self->table,
         .peers = self->peers,
         .wire = job->wire,
-        .n_slots = self->n_slots,
+        .n_requests = self->n_slots,
         .part_floats = self->overlap.on ? self->overlap.part_floats : 0,
     };
     self->one_gradient = job->pipeline == 0 && (!self->overlap.on || self->table.n_servers == 1);

@@ -20,9 +20,9 @@
 #include "model/model.h"
 #include "net/net.h"
 #include "optim/optim.h"
-#include "ps/list.h"
 #include "strategy/progress.h"
 #include "tensor/half.h"
+#include "tensor/key_list.h"
 
 typedef struct mst_worker_options {
     const mst_net_engine *engine;
@@ -39,7 +39,7 @@ typedef struct mst_worker_evaluation {
     void *arg;
     /* Fills list with what the evaluation sets touch (empty: there is nothing to evaluate); keys become the
      * list's own. The layout of values is that of client.h. Called once, on the evaluation thread. */
-    mst_status (*open)(void *arg, mst_list *list);
+    mst_status (*open)(void *arg, mst_key_list *list);
     /* values: laid out like weights of a slot with that list. *out: {"test": {...}, "valid": {...}}. */
     mst_status (*run)(void *arg, const float *values, json_t **out);
     /* After that, what is to be shown of the values, which are of that step. Or NULL. */

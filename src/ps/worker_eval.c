@@ -112,7 +112,7 @@ void mst_worker_eval_fini(mst_worker *self)
     mst_free(e->staging);
     mst_free(e->parts);
     mst_free(e->first_keys);
-    mst_list_fini(&e->list);
+    mst_key_list_fini(&e->list);
     uint64_t bytes_out = e->bytes_out;
     memset(e, 0, sizeof *e);
     e->bytes_out = bytes_out;
@@ -120,7 +120,7 @@ void mst_worker_eval_fini(mst_worker *self)
 
 /* ---- the list ---- */
 
-static mst_status send_part(mst_worker *self, uint32_t s, const mst_list *part)
+static mst_status send_part(mst_worker *self, uint32_t s, const mst_key_list *part)
 {
     mst_step_head head = {0};
     uint8_t start[MST_STEP_HEAD], *bytes = mst_alloc(mst_step_list_bound(part) + 1);
@@ -141,7 +141,7 @@ static mst_status send_list(mst_worker *self)
 {
     mst_worker_eval *e = &self->eval;
     uint32_t n = self->options.n_servers, width = self->table.width;
-    uint64_t ranges = mst_list_range_floats(&e->list);
+    uint64_t ranges = mst_key_list_range_floats(&e->list);
     e->empty = e->list.n_ranges == 0 && e->list.n_keys == 0;
     if (e->list.n_keys > 0 && width == 0)
         return mst_fail(MST_EUSAGE, "evaluation names keys of a model that has none");
@@ -164,7 +164,7 @@ static mst_status send_list(mst_worker *self)
 
 static uint64_t part_floats(const mst_worker *self, uint32_t s)
 {
-    return mst_list_floats(&self->eval.parts[s], self->table.width);
+    return mst_key_list_floats(&self->eval.parts[s], self->table.width);
 }
 
 mst_status mst_worker_eval_body(mst_worker *self, uint32_t server, const mst_message *m, void **out)
@@ -187,7 +187,7 @@ mst_status mst_worker_eval_body(mst_worker *self, uint32_t server, const mst_mes
 }
 
 /* Where float `first` of the vector, inside a range of the list, stands among the values. */
-static uint64_t place_of(const mst_list *list, uint64_t first)
+static uint64_t place_of(const mst_key_list *list, uint64_t first)
 {
     uint64_t at = 0;
     for (uint32_t i = 0; i < list->n_ranges; i++) {
@@ -203,7 +203,7 @@ static uint64_t place_of(const mst_list *list, uint64_t first)
 static void place_values(const mst_worker *self, uint32_t s, const uint8_t *in, float *out)
 {
     const mst_worker_eval *e = &self->eval;
-    const mst_list *part = &e->parts[s];
+    const mst_key_list *part = &e->parts[s];
     uint32_t width = self->table.width;
     for (uint32_t i = 0; i < part->n_ranges; i++) {
         size_t size = part->ranges[i].count * sizeof *out;

@@ -77,7 +77,7 @@ void mst_worker_gradient_fini(mst_worker *self)
     self->coefs = NULL;
 }
 
-void mst_worker_ranges(const mst_worker *self, mst_list *list)
+void mst_worker_ranges(const mst_worker *self, mst_key_list *list)
 {
     const mst_grad *l = &self->layout;
     list->n_ranges = 0;

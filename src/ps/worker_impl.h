@@ -8,9 +8,9 @@
 
 #include "base/queue.h"
 #include "ps/client.h"
-#include "ps/localise_rows.h"
-#include "ps/shard.h"
+#include "ps/store.h"
 #include "ps/worker.h"
+#include "tensor/row_localiser.h"
 
 #define MST_WORKER_ITEMS 256 /* work items that may be waiting */
 #define MST_WORKER_CUTS  8   /* evaluations that may be under way */
@@ -57,8 +57,8 @@ typedef struct mst_worker_eval {
     bool chief, started, opened, failed, empty;
     pthread_t thread;
     mst_queue *todo, *done; /* mst_eval_cut */
-    mst_list list;          /* the thread's until opened */
-    mst_list *parts;        /* by server; keys point into list */
+    mst_key_list list;      /* the thread's until opened */
+    mst_key_list *parts;    /* by server; keys point into list */
     uint32_t *first_keys;   /* by server: number of its first key in the list */
     uint32_t key_start;
     uint64_t floats;
@@ -139,7 +139,7 @@ struct mst_worker {
     bool
         one_gradient; /* all turns compute into the first one's g: no push is under way when a batch begins */
     uint32_t flight[MST_LISTS];  /* slots that wait for a reply, oldest first */
-    uint32_t n_flight, prepared; /* prepared: a slot, or MST_SLOT_NONE */
+    uint32_t n_flight, prepared; /* prepared: a slot, or MST_NO_REQUEST */
     uint64_t own_steps;
     uint64_t last_report_ns;
     mst_net_stats start_stats;
@@ -201,8 +201,8 @@ void mst_worker_missing(const mst_worker *self, char *out, size_t size);
 /* ---- work (worker_work.c) ---- */
 
 mst_status mst_worker_add_item(mst_worker *self, const mst_work *work);
-/* Takes the next batch's rows into a slot and localises them; *slot is MST_SLOT_NONE when there is no work at
- * hand. Waits for the feed only. */
+/* Takes the next batch's rows into a slot and localises them; *slot is MST_NO_REQUEST when there is no work
+ * at hand. Waits for the feed only. */
 mst_status mst_worker_prepare(mst_worker *self, uint32_t *slot);
 /* Nothing is in flight or at hand: asks once more, so that the coordinator knows that all rows it gave are
  * done (and that the own stream's epoch is over), and thinks of this worker when there are rows again. */
@@ -225,7 +225,7 @@ static inline mst_turn *mst_worker_gradient_of(mst_worker *self, uint32_t slot)
 mst_status mst_worker_gradient_init(mst_worker *self);
 void mst_worker_gradient_fini(mst_worker *self);
 /* The ranges of a pull list. */
-void mst_worker_ranges(const mst_worker *self, mst_list *list);
+void mst_worker_ranges(const mst_worker *self, mst_key_list *list);
 /* The mean gradient of the slot's rows at its weights, into the g of mst_worker_gradient_of. Where
  * communication overlaps, the weights need only have begun to come, and parts of the gradient may have left.
  */

@@ -106,15 +106,15 @@ static uint64_t step_of(const mst_worker *self, uint32_t slot)
 
 static mst_status prepare_next(mst_worker *self)
 {
-    if (self->stopped && self->prepared != MST_SLOT_NONE) {
+    if (self->stopped && self->prepared != MST_NO_REQUEST) {
         self->turns[self->prepared].state = MST_TURN_FREE;
-        self->prepared = MST_SLOT_NONE;
+        self->prepared = MST_NO_REQUEST;
     }
     if (self->stopped) {
         mst_worker_drop_work(self);
         return MST_OK;
     }
-    return self->prepared == MST_SLOT_NONE ? mst_worker_prepare(self, &self->prepared) : MST_OK;
+    return self->prepared == MST_NO_REQUEST ? mst_worker_prepare(self, &self->prepared) : MST_OK;
 }
 
 /* Pushes the oldest request's gradient, and pulls the next batch's weights with it. */
@@ -123,7 +123,7 @@ static mst_status push(mst_worker *self, uint32_t slot, const mst_loss_sum *sum)
     mst_turn *turn = &self->turns[slot];
     TRY(prepare_next(self));
     mst_push mine = {
-        .slot = slot,
+        .request = slot,
         .g = mst_worker_gradient_of(self, slot)->g,
         .step = step_of(self, slot),
         .rows = turn->batch.n_rows,
@@ -131,7 +131,7 @@ static mst_status push(mst_worker *self, uint32_t slot, const mst_loss_sum *sum)
         .weight = sum->weight,
         .flags = turn->exhausted ? MST_STEP_EXHAUSTED : 0,
     };
-    uint32_t next = turn->exhausted ? MST_SLOT_NONE : self->prepared;
+    uint32_t next = turn->exhausted ? MST_NO_REQUEST : self->prepared;
     uint64_t version = mst_client_reply(self->client, slot)->version;
     const mst_identity *me = &self->options.net.self;
     self->own_steps++;
@@ -144,13 +144,13 @@ static mst_status push(mst_worker *self, uint32_t slot, const mst_loss_sum *sum)
     mst_status st = mst_client_send(self->client, &mine, next);
     mst_span_enter(before);
     TRY(st);
-    if (next == MST_SLOT_NONE) {
+    if (next == MST_NO_REQUEST) {
         enter_flight(self, slot, MST_TURN_PUSHED, &mine, version);
         return MST_OK;
     }
     turn->state = MST_TURN_FREE;
     enter_flight(self, next, MST_TURN_PULLED, &mine, version);
-    self->prepared = MST_SLOT_NONE;
+    self->prepared = MST_NO_REQUEST;
     return MST_OK;
 }
 
@@ -226,12 +226,12 @@ static mst_status step(mst_worker *self, bool *over)
 {
     TRY(mst_worker_attend(self));
     TRY(prepare_next(self));
-    if (self->prepared != MST_SLOT_NONE && self->n_flight <= self->job->pipeline) {
+    if (self->prepared != MST_NO_REQUEST && self->n_flight <= self->job->pipeline) {
         mst_span_enter(MST_PHASE_PUSH);
         TRY(mst_client_send(self->client, NULL, self->prepared));
         mst_span_enter(MST_PHASE_PREPARE);
         enter_flight(self, self->prepared, MST_TURN_PULLED, NULL, 0);
-        self->prepared = MST_SLOT_NONE;
+        self->prepared = MST_NO_REQUEST;
         return MST_OK;
     }
     if (self->n_flight == 0) {

@@ -98,7 +98,7 @@ static uint32_t free_slot(const mst_worker *self)
     for (uint32_t slot = 0; slot < self->n_slots; slot++)
         if (self->turns[slot].state == MST_TURN_FREE)
             return slot;
-    return MST_SLOT_NONE;
+    return MST_NO_REQUEST;
 }
 
 /* Where a batch of the worker's own rows stands in a global batch of all workers'. */
@@ -112,7 +112,7 @@ static mst_status begin_turn(mst_worker *self, uint32_t slot, const mst_batch *b
                              uint64_t first_row)
 {
     mst_turn *turn = &self->turns[slot];
-    mst_list *list = mst_client_list(self->client, slot);
+    mst_key_list *list = mst_client_list(self->client, slot);
     turn->step = step;
     turn->first_row = first_row;
     turn->exhausted = false;
@@ -296,8 +296,8 @@ mst_status mst_worker_prepare(mst_worker *self, uint32_t *slot)
     uint64_t start = mst_now_ns();
     bool taken = false;
     uint32_t at = free_slot(self);
-    *slot = MST_SLOT_NONE;
-    if (at == MST_SLOT_NONE || (self->n_items == 0 && self->to <= self->at && self->granted == 0))
+    *slot = MST_NO_REQUEST;
+    if (at == MST_NO_REQUEST || (self->n_items == 0 && self->to <= self->at && self->granted == 0))
         return MST_OK;
     self->input_late = awaits_rows(self);
     if (self->input_late)
@@ -318,7 +318,7 @@ mst_status mst_worker_prepare(mst_worker *self, uint32_t *slot)
 /* ---- the sample ---- */
 
 /* Adds an even choice of the batch's distinct keys. */
-static mst_status add_sample(json_t *sample, const mst_list *list)
+static mst_status add_sample(json_t *sample, const mst_key_list *list)
 {
     uint32_t n = list->n_keys < SAMPLE_SHARE ? list->n_keys : SAMPLE_SHARE;
     for (uint32_t i = 0; i < n && json_array_size(sample) < SAMPLE_KEYS; i++) {
@@ -331,7 +331,7 @@ static mst_status add_sample(json_t *sample, const mst_list *list)
 
 static mst_status fill_sample(mst_worker *self, json_t *sample)
 {
-    mst_list *list = mst_zalloc(sizeof *list);
+    mst_key_list *list = mst_zalloc(sizeof *list);
     mst_status st = MST_OK;
     if (list == NULL)
         return mst_fail_memory();
@@ -347,7 +347,7 @@ static mst_status fill_sample(mst_worker *self, json_t *sample)
         TRY_OUT(st, add_sample(sample, list));
     }
 out:
-    mst_list_fini(list);
+    mst_key_list_fini(list);
     mst_free(list);
     return st;
 }

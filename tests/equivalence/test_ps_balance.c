@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "job_trial.h"
-#include "ps/localise_rows.h"
+#include "tensor/row_localiser.h"
 #include "ps/proto.h"
 
 #define FEATURES  MST_GEN_CRITEO_FEATURES
@@ -60,7 +60,7 @@ typedef struct load {
     uint32_t batch, starts[N_SERVERS + 1];
     double keys[N_SERVERS], bytes[N_SERVERS], equal[N_SERVERS];
     mst_row_localiser *localiser;
-    mst_list list;
+    mst_key_list list;
     mst_row *rows;
     uint8_t *packed;
 } load;
@@ -71,7 +71,7 @@ static void add_batch(load *l, const mst_batch *batch)
     assert_int_equal(mst_row_localise(l->localiser, 0, batch, NUMERIC, NUMERIC, &l->list, l->rows), MST_OK);
     uint32_t at = 0;
     for (int s = 0; s < l->servers; s++) {
-        mst_list part = {.keys = l->list.keys + at};
+        mst_key_list part = {.keys = l->list.keys + at};
         mst_step_head head = {0};
         for (; at < l->list.n_keys && l->list.keys[at] < l->starts[s + 1]; at++)
             part.n_keys++;
@@ -138,7 +138,7 @@ static void servers_share_alike(void **state)
                             keys, bytes, equal);
             assert_true(keys < 0.15 && bytes < 0.15);
             assert_true(servers == 2 || equal > 0.3);
-            mst_list_fini(&l.list);
+            mst_key_list_fini(&l.list);
             mst_row_localiser_destroy(l.localiser);
             free(l.rows);
             free(l.packed);

@@ -23,7 +23,7 @@ static void check_partitions(const mst_placement *t)
 
 static void check_parts(const mst_placement *t)
 {
-    static mst_list whole, part;
+    static mst_key_list whole, part;
     uint32_t keys[3] = {0}, first_key, n_keys = 0;
     uint64_t floats = 0;
     whole.n_ranges = t->size != 0;
@@ -41,7 +41,7 @@ static void check_parts(const mst_placement *t)
         for (uint32_t i = 0; i < part.n_keys; i++)
             if (part.keys[i] < t->key_starts[s] || part.keys[i] >= t->key_starts[s + 1])
                 abort();
-        floats += mst_list_range_floats(&part);
+        floats += mst_key_list_range_floats(&part);
         n_keys += part.n_keys;
     }
     if (floats != t->size || n_keys != whole.n_keys)

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ps/shard.h"
+#include "ps/store.h"
 
 enum { N_KEYS = 4096, N_DENSE = 256, N_WORKERS = 2 };
 
@@ -53,7 +53,7 @@ static void mend(uint8_t *body, size_t size, uint32_t flags, uint32_t floats, ui
 
 /* A push that comes in parts, of each worker. */
 typedef struct staged {
-    mst_shard_parts parts;
+    mst_store_parts parts;
     uint8_t *values;
 } staged;
 
@@ -63,13 +63,13 @@ static void drop(staged *s)
     *s = (staged){0};
 }
 
-static void part(mst_shard *shard, mst_message m, uint32_t worker, const uint8_t *body, staged *s)
+static void part(mst_store *shard, mst_message m, uint32_t worker, const uint8_t *body, staged *s)
 {
-    mst_shard_parts next;
+    mst_store_parts next;
     m.type = MST_PS_GRADIENT;
     if (s->parts.floats != 0 && (m.step & 1)) /* where the next part belongs */
         m.step = s->parts.from - m.size / mst_wire_size(s->parts.wire);
-    if (mst_shard_part(shard, worker, &m, &s->parts, &next) != MST_OK)
+    if (mst_store_part(shard, worker, &m, &s->parts, &next) != MST_OK)
         return;
     size_t size = mst_wire_size(next.wire);
     if (s->values == NULL && (s->values = malloc(next.floats * size)) == NULL)
@@ -79,19 +79,19 @@ static void part(mst_shard *shard, mst_message m, uint32_t worker, const uint8_t
 }
 
 /* The answer in parts of the size wished for, and the rest. */
-static void answer_parts(mst_shard *shard, const mst_shard_request *r)
+static void answer_parts(mst_store *shard, const mst_store_request *r)
 {
-    uint64_t all = r->pulled != NULL ? mst_list_range_floats(r->pulled) : 0, at = 0;
+    uint64_t all = r->pulled != NULL ? mst_key_list_range_floats(r->pulled) : 0, at = 0;
     uint64_t n = r->head.part_floats % 64 + 1;
     for (; at + n < all; at += n) {
         mst_piece pieces[MST_PIECE_MAX];
         uint8_t *out = malloc(n * mst_wire_size(r->wire));
         if (out == NULL)
             abort();
-        mst_shard_reply_part(shard, r, at, n, out);
-        if (mst_list_below(r->pulled, mst_shard_reply_place(r, at)) != at)
+        mst_store_reply_part(shard, r, at, n, out);
+        if (mst_key_list_below(r->pulled, mst_store_reply_place(r, at)) != at)
             abort();
-        uint32_t n_pieces = mst_shard_reply_pieces(shard, r, at, n, pieces, MST_PIECE_MAX);
+        uint32_t n_pieces = mst_store_reply_pieces(shard, r, at, n, pieces, MST_PIECE_MAX);
         size_t before = 0;
         for (uint32_t i = 0; i < n_pieces; before += pieces[i++].size)
             if (memcmp(out + before, pieces[i].data, pieces[i].size) != 0)
@@ -100,19 +100,19 @@ static void answer_parts(mst_shard *shard, const mst_shard_request *r)
     }
     if (r->pulled == NULL)
         return;
-    uint8_t *rest = malloc(mst_shard_reply_size(shard, r) - at * mst_wire_size(r->wire) + 1);
+    uint8_t *rest = malloc(mst_store_reply_size(shard, r) - at * mst_wire_size(r->wire) + 1);
     if (rest == NULL)
         abort();
-    mst_shard_reply_rest(shard, r, at, rest);
+    mst_store_reply_rest(shard, r, at, rest);
     free(rest);
 }
 
-static void step(mst_shard *shard, const mst_message *m, uint32_t worker, const uint8_t *body, staged *s)
+static void step(mst_store *shard, const mst_message *m, uint32_t worker, const uint8_t *body, staged *s)
 {
-    mst_shard_request r;
-    const mst_shard_request *one = &r;
+    mst_store_request r;
+    const mst_store_request *one = &r;
     bool in_parts = s->values != NULL && (m->flags & MST_STEP_PUSH);
-    if (mst_shard_read_last(shard, worker, m, body, in_parts ? &s->parts : NULL, in_parts ? s->values : NULL,
+    if (mst_store_read_last(shard, worker, m, body, in_parts ? &s->parts : NULL, in_parts ? s->values : NULL,
                             &r) != MST_OK) {
         if (in_parts)
             drop(s);
@@ -120,30 +120,30 @@ static void step(mst_shard *shard, const mst_message *m, uint32_t worker, const 
     }
     const mst_update u = {.lr = 0.1f, .step = 1};
     if (r.values != NULL && in_parts) {
-        check(mst_shard_apply_piece(shard, &one, 1, &u, 0, N_KEYS * 2 + N_DENSE / 2));
-        check(mst_shard_apply_piece(shard, &one, 1, &u, N_KEYS * 2 + N_DENSE / 2, UINT64_MAX));
+        check(mst_store_apply_piece(shard, &one, 1, &u, 0, N_KEYS * 2 + N_DENSE / 2));
+        check(mst_store_apply_piece(shard, &one, 1, &u, N_KEYS * 2 + N_DENSE / 2, UINT64_MAX));
     } else if (r.values != NULL) {
-        check(mst_shard_apply(shard, &one, 1, &u));
+        check(mst_store_apply(shard, &one, 1, &u));
     }
-    size_t size = mst_shard_reply_size(shard, &r);
+    size_t size = mst_store_reply_size(shard, &r);
     void *reply = malloc(size + 1);
     if (reply == NULL)
         abort();
-    mst_shard_reply(shard, &r, reply);
+    mst_store_reply(shard, &r, reply);
     free(reply);
     answer_parts(shard, &r);
     if (in_parts)
         drop(s);
 }
 
-static void watch(mst_shard *shard, const mst_message *m, const uint8_t *body)
+static void watch(mst_store *shard, const mst_message *m, const uint8_t *body)
 {
-    if (mst_shard_watch(shard, m, body) != MST_OK)
+    if (mst_store_watch(shard, m, body) != MST_OK)
         return;
-    void *values = malloc(mst_shard_watched_size(shard) + 1);
+    void *values = malloc(mst_store_watched_size(shard) + 1);
     if (values == NULL)
         abort();
-    mst_shard_watched(shard, values);
+    mst_store_watched(shard, values);
     free(values);
 }
 
@@ -173,14 +173,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             .n_ranges = 1, .ranges = {{.offset = params.views[1].offset, .size = N_DENSE}}, .width = 2};
         check(mst_placement_make(&table, &params, &layout, 2, NULL, 0, false));
     }
-    mst_shard *shard;
-    mst_shard_options options = {.optimizer = &optimizer,
+    mst_store *shard;
+    mst_store_options options = {.optimizer = &optimizer,
                                  .params = &params,
                                  .table = &table,
                                  .server = 1,
                                  .n_workers = N_WORKERS,
                                  .n_threads = 1};
-    check(mst_shard_new(&options, &shard));
+    check(mst_store_new(&options, &shard));
     staged pushes[4] = {0};
     input in = {data, size};
     while (in.left > 0) {
@@ -212,6 +212,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     for (int i = 0; i < 4; i++)
         drop(&pushes[i]);
-    mst_shard_destroy(shard);
+    mst_store_destroy(shard);
     return 0;
 }

@@ -116,9 +116,9 @@ static mst_pulled_eval *pulled_new(bench *b, bool dense_model)
 }
 
 /* The values of a list, as servers would send them. */
-static float *values_of(const bench *b, const mst_list *list, uint32_t width)
+static float *values_of(const bench *b, const mst_key_list *list, uint32_t width)
 {
-    uint64_t at = 0, ranges = mst_list_range_floats(list);
+    uint64_t at = 0, ranges = mst_key_list_range_floats(list);
     uint64_t start = width > 0 ? (ranges + width - 1) / width * width : ranges;
     float *values = calloc(start + (uint64_t)list->n_keys * width + 1, sizeof *values);
     for (uint32_t i = 0; i < list->n_ranges; i++) {
@@ -156,7 +156,7 @@ static void check_same(const char *model, uint32_t classes, uint32_t features, u
 {
     bench b;
     bench_init(&b, model, classes, features);
-    mst_list *list = calloc(1, sizeof *list);
+    mst_key_list *list = calloc(1, sizeof *list);
     json_t *result = NULL;
     mst_pulled_eval *pulled = pulled_new(&b, dense_model);
     mst_worker_evaluation evaluation = mst_pulled_eval_for_worker(pulled);
@@ -174,7 +174,7 @@ static void check_same(const char *model, uint32_t classes, uint32_t features, u
         json_decref(result);
     }
     free(values);
-    mst_list_fini(list);
+    mst_key_list_fini(list);
     free(list);
     bench_fini(&b);
     mst_pulled_eval_destroy(pulled);
@@ -196,7 +196,7 @@ static void sets_that_are_not_there(void **state)
     bench b;
     bench_init(&b, "logreg", 2, FEATURES);
     b.no_test = b.no_valid = true;
-    mst_list *list = calloc(1, sizeof *list);
+    mst_key_list *list = calloc(1, sizeof *list);
     mst_pulled_eval *pulled = pulled_new(&b, false);
     mst_worker_evaluation evaluation = mst_pulled_eval_for_worker(pulled);
     assert_int_equal(evaluation.open(evaluation.arg, list), MST_OK);
@@ -207,7 +207,7 @@ static void sets_that_are_not_there(void **state)
     evaluation = mst_pulled_eval_for_worker(pulled);
     assert_int_equal(evaluation.open(evaluation.arg, list), MST_EIO);
     mst_pulled_eval_destroy(pulled);
-    mst_list_fini(list);
+    mst_key_list_fini(list);
     free(list);
     bench_fini(&b);
 }
@@ -219,13 +219,13 @@ static void empty_sets_are_named(void **state)
     bench_init(&b, "logreg", 2, FEATURES);
     mst_dataset_destroy(&b.valid->base);
     b.valid = fake_new(FAKE_CHEAP, 0, 50, make_row, &b.valid_rows);
-    mst_list *list = calloc(1, sizeof *list);
+    mst_key_list *list = calloc(1, sizeof *list);
     mst_pulled_eval *pulled = pulled_new(&b, false);
     mst_worker_evaluation evaluation = mst_pulled_eval_for_worker(pulled);
     assert_int_equal(evaluation.open(evaluation.arg, list), MST_EINPUT);
     assert_string_equal(mst_error_text(), "fake.data: the valid set has no rows");
     mst_pulled_eval_destroy(pulled);
-    mst_list_fini(list);
+    mst_key_list_fini(list);
     free(list);
     bench_fini(&b);
 }

@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "net/net.h"
-#include "ps/shard.h"
+#include "ps/store.h"
 #include "ps/worker.h"
 #include "train/assembly.h"
 
@@ -51,7 +51,7 @@ struct script {
     mst_assembly assembly;
     mst_optimizer optimizer;
     mst_placement table;
-    mst_shard *shards[SCRIPT_SERVERS];
+    mst_store *shards[SCRIPT_SERVERS];
     mst_net *nets[SCRIPT_SERVERS];
     uint32_t peers[SCRIPT_SERVERS];
     char names[SCRIPT_SERVERS][64];
@@ -166,10 +166,10 @@ static inline void script_welcome(script *s)
 
 static inline void script_step(script *s, uint32_t server, const mst_message *m, const void *body)
 {
-    mst_shard_request r;
+    mst_store_request r;
     mst_work trailer = {0};
     bool drop = false;
-    SCRIPT_MUST(mst_shard_read(s->shards[server], 0, m, body, &r));
+    SCRIPT_MUST(mst_store_read(s->shards[server], 0, m, body, &r));
     if (s->mute)
         return;
     if (server == 0 && (m->flags & MST_STEP_PUSH)) {
@@ -181,16 +181,16 @@ static inline void script_step(script *s, uint32_t server, const mst_message *m,
             s->pushed(s, p, &drop, &trailer);
     }
     if ((m->flags & MST_STEP_PUSH) && !drop) {
-        const mst_shard_request *one = &r;
+        const mst_store_request *one = &r;
         mst_update u = {.lr = (float)s->optimizer.options.lr, .step = ++s->applied[server]};
-        SCRIPT_MUST(mst_shard_apply(s->shards[server], &one, 1, &u));
+        SCRIPT_MUST(mst_store_apply(s->shards[server], &one, 1, &u));
     }
     if (s->peers[server] == MST_PEER_NONE || s->mute) /* the script has let the worker go */
         return;
-    size_t size = r.pulled != NULL ? mst_shard_reply_size(s->shards[server], &r) : 0;
+    size_t size = r.pulled != NULL ? mst_store_reply_size(s->shards[server], &r) : 0;
     s->reply = realloc(s->reply, size + MST_WORK_SIZE);
     if (size > 0)
-        mst_shard_reply(s->shards[server], &r, s->reply);
+        mst_store_reply(s->shards[server], &r, s->reply);
     mst_message v = {.type = MST_PS_VALUES,
                      .flags = (drop ? MST_VALUES_DROPPED : 0) | (trailer.kind != 0 ? MST_VALUES_WORK : 0),
                      .request = m->request,
@@ -206,10 +206,10 @@ static inline void script_step(script *s, uint32_t server, const mst_message *m,
 /* The worker has marked: the watched values leave. */
 static inline void script_values(script *s, uint32_t server, uint32_t cut)
 {
-    size_t size = mst_shard_watched_size(s->shards[server]);
+    size_t size = mst_store_watched_size(s->shards[server]);
     s->reply = realloc(s->reply, size + 1);
     if (size > 0)
-        mst_shard_watched(s->shards[server], s->reply);
+        mst_store_watched(s->shards[server], s->reply);
     s->watched_bytes += size;
     mst_message m = {.type = MST_PS_EVAL_VALUES, .count = cut};
     SCRIPT_MUST(
@@ -244,7 +244,7 @@ static mst_status script_message(void *arg, uint32_t peer, const mst_message *m,
         break;
     case MST_PS_EVAL_LIST:
         s->n_lists++;
-        SCRIPT_MUST(mst_shard_watch(s->shards[e->server], m, body));
+        SCRIPT_MUST(mst_store_watch(s->shards[e->server], m, body));
         if (s->n_lists == s->n_servers) /* all servers know: time for a cut */
             script_plain(s, MST_PS_CUT, 1, MST_CUT_EVAL, 0);
         break;
@@ -327,7 +327,7 @@ static inline void script_start(script *s, const mst_model_options *model, const
     for (uint32_t i = 0; i < s->n_servers; i++) {
         char bound[64];
         mst_net_options net = script_net_options(MST_ROLE_SERVER, i);
-        mst_shard_options shard = {.optimizer = &s->optimizer,
+        mst_store_options shard = {.optimizer = &s->optimizer,
                                    .params = &s->assembly.params,
                                    .table = &s->table,
                                    .server = i,
@@ -337,7 +337,7 @@ static inline void script_start(script *s, const mst_model_options *model, const
         s->peers[i] = MST_PEER_NONE;
         snprintf(s->names[i], sizeof s->names[i], "script-%d-%u-%u", (int)getpid(), number, i);
         s->addresses[i] = s->names[i];
-        SCRIPT_MUST(mst_shard_new(&shard, &s->shards[i]));
+        SCRIPT_MUST(mst_store_new(&shard, &s->shards[i]));
         SCRIPT_MUST(mst_net_new(&mst_net_inproc, &net, &events, &script_ends[i], &s->nets[i]));
         SCRIPT_MUST(mst_net_listen(s->nets[i], s->names[i], bound, sizeof bound));
     }
@@ -357,7 +357,7 @@ static inline void script_fini(script *s)
 {
     for (uint32_t i = 0; i < s->n_servers; i++) {
         mst_net_destroy(s->nets[i]);
-        mst_shard_destroy(s->shards[i]);
+        mst_store_destroy(s->shards[i]);
         free(s->bodies[i]);
     }
     free(s->reply);

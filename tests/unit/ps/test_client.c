@@ -15,7 +15,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "ps/client.h"
-#include "ps/shard.h"
+#include "ps/store.h"
 
 enum { N_KEYS = 3000, N_DENSE = 600, MOST_SERVERS = 3, FIRST_PEER = 40, QUEUE = 256 };
 
@@ -32,17 +32,17 @@ typedef struct cluster {
     mst_optimizer optimizer;
     mst_placement table;
     mst_params params[MOST_SERVERS]; /* each server's own store */
-    mst_shard *shards[MOST_SERVERS];
+    mst_store *shards[MOST_SERVERS];
     uint32_t n_servers;
     uint64_t versions[MOST_SERVERS], dense;
     parcel queue[QUEUE];
     size_t n_queue;
     uint32_t mute;      /* this server does not answer; UINT32_MAX: all do */
     bool dropped, work; /* what the coordinator says in the next replies */
-    bool direct;        /* the last body was received at the start of a slot's weights */
+    bool direct;        /* the last body was received at the start of a request's weights */
     uint32_t n_pieces;  /* of the last send */
     struct {
-        mst_shard_parts parts;
+        mst_store_parts parts;
         uint8_t *values;
     } staged[MOST_SERVERS];      /* pushes that come in parts */
     uint32_t n_early, n_weights; /* parts that were carried */
@@ -77,8 +77,8 @@ static mst_status carry(mst_net *net, uint32_t peer, const mst_message *m, const
 /* A part of a gradient, on the server. */
 static mst_status take_part(cluster *c, parcel *p)
 {
-    mst_shard_parts next;
-    TRY(mst_shard_part(c->shards[p->server], 0, &p->m, &c->staged[p->server].parts, &next));
+    mst_store_parts next;
+    TRY(mst_store_part(c->shards[p->server], 0, &p->m, &c->staged[p->server].parts, &next));
     size_t size = mst_wire_size(next.wire);
     if (c->staged[p->server].values == NULL)
         assert_non_null(c->staged[p->server].values = malloc(next.floats * size));
@@ -89,10 +89,10 @@ static mst_status take_part(cluster *c, parcel *p)
 }
 
 /* Parts of an answer; *first is what is left. */
-static mst_status answer_parts(cluster *c, parcel *p, const mst_shard_request *r, uint64_t *first)
+static mst_status answer_parts(cluster *c, parcel *p, const mst_store_request *r, uint64_t *first)
 {
-    uint32_t part = r->head.part_floats, slot = 0;
-    uint64_t all = r->pulled != NULL && part != 0 ? mst_list_range_floats(r->pulled) : 0;
+    uint32_t part = r->head.part_floats, request = 0;
+    uint64_t all = r->pulled != NULL && part != 0 ? mst_key_list_range_floats(r->pulled) : 0;
     for (; *first + part < all; *first += part) {
         mst_message m = {.type = MST_PS_WEIGHTS,
                          .request = p->m.request,
@@ -101,12 +101,12 @@ static mst_status answer_parts(cluster *c, parcel *p, const mst_shard_request *r
                          .size = part * mst_wire_size(r->wire)};
         void *to = NULL;
         TRY(mst_client_body(c->client, FIRST_PEER + p->server, &m, &to));
-        mst_shard_reply_part(c->shards[p->server], r, *first, part, to);
+        mst_store_reply_part(c->shards[p->server], r, *first, part, to);
         TRY(mst_client_message(c->client, FIRST_PEER + p->server, &m, to));
         c->n_weights++;
-        for (slot = 0; slot < 3 && !mst_client_begun(c->client, slot);)
-            slot++;
-        assert_true(slot < 3 || p->server != 0);
+        for (request = 0; request < 3 && !mst_client_begun(c->client, request);)
+            request++;
+        assert_true(request < 3 || p->server != 0);
     }
     return MST_OK;
 }
@@ -114,29 +114,29 @@ static mst_status answer_parts(cluster *c, parcel *p, const mst_shard_request *r
 /* The server's side of a message. */
 static mst_status answer(cluster *c, parcel *p)
 {
-    mst_shard *shard = c->shards[p->server];
-    mst_shard_request r;
-    const mst_shard_request *one = &r;
+    mst_store *shard = c->shards[p->server];
+    mst_store_request r;
+    const mst_store_request *one = &r;
     uint64_t first = 0;
     if (p->m.type == MST_PS_GRADIENT)
         return take_part(c, p);
     uint8_t *staged = p->m.flags & MST_STEP_PUSH ? c->staged[p->server].values : NULL;
-    TRY(mst_shard_read_last(shard, 0, &p->m, p->body, staged != NULL ? &c->staged[p->server].parts : NULL,
+    TRY(mst_store_read_last(shard, 0, &p->m, p->body, staged != NULL ? &c->staged[p->server].parts : NULL,
                             staged, &r));
     if (r.values != NULL) {
-        TRY(mst_shard_apply(shard, &one, 1, &(mst_update){.lr = 0.5f, .step = ++c->versions[p->server]}));
+        TRY(mst_store_apply(shard, &one, 1, &(mst_update){.lr = 0.5f, .step = ++c->versions[p->server]}));
     }
     if (staged != NULL) {
         free(staged);
         c->staged[p->server].values = NULL;
-        c->staged[p->server].parts = (mst_shard_parts){0};
+        c->staged[p->server].parts = (mst_store_parts){0};
     }
     TRY(answer_parts(c, p, &r, &first));
-    size_t size = mst_shard_reply_size(shard, &r) - first * mst_wire_size(r.wire);
+    size_t size = mst_store_reply_size(shard, &r) - first * mst_wire_size(r.wire);
     uint8_t *values = malloc(size + MST_WORK_SIZE);
     assert_non_null(values);
     if (r.pulled != NULL)
-        mst_shard_reply_rest(shard, &r, first, values);
+        mst_store_reply_rest(shard, &r, first, values);
     mst_message m = {
         .type = MST_PS_VALUES, .request = p->m.request, .step = c->versions[p->server], .size = size};
     if (c->dropped)
@@ -221,17 +221,17 @@ static void start_parts(cluster *c, uint32_t n_servers, uint32_t width, mst_wire
             assert_int_equal(mst_placement_make(&c->table, params, &layout, n_servers, NULL, 0, false),
                              MST_OK);
         }
-        mst_shard_options options = {.optimizer = &c->optimizer,
+        mst_store_options options = {.optimizer = &c->optimizer,
                                      .params = params,
                                      .table = &c->table,
                                      .server = k,
                                      .n_workers = 1,
                                      .n_threads = 1};
-        assert_int_equal(mst_shard_new(&options, &c->shards[k]), MST_OK);
+        assert_int_equal(mst_store_new(&options, &c->shards[k]), MST_OK);
     }
     const uint32_t peers[] = {FIRST_PEER, FIRST_PEER + 1, FIRST_PEER + 2};
     mst_client_options options = {
-        .net = &c->net, .table = &c->table, .peers = peers, .wire = wire, .n_slots = 3, .part_floats = part};
+        .net = &c->net, .table = &c->table, .peers = peers, .wire = wire, .n_requests = 3, .part_floats = part};
     assert_int_equal(mst_client_new(&options, &c->client), MST_OK);
 }
 
@@ -246,20 +246,20 @@ static void stop(cluster *c)
     for (size_t i = 0; i < c->n_queue; i++)
         free(c->queue[i].body);
     for (uint32_t k = 0; k < c->n_servers; k++) {
-        mst_shard_destroy(c->shards[k]);
+        mst_store_destroy(c->shards[k]);
         mst_params_fini(&c->params[k]);
     }
     mst_placement_fini(&c->table);
 }
 
-static void fill_list(cluster *c, uint32_t slot, uint32_t n_ranges, uint32_t every)
+static void fill_list(cluster *c, uint32_t request, uint32_t n_ranges, uint32_t every)
 {
-    mst_list *list = mst_client_list(c->client, slot);
+    mst_key_list *list = mst_client_list(c->client, request);
     list->n_ranges = list->n_keys = 0;
     uint64_t at = c->dense + 3;
     for (; list->n_ranges < n_ranges; at += 25)
         list->ranges[list->n_ranges++] = (mst_extent){at, 1 + draw(c, n_ranges == 1 ? 590 : 20)};
-    assert_int_equal(mst_list_room(list, N_KEYS), MST_OK);
+    assert_int_equal(mst_key_list_room(list, N_KEYS), MST_OK);
     for (uint32_t k = 0; every > 0 && k < N_KEYS; k++)
         if (draw(c, every) == 0)
             list->keys[list->n_keys++] = k;
@@ -277,17 +277,17 @@ static float *weight_at(cluster *c, uint64_t at)
     return NULL;
 }
 
-/* Calls out every float of a slot: its place among the weights and in the flat vector. */
-static uint64_t places(cluster *c, uint32_t slot, uint64_t *local, uint64_t *flat)
+/* Calls out every float of a request: its place among the weights and in the flat vector. */
+static uint64_t places(cluster *c, uint32_t request, uint64_t *local, uint64_t *flat)
 {
-    const mst_list *list = mst_client_list(c->client, slot);
+    const mst_key_list *list = mst_client_list(c->client, request);
     uint64_t n = 0, at = 0;
     for (uint32_t i = 0; i < list->n_ranges; i++)
         for (uint64_t j = 0; j < list->ranges[i].count; j++, n++) {
             local[n] = at++;
             flat[n] = list->ranges[i].first + j;
         }
-    uint32_t width = c->table.width, key = mst_client_key_start(c->client, slot);
+    uint32_t width = c->table.width, key = mst_client_key_start(c->client, request);
     for (uint32_t i = 0; i < list->n_keys; i++, key++)
         for (uint32_t w = 0; w < width; w++, n++) {
             local[n] = (uint64_t)key * width + w;
@@ -299,18 +299,18 @@ static uint64_t places(cluster *c, uint32_t slot, uint64_t *local, uint64_t *fla
 static uint64_t g_local[20000], g_flat[20000];
 static float g_gradient[20000], g_expected[20000];
 
-static void check_weights(cluster *c, uint32_t slot)
+static void check_weights(cluster *c, uint32_t request)
 {
-    uint64_t n = places(c, slot, g_local, g_flat);
-    const float *w = mst_client_weights(c->client, slot);
+    uint64_t n = places(c, request, g_local, g_flat);
+    const float *w = mst_client_weights(c->client, request);
     for (uint64_t i = 0; i < n; i++)
         assert_true(w[g_local[i]] == *weight_at(c, g_flat[i]));
 }
 
-static void wait_for(cluster *c, uint32_t slot)
+static void wait_for(cluster *c, uint32_t request)
 {
-    assert_int_equal(mst_client_wait(c->client, slot, mst_now_ns() + 10 * MST_S), MST_OK);
-    assert_true(mst_client_ready(c->client, slot));
+    assert_int_equal(mst_client_wait(c->client, request, mst_now_ns() + 10 * MST_S), MST_OK);
+    assert_true(mst_client_ready(c->client, request));
 }
 
 /* ---- steps ---- */
@@ -323,37 +323,37 @@ static void check_steps(uint32_t n_servers, uint32_t width, mst_wire wire, uint3
     const struct {
         uint32_t n_ranges, every;
     } shapes[] = {{2, 3}, {0, 50}, {24, 7}, {1, 0}, {0, 0}, {5, 1}, {1, 3000}};
-    uint32_t slot = 0;
-    fill_list(&c, slot, shapes[0].n_ranges, shapes[0].every);
-    assert_int_equal(mst_client_send(c.client, NULL, slot), MST_OK);
-    assert_false(mst_client_ready(c.client, slot));
+    uint32_t request = 0;
+    fill_list(&c, request, shapes[0].n_ranges, shapes[0].every);
+    assert_int_equal(mst_client_send(c.client, NULL, request), MST_OK);
+    assert_false(mst_client_ready(c.client, request));
     for (uint32_t step = 1; step < 40; step++) {
-        wait_for(&c, slot);
-        check_weights(&c, slot);
-        assert_int_equal(mst_client_reply(c.client, slot)->version, step - 1);
-        assert_int_equal(mst_client_reply(c.client, slot)->dropped, step % 3 == 0 && step > 1);
-        assert_int_equal(mst_client_reply(c.client, slot)->has_work, step % 4 == 0 && step > 1);
-        if (mst_client_reply(c.client, slot)->has_work)
-            assert_int_equal(mst_client_reply(c.client, slot)->work.to, 30);
+        wait_for(&c, request);
+        check_weights(&c, request);
+        assert_int_equal(mst_client_reply(c.client, request)->version, step - 1);
+        assert_int_equal(mst_client_reply(c.client, request)->dropped, step % 3 == 0 && step > 1);
+        assert_int_equal(mst_client_reply(c.client, request)->has_work, step % 4 == 0 && step > 1);
+        if (mst_client_reply(c.client, request)->has_work)
+            assert_int_equal(mst_client_reply(c.client, request)->work.to, 30);
         c.dropped = (step + 1) % 3 == 0;
         c.work = (step + 1) % 4 == 0;
 
-        uint64_t n = places(&c, slot, g_local, g_flat);
+        uint64_t n = places(&c, request, g_local, g_flat);
         memset(g_gradient, 0, sizeof g_gradient);
         for (uint64_t i = 0; i < n; i++) {
             g_gradient[g_local[i]] = (float)draw(&c, 9) - 4.0f;
             g_expected[i] = *weight_at(&c, g_flat[i]) - 0.5f * g_gradient[g_local[i]];
         }
-        uint32_t next = (slot + 1) % 3, floats = (uint32_t)mst_client_floats(c.client, slot);
+        uint32_t next = (request + 1) % 3, floats = (uint32_t)mst_client_floats(c.client, request);
         for (uint32_t from = floats; part != 0 && from > floats / 8; from -= from / 3 + 1)
-            assert_int_equal(mst_client_push_early(c.client, slot, g_gradient, from), MST_OK);
+            assert_int_equal(mst_client_push_early(c.client, request, g_gradient, from), MST_OK);
         fill_list(&c, next, shapes[step % 7].n_ranges, shapes[step % 7].every);
-        mst_push push = {.slot = slot, .g = g_gradient, .step = step, .rows = 5, .loss = 1, .weight = 5};
+        mst_push push = {.request = request, .g = g_gradient, .step = step, .rows = 5, .loss = 1, .weight = 5};
         assert_int_equal(mst_client_send(c.client, &push, next), MST_OK);
         wait_for(&c, next);
         for (uint64_t i = 0; i < n; i++)
             assert_true(*weight_at(&c, g_flat[i]) == g_expected[i]);
-        slot = next;
+        request = next;
     }
     assert_int_equal(c.n_early > 0, part != 0);
     assert_true(c.n_weights > 0 ? part != 0 : part == 0 || n_servers > 1);
@@ -376,32 +376,32 @@ static void test_in_flight(void **state)
     cluster c;
     (void)state;
     start(&c, 2, 1, MST_WIRE_FP32);
-    for (uint32_t slot = 0; slot < 3; slot++) {
-        fill_list(&c, slot, 2, 5);
-        assert_int_equal(mst_client_send(c.client, NULL, slot), MST_OK);
+    for (uint32_t request = 0; request < 3; request++) {
+        fill_list(&c, request, 2, 5);
+        assert_int_equal(mst_client_send(c.client, NULL, request), MST_OK);
     }
-    for (uint32_t slot = 0; slot < 3; slot++) {
-        wait_for(&c, slot);
-        check_weights(&c, slot);
+    for (uint32_t request = 0; request < 3; request++) {
+        wait_for(&c, request);
+        check_weights(&c, request);
     }
-    mst_push push = {.slot = 1, .g = g_gradient, .step = 1, .rows = 5, .flags = MST_STEP_EXHAUSTED};
-    assert_int_equal(mst_client_send(c.client, &push, MST_SLOT_NONE), MST_OK);
+    mst_push push = {.request = 1, .g = g_gradient, .step = 1, .rows = 5, .flags = MST_STEP_EXHAUSTED};
+    assert_int_equal(mst_client_send(c.client, &push, MST_NO_REQUEST), MST_OK);
     assert_int_equal(c.queue[0].m.flags, MST_STEP_PUSH | MST_STEP_EXHAUSTED);
     assert_false(mst_client_ready(c.client, 1));
     assert_int_equal(mst_client_send(c.client, NULL, 1), MST_EUSAGE);
-    assert_string_equal(mst_error_text(), "slot 1 is in flight already");
+    assert_string_equal(mst_error_text(), "request 1 is in flight already");
     wait_for(&c, 1);
     assert_int_equal(mst_client_reply(c.client, 1)->version, 1);
     /* a list is pushed for once */
-    assert_int_equal(mst_client_send(c.client, &push, MST_SLOT_NONE), MST_EUSAGE);
-    assert_string_equal(mst_error_text(), "a push for slot 1, which holds no pulled weights");
+    assert_int_equal(mst_client_send(c.client, &push, MST_NO_REQUEST), MST_EUSAGE);
+    assert_string_equal(mst_error_text(), "a push for request 1, which holds no pulled weights");
     /* nothing at all */
-    assert_int_equal(mst_client_send(c.client, NULL, MST_SLOT_NONE), MST_OK);
+    assert_int_equal(mst_client_send(c.client, NULL, MST_NO_REQUEST), MST_OK);
     assert_int_equal(c.n_queue, 0);
-    push.slot = 0;
+    push.request = 0;
     assert_int_equal(mst_client_send(c.client, &push, 0), MST_EUSAGE);
     assert_int_equal(mst_client_send(c.client, &push, 3), MST_EUSAGE);
-    push.slot = 3;
+    push.request = 3;
     assert_int_equal(mst_client_send(c.client, &push, 0), MST_EUSAGE);
     stop(&c);
 }
@@ -421,8 +421,8 @@ static void check_bytes_in_flight(mst_wire wire, uint32_t part)
     cluster c;
     start_parts(&c, 2, 1, wire, part);
     uint64_t answer = N_DENSE * mst_wire_size(wire);
-    for (uint32_t slot = 0; slot < 2; slot++) {
-        mst_list *list = mst_client_list(c.client, slot);
+    for (uint32_t request = 0; request < 2; request++) {
+        mst_key_list *list = mst_client_list(c.client, request);
         list->ranges[0] = (mst_extent){c.dense, N_DENSE};
         list->n_ranges = 1;
     }
@@ -435,7 +435,7 @@ static void check_bytes_in_flight(mst_wire wire, uint32_t part)
     assert_int_equal(mst_client_push_early(c.client, 0, g_gradient, 0), MST_OK);
     assert_int_equal(mst_client_in_flight(c.client), carried(&c));
     assert_true((carried(&c) > 0) == (part > 0));
-    mst_push push = {.slot = 0, .g = g_gradient, .step = 1, .rows = 5};
+    mst_push push = {.request = 0, .g = g_gradient, .step = 1, .rows = 5};
     assert_int_equal(mst_client_send(c.client, &push, 1), MST_OK);
     assert_true(carried(&c) > answer); /* the gradient has as many floats */
     assert_int_equal(mst_client_in_flight(c.client), carried(&c) + answer);
@@ -447,8 +447,8 @@ static void check_bytes_in_flight(mst_wire wire, uint32_t part)
     wait_for(&c, 1);
     assert_int_equal(mst_client_in_flight(c.client), 0);
 
-    push.slot = 1; /* a push alone */
-    assert_int_equal(mst_client_send(c.client, &push, MST_SLOT_NONE), MST_OK);
+    push.request = 1; /* a push alone */
+    assert_int_equal(mst_client_send(c.client, &push, MST_NO_REQUEST), MST_OK);
     assert_int_equal(mst_client_in_flight(c.client), carried(&c));
     wait_for(&c, 1);
     assert_int_equal(mst_client_in_flight(c.client), 0);
@@ -471,15 +471,15 @@ static void test_forgotten(void **state)
     (void)state;
     start(&c, 1, 1, MST_WIRE_FP32);
     for (uint32_t i = 0; i < MST_LISTS; i++) {
-        uint32_t slot = i == 0 ? 0 : 1;
-        fill_list(&c, slot, 1, 100);
-        assert_int_equal(mst_client_send(c.client, NULL, slot), MST_OK);
-        wait_for(&c, slot);
+        uint32_t request = i == 0 ? 0 : 1;
+        fill_list(&c, request, 1, 100);
+        assert_int_equal(mst_client_send(c.client, NULL, request), MST_OK);
+        wait_for(&c, request);
     }
-    mst_push push = {.slot = 0, .g = g_gradient, .rows = 1};
+    mst_push push = {.request = 0, .g = g_gradient, .rows = 1};
     assert_int_equal(mst_client_send(c.client, &push, 2), MST_EUSAGE);
-    assert_string_equal(mst_error_text(), "a push for slot 0, pulled 16 pulls ago; servers remember 16");
-    assert_int_equal(mst_client_send(c.client, &push, MST_SLOT_NONE), MST_OK); /* just in time */
+    assert_string_equal(mst_error_text(), "a push for request 0, pulled 16 pulls ago; servers remember 16");
+    assert_int_equal(mst_client_send(c.client, &push, MST_NO_REQUEST), MST_OK); /* just in time */
     wait_for(&c, 0);
     stop(&c);
 }
@@ -490,17 +490,17 @@ static void test_no_copies(void **state)
     cluster c;
     (void)state;
     start(&c, 1, 1, MST_WIRE_FP32);
-    for (uint32_t slot = 0; slot < 2; slot++) {
-        c.work = slot == 1; /* a work item lands behind the weights */
-        fill_list(&c, slot, 2, 3);
-        assert_int_equal(mst_client_send(c.client, NULL, slot), MST_OK);
+    for (uint32_t request = 0; request < 2; request++) {
+        c.work = request == 1; /* a work item lands behind the weights */
+        fill_list(&c, request, 2, 3);
+        assert_int_equal(mst_client_send(c.client, NULL, request), MST_OK);
         assert_int_equal(c.n_pieces, 2);
-        wait_for(&c, slot);
+        wait_for(&c, request);
         assert_true(c.direct);
-        assert_int_equal(mst_client_reply(c.client, slot)->has_work, slot == 1);
-        check_weights(&c, slot);
+        assert_int_equal(mst_client_reply(c.client, request)->has_work, request == 1);
+        check_weights(&c, request);
     }
-    mst_push push = {.slot = 0, .g = g_gradient, .rows = 1};
+    mst_push push = {.request = 0, .g = g_gradient, .rows = 1};
     fill_list(&c, 2, 0, 3);
     assert_int_equal(mst_client_send(c.client, &push, 2), MST_OK);
     assert_int_equal(c.n_pieces, 3);
@@ -524,8 +524,8 @@ static void test_wrong_replies(void **state)
     cluster c;
     (void)state;
     start(&c, 2, 1, MST_WIRE_FP32);
-    mst_list *list = mst_client_list(c.client, 0);
-    assert_int_equal(mst_list_room(list, 3), MST_OK);
+    mst_key_list *list = mst_client_list(c.client, 0);
+    assert_int_equal(mst_key_list_room(list, 3), MST_OK);
     for (list->n_keys = 0; list->n_keys < 3; list->n_keys++)
         list->keys[list->n_keys] = list->n_keys; /* all on server 0 */
     mst_message m = {.type = MST_PS_VALUES, .size = 12};
@@ -568,7 +568,7 @@ static void test_parts_of_an_answer(void **state)
     uint8_t *to;
     (void)state;
     start_parts(&c, 1, 1, MST_WIRE_FP32, 256);
-    mst_list *list = mst_client_list(c.client, 0);
+    mst_key_list *list = mst_client_list(c.client, 0);
     list->n_ranges = 1;
     list->ranges[0] = (mst_extent){c.dense, N_DENSE};
     assert_int_equal(mst_client_send(c.client, NULL, 0), MST_OK);
@@ -632,9 +632,9 @@ static void test_wrong_options(void **state)
     const uint32_t peer = FIRST_PEER;
     mst_client_options options = {.net = &c.net, .table = &c.table, .peers = &peer};
     assert_int_equal(mst_client_new(&options, &client), MST_EUSAGE);
-    options.n_slots = MST_LISTS + 1;
+    options.n_requests = MST_LISTS + 1;
     assert_int_equal(mst_client_new(&options, &client), MST_EUSAGE);
-    options.n_slots = 2;
+    options.n_requests = 2;
     for (uint64_t k = 1; k <= 5; k++) {
         mst_alloc_fail_at(k);
         assert_int_equal(mst_client_new(&options, &client), MST_ENOMEM);

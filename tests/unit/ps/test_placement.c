@@ -90,9 +90,9 @@ static void check_json(const mst_placement *t)
 }
 
 /* Every float of a list is in exactly one server's part, in the list's order. */
-static void check_parts(const mst_placement *t, const mst_list *list)
+static void check_parts(const mst_placement *t, const mst_key_list *list)
 {
-    static mst_list part;
+    static mst_key_list part;
     uint64_t floats = 0;
     uint32_t keys = 0, first_key;
     for (uint32_t s = 0; s < t->n_servers; s++) {
@@ -106,7 +106,7 @@ static void check_parts(const mst_placement *t, const mst_list *list)
             assert_true(part.keys[part.n_keys - 1] < t->key_starts[s + 1]);
         }
         keys += part.n_keys;
-        floats += mst_list_range_floats(&part);
+        floats += mst_key_list_range_floats(&part);
         for (uint32_t i = 0; i < part.n_ranges; i++) {
             uint64_t from = part.ranges[i].first, to = from + part.ranges[i].count;
             bool inside = false;
@@ -122,7 +122,7 @@ static void check_parts(const mst_placement *t, const mst_list *list)
         }
     }
     assert_int_equal(keys, t->width != 0 ? list->n_keys : 0);
-    assert_int_equal(floats, mst_list_range_floats(list));
+    assert_int_equal(floats, mst_key_list_range_floats(list));
 }
 
 static void check_owned(const mst_placement *t)
@@ -179,7 +179,7 @@ static void random_model(model *m, mst_rng *rng)
     }
 }
 
-static void list_of(const model *m, mst_list *list, mst_rng *rng)
+static void list_of(const model *m, mst_key_list *list, mst_rng *rng)
 {
     list->n_ranges = list->n_keys = 0;
     for (uint32_t i = 0; i < m->layout.n_ranges; i++)
@@ -188,7 +188,7 @@ static void list_of(const model *m, mst_list *list, mst_rng *rng)
     if (m->sparse == NULL)
         return;
     uint64_t n_keys = m->sparse->size / m->sparse->width, key = mst_rng_below(rng, 3);
-    assert_int_equal(mst_list_room(list, 1000), MST_OK);
+    assert_int_equal(mst_key_list_room(list, 1000), MST_OK);
     for (; key < n_keys && list->n_keys < 1000; key += 1 + mst_rng_below(rng, (uint32_t)(n_keys / 500 + 1)))
         list->keys[list->n_keys++] = (uint32_t)key;
 }
@@ -196,7 +196,7 @@ static void list_of(const model *m, mst_list *list, mst_rng *rng)
 static void invariants(void **state)
 {
     (void)state;
-    static mst_list list;
+    static mst_key_list list;
     static uint32_t sample[5000];
     mst_rng rng;
     mst_rng_init(&rng, 1, MST_RNG_TEST, 0);
@@ -224,7 +224,7 @@ static void invariants(void **state)
             }
         }
     }
-    mst_list_fini(&list);
+    mst_key_list_fini(&list);
 }
 
 /* ---- balance ---- */
@@ -244,7 +244,7 @@ static double excess(const uint64_t *floats, uint32_t n)
 static void carried(const mst_placement *t, const model *m, const uint32_t *sample, size_t n,
                     uint64_t n_batches, uint64_t *floats)
 {
-    static mst_list ranges, part;
+    static mst_key_list ranges, part;
     memset(floats, 0, t->n_servers * sizeof *floats);
     for (size_t i = 0; i < n; i++) {
         uint32_t s = 0;
@@ -259,7 +259,7 @@ static void carried(const mst_placement *t, const model *m, const uint32_t *samp
     for (uint32_t s = 0; s < t->n_servers; s++) {
         uint32_t first_key;
         mst_placement_part(t, &ranges, s, &part, &first_key);
-        floats[s] += n_batches * mst_list_range_floats(&part);
+        floats[s] += n_batches * mst_key_list_range_floats(&part);
     }
 }
 
@@ -489,19 +489,19 @@ static void bad_runs(void **state)
 static void lists(void **state)
 {
     (void)state;
-    static mst_list list;
+    static mst_key_list list;
     uint32_t borrowed[2] = {1, 2};
     list.keys = borrowed;
-    mst_list_fini(&list); /* not its own: not freed */
+    mst_key_list_fini(&list); /* not its own: not freed */
     list.keys = borrowed;
-    assert_int_equal(mst_list_room(&list, 10), MST_OK);
+    assert_int_equal(mst_key_list_room(&list, 10), MST_OK);
     assert_ptr_not_equal(list.keys, borrowed);
     assert_true(list.key_capacity >= 10);
     list.keys[9] = 1;
     mst_alloc_fail_at(1);
-    assert_int_equal(mst_list_room(&list, 100), MST_ENOMEM);
+    assert_int_equal(mst_key_list_room(&list, 100), MST_ENOMEM);
     assert_non_null(strstr(mst_error_text(), "out of memory: cannot allocate "));
-    mst_list_fini(&list);
+    mst_key_list_fini(&list);
     assert_null(list.keys);
 }
 

@@ -187,7 +187,7 @@ static void test_list_encoded(void **state)
 {
     (void)state;
     uint32_t keys[] = {5, 6, 7};
-    mst_list list = {.n_ranges = 1, .n_keys = 3, .ranges = {{.first = 0x0102, .count = 3}}, .keys = keys};
+    mst_key_list list = {.n_ranges = 1, .n_keys = 3, .ranges = {{.first = 0x0102, .count = 3}}, .keys = keys};
     mst_step_head head = {0};
     uint8_t bytes[256];
     assert_true(mst_step_list_bound(&list) <= sizeof bytes);

@@ -37,7 +37,7 @@ static void marks_follow_cuts(void **state)
 }
 
 typedef struct fake_eval {
-    mst_list want;
+    mst_key_list want;
     uint32_t keys[4];
     mst_status open_status, run_status;
     float seen[16];
@@ -46,7 +46,7 @@ typedef struct fake_eval {
     atomic_bool stopped, running;
 } fake_eval;
 
-static mst_status fake_eval_open(void *arg, mst_list *list)
+static mst_status fake_eval_open(void *arg, mst_key_list *list)
 {
     fake_eval *e = arg;
     if (e->open_status != MST_OK)
@@ -55,7 +55,7 @@ static mst_status fake_eval_open(void *arg, mst_list *list)
     memcpy(list->ranges, e->want.ranges, sizeof list->ranges);
     list->n_keys = e->want.n_keys;
     if (list->n_keys > 0) {
-        SCRIPT_MUST(mst_list_room(list, list->n_keys));
+        SCRIPT_MUST(mst_key_list_room(list, list->n_keys));
         memcpy(list->keys, e->keys, sizeof e->keys[0] * list->n_keys);
     }
     return MST_OK;

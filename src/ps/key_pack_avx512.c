@@ -10,7 +10,7 @@
 #ifdef __x86_64__
 #include <immintrin.h>
 
-#include "ps/keys_impl.h"
+#include "ps/key_pack_impl.h"
 
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,bmi2,lzcnt")))
 #define INLINE AVX512 static inline __attribute__((always_inline))
@@ -71,10 +71,10 @@ INLINE __m512i join_pairs(__m512i x, unsigned w)
     return _mm512_or_si512(_mm512_and_si512(x, _mm512_set1_epi64(0xFFFFFFFF)), high);
 }
 
-AVX512 uint8_t *mst_keys_pack_avx512(const uint32_t *keys, size_t n_blocks, uint8_t *out)
+AVX512 uint8_t *mst_key_pack_avx512(const uint32_t *keys, size_t n_blocks, uint8_t *out)
 {
     const __m512i ones = _mm512_set1_epi32(-1);
-    for (; n_blocks > 0; n_blocks--, keys += MST_KEYS_BLOCK) {
+    for (; n_blocks > 0; n_blocks--, keys += MST_KEY_PACK_BLOCK) {
         /* key - previous - 1 = key + ~previous */
         __m512i low =
             _mm512_add_epi32(_mm512_loadu_si512(keys), _mm512_xor_si512(_mm512_loadu_si512(keys - 1), ones));
@@ -128,15 +128,15 @@ INLINE __m512i gaps(__m512i low, __m512i high, unsigned b, unsigned from)
     return _mm512_and_si512(_mm512_or_si512(x, y), mask);
 }
 
-AVX512 size_t mst_keys_unpack_avx512(const uint8_t **in, const uint8_t *end, size_t n_blocks, uint32_t *keys,
-                                     bool *wrapped)
+AVX512 size_t mst_key_unpack_avx512(const uint8_t **in, const uint8_t *end, size_t n_blocks, uint32_t *keys,
+                                    bool *wrapped)
 {
     const __m512i last = _mm512_set1_epi32(15), one = _mm512_set1_epi32(1);
     const uint8_t *at = *in;
     size_t done = 0;
     __m512i before = _mm512_set1_epi32((int)keys[-1]);
     __mmask16 bad = 0;
-    for (; done < n_blocks && at < end; done++, keys += MST_KEYS_BLOCK) {
+    for (; done < n_blocks && at < end; done++, keys += MST_KEY_PACK_BLOCK) {
         unsigned b = *at;
         if (b > 32 || (size_t)(end - at) < 1 + 4 * (size_t)b)
             break;

@@ -1,4 +1,4 @@
-/* Localising a batch; contract in localise_rows.h.
+/* Localising a batch; contract in row_localiser.h.
  *
  * Rows lie at random places of a mapped file: each is fetched into the cache some rows ahead, and read once.
  * A table gives keys numbers in order of appearance; numbered keys are then sorted (by digits, least
@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "ps/localise_rows_impl.h"
+#include "tensor/row_localiser_impl.h"
 
 #define ROWS_AHEAD  12
 #define LINE_KEYS   16
@@ -195,7 +195,7 @@ static inline uint32_t prefix_keys(const mst_row *row, uint32_t n_prefix)
 }
 
 mst_status mst_row_localise(mst_row_localiser *self, unsigned index, const mst_batch *batch,
-                            uint32_t n_prefix, uint32_t key_start, mst_list *list, mst_row *rows)
+                            uint32_t n_prefix, uint32_t key_start, mst_key_list *list, mst_row *rows)
 {
     mst_row_bank *b = &self->banks[index];
     size_t n = 0;
@@ -222,7 +222,7 @@ mst_status mst_row_localise(mst_row_localiser *self, unsigned index, const mst_b
     self->next = next;
 
     uint32_t n_items = next - base;
-    TRY(mst_list_room(list, n_items));
+    TRY(mst_key_list_room(list, n_items));
     list->n_keys = rank_items(sort_items(self->items, self->spare, n_items, self->n_passes), n_items, base,
                               key_start, list->keys, self->ranks);
 

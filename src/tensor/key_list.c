@@ -1,9 +1,9 @@
-/* Memory of lists; contract in list.h. */
-#include "ps/list.h"
+/* Memory of key lists; contract in key_list.h. */
+#include "tensor/key_list.h"
 
 #include "base/alloc.h"
 
-void mst_list_fini(mst_list *list)
+void mst_key_list_fini(mst_key_list *list)
 {
     if (list->key_capacity != 0)
         mst_free(list->keys);
@@ -12,10 +12,10 @@ void mst_list_fini(mst_list *list)
     list->n_ranges = list->n_keys = 0;
 }
 
-mst_status mst_list_room(mst_list *list, size_t n_keys)
+mst_status mst_key_list_room(mst_key_list *list, size_t n_keys)
 {
     if (list->key_capacity == 0)
-        list->keys = NULL; /* somebody else's */
+        list->keys = NULL; /* not owned */
     if (!mst_grow(&list->keys, &list->key_capacity, n_keys, sizeof *list->keys))
         return mst_fail_memory();
     return MST_OK;

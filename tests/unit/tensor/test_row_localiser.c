@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
-#include "ps/localise_rows_impl.h"
+#include "tensor/row_localiser_impl.h"
 #include "random_rows.h"
 
 static int compare(const void *a, const void *b)
@@ -39,7 +39,7 @@ static uint32_t distinct(const mst_batch *batch, uint32_t n_prefix, uint32_t **o
     return (uint32_t)kept;
 }
 
-static void check_rows(const mst_batch *batch, const mst_row *rows, const mst_list *list, uint32_t n_prefix,
+static void check_rows(const mst_batch *batch, const mst_row *rows, const mst_key_list *list, uint32_t n_prefix,
                        uint32_t key_start)
 {
     for (uint32_t r = 0; r < batch->n_rows; r++) {
@@ -62,7 +62,7 @@ static void check_rows(const mst_batch *batch, const mst_row *rows, const mst_li
 }
 
 static void localise(mst_row_localiser *self, unsigned bank, const mst_batch *batch, uint32_t n_prefix,
-                     uint32_t key_start, mst_list *list, mst_row *rows)
+                     uint32_t key_start, mst_key_list *list, mst_row *rows)
 {
     uint32_t *want, n = distinct(batch, n_prefix, &want);
     assert_int_equal(mst_row_localise(self, bank, batch, n_prefix, key_start, list, rows), MST_OK);
@@ -76,7 +76,7 @@ static void localise(mst_row_localiser *self, unsigned bank, const mst_batch *ba
 static void random_batches(void **state)
 {
     (void)state;
-    static mst_list list;
+    static mst_key_list list;
     static const uint32_t features[] = {40, 600, 70000, 33762578, UINT32_MAX - 1};
     list.n_ranges = 7;
     for (size_t f = 0; f < sizeof features / sizeof *features; f++) {
@@ -104,14 +104,14 @@ static void random_batches(void **state)
         mst_row_localiser_destroy(self);
     }
     assert_int_equal(list.n_ranges, 7); /* the caller's */
-    mst_list_fini(&list);
+    mst_key_list_fini(&list);
 }
 
 /* Batches of other banks stay as they were. */
 static void banks(void **state)
 {
     (void)state;
-    static mst_list lists[3];
+    static mst_key_list lists[3];
     mst_row rows[3][50];
     random_rows r[3];
     mst_row_localiser *self;
@@ -132,7 +132,7 @@ static void banks(void **state)
         }
     }
     for (unsigned b = 0; b < 3; b++)
-        mst_list_fini(&lists[b]);
+        mst_key_list_fini(&lists[b]);
     mst_row_localiser_destroy(self);
 }
 
@@ -140,7 +140,7 @@ static void banks(void **state)
 static void allocates_nothing(void **state)
 {
     (void)state;
-    static mst_list list;
+    static mst_key_list list;
     mst_row rows[100];
     mst_row_localiser *self;
     mst_alloc_stats before, after;
@@ -155,7 +155,7 @@ static void allocates_nothing(void **state)
     mst_alloc_stats_get(&after);
     assert_int_equal(after.calls, before.calls);
     random_rows_free(&r);
-    mst_list_fini(&list);
+    mst_key_list_fini(&list);
     mst_row_localiser_destroy(self);
 }
 
@@ -163,7 +163,7 @@ static void allocates_nothing(void **state)
 static void numbers_run_out(void **state)
 {
     (void)state;
-    static mst_list list;
+    static mst_key_list list;
     mst_row rows[20];
     mst_row_localiser *self;
     random_rows r = random_rows_make(
@@ -179,13 +179,13 @@ static void numbers_run_out(void **state)
         mst_row_localiser_destroy(self);
     }
     random_rows_free(&r);
-    mst_list_fini(&list);
+    mst_key_list_fini(&list);
 }
 
 static void no_memory(void **state)
 {
     (void)state;
-    static mst_list list;
+    static mst_key_list list;
     mst_row rows[10];
     mst_alloc_stats before, after;
     random_rows r = random_rows_make(
@@ -204,7 +204,7 @@ static void no_memory(void **state)
         if (self != NULL) /* usable after a failure */
             localise(self, 0, &batch, 0, 0, &list, rows);
         mst_row_localiser_destroy(self);
-        mst_list_fini(&list);
+        mst_key_list_fini(&list);
         if (st == MST_OK) {
             assert_true(k > 6);
             break;

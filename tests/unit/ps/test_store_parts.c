@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ps/shard.h"
+#include "ps/store.h"
 
 enum { N = 1000 };
 
@@ -19,11 +19,11 @@ typedef struct fixture {
     mst_params params;
     mst_optimizer optimizer;
     mst_placement table;
-    mst_shard *shard;
-    mst_list list;
+    mst_store *shard;
+    mst_key_list list;
     uint8_t body[MST_STEP_HEAD + 4 * N + 64];
     uint8_t values[4 * N];
-    mst_shard_parts parts;
+    mst_store_parts parts;
 } fixture;
 
 static fixture *start(void)
@@ -36,9 +36,9 @@ static fixture *start(void)
     assert_int_equal(mst_params_reserve(&f->params, 0, 0), MST_OK);
     mst_grad layout = {.n_ranges = 1, .ranges = {{.size = N}}};
     assert_int_equal(mst_placement_make(&f->table, &f->params, &layout, 1, NULL, 0, false), MST_OK);
-    mst_shard_options options = {
+    mst_store_options options = {
         .optimizer = &f->optimizer, .params = &f->params, .table = &f->table, .n_workers = 2, .n_threads = 1};
-    assert_int_equal(mst_shard_new(&options, &f->shard), MST_OK);
+    assert_int_equal(mst_store_new(&options, &f->shard), MST_OK);
     for (int i = 0; i < N; i++)
         f->params.w[i] = (float)i;
     f->list.n_ranges = 2;
@@ -49,7 +49,7 @@ static fixture *start(void)
 
 static void stop(fixture *f)
 {
-    mst_shard_destroy(f->shard);
+    mst_store_destroy(f->shard);
     mst_placement_fini(&f->table);
     mst_params_fini(&f->params);
     free(f);
@@ -57,7 +57,7 @@ static void stop(fixture *f)
 
 /* A STEP that pulls the list with `request`, or pushes n floats for it. */
 static mst_status step(fixture *f, uint32_t request, const float *g, uint32_t n, mst_wire wire,
-                       mst_shard_request *r)
+                       mst_store_request *r)
 {
     mst_step_head head = {.rows = g != NULL, .push_floats = n, .part_floats = g != NULL ? 0 : 256};
     size_t size = MST_STEP_HEAD;
@@ -76,7 +76,7 @@ static mst_status step(fixture *f, uint32_t request, const float *g, uint32_t n,
     mst_step_head_encode(&head, f->body);
     m.size = size;
     bool staged = g != NULL && f->parts.floats != 0;
-    return mst_shard_read_last(f->shard, 0, &m, f->body, staged ? &f->parts : NULL, staged ? f->values : NULL,
+    return mst_store_read_last(f->shard, 0, &m, f->body, staged ? &f->parts : NULL, staged ? f->values : NULL,
                                r);
 }
 
@@ -92,8 +92,8 @@ static mst_message part_of(uint32_t request, uint64_t first, uint64_t n, mst_wir
 static void push_part(fixture *f, uint32_t request, const float *g, uint64_t first, uint64_t n, mst_wire wire)
 {
     mst_message m = part_of(request, first, n, wire);
-    mst_shard_parts next;
-    assert_int_equal(mst_shard_part(f->shard, 0, &m, &f->parts, &next), MST_OK);
+    mst_store_parts next;
+    assert_int_equal(mst_store_part(f->shard, 0, &m, &f->parts, &next), MST_OK);
     assert_int_equal(next.from, first);
     assert_int_equal(next.floats, 900);
     mst_wire_encode(wire, g + first, n, f->values + first * mst_wire_size(wire));
@@ -110,8 +110,8 @@ static void parts_make_a_push(void **state)
         const mst_update u = {.lr = 0.5f, .step = 1};
         for (int parts = 0; parts < 2; parts++) {
             fixture *f = start();
-            mst_shard_request r;
-            const mst_shard_request *one = &r;
+            mst_store_request r;
+            const mst_store_request *one = &r;
             assert_int_equal(step(f, 5, NULL, 0, (mst_wire)wire, &r), MST_OK);
             if (parts) {
                 push_part(f, 5, g, 600, 300, (mst_wire)wire);
@@ -120,7 +120,7 @@ static void parts_make_a_push(void **state)
             }
             assert_int_equal(step(f, 5, g, parts ? 70 : 900, (mst_wire)wire, &r), MST_OK);
             assert_int_equal(r.head.push_floats, 900);
-            assert_int_equal(mst_shard_apply(f->shard, &one, 1, &u), MST_OK);
+            assert_int_equal(mst_store_apply(f->shard, &one, 1, &u), MST_OK);
             if (parts)
                 assert_memory_equal(f->params.w, whole, sizeof whole);
             else
@@ -133,8 +133,8 @@ static void parts_make_a_push(void **state)
 
 static void refuse(fixture *f, uint32_t worker, mst_message m, const char *sentence)
 {
-    mst_shard_parts next;
-    assert_int_equal(mst_shard_part(f->shard, worker, &m, &f->parts, &next), MST_EINPUT);
+    mst_store_parts next;
+    assert_int_equal(mst_store_part(f->shard, worker, &m, &f->parts, &next), MST_EINPUT);
     if (strstr(mst_error_text(), sentence) == NULL)
         fail_msg("%s", mst_error_text());
 }
@@ -143,7 +143,7 @@ static void wrong_parts_are_refused(void **state)
 {
     static const float g[900];
     fixture *f = start();
-    mst_shard_request r;
+    mst_store_request r;
     (void)state;
     refuse(f, 0, part_of(5, 600, 300, MST_WIRE_FP32), "whose list is not known to server 0");
     assert_int_equal(step(f, 5, NULL, 0, MST_WIRE_FP32, &r), MST_OK);
@@ -177,7 +177,7 @@ static void wrong_parts_are_refused(void **state)
     assert_int_equal(step(f, 5, g, 600, MST_WIRE_BF16, &r), MST_EINPUT);
     assert_int_equal(step(f, 5, g, 900, MST_WIRE_FP32, &r), MST_EINPUT);
     assert_int_equal(step(f, 5, g, 600, MST_WIRE_FP32, &r), MST_OK);
-    mst_shard_forget(f->shard, 0);
+    mst_store_forget(f->shard, 0);
     refuse(f, 0, part_of(5, 300, 300, MST_WIRE_FP32), "whose list is not known");
     stop(f);
 }
@@ -185,35 +185,35 @@ static void wrong_parts_are_refused(void **state)
 static void answers_in_parts_are_the_answer(void **state)
 {
     fixture *f = start();
-    mst_shard_request r;
+    mst_store_request r;
     mst_piece pieces[3];
     float whole[900], part[900];
     (void)state;
     assert_int_equal(step(f, 1, NULL, 0, MST_WIRE_FP32, &r), MST_OK);
     assert_int_equal(r.head.part_floats, 256);
-    assert_int_equal(mst_shard_reply_size(f->shard, &r), sizeof whole);
-    mst_shard_reply(f->shard, &r, whole);
+    assert_int_equal(mst_store_reply_size(f->shard, &r), sizeof whole);
+    mst_store_reply(f->shard, &r, whole);
     for (int i = 0; i < 900; i++)
         assert_true(whole[i] == (float)(i < 400 ? i : i + 100));
-    mst_shard_reply_part(f->shard, &r, 350, 100, part);
+    mst_store_reply_part(f->shard, &r, 350, 100, part);
     assert_memory_equal(part, whole + 350, 100 * sizeof *part);
-    mst_shard_reply_rest(f->shard, &r, 350, part);
+    mst_store_reply_rest(f->shard, &r, 350, part);
     assert_memory_equal(part, whole + 350, 550 * sizeof *part);
-    assert_int_equal(mst_shard_reply_pieces(f->shard, &r, 350, 100, pieces, 3), 2);
+    assert_int_equal(mst_store_reply_pieces(f->shard, &r, 350, 100, pieces, 3), 2);
     assert_ptr_equal(pieces[0].data, f->params.w + 350);
     assert_int_equal(pieces[0].size, 50 * sizeof *part);
     assert_ptr_equal(pieces[1].data, f->params.w + 500);
     assert_int_equal(pieces[1].size, 50 * sizeof *part);
-    assert_int_equal(mst_shard_reply_pieces(f->shard, &r, 350, 100, pieces, 1), 0);
-    assert_int_equal(mst_shard_reply_pieces(f->shard, &r, 350, 50, pieces, 1), 1);
-    assert_int_equal(mst_shard_reply_place(&r, 0), 0);
-    assert_int_equal(mst_shard_reply_place(&r, 400), 500);
-    assert_int_equal(mst_shard_reply_place(&r, 900), UINT64_MAX);
-    assert_int_equal(mst_list_below(r.pulled, 450), 400);
-    assert_int_equal(mst_list_below(r.pulled, 501), 401);
-    assert_int_equal(mst_list_below(r.pulled, UINT64_MAX), 900);
+    assert_int_equal(mst_store_reply_pieces(f->shard, &r, 350, 100, pieces, 1), 0);
+    assert_int_equal(mst_store_reply_pieces(f->shard, &r, 350, 50, pieces, 1), 1);
+    assert_int_equal(mst_store_reply_place(&r, 0), 0);
+    assert_int_equal(mst_store_reply_place(&r, 400), 500);
+    assert_int_equal(mst_store_reply_place(&r, 900), UINT64_MAX);
+    assert_int_equal(mst_key_list_below(r.pulled, 450), 400);
+    assert_int_equal(mst_key_list_below(r.pulled, 501), 401);
+    assert_int_equal(mst_key_list_below(r.pulled, UINT64_MAX), 900);
     assert_int_equal(step(f, 2, NULL, 0, MST_WIRE_BF16, &r), MST_OK);
-    assert_int_equal(mst_shard_reply_pieces(f->shard, &r, 0, 10, pieces, 3), 0);
+    assert_int_equal(mst_store_reply_pieces(f->shard, &r, 0, 10, pieces, 3), 0);
     stop(f);
 }
 

@@ -1,4 +1,4 @@
-/* Packing keys; format and contract in keys.h. Whole blocks of 32 go through a variant for the machine
+/* Packing keys; format and contract in key_pack.h. Whole blocks of 32 go through a variant for the machine
  * (keys_impl.h); the last, shorter one is done here.
  *
  * Eight gaps of b bits fill b whole bytes, so that blocks of 32 have no padding. A gap is at most 32 bits and
@@ -7,14 +7,14 @@
  * Unpacking trusts nothing: a block's length is checked before it is read, and a sum of gaps that goes beyond
  * 32 bits shows as a key that is not larger than its gap. Keys that ascend are in [from, to) when the first
  * and the last are. */
-#include "ps/keys.h"
+#include "ps/key_pack.h"
 
 #include <endian.h>
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/isa.h"
-#include "ps/keys_impl.h"
+#include "ps/key_pack_impl.h"
 
 static inline uint64_t load64(const uint8_t *at)
 {
@@ -39,12 +39,12 @@ static inline size_t block_bytes(uint32_t n, unsigned b)
     return ((size_t)n * b + 7) / 8;
 }
 
-size_t mst_keys_bound(uint32_t n)
+size_t mst_key_pack_bound(uint32_t n)
 {
     if (n == 0)
         return 0;
-    size_t blocks = ((size_t)n - 1 + MST_KEYS_BLOCK - 1) / MST_KEYS_BLOCK;
-    return 4 + blocks + 4 * ((size_t)n - 1) + MST_KEYS_SLACK;
+    size_t blocks = ((size_t)n - 1 + MST_KEY_PACK_BLOCK - 1) / MST_KEY_PACK_BLOCK;
+    return 4 + blocks + 4 * ((size_t)n - 1) + MST_KEY_PACK_SLACK;
 }
 
 /* ---- packing ---- */
@@ -67,40 +67,40 @@ static inline void pack_gaps(const uint32_t *gaps, uint32_t n, unsigned b, unsig
     }
 }
 
-uint8_t *mst_keys_pack_portable(const uint32_t *keys, size_t n_blocks, uint8_t *out)
+uint8_t *mst_key_pack_portable(const uint32_t *keys, size_t n_blocks, uint8_t *out)
 {
-    for (; n_blocks > 0; n_blocks--, keys += MST_KEYS_BLOCK) {
-        uint32_t gaps[MST_KEYS_BLOCK], all = 0;
-        for (unsigned i = 0; i < MST_KEYS_BLOCK; i++) {
+    for (; n_blocks > 0; n_blocks--, keys += MST_KEY_PACK_BLOCK) {
+        uint32_t gaps[MST_KEY_PACK_BLOCK], all = 0;
+        for (unsigned i = 0; i < MST_KEY_PACK_BLOCK; i++) {
             gaps[i] = keys[i] - keys[(int)i - 1] - 1;
             all |= gaps[i];
         }
         unsigned b = width_of(all);
         *out++ = (uint8_t)b;
         if (b <= 14)
-            pack_gaps(gaps, MST_KEYS_BLOCK, b, 4, out);
+            pack_gaps(gaps, MST_KEY_PACK_BLOCK, b, 4, out);
         else if (b <= 28)
-            pack_gaps(gaps, MST_KEYS_BLOCK, b, 2, out);
+            pack_gaps(gaps, MST_KEY_PACK_BLOCK, b, 2, out);
         else
-            pack_gaps(gaps, MST_KEYS_BLOCK, b, 1, out);
+            pack_gaps(gaps, MST_KEY_PACK_BLOCK, b, 1, out);
         out += 4 * b;
     }
     return out;
 }
 
-size_t mst_keys_pack_with(mst_keys_pack_fn *pack, const uint32_t *keys, uint32_t n, uint8_t *out)
+size_t mst_key_pack_with(mst_key_pack_fn *pack, const uint32_t *keys, uint32_t n, uint8_t *out)
 {
     uint8_t *start = out;
     if (n == 0)
         return 0;
     for (unsigned i = 0; i < 4; i++)
         *out++ = (uint8_t)(keys[0] >> 8 * i);
-    size_t n_blocks = (n - 1) / MST_KEYS_BLOCK;
+    size_t n_blocks = (n - 1) / MST_KEY_PACK_BLOCK;
     out = pack(keys + 1, n_blocks, out);
-    keys += 1 + n_blocks * MST_KEYS_BLOCK;
-    uint32_t rest = (n - 1) % MST_KEYS_BLOCK;
+    keys += 1 + n_blocks * MST_KEY_PACK_BLOCK;
+    uint32_t rest = (n - 1) % MST_KEY_PACK_BLOCK;
     if (rest != 0) {
-        uint32_t gaps[MST_KEYS_BLOCK], all = 0;
+        uint32_t gaps[MST_KEY_PACK_BLOCK], all = 0;
         for (uint32_t i = 0; i < rest; i++) {
             gaps[i] = keys[i] - keys[(int)i - 1] - 1;
             all |= gaps[i];
@@ -129,20 +129,20 @@ static inline bool unpack_gaps(const uint8_t *in, uint32_t n, unsigned b, uint32
     return wrapped;
 }
 
-size_t mst_keys_unpack_portable(const uint8_t **in, const uint8_t *end, size_t n_blocks, uint32_t *keys,
-                                bool *wrapped)
+size_t mst_key_unpack_portable(const uint8_t **in, const uint8_t *end, size_t n_blocks, uint32_t *keys,
+                               bool *wrapped)
 {
     size_t done = 0;
-    for (const uint8_t *at = *in; done < n_blocks; done++, keys += MST_KEYS_BLOCK) {
+    for (const uint8_t *at = *in; done < n_blocks; done++, keys += MST_KEY_PACK_BLOCK) {
         if (end - at < 1 || *at > 32 || end - at < 1 + 4 * (ptrdiff_t)*at)
             break;
         unsigned b = *at++;
         if (end - at >= 4 * (ptrdiff_t)b + 8) {
-            *wrapped |= unpack_gaps(at, MST_KEYS_BLOCK, b, keys[-1], keys);
+            *wrapped |= unpack_gaps(at, MST_KEY_PACK_BLOCK, b, keys[-1], keys);
         } else { /* the last: not followed by 8 bytes that may be read */
             uint8_t padded[4 * 32 + 8] = {0};
             memcpy(padded, at, 4 * b);
-            *wrapped |= unpack_gaps(padded, MST_KEYS_BLOCK, b, keys[-1], keys);
+            *wrapped |= unpack_gaps(padded, MST_KEY_PACK_BLOCK, b, keys[-1], keys);
         }
         at += 4 * b;
         *in = at;
@@ -162,8 +162,8 @@ static mst_status unpack_rest(const uint8_t *in, size_t size, uint32_t n, uint32
     return MST_OK;
 }
 
-mst_status mst_keys_unpack_with(mst_keys_unpack_fn *unpack, const uint8_t *in, size_t size, uint32_t n,
-                                uint32_t from, uint32_t to, uint32_t *keys)
+mst_status mst_key_unpack_with(mst_key_unpack_fn *unpack, const uint8_t *in, size_t size, uint32_t n,
+                               uint32_t from, uint32_t to, uint32_t *keys)
 {
     const uint8_t *at = in, *end = in + size;
     bool wrapped = false;
@@ -176,8 +176,8 @@ mst_status mst_keys_unpack_with(mst_keys_unpack_fn *unpack, const uint8_t *in, s
         return mst_fail(MST_EINPUT, "packed keys: %zu bytes for %" PRIu32 " keys", size, n);
     keys[0] = (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
     at += 4;
-    size_t n_blocks = (n - 1) / MST_KEYS_BLOCK, done = unpack(&at, end, n_blocks, keys + 1, &wrapped);
-    uint32_t rest = (n - 1) % MST_KEYS_BLOCK, missing = n - 1 - (uint32_t)done * MST_KEYS_BLOCK;
+    size_t n_blocks = (n - 1) / MST_KEY_PACK_BLOCK, done = unpack(&at, end, n_blocks, keys + 1, &wrapped);
+    uint32_t rest = (n - 1) % MST_KEY_PACK_BLOCK, missing = n - 1 - (uint32_t)done * MST_KEY_PACK_BLOCK;
     if (missing != 0) {
         if (at == end)
             return mst_fail(MST_EINPUT,
@@ -185,7 +185,7 @@ mst_status mst_keys_unpack_with(mst_keys_unpack_fn *unpack, const uint8_t *in, s
                             size, missing, n);
         if (*at > 32)
             return mst_fail(MST_EINPUT, "packed keys: gaps of %u bits; at most 32 are possible", *at);
-        uint32_t count = missing < MST_KEYS_BLOCK ? missing : MST_KEYS_BLOCK;
+        uint32_t count = missing < MST_KEY_PACK_BLOCK ? missing : MST_KEY_PACK_BLOCK;
         if ((size_t)(end - at) - 1 < block_bytes(count, *at))
             return mst_fail(MST_EINPUT,
                             "packed keys: %zu bytes end before the last %" PRIu32 " of %" PRIu32 " keys",
@@ -209,21 +209,21 @@ mst_status mst_keys_unpack_with(mst_keys_unpack_fn *unpack, const uint8_t *in, s
 
 /* ---- the machine's variant ---- */
 
-size_t mst_keys_pack(const uint32_t *keys, uint32_t n, uint8_t *out)
+size_t mst_key_pack(const uint32_t *keys, uint32_t n, uint8_t *out)
 {
 #ifdef __x86_64__
     if (mst_isa_supported(MST_ISA_AVX512))
-        return mst_keys_pack_with(mst_keys_pack_avx512, keys, n, out);
+        return mst_key_pack_with(mst_key_pack_avx512, keys, n, out);
 #endif
-    return mst_keys_pack_with(mst_keys_pack_portable, keys, n, out);
+    return mst_key_pack_with(mst_key_pack_portable, keys, n, out);
 }
 
-mst_status mst_keys_unpack(const uint8_t *in, size_t size, uint32_t n, uint32_t from, uint32_t to,
-                           uint32_t *keys)
+mst_status mst_key_unpack(const uint8_t *in, size_t size, uint32_t n, uint32_t from, uint32_t to,
+                          uint32_t *keys)
 {
 #ifdef __x86_64__
     if (mst_isa_supported(MST_ISA_AVX512))
-        return mst_keys_unpack_with(mst_keys_unpack_avx512, in, size, n, from, to, keys);
+        return mst_key_unpack_with(mst_key_unpack_avx512, in, size, n, from, to, keys);
 #endif
-    return mst_keys_unpack_with(mst_keys_unpack_portable, in, size, n, from, to, keys);
+    return mst_key_unpack_with(mst_key_unpack_portable, in, size, n, from, to, keys);
 }

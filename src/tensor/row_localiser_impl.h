@@ -1,8 +1,8 @@
-/* The localiser's fields, for localise_rows.c and its test. */
-#ifndef MST_PS_LOCALISE_ROWS_IMPL_H
-#define MST_PS_LOCALISE_ROWS_IMPL_H
+/* The localiser's fields, for row_localiser.c and its test. */
+#ifndef MST_TENSOR_ROW_LOCALISER_IMPL_H
+#define MST_TENSOR_ROW_LOCALISER_IMPL_H
 
-#include "ps/localise_rows.h"
+#include "tensor/row_localiser.h"
 
 /* The keys of a batch's rows. */
 typedef struct mst_row_bank {

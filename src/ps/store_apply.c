@@ -1,4 +1,4 @@
-/* A server's data: applying the mean gradient of some pushes; contract in shard.h.
+/* A server's data: applying the mean gradient of some pushes; contract in store.h.
  *
  * Two ways. Additive optimizers take every push by itself: w -= lr * factor * g, push after push. Others need
  * the mean of a weight's gradients first: the pushes are walked together, ranges by their bounds and keys in
@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "ps/shard_impl.h"
+#include "ps/store_impl.h"
 
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
@@ -28,8 +28,8 @@
 #define WALK_MIN 4096 /* keys from which a walk is worth a thought */
 #define BLOCK    16   /* keys of a push that are applied before the pull catches up */
 
-struct mst_shard_push {
-    const mst_list *list;
+struct mst_store_push {
+    const mst_key_list *list;
     const uint8_t *values;
     uint64_t floats, range_floats;
     mst_wire wire;
@@ -38,7 +38,7 @@ struct mst_shard_push {
 };
 
 /* Reading position of one thread in one push. */
-struct mst_shard_cursor {
+struct mst_store_cursor {
     uint64_t window_from, window_to; /* floats of the push that the window holds */
     uint64_t before;                 /* floats of the ranges before `range` */
     uint32_t range;
@@ -46,17 +46,17 @@ struct mst_shard_cursor {
 };
 
 typedef struct apply {
-    mst_shard *shard;
+    mst_store *store;
     const mst_update *update;
     uint32_t n;
     unsigned n_threads;
     bool additive, measure; /* measure: sum squares, change nothing */
     uint64_t from, to;      /* of the flat vector; to UINT64_MAX: and all keys */
     float clip;
-    const mst_list *pull; /* additive, one push: keys to read while applying; NULL: none */
-    uint8_t *out;         /* their floats */
-    uint64_t float_cuts[MST_SHARD_THREADS + 1], key_cuts[MST_SHARD_THREADS + 1];
-    double squares[MST_SHARD_THREADS];
+    const mst_key_list *pull; /* additive, one push: keys to read while applying; NULL: none */
+    uint8_t *out;             /* their floats */
+    uint64_t float_cuts[MST_STORE_THREADS + 1], key_cuts[MST_STORE_THREADS + 1];
+    double squares[MST_STORE_THREADS];
 } apply;
 
 /* ---- reading pushes ---- */
@@ -64,12 +64,12 @@ typedef struct apply {
 /* At least one and at most *n floats of a push from number `at` on, as floats; *n is set to how many. */
 static const float *floats_at(const apply *job, unsigned t, uint32_t p, uint64_t at, size_t *n)
 {
-    mst_shard *self = job->shard;
-    const mst_shard_push *push = &self->pushes[p];
+    mst_store *self = job->store;
+    const mst_store_push *push = &self->pushes[p];
     if (push->plain)
         return (const float *)(const void *)push->values + at;
     size_t number = (size_t)t * self->options.n_workers + p;
-    mst_shard_cursor *c = &self->cursors[number];
+    mst_store_cursor *c = &self->cursors[number];
     float *window = self->windows + number * self->chunk;
     size_t wanted = *n < self->chunk ? *n : self->chunk;
     if (at < c->window_from || at + wanted > c->window_to) {
@@ -83,7 +83,7 @@ static const float *floats_at(const apply *job, unsigned t, uint32_t p, uint64_t
 }
 
 /* Number of the first key of a list that is not below `key`. */
-static uint32_t first_key(const mst_list *list, uint64_t key)
+static uint32_t first_key(const mst_key_list *list, uint64_t key)
 {
     uint32_t from = 0, n = list->n_keys;
     while (n > 0) {
@@ -108,10 +108,10 @@ static void subtract_range(float *restrict w, const float *restrict g, size_t n,
 
 static void subtract_keys(float *w, uint32_t width, const uint32_t *keys, const float *g, size_t n, float by)
 {
-    size_t near = n > MST_SHARD_AHEAD ? n - MST_SHARD_AHEAD : 0, i = 0;
+    size_t near = n > MST_STORE_AHEAD ? n - MST_STORE_AHEAD : 0, i = 0;
     if (width == 1) {
         for (; i < near; i++) {
-            __builtin_prefetch(&w[keys[i + MST_SHARD_AHEAD]], 1, 2);
+            __builtin_prefetch(&w[keys[i + MST_STORE_AHEAD]], 1, 2);
             w[keys[i]] -= by * g[i];
         }
         for (; i < n; i++)
@@ -120,7 +120,7 @@ static void subtract_keys(float *w, uint32_t width, const uint32_t *keys, const 
     }
     for (; i < n; i++, g += width) {
         if (i < near)
-            __builtin_prefetch(&w[(size_t)keys[i + MST_SHARD_AHEAD] * width], 1, 2);
+            __builtin_prefetch(&w[(size_t)keys[i + MST_STORE_AHEAD] * width], 1, 2);
         subtract_range(w + (size_t)keys[i] * width, g, width, by);
     }
 }
@@ -138,8 +138,8 @@ static const char *touch_lines(const char *line, const float *end)
  * keys up to there, while their lines are near. */
 static void walk_keys(const apply *job, unsigned t, float by)
 {
-    const mst_shard *self = job->shard;
-    const mst_shard_push *push = &self->pushes[0];
+    const mst_store *self = job->store;
+    const mst_store_push *push = &self->pushes[0];
     const uint32_t *pushed = push->list->keys, *pulled = job->pull->keys;
     const float *g = (const float *)(const void *)push->values + push->range_floats;
     float *w = self->options.params->w + self->options.table->sparse_offset;
@@ -156,15 +156,15 @@ static void walk_keys(const apply *job, unsigned t, float by)
         for (; q < q_end && pulled[q] <= last; q++)
             memcpy(job->out + (size_t)q * sizeof *w, &w[pulled[q]], sizeof *w);
     }
-    mst_shard_read_keys(w, 1, pulled + q, q_end - q, job->out + (size_t)q * sizeof *w);
+    mst_store_read_keys(w, 1, pulled + q, q_end - q, job->out + (size_t)q * sizeof *w);
 }
 
 /* One push in thread t's part. */
 static void subtract_push(const apply *job, unsigned t, uint32_t p)
 {
-    const mst_shard *self = job->shard;
-    const mst_shard_push *push = &self->pushes[p];
-    const mst_list *list = push->list;
+    const mst_store *self = job->store;
+    const mst_store_push *push = &self->pushes[p];
+    const mst_key_list *list = push->list;
     float *w = self->options.params->w, by = job->update->lr;
     uint32_t width = self->options.table->width;
     uint64_t before = 0;
@@ -212,7 +212,7 @@ static const float *clipped(const apply *job, unsigned t, const float *g, size_t
 {
     if (job->clip == 1.0f)
         return g;
-    float *chunk = job->shard->chunks + t * job->shard->chunk;
+    float *chunk = job->store->chunks + t * job->store->chunk;
     for (size_t i = 0; i < n; i++)
         chunk[i] = g[i] * job->clip;
     return chunk;
@@ -220,8 +220,8 @@ static const float *clipped(const apply *job, unsigned t, const float *g, size_t
 
 static void take_range(apply *job, unsigned t, uint64_t at, const float *g, size_t n)
 {
-    const mst_optimizer *optimizer = job->shard->options.optimizer;
-    mst_params *params = job->shard->options.params;
+    const mst_optimizer *optimizer = job->store->options.optimizer;
+    mst_params *params = job->store->options.params;
     float *slots[MST_SLOT_MAX];
     if (job->measure) {
         take_square(job, t, g, n);
@@ -234,9 +234,9 @@ static void take_range(apply *job, unsigned t, uint64_t at, const float *g, size
 
 static void take_keys(apply *job, unsigned t, const uint32_t *keys, const float *g, size_t n)
 {
-    const mst_optimizer *optimizer = job->shard->options.optimizer;
-    const mst_placement *table = job->shard->options.table;
-    mst_params *params = job->shard->options.params;
+    const mst_optimizer *optimizer = job->store->options.optimizer;
+    const mst_placement *table = job->store->options.table;
+    mst_params *params = job->store->options.params;
     float *slots[MST_SLOT_MAX];
     if (job->measure) {
         take_square(job, t, g, n * table->width);
@@ -262,7 +262,7 @@ static void add_floats(float *restrict sums, const float *restrict g, size_t n, 
 /* Chunks are what the threads' buffers hold; a plain push that is alone and not clipped needs no buffer. */
 static size_t chunk_of(const apply *job)
 {
-    const mst_shard *self = job->shard;
+    const mst_store *self = job->store;
     bool alone = job->n == 1 && self->pushes[0].plain && job->clip == 1.0f;
     return alone ? SIZE_MAX : self->chunk;
 }
@@ -271,11 +271,11 @@ static size_t chunk_of(const apply *job)
  * returned). *pos == end: there are none. */
 static uint64_t next_piece(const apply *job, unsigned t, uint64_t *pos, uint64_t end)
 {
-    mst_shard *self = job->shard;
+    mst_store *self = job->store;
     uint64_t from = end, to = end;
     for (uint32_t p = 0; p < job->n; p++) {
-        const mst_list *list = self->pushes[p].list;
-        mst_shard_cursor *c = &self->cursors[(size_t)t * self->options.n_workers + p];
+        const mst_key_list *list = self->pushes[p].list;
+        mst_store_cursor *c = &self->cursors[(size_t)t * self->options.n_workers + p];
         while (c->range < list->n_ranges &&
                list->ranges[c->range].first + list->ranges[c->range].count <= *pos)
             c->before += list->ranges[c->range++].count;
@@ -283,8 +283,8 @@ static uint64_t next_piece(const apply *job, unsigned t, uint64_t *pos, uint64_t
             from = list->ranges[c->range].first > *pos ? list->ranges[c->range].first : *pos;
     }
     for (uint32_t p = 0; p < job->n && from < end; p++) {
-        const mst_list *list = self->pushes[p].list;
-        const mst_shard_cursor *c = &self->cursors[(size_t)t * self->options.n_workers + p];
+        const mst_key_list *list = self->pushes[p].list;
+        const mst_store_cursor *c = &self->cursors[(size_t)t * self->options.n_workers + p];
         if (c->range == list->n_ranges)
             continue;
         const mst_extent *e = &list->ranges[c->range];
@@ -297,7 +297,7 @@ static uint64_t next_piece(const apply *job, unsigned t, uint64_t *pos, uint64_t
 
 static void mean_ranges(apply *job, unsigned t)
 {
-    mst_shard *self = job->shard;
+    mst_store *self = job->store;
     float *sums = self->chunks + t * self->chunk;
     uint64_t pos = job->float_cuts[t], end = job->float_cuts[t + 1], to;
     size_t most = chunk_of(job);
@@ -307,8 +307,8 @@ static void mean_ranges(apply *job, unsigned t)
             const float *mean = sums;
             bool start = true;
             for (uint32_t p = 0; p < job->n; p++) {
-                const mst_list *list = self->pushes[p].list;
-                const mst_shard_cursor *c = &self->cursors[(size_t)t * self->options.n_workers + p];
+                const mst_key_list *list = self->pushes[p].list;
+                const mst_store_cursor *c = &self->cursors[(size_t)t * self->options.n_workers + p];
                 if (c->range == list->n_ranges || list->ranges[c->range].first > pos)
                     continue;
                 const float *g = floats_at(job, t, p, c->before + (pos - list->ranges[c->range].first), &n);
@@ -327,8 +327,8 @@ static void mean_ranges(apply *job, unsigned t)
 /* One push: its keys are distinct already. */
 static void single_keys(apply *job, unsigned t)
 {
-    const mst_shard *self = job->shard;
-    const mst_shard_push *push = &self->pushes[0];
+    const mst_store *self = job->store;
+    const mst_store_push *push = &self->pushes[0];
     uint32_t width = self->options.table->width;
     uint32_t key = first_key(push->list, job->key_cuts[t]), end = first_key(push->list, job->key_cuts[t + 1]);
     size_t most = chunk_of(job);
@@ -361,15 +361,15 @@ static void sift_down(uint64_t *heap, uint32_t n, uint32_t at)
 
 static void merged_keys(apply *job, unsigned t)
 {
-    mst_shard *self = job->shard;
+    mst_store *self = job->store;
     uint32_t width = self->options.table->width, n_heap = 0;
     uint64_t *heap = self->heaps + (size_t)t * self->options.n_workers;
-    mst_shard_cursor *cursors = self->cursors + (size_t)t * self->options.n_workers;
+    mst_store_cursor *cursors = self->cursors + (size_t)t * self->options.n_workers;
     float *sums = self->chunks + t * self->chunk;
     uint32_t *keys = self->chunk_keys + t * self->chunk;
     size_t n = 0, most = self->chunk / width;
     for (uint32_t p = 0; p < job->n; p++) {
-        const mst_list *list = self->pushes[p].list;
+        const mst_key_list *list = self->pushes[p].list;
         cursors[p].key = first_key(list, job->key_cuts[t]);
         cursors[p].key_end = first_key(list, job->key_cuts[t + 1]);
         if (cursors[p].key < cursors[p].key_end)
@@ -379,8 +379,8 @@ static void merged_keys(apply *job, unsigned t)
         sift_down(heap, n_heap, i);
     while (n_heap > 0) {
         uint32_t key = (uint32_t)(heap[0] >> 32), p = (uint32_t)heap[0];
-        const mst_shard_push *push = &self->pushes[p];
-        mst_shard_cursor *c = &cursors[p];
+        const mst_store_push *push = &self->pushes[p];
+        mst_store_cursor *c = &cursors[p];
         bool start = n == 0 || keys[n - 1] != key;
         if (start && n == most) {
             take_keys(job, t, keys, sums, n);
@@ -406,7 +406,7 @@ static void merged_keys(apply *job, unsigned t)
 static void run_part(void *arg, unsigned t)
 {
     apply *job = arg;
-    mst_shard *self = job->shard;
+    mst_store *self = job->store;
     memset(self->cursors + (size_t)t * self->options.n_workers, 0, job->n * sizeof *self->cursors);
     if (job->additive) {
         for (uint32_t p = 0; p < job->n; p++)
@@ -426,12 +426,12 @@ static void run_part(void *arg, unsigned t)
 /* Where the threads' parts begin: at quantiles of the push with most floats. */
 static void cut(apply *job)
 {
-    const mst_shard_push *most = &job->shard->pushes[0];
+    const mst_store_push *most = &job->store->pushes[0];
     for (uint32_t p = 1; p < job->n; p++)
-        if (job->shard->pushes[p].floats > most->floats)
-            most = &job->shard->pushes[p];
-    uint64_t before = 0, low = mst_list_below(most->list, job->from),
-             high = mst_list_below(most->list, job->to);
+        if (job->store->pushes[p].floats > most->floats)
+            most = &job->store->pushes[p];
+    uint64_t before = 0, low = mst_key_list_below(most->list, job->from),
+             high = mst_key_list_below(most->list, job->to);
     uint32_t r = 0;
     bool keys = job->to == UINT64_MAX;
     job->float_cuts[0] = job->from;
@@ -454,14 +454,14 @@ static void cut(apply *job)
 static void run(apply *job)
 {
     if (job->n_threads > 1)
-        mst_team_run(job->shard->team, run_part, job);
+        mst_team_run(job->store->team, run_part, job);
     else
         run_part(job, 0);
 }
 
 /* ---- from outside ---- */
 
-static mst_status make_room(mst_shard *self, bool windows)
+static mst_status make_room(mst_store *self, bool windows)
 {
     size_t n = self->options.n_workers, n_all = n * self->options.n_threads;
     if (self->pushes == NULL)
@@ -478,7 +478,7 @@ static mst_status make_room(mst_shard *self, bool windows)
     return MST_OK;
 }
 
-void mst_shard_apply_fini(mst_shard *self)
+void mst_store_apply_fini(mst_store *self)
 {
     mst_free(self->pushes);
     mst_free(self->cursors);
@@ -487,20 +487,20 @@ void mst_shard_apply_fini(mst_shard *self)
 }
 
 /* Whether the floats can be used where they lie. */
-static bool is_plain(const mst_shard_request *r)
+static bool is_plain(const mst_store_request *r)
 {
     return r->wire == MST_WIRE_FP32 && (uintptr_t)r->values % sizeof(float) == 0;
 }
 
 /* Whether one walk that touches every line between the keys is faster than starting loads key by key: two
  * lines in a row cost less than one load that stands alone. */
-static bool walks(const mst_shard *self, const mst_shard_request *r)
+static bool walks(const mst_store *self, const mst_store_request *r)
 {
     const mst_optimizer *optimizer = self->options.optimizer;
     if (r->values == NULL || r->head.rows == 0 || r->pulled == NULL || self->options.table->width != 1 ||
         !is_plain(r) || !optimizer->ops->additive(optimizer))
         return false;
-    const mst_list *a = r->pushed, *b = r->pulled;
+    const mst_key_list *a = r->pushed, *b = r->pulled;
     if (a->n_keys < WALK_MIN || b->n_keys < WALK_MIN)
         return false;
     uint64_t from = a->keys[0] < b->keys[0] ? a->keys[0] : b->keys[0];
@@ -511,7 +511,7 @@ static bool walks(const mst_shard *self, const mst_shard_request *r)
 
 /* State (a running mean) is not added up: the first push's values replace it, whatever the optimizer made of
  * them. */
-static void replace_state(mst_shard *self, const mst_shard_push *push, uint64_t low, uint64_t high)
+static void replace_state(mst_store *self, const mst_store_push *push, uint64_t low, uint64_t high)
 {
     const mst_params *params = self->options.params;
     size_t size = mst_wire_size(push->wire);
@@ -551,8 +551,8 @@ static float clip_factor(apply *job, double limit)
 }
 
 /* What lies at [from, to). pull: a request whose keys are to be read on the way, and where to. */
-static mst_status apply_pushes(mst_shard *self, const mst_shard_request *const *requests, uint32_t n,
-                               const mst_update *update, uint64_t from, uint64_t to, const mst_list *pull,
+static mst_status apply_pushes(mst_store *self, const mst_store_request *const *requests, uint32_t n,
+                               const mst_update *update, uint64_t from, uint64_t to, const mst_key_list *pull,
                                uint8_t *out)
 {
     const mst_optimizer *optimizer = self->options.optimizer;
@@ -563,11 +563,12 @@ static mst_status apply_pushes(mst_shard *self, const mst_shard_request *const *
         return mst_fail(MST_EUSAGE, "%" PRIu32 " pushes for one update; there are %" PRIu32 " workers", n,
                         self->options.n_workers);
     for (uint32_t i = 0; i < n; i++) {
-        const mst_shard_request *r = requests[i];
+        const mst_store_request *r = requests[i];
         if (r->values == NULL || r->head.rows == 0)
             continue;
-        const mst_shard_list *place = mst_shard_list_of(r->pushed);
-        if (place->request != r->pushed_request || mst_list_floats(r->pushed, width) != r->head.push_floats)
+        const mst_store_list *place = mst_store_list_of(r->pushed);
+        if (place->request != r->pushed_request ||
+            mst_key_list_floats(r->pushed, width) != r->head.push_floats)
             return mst_fail(MST_EINPUT,
                             "worker %" PRIu32 " replaced a list that its push of %" PRIu32
                             " floats belongs to",
@@ -577,7 +578,7 @@ static mst_status apply_pushes(mst_shard *self, const mst_shard_request *const *
     }
     TRY(make_room(self, windows));
     apply job = {
-        .shard = self,
+        .store = self,
         .update = update,
         .additive = optimizer->ops->additive(optimizer),
         .from = from,
@@ -587,14 +588,14 @@ static mst_status apply_pushes(mst_shard *self, const mst_shard_request *const *
         .out = out,
     };
     for (uint32_t i = 0; i < n; i++) {
-        const mst_shard_request *r = requests[i];
+        const mst_store_request *r = requests[i];
         if (r->values == NULL || r->head.rows == 0)
             continue;
-        self->pushes[job.n++] = (mst_shard_push){
+        self->pushes[job.n++] = (mst_store_push){
             .list = r->pushed,
             .values = r->values,
             .floats = r->head.push_floats,
-            .range_floats = mst_list_range_floats(r->pushed),
+            .range_floats = mst_key_list_range_floats(r->pushed),
             .wire = r->wire,
             .factor = (float)((double)r->head.rows / (double)rows),
             .plain = is_plain(r),
@@ -603,7 +604,7 @@ static mst_status apply_pushes(mst_shard *self, const mst_shard_request *const *
     }
     if (floats == 0)
         return MST_OK;
-    job.n_threads = mst_shard_threads(self, floats);
+    job.n_threads = mst_store_threads(self, floats);
     double limit = optimizer->options.clip_norm;
     if (self->options.clip && limit > 0.0) {
         if (from == 0)
@@ -616,29 +617,29 @@ static mst_status apply_pushes(mst_shard *self, const mst_shard_request *const *
     return MST_OK;
 }
 
-mst_status mst_shard_apply(mst_shard *self, const mst_shard_request *const *requests, uint32_t n,
+mst_status mst_store_apply(mst_store *self, const mst_store_request *const *requests, uint32_t n,
                            const mst_update *update)
 {
     return apply_pushes(self, requests, n, update, 0, UINT64_MAX, NULL, NULL);
 }
 
-mst_status mst_shard_apply_piece(mst_shard *self, const mst_shard_request *const *requests, uint32_t n,
+mst_status mst_store_apply_piece(mst_store *self, const mst_store_request *const *requests, uint32_t n,
                                  const mst_update *update, uint64_t from, uint64_t to)
 {
     return apply_pushes(self, requests, n, update, from, to, NULL, NULL);
 }
 
-mst_status mst_shard_step(mst_shard *self, const mst_shard_request *request, const mst_update *update,
+mst_status mst_store_step(mst_store *self, const mst_store_request *request, const mst_update *update,
                           void *out)
 {
     if (walks(self, request)) {
-        uint8_t *keys = (uint8_t *)out + mst_list_range_floats(request->pulled) * sizeof(float);
+        uint8_t *keys = (uint8_t *)out + mst_key_list_range_floats(request->pulled) * sizeof(float);
         TRY(apply_pushes(self, &request, 1, update, 0, UINT64_MAX, request->pulled, keys));
-        mst_shard_gather(self, request->pulled, request->wire, 0, mst_list_range_floats(request->pulled),
+        mst_store_gather(self, request->pulled, request->wire, 0, mst_key_list_range_floats(request->pulled),
                          false, out);
         return MST_OK;
     }
     TRY(apply_pushes(self, &request, 1, update, 0, UINT64_MAX, NULL, NULL));
-    mst_shard_reply(self, request, out);
+    mst_store_reply(self, request, out);
     return MST_OK;
 }

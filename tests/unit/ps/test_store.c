@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "ps/keys.h"
-#include "ps/shard.h"
+#include "ps/key_pack.h"
+#include "ps/store.h"
 
 enum { N_KEYS = 5000, N_DENSE = 700, BODY = 1 << 20 };
 
@@ -22,10 +22,10 @@ typedef struct fixture {
     mst_params params;
     mst_optimizer optimizer;
     mst_placement table;
-    mst_shard *shard;
+    mst_store *shard;
     uint64_t dense; /* offset of the dense view */
     uint8_t *bodies[4];
-    mst_list lists[4];
+    mst_key_list lists[4];
     uint64_t random;
 } fixture;
 
@@ -78,7 +78,7 @@ static void start(fixture *f, const setup *s)
     mst_grad layout = {.n_ranges = 1, .ranges = {{.offset = f->dense, .size = N_DENSE}}, .width = s->width};
     assert_int_equal(mst_placement_make(&f->table, &f->params, &layout, s->n_servers, NULL, 0, false),
                      MST_OK);
-    mst_shard_options options = {.optimizer = &f->optimizer,
+    mst_store_options options = {.optimizer = &f->optimizer,
                                  .params = &f->params,
                                  .table = &f->table,
                                  .server = s->server,
@@ -86,28 +86,28 @@ static void start(fixture *f, const setup *s)
                                  .n_threads = s->n_threads,
                                  .large = s->n_threads > 1 ? 1 : 0,
                                  .clip = s->clip};
-    assert_int_equal(mst_shard_new(&options, &f->shard), MST_OK);
+    assert_int_equal(mst_store_new(&options, &f->shard), MST_OK);
     for (int i = 0; i < 4; i++)
         assert_non_null(f->bodies[i] = malloc(BODY + 1));
 }
 
 static void stop(fixture *f)
 {
-    mst_shard_destroy(f->shard);
+    mst_store_destroy(f->shard);
     mst_placement_fini(&f->table);
     mst_params_fini(&f->params);
     for (int i = 0; i < 4; i++) {
         free(f->bodies[i]);
-        mst_list_fini(&f->lists[i]);
+        mst_key_list_fini(&f->lists[i]);
     }
 }
 
 /* About one key of `every`, and some ranges of the dense view, of the floats the server has. */
-static void draw_list(fixture *f, mst_list *list, uint32_t server, uint32_t every)
+static void draw_list(fixture *f, mst_key_list *list, uint32_t server, uint32_t every)
 {
-    mst_list whole = {0};
+    mst_key_list whole = {0};
     uint32_t first;
-    assert_int_equal(mst_list_room(&whole, N_KEYS), MST_OK);
+    assert_int_equal(mst_key_list_room(&whole, N_KEYS), MST_OK);
     for (uint32_t k = 0; k < N_KEYS; k++)
         if (draw(f, every) == 0)
             whole.keys[whole.n_keys++] = k;
@@ -117,19 +117,19 @@ static void draw_list(fixture *f, mst_list *list, uint32_t server, uint32_t ever
         whole.ranges[whole.n_ranges++] = (mst_extent){f->dense + at, n};
         at += n + 1 + draw(f, 60);
     }
-    mst_list part;
+    mst_key_list part;
     mst_placement_part(&f->table, &whole, server, &part, &first);
-    assert_int_equal(mst_list_room(list, part.n_keys), MST_OK);
+    assert_int_equal(mst_key_list_room(list, part.n_keys), MST_OK);
     memcpy(list->keys, part.keys, part.n_keys * sizeof *part.keys);
     memcpy(list->ranges, part.ranges, part.n_ranges * sizeof *part.ranges);
     list->n_keys = part.n_keys;
     list->n_ranges = part.n_ranges;
-    mst_list_fini(&whole);
+    mst_key_list_fini(&whole);
 }
 
 /* A STEP: g pushed for request `of` (NULL: nothing), list pulled (NULL: nothing). */
 static mst_message make_step(const fixture *f, uint8_t *body, uint32_t request, const float *g, uint64_t n,
-                             uint32_t of, uint32_t rows, const mst_list *list, mst_wire wire)
+                             uint32_t of, uint32_t rows, const mst_key_list *list, mst_wire wire)
 {
     mst_step_head head = {.rows = rows, .push_floats = (uint32_t)n};
     mst_message m = {
@@ -152,7 +152,7 @@ static mst_message make_step(const fixture *f, uint8_t *body, uint32_t request, 
 }
 
 /* Flat positions of a list's floats, in its order. */
-static uint64_t positions(const fixture *f, const mst_list *list, uint64_t *out)
+static uint64_t positions(const fixture *f, const mst_key_list *list, uint64_t *out)
 {
     uint64_t n = 0;
     for (uint32_t i = 0; i < list->n_ranges; i++)
@@ -175,14 +175,14 @@ static void check_pull(const setup *s, mst_wire wire)
     start(&f, s);
     draw_list(&f, &f.lists[0], s->server, 3);
     mst_message m = make_step(&f, f.bodies[0], 5, NULL, 0, 0, 0, &f.lists[0], wire);
-    mst_shard_request r;
-    assert_int_equal(mst_shard_read(f.shard, 0, &m, f.bodies[0], &r), MST_OK);
+    mst_store_request r;
+    assert_int_equal(mst_store_read(f.shard, 0, &m, f.bodies[0], &r), MST_OK);
     assert_null(r.values);
     assert_int_equal(r.pulled->n_keys, f.lists[0].n_keys);
     uint64_t n = positions(&f, &f.lists[0], g_at);
-    assert_int_equal(mst_shard_reply_size(f.shard, &r), n * mst_wire_size(wire));
+    assert_int_equal(mst_store_reply_size(f.shard, &r), n * mst_wire_size(wire));
     uint8_t *out = f.bodies[1] + 1; /* unaligned */
-    mst_shard_reply(f.shard, &r, out);
+    mst_store_reply(f.shard, &r, out);
     for (uint64_t i = 0; i < n; i++) {
         uint8_t expected[4];
         mst_wire_encode(wire, &f.params.w[g_at[i]], 1, expected);
@@ -256,22 +256,22 @@ typedef struct push_case {
 } push_case;
 
 /* The update in pieces of 97 dense floats. */
-static mst_status apply_pieces(fixture *f, const mst_shard_request *const *requests, uint32_t n,
+static mst_status apply_pieces(fixture *f, const mst_store_request *const *requests, uint32_t n,
                                const mst_update *u)
 {
     uint64_t from = 0;
     for (uint64_t to = f->dense; to < f->dense + N_DENSE; to += 97) {
-        TRY(mst_shard_apply_piece(f->shard, requests, n, u, from, to));
+        TRY(mst_store_apply_piece(f->shard, requests, n, u, from, to));
         from = to;
     }
-    return mst_shard_apply_piece(f->shard, requests, n, u, from, UINT64_MAX);
+    return mst_store_apply_piece(f->shard, requests, n, u, from, UINT64_MAX);
 }
 
 static void check_push(const setup *s, const push_case *c)
 {
     fixture f;
-    mst_shard_request requests[3];
-    const mst_shard_request *order[3];
+    mst_store_request requests[3];
+    const mst_store_request *order[3];
     float *decoded[3], *w, *slots[MST_SLOT_MAX] = {0};
     start(&f, s);
     size_t bytes = f.params.size * sizeof(float);
@@ -284,8 +284,8 @@ static void check_push(const setup *s, const push_case *c)
         draw_list(&f, &f.lists[p], s->server, 2 + p);
         if (c->same_lists && p > 0) {
             f.random = random;
-            mst_list_fini(&f.lists[p]);
-            mst_list *l = &f.lists[p];
+            mst_key_list_fini(&f.lists[p]);
+            mst_key_list *l = &f.lists[p];
             *l = f.lists[0];
             l->key_capacity = 0;
         }
@@ -295,18 +295,18 @@ static void check_push(const setup *s, const push_case *c)
         for (uint32_t p = 0; p < c->n; p++) {
             uint8_t *body = f.bodies[p] + c->unaligned;
             mst_message m = make_step(&f, body, round, NULL, 0, 0, 0, &f.lists[p], c->wire);
-            assert_int_equal(mst_shard_read(f.shard, p, &m, body, &requests[p]), MST_OK);
+            assert_int_equal(mst_store_read(f.shard, p, &m, body, &requests[p]), MST_OK);
             uint64_t n = positions(&f, &f.lists[p], g_at);
             for (uint64_t i = 0; i < n; i++)
                 g_floats[p][i] = draw_float(&f);
             m = make_step(&f, body, round, g_floats[p], n, round, c->rows[p], NULL, c->wire);
-            assert_int_equal(mst_shard_read(f.shard, p, &m, body, &requests[p]), MST_OK);
+            assert_int_equal(mst_store_read(f.shard, p, &m, body, &requests[p]), MST_OK);
             assert_non_null(requests[p].values);
             mst_wire_decode(c->wire, body + MST_STEP_HEAD, n, g_floats[p]);
             decoded[p] = g_floats[p];
             order[p] = &requests[p];
         }
-        assert_int_equal(round == 0 ? mst_shard_apply(f.shard, order, c->n, &u)
+        assert_int_equal(round == 0 ? mst_store_apply(f.shard, order, c->n, &u)
                                     : apply_pieces(&f, order, c->n, &u),
                          MST_OK);
         apply_plainly(&f, decoded, c->rows, c->n, &u, w, slots, s->clip ? s->clip_norm : 0);
@@ -396,7 +396,7 @@ static void test_step(void **state)
     };
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         fixture f;
-        mst_shard_request r[2];
+        mst_store_request r[2];
         float *values[2];
         uint8_t *body = malloc(BODY);
         setup s = {.optimizer = cases[c].optimizer,
@@ -408,15 +408,15 @@ static void test_step(void **state)
         start(&f, &s);
         assert_non_null(body);
         for (uint32_t i = 0; i < 2; i++) {
-            mst_list *l = &f.lists[i];
+            mst_key_list *l = &f.lists[i];
             uint32_t every = i == 0 ? cases[c].push_every : cases[c].pull_every;
-            assert_int_equal(mst_list_room(l, n_keys), MST_OK);
+            assert_int_equal(mst_key_list_room(l, n_keys), MST_OK);
             for (uint32_t k = i == 0 ? 100 : 0; k < n_keys - (i == 0 ? 0 : 100); k++)
                 if (draw(&f, every) == 0)
                     l->keys[l->n_keys++] = k;
             l->ranges[l->n_ranges++] = (mst_extent){f.dense + i, 50};
         }
-        uint64_t n = mst_list_floats(&f.lists[0], 1);
+        uint64_t n = mst_key_list_floats(&f.lists[0], 1);
         for (uint64_t i = 0; i < n; i++)
             g_floats[0][i] = draw_float(&f);
         size_t bytes = f.params.size * sizeof(float);
@@ -424,24 +424,24 @@ static void test_step(void **state)
         assert_true(before != NULL && after != NULL);
         memcpy(before, f.params.w, bytes);
         for (uint32_t way = 0; way < 2; way++) {
-            const mst_shard_request *one = &r[way];
+            const mst_store_request *one = &r[way];
             mst_update u = {.lr = 0.1f, .step = 1};
             memcpy(f.params.w, before, bytes);
             for (uint32_t k = 0; k < f.params.n_slots; k++)
                 memset(f.params.slots[k], 0, bytes);
             mst_message m = make_step(&f, body, 0, NULL, 0, 0, 0, &f.lists[0], cases[c].wire);
-            assert_int_equal(mst_shard_read(f.shard, way, &m, body, &r[way]), MST_OK);
+            assert_int_equal(mst_store_read(f.shard, way, &m, body, &r[way]), MST_OK);
             m = make_step(&f, body, 1, g_floats[0], n, 0, 1, &f.lists[1], cases[c].wire);
-            assert_int_equal(mst_shard_read(f.shard, way, &m, body, &r[way]), MST_OK);
-            assert_non_null(values[way] = calloc(1, mst_shard_reply_size(f.shard, &r[way])));
+            assert_int_equal(mst_store_read(f.shard, way, &m, body, &r[way]), MST_OK);
+            assert_non_null(values[way] = calloc(1, mst_store_reply_size(f.shard, &r[way])));
             if (way == 0) {
-                assert_int_equal(mst_shard_apply(f.shard, &one, 1, &u), MST_OK);
-                mst_shard_reply(f.shard, &r[way], values[way]);
+                assert_int_equal(mst_store_apply(f.shard, &one, 1, &u), MST_OK);
+                mst_store_reply(f.shard, &r[way], values[way]);
                 memcpy(after, f.params.w, bytes);
             } else {
-                assert_int_equal(mst_shard_step(f.shard, &r[way], &u, values[way]), MST_OK);
+                assert_int_equal(mst_store_step(f.shard, &r[way], &u, values[way]), MST_OK);
                 assert_memory_equal(after, f.params.w, bytes);
-                assert_memory_equal(values[0], values[1], mst_shard_reply_size(f.shard, &r[way]));
+                assert_memory_equal(values[0], values[1], mst_store_reply_size(f.shard, &r[way]));
             }
         }
         free(values[0]);
@@ -460,53 +460,53 @@ static const setup plain = {.optimizer = "sgd", .width = 1, .n_servers = 2, .n_w
 static void test_ring(void **state)
 {
     fixture f;
-    mst_shard_request r, held;
+    mst_store_request r, held;
     (void)state;
     start(&f, &plain);
     uint32_t keys[] = {1, 2};
-    mst_list list = {.n_keys = 2, .keys = keys};
+    mst_key_list list = {.n_keys = 2, .keys = keys};
     const float g[] = {1, 2};
     for (uint32_t request = 100; request < 100 + MST_LISTS; request++) {
         mst_message m = make_step(&f, f.bodies[0], request, NULL, 0, 0, 0, &list, MST_WIRE_FP32);
-        assert_int_equal(mst_shard_read(f.shard, 0, &m, f.bodies[0], &r), MST_OK);
+        assert_int_equal(mst_store_read(f.shard, 0, &m, f.bodies[0], &r), MST_OK);
     }
     mst_message push = make_step(&f, f.bodies[1], 1u << 31, g, 2, 100, 1, NULL, MST_WIRE_FP32);
-    assert_int_equal(mst_shard_read(f.shard, 0, &push, f.bodies[1], &held), MST_OK);
+    assert_int_equal(mst_store_read(f.shard, 0, &push, f.bodies[1], &held), MST_OK);
     assert_ptr_not_equal(held.pushed, NULL);
     assert_int_equal(held.pushed_request, 100);
     /* a push and a pull that need the same place */
     mst_message both = make_step(&f, f.bodies[0], 116, g, 2, 100, 1, &list, MST_WIRE_FP32);
-    assert_int_equal(mst_shard_read(f.shard, 0, &both, f.bodies[0], &r), MST_EINPUT);
+    assert_int_equal(mst_store_read(f.shard, 0, &both, f.bodies[0], &r), MST_EINPUT);
     assert_string_equal(mst_error_text(),
                         "worker 0 pulls with request 116 a list in place of the one it pushes for, of "
                         "request 100");
     /* the 17th replaces the first, also under a push that was read before */
     mst_message m = make_step(&f, f.bodies[0], 116, NULL, 0, 0, 0, &list, MST_WIRE_FP32);
-    assert_int_equal(mst_shard_read(f.shard, 0, &m, f.bodies[0], &r), MST_OK);
-    assert_int_equal(mst_shard_read(f.shard, 0, &push, f.bodies[1], &r), MST_EINPUT);
+    assert_int_equal(mst_store_read(f.shard, 0, &m, f.bodies[0], &r), MST_OK);
+    assert_int_equal(mst_store_read(f.shard, 0, &push, f.bodies[1], &r), MST_EINPUT);
     assert_string_equal(mst_error_text(),
                         "worker 0 pushes for its request 100, whose list is not known to server 0");
-    const mst_shard_request *one = &held;
+    const mst_store_request *one = &held;
     float before = f.params.w[1];
-    assert_int_equal(mst_shard_apply(f.shard, &one, 1, &(mst_update){.lr = 1}), MST_EINPUT);
+    assert_int_equal(mst_store_apply(f.shard, &one, 1, &(mst_update){.lr = 1}), MST_EINPUT);
     assert_string_equal(mst_error_text(), "worker 0 replaced a list that its push of 2 floats belongs to");
     assert_true(f.params.w[1] == before);
     /* another worker's lists are its own */
     push.count = 116;
-    assert_int_equal(mst_shard_read(f.shard, 1, &push, f.bodies[1], &r), MST_EINPUT);
-    assert_int_equal(mst_shard_read(f.shard, 0, &push, f.bodies[1], &held), MST_OK);
-    mst_shard_forget(f.shard, 1);
-    mst_shard_forget(f.shard, 0);
-    assert_int_equal(mst_shard_read(f.shard, 0, &push, f.bodies[1], &r), MST_EINPUT);
-    assert_int_equal(mst_shard_apply(f.shard, &one, 1, &(mst_update){.lr = 1}), MST_OK);
+    assert_int_equal(mst_store_read(f.shard, 1, &push, f.bodies[1], &r), MST_EINPUT);
+    assert_int_equal(mst_store_read(f.shard, 0, &push, f.bodies[1], &held), MST_OK);
+    mst_store_forget(f.shard, 1);
+    mst_store_forget(f.shard, 0);
+    assert_int_equal(mst_store_read(f.shard, 0, &push, f.bodies[1], &r), MST_EINPUT);
+    assert_int_equal(mst_store_apply(f.shard, &one, 1, &(mst_update){.lr = 1}), MST_OK);
     assert_true(f.params.w[1] == before - 1);
     stop(&f);
 }
 
 static void refuse(fixture *f, const mst_message *m, const char *sentence)
 {
-    mst_shard_request r;
-    assert_int_equal(mst_shard_read(f->shard, 0, m, f->bodies[0], &r), MST_EINPUT);
+    mst_store_request r;
+    assert_int_equal(mst_store_read(f->shard, 0, m, f->bodies[0], &r), MST_EINPUT);
     if (strstr(mst_error_text(), sentence) == NULL)
         fail_msg("\"%s\" has not \"%s\"", mst_error_text(), sentence);
 }
@@ -514,7 +514,7 @@ static void refuse(fixture *f, const mst_message *m, const char *sentence)
 static void test_refused(void **state)
 {
     fixture f;
-    mst_shard_request r;
+    mst_store_request r;
     (void)state;
     start(&f, &plain);
     uint32_t cut = f.table.key_starts[1], keys[] = {3, cut - 1, cut};
@@ -523,16 +523,16 @@ static void test_refused(void **state)
     mst_placement_owned(&f.table, 0, owned, &n_owned);
     assert_true(n_owned > 0);
     uint64_t end = owned[n_owned - 1].first + owned[n_owned - 1].count;
-    mst_list list = {.n_keys = 2, .keys = keys, .n_ranges = 1, .ranges = {{end - 2, 2}}};
+    mst_key_list list = {.n_keys = 2, .keys = keys, .n_ranges = 1, .ranges = {{end - 2, 2}}};
     uint8_t *body = f.bodies[0];
     mst_message m = make_step(&f, body, 1, NULL, 0, 0, 0, &list, MST_WIRE_FP32);
-    assert_int_equal(mst_shard_read(f.shard, 0, &m, body, &r), MST_OK);
-    assert_int_equal(mst_shard_read(f.shard, 2, &m, body, &r), MST_EINPUT);
+    assert_int_equal(mst_store_read(f.shard, 0, &m, body, &r), MST_OK);
+    assert_int_equal(mst_store_read(f.shard, 2, &m, body, &r), MST_EINPUT);
     assert_string_equal(mst_error_text(), "a STEP of worker 2; there are 2");
 
     list.n_keys = 3;
     m = make_step(&f, body, 1, NULL, 0, 0, 0, &list, MST_WIRE_FP32);
-    assert_int_equal(mst_shard_read(f.shard, 0, &m, body, &r), MST_EINPUT);
+    assert_int_equal(mst_store_read(f.shard, 0, &m, body, &r), MST_EINPUT);
     /* a refused list leaves its place unknown */
     const float g[8] = {0};
     m = make_step(&f, body, 2, g, 4, 1, 1, NULL, MST_WIRE_FP32);
@@ -540,7 +540,7 @@ static void test_refused(void **state)
 
     list.n_keys = 2;
     m = make_step(&f, body, 1, NULL, 0, 0, 0, &list, MST_WIRE_FP32);
-    assert_int_equal(mst_shard_read(f.shard, 0, &m, body, &r), MST_OK);
+    assert_int_equal(mst_store_read(f.shard, 0, &m, body, &r), MST_OK);
     m = make_step(&f, body, 2, g, 5, 1, 1, NULL, MST_WIRE_FP32);
     refuse(&f, &m, "worker 0 pushes 5 floats for its request 1, whose list has 4");
 
@@ -582,53 +582,53 @@ static void test_watch(void **state)
     fixture f;
     (void)state;
     start(&f, &plain);
-    assert_int_equal(mst_shard_watched_size(f.shard), 0);
+    assert_int_equal(mst_store_watched_size(f.shard), 0);
     draw_list(&f, &f.lists[0], 0, 2);
     mst_message m = make_step(&f, f.bodies[0], 0, NULL, 0, 0, 0, &f.lists[0], MST_WIRE_FP32);
     m.type = MST_PS_EVAL_LIST;
-    assert_int_equal(mst_shard_watch(f.shard, &m, f.bodies[0]), MST_OK);
+    assert_int_equal(mst_store_watch(f.shard, &m, f.bodies[0]), MST_OK);
     m.flags = 0;
-    assert_int_equal(mst_shard_watch(f.shard, &m, f.bodies[0]), MST_OK);
+    assert_int_equal(mst_store_watch(f.shard, &m, f.bodies[0]), MST_OK);
     uint64_t n = positions(&f, &f.lists[0], g_at);
-    assert_int_equal(mst_shard_watched_size(f.shard), n * sizeof(float));
+    assert_int_equal(mst_store_watched_size(f.shard), n * sizeof(float));
     float *out = malloc(n * sizeof *out);
     assert_non_null(out);
-    mst_shard_watched(f.shard, out);
+    mst_store_watched(f.shard, out);
     for (uint64_t i = 0; i < n; i++)
         assert_true(out[i] == f.params.w[g_at[i]]);
     free(out);
     m.flags = MST_STEP_PUSH;
-    assert_int_equal(mst_shard_watch(f.shard, &m, f.bodies[0]), MST_EINPUT);
+    assert_int_equal(mst_store_watch(f.shard, &m, f.bodies[0]), MST_EINPUT);
     assert_string_equal(mst_error_text(), "message EVAL_LIST with flags 0x1, which mean nothing");
     m.flags = 0;
     m.size--;
-    assert_int_equal(mst_shard_watch(f.shard, &m, f.bodies[0]), MST_EINPUT);
+    assert_int_equal(mst_store_watch(f.shard, &m, f.bodies[0]), MST_EINPUT);
     stop(&f);
 }
 
 static void test_wrong_options(void **state)
 {
     fixture f;
-    mst_shard *shard;
+    mst_store *shard;
     (void)state;
     start(&f, &plain);
-    mst_shard_options options = {.optimizer = &f.optimizer,
+    mst_store_options options = {.optimizer = &f.optimizer,
                                  .params = &f.params,
                                  .table = &f.table,
                                  .server = 2,
                                  .n_workers = 1,
                                  .n_threads = 1};
-    assert_int_equal(mst_shard_new(&options, &shard), MST_EUSAGE);
+    assert_int_equal(mst_store_new(&options, &shard), MST_EUSAGE);
     options.server = 0;
     options.n_threads = 0;
-    assert_int_equal(mst_shard_new(&options, &shard), MST_EUSAGE);
+    assert_int_equal(mst_store_new(&options, &shard), MST_EUSAGE);
     options.n_threads = 1;
     f.table.size += 16;
-    assert_int_equal(mst_shard_new(&options, &shard), MST_EUSAGE);
+    assert_int_equal(mst_store_new(&options, &shard), MST_EUSAGE);
     f.table.size -= 16;
-    mst_shard_request r = {.values = g_floats, .head = {.rows = 1}};
-    const mst_shard_request *all[3] = {&r, &r, &r};
-    assert_int_equal(mst_shard_apply(f.shard, all, 3, &(mst_update){.lr = 1}), MST_EUSAGE);
+    mst_store_request r = {.values = g_floats, .head = {.rows = 1}};
+    const mst_store_request *all[3] = {&r, &r, &r};
+    assert_int_equal(mst_store_apply(f.shard, all, 3, &(mst_update){.lr = 1}), MST_EUSAGE);
     assert_string_equal(mst_error_text(), "3 pushes for one update; there are 2 workers");
     stop(&f);
 }
@@ -645,10 +645,10 @@ static void test_short_memory(void **state)
     uint64_t n = positions(&f, &f.lists[0], g_at);
     memset(g_floats, 0, sizeof g_floats);
     for (uint64_t k = 1; !whole; k++) {
-        mst_shard *shard = NULL;
-        mst_shard_request r;
-        const mst_shard_request *one = &r;
-        mst_shard_options options = {.optimizer = &f.optimizer,
+        mst_store *shard = NULL;
+        mst_store_request r;
+        const mst_store_request *one = &r;
+        mst_store_options options = {.optimizer = &f.optimizer,
                                      .params = &f.params,
                                      .table = &f.table,
                                      .n_workers = 2,
@@ -657,21 +657,21 @@ static void test_short_memory(void **state)
         mst_message pull = make_step(&f, f.bodies[0], 0, NULL, 0, 0, 0, &f.lists[0], MST_WIRE_BF16);
         mst_message push = make_step(&f, f.bodies[1], 1, g_floats[0], n, 0, 1, NULL, MST_WIRE_BF16);
         mst_alloc_fail_at(k);
-        mst_status st = mst_shard_new(&options, &shard);
+        mst_status st = mst_store_new(&options, &shard);
         if (st == MST_OK)
-            st = mst_shard_read(shard, 0, &pull, f.bodies[0], &r);
+            st = mst_store_read(shard, 0, &pull, f.bodies[0], &r);
         if (st == MST_OK)
-            st = mst_shard_read(shard, 0, &push, f.bodies[1], &r);
+            st = mst_store_read(shard, 0, &push, f.bodies[1], &r);
         if (st == MST_OK)
-            st = mst_shard_apply(shard, &one, 1, &(mst_update){.lr = 1});
+            st = mst_store_apply(shard, &one, 1, &(mst_update){.lr = 1});
         mst_alloc_fail_at(0);
         whole = st == MST_OK;
         if (!whole)
             assert_int_equal(st, MST_ENOMEM);
-        mst_shard_destroy(shard);
+        mst_store_destroy(shard);
         assert_true(k < 100);
     }
-    mst_shard_destroy(NULL);
+    mst_store_destroy(NULL);
     stop(&f);
 }
 

@@ -11,22 +11,22 @@
 
 #include "base/isa.h"
 #include "base/rng.h"
-#include "ps/keys_impl.h"
+#include "ps/key_pack_impl.h"
 
 #define MAX_KEYS 300
 
 typedef struct variant {
-    mst_keys_pack_fn *pack;
-    mst_keys_unpack_fn *unpack;
+    mst_key_pack_fn *pack;
+    mst_key_unpack_fn *unpack;
 } variant;
 
 static unsigned variants(variant *out)
 {
     unsigned n = 0;
-    out[n++] = (variant){mst_keys_pack_portable, mst_keys_unpack_portable};
+    out[n++] = (variant){mst_key_pack_portable, mst_key_unpack_portable};
 #ifdef __x86_64__
     if (mst_isa_supported(MST_ISA_AVX512))
-        out[n++] = (variant){mst_keys_pack_avx512, mst_keys_unpack_avx512};
+        out[n++] = (variant){mst_key_pack_avx512, mst_key_unpack_avx512};
 #endif
     return n;
 }
@@ -61,17 +61,17 @@ static void check_round_trip(const uint32_t *keys, uint32_t n)
 {
     variant v[4];
     unsigned n_variants = variants(v);
-    uint8_t *want = malloc(mst_keys_bound(n) + 1);
+    uint8_t *want = malloc(mst_key_pack_bound(n) + 1);
     size_t size = pack_plain(keys, n, want);
     for (unsigned i = 0; i < n_variants; i++) {
-        uint8_t *room = malloc(mst_keys_bound(n) + 1);
-        assert_int_equal(mst_keys_pack_with(v[i].pack, keys, n, room), size);
+        uint8_t *room = malloc(mst_key_pack_bound(n) + 1);
+        assert_int_equal(mst_key_pack_with(v[i].pack, keys, n, room), size);
         assert_memory_equal(room, want, size);
         uint8_t *exact = malloc(size + (size == 0));
         uint32_t *back = malloc(n * sizeof *back + 1);
         memcpy(exact, room, size);
         uint32_t from = n ? keys[0] : 0, to = n ? keys[n - 1] + 1 : 0;
-        assert_int_equal(mst_keys_unpack_with(v[i].unpack, exact, size, n, from, to, back), MST_OK);
+        assert_int_equal(mst_key_unpack_with(v[i].unpack, exact, size, n, from, to, back), MST_OK);
         if (n != 0)
             assert_memory_equal(back, keys, n * sizeof *keys);
         free(back);
@@ -129,15 +129,15 @@ static void golden_bytes(void **state)
     static const uint8_t want[] = {2, 1, 0, 0, 3, 0x10, 0x0C}; /* gaps 0 2 0 6, 3 bits each */
     uint8_t out[256];
     uint32_t run[34];
-    assert_true(mst_keys_bound(5) <= sizeof out);
-    assert_int_equal(mst_keys_pack(keys, 5, out), sizeof want);
+    assert_true(mst_key_pack_bound(5) <= sizeof out);
+    assert_int_equal(mst_key_pack(keys, 5, out), sizeof want);
     assert_memory_equal(out, want, sizeof want);
     for (uint32_t i = 0; i < 34; i++)
         run[i] = 7 + i + (i == 33); /* 32 gaps of nothing, then one of 1 */
-    assert_int_equal(mst_keys_pack(run, 34, out), 7);
+    assert_int_equal(mst_key_pack(run, 34, out), 7);
     assert_memory_equal(out, ((uint8_t[]){7, 0, 0, 0, 0, 1, 1}), 7);
-    assert_int_equal(mst_keys_pack(NULL, 0, out), 0);
-    assert_int_equal(mst_keys_bound(0), 0);
+    assert_int_equal(mst_key_pack(NULL, 0, out), 0);
+    assert_int_equal(mst_key_pack_bound(0), 0);
 }
 
 /* Every cut and every extension of good input is refused, and nothing behind it is read. */
@@ -154,14 +154,14 @@ static void cut_and_extended(void **state)
         keys[0] = 5;
         for (uint32_t i = 1; i < n; i++)
             keys[i] = keys[i - 1] + 1 + mst_rng_below(&rng, 1 + (n << 10));
-        size_t size = mst_keys_pack(keys, n, room);
+        size_t size = mst_key_pack(keys, n, room);
         for (size_t length = 0; length <= size + 3; length++) {
             uint8_t *exact = calloc(length + 1, 1);
             uint8_t *tight = realloc(exact, length ? length : 1);
             memset(tight, 0, length);
             memcpy(tight, room, length < size ? length : size);
             for (unsigned i = 0; i < n_variants; i++) {
-                mst_status st = mst_keys_unpack_with(v[i].unpack, tight, length, n, 0, UINT32_MAX, back);
+                mst_status st = mst_key_unpack_with(v[i].unpack, tight, length, n, 0, UINT32_MAX, back);
                 assert_int_equal(st, length == size ? MST_OK : MST_EINPUT);
                 if (st != MST_OK)
                     assert_ptr_equal(strstr(mst_error_text(), "packed keys: "), mst_error_text());
@@ -187,12 +187,12 @@ static void corrupted(void **state)
         for (uint32_t i = 1; i < n; i++)
             keys[i] = keys[i - 1] + 1 + mst_rng_below(&rng, round % 2 ? 100 : 40000000);
         uint32_t to = keys[n - 1] + 1 + mst_rng_below(&rng, 3);
-        size_t size = mst_keys_pack(keys, n, room);
+        size_t size = mst_key_pack(keys, n, room);
         for (uint32_t i = mst_rng_below(&rng, 4); i > 0; i--)
             room[mst_rng_below(&rng, (uint32_t)size)] = (uint8_t)mst_rng_u32(&rng);
         mst_status first = MST_OK;
         for (unsigned i = 0; i < n_variants; i++) {
-            mst_status st = mst_keys_unpack_with(v[i].unpack, room, size, n, from, to, back);
+            mst_status st = mst_key_unpack_with(v[i].unpack, room, size, n, from, to, back);
             assert_true(i == 0 || st == first); /* all variants agree */
             first = st;
             for (uint32_t k = 0; st == MST_OK && k < n; k++)
@@ -208,10 +208,10 @@ static void refuse(const uint8_t *in, size_t size, uint32_t n, uint32_t from, ui
     variant v[4];
     unsigned n_variants = variants(v);
     for (unsigned i = 0; i < n_variants; i++) {
-        assert_int_equal(mst_keys_unpack_with(v[i].unpack, in, size, n, from, to, keys), MST_EINPUT);
+        assert_int_equal(mst_key_unpack_with(v[i].unpack, in, size, n, from, to, keys), MST_EINPUT);
         assert_string_equal(mst_error_text(), sentence);
     }
-    assert_int_equal(mst_keys_unpack(in, size, n, from, to, keys), MST_EINPUT);
+    assert_int_equal(mst_key_unpack(in, size, n, from, to, keys), MST_EINPUT);
 }
 
 static void sentences(void **state)
@@ -250,7 +250,7 @@ static void wrapped_blocks(void **state)
         variant v[4];
         unsigned n_variants = variants(v);
         for (unsigned i = 0; i < n_variants; i++)
-            assert_int_equal(mst_keys_unpack_with(v[i].unpack, in, sizeof in, 65, 0, UINT32_MAX, keys),
+            assert_int_equal(mst_key_unpack_with(v[i].unpack, in, sizeof in, 65, 0, UINT32_MAX, keys),
                              MST_EINPUT);
     }
 }

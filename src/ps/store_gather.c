@@ -1,15 +1,15 @@
-/* A server's data: reading the weights of a list; contract in shard_impl.h.
+/* A server's data: reading the weights of a list; contract in store_impl.h.
  *
  * Keys ascend but are scattered over a store that is larger than any cache, so the loads are started some
  * keys ahead. Large lists are shared by the threads in equal parts, each writing its own part of the result.
  */
 #include <string.h>
 
-#include "ps/shard_impl.h"
+#include "ps/store_impl.h"
 
 typedef struct gather {
-    mst_shard *shard;
-    const mst_list *list;
+    mst_store *store;
+    const mst_key_list *list;
     mst_wire wire;
     uint8_t *out;
     uint64_t from, to; /* floats of the ranges */
@@ -17,12 +17,12 @@ typedef struct gather {
     bool keys;
 } gather;
 
-void mst_shard_read_keys(const float *w, uint32_t width, const uint32_t *keys, size_t n, uint8_t *out)
+void mst_store_read_keys(const float *w, uint32_t width, const uint32_t *keys, size_t n, uint8_t *out)
 {
-    size_t near = n > MST_SHARD_AHEAD ? n - MST_SHARD_AHEAD : 0, i = 0;
+    size_t near = n > MST_STORE_AHEAD ? n - MST_STORE_AHEAD : 0, i = 0;
     if (width == 1) {
         for (; i < near; i++) {
-            __builtin_prefetch(&w[keys[i + MST_SHARD_AHEAD]], 0, 2);
+            __builtin_prefetch(&w[keys[i + MST_STORE_AHEAD]], 0, 2);
             memcpy(out + i * sizeof *w, &w[keys[i]], sizeof *w);
         }
         for (; i < n; i++)
@@ -32,14 +32,14 @@ void mst_shard_read_keys(const float *w, uint32_t width, const uint32_t *keys, s
     size_t size = width * sizeof *w;
     for (; i < n; i++) {
         if (i < near)
-            __builtin_prefetch(&w[(size_t)keys[i + MST_SHARD_AHEAD] * width], 0, 2);
+            __builtin_prefetch(&w[(size_t)keys[i + MST_STORE_AHEAD] * width], 0, 2);
         memcpy(out + i * size, &w[(size_t)keys[i] * width], size);
     }
 }
 
 static void keys_part(const gather *job, unsigned t)
 {
-    const mst_shard *self = job->shard;
+    const mst_store *self = job->store;
     const mst_placement *table = self->options.table;
     const float *w = self->options.params->w + table->sparse_offset;
     uint32_t width = table->width;
@@ -49,14 +49,14 @@ static void keys_part(const gather *job, unsigned t)
     if (from == to)
         return;
     if (job->wire == MST_WIRE_FP32) {
-        mst_shard_read_keys(w, width, job->list->keys + from, (size_t)(to - from), out);
+        mst_store_read_keys(w, width, job->list->keys + from, (size_t)(to - from), out);
         return;
     }
     float *chunk = self->chunks + t * self->chunk;
     size_t most = self->chunk / width;
     while (from < to) {
         size_t part = to - from < most ? (size_t)(to - from) : most;
-        mst_shard_read_keys(w, width, job->list->keys + from, part, (uint8_t *)chunk);
+        mst_store_read_keys(w, width, job->list->keys + from, part, (uint8_t *)chunk);
         mst_wire_encode(job->wire, chunk, part * width, out);
         out += part * width * size;
         from += part;
@@ -65,7 +65,7 @@ static void keys_part(const gather *job, unsigned t)
 
 static void ranges_part(const gather *job, unsigned t)
 {
-    const float *w = job->shard->options.params->w;
+    const float *w = job->store->options.params->w;
     uint64_t n = job->to - job->from, at = 0;
     uint64_t from = job->from + n * t / job->n_threads, to = job->from + n * (t + 1) / job->n_threads;
     size_t size = mst_wire_size(job->wire);
@@ -87,13 +87,13 @@ static void run_part(void *arg, unsigned t)
         keys_part(job, t);
 }
 
-void mst_shard_gather(mst_shard *self, const mst_list *list, mst_wire wire, uint64_t from, uint64_t to,
+void mst_store_gather(mst_store *self, const mst_key_list *list, mst_wire wire, uint64_t from, uint64_t to,
                       bool keys, void *out)
 {
     gather job = {
-        .shard = self, .list = list, .wire = wire, .out = out, .from = from, .to = to, .keys = keys};
+        .store = self, .list = list, .wire = wire, .out = out, .from = from, .to = to, .keys = keys};
     uint64_t key_floats = keys ? (uint64_t)list->n_keys * self->options.table->width : 0;
-    job.n_threads = mst_shard_threads(self, to - from + key_floats);
+    job.n_threads = mst_store_threads(self, to - from + key_floats);
     if (job.n_threads > 1)
         mst_team_run(self->team, run_part, &job);
     else
@@ -102,45 +102,45 @@ void mst_shard_gather(mst_shard *self, const mst_list *list, mst_wire wire, uint
 
 /* ---- answers ---- */
 
-size_t mst_shard_reply_size(const mst_shard *self, const mst_shard_request *request)
+size_t mst_store_reply_size(const mst_store *self, const mst_store_request *request)
 {
     if (request->pulled == NULL)
         return 0;
-    return (size_t)mst_list_floats(request->pulled, self->options.table->width) *
+    return (size_t)mst_key_list_floats(request->pulled, self->options.table->width) *
            mst_wire_size(request->wire);
 }
 
-void mst_shard_reply(mst_shard *self, const mst_shard_request *request, void *out)
+void mst_store_reply(mst_store *self, const mst_store_request *request, void *out)
 {
     if (request->pulled != NULL)
-        mst_shard_reply_rest(self, request, 0, out);
+        mst_store_reply_rest(self, request, 0, out);
 }
 
-void mst_shard_reply_part(mst_shard *self, const mst_shard_request *request, uint64_t first, uint64_t count,
+void mst_store_reply_part(mst_store *self, const mst_store_request *request, uint64_t first, uint64_t count,
                           void *out)
 {
-    mst_shard_gather(self, request->pulled, request->wire, first, first + count, false, out);
+    mst_store_gather(self, request->pulled, request->wire, first, first + count, false, out);
 }
 
-void mst_shard_reply_rest(mst_shard *self, const mst_shard_request *request, uint64_t first, void *out)
+void mst_store_reply_rest(mst_store *self, const mst_store_request *request, uint64_t first, void *out)
 {
-    uint64_t all = mst_list_range_floats(request->pulled);
-    mst_shard_gather(self, request->pulled, request->wire, first, all, true, out);
+    uint64_t all = mst_key_list_range_floats(request->pulled);
+    mst_store_gather(self, request->pulled, request->wire, first, all, true, out);
 }
 
-uint64_t mst_shard_reply_place(const mst_shard_request *request, uint64_t number)
+uint64_t mst_store_reply_place(const mst_store_request *request, uint64_t number)
 {
-    const mst_list *list = request->pulled;
+    const mst_key_list *list = request->pulled;
     for (uint32_t i = 0; i < list->n_ranges; number -= list->ranges[i++].count)
         if (number < list->ranges[i].count)
             return list->ranges[i].first + number;
     return UINT64_MAX;
 }
 
-uint32_t mst_shard_reply_pieces(const mst_shard *self, const mst_shard_request *request, uint64_t first,
+uint32_t mst_store_reply_pieces(const mst_store *self, const mst_store_request *request, uint64_t first,
                                 uint64_t count, mst_piece *pieces, uint32_t most)
 {
-    const mst_list *list = request->pulled;
+    const mst_key_list *list = request->pulled;
     uint64_t before = 0, end = first + count;
     uint32_t n = 0;
     for (uint32_t i = 0; i < list->n_ranges && before < end; before += list->ranges[i++].count) {

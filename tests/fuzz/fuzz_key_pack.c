@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/isa.h"
-#include "ps/keys_impl.h"
+#include "ps/key_pack_impl.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -16,12 +16,12 @@ static void check(const uint32_t *keys, uint32_t n, uint32_t from, uint32_t to)
     for (uint32_t i = 0; i < n; i++)
         if (keys[i] < from || keys[i] >= to || (i > 0 && keys[i] <= keys[i - 1]))
             abort();
-    uint8_t *packed = malloc(mst_keys_bound(n) + 1);
+    uint8_t *packed = malloc(mst_key_pack_bound(n) + 1);
     uint32_t *back = malloc(n * sizeof *back + 1);
     if (packed == NULL || back == NULL)
         abort();
-    size_t size = mst_keys_pack(keys, n, packed);
-    if (mst_keys_unpack(packed, size, n, from, to, back) != MST_OK ||
+    size_t size = mst_key_pack(keys, n, packed);
+    if (mst_key_unpack(packed, size, n, from, to, back) != MST_OK ||
         (n != 0 && memcmp(back, keys, n * sizeof *keys) != 0))
         abort();
     free(packed);
@@ -40,8 +40,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     in = realloc(in, size - 4 + (size == 4));
     memcpy(in, data + 4, size - 4);
-    mst_status st = mst_keys_unpack_with(mst_keys_unpack_portable, in, size - 4, n, from, to, keys);
-    if (mst_keys_unpack(in, size - 4, n, from, to, again) != st)
+    mst_status st = mst_key_unpack_with(mst_key_unpack_portable, in, size - 4, n, from, to, keys);
+    if (mst_key_unpack(in, size - 4, n, from, to, again) != st)
         abort();
     if (st == MST_OK) {
         if (n != 0 && memcmp(keys, again, n * sizeof *keys) != 0)

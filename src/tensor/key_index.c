@@ -1,12 +1,12 @@
-/* Ranks of keys in a large fixed list; contract in localise_rows.h.
+/* Positions of keys in a large fixed list; contract in key_index.h.
  *
- * A cell stands for 32 keys: which of them are in the list, and how many of the list are below them. A key's
- * place is the count of its cell plus the bits below its own, so that translating a key costs one access to
- * memory, which is fetched some rows ahead. */
+ * A cell covers 32 keys: which of them are in the list, and how many keys of the list are below them. A key's
+ * position is the count of its cell plus the bits below its own, so that translating a key costs one access
+ * to memory, which is prefetched some rows ahead. */
 #include <string.h>
 
 #include "base/alloc.h"
-#include "ps/localise_rows.h"
+#include "tensor/key_index.h"
 
 #define ROWS_AHEAD 8
 #define CELL_KEYS  32
@@ -16,14 +16,14 @@ typedef struct cell {
     uint32_t below;
 } cell;
 
-struct mst_key_rank {
+struct mst_key_index {
     uint64_t n_cells;
-    cell *cells; /* pages that nobody touches cost nothing */
+    cell *cells; /* untouched pages cost nothing */
 };
 
-mst_status mst_key_rank_new(uint64_t n_keys, mst_key_rank **out)
+mst_status mst_key_index_new(uint64_t n_keys, mst_key_index **out)
 {
-    mst_key_rank *self = mst_zalloc(sizeof *self);
+    mst_key_index *self = mst_zalloc(sizeof *self);
     if (self == NULL)
         return mst_fail_memory();
     self->n_cells = n_keys / CELL_KEYS + 1;
@@ -36,7 +36,7 @@ mst_status mst_key_rank_new(uint64_t n_keys, mst_key_rank **out)
     return MST_OK;
 }
 
-void mst_key_rank_destroy(mst_key_rank *self)
+void mst_key_index_destroy(mst_key_index *self)
 {
     if (self == NULL)
         return;
@@ -44,13 +44,13 @@ void mst_key_rank_destroy(mst_key_rank *self)
     mst_free(self);
 }
 
-static inline const cell *cell_of(const mst_key_rank *self, uint32_t key)
+static inline const cell *cell_of(const mst_key_index *self, uint32_t key)
 {
     return &self->cells[key / CELL_KEYS];
 }
 
 /* Brings a row's cells closer. */
-static inline void fetch_cells(const mst_key_rank *self, const mst_row *row)
+static inline void fetch_cells(const mst_key_index *self, const mst_row *row)
 {
     for (uint32_t i = 0; i < row->n_keys; i++)
         __builtin_prefetch(cell_of(self, row->keys[i]));
@@ -63,7 +63,7 @@ static inline void fetch_row(const mst_row *row)
 }
 
 /* Row r is about to be read: its successors come closer, the farther one's keys, the nearer one's cells. */
-static inline void fetch_ahead(const mst_key_rank *self, const mst_batch *batch, uint32_t r)
+static inline void fetch_ahead(const mst_key_index *self, const mst_batch *batch, uint32_t r)
 {
     if (r + 2 * ROWS_AHEAD < batch->n_rows)
         fetch_row(&batch->rows[r + 2 * ROWS_AHEAD]);
@@ -71,7 +71,7 @@ static inline void fetch_ahead(const mst_key_rank *self, const mst_batch *batch,
         fetch_cells(self, &batch->rows[r + ROWS_AHEAD]);
 }
 
-void mst_key_rank_add(mst_key_rank *self, const mst_batch *batch, uint32_t n_prefix)
+void mst_key_index_add(mst_key_index *self, const mst_batch *batch, uint32_t n_prefix)
 {
     for (uint32_t r = 0; r < batch->n_rows; r++) {
         const mst_row *row = &batch->rows[r];
@@ -90,7 +90,7 @@ static inline uint32_t count_bits(uint32_t x)
     return ((x + (x >> 4)) & 0x0F0F0F0F) * 0x01010101 >> 24;
 }
 
-mst_status mst_key_rank_list(mst_key_rank *self, mst_list *list)
+mst_status mst_key_index_list(mst_key_index *self, mst_key_list *list)
 {
     uint32_t n = 0;
     for (uint64_t c = 0; c < self->n_cells; c++) {
@@ -99,7 +99,7 @@ mst_status mst_key_rank_list(mst_key_rank *self, mst_list *list)
         self->cells[c].below = n;
         n += count_bits(self->cells[c].bits);
     }
-    TRY(mst_list_room(list, n));
+    TRY(mst_key_list_room(list, n));
     list->n_keys = 0;
     for (uint64_t c = 0; c < self->n_cells; c++)
         for (uint32_t bits = self->cells[c].bits; bits != 0; bits &= bits - 1)
@@ -107,8 +107,8 @@ mst_status mst_key_rank_list(mst_key_rank *self, mst_list *list)
     return MST_OK;
 }
 
-void mst_key_rank_rows(const mst_key_rank *self, const mst_batch *batch, uint32_t n_prefix,
-                       uint32_t key_start, mst_row *rows, uint32_t *keys)
+void mst_key_index_rows(const mst_key_index *self, const mst_batch *batch, uint32_t n_prefix,
+                        uint32_t key_start, mst_row *rows, uint32_t *keys)
 {
     for (uint32_t r = 0; r < batch->n_rows; r++) {
         const mst_row *row = &batch->rows[r];

@@ -5,8 +5,8 @@
  * are ever touched. A worker's last MST_LISTS lists are remembered, so that a push carries values only.
  *
  * Thread: one caller. Large applies and gathers are shared with apply threads inside the call. */
-#ifndef MST_PS_SHARD_H
-#define MST_PS_SHARD_H
+#ifndef MST_PS_STORE_H
+#define MST_PS_STORE_H
 
 #include "optim/optim.h"
 #include "ps/placement.h"
@@ -14,97 +14,97 @@
 
 #define MST_LISTS 16 /* per worker: pipeline + 2 at most */
 
-typedef struct mst_shard mst_shard;
+typedef struct mst_store mst_store;
 
-typedef struct mst_shard_options {
+typedef struct mst_store_options {
     const mst_optimizer *optimizer;
-    mst_params *params;         /* reserved by the caller; outlives the shard */
-    const mst_placement *table; /* outlives the shard */
+    mst_params *params;         /* reserved by the caller; outlives the store */
+    const mst_placement *table; /* outlives the store */
     uint32_t server, n_workers;
     unsigned n_threads; /* for large requests; at least 1 */
     uint32_t large;     /* floats from which they are used; 0: a default */
     bool clip;          /* apply --clip-norm here: where this server sees the whole mean gradient */
-} mst_shard_options;
+} mst_store_options;
 
-mst_status mst_shard_new(const mst_shard_options *options, mst_shard **out);
-void mst_shard_destroy(mst_shard *self); /* NULL-safe */
+mst_status mst_store_new(const mst_store_options *options, mst_store **out);
+void mst_store_destroy(mst_store *self); /* NULL-safe */
 
-/* A STEP that has been read and checked. Points into the message's body and the shard's lists: a list is
+/* A STEP that has been read and checked. Points into the message's body and the store's lists: a list is
  * replaced by that of the worker's pull whose request has the same number modulo MST_LISTS. */
-typedef struct mst_shard_request {
+typedef struct mst_store_request {
     uint32_t worker, request, flags;
     mst_wire wire;
     mst_step_head head;
-    const void *values;     /* pushed floats as on the wire; NULL: no push */
-    const mst_list *pushed; /* their list, and the request that named it */
+    const void *values;         /* pushed floats as on the wire; NULL: no push */
+    const mst_key_list *pushed; /* their list, and the request that named it */
     uint32_t pushed_request;
-    const mst_list *pulled; /* NULL: no pull */
-} mst_shard_request;
+    const mst_key_list *pulled; /* NULL: no pull */
+} mst_store_request;
 
 /* A push that comes in parts before its STEP: from the end of its values to the beginning, which the STEP
  * brings. All zero: no part has come. */
-typedef struct mst_shard_parts {
+typedef struct mst_store_parts {
     uint32_t request; /* that named the list */
     mst_wire wire;
     uint64_t floats; /* of the list */
     uint64_t from;   /* floats [from, floats) are here */
-} mst_shard_parts;
+} mst_store_parts;
 
 /* Checks a GRADIENT by its header, before its body is received: *next is what `parts` will be when it is
  * there. Its floats belong at number next->from of the push's values, which have room for next->floats. A
  * failure's sentence says what is wrong with the message. */
-mst_status mst_shard_part(const mst_shard *self, uint32_t worker, const mst_message *m,
-                          const mst_shard_parts *parts, mst_shard_parts *next);
+mst_status mst_store_part(const mst_store *self, uint32_t worker, const mst_message *m,
+                          const mst_store_parts *parts, mst_store_parts *next);
 
 /* Checks a STEP from a worker and remembers its pull list. The body must stay until the request was applied.
  * A failure's sentence says what is wrong with the message; the worker is then to be dropped. */
-mst_status mst_shard_read(mst_shard *self, uint32_t worker, const mst_message *m, const void *body,
-                          mst_shard_request *out);
+mst_status mst_store_read(mst_store *self, uint32_t worker, const mst_message *m, const void *body,
+                          mst_store_request *out);
 /* The same for a STEP whose push came in parts: the floats of the body are copied to the others, in values,
  * which is to stay until the request was applied. */
-mst_status mst_shard_read_last(mst_shard *self, uint32_t worker, const mst_message *m, const void *body,
-                               const mst_shard_parts *parts, void *values, mst_shard_request *out);
+mst_status mst_store_read_last(mst_store *self, uint32_t worker, const mst_message *m, const void *body,
+                               const mst_store_parts *parts, void *values, mst_store_request *out);
 
 /* Applies the mean gradient of n pushes (at most n_workers), each weighted with its rows, in the order given.
  * Pushes without rows count for nothing. MST_EINPUT, with nothing applied, when a push's list was replaced.
  */
-mst_status mst_shard_apply(mst_shard *self, const mst_shard_request *const *requests, uint32_t n,
+mst_status mst_store_apply(mst_store *self, const mst_store_request *const *requests, uint32_t n,
                            const mst_update *update);
 
 /* The same for the weights at [from, to) of the flat vector; keys belong to the piece whose `to` is
  * UINT64_MAX. An update's pieces are asked for one after the other, from 0 on: together they do what
- * mst_shard_apply does, bit for bit. */
-mst_status mst_shard_apply_piece(mst_shard *self, const mst_shard_request *const *requests, uint32_t n,
+ * mst_store_apply does, bit for bit. */
+mst_status mst_store_apply_piece(mst_store *self, const mst_store_request *const *requests, uint32_t n,
                                  const mst_update *update, uint64_t from, uint64_t to);
 
 /* Bytes of the values a request pulls, and the values themselves. */
-size_t mst_shard_reply_size(const mst_shard *self, const mst_shard_request *request);
-void mst_shard_reply(mst_shard *self, const mst_shard_request *request, void *out);
+size_t mst_store_reply_size(const mst_store *self, const mst_store_request *request);
+void mst_store_reply(mst_store *self, const mst_store_request *request, void *out);
 
 /* Parts of an answer are of the ranges' floats, numbered as they stand in the values. */
 /* Where one lies in the flat vector; UINT64_MAX: there are not so many. */
-uint64_t mst_shard_reply_place(const mst_shard_request *request, uint64_t number);
+uint64_t mst_store_reply_place(const mst_store_request *request, uint64_t number);
 /* Floats [first, first + count) of the values as they lie in the store: how many pieces they are, or 0 when
  * they are more than `most` or travel in another format than they are kept in. */
-uint32_t mst_shard_reply_pieces(const mst_shard *self, const mst_shard_request *request, uint64_t first,
+uint32_t mst_store_reply_pieces(const mst_store *self, const mst_store_request *request, uint64_t first,
                                 uint64_t count, mst_piece *pieces, uint32_t most);
 /* Reads those floats; and those from `first` on with the keys behind them. */
-void mst_shard_reply_part(mst_shard *self, const mst_shard_request *request, uint64_t first, uint64_t count,
+void mst_store_reply_part(mst_store *self, const mst_store_request *request, uint64_t first, uint64_t count,
                           void *out);
-void mst_shard_reply_rest(mst_shard *self, const mst_shard_request *request, uint64_t first, void *out);
+void mst_store_reply_rest(mst_store *self, const mst_store_request *request, uint64_t first, void *out);
 
-/* mst_shard_apply of one request and mst_shard_reply, one after the other, in one walk over the weights where
+/* mst_store_apply of one request and mst_store_reply, one after the other, in one walk over the weights where
  * that is faster. */
-mst_status mst_shard_step(mst_shard *self, const mst_shard_request *request, const mst_update *update,
+mst_status mst_store_step(mst_store *self, const mst_store_request *request, const mst_update *update,
                           void *out);
 
 /* Forgets the worker's lists (it is gone). Requests of it that were read before stay good. */
-void mst_shard_forget(mst_shard *self, uint32_t worker);
+void mst_store_forget(mst_store *self, uint32_t worker);
 
 /* Evaluation: keeps a list (a STEP body with ranges and keys only; flags MST_STEP_PULL or none), and reads
  * its values, as fp32. Without a list the size is 0. */
-mst_status mst_shard_watch(mst_shard *self, const mst_message *m, const void *body);
-size_t mst_shard_watched_size(const mst_shard *self);
-void mst_shard_watched(mst_shard *self, void *out);
+mst_status mst_store_watch(mst_store *self, const mst_message *m, const void *body);
+size_t mst_store_watched_size(const mst_store *self);
+void mst_store_watched(mst_store *self, void *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* A server's data: reading requests and remembering lists; contract in shard.h. Applying is in shard_apply.c,
- * reading weights in shard_gather.c.
+/* A server's data: reading requests and remembering lists; contract in store.h. Applying is in store_apply.c,
+ * reading weights in store_gather.c.
  *
  * A worker's lists stand in a ring: the list of request r at r modulo MST_LISTS, with r beside it. Memory of
  * a list grows to the longest one seen at its place and is kept, so that steps allocate nothing in the long
@@ -16,13 +16,13 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "ps/keys.h"
-#include "ps/shard_impl.h"
+#include "ps/key_pack.h"
+#include "ps/store_impl.h"
 
 /* ---- the object ---- */
 
 /* The server's floats, with partitions that adjoin joined, so that a range may span them. */
-static mst_status join_owned(mst_shard *self)
+static mst_status join_owned(mst_store *self)
 {
     const mst_placement *table = self->options.table;
     uint32_t n = 0;
@@ -40,30 +40,30 @@ static mst_status join_owned(mst_shard *self)
     return MST_OK;
 }
 
-mst_status mst_shard_new(const mst_shard_options *options, mst_shard **out)
+mst_status mst_store_new(const mst_store_options *options, mst_store **out)
 {
     const mst_placement *table = options->table;
     mst_status st;
     if (options->server >= table->n_servers || options->n_workers == 0 || options->n_threads == 0 ||
-        options->n_threads > MST_SHARD_THREADS)
+        options->n_threads > MST_STORE_THREADS)
         return mst_fail(MST_EUSAGE,
-                        "a shard of server %" PRIu32 " of %" PRIu32 " with %" PRIu32
+                        "a store of server %" PRIu32 " of %" PRIu32 " with %" PRIu32
                         " workers and %u threads",
                         options->server, table->n_servers, options->n_workers, options->n_threads);
     if (table->size > options->params->size)
         return mst_fail(MST_EUSAGE, "a table of %" PRIu64 " floats over a store of %" PRIu64, table->size,
                         options->params->size);
-    mst_shard *self = mst_zalloc(sizeof *self);
+    mst_store *self = mst_zalloc(sizeof *self);
     if (self == NULL)
         return mst_fail_memory();
     self->options = *options;
-    self->large = options->large != 0 ? options->large : MST_SHARD_LARGE;
+    self->large = options->large != 0 ? options->large : MST_STORE_LARGE;
     if (table->width != 0) {
         self->key_from = table->key_starts[options->server];
         self->key_to = table->key_starts[options->server + 1];
     }
-    self->chunk = table->width > MST_SHARD_CHUNK ? table->width : MST_SHARD_CHUNK;
-    self->lists = mst_calloc(options->n_workers, sizeof(mst_shard_list *));
+    self->chunk = table->width > MST_STORE_CHUNK ? table->width : MST_STORE_CHUNK;
+    self->lists = mst_calloc(options->n_workers, sizeof(mst_store_list *));
     self->chunks = mst_alloc_lines(options->n_threads * self->chunk * sizeof *self->chunks);
     self->chunk_keys = mst_alloc_lines(options->n_threads * self->chunk * sizeof *self->chunk_keys);
     if (self->lists == NULL || self->chunks == NULL || self->chunk_keys == NULL) {
@@ -77,23 +77,23 @@ mst_status mst_shard_new(const mst_shard_options *options, mst_shard **out)
     self = NULL;
     st = MST_OK;
 out:
-    mst_shard_destroy(self);
+    mst_store_destroy(self);
     return st;
 }
 
-void mst_shard_destroy(mst_shard *self)
+void mst_store_destroy(mst_store *self)
 {
     if (self == NULL)
         return;
     mst_team_destroy(self->team);
     for (uint32_t w = 0; self->lists != NULL && w < self->options.n_workers; w++) {
         for (uint32_t i = 0; self->lists[w] != NULL && i < MST_LISTS; i++)
-            mst_list_fini(&self->lists[w][i].list);
+            mst_key_list_fini(&self->lists[w][i].list);
         mst_free(self->lists[w]);
     }
     mst_free(self->lists);
-    mst_list_fini(&self->watched.list);
-    mst_shard_apply_fini(self);
+    mst_key_list_fini(&self->watched.list);
+    mst_store_apply_fini(self);
     mst_free(self->owned);
     mst_free(self->chunks);
     mst_free(self->chunk_keys);
@@ -110,7 +110,7 @@ static uint64_t get64(const uint8_t *in)
     return v;
 }
 
-static mst_status read_ranges(const mst_shard *self, const uint8_t *in, uint32_t n, mst_list *list)
+static mst_status read_ranges(const mst_store *self, const uint8_t *in, uint32_t n, mst_key_list *list)
 {
     uint64_t end = 0; /* of the range before */
     uint32_t o = 0;
@@ -136,7 +136,7 @@ static mst_status read_ranges(const mst_shard *self, const uint8_t *in, uint32_t
     return MST_OK;
 }
 
-static mst_status read_list(mst_shard *self, const mst_step_head *head, const uint8_t *in, mst_list *list)
+static mst_status read_list(mst_store *self, const mst_step_head *head, const uint8_t *in, mst_key_list *list)
 {
     uint64_t n = head->pull_keys, most = self->key_to - self->key_from;
     TRY(read_ranges(self, in, head->pull_ranges, list));
@@ -149,16 +149,16 @@ static mst_status read_list(mst_shard *self, const mst_step_head *head, const ui
                         head->packed_bytes);
     if (n == 0 && head->packed_bytes != 0)
         return mst_fail(MST_EINPUT, "a list without keys and %" PRIu32 " bytes of them", head->packed_bytes);
-    TRY(mst_list_room(list, (size_t)n));
+    TRY(mst_key_list_room(list, (size_t)n));
     if (n > 0)
-        TRY(mst_keys_unpack(in, head->packed_bytes, (uint32_t)n, (uint32_t)self->key_from,
-                            (uint32_t)self->key_to, list->keys));
+        TRY(mst_key_unpack(in, head->packed_bytes, (uint32_t)n, (uint32_t)self->key_from,
+                           (uint32_t)self->key_to, list->keys));
     list->n_keys = (uint32_t)n;
     return MST_OK;
 }
 
 /* Fills a place with the list of a message; on failure it is unknown and empty. */
-static mst_status keep_list(mst_shard *self, mst_shard_list *place, uint32_t request,
+static mst_status keep_list(mst_store *self, mst_store_list *place, uint32_t request,
                             const mst_step_head *head, const uint8_t *in)
 {
     place->known = false;
@@ -174,10 +174,11 @@ static mst_status keep_list(mst_shard *self, mst_shard_list *place, uint32_t req
 }
 
 /* The list a push belongs to. */
-static mst_status find_list(const mst_shard *self, uint32_t worker, uint32_t request, const mst_list **out)
+static mst_status find_list(const mst_store *self, uint32_t worker, uint32_t request,
+                            const mst_key_list **out)
 {
-    const mst_shard_list *ring = worker < self->options.n_workers ? self->lists[worker] : NULL;
-    const mst_shard_list *place = ring != NULL ? &ring[request % MST_LISTS] : NULL;
+    const mst_store_list *ring = worker < self->options.n_workers ? self->lists[worker] : NULL;
+    const mst_store_list *place = ring != NULL ? &ring[request % MST_LISTS] : NULL;
     if (place == NULL || !place->known || place->request != request)
         return mst_fail(MST_EINPUT,
                         "worker %" PRIu32 " pushes for its request %" PRIu32
@@ -187,10 +188,10 @@ static mst_status find_list(const mst_shard *self, uint32_t worker, uint32_t req
     return MST_OK;
 }
 
-static mst_status check_floats(const mst_shard *self, uint32_t worker, uint32_t request, uint64_t floats,
-                               const mst_list *list)
+static mst_status check_floats(const mst_store *self, uint32_t worker, uint32_t request, uint64_t floats,
+                               const mst_key_list *list)
 {
-    uint64_t n = mst_list_floats(list, self->options.table->width);
+    uint64_t n = mst_key_list_floats(list, self->options.table->width);
     if (n != floats)
         return mst_fail(MST_EINPUT,
                         "worker %" PRIu32 " pushes %" PRIu64 " floats for its request %" PRIu32
@@ -199,17 +200,17 @@ static mst_status check_floats(const mst_shard *self, uint32_t worker, uint32_t 
     return MST_OK;
 }
 
-mst_status mst_shard_part(const mst_shard *self, uint32_t worker, const mst_message *m,
-                          const mst_shard_parts *parts, mst_shard_parts *next)
+mst_status mst_store_part(const mst_store *self, uint32_t worker, const mst_message *m,
+                          const mst_store_parts *parts, mst_store_parts *next)
 {
-    const mst_list *list = NULL;
+    const mst_key_list *list = NULL;
     uint32_t wire = m->flags >> MST_STEP_WIRE_SHIFT;
     if (wire > MST_WIRE_FP16 || (m->flags & ((1u << MST_STEP_WIRE_SHIFT) - 1)) != 0)
         return mst_fail(MST_EINPUT, "a %s with flags 0x%" PRIx32 ", which mean nothing",
                         mst_ps_type_name(m->type), m->flags);
     TRY(find_list(self, worker, m->count, &list));
     size_t size = mst_wire_size((mst_wire)wire);
-    uint64_t floats = mst_list_floats(list, self->options.table->width), n = m->size / size;
+    uint64_t floats = mst_key_list_floats(list, self->options.table->width), n = m->size / size;
     uint64_t end = parts->floats != 0 ? parts->from : floats;
     if (parts->floats != 0 &&
         (parts->request != m->count || parts->floats != floats || parts->wire != (mst_wire)wire))
@@ -222,14 +223,14 @@ mst_status mst_shard_part(const mst_shard *self, uint32_t worker, const mst_mess
                         "worker %" PRIu32 " pushes a part of %" PRIu64 " bytes from float %" PRIu64
                         " on, where %" PRIu64 " floats are to come",
                         worker, m->size, m->step, end);
-    *next = (mst_shard_parts){.request = m->count, .wire = (mst_wire)wire, .floats = floats, .from = end - n};
+    *next = (mst_store_parts){.request = m->count, .wire = (mst_wire)wire, .floats = floats, .from = end - n};
     return MST_OK;
 }
 
 /* The push of a STEP; at: behind its head. */
-static mst_status read_push(const mst_shard *self, uint32_t worker, const mst_message *m,
-                            const mst_shard_parts *parts, void *values, const uint8_t *at,
-                            mst_shard_request *r)
+static mst_status read_push(const mst_store *self, uint32_t worker, const mst_message *m,
+                            const mst_store_parts *parts, void *values, const uint8_t *at,
+                            mst_store_request *r)
 {
     uint64_t floats = r->head.push_floats;
     TRY(find_list(self, worker, m->count, &r->pushed));
@@ -252,21 +253,21 @@ static mst_status read_push(const mst_shard *self, uint32_t worker, const mst_me
     return MST_OK;
 }
 
-mst_status mst_shard_read(mst_shard *self, uint32_t worker, const mst_message *m, const void *body,
-                          mst_shard_request *out)
+mst_status mst_store_read(mst_store *self, uint32_t worker, const mst_message *m, const void *body,
+                          mst_store_request *out)
 {
-    return mst_shard_read_last(self, worker, m, body, NULL, NULL, out);
+    return mst_store_read_last(self, worker, m, body, NULL, NULL, out);
 }
 
-mst_status mst_shard_read_last(mst_shard *self, uint32_t worker, const mst_message *m, const void *body,
-                               const mst_shard_parts *parts, void *values, mst_shard_request *out)
+mst_status mst_store_read_last(mst_store *self, uint32_t worker, const mst_message *m, const void *body,
+                               const mst_store_parts *parts, void *values, mst_store_request *out)
 {
     mst_step_head head;
     if (worker >= self->options.n_workers)
         return mst_fail(MST_EINPUT, "a %s of worker %" PRIu32 "; there are %" PRIu32,
                         mst_ps_type_name(m->type), worker, self->options.n_workers);
     TRY(mst_step_head_decode(m, body, &head));
-    mst_shard_request r = {
+    mst_store_request r = {
         .worker = worker,
         .request = m->request,
         .flags = m->flags,
@@ -288,7 +289,7 @@ mst_status mst_shard_read_last(mst_shard *self, uint32_t worker, const mst_messa
             self->lists[worker] = mst_calloc(MST_LISTS, sizeof **self->lists);
         if (self->lists[worker] == NULL)
             return mst_fail_memory();
-        mst_shard_list *place = &self->lists[worker][m->request % MST_LISTS];
+        mst_store_list *place = &self->lists[worker][m->request % MST_LISTS];
         TRY(keep_list(self, place, m->request, &head, at));
         r.pulled = &place->list;
     }
@@ -296,7 +297,7 @@ mst_status mst_shard_read_last(mst_shard *self, uint32_t worker, const mst_messa
     return MST_OK;
 }
 
-void mst_shard_forget(mst_shard *self, uint32_t worker)
+void mst_store_forget(mst_store *self, uint32_t worker)
 {
     for (uint32_t i = 0; self->lists[worker] != NULL && i < MST_LISTS; i++)
         self->lists[worker][i].known = false;
@@ -304,7 +305,7 @@ void mst_shard_forget(mst_shard *self, uint32_t worker)
 
 /* ---- evaluation ---- */
 
-mst_status mst_shard_watch(mst_shard *self, const mst_message *m, const void *body)
+mst_status mst_store_watch(mst_store *self, const mst_message *m, const void *body)
 {
     mst_step_head head;
     mst_message pull = *m;
@@ -318,13 +319,13 @@ mst_status mst_shard_watch(mst_shard *self, const mst_message *m, const void *bo
     return keep_list(self, &self->watched, m->request, &head, (const uint8_t *)body + MST_STEP_HEAD);
 }
 
-size_t mst_shard_watched_size(const mst_shard *self)
+size_t mst_store_watched_size(const mst_store *self)
 {
-    return (size_t)mst_list_floats(&self->watched.list, self->options.table->width) * sizeof(float);
+    return (size_t)mst_key_list_floats(&self->watched.list, self->options.table->width) * sizeof(float);
 }
 
-void mst_shard_watched(mst_shard *self, void *out)
+void mst_store_watched(mst_store *self, void *out)
 {
-    const mst_list *list = &self->watched.list;
-    mst_shard_gather(self, list, MST_WIRE_FP32, 0, mst_list_range_floats(list), true, out);
+    const mst_key_list *list = &self->watched.list;
+    mst_store_gather(self, list, MST_WIRE_FP32, 0, mst_key_list_range_floats(list), true, out);
 }
