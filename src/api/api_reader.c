@@ -28,10 +28,6 @@ typedef struct reader_dataset {
     uint64_t next; /* row to come */
 } reader_dataset;
 
-struct mst_raw_block {
-    mst_chunk *chunk;
-};
-
 mst_status mst_api_reader_check(const char *name, const muster_reader *r)
 {
     uint64_t features = r->n_features != 0 ? r->n_features : r->n_dense;
@@ -232,7 +228,7 @@ static mst_status reader_load(mst_dataset *self, uint32_t c, mst_chunk **out)
                 out);
 }
 
-/* ---- streams ---- */
+/* ---- streams: a raw block is a finished chunk ---- */
 
 static void close_cursor(reader_dataset *d)
 {
@@ -263,17 +259,14 @@ static mst_status stream_read(mst_dataset *self, mst_raw_block **out)
         TRY(open_cursor(d));
     if (d->ended)
         return MST_OK;
-    mst_raw_block *block = mst_zalloc(sizeof *block);
-    if (block == NULL)
-        return mst_fail_memory();
-    mst_status st = make(d, d->cursor, d->next, self->chunk_rows, &d->ended, &block->chunk);
-    if (st != MST_OK || block->chunk->n_rows == 0) {
-        mst_chunk_release(block->chunk);
-        mst_free(block);
+    mst_chunk *chunk = NULL;
+    mst_status st = make(d, d->cursor, d->next, self->chunk_rows, &d->ended, &chunk);
+    if (st != MST_OK || chunk->n_rows == 0) {
+        mst_chunk_release(chunk);
         return st;
     }
-    d->next += block->chunk->n_rows;
-    *out = block;
+    d->next += chunk->n_rows;
+    *out = (mst_raw_block *)chunk;
     return MST_OK;
 }
 
@@ -282,16 +275,14 @@ static mst_status stream_parse(mst_dataset *self, mst_raw_block *block, mst_chun
 {
     (void)self;
     (void)builder;
-    *out = block->chunk;
-    mst_free(block);
+    *out = (mst_chunk *)block;
     return MST_OK;
 }
 
 static void stream_skip(mst_dataset *self, mst_raw_block *block)
 {
     (void)self;
-    mst_chunk_release(block->chunk);
-    mst_free(block);
+    mst_chunk_release((mst_chunk *)block);
 }
 
 static mst_status stream_rewind(mst_dataset *self)

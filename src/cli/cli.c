@@ -12,7 +12,7 @@
 #include "base/figure.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "cli/progress.h"
+#include "cli/progress_line.h"
 
 #define NAMES_MAX 64
 

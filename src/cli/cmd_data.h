@@ -3,7 +3,7 @@
 #define MST_CLI_CMD_DATA_H
 
 #include "cli/cli.h"
-#include "cli/progress.h"
+#include "cli/progress_line.h"
 #include "data/write.h"
 
 extern const mst_command mst_cmd_data_gen_images; /* in a file of its own; listed in cmd_data_gen.c */

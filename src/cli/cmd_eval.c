@@ -4,7 +4,7 @@
 
 #include "cli/cli.h"
 #include "cli/cmd_apply.h"
-#include "cli/progress.h"
+#include "cli/progress_line.h"
 #include "cli/signals.h"
 #include "cli/table.h"
 #include "train/evaluate.h"

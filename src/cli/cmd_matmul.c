@@ -14,7 +14,7 @@
 #include "base/figure.h"
 #include "base/log.h"
 #include "cli/cli.h"
-#include "cli/progress.h"
+#include "cli/progress_line.h"
 #include "cli/signals.h"
 #include "cli/table.h"
 #include "launch/mpi_lost.h"

@@ -10,7 +10,7 @@
 
 #include <pthread.h>
 
-#include "cli/progress.h"
+#include "cli/progress_line.h"
 #include "train/trainer.h"
 
 typedef struct mst_train_view {

@@ -20,10 +20,10 @@
 
 #define CHUNK_BYTES (1u << 20)
 
-typedef struct layout {
+typedef struct row_layout {
     uint32_t n_dense;
     bool bytes, weights, values;
-} layout;
+} row_layout;
 
 struct mst_cache_writer {
     mst_out *out;
@@ -105,20 +105,20 @@ void mst_cache_writer_destroy(mst_cache_writer *w)
 
 /* ---- layouts ---- */
 
-static layout layout_of(const mst_chunk *c)
+static row_layout layout_of(const mst_chunk *c)
 {
-    return (layout){c->n_dense, c->dense_bytes, c->has_weights, c->has_values};
+    return (row_layout){c->n_dense, c->dense_bytes, c->has_weights, c->has_values};
 }
 
-static bool layout_same(layout a, layout b)
+static bool layout_same(row_layout a, row_layout b)
 {
     return a.n_dense == b.n_dense && a.bytes == b.bytes && a.weights == b.weights && a.values == b.values;
 }
 
 /* The layout that holds rows of both: the shorter dense prefix, with values for what leaves the prefix. */
-static layout layout_join(layout a, layout b)
+static row_layout layout_join(row_layout a, row_layout b)
 {
-    return (layout){
+    return (row_layout){
         .n_dense = a.n_dense < b.n_dense ? a.n_dense : b.n_dense,
         .bytes = a.bytes && b.bytes && a.n_dense == b.n_dense,
         .weights = a.weights || b.weights,
@@ -126,7 +126,7 @@ static layout layout_join(layout a, layout b)
     };
 }
 
-static void set_layout(mst_chunk *c, layout l)
+static void set_layout(mst_chunk *c, row_layout l)
 {
     c->n_dense = l.n_dense;
     c->dense_bytes = l.bytes;
@@ -134,7 +134,7 @@ static void set_layout(mst_chunk *c, layout l)
     c->has_values = l.values;
 }
 
-static uint64_t converted_words(const mst_row *row, layout l)
+static uint64_t converted_words(const mst_row *row, row_layout l)
 {
     uint64_t dense = l.bytes ? ((uint64_t)l.n_dense + 3) / 4 : l.n_dense;
     uint64_t tail = (uint64_t)row->n_keys + (row->n_dense - l.n_dense);
@@ -147,7 +147,7 @@ static float dense_value(const mst_row *row, uint32_t j)
 }
 
 /* Writes a row in a layout that layout_join made from its own and another; returns the words written. */
-static size_t convert_row(const mst_row *row, layout l, uint32_t *words)
+static size_t convert_row(const mst_row *row, row_layout l, uint32_t *words)
 {
     float *w = (float *)words;
     *w++ = row->label;
@@ -195,14 +195,14 @@ static mst_status reserve(mst_cache_writer *w, uint64_t more_words, uint32_t mor
     return MST_OK;
 }
 
-static void append_converted(mst_cache_writer *w, const mst_row *row, layout l)
+static void append_converted(mst_cache_writer *w, const mst_row *row, row_layout l)
 {
     mst_chunk *p = &w->pending;
     p->n_words += convert_row(row, l, w->words + p->n_words);
     w->offsets[++p->n_rows] = (uint32_t)p->n_words;
 }
 
-static mst_status relayout(mst_cache_writer *w, layout l)
+static mst_status relayout(mst_cache_writer *w, row_layout l)
 {
     mst_chunk old = w->pending;
     mst_row row;
@@ -244,7 +244,7 @@ static mst_status append(mst_cache_writer *w, const mst_chunk *c, uint32_t from,
     mst_chunk *p = &w->pending;
     if (p->n_rows == 0)
         set_layout(p, layout_of(c));
-    layout l = layout_join(layout_of(p), layout_of(c));
+    row_layout l = layout_join(layout_of(p), layout_of(c));
     if (!layout_same(l, layout_of(p)))
         TRY(relayout(w, l));
     if (layout_same(l, layout_of(c))) {

@@ -39,17 +39,17 @@ static const float numeric_mean[NUMERIC] = {0.9f, 2.4f, 2.1f, 1.8f, 4.3f, 3.1f, 
 static const float numeric_deviation[NUMERIC] = {0.8f, 1.2f, 1.0f, 0.8f, 0.7f, 1.1f, 1.0f,
                                                  0.9f, 1.0f, 0.4f, 0.7f, 0.4f, 0.9f};
 
-typedef struct field {
+typedef struct criteo_field {
     uint32_t first, size;
     double tail; /* integral of the law at size + 1/2 */
-} field;
+} criteo_field;
 
 struct mst_gen_criteo_model {
     uint64_t features, seed, weight_seed;
     double scale, bias;
     double head, cut; /* integral at 3/2 less the law at 1; k - x below which a draw is accepted at once */
     double accept[ACCEPT_RANKS + 1];
-    field fields[FIELDS];
+    criteo_field fields[FIELDS];
 };
 
 /* ---- small pieces ---- */
@@ -97,7 +97,7 @@ static inline double accept_bound(const mst_gen_criteo_model *m, uint32_t rank)
 }
 
 /* A rank in [1, size]. */
-static inline uint32_t draw_rank(const mst_gen_criteo_model *m, const field *f, mst_rng *rng)
+static inline uint32_t draw_rank(const mst_gen_criteo_model *m, const criteo_field *f, mst_rng *rng)
 {
     for (;;) {
         double u = f->tail + mst_rng_uniform(rng) * (m->head - f->tail);
@@ -123,7 +123,7 @@ static inline float make_row(const mst_gen_criteo_model *m, mst_rng *rng, uint32
         margin += planted_weight(m, j) * values[j];
     }
     for (uint32_t j = 0; j < FIELDS; j++) {
-        const field *f = &m->fields[j];
+        const criteo_field *f = &m->fields[j];
         uint32_t key = f->first + draw_rank(m, f, rng) - 1;
         keys[NUMERIC + j] = key;
         values[NUMERIC + j] = 1.0f;
@@ -194,9 +194,9 @@ static void choose_sizes(uint64_t total, uint32_t *sizes)
     sizes[largest] += (uint32_t)(total - used);
 }
 
-static void init_field(field *f, uint32_t first, uint32_t size)
+static void init_field(criteo_field *f, uint32_t first, uint32_t size)
 {
-    *f = (field){.first = first, .size = size, .tail = law_integral(size + 0.5)};
+    *f = (criteo_field){.first = first, .size = size, .tail = law_integral(size + 0.5)};
 }
 
 static double mean_probability(const float *margins, double scale, double bias, bool of_right_answer)

@@ -24,13 +24,13 @@
 #define STRAY_SHARE 0.15
 #define MAX_POINTS  16
 
-typedef struct point {
+typedef struct stroke_point {
     float x, y;
-} point;
+} stroke_point;
 
 typedef struct stroke {
     unsigned n;
-    point points[MAX_POINTS];
+    stroke_point points[MAX_POINTS];
 } stroke;
 
 /* Two ways to write each digit where people do. */
@@ -211,13 +211,13 @@ static double between(mst_rng *rng, double low, double high)
     return low + (high - low) * (mst_rng_u32(rng) * 0x1p-32);
 }
 
-static point move(const affine *m, double x, double y)
+static stroke_point move(const affine *m, double x, double y)
 {
-    return (point){(float)(m->xx * x + m->xy * y + m->x0), (float)(m->yx * x + m->yy * y + m->y0)};
+    return (stroke_point){(float)(m->xx * x + m->xy * y + m->x0), (float)(m->yx * x + m->yy * y + m->y0)};
 }
 
 /* Lowers distance[] to the squared distance from the piece a-b, for pixels within `reach` of it. */
-static void draw_piece(float *distance, point a, point b, float reach)
+static void draw_piece(float *distance, stroke_point a, stroke_point b, float reach)
 {
     int x0 = (int)floorf(fminf(a.x, b.x) - reach), x1 = (int)ceilf(fmaxf(a.x, b.x) + reach);
     int y0 = (int)floorf(fminf(a.y, b.y) - reach), y1 = (int)ceilf(fmaxf(a.y, b.y) + reach);
@@ -278,19 +278,19 @@ unsigned mst_gen_digit(uint64_t seed, uint64_t index, uint8_t pixels[MST_GEN_DIG
         distance[i] = 1e9f;
     for (unsigned k = 0; k < g->n_strokes; k++) {
         const stroke *s = &g->strokes[k];
-        point last = {0, 0};
+        stroke_point last = {0, 0};
         for (unsigned i = 0; i < s->n; i++) {
             double x = s->points[i].x + between(&rng, -JITTER, JITTER) * 1.7;
             double y = s->points[i].y + between(&rng, -JITTER, JITTER) * 1.7;
-            point p = move(&m, x, y);
+            stroke_point p = move(&m, x, y);
             if (i > 0)
                 draw_piece(distance, last, p, reach);
             last = p;
         }
     }
     if (between(&rng, 0, 1) < STRAY_SHARE) {
-        point a = {(float)between(&rng, 2, SIDE - 2), (float)between(&rng, 2, SIDE - 2)};
-        point b = {a.x + (float)between(&rng, -7, 7), a.y + (float)between(&rng, -7, 7)};
+        stroke_point a = {(float)between(&rng, 2, SIDE - 2), (float)between(&rng, 2, SIDE - 2)};
+        stroke_point b = {a.x + (float)between(&rng, -7, 7), a.y + (float)between(&rng, -7, 7)};
         draw_piece(distance, a, b, reach);
     }
     uint32_t random = 0;

@@ -245,14 +245,14 @@ static mst_status usual_labels(const char *images, char **out)
 
 /* ---- training and test files in one folder ---- */
 
-typedef enum part { PART_OTHER, PART_TRAIN, PART_TEST } part;
+typedef enum idx_set { IDX_SET_OTHER, IDX_SET_TRAIN, IDX_SET_TEST } idx_set;
 
-static part part_of(const char *path)
+static idx_set idx_set_of(const char *path)
 {
     const char *name = base_name(path);
     if (strncmp(name, "train", 5) == 0)
-        return PART_TRAIN;
-    return strncmp(name, "t10k", 4) == 0 || strncmp(name, "test", 4) == 0 ? PART_TEST : PART_OTHER;
+        return IDX_SET_TRAIN;
+    return strncmp(name, "t10k", 4) == 0 || strncmp(name, "test", 4) == 0 ? IDX_SET_TEST : IDX_SET_OTHER;
 }
 
 /* Whether the path is that of a file in the folder. */
@@ -264,7 +264,7 @@ static bool lies_in(const char *path, const char *folder)
 
 void mst_idx_choose_set(const mst_text_list *patterns, mst_set set, mst_text_list *paths)
 {
-    part unwanted = set == MST_SET_TEST ? PART_TRAIN : PART_TEST;
+    idx_set unwanted = set == MST_SET_TEST ? IDX_SET_TRAIN : IDX_SET_TEST;
     for (size_t i = 0; i < patterns->n && set != MST_SET_ALL; i++) {
         const char *folder = patterns->items[i];
         bool found[3] = {false};
@@ -273,11 +273,11 @@ void mst_idx_choose_set(const mst_text_list *patterns, mst_set set, mst_text_lis
             continue;
         for (size_t j = 0; j < paths->n; j++)
             if (lies_in(paths->items[j], folder))
-                found[part_of(paths->items[j])] = true;
-        if (!found[PART_TRAIN] || !found[PART_TEST])
+                found[idx_set_of(paths->items[j])] = true;
+        if (!found[IDX_SET_TRAIN] || !found[IDX_SET_TEST])
             continue;
         for (size_t j = 0; j < paths->n; j++) {
-            if (lies_in(paths->items[j], folder) && part_of(paths->items[j]) == unwanted)
+            if (lies_in(paths->items[j], folder) && idx_set_of(paths->items[j]) == unwanted)
                 mst_free(paths->items[j]);
             else
                 paths->items[n++] = paths->items[j];

@@ -114,7 +114,7 @@ mst_status mst_tfrecord_next(const mst_block *block, const uint8_t **at, const u
 /* ---- one record ---- */
 
 /* The record being parsed and what holds for the whole block. */
-typedef struct parser {
+typedef struct tf_parser {
     const mst_tf_layout *layout;
     const mst_block *block;
     const uint8_t *record;      /* its frame: for messages */
@@ -127,14 +127,14 @@ typedef struct parser {
     uint16_t order[REMEMBERED]; /* the name at each position of the record before */
     bool twice;                 /* the record has a feature twice: only the last of each name counts ... */
     uint32_t *last;             /* ... which is at this position; NULL until the first such record */
-} parser;
+} tf_parser;
 
 #define FAIL(p, ...) mst_block_fail(&mst_format_tfrecord, (p)->block, (p)->record, __VA_ARGS__)
 
 /* Names come from options or from the file; what is printed is bounded. */
 #define NAME(name) (int)((name)->size < 80 ? (name)->size : 80), (name)->text
 
-static mst_status fail_key(const parser *p, const mst_tf_name *name, uint64_t key)
+static mst_status fail_key(const tf_parser *p, const mst_tf_name *name, uint64_t key)
 {
     if ((int64_t)key < 0)
         return FAIL(p, "feature \"%.*s\" holds the negative index %" PRId64, NAME(name), (int64_t)key);
@@ -164,7 +164,7 @@ static bool copy_floats(float *to, const uint8_t *from, size_t n)
 }
 
 /* The single number of a label or weight. */
-static mst_status read_number(const parser *p, const mst_tf_name *name, const mst_example_feature *feature,
+static mst_status read_number(const tf_parser *p, const mst_tf_name *name, const mst_example_feature *feature,
                               float *out)
 {
     mst_example_list list;
@@ -198,7 +198,7 @@ static mst_status read_number(const parser *p, const mst_tf_name *name, const ms
 }
 
 /* Appends the int64 list to the row's keys. */
-static mst_status read_index(parser *p, const mst_tf_name *name, const mst_example_feature *feature,
+static mst_status read_index(tf_parser *p, const mst_tf_name *name, const mst_example_feature *feature,
                              size_t *count)
 {
     mst_chunk_builder *b = p->builder;
@@ -231,7 +231,7 @@ static mst_status read_index(parser *p, const mst_tf_name *name, const mst_examp
 
 /* Writes the float list, which must have n numbers: those of a column, or as many as `beside` has, which is
  * NULL where the record has no feature numbers. */
-static mst_status read_floats(const parser *p, const mst_tf_name *name, const mst_example_feature *feature,
+static mst_status read_floats(const tf_parser *p, const mst_tf_name *name, const mst_example_feature *feature,
                               const mst_tf_name *beside, float *to, size_t n)
 {
     mst_example_list list;
@@ -259,7 +259,7 @@ static mst_status read_floats(const parser *p, const mst_tf_name *name, const ms
     return MST_OK;
 }
 
-static inline uint32_t hashed_key(const parser *p, const mst_tf_name *name, const void *value, size_t n)
+static inline uint32_t hashed_key(const tf_parser *p, const mst_tf_name *name, const void *value, size_t n)
 {
     uint64_t hash = XXH3_64bits_withSeed(value, n, p->layout->hash_seed + name->base * 0x9e3779b97f4a7c15u);
     uint32_t n_dense = p->layout->n_dense;
@@ -267,7 +267,8 @@ static inline uint32_t hashed_key(const parser *p, const mst_tf_name *name, cons
 }
 
 /* Adds the keys of one run of a category column. */
-static inline mst_status add_keys(parser *p, const mst_tf_name *name, const uint8_t *at, const uint8_t *end)
+static inline mst_status add_keys(tf_parser *p, const mst_tf_name *name, const uint8_t *at,
+                                  const uint8_t *end)
 {
     const mst_tf_layout *layout = p->layout;
     while (at < end) {
@@ -285,7 +286,8 @@ static inline mst_status add_keys(parser *p, const mst_tf_name *name, const uint
     return MST_OK;
 }
 
-static inline mst_status read_category(parser *p, const mst_tf_name *name, const mst_example_feature *feature)
+static inline mst_status read_category(tf_parser *p, const mst_tf_name *name,
+                                       const mst_example_feature *feature)
 {
     const uint8_t *run = feature->list;
     size_t n = feature->list_size;
@@ -309,7 +311,7 @@ static const char *kind_name(mst_example_kind kind)
     return names[kind];
 }
 
-static mst_status read_column(parser *p, const mst_tf_name *name, const mst_example_feature *feature,
+static mst_status read_column(tf_parser *p, const mst_tf_name *name, const mst_example_feature *feature,
                               size_t start)
 {
     mst_chunk_builder *b = p->builder;
@@ -332,7 +334,7 @@ static mst_status read_column(parser *p, const mst_tf_name *name, const mst_exam
 #define RARE __attribute__((noinline, cold)) /* stays out of the loop over features */
 
 /* A feature that the first block does not have is named once, unless the user chose the columns. */
-RARE static void note_strange(const parser *p, const mst_example_feature *feature)
+RARE static void note_strange(const tf_parser *p, const mst_example_feature *feature)
 {
     if (p->layout->strange == NULL || feature->kind == MST_EXAMPLE_NONE ||
         atomic_flag_test_and_set(p->layout->strange))
@@ -345,7 +347,7 @@ RARE static void note_strange(const parser *p, const mst_example_feature *featur
 }
 
 /* The first record without any feature to use is named. */
-RARE static void note_bare(const parser *p)
+RARE static void note_bare(const tf_parser *p)
 {
     if (atomic_flag_test_and_set(p->layout->bare))
         return;
@@ -355,7 +357,7 @@ RARE static void note_bare(const parser *p)
 }
 
 /* Position in layout->names of the feature at this position of the record; n_names: none of ours. */
-static inline size_t find_name(parser *p, const mst_example_feature *feature, unsigned position)
+static inline size_t find_name(tf_parser *p, const mst_example_feature *feature, unsigned position)
 {
     const mst_tf_layout *layout = p->layout;
     uint64_t head = mst_tf_head(feature->name, feature->name_size, p->message_end);
@@ -371,7 +373,7 @@ static inline size_t find_name(parser *p, const mst_example_feature *feature, un
 
 /* The next feature of the record that we look for; NULL at its end, with *st set, or when one occurs for the
  * second time, with p->twice set. */
-static inline const mst_tf_name *next_named(parser *p, mst_example_walk *walk, unsigned *position,
+static inline const mst_tf_name *next_named(tf_parser *p, mst_example_walk *walk, unsigned *position,
                                             mst_example_feature *feature, mst_status *st)
 {
     const mst_tf_layout *layout = p->layout;
@@ -398,7 +400,7 @@ static inline const mst_tf_name *next_named(parser *p, mst_example_walk *walk, u
 }
 
 /* Finds where each name occurs last. */
-RARE static mst_status find_last(parser *p, const uint8_t *message, size_t n)
+RARE static mst_status find_last(tf_parser *p, const uint8_t *message, size_t n)
 {
     mst_example_walk walk;
     mst_example_feature feature;
@@ -416,7 +418,7 @@ RARE static mst_status find_last(parser *p, const uint8_t *message, size_t n)
 }
 
 /* Makes the bytes of an image the row. */
-__attribute__((noinline)) static mst_status read_image(const parser *p, const mst_tf_name *name,
+__attribute__((noinline)) static mst_status read_image(const tf_parser *p, const mst_tf_name *name,
                                                        const mst_example_feature *feature)
 {
     mst_image_rows *images = p->layout->images;
@@ -454,7 +456,7 @@ __attribute__((noinline)) static mst_status read_image(const parser *p, const ms
     return MST_OK;
 }
 
-__attribute__((noinline)) static mst_status read_side(const parser *p, const mst_tf_name *name,
+__attribute__((noinline)) static mst_status read_side(const tf_parser *p, const mst_tf_name *name,
                                                       const mst_example_feature *feature)
 {
     float side = 0.0f;
@@ -467,7 +469,7 @@ __attribute__((noinline)) static mst_status read_side(const parser *p, const mst
 
 /* again: the record has a feature twice, and find_last has seen it. Otherwise p->twice says so afterwards,
  * and no row was made. */
-static mst_status parse_example(parser *p, const uint8_t *message, size_t n, bool again)
+static mst_status parse_example(tf_parser *p, const uint8_t *message, size_t n, bool again)
 {
     const mst_tf_layout *layout = p->layout;
     mst_chunk_builder *b = p->builder;
@@ -557,7 +559,7 @@ static mst_status parse_example(parser *p, const uint8_t *message, size_t n, boo
 
 /* Whether a record that was refused has a feature twice: it may have been refused for one that does not
  * count. */
-RARE static bool has_twice(parser *p, const uint8_t *message, size_t n)
+RARE static bool has_twice(tf_parser *p, const uint8_t *message, size_t n)
 {
     mst_example_walk walk;
     mst_example_feature feature;
@@ -576,7 +578,7 @@ RARE static bool has_twice(parser *p, const uint8_t *message, size_t n)
 }
 
 /* A record with a feature twice. */
-RARE static mst_status parse_again(parser *p, const uint8_t *message, size_t n)
+RARE static mst_status parse_again(tf_parser *p, const uint8_t *message, size_t n)
 {
     mst_chunk_builder_drop_row(p->builder);
     TRY(find_last(p, message, n));
@@ -606,7 +608,7 @@ static json_t *tfrecord_origin(const mst_parse_context *context)
 static mst_status tfrecord_parse(const mst_parse_context *context, const mst_block *block,
                                  mst_chunk_builder *out)
 {
-    parser p = {
+    tf_parser p = {
         .layout = context->prepared,
         .block = block,
         .builder = out,

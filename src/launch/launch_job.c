@@ -53,8 +53,8 @@ typedef enum phase {
 
 /* A member of the job, or the keeper of a host's copy of the program (which has no member in the plan). */
 typedef struct actor {
-    const mst_member *member; /* NULL: a keeper */
-    const mst_host *host;     /* NULL: here */
+    const mst_launch_member *member; /* NULL: a keeper */
+    const mst_host *host;            /* NULL: here */
     char name[24];
     uint32_t proc;
     bool started, ended, late, lost,

@@ -124,7 +124,7 @@ static mst_status place(const mst_plan_wish *wish, mst_plan *plan)
     plan->n_servers = wish->n_servers;
     plan->n_workers = wish->n_workers;
     for (uint32_t i = 0; i < wish->n_servers + wish->n_workers; i++) {
-        mst_member *m = &plan->members[plan->n_members++];
+        mst_launch_member *m = &plan->members[plan->n_members++];
         bool server = i < wish->n_servers;
         m->role = server ? MST_ROLE_SERVER : MST_ROLE_WORKER;
         m->index = server ? i : i - wish->n_servers;
@@ -139,7 +139,7 @@ static mst_status place(const mst_plan_wish *wish, mst_plan *plan)
 }
 
 /* The address of a member that listens, the name of one that does not; the caller frees. */
-static char *address_of(const mst_plan_wish *wish, const mst_plan *plan, const mst_member *m)
+static char *address_of(const mst_plan_wish *wish, const mst_plan *plan, const mst_launch_member *m)
 {
     bool listens = m->role == MST_ROLE_SERVER || wish->n_servers == 0;
     if (m->host == MST_HOST_LOCAL)

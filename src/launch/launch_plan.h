@@ -22,16 +22,16 @@ typedef struct mst_host {
 
 #define MST_HOST_LOCAL UINT32_MAX
 
-typedef struct mst_member {
+typedef struct mst_launch_member {
     char name[24]; /* "server 0" */
     mst_role role;
     uint32_t index, host; /* host: MST_HOST_LOCAL, or an index into hosts */
-} mst_member;
+} mst_launch_member;
 
 typedef struct mst_plan {
     mst_host *hosts;
-    size_t n_hosts;      /* that are used */
-    mst_member *members; /* servers first */
+    size_t n_hosts;             /* that are used */
+    mst_launch_member *members; /* servers first */
     uint32_t n_members, n_servers, n_workers;
     mst_cluster cluster;
 } mst_plan;

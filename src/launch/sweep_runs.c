@@ -17,7 +17,7 @@
 #include "base/file.h"
 #include "base/strings.h"
 #include "cli/cli.h"
-#include "cli/progress.h"
+#include "cli/progress_line.h"
 #include "cli/signal_loop.h"
 #include "launch/launch_procs.h"
 #include "launch/launch_remote.h"

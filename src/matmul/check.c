@@ -35,7 +35,7 @@ typedef struct timing {
 static void times_part(void *arg, unsigned part)
 {
     timing *w = arg;
-    mst_range rows = mst_range_part((mst_range){0, w->rows}, part, w->n_parts);
+    mst_index_range rows = mst_index_range_divide((mst_index_range){0, w->rows}, part, w->n_parts);
     if (w->x != NULL)
         w->self->kernels->times(w->t + rows.first * w->cols, rows.n, w->cols, w->x,
                                 w->y + rows.first * MST_MM_LANES);
@@ -80,10 +80,10 @@ void mst_mm_check_c(mst_matmul *self, const float *c, uint64_t row, uint64_t col
 }
 
 /* Calls take for a rectangle of a matrix: at once where it is kept, else in parts that fit in a buffer. */
-typedef void take_fn(mst_matmul *self, const float *data, mst_range rows, mst_range cols);
+typedef void take_fn(mst_matmul *self, const float *data, mst_index_range rows, mst_index_range cols);
 
-static mst_status walk(mst_matmul *self, const mst_matrix *matrix, const float *kept, mst_range rows,
-                       mst_range cols, take_fn *take)
+static mst_status walk(mst_matmul *self, const mst_matrix *matrix, const float *kept, mst_index_range rows,
+                       mst_index_range cols, take_fn *take)
 {
     if (kept != NULL) {
         take(self, kept, rows, cols);
@@ -94,8 +94,8 @@ static mst_status walk(mst_matmul *self, const mst_matrix *matrix, const float *
     uint64_t width = cols.n < room ? cols.n : room, height = room / width;
     for (uint64_t r = 0; r < rows.n; r += height) {
         for (uint64_t c = 0; c < cols.n; c += width) {
-            mst_range some_rows = {rows.first + r, rows.n - r < height ? rows.n - r : height};
-            mst_range some_cols = {cols.first + c, cols.n - c < width ? cols.n - c : width};
+            mst_index_range some_rows = {rows.first + r, rows.n - r < height ? rows.n - r : height};
+            mst_index_range some_cols = {cols.first + c, cols.n - c < width ? cols.n - c : width};
             TRY(mst_mm_stopped(self));
             TRY(mst_matrix_fetch(matrix, self->kernels, self->o.n_threads, some_rows.first, some_cols.first,
                                  some_rows.n, some_cols.n, buffer->data));
@@ -105,7 +105,7 @@ static mst_status walk(mst_matmul *self, const mst_matrix *matrix, const float *
     return MST_OK;
 }
 
-static void take_b(mst_matmul *self, const float *data, mst_range rows, mst_range cols)
+static void take_b(mst_matmul *self, const float *data, mst_index_range rows, mst_index_range cols)
 {
     times(self, data, rows.n, cols.n, self->x + cols.first * MST_MM_LANES,
           self->z + rows.first * MST_MM_LANES, NULL);
@@ -113,13 +113,13 @@ static void take_b(mst_matmul *self, const float *data, mst_range rows, mst_rang
 }
 
 /* Takes A's part away from C's. */
-static void take_a(mst_matmul *self, const float *data, mst_range rows, mst_range cols)
+static void take_a(mst_matmul *self, const float *data, mst_index_range rows, mst_index_range cols)
 {
     times(self, data, rows.n, cols.n, self->z + cols.first * MST_MM_LANES,
           self->d + rows.first * MST_MM_LANES, self->norms + rows.first);
 }
 
-static void take_c(mst_matmul *self, const float *data, mst_range rows, mst_range cols)
+static void take_c(mst_matmul *self, const float *data, mst_index_range rows, mst_index_range cols)
 {
     mst_mm_check_c(self, data, rows.first, cols.first, rows.n, cols.n);
 }

@@ -6,11 +6,11 @@ static uint64_t parts_of(uint64_t n, uint64_t block)
     return (n + block - 1) / block;
 }
 
-mst_range mst_range_part(mst_range whole, uint64_t part, uint64_t n_parts)
+mst_index_range mst_index_range_divide(mst_index_range whole, uint64_t part, uint64_t n_parts)
 {
     uint64_t first = (uint64_t)((__uint128_t)whole.n * part / n_parts);
     uint64_t last = (uint64_t)((__uint128_t)whole.n * (part + 1) / n_parts);
-    return (mst_range){whole.first + first, last - first};
+    return (mst_index_range){whole.first + first, last - first};
 }
 
 void mst_layout_init(mst_layout *self, mst_matmul_placement placement, uint64_t m, uint64_t n, uint64_t k,
@@ -41,27 +41,27 @@ void mst_layout_init(mst_layout *self, mst_matmul_placement placement, uint64_t 
     self->n_cols = self->grid[1];
 }
 
-static mst_range block_of(uint64_t total, uint64_t block, uint32_t i)
+static mst_index_range block_of(uint64_t total, uint64_t block, uint32_t i)
 {
     uint64_t first = i * block;
-    return (mst_range){first, first + block <= total ? block : total - first};
+    return (mst_index_range){first, first + block <= total ? block : total - first};
 }
 
-mst_range mst_layout_row(const mst_layout *self, uint32_t i)
+mst_index_range mst_layout_row(const mst_layout *self, uint32_t i)
 {
     if (self->placement == MST_PLACEMENT_ROUND_ROBIN)
         return block_of(self->m, self->block, i);
-    return mst_range_part((mst_range){0, self->m}, i, self->n_rows);
+    return mst_index_range_divide((mst_index_range){0, self->m}, i, self->n_rows);
 }
 
-mst_range mst_layout_col(const mst_layout *self, uint32_t j)
+mst_index_range mst_layout_col(const mst_layout *self, uint32_t j)
 {
     if (self->placement == MST_PLACEMENT_ROUND_ROBIN)
         return block_of(self->n, self->block, j);
-    return mst_range_part((mst_range){0, self->n}, j, self->n_cols);
+    return mst_index_range_divide((mst_index_range){0, self->n}, j, self->n_cols);
 }
 
-mst_range mst_layout_panel(const mst_layout *self, uint32_t p)
+mst_index_range mst_layout_panel(const mst_layout *self, uint32_t p)
 {
     return block_of(self->k, self->block, p);
 }

@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef enum mst_placement { MST_PLACEMENT_TOGETHER, MST_PLACEMENT_ROUND_ROBIN } mst_matmul_placement;
+typedef enum mst_matmul_placement { MST_PLACEMENT_TOGETHER, MST_PLACEMENT_ROUND_ROBIN } mst_matmul_placement;
 
 typedef struct mst_layout {
     mst_matmul_placement placement;
@@ -27,17 +27,17 @@ typedef struct mst_layout {
     uint32_t n_rows, n_cols, n_panels;
 } mst_layout;
 
-typedef struct mst_range {
+typedef struct mst_index_range {
     uint64_t first, n;
-} mst_range;
+} mst_index_range;
 
 /* grid {0, 0}: the one that moves the fewest bytes. */
 void mst_layout_init(mst_layout *self, mst_matmul_placement placement, uint64_t m, uint64_t n, uint64_t k,
                      uint64_t block, uint32_t size, const uint32_t grid[2]);
 
-mst_range mst_layout_row(const mst_layout *self, uint32_t i);
-mst_range mst_layout_col(const mst_layout *self, uint32_t j);
-mst_range mst_layout_panel(const mst_layout *self, uint32_t p);
+mst_index_range mst_layout_row(const mst_layout *self, uint32_t i);
+mst_index_range mst_layout_col(const mst_layout *self, uint32_t j);
+mst_index_range mst_layout_panel(const mst_layout *self, uint32_t p);
 
 uint32_t mst_layout_owner_a(const mst_layout *self, uint32_t i, uint32_t p);
 uint32_t mst_layout_owner_b(const mst_layout *self, uint32_t p, uint32_t j);
@@ -50,6 +50,6 @@ bool mst_layout_needs_b(const mst_layout *self, uint32_t rank, uint32_t j);
 uint64_t mst_layout_moved(const mst_layout *self, uint64_t times_a, uint64_t times_b);
 
 /* Part `part` of n_parts of a range. */
-mst_range mst_range_part(mst_range whole, uint64_t part, uint64_t n_parts);
+mst_index_range mst_index_range_divide(mst_index_range whole, uint64_t part, uint64_t n_parts);
 
 #endif

@@ -95,8 +95,8 @@ static uint32_t take_part(mst_matmul *self, bool of_a, uint32_t index, uint32_t 
     return n;
 }
 
-static mst_status fetch_timed(mst_matmul *self, const mst_matrix *matrix, mst_range rows, mst_range cols,
-                              float *out)
+static mst_status fetch_timed(mst_matmul *self, const mst_matrix *matrix, mst_index_range rows,
+                              mst_index_range cols, float *out)
 {
     uint64_t start = mst_now_ns();
     mst_status st = mst_matrix_fetch(matrix, self->kernels, self->o.n_threads, rows.first, cols.first, rows.n,
@@ -105,13 +105,13 @@ static mst_status fetch_timed(mst_matmul *self, const mst_matrix *matrix, mst_ra
     return st;
 }
 
-static mst_status start_a(mst_matmul *self, mst_mm_slot *slot, uint32_t i, mst_range rows, uint32_t panel,
-                          float **free_at)
+static mst_status start_a(mst_matmul *self, mst_mm_slot *slot, uint32_t i, mst_index_range rows,
+                          uint32_t panel, float **free_at)
 {
     const mst_layout *l = &self->plan.layout;
     mst_mm_piece *piece = &slot->a[i];
     uint32_t owner = mst_layout_owner_a(l, i, panel);
-    mst_range cols = mst_layout_panel(l, panel), all = mst_layout_row(l, i);
+    mst_index_range cols = mst_layout_panel(l, panel), all = mst_layout_row(l, i);
     piece->mine = owner == (uint32_t)self->rank || mst_layout_needs_a(l, (uint32_t)self->rank, i);
     if (!piece->mine || rows.n == 0) {
         piece->mine = false;
@@ -130,13 +130,13 @@ static mst_status start_a(mst_matmul *self, mst_mm_slot *slot, uint32_t i, mst_r
     return begin(self, piece, take_part(self, true, i, owner), slot->tag + (int)i);
 }
 
-static mst_status start_b(mst_matmul *self, mst_mm_slot *slot, uint32_t j, mst_range cols, uint32_t panel,
-                          float **free_at)
+static mst_status start_b(mst_matmul *self, mst_mm_slot *slot, uint32_t j, mst_index_range cols,
+                          uint32_t panel, float **free_at)
 {
     const mst_layout *l = &self->plan.layout;
     mst_mm_piece *piece = &slot->b[j];
     uint32_t owner = mst_layout_owner_b(l, panel, j);
-    mst_range rows = mst_layout_panel(l, panel);
+    mst_index_range rows = mst_layout_panel(l, panel);
     piece->mine = owner == (uint32_t)self->rank || mst_layout_needs_b(l, (uint32_t)self->rank, j);
     if (!piece->mine || cols.n == 0) {
         piece->mine = false;
@@ -164,11 +164,13 @@ mst_status mst_mm_start_step(mst_matmul *self, mst_mm_slot *slot, uint32_t step,
     float *free_at = slot->buffer.data;
     slot->tag = (int)(step % TAG_STEPS) * TAG_PIECES;
     for (uint32_t i = 0; i < l->n_rows; i++)
-        TRY(start_a(self, slot, i, mst_range_part(mst_layout_row(l, i), row_pass, self->plan.row_passes),
-                    panel, &free_at));
+        TRY(start_a(self, slot, i,
+                    mst_index_range_divide(mst_layout_row(l, i), row_pass, self->plan.row_passes), panel,
+                    &free_at));
     for (uint32_t j = 0; j < l->n_cols; j++)
-        TRY(start_b(self, slot, j, mst_range_part(mst_layout_col(l, j), col_pass, self->plan.col_passes),
-                    panel, &free_at));
+        TRY(start_b(self, slot, j,
+                    mst_index_range_divide(mst_layout_col(l, j), col_pass, self->plan.col_passes), panel,
+                    &free_at));
     return MST_OK;
 }
 

@@ -13,16 +13,16 @@ mst_status mst_mm_fill(mst_matmul *self)
     const mst_layout *l = &self->plan.layout;
     uint64_t start = mst_now_ns();
     for (uint32_t p = 0; p < l->n_panels; p++) {
-        mst_range panel = mst_layout_panel(l, p);
+        mst_index_range panel = mst_layout_panel(l, p);
         TRY(mst_mm_stopped(self));
         for (uint32_t i = 0; i < l->n_rows && self->plan.keeps_a; i++) {
-            mst_range rows = mst_layout_row(l, i);
+            mst_index_range rows = mst_layout_row(l, i);
             if (mst_layout_owner_a(l, i, p) == (uint32_t)self->rank)
                 TRY(mst_matrix_fetch(&self->a, self->kernels, self->o.n_threads, rows.first, panel.first,
                                      rows.n, panel.n, mst_mm_kept_a(self, i, p)));
         }
         for (uint32_t j = 0; j < l->n_cols && self->plan.keeps_b; j++) {
-            mst_range cols = mst_layout_col(l, j);
+            mst_index_range cols = mst_layout_col(l, j);
             if (mst_layout_owner_b(l, p, j) == (uint32_t)self->rank)
                 TRY(mst_matrix_fetch(&self->b, self->kernels, self->o.n_threads, panel.first, cols.first,
                                      panel.n, cols.n, mst_mm_kept_b(self, p, j)));
@@ -34,7 +34,7 @@ mst_status mst_mm_fill(mst_matmul *self)
 
 /* C's block (i, j) of this pass; *at is where it lies, and moves on to the next one of this rank. */
 typedef struct c_block {
-    mst_range rows, cols;
+    mst_index_range rows, cols;
     float *data;
 } c_block;
 
@@ -47,8 +47,8 @@ static bool next_block(const mst_matmul *self, uint32_t row_pass, uint32_t col_p
         *j = (uint32_t)(*number % l->n_cols);
         if (mst_layout_owner_c(l, *i, *j) != (uint32_t)self->rank)
             continue;
-        out->rows = mst_range_part(mst_layout_row(l, *i), row_pass, self->plan.row_passes);
-        out->cols = mst_range_part(mst_layout_col(l, *j), col_pass, self->plan.col_passes);
+        out->rows = mst_index_range_divide(mst_layout_row(l, *i), row_pass, self->plan.row_passes);
+        out->cols = mst_index_range_divide(mst_layout_col(l, *j), col_pass, self->plan.col_passes);
         out->data = self->tile.data;
         if (l->placement == MST_PLACEMENT_ROUND_ROBIN)
             out->data += *number / l->size * l->block * l->block;

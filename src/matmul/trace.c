@@ -29,21 +29,21 @@ static uint64_t ceil_div(uint64_t a, uint64_t b)
     return (a + b - 1) / b;
 }
 
-typedef struct pair {
-    mst_range rows, cols; /* of A's block; B's is cols x rows */
-} pair;
+typedef struct trace_pair {
+    mst_index_range rows, cols; /* of A's block; B's is cols x rows */
+} trace_pair;
 
-static pair pair_of(const mst_layout *l, uint64_t number)
+static trace_pair pair_of(const mst_layout *l, uint64_t number)
 {
     uint64_t i = number / l->n_panels, p = number % l->n_panels;
-    return (pair){.rows = mst_layout_row(l, (uint32_t)i), .cols = mst_layout_panel(l, (uint32_t)p)};
+    return (trace_pair){.rows = mst_layout_row(l, (uint32_t)i), .cols = mst_layout_panel(l, (uint32_t)p)};
 }
 
-static mst_range my_pairs(const mst_matmul *self)
+static mst_index_range my_pairs(const mst_matmul *self)
 {
     const mst_layout *l = &self->plan.layout;
-    return mst_range_part((mst_range){0, (uint64_t)l->n_rows * l->n_panels}, (uint64_t)self->rank,
-                          (uint64_t)self->size);
+    return mst_index_range_divide((mst_index_range){0, (uint64_t)l->n_rows * l->n_panels},
+                                  (uint64_t)self->rank, (uint64_t)self->size);
 }
 
 static uint64_t b_owner(const mst_layout *l, uint64_t number)
@@ -66,7 +66,7 @@ void mst_mm_trace_plan(mst_matmul *self, uint64_t block)
     uint64_t pairs = (uint64_t)l->n_rows * l->n_panels, share = ceil_div(pairs, l->size);
     uint64_t rows = block < m ? block : m, depth = block < k ? block : k;
     for (uint64_t t = 0; t < pairs; t++) {
-        pair p = pair_of(l, t);
+        trace_pair p = pair_of(l, t);
         if (b_owner(l, t) != t % l->size)
             plan->moved_round_robin += TILE_BYTES(p.rows.n, p.cols.n);
     }
@@ -99,12 +99,12 @@ void mst_mm_trace_plan(mst_matmul *self, uint64_t block)
 /* ---- one pair ---- */
 
 /* A tile of a pair and what the pair has yet to give. */
-typedef struct walk {
+typedef struct tile_walk {
     const float *a, *b; /* rows x cols; cols x rows */
     uint64_t rows, cols, row, col;
-} walk;
+} tile_walk;
 
-static bool walk_next(walk *w, mst_mm_tile *tile, size_t *rows, size_t *cols)
+static bool tile_walk_next(tile_walk *w, mst_mm_tile *tile, size_t *rows, size_t *cols)
 {
     if (w->row >= w->rows)
         return false;
@@ -123,16 +123,16 @@ static bool walk_next(walk *w, mst_mm_tile *tile, size_t *rows, size_t *cols)
 }
 
 /* The sum of a pair; after: where the next pair lies, NULL when none follows. */
-static double sum_pair(const mst_mm_kernels *kernels, const float *a, const float *b, pair p,
+static double sum_pair(const mst_mm_kernels *kernels, const float *a, const float *b, trace_pair p,
                        const mst_mm_tile *after)
 {
-    walk w = {.a = a, .b = b, .rows = p.rows.n, .cols = p.cols.n};
+    tile_walk w = {.a = a, .b = b, .rows = p.rows.n, .cols = p.cols.n};
     mst_mm_tile tile = {0}, next = {0};
     size_t rows = 0, cols = 0, next_rows = 0, next_cols = 0;
     double sum = 0;
-    bool more = walk_next(&w, &tile, &rows, &cols);
+    bool more = tile_walk_next(&w, &tile, &rows, &cols);
     while (more) {
-        more = walk_next(&w, &next, &next_rows, &next_cols);
+        more = tile_walk_next(&w, &next, &next_rows, &next_cols);
         sum += kernels->trace(&tile, rows, cols, more ? &next : after);
         tile = next;
         rows = next_rows;
@@ -142,8 +142,8 @@ static double sum_pair(const mst_mm_kernels *kernels, const float *a, const floa
 }
 
 /* By one thread: what is fetched here is small, or one of several. */
-static mst_status fetch(mst_matmul *self, const mst_matrix *matrix, mst_range rows, mst_range cols,
-                        float *out)
+static mst_status fetch(mst_matmul *self, const mst_matrix *matrix, mst_index_range rows,
+                        mst_index_range cols, float *out)
 {
     return mst_matrix_fetch(matrix, self->kernels, 1, rows.first, cols.first, rows.n, cols.n, out);
 }
@@ -153,7 +153,7 @@ static mst_status fetch(mst_matmul *self, const mst_matrix *matrix, mst_range ro
 /* Pairs worked on at a time: all that are kept, or as many as a batch holds. */
 typedef struct batch {
     mst_matmul *self;
-    mst_range pairs;
+    mst_index_range pairs;
     uint64_t stride; /* floats of a block */
     double *sums;    /* of each pair */
     unsigned n_parts;
@@ -164,10 +164,10 @@ static void fill_part(void *arg, unsigned part)
 {
     batch *w = arg;
     mst_matmul *self = w->self;
-    mst_range mine = mst_range_part((mst_range){0, w->pairs.n}, part, w->n_parts);
+    mst_index_range mine = mst_index_range_divide((mst_index_range){0, w->pairs.n}, part, w->n_parts);
     mst_status st = MST_OK;
     for (uint64_t i = mine.first; i < mine.first + mine.n && st == MST_OK; i++) {
-        pair p = pair_of(&self->plan.layout, w->pairs.first + i);
+        trace_pair p = pair_of(&self->plan.layout, w->pairs.first + i);
         float *a = self->share_a.data + i * w->stride, *b = self->share_b.data + i * w->stride;
         st = mst_mm_stopped(self);
         if (st == MST_OK)
@@ -184,10 +184,10 @@ static void sum_part(void *arg, unsigned part)
 {
     batch *w = arg;
     mst_matmul *self = w->self;
-    mst_range mine = mst_range_part((mst_range){0, w->pairs.n}, part, w->n_parts);
+    mst_index_range mine = mst_index_range_divide((mst_index_range){0, w->pairs.n}, part, w->n_parts);
     for (uint64_t i = mine.first; i < mine.first + mine.n; i++) {
         const float *a = self->share_a.data + i * w->stride, *b = self->share_b.data + i * w->stride;
-        pair p = pair_of(&self->plan.layout, w->pairs.first + i), q;
+        trace_pair p = pair_of(&self->plan.layout, w->pairs.first + i), q;
         mst_mm_tile after;
         bool more = i + 1 < mine.first + mine.n;
         if (more) {
@@ -216,7 +216,7 @@ static mst_status sum_batch(batch *w)
     mst_dnnl_each(w->n_parts, sum_part, w);
     self->mine.seconds += mst_seconds_since(start);
     for (uint64_t i = 0; i < w->pairs.n; i++) {
-        pair p = pair_of(&self->plan.layout, w->pairs.first + i);
+        trace_pair p = pair_of(&self->plan.layout, w->pairs.first + i);
         self->trace += w->sums[i];
         flops += 2.0 * (double)p.rows.n * (double)p.cols.n;
     }
@@ -229,7 +229,7 @@ static mst_status sum_batch(batch *w)
 static mst_status sum_together(mst_matmul *self)
 {
     const mst_layout *l = &self->plan.layout;
-    mst_range pairs = my_pairs(self);
+    mst_index_range pairs = my_pairs(self);
     uint64_t rows = l->block < l->m ? l->block : l->m, cols = l->block < l->k ? l->block : l->k;
     batch w = {.self = self, .stride = rows * cols, .n_parts = self->o.n_threads};
     mst_status st = MST_OK;
@@ -243,7 +243,8 @@ static mst_status sum_together(mst_matmul *self)
     TRY_OUT(st, mst_mm_pages_take(&self->share_b, self->batch * TILE_BYTES(rows, cols), "B"));
     uint64_t at = 0;
     do { /* once also where there are no pairs: agreeing is everybody's */
-        w.pairs = (mst_range){pairs.first + at, pairs.n - at < self->batch ? pairs.n - at : self->batch};
+        w.pairs =
+            (mst_index_range){pairs.first + at, pairs.n - at < self->batch ? pairs.n - at : self->batch};
         TRY_OUT(st, sum_batch(&w));
         at += w.pairs.n;
     } while (at < pairs.n);
@@ -264,7 +265,7 @@ static mst_status sum_dealt(mst_matmul *self)
     TRY(mst_mm_pages_take(&self->slots[0].buffer, self->plan.buffers, "a pair of blocks"));
     float *a = self->slots[0].buffer.data, *b = a + stride, *outgoing = b + stride;
     for (uint64_t t = 0; t < (uint64_t)l->n_rows * l->n_panels; t++) {
-        pair p = pair_of(l, t);
+        trace_pair p = pair_of(l, t);
         uint64_t bytes = TILE_BYTES(p.rows.n, p.cols.n), at = t % l->size, from = b_owner(l, t);
         TRY(mst_mm_stopped(self));
         if (from == rank && at != rank) {
@@ -303,16 +304,17 @@ static mst_status sum_dealt(mst_matmul *self)
 static mst_status sum_by_product(mst_matmul *self)
 {
     const mst_layout *l = &self->plan.layout;
-    mst_range mine = mst_range_part((mst_range){0, l->n_rows}, (uint64_t)self->rank, (uint64_t)self->size);
+    mst_index_range mine =
+        mst_index_range_divide((mst_index_range){0, l->n_rows}, (uint64_t)self->rank, (uint64_t)self->size);
     uint64_t rows = l->block < l->m ? l->block : l->m,
              deep = DEPTH * l->block < l->k ? DEPTH * l->block : l->k;
     TRY(mst_mm_pages_take(&self->slots[0].buffer, 2 * TILE_BYTES(rows, deep), "the factors"));
     TRY(mst_mm_pages_take(&self->tile, TILE_BYTES(rows, rows), "a block of C"));
     float *a = self->slots[0].buffer.data, *b = a + rows * deep, *c = self->tile.data;
     for (uint64_t i = mine.first; i < mine.first + mine.n; i++) {
-        mst_range side = mst_layout_row(l, (uint32_t)i);
+        mst_index_range side = mst_layout_row(l, (uint32_t)i);
         for (uint64_t at = 0; at < l->k; at += deep) {
-            mst_range part = {at, l->k - at < deep ? l->k - at : deep};
+            mst_index_range part = {at, l->k - at < deep ? l->k - at : deep};
             uint64_t start = mst_now_ns();
             TRY(mst_mm_stopped(self));
             TRY(mst_matrix_fetch(&self->a, self->kernels, self->o.n_threads, side.first, part.first, side.n,

@@ -19,11 +19,11 @@
 #define WORDS_MAX    64
 #define DEFAULTS_MAX 32
 
-typedef struct pair {
+typedef struct option_text {
     char *key, *value; /* in the parser's copy of the text */
-} pair;
+} option_text;
 
-typedef struct parser {
+typedef struct chain_parser {
     const char *source;
     unsigned line;
     uint32_t n_classes;
@@ -33,13 +33,14 @@ typedef struct parser {
     bool in_known;
     char *words[WORDS_MAX];
     size_t n_words;
-    pair defaults[DEFAULTS_MAX];
+    option_text defaults[DEFAULTS_MAX];
     size_t n_defaults;
-} parser;
+} chain_parser;
 
-static mst_status fail_line(const parser *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static mst_status fail_line(const chain_parser *p, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
-static mst_status fail_line(const parser *p, const char *format, ...)
+static mst_status fail_line(const chain_parser *p, const char *format, ...)
 {
     char text[MST_ERROR_MAX];
     va_list args;
@@ -50,7 +51,7 @@ static mst_status fail_line(const parser *p, const char *format, ...)
 }
 
 /* Puts the line in front of a sentence that knows nothing of it. */
-static mst_status at_line(const parser *p, mst_status st)
+static mst_status at_line(const chain_parser *p, mst_status st)
 {
     char text[MST_ERROR_MAX];
     if (st == MST_OK || st == MST_ENOMEM)
@@ -60,7 +61,7 @@ static mst_status at_line(const parser *p, mst_status st)
 }
 
 /* Splits a line at blanks; what follows a # is not read. */
-static mst_status split(parser *p, char *line)
+static mst_status split(chain_parser *p, char *line)
 {
     p->n_words = 0;
     char *rest;
@@ -100,7 +101,7 @@ bool mst_dims_parse(const char *text, mst_dims *out)
     return *text == '\0';
 }
 
-static mst_status read_input(parser *p)
+static mst_status read_input(chain_parser *p)
 {
     mst_dims said, *at = &p->at;
     if (p->chain->n_layers > 0)
@@ -124,13 +125,13 @@ static mst_status read_input(parser *p)
 /* ---- options ---- */
 
 /* "key=value" in place; false when it is not that. */
-static bool split_pair(char *word, pair *out)
+static bool split_pair(char *word, option_text *out)
 {
     char *equals = strchr(word, '=');
     if (equals == NULL || equals == word)
         return false;
     *equals = '\0';
-    *out = (pair){.key = word, .value = equals + 1};
+    *out = (option_text){.key = word, .value = equals + 1};
     return true;
 }
 
@@ -142,7 +143,7 @@ static const mst_option *find_option(const mst_layer_ops *ops, const char *name)
     return NULL;
 }
 
-static mst_status set_option(const parser *p, mst_layer *layer, const char *key, const char *value)
+static mst_status set_option(const chain_parser *p, mst_layer *layer, const char *key, const char *value)
 {
     char classes[16];
     mst_option_group group = mst_layer_options(layer);
@@ -165,7 +166,7 @@ static mst_status set_option(const parser *p, mst_layer *layer, const char *key,
 }
 
 /* Refuses a key that is among the first n of keys; else puts it there. */
-static mst_status once(const parser *p, const char **keys, size_t n, const char *key)
+static mst_status once(const chain_parser *p, const char **keys, size_t n, const char *key)
 {
     for (size_t i = 0; i < n; i++)
         if (keys[i] != NULL && strcmp(keys[i], key) == 0)
@@ -174,13 +175,13 @@ static mst_status once(const parser *p, const char **keys, size_t n, const char 
     return MST_OK;
 }
 
-static mst_status read_defaults(parser *p)
+static mst_status read_defaults(chain_parser *p)
 {
     const char *keys[WORDS_MAX] = {NULL};
     if (p->n_words < 2)
         return fail_line(p, "defaults takes option=value, such as init=glorot");
     for (size_t i = 1; i < p->n_words; i++) {
-        pair *d = &p->defaults[p->n_defaults];
+        option_text *d = &p->defaults[p->n_defaults];
         bool known = false;
         if (p->n_defaults == DEFAULTS_MAX)
             return fail_line(p, "more than %d defaults", DEFAULTS_MAX);
@@ -217,7 +218,7 @@ static bool name_taken(const mst_chain *chain, const char *name)
 }
 
 /* The name a line gives, or KIND and the first number that is free. */
-static mst_status name_layer(const parser *p, const char *given, mst_layer *layer)
+static mst_status name_layer(const chain_parser *p, const char *given, mst_layer *layer)
 {
     if (given == NULL) {
         unsigned n = 1;
@@ -240,7 +241,7 @@ static mst_status name_layer(const parser *p, const char *given, mst_layer *laye
     return MST_OK;
 }
 
-static mst_status set_options(const parser *p, mst_layer *layer, char **words, size_t n)
+static mst_status set_options(const chain_parser *p, mst_layer *layer, char **words, size_t n)
 {
     const char *keys[WORDS_MAX] = {NULL};
     size_t first = 0;
@@ -253,7 +254,7 @@ static mst_status set_options(const parser *p, mst_layer *layer, char **words, s
         first = 1;
     }
     for (size_t i = first; i < n; i++) {
-        pair option;
+        option_text option;
         if (!split_pair(words[i], &option))
             return fail_line(p, "\"%s\" is not option=value", words[i]);
         TRY(once(p, keys, i, option.key));
@@ -263,7 +264,7 @@ static mst_status set_options(const parser *p, mst_layer *layer, char **words, s
 }
 
 /* Asks the layer for its shape and numbers its ranges. */
-static mst_status join(parser *p, mst_layer *layer)
+static mst_status join(chain_parser *p, mst_layer *layer)
 {
     mst_chain *chain = p->chain;
     layer->in = p->at;
@@ -289,7 +290,7 @@ static mst_status join(parser *p, mst_layer *layer)
     return MST_OK;
 }
 
-static mst_status read_layer(parser *p)
+static mst_status read_layer(chain_parser *p)
 {
     size_t at = 0, length = strlen(p->words[0]);
     char *name = NULL;
@@ -327,7 +328,7 @@ static mst_status read_layer(parser *p)
     return MST_OK;
 }
 
-static mst_status read_line(parser *p, char *line)
+static mst_status read_line(chain_parser *p, char *line)
 {
     TRY(split(p, line));
     if (p->n_words == 0)
@@ -339,7 +340,7 @@ static mst_status read_line(parser *p, char *line)
     return read_layer(p);
 }
 
-static mst_status check_end(const parser *p)
+static mst_status check_end(const chain_parser *p)
 {
     const mst_chain *chain = p->chain;
     if (chain->n_layers == 0)
@@ -367,7 +368,7 @@ mst_status mst_chain_parse_with(const char *text, const char *source, const mst_
                                 const mst_layer_ops *const *kinds, mst_chain **out)
 {
     mst_status st = MST_OK;
-    parser p = {.source = source, .n_classes = n_classes, .kinds = kinds, .at = *in};
+    chain_parser p = {.source = source, .n_classes = n_classes, .kinds = kinds, .at = *in};
     char *copy = NULL;
     if (strlen(text) > TEXT_MAX)
         return mst_fail(MST_EINPUT, "%s: larger than 1 MB: not a net file", source);

@@ -27,7 +27,7 @@ typedef struct dnnl_replica {
 } dnnl_replica;
 
 /* What the stages of a pass need to know. */
-typedef struct run {
+typedef struct dnnl_pass {
     mst_dnnl_plan *plan;
     uint32_t n; /* rows */
     const mst_weights *w;
@@ -35,14 +35,14 @@ typedef struct run {
     mst_grad *grad;
     bool fresh; /* the gradient is overwritten */
     mst_step *step;
-} run;
+} dnnl_pass;
 
-static float *weight_of(const run *r, const mst_layer *layer, uint32_t i)
+static float *weight_of(const dnnl_pass *r, const mst_layer *layer, uint32_t i)
 {
     return r->w->ranges[layer->first_range + i];
 }
 
-static float *gradient_of(const run *r, const mst_layer *layer, uint32_t i)
+static float *gradient_of(const dnnl_pass *r, const mst_layer *layer, uint32_t i)
 {
     return r->grad->ranges[layer->first_range + i].g;
 }
@@ -54,7 +54,7 @@ static void add_to(float *restrict y, const float *restrict x, size_t n)
 }
 
 /* A part of the gradient that was computed elsewhere. */
-static void put(const run *r, float *restrict y, const float *restrict x, size_t n)
+static void put(const dnnl_pass *r, float *restrict y, const float *restrict x, size_t n)
 {
     if (r->fresh)
         memcpy(y, x, n * sizeof *y);
@@ -63,7 +63,7 @@ static void put(const run *r, float *restrict y, const float *restrict x, size_t
 }
 
 /* Rows of plain numbers beyond the batch. */
-static void clear_rest(const run *r, const mst_dims *d, float *x)
+static void clear_rest(const dnnl_pass *r, const mst_dims *d, float *x)
 {
     uint64_t row = mst_dims_size(d);
     if (r->n < r->plan->n)
@@ -73,7 +73,7 @@ static void clear_rest(const run *r, const mst_dims *d, float *x)
 /* ---- forward ---- */
 
 /* Brings the weights into the operation's layout and binds them. */
-static mst_status use_weight(const run *r, mst_dnnl_op *op, mst_dnnl_op *reorder, const float *w)
+static mst_status use_weight(const dnnl_pass *r, mst_dnnl_op *op, mst_dnnl_op *reorder, const float *w)
 {
     if (reorder == NULL) {
         mst_dnnl_bind(op, MST_DNNL_W, w);
@@ -85,7 +85,7 @@ static mst_status use_weight(const run *r, mst_dnnl_op *op, mst_dnnl_op *reorder
     return mst_dnnl_run(reorder);
 }
 
-static mst_status norm_forward(const run *r, const mst_dnnl_stage *s)
+static mst_status norm_forward(const dnnl_pass *r, const mst_dnnl_stage *s)
 {
     mst_dnnl_op *op = r->pass->training ? s->forward : s->infer;
     mst_dnnl_bind(op, MST_DNNL_SCALE, weight_of(r, s->layer, 0));
@@ -97,7 +97,7 @@ static mst_status norm_forward(const run *r, const mst_dnnl_stage *s)
     return mst_dnnl_run(op);
 }
 
-static void plain_forward(const run *r, const mst_dnnl_stage *s)
+static void plain_forward(const dnnl_pass *r, const mst_dnnl_stage *s)
 {
     const mst_dnnl_tensor *x = &r->plan->tensors[s->x], *y = &r->plan->tensors[s->y];
     s->layer->ops->forward(s->layer, s->kept, r->pass, r->n, x->data, &r->w->ranges[s->layer->first_range],
@@ -105,7 +105,7 @@ static void plain_forward(const run *r, const mst_dnnl_stage *s)
     clear_rest(r, &s->layer->out, y->data);
 }
 
-static mst_status stage_forward(const run *r, const mst_dnnl_stage *s)
+static mst_status stage_forward(const dnnl_pass *r, const mst_dnnl_stage *s)
 {
     const mst_layer *layer = s->layer;
     if (layer == NULL)
@@ -134,7 +134,7 @@ static mst_status stage_forward(const run *r, const mst_dnnl_stage *s)
 
 /* dw writes a gradient of its own layout, unless that is plain. It is brought into the flat one, or by way of
  * plain_room added to it. */
-static mst_status conv_gradient(const run *r, const mst_dnnl_stage *s)
+static mst_status conv_gradient(const dnnl_pass *r, const mst_dnnl_stage *s)
 {
     const mst_layer *layer = s->layer;
     mst_dnnl_plan *plan = r->plan;
@@ -161,7 +161,7 @@ static mst_status conv_gradient(const run *r, const mst_dnnl_stage *s)
 }
 
 /* Straight into the flat gradient. */
-static mst_status linear_gradient(const run *r, const mst_dnnl_stage *s)
+static mst_status linear_gradient(const dnnl_pass *r, const mst_dnnl_stage *s)
 {
     const mst_dnnl_tensor *x = &r->plan->tensors[s->x], *y = &r->plan->tensors[s->y];
     size_t in = mst_dims_size(&s->layer->in), out = s->layer->out.c;
@@ -174,7 +174,7 @@ static mst_status linear_gradient(const run *r, const mst_dnnl_stage *s)
                          gradient_of(r, s->layer, 0));
 }
 
-static mst_status linear_dx(const run *r, const mst_dnnl_stage *s)
+static mst_status linear_dx(const dnnl_pass *r, const mst_dnnl_stage *s)
 {
     const mst_dnnl_tensor *x = &r->plan->tensors[s->x], *y = &r->plan->tensors[s->y];
     TRY(mst_dnnl_gemm(false, r->n, (int64_t)mst_dims_size(&s->layer->in), s->layer->out.c, y->diff,
@@ -184,7 +184,7 @@ static mst_status linear_dx(const run *r, const mst_dnnl_stage *s)
 }
 
 /* The running mean and variance move towards the batch's (layer_batchnorm.c). */
-static mst_status norm_backward(const run *r, const mst_dnnl_stage *s)
+static mst_status norm_backward(const dnnl_pass *r, const mst_dnnl_stage *s)
 {
     const mst_layer *layer = s->layer;
     size_t c = layer->in.c, half = s->kept_size / 2 / sizeof(float);
@@ -209,7 +209,7 @@ static mst_status norm_backward(const run *r, const mst_dnnl_stage *s)
     return MST_OK;
 }
 
-static void plain_backward(const run *r, const mst_dnnl_stage *s, bool wants_dx)
+static void plain_backward(const dnnl_pass *r, const mst_dnnl_stage *s, bool wants_dx)
 {
     const mst_dnnl_tensor *x = &r->plan->tensors[s->x], *y = &r->plan->tensors[s->y];
     const mst_layer *layer = s->layer;
@@ -227,7 +227,7 @@ static void plain_backward(const run *r, const mst_dnnl_stage *s, bool wants_dx)
 }
 
 /* The weights' gradient first: strategies send it while dx is computed. */
-static mst_status stage_backward(const run *r, const mst_dnnl_stage *s, bool wants_dx)
+static mst_status stage_backward(const dnnl_pass *r, const mst_dnnl_stage *s, bool wants_dx)
 {
     const mst_layer *layer = s->layer;
     if (layer == NULL)
@@ -278,7 +278,7 @@ static void load_part(void *arg, unsigned i)
                      l->x + from * mst_dims_size(&l->replica->chain->in));
 }
 
-static void trace_stage(const run *r, const mst_dnnl_stage *s, bool forward, uint64_t start)
+static void trace_stage(const dnnl_pass *r, const mst_dnnl_stage *s, bool forward, uint64_t start)
 {
     const mst_layer *layer = s->layer;
     if (!mst_tracing())
@@ -288,7 +288,7 @@ static void trace_stage(const run *r, const mst_dnnl_stage *s, bool forward, uin
                     floats * sizeof(float));
 }
 
-static mst_status forward_pass(const mst_replica *self, const run *r, const mst_batch *batch)
+static mst_status forward_pass(const mst_replica *self, const dnnl_pass *r, const mst_batch *batch)
 {
     mst_dnnl_plan *plan = r->plan;
     loading l = {.replica = self, .batch = batch, .x = plan->tensors[0].data, .n_parts = self->n_threads};
@@ -302,7 +302,7 @@ static mst_status forward_pass(const mst_replica *self, const run *r, const mst_
     return MST_OK;
 }
 
-static mst_status backward_pass(const run *r)
+static mst_status backward_pass(const dnnl_pass *r)
 {
     for (uint32_t i = r->plan->n_stages; i-- > r->plan->first_back;) {
         uint64_t start = mst_trace_now();
@@ -327,7 +327,7 @@ static mst_status plan_for(dnnl_replica *self, uint32_t n, mst_dnnl_plan **out)
     return MST_OK;
 }
 
-static mst_status train_inside(dnnl_replica *self, run *r, const mst_batch *batch, float scale,
+static mst_status train_inside(dnnl_replica *self, dnnl_pass *r, const mst_batch *batch, float scale,
                                mst_loss_sum *sum)
 {
     TRY(plan_for(self, batch->n_rows, &r->plan));
@@ -343,7 +343,8 @@ static mst_status dnnl_train(mst_replica *self, const mst_batch *batch, const ms
                              const mst_pass *pass, float scale, mst_grad *grad, mst_step *step,
                              mst_loss_sum *sum)
 {
-    run r = {.n = batch->n_rows, .w = w, .pass = pass, .grad = grad, .fresh = grad->fresh, .step = step};
+    dnnl_pass r = {
+        .n = batch->n_rows, .w = w, .pass = pass, .grad = grad, .fresh = grad->fresh, .step = step};
     int before = mst_dnnl_enter(self->n_threads);
     mst_status st = train_inside((dnnl_replica *)self, &r, batch, scale, sum);
     mst_dnnl_leave(before);
@@ -355,7 +356,7 @@ static mst_status dnnl_forward(mst_replica *self, const mst_batch *batch, const 
 {
     mst_dnnl_plan *plan = ((dnnl_replica *)self)->whole;
     mst_pass pass = {.training = false};
-    run r = {.plan = plan, .n = batch->n_rows, .w = w, .pass = &pass};
+    dnnl_pass r = {.plan = plan, .n = batch->n_rows, .w = w, .pass = &pass};
     int before = mst_dnnl_enter(self->n_threads);
     mst_status st = forward_pass(self, &r, batch);
     mst_dnnl_leave(before);

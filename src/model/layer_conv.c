@@ -101,25 +101,25 @@ static uint64_t conv_flops(const mst_layer *self)
 }
 
 /* Where output channel o's weights and input channels start. */
-typedef struct place {
+typedef struct conv_place {
     uint32_t n_in;
     size_t kernel, first_in; /* floats of a kernel; first input channel */
-} place;
+} conv_place;
 
-static place place_of(const mst_conv *conv, uint32_t o)
+static conv_place conv_place_of(const mst_conv *conv, uint32_t o)
 {
     const mst_layer *self = &conv->base;
     uint32_t n_in = self->in.c / conv->groups;
-    return (place){.n_in = n_in,
-                   .kernel = (size_t)conv->window.kh * conv->window.kw,
-                   .first_in = (size_t)(o / (self->out.c / conv->groups)) * n_in};
+    return (conv_place){.n_in = n_in,
+                        .kernel = (size_t)conv->window.kh * conv->window.kw,
+                        .first_in = (size_t)(o / (self->out.c / conv->groups)) * n_in};
 }
 
 MST_RACY static float conv_point(const mst_conv *conv, const float *x, const float *w, uint32_t o,
                                  uint32_t oy, uint32_t ox)
 {
     const mst_dims *in = &conv->base.in;
-    place p = place_of(conv, o);
+    conv_place p = conv_place_of(conv, o);
     mst_window_part part = mst_window_at(&conv->window, in, oy, ox);
     size_t plane = (size_t)in->h * in->w;
     double sum = 0.0;
@@ -151,7 +151,7 @@ MST_RACY static void conv_point_back(const mst_conv *conv, const float *x, const
                                      uint32_t oy, uint32_t ox, float d, float *dx, float *gw)
 {
     const mst_dims *in = &conv->base.in;
-    place p = place_of(conv, o);
+    conv_place p = conv_place_of(conv, o);
     mst_window_part part = mst_window_at(&conv->window, in, oy, ox);
     size_t plane = (size_t)in->h * in->w;
     for (uint32_t i = 0; i < p.n_in; i++) {

@@ -50,17 +50,17 @@ typedef struct mst_key_block {
     uint32_t n;
 } mst_key_block;
 
-typedef struct mst_buffer {
+typedef struct mst_allreduce_buffer {
     char *data;
     size_t room;
-} mst_buffer;
+} mst_allreduce_buffer;
 
 /* The exchange of sparse gradients; allreduce_sparse.c. */
 typedef struct mst_sparse_exchange {
     uint32_t n_owners;    /* ranks x threads: owner o is thread o % n of rank o / n */
     uint32_t *counts;     /* of all ranks: keys of rank s for owner o at s * n_owners + o */
     uint32_t *sum_counts; /* by owner: keys of the sums */
-    mst_buffer out, in, sums, sums_in;
+    mst_allreduce_buffer out, in, sums, sums_in;
     size_t *out_at, *in_at;    /* blocks in out: by owner rank; in `in`: by source rank */
     mst_key_block *blocks;     /* by source rank and owner */
     mst_key_block *sum_blocks; /* by owner, when the sums were gathered */

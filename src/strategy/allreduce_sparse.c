@@ -69,7 +69,7 @@ void mst_sparse_fini(mst_allreduce *self)
     mst_free(x->sums_in.data);
 }
 
-static mst_status buffer_room(mst_buffer *b, size_t bytes)
+static mst_status buffer_room(mst_allreduce_buffer *b, size_t bytes)
 {
     return mst_grow(&b->data, &b->room, bytes, 1) ? MST_OK : mst_fail_memory();
 }

@@ -2,8 +2,8 @@
  * elsewhere.
  *
  * One bar at a time. Calls for a bar come from one thread at a time; mst_bar_line from any thread. */
-#ifndef MST_CLI_PROGRESS_H
-#define MST_CLI_PROGRESS_H
+#ifndef MST_CLI_PROGRESS_LINE_H
+#define MST_CLI_PROGRESS_LINE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* The progress bar; contract in progress.h. g_drawn, under g_mutex, says whether a bar stands on the
  * terminal's last line, so that whoever writes a line clears it first. */
-#include "cli/progress.h"
+#include "cli/progress_line.h"
 
 #include <pthread.h>
 #include <stdbool.h>
