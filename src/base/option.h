@@ -1,10 +1,10 @@
-/* Option tables: one table row is the flag, the YAML key, the default, the help line, the range check and the
- * manifest entry of an option.
+/* Option tables: one table row is the flag, the YAML key, the default, the help line, the range check, the
+ * manifest entry and the facts of an option. Everything that treats some options in a special way (help,
+ * checks, --resume, jobs, sweeps, reports) reads the facts of the row.
  *
  * A component declares a struct and a table that maps names to its fields; a command joins the tables it
  * needs as groups. Precedence: table default < YAML file < command line. YAML keys are the flag names without
- * dashes in front
- * ("eval-every"). Nothing here prints: help and errors come back as text. */
+ * the leading dashes ("eval-every"). Nothing here prints: help and errors are returned as text. */
 #ifndef MST_BASE_OPTION_H
 #define MST_BASE_OPTION_H
 
@@ -30,6 +30,39 @@ typedef struct mst_text_list {
     size_t n;
 } mst_text_list;
 
+/* An option has an effect only where another option, a CHOICE or a FLAG, has one of some values. */
+typedef enum mst_need_check {
+    MST_NEED_STRICT,  /* given elsewhere, the option is refused */
+    MST_NEED_LENIENT, /* ... it is accepted without effect; sweeps leave it out of such runs */
+    MST_NEED_SWEEP,   /* only sweeps apply the need */
+} mst_need_check;
+typedef struct mst_option_need {
+    const char *option, *values; /* "strategy", "ps|allreduce"; of a FLAG: "true" or "false" */
+    mst_need_check check;
+} mst_option_need;
+#define MST_OPTION_NEEDS_MAX 2
+
+/* Facts about an option, bits of mst_option.facts. */
+typedef enum mst_option_fact {
+    MST_OPTION_MAY_DIFFER = 1 << 0,   /* between the processes of a job */
+    MST_OPTION_NOT_RESUMED = 1 << 1,  /* --resume does not take the value over from the run */
+    MST_OPTION_NOT_RECORDED = 1 << 2, /* the history of a run does not record that --resume changed it */
+    MST_OPTION_NOT_COMPARED = 1 << 3, /* reports do not compare runs by it */
+    MST_OPTION_OF_SWEEP = 1 << 4,     /* a sweep sets it for each of its runs */
+    MST_OPTION_OF_JOB = 1 << 5,       /* follows from the number and kind of processes that a job has */
+    MST_OPTION_OF_PROCESS = 1 << 6,   /* tells one process of a job from the others */
+    MST_OPTION_OF_OUTPUT = 1 << 7,    /* about the output of the command */
+    MST_OPTION_OF_FILE = 1 << 8,      /* describes one file, not the rows of other files */
+    MST_OPTION_OF_SHAPE = 1 << 9,     /* the shape of a model takes its place */
+    MST_OPTION_LIMIT = 1 << 10,       /* ends a training, and so can be what the runs of a sweep share */
+    MST_OPTION_IF_GIVEN = 1 << 11,    /* giving its default has another effect than not giving it */
+    MST_OPTION_SELF_NAMED = 1 << 12,  /* its values are clear without its name */
+    /* About one process or command; says nothing about the training. */
+    MST_OPTION_PRIVATE =
+        MST_OPTION_MAY_DIFFER | MST_OPTION_NOT_RESUMED | MST_OPTION_NOT_RECORDED | MST_OPTION_NOT_COMPARED,
+    MST_OPTION_FACT_FREE = 1 << 16, /* this bit and higher ones: facts that the component of a table names */
+} mst_option_fact;
+
 /* A table ends with a row whose name is NULL. */
 typedef struct mst_option {
     const char *name; /* "eval-every" */
@@ -39,7 +72,9 @@ typedef struct mst_option {
     double min, max;      /* INT and REAL: inclusive; no check when both are 0 */
     const char *choices;  /* CHOICE: "sync|async" */
     const char *metavar;  /* help: what the value is, e.g. "N"; NULL: from the type */
-    const char *help;     /* one sentence; --help wraps it */
+    const char *help;     /* --help wraps it, and adds choices, default and needs */
+    mst_option_need needs[MST_OPTION_NEEDS_MAX]; /* all of them must be met; unused ones are zero */
+    unsigned facts;                              /* mst_option_fact */
 } mst_option;
 
 typedef struct mst_option_group {
@@ -76,6 +111,22 @@ mst_status mst_options_adopt(mst_option_group *groups, size_t n, const json_t *v
 char *mst_option_text(const json_t *value);
 
 bool mst_options_is_set(const mst_option_group *groups, size_t n, const char *name);
+
+/* The row of that name; NULL when the table has none. */
+const mst_option *mst_option_row(const mst_option *table, const char *name);
+
+/* The first need of the row that the values of the groups do not meet; NULL: the option has an effect. A need
+ * of an option that the groups do not have counts as met. check: the weakest kind of needs to look at. only:
+ * needs of this option and no others, unless NULL. */
+const mst_option_need *mst_options_unmet(const mst_option_group *groups, size_t n, const mst_option *row,
+                                         mst_need_check check, const char *only);
+
+/* "--strategy ps or allreduce", "--mpi" or "no --mpi"; out is returned. */
+const char *mst_option_need_text(const mst_option_need *need, char *out, size_t size);
+
+/* The value of a CHOICE or FLAG option of the groups as text ("true" or "false" of a FLAG), which *length
+ * limits; NULL: the groups have no such option. */
+const char *mst_options_word(const mst_option_group *groups, size_t n, const char *name, size_t *length);
 
 /* Help for the groups, wrapped to 100 columns; the caller frees. NULL when memory is short. */
 char *mst_options_help(const mst_option_group *groups, size_t n);

@@ -95,6 +95,14 @@ static void add_sentence(text *t, const mst_option *row)
     }
     if (row->type != MST_OPTION_FLAG && row->fallback != NULL && *row->fallback != '\0')
         text_print(t, " (default: %s)", row->fallback);
+    size_t shown = 0;
+    for (size_t i = 0; i < MST_OPTION_NEEDS_MAX && row->needs[i].option != NULL; i++) {
+        char need[256];
+        if (row->needs[i].check != MST_NEED_SWEEP)
+            text_print(t, shown++ == 0 ? " (only with %s" : " and %s",
+                       mst_option_need_text(&row->needs[i], need, sizeof need));
+    }
+    text_print(t, "%s", shown > 0 ? ")" : "");
 }
 
 /* Adds words wrapped between column `indent`, where the line stands now, and COLUMNS. Columns are counted in

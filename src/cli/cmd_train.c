@@ -14,55 +14,21 @@
 #include "cli/train_view.h"
 #include "launch/mpi_lost.h"
 #include "mpi/mpi.h"
+#include "options/option_tables.h"
+#include "options/output_options.h"
 #include "run/run_dir.h"
 #include "train/settings.h"
-
-typedef struct output_options {
-    bool json, dry_run, quiet;
-    char *config;
-} output_options;
-
-#define FIELD(name) offsetof(output_options, name)
-static const mst_option output_table[] = {
-    {.name = "config",
-     .type = MST_OPTION_TEXT,
-     .offset = FIELD(config),
-     .metavar = "FILE",
-     .help = "Options from a YAML file; flags win."},
-    {.name = "dry-run",
-     .type = MST_OPTION_FLAG,
-     .offset = FIELD(dry_run),
-     .help = "Print files and options as a file for --config, the memory and the bytes per step, and stop."},
-    {.name = "json", .type = MST_OPTION_FLAG, .offset = FIELD(json), .help = "Print the summary as JSON."},
-    {.name = "quiet",
-     .type = MST_OPTION_FLAG,
-     .offset = FIELD(quiet),
-     .help = "No progress and no evaluation lines."},
-    {.name = NULL},
-};
-
-static const mst_option *const tables[] = {
-    mst_train_option_table,
-    mst_model_option_table,
-    mst_optim_option_table,
-    mst_strategy_option_table,
-    mst_data_option_table,
-    mst_augment_option_table,
-    output_table,
-    mst_process_option_table,
-    NULL,
-};
 
 /* Everything the command's options are read into. */
 typedef struct settings {
     mst_settings train;
-    output_options output;
+    mst_output_options output;
 } settings;
 
 static void settings_begin(settings *s)
 {
-    mst_option_group own = {.title = "output", .table = output_table, .base = &s->output};
-    s->output = (output_options){0};
+    mst_option_group own = {.title = "output", .table = mst_output_option_table, .base = &s->output};
+    s->output = (mst_output_options){0};
     mst_settings_begin(&s->train, &own);
 }
 
@@ -497,5 +463,5 @@ const mst_command mst_cmd_train = {
     .details = "Trains on files of any format that `muster list` names (one, many, globs; gzip and zstd too; "
                "\"-\" is\n"
                "standard input) and leaves a run directory with a manifest, metrics.csv and checkpoints.\n",
-    .tables = tables,
+    .tables = mst_train_tables,
 };

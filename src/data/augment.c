@@ -23,7 +23,7 @@ const mst_option mst_augment_option_table[] = {
      .type = MST_OPTION_TEXT,
      .offset = FIELD(crop),
      .metavar = "HxW",
-     .help = "Train on parts of this size of the images, cut out at random; evaluate on the centre."},
+     .help = "Train on crops of this size at random positions; evaluate on the centre crop."},
     {.name = "crop-pad",
      .type = MST_OPTION_INT,
      .offset = FIELD(crop_pad),
@@ -31,20 +31,19 @@ const mst_option mst_augment_option_table[] = {
      .min = 0,
      .max = 4096,
      .metavar = "N",
-     .help = "Cut the part (the image's own size without --crop) out of the image with N black pixels added "
-             "on every side."},
+     .help = "Take crops from the image with N black pixels added on every side. Without --crop, crops have "
+             "the size of the image."},
     {.name = "mirror",
      .type = MST_OPTION_FLAG,
      .offset = FIELD(mirror),
-     .help = "Exchange left and right in half of the training rows, at random."},
+     .help = "Mirror half of the training rows left to right, at random."},
     {.name = "normalise",
      .type = MST_OPTION_TEXT,
      .offset = FIELD(normalise),
      .fallback = "none",
      .metavar = "HOW",
-     .help =
-         "Per channel (x - mean) / deviation, x being byte/255: none, auto (from a sample of the training "
-         "data), or numbers: 0.49,0.48,0.45/0.25,0.24,0.26."},
+     .help = "Normalise each channel to (x - mean) / deviation, where x is byte/255: none, auto (from a "
+             "sample of the training data), or numbers such as 0.49,0.48,0.45/0.25,0.24,0.26."},
     {.name = NULL},
 };
 

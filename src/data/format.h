@@ -49,6 +49,7 @@ typedef struct mst_data_options {
 } mst_data_options;
 enum { MST_TF_KEYS_AUTO, MST_TF_KEYS_GLOBAL, MST_TF_KEYS_HASH }; /* tf_keys */
 extern const mst_option mst_data_option_table[];
+#define MST_DATA_OPTION_OF_IMAGES MST_OPTION_FACT_FREE /* a fact: has an effect on encoded images only */
 
 /* A run of whole records. line and offset are those of its first byte in the (decompressed) file. */
 typedef struct mst_block {

@@ -18,36 +18,31 @@ typedef struct mst_weight_options {
 
 /* Rows of an option table; `at` is the offset of the mst_weight_options in the options' struct. */
 #define MST_WEIGHT_ROWS(at)                                                                                  \
-    {"init",                                                                                                 \
-     MST_OPTION_CHOICE,                                                                                      \
-     (at) + offsetof(mst_weight_options, init),                                                              \
-     "he",                                                                                                   \
-     0,                                                                                                      \
-     0,                                                                                                      \
-     "glorot|he|uniform|normal|constant",                                                                    \
-     NULL,                                                                                                   \
-     "First values of the weights."},                                                                        \
-        {"init-scale",                                                                                       \
-         MST_OPTION_REAL,                                                                                    \
-         (at) + offsetof(mst_weight_options, init_scale),                                                    \
-         "0.05",                                                                                             \
-         -1e6,                                                                                               \
-         1e6,                                                                                                \
-         NULL,                                                                                               \
-         "X",                                                                                                \
-         "uniform: bound; normal: deviation; constant: value."},                                             \
-        {"bias-init",                                                                                        \
-         MST_OPTION_REAL,                                                                                    \
-         (at) + offsetof(mst_weight_options, bias_init),                                                     \
-         "0",                                                                                                \
-         -1e6,                                                                                               \
-         1e6,                                                                                                \
-         NULL,                                                                                               \
-         "X",                                                                                                \
-         "First value of the bias."},                                                                        \
+    {.name = "init",                                                                                         \
+     .type = MST_OPTION_CHOICE,                                                                              \
+     .offset = (at) + offsetof(mst_weight_options, init),                                                    \
+     .fallback = "he",                                                                                       \
+     .choices = "glorot|he|uniform|normal|constant",                                                         \
+     .help = "Initial values of the weights."},                                                              \
+        {.name = "init-scale",                                                                               \
+         .type = MST_OPTION_REAL,                                                                            \
+         .offset = (at) + offsetof(mst_weight_options, init_scale),                                          \
+         .fallback = "0.05",                                                                                 \
+         .min = -1e6,                                                                                        \
+         .max = 1e6,                                                                                         \
+         .metavar = "X",                                                                                     \
+         .help = "uniform: bound; normal: standard deviation; constant: value."},                            \
+        {.name = "bias-init",                                                                                \
+         .type = MST_OPTION_REAL,                                                                            \
+         .offset = (at) + offsetof(mst_weight_options, bias_init),                                           \
+         .fallback = "0",                                                                                    \
+         .min = -1e6,                                                                                        \
+         .max = 1e6,                                                                                         \
+         .metavar = "X",                                                                                     \
+         .help = "Initial value of the bias."},                                                              \
     {                                                                                                        \
-        "bias", MST_OPTION_FLAG, (at) + offsetof(mst_weight_options, bias), "true", 0, 0, NULL, NULL,        \
-            "Adds a bias."                                                                                   \
+        .name = "bias", .type = MST_OPTION_FLAG, .offset = (at) + offsetof(mst_weight_options, bias),        \
+        .fallback = "true", .help = "Add a bias."                                                            \
     }
 
 /* Declares "weight" with the given dimensions, and "bias" [n_out] where wanted. */

@@ -18,23 +18,27 @@ const mst_strategy_ops *const mst_strategies[] = {&mst_strategy_local, &strategy
                                                   NULL};
 
 #define FIELD(name) offsetof(mst_strategy_options, name)
+#define PS_ONLY     .option = "strategy", .values = "ps"
+#define JOBS_ONLY   .option = "strategy", .values = "ps|allreduce"
 const mst_option mst_strategy_option_table[] = {
     {.name = "strategy",
      .type = MST_OPTION_CHOICE,
      .offset = FIELD(strategy),
      .fallback = "local",
      .choices = "local|ps|allreduce",
-     .help = "Where gradients meet: local: in this process; ps: on servers, in processes of their own "
-             "(muster launch, --role) or, without those, in threads of this one; allreduce: in every rank of "
-             "an MPI job (mpirun -n N muster train ...)."},
+     .help = "Where gradients are combined. local: in this process; ps: on parameter servers, which are "
+             "separate processes (muster launch, --role) or threads of this process; allreduce: in every "
+             "rank of an MPI job (mpirun -n N muster train ...).",
+     .facts = MST_OPTION_MAY_DIFFER | MST_OPTION_OF_JOB | MST_OPTION_SELF_NAMED},
     {.name = "mode",
      .type = MST_OPTION_CHOICE,
      .offset = FIELD(mode),
      .fallback = "sync",
      .choices = "sync|async|ssp",
-     .help = "sync: threads or workers share every batch and the result repeats bit for bit; async: each "
-             "takes batches of its own and updates the shared weights when it is done; ssp: async, but "
-             "nobody runs more than --staleness steps ahead."},
+     .help = "sync: threads or workers share every batch, and results are bit-identical; async: each takes "
+             "its own batches and updates the shared weights when it is done; ssp: like async, but no worker "
+             "runs more than --staleness steps ahead.",
+     .facts = MST_OPTION_SELF_NAMED},
     {.name = "threads",
      .type = MST_OPTION_INT,
      .offset = FIELD(threads),
@@ -42,7 +46,9 @@ const mst_option mst_strategy_option_table[] = {
      .min = 0,
      .max = 1024,
      .metavar = "N",
-     .help = "Training threads; 0: one per core."},
+     .help = "Training threads per process; 0: one per core.",
+     .needs = {{.option = "strategy", .values = "local|allreduce", .check = MST_NEED_SWEEP}},
+     .facts = MST_OPTION_MAY_DIFFER},
     {.name = "batch",
      .type = MST_OPTION_INT,
      .offset = FIELD(batch),
@@ -50,7 +56,7 @@ const mst_option mst_strategy_option_table[] = {
      .min = 1,
      .max = 1e8,
      .metavar = "N",
-     .help = "Rows per step of one worker."},
+     .help = "Rows per step of one worker or rank."},
     {.name = "global-batch",
      .type = MST_OPTION_INT,
      .offset = FIELD(global_batch),
@@ -58,13 +64,14 @@ const mst_option mst_strategy_option_table[] = {
      .min = 0,
      .max = 1e8,
      .metavar = "N",
-     .help = "Rows per step over all workers, divided among them; 0: --batch times the number of workers."},
+     .help = "Rows per step over all workers or ranks, divided among them; 0: --batch times their number."},
     {.name = "lr-scale",
      .type = MST_OPTION_CHOICE,
      .offset = FIELD(lr_scale),
      .fallback = "none",
      .choices = "none|linear",
-     .help = "linear: the learning rate is multiplied by the number of workers."},
+     .help = "linear: multiply the learning rate by the number of workers or ranks.",
+     .needs = {{.option = "strategy", .values = "ps|allreduce", .check = MST_NEED_LENIENT}}},
     {.name = "servers",
      .type = MST_OPTION_INT,
      .offset = FIELD(servers),
@@ -72,8 +79,10 @@ const mst_option mst_strategy_option_table[] = {
      .min = 0,
      .max = 1024,
      .metavar = "M",
-     .help = "ps in one process, or under mpirun: servers. In one process, 0: as many as workers. muster "
-             "launch and cluster files say it otherwise."},
+     .help = "Number of servers, in one process or under mpirun; 0, in one process: as many as workers. With "
+             "muster launch or a cluster spec, the number follows from those.",
+     .needs = {{PS_ONLY}},
+     .facts = MST_OPTION_MAY_DIFFER | MST_OPTION_OF_JOB},
     {.name = "workers",
      .type = MST_OPTION_INT,
      .offset = FIELD(workers),
@@ -81,7 +90,10 @@ const mst_option mst_strategy_option_table[] = {
      .min = 1,
      .max = 1024,
      .metavar = "N",
-     .help = "ps in one process: workers."},
+     .help = "Number of workers in one process. With muster launch, mpirun or a cluster spec, the number "
+             "follows from those.",
+     .needs = {{JOBS_ONLY}},
+     .facts = MST_OPTION_MAY_DIFFER | MST_OPTION_OF_JOB},
     {.name = "quorum",
      .type = MST_OPTION_INT,
      .offset = FIELD(quorum),
@@ -89,8 +101,9 @@ const mst_option mst_strategy_option_table[] = {
      .min = 0,
      .max = 1024,
      .metavar = "R",
-     .help = "ps sync: a step closes when R workers have pushed for it; what the others push late is dropped "
-             "and counted. 0: all."},
+     .help = "Close a step after R workers have pushed; later pushes for the step are dropped and counted. "
+             "0: wait for all workers.",
+     .needs = {{PS_ONLY}, {.option = "mode", .values = "sync", .check = MST_NEED_LENIENT}}},
     {.name = "staleness",
      .type = MST_OPTION_INT,
      .offset = FIELD(staleness),
@@ -98,7 +111,8 @@ const mst_option mst_strategy_option_table[] = {
      .min = 0,
      .max = 1e9,
      .metavar = "S",
-     .help = "ps ssp: steps that a worker may be ahead of the slowest."},
+     .help = "Number of steps by which a worker may be ahead of the slowest.",
+     .needs = {{PS_ONLY}, {.option = "mode", .values = "ssp"}}},
     {.name = "pipeline",
      .type = MST_OPTION_INT,
      .offset = FIELD(pipeline),
@@ -106,20 +120,23 @@ const mst_option mst_strategy_option_table[] = {
      .min = 0,
      .max = 8,
      .metavar = "K",
-     .help = "ps async and ssp: requests in flight beyond the first; hides the round trip, at the price of "
-             "weights K steps old."},
+     .help = "Additional requests in flight. Hides the round trip; weights are up to K steps old.",
+     .needs = {{PS_ONLY}, {.option = "mode", .values = "async|ssp", .check = MST_NEED_LENIENT}}},
     {.name = "wire",
      .type = MST_OPTION_CHOICE,
      .offset = FIELD(wire),
      .fallback = "fp32",
      .choices = "fp32|bf16|fp16",
-     .help = "ps: how weights and gradients travel; servers keep fp32. allreduce: how gradients travel; sums "
-             "are kept in fp32."},
+     .help = "Number format on the network. ps: of weights and gradients; servers compute in fp32. "
+             "allreduce: of gradients; sums are computed in fp32.",
+     .needs = {{JOBS_ONLY}},
+     .facts = MST_OPTION_SELF_NAMED},
     {.name = "dense-model",
      .type = MST_OPTION_FLAG,
      .offset = FIELD(dense_model),
-     .help = "ps: the whole model travels with every step instead of what the batch touches: to see what "
-             "that saves."},
+     .help = "Send the whole model in every step instead of the weights that the batch touches; for "
+             "measuring the difference.",
+     .needs = {{PS_ONLY}}},
     {.name = "part",
      .type = MST_OPTION_INT,
      .offset = FIELD(part),
@@ -127,16 +144,18 @@ const mst_option mst_strategy_option_table[] = {
      .min = 0,
      .max = 1e9,
      .metavar = "N",
-     .help = "ps: what a server has of a dense model travels in parts of N floats while workers compute, "
-             "where it is more; 0: in one message."},
+     .help = "Size in floats of the parts in which a dense model is sent while workers compute; 0: one "
+             "message per server.",
+     .needs = {{PS_ONLY}}},
     {.name = "shard",
      .type = MST_OPTION_CHOICE,
      .offset = FIELD(shard),
      .fallback = "auto",
      .choices = "auto|static|local",
-     .help = "ps: how rows are divided. auto: by position where the data can be read at random (a cache, an "
-             "index, IDX), else static: each worker takes every N-th block of the files; local: each worker "
-             "takes all of the files that it finds."},
+     .help = "How rows are divided among workers. auto: by position if the data has random access (cache, "
+             "index, IDX), otherwise static; static: each worker takes every N-th block of the files; local: "
+             "each worker takes all rows of its own files.",
+     .needs = {{PS_ONLY}}},
     {.name = "peer-timeout",
      .type = MST_OPTION_REAL,
      .offset = FIELD(peer_timeout),
@@ -144,7 +163,9 @@ const mst_option mst_strategy_option_table[] = {
      .min = 0.5,
      .max = 86400,
      .metavar = "S",
-     .help = "ps, allreduce: a process that is silent for S seconds is taken for dead."},
+     .help = "Consider a process lost after S seconds without a message.",
+     .needs = {{JOBS_ONLY}},
+     .facts = MST_OPTION_MAY_DIFFER},
     {.name = "start-timeout",
      .type = MST_OPTION_REAL,
      .offset = FIELD(start_timeout),
@@ -152,7 +173,9 @@ const mst_option mst_strategy_option_table[] = {
      .min = 0.1,
      .max = 86400,
      .metavar = "S",
-     .help = "ps, allreduce: how long processes wait for each other at the start."},
+     .help = "How long processes wait for each other at the start.",
+     .needs = {{JOBS_ONLY}},
+     .facts = MST_OPTION_MAY_DIFFER},
     {.name = "stall-timeout",
      .type = MST_OPTION_REAL,
      .offset = FIELD(stall_timeout),
@@ -160,16 +183,20 @@ const mst_option mst_strategy_option_table[] = {
      .min = 1,
      .max = 86400,
      .metavar = "S",
-     .help = "ps: a worker that lives but pushes nothing for S seconds is sent away. allreduce: how long a "
-             "sum may take."},
+     .help = "ps: exclude a worker that is connected but has pushed nothing for S seconds. allreduce: "
+             "longest time that a sum may take.",
+     .needs = {{JOBS_ONLY}},
+     .facts = MST_OPTION_MAY_DIFFER},
     {.name = "reduction",
      .type = MST_OPTION_CHOICE,
      .offset = FIELD(reduction),
      .fallback = "auto",
      .choices = "auto|gather|direct|mpi|off|only",
-     .help = "allreduce: how gradients are added up. gather: everybody sends all to all; direct: everybody "
-             "adds up a part; auto: the faster of these for each size, measured at the start, with the same "
-             "bits; mpi: MPI_Allreduce. For measuring: off: not at all; only: nothing is computed."},
+     .help =
+         "How gradients are summed. gather: every rank sends all to all; direct: every rank sums a share; "
+         "auto: the faster of the two for each size, measured at the start, with bit-identical results; mpi: "
+         "MPI_Allreduce. For measurements: off: do not sum; only: sum without computing gradients.",
+     .needs = {{.option = "strategy", .values = "allreduce"}}},
     {.name = NULL},
 };
 

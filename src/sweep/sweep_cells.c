@@ -21,10 +21,11 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "options/option_tables.h"
 #include "sweep/sweep.h"
 #include "sweep/sweep_metric.h"
 #include "train/run_log.h"
-#include "train/settings_idle.h"
+#include "train/settings.h"
 
 #define NAME_MAX_BYTES 160
 
@@ -44,6 +45,13 @@ static bool is(const json_t *set, const char *name, const char *text)
 static mst_status put(json_t *set, const char *name, const char *text)
 {
     return json_object_set_new(set, name, json_string(text)) == 0 ? MST_OK : mst_fail_memory();
+}
+
+/* The row of an option of a cell, which the file's reader has found in one of the tables. */
+static const mst_option *option_row(const char *name)
+{
+    const mst_option *row = mst_option_row(mst_deploy_option_table, name);
+    return row != NULL ? row : mst_train_option(name);
 }
 
 static mst_status imply(json_t *set)
@@ -72,75 +80,9 @@ static const char *misfit(const json_t *set)
     return NULL;
 }
 
-/* Rule 3: where the option means nothing. */
-static const struct {
-    const char *option, *strategies, *modes, *deploys; /* NULL: any */
-} meaning[] = {
-    {"servers", "ps", NULL, NULL},
-    {"workers", "ps allreduce", NULL, NULL},
-    {"quorum", "ps", "sync", NULL},
-    {"staleness", "ps", "ssp", NULL},
-    {"pipeline", "ps", "async ssp", NULL},
-    {"wire", "ps allreduce", NULL, NULL},
-    {"dense-model", "ps", NULL, NULL},
-    {"part", "ps", NULL, NULL},
-    {"shard", "ps", NULL, NULL},
-    {"lr-scale", "ps allreduce", NULL, NULL},
-    {"peer-timeout", "ps allreduce", NULL, NULL},
-    {"start-timeout", "ps allreduce", NULL, NULL},
-    {"stall-timeout", "ps allreduce", NULL, NULL},
-    {"reduction", "allreduce", NULL, NULL},
-    {"threads", "local allreduce", NULL, NULL},
-    {"hosts", NULL, NULL, "launch mpi"},
-    {"ssh", NULL, NULL, "launch mpi"},
-    {"copy", NULL, NULL, "launch"},
-    {"port", NULL, NULL, "launch"},
-    {"mpi-plugin", NULL, NULL, "mpi"},
-    {"mpi-args", NULL, NULL, "mpi"},
-};
-
-static bool among(const char *words, const char *word)
-{
-    size_t n = strlen(word);
-    for (const char *at = words; at != NULL; at = strchr(at, ' ') != NULL ? strchr(at, ' ') + 1 : NULL)
-        if (strncmp(at, word, n) == 0 && (at[n] == ' ' || at[n] == '\0'))
-            return true;
-    return words == NULL;
-}
-
 static const char *get_or(const json_t *set, const char *name, const char *otherwise)
 {
     return get(set, name) != NULL ? get(set, name) : otherwise;
-}
-
-/* What the model, the optimizer or the schedule makes meaningless. */
-static mst_status leave_out_idle(json_t *set)
-{
-    json_t *deciders =
-        json_pack("{s:{s:s, s:s, s:s}}", "run", "model",
-                  get_or(set, "model", get(set, "net") != NULL ? "net" : "logreg"), "optimizer",
-                  get_or(set, "optimizer", "sgd"), "schedule", get_or(set, "schedule", "constant"));
-    const char *name;
-    json_t *value;
-    void *next;
-    if (deciders == NULL)
-        return mst_fail_memory();
-    json_object_foreach_safe(set, next, name, value)
-    {
-        if (mst_option_idle(deciders, name, false) != NULL)
-            json_object_del(set, name);
-    }
-    json_decref(deciders);
-    return MST_OK;
-}
-
-static void leave_out(json_t *set)
-{
-    const char *mode = get(set, "mode") != NULL ? get(set, "mode") : "sync";
-    for (size_t i = 0; i < sizeof meaning / sizeof *meaning; i++)
-        if (!among(meaning[i].strategies, get(set, "strategy")) || !among(meaning[i].modes, mode) ||
-            !among(meaning[i].deploys, get(set, "deploy")))
-            json_object_del(set, meaning[i].option);
 }
 
 /* Rule 5. */
@@ -166,6 +108,27 @@ static mst_status settings_of(const json_t *set, mst_deploy_options *deploy, mst
     json_object_foreach((json_t *)set, name, value)
         TRY(mst_options_set(out->groups, out->n_groups, name, json_string_value(value)));
     return MST_OK;
+}
+
+/* Rule 3. */
+static mst_status leave_out(json_t *set)
+{
+    mst_settings s;
+    mst_deploy_options deploy = {0};
+    const char *name;
+    json_t *value;
+    void *next;
+    mst_status st;
+    TRY_OUT(st, settings_of(set, &deploy, &s));
+    TRY_OUT(st, mst_settings_imply(&s));
+    json_object_foreach_safe(set, next, name, value)
+    {
+        if (mst_options_unmet(s.groups, s.n_groups, option_row(name), MST_NEED_SWEEP, NULL) != NULL)
+            json_object_del(set, name);
+    }
+out:
+    mst_settings_fini(&s);
+    return st;
 }
 
 /* Rule 6: MST_EUSAGE is what the strategy or the training loop says. */
@@ -215,15 +178,12 @@ out:
 
 /* ---- names ---- */
 
-/* Whether an axis's value says by itself what it is. */
-static bool speaks(const char *axis, const json_t *value)
+/* Whether the values of an axis are clear without its name. */
+static bool is_self_named(const char *axis, const json_t *value)
 {
-    static const char *const names[] = {"strategy", "mode", "deploy", "model", "optimizer", "wire"};
     const json_t *set = json_object_get(value, "set");
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(axis, names[i]) == 0)
-            return true;
-    return json_object_size(set) != 1 || json_object_get(set, axis) == NULL;
+    return json_object_size(set) != 1 || json_object_get(set, axis) == NULL ||
+           (option_row(axis)->facts & MST_OPTION_SELF_NAMED) != 0;
 }
 
 /* Appends "-axisvalue" in letters that file names and shells leave alone. */
@@ -255,7 +215,7 @@ static mst_status name_cell(mst_sweep *self, mst_sweep_cell *cell, const json_t 
     {
         const char *label = json_string_value(json_object_get(cell->labels, axis));
         if (label != NULL && json_array_size(values) > 1 && strcmp(axis, "seed") != 0)
-            add_part(config, speaks(axis, json_array_get(values, 0)) ? "" : axis, label);
+            add_part(config, is_self_named(axis, json_array_get(values, 0)) ? "" : axis, label);
     }
     memcpy(name, config, sizeof name);
     if (json_array_size(json_object_get(grid, "seed")) > 1)
@@ -278,31 +238,11 @@ static mst_status add_word(mst_text_list *words, const char *format, const char 
     return st;
 }
 
-static bool is_flag(const char *name)
-{
-    const mst_option *const tables[] = {
-        mst_train_option_table, mst_model_option_table,   mst_optim_option_table, mst_strategy_option_table,
-        mst_data_option_table,  mst_augment_option_table, mst_deploy_option_table};
-    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
-        for (const mst_option *o = tables[t]; o->name != NULL; o++)
-            if (strcmp(o->name, name) == 0)
-                return o->type == MST_OPTION_FLAG;
-    return false;
-}
-
 static mst_status add_option(mst_text_list *words, const char *name, const char *value)
 {
-    if (is_flag(name))
+    if (option_row(name)->type == MST_OPTION_FLAG)
         return add_word(words, strcmp(value, "true") == 0 ? "--%s" : "--no-%s", name, "");
     return add_word(words, "--%s=%s", name, value);
-}
-
-static bool of_deploy(const char *name)
-{
-    for (const mst_option *o = mst_deploy_option_table; o->name != NULL; o++)
-        if (strcmp(o->name, name) == 0)
-            return true;
-    return false;
 }
 
 static mst_status add_launch(mst_text_list *words, const json_t *set)
@@ -325,7 +265,7 @@ static mst_status add_launch(mst_text_list *words, const json_t *set)
     }
     json_object_foreach((json_t *)set, name, value)
     {
-        if (of_deploy(name) && strcmp(name, "deploy") != 0)
+        if (mst_option_row(mst_deploy_option_table, name) != NULL && strcmp(name, "deploy") != 0)
             TRY(add_option(words, name, json_string_value(value)));
     }
     TRY(mst_text_list_add(words, "--logs=none"));
@@ -346,10 +286,9 @@ static mst_status make_words(mst_sweep_cell *cell, const json_t *files)
         TRY(mst_text_list_add(&cell->words, json_string_value(value)));
     json_object_foreach((json_t *)set, name, value)
     {
-        bool servers = strcmp(name, "servers") == 0, workers = strcmp(name, "workers") == 0;
-        bool by_launch = (workers && !embedded) || (servers && !embedded && !mpi) ||
-                         (strcmp(name, "strategy") == 0 && !embedded && !mpi);
-        if (!of_deploy(name) && !by_launch)
+        bool of_job = (option_row(name)->facts & MST_OPTION_OF_JOB) != 0;
+        bool by_launch = of_job && (mpi ? strcmp(name, "workers") == 0 : !embedded);
+        if (mst_option_row(mst_deploy_option_table, name) == NULL && !by_launch)
             TRY(add_option(&cell->words, name, json_string_value(value)));
     }
     return MST_OK;
@@ -428,8 +367,7 @@ static mst_status settle(mst_sweep *self, mst_sweep_cell *cell, const json_t *gr
     TRY(imply(cell->set));
     const char *why = misfit(cell->set);
     if (why == NULL) {
-        leave_out(cell->set);
-        TRY(leave_out_idle(cell->set));
+        TRY(leave_out(cell->set));
         TRY(share_hold_out(self, cell->set));
         drop_labels(cell, grid);
     }

@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "mpi/mpi.h"
 #include "net/cluster.h"
+#include "options/option_tables.h"
 #include "sweep/sweep.h"
 #include "sweep/sweep_metric.h"
 #include "train/settings.h"
@@ -27,28 +28,46 @@ const mst_option mst_deploy_option_table[] = {
      FIELD(deploy),
      .fallback = "embedded",
      .choices = "embedded|launch|mpi",
-     .help = "embedded: one process; launch: servers and workers by `muster launch`; mpi: ranks by it."},
-    {.name = "hosts", .type = MST_OPTION_TEXT, FIELD(hosts), .metavar = "FILE", .help = "launch --hosts."},
-    {.name = "ssh", .type = MST_OPTION_TEXT, FIELD(ssh), .metavar = "COMMAND", .help = "launch --ssh."},
-    {.name = "copy", .type = MST_OPTION_FLAG, FIELD(copy), .help = "launch --copy."},
+     .help = "embedded: one process; launch: servers and workers by `muster launch`; mpi: ranks by it.",
+     .facts = MST_OPTION_SELF_NAMED},
+    {.name = "hosts",
+     .type = MST_OPTION_TEXT,
+     FIELD(hosts),
+     .metavar = "FILE",
+     .help = "launch --hosts.",
+     .needs = {{.option = "deploy", .values = "launch|mpi"}}},
+    {.name = "ssh",
+     .type = MST_OPTION_TEXT,
+     FIELD(ssh),
+     .metavar = "COMMAND",
+     .help = "launch --ssh.",
+     .needs = {{.option = "deploy", .values = "launch|mpi"}}},
+    {.name = "copy",
+     .type = MST_OPTION_FLAG,
+     FIELD(copy),
+     .help = "launch --copy.",
+     .needs = {{.option = "deploy", .values = "launch"}}},
     {.name = "port",
      .type = MST_OPTION_INT,
      FIELD(port),
      .fallback = MST_CLUSTER_PORT,
      .min = MST_PORT_MIN,
      .max = MST_PORT_MAX,
-     .help = "launch --port."},
+     .help = "launch --port.",
+     .needs = {{.option = "deploy", .values = "launch"}}},
     {.name = "mpi-plugin",
      .type = MST_OPTION_CHOICE,
      FIELD(mpi_plugin),
      .fallback = "auto",
      .choices = MST_MPI_KINDS,
-     .help = "launch --mpi-plugin."},
+     .help = "launch --mpi-plugin.",
+     .needs = {{.option = "deploy", .values = "mpi"}}},
     {.name = "mpi-args",
      .type = MST_OPTION_TEXT,
      FIELD(mpi_args),
      .metavar = "WORDS",
-     .help = "launch --mpi-args."},
+     .help = "launch --mpi-args.",
+     .needs = {{.option = "deploy", .values = "mpi"}}},
     {.name = NULL},
 };
 
@@ -97,18 +116,13 @@ static mst_status want(const reader *r, const yaml_node_t *node, yaml_node_type_
 
 /* ---- options ---- */
 
-/* Names that a sweep decides itself. */
-static const char *const own[] = {"run", "resume", "overwrite", "group"};
-
 /* Tries an option, and puts it as a command line would have it into `into`. */
 static mst_status put_option(reader *r, size_t line, const char *name, const char *value, json_t *into)
 {
     mst_settings *s = &r->settings;
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        if (strcmp(name, own[i]) == 0)
-            return mst_fail(MST_EUSAGE,
-                            "%s:%zu: %s: the sweep gives every run its own folder, and repeats a group",
-                            r->path, line, name);
+    if (mst_train_option_is(name, MST_OPTION_OF_SWEEP))
+        return mst_fail(MST_EUSAGE, "%s:%zu: %s: cannot be set: the sweep sets it for each of its runs",
+                        r->path, line, name);
     if (json_object_get(into, name) != NULL)
         return mst_fail(MST_EUSAGE, "%s:%zu: %s: is given twice", r->path, line, name);
     mst_status st = mst_options_set(s->groups, s->n_groups, name, value);
@@ -334,16 +348,12 @@ static mst_status put_files(reader *r, const yaml_node_t *node, json_t *files)
 /* rows, steps, epochs, seconds or until; beside until any of the others. */
 static mst_status put_limits(reader *r, const yaml_node_t *node, json_t *limits)
 {
-    static const char *const names[] = {"rows", "steps", "epochs", "seconds", "until"};
     const char *name;
     json_t *value;
     TRY(put_mapping(r, node, "for", NULL, limits));
     json_object_foreach(limits, name, value)
     {
-        bool known = false;
-        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-            known = known || strcmp(name, names[i]) == 0;
-        if (!known)
+        if (!mst_train_option_is(name, MST_OPTION_LIMIT))
             return mst_fail(MST_EUSAGE, "%s:%zu: for: %s: not one of rows, steps, epochs, seconds, until",
                             r->path, line_of(node), name);
     }

@@ -11,45 +11,10 @@
 #include "base/utf8.h"
 #include "data/images.h"
 #include "mpi/mpi.h"
+#include "options/option_tables.h"
 #include "run/run_dir.h"
 #include "train/settings_batch.h"
-#include "train/settings_idle.h"
-
-#define FIELD(name) offsetof(mst_process_options, name)
-const mst_option mst_process_option_table[] = {
-    {.name = "role",
-     .type = MST_OPTION_CHOICE,
-     .offset = FIELD(role),
-     .fallback = "auto",
-     .choices = "auto|server|worker",
-     .help = "What this process is in a cluster; auto: as TF_CONFIG says, or a training of its own."},
-    {.name = "index",
-     .type = MST_OPTION_INT,
-     .offset = FIELD(index),
-     .fallback = "0",
-     .min = 0,
-     .max = 1023,
-     .metavar = "I",
-     .help = "Which server or worker it is, from 0."},
-    {.name = "cluster",
-     .type = MST_OPTION_TEXT,
-     .offset = FIELD(cluster),
-     .metavar = "FILE",
-     .help =
-         "The cluster: a YAML file with `servers:` and `workers:`; also from MUSTER_CLUSTER or TF_CONFIG."},
-    {.name = "mpi-plugin",
-     .type = MST_OPTION_CHOICE,
-     .offset = FIELD(mpi_plugin),
-     .fallback = "auto",
-     .choices = MST_MPI_KINDS,
-     .help = "Under mpirun, mpiexec or srun: the MPI to use; auto: the launcher's (also from MUSTER_MPI)."},
-    {.name = "files",
-     .type = MST_OPTION_LIST,
-     .offset = FIELD(files),
-     .metavar = "FILES",
-     .help = "The files to train on, where the command line names none: for a file of --config."},
-    {.name = NULL},
-};
+#include "train/settings_given.h"
 
 void mst_settings_begin(mst_settings *self, const mst_option_group *own)
 {
@@ -80,12 +45,11 @@ void mst_settings_fini(mst_settings *self)
 
 /* ---- the model ---- */
 
-/* --net alone says which model is meant. */
-static mst_status settle_net(mst_settings *s)
+mst_status mst_settings_imply(mst_settings *self)
 {
-    if (s->model.net == NULL || mst_options_is_set(s->groups, s->n_groups, "model"))
+    if (self->model.net == NULL || mst_options_is_set(self->groups, self->n_groups, "model"))
         return MST_OK;
-    return mst_options_set(s->groups, s->n_groups, "model", "net");
+    return mst_options_set(self->groups, self->n_groups, "model", "net");
 }
 
 /* ---- resuming ---- */
@@ -102,7 +66,7 @@ static mst_status adopt_values(mst_settings *s, json_t *values)
     {
         json_object_foreach(group, name, value)
         {
-            if (strcmp(name, "epochs") != 0 && strcmp(name, "lr") != 0 &&
+            if (!mst_train_option_is(name, MST_OPTION_IF_GIVEN) &&
                 json_equal(value, json_object_get(values, name)))
                 json_object_del(values, name);
         }
@@ -175,19 +139,20 @@ static void adopt_shape(mst_settings *s, const json_t *manifest)
 /* A resumed run has the options and files it was started with, unless given anew. */
 static mst_status adopt_manifest(mst_settings *s, const json_t *manifest, const char *source)
 {
-    static const char *const own[] = {
-        "run",   "resume", "overwrite", "init-from", "config",     "force", "dry-run",     "json",
-        "quiet", "role",   "index",     "cluster",   "mpi-plugin", "files", "resume-data", "fail-if-done"};
     json_t *groups = json_object_get(manifest, "options"), *files = json_object_get(manifest, "files"),
-           *values;
-    const char *title;
+           *values, *value;
+    const char *title, *name;
+    void *next;
     bool net_given = mst_options_is_set(s->groups, s->n_groups, "net");
     if (!json_is_object(groups) || !json_is_array(files))
         return mst_fail(MST_EINPUT, "%s: not the manifest of a muster run", source);
     json_object_foreach(groups, title, values)
     {
-        for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-            json_object_del(values, own[i]);
+        json_object_foreach_safe(values, next, name, value)
+        {
+            if (mst_train_option_is(name, MST_OPTION_NOT_RESUMED))
+                json_object_del(values, name);
+        }
         if (json_is_false(json_object_get(manifest, "epochs_given")))
             json_object_del(values, "epochs"); /* a default, which other limits lift */
         TRY(adopt_values(s, values));
@@ -225,34 +190,17 @@ out:
 
 /* ---- clusters ---- */
 
-/* Whether processes of one job may differ in an option. */
-static bool may_differ(const char *name)
-{
-    static const char *const names[] = {
-        "run",     "resume",     "overwrite",   "init-from",       "save",          "checkpoint-every",
-        "keep",    "isa",        "prefetch",    "cache",           "cache-folder",  "threads",
-        "test",    "eval-every", "epochs",      "steps-per-epoch", "steps",         "rows",
-        "seconds", "until",      "patience",    "eval-rows",       "eval-batch",    "valid",
-        "servers", "workers",    "strategy",    "peer-timeout",    "start-timeout", "stall-timeout",
-        "group",   "force",      "resume-data", "fail-if-done"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(name, names[i]) == 0)
-            return true;
-    return false;
-}
-
-/* What all processes must agree on: how rows are ordered and changed, the model, the optimizer, the strategy.
- */
+/* The options that all processes of a job must agree on: how rows are ordered and changed, the model, the
+ * optimizer, the strategy. */
 static json_t *shared_options(const json_t *options)
 {
-    static const char *const titles[] = {"training", "model", "optimizer", "strategy", "augmentation"};
-    json_t *same = json_object();
-    for (size_t i = 0; same != NULL && i < sizeof titles / sizeof *titles; i++) {
-        const char *name;
-        json_t *value;
-        json_object_foreach(json_object_get(options, titles[i]), name, value)
+    const char *title, *name;
+    json_t *same = json_object(), *group, *value;
+    json_object_foreach((json_t *)options, title, group)
+    {
+        json_object_foreach(group, name, value)
         {
-            if (!may_differ(name))
+            if (!mst_train_option_is(name, MST_OPTION_MAY_DIFFER))
                 json_object_set(same, name, value);
         }
     }
@@ -499,7 +447,7 @@ mst_status mst_settings_settle(mst_settings *self, bool dry_run)
         return mst_fail(MST_EUSAGE, "--resume needs --run, the directory of the run to continue");
     if (self->train.resume && keeps_run(self))
         TRY(adopt_run(self, &before));
-    TRY(settle_net(self));
+    TRY(mst_settings_imply(self));
     if (!mst_options_is_set(self->groups, self->n_groups, "lr"))
         self->optim.lr = mst_optimizers[self->optim.optimizer]->lr;
     count_cluster(self);

@@ -12,16 +12,7 @@
 #define MST_TRAIN_SETTINGS_H
 
 #include "job/job.h"
-
-/* Which process of a cluster this one is. */
-typedef struct mst_process_options {
-    int role; /* 0: as the cluster spec says, or none; 1: server; 2: worker */
-    int64_t index;
-    char *cluster;
-    mst_text_list files; /* to train on, where no others are named: the list of a file for --config */
-    int mpi_plugin;      /* 0: the launcher's */
-} mst_process_options;
-extern const mst_option mst_process_option_table[];
+#include "options/process_options.h"
 
 #define MST_SETTINGS_GROUPS 8
 
@@ -50,6 +41,9 @@ typedef struct mst_settings {
  * on. */
 void mst_settings_begin(mst_settings *self, const mst_option_group *own);
 void mst_settings_fini(mst_settings *self); /* safe after begin, whatever failed */
+
+/* Sets options that follow from others: --net implies --model net. */
+mst_status mst_settings_imply(mst_settings *self);
 
 /* Finds the cluster, takes the options of a resumed run over, and checks the options against each other.
  * dry_run: the run directory may be there already. MST_EUSAGE and MST_EEXIST with a sentence. */
