@@ -88,7 +88,7 @@ static mst_status await(const mst_in *in, bool *ready)
     *ready = true;
     while (!in->whole) {
         if (is_set(g_stop) || is_set(in->stop))
-            return mst_fail(MST_ESTOPPED, "stopped while reading %s at byte %llu", in->path,
+            return mst_fail_lead(MST_ESTOPPED, "stopped", " while reading %s at byte %llu", in->path,
                             (unsigned long long)in->file_read);
         int left = LOOK_MS;
         if (in->some && in->wait_ms >= 0) {

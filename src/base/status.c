@@ -5,12 +5,28 @@
 #include <string.h>
 
 static _Thread_local char g_text[MST_ERROR_MAX];
+static _Thread_local unsigned g_lead;
 
 mst_status mst_vfail(mst_status code, const char *format, va_list args)
 {
     char text[MST_ERROR_MAX]; /* the arguments may point into g_text */
     vsnprintf(text, sizeof text, format, args);
     memcpy(g_text, text, sizeof g_text);
+    g_lead = 0;
+    return code;
+}
+
+mst_status(mst_fail_lead)(mst_status code, const char *lead, const char *format, ...)
+{
+    char text[MST_ERROR_MAX]; /* the arguments may point into g_text */
+    size_t n = strlen(lead) < sizeof text ? strlen(lead) : sizeof text - 1;
+    va_list args;
+    memcpy(text, lead, n);
+    va_start(args, format);
+    vsnprintf(text + n, sizeof text - n, format, args);
+    va_end(args);
+    memcpy(g_text, text, sizeof g_text);
+    g_lead = (unsigned)n;
     return code;
 }
 
@@ -28,6 +44,11 @@ const char *mst_error_text(void)
     return g_text;
 }
 
+unsigned mst_error_lead(void)
+{
+    return g_lead;
+}
+
 const char *mst_status_text(mst_status code)
 {
     static const char *const texts[] = {
@@ -41,12 +62,15 @@ const char *mst_status_text(mst_status code)
 void mst_error_save(mst_error *out, mst_status code)
 {
     out->code = code;
+    out->lead = g_lead;
     memcpy(out->text, g_text, sizeof out->text);
 }
 
 mst_status mst_error_restore(const mst_error *error)
 {
-    return mst_fail(error->code, "%s", error->text);
+    mst_fail(error->code, "%s", error->text);
+    g_lead = error->lead;
+    return error->code;
 }
 
 int mst_status_exit_code(mst_status code)

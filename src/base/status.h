@@ -34,14 +34,21 @@ typedef enum mst_status {
 /* A failure carried from one thread to another. */
 typedef struct mst_error {
     mst_status code;
+    unsigned lead; /* length of the text's lead (mst_fail_lead); 0: it has none */
     char text[MST_ERROR_MAX];
 } mst_error;
 
 /* Records the sentence and returns code, so that `return mst_fail(...)` reads well. */
 mst_status mst_fail(mst_status code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 mst_status mst_vfail(mst_status code, const char *format, va_list args);
+/* Records lead + the formatted rest. Code may use the lead's length instead of reading the sentence. Two
+ * kinds of sentences have one: MST_ESTOPPED ("stopped" + " while reading x"), so that the program can name
+ * the signal; and a failure that began in another process ("worker 1" + ": no such file"). */
+mst_status mst_fail_lead(mst_status code, const char *lead, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 #ifdef __clang_analyzer__ /* lets it see that the code given is the code returned */
-#define mst_fail(code, ...) ((mst_fail)(code, __VA_ARGS__), (code))
+#define mst_fail(code, ...)            ((mst_fail)(code, __VA_ARGS__), (code))
+#define mst_fail_lead(code, lead, ...) ((mst_fail_lead)(code, lead, __VA_ARGS__), (code))
 #endif
 
 /* Records that memory is short, with the size of the allocation that failed last on this thread, and returns
@@ -51,6 +58,7 @@ mst_status mst_fail_memory(void);
 /* The calling thread's last sentence; "" when nothing failed. Valid until the next mst_fail on this thread.
  */
 const char *mst_error_text(void);
+unsigned mst_error_lead(void); /* the length of its lead; 0: it has none */
 const char *mst_status_text(mst_status code);
 
 /* Copies the calling thread's failure out, and back in on another thread (returns its code). */

@@ -13,6 +13,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/progress_line.h"
+#include "cli/signals.h"
+#include "launch/launch_remote.h"
+#include "run/run_dir.h"
 
 #define NAMES_MAX 64
 
@@ -210,23 +213,18 @@ void mst_cli_note(const char *format, ...)
     mst_bar_line(line);
 }
 
-void mst_cli_stopped(const char *signal_name, const char *text)
+void mst_cli_print_error(const mst_error *error)
 {
-    bool when = strncmp(text, "stopped ", 8) == 0; /* "stopped before training began" */
-    mst_cli_note("muster: stopped by %s%s%s", signal_name, when ? " " : ": ", when ? text + 8 : text);
-}
-
-const char *mst_cli_stopped_where(const char *text, char *out, size_t size)
-{
-    const char *at = strstr(text, " at step "), *hint = strstr(text, MST_CLI_CONTINUE), *end;
-    *out = '\0';
-    if (at == NULL)
-        at = strstr(text, " before training began");
-    if (at == NULL || (hint != NULL && hint < at))
-        return hint != NULL ? hint : text;
-    end = at + strcspn(at, ";");
-    snprintf(out, size, "%.*s", (int)(end - at), at);
-    return *end == ';' ? end + 2 : end;
+    const char *signal_name = mst_signals_name();
+    int lead = (int)error->lead;
+    if (error->code != MST_ESTOPPED && lead > 0 && getenv(MST_RUN_LAUNCH_ENV) != NULL)
+        mst_cli_note(MST_ORIGIN_LINE "%.*s", lead, error->text);
+    if (error->code != MST_ESTOPPED || signal_name == NULL)
+        mst_cli_note("muster: %s", error->text);
+    else if (lead == 0)
+        mst_cli_note("muster: stopped by %s: %s", signal_name, error->text);
+    else
+        mst_cli_note("muster: %.*s by %s%s", lead, error->text, signal_name, error->text + lead);
 }
 
 void mst_cli_unseen(const char *set, uint64_t unseen, uint64_t rows)

@@ -71,15 +71,9 @@ extern const mst_option mst_cli_json_table[];
 
 /* ---- printing ---- */
 
-/* In the last sentence of a training that was stopped; the command that resumes it follows, to the end. */
-#define MST_CLI_CONTINUE "continue with: "
-
-/* The last line of a process that a signal stopped; text: its error. */
-void mst_cli_stopped(const char *signal_name, const char *text);
-
-/* Divides such a sentence: out gets " at step 12" or " before training began", "" where it has neither; the
- * rest is returned, "continue with: ...". */
-const char *mst_cli_stopped_where(const char *text, char *out, size_t size);
+/* Prints the sentence of a failure, with the signal where one stopped the process. A process of a job
+ * (MST_ORIGIN_LINE) also prints where the failure began. */
+void mst_cli_print_error(const mst_error *error);
 
 /* Writes the value and a newline to standard output; takes the reference. NULL is MST_ENOMEM: so that what a
  * builder returned can be passed on unlooked at. */

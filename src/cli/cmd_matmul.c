@@ -379,8 +379,10 @@ static mst_status differs(int rank, const char *prefix, const char *name, const 
                           const json_t *zeros)
 {
     char *a = json_dumps(mine, JSON_ENCODE_ANY), *b = json_dumps(zeros, JSON_ENCODE_ANY);
-    mst_status st = mst_fail(MST_EUSAGE, "rank %d has %s%s %s, rank 0 has %s: give all ranks the same", rank,
-                             prefix, name, a != NULL ? a : "none", b != NULL ? b : "none");
+    char who[24];
+    snprintf(who, sizeof who, "rank %d", rank);
+    mst_status st = mst_fail_lead(MST_EUSAGE, who, " has %s%s %s, rank 0 has %s: give all ranks the same",
+                                  prefix, name, a != NULL ? a : "none", b != NULL ? b : "none");
     free(a); /* jansson's allocation */
     free(b);
     return st;
@@ -411,8 +413,7 @@ static mst_status compare_words(const mst_mpi *mpi, const json_t *mine)
     TRY_OUT(st, mpi->ops->broadcast(0, &size, sizeof size, 0));
     heard = size > 0 && size < WORDS_MAX ? mst_zalloc(size) : NULL;
     if (heard == NULL) /* on all ranks alike, where it is not a lack of memory */
-        TRY_OUT(st, mst_fail(MST_EUSAGE, "rank %d: options of %" PRIu64 " bytes cannot be compared",
-                             mpi->rank, size));
+        TRY_OUT(st, mst_fail(MST_EUSAGE, "options of %" PRIu64 " bytes cannot be compared", size));
     if (text != NULL)
         memcpy(heard, text, size);
     TRY_OUT(st, mpi->ops->broadcast(0, heard, size, 0));
@@ -439,7 +440,7 @@ static mst_status share_failure(const mst_mpi *mpi, mst_status st)
     for (int r = 0; r < mpi->size && shared == MST_OK && st == MST_OK; r++) {
         char tag[32] = "";
         all[r].text[MST_ERROR_MAX - 1] = '\0';
-        if (r > 0 && strncmp(all[r].text, "rank ", 5) != 0)
+        if (r > 0 && all[r].lead == 0)
             snprintf(tag, sizeof tag, "rank %d: ", r);
         if (all[r].code != MST_OK)
             st = mst_fail(all[r].code, "%s%s", tag, all[r].text);

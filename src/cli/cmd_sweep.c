@@ -361,8 +361,9 @@ static mst_status outcome(const mst_sweep *sweep, const char *stopped_by)
     mst_sweep_count(sweep, counts);
     size_t total = sweep->n - counts[MST_CELL_SKIPPED];
     if (stopped_by != NULL)
-        return mst_fail(MST_ESTOPPED, "stopped by %s with %zu of %zu runs done; the same command continues",
-                        stopped_by, counts[MST_CELL_DONE], total);
+        return mst_fail_lead(MST_ESTOPPED, "stopped",
+                             " with %zu of %zu runs done; the same command continues", counts[MST_CELL_DONE],
+                             total);
     if (counts[MST_CELL_FAILED] == 0)
         return MST_OK;
     while (sweep->cells[first].state != MST_CELL_FAILED)

@@ -370,21 +370,22 @@ static mst_status conclude(const settings *s, const mst_train_summary *summary, 
     TRY(print_summary(s, summary, workers));
     if (summary->end != MST_END_STOPPED)
         return summary->steps_here > 0 ? MST_OK : nothing_trained(s, summary);
-    const char *who = mst_signals_name() != NULL ? mst_signals_name() : stopped_by;
-    char command[MST_ERROR_MAX / 2], step[32];
+    char command[MST_ERROR_MAX / 2], step[32], lead[64] = "stopped"; /* main adds this process's signal */
+    if (mst_signals_name() == NULL)
+        snprintf(lead, sizeof lead, "stopped by %s", stopped_by);
     mst_figure_grouped(summary->status.step, step);
     if (!s->train.train.save)
-        return mst_fail(MST_ESTOPPED, "stopped by %s at step %s; nothing was saved (--no-save)", who, step);
+        return mst_fail_lead(MST_ESTOPPED, lead, " at step %s; nothing was saved (--no-save)", step);
     mst_mpi_launch mpi;
     mst_mpi_launched(&mpi);
     bool peers = !mst_settings_local(&s->train) && (s->train.cluster.source != NULL || mpi.launched);
     if (peers && getenv(MST_RUN_LAUNCH_ENV) == NULL)
-        return mst_fail(MST_ESTOPPED,
-                        "stopped by %s at step %s; to continue, start all processes of the job again, each "
-                        "with %s --resume",
-                        who, step, mst_run_flag(summary->run, command, sizeof command));
+        return mst_fail_lead(MST_ESTOPPED, lead,
+                             " at step %s; to continue, start all processes of the job again, each "
+                             "with %s --resume",
+                             step, mst_run_flag(summary->run, command, sizeof command));
     mst_run_resume_command(summary->run, command, sizeof command);
-    return mst_fail(MST_ESTOPPED, "stopped by %s at step %s; " MST_CLI_CONTINUE "%s", who, step, command);
+    return mst_fail_lead(MST_ESTOPPED, lead, " at step %s; continue with: %s", step, command);
 }
 
 static mst_status train(settings *s, mst_trainer *trainer, mst_train_view *view)
@@ -407,7 +408,7 @@ static mst_status run_job(settings *s, const mst_train_config *config, mst_train
         st = conclude(s, &summary.train, summary.workers,
                       summary.stopped_by[0] ? summary.stopped_by : "a worker");
     else if (st == MST_OK && mst_signals_name() != NULL)
-        st = mst_fail(MST_ESTOPPED, "stopped by %s; server 0 has ended the job", mst_signals_name());
+        st = mst_fail_lead(MST_ESTOPPED, "stopped", "; server 0 has ended the job");
     json_decref(summary.workers);
     return st;
 }

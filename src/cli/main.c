@@ -192,11 +192,10 @@ int main(int argc, char **argv)
         st = mst_fail(MST_EIO, "standard output: cannot be written: %s", strerror(reason));
     }
     mst_cli_mpi_last_word();
-    const char *signal_name = st == MST_ESTOPPED ? mst_signals_name() : NULL;
-    if (signal_name != NULL && strstr(mst_error_text(), "stopped by ") == NULL)
-        mst_cli_stopped(signal_name, mst_error_text());
-    else if (st != MST_OK)
-        mst_cli_note("muster: %s", mst_error_text());
+    mst_error error;
+    mst_error_save(&error, st);
+    if (st != MST_OK)
+        mst_cli_print_error(&error);
     mst_cli_mpi_end(mst_signals_exit_code(st));
     return mst_signals_exit_code(st);
 }

@@ -87,7 +87,7 @@ mst_status mst_signals_check(const char *what)
 {
     if (!atomic_load_explicit(&g_stop, memory_order_relaxed))
         return MST_OK;
-    return mst_fail(MST_ESTOPPED, "stopped by %s; %s", mst_signals_name(), what);
+    return mst_fail_lead(MST_ESTOPPED, "stopped", "; %s", what);
 }
 
 bool mst_signals_take_checkpoint(void)

@@ -16,7 +16,7 @@ void mst_signals_install(void);
 /* Set by SIGINT, SIGTERM and SIGHUP; what feeds, budgets and walks are given. Never NULL. */
 const atomic_bool *mst_signals_stop(void);
 
-/* MST_ESTOPPED with "stopped by SIGINT; WHAT" once a signal has asked to stop. */
+/* MST_ESTOPPED with "stopped; WHAT" once a signal has arrived; main adds the signal. */
 mst_status mst_signals_check(const char *what);
 
 /* "SIGINT", "SIGTERM" or "SIGHUP": which one asked to stop; NULL when none did. */

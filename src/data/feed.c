@@ -388,7 +388,7 @@ mst_status mst_feed_extend(mst_feed *f, uint64_t to)
 mst_status mst_feed_wait_rows(mst_feed *f, uint64_t until_ns)
 {
     if (f->options.stop != NULL && atomic_load(f->options.stop))
-        return mst_fail(MST_ESTOPPED, "stopped while waiting for rows of %s", f->dataset->name);
+        return mst_fail_lead(MST_ESTOPPED, "stopped", " while waiting for rows of %s", f->dataset->name);
     uint64_t now = mst_now_ns();
     mst_phase before = mst_span_enter(MST_PHASE_READ);
     wait_change_until(f, until_ns);

@@ -56,7 +56,7 @@ static const mst_fetch_set mnist = {
 static mst_status check_stop(const mst_fetch_set *set, const atomic_bool *stop)
 {
     return stop != NULL && atomic_load_explicit(stop, memory_order_relaxed)
-               ? mst_fail(MST_ESTOPPED, "stopped while fetching %s", set->name)
+               ? mst_fail_lead(MST_ESTOPPED, "stopped", " while fetching %s", set->name)
                : MST_OK;
 }
 

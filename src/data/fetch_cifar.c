@@ -120,7 +120,7 @@ static mst_status convert(const char *inside, const atomic_bool *stop)
         char name[32];
         snprintf(name, sizeof name, i < N_BATCHES ? "data_batch_%d" : "test_batch", i + 1);
         if (stop != NULL && atomic_load_explicit(stop, memory_order_relaxed)) {
-            st = mst_fail(MST_ESTOPPED, "stopped while fetching CIFAR-10");
+            st = mst_fail_lead(MST_ESTOPPED, "stopped", " while fetching CIFAR-10");
             goto out;
         }
         TRY_OUT(st, convert_sheet(inside, name, labels + i * BATCH));

@@ -62,6 +62,7 @@ typedef struct actor {
     int code, signal;
     char sentence[SENTENCE_MAX]; /* the last error it printed */
     char last[SENTENCE_MAX];     /* the last line on standard error */
+    char origin[24];             /* the process that its failure began in; "": its own */
 } actor;
 
 typedef struct launch {
@@ -315,6 +316,11 @@ static void on_line(void *arg, uint32_t tag, bool is_error, const char *text, si
             start_members(l);
         return;
     }
+    size_t origin = strlen(MST_ORIGIN_LINE);
+    if (is_error && n > origin && memcmp(text, MST_ORIGIN_LINE, origin) == 0) {
+        snprintf(a->origin, sizeof a->origin, "%.*s", (int)(n - origin), text + origin);
+        return;
+    }
     if (is_error && n >= 8 && memcmp(text, "muster: ", 8) == 0 &&
         !(n >= 17 && memcmp(text, "muster: warning: ", 17) == 0))
         copy_line(a->sentence, text + 8, n - 8);
@@ -488,15 +494,14 @@ static mst_status status_of(int code)
     }
 }
 
-/* A server that ends the job for a worker's failure says whose it was, "worker 1: ...": then it is that one
- * that failed first, whichever of the two ends was seen first. */
+/* A server that ends the job because a worker failed reports the worker as the origin: the worker failed
+ * first, whichever of the two ended first. */
 static const actor *to_blame(const launch *l)
 {
     for (uint32_t i = 0; l->first != NULL && i < l->job->plan->n_members; i++) {
         const actor *a = &l->actors[i];
-        size_t n = strlen(a->name);
         if (a != l->first && a->ended && a->signal == 0 && a->code != 0 && a->code != 3 &&
-            strncmp(l->first->sentence, a->name, n) == 0 && l->first->sentence[n] == ':')
+            strcmp(l->first->origin, a->name) == 0)
             return a;
     }
     return l->first;
@@ -505,25 +510,25 @@ static const actor *to_blame(const launch *l)
 /* After a signal, to launch or to one of the members: how process 0, which saves, has ended. */
 static mst_status stopped_outcome(const launch *l, const actor *member, bool killed)
 {
-    char how[320], name[32], count[64], where[64], who[80] = "";
+    char how[320], name[32], count[64], lead[80] = "launch: stopped";
     const actor *zero = &l->actors[0];
-    const char *said = mst_cli_stopped_where(zero->sentence, where, sizeof where);
     uint32_t n = l->job->plan->n_members;
     mst_signal_name(member != NULL ? stop_signal(member) : l->stopped_by, name, sizeof name);
     mst_plan_count(l->job->plan, count, sizeof count);
     if (member != NULL)
-        snprintf(who, sizeof who, "%s was ", member->name);
+        snprintf(lead, sizeof lead, "launch: %s was stopped", member->name);
     if (killed)
-        return mst_fail(MST_ETIMEOUT, "launch: %sstopped by %s; %s %s killed; no final checkpoint was saved",
-                        who, name, count, n == 1 ? "was" : "were");
+        return mst_fail(MST_ETIMEOUT, "%s by %s; %s %s killed; no final checkpoint was saved", lead, name,
+                        count, n == 1 ? "was" : "were");
     if (zero->ended && zero->signal == 0 && zero->code != 0 && stop_signal(zero) == 0)
-        return mst_fail(status_of(zero->code), "launch: %sstopped by %s; %s failed (%s): %s", who, name,
-                        zero->name, how_it_ended(zero, how, sizeof how), zero->sentence);
+        return mst_fail(status_of(zero->code), "%s by %s; %s failed (%s): %s", lead, name, zero->name,
+                        how_it_ended(zero, how, sizeof how), zero->sentence);
     if (member != NULL)
         mst_signals_note(stop_signal(member));
     snprintf(count, sizeof count, n == 1 ? "its process" : n == 2 ? "both processes" : "all %u processes", n);
-    return mst_fail(MST_ESTOPPED, "launch: %sstopped by %s%s; %s ended%s%s", who, name, where, count,
-                    *said != '\0' ? "; " : "", said);
+    bool reported = zero->sentence[0] != '\0';
+    return mst_fail_lead(MST_ESTOPPED, lead, "; %s ended%s%s%s%s", count, reported ? "; " : "",
+                         reported ? zero->name : "", reported ? ": " : "", zero->sentence);
 }
 
 static mst_status outcome(const launch *l)

@@ -62,12 +62,13 @@ typedef struct mpi_launch {
     uint32_t n_ranks, proc, restarts;
     phase phase;
     bool running;
-    int code, signal; /* of the launcher's last end */
-    char sentence[SENTENCE_MAX],
-        last[SENTENCE_MAX]; /* the first error of a rank or the way on, the launcher's last line */
-    uint32_t speaker;       /* of sentence */
-    int stopped_by;         /* signal; 0: nobody */
-    mst_error broken;       /* a failure of launch itself; code MST_OK: none */
+    int code, signal;            /* of the launcher's last end */
+    char sentence[SENTENCE_MAX]; /* the first error of a rank */
+    char zero[SENTENCE_MAX];     /* the last error of rank 0 */
+    char last[SENTENCE_MAX];     /* the launcher's last line */
+    uint32_t speaker;            /* of sentence */
+    int stopped_by;              /* signal; 0: nobody */
+    mst_error broken;            /* a failure of launch itself; code MST_OK: none */
     uint64_t began_ns;
 } mpi_launch;
 
@@ -103,8 +104,9 @@ static void whole_line(mpi_launch *l, uint32_t rank, bool is_error, const char *
         n--;
     bool fault = n >= 8 && memcmp(text, "muster: ", 8) == 0 &&
                  !(n >= 17 && memcmp(text, "muster: warning: ", 17) == 0);
-    bool hint = fault && memmem(text, n, MST_CLI_CONTINUE, strlen(MST_CLI_CONTINUE)) != NULL;
-    if (is_error && fault && (l->sentence[0] == '\0' || hint)) {
+    if (is_error && fault && rank == 0)
+        copy_line(l->zero, text + 8, n - 8);
+    if (is_error && fault && l->sentence[0] == '\0') {
         copy_line(l->sentence, text + 8, n - 8);
         l->speaker = rank;
     }
@@ -285,7 +287,7 @@ static mst_status start_job(mpi_launch *l, const mst_text_list *words)
 {
     mst_status st;
     mst_text_list argv = {0}, env = {0};
-    l->sentence[0] = l->last[0] = '\0';
+    l->sentence[0] = l->zero[0] = l->last[0] = '\0';
     TRY_OUT(st, mst_mpi_launcher_words(l->job, &l->launcher, &l->plan, words, &argv, &env));
     mst_proc_start start = {
         .argv = (const char *const *)argv.items, .env = (const char *const *)env.items, .by_channel = true};
@@ -384,8 +386,8 @@ static mst_status outcome(const mpi_launch *l)
         stopped_by = 0;                                         /* it was done */
     bool failed = l->signal == 0 && l->code > 0 && l->code < 3; /* to save, for instance */
     if (stopped_by != 0 && !failed) {
-        char where[64], ranks[32];
-        const char *said = mst_cli_stopped_where(l->sentence, where, sizeof where);
+        char ranks[32];
+        bool reported = l->zero[0] != '\0';
         uint32_t n = l->n_ranks;
         mst_signals_note(stopped_by);
         mst_signal_name(stopped_by, how, sizeof how);
@@ -394,8 +396,8 @@ static mst_status outcome(const mpi_launch *l)
                             "launch: stopped by %s; %u rank%s killed; no final checkpoint was saved%s", how,
                             n, n == 1 ? " was" : "s were", times);
         snprintf(ranks, sizeof ranks, n == 1 ? "its rank" : n == 2 ? "both ranks" : "all %u ranks", n);
-        return mst_fail(MST_ESTOPPED, "launch: stopped by %s%s; %s ended%s%s%s", how, where, ranks, times,
-                        *said != '\0' ? "; " : "", said);
+        return mst_fail_lead(MST_ESTOPPED, "launch: stopped", "; %s ended%s%s%s", ranks, times,
+                             reported ? "; rank 0: " : "", l->zero);
     }
     if (l->code == EXIT_NOTHING && l->sentence[0] != '\0')
         return mst_fail(MST_EDONE, "launch: %s", l->sentence);

@@ -121,12 +121,8 @@ void mst_cli_mpi_lost(void *arg, mst_rank_loss reason, const char *sentence)
 
 _Noreturn void mst_cli_mpi_fail(mst_rank_monitor *monitor, const mst_error *error)
 {
-    const char *signal_name = error->code == MST_ESTOPPED ? mst_signals_name() : NULL;
     pthread_mutex_lock(&last_word);
-    if (signal_name != NULL)
-        mst_cli_stopped(signal_name, error->text);
-    else
-        mst_cli_note("muster: %s", error->text);
+    mst_cli_print_error(error);
     mst_rank_monitor_fail(monitor, error->text);
     _exit(mst_signals_exit_code(error->code));
 }

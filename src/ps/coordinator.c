@@ -496,8 +496,10 @@ static mst_status hear_failure(mst_server *s, bool worker, uint32_t index, const
                                                            .index = index});
         return mst_coordinator_stop(s);
     }
-    mst_server_fail(s, mst_fail(code > 0 && code <= MST_EUNSUPPORTED ? (mst_status)code : MST_EPEER,
-                                "%s %" PRIu32 ": %s", role, index, text));
+    char who[24];
+    snprintf(who, sizeof who, "%s %" PRIu32, role, index);
+    mst_server_fail(s, mst_fail_lead(code > 0 && code <= MST_EUNSUPPORTED ? (mst_status)code : MST_EPEER, who,
+                                     ": %s", text));
     return MST_OK;
 }
 
@@ -587,7 +589,7 @@ void mst_coordinator_watch(mst_server *s)
     char missing[MST_ERROR_MAX - 128];
     uint64_t now = mst_now_ns(), waited = now - co->began_ns;
     if (s->options.stop != NULL && atomic_load(s->options.stop)) {
-        mst_server_fail(s, mst_fail(MST_ESTOPPED, "stopped before training began"));
+        mst_server_fail(s, mst_fail_lead(MST_ESTOPPED, "stopped", " before training began"));
         return;
     }
     name_missing(s, missing, sizeof missing);

@@ -30,7 +30,8 @@ mst_status mst_trainer_new(const mst_train_config *config, mst_trainer **out)
     mst_status st = mst_trainer_set_up(self);
     if (st != MST_OK) {
         mst_trainer_destroy(self);
-        return st == MST_ESTOPPED ? mst_fail(st, "stopped before training began; nothing was saved") : st;
+        return st == MST_ESTOPPED ? mst_fail_lead(st, "stopped", " before training began; nothing was saved")
+                                  : st;
     }
     *out = self;
     return MST_OK;

@@ -157,7 +157,7 @@ last "muster: launch: worker 1 failed first (exit 1): data.txt:17: bad label"
 PLAY='sleep 0.2; echo "muster: --rows: not a number" >&2; exit 2' \
   PLAY_server_0='echo "muster: worker 0 is gone" >&2; exit 3' launch 2 --workers 1 --logs none -- train
 last "muster: launch: worker 0 failed first (exit 2): --rows: not a number"
-PLAY_server_0='until [ -e told ]; do sleep 0.02; done; echo "muster: worker 0: no such file" >&2; exit 1' \
+PLAY_server_0='until [ -e told ]; do sleep 0.02; done; echo "muster-origin: worker 0" >&2; echo "muster: worker 0: no such file" >&2; exit 1' \
   PLAY='echo "muster: no such file" >&2; >told; sleep 0.2; exit 1' launch 1 --workers 1 --logs none -- train
 last "muster: launch: worker 0 failed first (exit 1): no such file"
 # A server that cannot begin explains why workers have failed before it, who met the server of another job.
@@ -222,7 +222,7 @@ for signal in INT TERM HUP; do
   kill -$signal "$pid"
   finish $((128 + $(kill -l $signal)))
   same "processes that saved" "$(grep -c "| saved after $signal\$" out)" 3
-  last "muster: launch: stopped by SIG$signal at step 1,200; all 3 processes ended; continue with: muster launch --job $job --logs none --workers 2 -- train"
+  last "muster: launch: stopped by SIG$signal; all 3 processes ended; server 0: stopped by SIG$signal at step 1,200; continue with: muster launch --job $job --logs none --workers 2 -- train"
   nothing_left
 done
 # A server that cannot save has failed; a job that was done when the signal came is done.
@@ -242,7 +242,7 @@ finish 0
 PLAY='until [ -e stopped ]; do sleep 0.02; done; echo "muster: stopped by worker 1; continue with: it" >&2; exit 143' \
   PLAY_worker_0='until [ -e stopped ]; do sleep 0.02; done' PLAY_worker_1='>stopped; exit 143' \
   launch 143 --workers 2 --logs none -- train
-tail -n 1 err | grep -qE '^muster: launch: (worker 1|server 0) was stopped by SIGTERM; all 3 processes ended; continue with: it$' ||
+tail -n 1 err | grep -qE '^muster: launch: (worker 1|server 0) was stopped by SIGTERM; all 3 processes ended; server 0: stopped by worker 1; continue with: it$' ||
   fail "the last line"
 rm stopped
 # Under nohup the end of the terminal ends nothing.

@@ -148,7 +148,7 @@ for sent in INT TERM; do
   said launch "^server 0 \| muster: stopped by SIG$sent at step "
   command="muster launch --servers 2 --workers 2 --logs none -- train --run 'my run' --resume"
   same "the last line" "$(tail -n 1 launch.log | sed 's/at step [0-9,]*/at step N/')" \
-    "muster: launch: stopped by SIG$sent at step N; all 4 processes ended; continue with: $command"
+    "muster: launch: stopped by SIG$sent; all 4 processes ended; server 0: stopped by SIG$sent at step N; continue with: $command"
   eval "'$muster' ${command#muster } --json" >r.out 2>r.log || fail "the hint does not resume the job"
   same "rows of the resumed job" "$(fact_of r rows)" $rows
   grep -q '"servers": \[' 'my run/manifest.json' || fail "the resumed job has no servers"

@@ -118,7 +118,7 @@ train --resume --strategy ps --run nowhere"
   code=0
   wait $pid || code=$?
   same "$mpi: exit code after SIGTERM" "$code" 143
-  last '^muster: launch: stopped by SIGTERM; both ranks ended; continue with: it$'
+  last '^muster: launch: stopped by SIGTERM; both ranks ended; rank 0: asked to end; continue with: it$'
   grep -q 'rank 0 | muster: asked to end' err || fail "$mpi: rank 0 did not hear of it"
   nothing_left
 
