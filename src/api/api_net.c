@@ -11,7 +11,7 @@
 
 #include "api/api_impl.h"
 #include "base/alloc.h"
-#include "model/chain_impl.h"
+#include "model/layer.h"
 
 _Static_assert(MUSTER_LAYER_PARAMS == MST_LAYER_PARAMS, "parameters of a layer");
 _Static_assert((int)MUSTER_INIT_GLOROT == (int)MST_INIT_GLOROT &&

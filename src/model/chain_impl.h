@@ -12,7 +12,4 @@ void mst_layer_destroy(mst_layer *layer); /* NULL-safe */
 /* Its options as a group; the table is empty for kinds without. */
 mst_option_group mst_layer_options(const mst_layer *layer);
 
-/* Numbers of a parameter; 0: more than 2^32 - 1. */
-uint64_t mst_layer_param_size(const mst_layer_param *param);
-
 #endif

@@ -52,6 +52,9 @@ typedef struct mst_layer_param {
     uint64_t fan_in, fan_out;
 } mst_layer_param;
 
+/* Numbers of a parameter; 0: more than 2^32 - 1. */
+uint64_t mst_layer_param_size(const mst_layer_param *param);
+
 typedef struct mst_layer_ops mst_layer_ops;
 
 /* A layer of a net, described. Options of a kind follow the base struct in the kind's own. */
