@@ -1,28 +1,17 @@
-/* Datasets: what files hold is found here, and every chunk in order is handed out from here.
+/* Datasets: opens files by their content, and reads all chunks in order (contract: dataset.h).
  *
- * Folders of images are told by what lies in them. For everything else opening looks at the first 64 KiB of
- * the (decompressed) contents and asks the cache, IDX, CIFAR and each format whether they are theirs; text
- * with an index beside each file is opened by it. Walking over all chunks parses on several threads: each
- * takes the next number, makes that chunk, and puts it into a ring of slots from which the caller takes them
- * in order.
- *
- * Invariants of the walk
- * 1. Numbers are given under read_mutex together with the block they stand for, so number order is file
- * order.
- * 2. A number is given only when it is less than n_slots ahead of what the caller has taken: memory is
- * bounded, and a slot is empty when its turn comes.
- * 3. Waits are for threads of this walk, which compute or read files; when one fails, its slot says so and
- * the caller stops there, so nobody is left waiting. */
+ * Folders are recognised by what they contain. For everything else, opening reads the first 64 KiB of the
+ * (decompressed) contents and asks every kind of data whether the file is its own. */
 #include "data/dataset.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "data/chunk_ring.h"
 #include "data/guess.h"
 #include "data/indexed.h"
 #include "data/origin.h"
@@ -270,180 +259,30 @@ void mst_dataset_warn_left_out(const mst_dataset *self)
                  self->info.channels != 0 ? ", as rows are images" : "", names);
 }
 
-/* ---- walking ---- */
+/* ---- all chunks in order ---- */
 
-typedef struct slot {
-    bool full;
-    mst_chunk *chunk; /* NULL with MST_OK: the end */
-    mst_error error;
-} slot;
-
-typedef struct walk {
-    mst_dataset *dataset;
-    pthread_mutex_t read_mutex; /* guards given, ended and the dataset's read */
-    uint64_t given;
-    bool ended;
-    pthread_mutex_t mutex; /* guards the rest */
-    pthread_cond_t room, filled;
-    uint64_t taken;
-    bool stop;
-    slot *slots;
-    size_t n_slots;
-} walk;
-
-/* Makes chunk number n from its block, or by loading it. */
-static mst_status make_chunk(mst_dataset *d, uint64_t n, mst_raw_block *block, mst_chunk_builder *builder,
-                             mst_chunk **out)
+static mst_status dataset_claim(void *arg, uint64_t number, mst_raw_block **block, bool *more)
 {
-    return d->random ? d->ops->load(d, (uint32_t)n, out) : d->ops->parse(d, block, builder, out);
+    mst_dataset *d = arg;
+    (void)number;
+    TRY(d->ops->read(d, block));
+    *more = *block != NULL;
+    return MST_OK;
 }
 
-/* The next number and, for streams, its block; *more is false at the end or when the walk stops. */
-static mst_status next_work(walk *w, uint64_t *number, mst_raw_block **block, bool *more)
+static mst_status dataset_make(void *arg, uint64_t number, mst_raw_block *block, mst_chunk_builder *builder,
+                               mst_chunk **out)
 {
-    mst_status st = MST_OK;
-    pthread_mutex_lock(&w->read_mutex);
-    pthread_mutex_lock(&w->mutex);
-    while (!w->stop && !w->ended && w->given - w->taken >= w->n_slots)
-        pthread_cond_wait(&w->room, &w->mutex);
-    bool stop = w->stop;
-    pthread_mutex_unlock(&w->mutex);
-    *more = !stop && !w->ended;
-    *block = NULL;
-    if (*more) {
-        *number = w->given++;
-        if (w->dataset->random)
-            w->ended = *number >= w->dataset->n_chunks;
-        else
-            st = w->dataset->ops->read(w->dataset, block);
-        w->ended |= st != MST_OK || (!w->dataset->random && *block == NULL);
-    }
-    pthread_mutex_unlock(&w->read_mutex);
-    return st;
-}
-
-static void *walk_thread(void *arg)
-{
-    walk *w = arg;
-    mst_chunk_builder builder;
-    mst_chunk_builder_init(&builder);
-    for (;;) {
-        uint64_t number = 0;
-        mst_raw_block *block;
-        mst_chunk *chunk = NULL;
-        bool more;
-        mst_status st = next_work(w, &number, &block, &more);
-        if (!more)
-            break;
-        bool end = w->dataset->random ? number >= w->dataset->n_chunks : block == NULL;
-        if (st == MST_OK && !end)
-            st = make_chunk(w->dataset, number, block, &builder, &chunk);
-        pthread_mutex_lock(&w->mutex);
-        slot *s = &w->slots[number % w->n_slots];
-        s->full = true;
-        s->chunk = st == MST_OK ? chunk : NULL;
-        mst_error_save(&s->error, st);
-        pthread_cond_signal(&w->filled);
-        pthread_mutex_unlock(&w->mutex);
-    }
-    mst_chunk_builder_fini(&builder);
-    return NULL;
-}
-
-/* Hands the slots to fn in order until the end or a failure. */
-static mst_status consume(walk *w, mst_chunk_fn *fn, void *arg)
-{
-    uint64_t first_row = 0;
-    for (;;) {
-        pthread_mutex_lock(&w->mutex);
-        slot *s = &w->slots[w->taken % w->n_slots];
-        while (!s->full)
-            pthread_cond_wait(&w->filled, &w->mutex);
-        mst_chunk *chunk = s->chunk;
-        mst_status st = s->error.code != MST_OK ? mst_error_restore(&s->error) : MST_OK;
-        s->full = false;
-        s->chunk = NULL;
-        w->taken++;
-        pthread_cond_signal(&w->room);
-        pthread_mutex_unlock(&w->mutex);
-        if (chunk == NULL)
-            return st;
-        if (chunk->n_rows > 0)
-            st = fn(arg, first_row, chunk);
-        first_row += chunk->n_rows;
-        mst_chunk_release(chunk);
-        TRY(st);
-    }
-}
-
-static mst_status each_threaded(mst_dataset *self, unsigned n_threads, mst_chunk_fn *fn, void *arg)
-{
-    walk w = {.dataset = self, .n_slots = 2 * (size_t)n_threads + 2};
-    unsigned started = 0;
-    mst_status st;
-    pthread_t *threads = mst_calloc(n_threads, sizeof *threads);
-    w.slots = mst_calloc(w.n_slots, sizeof *w.slots);
-    pthread_mutex_init(&w.read_mutex, NULL);
-    pthread_mutex_init(&w.mutex, NULL);
-    pthread_cond_init(&w.room, NULL);
-    pthread_cond_init(&w.filled, NULL);
-    if (threads == NULL || w.slots == NULL) {
-        st = mst_fail_memory();
-        goto out;
-    }
-    for (; started < n_threads; started++)
-        if (pthread_create(&threads[started], NULL, walk_thread, &w) != 0)
-            break;
-    st = started > 0 ? consume(&w, fn, arg) : mst_fail(MST_EIO, "%s: a thread cannot be started", self->name);
-    pthread_mutex_lock(&w.mutex);
-    w.stop = true;
-    pthread_cond_broadcast(&w.room);
-    pthread_mutex_unlock(&w.mutex);
-    for (unsigned i = 0; i < started; i++)
-        pthread_join(threads[i], NULL);
-    for (size_t i = 0; i < w.n_slots; i++)
-        mst_chunk_release(w.slots[i].chunk);
-out:
-    pthread_cond_destroy(&w.filled);
-    pthread_cond_destroy(&w.room);
-    pthread_mutex_destroy(&w.mutex);
-    pthread_mutex_destroy(&w.read_mutex);
-    mst_free(w.slots);
-    mst_free(threads);
-    return st;
-}
-
-static mst_status each_here(mst_dataset *self, mst_chunk_fn *fn, void *arg)
-{
-    mst_status st = MST_OK;
-    uint64_t first_row = 0;
-    mst_chunk_builder builder;
-    mst_chunk_builder_init(&builder);
-    for (uint64_t n = 0; !self->random || n < self->n_chunks; n++) {
-        mst_raw_block *block = NULL;
-        mst_chunk *chunk;
-        if (!self->random)
-            TRY_OUT(st, self->ops->read(self, &block));
-        if (!self->random && block == NULL)
-            break;
-        TRY_OUT(st, make_chunk(self, n, block, &builder, &chunk));
-        if (chunk->n_rows > 0)
-            st = fn(arg, first_row, chunk);
-        first_row += chunk->n_rows;
-        mst_chunk_release(chunk);
-        if (st != MST_OK)
-            break;
-    }
-out:
-    mst_chunk_builder_fini(&builder);
-    return st;
+    mst_dataset *d = arg;
+    return d->random ? d->ops->load(d, (uint32_t)number, out) : d->ops->parse(d, block, builder, out);
 }
 
 mst_status mst_dataset_each(mst_dataset *self, unsigned n_threads, mst_chunk_fn *fn, void *arg)
 {
+    mst_chunk_maker maker = {.claim = self->random ? NULL : dataset_claim, .make = dataset_make, .arg = self};
     if (!self->random)
         TRY(self->ops->rewind(self));
-    TRY(n_threads > 1 ? each_threaded(self, n_threads, fn, arg) : each_here(self, fn, arg));
+    TRY(mst_chunks_each(&maker, self->name, n_threads, self->random ? self->n_chunks : UINT64_MAX, fn, arg));
     return mst_dataset_intact(self);
 }
 

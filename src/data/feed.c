@@ -1,11 +1,12 @@
 /* The feed; contract in feed.h.
  *
- * Threads: parse threads (streams, and random access that costs work) fill a ring of chunks in order; the
- * window thread collects chunks into windows, shuffles them and queues them; lanes claim slices of the
- * current window. All of them share one mutex, taken once per chunk, window or claim, never per row.
+ * Threads: a chunk ring (chunk_ring.h) makes the chunks in order, with threads of its own for streams and for
+ * random access that costs work; the window thread collects chunks into windows, shuffles them and queues
+ * them; lanes claim slices of the current window. The window thread and the lanes share one mutex, taken once
+ * per window or claim, never per row. The ring's mutex is taken after it, never before it.
  *
  * Invariants
- * 1. Chunks enter the ring at slot sequence % RING and leave it in sequence, whoever parsed them.
+ * 1. Chunks leave the ring in order, whichever thread made them.
  * 2. At most QUEUE finished windows wait, of a live dataset as many as make up max_take rows; so memory is
  * bounded by the ring, the window being built, those queued, and those that lanes hold.
  * 3. A window's rows and order never change after it is queued; it returns to the pool with its last
@@ -87,23 +88,6 @@ static void window_free(mst_feed_window *w)
 
 /* ---- life ---- */
 
-static mst_status start_threads(mst_feed *f)
-{
-    if (!f->dataset->load_is_cheap) {
-        unsigned n = f->options.prefetch_threads ? f->options.prefetch_threads : 1;
-        f->parse_threads = mst_calloc(n, sizeof *f->parse_threads);
-        if (f->parse_threads == NULL)
-            return mst_fail_memory();
-        for (; f->n_parse_threads < n; f->n_parse_threads++)
-            if (pthread_create(&f->parse_threads[f->n_parse_threads], NULL, mst_feed_parse_main, f) != 0)
-                return mst_fail(MST_EIO, "%s: cannot start a reading thread", f->dataset->name);
-    }
-    if (pthread_create(&f->window_thread, NULL, mst_feed_window_main, f) != 0)
-        return mst_fail(MST_EIO, "%s: cannot start a reading thread", f->dataset->name);
-    f->window_started = true;
-    return MST_OK;
-}
-
 static mst_status deal_stream(mst_feed *f)
 {
     mst_dataset *d = f->dataset;
@@ -154,7 +138,6 @@ mst_status mst_feed_new(mst_dataset *dataset, const mst_feed_options *options, m
     pthread_cond_init(&f->changed, &attributes);
     pthread_condattr_destroy(&attributes);
     pthread_mutex_init(&f->mutex, NULL);
-    pthread_mutex_init(&f->read_mutex, NULL);
     if (f->options.shard >= f->options.n_shards) {
         st = mst_fail(MST_EUSAGE, "%s: there is no shard %u of %u; they are numbered from 0", dataset->name,
                       f->options.shard, f->options.n_shards);
@@ -178,7 +161,12 @@ mst_status mst_feed_new(mst_dataset *dataset, const mst_feed_options *options, m
     } else if (f->options.n_shards > 1) {
         TRY_OUT(st, deal_stream(f));
     }
-    TRY_OUT(st, start_threads(f));
+    TRY_OUT(st, mst_feed_ring_init(f));
+    if (pthread_create(&f->window_thread, NULL, mst_feed_window_main, f) != 0) {
+        st = mst_fail(MST_EIO, "%s: cannot start a reading thread", dataset->name);
+        goto out;
+    }
+    f->window_started = true;
     *out = f;
     f = NULL;
 out:
@@ -207,11 +195,6 @@ static void drop_windows(mst_feed *f)
     }
     f->queued = 0;
     f->queued_rows = 0;
-    for (unsigned i = 0; i < MST_FEED_RING; i++) {
-        if (f->ring_full[i])
-            mst_chunk_release(f->ring[i]);
-        f->ring_full[i] = false;
-    }
 }
 
 void mst_feed_destroy(mst_feed *f)
@@ -224,10 +207,11 @@ void mst_feed_destroy(mst_feed *f)
     pthread_mutex_unlock(&f->mutex);
     if (f->dataset->live && f->dataset->ops->interrupt != NULL)
         f->dataset->ops->interrupt(f->dataset);
+    if (f->ring != NULL)
+        mst_chunk_ring_stop(f->ring);
     if (f->window_started)
         pthread_join(f->window_thread, NULL);
-    for (unsigned i = 0; i < f->n_parse_threads; i++)
-        pthread_join(f->parse_threads[i], NULL);
+    mst_chunk_ring_destroy(f->ring);
     for (unsigned i = 0; f->lanes != NULL && i < f->options.n_lanes; i++)
         drop_pieces(f, &f->lanes[i]);
     drop_windows(f);
@@ -244,11 +228,9 @@ void mst_feed_destroy(mst_feed *f)
             mst_pages_release(f->lanes[i].augmented, f->options.max_take * f->augmented_stride);
     }
     mst_free(f->lanes);
-    mst_free(f->parse_threads);
     mst_feed_plan_fini(&f->plan);
     pthread_cond_destroy(&f->changed);
     pthread_mutex_destroy(&f->mutex);
-    pthread_mutex_destroy(&f->read_mutex);
     mst_free(f);
 }
 
@@ -267,11 +249,8 @@ static uint64_t end_of(const mst_feed *f, uint64_t to)
 static void set_end(mst_feed *f, uint64_t to)
 {
     f->to = end_of(f, to);
-    if (f->dataset->random && f->ring_error.code == MST_OK) {
-        uint64_t end = mst_feed_plan_chunks(&f->plan, f->to);
-        if (end > f->ring_end)
-            f->ring_end = end;
-    }
+    if (f->dataset->random)
+        mst_chunk_ring_extend(f->ring, mst_feed_plan_chunks(&f->plan, f->to));
     if (mst_feed_window_wanted(f))
         mst_feed_wake(f);
 }
@@ -316,34 +295,37 @@ static mst_status restart(mst_feed *f, uint64_t epoch, uint64_t from)
 {
     mst_status st = MST_OK;
     bool begun = f->generation != 0;
+    uint64_t ring_end = UINT64_MAX;
     f->generation++;
     f->producing = false;
     mst_feed_wake(f);
-    while (f->busy != 0)
+    pthread_mutex_unlock(&f->mutex);
+    mst_chunk_ring_stop(f->ring);
+    pthread_mutex_lock(&f->mutex);
+    while (f->busy)
         mst_feed_wait_change(f);
     drop_windows(f);
     f->epoch = epoch;
     f->position = from;
     f->ended = false;
     f->error.code = MST_OK;
-    f->ring_error.code = MST_OK;
     f->next_window = 0;
     f->next_position = f->next_chunk = f->next_row = 0;
     f->blocks_read = 0;
-    f->ring_end = UINT64_MAX;
     if (f->dataset->random) {
         if (f->plan.epoch != epoch)
             mst_feed_plan_epoch(f, epoch);
         f->epoch_rows = f->plan.n_rows;
         f->next_window = mst_feed_plan_find(&f->plan, from);
         f->next_position = f->plan.spans[f->next_window].start;
-        f->next_chunk = f->ring_end = f->plan.spans[f->next_window].first;
+        f->next_chunk = ring_end = f->plan.spans[f->next_window].first;
     } else if (begun) {
         st = f->dataset->ops->rewind(f->dataset);
         if (st != MST_OK)
             mst_error_save(&f->error, st);
     }
-    f->ring_next_in = f->ring_next_out = f->next_chunk;
+    if (st == MST_OK)
+        mst_chunk_ring_start(f->ring, f->next_chunk, ring_end);
     f->generation++;
     f->producing = true;
     return st;

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "data/chunk_ring.h"
 #include "data/feed.h"
 
 #define MST_FEED_RING  8 /* parsed chunks waiting */
@@ -68,25 +69,18 @@ struct mst_feed {
     mst_feed_options options; /* n_shards at least 1 */
     pthread_mutex_t mutex;
     pthread_cond_t changed; /* anything below changed */
-    pthread_t window_thread, *parse_threads;
-    unsigned n_parse_threads;
+    pthread_t window_thread;
     bool window_started, leaving;
 
     /* Production of the current epoch. generation grows with every start that does not go on with what is at
      * hand; a thread that sees it change drops what it is doing. */
     uint64_t generation, epoch;
     bool producing;     /* an epoch was started */
-    unsigned busy;      /* threads at work for a generation */
+    bool busy;          /* the window thread is at work for a generation */
     mst_feed_plan plan; /* random access */
 
-    mst_chunk *ring[MST_FEED_RING];
-    bool ring_full[MST_FEED_RING];
-    uint64_t ring_next_in,
-        ring_next_out;          /* sequence numbers: claimed by parsers, taken by the window thread */
-    uint64_t ring_end;          /* sequence number one past the last chunk; UINT64_MAX: not known yet */
-    mst_error ring_error;       /* why the chunk at ring_end failed; code MST_OK: it did not */
-    pthread_mutex_t read_mutex; /* one reader of the stream at a time */
-    uint64_t blocks_read;       /* of the stream; guarded by read_mutex */
+    mst_chunk_ring *ring; /* chunks in the order of the plan, or of the stream */
+    uint64_t blocks_read; /* of the stream; changed by the ring's claim and while the ring is stopped */
 
     /* Of the next window to be produced: its first position, its number in the plan, ... */
     uint64_t next_position;
@@ -142,8 +136,10 @@ uint64_t mst_feed_plan_chunks(const mst_feed_plan *p, uint64_t to);
 /* Whether the options keep the row. */
 bool mst_feed_keeps(const mst_feed_options *o, uint64_t row);
 
-/* The background threads; arg is the feed. */
-void *mst_feed_parse_main(void *arg);
+/* Makes the ring; f->options and f->dataset are set. */
+mst_status mst_feed_ring_init(mst_feed *f);
+
+/* The window thread; arg is the feed. */
 void *mst_feed_window_main(void *arg);
 
 #endif

@@ -1,5 +1,5 @@
-/* The feed's background threads: parse threads fill the ring with chunks, the window thread makes windows of
- * them. Who owns what, and the invariants, at the head of feed.c. */
+/* The production of windows: the chunk ring's functions, and the window thread that collects chunks into
+ * windows. Ownership and invariants are at the head of feed.c. */
 #include <math.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -16,117 +16,59 @@ static bool stale(const mst_feed *f, uint64_t generation)
     return f->leaving || f->generation != generation || f->error.code != MST_OK;
 }
 
-/* ---- parse threads: blocks and chunk numbers in, chunks into the ring ---- */
+/* ---- chunks ---- */
 
-/* Puts a chunk into its slot, waiting for room; releases it when the epoch is over. */
-static void ring_put(mst_feed *f, uint64_t generation, uint64_t sequence, mst_chunk *chunk)
+/* Claims the next block of the stream that is the shard's. */
+static mst_status feed_claim_block(void *arg, uint64_t number, mst_raw_block **block, bool *more)
 {
-    pthread_mutex_lock(&f->mutex);
-    while (!stale(f, generation) && sequence >= f->ring_next_out + MST_FEED_RING)
-        mst_feed_wait_change(f);
-    if (stale(f, generation)) {
-        mst_chunk_release(chunk);
-    } else {
-        f->ring[sequence % MST_FEED_RING] = chunk;
-        f->ring_full[sequence % MST_FEED_RING] = true;
-        mst_feed_wake(f);
-    }
-    pthread_mutex_unlock(&f->mutex);
-}
-
-/* Chunk `sequence` failed: the ring ends there, and the window thread fails when it comes to it. */
-static void fail_chunk(mst_feed *f, uint64_t sequence, mst_status st)
-{
-    if (sequence >= f->ring_end)
-        return;
-    f->ring_end = sequence;
-    mst_error_save(&f->ring_error, st);
-    mst_feed_wake(f);
-}
-
-/* The next block of the stream that is the shard's; *out NULL at the end. */
-static mst_status read_own(mst_feed *f, mst_raw_block **out)
-{
+    mst_feed *f = arg;
     mst_dataset *d = f->dataset;
+    (void)number;
     for (;;) {
-        TRY(d->ops->read(d, out));
-        if (*out == NULL || f->blocks_read++ % f->options.n_shards == f->options.shard)
+        TRY(d->ops->read(d, block));
+        *more = *block != NULL;
+        if (!*more || f->blocks_read++ % f->options.n_shards == f->options.shard)
             return MST_OK;
-        d->ops->skip(d, *out);
+        d->ops->skip(d, *block);
     }
 }
 
-/* Claims the next piece of work: a block of the stream, or a chunk number. False at the end or on failure. */
-static bool claim_work(mst_feed *f, uint64_t generation, uint64_t *sequence, mst_raw_block **block)
+static mst_status feed_make_chunk(void *arg, uint64_t number, mst_raw_block *block,
+                                  mst_chunk_builder *builder, mst_chunk **out)
 {
-    bool claimed = false;
-    mst_status st = MST_OK;
-    pthread_mutex_lock(&f->read_mutex);
-    pthread_mutex_lock(&f->mutex);
-    while (!stale(f, generation) && f->ring_next_in >= f->ring_next_out + MST_FEED_RING &&
-           f->ring_end == UINT64_MAX)
-        mst_feed_wait_change(f);
-    bool more = !stale(f, generation) && f->ring_next_in < f->ring_end;
-    pthread_mutex_unlock(&f->mutex);
-    *block = NULL;
-    if (more && !f->dataset->random) {
-        st = read_own(f, block);
-        more = st == MST_OK && *block != NULL;
-    }
-    pthread_mutex_lock(&f->mutex);
-    if (st != MST_OK) {
-        fail_chunk(f, f->ring_next_in, st);
-    } else if (more) {
-        *sequence = f->ring_next_in++;
-        claimed = true;
-    } else if (f->ring_end == UINT64_MAX) {
-        f->ring_end = f->ring_next_in;
-        mst_feed_wake(f);
-    }
-    pthread_mutex_unlock(&f->mutex);
-    pthread_mutex_unlock(&f->read_mutex);
-    return claimed;
+    const mst_feed *f = arg;
+    mst_dataset *d = f->dataset;
+    if (!d->random)
+        return d->ops->parse(d, block, builder, out);
+    uint32_t c = f->plan.order[number];
+    return d->load_is_cheap && d->ops->peek != NULL ? d->ops->peek(d, c, out) : d->ops->load(d, c, out);
 }
 
-static void parse_epoch(mst_feed *f, uint64_t generation, mst_chunk_builder *builder)
+mst_status mst_feed_ring_init(mst_feed *f)
 {
-    uint64_t sequence;
-    mst_raw_block *block;
-    while (claim_work(f, generation, &sequence, &block)) {
-        mst_chunk *chunk = NULL;
-        mst_status st = f->dataset->random
-                            ? f->dataset->ops->load(f->dataset, f->plan.order[sequence], &chunk)
-                            : f->dataset->ops->parse(f->dataset, block, builder, &chunk);
-        if (st != MST_OK) {
-            pthread_mutex_lock(&f->mutex);
-            fail_chunk(f, sequence, st);
-            pthread_mutex_unlock(&f->mutex);
-            return;
-        }
-        ring_put(f, generation, sequence, chunk);
-    }
+    mst_chunk_maker maker = {
+        .claim = f->dataset->random ? NULL : feed_claim_block, .make = feed_make_chunk, .arg = f};
+    unsigned n = f->options.prefetch_threads != 0 ? f->options.prefetch_threads : 1;
+    return mst_chunk_ring_new(&maker, f->dataset->name, f->dataset->load_is_cheap ? 0 : n, MST_FEED_RING,
+                              &f->ring);
 }
 
-static bool chunk_wanted(const mst_feed *f)
-{
-    return f->ring_next_in < f->ring_end;
-}
+/* ---- window thread: chunks in order, windows out ---- */
 
 bool mst_feed_window_wanted(const mst_feed *f)
 {
     return !f->ended && f->next_position < f->to;
 }
 
-/* Waits until the epoch wants something of the caller; false when the feed is leaving. The caller is counted
- * busy on true. */
-static bool wait_wanted(mst_feed *f, bool (*wanted)(const mst_feed *f), uint64_t *generation)
+/* Waits until a window is wanted; false when the feed is leaving. The window thread is busy on true. */
+static bool wait_wanted(mst_feed *f, uint64_t *generation)
 {
     pthread_mutex_lock(&f->mutex);
-    while (!f->leaving && !(f->producing && f->error.code == MST_OK && wanted(f)))
+    while (!f->leaving && !(f->producing && f->error.code == MST_OK && mst_feed_window_wanted(f)))
         mst_feed_wait_change(f);
     bool go = !f->leaving;
     *generation = f->generation;
-    f->busy += go;
+    f->busy = go;
     pthread_mutex_unlock(&f->mutex);
     return go;
 }
@@ -134,53 +76,9 @@ static bool wait_wanted(mst_feed *f, bool (*wanted)(const mst_feed *f), uint64_t
 static void leave_epoch(mst_feed *f)
 {
     pthread_mutex_lock(&f->mutex);
-    f->busy--;
+    f->busy = false;
     mst_feed_wake(f);
     pthread_mutex_unlock(&f->mutex);
-}
-
-void *mst_feed_parse_main(void *arg)
-{
-    mst_feed *f = arg;
-    mst_chunk_builder builder;
-    mst_chunk_builder_init(&builder);
-    uint64_t generation;
-    while (wait_wanted(f, chunk_wanted, &generation)) {
-        parse_epoch(f, generation, &builder);
-        leave_epoch(f);
-    }
-    mst_chunk_builder_fini(&builder);
-    return NULL;
-}
-
-/* ---- window thread: chunks in order, windows out ---- */
-
-/* The next chunk of the epoch; *out NULL at its end. */
-static mst_status next_chunk(mst_feed *f, uint64_t generation, uint64_t *sequence, mst_chunk **out)
-{
-    *out = NULL;
-    if (f->n_parse_threads == 0) {
-        if (*sequence == f->plan.n_order)
-            return MST_OK;
-        uint32_t c = f->plan.order[(*sequence)++];
-        return f->dataset->ops->peek ? f->dataset->ops->peek(f->dataset, c, out)
-                                     : f->dataset->ops->load(f->dataset, c, out);
-    }
-    mst_status st = MST_OK;
-    pthread_mutex_lock(&f->mutex);
-    uint64_t slot = *sequence % MST_FEED_RING;
-    while (!stale(f, generation) && !f->ring_full[slot] && *sequence < f->ring_end)
-        mst_feed_wait_change(f);
-    if (!stale(f, generation) && f->ring_full[slot]) {
-        *out = f->ring[slot];
-        f->ring_full[slot] = false;
-        f->ring_next_out = ++*sequence;
-        mst_feed_wake(f);
-    } else if (!stale(f, generation) && f->ring_error.code != MST_OK) {
-        st = mst_error_restore(&f->ring_error);
-    }
-    pthread_mutex_unlock(&f->mutex);
-    return st;
 }
 
 static bool has_unseen(const mst_feed_options *o, const mst_chunk *c)
@@ -341,7 +239,7 @@ static void end_stream(mst_feed *f, bool more)
         return;
     f->ended = true;
     f->epoch_rows = f->next_position < limit ? f->next_position : limit;
-    f->ring_end = 0; /* parse threads stop, also when first_rows ended the epoch early */
+    mst_chunk_ring_finish(f->ring); /* nothing more is read, also when first_rows ended the epoch early */
     mst_feed_wake(f);
 }
 
@@ -396,18 +294,18 @@ static mst_feed_window *window_get(mst_feed *f)
 }
 
 /* Adds the next window's chunks; *more is false when a stream has ended or the epoch is over. */
-static mst_status collect(mst_feed *f, uint64_t generation, mst_feed_window *w, bool *more)
+static mst_status collect(mst_feed *f, mst_feed_window *w, bool *more)
 {
     const mst_feed_plan *p = &f->plan;
     bool random = f->dataset->random;
     do {
         mst_chunk *chunk;
-        uint64_t c = f->next_chunk;
-        TRY(next_chunk(f, generation, &f->next_chunk, &chunk));
+        TRY(mst_chunk_ring_take(f->ring, &chunk));
         *more = chunk != NULL;
         if (!*more)
             return MST_OK;
-        uint64_t first_row = random ? (uint64_t)p->order[c] * f->dataset->chunk_rows : f->next_row;
+        uint64_t c = f->next_chunk++,
+                 first_row = random ? (uint64_t)p->order[c] * f->dataset->chunk_rows : f->next_row;
         f->next_row += chunk->n_rows;
         TRY(window_add(f, w, chunk, first_row));
     } while (random ? f->next_chunk < p->spans[f->next_window + 1].first
@@ -437,7 +335,7 @@ static mst_status produce(mst_feed *f, uint64_t generation)
         mst_feed_window *w = window_get(f);
         if (w == NULL)
             return mst_fail_memory();
-        mst_status st = collect(f, generation, w, &more);
+        mst_status st = collect(f, w, &more);
         if (st != MST_OK)
             w->n_rows = 0; /* in a part of a window other rows would be at its positions */
         if (o->shuffle_rows != 0)
@@ -456,11 +354,12 @@ void *mst_feed_window_main(void *arg)
                                       take one */
         setpriority(PRIO_PROCESS, (id_t)gettid(), WINDOW_NICE);
     uint64_t generation;
-    while (wait_wanted(f, mst_feed_window_wanted, &generation)) {
+    while (wait_wanted(f, &generation)) {
         mst_status st = produce(f, generation);
         if (st != MST_OK) {
             pthread_mutex_lock(&f->mutex);
             mst_error_save(&f->error, st);
+            mst_chunk_ring_finish(f->ring);
             mst_feed_wake(f);
             pthread_mutex_unlock(&f->mutex);
         }

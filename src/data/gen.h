@@ -1,9 +1,9 @@
 /* Generators: data that is a function of a seed. Row i of a generator depends on (seed, i) and the shape
  * options alone, never on threads, on slices or on how many rows are made.
  *
- * Rows come as chunks in order of row number. fn is called for one chunk at a time but from any of n_threads
- * threads; first_row is the absolute row number, options->first_row included. The first failure, of fn too,
- * ends the run. */
+ * Rows come as chunks in order of row number, made by n_threads threads; fn is called on the calling thread.
+ * first_row is the absolute row number, options->first_row included. The first failure, of fn too, ends the
+ * run. */
 #ifndef MST_DATA_GEN_H
 #define MST_DATA_GEN_H
 
