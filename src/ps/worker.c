@@ -1,18 +1,10 @@
-/* A worker's life: connecting, joining, the end; contract in worker.h.
- *
- *   worker.c           connect, hear of the job, join, train, wait for the end
- *   worker_events.c    what arrives, and what is attended to while waiting
- *   worker_steps.c     the loop: pull, compute, push
- *   worker_work.c      work items to batches
- *   worker_gradient.c  batches and pulled weights to gradients
- *   worker_overlap.c   sending and receiving while a large model computes
- *   worker_eval.c      evaluation by the chief
+/* A worker's life: connecting, joining, training, the end; contract in worker.h.
  *
  * Invariants
- * 1. The coordinator has the last word: once its END is here, that is how the run ends, whatever else failed.
- * A server that goes down is therefore given a moment, in which the coordinator may say why.
- * 2. Marks are sent inside the event that brings the cut, so that everything sent later follows them.
- * 3. Nothing waits outside mst_worker_turn, but for the feed. */
+ * 1. The coordinator decides how the run ends: once its END has arrived, that is the outcome, whatever else
+ * failed.
+ * 2. Markers are sent inside the event that brings the cut, so that all later messages follow them.
+ * 3. Nothing waits outside mst_worker_link_poll, except for the feed. */
 #include "ps/worker.h"
 
 #include <inttypes.h>
@@ -25,79 +17,51 @@
 #include "observe/observe.h"
 #include "ps/worker_impl.h"
 
-#define FIRST_WORD_NS  (1 * MST_S) /* how long a wait at start-up is not worth a line */
-#define NEXT_WORD_NS   (5 * MST_S)
-#define FAREWELL_NS    (1 * MST_S) /* for a failure's sentence to leave */
-#define END_PATIENCE_S 600         /* the least time for servers to save and to end the job */
+#define FIRST_NOTICE_NS (1 * MST_S) /* a shorter wait at start-up is not logged */
+#define NEXT_NOTICE_NS  (5 * MST_S)
+#define FLUSH_NS        (1 * MST_S) /* for the sentence of a failure to leave */
+#define END_PATIENCE_S  600         /* the least time for servers to save and to end the job */
 
 /* ---- start ---- */
 
-static mst_status copy_servers(mst_worker *self)
+static mst_status worker_too_late(void)
 {
-    uint32_t n = self->options.n_servers;
-    mst_status st = mst_fail_memory();
-    self->servers = mst_calloc(n, sizeof *self->servers);
-    self->peers = mst_calloc(n, sizeof *self->peers);
-    self->up = mst_calloc(n, sizeof *self->up);
-    self->bodies = mst_calloc(n, sizeof *self->bodies);
-    self->body_capacity = mst_calloc(n, sizeof *self->body_capacity);
-    if (self->servers == NULL || self->peers == NULL || self->up == NULL || self->bodies == NULL ||
-        self->body_capacity == NULL)
-        return st;
-    for (uint32_t s = 0; s < n; s++) {
-        self->peers[s] = MST_PEER_NONE;
-        self->servers[s] = mst_strdup(self->options.servers[s]);
-        if (self->servers[s] == NULL)
-            return st;
-    }
-    self->options.servers = NULL;
-    return MST_OK;
+    return mst_fail(MST_EPEER, "the job has ended already; this worker is too late");
 }
 
-static mst_status too_late(void)
+/* Polls until done; every few seconds a log line names what is missing. */
+static mst_status worker_wait_start(mst_worker *self, bool (*done)(const mst_worker *self),
+                                    const char *for_what, uint64_t patience_ms)
 {
-    return mst_fail(MST_EPEER, "the job has ended already: this worker came too late");
-}
-
-/* Polls until *done; every few seconds a line says for what. */
-static mst_status wait_start(mst_worker *self, bool (*done)(const mst_worker *self), const char *for_what,
-                             uint64_t patience_ms)
-{
-    uint64_t now = mst_now_ns(), deadline = now + patience_ms * MST_MS, word = now + FIRST_WORD_NS;
+    uint64_t now = mst_now_ns(), deadline = now + patience_ms * MST_MS, notice = now + FIRST_NOTICE_NS;
     char missing[MST_ERROR_MAX / 2];
     while (!done(self)) {
-        TRY(mst_worker_turn(self, word < deadline ? word : deadline));
-        if (self->ended || self->leaving)
+        TRY(mst_worker_link_poll(&self->link, notice < deadline ? notice : deadline));
+        if (self->link.ended || self->leaving)
             return MST_OK;
-        if (!self->up[0] && self->options.job_ended != NULL && atomic_load(self->options.job_ended))
-            return too_late();
+        if (!self->link.up[0] && self->options.job_ended != NULL && atomic_load(self->options.job_ended))
+            return worker_too_late();
         now = mst_now_ns();
-        mst_worker_missing(self, missing, sizeof missing);
-        const char *whom = missing[0] != '\0' ? missing : for_what;
+        mst_worker_link_missing(&self->link, missing, sizeof missing);
+        const char *what = missing[0] != '\0' ? missing : for_what;
         if (now >= deadline && !done(self))
-            return mst_fail(MST_ETIMEOUT, "waited %" PRIu64 " s for %s", patience_ms / 1000, whom);
-        if (now >= word) {
-            mst_info("waiting for %s", whom);
-            word = now + NEXT_WORD_NS;
+            return mst_fail(MST_ETIMEOUT, "waited %" PRIu64 " s for %s", patience_ms / 1000, what);
+        if (now >= notice) {
+            mst_info("waiting for %s", what);
+            notice = now + NEXT_NOTICE_NS;
         }
     }
     return MST_OK;
 }
 
-static bool job_known(const mst_worker *self)
+static bool worker_has_job(const mst_worker *self)
 {
-    return self->n_up == self->options.n_servers && self->job_json != NULL;
+    return self->link.n_up == self->link.n_servers && self->job_json != NULL;
 }
 
-static bool welcome_known(const mst_worker *self)
+static bool worker_has_welcome(const mst_worker *self)
 {
     return self->welcome != NULL;
-}
-
-/* What the coordinator's last word is for the caller. */
-static mst_status end_status(const mst_worker *self)
-{
-    return self->end.code == MST_OK ? MST_OK : mst_error_restore(&self->end);
 }
 
 mst_status mst_worker_new(const mst_worker_options *options, mst_worker **out, json_t **job_json)
@@ -107,30 +71,23 @@ mst_status mst_worker_new(const mst_worker_options *options, mst_worker **out, j
     if (self == NULL)
         return mst_fail_memory();
     self->options = *options;
-    self->prepared = MST_NO_REQUEST;
-    self->starting = true;
-    if (options->n_servers == 0) {
-        st = mst_fail(MST_EUSAGE, "a worker needs at least one server");
-        goto out;
-    }
-    TRY_OUT(st, copy_servers(self));
-    TRY_OUT(st, mst_net_new(options->engine, &options->net, &mst_worker_events, self, &self->net));
-    uint64_t deadline = mst_now_ns() + options->start_timeout_ms * MST_MS;
-    for (uint32_t s = 0; s < options->n_servers; s++)
-        TRY_OUT(st, mst_net_connect(self->net, self->servers[s], deadline, &self->peers[s]));
+    self->options.servers = NULL; /* the link has copies */
+    self->link.attend = mst_worker_attend;
+    self->link.attend_arg = self;
+    TRY_OUT(st, mst_worker_link_init(&self->link, options, &mst_worker_events, self));
     char from[128];
-    snprintf(from, sizeof from, "server 0 at %.80s to say what the job is", self->servers[0]);
-    TRY_OUT(st, wait_start(self, job_known, from, options->start_timeout_ms));
-    if (self->ended) {
-        st = self->end.code != MST_OK ? end_status(self) : too_late();
+    snprintf(from, sizeof from, "server 0 at %.80s to describe the job", self->link.addresses[0]);
+    TRY_OUT(st, worker_wait_start(self, worker_has_job, from, options->start_timeout_ms));
+    if (self->link.ended) {
+        st = self->link.end.code != MST_OK ? mst_worker_link_end_status(&self->link) : worker_too_late();
         goto out;
     }
     if (self->leaving) {
-        (void)mst_net_flush(self->net, mst_now_ns() + FAREWELL_NS);
+        (void)mst_net_flush(self->link.net, mst_now_ns() + FLUSH_NS);
         st = mst_fail(MST_ESTOPPED, "asked to stop");
         goto out;
     }
-    self->starting = false;
+    self->link.starting = false;
     *job_json = json_incref(self->job_json);
     *out = self;
     self = NULL;
@@ -143,19 +100,8 @@ void mst_worker_destroy(mst_worker *self)
 {
     if (self == NULL)
         return;
-    mst_worker_eval_fini(self);
-    mst_net_destroy(self->net);
-    for (uint32_t s = 0; s < self->options.n_servers; s++) {
-        if (self->servers != NULL)
-            mst_free(self->servers[s]);
-        if (self->bodies != NULL)
-            mst_free(self->bodies[s]);
-    }
-    mst_free(self->servers);
-    mst_free(self->peers);
-    mst_free(self->up);
-    mst_free(self->bodies);
-    mst_free(self->body_capacity);
+    mst_worker_eval_fini(&self->eval);
+    mst_worker_link_fini(&self->link);
     json_decref(self->job_json);
     json_decref(self->welcome);
     mst_free(self);
@@ -163,122 +109,138 @@ void mst_worker_destroy(mst_worker *self)
 
 /* ---- joining ---- */
 
-static mst_status join(mst_worker *self)
+static mst_status worker_join(mst_worker *self)
 {
     json_t *sample = NULL;
-    TRY(mst_worker_sample(self, &sample));
+    TRY(mst_worker_pipeline_sample(&self->pipeline, &sample));
     json_t *join = self->job->join != NULL ? json_copy(self->job->join) : json_object();
     if (join != NULL && sample != NULL && json_object_set_new(join, "sample", sample) != 0) {
         json_decref(join);
         join = NULL;
     }
-    mst_message m = {.type = MST_PS_JOIN};
-    return mst_ps_send_json(self->net, self->peers[0], &m, join);
+    return mst_worker_link_send_json(&self->link, &(mst_message){.type = MST_PS_JOIN}, join);
 }
 
-/* Reads the welcome: the table must be one of this model and these servers. */
-static mst_status read_welcome(mst_worker *self)
+/* Reads the welcome. The table must fit this model and these servers. */
+static mst_status worker_read_welcome(mst_worker *self)
 {
     const mst_params *params = self->job->params;
     TRY(mst_placement_from_json(&self->table, json_object_get(self->welcome, "table")));
-    uint32_t width = self->job->dense_model ? 0 : self->layout.width;
+    uint32_t width = self->job->dense_model ? 0 : self->gradient.layout.width;
     if (self->table.size != params->size || self->table.width != width)
         return mst_fail(MST_EINPUT,
-                        "server 0 speaks of %" PRIu64 " weights, %" PRIu32
-                        " for each key, but the model here has %" PRIu64 " and %" PRIu32
-                        ": start all processes with the same options",
+                        "server 0 has %" PRIu64 " weights, %" PRIu32
+                        " per key, but the model here has %" PRIu64 " and %" PRIu32
+                        "; start all processes with the same options",
                         self->table.size, self->table.width, params->size, width);
-    if (self->table.n_servers != self->options.n_servers)
+    if (self->table.n_servers != self->link.n_servers)
         return mst_fail(MST_EINPUT,
-                        "server 0 speaks of %" PRIu32 " servers, but this worker was told of %" PRIu32
-                        ": give all processes the same cluster",
-                        self->table.n_servers, self->options.n_servers);
+                        "server 0 has a cluster of %" PRIu32 " servers, but this worker has one of %" PRIu32
+                        "; give all processes the same cluster",
+                        self->table.n_servers, self->link.n_servers);
     return MST_OK;
 }
 
-static mst_status make_client(mst_worker *self)
+static mst_status worker_make_client(mst_worker *self)
 {
     const mst_worker_job *job = self->job;
-    mst_client_options client = {
-        .net = self->net,
+    bool overlaps = self->overlap.on;
+    mst_client_options options = {
+        .net = self->link.net,
         .table = &self->table,
-        .peers = self->peers,
+        .peers = self->link.peers,
         .wire = job->wire,
-        .n_requests = self->n_slots,
-        .part_floats = self->overlap.on ? self->overlap.part_floats : 0,
+        .n_requests = self->pipeline.n_requests,
+        .part_floats = overlaps ? self->overlap.part_floats : 0,
     };
-    self->one_gradient = job->pipeline == 0 && (!self->overlap.on || self->table.n_servers == 1);
-    TRY(mst_client_new(&client, &self->client));
-    for (uint32_t slot = 0; slot < self->n_slots; slot++)
-        mst_worker_ranges(self, mst_client_list(self->client, slot));
+    TRY(mst_client_new(&options, &self->client));
+    self->pipeline.client = self->gradient.client = self->client;
+    self->gradient.overlap = overlaps ? &self->overlap : NULL;
+    self->gradient.one_buffer = job->pipeline == 0 && (!overlaps || self->table.n_servers == 1);
+    for (uint32_t i = 0; i < self->pipeline.n_requests; i++)
+        mst_worker_gradient_ranges(&self->gradient, mst_client_list(self->client, i));
     return MST_OK;
 }
 
-static mst_status make_turns(mst_worker *self)
+/* Connects the parts of the worker with each other. */
+static void worker_connect_parts(mst_worker *self)
 {
     const mst_worker_job *job = self->job;
-    self->n_slots = job->pipeline + 2;
-    self->max_rows = job->batch > job->global_batch ? job->batch : job->global_batch;
-    self->turns = mst_calloc(self->n_slots, sizeof *self->turns);
-    if (self->turns == NULL)
-        return mst_fail_memory();
-    for (uint32_t slot = 0; slot < self->n_slots; slot++) {
-        self->turns[slot].rows = mst_calloc(self->max_rows, sizeof *self->turns[slot].rows);
-        if (self->turns[slot].rows == NULL)
-            return mst_fail_memory();
-    }
-    return MST_OK;
+    const mst_identity *me = &self->options.net.self;
+    uint64_t apart = job->mode == MST_MODE_SYNC ? 0 : me->index;
+    uint32_t max_rows = job->batch > job->global_batch ? job->batch : job->global_batch;
+    self->rows.job = job;
+    self->rows.link = &self->link;
+    self->rows.index = me->index;
+    self->rows.max_rows = max_rows;
+    self->report.job = job;
+    self->report.link = &self->link;
+    self->gradient.job = job;
+    self->gradient.seed = job->seed + apart * 0x9E3779B97F4A7C15ull;
+    self->gradient.counts = &self->report.counts;
+    self->histograms.gradient = &self->gradient;
+    self->histograms.begun_ns = mst_now_ns();
+    self->overlap.link = &self->link;
+    self->overlap.gradient = &self->gradient;
+    self->overlap.stall_timeout_ms = self->options.stall_timeout_ms;
+    self->eval.job = job;
+    self->eval.link = &self->link;
+    self->eval.report = &self->report;
+    self->eval.table = &self->table;
+    self->pipeline.job = job;
+    self->pipeline.self = *me;
+    self->pipeline.stall_timeout_ms = self->options.stall_timeout_ms;
+    self->pipeline.link = &self->link;
+    self->pipeline.rows = &self->rows;
+    self->pipeline.gradient = &self->gradient;
+    self->pipeline.histograms = &self->histograms;
+    self->pipeline.counts = &self->report.counts;
 }
 
-/* ---- the end ---- */
+/* ---- training ---- */
 
-static mst_status wait_end(mst_worker *self)
+static mst_status worker_wait_end(mst_worker *self)
 {
+    const mst_worker_link *link = &self->link;
     uint64_t patience = self->options.stall_timeout_ms * MST_MS * 10;
     if (patience < END_PATIENCE_S * MST_S)
         patience = END_PATIENCE_S * MST_S;
     uint64_t start = mst_now_ns();
-    while (!self->ended) {
-        uint64_t since = self->heard_ns > start ? self->heard_ns : start;
+    while (!link->ended) {
+        uint64_t since = link->received_ns > start ? link->received_ns : start;
         if (mst_now_ns() >= since + patience)
             return mst_fail(MST_ETIMEOUT, "server 0 at %s has not ended the job for %" PRIu64 " s",
-                            self->servers[0], (uint64_t)(patience / MST_S));
-        TRY(mst_worker_turn(self, since + patience));
+                            link->addresses[0], (uint64_t)(patience / MST_S));
+        TRY(mst_worker_link_poll(&self->link, since + patience));
     }
     return MST_OK;
 }
 
-static mst_status train(mst_worker *self)
+static mst_status worker_train(mst_worker *self)
 {
     const mst_worker_job *job = self->job;
     char from[128];
-    if (job->pipeline + 2 > MST_LISTS)
-        return mst_fail(MST_EUSAGE, "--pipeline %" PRIu32 ": at most %d requests may be in flight",
-                        job->pipeline, MST_LISTS - 2);
-    TRY(make_turns(self));
-    TRY(mst_worker_gradient_init(self));
-    TRY(join(self));
+    TRY(mst_worker_gradient_init(&self->gradient, self->rows.max_rows));
+    TRY(mst_worker_pipeline_init(&self->pipeline, self->rows.max_rows));
+    TRY(worker_join(self));
     if (job->observe != NULL)
-        TRY(mst_ps_clock_ask(&self->clock, self->net, self->peers[0]));
-    snprintf(from, sizeof from, "server 0 at %.80s to let this worker in", self->servers[0]);
-    /* longer than the coordinator waits, who knows for whom */
-    TRY(wait_start(self, welcome_known, from,
-                   2ull * self->options.start_timeout_ms + self->options.net.peer_timeout_ms));
-    if (!self->ended && !self->leaving) {
-        TRY(read_welcome(self));
+        TRY(mst_worker_report_clock(&self->report));
+    snprintf(from, sizeof from, "server 0 at %.80s to admit this worker", self->link.addresses[0]);
+    /* longer than the coordinator waits, which names the missing process */
+    TRY(worker_wait_start(self, worker_has_welcome, from,
+                          2ull * self->options.start_timeout_ms + self->options.net.peer_timeout_ms));
+    if (!self->link.ended && !self->leaving) {
+        TRY(worker_read_welcome(self));
         mst_observe_set_first_step(job->observe,
                                    (uint64_t)json_integer_value(json_object_get(self->welcome, "step")));
-        TRY(mst_worker_overlap_init(self));
-        TRY(make_client(self));
-        mst_net_stats_get(self->net, MST_PEER_NONE, &self->start_stats);
-        self->told_in = self->start_stats.bytes_in;
-        self->told_out = self->start_stats.bytes_out;
-        self->watch.begun_ns = mst_now_ns();
-        TRY(mst_worker_steps(self));
+        TRY(mst_worker_overlap_init(&self->overlap, &self->table));
+        TRY(worker_make_client(self));
+        mst_worker_report_begin(&self->report);
+        TRY(mst_worker_pipeline_run(&self->pipeline));
     }
-    if (!self->ended) {
-        TRY(mst_worker_report(self, MST_REPORT_LAST));
-        TRY(wait_end(self));
+    if (!self->link.ended) {
+        TRY(mst_worker_report_send(&self->report, MST_REPORT_LAST));
+        TRY(worker_wait_end(self));
     }
     return MST_OK;
 }
@@ -286,30 +248,24 @@ static mst_status train(mst_worker *self)
 mst_status mst_worker_run(mst_worker *self, const mst_worker_job *job, mst_worker_counts *counts)
 {
     self->job = job;
-    mst_status st = train(self);
-    if (st == MST_EPEER && !self->ended)
-        st = mst_worker_lost(self, st);
-    if (self->ended)
-        st = end_status(self);
+    worker_connect_parts(self);
+    mst_status st = worker_train(self);
+    if (st == MST_EPEER && !self->link.ended)
+        st = mst_worker_link_lost(&self->link, st);
+    if (self->link.ended)
+        st = mst_worker_link_end_status(&self->link);
     else if (st != MST_OK)
         mst_worker_fail(self, st);
     mst_error error;
     mst_error_save(&error, st);
-    mst_worker_overlap_fini(self);
-    mst_worker_eval_fini(self);
-    *counts = self->counts;
+    mst_worker_overlap_fini(&self->overlap);
+    mst_worker_eval_fini(&self->eval);
+    *counts = self->report.counts;
     mst_spans_detach();
     mst_client_destroy(self->client);
-    self->client = NULL;
-    mst_row_localiser_destroy(self->localiser);
-    self->localiser = NULL;
-    for (uint32_t slot = 0; self->turns != NULL && slot < self->n_slots; slot++) {
-        mst_free(self->turns[slot].rows);
-        mst_free(self->turns[slot].g);
-    }
-    mst_free(self->turns);
-    self->turns = NULL;
-    mst_worker_gradient_fini(self);
+    self->client = self->pipeline.client = self->gradient.client = NULL;
+    mst_worker_pipeline_fini(&self->pipeline);
+    mst_worker_gradient_fini(&self->gradient);
     mst_placement_fini(&self->table);
     self->job = NULL;
     return st == MST_OK ? MST_OK : mst_error_restore(&error);
@@ -318,13 +274,11 @@ mst_status mst_worker_run(mst_worker *self, const mst_worker_job *job, mst_worke
 void mst_worker_fail(mst_worker *self, mst_status status)
 {
     mst_error error;
-    if (!self->up[0])
+    if (!self->link.up[0])
         return;
     mst_error_save(&error, status);
-    mst_message m = {.type = MST_PS_FAIL};
-    if (mst_ps_send_json(
-            self->net, self->peers[0], &m,
-            json_pack("{s:i, s:o}", "code", (int)error.code, "text", mst_worker_text(error.text))) == MST_OK)
-        (void)mst_net_flush(self->net, mst_now_ns() + FAREWELL_NS);
+    json_t *json = json_pack("{s:i, s:o}", "code", (int)error.code, "text", mst_worker_text(error.text));
+    if (mst_worker_link_send_json(&self->link, &(mst_message){.type = MST_PS_FAIL}, json) == MST_OK)
+        (void)mst_net_flush(self->link.net, mst_now_ns() + FLUSH_NS);
     mst_error_restore(&error);
 }

@@ -1,12 +1,6 @@
-/* Evaluation by the chief; contract in worker_impl.h and worker.h.
- *
- * The evaluation thread opens the sets, and hands over the list of what they touch; the owner of the net
- * tells every server its part. At each cut the servers send the values of their parts, which come together in
- * a buffer of the cut; the whole buffer goes to the thread, and its figures come back. The owner never waits
- * for any of this, and the thread never touches the net but to wake it.
- *
- * Ownership: a cut is the owner's until it is pushed to `todo` and from when it is popped from `done`; the
- * list is the thread's until it says that it is opened. */
+/* Evaluation by the chief; contract in worker_eval.h. */
+#include "ps/worker_eval.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -14,11 +8,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "observe/observe.h"
-#include "ps/worker_impl.h"
 
-#define IDLE_MS 1000 /* how often a thread without work looks up; nothing depends on it */
+#define IDLE_MS 1000 /* the longest wait of a thread without work, which is woken for work */
 
-static void cut_destroy(mst_eval_cut *cut)
+static void eval_cut_destroy(mst_eval_cut *cut)
 {
     if (cut == NULL)
         return;
@@ -32,12 +25,12 @@ static void cut_destroy(mst_eval_cut *cut)
 
 static void *eval_main(void *arg)
 {
-    mst_worker *self = arg;
+    mst_worker_eval *self = arg;
     const mst_worker_evaluation *evaluation = &self->job->evaluation;
     mst_eval_cut *cut = NULL;
     void *item;
     for (;;) {
-        mst_status st = mst_queue_pop(self->eval.todo, &item, IDLE_MS);
+        mst_status st = mst_queue_pop(self->todo, &item, IDLE_MS);
         if (st == MST_ETIMEOUT)
             continue;
         if (st != MST_OK || item == NULL)
@@ -45,7 +38,7 @@ static void *eval_main(void *arg)
         cut = item;
         uint64_t start = mst_now_ns();
         mst_spans_attach_beside(mst_observe_spans(self->job->observe), 1, MST_PHASE_EVALUATE);
-        cut->status = cut->opening ? evaluation->open(evaluation->arg, &self->eval.list)
+        cut->status = cut->opening ? evaluation->open(evaluation->arg, &self->list)
                                    : evaluation->run(evaluation->arg, cut->values, &cut->result);
         if (cut->status != MST_OK)
             mst_error_save(&cut->error, cut->status);
@@ -53,141 +46,135 @@ static void *eval_main(void *arg)
             evaluation->watch(evaluation->arg, cut->step, cut->values);
         mst_spans_leave();
         cut->seconds = mst_seconds_since(start);
-        if (mst_queue_push(self->eval.done, cut, 0) != MST_OK) { /* closed: nobody asks any more */
-            cut_destroy(cut);
+        if (mst_queue_push(self->done, cut, 0) != MST_OK) { /* closed: no result is expected */
+            eval_cut_destroy(cut);
             return NULL;
         }
-        mst_net_wake(self->net);
+        mst_net_wake(self->link->net);
     }
 }
 
-static mst_status start_thread(mst_worker *self)
+static mst_status eval_start_thread(mst_worker_eval *self)
 {
-    mst_worker_eval *e = &self->eval;
-    TRY(mst_queue_new("evaluations", MST_WORKER_CUTS + 1, &e->todo));
-    TRY(mst_queue_new("evaluated", MST_WORKER_CUTS + 1, &e->done));
+    TRY(mst_queue_new("evaluations", MST_WORKER_CUTS + 1, &self->todo));
+    TRY(mst_queue_new("evaluated", MST_WORKER_CUTS + 1, &self->done));
     mst_eval_cut *opening = mst_zalloc(sizeof *opening);
     if (opening == NULL)
         return mst_fail_memory();
     opening->opening = true;
-    mst_status st = mst_queue_push(e->todo, opening, 0);
+    mst_status st = mst_queue_push(self->todo, opening, 0);
     if (st != MST_OK) {
-        cut_destroy(opening);
+        eval_cut_destroy(opening);
         return st;
     }
-    if (pthread_create(&e->thread, NULL, eval_main, self) != 0)
+    if (pthread_create(&self->thread, NULL, eval_main, self) != 0)
         return mst_fail(MST_EIO, "cannot start the evaluation thread");
-    e->started = true;
+    self->started = true;
     return MST_OK;
 }
 
-static void drain(mst_queue *queue)
+static void eval_drain(mst_queue *queue)
 {
     void *item = NULL;
     if (queue == NULL)
         return;
     mst_queue_close(queue);
     while (mst_queue_pop(queue, &item, 0) == MST_OK && item != NULL)
-        cut_destroy(item);
+        eval_cut_destroy(item);
     mst_queue_destroy(queue);
 }
 
-void mst_worker_eval_fini(mst_worker *self)
+void mst_worker_eval_fini(mst_worker_eval *self)
 {
-    mst_worker_eval *e = &self->eval;
-    if (e->started) {
+    if (self->started) {
         const mst_worker_evaluation *evaluation = &self->job->evaluation;
-        mst_queue_close(e->todo);
-        mst_queue_close(e->done);
+        mst_queue_close(self->todo);
+        mst_queue_close(self->done);
         if (evaluation->stop != NULL)
             evaluation->stop(evaluation->arg);
-        pthread_join(e->thread, NULL);
+        pthread_join(self->thread, NULL);
     }
-    drain(e->todo);
-    drain(e->done);
+    eval_drain(self->todo);
+    eval_drain(self->done);
     for (uint32_t i = 0; i < MST_WORKER_CUTS; i++)
-        cut_destroy(e->cuts[i]);
-    for (uint32_t s = 0; e->staging != NULL && s < self->options.n_servers; s++)
-        mst_free(e->staging[s]);
-    mst_free(e->staging);
-    mst_free(e->parts);
-    mst_free(e->first_keys);
-    mst_key_list_fini(&e->list);
-    uint64_t bytes_out = e->bytes_out;
-    memset(e, 0, sizeof *e);
-    e->bytes_out = bytes_out;
+        eval_cut_destroy(self->cuts[i]);
+    for (uint32_t s = 0; self->staging != NULL && s < self->link->n_servers; s++)
+        mst_free(self->staging[s]);
+    mst_free(self->staging);
+    mst_free(self->shares);
+    mst_free(self->first_keys);
+    mst_key_list_fini(&self->list);
+    *self =
+        (mst_worker_eval){.job = self->job, .link = self->link, .report = self->report, .table = self->table};
 }
 
 /* ---- the list ---- */
 
-static mst_status send_part(mst_worker *self, uint32_t s, const mst_key_list *part)
+static mst_status eval_send_share(mst_worker_eval *self, uint32_t s, const mst_key_list *share)
 {
     mst_step_head head = {0};
-    uint8_t start[MST_STEP_HEAD], *bytes = mst_alloc(mst_step_list_bound(part) + 1);
+    uint8_t start[MST_STEP_HEAD], *bytes = mst_alloc(mst_step_list_bound(share) + 1);
     if (bytes == NULL)
         return mst_fail_memory();
-    size_t n = mst_step_list_encode(part, &head, bytes);
+    size_t n = mst_step_list_encode(share, &head, bytes);
     mst_step_head_encode(&head, start);
     mst_message m = {.type = MST_PS_EVAL_LIST, .flags = MST_STEP_PULL};
     mst_piece pieces[] = {{start, sizeof start}, {bytes, n}};
-    mst_status st = mst_net_send(self->net, self->peers[s], &m, pieces, 2, NULL);
-    self->eval.bytes_out += sizeof start + n;
+    mst_status st = mst_net_send(self->link->net, self->link->peers[s], &m, pieces, 2, NULL);
+    self->report->eval_bytes_out += sizeof start + n;
     mst_free(bytes);
     return st;
 }
 
-/* The sets are open: every server hears which of its floats they touch. */
-static mst_status send_list(mst_worker *self)
+/* The sets are open: sends every server its share of the list. */
+static mst_status eval_send_list(mst_worker_eval *self)
 {
-    mst_worker_eval *e = &self->eval;
-    uint32_t n = self->options.n_servers, width = self->table.width;
-    uint64_t ranges = mst_key_list_range_floats(&e->list);
-    e->empty = e->list.n_ranges == 0 && e->list.n_keys == 0;
-    if (e->list.n_keys > 0 && width == 0)
-        return mst_fail(MST_EUSAGE, "evaluation names keys of a model that has none");
-    e->key_start = width > 0 ? (uint32_t)((ranges + width - 1) / width) : 0;
-    e->floats = width > 0 ? ((uint64_t)e->key_start + e->list.n_keys) * width : ranges;
-    e->parts = mst_calloc(n, sizeof *e->parts);
-    e->first_keys = mst_calloc(n, sizeof *e->first_keys);
-    e->staging = mst_calloc(n, sizeof *e->staging);
-    if (e->parts == NULL || e->first_keys == NULL || e->staging == NULL)
+    uint32_t n = self->link->n_servers, width = self->table->width;
+    uint64_t ranges = mst_key_list_range_floats(&self->list);
+    self->empty = self->list.n_ranges == 0 && self->list.n_keys == 0;
+    if (self->list.n_keys > 0 && width == 0)
+        return mst_fail(MST_EUSAGE, "evaluation lists keys of a model that has none");
+    self->key_start = width > 0 ? (uint32_t)((ranges + width - 1) / width) : 0;
+    self->floats = width > 0 ? ((uint64_t)self->key_start + self->list.n_keys) * width : ranges;
+    self->shares = mst_calloc(n, sizeof *self->shares);
+    self->first_keys = mst_calloc(n, sizeof *self->first_keys);
+    self->staging = mst_calloc(n, sizeof *self->staging);
+    if (self->shares == NULL || self->first_keys == NULL || self->staging == NULL)
         return mst_fail_memory();
     for (uint32_t s = 0; s < n; s++) {
-        mst_placement_part(&self->table, &e->list, s, &e->parts[s], &e->first_keys[s]);
-        TRY(send_part(self, s, &e->parts[s]));
+        mst_placement_part(self->table, &self->list, s, &self->shares[s], &self->first_keys[s]);
+        TRY(eval_send_share(self, s, &self->shares[s]));
     }
-    e->opened = true;
+    self->opened = true;
     return MST_OK;
 }
 
 /* ---- values, inside events ---- */
 
-static uint64_t part_floats(const mst_worker *self, uint32_t s)
+static uint64_t eval_share_floats(const mst_worker_eval *self, uint32_t s)
 {
-    return mst_key_list_floats(&self->eval.parts[s], self->table.width);
+    return mst_key_list_floats(&self->shares[s], self->table->width);
 }
 
-mst_status mst_worker_eval_body(mst_worker *self, uint32_t server, const mst_message *m, void **out)
+mst_status mst_worker_eval_body(mst_worker_eval *self, uint32_t server, const mst_message *m, void **out)
 {
-    mst_worker_eval *e = &self->eval;
-    if (!e->opened)
-        return mst_fail(MST_EINPUT, "values to evaluate came before anybody asked for them");
-    uint64_t size = part_floats(self, server) * sizeof(float);
+    if (!self->opened)
+        return mst_fail(MST_EINPUT, "values to evaluate arrived before they were requested");
+    uint64_t size = eval_share_floats(self, server) * sizeof(float);
     if (m->size != size)
         return mst_fail(MST_EINPUT,
-                        "values to evaluate have %" PRIu64 " bytes, but those of server %" PRIu32
-                        " take %" PRIu64,
+                        "values to evaluate have %" PRIu64 " bytes, but server %" PRIu32 " has %" PRIu64,
                         m->size, server, size);
-    if (e->staging[server] == NULL)
-        e->staging[server] = mst_alloc(size);
-    if (e->staging[server] == NULL)
+    if (self->staging[server] == NULL)
+        self->staging[server] = mst_alloc(size);
+    if (self->staging[server] == NULL)
         return mst_fail_memory();
-    *out = e->staging[server];
+    *out = self->staging[server];
     return MST_OK;
 }
 
-/* Where float `first` of the vector, inside a range of the list, stands among the values. */
-static uint64_t place_of(const mst_key_list *list, uint64_t first)
+/* The position among the values of float `first` of the vector, which lies inside a range of the list. */
+static uint64_t eval_place_of(const mst_key_list *list, uint64_t first)
 {
     uint64_t at = 0;
     for (uint32_t i = 0; i < list->n_ranges; i++) {
@@ -199,33 +186,31 @@ static uint64_t place_of(const mst_key_list *list, uint64_t first)
     return 0;
 }
 
-/* Puts a server's values where they belong. */
-static void place_values(const mst_worker *self, uint32_t s, const uint8_t *in, float *out)
+/* Copies a server's values to their positions. */
+static void eval_place_values(const mst_worker_eval *self, uint32_t s, const uint8_t *in, float *out)
 {
-    const mst_worker_eval *e = &self->eval;
-    const mst_key_list *part = &e->parts[s];
-    uint32_t width = self->table.width;
-    for (uint32_t i = 0; i < part->n_ranges; i++) {
-        size_t size = part->ranges[i].count * sizeof *out;
-        memcpy(out + place_of(&e->list, part->ranges[i].first), in, size);
+    const mst_key_list *share = &self->shares[s];
+    uint32_t width = self->table->width;
+    for (uint32_t i = 0; i < share->n_ranges; i++) {
+        size_t size = share->ranges[i].count * sizeof *out;
+        memcpy(out + eval_place_of(&self->list, share->ranges[i].first), in, size);
         in += size;
     }
-    if (part->n_keys > 0)
-        memcpy(out + ((uint64_t)e->key_start + e->first_keys[s]) * width, in,
-               (size_t)part->n_keys * width * sizeof *out);
+    if (share->n_keys > 0)
+        memcpy(out + ((uint64_t)self->key_start + self->first_keys[s]) * width, in,
+               (size_t)share->n_keys * width * sizeof *out);
 }
 
-/* The cut whose values are coming together; a new one when it is the first to hear of it. */
-static mst_status find_cut(mst_worker *self, uint32_t number, uint32_t *out)
+/* Finds the cut that the values belong to, or makes it for the first values. */
+static mst_status eval_find_cut(mst_worker_eval *self, uint32_t number, uint32_t *out)
 {
-    mst_worker_eval *e = &self->eval;
     uint32_t at = MST_WORKER_CUTS;
     for (uint32_t i = 0; i < MST_WORKER_CUTS; i++) {
-        if (e->cuts[i] != NULL && e->cuts[i]->cut == number) {
+        if (self->cuts[i] != NULL && self->cuts[i]->cut == number) {
             *out = i;
             return MST_OK;
         }
-        if (e->cuts[i] == NULL)
+        if (self->cuts[i] == NULL)
             at = i;
     }
     if (at == MST_WORKER_CUTS)
@@ -234,106 +219,105 @@ static mst_status find_cut(mst_worker *self, uint32_t number, uint32_t *out)
     if (cut == NULL)
         return mst_fail_memory();
     cut->cut = number;
-    cut->n_missing = self->options.n_servers;
-    cut->here = mst_calloc(self->options.n_servers, sizeof *cut->here);
-    cut->values = mst_alloc_lines((e->floats + 16) * sizeof *cut->values);
+    cut->n_missing = self->link->n_servers;
+    cut->here = mst_calloc(self->link->n_servers, sizeof *cut->here);
+    cut->values = mst_alloc_lines((self->floats + 16) * sizeof *cut->values);
     if (cut->here == NULL || cut->values == NULL) {
-        cut_destroy(cut);
+        eval_cut_destroy(cut);
         return mst_fail_memory();
     }
-    memset(cut->values, 0, (e->floats + 16) * sizeof *cut->values); /* the gap before the keys, too */
-    e->cuts[at] = cut;
+    memset(cut->values, 0, (self->floats + 16) * sizeof *cut->values); /* including the gap before the keys */
+    self->cuts[at] = cut;
     *out = at;
     return MST_OK;
 }
 
-mst_status mst_worker_eval_values(mst_worker *self, uint32_t server, const mst_message *m)
+mst_status mst_worker_eval_values(mst_worker_eval *self, uint32_t server, const mst_message *m, bool *whole)
 {
-    mst_worker_eval *e = &self->eval;
+    *whole = false;
     uint32_t at = 0;
-    if (!e->opened)
-        return mst_fail(MST_EINPUT, "values to evaluate came before anybody asked for them");
-    if (m->size != part_floats(self, server) * sizeof(float))
-        return mst_fail(MST_EINPUT, "values to evaluate of server %" PRIu32 " are missing", server);
-    self->counts.eval_bytes_in += m->size;
-    if (e->empty) {
-        mst_worker_eval_asked(self, m->count);
+    if (!self->opened)
+        return mst_fail(MST_EINPUT, "values to evaluate arrived before they were requested");
+    if (m->size != eval_share_floats(self, server) * sizeof(float))
+        return mst_fail(MST_EINPUT, "values to evaluate from server %" PRIu32 " are missing", server);
+    self->report->counts.eval_bytes_in += m->size;
+    if (self->empty) {
+        mst_worker_eval_announce(self, m->count);
         return MST_OK;
     }
-    TRY(find_cut(self, m->count, &at));
-    mst_eval_cut *cut = e->cuts[at];
+    TRY(eval_find_cut(self, m->count, &at));
+    mst_eval_cut *cut = self->cuts[at];
     if (cut->here[server])
-        return mst_fail(MST_EINPUT, "values of cut %" PRIu32 " came twice from server %" PRIu32, m->count,
+        return mst_fail(MST_EINPUT, "values of cut %" PRIu32 " arrived twice from server %" PRIu32, m->count,
                         server);
     cut->here[server] = true;
     if (server == 0)
         cut->step = m->step;
     if (m->size > 0)
-        place_values(self, server, e->staging[server], cut->values);
+        eval_place_values(self, server, self->staging[server], cut->values);
     if (--cut->n_missing > 0)
         return MST_OK;
-    e->cuts[at] = NULL;
-    self->watch.due = true;
-    mst_status st = mst_queue_push(e->todo, cut, 0);
+    self->cuts[at] = NULL;
+    *whole = true;
+    mst_status st = mst_queue_push(self->todo, cut, 0);
     if (st != MST_OK) {
-        cut_destroy(cut);
-        mst_worker_note(self, st, true);
+        eval_cut_destroy(cut);
+        mst_worker_link_note(self->link, st, true);
     }
     return MST_OK;
 }
 
-void mst_worker_eval_asked(mst_worker *self, uint32_t cut)
+void mst_worker_eval_announce(mst_worker_eval *self, uint32_t cut)
 {
-    if (cut > self->eval.asked)
-        self->eval.asked = cut;
+    if (cut > self->asked)
+        self->asked = cut;
 }
 
 /* ---- results ---- */
 
-static mst_status send_result(mst_worker *self, uint32_t cut, json_t *result)
+static mst_status eval_send_result(mst_worker_eval *self, uint32_t cut, json_t *result)
 {
     mst_message m = {.type = MST_PS_EVAL_RESULT, .count = cut};
-    return mst_ps_send_json(self->net, self->peers[0], &m, result);
+    return mst_worker_link_send_json(self->link, &m, result);
 }
 
-static json_t *failure_json(const mst_error *error)
+static json_t *eval_failure_json(const mst_error *error)
 {
     return json_pack("{s:o, s:i}", "error", mst_worker_text(error->text), "code", (int)error->code);
 }
 
-static mst_status take_done(mst_worker *self, mst_eval_cut *cut)
+static mst_status eval_take_done(mst_worker_eval *self, mst_eval_cut *cut)
 {
-    mst_worker_eval *e = &self->eval;
-    self->counts.eval_seconds += cut->seconds;
+    self->report->counts.eval_seconds += cut->seconds;
     if (cut->status != MST_OK) {
-        e->failed = e->failed || cut->opening;
+        self->failed = self->failed || cut->opening;
         mst_warn("evaluation failed: %s", cut->error.text);
-        return send_result(self, cut->cut, failure_json(&cut->error));
+        return eval_send_result(self, cut->cut, eval_failure_json(&cut->error));
     }
     if (cut->opening)
-        return send_list(self);
-    self->counts.n_evaluations++;
-    TRY(mst_worker_report(self, 0)); /* it may be the last thing this worker does */
-    return send_result(self, cut->cut, json_incref(cut->result));
+        return eval_send_list(self);
+    self->report->counts.n_evaluations++;
+    TRY(mst_worker_report_send(self->report, 0)); /* this may be the last message of this worker */
+    return eval_send_result(self, cut->cut, json_incref(cut->result));
 }
 
-mst_status mst_worker_eval_attend(mst_worker *self)
+mst_status mst_worker_eval_attend(mst_worker_eval *self)
 {
-    mst_worker_eval *e = &self->eval;
     void *item = NULL;
-    if (!e->chief)
+    if (!self->chief)
         return MST_OK;
-    if (!e->started)
-        return start_thread(self);
-    while (mst_queue_length(e->done) > 0 && mst_queue_pop(e->done, &item, 0) == MST_OK && item != NULL) {
+    if (!self->started)
+        return eval_start_thread(self);
+    while (mst_queue_length(self->done) > 0 && mst_queue_pop(self->done, &item, 0) == MST_OK &&
+           item != NULL) {
         mst_eval_cut *cut = item;
-        mst_status st = take_done(self, cut);
-        cut_destroy(cut);
+        mst_status st = eval_take_done(self, cut);
+        eval_cut_destroy(cut);
         TRY(st);
     }
-    if (e->opened && e->empty && e->asked > e->answered) {
-        e->answered = e->asked;
-        return send_result(self, e->asked, json_object());
+    if (self->opened && self->empty && self->asked > self->answered) {
+        self->answered = self->asked;
+        return eval_send_result(self, self->asked, json_object());
     }
     return MST_OK;
 }

@@ -1,22 +1,16 @@
-/* Gradients on pulled weights; contract in worker_impl.h.
- *
- * A slot's floats are the model's dense ranges, in ascending order, then the weights of the batch's keys; a
- * gradient is laid out the same way. The model computes on them as it would on the store: its ranges and its
- * key 0 are pointed there, and the rows carry localised keys. Keys below the dense prefix keep their numbers,
- * which is right because the prefix is the first range. With --dense-model the slot holds the whole vector
- * and rows stay as they are.
- *
- * Sums have the order they have in the local strategy: row by row, key by key. */
+/* Gradients on pulled weights; contract in worker_gradient.h. */
+#include "ps/worker_gradient.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "ps/worker_impl.h"
+#include "ps/worker_overlap.h"
 
-/* Where range i stands among a slot's floats, and the dense prefix. */
-static mst_status place_ranges(mst_worker *self)
+/* Sets the position of every range among the floats of a request, and the dense prefix. */
+static mst_status gradient_place_ranges(mst_worker_gradient *self)
 {
     const mst_grad *l = &self->layout;
     const mst_range *prefix = NULL;
@@ -35,13 +29,12 @@ static mst_status place_ranges(mst_worker *self)
     if (prefix->size % l->width != 0 || (!self->job->dense_model && self->range_at[prefix - l->ranges] != 0))
         return mst_fail(
             MST_EUNSUPPORTED,
-            "the dense prefix of %s is not the first of its parameters: train it with --dense-model",
+            "the dense prefix of %s is not the first of its parameters; train it with --dense-model",
             self->job->model->ops->name);
     return MST_OK;
 }
 
-/* Keys of the sparse view. */
-static uint64_t n_sparse_keys(const mst_worker *self)
+uint64_t mst_worker_gradient_keys(const mst_worker_gradient *self)
 {
     const mst_params *p = self->job->params;
     for (uint32_t i = 0; i < p->n_views; i++)
@@ -50,34 +43,35 @@ static uint64_t n_sparse_keys(const mst_worker *self)
     return 0;
 }
 
-mst_status mst_worker_gradient_init(mst_worker *self)
+mst_status mst_worker_gradient_init(mst_worker_gradient *self, uint32_t max_rows)
 {
     const mst_model *model = self->job->model;
     memset(&self->layout, 0, sizeof self->layout);
     model->ops->layout(model, self->job->params, &self->layout);
-    TRY(place_ranges(self));
-    if (self->layout.width != 0) {
+    TRY(gradient_place_ranges(self));
+    if (self->layout.width != 0)
         TRY(mst_grad_init(&self->sparse, NULL, 0, self->layout.sparse_offset, self->layout.width, 1));
-        if (!self->job->dense_model)
-            TRY(mst_row_localiser_new(n_sparse_keys(self), self->n_slots, &self->localiser));
-    }
     TRY(mst_model_scratch_new(model, self->job->batch, self->job->n_threads, true, &self->scratch));
-    self->coefs = mst_calloc(self->max_rows, sizeof *self->coefs);
+    self->coefs = mst_calloc(max_rows, sizeof *self->coefs);
     if (self->coefs == NULL)
         return mst_fail_memory();
     return MST_OK;
 }
 
-void mst_worker_gradient_fini(mst_worker *self)
+void mst_worker_gradient_fini(mst_worker_gradient *self)
 {
     mst_grad_fini(&self->sparse);
     mst_model_scratch_free(self->job->model, self->scratch);
     mst_free(self->coefs);
     self->scratch = NULL;
     self->coefs = NULL;
+    for (uint32_t i = 0; i < MST_LISTS; i++) {
+        mst_free(self->buffers[i].g);
+        self->buffers[i] = (mst_gradient_buffer){0};
+    }
 }
 
-void mst_worker_ranges(const mst_worker *self, mst_key_list *list)
+void mst_worker_gradient_ranges(const mst_worker_gradient *self, mst_key_list *list)
 {
     const mst_grad *l = &self->layout;
     list->n_ranges = 0;
@@ -96,62 +90,63 @@ void mst_worker_ranges(const mst_worker *self, mst_key_list *list)
     }
 }
 
-static mst_status gradient_room(mst_turn *turn, uint64_t floats)
+static mst_status gradient_reserve(mst_worker_gradient *self, uint32_t request, uint64_t floats)
 {
-    if (floats <= turn->g_room)
+    mst_gradient_buffer *buffer = &self->buffers[self->one_buffer ? 0 : request];
+    if (floats <= buffer->capacity)
         return MST_OK;
-    mst_free(turn->g);
-    turn->g_room = 0;
-    uint64_t room = floats + floats / 4;
-    turn->g = mst_alloc_lines((size_t)room * sizeof *turn->g);
-    if (turn->g == NULL)
+    mst_free(buffer->g);
+    buffer->capacity = 0;
+    uint64_t capacity = floats + floats / 4;
+    buffer->g = mst_alloc_lines((size_t)capacity * sizeof *buffer->g);
+    if (buffer->g == NULL)
         return mst_fail_memory();
-    turn->g_room = room;
+    buffer->capacity = capacity;
     return MST_OK;
 }
 
-/* What is random in the step. Asynchronous workers draw numbers of their own; worker 0 alone draws what local
- * training draws. */
-static mst_step step_of(const mst_worker *self, uint32_t slot)
+/* The random numbers of the step. Asynchronous workers draw their own; worker 0 alone draws the numbers that
+ * local training draws. */
+static mst_step gradient_step(const mst_worker_gradient *self, uint32_t request,
+                              const mst_worker_batch *batch)
 {
-    const mst_turn *turn = &self->turns[slot];
-    uint64_t apart = self->job->mode == MST_MODE_SYNC ? 0 : self->options.net.self.index;
     return (mst_step){
-        .seed = self->job->seed + apart * 0x9E3779B97F4A7C15ull,
-        .number = turn->step != 0 ? turn->step : mst_client_reply(self->client, slot)->version + 1,
-        .first_row = turn->first_row,
+        .seed = self->seed,
+        .number = batch->step != 0 ? batch->step : mst_client_reply(self->client, request)->version + 1,
+        .first_row = batch->first_row,
     };
 }
 
-/* A share that has grown, because another worker was lost, is computed in parts of a batch each. With
- * clipping no gradient is final before all are there. */
-static mst_status compute_parts(mst_worker *self, uint32_t slot, const mst_weights *w, float scale,
-                                mst_grad *grad, mst_loss_sum *sum)
+/* Computes a share that has grown, because another worker was lost, one batch at a time. With clipping no
+ * gradient is final before all are computed. *waited_ns: time spent waiting for weights. */
+static mst_status gradient_compute_batches(mst_worker_gradient *self, uint32_t request,
+                                           const mst_worker_batch *batch, const mst_weights *w, float scale,
+                                           mst_grad *grad, mst_loss_sum *sum, uint64_t *waited_ns)
 {
     const mst_model *model = self->job->model;
-    const mst_batch *batch = &self->turns[slot].batch;
-    mst_overlap_step step = {.step = step_of(self, slot)};
+    mst_worker_overlap *overlap = self->overlap;
+    mst_overlap_step step = {.step = gradient_step(self, request, batch)};
     mst_status st = MST_OK;
-    if (self->overlap.on)
-        mst_worker_overlap_begin(self, slot, &step);
-    for (uint32_t from = 0; st == MST_OK && from < batch->n_rows; from += self->job->batch) {
-        mst_batch part = mst_batch_part(batch, from, self->job->batch);
-        if (self->overlap.on && from + part.n_rows == batch->n_rows && !self->job->clip)
+    if (overlap != NULL)
+        mst_worker_overlap_begin(overlap, request, &step);
+    for (uint32_t from = 0; st == MST_OK && from < batch->batch.n_rows; from += self->job->batch) {
+        mst_batch some = mst_batch_part(&batch->batch, from, self->job->batch);
+        if (overlap != NULL && from + some.n_rows == batch->batch.n_rows && !self->job->clip)
             mst_worker_overlap_last(&step);
-        st = model->ops->compute(model, self->scratch, &part, w, scale, grad, &step.step, sum);
-        step.step.first_row += part.n_rows;
+        st = model->ops->compute(model, self->scratch, &some, w, scale, grad, &step.step, sum);
+        step.step.first_row += some.n_rows;
     }
-    if (!self->overlap.on)
+    if (overlap == NULL)
         return st;
     mst_error error;
     mst_error_save(&error, st);
-    mst_status end = mst_worker_overlap_end(self);
-    self->waited_seconds = (double)self->overlap.waited_ns * 1e-9;
+    mst_status end = mst_worker_overlap_end(overlap);
+    *waited_ns = overlap->waited_ns;
     return st != MST_OK ? mst_error_restore(&error) : end;
 }
 
-/* The model's weights, or its gradient, at a slot's floats. */
-static void point(const mst_worker *self, float *floats, mst_weights *out)
+/* Points the model's weights, or its gradient, at the floats of a request. */
+static void gradient_point(const mst_worker_gradient *self, float *floats, mst_weights *out)
 {
     for (uint32_t i = 0; i < self->layout.n_ranges; i++)
         out->ranges[i] = floats + self->range_at[i];
@@ -160,7 +155,7 @@ static void point(const mst_worker *self, float *floats, mst_weights *out)
     out->map_scratch = NULL;
 }
 
-static void add_contributions(const mst_contributions *list, uint32_t width, float *g)
+static void gradient_add(const mst_contributions *list, uint32_t width, float *g)
 {
     for (size_t i = 0; i < list->n; i++) {
         float *at = g + (size_t)list->keys[i] * width;
@@ -169,7 +164,7 @@ static void add_contributions(const mst_contributions *list, uint32_t width, flo
     }
 }
 
-static double square_of(const float *g, uint64_t n)
+static double gradient_square(const float *g, uint64_t n)
 {
     double square = 0.0;
     for (uint64_t i = 0; i < n; i++)
@@ -177,72 +172,72 @@ static double square_of(const float *g, uint64_t n)
     return square;
 }
 
-static void scale_by(float *g, uint64_t n, float by)
+static void gradient_scale(float *g, uint64_t n, float by)
 {
     for (uint64_t i = 0; i < n; i++)
         g[i] *= by;
 }
 
-/* Scales the gradient down to the limit. State among it is no gradient. */
-static void clip(const mst_grad *grad, float *g, uint64_t n, double limit)
+/* Scales the gradient down to the limit. Ranges that hold state are no gradient. */
+static void gradient_clip(const mst_grad *grad, float *g, uint64_t n, double limit)
 {
-    double square = square_of(g, n);
+    double square = gradient_square(g, n);
     for (uint32_t i = 0; i < grad->n_ranges; i++)
-        square -= grad->ranges[i].state ? square_of(grad->ranges[i].g, grad->ranges[i].size) : 0.0;
+        square -= grad->ranges[i].state ? gradient_square(grad->ranges[i].g, grad->ranges[i].size) : 0.0;
     double norm = sqrt(square > 0.0 ? square : 0.0);
     if (norm <= limit)
         return;
     float by = (float)(limit / norm);
-    scale_by(g, n, by);
+    gradient_scale(g, n, by);
     for (uint32_t i = 0; i < grad->n_ranges; i++)
         if (grad->ranges[i].state)
-            scale_by(grad->ranges[i].g, grad->ranges[i].size, 1.0f / by);
+            gradient_scale(grad->ranges[i].g, grad->ranges[i].size, 1.0f / by);
 }
 
-mst_status mst_worker_compute(mst_worker *self, uint32_t slot, mst_loss_sum *sum)
+mst_status mst_worker_gradient_compute(mst_worker_gradient *self, uint32_t request,
+                                       const mst_worker_batch *batch, mst_loss_sum *sum)
 {
     const mst_model *model = self->job->model;
-    mst_turn *turn = &self->turns[slot];
-    uint64_t floats = mst_client_floats(self->client, slot), start = mst_now_ns();
+    const mst_batch *rows = &batch->batch;
+    uint64_t floats = mst_client_floats(self->client, request), start = mst_now_ns(), waited_ns = 0;
     double limit = self->job->optimizer->options.clip_norm;
     *sum = (mst_loss_sum){0};
-    self->waited_seconds = 0.0;
-    self->watch.g = NULL;
-    TRY(gradient_room(mst_worker_gradient_of(self, slot), floats));
-    float *sums = mst_worker_gradient_of(self, slot)->g;
-    bool fresh = model->overwrites && turn->batch.n_rows > 0 && self->layout.width == 0 &&
-                 !self->job->dense_model; /* the ranges are all there is */
+    self->last = NULL;
+    TRY(gradient_reserve(self, request, floats));
+    float *sums = mst_worker_gradient_of(self, request);
+    bool fresh = model->overwrites && rows->n_rows > 0 && self->layout.width == 0 &&
+                 !self->job->dense_model; /* the ranges are the whole gradient */
     if (floats > 0 && !fresh)
         memset(sums, 0, floats * sizeof *sums);
-    if (turn->batch.n_rows == 0)
+    if (rows->n_rows == 0)
         return MST_OK;
 
     mst_weights w, g;
-    mst_grad grad = self->layout; /* the dense ranges lie in g; contributions are the worker's */
-    float scale = 1.0f / (float)turn->batch.n_rows;
-    point(self, mst_client_weights(self->client, slot), &w);
-    point(self, sums, &g);
+    mst_grad grad = self->layout; /* the dense ranges lie in g; contributions in self->sparse */
+    float scale = 1.0f / (float)rows->n_rows;
+    gradient_point(self, mst_client_weights(self->client, request), &w);
+    gradient_point(self, sums, &g);
     for (uint32_t i = 0; i < grad.n_ranges; i++)
         grad.ranges[i].g = g.ranges[i];
     grad.fresh = fresh;
     grad.n_owners = self->sparse.n_owners;
     grad.owners = self->sparse.owners;
     if (model->ops->coefficients != NULL && self->layout.width != 0) {
-        model->ops->coefficients(model, &turn->batch, &w, scale, self->coefs, &grad, sum);
-        model->ops->scatter(model, &turn->batch, self->coefs, scale, &g, 0, UINT32_MAX);
+        model->ops->coefficients(model, rows, &w, scale, self->coefs, &grad, sum);
+        model->ops->scatter(model, rows, self->coefs, scale, &g, 0, UINT32_MAX);
     } else {
         if (self->sparse.owners != NULL)
             self->sparse.owners[0].n = 0;
-        TRY(compute_parts(self, slot, &w, scale, &grad, sum));
+        TRY(gradient_compute_batches(self, request, batch, &w, scale, &grad, sum, &waited_ns));
         if (self->sparse.owners != NULL && g.sparse != NULL)
-            add_contributions(&self->sparse.owners[0], self->layout.width, g.sparse);
+            gradient_add(&self->sparse.owners[0], self->layout.width, g.sparse);
     }
     if (self->job->clip && limit > 0.0)
-        clip(&grad, sums, floats, limit);
-    self->counts.compute_seconds += mst_seconds_since(start) - self->waited_seconds;
-    self->counts.wait_seconds += self->waited_seconds;
-    self->watch.g = sums;
-    self->watch.step = step_of(self, slot).number;
-    mst_worker_watch_gradient(self);
+        gradient_clip(&grad, sums, floats, limit);
+    double waited = (double)waited_ns * 1e-9;
+    self->counts->compute_seconds += mst_seconds_since(start) - waited;
+    self->counts->wait_seconds += waited;
+    self->last = sums;
+    self->last_step = gradient_step(self, request, batch).number;
     return MST_OK;
 }

@@ -1,21 +1,15 @@
-/* Communication beside computation; contract in worker_impl.h.
- *
- * While the training thread computes on a model that is large enough, the net and everything of the worker
- * that its events touch belong to a loop thread: it takes weights as they come, so that the forward pass
- * starts with the first layer's, and sends parts of the gradient as the backward pass finishes them. The
- * training thread hands the net over before it computes and takes it back afterwards; in between it only
- * reads weights that were announced, writes gradients that it has not announced, and touches what is named
- * here.
- *
- *   need   waits until the loop thread has announced the range's weights (here)
- *   ready  announces the range's gradient (final), and wakes the loop thread
+/* Communication while a worker computes; contract in worker_overlap.h.
  *
  * Invariants
- * 1. phase, under the lock, says whose the net is: RUN and END the loop thread's, IDLE the training thread's.
+ * 1. phase, under the lock, states the owner of the net: the loop thread in RUN and END, the training thread
+ * in IDLE.
  * 2. here[i] is set, with release, after the last float of range i was received; final[i] after its last
- * float was computed. Neither goes back before the next batch.
- * 3. What the loop thread failed with is kept in `failure`; it then stops polling, and waits under way end.
- * 4. Parts leave in descending order of their floats: a range that is final waits for those behind it. */
+ * float was computed. Neither is cleared before the next batch.
+ * 3. A failure of the loop thread is kept in `failure`; the thread then stops polling, and waits end.
+ * 4. Parts leave in descending order of their floats: a range that is final waits for the ranges behind it.
+ */
+#include "ps/worker_overlap.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -24,226 +18,222 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "observe/spans.h"
-#include "ps/worker_impl.h"
+#include "observe/trace_file.h"
 
-#define LOOP_NS (200 * MST_MS) /* how long the loop thread polls at a time; it is woken for everything */
+#define LOOP_NS (200 * MST_MS) /* the longest poll of the loop thread, which is woken for every change */
 
-/* Waits a while for the other thread, under the lock. */
-static void wait_moved(mst_worker_overlap *o, uint64_t until_ns)
+/* Waits for the other thread, under the lock. */
+static void overlap_wait(mst_worker_overlap *self, uint64_t until_ns)
 {
     struct timespec until = {.tv_sec = (time_t)(until_ns / MST_S), .tv_nsec = (long)(until_ns % MST_S)};
-    pthread_cond_timedwait(&o->moved, &o->lock, &until);
+    pthread_cond_timedwait(&self->moved, &self->lock, &until);
 }
 
-static bool is_set(const atomic_bool *flag)
+static bool overlap_is_set(const atomic_bool *flag)
 {
     return atomic_load_explicit(flag, memory_order_acquire);
 }
 
 /* ---- the loop thread ---- */
 
-/* Announces ranges whose weights have come. */
-static void announce(mst_worker *self)
+/* Announces ranges whose weights have arrived. */
+static void overlap_announce(mst_worker_overlap *self)
 {
-    mst_worker_overlap *o = &self->overlap;
     bool news = false;
-    for (uint32_t i = 0; i < self->layout.n_ranges; i++) {
-        if (is_set(&o->here[i]) ||
-            !mst_client_has(self->client, o->slot, self->range_at[i], self->layout.ranges[i].size))
+    for (uint32_t i = 0; i < self->gradient->layout.n_ranges; i++) {
+        if (overlap_is_set(&self->here[i]) ||
+            !mst_client_has(self->gradient->client, self->request, self->gradient->range_at[i],
+                            self->gradient->layout.ranges[i].size))
             continue;
-        atomic_store_explicit(&o->here[i], true, memory_order_release);
+        atomic_store_explicit(&self->here[i], true, memory_order_release);
         news = true;
     }
     if (!news)
         return;
-    pthread_mutex_lock(&o->lock);
-    pthread_cond_broadcast(&o->moved);
-    pthread_mutex_unlock(&o->lock);
+    pthread_mutex_lock(&self->lock);
+    pthread_cond_broadcast(&self->moved);
+    pthread_mutex_unlock(&self->lock);
 }
 
-/* Sends what the backward pass has finished. */
-static mst_status send_final(mst_worker *self)
+/* Sends the ranges that the backward pass has finished. */
+static mst_status overlap_send_final(mst_worker_overlap *self)
 {
-    mst_worker_overlap *o = &self->overlap;
-    uint32_t n = o->n_sent;
-    while (n < self->layout.n_ranges && is_set(&o->final[o->order[n]]))
+    uint32_t n = self->n_sent;
+    while (n < self->gradient->layout.n_ranges && overlap_is_set(&self->final[self->order[n]]))
         n++;
-    if (n == o->n_sent)
+    if (n == self->n_sent)
         return MST_OK;
-    o->n_sent = n;
-    return mst_client_push_early(self->client, o->slot, mst_worker_gradient_of(self, o->slot)->g,
-                                 self->range_at[o->order[n - 1]]);
+    self->n_sent = n;
+    return mst_client_push_early(self->gradient->client, self->request,
+                                 mst_worker_gradient_of(self->gradient, self->request),
+                                 self->gradient->range_at[self->order[n - 1]]);
 }
 
-static bool runs(mst_worker_overlap *o)
+static bool overlap_runs(mst_worker_overlap *self)
 {
-    pthread_mutex_lock(&o->lock);
-    bool run = o->phase == MST_OVERLAP_RUN;
-    pthread_mutex_unlock(&o->lock);
+    pthread_mutex_lock(&self->lock);
+    bool run = self->phase == MST_OVERLAP_RUN;
+    pthread_mutex_unlock(&self->lock);
     return run;
 }
 
-static void loop(mst_worker *self)
+static void overlap_loop(mst_worker_overlap *self)
 {
     mst_status st = MST_OK;
-    announce(self);
-    while (st == MST_OK && !self->ended && runs(&self->overlap)) {
-        st = mst_worker_turn(self, mst_now_ns() + LOOP_NS);
-        announce(self);
+    overlap_announce(self);
+    while (st == MST_OK && !self->link->ended && overlap_runs(self)) {
+        st = mst_worker_link_poll(self->link, mst_now_ns() + LOOP_NS);
+        overlap_announce(self);
         if (st == MST_OK)
-            st = send_final(self);
+            st = overlap_send_final(self);
     }
     if (st != MST_OK)
-        mst_error_save(&self->overlap.failure, st);
+        mst_error_save(&self->failure, st);
 }
 
-static void *loop_main(void *arg)
+static void *overlap_main(void *arg)
 {
-    mst_worker *self = arg;
-    mst_worker_overlap *o = &self->overlap;
-    pthread_mutex_lock(&o->lock);
-    while (o->phase != MST_OVERLAP_QUIT) {
-        if (o->phase != MST_OVERLAP_RUN) {
-            wait_moved(o, mst_now_ns() + MST_S);
+    mst_worker_overlap *self = arg;
+    pthread_mutex_lock(&self->lock);
+    while (self->phase != MST_OVERLAP_QUIT) {
+        if (self->phase != MST_OVERLAP_RUN) {
+            overlap_wait(self, mst_now_ns() + MST_S);
             continue;
         }
-        pthread_mutex_unlock(&o->lock);
-        loop(self);
-        pthread_mutex_lock(&o->lock);
-        o->phase = MST_OVERLAP_IDLE;
-        pthread_cond_broadcast(&o->moved);
+        pthread_mutex_unlock(&self->lock);
+        overlap_loop(self);
+        pthread_mutex_lock(&self->lock);
+        self->phase = MST_OVERLAP_IDLE;
+        pthread_cond_broadcast(&self->moved);
     }
-    pthread_mutex_unlock(&o->lock);
+    pthread_mutex_unlock(&self->lock);
     return NULL;
 }
 
 /* ---- the step, on the threads that compute ---- */
 
-static mst_status need(mst_step *step, uint32_t range)
+static mst_status overlap_need(mst_step *step, uint32_t range)
 {
-    mst_worker *self = ((mst_overlap_step *)step)->worker;
-    mst_worker_overlap *o = &self->overlap;
-    if (is_set(&o->here[range]))
+    mst_worker_overlap *self = ((mst_overlap_step *)step)->overlap;
+    if (overlap_is_set(&self->here[range]))
         return MST_OK;
-    uint64_t start = mst_now_ns(), deadline = start + self->options.stall_timeout_ms * MST_MS;
-    mst_phase before =
-        mst_span_enter(self->job->mode == MST_MODE_SYNC ? MST_PHASE_BARRIER_WAIT : MST_PHASE_PULL_WAIT);
-    pthread_mutex_lock(&o->lock);
-    while (!is_set(&o->here[range]) && o->phase == MST_OVERLAP_RUN && mst_now_ns() < deadline)
-        wait_moved(o, deadline);
-    o->waited_ns += mst_now_ns() - start;
-    pthread_mutex_unlock(&o->lock);
+    uint64_t start = mst_now_ns(), deadline = start + self->stall_timeout_ms * MST_MS;
+    mst_phase before = mst_span_enter(self->gradient->job->mode == MST_MODE_SYNC ? MST_PHASE_BARRIER_WAIT
+                                                                                 : MST_PHASE_PULL_WAIT);
+    pthread_mutex_lock(&self->lock);
+    while (!overlap_is_set(&self->here[range]) && self->phase == MST_OVERLAP_RUN && mst_now_ns() < deadline)
+        overlap_wait(self, deadline);
+    self->waited_ns += mst_now_ns() - start;
+    pthread_mutex_unlock(&self->lock);
     mst_span_enter(before);
-    mst_worker_trace_flight(self);
-    if (is_set(&o->here[range]))
+    if (mst_tracing())
+        mst_trace_counter(MST_TRACE_FLIGHT, mst_client_in_flight(self->gradient->client));
+    if (overlap_is_set(&self->here[range]))
         return MST_OK;
     TRY(mst_worker_overlap_end(self));
-    if (self->ended)
+    if (self->link->ended)
         return mst_fail(MST_ESTOPPED, "the coordinator has ended the job");
-    return mst_client_wait(self->client, o->slot, mst_now_ns()); /* which names the server */
+    return mst_client_wait(self->gradient->client, self->request, mst_now_ns()); /* names the server */
 }
 
-static mst_status ready(mst_step *step, uint32_t range)
+static mst_status overlap_ready(mst_step *step, uint32_t range)
 {
-    mst_worker *self = ((mst_overlap_step *)step)->worker;
-    atomic_store_explicit(&self->overlap.final[range], true, memory_order_release);
-    mst_net_wake(self->net);
+    mst_worker_overlap *self = ((mst_overlap_step *)step)->overlap;
+    atomic_store_explicit(&self->final[range], true, memory_order_release);
+    mst_net_wake(self->link->net);
     return MST_OK;
 }
 
 /* ---- from outside ---- */
 
-/* Ranges by where they end, the last one first. */
-static void order_ranges(mst_worker *self)
+/* Sorts the ranges by position, the last one first. */
+static void overlap_order_ranges(mst_worker_overlap *self)
 {
-    mst_worker_overlap *o = &self->overlap;
-    for (uint32_t i = 0; i < self->layout.n_ranges; i++) {
+    for (uint32_t i = 0; i < self->gradient->layout.n_ranges; i++) {
         uint32_t at = i;
-        for (; at > 0 && self->range_at[o->order[at - 1]] < self->range_at[i]; at--)
-            o->order[at] = o->order[at - 1];
-        o->order[at] = i;
+        for (; at > 0 && self->gradient->range_at[self->order[at - 1]] < self->gradient->range_at[i]; at--)
+            self->order[at] = self->order[at - 1];
+        self->order[at] = i;
     }
 }
 
-mst_status mst_worker_overlap_init(mst_worker *self)
+mst_status mst_worker_overlap_init(mst_worker_overlap *self, const mst_placement *table)
 {
-    mst_worker_overlap *o = &self->overlap;
     uint64_t most = 0;
-    if (self->layout.width != 0 || self->job->dense_model || self->job->part_floats == 0)
+    if (self->gradient->layout.width != 0 || self->gradient->job->dense_model ||
+        self->gradient->job->part_floats == 0)
         return MST_OK;
-    for (uint32_t s = 0; s < self->table.n_servers; s++) {
+    for (uint32_t s = 0; s < table->n_servers; s++) {
         uint64_t floats = 0;
-        for (uint32_t i = 0; i < self->table.n_partitions; i++)
-            floats += self->table.partitions[i].server == s ? self->table.partitions[i].count : 0;
+        for (uint32_t i = 0; i < table->n_partitions; i++)
+            floats += table->partitions[i].server == s ? table->partitions[i].count : 0;
         most = floats > most ? floats : most;
     }
-    o->part_floats = self->job->part_floats > MST_PART_MIN ? self->job->part_floats : MST_PART_MIN;
-    if (most <= o->part_floats)
+    self->part_floats =
+        self->gradient->job->part_floats > MST_PART_MIN ? self->gradient->job->part_floats : MST_PART_MIN;
+    if (most <= self->part_floats)
         return MST_OK;
-    order_ranges(self);
+    overlap_order_ranges(self);
     pthread_condattr_t attributes;
-    bool made = pthread_mutex_init(&o->lock, NULL) == 0;
+    bool made = pthread_mutex_init(&self->lock, NULL) == 0;
     if (!made || pthread_condattr_init(&attributes) != 0)
         return mst_fail_memory();
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    made = pthread_cond_init(&o->moved, &attributes) == 0;
+    made = pthread_cond_init(&self->moved, &attributes) == 0;
     pthread_condattr_destroy(&attributes);
-    if (!made || pthread_create(&o->thread, NULL, loop_main, self) != 0)
-        return mst_fail(MST_EIO, "cannot start the thread that sends while another computes");
-    o->on = true;
+    if (!made || pthread_create(&self->thread, NULL, overlap_main, self) != 0)
+        return mst_fail(MST_EIO, "cannot start the thread that communicates while the worker computes");
+    self->on = true;
     return MST_OK;
 }
 
-void mst_worker_overlap_fini(mst_worker *self)
+void mst_worker_overlap_fini(mst_worker_overlap *self)
 {
-    mst_worker_overlap *o = &self->overlap;
-    if (!o->on)
+    if (!self->on)
         return;
-    pthread_mutex_lock(&o->lock);
-    o->phase = MST_OVERLAP_QUIT;
-    pthread_cond_broadcast(&o->moved);
-    pthread_mutex_unlock(&o->lock);
-    pthread_join(o->thread, NULL);
-    pthread_cond_destroy(&o->moved);
-    pthread_mutex_destroy(&o->lock);
-    o->on = false;
+    pthread_mutex_lock(&self->lock);
+    self->phase = MST_OVERLAP_QUIT;
+    pthread_cond_broadcast(&self->moved);
+    pthread_mutex_unlock(&self->lock);
+    pthread_join(self->thread, NULL);
+    pthread_cond_destroy(&self->moved);
+    pthread_mutex_destroy(&self->lock);
+    self->on = false;
 }
 
-void mst_worker_overlap_begin(mst_worker *self, uint32_t slot, mst_overlap_step *step)
+void mst_worker_overlap_begin(mst_worker_overlap *self, uint32_t request, mst_overlap_step *step)
 {
-    mst_worker_overlap *o = &self->overlap;
-    step->worker = self;
-    step->step.need = need;
-    o->slot = slot;
-    o->n_sent = 0;
-    o->waited_ns = 0;
-    o->failure.code = MST_OK;
-    for (uint32_t i = 0; i < self->layout.n_ranges; i++) {
-        atomic_store_explicit(&o->here[i], false, memory_order_relaxed);
-        atomic_store_explicit(&o->final[i], false, memory_order_relaxed);
+    step->overlap = self;
+    step->step.need = overlap_need;
+    self->request = request;
+    self->n_sent = 0;
+    self->waited_ns = 0;
+    self->failure.code = MST_OK;
+    for (uint32_t i = 0; i < self->gradient->layout.n_ranges; i++) {
+        atomic_store_explicit(&self->here[i], false, memory_order_relaxed);
+        atomic_store_explicit(&self->final[i], false, memory_order_relaxed);
     }
-    pthread_mutex_lock(&o->lock);
-    o->phase = MST_OVERLAP_RUN;
-    pthread_cond_broadcast(&o->moved);
-    pthread_mutex_unlock(&o->lock);
+    pthread_mutex_lock(&self->lock);
+    self->phase = MST_OVERLAP_RUN;
+    pthread_cond_broadcast(&self->moved);
+    pthread_mutex_unlock(&self->lock);
 }
 
 void mst_worker_overlap_last(mst_overlap_step *step)
 {
-    step->step.ready = ready;
+    step->step.ready = overlap_ready;
 }
 
-mst_status mst_worker_overlap_end(mst_worker *self)
+mst_status mst_worker_overlap_end(mst_worker_overlap *self)
 {
-    mst_worker_overlap *o = &self->overlap;
-    pthread_mutex_lock(&o->lock);
-    if (o->phase == MST_OVERLAP_RUN) {
-        o->phase = MST_OVERLAP_END;
-        mst_net_wake(self->net);
-        pthread_cond_broadcast(&o->moved);
+    pthread_mutex_lock(&self->lock);
+    if (self->phase == MST_OVERLAP_RUN) {
+        self->phase = MST_OVERLAP_END;
+        mst_net_wake(self->link->net);
+        pthread_cond_broadcast(&self->moved);
     }
-    while (o->phase != MST_OVERLAP_IDLE) /* the loop thread never polls for longer than that */
-        wait_moved(o, mst_now_ns() + LOOP_NS);
-    pthread_mutex_unlock(&o->lock);
-    return o->failure.code == MST_OK ? MST_OK : mst_error_restore(&o->failure);
+    while (self->phase != MST_OVERLAP_IDLE) /* the loop thread polls no longer than that */
+        overlap_wait(self, mst_now_ns() + LOOP_NS);
+    pthread_mutex_unlock(&self->lock);
+    return self->failure.code == MST_OK ? MST_OK : mst_error_restore(&self->failure);
 }

@@ -44,7 +44,7 @@ chmod +x after
 rm -rf run
 MUSTER=$muster MUSTER_LAUNCH_BINARY=$work/after expect 0 launch --workers 2 --grace 60 --logs none -- \
   train t.cache --epochs 1 --mode async --run run --start-timeout 500
-grep -qxF 'launch: worker 1 is lost (exit 3): the job has ended already: this worker came too late' err || fail "the late worker"
+grep -qxF 'launch: worker 1 is lost (exit 3): the job has ended already; this worker is too late' err || fail "the late worker"
 
 # The order of joins leaves no trace: text, whose rows are dealt by block, is cut among servers at the same keys, and a
 # synchronous run repeats its checkpoint byte for byte.

@@ -275,7 +275,7 @@ static void no_welcome(void **state)
     j->worker.net.peer_timeout_ms = 2000;
     assert_int_equal(job_run(j), MST_ETIMEOUT);
     assert_non_null(strstr(mst_error_text(), "waited 4 s for server 0 at script-"));
-    assert_non_null(strstr(mst_error_text(), "to let this worker in"));
+    assert_non_null(strstr(mst_error_text(), "to admit this worker"));
     job_free(j);
 }
 

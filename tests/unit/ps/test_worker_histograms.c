@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "observe/observe.h"
-#include "ps/worker_impl.h"
+#include "ps/worker_histograms.h"
 
 /* Histograms written since the last call. */
 static unsigned written(mst_observe *observe)
@@ -30,30 +30,30 @@ static unsigned written(mst_observe *observe)
 static void test_no_step_comes_twice(void **state)
 {
     static const float g[] = {1.0f, -2.0f};
-    static mst_worker worker;
+    static mst_worker_gradient gradient;
+    mst_worker_histograms histograms = {.gradient = &gradient};
     mst_params params = {.n_views = 1, .size = 2};
     mst_observe_options options = {.process = "worker-0", .role = "worker", .n_threads = 1, .events = true};
     (void)state;
     params.views[0] = (mst_view){.name = "bias", .size = 2, .n_dims = 1, .dims = {2}};
     mst_worker_job job = {.params = &params, .observe = mst_observe_new(&options)};
-    mst_worker_watch *watch = &worker.watch;
-    worker.job = &job;
-    worker.layout = (mst_grad){.n_ranges = 1, .ranges = {{.size = 2}}};
-    watch->due = true;
-    mst_worker_watch_gradient(&worker);
+    gradient.job = &job;
+    gradient.layout = (mst_grad){.n_ranges = 1, .ranges = {{.size = 2}}};
+    histograms.due = true;
+    mst_worker_histograms_write(&histograms);
     assert_int_equal(written(job.observe), 0); /* nothing was computed yet */
-    watch->g = g;
-    watch->step = 7;
-    mst_worker_watch_gradient(&worker);
+    gradient.last = g;
+    gradient.last_step = 7;
+    mst_worker_histograms_write(&histograms);
     assert_int_equal(written(job.observe), 1);
-    mst_worker_watch_gradient(&worker);
-    assert_int_equal(written(job.observe), 0); /* nobody evaluates */
-    watch->due = true;
-    mst_worker_watch_gradient(&worker);
+    mst_worker_histograms_write(&histograms);
+    assert_int_equal(written(job.observe), 0); /* there is no evaluation */
+    histograms.due = true;
+    mst_worker_histograms_write(&histograms);
     assert_int_equal(written(job.observe), 0); /* the worker had no rows since */
-    watch->step = 12;
-    mst_worker_watch_gradient(&worker);
-    assert_int_equal(written(job.observe), 1); /* which the evaluation was still to have */
+    gradient.last_step = 12;
+    mst_worker_histograms_write(&histograms);
+    assert_int_equal(written(job.observe), 1); /* for the evaluation that had none */
     mst_observe_destroy(job.observe);
 }
 

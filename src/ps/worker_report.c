@@ -1,0 +1,71 @@
+/* A worker's reports; contract in worker_report.h. */
+#include "ps/worker_report.h"
+
+#include "base/clock.h"
+#include "observe/observe.h"
+
+#define REPORT_NS (1 * MST_S)
+#define BYTES_NS  (50 * MST_MS) /* the longest delay of the bytes in spans */
+
+void mst_worker_report_begin(mst_worker_report *self)
+{
+    mst_net_stats_get(self->link->net, MST_PEER_NONE, &self->start);
+    self->in = self->start.bytes_in;
+    self->out = self->start.bytes_out;
+}
+
+static void report_count_bytes(mst_worker_report *self, mst_net_stats *stats)
+{
+    mst_net_stats_get(self->link->net, MST_PEER_NONE, stats);
+    mst_span_bytes(stats->bytes_in - self->in, stats->bytes_out - self->out);
+    self->in = stats->bytes_in;
+    self->out = stats->bytes_out;
+    self->counted_ns = mst_now_ns();
+}
+
+static json_t *report_json(const mst_worker_counts *c)
+{
+    return json_pack("{s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:I, s:f, s:I}", "steps",
+                     (json_int_t)c->steps, "rows", (json_int_t)c->rows, "dropped_steps",
+                     (json_int_t)c->dropped_steps, "dropped_rows", (json_int_t)c->dropped_rows,
+                     "compute_seconds", c->compute_seconds, "wait_seconds", c->wait_seconds, "input_seconds",
+                     c->input_seconds, "bytes_out", (json_int_t)c->bytes_out, "bytes_in",
+                     (json_int_t)c->bytes_in, "eval_bytes_in", (json_int_t)c->eval_bytes_in, "eval_seconds",
+                     c->eval_seconds, "n_evaluations", (json_int_t)c->n_evaluations);
+}
+
+mst_status mst_worker_report_send(mst_worker_report *self, uint32_t flags)
+{
+    mst_worker_counts *c = &self->counts;
+    mst_worker_link *link = self->link;
+    struct mst_observe *observe = self->job->observe;
+    mst_net_stats stats;
+    report_count_bytes(self, &stats);
+    c->bytes_out = stats.bytes_out - self->start.bytes_out - self->eval_bytes_out;
+    c->bytes_in = stats.bytes_in - self->start.bytes_in - c->eval_bytes_in;
+    self->reported_ns = mst_now_ns();
+    mst_observe_link(observe, stats.link, 8.0 * (double)stats.rate);
+    if (flags & MST_REPORT_LAST)
+        mst_observe_end(observe);
+    TRY(mst_ps_send_log(link->net, link->peers[0], observe));
+    if (observe != NULL && !(flags & MST_REPORT_LAST))
+        TRY(mst_worker_report_clock(self));
+    mst_message m = {.type = MST_PS_REPORT, .flags = flags};
+    return mst_worker_link_send_json(link, &m, report_json(c));
+}
+
+mst_status mst_worker_report_tick(mst_worker_report *self)
+{
+    uint64_t now = mst_now_ns();
+    mst_net_stats stats;
+    if (now - self->reported_ns >= REPORT_NS)
+        return mst_worker_report_send(self, 0);
+    if (self->job->observe != NULL && now - self->counted_ns >= BYTES_NS)
+        report_count_bytes(self, &stats);
+    return MST_OK;
+}
+
+mst_status mst_worker_report_clock(mst_worker_report *self)
+{
+    return mst_ps_clock_ask(&self->clock, self->link->net, self->link->peers[0]);
+}
