@@ -102,13 +102,12 @@ static mst_status open_reader(void *arg, const mst_text_list *files, mst_dataset
 /* The program's net takes the place of options that name or change one. */
 static mst_status use_net(muster_options *options)
 {
-    static const char *const names[] = {"net", "image", "activation", "init", "hidden"};
     mst_settings *s = &options->settings;
     if (options->net == NULL)
         return MST_OK;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (mst_options_is_set(s->groups, s->n_groups, names[i]))
-            return mst_fail(MST_EUSAGE, "--%s is of no use: the program brings its own net", names[i]);
+    const char *name = mst_options_set_with(s->groups, s->n_groups, MST_MODEL_OPTION_OF_NET);
+    if (name != NULL)
+        return mst_fail(MST_EUSAGE, "--%s is of no use: the program brings its own net", name);
     if (mst_options_is_set(s->groups, s->n_groups, "model") &&
         !mst_model_has(mst_models[s->model.model], MST_MODEL_NET_FILE))
         return mst_fail(MST_EUSAGE, "--model %s is of no use: the program brings its own net",

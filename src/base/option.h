@@ -57,10 +57,12 @@ typedef enum mst_option_fact {
     MST_OPTION_LIMIT = 1 << 10,       /* ends a training, and so can be what the runs of a sweep share */
     MST_OPTION_IF_GIVEN = 1 << 11,    /* giving its default has another effect than not giving it */
     MST_OPTION_SELF_NAMED = 1 << 12,  /* its values are clear without its name */
+    MST_OPTION_OF_REPEAT = 1 << 13,   /* differs between the repeated runs of a group */
     /* About one process or command; says nothing about the training. */
     MST_OPTION_PRIVATE =
         MST_OPTION_MAY_DIFFER | MST_OPTION_NOT_RESUMED | MST_OPTION_NOT_RECORDED | MST_OPTION_NOT_COMPARED,
-    MST_OPTION_FACT_FREE = 1 << 16, /* this bit and higher ones: facts that the component of a table names */
+    MST_OPTION_FACT_FREE =
+        1 << 16, /* this and higher bits: facts that a component names (data/format.h, model.h) */
 } mst_option_fact;
 
 /* A table ends with a row whose name is NULL. */
@@ -111,6 +113,8 @@ mst_status mst_options_adopt(mst_option_group *groups, size_t n, const json_t *v
 char *mst_option_text(const json_t *value);
 
 bool mst_options_is_set(const mst_option_group *groups, size_t n, const char *name);
+/* The name of the first option that is set and has the fact; NULL: none. */
+const char *mst_options_set_with(const mst_option_group *groups, size_t n, unsigned fact);
 
 /* The row of that name; NULL when the table has none. */
 const mst_option *mst_option_row(const mst_option *table, const char *name);

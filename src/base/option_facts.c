@@ -13,6 +13,15 @@ const mst_option *mst_option_row(const mst_option *table, const char *name)
     return NULL;
 }
 
+const char *mst_options_set_with(const mst_option_group *groups, size_t n, unsigned fact)
+{
+    for (size_t g = 0; g < n; g++)
+        for (size_t i = 0; groups[g].table[i].name != NULL; i++)
+            if ((groups[g].set >> i & 1) != 0 && (groups[g].table[i].facts & fact) != 0)
+                return groups[g].table[i].name;
+    return NULL;
+}
+
 const char *mst_options_word(const mst_option_group *groups, size_t n, const char *name, size_t *length)
 {
     mst_option_place place;

@@ -106,7 +106,7 @@ mst_status mst_apply_open(mst_apply *self, const mst_command *command, mst_optio
                     mst_options_is_set(groups, n, "criteo-numeric") ||
                     mst_options_is_set(groups, n, "tf-keys");
     self->data.labels_given = mst_options_is_set(groups, n, "labels-from");
-    const char *image_option = mst_images_option_given(groups, n);
+    const char *image_option = mst_options_set_with(groups, n, MST_DATA_OPTION_OF_IMAGES);
     int64_t features = self->data.features;
     bool best;
     TRY(mst_checkpoint_find_model(self->words.items[0], self->options.last, &self->checkpoint, &best));

@@ -116,7 +116,7 @@ static mst_status run(int argc, char **argv)
     }
     data.labels_given = mst_options_is_set(groups, 4, "labels-from");
     TRY_OUT(st, mst_dataset_open(&paths, &data, &dataset));
-    TRY_OUT(st, mst_images_option_check(mst_images_option_given(groups, 4), dataset));
+    TRY_OUT(st, mst_images_option_check(mst_options_set_with(groups, 4, MST_DATA_OPTION_OF_IMAGES), dataset));
     mst_dataset_warn_left_out(dataset);
     key = source_key(dataset, &data);
     sink.source_key = key;

@@ -15,6 +15,7 @@
 #include "launch/launch_plan.h"
 #include "launch/launch_remote.h"
 #include "mpi/mpi.h"
+#include "options/option_tables.h"
 #include "run/run_dir.h"
 
 #define SECRET_BYTES 32
@@ -29,6 +30,8 @@ typedef struct launch_options {
 enum { DEPLOY_NONE, DEPLOY_SINGLE, DEPLOY_CLUSTER, DEPLOY_CLUSTER2 };
 
 #define FIELD(name) .offset = offsetof(launch_options, name)
+#define WITH_MPI    .option = "mpi", .values = "true"
+#define WITHOUT_MPI .option = "mpi", .values = "false"
 static const mst_option launch_table[] = {
     {.name = "servers",
      .type = MST_OPTION_INT,
@@ -36,40 +39,45 @@ static const mst_option launch_table[] = {
      .fallback = "1",
      .min = 0,
      .max = MST_CLUSTER_MAX,
-     .help = "Servers to start; 0: every worker hosts a share of the model."},
+     .help = "Servers to start; 0: every worker also holds a share of the model.",
+     .needs = {{WITHOUT_MPI}}},
     {.name = "workers",
      .type = MST_OPTION_INT,
      FIELD(workers),
      .fallback = "1",
      .min = 1,
      .max = MST_CLUSTER_MAX,
-     .help = "Workers to start."},
+     .help = "Workers to start.",
+     .needs = {{WITHOUT_MPI}}},
     {.name = "deploy",
      .type = MST_OPTION_CHOICE,
      FIELD(deploy),
      .fallback = "none",
      .choices = "none|single|cluster|cluster2",
-     .help = "Instead of --servers and --workers: single is 1 server and 1 worker, cluster 1 server and 2 "
-             "workers on 2 "
-             "hosts, cluster2 1 server and 3 workers on 3 hosts; the server is beside worker 0."},
+     .help =
+         "Preset for --servers and --workers. single: 1 server and 1 worker; cluster: 1 server and 2 workers "
+         "on 2 hosts; cluster2: 1 server and 3 workers on 3 hosts. The server runs on the host of worker 0.",
+     .needs = {{WITHOUT_MPI}}},
     {.name = "hosts",
      .type = MST_OPTION_TEXT,
      FIELD(hosts),
      .metavar = "FILE",
-     .help = "Hosts to start them on, one per line: HOST [slots=N] [address=A]. Servers, and then workers, "
-             "go to the "
-             "hosts in turn from the first one on. Without it everything runs here."},
+     .help = "Hosts to start processes on, one per line: HOST [slots=N] [address=A]. Servers, then workers, "
+             "are assigned to the hosts in turn, starting with the first. Without it, all processes run on "
+             "this host."},
     {.name = "copy",
      .type = MST_OPTION_FLAG,
      FIELD(copy),
-     .help = "Bring this program along to the hosts, and remove it at the end."},
+     .help = "Copy this program to the hosts, and remove the copies at the end.",
+     .needs = {{WITHOUT_MPI}}},
     {.name = "port",
      .type = MST_OPTION_INT,
      FIELD(port),
      .fallback = MST_CLUSTER_PORT,
      .min = MST_PORT_MIN,
      .max = MST_PORT_MAX,
-     .help = "Server I on the hosts listens at this port + I."},
+     .help = "Server I on the hosts listens at this port + I.",
+     .needs = {{WITHOUT_MPI}}},
     {.name = "logs",
      .type = MST_OPTION_TEXT,
      FIELD(logs),
@@ -80,7 +88,7 @@ static const mst_option launch_table[] = {
      FIELD(ssh),
      .fallback = MST_REMOTE_SSH,
      .metavar = "COMMAND",
-     .help = "What reaches a host; the host and a command are appended to its words."},
+     .help = "Command that connects to a host; the host name and a command are appended."},
     {.name = "grace",
      .type = MST_OPTION_INT,
      FIELD(grace),
@@ -88,7 +96,7 @@ static const mst_option launch_table[] = {
      .min = 0,
      .max = 86400,
      .metavar = "SECONDS",
-     .help = "Time for processes to end, once they are asked to, before they are killed."},
+     .help = "Time that processes have to end after they are asked to stop, before they are killed."},
     {.name = "start-timeout",
      .type = MST_OPTION_INT,
      FIELD(start_timeout),
@@ -96,7 +104,8 @@ static const mst_option launch_table[] = {
      .min = 1,
      .max = 86400,
      .metavar = "SECONDS",
-     .help = "Time for hosts to start their processes, and before that to take a copy."},
+     .help = "Time that hosts have to start their processes, and before that to receive a copy.",
+     .needs = {{WITHOUT_MPI}}},
     {.name = "job",
      .type = MST_OPTION_TEXT,
      FIELD(job),
@@ -105,33 +114,37 @@ static const mst_option launch_table[] = {
     {.name = "mpi",
      .type = MST_OPTION_FLAG,
      FIELD(mpi),
-     .help =
-         "Start --ranks processes by mpirun or mpiexec, for train --strategy allreduce or ps, and matmul."},
+     .help = "Start --ranks processes with mpirun or mpiexec, for train --strategy allreduce or ps, or for "
+             "matmul."},
     {.name = "mpi-plugin",
      .type = MST_OPTION_CHOICE,
      FIELD(mpi_plugin),
      .fallback = "auto",
      .choices = MST_MPI_KINDS,
-     .help = "Which MPI; auto: the first of them that is there."},
+     .help = "MPI implementation; auto: the first one that is installed.",
+     .needs = {{WITH_MPI}}},
     {.name = "ranks",
      .type = MST_OPTION_INT,
      FIELD(ranks),
      .fallback = "0",
      .min = 0,
      .max = MST_CLUSTER_MAX,
-     .help = "With --mpi: processes to start, also -n N; 0: as many as the hosts have slots, or one each."},
+     .help = "Number of processes to start, also -n N; 0: as many as the hosts have slots, or one per host.",
+     .needs = {{WITH_MPI}}},
     {.name = "mpi-args",
      .type = MST_OPTION_TEXT,
      FIELD(mpi_args),
      .metavar = "WORDS",
-     .help = "With --mpi: more words for mpirun or mpiexec."},
+     .help = "More arguments for mpirun or mpiexec.",
+     .needs = {{WITH_MPI}}},
     {.name = "max-restarts",
      .type = MST_OPTION_INT,
      FIELD(max_restarts),
      .fallback = "0",
      .min = 0,
      .max = 1e6,
-     .help = "With --mpi: how often to start the job again with --resume when a rank has died."},
+     .help = "How often to start the job again with --resume after a rank has died.",
+     .needs = {{WITH_MPI}}},
     {.name = NULL},
 };
 
@@ -187,19 +200,20 @@ static mst_status make_command(launch *l, int argc, char **argv)
     return MST_OK;
 }
 
-static mst_status check_mpi_options(const launch *l, const mst_option_group *groups)
+static mst_status check_mpi_options(const launch *l, const mst_option_group *group)
 {
-    static const char *const others[] = {"servers", "workers", "deploy", "copy", "port", "start-timeout"};
-    static const char *const own[] = {"mpi-plugin", "ranks", "mpi-args", "max-restarts"};
-    for (size_t i = 0; l->options.mpi && i < sizeof others / sizeof *others; i++)
-        if (mst_options_is_set(groups, 1, others[i]))
-            return mst_fail(MST_EUSAGE,
-                            "--%s: not with --mpi, where --ranks says how many processes there are; servers "
-                            "among them are train's --servers, behind --",
-                            others[i]);
-    for (size_t i = 0; !l->options.mpi && i < sizeof own / sizeof *own; i++)
-        if (mst_options_is_set(groups, 1, own[i]))
-            return mst_fail(MST_EUSAGE, "--%s: only with --mpi", own[i]);
+    for (size_t i = 0; launch_table[i].name != NULL; i++) {
+        const mst_option *row = &launch_table[i];
+        if ((group->set >> i & 1) == 0 || mst_options_unmet(group, 1, row, MST_NEED_STRICT, NULL) == NULL)
+            continue;
+        return l->options.mpi
+                   ? mst_fail(
+                         MST_EUSAGE,
+                         "--%s: not with --mpi, where --ranks is the number of processes; to make some of "
+                         "them servers, give train --servers after --",
+                         row->name)
+                   : mst_fail(MST_EUSAGE, "--%s: only with --mpi", row->name);
+    }
     if (l->options.mpi && l->options.ranks == 0 && l->options.hosts == NULL)
         return mst_fail(MST_EUSAGE, "launch --mpi: how many processes? Give --ranks N or --hosts FILE");
     return MST_OK;
@@ -235,18 +249,17 @@ static mst_status check_options(launch *l, const mst_option_group *groups, uint3
 /* ---- what stands behind -- ---- */
 
 /* The option of train that a word names, "name" or "no-name" for flags, n letters; NULL: none. */
-static const mst_option *train_option(const char *name, size_t n)
+static const mst_option *train_option(const char *word, size_t n)
 {
-    for (const mst_option *const *table = mst_cmd_train.tables; *table != NULL; table++) {
-        for (const mst_option *o = *table; o->name != NULL; o++) {
-            bool flag = o->type == MST_OPTION_FLAG;
-            if ((strlen(o->name) == n && memcmp(o->name, name, n) == 0) ||
-                (flag && strlen(o->name) + 3 == n && memcmp(name, "no-", 3) == 0 &&
-                 memcmp(o->name, name + 3, n - 3) == 0))
-                return o;
-        }
-    }
-    return NULL;
+    char name[64];
+    if (n >= sizeof name)
+        return NULL;
+    snprintf(name, sizeof name, "%.*s", (int)n, word);
+    const mst_option *row = mst_train_option(name);
+    if (row != NULL || strncmp(name, "no-", 3) != 0)
+        return row;
+    row = mst_train_option(name + 3);
+    return row != NULL && row->type == MST_OPTION_FLAG ? row : NULL;
 }
 
 static mst_status no_input(void)
@@ -267,9 +280,10 @@ static mst_status check_count(const char *name, const char *value, int64_t here)
 
 /* value: "" for flags. What launch decides cannot be said otherwise to the processes; everything else is for
  * train to check. */
-static mst_status check_option(const launch *l, const char *name, const char *value)
+static mst_status check_option(const launch *l, const mst_option *row, const char *value)
 {
-    if (strcmp(name, "role") == 0 || strcmp(name, "index") == 0 || strcmp(name, "cluster") == 0)
+    const char *name = row->name;
+    if ((row->facts & MST_OPTION_OF_PROCESS) != 0)
         return mst_fail(MST_EUSAGE,
                         "--%s behind --: launch gives each process its own; for a process by hand, run "
                         "'muster train --%s' without launch",
@@ -323,7 +337,7 @@ static mst_status check_words(launch *l)
             l->strategy = true;
         if (strcmp(o->name, "run") == 0)
             l->run = value;
-        TRY(check_option(l, o->name, value));
+        TRY(check_option(l, o, value));
     }
     return MST_OK;
 }

@@ -462,15 +462,6 @@ out:
     return st;
 }
 
-const char *mst_images_option_given(const mst_option_group *groups, size_t n)
-{
-    static const char *const names[] = {"image-size", "image-resize", "image-gray"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (mst_options_is_set(groups, n, names[i]))
-            return names[i];
-    return NULL;
-}
-
 bool mst_images_options_matter(const mst_dataset *dataset)
 {
     return dataset->encoded || mst_dataset_has(dataset, MST_DATA_CACHED);

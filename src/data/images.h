@@ -40,13 +40,10 @@ mst_status mst_images_open(const mst_text_list *folders, const mst_data_options 
 /* The files of such a dataset, in order of rows; borrowed. NULL when it is another kind of dataset. */
 const mst_text_list *mst_images_files(const mst_dataset *dataset);
 
-/* The first of --image-size, --image-resize and --image-gray that was given, without its dashes; NULL: none.
- */
-const char *mst_images_option_given(const mst_option_group *groups, size_t n);
-/* Whether they may say something about the rows of a dataset: encoded images, or a cache, which says itself
- * how its rows were read. */
+/* Whether options with the fact MST_DATA_OPTION_OF_IMAGES may have an effect on the rows of a dataset:
+ * encoded images, or a cache, which records how its rows were read. */
 bool mst_images_options_matter(const mst_dataset *dataset);
-/* MST_EUSAGE when one was given (not NULL) that says nothing about the dataset. */
+/* MST_EUSAGE when such an option was given (not NULL) and has no effect on the dataset. */
 mst_status mst_images_option_check(const char *given, const mst_dataset *dataset);
 
 /* Reads "HxW" or "CxHxW" (c not NULL; 1 without a C): each side from 1 to 8192. MST_EUSAGE names the option.

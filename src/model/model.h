@@ -34,7 +34,7 @@ typedef struct mst_model_options {
                                                  NULL-terminated; must outlive the model; or NULL */
 } mst_model_options;
 extern const mst_option mst_model_option_table[];
-#define MST_MODEL_OPTION_OF_NET MST_OPTION_FACT_FREE /* a fact: the option describes a net */
+#define MST_MODEL_OPTION_OF_NET (MST_OPTION_FACT_FREE << 1) /* a fact: the option describes a net */
 
 /* What the data looks like to a model. */
 typedef struct mst_shape {

@@ -86,9 +86,10 @@ void mst_observe_stretches(mst_observe *self, uint64_t step, const char *tag, co
                            size_t n);
 /* What is trained, as mst_event_graph takes it; once, by the coordinator. */
 void mst_observe_graph(mst_observe *self, const json_t *nodes);
-/* The run's options, {"title": {"name": value}}, as text and for the HParams tab, in the evaluator's folder.
- * group: what the run shares with its repeats, whose seeds are then not compared; or NULL. */
-void mst_observe_config(mst_observe *self, const char *group, const json_t *options);
+/* The options of the run as text, and for the HParams tab those that runs are compared by, {"name": value}
+ * without nested values, in the folder of the evaluator. group: the name of the group of repeated runs that
+ * the run belongs to, or NULL. */
+void mst_observe_config(mst_observe *self, const char *group, const json_t *options, const json_t *compared);
 /* The same, at the end; not for a run that is only interrupted. Of several in a folder, the first counts. */
 void mst_observe_run_ends(mst_observe *self, bool failed);
 

@@ -68,53 +68,23 @@ void mst_observe_graph(mst_observe *self, const json_t *nodes)
     mst_observe_end_add(self);
 }
 
-/* What a run is compared by: all options in one object, lists as text. Not where it is written and which of
- * several repeats it is. */
-static json_t *observe_hparams(const char *group, const json_t *options)
-{
-    static const char *const not_compared[] = {"run", "group", "resume", "overwrite"};
-    const char *title, *name;
-    json_t *values, *value, *flat = json_object();
-    json_object_foreach((json_t *)options, title, values)
-    {
-        if (strcmp(title, "output") == 0 || strcmp(title, "process") == 0)
-            continue;
-        json_object_foreach(values, name, value)
-        {
-            char *text = json_is_array(value) ? mst_option_text(value) : NULL;
-            if (text != NULL)
-                json_object_set_new(flat, name, json_string(text));
-            else
-                json_object_set(flat, name, value);
-            mst_free(text);
-        }
-    }
-    for (size_t i = 0; i < sizeof not_compared / sizeof *not_compared; i++)
-        json_object_del(flat, not_compared[i]);
-    if (group != NULL)
-        json_object_del(flat, "seed");
-    return flat;
-}
-
-void mst_observe_config(mst_observe *self, const char *group, const json_t *options)
+void mst_observe_config(mst_observe *self, const char *group, const json_t *options, const json_t *compared)
 {
     double wall;
     if (self == NULL || !self->options.events)
         return;
-    json_t *flat = observe_hparams(group, options);
     char *dump = json_dumps(options, JSON_INDENT(1)),
          *text = dump != NULL ? mst_sprintf("```json\n%s\n```", dump) : NULL;
     mst_bytes *out = observe_begin_event(self, MST_RECORD_EVALUATIONS, &wall);
     if (out != NULL) {
         if (text != NULL)
             mst_event_text(out, wall, self->options.step, "configuration", text);
-        if (flat != NULL)
-            mst_event_run_begins(out, wall, group, flat);
+        if (compared != NULL)
+            mst_event_run_begins(out, wall, group, compared);
         mst_observe_end_add(self);
     }
     mst_free(text);
     free(dump); /* jansson's allocation */
-    json_decref(flat);
 }
 
 void mst_observe_run_ends(mst_observe *self, bool failed)

@@ -16,4 +16,8 @@ const mst_option *mst_train_option(const char *name);
 /* Whether the option has the fact, an mst_option_fact; false of names without a row. */
 bool mst_train_option_is(const char *name, unsigned fact);
 
+/* The options that runs are compared by, {"name": value} with lists as text, from {"title": {"name": value}}.
+ * grouped: the run is one of a group of repeats. New reference or NULL. */
+json_t *mst_train_compared(const json_t *options, bool grouped);
+
 #endif

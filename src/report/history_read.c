@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/figure.h"
 #include "base/option.h"
+#include "options/option_tables.h"
 #include "report/report_impl.h"
 
 static double number(const json_t *object, const char *key)
@@ -236,7 +237,7 @@ void mst_segment_changes(const mst_segment *segment, mst_string *out)
     {
         json_object_foreach(changed, name, pair)
         {
-            if (mst_report_option_matters(group, name) && !counted(segment, name))
+            if (!mst_train_option_is(name, MST_OPTION_NOT_COMPARED) && !counted(segment, name))
                 add_change(name, pair, out);
         }
     }

@@ -10,6 +10,7 @@
 #include "base/figure.h"
 #include "base/file.h"
 #include "base/version.h"
+#include "options/option_tables.h"
 #include "report/report_impl.h"
 
 /* ---- labels and commands ---- */
@@ -20,19 +21,6 @@ static size_t count_name(mst_run_data *const *runs, size_t n, const char *name)
     for (size_t i = 0; i < n; i++)
         found += strcmp(runs[i]->name, name) == 0;
     return found;
-}
-
-/* Options that only say where output goes, or which process this was, make no other model. */
-bool mst_report_option_matters(const char *group, const char *name)
-{
-    static const char *const left_out[] = {"run",    "resume",  "overwrite", "group",
-                                           "config", "dry-run", "json",      "quiet"};
-    if (strcmp(group, "process") == 0 || strcmp(name, "role") == 0)
-        return false;
-    for (size_t i = 0; i < sizeof left_out / sizeof *left_out; i++)
-        if (strcmp(left_out[i], name) == 0)
-            return false;
-    return true;
 }
 
 static bool is_nothing(const json_t *value)
@@ -84,19 +72,18 @@ static void add_starter(const mst_crew *crew, const json_t *files, mst_string *o
         mst_string_format(out, " --strategy=ps --servers=%.0f", crew->servers);
 }
 
-/* Options that who starts the processes gives, or that the strategy has no use for. */
+/* Whether the launcher gives the option to the processes, or the strategy has no use for it. */
 static bool is_of_crew(const mst_crew *crew, const char *name)
 {
-    bool workers = strcmp(name, "workers") == 0, servers = strcmp(name, "servers") == 0;
+    bool of_job = mst_train_option_is(name, MST_OPTION_OF_JOB);
     if (has_ranks(crew) || is_launched(crew))
-        return workers || servers || strcmp(name, "strategy") == 0;
-    return crew->strategy == MST_CREW_LOCAL && (workers || servers);
+        return of_job;
+    return of_job && crew->strategy == MST_CREW_LOCAL && strcmp(name, "strategy") != 0;
 }
 
-static void add_option(const mst_crew *crew, const char *title, const char *name, const json_t *value,
-                       mst_string *out)
+static void add_option(const mst_crew *crew, const char *name, const json_t *value, mst_string *out)
 {
-    if (is_nothing(value) || json_is_object(value) || !mst_report_option_matters(title, name) ||
+    if (is_nothing(value) || json_is_object(value) || mst_train_option_is(name, MST_OPTION_NOT_COMPARED) ||
         is_of_crew(crew, name))
         return;
     mst_string_format(out, " --%s%s", json_is_false(value) ? "no-" : "", name);
@@ -122,7 +109,7 @@ static void add_options(const mst_crew *crew, const json_t *options, const json_
         {
             const json_t *usual = json_object_get(json_object_get(defaults, title), name);
             if (usual == NULL || !json_equal(usual, value))
-                add_option(crew, title, name, value, out);
+                add_option(crew, name, value, out);
         }
     }
 }
@@ -137,7 +124,7 @@ static void add_resumed(const mst_segment *segment, const json_t *files, mst_str
     {
         json_object_foreach(group, name, pair)
         {
-            add_option(&segment->crew, title, name, json_array_get(pair, 1), out);
+            add_option(&segment->crew, name, json_array_get(pair, 1), out);
         }
     }
 }

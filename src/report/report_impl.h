@@ -54,8 +54,6 @@ void mst_report_course(const mst_report *self, size_t run, mst_string *out);
 void mst_report_summary(const mst_report *self, size_t run, mst_string *out);
 /* Of several runs: the fastest, the most accurate, the bottlenecks; nothing of one run (comparison.c). */
 void mst_report_comparison(const mst_report *self, mst_string *out);
-/* Whether an option says anything about what is trained and how. */
-bool mst_report_option_matters(const char *group, const char *name);
 void mst_report_title(const mst_report *self, mst_string *out);
 
 /* ---- pages (html.c) ---- */

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/figure.h"
+#include "options/option_tables.h"
 #include "report/report_impl.h"
 
 #define NO_SAVE_S 1e-6 /* what looking at the clock takes where nothing is saved */
@@ -560,7 +561,7 @@ mst_status mst_report_sheet_options(const mst_report *self, mst_sheet *out)
             json_object_foreach(group, name, value)
             {
                 json_t *usual = json_object_get(json_object_get(self->defaults, title), name);
-                if (!mst_report_option_matters(title, name) || is_nothing(value, self->n > 1) ||
+                if (mst_train_option_is(name, MST_OPTION_NOT_COMPARED) || is_nothing(value, self->n > 1) ||
                     (self->n > 1 ? all_alike(self, title, name) : json_equal(value, usual)))
                     continue;
                 char *flag = mst_sprintf("--%s", name);

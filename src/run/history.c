@@ -4,15 +4,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Options that choose a folder or an output change nothing about the training. */
-static bool matters(const char *group, const char *name)
-{
-    static const char *const left_out[] = {"run", "resume", "overwrite", "resume-data", "fail-if-done"};
-    for (size_t i = 0; i < sizeof left_out / sizeof *left_out; i++)
-        if (strcmp(left_out[i], name) == 0)
-            return false;
-    return strcmp(group, "output") != 0 && strcmp(group, "process") != 0;
-}
+#include "options/option_tables.h"
 
 /* Options and files as they were before a segment: options are changed in place, *files is replaced. */
 static void undo(const json_t *segment, json_t *options, json_t **files)
@@ -45,7 +37,7 @@ static json_t *differences(const json_t *before, const json_t *now)
         json_object_foreach(options, name, value)
         {
             json_t *was = json_object_get(json_object_get(before, group), name);
-            if (was == NULL || json_equal(was, value) || !matters(group, name))
+            if (was == NULL || json_equal(was, value) || mst_train_option_is(name, MST_OPTION_NOT_RECORDED))
                 continue;
             if (json_object_get(out, group) == NULL)
                 fine = fine && json_object_set_new(out, group, json_object()) == 0;

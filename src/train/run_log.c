@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "observe/mark_file.h"
+#include "options/option_tables.h"
 #include "run/history.h"
 #include "train/run_log_impl.h"
 
@@ -197,7 +198,9 @@ void mst_run_log_watch(mst_run_log *self, mst_observe *observe)
     self->observe = observe;
     self->told_step = self->progress.steps;
     mst_observe_set_first_step(observe, self->progress.steps);
-    mst_observe_config(observe, group, options);
+    json_t *compared = mst_train_compared(options, group != NULL);
+    mst_observe_config(observe, group, options, compared);
+    json_decref(compared);
     mst_observe_file_in(observe, mst_run_path(self->run));
 }
 

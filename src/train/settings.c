@@ -436,7 +436,7 @@ mst_status mst_settings_settle(mst_settings *self, bool dry_run)
         TRY(mst_text_list_add(&self->files, self->process.files.items[i]));
     mst_given given = mst_given_of(self);
     mst_batch_before before = {0};
-    self->image_option = mst_images_option_given(self->groups, self->n_groups);
+    self->image_option = mst_options_set_with(self->groups, self->n_groups, MST_DATA_OPTION_OF_IMAGES);
     self->data.labels_given = mst_options_is_set(self->groups, self->n_groups, "labels-from");
     TRY(find_cluster(self));
     if (self->train.run != NULL && *self->train.run == '\0')

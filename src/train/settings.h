@@ -31,7 +31,7 @@ typedef struct mst_settings {
     mst_resumed resumed;
     mst_job_lost lost; /* the caller's: who is told that a rank of an MPI job is dead; or zeroes */
     /* Once settled: */
-    const char *image_option;      /* what mst_images_option_given found on the command line */
+    const char *image_option;      /* the first option given that is for encoded images; or NULL */
     mst_cluster cluster;           /* source NULL: none */
     mst_strategy_options resolved; /* strategy, as it will run */
     json_t *options;               /* mst_options_json of all groups */

@@ -45,9 +45,9 @@ typedef struct mst_train_config {
     bool plan;               /* only mst_trainer_plan will be called: nothing of the model's size is made */
     bool epochs_given;       /* --epochs was set by the user: other limits do not lift it */
     bool shuffle_given;      /* --shuffle-rows was set by the user: it holds for pipes too */
-    const mst_resumed *resumed;   /* of the run that is resumed; or NULL */
-    const char *image_option;     /* mst_images_option_given: some of the data must be images then; or NULL */
-    const atomic_bool *stop;      /* set: save and end */
+    const mst_resumed *resumed; /* of the run that is resumed; or NULL */
+    const char *image_option;   /* option given that some encoded images in the data must justify; or NULL */
+    const atomic_bool *stop;    /* set: save and end */
     const atomic_bool *job_ended; /* as mst_worker_options.job_ended */
     bool (*save_wanted)(void);    /* true once for every wish to save and go on; or NULL */
     /* Opens data that is no file: *out stays NULL where `files` names none of it. Any thread; or NULL. */

@@ -12,6 +12,7 @@
 #include "data/images.h"
 #include "data/origin.h"
 #include "data/stream.h"
+#include "options/option_tables.h"
 #include "train/source.h"
 #include "train/trainer_impl.h"
 
@@ -60,16 +61,6 @@ static mst_status check_read_once(mst_trainer *self)
     return MST_OK;
 }
 
-/* Options that belong to one file, or that the model's shape takes the place of. */
-static bool of_one_file(const char *name)
-{
-    static const char *const names[] = {"format", "labels", "features", "classes"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(name, names[i]) == 0)
-            return true;
-    return false;
-}
-
 /* The rows of a cache are what they are: how they were read holds, whatever the options say. */
 static mst_status adopt_cache_options(mst_trainer *self)
 {
@@ -83,7 +74,7 @@ static mst_status adopt_cache_options(mst_trainer *self)
     }
     json_object_foreach_safe(known, next, name, value)
     {
-        if (of_one_file(name))
+        if (mst_train_option_is(name, MST_OPTION_OF_FILE | MST_OPTION_OF_SHAPE))
             json_object_del(known, name);
     }
     self->cached =
@@ -185,6 +176,9 @@ static mst_status settle_augmentation(mst_trainer *self)
 static mst_status settle_data_options(mst_trainer *self)
 {
     static const char *const bases[] = {"auto", "0", "1"};
+    const char *name;
+    json_t *value;
+    void *next;
     self->data_json = self->config.data_options ? json_deep_copy(self->config.data_options) : json_object();
     if (self->data_json == NULL)
         return mst_fail_memory();
@@ -192,8 +186,11 @@ static mst_status settle_data_options(mst_trainer *self)
     self->data.labels_from = self->dataset->labels_from; /* a cache's, whatever the options say */
     if (json_object_set_new(self->data_json, "labels-from", json_integer(self->data.labels_from)) != 0)
         return mst_fail_memory();
-    json_object_del(self->data_json, "labels"); /* belongs to one file */
-    json_object_del(self->data_json, "format");
+    json_object_foreach_safe(self->data_json, next, name, value)
+    {
+        if (mst_train_option_is(name, MST_OPTION_OF_FILE))
+            json_object_del(self->data_json, name);
+    }
     if (json_object_set_new(self->data_json, "index-base", json_string(bases[self->data.index_base])) != 0)
         return mst_fail_memory();
     if (self->dataset->origin != NULL &&

@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "event_reader.h"
 #include "observe/observe.h"
+#include "options/option_tables.h"
 #include "train/run_log_impl.h"
 
 static event_message *only_event(const mst_bytes *bytes)
@@ -287,7 +288,9 @@ static void test_evaluator(void **state)
         mst_observe *o = mst_observe_new(&options);
         assert_non_null(o);
         mst_observe_set_first_step(o, grouped ? 41 : 0);
-        mst_observe_config(o, grouped ? "g" : NULL, config);
+        json_t *compared = mst_train_compared(config, grouped);
+        mst_observe_config(o, grouped ? "g" : NULL, config, compared);
+        json_decref(compared);
         mst_observe_run_ends(o, false);
         take_all(o, files);
         const mst_bytes *file = &files[MST_RECORD_EVALUATIONS];

@@ -121,7 +121,7 @@ static void test_files_of_a_process(void **state)
         mst_observe_scalars(o, MST_RECORD_EVALUATIONS, 5, &scalar, 1);
         mst_observe_histogram(o, 5, "weights/w", weights, 2);
         json_t *config = json_pack("{s:{s:f}}", "training", "lr", 0.1);
-        mst_observe_config(o, NULL, config);
+        mst_observe_config(o, NULL, config, json_object_get(config, "training"));
         json_decref(config);
         mst_observe_file_in(o, folder);
         json_t *phases = mst_observe_phases(o);
@@ -352,7 +352,7 @@ static void test_nothing_is_fine(void **state)
     assert_int_equal(n_warnings, 2);
     mst_observe_set_step(NULL, 1);
     mst_observe_scalars(NULL, MST_RECORD_EVENTS, 1, NULL, 0);
-    mst_observe_config(NULL, NULL, NULL);
+    mst_observe_config(NULL, NULL, NULL, NULL);
     mst_observe_file_in(NULL, folder);
     assert_false(mst_observe_take(NULL, &record));
     mst_observe_totals(NULL, &sums);
