@@ -12,9 +12,9 @@
 #include "base/figure.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "cli/progress_line.h"
-#include "cli/signals.h"
-#include "launch/launch_remote.h"
+#include "launch/parent_pipe.h"
 #include "run/run_dir.h"
 
 #define NAMES_MAX 64
@@ -218,7 +218,7 @@ void mst_cli_print_error(const mst_error *error)
     const char *signal_name = mst_signals_name();
     int lead = (int)error->lead;
     if (error->code != MST_ESTOPPED && lead > 0 && getenv(MST_RUN_LAUNCH_ENV) != NULL)
-        mst_cli_note(MST_ORIGIN_LINE "%.*s", lead, error->text);
+        mst_cli_note(MST_PARENT_ORIGIN "%.*s", lead, error->text);
     if (error->code != MST_ESTOPPED || signal_name == NULL)
         mst_cli_note("muster: %s", error->text);
     else if (lead == 0)

@@ -72,7 +72,7 @@ extern const mst_option mst_cli_json_table[];
 /* ---- printing ---- */
 
 /* Prints the sentence of a failure, with the signal where one stopped the process. A process of a job
- * (MST_ORIGIN_LINE) also prints where the failure began. */
+ * (MST_PARENT_ORIGIN) also prints where the failure began. */
 void mst_cli_print_error(const mst_error *error);
 
 /* Writes the value and a newline to standard output; takes the reference. NULL is MST_ENOMEM: so that what a

@@ -3,7 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "cli/signals.h"
+#include "base/signals.h"
 #include "data/images.h"
 #include "data/origin.h"
 

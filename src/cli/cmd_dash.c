@@ -2,8 +2,8 @@
 #include <stdio.h>
 
 #include "base/alloc.h"
+#include "base/signals.h"
 #include "cli/cli.h"
-#include "cli/signals.h"
 #include "dash/http.h"
 #include "dash/routes.h"
 

@@ -8,7 +8,7 @@
 #include "base/figure.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "cli/signals.h"
+#include "base/signals.h"
 
 #define FIELD(name) offsetof(mst_data_out_options, name)
 

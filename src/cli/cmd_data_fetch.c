@@ -3,8 +3,8 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "cli/cli.h"
-#include "cli/signals.h"
 #include "data/fetch.h"
 
 typedef struct fetch_options {

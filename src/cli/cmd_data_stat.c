@@ -8,8 +8,8 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/signals.h"
 #include "cli/cmd_data.h"
-#include "cli/signals.h"
 #include "cli/table.h"
 #include "data/dataset.h"
 

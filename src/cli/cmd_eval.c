@@ -2,10 +2,10 @@
  * accuracy so far. */
 #include <math.h>
 
+#include "base/signals.h"
 #include "cli/cli.h"
 #include "cli/cmd_apply.h"
 #include "cli/progress_line.h"
-#include "cli/signals.h"
 #include "cli/table.h"
 #include "train/evaluate.h"
 

@@ -13,11 +13,11 @@
 #include "base/clock.h"
 #include "base/figure.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "cli/cli.h"
 #include "cli/progress_line.h"
-#include "cli/signals.h"
+#include "cli/rank_exit.h"
 #include "cli/table.h"
-#include "launch/mpi_lost.h"
 #include "matmul/matmul.h"
 #include "ranks/rank_monitor.h"
 
@@ -468,7 +468,7 @@ static mst_status work_as_rank(mst_matmul_options *o, bool as_json, mst_status u
     mst_rank_monitor_options w = {.mpi = o->mpi,
                                   .start_timeout_ms = START_MS,
                                   .peer_timeout_ms = PEER_MS,
-                                  .lost = mst_cli_mpi_lost,
+                                  .lost = mst_rank_exit_lost,
                                   .purpose = "matmul"};
     mst_error error;
     bool alone = false;
@@ -485,13 +485,13 @@ static mst_status work_as_rank(mst_matmul_options *o, bool as_json, mst_status u
         if (error.code == MST_EPEER)
             (void)mst_rank_monitor_await_lost(monitor,
                                               NAMED_MS); /* which ends the process, if somebody is dead */
-        mst_cli_mpi_fail(monitor, &error);
+        mst_rank_exit_failed(monitor, &error);
     }
     mst_rank_monitor_destroy(monitor);
     if (st == MST_OK)
         return MST_OK;
     if (o->mpi->rank != 0) { /* rank 0 says it for all */
-        mst_cli_mpi_end(mst_signals_exit_code(st));
+        mst_rank_exit_end(mst_signals_exit_code(st));
         _exit(mst_signals_exit_code(st));
     }
     return mst_error_restore(&error);
@@ -521,7 +521,7 @@ static mst_status run(int argc, char **argv)
     if (launch.launched) {
         mst_error understood;
         mst_error_save(&understood, st);
-        mst_cli_mpi_brace(START_MS);
+        mst_rank_exit_prepare(START_MS);
         TRY_OUT(st, mst_mpi_start(NULL, &o.mpi));
         st = understood.code == MST_OK ? MST_OK : mst_error_restore(&understood);
         o.n_threads = choose_threads(matmul.threads, o.mpi);

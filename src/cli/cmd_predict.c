@@ -4,8 +4,8 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/signals.h"
 #include "cli/cmd_apply.h"
-#include "cli/signals.h"
 #include "data/feed.h"
 #include "data/images.h"
 

@@ -12,8 +12,8 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/signals.h"
 #include "cli/cli.h"
-#include "cli/signals.h"
 #include "dash/top_frame.h"
 
 #define PLAIN_WIDTH 120 /* where no terminal says how wide it is */

@@ -7,12 +7,12 @@
 #include "base/figure.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "cli/cli.h"
-#include "cli/signals.h"
-#include "cli/stdin_watch.h"
+#include "cli/rank_exit.h"
 #include "cli/table.h"
 #include "cli/train_view.h"
-#include "launch/mpi_lost.h"
+#include "launch/parent_pipe.h"
 #include "mpi/mpi.h"
 #include "options/option_tables.h"
 #include "options/output_options.h"
@@ -426,12 +426,12 @@ static mst_status run(int argc, char **argv)
         goto out;
     TRY_OUT(st, mst_settings_settle(set, s.output.dry_run));
     mst_signals_install();
-    mst_cli_mpi_brace((uint32_t)(set->strategy.start_timeout * 1000));
-    set->lost.call = mst_cli_mpi_lost;
+    mst_rank_exit_prepare((uint32_t)(set->strategy.start_timeout * 1000));
+    set->lost.call = mst_rank_exit_lost;
     set->lost.arg = !set->train.save ? NULL : set->train.run != NULL ? set->train.run : "FOLDER";
     mst_train_config config = mst_settings_config(set);
     config.stop = mst_signals_stop();
-    config.job_ended = mst_stdin_job_ended();
+    config.job_ended = mst_parent_pipe_job_ended();
     config.save_wanted = mst_signals_take_checkpoint;
     bool local = mst_settings_local(set);
     mst_strategy_options as_local = set->strategy;

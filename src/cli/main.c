@@ -26,12 +26,12 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "base/version.h"
 #include "cli/cli.h"
 #include "cli/progress_line.h"
-#include "cli/signals.h"
-#include "cli/stdin_watch.h"
-#include "launch/mpi_lost.h"
+#include "cli/rank_exit.h"
+#include "launch/parent_pipe.h"
 #include "matmul/npy.h"
 #include "mpi/mpi.h"
 #include "run/sparse_file.h"
@@ -97,7 +97,7 @@ static mst_status run(int argc, char **argv)
     mst_mpi_launched(&launch);
     TRY(set_level(launch.launched && launch.rank > 0 ? "warn" : "info")); /* one rank speaks for all */
     TRY(arm_faults());
-    TRY(mst_stdin_watch());
+    TRY(mst_parent_pipe_open());
     while (argc > 0 && strncmp(argv[0], "--log", 5) == 0 && (argv[0][5] == '=' || argv[0][5] == '\0')) {
         bool joined = argv[0][5] == '=';
         if (!joined && argc < 2)
@@ -186,16 +186,16 @@ int main(int argc, char **argv)
     int reason = errno != 0 ? errno : EIO;
     if (unwritten && st == MST_OK) {
         if (reader_is_gone()) {
-            mst_cli_mpi_end(EXIT_FAILURE);
+            mst_rank_exit_end(EXIT_FAILURE);
             return EXIT_FAILURE;
         }
         st = mst_fail(MST_EIO, "standard output: cannot be written: %s", strerror(reason));
     }
-    mst_cli_mpi_last_word();
+    mst_rank_exit_claim();
     mst_error error;
     mst_error_save(&error, st);
     if (st != MST_OK)
         mst_cli_print_error(&error);
-    mst_cli_mpi_end(mst_signals_exit_code(st));
+    mst_rank_exit_end(mst_signals_exit_code(st));
     return mst_signals_exit_code(st);
 }

@@ -180,7 +180,7 @@ mst_status mst_job_embedded(const mst_job_config *config, const mst_observer *ob
 
 mst_status mst_job_mpi_entry(const mst_mpi *mpi, json_t **out)
 {
-    /* `muster launch` is at the other end of a rank's standard input (cli/stdin_watch.h) */
+    /* `muster launch` is at the other end of a rank's standard input (launch/parent_pipe.h) */
     const char *launcher =
         getenv("MUSTER_WATCH_STDIN") != NULL ? "muster launch --mpi" : mpi->launch.launcher;
     *out = json_pack("{s:{s:s?, s:i}}", "mpi", "launcher", launcher, "ranks", mpi->size);

@@ -238,7 +238,7 @@ static json_t *describe(const server_job *job, const json_t *join)
         json_array_append_new(servers, json_string(cluster->servers[i]));
     for (uint32_t i = 0; i < cluster->n_workers; i++)
         json_array_append_new(workers, json_string(cluster->workers[i]));
-    /* `muster launch` is at the other end of a process's standard input (cli/stdin_watch.h) */
+    /* `muster launch` is at the other end of a process's standard input (launch/parent_pipe.h) */
     const char *by = job->config->engine == &mst_net_inproc ? "train"
                      : getenv("MUSTER_WATCH_STDIN") != NULL ? "launch"
                                                             : "roles";

@@ -17,10 +17,10 @@
 #include "base/file.h"
 #include "base/version.h"
 #include "cli/cli.h"
-#include "cli/signal_loop.h"
 #include "cli/table.h"
 #include "launch/launch_procs.h"
 #include "launch/launch_remote.h"
+#include "launch/signal_loop.h"
 #include "net/cluster.h"
 
 #define HOSTS_MAX    64

@@ -28,13 +28,13 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/signals.h"
 #include "cli/cli.h"
-#include "cli/signal_loop.h"
-#include "cli/signals.h"
-#include "cli/stdin_watch.h"
 #include "launch/launch_output.h"
 #include "launch/launch_procs.h"
 #include "launch/launch_remote.h"
+#include "launch/parent_pipe.h"
+#include "launch/signal_loop.h"
 #include "run/run_dir.h"
 
 #define PROC_NONE    UINT32_MAX
@@ -229,7 +229,7 @@ static void begin_finish(launch *l)
     l->phase = PHASE_FINISH;
     for (uint32_t i = 0; i < l->job->plan->n_members; i++)
         if (l->actors[i].proc != PROC_NONE && !l->actors[i].ended)
-            (void)mst_procs_write(l->procs, l->actors[i].proc, MST_STDIN_ENDED, 1);
+            (void)mst_procs_write(l->procs, l->actors[i].proc, MST_PARENT_ENDED, 1);
     uv_timer_start(&l->grace, on_grace, grace_ms(l) > FINISH_MS ? grace_ms(l) : FINISH_MS, 0);
 }
 
@@ -316,8 +316,8 @@ static void on_line(void *arg, uint32_t tag, bool is_error, const char *text, si
             start_members(l);
         return;
     }
-    size_t origin = strlen(MST_ORIGIN_LINE);
-    if (is_error && n > origin && memcmp(text, MST_ORIGIN_LINE, origin) == 0) {
+    size_t origin = strlen(MST_PARENT_ORIGIN);
+    if (is_error && n > origin && memcmp(text, MST_PARENT_ORIGIN, origin) == 0) {
         snprintf(a->origin, sizeof a->origin, "%.*s", (int)(n - origin), text + origin);
         return;
     }

@@ -28,11 +28,11 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/signals.h"
 #include "cli/cli.h"
-#include "cli/signal_loop.h"
-#include "cli/signals.h"
 #include "launch/launch_output.h"
 #include "launch/launch_procs.h"
+#include "launch/signal_loop.h"
 #include "run/checkpoint.h"
 
 #define SENTENCE_MAX   700

@@ -2,7 +2,7 @@
  * is started again from its checkpoint when a rank has died.
  *
  * The launcher's standard input reaches rank 0 alone, wherever that is; so the pipe that stands for this
- * process (stdin_watch.h) ends at rank 0: closing it, which also happens when this process is killed, asks
+ * process (parent_pipe.h) ends at rank 0: closing it, which also happens when this process is killed, asks
  * rank 0 to save and end, and with it the job. */
 #ifndef MST_LAUNCH_LAUNCH_MPI_H
 #define MST_LAUNCH_LAUNCH_MPI_H

@@ -15,7 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "cli/stdin_watch.h"
+#include "launch/parent_pipe.h"
 
 #define LINE_MAX_BYTES ((size_t)64 << 10)
 #define HELD_OPEN_MS   500
@@ -344,7 +344,7 @@ void mst_procs_stop_by(mst_procs *procs, uint32_t id, int number)
         return;
     if (p->by_channel) {
         if (number == SIGINT || number == SIGHUP)
-            (void)mst_procs_write(procs, id, number == SIGINT ? MST_STDIN_INT : MST_STDIN_HUP, 1);
+            (void)mst_procs_write(procs, id, number == SIGINT ? MST_PARENT_INT : MST_PARENT_HUP, 1);
         close_input(p);
     } else if (kill(-p->pid, number) == 0) {
         kill(-p->pid, SIGCONT); /* a stopped one would not hear it */
@@ -369,7 +369,7 @@ void mst_procs_checkpoint(mst_procs *procs, uint32_t id)
     if (p->exited)
         return;
     if (p->by_channel)
-        (void)mst_procs_write(procs, id, MST_STDIN_CHECKPOINT, 1); /* nobody there: nothing to save */
+        (void)mst_procs_write(procs, id, MST_PARENT_CHECKPOINT, 1); /* nobody there: nothing to save */
     else
         kill(p->pid, SIGUSR1);
 }

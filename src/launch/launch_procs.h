@@ -6,7 +6,7 @@
  *
  * Nothing is left behind: every process leads a process group of its own, which is killed when it ends; and
  * every process holds the reading end of a pipe whose writing end only this process has. A muster that is
- * told so (stdin_watch.h) ends when that pipe is closed, which also happens when this process is killed; for
+ * told so (parent_pipe.h) ends when that pipe is closed, which also happens when this process is killed; for
  * processes behind ssh the pipe is the channel's standard input.
  *
  * Thread: the loop's. Events come from within uv_run. Nothing waits but mst_procs_destroy, for 2 s at most.

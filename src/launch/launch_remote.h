@@ -18,9 +18,6 @@
 #define MST_REMOTE_STARTED "muster-remote: started"
 /* Printed on standard output when the program has been copied. */
 #define MST_REMOTE_COPIED "muster-remote: copied"
-/* Printed on standard error by a process of a job before the sentence of a failure that began in another
- * process, whose name follows: "muster-origin: worker 1". The supervisor removes the line. */
-#define MST_ORIGIN_LINE "muster-origin: "
 
 #define MST_REMOTE_SSH "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5"
 

@@ -15,12 +15,13 @@
 #include "base/clock.h"
 #include "base/figure.h"
 #include "base/file.h"
+#include "base/signals.h"
 #include "base/strings.h"
 #include "cli/cli.h"
 #include "cli/progress_line.h"
-#include "cli/signal_loop.h"
 #include "launch/launch_procs.h"
 #include "launch/launch_remote.h"
+#include "launch/signal_loop.h"
 #include "train/settings.h"
 
 #define TICK_MS      200

@@ -1,6 +1,6 @@
-/* Watching standard input; contract in stdin_watch.h. The thread lives as long as the process and owns
- * nothing; its signals are blocked, so that handlers run on threads that do the work. */
-#include "cli/stdin_watch.h"
+/* The pipe from the supervisor; contract in parent_pipe.h. The thread lives as long as the process and owns
+ * nothing. Its signals are blocked, so that handlers run on the threads that do the work. */
+#include "launch/parent_pipe.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -20,25 +20,25 @@
 
 static atomic_bool g_job_ended;
 
-const atomic_bool *mst_stdin_job_ended(void)
+const atomic_bool *mst_parent_pipe_job_ended(void)
 {
     return &g_job_ended;
 }
 
-static void *watch(void *arg)
+static void *parent_pipe_main(void *arg)
 {
     char bytes[256];
     struct timespec grace = {.tv_sec = (time_t)(intptr_t)arg};
     int number = SIGTERM;
     for (;;) {
         ssize_t n = read(STDIN_FILENO, bytes, sizeof bytes);
-        if (n > 0 && memchr(bytes, *MST_STDIN_CHECKPOINT, (size_t)n) != NULL)
+        if (n > 0 && memchr(bytes, *MST_PARENT_CHECKPOINT, (size_t)n) != NULL)
             kill(getpid(), SIGUSR1);
-        if (n > 0 && memchr(bytes, *MST_STDIN_INT, (size_t)n) != NULL)
+        if (n > 0 && memchr(bytes, *MST_PARENT_INT, (size_t)n) != NULL)
             number = SIGINT;
-        if (n > 0 && memchr(bytes, *MST_STDIN_HUP, (size_t)n) != NULL)
+        if (n > 0 && memchr(bytes, *MST_PARENT_HUP, (size_t)n) != NULL)
             number = SIGHUP;
-        if (n > 0 && memchr(bytes, *MST_STDIN_ENDED, (size_t)n) != NULL)
+        if (n > 0 && memchr(bytes, *MST_PARENT_ENDED, (size_t)n) != NULL)
             atomic_store(&g_job_ended, true);
         if (n < 0 && errno == EAGAIN) {
             struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
@@ -55,7 +55,7 @@ static void *watch(void *arg)
     return NULL;
 }
 
-mst_status mst_stdin_watch(void)
+mst_status mst_parent_pipe_open(void)
 {
     const char *text = getenv("MUSTER_WATCH_STDIN");
     int64_t seconds = 0;
@@ -72,10 +72,10 @@ mst_status mst_stdin_watch(void)
     prctl(PR_SET_PDEATHSIG, SIGCONT); /* stopped, it could not see the end of its input */
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
-    int rc = pthread_create(&thread, NULL, watch, (void *)(intptr_t)seconds);
+    int rc = pthread_create(&thread, NULL, parent_pipe_main, (void *)(intptr_t)seconds);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc != 0)
-        return mst_fail(MST_EIO, "no thread to watch standard input: %s", strerror(rc));
+        return mst_fail(MST_EIO, "no thread to read standard input: %s", strerror(rc));
     pthread_detach(thread);
     return MST_OK;
 }

@@ -2,8 +2,8 @@
  * it.
  *
  * Thread: the one that runs it. */
-#ifndef MST_CLI_SIGNAL_LOOP_H
-#define MST_CLI_SIGNAL_LOOP_H
+#ifndef MST_LAUNCH_SIGNAL_LOOP_H
+#define MST_LAUNCH_SIGNAL_LOOP_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,8 +30,5 @@ void mst_signal_loop_fini(mst_signal_loop *self);
 
 /* A timer of the loop with arg as its data, not started; fini lets go of it. */
 void mst_signal_loop_timer(mst_signal_loop *self, uv_timer_t *timer, void *arg);
-
-/* "SIGTERM"; out is returned. */
-const char *mst_signal_name(int number, char *out, size_t size);
 
 #endif

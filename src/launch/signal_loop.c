@@ -1,11 +1,11 @@
 /* A loop with signals; contract in signal_loop.h. */
-#include "cli/signal_loop.h"
+#include "launch/signal_loop.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/signals.h"
+#include "base/signals.h"
 
 static const int numbers[4] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 
@@ -61,14 +61,4 @@ void mst_signal_loop_timer(mst_signal_loop *self, uv_timer_t *timer, void *arg)
 {
     uv_timer_init(&self->uv, timer);
     timer->data = arg;
-}
-
-const char *mst_signal_name(int number, char *out, size_t size)
-{
-    const char *name = sigabbrev_np(number);
-    if (name != NULL)
-        snprintf(out, size, "SIG%s", name);
-    else
-        snprintf(out, size, "signal %d", number);
-    return out;
 }

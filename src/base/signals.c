@@ -3,10 +3,12 @@
  * They run on a stack of their own: oneDNN's generated code keeps data below the stack pointer, further than
  * the 128 bytes that the system leaves alone, and a handler on the same stack writes over it. The system
  * gives signals of the process to its first thread, which is the one that installs them. */
-#include "cli/signals.h"
+#include "base/signals.h"
 
 #include <signal.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -93,4 +95,14 @@ mst_status mst_signals_check(const char *what)
 bool mst_signals_take_checkpoint(void)
 {
     return atomic_exchange(&g_checkpoint, false);
+}
+
+const char *mst_signal_name(int number, char *out, size_t size)
+{
+    const char *name = sigabbrev_np(number);
+    if (name != NULL)
+        snprintf(out, size, "SIG%s", name);
+    else
+        snprintf(out, size, "signal %d", number);
+    return out;
 }

@@ -1,11 +1,12 @@
 /* Signals as flags. SIGINT, SIGTERM and SIGHUP ask to stop, a second SIGINT ends the process at once with
  * exit code 130; SIGUSR1 asks for a checkpoint. A process that was started with SIGHUP ignored (nohup) keeps
  * ignoring it. */
-#ifndef MST_CLI_SIGNALS_H
-#define MST_CLI_SIGNALS_H
+#ifndef MST_BASE_SIGNALS_H
+#define MST_BASE_SIGNALS_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "base/status.h"
 
@@ -35,5 +36,8 @@ int mst_signals_of_exit_code(int code);
 
 /* True once per SIGUSR1 (several that came together count as one). */
 bool mst_signals_take_checkpoint(void);
+
+/* The name of any signal, "SIGTERM"; out is returned. */
+const char *mst_signal_name(int number, char *out, size_t size);
 
 #endif

@@ -1,5 +1,5 @@
-/* The end of a rank; contract in mpi_lost.h. */
-#include "launch/mpi_lost.h"
+/* The end of a rank; contract in rank_exit.h. */
+#include "cli/rank_exit.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/signals.h"
 #include "cli/cli.h"
-#include "cli/signals.h"
 #include "matmul/matmul.h"
 #include "mpi/mpi.h"
 #include "run/run_dir.h"
@@ -86,7 +86,7 @@ static void on_abort(int number)
     signal(SIGABRT, SIG_DFL); /* on return abort goes on as usual */
 }
 
-void mst_cli_mpi_brace(uint32_t start_timeout_ms)
+void mst_rank_exit_prepare(uint32_t start_timeout_ms)
 {
     mst_mpi_launch launch;
     mst_mpi_launched(&launch);
@@ -100,7 +100,7 @@ void mst_cli_mpi_brace(uint32_t start_timeout_ms)
 
 /* ---- the end ---- */
 
-void mst_cli_mpi_lost(void *arg, mst_rank_loss reason, const char *sentence)
+void mst_rank_exit_lost(void *arg, mst_rank_loss reason, const char *sentence)
 {
     const char *run = arg;
     char line[MST_ERROR_MAX + 512], way_on[500] = "the job ends";
@@ -119,7 +119,7 @@ void mst_cli_mpi_lost(void *arg, mst_rank_loss reason, const char *sentence)
     _exit(mst_signals_exit_code(stopped ? MST_ESTOPPED : MST_EPEER));
 }
 
-_Noreturn void mst_cli_mpi_fail(mst_rank_monitor *monitor, const mst_error *error)
+_Noreturn void mst_rank_exit_failed(mst_rank_monitor *monitor, const mst_error *error)
 {
     pthread_mutex_lock(&last_word);
     mst_cli_print_error(error);
@@ -127,7 +127,7 @@ _Noreturn void mst_cli_mpi_fail(mst_rank_monitor *monitor, const mst_error *erro
     _exit(mst_signals_exit_code(error->code));
 }
 
-void mst_cli_mpi_last_word(void)
+void mst_rank_exit_claim(void)
 {
     if (!mst_mpi_over())
         pthread_mutex_lock(&last_word);
@@ -146,7 +146,7 @@ static void *guard_main(void *arg)
     _exit(g->code);
 }
 
-void mst_cli_mpi_end(int code)
+void mst_rank_exit_end(int code)
 {
     static guard g; /* outlives this call, for the thread */
     if (mst_mpi_over())
