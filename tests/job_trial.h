@@ -70,7 +70,7 @@ static inline void job_init(trial *t, const char *file, const char *run, int ser
 /* workers, unless NULL: the coordinator's table of them; the caller drops the reference. */
 static inline mst_status job_run(trial *t, json_t **workers)
 {
-    mst_observer observer = {
+    mst_train_callbacks observer = {
         .arg = t, .progress = trial_on_progress, .evaluated = trial_on_evaluated, .saved = trial_on_saved};
     mst_job_summary summary;
     json_t *same = json_object();
@@ -79,7 +79,10 @@ static inline mst_status job_run(trial *t, json_t **workers)
     assert_non_null(t->options);
     mst_train_config config = trial_config(t);
     mst_job_config job = {.train = &config, .same = same};
-    mst_status st = mst_job_embedded(&job, &observer, &summary);
+    mst_status st = t->resolve_status;
+    summary = (mst_job_summary){0};
+    if (st == MST_OK)
+        st = mst_job_embedded(&job, &observer, &summary);
     json_decref(same);
     t->summary = summary.train;
     if (workers != NULL)

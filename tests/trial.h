@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "data/gen.h"
 #include "data/write.h"
-#include "train/trainer_impl.h"
+#include "train/training.h"
 
 #define TRIAL_EVALS 256
 
@@ -27,12 +27,13 @@ typedef struct trial {
     mst_train_options train;
     mst_model_options model;
     mst_optim_options optim;
-    mst_strategy_options strategy;
+    mst_strategy_options strategy, resolved;
+    mst_status resolve_status;
     mst_data_options data;
     mst_option_group groups[5];
     mst_text_list files;
     json_t *options;
-    mst_trainer *trainer;
+    mst_training *training;
     mst_train_summary summary;
     atomic_bool stop;
     uint64_t stop_at; /* asks to stop when the run has got to this step; 0: never */
@@ -129,7 +130,7 @@ static inline void trial_init(trial *t, const char *file, const char *run)
 
 static inline void trial_fini(trial *t)
 {
-    mst_trainer_destroy(t->trainer);
+    mst_training_destroy(t->training);
     json_decref(t->options);
     mst_text_list_fini(&t->files);
     mst_options_fini(t->groups, 5);
@@ -163,13 +164,15 @@ static inline void trial_on_saved(void *arg, const mst_train_status *status, con
 
 static inline mst_train_config trial_config(trial *t)
 {
+    t->resolved = t->strategy;
+    t->resolve_status = mst_strategy_resolve(&t->resolved);
     return (mst_train_config){
         .files = &t->files,
         .train = &t->train,
         .data = &t->data,
         .model = &t->model,
         .optim = &t->optim,
-        .strategy = &t->strategy,
+        .strategy = &t->resolved,
         .options = t->options,
         .data_options = json_object_get(t->options, "data"),
         .epochs_given = mst_options_is_set(t->groups, 5, "epochs"),
@@ -182,15 +185,15 @@ static inline mst_status trial_open(trial *t)
     t->options = mst_options_json(t->groups, 5);
     assert_non_null(t->options);
     mst_train_config config = trial_config(t);
-    return mst_trainer_new(&config, &t->trainer);
+    return t->resolve_status == MST_OK ? mst_training_new(&config, &t->training) : t->resolve_status;
 }
 
 static inline mst_status trial_run(trial *t)
 {
-    mst_observer observer = {
+    mst_train_callbacks observer = {
         .arg = t, .progress = trial_on_progress, .evaluated = trial_on_evaluated, .saved = trial_on_saved};
     mst_status st = trial_open(t);
-    return st == MST_OK ? mst_trainer_run(t->trainer, &observer, &t->summary) : st;
+    return st == MST_OK ? mst_training_run(t->training, &observer, &t->summary) : st;
 }
 
 /* Runs; says why when that fails. */
@@ -212,7 +215,7 @@ static inline void trial_refused(trial *t, mst_status code, const char *sentence
 
 static inline const mst_params *trial_params(const trial *t)
 {
-    return &t->trainer->assembly.params;
+    return &t->training->assembly.params;
 }
 
 /* The largest difference between two trained models' weights. */

@@ -5,14 +5,14 @@
 #include "api/api_impl.h"
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "train/training.h"
 
 #define LOOK_NS (200 * MST_MS) /* between two calls of a callback that did not ask for steps */
 
 struct muster_trainer {
     muster_options *options;
     mst_train_config config;
-    mst_strategy_options strategy; /* of the training loop */
-    mst_trainer *loop;             /* strategy local */
+    mst_training *loop; /* strategy local; else NULL */
     atomic_bool stop;
     bool ran;
     mst_train_summary summary;
@@ -130,11 +130,7 @@ static mst_status set_up(muster_trainer *self)
     self->config.stop = &self->stop;
     self->config.open_own = open_reader;
     self->config.open_arg = options;
-    if (!mst_settings_local(s))
-        return MST_OK;
-    self->strategy = s->strategy;
-    self->config.strategy = &self->strategy;
-    return mst_trainer_new(&self->config, &self->loop);
+    return mst_settings_local(s) ? mst_training_new(&self->config, &self->loop) : MST_OK;
 }
 
 muster_status muster_trainer_new(const muster_options *options, muster_trainer **out)
@@ -158,7 +154,7 @@ void muster_trainer_free(muster_trainer *self)
 {
     if (self == NULL)
         return;
-    mst_trainer_destroy(self->loop);
+    mst_training_destroy(self->loop);
     muster_options_free(self->options);
     mst_free(self);
 }
@@ -186,10 +182,10 @@ static void fill_summary(const muster_trainer *self, bool has_run, muster_summar
     out->valid = result_of(&s->valid);
 }
 
-static mst_status run_job(muster_trainer *self, const mst_observer *observer, bool *has_run)
+static mst_status run_job(muster_trainer *self, const mst_train_callbacks *callbacks, bool *has_run)
 {
     mst_job_summary summary;
-    mst_status st = mst_settings_run_job(&self->options->settings, &self->config, observer, &summary);
+    mst_status st = mst_settings_run_job(&self->options->settings, &self->config, callbacks, &summary);
     *has_run = summary.coordinated;
     if (st == MST_OK && summary.coordinated)
         self->summary = summary.train;
@@ -200,7 +196,7 @@ static mst_status run_job(muster_trainer *self, const mst_observer *observer, bo
 muster_status muster_trainer_run(muster_trainer *self, uint64_t every, muster_callback *callback, void *arg,
                                  muster_summary *summary)
 {
-    mst_observer observer = {.arg = self};
+    mst_train_callbacks callbacks = {.arg = self};
     bool has_run = true;
     if (self->ran)
         return muster_fail(
@@ -212,13 +208,14 @@ muster_status muster_trainer_run(muster_trainer *self, uint64_t every, muster_ca
     self->arg = arg;
     self->told_ns = mst_now_ns();
     if (callback != NULL) {
-        observer.progress = on_progress;
-        observer.evaluated = on_evaluated;
-        observer.saved = on_saved;
-        mst_trainer_look_every(self->loop, every);
+        callbacks.progress = on_progress;
+        callbacks.evaluated = on_evaluated;
+        callbacks.saved = on_saved;
+        if (self->loop != NULL)
+            mst_training_report_every(self->loop, every);
     }
-    mst_status st = self->loop != NULL ? mst_trainer_run(self->loop, &observer, &self->summary)
-                                       : run_job(self, &observer, &has_run);
+    mst_status st = self->loop != NULL ? mst_training_run(self->loop, &callbacks, &self->summary)
+                                       : run_job(self, &callbacks, &has_run);
     if (st == MST_OK && summary != NULL)
         fill_summary(self, has_run, summary);
     return (muster_status)st;

@@ -111,8 +111,8 @@ static void fill_schedules(mst_table *table)
 
 static void fill_strategies(mst_table *table)
 {
-    for (size_t i = 0; mst_strategies[i] != NULL; i++)
-        add(table, mst_strategies[i]->name, mst_strategies[i]->help);
+    for (const mst_strategy_choice *c = mst_strategy_choices; c->name != NULL; c++)
+        add(table, c->name, c->help);
 }
 
 static void fill_engines(mst_table *table)

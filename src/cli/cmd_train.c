@@ -18,6 +18,7 @@
 #include "options/output_options.h"
 #include "run/run_dir.h"
 #include "train/settings.h"
+#include "train/training.h"
 
 /* Everything the command's options are read into. */
 typedef struct settings {
@@ -300,10 +301,10 @@ static mst_status print_plan(const json_t *plan)
 }
 
 /* What the run would do and cost: options, memory, and what one step reads and writes. */
-static mst_status dry_run(const settings *s, mst_trainer *trainer, json_t *options)
+static mst_status dry_run(const settings *s, mst_training *training, json_t *options)
 {
     json_t *plan;
-    TRY(mst_trainer_plan(trainer, &plan));
+    TRY(mst_training_plan(training, &plan));
     if (s->output.json)
         return mst_cli_print_json(json_pack("{s:O, s:o}", "options", options, "plan", plan));
     print_options(s, options);
@@ -388,11 +389,11 @@ static mst_status conclude(const settings *s, const mst_train_summary *summary, 
     return mst_fail_lead(MST_ESTOPPED, lead, " at step %s; continue with: %s", step, command);
 }
 
-static mst_status train(settings *s, mst_trainer *trainer, mst_train_view *view)
+static mst_status train(settings *s, mst_training *training, mst_train_view *view)
 {
     mst_train_summary summary;
-    mst_observer observer = mst_train_view_observer(view);
-    mst_status st = mst_trainer_run(trainer, &observer, &summary);
+    mst_train_callbacks callbacks = mst_train_view_callbacks(view);
+    mst_status st = mst_training_run(training, &callbacks, &summary);
     mst_train_view_end(view);
     TRY(st);
     return conclude(s, &summary, NULL, "a wish to stop");
@@ -401,8 +402,8 @@ static mst_status train(settings *s, mst_trainer *trainer, mst_train_view *view)
 static mst_status run_job(settings *s, const mst_train_config *config, mst_train_view *view)
 {
     mst_job_summary summary;
-    mst_observer observer = mst_train_view_observer(view);
-    mst_status st = mst_settings_run_job(&s->train, config, &observer, &summary);
+    mst_train_callbacks callbacks = mst_train_view_callbacks(view);
+    mst_status st = mst_settings_run_job(&s->train, config, &callbacks, &summary);
     mst_train_view_end(view);
     if (st == MST_OK && summary.coordinated)
         st = conclude(s, &summary.train, summary.workers,
@@ -417,7 +418,7 @@ static mst_status run(int argc, char **argv)
 {
     settings s;
     mst_settings *set = &s.train;
-    mst_trainer *trainer = NULL;
+    mst_training *training = NULL;
     bool helped;
     mst_status st;
     settings_begin(&s);
@@ -434,24 +435,19 @@ static mst_status run(int argc, char **argv)
     config.job_ended = mst_parent_pipe_job_ended();
     config.save_wanted = mst_signals_take_checkpoint;
     bool local = mst_settings_local(set);
-    mst_strategy_options as_local = set->strategy;
-    if (local || s.output.dry_run) { /* what a step of one worker costs is the same in a cluster */
-        as_local.strategy = MST_STRATEGY_LOCAL;
-        as_local.mode = as_local.mode == MST_MODE_SSP ? MST_MODE_ASYNC : as_local.mode;
-        config.strategy = &as_local;
-        config.plan = s.output.dry_run;
-        TRY_OUT(st, mst_trainer_new(&config, &trainer));
-    }
+    config.plan = s.output.dry_run;
+    if (local || s.output.dry_run)
+        TRY_OUT(st, mst_training_new(&config, &training));
     if (s.output.dry_run) {
-        st = dry_run(&s, trainer, set->options);
+        st = dry_run(&s, training, set->options);
     } else {
         mst_train_view view;
         bool ranks = set->strategy.strategy == MST_STRATEGY_ALLREDUCE;
         mst_train_view_begin(&view, s.output.quiet, ranks ? "the other ranks" : NULL);
-        st = local ? train(&s, trainer, &view) : run_job(&s, &config, &view);
+        st = local ? train(&s, training, &view) : run_job(&s, &config, &view);
     }
 out:
-    mst_trainer_destroy(trainer);
+    mst_training_destroy(training);
     mst_settings_fini(set);
     return st;
 }

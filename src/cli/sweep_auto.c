@@ -19,7 +19,7 @@
 #include "cli/cli.h"
 #include "report/figures.h"
 #include "sweep/halving.h"
-#include "train/trainer.h"
+#include "train/training.h"
 
 const char *const mst_auto_batches[] = {"32", "128", "512", "2048", "8192", "32768", NULL};
 

@@ -99,9 +99,9 @@ static void on_evaluated(void *arg, const mst_train_status *s, const char *set, 
                  r->seconds);
 }
 
-mst_observer mst_train_view_observer(mst_train_view *self)
+mst_train_callbacks mst_train_view_callbacks(mst_train_view *self)
 {
-    return (mst_observer){
+    return (mst_train_callbacks){
         .arg = self, .progress = on_progress, .evaluating = on_evaluating, .evaluated = on_evaluated};
 }
 

@@ -11,7 +11,7 @@
 #include <pthread.h>
 
 #include "cli/progress_line.h"
-#include "train/trainer.h"
+#include "train/run_status.h"
 
 typedef struct mst_train_view {
     bool quiet;
@@ -30,7 +30,7 @@ typedef struct mst_train_view {
 void mst_train_view_begin(mst_train_view *self, bool quiet, const char *others);
 void mst_train_view_end(mst_train_view *self); /* also removes the line from the terminal */
 
-/* Its functions, for mst_trainer_run or a job. */
-mst_observer mst_train_view_observer(mst_train_view *self);
+/* Its functions, for mst_training_run or a job. */
+mst_train_callbacks mst_train_view_callbacks(mst_train_view *self);
 
 #endif

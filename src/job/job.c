@@ -52,7 +52,7 @@ mst_status mst_job_data(const mst_job_config *config, mst_job_set set, json_t **
 {
     const mst_train_config *train = config->train;
     char *valid = train->train->valid;
-    /* a fraction is no file (parse_valid in trainer_setup.c) */
+    /* a fraction is not a file (train_data.c) */
     const mst_text_list one = {.items = &valid, .n = valid != NULL && mst_path_exists(valid) ? 1 : 0},
                         *files = set == MST_JOB_TRAIN  ? train->files
                                  : set == MST_JOB_TEST ? &train->train->test
@@ -100,7 +100,7 @@ mst_status mst_job_same_data(mst_job_set set, const json_t *theirs, const char *
 
 typedef struct part {
     mst_job_config config;
-    const mst_observer *observer;
+    const mst_train_callbacks *callbacks;
     bool server;
     mst_job_summary summary;
     mst_worker_counts counts;
@@ -111,8 +111,8 @@ typedef struct part {
 static void *run_part(void *arg)
 {
     part *p = arg;
-    mst_status st = p->server ? mst_job_server(&p->config, p->observer, &p->summary)
-                              : mst_job_worker(&p->config, p->observer, &p->counts, &p->summary);
+    mst_status st = p->server ? mst_job_server(&p->config, p->callbacks, &p->summary)
+                              : mst_job_worker(&p->config, p->callbacks, &p->counts, &p->summary);
     mst_error_save(&p->error, st);
     return NULL;
 }
@@ -135,7 +135,7 @@ static mst_status name_parts(const mst_strategy_options *o, mst_cluster *out)
     return mst_cluster_make(server_names, (size_t)o->servers, worker_names, (size_t)o->workers, out);
 }
 
-mst_status mst_job_embedded(const mst_job_config *config, const mst_observer *observer,
+mst_status mst_job_embedded(const mst_job_config *config, const mst_train_callbacks *callbacks,
                             mst_job_summary *summary)
 {
     const mst_strategy_options *o = config->train->strategy;
@@ -154,7 +154,7 @@ mst_status mst_job_embedded(const mst_job_config *config, const mst_observer *ob
         p->config.adopt = NULL;     /* the options are one process's own, and all threads read them */
         p->config.all_begin = true; /* or a small job would be over before some threads have started */
         p->config.index = (uint32_t)(p->server ? started : started - (size_t)o->servers);
-        p->observer = observer;
+        p->callbacks = callbacks;
         if (pthread_create(&p->thread, NULL, run_part, p) != 0) {
             st = mst_fail(MST_EIO, "cannot start thread %zu of %zu", started + 1,
                           n); /* the others give up waiting */

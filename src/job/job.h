@@ -13,7 +13,8 @@
 #include "net/cluster.h"
 #include "ps/worker.h"
 #include "ranks/rank_monitor.h"
-#include "train/trainer.h"
+#include "train/run_status.h"
+#include "train/train_config.h"
 
 typedef struct mst_job_config {
     const mst_train_config *train; /* strategy.servers and workers as the cluster says */
@@ -37,15 +38,15 @@ typedef struct mst_job_summary {
 } mst_job_summary;
 
 /* observer: for the coordinator. */
-mst_status mst_job_server(const mst_job_config *config, const mst_observer *observer,
+mst_status mst_job_server(const mst_job_config *config, const mst_train_callbacks *callbacks,
                           mst_job_summary *summary);
 
-mst_status mst_job_worker(const mst_job_config *config, const mst_observer *observer,
+mst_status mst_job_worker(const mst_job_config *config, const mst_train_callbacks *callbacks,
                           mst_worker_counts *counts, mst_job_summary *summary);
 
 /* strategy.servers servers and strategy.workers workers; config->cluster, index, engine and all_begin are not
  * used. */
-mst_status mst_job_embedded(const mst_job_config *config, const mst_observer *observer,
+mst_status mst_job_embedded(const mst_job_config *config, const mst_train_callbacks *callbacks,
                             mst_job_summary *summary);
 
 /* Who is told that another rank is dead, on a thread of its own, at once: the thread that trains may compute
@@ -58,13 +59,13 @@ typedef struct mst_job_lost {
 
 /* config->cluster is that of mst_cluster_of_ranks; index, engine and all_begin are not used. The calling
  * thread is the one that uses MPI, which has not ended on return: all ranks have parted (mpi.h) then. */
-mst_status mst_job_ranks(const mst_job_config *config, const mst_job_lost *lost, const mst_observer *observer,
-                         mst_job_summary *summary);
+mst_status mst_job_ranks(const mst_job_config *config, const mst_job_lost *lost,
+                         const mst_train_callbacks *callbacks, mst_job_summary *summary);
 
 /* Strategy allreduce: this process is a rank of an MPI job; rank 0 keeps the run directory, and summary is
  * filled in there. config->cluster, index, engine and all_begin are not used. Errors: MST_EPEER naming the
  * rank that died or failed. */
 mst_status mst_job_allreduce(const mst_job_config *config, const mst_job_lost *lost,
-                             const mst_observer *observer, mst_job_summary *summary);
+                             const mst_train_callbacks *callbacks, mst_job_summary *summary);
 
 #endif

@@ -20,8 +20,7 @@
 #include "job/rank_log.h"
 #include "run/run_dir.h"
 #include "strategy/allreduce.h"
-#include "train/observing.h"
-#include "train/trainer_impl.h"
+#include "train/training.h"
 
 /* Signals as rank 0's training sees them: its own, and what other ranks were sent. A process is one rank of
  * one MPI job, and a wish to save has no argument: hence one of these. */
@@ -118,41 +117,24 @@ static mst_status hear_job(const mst_job_config *config, mst_comm *comm)
     return st;
 }
 
-/* What a rank found in its data. New reference in *out. */
-static mst_status describe(const mst_job_config *config, const mst_trainer *t, json_t **out)
+/* The data and the model of this rank, which all ranks must share. New reference in *out. */
+static mst_status rank_describe(const mst_job_config *config, const mst_training *t, json_t **out)
 {
     json_t *files = NULL;
     TRY(mst_job_data(config, MST_JOB_TRAIN, &files));
-    *out = json_pack("{s:o, s:I, s:I, s:o, s:I}", "model", mst_model_json(t->assembly.model), "parameters",
-                     (json_int_t)t->assembly.params.size, "rows", (json_int_t)mst_feed_epoch_rows(t->feed),
-                     "files", files, "threads", (json_int_t)t->n_threads);
+    *out = json_pack("{s:O, s:I, s:I, s:o, s:I}", "model", json_object_get(t->description, "model"),
+                     "parameters", (json_int_t)t->assembly.params.size, "rows",
+                     (json_int_t)mst_feed_epoch_rows(t->data.feed), "files", files, "threads",
+                     (json_int_t)t->strategy_options.threads);
     return *out != NULL ? MST_OK : mst_fail_memory();
 }
 
 /* ---- a rank ---- */
 
-static mst_status set_up(const mst_train_config *config, mst_comm *comm, mst_trainer **out)
-{
-    if (mst_comm_mpi(comm)->rank == 0)
-        return mst_trainer_new(config, out);
-    mst_trainer *trainer = mst_zalloc(sizeof *trainer);
-    if (trainer == NULL)
-        return mst_fail_memory();
-    trainer->config = *config;
-    trainer->options = *config->train;
-    trainer->data = *config->data;
-    mst_status st = mst_trainer_set_up_rank(trainer);
-    if (st != MST_OK)
-        mst_trainer_destroy(trainer);
-    else
-        *out = trainer;
-    return st;
-}
-
 /* Between runs of the strategy: what other ranks were asked for becomes what this one was asked for. */
 typedef struct listener {
-    const mst_observer *observer;
-    mst_trainer *trainer;
+    const mst_train_callbacks *callbacks;
+    mst_training *training;
     mst_job_summary *summary;
 } listener;
 
@@ -161,40 +143,40 @@ static void on_progress(void *arg, const mst_train_status *status)
     listener *l = arg;
     int by;
     bool save;
-    mst_allreduce_wished(l->trainer->strategy, &by, &save);
+    mst_allreduce_wished(l->training->strategy, &by, &save);
     look_at_own(NULL);
     if (by >= 0 && !atomic_exchange(&wishes.stop, true))
         snprintf(l->summary->stopped_by, sizeof l->summary->stopped_by, "rank %d", by);
     if (save)
         atomic_store(&wishes.save, true);
-    if (l->observer->progress != NULL)
-        l->observer->progress(l->observer->arg, status);
+    if (l->callbacks->progress != NULL)
+        l->callbacks->progress(l->callbacks->arg, status);
 }
 
 static void on_evaluated(void *arg, const mst_train_status *status, const char *set, const mst_result *result)
 {
     const listener *l = arg;
-    if (l->observer->evaluated != NULL)
-        l->observer->evaluated(l->observer->arg, status, set, result);
+    if (l->callbacks->evaluated != NULL)
+        l->callbacks->evaluated(l->callbacks->arg, status, set, result);
 }
 
 static void on_saved(void *arg, const mst_train_status *status, const char *path)
 {
     const listener *l = arg;
-    if (l->observer->saved != NULL)
-        l->observer->saved(l->observer->arg, status, path);
+    if (l->callbacks->saved != NULL)
+        l->callbacks->saved(l->callbacks->arg, status, path);
 }
 
 /* Where the run stands, and whether it is watched: rank 0's word. */
-static mst_status hear_start(mst_comm *comm, const mst_trainer *trainer, uint64_t *step, bool *observed)
+static mst_status hear_start(mst_comm *comm, const mst_training *training, uint64_t *step, bool *observed)
 {
     char text[64], *heard = NULL;
     unsigned long long at = 0;
     int watched = 0;
     bool root = mst_comm_mpi(comm)->rank == 0;
     snprintf(text, sizeof text, "%llu %d",
-             root ? (unsigned long long)mst_run_log_at(trainer->log)->steps : 0ull,
-             (int)trainer->options.observe);
+             root ? (unsigned long long)mst_run_log_at(training->log)->steps : 0ull,
+             (int)training->options.observe);
     TRY(mst_allreduce_tell(comm, text, &heard));
     int n = sscanf(heard, "%llu %d", &at, &watched);
     mst_free(heard);
@@ -209,45 +191,43 @@ static void on_step(void *arg, uint64_t step)
 }
 
 /* A rank other than 0. */
-static mst_status follow(const mst_job_config *config, mst_comm *comm, mst_trainer *trainer, uint64_t step,
+static mst_status follow(const mst_job_config *config, mst_comm *comm, mst_training *training, uint64_t step,
                          bool observed)
 {
-    mst_observing who = {.role = "rank",
-                         .index = (unsigned)mst_comm_mpi(comm)->rank,
-                         .n_threads = trainer->n_threads,
-                         .step = step};
-    trainer->observe = observed ? mst_train_observe(&trainer->options, &who) : NULL;
-    trainer->strategy->env.spans = mst_observe_spans(trainer->observe);
-    mst_spans_attach(trainer->strategy->env.spans, 0, MST_PHASE_IDLE);
-    mst_rank_log_send(comm, trainer->observe);
+    if (observed)
+        mst_training_observe(training, step);
+    training->strategy->env.spans = mst_observe_spans(training->observe);
+    mst_spans_attach(training->strategy->env.spans, 0, MST_PHASE_IDLE);
+    mst_rank_log_send(comm, training->observe);
     mst_allreduce_wishes own = {.stop = config->train->stop,
                                 .save_wanted = config->train->save_wanted,
                                 .at = on_step,
-                                .at_arg = trainer->observe};
-    mst_status st = mst_allreduce_join(trainer->strategy, &own);
+                                .at_arg = training->observe};
+    mst_status st = mst_allreduce_join(training->strategy, &own);
     if (st == MST_OK)
-        st = mst_allreduce_follow(trainer->strategy, trainer->feed);
+        st = mst_allreduce_follow(training->strategy, training->data.feed);
     mst_spans_detach();
     if (st == MST_OK)
-        mst_rank_log_finish(comm, trainer->observe);
+        mst_rank_log_finish(comm, training->observe);
     return st;
 }
 
-static mst_status train(const mst_job_config *config, mst_comm *comm, mst_trainer *trainer,
-                        const mst_observer *observer, mst_job_summary *summary)
+static mst_status train(const mst_job_config *config, mst_comm *comm, mst_training *training,
+                        const mst_train_callbacks *callbacks, mst_job_summary *summary)
 {
     uint64_t step;
     bool observed;
-    TRY(hear_start(comm, trainer, &step, &observed));
+    TRY(hear_start(comm, training, &step, &observed));
     if (mst_comm_mpi(comm)->rank != 0)
-        return follow(config, comm, trainer, step, observed);
+        return follow(config, comm, training, step, observed);
     mst_allreduce_wishes own = {.stop = config->train->stop, .save_wanted = config->train->save_wanted};
-    TRY(mst_allreduce_join(trainer->strategy, &own));
-    listener l = {observer, trainer, summary};
-    mst_observer heard = {.arg = &l, .progress = on_progress, .evaluated = on_evaluated, .saved = on_saved};
-    TRY(mst_trainer_run(trainer, &heard, &summary->train));
+    TRY(mst_allreduce_join(training->strategy, &own));
+    listener l = {callbacks, training, summary};
+    mst_train_callbacks heard = {
+        .arg = &l, .progress = on_progress, .evaluated = on_evaluated, .saved = on_saved};
+    TRY(mst_training_run(training, &heard, &summary->train));
     summary->coordinated = true;
-    summary->workers = json_incref(trainer->workers);
+    summary->workers = json_incref(training->workers);
     return MST_OK;
 }
 
@@ -261,29 +241,30 @@ static mst_status say_how_to_go_on(const mst_train_options *options)
     return mst_fail(MST_EPEER, "%.900s; %s", error.text, way_on);
 }
 
-static mst_status take_part(const mst_job_config *config, mst_comm *comm, const mst_observer *observer,
-                            mst_job_summary *summary)
+static mst_status take_part(const mst_job_config *config, mst_comm *comm,
+                            const mst_train_callbacks *callbacks, mst_job_summary *summary)
 {
-    mst_trainer *trainer = NULL;
+    mst_training *training = NULL;
     json_t *found = NULL, *entry = NULL;
     mst_status st;
     TRY(hear_job(config, comm));
     TRY(agree(comm, config->same, "--"));
     mst_train_config train_config = *config->train;
     train_config.comm = comm;
-    train_config.role = "rank";
+    train_config.role = MST_TRAINING_RANK;
+    train_config.index = (uint32_t)mst_comm_mpi(comm)->rank;
     if (mst_comm_mpi(comm)->rank == 0) {
-        train_config.watched = mst_rank_log_take;
-        train_config.watched_arg = comm;
+        train_config.observed = mst_rank_log_take;
+        train_config.observed_arg = comm;
         TRY_OUT(st, mst_job_mpi_entry(mst_comm_mpi(comm), &entry));
         train_config.manifest = entry;
         train_config.stop = &wishes.stop;
         train_config.save_wanted = save_wanted;
     }
-    TRY_OUT(st, set_up(&train_config, comm, &trainer));
-    TRY_OUT(st, describe(config, trainer, &found));
+    TRY_OUT(st, mst_training_new(&train_config, &training));
+    TRY_OUT(st, rank_describe(config, training, &found));
     TRY_OUT(st, agree(comm, found, ""));
-    st = train(config, comm, trainer, observer, summary);
+    st = train(config, comm, training, callbacks, summary);
     if (st == MST_EPEER && config->train->train->save)
         st = say_how_to_go_on(config->train->train);
 out:
@@ -293,12 +274,12 @@ out:
     mst_error error;
     mst_error_save(&error, st);
     if (st == MST_OK || !mst_comm_held(comm))
-        mst_trainer_destroy(trainer); /* else the communication thread may still be at its gradients */
+        mst_training_destroy(training); /* else the communication thread may still be at its gradients */
     return st == MST_OK ? MST_OK : mst_error_restore(&error);
 }
 
 mst_status mst_job_allreduce(const mst_job_config *config, const mst_job_lost *lost,
-                             const mst_observer *observer, mst_job_summary *summary)
+                             const mst_train_callbacks *callbacks, mst_job_summary *summary)
 {
     const mst_strategy_options *o = config->train->strategy;
     mst_comm *comm = NULL;
@@ -316,7 +297,7 @@ mst_status mst_job_allreduce(const mst_job_config *config, const mst_job_lost *l
     atomic_store(&wishes.stop, false);
     atomic_store(&wishes.save, false);
     TRY(mst_comm_new(&options, &comm));
-    mst_status st = take_part(config, comm, observer, summary);
+    mst_status st = take_part(config, comm, callbacks, summary);
     if (st == MST_OK)
         st = mst_comm_end(comm);
     mst_error error;

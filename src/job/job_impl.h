@@ -2,8 +2,8 @@
 #ifndef MST_JOB_JOB_IMPL_H
 #define MST_JOB_JOB_IMPL_H
 
-#include "mpi/mpi.h"
 #include "job/job.h"
+#include "mpi/mpi.h"
 
 /* Identity, secret and timeouts of this process. */
 mst_net_options mst_job_net(const mst_job_config *config, mst_role role, const mst_strategy_options *o);
@@ -21,10 +21,6 @@ mst_status mst_job_data(const mst_job_config *config, mst_job_set set, json_t **
 /* Fails when both are known and differ; names both. who: "worker 1" or "rank 1"; whose: "server 0". */
 mst_status mst_job_same_data(mst_job_set set, const json_t *theirs, const char *who, const json_t *ours,
                              const char *whose);
-
-/* The optimizer as a job runs it: --lr-scale, and what the mode rules out. */
-mst_status mst_job_optimizer(const mst_job_config *config, const mst_strategy_options *strategy,
-                             mst_optimizer *out);
 
 /* What the manifest says of an MPI job: {"mpi": {"launcher", "ranks"}}. New reference in *out. */
 mst_status mst_job_mpi_entry(const mst_mpi *mpi, json_t **out);

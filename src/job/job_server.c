@@ -5,54 +5,27 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "data/origin.h"
 #include "job/job_impl.h"
 #include "job/pulled_eval.h"
 #include "ps/server.h"
-#include "train/assembly.h"
-#include "train/closing.h"
-#include "train/observing.h"
 #include "train/run_graph.h"
-#include "train/run_log.h"
-#include "train/source.h"
+#include "train/training.h"
 
 typedef struct server_job {
     const mst_job_config *config;
-    const mst_observer *observer;
+    const mst_train_callbacks *callbacks;
     mst_job_summary *summary;
-    mst_strategy_options strategy; /* resolved */
-    mst_run_schedule schedule;
-    const mst_kernels *kernels;
-    mst_optimizer optimizer;
-    mst_assembly assembly;
-    mst_run_log *log;
-    mst_checkpoint *checkpoint; /* open while weights are restored from it; else NULL */
-    uint32_t restored_slots;    /* of the optimizer that it has: none with --init-from */
+    mst_training *training;
     struct {
         json_t *files; /* of this process, or of the first worker that has them; or NULL */
         char of[24];   /* whose those are */
     } data[MST_JOB_N_SETS];
-    mst_observe *observe; /* or NULL */
     mst_end end;
 } server_job;
 
 /* ---- every server ---- */
 
-static mst_status server_job_build(server_job *job, const json_t *model, mst_server_model *out)
-{
-    mst_model_options options = *job->config->train->model;
-    mst_shape shape;
-    TRY(mst_model_from_json(model, "what the first worker told", &options, &shape));
-    TRY(mst_assembly_init(&job->assembly, &options, &shape, job->kernels, job->optimizer.ops->n_slots, 0,
-                          (uint64_t)job->config->train->train->seed));
-    mst_optimizer_start(&job->optimizer, &job->assembly.params);
-    *out = (mst_server_model){
-        .model = job->assembly.model, .optimizer = &job->optimizer, .params = &job->assembly.params};
-    return MST_OK;
-}
-
-static mst_status server_job_init(server_job *job);
-static void set_options(const server_job *job, mst_server_options *out);
+static void server_job_set_options(const server_job *job, mst_server_options *out);
 
 static mst_status server_job_adopt(void *arg, const json_t *told, mst_server_options *options)
 {
@@ -61,8 +34,8 @@ static mst_status server_job_adopt(void *arg, const json_t *told, mst_server_opt
     if (config->adopt == NULL || !json_is_true(json_object_get(told, "resume")))
         return MST_OK;
     TRY(config->adopt(config->adopt_arg, told));
-    TRY(server_job_init(job));
-    set_options(job, options);
+    TRY(mst_training_reload(job->training));
+    server_job_set_options(job, options);
     return MST_OK;
 }
 
@@ -159,98 +132,6 @@ static mst_status server_job_admit(void *arg, const json_t *join)
     return role != NULL && strcmp(role, "worker") == 0 ? same_files(job, join, index) : MST_OK;
 }
 
-/* What the job is trained on: by this process's files, or where they are not here by the first worker's. */
-static mst_status find_source(const server_job *job, const json_t *join, json_t **out)
-{
-    const mst_train_config *train = job->config->train;
-    json_t *theirs = json_object_get(join, "files");
-    bool own = job->strategy.shard == MST_SHARD_LOCAL || train->open_own != NULL;
-    TRY(mst_source_of(train->files, own, out));
-    if (json_object_get(*out, "checksum") == NULL && json_is_object(theirs))
-        json_object_update(*out, theirs);
-    return MST_OK;
-}
-
-static mst_status make_run_log(server_job *job, const json_t *join)
-{
-    const mst_train_config *train = job->config->train;
-    json_t *source;
-    TRY(find_source(job, join, &source));
-    mst_run_log_options options = {
-        .train = train->train,
-        .schedule = job->schedule,
-        .epochs_given = train->epochs_given,
-        .global_batch = (uint64_t)(job->strategy.mode == MST_MODE_SYNC ? job->strategy.global_batch
-                                                                       : job->strategy.batch),
-        .optimizer = &job->optimizer,
-        .model_name = job->assembly.model->ops->name,
-        .model = json_object_get(join, "model"),
-        .data = json_object_get(join, "reading"),
-        .source = source,
-        .reading_unknown = json_is_true(json_object_get(join, "reading_unknown")),
-        .stop = train->stop,
-        .save_wanted = train->save_wanted,
-    };
-    mst_status st = mst_run_log_new(&options, &job->log);
-    json_decref(source);
-    return st;
-}
-
-static mst_status open_checkpoint(server_job *job, const json_t *join, mst_server_start *out)
-{
-    const mst_train_options *o = job->config->train->train;
-    mst_checkpoint_meta meta = {0};
-    char *path = NULL;
-    bool best;
-    mst_status st;
-    TRY_OUT(st, o->resume ? mst_checkpoint_find(o->run, &path)
-                          : mst_checkpoint_find_model(o->init_from, false, &path, &best));
-    TRY_OUT(st, mst_checkpoint_read_meta(path, &meta));
-    if (!o->force)
-        TRY_OUT(st, mst_origin_check(mst_origin_in(json_object_get(meta.extra, "data")), path,
-                                     mst_origin_in(json_object_get(join, "reading")), "the training data"));
-    TRY_OUT(st, mst_checkpoint_fits(path, meta.model, json_object_get(join, "model"),
-                                    job->config->train->data->features != 0));
-    TRY_OUT(st, mst_checkpoint_open(path, &job->assembly.params, job->optimizer.ops->slot_names, o->resume,
-                                    &job->checkpoint));
-    job->restored_slots = o->resume ? job->assembly.params.n_slots : 0;
-    out->restore = true;
-    if (o->resume) {
-        mst_run_log_resume(job->log, &meta);
-        json_t *plan = json_object_get(meta.extra, "plan");
-        out->plan = plan != NULL && !mst_run_log_has_new_data(job->log) ? json_incref(plan) : NULL;
-    }
-out:
-    mst_checkpoint_meta_fini(&meta);
-    mst_free(path);
-    return st;
-}
-
-/* What the manifest says, besides what the run log knows. */
-static json_t *describe(const server_job *job, const json_t *join)
-{
-    const mst_train_config *train = job->config->train;
-    const mst_cluster *cluster = job->config->cluster;
-    json_t *files = json_array(), *servers = json_array(), *workers = json_array();
-    for (size_t i = 0; i < train->files->n; i++)
-        json_array_append_new(files, json_string(train->files->items[i]));
-    for (uint32_t i = 0; i < cluster->n_servers; i++)
-        json_array_append_new(servers, json_string(cluster->servers[i]));
-    for (uint32_t i = 0; i < cluster->n_workers; i++)
-        json_array_append_new(workers, json_string(cluster->workers[i]));
-    /* `muster launch` is at the other end of a process's standard input (launch/parent_pipe.h) */
-    const char *by = job->config->engine == &mst_net_inproc ? "train"
-                     : getenv("MUSTER_WATCH_STDIN") != NULL ? "launch"
-                                                            : "roles";
-    return json_pack("{s:s, s:I, s:I, s:I, s:o, s:o, s:O?, s:O, s:b, s:{s:o, s:o, s:s}}", "isa",
-                     mst_isa_name(job->kernels->isa), "threads", (json_int_t)job->strategy.threads, "batch",
-                     (json_int_t)job->strategy.batch, "global_batch", (json_int_t)job->strategy.global_batch,
-                     "options", mst_manifest_options(train->options, json_object_get(join, "reading")),
-                     "files", files, "data", json_object_get(join, "found"), "model",
-                     json_object_get(join, "model"), "epochs_given", (int)train->epochs_given, "cluster",
-                     "servers", servers, "workers", workers, "by", by);
-}
-
 static uint64_t sum_limit(uint64_t done, uint64_t left)
 {
     return left > UINT64_MAX - done ? UINT64_MAX : done + left;
@@ -259,7 +140,7 @@ static uint64_t sum_limit(uint64_t done, uint64_t left)
 /* Synchronous training equals local training only where steps are slices of one order of rows. */
 static void tell_dealt(const server_job *job, const json_t *join)
 {
-    const mst_strategy_options *o = &job->strategy;
+    const mst_strategy_options *o = &job->training->strategy_options;
     bool random = json_is_true(json_object_get(json_object_get(join, "data"), "random"));
     bool sliced = random && o->shard == MST_SHARD_AUTO;
     if (o->mode != MST_MODE_SYNC || o->workers < 2 || o->shard == MST_SHARD_LOCAL || sliced)
@@ -272,69 +153,64 @@ static void tell_dealt(const server_job *job, const json_t *join)
 /* The coordinator: opens the run. join is that of the first worker. */
 static mst_status server_job_open_run(server_job *job, const json_t *join, mst_server_start *out)
 {
-    const mst_train_options *o = job->config->train->train;
-    TRY(mst_run_schedule_check(&job->schedule, o, job->assembly.model->n_scores));
-    TRY(make_run_log(job, join));
-    if (o->resume || o->init_from != NULL)
-        TRY(open_checkpoint(job, join, out));
-    json_t *entries = describe(job, join);
-    if (entries != NULL && job->config->train->manifest != NULL)
-        json_object_update(entries, job->config->train->manifest);
-    mst_status st = entries == NULL ? mst_fail_memory() : mst_run_log_open(job->log, entries);
-    json_decref(entries);
-    TRY(st);
-    mst_run_log_watch(job->log, job->observe);
+    mst_training *training = job->training;
+    const mst_train_options *o = &training->options;
+    TRY(mst_training_start_log(training, &out->plan));
+    TRY(mst_training_open_run(training));
+    mst_run_log_observe(training->log, training->observe);
     tell_dealt(job, join);
-    out->at = *mst_run_log_at(job->log);
+    out->restore = training->start != NULL;
+    out->at = *mst_run_log_at(training->log);
     uint64_t steps, rows, epochs;
-    mst_run_log_limits(job->log, &steps, &rows, &epochs);
+    mst_run_log_limits(training->log, &steps, &rows, &epochs);
     out->limit_steps = sum_limit(out->at.steps, steps);
     out->limit_rows = sum_limit(out->at.rows, rows);
     out->limit_epochs = sum_limit(out->at.epoch, epochs);
-    out->run = mst_run_log_path(job->log);
+    out->run = mst_run_log_path(training->log);
     out->evaluates = o->test.n > 0 || o->valid != NULL;
     out->saves = o->save;
     out->keeps_best = o->save && o->patience > 0;
-    out->owes_evaluation = mst_run_log_evaluation_owed(job->log);
+    out->owes_evaluation = mst_run_log_evaluation_owed(training->log);
     return MST_OK;
 }
 
 static mst_status server_job_open(void *arg, const json_t *told, mst_server_start *out)
 {
     server_job *job = arg;
-    TRY(server_job_build(job, json_object_get(told, "model"), &out->model));
+    mst_training *training = job->training;
+    TRY(mst_training_build(training, told));
+    out->model = (mst_server_model){.model = training->assembly.model,
+                                    .optimizer = &training->optimizer,
+                                    .params = &training->assembly.params};
     return job->config->index == 0 ? server_job_open_run(job, told, out) : MST_OK;
 }
 
 /* Training begins. The run may remove the checkpoint that it started from; closing it frees the space. */
 static void server_job_begin(server_job *job, const mst_placement *table)
 {
+    mst_training *training = job->training;
     mst_run_places places = {.compute = "/job:worker", .store = "/job:server", .table = table};
-    mst_run_graph_tell(job->observe, &job->assembly, &job->optimizer, &places);
-    mst_checkpoint_close(job->checkpoint);
-    job->checkpoint = NULL;
+    mst_run_graph_tell(training->observe, &training->assembly, &training->optimizer, &places);
+    mst_training_close_start(training);
 }
 
 static mst_status server_job_read(void *arg, uint32_t slot, uint64_t first, uint64_t count, float *out)
 {
     server_job *job = arg;
-    if (slot <= job->restored_slots)
-        return mst_checkpoint_read(job->checkpoint, slot, first, count, out);
-    memcpy(out, job->assembly.params.slots[slot - 1] + first, count * sizeof *out); /* fresh state */
-    return MST_OK;
+    return mst_training_read_start(job->training, slot, first, count, out);
 }
 
 static mst_status server_job_progress(void *arg, const mst_progress *progress, unsigned *due)
 {
     server_job *job = arg;
-    TRY(mst_run_log_progress(job->log, progress));
-    if (job->observer->progress != NULL)
-        job->observer->progress(job->observer->arg, mst_run_log_status(job->log));
+    TRY(mst_run_log_progress(job->training->log, progress));
+    if (job->callbacks->progress != NULL)
+        job->callbacks->progress(job->callbacks->arg, mst_run_log_status(job->training->log));
     mst_end end;
-    *due = mst_run_log_due(job->log, &end);
+    *due = mst_run_log_due(job->training->log, &end);
     if (*due & MST_DUE_END)
         job->end = end;
-    return *due & MST_DUE_EVAL ? MST_OK : mst_run_log_line(job->log);
+    return *due & MST_DUE_EVAL ? MST_OK : mst_run_log_line(job->training->log);
 }
 
 /* An evaluation without rows is none: its loss of 0 would end the run. */
@@ -356,7 +232,7 @@ static mst_status server_job_evaluated(void *arg, const json_t *result, mst_serv
     mst_result_from_json(json_object_get(result, "test"), &test);
     TRY(has_rows("valid", job->config->train->train->valid != NULL, &valid));
     TRY(has_rows("test", job->config->train->train->test.n > 0, &test));
-    TRY(mst_run_log_evaluated(job->log, job->observer, &valid, &test, &verdict));
+    TRY(mst_run_log_evaluated(job->training->log, job->callbacks, &valid, &test, &verdict));
     *out = (mst_server_verdict){.over = verdict.over, .best = verdict.best};
     if (verdict.over)
         job->end = verdict.end;
@@ -366,7 +242,7 @@ static mst_status server_job_evaluated(void *arg, const json_t *result, mst_serv
 static bool server_job_can_save(void *arg, bool best)
 {
     server_job *job = arg;
-    return mst_run_log_can_save(job->log, best);
+    return mst_run_log_can_save(job->training->log, best);
 }
 
 static mst_status server_job_save_begin(void *arg, const mst_placement *table, json_t *plan, bool best)
@@ -377,9 +253,10 @@ static mst_status server_job_save_begin(void *arg, const mst_placement *table, j
     for (uint32_t i = 0; st == MST_OK && i < table->n_partitions; i++)
         parts[i] = (mst_part_spec){table->partitions[i].first, table->partitions[i].count,
                                    table->partitions[i].server};
-    mst_run_log_plan(job->log, plan);
+    mst_run_log_plan(job->training->log, plan);
     if (st == MST_OK)
-        st = mst_run_log_save_begin(job->log, best, &job->assembly.params, parts, table->n_partitions);
+        st = mst_run_log_save_begin(job->training->log, best, &job->training->assembly.params, parts,
+                                    table->n_partitions);
     mst_free(parts);
     return st;
 }
@@ -388,15 +265,15 @@ static mst_status server_job_save_write(void *arg, uint32_t slot, uint64_t first
                                         const float *data)
 {
     server_job *job = arg;
-    return mst_run_log_save_write(job->log, slot, first, count, data, false);
+    return mst_run_log_save_write(job->training->log, slot, first, count, data, false);
 }
 
 static mst_status server_job_save_end(void *arg, bool keep)
 {
     server_job *job = arg;
     if (keep)
-        return mst_run_log_save_complete(job->log, job->observer);
-    mst_run_log_save_abandon(job->log);
+        return mst_run_log_save_complete(job->training->log, job->callbacks);
+    mst_run_log_save_abandon(job->training->log);
     return MST_OK;
 }
 
@@ -404,8 +281,8 @@ static void server_job_mark(server_job *job, const mst_server_event *event, cons
 {
     char name[MST_PROCESS_NAME];
     snprintf(name, sizeof name, "%s-%u", mst_role_name(event->role), event->index);
-    if (job->log != NULL)
-        mst_run_log_mark(job->log, name, kind, event->text);
+    if (job->training->log != NULL)
+        mst_run_log_mark(job->training->log, name, kind, event->text);
 }
 
 static void server_job_event(void *arg, const mst_server_event *event)
@@ -417,7 +294,7 @@ static void server_job_event(void *arg, const mst_server_event *event)
         server_job_begin(job, event->placement);
         break;
     case MST_SERVER_EVALUATE:
-        mst_run_log_evaluation_begins(job->log);
+        mst_run_log_evaluation_begins(job->training->log);
         break;
     case MST_SERVER_JOIN:
         server_job_mark(job, event, "join");
@@ -434,7 +311,7 @@ static void server_job_event(void *arg, const mst_server_event *event)
                      event->index);
         break;
     case MST_SERVER_RECORD:
-        mst_observe_forward(job->observe, event->record);
+        mst_observe_forward(job->training->observe, event->record);
         break;
     }
 }
@@ -443,50 +320,17 @@ static mst_status server_job_finish(void *arg, json_t *workers, bool deserted)
 {
     server_job *job = arg;
     job->summary->workers = workers;
-    TRY(mst_run_log_note(job->log, "workers", json_deep_copy(workers)));
-    return mst_run_log_finish(job->log, deserted ? MST_END_DESERTED : job->end, &job->summary->train);
+    TRY(mst_run_log_note(job->training->log, "workers", json_deep_copy(workers)));
+    return mst_run_log_finish(job->training->log, deserted ? MST_END_DESERTED : job->end,
+                              &job->summary->train);
 }
 
 /* ---- life ---- */
 
-static void server_job_fini(server_job *job)
+/* Options of the server that a resumed run may change. */
+static void server_job_set_options(const server_job *job, mst_server_options *out)
 {
-    mst_checkpoint_close(job->checkpoint);
-    mst_run_log_destroy(job->log);
-    mst_assembly_fini(&job->assembly);
-    for (int set = 0; set < MST_JOB_N_SETS; set++)
-        json_decref(job->data[set].files);
-}
-
-/* The optimizer as servers run it. */
-mst_status mst_job_optimizer(const mst_job_config *config, const mst_strategy_options *strategy,
-                             mst_optimizer *out)
-{
-    mst_optim_options options = *config->train->optim;
-    if (strategy->lr_scale != 0)
-        options.lr *= (double)strategy->workers;
-    if (options.clip_norm > 0.0 && strategy->mode == MST_MODE_SYNC && config->cluster->n_servers > 1)
-        return mst_fail(MST_EUSAGE,
-                        "--clip-norm with --mode sync needs the whole gradient in one place: use one server");
-    return mst_optimizer_init(out, &options);
-}
-
-static mst_status server_job_init(server_job *job)
-{
-    const mst_job_config *config = job->config;
-    mst_isa isa;
-    TRY(mst_isa_parse(config->train->train->isa, &isa));
-    job->kernels = mst_kernels_get(isa);
-    TRY(mst_run_schedule_parse(config->train->train, &job->schedule));
-    job->strategy = *config->train->strategy;
-    TRY(mst_strategy_resolve(&job->strategy));
-    return mst_job_optimizer(config, &job->strategy, &job->optimizer);
-}
-
-/* What follows from the options of the run. */
-static void set_options(const server_job *job, mst_server_options *out)
-{
-    const mst_strategy_options *o = &job->strategy;
+    const mst_strategy_options *o = &job->training->strategy_options;
     out->start_timeout_ms = (uint32_t)(o->start_timeout * 1000);
     out->stall_timeout_ms = (uint32_t)(o->stall_timeout * 1000);
     out->n_threads = (unsigned)o->threads;
@@ -496,15 +340,14 @@ static void set_options(const server_job *job, mst_server_options *out)
     out->staleness = (uint32_t)o->staleness;
     out->batch = (uint32_t)o->batch;
     out->global_batch = (uint32_t)o->global_batch;
-    out->shuffle_rows = (uint64_t)job->config->train->train->shuffle_rows;
+    out->shuffle_rows = (uint64_t)job->training->options.shuffle_rows;
     out->dense_model = o->dense_model;
     out->shard = (mst_shard_kind)o->shard;
 }
 
-static mst_status serve(server_job *job)
+static mst_status server_job_serve(server_job *job)
 {
     const mst_job_config *config = job->config;
-    const mst_strategy_options *o = &job->strategy;
     json_t *join = mst_job_join(config, "server");
     json_t *told = config->index == 0 ? server_job_json(job) : NULL;
     if (join == NULL || (told == NULL && config->index == 0)) {
@@ -513,16 +356,16 @@ static mst_status serve(server_job *job)
     }
     mst_server_options options = {
         .engine = config->engine,
-        .net = mst_job_net(config, MST_ROLE_SERVER, o),
+        .net = mst_job_net(config, MST_ROLE_SERVER, config->train->strategy),
         .servers = (const char *const *)config->cluster->servers,
         .n_servers = config->cluster->n_servers,
         .n_workers = config->cluster->n_workers,
         .join = join,
         .job = told,
         .stop = config->train->stop,
-        .observe = job->observe,
+        .observe = job->training->observe,
     };
-    set_options(job, &options);
+    server_job_set_options(job, &options);
     static const mst_server_checkpoint checkpoint = {
         .can_begin = server_job_can_save,
         .begin = server_job_save_begin,
@@ -547,36 +390,49 @@ static mst_status serve(server_job *job)
     return st;
 }
 
-/* The run directory, if this process has it and the run writes about itself. The caller frees. */
-static char *run_of(const server_job *job)
+/* The entry "cluster" of the manifest, besides those that the configuration has. New reference or NULL. */
+static json_t *server_job_manifest(const mst_job_config *config)
 {
-    const char *open = job->log != NULL ? mst_run_log_path(job->log) : NULL;
-    const char *closed = job->summary->train.run[0] != '\0' ? job->summary->train.run : NULL;
-    const char *path = open != NULL ? open : closed;
-    return job->config->train->train->observe && path != NULL ? mst_strdup(path) : NULL;
+    const mst_cluster *cluster = config->cluster;
+    json_t *servers = json_array(), *workers = json_array();
+    for (uint32_t i = 0; i < cluster->n_servers; i++)
+        json_array_append_new(servers, json_string(cluster->servers[i]));
+    for (uint32_t i = 0; i < cluster->n_workers; i++)
+        json_array_append_new(workers, json_string(cluster->workers[i]));
+    /* `muster launch` holds the other end of a process's standard input (cli/stdin_watch.h) */
+    const char *by = config->engine == &mst_net_inproc      ? "train"
+                     : getenv("MUSTER_WATCH_STDIN") != NULL ? "launch"
+                                                            : "roles";
+    json_t *manifest =
+        json_pack("{s:{s:o, s:o, s:s}}", "cluster", "servers", servers, "workers", workers, "by", by);
+    if (config->train->manifest != NULL)
+        json_object_update(manifest, config->train->manifest);
+    return manifest;
 }
 
-mst_status mst_job_server(const mst_job_config *config, const mst_observer *observer,
+mst_status mst_job_server(const mst_job_config *config, const mst_train_callbacks *callbacks,
                           mst_job_summary *summary)
 {
-    server_job job = {.config = config, .observer = observer, .summary = summary, .end = MST_END_STOPPED};
+    server_job job = {.config = config, .callbacks = callbacks, .summary = summary, .end = MST_END_STOPPED};
+    mst_train_config train = *config->train;
+    json_t *manifest = server_job_manifest(config);
     *summary = (mst_job_summary){.coordinated = config->index == 0};
-    mst_status st = server_job_init(&job);
-    mst_observing who = {.role = "server",
-                         .index = config->index,
-                         .n_threads = (unsigned)job.strategy.threads,
-                         .guest = config->cluster->colocated ||
-                                  (config->engine == &mst_net_inproc && config->index > 0)};
-    if (st == MST_OK)
-        job.observe = mst_train_observe(config->train->train, &who);
-    if (st == MST_OK)
-        st = serve(&job);
-    char *run = run_of(&job);
-    if (st != MST_OK && job.log != NULL && summary->workers == NULL)
-        st = mst_run_log_give_up(job.log, st);
-    server_job_fini(&job);
-    mst_observe_destroy(job.observe);
-    mst_train_closing(run);
-    mst_free(run);
+    train.role = MST_TRAINING_SERVER;
+    train.index = config->index;
+    train.guest = config->cluster->colocated || (config->engine == &mst_net_inproc && config->index > 0);
+    train.manifest = manifest;
+    mst_status st = manifest == NULL ? mst_fail_memory() : mst_training_new(&train, &job.training);
+    if (st == MST_OK) {
+        mst_training *training = job.training;
+        mst_training_observe(training, 0);
+        st = server_job_serve(&job);
+        if (st != MST_OK && training->log != NULL && summary->workers == NULL)
+            st = mst_run_log_give_up(training->log, st);
+        mst_training_write_verdict(training);
+        mst_training_destroy(training);
+    }
+    for (int set = 0; set < MST_JOB_N_SETS; set++)
+        json_decref(job.data[set].files);
+    json_decref(manifest);
     return st;
 }

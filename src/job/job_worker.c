@@ -3,25 +3,25 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "base/alloc.h"
 #include "job/job_impl.h"
 #include "job/pulled_eval.h"
-#include "train/observing.h"
-#include "train/trainer_impl.h"
+#include "train/training.h"
 
 /* ---- training ---- */
 
-/* Opens the sets on the thread that evaluates. */
-static mst_status open_sets(void *arg, const atomic_bool *stop, mst_evaluator **test, mst_evaluator **valid)
+/* Opens the evaluation sets, on the thread that evaluates. */
+static mst_status worker_open_sets(void *arg, const atomic_bool *stop, mst_evaluator **test,
+                                   mst_evaluator **valid)
 {
-    mst_trainer *trainer = arg;
-    TRY(mst_trainer_open_sets(trainer, NULL, stop));
-    *test = trainer->test.evaluator;
-    *valid = trainer->valid.evaluator;
+    mst_training *training = arg;
+    TRY(mst_train_data_open_sets(&training->data, &training->assembly, NULL, stop));
+    *test = training->data.test.evaluator;
+    *valid = training->data.valid.evaluator;
     return MST_OK;
 }
 
-static mst_status describe(const mst_job_config *config, const mst_trainer *trainer, json_t **out)
+/* The JOIN of this worker. New reference in *out. */
+static mst_status worker_join(const mst_job_config *config, const mst_training *training, json_t **out)
 {
     json_t *join = mst_job_join(config, "worker");
     mst_status st = MST_OK;
@@ -31,35 +31,33 @@ static mst_status describe(const mst_job_config *config, const mst_trainer *trai
         if (st == MST_OK && json_object_set_new(join, mst_job_sets[set], files) != 0)
             st = mst_fail_memory();
     }
-    if (st != MST_OK) {
-        json_decref(join);
-        return st;
-    }
+    bool random = training->data.dataset->random;
     /* of an epoch, where its rows are divided by position: shards differ */
-    bool shared = trainer->dataset->random && trainer->strategy_options.shard == MST_SHARD_AUTO;
-    uint64_t rows = shared ? mst_feed_epoch_rows(trainer->feed) : 0;
-    json_object_set_new(join, "model", mst_model_json(trainer->assembly.model));
-    json_object_set_new(
-        join, "data",
-        json_pack("{s:b, s:I}", "random", (int)trainer->dataset->random, "rows", (json_int_t)rows));
-    json_object_set_new(join, "found", mst_trainer_data_json(trainer));
-    json_object_set(join, "reading", trainer->data_json);
-    json_object_set_new(join, "reading_unknown", json_boolean(trainer->reading_unknown));
-    *out = join;
-    return MST_OK;
+    bool shared = random && training->strategy_options.shard == MST_SHARD_AUTO;
+    uint64_t rows = shared ? mst_feed_epoch_rows(training->data.feed) : 0;
+    if (st == MST_OK &&
+        (json_object_update(join, training->description) != 0 ||
+         json_object_set_new(join, "data",
+                             json_pack("{s:b, s:I}", "random", (int)random, "rows", (json_int_t)rows)) != 0))
+        st = mst_fail_memory();
+    if (st == MST_OK)
+        *out = join;
+    else
+        json_decref(join);
+    return st;
 }
 
-static mst_status train(const mst_job_config *config, mst_worker *worker, mst_trainer *trainer,
-                        mst_worker_counts *counts)
+static mst_status worker_train(const mst_job_config *config, mst_worker *worker, mst_training *training,
+                               mst_worker_counts *counts)
 {
-    const mst_strategy_options *o = &trainer->strategy_options;
+    const mst_strategy_options *o = &training->strategy_options;
     mst_pulled_eval *evaluation = NULL;
-    mst_pulled_eval_options eval = {.model = trainer->assembly.model,
-                                    .params = &trainer->assembly.params,
+    mst_pulled_eval_options eval = {.model = training->assembly.model,
+                                    .params = &training->assembly.params,
                                     .dense_model = o->dense_model,
-                                    .observe = trainer->observe,
-                                    .arg = trainer,
-                                    .open = open_sets};
+                                    .observe = training->observe,
+                                    .arg = training,
+                                    .open = worker_open_sets};
     TRY(mst_pulled_eval_new(&eval, &evaluation));
     mst_worker_job job = {
         .mode = (mst_mode)o->mode,
@@ -67,88 +65,69 @@ static mst_status train(const mst_job_config *config, mst_worker *worker, mst_tr
         .global_batch = (uint32_t)o->global_batch,
         .pipeline = (uint32_t)o->pipeline,
         .wire = (mst_wire)o->wire,
-        .seed = (uint64_t)trainer->options.seed,
-        .n_threads = trainer->n_threads,
+        .seed = (uint64_t)training->options.seed,
+        .n_threads = (unsigned)o->threads,
         .dense_model = o->dense_model,
         .part_floats = (uint32_t)o->part,
-        .clip = o->mode != MST_MODE_SYNC && trainer->optimizer.options.clip_norm > 0.0,
-        .model = trainer->assembly.model,
-        .optimizer = &trainer->optimizer,
-        .params = &trainer->assembly.params,
-        .feed = trainer->feed,
-        .dataset = trainer->dataset,
+        .clip = o->mode != MST_MODE_SYNC && training->optimizer.options.clip_norm > 0.0,
+        .model = training->assembly.model,
+        .optimizer = &training->optimizer,
+        .params = &training->assembly.params,
+        .feed = training->data.feed,
+        .dataset = training->data.dataset,
         .evaluation = mst_pulled_eval_for_worker(evaluation),
-        .observe = trainer->observe,
+        .observe = training->observe,
     };
-    mst_status st = describe(config, trainer, &job.join);
+    mst_status st = worker_join(config, training, &job.join);
     if (st == MST_OK)
         st = mst_worker_run(worker, &job, counts);
     if (st == MST_OK)
-        st = mst_dataset_intact(trainer->dataset);
+        st = mst_dataset_intact(training->data.dataset);
     json_decref(job.join);
     mst_pulled_eval_destroy(evaluation);
     return st;
 }
 
-/* The trainer is ready: from here on it is watched. */
-static void watch(const mst_job_config *config, mst_trainer *trainer, mst_trainer **out)
+static mst_status worker_set_up(const mst_job_config *config, mst_training **out)
 {
-    mst_observing who = {.role = "worker",
-                         .index = config->index,
-                         .n_threads = trainer->n_threads,
-                         .guest = config->engine == &mst_net_inproc};
-    trainer->observe = mst_train_observe(&trainer->options, &who);
-    *out = trainer;
+    mst_train_config train = *config->train;
+    train.role = MST_TRAINING_WORKER;
+    train.index = config->index;
+    train.guest = config->engine == &mst_net_inproc;
+    TRY(mst_training_new(&train, out));
+    mst_training_observe(*out, 0);
+    return MST_OK;
 }
 
-static mst_status set_up(const mst_job_config *config, mst_trainer **out)
+static mst_status worker_work(const mst_job_config *config, mst_worker_counts *counts)
 {
-    mst_trainer *trainer = mst_zalloc(sizeof *trainer);
-    if (trainer == NULL)
-        return mst_fail_memory();
-    trainer->config = *config->train;
-    trainer->options = *config->train->train;
-    trainer->data = *config->train->data;
-    mst_status st = mst_trainer_set_up_worker(trainer, config->index);
-    if (st == MST_OK)
-        st = mst_job_optimizer(config, &trainer->strategy_options, &trainer->optimizer);
-    if (st != MST_OK)
-        mst_trainer_destroy(trainer);
-    else
-        watch(config, trainer, out);
-    return st;
-}
-
-static mst_status work(const mst_job_config *config, mst_worker_counts *counts)
-{
-    mst_strategy_options o = *config->train->strategy;
-    TRY(mst_strategy_resolve(&o));
+    const mst_strategy_options *o = config->train->strategy;
     mst_worker_options options = {
         .engine = config->engine,
-        .net = mst_job_net(config, MST_ROLE_WORKER, &o),
+        .net = mst_job_net(config, MST_ROLE_WORKER, o),
         .servers = (const char *const *)config->cluster->servers,
         .n_servers = config->cluster->n_servers,
-        .start_timeout_ms = (uint32_t)(o.start_timeout * 1000),
-        .stall_timeout_ms = (uint32_t)(o.stall_timeout * 1000),
+        .start_timeout_ms = (uint32_t)(o->start_timeout * 1000),
+        .stall_timeout_ms = (uint32_t)(o->stall_timeout * 1000),
         .stop = config->train->stop,
         .job_ended = config->train->job_ended,
     };
     mst_worker *worker = NULL;
-    mst_trainer *trainer = NULL;
+    mst_training *training = NULL;
     json_t *job = NULL;
     TRY(mst_worker_new(&options, &worker, &job));
     mst_status st = config->adopt != NULL ? config->adopt(config->adopt_arg, job) : MST_OK;
     if (st == MST_OK)
-        st = set_up(config, &trainer);
+        st = worker_set_up(config, &training);
     if (st == MST_OK)
-        st = train(config, worker, trainer, counts);
+        st = worker_train(config, worker, training, counts);
     else
         mst_worker_fail(worker, st);
     mst_error error;
     mst_error_save(&error, st);
     json_decref(job);
     mst_worker_destroy(worker);
-    mst_trainer_destroy(trainer);
+    mst_training_destroy(training);
     return st == MST_OK ? MST_OK : mst_error_restore(&error);
 }
 
@@ -156,7 +135,7 @@ static mst_status work(const mst_job_config *config, mst_worker_counts *counts)
 
 typedef struct beside {
     const mst_job_config *config;
-    const mst_observer *observer;
+    const mst_train_callbacks *callbacks;
     mst_job_summary *summary;
     mst_error error; /* code MST_OK: it ended well */
 } beside;
@@ -164,21 +143,21 @@ typedef struct beside {
 static void *serve_beside(void *arg)
 {
     beside *b = arg;
-    mst_error_save(&b->error, mst_job_server(b->config, b->observer, b->summary));
+    mst_error_save(&b->error, mst_job_server(b->config, b->callbacks, b->summary));
     return NULL;
 }
 
-mst_status mst_job_worker(const mst_job_config *config, const mst_observer *observer,
+mst_status mst_job_worker(const mst_job_config *config, const mst_train_callbacks *callbacks,
                           mst_worker_counts *counts, mst_job_summary *summary)
 {
     *summary = (mst_job_summary){0};
     if (!config->cluster->colocated)
-        return work(config, counts);
+        return worker_work(config, counts);
     pthread_t thread;
-    beside b = {.config = config, .observer = observer, .summary = summary};
+    beside b = {.config = config, .callbacks = callbacks, .summary = summary};
     if (pthread_create(&thread, NULL, serve_beside, &b) != 0)
         return mst_fail(MST_EIO, "cannot start the thread that serves");
-    mst_status st = work(config, counts);
+    mst_status st = worker_work(config, counts);
     mst_error error;
     mst_error_save(&error, st);
     pthread_join(thread, NULL);

@@ -59,6 +59,7 @@ static mst_status allreduce_init(mst_strategy *base, const mst_strategy_options 
     self->overwritten = env->model->overwrites && self->n == 1;
     base->n_lanes = 1;
     base->max_take = self->global_batch;
+    base->stops_with_others = true;
     mst_model_weights(env->model, env->params, &self->weights);
     env->model->ops->layout(env->model, env->params, &layout);
     TRY(mst_allreduce_lay_out(self, &layout));
@@ -401,9 +402,8 @@ static const mst_grad *allreduce_gradient(const mst_strategy *base)
 }
 
 const mst_strategy_ops mst_strategy_allreduce = {
-    .name = "allreduce",
-    .help = "ranks of an MPI job, which add up their gradients and all apply the same update",
     .size = sizeof(mst_allreduce),
+    .random_rows = true,
     .init = allreduce_init,
     .run = allreduce_run,
     .fini = allreduce_fini,

@@ -115,6 +115,12 @@ bool mst_local_out_of_time(const mst_budget *budget)
            (budget->deadline_ns != UINT64_MAX && mst_now_ns() >= budget->deadline_ns);
 }
 
+static uint64_t local_spare(const mst_strategy_options *options)
+{
+    bool hot = options->mode == MST_MODE_ASYNC && options->threads > 1;
+    return hot ? mst_hot_weights_spare((unsigned)options->threads) : 0;
+}
+
 static mst_status local_run(mst_strategy *base, mst_feed *feed, const mst_budget *budget,
                             mst_progress *progress)
 {
@@ -161,9 +167,8 @@ static const mst_grad *local_gradient(const mst_strategy *base)
 }
 
 const mst_strategy_ops mst_strategy_local = {
-    .name = "local",
-    .help = "threads of one process on one set of weights",
     .size = sizeof(mst_local),
+    .spare = local_spare,
     .init = local_init,
     .run = local_run,
     .fini = local_fini,

@@ -4,18 +4,24 @@
 #include <sched.h>
 
 #include "base/alloc.h"
-#include "strategy/hot_weights.h"
 
 extern const mst_strategy_ops mst_strategy_local, mst_strategy_allreduce;
 
-static const mst_strategy_ops strategy_ps = {
-    .name = "ps",
-    .help = "parameter server: workers push gradients to servers, which update the weights and answer what "
-            "is pulled",
+const mst_strategy_choice mst_strategy_choices[] = {
+    [MST_STRATEGY_LOCAL] = {.name = "local",
+                            .help = "threads of one process on one set of weights",
+                            .ops = &mst_strategy_local},
+    [MST_STRATEGY_PS] = {.name = "ps",
+                         .help =
+                             "parameter server: workers push gradients to servers, which update the weights "
+                             "and answer pulls"},
+    [MST_STRATEGY_ALLREDUCE] = {.name = "allreduce",
+                                .help =
+                                    "ranks of an MPI job, which sum their gradients and all apply the same "
+                                    "update",
+                                .ops = &mst_strategy_allreduce},
+    {.name = NULL},
 };
-
-const mst_strategy_ops *const mst_strategies[] = {&mst_strategy_local, &strategy_ps, &mst_strategy_allreduce,
-                                                  NULL};
 
 #define FIELD(name) offsetof(mst_strategy_options, name)
 #define PS_ONLY     .option = "strategy", .values = "ps"
@@ -252,17 +258,23 @@ mst_status mst_strategy_resolve(mst_strategy_options *options)
 
 uint64_t mst_strategy_spare(const mst_strategy_options *options)
 {
-    return options->mode == MST_MODE_ASYNC && options->threads > 1
-               ? mst_hot_weights_spare((unsigned)options->threads)
-               : 0;
+    const mst_strategy_ops *ops = mst_strategy_choices[options->strategy].ops;
+    return ops != NULL && ops->spare != NULL ? ops->spare(options) : 0;
+}
+
+bool mst_strategy_random_rows(const mst_strategy_options *options)
+{
+    const mst_strategy_ops *ops = mst_strategy_choices[options->strategy].ops;
+    return ops != NULL && ops->random_rows;
 }
 
 mst_status mst_strategy_new(const mst_strategy_options *options, const mst_strategy_env *env,
                             mst_strategy **out)
 {
-    const mst_strategy_ops *ops = mst_strategies[options->strategy];
-    if (ops->size == 0)
-        return mst_fail(MST_EUSAGE, "strategy %s is not run by the training loop", ops->name);
+    const mst_strategy_ops *ops = mst_strategy_choices[options->strategy].ops;
+    if (ops == NULL)
+        return mst_fail(MST_EUSAGE, "--strategy %s has no training loop; start servers and workers",
+                        mst_strategy_choices[options->strategy].name);
     mst_strategy *self = mst_zalloc(ops->size);
     if (self == NULL)
         return mst_fail_memory();

@@ -1,16 +1,14 @@
-/* Strategies: where gradients meet and where the update runs. One const table per strategy, in
- * mst_strategies.
+/* Strategies: where gradients meet and where the update runs.
  *
- * Strategy ps is not run by the training loop: its update runs in other processes, whose coordinator does
- * what the loop does here (job/job.h); it has options and a line in the registry, and no functions.
+ * The training loop gives a strategy the model, the optimizer, the parameters and a feed, and lets it run
+ * some steps; it never depends on which strategy it has. The strategy decides how many threads take rows, how
+ * a batch is divided, and which data travels between processes. Between two calls of run the parameters are
+ * complete and current, and no thread writes them: the loop evaluates and saves then.
  *
- * The training loop gives a strategy the model, the optimizer, the parameters and a feed, and asks it to run
- * some steps; it never asks which strategy it has. How many threads take rows, how a batch is divided, and
- * what travels where is the strategy's own business. Between two calls of run the parameters are complete and
- * current, and nobody writes them: that is when the loop evaluates and saves.
+ * With --strategy ps no process runs this loop: the coordinator of the servers takes its place (job/job.h).
  *
  * Thread: the training loop's thread makes every call. Waiting: run returns by its budget's deadline (to
- * within one span of rows), or when the feed fails, or when asked to stop. */
+ * within one range of rows), when the feed fails, or when it is to stop. */
 #ifndef MST_STRATEGY_STRATEGY_H
 #define MST_STRATEGY_STRATEGY_H
 
@@ -29,7 +27,7 @@ typedef enum mst_strategy_kind {
 } mst_strategy_kind;
 
 typedef struct mst_strategy_options {
-    int strategy;         /* --strategy local|ps|allreduce: index into mst_strategies */
+    int strategy;         /* --strategy local|ps|allreduce: mst_strategy_kind */
     int mode;             /* --mode sync|async|ssp: mst_mode */
     int64_t threads;      /* --threads N; 0: one per core */
     int64_t batch;        /* --batch N: rows per step and worker */
@@ -69,8 +67,10 @@ typedef struct mst_budget {
 typedef struct mst_strategy mst_strategy;
 
 typedef struct mst_strategy_ops {
-    const char *name, *help;
-    size_t size; /* of the derived struct; 0: not run by the training loop */
+    size_t size;      /* of the derived struct */
+    bool random_rows; /* the data must be readable in any order */
+    /* Floats beyond the parameters to reserve (mst_params.spare). NULL: none. */
+    uint64_t (*spare)(const mst_strategy_options *options);
     mst_status (*init)(mst_strategy *self, const mst_strategy_options *options, const mst_strategy_env *env);
     /* Trains on rows of the feed, whose epoch the loop has started, and adds to steps, rows, position,
      * epoch_ended and loss of *progress. MST_ESTOPPED only from the feed. */
@@ -89,18 +89,26 @@ struct mst_strategy {
     mst_strategy_options options; /* resolved: threads and batches are set */
     mst_strategy_env env;
     /* Set by init, for the feed the loop makes. */
-    unsigned n_lanes;  /* threads that take rows */
-    uint32_t max_take; /* most rows of one take */
-    bool any_keys;     /* rows may have any keys (mst_feed_options) */
+    unsigned n_lanes;       /* threads that take rows */
+    uint32_t max_take;      /* most rows of one take */
+    bool any_keys;          /* rows may have any keys (mst_feed_options) */
+    bool stops_with_others; /* steps need rows until the loop ends them for all processes */
 };
 
-extern const mst_strategy_ops *const mst_strategies[]; /* NULL-terminated; order = choices of --strategy */
+/* A choice of --strategy. */
+typedef struct mst_strategy_choice {
+    const char *name, *help;
+    const mst_strategy_ops *ops; /* run by the training loop; NULL: by servers and workers */
+} mst_strategy_choice;
+extern const mst_strategy_choice mst_strategy_choices[]; /* by mst_strategy_kind; the last name is NULL */
 
-/* Fills in what depends on the machine (threads) and checks the options against each other. */
+/* Fills in what depends on the machine (threads) and checks the options against each other. Once, on the way
+ * from options to a training: train/settings.h. */
 mst_status mst_strategy_resolve(mst_strategy_options *options);
 
-/* Floats beyond the parameters that the strategy wants reserved (mst_params.spare). */
+/* As in the functions of the chosen strategy. */
 uint64_t mst_strategy_spare(const mst_strategy_options *options);
+bool mst_strategy_random_rows(const mst_strategy_options *options);
 
 /* env->params must be reserved. *out is the caller's to destroy; set only on MST_OK. */
 mst_status mst_strategy_new(const mst_strategy_options *options, const mst_strategy_env *env,

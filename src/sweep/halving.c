@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/trainer.h"
+#include "train/run_status.h"
 
 mst_status mst_target_parse(const char *until, mst_target *out)
 {

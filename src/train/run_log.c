@@ -45,6 +45,10 @@ static void close_run(mst_run_log *self)
     mst_checkpointer_destroy(self->best_checkpointer);
     self->checkpointer = self->best_checkpointer = self->open = NULL;
     self->settling = false;
+    if (mst_run_log_path(self) != NULL) {
+        mst_free(self->folder);
+        self->folder = mst_strdup(mst_run_log_path(self));
+    }
     mst_run_destroy(self->run);
     self->run = NULL;
 }
@@ -60,6 +64,7 @@ void mst_run_log_destroy(mst_run_log *self)
     json_decref(self->options.data);
     json_decref(self->options.source);
     json_decref(self->source_before);
+    mst_free(self->folder);
     mst_free(self);
 }
 
@@ -183,7 +188,12 @@ const char *mst_run_log_path(const mst_run_log *self)
     return self->run != NULL && !mst_run_is_lost(self->run) ? mst_run_path(self->run) : NULL;
 }
 
-/* ---- what is watched ---- */
+const char *mst_run_log_folder(const mst_run_log *self)
+{
+    return self->folder;
+}
+
+/* ---- the observer ---- */
 
 void mst_run_log_mark(mst_run_log *self, const char *process, const char *kind, const char *text)
 {
@@ -191,7 +201,7 @@ void mst_run_log_mark(mst_run_log *self, const char *process, const char *kind, 
         mst_mark(mst_run_path(self->run), process, kind, text);
 }
 
-void mst_run_log_watch(mst_run_log *self, mst_observe *observe)
+void mst_run_log_observe(mst_run_log *self, mst_observe *observe)
 {
     json_t *options = json_object_get(self->manifest, "options");
     const char *group = json_string_value(json_object_get(json_object_get(options, "training"), "group"));
@@ -302,7 +312,7 @@ bool mst_run_log_evaluation_owed(const mst_run_log *self)
     return self->evaluation_due && !self->evaluating;
 }
 
-static mst_status record(mst_run_log *self, const mst_observer *observer, const char *name,
+static mst_status record(mst_run_log *self, const mst_train_callbacks *callbacks, const char *name,
                          const mst_result *result, mst_result *last)
 {
     if (result == NULL || result->rows == 0)
@@ -312,8 +322,8 @@ static mst_status record(mst_run_log *self, const mst_observer *observer, const 
     self->marked.eval_seconds = self->status.eval_seconds;
     self->n_evaluations++;
     TRY(write_line(self, &self->marked, &self->marked_loss, name, result));
-    if (observer->evaluated != NULL)
-        observer->evaluated(observer->arg, &self->marked, name, result);
+    if (callbacks->evaluated != NULL)
+        callbacks->evaluated(callbacks->arg, &self->marked, name, result);
     return MST_OK;
 }
 
@@ -358,13 +368,13 @@ static bool watch_patience(mst_run_log *self, bool *best)
     return false;
 }
 
-mst_status mst_run_log_evaluated(mst_run_log *self, const mst_observer *observer, const mst_result *valid,
-                                 const mst_result *test, mst_judgement *out)
+mst_status mst_run_log_evaluated(mst_run_log *self, const mst_train_callbacks *callbacks,
+                                 const mst_result *valid, const mst_result *test, mst_judgement *out)
 {
     const mst_run_schedule *schedule = &self->options.schedule;
     mst_judgement verdict = {0};
-    TRY(record(self, observer, "valid", valid, &self->valid));
-    TRY(record(self, observer, "test", test, &self->test));
+    TRY(record(self, callbacks, "valid", valid, &self->valid));
+    TRY(record(self, callbacks, "test", test, &self->test));
     if (self->evaluation_due)
         mark_step(self, "evaluate_end", self->marked.step);
     else
@@ -463,7 +473,7 @@ static mst_status keep_folder(mst_run_log *self)
     return st;
 }
 
-mst_status mst_run_log_save(mst_run_log *self, const mst_observer *observer, const mst_params *params)
+mst_status mst_run_log_save(mst_run_log *self, const mst_train_callbacks *callbacks, const mst_params *params)
 {
     TRY(keep_folder(self));
     mst_run_log_save_begins(self);
@@ -476,8 +486,8 @@ mst_status mst_run_log_save(mst_run_log *self, const mst_observer *observer, con
     self->worth_keeping = true;
     self->settling = mst_run_replaces(self->run);
     TRY(mst_run_log_settle(self, true));
-    if (observer->saved != NULL)
-        observer->saved(observer->arg, &self->status, mst_run_path(self->run));
+    if (callbacks->saved != NULL)
+        callbacks->saved(callbacks->arg, &self->status, mst_run_path(self->run));
     return MST_OK;
 }
 
@@ -536,7 +546,7 @@ mst_status mst_run_log_save_write(mst_run_log *self, uint32_t slot, uint64_t fir
     return st;
 }
 
-mst_status mst_run_log_save_complete(mst_run_log *self, const mst_observer *observer)
+mst_status mst_run_log_save_complete(mst_run_log *self, const mst_train_callbacks *callbacks)
 {
     mst_checkpointer *checkpointer = self->open;
     if (checkpointer == NULL)
@@ -549,8 +559,8 @@ mst_status mst_run_log_save_complete(mst_run_log *self, const mst_observer *obse
         return MST_OK;
     self->saved_step = self->open_status.step;
     self->settling = mst_run_replaces(self->run);
-    if (observer->saved != NULL)
-        observer->saved(observer->arg, &self->open_status, mst_run_path(self->run));
+    if (callbacks->saved != NULL)
+        callbacks->saved(callbacks->arg, &self->open_status, mst_run_path(self->run));
     return MST_OK;
 }
 

@@ -18,23 +18,11 @@
 #define MST_TRAIN_RUN_LOG_H
 
 #include "observe/observe.h"
+#include "options/train_options.h"
 #include "run/checkpoint.h"
-#include "train/trainer.h"
-
-/* ---- what the options ask for ---- */
-
-typedef struct mst_run_schedule {
-    mst_interval eval, checkpoint;
-    bool has_until;
-    mst_condition until;
-} mst_run_schedule;
-
-/* Parses --eval-every, --checkpoint-every and --until, and checks the options against each other: MST_EUSAGE
- * with a sentence otherwise. */
-mst_status mst_run_schedule_parse(const mst_train_options *options, mst_run_schedule *out);
-/* What --until asks of must exist for a model of so many scores. */
-mst_status mst_run_schedule_check(const mst_run_schedule *self, const mst_train_options *options,
-                                  uint32_t n_scores);
+#include "strategy/strategy.h"
+#include "train/run_schedule.h"
+#include "train/run_status.h"
 
 /* ---- the run log ---- */
 
@@ -72,7 +60,7 @@ mst_status mst_run_log_open(mst_run_log *self, json_t *entries);
 /* After mst_run_log_open: what `observe` (or NULL) hears of is filed in the run directory from here on, and
  * it gets the run's curves; with --observe, marks.csv is kept. It is ended before the directory is closed,
  * and must outlive that. */
-void mst_run_log_watch(mst_run_log *self, mst_observe *observe);
+void mst_run_log_observe(mst_run_log *self, mst_observe *observe);
 /* A line of marks.csv: docs/RUNS.md. process "": of the run as a whole. Nothing without --observe, or before
  * mst_run_log_open. */
 void mst_run_log_mark(mst_run_log *self, const char *process, const char *kind, const char *text);
@@ -87,8 +75,9 @@ mst_status mst_run_log_note(mst_run_log *self, const char *key, json_t *value);
 mst_status mst_run_log_progress(mst_run_log *self, const mst_progress *p);
 const mst_progress *mst_run_log_at(const mst_run_log *self); /* as last told, or resumed; its loss is empty */
 const mst_train_status *mst_run_log_status(const mst_run_log *self);
-const char *mst_run_log_path(
-    const mst_run_log *self); /* of the run directory; NULL before mst_run_log_open */
+/* Folder of the run directory: while it is open, and once it is closed; else NULL. */
+const char *mst_run_log_path(const mst_run_log *self);
+const char *mst_run_log_folder(const mst_run_log *self);
 
 /* ---- what is due ---- */
 
@@ -126,13 +115,14 @@ void mst_run_log_evaluation_begins(mst_run_log *self);
 /* A resumed run owes the evaluation that the one before it was stopped in. */
 bool mst_run_log_evaluation_owed(const mst_run_log *self);
 /* The figures; NULL or without rows: no such set. */
-mst_status mst_run_log_evaluated(mst_run_log *self, const mst_observer *observer, const mst_result *valid,
-                                 const mst_result *test, mst_judgement *out);
+mst_status mst_run_log_evaluated(mst_run_log *self, const mst_train_callbacks *callbacks,
+                                 const mst_result *valid, const mst_result *test, mst_judgement *out);
 
 /* ---- saving ---- */
 
 /* Saves the store whole, unless this step is saved already or --no-save. */
-mst_status mst_run_log_save(mst_run_log *self, const mst_observer *observer, const mst_params *params);
+mst_status mst_run_log_save(mst_run_log *self, const mst_train_callbacks *callbacks,
+                            const mst_params *params);
 mst_status mst_run_log_save_best(mst_run_log *self, const mst_params *params); /* nothing without --save */
 
 /* What checkpoints from here on say of the rows still to be trained on, beyond epoch and position: "plan" of
@@ -151,7 +141,7 @@ mst_status mst_run_log_save_begin(mst_run_log *self, bool best, const mst_params
                                   const mst_part_spec *parts, uint32_t n);
 mst_status mst_run_log_save_write(mst_run_log *self, uint32_t slot, uint64_t first, uint64_t count,
                                   const float *data, bool lazy);
-mst_status mst_run_log_save_complete(mst_run_log *self, const mst_observer *observer);
+mst_status mst_run_log_save_complete(mst_run_log *self, const mst_train_callbacks *callbacks);
 void mst_run_log_save_abandon(mst_run_log *self); /* nothing when none is open */
 
 /* ---- the end ---- */

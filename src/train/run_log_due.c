@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "train/observing.h"
 #include "train/run_log_impl.h"
 
 #define TICK_NS (200 * MST_MS)
@@ -15,68 +14,6 @@ const char *mst_end_text(mst_end end)
         "--until condition reached", "no better loss on --valid", "asked to stop",     "no worker was left",
     };
     return texts[end];
-}
-
-/* ---- options ---- */
-
-/* An epoch that is so many steps is counted in steps. */
-static void count_epochs_in_steps(mst_interval *every, int64_t steps_per_epoch)
-{
-    if (steps_per_epoch > 0 && every->unit == MST_UNIT_EPOCHS)
-        *every = (mst_interval){.unit = MST_UNIT_STEPS, .n = every->n * (double)steps_per_epoch};
-}
-
-mst_status mst_run_schedule_parse(const mst_train_options *o, mst_run_schedule *out)
-{
-    mst_run_schedule self = {0};
-    uint64_t from, to;
-    TRY(mst_trace_steps_parse(o->trace_steps, &from, &to));
-    TRY(mst_interval_parse("eval-every", o->eval_every, &self.eval));
-    TRY(mst_interval_parse("checkpoint-every", o->checkpoint_every, &self.checkpoint));
-    count_epochs_in_steps(&self.eval, o->steps_per_epoch);
-    count_epochs_in_steps(&self.checkpoint, o->steps_per_epoch);
-    if (o->until != NULL && strcmp(o->until, "never") != 0) {
-        TRY(mst_condition_parse(o->until, &self.until));
-        self.has_until = true;
-        const char *metric = mst_metric_name(self.until.metric);
-        if (strncmp(metric, "test", 4) == 0 && o->test.n == 0)
-            return mst_fail(MST_EUSAGE, "--until %s needs a --test set", o->until);
-        if (strncmp(metric, "valid", 5) == 0 && o->valid == NULL)
-            return mst_fail(MST_EUSAGE, "--until %s needs --valid", o->until);
-    }
-    if (o->patience > 0 && o->valid == NULL)
-        return mst_fail(MST_EUSAGE, "--patience needs --valid");
-    if (o->resume && o->overwrite)
-        return mst_fail(MST_EUSAGE, "--resume and --overwrite exclude each other");
-    if (o->resume && o->run == NULL)
-        return mst_fail(MST_EUSAGE, "--resume needs --run, the directory of the run to continue");
-    if (o->resume_data != 0 && !o->resume)
-        return mst_fail(MST_EUSAGE, "--resume-data is for --resume");
-    if (o->resume && o->init_from != NULL)
-        return mst_fail(MST_EUSAGE, "--resume and --init-from exclude each other");
-    if (o->epochs == 0 && o->steps == 0 && o->rows == 0 && o->seconds == 0.0 && !self.has_until &&
-        o->patience == 0)
-        return mst_fail(MST_EUSAGE,
-                        "nothing ends this run: give --epochs, --steps, --rows, --seconds, --until or "
-                        "--patience");
-    *out = self;
-    return MST_OK;
-}
-
-mst_status mst_run_schedule_check(const mst_run_schedule *self, const mst_train_options *options,
-                                  uint32_t n_scores)
-{
-    mst_metric metric = self->until.metric;
-    bool auc = metric == MST_METRIC_TEST_AUC || metric == MST_METRIC_VALID_AUC;
-    bool top5 = metric == MST_METRIC_TEST_TOP5 || metric == MST_METRIC_VALID_TOP5;
-    if (self->has_until && auc && n_scores != 1)
-        return mst_fail(MST_EUSAGE, "--until %s can never be met: AUC needs a binary model (--model logreg)",
-                        options->until);
-    if (self->has_until && top5 && n_scores <= 5)
-        return mst_fail(MST_EUSAGE,
-                        "--until %s can never be met: top-5 accuracy needs more than five classes",
-                        options->until);
-    return MST_OK;
 }
 
 /* ---- every so often ---- */

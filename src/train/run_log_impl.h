@@ -41,8 +41,9 @@ struct mst_run_log {
     bool save_asked; /* somebody wants a checkpoint now */
 
     mst_run *run;
+    char *folder; /* of the run, once it is closed; or NULL */
     json_t *manifest;
-    json_t *plan; /* which rows are still to be trained on, as the trainer puts it; or NULL */
+    json_t *plan; /* the rows left to train on, as mst_run_log_plan was given it; or NULL */
     mst_checkpointer *checkpointer, *best_checkpointer;
     uint64_t saved_step;          /* of the newest checkpoint; UINT64_MAX: none */
     mst_checkpointer *open;       /* floats arrive for it; or NULL */

@@ -1,11 +1,12 @@
-/* When things happen: "every N steps|rows|s|epochs", and conditions on metrics ("test_loss<=0.35"). */
+/* The schedule of a run: when it evaluates, saves and stops, from options such as --eval-every "500 steps",
+ * --until "test_loss<=0.35" and --trace-steps 10:20. */
 #ifndef MST_TRAIN_RUN_SCHEDULE_H
 #define MST_TRAIN_RUN_SCHEDULE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/status.h"
+#include "options/train_options.h"
 
 typedef enum mst_unit {
     MST_UNIT_NEVER,
@@ -48,5 +49,21 @@ typedef struct mst_condition {
 /* "test_loss<=0.35": a metric, one of < <= > >=, a number; spaces are optional. */
 mst_status mst_condition_parse(const char *text, mst_condition *out);
 bool mst_condition_holds(const mst_condition *condition, double value); /* false for NAN */
+
+/* --trace-steps A:B, A: or :B; NULL: all steps. MST_EUSAGE otherwise. */
+mst_status mst_trace_steps_parse(const char *text, uint64_t *from, uint64_t *to);
+
+typedef struct mst_run_schedule {
+    mst_interval eval, checkpoint;
+    bool has_until;
+    mst_condition until;
+} mst_run_schedule;
+
+/* Parses --eval-every, --checkpoint-every and --until, and checks the options against each other: MST_EUSAGE
+ * with a sentence otherwise. */
+mst_status mst_run_schedule_parse(const mst_train_options *options, mst_run_schedule *out);
+/* The metric of --until must exist for a model of so many scores. */
+mst_status mst_run_schedule_check(const mst_run_schedule *self, const mst_train_options *options,
+                                  uint32_t n_scores);
 
 #endif

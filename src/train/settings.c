@@ -243,6 +243,15 @@ static bool follows_rank_0(const mst_settings *s)
     return s->strategy.strategy == MST_STRATEGY_ALLREDUCE && launch.launched && launch.rank > 0;
 }
 
+/* Resolves the strategy, when all other options are settled. */
+static mst_status settings_resolve(mst_settings *s)
+{
+    s->resolved = s->strategy;
+    TRY(mst_strategy_resolve(&s->resolved));
+    s->strategy.servers = s->resolved.servers;
+    return MST_OK;
+}
+
 typedef struct adoption {
     mst_settings *settings;
     json_t *same; /* what the coordinator compares: follows the options */
@@ -271,6 +280,7 @@ static mst_status adopt_job(void *arg, const json_t *job)
     TRY(st);
     count_cluster(s);
     count_ranks(s);
+    TRY(settings_resolve(s));
     json_t *options = mst_options_json(s->groups, s->n_groups), *same = shared_options(options);
     if (options == NULL || same == NULL || json_object_update(a->same, same) != 0)
         st = mst_fail_memory();
@@ -280,7 +290,7 @@ static mst_status adopt_job(void *arg, const json_t *job)
 }
 
 mst_status mst_settings_run_job(mst_settings *self, const mst_train_config *config,
-                                const mst_observer *observer, mst_job_summary *summary)
+                                const mst_train_callbacks *observer, mst_job_summary *summary)
 {
     mst_worker_counts counts = {0};
     adoption adopted = {self, shared_options(config->options)};
@@ -409,10 +419,7 @@ static mst_status check_usage(mst_settings *s, bool dry_run)
         return mst_fail(MST_EUSAGE,
                         "--normalise auto: workers with data of their own (--shard local) would each find "
                         "other numbers: give the numbers");
-    s->resolved = s->strategy;
-    TRY(mst_strategy_resolve(&s->resolved));
-    s->strategy.servers = s->resolved.servers;
-    return MST_OK;
+    return settings_resolve(s);
 }
 
 mst_status mst_group_check(const char *group)
@@ -455,6 +462,7 @@ mst_status mst_settings_settle(mst_settings *self, bool dry_run)
     TRY(mst_batch_keep(&before, self));
     TRY(mst_given_check(&given, self, self->train.resume && !keeps_run(self)));
     TRY(check_usage(self, dry_run));
+    mst_batch_report(&before, self);
     self->options = mst_options_json(self->groups, self->n_groups);
     return self->options != NULL ? MST_OK : mst_fail_memory();
 }
@@ -468,7 +476,7 @@ mst_train_config mst_settings_config(mst_settings *self)
         .augment = &self->augment,
         .model = &self->model,
         .optim = &self->optim,
-        .strategy = &self->strategy,
+        .strategy = &self->resolved,
         .options = self->options,
         .data_options = json_object_get(self->options, "data"),
         .augment_options = json_object_get(self->options, "augmentation"),

@@ -4,7 +4,7 @@
  *
  *   mst_settings_begin    the groups are there, for mst_options_init, _parse, _set ...
  *   mst_settings_settle   after the options are read
- *   mst_settings_config   for mst_trainer_new, or
+ *   mst_settings_config   for mst_training_new, or
  *   mst_settings_run_job  for strategy ps
  *
  * Thread: one owner. Waiting: as job.h says. */
@@ -54,17 +54,17 @@ mst_status mst_settings_settle(mst_settings *self, bool dry_run);
 #define MST_GROUP_MAX 200
 mst_status mst_group_check(const char *group);
 
-/* Whether the training loop of this process trains (mst_trainer_new), or a job (mst_settings_run_job). */
+/* Whether the training loop of this process trains (mst_training_new), or a job (mst_settings_run_job). */
 static inline bool mst_settings_local(const mst_settings *self)
 {
     return self->strategy.strategy == MST_STRATEGY_LOCAL;
 }
 
-/* The configuration of a trainer, which points into `self`; the caller adds what is its own (stop, ...). */
+/* The configuration of a training, which points into `self`; the caller adds what is its own (stop, ...). */
 mst_train_config mst_settings_config(mst_settings *self);
 
 /* This process's part of a job, or all of it in threads where no cluster is named. */
 mst_status mst_settings_run_job(mst_settings *self, const mst_train_config *config,
-                                const mst_observer *observer, mst_job_summary *summary);
+                                const mst_train_callbacks *observer, mst_job_summary *summary);
 
 #endif

@@ -35,10 +35,13 @@ static mst_status set_number(mst_settings *s, const char *name, double value)
     return mst_options_set(s->groups, s->n_groups, name, text);
 }
 
-/* What changes, and what stays as it was. */
-static void tell(const mst_batch_before *before, const mst_settings *s, long long workers,
-                 const mst_strategy_options *now, bool sync)
+void mst_batch_report(const mst_batch_before *before, const mst_settings *s)
 {
+    if (before->workers <= 0 || before->global_batch <= 0)
+        return;
+    const mst_strategy_options *now = &s->resolved;
+    long long workers = (long long)now->workers;
+    bool sync = before->sync && now->mode == MST_MODE_SYNC;
     char resuming[80] = "resuming";
     long long was = (long long)before->global_batch, is = (long long)now->global_batch;
     const char *asked =
@@ -68,16 +71,13 @@ static void tell(const mst_batch_before *before, const mst_settings *s, long lon
 mst_status mst_batch_keep(const mst_batch_before *before, mst_settings *s)
 {
     long long workers = s->strategy.strategy == MST_STRATEGY_LOCAL ? 1 : s->strategy.workers;
-    if (before->workers <= 0 || before->global_batch <= 0)
-        return MST_OK;
     bool sync = before->sync && s->strategy.mode == MST_MODE_SYNC,
          keep = sync && !before->given && workers != before->workers;
+    if (before->workers <= 0 || before->global_batch <= 0)
+        return MST_OK;
     if (keep)
         TRY(set_number(s, "global-batch", (double)before->global_batch));
     if (keep && s->strategy.lr_scale != 0 && !before->lr_given)
         TRY(set_number(s, "lr", s->optim.lr * (double)before->workers / (double)workers));
-    mst_strategy_options now = s->strategy;
-    TRY(mst_strategy_resolve(&now));
-    tell(before, s, workers, &now, sync);
     return MST_OK;
 }

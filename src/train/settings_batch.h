@@ -15,7 +15,9 @@ typedef struct mst_batch_before {
 mst_batch_before mst_batch_before_of(const mst_settings *settings, const json_t *manifest);
 
 /* After the workers are counted: sets --global-batch, and --lr where --lr-scale would change the rate, so
- * that synchronous steps stay what they were; logs what changes of workers and batches. */
+ * that synchronous steps stay the same. */
 mst_status mst_batch_keep(const mst_batch_before *before, mst_settings *settings);
+/* When the strategy is resolved: logs changes of workers and batches. */
+void mst_batch_report(const mst_batch_before *before, const mst_settings *settings);
 
 #endif

@@ -70,7 +70,7 @@ mst_status mst_given_check(const mst_given *given, const mst_settings *settings,
     if (settings->cluster.source != NULL && given_has(given, "strategy") &&
         given->strategy.strategy != MST_STRATEGY_PS)
         return mst_fail(MST_EUSAGE, "--strategy %s: a process of a cluster (%s) trains with ps",
-                        mst_strategies[given->strategy.strategy]->name, settings->cluster.source);
+                        mst_strategy_choices[given->strategy.strategy].name, settings->cluster.source);
     for (size_t g = 0; g < given->n_groups; g++)
         TRY(given_check_group(&given->groups[g], settings, strategy_only ? "strategy" : NULL));
     return given_check_counts(given, settings);

@@ -54,7 +54,7 @@ for day in 1 2 3; do
 done
 same_model daily piped
 "$muster" train - --run piped --resume --resume-data same <day3.vw >out 2>err && fail "rows of a pipe are skipped"
-says 'standard input can be read only once, and so --resume-data same'
+says 'standard input can be read only once, so --resume-data same'
 same_model daily renewed
 
 # Steps, rows and seconds are limits of each day's training too.

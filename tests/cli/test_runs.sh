@@ -93,10 +93,10 @@ piped() {
   shift
   refused 2 "$sentence" train - --features 5000 --run x "$@"
 }
-piped 'standard input can be read only once, and so serves --epochs 1 only' --epochs 2
-piped 'standard input can be read only once, and so serves --epochs 1 only' --epochs 0 --steps 10
-piped 'standard input can be read only once, and so --valid 0.1' --valid 0.1
-piped 'standard input can be read only once, and so --cache' --cache
+piped 'standard input can be read only once, which allows only --epochs 1' --epochs 2
+piped 'standard input can be read only once, which allows only --epochs 1' --epochs 0 --steps 10
+piped 'standard input can be read only once, and --valid 0.1 reads it again' --valid 0.1
+piped 'standard input can be read only once, so --cache' --cache
 "$muster" train - --run x <train.libsvm >out 2>err && fail "features found in standard input"
 same "lines of the refusal" "$(wc -l <err)" 1
 [ ! -e x ] || fail "a refused run left a directory"

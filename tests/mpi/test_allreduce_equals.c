@@ -46,28 +46,25 @@ static mst_status set_up(trial *t, mst_comm *comm)
 {
     mst_train_config config = trial_config(t);
     config.comm = comm;
-    if (mst_comm_mpi(comm)->rank == 0)
-        return mst_trainer_new(&config, &t->trainer);
-    t->trainer = mst_zalloc(sizeof *t->trainer);
-    t->trainer->config = config;
-    t->trainer->options = *config.train;
-    t->trainer->data = *config.data;
-    return mst_trainer_set_up_rank(t->trainer);
+    config.role = MST_TRAINING_RANK;
+    config.index = (uint32_t)mst_comm_mpi(comm)->rank;
+    TRY(t->resolve_status);
+    return mst_training_new(&config, &t->training);
 }
 
 static mst_status train(member *me, mst_comm *comm)
 {
     trial *t = &me->trial;
     mst_allreduce_wishes wishes = {0};
-    mst_observer observer = {.arg = t, .progress = trial_on_progress, .evaluated = trial_on_evaluated};
+    mst_train_callbacks observer = {.arg = t, .progress = trial_on_progress, .evaluated = trial_on_evaluated};
     TRY(set_up(t, comm));
-    TRY(mst_allreduce_join(t->trainer->strategy, &wishes));
+    TRY(mst_allreduce_join(t->training->strategy, &wishes));
     if (mst_comm_mpi(comm)->rank == 0)
-        TRY(mst_trainer_run(t->trainer, &observer, &t->summary));
+        TRY(mst_training_run(t->training, &observer, &t->summary));
     else
-        TRY(mst_allreduce_follow(t->trainer->strategy, t->trainer->feed));
+        TRY(mst_allreduce_follow(t->training->strategy, t->training->data.feed));
     if (mst_comm_mpi(comm)->rank == 0)
-        me->gradient = gradient_of(t->trainer->strategy, &me->n_gradient);
+        me->gradient = gradient_of(t->training->strategy, &me->n_gradient);
     return mst_comm_end(comm);
 }
 
@@ -80,9 +77,9 @@ static void *run_member(void *arg)
     if (me->status == MST_OK)
         me->status = train(me, comm);
     snprintf(me->error, sizeof me->error, "%s", mst_error_text());
-    mst_strategy_destroy(me->trial.trainer != NULL ? me->trial.trainer->strategy : NULL);
-    if (me->trial.trainer != NULL)
-        me->trial.trainer->strategy = NULL; /* it needs the communication thread */
+    mst_strategy_destroy(me->trial.training != NULL ? me->trial.training->strategy : NULL);
+    if (me->trial.training != NULL)
+        me->trial.training->strategy = NULL; /* it needs the communication thread */
     mst_comm_destroy(comm, NULL);
     return NULL;
 }
@@ -101,7 +98,7 @@ static void check(const char *file, const char *const *options, double limit)
     trial_init(&local, file, NULL);
     set_all(&local, options);
     trial_must_run(&local);
-    float *gradient = gradient_of(local.trainer->strategy, &n_gradient);
+    float *gradient = gradient_of(local.training->strategy, &n_gradient);
     assert_true(n_gradient > 0);
     for (int n = 1; n <= RANKS; n++) {
         fake_world world;

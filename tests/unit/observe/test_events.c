@@ -346,7 +346,7 @@ static void test_curves_of_a_run_log(void **state)
     mst_run_log *run_log;
     mst_judgement verdict;
     mst_bytes files[MST_RECORDS];
-    const mst_observer nobody = {0};
+    const mst_train_callbacks nobody = {0};
     const mst_result result = {.rows = 5, .loss = 0.25, .accuracy = 0.5, .auc = NAN, .top5 = NAN};
     const mst_observe_options observing = {.process = "local", .role = "local", .events = true};
     (void)state;

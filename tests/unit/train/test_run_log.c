@@ -43,7 +43,7 @@ static void on_saved(void *arg, const mst_train_status *status, const char *path
     heard.saved_step = status->step;
 }
 
-static const mst_observer observer = {.evaluated = on_evaluated, .saved = on_saved};
+static const mst_train_callbacks observer = {.evaluated = on_evaluated, .saved = on_saved};
 
 static int set_up(void **state)
 {

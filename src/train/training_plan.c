@@ -1,14 +1,14 @@
-/* --dry-run: what a run would cost, from the shape and one batch of rows; contract in trainer.h. Neither
+/* --dry-run: what a run would cost, from the shape and one batch of rows; contract in training.h. Neither
  * weights nor anything else of the model's size is looked at: there may be none. */
 #include "strategy/localise.h"
-#include "train/trainer_impl.h"
+#include "train/training.h"
 
 typedef struct batch_cost {
     uint64_t rows, entries, keys, bytes;
 } batch_cost;
 
 /* Distinct keys of the first batch, and the bytes its rows take in memory. */
-static mst_status measure_batch(mst_trainer *self, batch_cost *out)
+static mst_status measure_batch(mst_training *self, batch_cost *out)
 {
     mst_batch batch;
     uint64_t position;
@@ -17,8 +17,8 @@ static mst_status measure_batch(mst_trainer *self, batch_cost *out)
     mst_status st;
     *out = (batch_cost){0};
     uint32_t want = (uint32_t)self->strategy_options.batch;
-    TRY(mst_feed_start(self->feed, 0, 0));
-    TRY(mst_feed_take(self->feed, 0, want, &batch, &position));
+    TRY(mst_feed_start(self->data.feed, 0, 0));
+    TRY(mst_feed_take(self->data.feed, 0, want, &batch, &position));
     out->rows = batch.n_rows;
     for (uint32_t i = 0; i < batch.n_rows; i++) {
         const mst_row *row = &batch.rows[i];
@@ -44,7 +44,7 @@ out:
     return st;
 }
 
-mst_status mst_trainer_plan(mst_trainer *self, json_t **out)
+mst_status mst_training_plan(mst_training *self, json_t **out)
 {
     const mst_params *params = &self->assembly.params;
     const mst_model *model = self->assembly.model;
@@ -59,6 +59,6 @@ mst_status mst_trainer_plan(mst_trainer *self, json_t **out)
         (json_int_t)(weights * self->optimizer.ops->n_slots), "isa", mst_isa_name(self->kernels->isa),
         "batch_rows", (json_int_t)batch.rows, "batch_entries", (json_int_t)batch.entries, "batch_row_bytes",
         (json_int_t)batch.bytes, "batch_keys", (json_int_t)batch.keys, "batch_weight_bytes",
-        (json_int_t)touched, "epoch_rows", (json_int_t)mst_feed_epoch_rows(self->feed));
+        (json_int_t)touched, "epoch_rows", (json_int_t)mst_feed_epoch_rows(self->data.feed));
     return *out ? MST_OK : mst_fail_memory();
 }

@@ -172,7 +172,7 @@ static void second_passes(void *arg, const mst_train_status *status)
 {
     trial *t = arg;
     (void)status;
-    t->trainer->log->line_ns = 0;
+    t->training->log->line_ns = 0;
 }
 
 /* Lines that the clock asks for between evaluations change neither the loss of evaluations nor the summary's.
@@ -187,9 +187,9 @@ static void training_loss(void **state)
         trial_set(&t, "steps", "20");
         trial_set(&t, "eval-every", "10 steps");
         trial_set(&t, "checkpoint-every", "3 steps"); /* the loop looks about */
-        mst_observer observer = {.arg = &t, .progress = clock ? second_passes : NULL};
+        mst_train_callbacks observer = {.arg = &t, .progress = clock ? second_passes : NULL};
         assert_int_equal(trial_open(&t), MST_OK);
-        assert_int_equal(mst_trainer_run(t.trainer, &observer, &t.summary), MST_OK);
+        assert_int_equal(mst_training_run(t.training, &observer, &t.summary), MST_OK);
         char path[512], line[512];
         snprintf(path, sizeof path, "%s/metrics.csv", t.train.run);
         FILE *file = fopen(path, "r");
@@ -572,7 +572,7 @@ static void plan(void **state)
     trial_set(&t, "optimizer", "adam");
     trial_set(&t, "shuffle-rows", "0");
     assert_int_equal(trial_open(&t), MST_OK);
-    assert_int_equal(mst_trainer_plan(t.trainer, &json), MST_OK);
+    assert_int_equal(mst_training_plan(t.training, &json), MST_OK);
     static const struct {
         const char *name;
         json_int_t value;

@@ -1,0 +1,58 @@
+/* Facts about a run for the program around it: its state, its end, its summary, and the callbacks that report
+ * them. */
+#ifndef MST_TRAIN_RUN_STATUS_H
+#define MST_TRAIN_RUN_STATUS_H
+
+#include "train/eval_counters.h"
+
+/* How far a run has come. */
+typedef struct mst_train_status {
+    uint64_t step, rows, epoch; /* epoch: 0-based, of the row to come */
+    uint64_t epoch_rows;        /* 0: not known yet */
+    uint64_t epoch_position;
+    double train_seconds, eval_seconds, save_seconds;
+    double rows_per_s;      /* over the last few seconds of training */
+    double mean_rows_per_s; /* since the run began */
+    double eta_seconds;     /* NAN: unknown, as while nothing advances */
+    double lr, train_loss;  /* loss: lately; in the summary: as told with the last evaluation */
+    const char *waiting;    /* whom a step waits for, "worker 2"; NULL: not known */
+} mst_train_status;
+
+typedef enum mst_end {
+    MST_END_EPOCHS,
+    MST_END_STEPS,
+    MST_END_ROWS,
+    MST_END_SECONDS,
+    MST_END_UNTIL,
+    MST_END_PATIENCE,
+    MST_END_STOPPED,
+    MST_END_DESERTED, /* the run failed, though its weights are saved */
+} mst_end;
+const char *mst_end_text(mst_end end);
+
+typedef struct mst_train_summary {
+    mst_train_status status;
+    mst_end end;
+    mst_result test, valid; /* the last ones; rows 0: none */
+    double best_valid_loss; /* with --patience; NAN otherwise */
+    uint64_t best_step;
+    uint64_t steps_here; /* done since the run was started or resumed */
+    uint64_t n_evaluations;
+    double feed_wait_seconds;
+    char run[512], checkpoint[640]; /* "": none */
+    char best_checkpoint[640];      /* with --patience: that of best_step; "": none */
+    char missing[192];              /* from the run's folder, which was deleted meanwhile; "": nothing */
+} mst_train_summary;
+
+/* Any function may be NULL. The training thread calls them between runs of the strategy. A scoring thread
+ * calls evaluating after every batch, one call at a time, in local training: rows of the set scored so far,
+ * and the number of them that the model classified correctly. */
+typedef struct mst_train_callbacks {
+    void *arg;
+    void (*progress)(void *arg, const mst_train_status *status); /* a few times a second */
+    void (*evaluating)(void *arg, const char *set, uint64_t rows, uint64_t correct);
+    void (*evaluated)(void *arg, const mst_train_status *status, const char *set, const mst_result *result);
+    void (*saved)(void *arg, const mst_train_status *status, const char *path);
+} mst_train_callbacks;
+
+#endif

@@ -1,0 +1,74 @@
+/* The configuration from which a training is built (training.h). */
+#ifndef MST_TRAIN_TRAIN_CONFIG_H
+#define MST_TRAIN_TRAIN_CONFIG_H
+
+#include <jansson.h>
+#include <stdatomic.h>
+
+#include "data/augment.h"
+#include "data/dataset.h"
+#include "model/model.h"
+#include "optim/optim.h"
+#include "options/train_options.h"
+#include "strategy/strategy.h"
+
+struct mst_observe;
+
+typedef enum mst_training_role {
+    MST_TRAINING_LOCAL,
+    MST_TRAINING_RANK,
+    MST_TRAINING_WORKER,
+    MST_TRAINING_SERVER,
+} mst_training_role;
+
+/* Sizes of a resumed run's model, for files that have fewer features or classes; 0: unknown. */
+typedef struct mst_resumed {
+    uint64_t features;
+    uint32_t classes;
+} mst_resumed;
+
+/* All pointers are borrowed and outlive the training. */
+typedef struct mst_train_config {
+    mst_training_role role;
+    uint32_t index; /* of this process among those of its role */
+    bool guest;     /* another training in the same process observes the host */
+
+    const mst_train_options *train;
+    const mst_model_options *model;
+    const mst_optim_options *optim;
+    const mst_strategy_options *strategy; /* resolved (mst_strategy_resolve) */
+    json_t *options;                      /* for the manifest: mst_options_json of all groups */
+    json_t *manifest;                     /* additional entries of the manifest; or NULL */
+    bool epochs_given;                    /* --epochs was set by the user: other limits do not lift it */
+    bool plan; /* only mst_training_plan will be called: nothing as large as the model is allocated */
+
+    /* The data: */
+    const mst_text_list *files; /* to train on */
+    const mst_data_options *data;
+    const mst_augment_options *augment; /* or NULL: rows are trained on as they are */
+    json_t *data_options;       /* for checkpoints: how rows are read, so that predict reads them alike */
+    json_t *augment_options;    /* likewise, of the augmentation; or NULL */
+    bool shuffle_given;         /* --shuffle-rows was set by the user: it applies to pipes too */
+    const mst_resumed *resumed; /* of the run that is resumed; or NULL */
+    const char
+        *image_option; /* option for encoded images that was given: some of the data must be such; or NULL */
+    /* Opens data that is no file: *out stays NULL where `files` names none of it. Any thread; or NULL. */
+    mst_status (*open_own)(void *arg, const mst_text_list *files, mst_dataset **out);
+    void *open_arg;
+
+    /* Signals and other processes: */
+    const atomic_bool *stop;      /* set: save and end */
+    const atomic_bool *job_ended; /* as mst_worker_options.job_ended */
+    bool (*save_wanted)(void);    /* true once for every request to save and continue; or NULL */
+    struct mst_comm *comm;        /* strategy allreduce: to the other ranks; or NULL */
+    /* Called when the observer (NULL: there is none) starts; it lives as long as the training. Or NULL. */
+    void (*observed)(void *arg, struct mst_observe *observe);
+    void *observed_arg;
+} mst_train_config;
+
+static inline mst_resumed mst_resumed_of(const mst_train_config *config)
+{
+    return config->resumed != NULL ? *config->resumed : (mst_resumed){0};
+}
+
+#endif

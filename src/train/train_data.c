@@ -1,0 +1,408 @@
+/* The data of a training; contract in train_data.h. */
+#include "train/train_data.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/json_text.h"
+#include "base/log.h"
+#include "data/cache.h"
+#include "data/images.h"
+#include "data/origin.h"
+#include "data/stream.h"
+#include "options/option_tables.h"
+
+#define SETTLE_MS 1000 /* lets a pipe that delivers rows fast fill its first block as a file does */
+
+/* A source that can be read only once serves one pass, and nothing else can read it. */
+static mst_status train_data_check_read_once(const mst_train_data *self, mst_train_options *o,
+                                             bool *epochs_given)
+{
+    const mst_text_list *files = self->config->files;
+    const char *once = NULL;
+    for (size_t i = 0; i < files->n && once == NULL; i++)
+        if (mst_path_reads_once(files->items[i]))
+            once = files->items[i];
+    if (once == NULL)
+        return MST_OK;
+    const char *name = strcmp(once, "-") == 0 ? "standard input" : once;
+    if (*epochs_given && o->epochs != 1)
+        return mst_fail(MST_EUSAGE,
+                        "%s can be read only once, which allows only --epochs 1: save it to a file first",
+                        name);
+    if (o->steps_per_epoch > 0)
+        return mst_fail(MST_EUSAGE,
+                        "%s can be read only once, and --steps-per-epoch repeats the data: save it to a file "
+                        "first, or give --steps",
+                        name);
+    if (self->held_out > 0.0)
+        return mst_fail(
+            MST_EUSAGE,
+            "%s can be read only once, and --valid %s reads it again: save it to a file first, or "
+            "give a file to --valid",
+            name, o->valid);
+    if (o->cache)
+        return mst_fail(MST_EUSAGE,
+                        "%s can be read only once, so --cache has no use: save it to a file first", name);
+    if (o->resume_data == MST_RESUME_SAME)
+        return mst_fail(MST_EUSAGE,
+                        "%s can be read only once, so --resume-data same has no rows to continue after: "
+                        "leave it out to train on every row that arrives",
+                        name);
+    *epochs_given = true; /* other limits do not lift it */
+    o->epochs = 1;
+    if (!self->config->shuffle_given)
+        o->shuffle_rows = 0; /* a window to shuffle in would hold rows back */
+    return MST_OK;
+}
+
+/* The rows of a cache stay as they were read when it was made, whatever the options say. */
+static mst_status train_data_adopt_cache_options(mst_train_data *self)
+{
+    json_t *known = mst_cache_options(self->dataset), *value;
+    const char *name;
+    void *next;
+    if (known == NULL) {
+        self->reading_unknown =
+            self->dataset->origin == NULL && mst_dataset_has(self->dataset, MST_DATA_CACHED);
+        return MST_OK;
+    }
+    json_object_foreach_safe(known, next, name, value)
+    {
+        if (mst_train_option_is(name, MST_OPTION_OF_FILE | MST_OPTION_OF_SHAPE))
+            json_object_del(known, name);
+    }
+    self->cached =
+        (mst_option_group){.title = "data", .table = mst_data_option_table, .base = &self->cached_options};
+    mst_data_options *from = &self->cached_options, *to = &self->read_options;
+    mst_status st = mst_options_init(&self->cached, 1);
+    if (st == MST_OK)
+        st = mst_options_adopt(&self->cached, 1, known);
+    if (st == MST_OK && json_object_update(self->reading, known) != 0)
+        st = mst_fail_memory();
+    json_decref(known);
+    TRY(st);
+    to->index_base = from->index_base ? from->index_base : to->index_base;
+    to->tf_label = from->tf_label;
+    to->tf_index = from->tf_index;
+    to->tf_value = from->tf_value;
+    to->tf_weight = from->tf_weight;
+    to->tf_columns = from->tf_columns;
+    to->tf_keys = from->tf_keys;
+    to->criteo_numeric = from->criteo_numeric;
+    to->hash_seed = from->hash_seed;
+    to->cifar_label = from->cifar_label;
+    to->image_size = from->image_size;
+    to->image_resize = from->image_resize;
+    to->image_gray = from->image_gray;
+    if (from->image_classes.n > 0)
+        to->image_classes = from->image_classes;
+    return MST_OK;
+}
+
+/* Names of classes are kept: folders of other sets are matched by name. */
+static mst_status train_data_settle_classes(mst_train_data *self)
+{
+    const mst_dataset *d = self->dataset;
+    if (d->class_names == NULL)
+        return MST_OK;
+    self->read_options.image_classes = (mst_text_list){.items = d->class_names, .n = d->n_class_names};
+    json_t *names = json_array();
+    for (uint32_t i = 0; i < d->n_class_names; i++)
+        json_array_append_new(names, mst_json_text(d->class_names[i]));
+    if (json_array_size(names) != d->n_class_names ||
+        json_object_set_new(self->reading, "image-classes", names) != 0)
+        return mst_fail_memory();
+    return MST_OK;
+}
+
+/* TFRecords of the other sets have the columns of the training data. A name that a list cannot hold leaves
+ * the columns of each set to be found anew. */
+static mst_status train_data_settle_columns(mst_train_data *self)
+{
+    const json_t *columns = json_object_get(self->dataset->origin, "columns"), *column;
+    const char *keys = json_string_value(json_object_get(self->dataset->origin, "keys"));
+    bool hashed = keys != NULL && strcmp(keys, "tfrecord") == 0;
+    char *list = NULL, *longer;
+    size_t i;
+    json_array_foreach((json_t *)columns, i, column)
+    {
+        const char *text = json_string_value(column), *kind = text != NULL ? strrchr(text, ' ') : NULL;
+        size_t n = kind != NULL ? (size_t)(kind - text) : 0;
+        if (n == 0 || memchr(text, ',', n) != NULL || memmem(text, n, "..", 2) != NULL) {
+            mst_free(list);
+            return MST_OK;
+        }
+        longer = mst_sprintf("%s%s%.*s:%s", list != NULL ? list : "", list != NULL ? "," : "", (int)n, text,
+                             kind + 1);
+        mst_free(list);
+        list = longer;
+        if (list == NULL)
+            return mst_fail_memory();
+    }
+    if (list == NULL)
+        return MST_OK;
+    self->columns = self->read_options.tf_columns = list;
+    self->read_options.tf_keys = hashed ? MST_TF_KEYS_HASH : MST_TF_KEYS_GLOBAL;
+    if (json_object_set_new(self->reading, "tf-columns", json_string(list)) != 0 ||
+        json_object_set_new(self->reading, "tf-keys", json_string(hashed ? "hash" : "global")) != 0)
+        return mst_fail_memory();
+    return MST_OK;
+}
+
+/* Records the augmentation in numbers, also where they were found in the data, and the size of the images
+ * before it. */
+static mst_status train_data_settle_augmentation(mst_train_data *self)
+{
+    if (!self->augment.any)
+        return MST_OK;
+    char *text = mst_augment_normalise_text(&self->augment);
+    bool kept = text != NULL && json_object_update(self->reading, self->config->augment_options) == 0 &&
+                json_object_set_new(self->reading, "normalise", json_string(text)) == 0 &&
+                json_object_set_new(self->reading, MST_AUGMENTED_IMAGE,
+                                    json_pack("[I, I, I]", (json_int_t)self->augment.channels,
+                                              (json_int_t)self->augment.in_height,
+                                              (json_int_t)self->augment.in_width)) == 0;
+    mst_free(text);
+    return kept ? MST_OK : mst_fail_memory();
+}
+
+/* Settles the options for the other sets and for readers of the checkpoint, from the opened training data. */
+static mst_status train_data_settle(mst_train_data *self)
+{
+    static const char *const bases[] = {"auto", "0", "1"};
+    const char *name;
+    json_t *value;
+    void *next;
+    self->reading = self->config->data_options ? json_deep_copy(self->config->data_options) : json_object();
+    if (self->reading == NULL)
+        return mst_fail_memory();
+    TRY(train_data_adopt_cache_options(self));
+    self->read_options.labels_from = self->dataset->labels_from; /* a cache's, whatever the options say */
+    if (json_object_set_new(self->reading, "labels-from", json_integer(self->read_options.labels_from)) != 0)
+        return mst_fail_memory();
+    json_object_foreach_safe(self->reading, next, name, value)
+    {
+        if (mst_train_option_is(name, MST_OPTION_OF_FILE))
+            json_object_del(self->reading, name);
+    }
+    if (json_object_set_new(self->reading, "index-base", json_string(bases[self->read_options.index_base])) !=
+        0)
+        return mst_fail_memory();
+    if (self->dataset->origin != NULL &&
+        json_object_set_new(self->reading, MST_ORIGIN, json_deep_copy(self->dataset->origin)) != 0)
+        return mst_fail_memory();
+    TRY(train_data_settle_columns(self));
+    TRY(train_data_settle_classes(self));
+    return train_data_settle_augmentation(self);
+}
+
+static mst_status train_data_open_files(mst_train_data *self, const mst_text_list *files, mst_dataset **out)
+{
+    const mst_train_config *c = self->config;
+    if (c->open_own != NULL)
+        TRY(c->open_own(c->open_arg, files, out));
+    if (*out != NULL)
+        return MST_OK;
+    return mst_open_data(files, &self->read_options, self->options->cache, self->options->cache_folder,
+                         self->n_threads, out);
+}
+
+static mst_status train_data_open_set(mst_train_data *self, const mst_assembly *assembly,
+                                      const mst_params *params, const atomic_bool *stop, mst_eval_set *set,
+                                      const mst_text_list *files, mst_feed_keep keep)
+{
+    mst_data_options *options = &self->read_options;
+    options->features =
+        (int64_t)(self->augment.any ? mst_augment_in(&self->augment) : assembly->model->shape.n_features);
+    char *labels = options->labels;
+    if (keep == MST_KEEP_ALL)
+        options->labels = NULL; /* belongs to the training images */
+    options->set = keep == MST_KEEP_ALL ? MST_SET_TEST : MST_SET_TRAINING;
+    options->any_key = true; /* the evaluator bounds them */
+    mst_status st = train_data_open_files(self, files, &set->dataset);
+    options->any_key = false;
+    options->labels = labels;
+    TRY(st);
+    if (!self->options->force)
+        TRY(mst_origin_check(self->dataset->origin, "the model", set->dataset->origin, set->dataset->name));
+    TRY(mst_assembly_check_rows(assembly, &self->augment, set->dataset));
+    if (self->config->plan)
+        return MST_OK;
+    mst_evaluator_options eval = {
+        .n_threads = self->n_threads,
+        .batch = (uint32_t)self->options->eval_batch,
+        .first_rows = (uint64_t)self->options->eval_rows,
+        .strict_features = self->options->strict_features,
+        .valid_seed = self->valid_seed,
+        .held_out = self->held_out,
+        .keep = keep,
+        .stop = stop,
+        .augment = self->augment.any ? &self->augment : NULL,
+    };
+    return mst_evaluator_new(assembly->model, params, set->dataset, &eval, &set->evaluator);
+}
+
+/* Options for folders of images may be for any of the sets, so this runs when all of them are open. */
+static mst_status train_data_check_image_option(const mst_train_data *self)
+{
+    const mst_dataset *sets[] = {self->test.dataset, self->valid.dataset};
+    for (size_t i = 0; i < 2; i++)
+        if (sets[i] != NULL && mst_images_options_matter(sets[i]))
+            return MST_OK;
+    return mst_images_option_check(self->config->image_option, self->dataset);
+}
+
+mst_status mst_train_data_open_sets(mst_train_data *self, const mst_assembly *assembly,
+                                    const mst_params *params, const atomic_bool *stop)
+{
+    char *valid = self->options->valid;
+    mst_text_list one = {.items = &valid, .n = 1};
+    if (self->options->test.n > 0)
+        TRY(train_data_open_set(self, assembly, params, stop, &self->test, &self->options->test,
+                                MST_KEEP_ALL));
+    if (self->held_out > 0.0)
+        TRY(train_data_open_set(self, assembly, params, stop, &self->valid, self->config->files,
+                                MST_KEEP_HELD_OUT));
+    else if (self->options->valid != NULL)
+        TRY(train_data_open_set(self, assembly, params, stop, &self->valid, &one, MST_KEEP_ALL));
+    return train_data_check_image_option(self);
+}
+
+/* --valid 0.1 is a fraction unless a file of that name exists. */
+static mst_status train_data_parse_valid(mst_train_data *self)
+{
+    const char *valid = self->options->valid;
+    if (valid == NULL || mst_path_exists(valid))
+        return MST_OK;
+    char *end;
+    double fraction = strtod(valid, &end);
+    if (end == valid || *end != '\0')
+        return MST_OK; /* a file or pattern: opening it reports errors */
+    if (!(fraction > 0.0 && fraction < 1.0))
+        return mst_fail(MST_EUSAGE, "--valid %s: a fraction must lie between 0 and 1", valid);
+    self->held_out = fraction;
+    self->valid_seed =
+        (uint64_t)(self->options->valid_seed < 0 ? self->options->seed : self->options->valid_seed);
+    return MST_OK;
+}
+
+mst_status mst_train_data_make_feed(mst_train_data *self, const mst_model *model,
+                                    const mst_feed_options *lanes)
+{
+    const mst_train_options *o = self->options;
+    mst_feed_options feed = *lanes;
+    feed.seed = (uint64_t)o->seed;
+    feed.shuffle_rows = (uint64_t)o->shuffle_rows;
+    feed.held_out = self->held_out;
+    feed.valid_seed = self->valid_seed;
+    feed.keep = self->held_out > 0.0 ? MST_KEEP_TRAINING : MST_KEEP_ALL;
+    feed.prefetch_threads = o->prefetch ? (unsigned)o->prefetch : self->n_threads;
+    feed.features = model->shape.n_features;
+    feed.classes = model->shape.n_classes;
+    feed.augment = self->augment.any ? &self->augment : NULL;
+    feed.training = true;
+    return mst_feed_new(self->dataset, &feed, &self->feed);
+}
+
+mst_status mst_train_data_open(mst_train_data *self, const mst_train_config *c, mst_train_options *options,
+                               bool *epochs_given, bool random, mst_shape *shape)
+{
+    self->config = c;
+    self->options = options;
+    self->n_threads = (unsigned)c->strategy->threads;
+    self->read_options = *c->data;
+    TRY(train_data_parse_valid(self));
+    TRY(train_data_check_read_once(self, options, epochs_given));
+    self->read_options.set = MST_SET_TRAINING;
+    if (self->read_options.features == 0)
+        self->read_options.features = (int64_t)mst_resumed_of(c).features;
+    if (self->read_options.classes == 0)
+        self->read_options.classes = (int64_t)mst_resumed_of(c).classes;
+    self->read_options.live = true;
+    self->read_options.settle_ms = SETTLE_MS;
+    TRY(train_data_open_files(self, c->files, &self->dataset));
+    self->read_options.settle_ms = 0;
+    if (self->options->test.n == 0 && (self->options->valid == NULL || self->held_out > 0.0))
+        TRY(train_data_check_image_option(self));
+    if (random && !self->dataset->random)
+        return mst_fail(
+            MST_EUSAGE,
+            "%s can only be read from beginning to end, but each rank of --strategy allreduce reads its own "
+            "rows of a batch: give --cache, or convert it (muster data convert)",
+            self->dataset->name);
+    if (c->augment != NULL)
+        TRY(mst_augment_init(&self->augment, c->augment, self->dataset, (uint64_t)self->options->seed));
+    TRY(mst_find_shape(self->dataset, &self->read_options, c->model, self->n_threads, shape));
+    if (self->augment.any) {
+        shape->n_features = shape->n_dense = (uint32_t)mst_augment_out(&self->augment);
+        shape->c = self->augment.channels;
+        shape->h = self->augment.height;
+        shape->w = self->augment.width;
+    }
+    return train_data_settle(self);
+}
+
+void mst_train_data_warn(const mst_train_data *self)
+{
+    const mst_dataset *d = self->dataset;
+    const mst_data_info *i = &d->info;
+    bool multi = !mst_model_has(mst_models[self->config->model->model], MST_MODEL_BINARY);
+    mst_dataset_warn_left_out(d);
+    if (multi && self->config->data->classes == 0 && i->scanned && i->labels_integral && i->min_label >= 1.0f)
+        mst_warn("%s: labels run from %g to %g, and no row is of class 0; if %g is the first class, give "
+                 "--labels-from %g",
+                 d->name, (double)i->min_label + (double)d->labels_from,
+                 (double)i->max_label + (double)d->labels_from, (double)i->min_label + (double)d->labels_from,
+                 (double)i->min_label + (double)d->labels_from);
+}
+
+json_t *mst_train_data_json(const mst_train_data *self)
+{
+    const mst_dataset *d = self->dataset;
+    const mst_data_info *i = &d->info;
+    json_t *json = json_pack("{s:o, s:s, s:b, s:I, s:I}", "source", mst_json_text(d->name), "format",
+                             d->kind->name, "random_access", (int)d->random, "bytes", (json_int_t)i->bytes,
+                             "dense", (json_int_t)i->n_dense);
+    if (json == NULL)
+        return NULL;
+    if (d->live)
+        json_object_set_new(json, "live", json_true());
+    if (i->index_base <= 1)
+        json_object_set_new(json, "index_base", json_integer(i->index_base));
+    if (d->left_out.n > 0) {
+        json_t *names = json_array();
+        for (size_t k = 0; k < d->left_out.n; k++)
+            json_array_append_new(names, mst_json_text(d->left_out.items[k]));
+        json_object_set_new(json, "left_out", names);
+    }
+    if (i->scanned) {
+        json_object_set_new(json, "rows", json_integer((json_int_t)i->n_rows));
+        json_object_set_new(json, "features", json_integer((json_int_t)i->n_features));
+        json_object_set_new(json, "entries", json_integer((json_int_t)i->n_entries));
+        json_object_set_new(json, "labels", json_pack("[f, f]", (double)i->min_label, (double)i->max_label));
+        json_object_set_new(json, "positive", json_integer((json_int_t)i->n_positive));
+    }
+    return json;
+}
+
+static void eval_set_fini(mst_eval_set *set)
+{
+    mst_evaluator_destroy(set->evaluator);
+    mst_dataset_destroy(set->dataset);
+}
+
+void mst_train_data_fini(mst_train_data *self)
+{
+    json_decref(self->reading);
+    mst_free(self->columns);
+    eval_set_fini(&self->test);
+    eval_set_fini(&self->valid);
+    mst_feed_destroy(self->feed);
+    mst_dataset_destroy(self->dataset);
+    if (self->cached.table != NULL)
+        mst_options_fini(&self->cached, 1);
+}

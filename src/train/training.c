@@ -1,0 +1,376 @@
+/* Building a training; contract in training.h. */
+#include "train/training.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/json_text.h"
+#include "base/log.h"
+#include "data/origin.h"
+#include "report/verdict.h"
+#include "train/source.h"
+
+static const char *const role_names[] = {
+    [MST_TRAINING_LOCAL] = "local",
+    [MST_TRAINING_RANK] = "rank",
+    [MST_TRAINING_WORKER] = "worker",
+    [MST_TRAINING_SERVER] = "server",
+};
+
+/* Whether this process runs the training loop and keeps the run log. */
+static bool training_leads(const mst_training *self)
+{
+    mst_training_role role = self->config.role;
+    return role == MST_TRAINING_LOCAL || (role == MST_TRAINING_RANK && self->config.index == 0);
+}
+
+/* ---- options ---- */
+
+static mst_status training_init_optimizer(mst_training *self)
+{
+    const mst_strategy_options *strategy = &self->strategy_options;
+    mst_optim_options options = *self->config.optim;
+    if (strategy->lr_scale != 0)
+        options.lr *= (double)strategy->workers;
+    if (options.clip_norm > 0.0 && strategy->strategy == MST_STRATEGY_PS && strategy->mode == MST_MODE_SYNC &&
+        strategy->servers > 1)
+        return mst_fail(MST_EUSAGE,
+                        "--clip-norm with --mode sync needs the whole gradient in one place: use one server");
+    return mst_optimizer_init(&self->optimizer, &options);
+}
+
+mst_status mst_training_reload(mst_training *self)
+{
+    const mst_train_config *c = &self->config;
+    mst_isa isa;
+    self->options = *c->train;
+    self->epochs_given = c->epochs_given;
+    self->strategy_options = *c->strategy;
+    TRY(mst_run_schedule_parse(&self->options, &self->schedule));
+    TRY(mst_isa_parse(self->options.isa, &isa));
+    self->kernels = mst_kernels_get(isa);
+    return training_init_optimizer(self);
+}
+
+/* ---- the model ---- */
+
+static mst_status training_init_model(mst_training *self, const mst_model_options *model,
+                                      const mst_shape *shape)
+{
+    return mst_assembly_init(&self->assembly, model, shape, self->kernels, self->optimizer.ops->n_slots,
+                             mst_strategy_spare(&self->strategy_options), (uint64_t)self->options.seed);
+}
+
+mst_status mst_training_build(mst_training *self, const json_t *description)
+{
+    static const char *const names[] = {"model", "reading", "reading_unknown", "found", "files"};
+    mst_model_options options = *self->config.model;
+    mst_shape shape;
+    TRY(mst_model_from_json(json_object_get(description, "model"), "the first worker's description", &options,
+                            &shape));
+    TRY(training_init_model(self, &options, &shape));
+    mst_optimizer_start(&self->optimizer, &self->assembly.params);
+    json_decref(self->description);
+    self->description = json_object();
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        json_object_set(self->description, names[i], json_object_get(description, names[i]));
+    return self->description != NULL ? MST_OK : mst_fail_memory();
+}
+
+/* ---- the run log ---- */
+
+/* The data that the run is trained on (source.h): the files of this process, or of the first worker where
+ * they are not here. New reference in *out. */
+static mst_status training_find_source(const mst_training *self, json_t **out)
+{
+    json_t *theirs = json_object_get(self->description, "files");
+    bool own =
+        self->strategy_options.strategy == MST_STRATEGY_PS && self->strategy_options.shard == MST_SHARD_LOCAL;
+    TRY(mst_source_of(self->config.files, own || self->config.open_own != NULL, out));
+    if (json_object_get(*out, "checksum") == NULL && json_is_object(theirs))
+        json_object_update(*out, theirs);
+    return MST_OK;
+}
+
+static mst_status training_make_log(mst_training *self)
+{
+    const mst_strategy_options *strategy = &self->strategy_options;
+    json_t *source;
+    TRY(training_find_source(self, &source));
+    mst_run_log_options options = {
+        .train = &self->options,
+        .schedule = self->schedule,
+        .epochs_given = self->epochs_given,
+        .global_batch =
+            (uint64_t)(strategy->mode == MST_MODE_SYNC ? strategy->global_batch : strategy->batch),
+        .optimizer = &self->optimizer,
+        .model_name = self->assembly.model->ops->name,
+        .model = json_object_get(self->description, "model"),
+        .data = json_object_get(self->description, "reading"),
+        .source = source,
+        .reading_unknown = json_is_true(json_object_get(self->description, "reading_unknown")),
+        .stop = self->config.stop,
+        .save_wanted = self->config.save_wanted,
+    };
+    mst_status st = mst_run_log_new(&options, &self->log);
+    json_decref(source);
+    return st;
+}
+
+mst_status mst_training_open_run(mst_training *self)
+{
+    const mst_strategy_options *s = &self->strategy_options;
+    const json_t *description = self->description;
+    json_t *files = json_array();
+    for (size_t i = 0; i < self->config.files->n; i++)
+        json_array_append_new(files, mst_json_text(self->config.files->items[i]));
+    json_t *entries = json_pack(
+        "{s:s, s:I, s:I, s:I, s:o, s:o, s:O?, s:O, s:b}", "isa", mst_isa_name(self->kernels->isa), "threads",
+        (json_int_t)s->threads, "batch", (json_int_t)s->batch, "global_batch", (json_int_t)s->global_batch,
+        "options", mst_manifest_options(self->config.options, json_object_get(description, "reading")),
+        "files", files, "data", json_object_get(description, "found"), "model",
+        json_object_get(description, "model"), "epochs_given", (int)self->epochs_given);
+    if (entries != NULL && self->config.manifest != NULL)
+        json_object_update(entries, self->config.manifest);
+    mst_status st = entries != NULL ? mst_run_log_open(self->log, entries) : mst_fail_memory();
+    json_decref(entries);
+    return st;
+}
+
+void mst_training_write_verdict(const mst_training *self)
+{
+    const char *run = NULL;
+    mst_error error;
+    if (self->log != NULL)
+        run =
+            mst_run_log_path(self->log) != NULL ? mst_run_log_path(self->log) : mst_run_log_folder(self->log);
+    if (!self->options.observe || run == NULL || !mst_path_is_folder(run))
+        return;
+    mst_error_save(&error, MST_EIO);
+    if (mst_verdict_write(run) != MST_OK)
+        mst_warn("%s; the run has no verdict", mst_error_text());
+    (void)mst_error_restore(&error);
+}
+
+/* ---- the checkpoint that a run starts from ---- */
+
+/* What to do with it. */
+typedef enum start_use {
+    START_CHECK, /* only whether it fits */
+    START_LOAD,  /* into the parameters */
+    START_OPEN,  /* for mst_training_read_start */
+} start_use;
+
+static mst_status training_use_start(mst_training *self, const char *path, mst_checkpoint_meta *meta,
+                                     start_use use)
+{
+    const mst_train_options *o = &self->options;
+    const json_t *description = self->description;
+    const mst_dataset *dataset = self->data.dataset;
+    const char *const *slots = self->optimizer.ops->slot_names;
+    TRY(mst_checkpoint_read_meta(path, meta));
+    if (!o->force)
+        TRY(mst_origin_check(mst_origin_in(json_object_get(meta->extra, "data")), path,
+                             mst_origin_in(json_object_get(description, "reading")),
+                             dataset != NULL ? dataset->name : "the training data"));
+    TRY(mst_checkpoint_fits(path, meta->model, json_object_get(description, "model"),
+                            self->config.data->features != 0));
+    self->has_slots = o->resume;
+    if (use == START_LOAD)
+        return mst_checkpoint_load(path, &self->assembly.params, slots, o->resume);
+    return use == START_OPEN
+               ? mst_checkpoint_open(path, &self->assembly.params, slots, o->resume, &self->start)
+               : MST_OK;
+}
+
+/* Uses the checkpoint of --resume or --init-from, if there is one. plan as in mst_training_start_log. */
+static mst_status training_start(mst_training *self, start_use use, json_t **plan)
+{
+    const mst_train_options *o = &self->options;
+    mst_checkpoint_meta meta = {0};
+    char *path = NULL;
+    bool best;
+    *plan = NULL;
+    if (!o->resume && o->init_from == NULL)
+        return MST_OK;
+    mst_status st = o->resume ? mst_checkpoint_find(o->run, &path)
+                              : mst_checkpoint_find_model(o->init_from, false, &path, &best);
+    if (st == MST_OK)
+        st = training_use_start(self, path, &meta, use);
+    if (st == MST_OK && o->resume && self->log != NULL) {
+        mst_run_log_resume(self->log, &meta);
+        if (!mst_run_log_has_new_data(self->log))
+            *plan = json_incref(json_object_get(meta.extra, "plan"));
+    }
+    mst_checkpoint_meta_fini(&meta);
+    mst_free(path);
+    return st;
+}
+
+mst_status mst_training_start_log(mst_training *self, json_t **plan)
+{
+    TRY(mst_run_schedule_check(&self->schedule, &self->options, self->assembly.model->n_scores));
+    TRY(training_make_log(self));
+    return training_start(self, START_OPEN, plan);
+}
+
+mst_status mst_training_read_start(mst_training *self, uint32_t slot, uint64_t first, uint64_t count,
+                                   float *out)
+{
+    if (slot == 0 || self->has_slots)
+        return mst_checkpoint_read(self->start, slot, first, count, out);
+    memcpy(out, self->assembly.params.slots[slot - 1] + first, count * sizeof *out); /* fresh state */
+    return MST_OK;
+}
+
+void mst_training_close_start(mst_training *self)
+{
+    mst_checkpoint_close(self->start);
+    self->start = NULL;
+}
+
+/* ---- processes with data ---- */
+
+/* For the run log of this process or of server 0. "found" follows when the data is open. */
+static mst_status training_describe(mst_training *self)
+{
+    const mst_train_data *d = &self->data;
+    self->description = json_pack("{s:o, s:O, s:b}", "model", mst_model_json(self->assembly.model), "reading",
+                                  d->reading, "reading_unknown", (int)d->reading_unknown);
+    return self->description != NULL ? MST_OK : mst_fail_memory();
+}
+
+static mst_status training_make_strategy(mst_training *self)
+{
+    mst_strategy_env env = {.model = self->assembly.model,
+                            .optimizer = &self->optimizer,
+                            .params = &self->assembly.params,
+                            .seed = (uint64_t)self->options.seed,
+                            .comm = self->config.comm};
+    return mst_strategy_new(&self->strategy_options, &env, &self->strategy);
+}
+
+static mst_status training_make_feed(mst_training *self)
+{
+    const mst_strategy_options *o = &self->strategy_options;
+    const mst_strategy *strategy = self->strategy;
+    bool random = self->data.dataset->random;
+    mst_feed_options lanes = {.n_lanes = 1, .max_take = (uint32_t)o->batch, .stop = self->config.stop};
+    if (strategy != NULL) {
+        lanes.n_lanes = strategy->n_lanes;
+        lanes.max_take = strategy->max_take;
+        lanes.any_keys = strategy->any_keys;
+        lanes.stop = strategy->stops_with_others ? NULL : self->config.stop;
+    } else if (self->config.role == MST_TRAINING_WORKER) {
+        bool whole = o->shard == MST_SHARD_LOCAL || (o->shard == MST_SHARD_AUTO && random);
+        lanes.n_lanes = (unsigned)o->pipeline + 2;
+        lanes.max_take = (uint32_t)(o->global_batch > o->batch ? o->global_batch : o->batch);
+        lanes.shard = whole ? 0 : self->config.index;
+        lanes.n_shards = whole ? 0 : (uint32_t)o->workers;
+        /* a step that workers share needs the rows of each until the coordinator ends the job */
+        lanes.stop = random ? NULL : self->config.stop;
+    }
+    return mst_train_data_make_feed(&self->data, self->assembly.model, &lanes);
+}
+
+static mst_status training_open(mst_training *self)
+{
+    const mst_train_config *c = &self->config;
+    mst_train_data *data = &self->data;
+    mst_params *params = &self->assembly.params;
+    bool leads = training_leads(self), weights = c->role != MST_TRAINING_WORKER && !c->plan;
+    mst_shape shape;
+    json_t *plan;
+    TRY(mst_train_data_open(data, c, &self->options, &self->epochs_given,
+                            !c->plan && mst_strategy_random_rows(&self->strategy_options), &shape));
+    if (c->index == 0)
+        mst_train_data_warn(data);
+    TRY(weights ? training_init_model(self, c->model, &shape)
+                : mst_assembly_declare(&self->assembly, c->model, &shape, self->kernels));
+    TRY(mst_assembly_check_rows(&self->assembly, &data->augment, data->dataset));
+    TRY(training_describe(self));
+    if (leads || !weights)
+        TRY(mst_run_schedule_check(&self->schedule, &self->options, self->assembly.model->n_scores));
+    if (leads && weights)
+        TRY(training_make_log(self));
+    if (weights) {
+        mst_params_populate(params);
+        mst_optimizer_start(&self->optimizer, params);
+    }
+    if (leads) {
+        TRY(training_start(self, weights ? START_LOAD : START_CHECK, &plan));
+        json_decref(plan);
+        TRY(mst_train_data_open_sets(data, &self->assembly, weights ? params : NULL, c->stop));
+    }
+    if (weights)
+        TRY(training_make_strategy(self));
+    TRY(training_make_feed(self));
+    json_t *found = mst_train_data_json(data);
+    return found != NULL && json_object_set_new(self->description, "found", found) == 0 ? MST_OK
+                                                                                        : mst_fail_memory();
+}
+
+/* ---- life ---- */
+
+mst_status mst_training_new(const mst_train_config *config, mst_training **out)
+{
+    mst_training *self = mst_zalloc(sizeof *self);
+    if (self == NULL)
+        return mst_fail_memory();
+    self->config = *config;
+    mst_status st = mst_training_reload(self);
+    if (st == MST_OK && config->role != MST_TRAINING_SERVER)
+        st = training_open(self);
+    if (st != MST_OK) {
+        bool leads = training_leads(self);
+        mst_training_destroy(self);
+        return st == MST_ESTOPPED && leads
+                   ? mst_fail_lead(st, "stopped", " before training began; nothing was saved")
+                   : st;
+    }
+    *out = self;
+    return MST_OK;
+}
+
+void mst_training_destroy(mst_training *self)
+{
+    if (self == NULL)
+        return;
+    mst_training_close_start(self);
+    mst_run_log_destroy(self->log);
+    mst_observe_destroy(self->observe);
+    mst_train_data_fini(&self->data);
+    mst_strategy_destroy(self->strategy);
+    mst_assembly_fini(&self->assembly);
+    json_decref(self->description);
+    json_decref(self->workers);
+    mst_free(self);
+}
+
+void mst_training_observe(mst_training *self, uint64_t step)
+{
+    const mst_train_config *c = &self->config;
+    const mst_train_options *o = &self->options;
+    const char *role = role_names[c->role];
+    char process[MST_PROCESS_NAME];
+    mst_observe_options options = {
+        .process = process,
+        .role = role,
+        .index = c->index,
+        .n_threads = (unsigned)self->strategy_options.threads,
+        .every_s = o->resources_every,
+        .guest = c->guest,
+        .events = true,
+        .trace = o->trace || o->trace_steps != NULL,
+        .step = step,
+    };
+    mst_observe_destroy(self->observe);
+    self->observe = NULL;
+    if (!o->observe ||
+        mst_trace_steps_parse(o->trace_steps, &options.trace_from, &options.trace_to) != MST_OK)
+        return;
+    snprintf(process, sizeof process, c->role == MST_TRAINING_LOCAL ? "%s" : "%s-%u", role, c->index);
+    self->observe = mst_observe_new(&options);
+}

@@ -1,0 +1,94 @@
+/* A training: data, model, optimizer, run log and observer of one process, built from resolved options. All
+ * kinds of process build it here; the role decides which parts there are.
+ *
+ *   role             data   model             strategy   run log
+ *   local, rank 0    yes    with weights      yes        yes
+ *   other ranks      yes    with weights      yes        no
+ *   worker           yes    without weights   no         no
+ *   server 0         no     with weights      no         yes
+ *   other servers    no     with weights      no         no
+ *
+ * A process with data describes its training (model, how rows are read). Servers have no data: they build the
+ * model and the run log from the description that the first worker sends.
+ *
+ *   mst_training_new    opens and checks everything; nothing is written
+ *   mst_training_run    local, rank 0: trains, writes the run directory, ends with a checkpoint
+ *   mst_training_plan   or, for --dry-run, the cost of that
+ *
+ * The library does not print: callbacks report events. Thread: one caller. */
+#ifndef MST_TRAIN_TRAINING_H
+#define MST_TRAIN_TRAINING_H
+
+#include "observe/observe.h"
+#include "train/run_log.h"
+#include "train/train_config.h"
+#include "train/train_data.h"
+
+/* Read-only for other files. */
+typedef struct mst_training {
+    mst_train_config config;
+    mst_train_options options;             /* a copy, changed for data that can be read only once */
+    bool epochs_given;                     /* likewise */
+    mst_strategy_options strategy_options; /* a copy */
+    mst_run_schedule schedule;
+    const mst_kernels *kernels;
+    mst_optimizer optimizer;
+    mst_train_data data;   /* zeroes on servers */
+    mst_assembly assembly; /* the model and its parameters */
+    json_t *description; /* {"model", "reading", "reading_unknown", "found"}; on servers the first worker's */
+    mst_strategy *strategy; /* local, ranks; else NULL */
+    mst_run_log *log;       /* local, rank 0, server 0; else NULL */
+    mst_observe *observe;   /* NULL: none, or not started */
+    mst_checkpoint
+        *start;     /* server 0: the checkpoint that the run starts from, until it is closed; or NULL */
+    bool has_slots; /* and it has optimizer state that the run continues with */
+    uint64_t report_every; /* steps; 0: by time only */
+    json_t *workers;       /* report of each process, once the run is over; NULL: there is one process */
+} mst_training;
+
+/* *out is the caller's to destroy; set only on MST_OK. */
+mst_status mst_training_new(const mst_train_config *config, mst_training **out);
+void mst_training_destroy(mst_training *self); /* NULL-safe */
+
+/* Starts the observer of this process, if the options ask for one. step: of the run. */
+void mst_training_observe(mst_training *self, uint64_t step);
+
+/* ---- local, rank 0 ---- */
+
+/* The cost of the run: {"model", "parameters", "weights_bytes", "optimizer_bytes", "batch_rows", ...}. Reads
+ * one batch. New reference in *out. */
+mst_status mst_training_plan(mst_training *self, json_t **out);
+
+/* callbacks->progress is called at every multiple of n steps, besides a few times a second. */
+void mst_training_report_every(mst_training *self, uint64_t n);
+
+mst_status mst_training_run(mst_training *self, const mst_train_callbacks *callbacks,
+                            mst_train_summary *summary);
+
+/* ---- servers ---- */
+
+/* Reads the options again after the configuration has changed: those of a resumed run. */
+mst_status mst_training_reload(mst_training *self);
+
+/* Builds the model with its weights from a worker's description. */
+mst_status mst_training_build(mst_training *self, const json_t *description);
+
+/* Server 0, after build: makes the run log; opens the checkpoint of --resume or --init-from as self->start.
+ * *plan: the rows left to train on, from the checkpoint (mst_run_log_plan); a new reference, or NULL. */
+mst_status mst_training_start_log(mst_training *self, json_t **plan);
+
+/* Reads floats [first, first + count) of the weights (slot 0) or of the optimizer's slot - 1. */
+mst_status mst_training_read_start(mst_training *self, uint32_t slot, uint64_t first, uint64_t count,
+                                   float *out);
+void mst_training_close_start(mst_training *self);
+
+/* ---- keepers of the run log ---- */
+
+/* Opens the run directory and writes its manifest. */
+mst_status mst_training_open_run(mst_training *self);
+
+/* When all files of the run are complete: writes the verdict. A failure is a warning; the thread's error
+ * stays as it is. */
+void mst_training_write_verdict(const mst_training *self);
+
+#endif
