@@ -33,6 +33,7 @@
 #include "cli/rank_exit.h"
 #include "launch/parent_pipe.h"
 #include "matmul/npy.h"
+#include "model/model.h"
 #include "mpi/mpi.h"
 #include "run/sparse_file.h"
 
@@ -146,7 +147,8 @@ static bool may_train_net(char *const *words)
         const char *word = *words;
         if (strcmp(word, "--model") == 0 || strncmp(word, "--model=", 8) == 0) {
             const char *name = word[7] == '=' ? word + 8 : words[1];
-            return name == NULL || (strcmp(name, "logreg") != 0 && strcmp(name, "softmax") != 0);
+            const mst_model_ops *ops = mst_model_find(name);
+            return ops == NULL || mst_model_has(ops, MST_MODEL_NET);
         }
         may |= strncmp(word, "--net", 5) == 0 || strncmp(word, "--config", 8) == 0 ||
                strcmp(word, "--resume") == 0;

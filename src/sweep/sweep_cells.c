@@ -142,7 +142,7 @@ static mst_status check_options(const json_t *set)
     s.resolved = s.strategy;
     TRY_OUT(st, mst_strategy_resolve(&s.resolved));
     TRY_OUT(st, mst_run_schedule_parse(&s.train, &schedule));
-    if (strcmp(mst_models[s.model.model]->name, "logreg") == 0 && s.model.net == NULL)
+    if (mst_model_has(mst_models[s.model.model], MST_MODEL_BINARY) && s.model.net == NULL)
         st = mst_run_schedule_check(&schedule, &s.train, 1);
 out:
     mst_settings_fini(&s);

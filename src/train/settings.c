@@ -96,8 +96,9 @@ static mst_status adopt_net(mst_settings *s, const json_t *manifest, bool given)
                *net = json_string_value(json_object_get(model, "net"));
     char *file;
     size_t size;
-    if (given || name == NULL || net == NULL || strcmp(name, "net") != 0 || s->model.net_text != NULL ||
-        strcmp(mst_models[s->model.model]->name, "net") != 0)
+    const mst_model_ops *was = mst_model_find(name);
+    if (given || net == NULL || was == NULL || !mst_model_has(was, MST_MODEL_NET_FILE) ||
+        s->model.net_text != NULL || !mst_model_has(mst_models[s->model.model], MST_MODEL_NET_FILE))
         return MST_OK;
     mst_free(s->net);
     s->net = mst_strdup(net);
@@ -108,7 +109,7 @@ static mst_status adopt_net(mst_settings *s, const json_t *manifest, bool given)
         mst_file_read_all(s->model.net, 1 << 20, &file, &size) != MST_OK)
         return MST_OK;
     if (!same_net(file, net))
-        mst_warn("%s is not the net that the run was started with, which it goes on with", s->model.net);
+        mst_warn("%s has changed since the run started; continuing with the saved net", s->model.net);
     mst_free(file);
     return MST_OK;
 }
@@ -127,9 +128,11 @@ static void adopt_shape(mst_settings *s, const json_t *manifest)
         features = json_integer_value(json_array_get(told, 0));
         classes = json_integer_value(json_array_get(told, 1));
     } else {
-        if (dense == features && (format == NULL || strcmp(format, "libsvm") != 0))
+        const mst_data_kind *kind = mst_data_kind_find(format);
+        const mst_model_ops *ops = mst_model_find(name);
+        if (dense == features && (kind == NULL || !mst_data_kind_has(kind, MST_DATA_INDEX_BASE)))
             features = 0;
-        if (name != NULL && strcmp(name, "logreg") == 0)
+        if (ops != NULL && mst_model_has(ops, MST_MODEL_BINARY))
             classes = 0;
     }
     s->resumed.features = features > 0 && features <= UINT32_MAX ? (uint64_t)features : 0;

@@ -86,7 +86,7 @@ expect 0 train $images --net gone.net --init he --batch 20 --steps 6 --run strai
 sed -i 's/conv 4/conv 5/' gone.net
 cp -r gone edited
 expect 0 train --run edited --resume --steps 6
-grep -q "gone.net is not the net that the run was started with, which it goes on with" err ||
+grep -q "gone.net has changed since the run started; continuing with the saved net" err ||
   fail "nothing is said of a net file that was changed"
 rm gone.net
 expect 0 train --run gone --resume --steps 6
