@@ -11,6 +11,7 @@
  * 3. A chunk and its arrays are one allocation; `words` starts on a 64-byte boundary. */
 #include "data/chunk.h"
 
+#include <math.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -260,7 +261,7 @@ static bool fill(const mst_chunk_builder *b, size_t from, size_t to, const pack_
     return true;
 }
 
-static void destroy(mst_chunk *self)
+static void chunk_destroy(mst_chunk *self)
 {
     mst_free(self);
 }
@@ -270,43 +271,64 @@ static size_t round_line(size_t n)
     return (n + 63) & ~(size_t)63;
 }
 
-/* Rows of images. */
-static mst_status pack_images(const mst_chunk_builder *b, size_t from, size_t to, mst_chunk **out)
+mst_status mst_chunk_images_new(uint32_t n_rows, uint32_t n_pixels, bool weights, mst_chunk **out)
 {
-    size_t n_rows = to - from, n = b->row_bytes, head = round_line(sizeof(mst_chunk));
-    size_t stride = 1 + b->any_weight + (n + 3) / 4, n_words = n_rows * stride;
+    size_t head = round_line(sizeof(mst_chunk)), stride = 1 + weights + ((size_t)n_pixels + 3) / 4,
+           n_words = n_rows * stride;
     if (n_words > UINT32_MAX)
-        return mst_fail(MST_EINPUT, "%zu images of %zu bytes are too many for one chunk", n_rows, n);
+        return mst_fail(MST_EINPUT, "%u images of %u bytes are too many for one chunk", n_rows, n_pixels);
     uint8_t *block = mst_alloc_lines(head + round_line(n_words * sizeof(uint32_t)));
     if (block == NULL)
         return mst_fail_memory();
-    uint32_t *words = (uint32_t *)(block + head), *w = words;
-    float min = b->labels[from], max = min;
-    for (size_t i = from; i < to; i++, w += stride) {
-        w[stride - 1] = 0; /* the padding, too, is the same for the same image */
-        memcpy(w, &b->labels[i], sizeof *w);
-        if (b->any_weight)
-            memcpy(w + 1, &b->weights[i], sizeof *w);
-        memcpy(w + 1 + b->any_weight, b->bytes + i * n, n);
-        min = b->labels[i] < min ? b->labels[i] : min;
-        max = b->labels[i] > max ? b->labels[i] : max;
-    }
+    uint32_t *words = (uint32_t *)(block + head);
+    for (size_t i = 0; i < n_rows; i++) /* equal images have equal padding */
+        words[(i + 1) * stride - 1] = 0;
     mst_chunk *chunk = (mst_chunk *)block;
     *chunk = (mst_chunk){
-        .n_rows = (uint32_t)n_rows,
-        .n_dense = (uint32_t)n,
+        .n_rows = n_rows,
+        .n_dense = n_pixels,
         .dense_bytes = true,
-        .has_weights = b->any_weight,
+        .has_weights = weights,
         .stride = (uint32_t)stride,
         .words = words,
         .n_words = n_words,
-        .max_key = (uint32_t)n - 1,
-        .min_label = min,
-        .max_label = max,
-        .n_entries = n_rows * n,
+        .max_key = n_pixels - 1,
+        .min_label = INFINITY,
+        .max_label = -INFINITY,
+        .n_entries = (uint64_t)n_rows * n_pixels,
         .references = 1,
-        .destroy = destroy,
+        .destroy = chunk_destroy,
     };
+    *out = chunk;
+    return MST_OK;
+}
+
+uint8_t *mst_chunk_image(mst_chunk *chunk, uint32_t row)
+{
+    uint32_t *record = (uint32_t *)chunk->words + (size_t)row * chunk->stride; /* not shared yet */
+    return (uint8_t *)(record + 1 + chunk->has_weights);
+}
+
+void mst_chunk_image_label(mst_chunk *chunk, uint32_t row, float label)
+{
+    memcpy((uint32_t *)chunk->words + (size_t)row * chunk->stride, &label, sizeof label);
+    chunk->min_label = label < chunk->min_label ? label : chunk->min_label;
+    chunk->max_label = label > chunk->max_label ? label : chunk->max_label;
+}
+
+/* Rows of images. */
+static mst_status pack_images(const mst_chunk_builder *b, size_t from, size_t to, mst_chunk **out)
+{
+    mst_chunk *chunk;
+    TRY(mst_chunk_images_new((uint32_t)(to - from), (uint32_t)b->row_bytes, b->any_weight, &chunk));
+    for (size_t i = from; i < to; i++) {
+        uint32_t row = (uint32_t)(i - from);
+        uint8_t *image = mst_chunk_image(chunk, row);
+        mst_chunk_image_label(chunk, row, b->labels[i]);
+        if (b->any_weight)
+            memcpy(image - sizeof(float), &b->weights[i], sizeof(float));
+        memcpy(image, b->bytes + i * b->row_bytes, b->row_bytes);
+    }
     *out = chunk;
     return MST_OK;
 }
@@ -351,7 +373,7 @@ mst_status mst_chunk_builder_pack(const mst_chunk_builder *b, size_t from, size_
             .max_label = p.max_label,
             .n_entries = n_entries,
             .references = 1,
-            .destroy = destroy,
+            .destroy = chunk_destroy,
         };
         *out = chunk;
         return MST_OK;

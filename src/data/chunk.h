@@ -60,6 +60,13 @@ static inline void mst_chunk_release(mst_chunk *chunk) /* NULL-safe */
         chunk->destroy(chunk);
 }
 
+/* A chunk of rows that are images of n_pixels bytes, for the caller to fill before anybody else sees it:
+ * every label with mst_chunk_image_label, and the bytes at mst_chunk_image (a weight goes right before them).
+ * *out is the caller's to release. */
+mst_status mst_chunk_images_new(uint32_t n_rows, uint32_t n_pixels, bool weights, mst_chunk **out);
+uint8_t *mst_chunk_image(mst_chunk *chunk, uint32_t row);
+void mst_chunk_image_label(mst_chunk *chunk, uint32_t row, float label);
+
 /* Words before the keys of every record. */
 static inline uint32_t mst_chunk_head_words(const mst_chunk *c)
 {

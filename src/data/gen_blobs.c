@@ -17,7 +17,7 @@ typedef struct blobs {
     float *centres; /* (classes, dims) */
 } blobs;
 
-static mst_status make_chunk(const void *self, uint64_t first_row, uint32_t n, mst_chunk_builder *b,
+static mst_status blobs_make(const void *self, uint64_t first_row, uint32_t n, mst_chunk_builder *b,
                              mst_chunk **out)
 {
     const blobs *g = self;
@@ -56,7 +56,7 @@ mst_status mst_gen_blobs(const mst_gen_blobs_options *o, mst_chunk_fn *fn, void 
     }
     uint32_t chunk_rows = CHUNK_WORDS / (o->dims + 1);
     chunk_rows = chunk_rows < 1 ? 1 : chunk_rows > 4096 ? 4096 : chunk_rows;
-    mst_status st = mst_gen_run(o->first_row, o->rows, chunk_rows, o->n_threads, make_chunk, &g, fn, arg);
+    mst_status st = mst_gen_run(o->first_row, o->rows, chunk_rows, o->n_threads, blobs_make, &g, fn, arg);
     mst_free(g.centres);
     return st;
 }

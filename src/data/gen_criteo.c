@@ -147,8 +147,8 @@ double mst_gen_criteo_planted_margin(const mst_gen_criteo_model *m, const mst_ro
     return m->bias + m->scale * margin;
 }
 
-static mst_status make_chunk(const void *self, uint64_t first_row, uint32_t n, mst_chunk_builder *b,
-                             mst_chunk **out)
+static mst_status criteo_make(const void *self, uint64_t first_row, uint32_t n, mst_chunk_builder *b,
+                              mst_chunk **out)
 {
     const mst_gen_criteo_model *m = self;
     TRY(mst_chunk_builder_room(b, (size_t)n * (NUMERIC + FIELDS)));
@@ -294,7 +294,7 @@ mst_status mst_gen_criteo(const mst_gen_criteo_options *o, mst_chunk_fn *fn, voi
     mst_gen_criteo_model *model = NULL;
     TRY(mst_gen_criteo_model_new(o->features, o->seed, &model));
     mst_status st =
-        mst_gen_run(o->first_row, o->rows, MST_CACHE_ROWS, o->n_threads, make_chunk, model, fn, arg);
+        mst_gen_run(o->first_row, o->rows, MST_CACHE_ROWS, o->n_threads, criteo_make, model, fn, arg);
     mst_gen_criteo_model_destroy(model);
     return st;
 }

@@ -15,7 +15,6 @@
 #define SIDE       MST_GEN_DIGIT_SIDE
 #define PIXELS     MST_GEN_DIGIT_PIXELS
 #define CHUNK_ROWS 1024
-#define WORDS      (1 + PIXELS / 4) /* label and pixels */
 
 #define JITTER      0.055 /* of a point, in digit heights */
 #define SHIFT       1.75  /* pixels, either way */
@@ -306,51 +305,21 @@ unsigned mst_gen_digit(uint64_t seed, uint64_t index, uint8_t pixels[MST_GEN_DIG
 
 /* ---- rows ---- */
 
-static void destroy_chunk(mst_chunk *self)
-{
-    mst_free(self);
-}
-
-static mst_status make_chunk(const void *self, uint64_t first_row, uint32_t n, mst_chunk_builder *b,
-                             mst_chunk **out)
+static mst_status digits_make(const void *self, uint64_t first_row, uint32_t n, mst_chunk_builder *builder,
+                              mst_chunk **out)
 {
     const mst_gen_digits_options *o = self;
-    const size_t head = (sizeof(mst_chunk) + 63) & ~(size_t)63;
-    (void)b; /* a builder holds floats, images stay bytes */
-    uint8_t *block = mst_alloc_lines(head + (size_t)n * WORDS * sizeof(uint32_t));
-    if (block == NULL)
-        return mst_fail_memory();
-    uint32_t *words = (uint32_t *)(block + head);
-    float min = 9, max = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t *record = words + (size_t)i * WORDS;
-        float label = (float)mst_gen_digit(o->seed, first_row + i, (uint8_t *)(record + 1));
-        memcpy(record, &label, sizeof label);
-        min = label < min ? label : min;
-        max = label > max ? label : max;
-    }
-    mst_chunk *chunk = (mst_chunk *)block;
-    *chunk = (mst_chunk){
-        .n_rows = n,
-        .n_dense = PIXELS,
-        .dense_bytes = true,
-        .stride = WORDS,
-        .words = words,
-        .n_words = (size_t)n * WORDS,
-        .max_key = PIXELS - 1,
-        .min_label = min,
-        .max_label = max,
-        .n_entries = (uint64_t)n * PIXELS,
-        .references = 1,
-        .destroy = destroy_chunk,
-    };
-    *out = chunk;
+    (void)builder; /* a builder holds floats, images stay bytes */
+    TRY(mst_chunk_images_new(n, PIXELS, false, out));
+    for (uint32_t i = 0; i < n; i++)
+        mst_chunk_image_label(*out, i,
+                              (float)mst_gen_digit(o->seed, first_row + i, mst_chunk_image(*out, i)));
     return MST_OK;
 }
 
 mst_status mst_gen_digits_rows(const mst_gen_digits_options *o, mst_chunk_fn *fn, void *arg)
 {
-    return mst_gen_run(o->first_row, o->rows, CHUNK_ROWS, o->n_threads, make_chunk, o, fn, arg);
+    return mst_gen_run(o->first_row, o->rows, CHUNK_ROWS, o->n_threads, digits_make, o, fn, arg);
 }
 
 /* ---- IDX files ---- */

@@ -134,11 +134,6 @@ static uint32_t draw(const image_maker *m, uint64_t row, uint8_t *planes)
 
 /* ---- chunks ---- */
 
-static void destroy_chunk(mst_chunk *self)
-{
-    mst_free(self);
-}
-
 static uint32_t rows_per_chunk(const mst_gen_images_options *o)
 {
     uint64_t bytes = (uint64_t)o->channels * o->height * o->width;
@@ -146,41 +141,15 @@ static uint32_t rows_per_chunk(const mst_gen_images_options *o)
     return rows < 1 ? 1 : rows > 1024 ? 1024 : (uint32_t)rows;
 }
 
-static mst_status make_chunk(const void *self, uint64_t first_row, uint32_t n, mst_chunk_builder *builder,
-                             mst_chunk **out)
+static mst_status images_make(const void *self, uint64_t first_row, uint32_t n, mst_chunk_builder *builder,
+                              mst_chunk **out)
 {
     const image_maker *m = self;
     const mst_gen_images_options *o = &m->o;
-    uint32_t n_dense = o->channels * o->height * o->width;
-    size_t head = (sizeof(mst_chunk) + 63) & ~(size_t)63, stride = 1 + ((size_t)n_dense + 3) / 4;
     (void)builder;
-    uint8_t *block = mst_alloc_lines(head + n * stride * 4);
-    if (block == NULL)
-        return mst_fail_memory();
-    uint32_t *words = (uint32_t *)(block + head);
-    mst_chunk *chunk = (mst_chunk *)block;
-    *chunk = (mst_chunk){
-        .n_rows = n,
-        .n_dense = n_dense,
-        .dense_bytes = true,
-        .stride = (uint32_t)stride,
-        .words = words,
-        .n_words = n * stride,
-        .max_key = n_dense - 1,
-        .min_label = (float)o->classes,
-        .n_entries = (uint64_t)n * n_dense,
-        .references = 1,
-        .destroy = destroy_chunk,
-    };
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t *record = words + i * stride;
-        record[stride - 1] = 0;
-        float label = (float)draw(m, first_row + i, (uint8_t *)(record + 1));
-        memcpy(record, &label, sizeof label);
-        chunk->min_label = fminf(chunk->min_label, label);
-        chunk->max_label = fmaxf(chunk->max_label, label);
-    }
-    *out = chunk;
+    TRY(mst_chunk_images_new(n, o->channels * o->height * o->width, false, out));
+    for (uint32_t i = 0; i < n; i++)
+        mst_chunk_image_label(*out, i, (float)draw(m, first_row + i, mst_chunk_image(*out, i)));
     return MST_OK;
 }
 
@@ -189,7 +158,7 @@ mst_status mst_gen_images(const mst_gen_images_options *o, mst_chunk_fn *fn, voi
     image_maker m;
     TRY(maker_init(&m, o));
     mst_status st =
-        mst_gen_run(o->first_row, o->rows, rows_per_chunk(o), o->n_threads, make_chunk, &m, fn, arg);
+        mst_gen_run(o->first_row, o->rows, rows_per_chunk(o), o->n_threads, images_make, &m, fn, arg);
     maker_fini(&m);
     return st;
 }
@@ -320,8 +289,8 @@ static mst_status gen_load(mst_dataset *self, uint32_t c, mst_chunk **out)
         i--;
     const gen_part *p = &d->parts[i];
     uint64_t at = (uint64_t)(c - p->first_chunk) * self->chunk_rows, left = p->maker.o.rows - at;
-    return make_chunk(&p->maker, p->maker.o.first_row + at,
-                      left < self->chunk_rows ? (uint32_t)left : self->chunk_rows, NULL, out);
+    return images_make(&p->maker, p->maker.o.first_row + at,
+                       left < self->chunk_rows ? (uint32_t)left : self->chunk_rows, NULL, out);
 }
 
 static void gen_destroy(mst_dataset *self)

@@ -297,11 +297,6 @@ out:
 
 /* ---- rows ---- */
 
-static void destroy_chunk(mst_chunk *self)
-{
-    mst_free(self);
-}
-
 mst_status mst_image_rows_init(mst_image_rows *self, const mst_data_options *options)
 {
     *self = (mst_image_rows){.channels = options->image_gray ? 1 : 3,
@@ -343,37 +338,16 @@ out:
 static mst_status images_load(mst_dataset *self, uint32_t c, mst_chunk **out)
 {
     images_dataset *d = (images_dataset *)self;
-    size_t head = (sizeof(mst_chunk) + 63) & ~(size_t)63, bytes = 0;
-    uint32_t n_dense = self->info.n_dense;
-    size_t n_words = 1 + ((size_t)n_dense + 3) / 4;
-    uint8_t *block = mst_alloc_lines(head + n_words * 4);
-    if (block == NULL)
-        return mst_fail_memory();
-    uint32_t *words = (uint32_t *)(block + head);
-    float label = (float)d->labels[c];
-    words[n_words - 1] = 0;
-    memcpy(words, &label, sizeof label);
-    mst_status st = decode_file(d, d->files.items[c], (uint8_t *)(words + 1), &bytes);
+    mst_chunk *chunk;
+    size_t bytes = 0;
+    TRY(mst_chunk_images_new(1, self->info.n_dense, false, &chunk));
+    mst_chunk_image_label(chunk, 0, (float)d->labels[c]);
+    mst_status st = decode_file(d, d->files.items[c], mst_chunk_image(chunk, 0), &bytes);
     if (st != MST_OK) {
-        mst_free(block);
+        mst_chunk_release(chunk);
         return st;
     }
-    mst_chunk *chunk = (mst_chunk *)block;
-    *chunk = (mst_chunk){
-        .n_rows = 1,
-        .n_dense = n_dense,
-        .dense_bytes = true,
-        .stride = (uint32_t)n_words,
-        .words = words,
-        .n_words = n_words,
-        .max_key = n_dense - 1,
-        .min_label = label,
-        .max_label = label,
-        .n_entries = n_dense,
-        .bytes_read = bytes,
-        .references = 1,
-        .destroy = destroy_chunk,
-    };
+    chunk->bytes_read = bytes;
     *out = chunk;
     return MST_OK;
 }
