@@ -18,6 +18,7 @@
 
 #include "base/alloc.h"
 #include "ps/store_impl.h"
+#include "tensor/clip.h"
 
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
@@ -199,14 +200,6 @@ static void subtract_push(const apply *job, unsigned t, uint32_t p)
 
 /* ---- means ---- */
 
-static void take_square(apply *job, unsigned t, const float *g, size_t n)
-{
-    double sum = 0.0;
-    for (size_t i = 0; i < n; i++)
-        sum += (double)g[i] * g[i];
-    job->squares[t] += sum;
-}
-
 /* Makes g, which may be the thread's chunk, ready for the optimizer. */
 static const float *clipped(const apply *job, unsigned t, const float *g, size_t n)
 {
@@ -224,7 +217,7 @@ static void take_range(apply *job, unsigned t, uint64_t at, const float *g, size
     mst_params *params = job->store->options.params;
     float *slots[MST_SLOT_MAX];
     if (job->measure) {
-        take_square(job, t, g, n);
+        job->squares[t] += mst_clip_squares(g, n);
         return;
     }
     for (uint32_t s = 0; s < params->n_slots; s++)
@@ -239,7 +232,7 @@ static void take_keys(apply *job, unsigned t, const uint32_t *keys, const float 
     mst_params *params = job->store->options.params;
     float *slots[MST_SLOT_MAX];
     if (job->measure) {
-        take_square(job, t, g, n * table->width);
+        job->squares[t] += mst_clip_squares(g, n * table->width);
         return;
     }
     for (uint32_t s = 0; s < params->n_slots; s++)
@@ -547,7 +540,7 @@ static float clip_factor(apply *job, double limit)
         square += job->squares[t];
     job->measure = false;
     job->to = to;
-    return sqrt(square) > limit ? (float)(limit / sqrt(square)) : 1.0f;
+    return mst_clip_factor(square, limit);
 }
 
 /* What lies at [from, to). pull: a request whose keys are to be read on the way, and where to. */

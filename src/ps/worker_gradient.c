@@ -2,12 +2,12 @@
 #include "ps/worker_gradient.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "ps/worker_overlap.h"
+#include "tensor/clip.h"
 
 /* Sets the position of every range among the floats of a request, and the dense prefix. */
 static mst_status gradient_place_ranges(mst_worker_gradient *self)
@@ -164,34 +164,19 @@ static void gradient_add(const mst_contributions *list, uint32_t width, float *g
     }
 }
 
-static double gradient_square(const float *g, uint64_t n)
-{
-    double square = 0.0;
-    for (uint64_t i = 0; i < n; i++)
-        square += (double)g[i] * g[i];
-    return square;
-}
-
-static void gradient_scale(float *g, uint64_t n, float by)
-{
-    for (uint64_t i = 0; i < n; i++)
-        g[i] *= by;
-}
-
 /* Scales the gradient down to the limit. Ranges that hold state are no gradient. */
 static void gradient_clip(const mst_grad *grad, float *g, uint64_t n, double limit)
 {
-    double square = gradient_square(g, n);
+    double square = mst_clip_squares(g, n);
     for (uint32_t i = 0; i < grad->n_ranges; i++)
-        square -= grad->ranges[i].state ? gradient_square(grad->ranges[i].g, grad->ranges[i].size) : 0.0;
-    double norm = sqrt(square > 0.0 ? square : 0.0);
-    if (norm <= limit)
+        square -= grad->ranges[i].state ? mst_clip_squares(grad->ranges[i].g, grad->ranges[i].size) : 0.0;
+    float by = mst_clip_factor(square > 0.0 ? square : 0.0, limit);
+    if (by == 1.0f)
         return;
-    float by = (float)(limit / norm);
-    gradient_scale(g, n, by);
+    mst_clip_scale(g, n, by);
     for (uint32_t i = 0; i < grad->n_ranges; i++)
         if (grad->ranges[i].state)
-            gradient_scale(grad->ranges[i].g, grad->ranges[i].size, 1.0f / by);
+            mst_clip_scale(grad->ranges[i].g, grad->ranges[i].size, 1.0f / by);
 }
 
 mst_status mst_worker_gradient_compute(mst_worker_gradient *self, uint32_t request,

@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "observe/spans.h"
 #include "strategy/allreduce_impl.h"
+#include "tensor/clip.h"
 
 #define BLOCK 512u /* floats that are rounded at a time */
 
@@ -403,8 +404,7 @@ static mst_status find_square(mst_allreduce *self, unsigned t)
     if (self->base.env.optimizer->options.clip_norm <= 0.0)
         return MST_OK;
     for (uint32_t i = 0; share_of(self, t, i, &used, &list); i++)
-        for (size_t j = 0; j < list.n * w->grad.width; j++)
-            w->square += (double)list.values[j] * list.values[j];
+        w->square += mst_clip_squares(list.values, list.n * w->grad.width);
     return MST_OK;
 }
 
@@ -427,8 +427,7 @@ static void apply_thread(void *arg, unsigned t)
     for (uint32_t s = 0; s < params->n_slots; s++)
         slots[s] = params->slots[s] + at;
     for (uint32_t i = 0; share_of(self, t, i, &used, &list); i++) {
-        for (size_t j = 0; self->clip != 1.0f && j < list.n * w->grad.width; j++)
-            list.values[j] *= self->clip;
+        mst_clip_scale(list.values, list.n * w->grad.width, self->clip);
         optimizer->ops->apply_keys(optimizer, &self->update, params->w + at, slots, list.keys, list.values,
                                    list.n, w->grad.width);
     }

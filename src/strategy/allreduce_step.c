@@ -25,6 +25,7 @@
 #include "base/clock.h"
 #include "observe/spans.h"
 #include "strategy/allreduce_impl.h"
+#include "tensor/clip.h"
 
 #define SLICE (1u << 20) /* floats */
 #define MOST  2048       /* slices */
@@ -140,14 +141,6 @@ static mst_status wait_op(mst_allreduce *self, mst_reduce_op *op)
 
 /* ---- the update ---- */
 
-static double square_of(const float *g, uint64_t n)
-{
-    double sum = 0.0;
-    for (uint64_t i = 0; i < n; i++)
-        sum += (double)g[i] * g[i];
-    return sum;
-}
-
 /* What the gradient is multiplied with under --clip-norm; all slices are there then. sparse: the squares of
  * the sparse part. */
 static mst_status find_clip(mst_allreduce *self, double square)
@@ -161,9 +154,8 @@ static mst_status find_clip(mst_allreduce *self, double square)
     for (uint32_t i = 0; i < self->n_ops; i++)
         TRY(wait_op(self, &self->ops[i]));
     for (uint32_t r = 0; r < grad->n_ranges; r++)
-        square += grad->ranges[r].state ? 0.0 : square_of(grad->ranges[r].g, grad->ranges[r].size);
-    double norm = sqrt(square);
-    self->clip = norm > limit ? (float)(limit / norm) : 1.0f;
+        square += grad->ranges[r].state ? 0.0 : mst_clip_squares(grad->ranges[r].g, grad->ranges[r].size);
+    self->clip = mst_clip_factor(square, limit);
     return MST_OK;
 }
 
@@ -182,8 +174,7 @@ static void apply_part(mst_allreduce *self, uint32_t r, uint64_t from, uint64_t 
     } else {
         for (uint32_t s = 0; s < params->n_slots; s++)
             slots[s] = params->slots[s] + at;
-        for (uint64_t i = 0; self->clip != 1.0f && i < n; i++)
-            g[i] *= self->clip;
+        mst_clip_scale(g, n, self->clip);
         optimizer->ops->apply_range(optimizer, &self->update, params->w + at, slots, g, n);
     }
 }

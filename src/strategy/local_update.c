@@ -1,8 +1,8 @@
 /* Strategy local: summing gradients and applying updates; contract in local_impl.h. */
-#include <math.h>
 
 #include "base/racy.h"
 #include "strategy/local_impl.h"
+#include "tensor/clip.h"
 
 mst_status mst_local_sum_sparse(mst_local *self, unsigned t, unsigned n_sources, mst_local_worker *sources)
 {
@@ -39,37 +39,22 @@ void mst_local_sum_dense(mst_local *self, unsigned t)
         mst_grad_add_slices(&self->workers[0].grad, &self->workers[s].grad, t, self->n);
 }
 
-static double square_of(const float *g, size_t n)
-{
-    double sum = 0.0;
-    for (size_t i = 0; i < n; i++)
-        sum += (double)g[i] * g[i];
-    return sum;
-}
-
 double mst_local_square(const mst_grad *grad, const mst_localiser *l, unsigned t, unsigned n)
 {
-    double square = grad->width != 0 ? square_of(l->sums, (size_t)l->n * grad->width) : 0.0;
+    double square = grad->width != 0 ? mst_clip_squares(l->sums, (size_t)l->n * grad->width) : 0.0;
     for (uint32_t r = 0; r < grad->n_ranges; r++) {
         uint64_t from, to;
         if (grad->ranges[r].state)
             continue;
         mst_grad_slice(grad->ranges[r].size, t, n, &from, &to);
-        square += square_of(grad->ranges[r].g + from, to - from);
+        square += mst_clip_squares(grad->ranges[r].g + from, to - from);
     }
     return square;
 }
 
 float mst_local_clip(const mst_local *self, double square)
 {
-    double limit = self->base.env.optimizer->options.clip_norm, norm = sqrt(square);
-    return norm > limit ? (float)(limit / norm) : 1.0f;
-}
-
-static void scale_floats(float *g, size_t n, float by)
-{
-    for (size_t i = 0; i < n; i++)
-        g[i] *= by;
+    return mst_clip_factor(square, self->base.env.optimizer->options.clip_norm);
 }
 
 /* State pointers as the optimizer takes them, for weights from `at` on. */
@@ -103,8 +88,7 @@ void mst_local_apply_dense(mst_local *self, mst_grad *grad, unsigned t, unsigned
             continue;
         }
         slots_at(params, at, slots);
-        if (clip != 1.0f)
-            scale_floats(g, to - from, clip);
+        mst_clip_scale(g, to - from, clip);
         optimizer->ops->apply_range(optimizer, u, params->w + at, slots, g, to - from);
     }
 }
@@ -147,8 +131,7 @@ void mst_local_apply_sparse(mst_local *self, unsigned t, float clip, const mst_u
     if (grad->width == 0)
         return;
     slots_at(params, grad->sparse_offset, slots);
-    if (clip != 1.0f)
-        scale_floats(l->sums, (size_t)l->n * grad->width, clip);
+    mst_clip_scale(l->sums, (size_t)l->n * grad->width, clip);
     optimizer->ops->apply_keys(optimizer, u, params->w + grad->sparse_offset, slots, l->keys, l->sums, l->n,
                                grad->width);
 }
