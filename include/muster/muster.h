@@ -1,20 +1,21 @@
-/* muster: trains models by stochastic gradient descent, in this process or in many.
+/* muster trains models by stochastic gradient descent, in one process or in many.
  *
- * The public header of libmuster. Symbols that are not declared here may change between versions.
+ * This is the public header of libmuster. Symbols that are not declared here may change between versions.
  *
- *   options   by name and text, the same as on the command line of `muster train`, plus the files to train on
- *   net       a model of layers, built-in ones and the program's own (or --model logreg, lenet, ...: no net)
- *   reader    rows that the program makes itself, in place of a file
- *   trainer   trains as the options say: local threads, or a parameter server in threads or in processes
- *   model     a trained model out of a checkpoint, for predictions
+ *   options   names and values as on the command line of `muster train`, and the files to train on
+ *   net       a model of built-in and custom layers (not needed for --model logreg, lenet, ...)
+ *   reader    rows that the program generates, in place of a file
+ *   trainer   trains with local threads, or with a parameter server in threads or processes
+ *   model     a trained model from a checkpoint, for predictions
  *
- * Rules for all functions, unless one says otherwise:
- * - Failure is a status other than MUSTER_OK; muster_error_text then has one sentence that says what, where
- *   and what to do. A result (the last argument) is set only on MUSTER_OK.
- * - Texts and arrays that are passed in are copied. Texts that are returned belong to the handle.
- * - A handle is used by one thread at a time; different handles by as many threads as you like. There is no
- *   global state but the log sink.
- * - Nothing prints or exits; for signals see docs/API.md, "In a larger program". What waits says for how long. */
+ * Rules for all functions, unless stated otherwise:
+ * - A status other than MUSTER_OK is a failure; muster_error_text then returns one sentence that states what
+ *   happened, where, and what to do. A result (the last argument) is set only on MUSTER_OK.
+ * - The library copies texts and arrays that it receives. Texts that it returns belong to the handle.
+ * - One thread at a time uses a handle; different threads can use different handles. The log sink is the only
+ *   global state.
+ * - The library does not print or exit. For signals, see docs/API.md, "In a larger program". Functions that
+ *   wait document their deadline. */
 #ifndef MUSTER_MUSTER_H
 #define MUSTER_MUSTER_H
 
@@ -25,33 +26,33 @@
 extern "C" {
 #endif
 
-/* The version of the library that the program runs with, e.g. "0.2.0". */
+/* Returns the version of the library, e.g. "0.2.0". */
 const char *muster_version(void);
 
 /* ---- errors and log lines ---- */
 
 typedef enum muster_status {
     MUSTER_OK = 0,
-    MUSTER_EUSAGE = 1,      /* wrong usage: an unknown option, options that do not fit together */
-    MUSTER_EINPUT = 2,      /* a file, a row or a value that cannot be used */
+    MUSTER_EUSAGE = 1,      /* wrong usage: an unknown option, incompatible options */
+    MUSTER_EINPUT = 2,      /* an invalid file, row or value */
     MUSTER_EIO = 3,         /* the operating system refused a read or a write */
     MUSTER_ENOMEM = 4,      /* out of memory */
-    MUSTER_EEXIST = 5,      /* something is there already (the run directory) */
+    MUSTER_EEXIST = 5,      /* the run directory exists already */
     MUSTER_ETIMEOUT = 6,    /* a deadline passed */
-    MUSTER_ESTOPPED = 7,    /* asked to stop before there was anything to save */
+    MUSTER_ESTOPPED = 7,    /* stopped before there was anything to save */
     MUSTER_EPEER = 8,       /* another process of the job failed; its run can be resumed */
-    MUSTER_EUNSUPPORTED = 9 /* not possible in this build or on this machine */
+    MUSTER_EUNSUPPORTED = 9 /* not supported by this build or machine */
 } muster_status;
 
-/* The calling thread's last failure, in one sentence; "" when nothing failed. Valid until the next failure on
- * this thread. */
+/* Returns the last error message of the calling thread, or "". Valid until the next failure on this thread.
+ */
 const char *muster_error_text(void);
 
-/* What a code means, without the circumstances. Never NULL. */
+/* Returns the general meaning of a code. Never NULL. */
 const char *muster_status_text(muster_status status);
 
-/* Records a sentence of the program's own and returns the code: for readers and layers, whose failures come
- * out of muster_trainer_run. Format as printf. */
+/* Records an error message in printf format and returns the code. For custom readers and layers; the failure
+ * is returned by muster_trainer_run. */
 muster_status muster_fail(muster_status status, const char *format, ...)
 #ifdef __GNUC__
     __attribute__((format(printf, 2, 3)))
@@ -65,28 +66,28 @@ typedef enum muster_log_level {
     MUSTER_LOG_DEBUG = 3
 } muster_log_level;
 
-/* Where log lines go: nowhere until this is called. For the whole process; to be called before trainers run.
- * sink is called from any thread with a line without its newline, and must not call the library. */
+/* Sets the sink for log lines of the whole process. Without it, log lines are discarded. Call it before
+ * trainers run. Any thread may call sink, with a line without newline; sink must not call the library. */
 typedef void muster_log_sink(void *arg, muster_log_level level, const char *line);
 void muster_log_set(muster_log_sink *sink, void *arg, muster_log_level level);
 
 /* ---- nets ---- */
 
-/* Sides of what goes into or out of a layer, for one row; plain numbers are c x 1 x 1. In memory rows lie one
- * after the other, each plane after plane: (n, c, h, w). */
+/* Dimensions of the input or output of a layer for one row; plain numbers are c x 1 x 1. The memory layout is
+ * (n, c, h, w). */
 typedef struct muster_dims {
     uint32_t c, h, w;
 } muster_dims;
 
-/* What a layer's functions are told of the layer. */
+/* The layer that a function is called for. */
 typedef struct muster_layer_info {
     void *arg;        /* of the kind */
     const char *name; /* of the layer: "swish1" */
     muster_dims in, out;
-    const double *options; /* their values, in the order of the kind's text */
+    const double *options; /* values, in the order of the kind's option text */
 } muster_layer_info;
 
-/* How a parameter starts. */
+/* Initial values of a parameter. */
 typedef enum muster_init {
     MUSTER_INIT_GLOROT = 0,  /* uniform in +-sqrt(6 / (fan_in + fan_out)) */
     MUSTER_INIT_HE = 1,      /* normal, sqrt(2 / fan_in) */
@@ -104,45 +105,45 @@ typedef struct muster_layer_param {
     uint64_t dims[4];
     muster_init init;
     double scale;
-    uint64_t fan_in, fan_out; /* of GLOROT and HE */
-    /* Not trained but carried along, such as a running mean: backward sets its new value instead of adding to
-     * a gradient. */
+    uint64_t fan_in, fan_out; /* for GLOROT and HE */
+    /* Nonzero: not trained, such as a running mean; backward sets its new value instead of adding to a
+     * gradient. */
     int is_state;
 } muster_layer_param;
 
-/* What `shape` finds out. */
+/* The result of `shape`. */
 typedef struct muster_layer_shape {
     muster_dims out;
     uint32_t n_params;
     muster_layer_param params[MUSTER_LAYER_PARAMS];
-    uint64_t flops; /* of one row, forward; for what `muster model show` says; 0: not counted */
+    uint64_t flops; /* per row, forward; `muster model show` prints it; 0: not counted */
 } muster_layer_shape;
 
-/* What a pass over rows needs to know besides numbers. Whatever is random in a layer should be a function of
- * seed, step, first_row + i and the unit: then training repeats, however rows are divided. */
+/* Context of a pass over rows. Random numbers of a layer should be a function of seed, step, first_row + i
+ * and the unit; then training is reproducible for any division of the rows. */
 typedef struct muster_pass {
     int training; /* 0: evaluation and prediction */
     uint64_t seed, step;
-    uint64_t first_row; /* of these rows, in the batch of all workers */
+    uint64_t first_row; /* position of the first row in the batch of all workers */
 } muster_pass;
 
-/* A kind of layer. Functions may be called by several threads at once, and never fail in a step: what does
- * not fit is refused by `shape`. */
+/* A kind of layer. Several threads may call its functions concurrently. forward and backward cannot fail:
+ * `shape` refuses invalid inputs. */
 typedef struct muster_layer {
-    const char *kind;    /* its name in nets: a letter, then letters, digits, - and _ */
-    const char *options; /* "slope=0.01 size=3": names and defaults, all numbers, at most 8; NULL: none. The
-                            first is what a bare number sets: "leaky 0.2" */
-    void *arg;           /* the program's; must outlive whatever uses the net */
-    /* Checks info->in and the options (info->out is not known yet) and fills in *out, which is zeroed. A
-     * failure is muster_fail's code. */
+    const char *kind;    /* name in nets: a letter, then letters, digits, - and _ */
+    const char *options; /* "slope=0.01 size=3": names and defaults, all numbers, at most 8; NULL: none. A
+                            bare number sets the first one: "leaky 0.2" */
+    void *arg;           /* owned by the program; must outlive every user of the net */
+    /* Checks info->in and the options (info->out is not set yet) and fills in *out, which is zeroed. Returns
+     * muster_fail(...) on failure. */
     muster_status (*shape)(const muster_layer_info *info, muster_layer_shape *out);
-    /* Bytes that forward leaves for backward, for n rows; NULL: none. */
+    /* Returns the bytes that forward passes to backward for n rows; NULL: none. */
     size_t (*state_size)(const muster_layer_info *info, uint32_t n);
-    /* y from x, for n rows. w[i] is parameter i. state is NULL unless training and state_size. */
+    /* Computes y from x for n rows. w[i] is parameter i. state is NULL unless training with state_size. */
     void (*forward)(const muster_layer_info *info, void *state, const muster_pass *pass, uint32_t n,
                     const float *x, float *const *w, float *y);
-    /* dx from dy, and adds the gradient of parameter i, summed over the rows, to g[i]. dx NULL: not wanted.
-     * Follows forward on the same rows; x, y and state are what they were there. */
+    /* Computes dx from dy (unless dx is NULL), and adds the gradient of parameter i, summed over the rows, to
+     * g[i]. Follows forward on the same rows, with the same x, y and state. */
     void (*backward)(const muster_layer_info *info, void *state, const muster_pass *pass, uint32_t n,
                      const float *x, const float *y, const float *dy, float *const *w, float *dx,
                      float *const *g);
@@ -151,60 +152,57 @@ typedef struct muster_layer {
 typedef struct muster_net muster_net;
 
 muster_status muster_net_new(muster_net **net);
-/* NULL-safe. Options and models that were given the net keep what they need of it. */
+/* NULL-safe. Options and models keep a reference to the net they use. */
 void muster_net_free(muster_net *net);
 
-/* Adds lines of a net file: "conv 6 kernel=5 pad=2", "relu", "fc1: linear 120", "linear classes"; one layer a
- * line; `muster list` names the kinds and their options. Shapes are checked once the data is known, by
- * muster_trainer_new, or by muster_net_check. MUSTER_EUSAGE once options have the net. */
+/* Adds lines of a net file: "conv 6 kernel=5 pad=2", "relu", "fc1: linear 120", "linear classes". One
+ * line is one layer; `muster list` prints the kinds and their options. muster_trainer_new or muster_net_check
+ * checks the shapes. MUSTER_EUSAGE after muster_options_set_net. */
 muster_status muster_net_add(muster_net *net, const char *lines);
 
-/* Adds a kind of layer that lines may name. MUSTER_EUSAGE when there is one of that name, or when the table
- * lacks something. */
+/* Adds a kind of layer. MUSTER_EUSAGE if the name exists or the table is incomplete. */
 muster_status muster_net_add_kind(muster_net *net, const muster_layer *kind);
 
-/* The lines so far. Valid until the next muster_net_add. */
+/* Returns the lines added so far. Valid until the next muster_net_add. */
 const char *muster_net_text(const muster_net *net);
 
-/* Works the shapes out for rows of the given sides; n_parameters may be NULL. A failure names the line. */
+/* Infers the shapes for rows of the given dimensions; n_parameters may be NULL. An error names the line. */
 muster_status muster_net_check(const muster_net *net, muster_dims in, uint32_t n_classes,
                                uint64_t *n_parameters);
 
 /* ---- rows ---- */
 
-/* A row: n_dense numbers, features 0 to n_dense - 1, as floats or as bytes that stand for byte/255; and
- * n_keys further features by number, in ascending order (those of a reader in any order), where a key may
- * repeat (its values add up). All numbers are finite. How long they are is known to both sides: a reader says
- * it once, and a model has its features. */
+/* A row has n_dense numbers, features 0 to n_dense - 1, as floats or as bytes (byte b is b/255), and n_keys
+ * further features by number, in ascending order (in a reader: in any order). A key may repeat; its values
+ * add up. All numbers are finite. The reader or the model defines the sizes. */
 typedef struct muster_row {
     float *dense;         /* or NULL: bytes are used, or n_dense is 0 */
     unsigned char *bytes; /* or NULL */
     uint32_t *keys;
-    float *values; /* NULL in rows to predict: all one */
+    float *values; /* NULL in rows to predict: all are 1 */
     uint32_t n_dense, n_keys;
-    float label;  /* 0, 1, 2, ...; for two classes -1 stands for 0 too */
+    float label;  /* 0, 1, 2, ...; for two classes, -1 also means 0 */
     float weight; /* importance */
 } muster_row;
 
-/* Rows that the program makes. With n_rows it is read at random, by several threads at once; without, it is a
- * stream: every opening (of each worker, for each pass over the data) is read from its first row to its end
- * by one thread at a time. Rows may not change from one pass to the next where a training is to be resumed.
- */
+/* Rows that the program generates. With n_rows, several threads read rows at random. Without, it is a stream:
+ * each worker opens it for each pass over the data, and one thread at a time reads it from the first row to
+ * the end. Resuming a training requires that the rows are the same in every pass. */
 typedef struct muster_reader {
-    void *arg;                        /* the program's; must outlive the trainers */
+    void *arg;                        /* owned by the program; must outlive the trainers */
     uint64_t n_rows;                  /* 0: a stream */
-    uint64_t n_features;              /* 0: n_dense. Keys are below */
-    uint32_t n_dense;                 /* of every row */
-    int bytes;                        /* the dense numbers are bytes; without keys only */
-    uint32_t max_keys;                /* most keys of a row */
-    uint32_t n_classes;               /* labels are below; at least 2 */
-    uint32_t channels, height, width; /* of rows that are images: their product is n_dense; 0: no images */
-    /* Stream: begins a reading; *cursor is then what read is given. NULL: arg is. */
+    uint64_t n_features;              /* keys are below this; 0: n_dense */
+    uint32_t n_dense;                 /* dense numbers of every row */
+    int bytes;                        /* the dense numbers are bytes; only without keys */
+    uint32_t max_keys;                /* largest number of keys of a row */
+    uint32_t n_classes;               /* labels are below this; at least 2 */
+    uint32_t channels, height, width; /* of images: the product is n_dense; 0: no images */
+    /* Stream: starts a pass; read receives *cursor. NULL: read receives arg. */
     muster_status (*open)(void *arg, void **cursor);
-    void (*close)(void *cursor); /* ends it; NULL: nothing to do */
-    /* Fills in row `number`, from 0. dense (or bytes) has room for n_dense numbers, which are zero; keys and
-     * values for max_keys, values being one; label is 0, weight 1, n_keys 0. cursor: arg where n_rows is
-     * given. Streams: *end = 1 instead of a row after the last. A failure is muster_fail's code. */
+    void (*close)(void *cursor); /* ends a pass; NULL: nothing to do */
+    /* Fills in row `number`, from 0. dense (or bytes) has n_dense zeros; keys and values have room for
+     * max_keys, and values are 1; label is 0, weight 1, n_keys 0. With n_rows, cursor is arg. A stream sets
+     * *end = 1 instead of filling in a row after the last. Returns muster_fail(...) on failure. */
     muster_status (*read)(void *cursor, uint64_t number, muster_row *row, int *end);
 } muster_reader;
 
@@ -212,37 +210,39 @@ typedef struct muster_reader {
 
 typedef struct muster_options muster_options;
 
-/* All options at their defaults. */
+/* Creates options with their defaults. */
 muster_status muster_options_new(muster_options **options);
-void muster_options_free(muster_options *options); /* NULL-safe; trainers keep a copy */
+void muster_options_free(muster_options *options); /* NULL-safe; trainers have a copy */
 
 /* Sets an option from text: ("lr", "0.1"), ("strategy", "ps"), ("save", "false"). Names are those of `muster
- * train --help` without the dashes. MUSTER_EUSAGE for a name or a value that is none, naming the nearest. */
+ * train --help` without the dashes. MUSTER_EUSAGE for an unknown name, with the most similar one, or an
+ * invalid value. */
 muster_status muster_options_set(muster_options *options, const char *name, const char *value);
 
-/* The value of an option as text; "" when it has none; NULL when there is no such option. Valid until the
+/* Returns the value of an option as text, "" if it has none, NULL if there is no such option. Valid until the
  * next call on this handle. */
 const char *muster_options_get(muster_options *options, const char *name);
 
 /* Reads a command line as `muster train` does: "--name value", "--name=value", "--flag", "--no-flag"; other
- * words are files to train on. argv without the program's name. */
+ * words are files to train on. argv does not include the name of the program. */
 muster_status muster_options_parse(muster_options *options, int argc, char *const *argv);
 
-/* Reads a YAML file, for options that have not been set. */
+/* Reads a YAML file. Options that are already set keep their values. */
 muster_status muster_options_load(muster_options *options, const char *path);
 
-/* What all options are, in 100 columns, for a --help. NULL when memory is short. Valid as of get. */
+/* Returns the help text of all options, 100 columns wide, or NULL without memory. Valid until the next call
+ * on this handle. */
 const char *muster_options_help(muster_options *options);
 
-/* A file, pattern, or reader to train on. */
+/* Adds a file, glob, or reader to train on. */
 muster_status muster_options_add_file(muster_options *options, const char *path);
 
-/* From here on the file name `name` (in add_file, parse, or as the options "test" and "valid") means this
- * reader, alone and not together with others. */
+/* Makes the file name `name` (in add_file, parse, and the options "test" and "valid") stand for this reader.
+ * It cannot be combined with other files. */
 muster_status muster_options_add_reader(muster_options *options, const char *name,
                                         const muster_reader *reader);
 
-/* Trains this net, in place of --model. The net must not change afterwards; it may be freed. */
+/* Makes the net the model, in place of --model. The net must not change afterwards; it may be freed. */
 muster_status muster_options_set_net(muster_options *options, muster_net *net);
 
 /* ---- training ---- */
@@ -250,99 +250,96 @@ muster_status muster_options_set_net(muster_options *options, muster_net *net);
 typedef enum muster_event {
     MUSTER_EVENT_STEPS = 0,     /* steps were trained */
     MUSTER_EVENT_EVALUATED = 1, /* set and result are new */
-    MUSTER_EVENT_SAVED = 2      /* a checkpoint is taken; it is on the disk when muster_trainer_run returns */
+    MUSTER_EVENT_SAVED = 2      /* a checkpoint was taken; it is on disk when muster_trainer_run returns */
 } muster_event;
 
 typedef struct muster_result {
-    uint64_t rows; /* 0: nothing was evaluated, and the rest is nothing */
+    uint64_t rows; /* 0: not evaluated; the other fields are unset */
     double loss, accuracy;
-    double auc; /* NAN: there is none */
-    double
-        top5; /* share of rows whose class is among the 5 of the highest scores; NAN: not so many classes */
+    double auc;  /* NAN: none */
+    double top5; /* share of rows whose class has one of the 5 highest scores; NAN: fewer than 6 classes */
 } muster_result;
 
-/* Where a training stands. Valid during the call. */
+/* The progress of a training. Valid during the call. */
 typedef struct muster_progress {
     muster_event event;
-    uint64_t step, rows, epoch; /* trained on so far; epoch: from 0 */
+    uint64_t step, rows, epoch; /* so far; epoch counts from 0 */
     double train_seconds, rows_per_s;
-    double loss; /* of what was trained on lately */
+    double loss; /* of recent rows */
     double lr;
     const char *set;      /* EVALUATED: "test" or "valid"; "" otherwise */
     muster_result result; /* EVALUATED */
-    const char *path;     /* SAVED: of the run directory; "" otherwise */
+    const char *path;     /* SAVED: the run directory; "" otherwise */
 } muster_progress;
 
-/* Nonzero: stop. The training ends with a checkpoint (unless --no-save) and muster_trainer_run returns
- * MUSTER_OK.
+/* Return nonzero to stop. The training then ends with a checkpoint (unless --no-save), and muster_trainer_run
+ * returns MUSTER_OK.
  *
- * Called between steps, never while one is computed:
- * - with MUSTER_EVENT_STEPS after every `every` steps (0: a few times a second). With strategy local that is
- *   exactly every so many, and the step that is told of is the last when the answer is to stop. With strategy
- * ps it is when the coordinator looks after that many: workers do not wait for the callback;
- * - after every evaluation of a set; after every checkpoint.
+ * The callback runs between steps:
+ * - with MUSTER_EVENT_STEPS after every `every` steps (0: a few times per second). With strategy local this
+ * is exact, and a stop takes effect at that step. With strategy ps the coordinator calls it after about that
+ * many steps; workers do not wait for it;
+ * - after every evaluation of a set, and after every checkpoint.
  * Thread: that of muster_trainer_run (local), or one other thread of the library (ps). In a cluster of
- * several processes only the coordinator, server 0, hears of it. Must not call functions on its own trainer
- * but muster_trainer_stop. */
+ * several processes, only the coordinator, server 0, calls it. It must not call functions on its own trainer
+ * except muster_trainer_stop. */
 typedef int muster_callback(void *arg, const muster_progress *progress);
 
 /* How a training ended. */
 typedef struct muster_summary {
-    int has_run;     /* 0: a process of a cluster that is not its coordinator: there is nothing else here */
-    int stopped;     /* by the callback or muster_trainer_stop: it can be resumed */
+    int has_run;     /* 0: this process is not the coordinator of its cluster; the other fields are unset */
+    int stopped;     /* by the callback or muster_trainer_stop; can be resumed */
     const char *end; /* "all epochs done", "asked to stop", ... */
     uint64_t step, rows;
     double train_seconds, train_loss;
     muster_result test, valid;
-    const char *run;        /* its directory */
-    const char *checkpoint; /* "": none; for muster_model_load */
+    const char *run;        /* the run directory */
+    const char *checkpoint; /* for muster_model_load; "": none */
 } muster_summary;
 
 typedef struct muster_trainer muster_trainer;
 
-/* Checks the options; for strategy local also opens the data and makes the model. Nothing is written yet.
- * Which process of a cluster this one is comes from the options role, index and cluster, or from
- * MUSTER_CLUSTER or TF_CONFIG, as for `muster train`. */
+/* Checks the options. With strategy local it also opens the data and creates the model. Writes nothing. The
+ * role of this process in a cluster comes from the options role, index and cluster, or from MUSTER_CLUSTER or
+ * TF_CONFIG, as in `muster train`. */
 muster_status muster_trainer_new(const muster_options *options, muster_trainer **trainer);
-void muster_trainer_free(muster_trainer *trainer); /* NULL-safe; not while it runs */
+void muster_trainer_free(muster_trainer *trainer); /* NULL-safe; not during muster_trainer_run */
 
-/* Trains, once, and writes the run directory. Returns when the training is over: by its options' limits, by
- * the callback, by a failure. Waits for peers and data by the options' deadlines (start-timeout,
- * peer-timeout, stall-timeout). callback may be NULL. *summary may be NULL; its
- * texts are valid as long as the trainer. A second call is MUSTER_EUSAGE: make a new trainer, with the option
- * resume. */
+/* Trains once and writes the run directory. Returns when a limit of the options is reached, the callback
+ * stops the training, or it fails. Waits for peers and data are bounded by the options start-timeout,
+ * peer-timeout and stall-timeout. callback and summary may be NULL. The texts of *summary are valid as long
+ * as the trainer. A second call is MUSTER_EUSAGE: create a new trainer with the option resume. */
 muster_status muster_trainer_run(muster_trainer *trainer, uint64_t every, muster_callback *callback,
                                  void *arg, muster_summary *summary);
 
-/* Asks a training to end after the step under way, as a callback does. Any thread, also a signal handler;
- * does not wait. */
+/* Ends the training after the current step, like the callback. Any thread or signal handler may call it. Does
+ * not wait. */
 void muster_trainer_stop(muster_trainer *trainer);
 
 /* ---- trained models ---- */
 
 typedef struct muster_model muster_model;
 
-/* Loads a model: path is a checkpoint, a run directory (its newest; after --patience its best), or
- * RUN/checkpoints (the newest). net: NULL, unless the model
- * has layers of the program's own, whose kinds are looked up there (the lines are those of the checkpoint);
- * it must not change afterwards. */
+/* Loads a model. path is a checkpoint, a run directory (its newest checkpoint; after --patience its best), or
+ * RUN/checkpoints (the newest). net provides the kinds of custom layers, if the model has any, else NULL; it
+ * must not change afterwards. The lines of the net come from the checkpoint. */
 muster_status muster_model_load(const char *path, muster_net *net, muster_model **model);
 void muster_model_free(muster_model *model); /* NULL-safe */
 
-/* How many features a row to predict has. */
+/* Return the number of features of a row to predict, and the number of classes. */
 uint64_t muster_model_features(const muster_model *model);
 uint32_t muster_model_classes(const muster_model *model);
 
-/* Probabilities of every class: n_rows x muster_model_classes floats, row after row. Labels are not looked
- * at. Rows are as those trained on were: what --crop, --crop-pad and --normalise did to them is done here,
- * too, as `muster predict` does it (the centre of every image, which has muster_model_features numbers before
- * it is cut). MUSTER_EINPUT for a row with features that the model does not have, and for an image of another
+/* Computes the probabilities of every class: n_rows x muster_model_classes floats, row after row. Labels are
+ * ignored. Rows have the form of the training rows: --crop, --crop-pad and --normalise of the training apply
+ * here too, as in `muster predict` (the centre of every image, which has muster_model_features numbers before
+ * the crop). MUSTER_EINPUT for a row with features that the model does not have, and for an image of another
  * size. */
 muster_status muster_model_predict(muster_model *model, const muster_row *rows, size_t n_rows,
                                    float *probabilities);
 
-/* A parameter by its name in checkpoints ("conv1.weight"), or NULL; *size (may be NULL) is how many numbers.
- * Valid as long as the model. */
+/* Returns a parameter by its name in checkpoints ("conv1.weight"), or NULL; sets *size (unless NULL) to the
+ * number of its values. Valid as long as the model. */
 const float *muster_model_weight(const muster_model *model, const char *name, uint64_t *size);
 
 #ifdef __cplusplus
