@@ -1,4 +1,4 @@
-# A short front for CMake and its presets (CMakePresets.json). `make help` lists what there is.
+# Shortcuts for CMake and its presets (CMakePresets.json). `make help` lists the targets.
 PREFIX       ?= /usr/local
 DESTDIR      ?=
 JOBS         ?= $(shell nproc)
@@ -8,11 +8,11 @@ OWN_SOURCES   = $(shell git ls-files -co --exclude-standard 'src/*.[ch]' 'includ
                   'examples/*.[ch]')
 
 .DEFAULT_GOAL := build
-.NOTPARALLEL: # set-up comes before the build; compilers get JOBS
+.NOTPARALLEL: # setup runs before the build; the compilers use JOBS
 .PHONY: build setup demo test test-all $(SANITIZERS:%=test-%) bench format lint fuzz install clean help
 
-# Configures where that was not done since packages were last installed or removed (the generator re-runs CMake by itself
-# for all else) and builds; $(2): one target instead of all.
+# Configures if packages were installed or removed since the last time (the generator re-runs CMake in all other cases) and
+# builds; $(2): one target instead of all.
 define build_preset
 	@test build/$(1)/build.ninja -nt /var/lib/dpkg/status || { cmake --preset $(1) >/dev/null && touch build/$(1)/build.ninja; }
 	@cmake --build --preset $(1) -j $(JOBS) $(if $(2),--target $(2))
@@ -24,29 +24,29 @@ build:        ## release build: build/release/muster
 setup:        ## install missing Debian packages
 	@scripts/setup
 
-demo: setup   ## train on MNIST and on Criteo-like rows, with a table at the end
+demo: setup   ## train on MNIST and on generated click logs, and write a report
 	$(call build_preset,release,muster)
 	@scripts/demo
 
 test: setup build ## quick tests
 	@ctest --test-dir build/release --output-on-failure -j 2 -LE slow
 
-test-all: setup build ## every test, then all of them again under each sanitizer
+test-all: setup build ## every test, then the quick ones under each sanitizer
 	@ctest --test-dir build/release --output-on-failure -j 2
 	@for s in $(SANITIZERS); do $(MAKE) --no-print-directory test-$$s || exit 1; done
 
-# The benchmark's timing tests say nothing under a sanitizer; label "slow" is for the release build.
+# Tests with the label "slow" run in the release build only: timing is meaningless under a sanitizer.
 $(SANITIZERS:%=test-%): test-%:
 	$(call build_preset,$*)
 	@ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
 	  TSAN_OPTIONS=halt_on_error=1 ctest --test-dir build/$* --output-on-failure -j 2 -LE slow
 
-bench:        ## speed and memory, one `name value unit` line each, next to the peers
+bench:        ## speed and memory next to other programs, one line `name value unit` each
 	@scripts/setup --bench
 	@$(MAKE) --no-print-directory build >&2
 	@bench/run
 
-format:       ## clang-format on everything
+format:       ## clang-format on all C files
 	@scripts/setup --dev
 	@clang-format -i $(OWN_SOURCES)
 
@@ -72,11 +72,11 @@ fuzz:         ## every fuzz target for FUZZ_SECONDS (600)
 	    -artifact_prefix=$$corpus/../ $$corpus || exit 1; \
 	done
 
-install:      ## build what is installed, and install it below PREFIX (/usr/local); honours DESTDIR
+install:      ## build and install below PREFIX (/usr/local); uses DESTDIR
 	$(call build_preset,release,product)
 	@DESTDIR=$(DESTDIR) cmake --install build/release --prefix $(PREFIX)
 
-clean:        ## remove build/ (bench data with it)
+clean:        ## remove build/, including benchmark data
 	@rm -rf build
 
 help:         ## this list

@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# Sourced by bench/run: strategy allreduce (group allreduce). bench/README.md has the limits that its lines are held
-# against.
+# Sourced by bench/run: strategy allreduce (group allreduce). bench/README.md has the limits of its
+# lines.
 
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 MPIRUN=${MPIRUN:-$(command -v mpirun.openmpi || command -v mpirun || true)}
 
-# ranks N [TRAIN OPTION...]: trains on N ranks of this machine; the summary as JSON on standard output.
+# ranks N [TRAIN OPTION...]: trains on N ranks of this machine; prints the summary as JSON.
 ranks() {
     local n=$1
     shift
@@ -16,7 +16,7 @@ ranks() {
     }
 }
 
-# One epoch of one rank and one of two in turn: the same rows, half the steps, 128 images a rank in each.
+# One epoch of one rank and one of two in turn: the same rows, half the steps, 128 images per rank and step.
 allreduce_lenet() {
     local names=(lenet_allreduce_2r_over_1r lenet_allreduce_2r_images_per_s lenet_allreduce_wait_ms) round one two
     local images=$DATA/digits ratios=() rates=() waits=() options
@@ -40,7 +40,7 @@ allreduce_lenet() {
     line lenet_allreduce_wait_ms "$(median "${waits[@]}")" ms
 }
 
-# alexnet_step REDUCTION: seconds of a step of two ranks on two hosts of the lab, the first ones left out.
+# alexnet_step REDUCTION: prints the seconds of a step of two ranks on two hosts of the lab, without the first steps.
 alexnet_step() {
     local reduction=$1 out short long
     for steps in 2 8; do
@@ -57,7 +57,7 @@ alexnet_step() {
     calc "($long - $short) / 6" 4
 }
 
-# How much of the time that a reduction takes by itself is hidden behind computing.
+# The share of the reduction time that is hidden behind computation.
 allreduce_hidden() {
     local names=(alexnet_allreduce_hidden_share alexnet_allreduce_reduction_s alexnet_allreduce_step_s) reason round
     local whole without alone shares=() alones=() wholes=() alexnet_images=$DATA/images-256.cache
@@ -93,7 +93,7 @@ allreduce_hidden() {
 
 group_allreduce() {
     if [ -z "$MPIRUN" ] || [ ! -e "$BUILD/muster_mpi_openmpi.so" ]; then
-        skip "no Open MPI was found when this was built" lenet_allreduce_2r_over_1r alexnet_allreduce_hidden_share
+        skip "the build found no Open MPI" lenet_allreduce_2r_over_1r alexnet_allreduce_hidden_share
         return
     fi
     allreduce_lenet

@@ -1,4 +1,4 @@
-/* What this machine gives a multiplication at most, for bench/matmul.sh: bench_matmul THREADS [peak] [copy]
+/* The limits of this machine for a multiplication, for bench/matmul.sh: bench_matmul THREADS [peak] [copy]
  *
  *   sgemm_gflops N       oneDNN's sgemm, 8192 x 8192 x 8192, by THREADS threads: the best of three
  *   copy_gb_per_s N      memcpy of 1.6 GB, a part per thread, bytes read and bytes written: the best of five

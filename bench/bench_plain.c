@@ -1,13 +1,13 @@
-/* The yardstick of `make bench`: sparse logistic regression as a plain C loop.
+/* The baseline of `make bench`: sparse logistic regression as a plain C loop.
  *
  *     bench_plain TRAIN.cache [TEST.cache] [--runs N] [--lr RATE] [--features D]
  *
- * One thread, batch 1, updates in place, one pass in file order, rows in memory. What a careful person writes
- * in ten minutes and no more: no prefetch, no huge pages, no intrinsics, no threads. What does make it faster
- * at no cost in plainness is there: 13 numbers + 26 categories per row (no ones stored, no index for what is
- * always present), a row is one record of 40 words, the 13 weights and the bias stay in local variables, and
- * sums have several accumulators because the compiler may not reorder float additions. The weights have been
- * written before the clock starts, so no page fault is counted.
+ * One thread, batch 1, updates in place, one pass in file order, rows in memory. This is the program that a
+ * careful engineer writes in ten minutes: no prefetch, no huge pages, no intrinsics, no threads. It has the
+ * simple optimisations: 13 numbers + 26 categories per row (no stored ones, no index for features of every
+ * row), one record of 40 words per row, the 13 weights and the bias in local variables, and several
+ * accumulators per sum, because the compiler may not reorder float additions. The weights are written before
+ * the clock starts, so no page fault is counted.
  *
  * Prints `plain_loop_rows_per_s VALUE rows/s`, the median over N runs that each start from zero weights, and
  * with a test file `plain_loop_test_loss VALUE nats`. */

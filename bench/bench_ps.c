@@ -5,7 +5,7 @@
  *
  * Keys are distinct and uniform over 33,762,578; every request has another of 1,000 sets (--sets-1m: of the
  * sets of a million keys). The server applies plain sgd on arrival. A key counts once when pushed and pulled.
- * The yardstick of the small request is an echo between two processes with plain blocking reads and writes of
+ * The baseline of the small request is an echo between two processes with plain blocking reads and writes of
  * the same sizes over the same kind of socket; the two take turns, and the median ratio of the rounds counts.
  * Both pairs run with the client on the first processor and the server on the second, where there are two.
  *

@@ -1,12 +1,12 @@
 # Sourced by bench/run: jobs of the parameter server, here (group jobs) and on five hosts of a lab (group netlab).
-# bench/README.md has the limit that each line is held against.
+# bench/README.md has the limit of each line.
 
 NETLAB=scripts/netlab
 LINK=1.72e9 # bits/s of TCP on a link of 1.8 Gbit/s, its frames of 1,500 bytes
 ahead=()    # a command that runs jobs ahead of whatever else the machine does
 
-# launched SERVERS WORKERS [LAUNCH OPTION...] -- DATA [TRAIN OPTION...]: trains without checkpoints; the summary as JSON
-# on standard output.
+# launched SERVERS WORKERS [LAUNCH OPTION...] -- DATA [TRAIN OPTION...]: trains without checkpoints; prints the summary
+# as JSON.
 launched() {
     local launch=(--servers "$1" --workers "$2" --logs none)
     shift 2
@@ -31,7 +31,7 @@ job() {
     shift
     launched "${head[@]}" -- "$train_cache" --model logreg --features $FEATURES --epochs 1 "$@"
 }
-# fields JSON NAME: every number under a key, one per line; of keys that both have, the job's before the workers'.
+# fields JSON NAME: prints every number under a key, one per line, those of the job before those of the workers.
 fields() { grep -o "\"$2\": *[-+0-9.eE]*" <<<"$1" | sed 's/.*: *//'; }
 sum() { awk '{s += $1} END {printf "%.0f\n", s}'; }
 now() { date +%s.%N; }
@@ -45,7 +45,7 @@ group_jobs() {
     jobs_idle
 }
 
-# Asynchronous, batch 1,000: one worker against the plain loop that ran right before it, three against one.
+# Asynchronous, batch 1,000: one worker divided by the plain loop run just before, three divided by one.
 jobs_speed() {
     local names=(ps_async_1s1w_over_plain_loop ps_async_1s3w_over_1s1w) round plain one three
     local options=(--mode async --batch 1000 --lr $LR_1000) over_plain=() over_one=() ones=() threes=()
@@ -74,12 +74,12 @@ jobs_speed() {
     line ps_async_1s3w_rows_per_s "$(calc "$(median "${threes[@]}")" 0)" rows/s
 }
 
-# LeNet: two workers in step with a server between them, against two threads of one process that share every batch.
+# LeNet: two synchronous workers and a server, divided by two threads of one process that share every batch.
 jobs_lenet() {
     local name=lenet_ps_sync_1s2w round local_rate out images=$DATA/mnist/train-images-idx3-ubyte
     local options=(--model lenet --lr 0.01 --epochs 1) ratios=() rates=() locals=() waits=()
     if ! make_file "$DATA/mnist" "$MUSTER" data fetch mnist --out; then
-        say "MNIST could not be fetched; images like it do as well"
+        say "MNIST could not be fetched; using generated digits"
         if ! make_file "$DATA/digits" "$MUSTER" data gen digits --rows 60000 --seed "$SEED" --out; then
             skip "no images" "${name}_over_local_2t"
             return
@@ -107,7 +107,7 @@ jobs_lenet() {
         "$(calc "($(fields "$out" bytes_in | tail -n 1) + $(fields "$out" bytes_out | tail -n 1)) / $(field "$out" steps)" 0)" bytes
 }
 
-# A whole job of one step that needs all three workers: from its launch until everything has ended.
+# A whole job of one step that needs all three workers, from launch to end.
 jobs_start() {
     local round start times=()
     for ((round = 1; round <= ROUNDS; round++)); do
@@ -121,10 +121,10 @@ jobs_start() {
     line ps_start_seconds "$(calc "$(median "${times[@]}")")" s
 }
 
-# Seconds of CPU that a process and its threads have used.
+# Prints the CPU seconds of a process and its threads.
 cpu_seconds() { cat "/proc/$1/task/"*/schedstat | awk '{s += $1} END {printf "%.6f\n", s * 1e-9}'; }
 
-# use SECONDS PID...: percent of a core that each process uses meanwhile, one per line.
+# use SECONDS PID...: prints the percentage of a core that each process uses in this time, one per line.
 use() {
     local seconds=$1 pid start
     local -A before
@@ -140,7 +140,7 @@ use() {
     done
 }
 
-# A synchronous job: `launch` while it runs; server and workers while one that they need is stopped.
+# A synchronous job: `launch` while it runs; server and workers while a required worker is stopped.
 jobs_idle() {
     local names=(ps_idle_cpu_percent launch_cpu_percent) launch i stopped waiting=()
     say "idle processes"
@@ -175,7 +175,7 @@ jobs_idle() {
 lab=
 lab_down() { [ -z "$lab" ] || "$NETLAB" --name "$lab" down || true; }
 
-# The median round trip between host 1 and the others, in seconds.
+# Prints the median round trip between host 1 and the others, in seconds.
 lab_rtt() {
     local out
     out=$("${ahead[@]}" "$NETLAB" --name "$lab" measure --seconds 0.1) || return 1
@@ -190,7 +190,7 @@ lab_job() {
     job 1 "$workers" --hosts "$DATA/hosts" --ssh "$NETLAB --name $lab exec" -- "$@"
 }
 
-# What host 1's link carries in one step of every worker, in bytes: into it, or out of it.
+# Prints the bytes on host 1's link in one step of every worker, in or out.
 lab_bytes() {
     local rows
     rows=$(fields "$1" rows | head -n 1)
@@ -213,7 +213,7 @@ group_netlab() {
     fi
     for k in 1 2 3 4 5; do echo "$lab$k"; done >"$DATA/hosts"
     # Five hosts' processes on few cores wait for each other: a neighbour's compiler would be most of the figure.
-    if chrt -r 1 true 2>/dev/null; then ahead=(chrt -r 1); else say "no real-time priority: neighbours count"; fi
+    if chrt -r 1 true 2>/dev/null; then ahead=(chrt -r 1); else say "no real-time priority: other processes may disturb the figures"; fi
     lab_steps "${names[@]}"
     lab_workers
     lab_dense
@@ -223,7 +223,7 @@ group_netlab() {
     lab=
 }
 
-# Steps of batch 100, without the time in which the busiest link carries their bytes, in round trips.
+# Steps of batch 100 in round trips, without the transfer time of the busiest link.
 lab_steps() {
     local round before after rtt step sync async in out syncs=() asyncs=() rtts=() sync_ms=() async_ms=()
     for ((round = 1; round <= ROUNDS; round++)); do
@@ -255,7 +255,7 @@ lab_steps() {
     say "of the rounds, in round trips: sync ${syncs[*]}; async ${asyncs[*]}"
 }
 
-# What every further worker brings and costs, and what shorter floats save.
+# The gain and cost of every further worker, and the saving of shorter floats.
 lab_workers() {
     local workers out
     for workers in 1 2 3 4; do
@@ -277,7 +277,7 @@ lab_workers() {
     fi
 }
 
-# The whole model with every step, as systems without sparse updates send it.
+# The whole model in every step, as in systems without sparse updates.
 lab_dense() {
     local out
     say "the dense model on five hosts"
@@ -290,10 +290,10 @@ lab_dense() {
         "$(calc "($(lab_bytes "$out" in 500) + $(lab_bytes "$out" out 500)) / 1e6" 1)" MB
 }
 
-# per_step JSON KEY STEPS WORKERS: what each worker's figure is in a step, one per line, worker 0 first.
+# per_step JSON KEY STEPS WORKERS: prints each worker's figure per step, one per line, worker 0 first.
 per_step() { fields "$1" "$2" | tail -n "$4" | awk -v steps="$3" '{printf "%.10g\n", $1 / steps}'; }
 
-# AlexNet in one tower, 61 million weights, in step: a worker on each host, the server on host 1 beside worker 0.
+# AlexNet in one tower, 61 million weights, synchronous: one worker per host, the server on host 1 beside worker 0.
 lab_alexnet() {
     local hosts out step steps=4 images=$DATA/images-256.cache name k into from link whole
     local options=(--model alexnet --classes 1000 --batch 16 --threads 1 --lr 0.01 --mode sync --steps $steps --epochs 1000)

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# Sourced by bench/run: LeNet next to PyTorch (group lenet). bench/README.md has the limit that it is held against.
+# Sourced by bench/run: LeNet next to PyTorch (group lenet). bench/README.md has its limit.
 
 LENET_FLOP=2263920 # of an image in training: 833,040 forward, as many for weights, 597,840 back to the first convolution
 
-# lenet_rate BATCH THREADS EXECUTOR: images/s of one epoch on MNIST, or on images like it.
+# lenet_rate BATCH THREADS EXECUTOR: prints images/s of one epoch on MNIST, or on generated digits.
 lenet_rate() {
     local out
     out=$(train "$lenet_images" --model lenet --batch "$1" --threads "$2" --executor "$3" --lr 0.01 --epochs 1 \
@@ -53,7 +53,7 @@ lenet_pair() {
 group_lenet() {
     local lenet_no_torch="" lenet_images=$DATA/mnist/train-images-idx3-ubyte
     if ! make_file "$DATA/mnist" "$MUSTER" data fetch mnist --out; then
-        say "MNIST could not be fetched; images like it do as well"
+        say "MNIST could not be fetched; using generated digits"
         make_file "$DATA/digits" "$MUSTER" data gen digits --rows 60000 --seed "$SEED" --out
         lenet_images=$DATA/digits/train-images-idx3-ubyte
     fi

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# Sourced by bench/run: block matrix multiplication next to what the machine gives at most (group matmul).
-# bench/README.md has the limits that it is held against.
+# Sourced by bench/run: block matrix multiplication next to the limits of the machine (group matmul).
+# bench/README.md has its limits.
 
-# matmul_run ARGS...: the JSON of a multiplication; under mpirun with RANKS=n.
+# matmul_run ARGS...: prints the JSON of a multiplication; under mpirun with RANKS=n.
 matmul_run() {
     local launch=()
     [ "${RANKS:-1}" = 1 ] || launch=("$matmul_mpirun" -n "$RANKS")
@@ -17,7 +17,7 @@ matmul_product() {
     local name=matmul_8192_2r out peak round
     local ratios=() rates=() peaks=()
     if [ -z "$matmul_mpirun" ]; then
-        skip "no mpirun that muster has a plug-in for" "${name}_over_sgemm_peak" "${name}_gflops"
+        skip "no mpirun with a plug-in of this build" "${name}_over_sgemm_peak" "${name}_gflops"
         return
     fi
     for ((round = 1; round <= ROUNDS; round++)); do
@@ -36,7 +36,7 @@ matmul_product() {
     line sgemm_8192_2t_gflops "$(median "${peaks[@]}")" GFLOP/s
 }
 
-# A and B in memory, next to a copy of as many bytes by as many threads.
+# A and B in memory, next to a copy of the same bytes with the same threads.
 matmul_trace() {
     local name=trace_20000_direct out copy round
     local ratios=() rates=() copies=()

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# Sourced by bench/run: the parameter server among ranks of MPI (group mpi), next to the same job over sockets.
-# bench/README.md has the limits that its lines are held against.
+# Sourced by bench/run: the parameter server on MPI ranks (group mpi), next to the same job over sockets.
+# bench/README.md has the limits of its lines.
 
-# ranks_of MPI N [TRAIN OPTION...]: one server and N - 1 workers on the generated rows; the summary as JSON on standard
-# output.
+# ranks_of MPI N [TRAIN OPTION...]: one server and N - 1 workers on the generated rows; prints the summary as
+# JSON.
 ranks_of() {
     local mpi=$1 n=$2 start
     shift 2
@@ -36,7 +36,7 @@ group_mpi() {
     for workers in 1 3; do
         declare -A ratios=()
         for ((round = 1; round <= ROUNDS; round++)); do
-            say "ranks of MPI, $workers workers, round $round of $ROUNDS"
+            say "MPI ranks, $workers workers, round $round of $ROUNDS"
             if ! tcp=$(job 1 $workers -- "${options[@]}"); then
                 skip "muster launch failed" "${names[@]}"
                 return

@@ -1,5 +1,5 @@
-# Sourced by bench/run: what watching a run costs, and how well predicted gains come true (group observe). bench/README.md
-# has the limit that each line is held against.
+# Sourced by bench/run: the overhead of the observer, and the accuracy of predicted gains (group observe). bench/README.md
+# has the limit of each line.
 
 group_observe() {
     observe_overhead
@@ -9,22 +9,22 @@ group_observe() {
 
 # ---- cost ----
 
-# used COMMAND...: wall and CPU seconds of a command.
+# used COMMAND...: prints wall and CPU seconds of a command.
 used() {
     local TIMEFORMAT='%R %U %S'
     { time "$@" >/dev/null 2>"$DATA/train.err" || return 1; } 2>&1 | awk '{print $1, $2 + $3}'
 }
 
-# least INDEX TEXT...: the least figure at that place of "WALL CPU" texts.
+# least INDEX TEXT...: prints the smallest figure at that position of "WALL CPU" texts.
 least() {
     local index=$1
     shift
     printf '%s\n' "$@" | awk -v i="$index" 'NR == 1 || $i < least {least = $i} END {print least}'
 }
 
-# The same training with and without, in turn; which is first changes from round to round. The least of each side counts:
-# what disturbs a run (the system clearing pages for the weights takes 0 to 0.3 s of CPU) only ever adds to it. Many
-# runs of a second find it sooner than a few long ones: neighbours slow half of all runs down by up to a tenth.
+# Runs the same training with and without the observer in turn, in alternating order. The minimum of each side counts:
+# disturbances (clearing pages for the weights takes the system 0 to 0.3 s of CPU) only add time. Many runs of one second
+# reach the minimum sooner than a few long ones: other processes slow half of all runs down by up to a tenth.
 observe_overhead() {
     local names=(observe_overhead_percent observe_overhead_wall_percent) load round first out m w most=-100 most_wall=-100
     local rounds=$((4 * ROUNDS))
@@ -60,7 +60,7 @@ observe_overhead() {
     line observe_overhead_wall_percent "$most_wall" percent
 }
 
-# CPU of the thread that samples and writes, over five seconds of training.
+# CPU of the observer thread over five seconds of training.
 observe_sampler() {
     local pid task from to=""
     caches || {
@@ -90,7 +90,7 @@ observe_sampler() {
 LAB=bench-verdict
 lab() { NETLAB_SWITCH=$(realpath "$BUILD")/tools/netlab-switch scripts/netlab --name $LAB "$@"; }
 
-# lab_job SERVERS WORKERS OPTIONS...: each process on a host of its own; the summary as JSON in $DATA/job.out.
+# lab_job SERVERS WORKERS OPTIONS...: each process on its own host; writes the summary as JSON to $DATA/job.out.
 lab_job() {
     local m=$1 n=$2 i pids=() failed=""
     shift 2
@@ -120,21 +120,21 @@ local_job() {
     "${ahead[@]}" "$MUSTER" train --epochs 0 --seconds 4 --quiet --json --run "$DATA/run" --overwrite "$@" >"$DATA/job.out" \
         2>"$DATA/job.err" </dev/null
 }
-# Rows per second of all wall time, evaluating and saving included.
+# Prints rows per second over the whole wall time, evaluation and saving included.
 speed() {
     local out
     out=$(<"$DATA/job.out")
     calc "$(field "$out" rows) / ($(field "$out" train_seconds) + $(field "$out" eval_seconds) + $(field "$out" save_seconds))" 3
 }
-# The gain that the run's verdict predicts for a change; 1 when it does not speak of it.
+# Prints the gain that the verdict of the run predicts for a change, 1 if it does not mention the change.
 predicted() {
     local gain
     gain=$(grep -A 2 -- "\"change\": \"$1" "$DATA/run/verdict.json" | sed -n 's/.*"predicted_gain": \([0-9.e+-]*\).*/\1/p' |
         head -n 1)
     echo "${gain:-1}"
 }
-# compared NAME CHANGE BEFORE -- AFTER: runs both in turn, some rounds; a line for what was predicted and what came, and the
-# error into $errors.
+# compared NAME CHANGE BEFORE -- AFTER: runs both in turn for some rounds, prints the predicted and the measured gain, and
+# appends the error to $errors.
 compared() {
     local name=$1 change=$2 round told=() came=() before a b
     shift 2
@@ -167,7 +167,7 @@ PREDICTION_ROUNDS=${PREDICTION_ROUNDS:-3}
 observe_predictions() {
     local errors=() svm=$DATA/verdict.svm digits=$DATA/verdict-digits.cache wide=$DATA/verdict-wide.cache
     local narrow=$DATA/verdict-narrow.cache clicks reason e sum=0 ahead=()
-    if chrt -r 1 true 2>/dev/null; then ahead=(chrt -r 1); else say "no real-time priority: neighbours count"; fi
+    if chrt -r 1 true 2>/dev/null; then ahead=(chrt -r 1); else say "no real-time priority: other processes may disturb the figures"; fi
     if ! make_file "$svm" "$MUSTER" data gen criteo --rows 300000 --features 1000000 --to libsvm --out ||
         ! make_file "$digits" "$MUSTER" data gen digits --rows 4000 --to cache --out ||
         ! make_file "$wide" "$MUSTER" data gen blobs --rows 800 --features 20000 --classes 5 --to cache --out ||
@@ -183,7 +183,7 @@ observe_predictions() {
     compared threads "--threads" local_job "$digits" --model lenet --threads 1 --batch 128 --no-save -- \
         local_job "$digits" --model lenet --threads "$(getconf _NPROCESSORS_ONLN)" --batch 128 --no-save || true
     if ! reason=$(lab check 2>&1); then
-        say "predictions on hosts of a lab are left out: $reason"
+        say "skipping predictions on hosts of a lab: $reason"
     else
         lab down >/dev/null 2>&1 || true
         if lab up --hosts 5 --rate 1gbit --rtt 5ms >&2; then
@@ -202,7 +202,7 @@ observe_predictions() {
         fi
     fi
     if [ ${#errors[@]} -lt 5 ]; then
-        skip "only ${#errors[@]} predictions could be tried" verdict_prediction_error
+        skip "only ${#errors[@]} predictions could be measured" verdict_prediction_error
         return
     fi
     for e in "${errors[@]}"; do sum=$(calc "$sum + $e" 4); done

@@ -1,6 +1,6 @@
-# The page of `muster dash`: libmicrohttpd serves it, and web/ with uPlot is part of the binary. Without either the build
-# goes on: without libmicrohttpd `muster dash` says so, without uPlot the page draws its plots plainly.
-unset(__pkg_config_checked_MICROHTTPD CACHE) # it may have come or gone since
+# The page of `muster dash`: libmicrohttpd serves it, and web/ with uPlot is part of the binary. Both are optional: without
+# libmicrohttpd, `muster dash` reports this; without uPlot, the page draws simple plots.
+unset(__pkg_config_checked_MICROHTTPD CACHE) # it may have been installed or removed
 pkg_check_modules(MICROHTTPD IMPORTED_TARGET libmicrohttpd)
 if(MICROHTTPD_FOUND)
   target_link_libraries(muster_lib PUBLIC PkgConfig::MICROHTTPD)
@@ -9,7 +9,7 @@ else()
   message(WARNING "libmicrohttpd is not there (Debian: libmicrohttpd-dev): muster is built without its web page, muster dash")
 endif()
 
-# uPlot comes from npm once for each build folder, and is what it was when this was written, or is not used.
+# npm fetches uPlot once per build folder. It is used only if it has the expected hash.
 set(MUSTER_UPLOT "" CACHE PATH "folder of the npm package uplot; empty: fetched by npm when the build is configured")
 set(UPLOT_VERSION 1.6.32)
 set(UPLOT_SHA512 2883159c6ebccefbb95d751b0b82d010f9e1c0ec41b8bc96d401eda66e882935c89a46cb824332fa369b8cb8122cc6ac36e186cd09bf7a9ded3a4c93c6989023)

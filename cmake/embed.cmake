@@ -1,6 +1,6 @@
-# Makes OUT, a C file with the texts of web/ (contract: src/dash/routes.h). WEB: the folder; UPLOT: the folder of the
+# Writes OUT, a C file with the texts of web/ (contract: src/dash/routes.h). WEB: the folder; UPLOT: the folder of the
 # npm package uplot, or empty.
-set(body "/* Made of web/ by the build. */\n#include \"dash/routes.h\"\n\n")
+set(body "/* Generated from web/ by the build. */\n#include \"dash/routes.h\"\n\n")
 set(rows "")
 set(count 0)
 

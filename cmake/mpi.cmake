@@ -1,8 +1,8 @@
-# The MPI plug-ins: src/mpi/plugin.c compiled once per implementation that is installed. None is needed: without MPI
-# everything else works, and `muster list mpi` says so. `mpicc` may be either of them, so it is asked.
+# The MPI plug-ins: src/mpi/plugin.c compiled once per installed implementation. MPI is optional: `muster list mpi` shows
+# the plug-ins of a build. `mpicc` may belong to either implementation, so its <mpi.h> is checked.
 include(CheckCSourceCompiles)
 
-# Sets <out>_COMPILE and <out>_LINK from a compiler wrapper that answers to these two flags.
+# Sets <out>_COMPILE and <out>_LINK from a compiler wrapper that supports these two flags.
 function(muster_ask_mpicc out wrapper compile_flag link_flag)
   execute_process(COMMAND ${wrapper} ${compile_flag} OUTPUT_VARIABLE compile RESULT_VARIABLE failed_compile ERROR_QUIET
     OUTPUT_STRIP_TRAILING_WHITESPACE)
@@ -13,18 +13,18 @@ function(muster_ask_mpicc out wrapper compile_flag link_flag)
   endif()
   separate_arguments(compile UNIX_COMMAND "${compile}")
   separate_arguments(link UNIX_COMMAND "${link}")
-  # what a wrapper repeats of the compiler's name, and optimisation that it was itself built with, is not wanted
+  # removes the name of the compiler and the optimisation flags of the wrapper's own build
   list(FILTER compile INCLUDE REGEX "^-[ID]|^-pthread$")
   list(FILTER link INCLUDE REGEX "^-[Ll]|^-Wl,|^-pthread$|\\.(so|a)$")
   set(${out}_COMPILE ${compile} PARENT_SCOPE)
   set(${out}_LINK ${link} PARENT_SCOPE)
 endfunction()
 
-# name: of the plug-in; is: a macro of its <mpi.h>; the wrapper's flags; the name for pkg-config
+# name: of the plug-in; is: a macro of its <mpi.h>; then the flags of the wrapper and the name for pkg-config
 function(muster_mpi_plugin name is compile_flag link_flag package)
   set(found_COMPILE "")
   set(found_LINK "")
-  foreach(wrapper mpicc mpicc.${name}) # mpicc first: on a cluster it is the one that a module brought
+  foreach(wrapper mpicc mpicc.${name}) # mpicc first: on a cluster it belongs to the loaded module
     find_program(MUSTER_${wrapper} ${wrapper})
     mark_as_advanced(MUSTER_${wrapper})
     if(MUSTER_${wrapper} AND NOT found_LINK)
@@ -58,7 +58,7 @@ function(muster_mpi_plugin name is compile_flag link_flag package)
   list(FILTER folders INCLUDE REGEX "^/")
   target_include_directories(${target} SYSTEM PRIVATE ${folders})
   list(FILTER found_COMPILE EXCLUDE REGEX "^-I")
-  # gcc takes the constant MPI_STATUSES_IGNORE for an array that is too short
+  # gcc mistakes the constant MPI_STATUSES_IGNORE for a short array
   target_compile_options(${target} PRIVATE ${found_COMPILE} $<$<C_COMPILER_ID:GNU>:-Wno-stringop-overflow>)
   target_compile_definitions(${target} PRIVATE MST_MPI_NAME="${name}")
   target_link_libraries(${target} PRIVATE muster_flags ${found_LINK})
@@ -76,7 +76,7 @@ else()
   message(WARNING "MPI was not found (libopenmpi-dev, libmpich-dev): everything but mpirun and srun works without it")
 endif()
 
-# Where installed plug-ins lie: as seen from the binary's folder, and outright (for programs that link libmuster).
+# Folders of installed plug-ins: relative to the binary, and absolute (for programs that link libmuster).
 file(RELATIVE_PATH MUSTER_PLUGINS_FROM_BIN /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR}/muster)
 set_source_files_properties(${PROJECT_SOURCE_DIR}/src/mpi/mpi.c PROPERTIES COMPILE_DEFINITIONS
   "MUSTER_PLUGINS_FROM_BIN=\"${MUSTER_PLUGINS_FROM_BIN}\";MUSTER_PLUGINS_INSTALLED=\"${CMAKE_INSTALL_FULL_LIBDIR}/muster\"")

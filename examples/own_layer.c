@@ -1,9 +1,9 @@
-/* A net with a layer of its own, trained on rows of its own: two spirals that no straight line tells apart.
+/* A net with a custom layer, trained on custom rows: two spirals, which no straight line separates.
  *
  *   own_layer --strategy ps --workers 2 --run spirals
  *
- * The layer is swish, y = x * sigmoid(b * x), whose b is learned, one for each unit. The reader makes row i
- * of the training set from the number i alone, so that any thread may ask for any row. */
+ * The layer is swish, y = x * sigmoid(b * x), with one learned b per unit. The reader computes row i of the
+ * training set from the number i, so any thread can read any row. */
 #include <muster/muster.h>
 
 #include <math.h>
@@ -14,7 +14,8 @@
 static muster_status swish_shape(const muster_layer_info *info, muster_layer_shape *out)
 {
     if (info->options[0] <= 0.0)
-        return muster_fail(MUSTER_EINPUT, "%s: b starts above 0, not at %g", info->name, info->options[0]);
+        return muster_fail(MUSTER_EINPUT, "%s: b must start above 0, not at %g", info->name,
+                           info->options[0]);
     out->out = info->in;
     out->n_params = 1;
     out->params[0].name = "b";
@@ -57,7 +58,7 @@ static const muster_layer swish = {
 
 /* ---- the reader ---- */
 
-/* A point of spiral number % 2; arg says which rows: two sets do not share any. */
+/* Computes a point of spiral number % 2. arg selects one of two disjoint sets of rows. */
 static muster_status spiral_row(void *arg, uint64_t number, muster_row *row, int *end)
 {
     uint64_t h = (number * 2 + *(const unsigned *)arg) * 0x9e3779b97f4a7c15u;
@@ -91,7 +92,7 @@ static int on_progress(void *arg, const muster_progress *p)
     return p->event == MUSTER_EVENT_EVALUATED && p->result.loss < 0.01; /* good enough: stop */
 }
 
-/* Asks the saved model for two points. */
+/* Predicts two points with the saved model. */
 static muster_status try_out(const char *checkpoint, muster_net *net)
 {
     muster_model *model = NULL;

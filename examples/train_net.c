@@ -1,10 +1,10 @@
-/* Defines a small net for images, trains it as the command line says, and saves it:
+/* Defines a small net for images, trains it with the options of the command line, and saves it:
  *
  *   train_net train-images-idx3-ubyte --test t10k-images-idx3-ubyte --epochs 3
  *   train_net train-images-idx3-ubyte --strategy ps --workers 2 --mode sync --run digits
  *
- * Every option of `muster train` is understood. What it leaves is a run directory like any other: `muster
- * eval` and `muster predict` take it, and --run digits --resume goes on with it. Control-C ends it with a
+ * The program accepts every option of `muster train`. It writes a normal run directory: `muster eval` and
+ * `muster predict` accept it, and --run digits --resume continues it. Ctrl-C ends the training with a
  * checkpoint. */
 #include <muster/muster.h>
 
@@ -47,7 +47,7 @@ static int on_progress(void *arg, const muster_progress *p)
         break;
     }
     fflush(stdout);
-    return 0; /* anything else would stop the training */
+    return 0; /* nonzero stops the training */
 }
 
 static muster_status read_options(muster_options *options, muster_net *net, int argc, char **argv)

@@ -1,8 +1,8 @@
 """Training of AlexNet in PyTorch: one tower (as in torchvision), or with normalisation and groups (as in the paper).
 
 alexnet_torch.py NET THREADS BATCH STEPS    NET: alexnet or alexnet-paper. Trains one step and then STEPS timed ones in
-both memory layouts and prints the rates. The batch lies in memory as float32 and is always the same: all the time is
-the net's.
+both memory layouts and prints the rates. The batch is in memory as float32 and is always the same, so all the time is
+spent in the net.
 """
 import sys
 import time

@@ -1,8 +1,8 @@
 """Training of LeNet in PyTorch: 28x28 with padding 2, relu, average pooling, cross entropy and SGD.
 
 lenet_torch.py THREADS BATCH    trains in both memory layouts and prints the rates, and the speed of sgemm on one core,
-the better of PyTorch's and numpy's. Batches are slices of images that lie in memory as float32, and neither shuffled
-nor converted on the way: all the time is the net's.
+the better of PyTorch's and numpy's. Batches are slices of images in memory as float32, neither shuffled nor
+converted, so all the time is spent in the net.
 """
 import sys
 import time

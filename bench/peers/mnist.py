@@ -1,4 +1,4 @@
-"""MNIST's four IDX files as float32 rows in [0, 1] and integer labels, for the peers in this folder."""
+"""MNIST's four IDX files as float32 rows in [0, 1] and integer labels, for the programs in this folder."""
 import os
 import sys
 
@@ -26,9 +26,9 @@ def load(folder):
 
 
 def require_fast_blas():
-    """Ends the program when numpy runs on the reference BLAS, six times slower than what its users have."""
+    """Ends the program if numpy uses the reference BLAS, which is six times slower than the usual one."""
     np.dot(np.ones((2, 2), np.float32), np.ones((2, 2), np.float32))
     with open("/proc/self/maps") as maps:
         loaded = maps.read()
     if not any(name in loaded for name in ("openblas", "mkl", "blis", "atlas")):
-        sys.exit("numpy runs on the reference BLAS; install libopenblas0-pthread")
+        sys.exit("numpy uses the reference BLAS; install libopenblas0-pthread")

@@ -1,8 +1,8 @@
-"""MNIST softmax regression in numpy: what a good numpy user would write, with every buffer made once.
+"""MNIST softmax regression in good numpy style, with every buffer allocated once.
 
 softmax_numpy.py FOLDER    weights zero, lr 0.01, batch 100, float32, a new order of rows every epoch; trains until
-the test loss, looked at every 100 steps, is at most 0.35. Looking is not counted as training time. The number of
-threads is the BLAS library's: set OPENBLAS_NUM_THREADS and OMP_NUM_THREADS.
+the test loss, computed every 100 steps, is at most 0.35. Evaluation does not count as training time. The BLAS library
+determines the number of threads: set OPENBLAS_NUM_THREADS and OMP_NUM_THREADS.
 """
 import sys
 import time

@@ -1,7 +1,7 @@
-"""MNIST softmax regression in PyTorch: nn.Linear, cross entropy and SGD, as its tutorials have it.
+"""MNIST softmax regression in PyTorch: nn.Linear, cross entropy and SGD, as in its tutorials.
 
-softmax_torch.py FOLDER [THREADS]    the same job as softmax_numpy.py: weights zero, lr 0.01, batch 100, until the test
-loss, looked at every 100 steps and not counted, is at most 0.35.
+softmax_torch.py FOLDER [THREADS]    the same task as softmax_numpy.py: weights zero, lr 0.01, batch 100, until the test
+loss, computed every 100 steps and not timed, is at most 0.35.
 """
 import sys
 import time

@@ -32,7 +32,7 @@ lab_refused() {
   local code=$1 sentence=$2
   shift 2
   lab "$code" "$@"
-  grep -qF -- "$sentence" err || fail "netlab $*: the error does not say: $sentence"
+  grep -qF -- "$sentence" err || fail "netlab $*: the error does not contain: $sentence"
   [ ! -s out ] || fail "netlab $*: printed something beside its error"
 }
 
@@ -53,10 +53,10 @@ at_most() { awk -v a="$2" -v b="$3" 'BEGIN { exit !(a <= b) }' || fail "$1: $2, 
 
 # Wrong usage, and an `up` that fails half-way.
 lab_refused 2 "unknown command upp" upp
-lab_refused 2 "--hosts 99: a number from 2 to 32" up --hosts 99
-lab_refused 1 "no lab $name is up" status
-lab_refused 1 "no lab $name is up" down
-lab_refused 1 "--rate fast: wanted is a number with its unit" up --rate fast
+lab_refused 2 "--hosts 99 is not a number from 2 to 32" up --hosts 99
+lab_refused 1 "the lab $name is not up" status
+lab_refused 1 "the lab $name is not up" down
+lab_refused 1 "--rate fast: a number with a unit is required" up --rate fast
 nothing_left "$name"
 
 # An interrupted one has either removed what it had made, or was done.
@@ -69,7 +69,7 @@ done
 lab 0 up --hosts 3 --rate 200mbit --rtt 4ms
 has "hosts ${name}1 (10.77.0.1) to ${name}3 (10.77.0.3)"
 lab_refused 1 "the lab $name exists already" up --hosts 3
-lab_refused 1 "has no host 4: there are 1 to 3" exec 4 true
+lab_refused 1 "has no host 4; its hosts are 1 to 3" exec 4 true
 
 # Hosts: names of their own, which all of them know; a loopback; the command's exit code; no other device.
 for k in 1 2 3; do
@@ -124,10 +124,10 @@ ip netns del "${other}2"
 ip netns add "${other}2"
 stranger=$(stat -c %i "/run/netns/${other}2")
 "$netlab" --name "$other" down 2>err
-grep -q "namespace ${other}2 is not the one that this lab made; it stays" err || fail "down does not tell of the stranger"
+grep -q "namespace ${other}2 was not created by this lab and is not removed" err || fail "down does not report the foreign namespace"
 nothing_left "$other" 2
 "$netlab" --name "$other" up --hosts 2 2>err && fail "up took over a namespace"
-grep -q "the network namespace ${other}2 exists and is not of this lab's making" err || fail "up: $(cat err)"
+grep -q "the network namespace ${other}2 exists and does not belong to this lab" err || fail "up: $(cat err)"
 nothing_left "$other" 2
 same "the stranger's namespace" "$(stat -c %i "/run/netns/${other}2")" "$stranger"
 
@@ -137,4 +137,4 @@ nothing_left "$name"
 code=0
 wait "$server" || code=$?
 same "end of the server" "$code" 143
-lab_refused 1 "no lab $name is up" down
+lab_refused 1 "the lab $name is not up" down

@@ -40,7 +40,7 @@ done
 code=0
 lab mpirun --mpi lam true || code=$?
 same "another MPI: exit code" "$code" 2
-grep -q 'openmpi or mpich is wanted' err || fail "another MPI is not refused"
+grep -q 'is neither openmpi nor mpich' err || fail "another MPI is not refused"
 code=0
 lab mpirun --on 4 true || code=$?
 same "too many hosts: exit code" "$code" 2

@@ -1,9 +1,9 @@
-/* What the network of a lab gives: round trips of small TCP messages and the rate of a TCP stream, between
- * the first host and each other one, then from all others to the first at once.
+/* Measures the network of a lab: round trips of small TCP messages and the rate of a TCP stream, between the
+ * first host and each other one, then from all others to the first at once.
  *
  * One process serves in the first host's namespace and forks for each connection; one process per probe runs
- * in another host's and hands its figures back through a pipe. All of them die with the one that started
- * them, and no wait of theirs is longer than the probe plus DEADLINE_S. */
+ * in another host's and returns its figures through a pipe. All of them end with their parent, and no
+ * wait is longer than the probe plus DEADLINE_S. */
 #include "netlab.h"
 
 #include <arpa/inet.h>
@@ -31,7 +31,8 @@ enum {
 
 typedef enum job { JOB_ECHO = 'e', JOB_SINK = 's', JOB_SOURCE = 'g' } job;
 
-/* What comes first on a connection, and what comes back at the end of JOB_SINK or through a probe's pipe. */
+/* The first message on a connection; the figures return at the end of JOB_SINK or through the pipe of a
+ * probe. */
 typedef struct request {
     unsigned char job;
     unsigned char tenths; /* JOB_SOURCE: how long */
@@ -84,8 +85,8 @@ static double gbit_per_s(const figures *f)
     return f->ended_ns > f->began_ns ? (double)f->n_bytes * 8 / (double)ns : 0;
 }
 
-/* Receives until the other side ends. Where this process got no core in time, bytes wait for it that came
- * long before: they are taken out first, and the clock begins when there are none left. */
+/* Receives until the peer ends. If this process got no core in time, earlier bytes are queued: it reads them
+ * first and starts the clock when the queue is empty. */
 static figures drain(int fd)
 {
     figures f = {0};
@@ -195,7 +196,7 @@ static figures ping(int fd, double seconds)
     unsigned char message[PING_SIZE] = {0};
     uint64_t end_ns = netlab_now_ns() + (uint64_t)(seconds * 1e9);
     int n = 0;
-    send_all(fd, message, sizeof message); /* the first one finds cold caches */
+    send_all(fd, message, sizeof message); /* the first one warms the caches */
     receive_all(fd, message, sizeof message);
     do {
         uint64_t began_ns = netlab_now_ns();
@@ -250,7 +251,7 @@ static probe probe_start(const char *name, int port, job what, double seconds)
     _exit(0);
 }
 
-/* Waits for a probe's figures; ends the program when they do not come. */
+/* Waits for the figures of a probe; ends the program if they do not arrive. */
 static figures probe_end(probe p, const char *name, double seconds)
 {
     figures f;
@@ -269,7 +270,7 @@ int netlab_measure(int argc, char **argv)
     if (argc >= 2 && strcmp(argv[0], "--seconds") == 0) {
         seconds = atof(argv[1]);
         if (!(seconds >= 0.1 && seconds <= 20))
-            netlab_die("--seconds %s: a number from 0.1 to 20 is wanted", argv[1]);
+            netlab_die("--seconds %s: a number from 0.1 to 20 is required", argv[1]);
         argc -= 2, argv += 2;
     }
     if (argc < 2 || argc > NETLAB_MAX_HOSTS)

@@ -1,6 +1,5 @@
-/* What the two halves of netlab-switch share: switch.c carries the frames, measure.c sends some to be
- * carried. Everything here runs as one process of the lab's owner; errors are one sentence on stderr and exit
- * code 1. */
+/* Shared by the two halves of netlab-switch: switch.c carries frames, measure.c measures round trips and
+ * rates. An error is one sentence on stderr and exit code 1. */
 #ifndef NETLAB_H
 #define NETLAB_H
 
@@ -25,8 +24,7 @@ void netlab_enter(const char *name);
 int netlab_measure(int argc, char **argv);
 
 /* serve ADDRESS: prints the port that it listens on and answers probes until it is killed. The first byte of
- * a connection says what happens to the rest: 'e' all bytes come back, 's' they are counted, 'g' some are
- * sent. */
+ * a connection selects the service: 'e' echoes all bytes, 's' counts them, 'g' sends some. */
 int netlab_serve(int argc, char **argv);
 
 #endif

@@ -1,26 +1,26 @@
 /* netlab-switch: the Ethernet between the hosts of a lab (docs/NETLAB.md), in one thread of one process.
  *
- * Each host is a network namespace with one TAP device, made here and gone with this process. A frame read
- * from a TAP at time t passes two links and a delay between them, all in virtual time: nothing is delivered
- * early, and a late wake-up delays a frame without slowing a link.
+ * Each host is a network namespace with one TAP device, which this process creates and which disappears with
+ * it. A frame read from a TAP at time t passes two links and a delay between them, all in virtual time:
+ * nothing is delivered early, and a late wake-up delays a frame without slowing a link.
  *
  *   uplink:   the sender's link carries it from start = max(t, free) to free = start + size / rate.
- *   delay:    its first byte reaches the receiver's link at start + rtt / 2; that time decides its turn
- * there, whichever host it came from. downlink: the receiver's link carries it likewise; it is written to the
- * TAP when its last byte is there.
+ *   delay:    its first byte reaches the receiver's link at start + rtt / 2; this time determines its
+ * position among the frames of all hosts. downlink: the receiver's link carries it likewise; the switch
+ * writes it to the TAP when its last byte has arrived.
  *
  * The switch cuts through: between idle links a frame takes size / rate + rtt / 2. TAPs carry virtio headers,
- * so TCP hands over up to 64 KB in one frame (one read, one write, no checksums); on the wire it counts as
- * the segments it stands for, headers included.
+ * so TCP passes up to 64 KB in one frame (one read, one write, no checksums); on the wire it counts as its
+ * segments, headers included.
  *
  * Invariants
- * 1. Due times in a FIFO never decrease, so only heads are looked at.
+ * 1. Due times in a FIFO never decrease, so only the heads are examined.
  * 2. A frame read after `now` reaches a downlink after now + rtt / 2. So uplink heads due by then are moved
- * at once, in the order of their times: no later frame can belong before them.
- * 3. A queue is the time until its link is free, times rate. A frame that finds more than `queue` is dropped.
- * 4. The thread sleeps in epoll until a frame, a command or the earliest due time; with nothing queued no
+ * at once, in the order of their times: no later frame can precede them.
+ * 3. A queue is the time until its link is free, times rate. A frame that would exceed `queue` is dropped.
+ * 4. The thread sleeps in epoll until a frame, a command or the earliest due time; without frames, no
  * timer runs.
- * 5. A cut port loses what it sends and what arrives for it, and its device stays up: nobody is told. */
+ * 5. A cut port drops all frames from and to its host. Its device stays up, so the cut is silent. */
 #include "netlab.h"
 
 #include <errno.h>
@@ -55,7 +55,7 @@ enum {
     REPLY_SECONDS = 5,
 };
 
-/* The address of host k's device ends in k; scripts/netlab gives it to the device. */
+/* The address of host k's device ends in k; scripts/netlab sets it. */
 static const unsigned char mac_prefix[5] = {0x02, 'm', 's', 't', 0x00};
 
 typedef struct frame {
@@ -69,14 +69,14 @@ typedef struct frame {
 } frame;
 
 typedef struct lane {
-    uint64_t free_ns; /* end of what it has accepted */
+    uint64_t free_ns; /* end of the accepted frames */
     frame *head, *tail;
     uint64_t n_frames, n_bytes, n_dropped;
 } lane;
 
 typedef struct port {
     int fd;
-    bool cut, gone; /* gone: the device was taken away */
+    bool cut, gone; /* gone: the device was removed */
     uint64_t n_strange;
     lane up, down;
 } port;
@@ -120,7 +120,7 @@ void netlab_enter(const char *name)
     close(fd);
 }
 
-/* Frames and their memory. The switch lives on what its queues hold; without memory a frame is dropped. */
+/* Frames and their memory. Without memory a frame is dropped. */
 
 static frame *frame_new(bool large)
 {
@@ -176,8 +176,8 @@ static bool lane_accept(lane *l, uint64_t at_ns, uint32_t wire, uint64_t *start_
     return true;
 }
 
-/* A frame for segmentation (gso_size) stands for several segments, each with a copy of the headers, whose end
- * the TCP header tells. */
+/* A frame for segmentation (gso_size) represents several segments, each with a copy of the headers; the TCP
+ * header has their length. */
 static uint32_t wire_size(const unsigned char *bytes, uint32_t size)
 {
     struct virtio_net_hdr vnet;
@@ -202,7 +202,7 @@ static int port_of_mac(const unsigned char *mac)
     return memcmp(mac, mac_prefix, sizeof mac_prefix) == 0 && k >= 0 && k < sw.n_ports ? k : -1;
 }
 
-/* Takes what a host has sent, at most READS_PER_TURN frames. */
+/* Reads the frames that a host has sent, at most READS_PER_TURN. */
 static void port_read(int index)
 {
     port *p = &sw.ports[index];
@@ -224,7 +224,7 @@ static void port_read(int index)
             continue;
         }
         int to = port_of_mac(sw.in->bytes + VNET);
-        if (to < 0 || to == index) { /* broadcasts too: neighbours are entered by hand */
+        if (to < 0 || to == index) { /* broadcasts too: neighbours are static */
             p->n_strange++;
             continue;
         }
@@ -292,7 +292,7 @@ static void deliver(uint64_t now)
     }
 }
 
-/* For the earliest due time, or off. */
+/* Sets the timer to the earliest due time, or off. */
 static void arm_timer(void)
 {
     uint64_t next = UINT64_MAX;
@@ -312,8 +312,8 @@ static void arm_timer(void)
     timerfd_settime(sw.timer_fd, TFD_TIMER_ABSTIME, &t, NULL);
 }
 
-/* Commands come as datagrams: "cut K", "heal K", "status". The reply begins with "ok" or with "no" and a
- * sentence. */
+/* Commands come as datagrams: "cut K", "heal K", "status". The reply begins with "ok", or with "no" and a
+ * reason. */
 
 static int status_text(char *out, size_t size)
 {
@@ -366,7 +366,7 @@ static void control_read(void)
     sendto(sw.control_fd, reply, (size_t)size, MSG_DONTWAIT, (struct sockaddr *)&from, from_size);
 }
 
-/* Ends when every device has been taken away. */
+/* Ends when every device has been removed. */
 static void switch_run(void)
 {
     enum { TIMER = NETLAB_MAX_HOSTS, CONTROL };
@@ -402,25 +402,26 @@ static void switch_run(void)
     }
 }
 
-/* A TAP named eth0 in the network namespace that the process is in. It goes when the descriptor is closed. */
+/* Creates a TAP named eth0 in the current network namespace. It disappears when the descriptor is closed. */
 static int tap_open(const char *where)
 {
     int fd = open("/dev/net/tun", O_RDWR | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
-        netlab_die("cannot open /dev/net/tun: %s; load the module tun, or allow the device to this container",
-                   strerror(errno));
+        netlab_die(
+            "cannot open /dev/net/tun: %s; load the module tun, or give this container access to the device",
+            strerror(errno));
     struct ifreq ifr = {.ifr_flags = IFF_TAP | IFF_NO_PI | IFF_VNET_HDR};
     snprintf(ifr.ifr_name, sizeof ifr.ifr_name, "eth0");
     if (ioctl(fd, TUNSETIFF, &ifr) != 0)
-        netlab_die("cannot make the TAP device eth0 in %s: %s", where, strerror(errno));
+        netlab_die("cannot create the TAP device eth0 in %s: %s", where, strerror(errno));
     int header = VNET;
     if (ioctl(fd, TUNSETVNETHDRSZ, &header) != 0 ||
         ioctl(fd, TUNSETOFFLOAD, TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN) != 0)
-        netlab_die("the TAP device in %s does not take over segmentation: %s", where, strerror(errno));
+        netlab_die("the TAP device in %s does not support segmentation offload: %s", where, strerror(errno));
     return fd;
 }
 
-/* A number with one of the units of a table; ends the program with a sentence when it is none, or out of
+/* Parses a number with one of the units of a table. Ends the program with an error if it is invalid or out of
  * range. */
 typedef struct unit {
     const char *name;
@@ -434,7 +435,7 @@ static double quantity(const char *option, const char *text, const unit *units, 
     for (const unit *u = units; end != text && u->name != NULL; u++)
         if (strcmp(end, u->name) == 0 && value * u->factor >= least && value * u->factor <= most)
             return value * u->factor;
-    netlab_die("--%s %s: wanted is a number with its unit, from %g%s to %g%s", option, text,
+    netlab_die("--%s %s: a number with a unit is required, from %g%s to %g%s", option, text,
                least / units->factor, units->name, most / units->factor, units->name);
 }
 
@@ -442,7 +443,8 @@ static const unit rate_units[] = {{"gbit", 1e9}, {"mbit", 1e6}, {"kbit", 1e3}, {
 static const unit time_units[] = {{"ms", 1e6}, {"us", 1e3}, {"s", 1e9}, {NULL, 0}};
 static const unit size_units[] = {{"mb", 1024.0 * 1024}, {"kb", 1024}, {NULL, 0}};
 
-/* A datagram socket with that name. Abstract names would do, were they not bound to a network namespace. */
+/* Creates a datagram socket with that name. Abstract names are bound to a network namespace and cannot be
+ * used. */
 static int bind_at(const char *path, struct sockaddr_un *address)
 {
     *address = (struct sockaddr_un){.sun_family = AF_UNIX};
@@ -451,12 +453,12 @@ static int bind_at(const char *path, struct sockaddr_un *address)
     snprintf(address->sun_path, sizeof address->sun_path, "%s", path);
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || bind(fd, (struct sockaddr *)address, sizeof *address) != 0)
-        netlab_die("%s: cannot make the socket: %s", path, strerror(errno));
+        netlab_die("%s: cannot create the socket: %s", path, strerror(errno));
     return fd;
 }
 
-/* run --control PATH --rate R --rtt T --queue Q NAMESPACE...: sets everything up, prints the process id of
- * the switch, which is then running in the background with nothing of the caller's open, and returns. */
+/* run --control PATH --rate R --rtt T --queue Q NAMESPACE...: starts the switch in the background, with
+ * none of the caller's files open, prints its process id, and returns. */
 static int cmd_run(int argc, char **argv)
 {
     const char *control = NULL;
@@ -508,7 +510,7 @@ static int cmd_run(int argc, char **argv)
         printf("%d\n", (int)pid);
         return 0;
     }
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP}; /* the caller may have them ignored */
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP}; /* the caller may ignore them */
     for (size_t k = 0; k < sizeof signals / sizeof signals[0]; k++)
         signal(signals[k], SIG_DFL);
     int null = open("/dev/null", O_RDWR);
@@ -517,8 +519,7 @@ static int cmd_run(int argc, char **argv)
     for (int fd = 0; fd <= 2; fd++)
         dup2(null, fd);
     close(null);
-    struct sched_param priority = {.sched_priority =
-                                       1}; /* where it is not permitted, delays wobble under load */
+    struct sched_param priority = {.sched_priority = 1}; /* if not permitted, delays vary under load */
     sw.realtime = sched_setscheduler(0, SCHED_FIFO, &priority) == 0;
     switch_run();
     unlink(control);
@@ -563,8 +564,7 @@ static int cmd_control(int argc, char **argv)
     return 0;
 }
 
-/* check: makes a device in the namespace it is started in (a fresh one, of the caller's making) and drops it.
- */
+/* check: creates a device in the current namespace (a new one, from the caller) and removes it. */
 static int cmd_check(int argc, char **argv)
 {
     (void)argc, (void)argv;
@@ -585,8 +585,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; argc >= 2 && i < sizeof commands / sizeof commands[0]; i++)
         if (strcmp(argv[1], commands[i].name) == 0)
             return commands[i].run(argc - 2, argv + 2);
-    fputs(
-        "netlab-switch: one of run, control, check, measure or serve is wanted; scripts/netlab calls them\n",
-        stderr);
+    fputs("netlab-switch: use one of run, control, check, measure or serve; scripts/netlab calls them\n",
+          stderr);
     return 2;
 }
