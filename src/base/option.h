@@ -134,6 +134,8 @@ const char *mst_options_word(const mst_option_group *groups, size_t n, const cha
 
 /* Help for the groups, wrapped to 100 columns; the caller frees. NULL when memory is short. */
 char *mst_options_help(const mst_option_group *groups, size_t n);
+/* The same as the paragraphs of a manual page, in roff. */
+char *mst_options_roff(const mst_option_group *groups, size_t n);
 
 /* {"title": {"name": value, ...}, ...}: resolved values, for manifests and --dry-run. New reference or NULL.
  */

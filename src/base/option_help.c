@@ -1,61 +1,19 @@
-/* What option tables show: the text of --help, and the resolved values as JSON; contract in option.h. */
-#include <stdarg.h>
-#include <stdio.h>
+/* Option tables as text: --help, manual pages, and the resolved values as JSON; contract in option.h. */
+#include <ctype.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/option.h"
 #include "base/option_impl.h"
+#include "base/strings.h"
 
 #define COLUMNS      100
 #define LABEL_MAX    30 /* a longer label gets a line of its own */
 #define CHOICES_SHOW 24 /* longer choices are listed in the help sentence */
 
-/* ---- text that grows ---- */
+/* ---- one option ---- */
 
-typedef struct text {
-    char *data;
-    size_t n, capacity;
-    bool failed;
-} text;
-
-static void text_add(text *t, const char *data, size_t n)
-{
-    if (t->failed || !mst_grow(&t->data, &t->capacity, t->n + n + 1, 1)) {
-        t->failed = true;
-        return;
-    }
-    memcpy(t->data + t->n, data, n);
-    t->n += n;
-    t->data[t->n] = '\0';
-}
-
-static void text_pad(text *t, size_t n)
-{
-    while (n-- > 0 && !t->failed)
-        text_add(t, " ", 1);
-}
-
-static void text_print(text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void text_print(text *t, const char *format, ...)
-{
-    va_list args, again;
-    va_start(args, format);
-    va_copy(again, args);
-    int length = vsnprintf(NULL, 0, format, args);
-    if (length < 0 || t->failed || !mst_grow(&t->data, &t->capacity, t->n + (size_t)length + 1, 1)) {
-        t->failed = true;
-    } else {
-        vsnprintf(t->data + t->n, (size_t)length + 1, format, again);
-        t->n += (size_t)length;
-    }
-    va_end(again);
-    va_end(args);
-}
-
-/* ---- help ---- */
-
-static const char *metavar(const mst_option *row)
+static const char *help_metavar(const mst_option *row)
 {
     if (row->metavar != NULL)
         return row->metavar;
@@ -73,41 +31,61 @@ static const char *metavar(const mst_option *row)
     }
 }
 
-/* "  --name N" */
-static void add_label(text *t, const mst_option *row)
+/* A flag that is on by default is shown as --[no-]name. */
+static const char *help_no(const mst_option *row)
 {
     bool on = row->type == MST_OPTION_FLAG && row->fallback != NULL && strcmp(row->fallback, "true") == 0;
-    text_print(t, "  --%s%s", on ? "[no-]" : "", row->name);
-    if (row->type != MST_OPTION_FLAG)
-        text_print(t, " %s", metavar(row));
+    return on ? "[no-]" : "";
 }
 
-static void add_sentence(text *t, const mst_option *row)
+/* "  --name N" */
+static void help_label(mst_string *out, const mst_option *row)
 {
-    text_print(t, "%s", row->help ? row->help : "");
-    if (row->type == MST_OPTION_CHOICE && strcmp(metavar(row), row->choices) != 0) {
+    mst_string_format(out, "  --%s%s", help_no(row), row->name);
+    if (row->type != MST_OPTION_FLAG)
+        mst_string_format(out, " %s", help_metavar(row));
+}
+
+/* The help, and in parentheses the choices, the default and the needs. */
+static void help_sentence(mst_string *out, const mst_option *row)
+{
+    const char *open = " (";
+    mst_string_add(out, row->help != NULL ? row->help : "");
+    if (row->type == MST_OPTION_CHOICE && strcmp(help_metavar(row), row->choices) != 0) {
         const char *choice;
         size_t length;
-        text_print(t, " (one of");
+        mst_string_format(out, "%sone of", open);
         for (int i = 0; (choice = mst_option_choice(row->choices, i, &length)) != NULL; i++)
-            text_print(t, "%s %.*s", i ? "," : "", (int)length, choice);
-        text_print(t, ")");
+            mst_string_format(out, "%s %.*s", i ? "," : "", (int)length, choice);
+        open = "; ";
     }
-    if (row->type != MST_OPTION_FLAG && row->fallback != NULL && *row->fallback != '\0')
-        text_print(t, " (default: %s)", row->fallback);
-    size_t shown = 0;
-    for (size_t i = 0; i < MST_OPTION_NEEDS_MAX && row->needs[i].option != NULL; i++) {
-        char need[256];
-        if (row->needs[i].check != MST_NEED_SWEEP)
-            text_print(t, shown++ == 0 ? " (only with %s" : " and %s",
-                       mst_option_need_text(&row->needs[i], need, sizeof need));
+    if (row->type != MST_OPTION_FLAG && row->fallback != NULL && *row->fallback != '\0') {
+        mst_string_format(out, "%sdefault: %s", open, row->fallback);
+        open = "; ";
     }
-    text_print(t, "%s", shown > 0 ? ")" : "");
+    for (size_t i = 0, shown = 0; i < MST_OPTION_NEEDS_MAX && row->needs[i].option != NULL; i++) {
+        const mst_option_need *need = &row->needs[i];
+        char text[256];
+        if (need->check == MST_NEED_SWEEP)
+            continue;
+        if (strcmp(need->values, "false") == 0)
+            mst_string_format(out, "%snot with --%s", open, need->option);
+        else
+            mst_string_format(out, "%s%s",
+                              shown++ > 0      ? " and "
+                              : open[0] == ' ' ? " (only with "
+                                               : "; only with ",
+                              mst_option_need_text(need, text, sizeof text));
+        open = "; ";
+    }
+    mst_string_add(out, open[0] == ';' ? ")" : "");
 }
 
-/* Adds words wrapped between column `indent`, where the line stands now, and COLUMNS. Columns are counted in
- * UTF-8 characters. */
-static void add_wrapped(text *t, const char *words, size_t indent)
+/* ---- --help ---- */
+
+/* Adds words wrapped between column `indent`, the current one, and COLUMNS. Columns are counted in UTF-8
+ * characters. */
+static void help_wrap(mst_string *out, const char *words, size_t indent)
 {
     size_t column = indent;
     while (*words != '\0') {
@@ -115,61 +93,108 @@ static void add_wrapped(text *t, const char *words, size_t indent)
         for (size_t i = 0; i < length; i++)
             width += ((unsigned char)words[i] & 0xc0) != 0x80;
         if (column > indent && column + 1 + width > COLUMNS) {
-            text_add(t, "\n", 1);
-            text_pad(t, indent);
+            mst_string_format(out, "\n%*s", (int)indent, "");
             column = indent;
         } else if (column > indent) {
-            text_add(t, " ", 1);
+            mst_string_add(out, " ");
             column++;
         }
-        text_add(t, words, length);
+        mst_string_addn(out, words, length);
         column += width;
         words += length;
         words += strspn(words, " ");
     }
-    text_add(t, "\n", 1);
+    mst_string_add(out, "\n");
+}
+
+/* The column where the sentences begin. */
+static size_t help_indent(const mst_option_group *groups, size_t n, mst_string *label)
+{
+    size_t indent = 0;
+    for (size_t g = 0; g < n; g++) {
+        for (const mst_option *row = groups[g].table; row->name != NULL; row++) {
+            label->size = 0;
+            help_label(label, row);
+            if (label->size <= LABEL_MAX && label->size + 2 > indent)
+                indent = label->size + 2;
+        }
+    }
+    return indent > 0 ? indent : LABEL_MAX;
+}
+
+static void help_option(mst_string *out, const mst_option *row, size_t indent, mst_string *sentence)
+{
+    size_t start = out->size;
+    help_label(out, row);
+    size_t width = out->size - start;
+    sentence->size = 0;
+    help_sentence(sentence, row);
+    if (width + 2 > indent) {
+        mst_string_add(out, "\n");
+        width = 0;
+    }
+    mst_string_format(out, "%*s", (int)(indent - width), "");
+    help_wrap(out, sentence->failed ? "" : sentence->text, indent);
+}
+
+/* The text of `out`, which the caller frees; NULL when it or `part` failed. */
+static char *help_finish(mst_string *out, mst_string *part)
+{
+    out->failed = out->failed || part->failed;
+    mst_string_fini(part);
+    if (out->failed)
+        mst_string_fini(out);
+    return out->text;
 }
 
 char *mst_options_help(const mst_option_group *groups, size_t n)
 {
-    text help = {0}, part = {0};
-    size_t indent = 0;
-    for (size_t g = 0; g < n; g++) {
-        for (const mst_option *row = groups[g].table; row->name != NULL; row++) {
-            part.n = 0;
-            add_label(&part, row);
-            if (part.n <= LABEL_MAX && part.n + 2 > indent)
-                indent = part.n + 2;
-        }
-    }
-    indent = indent ? indent : LABEL_MAX;
-    text_print(&help, "%s", "");
+    mst_string help = {0}, part = {0};
+    size_t indent = help_indent(groups, n, &part);
+    mst_string_add(&help, "");
     for (size_t g = 0; g < n; g++) {
         if (groups[g].table->name == NULL)
             continue;
-        text_print(&help, "%s%s:\n", help.n ? "\n" : "", groups[g].title);
+        const char *title = groups[g].title;
+        mst_string_format(&help, "%s%c%s:\n", help.size > 0 ? "\n" : "", toupper((unsigned char)title[0]),
+                          title + 1);
+        for (const mst_option *row = groups[g].table; row->name != NULL; row++)
+            help_option(&help, row, indent, &part);
+    }
+    return help_finish(&help, &part);
+}
+
+/* ---- manual pages ---- */
+
+char *mst_options_roff(const mst_option_group *groups, size_t n)
+{
+    mst_string page = {0}, part = {0};
+    mst_string_add(&page, "");
+    for (size_t g = 0; g < n; g++) {
+        if (groups[g].table->name == NULL)
+            continue;
+        if (n > 1)
+            mst_string_format(&page, ".SS \"%c%s\"\n", toupper((unsigned char)groups[g].title[0]),
+                              groups[g].title + 1);
         for (const mst_option *row = groups[g].table; row->name != NULL; row++) {
-            size_t start = help.n;
-            add_label(&help, row);
-            size_t width = help.n - start;
-            part.n = 0;
-            add_sentence(&part, row);
-            if (width + 2 > indent && part.n > 0) {
-                text_add(&help, "\n", 1);
-                width = 0;
+            mst_string_add(&page, ".TP\n\\fB\\-\\-");
+            mst_string_roff(&page, help_no(row));
+            mst_string_roff(&page, row->name);
+            mst_string_add(&page, "\\fR");
+            if (row->type != MST_OPTION_FLAG) {
+                mst_string_add(&page, " \\fI");
+                mst_string_roff(&page, help_metavar(row));
+                mst_string_add(&page, "\\fR");
             }
-            if (part.n > 0)
-                text_pad(&help, indent - width);
-            add_wrapped(&help, part.failed ? "" : part.data, indent);
+            mst_string_add(&page, "\n");
+            part.size = 0;
+            help_sentence(&part, row);
+            if (!part.failed)
+                mst_string_roff(&page, part.text);
+            mst_string_add(&page, "\n");
         }
     }
-    bool failed = help.failed || part.failed;
-    mst_free(part.data);
-    if (failed) {
-        mst_free(help.data);
-        return NULL;
-    }
-    return help.data;
+    return help_finish(&page, &part);
 }
 
 /* ---- manifest ---- */

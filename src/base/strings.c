@@ -150,6 +150,38 @@ void mst_string_shell(mst_string *self, const char *text)
     mst_string_add(self, plain ? "" : "'");
 }
 
+void mst_string_roff(mst_string *self, const char *text)
+{
+    bool line_starts = self->size == 0 || self->text[self->size - 1] == '\n';
+    for (; *text != '\0'; text++) {
+        if (line_starts && (*text == '.' || *text == '\''))
+            mst_string_add(self, "\\&");
+        line_starts = *text == '\n';
+        switch (*text) {
+        case '\\':
+            mst_string_add(self, "\\e");
+            break;
+        case '-':
+            mst_string_add(self, "\\-");
+            break;
+        case '\'':
+            mst_string_add(self, "\\(aq");
+            break;
+        case '`':
+            mst_string_add(self, "\\(ga");
+            break;
+        case '^':
+            mst_string_add(self, "\\(ha");
+            break;
+        case '~':
+            mst_string_add(self, "\\(ti");
+            break;
+        default:
+            mst_string_addn(self, text, 1);
+        }
+    }
+}
+
 mst_status mst_string_save(const mst_string *self, const char *path)
 {
     mst_status st;

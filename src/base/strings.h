@@ -30,6 +30,8 @@ void mst_string_markdown(mst_string *self, const char *text);
 void mst_string_csv(mst_string *self, const char *text);
 /* The same for one word of a POSIX shell, quoted if necessary. */
 void mst_string_shell(mst_string *self, const char *text);
+/* The same for a manual page; text may have several lines. */
+void mst_string_roff(mst_string *self, const char *text);
 
 /* Writes the whole text to path ("-": standard output), which appears whole or not at all. MST_ENOMEM when
  * the string failed. */

@@ -426,7 +426,7 @@ static void test_help(void **state)
     assert_non_null(strstr(help, "  --name NAME        Name of the run.\n"));
     assert_non_null(strstr(help, "  --mode sync|async  How threads meet. (default: sync)\n"));
     assert_non_null(
-        strstr(help, "  --optimizer NAME   Rule. (one of sgd, momentum, adagrad, adam, ftrl) (default: "));
+        strstr(help, "  --optimizer NAME   Rule. (one of sgd, momentum, adagrad, adam, ftrl; default: "));
     size_t column = 0;
     for (const char *c = help; *c != '\0'; c++) {
         column = *c == '\n' ? 0 : column + 1;
