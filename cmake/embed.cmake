@@ -1,6 +1,6 @@
-# Writes OUT, a C file with the texts of web/ (contract: src/dash/routes.h). WEB: the folder; UPLOT: the folder of the
+# Writes OUT, a C file with the texts of web/ (contract: src/report/assets.h). WEB: the folder; UPLOT: the folder of the
 # npm package uplot, or empty.
-set(body "/* Generated from web/ by the build. */\n#include \"dash/routes.h\"\n\n")
+set(body "/* Generated from web/ by the build. */\n#include \"report/assets.h\"\n\n")
 set(rows "")
 set(count 0)
 
@@ -15,12 +15,12 @@ endfunction()
 
 file(READ ${WEB}/index.html text HEX)
 add(/ "text/html; charset=utf-8" "${text}")
-foreach(name dash.js plot.js)
+foreach(name plot.js page.js live.js)
   file(READ ${WEB}/${name} text HEX)
   add(/${name} "text/javascript; charset=utf-8" "${text}")
 endforeach()
-file(READ ${WEB}/dash.css text HEX)
-add(/dash.css "text/css; charset=utf-8" "${text}")
+file(READ ${WEB}/page.css text HEX)
+add(/page.css "text/css; charset=utf-8" "${text}")
 file(READ ${WEB}/icon.svg text HEX)
 add(/icon.svg "image/svg+xml" "${text}")
 

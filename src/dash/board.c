@@ -471,13 +471,23 @@ static json_t *texts_json(const mst_text_list *list)
     return json;
 }
 
+static json_t *phases_json(void)
+{
+    json_t *list = json_array();
+    for (int k = 0; k < MST_COSTS; k++)
+        json_array_append_new(list, json_pack("[s, i]", mst_cost_title((mst_cost_kind)k),
+                                              (int)mst_cost_colour((mst_cost_kind)k)));
+    return list;
+}
+
 json_t *mst_board_json(const mst_board *self)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    return json_pack("{s:o, s:o, s:s, s:f}", "notes", texts_json(&self->notes), "roots",
+    return json_pack("{s:o, s:o, s:s, s:f, s:o, s:o}", "notes", texts_json(&self->notes), "roots",
                      texts_json(&self->roots), "version", mst_version(), "now",
-                     (double)now.tv_sec + (double)now.tv_nsec * 1e-9);
+                     (double)now.tv_sec + (double)now.tv_nsec * 1e-9, "causes", mst_causes_json(), "phases",
+                     phases_json());
 }
 
 mst_board_run *mst_board_newest(const mst_board *self)

@@ -52,7 +52,8 @@ mst_status mst_board_update(mst_board *self);
 /* Everything about a run, as events. */
 void mst_board_snapshot(const mst_board_run *run, mst_string *out);
 
-/* {"notes": [...], "roots": [...], "version": ..., "now": seconds}; new reference or NULL. */
+/* {"notes": [...], "roots": [...], "version": ..., "now": seconds, "causes": [[name, title], ...], "phases":
+ * [[title, colour], ...]}; new reference or NULL. */
 json_t *mst_board_json(const mst_board *self);
 
 /* The live run that began last, or else the run that began last; NULL: there is none. */

@@ -5,15 +5,7 @@
 #define MST_DASH_ROUTES_H
 
 #include "dash/access.h"
-
-/* A file of web/, part of the binary. */
-typedef struct mst_asset {
-    const char *path, *type; /* as asked for: "/dash.js"; its content type */
-    const unsigned char *data;
-    size_t size;
-} mst_asset;
-extern const mst_asset mst_assets[]; /* ended by a path of NULL; made of web/ by the build */
-extern const bool mst_assets_uplot;  /* whether uPlot was there when this was built */
+#include "report/assets.h"
 
 typedef enum mst_route {
     MST_ROUTE_REFUSED, /* status and sentence */

@@ -19,38 +19,23 @@
 typedef enum load_unit { UNIT_CPU, UNIT_LEVEL, UNIT_RATE } load_unit;
 
 static const struct {
-    const char *title, *column, *second; /* second: added to it */
+    const char *column, *second; /* second: added to it */
     load_unit unit;
     bool spans; /* of spans.csv */
 } loads[MST_LOADS] = {
-    [MST_LOAD_HOST_CPU] = {"CPU", "cpu_user_s", "cpu_system_s", UNIT_CPU, false},
-    [MST_LOAD_HOST_MEMORY] = {"memory", "mem_used", NULL, UNIT_LEVEL, false},
-    [MST_LOAD_HOST_NET_IN] = {"network in", "net_in", NULL, UNIT_RATE, false},
-    [MST_LOAD_HOST_NET_OUT] = {"network out", "net_out", NULL, UNIT_RATE, false},
-    [MST_LOAD_HOST_DISK_READ] = {"disk read", "disk_read", NULL, UNIT_RATE, false},
-    [MST_LOAD_HOST_DISK_WRITE] = {"disk write", "disk_write", NULL, UNIT_RATE, false},
-    [MST_LOAD_CPU] = {"CPU", "proc_cpu_user_s", "proc_cpu_system_s", UNIT_CPU, false},
-    [MST_LOAD_MEMORY] = {"memory", "proc_rss", NULL, UNIT_LEVEL, false},
-    [MST_LOAD_MESSAGES_IN] = {"messages in", "bytes_in", NULL, UNIT_RATE, true},
-    [MST_LOAD_MESSAGES_OUT] = {"messages out", "bytes_out", NULL, UNIT_RATE, true},
-    [MST_LOAD_DISK_READ] = {"disk read", "proc_read", NULL, UNIT_RATE, false},
-    [MST_LOAD_DISK_WRITE] = {"disk write", "proc_write", NULL, UNIT_RATE, false},
+    [MST_LOAD_HOST_CPU] = {"cpu_user_s", "cpu_system_s", UNIT_CPU, false},
+    [MST_LOAD_HOST_MEMORY] = {"mem_used", NULL, UNIT_LEVEL, false},
+    [MST_LOAD_HOST_NET_IN] = {"net_in", NULL, UNIT_RATE, false},
+    [MST_LOAD_HOST_NET_OUT] = {"net_out", NULL, UNIT_RATE, false},
+    [MST_LOAD_HOST_DISK_READ] = {"disk_read", NULL, UNIT_RATE, false},
+    [MST_LOAD_HOST_DISK_WRITE] = {"disk_write", NULL, UNIT_RATE, false},
+    [MST_LOAD_CPU] = {"proc_cpu_user_s", "proc_cpu_system_s", UNIT_CPU, false},
+    [MST_LOAD_MEMORY] = {"proc_rss", NULL, UNIT_LEVEL, false},
+    [MST_LOAD_MESSAGES_IN] = {"bytes_in", NULL, UNIT_RATE, true},
+    [MST_LOAD_MESSAGES_OUT] = {"bytes_out", NULL, UNIT_RATE, true},
+    [MST_LOAD_DISK_READ] = {"proc_read", NULL, UNIT_RATE, false},
+    [MST_LOAD_DISK_WRITE] = {"proc_write", NULL, UNIT_RATE, false},
 };
-
-const char *mst_load_title(mst_load_kind kind)
-{
-    return loads[kind].title;
-}
-
-bool mst_load_is_cpu(mst_load_kind kind)
-{
-    return loads[kind].unit == UNIT_CPU;
-}
-
-bool mst_load_is_memory(mst_load_kind kind)
-{
-    return loads[kind].unit == UNIT_LEVEL;
-}
 
 /* ---- evaluations ---- */
 
@@ -242,6 +227,17 @@ const char *mst_cost_column(mst_cost_kind kind)
 #undef X
     };
     return columns[kind];
+}
+
+unsigned mst_cost_colour(mst_cost_kind kind)
+{
+    static const unsigned colours[MST_COSTS] = {
+        [MST_COST_READ] = 4,       [MST_COST_PREPARE] = 5, [MST_COST_COMPUTE] = 0,
+        [MST_COST_PULL_WAIT] = 1,  [MST_COST_PUSH] = 2,    [MST_COST_BARRIER_WAIT] = 7,
+        [MST_COST_APPLY] = 6,      [MST_COST_SERVE] = 3,   [MST_COST_EVALUATE] = 8,
+        [MST_COST_CHECKPOINT] = 9, [MST_COST_IDLE] = 10,
+    };
+    return colours[kind];
 }
 
 static double or_zero(double x)

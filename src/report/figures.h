@@ -35,10 +35,6 @@ typedef struct mst_loads {
     double seconds, training_seconds;
 } mst_loads;
 
-const char *mst_load_title(mst_load_kind kind);
-bool mst_load_is_cpu(mst_load_kind kind);
-bool mst_load_is_memory(mst_load_kind kind);
-
 /* Only lines whose interval ends within (from, to] count; NAN: no such limit. */
 mst_status mst_loads_of(const mst_run_data *run, const mst_process_data *process, double from, double to,
                         mst_loads *out);
@@ -79,6 +75,7 @@ typedef enum mst_cost_kind {
 } mst_cost_kind;
 const char *mst_cost_title(mst_cost_kind kind);
 const char *mst_cost_column(mst_cost_kind kind);
+unsigned mst_cost_colour(mst_cost_kind kind); /* that of the cause it belongs to, if there is one */
 
 typedef struct mst_costs {
     double seconds, thread_seconds; /* of the lines that count; of all threads together */

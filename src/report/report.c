@@ -418,10 +418,8 @@ static mst_status save_plot(void *arg, const char *group, const char *of, int ax
 {
     static const char *const axes[] = {"-time", "-steps", "-rows"};
     svg_job *job = arg;
-    mst_plot alone = *plot;
     mst_string out = {0};
-    alone.alone = true;
-    if (!mst_plot_has_points(&alone))
+    if (!mst_plot_has_points(plot))
         return MST_OK;
     char *path = mst_sprintf("%s/%s%s%s-%s%s.svg", job->folder, group, *of != '\0' ? "-" : "", of,
                              plot->title, axis >= 0 ? axes[axis] : "");
@@ -430,7 +428,7 @@ static mst_status save_plot(void *arg, const char *group, const char *of, int ax
     for (char *p = path + strlen(job->folder) + 1; *p != '\0'; p++)
         if (strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_", *p) == NULL)
             *p = '-';
-    mst_plot_draw(&alone, "", &out);
+    mst_plot_svg(plot, &out);
     mst_status st = mst_string_save(&out, path);
     job->n += st == MST_OK;
     mst_string_fini(&out);

@@ -4,9 +4,9 @@
 
 #include "report/figures.h"
 #include "report/history_read.h"
+#include "report/plot.h"
 #include "report/report.h"
 #include "report/sheet.h"
-#include "report/svg.h"
 
 struct mst_report {
     mst_run_data *const *runs;
@@ -55,15 +55,5 @@ void mst_report_summary(const mst_report *self, size_t run, mst_string *out);
 /* Of several runs: the fastest, the most accurate, the bottlenecks; nothing of one run (comparison.c). */
 void mst_report_comparison(const mst_report *self, mst_string *out);
 void mst_report_title(const mst_report *self, mst_string *out);
-
-/* ---- pages (html.c) ---- */
-
-/* Up to the heading: the policy, styles, title. And the script at the end. */
-void mst_page_begin(const char *title, mst_string *out);
-void mst_page_end(mst_string *out);
-/* A command line, broken between options. */
-void mst_page_command(const char *command, mst_string *out);
-
-extern const char mst_report_style[], mst_report_script[];
 
 #endif

@@ -29,7 +29,7 @@ typedef struct canvas {
 static void clear(canvas *c)
 {
     for (size_t i = 0; i < c->n_series; i++)
-        mst_points_fini(&c->series[i].points);
+        mst_series_fini(&c->series[i]);
     for (size_t i = 0; i < c->n_texts; i++)
         mst_free(c->texts[i]);
     c->n_series = c->n_marks = c->n_lanes = c->n_texts = 0;
@@ -69,12 +69,12 @@ static mst_status add_series(canvas *c, size_t run, const char *what, unsigned p
         .label = label,
         .points = *points,
         .run = (unsigned)run,
-        .colour = (unsigned)(alone ? part : run) % MST_SVG_COLOURS,
-        .dashed = alone ? false : part > 0 || run >= MST_SVG_COLOURS,
+        .colour = (unsigned)(alone ? part : run) % MST_PLOT_COLOURS,
+        .dashed = alone ? false : part > 0 || run >= MST_PLOT_COLOURS,
         .dots = dots,
     };
     *points = (mst_points){0};
-    return MST_OK;
+    return mst_series_reduce(&c->series[c->n_series - 1]);
 }
 
 /* A plot of nothing but zeros says nothing. */
@@ -100,9 +100,8 @@ static mst_status add_mark(canvas *c, mst_mark_kind kind, double from, double to
                                         .from = from,
                                         .to = to,
                                         .text = text,
-                                        .run = (unsigned)run,
                                         .lane = (unsigned)c->n_lanes,
-                                        .colour = (unsigned)(run % MST_SVG_COLOURS)};
+                                        .colour = (unsigned)(run % MST_PLOT_COLOURS)};
     return MST_OK;
 }
 
@@ -196,7 +195,6 @@ static mst_status draw_curve(canvas *c, size_t k, mst_axis axis)
                      .y_label = curves[k].title,
                      .x_unit = axis == MST_AXIS_TIME ? MST_FIGURE_SECONDS : MST_FIGURE_COUNT,
                      .y_unit = curves[k].unit,
-                     .zero_x = true,
                      .series = c->series,
                      .n_series = c->n_series,
                      .marks = c->marks,
@@ -293,7 +291,6 @@ static mst_status draw_use(canvas *c, size_t k, const char *of, bool host)
                      .x_unit = MST_FIGURE_SECONDS,
                      .y_unit = uses[k].unit,
                      .zero = true,
-                     .zero_x = true,
                      .series = c->series,
                      .n_series = c->n_series,
                      .marks = c->marks,

@@ -118,20 +118,13 @@ mst_status mst_report_sheet_verdict(const mst_report *self, mst_sheet *out)
         .key = "verdict",
         .note = "Computing includes preparing rows, sending and applying, but not waiting for a core."};
     mst_sheet_column_add(out, "run", "run", false);
-    mst_sheet_column_add(out, "", "bar", false);
     for (int k = 0; k < MST_BOTTLENECKS; k++)
         mst_sheet_part_add(out, mst_bottleneck_title((mst_bottleneck)k),
-                           mst_bottleneck_name((mst_bottleneck)k), (unsigned)k + 1);
+                           mst_bottleneck_name((mst_bottleneck)k), (unsigned)k);
     for (size_t i = 0; i < self->n; i++) {
-        const char *titles[MST_BOTTLENECKS];
-        mst_string bar = {0};
         if (!self->verdicts[i].known)
             continue;
-        for (int k = 0; k < MST_BOTTLENECKS; k++)
-            titles[k] = mst_bottleneck_title((mst_bottleneck)k);
         mst_sheet_text(out, self->labels[i]);
-        mst_bar_draw(self->verdicts[i].shares, titles, NULL, MST_BOTTLENECKS, &bar);
-        mst_sheet_raw(out, &bar);
         for (int k = 0; k < MST_BOTTLENECKS; k++)
             mst_sheet_percent(out, self->verdicts[i].shares[k]);
     }
@@ -227,13 +220,6 @@ mst_status mst_report_sheet_cost(const mst_report *self, mst_sheet *out)
     return finish(out);
 }
 
-/* The colours of phases: those of the bottleneck that they belong to, where there is one. */
-static const unsigned cost_parts[MST_COSTS] = {
-    [MST_COST_READ] = 4,     [MST_COST_PREPARE] = 5,      [MST_COST_COMPUTE] = 0, [MST_COST_PULL_WAIT] = 1,
-    [MST_COST_PUSH] = 2,     [MST_COST_BARRIER_WAIT] = 7, [MST_COST_APPLY] = 6,   [MST_COST_SERVE] = 3,
-    [MST_COST_EVALUATE] = 8, [MST_COST_CHECKPOINT] = 9,   [MST_COST_IDLE] = 10,
-};
-
 mst_status mst_report_sheet_phases(const mst_report *self, mst_sheet *out)
 {
     *out =
@@ -242,30 +228,20 @@ mst_status mst_report_sheet_phases(const mst_report *self, mst_sheet *out)
                     .note = "Of the time of the threads that train or serve; evaluation by a thread of its "
                             "own, which they wait for or train beside, is no part of it."};
     mst_sheet_column_add(out, "process", "process", false);
-    mst_sheet_column_add(out, "", "bar", false);
     mst_sheet_column_add(out, "thread time", "thread_s", true);
     for (int k = 0; k < MST_COSTS; k++)
         mst_sheet_part_add(out, mst_cost_title((mst_cost_kind)k), mst_cost_column((mst_cost_kind)k),
-                           cost_parts[k] + 1);
+                           mst_cost_colour((mst_cost_kind)k));
     for (size_t i = 0; i < self->n; i++)
         for (size_t p = 0; p < self->runs[i]->n_processes; p++) {
-            const char *titles[MST_COSTS];
-            double shares[MST_COSTS];
-            mst_string bar = {0};
             mst_costs c;
             mst_costs_of(self->runs[i]->processes[p], NAN, NAN, &c);
             if (c.thread_seconds <= 0)
                 continue;
-            for (int k = 0; k < MST_COSTS; k++) {
-                titles[k] = mst_cost_title((mst_cost_kind)k);
-                shares[k] = c.phase[k] / c.thread_seconds;
-            }
             name_row(self, out, i, self->runs[i]->processes[p]->name);
-            mst_bar_draw(shares, titles, cost_parts, MST_COSTS, &bar);
-            mst_sheet_raw(out, &bar);
             mst_sheet_seconds(out, c.thread_seconds);
             for (int k = 0; k < MST_COSTS; k++)
-                mst_sheet_percent(out, shares[k]);
+                mst_sheet_percent(out, c.phase[k] / c.thread_seconds);
         }
     return finish(out);
 }

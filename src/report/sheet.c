@@ -7,10 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/figure.h"
-
-#define LONG   32  /* characters of a cell that gets room to wrap */
-#define MIDDLE 14  /* ... that is not narrowed to a word a line */
-#define WIDE   180 /* characters of a line */
+#include "base/utf8.h"
 
 void mst_sheet_fini(mst_sheet *self)
 {
@@ -28,30 +25,30 @@ void mst_sheet_column_add(mst_sheet *self, const char *title, const char *key, b
         self->failed = true;
 }
 
-void mst_sheet_part_add(mst_sheet *self, const char *title, const char *key, unsigned part)
+void mst_sheet_part_add(mst_sheet *self, const char *title, const char *key, unsigned colour)
 {
     mst_sheet_column_add(self, title, key, true);
-    self->columns[self->n_columns - 1].part = part;
+    self->columns[self->n_columns - 1].part = colour + 1;
 }
 
-static void add(mst_sheet *self, char *text, double value, bool raw)
+static void sheet_add(mst_sheet *self, char *text, double value)
 {
     if (text == NULL || !mst_grow(&self->cells, &self->capacity, self->n_cells + 1, sizeof *self->cells)) {
         mst_free(text);
         self->failed = true;
         return;
     }
-    self->cells[self->n_cells++] = (mst_cell){text, value, raw};
+    self->cells[self->n_cells++] = (mst_cell){text, value};
 }
 
 void mst_sheet_text(mst_sheet *self, const char *text)
 {
-    add(self, mst_strdup(text != NULL ? text : ""), NAN, false);
+    sheet_add(self, mst_strdup(text != NULL ? text : ""), NAN);
 }
 
 void mst_sheet_value(mst_sheet *self, double value, const char *text)
 {
-    add(self, mst_strdup(isnan(value) ? "" : text), value, false);
+    sheet_add(self, mst_strdup(isnan(value) ? "" : text), value);
 }
 
 static void sheet_figure(mst_sheet *self, mst_figure_unit unit, double value)
@@ -96,12 +93,6 @@ void mst_sheet_precise(mst_sheet *self, double share)
     mst_sheet_value(self, share, mst_figure_precise(share, text));
 }
 
-void mst_sheet_raw(mst_sheet *self, mst_string *html)
-{
-    add(self, html->failed ? NULL : mst_strdup(html->text != NULL ? html->text : ""), NAN, true);
-    mst_string_fini(html);
-}
-
 size_t mst_sheet_rows(const mst_sheet *self)
 {
     return self->n_columns > 0 ? self->n_cells / self->n_columns : 0;
@@ -109,13 +100,17 @@ size_t mst_sheet_rows(const mst_sheet *self)
 
 /* ---- writing ---- */
 
-static bool is_bar(const mst_sheet *self, size_t column)
+/* Text that need not be UTF-8. */
+static json_t *sheet_string(const char *text)
 {
-    return self->n_cells > column && self->cells[column].raw;
+    char *clean = mst_utf8_clean(text);
+    json_t *string = clean != NULL ? json_string(clean) : NULL;
+    mst_free(clean);
+    return string;
 }
 
-/* Something stands in the column. */
-static bool is_shown(const mst_sheet *self, size_t column)
+/* Whether any cell of the column has text. */
+static bool sheet_is_shown(const mst_sheet *self, size_t column)
 {
     for (size_t i = column; i < self->n_cells; i += self->n_columns)
         if (self->cells[i].text[0] != '\0' && strcmp(self->cells[i].text, MST_FIGURE_NONE) != 0)
@@ -123,75 +118,37 @@ static bool is_shown(const mst_sheet *self, size_t column)
     return column == 0;
 }
 
-bool mst_sheet_is_wide(const mst_sheet *self)
+json_t *mst_sheet_block(const mst_sheet *self)
 {
-    size_t sum = 0;
+    json_t *columns = json_array(), *rows = json_array();
     for (size_t c = 0; c < self->n_columns; c++) {
-        size_t most = 0;
-        if (!is_shown(self, c) || is_bar(self, c))
+        const mst_sheet_column *column = &self->columns[c];
+        if (!sheet_is_shown(self, c))
             continue;
-        for (size_t i = c; i < self->n_cells; i += self->n_columns) {
-            size_t n = strlen(self->cells[i].text);
-            most = n > most ? n : most;
-        }
-        sum += (most < LONG ? most : LONG) + 3;
+        json_t *json = json_pack("{s:s, s:b}", "title", column->title, "number", (int)column->number);
+        if (column->part > 0 && json != NULL)
+            json_object_set_new(json, "part", json_integer(column->part - 1));
+        json_array_append_new(columns, json);
     }
-    return sum > WIDE;
-}
-
-static void add_heading(const mst_sheet_column *c, mst_string *out)
-{
-    mst_string_format(out, "<th scope=\"col\"%s>", c->number ? " class=\"n\"" : "");
-    if (c->part > 0)
-        mst_string_format(
-            out,
-            "<svg class=\"part\" viewBox=\"0 0 10 10\" aria-hidden=\"true\"><rect class=\"p%u\" "
-            "width=\"10\" height=\"10\" rx=\"2\"/></svg>",
-            (c->part - 1) % 11);
-    mst_string_html(out, c->title);
-    mst_string_add(out, "</th>");
-}
-
-void mst_sheet_html(const mst_sheet *self, mst_string *out)
-{
-    out->failed = out->failed || self->failed;
-    mst_string_add(out, "<div class=\"scroll\"><table><thead><tr>");
-    for (size_t c = 0; c < self->n_columns; c++)
-        if (is_shown(self, c))
-            add_heading(&self->columns[c], out);
-    mst_string_add(out, "</tr></thead><tbody>\n");
-    for (size_t i = 0; i < mst_sheet_rows(self) * self->n_columns; i++) {
-        size_t c = i % self->n_columns;
-        mst_string_add(out, c == 0 ? "<tr>" : "");
-        if (is_shown(self, c)) {
-            mst_string_format(out, "<%s%s>", c == 0 ? "th scope=\"row\"" : "td",
-                              self->columns[c].number                ? " class=\"n\""
-                              : is_bar(self, c)                      ? " class=\"barcell\""
-                              : strlen(self->cells[i].text) > LONG   ? " class=\"long\""
-                              : strlen(self->cells[i].text) > MIDDLE ? " class=\"mid\""
-                                                                     : "");
-            if (self->cells[i].raw)
-                mst_string_add(out, self->cells[i].text);
-            else
-                mst_string_html(out, self->cells[i].text);
-            mst_string_add(out, c == 0 ? "</th>" : "</td>");
+    for (size_t r = 0; r < mst_sheet_rows(self); r++) {
+        json_t *row = json_array();
+        for (size_t c = 0; c < self->n_columns; c++) {
+            const mst_cell *cell = &self->cells[r * self->n_columns + c];
+            json_t *text = sheet_is_shown(self, c) ? sheet_string(cell->text) : NULL;
+            if (text != NULL && self->columns[c].part > 0)
+                text = json_pack("[o, f]", text, isfinite(cell->value) ? cell->value : 0);
+            if (text != NULL)
+                json_array_append_new(row, text);
         }
-        mst_string_add(out, c + 1 == self->n_columns ? "</tr>\n" : "");
+        json_array_append_new(rows, row);
     }
-    mst_string_add(out, "</tbody></table></div>\n");
-}
-
-void mst_sheet_section(const mst_sheet *self, int level, mst_string *out)
-{
-    if (mst_sheet_rows(self) == 0)
-        return;
-    mst_string_format(out, "<section%s>\n", mst_sheet_is_wide(self) ? " class=\"wide\"" : "");
-    if (level > 0)
-        mst_string_format(out, "<h%d>%s</h%d>\n", level, self->title, level);
-    if (self->note != NULL)
-        mst_string_format(out, "<p class=\"note\">%s</p>\n", self->note);
-    mst_sheet_html(self, out);
-    mst_string_add(out, "</section>\n");
+    json_t *block = json_pack("{s:s, s:s*, s:o, s:o}", "kind", "table", "note", self->note, "columns",
+                              columns, "rows", rows);
+    if (self->failed) {
+        json_decref(block);
+        return NULL;
+    }
+    return block;
 }
 
 void mst_sheet_markdown(const mst_sheet *self, mst_string *out)
@@ -199,17 +156,17 @@ void mst_sheet_markdown(const mst_sheet *self, mst_string *out)
     out->failed = out->failed || self->failed;
     mst_string_add(out, "|");
     for (size_t c = 0; c < self->n_columns; c++)
-        if (!is_bar(self, c) && is_shown(self, c))
+        if (sheet_is_shown(self, c))
             mst_string_format(out, " %s |", self->columns[c].title);
     mst_string_add(out, "\n|");
     for (size_t c = 0; c < self->n_columns; c++)
-        if (!is_bar(self, c) && is_shown(self, c))
+        if (sheet_is_shown(self, c))
             mst_string_add(out, self->columns[c].number ? "---:|" : "---|");
     mst_string_add(out, "\n");
     for (size_t i = 0; i < mst_sheet_rows(self) * self->n_columns; i++) {
         size_t c = i % self->n_columns;
         mst_string_add(out, c == 0 ? "|" : "");
-        if (!is_bar(self, c) && is_shown(self, c)) {
+        if (sheet_is_shown(self, c)) {
             mst_string_add(out, " ");
             mst_string_markdown(out, self->cells[i].text);
             mst_string_add(out, " |");
@@ -225,8 +182,6 @@ void mst_sheet_csv(const mst_sheet *self, mst_string *out)
     for (size_t r = 0; r < mst_sheet_rows(self); r++) {
         const mst_cell *row = self->cells + r * self->n_columns;
         for (size_t c = 1; c < self->n_columns; c++) {
-            if (row[c].raw)
-                continue;
             mst_string_csv(out, self->key);
             mst_string_add(out, ",");
             mst_string_csv(out, row[0].text);
@@ -250,8 +205,6 @@ json_t *mst_sheet_json(const mst_sheet *self)
         bool fine = row != NULL && !self->failed;
         for (size_t c = 0; fine && c < self->n_columns; c++) {
             const mst_cell *cell = &self->cells[r * self->n_columns + c];
-            if (cell->raw)
-                continue;
             json_t *value = isfinite(cell->value)     ? json_real(cell->value)
                             : self->columns[c].number ? json_null()
                                                       : json_string(cell->text);
@@ -271,9 +224,10 @@ json_t *mst_sheet_json(const mst_sheet *self)
 /* ---- the tables of a report ---- */
 
 /* Makes one after the other and puts each where it belongs. */
-typedef mst_status put_fn(const mst_sheet *sheet, const char *name, void *arg);
+typedef mst_status sheet_put_fn(const mst_sheet *sheet, const char *name, void *arg);
 
-static mst_status each(const mst_sheet_maker *makers, size_t n, const void *report, put_fn *put, void *arg)
+static mst_status sheets_each(const mst_sheet_maker *makers, size_t n, const void *report, sheet_put_fn *put,
+                              void *arg)
 {
     for (size_t i = 0; i < n; i++) {
         mst_sheet sheet = {0};
@@ -286,7 +240,7 @@ static mst_status each(const mst_sheet_maker *makers, size_t n, const void *repo
     return MST_OK;
 }
 
-static mst_status put_markdown(const mst_sheet *sheet, const char *name, void *arg)
+static mst_status sheet_put_markdown(const mst_sheet *sheet, const char *name, void *arg)
 {
     mst_string *out = arg;
     (void)name;
@@ -299,14 +253,14 @@ static mst_status put_markdown(const mst_sheet *sheet, const char *name, void *a
     return MST_OK;
 }
 
-static mst_status put_csv(const mst_sheet *sheet, const char *name, void *arg)
+static mst_status sheet_put_csv(const mst_sheet *sheet, const char *name, void *arg)
 {
     (void)name;
     mst_sheet_csv(sheet, arg);
     return MST_OK;
 }
 
-static mst_status put_json(const mst_sheet *sheet, const char *name, void *arg)
+static mst_status sheet_put_json(const mst_sheet *sheet, const char *name, void *arg)
 {
     if (json_object_set_new(arg, name, mst_sheet_json(sheet)) != 0)
         return mst_fail_memory();
@@ -315,15 +269,15 @@ static mst_status put_json(const mst_sheet *sheet, const char *name, void *arg)
 
 mst_status mst_sheets_markdown(const mst_sheet_maker *makers, size_t n, const void *report, mst_string *out)
 {
-    return each(makers, n, report, put_markdown, out);
+    return sheets_each(makers, n, report, sheet_put_markdown, out);
 }
 
 mst_status mst_sheets_csv(const mst_sheet_maker *makers, size_t n, const void *report, mst_string *out)
 {
-    return each(makers, n, report, put_csv, out);
+    return sheets_each(makers, n, report, sheet_put_csv, out);
 }
 
 mst_status mst_sheets_json(const mst_sheet_maker *makers, size_t n, const void *report, json_t *into)
 {
-    return each(makers, n, report, put_json, into);
+    return sheets_each(makers, n, report, sheet_put_json, into);
 }

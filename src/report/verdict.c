@@ -98,6 +98,15 @@ const char *mst_bottleneck_title(mst_bottleneck kind)
     return titles[kind];
 }
 
+json_t *mst_causes_json(void)
+{
+    json_t *list = json_array();
+    for (int k = 0; k < MST_BOTTLENECKS; k++)
+        json_array_append_new(list, json_pack("[s, s]", mst_bottleneck_name((mst_bottleneck)k),
+                                              mst_bottleneck_title((mst_bottleneck)k)));
+    return list;
+}
+
 /* ---- rules 1 to 4: a worker's own time ---- */
 
 /* What evaluation takes beyond the typical worker's own part of it comes off idle time, then waits. */

@@ -29,6 +29,8 @@ typedef enum mst_bottleneck {
 } mst_bottleneck;
 const char *mst_bottleneck_name(mst_bottleneck kind); /* "none" too */
 const char *mst_bottleneck_title(mst_bottleneck kind);
+/* [[name, title], ...] in the order of their colours on the page; new reference or NULL. */
+json_t *mst_causes_json(void);
 
 #define MST_EVIDENCE_MAX 20
 #define MST_ADVICE_MAX   6

@@ -5,8 +5,9 @@
  * (sweep_cells.c) mst_sweep_load, save   SWEEP/sweep.json: how far it is (sweep_state.c) mst_sweep_report_*
  * what came out (sweep_report.h)
  *
- * Starting processes is the command's business (launch/sweep_runs.h); nothing here runs or prints anything. The
- * runs' own folders decide what is finished: sweep.json remembers only what they do not say. One thread. */
+ * Starting processes is the command's business (launch/sweep_runs.h); nothing here runs or prints anything.
+ * The runs' own folders decide what is finished: sweep.json remembers only what they do not say. One thread.
+ */
 #ifndef MST_SWEEP_SWEEP_H
 #define MST_SWEEP_SWEEP_H
 

@@ -19,12 +19,6 @@ static const char *config_name(const mst_sweep_report *self, size_t config)
     return self->sweep->cells[self->configs[config].first].config;
 }
 
-/* X of the best configurations. */
-typedef struct best {
-    size_t config; /* n_configs: there is none */
-    char sentence[640];
-} best;
-
 static void spread_text(const mst_stat *s, char *out, size_t size)
 {
     if (s->n > 1)
@@ -33,7 +27,7 @@ static void spread_text(const mst_stat *s, char *out, size_t size)
         out[0] = '\0';
 }
 
-static void find_fastest(const mst_sweep_report *self, best *out)
+static void find_fastest(const mst_sweep_report *self, mst_sweep_choice *out)
 {
     char a[40], more[40];
     out->config = self->has_target ? mst_sweep_best(self, MST_SWEEP_TARGET, false) : self->n_configs;
@@ -47,7 +41,7 @@ static void find_fastest(const mst_sweep_report *self, best *out)
 }
 
 /* By the metric of the file, or the loss. */
-static void find_best_quality(const mst_sweep_report *self, best *out)
+static void find_best_quality(const mst_sweep_report *self, mst_sweep_choice *out)
 {
     char more[40], value[48], beside[48] = "";
     bool target = strcmp(self->metric_name, "target_s") == 0, loss = target && !self->metric_given;
@@ -71,7 +65,7 @@ static void find_best_quality(const mst_sweep_report *self, best *out)
              config_name(self, out->config), value, beside, more);
 }
 
-static void find_quickest(const mst_sweep_report *self, best *out)
+static void find_quickest(const mst_sweep_report *self, mst_sweep_choice *out)
 {
     char a[40], b[40], more[40];
     out->config = mst_sweep_best(self, MST_SWEEP_SPEED, true);
@@ -87,8 +81,7 @@ static void find_quickest(const mst_sweep_report *self, best *out)
              self->jobs > 1 ? "; runs shared the machine" : "");
 }
 
-#define N_BEST 3
-static void find_best(const mst_sweep_report *self, best out[N_BEST])
+void mst_sweep_choices(const mst_sweep_report *self, mst_sweep_choice out[MST_SWEEP_CHOICES])
 {
     out[1].config = out[2].config = self->n_configs;
     find_fastest(self, &out[0]);
@@ -100,12 +93,12 @@ static void find_best(const mst_sweep_report *self, best out[N_BEST])
 
 void mst_sweep_report_best(const mst_sweep_report *self, mst_string *out)
 {
-    best all[N_BEST];
+    mst_sweep_choice all[MST_SWEEP_CHOICES];
     const char *why = json_string_value(json_object_get(self->sweep->search, "why"));
-    find_best(self, all);
+    mst_sweep_choices(self, all);
     if (why != NULL)
         mst_string_format(out, "Search: %s.\n", why);
-    for (size_t i = 0; i < N_BEST; i++) {
+    for (size_t i = 0; i < MST_SWEEP_CHOICES; i++) {
         if (all[i].config == self->n_configs)
             continue;
         mst_string_format(out, "%s.\n  ", all[i].sentence);
@@ -167,7 +160,7 @@ static void add_candidates(const mst_sweep_report *self, size_t total, mst_strin
         mst_string_format(out, ", %zu failed", failed);
 }
 
-static void add_counts(const mst_sweep_report *self, mst_string *out)
+void mst_sweep_counts(const mst_sweep_report *self, mst_string *out)
 {
     size_t counts[MST_CELL_SKIPPED + 1];
     mst_sweep_count(self->sweep, counts);
@@ -219,108 +212,18 @@ static mst_status finish(const mst_string *out)
     return out->failed ? mst_fail_memory() : MST_OK;
 }
 
-typedef mst_status sheet_fn(const mst_sweep_report *self, mst_sheet *out);
-
-static mst_status add_sheet(const mst_sweep_report *self, sheet_fn *make, mst_string *out)
-{
-    mst_sheet sheet = {0};
-    mst_status st = make(self, &sheet);
-    if (st == MST_OK)
-        mst_sheet_section(&sheet, 2, out);
-    mst_sheet_fini(&sheet);
-    return st;
-}
-
-/* ---- HTML ---- */
-
-static void add_text(mst_string *out, const char *before, const char *text, const char *after)
-{
-    mst_string_add(out, before);
-    mst_string_html(out, text);
-    mst_string_add(out, after);
-}
-
-static void add_best(const mst_sweep_report *self, mst_string *out)
-{
-    best all[N_BEST];
-    const char *why = json_string_value(json_object_get(self->sweep->search, "why"));
-    find_best(self, all);
-    if (why != NULL)
-        add_text(out, "<p class=\"verdict fine\">", why, ".</p>\n");
-    for (size_t i = 0; i < N_BEST; i++) {
-        mst_string command = {0};
-        if (all[i].config == self->n_configs)
-            continue;
-        bool decides = i == (strcmp(self->metric_name, "target_s") == 0 ? 0 : 1);
-        add_text(out, decides ? "<p class=\"verdict fine\">" : "<p>", all[i].sentence, ".</p>\n");
-        mst_sweep_command(&self->sweep->cells[self->configs[all[i].config].first], &command);
-        mst_page_command(command.text != NULL ? command.text : "", out);
-        out->failed = out->failed || command.failed;
-        mst_string_fini(&command);
-    }
-}
-
-static void add_spec(const mst_sweep_report *self, mst_string *out)
-{
-    char *text = json_dumps(self->sweep->spec, JSON_INDENT(1));
-    mst_string command = {0};
-    mst_string_add(out, "<h2>How to reproduce it</h2>\n");
-    mst_string_add(&command, "muster sweep ");
-    mst_string_shell(&command, self->sweep->file);
-    mst_string_add(&command, self->sweep->search != NULL ? " --auto" : "");
-    mst_page_command(command.text != NULL ? command.text : "", out);
-    add_text(out, "<p>Every run has a folder of its own in ", self->sweep->folder,
-             "/runs, for <code>muster report</code> and TensorBoard.</p>\n");
-    if (text != NULL)
-        add_text(out, "<details class=\"raw\"><summary>the file, in normal form</summary><pre><code>", text,
-                 "</code></pre></details>\n");
-    mst_string_fini(&command);
-    free(text); /* jansson's allocation */
-}
-
-mst_status mst_sweep_report_html(const mst_sweep_report *self, mst_string *out)
-{
-    char now[21];
-    mst_string text = {0};
-    const char *slash = strrchr(self->sweep->folder, '/');
-    mst_string_format(&text, "Sweep %s", slash != NULL && slash[1] != '\0' ? slash + 1 : self->sweep->folder);
-    mst_page_begin(text.text != NULL ? text.text : "", out);
-    mst_string_fini(&text);
-    add_counts(self, &text);
-    add_text(out, "<p class=\"sub\">", text.text, "</p>\n");
-    mst_string_fini(&text);
-    add_best(self, out);
-    TRY(add_sheet(self, mst_sweep_sheet_search, out));
-    TRY(add_sheet(self, mst_sweep_sheet_results, out));
-    mst_string_add(out,
-                   "<div class=\"tools\"><span class=\"set\">y axis <button data-y=\"lin\" "
-                   "aria-pressed=\"true\">linear</button><button data-y=\"log\" aria-pressed=\"false\">log"
-                   "</button></span></div>\n");
-    TRY(mst_sweep_plots_html(self, out));
-    TRY(add_sheet(self, mst_sweep_sheet_workload, out));
-    TRY(add_sheet(self, mst_sweep_sheet_resources, out));
-    TRY(add_sheet(self, mst_sweep_sheet_problems, out));
-    TRY(add_sheet(self, mst_sweep_sheet_left_out, out));
-    add_spec(self, out);
-    mst_wall_time(now);
-    mst_string_format(out, "<footer>Written by muster %s at %s; the page needs no network.</footer>\n",
-                      mst_version(), now);
-    mst_page_end(out);
-    return finish(out);
-}
-
 /* ---- Markdown, CSV, JSON ---- */
 
 mst_status mst_sweep_report_markdown(const mst_sweep_report *self, mst_string *out)
 {
-    best all[N_BEST];
+    mst_sweep_choice all[MST_SWEEP_CHOICES];
     mst_string text = {0};
     const char *why = json_string_value(json_object_get(self->sweep->search, "why"));
-    find_best(self, all);
+    mst_sweep_choices(self, all);
     mst_string_add(out, "# Sweep ");
     mst_string_markdown(out, self->sweep->folder);
     mst_string_add(out, "\n\n");
-    add_counts(self, &text);
+    mst_sweep_counts(self, &text);
     mst_string_markdown(out, text.text);
     mst_string_fini(&text);
     mst_string_add(out, "\n\n");
@@ -328,7 +231,7 @@ mst_status mst_sweep_report_markdown(const mst_sweep_report *self, mst_string *o
         mst_string_markdown(out, why);
         mst_string_add(out, ".\n\n");
     }
-    for (size_t i = 0; i < N_BEST; i++) {
+    for (size_t i = 0; i < MST_SWEEP_CHOICES; i++) {
         if (all[i].config == self->n_configs)
             continue;
         mst_string_markdown(out, all[i].sentence);
@@ -414,10 +317,10 @@ json_t *mst_sweep_report_json(const mst_sweep_report *self)
 {
     json_t *root =
         json_pack("{s:s, s:s, s:[]}", "folder", self->sweep->folder, "metric", self->metric_name, "best");
-    best all[N_BEST];
+    mst_sweep_choice all[MST_SWEEP_CHOICES];
     bool fine = root != NULL && mst_sheets_json(sheets, N_SHEETS, self, root) == MST_OK;
-    find_best(self, all);
-    for (size_t i = 0; fine && i < N_BEST; i++) {
+    mst_sweep_choices(self, all);
+    for (size_t i = 0; fine && i < MST_SWEEP_CHOICES; i++) {
         mst_string command = {0};
         if (all[i].config == self->n_configs)
             continue;

@@ -3,7 +3,10 @@
 #define MST_SWEEP_SWEEP_REPORT_IMPL_H
 
 #include "base/figure.h"
-#include "report/report_impl.h"
+#include "report/figures.h"
+#include "report/page.h"
+#include "report/sheet.h"
+#include "report/verdict.h"
 #include "sweep/halving.h"
 #include "sweep/sweep_report.h"
 
@@ -95,6 +98,17 @@ mst_figure_unit mst_sweep_metric_unit(const mst_sweep_report *self);
 /* The best by the metric; of a search, what it found. n_configs: none. */
 size_t mst_sweep_winner(const mst_sweep_report *self);
 
+/* One of the best configurations, and the sentence about it. */
+typedef struct mst_sweep_choice {
+    size_t config; /* n_configs: there is none */
+    char sentence[640];
+} mst_sweep_choice;
+#define MST_SWEEP_CHOICES 3 /* the shortest time to the target, the best by the metric, the most rows/s */
+void mst_sweep_choices(const mst_sweep_report *self, mst_sweep_choice out[MST_SWEEP_CHOICES]);
+
+/* A sentence: the number of configurations and runs, and how long a run is. */
+void mst_sweep_counts(const mst_sweep_report *self, mst_string *out);
+
 /* ---- tables (sweep_tables.c) ---- */
 
 /* X(name): in the order of the report. */
@@ -108,10 +122,5 @@ size_t mst_sweep_winner(const mst_sweep_report *self);
 #define X(name) mst_status mst_sweep_sheet_##name(const mst_sweep_report *self, mst_sheet *out);
 MST_SWEEP_SHEETS(X)
 #undef X
-
-/* ---- plots (sweep_plots.c) ---- */
-
-/* Sections of plots against every numeric option in which configurations differ. */
-mst_status mst_sweep_plots_html(const mst_sweep_report *self, mst_string *out);
 
 #endif

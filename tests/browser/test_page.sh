@@ -1,4 +1,4 @@
-# The page of muster dash in a real browser without a screen. Needs node, npm and Chromium, and playwright-core from npm;
+# The page in a real browser without a screen: reports as files, then muster dash. Needs node, npm and Chromium, and playwright-core from npm;
 # where one is missing the test is skipped and says which. MUSTER_SHOTS=FOLDER keeps pictures of the page.
 here=$(realpath "$(dirname "$0")")
 . "$here/../cli/common.sh"
@@ -25,6 +25,44 @@ trap stop EXIT
 expect 0 data gen criteo --rows 8000 --features 20000 --out train.cache
 expect 0 data gen criteo --rows 1000 --features 20000 --seed 2 --out test.cache
 expect 0 train train.cache --test test.cache --run runs/done --epochs 20 --eval-every '1 epoch' --quiet
+
+# ---- reports ----
+cp -r runs/done 'one <img src=x>'
+expect 0 report 'one <img src=x>' --out one.html
+several=()
+for i in $(seq 41); do
+  several+=(runs/done)
+done
+expect 0 report "${several[@]}" --out several.html
+cat >small.yaml <<'Y'
+files: train.cache
+for: {rows: 8k}
+train: {test: test.cache}
+grid:
+  mode: [sync, async]
+  workers: [2]
+  batch: [100, 1000]
+repeats: 2
+Y
+expect 0 sweep small.yaml
+cp -r runs/done long
+python3 - <<'P'
+import math, random
+names = open("long/metrics.csv").readline().strip().split(",")
+with open("long/metrics.csv", "a") as f:
+    for i in range(100000):
+        row = {"step": 2000 + i, "rows": 200000 + 100 * i, "epoch": 20, "train_seconds": 10 + i * 0.1, "train_loss": 0.3 + 0.2 * math.exp(-i / 20000) + random.random() * 0.1}
+        print(",".join(str(row.get(n, "")) for n in names), file=f)
+P
+expect 0 report long --out long.html
+[ "$(stat -c %s long.html)" -lt 1000000 ] || fail "the report of a long run is large"
+cp "$here"/*.mjs .
+uplot=yes
+! "$muster" list | grep -q 'no uPlot' || uplot=
+[ -z "${MUSTER_SHOTS:-}" ] || mkdir -p "$MUSTER_SHOTS"
+UPLOT=$uplot CHROMIUM=$chromium node report.mjs || fail "a report is not right"
+
+# ---- live ----
 "$muster" launch --servers 1 --workers 2 --logs none -- train train.cache --test test.cache --run 'runs/live <img src=x>' \
   --mode async --epochs 0 --seconds 300 --eval-every '1 s' --quiet >train.out 2>train.err </dev/null &
 train=$!
@@ -39,8 +77,4 @@ if [ ! -s url ]; then
   ! grep -q 'built without libmicrohttpd' dash.err || skip "this muster was built without libmicrohttpd"
   fail "no page: $(cat dash.err)"
 fi
-[ -z "${MUSTER_SHOTS:-}" ] || mkdir -p "$MUSTER_SHOTS"
-cp "$here/page.mjs" .
-uplot=yes
-! grep -q 'built without uPlot' dash.err || uplot=
-MUSTER="$muster" UPLOT=$uplot DASH_PID=$dash CHROMIUM=$chromium node page.mjs "$(cat url)" || fail "the page is not right"
+MUSTER="$muster" UPLOT=$uplot DASH_PID=$dash CHROMIUM=$chromium node live.mjs "$(cat url)" || fail "the page is not right"

@@ -194,14 +194,14 @@ static void test_routes(void **state)
         mst_route route;
         int status;
     } cases[] = {
-        {"/", MST_ROUTE_ASSET, 200},          {"/dash.js", MST_ROUTE_ASSET, 200},
-        {"/plot.js", MST_ROUTE_ASSET, 200},   {"/dash.css", MST_ROUTE_ASSET, 200},
+        {"/", MST_ROUTE_ASSET, 200},          {"/page.js", MST_ROUTE_ASSET, 200},
+        {"/plot.js", MST_ROUTE_ASSET, 200},   {"/page.css", MST_ROUTE_ASSET, 200},
         {"/uplot.js", MST_ROUTE_ASSET, 200},  {"/uplot.css", MST_ROUTE_ASSET, 200},
         {"/icon.svg", MST_ROUTE_ASSET, 200},  {"/events", MST_ROUTE_EVENTS, 200},
         {"/metrics", MST_ROUTE_METRICS, 200}, {"/state.json", MST_ROUTE_STATE, 200},
         {"", MST_ROUTE_REFUSED, 404},         {"/../../etc/passwd", MST_ROUTE_REFUSED, 404},
         {"/events/", MST_ROUTE_REFUSED, 404}, {"//", MST_ROUTE_REFUSED, 404},
-        {"/DASH.js", MST_ROUTE_REFUSED, 404}, {"/manifest.json", MST_ROUTE_REFUSED, 404},
+        {"/PAGE.js", MST_ROUTE_REFUSED, 404}, {"/manifest.json", MST_ROUTE_REFUSED, 404},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         mst_decision d = ask(NULL, cases[i].path, NULL, NULL, NULL);
@@ -237,7 +237,7 @@ static void test_guarded(void **state)
 {
     (void)state;
     const char *token = "0123456789abcdef0123456789abcdef", *wrong = "0123456789abcdef0123456789abcdeg";
-    static const char *const paths[] = {"/", "/dash.js", "/events", "/metrics", "/state.json", "/nothing"};
+    static const char *const paths[] = {"/", "/page.js", "/events", "/metrics", "/state.json", "/nothing"};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
         assert_int_equal(ask(token, paths[i], NULL, NULL, NULL).status, 401);
         assert_int_equal(ask(token, paths[i], wrong, NULL, NULL).status, 401);

@@ -159,7 +159,7 @@ static void test_answers(void **state)
     assert_non_null(strstr(answer, "X-Content-Type-Options: nosniff"));
     assert_non_null(strstr(answer, "Cache-Control: no-store"));
     assert_non_null(strstr(answer, "<title>muster dash</title>"));
-    assert_int_equal(get(&s, "/dash.js", ""), 200);
+    assert_int_equal(get(&s, "/page.js", ""), 200);
     assert_non_null(strstr(answer, "text/javascript"));
     assert_int_equal(get(&s, "/metrics", ""), 200);
     assert_non_null(strstr(answer, "text/plain; version=0.0.4"));

@@ -224,35 +224,12 @@ static void test_other_data(void **state)
     mst_free(text);
 }
 
-/* The table of many runs scrolls on its own. */
-static void test_many(void **state)
-{
-    (void)state;
-    fixture_run r = fixture_local();
-    mst_run_data *runs[41] = {0};
-    r.seconds = 2;
-    fixture_write(in_folder("run"), &r);
-    for (size_t i = 0; i < 41; i++)
-        assert_int_equal(mst_run_data_new(in_folder("run"), &runs[i]), MST_OK);
-    for (size_t n = 40; n <= 41; n++) {
-        mst_report *report = NULL;
-        mst_string out = {0};
-        assert_int_equal(mst_report_new(runs, n, NULL, &report), MST_OK);
-        assert_int_equal(mst_report_html(report, &out), MST_OK);
-        assert_int_equal(strstr(out.text, "<div class=\"many\">") != NULL, n == 41);
-        mst_string_fini(&out);
-        mst_report_destroy(report);
-    }
-    for (size_t i = 0; i < 41; i++)
-        mst_run_data_destroy(runs[i]);
-}
-
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
         TEST(test_passes), TEST(test_killed_worker), TEST(test_losses),
-        TEST(test_shells), TEST(test_other_data),    TEST(test_many),
+        TEST(test_shells), TEST(test_other_data),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,21 +1,10 @@
-// The page of muster dash, looked at by Chromium: what it shows of a live run and of a finished one, that it follows them,
-// that buttons work, that it asks nobody else for anything, that nothing of a run becomes markup, and that it fits a phone.
+// The page of muster dash in Chromium: it shows a live and a finished run and follows them, its buttons work, it requests nothing
+// from other hosts, no text of a run becomes markup, and it fits a phone.
 import assert from 'node:assert/strict';
 import {spawnSync} from 'node:child_process';
-import {chromium} from 'playwright-core';
+import {browser, fits, shoot, until} from './browser.mjs';
 
-const url = process.argv[2], shots = process.env.MUSTER_SHOTS;
-const browser = await chromium.launch({executablePath: process.env.CHROMIUM, args: ['--no-sandbox', '--disable-gpu']});
-const LIVE = 'live <img src=x>';
-
-// Asks again and again; playwright's own waiting evaluates strings in the page, which its policy refuses.
-async function until(page, fn, argument) {
-  for (const end = Date.now() + 30000; Date.now() < end;) {
-    if (await page.evaluate(fn, argument)) return;
-    await new Promise(done => setTimeout(done, 100));
-  }
-  throw new Error('not within 30 s: ' + fn);
-}
+const url = process.argv[2], LIVE = 'live <img src=x>';
 
 async function open(options, prepare) {
   const context = await browser.newContext(options), page = await context.newPage(), faults = [];
@@ -29,12 +18,6 @@ async function open(options, prepare) {
   return {context, page, faults};
 }
 
-async function shoot(page, name) {
-  if (!shots) return;
-  await page.waitForTimeout(700);
-  await page.screenshot({path: `${shots}/${name}.png`, fullPage: true});
-}
-
 // The figures of the headline stay apart, long ones too.
 async function tilesHold(page) {
   const wide = await page.evaluate(() => [...document.querySelectorAll('.tile b')].map(b => {
@@ -44,10 +27,6 @@ async function tilesHold(page) {
     return b.parentNode.getBoundingClientRect().right - text.getBoundingClientRect().right;
   }).filter(room => room < 0));
   assert.deepEqual(wide, [], 'a figure of the headline runs into the next one');
-}
-
-async function fits(page) {
-  assert.equal(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), true, 'the page is wider than the screen');
 }
 
 try {
@@ -62,26 +41,26 @@ try {
   await until(page, () => /join/.test(document.querySelector('#log').textContent));
   await until(page, () => /following/.test(document.querySelector('#link').textContent));
   if (process.env.UPLOT) {
-    await until(page, () => document.querySelectorAll('#curve-plots .uplot canvas').length >= 3);
-    await until(page, () => document.querySelectorAll('#use-plots .uplot canvas').length >= 3);
+    await until(page, () => document.querySelectorAll('#curves .plots .uplot canvas').length >= 3);
+    await until(page, () => document.querySelectorAll('#use .plots .uplot canvas').length >= 3);
   }
   // It follows.
   const points = () => page.evaluate(() => document.querySelector('#head').textContent);
   const before = await points();
   await until(page, old => document.querySelector('#head').textContent !== old, before);
   // Axes.
-  const errors = page.locator('#curve-plots figure').first();
+  const errors = page.locator('#curves .plots figure').first();
   await page.click('[data-x="rows"]');
   assert.equal(await page.getAttribute('[data-x="rows"]', 'aria-pressed'), 'true');
   await page.click('[data-log="1"]');
   await page.waitForTimeout(700);
   await errors.waitFor({state: 'visible'});
-  await page.click('[data-x="t"]');
+  await page.click('[data-x="time"]');
   await page.click('[data-log="0"]');
   // A run less in the curves, and another one in full.
-  await until(page, () => document.querySelector('#curve-plots .legend').children.length === 2);
+  await until(page, () => document.querySelector('#curves .plots .legend').children.length === 2);
   await page.locator('#runs tbody tr', {hasText: 'done'}).locator('input').uncheck();
-  await until(page, () => document.querySelector('#curve-plots .legend').children.length === 1);
+  await until(page, () => document.querySelector('#curves .plots .legend').children.length === 1);
   await page.locator('#runs button', {hasText: 'done'}).click();
   await until(page, () => document.querySelector('#head h1').textContent === 'done');
   assert.equal(await page.textContent('#head .pill'), 'finished');
@@ -118,7 +97,7 @@ try {
   // Without uPlot, lines are drawn all the same.
   ({context, page, faults} = await open({viewport: {width: 1000, height: 800}},
     p => p.route('**/uplot.js', r => r.fulfill({contentType: 'text/javascript', body: ''}))));
-  await until(page, () => document.querySelectorAll('#curve-plots svg polyline').length >= 3);
+  await until(page, () => document.querySelectorAll('#curves .plots svg polyline').length >= 3);
   await shoot(page, 'plain');
   assert.deepEqual(faults, []);
 
