@@ -5,6 +5,7 @@
 #include "api/api_impl.h"
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "job/job.h"
 #include "train/training.h"
 
 #define LOOK_NS (200 * MST_MS) /* between two calls of a callback that did not ask for steps */
@@ -185,7 +186,8 @@ static void fill_summary(const muster_trainer *self, bool has_run, muster_summar
 static mst_status run_job(muster_trainer *self, const mst_train_callbacks *callbacks, bool *has_run)
 {
     mst_job_summary summary;
-    mst_status st = mst_settings_run_job(&self->options->settings, &self->config, callbacks, &summary);
+    mst_status st =
+        mst_job_run(&self->options->settings, &self->config, &(mst_job_lost){0}, callbacks, &summary);
     *has_run = summary.coordinated;
     if (st == MST_OK && summary.coordinated)
         self->summary = summary.train;

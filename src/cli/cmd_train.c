@@ -12,6 +12,7 @@
 #include "cli/rank_exit.h"
 #include "cli/table.h"
 #include "cli/train_view.h"
+#include "job/job.h"
 #include "launch/parent_pipe.h"
 #include "mpi/mpi.h"
 #include "options/option_tables.h"
@@ -403,7 +404,12 @@ static mst_status run_job(settings *s, const mst_train_config *config, mst_train
 {
     mst_job_summary summary;
     mst_train_callbacks callbacks = mst_train_view_callbacks(view);
-    mst_status st = mst_settings_run_job(&s->train, config, &callbacks, &summary);
+    const mst_train_options *o = &s->train.train;
+    mst_job_lost lost = {.call = mst_rank_exit_lost,
+                         .arg = !o->save         ? NULL
+                                : o->run != NULL ? o->run
+                                                 : "FOLDER"};
+    mst_status st = mst_job_run(&s->train, config, &lost, &callbacks, &summary);
     mst_train_view_end(view);
     if (st == MST_OK && summary.coordinated)
         st = conclude(s, &summary.train, summary.workers,
@@ -428,8 +434,6 @@ static mst_status run(int argc, char **argv)
     TRY_OUT(st, mst_settings_settle(set, s.output.dry_run));
     mst_signals_install();
     mst_rank_exit_prepare((uint32_t)(set->strategy.start_timeout * 1000));
-    set->lost.call = mst_rank_exit_lost;
-    set->lost.arg = !set->train.save ? NULL : set->train.run != NULL ? set->train.run : "FOLDER";
     mst_train_config config = mst_settings_config(set);
     config.stop = mst_signals_stop();
     config.job_ended = mst_parent_pipe_job_ended();

@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "job/job_impl.h"
+#include "train/settings.h"
 #include "train/source.h"
 
 #define HELLO_MS  5000
@@ -185,4 +186,49 @@ mst_status mst_job_mpi_entry(const mst_mpi *mpi, json_t **out)
         getenv("MUSTER_WATCH_STDIN") != NULL ? "muster launch --mpi" : mpi->launch.launcher;
     *out = json_pack("{s:{s:s?, s:i}}", "mpi", "launcher", launcher, "ranks", mpi->size);
     return *out != NULL ? MST_OK : mst_fail_memory();
+}
+
+/* ---- the job of the settings ---- */
+
+typedef struct adoption {
+    mst_settings *settings;
+    json_t *shared; /* mst_job_config.same, which follows the adopted options */
+} adoption;
+
+static mst_status job_adopt(void *arg, const json_t *job)
+{
+    const adoption *a = arg;
+    return mst_settings_adopt(a->settings, job, a->shared);
+}
+
+mst_status mst_job_run(mst_settings *settings, const mst_train_config *config, const mst_job_lost *lost,
+                       const mst_train_callbacks *callbacks, mst_job_summary *summary)
+{
+    mst_worker_counts counts = {0};
+    adoption adopted = {settings, mst_settings_shared(config->options)};
+    mst_job_config job = {
+        .train = config,
+        .cluster = &settings->cluster,
+        .index = (uint32_t)settings->process.index,
+        .engine = &mst_net_tcp,
+        .same = adopted.shared,
+        .adopt = job_adopt,
+        .adopt_arg = &adopted,
+    };
+    mst_status st;
+    *summary = (mst_job_summary){0};
+    if (job.same == NULL)
+        st = mst_fail_memory();
+    else if (settings->strategy.strategy == MST_STRATEGY_ALLREDUCE)
+        st = mst_job_allreduce(&job, lost, callbacks, summary);
+    else if (settings->cluster.source == NULL)
+        st = mst_job_embedded(&job, callbacks, summary);
+    else if (settings->cluster.ranks)
+        st = mst_job_ranks(&job, lost, callbacks, summary);
+    else if (settings->process.role == 1)
+        st = mst_job_server(&job, callbacks, summary);
+    else
+        st = mst_job_worker(&job, callbacks, &counts, summary);
+    json_decref(job.same);
+    return st;
 }

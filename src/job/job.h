@@ -37,7 +37,7 @@ typedef struct mst_job_summary {
     json_t *workers;     /* [{"worker", "name", "state", "steps", ...}]; the caller drops the reference */
 } mst_job_summary;
 
-/* observer: for the coordinator. */
+/* callbacks: for the coordinator. */
 mst_status mst_job_server(const mst_job_config *config, const mst_train_callbacks *callbacks,
                           mst_job_summary *summary);
 
@@ -67,5 +67,12 @@ mst_status mst_job_ranks(const mst_job_config *config, const mst_job_lost *lost,
  * rank that died or failed. */
 mst_status mst_job_allreduce(const mst_job_config *config, const mst_job_lost *lost,
                              const mst_train_callbacks *callbacks, mst_job_summary *summary);
+
+/* The part of this process in the job of these settings, or the whole job in threads where no cluster is
+ * named. config is that of mst_settings_config. */
+struct mst_settings;
+mst_status mst_job_run(struct mst_settings *settings, const mst_train_config *config,
+                       const mst_job_lost *lost, const mst_train_callbacks *callbacks,
+                       mst_job_summary *summary);
 
 #endif

@@ -185,12 +185,28 @@ static mst_status server_job_open(void *arg, const json_t *told, mst_server_star
     return job->config->index == 0 ? server_job_open_run(job, told, out) : MST_OK;
 }
 
+/* The partitions in the order of the table. The caller frees; NULL without memory. */
+static mst_part_spec *server_job_parts(const mst_placement *table)
+{
+    mst_part_spec *parts = mst_calloc(table->n_partitions, sizeof *parts);
+    for (uint32_t i = 0; parts != NULL && i < table->n_partitions; i++)
+        parts[i] = (mst_part_spec){table->partitions[i].first, table->partitions[i].count,
+                                   table->partitions[i].server};
+    return parts;
+}
+
 /* Training begins. The run may remove the checkpoint that it started from; closing it frees the space. */
 static void server_job_begin(server_job *job, const mst_placement *table)
 {
     mst_training *training = job->training;
-    mst_run_places places = {.compute = "/job:worker", .store = "/job:server", .table = table};
+    mst_part_spec *parts = server_job_parts(table);
+    mst_run_places places = {.compute = "/job:worker",
+                             .store = "/job:server",
+                             .parts = parts,
+                             .n_parts = table->n_partitions,
+                             .n_tasks = table->n_servers};
     mst_run_graph_tell(training->observe, &training->assembly, &training->optimizer, &places);
+    mst_free(parts);
     mst_training_close_start(training);
 }
 
@@ -248,11 +264,8 @@ static bool server_job_can_save(void *arg, bool best)
 static mst_status server_job_save_begin(void *arg, const mst_placement *table, json_t *plan, bool best)
 {
     server_job *job = arg;
-    mst_part_spec *parts = mst_calloc(table->n_partitions, sizeof *parts);
+    mst_part_spec *parts = server_job_parts(table);
     mst_status st = parts == NULL ? mst_fail_memory() : MST_OK;
-    for (uint32_t i = 0; st == MST_OK && i < table->n_partitions; i++)
-        parts[i] = (mst_part_spec){table->partitions[i].first, table->partitions[i].count,
-                                   table->partitions[i].server};
     mst_run_log_plan(job->training->log, plan);
     if (st == MST_OK)
         st = mst_run_log_save_begin(job->training->log, best, &job->training->assembly.params, parts,

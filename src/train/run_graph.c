@@ -18,27 +18,26 @@ static void set_task(json_t *node, const char *job, uint32_t task)
     set_device(node, device);
 }
 
-/* Floats of a view that a server has. */
-static uint64_t held_by(const mst_placement *table, const mst_view *view, uint32_t server)
+/* The floats of a view that a task holds. */
+static uint64_t floats_held(const mst_run_places *places, const mst_view *view, uint32_t task)
 {
     uint64_t n = 0, end = view->offset + view->size;
-    for (uint32_t i = 0; i < table->n_partitions; i++) {
-        const mst_partition *p = &table->partitions[i];
+    for (uint32_t i = 0; i < places->n_parts; i++) {
+        const mst_part_spec *p = &places->parts[i];
         uint64_t from = p->first > view->offset ? p->first : view->offset,
                  to = p->first + p->count < end ? p->first + p->count : end;
-        n += p->server == server && from < to ? to - from : 0;
+        n += p->server == task && from < to ? to - from : 0;
     }
     return n;
 }
 
-/* A parameter that one server has is its; of one that is cut, every server's part is a node, numbered like
- * the server, and the parameter joins them. */
+/* A parameter that one task holds is placed there. For a parameter that is split, each task's range is a
+ * node, numbered like the task, and the parameter joins them. */
 static void place_view(json_t *nodes, json_t *node, const mst_view *view, const mst_run_places *places)
 {
     const char *name = json_string_value(json_object_get(node, "name"));
-    const mst_placement *table = places->table;
-    for (uint32_t s = 0; s < table->n_servers; s++) {
-        uint64_t n = held_by(table, view, s);
+    for (uint32_t s = 0; s < places->n_tasks; s++) {
+        uint64_t n = floats_held(places, view, s);
         char part[160];
         if (n == view->size) {
             set_task(node, places->store, s);
@@ -57,7 +56,7 @@ static void place_view(json_t *nodes, json_t *node, const mst_view *view, const 
     set_device(node, places->compute);
 }
 
-/* How it is trained. The optimizer reads and writes parameters where they are. */
+/* Adds the gradients and the optimizer, which is on the devices of the parameters. */
 static void add_training(json_t *nodes, const mst_optimizer *optimizer, const mst_run_places *places)
 {
     json_t *inputs = json_pack("[s]", "gradients"), *node;
@@ -85,7 +84,7 @@ json_t *mst_run_graph(const mst_assembly *assembly, const mst_optimizer *optimiz
     for (i = 0; i < n && (node = json_array_get(nodes, i)) != NULL; i++) {
         const char *name = json_string_value(json_object_get(node, "view"));
         const mst_view *view = name != NULL ? mst_params_find(&assembly->params, name) : NULL;
-        if (view != NULL && places->table != NULL)
+        if (view != NULL && places->parts != NULL)
             place_view(nodes, node, view, places);
         else
             set_device(node, view != NULL ? places->store : places->compute);

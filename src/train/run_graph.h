@@ -1,17 +1,18 @@
-/* What a run trains, as a graph for TensorBoard: the model's (model.h), how it is trained, and where each
- * node lives. */
+/* A run as a graph for TensorBoard: the graph of the model (model.h), the optimizer, and the device of each
+ * node. */
 #ifndef MST_TRAIN_RUN_GRAPH_H
 #define MST_TRAIN_RUN_GRAPH_H
 
 #include "observe/observe.h"
 #include "optim/optim.h"
-#include "ps/placement.h"
 #include "train/assembly.h"
 
 typedef struct mst_run_places {
-    const char *compute;        /* rows, layers, loss and gradients: "/job:worker" */
-    const char *store;          /* parameters and the optimizer: "/job:server" */
-    const mst_placement *table; /* which task of `store` has which parameters; NULL: all have all of them */
+    const char *compute; /* rows, layers, loss and gradients: "/job:worker" */
+    const char *store;   /* parameters and the optimizer: "/job:server" */
+    const mst_part_spec
+        *parts; /* the ranges of parameters that each task of `store` holds; NULL: all hold all */
+    uint32_t n_parts, n_tasks;
 } mst_run_places;
 
 /* As mst_event_graph takes it. New reference, or NULL when memory is short. */

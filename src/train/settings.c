@@ -195,7 +195,7 @@ out:
 
 /* The options that all processes of a job must agree on: how rows are ordered and changed, the model, the
  * optimizer, the strategy. */
-static json_t *shared_options(const json_t *options)
+json_t *mst_settings_shared(const json_t *options)
 {
     const char *title, *name;
     json_t *same = json_object(), *group, *value;
@@ -255,11 +255,6 @@ static mst_status settings_resolve(mst_settings *s)
     return MST_OK;
 }
 
-typedef struct adoption {
-    mst_settings *settings;
-    json_t *same; /* what the coordinator compares: follows the options */
-} adoption;
-
 /* The cluster says how many there are, whatever a run that is resumed was started with. */
 static void count_cluster(mst_settings *s)
 {
@@ -270,57 +265,22 @@ static void count_cluster(mst_settings *s)
     s->strategy.workers = s->cluster.n_workers;
 }
 
-/* A worker of a resumed run: its options come from the coordinator, which has the run directory. */
-static mst_status adopt_job(void *arg, const json_t *job)
+mst_status mst_settings_adopt(mst_settings *s, const json_t *job, json_t *shared)
 {
-    adoption *a = arg;
-    mst_settings *s = a->settings;
     if (!json_is_true(json_object_get(job, "resume")) || !s->train.resume)
         return s->files.n > 0 ? MST_OK : mst_fail(MST_EUSAGE, "no training data given: name its files");
     json_t *copy = json_deep_copy(job);
-    mst_status st = adopt_manifest(s, copy, "what the coordinator sent");
+    mst_status st = adopt_manifest(s, copy, "the message of the coordinator");
     json_decref(copy);
     TRY(st);
     count_cluster(s);
     count_ranks(s);
     TRY(settings_resolve(s));
-    json_t *options = mst_options_json(s->groups, s->n_groups), *same = shared_options(options);
-    if (options == NULL || same == NULL || json_object_update(a->same, same) != 0)
+    json_t *options = mst_options_json(s->groups, s->n_groups), *own = mst_settings_shared(options);
+    if (options == NULL || own == NULL || json_object_update(shared, own) != 0)
         st = mst_fail_memory();
     json_decref(options);
-    json_decref(same);
-    return st;
-}
-
-mst_status mst_settings_run_job(mst_settings *self, const mst_train_config *config,
-                                const mst_train_callbacks *observer, mst_job_summary *summary)
-{
-    mst_worker_counts counts = {0};
-    adoption adopted = {self, shared_options(config->options)};
-    mst_job_config job = {
-        .train = config,
-        .cluster = &self->cluster,
-        .index = (uint32_t)self->process.index,
-        .engine = &mst_net_tcp,
-        .same = adopted.same,
-        .adopt = adopt_job,
-        .adopt_arg = &adopted,
-    };
-    mst_status st;
-    *summary = (mst_job_summary){0};
-    if (job.same == NULL)
-        st = mst_fail_memory();
-    else if (self->strategy.strategy == MST_STRATEGY_ALLREDUCE)
-        st = mst_job_allreduce(&job, &self->lost, observer, summary);
-    else if (self->cluster.source == NULL)
-        st = mst_job_embedded(&job, observer, summary);
-    else if (self->cluster.ranks)
-        st = mst_job_ranks(&job, &self->lost, observer, summary);
-    else if (self->process.role == 1)
-        st = mst_job_server(&job, observer, summary);
-    else
-        st = mst_job_worker(&job, observer, &counts, summary);
-    json_decref(job.same);
+    json_decref(own);
     return st;
 }
 

@@ -4,15 +4,15 @@
  *
  *   mst_settings_begin    the groups are there, for mst_options_init, _parse, _set ...
  *   mst_settings_settle   after the options are read
- *   mst_settings_config   for mst_training_new, or
- *   mst_settings_run_job  for strategy ps
+ *   mst_settings_config   for mst_training_new, or for mst_job_run (job/job.h)
  *
- * Thread: one owner. Waiting: as job.h says. */
+ * Thread: one owner. */
 #ifndef MST_TRAIN_SETTINGS_H
 #define MST_TRAIN_SETTINGS_H
 
-#include "job/job.h"
+#include "net/cluster.h"
 #include "options/process_options.h"
+#include "train/train_config.h"
 
 #define MST_SETTINGS_GROUPS 8
 
@@ -29,7 +29,6 @@ typedef struct mst_settings {
     mst_text_list files; /* training data */
     char *net;           /* of a run that is resumed: what model.net_text points at; or NULL */
     mst_resumed resumed;
-    mst_job_lost lost; /* the caller's: who is told that a rank of an MPI job is dead; or zeroes */
     /* Once settled: */
     const char *image_option;      /* the first option given that is for encoded images; or NULL */
     mst_cluster cluster;           /* source NULL: none */
@@ -54,7 +53,7 @@ mst_status mst_settings_settle(mst_settings *self, bool dry_run);
 #define MST_GROUP_MAX 200
 mst_status mst_group_check(const char *group);
 
-/* Whether the training loop of this process trains (mst_training_new), or a job (mst_settings_run_job). */
+/* Whether the training loop of this process trains (mst_training_new), or a job (mst_job_run). */
 static inline bool mst_settings_local(const mst_settings *self)
 {
     return self->strategy.strategy == MST_STRATEGY_LOCAL;
@@ -63,8 +62,13 @@ static inline bool mst_settings_local(const mst_settings *self)
 /* The configuration of a training, which points into `self`; the caller adds what is its own (stop, ...). */
 mst_train_config mst_settings_config(mst_settings *self);
 
-/* This process's part of a job, or all of it in threads where no cluster is named. */
-mst_status mst_settings_run_job(mst_settings *self, const mst_train_config *config,
-                                const mst_train_callbacks *observer, mst_job_summary *summary);
+/* The options that all processes of a job must share, from mst_options_json: {"lr": 0.1, ...}. Paths may
+ * differ, but the worker that evaluates must have the sets that the coordinator waits for. New reference or
+ * NULL. */
+json_t *mst_settings_shared(const json_t *options);
+
+/* The first message of the coordinator or of rank 0, {"resume", "options", "files", ...}: takes over the
+ * options of a resumed run, and updates `shared`. */
+mst_status mst_settings_adopt(mst_settings *self, const json_t *job, json_t *shared);
 
 #endif

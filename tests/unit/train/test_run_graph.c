@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "base/isa.h"
+#include "ps/placement.h"
 #include "train/run_graph.h"
 
 static const json_t *node_named(const json_t *nodes, const char *name)
@@ -116,7 +117,17 @@ static void test_servers(void **state)
     begin(&a, &optimizer, "logreg", &(mst_shape){.n_features = 5000, .n_classes = 2});
     a.model->ops->layout(a.model, &a.params, &layout);
     assert_int_equal(mst_placement_make(&table, &a.params, &layout, 3, NULL, 0, false), MST_OK);
-    json_t *nodes = mst_run_graph(&a, &optimizer, &(mst_run_places){"/job:worker", "/job:server", &table});
+    mst_part_spec parts[64];
+    assert_true(table.n_partitions <= 64);
+    for (uint32_t i = 0; i < table.n_partitions; i++)
+        parts[i] =
+            (mst_part_spec){table.partitions[i].first, table.partitions[i].count, table.partitions[i].server};
+    const mst_run_places places = {.compute = "/job:worker",
+                                   .store = "/job:server",
+                                   .parts = parts,
+                                   .n_parts = table.n_partitions,
+                                   .n_tasks = 3};
+    json_t *nodes = mst_run_graph(&a, &optimizer, &places);
     check_graph(nodes, &a.params);
     assert_string_equal(text(nodes, "logreg/scores", "device"), "/job:worker");
     assert_string_equal(text(nodes, "optimizer", "device"), "/job:server");
