@@ -30,9 +30,9 @@
 #include "base/team.h"
 #include "base/version.h"
 #include "cli/cli.h"
+#include "cli/doctor_cluster.h"
 #include "cli/table.h"
 #include "dash/http.h"
-#include "launch/doctor_cluster.h"
 #include "mpi/mpi.h"
 
 #define COPY_BYTES   ((size_t)32 << 20) /* per thread and buffer: beyond any cache share */

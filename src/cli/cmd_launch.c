@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/strings.h"
 #include "cli/cli.h"
+#include "cli/job_output.h"
 #include "launch/launch_job.h"
 #include "launch/launch_mpi.h"
 #include "launch/launch_plan.h"
@@ -342,9 +343,8 @@ static mst_status check_words(launch *l)
     return MST_OK;
 }
 
-static mst_status run_mpi_job(launch *l)
+static mst_status run_mpi_job(launch *l, const mst_launch_sink *sink)
 {
-    char folder[96];
     bool train = strcmp(l->words.items[0], "train") == 0;
     if (train && !l->strategy)
         return mst_fail(MST_EUSAGE,
@@ -353,8 +353,6 @@ static mst_status run_mpi_job(launch *l)
         return mst_fail(MST_EUSAGE,
                         "--max-restarts: give train --run FOLDER behind --, so that the job finds "
                         "its checkpoints when it starts again");
-    snprintf(folder, sizeof folder, "muster-logs/%s", l->job);
-    const char *logs = l->options.logs != NULL ? l->options.logs : folder;
     mst_mpi_job job = {.name = l->job,
                        .program = l->program,
                        .words = &l->words,
@@ -362,8 +360,7 @@ static mst_status run_mpi_job(launch *l)
                        .hosts_file = l->options.hosts,
                        .ssh = l->options.ssh,
                        .args = l->options.mpi_args,
-                       .logs = strcmp(logs, "none") == 0 ? NULL : logs,
-                       .plain = l->json,
+                       .sink = sink,
                        .kind = (mst_mpi_kind)l->options.mpi_plugin,
                        .n_ranks = (uint32_t)l->options.ranks,
                        .max_restarts = (uint32_t)l->options.max_restarts,
@@ -371,11 +368,11 @@ static mst_status run_mpi_job(launch *l)
     return mst_mpi_job_run(&job);
 }
 
-static mst_status run_job(launch *l, uint32_t max_hosts)
+static mst_status run_job(launch *l, uint32_t max_hosts, const mst_launch_sink *sink)
 {
     mst_status st;
     mst_plan plan = {0};
-    char *cluster_text = NULL, folder[96];
+    char *cluster_text = NULL;
     mst_plan_wish wish = {.hosts_file = l->options.hosts,
                           .job = l->job,
                           .n_servers = (uint32_t)l->options.servers,
@@ -386,8 +383,6 @@ static mst_status run_job(launch *l, uint32_t max_hosts)
     cluster_text = mst_cluster_text(&plan.cluster);
     if (cluster_text == NULL)
         TRY_OUT(st, mst_fail_memory());
-    snprintf(folder, sizeof folder, "muster-logs/%s", l->job);
-    const char *logs = l->options.logs != NULL ? l->options.logs : folder;
     mst_launch_job job = {.plan = &plan,
                           .name = l->job,
                           .secret = l->secret,
@@ -397,8 +392,7 @@ static mst_status run_job(launch *l, uint32_t max_hosts)
                           .words = &l->words,
                           .ssh = l->options.ssh,
                           .copy_folder = l->options.copy ? l->folder : NULL,
-                          .logs = strcmp(logs, "none") == 0 ? NULL : logs,
-                          .plain = l->json,
+                          .sink = sink,
                           .grace_s = (uint32_t)l->options.grace,
                           .start_s = (uint32_t)l->options.start_timeout};
     st = mst_launch_job_run(&job);
@@ -412,6 +406,7 @@ static mst_status run(int argc, char **argv)
 {
     mst_status st;
     launch l = {0};
+    mst_job_output *output = NULL;
     bool helped;
     uint32_t max_hosts;
     mst_option_group groups[] = {{.title = "Options", .table = launch_table, .base = &l.options}};
@@ -426,8 +421,14 @@ static mst_status run(int argc, char **argv)
     TRY_OUT(st, check_words(&l));
     TRY_OUT(st, make_names(&l));
     TRY_OUT(st, make_command(&l, argc, argv));
-    st = l.options.mpi ? run_mpi_job(&l) : run_job(&l, max_hosts);
+    char folder[96];
+    snprintf(folder, sizeof folder, "muster-logs/%s", l.job);
+    const char *logs = l.options.logs != NULL ? l.options.logs : folder;
+    TRY_OUT(st, mst_job_output_new(strcmp(logs, "none") == 0 ? NULL : logs, l.json, &output));
+    mst_launch_sink sink = mst_job_output_sink(output);
+    st = l.options.mpi ? run_mpi_job(&l, &sink) : run_job(&l, max_hosts, &sink);
 out:
+    mst_job_output_destroy(output);
     mst_text_list_fini(&l.words);
     mst_string_fini(&l.command);
     mst_options_fini(groups, 1);

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/cli.h"
+#include "cli/progress_line.h"
 #include "cli/sweep_auto.h"
 #include "cli/table.h"
 #include "launch/sweep_runs.h"
@@ -286,7 +287,7 @@ static mst_status start_cell(grid_run *g, mst_sweep_cell *cell)
 /* Starts what fits, in order. */
 static mst_status start_some(grid_run *g)
 {
-    while (g->next < g->sweep->n && !g->given_up && mst_runner_stopped(g->runner) == NULL) {
+    while (g->next < g->sweep->n && !g->given_up && !mst_runner_stopped(g->runner)) {
         mst_sweep_cell *cell = &g->sweep->cells[g->next];
         if (is_to_run(cell, g->options)) {
             if (!fits(g, cell))
@@ -355,12 +356,12 @@ out:
 }
 
 /* The end's own status: stopped, failed, or fine. */
-static mst_status outcome(const mst_sweep *sweep, const char *stopped_by)
+static mst_status outcome(const mst_sweep *sweep, bool stopped)
 {
     size_t counts[MST_CELL_SKIPPED + 1], first = 0;
     mst_sweep_count(sweep, counts);
     size_t total = sweep->n - counts[MST_CELL_SKIPPED];
-    if (stopped_by != NULL)
+    if (stopped)
         return mst_fail_lead(MST_ESTOPPED, "stopped",
                              " with %zu of %zu runs done; the same command continues", counts[MST_CELL_DONE],
                              total);
@@ -375,19 +376,31 @@ static mst_status outcome(const mst_sweep *sweep, const char *stopped_by)
                     sweep->cells[first].name, sweep->cells[first].sentence);
 }
 
+static void show_progress(void *arg, const char *text)
+{
+    mst_bar *bar = arg;
+    if (text == NULL)
+        mst_bar_end(bar);
+    else if (mst_bar_due(bar))
+        mst_bar_show(text);
+}
+
 static mst_status work(mst_sweep *sweep, const sweep_options *o, bool json)
 {
     mst_status st;
     mst_runner *runner = NULL;
+    mst_bar bar;
+    mst_runner_progress progress = {.arg = &bar, .show = show_progress};
     TRY(check_left(sweep));
     if (o->report_only)
         return write_report(sweep, json);
     tell_left_out(sweep);
+    mst_bar_start(&bar, "sweep", "runs", 0);
     grid_run grid = {.sweep = sweep, .options = o};
     TRY(count_jobs(sweep, o, &grid.jobs, &grid.cores));
     if (o->search && grid.jobs > 1)
         mst_cli_note("--auto compares training times: one run at a time");
-    TRY_OUT(st, mst_runner_new(sweep, o->run_timeout, o->search ? 1 : grid.jobs, &runner));
+    TRY_OUT(st, mst_runner_new(sweep, o->run_timeout, o->search ? 1 : grid.jobs, &progress, &runner));
     grid.runner = runner;
     st = o->search ? mst_sweep_auto(sweep, runner, o->auto_seconds, o->run_timeout)
                    : run_grid(sweep, o, &grid);

@@ -13,7 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "launch/doctor_cluster.h"
+#include "cli/doctor_cluster.h"
 #include "net/net.h"
 
 #define ECHOES       200

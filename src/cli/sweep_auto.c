@@ -139,7 +139,7 @@ static mst_status try_one(search *s, size_t round, double budget_s, size_t i)
     TRY(mst_sweep_mark(cell, MST_CELL_RUNNING, NULL));
     TRY(mst_sweep_save(s->sweep));
     TRY(mst_runner_run(s->runner, cell, how, word, what, NAN));
-    if (mst_runner_stopped(s->runner) != NULL)
+    if (mst_runner_stopped(s->runner))
         return MST_OK;
     TRY(look(s, i, budget_s));
     tell(s, round, budget_s, i);
@@ -174,12 +174,12 @@ static mst_status run_round(search *s, size_t round, double budget_s)
     json_t *entry = round_at(s, round, budget_s), *tries = json_object_get(entry, "tries");
     if (entry == NULL || !json_is_array(tries))
         return mst_fail_memory();
-    for (size_t i = 0; i < s->sweep->n && mst_runner_stopped(s->runner) == NULL; i++) {
+    for (size_t i = 0; i < s->sweep->n && !mst_runner_stopped(s->runner); i++) {
         if (!s->tries[i].alive || replay(s, tries, i))
             continue;
         double given_s = given(s, budget_s);
         TRY(try_one(s, round, given_s, i));
-        if (mst_runner_stopped(s->runner) == NULL)
+        if (!mst_runner_stopped(s->runner))
             TRY(record(s, tries, i, given_s));
         TRY(mst_sweep_save(s->sweep));
     }
@@ -269,7 +269,7 @@ static mst_status run_rounds(search *s, double first_s)
     double budget_s = first_s;
     for (;; round++, budget_s *= 2) {
         TRY(run_round(s, round, budget_s));
-        if (mst_runner_stopped(s->runner) != NULL)
+        if (mst_runner_stopped(s->runner))
             return MST_OK;
         TRY(decide(s, round, &end, &best));
         TRY(mst_sweep_save(s->sweep));

@@ -9,6 +9,7 @@
 #include "base/option.h"
 #include "base/status.h"
 #include "launch/launch_plan.h"
+#include "launch/launch_sink.h"
 
 /* Everything stays the caller's. */
 typedef struct mst_launch_job {
@@ -21,8 +22,7 @@ typedef struct mst_launch_job {
     const char *ssh;            /* words that reach a host */
     const char
         *copy_folder; /* where the hosts get the program, with the host's number behind; NULL: it is there */
-    const char *logs; /* folder; NULL: none */
-    bool plain;       /* what process 0 prints is standard output as it is: it prints JSON */
+    const mst_launch_sink *sink;
     uint32_t grace_s; /* for processes to end in */
     uint32_t start_s; /* for other hosts to begin, and to take a copy */
 } mst_launch_job;

@@ -1,22 +1,22 @@
 /* An MPI job from start to end, restarts included; contract in launch_mpi.h.
  *
- *   launch_plan (ranks on hosts) -> launch_mpi_words (argv) -> launch_procs (the launcher, one process)
- *                                        policy, here <- lines and its end -> launch_output
+ *   launch_plan (ranks on hosts) -> launch_mpi_argv (argv) -> supervisor (the launcher, one process)
+ *                                        policy, here <- lines and its end -> launch_sink
  *
  * Policy:
  * 1. The launcher's exit code is the job's: 0 done, 1 and 2 as muster's own, 129, 130 and 143 a rank that was
- * asked to stop, 3 and all others a rank that died (Open MPI tells 128 + signal, MPICH ors what its ranks
- * returned).
- * 2. A job that lost a rank is started again while there are restarts left and nobody asked it to end. The
- * words are those of the first start, with --resume in the place of --overwrite; while the run has saved
- * nothing, it begins anew.
- * 3. SIGINT, SIGTERM and SIGHUP close the launcher's standard input, which asks rank 0 to save and end; after
- * the grace the launcher gets SIGTERM, which ends all ranks, and LATE_MS later it is killed with all that
- * descends from it. A second signal kills at once. SIGUSR1 goes to rank 0.
+ * stopped by a signal, 3 and all others a rank that died (Open MPI returns 128 + signal, MPICH ors the codes
+ * of its ranks).
+ * 2. A job that lost a rank is started again while there are restarts left and no signal has arrived. The
+ * words are those of the first start, with --resume in the place of --overwrite; while the run has no
+ * checkpoint, it starts from the beginning.
+ * 3. SIGINT, SIGTERM and SIGHUP close the launcher's standard input, which stops rank 0, which saves; after
+ * the grace the launcher gets SIGTERM, which ends all ranks, and TERMINATE_MS later it is killed with its
+ * descendants. A second signal kills at once. SIGUSR1 goes to rank 0.
  *
- * Lines: the launcher puts a rank's tag before every line, and before every part of a line that it received
- * in parts, between which parts of other ranks' lines may come. So a tag anywhere switches to that rank, and
- * what it has said so far waits until its line ends. What has no tag is the launcher's own. */
+ * Lines: the launcher puts the tag of a rank before every line, and before every part of a line that it
+ * received in parts, between which parts of other ranks' lines may come. So a tag anywhere switches to that
+ * rank, and the text of a rank is kept until its line ends. Text without a tag is the launcher's own. */
 #include "launch/launch_mpi.h"
 
 #include <signal.h>
@@ -29,19 +29,13 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/signals.h"
-#include "cli/cli.h"
-#include "launch/launch_output.h"
-#include "launch/launch_procs.h"
-#include "launch/signal_loop.h"
+#include "launch/supervisor.h"
 #include "run/checkpoint.h"
 
-#define SENTENCE_MAX   700
-#define LATE_MS        5000 /* for the launcher to end its ranks, once it is asked to */
-#define TAG_MAX        32
-#define PART_MAX       ((size_t)64 << 10)
-#define DESCENDANT_MAX 4096
-
-typedef enum phase { PHASE_RUN, PHASE_STOPPING, PHASE_ENDING, PHASE_KILLING } phase;
+#define SENTENCE_MAX MST_CHILD_LINE
+#define TERMINATE_MS 5000 /* for the launcher to end its ranks after SIGTERM */
+#define TAG_MAX      32
+#define PART_MAX     ((size_t)64 << 10)
 
 /* The beginning of a rank's line on one stream. */
 typedef struct part {
@@ -53,21 +47,15 @@ typedef struct mpi_launch {
     const mst_mpi_job *job;
     mst_plan plan;
     mst_mpi_launcher launcher;
-    mst_signal_loop loop;
-    uv_timer_t grace;
-    mst_procs *procs;
-    mst_output *output;
+    mst_supervisor *supervisor;
+    mst_child *child;  /* the launcher */
     char (*names)[24]; /* of the ranks, then of the launcher */
     part *parts;       /* of rank r on stream s: 2 r + s */
-    uint32_t n_ranks, proc, restarts;
-    phase phase;
-    bool running;
-    int code, signal;            /* of the launcher's last end */
+    uint32_t n_ranks;
     char sentence[SENTENCE_MAX]; /* the first error of a rank */
     char zero[SENTENCE_MAX];     /* the last error of rank 0 */
     char last[SENTENCE_MAX];     /* the launcher's last line */
-    uint32_t speaker;            /* of sentence */
-    int stopped_by;              /* signal; 0: nobody */
+    uint32_t failed_rank;        /* that printed sentence */
     mst_error broken;            /* a failure of launch itself; code MST_OK: none */
     uint64_t began_ns;
 } mpi_launch;
@@ -75,7 +63,7 @@ typedef struct mpi_launch {
 /* ---- lines ---- */
 
 /* The length of the tag that text begins with, and its rank; 0: none. */
-static size_t tag_length(const char *text, size_t n, uint32_t n_ranks, uint32_t *rank)
+static size_t mpi_tag_length(const char *text, size_t n, uint32_t n_ranks, uint32_t *rank)
 {
     char copy[TAG_MAX + 1];
     unsigned r = 0;
@@ -93,28 +81,28 @@ static size_t tag_length(const char *text, size_t n, uint32_t n_ranks, uint32_t 
     return 0;
 }
 
-static void copy_line(char *out, const char *text, size_t n)
+static void mpi_copy_line(char *out, const char *text, size_t n)
 {
     snprintf(out, SENTENCE_MAX, "%.*s", (int)(n < SENTENCE_MAX ? n : SENTENCE_MAX), text);
 }
 
-static void whole_line(mpi_launch *l, uint32_t rank, bool is_error, const char *text, size_t n)
+static void mpi_whole_line(mpi_launch *l, uint32_t rank, bool is_error, const char *text, size_t n)
 {
     if (n > 0 && text[n - 1] == '\r') /* Open MPI gives ranks a terminal to print on */
         n--;
-    bool fault = n >= 8 && memcmp(text, "muster: ", 8) == 0 &&
-                 !(n >= 17 && memcmp(text, "muster: warning: ", 17) == 0);
-    if (is_error && fault && rank == 0)
-        copy_line(l->zero, text + 8, n - 8);
-    if (is_error && fault && l->sentence[0] == '\0') {
-        copy_line(l->sentence, text + 8, n - 8);
-        l->speaker = rank;
+    size_t length;
+    const char *error = is_error ? mst_error_line(text, n, &length) : NULL;
+    if (error != NULL && rank == 0)
+        mpi_copy_line(l->zero, error, length);
+    if (error != NULL && l->sentence[0] == '\0') {
+        mpi_copy_line(l->sentence, error, length);
+        l->failed_rank = rank;
     }
-    mst_output_line(l->output, rank, is_error, text, n);
+    l->job->sink->line(l->job->sink->arg, rank, l->names[rank], is_error, text, n);
 }
 
 /* The launchers' banners have rules above and below, and empty lines. */
-static void launcher_line(mpi_launch *l, bool is_error, const char *text, size_t n)
+static void mpi_launcher_line(mpi_launch *l, bool is_error, const char *text, size_t n)
 {
     size_t rule = 0;
     while (rule < n && strchr("-= ", text[rule]) != NULL)
@@ -122,12 +110,12 @@ static void launcher_line(mpi_launch *l, bool is_error, const char *text, size_t
     if (rule == n)
         return;
     if (strstr(l->last, "EXIT STRING") == NULL) /* MPICH's banner ends in general advice */
-        copy_line(l->last, text + (*text == '=' ? rule : 0), n - (*text == '=' ? rule : 0));
-    mst_output_line(l->output, l->n_ranks, is_error, text, n);
+        mpi_copy_line(l->last, text + (*text == '=' ? rule : 0), n - (*text == '=' ? rule : 0));
+    l->job->sink->line(l->job->sink->arg, l->n_ranks, l->names[l->n_ranks], is_error, text, n);
 }
 
 /* Keeps a part; false: there is no room, and it has to come out as a line. */
-static bool keep(part *p, const char *text, size_t n)
+static bool part_keep(part *p, const char *text, size_t n)
 {
     if (p->n + n > PART_MAX || !mst_grow(&p->text, &p->capacity, p->n + n, 1))
         return false;
@@ -136,121 +124,69 @@ static bool keep(part *p, const char *text, size_t n)
     return true;
 }
 
-static void flush(mpi_launch *l, uint32_t rank, bool is_error)
+static void mpi_flush(mpi_launch *l, uint32_t rank, bool is_error)
 {
     part *p = &l->parts[2 * rank + is_error];
     if (p->n > 0)
-        whole_line(l, rank, is_error, p->text, p->n);
+        mpi_whole_line(l, rank, is_error, p->text, p->n);
     p->n = 0;
 }
 
 /* A piece of what the launcher printed: of a rank, or its own (rank n_ranks). */
-static void piece(mpi_launch *l, uint32_t rank, bool is_error, const char *text, size_t n, bool ends)
+static void mpi_piece(mpi_launch *l, uint32_t rank, bool is_error, const char *text, size_t n, bool ends)
 {
     if (rank == l->n_ranks) {
         if (n > 0)
-            launcher_line(l, is_error, text, n);
+            mpi_launcher_line(l, is_error, text, n);
         return;
     }
     part *p = &l->parts[2 * rank + is_error];
     if (ends && p->n == 0) {
-        whole_line(l, rank, is_error, text, n);
+        mpi_whole_line(l, rank, is_error, text, n);
         return;
     }
-    if (!keep(p, text, n)) {
-        flush(l, rank, is_error);
-        whole_line(l, rank, is_error, text, n);
+    if (!part_keep(p, text, n)) {
+        mpi_flush(l, rank, is_error);
+        mpi_whole_line(l, rank, is_error, text, n);
     } else if (ends) {
-        flush(l, rank, is_error);
+        mpi_flush(l, rank, is_error);
     }
 }
 
-static void on_line(void *arg, uint32_t tag, bool is_error, const char *text, size_t n)
+static void mpi_on_line(void *arg, mst_child *child, bool is_error, const char *text, size_t n)
 {
     mpi_launch *l = arg;
     uint32_t rank = l->n_ranks, next;
     size_t from = 0, length;
-    (void)tag;
+    (void)child;
     for (size_t i = 0; i < n;) {
-        if (text[i] != '[' || (length = tag_length(text + i, n - i, l->n_ranks, &next)) == 0) {
+        if (text[i] != '[' || (length = mpi_tag_length(text + i, n - i, l->n_ranks, &next)) == 0) {
             i++;
             continue;
         }
         if (i > from)
-            piece(l, rank, is_error, text + from, i - from, false);
+            mpi_piece(l, rank, is_error, text + from, i - from, false);
         rank = next;
         i = from = i + length;
     }
-    piece(l, rank, is_error, text + from, n - from, true);
+    mpi_piece(l, rank, is_error, text + from, n - from, true);
 }
 
 /* ---- ending ---- */
 
-/* Kills what descends from a process: ranks lead groups of their own. */
-static void kill_descendants(int pid)
+static void mpi_on_checkpoint(void *arg)
 {
-    int list[DESCENDANT_MAX] = {pid};
-    size_t n = 1;
-    for (size_t i = 0; i < n; i++) {
-        char path[64];
-        int child;
-        snprintf(path, sizeof path, "/proc/%d/task/%d/children", list[i], list[i]);
-        FILE *file = fopen(path, "re");
-        while (file != NULL && n < DESCENDANT_MAX && fscanf(file, "%d", &child) == 1)
-            list[n++] = child;
-        if (file != NULL)
-            fclose(file);
-    }
-    while (n > 1)
-        kill(list[--n], SIGKILL);
+    mpi_launch *l = arg;
+    mst_child_checkpoint(l->child);
 }
 
-static void kill_job(mpi_launch *l)
+static void mpi_on_stop(void *arg, int number)
 {
-    l->phase = PHASE_KILLING;
-    if (!l->running)
-        return;
-    kill_descendants(mst_procs_pid(l->procs, l->proc));
-    mst_procs_kill(l->procs, l->proc);
-}
-
-static void on_grace(uv_timer_t *timer)
-{
-    mpi_launch *l = timer->data;
-    if (l->phase == PHASE_STOPPING && l->running) {
-        l->phase = PHASE_ENDING;
-        kill(mst_procs_pid(l->procs, l->proc), SIGTERM);
-        uv_timer_start(&l->grace, on_grace, LATE_MS, 0);
-    } else {
-        kill_job(l);
-    }
-}
-
-static void stop_job(mpi_launch *l)
-{
-    l->phase = PHASE_STOPPING;
-    if (l->running)
-        mst_procs_stop_by(l->procs, l->proc, l->stopped_by);
-    uv_timer_start(&l->grace, on_grace, (uint64_t)l->job->grace_s * 1000, 0);
-}
-
-static void on_signal(uv_signal_t *handle, int number)
-{
-    mpi_launch *l = handle->data;
+    mpi_launch *l = arg;
     char name[32];
-    if (number == SIGUSR1) {
-        if (l->phase == PHASE_RUN && l->running)
-            mst_procs_checkpoint(l->procs, l->proc);
-        return;
-    }
-    if (l->stopped_by != 0) {
-        kill_job(l);
-        return;
-    }
-    l->stopped_by = number;
-    mst_cli_note("launch: %s: asking the ranks to end, for %u s; again kills them",
-                 mst_signal_name(number, name, sizeof name), l->job->grace_s);
-    stop_job(l);
+    mst_launch_note(l->job->sink, "launch: %s: asking the ranks to end, for %u s; again kills them",
+                    mst_signal_name(number, name, sizeof name), l->job->grace_s);
+    mst_child_stop(l->child, number, (uint64_t)l->job->grace_s * 1000);
 }
 
 /* ---- starting ---- */
@@ -261,7 +197,7 @@ static bool is_flag(const char *word, const char *name)
 }
 
 /* The words of a restart (rule 2). The caller ends the list. *anew: it does not resume. */
-static mst_status restart_words(const mst_mpi_job *job, mst_text_list *out, bool *anew)
+static mst_status mpi_restart_words(const mst_mpi_job *job, mst_text_list *out, bool *anew)
 {
     bool resumes = false, options = true;
     char *found = NULL;
@@ -283,16 +219,17 @@ static mst_status restart_words(const mst_mpi_job *job, mst_text_list *out, bool
     return MST_OK;
 }
 
-static mst_status start_job(mpi_launch *l, const mst_text_list *words)
+static mst_status mpi_start(mpi_launch *l, const mst_text_list *words)
 {
     mst_status st;
     mst_text_list argv = {0}, env = {0};
     l->sentence[0] = l->zero[0] = l->last[0] = '\0';
     TRY_OUT(st, mst_mpi_launcher_words(l->job, &l->launcher, &l->plan, words, &argv, &env));
-    mst_proc_start start = {
-        .argv = (const char *const *)argv.items, .env = (const char *const *)env.items, .by_channel = true};
-    TRY_OUT(st, mst_procs_start(l->procs, &start, &l->proc));
-    l->running = true;
+    mst_process_start start = {.argv = (const char *const *)argv.items,
+                               .env = (const char *const *)env.items,
+                               .by_channel = true,
+                               .terminate_ms = TERMINATE_MS};
+    st = mst_child_start(l->child, &start);
 out:
     mst_text_list_fini(&argv);
     mst_text_list_fini(&env);
@@ -301,97 +238,101 @@ out:
 
 #define EXIT_NOTHING 4 /* with --fail-if-done: a rank's own end, and no reason to start again */
 
-static bool lost_a_rank(const mpi_launch *l)
+static uint32_t mpi_restarts(const mpi_launch *l)
 {
-    return l->signal != 0 ||
-           (l->code >= 3 && l->code != EXIT_NOTHING && mst_signals_of_exit_code(l->code) == 0);
+    return l->child->n_starts - 1;
+}
+
+static bool mpi_lost_rank(const mpi_launch *l)
+{
+    return l->child->signal != 0 || (l->child->code >= 3 && l->child->code != EXIT_NOTHING &&
+                                     mst_signals_of_exit_code(l->child->code) == 0);
 }
 
 /* "exit 1", "a rank was killed by SIGKILL"; out is returned. */
-static const char *how_it_ended(const mpi_launch *l, char *out, size_t size)
+static const char *mpi_how_ended(const mpi_launch *l, char *out, size_t size)
 {
     char name[32];
-    if (l->signal != 0)
+    if (l->child->signal != 0)
         snprintf(out, size, "%s was killed by %s", l->names[l->n_ranks],
-                 mst_signal_name(l->signal, name, sizeof name));
-    else if (l->code > 128 && l->code < 128 + 65)
-        snprintf(out, size, "a rank was killed by %s", mst_signal_name(l->code - 128, name, sizeof name));
-    else if (l->code > EXIT_NOTHING)
-        snprintf(out, size, "a rank died, exit %d", l->code);
+                 mst_signal_name(l->child->signal, name, sizeof name));
+    else if (l->child->code > 128 && l->child->code < 128 + 65)
+        snprintf(out, size, "a rank was killed by %s",
+                 mst_signal_name(l->child->code - 128, name, sizeof name));
+    else if (l->child->code > EXIT_NOTHING)
+        snprintf(out, size, "a rank died, exit %d", l->child->code);
     else
-        snprintf(out, size, "exit %d", l->code);
+        snprintf(out, size, "exit %d", l->child->code);
     return out;
 }
 
-/* Who said why, with ": " in front; out is returned. */
-static const char *why_it_ended(const mpi_launch *l, char *out, size_t size)
+/* The rank and its error, with ": " in front; out is returned. */
+static const char *mpi_why_ended(const mpi_launch *l, char *out, size_t size)
 {
     if (l->sentence[0] != '\0')
-        snprintf(out, size, ": %s: %s", l->names[l->speaker], l->sentence);
+        snprintf(out, size, ": %s: %s", l->names[l->failed_rank], l->sentence);
     else
         snprintf(out, size, "%s%s", l->last[0] != '\0' ? ": " : "", l->last);
     return out;
 }
 
-static mst_status restart(mpi_launch *l)
+static mst_status mpi_restart(mpi_launch *l)
 {
     mst_status st;
     mst_text_list words = {0};
     char how[64], why[SENTENCE_MAX + 32];
     bool anew;
-    l->restarts++;
-    TRY_OUT(st, restart_words(l->job, &words, &anew));
-    why_it_ended(l, why, sizeof why);
+    TRY_OUT(st, mpi_restart_words(l->job, &words, &anew));
+    mpi_why_ended(l, why, sizeof why);
     why[strcspn(why, ";")] = '\0'; /* how to resume it follows */
-    mst_cli_note("launch: the job ended (%s)%s; restart %u of %u, %s", how_it_ended(l, how, sizeof how), why,
-                 l->restarts, l->job->max_restarts,
-                 anew ? "from the beginning: there is no checkpoint" : "with --resume");
-    st = start_job(l, &words);
+    mst_launch_note(l->job->sink, "launch: the job ended (%s)%s; restart %u of %u, %s",
+                    mpi_how_ended(l, how, sizeof how), why, mpi_restarts(l) + 1, l->job->max_restarts,
+                    anew ? "from the beginning: there is no checkpoint" : "with --resume");
+    st = mpi_start(l, &words);
 out:
     mst_text_list_fini(&words);
     return st;
 }
 
-static void on_ended(void *arg, uint32_t tag, int code, int signal)
+static void mpi_on_ended(void *arg, mst_child *child)
 {
     mpi_launch *l = arg;
-    (void)tag;
+    (void)child;
     for (uint32_t r = 0; r < l->n_ranks; r++) {
-        flush(l, r, false);
-        flush(l, r, true);
+        mpi_flush(l, r, false);
+        mpi_flush(l, r, true);
     }
-    l->running = false;
-    l->code = code;
-    l->signal = signal;
-    if (l->phase == PHASE_RUN && lost_a_rank(l) && l->restarts < l->job->max_restarts) {
-        mst_status st = restart(l);
-        if (st == MST_OK)
-            return;
-        mst_error_save(&l->broken, st);
+    if (mst_supervisor_stopped_by(l->supervisor) == 0 && mpi_lost_rank(l) &&
+        mpi_restarts(l) < l->job->max_restarts) {
+        mst_status st = mpi_restart(l);
+        if (st != MST_OK)
+            mst_error_save(&l->broken, st);
     }
-    uv_stop(&l->loop.uv);
 }
 
 /* ---- the whole ---- */
 
-static mst_status outcome(const mpi_launch *l)
+static mst_status mpi_outcome(const mpi_launch *l)
 {
     char how[64], why[SENTENCE_MAX + 32], times[64] = "";
-    if (l->restarts > 0)
-        snprintf(times, sizeof times, "; %u restart%s", l->restarts, l->restarts == 1 ? "" : "s");
+    if (mpi_restarts(l) > 0)
+        snprintf(times, sizeof times, "; %u restart%s", mpi_restarts(l), mpi_restarts(l) == 1 ? "" : "s");
     if (l->broken.code != MST_OK)
         return mst_error_restore(&l->broken);
-    int stopped_by = l->stopped_by != 0 ? l->stopped_by : mst_signals_of_exit_code(l->code);
-    if (stopped_by != 0 && l->signal == 0 && l->code == 0)
-        stopped_by = 0;                                         /* it was done */
-    bool failed = l->signal == 0 && l->code > 0 && l->code < 3; /* to save, for instance */
+    int stopped_by = mst_supervisor_stopped_by(l->supervisor);
+    if (stopped_by == 0)
+        stopped_by = mst_signals_of_exit_code(l->child->code);
+    if (stopped_by != 0 && l->child->signal == 0 && l->child->code == 0)
+        stopped_by = 0; /* it was done */
+    bool failed =
+        l->child->signal == 0 && l->child->code > 0 && l->child->code < 3; /* to save, for instance */
     if (stopped_by != 0 && !failed) {
         char ranks[32];
         bool reported = l->zero[0] != '\0';
         uint32_t n = l->n_ranks;
         mst_signals_note(stopped_by);
         mst_signal_name(stopped_by, how, sizeof how);
-        if (l->phase >= PHASE_ENDING)
+        if (l->child->killed)
             return mst_fail(MST_ETIMEOUT,
                             "launch: stopped by %s; %u rank%s killed; no final checkpoint was saved%s", how,
                             n, n == 1 ? " was" : "s were", times);
@@ -399,22 +340,22 @@ static mst_status outcome(const mpi_launch *l)
         return mst_fail_lead(MST_ESTOPPED, "launch: stopped", "; %s ended%s%s%s", ranks, times,
                              reported ? "; rank 0: " : "", l->zero);
     }
-    if (l->code == EXIT_NOTHING && l->sentence[0] != '\0')
+    if (l->child->code == EXIT_NOTHING && l->sentence[0] != '\0')
         return mst_fail(MST_EDONE, "launch: %s", l->sentence);
-    if (l->code != 0 || l->signal != 0)
-        return mst_fail(lost_a_rank(l)            ? MST_EPEER
-                        : l->code == EXIT_NOTHING ? MST_EDONE
-                        : l->code == 2            ? MST_EUSAGE
-                                                  : MST_EINPUT,
-                        "launch: the job failed (%s)%s%s", how_it_ended(l, how, sizeof how),
-                        why_it_ended(l, why, sizeof why), times);
-    mst_cli_note("launch: done, %u rank%s, %.1f s%s", l->n_ranks, l->n_ranks == 1 ? "" : "s",
-                 mst_seconds_since(l->began_ns), times);
+    if (l->child->code != 0 || l->child->signal != 0)
+        return mst_fail(mpi_lost_rank(l)                 ? MST_EPEER
+                        : l->child->code == EXIT_NOTHING ? MST_EDONE
+                        : l->child->code == 2            ? MST_EUSAGE
+                                                         : MST_EINPUT,
+                        "launch: the job failed (%s)%s%s", mpi_how_ended(l, how, sizeof how),
+                        mpi_why_ended(l, why, sizeof why), times);
+    mst_launch_note(l->job->sink, "launch: done, %u rank%s, %.1f s%s", l->n_ranks, l->n_ranks == 1 ? "" : "s",
+                    mst_seconds_since(l->began_ns), times);
     return MST_OK;
 }
 
 /* MPI's host lists have neither users nor second addresses. */
-static mst_status check_hosts(const mpi_launch *l)
+static mst_status mpi_check_hosts(const mpi_launch *l)
 {
     for (size_t i = 0; i < l->plan.n_hosts; i++) {
         const mst_host *h = &l->plan.hosts[i];
@@ -428,7 +369,7 @@ static mst_status check_hosts(const mpi_launch *l)
     return MST_OK;
 }
 
-static mst_status prepare(mpi_launch *l)
+static mst_status mpi_prepare(mpi_launch *l)
 {
     const mst_mpi_job *job = l->job;
     uint32_t n = job->n_ranks;
@@ -437,56 +378,47 @@ static mst_status prepare(mpi_launch *l)
         TRY(mst_plan_slots(job->hosts_file, &n));
     mst_plan_wish wish = {.hosts_file = job->hosts_file, .job = job->name, .n_workers = n, .port = 1};
     TRY(mst_plan_make(&wish, &l->plan));
-    TRY(check_hosts(l));
+    TRY(mpi_check_hosts(l));
     l->names = mst_calloc((size_t)n + 1, sizeof *l->names);
     l->parts = mst_calloc((size_t)n * 2, sizeof *l->parts);
     if (l->names == NULL || l->parts == NULL)
         return mst_fail_memory();
     l->n_ranks = n;
-    TRY(mst_output_new(job->logs, n + 1, &l->output));
     for (uint32_t r = 0; r <= n; r++) {
         if (r < n)
             snprintf(l->names[r], sizeof l->names[r], "rank %u", r);
         else
             snprintf(l->names[r], sizeof l->names[r], "%s",
                      l->launcher.kind == MST_MPI_KIND_OPENMPI ? "mpirun" : "mpiexec");
-        mst_output_name(l->output, r, l->names[r]);
     }
-    if (job->plain)
-        mst_output_plain(l->output, 0);
     return MST_OK;
 }
 
-static mst_status run_loop(mpi_launch *l)
+static mst_status mpi_run(mpi_launch *l)
 {
-    mst_status st;
-    static const mst_proc_events events = {.line = on_line, .ended = on_ended};
-    TRY_OUT(st, mst_signal_loop_init(&l->loop, on_signal, true, l));
-    TRY_OUT(st, mst_procs_new(&l->loop.uv, &events, l, &l->procs));
-    mst_signal_loop_timer(&l->loop, &l->grace, l);
-    TRY_OUT(st, start_job(l, l->job->words));
-    uv_run(&l->loop.uv, UV_RUN_DEFAULT);
-    st = outcome(l);
-out:
-    mst_procs_destroy(l->procs);
-    mst_signal_loop_fini(&l->loop);
-    return st;
+    static const mst_supervisor_events events = {.on_line = mpi_on_line,
+                                                 .on_ended = mpi_on_ended,
+                                                 .on_stop = mpi_on_stop,
+                                                 .on_checkpoint = mpi_on_checkpoint};
+    TRY(mpi_prepare(l));
+    TRY(mst_supervisor_new(1, &events, l, &l->supervisor));
+    l->child = mst_supervisor_child(l->supervisor, 0);
+    TRY(mpi_start(l, l->job->words));
+    mst_supervisor_run(l->supervisor);
+    return mpi_outcome(l);
 }
 
 mst_status mst_mpi_job_run(const mst_mpi_job *job)
 {
-    mst_status st;
     mpi_launch *l = mst_zalloc(sizeof *l);
     if (l == NULL)
         return mst_fail_memory();
     l->job = job;
     l->began_ns = mst_now_ns();
-    TRY_OUT(st, prepare(l));
-    st = run_loop(l);
-out:
+    mst_status st = mpi_run(l);
+    mst_supervisor_destroy(l->supervisor);
     for (uint32_t i = 0; l->parts != NULL && i < 2 * l->n_ranks; i++)
         mst_free(l->parts[i].text);
-    mst_output_destroy(l->output);
     mst_plan_fini(&l->plan);
     mst_free(l->parts);
     mst_free(l->names);

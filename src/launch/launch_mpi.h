@@ -13,6 +13,7 @@
 #include "base/option.h"
 #include "base/status.h"
 #include "launch/launch_plan.h"
+#include "launch/launch_sink.h"
 
 /* As MST_MPI_KINDS has them. */
 typedef enum mst_mpi_kind { MST_MPI_KIND_AUTO, MST_MPI_KIND_OPENMPI, MST_MPI_KIND_MPICH } mst_mpi_kind;
@@ -26,8 +27,7 @@ typedef struct mst_mpi_job {
     const char *hosts_file;     /* NULL: everything here, or where Slurm says */
     const char *ssh;            /* words that reach a host */
     const char *args;           /* more words for the launcher; NULL: none */
-    const char *logs;           /* folder; NULL: none */
-    bool plain;                 /* what rank 0 prints is standard output as it is: it prints JSON */
+    const mst_launch_sink *sink;
     mst_mpi_kind kind;
     uint32_t n_ranks; /* 0: as many as the hosts have slots */
     uint32_t max_restarts;
@@ -41,7 +41,7 @@ typedef struct mst_mpi_job {
  * ended well is told in a line on standard error. Signals of this process are caught meanwhile. */
 mst_status mst_mpi_job_run(const mst_mpi_job *job);
 
-/* ---- the command line (launch_mpi_words.c) ---- */
+/* ---- the command line (launch_mpi_argv.c) ---- */
 
 typedef struct mst_mpi_launcher {
     mst_mpi_kind kind;  /* never AUTO */

@@ -201,27 +201,25 @@ out:
     return st;
 }
 
-mst_status mst_start_anywhere(mst_procs *procs, const char *ssh, const char *host,
-                              const mst_variable *variables, const char *const *words, uint32_t tag,
-                              uint32_t *id)
+mst_status mst_start_anywhere(mst_child *child, const char *ssh, const char *host,
+                              const mst_variable *variables, const char *const *words)
 {
     mst_status st;
     mst_text_list argv = {0}, env = {0};
     mst_script script = {0};
-    mst_proc_start start = {.argv = words};
+    mst_process_start start = {.argv = words};
     if (ssh != NULL) {
         TRY_OUT(st, mst_remote_argv(ssh, host, &argv));
         TRY_OUT(st, remote_script(variables, words, &script));
-        start = (mst_proc_start){.argv = (const char *const *)argv.items,
-                                 .input = script.data,
-                                 .n_input = script.n,
-                                 .by_channel = true};
+        start = (mst_process_start){.argv = (const char *const *)argv.items,
+                                    .input = script.data,
+                                    .n_input = script.n,
+                                    .by_channel = true};
     } else {
         TRY_OUT(st, mst_local_env(variables, &env));
         start.env = (const char *const *)env.items;
     }
-    start.tag = tag;
-    st = mst_procs_start(procs, &start, id);
+    st = mst_child_start(child, &start);
 out:
     mst_text_list_fini(&argv);
     mst_text_list_fini(&env);

@@ -12,7 +12,7 @@
 
 #include "base/option.h"
 #include "base/status.h"
-#include "launch/launch_procs.h"
+#include "launch/supervisor.h"
 
 /* Printed on standard error by the other side before the program begins; the listener takes it out. */
 #define MST_REMOTE_STARTED "muster-remote: started"
@@ -45,10 +45,9 @@ mst_status mst_remote_copy_script(const char *program, const char *folder, mst_s
  * caller ends the list. */
 mst_status mst_local_env(const mst_variable *variables, mst_text_list *out);
 
-/* Starts words with the variables set: here (ssh NULL), or on the host. */
-mst_status mst_start_anywhere(mst_procs *procs, const char *ssh, const char *host,
-                              const mst_variable *variables, const char *const *words, uint32_t tag,
-                              uint32_t *id);
+/* Starts words as the child with the variables set: on this host (ssh NULL), or on the given one. */
+mst_status mst_start_anywhere(mst_child *child, const char *ssh, const char *host,
+                              const mst_variable *variables, const char *const *words);
 
 /* Where this program is. MST_EIO when the system does not tell. MUSTER_LAUNCH_BINARY takes its place in
  * tests. */

@@ -15,8 +15,9 @@
 #define MST_PARENT_CHECKPOINT "c" /* save a checkpoint, as at SIGUSR1 */
 #define MST_PARENT_INT        "i" /* the end of the pipe means SIGINT instead of SIGTERM */
 #define MST_PARENT_HUP        "h" /* ... SIGHUP */
-#define MST_PARENT_ENDED      "e" /* server 0 has ended well: a worker that has not joined does not wait for it \
-                                   */
+#define MST_PARENT_ENDED                                                                                     \
+    "e" /* server 0 has ended well: a worker that has not joined does not wait for it                        \
+         */
 
 /* With MUSTER_WATCH_STDIN=SECONDS in the environment, starts a thread that reads standard input. At its end
  * the process gets SIGTERM (or the signal above), and SECONDS later SIGKILL. If the process is stopped

@@ -1,11 +1,11 @@
 /* Runs of a sweep as processes; contract in sweep_runs.h.
  *
- * A run is one process of launch_procs in a slot of its own. All share a loop that also has the signals and a
- * tick, which looks at the clock and shows the progress: the runs, the last line of one that runs alone, and
- * what is left. */
+ * A run is one child of the supervisor at a place of its own. A tick checks the time limit of the runs and
+ * reports the progress: the runs, the last line of one that runs alone, and the estimate of the time left. */
 #include "launch/sweep_runs.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,52 +15,40 @@
 #include "base/clock.h"
 #include "base/figure.h"
 #include "base/file.h"
-#include "base/signals.h"
 #include "base/strings.h"
-#include "cli/cli.h"
-#include "cli/progress_line.h"
-#include "launch/launch_procs.h"
 #include "launch/launch_remote.h"
-#include "launch/signal_loop.h"
+#include "launch/supervisor.h"
 #include "train/settings.h"
 
 #define TICK_MS      200
-#define SENTENCE_MAX 900
-
-typedef enum phase { PHASE_RUN, PHASE_STOPPING, PHASE_KILLING } phase;
+#define SENTENCE_MAX (MST_CHILD_LINE + 64)
 
 /* A run at work. */
-typedef struct slot {
-    mst_sweep_cell *cell; /* NULL: the slot is free */
+typedef struct sweep_place {
+    mst_sweep_cell *cell; /* NULL: the place is free */
     mst_runner_how how;
-    mst_procs *procs;
-    uint32_t id;
+    mst_child *child;
     bool ended, timed_out;
-    phase phase;
-    int code, signal;
-    uint64_t began_ns, kill_ns;
-    char sentence[SENTENCE_MAX], last[160], what[48];
+    char epoch_line[160], what[48]; /* its last line of progress */
     FILE *log;
-} slot;
+} sweep_place;
 
 struct mst_runner {
     const mst_sweep *sweep;
     double timeout_s;
     char program[4096];
-    mst_signal_loop loop;
+    mst_runner_progress progress;
+    mst_supervisor *supervisor;
     uv_timer_t tick;
-    int stopped_by; /* signal; 0: nobody */
-    char stopped_name[16];
-    mst_bar bar;
     double left_s; /* of all that is left, since left_ns; NAN: not known */
     uint64_t left_ns;
-    unsigned n_slots, n_running;
-    slot slots[];
+    unsigned n_places, n_running;
+    sweep_place places[];
 };
 
-const char *mst_runner_stopped(const mst_runner *self)
+bool mst_runner_stopped(const mst_runner *self)
 {
-    return self->stopped_by != 0 ? self->stopped_name : NULL;
+    return mst_supervisor_stopped_by(self->supervisor) != 0;
 }
 
 unsigned mst_runner_running(const mst_runner *self)
@@ -70,57 +58,36 @@ unsigned mst_runner_running(const mst_runner *self)
 
 /* ---- ending runs ---- */
 
-static void kill_run(slot *s)
+static void place_stop(sweep_place *p)
 {
-    s->phase = PHASE_KILLING;
-    mst_procs_kill(s->procs, s->id);
-}
-
-static void stop_run(slot *s)
-{
-    s->phase = PHASE_STOPPING;
-    s->kill_ns = mst_now_ns() + MST_RUNNER_GRACE_S * MST_S;
-    mst_procs_stop(s->procs, s->id);
-}
-
-static bool is_running(const slot *s)
-{
-    return s->procs != NULL && !s->ended;
+    mst_child_stop(p->child, SIGTERM, MST_RUNNER_GRACE_S * 1000);
 }
 
 void mst_runner_stop(mst_runner *self)
 {
-    for (unsigned i = 0; i < self->n_slots; i++)
-        if (is_running(&self->slots[i]) && self->slots[i].phase == PHASE_RUN)
-            stop_run(&self->slots[i]);
+    for (unsigned i = 0; i < self->n_places; i++)
+        if (!self->places[i].child->stopping)
+            place_stop(&self->places[i]);
 }
 
-static void on_signal(uv_signal_t *handle, int number)
+static void runner_on_stop(void *arg, int number)
 {
-    mst_runner *r = handle->data;
-    if (r->stopped_by == 0)
-        mst_runner_stop(r);
-    for (unsigned i = 0; r->stopped_by != 0 && i < r->n_slots; i++)
-        if (is_running(&r->slots[i]))
-            kill_run(&r->slots[i]);
-    if (r->stopped_by == 0) {
-        r->stopped_by = number;
-        mst_signal_name(number, r->stopped_name, sizeof r->stopped_name);
-    }
+    (void)number;
+    mst_runner_stop(arg);
 }
 
-static void show(mst_runner *r)
+static void runner_show(mst_runner *r)
 {
     char text[400], a[40], b[40];
     int n = 0;
-    for (unsigned i = 0; i < r->n_slots && n < 240; i++) {
-        const slot *s = &r->slots[i];
-        if (!is_running(s))
+    for (unsigned i = 0; i < r->n_places && n < 240; i++) {
+        const sweep_place *s = &r->places[i];
+        if (!s->child->running)
             continue;
         n += snprintf(text + n, sizeof text - (size_t)n, "%s%s%.120s  %s", n > 0 ? "  " : "", s->what,
-                      s->cell->name, mst_figure_seconds(floor(mst_seconds_since(s->began_ns)), a));
-        if (s->last[0] != '\0' && r->n_running == 1)
-            n += snprintf(text + n, sizeof text - (size_t)n, "  (%.120s)", s->last);
+                      s->cell->name, mst_figure_seconds(floor(mst_seconds_since(s->child->began_ns)), a));
+        if (s->epoch_line[0] != '\0' && r->n_running == 1)
+            n += snprintf(text + n, sizeof text - (size_t)n, "  (%.120s)", s->epoch_line);
     }
     if (n == 0)
         return;
@@ -128,74 +95,67 @@ static void show(mst_runner *r)
     if (!isnan(left) && n < 360)
         snprintf(text + n, sizeof text - (size_t)n, "  about %s left",
                  mst_figure_seconds(ceil(fmax(0, left)), b));
-    mst_bar_show(text);
+    r->progress.show(r->progress.arg, text);
 }
 
-static void on_tick(uv_timer_t *timer)
+static void runner_tick(uv_timer_t *timer)
 {
     mst_runner *r = timer->data;
-    for (unsigned i = 0; i < r->n_slots; i++) {
-        slot *s = &r->slots[i];
-        if (!is_running(s))
+    for (unsigned i = 0; i < r->n_places; i++) {
+        sweep_place *s = &r->places[i];
+        if (!s->child->running)
             continue;
-        if (s->phase == PHASE_RUN && mst_seconds_since(s->began_ns) > r->timeout_s) {
+        if (!s->child->stopping && mst_seconds_since(s->child->began_ns) > r->timeout_s) {
             s->timed_out = true;
-            stop_run(s);
-        } else if (s->phase == PHASE_STOPPING && mst_now_ns() > s->kill_ns) {
-            kill_run(s);
+            place_stop(s);
         }
     }
-    if (r->n_running > 0 && mst_bar_due(&r->bar))
-        show(r);
+    if (r->n_running > 0)
+        runner_show(r);
 }
 
 /* ---- output of a run ---- */
 
-static bool begins(const char *text, size_t n, const char *with)
+static void runner_on_line(void *arg, mst_child *child, bool is_error, const char *text, size_t n)
 {
-    return n >= strlen(with) && memcmp(text, with, strlen(with)) == 0;
-}
-
-static void on_line(void *arg, uint32_t tag, bool is_error, const char *text, size_t n)
-{
-    slot *s = arg;
-    (void)tag;
+    mst_runner *r = arg;
+    sweep_place *s = &r->places[child->index];
     if (s->log != NULL)
         fprintf(s->log, "%.*s\n", (int)n, text);
-    if (is_error && begins(text, n, "muster: ") && !begins(text, n, "muster: warning: "))
-        snprintf(s->sentence, sizeof s->sentence, "%.*s", (int)(n - 8), text + 8);
-    const char *bar = memmem(text, n, "epoch ", 6); /* a line of progress */
-    if (is_error && bar != NULL)
-        snprintf(s->last, sizeof s->last, "%.*s", (int)(text + n - bar), bar);
+    const char *progress = memmem(text, n, "epoch ", 6); /* shown, not decided on */
+    if (is_error && progress != NULL)
+        snprintf(s->epoch_line, sizeof s->epoch_line, "%.*s", (int)(text + n - progress), progress);
 }
 
-static void on_ended(void *arg, uint32_t tag, int code, int number)
+static void runner_on_ended(void *arg, mst_child *child)
 {
-    slot *s = arg;
-    (void)tag;
-    s->ended = true;
-    s->code = code;
-    s->signal = number;
+    mst_runner *r = arg;
+    r->places[child->index].ended = true;
 }
 
 /* ---- the runner ---- */
 
-mst_status mst_runner_new(const mst_sweep *sweep, double timeout_s, unsigned jobs, mst_runner **out)
+mst_status mst_runner_new(const mst_sweep *sweep, double timeout_s, unsigned jobs,
+                          const mst_runner_progress *progress, mst_runner **out)
 {
+    static const mst_supervisor_events events = {
+        .on_line = runner_on_line, .on_ended = runner_on_ended, .on_stop = runner_on_stop};
     mst_status st;
-    mst_runner *r = mst_zalloc(sizeof *r + jobs * sizeof *r->slots);
+    mst_runner *r = mst_zalloc(sizeof *r + jobs * sizeof *r->places);
     if (r == NULL)
         return mst_fail_memory();
-    r->n_slots = jobs;
+    r->n_places = jobs;
     r->sweep = sweep;
     r->timeout_s = timeout_s;
     TRY_OUT(st, mst_own_program(r->program, sizeof r->program));
     if (setenv("MUSTER_WATCH_STDIN", "15", 1) != 0)
         TRY_OUT(st, mst_fail_memory());
-    TRY_OUT(st, mst_signal_loop_init(&r->loop, on_signal, false, r));
-    mst_signal_loop_timer(&r->loop, &r->tick, r);
-    uv_timer_start(&r->tick, on_tick, TICK_MS, TICK_MS);
-    mst_bar_start(&r->bar, "sweep", "runs", 0);
+    r->progress = *progress;
+    TRY_OUT(st, mst_supervisor_new(jobs, &events, r, &r->supervisor));
+    for (unsigned i = 0; i < jobs; i++)
+        r->places[i].child = mst_supervisor_child(r->supervisor, i);
+    mst_supervisor_timer(r->supervisor, &r->tick, r);
+    uv_timer_start(&r->tick, runner_tick, TICK_MS, TICK_MS);
     *out = r;
     r = NULL;
 out:
@@ -203,30 +163,28 @@ out:
     return st;
 }
 
-/* Whatever still runs is killed. */
-static void free_slot(mst_runner *r, slot *s)
+static void runner_free(mst_runner *r, sweep_place *s)
 {
     r->n_running -= s->cell != NULL;
-    mst_procs_destroy(s->procs);
     if (s->log != NULL)
         fclose(s->log);
-    *s = (slot){0};
+    *s = (sweep_place){.child = s->child};
 }
 
 void mst_runner_destroy(mst_runner *self)
 {
     if (self == NULL)
         return;
-    for (unsigned i = 0; i < self->n_slots; i++)
-        free_slot(self, &self->slots[i]);
-    mst_signal_loop_fini(&self->loop);
+    mst_supervisor_destroy(self->supervisor);
+    for (unsigned i = 0; i < self->n_places; i++)
+        runner_free(self, &self->places[i]);
     mst_free(self);
 }
 
 /* ---- one run ---- */
 
 /* A state of the run's manifest; "" when there is none. */
-static void run_state(const char *path, char *out, size_t size)
+static void runner_state(const char *path, char *out, size_t size)
 {
     char *file = mst_sprintf("%s/manifest.json", path);
     json_t *manifest = file != NULL ? json_load_file(file, 0, NULL) : NULL;
@@ -242,7 +200,7 @@ mst_runner_how mst_runner_how_to(const mst_sweep *sweep, const mst_sweep_cell *c
     mst_runner_how how = MST_RUNNER_NEW;
     const char *save = json_string_value(json_object_get(cell->set, "save"));
     if (path != NULL && mst_path_exists(path)) {
-        run_state(path, state, sizeof state);
+        runner_state(path, state, sizeof state);
         how = MST_RUNNER_OVERWRITE;
         if (cell->state == MST_CELL_STOPPED && strcmp(state, "stopped") == 0 &&
             (save == NULL || strcmp(save, "true") == 0))
@@ -254,7 +212,7 @@ mst_runner_how mst_runner_how_to(const mst_sweep *sweep, const mst_sweep_cell *c
     return how;
 }
 
-static mst_status open_log(const mst_sweep *sweep, const char *name, bool again, FILE **out)
+static mst_status runner_open_log(const mst_sweep *sweep, const char *name, bool again, FILE **out)
 {
     char *folder = mst_sprintf("%s/logs", sweep->folder),
          *path = folder != NULL ? mst_sprintf("%s/%s.log", folder, name) : NULL;
@@ -271,7 +229,7 @@ static mst_status open_log(const mst_sweep *sweep, const char *name, bool again,
 
 /* What the cell's repeats share, as --group takes it: the sweep's folder in front of the configuration, where
  * that is fit for a name. The caller frees. */
-static char *group_word(const mst_sweep *sweep, const mst_sweep_cell *cell)
+static char *runner_group_word(const mst_sweep *sweep, const mst_sweep_cell *cell)
 {
     char *name = mst_sprintf("%s/%s", sweep->folder, cell->config), *word = NULL;
     if (name != NULL)
@@ -280,14 +238,14 @@ static char *group_word(const mst_sweep *sweep, const mst_sweep_cell *cell)
     return word;
 }
 
-static mst_status start(mst_runner *r, slot *s, const char *word)
+static mst_status runner_start_child(mst_runner *r, sweep_place *s, const char *word)
 {
-    static const mst_proc_events events = {.line = on_line, .ended = on_ended};
     mst_status st;
     const mst_sweep_cell *cell = s->cell;
     size_t n = 0;
     char *path = mst_sweep_run_path(r->sweep, cell),
-         *run = path != NULL ? mst_sprintf("--run=%s", path) : NULL, *group = group_word(r->sweep, cell);
+         *run = path != NULL ? mst_sprintf("--run=%s", path) : NULL,
+         *group = runner_group_word(r->sweep, cell);
     const char **argv = mst_calloc(cell->words.n + 7, sizeof *argv);
     if (run == NULL || group == NULL || argv == NULL)
         TRY_OUT(st, mst_fail_memory());
@@ -300,9 +258,7 @@ static mst_status start(mst_runner *r, slot *s, const char *word)
         argv[n++] = s->how == MST_RUNNER_RESUME ? "--resume" : "--overwrite";
     if (word != NULL)
         argv[n++] = word;
-    TRY_OUT(st, mst_procs_new(&r->loop.uv, &events, s, &s->procs));
-    mst_proc_start process = {.argv = argv};
-    st = mst_procs_start(s->procs, &process, &s->id);
+    st = mst_child_start(s->child, &(mst_process_start){.argv = argv});
 out:
     mst_free(argv);
     mst_free(group);
@@ -311,30 +267,32 @@ out:
     return st;
 }
 
-/* What became of it, by its exit code and its manifest. */
-static mst_status conclude(const mst_runner *r, const slot *s)
+/* Marks the cell by the run's exit code and manifest. */
+static mst_status runner_conclude(const mst_runner *r, const sweep_place *s)
 {
     mst_sweep_cell *cell = s->cell;
+    const mst_child *child = s->child;
     char *path = mst_sweep_run_path(r->sweep, cell), state[16] = "", sentence[SENTENCE_MAX + 64];
     if (path == NULL)
         return mst_fail_memory();
-    run_state(path, state, sizeof state);
+    runner_state(path, state, sizeof state);
     mst_free(path);
     if (s->timed_out) {
         snprintf(sentence, sizeof sentence, "took longer than --run-timeout %.0f s", r->timeout_s);
         return mst_sweep_mark(cell, MST_CELL_FAILED, sentence);
     }
-    if (s->code == 0 && s->signal == 0 && strcmp(state, "done") == 0)
+    if (child->code == 0 && child->signal == 0 && strcmp(state, "done") == 0)
         return mst_sweep_mark(cell, MST_CELL_DONE, NULL);
-    if (r->stopped_by != 0 || s->phase != PHASE_RUN || strcmp(state, "stopped") == 0)
+    if (mst_runner_stopped(r) || child->stopping || child->killed || strcmp(state, "stopped") == 0)
         return mst_sweep_mark(cell, strcmp(state, "stopped") == 0 ? MST_CELL_STOPPED : MST_CELL_PENDING,
                               NULL);
-    if (s->signal != 0)
-        snprintf(sentence, sizeof sentence, "killed by signal %d (%s)", s->signal, strsignal(s->signal));
-    else if (s->sentence[0] != '\0')
-        snprintf(sentence, sizeof sentence, "%s", s->sentence);
+    if (child->signal != 0)
+        snprintf(sentence, sizeof sentence, "killed by signal %d (%s)", child->signal,
+                 strsignal(child->signal));
+    else if (child->error[0] != '\0')
+        snprintf(sentence, sizeof sentence, "%s", child->error);
     else
-        snprintf(sentence, sizeof sentence, "ended with exit code %d and no sentence", s->code);
+        snprintf(sentence, sizeof sentence, "ended with exit code %d and no error message", child->code);
     return mst_sweep_mark(cell, MST_CELL_FAILED, sentence);
 }
 
@@ -342,45 +300,45 @@ mst_status mst_runner_start(mst_runner *self, mst_sweep_cell *cell, mst_runner_h
                             const char *what, double left_s)
 {
     mst_status st;
-    slot *s = self->slots;
+    sweep_place *s = self->places;
     while (s->cell != NULL)
         s++;
     s->cell = cell;
     s->how = how;
     snprintf(s->what, sizeof s->what, "%s", what);
     self->left_s = left_s;
-    self->left_ns = s->began_ns = mst_now_ns();
+    self->left_ns = mst_now_ns();
     self->n_running++;
-    TRY_OUT(st, open_log(self->sweep, cell->name, how == MST_RUNNER_RESUME, &s->log));
-    st = start(self, s, word);
+    TRY_OUT(st, runner_open_log(self->sweep, cell->name, how == MST_RUNNER_RESUME, &s->log));
+    st = runner_start_child(self, s, word);
 out:
     if (st != MST_OK)
-        free_slot(self, s);
-    for (unsigned i = 0; i < self->n_slots; i++)
-        if (self->slots[i].cell != NULL && self->slots[i].cell->jobs < self->n_running)
-            self->slots[i].cell->jobs = self->n_running;
+        runner_free(self, s);
+    for (unsigned i = 0; i < self->n_places; i++)
+        if (self->places[i].cell != NULL && self->places[i].cell->jobs < self->n_running)
+            self->places[i].cell->jobs = self->n_running;
     return st;
 }
 
-static slot *ended_slot(mst_runner *r)
+static sweep_place *runner_ended(mst_runner *r)
 {
-    for (unsigned i = 0; i < r->n_slots; i++)
-        if (r->slots[i].ended)
-            return &r->slots[i];
+    for (unsigned i = 0; i < r->n_places; i++)
+        if (r->places[i].ended)
+            return &r->places[i];
     return NULL;
 }
 
 mst_status mst_runner_wait(mst_runner *self, mst_sweep_cell **ended)
 {
-    slot *s;
-    while ((s = ended_slot(self)) == NULL)
-        uv_run(&self->loop.uv, UV_RUN_ONCE);
-    double seconds = mst_seconds_since(s->began_ns);
+    sweep_place *s;
+    while ((s = runner_ended(self)) == NULL)
+        mst_supervisor_turn(self->supervisor);
+    double seconds = mst_seconds_since(s->child->began_ns);
     mst_sweep_cell *cell = s->cell;
     cell->seconds = s->how == MST_RUNNER_RESUME && !isnan(cell->seconds) ? cell->seconds + seconds : seconds;
-    mst_status st = conclude(self, s);
-    mst_bar_end(&self->bar);
-    free_slot(self, s);
+    mst_status st = runner_conclude(self, s);
+    self->progress.show(self->progress.arg, NULL);
+    runner_free(self, s);
     *ended = cell;
     return st;
 }

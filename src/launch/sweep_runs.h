@@ -2,7 +2,7 @@
  *
  * Signals of this process are caught from new to destroy: the first SIGINT, SIGTERM or SIGHUP asks the
  * runs to save and end, a second one kills them. Nothing is left behind, also when this process is
- * killed (launch_procs.h). Thread: one. */
+ * killed (supervisor.h). Thread: one. */
 #ifndef MST_LAUNCH_SWEEP_RUNS_H
 #define MST_LAUNCH_SWEEP_RUNS_H
 
@@ -16,10 +16,17 @@ typedef enum mst_runner_how {
     MST_RUNNER_OVERWRITE, /* instead of what is there */
 } mst_runner_how;
 
+/* Gets a line of progress several times a second; NULL: a run has ended. */
+typedef struct mst_runner_progress {
+    void *arg;
+    void (*show)(void *arg, const char *text);
+} mst_runner_progress;
+
 /* timeout_s: what a run may take; it is then asked to end, and killed MST_RUNNER_GRACE_S later. jobs: the
  * most runs at a time. *out is the caller's to destroy; set only on MST_OK. */
 #define MST_RUNNER_GRACE_S 25
-mst_status mst_runner_new(const mst_sweep *sweep, double timeout_s, unsigned jobs, mst_runner **out);
+mst_status mst_runner_new(const mst_sweep *sweep, double timeout_s, unsigned jobs,
+                          const mst_runner_progress *progress, mst_runner **out);
 void mst_runner_destroy(mst_runner *self); /* NULL-safe */
 
 /* Starts the cell's command, with one more word (NULL: none), where fewer than `jobs` are running. what:
@@ -38,8 +45,8 @@ unsigned mst_runner_running(const mst_runner *self);
 /* Asks all runs to save and end, as a signal does. */
 void mst_runner_stop(mst_runner *self);
 
-/* Whether a signal has asked to stop; its name then. */
-const char *mst_runner_stopped(const mst_runner *self);
+/* Whether a signal has requested to stop. */
+bool mst_runner_stopped(const mst_runner *self);
 
 /* How a cell whose folder may hold something has to be started. */
 mst_runner_how mst_runner_how_to(const mst_sweep *sweep, const mst_sweep_cell *cell);

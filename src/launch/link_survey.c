@@ -1,10 +1,12 @@
-/* Links between the hosts of a cluster; contract in doctor_cluster.h. The probes' side is doctor_probe.c.
+/* Links between the hosts of a cluster; contract in link_survey.h. The probes' side is cli/doctor_probe.c.
  *
- * Every host gets a probe, one with several processes a second one beside it. When all listen, one pair after
- * the other is measured, so that no measurement disturbs another. Every wait has a deadline on the one timer;
- * a host that misses it is left out from there on. Probes end with their standard input, whichever way this
- * process ends. */
-#include "launch/doctor_cluster.h"
+ * When all probes listen, one pair after the other is measured, so that no measurement disturbs another.
+ * Every wait has a deadline on the one timer. Probes end with their standard input, also if this process is
+ * killed.
+ *
+ * Lines to a probe: "listen ADDRESS", "measure ADDRESS". From a probe: "ready", "listening ADDRESS", "result
+ * MEDIAN_US GBIT_PER_S", "failed SENTENCE". */
+#include "launch/link_survey.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -13,14 +15,8 @@
 #include <uv.h>
 
 #include "base/alloc.h"
-#include "base/clock.h"
-#include "base/file.h"
-#include "base/version.h"
-#include "cli/cli.h"
-#include "cli/table.h"
-#include "launch/launch_procs.h"
 #include "launch/launch_remote.h"
-#include "launch/signal_loop.h"
+#include "launch/supervisor.h"
 #include "net/cluster.h"
 
 #define HOSTS_MAX    64
@@ -33,10 +29,9 @@ typedef struct node {
     char host[256];    /* "" for Unix sockets */
     const char *shown; /* the host as tables name it */
     uint32_t n_processes;
-    bool remote, listening, ended;
-    uint32_t proc;
+    bool remote, listening;
+    mst_child *child;
     char address[TEXT_SIZE]; /* where it listens */
-    char last[TEXT_SIZE];    /* last line of its standard error */
     char why[TEXT_SIZE];     /* why it cannot be measured; "": it can */
 } node;
 
@@ -46,7 +41,7 @@ typedef struct pair {
     char why[TEXT_SIZE];
 } pair;
 
-typedef struct survey {
+struct mst_link_survey {
     const char *file, *ssh;
     bool ssh_given;
     mst_cluster cluster;
@@ -55,21 +50,20 @@ typedef struct survey {
     pair *pairs;
     uint32_t n_pairs, at; /* at: the pair being measured */
     bool measuring;
-    mst_signal_loop loop;
+    mst_supervisor *supervisor;
     uv_timer_t deadline;
-    mst_procs *procs;
     char program[4096], job[24], secret[2 * SECRET_BYTES + 1];
-} survey;
+};
 
 /* ---- who ---- */
 
-static bool is_this_machine(const char *host)
+static bool survey_is_local(const char *host)
 {
     return *host == '\0' || strcmp(host, "localhost") == 0 || strcmp(host, "::1") == 0 ||
            strncmp(host, "127.", 4) == 0;
 }
 
-static mst_status add_host(survey *s, const char *address)
+static mst_status survey_add_host(mst_link_survey *s, const char *address)
 {
     char host[256];
     mst_address_host(address, host, sizeof host);
@@ -86,12 +80,12 @@ static mst_status add_host(survey *s, const char *address)
     memcpy(n->host, host, sizeof host);
     n->n_processes = 1;
     n->shown = *n->host != '\0' ? n->host : "this machine (Unix socket)";
-    n->remote = s->ssh_given ? *host != '\0' : !is_this_machine(host);
+    n->remote = s->ssh_given ? *host != '\0' : !survey_is_local(host);
     return MST_OK;
 }
 
 /* The pairs: of hosts, and of a host with itself where processes meet on it. */
-static mst_status make_pairs(survey *s)
+static mst_status survey_make_pairs(mst_link_survey *s)
 {
     uint32_t hosts = s->n_nodes;
     s->pairs = mst_calloc((size_t)hosts * (hosts + 1) / 2, sizeof *s->pairs);
@@ -112,24 +106,24 @@ static mst_status make_pairs(survey *s)
     return MST_OK;
 }
 
-static mst_status find_nodes(survey *s)
+static mst_status survey_find_nodes(mst_link_survey *s)
 {
     s->nodes = mst_calloc((size_t)2 * HOSTS_MAX, sizeof *s->nodes);
     if (s->nodes == NULL)
         return mst_fail_memory();
     for (uint32_t i = 0; !s->cluster.colocated && i < s->cluster.n_servers; i++)
-        TRY(add_host(s, s->cluster.servers[i]));
+        TRY(survey_add_host(s, s->cluster.servers[i]));
     for (uint32_t i = 0; i < s->cluster.n_workers; i++)
-        TRY(add_host(s, s->cluster.workers[i]));
-    return make_pairs(s);
+        TRY(survey_add_host(s, s->cluster.workers[i]));
+    return survey_make_pairs(s);
 }
 
 /* ---- measuring ---- */
 
-static void on_deadline(uv_timer_t *timer);
+static void survey_on_deadline(uv_timer_t *timer);
 
 /* Goes on with the next pair whose ends both listen; stops the loop when there is none left. */
-static void measure_next(survey *s)
+static void survey_measure_next(mst_link_survey *s)
 {
     char command[TEXT_SIZE + 16];
     s->measuring = false;
@@ -142,59 +136,60 @@ static void measure_next(survey *s)
             continue;
         }
         int n = snprintf(command, sizeof command, "measure %s\n", to->address);
-        if (mst_procs_write(s->procs, from->proc, command, (size_t)n) != MST_OK) {
+        if (mst_child_write(from->child, command, (size_t)n) != MST_OK) {
             snprintf(p->why, sizeof p->why, "%s", mst_error_text());
             continue;
         }
         s->measuring = true;
-        uv_timer_start(&s->deadline, on_deadline, MEASURE_MS, 0);
+        uv_timer_start(&s->deadline, survey_on_deadline, MEASURE_MS, 0);
         return;
     }
-    uv_stop(&s->loop.uv);
+    mst_supervisor_quit(s->supervisor);
 }
 
 /* Begins once every host listens or is known not to. */
-static void check_ready(survey *s)
+static void survey_check_ready(mst_link_survey *s)
 {
     for (uint32_t i = 0; i < s->n_nodes; i++)
         if (!s->nodes[i].listening && s->nodes[i].why[0] == '\0')
             return;
     if (!s->measuring && s->at == 0)
-        measure_next(s);
+        survey_measure_next(s);
 }
 
 /* The host is left out from here on. */
-static void give_up(survey *s, node *n, const char *format, const char *detail)
+static void survey_give_up(mst_link_survey *s, node *n, const char *format, const char *detail)
 {
     if (n->why[0] == '\0')
         snprintf(n->why, sizeof n->why, format, n->shown, detail);
     if (s->measuring && (&s->nodes[s->pairs[s->at].from] == n || &s->nodes[s->pairs[s->at].to] == n)) {
         snprintf(s->pairs[s->at].why, TEXT_SIZE, "%s", n->why);
         s->at++;
-        measure_next(s);
+        survey_measure_next(s);
     } else {
-        check_ready(s);
+        survey_check_ready(s);
     }
 }
 
-static void on_deadline(uv_timer_t *timer)
+static void survey_on_deadline(uv_timer_t *timer)
 {
-    survey *s = timer->data;
+    mst_link_survey *s = timer->data;
     char seconds[16];
     if (s->measuring) {
         snprintf(seconds, sizeof seconds, "%d s", MEASURE_MS / 1000);
-        give_up(s, &s->nodes[s->pairs[s->at].from], "%s has not finished a measurement within %s", seconds);
+        survey_give_up(s, &s->nodes[s->pairs[s->at].from], "%s has not finished a measurement within %s",
+                       seconds);
         return;
     }
     snprintf(seconds, sizeof seconds, "%d s", READY_MS / 1000);
     for (uint32_t i = 0; i < s->n_nodes && !s->measuring; i++)
         if (!s->nodes[i].listening && s->nodes[i].why[0] == '\0')
-            give_up(s, &s->nodes[i], "%s does not answer: its probe was not ready within %s", seconds);
+            survey_give_up(s, &s->nodes[i], "%s does not answer: its probe was not ready within %s", seconds);
 }
 
 /* ---- events ---- */
 
-static void on_ready(survey *s, node *n)
+static void survey_on_ready(mst_link_survey *s, node *n)
 {
     char command[TEXT_SIZE];
     int length;
@@ -204,11 +199,11 @@ static void on_ready(survey *s, node *n)
     else
         length = snprintf(command, sizeof command,
                           strchr(n->host, ':') != NULL ? "listen [%s]:0\n" : "listen %s:0\n", n->host);
-    if (mst_procs_write(s->procs, n->proc, command, (size_t)length) != MST_OK)
-        give_up(s, n, "%s: %s", mst_error_text());
+    if (mst_child_write(n->child, command, (size_t)length) != MST_OK)
+        survey_give_up(s, n, "%s: %s", mst_error_text());
 }
 
-static void on_result(survey *s, node *n, const char *text)
+static void survey_on_result(mst_link_survey *s, node *n, const char *text)
 {
     pair *p = s->measuring ? &s->pairs[s->at] : NULL;
     if (p == NULL || n != &s->nodes[p->from])
@@ -216,122 +211,84 @@ static void on_result(survey *s, node *n, const char *text)
     if (text == NULL || sscanf(text, "%lf %lf", &p->rtt_us, &p->gbit_per_s) != 2)
         p->rtt_us = p->gbit_per_s = NAN;
     s->at++;
-    measure_next(s);
+    survey_measure_next(s);
 }
 
-static void on_line(void *arg, uint32_t tag, bool is_error, const char *text, size_t n)
+/* The rest of a line after the word; NULL: it begins with another one. */
+static const char *survey_word(const char *line, const char *word)
 {
-    survey *s = arg;
-    node *from = &s->nodes[tag];
+    size_t n = strlen(word);
+    return strncmp(line, word, n) == 0 && (line[n] == ' ' || line[n] == '\0') ? line + n + (line[n] == ' ')
+                                                                              : NULL;
+}
+
+static void survey_on_line(void *arg, mst_child *child, bool is_error, const char *text, size_t n)
+{
+    mst_link_survey *s = arg;
+    node *from = &s->nodes[child->index];
     char line[TEXT_SIZE];
+    const char *rest;
+    if (is_error)
+        return;
     snprintf(line, sizeof line, "%.*s", (int)(n < sizeof line ? n : sizeof line), text);
-    if (is_error) {
-        if (*line != '\0' && strcmp(line, MST_REMOTE_STARTED) != 0)
-            memcpy(from->last, line, sizeof line);
-    } else if (strncmp(line, "ready", 5) == 0) {
-        on_ready(s, from);
-    } else if (strncmp(line, "listening ", 10) == 0) {
-        memcpy(from->address, line + 10, sizeof line - 10);
+    if (survey_word(line, "ready") != NULL) {
+        survey_on_ready(s, from);
+    } else if ((rest = survey_word(line, "listening")) != NULL) {
+        snprintf(from->address, sizeof from->address, "%s", rest);
         from->listening = true;
-        check_ready(s);
-    } else if (strncmp(line, "result ", 7) == 0) {
-        on_result(s, from, line + 7);
-    } else if (strncmp(line, "failed ", 7) == 0 && !from->listening) {
-        give_up(s, from, "%s: its probe cannot listen: %s", line + 7);
-    } else if (strncmp(line, "failed ", 7) == 0 && s->measuring) {
-        snprintf(s->pairs[s->at].why, TEXT_SIZE, "%s", line + 7);
-        on_result(s, from, NULL);
+        survey_check_ready(s);
+    } else if ((rest = survey_word(line, "result")) != NULL) {
+        survey_on_result(s, from, rest);
+    } else if ((rest = survey_word(line, "failed")) != NULL && !from->listening) {
+        survey_give_up(s, from, "%s: its probe cannot listen: %s", rest);
+    } else if (rest != NULL && s->measuring) {
+        snprintf(s->pairs[s->at].why, TEXT_SIZE, "%s", rest);
+        survey_on_result(s, from, NULL);
     }
 }
 
-static void on_ended(void *arg, uint32_t tag, int code, int signal)
+static void survey_on_ended(void *arg, mst_child *child)
 {
-    survey *s = arg;
-    node *n = &s->nodes[tag];
+    mst_link_survey *s = arg;
     char text[32];
-    snprintf(text, sizeof text, signal != 0 ? "killed by signal %d" : "exit %d", signal != 0 ? signal : code);
-    n->ended = true;
-    give_up(s, n, "%s cannot be probed: %s", n->last[0] != '\0' ? n->last : text);
+    snprintf(text, sizeof text, child->signal != 0 ? "killed by signal %d" : "exit %d",
+             child->signal != 0 ? child->signal : child->code);
+    survey_give_up(s, &s->nodes[child->index], "%s cannot be probed: %s",
+                   child->last_line[0] != '\0' ? child->last_line : text);
 }
 
 /* ---- starting ---- */
 
-static mst_status start_probe(survey *s, node *n)
+static mst_status survey_start_probe(mst_link_survey *s, node *n)
 {
     const char *words[] = {s->program, "doctor", "--probe", NULL};
     const mst_variable variables[] = {{"MUSTER_SECRET", s->secret}, {"MUSTER_JOB", s->job},
                                       {"MUSTER_CLUSTER", NULL},     {"TF_CONFIG", NULL},
                                       {"MUSTER_WATCH_STDIN", NULL}, {NULL, NULL}};
-    return mst_start_anywhere(s->procs, n->remote ? s->ssh : NULL, n->host, variables, words,
-                              (uint32_t)(n - s->nodes), &n->proc);
+    return mst_start_anywhere(n->child, n->remote ? s->ssh : NULL, n->host, variables, words);
 }
 
-static mst_status measure(survey *s)
+static mst_status survey_measure(mst_link_survey *s)
 {
-    static const mst_proc_events events = {.line = on_line, .ended = on_ended};
+    static const mst_supervisor_events events = {.on_line = survey_on_line, .on_ended = survey_on_ended};
     mst_status st;
-    TRY_OUT(st, mst_signal_loop_init(&s->loop, NULL, false, s));
-    mst_signal_loop_timer(&s->loop, &s->deadline, s);
-    TRY_OUT(st, mst_procs_new(&s->loop.uv, &events, s, &s->procs));
-    for (uint32_t i = 0; i < s->n_nodes; i++)
-        TRY_OUT(st, start_probe(s, &s->nodes[i]));
-    uv_timer_start(&s->deadline, on_deadline, READY_MS, 0);
-    uv_run(&s->loop.uv, UV_RUN_DEFAULT);
+    TRY(mst_supervisor_new(s->n_nodes, &events, s, &s->supervisor));
+    mst_supervisor_timer(s->supervisor, &s->deadline, s);
+    for (uint32_t i = 0; i < s->n_nodes; i++) {
+        s->nodes[i].child = mst_supervisor_child(s->supervisor, i);
+        TRY_OUT(st, survey_start_probe(s, &s->nodes[i]));
+    }
+    uv_timer_start(&s->deadline, survey_on_deadline, READY_MS, 0);
+    mst_supervisor_run(s->supervisor);
 out:
-    mst_procs_destroy(s->procs);
-    mst_signal_loop_fini(&s->loop);
+    mst_supervisor_destroy(s->supervisor);
     return st;
 }
 
 /* ---- results ---- */
 
-static const mst_column link_columns[] = {
-    {.key = "from"}, {.key = "to"}, {.key = "rtt_us", .right = true}, {.key = "gbit_per_s", .right = true}};
-
-static mst_status make_table(const survey *s, mst_table **out)
-{
-    TRY(mst_table_new(link_columns, 4, out));
-    for (uint32_t i = 0; i < s->n_pairs; i++) {
-        const pair *p = &s->pairs[i];
-        mst_table_text(*out, s->nodes[p->from].shown);
-        mst_table_text(*out, s->nodes[p->to].shown);
-        mst_table_real(*out, p->rtt_us, 1);
-        mst_table_real(*out, p->gbit_per_s, p->gbit_per_s < 10 ? 3 : 1);
-    }
-    return MST_OK;
-}
-
-/* {"date", "muster", "cluster", "links": [...]}; new reference, or NULL. */
-static json_t *make_json(const survey *s, const mst_table *table)
-{
-    char date[24];
-    mst_wall_time(date);
-    json_t *links = mst_table_json(table);
-    return links != NULL ? json_pack("{s:s, s:s, s:s, s:o}", "date", date, "muster", mst_version(), "cluster",
-                                     s->file, "links", links)
-                         : NULL;
-}
-
-static mst_status keep_figures(const survey *s, const json_t *figures)
-{
-    mst_status st;
-    mst_out *out = NULL;
-    char *text = figures != NULL ? json_dumps(figures, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
-    char *path = mst_sprintf("%s.links.json", s->file);
-    if (text == NULL || path == NULL)
-        TRY_OUT(st, mst_fail_memory());
-    TRY_OUT(st, mst_out_open(path, &out));
-    TRY_OUT(st, mst_out_printf(out, "%s\n", text));
-    st = mst_out_commit(out);
-out:
-    mst_out_close(out);
-    mst_free(path);
-    free(text);
-    return st;
-}
-
 /* The hosts without a probe, "a, b, c"; a second probe of a host has nothing to add to its first. */
-static uint32_t name_bad_hosts(const survey *s, char *out, size_t size)
+static uint32_t survey_bad_hosts(const mst_link_survey *s, char *out, size_t size)
 {
     uint32_t n_bad = 0;
     size_t n = 0;
@@ -349,46 +306,54 @@ static uint32_t name_bad_hosts(const survey *s, char *out, size_t size)
     return n_bad;
 }
 
-static mst_status fail_missing(const survey *s, uint32_t missing, const pair *first)
+mst_status mst_link_survey_check(const mst_link_survey *s)
 {
     char hosts[MST_ERROR_MAX];
-    bool several = name_bad_hosts(s, hosts, sizeof hosts) > 1;
-    return mst_fail(MST_EPEER, "%u of %u links cannot be measured%s%s; from %s to %s: %s", missing,
-                    s->n_pairs, several ? "; hosts that cannot be probed: " : "", several ? hosts : "",
-                    s->nodes[first->from].shown, s->nodes[first->to].shown, first->why);
-}
-
-static mst_status report(const survey *s, bool json)
-{
-    mst_status st;
-    mst_table *table = NULL;
-    json_t *figures = NULL;
     uint32_t missing = 0;
     const pair *first = NULL;
     for (uint32_t i = 0; i < s->n_pairs; i++) {
         missing += isnan(s->pairs[i].rtt_us);
         first = first == NULL && isnan(s->pairs[i].rtt_us) ? &s->pairs[i] : first;
     }
-    TRY_OUT(st, make_table(s, &table));
-    figures = make_json(s, table);
-    if (missing < s->n_pairs)
-        TRY_OUT(st, keep_figures(s, figures));
-    if (json)
-        TRY_OUT(st, mst_cli_print_json(json_incref(figures)));
-    else if (missing < s->n_pairs)
-        TRY_OUT(st, mst_table_print(table, "Links", true));
-    if (first != NULL)
-        st = fail_missing(s, missing, first);
-out:
-    json_decref(figures);
-    mst_table_destroy(table);
-    return st;
+    if (first == NULL)
+        return MST_OK;
+    bool several = survey_bad_hosts(s, hosts, sizeof hosts) > 1;
+    return mst_fail(MST_EPEER, "%u of %u links cannot be measured%s%s; from %s to %s: %s", missing,
+                    s->n_pairs, several ? "; hosts that cannot be probed: " : "", several ? hosts : "",
+                    s->nodes[first->from].shown, s->nodes[first->to].shown, first->why);
 }
 
-mst_status mst_doctor_cluster(const char *file, const char *ssh, bool json)
+size_t mst_link_survey_count(const mst_link_survey *s)
+{
+    return s->n_pairs;
+}
+
+mst_link mst_link_survey_get(const mst_link_survey *s, size_t i)
+{
+    const pair *p = &s->pairs[i];
+    return (mst_link){.from = s->nodes[p->from].shown,
+                      .to = s->nodes[p->to].shown,
+                      .rtt_us = p->rtt_us,
+                      .gbit_per_s = p->gbit_per_s};
+}
+
+/* ---- life ---- */
+
+void mst_link_survey_destroy(mst_link_survey *s)
+{
+    if (s == NULL)
+        return;
+    mst_cluster_fini(&s->cluster);
+    mst_free(s->nodes);
+    mst_free(s->pairs);
+    explicit_bzero(s->secret, sizeof s->secret);
+    mst_free(s);
+}
+
+mst_status mst_link_survey_run(const char *file, const char *ssh, mst_link_survey **out)
 {
     mst_status st;
-    survey *s = mst_zalloc(sizeof *s);
+    mst_link_survey *s = mst_zalloc(sizeof *s);
     char tail[9];
     if (s == NULL)
         return mst_fail_memory();
@@ -396,18 +361,15 @@ mst_status mst_doctor_cluster(const char *file, const char *ssh, bool json)
     s->ssh = ssh != NULL ? ssh : MST_REMOTE_SSH;
     s->ssh_given = ssh != NULL;
     TRY_OUT(st, mst_cluster_read_yaml(file, NULL, &s->cluster));
-    TRY_OUT(st, find_nodes(s));
+    TRY_OUT(st, survey_find_nodes(s));
     TRY_OUT(st, mst_random_hex(SECRET_BYTES, s->secret));
     TRY_OUT(st, mst_random_hex(4, tail));
     snprintf(s->job, sizeof s->job, "probe-%s", tail);
     TRY_OUT(st, mst_own_program(s->program, sizeof s->program));
-    TRY_OUT(st, measure(s));
-    st = report(s, json);
+    TRY_OUT(st, survey_measure(s));
+    *out = s;
+    s = NULL;
 out:
-    mst_cluster_fini(&s->cluster);
-    mst_free(s->nodes);
-    mst_free(s->pairs);
-    explicit_bzero(s->secret, sizeof s->secret);
-    mst_free(s);
+    mst_link_survey_destroy(s);
     return st;
 }

@@ -1,0 +1,98 @@
+/* The supervisor: the processes that one command starts (`launch`, `launch --mpi`, `sweep`, `doctor
+ * --cluster`), the event loop, and the signals of this process.
+ *
+ * The supervisor starts, stops and kills processes, collects their lines and their ends, and records what all
+ * commands need of them (mst_child). The policy is the command's: on_ended decides whether an end is a
+ * failure and what follows. It may start the same child again, which keeps its index and its name: this is
+ * the one place where processes are restarted.
+ *
+ * Stopping a child: it is requested to end (mst_supervisor_stop), and killed when the grace is over.
+ * Signals: on_stop gets the first SIGINT, SIGTERM or SIGHUP; a second one kills all children.
+ * No process is left behind, also if this process is killed (process.h).
+ *
+ * Thread: the one that made it. Events come from within run and turn. Nothing else waits but destroy, for 2 s
+ * at most. */
+#ifndef MST_LAUNCH_SUPERVISOR_H
+#define MST_LAUNCH_SUPERVISOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "base/status.h"
+#include "launch/process.h"
+
+#define MST_CHILD_LINE 900
+
+typedef struct mst_supervisor mst_supervisor;
+
+/* A process of the supervisor, from its first start on. The supervisor writes all fields but name. */
+typedef struct mst_child {
+    mst_supervisor *supervisor;
+    uint32_t index;
+    char name[24]; /* "server 0"; the owner's */
+    uint32_t n_starts;
+    uint64_t began_ns;              /* of the last start */
+    bool running;                   /* started, and has not ended since */
+    bool remote_started;            /* the program has begun on the other host (MST_REMOTE_STARTED) */
+    bool stopping, killed;          /* since its last start: requested to end; killed by the supervisor */
+    int code, signal;               /* of its last end; signal is 0 unless one ended it */
+    char error[MST_CHILD_LINE];     /* the last error it printed ("muster: ..."), since its last start */
+    char last_line[MST_CHILD_LINE]; /* its last line on standard error that is not empty, since its last start
+                                     */
+    char origin[24]; /* the process that its failure began in (MST_PARENT_ORIGIN); "": this one */
+    /* The supervisor's own. */
+    mst_process *process;
+    uv_timer_t grace;
+    uint32_t terminate_ms;
+} mst_child;
+
+typedef struct mst_supervisor_events {
+    /* A line of a child without its newline. Lines that are meant for the supervisor do not come here. */
+    void (*on_line)(void *arg, mst_child *child, bool is_error, const char *text, size_t n);
+    /* Once per start, after the last line. May start the child again. */
+    void (*on_ended)(void *arg, mst_child *child);
+    /* The first SIGINT, SIGTERM or SIGHUP. NULL: signals are left alone, these and SIGUSR1. */
+    void (*on_stop)(void *arg, int number);
+    /* SIGUSR1. NULL: it is left alone. */
+    void (*on_checkpoint)(void *arg);
+} mst_supervisor_events;
+
+/* n children, none of which is started. Signals are caught until destroy; SIGHUP stays ignored if it is
+ * (nohup). events and arg outlive the supervisor. *out is the caller's to destroy; set only on MST_OK. */
+mst_status mst_supervisor_new(uint32_t n, const mst_supervisor_events *events, void *arg,
+                              mst_supervisor **out);
+/* Kills the children that run and frees everything; no event is called any more. NULL-safe. */
+void mst_supervisor_destroy(mst_supervisor *self);
+
+mst_child *mst_supervisor_child(mst_supervisor *self, uint32_t index);
+uint32_t mst_supervisor_running(const mst_supervisor *self);
+/* The first signal that requested to stop; 0: none did. */
+int mst_supervisor_stopped_by(const mst_supervisor *self);
+
+/* Starts a child that does not run. MST_EIO, naming the program, if it cannot be started. */
+mst_status mst_child_start(mst_child *child, const mst_process_start *start);
+/* Requests its end by SIGINT, SIGTERM or SIGHUP, and kills it if it runs grace_ms later. A second call counts
+ * the grace anew. No effect on a child that does not run; so it is with the calls below. */
+void mst_child_stop(mst_child *child, int number, uint64_t grace_ms);
+void mst_child_kill(mst_child *child);
+void mst_child_checkpoint(mst_child *child);
+/* Writes to its standard input; MST_EPEER if that is closed. */
+mst_status mst_child_write(mst_child *child, const char *text, size_t n);
+
+void mst_supervisor_kill_all(mst_supervisor *self);
+
+/* Handles events until no child runs, or mst_supervisor_quit is called within one. */
+void mst_supervisor_run(mst_supervisor *self);
+void mst_supervisor_quit(mst_supervisor *self);
+/* Waits for the next events and handles them. */
+void mst_supervisor_turn(mst_supervisor *self);
+
+/* A timer of the loop with arg as its data, not started; destroy closes it. */
+void mst_supervisor_timer(mst_supervisor *self, uv_timer_t *timer, void *arg);
+
+/* The sentence of an error that a muster printed, "muster: SENTENCE"; NULL for any other line. */
+const char *mst_error_line(const char *text, size_t n, size_t *length);
+
+#endif
