@@ -1,5 +1,4 @@
-/* A growing piece of memory that records are written into. Short of memory it stops growing, `failed` says so
- * and further additions do nothing. One owner. */
+/* A growing buffer for records. Without memory it sets `failed` and ignores further additions. One owner. */
 #ifndef MST_OBSERVE_BYTES_H
 #define MST_OBSERVE_BYTES_H
 
@@ -21,7 +20,7 @@ static inline void mst_bytes_fini(mst_bytes *self)
     *self = (mst_bytes){0};
 }
 
-/* Room for n more; false: none. */
+/* Makes room for n more bytes; false without memory. */
 static inline bool mst_bytes_room(mst_bytes *self, size_t n)
 {
     if (!self->failed && self->n + n > self->capacity)

@@ -1,9 +1,8 @@
 /* Contract in cpu_quota.h.
  *
  * /proc/self/cgroup has lines NUMBER:CONTROLLERS:PATH; version 2 is number 0 without controllers. A limit
- * holds for all groups below the one that has it, so every folder from the process's own up to the root is
- * asked. A container may see only its own part of the tree: then the path leads nowhere, and the root has its
- * limit. */
+ * applies to all groups below it, so every folder from the process's own up to the root is read. A container
+ * may see only its own part of the tree: then the path does not exist, and the root has its limit. */
 #include "observe/cpu_quota.h"
 
 #include <sched.h>
@@ -14,7 +13,7 @@
 
 #define PATH_MAX_HERE 1024
 
-/* "max 100000" or "20000 100000"; 0: no limit. */
+/* Reads "max 100000" or "20000 100000"; 0: no limit. */
 static double quota_v2(const char *folder)
 {
     char path[PATH_MAX_HERE + 32];
@@ -49,7 +48,7 @@ static double quota_v1(const char *folder)
     return quota > 0 && period > 0 ? quota / period : 0;
 }
 
-/* The least limit from the folder base + path up to base. */
+/* Returns the smallest limit from the folder base + path up to base. */
 static double quota_least(const char *base, const char *path, double (*limit_of)(const char *))
 {
     char folder[PATH_MAX_HERE];
@@ -68,7 +67,7 @@ static double quota_least(const char *base, const char *path, double (*limit_of)
     }
 }
 
-/* Whether "cpu" is among the controllers of a line, up to end. */
+/* Returns whether "cpu" is one of the controllers up to end. */
 static bool quota_has_cpu_controller(const char *at, const char *end)
 {
     while (at < end) {

@@ -1,4 +1,4 @@
-/* A piece of text built in a buffer of fixed size: what does not fit is left out, and `cut` says so. */
+/* A CSV line in a buffer of fixed size. Text that does not fit is left out and sets `cut`. */
 #ifndef MST_OBSERVE_CSV_LINE_H
 #define MST_OBSERVE_CSV_LINE_H
 
@@ -30,7 +30,7 @@ __attribute__((format(printf, 2, 3))) static inline void mst_csv_line_add(mst_cs
     text->cut = true;
 }
 
-/* ",VALUE" to microseconds, or millionths; "," when it is not known. */
+/* Adds ",VALUE" with six significant digits, or "," for an unknown value (NAN). */
 static inline void mst_csv_line_add_real(mst_csv_line *text, double value)
 {
     if (isfinite(value))

@@ -94,7 +94,7 @@ static void events_add_text(mst_bytes *out, unsigned field, const char *text)
     mst_bytes_add(out, text, n);
 }
 
-/* A nested message: begin, its fields, end, which puts the length before them. */
+/* A nested message: begin, fields, end. The end inserts the length before the fields. */
 static size_t events_nest(mst_bytes *out, unsigned field)
 {
     events_add_key(out, field, LENGTH);
@@ -127,7 +127,7 @@ static void events_put_little(uint8_t *at, uint64_t value, unsigned n)
         at[i] = (uint8_t)(value >> 8 * i);
 }
 
-/* Opens a record with an Event in it; its end is end_event's. */
+/* Begins a record with an Event; events_end ends it. */
 static size_t events_begin(mst_bytes *out, double wall, uint64_t step)
 {
     static const uint8_t head[FRAME_HEAD];
@@ -169,7 +169,7 @@ void mst_event_start(mst_bytes *out, double wall, uint64_t step)
     events_end(out, e);
 }
 
-/* Opens a value of a summary, which nests two deep. */
+/* A value of a summary, two nested messages. */
 typedef struct value {
     size_t summary, value;
 } value;
@@ -240,7 +240,7 @@ void mst_event_histogram(mst_bytes *out, double wall, uint64_t step, const char 
     events_end(out, e);
 }
 
-/* Which plugin shows the value; content: what is nested by the caller between begin and end. */
+/* The plugin that shows the value. The caller adds the content between begin and end. */
 typedef struct metadata {
     size_t metadata, plugin, content;
 } metadata;
@@ -271,7 +271,7 @@ void mst_event_text(mst_bytes *out, double wall, uint64_t step, const char *tag,
     events_end_metadata(out, events_begin_metadata(out, "text"));
     size_t tensor = events_nest(out, VALUE_TENSOR);
     events_add_int(out, TENSOR_DTYPE, DT_STRING);
-    events_end_nest(out, events_nest(out, TENSOR_SHAPE)); /* no dimensions: one text */
+    events_end_nest(out, events_nest(out, TENSOR_SHAPE)); /* no dimensions: a single text */
     events_add_text(out, TENSOR_STRING, text);
     events_end_nest(out, tensor);
     events_end_value(out, v);
@@ -280,7 +280,7 @@ void mst_event_text(mst_bytes *out, double wall, uint64_t step, const char *tag,
 
 /* ---- graphs ---- */
 
-/* Opens an entry of a node's attributes, an AttrValue by name. */
+/* An entry of a node's attributes: a named AttrValue. */
 typedef struct attribute {
     size_t entry, value;
 } attribute;
@@ -312,7 +312,8 @@ static void events_add_shape(mst_bytes *out, const json_t *shape)
     events_end_nest(out, begin);
 }
 
-/* Type and shape: of what a node puts out, where TensorBoard looks for it; and of an input or a parameter. */
+/* Adds type and shape of the output of a node, where TensorBoard expects them, and of an input or a
+ * parameter. */
 static void events_add_output(mst_bytes *out, const json_t *shape, bool source)
 {
     attribute a = events_begin_attribute(out, "_output_shapes");

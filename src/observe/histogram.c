@@ -21,16 +21,16 @@ static float histogram_float(uint32_t bits)
     return value;
 }
 
-#define WINDOW 256 /* pages that are asked for at a time */
+#define WINDOW 256 /* pages per query */
 
-/* Which pages of a long array are there: weights that nothing has touched are not, and looking at them would
- * make the system provide memory for them. */
+/* The resident pages of a long array. Untouched weights are not resident, and reading them would allocate
+ * memory. */
 typedef struct presence {
-    uintptr_t page_size, from, to; /* addresses that `pages` tells of */
+    uintptr_t page_size, from, to; /* the addresses that `pages` covers */
     unsigned char pages[WINDOW];
 } presence;
 
-/* Addresses may only grow. A page that the system says nothing of counts as there. */
+/* Addresses must ascend. A page with unknown state counts as resident. */
 static bool histogram_is_resident(presence *p, const float *at)
 {
     uintptr_t address = (uintptr_t)at;
@@ -89,7 +89,7 @@ void mst_histogram_fill(mst_histogram *self, const float *values, uint64_t n)
     mst_histogram_gather(self, &one, 1);
 }
 
-/* Edges of the k-th bucket from the lowest up, and which that is. */
+/* Returns the index and the edges of the k-th bucket from the lowest up. */
 static unsigned histogram_bucket_at(unsigned k, double *low, double *high)
 {
     if (k < INFINITE) { /* negative: the larger the magnitude, the lower */

@@ -1,11 +1,12 @@
 /* Contract in job_clock.h.
  *
- * An answer says what the coordinator's clock showed at some moment between question and answer. So the
- * offset is at least the difference to when the answer came, and at most that to when the question left: a
- * late answer still gives one good bound. The estimate is the middle of the best bounds.
+ * An answer has a reading of the coordinator's clock from some moment between request and answer. So the
+ * offset is at least the difference to the arrival of the answer, and at most the difference to the departure
+ * of the request: a late answer still gives one good bound. The estimate is the middle of the tightest
+ * bounds.
  *
- * The offset is a chain of turns, each a ramp towards an estimate: a turn that was used is never changed, and
- * new ones begin now. Times in the past are therefore converted the same way whenever they are asked for. */
+ * The offset is a chain of turns, each a ramp towards an estimate: a turn in use never changes, and new ones
+ * begin at the current time. So the conversion of a past time is always the same. */
 #include "observe/job_clock.h"
 
 #include <fcntl.h>
@@ -16,8 +17,8 @@
 #include "base/clock.h"
 
 #define HOST_ID      24    /* boot id, inode of the time namespace */
-#define DRIFT_PER_NS 15e-6 /* that a bound loosens with age */
-#define NEWS_NS      1000  /* estimates that differ by less are the same */
+#define DRIFT_PER_NS 15e-6 /* by which a bound loosens with age */
+#define NEWS_NS      1000  /* smaller differences between estimates are ignored */
 #define OFFSET_MAX   ((int64_t)1 << 61)
 
 static uint64_t job_clock_wall_now(void)
@@ -27,7 +28,7 @@ static uint64_t job_clock_wall_now(void)
     return (uint64_t)t.tv_sec * MST_S + (uint64_t)t.tv_nsec;
 }
 
-/* Processes with the same id read the same monotonic clock. False, and zeros: not known. */
+/* Processes with the same id read the same monotonic clock. Returns false, with zeros, if it is unknown. */
 static bool job_clock_host_id(uint8_t *out)
 {
     char text[40] = "";
@@ -46,7 +47,7 @@ static bool job_clock_host_id(uint8_t *out)
         out[digits / 2] = (uint8_t)(out[digits / 2] << 4 | (digit - hex));
         digits++;
     }
-    if (stat("/proc/self/ns/time", &space) == 0) /* none: a kernel without time namespaces */
+    if (stat("/proc/self/ns/time", &space) == 0) /* absent in a kernel without time namespaces */
         for (unsigned i = 0; i < 8; i++)
             out[16 + i] = (uint8_t)((uint64_t)space.st_ino >> 8 * i);
     if (digits != 32)
@@ -68,7 +69,7 @@ static uint64_t job_clock_get(const uint8_t *in)
     return value;
 }
 
-/* Both clocks at one moment, a whole microsecond of the wall clock. */
+/* Reads both clocks at one moment, a whole microsecond of the wall clock. */
 static void job_clock_read_both(uint64_t *ns, uint64_t *wall_ns)
 {
     uint64_t shortest = UINT64_MAX;
@@ -140,7 +141,7 @@ static void job_clock_turn_to(mst_job_clock *self, int64_t offset)
     self->turns[self->n_turns++] = turn;
 }
 
-/* The bounds that an answer gives; whether they change the estimate. */
+/* Applies the bounds of an answer; returns whether they change the estimate. */
 static bool job_clock_narrow(mst_job_clock *self, int64_t low, int64_t high, uint64_t now_ns)
 {
     double drift_low = (double)(int64_t)(now_ns - self->low_ns) * DRIFT_PER_NS,
@@ -148,7 +149,7 @@ static bool job_clock_narrow(mst_job_clock *self, int64_t low, int64_t high, uin
     bool first = self->answers == 0, lower = first || low >= self->low - (int64_t)drift_low,
          higher = first || high <= self->high + (int64_t)drift_high;
     int64_t new_low = lower ? low : self->low, new_high = higher ? high : self->high;
-    if (new_low > new_high) { /* an old bound does not hold any more */
+    if (new_low > new_high) { /* an old bound is not valid any more */
         new_low = low;
         new_high = high;
         lower = higher = true;
@@ -161,7 +162,7 @@ static bool job_clock_narrow(mst_job_clock *self, int64_t low, int64_t high, uin
     return lower || higher;
 }
 
-/* Until enough answers are there, nothing was written by this clock, and it may jump. */
+/* Before enough answers have arrived, no time has been recorded, and the clock may jump. */
 static void job_clock_set_to(mst_job_clock *self, int64_t offset)
 {
     self->n_turns = 1;
@@ -182,7 +183,7 @@ bool mst_job_clock_receive(mst_job_clock *self, uint64_t asked_ns, uint64_t hear
     if (low < -OFFSET_MAX || high > OFFSET_MAX || walls < -OFFSET_MAX || walls > OFFSET_MAX ||
         job_clock_get(answer + 16) > theirs)
         return false;
-    /* hosts that were cloned while they ran have one id and two clocks */
+    /* hosts cloned at run time have one id and two clocks */
     bool same = job_clock_host_id(id) && memcmp(id, answer + 32, HOST_ID) == 0 && theirs >= asked_ns &&
                 theirs <= heard_ns;
     pthread_mutex_lock(&self->mutex);
@@ -205,7 +206,7 @@ bool mst_job_clock_receive(mst_job_clock *self, uint64_t asked_ns, uint64_t hear
     return true;
 }
 
-/* ---- what it shows ---- */
+/* ---- reading ---- */
 
 bool mst_job_clock_known(mst_job_clock *self)
 {

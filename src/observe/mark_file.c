@@ -1,4 +1,4 @@
-/* Contract in mark_file.h. Marks are rare, so the file is opened for each. */
+/* Contract in mark_file.h. Marks are rare, so the file is opened for each one. */
 #include "observe/mark_file.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 #define HEADER   "time,process,kind,text\n"
 #define LINE_MAX 2048
 
-/* A field of a CSV line, in quotes where it has to be; lines become one. */
+/* Adds a CSV field, quoted if necessary, with newlines as spaces. */
 static void mark_add_field(mst_csv_line *out, const char *text)
 {
     bool quoted = strpbrk(text, ",\"\r\n") != NULL;
@@ -51,7 +51,7 @@ void mst_mark(const char *run, const char *process, const char *kind, const char
     mark_add_field(&out, text != NULL ? text : "");
     mst_csv_line_add(&out, "\n");
     if ((fd < 0 || write(fd, line, out.n) != (ssize_t)out.n) && !atomic_exchange(&warned, true))
-        mst_warn("%s: cannot be written: %s; marks are missing from here on", path, strerror(errno));
+        mst_warn("%s: cannot be written: %s; marks are not recorded from here on", path, strerror(errno));
     if (fd >= 0)
         close(fd);
     mst_free(path);

@@ -1,12 +1,12 @@
 /* Contract in observe.h.
  *
- * Every file has a piece of memory that its next bytes are put into, under the mutex; the object's thread, or
- * who takes records, empties it. The mutex is held for the time of a copy, never across a write.
+ * Every file has a buffer for its next bytes, guarded by the mutex; the observer thread, or the caller of
+ * take, empties it. The mutex is held for the time of a copy, never across a write.
  *
  * Invariants
- * 1. `pending` of a file is at most PENDING_MAX bytes; what would go beyond is not added.
- * 2. Files are written by the object's thread alone, and after `end` by the caller of end alone.
- * 3. The sampler's own state (resources, sums) belongs to its thread, and after `end` to nobody. */
+ * 1. `pending` of a file has at most PENDING_MAX bytes; further bytes are dropped.
+ * 2. Only the observer thread writes files; after `end`, only the caller of end.
+ * 3. The state of the sampler (resources, sums) belongs to the observer thread. */
 #include "observe/observe.h"
 
 #include <math.h>
@@ -27,7 +27,7 @@
 #define TRACE_MAX   ((uint64_t)512 << 20) /* bytes of a trace.json */
 #define TRACE_TICK  (100 * MST_MS)
 
-/* ---- the parts of a file ---- */
+/* ---- files ---- */
 
 mst_bytes *mst_observe_begin_add(mst_observe *self, mst_record_kind kind)
 {
@@ -87,7 +87,7 @@ bool mst_observe_take(mst_observe *self, mst_record *out)
     return found;
 }
 
-/* Files what is pending, if there is a directory. The object's thread. */
+/* Writes pending bytes if there is a directory. Thread: the observer's. */
 static void observe_file_all(mst_observe *self)
 {
     for (unsigned k = 0; k < MST_RECORDS; k++) {
@@ -110,7 +110,7 @@ static void observe_file_all(mst_observe *self)
         taken.failed = false;
         self->spare = taken;
         if (st != MST_OK) {
-            mst_warn("%s; resources, phases and traces are no longer recorded", mst_error_text());
+            mst_warn("%s; resources, phases and traces are not recorded any more", mst_error_text());
             pthread_mutex_lock(&self->mutex);
             self->broken = true;
             pthread_mutex_unlock(&self->mutex);
@@ -118,7 +118,7 @@ static void observe_file_all(mst_observe *self)
     }
 }
 
-/* ---- records of others ---- */
+/* ---- records of other processes ---- */
 
 typedef struct mst_foreign {
     struct mst_foreign *next;
@@ -134,7 +134,7 @@ static void observe_file_record(mst_observe *self, const mst_record *record)
     self->broken |= st != MST_OK;
     pthread_mutex_unlock(&self->mutex);
     if (first)
-        mst_warn("%s; resources, phases and traces are no longer recorded", mst_error_text());
+        mst_warn("%s; resources, phases and traces are not recorded any more", mst_error_text());
 }
 
 void mst_observe_forward(mst_observe *self, const mst_record *record)
@@ -160,7 +160,7 @@ void mst_observe_forward(mst_observe *self, const mst_record *record)
         observe_file_record(self, record);
 }
 
-/* Files what has come of others, if there is a directory. The object's thread. */
+/* Writes the records of other processes if there is a directory. Thread: the observer's. */
 static void observe_file_foreign(mst_observe *self)
 {
     pthread_mutex_lock(&self->mutex);
@@ -193,7 +193,7 @@ double mst_observe_wall(mst_observe *self)
 
 /* ---- the trace ---- */
 
-/* The process's number in a picture of the whole run. */
+/* Returns the number of the process in a trace of the whole run. */
 static unsigned observe_trace_pid(const mst_observe_options *o)
 {
     return strcmp(o->role, "server") == 0 ? 10001 + o->index : 1 + o->index;
@@ -207,7 +207,7 @@ static mst_trace_identity observe_trace_identity(mst_observe *self, unsigned lan
                                 .clock = &self->clock};
 }
 
-/* As begin_add; but what is refused is still in the ring, and comes later. */
+/* Like mst_observe_begin_add, but refused bytes stay in the ring for the next call. */
 static mst_bytes *observe_begin_trace_add(mst_observe *self)
 {
     pthread_mutex_lock(&self->mutex);
@@ -227,7 +227,7 @@ static void observe_drain_trace(mst_observe *self)
             continue;
         mst_bytes *out = self->traced < TRACE_MAX ? observe_begin_trace_add(self) : NULL;
         if (out == NULL)
-            continue; /* the ring drops what it cannot hold */
+            continue; /* the ring drops further entries */
         size_t before = out->n;
         if (!self->trace_dated) {
             mst_trace_date(out, &who);
@@ -243,7 +243,7 @@ static void observe_drain_trace(mst_observe *self)
         dropped += dropped_here;
         mst_observe_end_add(self);
     }
-    if (dropped > self->trace_dropped) /* not so where some rings were left as they are */
+    if (dropped > self->trace_dropped) /* some rings may have been skipped */
         self->trace_dropped = dropped;
 }
 
@@ -283,7 +283,7 @@ static void observe_wait_until(mst_observe *self, uint64_t at_ns)
     pthread_mutex_unlock(&self->mutex);
 }
 
-/* Whether a line is to end now, which is asked for once. */
+/* Returns whether mst_observe_end_interval was called, and resets it. */
 static bool observe_take_interval_end(mst_observe *self)
 {
     pthread_mutex_lock(&self->mutex);
@@ -343,14 +343,15 @@ static mst_status observe_start_thread(mst_observe *self)
     if (self->options.trace)
         observe_begin_trace(self);
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are other threads' business */
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* other threads handle signals */
     int error = pthread_create(&self->thread, NULL, observe_thread, self);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     self->running = error == 0;
-    return self->running ? MST_OK : mst_fail(MST_EIO, "no thread to watch the run: %s", strerror(error));
+    return self->running ? MST_OK
+                         : mst_fail(MST_EIO, "cannot start the observer thread: %s", strerror(error));
 }
 
-/* Whether this process's clock is the job's. */
+/* Returns whether the clock of this process is the clock of the job. */
 static bool observe_is_coordinator(const mst_observe_options *o)
 {
     return strcmp(o->role, "worker") != 0 && o->index == 0;
@@ -361,7 +362,8 @@ mst_observe *mst_observe_new(const mst_observe_options *options)
     struct timespec wall;
     mst_observe *self = mst_zalloc(sizeof *self);
     if (self == NULL || !mst_process_name_fits(options->process)) {
-        mst_warn("the run is not watched: %s", self == NULL ? "no memory" : "its process has no proper name");
+        mst_warn("the run is not observed: %s",
+                 self == NULL ? "out of memory" : "the name of its process is invalid");
         mst_free(self);
         return NULL;
     }
@@ -379,7 +381,7 @@ mst_observe *mst_observe_new(const mst_observe_options *options)
     if (st == MST_OK)
         st = observe_start_thread(self);
     if (st != MST_OK) {
-        mst_warn("the run is not watched: %s", mst_error_text());
+        mst_warn("the run is not observed: %s", mst_error_text());
         mst_spans_destroy(self->spans);
         mst_job_clock_fini(&self->clock);
         mst_free(self);
@@ -412,7 +414,7 @@ void mst_observe_disown(mst_observe *self)
     pthread_mutex_unlock(&self->mutex);
 }
 
-/* What those who read the run miss. */
+/* Warns about gaps in the files. */
 static void observe_warn_gaps(mst_observe *self)
 {
     static const char *const files[] = {
@@ -433,7 +435,8 @@ static void observe_warn_gaps(mst_observe *self)
             snprintf(names + n, sizeof names - n, "%s%s", n > 0 ? ", " : "", files[k]);
         }
     if (names[0] != '\0')
-        mst_warn("%s of %s has gaps: more came than could be sent or written in time%s", names, self->process,
+        mst_warn("%s of %s has gaps: data arrived faster than it could be sent or written%s", names,
+                 self->process,
                  (gaps & 1u << MST_RECORD_TRACE) != 0 ? "; --trace-steps traces fewer steps" : "");
     const mst_observe_options *o = &self->options;
     bool traced = self->trace_dropped > 0;
@@ -443,8 +446,7 @@ static void observe_warn_gaps(mst_observe *self)
         mst_warn("the trace of %s is empty: none of the steps that --trace-steps selects was trained",
                  self->process);
     if (foreign)
-        mst_warn(
-            "what other processes sent about themselves has gaps: more came than could be written in time");
+        mst_warn("the files of other processes have gaps: records arrived faster than they could be written");
 }
 
 void mst_observe_end(mst_observe *self)
@@ -488,7 +490,7 @@ void mst_observe_destroy(mst_observe *self)
     mst_free(self);
 }
 
-/* ---- what training tells ---- */
+/* ---- figures from training ---- */
 
 void mst_observe_clock_answer(mst_observe *self, uint8_t *out)
 {
@@ -506,7 +508,7 @@ bool mst_observe_clock_receive(mst_observe *self, uint64_t asked_ns, const void 
     return heard && !mst_job_clock_known(&self->clock);
 }
 
-#define LINK_NEWS 0.05 /* that a speed must have changed by, to be worth a new process.json */
+#define LINK_NEWS 0.05 /* relative change of a speed that causes a new process.json */
 
 void mst_observe_link(mst_observe *self, const char *name, double bits_per_s)
 {

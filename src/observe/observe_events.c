@@ -1,4 +1,4 @@
-/* What training adds to event files; contract in observe.h. */
+/* Event files: curves, histograms, graph and options. Contract in observe.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "base/option.h"
 #include "observe/observe_impl.h"
 
-/* Locks an event file for a record; its first one goes before. */
+/* Locks an event file for a record, after the file's first records. */
 static mst_bytes *observe_begin_event(mst_observe *self, mst_record_kind kind, double *wall)
 {
     if (self == NULL || !self->options.events)

@@ -4,7 +4,7 @@
 #include <ctype.h>
 #include <string.h>
 
-/* Reads a number after blanks; *text is behind it. False, with *out 0, when there is none. */
+/* Reads a number after blanks and advances *text. Returns false, with *out 0, if there is none. */
 static bool proc_number(const char **text, uint64_t *out)
 {
     const char *p = *text;
@@ -30,7 +30,7 @@ static bool proc_starts(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* The number of the line that starts with `name`. */
+/* Reads the number of the line that starts with `name`. */
 static bool proc_field(const char *text, const char *name, uint64_t *out)
 {
     *out = 0;
@@ -119,7 +119,7 @@ bool mst_proc_vmstat(const char *text, uint64_t *page_ins)
     return found;
 }
 
-/* Whether `name` is a partition of `disk`: sda1 of sda, nvme0n1p2 of nvme0n1. */
+/* Returns whether `name` is a partition of `disk`: sda1 of sda, nvme0n1p2 of nvme0n1. */
 static bool proc_is_partition(const char *name, size_t n_name, const char *disk, size_t n_disk)
 {
     if (n_disk == 0 || n_name <= n_disk || strncmp(name, disk, n_disk) != 0)
@@ -142,7 +142,7 @@ static bool proc_is_stacked(const char *name)
 
 bool mst_proc_diskstats(const char *text, uint64_t *read, uint64_t *written)
 {
-    enum { SECTOR = 512 }; /* whatever the disk's own are */
+    enum { SECTOR = 512 }; /* for every disk */
     const char *disk = "";
     size_t n_disk = 0;
     *read = *written = 0;

@@ -1,16 +1,16 @@
-/* Reads the texts of Linux's /proc that tell what a host and a process use. Nothing here opens a file: the
- * texts come from resources.c, and from fixtures in the tests. Every function takes any text whatever: what
- * is missing or malformed stays 0, and it returns whether it found what it is for. */
+/* Parses the texts of Linux's /proc about the resource usage of a host and a process. No function opens a
+ * file: resources.c reads the texts, and tests pass fixtures. Every function accepts any text: missing or
+ * malformed values are 0, and it returns whether it found its values. */
 #ifndef MST_OBSERVE_PROC_TEXT_H
 #define MST_OBSERVE_PROC_TEXT_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define MST_NET_MAX  16 /* interfaces that have columns of their own */
+#define MST_NET_MAX  16 /* interfaces with their own columns */
 #define MST_NET_NAME 16
 
-/* Clock ticks since the host started. */
+/* Clock ticks since the start of the host. */
 typedef struct mst_core_ticks {
     uint64_t busy, total;
 } mst_core_ticks;
@@ -20,9 +20,9 @@ typedef struct mst_host_cpu {
     uint64_t context_switches;
 } mst_host_cpu;
 
-/* /proc/stat. cores: filled for core numbers below n_cores; a core that is off keeps 0. */
+/* /proc/stat. Fills cores for core numbers below n_cores; an offline core stays 0. */
 bool mst_proc_stat(const char *text, mst_host_cpu *out, mst_core_ticks *cores, unsigned n_cores);
-/* The highest core number of the text plus one. */
+/* Returns the highest core number of the text plus one. */
 unsigned mst_proc_stat_cores(const char *text);
 
 typedef struct mst_host_memory {
@@ -30,10 +30,10 @@ typedef struct mst_host_memory {
 } mst_host_memory;
 bool mst_proc_meminfo(const char *text, mst_host_memory *out);
 
-/* /proc/vmstat: bytes that the host paged in from disks (pgpgin). */
+/* /proc/vmstat: bytes paged in from disks (pgpgin). */
 bool mst_proc_vmstat(const char *text, uint64_t *page_ins);
 
-/* /proc/diskstats: bytes over whole disks; partitions, and what is stacked on disks, would count twice. */
+/* /proc/diskstats: bytes of whole disks, without partitions and stacked devices, which would count twice. */
 bool mst_proc_diskstats(const char *text, uint64_t *read, uint64_t *written);
 
 typedef struct mst_net_bytes {
@@ -41,14 +41,14 @@ typedef struct mst_net_bytes {
     uint64_t in, out;
 } mst_net_bytes;
 typedef struct mst_host_net {
-    uint64_t in, out; /* all but loopback */
+    uint64_t in, out; /* all except loopback */
     unsigned n;
     mst_net_bytes links[MST_NET_MAX];
 } mst_host_net;
 /* /proc/net/dev */
 bool mst_proc_net_dev(const char *text, mst_host_net *out);
 
-/* /proc/self/io: bytes that disks were made to read and write. */
+/* /proc/self/io: bytes read from and written to disks. */
 bool mst_proc_io(const char *text, uint64_t *read, uint64_t *written);
 
 /* /proc/self/statm: resident bytes. */

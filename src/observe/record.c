@@ -14,7 +14,7 @@
 #include "base/file.h"
 
 #define FLAG_BEGINS 1u
-#define HEADER_MAX  ((size_t)1 << 16) /* of a CSV file that is compared */
+#define HEADER_MAX  ((size_t)1 << 16) /* longest header that is compared */
 
 bool mst_process_name_fits(const char *name)
 {
@@ -53,7 +53,7 @@ mst_status mst_record_decode(const void *body, size_t size, mst_record *out)
     const uint8_t *in = body;
     mst_record r = {0};
     if (size < MST_RECORD_HEAD)
-        return mst_fail(MST_EINPUT, "a record of %zu bytes is shorter than its head", size);
+        return mst_fail(MST_EINPUT, "invalid record: %zu bytes are shorter than its head", size);
     r.kind = (mst_record_kind)record_get(in, 2);
     r.begins = record_get(in + 2, 2) & FLAG_BEGINS;
     r.n = record_get(in + 4, 4);
@@ -61,12 +61,12 @@ mst_status mst_record_decode(const void *body, size_t size, mst_record *out)
     memcpy(r.process, in + 16, MST_PROCESS_NAME);
     r.data = in + MST_RECORD_HEAD;
     if (r.kind >= MST_RECORDS)
-        return mst_fail(MST_EINPUT, "a record of unknown kind %u", (unsigned)r.kind);
+        return mst_fail(MST_EINPUT, "invalid record: unknown kind %u", (unsigned)r.kind);
     if (r.process[MST_PROCESS_NAME - 1] != 0 || !mst_process_name_fits(r.process))
-        return mst_fail(MST_EINPUT, "a record whose process has no proper name");
+        return mst_fail(MST_EINPUT, "invalid record: invalid name of its process");
     if (r.n > MST_RECORD_MAX || r.n != size - MST_RECORD_HEAD)
-        return mst_fail(MST_EINPUT, "a record of %zu bytes says that it has %zu", size - MST_RECORD_HEAD,
-                        r.n);
+        return mst_fail(MST_EINPUT, "invalid record: it has %zu bytes, its head states %zu",
+                        size - MST_RECORD_HEAD, r.n);
     *out = r;
     return MST_OK;
 }
@@ -114,8 +114,8 @@ static mst_status record_write_all(int fd, const char *path, const void *data, s
     return MST_OK;
 }
 
-/* What is to be written of a CSV file that begins: without the header, where the file has the same; behind a
- * new line, where it ends in the middle of one. */
+/* Prepares the first record of a CSV file for an existing file: removes an equal header, and adds a newline
+ * after an incomplete line. */
 static mst_status record_continue_csv(int fd, const char *path, const uint8_t **data, size_t *n)
 {
     struct stat info;
@@ -150,7 +150,7 @@ mst_status mst_record_file(const char *run, const mst_record *r)
         return mst_fail_memory();
     if (r->begins)
         st = mst_path_is_folder(run) ? record_make_folder(path)
-                                     : mst_fail(MST_EIO, "%s: the run's folder is gone", run);
+                                     : mst_fail(MST_EIO, "%s: the run directory is gone", run);
     int fd =
         st == MST_OK ? open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | (anew ? O_TRUNC : 0), 0666) : -1;
     if (st == MST_OK && fd < 0)

@@ -1,9 +1,8 @@
-/* Records: pieces of the files that the processes of a run write about themselves, on their way to the run's
- * directory. Every process makes records; the one that has the directory files them, its own and those that
- * come over the network from the others.
+/* Records: pieces of the files of a process (docs/RUNS.md) on their way to the run directory. Every process
+ * makes records; the one with the directory writes its own and those that arrive from the others.
  *
- * A file is known by process, kind and stamp. What comes off the wire is checked: a process's name is 1 to 31
- * of a-z, 0-9 and '-', so that it cannot lead anywhere else, and the kind is a known one. */
+ * Process, kind and stamp identify a file. Records from the network are checked: the name of a process has 1
+ * to 31 characters of a-z, 0-9 and '-', so it cannot lead out of the directory, and the kind is known. */
 #ifndef MST_OBSERVE_RECORD_H
 #define MST_OBSERVE_RECORD_H
 
@@ -30,12 +29,12 @@ typedef enum mst_record_kind {
 } mst_record_kind;
 
 #define MST_PROCESS_NAME 32
-#define MST_EVALUATOR    "evaluator" /* the folder of MST_RECORD_EVALUATIONS, whoever evaluates */
+#define MST_EVALUATOR    "evaluator" /* the folder of MST_RECORD_EVALUATIONS */
 
 typedef struct mst_record {
     mst_record_kind kind;
-    bool begins;    /* the first of its file by this process; of a CSV file: begins with the header line */
-    uint64_t stamp; /* microseconds since 1970 when the process began */
+    bool begins; /* the first record of its file from this process; a CSV file starts with the header line */
+    uint64_t stamp; /* start of the process in microseconds since 1970 */
     char process[MST_PROCESS_NAME];
     const void *data; /* borrowed */
     size_t n;
@@ -46,17 +45,17 @@ bool mst_process_name_fits(const char *name);
 /* ---- the wire ---- */
 
 #define MST_RECORD_HEAD 48
-#define MST_RECORD_MAX  ((size_t)1 << 20) /* most data of one record */
-/* The head; the data follow it as they are. */
+#define MST_RECORD_MAX  ((size_t)1 << 20) /* largest data of one record */
+/* Writes the head; the data follow it unchanged. */
 void mst_record_encode(const mst_record *record, uint8_t *out);
-/* data points into body. MST_EINPUT says what is wrong. */
+/* data points into body. MST_EINPUT for an invalid record. */
 mst_status mst_record_decode(const void *body, size_t size, mst_record *out);
 
 /* ---- the directory ---- */
 
-/* Appends to the file in RUN/processes/, which is made by the first record of a process. process.json is
- * replaced, and trace.json by its first record; a CSV file that is there already with the same header goes on
- * without a second one. MST_EIO when it cannot be written. Any thread; one at a time for one file. */
+/* Appends to the file in RUN/processes/; the first record of a process creates it. process.json is replaced,
+ * and so is trace.json by its first record. An existing CSV file with the same header continues without a
+ * second one. MST_EIO if the file cannot be written. Thread: any, one at a time per file. */
 mst_status mst_record_file(const char *run, const mst_record *record);
 
 #endif

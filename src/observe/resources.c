@@ -14,21 +14,21 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 
-#define TEXT_MAX ((size_t)1 << 16) /* of a /proc file; what is beyond is not looked at */
+#define TEXT_MAX ((size_t)1 << 16) /* of a /proc file; the rest is ignored */
 
 typedef enum source { STAT, MEMINFO, VMSTAT, DISKSTATS, NET_DEV, IO, STATM, N_SOURCES } source;
 
 struct mst_resources {
-    int fds[N_SOURCES]; /* -1: there is no such file */
+    int fds[N_SOURCES]; /* -1: the file does not exist */
     char *task_path;
-    DIR *tasks; /* of the process's threads; NULL: there is no such folder */
+    DIR *tasks; /* the threads of the process; NULL: the folder does not exist */
     char *text; /* TEXT_MAX + 1 */
     double tick_s;
     uint64_t page_size;
-    unsigned n_cores, now; /* now: 0 or 1, which of the readings is the last */
+    unsigned n_cores, now; /* now: index of the last reading */
     mst_usage usage[2];
     mst_core_ticks *cores[2];
-    unsigned n_links; /* that have columns */
+    unsigned n_links; /* with columns */
     char links[MST_NET_MAX][MST_NET_NAME];
 };
 
@@ -40,7 +40,7 @@ static int resources_open(const char *root, const char *name)
     return fd;
 }
 
-/* The text of a source; NULL: none. */
+/* Returns the text of a source, or NULL. */
 static const char *resources_text(const mst_resources *self, source which)
 {
     size_t n = 0;
@@ -55,8 +55,8 @@ static const char *resources_text(const mst_resources *self, source which)
     return n > 0 ? self->text : NULL;
 }
 
-/* Nanoseconds that the process's threads were ready to run and had no core: the second figure of each one's
- * schedstat. False: the system does not count them. */
+/* Reads the nanoseconds that the threads of the process were runnable without a core: the second figure of
+ * their schedstat. Returns false if the system does not count them. */
 static bool resources_read_delays(const mst_resources *self, uint64_t *out)
 {
     struct dirent *found;
@@ -201,7 +201,7 @@ void mst_resources_header(const mst_resources *self, mst_csv_line *out)
                      "proc_switches,proc_waits,proc_delay_s\n");
 }
 
-/* Counters of hosts go backwards now and then (iowait does, and interfaces come anew). */
+/* Counters of hosts occasionally decrease (iowait does, and interfaces are recreated). */
 static uint64_t resources_growth(uint64_t now, uint64_t before)
 {
     return now > before ? now - before : 0;

@@ -1,8 +1,8 @@
-/* What the host and this process use, read from /proc: the lines of resources.csv (docs/RUNS.md).
+/* Resource usage of the host and this process, from /proc: the lines of resources.csv (docs/RUNS.md).
  *
- * A reading costs a few reads on files that stay open; nothing is allocated, and nothing fails: in a
- * container where a file is missing its columns are empty. Thread: one owner. The network interfaces are
- * those of the owner thread's network namespace at `init`. */
+ * A reading costs a few reads of open files. It does not allocate and cannot fail: columns of files that are
+ * missing in a container are empty. Thread: one owner. The network interfaces are those of the owner thread's
+ * network namespace at `new`. */
 #ifndef MST_OBSERVE_RESOURCES_H
 #define MST_OBSERVE_RESOURCES_H
 
@@ -10,7 +10,7 @@
 #include "observe/csv_line.h"
 #include "observe/proc_text.h"
 
-/* One reading. Counters count from whenever; a `has_` that is false: the figures are not known. */
+/* One reading. Counters have an arbitrary origin. Figures with a false `has_` are unknown. */
 typedef struct mst_usage {
     uint64_t now_ns; /* monotonic */
     bool has_cpu, has_memory, has_vm, has_disk, has_net, has_io, has_rss, has_delay;
@@ -21,27 +21,28 @@ typedef struct mst_usage {
     uint64_t rss, read, write;
     double cpu_user_s, cpu_system_s; /* of the process */
     uint64_t major_faults, switches, waits;
-    uint64_t delay_ns; /* that its threads, those which still are, were ready to run and had no core */
+    uint64_t delay_ns; /* time that its living threads were runnable without a core */
 } mst_usage;
 
 typedef struct mst_resources mst_resources;
 
-/* root: "/proc", or where a test has files of those names. Takes the first reading. */
+/* Takes the first reading. root is "/proc"; a test passes a folder with such files. */
 mst_status mst_resources_new(const char *root, mst_resources **out);
 void mst_resources_destroy(mst_resources *self); /* NULL-safe */
 
-/* Takes a reading; the one before is kept for the difference. */
+/* Takes a reading and keeps the previous one for the difference. */
 void mst_resources_read(mst_resources *self);
 const mst_usage *mst_resources_now(const mst_resources *self);
 
-/* The header of resources.csv with its newline; its interfaces are those of the first reading. */
+/* Writes the header of resources.csv with its newline, with the interfaces of the first reading. */
 void mst_resources_header(const mst_resources *self, mst_csv_line *out);
-/* The line between the last two readings, with its newline. time: seconds since 1970 of the last one. */
+/* Writes the line between the last two readings, with its newline. time is that of the last one in seconds
+ * since 1970. */
 void mst_resources_line(const mst_resources *self, double time, mst_csv_line *out);
 
-/* Most bytes of a header or a line. */
+/* Returns the largest size of a header or a line. */
 size_t mst_resources_line_max(const mst_resources *self);
 
-unsigned mst_resources_cores(const mst_resources *self); /* of the host; 0: not known */
+unsigned mst_resources_cores(const mst_resources *self); /* of the host; 0: unknown */
 
 #endif

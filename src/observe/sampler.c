@@ -1,5 +1,5 @@
-/* What a process's own thread writes once a second: lines of resources.csv and spans.csv, and the curves that
- * follow from them. See observe.h. */
+/* The samples of the observer thread, once per second: lines of resources.csv and spans.csv, and the curves
+ * derived from them; and process.json. See observe.h. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 
 /* ---- process.json ---- */
 
-/* Bits a second that the system says an interface has; 0: it does not say. */
+/* Returns the speed of an interface in bits per second according to the system; 0: unknown. */
 static double sampler_link_speed(const char *name)
 {
     char path[64];
@@ -51,7 +51,7 @@ static json_t *sampler_links_json(mst_observe *self, const mst_usage *usage)
     return links;
 }
 
-/* Speeds towards workers; NULL: none is known. */
+/* Returns the speeds to workers, NULL if none is known. */
 static json_t *sampler_paths_json(mst_observe *self)
 {
     json_t *paths = json_array();
@@ -72,8 +72,8 @@ static json_t *sampler_paths_json(mst_observe *self)
     return NULL;
 }
 
-/* Reads what it needs anew, so that any thread may ask for it. Of two at a time, who began later wins: it
- * knows all that the other knew. */
+/* Reads its inputs again, so any thread may call it. Of two concurrent calls, the later one wins: it has all
+ * the data of the other. */
 void mst_sampler_describe(mst_observe *self)
 {
     const mst_observe_options *o = &self->options;
@@ -159,7 +159,7 @@ void mst_sampler_close(mst_observe *self)
     self->line = NULL;
 }
 
-/* The curves: rates, and shares of the threads' time. */
+/* Adds the curves: rates, and shares of the threads' time. */
 static void sampler_add_curves(mst_observe *self, const mst_span_sums *now, const mst_span_sums *before,
                                double seconds, double stale_mean, double stale_max)
 {
@@ -225,7 +225,7 @@ void mst_sampler_sample(mst_observe *self)
     mst_csv_line_add(&line, ",%llu\n", (unsigned long long)(now.dropped_rows - before->dropped_rows));
     sampler_add_line(self, MST_RECORD_SPANS, &line);
     uint64_t step = atomic_load_explicit(&self->step, memory_order_relaxed);
-    if (self->options.events && now.steps > before->steps && step > last) { /* steps of a curve grow */
+    if (self->options.events && now.steps > before->steps && step > last) { /* steps of a curve increase */
         self->curve_step = step;
         sampler_add_curves(self, &now, before, seconds, mean, stale > 0 ? (double)stale_max : (double)NAN);
     }

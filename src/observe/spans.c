@@ -1,8 +1,8 @@
 /* Contract in spans.h.
  *
- * A phase under way is counted by the reader from its beginning. The reader may see a phase's beginning and
- * its sum from before and after a change, and be off by that span for one look; as sums are cumulative the
- * next look puts it right, and `seen` keeps what is given out from shrinking meanwhile. */
+ * The reader adds the time since the start of the current phase. It may see the start and the sum of a phase
+ * from before and after a change, and be off by that span once. Sums are cumulative, so the next reading is
+ * correct, and `seen` keeps the returned sums from decreasing. */
 #include "observe/spans.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@
 
 struct mst_spans {
     mst_lane lanes[MST_LANE_MAX];
-    uint64_t seen[MST_LANE_MAX][MST_PHASES]; /* the reader's */
+    uint64_t seen[MST_LANE_MAX][MST_PHASES]; /* used by the reader only */
 };
 
 _Thread_local mst_lane *mst_this_lane = NULL;

@@ -1,19 +1,19 @@
-/* Where the time of a process's threads goes, by phase of the training loop: timed always, read once a second
- * by the thread that writes spans.csv.
+/* The time of a process's threads by phase of the training loop: measured always, read once per second by the
+ * observer thread for spans.csv.
  *
- * A thread that is watched is in exactly one phase at a time: mst_span_enter ends the one it was in, for one
- * look at the clock. Nesting is by putting the phase before back:
+ * An observed thread is in exactly one phase at a time: mst_span_enter ends the current one, at the cost of
+ * one clock reading. To nest, restore the previous phase:
  *
  *     mst_phase before = mst_span_enter(MST_PHASE_READ);
  *     ... wait for rows ...
  *     mst_span_enter(before);
  *
- * Reading rows is a part of evaluating: a thread that evaluates stays in that phase.
+ * Reading rows is part of an evaluation: a thread that evaluates stays in that phase.
  *
- * A thread that is not watched pays one load. Counters are relaxed atomics with one writer each, the thread;
- * whoever reads sees sums that only grow.
+ * A thread that is not observed pays one load. Counters are relaxed atomics with one writer each, the thread;
+ * readers see sums that only grow.
  *
- * Thread: attach, enter and the counts: the watched thread. Everything else: any thread. */
+ * Thread: attach, enter and the counters: the observed thread. Other functions: any thread. */
 #ifndef MST_OBSERVE_SPANS_H
 #define MST_OBSERVE_SPANS_H
 
@@ -49,33 +49,33 @@ typedef struct mst_trace_ring mst_trace_ring; /* trace_file.h */
 
 /* One thread's counters. */
 typedef struct mst_lane {
-    _Alignas(64) atomic_uint_fast64_t ns[MST_PHASES + 1]; /* the last: nobody has it, which does not count */
-    atomic_uint_fast64_t since_ns;                        /* when the phase began */
+    _Alignas(64) atomic_uint_fast64_t ns[MST_PHASES + 1]; /* the last: the lane is vacant; not counted */
+    atomic_uint_fast64_t since_ns;                        /* start of the phase */
     atomic_uint phase;
     atomic_uint_fast64_t steps, rows, bytes_in, bytes_out, dropped_rows;
     atomic_uint_fast64_t stale_sum, stale_count, stale_max;
-    atomic_bool used;      /* some thread has had it */
-    atomic_bool beside;    /* of a thread that is none of those that train or serve */
+    atomic_bool used;      /* a thread has used it */
+    atomic_bool beside;    /* used by a thread that neither trains nor serves */
     mst_trace_ring *trace; /* NULL: not traced */
-    uint64_t step;         /* the step under way, for the trace; the thread's own */
-    uint64_t more_steps;   /* that are taken together with it */
+    uint64_t step;         /* the current step, for the trace; only the thread uses it */
+    uint64_t more_steps;   /* computed together with it */
 } mst_lane;
 
-#define MST_LANE_MAX 64 /* threads of a process that are watched; those beyond are not */
+#define MST_LANE_MAX 64 /* observed threads of a process; further ones are not observed */
 
 typedef struct mst_spans mst_spans;
 
 mst_status mst_spans_new(mst_spans **out);
-void mst_spans_destroy(mst_spans *self); /* NULL-safe; no thread may be attached to it any more */
+void mst_spans_destroy(mst_spans *self); /* NULL-safe; no thread may be attached */
 
-/* The calling thread is lane `index` from here on, in a phase; NULL spans: is not watched. Cheap where it is
- * that already. Lanes of one process are numbered by whoever starts the threads. */
+/* Makes the calling thread lane `index` and enters a phase; with NULL spans, the thread is not observed.
+ * Cheap if it is that lane already. The code that starts the threads of a process numbers their lanes. */
 void mst_spans_attach(mst_spans *self, unsigned index, mst_phase phase);
-/* Likewise, for a thread that works beside those that train: its phases count, but it is no more thread. */
+/* The same for a thread beside the training threads: its phases count, but it does not count as a thread. */
 void mst_spans_attach_beside(mst_spans *self, unsigned index, mst_phase phase);
-/* The calling thread is not watched any more; its lane is idle until somebody takes it again. */
+/* Ends the observation of the calling thread. Its lane is idle until a thread attaches again. */
 void mst_spans_detach(void);
-/* Likewise, for a thread that works now and then: time until somebody takes the lane again counts nowhere. */
+/* The same for a thread that works occasionally: the time until a thread attaches again is not counted. */
 void mst_spans_leave(void);
 
 mst_lane *mst_spans_lane(mst_spans *self, unsigned index); /* NULL beyond MST_LANE_MAX */
@@ -84,13 +84,13 @@ mst_lane *mst_spans_lane(mst_spans *self, unsigned index); /* NULL beyond MST_LA
 typedef struct mst_span_sums {
     uint64_t ns[MST_PHASES];
     uint64_t steps, rows, bytes_in, bytes_out, dropped_rows, stale_sum, stale_count;
-    unsigned threads; /* lanes that somebody has, or is to come back to; but those beside */
+    unsigned threads; /* lanes in use or idle, without those beside the training threads */
 } mst_span_sums;
-/* Phases under way count up to now_ns. Two calls in order give sums in order. stale_max: the greatest since
- * the last call that asked for it; or NULL. One reader at a time. */
+/* The current phases count up to now_ns. The sums of consecutive calls do not decrease. stale_max (or NULL)
+ * is the maximum since the last call with stale_max. One reader at a time. */
 void mst_spans_sum(mst_spans *self, uint64_t now_ns, mst_span_sums *out, uint64_t *stale_max);
 
-/* ---- the watched thread ---- */
+/* ---- the observed thread ---- */
 
 extern _Thread_local mst_lane *mst_this_lane __attribute__((tls_model("initial-exec")));
 
@@ -102,7 +102,7 @@ static inline void mst_lane_add(atomic_uint_fast64_t *counter, uint64_t n)
                           memory_order_relaxed);
 }
 
-/* Returns the phase that ends. */
+/* Enters a phase; returns the previous one. */
 static inline mst_phase mst_span_enter(mst_phase phase)
 {
     mst_lane *lane = mst_this_lane;
@@ -120,7 +120,7 @@ static inline mst_phase mst_span_enter(mst_phase phase)
     return before;
 }
 
-/* Likewise, and without a look at the clock where the thread is in that phase already. */
+/* The same, without a clock reading if the thread is in that phase already. */
 static inline mst_phase mst_span_keep(mst_phase phase)
 {
     const mst_lane *lane = mst_this_lane;
@@ -129,7 +129,7 @@ static inline mst_phase mst_span_keep(mst_phase phase)
     return mst_span_enter(phase);
 }
 
-/* Steps and rows that have ended. */
+/* Counts completed steps and rows. */
 static inline void mst_span_steps(uint64_t steps, uint64_t rows)
 {
     if (mst_this_lane != NULL) {
@@ -146,7 +146,7 @@ static inline void mst_span_bytes(uint64_t in, uint64_t out)
     }
 }
 
-/* A push that was `steps` behind. */
+/* Counts a push that is `steps` behind. */
 static inline void mst_span_stale(uint64_t steps)
 {
     mst_lane *lane = mst_this_lane;
@@ -164,7 +164,7 @@ static inline void mst_span_dropped(uint64_t rows)
         mst_lane_add(&mst_this_lane->dropped_rows, rows);
 }
 
-/* The n steps, from `step` on, that the thread takes in one piece, for the trace. */
+/* Sets the n steps, starting at `step`, that the thread computes together, for the trace. */
 static inline void mst_span_together(uint64_t step, uint64_t n)
 {
     if (mst_this_lane != NULL) {
@@ -173,14 +173,14 @@ static inline void mst_span_together(uint64_t step, uint64_t n)
     }
 }
 
-/* The step that the thread works on, for the trace. */
+/* Sets the step of the thread, for the trace. */
 static inline void mst_span_step(uint64_t step)
 {
     mst_span_together(step, 1);
 }
 
-/* How many steps, from `step` on, the thread may take together: those selected by --trace-steps are traced
- * one by one. */
+/* Returns the number of steps, starting at `step`, that the thread may compute together: steps selected by
+ * --trace-steps are traced one by one. */
 uint64_t mst_span_most_steps(uint64_t step);
 
 #endif

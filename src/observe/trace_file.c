@@ -1,5 +1,5 @@
-/* Contract in trace_file.h. A ring has one writer and one reader: `head` is the writer's, `tail` the
- * reader's, and each publishes what it has done with a release. */
+/* Contract in trace_file.h. A ring has one writer, which owns `head`, and one reader, which owns `tail`. Each
+ * publishes its progress with a release store. */
 #include "observe/trace_file.h"
 
 #include <stdio.h>
@@ -86,7 +86,7 @@ void mst_trace_layer(const char *layer, const char *pass, uint64_t from_ns, uint
     mst_trace_op(name, from_ns, bytes);
 }
 
-/* The number of an arrow: at most 53 bits, which all readers of JSON keep. */
+/* Returns the id of an arrow: at most 53 bits, which every JSON reader represents exactly. */
 static uint64_t trace_flow_id(const mst_trace_push *push)
 {
     uint64_t parts[] = {push->step, push->incarnation, (uint64_t)push->worker << 32 | push->server}, id = 0;
@@ -118,7 +118,7 @@ __attribute__((format(printf, 2, 3))) static void trace_add(mst_bytes *out, cons
         mst_bytes_add(out, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
 }
 
-/* A name within quotes of JSON. */
+/* Adds a name inside JSON quotes. */
 static void trace_add_name(mst_bytes *out, const char *name)
 {
     for (const char *p = name; *p != 0; p++)
@@ -153,15 +153,15 @@ void mst_trace_thread(mst_bytes *out, const mst_trace_identity *who, const char 
 
 static void trace_add_entry(mst_bytes *out, const mst_trace_identity *who, const entry *e)
 {
-    static const char *const letters[] = {"X", "X", "s", "f", "C"};
+    static const char *const phase_types[] = {"X", "X", "s", "f", "C"};
     static const char *const categories[] = {"phase", "op", "flow", "flow", "counter"};
     unsigned long long at = mst_job_clock_at(who->clock, e->at_ns),
                        ns = mst_job_clock_at(who->clock, e->at_ns + e->ns) - at;
-    ns -= ns > 0; /* readers round decimals: the slice must not reach into the one that follows */
+    ns -= ns > 0; /* readers round decimals: the slice must not overlap the next one */
     trace_add(out, "{\"name\":\"");
     trace_add_name(out, e->name);
     trace_add(out, "\",\"cat\":\"%s\",\"ph\":\"%s\",\"pid\":%u,\"tid\":%u,\"ts\":%llu.%03llu",
-              categories[e->kind], letters[e->kind], who->pid, who->tid, at / 1000, at % 1000);
+              categories[e->kind], phase_types[e->kind], who->pid, who->tid, at / 1000, at % 1000);
     switch ((mst_trace_kind)e->kind) {
     case MST_TRACE_PHASE:
         trace_add(out, ",\"dur\":%llu.%03llu,\"args\":{\"step\":%llu", ns / 1000, ns % 1000,

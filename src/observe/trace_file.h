@@ -1,11 +1,11 @@
-/* --trace: what every watched thread did when, for Perfetto and chrome://tracing.
+/* --trace: the spans and operations of every observed thread, for Perfetto and chrome://tracing.
  *
- * Each lane (spans.h) has a ring that its thread writes and one reader empties a few times a second into
- * lines of JSON; a ring that is full drops what comes, and the file says how much. The file is an array that
- * is never wrong: readers of this format take one that was cut off, and the end closes it.
+ * Each lane (spans.h) has a ring that its thread writes; one reader converts its entries to lines of JSON a
+ * few times per second. A full ring drops new entries, and the file has their number. The file is a JSON
+ * array. Readers of this format accept a truncated one; the end closes it.
  *
- * Names are copied, at most MST_TRACE_NAME - 1 bytes of them. Thread: ops, flows and counters: the lane's
- * own; drain: one reader. */
+ * Names are copied, at most MST_TRACE_NAME - 1 bytes. Thread: ops, flows and counters: that of the lane;
+ * drain: one reader. */
 #ifndef MST_OBSERVE_TRACE_FILE_H
 #define MST_OBSERVE_TRACE_FILE_H
 
@@ -17,34 +17,34 @@
 
 typedef enum mst_trace_kind {
     MST_TRACE_PHASE,
-    MST_TRACE_OP,       /* something within a phase: a layer */
-    MST_TRACE_FLOW_OUT, /* an arrow begins here */
-    MST_TRACE_FLOW_IN,  /* and ends here, in whichever process has the same id */
+    MST_TRACE_OP,       /* an operation within a phase: a layer */
+    MST_TRACE_FLOW_OUT, /* start of an arrow */
+    MST_TRACE_FLOW_IN,  /* end of the arrow with the same id, possibly in another process */
     MST_TRACE_COUNTER,
 } mst_trace_kind;
 
-/* Takes what belongs to steps in [from_step, to_step]. */
+/* Accepts entries of steps in [from_step, to_step]. */
 mst_status mst_trace_ring_new(uint64_t from_step, uint64_t to_step, mst_trace_ring **out);
 void mst_trace_ring_destroy(mst_trace_ring *self); /* NULL-safe */
 
-/* How a process's trace is told apart from others' in one picture. */
+/* Identifies the process and thread in a merged trace. */
 typedef struct mst_trace_identity {
     const char *process;
     unsigned pid, tid;
-    mst_job_clock *clock; /* what times are counted by */
+    mst_job_clock *clock; /* the clock of all times */
 } mst_trace_identity;
 
-/* The beginning of the file: "[", and who the process is. */
+/* Writes the start of the file: "[" and the name of the process. */
 void mst_trace_begin(mst_bytes *out, const mst_trace_identity *who);
-/* When the job began, which is 0 in the file. Once, before anything that has a time. */
+/* Writes the start of the job, time 0 of the file. Once, before any entry with a time. */
 void mst_trace_date(mst_bytes *out, const mst_trace_identity *who);
 void mst_trace_thread(mst_bytes *out, const mst_trace_identity *who, const char *name);
-/* Appends what the ring has; returns how many. *dropped: in all so far. */
+/* Appends the entries of the ring; returns their number. *dropped is the total number of dropped entries. */
 size_t mst_trace_drain(mst_trace_ring *self, const mst_trace_identity *who, mst_bytes *out,
                        uint64_t *dropped);
 void mst_trace_end(mst_bytes *out, const mst_trace_identity *who, uint64_t dropped);
 
-/* ---- the lane's thread ---- */
+/* ---- the thread of the lane ---- */
 
 void mst_trace_put(mst_trace_ring *ring, mst_trace_kind kind, const char *name, uint64_t at_ns, uint64_t ns,
                    uint64_t step, uint64_t value);
@@ -54,13 +54,13 @@ static inline bool mst_tracing(void)
     return mst_this_lane != NULL && mst_this_lane->trace != NULL;
 }
 
-/* Now, if it will be needed: begins an op. */
+/* Returns the start time of an op, 0 without a trace. */
 static inline uint64_t mst_trace_now(void)
 {
     return mst_tracing() ? mst_now_ns() : 0;
 }
 
-/* Ends an op that began at from_ns; bytes: of what it puts out. */
+/* Ends an op that began at from_ns; bytes is the size of its output. */
 static inline void mst_trace_op(const char *name, uint64_t from_ns, uint64_t bytes)
 {
     if (mst_tracing())
@@ -68,22 +68,22 @@ static inline void mst_trace_op(const char *name, uint64_t from_ns, uint64_t byt
                       mst_this_lane->step, bytes);
 }
 
-/* The same for a pass through a layer: "conv1 forward". */
+/* The same for a pass of a layer: "conv1 forward". */
 void mst_trace_layer(const char *layer, const char *pass, uint64_t from_ns, uint64_t bytes);
 
-/* A push of one worker to one server. Both know the same step of it, which decides whether it is traced, so
- * that an arrow has both its ends or none. */
+/* A push of one worker to one server. Both use the same step to decide whether it is traced, so an arrow has
+ * both ends or none. */
 typedef struct mst_trace_push {
-    uint64_t step;        /* as the request says */
-    uint64_t incarnation; /* of the worker: a restarted one counts from 1 again */
+    uint64_t step;        /* from the request */
+    uint64_t incarnation; /* of the worker: a restarted worker counts from 1 again */
     uint32_t worker, server;
 } mst_trace_push;
 
-/* The push leaves the worker, or is applied by the server. */
+/* Records that the push leaves the worker, or that the server applies it. */
 void mst_trace_flow(mst_trace_kind end, const mst_trace_push *push);
 
-/* Counters of this name: bytes on their way. A worker: pushed or asked for and not answered yet; a server:
- * that the system has not taken yet. */
+/* The counter of bytes in flight. Worker: pushed or requested and not answered; server: queued and not
+ * accepted by the system. */
 #define MST_TRACE_FLIGHT "bytes in flight"
 
 static inline void mst_trace_counter(const char *name, uint64_t value)

@@ -1,14 +1,15 @@
 /* Contract in run_dir.h.
  *
- * Design: manifest.json appears with the directory itself, so that a run killed at once is still recognised
- * as ours; it is replaced whole. metrics.csv is opened for appending and gets one write per line, so that a
- * killed run leaves whole lines, whoever else reads meanwhile.
+ * Design: manifest.json is created together with the directory, so a run that is killed at once is still
+ * recognised; it is replaced as a whole. metrics.csv is opened for appending and gets one write per line, so
+ * readers see whole lines even of a killed run.
  *
  * Invariants
  * 1. Only an empty folder, or one whose manifest.json says "muster-run", is ever removed.
- * 2. Making a new run is one mkdir: of two processes with one name, one is refused.
- * 3. Whoever has the run open holds the flock of RUN/.lock, which the kernel drops for a process that dies.
- * The file goes with the lock, so whoever gets a lock looks whether the file is still there. */
+ * 2. A new run is created by one mkdir: of two processes with the same name, one is refused.
+ * 3. The process with the run open holds the flock of RUN/.lock, which the kernel releases when a process
+ * dies. The holder removes the file before it unlocks, so a process that gets a lock checks that the file
+ * still exists. */
 #include "run/run_dir.h"
 
 #include <dirent.h>
@@ -30,7 +31,7 @@
 #define RUN_FORMAT   "muster-run"
 #define RUN_VERSION  1
 #define OLD_COLUMNS  "step,rows,epoch,train_seconds,eval_seconds,lr,train_loss,set,loss,accuracy,auc"
-#define OLD_HEADER   OLD_COLUMNS "\n" /* of runs from before top5 */
+#define OLD_HEADER   OLD_COLUMNS "\n" /* of runs without top5 */
 #define HEADER       OLD_COLUMNS ",top5\n"
 #define N_COLUMNS    12
 #define MANIFEST_MAX ((size_t)256 << 20)
@@ -42,13 +43,13 @@ struct mst_run {
     char *metrics;  /* path of metrics.csv */
     int fd;         /* metrics.csv, appending */
     int lock;       /* .lock; -1: not held */
-    dev_t device;   /* of the folder, with its number: whether it is still this one */
+    dev_t device;   /* identifies the folder, with its number */
     ino_t number;
     uint64_t step;           /* of the last line of metrics.csv */
-    bool foreign;            /* another run is in the folder's place */
-    bool deleted, unwritten; /* metrics.csv has only what is beyond lost_step; has nothing beyond it */
+    bool foreign;            /* another run has replaced the folder */
+    bool deleted, unwritten; /* metrics.csv lacks lines up to lost_step; all lines */
     uint64_t lost_step;
-    char *aside; /* where the run is that this one replaces; NULL: none */
+    char *aside; /* path of the overwritten run; NULL: none */
     int aside_lock;
 };
 
@@ -59,7 +60,7 @@ static char *run_lock_path(const char *folder)
     return mst_sprintf("%s/.lock", folder);
 }
 
-/* Whether the open file is still the one at path. */
+/* Returns whether the open file is still the one at path. */
 static bool run_is_same_file(int fd, const char *path)
 {
     struct stat mine, now;
@@ -67,7 +68,7 @@ static bool run_is_same_file(int fd, const char *path)
            mine.st_ino == now.st_ino;
 }
 
-/* Who holds the lock of that file. */
+/* Returns the holder of the lock of that file. */
 static const char *run_lock_holder(int fd, char *out, size_t size)
 {
     char text[320] = {0}, host[256] = "";
@@ -109,7 +110,7 @@ static mst_status run_write_holder(int fd, const char *path)
     return mst_fail(MST_EIO, "%s: cannot be written: %s", path, strerror(errno));
 }
 
-/* *out is -1 on MST_OK where the file system knows no locks. */
+/* *out is -1 on MST_OK if the file system does not support locks. */
 static mst_status run_lock_folder(const char *folder, int *out)
 {
     mst_status st = MST_OK;
@@ -124,7 +125,8 @@ static mst_status run_lock_folder(const char *folder, int *out)
         if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
             if (errno == EWOULDBLOCK)
                 TRY_OUT(st, run_refuse_locked(folder, fd));
-            mst_warn("%s: no lock, so do not train into the run twice at once: %s", path, strerror(errno));
+            mst_warn("%s: cannot be locked, so two processes could train into the run at once: %s", path,
+                     strerror(errno));
             goto out;
         }
         if (run_is_same_file(fd, path))
@@ -141,7 +143,7 @@ out:
     return st;
 }
 
-/* Removes the lock file while it is held, and lets go. */
+/* Removes the lock file and releases the lock. */
 static void run_unlock_folder(const char *folder, int *fd)
 {
     char *path = *fd >= 0 ? run_lock_path(folder) : NULL;
@@ -178,7 +180,7 @@ static bool run_has_manifest(const mst_run *self)
     return manifest != NULL;
 }
 
-/* Renames an existing run, whose lock is then held too. */
+/* Renames an existing run and holds its lock. */
 static mst_status run_put_aside(mst_run *self)
 {
     char stray[256];
@@ -186,17 +188,19 @@ static mst_status run_put_aside(mst_run *self)
     if (lstat(self->path, &info) != 0)
         return errno == ENOENT ? MST_OK : mst_fail(MST_EIO, "%s: %s", self->path, strerror(errno));
     if (!S_ISDIR(info.st_mode))
-        return mst_fail(MST_EEXIST, "%s: not a folder, and so not removed: choose another name", self->path);
+        return mst_fail(MST_EEXIST, "%s: not removed, because it is not a folder; choose another name",
+                        self->path);
     if (!mst_run_is_empty(self->path) && !run_has_manifest(self))
         return mst_fail(
             MST_EEXIST,
-            "%s: not removed, because it has no manifest.json of a muster run: choose another name",
+            "%s: not removed, because it has no manifest.json of a muster run; choose another name",
             self->path);
     if (mst_run_find_stray(self->path, stray, sizeof stray))
-        return mst_fail(MST_EEXIST,
-                        "%s/%s is not a file of the run, and --overwrite would remove it: move it, or choose "
-                        "another name",
-                        self->path, stray);
+        return mst_fail(
+            MST_EEXIST,
+            "%s/%s does not belong to the run, and --overwrite would remove it; move it, or choose "
+            "another name",
+            self->path, stray);
     size_t n = strlen(self->path);
     while (n > 1 && self->path[n - 1] == '/')
         n--;
@@ -230,20 +234,20 @@ void mst_run_settle(mst_run *self)
     if (self->aside == NULL)
         return;
     if (mst_remove_tree(self->aside) != MST_OK)
-        mst_warn("what %s replaces stays: %s", self->path, mst_error_text());
+        mst_warn("the run that %s replaces could not be removed: %s", self->path, mst_error_text());
     run_unlock_folder(self->aside, &self->aside_lock);
     mst_free(self->aside);
     self->aside = NULL;
 }
 
-/* Puts back the run that was to be replaced, once nothing is at its path. */
+/* Restores the overwritten run once its path is free. */
 static void run_put_back(mst_run *self)
 {
     if (self->aside == NULL)
         return;
     bool back = rename(self->aside, self->path) == 0;
     if (!back)
-        mst_warn("%s: the run that was to be replaced is in %s: %s", self->path, self->aside,
+        mst_warn("%s: the overwritten run could not be restored and is in %s: %s", self->path, self->aside,
                  strerror(errno));
     run_unlock_folder(back ? self->path : self->aside, &self->aside_lock);
     mst_free(self->aside);
@@ -266,7 +270,7 @@ static mst_status run_refuse_existing(const mst_run *self)
                     self->path);
 }
 
-/* Makes the folder; one that is there must be empty. */
+/* Creates the folder; an existing one must be empty. */
 static mst_status run_make_folder(const mst_run *self)
 {
     char *parent = mst_strdup(self->path);
@@ -283,14 +287,15 @@ static mst_status run_make_folder(const mst_run *self)
     }
     mst_free(parent);
     TRY(st);
-    bool empty = mst_run_is_empty(self->path); /* before mkdir: not a folder that another process makes now */
+    bool empty =
+        mst_run_is_empty(self->path); /* before mkdir: not a folder that another process creates now */
     if (mkdir(self->path, 0777) == 0 || (errno == EEXIST && empty))
         return MST_OK;
     if (errno == EEXIST && !mst_path_is_folder(self->path))
         return mst_fail(MST_EEXIST, "%s exists already and is not a folder: choose another name", self->path);
     if (errno == EEXIST)
         return run_refuse_existing(self);
-    return mst_fail(MST_EIO, "%s: the folder cannot be made: %s", self->path, strerror(errno));
+    return mst_fail(MST_EIO, "%s: the folder cannot be created: %s", self->path, strerror(errno));
 }
 
 static mst_status run_write_manifest(const mst_run *self, const json_t *manifest)
@@ -351,7 +356,7 @@ static mst_status run_append_metrics(const mst_run *self, const char *text, size
     return MST_OK;
 }
 
-/* A whole line: the right number of columns, starting with a step. */
+/* Parses a whole line: the right number of columns, starting with a step. */
 static bool run_parse_metrics(const char *line, const char *end, unsigned n_columns, uint64_t *step)
 {
     unsigned columns = 1;
@@ -369,8 +374,8 @@ static bool run_parse_metrics(const char *line, const char *end, unsigned n_colu
     return columns == n_columns;
 }
 
-/* Copies the lines up to resume_step; those of an old run get an empty last column. A torn line, which a
- * crash of the machine may leave, ends the file. */
+/* Copies the lines up to resume_step; those of an old run get an empty last column. An incomplete line, as
+ * after a crash of the machine, ends the file. */
 static mst_status run_copy_metrics(const mst_run *self, const char *text, size_t size, uint64_t resume_step,
                                    mst_out *out)
 {
@@ -388,7 +393,7 @@ static mst_status run_copy_metrics(const mst_run *self, const char *text, size_t
         uint64_t step;
         end = memchr(line, '\n', (size_t)(text + size - line));
         if (end == NULL || !run_parse_metrics(line, end, old ? N_COLUMNS - 1 : N_COLUMNS, &step)) {
-            mst_warn("%s:%zu: a torn line, and what follows it, is dropped", self->metrics, number);
+            mst_warn("%s:%zu: an incomplete line and all lines after it are dropped", self->metrics, number);
             break;
         }
         if (step > resume_step)
@@ -437,7 +442,7 @@ static void run_remember_folder(mst_run *self)
     }
 }
 
-/* The folder, which others may have made already for a checkpoint, is this run's again. */
+/* Creates the folder again, unless a checkpoint has done so, and locks it. */
 static mst_status run_retake_folder(mst_run *self)
 {
     if (self->lock >= 0)
@@ -457,7 +462,7 @@ static mst_status run_retake_folder(mst_run *self)
 mst_status mst_run_keep(mst_run *self, bool *lost)
 {
     struct stat folder, file;
-    if (self->number == 0) /* it is being made */
+    if (self->number == 0) /* it is being created */
         return MST_OK;
     bool same = !self->foreign && stat(self->path, &folder) == 0 && folder.st_dev == self->device &&
                 folder.st_ino == self->number;
@@ -466,7 +471,7 @@ mst_status mst_run_keep(mst_run *self, bool *lost)
     mst_status st = self->foreign ? MST_EEXIST : same ? MST_OK : run_retake_folder(self);
     if (st == MST_EEXIST)
         return mst_fail(MST_EEXIST,
-                        "%s: was deleted during training, and another run is in its place; train "
+                        "%s: was deleted during training and replaced by another run; train "
                         "into another folder",
                         self->path);
     if (self->fd >= 0)
@@ -475,7 +480,7 @@ mst_status mst_run_keep(mst_run *self, bool *lost)
     if (st == MST_OK)
         st = run_open_metrics(self);
     if (!self->deleted)
-        mst_warn("%s: %s was deleted during training; what it held is lost, and training continues",
+        mst_warn("%s: %s was deleted during training; its contents are lost, and training continues",
                  self->path, same ? "metrics.csv" : "the folder");
     self->deleted = true;
     self->lost_step = self->step;
@@ -503,7 +508,7 @@ const char *mst_run_missing(const mst_run *self, char *out, size_t size)
 
 /* ---- lines ---- */
 
-/* A line under composition; n stays below the size. */
+/* A line in progress; n stays below the size. */
 typedef struct metrics_line {
     char text[512];
     size_t n;
@@ -519,7 +524,7 @@ static void __attribute__((format(printf, 2, 3))) metrics_line_add(metrics_line 
     l->n += n < 0 ? 0 : (size_t)n < room ? (size_t)n : room;
 }
 
-/* A column of %.9g (a float's digits); empty when there is no value. */
+/* Adds a column with the digits of a float, empty for NAN. */
 static void metrics_line_add_real(metrics_line *l, double value)
 {
     if (isnan(value))
@@ -533,7 +538,7 @@ mst_status mst_run_metrics(mst_run *self, const mst_metrics *metrics)
     metrics_line l = {.n = 0};
     mst_status st = mst_run_keep(self, NULL);
     if (st == MST_EIO && !self->unwritten)
-        mst_warn("%s: cannot be made again: %s; metrics.csv ends here", self->path, mst_error_text());
+        mst_warn("%s: cannot be created again: %s; metrics.csv ends here", self->path, mst_error_text());
     self->unwritten |= st == MST_EIO;
     if (st != MST_OK)
         return st == MST_EIO ? MST_OK : st;
@@ -554,7 +559,7 @@ mst_status mst_run_metrics(mst_run *self, const mst_metrics *metrics)
 
 /* ---- the run ---- */
 
-/* Somebody may have gone on with the run between the loading of its checkpoint and the lock. */
+/* Another process may have continued the run between loading its checkpoint and locking. */
 static mst_status run_check_newest(const mst_run *self, uint64_t resume_step)
 {
     unsigned long long step, newest = 0;
@@ -573,7 +578,7 @@ static mst_status run_check_newest(const mst_run *self, uint64_t resume_step)
     mst_free(folder);
     if (newest <= resume_step)
         return MST_OK;
-    return mst_fail(MST_EEXIST, "%s: another process has gone on with it to step %llu: start again",
+    return mst_fail(MST_EEXIST, "%s: another process has continued the run to step %llu; start again",
                     self->path, newest);
 }
 
@@ -592,7 +597,7 @@ static mst_status run_open_existing(mst_run *self, uint64_t resume_step)
 static mst_status run_make_new(mst_run *self)
 {
     TRY(run_make_folder(self));
-    TRY(run_lock_folder(self->path, &self->lock)); /* an empty folder may be another process's by now */
+    TRY(run_lock_folder(self->path, &self->lock)); /* another process may use an empty folder by now */
     if (!mst_run_is_empty(self->path))
         return run_refuse_existing(self);
     mst_status st = run_write_first_manifest(self);

@@ -14,7 +14,7 @@
 
 typedef enum saved {
     SAVED_NOTHING,
-    SAVED_UNKNOWN, /* one that is not complete, or a folder that cannot be read */
+    SAVED_UNKNOWN, /* an incomplete checkpoint, or an unreadable folder */
     SAVED_SOMETHING,
 } saved;
 
@@ -37,7 +37,7 @@ static saved run_saved_state(const char *run)
     return found;
 }
 
-/* The manifest's state and host; "": not known. */
+/* Reads state and host of the manifest; "": unknown. */
 static void run_read_manifest(const char *run, char state[16], char host[256])
 {
     char path[4096];
@@ -50,7 +50,7 @@ static void run_read_manifest(const char *run, char state[16], char host[256])
     json_decref(manifest);
 }
 
-/* Whether muster writes an entry of that name, or makes it while it writes one. */
+/* Returns whether muster writes an entry of that name, or a temporary file for it. */
 static bool run_is_own_entry(const char *name)
 {
     static const char *const names[] = {".",           "..",           ".lock",       "manifest.json",

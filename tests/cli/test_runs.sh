@@ -164,7 +164,7 @@ expect 0 report made
 expect 0 train train.cache --run made --overwrite --quiet --steps 1
 for stray in notes.txt logs; do
   mkdir made/$stray
-  refused 1 "made/$stray is not a file of the run, and --overwrite would remove it" --log error \
+  refused 1 "made/$stray does not belong to the run, and --overwrite would remove it" --log error \
     train train.cache --run made --overwrite --quiet --steps 1
   rmdir made/$stray
 done

@@ -229,7 +229,7 @@ pid=$!
 wait_for 30 lines i 3
 mv i deleted # at once, whatever is being written into it
 rm -rf deleted
-wait_for 30 grep -q 'muster: warning: i: the folder was deleted during training; what it held is lost, and training continues' err
+wait_for 30 grep -q 'muster: warning: i: the folder was deleted during training; its contents are lost, and training continues' err
 wait_for 30 lines i 2
 kill -s INT "$pid"
 wait_for 30 gone "$pid"
@@ -255,7 +255,7 @@ wait_for 30 gone "$pid"
 code=0
 wait "$pid" || code=$?
 same "exit code of a run whose folder is another's" "$code" 1
-grep -q 'muster: i: was deleted during training, and another run is in its place' err || fail "no sentence about the other run"
+grep -q 'muster: i: was deleted during training and replaced by another run' err || fail "no sentence about the other run"
 json i/manifest.json 'd["other"]'
 [ ! -e i/metrics.csv ] && [ ! -e i/checkpoints ] || fail "a run wrote into another's folder"
 

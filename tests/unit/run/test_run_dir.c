@@ -179,7 +179,7 @@ static void test_overwrite(void **state)
     mst_run_destroy(run);
     write_text("notes.txt", "", 0);
     expect_refused(MST_RUN_OVERWRITE, MST_EEXIST,
-                   "a/notes.txt is not a file of the run, and --overwrite would remove it: move it, or "
+                   "a/notes.txt does not belong to the run, and --overwrite would remove it; move it, or "
                    "choose another name");
     assert_int_equal(unlink(in("notes.txt")), 0);
     static const char *const manifests[] = {"", "{\"format\": \"muster-checkpoint\"}", "{}", "[]",
@@ -187,7 +187,7 @@ static void test_overwrite(void **state)
     for (size_t i = 0; i < sizeof manifests / sizeof *manifests; i++) {
         write_text("manifest.json", manifests[i], strlen(manifests[i]));
         expect_refused(MST_RUN_OVERWRITE, MST_EEXIST,
-                       "not removed, because it has no manifest.json of a muster run: choose another name");
+                       "not removed, because it has no manifest.json of a muster run; choose another name");
         expect_refused(MST_RUN_RESUME, MST_EINPUT, "the folder has no manifest.json of a muster run");
         expect_text("manifest.json", manifests[i]);
     }
@@ -202,7 +202,7 @@ static void test_overwrite(void **state)
     strcpy(target, path);
     snprintf(path, sizeof path, "%s/link", root);
     assert_int_equal(symlink(target, path), 0);
-    expect_refused(MST_RUN_OVERWRITE, MST_EEXIST, "not a folder, and so not removed");
+    expect_refused(MST_RUN_OVERWRITE, MST_EEXIST, "not removed, because it is not a folder");
     assert_true(mst_path_is_folder(target));
 }
 
@@ -247,7 +247,7 @@ static void test_lock(void **state)
     assert_int_equal(mst_run_new(path, MST_RUN_RESUME, 20, &run), MST_OK); /* no manifest: no checkpoint */
     mst_run_destroy(run);
     write_text("checkpoints/step-000000000030/manifest.json", "{}", 2);
-    expect_refused(MST_RUN_RESUME, MST_EEXIST, "another process has gone on with it to step 30");
+    expect_refused(MST_RUN_RESUME, MST_EEXIST, "another process has continued the run to step 30");
     assert_int_equal(mst_run_new(path, MST_RUN_RESUME, 30, &run), MST_OK);
     mst_run_destroy(run);
 }
