@@ -96,7 +96,7 @@ static void print_commands(const mst_command *const *commands)
 static void print_overview(const mst_command *const *commands, const char *path)
 {
     if (*path == '\0')
-        printf("muster trains models by stochastic gradient descent and says where the time goes.\n\n"
+        printf("muster trains models by stochastic gradient descent and finds the bottleneck.\n\n"
                "usage: muster [--log error|warn|info|debug] COMMAND [options]\n"
                "       muster --version\n\n");
     else
@@ -180,9 +180,10 @@ mst_status mst_cli_parse(const mst_command *command, mst_option_group *groups, s
     *helped = false;
     TRY(mst_options_init(groups, n));
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        if (asks_for_help(argv[i])) {
+        bool roff = strcmp(argv[i], MST_CLI_HELP_ROFF) == 0;
+        if (roff || asks_for_help(argv[i])) {
             *helped = true;
-            return print_help(command, groups, n);
+            return roff ? mst_cli_print_roff(command, groups, n) : print_help(command, groups, n);
         }
     }
     TRY(mst_options_parse(groups, n, argc, argv, positionals));

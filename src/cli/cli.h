@@ -20,8 +20,9 @@ struct mst_command {
     const char *name, *summary; /* summary: one line of `muster --help`, in lower case, no full stop */
     /* argv[0] is the first word after the command's name. NULL when the command only holds others. */
     mst_status (*run)(int argc, char **argv);
-    const char *usage;               /* after "muster ": "data stat FILE... [options]" */
-    const char *details;             /* lines under the usage in --help, each ending in a newline; or NULL */
+    const char *usage;    /* after "muster ": "data stat FILE... [options]" */
+    const char *details;  /* lines under the usage in --help, each ending in a newline; or NULL */
+    const char *examples; /* command lines for the manual page, each ending in a newline; or NULL */
     const mst_option *const *tables; /* NULL-terminated: the options, for completion; or NULL */
     const char *words; /* "bash|zsh": what its first positional may be, for completion; or NULL */
     const mst_command *const *commands; /* NULL-terminated; or NULL */
@@ -34,7 +35,7 @@ extern const mst_command mst_cmd_train, mst_cmd_launch, mst_cmd_eval, mst_cmd_pr
 extern const mst_command mst_cmd_sweep;
 extern const mst_command mst_cmd_data, mst_cmd_report, mst_cmd_list, mst_cmd_doctor, mst_cmd_completion;
 extern const mst_command mst_cmd_matmul, mst_cmd_dash, mst_cmd_top;
-extern const mst_command mst_cmd_trace;
+extern const mst_command mst_cmd_trace, mst_cmd_man;
 extern const mst_command mst_cmd_data_gen, mst_cmd_data_convert, mst_cmd_data_fetch, mst_cmd_data_stat,
     mst_cmd_data_index;
 
@@ -51,6 +52,24 @@ mst_status mst_cli_dispatch(const mst_command *const *commands, const char *path
  * caller ends with mst_options_fini in any case. positionals as in mst_options_parse. */
 mst_status mst_cli_parse(const mst_command *command, mst_option_group *groups, size_t n, int argc,
                          char **argv, mst_text_list *positionals, bool *helped);
+
+/* In place of --help: the manual page of the command, in roff (cmd_man.c). */
+#define MST_CLI_HELP_ROFF "--help=roff"
+mst_status mst_cli_print_roff(const mst_command *command, const mst_option_group *groups, size_t n);
+
+/* The program as a whole, for `muster --help` and muster(1). */
+#define MST_CLI_SUMMARY "train models by stochastic gradient descent and find the bottleneck"
+#define MST_CLI_USAGE                                                                                        \
+    "muster [--log error|warn|info|debug] COMMAND [options]\n"                                               \
+    "muster --version\n"
+#define MST_CLI_DESCRIPTION                                                                                  \
+    "muster trains linear models and neural nets on files of any size: in one process, on parameter "        \
+    "servers, or with MPI. Every training leaves a run directory with its options, metrics, checkpoints "    \
+    "and resource usage. Reports name the bottleneck.\n"
+#define MST_CLI_EXAMPLES                                                                                     \
+    "muster data gen criteo --rows 1M --out clicks.cache\n"                                                  \
+    "muster train clicks.cache --optimizer adagrad --lr 0.05 --run runs/clicks\n"                            \
+    "muster report runs/clicks\n"
 
 /* " (did you mean NAME?)" when a name of the n is near, "" when none is. out is returned. */
 const char *mst_cli_suggest(const char *typed, const char *const *names, size_t n, char *out, size_t size);

@@ -79,6 +79,30 @@ grep -qE '"instruction_set_in_use": "(portable|avx2|avx512)"' out || fail "docto
 grep -qE '"libuv": "[0-9]+\.[0-9]+' out && grep -qE '"oneDNN": "[0-9]+\.[0-9]+' out || fail "doctor --json: versions"
 grep -qE '"memory_copied_per_second_by_1_thread": [1-9]' out || fail "doctor --json: bandwidth"
 
+# Help states what an option needs, from its row.
+expect 0 train --help
+for need in 'staleness S:only with --strategy ps and --mode ssp' 'momentum FACTOR:only with --optimizer momentum'; do
+  tr -s ' \n' ' ' <out | grep -q -- "--${need%%:*}[^-]* [^(]*([^)]*${need#*:})" || fail "help of --${need%%:*} does not state ${need#*:}"
+done
+expect 0 launch --help
+tr -s ' \n' ' ' <out | grep -q -- "--workers N Workers to start. (default: 1; not with --mpi)" || fail "launch --help: --mpi"
+
+# Every command has a manual page with the options of its help; completion offers the same options.
+"$muster" man >pages
+[ "$(head -1 pages)" = muster.1 ] || fail "man lists no muster.1"
+while read -r page; do
+  expect 0 man "$page"
+  head -1 out | grep -q "^\.TH MUSTER" || fail "$page has no head"
+  for heading in NAME SYNOPSIS 'EXIT STATUS' 'SEE ALSO'; do
+    grep -q "^\.SH $heading\$" out || fail "$page has no section $heading"
+  done
+  sed -n 's/^\\fB\(\\-\\-[^ ]*\)\\fR.*/\1/p' out | tr -d '\\' | sed 's/\[no-\]/no-/' | sort >in-page
+  words=$(echo "${page%.1}" | tr - ' ' | sed 's/^muster *//')
+  "$muster" completion candidates $words -- | sed -n 's/^\(--[a-z][a-z0-9-]*\)\t.*/\1/p' | sort >offered
+  [ -z "$words" ] || grep -q '^.SH COMMANDS' out || cmp -s in-page offered || fail "$page: $(diff in-page offered | head -3)"
+done <pages
+refused 2 "man muster-nosuch: unknown page" man muster-nosuch
+
 # help WORDS is WORDS --help.
 for words in train "data" "data gen" "data gen criteo" launch; do
   # shellcheck disable=SC2086

@@ -18,6 +18,10 @@ for f in include/muster/muster.h share/bash-completion/completions/muster share/
   share/fish/vendor_completions.d/muster.fish; do
   [ -f "prefix/$f" ] || fail "$f is not installed"
 done
+for page in $("$muster" man); do
+  [ -s "prefix/share/man/man1/$page" ] || fail "the manual page $page is not installed"
+done
+same "pages" "$(ls prefix/share/man/man1 | wc -l)" "$("$muster" man | wc -l)"
 # `make install` builds no tests, benchmarks or tools.
 if grep -q 'CMAKE_GENERATOR:INTERNAL=Ninja' "$build/CMakeCache.txt" && ninja -C "$build" -t inputs product >inputs 2>/dev/null; then
   grep -q 'src/cli/main.c' inputs || fail "what is installed is not built"

@@ -439,6 +439,69 @@ static void test_help(void **state)
     mst_free(help);
 }
 
+typedef struct need_options {
+    bool quick;
+    int mode;
+    int64_t wait, keep, late, many;
+} need_options;
+
+#define NEED(name) .type = MST_OPTION_INT, .offset = offsetof(need_options, name), .help = "Help."
+static const mst_option need_table[] = {
+    {.name = "quick", .type = MST_OPTION_FLAG, .offset = offsetof(need_options, quick), .help = "Help."},
+    {.name = "mode",
+     .type = MST_OPTION_CHOICE,
+     .offset = offsetof(need_options, mode),
+     .fallback = "a",
+     .choices = "a|b|c",
+     .help = "Help."},
+    {.name = "wait",
+     NEED(wait),
+     .needs = {{.option = "mode", .values = "b|c"}, {.option = "quick", .values = "true"}},
+     .facts = MST_OPTION_LIMIT},
+    {.name = "keep", NEED(keep), .needs = {{.option = "quick", .values = "false"}}},
+    {.name = "late", NEED(late), .needs = {{.option = "mode", .values = "b", .check = MST_NEED_LENIENT}}},
+    {.name = "many", NEED(many), .needs = {{.option = "mode", .values = "b", .check = MST_NEED_SWEEP}}},
+    {.name = NULL},
+};
+
+/* What an option needs is checked by its kind, and stated by help. */
+static void test_needs(void **state)
+{
+    need_options o;
+    mst_option_group g = {.title = "needs", .table = need_table, .base = &o};
+    const mst_option *wait = mst_option_row(need_table, "wait"), *late = mst_option_row(need_table, "late"),
+                     *many = mst_option_row(need_table, "many");
+    char text[64];
+    (void)state;
+    assert_int_equal(mst_options_init(&g, 1), MST_OK);
+    assert_null(mst_option_row(need_table, "later"));
+    assert_ptr_equal(mst_options_unmet(&g, 1, wait, MST_NEED_STRICT, NULL), &wait->needs[0]);
+    assert_ptr_equal(mst_options_unmet(&g, 1, wait, MST_NEED_STRICT, "quick"), &wait->needs[1]);
+    assert_null(mst_options_unmet(&g, 1, wait, MST_NEED_STRICT, "other"));
+    assert_null(mst_options_unmet(&g, 1, late, MST_NEED_STRICT, NULL));
+    assert_ptr_equal(mst_options_unmet(&g, 1, late, MST_NEED_LENIENT, NULL), &late->needs[0]);
+    assert_null(mst_options_unmet(&g, 1, many, MST_NEED_LENIENT, NULL));
+    assert_ptr_equal(mst_options_unmet(&g, 1, many, MST_NEED_SWEEP, NULL), &many->needs[0]);
+    assert_null(mst_options_set_with(&g, 1, MST_OPTION_LIMIT));
+    assert_int_equal(mst_options_set(&g, 1, "mode", "c"), MST_OK);
+    assert_int_equal(mst_options_set(&g, 1, "quick", "true"), MST_OK);
+    assert_int_equal(mst_options_set(&g, 1, "wait", "3"), MST_OK);
+    assert_null(mst_options_unmet(&g, 1, wait, MST_NEED_SWEEP, NULL));
+    assert_string_equal(mst_options_set_with(&g, 1, MST_OPTION_LIMIT), "wait");
+    assert_string_equal(mst_option_need_text(&wait->needs[0], text, sizeof text), "--mode b or c");
+    assert_string_equal(mst_option_need_text(&wait->needs[1], text, sizeof text), "--quick");
+    char *help = mst_options_help(&g, 1), *roff = mst_options_roff(&g, 1);
+    assert_non_null(strstr(help, "Needs:\n"));
+    assert_non_null(strstr(help, "--wait N      Help. (only with --mode b or c and --quick)\n"));
+    assert_non_null(strstr(help, "--keep N      Help. (not with --quick)\n"));
+    assert_non_null(strstr(help, "--late N      Help. (only with --mode b)\n"));
+    assert_non_null(strstr(help, "--many N      Help.\n"));
+    assert_non_null(strstr(roff, ".TP\n\\fB\\-\\-mode\\fR \\fIa|b|c\\fR\nHelp. (default: a)\n"));
+    mst_free(help);
+    mst_free(roff);
+    mst_options_fini(&g, 1);
+}
+
 static void test_json(void **state)
 {
     fixture *f = *state;
@@ -494,7 +557,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(test_int_notation), T(test_defaults), T(test_command_line), T(test_refusals),
         T(test_set),          T(test_yaml),     T(test_yaml_lists),   T(test_yaml_refusals),
-        T(test_help),         T(test_json),     T(test_no_memory),
+        T(test_help),         T(test_needs),    T(test_json),         T(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
