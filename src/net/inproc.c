@@ -1,16 +1,16 @@
 /* Engine inproc: threads of one process; contract in net.h.
  *
- * One mutex for the whole process guards names, links and queues; bodies are copied outside of it, straight
- * from the sender's pieces to where the receiver wants them (or from a copy, when the sender does not wait
- * for `sent`). A net that polls sleeps on its eventfd.
+ * One mutex for the whole process guards names, links and queues. Bodies are copied outside of it, straight from
+ * the sender's pieces to the receiver's memory (or from a copy, if the sender does not wait for `sent`). A net
+ * that polls sleeps on its eventfd.
  *
- * A link has two ends, one peer in each net. What is sent waits in the receiver's end. Who ends a link marks
- * the other end: it hands out what arrived before and then reports down.
+ * A link has two ends, one peer in each net. A message waits in the receiver's end. The end of a link marks the
+ * other end, which hands out what arrived before and then reports down.
  *
  * Invariants, under the mutex
  * 1. p->other->other == p while both ends live; an end that went down has no other.
- * 2. While the first message of an inbox is being copied its end is busy; whoever ends the link from the
- * other side waits for that, so that pieces do not change under the copy.
+ * 2. While the first message of an inbox is copied its end is busy; ending the link from the other side waits
+ * for that, so that pieces do not change under the copy.
  * 3. p->stats.queued of the sender is the sum of the sizes in its other's inbox. */
 #include <errno.h>
 #include <inttypes.h>
@@ -28,7 +28,6 @@
 #include "net/wire.h"
 
 #define NAME_MAX_HERE 128
-
 typedef struct inproc inproc;
 typedef struct inpeer inpeer;
 
