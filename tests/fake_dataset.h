@@ -1,4 +1,4 @@
-/* Datasets in memory for tests of what reads them: random access (cheap or not) and streams, with failures on
+/* Datasets in memory for tests of their readers: random access (cheap or not) and streams, with failures on
  * request. Row i is one entry, key FAKE_KEY + i, unless the test makes its own rows. */
 #ifndef MST_TESTS_FAKE_DATASET_H
 #define MST_TESTS_FAKE_DATASET_H

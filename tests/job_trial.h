@@ -1,5 +1,5 @@
 /* Trainings with the parameter server in threads of one process, for tests: options as in trial.h; weights
- * and optimizer state are those of the checkpoint that the run leaves. */
+ * and optimizer state are those of the checkpoint of the run. */
 #ifndef MST_TESTS_JOB_TRIAL_H
 #define MST_TESTS_JOB_TRIAL_H
 

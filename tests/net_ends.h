@@ -1,4 +1,4 @@
-/* Ends of net connections for tests: each records what its events told it, and answers as its script says. */
+/* Ends of net connections for tests: each records its events and answers according to its script. */
 #ifndef TESTS_NET_ENDS_H
 #define TESTS_NET_ENDS_H
 

@@ -1,5 +1,5 @@
-/* Random rows of every kind, for tests. Every array of a row is a block of its own and exactly as long as the
- * row says, so that the address sanitizer sees a read beyond it. */
+/* Random rows of every kind, for tests. Every array of a row is a separate allocation of exactly its length,
+ * so the address sanitizer detects a read beyond it. */
 #ifndef MST_TESTS_RANDOM_ROWS_H
 #define MST_TESTS_RANDOM_ROWS_H
 

@@ -1,5 +1,5 @@
-/* Training through the trainer's interface, for tests: options by name, an observer that keeps what it heard
- * and may ask to stop, data files in a temporary folder. */
+/* Training through the trainer's interface, for tests: options by name, a callback that records its events
+ * and can stop, data files in a temporary folder. */
 #ifndef MST_TESTS_TRIAL_H
 #define MST_TESTS_TRIAL_H
 

@@ -1,5 +1,5 @@
 # The page in a real browser without a screen: reports as files, then muster dash. Needs node, npm and Chromium, and playwright-core from npm;
-# where one is missing the test is skipped and says which. MUSTER_SHOTS=FOLDER keeps pictures of the page.
+# skipped with the reason if one is missing. MUSTER_SHOTS=FOLDER keeps pictures of the page.
 here=$(realpath "$(dirname "$0")")
 . "$here/../cli/common.sh"
 

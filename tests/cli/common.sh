@@ -1,5 +1,5 @@
-# Sourced by the scripts beside it, which get the binary as $1. Leaves $muster, and a temporary folder as the current
-# one, removed at the end.
+# Sourced by the scripts of this folder, which get the binary as $1. Sets $muster and changes to a temporary folder, which
+# is removed at the end.
 set -eu
 muster=$(realpath "$1")
 work=$(mktemp -d)

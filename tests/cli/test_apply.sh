@@ -1,5 +1,5 @@
-# Models applied to data that differs from what they were trained on: rows without labels, features that training has
-# not seen, other formats and hashes.
+# Models applied to data that differs from their training data: rows without labels, unseen features, other formats and
+# hashes.
 . "$(dirname "$0")/common.sh"
 
 expect 0 data gen criteo --rows 3000 --features 3000 --seed 5 --out all.cache

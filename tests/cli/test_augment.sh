@@ -1,5 +1,5 @@
 # Images from the command line: augmentation in training, evaluation and prediction, classes with names, top-5
-# accuracy, epochs of so many steps.
+# accuracy, epochs of a number of steps.
 nets=$(realpath "$(dirname "$0")/../../nets")
 . "$(dirname "$0")/common.sh"
 

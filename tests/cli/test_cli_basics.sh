@@ -1,7 +1,7 @@
-# The program as such: help, versions, suggestions, exit codes, list, doctor, completion.
+# The program in general: help, versions, suggestions, exit codes, list, doctor, completion.
 . "$(dirname "$0")/common.sh"
 
-# JSON without a parser: brackets and quotes in balance, begins and ends as it should, no comma before a bracket.
+# Checks JSON without a parser: balanced brackets and quotes, correct start and end, no comma before a bracket.
 looks_like_json() {
   tr -d '\n' <out | sed 's/\\"//g; s/"[^"]*"//g' >bare
   ! grep -q '"' bare || fail "$1: quotes out of balance"

@@ -1,5 +1,5 @@
-# A run that is resumed with a new file every day: each file is trained on once, with the optimizer's state and the step
-# count of before. A resume with nothing to do warns, or fails where that is asked for.
+# A run that is resumed with a new file every day: each file is trained on once, and optimizer state and step count continue.
+# A resume without work warns, or fails with --fail-if-done.
 . "$(dirname "$0")/common.sh"
 
 # figure NAME: of the last --json output.

@@ -1,10 +1,10 @@
-# muster dash and muster top on real runs: under way, finished, torn and gone. HTTP is spoken by bash itself.
+# muster dash and muster top on real runs: live, finished, incomplete and deleted. bash itself is the HTTP client.
 . "$(dirname "$0")/common.sh"
 
 dash=
 trap '[ -z "$dash" ] || kill "$dash" 2>/dev/null; [ -z "${train:-}" ] || kill "$train" 2>/dev/null; wait; rm -rf "$work"' EXIT
 
-# open_dash ARGS...: leaves $url, $port and $dash.
+# open_dash ARGS...: sets $url, $port and $dash.
 open_dash() {
   : >url # what the one before has written
   "$muster" dash "$@" >url 2>dash.err </dev/null &

@@ -1,4 +1,4 @@
-# The data commands: generate, convert between all formats, describe, index; bad input; nothing half-written.
+# The data commands: generate, convert between all formats, describe, index; bad input; no incomplete files.
 . "$(dirname "$0")/common.sh"
 mkdir o # outputs of what is expected to fail
 

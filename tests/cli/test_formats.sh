@@ -1,4 +1,4 @@
-# Data as other programs write it: TFRecords with bytes, files that are in no known format, labels from 1.
+# Data of other programs: TFRecords with bytes, files of unknown format, labels from 1.
 . "$(dirname "$0")/common.sh"
 
 # ---- TFRecord: text is categories, images are images, the rest is named ----

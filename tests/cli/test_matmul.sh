@@ -1,4 +1,4 @@
-# matmul on the command line, in one process: products, traces, files, the plan, and sentences.
+# matmul on the command line, in one process: products, traces, files, the plan, and errors.
 golden=$(realpath "$(dirname "$0")/../golden/npy")
 . "$(dirname "$0")/common.sh"
 value() { sed -n "s/^  \"$1\": \([^,]*\),\{0,1\}\$/\1/p" out; }

@@ -1,4 +1,4 @@
-# Nets on the command line: what model show and list say, training from net files and known nets, resuming,
+# Nets on the command line: output of model show and list, training from net files and known nets, resuming,
 # evaluating, predicting; errors that name the line.
 . "$(dirname "$0")/common.sh"
 

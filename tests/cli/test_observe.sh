@@ -1,4 +1,4 @@
-# What a run writes about itself (docs/RUNS.md): a local one, a resumed one, a job of several parts, a traced one.
+# The files of the observer (docs/RUNS.md): a local run, a resumed one, a job of several processes, a traced one.
 . "$(dirname "$0")/common.sh"
 
 # column FILE NAME: the values of a column, one a line.

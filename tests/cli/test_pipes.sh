@@ -1,5 +1,5 @@
-# Rows that arrive one by one: predict answers each of them, train learns from them, reports and saves, and both end when
-# they are told to although the pipe is silent.
+# Rows that arrive one by one: predict answers each of them, train learns from them, reports and saves, and both end on a
+# signal while no rows arrive.
 docs=$(realpath "$(dirname "$0")/../../docs")
 . "$(dirname "$0")/common.sh"
 trap 'kill -9 $(jobs -p) 2>/dev/null || :; rm -rf "$work"' EXIT

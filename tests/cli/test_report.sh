@@ -1,4 +1,4 @@
-# muster report on real runs: every form, several runs, a run under way, and runs that are torn or gone.
+# muster report on real runs: every format, several runs, a live run, and incomplete or deleted runs.
 . "$(dirname "$0")/common.sh"
 
 expect 0 data gen criteo --rows 4000 --features 5000 --out train.cache

@@ -1,5 +1,5 @@
-# Runs as people make them: data read alike through caches, configurations and flags, run folders that are replaced,
-# shared or damaged, and standard input.
+# Everyday runs: the same data through caches, configurations and flags, run folders that are replaced, shared or damaged,
+# and standard input.
 . "$(dirname "$0")/common.sh"
 
 # figure NAME: of the last --json output.

@@ -1,5 +1,5 @@
 #!/bin/bash
-# `muster sweep` that is stopped, killed, or whose runs take too long; and what the same command does next.
+# `muster sweep` that is stopped or killed, or whose runs take too long, and the effect of repeating the command.
 . "$(dirname "$0")/common.sh"
 
 "$muster" data gen criteo --rows 4000 --features 5000 --seed 3 --out a.cache 2>/dev/null

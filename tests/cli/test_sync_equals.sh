@@ -1,4 +1,4 @@
-# Where synchronous training with servers equals local training, and that the program says where it does not.
+# Synchronous training with servers equals local training; the program reports the exceptions.
 . "$(dirname "$0")/common.sh"
 
 # difference RUN RUN: the largest difference of a weight.

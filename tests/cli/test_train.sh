@@ -1,5 +1,4 @@
-# Training, evaluation, prediction and export by the program: what it prints, what it leaves, and that models are equal
-# where they must be.
+# Training, evaluation, prediction and export: output, files, and equality of models.
 . "$(dirname "$0")/common.sh"
 
 # near A B TOLERANCE

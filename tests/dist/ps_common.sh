@@ -1,5 +1,5 @@
-# Sourced by the tests of jobs of several processes, which get the binary as $1: starts servers and workers by hand,
-# waits for what they say, and leaves none behind. Every wait has a deadline.
+# Sourced by the tests of jobs of several processes, which get the binary as $1: starts servers and workers by hand, waits for
+# their output, and ends all of them. Every wait has a deadline.
 . "$(dirname "$0")/../cli/common.sh"
 unset MUSTER_CLUSTER MUSTER_SECRET MUSTER_JOB TF_CONFIG
 declare -A pid_of

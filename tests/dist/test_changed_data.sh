@@ -1,5 +1,5 @@
-# Training files that are cut or overwritten in place while they are in use: one sentence that names the file, exit code
-# 1, and a run that is marked as failed; whatever reads them.
+# Training files that are truncated or overwritten in place during use: every reader ends with one error that names the file,
+# exit code 1, and a failed run.
 . "$(dirname "$0")/ps_common.sh"
 "$muster" data gen criteo --rows 20000 --features 20000 --out c.cache >gen.log 2>&1
 "$muster" data gen criteo --rows 20000 --features 400000000 --out wide.cache >gen.log 2>&1

@@ -1,10 +1,10 @@
-# muster launch, with scripts in the place of the processes it starts: prefixes, logs, exit codes and last lines, and
-# that no ending leaves a process behind. ssh is played by a script that drops the host and runs the command.
+# muster launch with scripts in place of its processes: prefixes, logs, exit codes and last lines, and that no process
+# survives. A script that drops the host and runs the command replaces ssh.
 . "$(dirname "$0")/../cli/common.sh"
 job=t$$-$RANDOM
 unset MUSTER_CLUSTER MUSTER_SECRET MUSTER_JOB TF_CONFIG
 
-# Plays a process: train --role R --index I. What it does is the shell text in PLAY_R_I, or in PLAY.
+# A fake process: train --role R --index I runs the shell text in PLAY_R_I, or in PLAY.
 cat >play <<'END'
 #!/bin/bash
 [ "$1 $2 $4" = "train --role --index" ] || { echo "muster: wrong words: $*" >&2; exit 2; }

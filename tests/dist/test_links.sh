@@ -1,4 +1,4 @@
-# muster doctor --cluster: links between hosts, here and through a command in the place of ssh.
+# muster doctor --cluster: links between hosts, here and through a command in place of ssh.
 . "$(dirname "$0")/../cli/common.sh"
 unset MUSTER_CLUSTER MUSTER_SECRET MUSTER_JOB TF_CONFIG
 printf '#!/bin/bash\necho "$*" >>%s/ssh.log\nshift\nexec "$@"\n' "$work" >fake-ssh

@@ -1,5 +1,5 @@
-# The lab: hosts that reach each other, as far apart as was asked for, that can be cut off and healed. It leaves alone
-# what it did not make, and leaves nothing behind.
+# The lab: hosts that reach each other with the given round trip, and can be cut off and healed. It removes everything that
+# it created, and nothing else.
 netlab=$(realpath "$(dirname "$0")/../../scripts/netlab")
 . "$(dirname "$0")/../cli/common.sh"
 NETLAB_SWITCH=$(dirname "$muster")/tools/netlab-switch

@@ -1,6 +1,6 @@
 # Training on five hosts, 1.8 Gbit/s and a round trip of 1 ms each: host 1 has the server and worker 0, hosts 2 to 5 one
-# worker each; 33,762,578 features. It trains what one process trains, sends what the batches need, and outlives a
-# worker whose link is cut.
+# worker each; 33,762,578 features. The result equals that of one process, the bytes are those of the batches, and the job survives a worker
+# whose link is cut.
 netlab=$(realpath "$(dirname "$0")/../../scripts/netlab")
 . "$(dirname "$0")/../cli/common.sh"
 unset MUSTER_CLUSTER MUSTER_SECRET MUSTER_JOB TF_CONFIG

@@ -1,5 +1,5 @@
-# Three equal workers of an asynchronous job do about equal parts of it, however small the batch: each at least 20% of the
-# steps. What else the machine does can hold one of them back for a while, so a batch size has a few tries.
+# Three equal workers of an asynchronous job do about equal shares of the work with any batch size: each at least 20% of the
+# steps. Other load can delay one of them, so each batch size has a few attempts.
 . "$(dirname "$0")/ps_common.sh"
 "$muster" data gen digits --rows 9000 --out d.cache >gen.log 2>&1
 

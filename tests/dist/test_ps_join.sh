@@ -1,4 +1,4 @@
-# Who joins when: any order, late, too late; who does not fit hears the difference; clusters from TF_CONFIG and
+# Joining a job: in any order, late, too late; a mismatch is refused with the difference; clusters from TF_CONFIG and
 # MUSTER_CLUSTER.
 . "$(dirname "$0")/ps_common.sh"
 clicks

@@ -1,9 +1,9 @@
-# Workers that are killed or stopped in the middle of a job: it is noticed, named and goes on; every row is trained on.
+# Workers that are killed or stopped during a job: the servers name them, the job continues, and every row is trained on.
 . "$(dirname "$0")/ps_common.sh"
 clicks
 common="c.cache --epochs 1 --batch 1 --start-timeout 20 --json"
 
-# lose SERVERS MODE...: worker 1 is killed once training is under way.
+# lose SERVERS MODE...: kills worker 1 during training.
 lose() {
   local m=$1 i sum
   shift

@@ -1,5 +1,5 @@
-# Gradients and weights that travel in parts, between processes: workers that are killed in the middle of a push leave
-# nothing of it behind, and the job goes on; with no servers named, workers host the weights, and train the same bits.
+# Gradients and weights in parts, between processes: the incomplete push of a killed worker has no effect, and the job
+# continues; without servers, workers host the weights and train the same bits.
 . "$(dirname "$0")/ps_common.sh"
 images=$((1600 / slack))
 "$muster" data gen digits --rows $images --seed 3 --out digits >gen.log 2>&1

@@ -1,10 +1,10 @@
-# Servers that die, signals, checkpoints on the way: what is left can be gone on with, also by other numbers of servers
-# and workers, and every row is trained on once.
+# Servers that die, signals, checkpoints: the run can be resumed, also with other numbers of servers and workers, and every
+# row is trained on once.
 . "$(dirname "$0")/ps_common.sh"
 clicks
 common="c.cache --epochs 1 --batch 1 --start-timeout 20 --peer-timeout 2 --json"
 
-# resumes SERVERS WORKERS ROWS: the run is gone on with, to its end.
+# resumes SERVERS WORKERS ROWS: resumes the run to its end.
 resumes() {
   expect 0 launch --servers "$1" --workers "$2" --logs none -- train --resume --run run --json
   cp out r.out

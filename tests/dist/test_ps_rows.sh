@@ -1,9 +1,9 @@
-# Which rows are trained on by whom: slow workers, uneven data, bad data, folders that are not shared.
+# Division of rows: slow workers, uneven data, bad data, folders that are not shared.
 . "$(dirname "$0")/ps_common.sh"
 clicks
 "$muster" data gen blobs --rows 20000 --features 8 --out b.svm >gen.log 2>&1
 
-# ---- two of three are enough: the third is stopped again and again ----
+# ---- two of three are enough: the third is stopped repeatedly ----
 log_level=debug
 job 2 3 c.cache --epochs 1 --batch 1 --mode sync --quorum 2 --run run --json --test t.cache --eval-every $((2000 / slack))rows \
   --start-timeout 20

@@ -1,11 +1,11 @@
 # Traces of jobs of several processes, merged: arrows have both ends and go forward, slices nest, times count from the start
-# of the job. Also with --trace-steps, and where a process has another clock.
+# of the job. Also with --trace-steps, and with a process on another clock.
 . "$(dirname "$0")/ps_common.sh"
 check_trace=$(dirname "$muster")/tests/cli/check_trace
 clicks
 common="c.cache --epochs 1 --batch 200 --start-timeout 20 --json --run run"
 
-# sound RUN ARROWS [SLACK_MS]: the merged trace is, and has so many arrows.
+# sound RUN ARROWS [SLACK_MS]: checks that the merged trace is valid and has this many arrows.
 sound() {
   expect 0 trace merge "$1" --out merged.json
   "$check_trace" merged.json ${3:-} >counts 2>"$work/err" || fail "$1: $(cat counts)"

@@ -1,5 +1,5 @@
-# Sourced by the scripts beside it: runs commands with the k-th allocation or write made to fail, for k = 1, 2, 3, ...
-# until none fails any more.
+# Sourced by the scripts of this folder: runs commands with a failure of the k-th allocation or write, for k = 1, 2, 3, ...
+# until none fails.
 . "$(dirname "$0")/../cli/common.sh"
 
 "$muster" data gen criteo --rows 300 --features 1000 --out small.cache 2>/dev/null

@@ -1,5 +1,4 @@
-# Memory that runs out: with every k-th allocation made to fail, commands end with a sentence or go on, and leave nothing
-# half-made.
+# Out of memory: when an allocation fails, commands end with an error or continue, and leave no incomplete files.
 . "$(dirname "$0")/common.sh"
 
 file_is_whole() {

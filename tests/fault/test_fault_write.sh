@@ -1,4 +1,4 @@
-# A disk that is full: with every k-th write made to fail, commands say so and leave what was there before.
+# Full disk: when a write fails, commands report it and keep the previous files.
 . "$(dirname "$0")/common.sh"
 
 file_is_whole() {

@@ -1,4 +1,4 @@
-/* What every fuzz target needs: the entry's declaration, and a check that ends the program. */
+/* Shared by all fuzz targets: the declaration of the entry point, and a check that ends the program. */
 #ifndef TESTS_FUZZ_H
 #define TESTS_FUZZ_H
 

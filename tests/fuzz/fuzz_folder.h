@@ -1,4 +1,4 @@
-/* What the fuzz targets of run directories share: a folder whose files are sections of the input, separated
+/* Shared by the fuzz targets of run directories: a folder whose files are sections of the input, separated
  * by the byte 1: manifest.json, metrics.csv, marks.csv and, of one process, process.json, resources.csv and
  * spans.csv. */
 #ifndef TESTS_FUZZ_FOLDER_H

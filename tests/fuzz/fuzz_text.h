@@ -1,5 +1,5 @@
-/* What the fuzz targets of the text formats share: the first byte picks options, the rest is a block that is
- * prepared and parsed; whatever comes of it, the builder's rows must keep their promises. */
+/* Shared by the fuzz targets of the text formats: the first byte selects options, the rest is a block that is
+ * prepared and parsed; the rows of the builder must always satisfy their contract. */
 #ifndef TESTS_FUZZ_TEXT_H
 #define TESTS_FUZZ_TEXT_H
 

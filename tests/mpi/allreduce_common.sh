@@ -1,5 +1,5 @@
-# Sourced by the tests of strategy allreduce, which get the binary as $1. Leaves `implementations`, those MPIs that both
-# the launcher and the plug-in are there of, and functions that train under them. Skips with a reason where there is none.
+# Sourced by the tests of strategy allreduce, which get the binary as $1. Sets `implementations`, the MPIs with a launcher and
+# a plug-in, and defines functions that train under them. Skips with a reason if there is none.
 [ -n "${work:-}" ] || . "$(dirname "$0")/../cli/common.sh"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0" # what MPI leaves behind cannot be told from ours

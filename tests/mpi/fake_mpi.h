@@ -1,5 +1,5 @@
-/* MPI for tests: ranks are threads of one process, messages are copied through queues. The table that
- * plug-ins fill in, without MPI: so what is built on it runs in a unit test, and under sanitizers.
+/* MPI for tests: ranks are threads of one process, messages are copied through queues. It implements the
+ * table of the plug-ins without MPI, so code above the table runs in unit tests and under sanitizers.
  *
  *   fake_world world;
  *   fake_init(&world, n);

@@ -1,11 +1,11 @@
-# Sourced by the tests of MPI, which get the binary as $1. Leaves `implementations`, those MPIs that both the launcher and
-# the plug-in are there of, and functions that start ranks under them. Skips with a reason where there is none.
+# Sourced by the tests of MPI, which get the binary as $1. Sets `implementations`, the MPIs with a launcher and a plug-in,
+# and defines functions that start ranks under them. Skips with a reason if there is none.
 here=$(realpath "$(dirname "$0")")
 . "$here/../cli/common.sh"
 built=$(dirname "$muster")
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 MUSTER_PLUGINS="$built"
-# MPI frees little at its end, and has unloaded by then what no suppression could name any more. The unit tests, among
-# ranks that are threads, look for leaks.
+# MPI does not free everything at its end, and has unloaded the code that a suppression would name. The unit tests, with
+# ranks in threads, check for leaks.
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 unset MUSTER_CLUSTER MUSTER_SECRET MUSTER_JOB TF_CONFIG MUSTER_MPI
 ! has_tsan || { echo "skipped: MPI has no thread sanitizer" && exit 77; }

@@ -1,6 +1,6 @@
-/* What every net engine promises (tests/contract/test_net.c), for engine mpi: rank 0 is the server, rank 1
- * the worker, further ranks are more workers. Every test is run by all ranks at the same time; run by
- * test_mpi_net.sh under mpirun. */
+/* The contract of net engines (tests/contract/test_net.c) for engine mpi: rank 0 is the server, rank 1
+ * the worker, further ranks are more workers. All ranks run every test at the same time. test_mpi_net.sh
+ * runs this program under mpirun. */
 #include <pthread.h>
 #include <signal.h>
 

@@ -1,6 +1,6 @@
-/* One rank of a program that uses every function of the table in mpi/mpi.h and checks what comes out; run by
- * test_mpi_start.sh under mpirun. Prints "rank R of N: ok (LIBRARY)", or what failed and exits as muster
- * does. */
+/* One rank of a program that uses every function of the table in mpi/mpi.h and checks the results; run by
+ * test_mpi_start.sh under mpirun. Prints "rank R of N: ok (LIBRARY)", or the failure with the exit code of
+ * muster. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

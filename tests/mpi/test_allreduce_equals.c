@@ -1,6 +1,6 @@
 /* Strategy allreduce with ranks in threads of one process (fake_mpi.h): the weights, and the last gradient,
- * are local training's with the same global batch; on the communication thread, and beside it where gradients
- * travel while a net computes. */
+ * equal those of local training with the same global batch; on the communication thread, and with a separate
+ * one that reduces gradients while a net computes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-# Strategy allreduce: a rank that is killed ends the job with a sentence that names it, and the run that resumes ends
-# with the same bits as one that nothing happened to; signals reach rank 0 from any rank; ranks that differ are refused.
+# Strategy allreduce: a killed rank ends the job with an error that names it, and the resumed run ends with the same bits as
+# an undisturbed one; signals reach rank 0 from any rank; ranks that differ are refused.
 . "$(dirname "$0")/allreduce_common.sh"
 slack=1
 ! grep -qE '__(asan|tsan|ubsan)_' "$muster" || slack=6

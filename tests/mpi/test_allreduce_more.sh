@@ -1,5 +1,5 @@
-# Strategy allreduce: whatever the model, the batch, the wire and the algorithm, N ranks train the weights that one process
-# trains with the same global batch, and the same bits every time.
+# Strategy allreduce: with every model, batch, wire format and algorithm, N ranks train the same weights as one process with
+# the same global batch, and the same bits every time.
 . "$(dirname "$0")/allreduce_common.sh"
 "$muster" data gen digits --rows 700 --test-rows 100 --out d >/dev/null 2>&1
 "$muster" data gen criteo --rows 900 --features 20000 --out c.cache >/dev/null 2>&1

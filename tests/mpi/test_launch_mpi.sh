@@ -1,5 +1,5 @@
-# muster launch --mpi: with scripts in the place of ranks, what is shown, how it ends, and that nothing is left behind; and,
-# as test_launch_mpi_more.sh, a LeNet that loses a rank to kill -9 and ends, restarted, with the bits of one that did not.
+# muster launch --mpi: with scripts in place of ranks: output, end, and cleanup; and, as test_launch_mpi_more.sh, a LeNet that
+# loses a rank to SIGKILL, is restarted, and ends with the bits of an undisturbed one.
 . "$(dirname "$0")/mpi_common.sh"
 job=t$$-$RANDOM
 [ -n "${all:-}" ] || implementations=$first # test_launch_mpi_more.sh takes all, and goes on where patience is needed

@@ -1,5 +1,5 @@
-# matmul under MPI: every number of ranks finds what one process finds; matrices larger than a rank's memory limit; the
-# bytes that move against blocks dealt out in turn; failures; a rank that is killed.
+# matmul under MPI: every number of ranks gives the result of one process; matrices larger than a rank's memory limit; the
+# bytes moved compared with round-robin placement; failures; a killed rank.
 . "$(dirname "$0")/mpi_common.sh"
 golden=$here/../golden/npy
 job=

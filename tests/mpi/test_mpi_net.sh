@@ -1,4 +1,4 @@
-# Net engine mpi keeps the contract of net.h, less what MPI lacks, between two ranks and among four.
+# Net engine mpi fulfils the contract of net.h, except for features that MPI lacks, with two and four ranks.
 . "$(dirname "$0")/mpi_common.sh"
 [ -n "${all:-}" ] || implementations=$first # test_mpi_net_more.sh takes all
 for mpi in $implementations; do

@@ -1,5 +1,5 @@
-# The parameter server among ranks of MPI: equals local in mode sync, trains in the other modes, more ranks than
-# processors; what cannot be is refused; a rank that is killed ends the job, and every other rank names it.
+# The parameter server on MPI ranks: equals local training in mode sync, trains in the other modes, with more ranks than
+# processors; unsupported options are refused; a killed rank ends the job, and every other rank names it.
 . "$(dirname "$0")/mpi_common.sh"
 [ -n "${all:-}" ] || implementations=$first # test_mpi_ps_more.sh takes all
 "$muster" data gen criteo --rows 6000 --features 200000 --out c.cache >gen.log 2>&1

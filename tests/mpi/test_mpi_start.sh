@@ -1,4 +1,4 @@
-# The MPI plug-ins: every function of their table, the pairing with the launcher, and what is said where MPI is not.
+# The MPI plug-ins: every function of their table, the pairing with the launcher, and the errors without MPI.
 . "$(dirname "$0")/mpi_common.sh"
 table=$built/tests/mpi/ranks_table
 

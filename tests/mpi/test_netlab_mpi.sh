@@ -1,5 +1,5 @@
-# MPI across the hosts of a lab: ranks start on the hosts they should, each host under its own name, and a failure's exit
-# code comes back. No MPI program is needed for that: launchers start anything.
+# MPI across the hosts of a lab: ranks start on the right hosts, each host has its own name, and the exit code of a failure is
+# returned. Launchers start any program, so no MPI program is needed.
 netlab=$(realpath "$(dirname "$0")/../../scripts/netlab")
 . "$(dirname "$0")/../cli/common.sh"
 NETLAB_SWITCH=$(dirname "$muster")/tools/netlab-switch

@@ -1,5 +1,5 @@
-# muster under Slurm, a private one of one node: srun with Open MPI and with MPICH, the pairings that would give silent
-# singletons refused, and the sbatch example losing a rank, going back into the queue and ending with the right weights.
+# muster under Slurm, a private one of one node: srun with Open MPI and with MPICH; pairings that would start silent
+# singletons are refused; the sbatch example loses a rank, is requeued and ends with the right weights.
 . "$(dirname "$0")/mpi_common.sh"
 lab=$here/slurm_lab
 example=$(realpath "$here/../../examples/cluster/train.sbatch")

@@ -1,6 +1,6 @@
 # Sourced by the tests of the verdict, which get the binary as $1. Each causes a bottleneck physically (the rate of a link,
-# a limit on CPU or disk, a slow worker, text for input, ...) and reads what the run's verdict.json says; the options of
-# the run say nothing of it.
+# a limit on CPU or disk, a slow worker, text for input, ...) and checks the verdict.json of the run. The options of the run do not
+# reveal the cause.
 here=$(dirname "$(realpath "$0")")
 . "$here/../cli/common.sh"
 unset MUSTER_CLUSTER MUSTER_SECRET MUSTER_JOB TF_CONFIG

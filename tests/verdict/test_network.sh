@@ -1,5 +1,5 @@
-# Slow links, and long ones: the server's, a worker's, and round trips that many small steps wait for. The links are slow
-# in fact (tc in the hosts of a lab); the runs are not told.
+# Slow and long links: of the server, of a worker, and round trips of many small steps. The links are physically slow (tc in
+# the hosts of a lab).
 . "$(dirname "$0")/common.sh"
 expect 0 data gen blobs --rows 800 --features 20000 --classes 5 --out wide.cache
 expect 0 data gen blobs --rows 4000 --features 50 --out narrow.cache

@@ -1,5 +1,5 @@
-# What one process waits for: parsing of text, a slow disk (a limit of its control group), evaluations that come often, its
-# own computing; and a run in which nothing dominates.
+# Bottlenecks of one process: parsing of text, a slow disk (a limit of its control group), frequent evaluations, computation;
+# and a run in which nothing dominates.
 . "$(dirname "$0")/common.sh"
 expect 0 data gen criteo --rows 300000 --features 1000000 --out c.svm
 expect 0 data gen criteo --rows 200000 --features 1000000 --out c.cache

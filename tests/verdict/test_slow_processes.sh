@@ -1,5 +1,5 @@
-# A server and a worker that do not get the CPU they need: by a limit of their control group, which is how containers are
-# slow, and by being stopped again and again.
+# A server and a worker without enough CPU: by a limit of their control group, as in containers, and by being stopped
+# repeatedly.
 . "$(dirname "$0")/common.sh"
 cpu_group server 10 || skip "no control group with a CPU limit can be made here"
 expect 0 data gen blobs --rows 20000 --features 784 --classes 10 --out b.cache

@@ -1,5 +1,5 @@
-/* Training through the public interface, for its tests: rows made by readers, a callback that keeps what it
- * heard and may ask to stop, runs in a temporary folder. */
+/* Training through the public interface, for its tests: rows from readers, a callback that records its events
+ * and can stop, runs in a temporary folder. */
 #ifndef MST_TESTS_API_TRIAL_H
 #define MST_TESTS_API_TRIAL_H
 

@@ -1,4 +1,4 @@
-/* A writer of tf.Example records with choices that the library's has not. */
+/* A writer of tf.Example records with options that the library's writer does not have. */
 #ifndef TESTS_EXAMPLE_WRITER_H
 #define TESTS_EXAMPLE_WRITER_H
 

@@ -1,4 +1,4 @@
-/* What the tests of the feed share: an epoch's rows by number, taken and compared. */
+/* Shared by the tests of the feed: takes and compares the rows of an epoch by number. */
 #ifndef TESTS_FEED_HELPERS_H
 #define TESTS_FEED_HELPERS_H
 

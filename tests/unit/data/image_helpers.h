@@ -1,4 +1,4 @@
-/* What the tests of images share: a folder that goes away, and files of JPEG and PNG images in it. */
+/* Shared by the tests of images: a temporary folder with JPEG and PNG files. */
 #ifndef TESTS_IMAGE_HELPERS_H
 #define TESTS_IMAGE_HELPERS_H
 

@@ -1,4 +1,4 @@
-/* What the tests of the text formats share: parsing a string, and files in a folder of their own. */
+/* Shared by the tests of the text formats: parsing a string, and files in a temporary folder. */
 #ifndef TESTS_TEXT_HELPERS_H
 #define TESTS_TEXT_HELPERS_H
 

@@ -1,6 +1,6 @@
-/* MPI among threads of one process, as much of it as matmul uses: every thread is a rank. A send is done when
- * its receiver has taken it, straight from the sender's buffer, as with large messages of a real MPI.
- * A program has one job of ranks at a time: fake_run. */
+/* MPI among threads of one process, as much of it as matmul uses: every thread is a rank. A send completes
+ * when its receiver has copied it from the sender's buffer, as with large messages of a real MPI. A program
+ * has one job of ranks at a time: fake_run. */
 #ifndef MST_TEST_FAKE_MPI_H
 #define MST_TEST_FAKE_MPI_H
 

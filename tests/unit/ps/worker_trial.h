@@ -1,4 +1,4 @@
-/* A worker on trial: its data, feed and job, against scripted servers; and scripts that several tests follow.
+/* A worker under test: its data, feed and job, with scripted servers; and scripts that several tests use.
  */
 #ifndef MST_TESTS_WORKER_TRIAL_H
 #define MST_TESTS_WORKER_TRIAL_H

@@ -1,5 +1,5 @@
-/* Run directories for the tests of reading, verdict and report: written as docs/RUNS.md says, from a few
- * figures. Nothing here measures; the numbers are what a run of that kind would leave. */
+/* Run directories for the tests of reading, verdict and report: written as described in docs/RUNS.md, from a
+ * few figures. The numbers are plausible, not measured. */
 #ifndef TESTS_RUN_FIXTURE_H
 #define TESTS_RUN_FIXTURE_H
 
