@@ -89,7 +89,7 @@ static mst_status await(const mst_in *in, bool *ready)
     while (!in->whole) {
         if (is_set(g_stop) || is_set(in->stop))
             return mst_fail_lead(MST_ESTOPPED, "stopped", " while reading %s at byte %llu", in->path,
-                            (unsigned long long)in->file_read);
+                                 (unsigned long long)in->file_read);
         int left = LOOK_MS;
         if (in->some && in->wait_ms >= 0) {
             uint64_t waited = (mst_now_ns() - begun) / MST_MS;

@@ -29,4 +29,25 @@ mst_isa mst_isa_best(void);
 /* "auto" or a name; MST_EUSAGE when unknown, MST_EUNSUPPORTED when this machine lacks it. */
 mst_status mst_isa_parse(const char *name, mst_isa *out);
 
+/* Defines name_get(isa): the table of an instruction set, a `name` that is called name_portable, and on
+ * x86-64 name_avx2 and name_avx512. */
+#ifdef __x86_64__
+#define MST_ISA_TABLES(name)                                                                                 \
+    extern const name name##_portable, name##_avx2, name##_avx512;                                           \
+    const name *name##_get(mst_isa isa)                                                                      \
+    {                                                                                                        \
+        return isa == MST_ISA_AVX512 ? &name##_avx512                                                        \
+               : isa == MST_ISA_AVX2 ? &name##_avx2                                                          \
+                                     : &name##_portable;                                                     \
+    }
+#else
+#define MST_ISA_TABLES(name)                                                                                 \
+    extern const name name##_portable;                                                                       \
+    const name *name##_get(mst_isa isa)                                                                      \
+    {                                                                                                        \
+        (void)isa;                                                                                           \
+        return &name##_portable;                                                                             \
+    }
+#endif
+
 #endif

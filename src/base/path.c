@@ -114,6 +114,12 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+void mst_text_list_sort(mst_text_list *list, size_t from)
+{
+    if (from < list->n)
+        qsort(list->items + from, list->n - from, sizeof *list->items, compare_names);
+}
+
 /* The plain files of a folder; hidden ones are left out, as a glob does. */
 static mst_status add_folder(const char *path, mst_text_list *out)
 {
@@ -170,7 +176,7 @@ static mst_status add_pattern(const char *pattern, mst_text_list *out)
     else
         TRY(add_matches(pattern, out));
     if (out->n > before) {
-        qsort(out->items + before, out->n - before, sizeof *out->items, compare_names);
+        mst_text_list_sort(out, before);
         return MST_OK;
     }
     if (folder)

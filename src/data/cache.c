@@ -27,6 +27,7 @@
 #include "base/isa.h"
 #include "data/cache_file.h"
 #include "data/origin.h"
+#include "data/stream.h"
 
 typedef struct cache_file {
     mst_map map;
@@ -457,8 +458,7 @@ mst_status mst_cache_open(const mst_text_list *paths, mst_dataset **out)
     d->base.ops = &cache_ops;
     d->base.random = true;
     d->base.load_is_cheap = true;
-    d->base.name = paths->n == 1 ? mst_strdup(paths->items[0])
-                                 : mst_sprintf("%s and %zu more", paths->items[0], paths->n - 1);
+    d->base.name = mst_paths_name(paths);
     d->files = mst_calloc(paths->n, sizeof *d->files);
     if (d->base.name == NULL || d->files == NULL) {
         st = mst_fail_memory();

@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "data/resident.h"
+#include "data/stream.h"
 
 enum { COARSE = 20 };
 #define MAX_ROWS ((uint64_t)1 << 32)
@@ -128,8 +129,7 @@ mst_status mst_cifar_open(const mst_text_list *paths, mst_cifar_kind kind, const
         bytes += size;
         total += rows[i];
     }
-    name = paths->n == 1 ? mst_strdup(paths->items[0])
-                         : mst_sprintf("%s and %zu more", paths->items[0], paths->n - 1);
+    name = mst_paths_name(paths);
     if (name == NULL) {
         st = mst_fail_memory();
         goto out;

@@ -15,6 +15,7 @@
 #include "base/rng.h"
 #include "data/gen.h"
 #include "data/images.h"
+#include "data/stream.h"
 
 enum { GRID = 7, CELLS = GRID * GRID, CHANNELS_MAX = 16, CLASSES_MAX = 10000, SIDE_MAX = 8192 };
 #define NUMBERS_MAX  ((uint64_t)1 << 26) /* of an image */
@@ -361,8 +362,7 @@ mst_status mst_gen_images_open(const mst_text_list *paths, mst_dataset **out)
     d->base.kind = &mst_data_gen;
     d->base.ops = &gen_ops;
     d->base.random = true;
-    d->base.name = paths->n == 1 ? mst_strdup(paths->items[0])
-                                 : mst_sprintf("%s and %zu more", paths->items[0], paths->n - 1);
+    d->base.name = mst_paths_name(paths);
     d->parts = mst_calloc(paths->n, sizeof *d->parts);
     if (d->base.name == NULL || d->parts == NULL) {
         st = mst_fail_memory();

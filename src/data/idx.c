@@ -262,7 +262,9 @@ static bool lies_in(const char *path, const char *folder)
     return strncmp(path, folder, n) == 0 && base_name(path) <= path + n + 1 && base_name(path) > path;
 }
 
-void mst_idx_choose_set(const mst_text_list *patterns, mst_set set, mst_text_list *paths)
+/* Where a folder among the patterns has files train... and files t10k... or test..., keeps those of one set
+ * in paths and logs that; MST_SET_ALL keeps all. */
+static void idx_choose_set(const mst_text_list *patterns, mst_set set, mst_text_list *paths)
 {
     idx_set unwanted = set == MST_SET_TEST ? IDX_SET_TRAIN : IDX_SET_TEST;
     for (size_t i = 0; i < patterns->n && set != MST_SET_ALL; i++) {
@@ -441,7 +443,7 @@ out:
 static mst_status idx_open(const mst_data_kind *self, mst_data_source *source, mst_dataset **out)
 {
     (void)self;
-    mst_idx_choose_set(source->patterns, source->options->set, source->paths);
+    idx_choose_set(source->patterns, source->options->set, source->paths);
     return mst_idx_open(source->paths, source->options, out);
 }
 

@@ -15,10 +15,6 @@
 
 extern const mst_data_kind mst_data_idx;
 
-/* Of folders among patterns that have files train... and files t10k... or test..., leaves those of one set in
- * paths (what the patterns stand for), and says so; of MST_SET_ALL, all. */
-void mst_idx_choose_set(const mst_text_list *patterns, mst_set set, mst_text_list *paths);
-
 /* *out is the caller's to destroy; set only on MST_OK. Wrong magic, cut-off or trailing bytes, and counts
  * that do not agree are MST_EINPUT. Chunks may outlive the dataset. */
 mst_status mst_idx_open(const mst_text_list *paths, const mst_data_options *options, mst_dataset **out);

@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "data/image.h"
+#include "data/stream.h"
 
 #define FILE_MAX     ((size_t)256 << 20) /* bytes of a file */
 #define WINDOW_BYTES (16u << 20)
@@ -68,11 +69,6 @@ static bool image_name(const char *name)
            (strcasecmp(dot, ".jpg") == 0 || strcasecmp(dot, ".jpeg") == 0 || strcasecmp(dot, ".png") == 0);
 }
 
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 /* The names in a folder that are folders, or images; sorted. */
 static mst_status list_folder(const char *path, bool folders, mst_text_list *out)
 {
@@ -98,7 +94,7 @@ static mst_status list_folder(const char *path, bool folders, mst_text_list *out
     }
     closedir(folder);
     if (st == MST_OK && out->n > 0)
-        qsort(out->items, out->n, sizeof *out->items, compare_names);
+        mst_text_list_sort(out, 0);
     return st;
 }
 
@@ -278,7 +274,7 @@ static mst_status list_images(images_dataset *d, const mst_text_list *folders, c
     for (size_t i = 0; i < classes->n; i++)
         TRY_OUT(st, mst_text_list_add(&names, classes->items[i]));
     if (classes->n == 0 && names.n > 0)
-        qsort(names.items, names.n, sizeof *names.items, compare_names);
+        mst_text_list_sort(&names, 0);
     for (size_t i = 0; i < folders->n; i++)
         for (size_t j = 0; j < names.n; j++)
             TRY_OUT(st, add_class(d, folders->items[i], names.items[j], (uint32_t)j));
@@ -399,7 +395,8 @@ static void fill_info(images_dataset *d)
     d->base.window_rows = WINDOW_BYTES / info->n_dense + 1;
 }
 
-mst_status mst_images_open(const mst_text_list *folders, const mst_data_options *options, mst_dataset **out)
+static mst_status open_folders(const mst_text_list *folders, const mst_data_options *options,
+                               mst_dataset **out)
 {
     mst_status st;
     images_dataset *d = mst_zalloc(sizeof *d);
@@ -415,8 +412,7 @@ mst_status mst_images_open(const mst_text_list *folders, const mst_data_options 
                           folders->items[i]);
             goto out;
         }
-    d->base.name = folders->n == 1 ? mst_strdup(folders->items[0])
-                                   : mst_sprintf("%s and %zu more", folders->items[0], folders->n - 1);
+    d->base.name = mst_paths_name(folders);
     if (d->base.name == NULL) {
         st = mst_fail_memory();
         goto out;
@@ -452,7 +448,7 @@ mst_status mst_images_option_check(const char *given, const mst_dataset *dataset
 static mst_status images_open(const mst_data_kind *self, mst_data_source *source, mst_dataset **out)
 {
     (void)self;
-    return mst_images_open(source->patterns, source->options, out);
+    return open_folders(source->patterns, source->options, out);
 }
 
 const mst_data_kind mst_data_images = {

@@ -27,15 +27,13 @@ mst_status mst_image_rows_decode(mst_image_rows *self, const char *path, const u
                                  uint8_t *planes);
 
 /* Claims patterns that are all folders without files of their own that have a folder with images in it;
- * unlabelled: or folders with images, or names of images. */
+ * unlabelled: or folders with images, or names of images.
+ *
+ * Opens several folders as one dataset; classes of the same name are one class. With options->unlabelled the
+ * images may also lie in the folders themselves, patterns may be files, and there are no classes. The files
+ * are listed and not opened. MST_EINPUT when there are none, or when a folder that --image-classes does not
+ * name has images; MST_EUSAGE for an impossible --image-size. */
 extern const mst_data_kind mst_data_images;
-
-/* *out is the caller's to destroy; set only on MST_OK. Several folders are one dataset; their classes are
- * those of the same name. With options->unlabelled the images may also lie in the folders themselves,
- * patterns may be files, and there are no classes. The files are listed and not opened. MST_EINPUT when there
- * are none, or a folder that --image-classes does not name has images; MST_EUSAGE for an impossible
- * --image-size. */
-mst_status mst_images_open(const mst_text_list *folders, const mst_data_options *options, mst_dataset **out);
 
 /* The files of such a dataset, in order of rows; borrowed. NULL when it is another kind of dataset. */
 const mst_text_list *mst_images_files(const mst_dataset *dataset);

@@ -149,6 +149,23 @@ const mst_optimizer_ops mst_optimizer_sgd = {
     .apply_keys = sgd_keys,
 };
 
+/* Defines NAME_range and NAME_keys: the rule NAME, with its NAME_numbers and slots, over a range and over
+ * keys. */
+#define APPLY(name, slot_a, slot_b)                                                                          \
+    RACY static void name##_range(const mst_optimizer *self, const mst_update *u, float *w,                  \
+                                  float *const *slots, const float *g, size_t n)                             \
+    {                                                                                                        \
+        numbers c = name##_numbers(self, u);                                                                 \
+        over_range(name, &c, w, slot_a, slot_b, g, n);                                                       \
+    }                                                                                                        \
+    RACY static void name##_keys(const mst_optimizer *self, const mst_update *u, float *w,                   \
+                                 float *const *slots, const uint32_t *keys, const float *g, size_t n,        \
+                                 uint32_t width)                                                             \
+    {                                                                                                        \
+        numbers c = name##_numbers(self, u);                                                                 \
+        over_keys(name, &c, w, slot_a, slot_b, keys, g, n, width);                                           \
+    }
+
 /* ---- momentum ---- */
 
 INLINE void momentum(const numbers *c, float *w, float *a, float *b, size_t i, float g)
@@ -169,19 +186,7 @@ static numbers momentum_numbers(const mst_optimizer *self, const mst_update *u)
     return c;
 }
 
-RACY static void momentum_range(const mst_optimizer *self, const mst_update *u, float *w, float *const *slots,
-                                const float *g, size_t n)
-{
-    numbers c = momentum_numbers(self, u);
-    over_range(momentum, &c, w, slots[0], NULL, g, n);
-}
-
-RACY static void momentum_keys(const mst_optimizer *self, const mst_update *u, float *w, float *const *slots,
-                               const uint32_t *keys, const float *g, size_t n, uint32_t width)
-{
-    numbers c = momentum_numbers(self, u);
-    over_keys(momentum, &c, w, slots[0], NULL, keys, g, n, width);
-}
+APPLY(momentum, slots[0], NULL)
 
 const mst_optimizer_ops mst_optimizer_momentum = {
     .name = "momentum",
@@ -212,19 +217,7 @@ static numbers adagrad_numbers(const mst_optimizer *self, const mst_update *u)
     return (numbers){.lr = u->lr, .l1 = (float)o->l1, .l2 = (float)o->l2, .eps = (float)o->eps};
 }
 
-RACY static void adagrad_range(const mst_optimizer *self, const mst_update *u, float *w, float *const *slots,
-                               const float *g, size_t n)
-{
-    numbers c = adagrad_numbers(self, u);
-    over_range(adagrad, &c, w, slots[0], NULL, g, n);
-}
-
-RACY static void adagrad_keys(const mst_optimizer *self, const mst_update *u, float *w, float *const *slots,
-                              const uint32_t *keys, const float *g, size_t n, uint32_t width)
-{
-    numbers c = adagrad_numbers(self, u);
-    over_keys(adagrad, &c, w, slots[0], NULL, keys, g, n, width);
-}
+APPLY(adagrad, slots[0], NULL)
 
 const mst_optimizer_ops mst_optimizer_adagrad = {
     .name = "adagrad",
@@ -268,19 +261,7 @@ static numbers adam_numbers(const mst_optimizer *self, const mst_update *u)
     };
 }
 
-RACY static void adam_range(const mst_optimizer *self, const mst_update *u, float *w, float *const *slots,
-                            const float *g, size_t n)
-{
-    numbers c = adam_numbers(self, u);
-    over_range(adam, &c, w, slots[0], slots[1], g, n);
-}
-
-RACY static void adam_keys(const mst_optimizer *self, const mst_update *u, float *w, float *const *slots,
-                           const uint32_t *keys, const float *g, size_t n, uint32_t width)
-{
-    numbers c = adam_numbers(self, u);
-    over_keys(adam, &c, w, slots[0], slots[1], keys, g, n, width);
-}
+APPLY(adam, slots[0], slots[1])
 
 const mst_optimizer_ops mst_optimizer_adam = {
     .name = "adam",
@@ -329,19 +310,7 @@ static numbers ftrl_numbers(const mst_optimizer *self, const mst_update *u)
     };
 }
 
-RACY static void ftrl_range(const mst_optimizer *self, const mst_update *u, float *w, float *const *slots,
-                            const float *g, size_t n)
-{
-    numbers c = ftrl_numbers(self, u);
-    over_range(ftrl, &c, w, slots[0], slots[1], g, n);
-}
-
-RACY static void ftrl_keys(const mst_optimizer *self, const mst_update *u, float *w, float *const *slots,
-                           const uint32_t *keys, const float *g, size_t n, uint32_t width)
-{
-    numbers c = ftrl_numbers(self, u);
-    over_keys(ftrl, &c, w, slots[0], slots[1], keys, g, n, width);
-}
+APPLY(ftrl, slots[0], slots[1])
 
 const mst_optimizer_ops mst_optimizer_ftrl = {
     .name = "ftrl",

@@ -1,21 +1,4 @@
-/* Picks the kernels of an instruction set; contract in kernels.h. */
+/* Selects the kernels of an instruction set; contract in kernels.h. */
 #include "tensor/kernels.h"
 
-extern const mst_kernels mst_kernels_portable;
-#ifdef __x86_64__
-extern const mst_kernels mst_kernels_avx2, mst_kernels_avx512;
-#endif
-
-const mst_kernels *mst_kernels_get(mst_isa isa)
-{
-    switch (isa) {
-#ifdef __x86_64__
-    case MST_ISA_AVX2:
-        return &mst_kernels_avx2;
-    case MST_ISA_AVX512:
-        return &mst_kernels_avx512;
-#endif
-    default:
-        return &mst_kernels_portable;
-    }
-}
+MST_ISA_TABLES(mst_kernels)
