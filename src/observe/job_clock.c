@@ -169,14 +169,14 @@ static void job_clock_set_to(mst_job_clock *self, int64_t offset)
     self->turns[0] = (mst_clock_turn){.from = offset, .to = offset};
 }
 
-bool mst_job_clock_receive(mst_job_clock *self, uint64_t asked_ns, uint64_t heard_ns, const uint8_t *answer,
+bool mst_job_clock_receive(mst_job_clock *self, uint64_t sent_ns, uint64_t received_ns, const uint8_t *answer,
                            size_t size)
 {
     uint8_t id[HOST_ID];
-    if (size != MST_CLOCK_ANSWER || heard_ns < asked_ns)
+    if (size != MST_CLOCK_ANSWER || received_ns < sent_ns)
         return false;
     uint64_t theirs = job_clock_get(answer), mono, wall;
-    int64_t low = (int64_t)(theirs - heard_ns), high = (int64_t)(theirs - asked_ns);
+    int64_t low = (int64_t)(theirs - received_ns), high = (int64_t)(theirs - sent_ns);
     job_clock_read_both(&mono, &wall);
     int64_t walls =
         (int64_t)(job_clock_get(answer + 8) - theirs - (wall - mono)); /* of wall minus monotonic clocks */
@@ -184,8 +184,8 @@ bool mst_job_clock_receive(mst_job_clock *self, uint64_t asked_ns, uint64_t hear
         job_clock_get(answer + 16) > theirs)
         return false;
     /* hosts cloned at run time have one id and two clocks */
-    bool same = job_clock_host_id(id) && memcmp(id, answer + 32, HOST_ID) == 0 && theirs >= asked_ns &&
-                theirs <= heard_ns;
+    bool same = job_clock_host_id(id) && memcmp(id, answer + 32, HOST_ID) == 0 && theirs >= sent_ns &&
+                theirs <= received_ns;
     pthread_mutex_lock(&self->mutex);
     if (!self->own && !self->same) {
         if (self->answers == 0) {
@@ -193,7 +193,7 @@ bool mst_job_clock_receive(mst_job_clock *self, uint64_t asked_ns, uint64_t hear
             self->began_wall_ns = job_clock_get(answer + 24);
             self->same = same;
         }
-        bool news = job_clock_narrow(self, low, high, heard_ns);
+        bool news = job_clock_narrow(self, low, high, received_ns);
         int64_t offset = self->same ? 0 : self->low + (self->high - self->low) / 2;
         if (news && !self->same)
             self->wall_offset = offset + walls;

@@ -497,15 +497,15 @@ void mst_observe_clock_answer(mst_observe *self, uint8_t *out)
     mst_job_clock_answer(self != NULL ? &self->clock : NULL, out);
 }
 
-bool mst_observe_clock_receive(mst_observe *self, uint64_t asked_ns, const void *answer, size_t size)
+bool mst_observe_clock_receive(mst_observe *self, uint64_t sent_ns, const void *answer, size_t size)
 {
     if (self == NULL)
         return false;
     int64_t before = mst_job_clock_wall_offset(&self->clock);
-    bool heard = mst_job_clock_receive(&self->clock, asked_ns, mst_now_ns(), answer, size);
+    bool valid = mst_job_clock_receive(&self->clock, sent_ns, mst_now_ns(), answer, size);
     if (mst_job_clock_wall_offset(&self->clock) != before)
         mst_sampler_describe(self);
-    return heard && !mst_job_clock_known(&self->clock);
+    return valid && !mst_job_clock_known(&self->clock);
 }
 
 #define LINK_NEWS 0.05 /* relative change of a speed that causes a new process.json */

@@ -51,9 +51,9 @@ void mst_observe_end(mst_observe *self);
 void mst_observe_forward(mst_observe *self, const mst_record *record);
 
 /* The job's clock (job_clock.h). The coordinator writes the answer to a request, MST_CLOCK_ANSWER bytes.
- * Another process passes the answer to its request of asked_ns; true: send another request at once. */
+ * Another process passes the answer to its request of sent_ns; true: send another request at once. */
 void mst_observe_clock_answer(mst_observe *self, uint8_t *out);
-bool mst_observe_clock_receive(mst_observe *self, uint64_t asked_ns, const void *answer, size_t size);
+bool mst_observe_clock_receive(mst_observe *self, uint64_t sent_ns, const void *answer, size_t size);
 
 /* Records the measured speed of an interface for process.json; ignores "" and "lo". */
 void mst_observe_link(mst_observe *self, const char *name, double bits_per_s);

@@ -144,7 +144,7 @@ mst_status mst_record_file(const char *run, const mst_record *r)
     size_t n = r->n;
     mst_status st = MST_OK;
     bool csv = r->kind == MST_RECORD_RESOURCES || r->kind == MST_RECORD_SPANS;
-    bool anew = r->kind == MST_RECORD_PROCESS || (r->kind == MST_RECORD_TRACE && r->begins);
+    bool truncate = r->kind == MST_RECORD_PROCESS || (r->kind == MST_RECORD_TRACE && r->begins);
     char *path = record_path(run, r);
     if (path == NULL)
         return mst_fail_memory();
@@ -152,7 +152,7 @@ mst_status mst_record_file(const char *run, const mst_record *r)
         st = mst_path_is_folder(run) ? record_make_folder(path)
                                      : mst_fail(MST_EIO, "%s: the run directory is gone", run);
     int fd =
-        st == MST_OK ? open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | (anew ? O_TRUNC : 0), 0666) : -1;
+        st == MST_OK ? open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | (truncate ? O_TRUNC : 0), 0666) : -1;
     if (st == MST_OK && fd < 0)
         st = mst_fail(MST_EIO, "%s: cannot be opened: %s", path, strerror(errno));
     if (st == MST_OK && csv && r->begins)
