@@ -170,7 +170,7 @@ static mst_status server_job_open_run(server_job *job, const json_t *join, mst_s
     out->evaluates = o->test.n > 0 || o->valid != NULL;
     out->saves = o->save;
     out->keeps_best = o->save && o->patience > 0;
-    out->owes_evaluation = mst_run_log_evaluation_owed(training->log);
+    out->owes_evaluation = mst_run_log_evaluation_pending(training->log);
     return MST_OK;
 }
 
@@ -243,15 +243,15 @@ static mst_status server_job_evaluated(void *arg, const json_t *result, mst_serv
 {
     server_job *job = arg;
     mst_result valid = {0}, test = {0};
-    mst_judgement verdict;
+    mst_eval_outcome outcome;
     mst_result_from_json(json_object_get(result, "valid"), &valid);
     mst_result_from_json(json_object_get(result, "test"), &test);
     TRY(has_rows("valid", job->config->train->train->valid != NULL, &valid));
     TRY(has_rows("test", job->config->train->train->test.n > 0, &test));
-    TRY(mst_run_log_evaluated(job->training->log, job->callbacks, &valid, &test, &verdict));
-    *out = (mst_server_verdict){.over = verdict.over, .best = verdict.best};
-    if (verdict.over)
-        job->end = verdict.end;
+    TRY(mst_run_log_evaluated(job->training->log, job->callbacks, &valid, &test, &outcome));
+    *out = (mst_server_verdict){.over = outcome.over, .best = outcome.best};
+    if (outcome.over)
+        job->end = outcome.end;
     return MST_OK;
 }
 

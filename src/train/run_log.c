@@ -1,7 +1,4 @@
-/* Contract in run_log.h: the run directory, evaluations, saving, the end. What is due is in run_log_due.c. */
-#include "base/json_text.h"
-#include "base/version.h"
-
+/* The run log: the run directory and its files; contract in run_log.h. */
 #include <math.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -9,6 +6,8 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/json_text.h"
+#include "base/version.h"
 #include "observe/mark_file.h"
 #include "options/option_tables.h"
 #include "run/history.h"
@@ -22,11 +21,11 @@ mst_status mst_run_log_new(const mst_run_log_options *options, mst_run_log **out
     if (self == NULL)
         return mst_fail_memory();
     self->options = *options;
-    self->eval.every = options->schedule.eval;
-    self->checkpoint.every = options->schedule.checkpoint;
-    self->best_valid_loss = INFINITY;
-    self->saved_step = self->evaluated_step = UINT64_MAX;
-    self->last_train_loss = NAN;
+    self->eval_due.every = options->schedule.eval;
+    self->save_due.every = options->schedule.checkpoint;
+    self->evals.best_valid_loss = INFINITY;
+    self->save.saved_step = self->evals.step = UINT64_MAX;
+    self->evals.train_loss = NAN;
     self->options.model = json_incref(options->model);
     self->options.data = options->data != NULL ? json_incref(options->data) : json_object();
     self->options.source = json_incref(options->source);
@@ -38,13 +37,13 @@ mst_status mst_run_log_new(const mst_run_log_options *options, mst_run_log **out
     return MST_OK;
 }
 
-/* Nobody trains into the directory any more. */
-static void close_run(mst_run_log *self)
+/* Closes the directory when training into it is over. */
+static void run_log_close(mst_run_log *self)
 {
-    mst_checkpointer_destroy(self->checkpointer);
-    mst_checkpointer_destroy(self->best_checkpointer);
-    self->checkpointer = self->best_checkpointer = self->open = NULL;
-    self->settling = false;
+    mst_checkpointer_destroy(self->save.checkpointer);
+    mst_checkpointer_destroy(self->save.best);
+    self->save.checkpointer = self->save.best = self->save.open = NULL;
+    self->save.settling = false;
     if (mst_run_log_path(self) != NULL) {
         mst_free(self->folder);
         self->folder = mst_strdup(mst_run_log_path(self));
@@ -57,9 +56,9 @@ void mst_run_log_destroy(mst_run_log *self)
 {
     if (self == NULL)
         return;
-    close_run(self);
+    run_log_close(self);
     json_decref(self->manifest);
-    json_decref(self->plan);
+    json_decref(self->save.plan);
     json_decref(self->options.model);
     json_decref(self->options.data);
     json_decref(self->options.source);
@@ -70,7 +69,7 @@ void mst_run_log_destroy(mst_run_log *self)
 
 /* ---- the run directory ---- */
 
-static json_t *result_json(const mst_result *r)
+static json_t *run_log_result_json(const mst_result *r)
 {
     json_t *json = json_pack("{s:I}", "rows", (json_int_t)r->rows);
     const struct {
@@ -89,7 +88,7 @@ static json_t *result_json(const mst_result *r)
     return json;
 }
 
-static mst_status write_manifest(mst_run_log *self, const char *state)
+static mst_status run_log_write_manifest(mst_run_log *self, const char *state)
 {
     const mst_train_status *s = &self->status;
     json_t *m = self->manifest;
@@ -99,21 +98,21 @@ static mst_status write_manifest(mst_run_log *self, const char *state)
                                   (json_int_t)s->rows, "epoch", (json_int_t)s->epoch, "train_seconds",
                                   s->train_seconds, "eval_seconds", s->eval_seconds, "save_seconds",
                                   s->save_seconds));
-    if (self->test.rows > 0)
-        json_object_set_new(m, "test", result_json(&self->test));
-    if (self->valid.rows > 0)
-        json_object_set_new(m, "valid", result_json(&self->valid));
+    if (self->evals.test.rows > 0)
+        json_object_set_new(m, "test", run_log_result_json(&self->evals.test));
+    if (self->evals.valid.rows > 0)
+        json_object_set_new(m, "valid", run_log_result_json(&self->evals.valid));
     return mst_run_manifest(self->run, m);
 }
 
-static mst_status open_directory(mst_run_log *self)
+static mst_status run_log_open_directory(mst_run_log *self)
 {
     const mst_train_options *o = self->options.train;
     mst_run_open how = o->resume ? MST_RUN_RESUME : o->overwrite ? MST_RUN_OVERWRITE : MST_RUN_NEW;
     if (o->run != NULL)
         return mst_run_new(o->run, how, self->progress.steps, &self->run);
     mst_status st = MST_EEXIST;
-    while (st == MST_EEXIST) { /* again when another process took the name first */
+    while (st == MST_EEXIST) { /* again if another process takes the name first */
         char *name = mst_run_free_name("runs", self->options.model_name);
         if (name == NULL)
             return mst_fail_memory();
@@ -123,7 +122,7 @@ static mst_status open_directory(mst_run_log *self)
     return st;
 }
 
-static mst_status open_checkpointers(mst_run_log *self)
+static mst_status run_log_open_checkpointers(mst_run_log *self)
 {
     mst_status st = MST_OK;
     const mst_train_options *o = self->options.train;
@@ -133,16 +132,16 @@ static mst_status open_checkpointers(mst_run_log *self)
     if (folder == NULL || best == NULL)
         TRY_OUT(st, mst_fail_memory());
     if (o->save)
-        TRY_OUT(st, mst_checkpointer_new(folder, (uint32_t)o->keep, slots, &self->checkpointer));
+        TRY_OUT(st, mst_checkpointer_new(folder, (uint32_t)o->keep, slots, &self->save.checkpointer));
     if (o->save && o->patience > 0)
-        TRY_OUT(st, mst_checkpointer_new(best, 1, slots, &self->best_checkpointer));
+        TRY_OUT(st, mst_checkpointer_new(best, 1, slots, &self->save.best));
 out:
     mst_free(folder);
     mst_free(best);
     return st;
 }
 
-static mst_status add_history(mst_run_log *self)
+static mst_status run_log_add_history(mst_run_log *self)
 {
     json_t *before = self->options.train->resume ? mst_run_last_manifest(self->run) : NULL;
     mst_history_point at = {.step = self->progress.steps,
@@ -156,8 +155,8 @@ static mst_status add_history(mst_run_log *self)
 mst_status mst_run_log_open(mst_run_log *self, json_t *entries)
 {
     char host[256] = "", now[24];
-    TRY(open_directory(self));
-    TRY(open_checkpointers(self));
+    TRY(run_log_open_directory(self));
+    TRY(run_log_open_checkpointers(self));
     gethostname(host, sizeof host - 1);
     mst_wall_time(now);
     self->manifest = json_pack("{s:s, s:s, s:s}", "muster", mst_version(), "started", now, "host", host);
@@ -165,12 +164,12 @@ mst_status mst_run_log_open(mst_run_log *self, json_t *entries)
         return mst_fail_memory();
     if (self->options.source != NULL && json_object_set(self->manifest, "source", self->options.source) != 0)
         return mst_fail_memory();
-    TRY(add_history(self));
-    TRY(write_manifest(self, "running"));
-    mst_run_log_tell_new_data(self);
+    TRY(run_log_add_history(self));
+    TRY(run_log_write_manifest(self, "running"));
+    mst_run_log_report_new_data(self);
     self->opened_steps = self->progress.steps;
-    mst_run_log_schedule(self, &self->eval);
-    mst_run_log_schedule(self, &self->checkpoint);
+    mst_run_log_schedule(self, &self->eval_due);
+    mst_run_log_schedule(self, &self->save_due);
     self->line_ns = mst_now_ns();
     mst_run_log_mark(self, "", self->options.train->resume ? "resume" : "start", NULL);
     return MST_OK;
@@ -201,12 +200,19 @@ void mst_run_log_mark(mst_run_log *self, const char *process, const char *kind, 
         mst_mark(mst_run_path(self->run), process, kind, text);
 }
 
+void mst_run_log_mark_step(mst_run_log *self, const char *kind, uint64_t step)
+{
+    char text[32];
+    snprintf(text, sizeof text, "step %llu", (unsigned long long)step);
+    mst_run_log_mark(self, "", kind, text);
+}
+
 void mst_run_log_observe(mst_run_log *self, mst_observe *observe)
 {
     json_t *options = json_object_get(self->manifest, "options");
     const char *group = json_string_value(json_object_get(json_object_get(options, "training"), "group"));
     self->observe = observe;
-    self->told_step = self->progress.steps;
+    self->curve_step = self->progress.steps;
     mst_observe_set_first_step(observe, self->progress.steps);
     json_t *compared = mst_train_compared(options, group != NULL);
     mst_observe_config(observe, group, options, compared);
@@ -214,10 +220,10 @@ void mst_run_log_observe(mst_run_log *self, mst_observe *observe)
     mst_observe_file_in(observe, mst_run_path(self->run));
 }
 
-/* The same as a line of metrics.csv, for TensorBoard: what is trained and what is evaluated are curves of two
- * folders, which it draws into one picture. The steps of a curve must grow: figures of an evaluation may come
- * later than a line about training after it. */
-static void tell_curves(mst_run_log *self, const mst_train_status *s, const mst_metrics *line)
+/* Gives the observer the line of metrics.csv as TensorBoard curves. Training and evaluation are curves of two
+ * folders, which TensorBoard draws into one chart. The steps of a curve must increase, but the figures of an
+ * evaluation may arrive after a later line about training. */
+static void run_log_report_curves(mst_run_log *self, const mst_train_status *s, const mst_metrics *line)
 {
     const mst_scalar train[] = {{"loss", line->train_loss}, {"lr", line->lr}, {"epoch", (double)line->epoch}};
     const mst_scalar test[] = {
@@ -227,17 +233,17 @@ static void tell_curves(mst_run_log *self, const mst_train_status *s, const mst_
                                 {"valid/auc", line->auc},
                                 {"valid/top5", line->top5}};
     mst_observe_set_step(self->observe, self->status.step);
-    if (s->step > self->told_step) {
+    if (s->step > self->curve_step) {
         mst_observe_scalars(self->observe, MST_RECORD_EVENTS, s->step, train, sizeof train / sizeof *train);
-        self->told_step = s->step;
+        self->curve_step = s->step;
     }
     if (line->set[0] != 0)
         mst_observe_scalars(self->observe, MST_RECORD_EVALUATIONS, s->step,
                             line->set[0] == 'v' ? valid : test, sizeof test / sizeof *test);
 }
 
-/* What the end writes; the directory is closed after it. */
-static void end_watch(mst_run_log *self, bool over, bool failed, const char *text)
+/* Ends the observer; the directory is closed afterwards. */
+static void run_log_end_observer(mst_run_log *self, bool over, bool failed, const char *text)
 {
     json_t *phases = mst_observe_phases(self->observe);
     if (phases != NULL)
@@ -251,11 +257,10 @@ static void end_watch(mst_run_log *self, bool over, bool failed, const char *tex
     self->observe = NULL;
 }
 
-/* A line of metrics.csv. Its training loss is the mean since the last evaluation, and of more where that was
- * just now (loss_window.h), so that it does not depend on the clock, which decides only how many lines there
- * are in between. */
-static mst_status write_line(mst_run_log *self, const mst_train_status *s, const mst_loss_sum *train,
-                             const char *set, const mst_result *r)
+/* The training loss of a line is the mean since the last evaluation, or over a longer time right after one
+ * (loss_window.h). So it does not depend on the clock, which decides only the number of lines between. */
+mst_status mst_run_log_write_line(mst_run_log *self, const mst_train_status *s, const mst_loss_sum *train,
+                                  const char *set, const mst_result *r)
 {
     mst_metrics line = {
         .step = s->step,
@@ -264,7 +269,7 @@ static mst_status write_line(mst_run_log *self, const mst_train_status *s, const
         .train_seconds = s->train_seconds,
         .eval_seconds = s->eval_seconds,
         .lr = s->lr,
-        .train_loss = mst_loss_window_mean(&self->window, train),
+        .train_loss = mst_loss_window_mean(&self->evals.window, train),
         .set = set,
         .loss = r ? r->loss : (double)NAN,
         .accuracy = r ? r->accuracy : (double)NAN,
@@ -273,7 +278,7 @@ static mst_status write_line(mst_run_log *self, const mst_train_status *s, const
     };
     self->line_ns = mst_now_ns();
     self->worth_keeping = true;
-    tell_curves(self, s, &line);
+    run_log_report_curves(self, s, &line);
     return mst_run_metrics(self->run, &line);
 }
 
@@ -281,311 +286,33 @@ mst_status mst_run_log_line(mst_run_log *self)
 {
     if (mst_now_ns() - self->line_ns < LINE_NS || self->line_loss.rows == 0)
         return MST_OK;
-    return write_line(self, &self->status, &self->line_loss, "", NULL);
+    return mst_run_log_write_line(self, &self->status, &self->line_loss, "", NULL);
 }
 
-/* ---- evaluations ---- */
-
-static void mark_step(mst_run_log *self, const char *kind, uint64_t step)
-{
-    char text[32];
-    snprintf(text, sizeof text, "step %llu", (unsigned long long)step);
-    mst_run_log_mark(self, "", kind, text);
-}
-
-void mst_run_log_evaluation_begins(mst_run_log *self)
-{
-    const mst_train_options *o = self->options.train;
-    self->evaluating = true;
-    self->evaluation_due = o->test.n > 0 || o->valid != NULL;
-    self->marked = self->status;
-    self->evaluated_step = self->progress.steps;
-    mst_add_loss(&self->marked_loss, &self->line_loss);
-    self->line_loss = (mst_loss_sum){0};
-    mst_run_log_schedule(self, &self->eval);
-    if (self->evaluation_due)
-        mark_step(self, "evaluate_begin", self->status.step);
-}
-
-bool mst_run_log_evaluation_owed(const mst_run_log *self)
-{
-    return self->evaluation_due && !self->evaluating;
-}
-
-static mst_status record(mst_run_log *self, const mst_train_callbacks *callbacks, const char *name,
-                         const mst_result *result, mst_result *last)
-{
-    if (result == NULL || result->rows == 0)
-        return MST_OK;
-    *last = *result;
-    self->status.eval_seconds += result->seconds;
-    self->marked.eval_seconds = self->status.eval_seconds;
-    self->n_evaluations++;
-    TRY(write_line(self, &self->marked, &self->marked_loss, name, result));
-    if (callbacks->evaluated != NULL)
-        callbacks->evaluated(callbacks->arg, &self->marked, name, result);
-    return MST_OK;
-}
-
-static double metric_value(const mst_run_log *self, mst_metric metric)
-{
-    switch (metric) {
-    case MST_METRIC_TRAIN_LOSS:
-        return self->last_train_loss;
-    case MST_METRIC_TEST_LOSS:
-        return self->test.loss;
-    case MST_METRIC_TEST_ACCURACY:
-        return self->test.accuracy;
-    case MST_METRIC_TEST_AUC:
-        return self->test.auc;
-    case MST_METRIC_TEST_TOP5:
-        return self->test.top5;
-    case MST_METRIC_VALID_LOSS:
-        return self->valid.loss;
-    case MST_METRIC_VALID_ACCURACY:
-        return self->valid.accuracy;
-    case MST_METRIC_VALID_AUC:
-        return self->valid.auc;
-    case MST_METRIC_VALID_TOP5:
-        return self->valid.top5;
-    case MST_METRIC_COUNT:
-        break;
-    }
-    return NAN;
-}
-
-/* Looks at the loss on --valid: better than all before? True when patience is used up. */
-static bool watch_patience(mst_run_log *self, bool *best)
-{
-    if (self->options.train->patience == 0)
-        return false;
-    *best = self->valid.loss < self->best_valid_loss;
-    if (!*best)
-        return ++self->since_best >= (uint64_t)self->options.train->patience;
-    self->best_valid_loss = self->valid.loss;
-    self->best_step = self->marked.step;
-    self->since_best = 0;
-    return false;
-}
-
-mst_status mst_run_log_evaluated(mst_run_log *self, const mst_train_callbacks *callbacks,
-                                 const mst_result *valid, const mst_result *test, mst_judgement *out)
-{
-    const mst_run_schedule *schedule = &self->options.schedule;
-    mst_judgement verdict = {0};
-    TRY(record(self, callbacks, "valid", valid, &self->valid));
-    TRY(record(self, callbacks, "test", test, &self->test));
-    if (self->evaluation_due)
-        mark_step(self, "evaluate_end", self->marked.step);
-    else
-        TRY(write_line(self, &self->marked, &self->marked_loss, "", NULL));
-    self->evaluating = self->evaluation_due = false;
-    if (self->marked_loss.rows > 0)
-        self->last_train_loss = mst_loss_window_mean(&self->window, &self->marked_loss);
-    mst_loss_window_close(&self->window, &self->marked_loss);
-    self->marked_loss = (mst_loss_sum){0};
-    bool enough = watch_patience(self, &verdict.best);
-    bool met = schedule->has_until &&
-               mst_condition_holds(&schedule->until, metric_value(self, schedule->until.metric));
-    verdict.over = met || enough;
-    verdict.end = met ? MST_END_UNTIL : MST_END_PATIENCE;
-    *out = verdict;
-    return MST_OK;
-}
-
-/* ---- saving ---- */
-
-/* Composes what goes with the weights; mst_checkpoint_meta_fini in any case. */
-static mst_status compose_meta(const mst_run_log *self, mst_checkpoint_meta *out)
-{
-    mst_loss_sum sum = self->marked_loss;
-    mst_add_loss(&sum, &self->line_loss);
-    *out = (mst_checkpoint_meta){
-        .step = self->progress.steps,
-        .rows = self->progress.rows,
-        .epoch = self->progress.epoch,
-        .position = self->progress.position,
-        .train_seconds = self->status.train_seconds,
-        .eval_seconds = self->status.eval_seconds,
-        .model = json_incref(self->options.model),
-        .optimizer = json_pack("{s:s}", "name", self->options.optimizer->ops->name),
-        .extra = json_pack("{s:O, s:I, s:I, s:b, s:[f, f, I]}", "data", self->options.data, "best_step",
-                           (json_int_t)self->best_step, "since_best", (json_int_t)self->since_best,
-                           "evaluation_due", (int)self->evaluation_due, "line_loss", sum.loss, sum.weight,
-                           (json_int_t)sum.rows),
-    };
-    if (out->optimizer == NULL || out->extra == NULL)
-        return mst_fail_memory();
-    if (self->plan != NULL)
-        json_object_set(out->extra, "plan", self->plan);
-    if (self->options.source != NULL)
-        json_object_set(out->extra, "source", self->options.source);
-    json_object_set_new(out->extra, "data_start",
-                        json_pack("[I, I, I, f]", (json_int_t)self->start.epoch,
-                                  (json_int_t)self->start.steps, (json_int_t)self->start.rows,
-                                  self->start.seconds));
-    if (self->options.reading_unknown)
-        json_object_set_new(out->extra, "reading_unknown", json_true());
-    if (isfinite(self->best_valid_loss))
-        json_object_set_new(out->extra, "best_valid_loss", json_real(self->best_valid_loss));
-    if (isfinite(self->last_train_loss))
-        json_object_set_new(out->extra, "train_loss", json_real(self->last_train_loss));
-    if (self->window.n > 0)
-        json_object_set_new(out->extra, "loss_window", mst_loss_window_json(&self->window));
-    return MST_OK;
-}
-
-mst_status mst_run_log_settle(mst_run_log *self, bool wait)
-{
-    if (!self->settling || (!wait && !mst_checkpointer_idle(self->checkpointer)))
-        return MST_OK;
-    self->settling = false;
-    TRY(mst_checkpointer_wait(self->checkpointer, NULL));
-    mst_run_settle(self->run);
-    return MST_OK;
-}
-
-void mst_run_log_plan(mst_run_log *self, json_t *plan)
-{
-    json_decref(self->plan);
-    self->plan = plan;
-}
-
-static mst_status save(mst_run_log *self, mst_checkpointer *checkpointer, const mst_params *params)
-{
-    uint64_t start = mst_now_ns();
-    mst_checkpoint_meta meta;
-    mst_status st = compose_meta(self, &meta);
-    if (st == MST_OK)
-        st = mst_checkpointer_begin(checkpointer, params, &meta);
-    mst_checkpoint_meta_fini(&meta);
-    self->status.save_seconds += mst_seconds_since(start);
-    return st;
-}
-
-/* Before something is written to the run's folder: what was saved in one that is deleted is not saved. */
-static mst_status keep_folder(mst_run_log *self)
+mst_status mst_run_log_keep_folder(mst_run_log *self)
 {
     bool lost = false;
     mst_status st = mst_run_keep(self->run, &lost);
     if (lost)
-        self->saved_step = UINT64_MAX;
+        self->save.saved_step = UINT64_MAX;
     return st;
-}
-
-mst_status mst_run_log_save(mst_run_log *self, const mst_train_callbacks *callbacks, const mst_params *params)
-{
-    TRY(keep_folder(self));
-    mst_run_log_save_begins(self);
-    if (!mst_run_log_unsaved(self))
-        return MST_OK;
-    mark_step(self, "checkpoint_begin", self->progress.steps);
-    TRY(save(self, self->checkpointer, params));
-    mark_step(self, "checkpoint_end", self->progress.steps);
-    self->saved_step = self->progress.steps;
-    self->worth_keeping = true;
-    self->settling = mst_run_replaces(self->run);
-    TRY(mst_run_log_settle(self, true));
-    if (callbacks->saved != NULL)
-        callbacks->saved(callbacks->arg, &self->status, mst_run_path(self->run));
-    return MST_OK;
-}
-
-mst_status mst_run_log_save_best(mst_run_log *self, const mst_params *params)
-{
-    return self->best_checkpointer != NULL ? save(self, self->best_checkpointer, params) : MST_OK;
-}
-
-bool mst_run_log_can_save(mst_run_log *self, bool best)
-{
-    mst_checkpointer *checkpointer = best ? self->best_checkpointer : self->checkpointer;
-    return checkpointer != NULL && self->open == NULL && mst_checkpointer_idle(checkpointer);
-}
-
-mst_status mst_run_log_save_begin(mst_run_log *self, bool best, const mst_params *params,
-                                  const mst_part_spec *parts, uint32_t n)
-{
-    uint64_t start = mst_now_ns();
-    mst_checkpointer *checkpointer = best ? self->best_checkpointer : self->checkpointer;
-    mst_checkpoint_meta meta;
-    if (checkpointer == NULL || self->open != NULL)
-        return mst_fail(MST_EUSAGE, "%s: %s", mst_run_path(self->run),
-                        self->open != NULL ? "another checkpoint is being written"
-                                           : "no such checkpoint is to be written");
-    TRY(keep_folder(self));
-    if (!best)
-        mst_run_log_save_begins(self);
-    mst_status st = compose_meta(self, &meta);
-    if (st == MST_OK)
-        st = mst_checkpointer_begin_parts(checkpointer, params, &meta, parts, n);
-    mst_checkpoint_meta_fini(&meta);
-    if (st == MST_OK) {
-        self->open = checkpointer;
-        self->open_status = self->status;
-        mark_step(self, "checkpoint_begin", self->status.step);
-    }
-    self->status.save_seconds += mst_seconds_since(start);
-    return st;
-}
-
-static mst_status none_open(const mst_run_log *self)
-{
-    return mst_fail(MST_EUSAGE, "%s: no checkpoint is being written", mst_run_path(self->run));
-}
-
-mst_status mst_run_log_save_write(mst_run_log *self, uint32_t slot, uint64_t first, uint64_t count,
-                                  const float *data, bool lazy)
-{
-    uint64_t start = mst_now_ns();
-    if (self->open == NULL)
-        return none_open(self);
-    mst_status st = mst_checkpointer_write(self->open, slot, first, count, data, lazy);
-    if (st != MST_OK)
-        self->open = NULL;
-    self->status.save_seconds += mst_seconds_since(start);
-    return st;
-}
-
-mst_status mst_run_log_save_complete(mst_run_log *self, const mst_train_callbacks *callbacks)
-{
-    mst_checkpointer *checkpointer = self->open;
-    if (checkpointer == NULL)
-        return none_open(self);
-    self->open = NULL;
-    TRY(mst_checkpointer_complete(checkpointer));
-    mark_step(self, "checkpoint_end", self->open_status.step);
-    self->worth_keeping = true;
-    if (checkpointer != self->checkpointer)
-        return MST_OK;
-    self->saved_step = self->open_status.step;
-    self->settling = mst_run_replaces(self->run);
-    if (callbacks->saved != NULL)
-        callbacks->saved(callbacks->arg, &self->open_status, mst_run_path(self->run));
-    return MST_OK;
-}
-
-void mst_run_log_save_abandon(mst_run_log *self)
-{
-    if (self->open != NULL)
-        mst_checkpointer_abandon(self->open);
-    self->open = NULL;
 }
 
 /* ---- the end ---- */
 
-/* The checkpoint that eval and predict use, where it is not the newest. */
-static void name_best(const mst_run_log *self, mst_train_summary *summary)
+/* Names the checkpoint that eval and predict use, if it is not the newest. */
+static void run_log_name_best(const mst_run_log *self, mst_train_summary *summary)
 {
     char *path = NULL;
     bool best;
-    if (self->best_checkpointer != NULL &&
+    if (self->save.best != NULL &&
         mst_checkpoint_find_model(mst_run_path(self->run), false, &path, &best) == MST_OK && best)
         snprintf(summary->best_checkpoint, sizeof summary->best_checkpoint, "%s", path);
     mst_free(path);
 }
 
-/* What readers of the run's folder will not find there. */
-static void name_missing(const mst_run_log *self, mst_train_summary *summary)
+/* Names the files that are missing from the run's folder. */
+static void run_log_name_missing(const mst_run_log *self, mst_train_summary *summary)
 {
     char *out = summary->missing;
     size_t size = sizeof summary->missing, n = strlen(mst_run_missing(self->run, out, size));
@@ -607,45 +334,46 @@ mst_status mst_run_log_finish(mst_run_log *self, mst_end end, mst_train_summary 
     char *path = NULL;
     mst_run_log_save_abandon(self);
     TRY(mst_run_log_settle(self, true));
-    if (self->best_checkpointer != NULL)
-        TRY(mst_checkpointer_wait(self->best_checkpointer, NULL));
-    if (self->checkpointer != NULL)
-        TRY(mst_checkpointer_wait(self->checkpointer, &path));
+    if (self->save.best != NULL)
+        TRY(mst_checkpointer_wait(self->save.best, NULL));
+    if (self->save.checkpointer != NULL)
+        TRY(mst_checkpointer_wait(self->save.checkpointer, &path));
     self->status.save_seconds += mst_seconds_since(start);
-    if (path == NULL && self->options.train->resume && self->saved_step == self->progress.steps)
+    if (path == NULL && self->options.train->resume && self->save.saved_step == self->progress.steps)
         (void)mst_checkpoint_find(mst_run_path(self->run),
-                                  &path); /* what the run was resumed from, if still there */
+                                  &path); /* the one that the run was resumed from, if it is still there */
     snprintf(summary->run, sizeof summary->run, "%s", mst_run_path(self->run));
     snprintf(summary->checkpoint, sizeof summary->checkpoint, "%s", path ? path : "");
     mst_free(path);
-    name_best(self, summary);
-    (void)keep_folder(self); /* else write_manifest says why */
-    name_missing(self, summary);
-    mst_loss_sum sum = self->marked_loss;
+    run_log_name_best(self, summary);
+    (void)mst_run_log_keep_folder(self); /* if it fails, writing the manifest reports why */
+    run_log_name_missing(self, summary);
+    mst_loss_sum sum = self->evals.loss;
     mst_add_loss(&sum, &self->line_loss);
     summary->end = end;
     summary->status = self->status;
     summary->status.waiting = NULL;
     summary->status.train_loss =
-        isfinite(self->last_train_loss) ? self->last_train_loss : mst_mean_loss(&sum);
-    summary->test = self->test;
-    summary->valid = self->valid;
-    summary->best_valid_loss = isfinite(self->best_valid_loss) ? self->best_valid_loss : (double)NAN;
-    summary->best_step = self->best_step;
+        isfinite(self->evals.train_loss) ? self->evals.train_loss : mst_mean_loss(&sum);
+    summary->test = self->evals.test;
+    summary->valid = self->evals.valid;
+    summary->best_valid_loss =
+        isfinite(self->evals.best_valid_loss) ? self->evals.best_valid_loss : (double)NAN;
+    summary->best_step = self->evals.best_step;
     summary->steps_here = self->progress.steps - self->opened_steps;
-    summary->n_evaluations = self->n_evaluations;
+    summary->n_evaluations = self->evals.count;
     bool failed = end == MST_END_DESERTED;
     json_object_set_new(self->manifest, "end", json_string(mst_end_text(end)));
     if (failed)
         json_object_set_new(self->manifest, "error", json_string(mst_end_text(end)));
-    end_watch(self, end != MST_END_STOPPED, failed, mst_end_text(end));
-    TRY(write_manifest(self, failed ? "failed" : end == MST_END_STOPPED ? "stopped" : "done"));
-    close_run(self);
+    run_log_end_observer(self, end != MST_END_STOPPED, failed, mst_end_text(end));
+    TRY(run_log_write_manifest(self, failed ? "failed" : end == MST_END_STOPPED ? "stopped" : "done"));
+    run_log_close(self);
     return MST_OK;
 }
 
-/* Where the disk failed and a checkpoint stands: how to go on. */
-static void add_way_on(const mst_run_log *self, mst_error *error)
+/* Adds how to continue, if the disk failed and there is a checkpoint. */
+static void run_log_add_way_on(const mst_run_log *self, mst_error *error)
 {
     char *checkpoint = NULL;
     size_t n = strlen(error->text);
@@ -653,8 +381,8 @@ static void add_way_on(const mst_run_log *self, mst_error *error)
         return;
     char command[MST_ERROR_MAX / 2];
     mst_run_resume_command(mst_run_path(self->run), command, sizeof command);
-    snprintf(error->text + n, sizeof error->text - n, "; %s is whole: once that is fixed, continue with: %s",
-             checkpoint, command);
+    snprintf(error->text + n, sizeof error->text - n,
+             "; %s is complete: once that is fixed, continue with: %s", checkpoint, command);
     mst_free(checkpoint);
 }
 
@@ -663,21 +391,21 @@ mst_status mst_run_log_give_up(mst_run_log *self, mst_status st)
     mst_error error;
     mst_error_save(&error, st);
     mst_run_log_save_abandon(self);
-    mst_run_log_settle(self, true); /* a checkpoint that is whole counts */
+    mst_run_log_settle(self, true); /* a complete checkpoint counts */
     if (self->run != NULL)
-        end_watch(self, true, true, error.text);
+        run_log_end_observer(self, true, true, error.text);
     if (self->run != NULL && (self->worth_keeping || self->options.train->resume) &&
         !mst_run_replaces_result(self->run)) {
         mst_run_settle(self->run);
         json_object_set_new(self->manifest, "error", mst_json_text(error.text));
-        write_manifest(self, "failed");
-        add_way_on(self, &error);
+        run_log_write_manifest(self, "failed");
+        run_log_add_way_on(self, &error);
     } else if (self->run != NULL) {
-        mst_checkpointer_destroy(self->checkpointer);
-        mst_checkpointer_destroy(self->best_checkpointer);
-        self->checkpointer = self->best_checkpointer = NULL;
+        mst_checkpointer_destroy(self->save.checkpointer);
+        mst_checkpointer_destroy(self->save.best);
+        self->save.checkpointer = self->save.best = NULL;
         mst_run_abandon(self->run);
     }
-    close_run(self);
+    run_log_close(self);
     return mst_error_restore(&error);
 }

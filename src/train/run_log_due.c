@@ -1,4 +1,4 @@
-/* What is due and when a run ends (run_log.h). */
+/* Progress of the run log: what is due and when the run ends; contract in run_log.h. */
 #include <math.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ const char *mst_end_text(mst_end end)
     return texts[end];
 }
 
-/* ---- every so often ---- */
+/* ---- intervals ---- */
 
 static double due_count(const mst_run_log *self, mst_unit unit)
 {
@@ -69,7 +69,8 @@ static void limit_budget(const mst_run_log *self, mst_budget *b, mst_unit unit, 
     }
 }
 
-/* Up to when something is due, in whole steps: how often one looks must not change what is learnt. */
+/* Limits the budget to the next due event, in whole steps, so that the result does not depend on how often
+ * the loop stops. */
 static void limit_due(const mst_run_log *self, mst_budget *b, const mst_due *due)
 {
     double batch = (double)self->options.global_batch, rows = (double)self->progress.rows;
@@ -79,7 +80,7 @@ static void limit_due(const mst_run_log *self, mst_budget *b, const mst_due *due
         limit_budget(self, b, due->every.unit, due->next);
 }
 
-/* Epochs to train for. --epochs has a default of one; other limits given alone lift it. */
+/* Epochs to train for. --epochs is 1 by default; any other limit lifts that default. */
 static uint64_t epochs_wanted(const mst_run_log *self)
 {
     const mst_train_options *o = self->options.train;
@@ -90,7 +91,7 @@ static uint64_t epochs_wanted(const mst_run_log *self)
     return (uint64_t)o->epochs;
 }
 
-/* The epoch that is not begun any more, where epochs are passes over the data. */
+/* The first epoch beyond the limit, if epochs are passes over the data. */
 static uint64_t epoch_limit(const mst_run_log *self)
 {
     uint64_t epochs = epochs_wanted(self);
@@ -98,7 +99,7 @@ static uint64_t epoch_limit(const mst_run_log *self)
                                                                             : self->start.epoch + epochs;
 }
 
-/* The step that --epochs comes to with --steps-per-epoch; both options are at most 1e9. */
+/* The last step of --epochs with --steps-per-epoch; both options are at most 1e9. */
 static uint64_t epoch_steps(const mst_run_log *self)
 {
     uint64_t epochs = epochs_wanted(self), each = (uint64_t)self->options.train->steps_per_epoch;
@@ -129,8 +130,8 @@ void mst_run_log_budget(const mst_run_log *self, mst_budget *out)
                     .rows = UINT64_MAX,
                     .deadline_ns = mst_now_ns() + TICK_NS,
                     .stop = self->options.stop};
-    limit_due(self, &b, &self->eval);
-    limit_due(self, &b, &self->checkpoint);
+    limit_due(self, &b, &self->eval_due);
+    limit_due(self, &b, &self->save_due);
     if (step_limit(self) != UINT64_MAX)
         limit_budget(self, &b, MST_UNIT_STEPS, (double)step_limit(self));
     if (row_limit(self) != UINT64_MAX)
@@ -162,7 +163,7 @@ static bool limit_reached(const mst_run_log *self, mst_end *end)
         *end = MST_END_ROWS;
     else if (self->status.train_seconds >= seconds_limit(self))
         *end = MST_END_SECONDS;
-    else if (o->patience > 0 && self->since_best >= (uint64_t)o->patience) /* of a run that is resumed */
+    else if (o->patience > 0 && self->evals.since_best >= (uint64_t)o->patience) /* in a resumed run */
         *end = MST_END_PATIENCE;
     else if (self->options.stop != NULL && atomic_load(self->options.stop))
         *end = MST_END_STOPPED;
@@ -173,27 +174,27 @@ static bool limit_reached(const mst_run_log *self, mst_end *end)
 
 bool mst_run_log_unsaved(const mst_run_log *self)
 {
-    if (self->checkpointer == NULL || self->saved_step == self->progress.steps)
+    if (self->save.checkpointer == NULL || self->save.saved_step == self->progress.steps)
         return false;
-    return self->open != self->checkpointer || self->open_status.step != self->progress.steps;
+    return self->save.open != self->save.checkpointer || self->save.open_status.step != self->progress.steps;
 }
 
 void mst_run_log_save_begins(mst_run_log *self)
 {
-    self->save_asked = false;
-    mst_run_log_schedule(self, &self->checkpoint);
+    self->save.requested = false;
+    mst_run_log_schedule(self, &self->save_due);
 }
 
 unsigned mst_run_log_due(mst_run_log *self, mst_end *end)
 {
     bool over = limit_reached(self, end), ends = over && *end != MST_END_STOPPED;
     unsigned due = over ? MST_DUE_END : 0;
-    if ((due_now(self, &self->eval) || ends) && !self->evaluating &&
-        self->evaluated_step != self->progress.steps)
+    if ((due_now(self, &self->eval_due) || ends) && !self->evals.under_way &&
+        self->evals.step != self->progress.steps)
         due |= MST_DUE_EVAL;
     if (self->options.save_wanted != NULL && self->options.save_wanted())
-        self->save_asked = true;
-    if (due_now(self, &self->checkpoint) || self->save_asked) {
+        self->save.requested = true;
+    if (due_now(self, &self->save_due) || self->save.requested) {
         if (mst_run_log_unsaved(self))
             due |= MST_DUE_SAVE;
         else
@@ -202,7 +203,7 @@ unsigned mst_run_log_due(mst_run_log *self, mst_end *end)
     return due;
 }
 
-/* ---- where training stands ---- */
+/* ---- progress ---- */
 
 static double eta_of(const mst_run_log *self)
 {

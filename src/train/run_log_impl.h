@@ -1,14 +1,18 @@
-/* What run_log.c and run_log_due.c share; nobody else includes this, but tests.
+/* Shared by the files of the run log and by its tests; no other file includes this.
+ *
+ *   run_log.c            the run directory: manifest, metrics.csv, the observer, the end
+ *   run_log_due.c        progress, and which evaluation, checkpoint or end is due
+ *   run_log_evaluate.c   evaluations
+ *   run_log_save.c       checkpoints
+ *   run_log_resume.c     the state of a resumed run
  *
  * Invariants
- * 1. `line_loss` sums what was trained on since the last evaluation began; what belongs to one that is under
- * way is in `marked_loss`; what was before, as far as it is still told, in `window`. A checkpoint holds the
- * sum of the first two, the window, and that an evaluation is due, so that a resumed run writes the line that
- * this one would have written.
- * 2. Nothing here depends on the clock but how many training lines there are, and what the options ask for in
- * seconds.
- * 3. `saved_step` is the step of the newest checkpoint handed to the checkpointer whole; a step is saved at
- * most once. */
+ * 1. `line_loss` is the loss since the last evaluation began; `evals.loss` belongs to an evaluation under
+ * way; `evals.window` holds earlier intervals as far as they still count. A checkpoint holds the sum of the
+ * first two, the window, and whether an evaluation is incomplete, so that a resumed run writes the same line.
+ * 2. The clock decides only the number of training lines, and options in seconds.
+ * 3. `save.saved_step` is the step of the newest checkpoint that the checkpointer has received whole; a step
+ * is saved at most once. */
 #ifndef MST_TRAIN_RUN_LOG_IMPL_H
 #define MST_TRAIN_RUN_LOG_IMPL_H
 
@@ -19,67 +23,88 @@
 #include "train/rate.h"
 #include "train/run_log.h"
 
-/* Something that happens every so often. */
+/* A repeated event. */
 typedef struct mst_due {
     mst_interval every;
-    double next; /* in the unit's count, or epochs done */
+    double next; /* in the interval's unit */
 } mst_due;
 
-/* Where the run stood when it began with the data it is trained on now; limits count from there. */
+/* The state of the run when it began with its present data; limits count from there. */
 typedef struct mst_data_start {
     uint64_t epoch, steps, rows;
     double seconds;
 } mst_data_start;
 
+/* Checkpoints. */
+typedef struct mst_run_saves {
+    mst_checkpointer *checkpointer, *best; /* of all steps, of the best weights; NULL without --save */
+    uint64_t saved_step;                   /* of the newest checkpoint; UINT64_MAX: none */
+    mst_checkpointer *open;                /* the one that receives floats; or NULL */
+    mst_train_status open_status;          /* when that save began */
+    bool requested;                        /* a checkpoint is due at once */
+    bool settling; /* the run that this one replaces is removed once the first checkpoint is complete */
+    json_t *plan;  /* the rows left to train on (mst_run_log_plan); or NULL */
+} mst_run_saves;
+
+/* Evaluations. */
+typedef struct mst_run_evals {
+    bool under_way;
+    bool incomplete;     /* there are sets, and their figures are not there: a resumed run begins with it */
+    mst_train_status at; /* when the evaluation under way began */
+    mst_loss_sum loss;   /* of the rows before it */
+    mst_loss_window window; /* of earlier intervals */
+    double train_loss;      /* reported with the last evaluation; NAN: none yet */
+    uint64_t step;          /* of the last evaluation; UINT64_MAX: none */
+    mst_result test, valid; /* of the last ones; rows 0: none */
+    double best_valid_loss;
+    uint64_t best_step, since_best, count;
+} mst_run_evals;
+
 struct mst_run_log {
     mst_run_log_options options;
     mst_data_start start;
-    json_t *source_before;  /* of a resumed run that has new data now; or NULL */
+    json_t *source_before;  /* of a resumed run that has new data; or NULL */
     uint64_t position_then; /* its row in an epoch that is not completed; 0: none */
     uint64_t opened_steps;  /* steps of the run when it was opened */
-    mst_due eval, checkpoint;
-    bool save_asked; /* somebody wants a checkpoint now */
+    mst_due eval_due, save_due;
 
     mst_run *run;
     char *folder; /* of the run, once it is closed; or NULL */
     json_t *manifest;
-    json_t *plan; /* the rows left to train on, as mst_run_log_plan was given it; or NULL */
-    mst_checkpointer *checkpointer, *best_checkpointer;
-    uint64_t saved_step;          /* of the newest checkpoint; UINT64_MAX: none */
-    mst_checkpointer *open;       /* floats arrive for it; or NULL */
-    mst_train_status open_status; /* as of when that save began */
-    bool settling;                /* what this run replaces goes once the background thread has saved */
-    bool worth_keeping;           /* a step was done, or something measured or saved */
+    bool worth_keeping; /* a step was done, or something measured or saved */
 
     mst_progress progress;
     mst_train_status status;
     mst_rate rate;
-    mst_loss_sum line_loss, marked_loss;
-    mst_loss_window window; /* of intervals before */
-    double last_train_loss; /* as told with the last evaluation; NAN: none yet */
-    uint64_t line_ns;
+    mst_loss_sum line_loss;
+    uint64_t line_ns;     /* when the last line of metrics.csv was written */
     mst_observe *observe; /* or NULL */
-    uint64_t told_step;   /* of its newest figures of training */
+    uint64_t curve_step;  /* of the newest training figures in the observer's curves */
 
-    bool evaluating;         /* under way */
-    bool evaluation_due;     /* and on sets that there are, so that a resumed run owes it */
-    mst_train_status marked; /* when it began */
-    uint64_t evaluated_step; /* UINT64_MAX: none */
-    mst_result test, valid;  /* the last ones; rows 0: none */
-    double best_valid_loss;
-    uint64_t best_step, since_best, n_evaluations;
+    mst_run_saves save;
+    mst_run_evals evals;
 };
 
-/* Schedules something for the first multiple of its interval beyond where the run stands. */
+/* Schedules an event for the first multiple of its interval after the progress of the run. */
 void mst_run_log_schedule(const mst_run_log *self, mst_due *due);
 
-/* Tells which data a resumed run has now, where that is new. The run directory is open. */
-void mst_run_log_tell_new_data(const mst_run_log *self);
+/* Logs that a resumed run has new data, if it has. The run directory is open. */
+void mst_run_log_report_new_data(const mst_run_log *self);
 
-/* The checkpoint that was due is being written. */
+/* A mark "step N" of the run as a whole. */
+void mst_run_log_mark_step(mst_run_log *self, const char *kind, uint64_t step);
+
+/* Writes a line of metrics.csv. set "": of training only, with r NULL. */
+mst_status mst_run_log_write_line(mst_run_log *self, const mst_train_status *s, const mst_loss_sum *train,
+                                  const char *set, const mst_result *r);
+
+/* Before a write to the run's folder: creates it again if it was deleted, which loses its checkpoints. */
+mst_status mst_run_log_keep_folder(mst_run_log *self);
+
+/* The due checkpoint is being written. */
 void mst_run_log_save_begins(mst_run_log *self);
 
-/* Removes what this run replaces, if that is to be and the checkpoint is there; wait: for it. */
+/* Removes the run that this one replaces, once a checkpoint is complete; wait: waits for that. */
 mst_status mst_run_log_settle(mst_run_log *self, bool wait);
 
 #endif

@@ -1,12 +1,12 @@
-/* A run log that continues where a checkpoint was taken (run_log.h). */
+/* The run log of a resumed run; contract in run_log.h. */
 #include "base/figure.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "train/run_log_impl.h"
 #include "train/source.h"
 
-/* Whether the run is continued on other data than before, and since when it is trained on these. */
-static void resume_data(mst_run_log *self, const json_t *extra)
+/* Finds out whether the run continues on other data than before, and where it began with the present data. */
+static void run_log_resume_data(mst_run_log *self, const json_t *extra)
 {
     json_t *source = json_object_get(extra, "source");
     json_int_t epoch, steps, rows;
@@ -24,7 +24,7 @@ static void resume_data(mst_run_log *self, const json_t *extra)
     self->position_then = p->position;
     p->epoch += p->position > 0;
     p->position = 0;
-    self->since_best = 0;
+    self->evals.since_best = 0;
     self->start = (mst_data_start){p->epoch, p->steps, p->rows, self->status.train_seconds};
 }
 
@@ -41,19 +41,19 @@ void mst_run_log_resume(mst_run_log *self, const mst_checkpoint_meta *meta)
     self->status.eval_seconds = meta->eval_seconds;
     self->status.rows = meta->rows;
     if (json_is_number(best))
-        self->best_valid_loss = json_number_value(best);
-    self->best_step = (uint64_t)json_integer_value(json_object_get(extra, "best_step"));
-    self->since_best = (uint64_t)json_integer_value(json_object_get(extra, "since_best"));
-    self->saved_step = meta->step;
+        self->evals.best_valid_loss = json_number_value(best);
+    self->evals.best_step = (uint64_t)json_integer_value(json_object_get(extra, "best_step"));
+    self->evals.since_best = (uint64_t)json_integer_value(json_object_get(extra, "since_best"));
+    self->save.saved_step = meta->step;
     if (json_is_number(train_loss))
-        self->last_train_loss = json_number_value(train_loss);
+        self->evals.train_loss = json_number_value(train_loss);
     if (line != NULL && json_unpack(line, "[F, F, I]", &sum->loss, &sum->weight, &rows) == 0)
         sum->rows = (uint64_t)rows;
     else
         *sum = (mst_loss_sum){0};
-    mst_loss_window_restore(&self->window, json_object_get(extra, "loss_window"));
-    self->evaluation_due = json_is_true(json_object_get(extra, "evaluation_due"));
-    resume_data(self, extra);
+    mst_loss_window_restore(&self->evals.window, json_object_get(extra, "loss_window"));
+    self->evals.incomplete = json_is_true(json_object_get(extra, "evaluation_due"));
+    run_log_resume_data(self, extra);
 }
 
 bool mst_run_log_has_new_data(const mst_run_log *self)
@@ -61,7 +61,7 @@ bool mst_run_log_has_new_data(const mst_run_log *self)
     return self->source_before != NULL;
 }
 
-void mst_run_log_tell_new_data(const mst_run_log *self)
+void mst_run_log_report_new_data(const mst_run_log *self)
 {
     char before[256], now[256], rows[32];
     const char *run = mst_run_path(self->run);
@@ -71,10 +71,10 @@ void mst_run_log_tell_new_data(const mst_run_log *self)
     mst_source_name(self->options.source, now, sizeof now);
     mst_info("%s continues on new data, %s, from step %llu; limits such as --epochs count from there", run,
              now, (unsigned long long)self->progress.steps);
-    /* The rest of a pipe is gone, and a pipe cannot hold the rest of a file. */
+    /* the rest of a pipe cannot be read again, and a pipe cannot be the rest of a file */
     if (self->position_then > 0 && !mst_source_reads_once(self->source_before) &&
         !mst_source_reads_once(self->options.source))
-        mst_warn("%s: its last pass over %s stopped after %s rows and will not be finished; --resume-data "
+        mst_warn("%s: the last pass over %s stopped after %s rows and will not be finished; --resume-data "
                  "same continues it",
                  run, before, mst_figure_grouped(self->position_then, rows));
 }

@@ -1,4 +1,4 @@
-/* Schedules of events and conditions on metrics; contract in run_schedule.h. */
+/* Parsing the schedule of a run; contract in run_schedule.h. */
 #include "train/run_schedule.h"
 
 #include <ctype.h>
@@ -105,8 +105,8 @@ bool mst_condition_holds(const mst_condition *c, double value)
     return c->less ? value < c->value : value > c->value;
 }
 
-/* A step number at *text, which ends up behind it; `none` where there are no digits. */
-static bool step_of(const char **text, uint64_t none, uint64_t *out)
+/* Parses a step number and moves *text past it; `none` if there are no digits. */
+static bool parse_step(const char **text, uint64_t none, uint64_t *out)
 {
     char *end;
     *out = none;
@@ -125,12 +125,12 @@ mst_status mst_trace_steps_parse(const char *text, uint64_t *from, uint64_t *to)
     *to = UINT64_MAX;
     if (text == NULL)
         return MST_OK;
-    if (!step_of(&p, 0, from) || *p++ != ':' || !step_of(&p, UINT64_MAX, to) || *p != 0 || *from > *to)
+    if (!parse_step(&p, 0, from) || *p++ != ':' || !parse_step(&p, UINT64_MAX, to) || *p != 0 || *from > *to)
         return mst_fail(MST_EUSAGE, "--trace-steps %s: give A:B, the first step and the last", text);
     return MST_OK;
 }
 
-/* An epoch that is so many steps is counted in steps. */
+/* With --steps-per-epoch, an interval in epochs is counted in steps. */
 static void count_epochs_in_steps(mst_interval *every, int64_t steps_per_epoch)
 {
     if (steps_per_epoch > 0 && every->unit == MST_UNIT_EPOCHS)

@@ -100,7 +100,7 @@ static mst_status loop_evaluate(training_loop *self, bool *over)
 {
     mst_training *t = self->training;
     mst_result valid, test;
-    mst_judgement verdict;
+    mst_eval_outcome outcome;
     bool sets = t->data.test.evaluator != NULL || t->data.valid.evaluator != NULL;
     mst_run_log_evaluation_begins(t->log);
     if (sets)
@@ -118,12 +118,12 @@ static mst_status loop_evaluate(training_loop *self, bool *over)
         return MST_OK;
     }
     TRY(st);
-    TRY(mst_run_log_evaluated(t->log, self->callbacks, &valid, &test, &verdict));
-    if (verdict.best)
+    TRY(mst_run_log_evaluated(t->log, self->callbacks, &valid, &test, &outcome));
+    if (outcome.best)
         TRY(mst_run_log_save_best(t->log, &t->assembly.params));
-    if (verdict.over) {
+    if (outcome.over) {
         *over = true;
-        self->end = verdict.end;
+        self->end = outcome.end;
     }
     return MST_OK;
 }
@@ -183,7 +183,7 @@ static mst_status loop_train(training_loop *self)
     p->epoch_rows = mst_feed_epoch_rows(t->data.feed);
     TRY(mst_run_log_progress(t->log, p));
     bool over = mst_run_log_due(t->log, &self->end) & MST_DUE_END, ended;
-    if (mst_run_log_evaluation_owed(t->log))
+    if (mst_run_log_evaluation_pending(t->log))
         TRY(loop_evaluate(self, &over));
     if (!over)
         TRY(mst_feed_start(t->data.feed, p->epoch, p->position));

@@ -61,7 +61,7 @@ same_model daily renewed
 expect 0 train day1.vw --run limited $how --steps 7
 expect 0 train day2.vw --run limited --resume --json
 same "steps with --steps 7 a day" "$(figure steps)" 14
-says 'its last pass over day1.vw stopped after 70 rows'
+says 'the last pass over day1.vw stopped after 70 rows'
 expect 4 train --run limited --resume --fail-if-done
 says 'has done all of --steps 7'
 expect 0 train day1.vw --run limited --overwrite $how --rows 70

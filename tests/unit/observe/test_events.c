@@ -344,7 +344,7 @@ static void test_curves_of_a_run_log(void **state)
     static char *sets[] = {"test.svm"};
     mst_optimizer optimizer;
     mst_run_log *run_log;
-    mst_judgement verdict;
+    mst_eval_outcome verdict;
     mst_bytes files[MST_RECORDS];
     const mst_train_callbacks nobody = {0};
     const mst_result result = {.rows = 5, .loss = 0.25, .accuracy = 0.5, .auc = NAN, .top5 = NAN};

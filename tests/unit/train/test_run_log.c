@@ -129,9 +129,9 @@ static void train(mst_run_log *run_log, uint64_t steps, double loss)
     assert_int_equal(mst_run_log_progress(run_log, &p), MST_OK);
 }
 
-static mst_judgement evaluated(mst_run_log *run_log, double valid, double test)
+static mst_eval_outcome evaluated(mst_run_log *run_log, double valid, double test)
 {
-    mst_judgement verdict;
+    mst_eval_outcome verdict;
     mst_result v = {.rows = 5, .loss = valid, .accuracy = NAN, .auc = NAN, .seconds = 0.5},
                t = {.rows = 5, .loss = test, .accuracy = NAN, .auc = NAN, .seconds = 0.25};
     assert_int_equal(mst_run_log_evaluated(run_log, &observer, isnan(valid) ? NULL : &v,
@@ -300,9 +300,9 @@ static void test_stop_and_resume(void **state)
     assert_int_equal(mst_run_log_open(run_log, NULL), MST_OK);
     assert_int_equal(mst_run_log_at(run_log)->steps, 20);
     train(run_log, 0, 0.0);
-    assert_true(mst_run_log_evaluation_owed(run_log));
+    assert_true(mst_run_log_evaluation_pending(run_log));
     mst_run_log_evaluation_begins(run_log);
-    assert_false(mst_run_log_evaluation_owed(run_log));
+    assert_false(mst_run_log_evaluation_pending(run_log));
     evaluated(run_log, NAN, 0.5);
     expect_in("metrics.csv", "20,200,0,2", true);
     assert_int_equal(heard.evaluated_step, 20);
@@ -325,7 +325,7 @@ static void test_late_figures(void **state)
     train(run_log, 10, 3.0);
     mst_run_log_evaluation_begins(run_log);
     train(run_log, 7, 1.0);
-    mst_judgement verdict = evaluated(run_log, NAN, 0.5);
+    mst_eval_outcome verdict = evaluated(run_log, NAN, 0.5);
     assert_false(verdict.over);
     assert_int_equal(heard.evaluated_step, 10);
     expect_in("metrics.csv", "\n10,100,0,1.000000,0.250000,0.25,3,test,0.5,", true);
@@ -356,7 +356,7 @@ static void test_patience(void **state)
         train(run_log, 10, 1.0);
         mst_run_log_evaluation_begins(run_log);
         train(run_log, 3, 1.0);
-        mst_judgement verdict = evaluated(run_log, losses[i], NAN);
+        mst_eval_outcome verdict = evaluated(run_log, losses[i], NAN);
         assert_int_equal(verdict.best, i < 2);
         assert_int_equal(verdict.over, i == 3);
         if (verdict.best)

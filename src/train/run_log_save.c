@@ -1,0 +1,171 @@
+/* Checkpoints of the run log; contract in run_log.h. */
+#include "base/clock.h"
+#include "train/run_log_impl.h"
+
+/* Composes the contents of a checkpoint besides the floats; the caller calls mst_checkpoint_meta_fini in any
+ * case. */
+static mst_status run_log_compose_meta(const mst_run_log *self, mst_checkpoint_meta *out)
+{
+    mst_loss_sum sum = self->evals.loss;
+    mst_add_loss(&sum, &self->line_loss);
+    *out = (mst_checkpoint_meta){
+        .step = self->progress.steps,
+        .rows = self->progress.rows,
+        .epoch = self->progress.epoch,
+        .position = self->progress.position,
+        .train_seconds = self->status.train_seconds,
+        .eval_seconds = self->status.eval_seconds,
+        .model = json_incref(self->options.model),
+        .optimizer = json_pack("{s:s}", "name", self->options.optimizer->ops->name),
+        .extra = json_pack("{s:O, s:I, s:I, s:b, s:[f, f, I]}", "data", self->options.data, "best_step",
+                           (json_int_t)self->evals.best_step, "since_best",
+                           (json_int_t)self->evals.since_best, "evaluation_due", (int)self->evals.incomplete,
+                           "line_loss", sum.loss, sum.weight, (json_int_t)sum.rows),
+    };
+    if (out->optimizer == NULL || out->extra == NULL)
+        return mst_fail_memory();
+    if (self->save.plan != NULL)
+        json_object_set(out->extra, "plan", self->save.plan);
+    if (self->options.source != NULL)
+        json_object_set(out->extra, "source", self->options.source);
+    json_object_set_new(out->extra, "data_start",
+                        json_pack("[I, I, I, f]", (json_int_t)self->start.epoch,
+                                  (json_int_t)self->start.steps, (json_int_t)self->start.rows,
+                                  self->start.seconds));
+    if (self->options.reading_unknown)
+        json_object_set_new(out->extra, "reading_unknown", json_true());
+    if (isfinite(self->evals.best_valid_loss))
+        json_object_set_new(out->extra, "best_valid_loss", json_real(self->evals.best_valid_loss));
+    if (isfinite(self->evals.train_loss))
+        json_object_set_new(out->extra, "train_loss", json_real(self->evals.train_loss));
+    if (self->evals.window.n > 0)
+        json_object_set_new(out->extra, "loss_window", mst_loss_window_json(&self->evals.window));
+    return MST_OK;
+}
+
+mst_status mst_run_log_settle(mst_run_log *self, bool wait)
+{
+    if (!self->save.settling || (!wait && !mst_checkpointer_idle(self->save.checkpointer)))
+        return MST_OK;
+    self->save.settling = false;
+    TRY(mst_checkpointer_wait(self->save.checkpointer, NULL));
+    mst_run_settle(self->run);
+    return MST_OK;
+}
+
+void mst_run_log_plan(mst_run_log *self, json_t *plan)
+{
+    json_decref(self->save.plan);
+    self->save.plan = plan;
+}
+
+static mst_status run_log_save_whole(mst_run_log *self, mst_checkpointer *checkpointer,
+                                     const mst_params *params)
+{
+    uint64_t start = mst_now_ns();
+    mst_checkpoint_meta meta;
+    mst_status st = run_log_compose_meta(self, &meta);
+    if (st == MST_OK)
+        st = mst_checkpointer_begin(checkpointer, params, &meta);
+    mst_checkpoint_meta_fini(&meta);
+    self->status.save_seconds += mst_seconds_since(start);
+    return st;
+}
+
+mst_status mst_run_log_save(mst_run_log *self, const mst_train_callbacks *callbacks, const mst_params *params)
+{
+    TRY(mst_run_log_keep_folder(self));
+    mst_run_log_save_begins(self);
+    if (!mst_run_log_unsaved(self))
+        return MST_OK;
+    mst_run_log_mark_step(self, "checkpoint_begin", self->progress.steps);
+    TRY(run_log_save_whole(self, self->save.checkpointer, params));
+    mst_run_log_mark_step(self, "checkpoint_end", self->progress.steps);
+    self->save.saved_step = self->progress.steps;
+    self->worth_keeping = true;
+    self->save.settling = mst_run_replaces(self->run);
+    TRY(mst_run_log_settle(self, true));
+    if (callbacks->saved != NULL)
+        callbacks->saved(callbacks->arg, &self->status, mst_run_path(self->run));
+    return MST_OK;
+}
+
+mst_status mst_run_log_save_best(mst_run_log *self, const mst_params *params)
+{
+    return self->save.best != NULL ? run_log_save_whole(self, self->save.best, params) : MST_OK;
+}
+
+bool mst_run_log_can_save(mst_run_log *self, bool best)
+{
+    mst_checkpointer *checkpointer = best ? self->save.best : self->save.checkpointer;
+    return checkpointer != NULL && self->save.open == NULL && mst_checkpointer_idle(checkpointer);
+}
+
+mst_status mst_run_log_save_begin(mst_run_log *self, bool best, const mst_params *params,
+                                  const mst_part_spec *parts, uint32_t n)
+{
+    uint64_t start = mst_now_ns();
+    mst_checkpointer *checkpointer = best ? self->save.best : self->save.checkpointer;
+    mst_checkpoint_meta meta;
+    if (checkpointer == NULL || self->save.open != NULL)
+        return mst_fail(MST_EUSAGE, "%s: %s", mst_run_path(self->run),
+                        self->save.open != NULL ? "another checkpoint is being written"
+                                                : "no such checkpoint is to be written");
+    TRY(mst_run_log_keep_folder(self));
+    if (!best)
+        mst_run_log_save_begins(self);
+    mst_status st = run_log_compose_meta(self, &meta);
+    if (st == MST_OK)
+        st = mst_checkpointer_begin_parts(checkpointer, params, &meta, parts, n);
+    mst_checkpoint_meta_fini(&meta);
+    if (st == MST_OK) {
+        self->save.open = checkpointer;
+        self->save.open_status = self->status;
+        mst_run_log_mark_step(self, "checkpoint_begin", self->status.step);
+    }
+    self->status.save_seconds += mst_seconds_since(start);
+    return st;
+}
+
+static mst_status run_log_none_open(const mst_run_log *self)
+{
+    return mst_fail(MST_EUSAGE, "%s: no checkpoint is being written", mst_run_path(self->run));
+}
+
+mst_status mst_run_log_save_write(mst_run_log *self, uint32_t slot, uint64_t first, uint64_t count,
+                                  const float *data, bool lazy)
+{
+    uint64_t start = mst_now_ns();
+    if (self->save.open == NULL)
+        return run_log_none_open(self);
+    mst_status st = mst_checkpointer_write(self->save.open, slot, first, count, data, lazy);
+    if (st != MST_OK)
+        self->save.open = NULL;
+    self->status.save_seconds += mst_seconds_since(start);
+    return st;
+}
+
+mst_status mst_run_log_save_complete(mst_run_log *self, const mst_train_callbacks *callbacks)
+{
+    mst_checkpointer *checkpointer = self->save.open;
+    if (checkpointer == NULL)
+        return run_log_none_open(self);
+    self->save.open = NULL;
+    TRY(mst_checkpointer_complete(checkpointer));
+    mst_run_log_mark_step(self, "checkpoint_end", self->save.open_status.step);
+    self->worth_keeping = true;
+    if (checkpointer != self->save.checkpointer)
+        return MST_OK;
+    self->save.saved_step = self->save.open_status.step;
+    self->save.settling = mst_run_replaces(self->run);
+    if (callbacks->saved != NULL)
+        callbacks->saved(callbacks->arg, &self->save.open_status, mst_run_path(self->run));
+    return MST_OK;
+}
+
+void mst_run_log_save_abandon(mst_run_log *self)
+{
+    if (self->save.open != NULL)
+        mst_checkpointer_abandon(self->save.open);
+    self->save.open = NULL;
+}
