@@ -1,34 +1,29 @@
-/* The verdict: which of the things a run waits for is its bottleneck, the evidence in numbers, and what would
- * help by how much. docs/REPORT.md tells the rules for users; verdict.c has them in full.
+/* The verdict: the bottleneck of a run, the evidence in numbers, and advice with the predicted gain.
+ * docs/REPORT.md explains the rules; verdict.c has them in full, and verdict_causes.c the table of causes.
  *
- * Reads a run that was read (run_read.h), of any state; never touches the run's processes. */
+ * Works on a run that was read (run_read.h), in any state; never touches the run's processes. */
 #ifndef MST_REPORT_VERDICT_H
 #define MST_REPORT_VERDICT_H
 
 #include "report/run_read.h"
 
-/* X(name, text in verdict.json, what the share of time is called). */
-#define MST_BOTTLENECK_MAP(X)                                                                                \
-    X(COMPUTE, "compute", "computing")                                                                       \
-    X(SERVER_NETWORK, "server-network", "network at the servers")                                            \
-    X(WORKER_NETWORK, "worker-network", "network at the workers")                                            \
-    X(SERVER_CPU, "server-cpu", "work of the servers")                                                       \
-    X(INPUT, "input", "parsing of input")                                                                    \
-    X(DISK, "disk", "disk")                                                                                  \
-    X(STRAGGLERS, "stragglers", "slow workers")                                                              \
-    X(SYNCHRONISATION, "synchronisation", "round trips and barriers")                                        \
-    X(EVALUATION, "evaluation", "evaluation")                                                                \
-    X(CORES, "cores", "waiting for a core")
-
+/* Causes; docs/REPORT.md explains them. */
 typedef enum mst_bottleneck {
-#define X(name, text, title) MST_BOTTLENECK_##name,
-    MST_BOTTLENECK_MAP(X)
-#undef X
-        MST_BOTTLENECKS,
+    MST_BOTTLENECK_COMPUTE,
+    MST_BOTTLENECK_SERVER_NETWORK,
+    MST_BOTTLENECK_WORKER_NETWORK,
+    MST_BOTTLENECK_SERVER_CPU,
+    MST_BOTTLENECK_INPUT,
+    MST_BOTTLENECK_DISK,
+    MST_BOTTLENECK_STRAGGLERS,
+    MST_BOTTLENECK_SYNCHRONISATION,
+    MST_BOTTLENECK_EVALUATION,
+    MST_BOTTLENECK_CORES,
+    MST_BOTTLENECKS,
     MST_BOTTLENECK_NONE = MST_BOTTLENECKS
 } mst_bottleneck;
-const char *mst_bottleneck_name(mst_bottleneck kind); /* "none" too */
-const char *mst_bottleneck_title(mst_bottleneck kind);
+const char *mst_bottleneck_name(mst_bottleneck kind);  /* in verdict.json: "server-cpu"; also "none" */
+const char *mst_bottleneck_title(mst_bottleneck kind); /* in tables: "work of the servers" */
 /* [[name, title], ...] in the order of their colours on the page; new reference or NULL. */
 json_t *mst_causes_json(void);
 

@@ -1,5 +1,5 @@
-/* What the parts of the verdict share: the facts (verdict_facts.c) that the rules (verdict.c) and the model
- * of a step (verdict_model.c) work on. */
+/* What the parts of the verdict share: the facts (verdict_facts.c), the table of causes (verdict_causes.c),
+ * and the advice by a model of a step (verdict_model.c). The rules are in verdict.c. */
 #ifndef MST_REPORT_VERDICT_IMPL_H
 #define MST_REPORT_VERDICT_IMPL_H
 
@@ -94,9 +94,51 @@ static inline const char *mst_facts_noun(const mst_facts *self)
 mst_status mst_facts_of(const mst_run_data *run, mst_facts *out);
 void mst_facts_fini(mst_facts *self);
 
-/* Adds the advice, in the order of verdict.h, for the shares that the verdict has. */
+/* Steps are held open for one worker, and not because of its link. */
+#define MST_VERDICT_HELD 0.1
+static inline bool mst_facts_is_held(const mst_facts *self)
+{
+    return self->held >= MST_VERDICT_HELD && !(self->far_worker && self->linked_worker == self->held_worker);
+}
+
+/* Of a host's cores, what other programs use before the verdict mentions them. */
+#define MST_VERDICT_OTHERS 0.25
+static inline bool mst_facts_has_guests(const mst_facts *self)
+{
+    return self->guest != NULL && self->others >= MST_VERDICT_OTHERS * self->guest->cores;
+}
+
+#define MST_VERDICT_READ_RATE 1e6 /* bytes/s from disks that are a sign of waiting for them */
+
+/* ---- the table of causes ---- */
+
+/* The process at which each cause was found; NULL: at none in particular. */
+typedef struct mst_places {
+    const mst_party *of[MST_BOTTLENECKS];
+} mst_places;
+
+/* Adds advice to the verdict if the model predicts a gain. */
+typedef struct mst_step_model mst_step_model;
+typedef void mst_advise_fn(const mst_facts *facts, mst_verdict *verdict, const mst_step_model *now);
+mst_advise_fn mst_advise_workers, mst_advise_threads, mst_advise_wire, mst_advise_servers, mst_advise_cache,
+    mst_advise_disk, mst_advise_saves, mst_advise_async, mst_advise_quorum, mst_advise_batch,
+    mst_advise_pipeline, mst_advise_evaluations, mst_advise_others;
+
+typedef struct mst_cause {
+    const char *name, *title;
+    /* Adds figures to the evidence, besides the share; NULL: none. */
+    void (*evidence)(const mst_facts *facts, mst_verdict *verdict);
+    /* Writes the verdict's sentence if this is the bottleneck; NULL: it never is. */
+    void (*sentence)(const mst_facts *facts, mst_verdict *verdict);
+    mst_advise_fn *advice[3]; /* changes that shorten this share; NULL ends a shorter list */
+} mst_cause;
+const mst_cause *mst_cause_of(mst_bottleneck kind);
+
+/* Names the process, and writes the evidence and the sentence of a verdict whose shares and kind are set. */
+void mst_verdict_explain(const mst_facts *facts, const mst_places *places, mst_verdict *verdict);
+/* Adds the advice of every cause, in the order of verdict.h. */
 void mst_verdict_advise(const mst_facts *facts, mst_verdict *verdict);
-/* The share of own work together with what it waits for cores: what more cores could shorten. */
+/* The share of own work together with its waits for cores: what more cores could shorten. */
 double mst_verdict_own(const mst_verdict *verdict);
 
 /* Steps per second of `customers` workers that each work `think` seconds on their own and then ask n stations

@@ -48,13 +48,12 @@
 #define CUSTOMERS_MAX 4096
 #define SPARSE_POWER  0.8
 #define CACHED        0.05
-#define RARER         4    /* times the present interval */
-#define SEVERAL       2    /* evaluations or saves during training, before rarer ones are a change */
-#define HARDWARE      1.5  /* times the gain, before more hardware stands first */
-#define OTHERS        0.25 /* of a host's cores, before other programs are worth a word */
+#define RARER         4   /* times the present interval */
+#define SEVERAL       2   /* evaluations or saves during training, before rarer ones are a change */
+#define HARDWARE      1.5 /* times the gain, before more hardware stands first */
 #define STATIONS      2
 
-typedef struct model {
+struct mst_step_model {
     bool lockstep;
     double workers, rows;                 /* rows of a worker's step, relative to now */
     double own, input, disk;              /* input and disk are part of own's time, beside it */
@@ -64,7 +63,7 @@ typedef struct model {
     double in_flight;                     /* requests of a worker at a time, without lockstep */
     double evaluation, saving;            /* beside it: of today's time, for today's rows */
     double training, today;               /* today's share of training; today's workers */
-} model;
+};
 
 double mst_model_throughput(unsigned customers, double think, const double *demand, size_t n)
 {
@@ -83,7 +82,7 @@ double mst_model_throughput(unsigned customers, double think, const double *dema
 }
 
 /* Rows per unit of time: today's measure is about 1 for each worker. */
-static double rows_rate(const model *m)
+static double model_rate(const mst_step_model *m)
 {
     double own = m->own + m->input + m->disk, steps;
     if (m->lockstep) {
@@ -104,11 +103,11 @@ static double rows_rate(const model *m)
 /* ---- today ---- */
 
 /* demand of a station per step of one worker, whose step now takes 1: use = W steps * demand */
-static model today(const mst_facts *f, const mst_verdict *v)
+static mst_step_model model_today(const mst_facts *f, const mst_verdict *v)
 {
     double inside = 0, pipeline = mst_run_data_option_real(f->run, "pipeline");
     const double *s = v->shares;
-    model m = {
+    mst_step_model m = {
         .lockstep = f->lockstep || !f->ps,
         .workers = fmax(1, (double)f->n_workers),
         .rows = 1,
@@ -146,13 +145,13 @@ static double rank_of(const mst_advice *a)
     return a->hardware ? a->gain / HARDWARE : a->gain;
 }
 
-static void advise(mst_verdict *v, const model *now, const model *then, needs what, const char *change,
-                   const char *format, ...) __attribute__((format(printf, 6, 7)));
-static void advise(mst_verdict *v, const model *now, const model *then, needs what, const char *change,
-                   const char *format, ...)
+static void advise(mst_verdict *v, const mst_step_model *now, const mst_step_model *then, needs what,
+                   const char *change, const char *format, ...) __attribute__((format(printf, 6, 7)));
+static void advise(mst_verdict *v, const mst_step_model *now, const mst_step_model *then, needs what,
+                   const char *change, const char *format, ...)
 {
     va_list args;
-    mst_advice new = {.gain = rows_rate(then) / rows_rate(now), .hardware = what == NEEDS_HARDWARE};
+    mst_advice new = {.gain = model_rate(then) / model_rate(now), .hardware = what == NEEDS_HARDWARE};
     if (!(new.gain >= WORTH) || !isfinite(new.gain))
         return;
     if (v->n_advice == MST_ADVICE_MAX && rank_of(&v->advice[MST_ADVICE_MAX - 1]) >= rank_of(&new))
@@ -182,10 +181,10 @@ static void ask_for(const mst_facts *f, double servers, double workers, char *ou
         snprintf(out, 96, "%.*s -n %.0f", (int)strcspn(l, " "), l, ranks);
 }
 
-static void advise_servers(const mst_facts *f, mst_verdict *v, const model *now)
+void mst_advise_servers(const mst_facts *f, mst_verdict *v, const mst_step_model *now)
 {
     char change[96], started[96] = "";
-    model m = *now;
+    mst_step_model m = *now;
     double servers = fmax(f->figures.n_servers, (double)f->n_servers);
     if (!(servers >= 1) || !(m.server + m.link + m.server_use > 0))
         return;
@@ -224,10 +223,10 @@ static bool cores_left(const mst_facts *f)
     return least >= -0.25 * needed;
 }
 
-static void advise_workers(const mst_facts *f, mst_verdict *v, const model *now)
+void mst_advise_workers(const mst_facts *f, mst_verdict *v, const mst_step_model *now)
 {
     char change[96], started[96];
-    model m = *now;
+    mst_step_model m = *now;
     if (!f->ps && !f->ranks)
         return;
     bool fixed = f->ranks && mst_run_data_option_real(f->run, "global-batch") > 0;
@@ -253,10 +252,10 @@ static void advise_workers(const mst_facts *f, mst_verdict *v, const model *now)
                  "their links have to carry.");
 }
 
-static void advise_batch(const mst_facts *f, mst_verdict *v, const model *now)
+void mst_advise_batch(const mst_facts *f, mst_verdict *v, const mst_step_model *now)
 {
     char change[96];
-    model m = *now;
+    mst_step_model m = *now;
     double more = 4, bytes = f->sparse ? pow(more, SPARSE_POWER) : 1;
     if (!(f->figures.batch >= 1) || now->trips + now->server + now->link + now->server_use < 0.02)
         return;
@@ -280,50 +279,64 @@ static void advise_batch(const mst_facts *f, mst_verdict *v, const model *now)
                   : ", and the model travels a quarter as often");
 }
 
-static void advise_exchange(const mst_facts *f, mst_verdict *v, const model *now)
+void mst_advise_wire(const mst_facts *f, mst_verdict *v, const mst_step_model *now)
+{
+    mst_step_model m = *now;
+    double factor = f->sparse ? 0.65 : 0.5;
+    if ((!f->ps && !f->ranks) || !mst_run_data_option_is(f->run, "wire", "fp32") || !(now->link > 0))
+        return;
+    m.link *= factor;
+    m.link_use *= factor;
+    advise(v, now, &m, NEEDS_NOTHING, "--wire bf16",
+           f->ranks ? "Half the bytes for each gradient; weights keep full precision."
+                    : "Half the bytes for each weight and gradient; servers keep full precision.");
+}
+
+/* Whether workers close a step together. */
+static bool in_sync(const mst_facts *f)
+{
+    return f->ps && !f->ranks && f->lockstep && strcmp(f->figures.mode, "sync") == 0 && f->n_workers > 1;
+}
+
+void mst_advise_async(const mst_facts *f, mst_verdict *v, const mst_step_model *now)
+{
+    mst_step_model m = *now;
+    if (!in_sync(f))
+        return;
+    m.lockstep = false;
+    m.straggle = 0;
+    m.trips /= 2;
+    /* the typical worker does not wait for the slowest: the sum of every worker's own speed */
+    m.server_use = now->server / m.workers;
+    m.link_use = now->link / m.workers;
+    double typical = now->own + now->input + now->disk + now->server + now->link + m.trips;
+    if (f->slowest_ratio > 1.2 && typical > 0)
+        m.rows *= (m.workers - 1 + 1 / f->slowest_ratio) / m.workers;
+    advise(v, now, &m, NEEDS_NOTHING, "--mode async",
+           "No worker waits for a step to close; gradients are somewhat stale.");
+}
+
+void mst_advise_quorum(const mst_facts *f, mst_verdict *v, const mst_step_model *now)
 {
     char change[96];
-    model m = *now;
-    if (!f->ps && !f->ranks)
+    mst_step_model m = *now;
+    if (!in_sync(f) || !(now->straggle > 0) || f->n_workers <= 2)
         return;
-    if (mst_run_data_option_is(f->run, "wire", "fp32") && now->link > 0) {
-        double factor = f->sparse ? 0.65 : 0.5;
-        m.link *= factor;
-        m.link_use *= factor;
-        advise(v, now, &m, NEEDS_NOTHING, "--wire bf16",
-               f->ranks ? "Half the bytes for each gradient; weights keep full precision."
-                        : "Half the bytes for each weight and gradient; servers keep full precision.");
-    }
-    if (f->ranks)
+    m.straggle = 0;
+    m.rows *= (m.workers - 1) / m.workers;
+    snprintf(change, sizeof change, "--quorum %.0f", m.workers - 1);
+    advise(v, now, &m, NEEDS_NOTHING, change,
+           "A step closes without its slowest worker, whose rows are dropped when late.");
+}
+
+void mst_advise_pipeline(const mst_facts *f, mst_verdict *v, const mst_step_model *now)
+{
+    mst_step_model m = *now;
+    if (!f->ps || f->ranks || f->lockstep || !(mst_run_data_option_real(f->run, "pipeline") < 1))
         return;
-    m = *now;
-    if (f->lockstep && strcmp(f->figures.mode, "sync") == 0 && f->n_workers > 1) {
-        m.lockstep = false;
-        m.straggle = 0;
-        m.trips /= 2;
-        /* the typical worker no longer waits for the slowest: the sum of everybody's own speed */
-        m.server_use = now->server / m.workers;
-        m.link_use = now->link / m.workers;
-        double typical = now->own + now->input + now->disk + now->server + now->link + m.trips;
-        if (f->slowest_ratio > 1.2 && typical > 0)
-            m.rows *= (m.workers - 1 + 1 / f->slowest_ratio) / m.workers;
-        advise(v, now, &m, NEEDS_NOTHING, "--mode async",
-               "Nobody waits for a step to close; gradients are somewhat stale.");
-        m = *now;
-        if (now->straggle > 0 && f->n_workers > 2) {
-            m.straggle = 0;
-            m.rows *= (m.workers - 1) / m.workers;
-            snprintf(change, sizeof change, "--quorum %.0f", m.workers - 1);
-            advise(v, now, &m, NEEDS_NOTHING, change,
-                   "A step closes without its slowest worker, whose rows are dropped when late.");
-        }
-    }
-    m = *now;
-    if (!f->lockstep && mst_run_data_option_real(f->run, "pipeline") < 1) {
-        m.in_flight = 3;
-        advise(v, now, &m, NEEDS_NOTHING, "--pipeline 2",
-               "Requests in flight while the worker computes hide the round trips.");
-    }
+    m.in_flight = 3;
+    advise(v, now, &m, NEEDS_NOTHING, "--pipeline 2",
+           "Requests in flight while the worker computes hide the round trips.");
 }
 
 /* Workers on the host of the first. */
@@ -382,15 +395,15 @@ static double own_on(const mst_facts *f, const mst_verdict *v, double others, do
     return fmin(now, fmax(w->ran / threads + turns, all / each));
 }
 
-static void set_own(const mst_verdict *v, model *m, double share)
+static void set_own(const mst_verdict *v, mst_step_model *m, double share)
 {
     if (mst_verdict_own(v) > 0)
         m->own *= share / mst_verdict_own(v);
 }
 
-static void advise_cache(const mst_facts *f, mst_verdict *v, const model *now)
+void mst_advise_cache(const mst_facts *f, mst_verdict *v, const mst_step_model *now)
 {
-    model m = *now;
+    mst_step_model m = *now;
     if (!f->parses || f->pipe != NULL || f->n_workers == 0)
         return;
     m.input *= CACHED;
@@ -401,14 +414,15 @@ static void advise_cache(const mst_facts *f, mst_verdict *v, const model *now)
     }
     advise(v, now, &m, NEEDS_NOTHING, "--cache",
            "The data is parsed once into a binary cache and mapped from then on%s.",
-           f->cores_full && f->parsing >= OTHERS ? ", and the cores that parsing takes are free to train"
-                                                 : "");
+           f->cores_full && f->parsing >= MST_VERDICT_OTHERS
+               ? ", and the cores that parsing takes are free to train"
+               : "");
 }
 
-static void advise_room(const mst_facts *f, mst_verdict *v, const model *now)
+void mst_advise_others(const mst_facts *f, mst_verdict *v, const mst_step_model *now)
 {
-    model m = *now;
-    if (f->guest == NULL || !(f->others >= OTHERS * f->guest->cores) || !all_beside(f, f->guest))
+    mst_step_model m = *now;
+    if (!mst_facts_has_guests(f) || !all_beside(f, f->guest))
         return;
     set_own(v, &m, own_on(f, v, 0, 1));
     const mst_party *w = &f->workers[0];
@@ -467,33 +481,37 @@ static double stays(const mst_facts *f, const char *option, const mst_events *ev
     return (events->all - events->during + floor(events->during / RARER)) / events->all;
 }
 
-static void advise_rarer(const mst_facts *f, mst_verdict *v, const model *now)
+void mst_advise_evaluations(const mst_facts *f, mst_verdict *v, const mst_step_model *now)
 {
     char change[96], value[48];
-    model m = *now;
+    mst_step_model m = *now;
     m.evaluation *= stays(f, "eval-every", &f->evaluations);
-    if (rarer(f, "eval-every", &f->evaluations, value)) {
-        snprintf(change, sizeof change, "--eval-every %s", value);
-        advise(
-            v, now, &m, NEEDS_NOTHING, change,
-            "Evaluate a quarter as often, or on fewer rows (--eval-rows): rows per second, evaluations and "
-            "saving included.");
-    }
-    m = *now;
+    if (!rarer(f, "eval-every", &f->evaluations, value))
+        return;
+    snprintf(change, sizeof change, "--eval-every %s", value);
+    advise(v, now, &m, NEEDS_NOTHING, change,
+           "Evaluate a quarter as often, or on fewer rows (--eval-rows): rows per second, evaluations and "
+           "saving included.");
+}
+
+void mst_advise_saves(const mst_facts *f, mst_verdict *v, const mst_step_model *now)
+{
+    char change[96], value[48];
+    mst_step_model m = *now;
     m.saving *= stays(f, "checkpoint-every", &f->saves);
-    if (rarer(f, "checkpoint-every", &f->saves, value)) {
-        snprintf(change, sizeof change, "--checkpoint-every %s", value);
-        advise(v, now, &m, NEEDS_NOTHING, change,
-               "Save a quarter as often: rows per second, evaluations and saving included.");
-    }
+    if (!rarer(f, "checkpoint-every", &f->saves, value))
+        return;
+    snprintf(change, sizeof change, "--checkpoint-every %s", value);
+    advise(v, now, &m, NEEDS_NOTHING, change,
+           "Save a quarter as often: rows per second, evaluations and saving included.");
 }
 
 /* ---- the rest ---- */
 
-static void advise_threads(const mst_facts *f, mst_verdict *v, const model *now)
+void mst_advise_threads(const mst_facts *f, mst_verdict *v, const mst_step_model *now)
 {
     char change[96];
-    model m = *now;
+    mst_step_model m = *now;
     if (f->n_workers == 0 || f->ps)
         return;
     double cores = f->workers[0].cores, threads = f->figures.n_threads, limit = limit_of(f);
@@ -516,9 +534,10 @@ static void advise_threads(const mst_facts *f, mst_verdict *v, const model *now)
     }
 }
 
-static void advise_disk(mst_verdict *v, const model *now)
+void mst_advise_disk(const mst_facts *f, mst_verdict *v, const mst_step_model *now)
 {
-    model m = *now;
+    mst_step_model m = *now;
+    (void)f;
     if (now->disk <= 0.05)
         return;
     m.disk = 0;
@@ -528,15 +547,11 @@ static void advise_disk(mst_verdict *v, const model *now)
 
 void mst_verdict_advise(const mst_facts *f, mst_verdict *v)
 {
-    model now = today(f, v);
+    mst_step_model now = model_today(f, v);
     v->n_advice = 0;
-    advise_servers(f, v, &now);
-    advise_workers(f, v, &now);
-    advise_batch(f, v, &now);
-    advise_exchange(f, v, &now);
-    advise_cache(f, v, &now);
-    advise_room(f, v, &now);
-    advise_rarer(f, v, &now);
-    advise_threads(f, v, &now);
-    advise_disk(v, &now);
+    for (int k = 0; k < MST_BOTTLENECKS; k++) {
+        const mst_cause *cause = mst_cause_of((mst_bottleneck)k);
+        for (size_t i = 0; i < sizeof cause->advice / sizeof *cause->advice && cause->advice[i] != NULL; i++)
+            cause->advice[i](f, v, &now);
+    }
 }

@@ -114,7 +114,7 @@ repeats: 2
 Y
 expect 0 sweep small.yaml
 has "Lowest loss: "
-has "muster train a.cache"
+has "train a.cache"
 has sweeps/small/report.html
 only sweeps/small .lock logs report.csv report.html report.md runs runs.csv sweep.json
 same "runs" "$(ls sweeps/small/runs | wc -l)" 16

@@ -1,0 +1,384 @@
+/* The table of causes: what each is called, its evidence, its sentence, and the advice against it. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/figure.h"
+#include "report/verdict_impl.h"
+
+#define SHOWN_SHARE   0.02 /* of a worker's time, in the evidence */
+#define WORTH_A_WORD  0.05 /* of it, in the sentence */
+#define CORES_LACK    0.15 /* of it, before the sentence is about waiting for a core */
+#define HOST_TEXT     224
+#define SENTENCE_SIZE (sizeof((mst_verdict *)NULL)->sentence)
+
+/* ---- evidence ---- */
+
+static void evidence_add(mst_verdict *v, double value, const char *unit, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+static void evidence_add(mst_verdict *v, double value, const char *unit, const char *format, ...)
+{
+    va_list args;
+    if (isnan(value) || v->n_evidence == MST_EVIDENCE_MAX)
+        return;
+    mst_evidence *e = &v->evidence[v->n_evidence++];
+    va_start(args, format);
+    vsnprintf(e->what, sizeof e->what, format, args);
+    va_end(args);
+    e->value = value;
+    snprintf(e->unit, sizeof e->unit, "%s", unit);
+}
+
+/* "the host of worker-1"; of a process that is alone: "the host". */
+static const char *host_of(const mst_facts *f, const mst_party *p, char out[HOST_TEXT])
+{
+    bool alone = mst_facts_alone(f);
+    snprintf(out, HOST_TEXT, "the host%s%s", alone ? "" : " of ", alone ? "" : p->name);
+    return out;
+}
+
+static void link_evidence(mst_verdict *v, double use, const mst_party *p)
+{
+    char speed[MST_FIGURE_SIZE];
+    evidence_add(v, use, "share", "use of the link of %s (%s)", p->name,
+                 mst_figure_bits(p->link_bytes, speed));
+}
+
+static void server_network_evidence(const mst_facts *f, mst_verdict *v)
+{
+    if (!isnan(f->server_link))
+        link_evidence(v, f->server_link, &f->servers[f->linked_server]);
+}
+
+static void worker_network_evidence(const mst_facts *f, mst_verdict *v)
+{
+    if (!isnan(f->worker_link))
+        link_evidence(v, f->worker_link, &f->workers[f->linked_worker]);
+    evidence_add(v, f->bytes_per_step > 0 ? f->bytes_per_step : NAN, "bytes",
+                 "messages of a step of one %s, both ways", mst_facts_noun(f));
+}
+
+static void server_cpu_evidence(const mst_facts *f, mst_verdict *v)
+{
+    if (f->n_servers > 0)
+        evidence_add(v, f->server_busy, "share", "busy share of %s", f->servers[f->busiest_server].name);
+}
+
+static void compute_evidence(const mst_facts *f, mst_verdict *v)
+{
+    char host[HOST_TEXT];
+    if (f->n_workers == 0)
+        return;
+    const mst_party *w = &f->workers[f->slowest];
+    evidence_add(v, w->host_busy, "share", "CPU use of %s, all cores", host_of(f, w, host));
+    evidence_add(v, w->busiest, "share", "busiest core of %s", host_of(f, w, host));
+}
+
+static void disk_evidence(const mst_facts *f, mst_verdict *v)
+{
+    if (f->n_workers > 0 && f->workers[f->slowest].read_rate >= MST_VERDICT_READ_RATE)
+        evidence_add(v, f->workers[f->slowest].read_rate, "bytes/s", "read from disks by %s",
+                     f->workers[f->slowest].name);
+}
+
+static void stragglers_evidence(const mst_facts *f, mst_verdict *v)
+{
+    if (f->n_workers > 1)
+        evidence_add(v, f->slowest_ratio, "ratio", "own work per step of the slowest %s (%s) over the median",
+                     mst_facts_noun(f), f->workers[f->slowest].name);
+    if (f->held >= MST_VERDICT_HELD && f->n_workers > 0)
+        evidence_add(v, f->held, "share", "time that steps were held open for %s alone",
+                     f->workers[f->held_worker].name);
+}
+
+static void synchronisation_evidence(const mst_facts *f, mst_verdict *v)
+{
+    bool alone = mst_facts_alone(f);
+    evidence_add(v, f->step_s > 0 ? f->step_s : NAN, "s", "wall time of a step%s%s", alone ? "" : " of one ",
+                 alone ? "" : mst_facts_noun(f));
+}
+
+static void cores_evidence(const mst_facts *f, mst_verdict *v)
+{
+    char host[HOST_TEXT];
+    if (mst_facts_has_guests(f))
+        evidence_add(v, f->others, "cores", "CPU of %s that other programs use", host_of(f, f->guest, host));
+}
+
+/* ---- sentences ---- */
+
+static const char *share_of(const mst_verdict *v, mst_bottleneck kind, char *out)
+{
+    return mst_figure_percent(v->shares[kind], out);
+}
+
+/* The greatest share of another cause, for runs that are balanced. */
+static mst_bottleneck greatest_but(const mst_verdict *v, mst_bottleneck but)
+{
+    mst_bottleneck best = but == MST_BOTTLENECK_COMPUTE ? MST_BOTTLENECK_INPUT : MST_BOTTLENECK_COMPUTE;
+    for (int k = 0; k < MST_BOTTLENECKS; k++)
+        if (k != (int)but && v->shares[k] > v->shares[best])
+            best = (mst_bottleneck)k;
+    return best;
+}
+
+static void none_sentence(const mst_facts *f, mst_verdict *v)
+{
+    char first[MST_FIGURE_SIZE], second[MST_FIGURE_SIZE];
+    mst_bottleneck a = greatest_but(v, MST_BOTTLENECK_NONE), b = greatest_but(v, a);
+    snprintf(v->sentence, SENTENCE_SIZE,
+             "Nothing dominates: the greatest shares of a %s's time are %s (%s) and %s (%s).",
+             mst_facts_noun(f), mst_bottleneck_title(a), share_of(v, a, first), mst_bottleneck_title(b),
+             share_of(v, b, second));
+}
+
+/* Parts of own work that tables count in columns of their own. */
+static const char *included_parts(const mst_facts *f, const mst_verdict *v)
+{
+    double more = f->own - f->typical[MST_COST_READ] - f->typical[MST_COST_COMPUTE];
+    return more >= fmax(WORTH_A_WORD, 0.1 * v->shares[MST_BOTTLENECK_COMPUTE])
+               ? " (preparing rows, sending and applying included)"
+               : "";
+}
+
+/* When threads wait for a core, if it is in both: in own work, and while they wait for others. */
+static const char *core_parts(const mst_verdict *v, char out[120])
+{
+    char own[MST_FIGURE_SIZE], other[MST_FIGURE_SIZE];
+    double waiting = v->shares[MST_BOTTLENECK_CORES] - v->core_wait_own;
+    *out = '\0';
+    if (v->core_wait_own >= WORTH_A_WORD && waiting >= WORTH_A_WORD)
+        snprintf(out, 120, " (%s in their own work, %s while they wait for others)",
+                 mst_figure_percent(v->core_wait_own, own), mst_figure_percent(waiting, other));
+    return out;
+}
+
+static const char *core_words(const mst_verdict *v, char out[120])
+{
+    char share[MST_FIGURE_SIZE];
+    *out = '\0';
+    if (v->shares[MST_BOTTLENECK_CORES] >= WORTH_A_WORD)
+        snprintf(out, 120, ", waiting for a core %s", share_of(v, MST_BOTTLENECK_CORES, share));
+    return out;
+}
+
+static void compute_sentence(const mst_facts *f, mst_verdict *v)
+{
+    char share[MST_FIGURE_SIZE], core[MST_FIGURE_SIZE], busy[MST_FIGURE_SIZE], host[HOST_TEXT], parts[120];
+    char cpu[HOST_TEXT + 80] = "";
+    const mst_party *w = &f->workers[f->slowest];
+    const char *noun = mst_facts_noun(f);
+    share_of(v, MST_BOTTLENECK_COMPUTE, share);
+    if (w->host_busy >= 0)
+        snprintf(cpu, sizeof cpu, "; the CPU of %s is used %s", host_of(f, w, host),
+                 mst_figure_percent(w->host_busy, busy));
+    if (v->shares[MST_BOTTLENECK_CORES] >= CORES_LACK)
+        snprintf(v->sentence, SENTENCE_SIZE,
+                 "Cores are the bottleneck: %ss compute %s of their time%s and wait for a core %s of it%s%s.",
+                 noun, share, included_parts(f, v), share_of(v, MST_BOTTLENECK_CORES, core),
+                 core_parts(v, parts), cpu);
+    else
+        snprintf(v->sentence, SENTENCE_SIZE, "Computing is the bottleneck: it takes %s of a %s's time%s%s%s.",
+                 share, noun, included_parts(f, v), core_words(v, parts), cpu);
+}
+
+static void network_sentence(const mst_facts *f, mst_verdict *v)
+{
+    char share[MST_FIGURE_SIZE], number[MST_FIGURE_SIZE];
+    double use = v->kind == MST_BOTTLENECK_SERVER_NETWORK ? f->server_link : f->worker_link;
+    const char *everyone = f->ranks ? "the ranks" : "the workers";
+    bool known = !isnan(use);
+    snprintf(v->sentence, SENTENCE_SIZE,
+             "The network at %s is the bottleneck: %ss wait %s of their time, and %s %s.",
+             v->process[0] != '\0' ? v->process : everyone, mst_facts_noun(f), share_of(v, v->kind, share),
+             known ? "its link is used" : "a step moves",
+             known ? mst_figure_percent(use, number) : mst_figure_bytes(f->bytes_per_step, number));
+}
+
+static void server_cpu_sentence(const mst_facts *f, mst_verdict *v)
+{
+    char share[MST_FIGURE_SIZE], busy[MST_FIGURE_SIZE];
+    snprintf(v->sentence, SENTENCE_SIZE,
+             "The CPU of %s is the bottleneck: it is busy %s, and workers wait %s for it.", v->process,
+             mst_figure_percent(f->server_busy, busy), share_of(v, v->kind, share));
+}
+
+static void input_sentence(const mst_facts *f, mst_verdict *v)
+{
+    char share[MST_FIGURE_SIZE];
+    snprintf(v->sentence, SENTENCE_SIZE,
+             "Input is the bottleneck: training waits for rows %s%.256s %s of the time%s.",
+             f->pipe != NULL   ? "from "
+             : f->source_waits ? "to be read"
+                               : "to be parsed",
+             f->pipe != NULL ? f->pipe : "", share_of(v, v->kind, share),
+             f->pipe != NULL && f->source_waits ? ", since the program that writes them is slow" : "");
+}
+
+static void disk_sentence(const mst_facts *f, mst_verdict *v)
+{
+    char share[MST_FIGURE_SIZE];
+    (void)f;
+    snprintf(v->sentence, SENTENCE_SIZE, "The disk is the bottleneck: training waits for it %s of the time.",
+             share_of(v, v->kind, share));
+}
+
+static void stragglers_sentence(const mst_facts *f, mst_verdict *v)
+{
+    char share[MST_FIGURE_SIZE];
+    share_of(v, v->kind, share);
+    if (mst_facts_is_held(f))
+        snprintf(v->sentence, SENTENCE_SIZE,
+                 "%s is the bottleneck: the others wait for it alone %s of the time.", v->process, share);
+    else
+        snprintf(v->sentence, SENTENCE_SIZE,
+                 "%s is the bottleneck: its steps take %.2f times as long as the median %s's, and the others "
+                 "wait for it %s of the time.",
+                 v->process[0] != '\0' ? v->process : "A slow worker", f->slowest_ratio, mst_facts_noun(f),
+                 share);
+}
+
+static void synchronisation_sentence(const mst_facts *f, mst_verdict *v)
+{
+    char share[MST_FIGURE_SIZE], step[MST_FIGURE_SIZE];
+    snprintf(v->sentence, SENTENCE_SIZE,
+             "Synchronisation is the bottleneck: %s of a %s's time goes into round trips and barriers, not "
+             "into bytes or work; a step takes %s.",
+             share_of(v, v->kind, share), mst_facts_noun(f), mst_figure_seconds(f->step_s, step));
+}
+
+static void evaluation_sentence(const mst_facts *f, mst_verdict *v)
+{
+    char share[MST_FIGURE_SIZE];
+    (void)f;
+    snprintf(v->sentence, SENTENCE_SIZE, "Evaluation is the bottleneck: it takes %s of the time.",
+             share_of(v, v->kind, share));
+}
+
+/* ---- the table ---- */
+
+static const mst_cause causes[MST_BOTTLENECKS + 1] = {
+    [MST_BOTTLENECK_COMPUTE] = {.name = "compute",
+                                .title = "computing",
+                                .evidence = compute_evidence,
+                                .sentence = compute_sentence,
+                                .advice = {mst_advise_workers, mst_advise_threads}},
+    [MST_BOTTLENECK_SERVER_NETWORK] = {.name = "server-network",
+                                       .title = "network at the servers",
+                                       .evidence = server_network_evidence,
+                                       .sentence = network_sentence,
+                                       .advice = {mst_advise_servers}},
+    [MST_BOTTLENECK_WORKER_NETWORK] = {.name = "worker-network",
+                                       .title = "network at the workers",
+                                       .evidence = worker_network_evidence,
+                                       .sentence = network_sentence,
+                                       .advice = {mst_advise_wire}},
+    /* more servers, as for their network */
+    [MST_BOTTLENECK_SERVER_CPU] = {.name = "server-cpu",
+                                   .title = "work of the servers",
+                                   .evidence = server_cpu_evidence,
+                                   .sentence = server_cpu_sentence},
+    [MST_BOTTLENECK_INPUT] = {.name = "input",
+                              .title = "parsing of input",
+                              .sentence = input_sentence,
+                              .advice = {mst_advise_cache}},
+    [MST_BOTTLENECK_DISK] = {.name = "disk",
+                             .title = "disk",
+                             .evidence = disk_evidence,
+                             .sentence = disk_sentence,
+                             .advice = {mst_advise_disk, mst_advise_saves}},
+    [MST_BOTTLENECK_STRAGGLERS] = {.name = "stragglers",
+                                   .title = "slow workers",
+                                   .evidence = stragglers_evidence,
+                                   .sentence = stragglers_sentence,
+                                   .advice = {mst_advise_quorum}},
+    [MST_BOTTLENECK_SYNCHRONISATION] = {.name = "synchronisation",
+                                        .title = "round trips and barriers",
+                                        .evidence = synchronisation_evidence,
+                                        .sentence = synchronisation_sentence,
+                                        .advice = {mst_advise_batch, mst_advise_async, mst_advise_pipeline}},
+    [MST_BOTTLENECK_EVALUATION] = {.name = "evaluation",
+                                   .title = "evaluation",
+                                   .sentence = evaluation_sentence,
+                                   .advice = {mst_advise_evaluations}},
+    /* never the bottleneck itself: compute stands for both */
+    [MST_BOTTLENECK_CORES] = {.name = "cores",
+                              .title = "waiting for a core",
+                              .evidence = cores_evidence,
+                              .advice = {mst_advise_others}},
+    [MST_BOTTLENECK_NONE] = {.name = "none", .title = "nothing in particular", .sentence = none_sentence},
+};
+
+const mst_cause *mst_cause_of(mst_bottleneck kind)
+{
+    return &causes[kind];
+}
+
+const char *mst_bottleneck_name(mst_bottleneck kind)
+{
+    return causes[kind].name;
+}
+
+const char *mst_bottleneck_title(mst_bottleneck kind)
+{
+    return causes[kind].title;
+}
+
+json_t *mst_causes_json(void)
+{
+    json_t *list = json_array();
+    for (int k = 0; k < MST_BOTTLENECKS; k++)
+        json_array_append_new(list, json_pack("[s, s]", causes[k].name, causes[k].title));
+    return list;
+}
+
+/* ---- explaining ---- */
+
+static void explain_evidence(const mst_facts *f, mst_verdict *v)
+{
+    char since[64] = "", step[MST_FIGURE_SIZE];
+    const char *noun = mst_facts_noun(f);
+    if (!isnan(f->since))
+        snprintf(since, sizeof since, ", after step %s", mst_figure_count(f->since_step, step));
+    evidence_add(v, f->rows_per_s > 0 ? f->rows_per_s : NAN, "rows/s",
+                 "rows per second, all %ss, evaluations and saving included%s", noun, since);
+    for (int k = 0; k < MST_BOTTLENECKS; k++)
+        if (v->shares[k] >= SHOWN_SHARE)
+            evidence_add(v, v->shares[k], "share", "share of a %s's time: %s", noun, causes[k].title);
+    for (int k = 0; k < MST_BOTTLENECKS; k++)
+        if (causes[k].evidence != NULL)
+            causes[k].evidence(f, v);
+}
+
+/* Parsing that has cores which training lacks. */
+static void explain_parsing(const mst_facts *f, mst_verdict *v)
+{
+    size_t n = strlen(v->sentence);
+    double all = f->parsing + f->training;
+    if (f->parses && f->cores_full && !f->source_waits && f->parsing > f->training)
+        snprintf(v->sentence + n, SENTENCE_SIZE - n,
+                 " Parsing uses %.2f of the %.2f cores that the process gets.", f->parsing, all);
+}
+
+/* Other programs on a host make every figure doubtful: the sentence ends with them. */
+static void explain_others(const mst_facts *f, mst_verdict *v)
+{
+    size_t n = strlen(v->sentence);
+    char host[HOST_TEXT];
+    if (mst_facts_has_guests(f))
+        snprintf(v->sentence + n, SENTENCE_SIZE - n, " Other programs use %.1f of the %.0f cores of %s%s.",
+                 f->others, f->guest->cores, host_of(f, f->guest, host),
+                 v->kind == MST_BOTTLENECK_INPUT && f->source_waits ? "" : ", which slows it down");
+}
+
+void mst_verdict_explain(const mst_facts *f, const mst_places *places, mst_verdict *v)
+{
+    const mst_party *p = v->kind != MST_BOTTLENECK_NONE ? places->of[v->kind] : NULL;
+    if (p != NULL)
+        snprintf(v->process, sizeof v->process, "%s", p->name);
+    explain_evidence(f, v);
+    causes[v->kind].sentence(f, v);
+    explain_parsing(f, v);
+    explain_others(f, v);
+}
