@@ -55,6 +55,11 @@ only() {
   same "files in $folder" "$(ls -A "$folder" | tr '\n' ' ')" "$(printf '%s\n' "$@" | sort | sed '/^$/d' | tr '\n' ' ')"
 }
 
+# figure NAME: of the last --json output.
+figure() {
+  sed -n "s/^ *\"$1\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p" out | head -1
+}
+
 # weights CHECKPOINT: its non-zero weights, to compare models bit for bit.
 weights() {
   "$muster" model export "$1" 2>"$work/err" || fail "model export $1"

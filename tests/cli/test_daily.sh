@@ -2,10 +2,6 @@
 # A resume without work warns, or fails with --fail-if-done.
 . "$(dirname "$0")/common.sh"
 
-# figure NAME: of the last --json output.
-figure() {
-  sed -n "s/^ *\"$1\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p" out | head -1
-}
 says() {
   grep -qF -- "$1" err || fail "not said: $1"
 }

@@ -2,11 +2,6 @@
 # and standard input.
 . "$(dirname "$0")/common.sh"
 
-# figure NAME: of the last --json output.
-figure() {
-  sed -n "s/^ *\"$1\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p" out | head -1
-}
-
 # near A B TOLERANCE
 near() {
   awk -v a="$1" -v b="$2" -v t="$3" 'BEGIN { d = a - b; exit !(d <= t && -d <= t) }' || fail "$1 is not near $2"

@@ -6,11 +6,6 @@ near() {
   awk -v a="$1" -v b="$2" -v t="$3" 'BEGIN { d = a - b; exit !(d <= t && -d <= t) }' || fail "$1 is not near $2"
 }
 
-# figure NAME: of the last --json output.
-figure() {
-  sed -n "s/^ *\"$1\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p" out | head -1
-}
-
 # json FILE EXPRESSION: a Python expression about the parsed file d; without Python, only that the file is there.
 json() {
   [ -s "$1" ] || fail "$1 is empty"

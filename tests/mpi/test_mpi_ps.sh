@@ -6,10 +6,6 @@
 "$muster" data gen criteo --rows 500 --first-row 1000000 --features 200000 --out t.cache >gen.log 2>&1
 options="c.cache --test t.cache --optimizer adagrad --seed 5 --quiet"
 
-# figure NAME: of a summary in JSON.
-figure() {
-  sed -n "s/^ *\"$1\": \([^,]*\),\{0,1\}\$/\1/p" out | head -n 1
-}
 expect 0 train $options --global-batch 240 --epochs 2 --run local --json
 local_loss=$(figure test_loss)
 [ -n "$local_loss" ] || fail "no test loss in the summary of local"

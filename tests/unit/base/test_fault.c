@@ -20,22 +20,9 @@
 
 #include "base/fault.h"
 #include "base/file.h"
+#include "temp_folder.h"
 
 #define SIZE ((size_t)1 << 20)
-
-static char folder[] = "/tmp/muster-fault-XXXXXX";
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) == NULL || chdir(folder) != 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    return mst_remove_tree(folder) != MST_OK;
-}
 
 static void write_file(const char *path, int byte, size_t size)
 {
@@ -214,5 +201,5 @@ int main(void)
         cmocka_unit_test(test_replaced),  cmocka_unit_test(test_guard),
         cmocka_unit_test(test_elsewhere), cmocka_unit_test(test_handlers_restored),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, enter_folder, remove_folder);
 }

@@ -25,20 +25,7 @@
 #include "data/cache_file.h"
 #include "data/feed.h"
 #include "data/gen.h"
-
-static char folder[] = "/tmp/muster-cache-XXXXXX";
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) == NULL;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    return mst_remove_tree(folder) != MST_OK;
-}
+#include "temp_folder.h"
 
 /* The path of a file in the folder; lives as long as the program. */
 static const char *in_folder(const char *name)

@@ -14,20 +14,7 @@
 #include "base/file.h"
 #include "data/cache.h"
 #include "data/fingerprint.h"
-
-static char folder[] = "/tmp/muster-fingerprint-XXXXXX";
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) == NULL || chdir(folder) != 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    return mst_remove_tree(folder) != MST_OK;
-}
+#include "temp_folder.h"
 
 static mst_fingerprint of(const char *pattern)
 {
@@ -142,5 +129,5 @@ int main(void)
         cmocka_unit_test(test_text),    cmocka_unit_test(test_caches),        cmocka_unit_test(test_folders),
         cmocka_unit_test(test_unknown), cmocka_unit_test(test_damaged_cache),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, enter_folder, remove_folder);
 }

@@ -15,20 +15,7 @@
 #include "base/crc.h"
 #include "base/file.h"
 #include "data/gen.h"
-
-static char folder[] = "/tmp/muster-gen-XXXXXX";
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) == NULL;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    return mst_remove_tree(folder) != MST_OK;
-}
+#include "temp_folder.h"
 
 /* A checksum of the rows' contents, however they are cut into chunks. */
 typedef struct sum {

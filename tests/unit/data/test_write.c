@@ -17,20 +17,7 @@
 #include "base/rng.h"
 #include "data/gen.h"
 #include "data/write.h"
-
-static char folder[] = "/tmp/muster-write-XXXXXX";
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) == NULL;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    return mst_remove_tree(folder) != MST_OK;
-}
+#include "temp_folder.h"
 
 static void numbers_are_short_and_exact(void **state)
 {

@@ -15,6 +15,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "data/format.h"
+#include "temp_folder.h"
 
 typedef struct parsed {
     mst_chunk_builder b;
@@ -75,27 +76,12 @@ static inline const char *row_text(const mst_chunk_builder *b, size_t row)
 
 /* ---- files ---- */
 
-static char test_folder[64];
-
-static inline int make_folder(void **state)
-{
-    (void)state;
-    strcpy(test_folder, "/tmp/muster-test-XXXXXX");
-    return mkdtemp(test_folder) == NULL;
-}
-
-static inline int remove_folder(void **state)
-{
-    (void)state;
-    return mst_remove_tree(test_folder) != MST_OK;
-}
-
 static inline const char *in_folder(const char *name)
 {
     static char paths[4][128];
     static int next;
     char *path = paths[next++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", test_folder, name);
+    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
     return path;
 }
 

@@ -39,6 +39,18 @@ static int64_t error_at(mst_job_clock *worker, mst_job_clock *coordinator, uint6
     return (int64_t)(mst_job_clock_at(worker, at_ns) - mst_job_clock_at(coordinator, at_ns));
 }
 
+static void clocks_init(mst_job_clock *coordinator, mst_job_clock *worker)
+{
+    mst_job_clock_init(coordinator, true);
+    mst_job_clock_init(worker, false);
+}
+
+static void clocks_fini(mst_job_clock *coordinator, mst_job_clock *worker)
+{
+    mst_job_clock_fini(worker);
+    mst_job_clock_fini(coordinator);
+}
+
 static void test_one_host_has_one_clock(void **state)
 {
     mst_job_clock coordinator, worker;
@@ -62,8 +74,7 @@ static void test_one_host_has_one_clock(void **state)
     clock_gettime(CLOCK_REALTIME, &now);
     assert_true(mst_job_clock_began(&worker) / MST_S <= (uint64_t)now.tv_sec);
     assert_true(mst_job_clock_began(&worker) / MST_S + 3600 > (uint64_t)now.tv_sec);
-    mst_job_clock_fini(&worker);
-    mst_job_clock_fini(&coordinator);
+    clocks_fini(&coordinator, &worker);
 }
 
 /* A cloned host has the id of the one it was cloned from, and a clock of its own. */
@@ -72,8 +83,7 @@ static void test_the_same_id_is_not_enough(void **state)
     mst_job_clock coordinator, worker;
     uint8_t answer[MST_CLOCK_ANSWER];
     (void)state;
-    mst_job_clock_init(&coordinator, true);
-    mst_job_clock_init(&worker, false);
+    clocks_init(&coordinator, &worker);
     for (unsigned i = 0; i < MST_CLOCK_ANSWERS; i++) {
         uint64_t asked = mst_now_ns();
         assert_false(mst_job_clock_known(&worker));
@@ -83,8 +93,7 @@ static void test_the_same_id_is_not_enough(void **state)
     }
     assert_true(mst_job_clock_known(&worker));
     assert_int_equal(error_at(&worker, &coordinator, mst_now_ns()), 0);
-    mst_job_clock_fini(&worker);
-    mst_job_clock_fini(&coordinator);
+    clocks_fini(&coordinator, &worker);
 }
 
 static void test_the_fastest_ways_count(void **state)
@@ -92,8 +101,7 @@ static void test_the_fastest_ways_count(void **state)
     mst_job_clock coordinator, worker;
     uint8_t answer[MST_CLOCK_ANSWER];
     (void)state;
-    mst_job_clock_init(&coordinator, true);
-    mst_job_clock_init(&worker, false);
+    clocks_init(&coordinator, &worker);
     for (unsigned i = 0; i < MST_CLOCK_ANSWERS; i++) {
         /* a busy coordinator looks at its clock 30 ms late, all but once */
         uint64_t late = i == 5 ? 120000 : 30 * MST_MS, asked = mst_now_ns();
@@ -105,8 +113,7 @@ static void test_the_fastest_ways_count(void **state)
     assert_true(mst_job_clock_known(&worker));
     assert_true(llabs(mst_job_clock_wall_offset(&worker) - AHEAD) < 3600 * (int64_t)MST_S);
     assert_int_equal(mst_job_clock_began(&worker), mst_job_clock_began(&coordinator) + (uint64_t)AHEAD);
-    mst_job_clock_fini(&worker);
-    mst_job_clock_fini(&coordinator);
+    clocks_fini(&coordinator, &worker);
 }
 
 /* Corrections are spread: what was converted before stays, time never falls, and the error shrinks. */
@@ -116,8 +123,7 @@ static void test_corrections_are_spread(void **state)
     uint8_t answer[MST_CLOCK_ANSWER];
     uint64_t asked, before, last;
     (void)state;
-    mst_job_clock_init(&coordinator, true);
-    mst_job_clock_init(&worker, false);
+    clocks_init(&coordinator, &worker);
     for (unsigned i = 0; i < MST_CLOCK_ANSWERS; i++) { /* 80 ms, all of them on the way there */
         asked = mst_now_ns();
         other_host(&coordinator, asked, 80 * MST_MS, answer);
@@ -145,8 +151,7 @@ static void test_corrections_are_spread(void **state)
     other_host(&coordinator, asked, 3 * MST_MS, answer);
     assert_true(mst_job_clock_receive(&worker, asked, asked + 3 * MST_MS, answer, sizeof answer));
     assert_int_equal(error_at(&worker, &coordinator, mst_now_ns() + 20 * MST_S), 3 * MST_MS / 2);
-    mst_job_clock_fini(&worker);
-    mst_job_clock_fini(&coordinator);
+    clocks_fini(&coordinator, &worker);
 }
 
 /* More corrections than are remembered keep the order. */
@@ -156,8 +161,7 @@ static void test_a_long_history(void **state)
     uint8_t answer[MST_CLOCK_ANSWER];
     uint64_t last = 0;
     (void)state;
-    mst_job_clock_init(&coordinator, true);
-    mst_job_clock_init(&worker, false);
+    clocks_init(&coordinator, &worker);
     for (unsigned i = 0; i < 3 * MST_CLOCK_TURNS; i++) {
         uint64_t asked = mst_now_ns();
         other_host(&coordinator, asked, (i % 2) * 30 * MST_MS, answer); /* contradicts the one before */
@@ -167,8 +171,7 @@ static void test_a_long_history(void **state)
         last = now;
     }
     assert_int_equal(worker.n_turns, MST_CLOCK_TURNS);
-    mst_job_clock_fini(&worker);
-    mst_job_clock_fini(&coordinator);
+    clocks_fini(&coordinator, &worker);
 }
 
 static void test_answers_that_are_refused(void **state)
@@ -176,8 +179,7 @@ static void test_answers_that_are_refused(void **state)
     mst_job_clock coordinator, worker;
     uint8_t answer[MST_CLOCK_ANSWER];
     (void)state;
-    mst_job_clock_init(&coordinator, true);
-    mst_job_clock_init(&worker, false);
+    clocks_init(&coordinator, &worker);
     uint64_t now = mst_now_ns();
     mst_job_clock_answer(&coordinator, answer);
     assert_false(mst_job_clock_receive(&worker, now, now + 1, answer, sizeof answer - 1));
@@ -191,8 +193,7 @@ static void test_answers_that_are_refused(void **state)
     assert_false(mst_job_clock_known(&worker));
     mst_job_clock_answer(NULL, answer); /* nobody watches the coordinator */
     assert_true(mst_job_clock_receive(&worker, now, mst_now_ns(), answer, sizeof answer));
-    mst_job_clock_fini(&worker);
-    mst_job_clock_fini(&coordinator);
+    clocks_fini(&coordinator, &worker);
 }
 
 int main(void)
