@@ -353,11 +353,18 @@ void mst_placement_part(const mst_placement *table, const mst_key_list *list, ui
     *first_key = (uint32_t)low;
 }
 
-void mst_placement_owned(const mst_placement *table, uint32_t server, mst_extent *out, uint32_t *n)
+mst_status mst_placement_owned(const mst_placement *table, uint32_t server, mst_owned *out)
 {
-    *n = 0;
-    for (uint32_t p = 0; p < table->n_partitions; p++)
-        if (table->partitions[p].server == server)
-            out[(*n)++] =
-                (mst_extent){.first = table->partitions[p].first, .count = table->partitions[p].count};
+    mst_extent *extents = mst_calloc(table->n_partitions ? table->n_partitions : 1, sizeof *extents);
+    if (extents == NULL)
+        return mst_fail_memory();
+    *out = (mst_owned){.extents = extents};
+    for (uint32_t i = 0; i < table->n_partitions; i++) {
+        const mst_partition *p = &table->partitions[i];
+        if (p->server != server)
+            continue;
+        extents[out->n++] = (mst_extent){.first = p->first, .count = p->count};
+        out->floats += p->count;
+    }
+    return MST_OK;
 }

@@ -52,8 +52,12 @@ mst_status mst_placement_from_json(mst_placement *table, const json_t *json);
 void mst_placement_part(const mst_placement *table, const mst_key_list *list, uint32_t server,
                         mst_key_list *part, uint32_t *first_key);
 
-/* Floats of the flat vector a server has: partitions in order; *n of them into out (room for n_partitions).
- */
-void mst_placement_owned(const mst_placement *table, uint32_t server, mst_extent *out, uint32_t *n);
+/* Floats of the flat vector that a server owns: its partitions, in order. */
+typedef struct mst_owned {
+    mst_extent *extents; /* the caller frees them */
+    uint32_t n;
+    uint64_t floats; /* their sum */
+} mst_owned;
+mst_status mst_placement_owned(const mst_placement *table, uint32_t server, mst_owned *out);
 
 #endif

@@ -81,7 +81,7 @@ const char *mst_ps_type_name(uint16_t type);
 /* Flags of GONE from a server to the coordinator. */
 #define MST_GONE_SILENT 1u /* the server dropped the worker because it was silent */
 /* Flags of READY. */
-#define MST_READY_WATCHES 1u /* the server has the evaluation list of worker m.count */
+#define MST_READY_EVAL_LIST 1u /* the server has the evaluation list of worker m.count */
 /* Flags of PART. */
 #define MST_PART_ZERO 1u /* no body: m.request floats are zero */
 /* Flags of REPORT. */

@@ -21,16 +21,14 @@
 
 /* ---- the object ---- */
 
-/* The server's floats, with partitions that adjoin joined, so that a range may span them. */
+/* The server's floats, with adjoining partitions joined, so that a range may cover several. */
 static mst_status join_owned(mst_store *self)
 {
     const mst_placement *table = self->options.table;
-    uint32_t n = 0;
-    self->owned = mst_calloc(table->n_partitions ? table->n_partitions : 1, sizeof *self->owned);
-    if (self->owned == NULL)
-        return mst_fail_memory();
-    mst_placement_owned(table, self->options.server, self->owned, &n);
-    for (uint32_t i = 0; i < n; i++) {
+    mst_owned owned;
+    TRY(mst_placement_owned(table, self->options.server, &owned));
+    self->owned = owned.extents;
+    for (uint32_t i = 0; i < owned.n; i++) {
         mst_extent e = self->owned[i], *last = self->n_owned > 0 ? &self->owned[self->n_owned - 1] : NULL;
         if (last != NULL && last->first + last->count == e.first)
             last->count += e.count;
@@ -92,7 +90,7 @@ void mst_store_destroy(mst_store *self)
         mst_free(self->lists[w]);
     }
     mst_free(self->lists);
-    mst_key_list_fini(&self->watched.list);
+    mst_key_list_fini(&self->eval.list);
     mst_store_apply_fini(self);
     mst_free(self->owned);
     mst_free(self->chunks);
@@ -305,7 +303,7 @@ void mst_store_forget(mst_store *self, uint32_t worker)
 
 /* ---- evaluation ---- */
 
-mst_status mst_store_watch(mst_store *self, const mst_message *m, const void *body)
+mst_status mst_store_eval_list(mst_store *self, const mst_message *m, const void *body)
 {
     mst_step_head head;
     mst_message pull = *m;
@@ -316,16 +314,16 @@ mst_status mst_store_watch(mst_store *self, const mst_message *m, const void *bo
     TRY(mst_step_head_decode(&pull, body, &head));
     if (head.part_floats != 0)
         return mst_fail(MST_EINPUT, "a %s that wants its answer in parts", mst_ps_type_name(m->type));
-    return keep_list(self, &self->watched, m->request, &head, (const uint8_t *)body + MST_STEP_HEAD);
+    return keep_list(self, &self->eval, m->request, &head, (const uint8_t *)body + MST_STEP_HEAD);
 }
 
-size_t mst_store_watched_size(const mst_store *self)
+size_t mst_store_eval_size(const mst_store *self)
 {
-    return (size_t)mst_key_list_floats(&self->watched.list, self->options.table->width) * sizeof(float);
+    return (size_t)mst_key_list_floats(&self->eval.list, self->options.table->width) * sizeof(float);
 }
 
-void mst_store_watched(mst_store *self, void *out)
+void mst_store_eval_values(mst_store *self, void *out)
 {
-    const mst_key_list *list = &self->watched.list;
+    const mst_key_list *list = &self->eval.list;
     mst_store_gather(self, list, MST_WIRE_FP32, 0, mst_key_list_range_floats(list), true, out);
 }

@@ -103,8 +103,8 @@ void mst_store_forget(mst_store *self, uint32_t worker);
 
 /* Evaluation: keeps a list (a STEP body with ranges and keys only; flags MST_STEP_PULL or none), and reads
  * its values, as fp32. Without a list the size is 0. */
-mst_status mst_store_watch(mst_store *self, const mst_message *m, const void *body);
-size_t mst_store_watched_size(const mst_store *self);
-void mst_store_watched(mst_store *self, void *out);
+mst_status mst_store_eval_list(mst_store *self, const mst_message *m, const void *body);
+size_t mst_store_eval_size(const mst_store *self);
+void mst_store_eval_values(mst_store *self, void *out);
 
 #endif

@@ -34,8 +34,8 @@ struct mst_store {
     uint64_t key_from, key_to; /* keys of this server */
     mst_extent *owned;         /* floats of this server; adjoining partitions are one */
     uint32_t n_owned;
-    mst_store_list **lists; /* [n_workers] of MST_LISTS, made at a worker's first pull */
-    mst_store_list watched;
+    mst_store_list **lists;    /* [n_workers] of MST_LISTS, made at a worker's first pull */
+    mst_store_list eval;       /* of the chief */
     size_t chunk;              /* floats of a chunk: MST_STORE_CHUNK, at least a key's */
     float *chunks;             /* per thread: one chunk */
     uint32_t *chunk_keys;      /* per thread: chunk / width keys */

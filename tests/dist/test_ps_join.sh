@@ -94,13 +94,13 @@ refusal x 2 'worker 1 has --lr 0.5, the coordinator has 0.1; give all processes 
 said s0 'warning: worker 1 was refused: worker 1 has --lr 0.5'
 refusal x 2 'worker 1 has --optimizer "adam", the coordinator has "sgd"' c.cache --role worker --index 1 --optimizer adam
 refusal x 1 "worker 1 trains on few.cache \\(500 rows, .* was given c.cache \\($rows rows, " few.cache --role worker --index 1
-refusal x 1 'worker 1 has a model with features 300000, the others have 200000' c.cache --features 300000 --role worker --index 1
+refusal x 1 'worker 1 has a model with features 300000, but the other workers have 200000' c.cache --features 300000 --role worker --index 1
 refusal x 1 'index 0 is taken by worker 0' c.cache --role worker --index 0
 refusal x 2 'there is no worker 7|names no worker 7|worker 7' c.cache --role worker --index 7
 refusal x 1 'in use|occupied|already' c.cache --role server --index 0
 { cat good.yaml; echo "  - host2"; } >cluster.yaml
 refusal x 2 'worker 1 has another cluster: workers: 2 here and 3 there' c.cache --role worker --index 1
-refusal x 2 'worker 2 is not in the cluster here, which has 2 workers' c.cache --role worker --index 2
+refusal x 2 'worker 2 is not in the cluster of this server, which has 2 workers' c.cache --role worker --index 2
 cp good.yaml cluster.yaml
 MUSTER_SECRET=0123456789abcdef0123456789abcdef refusal x 2 'secret' c.cache --role worker --index 1
 said s0 'warning: refused .*secret'

@@ -78,7 +78,7 @@ echo "# nothing here" >d0/b.svm
 echo "# nothing here" >d2/b.svm
 apart 1 3 b.svm --format libsvm --features 200000 --shard local --epochs 0 --steps 10 --mode async --run run --start-timeout 20
 ends s0 1
-said s0 'no worker has found any rows'
+said s0 'no worker has any rows'
 
 # ---- bad data on one worker: the job ends, and launch says whose fault it was ----
 rm -rf run

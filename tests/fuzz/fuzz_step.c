@@ -138,12 +138,12 @@ static void step(mst_store *shard, const mst_message *m, uint32_t worker, const 
 
 static void watch(mst_store *shard, const mst_message *m, const uint8_t *body)
 {
-    if (mst_store_watch(shard, m, body) != MST_OK)
+    if (mst_store_eval_list(shard, m, body) != MST_OK)
         return;
-    void *values = malloc(mst_store_watched_size(shard) + 1);
+    void *values = malloc(mst_store_eval_size(shard) + 1);
     if (values == NULL)
         abort();
-    mst_store_watched(shard, values);
+    mst_store_eval_values(shard, values);
     free(values);
 }
 

@@ -206,10 +206,10 @@ static inline void script_step(script *s, uint32_t server, const mst_message *m,
 /* The worker has marked: the watched values leave. */
 static inline void script_values(script *s, uint32_t server, uint32_t cut)
 {
-    size_t size = mst_store_watched_size(s->shards[server]);
+    size_t size = mst_store_eval_size(s->shards[server]);
     s->reply = realloc(s->reply, size + 1);
     if (size > 0)
-        mst_store_watched(s->shards[server], s->reply);
+        mst_store_eval_values(s->shards[server], s->reply);
     s->watched_bytes += size;
     mst_message m = {.type = MST_PS_EVAL_VALUES, .count = cut};
     SCRIPT_MUST(
@@ -244,7 +244,7 @@ static mst_status script_message(void *arg, uint32_t peer, const mst_message *m,
         break;
     case MST_PS_EVAL_LIST:
         s->n_lists++;
-        SCRIPT_MUST(mst_store_watch(s->shards[e->server], m, body));
+        SCRIPT_MUST(mst_store_eval_list(s->shards[e->server], m, body));
         if (s->n_lists == s->n_servers) /* all servers know: time for a cut */
             script_plain(s, MST_PS_CUT, 1, MST_CUT_EVAL, 0);
         break;

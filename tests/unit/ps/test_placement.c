@@ -127,16 +127,18 @@ static void check_parts(const mst_placement *t, const mst_key_list *list)
 
 static void check_owned(const mst_placement *t)
 {
-    mst_extent *out = calloc(t->n_partitions + 1, sizeof *out);
     uint64_t floats = 0;
     for (uint32_t s = 0; s < t->n_servers; s++) {
-        uint32_t n;
-        mst_placement_owned(t, s, out, &n);
-        for (uint32_t i = 0; i < n; i++)
-            floats += out[i].count;
+        mst_owned owned;
+        uint64_t sum = 0;
+        assert_int_equal(mst_placement_owned(t, s, &owned), MST_OK);
+        for (uint32_t i = 0; i < owned.n; i++)
+            sum += owned.extents[i].count;
+        assert_int_equal(sum, owned.floats);
+        floats += sum;
+        mst_free(owned.extents);
     }
     assert_int_equal(floats, t->size);
-    free(out);
 }
 
 /* ---- models ---- */

@@ -518,11 +518,11 @@ static void test_refused(void **state)
     (void)state;
     start(&f, &plain);
     uint32_t cut = f.table.key_starts[1], keys[] = {3, cut - 1, cut};
-    mst_extent owned[16];
-    uint32_t n_owned;
-    mst_placement_owned(&f.table, 0, owned, &n_owned);
-    assert_true(n_owned > 0);
-    uint64_t end = owned[n_owned - 1].first + owned[n_owned - 1].count;
+    mst_owned owned;
+    assert_int_equal(mst_placement_owned(&f.table, 0, &owned), MST_OK);
+    assert_true(owned.n > 0);
+    uint64_t end = owned.extents[owned.n - 1].first + owned.extents[owned.n - 1].count;
+    mst_free(owned.extents);
     mst_key_list list = {.n_keys = 2, .keys = keys, .n_ranges = 1, .ranges = {{end - 2, 2}}};
     uint8_t *body = f.bodies[0];
     mst_message m = make_step(&f, body, 1, NULL, 0, 0, 0, &list, MST_WIRE_FP32);
@@ -582,27 +582,27 @@ static void test_watch(void **state)
     fixture f;
     (void)state;
     start(&f, &plain);
-    assert_int_equal(mst_store_watched_size(f.shard), 0);
+    assert_int_equal(mst_store_eval_size(f.shard), 0);
     draw_list(&f, &f.lists[0], 0, 2);
     mst_message m = make_step(&f, f.bodies[0], 0, NULL, 0, 0, 0, &f.lists[0], MST_WIRE_FP32);
     m.type = MST_PS_EVAL_LIST;
-    assert_int_equal(mst_store_watch(f.shard, &m, f.bodies[0]), MST_OK);
+    assert_int_equal(mst_store_eval_list(f.shard, &m, f.bodies[0]), MST_OK);
     m.flags = 0;
-    assert_int_equal(mst_store_watch(f.shard, &m, f.bodies[0]), MST_OK);
+    assert_int_equal(mst_store_eval_list(f.shard, &m, f.bodies[0]), MST_OK);
     uint64_t n = positions(&f, &f.lists[0], g_at);
-    assert_int_equal(mst_store_watched_size(f.shard), n * sizeof(float));
+    assert_int_equal(mst_store_eval_size(f.shard), n * sizeof(float));
     float *out = malloc(n * sizeof *out);
     assert_non_null(out);
-    mst_store_watched(f.shard, out);
+    mst_store_eval_values(f.shard, out);
     for (uint64_t i = 0; i < n; i++)
         assert_true(out[i] == f.params.w[g_at[i]]);
     free(out);
     m.flags = MST_STEP_PUSH;
-    assert_int_equal(mst_store_watch(f.shard, &m, f.bodies[0]), MST_EINPUT);
+    assert_int_equal(mst_store_eval_list(f.shard, &m, f.bodies[0]), MST_EINPUT);
     assert_string_equal(mst_error_text(), "message EVAL_LIST with flags 0x1, which mean nothing");
     m.flags = 0;
     m.size--;
-    assert_int_equal(mst_store_watch(f.shard, &m, f.bodies[0]), MST_EINPUT);
+    assert_int_equal(mst_store_eval_list(f.shard, &m, f.bodies[0]), MST_EINPUT);
     stop(&f);
 }
 

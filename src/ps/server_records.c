@@ -1,5 +1,4 @@
-/* What the processes of a job write about themselves, on its way to the coordinator; contract in
- * server_impl.h. */
+/* Records of the processes of a job; contract in server_records.h. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,61 +8,61 @@
 #include "observe/trace_file.h"
 #include "ps/server_impl.h"
 
-#define LOG_NS      (1 * MST_S)   /* between looks */
-#define BYTES_NS    (50 * MST_MS) /* how far the spans' bytes lag behind at most */
-#define FAREWELL_NS (2 * MST_S)
+#define RECORDS_NS (1 * MST_S)
+#define BYTES_NS   (50 * MST_MS) /* the longest delay of the bytes in spans */
+#define LAST_NS    (2 * MST_S)
 
-mst_status mst_server_hear_log(mst_server *s, uint32_t peer, const mst_message *m, const void *body)
+mst_status mst_records_take(mst_server *s, uint32_t peer, const mst_message *m, const void *body)
 {
     char name[MST_PROCESS_NAME];
     mst_record record;
-    if (s->co == NULL || peer >= s->peer_capacity || s->peers[peer].kind == MST_PEER_STRANGER)
-        return mst_fail(MST_EPEER, "LOG, which is for the coordinator");
-    snprintf(name, sizeof name, "%s-%" PRIu32, s->peers[peer].kind == MST_PEER_WORKER ? "worker" : "server",
-             s->peers[peer].index);
+    if (s->co == NULL || peer >= s->peers.capacity || s->peers.items[peer].kind == MST_PEER_UNKNOWN)
+        return mst_fail(MST_EPEER, "LOG, which only the coordinator receives");
+    snprintf(name, sizeof name, "%s-%" PRIu32,
+             s->peers.items[peer].kind == MST_PEER_WORKER ? "worker" : "server", s->peers.items[peer].index);
     if (mst_record_decode(body, m->size, &record) != MST_OK)
         return mst_fail(MST_EPEER, "LOG: %s", mst_error_text());
     if (strcmp(record.process, name) != 0)
-        return mst_fail(MST_EPEER, "LOG in the name of %s", record.process);
+        return mst_fail(MST_EPEER, "LOG with a record of %s", record.process);
     s->hooks->event(s->hooks->arg, &(mst_server_event){.kind = MST_SERVER_RECORD, .record = &record});
     return MST_OK;
 }
 
-mst_status mst_server_hear_clock(mst_server *s, uint32_t peer, const mst_message *m, const void *body)
+mst_status mst_records_clock(mst_server *s, uint32_t peer, const mst_message *m, const void *body)
 {
-    if (s->co != NULL && peer < s->peer_capacity && s->peers[peer].kind != MST_PEER_STRANGER)
+    if (s->co != NULL && peer < s->peers.capacity && s->peers.items[peer].kind != MST_PEER_UNKNOWN)
         return mst_unless_gone(mst_ps_clock_answer(s->net, peer, m, s->options.observe));
     if (s->co != NULL || peer != s->servers[0])
-        return mst_fail(MST_EPEER, "CLOCK, which is for the coordinator");
-    return mst_ps_clock_heard(&s->clock, s->net, peer, m, body, s->options.observe);
+        return mst_fail(MST_EPEER, "CLOCK, which only the coordinator answers");
+    return mst_ps_clock_heard(&s->records.clock, s->net, peer, m, body, s->options.observe);
 }
 
-void mst_server_trace_queue(mst_server *s)
+void mst_records_trace_queue(mst_server *s)
 {
     mst_net_stats stats;
     if (!mst_tracing())
         return;
     mst_net_stats_get(s->net, MST_PEER_NONE, &stats);
-    if (stats.queued + 1 == s->traced_queue)
+    if (stats.queued + 1 == s->records.traced_queue)
         return;
-    s->traced_queue = stats.queued + 1;
+    s->records.traced_queue = stats.queued + 1;
     mst_trace_counter(MST_TRACE_FLIGHT, stats.queued);
 }
 
-void mst_server_write_about(mst_server *s)
+void mst_records_tick(mst_server *s)
 {
     uint64_t now = mst_now_ns();
     mst_net_stats stats;
-    if (s->options.observe == NULL || now - s->told_ns < BYTES_NS)
+    if (s->options.observe == NULL || now - s->records.counted_ns < BYTES_NS)
         return;
-    s->told_ns = now;
+    s->records.counted_ns = now;
     mst_net_stats_get(s->net, MST_PEER_NONE, &stats);
-    mst_span_bytes(stats.bytes_in - s->told_in, stats.bytes_out - s->told_out);
-    s->told_in = stats.bytes_in;
-    s->told_out = stats.bytes_out;
-    if (now - s->log_ns < LOG_NS)
+    mst_span_bytes(stats.bytes_in - s->records.in, stats.bytes_out - s->records.out);
+    s->records.in = stats.bytes_in;
+    s->records.out = stats.bytes_out;
+    if (now - s->records.sent_ns < RECORDS_NS)
         return;
-    s->log_ns = now;
+    s->records.sent_ns = now;
     mst_observe_link(s->options.observe, stats.link, 8.0 * (double)stats.rate);
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
         if (s->workers[w].peer == MST_PEER_NONE)
@@ -71,23 +70,23 @@ void mst_server_write_about(mst_server *s)
         mst_net_stats_get(s->net, s->workers[w].peer, &stats);
         mst_observe_path(s->options.observe, w, strcmp(stats.link, "lo") != 0 ? 8.0 * (double)stats.rate : 0);
     }
-    if (s->co != NULL || !s->up || !s->ready)
+    if (s->co != NULL || !s->setup.up || !s->setup.ready)
         return;
     (void)mst_ps_send_log(s->net, s->servers[0], s->options.observe);
-    (void)mst_ps_clock_ask(&s->clock, s->net, s->servers[0]);
+    (void)mst_ps_clock_ask(&s->records.clock, s->net, s->servers[0]);
 }
 
-void mst_server_farewell(mst_server *s)
+void mst_records_send_last(mst_server *s)
 {
-    if (s->co != NULL || s->net == NULL || !s->up)
+    if (s->co != NULL || s->net == NULL || !s->setup.up)
         return;
     mst_observe_end(s->options.observe);
     (void)mst_ps_send_log(s->net, s->servers[0], s->options.observe); /* the job is over either way */
 }
 
-void mst_server_last_words(mst_server *s)
+void mst_records_await_last(mst_server *s)
 {
-    uint64_t deadline = mst_now_ns() + FAREWELL_NS;
+    uint64_t deadline = mst_now_ns() + LAST_NS;
     bool any = s->co != NULL && s->net != NULL;
     while (any && mst_now_ns() < deadline) {
         any = false;

@@ -1,0 +1,69 @@
+/* The coordinator, as the files of a server see it: the part of server 0 that admits processes, assigns rows,
+ * closes steps, orders cuts and ends the job.
+ *
+ *   coordinator           messages, the course of the job, its end
+ *   coordinator_members   joins, admission, losses
+ *   coordinator_restore   restored floats for other servers
+ *   coordinator_rows      the rows of every worker
+ *   coordinator_pace      counts of pushes; workers that are ahead or stalled
+ *   coordinator_cuts      evaluations and checkpoints */
+#ifndef MST_PS_COORDINATOR_H
+#define MST_PS_COORDINATOR_H
+
+#include "ps/server_peers.h"
+
+typedef struct mst_coordinator mst_coordinator;
+
+mst_status mst_coordinator_new(mst_server *s, mst_coordinator **out);
+void mst_coordinator_destroy(mst_coordinator *co); /* NULL-safe */
+mst_status mst_coordinator_message(mst_server *s, uint32_t peer, const mst_message *m, const void *body);
+/* Does what time and flags call for; after every poll. */
+mst_status mst_coordinator_tick(mst_server *s);
+/* Does what follows from a change: what is due, cuts, rows, the end. */
+mst_status mst_coordinator_look(mst_server *s);
+void mst_coordinator_broadcast_end(mst_server *s);
+const char *mst_coordinator_run_path(const mst_server *s); /* of the run, for sentences */
+
+/* ---- coordinator_members.c ---- */
+
+mst_status mst_members_up(mst_server *s, uint32_t peer);
+void mst_members_lost(mst_server *s, uint32_t worker, const mst_net_loss *loss);
+/* Another server is gone; true: it had no weights yet and may connect again. */
+bool mst_members_server_lost(mst_server *s, uint32_t server, const char *why);
+
+/* ---- coordinator_restore.c ---- */
+
+/* A piece of the server's restored floats has left. */
+void mst_restore_sent(mst_server *s, uint32_t server);
+
+/* ---- coordinator_rows.c ---- */
+
+/* The work item that goes with an answer of a synchronous step; false: none. */
+bool mst_row_plan_trailer(mst_server *s, uint32_t worker, mst_work *out);
+/* sync on streams: all workers have exhausted their rows of the epoch. */
+mst_status mst_row_plan_epoch_over(mst_server *s);
+
+/* ---- coordinator_pace.c ---- */
+
+/* A synchronous push has arrived; last: it completes the step. */
+void mst_pace_arrived(mst_server *s, uint32_t worker, bool last);
+/* Before the answers of a step or push leave: counts it; a cut may begin. */
+mst_status mst_pace_applied(mst_server *s, uint64_t step, const mst_store_request *const *requests,
+                            uint32_t n);
+/* A push arrived too late for its step. */
+void mst_pace_dropped(mst_server *s, uint32_t worker, const mst_store_request *request);
+/* sync with a quorum: whether a push of the worker may arrive. */
+bool mst_pace_expects(const mst_server *s, uint32_t worker);
+/* ssp: whether the worker is too far ahead of the slowest. */
+bool mst_pace_ahead(const mst_server *s, uint32_t worker);
+
+/* ---- coordinator_cuts.c ---- */
+
+/* The coordinator has taken its share of the cut: the current state is evaluated and saved. */
+mst_status mst_cuts_taken(mst_server *s);
+/* All floats of one server for the checkpoint of cut `number` are written. */
+mst_status mst_cuts_saved(mst_server *s, uint32_t number);
+/* A server has received the evaluation list of a worker. */
+mst_status mst_cuts_listed(mst_server *s, uint32_t worker);
+
+#endif

@@ -1,0 +1,58 @@
+/* Evaluations and checkpoints, which are taken at a cut. One cut is under way at a time; what becomes due
+ * meanwhile waits for its end. */
+#ifndef MST_PS_COORDINATOR_CUTS_H
+#define MST_PS_COORDINATOR_CUTS_H
+
+#include <jansson.h>
+
+#include "ps/server_peers.h"
+
+/* A message of a checkpoint that arrived before the coordinator's own share was taken. */
+typedef struct mst_early_piece {
+    struct mst_early_piece *next;
+    mst_message m;
+    mst_body *body;
+} mst_early_piece;
+
+typedef struct mst_cut_plan {
+    uint32_t chief;    /* the worker that evaluates; UINT32_MAX: none */
+    uint32_t n_listed; /* servers that have its evaluation list */
+    bool eval_due, save_due;
+    bool evaluating, saving;
+    bool saving_best;           /* the weights being saved are those being evaluated */
+    bool best_here, best_known; /* all their floats have arrived; the verdict has arrived: */
+    bool best;                  /* they are the best */
+    uint32_t eval_cut, save_cut;
+    bool at_step; /* sync: a step is complete and not answered, so that no server is beyond it */
+    mst_early_piece *early, **early_tail;
+    uint32_t n_saved;        /* servers whose floats are all here */
+    uint64_t evaluated_step; /* UINT64_MAX: none yet */
+    uint64_t saved_step;
+} mst_cut_plan;
+
+void mst_cuts_init(mst_cut_plan *self);
+void mst_cuts_fini(mst_cut_plan *self);
+/* due: mst_due_bits, to which the end is added if an evaluation without sets ends the run. */
+mst_status mst_cuts_due(mst_server *s, unsigned *due);
+/* Begins a cut if one is due and possible. */
+mst_status mst_cuts_begin(mst_server *s);
+/* The job ends: the last evaluation and checkpoint are due, unless the state is evaluated and saved. */
+void mst_cuts_last(mst_server *s);
+mst_status mst_cuts_begin_last(mst_server *s);
+static inline bool mst_cuts_under_way(const mst_cut_plan *self)
+{
+    return self->evaluating || self->saving;
+}
+/* Nothing is due or under way. */
+bool mst_cuts_idle(const mst_server *s);
+/* A chief is lost: another worker evaluates. */
+mst_status mst_cuts_name_chief(mst_server *s, uint32_t worker);
+void mst_cuts_replace_chief(mst_server *s);
+/* EVAL_RESULT, from the chief. */
+mst_status mst_cuts_result(mst_server *s, const mst_message *m, const json_t *json);
+/* PART or SAVED, from another server. */
+mst_status mst_cuts_piece(mst_server *s, const mst_message *m, const void *body);
+/* Keeps or discards the checkpoint of the best weights, once its floats and the verdict have arrived. */
+mst_status mst_cuts_settle_best(mst_server *s);
+
+#endif

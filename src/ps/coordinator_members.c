@@ -1,0 +1,437 @@
+/* The processes of a job; contract in coordinator_members.h. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "ps/coordinator_impl.h"
+
+mst_status mst_members_init(mst_coordinator *co)
+{
+    mst_join_state *joins = &co->joins;
+    co->members = mst_calloc(co->n_workers, sizeof *co->members);
+    joins->server_joined = mst_calloc(co->n_servers, sizeof *joins->server_joined);
+    joins->server_ready = mst_calloc(co->n_servers, sizeof *joins->server_ready);
+    joins->began_ns = joins->notice_ns = mst_now_ns();
+    if (co->members == NULL || joins->server_joined == NULL || joins->server_ready == NULL)
+        return mst_fail_memory();
+    return MST_OK;
+}
+
+void mst_members_fini(mst_coordinator *co)
+{
+    for (uint32_t w = 0; co->members != NULL && w < co->n_workers; w++)
+        json_decref(co->members[w].report);
+    mst_free(co->members);
+    json_decref(co->joins.first);
+    json_decref(co->joins.sample);
+    mst_free(co->joins.server_joined);
+    mst_free(co->joins.server_ready);
+}
+
+mst_status mst_members_up(mst_server *s, uint32_t peer)
+{
+    if (s->co->phase >= MST_JOB_STOP)
+        return mst_fail(MST_EPEER, "the job is ending; it is too late to join");
+    return mst_ps_send_json(s->net, peer, &(mst_message){.type = MST_PS_JOB}, json_incref(s->options.job));
+}
+
+/* ---- the partition table ---- */
+
+static mst_status members_read_sample(const json_t *sample, uint32_t **out, size_t *n)
+{
+    const json_t *key;
+    size_t i, count = json_array_size(sample);
+    uint32_t *keys = mst_calloc(count + 1, sizeof *keys);
+    if (keys == NULL)
+        return mst_fail_memory();
+    json_array_foreach((json_t *)sample, i, key) keys[i] = (uint32_t)json_integer_value(key);
+    *out = keys;
+    *n = count;
+    return MST_OK;
+}
+
+static mst_status members_make_table(mst_server *s)
+{
+    mst_grad layout = {0};
+    uint32_t *sample = NULL;
+    size_t n = 0;
+    TRY(members_read_sample(s->co->joins.sample, &sample, &n));
+    s->model.model->ops->layout(s->model.model, s->model.params, &layout);
+    mst_status st = mst_placement_make(&s->table, s->model.params, &layout, s->options.n_servers, sample, n,
+                                       s->options.dense_model);
+    mst_free(sample);
+    return st;
+}
+
+static mst_status members_set_up_server(mst_server *s, uint32_t server)
+{
+    const mst_server_start *start = &s->co->start;
+    TRY(mst_ps_send_json(s->net, s->servers[server], &(mst_message){.type = MST_PS_SETUP},
+                         json_pack("{s:O, s:o, s:I, s:I}", "model",
+                                   json_object_get(s->co->joins.first, "model"), "table",
+                                   mst_placement_json(&s->table), "steps", (json_int_t)start->at.steps,
+                                   "restore", (json_int_t)start->restore)));
+    return start->restore ? mst_restore_begin(s, server) : MST_OK;
+}
+
+/* Enough workers have joined: divides the vector among the servers. */
+static mst_status members_place(mst_server *s)
+{
+    mst_coordinator *co = s->co;
+    co->joins.placed = true;
+    TRY(members_make_table(s));
+    TRY(mst_server_make_store(s));
+    if (co->start.restore)
+        TRY(mst_restore_own(s));
+    s->setup.ready = true;
+    co->joins.server_joined[0] = co->joins.server_ready[0] = true;
+    for (uint32_t i = 1; i < s->options.n_servers; i++)
+        if (co->joins.server_joined[i])
+            TRY(members_set_up_server(s, i));
+    return mst_row_plan_begin(s);
+}
+
+/* ---- admission ---- */
+
+static mst_status members_welcome(mst_server *s, uint32_t worker)
+{
+    mst_coordinator *co = s->co;
+    mst_job_member *m = &co->members[worker];
+    m->welcomed = true;
+    m->pushed_ns = mst_now_ns();
+    m->epoch = m->epoch > co->progress.epoch ? m->epoch : co->progress.epoch;
+    mst_pace_catch_up(s, worker);
+    mst_info("%s takes part", m->name);
+    s->hooks->event(s->hooks->arg,
+                    &(mst_server_event){
+                        .kind = MST_SERVER_JOIN, .role = MST_ROLE_WORKER, .index = worker, .text = m->name});
+    TRY(mst_ps_send_json(s->net, s->workers[worker].peer, &(mst_message){.type = MST_PS_WELCOME},
+                         json_pack("{s:o, s:I, s:I, s:s, s:s?, s:I}", "table", mst_placement_json(&s->table),
+                                   "step", (json_int_t)s->steps.applied, "epoch", (json_int_t)m->epoch,
+                                   "sharding", mst_sharding_names[co->rows.sharding], "run", co->start.run,
+                                   "workers", (json_int_t)s->options.n_workers)));
+    return mst_row_plan_first(s, worker);
+}
+
+static mst_status members_start(mst_server *s)
+{
+    mst_coordinator *co = s->co;
+    s->hooks->event(s->hooks->arg, &(mst_server_event){.kind = MST_SERVER_BEGIN, .placement = &s->table});
+    co->phase = MST_JOB_RUN;
+    co->run_ns = co->pace.closed_ns = mst_now_ns();
+    co->cuts.eval_due = co->start.evaluates && co->start.owes_evaluation;
+    uint32_t chief = UINT32_MAX;
+    for (uint32_t w = s->options.n_workers; w-- > 0;) { /* before any receives work, which they share */
+        co->members[w].welcomed = co->members[w].joined;
+        chief = co->members[w].joined ? w : chief;
+    }
+    for (uint32_t w = 0; w < s->options.n_workers; w++)
+        if (co->members[w].joined)
+            TRY(mst_unless_gone(members_welcome(s, w)));
+    return mst_cuts_name_chief(s, chief);
+}
+
+mst_status mst_members_welcome_late(mst_server *s)
+{
+    mst_coordinator *co = s->co;
+    if (co->phase != MST_JOB_RUN || mst_cuts_under_way(&co->cuts))
+        return MST_OK;
+    for (uint32_t w = 0; w < s->options.n_workers; w++) {
+        if (!co->members[w].joined || co->members[w].welcomed)
+            continue;
+        TRY(mst_unless_gone(members_welcome(s, w)));
+        TRY(mst_cuts_name_chief(s, w));
+    }
+    return MST_OK;
+}
+
+/* ---- joins ---- */
+
+static mst_status members_first_worker(mst_server *s, const json_t *join)
+{
+    mst_coordinator *co = s->co;
+    mst_server_start *start = &co->start;
+    TRY(mst_row_plan_choose(s, join));
+    start->limit_steps = start->limit_rows = start->limit_epochs = UINT64_MAX;
+    TRY(s->hooks->open(s->hooks->arg, join, start));
+    s->model = start->model;
+    co->joins.first = json_incref((json_t *)join);
+    co->progress = (mst_progress){.steps = start->at.steps,
+                                  .rows = start->at.rows,
+                                  .epoch = start->at.epoch,
+                                  .position = start->at.position,
+                                  .epoch_rows = co->progress.epoch_rows};
+    s->steps.applied = start->at.steps;
+    return MST_OK;
+}
+
+static mst_status members_same_json(const mst_server *s, uint32_t worker, const json_t *join, const char *key,
+                                    const char *what)
+{
+    const json_t *mine = json_object_get(s->co->joins.first, key), *theirs = json_object_get(join, key);
+    if (json_equal(mine, theirs))
+        return MST_OK;
+    const char *name;
+    json_t *value, *other = NULL;
+    json_object_foreach((json_t *)mine, name, value)
+    {
+        other = json_object_get(theirs, name);
+        if (json_equal(value, other))
+            continue;
+        char *a = json_dumps(other, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9)),
+             *b = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
+        mst_status st =
+            mst_fail(MST_EINPUT, "worker %" PRIu32 " has %s with %s %s, but the other workers have %s",
+                     worker, what, name, a ? a : "?", b ? b : "?");
+        free(a); /* jansson's allocation */
+        free(b);
+        return st;
+    }
+    return mst_fail(MST_EINPUT, "worker %" PRIu32 " has a different %s from the other workers", worker, what);
+}
+
+/* Slices and leases refer to the same rows in the same order. */
+static mst_status members_same_data(const mst_server *s, uint32_t worker, const json_t *join)
+{
+    const mst_coordinator *co = s->co;
+    if (co->rows.sharding == MST_SHARDING_LOCAL)
+        return MST_OK;
+    return members_same_json(s, worker, join, "data", "data");
+}
+
+static mst_status members_admit(mst_server *s, uint32_t worker, const json_t *join)
+{
+    mst_coordinator *co = s->co;
+    TRY(s->hooks->admit(s->hooks->arg, join));
+    if (co->joins.first == NULL) {
+        mst_status st = members_first_worker(s, join);
+        if (st != MST_OK)
+            mst_server_fail(s, st); /* it would fail with any worker */
+        return st;
+    }
+    TRY(members_same_json(s, worker, join, "model", "a model"));
+    TRY(members_same_data(s, worker, join));
+    if (co->phase >= MST_JOB_STOP)
+        return mst_fail(MST_EPEER, "the job is ending; it is too late to join");
+    if (co->phase == MST_JOB_RUN && co->rows.sharding == MST_SHARDING_SLICES)
+        return mst_fail(MST_EPEER,
+                        "the synchronous job has begun without worker %" PRIu32 ": too late to join", worker);
+    return MST_OK;
+}
+
+/* The number of workers with which training begins: those that close a step, or all if no other worker has
+ * their rows. */
+static uint32_t members_to_start(const mst_server *s)
+{
+    bool shards = s->co->rows.sharding == MST_SHARDING_STATIC || s->co->rows.sharding == MST_SHARDING_LOCAL;
+    if (s->options.all_begin)
+        return s->options.n_workers;
+    return mst_is_sync(s) ? s->options.quorum : shards ? s->options.n_workers : 1;
+}
+
+static mst_status members_maybe_start(mst_server *s)
+{
+    mst_coordinator *co = s->co;
+    uint32_t joined = 0, need = members_to_start(s);
+    if (co->phase != MST_JOB_START || co->joins.first == NULL)
+        return MST_OK;
+    for (uint32_t w = 0; w < s->options.n_workers; w++)
+        joined += co->members[w].joined;
+    if (joined < need)
+        return MST_OK;
+    if (!co->joins.placed) {
+        mst_status st = members_place(s);
+        if (st != MST_OK) {
+            mst_server_fail(s, st); /* it would fail with any other worker */
+            return MST_OK;
+        }
+    }
+    for (uint32_t i = 0; i < s->options.n_servers; i++)
+        if (!co->joins.server_ready[i])
+            return MST_OK;
+    return members_start(s);
+}
+
+/* Keeps the sample of the worker with the lowest index. */
+static void members_keep_sample(mst_coordinator *co, uint32_t worker, const json_t *join)
+{
+    if (co->joins.placed || (co->joins.sample != NULL && co->joins.sampler <= worker))
+        return;
+    json_decref(co->joins.sample);
+    co->joins.sample = json_incref(json_object_get(join, "sample"));
+    co->joins.sampler = worker;
+}
+
+static mst_status members_worker_joins(mst_server *s, uint32_t worker, const json_t *join)
+{
+    mst_coordinator *co = s->co;
+    mst_job_member *m = &co->members[worker];
+    mst_status st = m->joined ? mst_fail(MST_EPEER, "it has joined already") : members_admit(s, worker, join);
+    if (s->over)
+        return MST_OK;
+    if (st != MST_OK) {
+        if (s->options.all_begin) { /* no other worker can take its place */
+            mst_server_fail(s, st);
+            return MST_OK;
+        }
+        mst_warn("worker %" PRIu32 " was refused: %s", worker, mst_error_text());
+        mst_server_refuse(s, s->workers[worker].peer, st);
+        s->workers[worker].peer = MST_PEER_NONE;
+        return MST_OK;
+    }
+    m->joined = true;
+    m->lost = false;
+    members_keep_sample(co, worker, join);
+    mst_net_name_of(s->net, s->workers[worker].peer, m->name, sizeof m->name);
+    if (co->phase == MST_JOB_RUN)
+        return MST_OK; /* welcomed by the next look */
+    return members_maybe_start(s);
+}
+
+static mst_status members_server_joins(mst_server *s, uint32_t server, const json_t *join)
+{
+    mst_status st = s->hooks->admit(s->hooks->arg, join);
+    if (st != MST_OK) {
+        mst_warn("server %" PRIu32 " was refused: %s", server, mst_error_text());
+        mst_server_refuse(s, s->servers[server], st);
+        s->servers[server] = MST_PEER_NONE;
+        return MST_OK;
+    }
+    s->co->joins.server_joined[server] = true;
+    return s->co->joins.placed ? members_set_up_server(s, server) : MST_OK;
+}
+
+mst_status mst_members_join(mst_server *s, bool worker, uint32_t index, const json_t *join)
+{
+    return worker ? members_worker_joins(s, index, join) : members_server_joins(s, index, join);
+}
+
+mst_status mst_members_ready(mst_server *s, uint32_t server)
+{
+    s->co->joins.server_ready[server] = true;
+    return members_maybe_start(s);
+}
+
+/* ---- waiting for processes to join ---- */
+
+static void members_name_missing(const mst_server *s, char *out, size_t size)
+{
+    const mst_coordinator *co = s->co;
+    size_t n = 0;
+    unsigned named = 0, more = 0;
+    uint32_t need = mst_is_sync(s) ? s->options.n_workers : members_to_start(s);
+    out[0] = 0;
+    for (uint32_t i = 1; i < s->options.n_servers; i++)
+        if (!co->joins.server_joined[i] && (named++ < 8 || !++more))
+            n += (size_t)snprintf(out + n, size - n, "%sserver %" PRIu32 " at %.80s", n ? ", " : "", i,
+                                  s->options.servers[i]);
+    for (uint32_t w = 0; w < s->options.n_workers && (need > 1 || co->joins.first == NULL); w++)
+        if (!co->members[w].joined && named++ < 8)
+            n += (size_t)snprintf(out + n, size - n, "%sworker %" PRIu32, n ? ", " : "", w);
+    if (named > 8)
+        snprintf(out + n, size - n, " and %u more", named - 8);
+    if (named == 0)
+        snprintf(out, size, "servers to be ready");
+}
+
+void mst_members_await(mst_server *s)
+{
+    mst_coordinator *co = s->co;
+    char missing[MST_ERROR_MAX - 128];
+    uint64_t now = mst_now_ns(), waited = now - co->joins.began_ns;
+    if (s->options.stop != NULL && atomic_load(s->options.stop)) {
+        mst_server_fail(s, mst_fail_lead(MST_ESTOPPED, "stopped", " before training began"));
+        return;
+    }
+    members_name_missing(s, missing, sizeof missing);
+    if (waited > s->options.start_timeout_ms * MST_MS)
+        mst_server_fail(s, mst_fail(MST_ETIMEOUT, "waited %" PRIu32 " s for %s",
+                                    s->options.start_timeout_ms / 1000, missing));
+    else if (waited > MST_S &&
+             now - co->joins.notice_ns > (co->joins.notice_ns == co->joins.began_ns ? MST_S : 5 * MST_S)) {
+        mst_info("waiting for %s", missing);
+        co->joins.notice_ns = now;
+    }
+}
+
+/* ---- losses ---- */
+
+/* Without a quorum, the push of the worker that waits counts for the next step: other servers may have closed
+ * that step with it already. With a quorum none has, because the coordinator closes every step. */
+static mst_status members_lose(mst_server *s, uint32_t worker)
+{
+    mst_coordinator *co = s->co;
+    mst_server_worker *w = &s->workers[worker];
+    bool counts = w->pending && !w->exhausted && w->label == s->steps.applied + 1 && !mst_has_quorum(s);
+    w->gone = true;
+    w->gone_from = s->steps.applied + 1 + counts;
+    for (uint32_t i = 1; i < s->options.n_servers; i++)
+        if (s->servers[i] != MST_PEER_NONE)
+            TRY(mst_unless_gone(
+                mst_ps_send(s->net, s->servers[i],
+                            &(mst_message){.type = MST_PS_GONE, .count = worker, .step = w->gone_from})));
+    mst_steps_forget(s, worker);
+    TRY(mst_row_plan_lost(s, worker, w->gone_from));
+    if (co->cuts.chief == worker)
+        mst_cuts_replace_chief(s);
+    TRY(mst_cut_try(s));
+    if (mst_is_sync(s))
+        TRY(mst_steps_try_close(s));
+    return mst_coordinator_look(s);
+}
+
+bool mst_members_server_lost(mst_server *s, uint32_t server, const char *why)
+{
+    mst_coordinator *co = s->co;
+    if (co->joins.placed)
+        return false;
+    co->joins.server_joined[server] = false;
+    mst_warn("%s; waiting for server %" PRIu32 " again", why, server);
+    return true;
+}
+
+void mst_members_lost(mst_server *s, uint32_t worker, const mst_net_loss *loss)
+{
+    mst_coordinator *co = s->co;
+    mst_job_member *m = &co->members[worker];
+    const char *why = loss->error.text;
+    bool mattered = mst_alive(co, worker);
+    m->joined = false;
+    if (loss->reason == MST_NET_STOPPED)
+        co->outcome.silent_s = loss->silent_s;
+    if (!mattered) {
+        if (co->phase == MST_JOB_START)
+            mst_warn("%s; waiting for worker %" PRIu32 " again", why, worker);
+        return;
+    }
+    m->lost = true;
+    bool done = m->done && co->phase >= MST_JOB_STOP;
+    s->hooks->event(s->hooks->arg,
+                    &(mst_server_event){.kind = done || loss->reason == MST_NET_STOPPED ? MST_SERVER_LEAVE
+                                                                                        : MST_SERVER_DEATH,
+                                        .role = MST_ROLE_WORKER,
+                                        .index = worker,
+                                        .text = why});
+    if (done)
+        mst_warn("%s, after it had done its work", why);
+    else
+        mst_warn("%s; %s%s", why,
+                 mst_members_deserted(s) ? "no worker is left" : "the job continues without ",
+                 mst_members_deserted(s)           ? ""
+                 : loss->reason == MST_NET_STOPPED ? "that worker"
+                                                   : "it");
+    mst_status st = members_lose(s, worker);
+    if (st != MST_OK)
+        mst_server_fail(s, st);
+}
+
+bool mst_members_deserted(const mst_server *s)
+{
+    for (uint32_t w = 0; w < s->options.n_workers; w++)
+        if (mst_alive(s->co, w) || s->co->members[w].joined)
+            return false;
+    return true;
+}

@@ -1,0 +1,52 @@
+/* The processes of a job: joins, admission, losses.
+ *
+ * The first worker to join brings the model's shape: the store is made from it, and the run is opened. Once
+ * enough workers have joined, the keys that the one with the lowest index has sampled make the partition
+ * table, so that the table does not depend on the order of joins, and the other servers are set up. Training
+ * begins when all servers are ready; an asynchronous job admits further workers at any time. */
+#ifndef MST_PS_COORDINATOR_MEMBERS_H
+#define MST_PS_COORDINATOR_MEMBERS_H
+
+#include <jansson.h>
+
+#include "ps/coordinator.h"
+
+/* A worker, as the coordinator sees it. */
+typedef struct mst_job_member {
+    bool joined, welcomed, lost;
+    bool done; /* it has sent its last report */
+    char name[128];
+    json_t *report; /* the newest; NULL: none */
+    /* coordinator_rows.c */
+    bool idle;      /* it has no rows */
+    bool told_stop; /* sync streams: it waits for the end of an epoch that does not come */
+    bool barren;    /* async streams: a whole epoch had no rows */
+    uint64_t epoch, granted;
+    uint64_t rows_before; /* rows at the end of the last epoch */
+    /* coordinator_pace.c */
+    uint64_t steps, rows, dropped_steps, dropped_rows;
+    uint64_t pushed_ns; /* time of its last push */
+    uint64_t held_ns;   /* for which steps were held open for it alone */
+} mst_job_member;
+
+typedef struct mst_join_state {
+    uint64_t began_ns, notice_ns; /* when waiting began, and when it was last logged */
+    bool *server_joined, *server_ready;
+    json_t *first;  /* JOIN of the first worker */
+    json_t *sample; /* keys of the joined worker with the lowest index, `sampler`; or NULL */
+    uint32_t sampler;
+    bool placed; /* the partition table is made */
+} mst_join_state;
+
+mst_status mst_members_init(mst_coordinator *co);
+void mst_members_fini(mst_coordinator *co);
+mst_status mst_members_join(mst_server *s, bool worker, uint32_t index, const json_t *join);
+/* A server has its floats. */
+mst_status mst_members_ready(mst_server *s, uint32_t server);
+/* Admits workers that joined late; not during a cut, which they would not mark. */
+mst_status mst_members_welcome_late(mst_server *s);
+/* Before training: logs the processes that are missing, and ends the job at the time limit. */
+void mst_members_await(mst_server *s);
+bool mst_members_deserted(const mst_server *s); /* no worker is left */
+
+#endif

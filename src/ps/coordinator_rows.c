@@ -1,0 +1,533 @@
+/* Rows of workers; contract in coordinator_rows.h. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "ps/coordinator_impl.h"
+
+#define LEASE_BATCHES 16
+#define LEASE_ROWS    64 /* at least */
+
+const char *const mst_sharding_names[] = {
+    [MST_SHARDING_SLICES] = "slices",
+    [MST_SHARDING_LEASES] = "leases",
+    [MST_SHARDING_STATIC] = "static",
+    [MST_SHARDING_LOCAL] = "local",
+};
+
+static bool rows_streams(const mst_coordinator *co)
+{
+    return co->rows.sharding == MST_SHARDING_STATIC || co->rows.sharding == MST_SHARDING_LOCAL;
+}
+
+static uint64_t rows_least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t rows_lease_rows(const mst_server *s)
+{
+    uint64_t rows = (uint64_t)s->options.batch * LEASE_BATCHES;
+    return rows < LEASE_ROWS ? LEASE_ROWS : rows;
+}
+
+static uint64_t rows_left_of(uint64_t limit, uint64_t done)
+{
+    return limit == UINT64_MAX ? UINT64_MAX : limit > done ? limit - done : 0;
+}
+
+mst_status mst_row_plan_choose(mst_server *s, const json_t *join)
+{
+    mst_coordinator *co = s->co;
+    const json_t *data = json_object_get(join, "data");
+    bool random = json_is_true(json_object_get(data, "random"));
+    json_int_t rows = json_integer_value(json_object_get(data, "rows"));
+    co->rows.sharding = !mst_is_sync(s) || mst_has_quorum(s) ? MST_SHARDING_LEASES : MST_SHARDING_SLICES;
+    if (s->options.shard == MST_SHARD_LOCAL)
+        co->rows.sharding = MST_SHARDING_LOCAL;
+    else if (s->options.shard == MST_SHARD_STATIC || !random)
+        co->rows.sharding = MST_SHARDING_STATIC;
+    bool known = co->rows.sharding == MST_SHARDING_SLICES || co->rows.sharding == MST_SHARDING_LEASES;
+    if (known && rows <= 0)
+        return mst_fail(MST_EINPUT, "the training data have no rows");
+    co->progress.epoch_rows = known ? (uint64_t)rows : 0;
+    return MST_OK;
+}
+
+/* ---- slices ---- */
+
+static mst_planned_step *rows_planned(mst_coordinator *co, uint64_t step)
+{
+    return &co->rows.planned[step % (MST_AHEAD + 2)];
+}
+
+/* Plans steps up to the given one. */
+static void rows_plan(mst_server *s, uint64_t step)
+{
+    mst_coordinator *co = s->co;
+    while (co->rows.n_planned < step && !co->rows.no_more) {
+        mst_slice slice;
+        size_t missed = co->rows.slices.n_missed;
+        bool regular = co->rows.slices.position < co->rows.slices.epoch_rows;
+        if (co->phase != MST_JOB_RUN || !mst_slices_next(&co->rows.slices, &slice)) {
+            co->rows.no_more = true;
+            return;
+        }
+        mst_planned_step *p = rows_planned(co, slice.step);
+        *p = (mst_planned_step){.slice = slice,
+                                .again = missed > 0 && (!regular || co->rows.slices.n_missed < missed)};
+        for (uint32_t w = 0; w < s->options.n_workers; w++)
+            if (mst_alive(co, w)) {
+                mst_bit_set(p->workers, w);
+                p->n_workers++;
+            }
+        co->rows.n_planned = slice.step;
+    }
+}
+
+static uint32_t rows_rank_of(const mst_planned_step *p, uint32_t worker)
+{
+    uint32_t rank = 0;
+    for (uint32_t w = 0; w < worker; w++)
+        rank += mst_bit(p->workers, w);
+    return rank;
+}
+
+static mst_work rows_slice_work(mst_server *s, uint32_t worker, uint64_t step)
+{
+    mst_coordinator *co = s->co;
+    rows_plan(s, step);
+    mst_planned_step *p = rows_planned(co, step);
+    if (step > co->rows.n_planned || !mst_bit(p->workers, worker))
+        return (mst_work){.kind = MST_WORK_WAIT};
+    return (mst_work){.kind = MST_WORK_SLICE,
+                      .share = rows_rank_of(p, worker),
+                      .n_shares = p->n_workers,
+                      .step = step,
+                      .epoch = p->slice.epoch,
+                      .from = p->slice.from,
+                      .to = p->slice.to};
+}
+
+/* ---- streams ---- */
+
+/* A worker's share of a global batch: at least one row, or it would not reach the end of its stream. */
+static uint64_t rows_stream_share(const mst_server *s, uint32_t worker)
+{
+    uint64_t rows = s->options.global_batch, n = s->options.n_workers;
+    return rows < n ? s->options.batch : rows * (worker + 1) / n - rows * worker / n;
+}
+
+/* sync: a step's rows of the worker's own stream. */
+static mst_work rows_stream_step(mst_server *s, uint32_t worker, uint64_t step)
+{
+    mst_coordinator *co = s->co;
+    mst_job_member *m = &co->members[worker];
+    bool over = co->phase != MST_JOB_RUN || step > co->start.limit_steps ||
+                m->epoch >= co->start.limit_epochs || co->progress.rows >= co->start.limit_rows;
+    /* with a quorum a push is for the step after the version it was computed on, as with leases */
+    return (mst_work){.kind = over ? MST_WORK_STOP : MST_WORK_GRANT,
+                      .step = mst_has_quorum(s) ? 0 : step,
+                      .epoch = m->epoch,
+                      .to = rows_stream_share(s, worker)};
+}
+
+/* async: how many rows of its own stream a worker may be granted now. */
+static uint64_t rows_grantable(const mst_server *s, uint32_t worker)
+{
+    const mst_coordinator *co = s->co;
+    uint64_t steps = rows_left_of(co->start.limit_steps, co->rows.granted_steps),
+             rows = rows_least(rows_lease_rows(s), rows_left_of(co->start.limit_rows, co->rows.granted_rows));
+    if (steps < (rows + s->options.batch - 1) / s->options.batch)
+        rows = steps * s->options.batch;
+    const mst_job_member *m = &co->members[worker];
+    return m->epoch < co->start.limit_epochs && !m->barren ? rows : 0;
+}
+
+static mst_work rows_stream_grant(mst_server *s, uint32_t worker)
+{
+    mst_coordinator *co = s->co;
+    mst_job_member *m = &co->members[worker];
+    uint64_t rows = rows_grantable(s, worker);
+    if (rows == 0)
+        return (mst_work){.kind = MST_WORK_WAIT};
+    co->rows.granted_rows += rows;
+    co->rows.granted_steps += (rows + s->options.batch - 1) / s->options.batch;
+    m->granted += rows;
+    return (mst_work){.kind = MST_WORK_GRANT, .epoch = m->epoch, .to = rows};
+}
+
+/* Takes back the grant that a worker does not use. */
+static void rows_refund(mst_server *s, uint32_t worker)
+{
+    mst_coordinator *co = s->co;
+    mst_job_member *m = &co->members[worker];
+    co->rows.granted_rows -= rows_least(m->granted, co->rows.granted_rows);
+    co->rows.granted_steps -=
+        rows_least((m->granted + s->options.batch - 1) / s->options.batch, co->rows.granted_steps);
+    m->granted = 0;
+}
+
+/* ---- sending ---- */
+
+static mst_status rows_send_work(mst_server *s, uint32_t worker, const mst_work *items, uint32_t n)
+{
+    uint8_t body[MST_WORK_SIZE * (MST_AHEAD + 1)];
+    for (uint32_t i = 0; i < n; i++)
+        mst_work_encode(&items[i], body + (size_t)i * MST_WORK_SIZE);
+    mst_piece piece = {body, (size_t)n * MST_WORK_SIZE};
+    mst_status st =
+        mst_net_send(s->net, s->workers[worker].peer, &(mst_message){.type = MST_PS_WORK}, &piece, 1, NULL);
+    return st == MST_ENOMEM ? st : MST_OK;
+}
+
+static mst_status rows_give_lease(mst_server *s, uint32_t worker)
+{
+    mst_coordinator *co = s->co;
+    mst_lease lease;
+    bool got = false;
+    if (co->phase == MST_JOB_RUN)
+        TRY(mst_leases_take(co->rows.leases, worker, &lease, &got));
+    mst_work work = {.kind = MST_WORK_WAIT};
+    if (got)
+        work = (mst_work){.kind = MST_WORK_LEASE, .epoch = lease.epoch, .from = lease.from, .to = lease.to};
+    if (got && co->members[worker].idle)
+        mst_pace_catch_up(s, worker);
+    co->members[worker].idle = !got && mst_leases_held(co->rows.leases, worker) == 0;
+    return rows_send_work(s, worker, &work, 1);
+}
+
+static mst_status rows_give_grant(mst_server *s, uint32_t worker)
+{
+    mst_work work =
+        s->co->phase == MST_JOB_RUN ? rows_stream_grant(s, worker) : (mst_work){.kind = MST_WORK_WAIT};
+    if (work.kind == MST_WORK_GRANT && s->co->members[worker].idle)
+        mst_pace_catch_up(s, worker);
+    s->co->members[worker].idle = work.kind == MST_WORK_WAIT && s->co->members[worker].granted == 0;
+    return rows_send_work(s, worker, &work, 1);
+}
+
+/* Synchronous slices and streams come step by step; other work comes on request. */
+static bool rows_stepped(const mst_server *s)
+{
+    return mst_is_sync(s) && (s->co->rows.sharding == MST_SHARDING_SLICES || rows_streams(s->co));
+}
+
+static mst_work rows_step_work(mst_server *s, uint32_t worker, uint64_t step)
+{
+    return s->co->rows.sharding == MST_SHARDING_SLICES ? rows_slice_work(s, worker, step)
+                                                       : rows_stream_step(s, worker, step);
+}
+
+mst_status mst_row_plan_first(mst_server *s, uint32_t worker)
+{
+    if (!rows_stepped(s))
+        return rows_streams(s->co) ? rows_give_grant(s, worker) : rows_give_lease(s, worker);
+    mst_work items[MST_AHEAD];
+    for (uint32_t i = 0; i < MST_AHEAD; i++)
+        items[i] = rows_step_work(s, worker, s->steps.applied + 1 + i);
+    return rows_send_work(s, worker, items, MST_AHEAD);
+}
+
+bool mst_row_plan_trailer(mst_server *s, uint32_t worker, mst_work *out)
+{
+    if (!rows_stepped(s))
+        return false;
+    *out = rows_step_work(s, worker, s->steps.applied + MST_AHEAD);
+    return true;
+}
+
+/* ---- epochs of streams ---- */
+
+/* Every worker has reached the end of its stream. If none has any rows, epochs would never end. */
+static mst_status rows_any_rows(const mst_coordinator *co)
+{
+    return co->progress.rows > co->start.at.rows ? MST_OK
+                                                 : mst_fail(MST_EINPUT, "no worker has any rows to train on");
+}
+
+mst_status mst_row_plan_epoch_over(mst_server *s)
+{
+    TRY(rows_any_rows(s->co));
+    for (uint32_t w = 0; w < s->options.n_workers; w++) {
+        if (!s->workers[w].exhausted || !mst_alive(s->co, w))
+            continue;
+        s->co->members[w].epoch++;
+        mst_work items[MST_AHEAD - 1]; /* the next one goes with the answer */
+        for (uint32_t i = 0; i < MST_AHEAD - 1; i++)
+            items[i] = rows_step_work(s, w, s->steps.applied + 1 + i);
+        TRY(rows_send_work(s, w, items, MST_AHEAD - 1));
+    }
+    s->co->progress.epoch++;
+    s->co->progress.position = 0;
+    return mst_coordinator_look_at_step(s);
+}
+
+/* async: the epoch of the job is that of the worker furthest behind. */
+static mst_status rows_count_epochs(mst_server *s)
+{
+    mst_coordinator *co = s->co;
+    uint64_t behind = UINT64_MAX;
+    for (uint32_t w = 0; w < s->options.n_workers; w++)
+        if (mst_alive(co, w) && !co->members[w].barren && co->members[w].epoch < behind)
+            behind = co->members[w].epoch;
+    if (behind == UINT64_MAX)
+        return rows_any_rows(co);
+    if (behind > co->progress.epoch) {
+        co->progress.epoch = behind;
+        co->progress.position = 0;
+    }
+    return MST_OK;
+}
+
+static mst_status rows_end_stream(mst_server *s, uint32_t worker)
+{
+    mst_job_member *m = &s->co->members[worker];
+    rows_refund(s, worker);
+    m->epoch++;
+    m->barren = m->rows == m->rows_before;
+    m->rows_before = m->rows;
+    return rows_count_epochs(s);
+}
+
+/* ---- the plan ---- */
+
+mst_status mst_row_plan_begin(mst_server *s)
+{
+    mst_coordinator *co = s->co;
+    const mst_server_start *start = &co->start;
+    json_t *plan = start->plan;
+    uint64_t epoch_rows = co->progress.epoch_rows;
+    for (uint32_t w = 0; w < s->options.n_workers; w++)
+        co->members[w].epoch = start->at.epoch;
+    if (co->rows.sharding == MST_SHARDING_SLICES) {
+        co->rows.slices = (mst_slices){.epoch_rows = epoch_rows,
+                                       .batch = s->options.global_batch,
+                                       .epochs = start->limit_epochs,
+                                       .steps = start->limit_steps,
+                                       .rows = start->limit_rows,
+                                       .step = start->at.steps,
+                                       .done_rows = start->at.rows,
+                                       .epoch = start->at.epoch,
+                                       .position = start->at.position};
+        co->rows.n_planned = start->at.steps;
+        json_t *missed = json_object_get(plan, "missed"), *item;
+        size_t i;
+        json_array_foreach(missed, i, item)
+        {
+            json_int_t epoch, from, to;
+            if (json_unpack(item, "[I, I, I]", &epoch, &from, &to) != 0 || from < 0 || to < from ||
+                (uint64_t)to > epoch_rows)
+                return mst_fail(MST_EINPUT,
+                                "the rows that the checkpoint has left to train on do not fit these data");
+            TRY(mst_slices_miss(&co->rows.slices, (uint64_t)epoch, (uint64_t)from, (uint64_t)to));
+            co->rows.slices.done_rows += (uint64_t)(to - from); /* they were never counted */
+        }
+        return MST_OK;
+    }
+    if (rows_streams(co)) {
+        co->rows.granted_steps = start->at.steps;
+        co->rows.granted_rows = start->at.rows;
+        return MST_OK;
+    }
+    mst_lease_options options = {.epoch_rows = epoch_rows,
+                                 .batch = s->options.batch,
+                                 .lease_rows = rows_lease_rows(s),
+                                 .segment_rows = s->options.shuffle_rows,
+                                 .n_workers = s->options.n_workers,
+                                 .epochs = start->limit_epochs,
+                                 .steps = rows_left_of(start->limit_steps, start->at.steps),
+                                 .rows = rows_left_of(start->limit_rows, start->at.rows)};
+    json_t *leases = json_object_get(plan, "leases");
+    return leases != NULL ? mst_leases_resume(&options, leases, &co->rows.leases)
+                          : mst_leases_new(&options, start->at.epoch, start->at.position, &co->rows.leases);
+}
+
+mst_status mst_row_plan_wanted(mst_server *s, uint32_t worker, const mst_message *m)
+{
+    mst_coordinator *co = s->co;
+    if (!mst_alive(co, worker) || rows_stepped(s))
+        return mst_fail(MST_EPEER, "it requested work that it does not get on request");
+    if (rows_streams(co) && m->flags & 1) /* the epoch of its stream is over */
+        TRY(rows_end_stream(s, worker));
+    TRY(rows_streams(co) ? rows_give_grant(s, worker) : rows_give_lease(s, worker));
+    if (mst_has_quorum(s)) /* which does not count a worker without rows */
+        TRY(mst_steps_try_close(s));
+    return mst_coordinator_look(s);
+}
+
+void mst_row_plan_pushed(mst_server *s, uint32_t worker, uint64_t rows)
+{
+    mst_coordinator *co = s->co;
+    mst_job_member *m = &co->members[worker];
+    m->pushed_ns = mst_now_ns();
+    if (co->rows.sharding == MST_SHARDING_LEASES) {
+        co->rows.repeats += mst_leases_done(co->rows.leases, worker, rows);
+        mst_leases_position(co->rows.leases, &co->progress.epoch, &co->progress.position);
+    } else if (rows_streams(co)) {
+        m->granted -= rows_least(rows, m->granted);
+        co->progress.position += rows;
+    }
+}
+
+/* Whether rows that a lost worker has left remain to be trained on after the step. */
+static bool rows_remain(mst_coordinator *co, uint64_t step)
+{
+    bool remain = co->rows.slices.n_missed > 0;
+    while (!remain && step < co->rows.n_planned)
+        remain = rows_planned(co, ++step)->again;
+    return remain;
+}
+
+/* An epoch is over when its last row and the rows of lost workers are trained on. */
+void mst_row_plan_closed(mst_server *s, uint64_t step)
+{
+    mst_coordinator *co = s->co;
+    if (co->rows.sharding != MST_SHARDING_SLICES)
+        return;
+    const mst_planned_step *p = rows_planned(co, step);
+    if (!p->again) {
+        co->progress.epoch = p->slice.epoch;
+        co->progress.position = p->slice.to;
+    }
+    if (co->progress.position == co->rows.slices.epoch_rows && !rows_remain(co, step)) {
+        co->progress.epoch++;
+        co->progress.position = 0;
+    }
+}
+
+mst_status mst_row_plan_lost(mst_server *s, uint32_t worker, uint64_t first)
+{
+    mst_coordinator *co = s->co;
+    uint64_t rows = 0;
+    if (co->rows.leases != NULL)
+        TRY(mst_leases_return(co->rows.leases, worker, &rows));
+    else if (rows_streams(co))
+        rows_refund(s, worker);
+    for (uint64_t step = first; co->rows.sharding == MST_SHARDING_SLICES && step <= co->rows.n_planned;
+         step++) {
+        const mst_planned_step *p = rows_planned(co, step);
+        if (!mst_bit(p->workers, worker))
+            continue;
+        mst_work share = {.from = p->slice.from,
+                          .to = p->slice.to,
+                          .share = rows_rank_of(p, worker),
+                          .n_shares = p->n_workers};
+        uint64_t from, to;
+        mst_work_share(&share, &from, &to);
+        rows += to - from;
+        TRY(mst_slices_miss(&co->rows.slices, p->slice.epoch, from, to));
+    }
+    if (rows_streams(co) && co->phase == MST_JOB_RUN)
+        mst_warn("the rows that worker %" PRIu32
+                 " had not read are not trained on, because no other worker reads them",
+                 worker);
+    if (rows > 0 && !mst_members_deserted(s))
+        mst_info("%" PRIu64 " rows of worker %" PRIu32 " go to other workers", rows, worker);
+    return MST_OK;
+}
+
+bool mst_row_plan_can_take_back(const mst_server *s, uint32_t worker)
+{
+    const mst_leases *leases = s->co->rows.leases;
+    return leases != NULL && mst_leases_dry(leases) && mst_leases_held(leases, worker) > 0;
+}
+
+mst_status mst_row_plan_take_back(mst_server *s, uint32_t worker)
+{
+    uint64_t rows;
+    TRY(mst_leases_return(s->co->rows.leases, worker, &rows));
+    mst_warn("worker %" PRIu32 " makes no progress; %" PRIu64 " of its rows go to other workers", worker,
+             rows);
+    return MST_OK;
+}
+
+/* All planned steps have closed, but a lost worker has left rows: the workers, which wait, continue. */
+static mst_status rows_resume_slices(mst_server *s)
+{
+    mst_coordinator *co = s->co;
+    if (co->phase != MST_JOB_RUN || !co->rows.no_more || s->steps.applied != co->rows.n_planned ||
+        co->rows.slices.n_missed == 0)
+        return MST_OK;
+    co->rows.no_more = false;
+    rows_plan(s, s->steps.applied + 1);
+    for (uint32_t w = 0; co->rows.n_planned > s->steps.applied && w < s->options.n_workers; w++)
+        if (mst_alive(co, w))
+            TRY(mst_row_plan_first(s, w));
+    if (co->rows.n_planned == s->steps.applied)
+        co->rows.slices.n_missed = 0; /* beyond the limits */
+    return MST_OK;
+}
+
+mst_status mst_row_plan_offer(mst_server *s)
+{
+    mst_coordinator *co = s->co;
+    if (co->rows.sharding == MST_SHARDING_SLICES)
+        return rows_resume_slices(s);
+    for (uint32_t w = 0; w < s->options.n_workers; w++) {
+        if (!mst_alive(co, w) || !co->members[w].idle || co->members[w].done || co->phase != MST_JOB_RUN)
+            continue;
+        if (co->rows.leases != NULL && !mst_leases_dry(co->rows.leases))
+            TRY(rows_give_lease(s, w));
+        else if (rows_streams(co) && !rows_stepped(s) && rows_grantable(s, w) > 0)
+            TRY(rows_give_grant(s, w));
+    }
+    return MST_OK;
+}
+
+mst_status mst_row_plan_end_slices(mst_server *s)
+{
+    mst_coordinator *co = s->co;
+    co->phase = MST_JOB_STOP;
+    co->rows.sharding = MST_SHARDING_LEASES; /* there are none: no more steps are planned */
+    for (uint32_t w = 0; w < s->options.n_workers; w++)
+        if (mst_alive(co, w))
+            TRY(mst_unless_gone(
+                mst_ps_send(s->net, s->workers[w].peer, &(mst_message){.type = MST_PS_STOP})));
+    return MST_OK;
+}
+
+bool mst_row_plan_finished(const mst_server *s)
+{
+    const mst_coordinator *co = s->co;
+    if (co->rows.sharding == MST_SHARDING_SLICES)
+        return co->rows.no_more && s->steps.applied == co->rows.n_planned &&
+               (co->phase != MST_JOB_RUN || co->rows.slices.n_missed == 0);
+    if (co->rows.leases != NULL)
+        return mst_leases_finished(co->rows.leases);
+    if (rows_stepped(s))
+        return s->steps.applied >= co->start.limit_steps || co->progress.rows >= co->start.limit_rows;
+    for (uint32_t w = 0; w < s->options.n_workers; w++)
+        if (mst_alive(co, w) && !co->members[w].idle)
+            return false;
+    return true;
+}
+
+json_t *mst_row_plan_json(const mst_server *s)
+{
+    const mst_coordinator *co = s->co;
+    if (co->rows.leases != NULL)
+        return json_pack("{s:o}", "leases", mst_leases_json(co->rows.leases));
+    json_t *missed = json_array();
+    for (size_t i = 0; i < co->rows.slices.n_missed; i++) {
+        const mst_slice *m = &co->rows.slices.missed[i];
+        json_array_append_new(
+            missed, json_pack("[I, I, I]", (json_int_t)m->epoch, (json_int_t)m->from, (json_int_t)m->to));
+    }
+    for (uint64_t step = s->steps.applied + 1;
+         co->rows.sharding == MST_SHARDING_SLICES && step <= co->rows.n_planned; step++) {
+        const mst_planned_step *p = &co->rows.planned[step % (MST_AHEAD + 2)];
+        if (p->again)
+            json_array_append_new(missed, json_pack("[I, I, I]", (json_int_t)p->slice.epoch,
+                                                    (json_int_t)p->slice.from, (json_int_t)p->slice.to));
+    }
+    return json_pack("{s:o}", "missed", missed);
+}
+
+void mst_row_plan_fini(mst_row_plan *self)
+{
+    mst_slices_fini(&self->slices);
+    mst_leases_destroy(self->leases);
+}

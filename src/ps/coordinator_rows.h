@@ -1,0 +1,72 @@
+/* The rows of every worker.
+ *
+ * Slices: synchronous steps over data with random access. Steps are planned MST_AHEAD beyond the last one
+ * that closed, with the workers that share them; the work item for step t + 3 travels with the answer to t,
+ * so that rows of t + 2 can be prepared while the pull for t + 1 travels with the push of t. Leases: short
+ * ranges of rows, on request (leases.h). Static and local: every worker reads its own stream and is granted
+ * numbers of rows, so that limits hold. */
+#ifndef MST_PS_COORDINATOR_ROWS_H
+#define MST_PS_COORDINATOR_ROWS_H
+
+#include "ps/leases.h"
+#include "ps/server_steps.h"
+#include "ps/slices.h"
+
+/* Synchronous steps that workers have received beyond the one that closed last: the one they compute, the one
+ * whose weights are arriving, and the one whose rows are being prepared. */
+#define MST_AHEAD 3
+
+typedef enum mst_sharding {
+    MST_SHARDING_SLICES, /* synchronous without a quorum, random access */
+    MST_SHARDING_LEASES, /* random access */
+    MST_SHARDING_STATIC, /* every worker has its share of a stream */
+    MST_SHARDING_LOCAL,  /* every worker has files of its own */
+} mst_sharding;
+
+/* A synchronous step that workers have received. */
+typedef struct mst_planned_step {
+    mst_slice slice;
+    bool again; /* rows that a lost worker left */
+    uint64_t workers[MST_WORKER_WORDS];
+    uint32_t n_workers;
+} mst_planned_step;
+
+typedef struct mst_row_plan {
+    mst_sharding sharding;
+    mst_slices slices;
+    mst_planned_step planned[MST_AHEAD + 2]; /* by step number */
+    uint64_t n_planned;                      /* the newest */
+    bool no_more;                            /* nothing follows it */
+    mst_leases *leases;
+    uint64_t granted_steps, granted_rows; /* streams */
+    uint64_t repeats;                     /* rows trained on twice */
+} mst_row_plan;
+
+extern const char *const mst_sharding_names[]; /* in WELCOME */
+
+/* Decides how rows are divided, from the first worker's JOIN. */
+mst_status mst_row_plan_choose(mst_server *s, const json_t *join);
+mst_status mst_row_plan_begin(mst_server *s);
+/* The first work of a worker that was just welcomed. */
+mst_status mst_row_plan_first(mst_server *s, uint32_t worker);
+/* WANT, from a worker. */
+mst_status mst_row_plan_wanted(mst_server *s, uint32_t worker, const mst_message *m);
+void mst_row_plan_pushed(mst_server *s, uint32_t worker, uint64_t rows);
+/* A step has closed: updates the position. */
+void mst_row_plan_closed(mst_server *s, uint64_t step);
+/* The worker is lost; other workers get its rows. first: the first step that its pushes do not count for. */
+mst_status mst_row_plan_lost(mst_server *s, uint32_t worker, uint64_t first);
+/* Other workers get the leased rows of a worker that makes no progress. */
+mst_status mst_row_plan_take_back(mst_server *s, uint32_t worker);
+bool mst_row_plan_can_take_back(const mst_server *s, uint32_t worker);
+/* All rows within the limits are trained on. */
+bool mst_row_plan_finished(const mst_server *s);
+/* Slices: all planned steps have closed, so that workers wait: stops them. */
+mst_status mst_row_plan_end_slices(mst_server *s);
+/* Sends work to idle workers. */
+mst_status mst_row_plan_offer(mst_server *s);
+/* For a checkpoint: new reference or NULL. */
+json_t *mst_row_plan_json(const mst_server *s);
+void mst_row_plan_fini(mst_row_plan *self);
+
+#endif

@@ -1,0 +1,181 @@
+/* A server's connections; contract in server_peers.h. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "ps/server_impl.h"
+#include "run/run_dir.h"
+
+void mst_server_peer_forget(mst_server *s, uint32_t peer)
+{
+    if (peer >= s->peers.capacity)
+        return;
+    mst_body_release(&s->bodies, s->peers.items[peer].incoming);
+    s->peers.items[peer].incoming = NULL;
+    mst_body_release(&s->bodies, s->peers.items[peer].staged.body);
+    s->peers.items[peer].staged = (mst_staged){0};
+    mst_body_returned(&s->bodies, peer, NULL);
+}
+
+uint32_t mst_server_peer_index(const mst_server *s, uint32_t peer, mst_peer_kind kind)
+{
+    return peer < s->peers.capacity && s->peers.items[peer].kind == kind ? s->peers.items[peer].index
+                                                                         : UINT32_MAX;
+}
+
+static mst_status peers_remember(mst_server *s, uint32_t peer, mst_peer_kind kind, uint32_t index)
+{
+    mst_peer_table *table = &s->peers;
+    size_t had = table->capacity;
+    if (!mst_grow(&table->items, &table->capacity, (size_t)peer + 1, sizeof *table->items))
+        return mst_fail_memory();
+    if (table->capacity > had)
+        memset(table->items + had, 0, (table->capacity - had) * sizeof *table->items);
+    table->items[peer] = (mst_server_peer){.kind = kind, .index = index};
+    return MST_OK;
+}
+
+static mst_status peers_accept(mst_server *s, uint32_t peer, const mst_identity *who)
+{
+    bool worker = who->role == MST_ROLE_WORKER;
+    uint32_t n = worker ? s->options.n_workers : s->options.n_servers;
+    if (who->role != MST_ROLE_WORKER && who->role != MST_ROLE_SERVER)
+        return mst_fail(MST_EPEER, "unexpected role %s", mst_role_name(who->role));
+    if (who->index >= n)
+        return mst_fail(MST_EUSAGE,
+                        "%s %" PRIu32 " is not in the cluster of this server, which has %" PRIu32
+                        " %ss (0 to %" PRIu32 ")",
+                        mst_role_name(who->role), who->index, n, mst_role_name(who->role), n - 1);
+    if (!worker && (s->index != 0 || who->index == 0)) {
+        if (who->index == 0 && peer == s->servers[0]) { /* the coordinator, which this server connected to */
+            s->setup.up = true;
+            if (s->options.observe != NULL)
+                (void)mst_ps_clock_ask(&s->records.clock, s->net, peer);
+            return peers_remember(s, peer, MST_PEER_SERVER, 0);
+        }
+        return mst_fail(MST_EUSAGE,
+                        "server %" PRIu32 " is connected already, or connected to the wrong server",
+                        who->index);
+    }
+    uint32_t *place = worker ? &s->workers[who->index].peer : &s->servers[who->index];
+    if (*place != MST_PEER_NONE) {
+        char name[128];
+        mst_net_name_of(s->net, *place, name, sizeof name);
+        return mst_fail(MST_EEXIST, "index %" PRIu32 " is taken by %s", who->index, name);
+    }
+    if (worker && s->workers[who->index].gone)
+        return mst_fail(MST_EEXIST, "worker %" PRIu32 " was lost and cannot join again", who->index);
+    TRY(peers_remember(s, peer, worker ? MST_PEER_WORKER : MST_PEER_SERVER, who->index));
+    *place = peer;
+    if (worker)
+        s->workers[who->index].incarnation = who->incarnation;
+    mst_status st = s->index == 0 ? mst_members_up(s, peer) : MST_OK;
+    if (st != MST_OK)
+        *place = MST_PEER_NONE;
+    return st;
+}
+
+void mst_server_refuse(mst_server *s, uint32_t peer, mst_status status)
+{
+    mst_error why;
+    mst_error_save(&why, status);
+    if (s->co != NULL) /* its END carries the code */
+        (void)mst_ps_send_json(s->net, peer, &(mst_message){.type = MST_PS_END},
+                               json_pack("{s:i, s:s}", "code", (int)why.code, "text", why.text));
+    mst_net_drop(s->net, peer, why.text);
+    mst_server_peer_forget(s, peer);
+}
+
+void mst_server_peer_up(void *arg, uint32_t peer, const mst_identity *who)
+{
+    mst_server *s = arg;
+    mst_status st = peers_accept(s, peer, who);
+    if (st != MST_OK)
+        mst_server_refuse(s, peer, st);
+}
+
+/* A worker's connection is gone. */
+static void peers_lose_worker(mst_server *s, uint32_t worker, const mst_net_loss *why)
+{
+    s->workers[worker].peer = MST_PEER_NONE;
+    s->workers[worker].stuck = false;
+    if (s->co != NULL) {
+        mst_members_lost(s, worker, why);
+        return;
+    }
+    mst_steps_forget(s, worker);
+    if (s->setup.ready) /* a failed send is reported as the loss of the coordinator */
+        (void)mst_ps_send(s->net, s->servers[0],
+                          &(mst_message){.type = MST_PS_GONE,
+                                         .flags = why->reason == MST_NET_SILENT ? MST_GONE_SILENT : 0,
+                                         .count = worker});
+    mst_status st = s->setup.ready ? mst_cut_try(s) : MST_OK;
+    if (st == MST_OK && s->setup.ready && mst_is_sync(s))
+        st = mst_steps_try_close(s);
+    if (st != MST_OK)
+        mst_server_fail(s, st);
+}
+
+void mst_server_expel(mst_server *s, uint32_t worker, const char *why)
+{
+    char name[128];
+    mst_net_loss why_lost = {.reason = MST_NET_REFUSED, .error.code = MST_EPEER};
+    if (s->workers[worker].peer == MST_PEER_NONE)
+        return;
+    mst_net_name_of(s->net, s->workers[worker].peer, name, sizeof name);
+    snprintf(why_lost.error.text, sizeof why_lost.error.text, "%s was sent away: %.800s", name, why);
+    mst_net_drop(s->net, s->workers[worker].peer, why);
+    mst_server_peer_forget(s, s->workers[worker].peer);
+    peers_lose_worker(s, worker, &why_lost);
+}
+
+void mst_server_expel_stuck(mst_server *s)
+{
+    for (uint32_t w = 0; w < s->options.n_workers && !s->over; w++)
+        if (s->workers[w].stuck)
+            mst_server_expel(s, w, "it requests weights and does not read them");
+}
+
+void mst_server_peer_down(void *arg, uint32_t peer, const mst_net_loss *loss)
+{
+    mst_server *s = arg;
+    const mst_error *why = &loss->error;
+    uint32_t worker = mst_server_peer_index(s, peer, MST_PEER_WORKER),
+             server = mst_server_peer_index(s, peer, MST_PEER_SERVER);
+    mst_server_peer_forget(s, peer);
+    if (s->over && server != UINT32_MAX && s->servers[server] == peer)
+        s->servers[server] = MST_PEER_NONE;
+    if (s->over)
+        return;
+    if (worker != UINT32_MAX && s->workers[worker].peer == peer) {
+        peers_lose_worker(s, worker, loss);
+    } else if (s->index != 0 && (server == 0 || peer == s->servers[0])) {
+        s->setup.up = false;
+        mst_server_fail(
+            s, s->setup.ready && why->code == MST_EPEER
+                   ? mst_fail(MST_EPEER,
+                              "%s; the job cannot continue without %s; resume the run with --resume "
+                              "if it has saved a checkpoint",
+                              why->text,
+                              loss->reason == MST_NET_STOPPED ? "this server's weights" : "its coordinator")
+                   : mst_error_restore(why));
+    } else if (server != UINT32_MAX && s->servers[server] == peer) {
+        s->servers[server] = MST_PEER_NONE;
+        if (mst_members_server_lost(s, server, why->text))
+            return;
+        char way_on[MST_ERROR_MAX / 2];
+        mst_run_way_on(mst_coordinator_run_path(s), way_on, sizeof way_on);
+        mst_server_fail(s, mst_fail(MST_EPEER, "%s; its share of the weights is lost%s %s", why->text,
+                                    strncmp(way_on, "no ", 3) == 0 ? ", and" : ";", way_on));
+    }
+}
+
+void mst_server_peers_fini(mst_server *s)
+{
+    for (size_t i = 0; i < s->peers.capacity; i++) {
+        mst_body_release(&s->bodies, s->peers.items[i].incoming);
+        mst_body_release(&s->bodies, s->peers.items[i].staged.body);
+    }
+    mst_free(s->peers.items);
+}

@@ -1,0 +1,53 @@
+/* A server's connections: which peer is which process, who may connect, and the loss of a connection. */
+#ifndef MST_PS_SERVER_PEERS_H
+#define MST_PS_SERVER_PEERS_H
+
+#include "ps/body_pool.h"
+#include "ps/store.h"
+
+typedef struct mst_server mst_server;
+
+/* A push that arrives in parts. */
+typedef struct mst_staged {
+    mst_store_parts parts;
+    mst_body *body; /* its values; NULL: no part has arrived */
+} mst_staged;
+
+typedef enum mst_peer_kind { MST_PEER_UNKNOWN, MST_PEER_SERVER, MST_PEER_WORKER } mst_peer_kind;
+
+typedef struct mst_server_peer {
+    mst_peer_kind kind;
+    uint32_t index;
+    mst_body *incoming;   /* of a message that is being received */
+    mst_staged staged;    /* of a worker; the STEP that is its last part takes it */
+    mst_store_parts next; /* staged.parts after the part that is being received */
+} mst_server_peer;
+
+typedef struct mst_peer_table {
+    mst_server_peer *items; /* by number of the peer */
+    size_t capacity;
+} mst_peer_table;
+
+/* Events of the net; arg: the server. */
+void mst_server_peer_up(void *arg, uint32_t peer, const mst_identity *who);
+void mst_server_peer_down(void *arg, uint32_t peer, const mst_net_loss *loss);
+
+/* The index of a peer of that kind; UINT32_MAX: it is none. */
+uint32_t mst_server_peer_index(const mst_server *s, uint32_t peer, mst_peer_kind kind);
+/* Releases the bodies of a peer that is down or was dropped. */
+void mst_server_peer_forget(mst_server *s, uint32_t peer);
+/* Drops a process that has just connected, with the recorded sentence. */
+void mst_server_refuse(mst_server *s, uint32_t peer, mst_status status);
+/* Drops a worker, with a reason. */
+void mst_server_expel(mst_server *s, uint32_t worker, const char *why);
+/* Drops the workers that request weights and do not read them. */
+void mst_server_expel_stuck(mst_server *s);
+void mst_server_peers_fini(mst_server *s);
+
+/* A failed send to a peer that is gone is no failure: the loss is reported separately. */
+static inline mst_status mst_unless_gone(mst_status st)
+{
+    return st == MST_EPEER || st == MST_ETIMEOUT ? MST_OK : st;
+}
+
+#endif

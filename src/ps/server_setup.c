@@ -1,0 +1,102 @@
+/* Set-up of a server that is not the coordinator; contract in server_setup.h. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "observe/observe.h"
+#include "ps/server_impl.h"
+
+mst_status mst_server_make_store(mst_server *s)
+{
+    TRY(mst_placement_owned(&s->table, s->index, &s->owned));
+    for (uint32_t i = 0; i < s->owned.n; i++)
+        mst_params_populate_part(s->model.params, s->owned.extents[i].first, s->owned.extents[i].count);
+    uint64_t keys =
+        s->table.width == 0 ? 0 : s->table.key_starts[s->index + 1] - s->table.key_starts[s->index];
+    s->max_step_body =
+        MST_STEP_HEAD + MST_EXTENT_MAX * sizeof(mst_extent) + 4 * s->owned.floats + 5 * keys + 4096;
+    mst_store_options options = {
+        .optimizer = s->model.optimizer,
+        .params = s->model.params,
+        .table = &s->table,
+        .server = s->index,
+        .n_workers = s->options.n_workers,
+        .n_threads = s->options.n_threads,
+        .clip = mst_is_sync(s),
+    };
+    return mst_store_new(&options, &s->store);
+}
+
+mst_status mst_server_setup_job(mst_server *s, const json_t *json)
+{
+    TRY(s->hooks->adopt(s->hooks->arg, json, &s->options));
+    return mst_unless_gone(mst_ps_send_json(s->net, s->servers[0], &(mst_message){.type = MST_PS_JOIN},
+                                            json_incref(s->options.join)));
+}
+
+mst_status mst_server_setup_model(mst_server *s, const json_t *json)
+{
+    json_int_t steps = 0, restore = 0;
+    json_t *model, *table;
+    mst_server_start start = {0};
+    if (s->store != NULL || json_unpack((json_t *)json, "{s:o, s:o, s:I, s:I}", "model", &model, "table",
+                                        &table, "steps", &steps, "restore", &restore) != 0)
+        return mst_fail(MST_EPEER, "server 0 sent an invalid SETUP");
+    TRY(s->hooks->open(s->hooks->arg, json, &start));
+    s->model = start.model;
+    TRY(mst_placement_from_json(&s->table, table));
+    if (s->table.size != s->model.params->size)
+        return mst_fail(MST_EPEER,
+                        "server 0 has a model of %" PRIu64 " parameters, but it has %" PRIu64 " here",
+                        s->table.size, s->model.params->size);
+    TRY(mst_server_make_store(s));
+    s->steps.applied = (uint64_t)steps;
+    mst_observe_set_first_step(s->options.observe, s->steps.applied);
+    s->setup.expected = restore ? s->owned.floats * (1 + s->model.params->n_slots) : 0;
+    s->setup.ready = s->setup.expected == 0;
+    return s->setup.ready ? mst_ps_send(s->net, s->servers[0], &(mst_message){.type = MST_PS_READY}) : MST_OK;
+}
+
+/* Whether [first, first + count) is owned. */
+static bool setup_owns(const mst_server *s, uint64_t first, uint64_t count)
+{
+    for (uint32_t i = 0; i < s->owned.n; i++) {
+        const mst_extent *extent = &s->owned.extents[i];
+        if (first >= extent->first && first - extent->first <= extent->count &&
+            count <= extent->count - (first - extent->first))
+            return true;
+    }
+    return false;
+}
+
+mst_status mst_server_setup_restored(mst_server *s, const mst_message *m, const void *body)
+{
+    uint64_t count = m->size / sizeof(float);
+    if (s->store == NULL || s->setup.ready || m->size % sizeof(float) != 0 ||
+        m->count > s->model.params->n_slots || !setup_owns(s, m->step, count) ||
+        s->setup.restored + count > s->setup.expected)
+        return mst_fail(MST_EPEER, "server 0 sent floats that this server does not own");
+    float *to = (m->count == 0 ? s->model.params->w : s->model.params->slots[m->count - 1]) + m->step;
+    memcpy(to, body, m->size);
+    s->setup.restored += count;
+    s->setup.ready = s->setup.restored == s->setup.expected;
+    return s->setup.ready ? mst_ps_send(s->net, s->servers[0], &(mst_message){.type = MST_PS_READY}) : MST_OK;
+}
+
+void mst_server_setup_tick(mst_server *s, uint64_t began)
+{
+    if (!s->setup.ready && mst_now_ns() - began > 2ull * s->options.start_timeout_ms * MST_MS)
+        mst_server_fail(s, mst_fail(MST_ETIMEOUT,
+                                    "server %" PRIu32
+                                    ": server 0 at %s has not set the job up within %" PRIu32 " s",
+                                    s->index, s->options.servers[0], 2 * s->options.start_timeout_ms / 1000));
+    if (s->setup.leaving || s->options.stop == NULL || !atomic_load(s->options.stop))
+        return;
+    s->setup.leaving = true;
+    if (!s->setup.up)
+        mst_server_fail(s, mst_fail(MST_ESTOPPED, "asked to stop"));
+    else /* the coordinator ends the job, with a checkpoint */
+        (void)mst_ps_send_json(s->net, s->servers[0], &(mst_message){.type = MST_PS_FAIL},
+                               json_pack("{s:i, s:s}", "code", (int)MST_ESTOPPED, "text", "asked to stop"));
+}

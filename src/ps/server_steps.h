@@ -1,0 +1,88 @@
+/* Pushes on a server, and the steps that they make.
+ *
+ * A push is applied when it arrives (async, ssp) or waits for its step (sync). The answer leaves after the
+ * coordinator has counted the push, so that a cut or the next work item travels before or with the answer.
+ *
+ * Invariants
+ * 1. Steps close in order: applied counts them, and only pushes labelled applied + 1 count for the next.
+ * 2. A worker has at most one push waiting.
+ * 3. The pushes of a step are added in worker order. */
+#ifndef MST_PS_SERVER_STEPS_H
+#define MST_PS_SERVER_STEPS_H
+
+#include "ps/server_peers.h"
+
+#define MST_WORKER_WORDS 16 /* u64 words of a bitmap of workers */
+
+/* A worker, as a server sees it. */
+typedef struct mst_server_worker {
+    uint32_t peer; /* MST_PEER_NONE: not connected */
+    uint64_t incarnation;
+    bool gone;          /* lost, or left */
+    uint64_t gone_from; /* sync: the first step that its pushes do not count for */
+    bool stuck;         /* it requests weights and does not read them; the loop drops it, outside of a step */
+    bool exhausted;     /* no rows until the next epoch */
+    uint32_t marker;    /* the newest cut it has marked */
+    /* sync: the push that waits for its step */
+    bool pending;
+    uint64_t label; /* its step */
+    mst_store_request request;
+    mst_body *body, *values; /* values: of a push that arrived in parts, or NULL */
+    uint64_t answered;       /* floats of the answer that have left as parts */
+    /* asynchronous */
+    uint64_t pushes; /* ssp: raised to those of the slowest worker when this one (re)joins */
+    mst_store_request deferred[MST_LISTS]; /* ssp: pulls whose answers are held back */
+    uint32_t n_deferred;
+} mst_server_worker;
+
+/* async: a STEP that arrived after its worker's marker, held until the cut is taken. */
+typedef struct mst_held_step {
+    struct mst_held_step *next;
+    uint32_t worker;
+    mst_message m;
+    mst_body *body;
+    mst_staged staged;
+} mst_held_step;
+
+/* sync with a quorum: the pushes that count for a step, as the coordinator decides. */
+typedef struct mst_step_close {
+    uint64_t step;
+    uint64_t workers[MST_WORKER_WORDS];
+} mst_step_close;
+
+typedef struct mst_server_steps {
+    uint64_t applied;
+    mst_step_close *closes; /* decisions that are not carried out yet */
+    size_t n_closes, close_capacity;
+    mst_held_step *held, **held_tail;
+    uint64_t set_hash; /* sync: of all (step, worker) that were averaged, in order */
+} mst_server_steps;
+
+static inline bool mst_bit(const uint64_t *bits, uint32_t i)
+{
+    return bits[i / 64] >> (i % 64) & 1;
+}
+
+static inline void mst_bit_set(uint64_t *bits, uint32_t i)
+{
+    bits[i / 64] |= 1ull << (i % 64);
+}
+
+/* Takes a STEP; consumes body and staged. A failure means that the message is invalid. */
+mst_status mst_steps_take(mst_server *s, uint32_t worker, const mst_message *m, mst_body *body,
+                          mst_staged staged);
+/* A GRADIENT is arriving: room for its floats. */
+mst_status mst_steps_part_body(mst_server *s, uint32_t peer, const mst_message *m, void **out);
+/* CLOSE: keeps the coordinator's decision, and closes the steps that can be closed. */
+mst_status mst_steps_close(mst_server *s, const mst_message *m, const uint64_t *workers);
+/* sync: closes the steps that can be closed. */
+mst_status mst_steps_try_close(mst_server *s);
+/* ssp on the coordinator: answers the workers that are not ahead any more. */
+mst_status mst_steps_release_deferred(mst_server *s);
+/* async: a cut is taken; takes the steps that were held for it. */
+mst_status mst_steps_release_held(mst_server *s);
+/* Forgets a worker; its pending push stays if it counts for a step (gone_from). */
+void mst_steps_forget(mst_server *s, uint32_t worker);
+void mst_steps_fini(mst_server *s);
+
+#endif
