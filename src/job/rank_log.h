@@ -7,7 +7,7 @@
 #define MST_JOB_RANK_LOG_H
 
 #include "observe/observe.h"
-#include "strategy/allreduce_comm.h"
+#include "strategy/comm_thread.h"
 
 /* Ranks other than 0: what `observe` (or NULL) has goes to rank 0 from here on, whose clock it is told. */
 void mst_rank_log_send(mst_comm *comm, mst_observe *observe);

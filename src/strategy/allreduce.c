@@ -113,7 +113,7 @@ typedef struct execution {
     order order;
     tail tail;
     bool epoch_ended;
-    mst_comm_counts counts; /* up to its end */
+    mst_reduce_counts counts; /* up to its end */
 } execution;
 
 /* Rank 0 sends the order; the others wait for one. */
@@ -304,7 +304,7 @@ void mst_allreduce_wished(mst_strategy *base, int *stopped_by, bool *save)
 static void count(mst_allreduce *self)
 {
     mst_allreduce_counts *c = &self->counts;
-    mst_comm_counts now;
+    mst_reduce_counts now;
     mst_comm_counts_get(self->comm, &now);
     c->bytes_out = now.bytes_out - self->before.bytes_out;
     c->bytes_in = now.bytes_in - self->before.bytes_in;

@@ -12,14 +12,14 @@
  *
  * Step t's global batch is the next slice of the epoch's order of rows, of which rank r of N takes the rows
  * [n r / N, n (r + 1) / N): the same rows as local training with that batch. Sums have the order of ranks
- * (allreduce_comm.h), so that all ranks keep the same bits, and a run repeats bit for bit with as many ranks
+ * (reducer.h), so that all ranks keep the same bits, and a run repeats bit for bit with as many ranks
  * and threads. */
 #ifndef MST_STRATEGY_ALLREDUCE_H
 #define MST_STRATEGY_ALLREDUCE_H
 
 #include <jansson.h>
 
-#include "strategy/allreduce_comm.h"
+#include "strategy/comm_thread.h"
 #include "strategy/strategy.h"
 
 /* What a rank wants of the training; any thread. */

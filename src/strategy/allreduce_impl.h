@@ -122,8 +122,8 @@ typedef struct mst_allreduce {
     int stopped_by;
     bool save_wished;
     mst_allreduce_counts counts;
-    mst_comm_counts before;
-    mst_comm_counts spanned; /* what the spans know of; the training thread's */
+    mst_reduce_counts before;
+    mst_reduce_counts spanned; /* what the spans know of; the training thread's */
 } mst_allreduce;
 
 static inline bool mst_allreduce_reduces(const mst_allreduce *self)

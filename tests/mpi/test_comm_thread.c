@@ -11,7 +11,7 @@
 #include "base/alloc.h"
 #include "mpi/fake_mpi.h"
 #include "strategy/allreduce.h"
-#include "strategy/allreduce_comm.h"
+#include "strategy/comm_thread.h"
 
 #define MAX_OPS 24
 
@@ -33,7 +33,7 @@ typedef struct rank {
     mst_comm *comm;
     mst_reduce_op ops[MAX_OPS];
     mst_status status;
-    mst_comm_counts counts;
+    mst_reduce_counts counts;
 } rank;
 
 /* What rank r has at i of op k in a round; sums of these are not exact, so that their order shows. */

@@ -1,17 +1,18 @@
-/* The communication thread; contract in allreduce_comm.h, the reductions are in allreduce_reduce.c.
+/* The communication thread; contract in comm_thread.h. The reductions are in reducer.c.
  *
  * The thread sleeps while there is nothing to do. While something is under way it polls MPI, and between two
- * polls that found nothing it steps aside: yielding while somebody waits for the result, for a while, and
- * napping while the cores are better used by those who compute.
+ * polls that found nothing it pauses: it yields for a while if the training thread waits for the result, and
+ * sleeps otherwise, so that the cores are free for computing.
  *
  * Invariants
  * 1. MPI is called on this thread only.
- * 2. `broken` is set once, by whoever finds out first (the rank monitor, this thread), after `error` is
- * filled in; every wait looks at it. */
-#include "strategy/allreduce_comm.h"
+ * 2. `broken` is set once, by the first that detects the failure (the rank monitor, this thread), after
+ * `error` is filled in; every wait checks it. */
+#include "strategy/comm_thread.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,9 +20,8 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "strategy/allreduce_comm_impl.h"
 
-#define YIELD_NS    (2 * MST_MS)    /* of polling without a nap, when somebody waits */
+#define YIELD_NS    (2 * MST_MS)    /* of polling without a nap, if the training thread waits */
 #define NAP_NS      (50 * 1000ull)  /* while training computes, and then */
 #define LONG_NAP_NS (500 * 1000ull) /* after */
 #define NAPPING_NS  (20 * MST_MS)   /* of those */
@@ -30,12 +30,38 @@
 #define NAMED_MS    2000            /* for the rank monitor to report the loss that made MPI fail */
 #define PART_NS     (3600 * MST_S)  /* for the other ranks to finish; the rank monitor detects lost ones */
 #define END_TAG     (MST_COMM_TAGS - 1)
-#define TIMER_SLACK 5000ul /* ns: naps are as long as they say */
+#define TIMER_SLACK 5000ul /* ns: keeps naps short */
 
-/* ---- why the job cannot go on ---- */
+struct mst_comm {
+    mst_comm_options options;
+    mst_mpi *mpi;
+    mst_rank_monitor *monitor;
+    mst_reducer reducer;
+    uint64_t bytes_out, bytes_in; /* of messages other than reductions */
 
-/* Keeps the first failure, and wakes everybody. */
-static void break_with(mst_comm *self, mst_status st, const char *sentence)
+    pthread_t thread;
+    bool started; /* the thread exists */
+    pthread_mutex_t lock;
+    pthread_cond_t wake, changed; /* for the communication thread; for the training thread */
+    atomic_bool asleep, waiting;  /* the one; the other */
+    /* Guarded by lock: */
+    mst_comm_fn *fn; /* to be called; NULL: none */
+    void *fn_arg;
+    bool fn_done;
+    mst_error fn_error;
+    bool ready, quit, gone; /* MPI is started, or failed; the thread has to end; it has ended */
+    bool ended;             /* all ranks have disconnected: the training thread's own */
+    bool parted;            /* the same, for the communication thread: MPI ends with it */
+    mst_error error;        /* why the job cannot continue; valid once broken is set */
+    atomic_bool broken;
+    bool held;          /* the thread hangs in MPI: the training thread's own */
+    atomic_bool in_mpi; /* in a call that may hang after the loss of a rank */
+};
+
+/* ---- why the job cannot continue ---- */
+
+/* Keeps the first failure, and wakes all threads. */
+static void comm_break(mst_comm *self, mst_status st, const char *sentence)
 {
     pthread_mutex_lock(&self->lock);
     if (!atomic_load(&self->broken)) {
@@ -48,10 +74,10 @@ static void break_with(mst_comm *self, mst_status st, const char *sentence)
     pthread_mutex_unlock(&self->lock);
 }
 
-static void on_lost(void *arg, mst_rank_loss reason, const char *sentence)
+static void comm_lost(void *arg, mst_rank_loss reason, const char *sentence)
 {
     mst_comm *self = arg;
-    break_with(self, MST_EPEER, sentence);
+    comm_break(self, MST_EPEER, sentence);
     if (self->options.lost != NULL)
         self->options.lost(self->options.lost_arg, reason, sentence);
 }
@@ -74,45 +100,45 @@ mst_status mst_comm_lost(mst_comm *self)
 
 /* ---- polling ---- */
 
-typedef struct lull {
+typedef struct comm_pause {
     uint64_t since; /* nothing has happened */
     uint64_t deadline_ns;
-} lull;
+} comm_pause;
 
-static bool on_thread(const mst_comm *self)
+static bool comm_on_thread(const mst_comm *self)
 {
     return pthread_equal(self->thread, pthread_self());
 }
 
-static void nap(uint64_t ns)
+static void comm_nap(uint64_t ns)
 {
     struct timespec t = {.tv_nsec = (long)ns};
     nanosleep(&t, NULL);
 }
 
-/* A poll found nothing. somebody: waits for it. */
-static void step_aside(lull *p, bool somebody)
+/* A poll found nothing. awaited: the training thread waits. */
+static void pause_wait(comm_pause *p, bool awaited)
 {
     uint64_t idle = mst_now_ns() - p->since;
-    if (somebody && idle < YIELD_NS)
+    if (awaited && idle < YIELD_NS)
         sched_yield();
     else
-        nap(idle < NAPPING_NS ? NAP_NS : LONG_NAP_NS);
+        comm_nap(idle < NAPPING_NS ? NAP_NS : LONG_NAP_NS);
 }
 
-static lull lull_new(const mst_comm *self, bool forever)
+static comm_pause pause_new(const mst_comm *self, bool forever)
 {
     uint64_t now = mst_now_ns();
-    return (lull){now, forever ? UINT64_MAX : now + self->options.stall_timeout_ms * MST_MS};
+    return (comm_pause){now, forever ? UINT64_MAX : now + self->options.stall_timeout_ms * MST_MS};
 }
 
-static mst_status too_long(const mst_comm *self, const char *what)
+static mst_status comm_too_long(const mst_comm *self, const char *what)
 {
     return mst_fail(MST_ETIMEOUT, "rank %d has waited %.0f s for %s: is a rank stopped, or the network down?",
                     self->mpi->rank, self->options.stall_timeout_ms * 1e-3, what);
 }
 
-static uint32_t left_of(uint32_t n, const mst_mpi_request *requests)
+static uint32_t comm_left(uint32_t n, const mst_mpi_request *requests)
 {
     uint32_t left = 0;
     for (uint32_t i = 0; i < n; i++)
@@ -120,12 +146,32 @@ static uint32_t left_of(uint32_t n, const mst_mpi_request *requests)
     return left;
 }
 
-/* Polls until all requests are done; reductions go on meanwhile. */
-static mst_status finish_all(mst_comm *self, uint32_t n, mst_mpi_request *requests, bool *done, bool forever,
-                             const char *what)
+/* A reduction has ended: wakes the training thread if it waits. */
+static void comm_done(void *arg, mst_reduce_op *op)
 {
-    lull p = lull_new(self, forever);
-    while (left_of(n, requests) > 0) {
+    mst_comm *self = arg;
+    atomic_store(&op->done, op->posted);
+    if (atomic_load(&self->waiting)) {
+        pthread_mutex_lock(&self->lock);
+        pthread_cond_broadcast(&self->changed);
+        pthread_mutex_unlock(&self->lock);
+    }
+}
+
+static mst_status comm_poll(mst_comm *self, bool *moved)
+{
+    atomic_store(&self->in_mpi, true);
+    mst_status st = mst_reducer_poll(&self->reducer, moved, comm_done, self);
+    atomic_store(&self->in_mpi, false);
+    return st;
+}
+
+/* Polls until all requests are done; reductions continue meanwhile. */
+static mst_status comm_finish(mst_comm *self, uint32_t n, mst_mpi_request *requests, bool *done, bool forever,
+                              const char *what)
+{
+    comm_pause p = pause_new(self, forever);
+    while (comm_left(n, requests) > 0) {
         uint32_t n_done = 0;
         bool moved = false;
         TRY(mst_comm_lost(self));
@@ -133,13 +179,13 @@ static mst_status finish_all(mst_comm *self, uint32_t n, mst_mpi_request *reques
         mst_status st = self->mpi->ops->test_some(n, requests, done, &n_done);
         atomic_store(&self->in_mpi, false);
         TRY(st);
-        TRY(mst_comm_poll(self, &moved));
+        TRY(comm_poll(self, &moved));
         if (moved || n_done > 0)
             p.since = mst_now_ns();
         else if (mst_now_ns() > p.deadline_ns)
-            return too_long(self, what);
+            return comm_too_long(self, what);
         else
-            step_aside(&p, true);
+            pause_wait(&p, true);
     }
     return MST_OK;
 }
@@ -160,17 +206,17 @@ mst_status mst_comm_exchange(mst_comm *self, const mst_comm_message *sends, uint
     atomic_store(&self->in_mpi, true);
     for (uint32_t i = 0; st == MST_OK && i < n_receives; i++) {
         const mst_comm_message *m = &receives[i];
-        st = ops->irecv(self->world, m->data, m->bytes, m->peer, m->tag, &requests[i]);
-        self->counts.bytes_in += m->bytes;
+        st = ops->irecv(self->reducer.world, m->data, m->bytes, m->peer, m->tag, &requests[i]);
+        self->bytes_in += m->bytes;
     }
     for (uint32_t i = 0; st == MST_OK && i < n_sends; i++) {
         const mst_comm_message *m = &sends[i];
-        st = ops->isend(self->world, m->data, m->bytes, m->peer, m->tag, &requests[n_receives + i]);
-        self->counts.bytes_out += m->bytes;
+        st = ops->isend(self->reducer.world, m->data, m->bytes, m->peer, m->tag, &requests[n_receives + i]);
+        self->bytes_out += m->bytes;
     }
     atomic_store(&self->in_mpi, false);
     if (st == MST_OK)
-        st = finish_all(self, n, requests, done, patience, what);
+        st = comm_finish(self, n, requests, done, patience, what);
     if (requests != few)
         mst_free(requests);
     if (done != few_done)
@@ -205,7 +251,7 @@ mst_status mst_comm_broadcast(mst_comm *self, void *data, size_t bytes)
 {
     TRY(mst_comm_lost(self));
     atomic_store(&self->in_mpi, true);
-    mst_status st = self->mpi->ops->broadcast(self->collective, data, bytes, 0);
+    mst_status st = self->mpi->ops->broadcast(self->reducer.collective, data, bytes, 0);
     atomic_store(&self->in_mpi, false);
     return st;
 }
@@ -214,16 +260,10 @@ mst_status mst_comm_broadcast(mst_comm *self, void *data, size_t bytes)
 
 mst_status mst_comm_post(mst_comm *self, mst_reduce_op *op)
 {
-    uint64_t at = atomic_load(&self->tail);
-    if (op->n > self->options.max_slice)
-        return mst_fail(MST_EUSAGE, "a reduction of %zu floats; at most %zu are possible", op->n,
-                        self->options.max_slice);
-    if (on_thread(self) && at - self->head >= MST_COMM_QUEUE)
-        return mst_fail(MST_EUSAGE, "more than %d reductions at a time", MST_COMM_QUEUE);
-    op->posted++;
-    self->queue[at % MST_COMM_QUEUE] = op;
-    atomic_store(&self->tail, at + 1);
-    if (!on_thread(self) && atomic_load(&self->asleep)) {
+    if (comm_on_thread(self) && atomic_load(&self->reducer.tail) - self->reducer.head >= MST_REDUCER_QUEUE)
+        return mst_fail(MST_EUSAGE, "more than %d reductions at a time", MST_REDUCER_QUEUE);
+    TRY(mst_reducer_post(&self->reducer, op));
+    if (!comm_on_thread(self) && atomic_load(&self->asleep)) {
         pthread_mutex_lock(&self->lock);
         pthread_cond_signal(&self->wake);
         pthread_mutex_unlock(&self->lock);
@@ -231,24 +271,14 @@ mst_status mst_comm_post(mst_comm *self, mst_reduce_op *op)
     return MST_OK;
 }
 
-void mst_comm_done(mst_comm *self, mst_reduce_op *op)
-{
-    atomic_store(&op->done, op->posted);
-    if (atomic_load(&self->waiting)) {
-        pthread_mutex_lock(&self->lock);
-        pthread_cond_broadcast(&self->changed);
-        pthread_mutex_unlock(&self->lock);
-    }
-}
-
-static void deadline_in(uint64_t ns, struct timespec *out)
+static void comm_deadline(uint64_t ns, struct timespec *out)
 {
     uint64_t at = mst_now_ns() + ns;
     *out = (struct timespec){.tv_sec = (time_t)(at / MST_S), .tv_nsec = (long)(at % MST_S)};
 }
 
 /* The training thread sleeps until the communication thread is done with it. */
-static mst_status sleep_until_done(mst_comm *self, mst_reduce_op *op)
+static mst_status comm_sleep_until_done(mst_comm *self, mst_reduce_op *op)
 {
     uint64_t deadline = mst_now_ns() + self->options.stall_timeout_ms * MST_MS;
     mst_status st = MST_OK;
@@ -256,7 +286,7 @@ static mst_status sleep_until_done(mst_comm *self, mst_reduce_op *op)
     atomic_store(&self->waiting, true);
     while (atomic_load(&op->done) != op->posted && !atomic_load(&self->broken) && mst_now_ns() < deadline) {
         struct timespec until;
-        deadline_in(MST_S, &until);
+        comm_deadline(MST_S, &until);
         pthread_cond_timedwait(&self->changed, &self->lock, &until);
     }
     atomic_store(&self->waiting, false);
@@ -264,33 +294,35 @@ static mst_status sleep_until_done(mst_comm *self, mst_reduce_op *op)
     if (atomic_load(&op->done) == op->posted)
         return MST_OK;
     st = mst_comm_lost(self);
-    return st != MST_OK ? st : too_long(self, "the sum of a gradient");
+    return st != MST_OK ? st : comm_too_long(self, "the sum of a gradient");
 }
 
 mst_status mst_comm_wait(mst_comm *self, mst_reduce_op *op)
 {
     if (atomic_load(&op->done) == op->posted)
         return MST_OK;
-    if (!on_thread(self))
-        return sleep_until_done(self, op);
-    lull p = lull_new(self, false);
+    if (!comm_on_thread(self))
+        return comm_sleep_until_done(self, op);
+    comm_pause p = pause_new(self, false);
     while (atomic_load(&op->done) != op->posted) {
         bool moved = false;
         TRY(mst_comm_lost(self));
-        TRY(mst_comm_poll(self, &moved));
+        TRY(comm_poll(self, &moved));
         if (moved)
             p.since = mst_now_ns();
         else if (mst_now_ns() > p.deadline_ns)
-            return too_long(self, "the sum of a gradient");
+            return comm_too_long(self, "the sum of a gradient");
         else
-            step_aside(&p, true);
+            pause_wait(&p, true);
     }
     return MST_OK;
 }
 
-void mst_comm_counts_get(mst_comm *self, mst_comm_counts *out)
+void mst_comm_counts_get(mst_comm *self, mst_reduce_counts *out)
 {
-    *out = self->counts;
+    *out = self->reducer.counts;
+    out->bytes_out += self->bytes_out;
+    out->bytes_in += self->bytes_in;
 }
 
 mst_status mst_comm_measure(mst_comm *self, mst_reduce_op *op, mst_reduce_way way, uint32_t times,
@@ -306,7 +338,7 @@ mst_status mst_comm_measure(mst_comm *self, mst_reduce_op *op, mst_reduce_way wa
         if (st == MST_OK)
             st = mst_comm_wait(self, op);
         double took = mst_seconds_since(start);
-        if (i > 0 && (i == 1 || took < mine)) /* the first one finds memory that nobody has touched */
+        if (i > 0 && (i == 1 || took < mine)) /* the first one touches new memory */
             mine = took;
     }
     op->way = before;
@@ -320,7 +352,7 @@ mst_status mst_comm_measure(mst_comm *self, mst_reduce_op *op, mst_reduce_way wa
 
 /* ---- the thread ---- */
 
-static mst_status start_mpi(mst_comm *self)
+static mst_status comm_start_mpi(mst_comm *self)
 {
     const mst_comm_options *o = &self->options;
     TRY(o->start != NULL ? o->start(o->start_arg, &self->mpi) : mst_mpi_start(o->plugin, &self->mpi));
@@ -329,17 +361,19 @@ static mst_status start_mpi(mst_comm *self)
     mst_rank_monitor_options monitor = {.mpi = self->mpi,
                                         .start_timeout_ms = o->start_timeout_ms,
                                         .peer_timeout_ms = o->peer_timeout_ms,
-                                        .lost = on_lost,
+                                        .lost = comm_lost,
                                         .arg = self,
                                         .purpose = "--strategy allreduce"};
-    if (o->start == NULL) /* before any collective, in which ranks that do something else would not be */
+    if (o->start == NULL) /* before any collective: ranks of another purpose would not take part */
         TRY(mst_rank_monitor_new(&monitor, &self->monitor));
-    TRY(self->mpi->ops->dup(0, &self->world));
-    return self->mpi->ops->dup(0, &self->collective);
+    self->reducer.mpi = self->mpi;
+    self->reducer.first_tag = MST_COMM_TAGS;
+    TRY(self->mpi->ops->dup(0, &self->reducer.world));
+    return self->mpi->ops->dup(0, &self->reducer.collective);
 }
 
-/* Runs what waits to be called, if anything does. */
-static bool answer_call(mst_comm *self)
+/* Runs the function that mst_comm_call has given, if there is one. */
+static bool comm_answer_call(mst_comm *self)
 {
     pthread_mutex_lock(&self->lock);
     mst_comm_fn *fn = self->fn;
@@ -360,13 +394,13 @@ static bool answer_call(mst_comm *self)
     return true;
 }
 
-static void sleep_until_asked(mst_comm *self)
+static void comm_sleep(mst_comm *self)
 {
     struct timespec until;
-    deadline_in(IDLE_NS, &until);
+    comm_deadline(IDLE_NS, &until);
     pthread_mutex_lock(&self->lock);
     atomic_store(&self->asleep, true);
-    if (self->fn == NULL && !self->quit && !mst_comm_busy(self))
+    if (self->fn == NULL && !self->quit && !mst_reducer_busy(&self->reducer))
         pthread_cond_timedwait(&self->wake, &self->lock, &until);
     atomic_store(&self->asleep, false);
     pthread_mutex_unlock(&self->lock);
@@ -374,7 +408,7 @@ static void sleep_until_asked(mst_comm *self)
         self->options.idle(self->options.arg);
 }
 
-static bool leaving(mst_comm *self)
+static bool comm_leaving(mst_comm *self)
 {
     pthread_mutex_lock(&self->lock);
     bool quit = self->quit;
@@ -382,42 +416,42 @@ static bool leaving(mst_comm *self)
     return quit;
 }
 
-static void serve(mst_comm *self)
+static void comm_serve(mst_comm *self)
 {
-    lull p = {0};
-    while (!leaving(self)) {
-        bool moved = answer_call(self);
-        if (atomic_load(&self->broken) || !mst_comm_busy(self)) {
+    comm_pause p = {0};
+    while (!comm_leaving(self)) {
+        bool moved = comm_answer_call(self);
+        if (atomic_load(&self->broken) || !mst_reducer_busy(&self->reducer)) {
             if (!moved)
-                sleep_until_asked(self);
+                comm_sleep(self);
             p.since = mst_now_ns();
             continue;
         }
-        mst_status st = mst_comm_poll(self, &moved);
+        mst_status st = comm_poll(self, &moved);
         if (st != MST_OK) {
             comm_await_loss(self, st);
-            break_with(self, st, mst_error_text());
+            comm_break(self, st, mst_error_text());
         }
         if (moved)
             p.since = mst_now_ns();
         else
-            step_aside(&p, atomic_load(&self->waiting));
+            pause_wait(&p, atomic_load(&self->waiting));
     }
 }
 
-static void *run(void *arg)
+static void *comm_main(void *arg)
 {
     mst_comm *self = arg;
     prctl(PR_SET_TIMERSLACK, TIMER_SLACK, 0, 0, 0);
-    mst_status st = start_mpi(self);
+    mst_status st = comm_start_mpi(self);
     if (st != MST_OK)
-        break_with(self, st, mst_error_text());
+        comm_break(self, st, mst_error_text());
     pthread_mutex_lock(&self->lock);
     self->ready = true;
     pthread_cond_broadcast(&self->changed);
     pthread_mutex_unlock(&self->lock);
     if (st == MST_OK)
-        serve(self);
+        comm_serve(self);
     if (self->parted)
         (void)mst_mpi_end(self->mpi);
     pthread_mutex_lock(&self->lock);
@@ -430,14 +464,14 @@ static void *run(void *arg)
 mst_status mst_comm_call(mst_comm *self, mst_comm_fn *fn, void *arg)
 {
     mst_error error;
-    if (on_thread(self))
+    if (comm_on_thread(self))
         return fn(self, arg);
     pthread_mutex_lock(&self->lock);
     self->fn = fn;
     self->fn_arg = arg;
     self->fn_done = false;
     pthread_cond_signal(&self->wake);
-    /* What the thread runs has deadlines of its own; only MPI itself may hold it for ever, after a death. */
+    /* The function has its own deadlines; only MPI itself may hang, after the loss of a rank. */
     uint64_t held_since = 0;
     while (!self->fn_done) {
         struct timespec until;
@@ -450,7 +484,7 @@ mst_status mst_comm_call(mst_comm *self, mst_comm_fn *fn, void *arg)
             self->held = true;
             break;
         }
-        deadline_in(MST_S / 20, &until);
+        comm_deadline(MST_S / 20, &until);
         pthread_cond_timedwait(&self->changed, &self->lock, &until);
     }
     error = self->fn_done ? self->fn_error : self->error;
@@ -464,14 +498,14 @@ bool mst_comm_held(mst_comm *self)
     if (self->held || !atomic_load(&self->broken))
         return self->held;
     while (atomic_load(&self->in_mpi) && mst_now_ns() < deadline)
-        nap(LONG_NAP_NS);
+        comm_nap(LONG_NAP_NS);
     self->held = atomic_load(&self->in_mpi);
     return self->held;
 }
 
 /* ---- life ---- */
 
-static void init_locks(mst_comm *self)
+static void comm_init_locks(mst_comm *self)
 {
     pthread_condattr_t attr;
     pthread_mutex_init(&self->lock, NULL);
@@ -488,8 +522,8 @@ mst_status mst_comm_new(const mst_comm_options *options, mst_comm **out)
     if (self == NULL)
         return mst_fail_memory();
     self->options = *options;
-    init_locks(self);
-    if (pthread_create(&self->thread, NULL, run, self) != 0) {
+    comm_init_locks(self);
+    if (pthread_create(&self->thread, NULL, comm_main, self) != 0) {
         mst_comm_destroy(self, NULL);
         return mst_fail(MST_EIO, "cannot start a communication thread");
     }
@@ -509,17 +543,20 @@ mst_status mst_comm_new(const mst_comm_options *options, mst_comm **out)
     return MST_OK;
 }
 
-static mst_status take_shape(mst_comm *self, void *arg)
+typedef struct comm_shape {
+    mst_wire wire;
+    size_t max_slice;
+} comm_shape;
+
+static mst_status comm_set_shape(mst_comm *self, void *arg)
 {
-    (void)arg;
-    return mst_reduction_room(self);
+    const comm_shape *shape = arg;
+    return mst_reducer_shape(&self->reducer, shape->wire, shape->max_slice);
 }
 
 mst_status mst_comm_shape(mst_comm *self, mst_wire wire, size_t max_slice)
 {
-    self->options.wire = wire;
-    self->options.max_slice = max_slice;
-    return mst_comm_call(self, take_shape, NULL);
+    return mst_comm_call(self, comm_set_shape, &(comm_shape){wire, max_slice});
 }
 
 const mst_mpi *mst_comm_mpi(const mst_comm *self)
@@ -532,7 +569,7 @@ mst_rank_monitor *mst_comm_monitor(const mst_comm *self)
     return self->monitor;
 }
 
-static mst_status end_mpi(mst_comm *self, void *arg)
+static mst_status comm_end_mpi(mst_comm *self, void *arg)
 {
     int n = self->mpi->size;
     mst_comm_message *byes = mst_calloc((size_t)n, sizeof *byes);
@@ -560,13 +597,13 @@ static mst_status end_mpi(mst_comm *self, void *arg)
 
 mst_status mst_comm_end(mst_comm *self)
 {
-    TRY(mst_comm_call(self, end_mpi, NULL));
+    TRY(mst_comm_call(self, comm_end_mpi, NULL));
     self->ended = true;
     return MST_OK;
 }
 
-/* Whether the thread has left; it is asked to. */
-static bool dismiss(mst_comm *self)
+/* Requests the thread to end; returns whether it has. */
+static bool comm_dismiss(mst_comm *self)
 {
     uint64_t deadline =
         mst_now_ns() + (self->ended && self->mpi != NULL ? mst_mpi_end_ms(self->mpi) * MST_MS : LEAVE_NS);
@@ -575,7 +612,7 @@ static bool dismiss(mst_comm *self)
     pthread_cond_broadcast(&self->wake);
     while (!self->gone && mst_now_ns() < deadline) {
         struct timespec until;
-        deadline_in(MST_S / 20, &until);
+        comm_deadline(MST_S / 20, &until);
         pthread_cond_timedwait(&self->changed, &self->lock, &until);
     }
     bool gone = self->gone;
@@ -589,15 +626,14 @@ void mst_comm_destroy(mst_comm *self, const char *sentence)
         return;
     if (!self->ended && self->monitor != NULL && !atomic_load(&self->broken))
         mst_rank_monitor_fail(self->monitor, sentence != NULL ? sentence : "left");
-    if (self->started && (self->held || !dismiss(self))) {
+    if (self->started && (self->held || !comm_dismiss(self))) {
         pthread_detach(self->thread); /* it is inside MPI, and keeps what it may touch */
         return;
     }
     if (self->started)
         pthread_join(self->thread, NULL);
     mst_rank_monitor_destroy(self->monitor);
-    if (self->mpi != NULL)
-        mst_reduction_fini(self);
+    mst_reducer_fini(&self->reducer);
     pthread_cond_destroy(&self->wake);
     pthread_cond_destroy(&self->changed);
     pthread_mutex_destroy(&self->lock);

@@ -1,13 +1,13 @@
-/* Adding up over all ranks: the algorithms, as state machines that the communication thread moves; contract
- * in allreduce_comm.h.
+/* The reducer; contract in reducer.h.
  *
- * gather: every rank sends all of the slice to every other and adds up for itself. One message's time, and
- * n x (N - 1) floats in and out of every rank: for little, and for two ranks.
+ * gather: every rank sends all of the slice to every other and adds up for itself. The time of one message,
+ * and n x (N - 1) floats in and out of every rank: for short slices, and for two ranks.
  *
- * direct: the slice is cut into a part per rank. Everybody sends part p to rank p, which adds it up and sends
- * the sum to everybody: 2 n (N - 1) / N floats in and out of every rank, which no algorithm goes below, and
- * two messages' time, where a ring takes 2 (N - 1). Parts travel in segments, so that one is added up while
- * the next is under way. Several slices are under way at a time, so that the link is never idle between two.
+ * direct: the slice is divided into a share per rank. Every rank sends share p to rank p, which adds it up
+ * and sends the sum to all: 2 n (N - 1) / N floats in and out of every rank, the lower bound of any
+ * algorithm, and the time of two messages, where a ring takes 2 (N - 1). Shares travel in segments, so that
+ * one is added up while the next is under way. Several slices are under way at a time, so that the link is
+ * not idle between two.
  *
  * Invariants
  * 1. Contributions are added in the order of ranks, whatever the algorithm. On a wire of 16 bits every
@@ -18,44 +18,45 @@
  * being sent from there: the sum that arrives was made of that contribution, which therefore has left.
  * 3. All ranks take posts up in the same order, a bounded number at a time; a reduction needs nothing of one
  * that was posted after it. So they all end. */
+#include "strategy/reducer.h"
+
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "strategy/allreduce_comm_impl.h"
 
 #define SEGMENT      65536u     /* floats */
 #define BLOCK        512u       /* floats that are added up at a time */
 #define GATHER_LEAST (1u << 18) /* floats that gather may bring in, where direct would not take as many */
 #define SERIALS      512u       /* told apart by tags: many more than are ever under way */
 
-typedef struct part {
+typedef struct rank_share {
     size_t from, n;
     uint32_t n_segments;
-} part;
+} rank_share;
 
-static part part_of(size_t n, uint32_t p, uint32_t n_parts)
+static rank_share share_of(size_t n, uint32_t p, uint32_t n_parts)
 {
     size_t lines = (n + 15) / 16, from = lines * p / n_parts * 16, to = lines * (p + 1) / n_parts * 16;
     from = from < n ? from : n;
     to = to < n ? to : n;
-    return (part){from, to - from, (uint32_t)((to - from + SEGMENT - 1) / SEGMENT)};
+    return (rank_share){from, to - from, (uint32_t)((to - from + SEGMENT - 1) / SEGMENT)};
 }
 
-static size_t segment_size(const part *p, uint32_t segment)
+static size_t share_segment(const rank_share *p, uint32_t segment)
 {
     size_t left = p->n - (size_t)segment * SEGMENT;
     return left < SEGMENT ? left : SEGMENT;
 }
 
-static int tag_of(const mst_reduction *r, int phase)
+static int reduction_tag(const mst_reducer *self, const mst_reduction *r, int phase)
 {
-    return MST_COMM_TAGS + (int)(r->serial % SERIALS) * 2 + phase;
+    return self->first_tag + (int)(r->serial % SERIALS) * 2 + phase;
 }
 
 /* ---- sums ---- */
 
-static void add(float *restrict sum, const float *restrict more, size_t n)
+static void floats_add(float *restrict sum, const float *restrict more, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         sum[i] += more[i];
@@ -63,7 +64,7 @@ static void add(float *restrict sum, const float *restrict more, size_t n)
 
 /* n floats of every rank, added in rank order to `out`, which may be one of them. rounded: what travels of
  * the sum, on a wire of 16 bits; then out is what arrives. */
-static void sum_parts(const void *const *parts, uint32_t n_parts, size_t n, mst_wire wire, float *out,
+static void sum_ranks(const void *const *parts, uint32_t n_parts, size_t n, mst_wire wire, float *out,
                       void *rounded)
 {
     float sum[BLOCK], more[BLOCK];
@@ -77,10 +78,10 @@ static void sum_parts(const void *const *parts, uint32_t n_parts, size_t n, mst_
             else if (p == 0)
                 mst_wire_decode(wire, from, count, sum);
             else if (wire == MST_WIRE_FP32)
-                add(sum, (const float *)(const void *)from, count);
+                floats_add(sum, (const float *)(const void *)from, count);
             else {
                 mst_wire_decode(wire, from, count, more);
-                add(sum, more, count);
+                floats_add(sum, more, count);
             }
         }
         if (wire == MST_WIRE_FP32) {
@@ -94,22 +95,23 @@ static void sum_parts(const void *const *parts, uint32_t n_parts, size_t n, mst_
 
 /* ---- messages ---- */
 
-static mst_status send(mst_comm *self, mst_reduction *r, uint32_t request, const void *data, size_t bytes,
-                       uint32_t to, int phase)
+static mst_status reduction_send(mst_reducer *self, mst_reduction *r, uint32_t request, const void *data,
+                                 size_t bytes, uint32_t to, int phase)
 {
     self->counts.bytes_out += bytes;
-    return self->mpi->ops->isend(self->world, data, bytes, (int)to, tag_of(r, phase), &r->requests[request]);
-}
-
-static mst_status receive(mst_comm *self, mst_reduction *r, uint32_t request, void *data, size_t bytes,
-                          uint32_t from, int phase)
-{
-    self->counts.bytes_in += bytes;
-    return self->mpi->ops->irecv(self->world, data, bytes, (int)from, tag_of(r, phase),
+    return self->mpi->ops->isend(self->world, data, bytes, (int)to, reduction_tag(self, r, phase),
                                  &r->requests[request]);
 }
 
-static bool under_way(const mst_reduction *r, uint32_t from, uint32_t to)
+static mst_status reduction_receive(mst_reducer *self, mst_reduction *r, uint32_t request, void *data,
+                                    size_t bytes, uint32_t from, int phase)
+{
+    self->counts.bytes_in += bytes;
+    return self->mpi->ops->irecv(self->world, data, bytes, (int)from, reduction_tag(self, r, phase),
+                                 &r->requests[request]);
+}
+
+static bool reduction_under_way(const mst_reduction *r, uint32_t from, uint32_t to)
 {
     for (uint32_t i = from; i < to; i++)
         if (r->requests[i].opaque != 0)
@@ -118,53 +120,53 @@ static bool under_way(const mst_reduction *r, uint32_t from, uint32_t to)
 }
 
 /* The slice as it travels: itself, or a copy of 16 bits a number. */
-static const char *outgoing(mst_comm *self, mst_reduction *r)
+static const char *reduction_outgoing(mst_reducer *self, mst_reduction *r)
 {
-    if (self->options.wire == MST_WIRE_FP32)
+    if (self->wire == MST_WIRE_FP32)
         return (const char *)r->op->data;
-    mst_wire_encode(self->options.wire, r->op->data, r->op->n, r->out);
+    mst_wire_encode(self->wire, r->op->data, r->op->n, r->out);
     return r->out;
 }
 
 /* ---- gather, copy ---- */
 
-static mst_status start_gather(mst_comm *self, mst_reduction *r)
+static mst_status gather_start(mst_reducer *self, mst_reduction *r)
 {
     uint32_t n_ranks = (uint32_t)self->mpi->size, me = (uint32_t)self->mpi->rank, i = 0;
-    size_t bytes = r->op->n * mst_wire_size(self->options.wire);
-    const char *out = outgoing(self, r);
+    size_t bytes = r->op->n * mst_wire_size(self->wire);
+    const char *out = reduction_outgoing(self, r);
     for (uint32_t p = 0; p < n_ranks; p++) {
         r->parts[p] = p == me ? out : r->in + i * bytes;
         if (p == me)
             continue;
-        TRY(receive(self, r, i, r->in + i * bytes, bytes, p, 0));
+        TRY(reduction_receive(self, r, i, r->in + i * bytes, bytes, p, 0));
         i++;
     }
     for (uint32_t p = 0; p < n_ranks; p++)
         if (p != me)
-            TRY(send(self, r, i++, out, bytes, p, 0));
+            TRY(reduction_send(self, r, i++, out, bytes, p, 0));
     r->n_requests = i;
     return MST_OK;
 }
 
-static mst_status move_gather(mst_comm *self, mst_reduction *r, bool *over)
+static mst_status gather_move(mst_reducer *self, mst_reduction *r, bool *over)
 {
-    if (under_way(r, 0, r->n_requests)) /* what is still being sent is not changed, either */
+    if (reduction_under_way(r, 0, r->n_requests)) /* what is still being sent is not changed, either */
         return MST_OK;
-    sum_parts(r->parts, (uint32_t)self->mpi->size, r->op->n, self->options.wire, r->op->data, r->results);
+    sum_ranks(r->parts, (uint32_t)self->mpi->size, r->op->n, self->wire, r->op->data, r->results);
     *over = true;
     return MST_OK;
 }
 
-static mst_status start_copy(mst_comm *self, mst_reduction *r)
+static mst_status copy_start(mst_reducer *self, mst_reduction *r)
 {
     size_t bytes = r->op->n * sizeof(float);
     if (self->mpi->rank != 0) {
         r->n_requests = 1;
-        return receive(self, r, 0, r->op->data, bytes, 0, 0);
+        return reduction_receive(self, r, 0, r->op->data, bytes, 0, 0);
     }
     for (uint32_t p = 1; p < (uint32_t)self->mpi->size; p++)
-        TRY(send(self, r, p - 1, r->op->data, bytes, p, 0));
+        TRY(reduction_send(self, r, p - 1, r->op->data, bytes, p, 0));
     r->n_requests = (uint32_t)self->mpi->size - 1;
     return MST_OK;
 }
@@ -172,35 +174,35 @@ static mst_status start_copy(mst_comm *self, mst_reduction *r)
 /* ---- direct ---- */
 
 /* Where the four kinds of requests begin. */
-typedef struct layout {
+typedef struct direct_layout {
     uint32_t results, contributions_out, results_out, end;
-} layout;
+} direct_layout;
 
-static layout layout_of(const mst_comm *self, size_t n)
+static direct_layout direct_layout_of(const mst_reducer *self, size_t n)
 {
     uint32_t n_ranks = (uint32_t)self->mpi->size, me = (uint32_t)self->mpi->rank, theirs = 0;
     for (uint32_t p = 0; p < n_ranks; p++)
-        theirs += p != me ? part_of(n, p, n_ranks).n_segments : 0;
-    uint32_t mine = part_of(n, me, n_ranks).n_segments * (n_ranks - 1);
-    return (layout){mine, mine + theirs, mine + 2 * theirs, 2 * (mine + theirs)};
+        theirs += p != me ? share_of(n, p, n_ranks).n_segments : 0;
+    uint32_t mine = share_of(n, me, n_ranks).n_segments * (n_ranks - 1);
+    return (direct_layout){mine, mine + theirs, mine + 2 * theirs, 2 * (mine + theirs)};
 }
 
 /* Where the contribution of the i-th of the others to a segment of the own part arrives. */
-static char *arrival(const mst_comm *self, const mst_reduction *r, const part *own, uint32_t segment,
-                     uint32_t i)
+static char *direct_arrival(const mst_reducer *self, const mst_reduction *r, const rank_share *own,
+                            uint32_t segment, uint32_t i)
 {
-    size_t size = mst_wire_size(self->options.wire);
+    size_t size = mst_wire_size(self->wire);
     return r->in + ((size_t)i * own->n + (size_t)segment * SEGMENT) * size;
 }
 
-static mst_status start_direct(mst_comm *self, mst_reduction *r)
+static mst_status direct_start(mst_reducer *self, mst_reduction *r)
 {
     uint32_t n_ranks = (uint32_t)self->mpi->size, me = (uint32_t)self->mpi->rank, others = n_ranks - 1;
-    size_t size = mst_wire_size(self->options.wire), n = r->op->n;
-    layout at = layout_of(self, n);
-    part own = part_of(n, me, n_ranks);
-    const char *out = outgoing(self, r);
-    char *results = self->options.wire == MST_WIRE_FP32 ? (char *)r->op->data : r->results;
+    size_t size = mst_wire_size(self->wire), n = r->op->n;
+    direct_layout at = direct_layout_of(self, n);
+    rank_share own = share_of(n, me, n_ranks);
+    const char *out = reduction_outgoing(self, r);
+    char *results = self->wire == MST_WIRE_FP32 ? (char *)r->op->data : r->results;
     r->n_segments = own.n_segments;
     r->n_requests = at.end;
     for (uint32_t i = 0; i < at.end; i++)
@@ -209,57 +211,59 @@ static mst_status start_direct(mst_comm *self, mst_reduction *r)
     for (uint32_t s = 0, i = 0; s < own.n_segments; s++)
         for (uint32_t p = 0, k = 0; p < n_ranks; p++)
             if (p != me) {
-                TRY(receive(self, r, i++, arrival(self, r, &own, s, k), segment_size(&own, s) * size, p, 0));
+                TRY(reduction_receive(self, r, i++, direct_arrival(self, r, &own, s, k),
+                                      share_segment(&own, s) * size, p, 0));
                 k++;
             }
     /* Each rank begins with the one after it, so that they do not all send to the same one first. */
     for (uint32_t j = 1, i = 0; j <= others; j++) {
         uint32_t p = (me + j) % n_ranks;
-        part theirs = part_of(n, p, n_ranks);
+        rank_share theirs = share_of(n, p, n_ranks);
         for (uint32_t s = 0; s < theirs.n_segments; s++, i++) {
             size_t offset = (theirs.from + (size_t)s * SEGMENT) * size,
-                   bytes = segment_size(&theirs, s) * size;
-            TRY(receive(self, r, at.results + i, results + offset, bytes, p, 1));
-            TRY(send(self, r, at.contributions_out + i, out + offset, bytes, p, 0));
+                   bytes = share_segment(&theirs, s) * size;
+            TRY(reduction_receive(self, r, at.results + i, results + offset, bytes, p, 1));
+            TRY(reduction_send(self, r, at.contributions_out + i, out + offset, bytes, p, 0));
         }
     }
     return MST_OK;
 }
 
-static mst_status add_segment(mst_comm *self, mst_reduction *r, const layout *at, const part *own)
+static mst_status direct_add_segment(mst_reducer *self, mst_reduction *r, const direct_layout *at,
+                                     const rank_share *own)
 {
     uint32_t n_ranks = (uint32_t)self->mpi->size, me = (uint32_t)self->mpi->rank, s = r->summed++, k = 0;
-    mst_wire wire = self->options.wire;
-    size_t size = mst_wire_size(wire), from = own->from + (size_t)s * SEGMENT, n = segment_size(own, s);
+    mst_wire wire = self->wire;
+    size_t size = mst_wire_size(wire), from = own->from + (size_t)s * SEGMENT, n = share_segment(own, s);
     float *sum = r->op->data + from;
     char *travels = wire == MST_WIRE_FP32 ? (char *)sum : r->results + from * size;
     for (uint32_t p = 0; p < n_ranks; p++)
-        r->parts[p] = p != me                 ? arrival(self, r, own, s, k++)
+        r->parts[p] = p != me                 ? direct_arrival(self, r, own, s, k++)
                       : wire == MST_WIRE_FP32 ? (const char *)sum
                                               : r->out + from * size;
-    sum_parts(r->parts, n_ranks, n, wire, sum, travels);
+    sum_ranks(r->parts, n_ranks, n, wire, sum, travels);
     for (uint32_t j = 1; j < n_ranks; j++)
-        TRY(send(self, r, at->results_out + s * (n_ranks - 1) + j - 1, travels, n * size, (me + j) % n_ranks,
-                 1));
+        TRY(reduction_send(self, r, at->results_out + s * (n_ranks - 1) + j - 1, travels, n * size,
+                           (me + j) % n_ranks, 1));
     return MST_OK;
 }
 
 /* Results of 16 bits that have arrived, as floats. */
-static bool decode_results(mst_comm *self, mst_reduction *r, const layout *at)
+static bool direct_decode(mst_reducer *self, mst_reduction *r, const direct_layout *at)
 {
     uint32_t n_ranks = (uint32_t)self->mpi->size, me = (uint32_t)self->mpi->rank;
-    size_t size = mst_wire_size(self->options.wire);
+    size_t size = mst_wire_size(self->wire);
     bool all = true;
     for (uint32_t j = 1, i = 0; j < n_ranks; j++) {
-        part theirs = part_of(r->op->n, (me + j) % n_ranks, n_ranks);
+        rank_share theirs = share_of(r->op->n, (me + j) % n_ranks, n_ranks);
         for (uint32_t s = 0; s < theirs.n_segments; s++, i++) {
             size_t from = theirs.from + (size_t)s * SEGMENT;
             if (r->requests[at->results + i].opaque != 0) {
                 all = false;
                 continue;
             }
-            if (!r->decoded[i] && self->options.wire != MST_WIRE_FP32)
-                mst_wire_decode(self->options.wire, r->results + from * size, segment_size(&theirs, s),
+            if (!r->decoded[i] && self->wire != MST_WIRE_FP32)
+                mst_wire_decode(self->wire, r->results + from * size, share_segment(&theirs, s),
                                 r->op->data + from);
             r->decoded[i] = true;
         }
@@ -267,21 +271,21 @@ static bool decode_results(mst_comm *self, mst_reduction *r, const layout *at)
     return all;
 }
 
-static mst_status move_direct(mst_comm *self, mst_reduction *r, bool *over)
+static mst_status direct_move(mst_reducer *self, mst_reduction *r, bool *over)
 {
     uint32_t n_ranks = (uint32_t)self->mpi->size, others = n_ranks - 1;
-    layout at = layout_of(self, r->op->n);
-    part own = part_of(r->op->n, (uint32_t)self->mpi->rank, n_ranks);
-    while (r->summed < r->n_segments && !under_way(r, r->summed * others, (r->summed + 1) * others))
-        TRY(add_segment(self, r, &at, &own));
-    bool arrived = decode_results(self, r, &at);
-    *over = arrived && r->summed == r->n_segments && !under_way(r, at.contributions_out, at.end);
+    direct_layout at = direct_layout_of(self, r->op->n);
+    rank_share own = share_of(r->op->n, (uint32_t)self->mpi->rank, n_ranks);
+    while (r->summed < r->n_segments && !reduction_under_way(r, r->summed * others, (r->summed + 1) * others))
+        TRY(direct_add_segment(self, r, &at, &own));
+    bool arrived = direct_decode(self, r, &at);
+    *over = arrived && r->summed == r->n_segments && !reduction_under_way(r, at.contributions_out, at.end);
     return MST_OK;
 }
 
 /* ---- all ---- */
 
-static mst_status start(mst_comm *self, mst_reduction *r, mst_reduce_op *op)
+static mst_status reducer_start(mst_reducer *self, mst_reduction *r, mst_reduce_op *op)
 {
     size_t least;
     r->op = op;
@@ -290,16 +294,16 @@ static mst_status start(mst_comm *self, mst_reduction *r, mst_reduce_op *op)
     if (self->mpi->size == 1 || op->n == 0)
         return MST_OK;
     if (op->copy)
-        return start_copy(self, r);
+        return copy_start(self, r);
     r->way = op->way;
     if (r->way == MST_REDUCE_GATHER && op->n * (size_t)(self->mpi->size - 1) > self->in_room)
         r->way = MST_REDUCE_DIRECT;
     self->counts.reductions[r->way]++;
     switch (r->way) {
     case MST_REDUCE_GATHER:
-        return start_gather(self, r);
+        return gather_start(self, r);
     case MST_REDUCE_DIRECT:
-        return start_direct(self, r);
+        return direct_start(self, r);
     default:
         least = op->n * sizeof(float) * 2 * (size_t)(self->mpi->size - 1) / (size_t)self->mpi->size;
         self->counts.bytes_out += least; /* MPI does not say; it cannot be less */
@@ -308,7 +312,7 @@ static mst_status start(mst_comm *self, mst_reduction *r, mst_reduce_op *op)
     }
 }
 
-static mst_status move(mst_comm *self, mst_reduction *r, bool *moved, bool *over)
+static mst_status reducer_move(mst_reducer *self, mst_reduction *r, bool *moved, bool *over)
 {
     uint32_t n_done = 0;
     *over = true;
@@ -319,32 +323,45 @@ static mst_status move(mst_comm *self, mst_reduction *r, bool *moved, bool *over
     *moved = *moved || n_done > 0;
     *over = false;
     if (r->op->copy)
-        *over = !under_way(r, 0, r->n_requests);
+        *over = !reduction_under_way(r, 0, r->n_requests);
     else if (r->way == MST_REDUCE_GATHER)
-        TRY(move_gather(self, r, over));
+        TRY(gather_move(self, r, over));
     else
-        TRY(move_direct(self, r, over));
+        TRY(direct_move(self, r, over));
     return MST_OK;
 }
 
-static mst_status poll_all(mst_comm *self, bool *moved)
+mst_status mst_reducer_post(mst_reducer *self, mst_reduce_op *op)
 {
-    for (uint32_t i = 0; i < MST_COMM_ACTIVE && self->head != atomic_load(&self->tail); i++) {
+    uint64_t at = atomic_load(&self->tail);
+    if (op->n > self->max_slice)
+        return mst_fail(MST_EUSAGE, "a reduction of %zu floats; at most %zu are possible", op->n,
+                        self->max_slice);
+    op->posted++;
+    self->queue[at % MST_REDUCER_QUEUE] = op;
+    atomic_store(&self->tail, at + 1);
+    return MST_OK;
+}
+
+mst_status mst_reducer_poll(mst_reducer *self, bool *moved, void (*done)(void *arg, mst_reduce_op *op),
+                            void *arg)
+{
+    for (uint32_t i = 0; i < MST_REDUCER_ACTIVE && self->head != atomic_load(&self->tail); i++) {
         mst_reduction *r = &self->active[i];
         if (r->op != NULL)
             continue;
         if (self->n_active++ == 0)
             self->busy_since = mst_now_ns();
-        TRY(start(self, r, self->queue[self->head % MST_COMM_QUEUE]));
+        TRY(reducer_start(self, r, self->queue[self->head % MST_REDUCER_QUEUE]));
         self->head++;
         *moved = true;
     }
-    for (uint32_t i = 0; i < MST_COMM_ACTIVE; i++) {
+    for (uint32_t i = 0; i < MST_REDUCER_ACTIVE; i++) {
         mst_reduction *r = &self->active[i];
         bool over;
         if (r->op == NULL)
             continue;
-        TRY(move(self, r, moved, &over));
+        TRY(reducer_move(self, r, moved, &over));
         if (!over)
             continue;
         mst_reduce_op *op = r->op;
@@ -352,22 +369,14 @@ static mst_status poll_all(mst_comm *self, bool *moved)
         if (--self->n_active == 0)
             self->counts.busy_ns += mst_now_ns() - self->busy_since;
         *moved = true;
-        mst_comm_done(self, op);
+        done(arg, op);
     }
     return MST_OK;
 }
 
-mst_status mst_comm_poll(mst_comm *self, bool *moved)
+void mst_reducer_fini(mst_reducer *self)
 {
-    atomic_store(&self->in_mpi, true);
-    mst_status st = poll_all(self, moved);
-    atomic_store(&self->in_mpi, false);
-    return st;
-}
-
-void mst_reduction_fini(mst_comm *self)
-{
-    for (uint32_t i = 0; i < MST_COMM_ACTIVE; i++) {
+    for (uint32_t i = 0; i < MST_REDUCER_ACTIVE; i++) {
         mst_reduction *r = &self->active[i];
         mst_free(r->requests);
         mst_free(r->finished);
@@ -380,17 +389,18 @@ void mst_reduction_fini(mst_comm *self)
     }
 }
 
-mst_status mst_reduction_room(mst_comm *self)
+mst_status mst_reducer_shape(mst_reducer *self, mst_wire wire, size_t max_slice)
 {
-    size_t n = self->options.max_slice, others = (size_t)self->mpi->size - 1,
-           size = mst_wire_size(self->options.wire);
+    size_t n = max_slice, others = (size_t)self->mpi->size - 1, size = mst_wire_size(wire);
+    self->wire = wire;
+    self->max_slice = max_slice;
     size_t longest = ((n + 15) / 16 / (others + 1) + 1) * 16; /* part */
     size_t requests = 4 * others * (longest / SEGMENT + 1);
-    mst_reduction_fini(self);
+    mst_reducer_fini(self);
     self->in_room = longest * others > GATHER_LEAST ? longest * others : GATHER_LEAST;
     if (others == 0)
         return MST_OK;
-    for (uint32_t i = 0; i < MST_COMM_ACTIVE; i++) {
+    for (uint32_t i = 0; i < MST_REDUCER_ACTIVE; i++) {
         mst_reduction *r = &self->active[i];
         r->requests = mst_calloc(requests, sizeof *r->requests);
         r->finished = mst_calloc(requests, sizeof *r->finished);
