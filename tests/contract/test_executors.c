@@ -1,8 +1,7 @@
-/* What every executor promises, over the registry, every instruction set and nets of every kind of layer with
- * odd sizes: scores, losses and gradients are those of the plain executor, whatever the number of rows;
- * gradients are added to what is there; every range is asked for once before and reported once after, the
- * last layers first; dropout drops the same units however a batch is divided; inference leaves dropout out.
- */
+/* The contract of executors, over the registry, every instruction set and nets of every kind of layer with
+ * odd sizes. Scores, losses and gradients equal those of the plain executor for any number of rows. Gradients
+ * are added to the given ones. Every range is requested once before and reported once after, the last layers
+ * first. Dropout drops the same units for any division of a batch. Inference skips dropout. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
-/* What every kind of layer promises, over the registry: shapes, gradients that are the derivatives of the
- * output (finite differences), gradients of parameters that are added to and state that is set. A layer's
- * functions are called as executor plain calls them. */
+/* The contract of layers, over the registry: shapes, gradients equal to the derivatives of the output (finite
+ * differences), gradients of parameters that are added, and state that is set. The functions of a layer are
+ * called as executor plain calls them. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,7 @@
-/* What every model promises, over the registry, on rows of every kind and every instruction set: the gradient
- * is the derivative of the loss (finite differences), the loss is that of the scores, contributions reach
- * their owners and add up whatever the number of owners, descend equals compute and an additive update. */
+/* The contract of models, over the registry, on rows of every kind and with every instruction set: the
+ * gradient is the derivative of the loss (finite differences), the loss is that of the scores, contributions
+ * reach their owners and add up for any number of owners, and descend equals compute with an additive update.
+ */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
-/* What every net engine promises, over the registry: messages of all sizes whole and in order, bodies where
- * the receiver wants them, back-pressure, endings with sentences, refusals, deadlines, wakes. What only
- * processes and sockets can show is in test_net_tcp.c. */
+/* The contract of net engines, over the registry: whole messages of all sizes in order, bodies in the
+ * receiver's memory, back-pressure, ends with reasons, refusals, deadlines, wakes. test_net_tcp.c has the
+ * tests that need processes and sockets. */
 #include <pthread.h>
 #include <signal.h>
 

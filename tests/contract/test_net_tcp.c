@@ -1,5 +1,5 @@
-/* What engine tcp promises beyond test_net.c, shown with real processes and raw sockets: dead and stopped
- * peers, peers that compute, cut links, strangers of all kinds, other versions, addresses. */
+/* The contract of engine tcp beyond test_net.c, with real processes and raw sockets: dead and stopped peers,
+ * computing peers, cut links, unauthenticated peers of all kinds, other versions, addresses. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>

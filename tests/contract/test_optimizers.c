@@ -1,6 +1,6 @@
-/* What every optimizer promises, over the registry: keys equal ranges bit for bit when all are present, parts
- * equal the whole bit for bit, keys that are not named and gradients that are zero change nothing, L1 makes
- * exact zeros, and the loss of a convex function falls. */
+/* The contract of optimizers, over the registry: keys equal ranges bit for bit if all are present, parts
+ * equal the whole bit for bit, absent keys and zero gradients change nothing, L1 gives exact zeros, and the
+ * loss of a convex function decreases. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* The local strategy through the whole trainer: sync with T threads equals one thread to rounding and repeats
- * bit for bit, async with one thread equals sync with one, and every row is trained on once per epoch
- * whatever the threads and the mode. */
+ * bit for bit, async with one thread equals sync with one, and every row is trained on once per epoch for any
+ * number of threads and every mode. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

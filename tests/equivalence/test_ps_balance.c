@@ -1,6 +1,6 @@
-/* The partition table as a job makes it, from its first worker's sample, divides Criteo-like data of
- * 33,762,578 features evenly among servers: keys to apply and bytes per batch of rows that the sample has not
- * seen are within 15% of the mean for 2 and 3 servers, which equal ranges of keys are far from. */
+/* The partition table of a job, made from the sample of its first worker, divides Criteo-like data of
+ * 33,762,578 features evenly among servers: for rows outside the sample, keys to apply and bytes per batch
+ * are within 15% of the mean for 2 and 3 servers. Equal ranges of keys are far from that. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "job_trial.h"
-#include "tensor/row_localiser.h"
 #include "ps/proto.h"
+#include "tensor/row_localiser.h"
 
 #define FEATURES  MST_GEN_CRITEO_FEATURES
 #define NUMERIC   MST_GEN_CRITEO_NUMERIC

@@ -1,7 +1,6 @@
-/* The parameter server, in threads of one process, trains what local trains: sync with N workers of batch B
- * equals local with batch N*B to rounding, whatever the number of servers, and repeats bit for bit; async and
- * ssp with one worker equal local; a dense model travels to the same weights; half floats on the wire cost
- * little. */
+/* The parameter server, in threads of one process, equals local training: sync with N workers of batch B
+ * equals local with batch N*B to rounding, for any number of servers, and repeats bit for bit; async and ssp
+ * with one worker equal local; a dense model gives the same weights; half floats on the wire cost little. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

@@ -1,5 +1,5 @@
-/* Evaluation with the parameter server: the chief's figures, on weights it pulled, are those that the
- * checkpoint of the same step has; --until ends a run across workers; --patience keeps the best weights. */
+/* Evaluation with the parameter server: the figures of the chief, on pulled weights, equal those of the
+ * checkpoint of the same step; --until ends a run across workers; --patience keeps the best weights. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

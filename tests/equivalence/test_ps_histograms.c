@@ -1,5 +1,5 @@
-/* Histograms of weights and gradients that a job of several processes leaves, read back by protobuf-c's code
- * for event.proto: those of weights are of the weights that the checkpoint of the same step has. */
+/* Histograms of weights and gradients of a job of several processes, read back by protobuf-c's code for
+ * event.proto: those of weights match the checkpoint of the same step. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
-/* Nets through the parameter server, in threads of one process. What is large travels in parts while others
- * compute: that changes no bit, whatever the numbers of workers and servers, the mode and the floats on the
- * wire. LeNet, with dropout and without, is trained to what local training makes of it. */
+/* Nets with the parameter server, in threads of one process. Sending large steps in parts during computation
+ * changes no bit, for any numbers of workers and servers, every mode and wire format. LeNet, with and without
+ * dropout, equals local training. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
-/* The parameter server stopped and resumed: a synchronous run is the undisturbed one, bit for bit with any
- * number of servers and to rounding with any number of workers that share the same batches; an asynchronous
- * one trains on what it has not trained on, once. */
+/* The parameter server stopped and resumed: a synchronous run equals the undisturbed one, bit for bit with
+ * any number of servers and to rounding with any number of workers that share the same batches; an
+ * asynchronous run trains on the remaining rows once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

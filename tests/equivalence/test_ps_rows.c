@@ -1,9 +1,8 @@
-/* The parameter server trains on every row exactly once per epoch, whatever the workers, servers and mode.
+/* The parameter server trains on every row exactly once per epoch, for any workers, servers and mode.
  *
- * Row i has feature i alone, and the optimizer is adam without memory (beta1 = beta2 = 0), whose update is
- * the learning rate times the sign of the gradient, however large that is: a weight counts the steps in which
- * its row was. That a row is not twice in one step follows from the rows that were pushed: there are no more
- * of them than weights have counted. */
+ * Row i has only feature i, and the optimizer is adam without memory (beta1 = beta2 = 0), whose update is the
+ * learning rate times the sign of the gradient, of any size: a weight counts the steps with its row. The
+ * number of pushed rows equals the sum of these counts, so no row is twice in one step. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

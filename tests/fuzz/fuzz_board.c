@@ -1,6 +1,6 @@
 /* libFuzzer: any bytes as the files of a run that is shown live (fuzz_folder.h; six more sections are
- * appended before a second look). Whatever they hold, the view must be JSON, the metrics
- * Prometheus', the picture within its width, and no table of points larger than it may be. */
+ * appended before a second reading). The view must be JSON, the metrics valid for Prometheus, the frame
+ * within its width, and every table of points within its limit. */
 #include "dash/board.h"
 #include "dash/prometheus.h"
 #include "dash/sse.h"

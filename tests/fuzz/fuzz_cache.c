@@ -1,7 +1,7 @@
-/* Any bytes as a cache file: opening and reading it must end in rows that obey chunk.h or in a sentence.
+/* Any bytes as a cache file: opening and reading it must end in rows that obey chunk.h or in an error.
  *
- * Mutated bytes hardly ever match a checksum, so every second input has its checksums made right first; what
- * is behind them is then what gets tested. */
+ * Mutated bytes hardly ever match a checksum, so every second input gets correct checksums first to reach the
+ * code behind them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* libFuzzer: any bytes as a checkpoint folder. Input: one byte of choices, the manifest up to a zero byte,
- * the part. Choice 1 makes the manifest's size and checksum fit the part, so that mutated parts get past
- * them; choice 2 asks for the optimizer's state. */
+ * the part file. Choice 1 sets the size and checksum of the manifest to those of the part file, so mutated
+ * part files pass them; choice 2 reads the optimizer's state. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Fuzzes the readers of CIFAR's files and of files of generated images, by content as mst_dataset_open finds
- * it and by name: every row of what opens is looked at. */
+/* Fuzzes the readers of CIFAR's files and of files of generated images, by content as in mst_dataset_open and
+ * by name, and reads every row. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* libFuzzer: any bytes as a cluster spec in YAML, as MUSTER_CLUSTER and as TF_CONFIG. What is accepted must
- * keep the invariants of cluster.c and survive the way through its own text. */
+/* libFuzzer: any bytes as a cluster file in YAML, as MUSTER_CLUSTER and as TF_CONFIG. An accepted cluster
+ * must satisfy the invariants of cluster.c and survive a round trip through its own text. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

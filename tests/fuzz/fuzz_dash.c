@@ -1,6 +1,6 @@
-/* libFuzzer: what anyone who reaches the page of muster dash can say. Sections of the input, separated by the
- * byte 1, are a method, a path, a Host header, a token, a cookie, an Authorization header and an address to
- * listen at. Whatever they hold, nothing but what the guard allows is answered with something. */
+/* libFuzzer: any request to the page of muster dash. Sections of the input, separated by the byte 1, are a
+ * method, a path, a Host header, a token, a cookie, an Authorization header and an address to listen at. Only
+ * requests that the guard allows are answered with content. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Any bytes as the stream of a proven connection, split anywhere: no message larger than allowed is asked
- * for, and every body gets exactly its bytes (its buffer has no room for more). */
+/* Any bytes as the stream of an authenticated connection, split anywhere: no message larger than the limit is
+ * accepted, and every body gets exactly its bytes (its buffer has no room for more). */
 #include <stdlib.h>
 #include <string.h>
 

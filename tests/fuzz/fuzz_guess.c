@@ -1,4 +1,4 @@
-/* Fuzzes the naming of files that no format claims: any bytes get a sentence. */
+/* Fuzzes the description of files of unknown format: any bytes get a sentence. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     uint8_t *exact = malloc(size);
     memcpy(exact, data, size);
-    if (mst_data_guess(exact, size, 0) == NULL &&
-        mst_data_unknown("fuzz", exact, size) != MST_EINPUT)
+    if (mst_data_guess(exact, size, 0) == NULL && mst_data_unknown("fuzz", exact, size) != MST_EINPUT)
         abort();
     free(exact);
     return 0;

@@ -1,5 +1,5 @@
-/* Any bytes to a listener or a dialer, in any parts: neither is ever convinced without the secret, and what
- * either answers stays within its bounds. Bit 1 of the first byte lets the bytes start with a good HELLO. */
+/* Any bytes to a listener or a dialer, split anywhere: neither accepts without the secret, and their answers
+ * stay within bounds. Bit 1 of the first byte makes the bytes start with a valid HELLO. */
 #include <stdlib.h>
 #include <string.h>
 

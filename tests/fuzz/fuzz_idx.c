@@ -1,5 +1,5 @@
-/* Fuzzes the IDX reader: the input is cut into a file of items and a file of labels (both in memory), which
- * may be compressed; every row of what opens is looked at. */
+/* Fuzzes the IDX reader: the input is split into a file of items and a file of labels (both in memory), which
+ * may be compressed; every row is read. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Fuzzes the decoders of JPEG and PNG and the resizing after them: whatever the bytes, an image that is
- * decoded has the sides it says, and fits into a row. */
+/* Fuzzes the decoders of JPEG and PNG and the resizing: a decoded image always has its stated sides and fits
+ * into a row. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
-/* Fuzzes the reader of indexed text: a small libsvm file with an index whose bytes are changed. The input is
- * a list of (position, byte) pairs written over a good index; the checksum is then made right again, unless
- * the first byte is odd, so that the checks behind it are reached. Every chunk of what opens is loaded. */
+/* Fuzzes the reader of indexed text: a small libsvm file with a changed index. The input is a list of
+ * (position, byte) pairs written over a valid index; unless the first byte is odd, the checksum is then
+ * corrected to reach the checks behind it. Every chunk is loaded. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,8 +45,8 @@ static void set_up(void)
     for (int i = 0; f != NULL && i < ROWS; i++)
         fprintf(f, "%d %d:1 %d:0.5\n", i % 2, 1 + i % 7, 10 + i % 100);
     if (f == NULL || fclose(f) != 0 ||
-        mst_index_build(g_text, mst_data_kind_format(mst_data_kind_find("libsvm")), &n_rows) != MST_OK || n_rows != ROWS ||
-        mst_file_read_all(g_index, 1 << 20, &good, &g_size) != MST_OK)
+        mst_index_build(g_text, mst_data_kind_format(mst_data_kind_find("libsvm")), &n_rows) != MST_OK ||
+        n_rows != ROWS || mst_file_read_all(g_index, 1 << 20, &good, &g_size) != MST_OK)
         abort();
     g_good = (uint8_t *)good;
 }

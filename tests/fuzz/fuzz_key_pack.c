@@ -1,5 +1,5 @@
-/* libFuzzer: any bytes as packed keys. The first four bytes choose how many keys and which limits; what
- * unpacks must ascend within them, and pack to something that unpacks to the same. All variants agree. */
+/* libFuzzer: any bytes as packed keys. The first four bytes select the number of keys and the limits;
+ * unpacked keys must ascend within them and survive a round trip. All variants agree. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Any bytes as libsvm text, with the index base found or given and with few, many or any features. */
+/* Any bytes as libsvm text, with a detected or a given index base, and with few, many or any features. */
 #include "fuzz_text.h"
 
 extern const mst_format mst_format_libsvm;

@@ -1,5 +1,5 @@
-/* libFuzzer: any text as a net file, with what comes in and the number of classes from the first bytes. What
- * is accepted keeps the promises of layer.h. */
+/* libFuzzer: any text as a net file; the first bytes give the input and the number of classes. An accepted
+ * net satisfies the contract of layer.h. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Fuzzes the .npy reader: the input is a file in memory; what opens is read whole, and in a rectangle. */
+/* Fuzzes the .npy reader: the input is a file in memory, read as a whole and as a rectangle. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

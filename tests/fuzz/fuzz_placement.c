@@ -1,5 +1,5 @@
-/* libFuzzer: any JSON as a partition table. What is read must keep the invariants of table.h, give every
- * float of a list to one server, and come back the same from its own JSON. */
+/* libFuzzer: any JSON as a partition table. An accepted table must satisfy the invariants of placement.h,
+ * assign every float of a list to one server, and survive a round trip through its own JSON. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

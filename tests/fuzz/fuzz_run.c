@@ -1,6 +1,5 @@
-/* libFuzzer: any bytes as the files of a run directory (fuzz_folder.h). Whatever they hold, reading, the
- * verdict and the report must come to an end, shares must be shares, and no text of theirs may become markup.
- */
+/* libFuzzer: any bytes as the files of a run directory (fuzz_folder.h). Reading, verdict and report must end,
+ * shares must be shares, and no text may become markup. */
 #include "fuzz_folder.h"
 #include "report/report.h"
 #include "report/verdict.h"

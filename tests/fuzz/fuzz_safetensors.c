@@ -1,5 +1,5 @@
-/* libFuzzer: any bytes as a safetensors file. What opens must keep the invariants of safetensors.c, and its
- * F32 tensors must read. */
+/* libFuzzer: any bytes as a safetensors file. An accepted file must satisfy the invariants of safetensors.c,
+ * and its F32 tensors must be readable. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

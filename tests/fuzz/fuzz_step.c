@@ -1,11 +1,10 @@
-/* Any bytes as STEP and EVAL_LIST bodies, as parts of gradients and as work items, against a small real
- * shard: whatever the shard takes is applied and answered, whole and in parts, so that a list it should not
- * have remembered is followed to its end. Parts are received as a server does it, into room of exactly the
- * size.
+/* Any bytes as STEP and EVAL_LIST bodies, as parts of gradients and as work items, with a small real store.
+ * Accepted messages are applied and answered, whole and in parts, so a list that should not have been stored
+ * is followed to its end. Parts are received into room of exactly their size, as in a server.
  *
- * The input is a sequence of messages: one byte of what to do, the header's fields in few bits, the body's
- * length, the body. A body may ask to have its head's counts set to what its bytes are, so that not every
- * message fails at its size. */
+ * The input is a sequence of messages: one byte for the action, the header's fields in few bits, the length
+ * of the body, the body. A body may have the counts of its head corrected, so that not every message fails at
+ * its size. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

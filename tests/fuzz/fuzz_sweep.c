@@ -1,4 +1,4 @@
-/* The file of a sweep and its grid: any bytes are read or refused, and what is read becomes cells. */
+/* The file of a sweep and its grid: any bytes are read or refused, and an accepted file gives cells. */
 #include <stdint.h>
 
 #include "sweep/halving.h"

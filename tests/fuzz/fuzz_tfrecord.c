@@ -1,8 +1,7 @@
-/* Fuzzes the TFRecord reader: cut, prepare and parse on any bytes, and rows on any tf.Example.
+/* Fuzzes the TFRecord reader: cut, prepare and parse on any bytes, and rows of any tf.Example.
  *
- * The first byte chooses options. With its high bit set, the rest is taken as tf.Example messages that are
- * framed here with right checksums, each behind its own length byte pair, so that the fuzzer need not guess
- * CRCs. */
+ * The first byte selects options. With its high bit set, the rest is tf.Example messages, each behind its own
+ * length byte pair, framed here with correct checksums, so the fuzzer need not guess CRCs. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Optimizers and schedules against trajectories of PyTorch and of FTRL's paper (make_optimizers.py).
- * Gradients do not depend on the weights, so errors do not feed back; they are relative to a weight's largest
- * size so far, which is what single precision is relative to. */
+ * Gradients do not depend on the weights, so errors do not feed back; they are relative to the largest
+ * magnitude of a weight so far, the scale of single precision. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

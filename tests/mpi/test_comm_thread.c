@@ -1,5 +1,5 @@
-/* The communication thread of strategy allreduce, over MPI in one process: sums and their order, wires, many
- * reductions at a time, texts, and failures. */
+/* The communication thread of strategy allreduce, over MPI in one process: sums and their order, wire
+ * formats, concurrent reductions, texts, and failures. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* The public interface, as a program sees it: options, readers, trainers and models. */
+/* The public interface: options, readers, trainers and models. */
 #include <pthread.h>
 
 #include "unit/api/api_trial.h"

@@ -1,5 +1,4 @@
-/* The public interface: nets with layers of the program's own. Only what makes allocations fail is not
- * public. */
+/* The public interface: nets with custom layers. Only the injection of allocation failures is not public. */
 #include "unit/api/api_trial.h"
 
 #include "base/alloc.h"

@@ -1,5 +1,5 @@
-/* Faults: a truncated file reads as zeros and is named, a guard takes stray writes, and faults elsewhere are
- * none of ours. */
+/* Faults: a truncated file reads as zeros and is named, a guard absorbs stray writes, and other faults are
+ * passed on. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Augmentation: crops, padding, mirrors and normalising of single rows, through the feed, and the same
- * whatever threads, lanes and shares take the rows. */
+/* Augmentation: crops, padding, mirroring and normalisation of single rows, through the feed, with the same
+ * result for any threads, lanes and shares. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* The cache: what is written comes back row by row whatever the chunks it came in; damage of any kind is
- * refused with a sentence; two makers of one cache take turns. */
+/* The cache: rows come back one by one for any division into chunks; damage of any kind is refused with an
+ * error; two makers of one cache take turns. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

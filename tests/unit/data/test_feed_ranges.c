@@ -1,5 +1,5 @@
-/* The feed in ranges: what a lease needs. Any cover of an epoch by ranges gives the rows of the epoch, a jump
- * loads one window, a range that goes on or begins in what is at hand loads nothing. */
+/* The feed in ranges, as for leases. Any cover of an epoch by ranges gives the rows of the epoch, a jump
+ * loads one window, and a range that continues or starts in loaded rows loads nothing. */
 #include <sched.h>
 
 #include "base/alloc.h"

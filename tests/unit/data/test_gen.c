@@ -1,4 +1,4 @@
-/* Generators: equal whatever the threads and slices, and with the statistics that they promise. */
+/* Generators: equal for any threads and slices, with the documented statistics. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Generated images: balanced classes, rows that depend on seed and number alone, classes that can be told
- * apart, files that only say how, and the sentences of bad ones. */
+/* Generated images: balanced classes, rows that depend only on seed and number, separable classes,
+ * description files, and the errors of invalid ones. */
 #include "image_helpers.h"
 
 #include <math.h>

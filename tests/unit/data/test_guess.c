@@ -1,4 +1,4 @@
-/* Files that are in no known format, and those that nearly are: what they are said to be. */
+/* Descriptions of files of unknown format, and of nearly valid files. */
 #include "data/dataset.h"
 #include "data/guess.h"
 #include "data/indexed.h"

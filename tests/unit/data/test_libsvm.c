@@ -1,4 +1,4 @@
-/* libsvm text: what is read, what is refused and with which sentence, and the fast path against the careful
+/* libsvm text: accepted rows, refused rows with their errors, and the fast parser compared with the careful
  * one. */
 #include <math.h>
 

@@ -1,4 +1,4 @@
-/* Origins of rows: which fit, and what is said of those that do not. */
+/* Origins of rows: which match, and the errors of those that do not. */
 #include "data/cache.h"
 #include "data/origin.h"
 #include "unit/data/text_helpers.h"

@@ -1,5 +1,5 @@
-/* Row writers: every format read back gives the rows that were written; what a format cannot hold is refused.
- */
+/* Row writers: every format read back gives the written rows; rows that a format cannot represent are
+ * refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Evaluation on pulled weights: the list is what the rows touch, and the figures are bit for bit those of an
- * evaluator on the store the values came from; for linear models with a dense prefix, sparse and dense
+/* Evaluation on pulled weights: the list has the keys of the rows, and the figures equal, bit for bit, those
+ * of an evaluator on the store of the values; for linear models with a dense prefix, sparse and dense
  * softmax, and the whole vector. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,8 +13,8 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "fake_dataset.h"
-#include "train/assembly.h"
 #include "job/pulled_eval.h"
+#include "train/assembly.h"
 
 #define N_ROWS   500
 #define FEATURES 5000

@@ -1,5 +1,5 @@
-/* Products and traces against a direct computation in double, on 1 to 5 ranks that are threads, with every
- * kind of plan; the check finds a wrong element; sentences. */
+/* Products and traces compared with a direct computation in double, on 1 to 5 ranks in threads, with every
+ * kind of plan; the check finds a wrong element; errors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Net files and chains: what is read, what is inferred, what is refused and with which sentence; the nets
- * that come with muster; first values; nets as models. */
+/* Net files and chains: accepted files, inferred shapes, refused files with their errors; built-in nets;
+ * initial values; nets as models. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
-/* What is particular to the executor dnnl, next to the plain one: layouts (channels that do not fill vectors,
+/* Specifics of the executor dnnl, compared with the plain one: layouts (channels that do not fill vectors,
  * groups, windows that do not divide), computing in place, batches smaller than its primitives, plain layers
- * among fast ones, the order of need and ready, threads inside and replicas side by side. That all executors
- * agree on all layers is the contract test's business. */
+ * among fast ones, the order of need and ready, threads inside and replicas side by side. The contract test
+ * compares all executors on all layers. */
 #include <math.h>
 #include <pthread.h>
 #include <setjmp.h>

@@ -1,6 +1,5 @@
-/* Tile kernels on their own, in every instruction set: tanh and the sigmoid against libm, their derivatives,
- * rows to lanes and back, gradients of weights for few rows, sums of lanes. What whole nets come to is the
- * business of contract/test_executors. */
+/* Tile kernels in every instruction set: tanh and sigmoid against libm, their derivatives, rows to lanes and
+ * back, gradients of weights for few rows, sums of lanes. contract/test_executors covers whole nets. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* The cluster spec: each source, what it refuses and how, precedence, differences, texts. */
+/* The cluster file: each source, its errors, precedence, differences, texts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Frames out of bytes: what is known about the messages that follow. */
+/* Frames from bytes: predictions about the following messages. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* The handshake between two state machines: who gets through, who is refused and in which words, and that no
- * byte of it can be changed, cut or repeated without being noticed. */
+/* The handshake between two state machines: accepted and refused peers with their messages; no byte of it can
+ * be changed, cut or repeated without detection. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Limits of control groups, of both versions, from files that a test has made; and of the cores to run on. */
+/* CPU quotas of control groups, of both versions, from files of the test; and the affinity mask. */
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* The job's clock: exact on one host, estimated on others, never backwards. */
+/* The clock of a job: exact on one host, estimated on others, never decreasing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

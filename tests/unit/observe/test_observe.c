@@ -1,5 +1,5 @@
-/* A process's own files: filed by its thread, or taken and filed by somebody else; marks; and that a disk
- * that is full does no harm. */
+/* The files of an observer: written by its thread, or taken and written by another process; marks; a full
+ * disk. */
 #include <dirent.h>
 #include <pthread.h>
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* Phases add up, whoever looks, and trace rings hand over what was put in. */
+/* Phases add up for every reader, and trace rings return their entries. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* Options and their checks, what counts as additive, the first state, and the rules' hand-computed steps. */
+/* Options and their checks, additive optimizers, the initial state, and hand-computed steps of the rules. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>

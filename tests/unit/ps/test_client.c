@@ -1,6 +1,6 @@
-/* A worker's end of steps, joined to real shards by a net that carries messages within the process: what is
- * pulled is what the servers have, what is pushed arrives, for any number of servers, wire and layout;
- * replies that do not fit are refused; waits end. */
+/* A worker's end of steps, with real stores and a net within the process: pulls return the weights of the
+ * servers, pushes arrive, for any number of servers, wire format and layout; invalid replies are refused;
+ * waits end. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -230,8 +230,12 @@ static void start_parts(cluster *c, uint32_t n_servers, uint32_t width, mst_wire
         assert_int_equal(mst_store_new(&options, &c->shards[k]), MST_OK);
     }
     const uint32_t peers[] = {FIRST_PEER, FIRST_PEER + 1, FIRST_PEER + 2};
-    mst_client_options options = {
-        .net = &c->net, .table = &c->table, .peers = peers, .wire = wire, .n_requests = 3, .part_floats = part};
+    mst_client_options options = {.net = &c->net,
+                                  .table = &c->table,
+                                  .peers = peers,
+                                  .wire = wire,
+                                  .n_requests = 3,
+                                  .part_floats = part};
     assert_int_equal(mst_client_new(&options, &c->client), MST_OK);
 }
 
@@ -348,7 +352,8 @@ static void check_steps(uint32_t n_servers, uint32_t width, mst_wire wire, uint3
         for (uint32_t from = floats; part != 0 && from > floats / 8; from -= from / 3 + 1)
             assert_int_equal(mst_client_push_early(c.client, request, g_gradient, from), MST_OK);
         fill_list(&c, next, shapes[step % 7].n_ranges, shapes[step % 7].every);
-        mst_push push = {.request = request, .g = g_gradient, .step = step, .rows = 5, .loss = 1, .weight = 5};
+        mst_push push = {
+            .request = request, .g = g_gradient, .step = step, .rows = 5, .loss = 1, .weight = 5};
         assert_int_equal(mst_client_send(c.client, &push, next), MST_OK);
         wait_for(&c, next);
         for (uint64_t i = 0; i < n; i++)

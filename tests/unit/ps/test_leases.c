@@ -1,5 +1,5 @@
-/* Leases: every row of an epoch once under random takes, ends and losses; limits are exact; what is not done
- * survives as JSON, and JSON that does not fit is refused. */
+/* Leases: every row of an epoch once under random takes, ends and losses; limits are exact; remaining work
+ * survives as JSON, and invalid JSON is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

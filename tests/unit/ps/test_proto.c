@@ -1,4 +1,4 @@
-/* Messages of the parameter server: what is encoded comes back, and nothing else is taken. */
+/* Messages of the parameter server: encoded messages decode to the same, and all others are refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

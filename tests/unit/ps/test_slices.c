@@ -1,5 +1,5 @@
-/* Slices: regular ones cover every epoch in order; rows that were missed are taken up again before their
- * epoch ends or, when that is over, before anything else; limits are exact. */
+/* Slices: regular ones cover every epoch in order; missed rows are taken again before the end of their epoch
+ * or, if it is over, before all others; limits are exact. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

@@ -1,5 +1,5 @@
-/* A server's data: pulls read the store, pushes change it as one plain loop over the weights would, whatever
- * the optimizer, the wire and the number of threads, and messages that do not fit are refused. */
+/* The store of a server: pulls read it, pushes change it like one plain loop over the weights, for every
+ * optimizer, wire format and number of threads; invalid messages are refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,5 @@
-/* A server's data: pushes that come in parts, from their end to their beginning, are what they would be in
- * one message, and parts that do not fit are refused before anything is received; answers in parts are the
- * answer. */
+/* The store of a server: pushes in parts, from their end to their beginning, equal pushes in one message;
+ * invalid parts are refused before they are received; answers in parts equal the answer. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* A worker's steps against scripted servers: slices, leases and grants become the right pushes, the weights
- * end where one plain loop brings them, and drops are counted. */
+/* A worker's steps with scripted servers: slices, leases and grants become the right pushes, the weights
+ * equal those of one plain loop, and drops are counted. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

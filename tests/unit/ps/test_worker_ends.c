@@ -1,5 +1,5 @@
-/* What a worker does besides steps, against scripted servers: marks and evaluations follow cuts, and every
- * way a job can end or fail has its sentence. */
+/* A worker outside of steps, with scripted servers: markers and evaluations follow cuts, and every end and
+ * failure of a job has its message. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

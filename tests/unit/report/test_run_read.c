@@ -1,4 +1,5 @@
-/* Reading run directories: whole, growing, torn, replaced, half-deleted, wrong; the CSV reader by itself. */
+/* Reading run directories: complete, growing, incomplete, replaced, half deleted, invalid; the CSV reader
+ * alone. */
 #include "report/run_read.h"
 
 #include <setjmp.h>

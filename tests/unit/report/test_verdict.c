@@ -1,4 +1,4 @@
-/* The verdict on run directories of every kind of bottleneck, and of none; what it advises; the model. */
+/* The verdict on run directories with every kind of bottleneck, and with none; its advice; the model. */
 #include "report/verdict.h"
 
 #include <setjmp.h>

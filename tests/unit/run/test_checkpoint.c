@@ -1,5 +1,5 @@
-/* Checkpoints: what is saved comes back bit for bit, a failed or killed save leaves what was there before,
- * and every kind of damage or misfit is said in a sentence. */
+/* Checkpoints: saved values come back bit for bit, a failed or killed save keeps the previous checkpoint, and
+ * every kind of damage or mismatch has its error. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>

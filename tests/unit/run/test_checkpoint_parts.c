@@ -1,6 +1,6 @@
-/* Checkpoints of a store that servers share: written in pieces, in any number of parts, and read back whole
- * or by slices; what is torn, missing, short or too much is refused with a sentence, and a save that is given
- * up leaves what was there before. */
+/* Checkpoints of a store that servers share: written in pieces, in any number of part files, and read back
+ * whole or by slices; incomplete, missing, short or extra data is refused with an error, and an abandoned
+ * save keeps the previous checkpoint. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>

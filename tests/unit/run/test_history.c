@@ -1,5 +1,4 @@
-/* The history that a manifest keeps: segments, what changed, pieces that do not count, and manifests without.
- */
+/* The history in a manifest: pieces, changes, pieces that do not count, and manifests without history. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

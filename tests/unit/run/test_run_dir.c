@@ -1,4 +1,4 @@
-/* A run's directory: made once, resumed to a step, overwritten only when it is ours. */
+/* The run directory: created once, resumed to a step, overwritten only if it belongs to a run. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,4 @@
-/* safetensors: what is written reads back, holes are holes, and whatever is wrong with a file is said in a
- * sentence. */
+/* safetensors: written files read back, holes are holes, and every kind of damage has its error. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* The local strategy: sync repeats bit for bit and equals one thread to rounding, async counts every row once
- * and learns the same, budgets hold exactly, failures come through. */
+ * and learns the same, budgets are exact, and failures are returned. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* The decisions of --auto: who is dropped, who has won, and what a target compares. */
+/* The decisions of --auto: dropped runs, the winner, and the comparison with a target. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,5 @@
-/* Ranks in a fixed list: the list is the distinct keys of all batches, and rows translate to places in it. */
+/* Ranks in a fixed list: the list has the distinct keys of all batches, and rows translate to positions in
+ * it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,8 +10,8 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
-#include "tensor/key_index.h"
 #include "random_rows.h"
+#include "tensor/key_index.h"
 
 #define BATCHES 4
 
@@ -75,7 +76,7 @@ static void ranks(void **state)
                 for (uint32_t i = 0; i < batch.n_rows; i++) {
                     mst_row row;
                     mst_key_index_rows(rank, &(mst_batch){.rows = &batch.rows[i], .n_rows = 1}, n_prefix,
-                                      n_prefix, &row, keys);
+                                       n_prefix, &row, keys);
                     for (uint32_t k = 0; k < row.n_keys; k++)
                         if (keys[k] >= n_prefix)
                             used[keys[k] - n_prefix] = 1;

@@ -1,5 +1,5 @@
-/* Localising rows, against a plain reference: distinct keys in order, and every row's keys standing for what
- * they were. */
+/* Localised rows compared with a plain reference: distinct keys in order, and keys of rows that translate
+ * back. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
-#include "tensor/row_localiser_impl.h"
 #include "random_rows.h"
+#include "tensor/row_localiser_impl.h"
 
 static int compare(const void *a, const void *b)
 {
@@ -39,8 +39,8 @@ static uint32_t distinct(const mst_batch *batch, uint32_t n_prefix, uint32_t **o
     return (uint32_t)kept;
 }
 
-static void check_rows(const mst_batch *batch, const mst_row *rows, const mst_key_list *list, uint32_t n_prefix,
-                       uint32_t key_start)
+static void check_rows(const mst_batch *batch, const mst_row *rows, const mst_key_list *list,
+                       uint32_t n_prefix, uint32_t key_start)
 {
     for (uint32_t r = 0; r < batch->n_rows; r++) {
         const mst_row *was = &batch->rows[r], *is = &rows[r];

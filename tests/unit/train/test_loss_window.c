@@ -1,4 +1,4 @@
-/* Which rows the training loss is a mean over. */
+/* The rows in the mean of the training loss. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

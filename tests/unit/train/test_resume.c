@@ -1,6 +1,6 @@
-/* Resuming through the trainer's interface: a run that was stopped and resumed, however often and wherever,
- * is the undisturbed one bit for bit in weights, optimizer state and metrics; what does not fit is refused.
- */
+/* Resuming through the trainer's interface: a run that is stopped and resumed, any number of times at any
+ * step, equals the undisturbed one bit for bit in weights, optimizer state and metrics; mismatches are
+ * refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-/* The graph of a run: what every model consists of, and where servers have it. */
+/* The graph of a run: the nodes of every model, and their servers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

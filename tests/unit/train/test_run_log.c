@@ -1,6 +1,5 @@
-/* The run log as somebody keeps it who trains elsewhere: figures that come later than the moment they speak
- * of, checkpoints whose floats arrive in pieces, limits known in advance; and what a run leaves behind,
- * whichever way it ends. */
+/* The run log of a coordinator: figures that arrive later than their step, checkpoints whose floats arrive in
+ * pieces, limits known in advance; and the files of a run after every kind of end. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* Schedules and conditions: every form a user may write, and what is refused. */
+/* Schedules and conditions: every accepted form, and the refused ones. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
