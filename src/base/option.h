@@ -132,7 +132,8 @@ const char *mst_option_need_text(const mst_option_need *need, char *out, size_t 
  * limits; NULL: the groups have no such option. */
 const char *mst_options_word(const mst_option_group *groups, size_t n, const char *name, size_t *length);
 
-/* Help for the groups, wrapped to 100 columns; the caller frees. NULL when memory is short. */
+#define MST_HELP_COLUMNS 100
+/* Help for the groups, wrapped to MST_HELP_COLUMNS; the caller frees. NULL when memory is short. */
 char *mst_options_help(const mst_option_group *groups, size_t n);
 /* The same as the paragraphs of a manual page, in roff. */
 char *mst_options_roff(const mst_option_group *groups, size_t n);

@@ -7,7 +7,6 @@
 #include "base/option_impl.h"
 #include "base/strings.h"
 
-#define COLUMNS      100
 #define LABEL_MAX    30 /* a longer label gets a line of its own */
 #define CHOICES_SHOW 24 /* longer choices are listed in the help sentence */
 
@@ -83,30 +82,6 @@ static void help_sentence(mst_string *out, const mst_option *row)
 
 /* ---- --help ---- */
 
-/* Adds words wrapped between column `indent`, the current one, and COLUMNS. Columns are counted in UTF-8
- * characters. */
-static void help_wrap(mst_string *out, const char *words, size_t indent)
-{
-    size_t column = indent;
-    while (*words != '\0') {
-        size_t length = strcspn(words, " "), width = 0;
-        for (size_t i = 0; i < length; i++)
-            width += ((unsigned char)words[i] & 0xc0) != 0x80;
-        if (column > indent && column + 1 + width > COLUMNS) {
-            mst_string_format(out, "\n%*s", (int)indent, "");
-            column = indent;
-        } else if (column > indent) {
-            mst_string_add(out, " ");
-            column++;
-        }
-        mst_string_addn(out, words, length);
-        column += width;
-        words += length;
-        words += strspn(words, " ");
-    }
-    mst_string_add(out, "\n");
-}
-
 /* The column where the sentences begin. */
 static size_t help_indent(const mst_option_group *groups, size_t n, mst_string *label)
 {
@@ -134,7 +109,7 @@ static void help_option(mst_string *out, const mst_option *row, size_t indent, m
         width = 0;
     }
     mst_string_format(out, "%*s", (int)(indent - width), "");
-    help_wrap(out, sentence->failed ? "" : sentence->text, indent);
+    mst_string_wrap(out, sentence->failed ? "" : sentence->text, indent, MST_HELP_COLUMNS);
 }
 
 /* The text of `out`, which the caller frees; NULL when it or `part` failed. */

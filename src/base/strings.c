@@ -150,6 +150,28 @@ void mst_string_shell(mst_string *self, const char *text)
     mst_string_add(self, plain ? "" : "'");
 }
 
+void mst_string_wrap(mst_string *self, const char *text, size_t indent, size_t columns)
+{
+    size_t column = indent;
+    while (*text != '\0') {
+        size_t length = strcspn(text, " "), width = 0;
+        for (size_t i = 0; i < length; i++)
+            width += ((unsigned char)text[i] & 0xc0) != 0x80;
+        if (column > indent && column + 1 + width > columns) {
+            mst_string_format(self, "\n%*s", (int)indent, "");
+            column = indent;
+        } else if (column > indent) {
+            mst_string_add(self, " ");
+            column++;
+        }
+        mst_string_addn(self, text, length);
+        column += width;
+        text += length;
+        text += strspn(text, " ");
+    }
+    mst_string_add(self, "\n");
+}
+
 void mst_string_roff(mst_string *self, const char *text)
 {
     bool line_starts = self->size == 0 || self->text[self->size - 1] == '\n';

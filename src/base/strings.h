@@ -21,6 +21,9 @@ void mst_string_fini(mst_string *self);
 void mst_string_add(mst_string *self, const char *text);
 void mst_string_addn(mst_string *self, const char *text, size_t n);
 void mst_string_format(mst_string *self, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Adds the words of `text` and a newline, with line breaks so that lines end before `columns` and all but the
+ * first are indented; `indent` is the current column, too. Columns are counted in UTF-8 characters. */
+void mst_string_wrap(mst_string *self, const char *text, size_t indent, size_t columns);
 
 /* Adds text of unknown origin, escaped for HTML, SVG and attributes in quotes. Bytes that are not UTF-8 and
  * control characters become U+FFFD. NULL adds nothing. */

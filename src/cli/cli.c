@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/signals.h"
+#include "base/strings.h"
 #include "cli/progress_line.h"
 #include "launch/parent_pipe.h"
 #include "run/run_dir.h"
@@ -24,7 +25,8 @@ const mst_option mst_cli_config_table[] = {
      .type = MST_OPTION_TEXT,
      .offset = offsetof(mst_cli_config, config),
      .metavar = "FILE",
-     .help = "YAML file with options (keys as the flags without dashes); the command line has precedence."},
+     .help = "YAML file with options; keys are option names without the leading dashes. Options on the "
+             "command line take precedence."},
     {.name = NULL},
 };
 
@@ -106,19 +108,40 @@ static void print_overview(const mst_command *const *commands, const char *path)
     printf("\n'muster %sCOMMAND --help' or 'muster help %sCOMMAND' describes a command.\n", path, path);
 }
 
+/* Paragraphs, each ending in a newline, wrapped. */
+static void add_paragraphs(mst_string *out, const char *text)
+{
+    while (*text != '\0') {
+        char paragraph[1024];
+        size_t n = strcspn(text, "\n");
+        snprintf(paragraph, sizeof paragraph, "%.*s", (int)n, text);
+        mst_string_wrap(out, paragraph, 0, MST_HELP_COLUMNS);
+        text += n + (text[n] == '\n');
+    }
+}
+
 static mst_status print_help(const mst_command *command, const mst_option_group *groups, size_t n)
 {
+    mst_string out = {0};
     char *options = mst_options_help(groups, n);
-    if (options == NULL)
-        return mst_fail_memory();
-    printf("usage: muster %s\n\n%c%s.\n", command->usage != NULL ? command->usage : command->name,
-           toupper((unsigned char)command->summary[0]), command->summary + 1);
-    if (command->details != NULL)
-        printf("\n%s", command->details);
-    if (*options != '\0')
-        printf("\n%s", options);
+    mst_string_format(&out, "usage: muster %s\n\n%c%s.\n",
+                      command->usage != NULL ? command->usage : command->name,
+                      toupper((unsigned char)command->summary[0]), command->summary + 1);
+    if (command->details != NULL) {
+        mst_string_add(&out, "\n");
+        add_paragraphs(&out, command->details);
+    }
+    if (options != NULL && *options != '\0')
+        mst_string_format(&out, "\n%s", options);
+    for (const char *line = command->examples; line != NULL && *line != '\0'; line = strchr(line, '\n') + 1)
+        mst_string_format(&out, "%s  %.*s\n", line == command->examples ? "\nExamples:\n" : "",
+                          (int)strcspn(line, "\n"), line);
+    mst_status st = options != NULL && !out.failed ? MST_OK : mst_fail_memory();
+    if (st == MST_OK)
+        fputs(out.text, stdout);
     mst_free(options);
-    return MST_OK;
+    mst_string_fini(&out);
+    return st;
 }
 
 /* ---- running ---- */

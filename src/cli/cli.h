@@ -20,9 +20,9 @@ struct mst_command {
     const char *name, *summary; /* summary: one line of `muster --help`, in lower case, no full stop */
     /* argv[0] is the first word after the command's name. NULL when the command only holds others. */
     mst_status (*run)(int argc, char **argv);
-    const char *usage;    /* after "muster ": "data stat FILE... [options]" */
-    const char *details;  /* lines under the usage in --help, each ending in a newline; or NULL */
-    const char *examples; /* command lines for the manual page, each ending in a newline; or NULL */
+    const char *usage;               /* after "muster ": "data stat FILE... [options]" */
+    const char *details;             /* paragraphs after the usage, each ending in a newline; or NULL */
+    const char *examples;            /* command lines, each ending in a newline; or NULL */
     const mst_option *const *tables; /* NULL-terminated: the options, for completion; or NULL */
     const char *words; /* "bash|zsh": what its first positional may be, for completion; or NULL */
     const mst_command *const *commands; /* NULL-terminated; or NULL */

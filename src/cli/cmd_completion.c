@@ -287,10 +287,10 @@ const mst_command mst_cmd_completion = {
     .run = run,
     .usage = "completion bash|zsh|fish",
     .details = "Bash: source <(muster completion bash)\n"
-               "Zsh:  source <(muster completion zsh), after compinit\n"
+               "Zsh: source <(muster completion zsh), after compinit\n"
                "Fish: muster completion fish | source\n"
                "\n"
-               "'make install' puts the scripts where the shells find them. They ask 'muster completion\n"
-               "candidates WORD...' for what the last word may be.\n",
+               "'make install' installs the scripts. They call 'muster completion candidates WORD...' for "
+               "the candidates of the last word.\n",
     .words = "bash|zsh|fish",
 };

@@ -19,20 +19,20 @@ static const mst_option option_table[] = {
      .type = MST_OPTION_TEXT,
      .offset = offsetof(dash_options, listen),
      .metavar = "HOST:PORT",
-     .help = "Where the page is served; port 0: any that is free. Beyond loopback, whoever looks needs the "
-             "token in the address that is printed. Default: " DEFAULT_LISTEN
+     .help = "Address of the page; port 0: any free port. Viewers from other hosts need the token in the "
+             "printed address. Default: 127.0.0.1:8450, or another port if that one is in use." DEFAULT_LISTEN
              ", or another port when that is in use."},
     {.name = "token-file",
      .type = MST_OPTION_TEXT,
      .offset = offsetof(dash_options, token_file),
      .metavar = "FILE",
-     .help = "Take the token from the first line of this file, and ask for it on loopback, too."},
+     .help = "Read the token from the first line of this file, and require it on loopback, too."},
     {.name = "allow-host",
      .type = MST_OPTION_LIST,
      .offset = offsetof(dash_options, hosts),
      .metavar = "NAMES",
-     .help = "Names under which browsers may ask for the page, besides addresses in digits, localhost and "
-             "this machine's name: that of a proxy, say."},
+     .help = "Further host names that browsers may use for the page, for example that of a proxy. Numeric "
+             "addresses, localhost and the name of this host are always allowed."},
     {.name = NULL},
 };
 
@@ -88,13 +88,12 @@ static const mst_option *const tables[] = {option_table, NULL};
 
 const mst_command mst_cmd_dash = {
     .name = "dash",
-    .summary = "show runs live on a web page, and to Prometheus",
+    .summary = "show runs live on a web page, and export metrics to Prometheus",
     .run = run,
     .usage = "dash RUN... [options]",
-    .details =
-        "Serves a page that follows runs, live, finished or several side by side; of a folder of runs, new\n"
-        "ones appear. Prints the address to open. /metrics is for Prometheus. Only files are read: ending "
-        "it\n"
-        "never touches training.\n",
+    .details = "Serves a page that shows runs, live or finished, one or several side by side, and prints its "
+               "address. For a folder of runs, new runs appear. /metrics is for Prometheus. Only reads "
+               "files, so it can be ended at any time.\n",
     .tables = tables,
+    .examples = "muster dash runs\n",
 };

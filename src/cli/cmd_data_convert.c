@@ -20,14 +20,14 @@ static const mst_option convert_table[] = {
      .fallback = "0",
      .min = 0,
      .max = 1e15,
-     .help = "Leave out this many rows at the beginning."},
+     .help = "Skip the first N rows."},
     {.name = "rows",
      .type = MST_OPTION_INT,
      .offset = offsetof(convert_options, rows),
      .fallback = "0",
      .min = 0,
      .max = 1e15,
-     .help = "Stop after this many rows; 0: all."},
+     .help = "Stop after N rows; 0: convert all rows."},
     {.name = NULL},
 };
 
@@ -135,7 +135,7 @@ const mst_command mst_cmd_data_convert = {
     .summary = "convert data from one format to another",
     .run = run,
     .usage = "data convert IN... --out FILE [--to FORMAT] [options]",
-    .details = "IN is a file, a pattern, a folder or \"-\"; several of one format become one file.\n"
-               "Example: muster data convert 'day_*.tsv.gz' --features 2^20 --out days.cache\n",
+    .details = "IN is a file, a pattern, a folder or \"-\". Several inputs of one format become one file.\n",
     .tables = tables,
+    .examples = "muster data convert 'day_*.tsv.gz' --features 2^20 --out days.cache\n",
 };

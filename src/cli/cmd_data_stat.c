@@ -337,7 +337,7 @@ static const mst_option stat_table[] = {
     {.name = "json",
      .type = MST_OPTION_FLAG,
      .offset = offsetof(stat_options, json),
-     .help = "Print JSON: an array with one object per FILE."},
+     .help = "Print a JSON array with one object per FILE."},
     {.name = NULL},
 };
 static const mst_option *const tables[] = {stat_table, mst_data_option_table, NULL};
@@ -388,6 +388,7 @@ const mst_command mst_cmd_data_stat = {
     .summary = "describe data: rows, features, labels, sizes",
     .run = run,
     .usage = "data stat FILE... [--json] [options]",
-    .details = "Each FILE may be a pattern or a folder, which is described as one data set.\n",
+    .details = "FILE may be a pattern or a folder, which is described as one data set.\n",
     .tables = tables,
+    .examples = "muster data stat train.svm\n",
 };

@@ -368,16 +368,14 @@ static const mst_option doctor_table[] = {
      .type = MST_OPTION_TEXT,
      .offset = offsetof(doctor_options, cluster),
      .metavar = "FILE",
-     .help = "Measure round trip and bandwidth between the hosts of a cluster spec instead, and keep the "
-             "figures in "
+     .help = "Measure round trip and bandwidth between the hosts of a cluster spec, and save the figures in "
              "FILE.links.json."},
     {.name = "ssh",
      .type = MST_OPTION_TEXT,
      .offset = offsetof(doctor_options, ssh),
      .metavar = "COMMAND",
-     .help =
-         "With --cluster: what reaches a host; the host and a command are appended to its words. Default: "
-         "ssh -o BatchMode=yes, and nothing for this machine."},
+     .help = "With --cluster: command that connects to a host; the host name and a command are appended. "
+             "Default: ssh -o BatchMode=yes, and no command for this host."},
     {.name = NULL},
 };
 
@@ -427,8 +425,10 @@ static const mst_option *const tables[] = {mst_cli_json_table, doctor_table, NUL
 
 const mst_command mst_cmd_doctor = {
     .name = "doctor",
-    .summary = "describe this machine and this build, as a bug report should; measure links",
+    .summary = "describe this host and this build for a bug report; measure links",
     .run = run,
     .usage = "doctor [--json] | doctor --cluster FILE [--ssh COMMAND] [--json]",
     .tables = tables,
+    .examples = "muster doctor --json\n"
+                "muster doctor --cluster cluster.yaml\n",
 };

@@ -23,9 +23,9 @@ static const mst_option eval_table[] = {
      .min = 0,
      .max = 1e15,
      .metavar = "N",
-     .help = "Print the accuracy (share of rows in the right class) of the first N rows, the first 2N, ..., "
-             "and of all; 0: now and then, as the progress of long work is shown."},
-    {.name = "quiet", .type = MST_OPTION_FLAG, .offset = FIELD(quiet), .help = "No progress."},
+     .help = "Print the accuracy of the first N rows, of the first 2N, and so on, and of all rows; 0: at the "
+             "intervals of the progress display."},
+    {.name = "quiet", .type = MST_OPTION_FLAG, .offset = FIELD(quiet), .help = "Print no progress."},
     {.name = NULL},
 };
 
@@ -159,9 +159,9 @@ const mst_command mst_cmd_eval = {
     .summary = "evaluate a trained model on a data set",
     .run = run,
     .usage = "eval CHECKPOINT FILE... [options]",
-    .details =
-        "CHECKPOINT is a checkpoint or a run: its newest checkpoint, or after --patience the one with the\n"
-        "best valid loss (--last: the newest). How rows are read (index base, hashing, columns) is taken\n"
-        "from training unless given.\n",
+    .details = "CHECKPOINT is a checkpoint or a run. Of a run, the newest checkpoint is used, or with "
+               "--patience the one with the best valid loss (--last: the newest). Options that describe the "
+               "data (index base, hashing, columns) default to those of the training.\n",
     .tables = tables,
+    .examples = "muster eval runs/clicks clicks-test.cache\n",
 };

@@ -440,16 +440,17 @@ static const mst_option *const tables[] = {launch_table, NULL};
 
 const mst_command mst_cmd_launch = {
     .name = "launch",
-    .summary = "start the servers and workers of a training job, here or on other hosts",
+    .summary = "start the servers and workers of a training job, on this host or on others",
     .run = run,
     .usage =
         "launch [--servers M] [--workers N] [--hosts FILE] [options] -- train ...\n"
         "       muster launch --mpi [-n RANKS] [--hosts FILE] [options] -- train --strategy allreduce|ps ...",
-    .details =
-        "Each process is 'muster train --role server|worker --index I ...' with the options behind --. "
-        "Their\n"
-        "lines are shown with their names in front and kept in a log per process. Ctrl-C asks all of them "
-        "to\n"
-        "save and end; a second one kills them. The last line says which process failed first, and why.\n",
+    .details = "Each process is 'muster train --role server|worker --index I ...' with the options after --. "
+               "Its output is shown with its name at the start of each line, and is saved in one log per "
+               "process. Ctrl-C makes all processes save and end; a second Ctrl-C kills them. The last line "
+               "names the first process that failed, and the reason.\n",
     .tables = tables,
+    .examples = "muster launch --servers 1 --workers 4 -- train clicks.cache --run runs/job\n"
+                "muster launch --hosts hosts.txt --workers 8 --copy -- train clicks.cache\n"
+                "muster launch --mpi -n 4 -- train clicks.cache --strategy allreduce\n",
 };

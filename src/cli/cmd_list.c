@@ -259,15 +259,15 @@ out:
 
 const mst_command mst_cmd_list = {
     .name = "list",
-    .summary = "list formats, generators, models, optimizers and whatever else can be chosen",
+    .summary = "list formats, generators, models, optimizers and other choices",
     .run = run,
     .usage = "list [NAME...] [--json]",
-    .details =
-        "NAME is one of commands, formats, outputs, generators, models, nets, layers, executors, "
-        "optimizers,\n"
-        "schedules, strategies, engines, mpi, page, instruction_sets; all of them when none is given.\n",
+    .details = "NAME is one of commands, formats, outputs, generators, models, nets, layers, executors, "
+               "optimizers, schedules, strategies, engines, mpi, page, instruction_sets; without NAME, all "
+               "of them are listed.\n",
     .tables = tables,
     .words =
         "commands|formats|outputs|generators|models|nets|layers|executors|optimizers|schedules|strategies|"
         "engines|mpi|page|instruction_sets",
+    .examples = "muster list optimizers\n",
 };

@@ -12,7 +12,6 @@
 #include "cli/cli.h"
 
 #define SECTION ".1" /* how the names of pages end */
-#define WIDTH   90   /* details break their lines near this column: an earlier break is meant */
 
 /* A name that a page explains. */
 typedef struct man_entry {
@@ -31,8 +30,7 @@ static const man_entry man_exit_codes[] = {
     {.name = "4",
      .help = "With --fail-if-done: the resumed run had reached its limits already.",
      .commands = "train|launch"},
-    {.name = "128+N",
-     .help = "Stopped by signal N, for example 130 after Ctrl-C. A training has saved a checkpoint."},
+    {.name = "128+N", .help = "Stopped by signal N, for example 130 after Ctrl-C."},
     {.name = NULL},
 };
 
@@ -148,23 +146,17 @@ static void man_lines(mst_string *out, const char *text)
     mst_string_add(out, text[0] != '\0' && text[strlen(text) - 1] == '\n' ? ".fi\n" : "\n.fi\n");
 }
 
-/* Paragraphs, with breaks where a line ends although the next word had room. */
+/* Paragraphs, each ending in a newline; an empty one makes a gap. */
 static void man_paragraphs(mst_string *out, const char *text)
 {
-    while (*text != '\0') {
+    for (bool first = true; *text != '\0'; first = false) {
         size_t n = strcspn(text, "\n");
-        const char *next = text + n + (text[n] == '\n');
-        char line[256];
-        snprintf(line, sizeof line, "%.*s", (int)n, text);
-        if (n == 0) {
-            mst_string_add(out, ".PP\n");
-        } else {
-            mst_string_roff(out, line);
-            mst_string_add(out, "\n");
-            if (*next != '\0' && *next != '\n' && n + 1 + strcspn(next, " \n") < WIDTH)
-                mst_string_add(out, ".br\n");
-        }
-        text = next;
+        char paragraph[1024];
+        snprintf(paragraph, sizeof paragraph, "%.*s", (int)n, text);
+        mst_string_add(out, n == 0 ? ".PP\n" : first ? "" : ".br\n");
+        mst_string_roff(out, paragraph);
+        mst_string_add(out, n == 0 ? "" : "\n");
+        text += n + (text[n] == '\n');
     }
 }
 
@@ -382,8 +374,7 @@ const mst_command mst_cmd_man = {
     .summary = "print a manual page",
     .run = man_run,
     .usage = "man [PAGE]",
-    .details =
-        "Prints the page in roff, the input format of man(1); without PAGE, prints the names of all pages.\n"
-        "'make install' installs the pages.\n",
+    .details = "Prints the page in roff, the input format of man(1); without PAGE, prints the names of all "
+               "pages. 'make install' installs the pages.\n",
     .examples = "muster man muster-train | man -l -\n",
 };

@@ -50,41 +50,40 @@ static const mst_option matmul_table[] = {
      .fallback = "0",
      .min = 0,
      .max = SIDE_MAX,
-     .help = "Columns of a generated B (and of C); 0: as --m."},
+     .help = "Columns of a generated B (and of C); 0: same as --m."},
     {.name = "k",
      .type = MST_OPTION_INT,
      .offset = FIELD(k),
      .fallback = "0",
      .min = 0,
      .max = SIDE_MAX,
-     .help = "Columns of a generated A, rows of B; 0: as --m."},
+     .help = "Columns of a generated A and rows of a generated B; 0: same as --m."},
     {.name = "seed",
      .type = MST_OPTION_INT,
      .offset = FIELD(seed),
      .fallback = "1",
      .min = 0,
      .max = 9.2e18,
-     .help = "Generated elements, in [-1, 1], are a function of the seed and their place alone; the check's "
-             "vectors too."},
+     .help = "Seed of the generated elements, which are in [-1, 1], and of the vectors of --check."},
     {.name = "out",
      .type = MST_OPTION_TEXT,
      .offset = FIELD(out),
      .metavar = "C.npy",
-     .help = "Where C goes, as float32; with several ranks in a folder that all hosts share. Without it only "
-             "norm and check are kept."},
+     .help = "Output file for C, as float32; with several ranks in a folder that all hosts share. Without "
+             "it, only the norm and the check are computed."},
     {.name = "overwrite",
      .type = MST_OPTION_FLAG,
      .offset = FIELD(overwrite),
-     .help = "--out: replace a file that is there already."},
+     .help = "Replace --out if it exists."},
     {.name = "verify",
      .type = MST_OPTION_TEXT,
      .offset = FIELD(verify),
      .metavar = "C.npy",
-     .help = "Multiply nothing: check that this file is the product."},
+     .help = "Do not multiply; check that this file is the product."},
     {.name = "trace",
      .type = MST_OPTION_FLAG,
      .offset = FIELD(trace),
-     .help = "Only the trace of the product, from the elements that meet on the diagonal."},
+     .help = "Compute only the trace of the product, from the elements that contribute to the diagonal."},
     {.name = "by-product",
      .type = MST_OPTION_FLAG,
      .offset = FIELD(by_product),
@@ -93,21 +92,20 @@ static const mst_option matmul_table[] = {
      .type = MST_OPTION_FLAG,
      .offset = FIELD(check),
      .fallback = "true",
-     .help = "Check the product by random vectors (Freivalds), which costs little: n^2, not n^3."},
+     .help = "Check the product with random vectors (Freivalds); costs n^2 instead of n^3 operations."},
     {.name = "block",
      .type = MST_OPTION_INT,
      .offset = FIELD(block),
      .fallback = "0",
      .min = 0,
      .max = 65536,
-     .help =
-         "Columns of A and rows of B multiplied at a time; sides of blocks of a trace and with round-robin. "
-         "0: chosen."},
+     .help = "Columns of A and rows of B per multiplication; also the side of the blocks for a trace and for "
+             "round-robin. 0: chosen automatically."},
     {.name = "grid",
      .type = MST_OPTION_TEXT,
      .offset = FIELD(grid),
      .metavar = "PxQ",
-     .help = "Rows and columns of ranks; otherwise those that move the fewest bytes."},
+     .help = "Rows and columns of the grid of ranks. Default: the grid that moves the fewest bytes."},
     {.name = "memory",
      .type = MST_OPTION_INT,
      .offset = FIELD(memory),
@@ -115,20 +113,22 @@ static const mst_option matmul_table[] = {
      .min = 0,
      .max = 9e18,
      .metavar = "BYTES",
-     .help = "Limit for each rank; 0: what its resource limits, its control group and the host allow."},
+     .help = "Memory limit of each rank; 0: the smallest of its resource limits, its control group and the "
+             "host."},
     {.name = "placement",
      .type = MST_OPTION_CHOICE,
      .offset = FIELD(placement),
      .fallback = "together",
      .choices = "together|round-robin",
-     .help = "Blocks that meet on one rank, or dealt out in turn, to compare the bytes moved."},
+     .help = "together: blocks that are multiplied are on one rank; round-robin: blocks are dealt to the "
+             "ranks in turn, to compare the bytes moved."},
     {.name = "threads",
      .type = MST_OPTION_INT,
      .offset = FIELD(threads),
      .fallback = "0",
      .min = 0,
      .max = 1024,
-     .help = "Threads of each rank; 0: the cores of the host over the ranks on it."},
+     .help = "Threads of each rank; 0: the cores of the host divided by its ranks."},
     {.name = NULL},
 };
 static const mst_option *const tables[] = {matmul_table, mst_cli_config_table, mst_cli_json_table, NULL};
@@ -538,14 +538,13 @@ out:
 
 const mst_command mst_cmd_matmul = {
     .name = "matmul",
-    .summary = "multiply matrices in blocks, on one host or under MPI; or find the trace of the product",
+    .summary = "multiply matrices in blocks, on one host or under MPI, or compute the trace of the product",
     .run = run,
     .usage = "matmul [A.npy B.npy] [options]",
-    .details =
-        "A and B come from .npy files (float32 or float64) or, with --m, from a seed. The memory that each "
-        "rank needs is\nsaid before starting; what does not fit is streamed.\n"
-        "Example: muster matmul --m 8192 --out C.npy\n"
-        "         mpirun -n 4 muster matmul A.npy B.npy --out C.npy\n"
-        "         muster matmul --m 20000 --trace\n",
+    .details = "A and B come from .npy files (float32 or float64) or, with --m, from a seed. The memory that "
+               "each rank needs is printed before the start; matrices that do not fit are streamed.\n",
     .tables = tables,
+    .examples = "muster matmul --m 8192 --out C.npy\n"
+                "mpirun -n 4 muster matmul A.npy B.npy --out C.npy\n"
+                "muster matmul --m 20000 --trace\n",
 };

@@ -24,12 +24,12 @@ static const mst_option show_table[] = {
     {.name = "last",
      .type = MST_OPTION_FLAG,
      .offset = offsetof(show_options, last),
-     .help = "Runs: the newest checkpoint, also after --patience, when the best one is taken otherwise."},
+     .help = "Runs: use the newest checkpoint, even if the run has a best one."},
     {.name = "input",
      .type = MST_OPTION_TEXT,
      .offset = offsetof(show_options, input),
      .metavar = "CxHxW",
-     .help = "Nets: channels x height x width of an image, where the file does not say."},
+     .help = "Nets: shape of an image, channels x height x width, if the file does not have it."},
     {.name = "classes",
      .type = MST_OPTION_INT,
      .offset = offsetof(show_options, classes),
@@ -37,24 +37,24 @@ static const mst_option show_table[] = {
      .min = 0,
      .max = 1 << 24,
      .metavar = "N",
-     .help = "Nets: classes of the data; 0: those that a net of muster's own was made for."},
+     .help = "Nets: number of classes; 0: the number that a built-in net was designed for."},
     {.name = "hidden",
      .type = MST_OPTION_TEXT,
      .offset = offsetof(show_options, hidden),
      .metavar = "N,N,...",
-     .help = "mlp: sizes of the hidden layers; 300,100 when not given."},
+     .help = "mlp: sizes of the hidden layers. Default: 300,100."},
     {.name = "activation",
      .type = MST_OPTION_CHOICE,
      .offset = offsetof(show_options, activation),
      .fallback = "relu",
      .choices = "relu|tanh|sigmoid",
-     .help = "Nets that come with muster: what stands between their layers."},
+     .help = "Built-in nets: activation between the layers."},
     {.name = "executor",
      .type = MST_OPTION_TEXT,
      .offset = offsetof(show_options, executor),
      .fallback = "auto",
      .metavar = "NAME",
-     .help = "Nets: how it is to be computed, see `muster list executors`."},
+     .help = "Nets: implementation of the layers (see `muster list executors`)."},
     {.name = NULL},
 };
 static const mst_option *const show_tables[] = {show_table, mst_cli_json_table, NULL};
@@ -265,13 +265,14 @@ out:
 
 static const mst_command cmd_show = {
     .name = "show",
-    .summary = "describe a checkpoint, or a net: its layers, shapes, parameters, FLOPs and memory",
+    .summary = "describe a checkpoint or a net: layers, shapes, parameters, FLOPs and memory",
     .run = show_run,
     .usage = "model show CHECKPOINT|FILE.net|NET [options]",
-    .details =
-        "NET is one of `muster list nets`. FLOPs and memory are those of one image, forward; training takes\n"
-        "about three times as many FLOPs.\n",
+    .details = "NET is one of `muster list nets`. FLOPs and memory are those of the forward pass of one "
+               "image; training takes about three times as many FLOPs.\n",
     .tables = show_tables,
+    .examples = "muster model show lenet\n"
+                "muster model show runs/clicks\n",
 };
 
 /* ---- export ---- */
@@ -287,20 +288,20 @@ static const mst_option export_table[] = {
      .offset = offsetof(export_options, out),
      .fallback = "-",
      .metavar = "FILE",
-     .help = "Where the weights go; \"-\" is standard output. Names ending in .gz or .zst are compressed."},
+     .help = "Output file; \"-\": standard output. Files with the suffix .gz or .zst are compressed."},
     {.name = "overwrite",
      .type = MST_OPTION_FLAG,
      .offset = offsetof(export_options, overwrite),
-     .help = "Replace a file that is there already."},
+     .help = "Replace --out if it exists."},
     {.name = "text",
      .type = MST_OPTION_FLAG,
      .offset = offsetof(export_options, text),
      .fallback = "true",
-     .help = "One line per non-zero weight: view, its indices, value."},
+     .help = "One line per non-zero weight: view, indices, value."},
     {.name = "last",
      .type = MST_OPTION_FLAG,
      .offset = offsetof(export_options, last),
-     .help = "Runs: the newest checkpoint, also after --patience, when the best one is taken otherwise."},
+     .help = "Runs: use the newest checkpoint, even if the run has a best one."},
     {.name = NULL},
 };
 static const mst_option *const export_tables[] = {export_table, NULL};
@@ -364,13 +365,14 @@ static const mst_command cmd_export = {
     .usage = "model export CHECKPOINT [options]",
     .details = "One line per non-zero weight, e.g. \"weight 12 0.25\", indices from 0.\n",
     .tables = export_tables,
+    .examples = "muster model export runs/clicks --out weights.txt\n",
 };
 
 static const mst_command *const commands[] = {&cmd_show, &cmd_export, NULL};
 
 const mst_command mst_cmd_model = {
     .name = "model",
-    .summary = "look into trained models and nets",
+    .summary = "describe and export trained models and nets",
     .usage = "model COMMAND ...",
     .commands = commands,
 };

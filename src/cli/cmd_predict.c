@@ -24,21 +24,23 @@ static const mst_option predict_table[] = {
      .offset = FIELD(out),
      .fallback = "-",
      .metavar = "FILE",
-     .help =
-         "Where the predictions go; \"-\" is standard output. Names ending in .gz or .zst are compressed."},
-    {.name = "overwrite", .type = MST_OPTION_FLAG, .offset = FIELD(overwrite), .help = "Replace --out."},
+     .help = "Output file; \"-\": standard output. Files with the suffix .gz or .zst are compressed."},
+    {.name = "overwrite",
+     .type = MST_OPTION_FLAG,
+     .offset = FIELD(overwrite),
+     .help = "Replace --out if it exists."},
     {.name = "what",
      .type = MST_OPTION_CHOICE,
      .offset = FIELD(what),
      .fallback = "probability",
      .choices = "probability|class|score|name",
-     .help = "probability: of the positive class, or of every class separated by spaces; class: 0/1 or the "
-             "class number, as the labels of training were numbered; score: margins or logits; name: the "
-             "folder that the class's training images were in."},
+     .help = "probability: of the positive class, or of all classes, separated by spaces; class: 0 or 1, or "
+             "the number of the class as in the labels of the training data; score: margin or logits; name: "
+             "name of the folder with the training images of the class."},
     {.name = "names",
      .type = MST_OPTION_FLAG,
      .offset = FIELD(names),
-     .help = "Images: begin each line with the name of the file, and a tab."},
+     .help = "Images: start each line with the file name and a tab."},
     {.name = NULL},
 };
 
@@ -180,15 +182,17 @@ out:
 
 const mst_command mst_cmd_predict = {
     .name = "predict",
-    .summary = "apply a trained model to a data set, row by row",
+    .summary = "apply a trained model to each row of a data set",
     .run = run,
     .usage = "predict CHECKPOINT FILE... [options]",
     .details =
-        "CHECKPOINT is a checkpoint or a run: its newest checkpoint, or after --patience the one with the\n"
-        "best valid loss (--last: the newest). Predictions are one line per row, in input order.\n"
-        "Labels are ignored and may be left out (Criteo's rows of 39 columns, VW and libsvm lines that\n"
-        "begin with their features, TFRecords without the feature, IDX images alone).\n"
-        "FILE may also be an image or a folder of images, with or without folders of classes in it.\n"
+        "CHECKPOINT is a checkpoint or a run. Of a run, the newest checkpoint is used, or with --patience "
+        "the one with the best valid loss (--last: the newest). The output has one line per row, in the "
+        "order of the input. Labels are ignored and may be absent (Criteo rows of 39 columns, VW and libsvm "
+        "lines that start with features, TFRecords without the label, IDX images without labels).\n"
+        "FILE may also be an image or a folder of images, with or without folders of classes.\n"
         "Rows from a pipe or standard input (\"-\") are answered as they arrive.\n",
     .tables = tables,
+    .examples = "muster predict runs/clicks new.tsv --out predictions.txt\n"
+                "muster predict runs/photos holiday.jpg --what name --names\n",
 };

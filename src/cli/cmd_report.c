@@ -17,26 +17,25 @@ static const mst_option option_table[] = {
      .type = MST_OPTION_TEXT,
      .offset = offsetof(report_options, out),
      .metavar = "FILE",
-     .help =
-         "Where it goes; - is standard output. By default RUN/report.html of the first run; --markdown and "
-         "--csv are printed. A former report there is replaced."},
+     .help = "Output file; \"-\": standard output. Default: RUN/report.html of the first run; --markdown and "
+             "--csv print to standard output. An existing report is replaced."},
     {.name = "overwrite",
      .type = MST_OPTION_FLAG,
      .offset = offsetof(report_options, overwrite),
-     .help = "Replace --out also when it is not a report."},
+     .help = "Replace --out even if it is not a report."},
     {.name = "markdown",
      .type = MST_OPTION_FLAG,
      .offset = offsetof(report_options, markdown),
-     .help = "Markdown instead of HTML: the sentences and tables."},
+     .help = "Write Markdown instead of HTML: sentences and tables."},
     {.name = "csv",
      .type = MST_OPTION_FLAG,
      .offset = offsetof(report_options, csv),
-     .help = "CSV instead of HTML: every figure of the tables as a line table,row,column,value."},
+     .help = "Write CSV instead of HTML: one line table,row,column,value per figure."},
     {.name = "svg",
      .type = MST_OPTION_TEXT,
      .offset = offsetof(report_options, svg),
      .metavar = "FOLDER",
-     .help = "Also write each plot as a file of its own into this folder."},
+     .help = "Also write each plot to a file in this folder."},
     {.name = NULL},
 };
 
@@ -184,12 +183,13 @@ static const mst_option *const tables[] = {option_table, mst_cli_json_table, NUL
 
 const mst_command mst_cmd_report = {
     .name = "report",
-    .summary = "write a report of a run, or of several together",
+    .summary = "write a report on one or several runs",
     .run = run,
     .usage = "report RUN... [options]",
-    .details =
-        "Reads the folders of runs, finished, running or cut off, and changes nothing in them but that the\n"
-        "report goes to RUN/report.html: one file that needs no network, with curves, tables, the use of\n"
-        "resources, the bottleneck and how to reproduce the run.\n",
+    .details = "Reads the run directories of finished, running or interrupted runs. The report, "
+               "RUN/report.html, is one file that needs no network: curves, tables, resource usage, the "
+               "bottleneck, and the commands that reproduce the run.\n",
     .tables = tables,
+    .examples = "muster report runs/clicks\n"
+                "muster report runs/* --out compare.html\n",
 };

@@ -33,17 +33,17 @@ static const mst_option option_table[] = {
      .type = MST_OPTION_TEXT,
      FIELD(out),
      .metavar = "FOLDER",
-     .help = "Where the sweep's folder is; sweeps/NAME of NAME.yaml when not given."},
+     .help = "Folder of the sweep. Default: sweeps/NAME for NAME.yaml."},
     {.name = "jobs",
      .type = MST_OPTION_TEXT,
      FIELD(jobs),
      .metavar = "N|auto",
-     .help = "Runs at the same time, instead of jobs: of the file; auto: as many as the cores allow. Their "
-             "threads never outnumber the cores. Default: one."},
+     .help = "Number of concurrent runs, instead of `jobs:` in the file; auto: as many as the cores allow. "
+             "The threads of the runs never exceed the number of cores. Default: 1."},
     {.name = "oversubscribe",
      .type = MST_OPTION_FLAG,
      FIELD(oversubscribe),
-     .help = "--jobs N: start N runs even if their threads outnumber the cores."},
+     .help = "With --jobs N: start N runs even if their threads exceed the number of cores."},
     {.name = "run-timeout",
      .type = MST_OPTION_REAL,
      FIELD(run_timeout),
@@ -51,29 +51,29 @@ static const mst_option option_table[] = {
      .min = 1,
      .max = 1e7,
      .metavar = "S",
-     .help = "A run that takes longer is ended, and counts as failed."},
+     .help = "End a run after S seconds and count it as failed."},
     {.name = "stop-on-failure",
      .type = MST_OPTION_FLAG,
      FIELD(stop_on_failure),
-     .help = "End the sweep when a run fails, instead of going on with the next. It ends anyway when the "
-             "first three fail in the same way."},
+     .help = "End the sweep when a run fails. Without it, a sweep ends early only if its first three runs "
+             "fail in the same way."},
     {.name = "retry-failed",
      .type = MST_OPTION_FLAG,
      FIELD(retry_failed),
-     .help = "When a sweep is continued: run those again that failed."},
+     .help = "Run failed runs again when a sweep is continued."},
     {.name = "extend",
      .type = MST_OPTION_FLAG,
      FIELD(extend),
-     .help = "Go on although the file has changed; finished runs whose command has stayed the same count."},
+     .help = "Continue with a changed file. Finished runs with an unchanged command are kept."},
     {.name = "overwrite",
      .type = MST_OPTION_FLAG,
      FIELD(overwrite),
-     .help = "Begin anew: no run of before counts."},
+     .help = "Start again and discard earlier runs."},
     {.name = "auto",
      .type = MST_OPTION_FLAG,
      FIELD(search),
-     .help = "Instead of running the whole grid: search it for the shortest time to the target of for: "
-             "until, by successive halving. Without batch sizes in the grid, 32 to 32768 are tried."},
+     .help = "Search the grid for the shortest time to the target in `for: until` by successive halving, "
+             "instead of running all cells. If the grid has no batch sizes, 32 to 32768 are tried."},
     {.name = "auto-seconds",
      .type = MST_OPTION_REAL,
      FIELD(auto_seconds),
@@ -81,15 +81,15 @@ static const mst_option option_table[] = {
      .min = 0.05,
      .max = 1e6,
      .metavar = "S",
-     .help = "--auto: training time of the first round; every round doubles it."},
+     .help = "With --auto: training time of the first round; each round doubles it."},
     {.name = "report-only",
      .type = MST_OPTION_FLAG,
      FIELD(report_only),
-     .help = "Run nothing; write the report of what is there."},
+     .help = "Start no runs; write the report of the existing ones."},
     {.name = "dry-run",
      .type = MST_OPTION_FLAG,
      FIELD(dry_run),
-     .help = "Print the runs and their commands, and what is left out and why; run nothing."},
+     .help = "Print the runs, their commands, and the skipped cells with the reason; start nothing."},
     {.name = NULL},
 };
 
@@ -491,13 +491,14 @@ static const mst_option *const tables[] = {option_table, mst_cli_json_table, NUL
 
 const mst_command mst_cmd_sweep = {
     .name = "sweep",
-    .summary = "train a grid of configurations and report on them together",
+    .summary = "train a grid of configurations and report on all of them",
     .run = run,
     .usage = "sweep FILE.yaml [options]",
-    .details =
-        "The file names training data, options for all runs, and a grid of options, batch sizes, workers,\n"
-        "strategies and ways of deploying; docs/SWEEP.md describes it. Each run has its own directory in\n"
-        "SWEEP/runs; the same command again goes on where a sweep was stopped. The report is\n"
-        "SWEEP/report.html, with report.md, report.csv and runs.csv beside it.\n",
+    .details = "FILE.yaml names the training data, options for all runs, and a grid of options, batch sizes, "
+               "workers, strategies and ways to start processes; docs/SWEEP.md describes it. Each run has "
+               "its own directory in SWEEP/runs. The same command continues a sweep that was stopped. The "
+               "report is SWEEP/report.html; report.md, report.csv and runs.csv are in the same folder.\n",
     .tables = tables,
+    .examples = "muster sweep grid.yaml --dry-run\n"
+                "muster sweep grid.yaml --jobs auto\n",
 };

@@ -28,7 +28,7 @@ static const mst_option option_table[] = {
     {.name = "once",
      .type = MST_OPTION_FLAG,
      .offset = offsetof(top_options, once),
-     .help = "Print one picture and end, as is done wherever there is no terminal."},
+     .help = "Print one picture and exit; the default if standard output is not a terminal."},
     {.name = NULL},
 };
 
@@ -254,8 +254,8 @@ const mst_command mst_cmd_top = {
     .summary = "show runs live in the terminal",
     .run = run,
     .usage = "top RUN... [options]",
-    .details = "Follows runs as 'muster dash' does, in the terminal; q ends it. Without a terminal, or with "
-               "--once, one\n"
-               "picture is printed. Only files are read.\n",
+    .details = "Follows runs like 'muster dash', in the terminal; q ends it. Without a terminal, or with "
+               "--once, prints one picture. Only reads files.\n",
     .tables = tables,
+    .examples = "muster top runs/clicks\n",
 };

@@ -173,7 +173,7 @@ static const mst_option top_table[] = {
      .type = MST_OPTION_TEXT,
      .offset = FIELD(process),
      .metavar = "NAME",
-     .help = "Only this process of the run, e.g. worker-0; all of them when not given."},
+     .help = "Show only this process of the run, for example worker-0. Default: all."},
     {.name = "lines",
      .type = MST_OPTION_INT,
      .offset = FIELD(lines),
@@ -181,7 +181,7 @@ static const mst_option top_table[] = {
      .min = 0,
      .max = 1e6,
      .metavar = "N",
-     .help = "At most N lines; 0: all."},
+     .help = "Print at most N lines; 0: all."},
     {.name = NULL},
 };
 static const mst_option *const top_tables[] = {top_table, mst_cli_json_table, NULL};
@@ -250,12 +250,13 @@ out:
 
 static const mst_command cmd_trace_top = {
     .name = "top",
-    .summary = "what took how long, by name: calls, total time, share, output size",
+    .summary = "list operations by total time: calls, time, share, output size",
     .run = top_run,
     .usage = "trace top RUN... [options]",
-    .details = "RUN is a run directory whose training was given --trace, or a trace.json. Shares are of the "
-               "time of\nall phases; ops (layers) are parts of phases.\n",
+    .details = "RUN is a run directory of a training with --trace, or a trace.json. Shares are relative to "
+               "the time of all phases; ops (layers) are parts of phases.\n",
     .tables = top_tables,
+    .examples = "muster trace top runs/clicks\n",
 };
 
 /* ---- trace merge ---- */
@@ -270,11 +271,11 @@ static const mst_option merge_table[] = {
      .type = MST_OPTION_TEXT,
      .offset = offsetof(merge_options, out),
      .metavar = "FILE",
-     .help = "Where it goes; RUN/trace.json when not given. A former trace there is replaced."},
+     .help = "Output file. Default: RUN/trace.json. An existing trace is replaced."},
     {.name = "overwrite",
      .type = MST_OPTION_FLAG,
      .offset = offsetof(merge_options, overwrite),
-     .help = "Replace --out also when it is not a trace."},
+     .help = "Replace --out even if it is not a trace."},
     {.name = NULL},
 };
 static const mst_option *const merge_tables[] = {merge_table, NULL};
@@ -415,20 +416,20 @@ out:
 
 static const mst_command cmd_trace_merge = {
     .name = "merge",
-    .summary = "the traces of all processes in one file, for Perfetto or chrome://tracing",
+    .summary = "merge the traces of all processes into one file for Perfetto or chrome://tracing",
     .run = merge_run,
     .usage = "trace merge RUN [options]",
-    .details =
-        "Times count from the start of the job, on the coordinator's clock. An arrow is kept where both "
-        "of\nits ends were traced.\n",
+    .details = "Times start at the start of the job, on the clock of the coordinator. An arrow is kept if "
+               "both of its ends were traced.\n",
     .tables = merge_tables,
+    .examples = "muster trace merge runs/job\n",
 };
 
 static const mst_command *const commands[] = {&cmd_trace_top, &cmd_trace_merge, NULL};
 
 const mst_command mst_cmd_trace = {
     .name = "trace",
-    .summary = "sum up the traces of a run, or put them into one file",
+    .summary = "summarise the traces of a run, or merge them into one file",
     .usage = "trace COMMAND ...",
     .commands = commands,
 };

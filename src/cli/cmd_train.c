@@ -461,8 +461,13 @@ const mst_command mst_cmd_train = {
     .summary = "train a model",
     .run = run,
     .usage = "train FILE... [options]",
-    .details = "Trains on files of any format that `muster list` names (one, many, globs; gzip and zstd too; "
-               "\"-\" is\n"
-               "standard input) and leaves a run directory with a manifest, metrics.csv and checkpoints.\n",
+    .details = "Trains on files in any format that `muster list` names. FILE may be one file, several, a "
+               "pattern, a folder, or \"-\" for standard input; gzip and zstd are decompressed. The run "
+               "directory contains the manifest, metrics.csv and checkpoints.\n",
     .tables = mst_train_tables,
+    .examples =
+        "muster train clicks.cache --test clicks-test.cache --optimizer adagrad --lr 0.05 --threads 2\n"
+        "muster train clicks.cache --strategy ps --workers 4 --mode async --run runs/async\n"
+        "muster train clicks.cache --run runs/async --resume --epochs 2\n"
+        "mpirun -n 4 muster train clicks.cache --strategy allreduce\n",
 };

@@ -17,7 +17,7 @@ static const mst_option dropout_options[] = {
      .min = 0,
      .max = 0.999,
      .metavar = "P",
-     .help = "Share of the units that is dropped."},
+     .help = "Fraction of the units to drop."},
     {.name = NULL},
 };
 

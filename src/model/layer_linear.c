@@ -12,7 +12,7 @@ static const mst_option linear_options[] = {
      .min = 0,
      .max = MST_WIDTH_MAX,
      .metavar = "N",
-     .help = "Numbers that come out."},
+     .help = "Number of outputs."},
     MST_WEIGHT_ROWS(FIELD(weights)),
     {.name = NULL},
 };

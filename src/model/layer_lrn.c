@@ -17,7 +17,7 @@ static const mst_option lrn_options[] = {
      .min = 1,
      .max = MST_SIDE_MAX,
      .metavar = "N",
-     .help = "Neighbouring channels counted."},
+     .help = "Number of neighbouring channels in the sum."},
     {.name = "alpha",
      .type = MST_OPTION_REAL,
      .offset = FIELD(alpha),
@@ -33,7 +33,7 @@ static const mst_option lrn_options[] = {
      .min = 0,
      .max = 1e3,
      .metavar = "X",
-     .help = "Exponent."},
+     .help = "Exponent of the sum."},
     {.name = "k",
      .type = MST_OPTION_REAL,
      .offset = FIELD(k),
@@ -41,7 +41,7 @@ static const mst_option lrn_options[] = {
      .min = 1e-6,
      .max = 1e6,
      .metavar = "X",
-     .help = "What is added to it."},
+     .help = "Constant added to the sum."},
     {.name = NULL},
 };
 

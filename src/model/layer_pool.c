@@ -22,7 +22,7 @@ static const mst_option pool_options[] = {
      .min = 0,
      .max = MST_SIDE_MAX,
      .metavar = "N",
-     .help = "Steps of the window; 0: as large as it is."},
+     .help = "Step of the window; 0: its size."},
     {.name = "pad",
      .type = MST_OPTION_INT,
      .offset = FIELD(pad),
@@ -30,7 +30,7 @@ static const mst_option pool_options[] = {
      .min = 0,
      .max = MST_SIDE_MAX,
      .metavar = "N",
-     .help = "Padding on every side."},
+     .help = "Pixels of padding on every side."},
     {.name = NULL},
 };
 
