@@ -136,7 +136,7 @@ static mst_status run(int argc, char **argv)
     view v = {.every = (uint64_t)own.accuracy_every, .next = (uint64_t)own.accuracy_every};
     mst_bar_start(&v.bar, "evaluating", "rows", 0);
     if (!own.quiet)
-        mst_evaluator_watch(evaluator, on_rows, &v);
+        mst_evaluator_on_progress(evaluator, on_rows, &v);
     st = mst_evaluator_run(evaluator, &result);
     if (st == MST_OK)
         on_last_rows(&v);

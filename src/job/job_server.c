@@ -205,7 +205,7 @@ static void server_job_begin(server_job *job, const mst_placement *table)
                              .parts = parts,
                              .n_parts = table->n_partitions,
                              .n_tasks = table->n_servers};
-    mst_run_graph_tell(training->observe, &training->assembly, &training->optimizer, &places);
+    mst_run_graph_report(training->observe, &training->assembly, &training->optimizer, &places);
     mst_free(parts);
     mst_training_close_start(training);
 }

@@ -1,4 +1,4 @@
-/* Putting a job together; contract in assembly.h. */
+/* Building models; contract in assembly.h. */
 #include "train/assembly.h"
 
 #include <math.h>
@@ -31,8 +31,8 @@ mst_status mst_open_data(const mst_text_list *files, mst_data_options *options, 
     return st;
 }
 
-/* Whether the labels are what the model takes: multi, classes from 0 on; otherwise 0/1 or -1/+1. */
-static mst_status check_labels(const mst_dataset *dataset, bool multi)
+/* Checks the labels: multi: classes from 0 on; otherwise 0/1 or -1/+1. */
+static mst_status shape_check_labels(const mst_dataset *dataset, bool multi)
 {
     float low = dataset->info.min_label, top = dataset->info.max_label;
     bool whole = dataset->info.labels_integral;
@@ -66,7 +66,7 @@ mst_status mst_find_shape(mst_dataset *dataset, const mst_data_options *options,
         return mst_fail(MST_EUSAGE, "--features %llu: the rows of %s are %u numbers",
                         (unsigned long long)features, dataset->name, dataset->info.n_dense);
     if (features == 0 && dataset->format != NULL && !dataset->info.scanned)
-        features = dataset->info.n_features; /* where keys are hashed: the size that they are hashed into */
+        features = dataset->info.n_features; /* the size that keys are hashed into */
     if (!dataset->info.scanned && (features == 0 || (multi && classes == 0))) {
         if (mst_stream_reads_once(dataset) == NULL)
             mst_info("reading %s once to find its features and labels (%s that)", dataset->name,
@@ -79,7 +79,7 @@ mst_status mst_find_shape(mst_dataset *dataset, const mst_data_options *options,
         features = dataset->info.n_features;
     if (classes == 0 && dataset->info.scanned) {
         float top = dataset->info.max_label;
-        TRY(check_labels(dataset, multi));
+        TRY(shape_check_labels(dataset, multi));
         classes = top < 1.0f ? 2 : (uint32_t)top + 1;
     }
     *out = (mst_shape){
@@ -120,8 +120,9 @@ void mst_assembly_fini(mst_assembly *self)
     self->model = NULL;
 }
 
-/* Images of another shape than `c`x`h`x`w`. */
-static mst_status other_images(const mst_dataset *d, uint32_t c, uint32_t h, uint32_t w, const char *whose)
+/* The error for images of a shape other than `c`x`h`x`w`. */
+static mst_status assembly_other_images(const mst_dataset *d, uint32_t c, uint32_t h, uint32_t w,
+                                        const char *whose)
 {
     const mst_data_info *i = &d->info;
     char size[64] = "";
@@ -131,8 +132,8 @@ static mst_status other_images(const mst_dataset *d, uint32_t c, uint32_t h, uin
                     i->height, i->width, whose, c, h, w, size);
 }
 
-/* Rows of another length than the model's, which does not know the sides of images. */
-static mst_status other_length(const mst_dataset *d, uint64_t numbers, uint64_t features)
+/* The error for rows of a length other than the model's, which has no image size. */
+static mst_status assembly_other_length(const mst_dataset *d, uint64_t numbers, uint64_t features)
 {
     uint32_t c = d->info.channels;
     char size[128] = "";
@@ -148,8 +149,8 @@ static mst_status other_length(const mst_dataset *d, uint64_t numbers, uint64_t 
                     size);
 }
 
-/* The numbers of each row, where every row has all of them; 0: rows are sparse. */
-static uint64_t numbers_of_rows(const mst_data_info *info)
+/* The length of every row, if all rows have all numbers; 0: rows are sparse. */
+static uint64_t assembly_row_length(const mst_data_info *info)
 {
     uint64_t n = info->scanned ? info->n_features : info->first_features;
     return info->n_dense == n ? n : 0;
@@ -163,27 +164,27 @@ mst_status mst_assembly_check_rows(const mst_assembly *self, const mst_augment *
     bool images = i->channels != 0, changed = augment != NULL && augment->any;
     bool fixed = images || mst_dataset_has(d, MST_DATA_FIXED_ROWS);
     bool sides = chain != NULL && (chain->in.h > 1 || chain->in.w > 1);
-    uint64_t numbers = changed ? mst_augment_out(augment) : numbers_of_rows(i);
+    uint64_t numbers = changed ? mst_augment_out(augment) : assembly_row_length(i);
     mst_dims got = {i->channels, i->height, i->width};
     if (changed) {
         if (i->channels != augment->channels || i->height != augment->in_height ||
             i->width != augment->in_width)
-            return other_images(d, augment->channels, augment->in_height, augment->in_width,
-                                "the model is for images of");
+            return assembly_other_images(d, augment->channels, augment->in_height, augment->in_width,
+                                         "the model is for images of");
         got = (mst_dims){augment->channels, augment->height, augment->width};
     }
     if (sides && images && memcmp(&got, &chain->in, sizeof got) != 0)
         return got.h != i->height || got.w != i->width
                    ? mst_fail(MST_EINPUT, "%s: its images come to %ux%ux%u, and the net takes %ux%ux%u",
                               d->name, got.c, got.h, got.w, chain->in.c, chain->in.h, chain->in.w)
-                   : other_images(d, chain->in.c, chain->in.h, chain->in.w, "the net takes");
+                   : assembly_other_images(d, chain->in.c, chain->in.h, chain->in.w, "the net takes");
     if (numbers == 0 || numbers == shape->n_features)
         return MST_OK;
     if (sides)
         return mst_fail(MST_EINPUT, "%s: its rows are %llu numbers, and the net takes %ux%ux%u", d->name,
                         (unsigned long long)numbers, chain->in.c, chain->in.h, chain->in.w);
     if (fixed && (chain != NULL || shape->n_dense == shape->n_features))
-        return other_length(d, numbers, shape->n_features);
+        return assembly_other_length(d, numbers, shape->n_features);
     return MST_OK;
 }
 
@@ -202,8 +203,8 @@ json_t *mst_model_json(const mst_model *model)
                      model->options.pos_weight);
 }
 
-/* Not known, or all three sides. */
-static bool image_possible(json_int_t c, json_int_t h, json_int_t w)
+/* Unknown (all zeros), or all three sides. */
+static bool model_image_possible(json_int_t c, json_int_t h, json_int_t w)
 {
     const json_int_t most = 1 << 28;
     return (c == 0 && h == 0 && w == 0) || (c > 0 && h > 0 && w > 0 && c <= most && h <= most && w <= most);
@@ -222,7 +223,7 @@ mst_status mst_model_from_json(const json_t *json, const char *checkpoint, mst_m
                     &pos_weight, "net", &net, "image", &c, &h, &w) != 0)
         return mst_fail(MST_EINPUT, "%s: its manifest does not describe the model", checkpoint);
     if (features < 1 || features > UINT32_MAX || dense < 0 || dense > features || classes < 2 ||
-        classes > 1 << 24 || !image_possible(c, h, w))
+        classes > 1 << 24 || !model_image_possible(c, h, w))
         return mst_fail(MST_EINPUT, "%s: its manifest describes an impossible model", checkpoint);
     *shape = (mst_shape){.n_features = (uint64_t)features,
                          .n_dense = (uint32_t)dense,
@@ -258,7 +259,7 @@ mst_status mst_augment_from_checkpoint(mst_augment *self, const mst_checkpoint_m
             json_object_set(given, o->name, json_object_get(data, o->name));
     if (json_object_get(data, MST_AUGMENTED_IMAGE) != NULL &&
         (json_unpack(json_object_get(data, MST_AUGMENTED_IMAGE), "[I, I, I]", &c, &h, &w) != 0 ||
-         !image_possible(c, h, w)))
+         !model_image_possible(c, h, w)))
         c = h = w = 0;
     TRY_OUT(st, mst_options_init(&group, 1));
     TRY_OUT(st, mst_options_adopt(&group, 1, given));

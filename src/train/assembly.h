@@ -1,5 +1,5 @@
-/* Putting a job together: data sets, shape, model, optimizer and parameters from options, fresh or from a
- * checkpoint. Shared by training, evaluation and prediction. */
+/* A model with its parameters, from options and data or from a checkpoint. Shared by training, evaluation and
+ * prediction. */
 #ifndef MST_TRAIN_ASSEMBLY_H
 #define MST_TRAIN_ASSEMBLY_H
 
@@ -11,13 +11,13 @@
 #include "optim/optim.h"
 #include "run/checkpoint.h"
 
-/* Opens files, through their cache when asked. The caller destroys *out, which options must outlive. An index
- * base that was left to be found is settled in options, before the cache is made. */
+/* Opens files, through their cache if `cache`. The caller destroys *out; options must outlive it. An index
+ * base that the options leave open is found and set in options before the cache is made. */
 mst_status mst_open_data(const mst_text_list *files, mst_data_options *options, bool cache,
                          const char *cache_folder, unsigned n_threads, mst_dataset **out);
 
-/* Features, dense prefix and classes of a data set: from the options where given, else from the data, which
- * is scanned for it when need be. */
+/* Features, dense prefix and classes of a data set: from the options, else from the data, which is scanned if
+ * necessary. */
 mst_status mst_find_shape(mst_dataset *dataset, const mst_data_options *options,
                           const mst_model_options *model, unsigned n_threads, mst_shape *out);
 
@@ -31,43 +31,42 @@ typedef struct mst_assembly {
 mst_status mst_assembly_declare(mst_assembly *self, const mst_model_options *options, const mst_shape *shape,
                                 const mst_kernels *kernels);
 
-/* Declares and reserves; weights are zero or as the model starts them. fini is safe after a failure. */
+/* Declares and reserves; weights are zero or the model's initial values. fini is safe after a failure. */
 mst_status mst_assembly_init(mst_assembly *self, const mst_model_options *options, const mst_shape *shape,
                              const mst_kernels *kernels, uint32_t n_slots, uint64_t spare, uint64_t seed);
 void mst_assembly_fini(mst_assembly *self);
 
-/* Whether the rows of a dataset are what the model takes, as far as that is known before they are read; one
- * sentence that names both shapes where they are not. Images that `augment` is for (NULL, or any false: none)
- * must have the sides that it was made for. Images must have the sides of a net's input, or as many numbers
- * as other models of dense rows; rows of which every number is there must be as many as a net of images
- * takes. Sparse rows may be shorter than the model, whose other features are 0 then. */
+/* Checks that the model can take the rows of a dataset, as far as that is known before they are read; the
+ * error names both shapes. Images for `augment` (NULL, or any false: none) must have the size that it was
+ * made for. Images must have the size of a net's input, or the length that other models of dense rows take;
+ * rows with all numbers must have the length that a net of images takes. Sparse rows may be shorter than the
+ * model: the missing features are 0. */
 mst_status mst_assembly_check_rows(const mst_assembly *self, const mst_augment *augment,
                                    const mst_dataset *dataset);
 
-/* Among how rows were read, in checkpoints of models of augmented images: [channels, height, width] of the
- * images before. Like MST_ORIGIN it is no option: whoever has a dataset knows it from there. */
+/* Entry of how rows are read, in checkpoints of models of augmented images: [channels, height, width] of the
+ * images before augmentation. Like MST_ORIGIN it is no option: a dataset records it itself. */
 #define MST_AUGMENTED_IMAGE "augmented-image"
 
-/* What training did to images, for rows that come without a dataset; any false: nothing. source is for
- * sentences. */
+/* The augmentation of a training, for rows that come without a dataset; any false: none. source is for
+ * errors. */
 mst_status mst_augment_from_checkpoint(mst_augment *self, const mst_checkpoint_meta *meta,
                                        const char *source);
 
-/* A model as a checkpoint (its folder) describes it, with its weights; no optimizer state. When groups are
- * given, options that the user has not set are set as they were in training (how rows are read). */
+/* A model with its weights, without optimizer state, from a checkpoint folder. With groups, options that the
+ * user has not set get their values of the training (how rows are read). */
 mst_status mst_assembly_from_checkpoint(mst_assembly *self, const char *checkpoint,
                                         const mst_kernels *kernels, mst_option_group *groups, size_t n_groups,
                                         mst_checkpoint_meta *meta);
 
-/* {"name", "features", "dense", "classes", "bias", "pos_weight"}: goes into checkpoints and manifests. */
+/* {"name", "features", "dense", "classes", "bias", "pos_weight"}, for checkpoints and manifests. */
 json_t *mst_model_json(const mst_model *model);
-/* And back; source, for the sentence, is what the JSON is from. */
+/* The reverse; source, the origin of the JSON, is for errors. */
 mst_status mst_model_from_json(const json_t *json, const char *source, mst_model_options *options,
                                mst_shape *shape);
 
-/* The options as a manifest has them, where `reading` says how rows were read: what was left to be found
- * (--normalise auto) is there in numbers. options may be NULL. New reference, or NULL when memory is short.
- */
+/* The options for a manifest. Values that `reading`, how rows are read, has found (--normalise auto) are
+ * there in numbers. options may be NULL. New reference, or NULL without memory. */
 json_t *mst_manifest_options(json_t *options, const json_t *reading);
 
 #endif

@@ -1,5 +1,5 @@
-/* The exact AUC; contract in auc.h. Rows are collected in small groups, so that the lock is taken once per
- * thousand. */
+/* The exact AUC; contract in auc.h. Rows are collected in groups, so that the lock is taken once per thousand
+ * rows. */
 #include "train/auc.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 
 #define GROUP      1024
-#define DIGIT      11 /* bits per pass of the sort */
+#define DIGIT      11 /* bits per pass of the auc_sort */
 #define DIGIT_MASK ((1u << DIGIT) - 1)
 
 void mst_auc_init(mst_auc *auc)
@@ -30,16 +30,16 @@ void mst_auc_clear(mst_auc *auc)
     auc->beyond = false;
 }
 
-/* A whole number that grows with the score: negative floats have their order turned round. */
-static uint32_t key_of(float score)
+/* An integer that grows with the score: the order of negative floats is reversed. */
+static uint32_t auc_key(float score)
 {
     uint32_t bits;
-    score += 0.0f; /* -0 and 0 are one score */
+    score += 0.0f; /* -0 and 0 are the same score */
     memcpy(&bits, &score, sizeof bits);
     return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-static void append(mst_auc *auc, int side, const uint32_t *keys, size_t n)
+static void auc_append(mst_auc *auc, int side, const uint32_t *keys, size_t n)
 {
     if (n == 0)
         return;
@@ -60,17 +60,17 @@ void mst_auc_add(mst_auc *auc, const mst_batch *batch, const float *scores)
         size_t n[2] = {0, 0};
         for (uint32_t i = 0; i < group.n_rows; i++) {
             int side = mst_label_positive(group.rows[i].label);
-            keys[side][n[side]++] = key_of(scores[from + i]);
+            keys[side][n[side]++] = auc_key(scores[from + i]);
         }
         pthread_mutex_lock(&auc->mutex);
-        append(auc, 0, keys[0], n[0]);
-        append(auc, 1, keys[1], n[1]);
+        auc_append(auc, 0, keys[0], n[0]);
+        auc_append(auc, 1, keys[1], n[1]);
         pthread_mutex_unlock(&auc->mutex);
     }
 }
 
-/* Sorts by digits of 11, 11 and 10 bits, the lowest first; other is room for n. */
-static void sort(uint32_t *keys, uint32_t *other, size_t n)
+/* Radix auc_sort by digits of 11, 11 and 10 bits, the lowest first; other has room for n. */
+static void auc_sort(uint32_t *keys, uint32_t *other, size_t n)
 {
     uint32_t *from = keys, *to = other;
     for (unsigned shift = 0; shift < 32; shift += DIGIT) {
@@ -88,7 +88,7 @@ static void sort(uint32_t *keys, uint32_t *other, size_t n)
         from = to;
         to = swap;
     }
-    memcpy(keys, from, n * sizeof *keys); /* after three passes it lies in other */
+    memcpy(keys, from, n * sizeof *keys); /* after three passes the result is in other */
 }
 
 double mst_auc_value(mst_auc *auc)
@@ -100,12 +100,13 @@ double mst_auc_value(mst_auc *auc)
     if (other == NULL)
         return NAN;
     for (int side = 0; side < 2; side++)
-        sort(auc->keys[side], other, auc->n[side]);
+        auc_sort(auc->keys[side], other, auc->n[side]);
     mst_free(other);
-    /* Twice the pairs won: whole numbers, below 2^51. */
+    /* Twice the pairs won: integers below 2^51. */
     uint64_t wins = 0;
     const uint32_t *negative = auc->keys[0];
-    size_t below = 0, upto = 0; /* negatives below this positive, and those not above it */
+    size_t below = 0,
+           upto = 0; /* negatives with lower scores than this positive, and with scores not above it */
     for (size_t i = 0; i < auc->n[1]; i++) {
         uint32_t key = auc->keys[1][i];
         while (below < auc->n[0] && negative[below] < key)

@@ -1,11 +1,11 @@
-/* Evaluation counts; contract in eval_counters.h. */
+/* Counters of an evaluation; contract in eval_counters.h. */
 #include "train/eval_counters.h"
 
 #include <math.h>
 #include <string.h>
 
 #define PART       4294967296.0 /* 2^32 */
-#define BATCH_MOST 1e15         /* of one batch's loss; 18,000 such batches fit */
+#define BATCH_MOST 1e15         /* of the loss of one batch; 18,000 such batches fit */
 
 void mst_eval_counters_init(mst_eval_counters *counters, const mst_model *model)
 {
@@ -31,7 +31,7 @@ void mst_eval_counters_clear(mst_eval_counters *counters)
     mst_auc_clear(&counters->auc);
 }
 
-/* False, with nothing added, when the value is none or too large. */
+/* False, with nothing added, if the value is NAN or too large. */
 static bool fixed_add(mst_fixed_sum *sum, double value)
 {
     if (!(value >= 0.0 && value <= BATCH_MOST))
@@ -67,8 +67,8 @@ static uint64_t count_classes(const mst_batch *batch, const float *scores, uint3
     return correct;
 }
 
-/* Rows for whose class fewer than 5 others stand before it: those with a higher score, and of equal ones the
- * lower numbers, as when the best one is chosen. */
+/* Counts rows for whose class fewer than 5 others rank higher: those with a higher score, and of equal scores
+ * those with lower numbers, as in the choice of the best one. */
 static uint64_t count_among5(const mst_batch *batch, const float *scores, uint32_t classes)
 {
     uint64_t hits = 0;
@@ -77,7 +77,7 @@ static uint64_t count_among5(const mst_batch *batch, const float *scores, uint32
         if (label >= classes)
             continue;
         for (uint32_t c = 0; c < label; c++)
-            before += !(scores[c] < scores[label]); /* counts where either is NAN */
+            before += !(scores[c] < scores[label]); /* also if either is NAN */
         for (uint32_t c = label + 1; c < classes; c++)
             before += !(scores[c] <= scores[label]);
         hits += before < 5;
@@ -91,7 +91,7 @@ uint64_t mst_eval_counters_add(mst_eval_counters *counters, const mst_model *mod
     double loss = 0.0, weight = 0.0;
     uint64_t correct;
     if (model->n_scores == 1) {
-        /* test rows count once, whatever weight training gives to positives */
+        /* test rows count once, also where training weights positives */
         loss = model->kernels->logistic_loss(batch->rows, batch->n_rows, scores, 1.0f);
         correct = count_binary(batch, scores);
         mst_auc_add(&counters->auc, batch, scores);
@@ -105,7 +105,7 @@ uint64_t mst_eval_counters_add(mst_eval_counters *counters, const mst_model *mod
     for (uint32_t i = 0; i < batch->n_rows; i++)
         weight += (double)batch->rows[i].weight;
     for (size_t i = 0; i < (size_t)batch->n_rows * model->n_scores; i++)
-        loss += scores[i] * 0.0f; /* NAN unless finite, whatever the loss of such a score is */
+        loss += scores[i] * 0.0f; /* NAN unless the score is finite */
     if (!fixed_add(&counters->loss, loss) || !fixed_add(&counters->weight, weight))
         atomic_store_explicit(&counters->beyond, true, memory_order_relaxed);
     atomic_fetch_add_explicit(&counters->rows, batch->n_rows, memory_order_relaxed);

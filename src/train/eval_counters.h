@@ -1,6 +1,6 @@
-/* What evaluation counts: loss, hits, for binary models the AUC, with many classes the top-5 accuracy.
+/* Counters of an evaluation: loss, correct rows, AUC of binary models, top-5 accuracy of many classes.
  * Threads may add in any order with the same result bit for bit: losses are added as fixed-point numbers per
- * batch of rows. */
+ * batch. */
 #ifndef MST_TRAIN_EVAL_COUNTERS_H
 #define MST_TRAIN_EVAL_COUNTERS_H
 
@@ -15,31 +15,31 @@ typedef struct mst_fixed_sum {
 } mst_fixed_sum;
 
 typedef struct mst_eval_counters {
-    /* Written by several threads. */
+    /* Written by several threads: */
     mst_fixed_sum loss, weight;
-    atomic_bool beyond; /* a batch's loss was infinite, NAN or beyond what the sum can take */
+    atomic_bool beyond; /* the loss of a batch was infinite, NAN or too large for the sum */
     atomic_uint_fast64_t rows, correct, among5;
     bool binary; /* there is an AUC */
     bool many;   /* more than 5 classes: there is a top-5 accuracy */
     mst_auc auc;
 } mst_eval_counters;
 
-/* NAN where a figure does not apply (AUC of a multi-class model, of one class only, or of too many rows); the
- * loss of weights that have grown beyond all bounds is INFINITY. */
+/* NAN if a figure does not apply (AUC of a multi-class model, of one class only, or of too many rows). The
+ * loss of weights that have diverged is INFINITY. */
 typedef struct mst_result {
     uint64_t rows;
     double loss, accuracy, auc;
-    double top5; /* share of rows whose class is among the 5 of the highest scores; of more than 5 classes */
-    double seconds;  /* the evaluation took */
-    uint64_t unseen; /* rows with features that the model does not have, which counted as 0 */
+    double top5;     /* share of rows whose class has one of the 5 highest scores; with more than 5 classes */
+    double seconds;  /* duration of the evaluation */
+    uint64_t unseen; /* rows with features that the model lacks, which counted as 0 */
 } mst_result;
 
 void mst_eval_counters_init(mst_eval_counters *counters, const mst_model *model);
 void mst_eval_counters_fini(mst_eval_counters *counters);
 void mst_eval_counters_clear(mst_eval_counters *counters);
 
-/* Counts a batch with the model's scores (n_rows x n_scores); returns how many rows it got right. Any number
- * of threads at once. */
+/* Adds a batch with the model's scores (n_rows x n_scores); returns the number of correct rows. Any number of
+ * threads at once. */
 uint64_t mst_eval_counters_add(mst_eval_counters *counters, const mst_model *model, const mst_batch *batch,
                                const float *scores);
 

@@ -1,7 +1,6 @@
-/* Evaluation; contract in evaluate.h. Rows go through a feed in file order; each thread scores batches of its
- * own and counts into one counters, whose sums do not depend on who counted what. Batches are claimed one
- * thread at a time, so that they are the same rows however many threads there are: a loss is rounded per
- * batch. */
+/* Evaluation; contract in evaluate.h. Rows go through a feed in file order. Each thread scores batches of its
+ * own and adds to shared counters, whose sums do not depend on the order. Threads claim batches one at a
+ * time, so that the batches have the same rows for any number of threads: a loss is rounded per batch. */
 #include "train/evaluate.h"
 
 #include <pthread.h>
@@ -14,14 +13,14 @@
 typedef struct scorer {
     void *scratch;
     float *scores;
-    mst_row *rows; /* translated; made when first needed */
+    mst_row *rows; /* translated; allocated when first needed */
     uint32_t *keys;
     size_t key_capacity;
     mst_status status;
     mst_error error;
 } scorer;
 
-/* A batch that is scored, and not told of: rows before it are still being scored. */
+/* A batch that is scored but not reported yet: rows before it are still being scored. */
 typedef struct scored {
     uint64_t from, rows, correct;
 } scored;
@@ -34,11 +33,11 @@ struct mst_evaluator {
     mst_team *team;
     scorer *scorers;
     mst_eval_counters counters;
-    mst_weights weights;               /* of the store */
-    pthread_mutex_t claiming, telling; /* telling: visit, progress, and what they count */
+    mst_weights weights;                 /* of the store */
+    pthread_mutex_t claiming, reporting; /* reporting: visit, progress, and their counts */
     atomic_bool failed;
 
-    /* The run under way: scores with these weights, or shows the rows to visit. */
+    /* The run under way: scores with these weights, or passes the rows to visit. */
     const mst_weights *on;
     mst_row_translation *translate;
     const void *translate_arg;
@@ -46,9 +45,9 @@ struct mst_evaluator {
     void *visit_arg;
     mst_evaluation_progress *progress;
     void *progress_arg;
-    uint64_t n_claimed;         /* rows; guarded by claiming */
-    uint64_t n_told, n_correct; /* rows, and those that were right */
-    scored *waiting;            /* in no order */
+    uint64_t n_claimed;             /* rows; guarded by claiming */
+    uint64_t n_reported, n_correct; /* rows, and those classified correctly */
+    scored *waiting;                /* in any order */
     size_t n_waiting, waiting_capacity;
 };
 
@@ -65,7 +64,7 @@ mst_status mst_evaluator_new(const mst_model *model, const mst_params *params, m
     self->options = *options;
     self->options.n_threads = n;
     pthread_mutex_init(&self->claiming, NULL);
-    pthread_mutex_init(&self->telling, NULL);
+    pthread_mutex_init(&self->reporting, NULL);
     if (params != NULL)
         mst_model_weights(model, params, &self->weights);
     mst_feed_options feed = {
@@ -120,12 +119,12 @@ void mst_evaluator_destroy(mst_evaluator *self)
     mst_free(self->waiting);
     mst_eval_counters_fini(&self->counters);
     pthread_mutex_destroy(&self->claiming);
-    pthread_mutex_destroy(&self->telling);
+    pthread_mutex_destroy(&self->reporting);
     mst_free(self);
 }
 
-/* The batch with translated keys, in the thread's own rows. */
-static mst_status translate_batch(mst_evaluator *self, scorer *s, mst_batch *batch)
+/* The batch with translated keys, in rows of the thread. */
+static mst_status evaluator_translate(mst_evaluator *self, scorer *s, mst_batch *batch)
 {
     size_t n_keys = 0;
     for (uint32_t i = 0; i < batch->n_rows; i++)
@@ -139,29 +138,29 @@ static mst_status translate_batch(mst_evaluator *self, scorer *s, mst_batch *bat
     return MST_OK;
 }
 
-/* Tells of all rows up to the first one that is not scored. */
-static mst_status tell(mst_evaluator *self, uint64_t from, uint64_t rows, uint64_t correct)
+/* Reports all rows up to the first one that is not scored. */
+static mst_status evaluator_report(mst_evaluator *self, uint64_t from, uint64_t rows, uint64_t correct)
 {
     if (!mst_grow(&self->waiting, &self->waiting_capacity, self->n_waiting + 1, sizeof *self->waiting))
         return mst_fail_memory();
     self->waiting[self->n_waiting++] = (scored){from, rows, correct};
     for (size_t i = 0; i < self->n_waiting;) {
         scored next = self->waiting[i];
-        if (next.from != self->n_told) {
+        if (next.from != self->n_reported) {
             i++;
             continue;
         }
         self->waiting[i] = self->waiting[--self->n_waiting];
-        self->n_told += next.rows;
+        self->n_reported += next.rows;
         self->n_correct += next.correct;
-        self->progress(self->progress_arg, self->n_told, self->n_correct);
+        self->progress(self->progress_arg, self->n_reported, self->n_correct);
         i = 0;
     }
     return MST_OK;
 }
 
-/* Takes the next batch, and scores it or shows it; *more is false at the end of the rows. */
-static mst_status next_batch(mst_evaluator *self, unsigned t, bool *more)
+/* Takes the next batch and scores it or passes it to visit; *more is false at the end of the rows. */
+static mst_status evaluator_next_batch(mst_evaluator *self, unsigned t, bool *more)
 {
     scorer *s = &self->scorers[t];
     mst_batch batch;
@@ -178,45 +177,45 @@ static mst_status next_batch(mst_evaluator *self, unsigned t, bool *more)
         return MST_OK;
     TRY(mst_feed_fill(self->feed, t, 0, batch.n_rows));
     if (self->visit != NULL) {
-        pthread_mutex_lock(&self->telling);
+        pthread_mutex_lock(&self->reporting);
         self->visit(self->visit_arg, &batch);
-        self->n_told += batch.n_rows;
-        pthread_mutex_unlock(&self->telling);
+        self->n_reported += batch.n_rows;
+        pthread_mutex_unlock(&self->reporting);
         return MST_OK;
     }
     if (self->translate != NULL)
-        TRY(translate_batch(self, s, &batch));
+        TRY(evaluator_translate(self, s, &batch));
     TRY(self->model->ops->forward(self->model, s->scratch, &batch, self->on, s->scores));
     uint64_t correct = mst_eval_counters_add(&self->counters, self->model, &batch, s->scores);
     if (self->progress != NULL) {
-        pthread_mutex_lock(&self->telling);
-        st = tell(self, from, batch.n_rows, correct);
-        pthread_mutex_unlock(&self->telling);
+        pthread_mutex_lock(&self->reporting);
+        st = evaluator_report(self, from, batch.n_rows, correct);
+        pthread_mutex_unlock(&self->reporting);
     }
     return st;
 }
 
-static void score_thread(void *arg, unsigned t)
+static void evaluator_thread(void *arg, unsigned t)
 {
     mst_evaluator *self = arg;
     scorer *s = &self->scorers[t];
     bool more = true;
     s->status = MST_OK;
     while (more && s->status == MST_OK && !atomic_load(&self->failed))
-        s->status = next_batch(self, t, &more);
+        s->status = evaluator_next_batch(self, t, &more);
     if (s->status != MST_OK) {
         mst_error_save(&s->error, s->status);
         atomic_store(&self->failed, true);
     }
 }
 
-/* All rows, once. */
-static mst_status pass(mst_evaluator *self)
+/* One evaluator_pass over all rows. */
+static mst_status evaluator_pass(mst_evaluator *self)
 {
     atomic_store(&self->failed, false);
     self->n_claimed = self->n_waiting = 0;
     TRY(mst_feed_start(self->feed, 0, 0));
-    mst_team_run(self->team, score_thread, self);
+    mst_team_run(self->team, evaluator_thread, self);
     for (unsigned t = 0; t < self->options.n_threads; t++)
         if (self->scorers[t].status != MST_OK)
             return mst_error_restore(&self->scorers[t].error);
@@ -231,16 +230,16 @@ mst_status mst_evaluator_run_on(mst_evaluator *self, const mst_weights *weights,
     self->translate = translate;
     self->translate_arg = arg;
     self->visit = NULL;
-    self->n_told = self->n_correct = 0;
+    self->n_reported = self->n_correct = 0;
     mst_eval_counters_clear(&self->counters);
-    TRY(pass(self));
+    TRY(evaluator_pass(self));
     mst_eval_counters_result(&self->counters, out);
     out->unseen = mst_feed_unseen(self->feed) - unseen;
     out->seconds = mst_seconds_since(start);
     return MST_OK;
 }
 
-void mst_evaluator_watch(mst_evaluator *self, mst_evaluation_progress *progress, void *arg)
+void mst_evaluator_on_progress(mst_evaluator *self, mst_evaluation_progress *progress, void *arg)
 {
     self->progress = progress;
     self->progress_arg = arg;
@@ -255,9 +254,9 @@ mst_status mst_evaluator_visit(mst_evaluator *self, mst_batch_visit *visit, void
 {
     self->visit = visit;
     self->visit_arg = arg;
-    self->n_told = 0;
-    TRY(pass(self));
-    *n_rows = self->n_told;
+    self->n_reported = 0;
+    TRY(evaluator_pass(self));
+    *n_rows = self->n_reported;
     return MST_OK;
 }
 

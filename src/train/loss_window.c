@@ -1,10 +1,10 @@
 /* Contract in loss_window.h.
  *
  * Invariants
- * 1. Parts but the newest have at least PART_ROWS rows each: an interval is added to the newest part until
- * that has as many.
- * 2. All parts but the oldest have fewer than MST_LOSS_ROWS rows together: what is older is not needed. With
- * 1, there are at most MST_LOSS_PARTS + 2. */
+ * 1. All parts but the newest have at least PART_ROWS rows each: an interval is added to the newest part
+ * until it has as many.
+ * 2. All parts but the oldest have fewer than MST_LOSS_ROWS rows together: older ones are not needed. With 1,
+ * there are at most MST_LOSS_PARTS + 2. */
 #include "train/loss_window.h"
 
 #define PART_ROWS ((MST_LOSS_ROWS + MST_LOSS_PARTS - 1) / MST_LOSS_PARTS)
@@ -18,7 +18,7 @@ double mst_loss_window_mean(const mst_loss_window *self, const mst_loss_sum *int
     return mst_mean_loss(&sum);
 }
 
-static void drop_oldest(mst_loss_window *self)
+static void loss_window_drop_oldest(mst_loss_window *self)
 {
     self->n--;
     for (uint32_t i = 0; i < self->n; i++)
@@ -35,13 +35,13 @@ void mst_loss_window_close(mst_loss_window *self, const mst_loss_sum *interval)
         mst_add_loss(&self->parts[self->n - 1], interval);
     } else {
         if (self->n == MST_LOSS_NEWEST)
-            drop_oldest(self);
+            loss_window_drop_oldest(self);
         self->parts[self->n++] = *interval;
     }
     for (uint32_t i = 1; i < self->n; i++)
         newer += self->parts[i].rows;
     for (; self->n > 1 && newer >= MST_LOSS_ROWS; newer -= self->parts[0].rows)
-        drop_oldest(self);
+        loss_window_drop_oldest(self);
 }
 
 json_t *mst_loss_window_json(const mst_loss_window *self)

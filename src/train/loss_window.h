@@ -1,12 +1,4 @@
-/* The training loss that a run tells: a mean over enough rows to mean something. Rows are trained in
- * intervals, from one evaluation to the next; what is told of an interval is the mean over its rows, and,
- * where those are few, over the intervals before it as well.
- *
- * Few: fewer than MST_LOSS_ROWS, or than half of the interval before. So a last interval of three steps is
- * told together with the whole one before it, and evaluations after every step see a mean that no lucky batch
- * makes. Which rows count depends on where evaluations are alone, never on the clock.
- *
- * Thread: one owner. Plain memory: zeros are a window that has seen nothing. */
+/* of the previous interval */
 #ifndef MST_TRAIN_LOSS_WINDOW_H
 #define MST_TRAIN_LOSS_WINDOW_H
 
@@ -16,7 +8,7 @@
 #include "model/model.h"
 
 #define MST_LOSS_ROWS   1000
-#define MST_LOSS_PARTS  16 /* that intervals before are kept in, at least; small ones are added up */
+#define MST_LOSS_PARTS  16 /* for earlier intervals, at least; small ones are merged */
 #define MST_LOSS_NEWEST (MST_LOSS_PARTS + 2)
 
 typedef struct mst_loss_window {
@@ -25,13 +17,13 @@ typedef struct mst_loss_window {
     uint64_t interval_rows; /* of the interval before */
 } mst_loss_window;
 
-/* The mean for an interval of this sum so far; NAN before any row. */
+/* The mean for an interval with this sum so far; NAN before any row. */
 double mst_loss_window_mean(const mst_loss_window *self, const mst_loss_sum *interval);
 
-/* The interval is over; one without rows is none. */
+/* Ends the interval; one without rows does not count. */
 void mst_loss_window_close(mst_loss_window *self, const mst_loss_sum *interval);
 
-/* For checkpoints. New reference, NULL without memory; and back: anything else leaves the window empty. */
+/* For checkpoints. New reference, or NULL without memory. restore: anything else leaves the window empty. */
 json_t *mst_loss_window_json(const mst_loss_window *self);
 void mst_loss_window_restore(mst_loss_window *self, const json_t *json);
 

@@ -6,20 +6,20 @@
 
 #define DEVICE 64
 
-static void set_device(json_t *node, const char *device)
+static void graph_set_device(json_t *node, const char *device)
 {
     json_object_set_new(node, "device", json_string(device));
 }
 
-static void set_task(json_t *node, const char *job, uint32_t task)
+static void graph_set_task(json_t *node, const char *job, uint32_t task)
 {
     char device[DEVICE];
     snprintf(device, sizeof device, "%s/task:%u", job, task);
-    set_device(node, device);
+    graph_set_device(node, device);
 }
 
 /* The floats of a view that a task holds. */
-static uint64_t floats_held(const mst_run_places *places, const mst_view *view, uint32_t task)
+static uint64_t graph_floats_held(const mst_run_places *places, const mst_view *view, uint32_t task)
 {
     uint64_t n = 0, end = view->offset + view->size;
     for (uint32_t i = 0; i < places->n_parts; i++) {
@@ -33,14 +33,14 @@ static uint64_t floats_held(const mst_run_places *places, const mst_view *view, 
 
 /* A parameter that one task holds is placed there. For a parameter that is split, each task's range is a
  * node, numbered like the task, and the parameter joins them. */
-static void place_view(json_t *nodes, json_t *node, const mst_view *view, const mst_run_places *places)
+static void graph_place_view(json_t *nodes, json_t *node, const mst_view *view, const mst_run_places *places)
 {
     const char *name = json_string_value(json_object_get(node, "name"));
     for (uint32_t s = 0; s < places->n_tasks; s++) {
-        uint64_t n = floats_held(places, view, s);
+        uint64_t n = graph_floats_held(places, view, s);
         char part[160];
         if (n == view->size) {
-            set_task(node, places->store, s);
+            graph_set_task(node, places->store, s);
             return;
         }
         if (n == 0)
@@ -48,16 +48,16 @@ static void place_view(json_t *nodes, json_t *node, const mst_view *view, const 
         snprintf(part, sizeof part, "%s_%u", name, s);
         json_t *fresh = json_pack("{s:s, s:s, s:[], s:[I], s:O}", "name", part, "op", "VariableV2", "inputs",
                                   "shape", (json_int_t)n, "attr", json_object_get(node, "attr"));
-        set_task(fresh, places->store, s);
+        graph_set_task(fresh, places->store, s);
         json_array_append_new(nodes, fresh);
         json_array_append_new(json_object_get(node, "inputs"), json_string(part));
     }
     json_object_set_new(node, "op", json_string("PartitionedVariable"));
-    set_device(node, places->compute);
+    graph_set_device(node, places->compute);
 }
 
 /* Adds the gradients and the optimizer, which is on the devices of the parameters. */
-static void add_training(json_t *nodes, const mst_optimizer *optimizer, const mst_run_places *places)
+static void graph_add_training(json_t *nodes, const mst_optimizer *optimizer, const mst_run_places *places)
 {
     json_t *inputs = json_pack("[s]", "gradients"), *node;
     size_t i;
@@ -85,16 +85,16 @@ json_t *mst_run_graph(const mst_assembly *assembly, const mst_optimizer *optimiz
         const char *name = json_string_value(json_object_get(node, "view"));
         const mst_view *view = name != NULL ? mst_params_find(&assembly->params, name) : NULL;
         if (view != NULL && places->parts != NULL)
-            place_view(nodes, node, view, places);
+            graph_place_view(nodes, node, view, places);
         else
-            set_device(node, view != NULL ? places->store : places->compute);
+            graph_set_device(node, view != NULL ? places->store : places->compute);
     }
-    add_training(nodes, optimizer, places);
+    graph_add_training(nodes, optimizer, places);
     return nodes;
 }
 
-void mst_run_graph_tell(mst_observe *observe, const mst_assembly *assembly, const mst_optimizer *optimizer,
-                        const mst_run_places *places)
+void mst_run_graph_report(mst_observe *observe, const mst_assembly *assembly, const mst_optimizer *optimizer,
+                          const mst_run_places *places)
 {
     json_t *nodes = observe != NULL ? mst_run_graph(assembly, optimizer, places) : NULL;
     if (nodes != NULL)

@@ -15,12 +15,12 @@ typedef struct mst_run_places {
     uint32_t n_parts, n_tasks;
 } mst_run_places;
 
-/* As mst_event_graph takes it. New reference, or NULL when memory is short. */
+/* For mst_event_graph. New reference, or NULL without memory. */
 json_t *mst_run_graph(const mst_assembly *assembly, const mst_optimizer *optimizer,
                       const mst_run_places *places);
 
-/* Writes it into the process's event file. */
-void mst_run_graph_tell(mst_observe *observe, const mst_assembly *assembly, const mst_optimizer *optimizer,
-                        const mst_run_places *places);
+/* Writes the graph into the event file of the process. */
+void mst_run_graph_report(mst_observe *observe, const mst_assembly *assembly, const mst_optimizer *optimizer,
+                          const mst_run_places *places);
 
 #endif

@@ -1,4 +1,4 @@
-/* What a run is trained on; contract in source.h. */
+/* The training data of a run; contract in source.h. */
 #include "train/source.h"
 
 #include <inttypes.h>

@@ -1,8 +1,7 @@
-/* What a run is trained on, as its checkpoints remember it: whether data given to a resumed run is what it
- * was trained on last.
+/* The training data of a run as its checkpoints record it, to find out whether a resumed run has the same
+ * data.
  *
- *   {"files": [names], "size", "checksum": as data/fingerprint.h finds them, where it does, "once": true for
- * a pipe} */
+ *   {"files": [names], "size", "checksum": from data/fingerprint.h, if known, "once": true for a pipe} */
 #ifndef MST_TRAIN_SOURCE_H
 #define MST_TRAIN_SOURCE_H
 
@@ -12,12 +11,11 @@
 #include "base/option.h"
 #include "base/status.h"
 
-/* New reference in *out. own: the files belong to one worker among several, so that their content says
- * nothing about the others'; only names count. */
+/* New reference in *out. own: the files belong to one worker among several, so only their names count. */
 mst_status mst_source_of(const mst_text_list *files, bool own, json_t **out);
 
-/* Whether both are the same data: by content where that is known of both, else by name. A pipe is never the
- * same twice. then NULL: a checkpoint that does not remember it, which counts as the same. */
+/* Whether both are the same data: by content if that is known for both, else by name. A pipe is never the
+ * same twice. then NULL: a checkpoint without this record, which counts as the same. */
 bool mst_source_same(const json_t *then, const json_t *now);
 
 /* Whether part of it is a pipe. */

@@ -56,9 +56,9 @@ static mst_status loop_evaluate_set(const training_loop *self, const mst_eval_se
     if (set->evaluator == NULL)
         return MST_OK;
     if (self->callbacks->evaluating != NULL)
-        mst_evaluator_watch(set->evaluator, loop_on_evaluating, &progress);
+        mst_evaluator_on_progress(set->evaluator, loop_on_evaluating, &progress);
     mst_status st = mst_evaluator_run(set->evaluator, out);
-    mst_evaluator_watch(set->evaluator, NULL, NULL);
+    mst_evaluator_on_progress(set->evaluator, NULL, NULL);
     TRY(st);
     if (out->rows == 0)
         return mst_fail(MST_EINPUT, "%s: the %s set has no rows", set->dataset->name, name);
@@ -219,8 +219,8 @@ static void loop_observe(training_loop *self)
     t->strategy->env.spans = mst_observe_spans(t->observe);
     mst_spans_attach(t->strategy->env.spans, 0, MST_PHASE_IDLE);
     mst_run_log_observe(t->log, t->observe);
-    mst_run_graph_tell(t->observe, &t->assembly, &t->optimizer,
-                       &(mst_run_places){.compute = place, .store = place});
+    mst_run_graph_report(t->observe, &t->assembly, &t->optimizer,
+                         &(mst_run_places){.compute = place, .store = place});
     if (t->config.observed != NULL)
         t->config.observed(t->config.observed_arg, t->observe);
 }

@@ -8,7 +8,7 @@ typedef struct batch_cost {
 } batch_cost;
 
 /* Distinct keys of the first batch, and the bytes its rows take in memory. */
-static mst_status measure_batch(mst_training *self, batch_cost *out)
+static mst_status plan_measure_batch(mst_training *self, batch_cost *out)
 {
     mst_batch batch;
     uint64_t position;
@@ -50,7 +50,7 @@ mst_status mst_training_plan(mst_training *self, json_t **out)
     const mst_model *model = self->assembly.model;
     uint64_t weights = params->size * sizeof(float);
     batch_cost batch;
-    TRY(measure_batch(self, &batch));
+    TRY(plan_measure_batch(self, &batch));
     uint64_t per_key = 4ull * (model->n_scores > 1 ? model->n_scores : 1);
     uint64_t touched = mst_model_has(model->ops, MST_MODEL_NET) ? weights : batch.keys * per_key;
     *out = json_pack(

@@ -122,7 +122,7 @@ static void progress_is_told(void **state)
         bench_init(&b, 0);
         assert_int_equal(mst_evaluator_new(b.assembly.model, &b.assembly.params, &b.data->base, &options, &e),
                          MST_OK);
-        mst_evaluator_watch(e, hear, &h);
+        mst_evaluator_on_progress(e, hear, &h);
         for (int again = 0; again < 2; again++) {
             h = (heard){0};
             assert_int_equal(mst_evaluator_run(e, &r), MST_OK);
@@ -130,7 +130,7 @@ static void progress_is_told(void **state)
             assert_int_equal(h.rows, N_ROWS);
             assert_true((double)h.correct / N_ROWS == r.accuracy);
         }
-        mst_evaluator_watch(e, NULL, NULL);
+        mst_evaluator_on_progress(e, NULL, NULL);
         assert_int_equal(mst_evaluator_run(e, &r), MST_OK);
         assert_int_equal(h.n, (N_ROWS + 63) / 64);
         mst_evaluator_destroy(e);
