@@ -94,7 +94,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
 
 /* ---- installation; under the mutex ---- */
 
-static void install(int number, bool *installed, struct sigaction *before)
+static void fault_install(int number, bool *installed, struct sigaction *before)
 {
     struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
     sigemptyset(&action.sa_mask);
@@ -104,7 +104,7 @@ static void install(int number, bool *installed, struct sigaction *before)
 
 /* Puts the handler back that was there before. Where somebody has put another in place of ours, which may
  * call ours in turn, both stay. */
-static void uninstall(int number, bool *installed, const struct sigaction *before)
+static void fault_uninstall(int number, bool *installed, const struct sigaction *before)
 {
     struct sigaction now;
     if (*installed && sigaction(number, NULL, &now) == 0 && (now.sa_flags & SA_SIGINFO) &&
@@ -124,8 +124,8 @@ mst_fault_range *mst_fault_watch(void *start, size_t size, mst_fault_kind kind)
     if (r != NULL) {
         if (g_faults.n_ranges++ == 0) {
             g_faults.page = (size_t)sysconf(_SC_PAGESIZE);
-            install(SIGBUS, &g_faults.bus, &g_faults.bus_before);
-            install(SIGSEGV, &g_faults.segv, &g_faults.segv_before);
+            fault_install(SIGBUS, &g_faults.bus, &g_faults.bus_before);
+            fault_install(SIGSEGV, &g_faults.segv, &g_faults.segv_before);
         }
         r->kind = kind;
         atomic_store(&r->hit, false);
@@ -147,8 +147,8 @@ void mst_fault_unwatch(mst_fault_range *range)
     pthread_mutex_lock(&g_faults.mutex);
     atomic_store(&range->size, 0);
     if (--g_faults.n_ranges == 0) {
-        uninstall(SIGBUS, &g_faults.bus, &g_faults.bus_before);
-        uninstall(SIGSEGV, &g_faults.segv, &g_faults.segv_before);
+        fault_uninstall(SIGBUS, &g_faults.bus, &g_faults.bus_before);
+        fault_uninstall(SIGSEGV, &g_faults.segv, &g_faults.segv_before);
     }
     pthread_mutex_unlock(&g_faults.mutex);
 }

@@ -56,7 +56,7 @@ struct mst_in {
     ZSTD_DStream *zstd;
 };
 
-static uint64_t position(const mst_in *in)
+static uint64_t in_position(const mst_in *in)
 {
     return in->file_read - (in->raw_n - in->raw_at);
 }
@@ -81,7 +81,7 @@ static bool is_set(const atomic_bool *stop)
 /* Returns when a read gives something at once (*ready), when the read under way has waited long enough, or
  * when asked to stop. A FIFO that nobody has opened for writing yet is not at its end: poll waits for that
  * too, where read would return 0. */
-static mst_status await(const mst_in *in, bool *ready)
+static mst_status in_await(const mst_in *in, bool *ready)
 {
     struct pollfd poll_fd = {.fd = in->fd, .events = POLLIN};
     uint64_t begun = mst_now_ns();
@@ -105,12 +105,12 @@ static mst_status await(const mst_in *in, bool *ready)
 }
 
 /* Up to n bytes from the operating system; 0 at the end, or when nothing came in time. */
-static mst_status read_some(mst_in *in, void *buf, size_t n, size_t *got)
+static mst_status in_read_some(mst_in *in, void *buf, size_t n, size_t *got)
 {
     *got = 0;
     while (!in->at_end) {
         bool ready;
-        TRY(await(in, &ready));
+        TRY(in_await(in, &ready));
         if (!ready)
             return MST_OK;
         ssize_t r = read(in->fd, buf, n);
@@ -128,10 +128,10 @@ static mst_status read_some(mst_in *in, void *buf, size_t n, size_t *got)
 }
 
 /* Refills an empty raw buffer; it stays empty at the end of the file. */
-static mst_status refill(mst_in *in)
+static mst_status in_refill(mst_in *in)
 {
     size_t got;
-    TRY(read_some(in, in->raw, RAW_SIZE, &got));
+    TRY(in_read_some(in, in->raw, RAW_SIZE, &got));
     in->raw_at = 0;
     in->raw_n = got;
     return MST_OK;
@@ -140,7 +140,7 @@ static mst_status refill(mst_in *in)
 /* ---- decoders: fill buf, *got < n only at the end; with `some`, when the next byte is not there yet ---- */
 
 /* Whether a read that has `done` bytes already returns rather than ask the operating system for more. */
-static bool enough(const mst_in *in, size_t done)
+static bool in_enough(const mst_in *in, size_t done)
 {
     return in->some && done > 0;
 }
@@ -163,16 +163,16 @@ static mst_status read_plain(mst_in *in, uint8_t *buf, size_t n, size_t *got)
             done += take;
             continue;
         }
-        if (enough(in, done))
+        if (in_enough(in, done))
             break;
         if (n - done >= RAW_SIZE) {
             size_t some;
-            TRY(read_some(in, buf + done, n - done, &some));
+            TRY(in_read_some(in, buf + done, n - done, &some));
             done += some;
             if (in->at_end || some == 0)
                 break;
         } else {
-            TRY(refill(in));
+            TRY(in_refill(in));
             if (in->raw_n == 0)
                 break;
         }
@@ -190,7 +190,7 @@ static const char *codec_name(const mst_in *in)
 static mst_status ends_early(const mst_in *in)
 {
     return mst_fail(MST_EINPUT, "%s: %s stream ends early at byte %llu", in->path, codec_name(in),
-                    (unsigned long long)position(in));
+                    (unsigned long long)in_position(in));
 }
 
 /* Between gzip members or zlib streams: goes to the next one, over zero bytes that padding may have left. */
@@ -202,13 +202,13 @@ static mst_status inflate_next_member(mst_in *in, bool *more)
             in->raw_at++;
         if (in->raw_at < in->raw_n)
             break;
-        TRY(refill(in));
+        TRY(in_refill(in));
         if (in->raw_n == 0)
             return MST_OK;
     }
     if (in->raw[in->raw_at] != (in->codec == CODEC_GZIP ? 0x1f : ZLIB_FIRST))
         return mst_fail(MST_EINPUT, "%s: bytes that are not %s follow the %s stream at byte %llu", in->path,
-                        codec_name(in), codec_name(in), (unsigned long long)position(in));
+                        codec_name(in), codec_name(in), (unsigned long long)in_position(in));
     inflateReset(&in->zlib);
     in->frame_open = true;
     *more = true;
@@ -219,7 +219,7 @@ static mst_status read_inflated(mst_in *in, uint8_t *buf, size_t n, size_t *got)
 {
     size_t done = 0;
     while (done < n) {
-        if (in->raw_at == in->raw_n && enough(in, done))
+        if (in->raw_at == in->raw_n && in_enough(in, done))
             break;
         if (!in->frame_open) {
             bool more;
@@ -228,7 +228,7 @@ static mst_status read_inflated(mst_in *in, uint8_t *buf, size_t n, size_t *got)
                 break;
         }
         if (in->raw_at == in->raw_n) {
-            TRY(refill(in));
+            TRY(in_refill(in));
             if (nothing_yet(in))
                 break;
         }
@@ -249,7 +249,7 @@ static mst_status read_inflated(mst_in *in, uint8_t *buf, size_t n, size_t *got)
             return mst_fail_memory();
         } else if (rc != Z_OK) {
             return mst_fail(MST_EINPUT, "%s: %s stream is corrupt at byte %llu (%s)", in->path,
-                            codec_name(in), (unsigned long long)position(in),
+                            codec_name(in), (unsigned long long)in_position(in),
                             in->zlib.msg ? in->zlib.msg : "bad data");
         }
     }
@@ -262,9 +262,9 @@ static mst_status read_zstd(mst_in *in, uint8_t *buf, size_t n, size_t *got)
     ZSTD_outBuffer out = {buf, n, 0};
     while (out.pos < out.size) {
         if (in->raw_at == in->raw_n && !in->zstd_holds) {
-            if (enough(in, out.pos))
+            if (in_enough(in, out.pos))
                 break;
-            TRY(refill(in));
+            TRY(in_refill(in));
             if (in->at_end && in->frame_open)
                 return ends_early(in);
             if (in->raw_n == 0)
@@ -275,7 +275,7 @@ static mst_status read_zstd(mst_in *in, uint8_t *buf, size_t n, size_t *got)
         in->raw_at = raw.pos;
         if (ZSTD_isError(rc))
             return mst_fail(MST_EINPUT, "%s: zstd stream is corrupt at byte %llu (%s)", in->path,
-                            (unsigned long long)position(in), ZSTD_getErrorName(rc));
+                            (unsigned long long)in_position(in), ZSTD_getErrorName(rc));
         in->frame_open = rc != 0;
         in->zstd_holds = in->frame_open && out.pos == out.size;
     }
@@ -283,7 +283,7 @@ static mst_status read_zstd(mst_in *in, uint8_t *buf, size_t n, size_t *got)
     return MST_OK;
 }
 
-static mst_status decode(mst_in *in, void *buf, size_t n, size_t *got)
+static mst_status in_decode(mst_in *in, void *buf, size_t n, size_t *got)
 {
     size_t done = 0;
     switch (in->codec) {
@@ -306,14 +306,14 @@ static mst_status decode(mst_in *in, void *buf, size_t n, size_t *got)
 mst_status mst_in_read(mst_in *in, void *buf, size_t n, size_t *got)
 {
     in->some = false;
-    return decode(in, buf, n, got);
+    return in_decode(in, buf, n, got);
 }
 
 mst_status mst_in_read_some(mst_in *in, void *buf, size_t n, int wait_ms, size_t *got)
 {
     in->some = true;
     in->wait_ms = wait_ms;
-    return decode(in, buf, n, got);
+    return in_decode(in, buf, n, got);
 }
 
 /* ---- opening ---- */
@@ -323,7 +323,7 @@ static mst_status look_ahead(mst_in *in, size_t n)
 {
     while (in->raw_n < n && !in->at_end) {
         size_t got;
-        TRY(read_some(in, in->raw + in->raw_n, RAW_SIZE - in->raw_n, &got));
+        TRY(in_read_some(in, in->raw + in->raw_n, RAW_SIZE - in->raw_n, &got));
         in->raw_n += got;
     }
     return MST_OK;
@@ -367,7 +367,7 @@ static mst_status detect_zlib(mst_in *in)
 }
 
 /* Whether the n first bytes may be the beginning of a compressed file's magic number. */
-static bool undecided(const uint8_t *b, size_t n)
+static bool in_undecided(const uint8_t *b, size_t n)
 {
     static const uint8_t zstd[4] = {0x28, 0xb5, 0x2f, 0xfd}, skippable[3] = {0x2a, 0x4d, 0x18};
     return n == 0 || (n < 2 && (b[0] == 0x1f || b[0] == ZLIB_FIRST)) || (n < 4 && memcmp(b, zstd, n) == 0) ||
@@ -375,9 +375,9 @@ static bool undecided(const uint8_t *b, size_t n)
 }
 
 /* Finds the codec from the first bytes, of which it asks for no more than it takes. */
-static mst_status detect(mst_in *in)
+static mst_status in_detect(mst_in *in)
 {
-    while (undecided(in->raw, in->raw_n) && !in->at_end)
+    while (in_undecided(in->raw, in->raw_n) && !in->at_end)
         TRY(look_ahead(in, in->raw_n + 1));
     const uint8_t *b = in->raw;
     if (in->raw_n >= 2 && b[0] == 0x1f && b[1] == 0x8b)
@@ -424,7 +424,7 @@ mst_status mst_in_open(const char *path, mst_in **out)
         in->size = (uint64_t)info.st_size;
         posix_fadvise(in->fd, 0, 0, POSIX_FADV_SEQUENTIAL); /* a hint: failure changes nothing */
     }
-    TRY_OUT(st, detect(in));
+    TRY_OUT(st, in_detect(in));
     in->whole = false;
     *out = in;
     in = NULL;

@@ -118,7 +118,7 @@ static mst_status write_zstd(mst_out *out, const uint8_t *data, size_t n, bool l
 }
 
 /* Hands bytes, at most BUFFER_SIZE for compressed output, to the compressor or the file. */
-static mst_status pass_on(mst_out *out, const uint8_t *data, size_t n, bool last)
+static mst_status out_pass_on(mst_out *out, const uint8_t *data, size_t n, bool last)
 {
     out->flushed += n;
     if (out->zlib_made)
@@ -128,11 +128,11 @@ static mst_status pass_on(mst_out *out, const uint8_t *data, size_t n, bool last
     return write_raw(out, data, n);
 }
 
-static mst_status flush(mst_out *out, bool last)
+static mst_status out_flush(mst_out *out, bool last)
 {
     size_t used = out->used;
     out->used = 0;
-    return used > 0 || last ? pass_on(out, out->buffer, used, last) : MST_OK;
+    return used > 0 || last ? out_pass_on(out, out->buffer, used, last) : MST_OK;
 }
 
 mst_status mst_out_write(mst_out *out, const void *data, size_t n)
@@ -144,7 +144,7 @@ mst_status mst_out_write(mst_out *out, const void *data, size_t n)
     while (n > 0) {
         if (out->used == 0 && n >= BUFFER_SIZE) {
             size_t whole = out->packed != NULL ? BUFFER_SIZE : n;
-            TRY(pass_on(out, bytes, whole, false));
+            TRY(out_pass_on(out, bytes, whole, false));
             bytes += whole;
             n -= whole;
             continue;
@@ -155,7 +155,7 @@ mst_status mst_out_write(mst_out *out, const void *data, size_t n)
         bytes += take;
         n -= take;
         if (out->used == BUFFER_SIZE)
-            TRY(flush(out, false));
+            TRY(out_flush(out, false));
     }
     return MST_OK;
 }
@@ -164,7 +164,7 @@ mst_status mst_out_flush(mst_out *out)
 {
     if (out->failed)
         return out_failed(out, out->failed);
-    return out->packed != NULL ? MST_OK : flush(out, false);
+    return out->packed != NULL ? MST_OK : out_flush(out, false);
 }
 
 mst_status mst_out_printf(mst_out *out, const char *format, ...)
@@ -204,7 +204,7 @@ mst_status mst_out_patch(mst_out *out, uint64_t offset, const void *data, size_t
     if (n > out->given || offset > out->given - n)
         return mst_fail(MST_EUSAGE, "%s: bytes %llu to %llu are not written yet", out->path,
                         (unsigned long long)offset, (unsigned long long)(offset + n));
-    TRY(flush(out, false));
+    TRY(out_flush(out, false));
     while (n > 0) {
         if (injected_failure())
             return out_failed(out, ENOSPC);
@@ -327,7 +327,7 @@ mst_status mst_out_commit(mst_out *out)
         return out_failed(out, out->failed);
     if (out->committed)
         return MST_OK;
-    TRY(flush(out, true));
+    TRY(out_flush(out, true));
     if (out->temporary == NULL) {
         out->committed = true;
         return MST_OK;

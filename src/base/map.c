@@ -20,7 +20,7 @@ struct mst_map_file {
     char path[];
 };
 
-static void close_file(mst_map_file *file)
+static void map_close_file(mst_map_file *file)
 {
     if (file == NULL)
         return;
@@ -57,7 +57,7 @@ mst_status mst_map_open(const char *path, mst_map *out)
     file = NULL;
     data = MAP_FAILED;
 out:
-    close_file(file);
+    map_close_file(file);
     if (data != MAP_FAILED)
         munmap(data, size);
     if (fd >= 0)
@@ -102,7 +102,7 @@ void mst_map_populate(const mst_map *map, size_t offset, size_t size)
 
 void mst_map_close(mst_map *map)
 {
-    close_file(map->file);
+    map_close_file(map->file);
     if (map->data != NULL)
         munmap((void *)map->data, map->size);
     *map = (mst_map){0};

@@ -121,7 +121,7 @@ void mst_text_list_sort(mst_text_list *list, size_t from)
 }
 
 /* The plain files of a folder; hidden ones are left out, as a glob does. */
-static mst_status add_folder(const char *path, mst_text_list *out)
+static mst_status path_add_folder(const char *path, mst_text_list *out)
 {
     mst_status st = MST_OK;
     size_t length = strlen(path);
@@ -170,7 +170,7 @@ static mst_status add_pattern(const char *pattern, mst_text_list *out)
     size_t before = out->n;
     bool folder = mst_path_is_folder(pattern);
     if (folder)
-        TRY(add_folder(pattern, out));
+        TRY(path_add_folder(pattern, out));
     else if (mst_path_exists(pattern))
         TRY(mst_text_list_add(out, pattern));
     else

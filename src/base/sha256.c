@@ -20,28 +20,28 @@ static const uint32_t round_constants[64] = {
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
 };
 
-static inline uint32_t rotate(uint32_t x, unsigned n)
+static inline uint32_t sha256_rotate(uint32_t x, unsigned n)
 {
     return x >> n | x << (32 - n);
 }
 
-static void compress(uint32_t state[8], const uint8_t block[64])
+static void sha256_compress(uint32_t state[8], const uint8_t block[64])
 {
     uint32_t w[64];
     for (unsigned t = 0; t < 16; t++)
         w[t] = (uint32_t)block[4 * t] << 24 | (uint32_t)block[4 * t + 1] << 16 |
                (uint32_t)block[4 * t + 2] << 8 | block[4 * t + 3];
     for (unsigned t = 16; t < 64; t++) {
-        uint32_t s0 = rotate(w[t - 15], 7) ^ rotate(w[t - 15], 18) ^ w[t - 15] >> 3;
-        uint32_t s1 = rotate(w[t - 2], 17) ^ rotate(w[t - 2], 19) ^ w[t - 2] >> 10;
+        uint32_t s0 = sha256_rotate(w[t - 15], 7) ^ sha256_rotate(w[t - 15], 18) ^ w[t - 15] >> 3;
+        uint32_t s1 = sha256_rotate(w[t - 2], 17) ^ sha256_rotate(w[t - 2], 19) ^ w[t - 2] >> 10;
         w[t] = w[t - 16] + s0 + w[t - 7] + s1;
     }
     uint32_t a = state[0], b = state[1], c = state[2], d = state[3];
     uint32_t e = state[4], f = state[5], g = state[6], h = state[7];
     for (unsigned t = 0; t < 64; t++) {
-        uint32_t s1 = rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25);
+        uint32_t s1 = sha256_rotate(e, 6) ^ sha256_rotate(e, 11) ^ sha256_rotate(e, 25);
         uint32_t t1 = h + s1 + ((e & f) ^ (~e & g)) + round_constants[t] + w[t];
-        uint32_t s0 = rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22);
+        uint32_t s0 = sha256_rotate(a, 2) ^ sha256_rotate(a, 13) ^ sha256_rotate(a, 22);
         uint32_t t2 = s0 + ((a & b) ^ (a & c) ^ (b & c));
         h = g;
         g = f;
@@ -82,10 +82,10 @@ void mst_sha256_add(mst_sha256 *hash, const void *data, size_t n)
         n -= take;
         if (held + take < 64)
             return;
-        compress(hash->state, hash->block);
+        sha256_compress(hash->state, hash->block);
     }
     for (; n >= 64; at += 64, n -= 64)
-        compress(hash->state, at);
+        sha256_compress(hash->state, at);
     if (n > 0)
         memcpy(hash->block, at, n);
 }

@@ -17,7 +17,7 @@ void mst_string_fini(mst_string *self)
 }
 
 /* Room for n more bytes and the NUL. */
-static bool reserve(mst_string *self, size_t n)
+static bool string_reserve(mst_string *self, size_t n)
 {
     if (!self->failed && !mst_grow(&self->text, &self->capacity, self->size + n + 1, 1))
         self->failed = true;
@@ -26,7 +26,7 @@ static bool reserve(mst_string *self, size_t n)
 
 void mst_string_addn(mst_string *self, const char *text, size_t n)
 {
-    if (!reserve(self, n))
+    if (!string_reserve(self, n))
         return;
     memcpy(self->text + self->size, text, n);
     self->size += n;
@@ -44,7 +44,7 @@ void mst_string_format(mst_string *self, const char *format, ...)
     va_start(args, format);
     int n = vsnprintf(NULL, 0, format, args);
     va_end(args);
-    if (n < 0 || !reserve(self, (size_t)n))
+    if (n < 0 || !string_reserve(self, (size_t)n))
         return;
     va_start(args, format);
     vsnprintf(self->text + self->size, (size_t)n + 1, format, args);

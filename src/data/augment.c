@@ -88,7 +88,7 @@ typedef struct sums {
     double n; /* numbers per channel */
 } sums;
 
-static mst_status add_row(const mst_augment *a, const mst_dataset *d, const mst_row *row, sums *s)
+static mst_status augment_add_row(const mst_augment *a, const mst_dataset *d, const mst_row *row, sums *s)
 {
     size_t plane = (size_t)a->in_height * a->in_width;
     if (row->n_dense != mst_augment_in(a) || (row->bytes == NULL && row->dense == NULL))
@@ -121,7 +121,7 @@ static mst_status add_chunk_rows(const mst_augment *a, const mst_dataset *d, con
     for (uint32_t i = 0; i < chunk->n_rows; i++) {
         mst_row row;
         mst_chunk_row(chunk, i, &row);
-        TRY(add_row(a, d, &row, s));
+        TRY(augment_add_row(a, d, &row, s));
     }
     return MST_OK;
 }
@@ -173,7 +173,7 @@ static mst_status measure_chunks(const mst_augment *a, mst_dataset *d, sums *s)
 }
 
 /* Means and deviations of a sample of the rows. */
-static mst_status measure(mst_augment *a, mst_dataset *d)
+static mst_status augment_measure(mst_augment *a, mst_dataset *d)
 {
     sums s = {0};
     TRY(d->random ? measure_chunks(a, d, &s) : measure_stream(a, d, &s));
@@ -204,8 +204,8 @@ char *mst_augment_normalise_text(const mst_augment *a)
 /* ---- set-up ---- */
 
 /* Everything but "auto", which is the caller's; *measures then. */
-static mst_status set_up(mst_augment *a, const mst_augment_options *o, const char *name, uint32_t channels,
-                         uint32_t height, uint32_t width, bool *measures)
+static mst_status augment_set_up(mst_augment *a, const mst_augment_options *o, const char *name,
+                                 uint32_t channels, uint32_t height, uint32_t width, bool *measures)
 {
     const char *how = o->normalise != NULL ? o->normalise : "none";
     bool normalise = strcmp(how, "none") != 0, crop = o->crop != NULL && *o->crop != '\0';
@@ -243,16 +243,16 @@ mst_status mst_augment_init(mst_augment *a, const mst_augment_options *o, mst_da
 {
     const mst_data_info *info = &d->info;
     bool measures;
-    TRY(set_up(a, o, d->name, info->channels, info->height, info->width, &measures));
+    TRY(augment_set_up(a, o, d->name, info->channels, info->height, info->width, &measures));
     a->seed = seed;
-    return measures ? measure(a, d) : MST_OK;
+    return measures ? augment_measure(a, d) : MST_OK;
 }
 
 mst_status mst_augment_init_for(mst_augment *a, const mst_augment_options *o, const char *name,
                                 uint32_t channels, uint32_t height, uint32_t width)
 {
     bool measures;
-    TRY(set_up(a, o, name, channels, height, width, &measures));
+    TRY(augment_set_up(a, o, name, channels, height, width, &measures));
     return measures ? bad_numbers(o->normalise, channels) : MST_OK;
 }
 
@@ -264,7 +264,7 @@ typedef struct cut {
     bool mirror;
 } cut;
 
-static cut choose(const mst_augment *a, bool training, uint64_t epoch, uint64_t number)
+static cut augment_choose(const mst_augment *a, bool training, uint64_t epoch, uint64_t number)
 {
     uint32_t room_y = a->in_height + 2 * a->pad - a->height, room_x = a->in_width + 2 * a->pad - a->width;
     cut k = {.y = room_y / 2, .x = room_x / 2};
@@ -332,7 +332,7 @@ DEFINE_PLANES(planes_floats, line_floats, float, float)
 void mst_augment_row(const mst_augment *a, bool training, uint64_t epoch, uint64_t number, void *memory,
                      mst_row *row)
 {
-    cut k = choose(a, training, epoch, number);
+    cut k = augment_choose(a, training, epoch, number);
     if (!a->normalise && !k.mirror && k.y == 0 && k.x == 0 && a->height == a->in_height &&
         a->width == a->in_width)
         return;

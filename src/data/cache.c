@@ -49,7 +49,7 @@ bool mst_cache_sniff(const uint8_t *head, size_t n)
     return n >= 8 && memcmp(head, CACHE_MAGIC, 8) == 0;
 }
 
-static mst_status damaged(const char *path, uint64_t offset, const char *what)
+static mst_status cache_damaged(const char *path, uint64_t offset, const char *what)
 {
     return mst_fail(MST_EINPUT, "%s at byte %llu: the cache is damaged: %s; delete it and convert again",
                     path, (unsigned long long)offset, what);
@@ -71,18 +71,19 @@ static mst_status check_header(const char *path, const mst_map *map, cache_heade
                         "%s is a cache of version %u, this muster reads version %u: convert it again", path,
                         h->version, CACHE_VERSION);
     if (h->header_size != sizeof *h)
-        return damaged(path, offsetof(cache_header, header_size), "the header has another size");
+        return cache_damaged(path, offsetof(cache_header, header_size), "the header has another size");
     if (h->file_size != map->size)
         return mst_fail(MST_EINPUT, "%s has %zu bytes where its header says %llu: %s; convert it again", path,
                         map->size, (unsigned long long)h->file_size,
                         map->size < h->file_size ? "it was cut off" : "something was added at its end");
     if (h->key_size > CACHE_KEY_MAX || h->key_size > map->size - sizeof *h)
-        return damaged(path, offsetof(cache_header, key_size), "the source key reaches beyond the file");
+        return cache_damaged(path, offsetof(cache_header, key_size),
+                             "the source key reaches beyond the file");
     cache_header zeroed = *h;
     zeroed.header_crc = 0;
     if (mst_crc32c(mst_crc32c(0, &zeroed, sizeof zeroed), map->data + sizeof *h, h->key_size) !=
         h->header_crc)
-        return damaged(path, 0, "the header does not match its checksum");
+        return cache_damaged(path, 0, "the header does not match its checksum");
     return MST_OK;
 }
 
@@ -93,22 +94,23 @@ static mst_status check_table(cache_file *f)
              bytes = (uint64_t)h->n_chunks * sizeof(cache_entry);
     if (h->table_offset % CACHE_ALIGN != 0 || h->table_offset < first_body || h->table_offset > f->map.size ||
         f->map.size - h->table_offset != bytes)
-        return damaged(f->path, offsetof(cache_header, table_offset), "the table reaches beyond the file");
+        return cache_damaged(f->path, offsetof(cache_header, table_offset),
+                             "the table reaches beyond the file");
     f->table = mst_alloc(bytes + 1);
     if (f->table == NULL)
         return mst_fail_memory();
     memcpy(f->table, f->map.data + h->table_offset, bytes);
     if (mst_crc32c(0, f->table, bytes) != h->table_crc)
-        return damaged(f->path, h->table_offset, "the table of chunks does not match its checksum");
+        return cache_damaged(f->path, h->table_offset, "the table of chunks does not match its checksum");
     if (h->chunk_rows == 0 || h->n_rows > (uint64_t)h->n_chunks * h->chunk_rows ||
         h->n_features > UINT32_MAX || h->n_dense > h->n_features || !isfinite(h->min_label) ||
         !isfinite(h->max_label))
-        return damaged(f->path, 0, "the header holds impossible counts");
+        return cache_damaged(f->path, 0, "the header holds impossible counts");
     if ((h->channels | h->height | h->width) != 0 &&
         ((uint64_t)h->channels * h->height > UINT32_MAX ||
          (uint64_t)h->channels * h->height * h->width != h->n_dense || h->n_dense == 0))
-        return damaged(f->path, offsetof(cache_header, channels),
-                       "the sides of its images do not fit its rows");
+        return cache_damaged(f->path, offsetof(cache_header, channels),
+                             "the sides of its images do not fit its rows");
     return MST_OK;
 }
 
@@ -188,7 +190,7 @@ static bool positions_fit(const mst_chunk *c)
     return true;
 }
 
-static const cache_file *file_of(const cache_dataset *d, uint32_t c)
+static const cache_file *cache_file_of(const cache_dataset *d, uint32_t c)
 {
     size_t i = d->n_files - 1;
     while (i > 0 && d->files[i].first_chunk > c)
@@ -222,7 +224,7 @@ static void set_chunk(mst_chunk *c, const cache_entry *e, const uint32_t *words)
 static const cache_entry *entry_of(const cache_dataset *d, uint32_t c, const cache_file **f,
                                    const uint8_t **body)
 {
-    *f = file_of(d, c);
+    *f = cache_file_of(d, c);
     const cache_entry *e = &(*f)->table[c - (*f)->first_chunk];
     *body = (*f)->map.data + e->offset;
     return e;
@@ -233,10 +235,10 @@ static mst_status check_rows(const mst_chunk *chunk, const cache_file *f, const 
 {
     if (mst_crc32c(0, chunk->words, cache_body_bytes(e)) != e->crc) {
         TRY(mst_map_check(&f->map));
-        return damaged(f->path, e->offset, "a chunk does not match its checksum");
+        return cache_damaged(f->path, e->offset, "a chunk does not match its checksum");
     }
     if (chunk->stride == 0 && !positions_fit(chunk))
-        return damaged(f->path, e->offset, "a record reaches beyond its chunk");
+        return cache_damaged(f->path, e->offset, "a record reaches beyond its chunk");
     uint32_t row = first_bad_row(chunk);
     if (row < chunk->n_rows)
         return mst_fail(
@@ -305,7 +307,7 @@ static mst_status cache_load(mst_dataset *self, uint32_t c, mst_chunk **out)
 
 /* ---- opening ---- */
 
-static void keep(mst_chunk *chunk)
+static void cache_keep(mst_chunk *chunk)
 {
     (void)chunk; /* memory is the dataset's */
 }
@@ -343,7 +345,7 @@ static const mst_dataset_ops cache_ops = {
     .destroy = cache_destroy,
 };
 
-static mst_status open_file(cache_file *f, const char *path)
+static mst_status cache_open_file(cache_file *f, const char *path)
 {
     f->path = mst_strdup(path);
     if (f->path == NULL)
@@ -356,11 +358,11 @@ static mst_status open_file(cache_file *f, const char *path)
     for (uint32_t i = 0; i < h->n_chunks; i++) {
         const char *problem = check_entry(h, &f->table[i], i + 1 == h->n_chunks);
         if (problem != NULL)
-            return damaged(path, h->table_offset + i * sizeof(cache_entry), problem);
+            return cache_damaged(path, h->table_offset + i * sizeof(cache_entry), problem);
         n_rows += f->table[i].n_rows;
     }
     if (n_rows != h->n_rows)
-        return damaged(path, offsetof(cache_header, n_rows), "the rows of its chunks do not add up");
+        return cache_damaged(path, offsetof(cache_header, n_rows), "the rows of its chunks do not add up");
     return MST_OK;
 }
 
@@ -410,7 +412,7 @@ static void make_chunks(cache_dataset *d, const cache_file *f)
     for (uint32_t i = 0; i < f->header.n_chunks; i++) {
         mst_chunk *c = &d->chunks[f->first_chunk + i];
         set_chunk(c, &f->table[i], (const uint32_t *)(f->map.data + f->table[i].offset));
-        c->destroy = keep;
+        c->destroy = cache_keep;
         c->check = check_body;
         c->owner = d;
     }
@@ -468,7 +470,7 @@ mst_status mst_cache_open(const mst_text_list *paths, mst_dataset **out)
         cache_file *f = &d->files[i];
         d->n_files = i + 1;
         f->first_chunk = d->base.n_chunks;
-        TRY_OUT(st, open_file(f, paths->items[i]));
+        TRY_OUT(st, cache_open_file(f, paths->items[i]));
         TRY_OUT(st, join_file(d, f, i == 0, i + 1 == paths->n));
         TRY_OUT(st, join_origin(d, f, i == 0));
     }
@@ -515,7 +517,7 @@ json_t *mst_cache_options(const mst_dataset *dataset)
 mst_status mst_cache_checksum(const char *path, uint32_t *checksum, uint64_t *rows)
 {
     cache_file f = {0};
-    mst_status st = open_file(&f, path);
+    mst_status st = cache_open_file(&f, path);
     for (uint32_t i = 0; st == MST_OK && i < f.header.n_chunks; i++) {
         cache_entry e = f.table[i];
         e.offset = 0; /* depends on the size of the source key */
@@ -534,7 +536,7 @@ mst_status mst_cache_fits(const char *path, const char *source_key, bool *fits)
     if (!mst_path_exists(path))
         return MST_OK;
     cache_file f = {0};
-    mst_status st = open_file(&f, path);
+    mst_status st = cache_open_file(&f, path);
     if (st == MST_OK)
         *fits = f.header.key_size == strlen(source_key) &&
                 memcmp(f.map.data + sizeof f.header, source_key, f.header.key_size) == 0;

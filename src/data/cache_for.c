@@ -57,7 +57,7 @@ static void wait_for_close(int notify, uint64_t left_ms)
     }
 }
 
-static long holder(int fd)
+static long cache_holder(int fd)
 {
     char text[32] = {0};
     ssize_t n = pread(fd, text, sizeof text - 1, 0);
@@ -92,11 +92,11 @@ static mst_status lock_once(const char *path, uint64_t deadline_ns, uint64_t dea
                 MST_EIO,
                 "%s: waited %.1f s for process %ld, which is making this cache: wait for it to finish, or "
                 "end it and start again",
-                path, (double)deadline_ms / 1e3, holder(lock));
+                path, (double)deadline_ms / 1e3, cache_holder(lock));
             goto out;
         }
         if (!told) {
-            mst_info("waiting for process %ld, which is making the cache (%s)", holder(lock), path);
+            mst_info("waiting for process %ld, which is making the cache (%s)", cache_holder(lock), path);
             told = true;
             notify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
             if (notify >= 0)
@@ -140,13 +140,13 @@ void mst_cache_unlock(const char *path, int fd)
 
 /* ---- path and key ---- */
 
-static const char *base_name(const char *path)
+static const char *cache_base_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash != NULL ? slash + 1 : path;
 }
 
-static bool append(char **text, size_t *n, size_t *capacity, const char *more)
+static bool cache_append(char **text, size_t *n, size_t *capacity, const char *more)
 {
     size_t m = strlen(more);
     if (!mst_grow(text, capacity, *n + m + 1, 1))
@@ -172,8 +172,8 @@ char *mst_cache_key_text(const mst_data_options *options, const json_t *origin)
 }
 
 /* The key: the files with size and time, then the options. *names_hash is of the file names alone. */
-static mst_status source_key(const mst_text_list *files, const mst_data_options *o, const json_t *origin,
-                             char **key, uint64_t *names_hash)
+static mst_status cache_source_key(const mst_text_list *files, const mst_data_options *o,
+                                   const json_t *origin, char **key, uint64_t *names_hash)
 {
     mst_status st = MST_OK;
     char *text = NULL, *line = NULL;
@@ -200,7 +200,7 @@ static mst_status source_key(const mst_text_list *files, const mst_data_options 
         line = mst_sprintf("%s %llu %lld.%09ld\n", full, (unsigned long long)s.st_size,
                            (long long)s.st_mtim.tv_sec, s.st_mtim.tv_nsec);
         free(full);
-        if (line == NULL || !append(&text, &n, &capacity, line)) {
+        if (line == NULL || !cache_append(&text, &n, &capacity, line)) {
             st = mst_fail_memory();
             goto out;
         }
@@ -208,7 +208,7 @@ static mst_status source_key(const mst_text_list *files, const mst_data_options 
         line = NULL;
     }
     line = mst_cache_key_text(o, origin);
-    if (line == NULL || !append(&text, &n, &capacity, line)) {
+    if (line == NULL || !cache_append(&text, &n, &capacity, line)) {
         st = mst_fail_memory();
         goto out;
     }
@@ -224,7 +224,7 @@ out:
 /* Beside the sources the name starts with a dot, so that a folder of sources can be named as a whole. */
 static char *cache_path(const char *folder, const char *first, uint64_t hash)
 {
-    const char *name = base_name(first);
+    const char *name = cache_base_name(first);
     unsigned long long digits = hash;
     if (folder != NULL)
         return mst_sprintf("%s/%s.%016llx.cache", folder, name, digits);
@@ -239,7 +239,7 @@ static mst_status add_chunk(void *arg, uint64_t first_row, mst_chunk *chunk)
     return mst_cache_writer_add(arg, chunk);
 }
 
-static mst_status make(mst_dataset *source, const char *path, const char *key, unsigned n_threads)
+static mst_status cache_make(mst_dataset *source, const char *path, const char *key, unsigned n_threads)
 {
     mst_status st;
     mst_cache_writer *writer = NULL;
@@ -279,7 +279,7 @@ mst_status mst_cache_for(mst_dataset *source, const mst_text_list *patterns, con
         st = mst_cache_open(&files, out); /* is one already */
         goto out;
     }
-    TRY_OUT(st, source_key(&files, options, source->origin, &key, &hash));
+    TRY_OUT(st, cache_source_key(&files, options, source->origin, &key, &hash));
     if (folder != NULL)
         TRY_OUT(st, mst_make_folders(folder));
     path = cache_path(folder, files.items[0], hash);
@@ -293,7 +293,7 @@ mst_status mst_cache_for(mst_dataset *source, const mst_text_list *patterns, con
         TRY_OUT(st, mst_cache_lock(lock_path, DEADLINE_MS, &lock));
         TRY_OUT(st, mst_cache_fits(path, key, &fits));
         if (!fits)
-            TRY_OUT(st, make(source, path, key, n_threads));
+            TRY_OUT(st, cache_make(source, path, key, n_threads));
     }
     TRY_OUT(st, open_one(path, out));
     /* the cache holds rows only: names move over */

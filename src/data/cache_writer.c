@@ -105,7 +105,7 @@ void mst_cache_writer_destroy(mst_cache_writer *w)
 
 /* ---- layouts ---- */
 
-static row_layout layout_of(const mst_chunk *c)
+static row_layout writer_layout_of(const mst_chunk *c)
 {
     return (row_layout){c->n_dense, c->dense_bytes, c->has_weights, c->has_values};
 }
@@ -141,7 +141,7 @@ static uint64_t converted_words(const mst_row *row, row_layout l)
     return 1 + l.weights + dense + (l.values ? 2 * tail : tail);
 }
 
-static float dense_value(const mst_row *row, uint32_t j)
+static float writer_dense_value(const mst_row *row, uint32_t j)
 {
     return row->bytes != NULL ? (float)row->bytes[j] / 255.0f : row->dense[j];
 }
@@ -160,7 +160,7 @@ static size_t convert_row(const mst_row *row, row_layout l, uint32_t *words)
         w += n;
     } else {
         for (uint32_t j = 0; j < l.n_dense; j++)
-            *w++ = dense_value(row, j);
+            *w++ = writer_dense_value(row, j);
     }
     uint32_t *keys = (uint32_t *)w;
     for (uint32_t j = l.n_dense; j < row->n_dense; j++)
@@ -170,7 +170,7 @@ static size_t convert_row(const mst_row *row, row_layout l, uint32_t *words)
     w = (float *)keys;
     if (l.values) {
         for (uint32_t j = l.n_dense; j < row->n_dense; j++)
-            *w++ = dense_value(row, j);
+            *w++ = writer_dense_value(row, j);
         for (uint32_t j = 0; j < row->n_keys; j++)
             *w++ = row->values != NULL ? row->values[j] : 1.0f;
     }
@@ -179,7 +179,7 @@ static size_t convert_row(const mst_row *row, row_layout l, uint32_t *words)
 
 /* ---- pending rows ---- */
 
-static mst_status reserve(mst_cache_writer *w, uint64_t more_words, uint32_t more_rows)
+static mst_status writer_reserve(mst_cache_writer *w, uint64_t more_words, uint32_t more_rows)
 {
     mst_chunk *p = &w->pending;
     if (p->n_words + more_words > UINT32_MAX)
@@ -202,7 +202,7 @@ static void append_converted(mst_cache_writer *w, const mst_row *row, row_layout
     w->offsets[++p->n_rows] = (uint32_t)p->n_words;
 }
 
-static mst_status relayout(mst_cache_writer *w, row_layout l)
+static mst_status writer_relayout(mst_cache_writer *w, row_layout l)
 {
     mst_chunk old = w->pending;
     mst_row row;
@@ -216,7 +216,7 @@ static mst_status relayout(mst_cache_writer *w, row_layout l)
     memcpy(w->scratch, old.words, old.n_words * sizeof *w->scratch);
     old.words = w->scratch;
     if (need > old.n_words)
-        TRY(reserve(w, need - old.n_words, 0));
+        TRY(writer_reserve(w, need - old.n_words, 0));
     set_layout(&w->pending, l);
     w->pending.n_rows = 0;
     w->pending.n_words = 0;
@@ -239,17 +239,17 @@ static size_t row_position(const mst_chunk *c, uint32_t i)
 }
 
 /* Appends rows [from, from + n) of the chunk. */
-static mst_status append(mst_cache_writer *w, const mst_chunk *c, uint32_t from, uint32_t n)
+static mst_status writer_append(mst_cache_writer *w, const mst_chunk *c, uint32_t from, uint32_t n)
 {
     mst_chunk *p = &w->pending;
     if (p->n_rows == 0)
-        set_layout(p, layout_of(c));
-    row_layout l = layout_join(layout_of(p), layout_of(c));
-    if (!layout_same(l, layout_of(p)))
-        TRY(relayout(w, l));
-    if (layout_same(l, layout_of(c))) {
+        set_layout(p, writer_layout_of(c));
+    row_layout l = layout_join(writer_layout_of(p), writer_layout_of(c));
+    if (!layout_same(l, writer_layout_of(p)))
+        TRY(writer_relayout(w, l));
+    if (layout_same(l, writer_layout_of(c))) {
         size_t start = row_position(c, from), end = row_position(c, from + n);
-        TRY(reserve(w, end - start, n));
+        TRY(writer_reserve(w, end - start, n));
         memcpy(w->words + p->n_words, c->words + start, (end - start) * sizeof *w->words);
         for (uint32_t i = 1; i <= n; i++)
             w->offsets[p->n_rows + i] = (uint32_t)(p->n_words + row_position(c, from + i) - start);
@@ -260,7 +260,7 @@ static mst_status append(mst_cache_writer *w, const mst_chunk *c, uint32_t from,
     for (uint32_t i = from; i < from + n; i++) {
         mst_row row;
         mst_chunk_row(c, i, &row);
-        TRY(reserve(w, converted_words(&row, l), 1));
+        TRY(writer_reserve(w, converted_words(&row, l), 1));
         append_converted(w, &row, l);
     }
     return MST_OK;
@@ -307,7 +307,7 @@ static void take_facts(mst_cache_writer *w, cache_entry *e)
     f->max_label = fmaxf(f->max_label, e->max_label);
 }
 
-static mst_status emit(mst_cache_writer *w)
+static mst_status writer_emit(mst_cache_writer *w)
 {
     mst_chunk *p = &w->pending;
     if (w->n_chunks == UINT32_MAX ||
@@ -348,14 +348,14 @@ mst_status mst_cache_writer_add(mst_cache_writer *w, const mst_chunk *chunk)
 {
     for (uint32_t from = 0; from < chunk->n_rows;) {
         uint32_t n = rows_to_take(w, chunk, from);
-        TRY(append(w, chunk, from, n));
+        TRY(writer_append(w, chunk, from, n));
         from += n;
         mst_chunk *p = &w->pending;
         if (w->chunk_rows == 0 &&
             (p->n_rows == MST_CACHE_ROWS || p->n_words >= CHUNK_BYTES / sizeof(uint32_t)))
             w->chunk_rows = p->n_rows;
         if (w->chunk_rows != 0 && p->n_rows == w->chunk_rows)
-            TRY(emit(w));
+            TRY(writer_emit(w));
     }
     return MST_OK;
 }
@@ -365,7 +365,7 @@ mst_status mst_cache_writer_commit(mst_cache_writer *w, const mst_data_info *inf
     if (w->chunk_rows == 0)
         w->chunk_rows = MST_CACHE_ROWS;
     if (w->pending.n_rows > 0)
-        TRY(emit(w));
+        TRY(writer_emit(w));
     const mst_data_info *f = &w->facts;
     uint64_t n_features = f->n_features;
     if (info != NULL && info->n_features > n_features)

@@ -87,7 +87,7 @@ mst_status mst_chunk_builder_room(mst_chunk_builder *b, size_t n)
     return MST_OK;
 }
 
-static bool ascends(const uint32_t *keys, size_t n)
+static bool chunk_ascends(const uint32_t *keys, size_t n)
 {
     unsigned bad = 0;
     for (size_t j = 1; j < n; j++)
@@ -153,7 +153,7 @@ mst_status mst_chunk_builder_end_row(mst_chunk_builder *b, float label, float we
     if (b->n_rows + 2 > b->row_capacity)
         TRY(mst_chunk_builder_room(b, 0));
     size_t start = b->row_start[b->n_rows], n = b->n_entries - start;
-    if (!ascends(b->keys + start, n)) {
+    if (!chunk_ascends(b->keys + start, n)) {
         if (n <= INSERTION_MAX)
             insertion_sort(b->keys + start, b->values + start, n);
         else
@@ -194,7 +194,7 @@ typedef struct pack_plan {
     float min_label, max_label;
 } pack_plan;
 
-static void plan(const mst_chunk_builder *b, size_t from, size_t to, pack_plan *p)
+static void chunk_plan(const mst_chunk_builder *b, size_t from, size_t to, pack_plan *p)
 {
     *p = (pack_plan){.equal = true};
     if (from == to)
@@ -224,8 +224,8 @@ static size_t words_of(const pack_plan *p, size_t n_rows, size_t n_entries)
 }
 
 /* Copies the records; false when p says no values and a tail value is not one. */
-static bool fill(const mst_chunk_builder *b, size_t from, size_t to, const pack_plan *p, uint32_t *words,
-                 uint32_t *offsets)
+static bool chunk_fill(const mst_chunk_builder *b, size_t from, size_t to, const pack_plan *p,
+                       uint32_t *words, uint32_t *offsets)
 {
     static const float one = 1.0f;
     uint32_t one_bits, *w = words;
@@ -338,7 +338,7 @@ mst_status mst_chunk_builder_pack(const mst_chunk_builder *b, size_t from, size_
     pack_plan p;
     if (b->row_bytes != 0 && from < to)
         return pack_images(b, from, to, out);
-    plan(b, from, to, &p);
+    chunk_plan(b, from, to, &p);
     size_t n_rows = to - from, n_entries = n_rows ? b->row_start[to] - b->row_start[from] : 0;
     for (;; p.values = true) {
         size_t n_words = words_of(&p, n_rows, n_entries);
@@ -355,7 +355,7 @@ mst_status mst_chunk_builder_pack(const mst_chunk_builder *b, size_t from, size_
         uint32_t *words = (uint32_t *)(block + head);
         uint32_t *offsets =
             strided ? NULL : (uint32_t *)(block + head + round_line(n_words * sizeof(uint32_t)));
-        if (!fill(b, from, to, &p, words, offsets)) {
+        if (!chunk_fill(b, from, to, &p, words, offsets)) {
             mst_free(block);
             continue;
         }

@@ -56,7 +56,7 @@ static mst_status cut_off(const char *path, uint64_t offset, mst_cifar_kind kind
 }
 
 /* The rows of a file; *bytes are those on disk. */
-static mst_status count_rows(const char *path, mst_cifar_kind kind, uint64_t *rows, uint64_t *bytes)
+static mst_status cifar_count_rows(const char *path, mst_cifar_kind kind, uint64_t *rows, uint64_t *bytes)
 {
     mst_status st;
     mst_in *in = NULL;
@@ -125,7 +125,7 @@ mst_status mst_cifar_open(const mst_text_list *paths, mst_cifar_kind kind, const
         return mst_fail_memory();
     for (size_t i = 0; i < paths->n; i++) {
         uint64_t size = 0;
-        TRY_OUT(st, count_rows(paths->items[i], kind, &rows[i], &size));
+        TRY_OUT(st, cifar_count_rows(paths->items[i], kind, &rows[i], &size));
         bytes += size;
         total += rows[i];
     }

@@ -130,8 +130,9 @@ static unsigned count_columns(const uint8_t *line, const uint8_t *line_end)
 
 /* Fails for a line that has not as many columns as it should, or for the column at `p`; `column` counts the
  * label's. */
-static mst_status fail_line(const mst_parse_context *context, const mst_block *block, const uint8_t *line,
-                            const uint8_t *line_end, unsigned column, const uint8_t *p)
+static mst_status criteo_fail_line(const mst_parse_context *context, const mst_block *block,
+                                   const uint8_t *line, const uint8_t *line_end, unsigned column,
+                                   const uint8_t *p)
 {
     unsigned columns = count_columns(line, line_end);
     bool unlabelled = columns == N_COLUMNS - 1;
@@ -156,8 +157,8 @@ static mst_status fail_line(const mst_parse_context *context, const mst_block *b
                           column <= N_INTEGERS ? "an integer" : "a category of up to 8 hex digits", header);
 }
 
-static mst_status parse_line(const mst_parse_context *context, const mst_block *block, const hasher *h,
-                             const uint8_t *line, const uint8_t *line_end, mst_chunk_builder *out)
+static mst_status criteo_parse_line(const mst_parse_context *context, const mst_block *block, const hasher *h,
+                                    const uint8_t *line, const uint8_t *line_end, mst_chunk_builder *out)
 {
     const tables *t = context->prepared;
     const int numeric = context->options->criteo_numeric;
@@ -170,7 +171,7 @@ static mst_status parse_line(const mst_parse_context *context, const mst_block *
     float label = 0.0f;
     if (!context->options->unlabelled || count_columns(line, end) != N_COLUMNS - 1) {
         if (end - p < N_COLUMNS || (*p != '0' && *p != '1') || p[1] != '\t')
-            return fail_line(context, block, line, line_end, 0, p);
+            return criteo_fail_line(context, block, line, line_end, 0, p);
         label = (float)(*p - '0');
         p += 2;
     }
@@ -187,13 +188,13 @@ static mst_status parse_line(const mst_parse_context *context, const mst_block *
             uint64_t large;
             p = mst_number_unsigned(p, end, &large);
             if (p == NULL || large > INT64_MAX)
-                return fail_line(context, block, line, line_end, c + 1, field);
+                return criteo_fail_line(context, block, line, line_end, c + 1, field);
             v = (int64_t)large;
         } else if (negative) {
-            return fail_line(context, block, line, line_end, c + 1, field);
+            return criteo_fail_line(context, block, line, line_end, c + 1, field);
         }
         if (p >= end || *p != '\t')
-            return fail_line(context, block, line, line_end, c + 1, field);
+            return criteo_fail_line(context, block, line, line_end, c + 1, field);
         bool empty = p == field;
         p++;
         if (numeric != NUMERIC_LOG) {
@@ -216,12 +217,12 @@ static mst_status parse_line(const mst_parse_context *context, const mst_block *
             while (p < end && *p != '\t')
                 p++;
             if (!mst_number_hex(field, p, &value))
-                return fail_line(context, block, line, line_end, N_INTEGERS + 1 + c, field);
+                return criteo_fail_line(context, block, line, line_end, N_INTEGERS + 1 + c, field);
         } else {
             tag = TAG_EMPTY;
         }
         if (c < N_CATEGORIES - 1 ? p >= end || *p != '\t' : p != end)
-            return fail_line(context, block, line, line_end, N_INTEGERS + 1 + c, field);
+            return criteo_fail_line(context, block, line, line_end, N_INTEGERS + 1 + c, field);
         p++;
         keys[n++] = hash_key(h, N_INTEGERS + c, tag, value);
     }
@@ -245,7 +246,7 @@ static mst_status criteo_parse(const mst_parse_context *context, const mst_block
         const uint8_t *line_end = mst_line_end(p, end);
         if (mst_line_is_row(p, line_end)) {
             TRY(mst_chunk_builder_room(out, N_INTEGERS + N_LANES));
-            TRY(parse_line(context, block, &h, p, line_end, out));
+            TRY(criteo_parse_line(context, block, &h, p, line_end, out));
         }
         p = line_end + (line_end < end);
     }

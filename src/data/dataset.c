@@ -73,7 +73,7 @@ static mst_status sniff_live(sniffed *s)
 }
 
 /* Opens and reads the head; the caller closes s->in. */
-static mst_status sniff(const char *path, bool live, sniffed *s)
+static mst_status dataset_sniff(const char *path, bool live, sniffed *s)
 {
     s->in = NULL;
     s->n = 0;
@@ -95,7 +95,7 @@ static void sniff_close(sniffed *s)
 static mst_status check_alike(const mst_data_kind *kind, const char *first, const char *path, sniffed *s)
 {
     mst_status st;
-    TRY_OUT(st, sniff(path, false, s));
+    TRY_OUT(st, dataset_sniff(path, false, s));
     bool binary =
         s->kind != NULL && mst_data_sniff(s->kind, s->head, s->n, sniffed_file_size(s)) == MST_SNIFF_BINARY;
     bool alike = s->no_rows || s->kind == kind || (!binary && mst_data_sniff(kind, s->head, s->n, 0) > 0);
@@ -113,11 +113,11 @@ out:
 
 /* Finds what the files are. found->in is left open only when it can be read just once; other files of that
  * sort are not looked at. */
-static mst_status detect(const mst_text_list *paths, bool live, sniffed *found, sniffed *other)
+static mst_status dataset_detect(const mst_text_list *paths, bool live, sniffed *found, sniffed *other)
 {
     size_t i;
     for (i = 0; i < paths->n; i++) {
-        TRY(sniff(paths->items[i], live, found));
+        TRY(dataset_sniff(paths->items[i], live, found));
         if (mst_path_reads_once(paths->items[i]) || !found->no_rows)
             break;
         sniff_close(found);
@@ -210,7 +210,7 @@ mst_status mst_dataset_open(const mst_text_list *patterns, const mst_data_option
     if (kind == NULL || !mst_data_kind_has(kind, MST_DATA_FOLDERS))
         TRY_OUT(st, mst_glob(patterns, &paths));
     if (kind == NULL) {
-        TRY_OUT(st, detect(&paths, options->live, &s[0], &s[1]));
+        TRY_OUT(st, dataset_detect(&paths, options->live, &s[0], &s[1]));
         kind = s->kind;
         source.in = s->in;
         source.head = s->head;

@@ -66,7 +66,7 @@ static inline const uint8_t *read_length(const uint8_t *at, const uint8_t *end, 
 }
 
 /* Skips the value of an unknown field. */
-static const uint8_t *skip(const uint8_t *at, const uint8_t *end, unsigned wire, const char **problem)
+static const uint8_t *example_skip(const uint8_t *at, const uint8_t *end, unsigned wire, const char **problem)
 {
     uint64_t ignored;
     uint32_t n;
@@ -110,7 +110,7 @@ static unsigned next_message(const uint8_t **at, const uint8_t *end, unsigned kn
             return 0;
         }
         if (number > known) {
-            p = skip(p, end, wire, problem);
+            p = example_skip(p, end, wire, problem);
             if (p == NULL)
                 return 0;
             continue;
@@ -266,7 +266,7 @@ bool mst_example_run(mst_example_list *list, const uint8_t **run, size_t *n)
             if (number == 0)
                 list->problem = bad_tag;
             else
-                list->at = skip(p, list->end, wire, &list->problem);
+                list->at = example_skip(p, list->end, wire, &list->problem);
             if (list->problem != NULL)
                 return false;
             continue;
@@ -357,7 +357,7 @@ static uint8_t *put_float_entry(uint8_t *at, const char *name, size_t name_size,
     return at + 4;
 }
 
-static inline float dense_value(const mst_row *row, uint32_t i)
+static inline float example_dense_value(const mst_row *row, uint32_t i)
 {
     return row->bytes != NULL ? (float)row->bytes[i] / 255.0f : row->dense[i];
 }
@@ -400,7 +400,7 @@ static uint8_t *put_pairs(uint8_t *at, const mst_row *row, size_t index_size, si
         return at;
     at = put_entry(at, "value", 5, MST_EXAMPLE_FLOATS, value_size);
     for (uint32_t i = 0; i < row->n_dense; i++, at += 4) {
-        float value = dense_value(row, i);
+        float value = example_dense_value(row, i);
         memcpy(at, &value, 4);
     }
     for (uint32_t i = 0; i < row->n_keys; i++, at += 4) {
@@ -426,7 +426,7 @@ static uint8_t *put_columns(uint8_t *at, const mst_row *row)
     char name[12];
     for (uint32_t i = 0; i < row->n_dense; i++) {
         size_t length = column_name('I', i, name);
-        at = put_float_entry(at, name, length, dense_value(row, i));
+        at = put_float_entry(at, name, length, example_dense_value(row, i));
     }
     for (uint32_t i = 0; i < row->n_keys; i++) {
         size_t length = column_name('C', i, name);

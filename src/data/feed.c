@@ -237,7 +237,7 @@ void mst_feed_destroy(mst_feed *f)
 /* ---- ranges ---- */
 
 /* Where handing out up to `to` ends, as far as that is known. */
-static uint64_t end_of(const mst_feed *f, uint64_t to)
+static uint64_t feed_end_of(const mst_feed *f, uint64_t to)
 {
     uint64_t most = f->dataset->random      ? f->plan.n_rows
                     : f->options.first_rows ? f->options.first_rows
@@ -248,7 +248,7 @@ static uint64_t end_of(const mst_feed *f, uint64_t to)
 /* Under the mutex: handing out ends at `to`. What production needs for that is allowed, never taken back. */
 static void set_end(mst_feed *f, uint64_t to)
 {
-    f->to = end_of(f, to);
+    f->to = feed_end_of(f, to);
     if (f->dataset->random)
         mst_chunk_ring_extend(f->ring, mst_feed_plan_chunks(&f->plan, f->to));
     if (mst_feed_window_wanted(f))
@@ -291,7 +291,7 @@ static bool move_to(mst_feed *f, uint64_t from)
 }
 
 /* Under the mutex: drops everything and begins the epoch anew, at the window that holds `from`. */
-static mst_status restart(mst_feed *f, uint64_t epoch, uint64_t from)
+static mst_status feed_restart(mst_feed *f, uint64_t epoch, uint64_t from)
 {
     mst_status st = MST_OK;
     bool begun = f->generation != 0;
@@ -331,13 +331,13 @@ static mst_status restart(mst_feed *f, uint64_t epoch, uint64_t from)
     return st;
 }
 
-static mst_status start(mst_feed *f, uint64_t epoch, uint64_t from, uint64_t to, bool anew)
+static mst_status feed_start(mst_feed *f, uint64_t epoch, uint64_t from, uint64_t to, bool anew)
 {
     mst_status st = MST_OK;
     pthread_mutex_lock(&f->mutex);
     bool same = f->producing && f->error.code == MST_OK && f->epoch == epoch;
     if (anew || !same || !move_to(f, from))
-        st = restart(f, epoch, from);
+        st = feed_restart(f, epoch, from);
     set_end(f, to);
     pthread_mutex_unlock(&f->mutex);
     return st;
@@ -345,12 +345,12 @@ static mst_status start(mst_feed *f, uint64_t epoch, uint64_t from, uint64_t to,
 
 mst_status mst_feed_start(mst_feed *f, uint64_t epoch, uint64_t position)
 {
-    return start(f, epoch, position, UINT64_MAX, true);
+    return feed_start(f, epoch, position, UINT64_MAX, true);
 }
 
 mst_status mst_feed_start_range(mst_feed *f, uint64_t epoch, uint64_t from, uint64_t to)
 {
-    return start(f, epoch, from, to, false);
+    return feed_start(f, epoch, from, to, false);
 }
 
 mst_status mst_feed_extend(mst_feed *f, uint64_t to)
@@ -359,7 +359,7 @@ mst_status mst_feed_extend(mst_feed *f, uint64_t to)
     pthread_mutex_lock(&f->mutex);
     if (f->generation == 0)
         st = mst_fail(MST_EUSAGE, "%s: no epoch was started that could go on", f->dataset->name);
-    else if (end_of(f, to) > f->to) /* else nobody is woken for it: workers extend with every step */
+    else if (feed_end_of(f, to) > f->to) /* else nobody is woken for it: workers extend with every step */
         set_end(f, to);
     pthread_mutex_unlock(&f->mutex);
     return st;
@@ -381,7 +381,7 @@ mst_status mst_feed_wait_rows(mst_feed *f, uint64_t until_ns)
 
 /* Makes current a window with the row at `position`; *more is false at the end of the epoch or range. Under
  * the mutex. A current window stays at the end of a range: the next range may begin in it. */
-static mst_status advance(mst_feed *f, bool *more)
+static mst_status feed_advance(mst_feed *f, bool *more)
 {
     uint64_t begun = 0;
     for (;;) {
@@ -417,7 +417,7 @@ mst_status mst_feed_claim_rows(mst_feed *f, mst_feed_lane *l, uint32_t n, uint32
     drop_pieces(f, l);
     while (*got < n) {
         bool more = false;
-        TRY(advance(f, &more));
+        TRY(feed_advance(f, &more));
         if (!more)
             break;
         if (!mst_grow(&l->pieces, &l->piece_capacity, l->n_pieces + 1, sizeof *l->pieces))
@@ -492,8 +492,8 @@ MST_WIDE static uint32_t copy_keys(mst_row *rows, const mst_feed_window *w, uint
 }
 
 /* Makes n rows, of which the first is the lane's row `slot`, independent of what becomes of their file. */
-static mst_status settle_rows(mst_feed *f, mst_feed_lane *l, const mst_feed_window *w, uint32_t from,
-                              uint32_t n, uint32_t slot)
+static mst_status feed_settle_rows(mst_feed *f, mst_feed_lane *l, const mst_feed_window *w, uint32_t from,
+                                   uint32_t n, uint32_t slot)
 {
     size_t n_keys = 0;
     for (uint32_t i = 0; i < n; i++)
@@ -586,7 +586,7 @@ mst_status mst_feed_fill(mst_feed *f, unsigned lane_index, uint32_t from, uint32
             TRY(mst_feed_check_window(at->w));
             fill_rows(l->rows + first, at->w, at->from + (first - start), last - first);
             if (at->w->mapped)
-                TRY(settle_rows(f, l, at->w, at->from + (first - start), last - first, first));
+                TRY(feed_settle_rows(f, l, at->w, at->from + (first - start), last - first, first));
             if (at->w->unseen)
                 atomic_fetch_add(&f->unseen, drop_unseen(l->rows + first, last - first, o->features));
             if (f->augmented_stride != 0)

@@ -11,7 +11,7 @@
 
 #define WINDOW_NICE 10
 
-static bool stale(const mst_feed *f, uint64_t generation)
+static bool feed_stale(const mst_feed *f, uint64_t generation)
 {
     return f->leaving || f->generation != generation || f->error.code != MST_OK;
 }
@@ -191,7 +191,7 @@ static mst_status window_add(mst_feed *f, mst_feed_window *w, mst_chunk *chunk, 
     return MST_OK;
 }
 
-static void shuffle(mst_feed_place *order, uint32_t n, uint64_t seed, uint64_t epoch, uint64_t start)
+static void feed_shuffle(mst_feed_place *order, uint32_t n, uint64_t seed, uint64_t epoch, uint64_t start)
 {
     mst_rng rng;
     mst_rng_init(&rng, seed ^ epoch * 0x9E3779B97F4A7C15ull, MST_RNG_ROW_ORDER, start);
@@ -223,7 +223,7 @@ static void check_ahead(mst_feed *f, uint64_t generation, mst_feed_window *w)
     for (uint32_t i = 0; i < w->n_chunks && go_on; i++) {
         bool good = mst_chunk_check(w->chunks[i]) == MST_OK;
         pthread_mutex_lock(&f->mutex);
-        go_on = good && !stale(f, generation);
+        go_on = good && !feed_stale(f, generation);
         pthread_mutex_unlock(&f->mutex);
     }
     pthread_mutex_lock(&f->mutex);
@@ -232,7 +232,7 @@ static void check_ahead(mst_feed *f, uint64_t generation, mst_feed_window *w)
 }
 
 /* Under the mutex: a stream that has no more rows, or none that may be handed out, has ended. */
-static void end_stream(mst_feed *f, bool more)
+static void feed_end_stream(mst_feed *f, bool more)
 {
     uint64_t limit = f->options.first_rows ? f->options.first_rows : UINT64_MAX;
     if (more && f->next_position < limit)
@@ -248,12 +248,12 @@ static void end_stream(mst_feed *f, bool more)
 static bool window_put(mst_feed *f, uint64_t generation, mst_feed_window *w, bool more)
 {
     pthread_mutex_lock(&f->mutex);
-    while (!stale(f, generation) && f->queued >= MST_FEED_QUEUE &&
+    while (!feed_stale(f, generation) && f->queued >= MST_FEED_QUEUE &&
            !(f->dataset->live && f->queued_rows < f->options.max_take))
         mst_feed_wait_change(f);
     atomic_store(&w->checked, false);
     w->references = 1;
-    bool wanted = !stale(f, generation), queued = false;
+    bool wanted = !feed_stale(f, generation), queued = false;
     if (wanted) {
         w->start = f->next_position;
         w->epoch = f->epoch;
@@ -261,7 +261,7 @@ static bool window_put(mst_feed *f, uint64_t generation, mst_feed_window *w, boo
         f->next_window++;
         queued = w->n_rows != 0 && f->next_position > f->position;
         if (!f->dataset->random)
-            end_stream(f, more);
+            feed_end_stream(f, more);
     }
     if (queued) {
         mst_feed_window **tail = &f->queue;
@@ -294,7 +294,7 @@ static mst_feed_window *window_get(mst_feed *f)
 }
 
 /* Adds the next window's chunks; *more is false when a stream has ended or the epoch is over. */
-static mst_status collect(mst_feed *f, mst_feed_window *w, bool *more)
+static mst_status feed_collect(mst_feed *f, mst_feed_window *w, bool *more)
 {
     const mst_feed_plan *p = &f->plan;
     bool random = f->dataset->random;
@@ -320,14 +320,14 @@ static mst_status collect(mst_feed *f, mst_feed_window *w, bool *more)
 static bool window_wanted(mst_feed *f, uint64_t generation)
 {
     pthread_mutex_lock(&f->mutex);
-    bool wanted = !stale(f, generation) && mst_feed_window_wanted(f);
+    bool wanted = !feed_stale(f, generation) && mst_feed_window_wanted(f);
     pthread_mutex_unlock(&f->mutex);
     return wanted;
 }
 
 /* Makes windows as long as some are wanted. next_position and next_window change in window_put alone, and so
  * may be read here without the mutex. */
-static mst_status produce(mst_feed *f, uint64_t generation)
+static mst_status feed_produce(mst_feed *f, uint64_t generation)
 {
     const mst_feed_options *o = &f->options;
     bool more = true;
@@ -335,11 +335,11 @@ static mst_status produce(mst_feed *f, uint64_t generation)
         mst_feed_window *w = window_get(f);
         if (w == NULL)
             return mst_fail_memory();
-        mst_status st = collect(f, w, &more);
+        mst_status st = feed_collect(f, w, &more);
         if (st != MST_OK)
             w->n_rows = 0; /* in a part of a window other rows would be at its positions */
         if (o->shuffle_rows != 0)
-            shuffle(w->order, w->n_rows, o->seed, f->epoch, f->next_position);
+            feed_shuffle(w->order, w->n_rows, o->seed, f->epoch, f->next_position);
         more = window_put(f, generation, w, more) && more;
         if (st != MST_OK)
             return st;
@@ -355,7 +355,7 @@ void *mst_feed_window_main(void *arg)
         setpriority(PRIO_PROCESS, (id_t)gettid(), WINDOW_NICE);
     uint64_t generation;
     while (wait_wanted(f, &generation)) {
-        mst_status st = produce(f, generation);
+        mst_status st = feed_produce(f, generation);
         if (st != MST_OK) {
             pthread_mutex_lock(&f->mutex);
             mst_error_save(&f->error, st);

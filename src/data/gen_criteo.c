@@ -54,7 +54,7 @@ struct mst_gen_criteo_model {
 
 /* ---- small pieces ---- */
 
-static inline uint64_t mix(uint64_t x)
+static inline uint64_t criteo_gen_mix(uint64_t x)
 {
     x = (x ^ x >> 31) * 0x9fb21c651e98df25u;
     x = (x ^ x >> 29) * 0xd6e8feb86659fd93u;
@@ -70,10 +70,10 @@ static inline float normal_from(uint64_t bits)
 
 static inline float planted_weight(const mst_gen_criteo_model *m, uint32_t key)
 {
-    return normal_from(mix(m->weight_seed + key * 0x9e3779b97f4a7c15u));
+    return normal_from(criteo_gen_mix(m->weight_seed + key * 0x9e3779b97f4a7c15u));
 }
 
-static double law(double x)
+static double criteo_gen_law(double x)
 {
     return pow(x, -1.0 - 1.0 / ZIPF_M);
 }
@@ -93,7 +93,7 @@ static inline double law_inverse(double u)
 
 static inline double accept_bound(const mst_gen_criteo_model *m, uint32_t rank)
 {
-    return rank <= ACCEPT_RANKS ? m->accept[rank] : law_integral(rank + 0.5) - law(rank);
+    return rank <= ACCEPT_RANKS ? m->accept[rank] : law_integral(rank + 0.5) - criteo_gen_law(rank);
 }
 
 /* A rank in [1, size]. */
@@ -132,7 +132,7 @@ static inline float make_row(const mst_gen_criteo_model *m, mst_rng *rng, uint32
     return margin;
 }
 
-static double probability(double margin)
+static double criteo_gen_probability(double margin)
 {
     return 1.0 / (1.0 + exp(-margin));
 }
@@ -157,7 +157,7 @@ static mst_status criteo_make(const void *self, uint64_t first_row, uint32_t n, 
         mst_rng_init(&rng, m->seed, MST_RNG_GENERATE, first_row + i);
         float margin = make_row(m, &rng, b->keys + b->n_entries, b->values + b->n_entries);
         b->n_entries += NUMERIC + FIELDS;
-        bool positive = mst_rng_uniform(&rng) < probability(m->bias + m->scale * margin);
+        bool positive = mst_rng_uniform(&rng) < criteo_gen_probability(m->bias + m->scale * margin);
         TRY(mst_chunk_builder_end_row(b, positive ? 1.0f : 0.0f, 1.0f));
     }
     return mst_chunk_builder_pack(b, 0, n, out);
@@ -203,7 +203,7 @@ static double mean_probability(const float *margins, double scale, double bias, 
 {
     double sum = 0;
     for (size_t i = 0; i < SAMPLE_ROWS; i++) {
-        double p = probability(bias + scale * margins[i]);
+        double p = criteo_gen_probability(bias + scale * margins[i]);
         sum += of_right_answer && p < 0.5 ? 1 - p : p;
     }
     return sum / SAMPLE_ROWS;
@@ -224,7 +224,7 @@ static double find_bias(const float *margins, double scale)
 }
 
 /* Sets scale and bias by a sample: right answers of the planted model increase with the scale. */
-static mst_status calibrate(mst_gen_criteo_model *m)
+static mst_status criteo_gen_calibrate(mst_gen_criteo_model *m)
 {
     float *margins = mst_alloc(SAMPLE_ROWS * sizeof *margins);
     if (margins == NULL)
@@ -259,18 +259,18 @@ mst_status mst_gen_criteo_model_new(uint64_t features, uint64_t seed, mst_gen_cr
         return mst_fail_memory();
     m->features = features;
     m->seed = seed;
-    m->weight_seed = mix(seed + 0x2545f4914f6cdd1du);
-    m->head = law_integral(1.5) - law(1);
-    m->cut = 2.0 - law_inverse(law_integral(2.5) - law(2));
+    m->weight_seed = criteo_gen_mix(seed + 0x2545f4914f6cdd1du);
+    m->head = law_integral(1.5) - criteo_gen_law(1);
+    m->cut = 2.0 - law_inverse(law_integral(2.5) - criteo_gen_law(2));
     for (uint32_t rank = 1; rank <= ACCEPT_RANKS; rank++)
-        m->accept[rank] = law_integral(rank + 0.5) - law(rank);
+        m->accept[rank] = law_integral(rank + 0.5) - criteo_gen_law(rank);
     uint32_t sizes[FIELDS], first = NUMERIC;
     choose_sizes(features - NUMERIC, sizes);
     for (uint32_t j = 0; j < FIELDS; j++) {
         init_field(&m->fields[j], first, sizes[j]);
         first += sizes[j];
     }
-    mst_status st = calibrate(m);
+    mst_status st = criteo_gen_calibrate(m);
     if (st == MST_OK)
         *out = m;
     else

@@ -205,12 +205,12 @@ typedef struct affine {
     double xx, xy, yx, yy, x0, y0;
 } affine;
 
-static double between(mst_rng *rng, double low, double high)
+static double digits_between(mst_rng *rng, double low, double high)
 {
     return low + (high - low) * (mst_rng_u32(rng) * 0x1p-32);
 }
 
-static stroke_point move(const affine *m, double x, double y)
+static stroke_point digits_move(const affine *m, double x, double y)
 {
     return (stroke_point){(float)(m->xx * x + m->xy * y + m->x0), (float)(m->yx * x + m->yy * y + m->y0)};
 }
@@ -249,8 +249,8 @@ static const glyph *choose_glyph(mst_rng *rng, unsigned digit)
 /* Height, width, slant, turn and place of one image; the digit's centre is (0.5, 0.5). */
 static affine choose_affine(mst_rng *rng)
 {
-    double height = between(rng, 15, 20), width = height * between(rng, 0.55, 0.9);
-    double slant = between(rng, -SLANT / 3, SLANT), turn = between(rng, -TURN, TURN);
+    double height = digits_between(rng, 15, 20), width = height * digits_between(rng, 0.55, 0.9);
+    double slant = digits_between(rng, -SLANT / 3, SLANT), turn = digits_between(rng, -TURN, TURN);
     double c = cos(turn), s = sin(turn);
     affine m = {
         .xx = c * width,
@@ -258,8 +258,8 @@ static affine choose_affine(mst_rng *rng)
         .yx = s * width,
         .yy = -slant * height * s + c * height,
     };
-    m.x0 = (SIDE - 1) / 2.0 + between(rng, -SHIFT, SHIFT) - 0.5 * (m.xx + m.xy);
-    m.y0 = (SIDE - 1) / 2.0 + between(rng, -SHIFT, SHIFT) - 0.5 * (m.yx + m.yy);
+    m.x0 = (SIDE - 1) / 2.0 + digits_between(rng, -SHIFT, SHIFT) - 0.5 * (m.xx + m.xy);
+    m.y0 = (SIDE - 1) / 2.0 + digits_between(rng, -SHIFT, SHIFT) - 0.5 * (m.yx + m.yy);
     return m;
 }
 
@@ -270,8 +270,8 @@ unsigned mst_gen_digit(uint64_t seed, uint64_t index, uint8_t pixels[MST_GEN_DIG
     unsigned digit = mst_rng_below(&rng, 10);
     const glyph *g = choose_glyph(&rng, digit);
     affine m = choose_affine(&rng);
-    float pen = (float)between(&rng, 0.7, 1.9), ink = (float)between(&rng, 170, 255),
-          noise = (float)between(&rng, 0, 24);
+    float pen = (float)digits_between(&rng, 0.7, 1.9), ink = (float)digits_between(&rng, 170, 255),
+          noise = (float)digits_between(&rng, 0, 24);
     float reach = pen + 1.0f, distance[PIXELS];
     for (size_t i = 0; i < PIXELS; i++)
         distance[i] = 1e9f;
@@ -279,17 +279,17 @@ unsigned mst_gen_digit(uint64_t seed, uint64_t index, uint8_t pixels[MST_GEN_DIG
         const stroke *s = &g->strokes[k];
         stroke_point last = {0, 0};
         for (unsigned i = 0; i < s->n; i++) {
-            double x = s->points[i].x + between(&rng, -JITTER, JITTER) * 1.7;
-            double y = s->points[i].y + between(&rng, -JITTER, JITTER) * 1.7;
-            stroke_point p = move(&m, x, y);
+            double x = s->points[i].x + digits_between(&rng, -JITTER, JITTER) * 1.7;
+            double y = s->points[i].y + digits_between(&rng, -JITTER, JITTER) * 1.7;
+            stroke_point p = digits_move(&m, x, y);
             if (i > 0)
                 draw_piece(distance, last, p, reach);
             last = p;
         }
     }
-    if (between(&rng, 0, 1) < STRAY_SHARE) {
-        stroke_point a = {(float)between(&rng, 2, SIDE - 2), (float)between(&rng, 2, SIDE - 2)};
-        stroke_point b = {a.x + (float)between(&rng, -7, 7), a.y + (float)between(&rng, -7, 7)};
+    if (digits_between(&rng, 0, 1) < STRAY_SHARE) {
+        stroke_point a = {(float)digits_between(&rng, 2, SIDE - 2), (float)digits_between(&rng, 2, SIDE - 2)};
+        stroke_point b = {a.x + (float)digits_between(&rng, -7, 7), a.y + (float)digits_between(&rng, -7, 7)};
         draw_piece(distance, a, b, reach);
     }
     uint32_t random = 0;

@@ -35,7 +35,7 @@ typedef struct image_maker {
     int8_t *noise;   /* NOISE + width */
 } image_maker;
 
-static mst_status check_options(const mst_gen_images_options *o)
+static mst_status gen_check_options(const mst_gen_images_options *o)
 {
     uint64_t numbers = (uint64_t)o->channels * o->height * o->width;
     if (o->classes < 2 || o->classes > CLASSES_MAX || o->channels < 1 || o->channels > CHANNELS_MAX ||
@@ -57,7 +57,7 @@ static mst_status maker_init(image_maker *m, const mst_gen_images_options *o)
 {
     mst_rng rng;
     *m = (image_maker){.o = *o};
-    TRY(check_options(o));
+    TRY(gen_check_options(o));
     size_t per_class = (size_t)o->channels * CELLS, n_noise = NOISE + o->width;
     m->patterns = mst_calloc(o->classes * per_class, sizeof *m->patterns);
     m->noise = mst_alloc(n_noise);
@@ -83,7 +83,7 @@ static uint32_t label_of(const mst_gen_images_options *o, uint64_t row)
 }
 
 /* Pixel i, with `step` cells to a pixel, moved by `by` cells: the cell below it and the part above that. */
-static inline void locate(uint32_t i, float step, float by, uint32_t *cell, float *part)
+static inline void gen_locate(uint32_t i, float step, float by, uint32_t *cell, float *part)
 {
     float at = ((float)i + 0.5f) * step + by;
     at = at < 0.0f ? 0.0f : at > GRID - 1 ? GRID - 1 : at;
@@ -99,12 +99,12 @@ static void draw_plane(const image_maker *m, const float *grid, float by_y, floa
     for (uint32_t y = 0; y < o->height; y++) {
         float line[GRID], part;
         uint32_t cell;
-        locate(y, step_y, by_y, &cell, &part);
+        gen_locate(y, step_y, by_y, &cell, &part);
         for (uint32_t i = 0; i < GRID; i++)
             line[i] = grid[cell * GRID + i] * (1.0f - part) + grid[(cell + 1) * GRID + i] * part;
         const int8_t *noise = m->noise + mst_rng_below(rng, NOISE);
         for (uint32_t x = 0; x < o->width; x++) {
-            locate(x, step_x, by_x, &cell, &part);
+            gen_locate(x, step_x, by_x, &cell, &part);
             float v = line[cell] + (line[cell + 1] - line[cell]) * part + (float)noise[x];
             out[(size_t)y * o->width + x] = (uint8_t)(v < 0.0f ? 0.0f : v > 255.0f ? 255.0f : v);
         }
@@ -112,7 +112,7 @@ static void draw_plane(const image_maker *m, const float *grid, float by_y, floa
 }
 
 /* Draws image number `row`; returns its class. */
-static uint32_t draw(const image_maker *m, uint64_t row, uint8_t *planes)
+static uint32_t gen_draw(const image_maker *m, uint64_t row, uint8_t *planes)
 {
     const mst_gen_images_options *o = &m->o;
     uint32_t label = label_of(o, row);
@@ -150,7 +150,7 @@ static mst_status images_make(const void *self, uint64_t first_row, uint32_t n, 
     (void)builder;
     TRY(mst_chunk_images_new(n, o->channels * o->height * o->width, false, out));
     for (uint32_t i = 0; i < n; i++)
-        mst_chunk_image_label(*out, i, (float)draw(m, first_row + i, mst_chunk_image(*out, i)));
+        mst_chunk_image_label(*out, i, (float)gen_draw(m, first_row + i, mst_chunk_image(*out, i)));
     return MST_OK;
 }
 
@@ -170,7 +170,7 @@ mst_status mst_gen_images_save(const mst_gen_images_options *o, const char *path
 {
     mst_out *out = NULL;
     mst_status st;
-    TRY(check_options(o));
+    TRY(gen_check_options(o));
     TRY_OUT(st, mst_out_open(path, &out));
     TRY_OUT(st, mst_out_printf(out,
                                MAGIC "classes %u\nsize %ux%ux%u\nrows %" PRIu64 "\nfirst-row %" PRIu64
@@ -188,7 +188,7 @@ static int gen_sniff(const uint8_t *head, size_t n, uint64_t file_size)
     return n >= sizeof MAGIC - 1 && memcmp(head, MAGIC, sizeof MAGIC - 1) == 0 ? MST_SNIFF_BINARY : 0;
 }
 
-static bool parse_number(const char *text, uint64_t *out)
+static bool gen_parse_number(const char *text, uint64_t *out)
 {
     int64_t value;
     if (!mst_parse_int(text, &value) || value < 0)
@@ -198,7 +198,7 @@ static bool parse_number(const char *text, uint64_t *out)
 }
 
 /* One line "NAME VALUE"; false when it is no such line. */
-static bool parse_line(char *line, mst_gen_images_options *o, unsigned *seen)
+static bool gen_parse_line(char *line, mst_gen_images_options *o, unsigned *seen)
 {
     static const char *const names[] = {"classes", "size", "rows", "first-row", "seed"};
     char *value = strchr(line, ' ');
@@ -214,7 +214,7 @@ static bool parse_line(char *line, mst_gen_images_options *o, unsigned *seen)
     *seen |= 1u << i;
     if (i == 1)
         return mst_parse_sides("size", value, &o->channels, &o->height, &o->width) == MST_OK;
-    if (!parse_number(value, &number))
+    if (!gen_parse_number(value, &number))
         return false;
     switch (i) {
     case 0:
@@ -249,7 +249,7 @@ static mst_status read_file(const char *path, mst_gen_images_options *o)
         end = line + strcspn(line, "\n");
         end += *end == '\n' ? (*end = '\0', 1) : 0;
         number++;
-        if (!parse_line(line, o, &seen)) {
+        if (!gen_parse_line(line, o, &seen)) {
             st = mst_fail(MST_EINPUT,
                           "%s:%u: not one of \"classes N\", \"size CxHxW\", \"rows N\", \"first-row N\" and "
                           "\"seed N\", once each and with possible values",
@@ -261,7 +261,7 @@ static mst_status read_file(const char *path, mst_gen_images_options *o)
         st = mst_fail(MST_EINPUT, "%s: a file of generated images must say classes, size and rows", path);
         goto out;
     }
-    if (check_options(o) != MST_OK)
+    if (gen_check_options(o) != MST_OK)
         st = mst_fail(MST_EINPUT, "%s: images of %u x %u x %u in %u classes cannot be generated", path,
                       o->channels, o->height, o->width, o->classes);
     else if (o->rows / rows_per_chunk(o) >= UINT32_MAX || o->rows >= BLOCK_FIRST)
@@ -308,7 +308,7 @@ static const mst_dataset_ops gen_ops = {.load = gen_load, .destroy = gen_destroy
 
 /* How many of the rows are of class 0: one in every whole run of classes, and those of the runs cut at the
  * ends. */
-static uint64_t zeros(const mst_gen_images_options *o)
+static uint64_t gen_zeros(const mst_gen_images_options *o)
 {
     uint64_t row = o->first_row, end = row + o->rows, n = 0;
     while (row < end && row % o->classes != 0)
@@ -321,7 +321,7 @@ static uint64_t zeros(const mst_gen_images_options *o)
 }
 
 /* Adds a file's rows to the dataset. */
-static mst_status join(gen_dataset *d, const char *path, const mst_gen_images_options *o, bool last)
+static mst_status gen_join(gen_dataset *d, const char *path, const mst_gen_images_options *o, bool last)
 {
     mst_data_info *info = &d->base.info;
     uint32_t rows = rows_per_chunk(o);
@@ -343,7 +343,7 @@ static mst_status join(gen_dataset *d, const char *path, const mst_gen_images_op
     d->base.n_chunks += (uint32_t)n_chunks;
     d->base.chunk_rows = rows;
     info->n_rows += o->rows;
-    info->n_positive += o->rows - zeros(o);
+    info->n_positive += o->rows - gen_zeros(o);
     info->channels = o->channels;
     info->height = o->height;
     info->width = o->width;
@@ -371,7 +371,7 @@ mst_status mst_gen_images_open(const mst_text_list *paths, mst_dataset **out)
     for (size_t i = 0; i < paths->n; i++) {
         mst_gen_images_options o;
         TRY_OUT(st, read_file(paths->items[i], &o));
-        TRY_OUT(st, join(d, paths->items[i], &o, i + 1 == paths->n));
+        TRY_OUT(st, gen_join(d, paths->items[i], &o, i + 1 == paths->n));
     }
     mst_data_info *info = &d->base.info;
     info->n_entries = info->n_rows * info->n_dense;

@@ -173,7 +173,7 @@ static const char *binary_kind(const uint8_t *head, size_t n, const char **advic
 }
 
 /* Fields of a line between delimiters that are not quoted. */
-static unsigned count_fields(const uint8_t *line, const uint8_t *end, uint8_t delimiter)
+static unsigned guess_count_fields(const uint8_t *line, const uint8_t *end, uint8_t delimiter)
 {
     unsigned fields = 1;
     bool quoted = false;
@@ -192,7 +192,7 @@ static unsigned table_columns(const uint8_t *head, size_t n, uint8_t delimiter)
     for (int rows = 0;
          rows < MST_SNIFF_LINES && mst_sniff_line(&p, end, n < MST_SNIFF_BYTES, rows == 0, &line, &line_end);
          rows++) {
-        unsigned fields = count_fields(line, line_end, delimiter);
+        unsigned fields = guess_count_fields(line, line_end, delimiter);
         if (fields < 2 || (columns != 0 && fields != columns))
             return 0;
         columns = fields;

@@ -58,7 +58,7 @@ static int idx_sniff(const uint8_t *head, size_t n, uint64_t file_size)
                                                                                         : 0;
 }
 
-static uint32_t big32(const uint8_t *at)
+static uint32_t idx_big32(const uint8_t *at)
 {
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
 }
@@ -86,9 +86,9 @@ static mst_status file_open(const char *path, idx_file *f)
     TRY(mst_in_read(f->in, head, 4 * f->n_dimensions, &got));
     if (got < 4 * f->n_dimensions)
         return mst_fail(MST_EINPUT, "%s: the IDX file ends within its header", path);
-    f->n_items = big32(head);
+    f->n_items = idx_big32(head);
     for (unsigned d = 1; d < f->n_dimensions; d++) {
-        f->item *= big32(head + 4 * d);
+        f->item *= idx_big32(head + 4 * d);
         if (f->item > MAX_ITEM)
             return mst_fail(MST_EINPUT, "%s: its header speaks of items of more than %" PRIu64 " numbers",
                             path, MAX_ITEM);
@@ -97,9 +97,9 @@ static mst_status file_open(const char *path, idx_file *f)
         return mst_fail(MST_EINPUT, "%s: its header speaks of items of no numbers", path);
     if (f->n_dimensions == 3 || f->n_dimensions == 4) {
         const uint8_t *last = head + 4 * (f->n_dimensions - 2);
-        f->sides[0] = f->n_dimensions == 4 ? big32(head + 4) : 1;
-        f->sides[1] = big32(last);
-        f->sides[2] = big32(last + 4);
+        f->sides[0] = f->n_dimensions == 4 ? idx_big32(head + 4) : 1;
+        f->sides[1] = idx_big32(last);
+        f->sides[2] = idx_big32(last + 4);
     }
     uint64_t expected = mst_in_offset(f->in) + f->n_items * f->item * f->width;
     uint64_t size = mst_in_file_size(f->in);
@@ -112,7 +112,7 @@ static mst_status file_open(const char *path, idx_file *f)
     return MST_OK;
 }
 
-static mst_status read_exactly(idx_file *f, void *to, size_t n)
+static mst_status idx_read_exactly(idx_file *f, void *to, size_t n)
 {
     size_t got;
     TRY(mst_in_read(f->in, to, n, &got));
@@ -151,12 +151,12 @@ static float number_at(const uint8_t *at, unsigned type)
     case TYPE_I16:
         return (float)(int16_t)(at[0] << 8 | at[1]);
     case TYPE_I32:
-        return (float)(int32_t)big32(at);
+        return (float)(int32_t)idx_big32(at);
     case TYPE_F32:
-        single.bits = big32(at);
+        single.bits = idx_big32(at);
         return single.value;
     default:
-        twice.bits = (uint64_t)big32(at) << 32 | big32(at + 4);
+        twice.bits = (uint64_t)idx_big32(at) << 32 | idx_big32(at + 4);
         return (float)twice.value;
     }
 }
@@ -168,7 +168,7 @@ static mst_status read_numbers(idx_file *f, float *to, size_t stride, size_t n)
     size_t per_buffer = sizeof buffer / f->width;
     for (size_t done = 0; done < n;) {
         size_t piece = n - done < per_buffer ? n - done : per_buffer;
-        TRY(read_exactly(f, buffer, piece * f->width));
+        TRY(idx_read_exactly(f, buffer, piece * f->width));
         for (size_t i = 0; i < piece; i++) {
             float value = number_at(buffer + i * f->width, f->type);
             if (!isfinite(value))
@@ -183,7 +183,7 @@ static mst_status read_numbers(idx_file *f, float *to, size_t stride, size_t n)
 
 /* ---- names ---- */
 
-static const char *base_name(const char *path)
+static const char *idx_base_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash != NULL ? slash + 1 : path;
@@ -191,9 +191,9 @@ static const char *base_name(const char *path)
 
 /* The path with `from` in its file name replaced, or NULL when that is not in it. Sets *st on lack of memory.
  */
-static char *renamed(const char *path, const char *from, const char *to, mst_status *st)
+static char *idx_renamed(const char *path, const char *from, const char *to, mst_status *st)
 {
-    const char *name = base_name(path), *at = strstr(name, from);
+    const char *name = idx_base_name(path), *at = strstr(name, from);
     if (at == NULL)
         return NULL;
     char *out = mst_sprintf("%.*s%s%s", (int)(at - path), path, to, at + strlen(from));
@@ -212,7 +212,7 @@ static mst_status usual_labels(const char *images, char **out)
     mst_status st = MST_OK;
     char *named = NULL;
     for (size_t i = 0; i < 4 && named == NULL && st == MST_OK; i++)
-        named = renamed(images, images_parts[i], labels_parts[i], &st);
+        named = idx_renamed(images, images_parts[i], labels_parts[i], &st);
     TRY(st);
     if (named == NULL)
         return mst_fail(MST_EINPUT,
@@ -249,7 +249,7 @@ typedef enum idx_set { IDX_SET_OTHER, IDX_SET_TRAIN, IDX_SET_TEST } idx_set;
 
 static idx_set idx_set_of(const char *path)
 {
-    const char *name = base_name(path);
+    const char *name = idx_base_name(path);
     if (strncmp(name, "train", 5) == 0)
         return IDX_SET_TRAIN;
     return strncmp(name, "t10k", 4) == 0 || strncmp(name, "test", 4) == 0 ? IDX_SET_TEST : IDX_SET_OTHER;
@@ -259,7 +259,7 @@ static idx_set idx_set_of(const char *path)
 static bool lies_in(const char *path, const char *folder)
 {
     size_t n = strlen(folder);
-    return strncmp(path, folder, n) == 0 && base_name(path) <= path + n + 1 && base_name(path) > path;
+    return strncmp(path, folder, n) == 0 && idx_base_name(path) <= path + n + 1 && idx_base_name(path) > path;
 }
 
 /* Where a folder among the patterns has files train... and files t10k... or test..., keeps those of one set
@@ -300,7 +300,7 @@ typedef struct idx_source {
 } idx_source;
 
 /* One label for each of n_items records, `stride` words apart. */
-static mst_status read_labels(const idx_source *s, uint32_t n_items, uint32_t *records, size_t stride)
+static mst_status idx_read_labels(const idx_source *s, uint32_t n_items, uint32_t *records, size_t stride)
 {
     mst_status st;
     idx_file labels = {0};
@@ -333,11 +333,11 @@ static mst_status read_source(const idx_source *s, mst_dataset *dataset)
     size_t stride = (size_t)(mst_resident_record(dataset, 1) - mst_resident_record(dataset, 0));
     uint32_t *records = mst_resident_record(dataset, s->first_row);
     TRY_OUT(st, file_open(s->path, &images));
-    TRY_OUT(st, read_labels(s, images.n_items, records, stride));
+    TRY_OUT(st, idx_read_labels(s, images.n_items, records, stride));
     for (uint32_t i = 0; i < images.n_items; i++) {
         uint32_t *item = records + i * stride + 1;
         if (images.type == TYPE_U8)
-            TRY_OUT(st, read_exactly(&images, item, images.item));
+            TRY_OUT(st, idx_read_exactly(&images, item, images.item));
         else
             TRY_OUT(st, read_numbers(&images, (float *)item, 1, images.item));
     }

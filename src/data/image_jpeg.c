@@ -27,14 +27,14 @@ typedef struct jpeg_reader {
     uint8_t *line;   /* of a CMYK image */
 } jpeg_reader;
 
-static void on_error(j_common_ptr info)
+static void jpeg_image_on_error(j_common_ptr info)
 {
     jpeg_reader *r = info->client_data;
     r->errors.format_message(info, r->message);
     longjmp(r->back, 1);
 }
 
-static void on_message(j_common_ptr info, int level)
+static void jpeg_image_on_message(j_common_ptr info, int level)
 {
     jpeg_reader *r = info->client_data;
     if (level < 0 && r->warning[0] == '\0')
@@ -46,7 +46,7 @@ static void on_output(j_common_ptr info)
     (void)info; /* nothing is printed */
 }
 
-static void on_progress(j_common_ptr info)
+static void jpeg_image_on_progress(j_common_ptr info)
 {
     jpeg_reader *r = info->client_data;
     if (r->info.input_scan_number > SCANS_MAX) {
@@ -83,8 +83,8 @@ static void from_cmyk(const uint8_t *line, uint32_t width, uint32_t channels, ui
 }
 
 /* Sets the output up and decodes; jumps to r->back when libjpeg cannot go on. */
-static mst_status read_pixels(jpeg_reader *r, const char *path, uint32_t channels, uint32_t enough,
-                              mst_image *out)
+static mst_status jpeg_image_read_pixels(jpeg_reader *r, const char *path, uint32_t channels, uint32_t enough,
+                                         mst_image *out)
 {
     struct jpeg_decompress_struct *info = &r->info;
     TRY(mst_image_check_sides(path, info->image_height, info->image_width));
@@ -114,8 +114,8 @@ static mst_status read_pixels(jpeg_reader *r, const char *path, uint32_t channel
     return MST_OK;
 }
 
-static mst_status decode(jpeg_reader *r, const char *path, const uint8_t *data, size_t size,
-                         uint32_t channels, uint32_t enough, mst_image *out)
+static mst_status jpeg_image_decode(jpeg_reader *r, const char *path, const uint8_t *data, size_t size,
+                                    uint32_t channels, uint32_t enough, mst_image *out)
 {
     if (setjmp(r->back) != 0)
         return r->errors.msg_code == JERR_OUT_OF_MEMORY
@@ -126,7 +126,7 @@ static mst_status decode(jpeg_reader *r, const char *path, const uint8_t *data, 
     r->info.progress = &r->progress;
     jpeg_mem_src(&r->info, data, (unsigned long)size);
     jpeg_read_header(&r->info, TRUE);
-    return read_pixels(r, path, channels, enough, out);
+    return jpeg_image_read_pixels(r, path, channels, enough, out);
 }
 
 mst_status mst_image_jpeg(const char *path, const uint8_t *data, size_t size, uint32_t channels,
@@ -138,11 +138,11 @@ mst_status mst_image_jpeg(const char *path, const uint8_t *data, size_t size, ui
         return mst_fail_memory();
     r->info.err = jpeg_std_error(&r->errors);
     r->info.client_data = r;
-    r->errors.error_exit = on_error;
-    r->errors.emit_message = on_message;
+    r->errors.error_exit = jpeg_image_on_error;
+    r->errors.emit_message = jpeg_image_on_message;
     r->errors.output_message = on_output;
-    r->progress.progress_monitor = on_progress;
-    mst_status st = decode(r, path, data, size, channels, enough, &image);
+    r->progress.progress_monitor = jpeg_image_on_progress;
+    mst_status st = jpeg_image_decode(r, path, data, size, channels, enough, &image);
     jpeg_destroy_decompress(&r->info);
     if (st == MST_OK) {
         image.pixels = r->pixels;

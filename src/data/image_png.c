@@ -23,7 +23,7 @@ typedef struct png_reader {
     bool no_memory;
 } png_reader;
 
-static void on_error(png_structp png, png_const_charp message)
+static void png_image_on_error(png_structp png, png_const_charp message)
 {
     png_reader *r = png_get_error_ptr(png);
     snprintf(r->message, sizeof r->message, "%s", message);
@@ -73,7 +73,7 @@ static void set_transformations(png_structp png, png_infop info, uint32_t channe
         png_set_rgb_to_gray_fixed(png, 1, -1, -1);
 }
 
-static mst_status read_pixels(png_reader *r, const char *path, uint32_t channels, mst_image *out)
+static mst_status png_image_read_pixels(png_reader *r, const char *path, uint32_t channels, mst_image *out)
 {
     png_structp png = r->png;
     png_read_info(png, r->info);
@@ -97,9 +97,10 @@ static mst_status read_pixels(png_reader *r, const char *path, uint32_t channels
     return MST_OK;
 }
 
-static mst_status decode(png_reader *r, const char *path, uint32_t channels, mst_image *out)
+static mst_status png_image_decode(png_reader *r, const char *path, uint32_t channels, mst_image *out)
 {
-    r->png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, r, on_error, on_warning, r, on_malloc, on_free);
+    r->png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, r, png_image_on_error, on_warning, r, on_malloc,
+                                      on_free);
     if (r->png == NULL)
         return mst_fail_memory();
     if (setjmp(png_jmpbuf(r->png)) != 0)
@@ -113,7 +114,7 @@ static mst_status decode(png_reader *r, const char *path, uint32_t channels, mst
     png_set_chunk_malloc_max(r->png, CHUNK_MAX);
     png_set_chunk_cache_max(r->png, 64);
     png_set_read_fn(r->png, r, on_read);
-    return read_pixels(r, path, channels, out);
+    return png_image_read_pixels(r, path, channels, out);
 }
 
 mst_status mst_image_png(const char *path, const uint8_t *data, size_t size, uint32_t channels,
@@ -125,7 +126,7 @@ mst_status mst_image_png(const char *path, const uint8_t *data, size_t size, uin
         return mst_fail_memory();
     r->data = data;
     r->size = size;
-    mst_status st = decode(r, path, channels, &image);
+    mst_status st = png_image_decode(r, path, channels, &image);
     if (r->png != NULL)
         png_destroy_read_struct(&r->png, r->info != NULL ? &r->info : NULL, NULL);
     if (st == MST_OK) {

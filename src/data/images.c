@@ -171,7 +171,7 @@ static mst_status add_file(images_dataset *d, char *path, uint32_t label)
 }
 
 /* The images in a folder. */
-static mst_status add_folder(images_dataset *d, const char *path, uint32_t label)
+static mst_status images_add_folder(images_dataset *d, const char *path, uint32_t label)
 {
     mst_text_list found = {0};
     mst_status st = list_folder(path, false, &found);
@@ -191,7 +191,7 @@ static mst_status add_class(images_dataset *d, const char *folder, const char *n
     if (path == NULL)
         return mst_fail_memory();
     if (mst_path_is_folder(path))
-        st = add_folder(d, path, label);
+        st = images_add_folder(d, path, label);
     mst_free(path);
     return st;
 }
@@ -205,7 +205,7 @@ static mst_status list_unlabelled(images_dataset *d, const mst_text_list *patter
         char *path = patterns->items[i];
         mst_text_list one = {.items = &path, .n = 1};
         if (mst_path_is_folder(path)) {
-            TRY_OUT(st, add_folder(d, path, 0));
+            TRY_OUT(st, images_add_folder(d, path, 0));
             TRY_OUT(st, list_folder(path, true, &folders));
             for (size_t j = 0; j < folders.n; j++)
                 TRY_OUT(st, add_class(d, path, folders.items[j], 0));

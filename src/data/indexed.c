@@ -87,7 +87,8 @@ static void index_path(const char *path, char out[PATH_MAX + 16])
 
 /* ---- making ---- */
 
-static mst_status collect(const mst_map *map, index_entry **entries, size_t *n_entries, uint64_t *n_rows)
+static mst_status indexed_collect(const mst_map *map, index_entry **entries, size_t *n_entries,
+                                  uint64_t *n_rows)
 {
     const uint8_t *p = map->data + mst_text_mark(map->data, map->size), *end = map->data + map->size;
     size_t capacity = 0;
@@ -163,7 +164,7 @@ mst_status mst_index_build(const char *path, const mst_format *format, uint64_t 
                       format->kind.name);
         goto out;
     }
-    TRY_OUT(st, collect(&map, &entries, &n_entries, &head.n_rows));
+    TRY_OUT(st, indexed_collect(&map, &entries, &n_entries, &head.n_rows));
     memcpy(head.magic, index_magic, sizeof head.magic);
     snprintf(head.format, sizeof head.format, "%s", format->kind.name);
     head.n_entries = n_entries;
@@ -193,8 +194,8 @@ bool mst_indexed_available(const mst_text_list *paths)
 }
 
 /* Takes the entries out of an index file's bytes after every check. */
-static mst_status read_index(const mst_map *map, const char *name, const char *path, const mst_format *format,
-                             indexed_file *file)
+static mst_status indexed_read_index(const mst_map *map, const char *name, const char *path,
+                                     const mst_format *format, indexed_file *file)
 {
     index_head head;
     uint64_t size = 0;
@@ -233,7 +234,7 @@ static mst_status read_index(const mst_map *map, const char *name, const char *p
     return MST_OK;
 }
 
-static mst_status open_file(const char *path, const mst_format *format, indexed_file *file)
+static mst_status indexed_open_file(const char *path, const mst_format *format, indexed_file *file)
 {
     char beside[PATH_MAX + 16];
     mst_map map = {0};
@@ -241,7 +242,7 @@ static mst_status open_file(const char *path, const mst_format *format, indexed_
     file->path = path;
     TRY(mst_map_open(path, &file->map));
     TRY(mst_map_open(beside, &map));
-    mst_status st = read_index(&map, beside, path, format, file);
+    mst_status st = indexed_read_index(&map, beside, path, format, file);
     mst_map_close(&map);
     if (st == MST_OK && file->n_entries > 0 && file->entries[file->n_entries - 1].offset >= file->map.size)
         st = mst_fail(MST_EINPUT, "%s changed while it was opened", path);
@@ -432,7 +433,7 @@ mst_status mst_indexed_open(const mst_text_list *paths, const mst_format *format
     for (size_t i = 0; i < paths->n; i++) {
         x->n_files = i + 1;
         x->files[i].first_row = x->base.info.n_rows;
-        TRY_OUT(st, open_file(x->paths.items[i], format, &x->files[i]));
+        TRY_OUT(st, indexed_open_file(x->paths.items[i], format, &x->files[i]));
         x->base.info.n_rows += x->files[i].n_rows;
     }
     uint64_t n_chunks = (x->base.info.n_rows + MST_INDEX_ROWS - 1) / MST_INDEX_ROWS;

@@ -85,8 +85,8 @@ static bool finite_token(const uint8_t **p, const uint8_t *end, float *out)
 }
 
 /* One feature, or a qid, at *p, by the careful path; steps *p to the token's end. */
-static mst_status careful(const mst_parse_context *context, const mst_block *block, const uint8_t **p,
-                          const uint8_t *end, uint64_t limit, mst_chunk_builder *out)
+static mst_status libsvm_careful(const mst_parse_context *context, const mst_block *block, const uint8_t **p,
+                                 const uint8_t *end, uint64_t limit, mst_chunk_builder *out)
 {
     const uint8_t *at = *p;
     uint64_t index;
@@ -304,7 +304,7 @@ ALWAYS_INLINE mst_status parse_rows(const mst_parse_context *context, const mst_
                 p = mst_line_end(p, end);
             if (p == end || *p == '\n')
                 break;
-            TRY(careful(context, block, &p, end, limit, out));
+            TRY(libsvm_careful(context, block, &p, end, limit, out));
         }
         p += p < end;
         TRY(mst_chunk_builder_end_row(out, label, 1.0f));

@@ -17,7 +17,7 @@ const json_t *mst_origin_in(const json_t *object)
 }
 
 /* An entry as text; "" when memory is short. */
-static void entry_text(const json_t *value, char *out, size_t size)
+static void origin_entry_text(const json_t *value, char *out, size_t size)
 {
     char *text = json_is_string(value) ? strdup(json_string_value(value))
                                        : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
@@ -37,13 +37,13 @@ static mst_status refuse_rows(const char *name, const char *has, const char *mod
 }
 
 /* Two texts around an entry of each origin. */
-static mst_status refuse(const char *name, const json_t *mine, const char *model, const json_t *theirs,
-                         const char *before, const char *after)
+static mst_status origin_refuse(const char *name, const json_t *mine, const char *model, const json_t *theirs,
+                                const char *before, const char *after)
 {
     char entry[120], has[240], had[240];
-    entry_text(mine, entry, sizeof entry);
+    origin_entry_text(mine, entry, sizeof entry);
     snprintf(has, sizeof has, "%s%s%s", before, entry, after);
-    entry_text(theirs, entry, sizeof entry);
+    origin_entry_text(theirs, entry, sizeof entry);
     snprintf(had, sizeof had, "%s%s%s", before, entry, after);
     return refuse_rows(name, has, model, had,
                        strstr(before, "--labels-from") != NULL ? "labels" : "feature numbers");
@@ -77,10 +77,10 @@ static mst_status refuse_columns(const char *name, const json_t *mine, const cha
         const json_t *one = json_array_get(mine, i), *other = json_array_get(theirs, i);
         snprintf(before, sizeof before, "whose column %zu is \"", i + 1);
         if (!json_equal(one, other))
-            return refuse(name, one, model, other, before, "\"");
+            return origin_refuse(name, one, model, other, before, "\"");
     }
     json_t *one = json_integer((json_int_t)n), *other = json_integer((json_int_t)m);
-    mst_status st = refuse(name, one, model, other, "of ", " columns");
+    mst_status st = origin_refuse(name, one, model, other, "of ", " columns");
     json_decref(one);
     json_decref(other);
     return st;
@@ -105,7 +105,7 @@ mst_status mst_origin_check(const json_t *origin, const char *model, const json_
         theirs = json_object_get(origin, entries[i].entry);
         mine = json_object_get(rows, entries[i].entry);
         if (theirs != NULL && mine != NULL && !json_equal(theirs, mine))
-            return refuse(name, mine, model, theirs, entries[i].before, entries[i].after);
+            return origin_refuse(name, mine, model, theirs, entries[i].before, entries[i].after);
     }
     theirs = json_object_get(origin, "columns");
     mine = json_object_get(rows, "columns");

@@ -39,7 +39,7 @@ static void store_release(resident_store *store)
     mst_free(store);
 }
 
-static void chunk_destroy(mst_chunk *self)
+static void resident_chunk_destroy(mst_chunk *self)
 {
     resident_store *store = ((resident_chunk *)self)->store;
     if (atomic_fetch_sub_explicit(&store->n_chunks, 1, memory_order_acq_rel) == 1)
@@ -130,7 +130,7 @@ static void make_chunk(resident_dataset *d, uint32_t c, uint64_t first, uint32_t
     chunk->max_key = d->n_dense - 1;
     chunk->n_entries = (uint64_t)n * d->n_dense;
     chunk->bytes_read = chunk->n_entries * (d->bytes ? 1 : 4);
-    chunk->destroy = chunk_destroy;
+    chunk->destroy = resident_chunk_destroy;
     atomic_init(&chunk->references, 1);
     const float *labels = (const float *)chunk->words;
     chunk->min_label = chunk->max_label = labels[0];

@@ -149,7 +149,7 @@ static mst_status block_take(stream *s, mst_raw_block **out)
 
 /* ---- reading ---- */
 
-static void close_file(stream *s)
+static void stream_close_file(stream *s)
 {
     mst_in_close(s->in);
     s->in = NULL;
@@ -188,7 +188,7 @@ static mst_status skip_mark(stream *s)
     return MST_OK;
 }
 
-static mst_status open_file(stream *s)
+static mst_status stream_open_file(stream *s)
 {
     const char *path = s->paths.items[s->file];
     s->in_done = s->in_live = false;
@@ -211,7 +211,7 @@ static mst_status open_file(stream *s)
 }
 
 /* How much of the n bytes of raw is whole records. */
-static mst_status find_cut(stream *s, mst_raw_block *raw, size_t n, size_t *whole)
+static mst_status stream_find_cut(stream *s, mst_raw_block *raw, size_t n, size_t *whole)
 {
     const mst_format *format = s->base.format;
     raw->block = (mst_block){
@@ -252,7 +252,7 @@ static mst_status read_live(stream *s, uint8_t *bytes, size_t room, bool has_rec
 /* Fills raw from the open file; raw->block.size is 0 when the file has no more. `room` bytes are looked at,
  * block_bytes or twice what is left over; for a long record it grows to one byte more than a record may have:
  * when even that is full without a whole record, the record is too long. */
-static mst_status fill(stream *s, mst_raw_block *raw)
+static mst_status stream_fill(stream *s, mst_raw_block *raw)
 {
     const size_t most = (size_t)MST_STREAM_MAX_RECORD + 1;
     size_t n = s->n_carry, whole = 0, got, room = 2 * n < most ? 2 * n : most;
@@ -263,7 +263,7 @@ static mst_status fill(stream *s, mst_raw_block *raw)
         memcpy(raw->bytes, s->carry, n);
     s->n_carry = 0;
     if (s->in_live && n > 0)
-        TRY(find_cut(s, raw, n, &whole));
+        TRY(stream_find_cut(s, raw, n, &whole));
     for (;;) {
         if (s->in_live && !s->in_done) {
             TRY(read_live(s, raw->bytes, room, whole > 0, &n));
@@ -274,7 +274,7 @@ static mst_status fill(stream *s, mst_raw_block *raw)
             s->in_done = got < want;
         }
         if (n > 0)
-            TRY(find_cut(s, raw, n, &whole));
+            TRY(stream_find_cut(s, raw, n, &whole));
         if (whole > 0 || n == 0)
             break;
         if (s->in_live && n < room)
@@ -288,20 +288,20 @@ static mst_status fill(stream *s, mst_raw_block *raw)
     return whole > 0 ? keep(s, raw->bytes + whole, n - whole) : MST_OK;
 }
 
-static mst_status next_block(stream *s, mst_raw_block **out)
+static mst_status stream_next_block(stream *s, mst_raw_block **out)
 {
     mst_status st;
     mst_raw_block *raw = NULL;
     *out = NULL;
     while (s->file < s->paths.n) {
         if (s->in == NULL)
-            TRY_OUT(st, open_file(s));
+            TRY_OUT(st, stream_open_file(s));
         if (raw == NULL)
             TRY_OUT(st, block_take(s, &raw));
         raw->block.size = 0;
-        TRY_OUT(st, fill(s, raw));
+        TRY_OUT(st, stream_fill(s, raw));
         if (raw->block.size == 0) {
-            close_file(s);
+            stream_close_file(s);
             s->file++;
             continue;
         }
@@ -328,7 +328,7 @@ static mst_status stream_read(mst_dataset *self, mst_raw_block **out)
         s->first = NULL;
         return MST_OK;
     }
-    return next_block(s, out);
+    return stream_next_block(s, out);
 }
 
 static mst_status stream_rewind(mst_dataset *self)
@@ -338,10 +338,10 @@ static mst_status stream_rewind(mst_dataset *self)
         return MST_OK;
     if (s->once_used)
         return mst_fail(MST_EINPUT, "%s can be read only once; give a file instead", s->once);
-    close_file(s);
+    stream_close_file(s);
     s->file = 0;
     s->sequence = 0;
-    TRY(next_block(s, &s->first));
+    TRY(stream_next_block(s, &s->first));
     s->at_start = true;
     return MST_OK;
 }
@@ -396,7 +396,7 @@ static void stream_destroy(mst_dataset *self)
     stream *s = (stream *)self;
     if (s->prepared && s->base.format->unprepare != NULL)
         s->base.format->unprepare(s->context.prepared);
-    close_file(s);
+    stream_close_file(s);
     mst_in_close(s->opened);
     block_free(s->first);
     while (s->free_blocks != NULL) {
@@ -505,7 +505,7 @@ mst_status mst_stream_open(const mst_text_list *paths, const mst_format *format,
     TRY_OUT(st, take_paths(s, paths));
     s->base.live = options->live && s->once != NULL;
     s->settle_ms = options->settle_ms;
-    TRY_OUT(st, next_block(s, &s->first));
+    TRY_OUT(st, stream_next_block(s, &s->first));
     s->settle_ms = 0;
     s->at_start = true;
     if (format->prepare != NULL)

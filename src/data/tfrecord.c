@@ -42,14 +42,14 @@ enum { REMEMBERED = 128 }; /* positions of the last record that are remembered *
 
 /* ---- frames ---- */
 
-static inline uint32_t load32(const uint8_t *at)
+static inline uint32_t tf_load32(const uint8_t *at)
 {
     uint32_t v;
     memcpy(&v, at, 4);
     return v;
 }
 
-static inline uint64_t load64(const uint8_t *at)
+static inline uint64_t tf_load64(const uint8_t *at)
 {
     uint64_t v;
     memcpy(&v, at, 8);
@@ -58,16 +58,16 @@ static inline uint64_t load64(const uint8_t *at)
 
 static inline bool head_is_good(const uint8_t *at)
 {
-    return load64(at) <= MST_TFRECORD_LIMIT && mst_crc_mask(mst_crc32c(0, at, 8)) == load32(at + 8);
+    return tf_load64(at) <= MST_TFRECORD_LIMIT && mst_crc_mask(mst_crc32c(0, at, 8)) == tf_load32(at + 8);
 }
 
 static mst_status bad_head(const mst_block *block, const uint8_t *at)
 {
-    if (mst_crc_mask(mst_crc32c(0, at, 8)) != load32(at + 8))
+    if (mst_crc_mask(mst_crc32c(0, at, 8)) != tf_load32(at + 8))
         return mst_block_fail(&mst_format_tfrecord, block, at,
                               "not a TFRecord record: the checksum of its length is wrong");
     return mst_block_fail(&mst_format_tfrecord, block, at, "a record of %" PRIu64 " bytes; the limit is %u",
-                          load64(at), MST_TFRECORD_LIMIT);
+                          tf_load64(at), MST_TFRECORD_LIMIT);
 }
 
 static int tfrecord_sniff(const uint8_t *head, size_t n, uint64_t file_size)
@@ -82,7 +82,7 @@ static mst_status tfrecord_cut(const mst_block *block, size_t *whole)
     while (block->size - at >= MST_TFRECORD_HEAD) {
         if (!head_is_good(block->data + at))
             return bad_head(block, block->data + at);
-        size_t n = MST_TFRECORD_HEAD + (size_t)load64(block->data + at) + MST_TFRECORD_TAIL;
+        size_t n = MST_TFRECORD_HEAD + (size_t)tf_load64(block->data + at) + MST_TFRECORD_TAIL;
         if (n > block->size - at)
             break;
         at += n;
@@ -99,11 +99,11 @@ mst_status mst_tfrecord_next(const mst_block *block, const uint8_t **at, const u
         return mst_block_fail(&mst_format_tfrecord, block, start, "the file ends in the middle of a record");
     if (!head_is_good(start))
         return bad_head(block, start);
-    size_t size = (size_t)load64(start);
+    size_t size = (size_t)tf_load64(start);
     if (left < MST_TFRECORD_HEAD + size + MST_TFRECORD_TAIL)
         return mst_block_fail(&mst_format_tfrecord, block, start, "the file ends in the middle of a record");
     const uint8_t *body = start + MST_TFRECORD_HEAD;
-    if (mst_crc_mask(mst_crc32c(0, body, size)) != load32(body + size))
+    if (mst_crc_mask(mst_crc32c(0, body, size)) != tf_load32(body + size))
         return mst_block_fail(&mst_format_tfrecord, block, start, "the record's checksum is wrong");
     *data = body;
     *n = size;
@@ -159,13 +159,13 @@ static bool copy_floats(float *to, const uint8_t *from, size_t n)
     uint32_t bad = 0;
     memcpy(to, from, 4 * n);
     for (size_t i = 0; i < n; i++)
-        bad |= !finite_bits(load32(from + 4 * i));
+        bad |= !finite_bits(tf_load32(from + 4 * i));
     return !bad;
 }
 
 /* The single number of a label or weight. */
-static mst_status read_number(const tf_parser *p, const mst_tf_name *name, const mst_example_feature *feature,
-                              float *out)
+static mst_status tf_read_number(const tf_parser *p, const mst_tf_name *name,
+                                 const mst_example_feature *feature, float *out)
 {
     mst_example_list list;
     const uint8_t *run;
@@ -198,8 +198,8 @@ static mst_status read_number(const tf_parser *p, const mst_tf_name *name, const
 }
 
 /* Appends the int64 list to the row's keys. */
-static mst_status read_index(tf_parser *p, const mst_tf_name *name, const mst_example_feature *feature,
-                             size_t *count)
+static mst_status tf_read_index(tf_parser *p, const mst_tf_name *name, const mst_example_feature *feature,
+                                size_t *count)
 {
     mst_chunk_builder *b = p->builder;
     mst_example_list list;
@@ -267,8 +267,8 @@ static inline uint32_t hashed_key(const tf_parser *p, const mst_tf_name *name, c
 }
 
 /* Adds the keys of one run of a category column. */
-static inline mst_status add_keys(tf_parser *p, const mst_tf_name *name, const uint8_t *at,
-                                  const uint8_t *end)
+static inline mst_status tf_add_keys(tf_parser *p, const mst_tf_name *name, const uint8_t *at,
+                                     const uint8_t *end)
 {
     const mst_tf_layout *layout = p->layout;
     while (at < end) {
@@ -294,13 +294,13 @@ static inline mst_status read_category(tf_parser *p, const mst_tf_name *name,
     mst_example_list list;
     if (name->kind == MST_EXAMPLE_INTS && feature->more == NULL && n >= 2 && n < 0x82 && run[0] == 0x0a &&
         run[1] == n - 2)
-        return add_keys(p, name, run + 2, run + n); /* one packed run is all */
+        return tf_add_keys(p, name, run + 2, run + n); /* one packed run is all */
     mst_example_list_init(&list, feature);
     while (mst_example_run(&list, &run, &n)) {
         if (name->kind == MST_EXAMPLE_BYTES)
             mst_chunk_builder_add(p->builder, hashed_key(p, name, run, n), 1.0f);
         else
-            TRY(add_keys(p, name, run, run + n));
+            TRY(tf_add_keys(p, name, run, run + n));
     }
     return list.problem == NULL ? MST_OK : FAIL(p, "%s", list.problem);
 }
@@ -324,7 +324,7 @@ static mst_status read_column(tf_parser *p, const mst_tf_name *name, const mst_e
         return read_category(p, name, feature);
     float *to = b->values + start + name->base;
     if (name->width == 1 && feature->more == NULL && feature->list_size == 6 && feature->list[0] == 0x0a &&
-        feature->list[1] == 4 && finite_bits(load32(feature->list + 2))) {
+        feature->list[1] == 4 && finite_bits(tf_load32(feature->list + 2))) {
         memcpy(to, feature->list + 2, 4);
         return MST_OK;
     }
@@ -357,7 +357,7 @@ RARE static void note_bare(const tf_parser *p)
 }
 
 /* Position in layout->names of the feature at this position of the record; n_names: none of ours. */
-static inline size_t find_name(tf_parser *p, const mst_example_feature *feature, unsigned position)
+static inline size_t tf_find_name(tf_parser *p, const mst_example_feature *feature, unsigned position)
 {
     const mst_tf_layout *layout = p->layout;
     uint64_t head = mst_tf_head(feature->name, feature->name_size, p->message_end);
@@ -379,7 +379,7 @@ static inline const mst_tf_name *next_named(tf_parser *p, mst_example_walk *walk
     const mst_tf_layout *layout = p->layout;
     while (mst_example_next(walk, feature)) {
         unsigned at = (*position)++;
-        size_t i = find_name(p, feature, at);
+        size_t i = tf_find_name(p, feature, at);
         if (i == layout->n_names) {
             note_strange(p, feature);
             continue;
@@ -410,7 +410,7 @@ RARE static mst_status find_last(tf_parser *p, const uint8_t *message, size_t n)
         return mst_fail_memory();
     mst_example_walk_init(&walk, message, n);
     for (unsigned position = 0; mst_example_next(&walk, &feature); position++) {
-        size_t i = find_name(p, &feature, position);
+        size_t i = tf_find_name(p, &feature, position);
         if (i < p->layout->n_names)
             p->last[i] = position;
     }
@@ -460,7 +460,7 @@ __attribute__((noinline)) static mst_status read_side(const tf_parser *p, const 
                                                       const mst_example_feature *feature)
 {
     float side = 0.0f;
-    TRY(read_number(p, name, feature, &side));
+    TRY(tf_read_number(p, name, feature, &side));
     return side == (float)name->width
                ? MST_OK
                : FAIL(p, "feature \"%.*s\" is %g, and %u in the first record: raw images must have one size",
@@ -495,11 +495,11 @@ static mst_status parse_example(tf_parser *p, const uint8_t *message, size_t n, 
         switch (name->role) {
         case MST_TF_LABEL:
             if (!p->unlabelled)
-                TRY(read_number(p, name, &feature, &label));
+                TRY(tf_read_number(p, name, &feature, &label));
             labelled = true;
             break;
         case MST_TF_WEIGHT:
-            TRY(read_number(p, name, &feature, &weight));
+            TRY(tf_read_number(p, name, &feature, &weight));
             if (weight < 0.0f)
                 return FAIL(p, "feature \"%.*s\" is a negative weight", NAME(name));
             break;
@@ -544,7 +544,7 @@ static mst_status parse_example(tf_parser *p, const uint8_t *message, size_t n, 
     if (!layout->columns && layout->images == NULL) {
         size_t count = 0;
         if (index_name != NULL)
-            TRY(read_index(p, index_name, &index, &count));
+            TRY(tf_read_index(p, index_name, &index, &count));
         TRY(mst_chunk_builder_room(b, count));
         float *values = b->values + b->n_entries;
         if (value_name != NULL && value.kind != MST_EXAMPLE_NONE)
@@ -566,7 +566,7 @@ RARE static bool has_twice(tf_parser *p, const uint8_t *message, size_t n)
     memset(p->seen, 0, sizeof p->seen);
     mst_example_walk_init(&walk, message, n);
     for (unsigned position = 0; mst_example_next(&walk, &feature); position++) {
-        size_t i = find_name(p, &feature, position);
+        size_t i = tf_find_name(p, &feature, position);
         uint64_t bit = 1ull << i % 64;
         if (i == p->layout->n_names)
             continue;

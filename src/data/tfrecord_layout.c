@@ -473,8 +473,8 @@ static mst_status nothing_to_use(const mst_tf_layout *l, const mst_block *block)
 }
 
 /* Adds what rows are made of, and names the rest. */
-static mst_status settle_rows(mst_tf_layout *l, const mst_tf_survey *s, const mst_tf_name *image,
-                              mst_parse_context *context, const mst_block *first)
+static mst_status tf_layout_settle_rows(mst_tf_layout *l, const mst_tf_survey *s, const mst_tf_name *image,
+                                        mst_parse_context *context, const mst_block *first)
 {
     const mst_data_options *o = context->options;
     const char *index = or_default(o->tf_index, "index"), *value = or_default(o->tf_value, "value");
@@ -535,7 +535,7 @@ mst_status mst_tf_layout_new(mst_parse_context *context, const mst_block *first,
     TRY_OUT(st, add_wanted(l, label, strlen(label), MST_TF_LABEL, NULL)); /* names[0]: parse counts on it */
     if (o->tf_weight != NULL && *o->tf_weight != '\0')
         TRY_OUT(st, add_wanted(l, o->tf_weight, strlen(o->tf_weight), MST_TF_WEIGHT, NULL));
-    TRY_OUT(st, settle_rows(l, &s, image, context, first));
+    TRY_OUT(st, tf_layout_settle_rows(l, &s, image, context, first));
     *out = l;
     l = NULL;
 out:

@@ -149,7 +149,8 @@ static void end_record(mst_tf_survey *s)
 }
 
 /* Finding of the feature; NULL: it has none yet. */
-static mst_tf_finding *find(const mst_tf_survey *s, const mst_example_feature *feature, const uint8_t *end)
+static mst_tf_finding *survey_find(const mst_tf_survey *s, const mst_example_feature *feature,
+                                   const uint8_t *end)
 {
     uint64_t head = mst_tf_head(feature->name, feature->name_size, end);
     size_t i = mst_tf_find(s->names, feature->name, feature->name_size, head);
@@ -163,7 +164,7 @@ static mst_status find_last(mst_tf_survey *s, const uint8_t *data, size_t n)
     mst_example_feature feature;
     mst_example_walk_init(&walk, data, n);
     for (uint32_t position = 0; mst_example_next(&walk, &feature); position++) {
-        mst_tf_finding *f = find(s, &feature, data + n);
+        mst_tf_finding *f = survey_find(s, &feature, data + n);
         size_t i = s->names->n_names;
         mst_tf_name *ignored;
         if (f == NULL && feature.kind != MST_EXAMPLE_NONE &&
@@ -178,8 +179,8 @@ static mst_status find_last(mst_tf_survey *s, const uint8_t *data, size_t n)
     return MST_OK; /* a broken record is found by the walk that follows */
 }
 
-static mst_status look_at(const mst_block *block, const uint8_t *record, mst_tf_survey *s, mst_tf_finding *f,
-                          const mst_example_feature *feature)
+static mst_status survey_look_at(const mst_block *block, const uint8_t *record, mst_tf_survey *s,
+                                 mst_tf_finding *f, const mst_example_feature *feature)
 {
     if (f->kind == MST_EXAMPLE_NONE)
         f->kind = feature->kind;
@@ -230,9 +231,9 @@ mst_status mst_tf_take_survey(const mst_block *block, mst_tf_survey *s)
         TRY(find_last(s, data, n));
         mst_example_walk_init(&walk, data, n);
         for (uint32_t position = 0; mst_example_next(&walk, &feature); position++) {
-            mst_tf_finding *f = find(s, &feature, data + n);
+            mst_tf_finding *f = survey_find(s, &feature, data + n);
             if (f != NULL && f->last == position && feature.kind != MST_EXAMPLE_NONE)
-                TRY(look_at(block, record, s, f, &feature));
+                TRY(survey_look_at(block, record, s, f, &feature));
         }
         if (walk.problem != NULL)
             return mst_block_fail(&mst_format_tfrecord, block, record, "%s", walk.problem);

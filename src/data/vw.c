@@ -90,8 +90,8 @@ static mst_status parse_head(const mst_block *block, const uint8_t *p, const uin
     return MST_OK;
 }
 
-static mst_status parse_line(const mst_parse_context *context, const mst_block *block, const uint8_t *line,
-                             const uint8_t *end, mst_chunk_builder *out)
+static mst_status vw_parse_line(const mst_parse_context *context, const mst_block *block, const uint8_t *line,
+                                const uint8_t *end, mst_chunk_builder *out)
 {
     const uint8_t *p = memchr(line, '|', (size_t)(end - line));
     float label = 0.0f, weight = 1.0f, scale = 1.0f;
@@ -140,7 +140,7 @@ static mst_status vw_parse(const mst_parse_context *context, const mst_block *bl
     while (p < end) {
         const uint8_t *line_end = mst_line_end(p, end);
         if (mst_line_is_row(p, line_end))
-            TRY(parse_line(context, block, p, line_end, out));
+            TRY(vw_parse_line(context, block, p, line_end, out));
         p = line_end + (line_end < end);
     }
     return MST_OK;

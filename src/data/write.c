@@ -16,7 +16,7 @@ typedef struct cache_rows {
     mst_cache_writer *writer;
 } cache_rows;
 
-static mst_status cache_open(mst_row_writer *self)
+static mst_status write_cache_open(mst_row_writer *self)
 {
     return mst_cache_writer_new(self->path, self->source_key, &((cache_rows *)self)->writer);
 }
@@ -41,7 +41,7 @@ static const mst_row_writer_ops cache_ops = {
     .help = "muster's binary cache: checksummed, read in place and in any order",
     .suffixes = ".cache",
     .size = sizeof(cache_rows),
-    .open = cache_open,
+    .open = write_cache_open,
     .add = cache_add,
     .commit = cache_commit,
     .close = cache_close,
@@ -78,7 +78,7 @@ static mst_status add_pairs(mst_row_writer *self, const mst_chunk *chunk)
 }
 
 /* A column per field: rows must all have as many, and the numbers must be those that every row has. */
-static mst_status add_columns(mst_row_writer *self, const mst_chunk *chunk)
+static mst_status write_add_columns(mst_row_writer *self, const mst_chunk *chunk)
 {
     if (chunk->has_values || chunk->stride == 0)
         return mst_fail(
@@ -119,7 +119,7 @@ static const mst_row_writer_ops columns_ops = {
     .suffixes = "",
     .size = sizeof(record_rows),
     .open = record_open,
-    .add = add_columns,
+    .add = write_add_columns,
     .commit = record_commit,
     .close = record_close,
 };
@@ -131,7 +131,7 @@ const mst_row_writer_ops *const mst_row_writers[] = {
 
 /* ---- finding and using ---- */
 
-static mst_status unknown(const char *name)
+static mst_status write_unknown(const char *name)
 {
     char names[256] = "";
     for (size_t i = 0; mst_row_writers[i] != NULL; i++) {
@@ -168,7 +168,7 @@ mst_status mst_row_writer_find(const char *name, const char *path, const mst_row
         }
     }
     if (name != NULL)
-        return unknown(name);
+        return write_unknown(name);
     return mst_fail(MST_EUSAGE, "the name %s does not say which format to write: name it with --to", path);
 }
 

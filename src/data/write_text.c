@@ -160,7 +160,7 @@ static mst_status text_room(text_rows *w, uint64_t n_features, char **at)
 
 /* Adds up the values of `key` from entry *j on and steps over them: libsvm readers want each index once. An
  * entry that would make the sum infinite stays. */
-static float add_repeats(const mst_row *row, uint32_t key, uint32_t *j, float sum)
+static float text_add_repeats(const mst_row *row, uint32_t key, uint32_t *j, float sum)
 {
     for (; *j < row->n_keys && row->keys[*j] == key; ++*j) {
         float more = sum + (row->values != NULL ? row->values[*j] : 1.0f);
@@ -192,7 +192,7 @@ static char *put_features(char *p, const mst_row *row, uint32_t base, bool once)
         float value = row->values != NULL ? row->values[j] : 1.0f;
         j++;
         if (once)
-            value = add_repeats(row, key, &j, value);
+            value = text_add_repeats(row, key, &j, value);
         if (once || value != 1.0f) {
             p = put_pair(p, key + base, value);
         } else {

@@ -43,8 +43,8 @@ static void times_part(void *arg, unsigned part)
         w->squares[r] += w->self->kernels->squares(w->t + r * w->cols, w->cols);
 }
 
-static void times(mst_matmul *self, const float *t, uint64_t rows, uint64_t cols, const double *x, double *y,
-                  double *squares)
+static void check_times(mst_matmul *self, const float *t, uint64_t rows, uint64_t cols, const double *x,
+                        double *y, double *squares)
 {
     timing w = {.self = self, .t = t, .rows = rows, .cols = cols, .x = x, .y = y, .squares = squares};
     w.n_parts = self->o.n_threads;
@@ -76,14 +76,14 @@ void mst_mm_check_c(mst_matmul *self, const float *c, uint64_t row, uint64_t col
     for (uint64_t r = 0; r < rows; r++)
         self->norm2 += self->kernels->squares(c + r * cols, cols);
     if (self->x != NULL)
-        times(self, c, rows, cols, self->x + col * MST_MM_LANES, self->d + row * MST_MM_LANES, NULL);
+        check_times(self, c, rows, cols, self->x + col * MST_MM_LANES, self->d + row * MST_MM_LANES, NULL);
 }
 
 /* Calls take for a rectangle of a matrix: at once where it is kept, else in parts that fit in a buffer. */
 typedef void take_fn(mst_matmul *self, const float *data, mst_index_range rows, mst_index_range cols);
 
-static mst_status walk(mst_matmul *self, const mst_matrix *matrix, const float *kept, mst_index_range rows,
-                       mst_index_range cols, take_fn *take)
+static mst_status check_walk(mst_matmul *self, const mst_matrix *matrix, const float *kept,
+                             mst_index_range rows, mst_index_range cols, take_fn *take)
 {
     if (kept != NULL) {
         take(self, kept, rows, cols);
@@ -107,16 +107,16 @@ static mst_status walk(mst_matmul *self, const mst_matrix *matrix, const float *
 
 static void take_b(mst_matmul *self, const float *data, mst_index_range rows, mst_index_range cols)
 {
-    times(self, data, rows.n, cols.n, self->x + cols.first * MST_MM_LANES,
-          self->z + rows.first * MST_MM_LANES, NULL);
+    check_times(self, data, rows.n, cols.n, self->x + cols.first * MST_MM_LANES,
+                self->z + rows.first * MST_MM_LANES, NULL);
     self->norms[self->plan.layout.m] += self->kernels->squares(data, rows.n * cols.n);
 }
 
 /* Takes A's part away from C's. */
 static void take_a(mst_matmul *self, const float *data, mst_index_range rows, mst_index_range cols)
 {
-    times(self, data, rows.n, cols.n, self->z + cols.first * MST_MM_LANES,
-          self->d + rows.first * MST_MM_LANES, self->norms + rows.first);
+    check_times(self, data, rows.n, cols.n, self->z + cols.first * MST_MM_LANES,
+                self->d + rows.first * MST_MM_LANES, self->norms + rows.first);
 }
 
 static void take_c(mst_matmul *self, const float *data, mst_index_range rows, mst_index_range cols)
@@ -124,7 +124,7 @@ static void take_c(mst_matmul *self, const float *data, mst_index_range rows, ms
     mst_mm_check_c(self, data, rows.first, cols.first, rows.n, cols.n);
 }
 
-static mst_status add_up(mst_matmul *self, double *data, uint64_t n)
+static mst_status check_add_up(mst_matmul *self, double *data, uint64_t n)
 {
     return self->size == 1 ? MST_OK : self->o.mpi->ops->allreduce_f64(0, data, n);
 }
@@ -136,8 +136,8 @@ static mst_status walk_b(mst_matmul *self)
     for (uint32_t p = 0; p < l->n_panels; p++)
         for (uint32_t j = 0; j < l->n_cols; j++)
             if (mst_layout_owner_b(l, p, j) == (uint32_t)self->rank)
-                TRY(walk(self, &self->b, self->plan.keeps_b ? mst_mm_kept_b(self, p, j) : NULL,
-                         mst_layout_panel(l, p), mst_layout_col(l, j), take_b));
+                TRY(check_walk(self, &self->b, self->plan.keeps_b ? mst_mm_kept_b(self, p, j) : NULL,
+                               mst_layout_panel(l, p), mst_layout_col(l, j), take_b));
     return MST_OK;
 }
 
@@ -149,19 +149,19 @@ static mst_status walk_a(mst_matmul *self)
     for (uint32_t i = 0; i < l->n_rows; i++)
         for (uint32_t p = 0; p < l->n_panels; p++)
             if (mst_layout_owner_a(l, i, p) == (uint32_t)self->rank)
-                TRY(walk(self, &self->a, self->plan.keeps_a ? mst_mm_kept_a(self, i, p) : NULL,
-                         mst_layout_row(l, i), mst_layout_panel(l, p), take_a));
+                TRY(check_walk(self, &self->a, self->plan.keeps_a ? mst_mm_kept_a(self, i, p) : NULL,
+                               mst_layout_row(l, i), mst_layout_panel(l, p), take_a));
     if (self->o.what != MST_MATMUL_VERIFY)
         return MST_OK;
     for (uint32_t i = 0; i < l->n_rows; i++)
         for (uint32_t j = 0; j < l->n_cols; j++)
             if (mst_layout_owner_c(l, i, j) == (uint32_t)self->rank)
-                TRY(walk(self, &self->c, NULL, mst_layout_row(l, i), mst_layout_col(l, j), take_c));
+                TRY(check_walk(self, &self->c, NULL, mst_layout_row(l, i), mst_layout_col(l, j), take_c));
     return MST_OK;
 }
 
 /* Whether no row is off by more than rounding may cause. */
-static mst_status judge(mst_matmul *self, mst_matmul_result *out)
+static mst_status check_judge(mst_matmul *self, mst_matmul_result *out)
 {
     const mst_layout *l = &self->plan.layout;
     double factor = ROUNDING * sqrt((double)l->k) * sqrt(self->norms[l->m]), largest = 0, widest = 0;
@@ -206,10 +206,10 @@ mst_status mst_mm_check_end(mst_matmul *self, mst_matmul_result *out)
     const mst_layout *l = &self->plan.layout;
     uint64_t start = mst_now_ns();
     TRY(mst_mm_agree(self, walk_b(self)));
-    TRY(add_up(self, self->z, l->k * MST_MM_LANES));
+    TRY(check_add_up(self, self->z, l->k * MST_MM_LANES));
     TRY(mst_mm_agree(self, walk_a(self)));
-    TRY(add_up(self, self->d, l->m * MST_MM_LANES));
-    TRY(add_up(self, self->norms, l->m + 1));
+    TRY(check_add_up(self, self->d, l->m * MST_MM_LANES));
+    TRY(check_add_up(self, self->norms, l->m + 1));
     out->check_seconds = mst_seconds_since(start);
-    return judge(self, out);
+    return check_judge(self, out);
 }

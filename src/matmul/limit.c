@@ -40,7 +40,7 @@ typedef struct least {
     size_t name_size;
 } least;
 
-static void lower(least *l, uint64_t bytes, uint64_t used, const char *name)
+static void limit_lower(least *l, uint64_t bytes, uint64_t used, const char *name)
 {
     bytes = bytes > used ? bytes - used : 0;
     if (bytes >= l->bytes)
@@ -53,7 +53,7 @@ static void lower_by_resource(least *l, __rlimit_resource_t resource, const char
 {
     struct rlimit limit;
     if (getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-        lower(l, limit.rlim_cur, read_kilobytes("/proc/self/status", used) + MARGIN, name);
+        limit_lower(l, limit.rlim_cur, read_kilobytes("/proc/self/status", used) + MARGIN, name);
 }
 
 /* Control groups, version 2 (own group, then the root that a container sees) and 1. */
@@ -69,13 +69,14 @@ static void lower_by_group(least *l, uint64_t ranks)
         own = line + 3;
         snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.max", own);
         if (read_u64(path, &bytes))
-            lower(l, bytes / ranks, MARGIN, "the control group's memory.max over the ranks of this host");
+            limit_lower(l, bytes / ranks, MARGIN,
+                        "the control group's memory.max over the ranks of this host");
     }
     if (file != NULL)
         fclose(file);
     if (read_u64("/sys/fs/cgroup/memory.max", &bytes) ||
         read_u64("/sys/fs/cgroup/memory/memory.limit_in_bytes", &bytes))
-        lower(l, bytes / ranks, MARGIN, "the control group's memory limit over the ranks of this host");
+        limit_lower(l, bytes / ranks, MARGIN, "the control group's memory limit over the ranks of this host");
 }
 
 void mst_mm_limit(const mst_matmul_options *o, uint64_t *bytes, char *name, size_t name_size)
@@ -85,12 +86,12 @@ void mst_mm_limit(const mst_matmul_options *o, uint64_t *bytes, char *name, size
     uint64_t ranks = local > 0 ? (uint64_t)local : o->mpi != NULL ? (uint64_t)o->mpi->size : 1;
     snprintf(name, name_size, "nothing");
     if (o->memory > 0)
-        lower(&l, o->memory, 0, "--memory");
+        limit_lower(&l, o->memory, 0, "--memory");
     lower_by_resource(&l, RLIMIT_AS, "VmSize", "RLIMIT_AS (ulimit -v)");
     lower_by_resource(&l, RLIMIT_DATA, "VmData", "RLIMIT_DATA (ulimit -d)");
     lower_by_group(&l, ranks);
     uint64_t available = read_kilobytes("/proc/meminfo", "MemAvailable");
     if (available > 0)
-        lower(&l, available / ranks, available / ranks / 20, "the host's free memory over its ranks");
+        limit_lower(&l, available / ranks, available / ranks / 20, "the host's free memory over its ranks");
     *bytes = l.bytes;
 }

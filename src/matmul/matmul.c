@@ -17,7 +17,7 @@
 static pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
 static char *g_temporary; /* guarded by g_mutex; the job's */
 
-static void remember(char *temporary)
+static void matmul_remember(char *temporary)
 {
     pthread_mutex_lock(&g_mutex);
     g_temporary = temporary;
@@ -124,7 +124,7 @@ static mst_status open_matrices(mst_matmul *self)
     return MST_OK;
 }
 
-static mst_status check_options(const mst_matmul *self)
+static mst_status matmul_check_options(const mst_matmul *self)
 {
     const mst_matmul_options *o = &self->o;
     if (o->grid[0] != 0 && (uint64_t)o->grid[0] * o->grid[1] != (uint64_t)self->size)
@@ -165,7 +165,7 @@ mst_status mst_matmul_new(const mst_matmul_options *options, mst_matmul **out)
     self->size = options->mpi != NULL ? options->mpi->size : 1;
     self->rank = options->mpi != NULL ? options->mpi->rank : 0;
     self->kernels = mst_mm_kernels_get(mst_isa_best());
-    st = check_options(self);
+    st = matmul_check_options(self);
     if (st == MST_OK)
         st = open_matrices(self);
     TRY_OUT(st, mst_mm_agree(self, st));
@@ -186,7 +186,7 @@ void mst_matmul_destroy(mst_matmul *self)
 {
     if (self == NULL)
         return;
-    remember(NULL);
+    matmul_remember(NULL);
     mst_npy_end(&self->out);
     mst_matrix_close(&self->a);
     mst_matrix_close(&self->b);
@@ -236,7 +236,7 @@ static mst_status open_output(mst_matmul *self)
     if (self->rank == 0) {
         st = mst_npy_create(self->o.out, rows, cols, &self->out);
         if (st == MST_OK) {
-            remember(self->out.temporary);
+            matmul_remember(self->out.temporary);
             snprintf(name, sizeof name, "%s", self->out.temporary);
         }
     }
@@ -247,7 +247,7 @@ static mst_status open_output(mst_matmul *self)
     if (self->rank != 0) {
         st = mst_npy_join(self->o.out, name, rows, cols, &self->out);
         if (st == MST_OK)
-            remember(self->out.temporary); /* rank 0 may die before it removes it */
+            matmul_remember(self->out.temporary); /* rank 0 may die before it removes it */
     }
     return mst_mm_agree(self, st);
 }
@@ -283,7 +283,7 @@ static mst_status run_product(mst_matmul *self, mst_matmul_result *out)
 }
 
 /* What every rank did, on every rank. */
-static mst_status gather(mst_matmul *self, mst_matmul_result *out)
+static mst_status matmul_gather(mst_matmul *self, mst_matmul_result *out)
 {
     typedef struct said {
         mst_matmul_rank rank;
@@ -345,7 +345,7 @@ mst_status mst_matmul_run(mst_matmul *self, mst_matmul_result *out)
     if (trace)
         result.fill_seconds = self->mine.fill_seconds;
     if (st == MST_OK)
-        st = gather(self, &result);
+        st = matmul_gather(self, &result);
     mst_dnnl_leave(before);
     if (st == MST_OK)
         *out = result;

@@ -57,7 +57,7 @@ static mst_status send_on(mst_matmul *self, mst_mm_piece *piece, int tag)
 
 /* Finds this rank's place in the tree and begins: the owner sends, the others wait for theirs. order[0..n)
  * are the ranks that take part. */
-static mst_status begin(mst_matmul *self, mst_mm_piece *piece, uint32_t n, int tag)
+static mst_status move_begin(mst_matmul *self, mst_mm_piece *piece, uint32_t n, int tag)
 {
     uint32_t v = 0;
     while (self->order[v] != (uint32_t)self->rank)
@@ -82,7 +82,7 @@ static mst_status begin(mst_matmul *self, mst_mm_piece *piece, uint32_t n, int t
 }
 
 /* Owner first, then those that need it, in the order of ranks from there on; returns how many. */
-static uint32_t take_part(mst_matmul *self, bool of_a, uint32_t index, uint32_t owner)
+static uint32_t move_take_part(mst_matmul *self, bool of_a, uint32_t index, uint32_t owner)
 {
     const mst_layout *l = &self->plan.layout;
     uint32_t n = 0;
@@ -127,7 +127,7 @@ static mst_status start_a(mst_matmul *self, mst_mm_slot *slot, uint32_t i, mst_i
         if (owner == (uint32_t)self->rank)
             TRY(fetch_timed(self, &self->a, rows, cols, piece->data));
     }
-    return begin(self, piece, take_part(self, true, i, owner), slot->tag + (int)i);
+    return move_begin(self, piece, move_take_part(self, true, i, owner), slot->tag + (int)i);
 }
 
 static mst_status start_b(mst_matmul *self, mst_mm_slot *slot, uint32_t j, mst_index_range cols,
@@ -152,7 +152,8 @@ static mst_status start_b(mst_matmul *self, mst_mm_slot *slot, uint32_t j, mst_i
         if (owner == (uint32_t)self->rank)
             TRY(fetch_timed(self, &self->b, rows, cols, piece->data));
     }
-    return begin(self, piece, take_part(self, false, j, owner), slot->tag + TAG_PIECES / 2 + (int)j);
+    return move_begin(self, piece, move_take_part(self, false, j, owner),
+                      slot->tag + TAG_PIECES / 2 + (int)j);
 }
 
 /* ---- one step ---- */

@@ -27,32 +27,32 @@ typedef struct cursor {
     const char *at, *end;
 } cursor;
 
-static mst_status broken(const cursor *c, const char *what)
+static mst_status npy_broken(const cursor *c, const char *what)
 {
     return mst_fail(MST_EINPUT, "%s: the header of the .npy file %s; write it again with numpy.save", c->path,
                     what);
 }
 
 /* The next character that is no blank, without taking it; '\0' at the end. */
-static char peek(cursor *c)
+static char npy_peek(cursor *c)
 {
     while (c->at < c->end && (*c->at == ' ' || *c->at == '\n' || *c->at == '\t' || *c->at == '\r'))
         c->at++;
     return c->at < c->end ? *c->at : '\0';
 }
 
-static bool take(cursor *c, char wanted)
+static bool npy_take(cursor *c, char wanted)
 {
-    if (wanted == '\0' || peek(c) != wanted)
+    if (wanted == '\0' || npy_peek(c) != wanted)
         return false;
     c->at++;
     return true;
 }
 
 /* 'text' or "text". */
-static bool take_text(cursor *c, char out[WORD_MAX])
+static bool npy_take_text(cursor *c, char out[WORD_MAX])
 {
-    char quote = peek(c);
+    char quote = npy_peek(c);
     size_t n = 0;
     if (quote != '\'' && quote != '"')
         return false;
@@ -62,14 +62,14 @@ static bool take_text(cursor *c, char out[WORD_MAX])
         out[n++] = *c->at;
     }
     out[n] = '\0';
-    return take(c, quote);
+    return npy_take(c, quote);
 }
 
 /* True, False. */
 static bool take_word(cursor *c, char out[WORD_MAX])
 {
     size_t n = 0;
-    peek(c);
+    npy_peek(c);
     for (; c->at < c->end && isalpha((unsigned char)*c->at); c->at++) {
         if (n + 1 >= WORD_MAX)
             return false;
@@ -82,7 +82,7 @@ static bool take_word(cursor *c, char out[WORD_MAX])
 static bool take_number(cursor *c, uint64_t *out)
 {
     uint64_t value = 0;
-    if (!isdigit((unsigned char)peek(c)))
+    if (!isdigit((unsigned char)npy_peek(c)))
         return false;
     for (; c->at < c->end && isdigit((unsigned char)*c->at); c->at++) {
         value = value * 10 + (uint64_t)(*c->at - '0');
@@ -98,17 +98,17 @@ static mst_status read_shape(cursor *c, mst_npy_header *out)
 {
     uint64_t sides[2] = {0};
     unsigned n = 0;
-    if (!take(c, '('))
-        return broken(c, "has no shape in parentheses");
-    while (!take(c, ')')) {
+    if (!npy_take(c, '('))
+        return npy_broken(c, "has no shape in parentheses");
+    while (!npy_take(c, ')')) {
         uint64_t side;
         if (!take_number(c, &side))
-            return broken(c, "has a shape that is no row of numbers below 2^40");
+            return npy_broken(c, "has a shape that is no row of numbers below 2^40");
         if (n < 2)
             sides[n] = side;
         n++;
-        if (!take(c, ',') && peek(c) != ')')
-            return broken(c, "has a shape that does not end");
+        if (!npy_take(c, ',') && npy_peek(c) != ')')
+            return npy_broken(c, "has a shape that does not end");
     }
     if (n != 2)
         return mst_fail(MST_EINPUT, "%s: has %u dimension%s, a matrix has 2; reshape it and save it again",
@@ -121,10 +121,10 @@ static mst_status read_shape(cursor *c, mst_npy_header *out)
 static mst_status read_dtype(cursor *c, mst_npy_header *out)
 {
     char descr[WORD_MAX];
-    if (peek(c) == '[')
+    if (npy_peek(c) == '[')
         return mst_fail(MST_EINPUT, "%s: holds records, not numbers; save one field as float32", c->path);
-    if (!take_text(c, descr))
-        return broken(c, "has no dtype in quotes");
+    if (!npy_take_text(c, descr))
+        return npy_broken(c, "has no dtype in quotes");
     if (strcmp(descr, "<f4") == 0)
         out->item = 4;
     else if (strcmp(descr, "<f8") == 0)
@@ -141,7 +141,7 @@ static mst_status read_order(cursor *c, mst_npy_header *out)
 {
     char word[WORD_MAX];
     if (!take_word(c, word) || (strcmp(word, "True") != 0 && strcmp(word, "False") != 0))
-        return broken(c, "says neither True nor False for fortran_order");
+        return npy_broken(c, "says neither True nor False for fortran_order");
     out->fortran = word[0] == 'T';
     return MST_OK;
 }
@@ -149,13 +149,13 @@ static mst_status read_order(cursor *c, mst_npy_header *out)
 static mst_status read_dictionary(cursor *c, mst_npy_header *out)
 {
     unsigned seen = 0;
-    if (!take(c, '{'))
-        return broken(c, "does not begin with {");
-    while (!take(c, '}')) {
+    if (!npy_take(c, '{'))
+        return npy_broken(c, "does not begin with {");
+    while (!npy_take(c, '}')) {
         char key[WORD_MAX];
         unsigned bit;
-        if (!take_text(c, key) || !take(c, ':'))
-            return broken(c, "is not a dictionary of descr, fortran_order and shape");
+        if (!npy_take_text(c, key) || !npy_take(c, ':'))
+            return npy_broken(c, "is not a dictionary of descr, fortran_order and shape");
         if (strcmp(key, "descr") == 0)
             bit = 1;
         else if (strcmp(key, "fortran_order") == 0)
@@ -163,17 +163,17 @@ static mst_status read_dictionary(cursor *c, mst_npy_header *out)
         else if (strcmp(key, "shape") == 0)
             bit = 4;
         else
-            return broken(c, "has a key beside descr, fortran_order and shape");
+            return npy_broken(c, "has a key beside descr, fortran_order and shape");
         if ((seen & bit) != 0)
-            return broken(c, "says something twice");
+            return npy_broken(c, "says something twice");
         seen |= bit;
         TRY(bit == 1 ? read_dtype(c, out) : bit == 2 ? read_order(c, out) : read_shape(c, out));
-        if (!take(c, ',') && peek(c) != '}')
-            return broken(c, "is cut off");
+        if (!npy_take(c, ',') && npy_peek(c) != '}')
+            return npy_broken(c, "is cut off");
     }
     if (seen != 7)
-        return broken(c, "lacks descr, fortran_order or shape");
-    return peek(c) == '\0' && c->at == c->end ? MST_OK : broken(c, "goes on after its dictionary");
+        return npy_broken(c, "lacks descr, fortran_order or shape");
+    return npy_peek(c) == '\0' && c->at == c->end ? MST_OK : npy_broken(c, "goes on after its dictionary");
 }
 
 mst_status mst_npy_parse(const char *path, const uint8_t *data, size_t n, uint64_t file_size,
@@ -188,12 +188,12 @@ mst_status mst_npy_parse(const char *path, const uint8_t *data, size_t n, uint64
         return mst_fail(MST_EINPUT, "%s: is a .npy file of version %u; known are 1 to 3", path, version);
     size_t begin = version == 1 ? MAGIC_SIZE + 4 : MAGIC_SIZE + 6;
     if (n < begin)
-        return broken(&c, "is cut off");
+        return npy_broken(&c, "is cut off");
     uint64_t length = (uint64_t)data[8] | (uint64_t)data[9] << 8;
     if (version > 1)
         length |= (uint64_t)data[10] << 16 | (uint64_t)data[11] << 24;
     if (length > n - begin)
-        return broken(&c, n >= MST_NPY_HEADER_MAX ? "is too long" : "is cut off");
+        return npy_broken(&c, n >= MST_NPY_HEADER_MAX ? "is too long" : "is cut off");
     c.at = (const char *)data + begin;
     c.end = c.at + length;
     TRY(read_dictionary(&c, &header));
@@ -275,7 +275,7 @@ void mst_npy_close(mst_npy_in *self)
 }
 
 /* Elements as they lie in the file, as float32 at out[0], out[step], ... */
-static mst_status convert(const mst_npy_in *self, const void *from, size_t n, float *out, size_t step)
+static mst_status npy_convert(const mst_npy_in *self, const void *from, size_t n, float *out, size_t step)
 {
     if (self->header.item == 4) {
         const float *x = from;
@@ -295,8 +295,8 @@ static mst_status convert(const mst_npy_in *self, const void *from, size_t n, fl
 }
 
 /* n elements that lie together in the file. */
-static mst_status read_run(const mst_npy_in *self, uint64_t first, uint64_t n, void *buffer, float *out,
-                           size_t step)
+static mst_status npy_read_run(const mst_npy_in *self, uint64_t first, uint64_t n, void *buffer, float *out,
+                               size_t step)
 {
     uint64_t at = self->header.at + first * self->header.item;
     if (self->header.item == 4 && step == 1)
@@ -305,7 +305,7 @@ static mst_status read_run(const mst_npy_in *self, uint64_t first, uint64_t n, v
     while (n > 0) {
         size_t part = n < most ? (size_t)n : most;
         TRY(read_at(self, buffer, part * self->header.item, at));
-        TRY(convert(self, buffer, part, out, step));
+        TRY(npy_convert(self, buffer, part, out, step));
         at += part * self->header.item;
         out += part * step;
         n -= part;
@@ -328,12 +328,12 @@ mst_status mst_npy_read(const mst_npy_in *self, uint64_t row, uint64_t col, uint
     }
     if (h->fortran) {
         for (uint64_t c = 0; c < cols && st == MST_OK; c++)
-            st = read_run(self, (col + c) * h->rows + row, rows, buffer, out + c, cols);
+            st = npy_read_run(self, (col + c) * h->rows + row, rows, buffer, out + c, cols);
     } else if (cols == h->cols) {
-        st = read_run(self, row * h->cols, rows * cols, buffer, out, 1);
+        st = npy_read_run(self, row * h->cols, rows * cols, buffer, out, 1);
     } else {
         for (uint64_t r = 0; r < rows && st == MST_OK; r++)
-            st = read_run(self, (row + r) * h->cols + col, cols, buffer, out + r * cols, 1);
+            st = npy_read_run(self, (row + r) * h->cols + col, cols, buffer, out + r * cols, 1);
     }
     mst_free(buffer);
     return st;

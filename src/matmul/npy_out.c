@@ -17,7 +17,7 @@
 
 #define HEADER_SIZE 128
 
-static mst_status failed(const mst_npy_out *self, const char *what)
+static mst_status npy_out_failed(const mst_npy_out *self, const char *what)
 {
     int reason = errno;
     return mst_fail(reason == ENOMEM ? MST_ENOMEM : MST_EIO, "%s: cannot be %s: %s", self->path, what,
@@ -31,7 +31,7 @@ void mst_npy_fail_at(uint64_t k)
     atomic_store(&g_fail_at, k == 0 ? 0 : atomic_load(&g_writes) + k);
 }
 
-static ssize_t write_some(int fd, const void *data, size_t n, uint64_t at)
+static ssize_t npy_out_write_some(int fd, const void *data, size_t n, uint64_t at)
 {
     if (atomic_fetch_add(&g_writes, 1) + 1 == atomic_load(&g_fail_at)) {
         errno = ENOSPC;
@@ -44,11 +44,11 @@ static mst_status write_at(mst_npy_out *self, const void *data, size_t n, uint64
 {
     const uint8_t *from = data;
     while (n > 0) {
-        ssize_t done = write_some(self->fd, from, n, at);
+        ssize_t done = npy_out_write_some(self->fd, from, n, at);
         if (done < 0 && errno == EINTR)
             continue;
         if (done <= 0)
-            return failed(self, "written");
+            return npy_out_failed(self, "written");
         from += done;
         at += (uint64_t)done;
         n -= (size_t)done;
@@ -85,12 +85,12 @@ mst_status mst_npy_create(const char *path, uint64_t rows, uint64_t cols, mst_np
     }
     self.fd = open(self.temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (self.fd < 0) {
-        st = failed(&self, "created");
+        st = npy_out_failed(&self, "created");
         goto out;
     }
     self.owner = true;
     if (ftruncate(self.fd, (off_t)(HEADER_SIZE + rows * cols * sizeof(float))) != 0) {
-        st = failed(&self, "made large enough");
+        st = npy_out_failed(&self, "made large enough");
         goto out;
     }
     TRY_OUT(st, write_header(&self));
@@ -139,7 +139,7 @@ mst_status mst_npy_write(mst_npy_out *self, uint64_t row, uint64_t col, uint64_t
 
 mst_status mst_npy_sync(mst_npy_out *self)
 {
-    return fsync(self->fd) == 0 ? MST_OK : failed(self, "brought to the disk");
+    return fsync(self->fd) == 0 ? MST_OK : npy_out_failed(self, "brought to the disk");
 }
 
 mst_status mst_npy_commit(mst_npy_out *self)
@@ -149,7 +149,7 @@ mst_status mst_npy_commit(mst_npy_out *self)
         return mst_fail_memory();
     mst_status st = MST_OK;
     if (rename(self->temporary, self->path) != 0) {
-        st = failed(self, "put into place");
+        st = npy_out_failed(self, "put into place");
     } else {
         self->owner = false;
         int folder = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -16,7 +16,7 @@
 #define MESSAGE_MAX            ((uint64_t)1 << 30)
 #define ROUND_ROBIN_BLOCKS_MAX 2048 /* per side: tags of messages */
 
-static uint64_t ceil_div(uint64_t a, uint64_t b)
+static uint64_t plan_ceil_div(uint64_t a, uint64_t b)
 {
     return (a + b - 1) / b;
 }
@@ -32,21 +32,24 @@ static void count_bytes(mst_matmul_plan *plan, bool check)
     const mst_layout *l = &plan->layout;
     uint64_t width = min_u64(l->block, l->k), vectors = 8 * MST_MM_LANES;
     if (l->placement == MST_PLACEMENT_TOGETHER) {
-        uint64_t rows = ceil_div(l->m, l->grid[0]), cols = ceil_div(l->n, l->grid[1]);
-        uint64_t sub_rows = ceil_div(rows, plan->row_passes), sub_cols = ceil_div(cols, plan->col_passes);
-        plan->a =
-            plan->keeps_a ? TILE_BYTES(rows, min_u64(ceil_div(l->n_panels, l->grid[1]) * width, l->k)) : 0;
-        plan->b =
-            plan->keeps_b ? TILE_BYTES(min_u64(ceil_div(l->n_panels, l->grid[0]) * width, l->k), cols) : 0;
+        uint64_t rows = plan_ceil_div(l->m, l->grid[0]), cols = plan_ceil_div(l->n, l->grid[1]);
+        uint64_t sub_rows = plan_ceil_div(rows, plan->row_passes),
+                 sub_cols = plan_ceil_div(cols, plan->col_passes);
+        plan->a = plan->keeps_a
+                      ? TILE_BYTES(rows, min_u64(plan_ceil_div(l->n_panels, l->grid[1]) * width, l->k))
+                      : 0;
+        plan->b = plan->keeps_b
+                      ? TILE_BYTES(min_u64(plan_ceil_div(l->n_panels, l->grid[0]) * width, l->k), cols)
+                      : 0;
         plan->c = TILE_BYTES(sub_rows, sub_cols);
         bool buffer_a = !plan->keeps_a || l->grid[1] > 1, buffer_b = !plan->keeps_b || l->grid[0] > 1;
         plan->buffers = 2 * (buffer_a ? TILE_BYTES(sub_rows, width) : 0) +
                         2 * (buffer_b ? TILE_BYTES(width, sub_cols) : 0);
     } else {
         uint64_t b2 = TILE_BYTES(l->block, l->block);
-        plan->a = plan->keeps_a ? ceil_div((uint64_t)l->n_rows * l->n_panels, l->size) * b2 : 0;
-        plan->b = plan->keeps_b ? ceil_div((uint64_t)l->n_panels * l->n_cols, l->size) * b2 : 0;
-        plan->c = ceil_div((uint64_t)l->n_rows * l->n_cols, l->size) * b2;
+        plan->a = plan->keeps_a ? plan_ceil_div((uint64_t)l->n_rows * l->n_panels, l->size) * b2 : 0;
+        plan->b = plan->keeps_b ? plan_ceil_div((uint64_t)l->n_panels * l->n_cols, l->size) * b2 : 0;
+        plan->c = plan_ceil_div((uint64_t)l->n_rows * l->n_cols, l->size) * b2;
         plan->buffers = 2 * (TILE_BYTES(l->m, width) + TILE_BYTES(width, l->n));
     }
     plan->vectors = check ? vectors * (l->n + l->k + l->m) + 8 * (l->m + 1) : 0;
@@ -80,21 +83,21 @@ mst_status mst_mm_plan_limit(mst_matmul *self)
     return st;
 }
 
-static bool fits(mst_matmul_plan *plan, bool check)
+static bool plan_fits(mst_matmul_plan *plan, bool check)
 {
     count_bytes(plan, check);
     return plan->total <= plan->limit;
 }
 
 /* Cuts the longer side of C's part, then the panels. False when nothing is left to cut. */
-static bool cut(mst_matmul_plan *plan, bool free_block, const mst_matmul_options *o)
+static bool plan_cut(mst_matmul_plan *plan, bool free_block, const mst_matmul_options *o)
 {
     mst_layout *l = &plan->layout;
-    uint64_t rows = ceil_div(ceil_div(l->m, l->grid[0]), plan->row_passes);
-    uint64_t cols = ceil_div(ceil_div(l->n, l->grid[1]), plan->col_passes);
+    uint64_t rows = plan_ceil_div(plan_ceil_div(l->m, l->grid[0]), plan->row_passes);
+    uint64_t cols = plan_ceil_div(plan_ceil_div(l->n, l->grid[1]), plan->col_passes);
     uint64_t width = min_u64(l->block, l->k);
     if (free_block && width > PANEL_MIN && rows < 2 * width && cols < 2 * width) {
-        mst_layout_init(l, l->placement, l->m, l->n, l->k, ceil_div(width, 2), l->size, o->grid);
+        mst_layout_init(l, l->placement, l->m, l->n, l->k, plan_ceil_div(width, 2), l->size, o->grid);
         return true;
     }
     if (rows >= cols && rows > 1 && plan->row_passes < PASSES_MAX)
@@ -106,7 +109,7 @@ static bool cut(mst_matmul_plan *plan, bool free_block, const mst_matmul_options
     return true;
 }
 
-static mst_status refuse(const mst_matmul *self, const mst_matmul_plan *least)
+static mst_status plan_refuse(const mst_matmul *self, const mst_matmul_plan *least)
 {
     return mst_fail(MST_ENOMEM,
                     "%" PRIu64 " x %" PRIu64 " x %" PRIu64
@@ -124,8 +127,9 @@ static mst_status refuse(const mst_matmul *self, const mst_matmul_plan *least)
 /* The widest panel whose pieces are messages MPI can send. */
 static uint64_t panel_width(const mst_matmul *self, const mst_layout *l)
 {
-    uint64_t side = ceil_div(l->m, l->grid[0]) > ceil_div(l->n, l->grid[1]) ? ceil_div(l->m, l->grid[0])
-                                                                            : ceil_div(l->n, l->grid[1]);
+    uint64_t side = plan_ceil_div(l->m, l->grid[0]) > plan_ceil_div(l->n, l->grid[1])
+                        ? plan_ceil_div(l->m, l->grid[0])
+                        : plan_ceil_div(l->n, l->grid[1]);
     uint64_t width = self->o.block > 0 ? self->o.block : PANEL;
     uint64_t most = MESSAGE_MAX / sizeof(float) / side;
     return width <= most || most == 0 ? width : most;
@@ -154,15 +158,16 @@ mst_status mst_mm_plan(mst_matmul *self)
     for (unsigned i = verify ? 3 : 0; i < 4 && !found; i++) {
         plan->keeps_a = keeps[i][0];
         plan->keeps_b = keeps[i][1];
-        found = fits(plan, check);
+        found = plan_fits(plan, check);
     }
-    while (!found && o->placement == MST_PLACEMENT_TOGETHER && cut(plan, o->block == 0, o))
-        found = fits(plan, check);
+    while (!found && o->placement == MST_PLACEMENT_TOGETHER && plan_cut(plan, o->block == 0, o))
+        found = plan_fits(plan, check);
     if (!found)
-        return refuse(self, plan);
+        return plan_refuse(self, plan);
     plan->moved = verify ? 0 : mst_layout_moved(l, plan->col_passes, plan->row_passes);
     uint64_t dealt = l->block;
-    while (ceil_div(m, dealt) > ROUND_ROBIN_BLOCKS_MAX || ceil_div(n, dealt) > ROUND_ROBIN_BLOCKS_MAX)
+    while (plan_ceil_div(m, dealt) > ROUND_ROBIN_BLOCKS_MAX ||
+           plan_ceil_div(n, dealt) > ROUND_ROBIN_BLOCKS_MAX)
         dealt *= 2;
     mst_layout_init(&other, MST_PLACEMENT_ROUND_ROBIN, m, n, k, dealt, (uint32_t)self->size, o->grid);
     plan->moved_round_robin = verify ? 0 : mst_layout_moved(&other, 1, 1);

@@ -38,8 +38,8 @@ typedef struct c_block {
     float *data;
 } c_block;
 
-static bool next_block(const mst_matmul *self, uint32_t row_pass, uint32_t col_pass, uint64_t *number,
-                       c_block *out, uint32_t *i, uint32_t *j)
+static bool product_next_block(const mst_matmul *self, uint32_t row_pass, uint32_t col_pass, uint64_t *number,
+                               c_block *out, uint32_t *i, uint32_t *j)
 {
     const mst_layout *l = &self->plan.layout;
     for (; *number < (uint64_t)l->n_rows * l->n_cols; ++*number) {
@@ -59,8 +59,8 @@ static bool next_block(const mst_matmul *self, uint32_t row_pass, uint32_t col_p
 }
 
 /* block += (or =, in the first panel) a x b, looking after the messages of `next` meanwhile. */
-static mst_status multiply(mst_matmul *self, const c_block *block, const mst_mm_piece *a,
-                           const mst_mm_piece *b, bool first, mst_mm_slot *next)
+static mst_status product_multiply(mst_matmul *self, const c_block *block, const mst_mm_piece *a,
+                                   const mst_mm_piece *b, bool first, mst_mm_slot *next)
 {
     uint64_t rows = block->rows.n, cols = block->cols.n, depth = a->cols;
     double row_flops = 2.0 * (double)cols * (double)depth;
@@ -87,19 +87,19 @@ static mst_status multiply_step(mst_matmul *self, uint32_t row_pass, uint32_t co
     uint64_t number = 0;
     c_block block;
     uint32_t i, j;
-    while (next_block(self, row_pass, col_pass, &number, &block, &i, &j))
+    while (product_next_block(self, row_pass, col_pass, &number, &block, &i, &j))
         if (block.rows.n > 0 && block.cols.n > 0)
-            TRY(multiply(self, &block, &slot->a[i], &slot->b[j], first, next));
+            TRY(product_multiply(self, &block, &slot->a[i], &slot->b[j], first, next));
     return MST_OK;
 }
 
 /* C's part of this pass is complete. */
-static mst_status deliver(mst_matmul *self, uint32_t row_pass, uint32_t col_pass)
+static mst_status product_deliver(mst_matmul *self, uint32_t row_pass, uint32_t col_pass)
 {
     uint64_t number = 0, start = mst_now_ns();
     c_block block;
     uint32_t i, j;
-    while (next_block(self, row_pass, col_pass, &number, &block, &i, &j)) {
+    while (product_next_block(self, row_pass, col_pass, &number, &block, &i, &j)) {
         uint64_t wrong = self->o.spoil - 1, row = wrong / self->plan.layout.n,
                  col = wrong % self->plan.layout.n;
         if (block.rows.n == 0 || block.cols.n == 0)
@@ -137,7 +137,7 @@ mst_status mst_mm_product(mst_matmul *self)
         TRY(mst_mm_arrive(self, now));
         TRY(multiply_step(self, row_pass, col_pass, (s - 1) % n_panels == 0, now, s < steps ? next : NULL));
         if (s % n_panels == 0)
-            TRY(deliver(self, row_pass, col_pass));
+            TRY(product_deliver(self, row_pass, col_pass));
     }
     TRY(mst_mm_finish(self, &self->slots[0]));
     return mst_mm_finish(self, &self->slots[1]);

@@ -24,7 +24,7 @@
 #define BATCH_BYTES   ((uint64_t)64 << 20)
 #define TAG           7
 
-static uint64_t ceil_div(uint64_t a, uint64_t b)
+static uint64_t trace_ceil_div(uint64_t a, uint64_t b)
 {
     return (a + b - 1) / b;
 }
@@ -58,12 +58,12 @@ void mst_mm_trace_plan(mst_matmul *self, uint64_t block)
     bool product = self->o.what == MST_MATMUL_TRACE_BY_PRODUCT;
     uint64_t m = self->a.rows, k = self->a.cols;
     block = block > 0 ? block : product ? BLOCK_PRODUCT : BLOCK;
-    while (ceil_div(m, block) > 1u << 30 || ceil_div(k, block) > 1u << 30)
+    while (trace_ceil_div(m, block) > 1u << 30 || trace_ceil_div(k, block) > 1u << 30)
         block *= 2;
     /* the blocks of round-robin, whichever the placement: rows and panels of block x block */
     mst_layout_init(l, MST_PLACEMENT_ROUND_ROBIN, m, m, k, block, (uint32_t)self->size, self->o.grid);
     l->placement = MST_PLACEMENT_ROUND_ROBIN;
-    uint64_t pairs = (uint64_t)l->n_rows * l->n_panels, share = ceil_div(pairs, l->size);
+    uint64_t pairs = (uint64_t)l->n_rows * l->n_panels, share = trace_ceil_div(pairs, l->size);
     uint64_t rows = block < m ? block : m, depth = block < k ? block : k;
     for (uint64_t t = 0; t < pairs; t++) {
         trace_pair p = pair_of(l, t);
@@ -142,8 +142,8 @@ static double sum_pair(const mst_mm_kernels *kernels, const float *a, const floa
 }
 
 /* By one thread: what is fetched here is small, or one of several. */
-static mst_status fetch(mst_matmul *self, const mst_matrix *matrix, mst_index_range rows,
-                        mst_index_range cols, float *out)
+static mst_status trace_fetch(mst_matmul *self, const mst_matrix *matrix, mst_index_range rows,
+                              mst_index_range cols, float *out)
 {
     return mst_matrix_fetch(matrix, self->kernels, 1, rows.first, cols.first, rows.n, cols.n, out);
 }
@@ -171,9 +171,9 @@ static void fill_part(void *arg, unsigned part)
         float *a = self->share_a.data + i * w->stride, *b = self->share_b.data + i * w->stride;
         st = mst_mm_stopped(self);
         if (st == MST_OK)
-            st = fetch(self, &self->a, p.rows, p.cols, a);
+            st = trace_fetch(self, &self->a, p.rows, p.cols, a);
         if (st == MST_OK)
-            st = fetch(self, &self->b, p.cols, p.rows, b);
+            st = trace_fetch(self, &self->b, p.cols, p.rows, b);
     }
     w->errors[part].code = MST_OK;
     if (st != MST_OK)
@@ -272,7 +272,7 @@ static mst_status sum_dealt(mst_matmul *self)
             uint64_t which = n_sent++ % IN_FLIGHT;
             TRY(mst_mm_wait(self, 1, &sends[which], "a block of B to leave"));
             start = mst_now_ns();
-            TRY(fetch(self, &self->b, p.cols, p.rows, outgoing + which * stride));
+            TRY(trace_fetch(self, &self->b, p.cols, p.rows, outgoing + which * stride));
             self->mine.fill_seconds += mst_seconds_since(start);
             TRY(self->o.mpi->ops->isend(0, outgoing + which * stride, bytes, (int)at, TAG, &sends[which]));
             self->mine.sent += bytes;
@@ -280,9 +280,9 @@ static mst_status sum_dealt(mst_matmul *self)
         if (at != rank)
             continue;
         start = mst_now_ns();
-        TRY(fetch(self, &self->a, p.rows, p.cols, a));
+        TRY(trace_fetch(self, &self->a, p.rows, p.cols, a));
         if (from == rank)
-            TRY(fetch(self, &self->b, p.cols, p.rows, b));
+            TRY(trace_fetch(self, &self->b, p.cols, p.rows, b));
         self->mine.fill_seconds += mst_seconds_since(start);
         if (from != rank) {
             TRY(self->o.mpi->ops->irecv(0, b, bytes, (int)from, TAG, &receive));

@@ -37,10 +37,10 @@ typedef struct chain_parser {
     size_t n_defaults;
 } chain_parser;
 
-static mst_status fail_line(const chain_parser *p, const char *format, ...)
+static mst_status chain_fail_line(const chain_parser *p, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-static mst_status fail_line(const chain_parser *p, const char *format, ...)
+static mst_status chain_fail_line(const chain_parser *p, const char *format, ...)
 {
     char text[MST_ERROR_MAX];
     va_list args;
@@ -57,18 +57,18 @@ static mst_status at_line(const chain_parser *p, mst_status st)
     if (st == MST_OK || st == MST_ENOMEM)
         return st;
     snprintf(text, sizeof text, "%s", mst_error_text());
-    return fail_line(p, "%s", strncmp(text, "--", 2) == 0 ? text + 2 : text);
+    return chain_fail_line(p, "%s", strncmp(text, "--", 2) == 0 ? text + 2 : text);
 }
 
 /* Splits a line at blanks; what follows a # is not read. */
-static mst_status split(chain_parser *p, char *line)
+static mst_status chain_split(chain_parser *p, char *line)
 {
     p->n_words = 0;
     char *rest;
     line[strcspn(line, "#")] = '\0';
     for (char *word = strtok_r(line, " \t\r", &rest); word != NULL; word = strtok_r(NULL, " \t\r", &rest)) {
         if (p->n_words == WORDS_MAX)
-            return fail_line(p, "more than %d words", WORDS_MAX);
+            return chain_fail_line(p, "more than %d words", WORDS_MAX);
         p->words[p->n_words++] = word;
     }
     return MST_OK;
@@ -105,18 +105,18 @@ static mst_status read_input(chain_parser *p)
 {
     mst_dims said, *at = &p->at;
     if (p->chain->n_layers > 0)
-        return fail_line(p, "input must stand before the first layer");
+        return chain_fail_line(p, "input must stand before the first layer");
     if (p->in_known)
-        return fail_line(p, "the input is given twice");
+        return chain_fail_line(p, "the input is given twice");
     if (p->n_words != 2 || !mst_dims_parse(p->words[1], &said))
-        return fail_line(p,
-                         "input takes channels x height x width, such as 1x28x28, or the numbers of a row, "
-                         "at most 2^28 together");
+        return chain_fail_line(
+            p, "input takes channels x height x width, such as 1x28x28, or the numbers of a row, "
+               "at most 2^28 together");
     bool image = at->h > 1 || at->w > 1;
     if (at->c != 0 && image && memcmp(at, &said, sizeof said) != 0)
-        return fail_line(p, "input %s, but the data has %ux%ux%u", p->words[1], at->c, at->h, at->w);
+        return chain_fail_line(p, "input %s, but the data has %ux%ux%u", p->words[1], at->c, at->h, at->w);
     if (at->c != 0 && mst_dims_size(&said) < at->c)
-        return fail_line(p, "input %s, but the data has %u numbers in a row", p->words[1], at->c);
+        return chain_fail_line(p, "input %s, but the data has %u numbers in a row", p->words[1], at->c);
     *at = said;
     p->in_known = true;
     return MST_OK;
@@ -135,7 +135,7 @@ static bool split_pair(char *word, option_text *out)
     return true;
 }
 
-static const mst_option *find_option(const mst_layer_ops *ops, const char *name)
+static const mst_option *chain_find_option(const mst_layer_ops *ops, const char *name)
 {
     for (const mst_option *row = ops->options; row != NULL && row->name != NULL; row++)
         if (strcmp(row->name, name) == 0)
@@ -147,18 +147,18 @@ static mst_status set_option(const chain_parser *p, mst_layer *layer, const char
 {
     char classes[16];
     mst_option_group group = mst_layer_options(layer);
-    if (find_option(layer->ops, key) == NULL) {
+    if (chain_find_option(layer->ops, key) == NULL) {
         char known[256] = "none";
         size_t used = 0;
         for (const mst_option *row = layer->ops->options; row != NULL && row->name != NULL; row++) {
             int wrote = snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", row->name);
             used = used + (size_t)wrote < sizeof known ? used + (size_t)wrote : sizeof known - 1;
         }
-        return fail_line(p, "%s has no option %s; its options: %s", layer->ops->name, key, known);
+        return chain_fail_line(p, "%s has no option %s; its options: %s", layer->ops->name, key, known);
     }
     if (strcmp(value, "classes") == 0) {
         if (p->n_classes == 0)
-            return fail_line(p, "the number of classes is not known here: give --classes N");
+            return chain_fail_line(p, "the number of classes is not known here: give --classes N");
         snprintf(classes, sizeof classes, "%u", p->n_classes);
         value = classes;
     }
@@ -166,11 +166,11 @@ static mst_status set_option(const chain_parser *p, mst_layer *layer, const char
 }
 
 /* Refuses a key that is among the first n of keys; else puts it there. */
-static mst_status once(const chain_parser *p, const char **keys, size_t n, const char *key)
+static mst_status chain_once(const chain_parser *p, const char **keys, size_t n, const char *key)
 {
     for (size_t i = 0; i < n; i++)
         if (keys[i] != NULL && strcmp(keys[i], key) == 0)
-            return fail_line(p, "%s is given twice", key);
+            return chain_fail_line(p, "%s is given twice", key);
     keys[n] = key;
     return MST_OK;
 }
@@ -179,21 +179,21 @@ static mst_status read_defaults(chain_parser *p)
 {
     const char *keys[WORDS_MAX] = {NULL};
     if (p->n_words < 2)
-        return fail_line(p, "defaults takes option=value, such as init=glorot");
+        return chain_fail_line(p, "defaults takes option=value, such as init=glorot");
     for (size_t i = 1; i < p->n_words; i++) {
         option_text *d = &p->defaults[p->n_defaults];
         bool known = false;
         if (p->n_defaults == DEFAULTS_MAX)
-            return fail_line(p, "more than %d defaults", DEFAULTS_MAX);
+            return chain_fail_line(p, "more than %d defaults", DEFAULTS_MAX);
         if (!split_pair(p->words[i], d))
-            return fail_line(p, "\"%s\" is not option=value", p->words[i]);
-        TRY(once(p, keys, i - 1, d->key));
+            return chain_fail_line(p, "\"%s\" is not option=value", p->words[i]);
+        TRY(chain_once(p, keys, i - 1, d->key));
         for (size_t k = 0; mst_layers[k] != NULL; k++)
-            known |= find_option(mst_layers[k], d->key) != NULL;
+            known |= chain_find_option(mst_layers[k], d->key) != NULL;
         for (size_t k = 0; p->kinds != NULL && p->kinds[k] != NULL; k++)
-            known |= find_option(p->kinds[k], d->key) != NULL;
+            known |= chain_find_option(p->kinds[k], d->key) != NULL;
         if (!known)
-            return fail_line(p, "no kind of layer has an option %s", d->key);
+            return chain_fail_line(p, "no kind of layer has an option %s", d->key);
         p->n_defaults++;
     }
     return MST_OK;
@@ -232,11 +232,11 @@ static mst_status name_layer(const chain_parser *p, const char *given, mst_layer
     size_t length = strlen(given);
     if (length == 0 || length >= sizeof layer->name || !isalpha((unsigned char)*given) ||
         strspn(given, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") != length)
-        return fail_line(p,
-                         "\"%s\" is no name: a letter, then letters, digits, _ and -, at most %zu together",
-                         given, sizeof layer->name - 1);
+        return chain_fail_line(
+            p, "\"%s\" is no name: a letter, then letters, digits, _ and -, at most %zu together", given,
+            sizeof layer->name - 1);
     if (name_taken(p->chain, given))
-        return fail_line(p, "there is a layer %s already", given);
+        return chain_fail_line(p, "there is a layer %s already", given);
     memcpy(layer->name, given, length + 1);
     return MST_OK;
 }
@@ -246,7 +246,7 @@ static mst_status set_options(const chain_parser *p, mst_layer *layer, char **wo
     const char *keys[WORDS_MAX] = {NULL};
     size_t first = 0;
     for (size_t i = 0; i < p->n_defaults; i++)
-        if (find_option(layer->ops, p->defaults[i].key) != NULL)
+        if (chain_find_option(layer->ops, p->defaults[i].key) != NULL)
             TRY(set_option(p, layer, p->defaults[i].key, p->defaults[i].value));
     if (n > 0 && strchr(words[0], '=') == NULL && layer->ops->main_option != NULL) {
         TRY(set_option(p, layer, layer->ops->main_option, words[0]));
@@ -256,34 +256,35 @@ static mst_status set_options(const chain_parser *p, mst_layer *layer, char **wo
     for (size_t i = first; i < n; i++) {
         option_text option;
         if (!split_pair(words[i], &option))
-            return fail_line(p, "\"%s\" is not option=value", words[i]);
-        TRY(once(p, keys, i, option.key));
+            return chain_fail_line(p, "\"%s\" is not option=value", words[i]);
+        TRY(chain_once(p, keys, i, option.key));
         TRY(set_option(p, layer, option.key, option.value));
     }
     return MST_OK;
 }
 
 /* Asks the layer for its shape and numbers its ranges. */
-static mst_status join(chain_parser *p, mst_layer *layer)
+static mst_status chain_join(chain_parser *p, mst_layer *layer)
 {
     mst_chain *chain = p->chain;
     layer->in = p->at;
     TRY(at_line(p, layer->ops->shape(layer)));
     uint64_t size = (uint64_t)layer->out.c * layer->out.h; /* each below 2^32 */
     if (size > MST_SIZE_MAX || size * layer->out.w > MST_SIZE_MAX)
-        return fail_line(p, "%s: %ux%ux%u numbers come out of it; at most 2^28 are possible", layer->name,
-                         layer->out.c, layer->out.h, layer->out.w);
+        return chain_fail_line(p, "%s: %ux%ux%u numbers come out of it; at most 2^28 are possible",
+                               layer->name, layer->out.c, layer->out.h, layer->out.w);
     for (uint32_t i = 0; i < layer->n_params; i++) {
         const mst_layer_param *param = &layer->params[i];
         if ((param->init == MST_INIT_UNIFORM || param->init == MST_INIT_NORMAL) &&
             !(param->init_scale >= 0.0))
-            return fail_line(p, "init-scale=%g: a bound or deviation cannot be below 0", param->init_scale);
+            return chain_fail_line(p, "init-scale=%g: a bound or deviation cannot be below 0",
+                                   param->init_scale);
     }
     for (uint32_t i = 0; i < layer->n_params; i++)
         if (mst_layer_param_size(&layer->params[i]) == 0)
-            return fail_line(p, "%s: it has more than 2^32 - 1 parameters", layer->name);
+            return chain_fail_line(p, "%s: it has more than 2^32 - 1 parameters", layer->name);
     if (chain->n_ranges + layer->n_params > MST_RANGE_MAX)
-        return fail_line(p, "a net has at most %d weights and biases", MST_RANGE_MAX);
+        return chain_fail_line(p, "a net has at most %d weights and biases", MST_RANGE_MAX);
     layer->first_range = chain->n_ranges;
     chain->n_ranges += layer->n_params;
     p->at = layer->out;
@@ -300,24 +301,25 @@ static mst_status read_layer(chain_parser *p)
         name = p->words[at++];
     }
     if (at == p->n_words)
-        return fail_line(p, "\"%s:\" is followed by no layer", name);
+        return chain_fail_line(p, "\"%s:\" is followed by no layer", name);
     const mst_layer_ops *ops = find_kind(mst_layers, p->words[at]);
     if (ops == NULL)
         ops = find_kind(p->kinds, p->words[at]);
     if (ops == NULL)
-        return fail_line(p, "\"%s\" is no kind of layer: see `muster list layers`", p->words[at]);
+        return chain_fail_line(p, "\"%s\" is no kind of layer: see `muster list layers`", p->words[at]);
     if (p->at.c == 0)
-        return fail_line(p, "what comes in is not known: put a line \"input CxHxW\" before the first layer, "
-                            "or give --input CxHxW");
+        return chain_fail_line(
+            p, "what comes in is not known: put a line \"input CxHxW\" before the first layer, "
+               "or give --input CxHxW");
     if (p->chain->n_layers == MST_NET_LAYERS)
-        return fail_line(p, "a net has at most %d layers", MST_NET_LAYERS);
+        return chain_fail_line(p, "a net has at most %d layers", MST_NET_LAYERS);
     TRY(mst_layer_new(ops, &layer));
     layer->line = p->line;
     mst_status st = name_layer(p, name, layer);
     if (st == MST_OK)
         st = set_options(p, layer, p->words + at + 1, p->n_words - at - 1);
     if (st == MST_OK)
-        st = join(p, layer);
+        st = chain_join(p, layer);
     if (st != MST_OK) {
         mst_layer_destroy(layer);
         return st;
@@ -328,9 +330,9 @@ static mst_status read_layer(chain_parser *p)
     return MST_OK;
 }
 
-static mst_status read_line(chain_parser *p, char *line)
+static mst_status chain_read_line(chain_parser *p, char *line)
 {
-    TRY(split(p, line));
+    TRY(chain_split(p, line));
     if (p->n_words == 0)
         return MST_OK;
     if (strcmp(p->words[0], "input") == 0)
@@ -384,7 +386,7 @@ mst_status mst_chain_parse_with(const char *text, const char *source, const mst_
         if (next != NULL)
             *next++ = '\0';
         p.line++;
-        TRY_OUT(st, read_line(&p, line));
+        TRY_OUT(st, chain_read_line(&p, line));
     }
     TRY_OUT(st, check_end(&p));
     *out = p.chain;

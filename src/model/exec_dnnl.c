@@ -37,7 +37,7 @@ typedef struct dnnl_pass {
     mst_step *step;
 } dnnl_pass;
 
-static float *weight_of(const dnnl_pass *r, const mst_layer *layer, uint32_t i)
+static float *dnnl_weight_of(const dnnl_pass *r, const mst_layer *layer, uint32_t i)
 {
     return r->w->ranges[layer->first_range + i];
 }
@@ -54,7 +54,7 @@ static void add_to(float *restrict y, const float *restrict x, size_t n)
 }
 
 /* A part of the gradient that was computed elsewhere. */
-static void put(const dnnl_pass *r, float *restrict y, const float *restrict x, size_t n)
+static void dnnl_put(const dnnl_pass *r, float *restrict y, const float *restrict x, size_t n)
 {
     if (r->fresh)
         memcpy(y, x, n * sizeof *y);
@@ -88,16 +88,16 @@ static mst_status use_weight(const dnnl_pass *r, mst_dnnl_op *op, mst_dnnl_op *r
 static mst_status norm_forward(const dnnl_pass *r, const mst_dnnl_stage *s)
 {
     mst_dnnl_op *op = r->pass->training ? s->forward : s->infer;
-    mst_dnnl_bind(op, MST_DNNL_SCALE, weight_of(r, s->layer, 0));
-    mst_dnnl_bind(op, MST_DNNL_SHIFT, weight_of(r, s->layer, 1));
+    mst_dnnl_bind(op, MST_DNNL_SCALE, dnnl_weight_of(r, s->layer, 0));
+    mst_dnnl_bind(op, MST_DNNL_SHIFT, dnnl_weight_of(r, s->layer, 1));
     if (!r->pass->training) {
-        mst_dnnl_bind(op, MST_DNNL_MEAN, weight_of(r, s->layer, 2));
-        mst_dnnl_bind(op, MST_DNNL_VARIANCE, weight_of(r, s->layer, 3));
+        mst_dnnl_bind(op, MST_DNNL_MEAN, dnnl_weight_of(r, s->layer, 2));
+        mst_dnnl_bind(op, MST_DNNL_VARIANCE, dnnl_weight_of(r, s->layer, 3));
     }
     return mst_dnnl_run(op);
 }
 
-static void plain_forward(const dnnl_pass *r, const mst_dnnl_stage *s)
+static void dnnl_plain_forward(const dnnl_pass *r, const mst_dnnl_stage *s)
 {
     const mst_dnnl_tensor *x = &r->plan->tensors[s->x], *y = &r->plan->tensors[s->y];
     s->layer->ops->forward(s->layer, s->kept, r->pass, r->n, x->data, &r->w->ranges[s->layer->first_range],
@@ -115,16 +115,16 @@ static mst_status stage_forward(const dnnl_pass *r, const mst_dnnl_stage *s)
     switch (s->kind) {
     case MST_DNNL_STAGE_CONV:
     case MST_DNNL_STAGE_LINEAR:
-        TRY(use_weight(r, s->forward, s->weight_forward, weight_of(r, layer, 0)));
+        TRY(use_weight(r, s->forward, s->weight_forward, dnnl_weight_of(r, layer, 0)));
         if (layer->n_params > 1)
-            mst_dnnl_bind(s->forward, MST_DNNL_B, weight_of(r, layer, 1));
+            mst_dnnl_bind(s->forward, MST_DNNL_B, dnnl_weight_of(r, layer, 1));
         return mst_dnnl_run(s->forward);
     case MST_DNNL_STAGE_NORM:
         return norm_forward(r, s);
     case MST_DNNL_STAGE_SIMPLE:
         return s->forward != NULL ? mst_dnnl_run(s->forward) : MST_OK;
     case MST_DNNL_STAGE_PLAIN:
-        plain_forward(r, s);
+        dnnl_plain_forward(r, s);
         return MST_OK;
     }
     return MST_OK;
@@ -156,7 +156,7 @@ static mst_status conv_gradient(const dnnl_pass *r, const mst_dnnl_stage *s)
     if (!r->fresh)
         add_to(flat, plain, size);
     if (layer->n_params > 1)
-        put(r, gradient_of(r, layer, 1), bias, layer->out.c);
+        dnnl_put(r, gradient_of(r, layer, 1), bias, layer->out.c);
     return MST_OK;
 }
 
@@ -167,7 +167,7 @@ static mst_status linear_gradient(const dnnl_pass *r, const mst_dnnl_stage *s)
     size_t in = mst_dims_size(&s->layer->in), out = s->layer->out.c;
     for (uint32_t i = 0; s->layer->n_params > 1 && i < r->n; i++)
         if (i == 0)
-            put(r, gradient_of(r, s->layer, 1), y->diff, out);
+            dnnl_put(r, gradient_of(r, s->layer, 1), y->diff, out);
         else
             add_to(gradient_of(r, s->layer, 1), y->diff + i * out, out);
     return mst_dnnl_gemm(true, (int64_t)out, (int64_t)in, r->n, y->diff, x->data, r->fresh ? 0.0f : 1.0f,
@@ -178,7 +178,7 @@ static mst_status linear_dx(const dnnl_pass *r, const mst_dnnl_stage *s)
 {
     const mst_dnnl_tensor *x = &r->plan->tensors[s->x], *y = &r->plan->tensors[s->y];
     TRY(mst_dnnl_gemm(false, r->n, (int64_t)mst_dims_size(&s->layer->in), s->layer->out.c, y->diff,
-                      weight_of(r, s->layer, 0), 0.0f, x->diff));
+                      dnnl_weight_of(r, s->layer, 0), 0.0f, x->diff));
     clear_rest(r, &s->layer->in, x->diff);
     return MST_OK;
 }
@@ -192,19 +192,19 @@ static mst_status norm_backward(const dnnl_pass *r, const mst_dnnl_stage *s)
     const float *mean = s->kept, *variance = mean + half;
     double m = (double)r->n * layer->in.h * layer->in.w,
            momentum = ((const mst_batchnorm *)layer)->options.momentum;
-    mst_dnnl_bind(s->dx, MST_DNNL_SCALE, weight_of(r, layer, 0));
-    mst_dnnl_bind(s->dx, MST_DNNL_SHIFT, weight_of(r, layer, 1));
+    mst_dnnl_bind(s->dx, MST_DNNL_SCALE, dnnl_weight_of(r, layer, 0));
+    mst_dnnl_bind(s->dx, MST_DNNL_SHIFT, dnnl_weight_of(r, layer, 1));
     mst_dnnl_bind(s->dx, MST_DNNL_DSCALE, scale);
     mst_dnnl_bind(s->dx, MST_DNNL_DSHIFT, shift);
     TRY(mst_dnnl_run(s->dx));
-    put(r, gradient_of(r, layer, 0), scale, c);
-    put(r, gradient_of(r, layer, 1), shift, c);
+    dnnl_put(r, gradient_of(r, layer, 0), scale, c);
+    dnnl_put(r, gradient_of(r, layer, 1), shift, c);
     for (size_t i = 0; i < c; i++) {
         double unbiased = (double)variance[i] * (m > 1.0 ? m / (m - 1.0) : 1.0);
         gradient_of(r, layer, 2)[i] =
-            (float)((1.0 - momentum) * (double)weight_of(r, layer, 2)[i] + momentum * (double)mean[i]);
+            (float)((1.0 - momentum) * (double)dnnl_weight_of(r, layer, 2)[i] + momentum * (double)mean[i]);
         gradient_of(r, layer, 3)[i] =
-            (float)((1.0 - momentum) * (double)weight_of(r, layer, 3)[i] + momentum * unbiased);
+            (float)((1.0 - momentum) * (double)dnnl_weight_of(r, layer, 3)[i] + momentum * unbiased);
     }
     return MST_OK;
 }
@@ -255,7 +255,7 @@ static mst_status stage_backward(const dnnl_pass *r, const mst_dnnl_stage *s, bo
     if (s->kind == MST_DNNL_STAGE_LINEAR)
         return linear_dx(r, s);
     if (s->kind == MST_DNNL_STAGE_CONV)
-        TRY(use_weight(r, s->dx, s->weight_dx, weight_of(r, layer, 0)));
+        TRY(use_weight(r, s->dx, s->weight_dx, dnnl_weight_of(r, layer, 0)));
     return mst_dnnl_run(s->dx);
 }
 

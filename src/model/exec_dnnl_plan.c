@@ -86,7 +86,8 @@ static void at_least(size_t *size, size_t bytes)
         *size = UP(bytes);
 }
 
-static mst_dnnl_window window_of(const mst_dnnl_plan *plan, const mst_layer *layer, const mst_window *w)
+static mst_dnnl_window dnnl_plan_window_of(const mst_dnnl_plan *plan, const mst_layer *layer,
+                                           const mst_window *w)
 {
     return (mst_dnnl_window){
         .n = plan->n,
@@ -111,7 +112,7 @@ static mst_status weight_reorder(mst_dnnl_plan *plan, const mst_dnnl_layout *fro
 static mst_status add_conv(mst_dnnl_plan *plan, const mst_layer *layer, bool relu)
 {
     const mst_conv *conv = (const mst_conv *)layer;
-    mst_dnnl_window w = window_of(plan, layer, &conv->window);
+    mst_dnnl_window w = dnnl_plan_window_of(plan, layer, &conv->window);
     mst_dnnl_conv_ops ops;
     const mst_dnnl_layout *plain;
     w.groups = conv->groups;
@@ -158,7 +159,7 @@ static mst_status add_linear(mst_dnnl_plan *plan, const mst_layer *layer, bool r
 static mst_status add_pool(mst_dnnl_plan *plan, const mst_layer *layer, mst_dnnl_pooling how)
 {
     const mst_pool *pool = (const mst_pool *)layer;
-    mst_dnnl_window w = window_of(plan, layer, &pool->window);
+    mst_dnnl_window w = dnnl_plan_window_of(plan, layer, &pool->window);
     mst_dnnl_op *forward;
     TRY(mst_dnnl_pool(plan->dnnl, &w, how, plan->training, last_layout(plan), &forward));
     mst_dnnl_stage *s =
@@ -224,7 +225,7 @@ static mst_status add_plain(mst_dnnl_plan *plan, const mst_layer *layer)
     return MST_OK;
 }
 
-static mst_status add_layer(mst_dnnl_plan *plan, uint32_t i)
+static mst_status dnnl_plan_add_layer(mst_dnnl_plan *plan, uint32_t i)
 {
     const mst_chain *chain = plan->chain;
     const mst_layer *layer = chain->layers[i];
@@ -259,7 +260,7 @@ typedef struct room {
     size_t used;
 } room;
 
-static void *take(room *r, size_t size)
+static void *dnnl_plan_take(room *r, size_t size)
 {
     void *at = r->base != NULL ? r->base + r->used : NULL;
     r->used += UP(size);
@@ -288,28 +289,28 @@ static uint32_t first_diff(const mst_dnnl_plan *plan)
     return s->kind == MST_DNNL_STAGE_NORM ? s->x : s->y;
 }
 
-static void place(mst_dnnl_plan *plan, room *r)
+static void dnnl_plan_place(mst_dnnl_plan *plan, room *r)
 {
     if (plan->training) {
         for (uint32_t i = 0; i < plan->n_tensors; i++)
-            plan->tensors[i].data = take(r, plan->tensors[i].size);
+            plan->tensors[i].data = dnnl_plan_take(r, plan->tensors[i].size);
         uint32_t from = first_diff(plan);
         size_t size = pair_size(plan, from);
-        char *region = take(r, size);
+        char *region = dnnl_plan_take(r, size);
         for (uint32_t i = from; i < plan->n_tensors; i++)
             plan->tensors[i].diff = pair_at(plan, region, size, i);
     } else {
         size_t size = pair_size(plan, 0);
-        char *region = take(r, size);
+        char *region = dnnl_plan_take(r, size);
         for (uint32_t i = 0; i < plan->n_tensors; i++)
             plan->tensors[i].data = pair_at(plan, region, size, i);
     }
     for (uint32_t i = 0; i < plan->n_stages; i++)
         if (plan->stages[i].kept_size > 0)
-            plan->stages[i].kept = take(r, plan->stages[i].kept_size);
-    plan->weight_room = take(r, plan->weight_size);
-    plan->gradient_room = take(r, plan->gradient_size);
-    plan->plain_room = take(r, plan->plain_size);
+            plan->stages[i].kept = dnnl_plan_take(r, plan->stages[i].kept_size);
+    plan->weight_room = dnnl_plan_take(r, plan->weight_size);
+    plan->gradient_room = dnnl_plan_take(r, plan->gradient_size);
+    plan->plain_room = dnnl_plan_take(r, plan->plain_size);
 }
 
 static void bind_all(const mst_dnnl_plan *plan)
@@ -361,7 +362,7 @@ mst_status mst_dnnl_plan_new(const mst_chain *chain, uint32_t n, bool training, 
     TRY_OUT(st, plain_layout(plan, &chain->in, &first));
     add_tensor(plan, first);
     for (uint32_t i = 0; i < chain->n_layers; i++) {
-        TRY_OUT(st, add_layer(plan, i));
+        TRY_OUT(st, dnnl_plan_add_layer(plan, i));
         plan->wants_dx = plan->wants_dx || (training && chain->layers[i]->n_params > 0);
     }
     TRY_OUT(st, reorder_to_plain(plan, &chain->layers[chain->n_layers - 1]->out));
@@ -375,7 +376,7 @@ mst_status mst_dnnl_plan_new(const mst_chain *chain, uint32_t n, bool training, 
         if (kept != NULL)
             s->kept_size = mst_dnnl_layout_size(kept);
     }
-    place(plan, &r);
+    dnnl_plan_place(plan, &r);
     plan->memory_size = r.used;
     plan->memory = mst_pages_reserve(r.used, true);
     if (plan->memory == NULL) {
@@ -383,7 +384,7 @@ mst_status mst_dnnl_plan_new(const mst_chain *chain, uint32_t n, bool training, 
         goto out;
     }
     r = (room){.base = plan->memory};
-    place(plan, &r);
+    dnnl_plan_place(plan, &r);
     bind_all(plan);
     *out = plan;
     plan = NULL;

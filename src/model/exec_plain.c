@@ -42,7 +42,7 @@ static void plain_close(mst_replica *base)
 }
 
 /* Room for n numbers per row. */
-static mst_status make_room(const plain *self, uint64_t n, float **out)
+static mst_status plain_make_room(const plain *self, uint64_t n, float **out)
 {
     *out = mst_alloc_lines((size_t)n * self->base.max_rows * sizeof **out);
     if (*out == NULL)
@@ -54,21 +54,21 @@ static mst_status make_buffers(plain *self)
 {
     const mst_chain *chain = self->base.chain;
     uint64_t most = mst_dims_size(&chain->in);
-    TRY(make_room(self, most, &self->input));
+    TRY(plain_make_room(self, most, &self->input));
     for (uint32_t i = 0; i < chain->n_layers; i++) {
         const mst_layer *layer = chain->layers[i];
         uint64_t size = mst_dims_size(&layer->out);
         most = size > most ? size : most;
         if (!self->training)
             continue;
-        TRY(make_room(self, size, &self->outputs[i]));
+        TRY(plain_make_room(self, size, &self->outputs[i]));
         size_t state =
             layer->ops->state_size != NULL ? layer->ops->state_size(layer, self->base.max_rows) : 0;
         if (state > 0 && (self->states[i] = mst_alloc_lines(state)) == NULL)
             return mst_fail_memory();
     }
-    TRY(make_room(self, most, &self->turns[0]));
-    return make_room(self, most, &self->turns[1]);
+    TRY(plain_make_room(self, most, &self->turns[0]));
+    return plain_make_room(self, most, &self->turns[1]);
 }
 
 static mst_status plain_open(const mst_chain *chain, const mst_kernels *kernels, uint32_t max_rows,

@@ -95,7 +95,7 @@ static mst_status tile_open(const mst_chain *chain, const mst_kernels *kernels, 
 
 /* ---- forward ---- */
 
-static const float *weight_of(const tile_op *op, const mst_weights *w)
+static const float *tile_weight_of(const tile_op *op, const mst_weights *w)
 {
     return w->ranges[op->layer->first_range];
 }
@@ -110,21 +110,21 @@ static void pack_weights(const tile_replica *self, const tile_op *op, const mst_
 {
     const mst_tile_kernels *tile = self->tile;
     if (op->kind == TILE_LINEAR)
-        tile->pack(weight_of(op, w), op->layer->out.c, op->in_size, op->packed);
+        tile->pack(tile_weight_of(op, w), op->layer->out.c, op->in_size, op->packed);
     if (op->kind != TILE_CONV)
         return;
     const mst_tile_window *g = &op->window;
     const uint32_t n_out = g->c_out / g->groups, n_in = g->c_in / g->groups, taps = g->kernel_h * g->kernel_w;
     const size_t size = (size_t)n_out * n_in * taps;
     for (uint32_t i = 0; i < g->groups; i++) {
-        const float *group = weight_of(op, w) + i * size;
+        const float *group = tile_weight_of(op, w) + i * size;
         tile->pack(group, n_out, (size_t)n_in * taps, op->packed + i * size);
         if (op->back && self->training)
             tile->pack_back(group, n_out, n_in, taps, op->packed_back + i * size);
     }
 }
 
-static void drop(const tile_replica *self, const tile_op *op, const mst_pass *pass, uint32_t n)
+static void tile_drop(const tile_replica *self, const tile_op *op, const mst_pass *pass, uint32_t n)
 {
     if (!pass->training) {
         self->tile->act_forward(MST_TILE_SAME, op->out_size, op->x, op->y);
@@ -165,7 +165,7 @@ static void forward_op(const tile_replica *self, const tile_op *op, const mst_pa
         tile->average_forward(&op->window, op->x, op->y);
         break;
     case TILE_DROPOUT:
-        drop(self, op, pass, n);
+        tile_drop(self, op, pass, n);
         break;
     case TILE_SAME:
         tile->act_forward(op->act, op->out_size, op->x, op->y);
@@ -218,7 +218,7 @@ static mst_status tile_forward(mst_replica *base, const mst_batch *batch, const 
 
 /* ---- backward ---- */
 
-static size_t round_up(size_t n, size_t multiple)
+static size_t tile_round_up(size_t n, size_t multiple)
 {
     return (n + multiple - 1) / multiple * multiple;
 }
@@ -245,12 +245,12 @@ static void backward_linear(const tile_replica *self, const tile_op *op, uint32_
                             float *const *g)
 {
     const uint32_t n_in = (uint32_t)op->in_size, n_out = (uint32_t)op->out_size;
-    const size_t ld = round_up(n_in, self->tile->lanes);
+    const size_t ld = tile_round_up(n_in, self->tile->lanes);
     self->tile->to_rows(op->x, n_in, n, self->rows, ld);
     self->tile->linear_weights(n_in, n_out, n, self->rows, ld, op->y, g[0],
                                op->layer->n_params > 1 ? g[1] : NULL);
     if (op->back)
-        self->tile->linear_backward(n_in, n_out, op->y, weight_of(op, w), op->act_in, op->x);
+        self->tile->linear_backward(n_in, n_out, op->y, tile_weight_of(op, w), op->act_in, op->x);
 }
 
 static void backward_plain(const tile_replica *self, const tile_op *op, const mst_pass *pass, uint32_t n,

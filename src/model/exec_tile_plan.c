@@ -15,7 +15,7 @@ static mst_tile_act act_of(const mst_layer *layer)
                                               : MST_TILE_SAME;
 }
 
-static tile_kind kind_of(const mst_layer *layer)
+static tile_kind tile_plan_kind_of(const mst_layer *layer)
 {
     static const struct {
         const mst_layer_ops *ops;
@@ -32,7 +32,7 @@ static tile_kind kind_of(const mst_layer *layer)
     return TILE_PLAIN;
 }
 
-static mst_tile_window window_of(const mst_layer *layer, const mst_window *window, uint32_t groups)
+static mst_tile_window tile_plan_window_of(const mst_layer *layer, const mst_window *window, uint32_t groups)
 {
     return (mst_tile_window){
         .c_in = layer->in.c,
@@ -65,7 +65,7 @@ static void plan_ops(tile_replica *self)
         }
         tile_op *op = &self->ops[self->n_ops++];
         *op = (tile_op){
-            .kind = kind_of(layer),
+            .kind = tile_plan_kind_of(layer),
             .layer = layer,
             .in_size = mst_dims_size(&layer->in),
             .out_size = mst_dims_size(&layer->out),
@@ -75,10 +75,10 @@ static void plan_ops(tile_replica *self)
         };
         back = back || layer->n_params > 0;
         if (op->kind == TILE_CONV)
-            op->window =
-                window_of(layer, &((const mst_conv *)layer)->window, ((const mst_conv *)layer)->groups);
+            op->window = tile_plan_window_of(layer, &((const mst_conv *)layer)->window,
+                                             ((const mst_conv *)layer)->groups);
         else if (op->kind == TILE_MAXPOOL || op->kind == TILE_AVGPOOL)
-            op->window = window_of(layer, &((const mst_pool *)layer)->window, 1);
+            op->window = tile_plan_window_of(layer, &((const mst_pool *)layer)->window, 1);
     }
 }
 
@@ -96,7 +96,7 @@ static mst_status take_bytes(tile_replica *self, size_t size, void **out)
     return MST_OK;
 }
 
-static mst_status take(tile_replica *self, size_t n, float **out)
+static mst_status tile_plan_take(tile_replica *self, size_t n, float **out)
 {
     void *block = NULL;
     TRY(take_bytes(self, n * sizeof **out, &block));
@@ -115,27 +115,27 @@ static size_t weights_of(const tile_op *op)
 static mst_status take_op(tile_replica *self, tile_op *op)
 {
     const size_t lanes = self->tile->lanes;
-    TRY(take(self, op->out_size * lanes, &op->y));
+    TRY(tile_plan_take(self, op->out_size * lanes, &op->y));
     switch (op->kind) {
     case TILE_CONV:
-        TRY(take(self, weights_of(op), &op->packed));
+        TRY(tile_plan_take(self, weights_of(op), &op->packed));
         if (!self->training)
             return MST_OK;
-        TRY(take(self, weights_of(op), &op->packed_back));
-        TRY(take(self, weights_of(op) * lanes, &op->gw));
-        return take(self, op->layer->out.c * lanes, &op->gb);
+        TRY(tile_plan_take(self, weights_of(op), &op->packed_back));
+        TRY(tile_plan_take(self, weights_of(op) * lanes, &op->gw));
+        return tile_plan_take(self, op->layer->out.c * lanes, &op->gb);
     case TILE_LINEAR:
-        return take(self, weights_of(op), &op->packed);
+        return tile_plan_take(self, weights_of(op), &op->packed);
     case TILE_DROPOUT:
-        return self->training ? take(self, op->out_size * lanes, &op->factors) : MST_OK;
+        return self->training ? tile_plan_take(self, op->out_size * lanes, &op->factors) : MST_OK;
     case TILE_PLAIN: {
         const mst_layer_ops *ops = op->layer->ops;
         size_t state =
             self->training && ops->state_size != NULL ? ops->state_size(op->layer, self->tile->lanes) : 0;
         if (state > 0)
             TRY(take_bytes(self, state, &op->state));
-        TRY(take(self, op->in_size * lanes, &op->x_rows));
-        return take(self, op->out_size * lanes, &op->y_rows);
+        TRY(tile_plan_take(self, op->in_size * lanes, &op->x_rows));
+        return tile_plan_take(self, op->out_size * lanes, &op->y_rows);
     }
     default:
         return MST_OK;
@@ -146,7 +146,7 @@ mst_status mst_tile_plan(tile_replica *self)
 {
     const size_t lanes = self->tile->lanes;
     size_t most = mst_dims_size(&self->base.chain->in);
-    TRY(take(self, most * lanes, &self->input));
+    TRY(tile_plan_take(self, most * lanes, &self->input));
     plan_ops(self);
     for (uint32_t i = 0; i < self->n_ops; i++) {
         tile_op *op = &self->ops[i];
@@ -154,8 +154,8 @@ mst_status mst_tile_plan(tile_replica *self)
         op->x = i > 0 ? self->ops[i - 1].y : self->input;
         most = op->out_size > most ? op->out_size : most;
     }
-    TRY(take(self, most * lanes, &self->scratch));
+    TRY(tile_plan_take(self, most * lanes, &self->scratch));
     most += lanes; /* rows may be filled up to a multiple of lanes */
-    TRY(take(self, most * lanes, &self->rows));
-    return take(self, most * lanes, &self->more_rows);
+    TRY(tile_plan_take(self, most * lanes, &self->rows));
+    return tile_plan_take(self, most * lanes, &self->more_rows);
 }

@@ -10,7 +10,7 @@ extern const mst_executor mst_executor_tile, mst_executor_dnnl, mst_executor_pla
 const mst_executor *const mst_executors[] = {&mst_executor_tile, &mst_executor_dnnl, &mst_executor_plain,
                                              NULL};
 
-static mst_status unknown(const char *name)
+static mst_status executor_unknown(const char *name)
 {
     char names[128] = "auto";
     for (size_t i = 0, used = 4; mst_executors[i] != NULL && used < sizeof names; i++)
@@ -34,7 +34,7 @@ mst_status mst_executor_choose(const mst_chain *chain, const char *name, const m
         if (!any)
             return st;
     }
-    return any ? st : unknown(name);
+    return any ? st : executor_unknown(name);
 }
 
 void mst_replica_load(const mst_replica *self, const mst_row *rows, uint32_t n, float *x)

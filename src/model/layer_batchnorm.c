@@ -64,7 +64,8 @@ static size_t batchnorm_state_size(const mst_layer *self, uint32_t n)
     return 2 * (size_t)self->in.c * sizeof(double);
 }
 
-static void measure(const mst_layer *self, uint32_t n, const float *x, uint32_t c, double *mean, double *var)
+static void batchnorm_measure(const mst_layer *self, uint32_t n, const float *x, uint32_t c, double *mean,
+                              double *var)
 {
     size_t plane = (size_t)self->in.h * self->in.w, image = self->in.c * plane;
     double m = (double)n * (double)plane, sum = 0.0, square = 0.0;
@@ -89,7 +90,7 @@ MST_RACY static void batchnorm_forward(const mst_layer *self, void *state, const
     for (uint32_t c = 0; c < self->in.c; c++) {
         double mean = (double)w[RUNNING_MEAN][c], var = (double)w[RUNNING_VAR][c];
         if (pass->training) {
-            measure(self, n, x, c, &mean, &var);
+            batchnorm_measure(self, n, x, c, &mean, &var);
             means[c] = mean;
             vars[c] = var;
         }

@@ -64,7 +64,7 @@ static size_t lrn_state_size(const mst_layer *self, uint32_t n)
 }
 
 /* Channels [*from, *to) that count for c; back: those for which c counts. */
-static void neighbours(const mst_lrn *lrn, uint32_t c, bool back, uint32_t *from, uint32_t *to)
+static void lrn_neighbours(const mst_lrn *lrn, uint32_t c, bool back, uint32_t *from, uint32_t *to)
 {
     uint32_t size = (uint32_t)lrn->options.size, channels = lrn->base.in.c;
     uint32_t before = back ? (size - 1) / 2 : size / 2, after = size - 1 - before;
@@ -83,7 +83,7 @@ static void lrn_forward(const mst_layer *self, void *state, const mst_pass *pass
     for (uint32_t i = 0; i < n; i++, x += self->in.c * plane, y += self->in.c * plane)
         for (uint32_t c = 0; c < self->in.c; c++) {
             uint32_t from, to;
-            neighbours(lrn, c, false, &from, &to);
+            lrn_neighbours(lrn, c, false, &from, &to);
             for (size_t p = 0; p < plane; p++) {
                 double sum = 0.0;
                 for (uint32_t q = from; q < to; q++)
@@ -108,7 +108,7 @@ static void lrn_backward(const mst_layer *self, void *state, const mst_pass *pas
          i++, x += image, y += image, dy += image, dx += image, s += image)
         for (uint32_t c = 0; c < self->in.c; c++) {
             uint32_t from, to;
-            neighbours(lrn, c, true, &from, &to);
+            lrn_neighbours(lrn, c, true, &from, &to);
             for (size_t p = 0; p < plane; p++) {
                 size_t at = c * plane + p;
                 double sum = 0.0;

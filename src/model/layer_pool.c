@@ -85,7 +85,7 @@ static void maxpool_forward(const mst_layer *self, void *state, const mst_pass *
     y[i] = x[plane * size + max_of(pool, x + plane * size, oy, ox)];
 }
 
-static void zero(float *x, size_t n)
+static void pool_zero(float *x, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         x[i] = 0.0f;
@@ -100,7 +100,7 @@ static void maxpool_backward(const mst_layer *self, void *state, const mst_pass 
     (void)state, (void)pass, (void)w, (void)g, (void)y;
     if (dx == NULL)
         return;
-    zero(dx, n * mst_dims_size(&self->in));
+    pool_zero(dx, n * mst_dims_size(&self->in));
     EACH_WINDOW(self, n)
     dx[plane * size + max_of(pool, x + plane * size, oy, ox)] += dy[i];
 }
@@ -133,7 +133,7 @@ static void avgpool_backward(const mst_layer *self, void *state, const mst_pass 
     (void)state, (void)pass, (void)w, (void)g, (void)x, (void)y;
     if (dx == NULL)
         return;
-    zero(dx, n * mst_dims_size(&self->in));
+    pool_zero(dx, n * mst_dims_size(&self->in));
     EACH_WINDOW(self, n)
     {
         mst_window_part part = mst_window_at(&pool->window, &self->in, oy, ox);

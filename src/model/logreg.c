@@ -72,7 +72,7 @@ static mst_status logreg_forward(const mst_model *self, void *scratch, const mst
     return MST_OK;
 }
 
-static void count_rows(const mst_model *self, const mst_batch *batch, double loss, mst_loss_sum *sum)
+static void logreg_count_rows(const mst_model *self, const mst_batch *batch, double loss, mst_loss_sum *sum)
 {
     sum->loss += loss;
     sum->rows += batch->n_rows;
@@ -83,8 +83,8 @@ static void count_rows(const mst_model *self, const mst_batch *batch, double los
 }
 
 /* The rows' part of the dense ranges' gradient. */
-static void add_dense(const mst_model *self, const mst_batch *batch, const float *coefs, float scale,
-                      mst_grad *grad)
+static void logreg_add_dense(const mst_model *self, const mst_batch *batch, const float *coefs, float scale,
+                             mst_grad *grad)
 {
     mst_linear dense = {.dense = grad->ranges[RANGE_DENSE].g,
                         .bias = self->options.bias ? grad->ranges[RANGE_BIAS].g : NULL};
@@ -131,8 +131,8 @@ static mst_status logreg_compute(const mst_model *self, void *scratch, const mst
     self->kernels->margins(batch->rows, batch->n_rows, &linear, coefs);
     double loss =
         self->kernels->logistic(batch->rows, batch->n_rows, coefs, (float)self->options.pos_weight, coefs);
-    count_rows(self, batch, loss, sum);
-    add_dense(self, batch, coefs, scale, grad);
+    logreg_count_rows(self, batch, loss, sum);
+    logreg_add_dense(self, batch, coefs, scale, grad);
     for (uint32_t i = 0; i < batch->n_rows; i++)
         emit_row(&batch->rows[i], coefs[i] * scale, self->shape.n_dense, grad);
     for (uint32_t range = 0; range < grad->n_ranges; range++)
@@ -149,13 +149,14 @@ static void logreg_descend(const mst_model *self, void *scratch, const mst_batch
     mst_linear linear = linear_of(self, w);
     if (batch_rows == 1) {
         k->descend_rows(rows->rows, rows->n_rows, pos_weight, &linear, lrs, margins, w->map, w->map_scratch);
-        count_rows(self, rows, k->logistic_loss(rows->rows, rows->n_rows, margins, pos_weight), sum);
+        logreg_count_rows(self, rows, k->logistic_loss(rows->rows, rows->n_rows, margins, pos_weight), sum);
         return;
     }
     for (uint32_t from = 0, step = 0; from < rows->n_rows; from += batch_rows, step++) {
         mst_batch part = mst_batch_part(rows, from, batch_rows);
         k->margins(part.rows, part.n_rows, &linear, margins);
-        count_rows(self, &part, k->logistic(part.rows, part.n_rows, margins, pos_weight, margins), sum);
+        logreg_count_rows(self, &part, k->logistic(part.rows, part.n_rows, margins, pos_weight, margins),
+                          sum);
         k->scatter(part.rows, part.n_rows, margins, -lrs[step] / (float)part.n_rows, &linear);
     }
 }
@@ -165,11 +166,11 @@ static void logreg_coefficients(const mst_model *self, const mst_batch *share, c
 {
     mst_linear linear = linear_of(self, w);
     self->kernels->margins(share->rows, share->n_rows, &linear, coefs);
-    count_rows(
+    logreg_count_rows(
         self, share,
         self->kernels->logistic(share->rows, share->n_rows, coefs, (float)self->options.pos_weight, coefs),
         sum);
-    add_dense(self, share, coefs, scale, grad);
+    logreg_add_dense(self, share, coefs, scale, grad);
 }
 
 static void logreg_scatter(const mst_model *self, const mst_batch *batch, const float *coefs, float scale,

@@ -9,8 +9,8 @@
 #define NAME 112 /* of a node: a layer's or model's name, and a view's */
 
 /* Appends a node (inputs, shape and attr are taken over). A node that cannot be made is left out. */
-static void add_node(json_t *nodes, const char *name, const char *op, json_t *inputs, json_t *shape,
-                     json_t *attr)
+static void graph_add_node(json_t *nodes, const char *name, const char *op, json_t *inputs, json_t *shape,
+                           json_t *attr)
 {
     json_array_append_new(nodes, json_pack("{s:s, s:s, s:o, s:o, s:o*}", "name", name, "op", op, "inputs",
                                            inputs, "shape", shape, "attr", attr));
@@ -40,7 +40,8 @@ static void add_view(json_t *nodes, const char *scope, const char *short_name, c
 }
 
 /* Adds a layer behind the node called `before`, which becomes its own. */
-static void add_layer(json_t *nodes, const mst_layer *layer, const mst_params *params, char before[NAME])
+static void graph_add_layer(json_t *nodes, const mst_layer *layer, const mst_params *params,
+                            char before[NAME])
 {
     mst_option_group group = mst_layer_options(layer);
     json_t *inputs = json_pack("[s]", before), *options = mst_options_json(&group, 1),
@@ -51,7 +52,7 @@ static void add_layer(json_t *nodes, const mst_layer *layer, const mst_params *p
     for (uint32_t p = 0; p < layer->n_params; p++)
         add_view(nodes, layer->name, layer->params[p].name, &params->views[layer->views[p]], inputs);
     snprintf(before, NAME, "%s/%s", layer->name, layer->ops->name);
-    add_node(nodes, before, layer->ops->name, inputs, batch_of(&layer->out), attr);
+    graph_add_node(nodes, before, layer->ops->name, inputs, batch_of(&layer->out), attr);
     json_decref(options);
 }
 
@@ -62,8 +63,8 @@ static void add_whole(json_t *nodes, const mst_model *self, const mst_params *pa
     for (uint32_t v = 0; v < params->n_views; v++)
         add_view(nodes, self->ops->name, params->views[v].name, &params->views[v], inputs);
     snprintf(before, NAME, "%s/scores", self->ops->name);
-    add_node(nodes, before, self->ops->name, inputs, json_pack("[i, I]", -1, (json_int_t)self->n_scores),
-             NULL);
+    graph_add_node(nodes, before, self->ops->name, inputs,
+                   json_pack("[i, I]", -1, (json_int_t)self->n_scores), NULL);
 }
 
 json_t *mst_model_graph(const mst_model *self, const mst_params *params)
@@ -71,16 +72,16 @@ json_t *mst_model_graph(const mst_model *self, const mst_params *params)
     const mst_chain *chain = mst_model_chain(self);
     json_t *nodes = json_array();
     char last[NAME] = "rows";
-    add_node(nodes, last, "Placeholder", json_array(),
-             chain != NULL ? batch_of(&chain->in)
-                           : json_pack("[i, I]", -1, (json_int_t)self->shape.n_features),
-             NULL);
+    graph_add_node(nodes, last, "Placeholder", json_array(),
+                   chain != NULL ? batch_of(&chain->in)
+                                 : json_pack("[i, I]", -1, (json_int_t)self->shape.n_features),
+                   NULL);
     for (uint32_t i = 0; chain != NULL && i < chain->n_layers; i++)
-        add_layer(nodes, chain->layers[i], params, last);
+        graph_add_layer(nodes, chain->layers[i], params, last);
     if (chain == NULL)
         add_whole(nodes, self, params, last);
-    add_node(nodes, "labels", "Placeholder", json_array(), json_pack("[i]", -1), NULL);
-    add_node(nodes, "loss", self->n_scores == 1 ? "logistic" : "softmax_cross_entropy",
-             json_pack("[s, s]", last, "labels"), json_array(), NULL);
+    graph_add_node(nodes, "labels", "Placeholder", json_array(), json_pack("[i]", -1), NULL);
+    graph_add_node(nodes, "loss", self->n_scores == 1 ? "logistic" : "softmax_cross_entropy",
+                   json_pack("[s, s]", last, "labels"), json_array(), NULL);
     return nodes;
 }

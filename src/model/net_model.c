@@ -26,7 +26,7 @@ typedef struct net_model {
 
 /* ---- the text of the net ---- */
 
-static const mst_known_net *find_known(const char *name)
+static const mst_known_net *net_find_known(const char *name)
 {
     for (const mst_known_net *known = mst_known_nets; known->name != NULL; known++)
         if (strcmp(known->name, name) == 0)
@@ -35,7 +35,7 @@ static const mst_known_net *find_known(const char *name)
 }
 
 /* Appends to *text, which may be NULL. */
-static bool append(char **text, const char *more, size_t length)
+static bool net_append(char **text, const char *more, size_t length)
 {
     char *longer = mst_sprintf("%s%.*s", *text != NULL ? *text : "", (int)length, more);
     mst_free(*text);
@@ -50,8 +50,8 @@ static mst_status with_activation(const char *text, const char *activation, char
     while (*text != '\0') {
         size_t length = strcspn(text, "\n") + 1;
         bool relu = length == 5 && memcmp(text, "relu", 4) == 0;
-        if (!append(&made, relu ? activation : text, relu ? strlen(activation) : length - 1) ||
-            !append(&made, "\n", 1)) {
+        if (!net_append(&made, relu ? activation : text, relu ? strlen(activation) : length - 1) ||
+            !net_append(&made, "\n", 1)) {
             mst_free(made);
             return mst_fail_memory();
         }
@@ -75,12 +75,12 @@ static mst_status mlp_text(const char *hidden, const char *activation, char **ou
                             hidden);
         }
         int length = snprintf(line, sizeof line, "fc%u: linear %lu\n%s\n", n + 1, size, activation);
-        if (!append(&made, line, (size_t)length))
+        if (!net_append(&made, line, (size_t)length))
             return mst_fail_memory();
         at = *end == ',' ? end + 1 : NULL;
     }
     int length = snprintf(line, sizeof line, "fc%u: linear classes\n", n + 1);
-    if (!append(&made, line, (size_t)length))
+    if (!net_append(&made, line, (size_t)length))
         return mst_fail_memory();
     *out = made;
     return MST_OK;
@@ -105,7 +105,7 @@ mst_status mst_net_text(const char *model, const mst_model_options *options, cha
 {
     static const char *const activations[] = {"relu", "tanh", "sigmoid"};
     const char *activation = activations[options->activation];
-    const mst_known_net *known = find_known(model);
+    const mst_known_net *known = net_find_known(model);
     bool mlp = strcmp(model, "mlp") == 0;
     if (options->net_text != NULL) {
         *out = mst_strdup(options->net_text);
@@ -153,7 +153,7 @@ static mst_status input_dims(const mst_model_options *options, const mst_shape *
     return MST_OK;
 }
 
-static mst_status parse(net_model *net, const mst_model_options *options, const mst_shape *shape)
+static mst_status net_parse(net_model *net, const mst_model_options *options, const mst_shape *shape)
 {
     static const char *const inits[] = {"", "glorot", "he", "uniform", "normal", "constant"};
     const char *source =
@@ -188,7 +188,7 @@ static mst_status net_init(mst_model *self, const mst_model_options *options, co
         return mst_fail(MST_EINPUT, "a net needs at least two classes; the data has %u", shape->n_classes);
     if (shape->n_features == 0)
         return mst_fail(MST_EINPUT, "the data has no features: nothing to train");
-    TRY(parse(net, options, shape));
+    TRY(net_parse(net, options, shape));
     TRY(mst_executor_choose(net->chain, options->executor, &net->executor));
     const mst_dims *in = &net->chain->in;
     self->options.net_text = net->chain->text;

@@ -86,7 +86,7 @@ static void prefetch_dense(const mst_row *row)
 }
 
 /* Rows as a dense matrix, (n_rows x features). */
-static void expand(const mst_model *self, const mst_batch *tile, float *x)
+static void softmax_expand(const mst_model *self, const mst_batch *tile, float *x)
 {
     size_t features = self->shape.n_features;
     for (uint32_t r = 0; r < tile->n_rows; r++, x += features) {
@@ -111,7 +111,7 @@ MST_RACY static void add_scaled(float a, const float *w, float *y, uint32_t n)
         y[c] += a * w[c];
 }
 
-static float dense_value(const mst_row *row, uint32_t i)
+static float softmax_dense_value(const mst_row *row, uint32_t i)
 {
     return row->bytes ? (float)row->bytes[i] * (1.0f / 255) : row->dense[i];
 }
@@ -122,20 +122,20 @@ MST_RACY static void sparse_logits(const mst_model *self, const mst_row *row, co
     for (uint32_t c = 0; c < classes; c++)
         y[c] = self->options.bias ? w->ranges[RANGE_BIAS][c] : 0.0f;
     for (uint32_t i = 0; i < row->n_dense; i++)
-        add_scaled(dense_value(row, i), w->ranges[RANGE_WEIGHT] + (size_t)i * classes, y, classes);
+        add_scaled(softmax_dense_value(row, i), w->ranges[RANGE_WEIGHT] + (size_t)i * classes, y, classes);
     for (uint32_t i = 0; i < row->n_keys; i++)
         add_scaled(row->values ? row->values[i] : 1.0f, w->sparse + (size_t)row->keys[i] * classes, y,
                    classes);
 }
 
 /* Logits of a tile into y (n_rows x classes); x is scratch for the dense form. */
-static void tile_forward(const mst_model *self, const mst_batch *tile, const mst_weights *w, float *x,
-                         float *y)
+static void softmax_tile_forward(const mst_model *self, const mst_batch *tile, const mst_weights *w, float *x,
+                                 float *y)
 {
     const softmax_model *m = (const softmax_model *)self;
     uint32_t classes = self->shape.n_classes, features = (uint32_t)self->shape.n_features;
     if (m->dense) {
-        expand(self, tile, x);
+        softmax_expand(self, tile, x);
         self->kernels->dense_forward(x, features, tile->n_rows, features, w->ranges[RANGE_WEIGHT],
                                      self->options.bias ? w->ranges[RANGE_BIAS] : NULL, classes, y);
         return;
@@ -158,7 +158,7 @@ static void sparse_backward(const mst_model *self, const mst_row *row, const flo
     uint32_t classes = self->shape.n_classes, i = 0;
     float *prefix = grad->ranges[RANGE_WEIGHT].g;
     for (uint32_t j = 0; j < row->n_dense; j++)
-        add_scaled(dense_value(row, j), d, prefix + (size_t)j * classes, classes);
+        add_scaled(softmax_dense_value(row, j), d, prefix + (size_t)j * classes, classes);
     for (; i < row->n_keys && row->keys[i] < self->shape.n_dense; i++)
         add_scaled(row->values ? row->values[i] : 1.0f, d, prefix + (size_t)row->keys[i] * classes, classes);
     for (; i < row->n_keys; i++)
@@ -178,7 +178,7 @@ static mst_status softmax_compute(const mst_model *self, void *scratch, const ms
         TRY(mst_step_need(step, range));
     for (uint32_t from = 0; from < batch->n_rows; from += TILE_ROWS) {
         mst_batch tile = mst_batch_part(batch, from, TILE_ROWS);
-        tile_forward(self, &tile, w, x, y);
+        softmax_tile_forward(self, &tile, w, x, y);
         sum->loss += self->kernels->softmax(tile.rows, tile.n_rows, classes, y, scale, y);
         if (m->dense) {
             self->kernels->dense_backward(x, features, tile.n_rows, features, y, classes,
@@ -206,7 +206,7 @@ static mst_status softmax_forward(const mst_model *self, void *scratch, const ms
 {
     for (uint32_t from = 0; from < batch->n_rows; from += TILE_ROWS) {
         mst_batch tile = mst_batch_part(batch, from, TILE_ROWS);
-        tile_forward(self, &tile, w, scratch, scores + (size_t)from * self->shape.n_classes);
+        softmax_tile_forward(self, &tile, w, scratch, scores + (size_t)from * self->shape.n_classes);
     }
     return MST_OK;
 }

@@ -64,8 +64,8 @@ EACH_BLOCK(CONV_FORWARD)
 #define CONV_FORWARD_OF(N) [N] = conv_forward_##N,
 static conv_block *const conv_forward_of[BLOCK + 1] = {EACH_BLOCK(CONV_FORWARD_OF)};
 
-static void conv_forward(const mst_tile_window *g, const float *x, const float *packed, const float *bias,
-                         bool relu, float *y)
+static void tile_conv_forward(const mst_tile_window *g, const float *x, const float *packed,
+                              const float *bias, bool relu, float *y)
 {
     const uint32_t n_in = g->c_in / g->groups, n_out = g->c_out / g->groups;
     const size_t taps_all = (size_t)n_in * g->kernel_h * g->kernel_w;
@@ -124,8 +124,8 @@ EACH_BLOCK(CONV_BACKWARD)
 #define CONV_BACKWARD_OF(N) [N] = conv_backward_##N,
 static conv_back_block *const conv_backward_of[BLOCK + 1] = {EACH_BLOCK(CONV_BACKWARD_OF)};
 
-static void conv_backward(const mst_tile_window *g, const float *dy, const float *packed_back,
-                          mst_tile_act act, float *x)
+static void tile_conv_backward(const mst_tile_window *g, const float *dy, const float *packed_back,
+                               mst_tile_act act, float *x)
 {
     const uint32_t n_in = g->c_in / g->groups, n_out = g->c_out / g->groups;
     for (uint32_t group = 0; group < g->groups; group++)

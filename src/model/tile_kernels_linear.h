@@ -19,8 +19,8 @@ EACH_BLOCK(LINEAR)
 #define LINEAR_OF(N) [N] = linear_##N,
 static linear_block *const linear_of[BLOCK + 1] = {EACH_BLOCK(LINEAR_OF)};
 
-MST_RACY static void linear_forward(uint32_t n_in, uint32_t n_out, const float *x, const float *packed,
-                                    const float *bias, bool relu, float *y)
+MST_RACY static void tile_linear_forward(uint32_t n_in, uint32_t n_out, const float *x, const float *packed,
+                                         const float *bias, bool relu, float *y)
 {
     for (uint32_t from = 0; from < n_out; from += BLOCK) {
         uint32_t block = least(BLOCK, n_out - from);
@@ -34,8 +34,8 @@ MST_RACY static void linear_forward(uint32_t n_in, uint32_t n_out, const float *
     }
 }
 
-static void linear_backward(uint32_t n_in, uint32_t n_out, const float *dy, const float *w, mst_tile_act act,
-                            float *x)
+static void tile_linear_backward(uint32_t n_in, uint32_t n_out, const float *dy, const float *w,
+                                 mst_tile_act act, float *x)
 {
     for (uint32_t from = 0; from < n_in; from += BLOCK) {
         uint32_t block = least(BLOCK, n_in - from);

@@ -67,7 +67,7 @@ static const int exec_args[] = {
     [MST_DNNL_DSHIFT] = DNNL_ARG_DIFF_SHIFT,
 };
 
-static mst_status check(dnnl_status_t status, const char *what)
+static mst_status dnnl_check(dnnl_status_t status, const char *what)
 {
     static const char *const names[] = {"success",       "out of memory",  "invalid arguments",
                                         "unimplemented", "iterator ended", "runtime error",
@@ -88,11 +88,12 @@ mst_status mst_dnnl_open(mst_dnnl **out)
     mst_dnnl *self = mst_zalloc(sizeof *self);
     if (self == NULL)
         return mst_fail_memory();
-    TRY_OUT(st, check(dnnl_engine_create(&self->engine, dnnl_cpu, 0), "an engine on the CPU"));
-    TRY_OUT(st, check(dnnl_stream_create(&self->stream, self->engine, dnnl_stream_in_order), "a stream"));
-    TRY_OUT(st, check(dnnl_primitive_attr_create(&self->attr), "attributes"));
-    TRY_OUT(st, check(dnnl_primitive_attr_set_scratchpad_mode(self->attr, dnnl_scratchpad_mode_user),
-                      "scratch memory of the caller's"));
+    TRY_OUT(st, dnnl_check(dnnl_engine_create(&self->engine, dnnl_cpu, 0), "an engine on the CPU"));
+    TRY_OUT(st,
+            dnnl_check(dnnl_stream_create(&self->stream, self->engine, dnnl_stream_in_order), "a stream"));
+    TRY_OUT(st, dnnl_check(dnnl_primitive_attr_create(&self->attr), "attributes"));
+    TRY_OUT(st, dnnl_check(dnnl_primitive_attr_set_scratchpad_mode(self->attr, dnnl_scratchpad_mode_user),
+                           "scratch memory of the caller's"));
     *out = self;
     self = NULL;
 out:
@@ -200,10 +201,10 @@ bool mst_dnnl_layout_same(const mst_dnnl_layout *a, const mst_dnnl_layout *b)
 
 /* ---- making operations ---- */
 
-static mst_status add_memory(mst_dnnl_op *op, int exec_arg, const dnnl_memory_desc_t *md)
+static mst_status dnnl_add_memory(mst_dnnl_op *op, int exec_arg, const dnnl_memory_desc_t *md)
 {
     dnnl_memory_t memory;
-    TRY(check(dnnl_memory_create(&memory, md, op->owner->engine, DNNL_MEMORY_NONE), "a memory object"));
+    TRY(dnnl_check(dnnl_memory_create(&memory, md, op->owner->engine, DNNL_MEMORY_NONE), "a memory object"));
     op->args[op->n_exec].arg = exec_arg;
     op->args[op->n_exec++].memory = memory;
     return MST_OK;
@@ -222,7 +223,7 @@ static mst_status op_new(mst_dnnl *self, dnnl_primitive_desc_t pd, unsigned args
     }
     op->owner = self;
     op->pd = pd;
-    TRY_OUT(st, check(dnnl_primitive_create(&op->primitive, pd), what));
+    TRY_OUT(st, dnnl_check(dnnl_primitive_create(&op->primitive, pd), what));
     for (unsigned arg = 0; arg < sizeof exec_args / sizeof *exec_args; arg++) {
         if ((args >> arg & 1) == 0)
             continue;
@@ -230,13 +231,13 @@ static mst_status op_new(mst_dnnl *self, dnnl_primitive_desc_t pd, unsigned args
             dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, exec_args[arg]);
         if (md == NULL || md->ndims == 0)
             continue;
-        TRY_OUT(st, add_memory(op, exec_args[arg], md));
+        TRY_OUT(st, dnnl_add_memory(op, exec_args[arg], md));
         op->names[op->n_args] = (mst_dnnl_arg)arg;
         op->layouts[op->n_args++].md = *md;
     }
     const dnnl_memory_desc_t *scratch = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
     if (scratch != NULL && scratch->ndims != 0) {
-        TRY_OUT(st, add_memory(op, DNNL_ARG_SCRATCHPAD, scratch));
+        TRY_OUT(st, dnnl_add_memory(op, DNNL_ARG_SCRATCHPAD, scratch));
         op->scratch_size = dnnl_memory_desc_get_size(scratch);
     }
     op->next = self->ops;
@@ -254,8 +255,8 @@ static mst_status op_from(mst_dnnl *self, const void *desc, const_dnnl_primitive
                           const mst_dnnl_op *hint, unsigned args, const char *what, mst_dnnl_op **out)
 {
     dnnl_primitive_desc_t pd;
-    TRY(check(dnnl_primitive_desc_create(&pd, desc, attr, self->engine, hint != NULL ? hint->pd : NULL),
-              what));
+    TRY(dnnl_check(dnnl_primitive_desc_create(&pd, desc, attr, self->engine, hint != NULL ? hint->pd : NULL),
+                   what));
     return op_new(self, pd, args, what, out);
 }
 
@@ -265,12 +266,12 @@ static mst_status fused_attr(const mst_dnnl *self, bool relu, dnnl_primitive_att
     dnnl_post_ops_t ops = NULL;
     dnnl_primitive_attr_t attr = NULL;
     mst_status st;
-    TRY_OUT(st, check(dnnl_primitive_attr_clone(&attr, self->attr), "attributes"));
-    TRY_OUT(st, check(dnnl_post_ops_create(&ops), "a fused operation"));
+    TRY_OUT(st, dnnl_check(dnnl_primitive_attr_clone(&attr, self->attr), "attributes"));
+    TRY_OUT(st, dnnl_check(dnnl_post_ops_create(&ops), "a fused operation"));
     if (relu)
-        TRY_OUT(st, check(dnnl_post_ops_append_eltwise(ops, 1.0f, dnnl_eltwise_relu, 0.0f, 0.0f),
-                          "a fused relu"));
-    TRY_OUT(st, check(dnnl_primitive_attr_set_post_ops(attr, ops), "a fused operation"));
+        TRY_OUT(st, dnnl_check(dnnl_post_ops_append_eltwise(ops, 1.0f, dnnl_eltwise_relu, 0.0f, 0.0f),
+                               "a fused relu"));
+    TRY_OUT(st, dnnl_check(dnnl_primitive_attr_set_post_ops(attr, ops), "a fused operation"));
     *out = attr;
     attr = NULL;
 out:
@@ -304,7 +305,7 @@ typedef struct conv_descs {
     dnnl_memory_desc_t x, w, b, y;
 } conv_descs;
 
-static dnnl_memory_desc_t tagged(const int64_t *dims, dnnl_format_tag_t tag)
+static dnnl_memory_desc_t dnnl_tagged(const int64_t *dims, dnnl_format_tag_t tag)
 {
     dnnl_memory_desc_t md;
     dnnl_dims_t all = {dims[0], dims[1], dims[2], dims[3]};
@@ -317,26 +318,26 @@ static conv_descs conv_with(const mst_dnnl_window *c, dnnl_format_tag_t x, dnnl_
     int64_t w[] = {c->groups, c->out[0] / c->groups, c->in[0] / c->groups, c->kernel[0], c->kernel[1]};
     bool grouped = c->groups > 1;
     return (conv_descs){
-        .x = tagged((int64_t[]){c->n, c->in[0], c->in[1], c->in[2]}, x),
+        .x = dnnl_tagged((int64_t[]){c->n, c->in[0], c->in[1], c->in[2]}, x),
         .w = desc_of(grouped ? 5 : 4, grouped ? w : w + 1, true),
         .b = desc_of(1, &c->out[0], false),
-        .y = tagged((int64_t[]){c->n, c->out[0], c->out[1], c->out[2]}, y),
+        .y = dnnl_tagged((int64_t[]){c->n, c->out[0], c->out[1], c->out[2]}, y),
     };
 }
 
-static mst_status conv_forward(mst_dnnl *self, const mst_dnnl_window *c, const conv_descs *d, bool training,
-                               mst_dnnl_op **out)
+static mst_status dnnl_conv_forward(mst_dnnl *self, const mst_dnnl_window *c, const conv_descs *d,
+                                    bool training, mst_dnnl_op **out)
 {
     window_dims s = dims_of(c);
     dnnl_primitive_attr_t fused = NULL;
     dnnl_convolution_desc_t desc;
     mst_status st;
     TRY(fused_attr(self, c->relu, &fused));
-    TRY_OUT(st, check(dnnl_convolution_forward_desc_init(
-                          &desc, training ? dnnl_forward_training : dnnl_forward_inference,
-                          dnnl_convolution_direct, &d->x, &d->w, c->bias ? &d->b : NULL, &d->y, s.stride,
-                          s.pad, s.pad_end),
-                      "a convolution"));
+    TRY_OUT(st, dnnl_check(dnnl_convolution_forward_desc_init(
+                               &desc, training ? dnnl_forward_training : dnnl_forward_inference,
+                               dnnl_convolution_direct, &d->x, &d->w, c->bias ? &d->b : NULL, &d->y, s.stride,
+                               s.pad, s.pad_end),
+                           "a convolution"));
     st = op_from(self, &desc, fused, NULL, BIT(X) | BIT(W) | BIT(B) | BIT(Y), "a convolution", out);
 out:
     dnnl_primitive_attr_destroy(fused);
@@ -348,9 +349,9 @@ static mst_status conv_dx(mst_dnnl *self, const mst_dnnl_window *c, const conv_d
 {
     window_dims s = dims_of(c);
     dnnl_convolution_desc_t desc;
-    TRY(check(dnnl_convolution_backward_data_desc_init(&desc, dnnl_convolution_direct, &d->x, &d->w, &d->y,
-                                                       s.stride, s.pad, s.pad_end),
-              "a convolution's backward pass"));
+    TRY(dnnl_check(dnnl_convolution_backward_data_desc_init(&desc, dnnl_convolution_direct, &d->x, &d->w,
+                                                            &d->y, s.stride, s.pad, s.pad_end),
+                   "a convolution's backward pass"));
     return op_from(self, &desc, self->attr, forward, BIT(DX) | BIT(W) | BIT(DY),
                    "a convolution's backward pass", out);
 }
@@ -360,16 +361,16 @@ static mst_status conv_dw(mst_dnnl *self, const mst_dnnl_window *c, const conv_d
 {
     window_dims s = dims_of(c);
     dnnl_convolution_desc_t desc;
-    TRY(check(dnnl_convolution_backward_weights_desc_init(&desc, dnnl_convolution_direct, &d->x, &d->w,
-                                                          c->bias ? &d->b : NULL, &d->y, s.stride, s.pad,
-                                                          s.pad_end),
-              "a convolution's weight gradient"));
+    TRY(dnnl_check(dnnl_convolution_backward_weights_desc_init(&desc, dnnl_convolution_direct, &d->x, &d->w,
+                                                               c->bias ? &d->b : NULL, &d->y, s.stride, s.pad,
+                                                               s.pad_end),
+                   "a convolution's weight gradient"));
     return op_from(self, &desc, self->attr, forward, BIT(X) | BIT(DW) | BIT(DB) | BIT(DY),
                    "a convolution's weight gradient", out);
 }
 
 /* Told by oneDNN's name for how it is computed. */
-static bool slow(const mst_dnnl_op *op)
+static bool dnnl_slow(const mst_dnnl_op *op)
 {
     const char *name = "";
     if (op != NULL)
@@ -381,7 +382,7 @@ static mst_status conv_try(mst_dnnl *self, const mst_dnnl_window *c, conv_descs 
                            bool wants_dx, mst_dnnl_conv_ops *out)
 {
     *out = (mst_dnnl_conv_ops){0};
-    TRY(conv_forward(self, c, d, training, &out->forward));
+    TRY(dnnl_conv_forward(self, c, d, training, &out->forward));
     d->x = mst_dnnl_op_layout(out->forward, MST_DNNL_X)->md;
     d->y = mst_dnnl_op_layout(out->forward, MST_DNNL_Y)->md;
     if (wants_dx)
@@ -402,7 +403,7 @@ mst_status mst_dnnl_conv(mst_dnnl *self, const mst_dnnl_window *c, bool training
         mst_status st = conv_try(self, c, &d, training, wants_dx, out);
         if (i + 1 == n || st == MST_ENOMEM)
             return st;
-        if (st == MST_OK && !slow(out->forward) && !slow(out->dx) && !slow(out->dw))
+        if (st == MST_OK && !dnnl_slow(out->forward) && !dnnl_slow(out->dx) && !dnnl_slow(out->dw))
             return MST_OK;
         drop_until(self, before);
     }
@@ -424,10 +425,10 @@ mst_status mst_dnnl_pool(mst_dnnl *self, const mst_dnnl_window *p, mst_dnnl_pool
     dnnl_memory_desc_t y = desc_of(4, (int64_t[]){p->n, p->out[0], p->out[1], p->out[2]}, true);
     dnnl_pooling_desc_t desc;
     window_dims s = dims_of(p);
-    TRY(check(dnnl_pooling_forward_desc_init(&desc, training ? dnnl_forward_training : dnnl_forward_inference,
-                                             pooling_of(how), &x->md, &y, s.stride, s.kernel, s.pad,
-                                             s.pad_end),
-              "pooling"));
+    TRY(dnnl_check(
+        dnnl_pooling_forward_desc_init(&desc, training ? dnnl_forward_training : dnnl_forward_inference,
+                                       pooling_of(how), &x->md, &y, s.stride, s.kernel, s.pad, s.pad_end),
+        "pooling"));
     return op_from(self, &desc, self->attr, NULL, BIT(X) | BIT(Y) | BIT(KEPT), "pooling", out);
 }
 
@@ -438,9 +439,9 @@ mst_status mst_dnnl_pool_dx(mst_dnnl *self, const mst_dnnl_window *p, mst_dnnl_p
                           *y = mst_dnnl_op_layout(forward, MST_DNNL_Y);
     dnnl_pooling_desc_t desc;
     window_dims s = dims_of(p);
-    TRY(check(dnnl_pooling_backward_desc_init(&desc, pooling_of(how), &x->md, &y->md, s.stride, s.kernel,
-                                              s.pad, s.pad_end),
-              "pooling's backward pass"));
+    TRY(dnnl_check(dnnl_pooling_backward_desc_init(&desc, pooling_of(how), &x->md, &y->md, s.stride, s.kernel,
+                                                   s.pad, s.pad_end),
+                   "pooling's backward pass"));
     return op_from(self, &desc, self->attr, forward, BIT(DX) | BIT(DY) | BIT(KEPT), "pooling's backward pass",
                    out);
 }
@@ -458,9 +459,10 @@ mst_status mst_dnnl_map(mst_dnnl *self, mst_dnnl_function function, bool trainin
                         mst_dnnl_op **out)
 {
     dnnl_eltwise_desc_t desc;
-    TRY(check(dnnl_eltwise_forward_desc_init(&desc, training ? dnnl_forward_training : dnnl_forward_inference,
-                                             function_of(function), &x->md, 0.0f, 0.0f),
-              "an elementwise function"));
+    TRY(dnnl_check(dnnl_eltwise_forward_desc_init(&desc,
+                                                  training ? dnnl_forward_training : dnnl_forward_inference,
+                                                  function_of(function), &x->md, 0.0f, 0.0f),
+                   "an elementwise function"));
     return op_from(self, &desc, self->attr, NULL, BIT(X) | BIT(Y), "an elementwise function", out);
 }
 
@@ -469,8 +471,8 @@ mst_status mst_dnnl_map_dx(mst_dnnl *self, mst_dnnl_function function, const mst
 {
     const mst_dnnl_layout *y = mst_dnnl_op_layout(forward, MST_DNNL_Y);
     dnnl_eltwise_desc_t desc;
-    TRY(check(dnnl_eltwise_backward_desc_init(&desc, function_of(function), &y->md, &y->md, 0.0f, 0.0f),
-              "an elementwise function's derivative"));
+    TRY(dnnl_check(dnnl_eltwise_backward_desc_init(&desc, function_of(function), &y->md, &y->md, 0.0f, 0.0f),
+                   "an elementwise function's derivative"));
     return op_from(self, &desc, self->attr, forward, BIT(Y) | BIT(DX) | BIT(DY),
                    "an elementwise function's derivative", out);
 }
@@ -482,9 +484,10 @@ mst_status mst_dnnl_norm(mst_dnnl *self, float epsilon, bool training, const mst
 {
     dnnl_batch_normalization_desc_t desc;
     unsigned flags = dnnl_use_scale | dnnl_use_shift | (training ? 0 : dnnl_use_global_stats);
-    TRY(check(dnnl_batch_normalization_forward_desc_init(
-                  &desc, training ? dnnl_forward_training : dnnl_forward_inference, &x->md, epsilon, flags),
-              "batch norm"));
+    TRY(dnnl_check(
+        dnnl_batch_normalization_forward_desc_init(
+            &desc, training ? dnnl_forward_training : dnnl_forward_inference, &x->md, epsilon, flags),
+        "batch norm"));
     return op_from(self, &desc, self->attr, NULL,
                    BIT(X) | BIT(Y) | BIT(MEAN) | BIT(VARIANCE) | BIT(SCALE) | BIT(SHIFT), "batch norm", out);
 }
@@ -493,9 +496,9 @@ mst_status mst_dnnl_norm_dx(mst_dnnl *self, float epsilon, const mst_dnnl_op *fo
 {
     const mst_dnnl_layout *x = mst_dnnl_op_layout(forward, MST_DNNL_X);
     dnnl_batch_normalization_desc_t desc;
-    TRY(check(dnnl_batch_normalization_backward_desc_init(&desc, dnnl_backward, &x->md, &x->md, epsilon,
-                                                          dnnl_use_scale | dnnl_use_shift),
-              "batch norm's backward pass"));
+    TRY(dnnl_check(dnnl_batch_normalization_backward_desc_init(&desc, dnnl_backward, &x->md, &x->md, epsilon,
+                                                               dnnl_use_scale | dnnl_use_shift),
+                   "batch norm's backward pass"));
     return op_from(self, &desc, self->attr, forward,
                    BIT(X) | BIT(DX) | BIT(DY) | BIT(MEAN) | BIT(VARIANCE) | BIT(SCALE) | BIT(SHIFT) |
                        BIT(DSCALE) | BIT(DSHIFT),
@@ -508,9 +511,10 @@ mst_status mst_dnnl_lrn(mst_dnnl *self, const mst_dnnl_lrn_options *o, bool trai
                         const mst_dnnl_layout *x, mst_dnnl_op **out)
 {
     dnnl_lrn_desc_t desc;
-    TRY(check(dnnl_lrn_forward_desc_init(&desc, training ? dnnl_forward_training : dnnl_forward_inference,
-                                         dnnl_lrn_across_channels, &x->md, o->size, o->alpha, o->beta, o->k),
-              "local response normalisation"));
+    TRY(dnnl_check(
+        dnnl_lrn_forward_desc_init(&desc, training ? dnnl_forward_training : dnnl_forward_inference,
+                                   dnnl_lrn_across_channels, &x->md, o->size, o->alpha, o->beta, o->k),
+        "local response normalisation"));
     return op_from(self, &desc, self->attr, NULL, BIT(X) | BIT(Y) | BIT(KEPT), "local response normalisation",
                    out);
 }
@@ -520,9 +524,9 @@ mst_status mst_dnnl_lrn_dx(mst_dnnl *self, const mst_dnnl_lrn_options *o, const 
 {
     const mst_dnnl_layout *x = mst_dnnl_op_layout(forward, MST_DNNL_X);
     dnnl_lrn_desc_t desc;
-    TRY(check(dnnl_lrn_backward_desc_init(&desc, dnnl_lrn_across_channels, &x->md, &x->md, o->size, o->alpha,
-                                          o->beta, o->k),
-              "local response normalisation's backward pass"));
+    TRY(dnnl_check(dnnl_lrn_backward_desc_init(&desc, dnnl_lrn_across_channels, &x->md, &x->md, o->size,
+                                               o->alpha, o->beta, o->k),
+                   "local response normalisation's backward pass"));
     return op_from(self, &desc, self->attr, forward, BIT(X) | BIT(DX) | BIT(DY) | BIT(KEPT),
                    "local response normalisation's backward pass", out);
 }
@@ -538,9 +542,10 @@ mst_status mst_dnnl_inner(mst_dnnl *self, const mst_dnnl_product *p, mst_dnnl_op
     dnnl_primitive_attr_t fused = NULL;
     dnnl_matmul_desc_t desc;
     mst_status st;
-    TRY(check(dnnl_memory_desc_init_by_tag(&w, 2, dims, dnnl_f32, dnnl_ba), "a matrix"));
+    TRY(dnnl_check(dnnl_memory_desc_init_by_tag(&w, 2, dims, dnnl_f32, dnnl_ba), "a matrix"));
     TRY(fused_attr(self, p->relu, &fused));
-    TRY_OUT(st, check(dnnl_matmul_desc_init(&desc, &x, &w, p->bias ? &b : NULL, &y), "a matrix product"));
+    TRY_OUT(st,
+            dnnl_check(dnnl_matmul_desc_init(&desc, &x, &w, p->bias ? &b : NULL, &y), "a matrix product"));
     st = op_from(self, &desc, fused, NULL, BIT(X) | BIT(W) | BIT(B) | BIT(Y), "a matrix product", out);
 out:
     dnnl_primitive_attr_destroy(fused);
@@ -550,8 +555,8 @@ out:
 mst_status mst_dnnl_gemm(bool turned, int64_t m, int64_t n, int64_t k, const float *x, const float *w,
                          float beta, float *y)
 {
-    return check(dnnl_sgemm(turned ? 'T' : 'N', 'N', m, n, k, 1.0f, x, turned ? m : k, w, n, beta, y, n),
-                 "a matrix product");
+    return dnnl_check(dnnl_sgemm(turned ? 'T' : 'N', 'N', m, n, k, 1.0f, x, turned ? m : k, w, n, beta, y, n),
+                      "a matrix product");
 }
 
 /* ---- reorder ---- */
@@ -560,14 +565,15 @@ mst_status mst_dnnl_reorder(mst_dnnl *self, const mst_dnnl_layout *x, const mst_
                             mst_dnnl_op **out)
 {
     dnnl_primitive_desc_t pd;
-    TRY(check(dnnl_reorder_primitive_desc_create(&pd, &x->md, self->engine, &y->md, self->engine, self->attr),
-              "a change of layout"));
+    TRY(dnnl_check(
+        dnnl_reorder_primitive_desc_create(&pd, &x->md, self->engine, &y->md, self->engine, self->attr),
+        "a change of layout"));
     return op_new(self, pd, BIT(X) | BIT(Y), "a change of layout", out);
 }
 
 /* ---- using operations ---- */
 
-static int find(const mst_dnnl_op *op, mst_dnnl_arg arg)
+static int dnnl_find(const mst_dnnl_op *op, mst_dnnl_arg arg)
 {
     for (int i = 0; i < op->n_args; i++)
         if (op->names[i] == arg)
@@ -577,13 +583,13 @@ static int find(const mst_dnnl_op *op, mst_dnnl_arg arg)
 
 const mst_dnnl_layout *mst_dnnl_op_layout(const mst_dnnl_op *op, mst_dnnl_arg arg)
 {
-    int i = find(op, arg);
+    int i = dnnl_find(op, arg);
     return i >= 0 ? &op->layouts[i] : NULL;
 }
 
 void mst_dnnl_bind(mst_dnnl_op *op, mst_dnnl_arg arg, const void *data)
 {
-    int i = find(op, arg);
+    int i = dnnl_find(op, arg);
     void *now;
     if (i < 0)
         return;
@@ -612,6 +618,6 @@ mst_status mst_dnnl_scratch(mst_dnnl *self, size_t *size)
 
 mst_status mst_dnnl_run(mst_dnnl_op *op)
 {
-    return check(dnnl_primitive_execute(op->primitive, op->owner->stream, op->n_exec, op->args),
-                 "a step of a pass");
+    return dnnl_check(dnnl_primitive_execute(op->primitive, op->owner->stream, op->n_exec, op->args),
+                      "a step of a pass");
 }

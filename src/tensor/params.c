@@ -17,7 +17,7 @@
 #define LINE_FLOATS 16
 #define SIZE_LIMIT  UINT32_MAX /* floats: keys are 32 bits wide */
 
-static uint64_t round_up(uint64_t floats)
+static uint64_t params_round_up(uint64_t floats)
 {
     return (floats + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS;
 }
@@ -51,7 +51,7 @@ mst_status mst_params_add(mst_params *params, const char *name, mst_view_kind ki
     *view = (mst_view){.kind = kind, .offset = params->size, .size = size, .width = width, .n_dims = n_dims};
     memcpy(view->name, name, length + 1);
     memcpy(view->dims, dims, n_dims * sizeof *dims);
-    params->size = round_up(params->size + size); /* at most 128 * 2^32 */
+    params->size = params_round_up(params->size + size); /* at most 128 * 2^32 */
     if (out != NULL)
         *out = params->n_views;
     params->n_views++;
@@ -59,7 +59,7 @@ mst_status mst_params_add(mst_params *params, const char *name, mst_view_kind ki
 }
 
 /* Never zero: an empty store still has an address. */
-static size_t bytes(uint64_t floats)
+static size_t params_bytes(uint64_t floats)
 {
     return (size_t)(floats ? floats : LINE_FLOATS) * sizeof(float);
 }
@@ -73,12 +73,13 @@ static bool wants_huge_pages(uint64_t floats)
 /* Reserves w with a guard, if a view needs one; without it where there is no address space for that. */
 static float *reserve_weights(mst_params *params, uint64_t floats, bool huge)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), size = (bytes(floats) + page - 1) / page * page, reach = 0;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), size = (params_bytes(floats) + page - 1) / page * page,
+           reach = 0;
     for (uint32_t i = 0; i < params->n_views; i++)
         if (params->views[i].width == 1)
             reach = (size_t)(params->views[i].offset + (1ull << 32)) * sizeof(float);
     if (reach <= size)
-        return mst_pages_reserve(bytes(floats), huge);
+        return mst_pages_reserve(params_bytes(floats), huge);
     reach = (reach + page - 1) / page * page;
     uint8_t *w = mst_pages_reserve_guarded(size, reach, huge);
     if (w != NULL)
@@ -89,7 +90,7 @@ static float *reserve_weights(mst_params *params, uint64_t floats, bool huge)
     }
     if (w != NULL)
         mst_pages_release(w, reach);
-    return mst_pages_reserve(bytes(floats), huge);
+    return mst_pages_reserve(params_bytes(floats), huge);
 }
 
 bool mst_params_strayed(const mst_params *params)
@@ -115,7 +116,7 @@ mst_status mst_params_reserve(mst_params *params, uint32_t n_slots, uint64_t spa
     params->w = w;
     params->spare = spare;
     for (uint32_t i = 0; i < n_slots; i++) {
-        params->slots[i] = mst_pages_reserve(bytes(params->size), huge);
+        params->slots[i] = mst_pages_reserve(params_bytes(params->size), huge);
         if (params->slots[i] == NULL) {
             mst_params_fini(params);
             return mst_fail(MST_ENOMEM, "no memory for the optimizer state of %" PRIu64 " parameters", end);
@@ -126,7 +127,7 @@ mst_status mst_params_reserve(mst_params *params, uint32_t n_slots, uint64_t spa
 }
 
 /* Whole pages of 4 KB; a neighbour's at either end do no harm. */
-static void populate(float *from, uint64_t count)
+static void params_populate(float *from, uint64_t count)
 {
     uintptr_t start = (uintptr_t)from & ~(uintptr_t)4095;
     uintptr_t end = ((uintptr_t)(from + count) + 4095) & ~(uintptr_t)4095;
@@ -137,25 +138,26 @@ void mst_params_populate_part(mst_params *params, uint64_t first, uint64_t count
 {
     if (count == 0 || !wants_huge_pages(params->size * (params->n_slots + 1) + params->spare))
         return;
-    populate(params->w + first, count);
+    params_populate(params->w + first, count);
     for (uint32_t i = 0; i < params->n_slots; i++)
-        populate(params->slots[i] + first, count);
+        params_populate(params->slots[i] + first, count);
 }
 
 void mst_params_populate(mst_params *params)
 {
     mst_params_populate_part(params, 0, params->size);
     if (params->spare > 0 && wants_huge_pages(params->size * (params->n_slots + 1) + params->spare))
-        populate(params->w + params->size, params->spare);
+        params_populate(params->w + params->size, params->spare);
 }
 
 void mst_params_fini(mst_params *params)
 {
     mst_fault_unwatch(params->guard);
     if (params->w != NULL)
-        mst_pages_release(params->w, params->reach ? params->reach : bytes(params->size + params->spare));
+        mst_pages_release(params->w,
+                          params->reach ? params->reach : params_bytes(params->size + params->spare));
     for (uint32_t i = 0; i < params->n_slots; i++)
-        mst_pages_release(params->slots[i], bytes(params->size));
+        mst_pages_release(params->slots[i], params_bytes(params->size));
     memset(params, 0, sizeof *params);
 }
 
