@@ -15,7 +15,7 @@
 #include "net/net.h"
 
 #define MST_WIRE_MAGIC   0x5254534du /* "MSTR" in the order of the bytes */
-#define MST_WIRE_VERSION 1
+#define MST_WIRE_VERSION 2
 #define MST_WIRE_HEADER  40
 
 /* Net's own types of messages. */

@@ -166,8 +166,8 @@ void mst_server_peer_down(void *arg, uint32_t peer, const mst_net_loss *loss)
             return;
         char way_on[MST_ERROR_MAX / 2];
         mst_run_way_on(mst_coordinator_run_path(s), way_on, sizeof way_on);
-        mst_server_fail(s, mst_fail(MST_EPEER, "%s; its share of the weights is lost%s %s", why->text,
-                                    strncmp(way_on, "no ", 3) == 0 ? ", and" : ";", way_on));
+        mst_server_fail(s,
+                        mst_fail(MST_EPEER, "%s; its share of the weights is lost; %s", why->text, way_on));
     }
 }
 

@@ -124,9 +124,9 @@ static void test_differences(void **state)
     talk(&d, &l, 1000, -1);
     expect(&d, &l,
            "refused by server 0 (127.0.0.1:5000): that server speaks wire version 7 (muster 3.0), this "
-           "process speaks 1 "
+           "process speaks 2 "
            "(muster 0.1.0)",
-           "refused 10.0.0.3:51234: that process speaks wire version 1 (muster 0.1.0), this server speaks 7 "
+           "refused 10.0.0.3:51234: that process speaks wire version 2 (muster 0.1.0), this server speaks 7 "
            "(muster 3.0)");
 
     d = l = (side){0};
