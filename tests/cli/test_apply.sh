@@ -47,7 +47,7 @@ for format in criteo vw; do
   predicts_alike $format test.$format bare.$format
 done
 
-# ---- --out replaces nothing unless told to ----
+# ---- --out replaces a file only with --overwrite ----
 cp test.libsvm kept.file
 gzip -c test.libsvm >kept.file.gz
 for input in kept.file kept.file.gz all.cache; do

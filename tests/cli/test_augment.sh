@@ -22,7 +22,7 @@ grep -qF "\"normalise\":\"$numbers\"" r/checkpoints/*/manifest.json ||
 expect 0 model show r --json
 has '"features": 576'
 
-# Evaluation and prediction do what training did, and a resumed run goes on with it.
+# Evaluation, prediction and a resumed run use the augmentation of the training.
 last=$(tail -1 r/metrics.csv | cut -d, -f10 | cut -c1-7)
 expect 0 eval r $test --json
 same "accuracy" "$(sed -n 's/.*"accuracy": \([0-9.]*\).*/\1/p' out | cut -c1-7)" "$last"
@@ -112,7 +112,7 @@ if command -v python3 >/dev/null; then
   expect 0 eval names new --json
   has '"accuracy": 1.0'
 
-  # Images without classes: files, a flat folder, folders whose names say nothing.
+  # Images without classes: files, a flat folder, folders with meaningless names.
   mkdir -p flat other/zebra train/none
   cp new/bee/1.png flat/b.png
   cp new/cat/1.png flat/c.png
@@ -143,7 +143,7 @@ if command -v python3 >/dev/null; then
   same "names" "$(tr '\n' ' ' <out)" "bee cat "
 fi
 
-# ---- a folder of IDX files: training and test set are told apart; labels that nobody needs ----
+# ---- a folder of IDX files: training and test set are distinguished; unused labels ----
 expect 0 train d --test d --model lenet-small --batch 20 --steps 3 --run folder
 grep -q "d: of the files in it those of the training set are read; name files to read others" err ||
   fail "nothing is said of the files that are left out"

@@ -79,7 +79,7 @@ grep -qE '"instruction_set_in_use": "(portable|avx2|avx512)"' out || fail "docto
 grep -qE '"libuv": "[0-9]+\.[0-9]+' out && grep -qE '"oneDNN": "[0-9]+\.[0-9]+' out || fail "doctor --json: versions"
 grep -qE '"memory_copied_per_second_by_1_thread": [1-9]' out || fail "doctor --json: bandwidth"
 
-# Help states what an option needs, from its row.
+# Help states the requirements of an option, from its row.
 expect 0 train --help
 for need in 'staleness S:only with --strategy ps and --mode ssp' 'momentum FACTOR:only with --optimizer momentum'; do
   tr -s ' \n' ' ' <out | grep -q -- "--${need%%:*}[^-]* [^(]*([^)]*${need#*:})" || fail "help of --${need%%:*} does not state ${need#*:}"
@@ -165,7 +165,7 @@ if command -v fish >/dev/null; then
   done <questions
 fi
 if command -v zsh >/dev/null; then
-  # A shell at a terminal; what it completes is unique, and so it types the rest.
+  # A shell at a terminal: the completion is unique, so the shell inserts the rest.
   PATH=$PWD/bin:$PATH HOME=$PWD python3 - <<'P' || fail "zsh does not complete"
 import os, pty, select, sys, time
 pid, fd = pty.fork()

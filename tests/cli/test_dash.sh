@@ -43,7 +43,7 @@ ask() {
   exec 9>&-
 }
 
-# ---- what is refused ----
+# ---- refused requests ----
 mkdir empty
 refused 2 'give the folder of a run, or a folder of runs' dash
 refused 2 'give the folder of a run, or a folder of runs' top

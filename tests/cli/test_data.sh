@@ -83,13 +83,13 @@ expect 0 data convert digits.cache --to libsvm --out one.txt
 expect 0 data convert idx.cache --to libsvm --out two.txt
 cmp -s one.txt two.txt || fail "digits differ between file and folder"
 
-# Many different labels become a histogram whose counts add up.
+# Many different labels become a histogram with the right total.
 awk 'BEGIN { for (i = 0; i < 500; i++) print i * 0.37 - 60, "1:1" }' >many.svm
 expect 0 data stat many.svm --json
 has '"from":'
 same "histogram" "$(sed -n 's/^        "rows": \([0-9]*\),/\1/p' out | awk '{ n += $1 } END { print n }')" 500
 
-# A first row that is longer than what formats are told apart by.
+# A first row that is longer than the sample for format detection.
 awk 'BEGIN { for (r = 0; r < 2; r++) { printf "%d", r; for (i = 1; i <= 20000; i++) printf " %d:1", i; print "" } }' >wide.svm
 same "wide: format" "$(fact wide.svm format)" libsvm
 same "wide: features" "$(fact wide.svm features)" 20000

@@ -49,7 +49,7 @@ refused 1 'and the model takes 48; give --image-size HxW with 3 x H x W = 48, su
 refused 1 'and the net takes 3x4x4; give --image-size 4x4' predict conv eight.png
 expect 0 predict conv eight.png --image-size 4x4
 
-# ---- what is no known format is named, with what to do ----
+# ---- unknown formats are described, with advice ----
 printf '1 1:1\n0 2:1\n' >good.svm
 printf 'label,a,b\n1,2,3\n0,3,4\n' >a.csv
 refused 1 'a.csv looks like CSV (3 columns), which muster does not read; write its rows as' train a.csv --run x
@@ -122,7 +122,7 @@ refused 1 'row 2 has label 3, which is not a class from 0 to 2; if 1 is the firs
   --log error train one.svm --classes 3 --model softmax --run y
 soft one.svm --epochs 20 --labels-from 1 --cache --test one.svm --run cached
 from_1 cached one.svm
-# a cache keeps the labels it was made with, and says what they count from
+# a cache keeps its labels and the value of --labels-from
 expect 0 data convert one.svm --labels-from 1 --out from-1.cache
 expect 0 data convert one.svm --out from-0.cache
 from_1 three from-1.cache
@@ -137,7 +137,7 @@ refused 1 'from-1.cache has rows read with --labels-from 1, but wide is for rows
   eval wide from-1.cache
 expect 0 predict three from-0.cache --what class
 cmp -s out labels || fail "predict looks at the labels of a cache"
-# labels that are no classes of the model: what to do depends on both
+# labels that are not classes of the model: the advice depends on both
 sed 's/^3/0/' one.svm >zero.svm
 refused 1 'row 1 has label 2, which is not -1, 0 or 1; more classes need --model softmax and --classes 3 or more' \
   train zero.svm --model softmax --classes 2 --features 8 --run x

@@ -99,7 +99,7 @@ mv my.net kept.net
 expect 0 train --run gone-ps --resume --steps 6
 mv kept.net my.net
 
-# ---- rows that are not what the net takes ----
+# ---- rows that do not match the net ----
 expect 0 data gen images --size 3x16x16 --classes 10 --rows 60 --test-rows 20 --out colour
 expect 0 data gen images --size 1x14x56 --classes 10 --rows 60 --test-rows 20 --out wide
 refused 1 "wide/train.gen exists already: choose another folder, or give --overwrite" data gen images --out wide
@@ -137,7 +137,7 @@ expect 0 eval untrained fake/test.gen --json
 accuracy=$(sed -n 's/.*"accuracy": \([0-9.]*\).*/\1/p' out)
 same "accuracy $accuracy of an untrained net is about 1/50" "$(awk -v p="$accuracy" 'BEGIN { print (p > 0.005 && p < 0.06) }')" 1
 
-# Threads inside of primitives spin briefly, unless told otherwise.
+# Threads inside primitives spin briefly unless the environment overrides it.
 # spins: GOMP_SPINCOUNT in the environment of a training.
 spins() {
   "$muster" train $images --model lenet --executor dnnl --threads 2 --seconds 60 --no-save --run spin --overwrite \

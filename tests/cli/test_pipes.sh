@@ -100,7 +100,7 @@ for signal in INT TERM; do
 done
 exec 8>&-
 
-# A FIFO that nobody writes to can be given up; compressed rows are answered as they come.
+# Waiting for a FIFO without a writer can be interrupted; compressed rows are answered on arrival.
 "$muster" predict model-vw pipe >out 2>err &
 pid=$!
 wait_for 60 catches "$pid"
@@ -150,7 +150,7 @@ for options in "--batch 1" "--batch 100" "--batch 2 --mode async" \
   rows_done live 9 || fail "$options: a resumed run does not train on all rows of another pipe"
 done
 
-# Time ends a run whose pipe is silent; the end of the file ends one with all rows trained.
+# --seconds ends a run without new rows; the end of the file ends a run with all rows trained.
 exec 8<>pipe
 "$muster" train pipe --run live --overwrite --seconds 0.3 --quiet >out 2>err 8>&- &
 pid=$!

@@ -57,7 +57,7 @@ command=$(sed -n 's/^ *"command": "muster \(.*\)",$/\1/p' out)
 expect 0 $command --run runs/again --quiet
 same "metrics of the run made again" "$(cut -d, -f1-3,6- runs/again/metrics.csv)" "$(cut -d, -f1-3,6- runs/two/metrics.csv)"
 
-# ---- a run that was resumed: every piece, what changed with it, and commands that repeat them all ----
+# ---- a run that was resumed: every piece, its changes, and the commands that repeat them ----
 expect 0 train train.cache --test test.cache --run runs/pieces --steps 60 --quiet
 expect 0 train --resume --run runs/pieces --batch 400 --steps 80 --quiet
 expect 0 report runs/pieces --markdown
@@ -122,7 +122,7 @@ muster=$muster bash -e again.sh >/dev/null 2>err || fail "the commands of pieces
 grep -q 'the global batch stays 50 rows' err || fail "the global batch that stays is said to change: $(cat err)"
 grep -q 'from 50 to 60 rows, as --batch asks' err || fail "another option is said to ask: $(cat err)"
 same "metrics of the pieces made again" "$(cut -d, -f1-3,6- mixed-again/metrics.csv)" "$(cut -d, -f1-3,6- runs/mixed/metrics.csv | uniq)"
-# Manifests that do not record who started a piece.
+# Manifests without the launcher of a piece.
 python3 -c 'import json
 m = json.load(open("runs/mixed/manifest.json"))
 for piece in m["history"]:
@@ -132,7 +132,7 @@ cp again.sh known.sh
 expect 0 report runs/mixed --json
 python3 commands.py >again.sh
 same "commands by the strategy" "$(head -3 again.sh)" "$(head -3 known.sh)"
-# Of a manifest without history, what is known.
+# A manifest without history.
 python3 -c 'import json
 m = json.load(open("runs/pieces/manifest.json"))
 del m["history"]

@@ -77,7 +77,7 @@ same "batch of the resumed run" "$(figure batch)" 30
 expect 0 train --run o --resume --steps 5 --dry-run
 has '# optimizer: "sgd"'
 
-# ---- what cannot be is refused at once ----
+# ---- impossible options are refused at once ----
 expect 0 data gen blobs --rows 300 --out blobs.libsvm
 refused 2 'top-5 accuracy needs more than five classes' --log error train blobs.libsvm --model softmax --valid 0.2 --until 'valid_top5>=0.5' --run x
 refused 2 'AUC needs a binary model' --log error train blobs.libsvm --model softmax --valid 0.2 --until 'valid_auc>=0.5' --run x

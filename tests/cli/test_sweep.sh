@@ -44,7 +44,7 @@ refused 1 'missing.yaml: cannot be opened' sweep missing.yaml
 echo 'files: a.cache' >bad.yaml
 refused 2 '--auto searches for the shortest time to a target' sweep --auto bad.yaml
 
-# ---- a grid with everything in it, and rules that leave out what makes no sense ----
+# ---- a grid with everything in it, and rules that omit meaningless combinations ----
 cat >grid.yaml <<'Y'
 files: a.cache
 for: {rows: 8k}
@@ -74,7 +74,7 @@ assert launch == ["muster launch --servers=1 --workers=2 --logs=none -- train a.
 P
 [ ! -e sweeps ] || fail "--dry-run left a folder"
 
-# ---- what a dry run refuses is what the sweep would ----
+# ---- a dry run refuses the same as the sweep ----
 dry() { # dry CODE SENTENCE < FILE
   cat >dry.yaml
   expect "$1" sweep dry.yaml --dry-run
@@ -145,7 +145,7 @@ expect 0 sweep small.yaml
 grep -q '16 of 16 runs are done already' err || fail "a finished sweep does not say so"
 same "a finished sweep" "$(cat sweeps/small/runs/*/manifest.json | cksum)" "$before"
 
-# A run whose folder is gone is run again, a changed file is refused with what differs.
+# A run whose folder is gone is run again, a changed file is refused with the differences.
 rm -rf sweeps/small/runs/async-launch-workers2-seed2
 expect 0 sweep small.yaml
 same "a run that was deleted" "$(state sweeps/small async-launch-workers2-seed2)" "done"
@@ -156,7 +156,7 @@ grep -q '16 of 24 runs are done already' err || fail "--extend did not keep the 
 expect 0 sweep small.yaml --report-only --json
 python3 -c 'import json; r = json.load(open("out")); assert len(r["results"]) == 12 and r["best"]' || fail "--json"
 
-# ---- what is best: the metric of the file, the same in the sentence, the table and --json ----
+# ---- the best run: the metric of the file, the same in the sentence, the table and --json ----
 # Positives weighted by 50 cost loss and accuracy. The ranking hardly changes; batches of 4,000 take few steps.
 cat >metric.yaml <<'Y'
 files: a.cache
@@ -257,7 +257,7 @@ same "states after --retry-failed" "$(state sweeps/fails wrong)" "done"
 expect 0 sweep fails.yaml --overwrite
 same "runs begun anew" "$(grep -c 'done in' err)" 3
 
-# A state that was damaged: said so, reported on by the runs' folders, and begun anew.
+# A damaged state is refused, reported by the run folders, and overwritten.
 head -c 300 sweeps/fails/sweep.json >torn && cp torn sweeps/fails/sweep.json
 refused 1 'sweep.json: is damaged, and not the state of a sweep: give --overwrite' sweep fails.yaml
 expect 0 sweep fails.yaml --report-only

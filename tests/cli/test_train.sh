@@ -135,7 +135,7 @@ refused 2 '--strategy local: a process of a cluster (cluster.yaml) trains with p
 refused 2 '--run: the name of the folder is empty' train train.cache --run ''
 refused 1 '/dev/null exists already and is not a folder: choose another name' train train.cache --run /dev/null
 refused 1 '/dev/null exists already and is not a folder' train train.cache --run /dev/null --overwrite
-# what a run was started with is not given anew
+# options of the original run do not count as given
 expect 0 train train.cache --strategy ps --mode ssp --staleness 2 --servers 0 --workers 2 --steps 10 --run served --quiet
 json served/manifest.json 'd["options"]["strategy"]["servers"] == 2 == d["options"]["strategy"]["workers"]'
 expect 0 train --run served --resume --steps 20 --mode async --quiet
@@ -167,7 +167,7 @@ catches() { [ $((0x$(sed -n 's/^SigCgt:[^0-9a-f]*//p' "/proc/$1/status") & 2)) =
 exists() { ls $1 >/dev/null 2>&1; }
 
 endless="--steps 1000000000 --eval-every 500 --test test.cache --optimizer adagrad --keep 0"
-# The hint resumes runs whose name looks like an option.
+# The hint resumes runs with names that look like options.
 "$muster" train train.cache --run=-x $endless >out 2>err &
 pid=$!
 wait_for 30 lines ./-x 3
@@ -216,7 +216,7 @@ same "exit code after SIGUSR1 and SIGINT" "$code" 130
 same "checkpoints after SIGUSR1 and SIGINT" "$(ls i/checkpoints | wc -l)" 2
 expect 0 model show "i/checkpoints/$(ls i/checkpoints | head -1)"
 
-# The folder is deleted while the run trains into it: one warning, and the summary says what is missing.
+# The folder is deleted while the run trains into it: one warning, and the summary names the missing files.
 rm -rf i
 "$muster" train train.cache --run i $endless >out 2>err &
 pid=$!
@@ -270,7 +270,7 @@ cut -d, -f1,2,3,6,8- i/metrics.csv | grep -v ',,,,$' >a.txt
 cut -d, -f1,2,3,6,8- whole/metrics.csv | grep -v ',,,,$' >b.txt
 cmp -s a.txt b.txt || fail "the metrics of a killed and resumed run differ from an undisturbed run's"
 
-# A pipe whose writer stays silent: before and after the first rows.
+# A pipe with an idle writer: before and after the first rows.
 expect 0 data gen criteo --rows 15000 --features 5000 --out long.libsvm
 for rows in 10 15000; do
   rm -rf i
@@ -406,7 +406,7 @@ weights a | sort >a.txt && weights b | sort >b.txt
 join -j 1 <(sed 's/ /_/' a.txt | sort) <(sed 's/ /_/' b.txt | sort) | awk '{ d = $2 - $3; if (d > 1e-4 || d < -1e-4) exit 1 }' ||
   fail "two threads differ from one by more than rounding"
 
-# ---- options that change what is learnt ----
+# ---- options that change the result ----
 expect 0 train train.libsvm --run v --overwrite --valid 0.2 --quiet --json
 json out '400 < 3000 - d["rows"] < 800 and d["valid_loss"] > 0'
 run_as b train.libsvm --lr 0.02

@@ -49,7 +49,7 @@ said() {
   says "$1" "$2" || fail "$1 has not said: $2"
 }
 
-# cluster SERVERS WORKERS: another cluster.yaml, of names that nobody else has.
+# cluster SERVERS WORKERS: another cluster.yaml, with unique names.
 clusters=0
 cluster() {
   local i
@@ -62,7 +62,7 @@ cluster() {
   } >cluster.yaml
 }
 
-# start NAME ARGS...: muster in the background; what it says is in NAME.log, what it prints in NAME.out.
+# start NAME ARGS...: muster in the background; standard error goes to NAME.log, standard output to NAME.out.
 start() {
   local name=$1
   shift

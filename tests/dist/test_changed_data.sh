@@ -40,7 +40,7 @@ for how in cut_off overwrite; do
   changed $how b.cache --epochs 1000000 --run run --json --test b.cache --eval-rows 100 --eval-every $((20000 / slack))rows --batch 100 --model softmax
 done
 
-# ---- processes of a job: the worker names the file, and everybody ends ----
+# ---- processes of a job: the worker names the file, and all processes end ----
 rm -rf run used
 mkdir used
 cp c.cache used

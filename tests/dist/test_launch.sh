@@ -124,7 +124,7 @@ same "the JSON" "$(tr '\n' ',' <out)" "{,  1,},"
 grep -qxF "worker 0 | noise" err || fail "what the worker said is not on standard error"
 PLAY='echo x' launch 0 --logs none -- train x --json --no-json
 has "server 0 | x"
-# Standard streams that are closed harm nobody.
+# Closed standard streams are harmless.
 for how in '<&-' '>&-' '2>&-' '<&- >&- 2>&-'; do
   eval "PLAY='echo x' '$muster' launch --job $job --workers 2 --logs none -- train >out 2>err $how" || fail "launch $how"
   code=0
@@ -137,7 +137,7 @@ PLAY='for i in {1..300}; do printf "%s" "<$me $i "; printf "%s" {1..200}; echo "
 same "whole lines" "$(grep -cE '^(server|worker) [0-9] \| <(server|worker)_[0-9] [0-9]+ [0-9]+>$' out)" 1500
 same "all lines" "$(wc -l <out)" 1500
 
-# ---- what a process is given ----
+# ---- environment and arguments of a process ----
 PLAY='echo "$MUSTER_JOB $MUSTER_CLUSTER ${#MUSTER_SECRET} ${TF_CONFIG-none} $*"' TF_CONFIG=x \
   launch 0 --servers 2 --workers 1 --logs none -- train --data "a b" --x=
 has "worker 0 | $job {\"servers\":[\"unix:@muster-$job-server-0\",\"unix:@muster-$job-server-1\"],\"workers\":[\"localhost\"]} 64 none train --role worker --index 0 --data a b --x="
@@ -149,7 +149,7 @@ for deploy in single:1 cluster:2 cluster2:3; do
 done
 
 # ---- endings ----
-# What failed first, with its sentence and its exit code; whoever was stopped by it does not count.
+# The first failure, with its error and exit code; processes that it stopped do not count.
 PLAY='sleep 0.1; echo "muster: worker 1 is gone" >&2; exit 3' \
   PLAY_worker_1='echo "muster: warning: hm" >&2; echo "muster: data.txt:17: bad label" >&2; exit 1' \
   launch 1 --workers 3 --logs none -- train
@@ -183,7 +183,7 @@ last "muster: launch: worker 1 failed first (killed by SIGKILL); worker 0: "
 PLAY='trap "" TERM; sleep 60 & wait; sleep 60' PLAY_worker_0='exit 1' launch 1 --grace 0 --logs none -- train
 last "muster: launch: worker 0 failed first (exit 1)"
 nothing_left
-# When server 0 fails, nobody waits for the grace.
+# When server 0 fails, processes are stopped without the grace time.
 since=$SECONDS
 PLAY='sleep 60' PLAY_server_0='echo "muster: port 7 is taken" >&2; exit 1' launch 1 --grace 50 --logs none -- train
 last "muster: launch: server 0 failed first (exit 1): port 7 is taken"
@@ -255,7 +255,7 @@ kill -HUP "$pid"
 touch go
 finish 0
 rm go
-# One that ignores signals is killed, with what it has started, after the grace, or by a second signal.
+# A process that ignores signals is killed with its children, after the grace time or by a second signal.
 export PLAY='trap "" TERM INT; sleep 100 & echo up; while :; do sleep 0.05; done'
 begin --grace 1 -- train
 wait_for out "worker 0 | up"
@@ -340,7 +340,7 @@ all_catch_term() {
     (((0x$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$who/status") >> 14) & 1)) || return 1
   done
 }
-# Stopping goes through the channel: a real muster hears the end of its standard input, and says how it ended.
+# Stopping goes through the channel: a real muster detects the end of its standard input and reports its end.
 export MUSTER_LAUNCH_BINARY=$work/held
 begin --hosts hosts --workers 3 --ssh "$ssh" --grace 3 -- train
 for name in "server 0" "worker 0" "worker 1" "worker 2"; do wait_for out "$name | up"; done
@@ -373,7 +373,7 @@ wait $holder
 nothing_left
 
 # ---- the secret ----
-# It is on nobody's command line, here or behind ssh.
+# The secret is on no command line, here or behind ssh.
 export MUSTER_LAUNCH_BINARY=$work/play
 export PLAY='printf "%s\n" "$MUSTER_SECRET" >"secret.$me"; echo up; while [ ! -e over ]; do sleep 0.05; done'
 for how in "" "--hosts hosts --ssh"; do

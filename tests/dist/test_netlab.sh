@@ -59,7 +59,7 @@ lab_refused 1 "the lab $name is not up" down
 lab_refused 1 "--rate fast: a number with a unit is required" up --rate fast
 nothing_left "$name"
 
-# An interrupted one has either removed what it had made, or was done.
+# An interrupted up has either removed everything or was done.
 for seconds in 0.03 0.06; do
   timeout -s INT $seconds "$netlab" --name "$name" up --hosts 2 >out 2>err || true
   if [ -e "/run/muster-netlab/$name/config" ]; then lab 0 down; fi
@@ -93,7 +93,7 @@ for k in 2 3; do
 done
 at_most "Gbit/s from hosts 2 and 3 to 1 at once" "$(awk '$1 == "all" { print $4 }' out)" 0.3
 
-# A cut is silent: the connection neither ends nor answers. Healed, it goes on where it was.
+# A cut is silent: the connection neither ends nor answers. Healed, it continues.
 mkfifo port_pipe
 "$netlab" --name "$name" exec 1 "$NETLAB_SWITCH" serve 10.77.0.1 >port_pipe &
 server=$!
@@ -116,7 +116,7 @@ lab_refused 1 "has no host 9" cut 9
 lab 0 status
 has "${name}1 runs $server "
 
-# Another lab at the same time, with the same addresses. A namespace that somebody else made in place of one of its
+# Another lab at the same time, with the same addresses. A namespace that another program created in place of one of its
 # own stays, and so does one that was there before.
 "$netlab" --name "$other" up --hosts 2 >out
 "$netlab" --name "$other" exec 1 bash -c "exec 3<>/dev/tcp/10.77.0.1/$port" 2>/dev/null && fail "labs are connected"

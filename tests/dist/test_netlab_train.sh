@@ -63,7 +63,7 @@ grep -q "server 0 listens on ${lab}1:" err || fail "the server is not on host 1"
 same "steps" "$(field out steps | head -n 1)" 80
 same "rows" "$(field out rows | head -n 1)" 40000
 holds "test loss, sync" "$(difference "$(field out test_loss)" "$sync") < 0.002"
-# Values come as 4 bytes a key; what goes out has the keys as well. Both have headers; the rest of a job is little.
+# Received values have 4 bytes per key; sent messages also have the keys. Both have headers; the rest of a job is small.
 for bytes in $(field out bytes_in | tail -n 4); do
   holds "bytes that a worker receives in a step" "$bytes / 80 > 3.6 * $keys && $bytes / 80 < 4.4 * $keys + 200"
 done
@@ -76,7 +76,7 @@ same "steps" "$(field out steps | head -n 1)" 400
 same "rows" "$(field out rows | head -n 1)" 40000
 holds "test loss, async" "$(difference "$(field out test_loss)" "$async") < 0.005"
 
-# A cut in mid-run. The silence is noticed on both sides, and the job goes on to its end without that worker.
+# A cut during the run. Both sides detect it, and the job continues to its end without that worker.
 for mode in sync async; do
   rm -rf run
   job --seconds 6 --mode $mode --peer-timeout 2 --no-save &

@@ -24,7 +24,7 @@ same "rows" "$(fact_of s0 rows)" $rows
 worker 1 $common --mode async --start-timeout 1
 ends w1 1
 said w1 '^muster: .*1 s.* server 0 at unix:@'
-# The same with ssp, where nobody is to wait until the late one has caught up.
+# The same with ssp, where no worker waits until the late one has caught up.
 rm -rf run
 cluster 1 2
 server 0 $common $eval --mode ssp --staleness 1 --run run
@@ -34,7 +34,7 @@ worker 1 $common $eval --mode ssp --staleness 1
 wait_for s0 'worker 1 .* takes part'
 ends_all 0 s0 w0 w1
 same "rows, ssp" "$(fact_of s0 rows)" $rows
-# Too late for a job of launch: it knows that server 0 has ended, and nobody waits for the timeouts.
+# Too late for a job of launch: it detects that server 0 has ended, without waiting for timeouts.
 cat >after <<'END'
 #!/bin/bash
 until [ "$3 $5" != "worker 1" ] || grep -q '"state": "done"' run/manifest.json 2>/dev/null; do sleep 0.02; done
@@ -63,7 +63,7 @@ for first in 0 1; do
 done
 cmp parts.0 parts.1 || fail "the parts of the checkpoint depend on who joins first"
 
-# ---- who does not fit ----
+# ---- mismatches ----
 "$muster" data gen criteo --rows 500 --features 200000 --out few.cache >gen.log 2>&1
 "$muster" data gen criteo --rows $rows --seed 2 --features 200000 --out other.cache >gen.log 2>&1
 cp c.cache copy.cache
@@ -126,7 +126,7 @@ refusal x 2 'worker 1 has --valid 0.1, the coordinator has FILE; give all proces
   c.cache --role worker --index 1 --test t.cache --valid 0.1
 worker 1 c.cache $sync --test tcopy.cache --valid tcopy.cache
 ends_all 0 s0 w0 w1
-# A server without the data compares the workers with each other; with --shard local nobody does.
+# A server without the data compares the workers with each other; with --shard local nothing is compared.
 rm -rf run
 cluster 1 2
 server 0 absent.cache $sync
@@ -143,7 +143,7 @@ worker 1 other.cache $sync --shard local
 ends_all 0 s0 w0 w1
 same "rows, local" "$(fact_of s0 rows)" $((2 * rows))
 
-# ---- who does not come is named by server 0, though the others have waited as long ----
+# ---- server 0 names missing processes, although the others have waited as long ----
 rm -rf run
 job 1 2 c.cache $sync --start-timeout 3 --test t.cache
 killed w1

@@ -32,7 +32,7 @@ for m in 1 2; do
     $(worker_fact s0 2 dropped_rows))) $rows
 done
 
-# Worker 0 is stopped: noticed by its silence; when it goes on later it hears so. If it was the chief,
+# Worker 0 is stopped: detected by its silence; when it continues, it is told. If it was the chief,
 # another evaluates.
 for mode in sync async; do
   rm -rf run
@@ -76,7 +76,7 @@ for mode in sync async; do
   for w in s0 w0 w1; do killed $w; done
 done
 
-# Nobody is left: what was trained is saved, and can be gone on with.
+# No worker is left: the weights are saved, and the run can be resumed.
 rm -rf run
 job 2 2 $common --run run --test t.cache --eval-every $every --mode async
 wait_for s0 'step .* test +loss'

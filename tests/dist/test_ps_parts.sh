@@ -27,7 +27,7 @@ lose 1 --mode sync
 lose 2 --mode sync
 lose 2 --mode async
 
-# hosted SERVERS: two workers in step; what they come to is in loss.
+# hosted SERVERS: two synchronous workers; sets loss.
 hosted() {
   expect 0 launch --servers "$1" --workers 2 --logs none -- train $common --batch 30 --epochs 1 --mode sync --run "run$1" \
     --test digits/t10k-images-idx3-ubyte --eval-rows 500

@@ -19,7 +19,7 @@ steps_saved() {
   ls run/checkpoints | sed -n 's/^step-0*//p' | sort -n | tail -n 1
 }
 
-# ---- a server dies: everybody ends, and says how to go on ----
+# ---- a server dies: all processes end and print how to resume ----
 for dead in 1 0; do
   rm -rf run
   job 2 2 $common --run run --mode async --checkpoint-every $every
@@ -46,7 +46,7 @@ for dead in 1 0; do
   [ $dead = 0 ] || grep -q '"state": "failed"' run/manifest.json || fail "the manifest does not say that the run failed"
 done
 
-# ---- SIGUSR1: a checkpoint while training goes on; SIGTERM: a checkpoint and the end ----
+# ---- SIGUSR1: a checkpoint during training; SIGTERM: a checkpoint and the end ----
 for mode in sync async; do
   rm -rf run
   job 2 2 $common --run run --mode $mode --test t.cache --eval-every $every
@@ -77,7 +77,7 @@ same "batch of four" "$(fact_of r batch)" 2
 same "global batch of four" "$(fact_of r global_batch)" 8
 grep -q '"batch": 2,' run/manifest.json || fail "the manifest has another batch"
 
-# ---- other numbers of workers: a synchronous run keeps its global batch unless told otherwise, and says both ----
+# ---- other numbers of workers: a synchronous run keeps its global batch unless an option changes it, and prints both ----
 rm -rf run
 expect 0 launch --servers 1 --workers 3 --logs none -- train c.cache --batch 4 --lr 0.3 --lr-scale linear --run run --steps 20
 # resized WORKERS STEPS BATCH GLOBAL_BATCH SENTENCE ARGS...: a part of the run more.
@@ -125,7 +125,7 @@ signal s0 CONT
 ends_all 0 s0 s1 w0 w1
 same "rows" "$(fact_of s0 rows)" $rows
 
-# ---- a checkpoint on the way, of all servers at once: what follows it is trained on once ----
+# ---- a checkpoint of all servers during training: later rows are trained on once ----
 rm -rf run
 job 2 3 $common --run run --mode async --checkpoint-every $((3000 / slack))rows --keep 0
 ends_all 0 s0 s1 w0 w1 w2

@@ -80,7 +80,7 @@ apart 1 3 b.svm --format libsvm --features 200000 --shard local --epochs 0 --ste
 ends s0 1
 said s0 'no worker has any rows'
 
-# ---- bad data on one worker: the job ends, and launch says whose fault it was ----
+# ---- bad data on one worker: the job ends, and launch names that worker ----
 rm -rf run
 cp s.svm d0/b.svm
 cp s.svm d2/b.svm

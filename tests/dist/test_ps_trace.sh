@@ -59,7 +59,7 @@ over w0 w1 w2
 ends s0 0
 sound run "$(grep -c '"ph":"f"' run/processes/server-0/trace.json)"
 
-# Traces of another job, and of before times counted from its start: told apart by when their jobs began.
+# Traces of another job, and traces without a start time, are distinguished by the start of their jobs.
 mkdir -p old/processes/worker-0 old/processes/server-0
 echo '[
 {"name":"job_start","ph":"M","pid":1,"tid":0,"args":{"unix_us":1700000000000500}},
@@ -77,7 +77,7 @@ expect 0 trace merge old --out merged.json
 grep -q '"ts":1700000000000510.250,' merged.json || fail "a trace without a date counts from 1970"
 grep -q '"ts":1700000000000600.000,' merged.json || fail "a trace without a date is shifted"
 
-# A worker and a server whose monotonic clocks are other ones, as on other hosts: estimated, to within a second at least.
+# A worker and a server with other monotonic clocks, as on other hosts: estimated to within a second at least.
 if unshare --time --monotonic 5000 --fork true 2>/dev/null; then
   rm -rf run
   here=$muster

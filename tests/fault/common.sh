@@ -49,7 +49,7 @@ every() {
 
 nothing() { :; }
 
-# A run that failed leaves no directory, or one whose checkpoints, if any, are whole.
+# A failed run leaves no directory, or one with complete checkpoints.
 run_is_whole() {
   local c
   if [ "$code" = 0 ]; then

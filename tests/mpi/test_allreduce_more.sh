@@ -76,7 +76,7 @@ same "rows" "$(summary rows)" 71
 "$muster" data gen blobs --rows 2 --classes 2 --out two.cache >/dev/null 2>&1
 check two 2e-5 two.cache --model softmax --lr 0.1 --seed 3 --epochs 3 --global-batch 6
 
-# ---- what cannot be ----
+# ---- unsupported options ----
 "$muster" data gen blobs --rows 65 --classes 3 --out s.svm.gz >/dev/null 2>&1
 ranks $first 2 train s.svm.gz --model softmax --strategy allreduce --run no >out 2>err && fail "a stream was trained on"
 grep -q "can only be read from beginning to end" err || fail "no sentence about data that cannot be read at random"

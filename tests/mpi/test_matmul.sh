@@ -40,7 +40,7 @@ for mpi in $implementations; do
   rm -f c.npy g.npy
 done
 
-# ---- A alone, 720 MB, is larger than what a rank may map, 640 MB ----
+# ---- A alone, 720 MB, is larger than the limit of a rank, 640 MB ----
 if [ -z "$sanitized" ]; then # sanitizers map terabytes
   cat >limited.sh <<'RANK'
 ulimit -v 640000
@@ -56,7 +56,7 @@ RANK
   done
 fi
 
-# ---- what does not fit, or is wrong, is said once ----
+# ---- mismatches and errors are printed once ----
 for mpi in $implementations; do
   ranks $mpi 3 "$muster" matmul --m 30000 --memory 10k
   [ $code = 1 ] || fail "$mpi: too little memory: exit code $code"
@@ -68,7 +68,7 @@ for mpi in $implementations; do
   says "int32.npy: has dtype <i4" 1
 done
 
-# ---- wrong words, and words that differ, are said once, by whoever has them ----
+# ---- wrong or differing arguments are reported once, by the rank that has them ----
 cat >differ.sh <<'RANK'
 [ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" != 1 ] || set -- "$@" $differ
 exec "$@"

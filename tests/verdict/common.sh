@@ -58,7 +58,7 @@ told() {
 share() {
   sed -n "/\"shares\"/,/}/s/^ *\"$2\": \([0-9.e-]*\),\{0,1\}\$/\1/p" "$1/verdict.json"
 }
-# is RUN KIND [PROCESS]: what the verdict must be.
+# is RUN KIND [PROCESS]: checks the verdict.
 is() {
   [ -f "$1/verdict.json" ] || fail "$1 has no verdict"
   [ "$(told "$1" bottleneck)" = "$2" ] || {
@@ -68,7 +68,7 @@ is() {
   [ $# -lt 3 ] || same "the process of $1" "$(told "$1" process)" "$3"
   echo "$1: $(told "$1" sentence)"
 }
-# reported RUN: `report` finds what the run found.
+# reported RUN: checks that `report` finds the verdict of the run.
 reported() {
   "$muster" report "$1" --json 2>/dev/null | grep -qF "\"bottleneck\": \"$(told "$1" bottleneck)\"" ||
     fail "the report of $1 says something else than its verdict.json"
@@ -82,7 +82,7 @@ up() {
 down() {
   "$netlab" --name "$lab" down >/dev/null 2>&1
 }
-# slow HOST RATE: what the host sends is held to a rate; fast HOST: no more.
+# slow HOST RATE: limits the rate of the host; fast HOST: removes the limit.
 slow() {
   "$netlab" --name "$lab" exec "$1" tc qdisc replace dev eth0 root tbf rate "$2" burst 8kb latency 200ms
 }
@@ -90,7 +90,7 @@ fast() {
   "$netlab" --name "$lab" exec "$1" tc qdisc del dev eth0 root
 }
 
-# start NAME COMMAND...: a process of the job; what it says is in NAME.log, what it prints in NAME.out.
+# start NAME COMMAND...: a process of the job; standard error goes to NAME.log, standard output to NAME.out.
 declare -A pid_of=()
 start() {
   local name=$1
