@@ -20,6 +20,7 @@
 #include "job/rank_log.h"
 #include "run/run_dir.h"
 #include "strategy/allreduce.h"
+#include "strategy/comm_share.h"
 #include "train/training.h"
 
 /* Signals as rank 0's training sees them: its own, and what other ranks were sent. A process is one rank of
@@ -76,7 +77,7 @@ static mst_status compare(int rank, const json_t *mine, const json_t *theirs, co
 static mst_status agree(mst_comm *comm, const json_t *mine, const char *prefix)
 {
     char *text = json_dumps(mine, JSON_COMPACT), **all = NULL;
-    mst_status st = text == NULL ? mst_fail_memory() : mst_allreduce_ask(comm, text, &all);
+    mst_status st = text == NULL ? mst_fail_memory() : mst_comm_collect_texts(comm, text, &all);
     for (int r = 0; st == MST_OK && all != NULL && r < mst_comm_mpi(comm)->size; r++) {
         json_t *theirs = json_loads(all[r], 0, NULL);
         st = json_is_object(theirs) ? compare(r, mine, theirs, prefix)
@@ -104,7 +105,7 @@ static mst_status hear_job(const mst_job_config *config, mst_comm *comm)
                     (json_int_t)mst_resumed_of(train).classes);
     text = job != NULL ? json_dumps(job, JSON_COMPACT) : NULL;
     json_decref(job);
-    mst_status st = text == NULL ? mst_fail_memory() : mst_allreduce_tell(comm, text, &heard);
+    mst_status st = text == NULL ? mst_fail_memory() : mst_comm_share_text(comm, text, &heard);
     free(text); /* jansson's allocation */
     TRY(st);
     job = json_loads(heard, 0, NULL);
@@ -177,7 +178,7 @@ static mst_status hear_start(mst_comm *comm, const mst_training *training, uint6
     snprintf(text, sizeof text, "%llu %d",
              root ? (unsigned long long)mst_run_log_at(training->log)->steps : 0ull,
              (int)training->options.observe);
-    TRY(mst_allreduce_tell(comm, text, &heard));
+    TRY(mst_comm_share_text(comm, text, &heard));
     int n = sscanf(heard, "%llu %d", &at, &watched);
     mst_free(heard);
     *step = at;

@@ -16,13 +16,14 @@
 #include "observe/spans.h"
 #include "ranks/rank_monitor.h"
 #include "strategy/allreduce_impl.h"
+#include "strategy/comm_share.h"
 
 #define RECORDS_MS   10000      /* for the last records of the other ranks */
 #define ALONE_FLOATS (1u << 18) /* of a dense gradient that is not worth a hand-off: 1 MB */
 
 /* ---- life ---- */
 
-static mst_status init_worker(mst_allreduce *self, unsigned t, const mst_grad *layout)
+static mst_status allreduce_init_worker(mst_allreduce *self, unsigned t, const mst_grad *layout)
 {
     const mst_strategy_env *env = &self->base.env;
     mst_allreduce_worker *w = &self->workers[t];
@@ -35,9 +36,29 @@ static mst_status init_worker(mst_allreduce *self, unsigned t, const mst_grad *l
     w->grad.n_ranges = layout->n_ranges;
     for (uint32_t r = 0; r < layout->n_ranges; r++) {
         w->grad.ranges[r] = layout->ranges[r];
-        w->grad.ranges[r].g = self->flat + self->flat_at[r];
+        w->grad.ranges[r].g = self->slices.flat + self->slices.flat_at[r];
     }
     return MST_OK;
+}
+
+static mst_status allreduce_init_sparse(mst_allreduce *self)
+{
+    const mst_strategy_env *env = &self->base.env;
+    mst_sparse_options options = {.comm = self->comm,
+                                  .team = self->team,
+                                  .n_threads = self->n,
+                                  .wire = (mst_wire)self->base.options.wire,
+                                  .n_features = env->model->shape.n_features,
+                                  .reduces = mst_allreduce_reduces(self),
+                                  .needs_square = env->optimizer->options.clip_norm > 0.0};
+    const mst_grad **grads = mst_calloc(self->n, sizeof *grads);
+    if (grads == NULL)
+        return mst_fail_memory();
+    for (unsigned t = 0; t < self->n; t++)
+        grads[t] = &self->workers[t].grad;
+    mst_status st = mst_sparse_init(&self->sparse, &options, grads);
+    mst_free(grads);
+    return st;
 }
 
 static mst_status allreduce_init(mst_strategy *base, const mst_strategy_options *options,
@@ -62,34 +83,63 @@ static mst_status allreduce_init(mst_strategy *base, const mst_strategy_options 
     base->stops_with_others = true;
     mst_model_weights(env->model, env->params, &self->weights);
     env->model->ops->layout(env->model, env->params, &layout);
-    TRY(mst_allreduce_lay_out(self, &layout));
-    self->on_comm = layout.width != 0 || self->n_flat <= ALONE_FLOATS;
+    TRY(mst_grad_slices_init(&self->slices, self->comm, &layout, (mst_wire)options->wire,
+                             mst_allreduce_reduces(self)));
+    self->on_comm = layout.width != 0 || self->slices.n_flat <= ALONE_FLOATS;
     TRY(mst_team_new(self->n, &self->team));
     self->workers = mst_alloc_lines(self->n * sizeof *self->workers);
     if (self->workers == NULL)
         return mst_fail_memory();
     memset(self->workers, 0, self->n * sizeof *self->workers);
     for (unsigned t = 0; t < self->n; t++)
-        TRY(init_worker(self, t, &layout));
-    return layout.width != 0 ? mst_sparse_init(self) : MST_OK;
+        TRY(allreduce_init_worker(self, t, &layout));
+    return layout.width != 0 ? allreduce_init_sparse(self) : MST_OK;
 }
 
 static void allreduce_fini(mst_strategy *base)
 {
     mst_allreduce *self = (mst_allreduce *)base;
     mst_team_destroy(self->team);
-    mst_sparse_fini(self);
+    mst_sparse_fini(&self->sparse);
     for (unsigned t = 0; self->workers != NULL && t < self->n; t++) {
         mst_allreduce_worker *w = &self->workers[t];
         mst_model_scratch_free(base->env.model, w->scratch);
         if (t == 0)
-            w->grad.n_ranges = 0; /* they lie in flat */
+            w->grad.n_ranges = 0; /* they lie in the slices */
         mst_grad_fini(&w->grad);
     }
     mst_free(self->workers);
-    mst_free(self->flat);
-    mst_free(self->ops);
-    mst_free(self->last_range);
+    mst_grad_slices_fini(&self->slices);
+}
+
+/* ---- joining ---- */
+
+static mst_status allreduce_join(mst_comm *comm, void *arg)
+{
+    static const mst_reduce_way ways[] = {[MST_REDUCTION_AUTO] = MST_REDUCE_WAYS,
+                                          [MST_REDUCTION_ONLY] = MST_REDUCE_WAYS,
+                                          [MST_REDUCTION_GATHER] = MST_REDUCE_GATHER,
+                                          [MST_REDUCTION_DIRECT] = MST_REDUCE_DIRECT,
+                                          [MST_REDUCTION_MPI] = MST_REDUCE_MPI};
+    mst_allreduce *self = arg;
+    mst_params *params = self->base.env.params;
+    if (self->n_ranks > 1) {
+        TRY(mst_comm_share_vector(comm, params->w, params->size));
+        for (uint32_t s = 0; s < params->n_slots; s++)
+            TRY(mst_comm_share_vector(comm, params->slots[s], params->size));
+    }
+    if (mst_allreduce_reduces(self))
+        TRY(mst_grad_slices_choose(&self->slices, ways[self->reduction]));
+    mst_comm_counts_get(comm, &self->before);
+    self->spanned = self->before;
+    return MST_OK;
+}
+
+mst_status mst_allreduce_join(mst_strategy *base, const mst_allreduce_wishes *wishes)
+{
+    mst_allreduce *self = (mst_allreduce *)base;
+    self->wishes = *wishes;
+    return mst_comm_call(self->comm, allreduce_join, self);
 }
 
 /* ---- orders ---- */
@@ -117,7 +167,7 @@ typedef struct execution {
 } execution;
 
 /* Rank 0 sends the order; the others wait for one. */
-static mst_status pass_order(mst_comm *comm, void *arg)
+static mst_status order_pass(mst_comm *comm, void *arg)
 {
     execution *e = arg;
     const mst_allreduce *self = e->self;
@@ -128,10 +178,10 @@ static mst_status pass_order(mst_comm *comm, void *arg)
         return mst_fail_memory();
     if (self->rank == 0) {
         for (uint32_t p = 1; p < self->n_ranks; p++)
-            m[n++] = (mst_comm_message){&e->order, sizeof e->order, (int)p, MST_TAG_ORDER};
+            m[n++] = (mst_comm_message){&e->order, sizeof e->order, (int)p, MST_COMM_TAG_ORDER};
         st = mst_comm_exchange(comm, m, n, NULL, 0, true, "ranks to take an order");
     } else {
-        m[0] = (mst_comm_message){&e->order, sizeof e->order, 0, MST_TAG_ORDER};
+        m[0] = (mst_comm_message){&e->order, sizeof e->order, 0, MST_COMM_TAG_ORDER};
         st = mst_comm_exchange(comm, NULL, 0, m, 1, true, "an order of rank 0");
     }
     mst_free(m);
@@ -139,7 +189,7 @@ static mst_status pass_order(mst_comm *comm, void *arg)
 }
 
 /* The steps of an order, on whichever thread. */
-static mst_status take_steps(execution *e)
+static mst_status order_take_steps(execution *e)
 {
     mst_allreduce *self = e->self;
     for (uint64_t i = 0; i < e->order.n_steps && !e->epoch_ended; i++) {
@@ -147,48 +197,48 @@ static mst_status take_steps(execution *e)
         want = want < self->global_batch ? want : self->global_batch;
         if (want == 0)
             break;
-        TRY(mst_feed_claim(self->feed, 0, (uint32_t)want, &self->global, &position));
+        TRY(mst_feed_claim(self->now.feed, 0, (uint32_t)want, &self->now.global, &position));
         self->counts.input_seconds += mst_seconds_since(start);
-        uint64_t n = self->global.n_rows;
+        uint64_t n = self->now.global.n_rows;
         e->epoch_ended = n < want;
         if (n == 0)
             break;
-        self->from = (uint32_t)(n * self->rank / self->n_ranks);
-        self->to = (uint32_t)(n * (self->rank + 1) / self->n_ranks);
-        self->step = e->order.step + i + 1;
-        mst_span_step(self->step);
+        self->now.from = (uint32_t)(n * self->rank / self->n_ranks);
+        self->now.to = (uint32_t)(n * (self->rank + 1) / self->n_ranks);
+        self->now.step = e->order.step + i + 1;
+        mst_span_step(self->now.step);
         TRY(mst_allreduce_step(self));
         e->tail.steps++;
         e->tail.claimed += n;
         self->counts.steps++;
-        self->counts.rows += self->to - self->from;
-        mst_span_steps(1, self->to - self->from);
+        self->counts.rows += self->now.to - self->now.from;
+        mst_span_steps(1, self->now.to - self->now.from);
     }
     return mst_allreduce_drain(self);
 }
 
 /* The lane of the training thread is this one's while it waits. */
-static mst_status execute_on_comm(mst_comm *comm, void *arg)
+static mst_status order_execute_on_comm(mst_comm *comm, void *arg)
 {
     execution *e = arg;
     (void)comm;
     mst_spans_attach(e->self->base.env.spans, 0, MST_PHASE_PREPARE);
-    mst_status st = take_steps(e);
+    mst_status st = order_take_steps(e);
     mst_spans_detach();
     return st;
 }
 
-static mst_status execute(execution *e)
+static mst_status order_execute(execution *e)
 {
     if (e->self->on_comm)
-        return mst_comm_call(e->self->comm, execute_on_comm, e);
+        return mst_comm_call(e->self->comm, order_execute_on_comm, e);
     mst_spans_attach(e->self->base.env.spans, 0, MST_PHASE_PREPARE);
-    mst_status st = take_steps(e);
+    mst_status st = order_take_steps(e);
     mst_span_enter(MST_PHASE_IDLE);
     return st;
 }
 
-static mst_status gather_tails(mst_comm *comm, void *arg)
+static mst_status order_gather_tails(mst_comm *comm, void *arg)
 {
     execution *e = arg;
     mst_allreduce *self = e->self;
@@ -197,7 +247,7 @@ static mst_status gather_tails(mst_comm *comm, void *arg)
     if (all == NULL)
         return mst_fail_memory();
     mst_status st =
-        mst_comm_gather(comm, &e->tail, sizeof e->tail, all, true, MST_TAG_TAIL, "the end of an order");
+        mst_comm_gather(comm, &e->tail, sizeof e->tail, all, true, MST_COMM_TAG_TAIL, "the end of an order");
     for (uint32_t r = 1; st == MST_OK && self->rank == 0 && r < self->n_ranks; r++) {
         if (all[r].steps != e->tail.steps || all[r].claimed != e->tail.claimed)
             st = mst_fail(
@@ -218,14 +268,14 @@ static mst_status gather_tails(mst_comm *comm, void *arg)
 }
 
 /* Everything from an order's arrival on. */
-static mst_status carry_out(mst_allreduce *self, mst_feed *feed, execution *e)
+static mst_status order_carry_out(mst_allreduce *self, mst_feed *feed, execution *e)
 {
-    self->feed = feed;
+    self->now.feed = feed;
     for (unsigned t = 0; t < self->n; t++) {
         self->workers[t].loss = (mst_loss_sum){0};
         self->workers[t].status = MST_OK;
     }
-    TRY(execute(e));
+    TRY(order_execute(e));
     for (unsigned t = 0; t < self->n; t++) {
         e->tail.loss += self->workers[t].loss.loss;
         e->tail.weight += self->workers[t].loss.weight;
@@ -237,7 +287,7 @@ static mst_status carry_out(mst_allreduce *self, mst_feed *feed, execution *e)
         e->tail.stop = self->wishes.stop != NULL && atomic_load(self->wishes.stop);
         e->tail.save = self->wishes.save_wanted != NULL && self->wishes.save_wanted();
     }
-    TRY(mst_comm_call(self->comm, gather_tails, e));
+    TRY(mst_comm_call(self->comm, order_gather_tails, e));
     mst_span_bytes(e->counts.bytes_in - self->spanned.bytes_in,
                    e->counts.bytes_out - self->spanned.bytes_out);
     self->spanned = e->counts;
@@ -245,7 +295,7 @@ static mst_status carry_out(mst_allreduce *self, mst_feed *feed, execution *e)
 }
 
 /* Steps that fit before the deadline, of those that the budget has. */
-static uint64_t steps_for(const mst_allreduce *self, const mst_budget *budget)
+static uint64_t order_steps(const mst_allreduce *self, const mst_budget *budget)
 {
     uint64_t now = mst_now_ns(), most = budget->steps;
     if (budget->deadline_ns != UINT64_MAX) {
@@ -257,7 +307,7 @@ static uint64_t steps_for(const mst_allreduce *self, const mst_budget *budget)
     return most < 1 ? 1 : most;
 }
 
-static bool out_of_time(const mst_budget *budget)
+static bool order_out_of_time(const mst_budget *budget)
 {
     return (budget->stop != NULL && atomic_load_explicit(budget->stop, memory_order_relaxed)) ||
            (budget->deadline_ns != UINT64_MAX && mst_now_ns() >= budget->deadline_ns);
@@ -267,17 +317,17 @@ static mst_status allreduce_run(mst_strategy *base, mst_feed *feed, const mst_bu
                                 mst_progress *progress)
 {
     mst_allreduce *self = (mst_allreduce *)base;
-    if (budget->steps == 0 || budget->rows == 0 || out_of_time(budget))
+    if (budget->steps == 0 || budget->rows == 0 || order_out_of_time(budget))
         return mst_comm_lost(self->comm);
     execution e = {.self = self,
                    .order = {.epoch = progress->epoch,
                              .position = progress->position,
                              .step = progress->steps,
-                             .n_steps = steps_for(self, budget),
+                             .n_steps = order_steps(self, budget),
                              .n_rows = budget->rows}};
     uint64_t start = mst_now_ns();
-    TRY(mst_comm_call(self->comm, pass_order, &e));
-    TRY(carry_out(self, feed, &e));
+    TRY(mst_comm_call(self->comm, order_pass, &e));
+    TRY(order_carry_out(self, feed, &e));
     if (e.tail.steps > 0)
         self->step_seconds = mst_seconds_since(start) / (double)e.tail.steps;
     progress->epoch_ended = e.epoch_ended;
@@ -301,7 +351,7 @@ void mst_allreduce_wished(mst_strategy *base, int *stopped_by, bool *save)
 /* ---- the end ---- */
 
 /* What this rank has done. */
-static void count(mst_allreduce *self)
+static void report_count(mst_allreduce *self)
 {
     mst_allreduce_counts *c = &self->counts;
     mst_reduce_counts now;
@@ -322,14 +372,14 @@ typedef struct reporting {
     mst_allreduce_counts *all;
 } reporting;
 
-static mst_status gather_counts(mst_comm *comm, void *arg)
+static mst_status report_gather(mst_comm *comm, void *arg)
 {
     reporting *r = arg;
-    return mst_comm_gather(comm, &r->self->counts, sizeof r->self->counts, r->all, true, MST_TAG_REPORT,
+    return mst_comm_gather(comm, &r->self->counts, sizeof r->self->counts, r->all, true, MST_COMM_TAG_REPORT,
                            "what ranks have done");
 }
 
-static json_t *counts_json(uint32_t rank, mst_allreduce_counts *c)
+static json_t *report_json(uint32_t rank, mst_allreduce_counts *c)
 {
     char name[96];
     c->name[sizeof c->name - 1] = '\0';
@@ -350,17 +400,17 @@ static mst_status allreduce_report(mst_strategy *base, json_t **out)
 {
     mst_allreduce *self = (mst_allreduce *)base;
     execution e = {.self = self, .order = {.end = 1}};
-    TRY(mst_comm_call(self->comm, pass_order, &e));
+    TRY(mst_comm_call(self->comm, order_pass, &e));
     reporting r = {self, mst_calloc(self->n_ranks, sizeof *r.all)};
     mst_status st = r.all == NULL ? mst_fail_memory() : MST_OK;
-    count(self);
+    report_count(self);
     if (st == MST_OK)
-        st = mst_comm_call(self->comm, gather_counts, &r);
+        st = mst_comm_call(self->comm, report_gather, &r);
     if (st == MST_OK)
         mst_rank_records_await(mst_comm_monitor(self->comm), RECORDS_MS);
     json_t *json = st == MST_OK ? json_array() : NULL;
     for (uint32_t i = 0; json != NULL && i < self->n_ranks; i++)
-        if (json_array_append_new(json, counts_json(i, &r.all[i])) != 0) {
+        if (json_array_append_new(json, report_json(i, &r.all[i])) != 0) {
             json_decref(json);
             json = NULL;
         }
@@ -377,28 +427,29 @@ mst_status mst_allreduce_follow(mst_strategy *base, mst_feed *feed)
     mst_allreduce *self = (mst_allreduce *)base;
     for (;;) {
         execution e = {.self = self};
-        TRY(mst_comm_call(self->comm, pass_order, &e));
+        TRY(mst_comm_call(self->comm, order_pass, &e));
         const order *o = &e.order;
         if (o->end != 0)
             break;
-        if (!self->feed_started || o->epoch != self->feed_epoch || o->position != self->feed_position)
+        if (!self->followed.started || o->epoch != self->followed.epoch ||
+            o->position != self->followed.position)
             TRY(mst_feed_start(feed, o->epoch, o->position));
-        TRY(carry_out(self, feed, &e));
-        self->feed_started = !e.epoch_ended;
-        self->feed_epoch = o->epoch;
-        self->feed_position = o->position + e.tail.claimed;
+        TRY(order_carry_out(self, feed, &e));
+        self->followed.started = !e.epoch_ended;
+        self->followed.epoch = o->epoch;
+        self->followed.position = o->position + e.tail.claimed;
         if (self->wishes.at != NULL)
             self->wishes.at(self->wishes.at_arg, o->step + e.tail.steps);
     }
     reporting r = {self, NULL};
-    count(self);
-    return mst_comm_call(self->comm, gather_counts, &r);
+    report_count(self);
+    return mst_comm_call(self->comm, report_gather, &r);
 }
 
 static const mst_grad *allreduce_gradient(const mst_strategy *base)
 {
     const mst_allreduce *self = (const mst_allreduce *)base;
-    return self->applied ? &self->workers[0].grad : NULL;
+    return self->pending.applied ? &self->workers[0].grad : NULL;
 }
 
 const mst_strategy_ops mst_strategy_allreduce = {

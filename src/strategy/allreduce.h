@@ -41,13 +41,4 @@ mst_status mst_allreduce_follow(mst_strategy *self, mst_feed *feed);
 /* On rank 0, of what other ranks have wished since the last call: *stopped_by a rank, or -1. */
 void mst_allreduce_wished(mst_strategy *self, int *stopped_by, bool *save);
 
-/* ---- before there is a strategy ---- */
-
-/* Rank 0's text to all ranks; *out is the caller's to free (mst_free), on rank 0 too. Waits for rank 0 as
- * long as it lives. */
-mst_status mst_allreduce_tell(mst_comm *comm, const char *text, char **out);
-/* Every rank's text to rank 0, where *out has as many texts as there are ranks, the caller's to free, them
- * and the array; NULL elsewhere. Waits for all ranks as long as they live. */
-mst_status mst_allreduce_ask(mst_comm *comm, const char *text, char ***out);
-
 #endif

@@ -29,8 +29,7 @@
 #define LEAVE_NS    (MST_S / 4)     /* that a thread in MPI is waited for */
 #define NAMED_MS    2000            /* for the rank monitor to report the loss that made MPI fail */
 #define PART_NS     (3600 * MST_S)  /* for the other ranks to finish; the rank monitor detects lost ones */
-#define END_TAG     (MST_COMM_TAGS - 1)
-#define TIMER_SLACK 5000ul /* ns: keeps naps short */
+#define TIMER_SLACK 5000ul          /* ns: keeps naps short */
 
 struct mst_comm {
     mst_comm_options options;
@@ -343,7 +342,8 @@ mst_status mst_comm_measure(mst_comm *self, mst_reduce_op *op, mst_reduce_way wa
     }
     op->way = before;
     if (st == MST_OK)
-        st = mst_comm_gather(self, &mine, sizeof mine, all, false, 0, "the measurement of reductions");
+        st = mst_comm_gather(self, &mine, sizeof mine, all, false, MST_COMM_TAG_MEASURE,
+                             "the measurement of reductions");
     for (int r = 0; st == MST_OK && r < self->mpi->size; r++)
         *seconds = r == 0 || all[r] > *seconds ? all[r] : *seconds;
     mst_free(all);
@@ -578,7 +578,7 @@ static mst_status comm_end_mpi(mst_comm *self, void *arg)
     if (byes == NULL)
         return mst_fail_memory();
     for (int p = 0; p < n; p++)
-        byes[p] = (mst_comm_message){&bye, sizeof bye, p, END_TAG};
+        byes[p] = (mst_comm_message){&bye, sizeof bye, p, MST_COMM_TAG_END};
     uint32_t n_sends = self->mpi->rank == 0 ? (uint32_t)n - 1 : 0, n_receives = self->mpi->rank == 0 ? 0 : 1;
     mst_status st = mst_comm_exchange(self, byes + 1, n_sends, byes, n_receives, true, "rank 0's end");
     mst_free(byes);

@@ -73,8 +73,20 @@ void mst_comm_counts_get(mst_comm *self, mst_reduce_counts *out); /* with no red
 
 /* ---- on the communication thread ---- */
 
-/* One message; tags are 0..MST_COMM_TAGS - 2 here. */
-#define MST_COMM_TAGS 16
+/* Tags of messages, by their purpose. */
+enum {
+    MST_COMM_TAG_MEASURE,
+    MST_COMM_TAG_ORDER,
+    MST_COMM_TAG_TAIL,
+    MST_COMM_TAG_COUNTS,
+    MST_COMM_TAG_KEYS,
+    MST_COMM_TAG_SUMS,
+    MST_COMM_TAG_TEXT,
+    MST_COMM_TAG_REPORT,
+    MST_COMM_TAG_END = 15,
+    MST_COMM_TAGS, /* reductions use the tags from here on */
+};
+
 typedef struct mst_comm_message {
     void *data;
     size_t bytes;

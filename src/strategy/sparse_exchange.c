@@ -1,63 +1,73 @@
-/* Strategy allreduce: adding up sparse gradients over all ranks; contract in allreduce_impl.h.
+/* Sparse gradients over all ranks; contract in sparse_exchange.h.
  *
- * A rank's contributions are added up per key first, by threads that own disjoint sets of keys; sets of as
- * many owners as there are threads in all, so that owner o is thread o % n of rank o / n. Then the (key, sum)
- * lists travel in one of two ways: gathered    every rank sends all its lists to every other, and adds up for
- * itself; scattered   every rank sends owner o's lists to rank o / n alone, which adds them up and sends the
- * sums round. Scattered brings in fewer bytes where ranks have many keys in common, and takes two messages'
- * time. How many keys each rank has is exchanged first, so that everybody knows what either way would bring
- * to the busiest rank; how many are distinct is taken to be the same share as in the step before. All ranks
+ * A rank's contributions are added up per key first, by threads that own disjoint sets of keys: as many sets
+ * as there are threads in all, so that owner o is thread o % n of rank o / n. Then the (key, sum) lists
+ * travel in one of two ways. gathered    every rank sends all its lists to every other, and adds up for
+ * itself scattered   every rank sends owner o's lists to rank o / n alone, which adds them up and sends the
+ * sums to all Scattered needs fewer bytes where ranks have many keys in common, and takes the time of two
+ * messages. Ranks exchange the sizes of their lists first, so that all of them know the bytes that either way
+ * would bring to the busiest rank; the share of distinct keys is taken from the step before. All ranks
  * compute the same numbers and so take the same way.
  *
  * Per key, sums have the order of threads and then of ranks either way, and on a wire of 16 bits both
  * contributions and sums are rounded either way: the choice does not change a bit.
  *
- * A block, what one rank has for another's threads: the keys of those n lists, then their values, padded to 8
- * bytes. How many keys a list has is in the counts. */
+ * A block holds what one rank has for another's threads: the keys of those n lists, then their values, padded
+ * to 8 bytes. The counts have the number of keys of each list. */
+#include "strategy/sparse_exchange.h"
+
 #include <limits.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "observe/spans.h"
-#include "strategy/allreduce_impl.h"
 #include "tensor/clip.h"
 
 #define BLOCK 512u /* floats that are rounded at a time */
 
-mst_status mst_sparse_init(mst_allreduce *self)
+mst_status mst_sparse_init(mst_sparse_exchange *x, const mst_sparse_options *options,
+                           const mst_grad *const *grads)
 {
-    mst_sparse_exchange *x = &self->sparse;
-    x->n_owners = self->n_ranks * self->n;
+    uint32_t n_ranks = (uint32_t)mst_comm_mpi(options->comm)->size;
+    x->o = *options;
+    x->rank = (uint32_t)mst_comm_mpi(options->comm)->rank;
+    x->n_ranks = n_ranks;
+    x->n_owners = n_ranks * options->n_threads;
+    x->width = grads[0]->width;
     x->union_share = 1.0;
-    x->counts = mst_calloc((size_t)x->n_owners * self->n_ranks, sizeof *x->counts);
+    x->counts = mst_calloc((size_t)x->n_owners * n_ranks, sizeof *x->counts);
     x->sum_counts = mst_calloc(x->n_owners, sizeof *x->sum_counts);
-    x->out_at = mst_calloc(self->n_ranks + 1, sizeof *x->out_at);
-    x->in_at = mst_calloc(self->n_ranks + 1, sizeof *x->in_at);
-    x->blocks = mst_calloc((size_t)x->n_owners * self->n_ranks, sizeof *x->blocks);
+    x->out_at = mst_calloc(n_ranks + 1, sizeof *x->out_at);
+    x->in_at = mst_calloc(n_ranks + 1, sizeof *x->in_at);
+    x->blocks = mst_calloc((size_t)x->n_owners * n_ranks, sizeof *x->blocks);
     x->sum_blocks = mst_calloc(x->n_owners, sizeof *x->sum_blocks);
+    x->threads = mst_alloc_lines(options->n_threads * sizeof *x->threads);
+    if (x->threads != NULL)
+        memset(x->threads, 0, options->n_threads * sizeof *x->threads);
     if (x->counts == NULL || x->sum_counts == NULL || x->out_at == NULL || x->in_at == NULL ||
-        x->blocks == NULL || x->sum_blocks == NULL)
+        x->blocks == NULL || x->sum_blocks == NULL || x->threads == NULL)
         return mst_fail_memory();
-    for (unsigned t = 0; t < self->n; t++) {
-        self->workers[t].lists = mst_calloc(self->n_ranks, sizeof *self->workers[t].lists);
-        if (self->workers[t].lists == NULL)
+    for (unsigned t = 0; t < options->n_threads; t++) {
+        x->threads[t].grad = grads[t];
+        x->threads[t].lists = mst_calloc(n_ranks, sizeof *x->threads[t].lists);
+        if (x->threads[t].lists == NULL)
             return mst_fail_memory();
     }
     return MST_OK;
 }
 
-void mst_sparse_fini(mst_allreduce *self)
+void mst_sparse_fini(mst_sparse_exchange *x)
 {
-    mst_sparse_exchange *x = &self->sparse;
-    for (unsigned t = 0; self->workers != NULL && t < self->n; t++) {
-        mst_allreduce_worker *w = &self->workers[t];
-        for (uint32_t r = 0; w->lists != NULL && r < self->n_ranks; r++)
+    for (unsigned t = 0; x->threads != NULL && t < x->o.n_threads; t++) {
+        mst_sparse_thread *w = &x->threads[t];
+        for (uint32_t r = 0; w->lists != NULL && r < x->n_ranks; r++)
             mst_localiser_fini(&w->lists[r]);
         mst_free(w->lists);
         mst_localiser_fini(&w->merged);
         mst_free(w->decoded);
     }
+    mst_free(x->threads);
     mst_free(x->counts);
     mst_free(x->sum_counts);
     mst_free(x->out_at);
@@ -70,102 +80,98 @@ void mst_sparse_fini(mst_allreduce *self)
     mst_free(x->sums_in.data);
 }
 
-static mst_status buffer_room(mst_allreduce_buffer *b, size_t bytes)
+static mst_status sparse_buffer_room(mst_sparse_buffer *b, size_t bytes)
 {
     return mst_grow(&b->data, &b->room, bytes, 1) ? MST_OK : mst_fail_memory();
 }
 
 /* ---- blocks ---- */
 
-static mst_wire wire_of(const mst_allreduce *self)
+static size_t sparse_value_bytes(const mst_sparse_exchange *x)
 {
-    return (mst_wire)self->base.options.wire;
+    return x->width * mst_wire_size(x->o.wire);
 }
 
-static size_t value_bytes(const mst_allreduce *self)
+static size_t sparse_block_bytes(const mst_sparse_exchange *x, size_t keys)
 {
-    return self->workers[0].grad.width * mst_wire_size(wire_of(self));
-}
-
-static size_t block_bytes(const mst_allreduce *self, size_t keys)
-{
-    return (keys * (sizeof(uint32_t) + value_bytes(self)) + 7) / 8 * 8;
+    return (keys * (sizeof(uint32_t) + sparse_value_bytes(x)) + 7) / 8 * 8;
 }
 
 /* Keys that rank s has for rank p. */
-static size_t keys_for(const mst_allreduce *self, uint32_t s, uint32_t p)
+static size_t sparse_keys_for(const mst_sparse_exchange *x, uint32_t s, uint32_t p)
 {
-    const uint32_t *counts = self->sparse.counts + (size_t)s * self->sparse.n_owners + (size_t)p * self->n;
+    const uint32_t *counts = x->counts + (size_t)s * x->n_owners + (size_t)p * x->o.n_threads;
     size_t n = 0;
-    for (unsigned t = 0; t < self->n; t++)
+    for (unsigned t = 0; t < x->o.n_threads; t++)
         n += counts[t];
     return n;
 }
 
 /* Writes a block of n lists; list(t) as thread t has it. */
-static void pack(mst_allreduce *self, char *at,
-                 const mst_localiser *(*list)(mst_allreduce *, uint32_t, unsigned), uint32_t p)
+static void block_pack(mst_sparse_exchange *x, char *at,
+                       const mst_localiser *(*list)(mst_sparse_exchange *, uint32_t, unsigned), uint32_t p)
 {
-    uint32_t width = self->workers[0].grad.width;
+    uint32_t width = x->width;
     size_t n = 0;
-    for (unsigned t = 0; t < self->n; t++) {
-        const mst_localiser *l = list(self, p, t);
+    for (unsigned t = 0; t < x->o.n_threads; t++) {
+        const mst_localiser *l = list(x, p, t);
         if (l->n > 0)
             memcpy(at + n * sizeof(uint32_t), l->keys, l->n * sizeof(uint32_t));
         n += l->n;
     }
     at += n * sizeof(uint32_t);
-    for (unsigned t = 0; t < self->n; t++) {
-        const mst_localiser *l = list(self, p, t);
+    for (unsigned t = 0; t < x->o.n_threads; t++) {
+        const mst_localiser *l = list(x, p, t);
         if (l->n > 0)
-            mst_wire_encode(wire_of(self), l->sums, (size_t)l->n * width, at);
-        at += l->n * value_bytes(self);
+            mst_wire_encode(x->o.wire, l->sums, (size_t)l->n * width, at);
+        at += l->n * sparse_value_bytes(x);
     }
 }
 
-static const mst_localiser *list_for(mst_allreduce *self, uint32_t p, unsigned t)
+static const mst_localiser *sparse_list_for(mst_sparse_exchange *x, uint32_t p, unsigned t)
 {
-    return &self->workers[t].lists[p];
+    return &x->threads[t].lists[p];
 }
 
-static const mst_localiser *merged_list(mst_allreduce *self, uint32_t p, unsigned t)
+static const mst_localiser *sparse_merged_list(mst_sparse_exchange *x, uint32_t p, unsigned t)
 {
     (void)p;
-    return &self->workers[t].merged;
+    return &x->threads[t].merged;
 }
 
 /* Points n lists at a block whose lists have these counts. */
-static void unpack(const mst_allreduce *self, const char *at, const uint32_t *counts, mst_key_block *out)
+static void block_unpack(const mst_sparse_exchange *x, const char *at, const uint32_t *counts,
+                         mst_key_block *out)
 {
     size_t n = 0;
-    for (unsigned t = 0; t < self->n; t++)
+    for (unsigned t = 0; t < x->o.n_threads; t++)
         n += counts[t];
     const char *values = at + n * sizeof(uint32_t);
-    for (unsigned t = 0; t < self->n; t++) {
+    for (unsigned t = 0; t < x->o.n_threads; t++) {
         out[t] = (mst_key_block){(const uint32_t *)(const void *)at, values, counts[t]};
         at += counts[t] * sizeof(uint32_t);
-        values += counts[t] * value_bytes(self);
+        values += counts[t] * sparse_value_bytes(x);
     }
 }
 
 /* ---- which way ---- */
 
 /* Bytes that come to the busiest rank, either way. */
-static bool scatter_is_less(const mst_allreduce *self)
+static bool sparse_scatter_is_less(const mst_sparse_exchange *x)
 {
-    const uint32_t n = self->n_ranks;
+    const uint32_t n = x->n_ranks;
     size_t gathered = 0, scattered = 0, total = 0;
     for (uint32_t s = 0; s < n; s++)
         for (uint32_t p = 0; p < n; p++)
-            total += keys_for(self, s, p);
+            total += sparse_keys_for(x, s, p);
     for (uint32_t r = 0; r < n; r++) {
         size_t own = 0, in = 0, mine = 0;
         for (uint32_t s = 0; s < n; s++) {
-            own += keys_for(self, r, s);
-            mine += keys_for(self, s, r);
-            in += s != r ? keys_for(self, s, r) : 0;
+            own += sparse_keys_for(x, r, s);
+            mine += sparse_keys_for(x, s, r);
+            in += s != r ? sparse_keys_for(x, s, r) : 0;
         }
-        in += (size_t)((double)(total - mine) * self->sparse.union_share);
+        in += (size_t)((double)(total - mine) * x->union_share);
         gathered = total - own > gathered ? total - own : gathered;
         scattered = in > scattered ? in : scattered;
     }
@@ -174,7 +180,7 @@ static bool scatter_is_less(const mst_allreduce *self)
 
 /* ---- messages, on the communication thread ---- */
 
-static mst_status too_large(size_t bytes)
+static mst_status sparse_check_size(size_t bytes)
 {
     return bytes <= INT_MAX
                ? MST_OK
@@ -183,39 +189,39 @@ static mst_status too_large(size_t bytes)
                           bytes);
 }
 
-/* Lists to whom they are for, or all to all. */
-static mst_status exchange_lists(mst_comm *comm, void *arg)
+/* Sends lists to their owners, or all lists to all. */
+static mst_status sparse_exchange_lists(mst_comm *comm, void *arg)
 {
-    mst_allreduce *self = arg;
-    mst_sparse_exchange *x = &self->sparse;
-    const uint32_t n = self->n_ranks, me = self->rank;
+    mst_sparse_exchange *x = arg;
+    const uint32_t n = x->n_ranks, me = x->rank;
     mst_comm_message *m = mst_calloc(2 * (size_t)n, sizeof *m);
     uint32_t n_sends = 0, n_receives = 0;
     mst_status st;
     if (m == NULL)
         return mst_fail_memory();
     TRY_OUT(st, mst_comm_gather(comm, x->counts + (size_t)me * x->n_owners, x->n_owners * sizeof *x->counts,
-                                x->counts, false, MST_TAG_COUNTS, "the sizes of sparse gradients"));
-    x->scattered = scatter_is_less(self);
+                                x->counts, false, MST_COMM_TAG_COUNTS, "the sizes of sparse gradients"));
+    x->scattered = sparse_scatter_is_less(x);
     x->in_at[0] = 0;
     for (uint32_t s = 0; s < n; s++) {
         size_t bytes = 0;
         for (uint32_t p = 0; p < n; p++)
-            bytes += s != me && (!x->scattered || p == me) ? block_bytes(self, keys_for(self, s, p)) : 0;
-        TRY_OUT(st, too_large(bytes));
+            bytes +=
+                s != me && (!x->scattered || p == me) ? sparse_block_bytes(x, sparse_keys_for(x, s, p)) : 0;
+        TRY_OUT(st, sparse_check_size(bytes));
         x->in_at[s + 1] = x->in_at[s] + bytes;
     }
-    TRY_OUT(st, buffer_room(&x->in, x->in_at[n] + 8));
+    TRY_OUT(st, sparse_buffer_room(&x->in, x->in_at[n] + 8));
     for (uint32_t p = 0; p < n; p++) {
         if (p == me)
             continue;
         size_t from = x->scattered ? x->out_at[p] : 0, to = x->scattered ? x->out_at[p + 1] : x->out_at[n];
-        TRY_OUT(st, too_large(to - from));
+        TRY_OUT(st, sparse_check_size(to - from));
         if (to > from)
-            m[n_sends++] = (mst_comm_message){x->out.data + from, to - from, (int)p, MST_TAG_KEYS};
+            m[n_sends++] = (mst_comm_message){x->out.data + from, to - from, (int)p, MST_COMM_TAG_KEYS};
         if (x->in_at[p + 1] > x->in_at[p])
             m[n + n_receives++] = (mst_comm_message){x->in.data + x->in_at[p], x->in_at[p + 1] - x->in_at[p],
-                                                     (int)p, MST_TAG_KEYS};
+                                                     (int)p, MST_COMM_TAG_KEYS};
     }
     st = mst_comm_exchange(comm, m, n_sends, m + n, n_receives, false, "a sparse gradient");
 out:
@@ -223,47 +229,46 @@ out:
     return st;
 }
 
-/* The sums of the own lists to all. */
-static mst_status exchange_sums(mst_comm *comm, void *arg)
+/* Sends the sums of the own lists to all. */
+static mst_status sparse_exchange_sums(mst_comm *comm, void *arg)
 {
-    mst_allreduce *self = arg;
-    mst_sparse_exchange *x = &self->sparse;
-    const uint32_t n = self->n_ranks, me = self->rank;
+    mst_sparse_exchange *x = arg;
+    const uint32_t n = x->n_ranks, me = x->rank;
     mst_comm_message *m = mst_calloc(2 * (size_t)n, sizeof *m);
     uint32_t n_sends = 0, n_receives = 0, mine[MST_COMM_RANKS];
     mst_status st;
     if (m == NULL)
         return mst_fail_memory();
-    for (unsigned t = 0; t < self->n; t++)
-        mine[t] = self->workers[t].merged.n;
-    TRY_OUT(st, mst_comm_gather(comm, mine, self->n * sizeof *mine, x->sum_counts, false, MST_TAG_COUNTS,
-                                "the sizes of sparse sums"));
+    for (unsigned t = 0; t < x->o.n_threads; t++)
+        mine[t] = x->threads[t].merged.n;
+    TRY_OUT(st, mst_comm_gather(comm, mine, x->o.n_threads * sizeof *mine, x->sum_counts, false,
+                                MST_COMM_TAG_COUNTS, "the sizes of sparse sums"));
     size_t at = 0, own = 0;
     for (uint32_t p = 0; p < n; p++) {
         size_t keys = 0;
-        for (unsigned t = 0; t < self->n; t++)
-            keys += x->sum_counts[p * self->n + t];
-        TRY_OUT(st, too_large(block_bytes(self, keys)));
-        own = p == me ? block_bytes(self, keys) : own;
+        for (unsigned t = 0; t < x->o.n_threads; t++)
+            keys += x->sum_counts[p * x->o.n_threads + t];
+        TRY_OUT(st, sparse_check_size(sparse_block_bytes(x, keys)));
+        own = p == me ? sparse_block_bytes(x, keys) : own;
         x->in_at[p] = at;
-        at += p == me ? 0 : block_bytes(self, keys);
+        at += p == me ? 0 : sparse_block_bytes(x, keys);
     }
     x->in_at[n] = at;
-    TRY_OUT(st, buffer_room(&x->sums, own + 8));
-    TRY_OUT(st, buffer_room(&x->sums_in, at + 8));
-    pack(self, x->sums.data, merged_list, me);
+    TRY_OUT(st, sparse_buffer_room(&x->sums, own + 8));
+    TRY_OUT(st, sparse_buffer_room(&x->sums_in, at + 8));
+    block_pack(x, x->sums.data, sparse_merged_list, me);
     for (uint32_t p = 0; p < n; p++) {
         size_t bytes = x->in_at[p + 1] - x->in_at[p];
         if (p != me && own > 0)
-            m[n_sends++] = (mst_comm_message){x->sums.data, own, (int)p, MST_TAG_SUMS};
+            m[n_sends++] = (mst_comm_message){x->sums.data, own, (int)p, MST_COMM_TAG_SUMS};
         if (bytes > 0)
             m[n + n_receives++] =
-                (mst_comm_message){x->sums_in.data + x->in_at[p], bytes, (int)p, MST_TAG_SUMS};
+                (mst_comm_message){x->sums_in.data + x->in_at[p], bytes, (int)p, MST_COMM_TAG_SUMS};
     }
     TRY_OUT(st, mst_comm_exchange(comm, m, n_sends, m + n, n_receives, false, "sparse sums"));
     for (uint32_t p = 0; p < n; p++)
-        unpack(self, p == me ? x->sums.data : x->sums_in.data + x->in_at[p], x->sum_counts + p * self->n,
-               x->sum_blocks + p * self->n);
+        block_unpack(x, p == me ? x->sums.data : x->sums_in.data + x->in_at[p],
+                     x->sum_counts + p * x->o.n_threads, x->sum_blocks + p * x->o.n_threads);
 out:
     mst_free(m);
     return st;
@@ -271,56 +276,65 @@ out:
 
 /* ---- threads ---- */
 
-static void keep(mst_allreduce_worker *w, mst_status st)
+static void sparse_keep(mst_sparse_thread *w, mst_status st)
 {
     w->status = st;
     mst_error_save(&w->error, st);
 }
 
-/* Thread t: the threads' contributions to its owners' keys, in thread order. */
-static mst_status add_up(mst_allreduce *self, unsigned t)
+static mst_status sparse_collect(const mst_sparse_exchange *x)
 {
-    mst_allreduce_worker *w = &self->workers[t];
-    uint32_t width = w->grad.width;
-    for (uint32_t r = 0; r < self->n_ranks; r++) {
+    for (unsigned t = 0; t < x->o.n_threads; t++)
+        if (x->threads[t].status != MST_OK)
+            return mst_error_restore(&x->threads[t].error);
+    return MST_OK;
+}
+
+/* Thread t: the threads' contributions to its owners' keys, in thread order. */
+static mst_status sparse_add_up(mst_sparse_exchange *x, unsigned t)
+{
+    mst_sparse_thread *w = &x->threads[t];
+    uint32_t width = x->width;
+    for (uint32_t r = 0; r < x->n_ranks; r++) {
         size_t n = 0;
-        for (unsigned s = 0; s < self->n; s++)
-            n += self->workers[s].grad.owners[r * self->n + t].n;
+        for (unsigned s = 0; s < x->o.n_threads; s++)
+            n += x->threads[s].grad->owners[r * x->o.n_threads + t].n;
         TRY(mst_localiser_begin(&w->lists[r], n, width));
-        for (unsigned s = 0; s < self->n; s++)
-            mst_localiser_add(&w->lists[r], &self->workers[s].grad.owners[r * self->n + t], width);
+        for (unsigned s = 0; s < x->o.n_threads; s++)
+            mst_localiser_add(&w->lists[r], &x->threads[s].grad->owners[r * x->o.n_threads + t], width);
     }
     return MST_OK;
 }
 
-static void add_up_thread(void *arg, unsigned t)
+static void sparse_add_up_thread(void *arg, unsigned t)
 {
-    mst_allreduce *self = arg;
-    keep(&self->workers[t], add_up(self, t));
+    mst_sparse_exchange *x = arg;
+    sparse_keep(&x->threads[t], sparse_add_up(x, t));
 }
 
 /* The values of a list as floats: where they lie, or in the thread's room for `at` floats before them. */
-static const float *floats_of(mst_allreduce *self, mst_allreduce_worker *w, const mst_key_block *b, size_t at)
+static const float *sparse_floats_of(mst_sparse_exchange *x, mst_sparse_thread *w, const mst_key_block *b,
+                                     size_t at)
 {
-    if (wire_of(self) == MST_WIRE_FP32)
+    if (x->o.wire == MST_WIRE_FP32)
         return (const float *)(const void *)b->values;
-    mst_wire_decode(wire_of(self), b->values, (size_t)b->n * w->grad.width, w->decoded + at);
+    mst_wire_decode(x->o.wire, b->values, (size_t)b->n * x->width, w->decoded + at);
     return w->decoded + at;
 }
 
-static mst_status check_keys(const mst_allreduce *self, const mst_key_block *b)
+static mst_status sparse_check_keys(const mst_sparse_exchange *x, const mst_key_block *b)
 {
     uint32_t most = 0;
     for (uint32_t i = 0; i < b->n; i++)
         most = b->keys[i] > most ? b->keys[i] : most;
-    return b->n == 0 || most < self->base.env.model->shape.n_features
+    return b->n == 0 || most < x->o.n_features
                ? MST_OK
                : mst_fail(MST_EPEER, "another rank sent key %u of a model of %llu features", most,
-                          (unsigned long long)self->base.env.model->shape.n_features);
+                          (unsigned long long)x->o.n_features);
 }
 
-/* What travels of a number is what everybody keeps of it. */
-static void round_sums(mst_wire wire, float *sums, size_t n)
+/* Every rank keeps the rounded sums that travel. */
+static void sparse_round(mst_wire wire, float *sums, size_t n)
 {
     uint16_t rounded[BLOCK];
     for (size_t at = 0; wire != MST_WIRE_FP32 && at < n; at += BLOCK) {
@@ -331,127 +345,130 @@ static void round_sums(mst_wire wire, float *sums, size_t n)
 }
 
 /* Thread t: the ranks' lists of its owners, in rank order: of its rank's owner alone, or of all. */
-static mst_status merge(mst_allreduce *self, unsigned t)
+static mst_status sparse_merge(mst_sparse_exchange *x, unsigned t)
 {
-    const mst_sparse_exchange *x = &self->sparse;
-    mst_allreduce_worker *w = &self->workers[t];
-    uint32_t width = w->grad.width, first = x->scattered ? self->rank : 0,
-             end = x->scattered ? self->rank + 1 : self->n_ranks;
+    mst_sparse_thread *w = &x->threads[t];
+    uint32_t width = x->width, first = x->scattered ? x->rank : 0,
+             end = x->scattered ? x->rank + 1 : x->n_ranks;
     size_t total = 0, most = 0;
     for (uint32_t r = first; r < end; r++)
-        for (uint32_t s = 0; s < self->n_ranks; s++) {
-            const mst_key_block *b = &x->blocks[s * x->n_owners + r * self->n + t];
+        for (uint32_t s = 0; s < x->n_ranks; s++) {
+            const mst_key_block *b = &x->blocks[s * x->n_owners + r * x->o.n_threads + t];
             total += b->n;
             most = b->n > most ? b->n : most;
-            TRY(check_keys(self, b));
+            TRY(sparse_check_keys(x, b));
         }
     if (!mst_grow(&w->decoded, &w->decoded_room, most * width + 1, sizeof *w->decoded))
         return mst_fail_memory();
     TRY(mst_localiser_begin(&w->merged, total, width));
     for (uint32_t r = first; r < end; r++)
-        for (uint32_t s = 0; s < self->n_ranks; s++) {
-            const mst_key_block *b = &x->blocks[s * x->n_owners + r * self->n + t];
+        for (uint32_t s = 0; s < x->n_ranks; s++) {
+            const mst_key_block *b = &x->blocks[s * x->n_owners + r * x->o.n_threads + t];
             mst_contributions list = {
-                .keys = (uint32_t *)b->keys, .values = (float *)floats_of(self, w, b, 0), .n = b->n};
+                .keys = (uint32_t *)b->keys, .values = (float *)sparse_floats_of(x, w, b, 0), .n = b->n};
             mst_localiser_add(&w->merged, &list, width);
         }
-    round_sums(wire_of(self), w->merged.sums, (size_t)w->merged.n * width);
+    sparse_round(x->o.wire, w->merged.sums, (size_t)w->merged.n * width);
     return MST_OK;
 }
 
-static void merge_thread(void *arg, unsigned t)
+static void sparse_merge_thread(void *arg, unsigned t)
 {
-    mst_allreduce *self = arg;
-    keep(&self->workers[t], merge(self, t));
+    mst_sparse_exchange *x = arg;
+    sparse_keep(&x->threads[t], sparse_merge(x, t));
 }
 
 /* The i-th list of what thread t applies; false: there are no more. Sums that were scattered are decoded to
  * the thread's room, at *used. */
-static bool share_of(mst_allreduce *self, unsigned t, uint32_t i, size_t *used, mst_contributions *out)
+static bool sparse_share_of(mst_sparse_exchange *x, unsigned t, uint32_t i, size_t *used,
+                            mst_contributions *out)
 {
-    mst_allreduce_worker *w = &self->workers[t];
-    const mst_sparse_exchange *x = &self->sparse;
-    bool local = !mst_allreduce_reduces(self);
+    mst_sparse_thread *w = &x->threads[t];
+    bool local = !x->o.reduces;
     if (local || !x->scattered) {
         const mst_localiser *l = local ? &w->lists[i] : &w->merged;
-        if (i >= (local ? self->n_ranks : 1))
+        if (i >= (local ? x->n_ranks : 1))
             return false;
         *out = (mst_contributions){.keys = l->keys, .values = l->sums, .n = l->n};
         return true;
     }
-    if (i >= self->n_ranks)
+    if (i >= x->n_ranks)
         return false;
-    const mst_key_block *b = &x->sum_blocks[i * self->n + t];
+    const mst_key_block *b = &x->sum_blocks[i * x->o.n_threads + t];
     *out = (mst_contributions){
-        .keys = (uint32_t *)b->keys, .values = (float *)floats_of(self, w, b, *used), .n = b->n};
-    *used += (size_t)b->n * w->grad.width;
+        .keys = (uint32_t *)b->keys, .values = (float *)sparse_floats_of(x, w, b, *used), .n = b->n};
+    *used += (size_t)b->n * x->width;
     return true;
 }
 
-static mst_status find_square(mst_allreduce *self, unsigned t)
+static mst_status sparse_find_square(mst_sparse_exchange *x, unsigned t)
 {
-    mst_allreduce_worker *w = &self->workers[t];
-    const mst_sparse_exchange *x = &self->sparse;
+    mst_sparse_thread *w = &x->threads[t];
     mst_contributions list;
     size_t used = 0, most = 0;
-    for (uint32_t r = 0; mst_allreduce_reduces(self) && x->scattered && r < self->n_ranks; r++) {
-        most += (size_t)x->sum_blocks[r * self->n + t].n * w->grad.width;
-        TRY(check_keys(self, &x->sum_blocks[r * self->n + t]));
+    for (uint32_t r = 0; x->o.reduces && x->scattered && r < x->n_ranks; r++) {
+        most += (size_t)x->sum_blocks[r * x->o.n_threads + t].n * x->width;
+        TRY(sparse_check_keys(x, &x->sum_blocks[r * x->o.n_threads + t]));
     }
     if (!mst_grow(&w->decoded, &w->decoded_room, most + 1, sizeof *w->decoded))
         return mst_fail_memory();
     w->square = 0.0;
-    if (self->base.env.optimizer->options.clip_norm <= 0.0)
+    if (!x->o.needs_square)
         return MST_OK;
-    for (uint32_t i = 0; share_of(self, t, i, &used, &list); i++)
-        w->square += mst_clip_squares(list.values, list.n * w->grad.width);
+    for (uint32_t i = 0; sparse_share_of(x, t, i, &used, &list); i++)
+        w->square += mst_clip_squares(list.values, list.n * x->width);
     return MST_OK;
 }
 
-static void square_thread(void *arg, unsigned t)
+static void sparse_square_thread(void *arg, unsigned t)
 {
-    mst_allreduce *self = arg;
-    keep(&self->workers[t], find_square(self, t));
+    mst_sparse_exchange *x = arg;
+    sparse_keep(&x->threads[t], sparse_find_square(x, t));
 }
 
-static void apply_thread(void *arg, unsigned t)
+typedef struct sparse_update {
+    mst_sparse_exchange *x;
+    const mst_optimizer *optimizer;
+    const mst_update *update;
+    float clip;
+    mst_params *params;
+} sparse_update;
+
+static void sparse_apply_thread(void *arg, unsigned t)
 {
-    mst_allreduce *self = arg;
-    const mst_optimizer *optimizer = self->base.env.optimizer;
-    mst_params *params = self->base.env.params;
-    mst_allreduce_worker *w = &self->workers[t];
+    const sparse_update *u = arg;
+    mst_sparse_exchange *x = u->x;
     mst_contributions list;
     float *slots[MST_SLOT_MAX];
     size_t used = 0;
-    uint64_t at = w->grad.sparse_offset;
-    for (uint32_t s = 0; s < params->n_slots; s++)
-        slots[s] = params->slots[s] + at;
-    for (uint32_t i = 0; share_of(self, t, i, &used, &list); i++) {
-        mst_clip_scale(list.values, list.n * w->grad.width, self->clip);
-        optimizer->ops->apply_keys(optimizer, &self->update, params->w + at, slots, list.keys, list.values,
-                                   list.n, w->grad.width);
+    uint64_t at = x->threads[t].grad->sparse_offset;
+    for (uint32_t s = 0; s < u->params->n_slots; s++)
+        slots[s] = u->params->slots[s] + at;
+    for (uint32_t i = 0; sparse_share_of(x, t, i, &used, &list); i++) {
+        mst_clip_scale(list.values, list.n * x->width, u->clip);
+        u->optimizer->ops->apply_keys(u->optimizer, u->update, u->params->w + at, slots, list.keys,
+                                      list.values, list.n, x->width);
     }
 }
 
 /* ---- all of it ---- */
 
-static mst_status exchange(mst_allreduce *self)
+static mst_status sparse_exchange(mst_sparse_exchange *x, double *wait_seconds)
 {
-    mst_sparse_exchange *x = &self->sparse;
-    const uint32_t n = self->n_ranks, me = self->rank;
+    const uint32_t n = x->n_ranks, me = x->rank;
     uint32_t *mine = x->counts + (size_t)me * x->n_owners;
     uint64_t start = mst_now_ns();
     x->out_at[0] = 0;
     for (uint32_t p = 0; p < n; p++) {
-        for (unsigned t = 0; t < self->n; t++)
-            mine[p * self->n + t] = self->workers[t].lists[p].n;
-        x->out_at[p + 1] = x->out_at[p] + block_bytes(self, keys_for(self, me, p));
+        for (unsigned t = 0; t < x->o.n_threads; t++)
+            mine[p * x->o.n_threads + t] = x->threads[t].lists[p].n;
+        x->out_at[p + 1] = x->out_at[p] + sparse_block_bytes(x, sparse_keys_for(x, me, p));
     }
-    TRY(buffer_room(&x->out, x->out_at[n] + 8));
+    TRY(sparse_buffer_room(&x->out, x->out_at[n] + 8));
     for (uint32_t p = 0; p < n; p++)
-        pack(self, x->out.data + x->out_at[p], list_for, p);
+        block_pack(x, x->out.data + x->out_at[p], sparse_list_for, p);
     mst_span_enter(MST_PHASE_BARRIER_WAIT);
-    TRY(mst_comm_call(self->comm, exchange_lists, self));
+    TRY(mst_comm_call(x->o.comm, sparse_exchange_lists, x));
     mst_span_enter(MST_PHASE_PREPARE);
     for (uint32_t s = 0; s < n; s++) {
         const char *at = s == me ? x->out.data : x->in.data + x->in_at[s];
@@ -460,57 +477,56 @@ static mst_status exchange(mst_allreduce *self)
                 continue;
             if (s == me)
                 at = x->out.data + x->out_at[p];
-            unpack(self, at, x->counts + (size_t)s * x->n_owners + p * self->n,
-                   x->blocks + (size_t)s * x->n_owners + p * self->n);
-            at += block_bytes(self, keys_for(self, s, p));
+            block_unpack(x, at, x->counts + (size_t)s * x->n_owners + p * x->o.n_threads,
+                         x->blocks + (size_t)s * x->n_owners + p * x->o.n_threads);
+            at += sparse_block_bytes(x, sparse_keys_for(x, s, p));
         }
     }
-    self->counts.wait_seconds += mst_seconds_since(start);
+    *wait_seconds += mst_seconds_since(start);
     return MST_OK;
 }
 
 /* How many of the keys were distinct: for the next step's choice. */
-static void learn(mst_allreduce *self)
+static void sparse_learn(mst_sparse_exchange *x)
 {
-    mst_sparse_exchange *x = &self->sparse;
     uint64_t total = 0, distinct = 0;
-    for (size_t i = 0; i < (size_t)x->n_owners * self->n_ranks; i++)
+    for (size_t i = 0; i < (size_t)x->n_owners * x->n_ranks; i++)
         total += x->counts[i];
     for (uint32_t o = 0; x->scattered && o < x->n_owners; o++)
         distinct += x->sum_counts[o];
-    for (unsigned t = 0; !x->scattered && t < self->n; t++)
-        distinct += self->workers[t].merged.n;
+    for (unsigned t = 0; !x->scattered && t < x->o.n_threads; t++)
+        distinct += x->threads[t].merged.n;
     if (total > 0)
         x->union_share = (double)distinct / (double)total;
     *(x->scattered ? &x->n_scattered : &x->n_gathered) += 1;
 }
 
-mst_status mst_sparse_sum(mst_allreduce *self, double *square)
+mst_status mst_sparse_sum(mst_sparse_exchange *x, double *square, double *wait_seconds)
 {
-    mst_team_run(self->team, add_up_thread, self);
-    TRY(mst_allreduce_collect(self));
-    if (mst_allreduce_reduces(self)) {
-        TRY(exchange(self));
-        mst_team_run(self->team, merge_thread, self);
-        TRY(mst_allreduce_collect(self));
-        if (self->sparse.scattered) {
+    mst_team_run(x->o.team, sparse_add_up_thread, x);
+    TRY(sparse_collect(x));
+    if (x->o.reduces) {
+        TRY(sparse_exchange(x, wait_seconds));
+        mst_team_run(x->o.team, sparse_merge_thread, x);
+        TRY(sparse_collect(x));
+        if (x->scattered) {
             uint64_t start = mst_now_ns();
-            TRY(mst_comm_call(self->comm, exchange_sums, self));
-            self->counts.wait_seconds += mst_seconds_since(start);
+            TRY(mst_comm_call(x->o.comm, sparse_exchange_sums, x));
+            *wait_seconds += mst_seconds_since(start);
         }
-        learn(self);
+        sparse_learn(x);
     }
-    mst_team_run(self->team, square_thread, self);
-    TRY(mst_allreduce_collect(self));
+    mst_team_run(x->o.team, sparse_square_thread, x);
+    TRY(sparse_collect(x));
     *square = 0.0;
-    for (unsigned t = 0; t < self->n; t++)
-        *square += self->workers[t].square;
+    for (unsigned t = 0; t < x->o.n_threads; t++)
+        *square += x->threads[t].square;
     return MST_OK;
 }
 
-mst_status mst_sparse_apply(mst_allreduce *self, float clip)
+void mst_sparse_apply(mst_sparse_exchange *x, const mst_optimizer *optimizer, const mst_update *update,
+                      float clip, mst_params *params)
 {
-    self->clip = clip;
-    mst_team_run(self->team, apply_thread, self);
-    return MST_OK;
+    sparse_update u = {.x = x, .optimizer = optimizer, .update = update, .clip = clip, .params = params};
+    mst_team_run(x->o.team, sparse_apply_thread, &u);
 }
