@@ -31,7 +31,7 @@ void mst_text_list_fini(mst_text_list *list)
     *list = (mst_text_list){0};
 }
 
-static mst_status list_add(mst_text_list *list, const char *text, size_t length)
+static mst_status option_list_add(mst_text_list *list, const char *text, size_t length)
 {
     char *copy = mst_strndup(text, length);
     char **items = copy ? mst_realloc(list->items, (list->n + 1) * sizeof *items) : NULL;
@@ -46,11 +46,11 @@ static mst_status list_add(mst_text_list *list, const char *text, size_t length)
 
 mst_status mst_text_list_add(mst_text_list *list, const char *text)
 {
-    return list_add(list, text, strlen(text));
+    return option_list_add(list, text, strlen(text));
 }
 
 /* Length of the part up to the next comma that no backslash precedes. */
-static size_t part_length(const char *text)
+static size_t option_part_length(const char *text)
 {
     size_t n = 0;
     while (text[n] != '\0' && text[n] != ',')
@@ -60,12 +60,12 @@ static size_t part_length(const char *text)
 
 /* Adds the parts between commas; empty parts are left out, and a comma after a backslash belongs to its part.
  * On failure the list is as before. */
-static mst_status list_add_parts(mst_text_list *list, const char *text)
+static mst_status option_list_add_parts(mst_text_list *list, const char *text)
 {
     size_t before = list->n;
     while (*text != '\0') {
-        size_t length = part_length(text);
-        mst_status st = length ? list_add(list, text, length) : MST_OK;
+        size_t length = option_part_length(text);
+        mst_status st = length ? option_list_add(list, text, length) : MST_OK;
         if (st != MST_OK) {
             while (list->n > before)
                 mst_free(list->items[--list->n]);
@@ -82,7 +82,7 @@ static mst_status list_add_parts(mst_text_list *list, const char *text)
 /* ---- numbers ---- */
 
 /* value * factor^power, exactly; false on overflow. */
-static bool scale_up(unsigned __int128 *value, unsigned factor, int64_t power)
+static bool option_scale_up(unsigned __int128 *value, unsigned factor, int64_t power)
 {
     const unsigned __int128 limit = (unsigned __int128)1 << 120;
     for (; power > 0 && *value != 0; power--) {
@@ -94,7 +94,7 @@ static bool scale_up(unsigned __int128 *value, unsigned factor, int64_t power)
 }
 
 /* Digits at *text into *value, with *n_digits counted; false on overflow. */
-static bool read_digits(const char **text, unsigned __int128 *value, int64_t *n_digits)
+static bool option_read_digits(const char **text, unsigned __int128 *value, int64_t *n_digits)
 {
     for (*n_digits = 0; **text >= '0' && **text <= '9'; ++*text, ++*n_digits) {
         if (*value > (unsigned __int128)UINT64_MAX * 1000)
@@ -105,7 +105,7 @@ static bool read_digits(const char **text, unsigned __int128 *value, int64_t *n_
 }
 
 /* k M G T: a power of ten; with an i behind: a power of two. */
-static bool read_suffix(const char **text, int64_t *tens, int64_t *twos)
+static bool option_read_suffix(const char **text, int64_t *tens, int64_t *twos)
 {
     static const char letters[] = "kMGT";
     if (**text == '\0')
@@ -125,14 +125,14 @@ static bool read_suffix(const char **text, int64_t *tens, int64_t *twos)
 }
 
 /* 123, 1.5e6, 64k, 1.5Gi: digits * 10^tens * 2^twos, which must be whole. */
-static bool read_scaled(const char *text, unsigned __int128 *value)
+static bool option_read_scaled(const char *text, unsigned __int128 *value)
 {
     int64_t n_whole, n_fraction = 0, tens = 0, twos = 0;
-    if (!read_digits(&text, value, &n_whole))
+    if (!option_read_digits(&text, value, &n_whole))
         return false;
     if (*text == '.') {
         text++;
-        if (!read_digits(&text, value, &n_fraction))
+        if (!option_read_digits(&text, value, &n_fraction))
             return false;
     }
     if (n_whole + n_fraction == 0)
@@ -143,12 +143,13 @@ static bool read_scaled(const char *text, unsigned __int128 *value)
         text += *text == '-' || *text == '+';
         unsigned __int128 exponent = 0;
         int64_t n_exponent;
-        if (!read_digits(&text, &exponent, &n_exponent) || n_exponent == 0 || exponent > 1000)
+        if (!option_read_digits(&text, &exponent, &n_exponent) || n_exponent == 0 || exponent > 1000)
             return false;
         tens = down ? -(int64_t)exponent : (int64_t)exponent;
     }
     tens -= n_fraction;
-    if (!read_suffix(&text, &tens, &twos) || !scale_up(value, 2, twos) || !scale_up(value, 10, tens))
+    if (!option_read_suffix(&text, &tens, &twos) || !option_scale_up(value, 2, twos) ||
+        !option_scale_up(value, 10, tens))
         return false;
     for (; tens < 0 && *value != 0; tens++) {
         if (*value % 10 != 0)
@@ -168,15 +169,16 @@ bool mst_parse_int(const char *text, int64_t *out)
         unsigned __int128 base = 0, power = 0;
         int64_t n_base, n_power;
         const char *right = hat + 1;
-        if (!read_digits(&text, &base, &n_base) || n_base == 0 || text != hat ||
-            !read_digits(&right, &power, &n_power) || n_power == 0 || *right != '\0' || base > 1000000000)
+        if (!option_read_digits(&text, &base, &n_base) || n_base == 0 || text != hat ||
+            !option_read_digits(&right, &power, &n_power) || n_power == 0 || *right != '\0' ||
+            base > 1000000000)
             return false;
         value = 1;
         if (base < 2)
             value = power == 0 ? 1 : base;
-        else if (power > 63 || !scale_up(&value, (unsigned)base, (int64_t)power))
+        else if (power > 63 || !option_scale_up(&value, (unsigned)base, (int64_t)power))
             return false;
-    } else if (!read_scaled(text, &value)) {
+    } else if (!option_read_scaled(text, &value)) {
         return false;
     }
     if (value > (uint64_t)INT64_MAX + negative)
@@ -185,7 +187,7 @@ bool mst_parse_int(const char *text, int64_t *out)
     return true;
 }
 
-static bool parse_real(const char *text, double *out)
+static bool option_parse_real(const char *text, double *out)
 {
     char *end;
     if (*text == '\0' || strchr(" \t\n", *text) != NULL)
@@ -197,7 +199,7 @@ static bool parse_real(const char *text, double *out)
     return true;
 }
 
-static bool parse_flag(const char *text, bool *out)
+static bool option_parse_flag(const char *text, bool *out)
 {
     static const char *const words[][2] = {{"true", "false"}, {"yes", "no"}, {"on", "off"}, {"1", "0"}};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
@@ -223,7 +225,7 @@ const char *mst_option_choice(const char *choices, int i, size_t *length)
     }
 }
 
-static mst_status choice_assign(const mst_option *row, const char *prefix, const char *value, int *out)
+static mst_status option_choice_assign(const mst_option *row, const char *prefix, const char *value, int *out)
 {
     size_t length, used = 0;
     char names[512] = "";
@@ -239,7 +241,8 @@ static mst_status choice_assign(const mst_option *row, const char *prefix, const
     return mst_fail(MST_EUSAGE, "%s%s %s: not one of %s", prefix, row->name, value, names);
 }
 
-static mst_status range_check(const mst_option *row, const char *prefix, const char *value, double number)
+static mst_status option_range_check(const mst_option *row, const char *prefix, const char *value,
+                                     double number)
 {
     if ((row->min == 0 && row->max == 0) || (number >= row->min && number <= row->max))
         return MST_OK;
@@ -261,7 +264,7 @@ mst_status mst_option_assign(const mst_option_place *place, const char *prefix, 
     void *field = (char *)place->group->base + row->offset;
     switch (row->type) {
     case MST_OPTION_FLAG:
-        if (!parse_flag(value, field))
+        if (!option_parse_flag(value, field))
             return mst_fail(MST_EUSAGE, "%s%s %s: must be true or false", prefix, row->name, value);
         return MST_OK;
     case MST_OPTION_INT: {
@@ -269,15 +272,15 @@ mst_status mst_option_assign(const mst_option_place *place, const char *prefix, 
         if (!mst_parse_int(value, &number))
             return mst_fail(MST_EUSAGE, "%s%s %s: not an integer (such as 1000, 64k, 1e6, 2Gi or 2^20)",
                             prefix, row->name, value);
-        TRY(range_check(row, prefix, value, (double)number));
+        TRY(option_range_check(row, prefix, value, (double)number));
         *(int64_t *)field = number;
         return MST_OK;
     }
     case MST_OPTION_REAL: {
         double number;
-        if (!parse_real(value, &number))
+        if (!option_parse_real(value, &number))
             return mst_fail(MST_EUSAGE, "%s%s %s: not a finite number", prefix, row->name, value);
-        TRY(range_check(row, prefix, value, number));
+        TRY(option_range_check(row, prefix, value, number));
         *(double *)field = number;
         return MST_OK;
     }
@@ -290,12 +293,12 @@ mst_status mst_option_assign(const mst_option_place *place, const char *prefix, 
         return MST_OK;
     }
     case MST_OPTION_CHOICE:
-        return choice_assign(row, prefix, value, field);
+        return option_choice_assign(row, prefix, value, field);
     case MST_OPTION_LIST: {
         if (append)
-            return list_add_parts(field, value);
+            return option_list_add_parts(field, value);
         mst_text_list list = {0};
-        mst_status st = list_add_parts(&list, value);
+        mst_status st = option_list_add_parts(&list, value);
         if (st != MST_OK) {
             mst_text_list_fini(&list);
             return st;
@@ -310,7 +313,7 @@ mst_status mst_option_assign(const mst_option_place *place, const char *prefix, 
 
 /* ---- defaults ---- */
 
-static void zero_field(const mst_option *row, void *base)
+static void option_zero_field(const mst_option *row, void *base)
 {
     static const size_t sizes[] = {
         [MST_OPTION_FLAG] = sizeof(bool),   [MST_OPTION_INT] = sizeof(int64_t),
@@ -325,7 +328,7 @@ mst_status mst_options_init(mst_option_group *groups, size_t n)
     for (size_t g = 0; g < n; g++) {
         groups[g].set = 0;
         for (const mst_option *row = groups[g].table; row->name != NULL; row++)
-            zero_field(row, groups[g].base);
+            option_zero_field(row, groups[g].base);
     }
     for (size_t g = 0; g < n; g++) {
         for (size_t i = 0; groups[g].table[i].name != NULL; i++) {
@@ -371,7 +374,7 @@ bool mst_option_find(mst_option_group *groups, size_t n, const char *name, mst_o
 
 /* Insertions, deletions, replacements and swaps of neighbours that turn a into b (both at most
  * NAME_MAX_LENGTH). */
-static size_t edit_distance(const char *a, const char *b)
+static size_t option_edit_distance(const char *a, const char *b)
 {
     size_t rows[3][NAME_MAX_LENGTH + 1];
     size_t *two_up = rows[0], *up = rows[1], *here = rows[2];
@@ -397,7 +400,7 @@ static size_t edit_distance(const char *a, const char *b)
 }
 
 /* A name within a third of its letters, or one that starts with what was typed; NULL when nothing is near. */
-static const char *nearest_name(const mst_option_group *groups, size_t n, const char *name)
+static const char *option_nearest_name(const mst_option_group *groups, size_t n, const char *name)
 {
     size_t length = strlen(name), best = 1 + length / 3;
     const char *nearest = NULL, *longer = NULL;
@@ -409,7 +412,7 @@ static const char *nearest_name(const mst_option_group *groups, size_t n, const 
                 continue;
             if (longer == NULL && length >= 2 && strncmp(row->name, name, length) == 0)
                 longer = row->name;
-            size_t distance = edit_distance(name, row->name);
+            size_t distance = option_edit_distance(name, row->name);
             if (distance < strlen(row->name) && (distance < best || (distance == best && nearest == NULL))) {
                 best = distance;
                 nearest = row->name;
@@ -423,9 +426,9 @@ mst_status mst_option_unknown(const mst_option_group *groups, size_t n, const ch
                               const char *dashes, const char *name)
 {
     mst_option_place flag;
-    const char *no = "", *near = nearest_name(groups, n, name);
+    const char *no = "", *near = option_nearest_name(groups, n, name);
     if (strncmp(name, "no-", 3) == 0) {
-        const char *positive = nearest_name(groups, n, name + 3);
+        const char *positive = option_nearest_name(groups, n, name + 3);
         near = positive ? positive : near;
         bool is_flag = positive != NULL && mst_option_find((mst_option_group *)groups, n, positive, &flag) &&
                        flag.row->type == MST_OPTION_FLAG;
@@ -440,11 +443,11 @@ mst_status mst_option_unknown(const mst_option_group *groups, size_t n, const ch
 /* ---- command line ---- */
 
 /* True for a word that may follow an option as its value without "=". */
-static bool is_value(const char *word)
+static bool option_is_value(const char *word)
 {
     int64_t whole;
     double real;
-    return word[0] != '-' || word[1] == '\0' || mst_parse_int(word, &whole) || parse_real(word, &real);
+    return word[0] != '-' || word[1] == '\0' || mst_parse_int(word, &whole) || option_parse_real(word, &real);
 }
 
 /* One "--name[=value]" at argv[*i]; *i moves past a value of its own. */
@@ -472,7 +475,7 @@ static mst_status parse_option(mst_option_group *groups, size_t n, int argc, cha
         if (*i + 1 >= argc)
             TRY_OUT(st, mst_fail(MST_EUSAGE, "--%s needs a value", name));
         value = argv[*i + 1];
-        if (!is_value(value))
+        if (!option_is_value(value))
             TRY_OUT(st,
                     mst_fail(MST_EUSAGE, "--%s needs a value; one that starts with a dash is written --%s=%s",
                              name, name, value));
@@ -495,7 +498,7 @@ mst_status mst_options_parse(mst_option_group *groups, size_t n, int argc, char 
             options_ended = true;
         } else if (!options_ended && strncmp(word, "--", 2) == 0) {
             TRY(parse_option(groups, n, argc, argv, &i));
-        } else if (!options_ended && !is_value(word)) {
+        } else if (!options_ended && !option_is_value(word)) {
             return mst_fail(MST_EUSAGE, "unknown option %s; options are written --name", word);
         } else if (positionals == NULL) {
             return mst_fail(MST_EUSAGE, "unexpected argument \"%s\"", word);

@@ -7,7 +7,7 @@
 #include "base/option.h"
 
 /* A copy in which every comma has a backslash before it. */
-static char *escape_commas(const char *text)
+static char *option_escape_commas(const char *text)
 {
     size_t n = 0;
     char *copy = mst_alloc(2 * strlen(text) + 1);
@@ -22,7 +22,7 @@ static char *escape_commas(const char *text)
 }
 
 /* With as many digits as it takes to read the same number back. */
-static char *real_text(double value)
+static char *option_real_text(double value)
 {
     char text[40];
     for (int digits = 6; digits <= 17; digits++) {
@@ -42,10 +42,11 @@ char *mst_option_text(const json_t *value)
     if (json_is_integer(value))
         return mst_sprintf("%lld", (long long)json_integer_value(value));
     if (json_is_real(value))
-        return real_text(json_real_value(value));
+        return option_real_text(json_real_value(value));
     char *joined = mst_strdup("");
     for (size_t i = 0; joined != NULL && i < json_array_size(value); i++) {
-        char *plain = mst_option_text(json_array_get(value, i)), *item = plain ? escape_commas(plain) : NULL;
+        char *plain = mst_option_text(json_array_get(value, i)),
+             *item = plain ? option_escape_commas(plain) : NULL;
         mst_free(plain);
         char *longer = item ? mst_sprintf("%s%s%s", joined, i > 0 ? "," : "", item) : NULL;
         mst_free(item);

@@ -175,7 +175,7 @@ char *mst_options_roff(const mst_option_group *groups, size_t n)
 /* ---- manifest ---- */
 
 /* JSON text must be UTF-8; a path need not be: bytes beyond ASCII of one that is not become '?'. */
-static json_t *json_text(const char *value)
+static json_t *help_json_text(const char *value)
 {
     json_t *string = json_string(value);
     if (string != NULL)
@@ -191,11 +191,11 @@ static json_t *json_text(const char *value)
     return string;
 }
 
-static json_t *json_list(const mst_text_list *list)
+static json_t *help_json_list(const mst_text_list *list)
 {
     json_t *array = json_array();
     for (size_t i = 0; array != NULL && i < list->n; i++) {
-        if (json_array_append_new(array, json_text(list->items[i])) != 0) {
+        if (json_array_append_new(array, help_json_text(list->items[i])) != 0) {
             json_decref(array);
             return NULL;
         }
@@ -203,7 +203,7 @@ static json_t *json_list(const mst_text_list *list)
     return array;
 }
 
-static json_t *json_value(const mst_option *row, const void *base)
+static json_t *help_json_value(const mst_option *row, const void *base)
 {
     const void *field = (const char *)base + row->offset;
     switch (row->type) {
@@ -215,7 +215,7 @@ static json_t *json_value(const mst_option *row, const void *base)
         return json_real(*(const double *)field);
     case MST_OPTION_TEXT: {
         const char *value = *(char *const *)field;
-        return value ? json_text(value) : json_null();
+        return value ? help_json_text(value) : json_null();
     }
     case MST_OPTION_CHOICE: {
         size_t length;
@@ -223,7 +223,7 @@ static json_t *json_value(const mst_option *row, const void *base)
         return choice ? json_stringn(choice, length) : json_null();
     }
     case MST_OPTION_LIST:
-        return json_list(field);
+        return help_json_list(field);
     }
     return NULL;
 }
@@ -239,7 +239,7 @@ json_t *mst_options_json(const mst_option_group *groups, size_t n)
                 goto fail;
         }
         for (const mst_option *row = groups[g].table; row->name != NULL; row++)
-            if (json_object_set_new(group, row->name, json_value(row, groups[g].base)) != 0)
+            if (json_object_set_new(group, row->name, help_json_value(row, groups[g].base)) != 0)
                 goto fail;
     }
     return all;

@@ -25,12 +25,12 @@ typedef struct loader {
     uint64_t *fixed;    /* [group]: set by the command line */
 } loader;
 
-static size_t event_line(const loader *l)
+static size_t yaml_event_line(const loader *l)
 {
     return l->event.start_mark.line + 1;
 }
 
-static mst_status next_event(loader *l)
+static mst_status yaml_next_event(loader *l)
 {
     yaml_event_delete(&l->event);
     memset(&l->event, 0, sizeof l->event);
@@ -45,32 +45,32 @@ static mst_status next_event(loader *l)
 
 /* The text of the current event, which must be a scalar; `what` names it in the error. Valid until the next
  * event. */
-static mst_status scalar_text(loader *l, const char *what, const char **out)
+static mst_status yaml_scalar_text(loader *l, const char *what, const char **out)
 {
     if (l->event.type != YAML_SCALAR_EVENT)
-        return mst_fail(MST_EUSAGE, "%s:%zu: %s must be a single value, not nested", l->path, event_line(l),
-                        what);
+        return mst_fail(MST_EUSAGE, "%s:%zu: %s must be a single value, not nested", l->path,
+                        yaml_event_line(l), what);
     const char *value = (const char *)l->event.data.scalar.value;
     if (strlen(value) != l->event.data.scalar.length)
-        return mst_fail(MST_EUSAGE, "%s:%zu: %s contains a zero byte", l->path, event_line(l), what);
+        return mst_fail(MST_EUSAGE, "%s:%zu: %s contains a zero byte", l->path, yaml_event_line(l), what);
     bool plain = l->event.data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
     if (plain && (*value == '\0' || strcmp(value, "~") == 0 || strcmp(value, "null") == 0))
-        return mst_fail(MST_EUSAGE, "%s:%zu: %s has no value", l->path, event_line(l), what);
+        return mst_fail(MST_EUSAGE, "%s:%zu: %s has no value", l->path, yaml_event_line(l), what);
     *out = value;
     return MST_OK;
 }
 
 /* The sequence whose start is the current event; its items are taken whole, commas and all. */
-static mst_status load_sequence(loader *l, const mst_option_place *place, bool store)
+static mst_status yaml_load_sequence(loader *l, const mst_option_place *place, bool store)
 {
     mst_text_list list = {0};
     mst_status st = MST_OK;
     for (;;) {
         const char *value = NULL;
-        TRY_OUT(st, next_event(l));
+        TRY_OUT(st, yaml_next_event(l));
         if (l->event.type == YAML_SEQUENCE_END_EVENT)
             break;
-        TRY_OUT(st, scalar_text(l, place->row->name, &value));
+        TRY_OUT(st, yaml_scalar_text(l, place->row->name, &value));
         TRY_OUT(st, mst_text_list_add(&list, value));
     }
     if (store) {
@@ -86,13 +86,13 @@ out:
 }
 
 /* The key that is the current event, and its value. */
-static mst_status load_pair(loader *l)
+static mst_status yaml_load_pair(loader *l)
 {
     const char *name, *value;
     char prefix[PREFIX_MAX];
     mst_option_place place;
-    size_t key_line = event_line(l);
-    TRY(scalar_text(l, "a key", &name));
+    size_t key_line = yaml_event_line(l);
+    TRY(yaml_scalar_text(l, "a key", &name));
     snprintf(prefix, sizeof prefix, "%s:%zu: ", l->path, key_line);
     if (!mst_option_find(l->groups, l->n, name, &place))
         return mst_option_unknown(l->groups, l->n, prefix, "", name);
@@ -102,10 +102,10 @@ static mst_status load_pair(loader *l)
         return mst_fail(MST_EUSAGE, "%s%s is given twice (first on line %u)", prefix, name, *line);
     *line = (uint32_t)key_line;
     bool store = (l->fixed[group] >> place.index & 1) == 0;
-    TRY(next_event(l));
+    TRY(yaml_next_event(l));
     if (l->event.type == YAML_SEQUENCE_START_EVENT && place.row->type == MST_OPTION_LIST)
-        return load_sequence(l, &place, store);
-    TRY(scalar_text(l, place.row->name, &value));
+        return yaml_load_sequence(l, &place, store);
+    TRY(yaml_scalar_text(l, place.row->name, &value));
     if (!store)
         return MST_OK;
     TRY(mst_option_assign(&place, prefix, value, false));
@@ -113,27 +113,28 @@ static mst_status load_pair(loader *l)
     return MST_OK;
 }
 
-static mst_status load_stream(loader *l)
+static mst_status yaml_load_stream(loader *l)
 {
-    TRY(next_event(l)); /* stream start */
-    TRY(next_event(l));
+    TRY(yaml_next_event(l)); /* stream start */
+    TRY(yaml_next_event(l));
     if (l->event.type == YAML_STREAM_END_EVENT)
         return MST_OK;
-    TRY(next_event(l)); /* behind the document's start */
+    TRY(yaml_next_event(l)); /* behind the document's start */
     bool empty = l->event.type == YAML_SCALAR_EVENT && l->event.data.scalar.length == 0;
     if (l->event.type != YAML_MAPPING_START_EVENT && !empty)
         return mst_fail(MST_EUSAGE, "%s:%zu: must be a mapping of option names to values", l->path,
-                        event_line(l));
+                        yaml_event_line(l));
     while (!empty) {
-        TRY(next_event(l));
+        TRY(yaml_next_event(l));
         if (l->event.type == YAML_MAPPING_END_EVENT)
             break;
-        TRY(load_pair(l));
+        TRY(yaml_load_pair(l));
     }
-    TRY(next_event(l)); /* document end */
-    TRY(next_event(l));
+    TRY(yaml_next_event(l)); /* document end */
+    TRY(yaml_next_event(l));
     if (l->event.type != YAML_STREAM_END_EVENT)
-        return mst_fail(MST_EUSAGE, "%s:%zu: has a second document; one is read", l->path, event_line(l));
+        return mst_fail(MST_EUSAGE, "%s:%zu: has a second document; one is read", l->path,
+                        yaml_event_line(l));
     return MST_OK;
 }
 
@@ -155,7 +156,7 @@ mst_status mst_options_load_yaml(mst_option_group *groups, size_t n, const char 
     if (!parser_made)
         TRY_OUT(st, mst_fail_memory());
     yaml_parser_set_input_string(&l.parser, (const unsigned char *)data, size);
-    st = load_stream(&l);
+    st = yaml_load_stream(&l);
 out:
     if (parser_made) {
         yaml_event_delete(&l.event);

@@ -41,7 +41,7 @@ const mst_option mst_cli_json_table[] = {
 /* ---- suggestions ---- */
 
 /* Edits (insert, delete, replace, swap neighbours) from a to b, both shorter than NAMES_MAX. */
-static size_t distance(const char *a, const char *b)
+static size_t cli_distance(const char *a, const char *b)
 {
     size_t rows[3][NAMES_MAX + 1], n = strlen(b);
     for (size_t j = 0; j <= n; j++)
@@ -67,7 +67,7 @@ const char *mst_cli_suggest(const char *typed, const char *const *names, size_t 
     const char *best = NULL;
     size_t length = strlen(typed), best_distance = length / 3 + 2; /* beyond that it is another word */
     for (size_t i = 0; i < n && length < NAMES_MAX; i++) {
-        size_t d = strlen(names[i]) < NAMES_MAX ? distance(typed, names[i]) : NAMES_MAX;
+        size_t d = strlen(names[i]) < NAMES_MAX ? cli_distance(typed, names[i]) : NAMES_MAX;
         if (length >= 2 && strncmp(names[i], typed, length) == 0)
             d = 0; /* the beginning of a name */
         if (d < best_distance && d < strlen(names[i])) {
@@ -81,12 +81,12 @@ const char *mst_cli_suggest(const char *typed, const char *const *names, size_t 
 
 /* ---- help ---- */
 
-static bool asks_for_help(const char *word)
+static bool cli_asks_for_help(const char *word)
 {
     return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
 }
 
-static void print_commands(const mst_command *const *commands)
+static void cli_print_commands(const mst_command *const *commands)
 {
     int width = 0;
     for (size_t i = 0; commands[i] != NULL; i++)
@@ -95,7 +95,7 @@ static void print_commands(const mst_command *const *commands)
         printf("  %-*s  %s\n", width, commands[i]->name, commands[i]->summary);
 }
 
-static void print_overview(const mst_command *const *commands, const char *path)
+static void cli_print_overview(const mst_command *const *commands, const char *path)
 {
     if (*path == '\0')
         printf("muster trains models by stochastic gradient descent and finds the bottleneck.\n\n"
@@ -104,12 +104,12 @@ static void print_overview(const mst_command *const *commands, const char *path)
     else
         printf("usage: muster %sCOMMAND [options]\n\n", path);
     printf("Commands:\n");
-    print_commands(commands);
+    cli_print_commands(commands);
     printf("\n'muster %sCOMMAND --help' or 'muster help %sCOMMAND' describes a command.\n", path, path);
 }
 
 /* Paragraphs, each ending in a newline, wrapped. */
-static void add_paragraphs(mst_string *out, const char *text)
+static void cli_add_paragraphs(mst_string *out, const char *text)
 {
     while (*text != '\0') {
         char paragraph[1024];
@@ -120,7 +120,7 @@ static void add_paragraphs(mst_string *out, const char *text)
     }
 }
 
-static mst_status print_help(const mst_command *command, const mst_option_group *groups, size_t n)
+static mst_status cli_print_help(const mst_command *command, const mst_option_group *groups, size_t n)
 {
     mst_string out = {0};
     char *options = mst_options_help(groups, n);
@@ -129,7 +129,7 @@ static mst_status print_help(const mst_command *command, const mst_option_group 
                       toupper((unsigned char)command->summary[0]), command->summary + 1);
     if (command->details != NULL) {
         mst_string_add(&out, "\n");
-        add_paragraphs(&out, command->details);
+        cli_add_paragraphs(&out, command->details);
     }
     if (options != NULL && *options != '\0')
         mst_string_format(&out, "\n%s", options);
@@ -146,7 +146,7 @@ static mst_status print_help(const mst_command *command, const mst_option_group 
 
 /* ---- running ---- */
 
-static mst_status unknown_command(const mst_command *const *commands, const char *path, const char *typed)
+static mst_status cli_unknown_command(const mst_command *const *commands, const char *path, const char *typed)
 {
     const char *names[NAMES_MAX];
     char suggestion[128];
@@ -162,8 +162,8 @@ mst_status mst_cli_dispatch(const mst_command *const *commands, const char *path
     if (argc == 0)
         return mst_fail(MST_EUSAGE, "no command given; 'muster %s--help' lists the commands", path);
     bool help = strcmp(argv[0], "help") == 0;
-    if (asks_for_help(argv[0]) || (help && (argc == 1 || strcmp(argv[1], "help") == 0))) {
-        print_overview(commands, path);
+    if (cli_asks_for_help(argv[0]) || (help && (argc == 1 || strcmp(argv[1], "help") == 0))) {
+        cli_print_overview(commands, path);
         return MST_OK;
     }
     if (help) { /* help data gen: data gen --help */
@@ -184,11 +184,11 @@ mst_status mst_cli_dispatch(const mst_command *const *commands, const char *path
         return mst_fail(MST_EUSAGE,
                         "unknown option %s before a command; 'muster %s--help' lists the commands", argv[0],
                         path);
-    return unknown_command(commands, path, argv[0]);
+    return cli_unknown_command(commands, path, argv[0]);
 }
 
 /* The value of option --config of the groups; NULL when there is no such option or it was not given. */
-static const char *config_path(const mst_option_group *groups, size_t n)
+static const char *cli_config_path(const mst_option_group *groups, size_t n)
 {
     for (size_t g = 0; g < n; g++)
         for (const mst_option *row = groups[g].table; row->name != NULL; row++)
@@ -204,13 +204,13 @@ mst_status mst_cli_parse(const mst_command *command, mst_option_group *groups, s
     TRY(mst_options_init(groups, n));
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
         bool roff = strcmp(argv[i], MST_CLI_HELP_ROFF) == 0;
-        if (roff || asks_for_help(argv[i])) {
+        if (roff || cli_asks_for_help(argv[i])) {
             *helped = true;
-            return roff ? mst_cli_print_roff(command, groups, n) : print_help(command, groups, n);
+            return roff ? mst_cli_print_roff(command, groups, n) : cli_print_help(command, groups, n);
         }
     }
     TRY(mst_options_parse(groups, n, argc, argv, positionals));
-    const char *path = config_path(groups, n);
+    const char *path = cli_config_path(groups, n);
     return path != NULL ? mst_options_load_yaml(groups, n, path) : MST_OK;
 }
 

@@ -55,7 +55,7 @@ const mst_option mst_apply_table[] = {
 };
 
 /* Images of other channels than those that were normalised in training; sides may be cut to fit. */
-static mst_status check_channels(const mst_apply *self, const mst_checkpoint_meta *meta)
+static mst_status apply_check_channels(const mst_apply *self, const mst_checkpoint_meta *meta)
 {
     const json_t *sides = json_object_get(json_object_get(meta->extra, "data"), MST_AUGMENTED_IMAGE);
     const mst_data_info *i = &self->dataset->info;
@@ -69,7 +69,7 @@ static mst_status check_channels(const mst_apply *self, const mst_checkpoint_met
 }
 
 /* Opens the files and settles what is done to their images. */
-static mst_status open_rows(mst_apply *self, const char *image_option, const mst_checkpoint_meta *meta)
+static mst_status apply_open_rows(mst_apply *self, const char *image_option, const mst_checkpoint_meta *meta)
 {
     mst_text_list files = {.items = self->words.items + 1, .n = self->words.n - 1};
     if (self->augment_options.crop != NULL)
@@ -82,7 +82,7 @@ static mst_status open_rows(mst_apply *self, const char *image_option, const mst
         TRY(mst_origin_check(mst_origin_in(json_object_get(meta->extra, "data")), self->words.items[0],
                              self->dataset->origin, self->dataset->name));
     TRY(mst_images_option_check(image_option, self->dataset));
-    TRY(check_channels(self, meta));
+    TRY(apply_check_channels(self, meta));
     TRY(mst_augment_init(&self->augment, &self->augment_options, self->dataset, 0));
     return mst_assembly_check_rows(&self->assembly, &self->augment, self->dataset);
 }
@@ -120,7 +120,7 @@ mst_status mst_apply_open(mst_apply *self, const mst_command *command, mst_optio
                       (unsigned long long)has);
     if (st == MST_OK) {
         mst_signals_install();
-        st = open_rows(self, image_option, &meta);
+        st = apply_open_rows(self, image_option, &meta);
     }
     mst_checkpoint_meta_fini(&meta);
     TRY(st);

@@ -24,7 +24,7 @@ typedef struct place {
     size_t n_positionals;
 } place;
 
-static void offer(const char *before, const char *name, const char *typed, const char *help)
+static void completion_offer(const char *before, const char *name, const char *typed, const char *help)
 {
     char line[256];
     snprintf(line, sizeof line, "%s%s", before, name);
@@ -37,19 +37,19 @@ static void offer(const char *before, const char *name, const char *typed, const
 }
 
 /* Each of the words separated by '|'. */
-static void offer_words(const char *words, const char *before, const char *typed)
+static void completion_offer_words(const char *words, const char *before, const char *typed)
 {
     char word[128];
     for (; *words != '\0'; words += *words == '|') {
         size_t n = strcspn(words, "|");
         snprintf(word, sizeof word, "%.*s", (int)n, words);
-        offer(before, word, typed, NULL);
+        completion_offer(before, word, typed, NULL);
         words += n;
     }
 }
 
 /* An option of the command by its word, with or without "=value"; NULL: none. */
-static const mst_option *find_option(const mst_command *command, const char *word)
+static const mst_option *completion_find_option(const mst_command *command, const char *word)
 {
     size_t n = strcspn(word, "=");
     for (const mst_option *const *t = command != NULL ? command->tables : NULL; t != NULL && *t != NULL; t++)
@@ -59,35 +59,36 @@ static const mst_option *find_option(const mst_command *command, const char *wor
     return NULL;
 }
 
-static bool is_option(const char *word)
+static bool completion_is_option(const char *word)
 {
     return word[0] == '-' && word[1] == '-' && word[2] != '\0';
 }
 
-static bool takes_value(const place *at, const char *word)
+static bool completion_takes_value(const place *at, const char *word)
 {
-    const mst_option *row = find_option(at->command, word);
-    if (!is_option(word) || strchr(word, '=') != NULL)
+    const mst_option *row = completion_find_option(at->command, word);
+    if (!completion_is_option(word) || strchr(word, '=') != NULL)
         return false;
     return row != NULL ? row->type != MST_OPTION_FLAG : at->command == NULL && strcmp(word, "--log") == 0;
 }
 
-static void offer_values(const place *at, const char *option, const char *before, const char *typed)
+static void completion_offer_values(const place *at, const char *option, const char *before,
+                                    const char *typed)
 {
-    const mst_option *row = find_option(at->command, option);
+    const mst_option *row = completion_find_option(at->command, option);
     if (row == NULL && at->command == NULL)
-        offer_words("error|warn|info|debug", before, typed);
+        completion_offer_words("error|warn|info|debug", before, typed);
     if (row == NULL || row->type == MST_OPTION_FLAG)
         return;
     if (row->type == MST_OPTION_CHOICE) {
-        offer_words(row->choices, before, typed);
+        completion_offer_words(row->choices, before, typed);
     } else if (strcmp(row->name, "format") == 0) {
-        offer_words("auto", before, typed);
+        completion_offer_words("auto", before, typed);
         for (size_t i = 0; mst_data_kinds[i] != NULL; i++)
-            offer(before, mst_data_kinds[i]->name, typed, mst_data_kinds[i]->help);
+            completion_offer(before, mst_data_kinds[i]->name, typed, mst_data_kinds[i]->help);
     } else if (strcmp(row->name, "to") == 0) {
         for (size_t i = 0; mst_row_writers[i] != NULL; i++)
-            offer(before, mst_row_writers[i]->name, typed, NULL);
+            completion_offer(before, mst_row_writers[i]->name, typed, NULL);
     } else if ((row->type == MST_OPTION_TEXT || row->type == MST_OPTION_LIST) &&
                (row->metavar == NULL || strstr(row->metavar, "FILE") != NULL ||
                 strstr(row->metavar, "FOLDER") != NULL)) {
@@ -95,39 +96,39 @@ static void offer_values(const place *at, const char *option, const char *before
     }
 }
 
-static void offer_options(const place *at, const char *typed)
+static void completion_offer_options(const place *at, const char *typed)
 {
-    offer("", "--help", typed, "print help and exit");
+    completion_offer("", "--help", typed, "print help and exit");
     if (at->command == NULL && !at->launched) {
-        offer("", "--version", typed, "print the version and exit");
-        offer("", "--log", typed, "how much to log");
+        completion_offer("", "--version", typed, "print the version and exit");
+        completion_offer("", "--log", typed, "how much to log");
     }
     for (const mst_option *const *t = at->command != NULL ? at->command->tables : NULL;
          t != NULL && *t != NULL; t++)
         for (const mst_option *row = *t; row->name != NULL; row++) {
             bool on =
                 row->type == MST_OPTION_FLAG && row->fallback != NULL && strcmp(row->fallback, "true") == 0;
-            offer(on ? "--no-" : "--", row->name, typed, row->help);
+            completion_offer(on ? "--no-" : "--", row->name, typed, row->help);
         }
 }
 
 /* What launch starts. */
-static bool is_launchable(const mst_command *command)
+static bool completion_is_launchable(const mst_command *command)
 {
     return command == &mst_cmd_train || command == &mst_cmd_matmul;
 }
 
-static void offer_commands(const place *at, const char *typed)
+static void completion_offer_commands(const place *at, const char *typed)
 {
     for (size_t i = 0; at->commands[i] != NULL; i++)
-        if (!at->launched || is_launchable(at->commands[i]))
-            offer("", at->commands[i]->name, typed, at->commands[i]->summary);
+        if (!at->launched || completion_is_launchable(at->commands[i]))
+            completion_offer("", at->commands[i]->name, typed, at->commands[i]->summary);
     if (at->command == NULL && !at->launched && !at->helping)
-        offer("", "help", typed, "print the help of a command");
+        completion_offer("", "help", typed, "print the help of a command");
 }
 
 /* Takes a word that is neither an option nor its value. */
-static void follow(place *at, const char *word)
+static void completion_follow(place *at, const char *word)
 {
     if (at->command == NULL && !at->launched && !at->helping && strcmp(word, "help") == 0) {
         at->helping = true;
@@ -135,7 +136,7 @@ static void follow(place *at, const char *word)
     }
     for (size_t i = 0; at->commands != NULL && at->commands[i] != NULL; i++)
         if (strcmp(at->commands[i]->name, word) == 0 &&
-            (!at->launched || at->command != NULL || is_launchable(at->commands[i]))) {
+            (!at->launched || at->command != NULL || completion_is_launchable(at->commands[i]))) {
             at->command = at->commands[i];
             at->commands = at->command->commands;
             return;
@@ -143,7 +144,7 @@ static void follow(place *at, const char *word)
     at->n_positionals++;
 }
 
-static void read_words(place *at, int n, char **words)
+static void completion_read_words(place *at, int n, char **words)
 {
     for (int i = 0; i < n; i++) {
         const char *word = words[i];
@@ -153,42 +154,42 @@ static void read_words(place *at, int n, char **words)
             *at = (place){.commands = mst_commands, .launched = true};
         } else if (strcmp(word, "--") == 0) {
             at->words_only = true;
-        } else if (i + 1 < n && is_option(word) && strcmp(words[i + 1], "=") == 0) {
+        } else if (i + 1 < n && completion_is_option(word) && strcmp(words[i + 1], "=") == 0) {
             at->value_of = i + 2 == n ? word : NULL; /* bash takes --to=x apart */
             i += 2;
-        } else if (takes_value(at, word)) {
+        } else if (completion_takes_value(at, word)) {
             at->value_of = i + 1 == n ? word : NULL;
             i++;
         } else if (word[0] != '-') {
-            follow(at, word);
+            completion_follow(at, word);
         }
     }
 }
 
 /* The last of the n words is the one to complete. */
-static void print_candidates(int n, char **words)
+static void completion_print_candidates(int n, char **words)
 {
     place at = {.commands = mst_commands};
     const char *typed = n > 0 ? words[n - 1] : "";
     char option[128];
-    read_words(&at, n - 1, words);
-    if (strcmp(typed, "=") == 0 && n > 1 && is_option(words[n - 2])) {
-        offer_values(&at, words[n - 2], "", "");
+    completion_read_words(&at, n - 1, words);
+    if (strcmp(typed, "=") == 0 && n > 1 && completion_is_option(words[n - 2])) {
+        completion_offer_values(&at, words[n - 2], "", "");
     } else if (at.value_of != NULL) {
-        offer_values(&at, at.value_of, "", typed);
-    } else if (!at.words_only && is_option(typed) && strchr(typed, '=') != NULL) {
+        completion_offer_values(&at, at.value_of, "", typed);
+    } else if (!at.words_only && completion_is_option(typed) && strchr(typed, '=') != NULL) {
         snprintf(option, sizeof option, "%.*s", (int)(strchr(typed, '=') + 1 - typed), typed);
-        offer_values(&at, typed, option, typed);
+        completion_offer_values(&at, typed, option, typed);
     } else if (!at.words_only && typed[0] == '-' && !at.helping) {
         if (at.command == &mst_cmd_launch)
-            offer("", "--", typed, "then the train or matmul command to launch");
-        offer_options(&at, typed);
+            completion_offer("", "--", typed, "then the train or matmul command to launch");
+        completion_offer_options(&at, typed);
     } else if (at.commands != NULL && !at.words_only) {
-        offer_commands(&at, typed);
+        completion_offer_commands(&at, typed);
     } else if (at.command != NULL && at.command->words != NULL && at.n_positionals == 0) {
-        offer_words(at.command->words, "", typed);
+        completion_offer_words(at.command->words, "", typed);
     } else if (at.command == &mst_cmd_launch && !at.words_only) {
-        offer("", "--", typed, "then the train or matmul command to launch");
+        completion_offer("", "--", typed, "then the train or matmul command to launch");
     } else if (!at.helping) {
         puts(FILE_NAMES);
     }
@@ -253,7 +254,7 @@ static const struct {
 
 static const mst_option table[] = {{.name = NULL}};
 
-static mst_status run(int argc, char **argv)
+static mst_status completion_run(int argc, char **argv)
 {
     mst_option_group groups[] = {{.title = "Options", .table = table, .base = &groups}};
     mst_text_list shells = {0};
@@ -261,7 +262,7 @@ static mst_status run(int argc, char **argv)
     bool helped;
     mst_status st;
     if (argc > 0 && strcmp(argv[0], "candidates") == 0) { /* the words after it are not its own */
-        print_candidates(argc - 1, argv + 1);
+        completion_print_candidates(argc - 1, argv + 1);
         return MST_OK;
     }
     TRY_OUT(st, mst_cli_parse(&mst_cmd_completion, groups, 1, argc, argv, &shells, &helped));
@@ -284,7 +285,7 @@ out:
 const mst_command mst_cmd_completion = {
     .name = "completion",
     .summary = "print a completion script for bash, zsh or fish",
-    .run = run,
+    .run = completion_run,
     .usage = "completion bash|zsh|fish",
     .details = "Bash: source <(muster completion bash)\n"
                "Zsh: source <(muster completion zsh), after compinit\n"

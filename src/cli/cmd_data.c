@@ -44,13 +44,13 @@ const mst_option mst_data_out_table[] = {
 
 /* ---- parts of chunks ---- */
 
-static void destroy_part(mst_chunk *self)
+static void data_destroy_part(mst_chunk *self)
 {
     mst_free(self);
 }
 
 /* Labels, keys and entries as found in the rows. */
-static void describe(mst_chunk *c)
+static void data_describe(mst_chunk *c)
 {
     for (uint32_t i = 0; i < c->n_rows; i++) {
         mst_row row;
@@ -65,7 +65,7 @@ static void describe(mst_chunk *c)
 
 /* Rows [from, from + n) of a chunk as a chunk of their own, independent of it. *out is the caller's to
  * release. */
-static mst_status copy_rows(const mst_chunk *chunk, uint32_t from, uint32_t n, mst_chunk **out)
+static mst_status data_copy_rows(const mst_chunk *chunk, uint32_t from, uint32_t n, mst_chunk **out)
 {
     const size_t head = (sizeof(mst_chunk) + 63) & ~(size_t)63;
     size_t start = chunk->stride ? (size_t)from * chunk->stride : chunk->offsets[from];
@@ -91,9 +91,9 @@ static mst_status copy_rows(const mst_chunk *chunk, uint32_t from, uint32_t n, m
         .words = words,
         .n_words = n_words,
         .references = 1,
-        .destroy = destroy_part,
+        .destroy = data_destroy_part,
     };
-    describe(part);
+    data_describe(part);
     *out = part;
     return MST_OK;
 }
@@ -130,7 +130,7 @@ mst_status mst_data_sink_open(mst_data_sink *sink, const mst_data_out_options *o
 }
 
 /* Adds rows [from, to) of the chunk. */
-static mst_status add_part(mst_data_sink *sink, const mst_chunk *chunk, uint32_t from, uint32_t to)
+static mst_status data_add_part(mst_data_sink *sink, const mst_chunk *chunk, uint32_t from, uint32_t to)
 {
     mst_chunk *part = NULL;
     if (from == to)
@@ -138,7 +138,7 @@ static mst_status add_part(mst_data_sink *sink, const mst_chunk *chunk, uint32_t
     sink->rows += to - from;
     if (from == 0 && to == chunk->n_rows)
         return mst_row_writer_add(sink->writer, chunk);
-    TRY(copy_rows(chunk, from, to - from, &part));
+    TRY(data_copy_rows(chunk, from, to - from, &part));
     mst_status st = mst_row_writer_add(sink->writer, part);
     mst_chunk_release(part);
     return st;
@@ -154,7 +154,7 @@ mst_status mst_data_sink_take(void *arg, uint64_t first_row, mst_chunk *chunk)
     bool last = sink->limit > 0 && to - from >= sink->limit - sink->rows;
     if (last)
         to = from + (sink->limit - sink->rows);
-    TRY(add_part(sink, chunk, (uint32_t)from, (uint32_t)to));
+    TRY(data_add_part(sink, chunk, (uint32_t)from, (uint32_t)to));
     sink->full = last;
     sink->bytes += chunk->bytes_read;
     if (!sink->quiet)

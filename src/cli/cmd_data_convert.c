@@ -35,7 +35,7 @@ static const mst_option *const tables[] = {mst_data_out_table, convert_table, ms
                                            mst_cli_config_table, NULL};
 
 /* Rows that will be written, when that is known before reading; 0 when not. */
-static uint64_t expected_rows(const mst_dataset *dataset, const convert_options *convert)
+static uint64_t convert_expected_rows(const mst_dataset *dataset, const convert_options *convert)
 {
     uint64_t skip = (uint64_t)convert->skip_rows, limit = (uint64_t)convert->rows, n = dataset->info.n_rows;
     if (!dataset->random)
@@ -49,7 +49,8 @@ static mst_status convert_rows(mst_dataset *dataset, const convert_options *conv
 {
     sink->skip = (uint64_t)convert->skip_rows;
     sink->limit = (uint64_t)convert->rows;
-    TRY(mst_data_sink_open(sink, out, "converting", expected_rows(dataset, convert), dataset->info.bytes));
+    TRY(mst_data_sink_open(sink, out, "converting", convert_expected_rows(dataset, convert),
+                           dataset->info.bytes));
     mst_status st = mst_dataset_each(dataset, mst_cli_threads(out->threads), mst_data_sink_take, sink);
     if (st != MST_OK && !sink->full)
         return st;
@@ -67,7 +68,7 @@ static mst_status convert_rows(mst_dataset *dataset, const convert_options *conv
 
 /* How the rows were read and what they come from, for a cache that is written: whoever trains on it reads
  * other files alike. NULL when that is not known, or memory is short. */
-static char *source_key(const mst_dataset *dataset, const mst_data_options *options)
+static char *convert_source_key(const mst_dataset *dataset, const mst_data_options *options)
 {
     mst_data_options settled = *options;
     if (dataset->format != NULL || mst_images_files(dataset) != NULL) {
@@ -85,7 +86,7 @@ static char *source_key(const mst_dataset *dataset, const mst_data_options *opti
     return key;
 }
 
-static mst_status run(int argc, char **argv)
+static mst_status convert_run(int argc, char **argv)
 {
     mst_data_out_options out = {0};
     convert_options convert = {0};
@@ -118,7 +119,7 @@ static mst_status run(int argc, char **argv)
     TRY_OUT(st, mst_dataset_open(&paths, &data, &dataset));
     TRY_OUT(st, mst_images_option_check(mst_options_set_with(groups, 4, MST_DATA_OPTION_OF_IMAGES), dataset));
     mst_dataset_warn_left_out(dataset);
-    key = source_key(dataset, &data);
+    key = convert_source_key(dataset, &data);
     sink.source_key = key;
     st = convert_rows(dataset, &convert, &out, &sink);
 out:
@@ -133,7 +134,7 @@ out:
 const mst_command mst_cmd_data_convert = {
     .name = "convert",
     .summary = "convert data from one format to another",
-    .run = run,
+    .run = convert_run,
     .usage = "data convert IN... --out FILE [--to FORMAT] [options]",
     .details = "IN is a file, a pattern, a folder or \"-\". Several inputs of one format become one file.\n",
     .tables = tables,

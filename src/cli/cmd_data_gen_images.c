@@ -60,7 +60,7 @@ static const mst_option images_table[] = {
 };
 static const mst_option *const tables[] = {images_table, mst_data_out_table, mst_cli_config_table, NULL};
 
-static mst_status save_part(const char *folder, const char *name, const mst_gen_images_options *o)
+static mst_status gen_images_save_part(const char *folder, const char *name, const mst_gen_images_options *o)
 {
     char *path = mst_sprintf("%s/%s.gen", folder, name);
     if (path == NULL)
@@ -71,8 +71,8 @@ static mst_status save_part(const char *folder, const char *name, const mst_gen_
 }
 
 /* train.gen and test.gen, each a few lines long. */
-static mst_status to_folder(const mst_gen_images_options *o, uint64_t test_rows,
-                            const mst_data_out_options *out)
+static mst_status gen_images_to_folder(const mst_gen_images_options *o, uint64_t test_rows,
+                                       const mst_data_out_options *out)
 {
     const char *folder = out->out;
     static const char *const names[] = {"train.gen", "test.gen"};
@@ -83,8 +83,8 @@ static mst_status to_folder(const mst_gen_images_options *o, uint64_t test_rows,
     if (!out->overwrite)
         TRY(mst_data_check_free(folder, names, 2));
     TRY(mst_make_folders(folder));
-    TRY(save_part(folder, "test", &later));
-    TRY(save_part(folder, "train", o));
+    TRY(gen_images_save_part(folder, "test", &later));
+    TRY(gen_images_save_part(folder, "train", o));
     if (!out->quiet)
         mst_info(
             "%s: train.gen and test.gen make %s and %s images of %u x %u x %u in %u classes as they are read",
@@ -93,7 +93,7 @@ static mst_status to_folder(const mst_gen_images_options *o, uint64_t test_rows,
     return MST_OK;
 }
 
-static mst_status to_file(const mst_gen_images_options *o, const mst_data_out_options *out)
+static mst_status gen_images_to_file(const mst_gen_images_options *o, const mst_data_out_options *out)
 {
     mst_data_info info = {.n_features = (uint64_t)o->channels * o->height * o->width,
                           .channels = o->channels,
@@ -109,7 +109,7 @@ out:
     return st;
 }
 
-static mst_status run(int argc, char **argv)
+static mst_status gen_images_run(int argc, char **argv)
 {
     images_options images = {0};
     mst_data_out_options out = {0};
@@ -141,9 +141,9 @@ static mst_status run(int argc, char **argv)
         st = mst_cli_check_free(out.out, out.overwrite) == MST_OK ? mst_gen_images_save(&o, out.out)
                                                                   : MST_EEXIST;
     else if (out.to != NULL || mst_row_writer_find(NULL, out.out, &ops) == MST_OK)
-        st = to_file(&o, &out);
+        st = gen_images_to_file(&o, &out);
     else
-        st = to_folder(&o, (uint64_t)images.test_rows, &out);
+        st = gen_images_to_folder(&o, (uint64_t)images.test_rows, &out);
 out:
     mst_options_fini(groups, 3);
     return st;
@@ -152,7 +152,7 @@ out:
 const mst_command mst_cmd_data_gen_images = {
     .name = "images",
     .summary = "fake photographs in balanced classes",
-    .run = run,
+    .run = gen_images_run,
     .usage = "data gen images --out FOLDER [options]",
     .details =
         "Writes train.gen and test.gen to FOLDER. They are read like other data and take almost no space: "

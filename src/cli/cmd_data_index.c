@@ -52,7 +52,7 @@ static mst_status index_files(const mst_text_list *paths, const mst_format *form
     return MST_OK;
 }
 
-static mst_status run(int argc, char **argv)
+static mst_status index_run(int argc, char **argv)
 {
     index_options o = {0};
     mst_option_group groups[] = {{.title = "Options", .table = index_table, .base = &o}};
@@ -89,7 +89,7 @@ out:
 const mst_command mst_cmd_data_index = {
     .name = "index",
     .summary = "index text files for random access to their rows",
-    .run = run,
+    .run = index_run,
     .usage = "data index FILE... [options]",
     .details = "Writes FILE" MST_INDEX_SUFFIX " next to each FILE. It is used until FILE changes.\n",
     .tables = tables,

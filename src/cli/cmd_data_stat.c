@@ -43,7 +43,7 @@ typedef struct stat_walk {
 /* ---- labels ---- */
 
 /* Doubles the bins until x lies in one of them, to the left or to the right. */
-static void widen(label_counts *l, double x)
+static void stat_widen(label_counts *l, double x)
 {
     while (x < l->low || x >= l->low + BINS * l->width) {
         bool left = x < l->low;
@@ -56,39 +56,39 @@ static void widen(label_counts *l, double x)
     }
 }
 
-static void bin_add(label_counts *l, double x, uint64_t n)
+static void stat_bin_add(label_counts *l, double x, uint64_t n)
 {
-    widen(l, x);
+    stat_widen(l, x);
     size_t i = (size_t)((x - l->low) / l->width);
     l->bins[i < BINS ? i : BINS - 1] += n;
 }
 
 /* Moves what was counted one by one into bins. */
-static void start_bins(label_counts *l)
+static void stat_start_bins(label_counts *l)
 {
     l->binned = true;
     l->low = floor((double)l->min);
     l->width = exp2(ceil(log2(((double)l->max - l->low) / BINS + 1e-30)));
     for (size_t i = 0; i < l->n_distinct; i++)
-        bin_add(l, l->labels[i], l->counts[i]);
+        stat_bin_add(l, l->labels[i], l->counts[i]);
     l->n_distinct = 0;
 }
 
-static void label_add(label_counts *l, float label, bool first)
+static void stat_label_add(label_counts *l, float label, bool first)
 {
     l->min = first || label < l->min ? label : l->min;
     l->max = first || label > l->max ? label : l->max;
     l->sum += label;
     if (l->binned) {
-        bin_add(l, label, 1);
+        stat_bin_add(l, label, 1);
         return;
     }
     size_t i = 0;
     while (i < l->n_distinct && l->labels[i] != label)
         i++;
     if (i == DISTINCT_MAX) {
-        start_bins(l);
-        bin_add(l, label, 1);
+        stat_start_bins(l);
+        stat_bin_add(l, label, 1);
         return;
     }
     l->labels[i] = label;
@@ -98,7 +98,7 @@ static void label_add(label_counts *l, float label, bool first)
 
 /* ---- rows ---- */
 
-static mst_status sample_row(stat_walk *w, const mst_row *row)
+static mst_status stat_sample_row(stat_walk *w, const mst_row *row)
 {
     if (!mst_grow(&w->keys, &w->key_capacity, w->n_keys + row->n_keys, sizeof *w->keys))
         return mst_fail_memory();
@@ -109,7 +109,7 @@ static mst_status sample_row(stat_walk *w, const mst_row *row)
     return MST_OK;
 }
 
-static mst_status take(void *arg, uint64_t first_row, mst_chunk *chunk)
+static mst_status stat_take(void *arg, uint64_t first_row, mst_chunk *chunk)
 {
     stat_walk *w = arg;
     (void)first_row;
@@ -119,12 +119,12 @@ static mst_status take(void *arg, uint64_t first_row, mst_chunk *chunk)
         mst_chunk_row(chunk, i, &row);
         bool first = w->rows == 0;
         uint32_t entries = row.n_dense + row.n_keys;
-        label_add(&w->labels, row.label, first);
+        stat_label_add(&w->labels, row.label, first);
         w->positive += row.label > 0;
         w->min_entries = first || entries < w->min_entries ? entries : w->min_entries;
         w->max_entries = entries > w->max_entries ? entries : w->max_entries;
         if (w->rows < SAMPLE_ROWS)
-            TRY(sample_row(w, &row));
+            TRY(stat_sample_row(w, &row));
         w->rows++;
     }
     w->entries += chunk->n_entries;
@@ -139,18 +139,18 @@ static mst_status take(void *arg, uint64_t first_row, mst_chunk *chunk)
     return MST_OK;
 }
 
-static int compare_keys(const void *a, const void *b)
+static int stat_compare_keys(const void *a, const void *b)
 {
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
     return (x > y) - (x < y);
 }
 
 /* Different features in the first rows: what a batch of that size touches. */
-static uint64_t distinct_keys(stat_walk *w)
+static uint64_t stat_distinct_keys(stat_walk *w)
 {
     uint64_t n = w->sample_dense;
     if (w->n_keys > 0)
-        qsort(w->keys, w->n_keys, sizeof *w->keys, compare_keys);
+        qsort(w->keys, w->n_keys, sizeof *w->keys, stat_compare_keys);
     for (size_t i = 0; i < w->n_keys; i++)
         n += w->keys[i] >= w->sample_dense && (i == 0 || w->keys[i] != w->keys[i - 1]);
     return n;
@@ -166,82 +166,83 @@ static const mst_column bin_columns[] = {{.key = "from", .right = true},
                                          {.key = "rows", .right = true},
                                          {.key = "share", .right = true}};
 
-static json_t *json_number(double x)
+static json_t *stat_json_number(double x)
 {
     return x == floor(x) && fabs(x) < 0x1p53 ? json_integer((json_int_t)x) : json_real(x);
 }
 
-static void number_cell(mst_table *t, double x)
+static void stat_number_cell(mst_table *t, double x)
 {
     char text[32];
     snprintf(text, sizeof text, "%g", x);
-    mst_table_value(t, json_number(x), text);
+    mst_table_value(t, stat_json_number(x), text);
 }
 
-static void add_text(mst_table *t, const char *name, const char *text)
+static void stat_add_text(mst_table *t, const char *name, const char *text)
 {
     mst_table_text(t, name);
     mst_table_text(t, text);
 }
 
-static void add_count(mst_table *t, const char *name, uint64_t count)
+static void stat_add_count(mst_table *t, const char *name, uint64_t count)
 {
     mst_table_text(t, name);
     mst_table_count(t, count);
 }
 
-static void add_flag(mst_table *t, const char *name, bool flag)
+static void stat_add_flag(mst_table *t, const char *name, bool flag)
 {
     mst_table_text(t, name);
     mst_table_flag(t, flag);
 }
 
-static void add_real(mst_table *t, const char *name, double x, int digits)
+static void stat_add_real(mst_table *t, const char *name, double x, int digits)
 {
     mst_table_text(t, name);
     mst_table_real(t, x, digits);
 }
 
-static void add_number(mst_table *t, const char *name, double x)
+static void stat_add_number(mst_table *t, const char *name, double x)
 {
     mst_table_text(t, name);
-    number_cell(t, x);
+    stat_number_cell(t, x);
 }
 
-static void fill_facts(mst_table *t, stat_walk *w, double seconds)
+static void stat_fill_facts(mst_table *t, stat_walk *w, double seconds)
 {
     const mst_dataset *d = w->dataset;
     double rows = w->rows > 0 ? (double)w->rows : 1;
-    add_text(t, "file", d->name);
-    add_text(t, "format", d->kind->name);
+    stat_add_text(t, "file", d->name);
+    stat_add_text(t, "format", d->kind->name);
     mst_table_text(t, "bytes");
     mst_table_bytes(t, d->info.bytes);
-    add_flag(t, "random access", d->random);
-    add_count(t, "rows", w->rows);
-    add_count(t, "features", d->info.n_features > w->features ? d->info.n_features : w->features);
-    add_real(t, "entries per row", (double)w->entries / rows, 2);
-    add_count(t, "entries per row min", w->min_entries);
-    add_count(t, "entries per row max", w->max_entries);
-    add_count(t, "dense prefix", w->n_dense);
-    add_flag(t, "dense as bytes", w->dense_bytes);
+    stat_add_flag(t, "random access", d->random);
+    stat_add_count(t, "rows", w->rows);
+    stat_add_count(t, "features", d->info.n_features > w->features ? d->info.n_features : w->features);
+    stat_add_real(t, "entries per row", (double)w->entries / rows, 2);
+    stat_add_count(t, "entries per row min", w->min_entries);
+    stat_add_count(t, "entries per row max", w->max_entries);
+    stat_add_count(t, "dense prefix", w->n_dense);
+    stat_add_flag(t, "dense as bytes", w->dense_bytes);
     if (d->info.channels != 0) {
         char sides[48];
         snprintf(sides, sizeof sides, "%u x %u x %u", d->info.channels, d->info.height, d->info.width);
-        add_text(t, "images", sides);
+        stat_add_text(t, "images", sides);
     }
-    add_flag(t, "sparse values all one", !w->any_values);
-    add_flag(t, "row weights", w->any_weights);
-    add_count(t, "distinct features in 1000 rows", distinct_keys(w));
+    stat_add_flag(t, "sparse values all one", !w->any_values);
+    stat_add_flag(t, "row weights", w->any_weights);
+    stat_add_count(t, "distinct features in 1000 rows", stat_distinct_keys(w));
     if (mst_dataset_has(d, MST_DATA_INDEX_BASE))
-        add_count(t, "index base", d->info.index_base);
-    add_number(t, "label min", w->labels.min);
-    add_number(t, "label max", w->labels.max);
-    add_real(t, "label mean", w->labels.sum / rows, 4);
-    add_real(t, "share of positives", (double)w->positive / rows, 4);
-    add_count(t, "rows read per second", (uint64_t)((double)w->rows / (seconds > 1e-9 ? seconds : 1e-9)));
+        stat_add_count(t, "index base", d->info.index_base);
+    stat_add_number(t, "label min", w->labels.min);
+    stat_add_number(t, "label max", w->labels.max);
+    stat_add_real(t, "label mean", w->labels.sum / rows, 4);
+    stat_add_real(t, "share of positives", (double)w->positive / rows, 4);
+    stat_add_count(t, "rows read per second",
+                   (uint64_t)((double)w->rows / (seconds > 1e-9 ? seconds : 1e-9)));
 }
 
-static void fill_distinct(mst_table *t, const label_counts *l, double rows)
+static void stat_fill_distinct(mst_table *t, const label_counts *l, double rows)
 {
     size_t order[DISTINCT_MAX] = {0}; /* by label, by insertion */
     for (size_t k = 1; k < l->n_distinct; k++) {
@@ -251,28 +252,28 @@ static void fill_distinct(mst_table *t, const label_counts *l, double rows)
         order[at] = k;
     }
     for (size_t k = 0; k < l->n_distinct; k++) {
-        number_cell(t, l->labels[order[k]]);
+        stat_number_cell(t, l->labels[order[k]]);
         mst_table_count(t, l->counts[order[k]]);
         mst_table_real(t, (double)l->counts[order[k]] / rows, 4);
     }
 }
 
-static void fill_bins(mst_table *t, const label_counts *l, double rows)
+static void stat_fill_bins(mst_table *t, const label_counts *l, double rows)
 {
     int last = BINS - 1;
     while (last > 0 && l->bins[last] == 0)
         last--;
     for (int i = 0; i <= last; i++) {
         double low = l->low + i * l->width;
-        number_cell(t, low);
-        number_cell(t, low + l->width);
+        stat_number_cell(t, low);
+        stat_number_cell(t, low + l->width);
         mst_table_count(t, l->bins[i]);
         mst_table_real(t, (double)l->bins[i] / rows, 4);
     }
 }
 
 /* Prints both tables, or appends them to all as one object. */
-static mst_status show(stat_walk *w, double seconds, json_t *all)
+static mst_status stat_show(stat_walk *w, double seconds, json_t *all)
 {
     const label_counts *l = &w->labels;
     mst_table *facts = NULL, *labels = NULL;
@@ -280,11 +281,11 @@ static mst_status show(stat_walk *w, double seconds, json_t *all)
     TRY_OUT(st, mst_table_new(fact_columns, 2, &facts));
     TRY_OUT(st,
             l->binned ? mst_table_new(bin_columns, 4, &labels) : mst_table_new(label_columns, 3, &labels));
-    fill_facts(facts, w, seconds);
+    stat_fill_facts(facts, w, seconds);
     if (l->binned)
-        fill_bins(labels, l, (double)w->rows);
+        stat_fill_bins(labels, l, (double)w->rows);
     else
-        fill_distinct(labels, l, w->rows > 0 ? (double)w->rows : 1);
+        stat_fill_distinct(labels, l, w->rows > 0 ? (double)w->rows : 1);
     if (all == NULL) {
         TRY_OUT(st, mst_table_print(facts, NULL, false));
         st = mst_table_print(labels, "labels", true);
@@ -301,7 +302,8 @@ out:
     return st;
 }
 
-static mst_status describe(const char *pattern, const mst_data_options *data, unsigned n_threads, json_t *all)
+static mst_status stat_describe(const char *pattern, const mst_data_options *data, unsigned n_threads,
+                                json_t *all)
 {
     mst_text_list patterns = {.items = &(char *){(char *)pattern}, .n = 1};
     stat_walk w = {0};
@@ -311,10 +313,10 @@ static mst_status describe(const char *pattern, const mst_data_options *data, un
     uint64_t start = mst_now_ns();
     mst_bar_start(&w.bar, "reading", "rows",
                   w.dataset->random ? w.dataset->info.n_rows : w.dataset->info.bytes);
-    st = mst_dataset_each(w.dataset, n_threads, take, &w);
+    st = mst_dataset_each(w.dataset, n_threads, stat_take, &w);
     mst_bar_end(&w.bar);
     if (st == MST_OK)
-        st = show(&w, mst_seconds_since(start), all);
+        st = stat_show(&w, mst_seconds_since(start), all);
 out:
     mst_dataset_destroy(w.dataset);
     mst_free(w.keys);
@@ -342,7 +344,7 @@ static const mst_option stat_table[] = {
 };
 static const mst_option *const tables[] = {stat_table, mst_data_option_table, NULL};
 
-static mst_status run(int argc, char **argv)
+static mst_status stat_run(int argc, char **argv)
 {
     stat_options o = {0};
     mst_data_options data = {0};
@@ -370,7 +372,7 @@ static mst_status run(int argc, char **argv)
     for (size_t i = 0; i < paths.n; i++) {
         if (i > 0 && all == NULL)
             printf("\n");
-        TRY_OUT(st, describe(paths.items[i], &data, mst_cli_threads(o.threads), all));
+        TRY_OUT(st, stat_describe(paths.items[i], &data, mst_cli_threads(o.threads), all));
     }
     if (all != NULL) {
         st = mst_cli_print_json(all);
@@ -386,7 +388,7 @@ out:
 const mst_command mst_cmd_data_stat = {
     .name = "stat",
     .summary = "describe data: rows, features, labels, sizes",
-    .run = run,
+    .run = stat_run,
     .usage = "data stat FILE... [--json] [options]",
     .details = "FILE may be a pattern or a folder, which is described as one data set.\n",
     .tables = tables,

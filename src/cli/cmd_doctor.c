@@ -40,7 +40,7 @@
 #define LINE_SIZE    256
 
 /* First line of a small file without its newline; false when there is none. */
-static bool read_line(const char *path, char *out, size_t size)
+static bool doctor_read_line(const char *path, char *out, size_t size)
 {
     FILE *file = fopen(path, "re");
     bool ok = file != NULL && fgets(out, (int)size, file) != NULL;
@@ -52,7 +52,7 @@ static bool read_line(const char *path, char *out, size_t size)
 }
 
 /* The text after "name:" (or "name\t:") in a file of such lines; false when there is none. */
-static bool read_field(const char *path, const char *name, char *out, size_t size)
+static bool doctor_read_field(const char *path, const char *name, char *out, size_t size)
 {
     char line[1024];
     bool found = false;
@@ -72,16 +72,16 @@ static bool read_field(const char *path, const char *name, char *out, size_t siz
 }
 
 /* A number in a file's first line; NAN when there is none ("max" among them). */
-static double read_number(const char *path)
+static double doctor_read_number(const char *path)
 {
     char line[LINE_SIZE], *end;
-    if (!read_line(path, line, sizeof line))
+    if (!doctor_read_line(path, line, sizeof line))
         return NAN;
     double value = strtod(line, &end);
     return end > line ? value : NAN;
 }
 
-static void fact(mst_table *t, const char *name, const char *text)
+static void doctor_fact(mst_table *t, const char *name, const char *text)
 {
     mst_table_text(t, name);
     if (text != NULL)
@@ -92,18 +92,18 @@ static void fact(mst_table *t, const char *name, const char *text)
 
 /* ---- machine ---- */
 
-static void add_cpu(mst_table *t)
+static void doctor_add_cpu(mst_table *t)
 {
     char model[LINE_SIZE], quota[LINE_SIZE];
     double limit = NAN;
-    bool known = read_field("/proc/cpuinfo", "model name", model, sizeof model) ||
-                 read_field("/proc/cpuinfo", "CPU part", model, sizeof model);
-    fact(t, "cpu", known ? model : NULL);
+    bool known = doctor_read_field("/proc/cpuinfo", "model name", model, sizeof model) ||
+                 doctor_read_field("/proc/cpuinfo", "CPU part", model, sizeof model);
+    doctor_fact(t, "cpu", known ? model : NULL);
     mst_table_text(t, "cores");
     mst_table_count(t, (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
     mst_table_text(t, "cores usable");
     mst_table_count(t, mst_cli_threads(0));
-    if (read_line("/sys/fs/cgroup/cpu.max", quota, sizeof quota)) {
+    if (doctor_read_line("/sys/fs/cgroup/cpu.max", quota, sizeof quota)) {
         double share, period;
         if (sscanf(quota, "%lf %lf", &share, &period) == 2 && period > 0)
             limit = share / period;
@@ -118,22 +118,22 @@ static void add_cpu(mst_table *t)
         if (mst_isa_supported((mst_isa)isa))
             snprintf(isas + strlen(isas), sizeof isas - strlen(isas), "%s%s", *isas ? " " : "",
                      mst_isa_name((mst_isa)isa));
-    fact(t, "instruction sets", isas);
-    fact(t, "instruction set in use", mst_isa_name(mst_isa_best()));
+    doctor_fact(t, "instruction sets", isas);
+    doctor_fact(t, "instruction set in use", mst_isa_name(mst_isa_best()));
 }
 
-static void add_kilobytes(mst_table *t, const char *name, const char *field)
+static void doctor_add_kilobytes(mst_table *t, const char *name, const char *field)
 {
     char text[LINE_SIZE];
     mst_table_text(t, name);
-    if (read_field("/proc/meminfo", field, text, sizeof text))
+    if (doctor_read_field("/proc/meminfo", field, text, sizeof text))
         mst_table_bytes(t, strtoull(text, NULL, 10) * 1024);
     else
         mst_table_value(t, json_null(), "unknown");
 }
 
 /* The chosen one of "always [madvise] never". */
-static const char *chosen(char *text)
+static const char *doctor_chosen(char *text)
 {
     char *start = strchr(text, '['), *end = start ? strchr(start, ']') : NULL;
     if (end == NULL)
@@ -147,24 +147,24 @@ typedef struct copying {
     double bytes_per_s[2];
 } copying;
 
-static void copy_part(void *arg, unsigned thread)
+static void doctor_copy_part(void *arg, unsigned thread)
 {
     copying *c = arg;
     memcpy(c->to + thread * COPY_BYTES, c->from + thread * COPY_BYTES, COPY_BYTES);
 }
 
 /* Bytes copied per second by n threads; NAN when memory or threads are short. */
-static double copy_bandwidth(unsigned n)
+static double doctor_copy_bandwidth(unsigned n)
 {
     copying c = {.from = mst_alloc_lines(n * COPY_BYTES), .to = mst_alloc_lines(n * COPY_BYTES)};
     mst_team *team = NULL;
     double rate = NAN;
     if (c.from != NULL && c.to != NULL && mst_team_new(n, &team) == MST_OK) {
         memset(c.from, 1, n * COPY_BYTES);
-        mst_team_run(team, copy_part, &c); /* touches every page */
+        mst_team_run(team, doctor_copy_part, &c); /* touches every page */
         uint64_t start = mst_now_ns(), rounds = 0;
         do {
-            mst_team_run(team, copy_part, &c);
+            mst_team_run(team, doctor_copy_part, &c);
             rounds++;
         } while (mst_seconds_since(start) < COPY_SECONDS);
         rate = (double)rounds * n * COPY_BYTES / mst_seconds_since(start);
@@ -175,7 +175,7 @@ static double copy_bandwidth(unsigned n)
     return rate;
 }
 
-static void add_rate(mst_table *t, const char *name, double bytes_per_s)
+static void doctor_add_rate(mst_table *t, const char *name, double bytes_per_s)
 {
     char text[64];
     mst_table_text(t, name);
@@ -187,28 +187,28 @@ static void add_rate(mst_table *t, const char *name, double bytes_per_s)
     }
 }
 
-static void add_memory(mst_table *t)
+static void doctor_add_memory(mst_table *t)
 {
     char text[LINE_SIZE];
     unsigned cores = mst_cli_threads(0) < 8 ? mst_cli_threads(0) : 8;
-    add_kilobytes(t, "memory", "MemTotal");
-    add_kilobytes(t, "memory available", "MemAvailable");
-    double limit = read_number("/sys/fs/cgroup/memory.max");
+    doctor_add_kilobytes(t, "memory", "MemTotal");
+    doctor_add_kilobytes(t, "memory available", "MemAvailable");
+    double limit = doctor_read_number("/sys/fs/cgroup/memory.max");
     mst_table_text(t, "memory by control group");
     if (isfinite(limit))
         mst_table_bytes(t, (uint64_t)limit);
     else
         mst_table_value(t, json_null(), "no limit");
-    bool known = read_line("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text);
-    fact(t, "transparent huge pages", known ? chosen(text) : NULL);
-    add_rate(t, "memory copied per second by 1 thread", copy_bandwidth(1));
+    bool known = doctor_read_line("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text);
+    doctor_fact(t, "transparent huge pages", known ? doctor_chosen(text) : NULL);
+    doctor_add_rate(t, "memory copied per second by 1 thread", doctor_copy_bandwidth(1));
     if (cores > 1) {
         snprintf(text, sizeof text, "memory copied per second by %u threads", cores);
-        add_rate(t, text, copy_bandwidth(cores));
+        doctor_add_rate(t, text, doctor_copy_bandwidth(cores));
     }
 }
 
-static void add_system(mst_table *t)
+static void doctor_add_system(mst_table *t)
 {
     struct statvfs disk;
     struct utsname name;
@@ -221,19 +221,19 @@ static void add_system(mst_table *t)
     bool known = uname(&name) == 0;
     if (known)
         snprintf(text, sizeof text, "%s %s %s", name.sysname, name.release, name.machine);
-    fact(t, "kernel", known ? text : NULL);
+    doctor_fact(t, "kernel", known ? text : NULL);
 #ifdef __GLIBC__
     snprintf(text, sizeof text, "glibc %s", gnu_get_libc_version());
-    fact(t, "libc", text);
+    doctor_fact(t, "libc", text);
 #else
-    fact(t, "libc", NULL);
+    doctor_fact(t, "libc", NULL);
 #endif
 }
 
 /* ---- software ---- */
 
 /* Where a program is found along PATH; false when it is not. */
-static bool find_program(const char *program, char *out, size_t size)
+static bool doctor_find_program(const char *program, char *out, size_t size)
 {
     const char *path = getenv("PATH");
     while (path != NULL && *path != '\0') {
@@ -250,58 +250,59 @@ static bool find_program(const char *program, char *out, size_t size)
 #define TEXT(x)    #x
 
 /* The libraries as they were loaded, which may be newer than those that muster was built with. */
-static void add_libraries(mst_table *t)
+static void doctor_add_libraries(mst_table *t)
 {
     char text[LINE_SIZE];
     const dnnl_version_t *dnnl = dnnl_version();
     snprintf(text, sizeof text, "%d.%d.%d", dnnl->major, dnnl->minor, dnnl->patch);
-    fact(t, "oneDNN", text);
-    fact(t, "libuv", uv_version_string());
-    fact(t, "OpenSSL", OpenSSL_version(OPENSSL_VERSION_STRING));
-    fact(t, "libmicrohttpd",
-         mst_http_library() != NULL ? mst_http_library() : "not built in: there is no muster dash");
-    fact(t, "libpng", png_get_libpng_ver(NULL));
+    doctor_fact(t, "oneDNN", text);
+    doctor_fact(t, "libuv", uv_version_string());
+    doctor_fact(t, "OpenSSL", OpenSSL_version(OPENSSL_VERSION_STRING));
+    doctor_fact(t, "libmicrohttpd",
+                mst_http_library() != NULL ? mst_http_library() : "not built in: there is no muster dash");
+    doctor_fact(t, "libpng", png_get_libpng_ver(NULL));
 #ifdef LIBJPEG_TURBO_VERSION
-    fact(t, "libjpeg", "turbo " TEXT_OF(LIBJPEG_TURBO_VERSION) " when built"); /* the library does not tell */
+    doctor_fact(t, "libjpeg",
+                "turbo " TEXT_OF(LIBJPEG_TURBO_VERSION) " when built"); /* the library does not tell */
 #else
-    fact(t, "libjpeg", "API " TEXT_OF(JPEG_LIB_VERSION) " when built");
+    doctor_fact(t, "libjpeg", "API " TEXT_OF(JPEG_LIB_VERSION) " when built");
 #endif
 }
 
-static void add_mpi(mst_table *t)
+static void doctor_add_mpi(mst_table *t)
 {
     mst_mpi_info plugins[8];
     uint32_t n = mst_mpi_plugins(plugins, sizeof plugins / sizeof *plugins);
     for (uint32_t i = 0; i < n; i++) {
         char name[64];
         snprintf(name, sizeof name, "MPI %s", plugins[i].name);
-        fact(t, name, plugins[i].library);
+        doctor_fact(t, name, plugins[i].library);
     }
     if (n == 0)
-        fact(t, "MPI", "not built in");
+        doctor_fact(t, "MPI", "not built in");
 }
 
-static void add_build(mst_table *t)
+static void doctor_add_build(mst_table *t)
 {
     char text[1024];
-    fact(t, "muster", mst_version());
+    doctor_fact(t, "muster", mst_version());
 #ifdef __clang__
-    fact(t, "compiler", __VERSION__);
+    doctor_fact(t, "compiler", __VERSION__);
 #else
-    fact(t, "compiler", "GCC " __VERSION__);
+    doctor_fact(t, "compiler", "GCC " __VERSION__);
 #endif
-    fact(t, "zlib", zlibVersion());
-    fact(t, "zstd", ZSTD_versionString());
-    fact(t, "jansson", jansson_version_str());
-    fact(t, "libyaml", yaml_get_version_string());
+    doctor_fact(t, "zlib", zlibVersion());
+    doctor_fact(t, "zstd", ZSTD_versionString());
+    doctor_fact(t, "jansson", jansson_version_str());
+    doctor_fact(t, "libyaml", yaml_get_version_string());
     unsigned xxhash = XXH_versionNumber();
     snprintf(text, sizeof text, "%u.%u.%u", xxhash / 10000, xxhash / 100 % 100, xxhash % 100);
-    fact(t, "xxhash", text);
+    doctor_fact(t, "xxhash", text);
     snprintf(text, sizeof text, "%d.%d.%d", ISAL_MAJOR_VERSION, ISAL_MINOR_VERSION, ISAL_PATCH_VERSION);
-    fact(t, "isa-l", text);
-    add_libraries(t);
-    add_mpi(t);
-    fact(t, "npm", find_program("npm", text, sizeof text) ? text : "not found");
+    doctor_fact(t, "isa-l", text);
+    doctor_add_libraries(t);
+    doctor_add_mpi(t);
+    doctor_fact(t, "npm", doctor_find_program("npm", text, sizeof text) ? text : "not found");
 }
 
 /* ---- network ---- */
@@ -311,26 +312,26 @@ static const mst_column link_columns[] = {{.key = "name"},
                                           {.key = "megabits_per_s", .right = true},
                                           {.key = "mtu", .right = true}};
 
-static void add_link(mst_table *t, const char *name)
+static void doctor_add_link(mst_table *t, const char *name)
 {
     char path[512], state[LINE_SIZE];
     mst_table_text(t, name);
     snprintf(path, sizeof path, "/sys/class/net/%s/operstate", name);
-    mst_table_text(t, read_line(path, state, sizeof state) ? state : NULL);
+    mst_table_text(t, doctor_read_line(path, state, sizeof state) ? state : NULL);
     snprintf(path, sizeof path, "/sys/class/net/%s/speed", name);
-    double speed = read_number(path); /* -1 or an error when the driver does not know */
+    double speed = doctor_read_number(path); /* -1 or an error when the driver does not know */
     mst_table_real(t, speed >= 0 ? speed : NAN, 0);
     snprintf(path, sizeof path, "/sys/class/net/%s/mtu", name);
-    mst_table_real(t, read_number(path), 0);
+    mst_table_real(t, doctor_read_number(path), 0);
 }
 
-static void add_links(mst_table *t)
+static void doctor_add_links(mst_table *t)
 {
     struct dirent **names = NULL;
     int n = scandir("/sys/class/net", &names, NULL, alphasort);
     for (int i = 0; i < n; i++) {
         if (names[i]->d_name[0] != '.')
-            add_link(t, names[i]->d_name);
+            doctor_add_link(t, names[i]->d_name);
         free(names[i]);
     }
     free(names);
@@ -340,7 +341,7 @@ static void add_links(mst_table *t)
 
 static const mst_column fact_columns[] = {{.key = "what"}, {.key = "value"}};
 
-static mst_status show(mst_table *machine, mst_table *software, mst_table *links, bool json)
+static mst_status doctor_show(mst_table *machine, mst_table *software, mst_table *links, bool json)
 {
     if (json) {
         json_t *all = json_object();
@@ -379,19 +380,19 @@ static const mst_option doctor_table[] = {
     {.name = NULL},
 };
 
-static mst_status describe_machine(bool json)
+static mst_status doctor_describe_machine(bool json)
 {
     mst_table *machine = NULL, *software = NULL, *links = NULL;
     mst_status st;
     TRY_OUT(st, mst_table_new(fact_columns, 2, &machine));
     TRY_OUT(st, mst_table_new(fact_columns, 2, &software));
     TRY_OUT(st, mst_table_new(link_columns, 4, &links));
-    add_cpu(machine);
-    add_memory(machine);
-    add_system(machine);
-    add_build(software);
-    add_links(links);
-    st = show(machine, software, links, json);
+    doctor_add_cpu(machine);
+    doctor_add_memory(machine);
+    doctor_add_system(machine);
+    doctor_add_build(software);
+    doctor_add_links(links);
+    st = doctor_show(machine, software, links, json);
 out:
     mst_table_destroy(machine);
     mst_table_destroy(software);
@@ -399,7 +400,7 @@ out:
     return st;
 }
 
-static mst_status run(int argc, char **argv)
+static mst_status doctor_run(int argc, char **argv)
 {
     mst_cli_json json = {0};
     doctor_options options = {0};
@@ -415,7 +416,7 @@ static mst_status run(int argc, char **argv)
     if (options.cluster == NULL && options.ssh != NULL)
         TRY_OUT(st, mst_fail(MST_EUSAGE, "--ssh reaches the hosts of --cluster FILE, which is not given"));
     st = options.cluster != NULL ? mst_doctor_cluster(options.cluster, options.ssh, json.json)
-                                 : describe_machine(json.json);
+                                 : doctor_describe_machine(json.json);
 out:
     mst_options_fini(groups, 2);
     return st;
@@ -426,7 +427,7 @@ static const mst_option *const tables[] = {mst_cli_json_table, doctor_table, NUL
 const mst_command mst_cmd_doctor = {
     .name = "doctor",
     .summary = "describe this host and this build for a bug report; measure links",
-    .run = run,
+    .run = doctor_run,
     .usage = "doctor [--json] | doctor --cluster FILE [--ssh COMMAND] [--json]",
     .tables = tables,
     .examples = "muster doctor --json\n"

@@ -41,7 +41,7 @@ typedef struct view {
     bool shown;             /* on a line */
 } view;
 
-static void on_rows(void *arg, uint64_t rows, uint64_t correct)
+static void eval_on_rows(void *arg, uint64_t rows, uint64_t correct)
 {
     view *v = arg;
     char line[128];
@@ -61,7 +61,7 @@ static void on_rows(void *arg, uint64_t rows, uint64_t correct)
 }
 
 /* What came after the last multiple of N rows. */
-static void on_last_rows(view *v)
+static void eval_on_last_rows(view *v)
 {
     char line[128];
     if (v->every == 0 || v->rows == 0 || v->shown)
@@ -72,7 +72,7 @@ static void on_last_rows(view *v)
 
 /* ---- at the end ---- */
 
-static mst_status print_result(const mst_result *r, const char *checkpoint, bool json)
+static mst_status eval_print_result(const mst_result *r, const char *checkpoint, bool json)
 {
     static const mst_column columns[] = {{"name", false}, {"value", true}};
     mst_table *t;
@@ -104,7 +104,7 @@ static mst_status print_result(const mst_result *r, const char *checkpoint, bool
     return st;
 }
 
-static mst_status run(int argc, char **argv)
+static mst_status eval_run(int argc, char **argv)
 {
     mst_apply apply = {0};
     mst_cli_json json = {0};
@@ -136,17 +136,17 @@ static mst_status run(int argc, char **argv)
     view v = {.every = (uint64_t)own.accuracy_every, .next = (uint64_t)own.accuracy_every};
     mst_bar_start(&v.bar, "evaluating", "rows", 0);
     if (!own.quiet)
-        mst_evaluator_on_progress(evaluator, on_rows, &v);
+        mst_evaluator_on_progress(evaluator, eval_on_rows, &v);
     st = mst_evaluator_run(evaluator, &result);
     if (st == MST_OK)
-        on_last_rows(&v);
+        eval_on_last_rows(&v);
     mst_bar_end(&v.bar);
     if (st != MST_OK)
         goto out;
     if (result.rows == 0)
         TRY_OUT(st, mst_fail(MST_EINPUT, "%s: no rows to evaluate", apply.dataset->name));
     mst_cli_unseen("", result.unseen, result.rows);
-    st = print_result(&result, apply.checkpoint, json.json);
+    st = eval_print_result(&result, apply.checkpoint, json.json);
 out:
     mst_evaluator_destroy(evaluator);
     mst_apply_close(&apply);
@@ -157,7 +157,7 @@ out:
 const mst_command mst_cmd_eval = {
     .name = "eval",
     .summary = "evaluate a trained model on a data set",
-    .run = run,
+    .run = eval_run,
     .usage = "eval CHECKPOINT FILE... [options]",
     .details = "CHECKPOINT is a checkpoint or a run. Of a run, the newest checkpoint is used, or with "
                "--patience the one with the best valid loss (--last: the newest). Options that describe the "

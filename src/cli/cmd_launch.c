@@ -159,7 +159,7 @@ typedef struct launch {
     char job[MST_JOB_MAX], secret[2 * SECRET_BYTES + 1], folder[64], program[4096];
 } launch;
 
-static bool is_job_name(const char *text)
+static bool launch_is_job_name(const char *text)
 {
     size_t n = 0;
     while (isalnum((unsigned char)text[n]) || (text[n] != '\0' && strchr("._-", text[n]) != NULL))
@@ -168,7 +168,7 @@ static bool is_job_name(const char *text)
 }
 
 /* Job, secret, folder of the copies, this program. */
-static mst_status make_names(launch *l)
+static mst_status launch_make_names(launch *l)
 {
     char date[32], tail[9];
     time_t now = time(NULL);
@@ -176,7 +176,7 @@ static mst_status make_names(launch *l)
     TRY(mst_random_hex(SECRET_BYTES, l->secret));
     TRY(mst_random_hex(4, tail));
     strftime(date, sizeof date, "%Y%m%d-%H%M%S", localtime_r(&now, &tm));
-    if (l->options.job != NULL && !is_job_name(l->options.job))
+    if (l->options.job != NULL && !launch_is_job_name(l->options.job))
         return mst_fail(MST_EUSAGE, "--job %s: at most 24 letters, digits, dots, dashes and underscores",
                         l->options.job);
     if (l->options.job != NULL)
@@ -188,7 +188,7 @@ static mst_status make_names(launch *l)
 }
 
 /* The beginning of the command that resumes the job; ranks of MPI find it in their environment. */
-static mst_status make_command(launch *l, int argc, char **argv)
+static mst_status launch_make_command(launch *l, int argc, char **argv)
 {
     mst_string_add(&l->command, "muster launch ");
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
@@ -201,7 +201,7 @@ static mst_status make_command(launch *l, int argc, char **argv)
     return MST_OK;
 }
 
-static mst_status check_mpi_options(const launch *l, const mst_option_group *group)
+static mst_status launch_check_mpi_options(const launch *l, const mst_option_group *group)
 {
     for (size_t i = 0; launch_table[i].name != NULL; i++) {
         const mst_option *row = &launch_table[i];
@@ -220,7 +220,7 @@ static mst_status check_mpi_options(const launch *l, const mst_option_group *gro
     return MST_OK;
 }
 
-static mst_status check_options(launch *l, const mst_option_group *groups, uint32_t *max_hosts)
+static mst_status launch_check_options(launch *l, const mst_option_group *groups, uint32_t *max_hosts)
 {
     static const struct {
         int64_t servers, workers;
@@ -231,7 +231,7 @@ static mst_status check_options(launch *l, const mst_option_group *groups, uint3
         return mst_fail(
             MST_EUSAGE,
             "launch: what is to run goes behind --, as in: muster launch --workers 2 -- train FILE");
-    TRY(check_mpi_options(l, groups));
+    TRY(launch_check_mpi_options(l, groups));
     if (l->options.copy && l->options.hosts == NULL)
         return mst_fail(MST_EUSAGE, "--copy: copies to the hosts of --hosts FILE, which is not given");
     *max_hosts = 0;
@@ -250,7 +250,7 @@ static mst_status check_options(launch *l, const mst_option_group *groups, uint3
 /* ---- what stands behind -- ---- */
 
 /* The option of train that a word names, "name" or "no-name" for flags, n letters; NULL: none. */
-static const mst_option *train_option(const char *word, size_t n)
+static const mst_option *launch_train_option(const char *word, size_t n)
 {
     char name[64];
     if (n >= sizeof name)
@@ -263,13 +263,13 @@ static const mst_option *train_option(const char *word, size_t n)
     return row != NULL && row->type == MST_OPTION_FLAG ? row : NULL;
 }
 
-static mst_status no_input(void)
+static mst_status launch_no_input(void)
 {
     return mst_fail(MST_EUSAGE,
                     "train -: the processes of a job share no standard input; give a file that all can read");
 }
 
-static mst_status check_count(const char *name, const char *value, int64_t here)
+static mst_status launch_check_count(const char *name, const char *value, int64_t here)
 {
     int64_t n;
     if (!mst_parse_int(value, &n) || n == here)
@@ -281,7 +281,7 @@ static mst_status check_count(const char *name, const char *value, int64_t here)
 
 /* value: "" for flags. What launch decides cannot be said otherwise to the processes; everything else is for
  * train to check. */
-static mst_status check_option(const launch *l, const mst_option *row, const char *value)
+static mst_status launch_check_option(const launch *l, const mst_option *row, const char *value)
 {
     const char *name = row->name;
     if ((row->facts & MST_OPTION_OF_PROCESS) != 0)
@@ -299,23 +299,23 @@ static mst_status check_option(const launch *l, const mst_option *row, const cha
             MST_EUSAGE,
             "--strategy allreduce behind --: its processes are started by MPI; give --mpi before --");
     if ((strcmp(name, "valid") == 0 || strcmp(name, "test") == 0) && strcmp(value, "-") == 0)
-        return no_input();
+        return launch_no_input();
     if (l->options.mpi)
         return MST_OK;
     if (strcmp(name, "workers") == 0)
-        return check_count(name, value, l->options.workers);
-    return strcmp(name, "servers") == 0 ? check_count(name, value, l->options.servers) : MST_OK;
+        return launch_check_count(name, value, l->options.workers);
+    return strcmp(name, "servers") == 0 ? launch_check_count(name, value, l->options.servers) : MST_OK;
 }
 
 /* Goes through train's words. */
-static mst_status check_words(launch *l)
+static mst_status launch_check_words(launch *l)
 {
     bool options = true;
     for (size_t i = 1; i < l->words.n; i++) {
         const char *word = l->words.items[i], *value = "";
         if (!options || strncmp(word, "--", 2) != 0) {
             if (strcmp(word, "-") == 0)
-                return no_input();
+                return launch_no_input();
             continue;
         }
         if (word[2] == '\0') {
@@ -323,7 +323,7 @@ static mst_status check_words(launch *l)
             continue;
         }
         size_t n = strcspn(word + 2, "=");
-        const mst_option *o = train_option(word + 2, n);
+        const mst_option *o = launch_train_option(word + 2, n);
         if (o == NULL)
             continue;
         bool joined = word[2 + n] == '=', flag = o->type == MST_OPTION_FLAG;
@@ -338,12 +338,12 @@ static mst_status check_words(launch *l)
             l->strategy = true;
         if (strcmp(o->name, "run") == 0)
             l->run = value;
-        TRY(check_option(l, o, value));
+        TRY(launch_check_option(l, o, value));
     }
     return MST_OK;
 }
 
-static mst_status run_mpi_job(launch *l, const mst_launch_sink *sink)
+static mst_status launch_run_mpi_job(launch *l, const mst_launch_sink *sink)
 {
     bool train = strcmp(l->words.items[0], "train") == 0;
     if (train && !l->strategy)
@@ -368,7 +368,7 @@ static mst_status run_mpi_job(launch *l, const mst_launch_sink *sink)
     return mst_mpi_job_run(&job);
 }
 
-static mst_status run_job(launch *l, uint32_t max_hosts, const mst_launch_sink *sink)
+static mst_status launch_run_job(launch *l, uint32_t max_hosts, const mst_launch_sink *sink)
 {
     mst_status st;
     mst_plan plan = {0};
@@ -402,7 +402,7 @@ out:
     return st;
 }
 
-static mst_status run(int argc, char **argv)
+static mst_status launch_run(int argc, char **argv)
 {
     mst_status st;
     launch l = {0};
@@ -417,16 +417,16 @@ static mst_status run(int argc, char **argv)
     TRY_OUT(st, mst_cli_parse(&mst_cmd_launch, groups, 1, argc, argv, &l.words, &helped));
     if (helped)
         goto out;
-    TRY_OUT(st, check_options(&l, groups, &max_hosts));
-    TRY_OUT(st, check_words(&l));
-    TRY_OUT(st, make_names(&l));
-    TRY_OUT(st, make_command(&l, argc, argv));
+    TRY_OUT(st, launch_check_options(&l, groups, &max_hosts));
+    TRY_OUT(st, launch_check_words(&l));
+    TRY_OUT(st, launch_make_names(&l));
+    TRY_OUT(st, launch_make_command(&l, argc, argv));
     char folder[96];
     snprintf(folder, sizeof folder, "muster-logs/%s", l.job);
     const char *logs = l.options.logs != NULL ? l.options.logs : folder;
     TRY_OUT(st, mst_job_output_new(strcmp(logs, "none") == 0 ? NULL : logs, l.json, &output));
     mst_launch_sink sink = mst_job_output_sink(output);
-    st = l.options.mpi ? run_mpi_job(&l, &sink) : run_job(&l, max_hosts, &sink);
+    st = l.options.mpi ? launch_run_mpi_job(&l, &sink) : launch_run_job(&l, max_hosts, &sink);
 out:
     mst_job_output_destroy(output);
     mst_text_list_fini(&l.words);
@@ -441,7 +441,7 @@ static const mst_option *const tables[] = {launch_table, NULL};
 const mst_command mst_cmd_launch = {
     .name = "launch",
     .summary = "start the servers and workers of a training job, on this host or on others",
-    .run = run,
+    .run = launch_run,
     .usage =
         "launch [--servers M] [--workers N] [--hosts FILE] [options] -- train ...\n"
         "       muster launch --mpi [-n RANKS] [--hosts FILE] [options] -- train --strategy allreduce|ps ...",

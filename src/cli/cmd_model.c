@@ -60,7 +60,7 @@ static const mst_option show_table[] = {
 static const mst_option *const show_tables[] = {show_table, mst_cli_json_table, NULL};
 
 /* The net that is known by that name, unless a file or folder has it. */
-static const mst_known_net *find_known(const char *name)
+static const mst_known_net *model_find_known(const char *name)
 {
     for (const mst_known_net *known = mst_known_nets; known->name != NULL; known++)
         if (strcmp(known->name, name) == 0 && !mst_path_exists(name))
@@ -69,9 +69,9 @@ static const mst_known_net *find_known(const char *name)
 }
 
 /* *out is the caller's to destroy. */
-static mst_status read_net(const char *word, const show_options *options, mst_chain **out)
+static mst_status model_read_net(const char *word, const show_options *options, mst_chain **out)
 {
-    const mst_known_net *known = find_known(word);
+    const mst_known_net *known = model_find_known(word);
     mst_dims in = known != NULL ? known->in : (mst_dims){0};
     uint32_t classes = options->classes != 0 ? (uint32_t)options->classes
                        : known != NULL       ? known->n_classes
@@ -99,7 +99,7 @@ static mst_status read_net(const char *word, const show_options *options, mst_ch
     return st;
 }
 
-static const char *dims_text(const mst_dims *d, char *out, size_t size)
+static const char *model_dims_text(const mst_dims *d, char *out, size_t size)
 {
     if (d->h == 1 && d->w == 1)
         snprintf(out, size, "%u", d->c);
@@ -109,7 +109,7 @@ static const char *dims_text(const mst_dims *d, char *out, size_t size)
 }
 
 /* What one image's numbers after each layer take in training. */
-static mst_status layers_table(const mst_chain *chain, const mst_params *params, mst_table **out)
+static mst_status model_layers_table(const mst_chain *chain, const mst_params *params, mst_table **out)
 {
     static const mst_column columns[] = {{"layer", false},     {"kind", false}, {"output", true},
                                          {"parameters", true}, {"flops", true}, {"memory", true}};
@@ -122,7 +122,7 @@ static mst_status layers_table(const mst_chain *chain, const mst_params *params,
             n += params->views[layer->views[p]].size;
         mst_table_text(*out, layer->name);
         mst_table_text(*out, layer->ops->name);
-        mst_table_text(*out, dims_text(&layer->out, text, sizeof text));
+        mst_table_text(*out, model_dims_text(&layer->out, text, sizeof text));
         mst_table_count(*out, n);
         mst_table_count(*out, layer->ops->flops(layer));
         mst_table_bytes(*out, mst_dims_size(&layer->out) * sizeof(float));
@@ -130,7 +130,7 @@ static mst_status layers_table(const mst_chain *chain, const mst_params *params,
     return MST_OK;
 }
 
-static mst_status show_net(const char *word, const show_options *options, bool json)
+static mst_status model_show_net(const char *word, const show_options *options, bool json)
 {
     mst_chain *chain = NULL;
     mst_params params = {0};
@@ -139,15 +139,15 @@ static mst_status show_net(const char *word, const show_options *options, bool j
     uint64_t n_params = 0, memory = 0;
     char input[64];
     mst_status st;
-    TRY(read_net(word, options, &chain));
+    TRY(model_read_net(word, options, &chain));
     TRY_OUT(st, mst_chain_declare(chain, &params));
     TRY_OUT(st, mst_executor_choose(chain, options->executor, &executor));
     for (uint32_t i = 0; i < params.n_views; i++)
         n_params += params.views[i].size;
     for (uint32_t i = 0; i < chain->n_layers; i++)
         memory += mst_dims_size(&chain->layers[i]->out) * sizeof(float);
-    TRY_OUT(st, layers_table(chain, &params, &table));
-    dims_text(&chain->in, input, sizeof input);
+    TRY_OUT(st, model_layers_table(chain, &params, &table));
+    model_dims_text(&chain->in, input, sizeof input);
     if (json) {
         st = mst_cli_print_json(json_pack("{s:s, s:I, s:I, s:I, s:I, s:s, s:o}", "input", input, "parameters",
                                           (json_int_t)n_params, "weights_bytes",
@@ -172,8 +172,8 @@ out:
 
 /* Loads the one checkpoint or run named on the command line; *checkpoint is the folder, the caller's to free.
  */
-static mst_status load_one(const mst_text_list *words, bool last, const mst_command *command,
-                           mst_assembly *assembly, mst_checkpoint_meta *meta, char **checkpoint)
+static mst_status model_load_one(const mst_text_list *words, bool last, const mst_command *command,
+                                 mst_assembly *assembly, mst_checkpoint_meta *meta, char **checkpoint)
 {
     bool best;
     if (words->n != 1)
@@ -183,7 +183,7 @@ static mst_status load_one(const mst_text_list *words, bool last, const mst_comm
                                         meta);
 }
 
-static uint64_t count_nonzero(const mst_params *params, const mst_view *view)
+static uint64_t model_count_nonzero(const mst_params *params, const mst_view *view)
 {
     uint64_t n = 0;
     for (uint64_t i = 0; i < view->size; i++)
@@ -191,7 +191,7 @@ static uint64_t count_nonzero(const mst_params *params, const mst_view *view)
     return n;
 }
 
-static mst_status views_table(const mst_params *params, mst_table **out)
+static mst_status model_views_table(const mst_params *params, mst_table **out)
 {
     static const mst_column columns[] = {
         {"view", false}, {"shape", true}, {"parameters", true}, {"nonzero", true}};
@@ -205,12 +205,12 @@ static mst_status views_table(const mst_params *params, mst_table **out)
         mst_table_text(*out, view->name);
         mst_table_text(*out, shape);
         mst_table_count(*out, view->size);
-        mst_table_count(*out, count_nonzero(params, view));
+        mst_table_count(*out, model_count_nonzero(params, view));
     }
     return MST_OK;
 }
 
-static mst_status show_run(int argc, char **argv)
+static mst_status model_show_run(int argc, char **argv)
 {
     mst_cli_json json = {0};
     show_options options = {0};
@@ -226,9 +226,9 @@ static mst_status show_run(int argc, char **argv)
     TRY_OUT(st, mst_cli_parse(&cmd_show, groups, 2, argc, argv, &words, &helped));
     if (helped)
         goto out;
-    if (words.n == 1 && (find_known(words.items[0]) != NULL ||
+    if (words.n == 1 && (model_find_known(words.items[0]) != NULL ||
                          (mst_path_exists(words.items[0]) && !mst_path_is_folder(words.items[0])))) {
-        st = show_net(words.items[0], &options, json.json);
+        st = model_show_net(words.items[0], &options, json.json);
         goto out;
     }
     if (words.n == 1 && !mst_path_exists(words.items[0])) {
@@ -238,8 +238,8 @@ static mst_status show_run(int argc, char **argv)
             words.items[0]);
         goto out;
     }
-    TRY_OUT(st, load_one(&words, options.last, &cmd_show, &assembly, &meta, &checkpoint));
-    TRY_OUT(st, views_table(&assembly.params, &table));
+    TRY_OUT(st, model_load_one(&words, options.last, &cmd_show, &assembly, &meta, &checkpoint));
+    TRY_OUT(st, model_views_table(&assembly.params, &table));
     if (json.json) {
         st = mst_cli_print_json(json_pack("{s:s, s:O, s:O, s:I, s:I, s:I, s:o}", "checkpoint", checkpoint,
                                           "model", meta.model, "optimizer", meta.optimizer, "step",
@@ -266,7 +266,7 @@ out:
 static const mst_command cmd_show = {
     .name = "show",
     .summary = "describe a checkpoint or a net: layers, shapes, parameters, FLOPs and memory",
-    .run = show_run,
+    .run = model_show_run,
     .usage = "model show CHECKPOINT|FILE.net|NET [options]",
     .details = "NET is one of `muster list nets`. FLOPs and memory are those of the forward pass of one "
                "image; training takes about three times as many FLOPs.\n",
@@ -307,7 +307,7 @@ static const mst_option export_table[] = {
 static const mst_option *const export_tables[] = {export_table, NULL};
 
 /* "weight 12 0.25", or "weight 3 12 0.25" in two dimensions; indices count from 0. */
-static mst_status export_view(const mst_params *params, const mst_view *view, mst_out *out)
+static mst_status model_export_view(const mst_params *params, const mst_view *view, mst_out *out)
 {
     const float *w = params->w + view->offset;
     uint64_t columns = view->n_dims == 2 ? view->dims[1] : 1;
@@ -323,7 +323,7 @@ static mst_status export_view(const mst_params *params, const mst_view *view, ms
     return MST_OK;
 }
 
-static mst_status export_run(int argc, char **argv)
+static mst_status model_export_run(int argc, char **argv)
 {
     export_options options = {0};
     mst_option_group groups[] = {{.title = "export", .table = export_table, .base = &options}};
@@ -343,10 +343,10 @@ static mst_status export_run(int argc, char **argv)
         goto out;
     }
     TRY_OUT(st, mst_cli_check_free(options.out, options.overwrite));
-    TRY_OUT(st, load_one(&words, options.last, &cmd_export, &assembly, &meta, &checkpoint));
+    TRY_OUT(st, model_load_one(&words, options.last, &cmd_export, &assembly, &meta, &checkpoint));
     TRY_OUT(st, mst_out_open(options.out, &out));
     for (uint32_t i = 0; i < assembly.params.n_views; i++)
-        TRY_OUT(st, export_view(&assembly.params, &assembly.params.views[i], out));
+        TRY_OUT(st, model_export_view(&assembly.params, &assembly.params.views[i], out));
     st = mst_out_commit(out);
 out:
     mst_out_close(out);
@@ -361,7 +361,7 @@ out:
 static const mst_command cmd_export = {
     .name = "export",
     .summary = "write the non-zero weights of a checkpoint as text",
-    .run = export_run,
+    .run = model_export_run,
     .usage = "model export CHECKPOINT [options]",
     .details = "One line per non-zero weight, e.g. \"weight 12 0.25\", indices from 0.\n",
     .tables = export_tables,

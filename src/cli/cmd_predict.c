@@ -47,7 +47,7 @@ static const mst_option predict_table[] = {
 static const mst_option *const tables[] = {predict_table, mst_apply_table, mst_data_option_table,
                                            mst_augment_option_table, NULL};
 
-static uint32_t best_of(const float *y, uint32_t n)
+static uint32_t predict_best_of(const float *y, uint32_t n)
 {
     uint32_t best = 0;
     for (uint32_t c = 1; c < n; c++)
@@ -56,9 +56,10 @@ static uint32_t best_of(const float *y, uint32_t n)
 }
 
 /* data: the names of classes, and what their numbers count from. */
-static mst_status write_row(mst_out *out, int what, const mst_data_options *data, float *y, uint32_t n)
+static mst_status predict_write_row(mst_out *out, int what, const mst_data_options *data, float *y,
+                                    uint32_t n)
 {
-    uint32_t class = n == 1 ? y[0] > 0.0f : best_of(y, n);
+    uint32_t class = n == 1 ? y[0] > 0.0f : predict_best_of(y, n);
     if (what == WHAT_NAME)
         return mst_out_printf(out, "%s\n", data->image_classes.items[class]);
     if (what == WHAT_CLASS)
@@ -119,8 +120,8 @@ static mst_status predict(const mst_apply *apply, const predict_options *options
         for (uint32_t i = 0; i < batch.n_rows; i++) {
             if (files != NULL)
                 TRY_OUT(st, mst_out_printf(out, "%s\t", files->items[*n_rows + i]));
-            TRY_OUT(st, write_row(out, options->what, &apply->data, scores + (size_t)i * model->n_scores,
-                                  model->n_scores));
+            TRY_OUT(st, predict_write_row(out, options->what, &apply->data,
+                                          scores + (size_t)i * model->n_scores, model->n_scores));
         }
         *n_rows += batch.n_rows;
         if (apply->dataset->live)
@@ -134,7 +135,7 @@ out:
     return st;
 }
 
-static mst_status run(int argc, char **argv)
+static mst_status predict_run(int argc, char **argv)
 {
     mst_apply apply = {.data.unlabelled = true};
     predict_options options = {0};
@@ -183,7 +184,7 @@ out:
 const mst_command mst_cmd_predict = {
     .name = "predict",
     .summary = "apply a trained model to each row of a data set",
-    .run = run,
+    .run = predict_run,
     .usage = "predict CHECKPOINT FILE... [options]",
     .details =
         "CHECKPOINT is a checkpoint or a run. Of a run, the newest checkpoint is used, or with --patience "

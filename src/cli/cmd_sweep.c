@@ -96,7 +96,7 @@ static const mst_option option_table[] = {
 /* ---- before ---- */
 
 /* sweeps/NAME of path/NAME.yaml. The caller frees. */
-static char *default_folder(const char *file)
+static char *sweep_default_folder(const char *file)
 {
     const char *slash = strrchr(file, '/'), *name = slash != NULL ? slash + 1 : file;
     const char *dot = strrchr(name, '.');
@@ -104,7 +104,7 @@ static char *default_folder(const char *file)
     return mst_sprintf("sweeps/%.*s", (int)n, name);
 }
 
-static mst_status print_cells(const mst_sweep *sweep, bool json)
+static mst_status sweep_print_cells(const mst_sweep *sweep, bool json)
 {
     static const mst_column columns[] = {{"run", false}, {"state", false}, {"command", false}};
     mst_table *t;
@@ -127,7 +127,7 @@ static mst_status print_cells(const mst_sweep *sweep, bool json)
     return st;
 }
 
-static mst_status check_left(const mst_sweep *sweep)
+static mst_status sweep_check_left(const mst_sweep *sweep)
 {
     size_t counts[MST_CELL_SKIPPED + 1];
     mst_sweep_count(sweep, counts);
@@ -138,12 +138,12 @@ static mst_status check_left(const mst_sweep *sweep)
 }
 
 /* Lists the runs, and fails where the sweep itself would. */
-static mst_status dry_run(const mst_sweep *sweep, bool json)
+static mst_status sweep_dry_run(const mst_sweep *sweep, bool json)
 {
     size_t n = 0, bad = 0, first = 0;
     mst_error error = {0};
-    TRY(print_cells(sweep, json));
-    TRY(check_left(sweep));
+    TRY(sweep_print_cells(sweep, json));
+    TRY(sweep_check_left(sweep));
     for (size_t i = 0; i < sweep->n; i++) {
         if (sweep->cells[i].state == MST_CELL_SKIPPED)
             continue;
@@ -162,7 +162,7 @@ static mst_status dry_run(const mst_sweep *sweep, bool json)
 }
 
 /* One sweep at a time works in a folder. *fd: the caller's to close. */
-static mst_status take_lock(const char *folder, int *fd)
+static mst_status sweep_take_lock(const char *folder, int *fd)
 {
     char *path = mst_sprintf("%s/.lock", folder);
     mst_status st = path != NULL ? mst_make_folders(folder) : mst_fail_memory();
@@ -179,7 +179,7 @@ static mst_status take_lock(const char *folder, int *fd)
 
 /* ---- the runs ---- */
 
-static void tell_left_out(const mst_sweep *sweep)
+static void sweep_tell_left_out(const mst_sweep *sweep)
 {
     size_t n;
     const char *why;
@@ -188,7 +188,7 @@ static void tell_left_out(const mst_sweep *sweep)
             mst_cli_note("left out: %zu run%s of the grid: %s", n, n == 1 ? "" : "s", why);
 }
 
-static void tell_end(const mst_sweep_cell *cell, const char *what)
+static void sweep_tell_end(const mst_sweep_cell *cell, const char *what)
 {
     char a[40];
     if (cell->state == MST_CELL_DONE)
@@ -197,14 +197,14 @@ static void tell_end(const mst_sweep_cell *cell, const char *what)
         mst_cli_note("%s%s failed: %s", what, cell->name, cell->sentence);
 }
 
-static bool is_to_run(const mst_sweep_cell *cell, const sweep_options *o)
+static bool sweep_is_to_run(const mst_sweep_cell *cell, const sweep_options *o)
 {
     return cell->state == MST_CELL_PENDING || cell->state == MST_CELL_STOPPED ||
            (cell->state == MST_CELL_FAILED && o->retry_failed);
 }
 
 /* Nothing is done, and the first runs have failed with one sentence: so would the others. */
-static bool is_hopeless(const mst_sweep *sweep)
+static bool sweep_is_hopeless(const mst_sweep *sweep)
 {
     const char *first = NULL;
     size_t alike = 0;
@@ -223,7 +223,7 @@ static bool is_hopeless(const mst_sweep *sweep)
 }
 
 /* Cores that this process may use. */
-static unsigned count_cores(void)
+static unsigned sweep_count_cores(void)
 {
     long all = sysconf(_SC_NPROCESSORS_ONLN);
     double allowed = mst_cpu_allowed();
@@ -231,11 +231,12 @@ static unsigned count_cores(void)
 }
 
 /* Runs at a time, and the cores that they share; UINT_MAX cores: the number of threads does not matter. */
-static mst_status count_jobs(const mst_sweep *sweep, const sweep_options *o, unsigned *jobs, unsigned *cores)
+static mst_status sweep_count_jobs(const mst_sweep *sweep, const sweep_options *o, unsigned *jobs,
+                                   unsigned *cores)
 {
     const char *text = o->jobs != NULL ? o->jobs : json_string_value(json_object_get(sweep->spec, "jobs"));
     *jobs = 1;
-    *cores = count_cores();
+    *cores = sweep_count_cores();
     if (text != NULL && !mst_sweep_jobs_parse(text, jobs))
         return mst_fail(MST_EUSAGE, "--jobs %s: must be auto or between 1 and %d", text, MST_JOBS_MAX);
     if (*jobs == MST_JOBS_AUTO && o->oversubscribe)
@@ -248,7 +249,7 @@ static mst_status count_jobs(const mst_sweep *sweep, const sweep_options *o, uns
 }
 
 /* Runs at work on other hosts, whose cores and ports are not known here, run alone. */
-static unsigned cores_wanted(const mst_sweep_cell *cell, unsigned cores)
+static unsigned sweep_cores_wanted(const mst_sweep_cell *cell, unsigned cores)
 {
     return json_object_get(cell->set, "hosts") != NULL ? UINT_MAX : mst_sweep_cell_threads(cell, cores);
 }
@@ -264,14 +265,14 @@ typedef struct grid_run {
 } grid_run;
 
 /* Whether the cell may run beside those at work. */
-static bool fits(const grid_run *g, const mst_sweep_cell *cell)
+static bool sweep_fits(const grid_run *g, const mst_sweep_cell *cell)
 {
-    unsigned wanted = cores_wanted(cell, g->cores);
+    unsigned wanted = sweep_cores_wanted(cell, g->cores);
     return mst_runner_running(g->runner) == 0 ||
            (mst_runner_running(g->runner) < g->jobs && wanted <= g->cores && g->busy <= g->cores - wanted);
 }
 
-static mst_status start_cell(grid_run *g, mst_sweep_cell *cell)
+static mst_status sweep_start_cell(grid_run *g, mst_sweep_cell *cell)
 {
     char what[48];
     double left_s = mst_sweep_estimate(g->sweep) / g->jobs;
@@ -279,45 +280,45 @@ static mst_status start_cell(grid_run *g, mst_sweep_cell *cell)
     snprintf(what, sizeof what, "[%zu/%zu] ", ++g->started, g->total);
     TRY(mst_sweep_mark(cell, MST_CELL_RUNNING, NULL));
     TRY(mst_runner_start(g->runner, cell, how, NULL, what, left_s));
-    unsigned wanted = cores_wanted(cell, g->cores);
+    unsigned wanted = sweep_cores_wanted(cell, g->cores);
     g->busy = wanted < UINT_MAX - g->busy ? g->busy + wanted : UINT_MAX;
     return mst_sweep_save(g->sweep);
 }
 
 /* Starts what fits, in order. */
-static mst_status start_some(grid_run *g)
+static mst_status sweep_start_some(grid_run *g)
 {
     while (g->next < g->sweep->n && !g->given_up && !mst_runner_stopped(g->runner)) {
         mst_sweep_cell *cell = &g->sweep->cells[g->next];
-        if (is_to_run(cell, g->options)) {
-            if (!fits(g, cell))
+        if (sweep_is_to_run(cell, g->options)) {
+            if (!sweep_fits(g, cell))
                 return MST_OK;
-            TRY(start_cell(g, cell));
+            TRY(sweep_start_cell(g, cell));
         }
         g->next++;
     }
     return MST_OK;
 }
 
-static mst_status end_one(grid_run *g)
+static mst_status sweep_end_one(grid_run *g)
 {
     mst_sweep_cell *cell;
     char what[48];
     size_t counts[MST_CELL_SKIPPED + 1];
     TRY(mst_runner_wait(g->runner, &cell));
-    unsigned wanted = cores_wanted(cell, g->cores);
+    unsigned wanted = sweep_cores_wanted(cell, g->cores);
     g->busy = g->busy == UINT_MAX ? 0 : g->busy - wanted;
     mst_sweep_count(g->sweep, counts);
     snprintf(what, sizeof what, "[%zu/%zu] ", counts[MST_CELL_DONE] + counts[MST_CELL_FAILED], g->total);
-    tell_end(cell, what);
-    if (cell->state == MST_CELL_FAILED && (g->options->stop_on_failure || is_hopeless(g->sweep))) {
+    sweep_tell_end(cell, what);
+    if (cell->state == MST_CELL_FAILED && (g->options->stop_on_failure || sweep_is_hopeless(g->sweep))) {
         g->given_up = true;
         mst_runner_stop(g->runner);
     }
     return mst_sweep_save(g->sweep);
 }
 
-static mst_status run_grid(mst_sweep *sweep, const sweep_options *o, grid_run *g)
+static mst_status sweep_run_grid(mst_sweep *sweep, const sweep_options *o, grid_run *g)
 {
     size_t counts[MST_CELL_SKIPPED + 1];
     mst_sweep_count(sweep, counts);
@@ -326,16 +327,16 @@ static mst_status run_grid(mst_sweep *sweep, const sweep_options *o, grid_run *g
     if (counts[MST_CELL_DONE] > 0)
         mst_cli_note("%zu of %zu runs are done already", counts[MST_CELL_DONE], g->total);
     for (;;) {
-        TRY(start_some(g));
+        TRY(sweep_start_some(g));
         if (mst_runner_running(g->runner) == 0)
             return MST_OK;
-        TRY(end_one(g));
+        TRY(sweep_end_one(g));
     }
 }
 
 /* ---- after ---- */
 
-static mst_status write_report(const mst_sweep *sweep, bool json)
+static mst_status sweep_write_report(const mst_sweep *sweep, bool json)
 {
     mst_status st;
     mst_sweep_report *report = NULL;
@@ -356,7 +357,7 @@ out:
 }
 
 /* The end's own status: stopped, failed, or fine. */
-static mst_status outcome(const mst_sweep *sweep, bool stopped)
+static mst_status sweep_outcome(const mst_sweep *sweep, bool stopped)
 {
     size_t counts[MST_CELL_SKIPPED + 1], first = 0;
     mst_sweep_count(sweep, counts);
@@ -370,13 +371,13 @@ static mst_status outcome(const mst_sweep *sweep, bool stopped)
     while (sweep->cells[first].state != MST_CELL_FAILED)
         first++;
     return mst_fail(MST_EINPUT, "%zu of %zu runs failed%s; the first: %s: %s", counts[MST_CELL_FAILED], total,
-                    is_hopeless(sweep) && counts[MST_CELL_PENDING] > 0
+                    sweep_is_hopeless(sweep) && counts[MST_CELL_PENDING] > 0
                         ? " in the same way, and the others were not tried"
                         : "",
                     sweep->cells[first].name, sweep->cells[first].sentence);
 }
 
-static void show_progress(void *arg, const char *text)
+static void sweep_show_progress(void *arg, const char *text)
 {
     mst_bar *bar = arg;
     if (text == NULL)
@@ -385,35 +386,35 @@ static void show_progress(void *arg, const char *text)
         mst_bar_show(text);
 }
 
-static mst_status work(mst_sweep *sweep, const sweep_options *o, bool json)
+static mst_status sweep_work(mst_sweep *sweep, const sweep_options *o, bool json)
 {
     mst_status st;
     mst_runner *runner = NULL;
     mst_bar bar;
-    mst_runner_progress progress = {.arg = &bar, .show = show_progress};
-    TRY(check_left(sweep));
+    mst_runner_progress progress = {.arg = &bar, .show = sweep_show_progress};
+    TRY(sweep_check_left(sweep));
     if (o->report_only)
-        return write_report(sweep, json);
-    tell_left_out(sweep);
+        return sweep_write_report(sweep, json);
+    sweep_tell_left_out(sweep);
     mst_bar_start(&bar, "sweep", "runs", 0);
     grid_run grid = {.sweep = sweep, .options = o};
-    TRY(count_jobs(sweep, o, &grid.jobs, &grid.cores));
+    TRY(sweep_count_jobs(sweep, o, &grid.jobs, &grid.cores));
     if (o->search && grid.jobs > 1)
         mst_cli_note("--auto compares training times: one run at a time");
     TRY_OUT(st, mst_runner_new(sweep, o->run_timeout, o->search ? 1 : grid.jobs, &progress, &runner));
     grid.runner = runner;
     st = o->search ? mst_sweep_auto(sweep, runner, o->auto_seconds, o->run_timeout)
-                   : run_grid(sweep, o, &grid);
+                   : sweep_run_grid(sweep, o, &grid);
     if (st != MST_OK)
         goto out;
-    TRY_OUT(st, write_report(sweep, json));
-    st = outcome(sweep, mst_runner_stopped(runner));
+    TRY_OUT(st, sweep_write_report(sweep, json));
+    st = sweep_outcome(sweep, mst_runner_stopped(runner));
 out:
     mst_runner_destroy(runner);
     return st;
 }
 
-static mst_status load(mst_sweep *sweep, const sweep_options *o)
+static mst_status sweep_load(mst_sweep *sweep, const sweep_options *o)
 {
     mst_status st = mst_sweep_load(sweep, o->overwrite ? MST_SWEEP_ANEW
                                           : o->extend  ? MST_SWEEP_EXTEND
@@ -437,7 +438,7 @@ static mst_status sweep_file(const char *file, const sweep_options *o, bool json
     json_t *spec = NULL;
     mst_sweep *sweep = NULL;
     int lock = -1;
-    char *folder = o->out != NULL ? mst_strdup(o->out) : default_folder(file);
+    char *folder = o->out != NULL ? mst_strdup(o->out) : sweep_default_folder(file);
     if (folder == NULL)
         return mst_fail_memory();
     TRY_OUT(st, mst_sweep_spec_read(file, &spec));
@@ -449,14 +450,14 @@ static mst_status sweep_file(const char *file, const sweep_options *o, bool json
                          "test_loss<=0.5}",
                          file));
     if (o->dry_run) {
-        st = dry_run(sweep, json);
+        st = sweep_dry_run(sweep, json);
         goto out;
     }
     if (o->report_only && !mst_path_exists(folder))
         TRY_OUT(st, mst_fail(MST_EINPUT, "%s: there is no sweep to report on", folder));
-    TRY_OUT(st, take_lock(folder, &lock));
-    TRY_OUT(st, load(sweep, o));
-    st = work(sweep, o, json);
+    TRY_OUT(st, sweep_take_lock(folder, &lock));
+    TRY_OUT(st, sweep_load(sweep, o));
+    st = sweep_work(sweep, o, json);
 out:
     if (lock >= 0)
         close(lock);
@@ -466,7 +467,7 @@ out:
     return st;
 }
 
-static mst_status run(int argc, char **argv)
+static mst_status sweep_run(int argc, char **argv)
 {
     mst_status st;
     sweep_options options;
@@ -492,7 +493,7 @@ static const mst_option *const tables[] = {option_table, mst_cli_json_table, NUL
 const mst_command mst_cmd_sweep = {
     .name = "sweep",
     .summary = "train a grid of configurations and report on all of them",
-    .run = run,
+    .run = sweep_run,
     .usage = "sweep FILE.yaml [options]",
     .details = "FILE.yaml names the training data, options for all runs, and a grid of options, batch sizes, "
                "workers, strategies and ways to start processes; docs/SWEEP.md describes it. Each run has "

@@ -32,7 +32,7 @@ typedef struct ops {
     uint64_t dropped;
 } ops;
 
-static op *find_op(ops *self, const char *name, const char *kind)
+static op *trace_find_op(ops *self, const char *name, const char *kind)
 {
     for (size_t i = 0; i < self->n; i++)
         if (strcmp(self->items[i].name, name) == 0 && strcmp(self->items[i].kind, kind) == 0)
@@ -47,7 +47,7 @@ static op *find_op(ops *self, const char *name, const char *kind)
 }
 
 /* An event, and the line that it was. */
-static mst_status add_event(void *arg, const json_t *event, const char *line, size_t n)
+static mst_status trace_add_event(void *arg, const json_t *event, const char *line, size_t n)
 {
     ops *self = arg;
     const char *name = json_string_value(json_object_get(event, "name")),
@@ -62,7 +62,7 @@ static mst_status add_event(void *arg, const json_t *event, const char *line, si
         self->dropped += (uint64_t)json_integer_value(json_object_get(args, "value"));
     if (strcmp(ph, "X") != 0 || kind == NULL)
         return MST_OK;
-    op *o = find_op(self, name, kind);
+    op *o = trace_find_op(self, name, kind);
     if (o == NULL)
         return MST_OK;
     double seconds = json_number_value(json_object_get(event, "dur")) * 1e-6;
@@ -85,7 +85,7 @@ typedef struct listener {
 } listener;
 
 /* One line: "[", "]", or an event with a comma behind it. What is neither is left out. */
-static mst_status take_line(listener *to, const char *line, size_t n)
+static mst_status trace_take_line(listener *to, const char *line, size_t n)
 {
     while (n > 0 && (line[n - 1] == ',' || line[n - 1] == '\r' || line[n - 1] == ' '))
         n--;
@@ -115,7 +115,7 @@ static mst_status take_trace(listener *to, const char *path)
         held += got;
         char *line = text, *end;
         while ((end = memchr(line, '\n', (size_t)(text + held - line))) != NULL) {
-            TRY_OUT(st, take_line(to, line, (size_t)(end - line)));
+            TRY_OUT(st, trace_take_line(to, line, (size_t)(end - line)));
             line = end + 1;
         }
         held -= (size_t)(line - text);
@@ -133,7 +133,7 @@ out:
 }
 
 /* All traces of a run, or one file. */
-static mst_status take_run(listener *to, const char *run, const char *process)
+static mst_status trace_take_run(listener *to, const char *run, const char *process)
 {
     struct dirent *found;
     mst_status st = MST_OK;
@@ -186,13 +186,13 @@ static const mst_option top_table[] = {
 };
 static const mst_option *const top_tables[] = {top_table, mst_cli_json_table, NULL};
 
-static int by_time(const void *a, const void *b)
+static int trace_by_time(const void *a, const void *b)
 {
     const op *x = a, *y = b;
     return x->seconds < y->seconds ? 1 : x->seconds > y->seconds ? -1 : strcmp(x->name, y->name);
 }
 
-static mst_status print_top(ops *self, size_t lines, bool json)
+static mst_status trace_print_top(ops *self, size_t lines, bool json)
 {
     static const mst_column columns[] = {{"name", false},       {"kind", false}, {"calls", true},
                                          {"total_s", true},     {"share", true}, {"mean_us", true},
@@ -200,7 +200,7 @@ static mst_status print_top(ops *self, size_t lines, bool json)
     mst_table *t;
     TRY(mst_table_new(columns, sizeof columns / sizeof *columns, &t));
     if (self->n > 0)
-        qsort(self->items, self->n, sizeof *self->items, by_time);
+        qsort(self->items, self->n, sizeof *self->items, trace_by_time);
     for (size_t i = 0; i < self->n && (lines == 0 || i < lines); i++) {
         const op *o = &self->items[i];
         mst_table_text(t, o->name);
@@ -237,10 +237,10 @@ static mst_status top_run(int argc, char **argv)
         goto out;
     if (words.n == 0)
         TRY_OUT(st, mst_fail(MST_EUSAGE, "muster trace top needs a run"));
-    listener to = {.event = add_event, .arg = &all};
+    listener to = {.event = trace_add_event, .arg = &all};
     for (size_t i = 0; i < words.n; i++)
-        TRY_OUT(st, take_run(&to, words.items[i], options.process));
-    st = print_top(&all, (size_t)options.lines, json.json);
+        TRY_OUT(st, trace_take_run(&to, words.items[i], options.process));
+    st = trace_print_top(&all, (size_t)options.lines, json.json);
 out:
     mst_free(all.items);
     mst_text_list_fini(&words);
@@ -289,31 +289,31 @@ typedef struct merging {
     size_t n_ends[2], capacity[2];
 } merging;
 
-static void next_file(void *arg)
+static void trace_next_file(void *arg)
 {
     merging *m = arg;
     m->began = 0;
 }
 
-static bool is_named(const json_t *event, const char *key, const char *value)
+static bool trace_is_named(const json_t *event, const char *key, const char *value)
 {
     const char *text = json_string_value(json_object_get(event, key));
     return text != NULL && strcmp(text, value) == 0;
 }
 
 /* Which end of an arrow it is, 0 or 1; -1: none. */
-static int arrow_end(const json_t *event)
+static int trace_arrow_end(const json_t *event)
 {
-    return is_named(event, "ph", "s") ? 0 : is_named(event, "ph", "f") ? 1 : -1;
+    return trace_is_named(event, "ph", "s") ? 0 : trace_is_named(event, "ph", "f") ? 1 : -1;
 }
 
-static mst_status survey_event(void *arg, const json_t *event, const char *line, size_t n)
+static mst_status trace_survey_event(void *arg, const json_t *event, const char *line, size_t n)
 {
     merging *m = arg;
-    int end = arrow_end(event);
+    int end = trace_arrow_end(event);
     (void)line;
     (void)n;
-    if (is_named(event, "name", "job_start"))
+    if (trace_is_named(event, "name", "job_start"))
         m->began = json_integer_value(json_object_get(json_object_get(event, "args"), "unix_us"));
     if (json_object_get(event, "ts") != NULL && m->began < m->base) /* without a date: since 1970 */
         m->base = m->began;
@@ -325,20 +325,21 @@ static mst_status survey_event(void *arg, const json_t *event, const char *line,
     return MST_OK;
 }
 
-static int by_id(const void *a, const void *b)
+static int trace_by_id(const void *a, const void *b)
 {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
     return (x > y) - (x < y);
 }
 
-static bool has_both_ends(const merging *m, const json_t *event, int end)
+static bool trace_has_both_ends(const merging *m, const json_t *event, int end)
 {
     int64_t id = json_integer_value(json_object_get(event, "id"));
-    return m->n_ends[!end] > 0 && bsearch(&id, m->ends[!end], m->n_ends[!end], sizeof id, by_id) != NULL;
+    return m->n_ends[!end] > 0 &&
+           bsearch(&id, m->ends[!end], m->n_ends[!end], sizeof id, trace_by_id) != NULL;
 }
 
 /* The line with its time, microseconds with a fraction, counted from the output's beginning. */
-static mst_status write_shifted(const merging *m, const char *line, size_t n)
+static mst_status trace_write_shifted(const merging *m, const char *line, size_t n)
 {
     static const char key[] = "\"ts\":";
     const char *at = memmem(line, n, key, sizeof key - 1);
@@ -355,20 +356,20 @@ static mst_status write_shifted(const merging *m, const char *line, size_t n)
     return mst_out_write(m->out, at, (size_t)(line + n - at));
 }
 
-static mst_status write_event(void *arg, const json_t *event, const char *line, size_t n)
+static mst_status trace_write_event(void *arg, const json_t *event, const char *line, size_t n)
 {
     merging *m = arg;
-    int end = arrow_end(event);
-    if (end >= 0 && !has_both_ends(m, event, end))
+    int end = trace_arrow_end(event);
+    if (end >= 0 && !trace_has_both_ends(m, event, end))
         return MST_OK;
-    if (is_named(event, "name", "job_start")) {
+    if (trace_is_named(event, "name", "job_start")) {
         m->began = json_integer_value(json_object_get(json_object_get(event, "args"), "unix_us"));
         if (m->began != m->base)
             return MST_OK; /* the earliest one is in the output */
     }
     TRY(mst_out_write(m->out, m->n > 0 ? ",\n" : "\n", m->n > 0 ? 2 : 1));
     m->n++;
-    return write_shifted(m, line, n);
+    return trace_write_shifted(m, line, n);
 }
 
 static mst_status merge_run(int argc, char **argv)
@@ -388,18 +389,18 @@ static mst_status merge_run(int argc, char **argv)
     path = options.out != NULL ? mst_strdup(options.out) : mst_sprintf("%s/trace.json", words.items[0]);
     if (path == NULL)
         TRY_OUT(st, mst_fail_memory());
-    listener survey = {.file = next_file, .event = survey_event, .arg = &m};
-    TRY_OUT(st, take_run(&survey, words.items[0], NULL));
+    listener survey = {.file = trace_next_file, .event = trace_survey_event, .arg = &m};
+    TRY_OUT(st, trace_take_run(&survey, words.items[0], NULL));
     for (int end = 0; end < 2; end++)
         if (m.n_ends[end] > 0)
-            qsort(m.ends[end], m.n_ends[end], sizeof **m.ends, by_id);
+            qsort(m.ends[end], m.n_ends[end], sizeof **m.ends, trace_by_id);
     if (options.out != NULL)
         TRY_OUT(st,
                 mst_cli_check_own(path, (const char *const[]){"[\n{\"", "[\n]\n", NULL}, options.overwrite));
     TRY_OUT(st, mst_out_open(path, &m.out));
     TRY_OUT(st, mst_out_write(m.out, "[", 1));
-    listener to = {.file = next_file, .event = write_event, .arg = &m};
-    TRY_OUT(st, take_run(&to, words.items[0], NULL));
+    listener to = {.file = trace_next_file, .event = trace_write_event, .arg = &m};
+    TRY_OUT(st, trace_take_run(&to, words.items[0], NULL));
     TRY_OUT(st, mst_out_write(m.out, "\n]\n", 3));
     TRY_OUT(st, mst_out_commit(m.out));
     printf("%s: %llu event%s of %llu process%s\n", path, (unsigned long long)m.n, m.n == 1 ? "" : "s",

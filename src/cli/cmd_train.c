@@ -27,7 +27,7 @@ typedef struct settings {
     mst_output_options output;
 } settings;
 
-static void settings_begin(settings *s)
+static void train_begin(settings *s)
 {
     mst_option_group own = {.title = "output", .table = mst_output_option_table, .base = &s->output};
     s->output = (mst_output_options){0};
@@ -36,18 +36,18 @@ static void settings_begin(settings *s)
 
 /* ---- what is shown at the end ---- */
 
-static uint64_t peak_resident_bytes(void)
+static uint64_t train_peak_resident_bytes(void)
 {
     struct rusage usage;
     return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss * 1024 : 0;
 }
 
-static double rows_per_s(const mst_train_summary *s)
+static double train_rows_per_s(const mst_train_summary *s)
 {
     return s->status.train_seconds > 0.0 ? (double)s->status.rows / s->status.train_seconds : 0.0;
 }
 
-static void add_result(mst_table *t, const char *set, const mst_result *r)
+static void train_add_result(mst_table *t, const char *set, const mst_result *r)
 {
     char name[32];
     const struct {
@@ -74,7 +74,7 @@ static void add_result(mst_table *t, const char *set, const mst_result *r)
 }
 
 /* What each worker did since the run was started or resumed. */
-static mst_status print_workers(const json_t *workers, const mst_train_summary *s)
+static mst_status train_print_workers(const json_t *workers, const mst_train_summary *s)
 {
     static const mst_column columns[] = {{"worker", false}, {"steps", true},     {"rows", true},
                                          {"dropped", true}, {"compute s", true}, {"wait s", true},
@@ -109,7 +109,7 @@ static mst_status print_workers(const json_t *workers, const mst_train_summary *
 }
 
 /* The run's verdict.json, if it has one and this process trained. New reference, or NULL. */
-static json_t *read_verdict(const settings *set, const mst_train_summary *s)
+static json_t *train_read_verdict(const settings *set, const mst_train_summary *s)
 {
     char path[640];
     snprintf(path, sizeof path, "%s/verdict.json", s->run);
@@ -121,7 +121,7 @@ static json_t *read_verdict(const settings *set, const mst_train_summary *s)
 }
 
 /* The bottleneck, and what would help most. */
-static void print_verdict(const json_t *verdict)
+static void train_print_verdict(const json_t *verdict)
 {
     const json_t *best = json_array_get(json_object_get(verdict, "advice"), 0);
     const char *sentence = json_string_value(json_object_get(verdict, "sentence"));
@@ -142,7 +142,7 @@ static void print_verdict(const json_t *verdict)
 }
 
 /* Seconds that training waited for rows: of this process, or the mean of the workers. */
-static double input_wait(const mst_train_summary *s, const json_t *workers)
+static double train_input_wait(const mst_train_summary *s, const json_t *workers)
 {
     double sum = 0;
     const json_t *worker;
@@ -156,7 +156,7 @@ static double input_wait(const mst_train_summary *s, const json_t *workers)
     return n > 0 ? sum / (double)n : s->feed_wait_seconds;
 }
 
-static mst_status print_summary(const settings *set, const mst_train_summary *s, json_t *workers)
+static mst_status train_print_summary(const settings *set, const mst_train_summary *s, json_t *workers)
 {
     static const mst_column columns[] = {{"name", false}, {"value", true}};
     mst_table *t;
@@ -179,21 +179,21 @@ static mst_status print_summary(const settings *set, const mst_train_summary *s,
     mst_table_text(t, "save seconds");
     mst_table_real(t, status->save_seconds, 3);
     mst_table_text(t, "input wait seconds");
-    mst_table_real(t, input_wait(s, workers), 3);
+    mst_table_real(t, train_input_wait(s, workers), 3);
     mst_table_text(t, "rows per s");
-    mst_table_count(t, (uint64_t)rows_per_s(s));
+    mst_table_count(t, (uint64_t)train_rows_per_s(s));
     mst_table_text(t, "train loss");
     mst_table_real(t, status->train_loss, 5);
-    add_result(t, "valid", &s->valid);
+    train_add_result(t, "valid", &s->valid);
     if (isfinite(s->best_valid_loss)) {
         mst_table_text(t, "best valid loss");
         mst_table_real(t, s->best_valid_loss, 5);
         mst_table_text(t, "best step");
         mst_table_count(t, s->best_step);
     }
-    add_result(t, "test", &s->test);
+    train_add_result(t, "test", &s->test);
     mst_table_text(t, "peak resident bytes");
-    mst_table_bytes(t, peak_resident_bytes());
+    mst_table_bytes(t, train_peak_resident_bytes());
     mst_table_text(t, "run");
     mst_table_text(t, s->run);
     mst_table_text(t, "checkpoint");
@@ -210,7 +210,7 @@ static mst_status print_summary(const settings *set, const mst_train_summary *s,
         mst_table_text(t, s->missing);
     }
     mst_status st;
-    json_t *verdict = read_verdict(set, s);
+    json_t *verdict = train_read_verdict(set, s);
     if (set->output.json) {
         json_t *facts = mst_table_json_facts(t);
         if (workers != NULL)
@@ -223,9 +223,9 @@ static mst_status print_summary(const settings *set, const mst_train_summary *s,
         if (st == MST_OK && s->best_checkpoint[0] != '\0')
             printf("\neval and predict use the best checkpoint, --last uses the newest.\n");
         if (st == MST_OK && workers != NULL)
-            st = print_workers(workers, s);
+            st = train_print_workers(workers, s);
         if (st == MST_OK)
-            print_verdict(verdict);
+            train_print_verdict(verdict);
     }
     mst_table_destroy(t);
     json_decref(verdict);
@@ -234,7 +234,7 @@ static mst_status print_summary(const settings *set, const mst_train_summary *s,
 
 /* A value as YAML; NULL when there is none. Real numbers have as many digits as they need. The caller frees.
  */
-static char *value_text(const json_t *value)
+static char *train_value_text(const json_t *value)
 {
     char *text = NULL;
     if (json_is_null(value))
@@ -249,7 +249,7 @@ static char *value_text(const json_t *value)
 }
 
 /* The options as a file that --config takes: those that were given, and as comments those that were not. */
-static void print_options(const settings *s, const json_t *options)
+static void train_print_options(const settings *s, const json_t *options)
 {
     const char *title, *name;
     json_t *group, *value, *files = json_array();
@@ -267,7 +267,7 @@ static void print_options(const settings *s, const json_t *options)
         printf("# %s\n", title);
         json_object_foreach(group, name, value)
         {
-            char *text = strcmp(name, "files") != 0 ? value_text(value) : NULL;
+            char *text = strcmp(name, "files") != 0 ? train_value_text(value) : NULL;
             if (text != NULL)
                 printf("%s%s: %s\n", mst_options_is_set(s->train.groups, s->train.n_groups, name) ? "" : "# ",
                        name, text);
@@ -276,7 +276,7 @@ static void print_options(const settings *s, const json_t *options)
     }
 }
 
-static mst_status print_plan(const json_t *plan)
+static mst_status train_print_plan(const json_t *plan)
 {
     static const mst_column columns[] = {{"name", false}, {"value", true}};
     static const char *const counts[] = {"parameters", "epoch_rows", "batch_rows", "batch_entries",
@@ -302,21 +302,21 @@ static mst_status print_plan(const json_t *plan)
 }
 
 /* What the run would do and cost: options, memory, and what one step reads and writes. */
-static mst_status dry_run(const settings *s, mst_training *training, json_t *options)
+static mst_status train_dry_run(const settings *s, mst_training *training, json_t *options)
 {
     json_t *plan;
     TRY(mst_training_plan(training, &plan));
     if (s->output.json)
         return mst_cli_print_json(json_pack("{s:O, s:o}", "options", options, "plan", plan));
-    print_options(s, options);
+    train_print_options(s, options);
     putchar('\n');
-    mst_status st = print_plan(plan);
+    mst_status st = train_print_plan(plan);
     json_decref(plan);
     return st;
 }
 
 /* A resumed run that had reached its limits already: a warning, or with --fail-if-done a failure. */
-static mst_status nothing_trained(const settings *s, const mst_train_summary *summary)
+static mst_status train_nothing_trained(const settings *s, const mst_train_summary *summary)
 {
     const mst_train_options *o = &s->train.train;
     char text[MST_ERROR_MAX / 2] = "";
@@ -364,14 +364,14 @@ static mst_status nothing_trained(const settings *s, const mst_train_summary *su
 }
 
 /* The summary; after an interrupt, how to go on. */
-static mst_status conclude(const settings *s, const mst_train_summary *summary, json_t *workers,
-                           const char *stopped_by)
+static mst_status train_conclude(const settings *s, const mst_train_summary *summary, json_t *workers,
+                                 const char *stopped_by)
 {
     mst_cli_unseen("valid", summary->valid.unseen, summary->valid.rows);
     mst_cli_unseen("test", summary->test.unseen, summary->test.rows);
-    TRY(print_summary(s, summary, workers));
+    TRY(train_print_summary(s, summary, workers));
     if (summary->end != MST_END_STOPPED)
-        return summary->steps_here > 0 ? MST_OK : nothing_trained(s, summary);
+        return summary->steps_here > 0 ? MST_OK : train_nothing_trained(s, summary);
     char command[MST_ERROR_MAX / 2], step[32], lead[64] = "stopped"; /* main adds this process's signal */
     if (mst_signals_name() == NULL)
         snprintf(lead, sizeof lead, "stopped by %s", stopped_by);
@@ -397,10 +397,10 @@ static mst_status train(settings *s, mst_training *training, mst_train_view *vie
     mst_status st = mst_training_run(training, &callbacks, &summary);
     mst_train_view_end(view);
     TRY(st);
-    return conclude(s, &summary, NULL, "a wish to stop");
+    return train_conclude(s, &summary, NULL, "a wish to stop");
 }
 
-static mst_status run_job(settings *s, const mst_train_config *config, mst_train_view *view)
+static mst_status train_run_job(settings *s, const mst_train_config *config, mst_train_view *view)
 {
     mst_job_summary summary;
     mst_train_callbacks callbacks = mst_train_view_callbacks(view);
@@ -412,22 +412,22 @@ static mst_status run_job(settings *s, const mst_train_config *config, mst_train
     mst_status st = mst_job_run(&s->train, config, &lost, &callbacks, &summary);
     mst_train_view_end(view);
     if (st == MST_OK && summary.coordinated)
-        st = conclude(s, &summary.train, summary.workers,
-                      summary.stopped_by[0] ? summary.stopped_by : "a worker");
+        st = train_conclude(s, &summary.train, summary.workers,
+                            summary.stopped_by[0] ? summary.stopped_by : "a worker");
     else if (st == MST_OK && mst_signals_name() != NULL)
         st = mst_fail_lead(MST_ESTOPPED, "stopped", "; server 0 has ended the job");
     json_decref(summary.workers);
     return st;
 }
 
-static mst_status run(int argc, char **argv)
+static mst_status train_run(int argc, char **argv)
 {
     settings s;
     mst_settings *set = &s.train;
     mst_training *training = NULL;
     bool helped;
     mst_status st;
-    settings_begin(&s);
+    train_begin(&s);
     TRY_OUT(st, mst_cli_parse(&mst_cmd_train, set->groups, set->n_groups, argc, argv, &set->files, &helped));
     if (helped)
         goto out;
@@ -443,12 +443,12 @@ static mst_status run(int argc, char **argv)
     if (local || s.output.dry_run)
         TRY_OUT(st, mst_training_new(&config, &training));
     if (s.output.dry_run) {
-        st = dry_run(&s, training, set->options);
+        st = train_dry_run(&s, training, set->options);
     } else {
         mst_train_view view;
         bool ranks = set->strategy.strategy == MST_STRATEGY_ALLREDUCE;
         mst_train_view_begin(&view, s.output.quiet, ranks ? "the other ranks" : NULL);
-        st = local ? train(&s, training, &view) : run_job(&s, &config, &view);
+        st = local ? train(&s, training, &view) : train_run_job(&s, &config, &view);
     }
 out:
     mst_training_destroy(training);
@@ -459,7 +459,7 @@ out:
 const mst_command mst_cmd_train = {
     .name = "train",
     .summary = "train a model",
-    .run = run,
+    .run = train_run,
     .usage = "train FILE... [options]",
     .details = "Trains on files in any format that `muster list` names. FILE may be one file, several, a "
                "pattern, a folder, or \"-\" for standard input; gzip and zstd are decompressed. The run "

@@ -54,7 +54,7 @@ typedef struct probe {
 
 /* ---- standard input ---- */
 
-static void *read_lines(void *arg)
+static void *probe_read_lines(void *arg)
 {
     inbox *in = arg;
     char line[LINE_SIZE];
@@ -75,7 +75,7 @@ static void *read_lines(void *arg)
 }
 
 /* The next line, or ""; false at the end of input, whatever stands before it: who asked is gone. */
-static bool next_line(inbox *in, char *out)
+static bool probe_next_line(inbox *in, char *out)
 {
     pthread_mutex_lock(&in->lock);
     memcpy(out, in->line, LINE_SIZE);
@@ -86,7 +86,7 @@ static bool next_line(inbox *in, char *out)
     return goes_on;
 }
 
-static void say(const char *word, const char *text)
+static void probe_say(const char *word, const char *text)
 {
     printf("%s %s\n", word, text);
     fflush(stdout);
@@ -94,22 +94,22 @@ static void say(const char *word, const char *text)
 
 /* ---- measuring ---- */
 
-static mst_status send_small(probe *p, uint32_t peer, uint16_t type, uint64_t step, const void *body,
-                             size_t n)
+static mst_status probe_send_small(probe *p, uint32_t peer, uint16_t type, uint64_t step, const void *body,
+                                   size_t n)
 {
     mst_message m = {.type = type, .step = step};
     mst_piece piece = {.data = body, .size = n};
     return mst_net_send(p->net, peer, &m, &piece, n > 0 ? 1 : 0, NULL);
 }
 
-static mst_status send_echo(probe *p)
+static mst_status probe_send_echo(probe *p)
 {
     p->sent_ns = mst_now_ns();
-    return send_small(p, p->peer, TYPE_ECHO, p->n_echoes, p->echo, sizeof p->echo);
+    return probe_send_small(p, p->peer, TYPE_ECHO, p->n_echoes, p->echo, sizeof p->echo);
 }
 
 /* Keeps pieces on their way until the time is over, then asks what has arrived. */
-static mst_status stream(probe *p)
+static mst_status probe_stream(probe *p)
 {
     while (p->on_their_way < ON_THEIR_WAY && mst_now_ns() < p->stream_ns + STREAM_NS) {
         mst_message m = {.type = TYPE_PIECE};
@@ -121,40 +121,40 @@ static mst_status stream(probe *p)
     if (p->on_their_way > 0 || p->finishing)
         return MST_OK;
     p->finishing = true;
-    return send_small(p, p->peer, TYPE_FINISH, 0, NULL, 0);
+    return probe_send_small(p, p->peer, TYPE_FINISH, 0, NULL, 0);
 }
 
-static mst_status take_echo(probe *p)
+static mst_status probe_take_echo(probe *p)
 {
     p->echo_us[p->n_echoes++] = (double)(mst_now_ns() - p->sent_ns) * 1e-3;
     if (p->n_echoes < ECHOES)
-        return send_echo(p);
+        return probe_send_echo(p);
     p->streaming = true;
     p->stream_ns = mst_now_ns();
-    return stream(p);
+    return probe_stream(p);
 }
 
 /* ---- events ---- */
 
-static void fail_measurement(probe *p, mst_status st)
+static void probe_fail_measurement(probe *p, mst_status st)
 {
     mst_error_save(&p->error, st);
     p->done = true;
 }
 
-static void on_up(void *arg, uint32_t peer, const mst_identity *who)
+static void probe_on_up(void *arg, uint32_t peer, const mst_identity *who)
 {
     probe *p = arg;
     (void)who;
     if (peer != p->peer)
         return;
     p->up = true;
-    mst_status st = send_echo(p);
+    mst_status st = probe_send_echo(p);
     if (st != MST_OK)
-        fail_measurement(p, st);
+        probe_fail_measurement(p, st);
 }
 
-static void on_down(void *arg, uint32_t peer, const mst_net_loss *why)
+static void probe_on_down(void *arg, uint32_t peer, const mst_net_loss *why)
 {
     probe *p = arg;
     if (peer == p->peer && !p->done) {
@@ -163,7 +163,7 @@ static void on_down(void *arg, uint32_t peer, const mst_net_loss *why)
     }
 }
 
-static mst_status on_body(void *arg, uint32_t peer, const mst_message *m, void **out)
+static mst_status probe_on_body(void *arg, uint32_t peer, const mst_message *m, void **out)
 {
     probe *p = arg;
     (void)peer;
@@ -174,21 +174,21 @@ static mst_status on_body(void *arg, uint32_t peer, const mst_message *m, void *
     return MST_OK;
 }
 
-static mst_status on_message(void *arg, uint32_t peer, const mst_message *m, void *body)
+static mst_status probe_on_message(void *arg, uint32_t peer, const mst_message *m, void *body)
 {
     probe *p = arg;
     bool mine = peer == p->peer && p->up && !p->done;
     switch (m->type) {
     case TYPE_ECHO:
         return m->size <= ECHO_BYTES
-                   ? send_small(p, peer, TYPE_ECHO_BACK, m->step, body, m->size)
+                   ? probe_send_small(p, peer, TYPE_ECHO_BACK, m->step, body, m->size)
                    : mst_fail(MST_EINPUT, "an echo of %llu bytes", (unsigned long long)m->size);
     case TYPE_ECHO_BACK:
-        return mine && !p->streaming && m->step == p->n_echoes ? take_echo(p) : MST_OK;
+        return mine && !p->streaming && m->step == p->n_echoes ? probe_take_echo(p) : MST_OK;
     case TYPE_PIECE:
         return MST_OK;
     case TYPE_FINISH:
-        return send_small(p, peer, TYPE_FINISHED, 0, NULL, 0);
+        return probe_send_small(p, peer, TYPE_FINISHED, 0, NULL, 0);
     case TYPE_FINISHED:
         if (mine && p->finishing) {
             p->gbit_per_s = (double)p->streamed * 8 / (double)(mst_now_ns() - p->stream_ns);
@@ -200,19 +200,19 @@ static mst_status on_message(void *arg, uint32_t peer, const mst_message *m, voi
     }
 }
 
-static void on_sent(void *arg, uint32_t peer, void *token)
+static void probe_on_sent(void *arg, uint32_t peer, void *token)
 {
     probe *p = arg;
     (void)token;
     if (peer != p->peer || p->done)
         return;
     p->on_their_way--;
-    mst_status st = stream(p);
+    mst_status st = probe_stream(p);
     if (st != MST_OK)
-        fail_measurement(p, st);
+        probe_fail_measurement(p, st);
 }
 
-static int by_value(const void *a, const void *b)
+static int probe_by_value(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -220,16 +220,16 @@ static int by_value(const void *a, const void *b)
 
 /* ---- commands ---- */
 
-static void obey_listen(probe *p, const char *address)
+static void probe_obey_listen(probe *p, const char *address)
 {
     char bound[LINE_SIZE];
     if (mst_net_listen(p->net, address, bound, sizeof bound) == MST_OK)
-        say("listening", bound);
+        probe_say("listening", bound);
     else
-        say("failed", mst_error_text());
+        probe_say("failed", mst_error_text());
 }
 
-static void begin_measurement(probe *p, const char *address)
+static void probe_begin_measurement(probe *p, const char *address)
 {
     uint64_t now = mst_now_ns();
     p->n_echoes = p->on_their_way = 0;
@@ -240,53 +240,56 @@ static void begin_measurement(probe *p, const char *address)
     mst_status st = mst_net_connect(p->net, address, now + CONNECT_NS, &p->peer);
     if (st != MST_OK) {
         p->peer = MST_PEER_NONE;
-        say("failed", mst_error_text());
+        probe_say("failed", mst_error_text());
     }
 }
 
-static void end_measurement(probe *p)
+static void probe_end_measurement(probe *p)
 {
     char text[96], name[LINE_SIZE];
     if (!p->done) {
         mst_net_name_of(p->net, p->peer, name, sizeof name);
-        fail_measurement(
+        probe_fail_measurement(
             p, mst_fail(MST_ETIMEOUT, "%s has not answered within %d s", name, (int)(MEASURE_NS / MST_S)));
     }
     if (p->error.code == MST_OK) {
-        qsort(p->echo_us, ECHOES, sizeof *p->echo_us, by_value);
+        qsort(p->echo_us, ECHOES, sizeof *p->echo_us, probe_by_value);
         snprintf(text, sizeof text, "%.1f %.4f", p->echo_us[ECHOES / 2], p->gbit_per_s);
-        say("result", text);
+        probe_say("result", text);
     } else {
-        say("failed", p->error.text);
+        probe_say("failed", p->error.text);
     }
     if (p->up)
         mst_net_drop(p->net, p->peer, "the measurement is over");
     p->peer = MST_PEER_NONE;
 }
 
-static mst_status serve(probe *p)
+static mst_status probe_serve(probe *p)
 {
     char line[LINE_SIZE];
-    say("ready", "");
-    while (next_line(&p->in, line)) {
+    probe_say("ready", "");
+    while (probe_next_line(&p->in, line)) {
         if (strncmp(line, "listen ", 7) == 0)
-            obey_listen(p, line + 7);
+            probe_obey_listen(p, line + 7);
         else if (strncmp(line, "measure ", 8) == 0 && p->peer == MST_PEER_NONE)
-            begin_measurement(p, line + 8);
+            probe_begin_measurement(p, line + 8);
         else if (line[0] != '\0')
-            say("failed", "not a command of a probe");
+            probe_say("failed", "not a command of a probe");
         bool measuring = p->peer != MST_PEER_NONE;
         TRY(mst_net_poll(p->net, measuring ? p->deadline_ns : mst_now_ns() + 3600 * MST_S));
         if (measuring && (p->done || mst_now_ns() >= p->deadline_ns))
-            end_measurement(p);
+            probe_end_measurement(p);
     }
     return MST_OK;
 }
 
 mst_status mst_doctor_probe(void)
 {
-    static const mst_net_events events = {
-        .up = on_up, .down = on_down, .body = on_body, .message = on_message, .sent = on_sent};
+    static const mst_net_events events = {.up = probe_on_up,
+                                          .down = probe_on_down,
+                                          .body = probe_on_body,
+                                          .message = probe_on_message,
+                                          .sent = probe_on_sent};
     const char *job = getenv("MUSTER_JOB");
     mst_net_options options = {.self = {.role = MST_ROLE_PROBE, .incarnation = mst_now_ns()},
                                .secret = getenv("MUSTER_SECRET"),
@@ -309,9 +312,9 @@ mst_status mst_doctor_probe(void)
     pthread_mutex_init(&p->in.lock, NULL);
     pthread_cond_init(&p->in.taken, NULL);
     p->in.net = p->net;
-    if (pthread_create(&thread, NULL, read_lines, &p->in) != 0)
+    if (pthread_create(&thread, NULL, probe_read_lines, &p->in) != 0)
         TRY_OUT(st, mst_fail(MST_EIO, "no thread to read standard input"));
-    st = serve(p);
+    st = probe_serve(p);
     if (st != MST_OK)
         return st; /* the thread may still be reading; the process ends */
     pthread_join(thread, NULL);

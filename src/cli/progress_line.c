@@ -21,7 +21,7 @@
 static pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
 static bool g_drawn; /* guarded by g_mutex */
 
-static bool on_terminal(void)
+static bool progress_on_terminal(void)
 {
     static int answer = -1; /* every thread finds the same */
     if (answer < 0)
@@ -35,14 +35,14 @@ void mst_bar_start(mst_bar *bar, const char *what, const char *unit, uint64_t to
     bar->shown_ns = bar->start_ns;
 }
 
-static size_t terminal_columns(void)
+static size_t progress_terminal_columns(void)
 {
     struct winsize size;
     return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 10 ? size.ws_col : 80;
 }
 
 /* "  38%  [#####     ]  " or, without a total, nothing. */
-static int format_share(char *out, size_t size, double share, bool cells)
+static int progress_format_share(char *out, size_t size, double share, bool cells)
 {
     if (!cells)
         return snprintf(out, size, " %3.0f%%", share * 100);
@@ -54,14 +54,15 @@ static int format_share(char *out, size_t size, double share, bool cells)
     return snprintf(out, size, " %3.0f%% [%s]", share * 100, bar);
 }
 
-static void format_line(const mst_bar *bar, uint64_t done, uint64_t units, bool cells, char *out, size_t size)
+static void progress_format_line(const mst_bar *bar, uint64_t done, uint64_t units, bool cells, char *out,
+                                 size_t size)
 {
     char count[32], rate[32];
     double seconds = mst_seconds_since(bar->start_ns);
     double share = bar->total > 0 ? (double)(done < bar->total ? done : bar->total) / (double)bar->total : 0;
     int n = snprintf(out, size, "%s", bar->what);
     if (bar->total > 0)
-        n += format_share(out + n, size - (size_t)n, share, cells);
+        n += progress_format_share(out + n, size - (size_t)n, share, cells);
     n += snprintf(out + n, size - (size_t)n, " %s %s, %s/s", mst_figure_grouped(units, count), bar->unit,
                   mst_figure_grouped((uint64_t)((double)units / (seconds > 0 ? seconds : 1)), rate));
     if (share > 0 && share < 1)
@@ -71,7 +72,7 @@ static void format_line(const mst_bar *bar, uint64_t done, uint64_t units, bool 
 bool mst_bar_due(mst_bar *bar)
 {
     uint64_t now = mst_now_ns();
-    if (now - bar->shown_ns < (on_terminal() ? TERMINAL_EVERY : PLAIN_EVERY))
+    if (now - bar->shown_ns < (progress_on_terminal() ? TERMINAL_EVERY : PLAIN_EVERY))
         return false;
     bar->shown_ns = now;
     return true;
@@ -79,11 +80,11 @@ bool mst_bar_due(mst_bar *bar)
 
 void mst_bar_show(const char *text)
 {
-    if (!on_terminal()) {
+    if (!progress_on_terminal()) {
         mst_bar_line(text);
         return;
     }
-    int columns = (int)terminal_columns() - 1;
+    int columns = (int)progress_terminal_columns() - 1;
     pthread_mutex_lock(&g_mutex);
     fprintf(stderr, CLEAR "%.*s", columns, text);
     fflush(stderr);
@@ -96,11 +97,11 @@ void mst_bar_update(mst_bar *bar, uint64_t done, uint64_t units)
     if (!mst_bar_due(bar))
         return;
     char line[256];
-    format_line(bar, done, units, on_terminal(), line, sizeof line);
+    progress_format_line(bar, done, units, progress_on_terminal(), line, sizeof line);
     mst_bar_show(line);
 }
 
-static void clear_locked(void)
+static void progress_clear_locked(void)
 {
     if (g_drawn)
         fputs(CLEAR, stderr);
@@ -111,7 +112,7 @@ void mst_bar_end(mst_bar *bar)
 {
     (void)bar;
     pthread_mutex_lock(&g_mutex);
-    clear_locked();
+    progress_clear_locked();
     fflush(stderr);
     pthread_mutex_unlock(&g_mutex);
 }
@@ -119,7 +120,7 @@ void mst_bar_end(mst_bar *bar)
 void mst_bar_line(const char *line)
 {
     pthread_mutex_lock(&g_mutex);
-    clear_locked();
+    progress_clear_locked();
     fprintf(stderr, "%s\n", line);
     pthread_mutex_unlock(&g_mutex);
 }

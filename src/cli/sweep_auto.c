@@ -35,7 +35,7 @@ typedef struct search {
 /* ---- one try ---- */
 
 /* What the run has come to. */
-static mst_status look(search *s, size_t i, double budget_s)
+static mst_status auto_look(search *s, size_t i, double budget_s)
 {
     const mst_sweep_cell *cell = &s->sweep->cells[i];
     mst_halving_try *t = &s->tries[i];
@@ -67,25 +67,26 @@ out:
     return st;
 }
 
-static json_t *real_or_null(double value)
+static json_t *auto_real_or_null(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();
 }
 
-static mst_status record(const search *s, json_t *tries, size_t i, double given_s)
+static mst_status auto_record(const search *s, json_t *tries, size_t i, double given_s)
 {
     const mst_sweep_cell *cell = &s->sweep->cells[i];
     const mst_halving_try *t = &s->tries[i];
-    json_t *json = json_pack("{s:s, s:f, s:f, s:o, s:o, s:b, s:b}", "name", cell->name, "given_s", given_s,
-                             "train_s", isnan(t->seconds) ? 0.0 : t->seconds, "value", real_or_null(t->value),
-                             "nearest", real_or_null(t->nearest), "reached", t->reached, "over", t->over);
+    json_t *json =
+        json_pack("{s:s, s:f, s:f, s:o, s:o, s:b, s:b}", "name", cell->name, "given_s", given_s, "train_s",
+                  isnan(t->seconds) ? 0.0 : t->seconds, "value", auto_real_or_null(t->value), "nearest",
+                  auto_real_or_null(t->nearest), "reached", t->reached, "over", t->over);
     if (json != NULL && cell->sentence != NULL)
         json_object_set_new(json, "sentence", json_string(cell->sentence));
     return json != NULL && json_array_append_new(tries, json) == 0 ? MST_OK : mst_fail_memory();
 }
 
 /* Takes a try over that was recorded before; false: it was not. */
-static bool replay(search *s, const json_t *tries, size_t i)
+static bool auto_replay(search *s, const json_t *tries, size_t i)
 {
     size_t k;
     json_t *item;
@@ -109,7 +110,7 @@ static bool replay(search *s, const json_t *tries, size_t i)
     return false;
 }
 
-static void tell(const search *s, size_t round, double budget_s, size_t i)
+static void auto_tell(const search *s, size_t round, double budget_s, size_t i)
 {
     const mst_halving_try *t = &s->tries[i];
     char a[40], b[40];
@@ -126,7 +127,7 @@ static void tell(const search *s, size_t round, double budget_s, size_t i)
                      mst_figure_real(t->value, (char[40]){0}));
 }
 
-static mst_status try_one(search *s, size_t round, double budget_s, size_t i)
+static mst_status auto_try_one(search *s, size_t round, double budget_s, size_t i)
 {
     mst_sweep_cell *cell = &s->sweep->cells[i];
     char word[48], what[48];
@@ -141,14 +142,14 @@ static mst_status try_one(search *s, size_t round, double budget_s, size_t i)
     TRY(mst_runner_run(s->runner, cell, how, word, what, NAN));
     if (mst_runner_stopped(s->runner))
         return MST_OK;
-    TRY(look(s, i, budget_s));
-    tell(s, round, budget_s, i);
+    TRY(auto_look(s, i, budget_s));
+    auto_tell(s, round, budget_s, i);
     return MST_OK;
 }
 
 /* What a candidate gets: nobody needs longer than the shortest time to the target so far, nor gets more than
  * for: seconds. */
-static double given(const search *s, double budget_s)
+static double auto_given(const search *s, double budget_s)
 {
     budget_s = fmin(budget_s, s->cap_s);
     for (size_t i = 0; i < s->sweep->n; i++)
@@ -160,7 +161,7 @@ static double given(const search *s, double budget_s)
 /* ---- rounds ---- */
 
 /* The round of that number, new or as far as it was; NULL when memory is short. */
-static json_t *round_at(search *s, size_t round, double budget_s)
+static json_t *auto_round_at(search *s, size_t round, double budget_s)
 {
     json_t *found = json_array_get(s->rounds, round);
     if (found != NULL)
@@ -169,25 +170,25 @@ static json_t *round_at(search *s, size_t round, double budget_s)
     return found != NULL && json_array_append_new(s->rounds, found) == 0 ? found : NULL;
 }
 
-static mst_status run_round(search *s, size_t round, double budget_s)
+static mst_status auto_run_round(search *s, size_t round, double budget_s)
 {
-    json_t *entry = round_at(s, round, budget_s), *tries = json_object_get(entry, "tries");
+    json_t *entry = auto_round_at(s, round, budget_s), *tries = json_object_get(entry, "tries");
     if (entry == NULL || !json_is_array(tries))
         return mst_fail_memory();
     for (size_t i = 0; i < s->sweep->n && !mst_runner_stopped(s->runner); i++) {
-        if (!s->tries[i].alive || replay(s, tries, i))
+        if (!s->tries[i].alive || auto_replay(s, tries, i))
             continue;
-        double given_s = given(s, budget_s);
-        TRY(try_one(s, round, given_s, i));
+        double given_s = auto_given(s, budget_s);
+        TRY(auto_try_one(s, round, given_s, i));
         if (!mst_runner_stopped(s->runner))
-            TRY(record(s, tries, i, given_s));
+            TRY(auto_record(s, tries, i, given_s));
         TRY(mst_sweep_save(s->sweep));
     }
     return MST_OK;
 }
 
 /* Decides after a complete round, and writes down who was dropped. */
-static mst_status decide(search *s, size_t round, mst_halving_end *end, size_t *best)
+static mst_status auto_decide(search *s, size_t round, mst_halving_end *end, size_t *best)
 {
     json_t *entry = json_array_get(s->rounds, round), *dropped = json_array();
     bool *before = mst_calloc(s->sweep->n, sizeof *before);
@@ -208,7 +209,7 @@ static mst_status decide(search *s, size_t round, mst_halving_end *end, size_t *
 }
 
 /* The candidate that is left alone; "" when there are several. */
-static const char *last_name(const search *s)
+static const char *auto_last_name(const search *s)
 {
     const char *name = "";
     for (size_t i = 0; i < s->sweep->n; i++)
@@ -217,21 +218,21 @@ static const char *last_name(const search *s)
 }
 
 /* Why nobody reached the target. The caller frees. */
-static char *why_not(const search *s, mst_halving_end end, const char *until)
+static char *auto_why_not(const search *s, mst_halving_end end, const char *until)
 {
     if (end == MST_HALVING_NONE)
         return mst_sprintf("nobody reached %s within the limits of for:", until);
     if (end == MST_HALVING_STUCK)
         return mst_sprintf("nobody reached %s: %s, the last that was left, came no nearer in %d rounds",
-                           until, last_name(s), MST_HALVING_PATIENCE);
+                           until, auto_last_name(s), MST_HALVING_PATIENCE);
     return mst_sprintf("nobody reached %s before a round would take longer than --run-timeout", until);
 }
 
-static mst_status conclude(search *s, mst_halving_end end, size_t best, size_t rounds)
+static mst_status auto_conclude(search *s, mst_halving_end end, size_t best, size_t rounds)
 {
     char a[40], stuck[64];
     const char *until = mst_sweep_until(s->sweep);
-    char *why, *none = why_not(s, end, until);
+    char *why, *none = auto_why_not(s, end, until);
     snprintf(stuck, sizeof stuck, "stopped: came no nearer in %d rounds", MST_HALVING_PATIENCE);
     const char *stopped = end == MST_HALVING_FOUND   ? "stopped: another had reached the target"
                           : end == MST_HALVING_STUCK ? stuck
@@ -262,25 +263,25 @@ static mst_status conclude(search *s, mst_halving_end end, size_t best, size_t r
     return fine ? mst_sweep_save(s->sweep) : mst_fail_memory();
 }
 
-static mst_status run_rounds(search *s, double first_s)
+static mst_status auto_run_rounds(search *s, double first_s)
 {
     mst_halving_end end = MST_HALVING_GO_ON;
     size_t best = s->sweep->n, round = 0;
     double budget_s = first_s;
     for (;; round++, budget_s *= 2) {
-        TRY(run_round(s, round, budget_s));
+        TRY(auto_run_round(s, round, budget_s));
         if (mst_runner_stopped(s->runner))
             return MST_OK;
-        TRY(decide(s, round, &end, &best));
+        TRY(auto_decide(s, round, &end, &best));
         TRY(mst_sweep_save(s->sweep));
         if (end != MST_HALVING_GO_ON || 2 * budget_s > s->timeout_s)
             break;
     }
-    return conclude(s, end, best, round + 1);
+    return auto_conclude(s, end, best, round + 1);
 }
 
 /* Cells that take part: of the first seed. */
-static mst_status choose(search *s)
+static mst_status auto_choose(search *s)
 {
     const char *first = NULL;
     size_t n = 0;
@@ -323,13 +324,13 @@ mst_status mst_sweep_auto(mst_sweep *sweep, mst_runner *runner, double first_s, 
     s.tries = mst_calloc(sweep->n, sizeof *s.tries);
     if (s.tries == NULL)
         return mst_fail_memory();
-    TRY_OUT(st, choose(&s));
+    TRY_OUT(st, auto_choose(&s));
     if (sweep->search == NULL)
         sweep->search = json_pack("{s:s, s:[]}", "target", until, "rounds");
     s.rounds = json_object_get(sweep->search, "rounds");
     if (!json_is_array(s.rounds))
         TRY_OUT(st, mst_fail_memory());
-    st = run_rounds(&s, first_s);
+    st = auto_run_rounds(&s, first_s);
 out:
     mst_free(s.tries);
     return st;

@@ -98,7 +98,7 @@ void mst_table_real(mst_table *table, double number, int digits)
 
 /* ---- text ---- */
 
-static size_t width_of(const char *text)
+static size_t table_width_of(const char *text)
 {
     size_t n = 0;
     for (; *text != '\0'; text++)
@@ -106,27 +106,27 @@ static size_t width_of(const char *text)
     return n;
 }
 
-static void print_blanks(size_t n)
+static void table_print_blanks(size_t n)
 {
     printf("%*s", (int)n, "");
 }
 
 /* The last column is not padded on the right, so that no line ends in blanks. */
-static void print_cell(const char *text, size_t width, bool right, bool first, bool last)
+static void table_print_cell(const char *text, size_t width, bool right, bool first, bool last)
 {
-    size_t blanks = width - width_of(text);
+    size_t blanks = width - table_width_of(text);
     if (!first)
-        print_blanks(GAP);
+        table_print_blanks(GAP);
     if (right)
-        print_blanks(blanks);
+        table_print_blanks(blanks);
     for (const char *c = text; *c != '\0'; c++)
         putchar(*c);
     if (!right && !last)
-        print_blanks(blanks);
+        table_print_blanks(blanks);
 }
 
 /* The key as people read it; at most 63 characters. */
-static const char *heading(const mst_column *column, char *out)
+static const char *table_heading(const mst_column *column, char *out)
 {
     size_t i = 0;
     for (; i < 63 && column->key[i] != '\0'; i++)
@@ -145,9 +145,9 @@ mst_status mst_table_print(const mst_table *table, const char *title, bool headi
         return mst_fail_memory();
     }
     for (size_t c = 0; c < n && headings; c++)
-        widths[c] = width_of(heading(&table->columns[c], text));
+        widths[c] = table_width_of(table_heading(&table->columns[c], text));
     for (size_t i = 0; i < table->n_cells; i++) {
-        size_t width = width_of(table->cells[i].text);
+        size_t width = table_width_of(table->cells[i].text);
         widths[i % n] = width > widths[i % n] ? width : widths[i % n];
     }
     if (title != NULL)
@@ -155,13 +155,14 @@ mst_status mst_table_print(const mst_table *table, const char *title, bool headi
     const char *indent = title != NULL ? "  " : "";
     for (size_t c = 0; c < n && headings; c++) {
         fputs(c == 0 ? indent : "", stdout);
-        print_cell(heading(&table->columns[c], text), widths[c], table->columns[c].right, c == 0, c + 1 == n);
+        table_print_cell(table_heading(&table->columns[c], text), widths[c], table->columns[c].right, c == 0,
+                         c + 1 == n);
         fputs(c + 1 == n ? "\n" : "", stdout);
     }
     for (size_t i = 0; i < table->n_cells; i++) {
         size_t c = i % n;
         fputs(c == 0 ? indent : "", stdout);
-        print_cell(table->cells[i].text, widths[c], table->columns[c].right, c == 0, c + 1 == n);
+        table_print_cell(table->cells[i].text, widths[c], table->columns[c].right, c == 0, c + 1 == n);
         fputs(c + 1 == n ? "\n" : "", stdout);
     }
     mst_free(widths);

@@ -13,13 +13,14 @@
 #define STALL_S    3.0 /* a step that takes longer is worth a word, */
 #define STALL_MEAN 3.0 /* unless steps take about so long: so many times their mean */
 
-static bool is_stalled(const mst_train_status *s, double idle_s)
+static bool view_is_stalled(const mst_train_status *s, double idle_s)
 {
     double step_s = s->step > 0 ? s->train_seconds / (double)s->step : 0.0;
     return idle_s > STALL_S && idle_s > STALL_MEAN * step_s;
 }
 
-static void format_line(const mst_train_status *s, double idle_s, const char *waiting, char *out, size_t size)
+static void view_format_line(const mst_train_status *s, double idle_s, const char *waiting, char *out,
+                             size_t size)
 {
     char step[32], rate[32], mean[32];
     double share = s->epoch_rows > 0 ? 100.0 * (double)s->epoch_position / (double)s->epoch_rows : 0.0;
@@ -27,7 +28,7 @@ static void format_line(const mst_train_status *s, double idle_s, const char *wa
     if (s->epoch_rows > 0)
         n += snprintf(out + n, size - (size_t)n, " %3.0f%%", share);
     n += snprintf(out + n, size - (size_t)n, "  step %s", mst_figure_grouped(s->step, step));
-    if (is_stalled(s, idle_s)) {
+    if (view_is_stalled(s, idle_s)) {
         snprintf(out + n, size - (size_t)n, "  no step for %.0f s%s%s", idle_s,
                  waiting != NULL ? ", waiting for " : "", waiting != NULL ? waiting : "");
         return;
@@ -40,16 +41,16 @@ static void format_line(const mst_train_status *s, double idle_s, const char *wa
 }
 
 /* With the mutex held. */
-static void show(mst_train_view *v, uint64_t now)
+static void view_show(mst_train_view *v, uint64_t now)
 {
     char line[256];
     double idle_s = v->step_ns != 0 ? (double)(now - v->step_ns) * 1e-9 : 0.0;
-    format_line(&v->status, idle_s, v->status.waiting != NULL ? v->status.waiting : v->others, line,
-                sizeof line);
+    view_format_line(&v->status, idle_s, v->status.waiting != NULL ? v->status.waiting : v->others, line,
+                     sizeof line);
     mst_bar_show(line);
 }
 
-static void on_progress(void *arg, const mst_train_status *s)
+static void view_on_progress(void *arg, const mst_train_status *s)
 {
     mst_train_view *v = arg;
     if (v->quiet)
@@ -64,12 +65,12 @@ static void on_progress(void *arg, const mst_train_status *s)
         v->status.waiting = v->waiting;
     }
     if (mst_bar_due(&v->bar))
-        show(v, now);
+        view_show(v, now);
     pthread_mutex_unlock(&v->mutex);
 }
 
 /* With --eval-every and long evaluations: the accuracy so far, where the progress of training stands. */
-static void on_evaluating(void *arg, const char *set, uint64_t rows, uint64_t correct)
+static void view_on_evaluating(void *arg, const char *set, uint64_t rows, uint64_t correct)
 {
     mst_train_view *v = arg;
     char line[128];
@@ -84,7 +85,7 @@ static void on_evaluating(void *arg, const char *set, uint64_t rows, uint64_t co
     pthread_mutex_unlock(&v->mutex);
 }
 
-static void on_evaluated(void *arg, const mst_train_status *s, const char *set, const mst_result *r)
+static void view_on_evaluated(void *arg, const mst_train_status *s, const char *set, const mst_result *r)
 {
     const mst_train_view *v = arg;
     char step[32], auc[32] = "", top5[32] = "";
@@ -101,8 +102,10 @@ static void on_evaluated(void *arg, const mst_train_status *s, const char *set, 
 
 mst_train_callbacks mst_train_view_callbacks(mst_train_view *self)
 {
-    return (mst_train_callbacks){
-        .arg = self, .progress = on_progress, .evaluating = on_evaluating, .evaluated = on_evaluated};
+    return (mst_train_callbacks){.arg = self,
+                                 .progress = view_on_progress,
+                                 .evaluating = view_on_evaluating,
+                                 .evaluated = view_on_evaluated};
 }
 
 /* ---- the thread ---- */
@@ -114,9 +117,9 @@ static void *view_main(void *arg)
     while (!v->ending) {
         uint64_t now = mst_now_ns(), at = now + LOOK_NS;
         struct timespec until = {.tv_sec = (time_t)(at / MST_S), .tv_nsec = (long)(at % MST_S)};
-        if (v->step_ns != 0 && is_stalled(&v->status, (double)(now - v->step_ns) * 1e-9) &&
+        if (v->step_ns != 0 && view_is_stalled(&v->status, (double)(now - v->step_ns) * 1e-9) &&
             mst_bar_due(&v->bar))
-            show(v, now);
+            view_show(v, now);
         pthread_cond_timedwait(&v->changed, &v->mutex, &until);
     }
     pthread_mutex_unlock(&v->mutex);

@@ -42,7 +42,7 @@ bool mst_target_reached(const char *end)
 }
 
 /* Whether a is nearer to the target than b; what is not known is the farthest. */
-static bool is_nearer(double a, double b, bool high_is_good)
+static bool halving_is_nearer(double a, double b, bool high_is_good)
 {
     if (isnan(a) || isnan(b))
         return !isnan(a);
@@ -51,13 +51,13 @@ static bool is_nearer(double a, double b, bool high_is_good)
 
 double mst_halving_nearer(double a, double b, bool high_is_good)
 {
-    return is_nearer(b, a, high_is_good) ? b : a;
+    return halving_is_nearer(b, a, high_is_good) ? b : a;
 }
 
 /* Counts the rounds that brought a candidate no nearer; one that has shown nothing yet may still begin. */
-static void count_stale(mst_halving_try *t, bool high_is_good)
+static void halving_count_stale(mst_halving_try *t, bool high_is_good)
 {
-    bool nearer = isnan(t->before) || is_nearer(t->nearest, t->before, high_is_good);
+    bool nearer = isnan(t->before) || halving_is_nearer(t->nearest, t->before, high_is_good);
     t->stale = nearer ? 0 : t->stale + 1;
     t->before = t->nearest;
 }
@@ -69,10 +69,10 @@ mst_halving_end mst_halving_decide(mst_halving_try *tries, size_t n, bool high_i
         if (tries[i].alive && tries[i].reached && (first == n || tries[i].seconds < tries[first].seconds))
             first = i;
         if (!isnan(tries[i].nearest) &&
-            (nearest == n || is_nearer(tries[i].nearest, tries[nearest].nearest, high_is_good)))
+            (nearest == n || halving_is_nearer(tries[i].nearest, tries[nearest].nearest, high_is_good)))
             nearest = i;
         if (tries[i].alive)
-            count_stale(&tries[i], high_is_good);
+            halving_count_stale(&tries[i], high_is_good);
         tries[i].alive = tries[i].alive && !tries[i].over;
         alive += tries[i].alive;
         last = tries[i].alive ? i : last;
@@ -88,7 +88,7 @@ mst_halving_end mst_halving_decide(mst_halving_try *tries, size_t n, bool high_i
         size_t worst = n;
         for (size_t i = 0; i < n; i++) /* of equals the last */
             if (tries[i].alive &&
-                (worst == n || !is_nearer(tries[i].value, tries[worst].value, high_is_good)))
+                (worst == n || !halving_is_nearer(tries[i].value, tries[worst].value, high_is_good)))
                 worst = i;
         tries[worst].alive = false;
     }

@@ -31,74 +31,75 @@
 
 /* ---- options of a cell ---- */
 
-static const char *get(const json_t *set, const char *name)
+static const char *cells_get(const json_t *set, const char *name)
 {
     return json_string_value(json_object_get(set, name));
 }
 
-static bool is(const json_t *set, const char *name, const char *text)
+static bool cells_is(const json_t *set, const char *name, const char *text)
 {
-    const char *value = get(set, name);
+    const char *value = cells_get(set, name);
     return value != NULL && strcmp(value, text) == 0;
 }
 
-static mst_status put(json_t *set, const char *name, const char *text)
+static mst_status cells_put(json_t *set, const char *name, const char *text)
 {
     return json_object_set_new(set, name, json_string(text)) == 0 ? MST_OK : mst_fail_memory();
 }
 
 /* The row of an option of a cell, which the file's reader has found in one of the tables. */
-static const mst_option *option_row(const char *name)
+static const mst_option *cells_option_row(const char *name)
 {
     const mst_option *row = mst_option_row(mst_deploy_option_table, name);
     return row != NULL ? row : mst_train_option(name);
 }
 
-static mst_status imply(json_t *set)
+static mst_status cells_imply(json_t *set)
 {
-    bool servers = get(set, "servers") != NULL, launch = is(set, "deploy", "launch"),
-         mpi = is(set, "deploy", "mpi");
-    if (get(set, "strategy") == NULL)
-        TRY(put(set, "strategy",
-                mpi && !servers                                           ? "allreduce"
-                : mpi || launch || servers || get(set, "workers") != NULL ? "ps"
-                                                                          : "local"));
-    if (get(set, "deploy") == NULL)
-        TRY(put(set, "deploy", is(set, "strategy", "allreduce") ? "mpi" : "embedded"));
+    bool servers = cells_get(set, "servers") != NULL, launch = cells_is(set, "deploy", "launch"),
+         mpi = cells_is(set, "deploy", "mpi");
+    if (cells_get(set, "strategy") == NULL)
+        TRY(cells_put(set, "strategy",
+                      mpi && !servers                                                 ? "allreduce"
+                      : mpi || launch || servers || cells_get(set, "workers") != NULL ? "ps"
+                                                                                      : "local"));
+    if (cells_get(set, "deploy") == NULL)
+        TRY(cells_put(set, "deploy", cells_is(set, "strategy", "allreduce") ? "mpi" : "embedded"));
     return MST_OK;
 }
 
 /* Rule 2; NULL: it fits. */
-static const char *misfit(const json_t *set)
+static const char *cells_misfit(const json_t *set)
 {
-    if (is(set, "strategy", "local") && !is(set, "deploy", "embedded"))
+    if (cells_is(set, "strategy", "local") && !cells_is(set, "deploy", "embedded"))
         return "strategy local is one process: it runs with deploy embedded only";
-    if (is(set, "strategy", "allreduce") && !is(set, "deploy", "mpi"))
+    if (cells_is(set, "strategy", "allreduce") && !cells_is(set, "deploy", "mpi"))
         return "strategy allreduce is for ranks of MPI: it runs with deploy mpi only";
-    if (is(set, "strategy", "allreduce") && get(set, "mode") != NULL && !is(set, "mode", "sync"))
+    if (cells_is(set, "strategy", "allreduce") && cells_get(set, "mode") != NULL &&
+        !cells_is(set, "mode", "sync"))
         return "strategy allreduce takes every step together: it runs in mode sync only";
     return NULL;
 }
 
-static const char *get_or(const json_t *set, const char *name, const char *otherwise)
+static const char *cells_get_or(const json_t *set, const char *name, const char *otherwise)
 {
-    return get(set, name) != NULL ? get(set, name) : otherwise;
+    return cells_get(set, name) != NULL ? cells_get(set, name) : otherwise;
 }
 
 /* Rule 5. */
-static mst_status share_hold_out(const mst_sweep *self, json_t *set)
+static mst_status cells_share_hold_out(const mst_sweep *self, json_t *set)
 {
-    const char *first = get_or(self->n > 0 ? self->cells[0].set : set, "seed", "1");
-    if (get(set, "valid") == NULL || get(set, "valid-seed") != NULL ||
-        strcmp(get_or(set, "seed", "1"), first) == 0)
+    const char *first = cells_get_or(self->n > 0 ? self->cells[0].set : set, "seed", "1");
+    if (cells_get(set, "valid") == NULL || cells_get(set, "valid-seed") != NULL ||
+        strcmp(cells_get_or(set, "seed", "1"), first) == 0)
         return MST_OK;
     char *end;
-    strtod(get(set, "valid"), &end);
-    return *end == '\0' ? put(set, "valid-seed", first) : MST_OK; /* a file is the same for all */
+    strtod(cells_get(set, "valid"), &end);
+    return *end == '\0' ? cells_put(set, "valid-seed", first) : MST_OK; /* a file is the same for all */
 }
 
 /* The settings of a cell, for mst_settings_fini whatever the status; deploy must live as long. */
-static mst_status settings_of(const json_t *set, mst_deploy_options *deploy, mst_settings *out)
+static mst_status cells_settings_of(const json_t *set, mst_deploy_options *deploy, mst_settings *out)
 {
     mst_option_group own = {.title = "deploy", .table = mst_deploy_option_table, .base = deploy};
     const char *name;
@@ -111,7 +112,7 @@ static mst_status settings_of(const json_t *set, mst_deploy_options *deploy, mst
 }
 
 /* Rule 3. */
-static mst_status leave_out(json_t *set)
+static mst_status cells_leave_out(json_t *set)
 {
     mst_settings s;
     mst_deploy_options deploy = {0};
@@ -119,11 +120,11 @@ static mst_status leave_out(json_t *set)
     json_t *value;
     void *next;
     mst_status st;
-    TRY_OUT(st, settings_of(set, &deploy, &s));
+    TRY_OUT(st, cells_settings_of(set, &deploy, &s));
     TRY_OUT(st, mst_settings_imply(&s));
     json_object_foreach_safe(set, next, name, value)
     {
-        if (mst_options_unmet(s.groups, s.n_groups, option_row(name), MST_NEED_SWEEP, NULL) != NULL)
+        if (mst_options_unmet(s.groups, s.n_groups, cells_option_row(name), MST_NEED_SWEEP, NULL) != NULL)
             json_object_del(set, name);
     }
 out:
@@ -132,13 +133,13 @@ out:
 }
 
 /* Rule 6: MST_EUSAGE is what the strategy or the training loop says. */
-static mst_status check_options(const json_t *set)
+static mst_status cells_check_options(const json_t *set)
 {
     mst_settings s;
     mst_deploy_options deploy = {0};
     mst_run_schedule schedule;
     mst_status st;
-    TRY_OUT(st, settings_of(set, &deploy, &s));
+    TRY_OUT(st, cells_settings_of(set, &deploy, &s));
     s.resolved = s.strategy;
     TRY_OUT(st, mst_strategy_resolve(&s.resolved));
     TRY_OUT(st, mst_run_schedule_parse(&s.train, &schedule));
@@ -158,7 +159,7 @@ mst_status mst_sweep_check_files(const mst_sweep *self, const mst_sweep_cell *ce
     size_t i;
     json_t *file;
     mst_status st;
-    TRY_OUT(st, settings_of(cell->set, &deploy, &s));
+    TRY_OUT(st, cells_settings_of(cell->set, &deploy, &s));
     if (deploy.hosts != NULL) /* the files of other hosts are not seen from here */
         goto out;
     json_array_foreach(json_object_get(self->spec, "files"), i, file)
@@ -179,15 +180,15 @@ out:
 /* ---- names ---- */
 
 /* Whether the values of an axis are clear without its name. */
-static bool is_self_named(const char *axis, const json_t *value)
+static bool cells_is_self_named(const char *axis, const json_t *value)
 {
     const json_t *set = json_object_get(value, "set");
     return json_object_size(set) != 1 || json_object_get(set, axis) == NULL ||
-           (option_row(axis)->facts & MST_OPTION_SELF_NAMED) != 0;
+           (cells_option_row(axis)->facts & MST_OPTION_SELF_NAMED) != 0;
 }
 
 /* Appends "-axisvalue" in letters that file names and shells leave alone. */
-static void add_part(char *name, const char *axis, const char *label)
+static void cells_add_part(char *name, const char *axis, const char *label)
 {
     size_t n = strlen(name);
     if (n > 0 && n < NAME_MAX_BYTES)
@@ -198,7 +199,7 @@ static void add_part(char *name, const char *axis, const char *label)
     name[n] = '\0';
 }
 
-static bool has_name(const mst_sweep *self, const char *name)
+static bool cells_has_name(const mst_sweep *self, const char *name)
 {
     for (size_t i = 0; i < self->n; i++)
         if (strcmp(self->cells[i].name, name) == 0)
@@ -206,7 +207,7 @@ static bool has_name(const mst_sweep *self, const char *name)
     return false;
 }
 
-static mst_status name_cell(mst_sweep *self, mst_sweep_cell *cell, const json_t *grid)
+static mst_status cells_name_cell(mst_sweep *self, mst_sweep_cell *cell, const json_t *grid)
 {
     char config[NAME_MAX_BYTES + 1] = "", name[NAME_MAX_BYTES + 1] = "", unique[NAME_MAX_BYTES + 24];
     const char *axis;
@@ -215,13 +216,13 @@ static mst_status name_cell(mst_sweep *self, mst_sweep_cell *cell, const json_t 
     {
         const char *label = json_string_value(json_object_get(cell->labels, axis));
         if (label != NULL && json_array_size(values) > 1 && strcmp(axis, "seed") != 0)
-            add_part(config, is_self_named(axis, json_array_get(values, 0)) ? "" : axis, label);
+            cells_add_part(config, cells_is_self_named(axis, json_array_get(values, 0)) ? "" : axis, label);
     }
     memcpy(name, config, sizeof name);
     if (json_array_size(json_object_get(grid, "seed")) > 1)
-        add_part(name, "seed", json_string_value(json_object_get(cell->labels, "seed")));
+        cells_add_part(name, "seed", json_string_value(json_object_get(cell->labels, "seed")));
     snprintf(unique, sizeof unique, "%s", name[0] != '\0' ? name : "run");
-    for (unsigned k = 2; has_name(self, unique); k++)
+    for (unsigned k = 2; cells_has_name(self, unique); k++)
         snprintf(unique, sizeof unique, "%s~%u", name[0] != '\0' ? name : "run", k);
     cell->name = mst_strdup(unique);
     cell->config = mst_strdup(config[0] != '\0' ? config : "run");
@@ -230,7 +231,8 @@ static mst_status name_cell(mst_sweep *self, mst_sweep_cell *cell, const json_t 
 
 /* ---- command lines ---- */
 
-static mst_status add_word(mst_text_list *words, const char *format, const char *name, const char *value)
+static mst_status cells_add_word(mst_text_list *words, const char *format, const char *name,
+                                 const char *value)
 {
     char *word = mst_sprintf(format, name, value);
     mst_status st = word != NULL ? mst_text_list_add(words, word) : mst_fail_memory();
@@ -238,65 +240,65 @@ static mst_status add_word(mst_text_list *words, const char *format, const char 
     return st;
 }
 
-static mst_status add_option(mst_text_list *words, const char *name, const char *value)
+static mst_status cells_add_option(mst_text_list *words, const char *name, const char *value)
 {
-    if (option_row(name)->type == MST_OPTION_FLAG)
-        return add_word(words, strcmp(value, "true") == 0 ? "--%s" : "--no-%s", name, "");
-    return add_word(words, "--%s=%s", name, value);
+    if (cells_option_row(name)->type == MST_OPTION_FLAG)
+        return cells_add_word(words, strcmp(value, "true") == 0 ? "--%s" : "--no-%s", name, "");
+    return cells_add_word(words, "--%s=%s", name, value);
 }
 
-static mst_status add_launch(mst_text_list *words, const json_t *set)
+static mst_status cells_add_launch(mst_text_list *words, const json_t *set)
 {
-    const char *servers = get(set, "servers"), *workers = get(set, "workers"), *name;
-    bool mpi = is(set, "deploy", "mpi");
+    const char *servers = cells_get(set, "servers"), *workers = cells_get(set, "workers"), *name;
+    bool mpi = cells_is(set, "deploy", "mpi");
     json_t *value;
     TRY(mst_text_list_add(words, "launch"));
     if (mpi) {
         long long ranks = atoll(workers != NULL ? workers : "1");
         char text[32];
-        if (is(set, "strategy", "ps"))
+        if (cells_is(set, "strategy", "ps"))
             ranks += atoll(servers != NULL ? servers : "1");
         snprintf(text, sizeof text, "%lld", ranks);
         TRY(mst_text_list_add(words, "--mpi"));
-        TRY(add_word(words, "--%s=%s", "ranks", text));
+        TRY(cells_add_word(words, "--%s=%s", "ranks", text));
     } else {
-        TRY(add_word(words, "--%s=%s", "servers", servers != NULL ? servers : "1"));
-        TRY(add_word(words, "--%s=%s", "workers", workers != NULL ? workers : "1"));
+        TRY(cells_add_word(words, "--%s=%s", "servers", servers != NULL ? servers : "1"));
+        TRY(cells_add_word(words, "--%s=%s", "workers", workers != NULL ? workers : "1"));
     }
     json_object_foreach((json_t *)set, name, value)
     {
         if (mst_option_row(mst_deploy_option_table, name) != NULL && strcmp(name, "deploy") != 0)
-            TRY(add_option(words, name, json_string_value(value)));
+            TRY(cells_add_option(words, name, json_string_value(value)));
     }
     TRY(mst_text_list_add(words, "--logs=none"));
     return mst_text_list_add(words, "--");
 }
 
-static mst_status make_words(mst_sweep_cell *cell, const json_t *files)
+static mst_status cells_make_words(mst_sweep_cell *cell, const json_t *files)
 {
     const json_t *set = cell->set;
-    bool embedded = is(set, "deploy", "embedded"), mpi = is(set, "deploy", "mpi");
+    bool embedded = cells_is(set, "deploy", "embedded"), mpi = cells_is(set, "deploy", "mpi");
     const char *name;
     json_t *value;
     size_t i;
     if (!embedded)
-        TRY(add_launch(&cell->words, set));
+        TRY(cells_add_launch(&cell->words, set));
     TRY(mst_text_list_add(&cell->words, "train"));
     json_array_foreach((json_t *)files, i, value)
         TRY(mst_text_list_add(&cell->words, json_string_value(value)));
     json_object_foreach((json_t *)set, name, value)
     {
-        bool of_job = (option_row(name)->facts & MST_OPTION_OF_JOB) != 0;
+        bool of_job = (cells_option_row(name)->facts & MST_OPTION_OF_JOB) != 0;
         bool by_launch = of_job && (mpi ? strcmp(name, "workers") == 0 : !embedded);
         if (mst_option_row(mst_deploy_option_table, name) == NULL && !by_launch)
-            TRY(add_option(&cell->words, name, json_string_value(value)));
+            TRY(cells_add_option(&cell->words, name, json_string_value(value)));
     }
     return MST_OK;
 }
 
 /* ---- cells ---- */
 
-static void cell_fini(mst_sweep_cell *cell)
+static void sweep_cell_fini(mst_sweep_cell *cell)
 {
     mst_free(cell->name);
     mst_free(cell->config);
@@ -306,7 +308,7 @@ static void cell_fini(mst_sweep_cell *cell)
     mst_text_list_fini(&cell->words);
 }
 
-static double seconds_since_1970(void)
+static double cells_seconds_since_1970(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -322,12 +324,13 @@ mst_status mst_sweep_mark(mst_sweep_cell *cell, mst_cell_state state, const char
     cell->sentence = copy;
     cell->state = state;
     if (state == MST_CELL_RUNNING)
-        cell->began = seconds_since_1970();
+        cell->began = cells_seconds_since_1970();
     return MST_OK;
 }
 
 /* Adds a value's options to a cell's; its axis's label counts as long as one of them does. */
-static mst_status merge(const mst_sweep *self, mst_sweep_cell *cell, const char *axis, const json_t *value)
+static mst_status cells_merge(const mst_sweep *self, mst_sweep_cell *cell, const char *axis,
+                              const json_t *value)
 {
     const char *name;
     json_t *text;
@@ -342,7 +345,7 @@ static mst_status merge(const mst_sweep *self, mst_sweep_cell *cell, const char 
                                                                                      : mst_fail_memory();
 }
 
-static void drop_labels(mst_sweep_cell *cell, const json_t *grid)
+static void cells_drop_labels(mst_sweep_cell *cell, const json_t *grid)
 {
     const char *axis, *name;
     json_t *values, *text;
@@ -362,38 +365,38 @@ static void drop_labels(mst_sweep_cell *cell, const json_t *grid)
 }
 
 /* Applies the rules; seen: the options of cells so far -> name. */
-static mst_status settle(mst_sweep *self, mst_sweep_cell *cell, const json_t *grid, json_t *seen)
+static mst_status cells_settle(mst_sweep *self, mst_sweep_cell *cell, const json_t *grid, json_t *seen)
 {
-    TRY(imply(cell->set));
-    const char *why = misfit(cell->set);
+    TRY(cells_imply(cell->set));
+    const char *why = cells_misfit(cell->set);
     if (why == NULL) {
-        TRY(leave_out(cell->set));
-        TRY(share_hold_out(self, cell->set));
-        drop_labels(cell, grid);
+        TRY(cells_leave_out(cell->set));
+        TRY(cells_share_hold_out(self, cell->set));
+        cells_drop_labels(cell, grid);
     }
     char *key = json_dumps(cell->set, JSON_COMPACT | JSON_SORT_KEYS);
     if (key == NULL)
         return mst_fail_memory();
     const char *same = json_string_value(json_object_get(seen, key));
     char *sentence = same != NULL ? mst_sprintf(MST_SWEEP_SAME_AS "%s", same) : NULL;
-    mst_status st = same == NULL || sentence != NULL ? name_cell(self, cell, grid) : mst_fail_memory();
+    mst_status st = same == NULL || sentence != NULL ? cells_name_cell(self, cell, grid) : mst_fail_memory();
     if (st == MST_OK && same == NULL && json_object_set_new(seen, key, json_string(cell->name)) != 0)
         st = mst_fail_memory();
     free(key); /* jansson's allocation */
     if (st == MST_OK && same == NULL && why == NULL) {
-        st = check_options(cell->set);
+        st = cells_check_options(cell->set);
         why = st == MST_EUSAGE ? mst_error_text() : NULL;
         st = st == MST_EUSAGE ? MST_OK : st;
     }
     if (st == MST_OK && (why != NULL || same != NULL))
         st = mst_sweep_mark(cell, MST_CELL_SKIPPED, why != NULL ? why : sentence);
     if (st == MST_OK)
-        st = make_words(cell, json_object_get(self->spec, "files"));
+        st = cells_make_words(cell, json_object_get(self->spec, "files"));
     mst_free(sentence);
     return st;
 }
 
-static mst_status add_cell(mst_sweep *self, const json_t *grid, const size_t *at, json_t *seen)
+static mst_status cells_add_cell(mst_sweep *self, const json_t *grid, const size_t *at, json_t *seen)
 {
     mst_status st;
     const char *axis;
@@ -407,18 +410,18 @@ static mst_status add_cell(mst_sweep *self, const json_t *grid, const size_t *at
         json_object_update(cell.set, json_object_get(self->spec, "train")) != 0)
         TRY_OUT(st, mst_fail_memory());
     json_object_foreach((json_t *)grid, axis, values)
-        TRY_OUT(st, merge(self, &cell, axis, json_array_get(values, at[k++])));
-    TRY_OUT(st, settle(self, &cell, grid, seen));
+        TRY_OUT(st, cells_merge(self, &cell, axis, json_array_get(values, at[k++])));
+    TRY_OUT(st, cells_settle(self, &cell, grid, seen));
     self->cells[self->n++] = cell;
     cell = (mst_sweep_cell){0};
 out:
-    cell_fini(&cell);
+    sweep_cell_fini(&cell);
     return st;
 }
 
 /* The grid with the seeds in front, which makes them the outermost loop; and with batch sizes where there are
  * none. New reference or NULL. */
-static json_t *ordered_grid(const json_t *spec, const char *const *batches)
+static json_t *cells_ordered_grid(const json_t *spec, const char *const *batches)
 {
     json_t *grid = json_object(), *from = json_object_get(spec, "grid"), *values;
     const char *axis;
@@ -453,7 +456,7 @@ mst_status mst_sweep_new(const char *file, const char *folder, const json_t *spe
 {
     mst_status st;
     const char *axis;
-    json_t *values, *seen = json_object(), *grid = ordered_grid(spec, batches);
+    json_t *values, *seen = json_object(), *grid = cells_ordered_grid(spec, batches);
     size_t total = 1, sizes[64], at[64] = {0}, n_axes = 0;
     mst_sweep *self = mst_zalloc(sizeof *self);
     if (self == NULL || seen == NULL || grid == NULL)
@@ -477,7 +480,7 @@ mst_status mst_sweep_new(const char *file, const char *folder, const json_t *spe
     if (self->cells == NULL)
         TRY_OUT(st, mst_fail_memory());
     for (size_t i = 0; i < total; i++) {
-        TRY_OUT(st, add_cell(self, grid, at, seen));
+        TRY_OUT(st, cells_add_cell(self, grid, at, seen));
         for (size_t k = n_axes; k > 0 && ++at[k - 1] == sizes[k - 1]; k--)
             at[k - 1] = 0;
     }
@@ -496,7 +499,7 @@ void mst_sweep_destroy(mst_sweep *self)
     if (self == NULL)
         return;
     for (size_t i = 0; i < self->n; i++)
-        cell_fini(&self->cells[i]);
+        sweep_cell_fini(&self->cells[i]);
     mst_free(self->cells);
     mst_free(self->file);
     mst_free(self->folder);
@@ -520,8 +523,9 @@ const char *mst_sweep_metric_name(const mst_sweep *self, bool *given)
 
 unsigned mst_sweep_cell_threads(const mst_sweep_cell *cell, unsigned cores)
 {
-    long threads = atol(get_or(cell->set, "threads", "1")), workers = atol(get_or(cell->set, "workers", "1")),
-         servers = is(cell->set, "strategy", "ps") ? atol(get_or(cell->set, "servers", "1")) : 0;
+    long threads = atol(cells_get_or(cell->set, "threads", "1")),
+         workers = atol(cells_get_or(cell->set, "workers", "1")),
+         servers = cells_is(cell->set, "strategy", "ps") ? atol(cells_get_or(cell->set, "servers", "1")) : 0;
     return (unsigned)(workers * (threads > 0 ? threads : (long)cores) + servers);
 }
 

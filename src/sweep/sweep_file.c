@@ -81,44 +81,44 @@ typedef struct reader {
 
 /* ---- nodes ---- */
 
-static size_t line_of(const yaml_node_t *node)
+static size_t file_line_of(const yaml_node_t *node)
 {
     return node->start_mark.line + 1;
 }
 
-static yaml_node_t *node_at(reader *r, int index)
+static yaml_node_t *file_node_at(reader *r, int index)
 {
     return yaml_document_get_node(&r->doc, index);
 }
 
 /* The text of a node that must be a scalar. */
-static mst_status scalar(const reader *r, const yaml_node_t *node, const char *key, const char **out)
+static mst_status file_scalar(const reader *r, const yaml_node_t *node, const char *key, const char **out)
 {
     if (node->type != YAML_SCALAR_NODE)
         return mst_fail(MST_EUSAGE, "%s:%zu: %s: must be a single value here, not nested", r->path,
-                        line_of(node), key);
+                        file_line_of(node), key);
     const char *text = (const char *)node->data.scalar.value;
     if (strlen(text) != node->data.scalar.length)
-        return mst_fail(MST_EUSAGE, "%s:%zu: %s: contains a zero byte", r->path, line_of(node), key);
+        return mst_fail(MST_EUSAGE, "%s:%zu: %s: contains a zero byte", r->path, file_line_of(node), key);
     bool plain = node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
     if (plain && (*text == '\0' || strcmp(text, "~") == 0 || strcmp(text, "null") == 0))
-        return mst_fail(MST_EUSAGE, "%s:%zu: %s: has no value", r->path, line_of(node), key);
+        return mst_fail(MST_EUSAGE, "%s:%zu: %s: has no value", r->path, file_line_of(node), key);
     *out = text;
     return MST_OK;
 }
 
-static mst_status want(const reader *r, const yaml_node_t *node, yaml_node_type_t type, const char *key,
-                       const char *what)
+static mst_status file_want(const reader *r, const yaml_node_t *node, yaml_node_type_t type, const char *key,
+                            const char *what)
 {
     if (node->type == type)
         return MST_OK;
-    return mst_fail(MST_EUSAGE, "%s:%zu: %s: must be %s", r->path, line_of(node), key, what);
+    return mst_fail(MST_EUSAGE, "%s:%zu: %s: must be %s", r->path, file_line_of(node), key, what);
 }
 
 /* ---- options ---- */
 
 /* Tries an option, and puts it as a command line would have it into `into`. */
-static mst_status put_option(reader *r, size_t line, const char *name, const char *value, json_t *into)
+static mst_status file_put_option(reader *r, size_t line, const char *name, const char *value, json_t *into)
 {
     mst_settings *s = &r->settings;
     if (mst_train_option_is(name, MST_OPTION_OF_SWEEP))
@@ -153,47 +153,47 @@ static mst_status put_option(reader *r, size_t line, const char *name, const cha
 }
 
 /* An option whose value may be a sequence (joined with commas, as lists are). */
-static mst_status put_node(reader *r, const char *name, const yaml_node_t *value, json_t *into)
+static mst_status file_put_node(reader *r, const char *name, const yaml_node_t *value, json_t *into)
 {
     const char *text;
     if (value->type != YAML_SEQUENCE_NODE) {
-        TRY(scalar(r, value, name, &text));
-        return put_option(r, line_of(value), name, text, into);
+        TRY(file_scalar(r, value, name, &text));
+        return file_put_option(r, file_line_of(value), name, text, into);
     }
     json_t *items = json_array();
     mst_status st = items != NULL ? MST_OK : mst_fail_memory();
     for (yaml_node_item_t *i = value->data.sequence.items.start;
          st == MST_OK && i < value->data.sequence.items.top; i++) {
-        st = scalar(r, node_at(r, *i), name, &text);
+        st = file_scalar(r, file_node_at(r, *i), name, &text);
         if (st == MST_OK && json_array_append_new(items, json_string(text)) != 0)
             st = mst_fail_memory();
     }
     char *joined = st == MST_OK ? mst_option_text(items) : NULL;
     json_decref(items);
     TRY(st);
-    st = joined != NULL ? put_option(r, line_of(value), name, joined, into) : mst_fail_memory();
+    st = joined != NULL ? file_put_option(r, file_line_of(value), name, joined, into) : mst_fail_memory();
     mst_free(joined);
     return st;
 }
 
 /* A mapping of options; skip: a key that is not one, or NULL. */
-static mst_status put_mapping(reader *r, const yaml_node_t *node, const char *key, const char *skip,
-                              json_t *into)
+static mst_status file_put_mapping(reader *r, const yaml_node_t *node, const char *key, const char *skip,
+                                   json_t *into)
 {
-    TRY(want(r, node, YAML_MAPPING_NODE, key, "a mapping of options to values"));
+    TRY(file_want(r, node, YAML_MAPPING_NODE, key, "a mapping of options to values"));
     for (yaml_node_pair_t *p = node->data.mapping.pairs.start; p < node->data.mapping.pairs.top; p++) {
         const char *name;
-        TRY(scalar(r, node_at(r, p->key), key, &name));
+        TRY(file_scalar(r, file_node_at(r, p->key), key, &name));
         if (skip == NULL || strcmp(name, skip) != 0)
-            TRY(put_node(r, name, node_at(r, p->value), into));
+            TRY(file_put_node(r, name, file_node_at(r, p->value), into));
     }
     return MST_OK;
 }
 
 /* ---- the grid ---- */
 
-static mst_status add_value(const reader *r, json_t *values, size_t line, const char *axis, const char *label,
-                            json_t *set)
+static mst_status file_add_value(const reader *r, json_t *values, size_t line, const char *axis,
+                                 const char *label, json_t *set)
 {
     size_t i;
     json_t *other;
@@ -210,7 +210,7 @@ static mst_status add_value(const reader *r, json_t *values, size_t line, const 
 }
 
 /* One value of an axis: of the option it is named for, or a mapping of several with a name. */
-static mst_status add_node(reader *r, const char *axis, const yaml_node_t *node, json_t *values)
+static mst_status file_add_node(reader *r, const char *axis, const yaml_node_t *node, json_t *values)
 {
     mst_status st;
     const char *label = NULL;
@@ -218,58 +218,59 @@ static mst_status add_node(reader *r, const char *axis, const yaml_node_t *node,
     if (set == NULL)
         return mst_fail_memory();
     if (node->type != YAML_MAPPING_NODE) {
-        TRY_OUT(st, put_node(r, axis, node, set));
+        TRY_OUT(st, file_put_node(r, axis, node, set));
         label = json_string_value(json_object_get(set, axis));
     } else {
-        TRY_OUT(st, put_mapping(r, node, axis, "name", set));
+        TRY_OUT(st, file_put_mapping(r, node, axis, "name", set));
         for (yaml_node_pair_t *p = node->data.mapping.pairs.start; p < node->data.mapping.pairs.top; p++) {
             const char *name;
-            TRY_OUT(st, scalar(r, node_at(r, p->key), axis, &name));
+            TRY_OUT(st, file_scalar(r, file_node_at(r, p->key), axis, &name));
             if (strcmp(name, "name") == 0)
-                TRY_OUT(st, scalar(r, node_at(r, p->value), "name", &label));
+                TRY_OUT(st, file_scalar(r, file_node_at(r, p->value), "name", &label));
         }
         if (label == NULL || *label == '\0')
             TRY_OUT(st, mst_fail(MST_EUSAGE,
                                  "%s:%zu: %s: a value of several options needs a name, as in {name: small, "
                                  "batch: 100, lr: 0.1}",
-                                 r->path, line_of(node), axis));
+                                 r->path, file_line_of(node), axis));
     }
-    st = add_value(r, values, line_of(node), axis, label, json_incref(set));
+    st = file_add_value(r, values, file_line_of(node), axis, label, json_incref(set));
 out:
     json_decref(set);
     return st;
 }
 
-static mst_status add_axis(reader *r, const char *axis, const yaml_node_t *node, json_t *grid)
+static mst_status file_add_axis(reader *r, const char *axis, const yaml_node_t *node, json_t *grid)
 {
     json_t *values = json_array();
     if (json_object_get(grid, axis) != NULL) {
         json_decref(values);
-        return mst_fail(MST_EUSAGE, "%s:%zu: %s: is given twice in the grid", r->path, line_of(node), axis);
+        return mst_fail(MST_EUSAGE, "%s:%zu: %s: is given twice in the grid", r->path, file_line_of(node),
+                        axis);
     }
     if (values == NULL || json_object_set_new(grid, axis, values) != 0)
         return mst_fail_memory();
     if (node->type != YAML_SEQUENCE_NODE)
-        return add_node(r, axis, node, values);
+        return file_add_node(r, axis, node, values);
     for (yaml_node_item_t *i = node->data.sequence.items.start; i < node->data.sequence.items.top; i++)
-        TRY(add_node(r, axis, node_at(r, *i), values));
+        TRY(file_add_node(r, axis, file_node_at(r, *i), values));
     if (json_array_size(values) == 0)
-        return mst_fail(MST_EUSAGE, "%s:%zu: %s: has no values", r->path, line_of(node), axis);
+        return mst_fail(MST_EUSAGE, "%s:%zu: %s: has no values", r->path, file_line_of(node), axis);
     return MST_OK;
 }
 
 /* repeats: N is an axis of N seeds. */
-static mst_status add_repeats(reader *r, const yaml_node_t *node, const json_t *train, json_t *grid)
+static mst_status file_add_repeats(reader *r, const yaml_node_t *node, const json_t *train, json_t *grid)
 {
     const char *text, *first = json_string_value(json_object_get(train, "seed"));
     int64_t n, seed = 1;
-    TRY(scalar(r, node, "repeats", &text));
+    TRY(file_scalar(r, node, "repeats", &text));
     if (!mst_parse_int(text, &n) || n < 1 || n > REPEATS_MAX)
-        return mst_fail(MST_EUSAGE, "%s:%zu: repeats: %s: must be between 1 and %d", r->path, line_of(node),
-                        text, REPEATS_MAX);
+        return mst_fail(MST_EUSAGE, "%s:%zu: repeats: %s: must be between 1 and %d", r->path,
+                        file_line_of(node), text, REPEATS_MAX);
     if (json_object_get(grid, "seed") != NULL)
         return mst_fail(MST_EUSAGE, "%s:%zu: repeats: the grid names its seeds already", r->path,
-                        line_of(node));
+                        file_line_of(node));
     if (first != NULL)
         mst_parse_int(first, &seed);
     json_t *values = json_array();
@@ -281,7 +282,7 @@ static mst_status add_repeats(reader *r, const yaml_node_t *node, const json_t *
         json_t *set = json_pack("{s:s}", "seed", label);
         if (set == NULL)
             return mst_fail_memory();
-        TRY(add_value(r, values, line_of(node), "repeats", label, set));
+        TRY(file_add_value(r, values, file_line_of(node), "repeats", label, set));
     }
     return MST_OK;
 }
@@ -292,7 +293,7 @@ typedef struct parts {
     yaml_node_t *files, *train, *limits, *grid, *repeats, *metric, *jobs;
 } parts;
 
-static mst_status find_parts(reader *r, parts *out)
+static mst_status file_find_parts(reader *r, parts *out)
 {
     struct {
         const char *key;
@@ -304,89 +305,89 @@ static mst_status find_parts(reader *r, parts *out)
     *out = (parts){0};
     if (root == NULL)
         return mst_fail(MST_EUSAGE, "%s:1: is empty; a sweep has files:, for:, train: and grid:", r->path);
-    TRY(want(r, root, YAML_MAPPING_NODE, "a sweep", "a mapping with files:, for:, train: and grid:"));
+    TRY(file_want(r, root, YAML_MAPPING_NODE, "a sweep", "a mapping with files:, for:, train: and grid:"));
     for (yaml_node_pair_t *p = root->data.mapping.pairs.start; p < root->data.mapping.pairs.top; p++) {
         const char *key;
-        yaml_node_t *node = node_at(r, p->key);
+        yaml_node_t *node = file_node_at(r, p->key);
         size_t i = 0;
-        TRY(scalar(r, node, "a key", &key));
+        TRY(file_scalar(r, node, "a key", &key));
         while (i < sizeof known / sizeof *known && strcmp(known[i].key, key) != 0)
             i++;
         if (i == sizeof known / sizeof *known)
             return mst_fail(MST_EUSAGE,
                             "%s:%zu: %s: unknown; a sweep has files, for, train, grid, repeats, metric and "
                             "jobs",
-                            r->path, line_of(node), key);
+                            r->path, file_line_of(node), key);
         if (*known[i].at != NULL)
-            return mst_fail(MST_EUSAGE, "%s:%zu: %s: is given twice", r->path, line_of(node), key);
-        *known[i].at = node_at(r, p->value);
+            return mst_fail(MST_EUSAGE, "%s:%zu: %s: is given twice", r->path, file_line_of(node), key);
+        *known[i].at = file_node_at(r, p->value);
     }
     if (out->files == NULL)
         return mst_fail(MST_EUSAGE, "%s:1: files: is missing: the training data", r->path);
     return MST_OK;
 }
 
-static mst_status put_files(reader *r, const yaml_node_t *node, json_t *files)
+static mst_status file_put_files(reader *r, const yaml_node_t *node, json_t *files)
 {
     const char *text;
     if (node->type != YAML_SEQUENCE_NODE) {
-        TRY(scalar(r, node, "files", &text));
+        TRY(file_scalar(r, node, "files", &text));
         return json_array_append_new(files, json_string(text)) == 0 ? MST_OK : mst_fail_memory();
     }
     for (yaml_node_item_t *i = node->data.sequence.items.start; i < node->data.sequence.items.top; i++) {
-        TRY(scalar(r, node_at(r, *i), "files", &text));
+        TRY(file_scalar(r, file_node_at(r, *i), "files", &text));
         if (strcmp(text, "-") == 0)
             return mst_fail(MST_EUSAGE, "%s:%zu: files: -: runs share no standard input; name a file",
-                            r->path, line_of(node));
+                            r->path, file_line_of(node));
         if (json_array_append_new(files, json_string(text)) != 0)
             return mst_fail_memory();
     }
     if (json_array_size(files) == 0)
-        return mst_fail(MST_EUSAGE, "%s:%zu: files: has no values", r->path, line_of(node));
+        return mst_fail(MST_EUSAGE, "%s:%zu: files: has no values", r->path, file_line_of(node));
     return MST_OK;
 }
 
 /* rows, steps, epochs, seconds or until; beside until any of the others. */
-static mst_status put_limits(reader *r, const yaml_node_t *node, json_t *limits)
+static mst_status file_put_limits(reader *r, const yaml_node_t *node, json_t *limits)
 {
     const char *name;
     json_t *value;
-    TRY(put_mapping(r, node, "for", NULL, limits));
+    TRY(file_put_mapping(r, node, "for", NULL, limits));
     json_object_foreach(limits, name, value)
     {
         if (!mst_train_option_is(name, MST_OPTION_LIMIT))
             return mst_fail(MST_EUSAGE, "%s:%zu: for: %s: not one of rows, steps, epochs, seconds, until",
-                            r->path, line_of(node), name);
+                            r->path, file_line_of(node), name);
     }
     size_t n = json_object_size(limits);
     if (n == 0 || (n > 1 && json_object_get(limits, "until") == NULL))
         return mst_fail(MST_EUSAGE,
                         "%s:%zu: for: give one of rows, steps, epochs, seconds; or until, with any of them "
                         "as the most it may take",
-                        r->path, line_of(node));
+                        r->path, file_line_of(node));
     return MST_OK;
 }
 
 /* metric: and jobs: are kept as they are given. */
-static mst_status put_metric(reader *r, const yaml_node_t *node, json_t *spec)
+static mst_status file_put_metric(reader *r, const yaml_node_t *node, json_t *spec)
 {
     const char *text;
     mst_sweep_metric metric;
-    TRY(scalar(r, node, "metric", &text));
+    TRY(file_scalar(r, node, "metric", &text));
     if (!mst_sweep_metric_find(text, &metric))
         return mst_fail(MST_EUSAGE, "%s:%zu: metric: %s: not one of " MST_METRIC_NAMES, r->path,
-                        line_of(node), text);
+                        file_line_of(node), text);
     return json_object_set_new(spec, "metric", json_string(text)) == 0 ? MST_OK : mst_fail_memory();
 }
 
-static mst_status put_jobs(reader *r, const yaml_node_t *node, json_t *spec)
+static mst_status file_put_jobs(reader *r, const yaml_node_t *node, json_t *spec)
 {
     const char *text;
     unsigned jobs;
-    TRY(scalar(r, node, "jobs", &text));
+    TRY(file_scalar(r, node, "jobs", &text));
     if (!mst_sweep_jobs_parse(text, &jobs))
         return mst_fail(MST_EUSAGE, "%s:%zu: jobs: %s: must be auto or between 1 and %d", r->path,
-                        line_of(node), text, MST_JOBS_MAX);
+                        file_line_of(node), text, MST_JOBS_MAX);
     return json_object_set_new(spec, "jobs", json_string(text)) == 0 ? MST_OK : mst_fail_memory();
 }
 
@@ -399,7 +400,8 @@ bool mst_sweep_jobs_parse(const char *text, unsigned *out)
     return true;
 }
 
-static mst_status refuse_twice(const reader *r, const json_t *some, const json_t *others, const char *where)
+static mst_status file_refuse_twice(const reader *r, const json_t *some, const json_t *others,
+                                    const char *where)
 {
     const char *name;
     json_t *value;
@@ -411,7 +413,7 @@ static mst_status refuse_twice(const reader *r, const json_t *some, const json_t
     return MST_OK;
 }
 
-static mst_status read_spec(reader *r, json_t *spec)
+static mst_status file_read_spec(reader *r, json_t *spec)
 {
     parts p;
     const char *axis;
@@ -421,27 +423,27 @@ static mst_status read_spec(reader *r, json_t *spec)
             json_object_set_new(spec, "train", train) + json_object_set_new(spec, "grid", grid) !=
         0)
         return mst_fail_memory();
-    TRY(find_parts(r, &p));
-    TRY(put_files(r, p.files, files));
+    TRY(file_find_parts(r, &p));
+    TRY(file_put_files(r, p.files, files));
     if (p.train != NULL)
-        TRY(put_mapping(r, p.train, "train", NULL, train));
+        TRY(file_put_mapping(r, p.train, "train", NULL, train));
     if (p.limits != NULL)
-        TRY(put_limits(r, p.limits, limits));
-    TRY(refuse_twice(r, limits, train, "for:"));
+        TRY(file_put_limits(r, p.limits, limits));
+    TRY(file_refuse_twice(r, limits, train, "for:"));
     if (p.grid != NULL) {
-        TRY(want(r, p.grid, YAML_MAPPING_NODE, "grid", "a mapping of options to lists of values"));
+        TRY(file_want(r, p.grid, YAML_MAPPING_NODE, "grid", "a mapping of options to lists of values"));
         for (yaml_node_pair_t *q = p.grid->data.mapping.pairs.start; q < p.grid->data.mapping.pairs.top;
              q++) {
-            TRY(scalar(r, node_at(r, q->key), "grid", &axis));
-            TRY(add_axis(r, axis, node_at(r, q->value), grid));
+            TRY(file_scalar(r, file_node_at(r, q->key), "grid", &axis));
+            TRY(file_add_axis(r, axis, file_node_at(r, q->value), grid));
         }
     }
     if (p.repeats != NULL)
-        TRY(add_repeats(r, p.repeats, train, grid));
+        TRY(file_add_repeats(r, p.repeats, train, grid));
     if (p.metric != NULL)
-        TRY(put_metric(r, p.metric, spec));
+        TRY(file_put_metric(r, p.metric, spec));
     if (p.jobs != NULL)
-        TRY(put_jobs(r, p.jobs, spec));
+        TRY(file_put_jobs(r, p.jobs, spec));
     json_object_foreach(grid, axis, values)
     {
         size_t i;
@@ -449,9 +451,9 @@ static mst_status read_spec(reader *r, json_t *spec)
         json_array_foreach(values, i, value)
         {
             const json_t *set = json_object_get(value, "set");
-            TRY(refuse_twice(r, set, limits, "the grid"));
+            TRY(file_refuse_twice(r, set, limits, "the grid"));
             if (strcmp(axis, "seed") != 0)
-                TRY(refuse_twice(r, set, train, "the grid"));
+                TRY(file_refuse_twice(r, set, train, "the grid"));
         }
     }
     return MST_OK;
@@ -482,7 +484,7 @@ mst_status mst_sweep_spec_parse(const char *path, const char *text, size_t size,
     if (!has_doc)
         TRY_OUT(st, mst_fail(MST_EUSAGE, "%s:%zu: not valid YAML: %s", path, parser.problem_mark.line + 1,
                              parser.problem != NULL ? parser.problem : "cannot be read"));
-    TRY_OUT(st, read_spec(r, spec));
+    TRY_OUT(st, file_read_spec(r, spec));
     *out = json_incref(spec);
 out:
     if (has_doc)

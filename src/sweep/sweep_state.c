@@ -27,7 +27,7 @@ const char *mst_cell_state_name(mst_cell_state state)
 /* ---- reading ---- */
 
 /* An object of a JSON file; NULL: not there, or not one. */
-static json_t *read_object(const char *path, size_t limit)
+static json_t *state_read_object(const char *path, size_t limit)
 {
     char *text = NULL;
     size_t size;
@@ -43,7 +43,7 @@ static json_t *read_object(const char *path, size_t limit)
 }
 
 /* Values of an axis as "a, b". The caller frees. */
-static char *list_text(const json_t *value)
+static char *state_list_text(const json_t *value)
 {
     mst_string out = {0};
     size_t i;
@@ -61,9 +61,9 @@ static char *list_text(const json_t *value)
 }
 
 /* "batch: 100, 200 was 100" for each key that differs. */
-static void add_difference(const char *key, const json_t *now, const json_t *before, mst_string *out)
+static void state_add_difference(const char *key, const json_t *now, const json_t *before, mst_string *out)
 {
-    char *a = list_text(now), *b = list_text(before);
+    char *a = state_list_text(now), *b = state_list_text(before);
     if (json_equal((json_t *)now, (json_t *)before))
         ;
     else if (now == NULL || before == NULL)
@@ -75,28 +75,30 @@ static void add_difference(const char *key, const json_t *now, const json_t *bef
     mst_free(b);
 }
 
-static void compare_objects(const json_t *now, const json_t *before, mst_string *out)
+static void state_compare_objects(const json_t *now, const json_t *before, mst_string *out)
 {
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)now, key, value)
     {
-        add_difference(key, value, json_object_get(before, key), out);
+        state_add_difference(key, value, json_object_get(before, key), out);
     }
     json_object_foreach((json_t *)before, key, value)
     {
         if (json_object_get(now, key) == NULL)
-            add_difference(key, NULL, value, out);
+            state_add_difference(key, NULL, value, out);
     }
 }
 
-static mst_status compare_specs(const mst_sweep *self, const json_t *before)
+static mst_status state_compare_specs(const mst_sweep *self, const json_t *before)
 {
     static const char *const parts[] = {"for", "train", "grid"};
     mst_string text = {0};
-    add_difference("files", json_object_get(self->spec, "files"), json_object_get(before, "files"), &text);
+    state_add_difference("files", json_object_get(self->spec, "files"), json_object_get(before, "files"),
+                         &text);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        compare_objects(json_object_get(self->spec, parts[i]), json_object_get(before, parts[i]), &text);
+        state_compare_objects(json_object_get(self->spec, parts[i]), json_object_get(before, parts[i]),
+                              &text);
     mst_status st = MST_OK;
     if (text.size > 0)
         st = mst_fail(MST_EEXIST,
@@ -109,7 +111,7 @@ static mst_status compare_specs(const mst_sweep *self, const json_t *before)
 
 /* ---- cells ---- */
 
-static char *command_text(const mst_sweep_cell *cell)
+static char *state_command_text(const mst_sweep_cell *cell)
 {
     mst_string out = {0};
     mst_string_add(&out, "muster");
@@ -131,11 +133,11 @@ static mst_cell_state state_of(const char *name)
 }
 
 /* What the run's own manifest says of it. */
-static mst_status look_at_run(const mst_sweep *self, mst_sweep_cell *cell)
+static mst_status state_look_at_run(const mst_sweep *self, mst_sweep_cell *cell)
 {
     char *run = mst_sweep_run_path(self, cell),
          *path = run != NULL ? mst_sprintf("%s/manifest.json", run) : NULL;
-    json_t *manifest = path != NULL ? read_object(path, MANIFEST_MAX) : NULL;
+    json_t *manifest = path != NULL ? state_read_object(path, MANIFEST_MAX) : NULL;
     const char *state = json_string_value(json_object_get(manifest, "state"));
     bool done = state != NULL && strcmp(state, "done") == 0,
          stopped = state != NULL && strcmp(state, "stopped") == 0;
@@ -153,7 +155,7 @@ static mst_status look_at_run(const mst_sweep *self, mst_sweep_cell *cell)
 }
 
 /* When the run's folder was last written to, in seconds since 1970; NAN: not known. */
-static double last_sign(const mst_sweep *self, const mst_sweep_cell *cell)
+static double state_last_sign(const mst_sweep *self, const mst_sweep_cell *cell)
 {
     static const char *const files[] = {"manifest.json", "metrics.csv"};
     char *run = mst_sweep_run_path(self, cell);
@@ -170,23 +172,24 @@ static double last_sign(const mst_sweep *self, const mst_sweep_cell *cell)
 }
 
 /* Wall time so far; the piece that a sweep was cut off in lasted until the run's last sign of life. */
-static double seconds_of(const mst_sweep *self, const mst_sweep_cell *cell, const json_t *before,
-                         bool cut_off)
+static double state_seconds_of(const mst_sweep *self, const mst_sweep_cell *cell, const json_t *before,
+                               bool cut_off)
 {
     const json_t *seconds = json_object_get(before, "seconds"), *began = json_object_get(before, "began");
     double sum = json_is_number(seconds) ? json_number_value(seconds) : NAN;
-    double piece = cut_off && json_is_number(began) ? last_sign(self, cell) - json_number_value(began) : NAN;
+    double piece =
+        cut_off && json_is_number(began) ? state_last_sign(self, cell) - json_number_value(began) : NAN;
     if (!(piece > 0))
         return sum;
     return isnan(sum) ? piece : sum + piece;
 }
 
-static mst_status adopt_cell(mst_sweep *self, mst_sweep_cell *cell, const json_t *before)
+static mst_status state_adopt_cell(mst_sweep *self, mst_sweep_cell *cell, const json_t *before)
 {
     const char *command = json_string_value(json_object_get(before, "command"));
     const char *sentence = json_string_value(json_object_get(before, "sentence"));
     mst_cell_state state = state_of(json_string_value(json_object_get(before, "state")));
-    char *now = command_text(cell);
+    char *now = state_command_text(cell);
     if (now == NULL)
         return mst_fail_memory();
     bool same = command != NULL && strcmp(command, now) == 0;
@@ -194,15 +197,15 @@ static mst_status adopt_cell(mst_sweep *self, mst_sweep_cell *cell, const json_t
     if (!same || cell->state == MST_CELL_SKIPPED || state == MST_CELL_SKIPPED || state == MST_CELL_PENDING)
         return MST_OK;
     cell->jobs = (unsigned)json_integer_value(json_object_get(before, "jobs"));
-    cell->seconds = seconds_of(self, cell, before, state == MST_CELL_RUNNING);
+    cell->seconds = state_seconds_of(self, cell, before, state == MST_CELL_RUNNING);
     TRY(mst_sweep_mark(cell, state, sentence));
-    return look_at_run(self, cell);
+    return state_look_at_run(self, cell);
 }
 
 /* SWEEP/sweep.json at path. New reference in *out; NULL where it does not count. */
 static mst_status read_state(const mst_sweep *self, const char *path, mst_sweep_change change, json_t **out)
 {
-    json_t *state = read_object(path, STATE_MAX);
+    json_t *state = state_read_object(path, STATE_MAX);
     const json_t *format = json_object_get(state, "format");
     mst_status st = MST_OK;
     if (json_is_string(format) && strcmp(json_string_value(format), "muster-sweep") != 0)
@@ -213,7 +216,7 @@ static mst_status read_state(const mst_sweep *self, const char *path, mst_sweep_
                       "--report-only to report on the runs that are there, or another --out",
                       path);
     else if (change == MST_SWEEP_SAME)
-        st = compare_specs(self, json_object_get(state, "spec"));
+        st = state_compare_specs(self, json_object_get(state, "spec"));
     if (st == MST_OK && change != MST_SWEEP_ANEW)
         *out = json_incref(state);
     json_decref(state);
@@ -236,7 +239,7 @@ static mst_status adopt_state(mst_sweep *self, const json_t *state, mst_sweep_ch
             json_object_set(by_name, name, item);
     }
     for (i = 0; st == MST_OK && i < self->n; i++)
-        st = adopt_cell(self, &self->cells[i], json_object_get(by_name, self->cells[i].name));
+        st = state_adopt_cell(self, &self->cells[i], json_object_get(by_name, self->cells[i].name));
     if (st == MST_OK && change == MST_SWEEP_SAME && json_is_object(search))
         self->search = json_incref(search);
     json_decref(by_name);
@@ -253,7 +256,7 @@ mst_status mst_sweep_load(mst_sweep *self, mst_sweep_change change)
     if (change == MST_SWEEP_RUNS) {
         for (size_t i = 0; st == MST_OK && i < self->n; i++)
             if (self->cells[i].state != MST_CELL_SKIPPED)
-                st = look_at_run(self, &self->cells[i]);
+                st = state_look_at_run(self, &self->cells[i]);
     } else if (mst_path_exists(path)) {
         TRY_OUT(st, read_state(self, path, change, &state));
         st = state != NULL ? adopt_state(self, state, change) : MST_OK;
@@ -269,9 +272,9 @@ out:
 
 /* ---- writing ---- */
 
-static json_t *cell_json(const mst_sweep_cell *cell)
+static json_t *state_cell_json(const mst_sweep_cell *cell)
 {
-    char *command = command_text(cell);
+    char *command = state_command_text(cell);
     json_t *json = json_pack("{s:s, s:s, s:O, s:s}", "name", cell->name, "config", cell->config, "values",
                              cell->labels, "state", state_names[cell->state]);
     bool fine = json != NULL && command != NULL;
@@ -308,7 +311,7 @@ mst_status mst_sweep_save(const mst_sweep *self)
     if (path == NULL || state == NULL)
         TRY_OUT(st, mst_fail_memory());
     for (size_t i = 0; i < self->n; i++)
-        if (json_array_append_new(cells, cell_json(&self->cells[i])) != 0)
+        if (json_array_append_new(cells, state_cell_json(&self->cells[i])) != 0)
             TRY_OUT(st, mst_fail_memory());
     if (self->search != NULL && json_object_set(state, "search", self->search) != 0)
         TRY_OUT(st, mst_fail_memory());
@@ -337,7 +340,7 @@ void mst_sweep_count(const mst_sweep *self, size_t counts[MST_CELL_SKIPPED + 1])
         counts[self->cells[i].state]++;
 }
 
-static const char *reason(const mst_sweep_cell *cell)
+static const char *state_reason(const mst_sweep_cell *cell)
 {
     bool same = strncmp(cell->sentence, MST_SWEEP_SAME_AS, strlen(MST_SWEEP_SAME_AS)) == 0;
     return same ? "come to the same as others, which are run once" : cell->sentence;
@@ -349,9 +352,9 @@ bool mst_sweep_left_out(const mst_sweep *self, size_t cell, size_t *n, const cha
     if (c[cell].state != MST_CELL_SKIPPED)
         return false;
     *n = 0;
-    *why = reason(&c[cell]);
+    *why = state_reason(&c[cell]);
     for (size_t i = 0; i < self->n; i++) {
-        if (c[i].state != MST_CELL_SKIPPED || strcmp(reason(&c[i]), *why) != 0)
+        if (c[i].state != MST_CELL_SKIPPED || strcmp(state_reason(&c[i]), *why) != 0)
             continue;
         if (i < cell)
             return false;

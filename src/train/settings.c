@@ -56,7 +56,7 @@ mst_status mst_settings_imply(mst_settings *self)
 
 /* Takes a run's options over for those that were not given anew. What has its default stays that: --dry-run
  * tells the two apart. */
-static mst_status adopt_values(mst_settings *s, json_t *values)
+static mst_status settings_adopt_values(mst_settings *s, json_t *values)
 {
     json_t *now = mst_options_json(s->groups, s->n_groups), *group, *value;
     const char *title, *name;
@@ -78,7 +78,7 @@ static mst_status adopt_values(mst_settings *s, json_t *values)
 }
 
 /* Whether a net file is what a run's net was read from: its text, with --init in front of it or not. */
-static bool same_net(const char *file, const char *net)
+static bool settings_same_net(const char *file, const char *net)
 {
     static const char front[] = "defaults init=";
     size_t n = strlen(net), m = strlen(file);
@@ -89,7 +89,7 @@ static bool same_net(const char *file, const char *net)
 
 /* The net of a resumed run is the one it was started with, unless --net is given anew: its file need not be
  * there any more, nor be what it was. */
-static mst_status adopt_net(mst_settings *s, const json_t *manifest, bool given)
+static mst_status settings_adopt_net(mst_settings *s, const json_t *manifest, bool given)
 {
     const json_t *model = json_object_get(manifest, "model");
     const char *name = json_string_value(json_object_get(model, "name")),
@@ -108,7 +108,7 @@ static mst_status adopt_net(mst_settings *s, const json_t *manifest, bool given)
     if (s->model.net == NULL || !mst_path_exists(s->model.net) ||
         mst_file_read_all(s->model.net, 1 << 20, &file, &size) != MST_OK)
         return MST_OK;
-    if (!same_net(file, net))
+    if (!settings_same_net(file, net))
         mst_warn("%s has changed since the run started; continuing with the saved net", s->model.net);
     mst_free(file);
     return MST_OK;
@@ -116,7 +116,7 @@ static mst_status adopt_net(mst_settings *s, const json_t *manifest, bool given)
 
 /* The features and classes of a resumed run's model hold for files that happen to have fewer: a day's rows.
  * Features only where rows may leave some out. */
-static void adopt_shape(mst_settings *s, const json_t *manifest)
+static void settings_adopt_shape(mst_settings *s, const json_t *manifest)
 {
     const json_t *model = json_object_get(manifest, "model"), *told = json_object_get(manifest, "resumed");
     const char *name = json_string_value(json_object_get(model, "name")),
@@ -140,7 +140,7 @@ static void adopt_shape(mst_settings *s, const json_t *manifest)
 }
 
 /* A resumed run has the options and files it was started with, unless given anew. */
-static mst_status adopt_manifest(mst_settings *s, const json_t *manifest, const char *source)
+static mst_status settings_adopt_manifest(mst_settings *s, const json_t *manifest, const char *source)
 {
     json_t *groups = json_object_get(manifest, "options"), *files = json_object_get(manifest, "files"),
            *values, *value;
@@ -158,18 +158,18 @@ static mst_status adopt_manifest(mst_settings *s, const json_t *manifest, const 
         }
         if (json_is_false(json_object_get(manifest, "epochs_given")))
             json_object_del(values, "epochs"); /* a default, which other limits lift */
-        TRY(adopt_values(s, values));
+        TRY(settings_adopt_values(s, values));
     }
     size_t n_files = s->files.n == 0 ? json_array_size(files) : 0;
     for (size_t i = 0; i < n_files; i++) {
         const char *file = json_string_value(json_array_get(files, i));
         TRY(mst_text_list_add(&s->files, file ? file : ""));
     }
-    adopt_shape(s, manifest);
-    return adopt_net(s, manifest, net_given);
+    settings_adopt_shape(s, manifest);
+    return settings_adopt_net(s, manifest, net_given);
 }
 
-static mst_status adopt_run(mst_settings *s, mst_batch_before *before)
+static mst_status settings_adopt_run(mst_settings *s, mst_batch_before *before)
 {
     mst_status st = MST_OK;
     char *path = mst_sprintf("%s/manifest.json", s->train.run), *text = NULL;
@@ -183,7 +183,7 @@ static mst_status adopt_run(mst_settings *s, mst_batch_before *before)
     TRY_OUT(st, mst_file_read_all(path, 64u << 20, &text, &size));
     manifest = json_loadb(text, size, 0, NULL);
     *before = mst_batch_before_of(s, manifest);
-    st = adopt_manifest(s, manifest, path);
+    st = settings_adopt_manifest(s, manifest, path);
 out:
     json_decref(manifest);
     mst_free(text);
@@ -228,7 +228,7 @@ json_t *mst_settings_shared(const json_t *options)
 }
 
 /* allreduce: how many ranks there are, whatever a run that is resumed was started with. */
-static void count_ranks(mst_settings *s)
+static void settings_count_ranks(mst_settings *s)
 {
     mst_mpi_launch launch;
     if (s->strategy.strategy != MST_STRATEGY_ALLREDUCE)
@@ -239,7 +239,7 @@ static void count_ranks(mst_settings *s)
 }
 
 /* A rank of allreduce other than 0: what a resumed run was started with comes from rank 0. */
-static bool follows_rank_0(const mst_settings *s)
+static bool settings_follows_rank_0(const mst_settings *s)
 {
     mst_mpi_launch launch;
     mst_mpi_launched(&launch);
@@ -256,7 +256,7 @@ static mst_status settings_resolve(mst_settings *s)
 }
 
 /* The cluster says how many there are, whatever a run that is resumed was started with. */
-static void count_cluster(mst_settings *s)
+static void settings_count_cluster(mst_settings *s)
 {
     if (s->cluster.source == NULL)
         return;
@@ -270,11 +270,11 @@ mst_status mst_settings_adopt(mst_settings *s, const json_t *job, json_t *shared
     if (!json_is_true(json_object_get(job, "resume")) || !s->train.resume)
         return s->files.n > 0 ? MST_OK : mst_fail(MST_EUSAGE, "no training data given: name its files");
     json_t *copy = json_deep_copy(job);
-    mst_status st = adopt_manifest(s, copy, "the message of the coordinator");
+    mst_status st = settings_adopt_manifest(s, copy, "the message of the coordinator");
     json_decref(copy);
     TRY(st);
-    count_cluster(s);
-    count_ranks(s);
+    settings_count_cluster(s);
+    settings_count_ranks(s);
     TRY(settings_resolve(s));
     json_t *options = mst_options_json(s->groups, s->n_groups), *own = mst_settings_shared(options);
     if (options == NULL || own == NULL || json_object_update(shared, own) != 0)
@@ -285,7 +285,7 @@ mst_status mst_settings_adopt(mst_settings *s, const json_t *job, json_t *shared
 }
 
 /* Under mpirun or srun, without any cluster spec: the ranks are the cluster. */
-static mst_status find_ranks(mst_settings *s)
+static mst_status settings_find_ranks(mst_settings *s)
 {
     mst_mpi_launch launch;
     mst_mpi_launched(&launch);
@@ -304,12 +304,12 @@ static mst_status find_ranks(mst_settings *s)
     bool serves = launch.rank < s->strategy.servers;
     s->process.role = serves ? 1 : 2;
     s->process.index = launch.rank - (serves ? 0 : s->strategy.servers);
-    count_cluster(s);
+    settings_count_cluster(s);
     return MST_OK;
 }
 
 /* Finds the cluster this process belongs to, if any (source NULL: none). */
-static mst_status find_cluster(mst_settings *s)
+static mst_status settings_find_cluster(mst_settings *s)
 {
     mst_cluster *out = &s->cluster;
     bool named = s->process.role != 0 || s->process.cluster != NULL;
@@ -320,7 +320,7 @@ static mst_status find_cluster(mst_settings *s)
     TRY(mst_cluster_find(s->process.cluster, &env, out));
     if (out->source == NULL)
         return s->process.role == 0
-                   ? find_ranks(s)
+                   ? settings_find_ranks(s)
                    : mst_fail(MST_EUSAGE, "--role needs --cluster FILE, or MUSTER_CLUSTER or TF_CONFIG");
     if (s->process.role == 0 && !out->has_task)
         return mst_fail(MST_EUSAGE, "%s names a cluster: say which process this is with --role and --index",
@@ -329,22 +329,23 @@ static mst_status find_cluster(mst_settings *s)
         s->process.role = out->role == MST_ROLE_SERVER ? 1 : 2;
         s->process.index = out->index;
     }
-    count_cluster(s);
+    settings_count_cluster(s);
     return mst_cluster_check_index(out, s->process.role == 1 ? MST_ROLE_SERVER : MST_ROLE_WORKER,
                                    (uint32_t)s->process.index);
 }
 
 /* Whether this process opens the run directory. */
-static bool keeps_run(const mst_settings *s)
+static bool settings_keeps_run(const mst_settings *s)
 {
-    return (s->process.role == 0 && !follows_rank_0(s)) || (s->process.role == 1 && s->process.index == 0);
+    return (s->process.role == 0 && !settings_follows_rank_0(s)) ||
+           (s->process.role == 1 && s->process.index == 0);
 }
 
 /* The folder of the run, before the data is read. */
-static mst_status check_run(const mst_settings *s, bool dry_run)
+static mst_status settings_check_run(const mst_settings *s, bool dry_run)
 {
     const char *run = s->train.run;
-    if (!keeps_run(s) || run == NULL)
+    if (!settings_keeps_run(s) || run == NULL)
         return MST_OK;
     if (dry_run || s->train.resume || !mst_path_exists(run))
         return MST_OK;
@@ -359,7 +360,7 @@ static mst_status check_run(const mst_settings *s, bool dry_run)
 }
 
 /* Ranks of MPI that know nothing of each other would each train the same by themselves. */
-static mst_status check_ranks(const mst_settings *s)
+static mst_status settings_check_ranks(const mst_settings *s)
 {
     mst_mpi_launch launch;
     mst_mpi_launched(&launch);
@@ -371,12 +372,12 @@ static mst_status check_ranks(const mst_settings *s)
                     launch.launcher, launch.size);
 }
 
-static mst_status check_usage(mst_settings *s, bool dry_run)
+static mst_status settings_check_usage(mst_settings *s, bool dry_run)
 {
-    TRY(check_ranks(s));
-    if (s->files.n == 0 && s->process.role == 0 && !(follows_rank_0(s) && s->train.resume))
+    TRY(settings_check_ranks(s));
+    if (s->files.n == 0 && s->process.role == 0 && !(settings_follows_rank_0(s) && s->train.resume))
         return mst_fail(MST_EUSAGE, "no training data given: name its files (\"-\" is standard input)");
-    TRY(check_run(s, dry_run));
+    TRY(settings_check_run(s, dry_run));
     if (s->augment.normalise != NULL && strcmp(s->augment.normalise, "auto") == 0 &&
         s->strategy.strategy == MST_STRATEGY_PS && s->strategy.shard == MST_SHARD_LOCAL)
         return mst_fail(MST_EUSAGE,
@@ -408,23 +409,23 @@ mst_status mst_settings_settle(mst_settings *self, bool dry_run)
     mst_batch_before before = {0};
     self->image_option = mst_options_set_with(self->groups, self->n_groups, MST_DATA_OPTION_OF_IMAGES);
     self->data.labels_given = mst_options_is_set(self->groups, self->n_groups, "labels-from");
-    TRY(find_cluster(self));
+    TRY(settings_find_cluster(self));
     if (self->train.run != NULL && *self->train.run == '\0')
         return mst_fail(MST_EUSAGE, "--run: the name of the folder is empty");
     if (self->train.group != NULL)
         TRY(mst_group_check(self->train.group));
-    if (self->train.resume && self->train.run == NULL && keeps_run(self))
+    if (self->train.resume && self->train.run == NULL && settings_keeps_run(self))
         return mst_fail(MST_EUSAGE, "--resume needs --run, the directory of the run to continue");
-    if (self->train.resume && keeps_run(self))
-        TRY(adopt_run(self, &before));
+    if (self->train.resume && settings_keeps_run(self))
+        TRY(settings_adopt_run(self, &before));
     TRY(mst_settings_imply(self));
     if (!mst_options_is_set(self->groups, self->n_groups, "lr"))
         self->optim.lr = mst_optimizers[self->optim.optimizer]->lr;
-    count_cluster(self);
-    count_ranks(self);
+    settings_count_cluster(self);
+    settings_count_ranks(self);
     TRY(mst_batch_keep(&before, self));
-    TRY(mst_given_check(&given, self, self->train.resume && !keeps_run(self)));
-    TRY(check_usage(self, dry_run));
+    TRY(mst_given_check(&given, self, self->train.resume && !settings_keeps_run(self)));
+    TRY(settings_check_usage(self, dry_run));
     mst_batch_report(&before, self);
     self->options = mst_options_json(self->groups, self->n_groups);
     return self->options != NULL ? MST_OK : mst_fail_memory();

@@ -28,7 +28,7 @@ mst_batch_before mst_batch_before_of(const mst_settings *s, const json_t *manife
     };
 }
 
-static mst_status set_number(mst_settings *s, const char *name, double value)
+static mst_status batch_set_number(mst_settings *s, const char *name, double value)
 {
     char text[32];
     snprintf(text, sizeof text, "%.17g", value);
@@ -76,8 +76,8 @@ mst_status mst_batch_keep(const mst_batch_before *before, mst_settings *s)
     if (before->workers <= 0 || before->global_batch <= 0)
         return MST_OK;
     if (keep)
-        TRY(set_number(s, "global-batch", (double)before->global_batch));
+        TRY(batch_set_number(s, "global-batch", (double)before->global_batch));
     if (keep && s->strategy.lr_scale != 0 && !before->lr_given)
-        TRY(set_number(s, "lr", s->optim.lr * (double)before->workers / (double)workers));
+        TRY(batch_set_number(s, "lr", s->optim.lr * (double)before->workers / (double)workers));
     return MST_OK;
 }
