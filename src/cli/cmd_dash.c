@@ -20,8 +20,7 @@ static const mst_option option_table[] = {
      .offset = offsetof(dash_options, listen),
      .metavar = "HOST:PORT",
      .help = "Address of the page; port 0: any free port. Viewers from other hosts need the token in the "
-             "printed address. Default: 127.0.0.1:8450, or another port if that one is in use." DEFAULT_LISTEN
-             ", or another port when that is in use."},
+             "printed address. Default: " DEFAULT_LISTEN ", or another port if that one is in use."},
     {.name = "token-file",
      .type = MST_OPTION_TEXT,
      .offset = offsetof(dash_options, token_file),
@@ -36,7 +35,7 @@ static const mst_option option_table[] = {
     {.name = NULL},
 };
 
-static mst_status serve(const mst_text_list *words, const dash_options *options)
+static mst_status dash_serve(const mst_text_list *words, const dash_options *options)
 {
     mst_status st;
     mst_board *board = NULL;
@@ -52,10 +51,10 @@ static mst_status serve(const mst_text_list *words, const dash_options *options)
     mst_signals_install();
     printf("%s\n", mst_http_url(http));
     fflush(stdout);
-    mst_cli_note("the page shows %zu run%s; Ctrl-C ends it, and touches no training", board->n,
+    mst_cli_note("the page shows %zu run%s; Ctrl-C ends it and does not affect training", board->n,
                  board->n == 1 ? "" : "s");
     if (!mst_assets_uplot)
-        mst_cli_note("this muster was built without uPlot: plots are drawn plainly");
+        mst_cli_note("this muster was built without uPlot: the page draws simple plots");
     st = mst_http_run(http, mst_signals_stop());
 out:
     mst_http_destroy(http);
@@ -64,7 +63,7 @@ out:
     return st;
 }
 
-static mst_status run(int argc, char **argv)
+static mst_status dash_run(int argc, char **argv)
 {
     mst_status st;
     dash_options options;
@@ -77,7 +76,7 @@ static mst_status run(int argc, char **argv)
     if (words.n == 0)
         TRY_OUT(st, mst_fail(MST_EUSAGE, "give the folder of a run, or a folder of runs: muster %s",
                              mst_cmd_dash.usage));
-    st = serve(&words, &options);
+    st = dash_serve(&words, &options);
 out:
     mst_text_list_fini(&words);
     mst_options_fini(groups, 1);
@@ -89,7 +88,7 @@ static const mst_option *const tables[] = {option_table, NULL};
 const mst_command mst_cmd_dash = {
     .name = "dash",
     .summary = "show runs live on a web page, and export metrics to Prometheus",
-    .run = run,
+    .run = dash_run,
     .usage = "dash RUN... [options]",
     .details = "Serves a page that shows runs, live or finished, one or several side by side, and prints its "
                "address. For a folder of runs, new runs appear. /metrics is for Prometheus. Only reads "

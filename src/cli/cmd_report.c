@@ -39,9 +39,9 @@ static const mst_option option_table[] = {
     {.name = NULL},
 };
 
-/* To --out, or standard output when it is not given. MST_EEXIST when --out is a file but no report. Markdown
+/* To --out, or standard output if it is not given. MST_EEXIST if --out is a file but not a report. Markdown
  * is recognised by its title. */
-static mst_status print_or_save(const mst_string *text, const report_options *options)
+static mst_status report_print_or_save(const mst_string *text, const report_options *options)
 {
     char title[256] = "";
     const char *heads[] = {"<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n",
@@ -54,8 +54,8 @@ static mst_status print_or_save(const mst_string *text, const report_options *op
     return mst_string_save(text, options->out);
 }
 
-static mst_status write_html(const mst_report *report, const mst_run_data *first,
-                             const report_options *options)
+static mst_status report_write_html(const mst_report *report, const mst_run_data *first,
+                                    const report_options *options)
 {
     mst_status st;
     mst_string text = {0};
@@ -63,7 +63,7 @@ static mst_status write_html(const mst_report *report, const mst_run_data *first
     if (path == NULL)
         TRY_OUT(st, mst_fail_memory());
     TRY_OUT(st, mst_report_html(report, &text));
-    TRY_OUT(st, options->out != NULL ? print_or_save(&text, options) : mst_string_save(&text, path));
+    TRY_OUT(st, options->out != NULL ? report_print_or_save(&text, options) : mst_string_save(&text, path));
     if (strcmp(path, "-") != 0)
         printf("%s\n", path);
 out:
@@ -72,17 +72,17 @@ out:
     return st;
 }
 
-static mst_status write_text(const mst_report *report, const report_options *options)
+static mst_status report_write_text(const mst_report *report, const report_options *options)
 {
     mst_string text = {0};
     mst_status st = options->markdown ? mst_report_markdown(report, &text) : mst_report_csv(report, &text);
     if (st == MST_OK)
-        st = print_or_save(&text, options);
+        st = report_print_or_save(&text, options);
     mst_string_fini(&text);
     return st;
 }
 
-static mst_status write_json(const mst_report *report, const report_options *options)
+static mst_status report_write_json(const mst_report *report, const report_options *options)
 {
     json_t *json = mst_report_json(report);
     if (json == NULL)
@@ -97,13 +97,13 @@ static mst_status write_json(const mst_report *report, const report_options *opt
     mst_string_add(&text, dumped);
     mst_string_add(&text, "\n");
     free(dumped);
-    mst_status st = print_or_save(&text, options);
+    mst_status st = report_print_or_save(&text, options);
     mst_string_fini(&text);
     return st;
 }
 
-/* What a training's options are when none is given; NULL when memory is short. */
-static json_t *defaults_json(void)
+/* The default options of a training; NULL when memory is short. */
+static json_t *report_defaults(void)
 {
     mst_settings settings;
     mst_settings_begin(&settings, NULL);
@@ -114,30 +114,30 @@ static json_t *defaults_json(void)
     return json;
 }
 
-static mst_status write_all(mst_run_data *const *runs, size_t n, const report_options *options, bool json)
+static mst_status report_write(mst_run_data *const *runs, size_t n, const report_options *options, bool json)
 {
     mst_status st;
     mst_report *report = NULL;
     size_t plots = 0;
-    json_t *defaults = defaults_json();
+    json_t *defaults = report_defaults();
     TRY_OUT(st, mst_report_new(runs, n, defaults, &report));
     if (options->svg != NULL) {
         TRY_OUT(st, mst_report_svg(report, options->svg, &plots));
         mst_cli_note("%s: %zu plots", options->svg, plots);
     }
     if (json)
-        st = write_json(report, options);
+        st = report_write_json(report, options);
     else if (options->markdown || options->csv)
-        st = write_text(report, options);
+        st = report_write_text(report, options);
     else
-        st = write_html(report, runs[0], options);
+        st = report_write_html(report, runs[0], options);
 out:
     mst_report_destroy(report);
     json_decref(defaults);
     return st;
 }
 
-static mst_status read_and_write(const mst_text_list *words, const report_options *options, bool json)
+static mst_status report_read_and_write(const mst_text_list *words, const report_options *options, bool json)
 {
     mst_status st = MST_OK;
     mst_run_data **runs = mst_calloc(words->n, sizeof(void *));
@@ -148,7 +148,7 @@ static mst_status read_and_write(const mst_text_list *words, const report_option
         for (size_t k = 0; k < runs[i]->warnings.n; k++)
             mst_cli_note("%s", runs[i]->warnings.items[k]);
     }
-    st = write_all(runs, words->n, options, json);
+    st = report_write(runs, words->n, options, json);
 out:
     for (size_t i = 0; i < words->n; i++)
         mst_run_data_destroy(runs[i]);
@@ -156,7 +156,7 @@ out:
     return st;
 }
 
-static mst_status run(int argc, char **argv)
+static mst_status report_run(int argc, char **argv)
 {
     mst_status st;
     report_options options;
@@ -172,7 +172,7 @@ static mst_status run(int argc, char **argv)
         TRY_OUT(st, mst_fail(MST_EUSAGE, "give the folder of a run: muster %s", mst_cmd_report.usage));
     if (options.markdown + options.csv + json.json > 1)
         TRY_OUT(st, mst_fail(MST_EUSAGE, "--markdown, --csv and --json exclude each other"));
-    st = read_and_write(&words, &options, json.json);
+    st = report_read_and_write(&words, &options, json.json);
 out:
     mst_text_list_fini(&words);
     mst_options_fini(groups, 2);
@@ -184,7 +184,7 @@ static const mst_option *const tables[] = {option_table, mst_cli_json_table, NUL
 const mst_command mst_cmd_report = {
     .name = "report",
     .summary = "write a report on one or several runs",
-    .run = run,
+    .run = report_run,
     .usage = "report RUN... [options]",
     .details = "Reads the run directories of finished, running or interrupted runs. The report, "
                "RUN/report.html, is one file that needs no network: curves, tables, resource usage, the "

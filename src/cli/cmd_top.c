@@ -39,12 +39,12 @@ typedef struct terminal {
     bool changed;
 } terminal;
 
-static void on_resize(int number)
+static void top_on_resize(int number)
 {
-    (void)number; /* it only ends a poll */
+    (void)number; /* the signal ends a poll */
 }
 
-static bool write_all(const char *text, size_t n)
+static bool terminal_write(const char *text, size_t n)
 {
     while (n > 0) {
         ssize_t done = write(STDOUT_FILENO, text, n);
@@ -60,7 +60,7 @@ static bool write_all(const char *text, size_t n)
 
 static void terminal_begin(terminal *self)
 {
-    struct sigaction resize = {.sa_handler = on_resize};
+    struct sigaction resize = {.sa_handler = top_on_resize};
     struct termios raw;
     sigaction(SIGWINCH, &resize, NULL);
     self->changed = tcgetattr(STDIN_FILENO, &self->before) == 0;
@@ -72,12 +72,12 @@ static void terminal_begin(terminal *self)
         raw.c_cc[VTIME] = 0;
         tcsetattr(STDIN_FILENO, TCSANOW, &raw);
     }
-    write_all("\x1b[?1049h\x1b[?25l\x1b[2J", 18);
+    terminal_write("\x1b[?1049h\x1b[?25l\x1b[2J", 18);
 }
 
 static void terminal_end(const terminal *self)
 {
-    write_all("\x1b[?25h\x1b[?1049l", 14);
+    terminal_write("\x1b[?25h\x1b[?1049l", 14);
     if (self->changed)
         tcsetattr(STDIN_FILENO, TCSANOW, &self->before);
 }
@@ -93,7 +93,7 @@ static void terminal_size(mst_frame_options *o)
     }
 }
 
-static bool is_utf8(void)
+static bool terminal_is_utf8(void)
 {
     setlocale(LC_CTYPE, "");
     bool utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
@@ -104,7 +104,7 @@ static bool is_utf8(void)
 /* ---- live ---- */
 
 /* The frame over what stands there: each line is cleared behind its end, and the rest of the screen. */
-static mst_status show(const mst_board *board, const mst_frame_options *o)
+static mst_status top_show(const mst_board *board, const mst_frame_options *o)
 {
     mst_string frame = {0}, screen = {0};
     mst_top_frame(board, o, &frame);
@@ -117,14 +117,14 @@ static mst_status show(const mst_board *board, const mst_frame_options *o)
     }
     mst_string_add(&screen, "\x1b[J");
     mst_status st = frame.failed || screen.failed ? mst_fail_memory() : MST_OK;
-    if (st == MST_OK && !write_all(screen.text, screen.size))
+    if (st == MST_OK && !terminal_write(screen.text, screen.size))
         st = mst_fail(MST_EIO, "the terminal cannot be written to: %s", strerror(errno));
     mst_string_fini(&frame);
     mst_string_fini(&screen);
     return st;
 }
 
-static void choose(const mst_board *board, mst_frame_options *o, int step)
+static void top_choose(const mst_board *board, mst_frame_options *o, int step)
 {
     const mst_board_run *newest = mst_board_newest(board);
     unsigned now = o->chosen != 0 ? o->chosen : newest != NULL ? newest->id : 0;
@@ -137,7 +137,7 @@ static void choose(const mst_board *board, mst_frame_options *o, int step)
 }
 
 /* Waits for the next tick or a key; false: the user wants to end. */
-static bool wait_key(const mst_board *board, mst_frame_options *o, int ms)
+static bool top_wait_key(const mst_board *board, mst_frame_options *o, int ms)
 {
     char keys[64];
     struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
@@ -150,18 +150,18 @@ static bool wait_key(const mst_board *board, mst_frame_options *o, int ms)
         if (keys[i] == 'q' || keys[i] == 'Q' || keys[i] == 3)
             return false;
         if (keys[i] == 'k' || (keys[i] == 'A' && i >= 2 && keys[i - 1] == '[' && keys[i - 2] == 27))
-            choose(board, o, -1);
+            top_choose(board, o, -1);
         if (keys[i] == 'j' || (keys[i] == 'B' && i >= 2 && keys[i - 1] == '[' && keys[i - 2] == 27))
-            choose(board, o, 1);
+            top_choose(board, o, 1);
     }
     return true;
 }
 
-static mst_status follow(mst_board *board)
+static mst_status top_follow(mst_board *board)
 {
     mst_status st = MST_OK;
     terminal screen;
-    mst_frame_options o = {.colour = getenv("NO_COLOR") == NULL, .utf8 = is_utf8(), .keys = true};
+    mst_frame_options o = {.colour = getenv("NO_COLOR") == NULL, .utf8 = terminal_is_utf8(), .keys = true};
     uint64_t due = mst_now_ns();
     mst_signals_install();
     terminal_begin(&screen);
@@ -174,9 +174,9 @@ static mst_status follow(mst_board *board)
         }
         terminal_size(&o);
         if (st == MST_OK)
-            st = show(board, &o);
+            st = top_show(board, &o);
         now = mst_now_ns();
-        if (st == MST_OK && !wait_key(board, &o, due > now ? (int)((due - now) / MST_MS) + 1 : 0))
+        if (st == MST_OK && !top_wait_key(board, &o, due > now ? (int)((due - now) / MST_MS) + 1 : 0))
             break;
     }
     terminal_end(&screen);
@@ -185,12 +185,12 @@ static mst_status follow(mst_board *board)
 
 /* ---- once ---- */
 
-static mst_status print_frame(const mst_board *board)
+static mst_status top_print_frame(const mst_board *board)
 {
     mst_string frame = {0};
     int64_t columns = 0;
     const char *width = getenv("COLUMNS");
-    mst_frame_options o = {.width = PLAIN_WIDTH, .utf8 = is_utf8()};
+    mst_frame_options o = {.width = PLAIN_WIDTH, .utf8 = terminal_is_utf8()};
     if (width != NULL && mst_parse_int(width, &columns) && columns >= 20 && columns <= 1000)
         o.width = (size_t)columns;
     mst_top_frame(board, &o, &frame);
@@ -201,7 +201,7 @@ static mst_status print_frame(const mst_board *board)
     return st;
 }
 
-static mst_status print_json(const mst_board *board)
+static mst_status top_print_json(const mst_board *board)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < board->n; i++)
@@ -217,7 +217,7 @@ static mst_status print_json(const mst_board *board)
     return MST_OK;
 }
 
-static mst_status run(int argc, char **argv)
+static mst_status top_run(int argc, char **argv)
 {
     mst_status st;
     top_options options;
@@ -235,11 +235,11 @@ static mst_status run(int argc, char **argv)
                              mst_cmd_top.usage));
     TRY_OUT(st, mst_board_new(&words, false, &board));
     if (json.json)
-        st = print_json(board);
+        st = top_print_json(board);
     else if (options.once || !isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO))
-        st = print_frame(board);
+        st = top_print_frame(board);
     else
-        st = follow(board);
+        st = top_follow(board);
 out:
     mst_board_destroy(board);
     mst_text_list_fini(&words);
@@ -252,7 +252,7 @@ static const mst_option *const tables[] = {option_table, mst_cli_json_table, NUL
 const mst_command mst_cmd_top = {
     .name = "top",
     .summary = "show runs live in the terminal",
-    .run = run,
+    .run = top_run,
     .usage = "top RUN... [options]",
     .details = "Follows runs like 'muster dash', in the terminal; q ends it. Without a terminal, or with "
                "--once, prints one picture. Only reads files.\n",

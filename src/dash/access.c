@@ -21,7 +21,7 @@
 
 /* ---- addresses ---- */
 
-static bool parse_port(const char *text, uint16_t *out)
+static bool access_parse_port(const char *text, uint16_t *out)
 {
     unsigned value = 0;
     size_t n = strlen(text);
@@ -42,7 +42,7 @@ mst_status mst_address_parse(const char *text, mst_address *out)
     const char *colon = strrchr(text, ':'), *from = text;
     size_t n;
     if (colon == NULL) {
-        if (!parse_port(text, &a.port))
+        if (!access_parse_port(text, &a.port))
             goto bad;
         *out = a;
         return MST_OK;
@@ -54,7 +54,7 @@ mst_status mst_address_parse(const char *text, mst_address *out)
     } else if (memchr(text, ':', n) != NULL) {
         goto bad; /* which colon would be the port's? */
     }
-    if (!parse_port(colon + 1, &a.port) || n >= sizeof a.host || memchr(from, '[', n) != NULL ||
+    if (!access_parse_port(colon + 1, &a.port) || n >= sizeof a.host || memchr(from, '[', n) != NULL ||
         memchr(from, ']', n) != NULL)
         goto bad;
     memcpy(a.host, from, n);
@@ -73,13 +73,13 @@ typedef union bound_address {
     struct sockaddr_in6 v6;
 } bound_address;
 
-static bool is_loopback(const bound_address *a)
+static bool access_is_loopback(const bound_address *a)
 {
     return a->any.sa_family == AF_INET6 ? IN6_IS_ADDR_LOOPBACK(&a->v6.sin6_addr)
                                         : ntohl(a->v4.sin_addr.s_addr) >> 24 == 127;
 }
 
-static mst_status open_socket(const struct addrinfo *info, const mst_address *address, int *out)
+static mst_status access_open_socket(const struct addrinfo *info, const mst_address *address, int *out)
 {
     int on = 1;
     int fd = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -112,11 +112,11 @@ mst_status mst_listen(const mst_address *address, int *fd, uint16_t *port, bool 
     int rc = getaddrinfo(*address->host != '\0' ? address->host : NULL, service, &hints, &found);
     if (rc != 0)
         return mst_fail(MST_EINPUT, "--listen %s: no such address: %s", address->host, gai_strerror(rc));
-    TRY_OUT(st, open_socket(found, address, &one));
+    TRY_OUT(st, access_open_socket(found, address, &one));
     if (getsockname(one, &got.any, &size) != 0)
         TRY_OUT(st, mst_fail(MST_EIO, "--listen: %s", strerror(errno)));
     *port = ntohs(got.any.sa_family == AF_INET6 ? got.v6.sin6_port : got.v4.sin_port);
-    *loopback = is_loopback(&got);
+    *loopback = access_is_loopback(&got);
     *fd = one;
     one = -1;
 out:
@@ -129,7 +129,7 @@ out:
 /* ---- names ---- */
 
 /* The host of HOST, HOST:PORT, [V6] or [V6]:PORT; false: not such a text. */
-static bool host_of(const char *header, char *out, size_t size, bool *v6)
+static bool access_host_of(const char *header, char *out, size_t size, bool *v6)
 {
     const char *from = header, *end;
     uint16_t ignored;
@@ -144,7 +144,7 @@ static bool host_of(const char *header, char *out, size_t size, bool *v6)
     }
     const char *rest = *v6 ? end + 1 : end;
     size_t n = (size_t)(end - from);
-    if (n == 0 || n >= size || (*rest != '\0' && (*rest != ':' || !parse_port(rest + 1, &ignored))))
+    if (n == 0 || n >= size || (*rest != '\0' && (*rest != ':' || !access_parse_port(rest + 1, &ignored))))
         return false;
     for (size_t i = 0; i < n; i++)
         if (!isalnum((unsigned char)from[i]) && strchr(*v6 ? ":." : ".-_", from[i]) == NULL)
@@ -161,7 +161,7 @@ bool mst_host_allowed(const char *header, const mst_text_list *names)
     char host[256], own[256] = "";
     unsigned char address[16];
     bool v6;
-    if (header == NULL || !host_of(header, host, sizeof host, &v6))
+    if (header == NULL || !access_host_of(header, host, sizeof host, &v6))
         return false;
     if (inet_pton(v6 ? AF_INET6 : AF_INET, host, address) == 1)
         return true;

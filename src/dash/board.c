@@ -34,7 +34,7 @@
 
 /* ---- runs ---- */
 
-static void drop_tables(mst_board_run *run)
+static void board_drop_tables(mst_board_run *run)
 {
     for (size_t i = 0; i < run->n_tables; i++)
         mst_point_table_fini(&run->tables[i]);
@@ -43,11 +43,11 @@ static void drop_tables(mst_board_run *run)
     run->n_tables = run->tables_capacity = 0;
 }
 
-static void run_destroy(mst_board_run *run)
+static void board_run_destroy(mst_board_run *run)
 {
     if (run == NULL)
         return;
-    drop_tables(run);
+    board_drop_tables(run);
     mst_run_view_fini(&run->view);
     mst_run_data_destroy(run->data);
     mst_string_fini(&run->delta);
@@ -57,25 +57,25 @@ static void run_destroy(mst_board_run *run)
     mst_free(run);
 }
 
-static uint64_t folder_inode(const char *path)
+static uint64_t board_folder_inode(const char *path)
 {
     struct stat info;
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode) ? (uint64_t)info.st_ino : 0;
 }
 
 /* Appends the run at path. A folder of which nothing can be read yet is left for later: MST_OK. */
-static mst_status add_run(mst_board *self, const char *path)
+static mst_status board_add_run(mst_board *self, const char *path)
 {
     mst_status st = MST_OK;
     mst_board_run *run = mst_zalloc(sizeof *run);
     if (run == NULL)
         return mst_fail_memory();
-    run->inode = folder_inode(path);
+    run->inode = board_folder_inode(path);
     run->begin = NAN;
     run->appeared = true;
     st = mst_run_data_new(path, &run->data);
     if (st != MST_OK) {
-        run_destroy(run);
+        board_run_destroy(run);
         return st == MST_ENOMEM ? st : MST_OK;
     }
     run->path = mst_strdup(path);
@@ -87,22 +87,22 @@ static mst_status add_run(mst_board *self, const char *path)
     self->runs[self->n++] = run;
     run = NULL;
 out:
-    run_destroy(run);
+    board_run_destroy(run);
     return st;
 }
 
-static mst_status drop_run(mst_board *self, size_t i)
+static mst_status board_drop_run(mst_board *self, size_t i)
 {
     char id[16];
     snprintf(id, sizeof id, "%u", self->runs[i]->id);
-    run_destroy(self->runs[i]);
+    board_run_destroy(self->runs[i]);
     memmove(&self->runs[i], &self->runs[i + 1], (self->n - i - 1) * sizeof(void *));
     self->n--;
     return mst_text_list_add(&self->dropped, id);
 }
 
 /* Runs of the same name are told apart by their paths. */
-static mst_status label_runs(mst_board *self)
+static mst_status board_label_runs(mst_board *self)
 {
     for (size_t i = 0; i < self->n; i++) {
         size_t same = 0;
@@ -133,7 +133,7 @@ typedef struct candidates {
 } candidates;
 
 /* *error: why it cannot be read, though something is there; else left as it is. */
-static bool has_file(const char *folder, const char *name, int64_t *written, int *error)
+static bool board_has_file(const char *folder, const char *name, int64_t *written, int *error)
 {
     struct stat info;
     char *path = mst_sprintf("%s/%s", folder, name);
@@ -147,7 +147,7 @@ static bool has_file(const char *folder, const char *name, int64_t *written, int
     return found;
 }
 
-static mst_status cannot_read(candidates *found, const char *path, const char *what, int error)
+static mst_status board_cannot_read(candidates *found, const char *path, const char *what, int error)
 {
     char *text = mst_sprintf("%s%s cannot be read: %s.", path, what, strerror(error));
     mst_status st = text != NULL ? mst_text_list_add(&found->unread, text) : mst_fail_memory();
@@ -155,7 +155,7 @@ static mst_status cannot_read(candidates *found, const char *path, const char *w
     return st;
 }
 
-static bool on_board(const mst_board *self, const char *path)
+static bool board_on_board(const mst_board *self, const char *path)
 {
     for (size_t i = 0; i < self->n; i++)
         if (strcmp(self->runs[i]->path, path) == 0)
@@ -163,16 +163,16 @@ static bool on_board(const mst_board *self, const char *path)
     return false;
 }
 
-static mst_status look_in(const mst_board *self, const char *path, int depth, candidates *found)
+static mst_status board_look_in(const mst_board *self, const char *path, int depth, candidates *found)
 {
     mst_status st = MST_OK;
     struct dirent *entry;
     int64_t written = INT64_MIN;
     int no_manifest = 0, no_metrics = 0;
-    bool manifest = has_file(path, "manifest.json", &written, &no_manifest),
-         metrics = has_file(path, "metrics.csv", &written, &no_metrics);
+    bool manifest = board_has_file(path, "manifest.json", &written, &no_manifest),
+         metrics = board_has_file(path, "metrics.csv", &written, &no_metrics);
     if (manifest || metrics) {
-        if (on_board(self, path))
+        if (board_on_board(self, path))
             return MST_OK;
         char *copy = mst_strdup(path);
         if (copy == NULL || !mst_grow(&found->items, &found->capacity, found->n + 1, sizeof *found->items)) {
@@ -183,11 +183,11 @@ static mst_status look_in(const mst_board *self, const char *path, int depth, ca
         return MST_OK;
     }
     if (no_manifest != 0 || no_metrics != 0)
-        return cannot_read(found, path, no_manifest != 0 ? "/manifest.json" : "/metrics.csv",
-                           no_manifest != 0 ? no_manifest : no_metrics);
+        return board_cannot_read(found, path, no_manifest != 0 ? "/manifest.json" : "/metrics.csv",
+                                 no_manifest != 0 ? no_manifest : no_metrics);
     DIR *dir = depth > 0 ? opendir(path) : NULL;
     if (dir == NULL && depth > 0 && errno != ENOENT && errno != ENOTDIR)
-        return cannot_read(found, path, "", errno);
+        return board_cannot_read(found, path, "", errno);
     while (st == MST_OK && dir != NULL && (entry = readdir(dir)) != NULL) {
         if (entry->d_name[0] == '.' ||
             (entry->d_type != DT_DIR && entry->d_type != DT_UNKNOWN && entry->d_type != DT_LNK))
@@ -196,7 +196,7 @@ static mst_status look_in(const mst_board *self, const char *path, int depth, ca
         if (below == NULL)
             st = mst_fail_memory();
         else if (mst_path_is_folder(below))
-            st = look_in(self, below, depth - 1, found);
+            st = board_look_in(self, below, depth - 1, found);
         mst_free(below);
     }
     if (dir != NULL)
@@ -204,59 +204,60 @@ static mst_status look_in(const mst_board *self, const char *path, int depth, ca
     return st;
 }
 
-static int newest_first(const void *a, const void *b)
+static int board_newest_first(const void *a, const void *b)
 {
     const candidate *x = a, *y = b;
     return x->written != y->written ? (x->written > y->written ? -1 : 1) : strcmp(x->path, y->path);
 }
 
-static mst_status note(mst_board *self, char *text)
+static mst_status board_note(mst_board *self, char *text)
 {
     mst_status st = text != NULL ? mst_text_list_add(&self->notes, text) : mst_fail_memory();
     mst_free(text);
     return st;
 }
 
-static mst_status add_notes(mst_board *self, const mst_text_list *unread, size_t more)
+static mst_status board_add_notes(mst_board *self, const mst_text_list *unread, size_t more)
 {
     mst_text_list_fini(&self->notes);
     for (size_t i = 0; i < self->roots.n; i++)
         if (!mst_path_is_folder(self->roots.items[i]))
-            TRY(note(self, mst_sprintf("%s is not there any more.", self->roots.items[i])));
+            TRY(board_note(self, mst_sprintf("%s is not there any more.", self->roots.items[i])));
     for (size_t i = 0; i < unread->n && i < UNREAD_MAX; i++)
         TRY(mst_text_list_add(&self->notes, unread->items[i]));
     if (self->n == 0 && unread->n == 0)
-        TRY(note(self, mst_sprintf("No run yet in %s%s; runs appear here when they begin.",
-                                   self->roots.items[0], self->roots.n > 1 ? " and the others" : "")));
+        TRY(board_note(self, mst_sprintf("No run yet in %s%s; runs appear here when they begin.",
+                                         self->roots.items[0], self->roots.n > 1 ? " and the others" : "")));
     if (more > 0)
-        TRY(note(self, mst_sprintf("%zu more runs are not shown: the newest %d are. Name those that you "
+        TRY(board_note(self,
+                       mst_sprintf("%zu more runs are not shown: the newest %d are. Name those that you "
                                    "want to see.",
                                    more, MST_BOARD_RUNS)));
     return MST_OK;
 }
 
-static mst_status scan(mst_board *self)
+static mst_status board_scan(mst_board *self)
 {
     mst_status st = MST_OK;
     candidates found = {0};
     size_t before = self->n, more = 0;
     for (size_t i = 0; i < self->roots.n && st == MST_OK; i++)
-        st = look_in(self, self->roots.items[i], DEPTH, &found);
+        st = board_look_in(self, self->roots.items[i], DEPTH, &found);
     if (found.n > 1)
-        qsort(found.items, found.n, sizeof *found.items, newest_first);
+        qsort(found.items, found.n, sizeof *found.items, board_newest_first);
     for (size_t i = 0; i < found.n && st == MST_OK; i++) {
         for (size_t k = 0; k < self->n && self->n >= MST_BOARD_RUNS && st == MST_OK; k++)
             if (self->runs[k]->view.life == MST_LIFE_GONE)
-                st = drop_run(self, k--);
+                st = board_drop_run(self, k--);
         if (self->n >= MST_BOARD_RUNS)
             more++;
-        else if (st == MST_OK && !on_board(self, found.items[i].path)) /* a folder may be named twice */
-            st = add_run(self, found.items[i].path);
+        else if (st == MST_OK && !board_on_board(self, found.items[i].path)) /* a folder may be named twice */
+            st = board_add_run(self, found.items[i].path);
     }
     if (st == MST_OK && self->n != before)
-        st = label_runs(self);
+        st = board_label_runs(self);
     if (st == MST_OK)
-        st = add_notes(self, &found.unread, more);
+        st = board_add_notes(self, &found.unread, more);
     for (size_t i = 0; i < found.n; i++)
         mst_free(found.items[i].path);
     mst_free(found.items);
@@ -266,8 +267,8 @@ static mst_status scan(mst_board *self)
 
 /* ---- curves ---- */
 
-static mst_status want_table(mst_board_run *run, mst_table_kind kind, const char *set, const char *before,
-                             const char *name, const mst_csv *csv)
+static mst_status board_want_table(mst_board_run *run, mst_table_kind kind, const char *set,
+                                   const char *before, const char *name, const mst_csv *csv)
 {
     char full[300];
     snprintf(full, sizeof full, "%s%s", before, name);
@@ -283,30 +284,31 @@ static mst_status want_table(mst_board_run *run, mst_table_kind kind, const char
     return MST_OK;
 }
 
-static mst_status update_tables(mst_board_run *run)
+static mst_status board_update_tables(mst_board_run *run)
 {
     const mst_run_data *data = run->data;
     double begin = mst_run_data_begin(data);
     if (!(begin == run->begin) && !(isnan(begin) && isnan(run->begin))) {
         run->begin = begin;
-        drop_tables(run);
+        board_drop_tables(run);
     }
-    TRY(want_table(run, MST_TABLE_TRAIN, NULL, "train", "", &data->metrics));
+    TRY(board_want_table(run, MST_TABLE_TRAIN, NULL, "train", "", &data->metrics));
     if (mst_run_has_set(data, "test"))
-        TRY(want_table(run, MST_TABLE_EVALUATED, "test", "eval/test", "", &data->metrics));
+        TRY(board_want_table(run, MST_TABLE_EVALUATED, "test", "eval/test", "", &data->metrics));
     if (mst_run_has_set(data, "valid"))
-        TRY(want_table(run, MST_TABLE_EVALUATED, "valid", "eval/valid", "", &data->metrics));
+        TRY(board_want_table(run, MST_TABLE_EVALUATED, "valid", "eval/valid", "", &data->metrics));
     for (size_t i = 0; i < data->n_processes && i < MST_VIEW_PROCESSES; i++) {
         const mst_process_data *p = data->processes[i];
-        TRY(want_table(run, MST_TABLE_RESOURCES, NULL, "r/", p->name, &p->resources));
-        TRY(want_table(run, MST_TABLE_SPANS, NULL, "s/", p->name, &p->spans));
+        TRY(board_want_table(run, MST_TABLE_RESOURCES, NULL, "r/", p->name, &p->resources));
+        TRY(board_want_table(run, MST_TABLE_SPANS, NULL, "s/", p->name, &p->spans));
     }
     for (size_t i = 0; i < run->n_tables; i++)
         TRY(mst_point_table_update(&run->tables[i]));
     return MST_OK;
 }
 
-static void add_points(const mst_board_run *run, const mst_point_table *table, size_t from, mst_string *out)
+static void board_add_points(const mst_board_run *run, const mst_point_table *table, size_t from,
+                             mst_string *out)
 {
     mst_string json = {0};
     mst_string_format(&json, "{\"id\":%u,\"points\":", run->id);
@@ -321,12 +323,12 @@ void mst_board_snapshot(const mst_board_run *run, mst_string *out)
 {
     mst_sse_add(out, "run", run->text);
     for (size_t i = 0; i < run->n_tables; i++)
-        add_points(run, &run->tables[i], 0, out);
+        board_add_points(run, &run->tables[i], 0, out);
 }
 
 /* ---- update ---- */
 
-static mst_status make_text(mst_board_run *run, bool *changed)
+static mst_status board_make_text(mst_board_run *run, bool *changed)
 {
     json_t *json = mst_run_view_json(&run->view, run->label);
     if (json == NULL)
@@ -344,7 +346,7 @@ static mst_status make_text(mst_board_run *run, bool *changed)
     return MST_OK;
 }
 
-static mst_status look_at(mst_board *self, mst_board_run *run, bool gone, uint64_t now)
+static mst_status board_look_at(mst_board *self, mst_board_run *run, bool gone, uint64_t now)
 {
     mst_run_view view;
     bool grew = false, changed = false;
@@ -368,16 +370,16 @@ static mst_status look_at(mst_board *self, mst_board_run *run, bool gone, uint64
         mst_run_view_fini(&run->view);
         run->view = view;
         run->looked = true;
-        TRY(make_text(run, &changed));
+        TRY(board_make_text(run, &changed));
     }
     if (self->curves && (grew || run->n_tables == 0))
-        TRY(update_tables(run));
+        TRY(board_update_tables(run));
     if (changed && !run->appeared)
         mst_sse_add(&run->delta, "run", run->text);
     for (size_t i = 0; i < run->n_tables; i++) {
         mst_point_table *t = &run->tables[i];
         if (t->sent < t->n && !run->appeared)
-            add_points(run, t, t->sent, &run->delta);
+            board_add_points(run, t, t->sent, &run->delta);
         t->sent = t->n;
     }
     run->due_ns = now + (run->view.life == MST_LIFE_LIVE ? LIVE_NS : OVER_NS);
@@ -390,13 +392,13 @@ mst_status mst_board_update(mst_board *self)
     mst_text_list_fini(&self->dropped);
     if (now >= self->scan_ns) {
         for (size_t i = 0; i < self->n; i++) {
-            uint64_t inode = folder_inode(self->runs[i]->path);
+            uint64_t inode = board_folder_inode(self->runs[i]->path);
             if (inode != 0 && inode != self->runs[i]->inode)
-                TRY(drop_run(self, i--));
+                TRY(board_drop_run(self, i--));
             else if (inode == 0 && self->runs[i]->view.life != MST_LIFE_GONE)
                 self->runs[i]->due_ns = 0;
         }
-        TRY(scan(self));
+        TRY(board_scan(self));
         self->scan_ns = now + SCAN_NS;
     }
     for (size_t i = 0; i < self->n; i++) {
@@ -404,7 +406,7 @@ mst_status mst_board_update(mst_board *self)
         mst_string_fini(&run->delta);
         run->appeared = !run->looked;
         if (now >= run->due_ns || !run->looked)
-            TRY(look_at(self, run, folder_inode(run->path) == 0, now));
+            TRY(board_look_at(self, run, board_folder_inode(run->path) == 0, now));
     }
     return MST_OK;
 }
@@ -449,7 +451,7 @@ void mst_board_destroy(mst_board *self)
     if (self == NULL)
         return;
     for (size_t i = 0; i < self->n; i++)
-        run_destroy(self->runs[i]);
+        board_run_destroy(self->runs[i]);
     mst_free(self->runs);
     mst_text_list_fini(&self->roots);
     mst_text_list_fini(&self->dropped);
@@ -459,7 +461,7 @@ void mst_board_destroy(mst_board *self)
 
 /* ---- looking ---- */
 
-static json_t *texts_json(const mst_text_list *list)
+static json_t *board_texts_json(const mst_text_list *list)
 {
     json_t *json = json_array();
     for (size_t i = 0; i < list->n; i++) {
@@ -471,7 +473,7 @@ static json_t *texts_json(const mst_text_list *list)
     return json;
 }
 
-static json_t *phases_json(void)
+static json_t *board_phases_json(void)
 {
     json_t *list = json_array();
     for (int k = 0; k < MST_COSTS; k++)
@@ -484,10 +486,10 @@ json_t *mst_board_json(const mst_board *self)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    return json_pack("{s:o, s:o, s:s, s:f, s:o, s:o}", "notes", texts_json(&self->notes), "roots",
-                     texts_json(&self->roots), "version", mst_version(), "now",
+    return json_pack("{s:o, s:o, s:s, s:f, s:o, s:o}", "notes", board_texts_json(&self->notes), "roots",
+                     board_texts_json(&self->roots), "version", mst_version(), "now",
                      (double)now.tv_sec + (double)now.tv_nsec * 1e-9, "causes", mst_causes_json(), "phases",
-                     phases_json());
+                     board_phases_json());
 }
 
 mst_board_run *mst_board_newest(const mst_board *self)

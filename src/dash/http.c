@@ -101,8 +101,8 @@ const char *mst_http_library(void)
 
 /* ---- answers ---- */
 
-static enum MHD_Result answer(struct MHD_Connection *connection, struct MHD_Response *response, int status,
-                              const char *type)
+static enum MHD_Result http_answer(struct MHD_Connection *connection, struct MHD_Response *response,
+                                   int status, const char *type)
 {
     if (response == NULL)
         return MHD_NO;
@@ -118,8 +118,8 @@ static enum MHD_Result answer(struct MHD_Connection *connection, struct MHD_Resp
     return rc;
 }
 
-static enum MHD_Result answer_text(struct MHD_Connection *connection, int status, const char *type,
-                                   const char *text, size_t n)
+static enum MHD_Result http_answer_text(struct MHD_Connection *connection, int status, const char *type,
+                                        const char *text, size_t n)
 {
     struct MHD_Response *response =
         MHD_create_response_from_buffer(n, (void *)(uintptr_t)text, MHD_RESPMEM_MUST_COPY);
@@ -127,25 +127,26 @@ static enum MHD_Result answer_text(struct MHD_Connection *connection, int status
         MHD_add_response_header(response, "Allow", "GET");
     if (response != NULL && status == 401)
         MHD_add_response_header(response, "WWW-Authenticate", "Bearer realm=\"muster dash\"");
-    return answer(connection, response, status, type);
+    return http_answer(connection, response, status, type);
 }
 
-static enum MHD_Result refuse(struct MHD_Connection *connection, int status, const char *sentence)
+static enum MHD_Result http_refuse(struct MHD_Connection *connection, int status, const char *sentence)
 {
     char line[300];
     int n = snprintf(line, sizeof line, "%s\n", sentence);
-    return answer_text(connection, status, "text/plain; charset=utf-8", line, (size_t)n);
+    return http_answer_text(connection, status, "text/plain; charset=utf-8", line, (size_t)n);
 }
 
-static enum MHD_Result answer_buffer(struct MHD_Connection *connection, const char *type, mst_string *text)
+static enum MHD_Result http_answer_buffer(struct MHD_Connection *connection, const char *type,
+                                          mst_string *text)
 {
-    enum MHD_Result rc = text->failed ? refuse(connection, 503, "No memory for an answer; try again.")
-                                      : answer_text(connection, 200, type, text->text, text->size);
+    enum MHD_Result rc = text->failed ? http_refuse(connection, 503, "No memory for an answer; try again.")
+                                      : http_answer_text(connection, 200, type, text->text, text->size);
     mst_string_fini(text);
     return rc;
 }
 
-static enum MHD_Result welcome(mst_http *self, struct MHD_Connection *connection)
+static enum MHD_Result http_welcome(mst_http *self, struct MHD_Connection *connection)
 {
     struct MHD_Response *response = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
     char *cookie = mst_sprintf("%s=%s; Path=/; HttpOnly; SameSite=Lax", self->cookie, self->token);
@@ -154,10 +155,10 @@ static enum MHD_Result welcome(mst_http *self, struct MHD_Connection *connection
         MHD_add_response_header(response, "Location", "/");
     }
     mst_free(cookie);
-    return answer(connection, response, 303, "text/plain; charset=utf-8");
+    return http_answer(connection, response, 303, "text/plain; charset=utf-8");
 }
 
-static enum MHD_Result answer_state(mst_http *self, struct MHD_Connection *connection)
+static enum MHD_Result http_answer_state(mst_http *self, struct MHD_Connection *connection)
 {
     mst_string out = {0};
     json_t *json = mst_board_json(self->board);
@@ -171,12 +172,12 @@ static enum MHD_Result answer_state(mst_http *self, struct MHD_Connection *conne
         mst_string_add(&out, self->board->runs[i]->text);
     }
     mst_string_add(&out, "]}\n");
-    return answer_buffer(connection, "application/json", &out);
+    return http_answer_buffer(connection, "application/json", &out);
 }
 
 /* ---- listeners ---- */
 
-static ssize_t read_events(void *arg, uint64_t at, char *to, size_t size)
+static ssize_t http_read_events(void *arg, uint64_t at, char *to, size_t size)
 {
     listener *l = arg;
     (void)at;
@@ -192,7 +193,7 @@ static ssize_t read_events(void *arg, uint64_t at, char *to, size_t size)
     return (ssize_t)n;
 }
 
-static void listener_end(void *arg)
+static void http_listener_end(void *arg)
 {
     listener *l = arg;
     for (size_t i = 0; i < LISTENERS; i++)
@@ -202,29 +203,29 @@ static void listener_end(void *arg)
     mst_free(l);
 }
 
-static enum MHD_Result answer_events(mst_http *self, struct MHD_Connection *connection)
+static enum MHD_Result http_answer_events(mst_http *self, struct MHD_Connection *connection)
 {
     size_t slot = 0;
     while (slot < LISTENERS && self->listeners[slot] != NULL)
         slot++;
     if (slot == LISTENERS)
-        return refuse(connection, 503, "Too many pages are open; close one and try again.");
+        return http_refuse(connection, 503, "Too many pages are open; close one and try again.");
     listener *l = mst_zalloc(sizeof *l);
     if (l == NULL)
-        return refuse(connection, 503, "No memory for another page; try again.");
+        return http_refuse(connection, 503, "No memory for another page; try again.");
     l->http = self;
     l->connection = connection;
     struct MHD_Response *response =
-        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, read_events, l, listener_end);
+        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, http_read_events, l, http_listener_end);
     if (response == NULL) {
         mst_free(l);
         return MHD_NO;
     }
     self->listeners[slot] = l;
-    return answer(connection, response, 200, "text/event-stream");
+    return http_answer(connection, response, 200, "text/event-stream");
 }
 
-static void wake_listeners(mst_http *self)
+static void http_wake_listeners(mst_http *self)
 {
     for (size_t i = 0; i < LISTENERS; i++) {
         listener *l = self->listeners[i];
@@ -237,9 +238,9 @@ static void wake_listeners(mst_http *self)
 
 /* ---- requests ---- */
 
-static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, const char *path,
-                              const char *method, const char *version, const char *body, size_t *body_size,
-                              void **state)
+static enum MHD_Result http_handle(void *arg, struct MHD_Connection *connection, const char *path,
+                                   const char *method, const char *version, const char *body,
+                                   size_t *body_size, void **state)
 {
     static int seen;
     mst_http *self = arg;
@@ -265,27 +266,27 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, cons
     mst_decision d = mst_route_request(&self->guard, &request);
     switch (d.route) {
     case MST_ROUTE_ASSET:
-        return answer(connection,
-                      MHD_create_response_from_buffer(d.asset->size, (void *)(uintptr_t)d.asset->data,
-                                                      MHD_RESPMEM_PERSISTENT),
-                      200, d.asset->type);
+        return http_answer(connection,
+                           MHD_create_response_from_buffer(d.asset->size, (void *)(uintptr_t)d.asset->data,
+                                                           MHD_RESPMEM_PERSISTENT),
+                           200, d.asset->type);
     case MST_ROUTE_EVENTS:
-        return answer_events(self, connection);
+        return http_answer_events(self, connection);
     case MST_ROUTE_METRICS:
         mst_prometheus_text(self->board, &text);
-        return answer_buffer(connection, "text/plain; version=0.0.4; charset=utf-8", &text);
+        return http_answer_buffer(connection, "text/plain; version=0.0.4; charset=utf-8", &text);
     case MST_ROUTE_STATE:
-        return answer_state(self, connection);
+        return http_answer_state(self, connection);
     case MST_ROUTE_WELCOME:
-        return welcome(self, connection);
+        return http_welcome(self, connection);
     default:
-        return refuse(connection, d.status, d.sentence);
+        return http_refuse(connection, d.status, d.sentence);
     }
 }
 
 /* ---- life ---- */
 
-static mst_status make_common(mst_http *self)
+static mst_status http_make_common(mst_http *self)
 {
     json_t *json = mst_board_json(self->board);
     char *text = json != NULL ? json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(14)) : NULL;
@@ -299,7 +300,7 @@ static mst_status make_common(mst_http *self)
     return failed ? mst_fail_memory() : MST_OK;
 }
 
-static mst_status make_url(mst_http *self, const mst_address *address)
+static mst_status http_make_url(mst_http *self, const mst_address *address)
 {
     char own[256] = "";
     const char *host = address->host;
@@ -314,7 +315,7 @@ static mst_status make_url(mst_http *self, const mst_address *address)
     return self->url != NULL ? MST_OK : mst_fail_memory();
 }
 
-static mst_status take_token(mst_http *self, const char *token, bool loopback)
+static mst_status http_take_token(mst_http *self, const char *token, bool loopback)
 {
     char made[33];
     if (token == NULL && loopback)
@@ -344,11 +345,11 @@ mst_status mst_http_new(mst_board *board, const mst_http_options *options, mst_h
     }
     if (st != MST_OK)
         goto out;
-    TRY_OUT(st, take_token(self, options->token, loopback));
-    TRY_OUT(st, make_url(self, &options->listen));
-    TRY_OUT(st, make_common(self));
+    TRY_OUT(st, http_take_token(self, options->token, loopback));
+    TRY_OUT(st, http_make_url(self, &options->listen));
+    TRY_OUT(st, http_make_common(self));
     self->daemon = MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, handle, self, MHD_OPTION_LISTEN_SOCKET,
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, http_handle, self, MHD_OPTION_LISTEN_SOCKET,
         self->fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
         options->timeout_s > 0 ? options->timeout_s : (unsigned)TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         HEADERS_MAX, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
@@ -368,9 +369,9 @@ void mst_http_destroy(mst_http *self)
         return;
     self->stopping = true;
     if (self->daemon != NULL) {
-        wake_listeners(self);
+        http_wake_listeners(self);
         MHD_run(self->daemon);
-        wake_listeners(self);
+        http_wake_listeners(self);
         MHD_stop_daemon(self->daemon);
     }
     if (self->fd >= 0)
@@ -391,19 +392,19 @@ const char *mst_http_token(const mst_http *self)
     return self->token;
 }
 
-static mst_status tick(mst_http *self)
+static mst_status http_tick(mst_http *self)
 {
     TRY(mst_board_update(self->board));
-    TRY(make_common(self));
+    TRY(http_make_common(self));
     for (size_t i = 0; i < LISTENERS; i++)
         if (self->listeners[i] != NULL)
             mst_listener_offer(&self->listeners[i]->queue, self->board, self->common.text);
-    wake_listeners(self);
+    http_wake_listeners(self);
     return MST_OK;
 }
 
 /* Milliseconds until the next tick, or until libmicrohttpd has to look at its timeouts. */
-static int wait_ms(const mst_http *self, uint64_t due_ns)
+static int http_wait_ms(const mst_http *self, uint64_t due_ns)
 {
     MHD_UNSIGNED_LONG_LONG own;
     uint64_t now = mst_now_ns(), ms = due_ns > now ? (due_ns - now) / MST_MS + 1 : 0;
@@ -420,14 +421,14 @@ mst_status mst_http_run(mst_http *self, const atomic_bool *stop)
         return mst_fail(MST_EUNSUPPORTED, "this libmicrohttpd was built without epoll");
     while (!atomic_load(stop)) {
         struct pollfd fd = {.fd = info->epoll_fd, .events = POLLIN};
-        if (poll(&fd, 1, wait_ms(self, due_ns)) < 0 && errno != EINTR)
+        if (poll(&fd, 1, http_wait_ms(self, due_ns)) < 0 && errno != EINTR)
             return mst_fail(MST_EIO, "the page's connections: %s", strerror(errno));
         if (MHD_run(self->daemon) != MHD_YES)
             return mst_fail(MST_EIO, "libmicrohttpd failed while it ran");
         uint64_t now = mst_now_ns();
         if (now < due_ns)
             continue;
-        TRY(tick(self));
+        TRY(http_tick(self));
         uint64_t cost = (mst_now_ns() - now) * TICK_SHARE;
         due_ns = now + (cost > TICK_NS ? cost : TICK_NS);
         MHD_run(self->daemon);

@@ -63,7 +63,7 @@ static const table_column *const kinds[] = {
     [MST_TABLE_SPANS] = spans_columns,
 };
 
-static size_t n_columns(const mst_point_table *t)
+static size_t point_table_n_columns(const mst_point_table *t)
 {
     size_t n = 0;
     while (kinds[t->kind][n].name != NULL)
@@ -90,23 +90,23 @@ void mst_point_table_fini(mst_point_table *self)
 
 /* ---- taking lines ---- */
 
-static void empty_bucket(mst_point_table *t)
+static void point_table_empty_bucket(mst_point_table *t)
 {
     memset(t->sums, 0, sizeof t->sums);
     memset(t->counts, 0, sizeof t->counts);
     t->in_bucket = 0;
 }
 
-static void start_over(mst_point_table *t)
+static void point_table_start_over(mst_point_table *t)
 {
     t->n = t->sent = t->rows_read = 0;
     t->stride = 1;
-    empty_bucket(t);
+    point_table_empty_bucket(t);
 }
 
-static void join_neighbours(mst_point_table *t)
+static void point_table_join_neighbours(mst_point_table *t)
 {
-    size_t c = n_columns(t), half = t->n / 2;
+    size_t c = point_table_n_columns(t), half = t->n / 2;
     for (size_t i = 0; i < half; i++)
         for (size_t k = 0; k < c; k++) {
             double a = t->points[2 * i * c + k], b = t->points[(2 * i + 1) * c + k];
@@ -117,17 +117,18 @@ static void join_neighbours(mst_point_table *t)
     t->sent = 0;
 }
 
-static mst_status end_bucket(mst_point_table *t)
+static mst_status point_table_end_bucket(mst_point_table *t)
 {
-    size_t c = n_columns(t);
+    size_t c = point_table_n_columns(t);
     if (t->n == MST_TABLE_POINTS)
-        join_neighbours(t); /* this bucket has half as many lines as those; for one point that is fine */
+        point_table_join_neighbours(
+            t); /* this bucket has half as many lines as those; for one point that is fine */
     if (!mst_grow(&t->points, &t->capacity, (t->n + 1) * c, sizeof *t->points))
         return mst_fail_memory();
     for (size_t k = 0; k < c; k++)
         t->points[t->n * c + k] = t->counts[k] > 0 ? t->sums[k] / t->counts[k] : NAN;
     t->n++;
-    empty_bucket(t);
+    point_table_empty_bucket(t);
     return MST_OK;
 }
 
@@ -135,7 +136,7 @@ typedef struct found_columns {
     size_t first[MST_TABLE_COLUMNS], second[MST_TABLE_COLUMNS], interval, threads, set, must;
 } found_columns;
 
-static void find_columns(const mst_point_table *t, found_columns *f)
+static void point_table_find_columns(const mst_point_table *t, found_columns *f)
 {
     const table_column *columns = kinds[t->kind];
     for (size_t k = 0; columns[k].name != NULL; k++) {
@@ -149,7 +150,7 @@ static void find_columns(const mst_point_table *t, found_columns *f)
 }
 
 /* Whether the line is one of the table's. */
-static bool fits(const mst_point_table *t, const found_columns *f, size_t row)
+static bool point_table_fits(const mst_point_table *t, const found_columns *f, size_t row)
 {
     if (isnan(mst_csv_value(t->csv, row, f->first[0])) || isnan(mst_csv_value(t->csv, row, f->must)))
         return false;
@@ -158,7 +159,7 @@ static bool fits(const mst_point_table *t, const found_columns *f, size_t row)
     return t->kind == MST_TABLE_TRAIN || mst_csv_value(t->csv, row, f->interval) >= 0.2;
 }
 
-static double value_of(const mst_point_table *t, const found_columns *f, size_t row, size_t k)
+static double point_table_value_of(const mst_point_table *t, const found_columns *f, size_t row, size_t k)
 {
     double value = mst_csv_value(t->csv, row, f->first[k]), more = mst_csv_value(t->csv, row, f->second[k]);
     double interval = mst_csv_value(t->csv, row, f->interval),
@@ -181,30 +182,30 @@ mst_status mst_point_table_update(mst_point_table *self)
     const mst_csv *csv = self->csv;
     found_columns f = {0};
     if (csv->n_rows < self->rows_read || csv->inode != self->inode)
-        start_over(self);
+        point_table_start_over(self);
     self->inode = csv->inode;
     if (csv->n_rows == self->rows_read)
         return MST_OK;
-    find_columns(self, &f);
+    point_table_find_columns(self, &f);
     for (; self->rows_read < csv->n_rows; self->rows_read++) {
-        if (!fits(self, &f, self->rows_read))
+        if (!point_table_fits(self, &f, self->rows_read))
             continue;
         for (size_t k = 0; kinds[self->kind][k].name != NULL; k++) {
-            double value = value_of(self, &f, self->rows_read, k);
+            double value = point_table_value_of(self, &f, self->rows_read, k);
             if (!isfinite(value))
                 continue;
             self->sums[k] += value;
             self->counts[k]++;
         }
         if (++self->in_bucket >= self->stride)
-            TRY(end_bucket(self));
+            TRY(point_table_end_bucket(self));
     }
     return MST_OK;
 }
 
 /* ---- JSON ---- */
 
-static void add_number(mst_string *out, double value)
+static void point_table_add_number(mst_string *out, double value)
 {
     if (!isfinite(value))
         mst_string_add(out, "null");
@@ -214,7 +215,7 @@ static void add_number(mst_string *out, double value)
         mst_string_format(out, "%.6g", value);
 }
 
-static void add_quoted(mst_string *out, const char *text)
+static void point_table_add_quoted(mst_string *out, const char *text)
 {
     mst_string_add(out, "\"");
     for (; *text != '\0'; text++) {
@@ -229,9 +230,9 @@ static void add_quoted(mst_string *out, const char *text)
 
 void mst_point_table_json(const mst_point_table *self, size_t from, mst_string *out)
 {
-    size_t c = n_columns(self);
+    size_t c = point_table_n_columns(self);
     mst_string_add(out, "{\"table\":");
-    add_quoted(out, self->name);
+    point_table_add_quoted(out, self->name);
     mst_string_format(out, ",\"from\":%zu,\"columns\":[", from);
     for (size_t k = 0; k < c; k++)
         mst_string_format(out, "%s\"%s\"", k > 0 ? "," : "", kinds[self->kind][k].name);
@@ -240,7 +241,7 @@ void mst_point_table_json(const mst_point_table *self, size_t from, mst_string *
         mst_string_add(out, k > 0 ? ",[" : "[");
         for (size_t i = from; i < self->n; i++) {
             mst_string_add(out, i > from ? "," : "");
-            add_number(out, self->points[i * c + k]);
+            point_table_add_number(out, self->points[i * c + k]);
         }
         mst_string_add(out, "]");
     }

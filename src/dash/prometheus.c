@@ -13,7 +13,7 @@
 
 /* ---- labels ---- */
 
-static void add_label(mst_string *out, const char *name, const char *value)
+static void prometheus_add_label(mst_string *out, const char *name, const char *value)
 {
     char *clean = mst_utf8_clean(value);
     mst_string_format(out, "%s=\"", name);
@@ -34,7 +34,7 @@ typedef struct metric {
     bool begun;
 } metric;
 
-static void add_value(mst_string *out, double value)
+static void prometheus_add_value(mst_string *out, double value)
 {
     if (isfinite(value))
         mst_string_format(out, "} %.10g\n", value);
@@ -43,34 +43,34 @@ static void add_value(mst_string *out, double value)
 }
 
 /* Whatever the value is. */
-static void add_any(metric *m, const mst_board_run *run, const mst_process_view *process, const char *key,
-                    const char *value_of_key, double value)
+static void prometheus_add_any(metric *m, const mst_board_run *run, const mst_process_view *process,
+                               const char *key, const char *value_of_key, double value)
 {
     if (!m->begun)
         mst_string_format(m->out, "# HELP %s %s\n# TYPE %s %s\n", m->name, m->help, m->name, m->type);
     m->begun = true;
     mst_string_format(m->out, "%s{", m->name);
-    add_label(m->out, "run", run->label);
+    prometheus_add_label(m->out, "run", run->label);
     if (process != NULL) {
         mst_string_add(m->out, ",");
-        add_label(m->out, "process", process->process->name);
+        prometheus_add_label(m->out, "process", process->process->name);
         mst_string_add(m->out, ",");
-        add_label(m->out, "role", mst_process_role_name(process->process->role));
+        prometheus_add_label(m->out, "role", mst_process_role_name(process->process->role));
         mst_string_add(m->out, ",");
-        add_label(m->out, "host", process->process->host);
+        prometheus_add_label(m->out, "host", process->process->host);
     }
     if (key != NULL) {
         mst_string_add(m->out, ",");
-        add_label(m->out, key, value_of_key);
+        prometheus_add_label(m->out, key, value_of_key);
     }
-    add_value(m->out, value);
+    prometheus_add_value(m->out, value);
 }
 
-static void add_sample(metric *m, const mst_board_run *run, const mst_process_view *process, const char *key,
-                       const char *value_of_key, double value)
+static void prometheus_add_sample(metric *m, const mst_board_run *run, const mst_process_view *process,
+                                  const char *key, const char *value_of_key, double value)
 {
     if (isfinite(value))
-        add_any(m, run, process, key, value_of_key, value);
+        prometheus_add_any(m, run, process, key, value_of_key, value);
 }
 
 /* ---- runs ---- */
@@ -120,27 +120,27 @@ static const struct {
     {"muster_run_servers", "gauge", "Servers of the run.", run_servers},
 };
 
-static void add_runs(const mst_board *board, mst_string *out)
+static void prometheus_add_runs(const mst_board *board, mst_string *out)
 {
     for (size_t k = 0; k < sizeof run_metrics / sizeof *run_metrics; k++) {
         metric m = {out, run_metrics[k].name, run_metrics[k].type, run_metrics[k].help, false};
         for (size_t i = 0; i < board->n; i++) {
             const mst_run_view *v = &board->runs[i]->view;
             if (run_metrics[k].fn == run_train_loss && mst_odd_loss(v->train_loss, v->train_loss_is_nan))
-                add_any(&m, board->runs[i], NULL, NULL, NULL, v->train_loss);
+                prometheus_add_any(&m, board->runs[i], NULL, NULL, NULL, v->train_loss);
             else
-                add_sample(&m, board->runs[i], NULL, NULL, NULL, run_metrics[k].fn(v));
+                prometheus_add_sample(&m, board->runs[i], NULL, NULL, NULL, run_metrics[k].fn(v));
         }
     }
     metric m = {out, "muster_run_state", "gauge", "1 for the state that the run is in.", false};
     for (size_t i = 0; i < board->n; i++)
         for (int k = 0; k < MST_LIVES; k++)
             if (k != MST_LIFE_DEAD)
-                add_sample(&m, board->runs[i], NULL, "state", mst_life_name((mst_life)k),
-                           board->runs[i]->view.life == (mst_life)k);
+                prometheus_add_sample(&m, board->runs[i], NULL, "state", mst_life_name((mst_life)k),
+                                      board->runs[i]->view.life == (mst_life)k);
 }
 
-static void add_quality(const mst_board *board, mst_string *out)
+static void prometheus_add_quality(const mst_board *board, mst_string *out)
 {
     static const char *const names[] = {"muster_run_loss", "muster_run_accuracy", "muster_run_auc",
                                         "muster_run_top5_accuracy"};
@@ -153,28 +153,28 @@ static void add_quality(const mst_board *board, mst_string *out)
             const mst_run_figures *f = &board->runs[i]->view.figures;
             double values[] = {f->test_loss, f->test_accuracy, f->test_auc, f->test_top5};
             if (k == 0 && (isinf(f->test_loss) || f->loss_is_nan))
-                add_any(&m, board->runs[i], NULL, "set", f->set, f->test_loss);
+                prometheus_add_any(&m, board->runs[i], NULL, "set", f->set, f->test_loss);
             else
-                add_sample(&m, board->runs[i], NULL, "set", f->set, values[k]);
+                prometheus_add_sample(&m, board->runs[i], NULL, "set", f->set, values[k]);
         }
     }
 }
 
-static void add_verdicts(const mst_board *board, mst_string *out)
+static void prometheus_add_verdicts(const mst_board *board, mst_string *out)
 {
     metric kind = {out, "muster_run_bottleneck", "gauge", "1 for what limits the run, so far.", false};
     for (size_t i = 0; i < board->n; i++) {
         const mst_verdict *v = &board->runs[i]->view.verdict;
         if (board->runs[i]->view.has_verdict && v->known)
-            add_sample(&kind, board->runs[i], NULL, "bottleneck", mst_bottleneck_name(v->kind), 1);
+            prometheus_add_sample(&kind, board->runs[i], NULL, "bottleneck", mst_bottleneck_name(v->kind), 1);
     }
     metric share = {out, "muster_run_time_ratio", "gauge", "Shares of a typical worker's time, so far.",
                     false};
     for (size_t i = 0; i < board->n; i++) {
         const mst_verdict *v = &board->runs[i]->view.verdict;
         for (int k = 0; board->runs[i]->view.has_verdict && v->known && k < MST_BOTTLENECKS; k++)
-            add_sample(&share, board->runs[i], NULL, "part", mst_bottleneck_name((mst_bottleneck)k),
-                       v->shares[k]);
+            prometheus_add_sample(&share, board->runs[i], NULL, "part",
+                                  mst_bottleneck_name((mst_bottleneck)k), v->shares[k]);
     }
 }
 
@@ -231,14 +231,14 @@ static const struct {
      process_host_out},
 };
 
-static void add_processes(const mst_board *board, mst_string *out)
+static void prometheus_add_processes(const mst_board *board, mst_string *out)
 {
     for (size_t k = 0; k < sizeof process_metrics / sizeof *process_metrics; k++) {
         metric m = {out, process_metrics[k].name, process_metrics[k].type, process_metrics[k].help, false};
         for (size_t i = 0; i < board->n; i++)
             for (size_t p = 0; p < board->runs[i]->view.n_processes; p++)
-                add_sample(&m, board->runs[i], &board->runs[i]->view.processes[p], NULL, NULL,
-                           process_metrics[k].fn(&board->runs[i]->view.processes[p]));
+                prometheus_add_sample(&m, board->runs[i], &board->runs[i]->view.processes[p], NULL, NULL,
+                                      process_metrics[k].fn(&board->runs[i]->view.processes[p]));
     }
     metric m = {out, "muster_process_phase_seconds_total", "counter",
                 "Time of the process's threads by what they did.", false};
@@ -249,17 +249,17 @@ static void add_processes(const mst_board *board, mst_string *out)
                 char phase[32];
                 const char *column = mst_cost_column((mst_cost_kind)k);
                 snprintf(phase, sizeof phase, "%.*s", (int)strlen(column) - 2, column); /* less its _s */
-                add_sample(&m, board->runs[i], v, "phase", phase, v->total.phase[k]);
+                prometheus_add_sample(&m, board->runs[i], v, "phase", phase, v->total.phase[k]);
             }
         }
 }
 
 void mst_prometheus_text(const mst_board *board, mst_string *out)
 {
-    add_runs(board, out);
-    add_quality(board, out);
-    add_verdicts(board, out);
-    add_processes(board, out);
+    prometheus_add_runs(board, out);
+    prometheus_add_quality(board, out);
+    prometheus_add_verdicts(board, out);
+    prometheus_add_processes(board, out);
     mst_string_format(out,
                       "# HELP muster_dash_runs Runs that are shown.\n# TYPE muster_dash_runs gauge\n"
                       "muster_dash_runs %zu\n",

@@ -10,12 +10,12 @@ const char mst_content_policy[] =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-static mst_decision refuse(int status, const char *sentence)
+static mst_decision route_refuse(int status, const char *sentence)
 {
     return (mst_decision){.route = MST_ROUTE_REFUSED, .status = status, .sentence = sentence};
 }
 
-static bool may_look(const mst_guard *guard, const mst_request *r)
+static bool route_may_look(const mst_guard *guard, const mst_request *r)
 {
     bool query = mst_token_equals(guard->token, r->token), cookie = mst_token_equals(guard->token, r->cookie),
          bearer = mst_token_equals(guard->token, mst_bearer(r->authorization));
@@ -25,13 +25,14 @@ static bool may_look(const mst_guard *guard, const mst_request *r)
 mst_decision mst_route_request(const mst_guard *guard, const mst_request *r)
 {
     if (r->method == NULL || strcmp(r->method, "GET") != 0)
-        return refuse(405, "Only GET is answered here.");
+        return route_refuse(405, "Only GET is answered here.");
     if (!mst_host_allowed(r->host, guard->names))
-        return refuse(421,
-                      "This page does not answer to that name. Use the address that muster dash printed, "
-                      "or start it with --allow-host NAME.");
-    if (guard->token != NULL && !may_look(guard, r))
-        return refuse(401, "A token is needed: open the address that muster dash printed when it started.");
+        return route_refuse(
+            421, "This page does not answer to that name. Use the address that muster dash printed, "
+                 "or start it with --allow-host NAME.");
+    if (guard->token != NULL && !route_may_look(guard, r))
+        return route_refuse(401,
+                            "A token is needed: open the address that muster dash printed when it started.");
     if (strcmp(r->path, "/") == 0 && guard->token != NULL && r->token != NULL)
         return (mst_decision){.route = MST_ROUTE_WELCOME, .status = 303};
     if (strcmp(r->path, "/events") == 0)
@@ -43,5 +44,5 @@ mst_decision mst_route_request(const mst_guard *guard, const mst_request *r)
     for (const mst_asset *a = mst_assets; a->path != NULL; a++)
         if (strcmp(r->path, a->path) == 0)
             return (mst_decision){.route = MST_ROUTE_ASSET, .status = 200, .asset = a};
-    return refuse(404, "There is nothing here; the page is at /.");
+    return route_refuse(404, "There is nothing here; the page is at /.");
 }

@@ -42,7 +42,7 @@ const char *mst_odd_loss(double loss, bool is_nan)
 
 /* ---- silence ---- */
 
-static double written_at(const char *path)
+static double view_written_at(const char *path)
 {
     struct stat info;
     if (path == NULL || stat(path, &info) != 0)
@@ -50,27 +50,27 @@ static double written_at(const char *path)
     return (double)info.st_mtim.tv_sec + (double)info.st_mtim.tv_nsec * 1e-9;
 }
 
-static double quiet_seconds(const mst_run_data *data)
+static double view_quiet_seconds(const mst_run_data *data)
 {
     struct timespec now;
-    double last = fmax(written_at(data->metrics.path), written_at(data->marks.path));
-    last = fmax(last, written_at(data->manifest_path));
+    double last = fmax(view_written_at(data->metrics.path), view_written_at(data->marks.path));
+    last = fmax(last, view_written_at(data->manifest_path));
     for (size_t i = 0; i < data->n_processes && i < STATS_MAX; i++) {
-        last = fmax(last, written_at(data->processes[i]->resources.path));
-        last = fmax(last, written_at(data->processes[i]->spans.path));
+        last = fmax(last, view_written_at(data->processes[i]->resources.path));
+        last = fmax(last, view_written_at(data->processes[i]->spans.path));
     }
     clock_gettime(CLOCK_REALTIME, &now);
     return fmax(0, (double)now.tv_sec + (double)now.tv_nsec * 1e-9 - last);
 }
 
-static double silent_after(const mst_run_data *data)
+static double view_silent_after(const mst_run_data *data)
 {
     double every = mst_run_data_option_real(data, "resources-every");
     return every > 0 ? fmax(SILENT_S, SILENT_LINES * every) : SILENT_S;
 }
 
 /* Whether no process of the run is there any more, as far as this host can tell. */
-static bool all_lost(const mst_run_data *data)
+static bool view_all_lost(const mst_run_data *data)
 {
     char host[256] = "";
     size_t n = 0;
@@ -88,13 +88,13 @@ static bool all_lost(const mst_run_data *data)
 }
 
 /* Whether the run's last mark is its end. */
-static bool has_ended(const mst_csv *marks)
+static bool view_has_ended(const mst_csv *marks)
 {
     size_t kind = mst_csv_column(marks, "kind");
     return marks->n_rows > 0 && strcmp(mst_csv_text(marks, marks->n_rows - 1, kind), "end") == 0;
 }
 
-static mst_life life_of_run(const mst_run_view *v, bool gone)
+static mst_life view_life_of_run(const mst_run_view *v, bool gone)
 {
     const char *state = v->figures.state;
     if (gone)
@@ -105,21 +105,21 @@ static mst_life life_of_run(const mst_run_view *v, bool gone)
         return MST_LIFE_STOPPED;
     if (strcmp(state, "failed") == 0)
         return MST_LIFE_FAILED;
-    if (v->quiet_s > ENDED_S && has_ended(&v->data->marks))
+    if (v->quiet_s > ENDED_S && view_has_ended(&v->data->marks))
         return MST_LIFE_FAILED; /* its last manifest could not be written */
-    if (v->quiet_s > silent_after(v->data) || (v->quiet_s > LOST_S && all_lost(v->data)))
+    if (v->quiet_s > view_silent_after(v->data) || (v->quiet_s > LOST_S && view_all_lost(v->data)))
         return MST_LIFE_SILENT;
     return MST_LIFE_LIVE;
 }
 
 /* ---- processes ---- */
 
-static double last_time(const mst_csv *csv)
+static double view_last_time(const mst_csv *csv)
 {
     return csv->n_rows > 0 ? mst_csv_value(csv, csv->n_rows - 1, mst_csv_column(csv, "time")) : NAN;
 }
 
-static mst_life life_of_process(const mst_run_view *v, const mst_process_view *p)
+static mst_life view_life_of_process(const mst_run_view *v, const mst_process_view *p)
 {
     const mst_csv *marks = &v->data->marks;
     size_t who = mst_csv_column(marks, "process"), kind = mst_csv_column(marks, "kind");
@@ -141,13 +141,13 @@ static mst_life life_of_process(const mst_run_view *v, const mst_process_view *p
         return MST_LIFE_SILENT;
     if (v->life != MST_LIFE_LIVE)
         return MST_LIFE_FINISHED;
-    return v->end - p->last > silent_after(v->data) ? MST_LIFE_SILENT : MST_LIFE_LIVE;
+    return v->end - p->last > view_silent_after(v->data) ? MST_LIFE_SILENT : MST_LIFE_LIVE;
 }
 
 static mst_status view_process(const mst_run_view *v, mst_process_view *p)
 {
-    p->last = fmax(last_time(&p->process->resources), last_time(&p->process->spans));
-    p->life = life_of_process(v, p);
+    p->last = fmax(view_last_time(&p->process->resources), view_last_time(&p->process->spans));
+    p->life = view_life_of_process(v, p);
     double from = NAN; /* of a run that is over: all of it */
     if (v->life == MST_LIFE_LIVE)
         from = p->life != MST_LIFE_LIVE /* INFINITY: nothing */
@@ -186,7 +186,7 @@ double mst_process_view_waits(const mst_process_view *self)
 
 /* ---- the run ---- */
 
-static double newest(const mst_csv *csv, const char *column)
+static double view_newest(const mst_csv *csv, const char *column)
 {
     size_t c = mst_csv_column(csv, column);
     for (size_t i = csv->n_rows; i > 0; i--)
@@ -197,7 +197,7 @@ static double newest(const mst_csv *csv, const char *column)
 
 /* A newest loss that is not finite is on no curve. Every line has a loss but those of evaluations before
  * which nothing was trained on. */
-static void take_odd_loss(mst_run_view *v)
+static void view_take_odd_loss(mst_run_view *v)
 {
     const mst_csv *m = &v->data->metrics;
     size_t column = mst_csv_column(m, "train_loss"), rows = mst_csv_column(m, "rows");
@@ -214,27 +214,27 @@ static void take_odd_loss(mst_run_view *v)
 }
 
 /* How much of a limit is used up; NAN: there is none. */
-static double used(double done, double limit)
+static double view_used(double done, double limit)
 {
     return limit > 0 && done >= 0 ? fmin(1, done / limit) : NAN;
 }
 
-static double share_done(const mst_run_view *v)
+static double view_share_done(const mst_run_view *v)
 {
     const mst_run_figures *f = &v->figures;
-    double share = used(f->steps, mst_run_data_option_real(v->data, "steps"));
-    share = fmax(share, used(f->rows, mst_run_data_option_real(v->data, "rows")));
-    share = fmax(share, used(f->train_s, mst_run_data_option_real(v->data, "seconds")));
+    double share = view_used(f->steps, mst_run_data_option_real(v->data, "steps"));
+    share = fmax(share, view_used(f->rows, mst_run_data_option_real(v->data, "rows")));
+    share = fmax(share, view_used(f->train_s, mst_run_data_option_real(v->data, "seconds")));
     double epochs = mst_run_data_option_real(v->data, "epochs");
     if (isnan(share) && !(mst_run_data_option_real(v->data, "steps-per-epoch") > 0)) {
-        share = used(f->rows, epochs * mst_run_data_real(v->data, "data", "rows", NULL));
-        share = isnan(share) ? used(f->epochs, epochs) : share;
+        share = view_used(f->rows, epochs * mst_run_data_real(v->data, "data", "rows", NULL));
+        share = isnan(share) ? view_used(f->epochs, epochs) : share;
     }
     return v->life == MST_LIFE_FINISHED ? 1 : share;
 }
 
 /* Rates over the processes that train; of one that has ended, in a run that goes on, they are none. */
-static void sum_up(mst_run_view *v)
+static void view_sum_up(mst_run_view *v)
 {
     double waits = 0, threads = 0;
     /* without lockstep, every worker's steps count */
@@ -259,7 +259,7 @@ static void sum_up(mst_run_view *v)
 }
 
 /* The evaluator, for one, has only event files. */
-static bool shown(const mst_process_data *p)
+static bool view_shown(const mst_process_data *p)
 {
     return p->has_info || p->resources.n_rows + p->spans.n_rows > 0;
 }
@@ -269,28 +269,28 @@ mst_status mst_run_view_init(const mst_run_data *data, bool gone, bool judge, ms
     mst_status st = MST_OK;
     mst_run_view v = {.data = data};
     TRY_OUT(st, mst_run_figures_of(data, &v.figures));
-    v.quiet_s = quiet_seconds(data);
+    v.quiet_s = view_quiet_seconds(data);
     v.begin = mst_run_data_begin(data);
     v.end = mst_run_data_end(data);
-    v.life = life_of_run(&v, gone);
+    v.life = view_life_of_run(&v, gone);
     mst_points losses = {0}; /* as it is drawn: without a last mean over a few steps */
     TRY_OUT(st, mst_curve(data, "train_loss", "", MST_AXIS_STEPS, &losses));
     v.train_loss = losses.n > 0 ? losses.y[losses.n - 1] : NAN;
-    take_odd_loss(&v);
+    view_take_odd_loss(&v);
     mst_points_fini(&losses);
-    v.lr = newest(&data->metrics, "lr");
+    v.lr = view_newest(&data->metrics, "lr");
     v.processes = mst_calloc(data->n_processes + 1, sizeof *v.processes);
     if (v.processes == NULL)
         TRY_OUT(st, mst_fail_memory());
     for (size_t i = 0; i < data->n_processes; i++) {
-        if (!shown(data->processes[i]))
+        if (!view_shown(data->processes[i]))
             continue;
         mst_process_view *p = &v.processes[v.n_processes++];
         p->process = data->processes[i];
         TRY_OUT(st, view_process(&v, p));
     }
-    sum_up(&v);
-    v.share_done = share_done(&v);
+    view_sum_up(&v);
+    v.share_done = view_share_done(&v);
     v.left_s = v.life == MST_LIFE_LIVE && v.share_done > 0.001
                    ? v.figures.train_s * (1 - v.share_done) / v.share_done
                    : NAN;

@@ -29,17 +29,17 @@ void mst_listener_fini(mst_listener *self)
     *self = (mst_listener){0};
 }
 
-static size_t waiting(const mst_listener *self)
+static size_t sse_waiting(const mst_listener *self)
 {
     return self->pending.size - self->at;
 }
 
 /* Moves what waits to the front. */
-static void tidy(mst_listener *self)
+static void sse_tidy(mst_listener *self)
 {
     if (self->at == 0 || self->pending.text == NULL)
         return;
-    memmove(self->pending.text, self->pending.text + self->at, waiting(self) + 1);
+    memmove(self->pending.text, self->pending.text + self->at, sse_waiting(self) + 1);
     self->pending.size -= self->at;
     self->at = 0;
 }
@@ -51,11 +51,11 @@ void mst_listener_offer(mst_listener *self, const mst_board *board, const char *
     size_t more = strlen(common);
     for (size_t i = 0; i < board->n; i++)
         more += board->runs[i]->id <= self->given ? board->runs[i]->delta.size : 0;
-    if (waiting(self) > 0 && waiting(self) + more > MST_LISTENER_PENDING) {
+    if (sse_waiting(self) > 0 && sse_waiting(self) + more > MST_LISTENER_PENDING) {
         self->behind = true;
         return;
     }
-    tidy(self);
+    sse_tidy(self);
     mst_string_add(&self->pending, common);
     for (size_t i = 0; i < board->n; i++)
         if (board->runs[i]->id <= self->given && board->runs[i]->delta.size > 0)
@@ -63,7 +63,7 @@ void mst_listener_offer(mst_listener *self, const mst_board *board, const char *
 }
 
 /* When nothing waits: the beginning, or the next run that was not given yet. */
-static void refill(mst_listener *self, const mst_board *board, const char *common)
+static void sse_refill(mst_listener *self, const mst_board *board, const char *common)
 {
     mst_string_fini(&self->pending);
     self->at = 0;
@@ -86,11 +86,11 @@ static void refill(mst_listener *self, const mst_board *board, const char *commo
 size_t mst_listener_take(mst_listener *self, const mst_board *board, const char *common, char *to,
                          size_t size)
 {
-    if (waiting(self) == 0)
-        refill(self, board, common);
+    if (sse_waiting(self) == 0)
+        sse_refill(self, board, common);
     if (self->pending.failed)
         return SIZE_MAX;
-    size_t n = waiting(self) < size ? waiting(self) : size;
+    size_t n = sse_waiting(self) < size ? sse_waiting(self) : size;
     if (n > 0)
         memcpy(to, self->pending.text + self->at, n);
     self->at += n;

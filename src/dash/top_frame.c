@@ -31,13 +31,13 @@ typedef struct pen {
     size_t column, line;
 } pen;
 
-static bool full(const pen *p)
+static bool frame_full(const pen *p)
 {
     return p->o->height > 0 && p->line >= p->o->height - (p->o->keys ? 1 : 0);
 }
 
 /* For terminals that know ASCII only. */
-static void make_ascii(char *text)
+static void frame_make_ascii(char *text)
 {
     char *to = text;
     for (const char *p = text; *p != '\0'; p++) {
@@ -50,17 +50,17 @@ static void make_ascii(char *text)
     *to = '\0';
 }
 
-static void write_text(pen *p, ink with, const char *text)
+static void frame_write_text(pen *p, ink with, const char *text)
 {
     size_t room = p->o->width > p->column ? p->o->width - p->column : 0;
     char *clean = mst_utf8_clean(text);
-    if (clean == NULL || full(p) || room == 0) {
+    if (clean == NULL || frame_full(p) || room == 0) {
         p->out->failed = p->out->failed || clean == NULL;
         mst_free(clean);
         return;
     }
     if (!p->o->utf8)
-        make_ascii(clean);
+        frame_make_ascii(clean);
     size_t n = mst_utf8_prefix(clean, room);
     if (p->o->colour && with != PLAIN)
         mst_string_add(p->out, inks[with]);
@@ -72,20 +72,20 @@ static void write_text(pen *p, ink with, const char *text)
     mst_free(clean);
 }
 
-static void put(pen *p, ink with, const char *format, ...) __attribute__((format(printf, 3, 4)));
-static void put(pen *p, ink with, const char *format, ...)
+static void frame_put(pen *p, ink with, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void frame_put(pen *p, ink with, const char *format, ...)
 {
     char text[1024];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    write_text(p, with, text);
+    frame_write_text(p, with, text);
 }
 
-static void newline(pen *p)
+static void frame_newline(pen *p)
 {
-    if (full(p))
+    if (frame_full(p))
         return;
     mst_string_add(p->out, "\n");
     p->column = 0;
@@ -93,22 +93,22 @@ static void newline(pen *p)
 }
 
 /* Spaces up to that column. */
-static void to_column(pen *p, size_t column)
+static void frame_to_column(pen *p, size_t column)
 {
-    while (p->column < column && p->column < p->o->width && !full(p))
-        write_text(p, PLAIN, " ");
+    while (p->column < column && p->column < p->o->width && !frame_full(p))
+        frame_write_text(p, PLAIN, " ");
 }
 
 /* The text, right-aligned to end before the column. */
-static void put_right(pen *p, size_t end, ink with, const char *text)
+static void frame_put_right(pen *p, size_t end, ink with, const char *text)
 {
     size_t n = mst_utf8_columns(text);
-    to_column(p, end > n ? end - n : 0);
-    write_text(p, with, text);
+    frame_to_column(p, end > n ? end - n : 0);
+    frame_write_text(p, with, text);
 }
 
 /* Words over as many lines as they take, at most `lines`. */
-static void put_wrapped(pen *p, ink with, const char *text, size_t indent, int lines)
+static void frame_put_wrapped(pen *p, ink with, const char *text, size_t indent, int lines)
 {
     while (*text != '\0' && lines-- > 0) {
         size_t room = p->o->width > p->column ? p->o->width - p->column : 1;
@@ -120,20 +120,20 @@ static void put_wrapped(pen *p, ink with, const char *text, size_t indent, int l
         }
         char *line = mst_strndup(text, cut);
         if (line != NULL)
-            write_text(p, with, line);
+            frame_write_text(p, with, line);
         mst_free(line);
         text += cut;
         while (*text == ' ')
             text++;
-        newline(p);
+        frame_newline(p);
         if (*text != '\0' && lines > 0)
-            to_column(p, indent);
+            frame_to_column(p, indent);
     }
 }
 
 /* ---- words ---- */
 
-static ink life_ink(mst_life life)
+static ink frame_life_ink(mst_life life)
 {
     switch (life) {
     case MST_LIFE_LIVE:
@@ -164,30 +164,30 @@ static const char *frame_figure(double value, const char *(*show)(double, char *
     return out;
 }
 
-static void put_words(pen *p, const char *what, ink with, const char *text)
+static void frame_put_words(pen *p, const char *what, ink with, const char *text)
 {
     if (p->column > 0 && p->column + strlen(what) + mst_utf8_columns(text) + 4 > p->o->width)
-        newline(p);
+        frame_newline(p);
     if (p->column > 0)
-        write_text(p, PLAIN, "   ");
-    put(p, DIM, "%s ", what);
-    write_text(p, with, text);
+        frame_write_text(p, PLAIN, "   ");
+    frame_put(p, DIM, "%s ", what);
+    frame_write_text(p, with, text);
 }
 
-static void put_fact(pen *p, const char *what, double value, const char *(*show)(double, char *))
+static void frame_put_fact(pen *p, const char *what, double value, const char *(*show)(double, char *))
 {
     char text[40];
     if (!isnan(value))
-        put_words(p, what, BOLD, show(value, text));
+        frame_put_words(p, what, BOLD, show(value, text));
 }
 
-static void put_loss(pen *p, const char *what, double loss, bool is_nan)
+static void frame_put_loss(pen *p, const char *what, double loss, bool is_nan)
 {
     const char *odd = mst_odd_loss(loss, is_nan);
     if (odd != NULL)
-        put_words(p, what, RED, odd);
+        frame_put_words(p, what, RED, odd);
     else
-        put_fact(p, what, loss, mst_figure_real);
+        frame_put_fact(p, what, loss, mst_figure_real);
 }
 
 /* ---- the list of runs ---- */
@@ -199,7 +199,7 @@ static const struct {
 #define RUN_COLUMNS (sizeof run_columns / sizeof *run_columns)
 
 /* How wide the names are, at least NAME_MIN, and how many columns fit behind them. */
-static size_t fit_columns(const pen *p, const mst_board *board, size_t *name)
+static size_t frame_fit_columns(const pen *p, const mst_board *board, size_t *name)
 {
     size_t longest = NAME_MIN, rest = 0, n = 0;
     for (size_t i = 0; i < board->n; i++) {
@@ -213,24 +213,25 @@ static size_t fit_columns(const pen *p, const mst_board *board, size_t *name)
     return n;
 }
 
-static void draw_runs(pen *p, const mst_board *board, const mst_board_run *chosen)
+static void frame_draw_runs(pen *p, const mst_board *board, const mst_board_run *chosen)
 {
     char text[RUN_COLUMNS][40];
-    size_t at = 0, from = 0, name, n = fit_columns(p, board, &name), end = 2 + name;
+    size_t at = 0, from = 0, name, n = frame_fit_columns(p, board, &name), end = 2 + name;
     if (board->n < 2)
         return;
     while (at < board->n && board->runs[at] != chosen)
         at++;
     from = at >= RUNS_MAX ? at - RUNS_MAX + 1 : 0;
-    put(p, DIM, "  RUN");
+    frame_put(p, DIM, "  RUN");
     for (size_t c = 0; c < n; c++)
-        put_right(p, end += run_columns[c].width, DIM, run_columns[c].title);
-    newline(p);
+        frame_put_right(p, end += run_columns[c].width, DIM, run_columns[c].title);
+    frame_newline(p);
     for (size_t i = from; i < board->n && i < from + RUNS_MAX; i++) {
         const mst_board_run *run = board->runs[i];
         const mst_run_view *v = &run->view;
         size_t label = mst_utf8_prefix(run->label, name);
-        put(p, run == chosen ? BOLD : PLAIN, "%s %.*s", run == chosen ? ">" : " ", (int)label, run->label);
+        frame_put(p, run == chosen ? BOLD : PLAIN, "%s %.*s", run == chosen ? ">" : " ", (int)label,
+                  run->label);
         snprintf(text[0], sizeof text[0], "%s", mst_life_name(v->life));
         frame_figure(v->share_done, frame_percent, text[1]);
         frame_figure(v->rows_per_s, mst_figure_short, text[2]);
@@ -242,33 +243,34 @@ static void draw_runs(pen *p, const mst_board *board, const mst_board_run *chose
         frame_figure(1 - v->figures.test_accuracy, mst_figure_precise, text[4]);
         end = 2 + name;
         for (size_t c = 0; c < n; c++)
-            put_right(p, end += run_columns[c].width, c == 0 ? life_ink(v->life) : PLAIN, text[c]);
-        newline(p);
+            frame_put_right(p, end += run_columns[c].width, c == 0 ? frame_life_ink(v->life) : PLAIN,
+                            text[c]);
+        frame_newline(p);
     }
     if (board->n > RUNS_MAX) {
-        put(p, DIM, "  %zu runs", board->n);
-        newline(p);
+        frame_put(p, DIM, "  %zu runs", board->n);
+        frame_newline(p);
     }
-    newline(p);
+    frame_newline(p);
 }
 
 /* ---- one run ---- */
 
-static void draw_title(pen *p, const mst_board_run *run)
+static void frame_draw_title(pen *p, const mst_board_run *run)
 {
     const mst_run_view *v = &run->view;
     const mst_run_figures *f = &v->figures;
     char line[400] = "", text[40];
-    put(p, BOLD, "%s", run->label);
-    put(p, PLAIN, "  ");
-    put(p, life_ink(v->life), "%s", mst_life_name(v->life));
+    frame_put(p, BOLD, "%s", run->label);
+    frame_put(p, PLAIN, "  ");
+    frame_put(p, frame_life_ink(v->life), "%s", mst_life_name(v->life));
     if (v->life != MST_LIFE_LIVE && v->life != MST_LIFE_SILENT && *f->end != '\0')
-        put(p, DIM, ": %s", f->end);
+        frame_put(p, DIM, ": %s", f->end);
     if (v->life == MST_LIFE_SILENT)
-        put(p, YELLOW, ": nothing was written for %s", mst_figure_seconds(round(v->quiet_s), text));
+        frame_put(p, YELLOW, ": nothing was written for %s", mst_figure_seconds(round(v->quiet_s), text));
     if (v->life == MST_LIFE_GONE)
-        put(p, RED, ": its folder is not there any more");
-    newline(p);
+        frame_put(p, RED, ": its folder is not there any more");
+    frame_newline(p);
     if (v->data->manifest == NULL) /* which says what is trained */
         return;
     int n = snprintf(line, sizeof line, "%.60s %s %.20s %.20s", f->model, p->o->utf8 ? "\xc2\xb7" : "-",
@@ -280,52 +282,52 @@ static void draw_title(pen *p, const mst_board_run *run)
         if (!isnan(counts[i]) && n < (int)sizeof line)
             n += snprintf(line + n, sizeof line - (size_t)n, ", %s %s%s%s", mst_figure_count(counts[i], text),
                           words[i], counts[i] == 1 ? "" : "s", i == 3 ? " a batch" : "");
-    put(p, DIM, "%s", line);
-    newline(p);
+    frame_put(p, DIM, "%s", line);
+    frame_newline(p);
 }
 
-static void draw_progress(pen *p, const mst_run_view *v)
+static void frame_draw_progress(pen *p, const mst_run_view *v)
 {
     char text[40];
     if (v->life != MST_LIFE_LIVE || isnan(v->share_done))
         return;
     size_t n = p->o->width > 60 ? 40 : p->o->width / 2, done = (size_t)(v->share_done * (double)n + 0.5);
-    put(p, PLAIN, p->o->utf8 ? "" : "[");
+    frame_put(p, PLAIN, p->o->utf8 ? "" : "[");
     for (size_t i = 0; i < n; i++)
-        put(p, i < done ? BLUE : DIM, "%s",
-            p->o->utf8 ? (i < done ? "\xe2\x96\x88" : "\xe2\x96\x91")
-            : i < done ? "#"
-                       : "-");
-    put(p, PLAIN, "%s %.1f%%", p->o->utf8 ? "" : "]", v->share_done * 100);
+        frame_put(p, i < done ? BLUE : DIM, "%s",
+                  p->o->utf8 ? (i < done ? "\xe2\x96\x88" : "\xe2\x96\x91")
+                  : i < done ? "#"
+                             : "-");
+    frame_put(p, PLAIN, "%s %.1f%%", p->o->utf8 ? "" : "]", v->share_done * 100);
     if (!isnan(v->left_s))
-        put(p, DIM, "  about %s left", mst_figure_seconds(round(v->left_s), text));
-    newline(p);
+        frame_put(p, DIM, "  about %s left", mst_figure_seconds(round(v->left_s), text));
+    frame_newline(p);
 }
 
-static void draw_facts(pen *p, const mst_run_view *v)
+static void frame_draw_facts(pen *p, const mst_run_view *v)
 {
     const mst_run_figures *f = &v->figures;
     bool valid = strcmp(f->set, "valid") == 0;
-    put_fact(p, "rows/s", v->rows_per_s, mst_figure_short);
-    put_fact(p, "steps/s", v->steps_per_s, mst_figure_short);
-    put_fact(p, "waits", v->waits, frame_percent);
-    put_fact(p, "training", f->train_s, mst_figure_seconds);
-    put_fact(p, "steps", f->steps, mst_figure_short);
-    put_fact(p, "rows", f->rows, mst_figure_short);
-    newline(p);
-    put_loss(p, "train loss", v->train_loss, v->train_loss_is_nan);
-    put_loss(p, valid ? "valid loss" : "test loss", f->test_loss, f->loss_is_nan);
-    put_fact(p, valid ? "valid error" : "test error", 1 - f->test_accuracy, mst_figure_precise);
-    put_fact(p, "best", 1 - f->best_accuracy, mst_figure_precise);
-    put_fact(p, "AUC", f->test_auc, mst_figure_real);
-    put_fact(p, "lr", v->lr, mst_figure_real);
+    frame_put_fact(p, "rows/s", v->rows_per_s, mst_figure_short);
+    frame_put_fact(p, "steps/s", v->steps_per_s, mst_figure_short);
+    frame_put_fact(p, "waits", v->waits, frame_percent);
+    frame_put_fact(p, "training", f->train_s, mst_figure_seconds);
+    frame_put_fact(p, "steps", f->steps, mst_figure_short);
+    frame_put_fact(p, "rows", f->rows, mst_figure_short);
+    frame_newline(p);
+    frame_put_loss(p, "train loss", v->train_loss, v->train_loss_is_nan);
+    frame_put_loss(p, valid ? "valid loss" : "test loss", f->test_loss, f->loss_is_nan);
+    frame_put_fact(p, valid ? "valid error" : "test error", 1 - f->test_accuracy, mst_figure_precise);
+    frame_put_fact(p, "best", 1 - f->best_accuracy, mst_figure_precise);
+    frame_put_fact(p, "AUC", f->test_auc, mst_figure_real);
+    frame_put_fact(p, "lr", v->lr, mst_figure_real);
     if (p->column > 0)
-        newline(p);
+        frame_newline(p);
 }
 
 /* The last values of a curve, a character each, between the least and the greatest of them. */
-static void draw_curve(pen *p, const mst_points *points, const char *title,
-                       const char *(*show)(double, char *))
+static void frame_draw_curve(pen *p, const mst_points *points, const char *title,
+                             const char *(*show)(double, char *))
 {
     static const char *const steps[] = {"\xe2\x96\x81", "\xe2\x96\x82", "\xe2\x96\x83", "\xe2\x96\x84",
                                         "\xe2\x96\x85", "\xe2\x96\x86", "\xe2\x96\x87", "\xe2\x96\x88"};
@@ -340,19 +342,19 @@ static void draw_curve(pen *p, const mst_points *points, const char *title,
         low = fmin(low, points->y[i]);
         high = fmax(high, points->y[i]);
     }
-    put(p, DIM, "%-12s", title);
+    frame_put(p, DIM, "%-12s", title);
     for (size_t i = 0; i < n; i++) {
         double y = points->y[(i + 1) * points->n / n - 1];
         double share = high > low ? (y - low) / (high - low) : 0;
         int k = (int)fmin(7, fmax(0, share * 8));
-        put(p, CYAN, "%s", (p->o->utf8 ? steps : plain)[k]);
+        frame_put(p, CYAN, "%s", (p->o->utf8 ? steps : plain)[k]);
     }
-    put(p, DIM, "  %s to", show(low, text));
-    put(p, DIM, " %s", show(high, text));
-    newline(p);
+    frame_put(p, DIM, "  %s to", show(low, text));
+    frame_put(p, DIM, " %s", show(high, text));
+    frame_newline(p);
 }
 
-static void draw_curves(pen *p, const mst_run_view *v)
+static void frame_draw_curves(pen *p, const mst_run_view *v)
 {
     static const struct {
         const char *column, *title;
@@ -367,32 +369,32 @@ static void draw_curves(pen *p, const mst_run_view *v)
             p->out->failed = true;
             return;
         }
-        draw_curve(p, &points, curves[k].title,
-                   strcmp(curves[k].column, "error") == 0 ? mst_figure_precise : mst_figure_real);
+        frame_draw_curve(p, &points, curves[k].title,
+                         strcmp(curves[k].column, "error") == 0 ? mst_figure_precise : mst_figure_real);
         mst_points_fini(&points);
     }
 }
 
-static void draw_verdict(pen *p, const mst_run_view *v)
+static void frame_draw_verdict(pen *p, const mst_run_view *v)
 {
     if (!v->has_verdict)
         return;
-    newline(p);
-    put_wrapped(p, v->verdict.known && v->verdict.kind != MST_BOTTLENECK_NONE ? BOLD : PLAIN,
-                v->verdict.sentence, 0, 4);
+    frame_newline(p);
+    frame_put_wrapped(p, v->verdict.known && v->verdict.kind != MST_BOTTLENECK_NONE ? BOLD : PLAIN,
+                      v->verdict.sentence, 0, 4);
 }
 
-static void draw_advice(pen *p, const mst_run_view *v)
+static void frame_draw_advice(pen *p, const mst_run_view *v)
 {
     char text[600];
     if (!v->has_verdict || v->verdict.n_advice == 0)
         return;
-    newline(p);
+    frame_newline(p);
     for (size_t i = 0; i < v->verdict.n_advice && i < 2; i++) {
         const mst_advice *a = &v->verdict.advice[i];
         snprintf(text, sizeof text, "%s: %s", a->change, a->text);
-        put(p, GREEN, "  x%.2f ", a->gain);
-        put_wrapped(p, PLAIN, text, 8, 2);
+        frame_put(p, GREEN, "  x%.2f ", a->gain);
+        frame_put_wrapped(p, PLAIN, text, 8, 2);
     }
 }
 
@@ -412,7 +414,7 @@ static const struct {
 #define BAR    20
 
 /* Twenty letters for the phases' shares; where none is, a dot. *used: those that are in it. */
-static void draw_bar(pen *p, const mst_process_view *v, bool *used)
+static void frame_draw_bar(pen *p, const mst_process_view *v, bool *used)
 {
     double sum = 0;
     size_t drawn = 0;
@@ -420,37 +422,37 @@ static void draw_bar(pen *p, const mst_process_view *v, bool *used)
         sum += mst_process_view_share(v, phases[k].kind);
         char letter[2] = {phases[k].letter, '\0'};
         for (; drawn < BAR && (double)drawn + 0.5 < sum * BAR; drawn++) {
-            write_text(p, phases[k].with, letter);
+            frame_write_text(p, phases[k].with, letter);
             used[k] = true;
         }
     }
     for (; drawn < BAR; drawn++)
-        write_text(p, DIM, ".");
+        frame_write_text(p, DIM, ".");
 }
 
-static void draw_process(pen *p, const mst_process_view *v, bool *used)
+static void frame_draw_process(pen *p, const mst_process_view *v, bool *used)
 {
     char text[40];
     bool trains = v->process->role != MST_PROCESS_SERVER;
     double s = v->now.seconds > 0 ? v->now.seconds : NAN;
-    put(p, PLAIN, "%.*s", (int)mst_utf8_prefix(v->process->name, 13), v->process->name);
-    to_column(p, 14);
-    put(p, life_ink(v->life), "%s", mst_life_name(v->life));
-    put_right(p, 29, PLAIN, frame_figure(v->now_use.all[MST_LOAD_CPU].mean, mst_figure_cores, text));
-    put_right(p, 40, PLAIN, frame_figure(v->now_use.all[MST_LOAD_MEMORY].mean, mst_figure_bytes, text));
-    put_right(p, 49, PLAIN, frame_figure(trains ? v->rows_per_s : NAN, mst_figure_short, text));
-    put_right(p, 56, PLAIN,
-              frame_figure(trains && !isnan(s) ? mst_process_view_waits(v) : NAN, frame_percent, text));
-    to_column(p, 58);
-    draw_bar(p, v, used);
-    put_right(p, 89, PLAIN, frame_figure(v->now.bytes_in / s, mst_figure_bytes, text));
-    put_right(p, 100, PLAIN, frame_figure(v->now.bytes_out / s, mst_figure_bytes, text));
-    to_column(p, 102);
-    put(p, DIM, "%s", v->process->host);
-    newline(p);
+    frame_put(p, PLAIN, "%.*s", (int)mst_utf8_prefix(v->process->name, 13), v->process->name);
+    frame_to_column(p, 14);
+    frame_put(p, frame_life_ink(v->life), "%s", mst_life_name(v->life));
+    frame_put_right(p, 29, PLAIN, frame_figure(v->now_use.all[MST_LOAD_CPU].mean, mst_figure_cores, text));
+    frame_put_right(p, 40, PLAIN, frame_figure(v->now_use.all[MST_LOAD_MEMORY].mean, mst_figure_bytes, text));
+    frame_put_right(p, 49, PLAIN, frame_figure(trains ? v->rows_per_s : NAN, mst_figure_short, text));
+    frame_put_right(p, 56, PLAIN,
+                    frame_figure(trains && !isnan(s) ? mst_process_view_waits(v) : NAN, frame_percent, text));
+    frame_to_column(p, 58);
+    frame_draw_bar(p, v, used);
+    frame_put_right(p, 89, PLAIN, frame_figure(v->now.bytes_in / s, mst_figure_bytes, text));
+    frame_put_right(p, 100, PLAIN, frame_figure(v->now.bytes_out / s, mst_figure_bytes, text));
+    frame_to_column(p, 102);
+    frame_put(p, DIM, "%s", v->process->host);
+    frame_newline(p);
 }
 
-static void draw_processes(pen *p, const mst_run_view *v, size_t reserve)
+static void frame_draw_processes(pen *p, const mst_run_view *v, size_t reserve)
 {
     static const char *const heads[] = {"CPU", "MEMORY", "ROWS/S", "WAITS", "IN/S", "OUT/S"};
     static const size_t ends[] = {29, 40, 49, 56, 89, 100};
@@ -458,45 +460,45 @@ static void draw_processes(pen *p, const mst_run_view *v, size_t reserve)
     bool used[PHASES] = {false};
     if (n == 0)
         return;
-    newline(p);
-    put(p, DIM, "PROCESS");
-    to_column(p, 14);
-    put(p, DIM, "STATE");
+    frame_newline(p);
+    frame_put(p, DIM, "PROCESS");
+    frame_to_column(p, 14);
+    frame_put(p, DIM, "STATE");
     for (int i = 0; i < 6; i++) {
         if (i == 4) {
-            to_column(p, 58);
-            put(p, DIM, "TIME GOES TO");
+            frame_to_column(p, 58);
+            frame_put(p, DIM, "TIME GOES TO");
         }
-        put_right(p, ends[i], DIM, heads[i]);
+        frame_put_right(p, ends[i], DIM, heads[i]);
     }
-    to_column(p, 102);
-    put(p, DIM, "HOST");
-    newline(p);
+    frame_to_column(p, 102);
+    frame_put(p, DIM, "HOST");
+    frame_newline(p);
     if (p->o->height > 0 && p->line + n + reserve > p->o->height)
         n = p->o->height > p->line + reserve ? p->o->height - p->line - reserve : 1;
     for (size_t i = 0; i < n && i < v->n_processes; i++)
-        draw_process(p, &v->processes[i], used);
+        frame_draw_process(p, &v->processes[i], used);
     if (n < v->n_processes) {
-        put(p, DIM, "and %zu more", v->n_processes - n);
-        newline(p);
+        frame_put(p, DIM, "and %zu more", v->n_processes - n);
+        frame_newline(p);
     }
     for (size_t k = 0; k < PHASES; k++) {
         const char *title = mst_cost_title(phases[k].kind);
         if (!used[k])
             continue;
         if (p->column > 0 && p->column + strlen(title) + 4 > p->o->width)
-            newline(p);
-        put(p, PLAIN, p->column > 0 ? "  " : "");
-        put(p, phases[k].with, "%c", phases[k].letter);
-        put(p, DIM, " %s", title);
+            frame_newline(p);
+        frame_put(p, PLAIN, p->column > 0 ? "  " : "");
+        frame_put(p, phases[k].with, "%c", phases[k].letter);
+        frame_put(p, DIM, " %s", title);
     }
     if (p->column > 0)
-        newline(p);
+        frame_newline(p);
 }
 
 /* ---- what happened ---- */
 
-static void draw_marks(pen *p, const mst_run_view *v)
+static void frame_draw_marks(pen *p, const mst_run_view *v)
 {
     const mst_csv *m = &v->data->marks;
     size_t time = mst_csv_column(m, "time"), kind = mst_csv_column(m, "kind");
@@ -512,14 +514,14 @@ static void draw_marks(pen *p, const mst_run_view *v)
         if (mst_ends_with(what, "_begin")) /* its end says more */
             continue;
         if (shown++ == 0)
-            newline(p);
+            frame_newline(p);
         if (localtime_r(&seconds, &tm) != NULL)
             strftime(when, sizeof when, "%H:%M:%S", &tm);
-        put(p, DIM, "%s  ", when);
-        put(p, strcmp(what, "death") == 0 ? RED : PLAIN, "%.60s", what);
-        put(p, PLAIN, "%s%.100s", *of != '\0' ? " " : "", of);
-        put(p, DIM, "  %.400s", mst_csv_text(m, i - 1, text));
-        newline(p);
+        frame_put(p, DIM, "%s  ", when);
+        frame_put(p, strcmp(what, "death") == 0 ? RED : PLAIN, "%.60s", what);
+        frame_put(p, PLAIN, "%s%.100s", *of != '\0' ? " " : "", of);
+        frame_put(p, DIM, "  %.400s", mst_csv_text(m, i - 1, text));
+        frame_newline(p);
     }
 }
 
@@ -531,27 +533,27 @@ void mst_top_frame(const mst_board *board, const mst_frame_options *options, mst
         if (board->runs[i]->id == options->chosen)
             chosen = board->runs[i];
     for (size_t i = 0; i < board->notes.n; i++) {
-        put_wrapped(&p, YELLOW, board->notes.items[i], 0, 2);
+        frame_put_wrapped(&p, YELLOW, board->notes.items[i], 0, 2);
     }
-    draw_runs(&p, board, chosen);
+    frame_draw_runs(&p, board, chosen);
     if (chosen != NULL) {
         const mst_run_view *v = &chosen->view;
-        draw_title(&p, chosen);
-        draw_progress(&p, v);
-        draw_facts(&p, v);
-        draw_curves(&p, v);
-        draw_verdict(&p, v);
-        draw_processes(&p, v, 4);
-        draw_advice(&p, v);
+        frame_draw_title(&p, chosen);
+        frame_draw_progress(&p, v);
+        frame_draw_facts(&p, v);
+        frame_draw_curves(&p, v);
+        frame_draw_verdict(&p, v);
+        frame_draw_processes(&p, v, 4);
+        frame_draw_advice(&p, v);
         for (size_t i = 0; i < v->data->warnings.n && i < 3; i++) {
-            put(&p, YELLOW, "%s", v->data->warnings.items[i]);
-            newline(&p);
+            frame_put(&p, YELLOW, "%s", v->data->warnings.items[i]);
+            frame_newline(&p);
         }
-        draw_marks(&p, v);
+        frame_draw_marks(&p, v);
     }
     if (options->keys && options->height > 0) {
-        while (!full(&p))
-            newline(&p);
+        while (!frame_full(&p))
+            frame_newline(&p);
         const char *keys = board->n > 1 ? "q ends, up and down choose a run" : "q ends";
         mst_string_add(out, options->colour ? "\x1b[2m" : "");
         mst_string_addn(out, keys, mst_utf8_prefix(keys, options->width));

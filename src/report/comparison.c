@@ -7,7 +7,7 @@
 #include "report/report_impl.h"
 
 /* The run with the greatest value, n when none has one. */
-static size_t greatest(const mst_report *self, double (*of)(const mst_run_figures *f))
+static size_t comparison_greatest(const mst_report *self, double (*of)(const mst_run_figures *f))
 {
     size_t best = self->n;
     for (size_t i = 0; i < self->n; i++) {
@@ -18,34 +18,34 @@ static size_t greatest(const mst_report *self, double (*of)(const mst_run_figure
     return best;
 }
 
-static double speed(const mst_run_figures *f)
+static double comparison_speed(const mst_run_figures *f)
 {
     return f->rows_per_s;
 }
 
-static double accuracy(const mst_run_figures *f)
+static double comparison_accuracy(const mst_run_figures *f)
 {
     return f->best_accuracy;
 }
 
-static double low_loss(const mst_run_figures *f)
+static double comparison_low_loss(const mst_run_figures *f)
 {
     return -f->best_loss;
 }
 
-static const char *set_name(const mst_run_figures *f)
+static const char *comparison_set_name(const mst_run_figures *f)
 {
     return strcmp(f->set, "test") == 0 ? "test" : "validation";
 }
 
 /* COMPUTE stands for computing and waiting for a core together, which the table beside it tells apart. */
-static const char *bottleneck_words(size_t kind)
+static const char *comparison_bottleneck_words(size_t kind)
 {
     return kind == MST_BOTTLENECK_COMPUTE ? "the cores" : mst_bottleneck_title((mst_bottleneck)kind);
 }
 
 /* "The bottleneck is the cores in 3 of 6 runs and disk in 1; nothing dominates in 2." */
-static void add_bottlenecks(const mst_report *self, mst_string *out)
+static void comparison_add_bottlenecks(const mst_report *self, mst_string *out)
 {
     size_t counts[MST_BOTTLENECKS] = {0}, kinds = 0, balanced = 0;
     for (size_t i = 0; i < self->n; i++) {
@@ -65,7 +65,7 @@ static void add_bottlenecks(const mst_report *self, mst_string *out)
                           told == 0           ? " The bottleneck is "
                           : told + 1 == kinds ? " and "
                                               : ", ",
-                          bottleneck_words(most));
+                          comparison_bottleneck_words(most));
         if (counts[most] == self->n)
             mst_string_add(out, "all of them");
         else
@@ -81,7 +81,7 @@ static void add_bottlenecks(const mst_report *self, mst_string *out)
 }
 
 /* Paths by their last word: runs may have been started in different folders. */
-static bool same_file(const char *a, const char *b)
+static bool comparison_same_file(const char *a, const char *b)
 {
     const char *x = a != NULL ? a : "", *y = b != NULL ? b : "";
     const char *slash_x = strrchr(x, '/'), *slash_y = strrchr(y, '/');
@@ -89,55 +89,58 @@ static bool same_file(const char *a, const char *b)
 }
 
 /* Known and the same in both. */
-static bool same_real(const mst_run_data *a, const mst_run_data *b, const char *key)
+static bool comparison_same_real(const mst_run_data *a, const mst_run_data *b, const char *key)
 {
     return mst_run_data_real(a, "data", key, NULL) == mst_run_data_real(b, "data", key, NULL);
 }
 
 /* As far as the manifests tell; the same rows may come in several formats. */
-static bool same_data(const mst_run_data *a, const mst_run_data *b)
+static bool comparison_same_data(const mst_run_data *a, const mst_run_data *b)
 {
     char *test_a = mst_run_data_option(a, "test"), *test_b = mst_run_data_option(b, "test");
-    bool rows = same_real(a, b, "rows") || isnan(mst_run_data_real(a, "data", "rows", NULL)) ||
+    bool rows = comparison_same_real(a, b, "rows") || isnan(mst_run_data_real(a, "data", "rows", NULL)) ||
                 isnan(mst_run_data_real(b, "data", "rows", NULL));
-    bool named =
-        same_file(mst_run_data_text(a, "data", "source", NULL), mst_run_data_text(b, "data", "source", NULL));
-    bool alike = same_real(a, b, "rows") && same_real(a, b, "positive");
-    bool same = ((named && rows) || alike) && same_file(test_a, test_b);
+    bool named = comparison_same_file(mst_run_data_text(a, "data", "source", NULL),
+                                      mst_run_data_text(b, "data", "source", NULL));
+    bool alike = comparison_same_real(a, b, "rows") && comparison_same_real(a, b, "positive");
+    bool same = ((named && rows) || alike) && comparison_same_file(test_a, test_b);
     mst_free(test_a);
     mst_free(test_b);
     return same;
 }
 
-static bool all_on_same_data(const mst_report *self)
+static bool comparison_all_on_same_data(const mst_report *self)
 {
     for (size_t i = 1; i < self->n; i++)
-        if (!same_data(self->runs[0], self->runs[i]))
+        if (!comparison_same_data(self->runs[0], self->runs[i]))
             return false;
     return true;
 }
 
 void mst_report_comparison(const mst_report *self, mst_string *out)
 {
-    size_t fast = greatest(self, speed), right = greatest(self, accuracy), low = greatest(self, low_loss);
+    size_t fast = comparison_greatest(self, comparison_speed),
+           right = comparison_greatest(self, comparison_accuracy),
+           low = comparison_greatest(self, comparison_low_loss);
     char a[40], b[40];
     if (self->n < 2)
         return;
     if (fast < self->n)
         mst_string_format(out, "%s was the fastest, with %s rows/s.", self->labels[fast],
                           mst_figure_short(self->figures[fast].rows_per_s, a));
-    bool alike = all_on_same_data(self);
+    bool alike = comparison_all_on_same_data(self);
     if (!alike && (right < self->n || low < self->n))
         mst_string_format(out, "%sThe runs are of different data: their errors and losses do not compare.",
                           fast < self->n ? " " : "");
     else if (right < self->n)
         mst_string_format(out, "%s%s reached the lowest %s error, %.2f%%, after %s of training.",
-                          fast < self->n ? " " : "", self->labels[right], set_name(&self->figures[right]),
+                          fast < self->n ? " " : "", self->labels[right],
+                          comparison_set_name(&self->figures[right]),
                           100 * (1 - self->figures[right].best_accuracy),
                           mst_figure_seconds(self->figures[right].best_accuracy_s, b));
     else if (low < self->n)
         mst_string_format(out, "%s%s reached the lowest %s loss, %s.", fast < self->n ? " " : "",
-                          self->labels[low], set_name(&self->figures[low]),
+                          self->labels[low], comparison_set_name(&self->figures[low]),
                           mst_figure_real(self->figures[low].best_loss, a));
-    add_bottlenecks(self, out);
+    comparison_add_bottlenecks(self, out);
 }

@@ -31,7 +31,7 @@ mst_status mst_csv_init(mst_csv *self, const char *path, const char *const *text
 }
 
 /* Back to before the first line. */
-static void forget(mst_csv *self)
+static void csv_forget(mst_csv *self)
 {
     for (size_t i = 0; i < self->n_columns; i++)
         mst_free(self->names[i]);
@@ -46,7 +46,7 @@ static void forget(mst_csv *self)
 
 void mst_csv_fini(mst_csv *self)
 {
-    forget(self);
+    csv_forget(self);
     mst_free(self->values);
     mst_free(self->texts);
     mst_free(self->path);
@@ -63,7 +63,7 @@ typedef struct field {
 
 /* The next field of the line [*p, end); *p moves behind its comma, or to NULL behind the last, after which
  * there are only empty ones. */
-static field next_field(const char **p, const char *end)
+static field csv_next_field(const char **p, const char *end)
 {
     field f = {.at = *p != NULL ? *p : ""};
     const char *q = *p;
@@ -88,7 +88,7 @@ static field next_field(const char **p, const char *end)
     return f;
 }
 
-static double parse_number(const field *f)
+static double csv_parse_number(const field *f)
 {
     char text[NUMBER_MAX + 1];
     char *end;
@@ -100,7 +100,7 @@ static double parse_number(const field *f)
     return *end == '\0' ? value : NAN;
 }
 
-static bool add_text(mst_csv *self, const field *f, double *out)
+static bool csv_add_text(mst_csv *self, const field *f, double *out)
 {
     if (!mst_grow(&self->texts, &self->texts_capacity, self->texts_size + f->n + 1, 1))
         return false;
@@ -113,7 +113,7 @@ static bool add_text(mst_csv *self, const field *f, double *out)
     return true;
 }
 
-static bool names_text(const mst_csv *self, const char *name)
+static bool csv_names_text(const mst_csv *self, const char *name)
 {
     for (size_t i = 0; self->text_columns != NULL && self->text_columns[i] != NULL; i++)
         if (strcmp(self->text_columns[i], name) == 0)
@@ -121,17 +121,17 @@ static bool names_text(const mst_csv *self, const char *name)
     return false;
 }
 
-static size_t count_fields(const char *line, const char *end)
+static size_t csv_count_fields(const char *line, const char *end)
 {
     size_t n = 0;
     for (const char *p = line; p != NULL && n <= COLUMNS_MAX; n++)
-        next_field(&p, end);
+        csv_next_field(&p, end);
     return n;
 }
 
-static mst_status take_header(mst_csv *self, const char *line, const char *end)
+static mst_status csv_take_header(mst_csv *self, const char *line, const char *end)
 {
-    size_t n = count_fields(line, end);
+    size_t n = csv_count_fields(line, end);
     if (n > COLUMNS_MAX)
         return mst_fail(MST_EINPUT, "%s:1: more than %d columns", self->path, COLUMNS_MAX);
     char **names = mst_calloc(n, sizeof *names);
@@ -139,9 +139,9 @@ static mst_status take_header(mst_csv *self, const char *line, const char *end)
     bool fine = names != NULL && is_text != NULL;
     const char *p = line;
     for (size_t i = 0; fine && i < n; i++) {
-        field f = next_field(&p, end);
+        field f = csv_next_field(&p, end);
         fine = (names[i] = mst_strndup(f.at, f.n)) != NULL;
-        is_text[i] = fine && names_text(self, names[i]);
+        is_text[i] = fine && csv_names_text(self, names[i]);
     }
     if (fine) {
         self->names = names;
@@ -156,15 +156,15 @@ static mst_status take_header(mst_csv *self, const char *line, const char *end)
     return mst_fail_memory();
 }
 
-static mst_status take_line(mst_csv *self, const char *line, const char *end)
+static mst_status csv_take_line(mst_csv *self, const char *line, const char *end)
 {
     if (end > line && end[-1] == '\r')
         end--;
     if (self->n_columns == 0)
-        return take_header(self, line, end);
+        return csv_take_header(self, line, end);
     if (end == line || self->full)
         return MST_OK;
-    if (count_fields(line, end) != self->n_columns) {
+    if (csv_count_fields(line, end) != self->n_columns) {
         self->n_bad++;
         return MST_OK;
     }
@@ -178,10 +178,10 @@ static mst_status take_line(mst_csv *self, const char *line, const char *end)
     double *row = self->values + self->n_rows * self->n_columns;
     const char *p = line;
     for (size_t i = 0; i < self->n_columns; i++) {
-        field f = next_field(&p, end);
+        field f = csv_next_field(&p, end);
         if (!self->is_text[i])
-            row[i] = parse_number(&f);
-        else if (!add_text(self, &f, &row[i]))
+            row[i] = csv_parse_number(&f);
+        else if (!csv_add_text(self, &f, &row[i]))
             return mst_fail_memory();
     }
     self->n_rows++;
@@ -194,7 +194,7 @@ mst_status mst_csv_take(mst_csv *self, const char *data, size_t size, size_t *us
     mst_status st = MST_OK;
     while (st == MST_OK && line < data + size &&
            (end = memchr(line, '\n', (size_t)(data + size - line))) != NULL) {
-        st = take_line(self, line, end);
+        st = csv_take_line(self, line, end);
         line = end + 1;
     }
     *used = (size_t)(line - data);
@@ -204,7 +204,7 @@ mst_status mst_csv_take(mst_csv *self, const char *data, size_t size, size_t *us
 /* ---- the file ---- */
 
 /* Reads [offset, size) of the file by blocks, as far as lines are whole. */
-static mst_status read_grown(mst_csv *self, int fd, uint64_t size, char *block)
+static mst_status csv_read_grown(mst_csv *self, int fd, uint64_t size, char *block)
 {
     while (self->offset < size && !self->full) {
         size_t used, want = size - self->offset < BLOCK ? (size_t)(size - self->offset) : BLOCK;
@@ -252,7 +252,7 @@ mst_status mst_csv_update(mst_csv *self, bool *changed)
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
         TRY_OUT(st, mst_fail(MST_EIO, "%s: is not a plain file", self->path));
     if (info.st_dev != self->device || info.st_ino != self->inode || (uint64_t)info.st_size < self->offset) {
-        forget(self);
+        csv_forget(self);
         self->device = info.st_dev;
         self->inode = info.st_ino;
         if (changed != NULL && rows > 0)
@@ -262,7 +262,7 @@ mst_status mst_csv_update(mst_csv *self, bool *changed)
         block = mst_alloc(BLOCK);
         if (block == NULL)
             TRY_OUT(st, mst_fail_memory());
-        st = read_grown(self, fd, (uint64_t)info.st_size, block);
+        st = csv_read_grown(self, fd, (uint64_t)info.st_size, block);
     }
     if (changed != NULL && self->n_rows != rows)
         *changed = true;

@@ -44,7 +44,8 @@ typedef struct window {
 } window;
 
 /* The evaluations of the run, or of that process, in the order of marks.csv. *out is the caller's to free. */
-static mst_status find_evaluations(const mst_run_data *run, const char *process, window **out, size_t *n)
+static mst_status figures_find_evaluations(const mst_run_data *run, const char *process, window **out,
+                                           size_t *n)
 {
     const mst_csv *marks = &run->marks;
     size_t time = mst_csv_column(marks, "time"), kind = mst_csv_column(marks, "kind");
@@ -73,7 +74,7 @@ static mst_status find_evaluations(const mst_run_data *run, const char *process,
 }
 
 /* Seconds of [from, to] within the windows; *at is where to go on, as intervals come in order of time. */
-static double overlap(const window *windows, size_t n, size_t *at, double from, double to)
+static double figures_overlap(const window *windows, size_t n, size_t *at, double from, double to)
 {
     double sum = 0;
     while (*at < n && windows[*at].to <= from)
@@ -90,7 +91,7 @@ typedef struct load_columns {
     size_t time, interval, first, second;
 } load_columns;
 
-static load_columns find_columns(const mst_process_data *p, mst_load_kind kind)
+static load_columns figures_find_columns(const mst_process_data *p, mst_load_kind kind)
 {
     const mst_csv *csv = loads[kind].spans ? &p->spans : &p->resources;
     return (load_columns){
@@ -102,22 +103,23 @@ static load_columns find_columns(const mst_process_data *p, mst_load_kind kind)
     };
 }
 
-static double sum_of(const load_columns *c, size_t row)
+static double figures_sum_of(const load_columns *c, size_t row)
 {
     double first = mst_csv_value(c->csv, row, c->first), second = mst_csv_value(c->csv, row, c->second);
     return isnan(second) ? first : first + second;
 }
 
 /* Whether the line's interval counts, and how long it is. */
-static bool counts(const mst_csv *csv, size_t row, size_t time, size_t interval, double from, double to,
-                   double *seconds)
+static bool figures_counts(const mst_csv *csv, size_t row, size_t time, size_t interval, double from,
+                           double to, double *seconds)
 {
     double t = mst_csv_value(csv, row, time);
     *seconds = mst_csv_value(csv, row, interval);
     return *seconds > 0 && !isnan(t) && !(t <= from) && !(t > to);
 }
 
-static void add_load(mst_load *to, double *weight, load_unit unit, double value, double seconds, double share)
+static void figures_add_load(mst_load *to, double *weight, load_unit unit, double value, double seconds,
+                             double share)
 {
     double rate = unit == UNIT_LEVEL ? value : value / seconds;
     if (share <= 0)
@@ -129,7 +131,7 @@ static void add_load(mst_load *to, double *weight, load_unit unit, double value,
         to->peak = rate;
 }
 
-static void end_load(mst_load *to, double weight, load_unit unit)
+static void figures_end_load(mst_load *to, double weight, load_unit unit)
 {
     to->mean = weight > 0 ? to->mean / weight : NAN;
     to->total = weight > 0 && unit != UNIT_LEVEL ? to->total : NAN;
@@ -141,23 +143,23 @@ mst_status mst_loads_of(const mst_run_data *run, const mst_process_data *process
 {
     window *windows = NULL;
     size_t n_windows = 0;
-    TRY(find_evaluations(run, process->name, &windows, &n_windows));
+    TRY(figures_find_evaluations(run, process->name, &windows, &n_windows));
     *out = (mst_loads){0};
     for (int k = 0; k < MST_LOADS; k++) {
-        load_columns c = find_columns(process, (mst_load_kind)k);
+        load_columns c = figures_find_columns(process, (mst_load_kind)k);
         mst_load all = {.peak = NAN}, training = {.peak = NAN};
         double all_s = 0, training_s = 0, seconds;
         size_t at = 0;
         for (size_t i = 0; i < c.csv->n_rows; i++) {
-            double value = sum_of(&c, i), t = mst_csv_value(c.csv, i, c.time);
-            if (isnan(value) || !counts(c.csv, i, c.time, c.interval, from, to, &seconds))
+            double value = figures_sum_of(&c, i), t = mst_csv_value(c.csv, i, c.time);
+            if (isnan(value) || !figures_counts(c.csv, i, c.time, c.interval, from, to, &seconds))
                 continue;
-            double evaluating = overlap(windows, n_windows, &at, t - seconds, t);
-            add_load(&all, &all_s, loads[k].unit, value, seconds, 1);
-            add_load(&training, &training_s, loads[k].unit, value, seconds, 1 - evaluating / seconds);
+            double evaluating = figures_overlap(windows, n_windows, &at, t - seconds, t);
+            figures_add_load(&all, &all_s, loads[k].unit, value, seconds, 1);
+            figures_add_load(&training, &training_s, loads[k].unit, value, seconds, 1 - evaluating / seconds);
         }
-        end_load(&all, all_s, loads[k].unit);
-        end_load(&training, training_s, loads[k].unit);
+        figures_end_load(&all, all_s, loads[k].unit);
+        figures_end_load(&training, training_s, loads[k].unit);
         out->all[k] = all;
         out->training[k] = training;
         out->seconds = fmax(out->seconds, all_s);
@@ -190,13 +192,13 @@ mst_status mst_points_new(size_t n, mst_points *out)
 mst_status mst_load_points(const mst_run_data *run, const mst_process_data *process, mst_load_kind kind,
                            mst_points *out)
 {
-    load_columns c = find_columns(process, kind);
+    load_columns c = figures_find_columns(process, kind);
     double begin = mst_run_data_begin(run), seconds;
     mst_points p = {0};
     TRY(mst_points_new(c.csv->n_rows, &p));
     for (size_t i = 0; i < c.csv->n_rows; i++) {
-        double value = sum_of(&c, i);
-        if (!counts(c.csv, i, c.time, c.interval, NAN, NAN, &seconds) || isnan(value))
+        double value = figures_sum_of(&c, i);
+        if (!figures_counts(c.csv, i, c.time, c.interval, NAN, NAN, &seconds) || isnan(value))
             continue;
         if (seconds < PEAK_MIN_S && p.n > 0 && loads[kind].unit != UNIT_LEVEL)
             continue;
@@ -240,7 +242,7 @@ unsigned mst_cost_colour(mst_cost_kind kind)
     return colours[kind];
 }
 
-static double or_zero(double x)
+static double figures_or_zero(double x)
 {
     return isnan(x) ? 0 : x;
 }
@@ -259,27 +261,28 @@ void mst_costs_of(const mst_process_data *process, double from, double to, mst_c
         phase[k] = mst_csv_column(csv, mst_cost_column((mst_cost_kind)k));
     *out = (mst_costs){.staleness_max = NAN};
     for (size_t i = 0; i < csv->n_rows; i++) {
-        if (!counts(csv, i, time, interval, from, to, &seconds))
+        if (!figures_counts(csv, i, time, interval, from, to, &seconds))
             continue;
-        double n = mst_csv_value(csv, i, threads), n_steps = or_zero(mst_csv_value(csv, i, steps));
+        double n = mst_csv_value(csv, i, threads), n_steps = figures_or_zero(mst_csv_value(csv, i, steps));
         double all = 0, line = seconds * (n > 0 ? n : 1);
         out->seconds += seconds;
         out->thread_seconds += line;
         out->steps += n_steps;
-        out->rows += or_zero(mst_csv_value(csv, i, rows));
-        out->bytes_in += or_zero(mst_csv_value(csv, i, in));
-        out->bytes_out += or_zero(mst_csv_value(csv, i, sent));
-        out->dropped_rows += or_zero(mst_csv_value(csv, i, dropped));
+        out->rows += figures_or_zero(mst_csv_value(csv, i, rows));
+        out->bytes_in += figures_or_zero(mst_csv_value(csv, i, in));
+        out->bytes_out += figures_or_zero(mst_csv_value(csv, i, sent));
+        out->dropped_rows += figures_or_zero(mst_csv_value(csv, i, dropped));
         out->staleness_max = fmax(out->staleness_max, mst_csv_value(csv, i, max));
         if (!isnan(mst_csv_value(csv, i, mean))) {
             stale += mst_csv_value(csv, i, mean) * n_steps;
             stale_steps += n_steps;
         }
         for (int k = 0; k < MST_COSTS; k++) {
-            out->phase[k] += or_zero(mst_csv_value(csv, i, phase[k]));
-            all += or_zero(mst_csv_value(csv, i, phase[k]));
+            out->phase[k] += figures_or_zero(mst_csv_value(csv, i, phase[k]));
+            all += figures_or_zero(mst_csv_value(csv, i, phase[k]));
         }
-        double beside = fmin(fmax(0, all - line), or_zero(mst_csv_value(csv, i, phase[MST_COST_EVALUATE])));
+        double beside =
+            fmin(fmax(0, all - line), figures_or_zero(mst_csv_value(csv, i, phase[MST_COST_EVALUATE])));
         out->phase[MST_COST_EVALUATE] -= beside;
         out->evaluate_beside += beside;
     }
@@ -288,7 +291,7 @@ void mst_costs_of(const mst_process_data *process, double from, double to, mst_c
 
 /* Whether the threads worked on rows for half of an interval or more, or waited for them, though none was
  * done in it: rows that come slowly are part of training. */
-static bool works(const mst_csv *csv, size_t line)
+static bool figures_works(const mst_csv *csv, size_t line)
 {
     static const char *const own[] = {"read_s", "prepare_s", "compute_s"};
     double sum = 0, all = mst_csv_value(csv, line, mst_csv_column(csv, "threads")) *
@@ -309,8 +312,8 @@ bool mst_training_window(const mst_run_data *run, double *from, double *to)
             continue;
         for (size_t i = 0; i < csv->n_rows; i++) {
             double seconds, t = mst_csv_value(csv, i, time);
-            if ((!(mst_csv_value(csv, i, rows) > 0) && !works(csv, i)) ||
-                !counts(csv, i, time, interval, NAN, NAN, &seconds))
+            if ((!(mst_csv_value(csv, i, rows) > 0) && !figures_works(csv, i)) ||
+                !figures_counts(csv, i, time, interval, NAN, NAN, &seconds))
                 continue;
             *from = fmin(*from, t - seconds);
             *to = fmax(*to, t);
@@ -321,7 +324,7 @@ bool mst_training_window(const mst_run_data *run, double *from, double *to)
 
 /* ---- the run as a whole ---- */
 
-static const char *or_empty(const char *text)
+static const char *figures_or_empty(const char *text)
 {
     return text != NULL ? text : "";
 }
@@ -337,8 +340,8 @@ bool mst_run_has_set(const mst_run_data *run, const char *set)
 
 /* The column at the set's last evaluation, whatever stands there, and the best of all of them; at: training
  * seconds at the best. */
-static void last_and_best(const mst_run_data *run, const char *set, const char *column, bool high_is_good,
-                          double *last, double *best, double *at)
+static void figures_last_and_best(const mst_run_data *run, const char *set, const char *column,
+                                  bool high_is_good, double *last, double *best, double *at)
 {
     const mst_csv *m = &run->metrics;
     size_t value = mst_csv_column(m, column), of = mst_csv_column(m, "set");
@@ -368,7 +371,7 @@ double mst_run_last(const mst_run_data *run, const char *column, const char *set
     return NAN;
 }
 
-static double last_of(const mst_csv *csv, const char *column)
+static double figures_last_of(const mst_csv *csv, const char *column)
 {
     size_t c = mst_csv_column(csv, column);
     for (size_t i = csv->n_rows; i > 0; i--)
@@ -379,7 +382,7 @@ static double last_of(const mst_csv *csv, const char *column)
 
 /* Passes over the data by the rows, where these fit the epochs that were counted: of rows that were left out
  * or held back the manifest does not tell. */
-static double count_passes(const mst_run_data *run, const mst_run_figures *f)
+static double figures_count_passes(const mst_run_data *run, const mst_run_figures *f)
 {
     double per_epoch = mst_run_data_option_real(run, "steps-per-epoch");
     double passes =
@@ -387,43 +390,43 @@ static double count_passes(const mst_run_data *run, const mst_run_figures *f)
     return passes > f->epochs - 0.1 && passes < f->epochs + 1.1 ? passes : f->epochs;
 }
 
-static double first_known(double a, double b)
+static double figures_first_known(double a, double b)
 {
     return isnan(a) ? b : a;
 }
 
-static double some(double count)
+static double figures_some(double count)
 {
     return count > 0 ? count : NAN;
 }
 
 /* The processes of the last piece: those of earlier ones have left folders, too. */
-static void count_parties(const mst_run_data *run, double workers, double ranks, double servers,
-                          mst_run_figures *f)
+static void figures_count_parties(const mst_run_data *run, double workers, double ranks, double servers,
+                                  mst_run_figures *f)
 {
     const json_t *cluster = json_object_get(run->manifest, "cluster");
     f->n_workers = f->n_servers = NAN;
     if (strcmp(f->strategy, "allreduce") == 0) {
-        f->n_workers = first_known(mst_run_data_real(run, "mpi", "ranks", NULL), some(ranks));
+        f->n_workers = figures_first_known(mst_run_data_real(run, "mpi", "ranks", NULL), figures_some(ranks));
     } else if (strcmp(f->strategy, "local") != 0) {
         bool ps = strcmp(f->strategy, "ps") == 0;
-        f->n_workers =
-            first_known(some((double)json_array_size(json_object_get(cluster, "workers"))),
-                        first_known(some(workers), ps ? mst_run_data_option_real(run, "workers") : NAN));
-        f->n_servers =
-            first_known(some((double)json_array_size(json_object_get(cluster, "servers"))),
-                        first_known(some(servers), ps ? mst_run_data_option_real(run, "servers") : NAN));
+        f->n_workers = figures_first_known(
+            figures_some((double)json_array_size(json_object_get(cluster, "workers"))),
+            figures_first_known(figures_some(workers), ps ? mst_run_data_option_real(run, "workers") : NAN));
+        f->n_servers = figures_first_known(
+            figures_some((double)json_array_size(json_object_get(cluster, "servers"))),
+            figures_first_known(figures_some(servers), ps ? mst_run_data_option_real(run, "servers") : NAN));
     }
 }
 
 mst_status mst_run_figures_of(const mst_run_data *run, mst_run_figures *out)
 {
     mst_run_figures f = {
-        .state = or_empty(mst_run_data_text(run, "state", NULL)),
-        .end = or_empty(mst_run_data_text(run, "end", NULL)),
-        .model = or_empty(mst_run_data_text(run, "model", "name", NULL)),
-        .strategy = or_empty(mst_run_data_text(run, "options", "strategy", "strategy", NULL)),
-        .mode = or_empty(mst_run_data_text(run, "options", "strategy", "mode", NULL)),
+        .state = figures_or_empty(mst_run_data_text(run, "state", NULL)),
+        .end = figures_or_empty(mst_run_data_text(run, "end", NULL)),
+        .model = figures_or_empty(mst_run_data_text(run, "model", "name", NULL)),
+        .strategy = figures_or_empty(mst_run_data_text(run, "options", "strategy", "strategy", NULL)),
+        .mode = figures_or_empty(mst_run_data_text(run, "options", "strategy", "mode", NULL)),
         .save_s = mst_run_data_real(run, "progress", "save_seconds", NULL),
         .n_workers = NAN,
         .n_servers = NAN,
@@ -434,24 +437,26 @@ mst_status mst_run_figures_of(const mst_run_data *run, mst_run_figures *out)
     };
     double ignored, workers = 0, ranks = 0, servers = 0;
     /* metrics.csv has a line a second, the manifest is written now and then: the greater is the newer */
-    f.steps = fmax(mst_run_data_real(run, "progress", "step", NULL), last_of(&run->metrics, "step"));
-    f.rows = fmax(mst_run_data_real(run, "progress", "rows", NULL), last_of(&run->metrics, "rows"));
-    f.epochs = fmax(mst_run_data_real(run, "progress", "epoch", NULL), last_of(&run->metrics, "epoch"));
+    f.steps = fmax(mst_run_data_real(run, "progress", "step", NULL), figures_last_of(&run->metrics, "step"));
+    f.rows = fmax(mst_run_data_real(run, "progress", "rows", NULL), figures_last_of(&run->metrics, "rows"));
+    f.epochs =
+        fmax(mst_run_data_real(run, "progress", "epoch", NULL), figures_last_of(&run->metrics, "epoch"));
     f.train_s = fmax(mst_run_data_real(run, "progress", "train_seconds", NULL),
-                     last_of(&run->metrics, "train_seconds"));
+                     figures_last_of(&run->metrics, "train_seconds"));
     f.eval_s = fmax(mst_run_data_real(run, "progress", "eval_seconds", NULL),
-                    last_of(&run->metrics, "eval_seconds"));
-    f.passes = count_passes(run, &f);
+                    figures_last_of(&run->metrics, "eval_seconds"));
+    f.passes = figures_count_passes(run, &f);
     f.rows_per_s = f.train_s > 0 ? f.rows / f.train_s : NAN;
     f.steps_per_s = f.train_s > 0 ? f.steps / f.train_s : NAN;
     f.set = mst_run_has_set(run, "test") ? "test" : mst_run_has_set(run, "valid") ? "valid" : "";
-    last_and_best(run, f.set, "loss", false, &f.test_loss, &f.best_loss, &ignored);
+    figures_last_and_best(run, f.set, "loss", false, &f.test_loss, &f.best_loss, &ignored);
     /* an evaluation always has a loss, so an empty field is one that is no number */
     f.loss_is_nan =
         *f.set != '\0' && isnan(f.test_loss) && mst_csv_column(&run->metrics, "loss") != MST_CSV_NONE;
-    last_and_best(run, f.set, "accuracy", true, &f.test_accuracy, &f.best_accuracy, &f.best_accuracy_s);
-    last_and_best(run, f.set, "auc", true, &f.test_auc, &f.best_auc, &ignored);
-    last_and_best(run, f.set, "top5", true, &f.test_top5, &ignored, &ignored);
+    figures_last_and_best(run, f.set, "accuracy", true, &f.test_accuracy, &f.best_accuracy,
+                          &f.best_accuracy_s);
+    figures_last_and_best(run, f.set, "auc", true, &f.test_auc, &f.best_auc, &ignored);
+    figures_last_and_best(run, f.set, "top5", true, &f.test_top5, &ignored, &ignored);
     for (size_t i = 0; i < run->n_processes; i++) {
         mst_loads use;
         const mst_process_data *p = run->processes[i];
@@ -461,9 +466,9 @@ mst_status mst_run_figures_of(const mst_run_data *run, mst_run_figures *out)
         TRY(mst_loads_of(run, p, NAN, NAN, &use));
         f.peak_memory = fmax(f.peak_memory, use.all[MST_LOAD_MEMORY].peak);
         if (!isnan(use.all[MST_LOAD_CPU].total))
-            f.cpu_s = or_zero(f.cpu_s) + use.all[MST_LOAD_CPU].total;
+            f.cpu_s = figures_or_zero(f.cpu_s) + use.all[MST_LOAD_CPU].total;
     }
-    count_parties(run, workers, ranks, servers, &f);
+    figures_count_parties(run, workers, ranks, servers, &f);
     *out = f;
     return MST_OK;
 }
@@ -494,7 +499,7 @@ double mst_process_train_s(const mst_run_data *run, const mst_run_figures *figur
     return fmin(figures->train_s, fmax(there, lost)); /* of NAN and a number: the number */
 }
 
-static double counted(const json_t *worker, const char *key)
+static double figures_counted(const json_t *worker, const char *key)
 {
     const json_t *value = json_object_get(worker, key);
     return json_is_number(value) ? json_number_value(value) : NAN;
@@ -503,27 +508,28 @@ static double counted(const json_t *worker, const char *key)
 void mst_costs_count(const mst_run_data *run, const mst_process_data *process, mst_costs *costs)
 {
     const json_t *workers = json_object_get(run->manifest, "workers");
-    const char *state = or_empty(mst_run_data_text(run, "state", NULL));
+    const char *state = figures_or_empty(mst_run_data_text(run, "state", NULL));
     if ((process->role != MST_PROCESS_WORKER && process->role != MST_PROCESS_RANK) ||
         strcmp(state, "running") == 0)
         return;
     for (size_t i = 0; i < json_array_size(workers); i++) {
         const json_t *worker = json_array_get(workers, i), *index = json_object_get(worker, "worker");
-        double rows = counted(worker, "rows");
+        double rows = figures_counted(worker, "rows");
         /* much less than spans.csv has: of a run that was resumed, since then only */
         if (!json_is_integer(index) || json_integer_value(index) != process->index ||
             !(rows > COUNTED * costs->rows))
             continue;
         costs->rows = rows;
-        costs->steps = first_known(counted(worker, "steps"), costs->steps);
-        costs->dropped_rows = first_known(counted(worker, "dropped_rows"), costs->dropped_rows);
-        costs->bytes_in = fmax(costs->bytes_in, counted(worker, "bytes_in"));
-        costs->bytes_out = fmax(costs->bytes_out, counted(worker, "bytes_out"));
+        costs->steps = figures_first_known(figures_counted(worker, "steps"), costs->steps);
+        costs->dropped_rows =
+            figures_first_known(figures_counted(worker, "dropped_rows"), costs->dropped_rows);
+        costs->bytes_in = fmax(costs->bytes_in, figures_counted(worker, "bytes_in"));
+        costs->bytes_out = fmax(costs->bytes_out, figures_counted(worker, "bytes_out"));
     }
 }
 
 /* Rows between two lines of metrics.csv that tell of training, on average; 0: not known. */
-static double mean_gap(const mst_csv *metrics)
+static double figures_mean_gap(const mst_csv *metrics)
 {
     size_t rows = mst_csv_column(metrics, "rows"), n = 0;
     double newest = NAN, sum = 0;
@@ -547,7 +553,7 @@ mst_status mst_curve(const mst_run_data *run, const char *column, const char *se
     size_t x = mst_csv_column(m, axes[axis]), y = mst_csv_column(m, error ? "accuracy" : column);
     size_t of = mst_csv_column(m, "set"), rows = mst_csv_column(m, "rows");
     bool of_training = strcmp(column, "train_loss") == 0;
-    double newest_rows = NAN, gap = SLIVER * mean_gap(m);
+    double newest_rows = NAN, gap = SLIVER * figures_mean_gap(m);
     mst_points p = {0};
     TRY(mst_points_new(m->n_rows, &p));
     for (size_t i = 0; i < m->n_rows; i++) {

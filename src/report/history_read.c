@@ -12,28 +12,28 @@
 #include "options/option_tables.h"
 #include "report/report_impl.h"
 
-static double number(const json_t *object, const char *key)
+static double history_number(const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-static const char *text(const json_t *object, const char *key)
+static const char *history_text(const json_t *object, const char *key)
 {
     const char *value = json_string_value(json_object_get(object, key));
     return value != NULL ? value : "";
 }
 
 /* The value before or after a change; NULL: not a change. */
-static json_t *side(const json_t *pair, size_t index)
+static json_t *history_side(const json_t *pair, size_t index)
 {
     return json_is_array(pair) && json_array_size(pair) == 2 ? json_array_get(pair, index) : NULL;
 }
 
 /* How a segment that was resumed had ended. */
-static const char *end_of(const json_t *record)
+static const char *history_end_of(const json_t *record)
 {
-    const char *end = text(record, "end"), *state = text(record, "state");
+    const char *end = history_text(record, "end"), *state = history_text(record, "state");
     return *end != '\0' ? end : strcmp(state, "running") == 0 ? "cut off" : state;
 }
 
@@ -44,21 +44,21 @@ json_t *mst_segment_changed(const mst_segment *segment)
 
 const json_t *mst_segment_files(const mst_segment *segment)
 {
-    return side(json_object_get(segment->record, "files"), 1);
+    return history_side(json_object_get(segment->record, "files"), 1);
 }
 
 /* Undoes what a segment changed. */
-static mst_status go_back(const mst_segment *segment, mst_history *out)
+static mst_status history_go_back(const mst_segment *segment, mst_history *out)
 {
     const char *group, *name;
-    json_t *changed, *pair, *files = side(json_object_get(segment->record, "files"), 0);
+    json_t *changed, *pair, *files = history_side(json_object_get(segment->record, "files"), 0);
     json_object_foreach(mst_segment_changed(segment), group, changed)
     {
         json_t *options = json_object_get(out->options, group);
         json_object_foreach(changed, name, pair)
         {
-            if (side(pair, 0) != NULL && options != NULL &&
-                json_object_set(options, name, side(pair, 0)) != 0)
+            if (history_side(pair, 0) != NULL && options != NULL &&
+                json_object_set(options, name, history_side(pair, 0)) != 0)
                 return mst_fail_memory();
         }
     }
@@ -66,11 +66,11 @@ static mst_status go_back(const mst_segment *segment, mst_history *out)
     return MST_OK;
 }
 
-static mst_crew_strategy strategy_of(const json_t *options)
+static mst_crew_strategy history_strategy_of(const json_t *options)
 {
     static const char *const names[] = {
         [MST_CREW_LOCAL] = "local", [MST_CREW_PS] = "ps", [MST_CREW_ALLREDUCE] = "allreduce"};
-    const char *name = text(options, "strategy");
+    const char *name = history_text(options, "strategy");
     for (int i = MST_CREW_LOCAL; i <= MST_CREW_ALLREDUCE; i++)
         if (strcmp(names[i], name) == 0)
             return (mst_crew_strategy)i;
@@ -78,7 +78,7 @@ static mst_crew_strategy strategy_of(const json_t *options)
 }
 
 /* Who started a segment that does not say so; last: it is the one that the manifest tells of. */
-static const char *find_starter(const mst_run_data *run, const mst_crew *crew, bool last)
+static const char *history_find_starter(const mst_run_data *run, const mst_crew *crew, bool last)
 {
     const char *launcher = mst_run_data_text(run, "mpi", "launcher", NULL);
     const json_t *cluster = json_object_get(run->manifest, "cluster"),
@@ -91,16 +91,17 @@ static const char *find_starter(const mst_run_data *run, const mst_crew *crew, b
 }
 
 /* By the options of a segment, which count the processes that there were (train/settings.c). */
-static mst_crew crew_of(const mst_run_data *run, const json_t *record, const json_t *options, bool last)
+static mst_crew history_crew_of(const mst_run_data *run, const json_t *record, const json_t *options,
+                                bool last)
 {
     const json_t *o = json_object_get(options, "strategy");
-    mst_crew crew = {.strategy = strategy_of(o),
-                     .sync = strcmp(text(o, "mode"), "sync") == 0,
-                     .by = text(record, "by"),
-                     .workers = number(o, "workers"),
-                     .servers = number(o, "servers"),
-                     .batch = number(o, "batch"),
-                     .global_batch = number(o, "global-batch")};
+    mst_crew crew = {.strategy = history_strategy_of(o),
+                     .sync = strcmp(history_text(o, "mode"), "sync") == 0,
+                     .by = history_text(record, "by"),
+                     .workers = history_number(o, "workers"),
+                     .servers = history_number(o, "servers"),
+                     .batch = history_number(o, "batch"),
+                     .global_batch = history_number(o, "global-batch")};
     if (crew.strategy == MST_CREW_LOCAL)
         crew.workers = 1;
     if (crew.strategy != MST_CREW_PS)
@@ -110,7 +111,7 @@ static mst_crew crew_of(const mst_run_data *run, const json_t *record, const jso
     else
         crew.global_batch = crew.batch * crew.workers;
     if (*crew.by == '\0')
-        crew.by = find_starter(run, &crew, last);
+        crew.by = history_find_starter(run, &crew, last);
     return crew;
 }
 
@@ -132,18 +133,18 @@ mst_status mst_history_of(const mst_run_data *run, double to_step, double to_row
         bool last = i + 1 == self.n;
         const json_t *record = json_array_get(all, i), *from = n > 0 ? record : run->manifest;
         *s = (mst_segment){.record = record,
-                           .step = n > 0 ? number(record, "step") : 0,
-                           .rows = n > 0 ? number(record, "rows") : 0,
-                           .train_s = n > 0 ? number(record, "train_seconds") : 0,
-                           .started = text(from, "started"),
-                           .host = text(from, "host"),
-                           .end = end_of(last ? run->manifest : record),
-                           .crew = crew_of(run, record, self.options, last),
+                           .step = n > 0 ? history_number(record, "step") : 0,
+                           .rows = n > 0 ? history_number(record, "rows") : 0,
+                           .train_s = n > 0 ? history_number(record, "train_seconds") : 0,
+                           .started = history_text(from, "started"),
+                           .host = history_text(from, "host"),
+                           .end = history_end_of(last ? run->manifest : record),
+                           .crew = history_crew_of(run, record, self.options, last),
                            .before = i > 0 ? s - 1 : NULL,
                            .to_step = last ? to_step : s[1].step,
                            .to_rows = last ? to_rows : s[1].rows,
                            .to_train_s = last ? to_train_s : s[1].train_s};
-        TRY_OUT(st, go_back(s, &self));
+        TRY_OUT(st, history_go_back(s, &self));
     }
     if (self.n > 1 && self.segments[self.n - 1].to_step <= self.segments[self.n - 1].step)
         self.n--;
@@ -183,28 +184,28 @@ static const struct {
               {"global-batch", offsetof(mst_crew, global_batch)}};
 #define N_COUNTS (sizeof counts / sizeof *counts)
 
-static double count(const mst_crew *crew, size_t which)
+static double history_count(const mst_crew *crew, size_t which)
 {
     double value;
     memcpy(&value, (const char *)crew + counts[which].offset, sizeof value);
     return value;
 }
 
-static bool counted(const mst_segment *segment, const char *name)
+static bool history_counted(const mst_segment *segment, const char *name)
 {
     for (size_t i = 0; i < N_COUNTS; i++)
         if (strcmp(counts[i].name, name) == 0)
-            return segment->before != NULL && !isnan(count(&segment->crew, i)) &&
-                   !isnan(count(&segment->before->crew, i));
+            return segment->before != NULL && !isnan(history_count(&segment->crew, i)) &&
+                   !isnan(history_count(&segment->before->crew, i));
     return false;
 }
 
 /* Servers and the global batch only where both segments have such. */
-static void add_counts(const mst_segment *segment, mst_string *out)
+static void history_add_counts(const mst_segment *segment, mst_string *out)
 {
     const mst_crew *now = &segment->crew, *was = segment->before != NULL ? &segment->before->crew : now;
     for (size_t i = 0; i < N_COUNTS; i++) {
-        double a = count(was, i), b = count(now, i);
+        double a = history_count(was, i), b = history_count(now, i);
         bool global = strcmp(counts[i].name, "global-batch") == 0;
         if (isnan(a) || isnan(b) || a == b || (strcmp(counts[i].name, "servers") == 0 && a * b == 0) ||
             (global && (!(now->sync && was->sync) || (now->workers == 1 && was->workers == 1))))
@@ -215,11 +216,11 @@ static void add_counts(const mst_segment *segment, mst_string *out)
 }
 
 /* ", NAME BEFORE -> NOW" */
-static void add_change(const char *name, const json_t *pair, mst_string *out)
+static void history_add_change(const char *name, const json_t *pair, mst_string *out)
 {
     mst_string_format(out, "%s%s ", out->size > 0 ? ", " : "", name);
     for (size_t i = 0; i < 2; i++) {
-        const json_t *value = side(pair, i);
+        const json_t *value = history_side(pair, i);
         bool nothing = value == NULL || json_is_null(value) || json_is_object(value) ||
                        (json_is_array(value) && json_array_size(value) == 0);
         char *shown = nothing ? mst_strdup("none") : mst_option_text(value);
@@ -237,13 +238,13 @@ void mst_segment_changes(const mst_segment *segment, mst_string *out)
     {
         json_object_foreach(changed, name, pair)
         {
-            if (!mst_train_option_is(name, MST_OPTION_NOT_COMPARED) && !counted(segment, name))
-                add_change(name, pair, out);
+            if (!mst_train_option_is(name, MST_OPTION_NOT_COMPARED) && !history_counted(segment, name))
+                history_add_change(name, pair, out);
         }
     }
-    add_counts(segment, out);
+    history_add_counts(segment, out);
     if (files != NULL)
-        add_change("files", files, out);
+        history_add_change("files", files, out);
 }
 
 void mst_history_sentence(const mst_history *self, mst_string *out)

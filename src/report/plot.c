@@ -58,7 +58,7 @@ bool mst_plot_has_points(const mst_plot *plot)
 
 /* ---- JSON ---- */
 
-static json_t *numbers_json(const double *values, size_t n)
+static json_t *plot_numbers_json(const double *values, size_t n)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < n; i++)
@@ -68,13 +68,13 @@ static json_t *numbers_json(const double *values, size_t n)
 
 static json_t *series_json(const mst_series *s)
 {
-    json_t *json =
-        json_pack("{s:o, s:i, s:i, s:b, s:b, s:o, s:o}", "label", mst_page_string(s->label), "run",
-                  (int)s->run, "colour", (int)s->colour, "dash", (int)s->dashed, "dots", (int)s->dots, "x",
-                  numbers_json(s->points.x, s->points.n), "y", numbers_json(s->points.y, s->points.n));
+    json_t *json = json_pack("{s:o, s:i, s:i, s:b, s:b, s:o, s:o}", "label", mst_page_string(s->label), "run",
+                             (int)s->run, "colour", (int)s->colour, "dash", (int)s->dashed, "dots",
+                             (int)s->dots, "x", plot_numbers_json(s->points.x, s->points.n), "y",
+                             plot_numbers_json(s->points.y, s->points.n));
     if (s->low != NULL && json != NULL) {
-        json_object_set_new(json, "low", numbers_json(s->low, s->points.n));
-        json_object_set_new(json, "high", numbers_json(s->high, s->points.n));
+        json_object_set_new(json, "low", plot_numbers_json(s->low, s->points.n));
+        json_object_set_new(json, "high", plot_numbers_json(s->high, s->points.n));
         json_object_set_new(json, "band", json_true());
     }
     return json;

@@ -15,7 +15,7 @@
 
 /* ---- labels and commands ---- */
 
-static size_t count_name(mst_run_data *const *runs, size_t n, const char *name)
+static size_t report_count_name(mst_run_data *const *runs, size_t n, const char *name)
 {
     size_t found = 0;
     for (size_t i = 0; i < n; i++)
@@ -23,12 +23,12 @@ static size_t count_name(mst_run_data *const *runs, size_t n, const char *name)
     return found;
 }
 
-static bool is_nothing(const json_t *value)
+static bool option_is_unset(const json_t *value)
 {
     return value == NULL || json_is_null(value) || (json_is_array(value) && json_array_size(value) == 0);
 }
 
-static void add_files(const json_t *files, mst_string *out)
+static void command_add_files(const json_t *files, mst_string *out)
 {
     size_t i;
     json_t *file;
@@ -40,32 +40,33 @@ static void add_files(const json_t *files, mst_string *out)
 }
 
 /* How the processes of a piece are started. */
-static bool is_launched(const mst_crew *crew) /* roles that were started one by one can be launched, too */
+static bool crew_is_launched(
+    const mst_crew *crew) /* roles that were started one by one can be launched, too */
 {
     return strcmp(crew->by, "launch") == 0 || strcmp(crew->by, "roles") == 0;
 }
 
-static bool has_ranks(const mst_crew *crew)
+static bool crew_has_ranks(const mst_crew *crew)
 {
-    return !is_launched(crew) && strcmp(crew->by, "train") != 0;
+    return !crew_is_launched(crew) && strcmp(crew->by, "train") != 0;
 }
 
 /* Ranks know of a resumed run's strategy only once they have it. */
-static void add_starter(const mst_crew *crew, const json_t *files, mst_string *out)
+static void command_add_starter(const mst_crew *crew, const json_t *files, mst_string *out)
 {
-    bool ranks = has_ranks(crew);
+    bool ranks = crew_has_ranks(crew);
     double n_ranks = crew->workers + crew->servers;
     if (ranks && strncmp(crew->by, "muster", 6) == 0)
         mst_string_format(out, "muster launch --mpi --ranks %.0f -- train", n_ranks);
     else if (ranks)
         mst_string_format(out, "%.*s -n %.0f muster train",
                           (int)strspn(crew->by, "abcdefghijklmnopqrstuvwxyz"), crew->by, n_ranks);
-    else if (is_launched(crew))
+    else if (crew_is_launched(crew))
         mst_string_format(out, "muster launch --servers %.0f --workers %.0f -- train", crew->servers,
                           crew->workers);
     else
         mst_string_add(out, "muster train");
-    add_files(files, out);
+    command_add_files(files, out);
     if (ranks && crew->strategy == MST_CREW_ALLREDUCE)
         mst_string_add(out, " --strategy=allreduce");
     else if (ranks)
@@ -73,18 +74,18 @@ static void add_starter(const mst_crew *crew, const json_t *files, mst_string *o
 }
 
 /* Whether the launcher gives the option to the processes, or the strategy has no use for it. */
-static bool is_of_crew(const mst_crew *crew, const char *name)
+static bool crew_sets_option(const mst_crew *crew, const char *name)
 {
     bool of_job = mst_train_option_is(name, MST_OPTION_OF_JOB);
-    if (has_ranks(crew) || is_launched(crew))
+    if (crew_has_ranks(crew) || crew_is_launched(crew))
         return of_job;
     return of_job && crew->strategy == MST_CREW_LOCAL && strcmp(name, "strategy") != 0;
 }
 
-static void add_option(const mst_crew *crew, const char *name, const json_t *value, mst_string *out)
+static void command_add_option(const mst_crew *crew, const char *name, const json_t *value, mst_string *out)
 {
-    if (is_nothing(value) || json_is_object(value) || mst_train_option_is(name, MST_OPTION_NOT_COMPARED) ||
-        is_of_crew(crew, name))
+    if (option_is_unset(value) || json_is_object(value) ||
+        mst_train_option_is(name, MST_OPTION_NOT_COMPARED) || crew_sets_option(crew, name))
         return;
     mst_string_format(out, " --%s%s", json_is_false(value) ? "no-" : "", name);
     if (json_is_boolean(value))
@@ -99,7 +100,8 @@ static void add_option(const mst_crew *crew, const char *name, const json_t *val
 }
 
 /* Every option that is not what it is by default; all that are set where defaults are not known. */
-static void add_options(const mst_crew *crew, const json_t *options, const json_t *defaults, mst_string *out)
+static void command_add_options(const mst_crew *crew, const json_t *options, const json_t *defaults,
+                                mst_string *out)
 {
     const char *title, *name;
     json_t *group, *value;
@@ -109,28 +111,29 @@ static void add_options(const mst_crew *crew, const json_t *options, const json_
         {
             const json_t *usual = json_object_get(json_object_get(defaults, title), name);
             if (usual == NULL || !json_equal(usual, value))
-                add_option(crew, name, value, out);
+                command_add_option(crew, name, value, out);
         }
     }
 }
 
-static void add_resumed(const mst_segment *segment, const json_t *files, mst_string *out)
+static void command_add_resumed(const mst_segment *segment, const json_t *files, mst_string *out)
 {
     const char *title, *name;
     json_t *group, *pair;
     mst_string_add(out, "\n");
-    add_starter(&segment->crew, files, out);
+    command_add_starter(&segment->crew, files, out);
     json_object_foreach(mst_segment_changed(segment), title, group)
     {
         json_object_foreach(group, name, pair)
         {
-            add_option(&segment->crew, name, json_array_get(pair, 1), out);
+            command_add_option(&segment->crew, name, json_array_get(pair, 1), out);
         }
     }
 }
 
 /* The folder of a run that is trained again in several pieces, and the steps of this one. */
-static void add_piece(const mst_run_data *run, const mst_segment *segment, bool resumed, mst_string *out)
+static void command_add_piece(const mst_run_data *run, const mst_segment *segment, bool resumed,
+                              mst_string *out)
 {
     char from[40], to[40], *folder = mst_sprintf("%s-again", run->name);
     out->failed = out->failed || folder == NULL;
@@ -142,7 +145,7 @@ static void add_piece(const mst_run_data *run, const mst_segment *segment, bool 
 }
 
 /* The command lines that train the same again. */
-static char *make_command(const mst_run_data *run, const mst_history *history, const json_t *defaults)
+static char *command_new(const mst_run_data *run, const mst_history *history, const json_t *defaults)
 {
     mst_string out = {0};
     const json_t *files = history->files;
@@ -151,15 +154,15 @@ static char *make_command(const mst_run_data *run, const mst_history *history, c
         return mst_strdup(exact);
     if (history->options == NULL)
         return mst_strdup("");
-    add_starter(&history->segments[0].crew, files, &out);
-    add_options(&history->segments[0].crew, history->options, defaults, &out);
+    command_add_starter(&history->segments[0].crew, files, &out);
+    command_add_options(&history->segments[0].crew, history->options, defaults, &out);
     for (size_t i = 0; i < history->n; i++) {
         const mst_segment *s = &history->segments[i];
         files = mst_segment_files(s) != NULL ? mst_segment_files(s) : files;
         if (i > 0)
-            add_resumed(s, files, &out);
+            command_add_resumed(s, files, &out);
         if (history->n > 1)
-            add_piece(run, s, i > 0, &out);
+            command_add_piece(run, s, i > 0, &out);
         if (strcmp(s->crew.by, "roles") == 0)
             mst_string_format(&out, "%s its processes were started one by one, with --role",
                               history->n > 1 ? ";" : "  #");
@@ -187,13 +190,13 @@ mst_status mst_report_new(mst_run_data *const *runs, size_t n, const json_t *def
         self->commands == NULL)
         TRY_OUT(st, mst_fail_memory());
     for (size_t i = 0; i < n; i++) {
-        bool unique = count_name(runs, n, runs[i]->name) == 1;
+        bool unique = report_count_name(runs, n, runs[i]->name) == 1;
         TRY_OUT(st, mst_run_figures_of(runs[i], &self->figures[i]));
         TRY_OUT(st, mst_verdict_of(runs[i], &self->verdicts[i]));
         self->labels[i] = mst_strdup(unique ? runs[i]->name : runs[i]->path);
         const mst_run_figures *f = &self->figures[i];
         TRY_OUT(st, mst_history_of(runs[i], f->steps, f->rows, f->train_s, &self->histories[i]));
-        self->commands[i] = make_command(runs[i], &self->histories[i], defaults);
+        self->commands[i] = command_new(runs[i], &self->histories[i], defaults);
         if (self->labels[i] == NULL || self->commands[i] == NULL)
             TRY_OUT(st, mst_fail_memory());
     }
@@ -234,7 +237,7 @@ void mst_report_title(const mst_report *self, mst_string *out)
         mst_string_format(out, "%zu runs compared", self->n);
 }
 
-static void add_how(const mst_run_figures *f, mst_string *out)
+static void report_add_how(const mst_run_figures *f, mst_string *out)
 {
     if (f->n_workers >= 1)
         mst_string_format(out, " by %.0f %s%s", f->n_workers,
@@ -249,7 +252,7 @@ static void add_how(const mst_run_figures *f, mst_string *out)
 }
 
 /* Processes that were lost while the others went on. */
-static void add_lost(const mst_run_data *run, mst_string *out)
+static void report_add_lost(const mst_run_data *run, mst_string *out)
 {
     char after[40];
     for (size_t i = 0; i < run->n_processes; i++) {
@@ -277,7 +280,7 @@ void mst_report_course(const mst_report *self, size_t run, mst_string *out)
     if (source != NULL)
         mst_string_format(out, " on %s", source);
     mst_string_add(out, mst_history_same_crew(&self->histories[run])->before != NULL ? ", last" : "");
-    add_how(f, out);
+    report_add_how(f, out);
     if (f->rows > 0)
         mst_string_format(out, ": %s rows in %s steps and %s of training", mst_figure_count(f->rows, a),
                           mst_figure_count(f->steps, b), mst_figure_seconds(f->train_s, c));
@@ -292,7 +295,7 @@ void mst_report_course(const mst_report *self, size_t run, mst_string *out)
         mst_string_format(out, " It failed: %s.", error != NULL ? error : "no reason was written down");
     else if (f->end[0] != '\0')
         mst_string_format(out, " It ended: %s.", f->end);
-    add_lost(data, out);
+    report_add_lost(data, out);
     if (!isnan(f->test_accuracy))
         mst_string_format(out, " The %s error is %s%%", f->set,
                           mst_figure_real((1 - f->test_accuracy) * 100, a));
@@ -326,7 +329,7 @@ static const mst_sheet_maker sheets[] = {
 };
 #define N_SHEETS (sizeof sheets / sizeof *sheets)
 
-static mst_status finish(const mst_string *out)
+static mst_status report_finish(const mst_string *out)
 {
     return out->failed ? mst_fail_memory() : MST_OK;
 }
@@ -369,14 +372,14 @@ mst_status mst_report_markdown(const mst_report *self, mst_string *out)
         begun = true;
     }
     mst_string_add(out, begun ? "```\n" : "");
-    return finish(out);
+    return report_finish(out);
 }
 
 mst_status mst_report_csv(const mst_report *self, mst_string *out)
 {
     mst_string_add(out, "table,row,column,value\n");
     TRY(mst_sheets_csv(sheets, N_SHEETS, self, out));
-    return finish(out);
+    return report_finish(out);
 }
 
 json_t *mst_report_json(const mst_report *self)
@@ -414,7 +417,8 @@ typedef struct svg_job {
     size_t n;
 } svg_job;
 
-static mst_status save_plot(void *arg, const char *group, const char *of, int axis, const mst_plot *plot)
+static mst_status report_save_plot(void *arg, const char *group, const char *of, int axis,
+                                   const mst_plot *plot)
 {
     static const char *const axes[] = {"-time", "-steps", "-rows"};
     svg_job *job = arg;
@@ -440,9 +444,9 @@ mst_status mst_report_svg(const mst_report *self, const char *folder, size_t *n)
 {
     svg_job job = {.folder = folder};
     TRY(mst_make_folders(folder));
-    TRY(mst_report_plots(self, "curves", save_plot, &job));
-    TRY(mst_report_plots(self, "hosts", save_plot, &job));
-    TRY(mst_report_plots(self, "processes", save_plot, &job));
+    TRY(mst_report_plots(self, "curves", report_save_plot, &job));
+    TRY(mst_report_plots(self, "hosts", report_save_plot, &job));
+    TRY(mst_report_plots(self, "processes", report_save_plot, &job));
     *n = job.n;
     return MST_OK;
 }

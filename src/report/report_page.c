@@ -40,7 +40,7 @@ static void page_add_subtitle(const mst_report *self, mst_page *page)
     mst_string_fini(&text);
 }
 
-static const char *verdict_style(const mst_verdict *v)
+static const char *page_verdict_style(const mst_verdict *v)
 {
     bool fine = v->kind == MST_BOTTLENECK_NONE || v->kind == MST_BOTTLENECK_COMPUTE;
     return fine ? "verdict fine" : "verdict";
@@ -57,7 +57,7 @@ static void page_add_summary(const mst_report *self, mst_page *page)
         page->failed = page->failed || text.failed;
         mst_page_text(page, "", several ? self->labels[i] : NULL, text.text);
         if (several)
-            mst_page_text(page, verdict_style(&self->verdicts[i]), NULL, self->verdicts[i].sentence);
+            mst_page_text(page, page_verdict_style(&self->verdicts[i]), NULL, self->verdicts[i].sentence);
         mst_string_fini(&text);
     }
     if (folded)
@@ -197,7 +197,7 @@ static void page_add_unevaluated(const mst_report *self, mst_page *page)
 
 /* Lines of metrics.csv whose loss is no finite number: of training if nothing was evaluated, else of the
  * evaluation. */
-static size_t count_diverged(const mst_csv *metrics)
+static size_t page_count_diverged(const mst_csv *metrics)
 {
     size_t set = mst_csv_column(metrics, "set"), n = 0;
     size_t of_training = mst_csv_column(metrics, "train_loss"), loss = mst_csv_column(metrics, "loss");
@@ -211,7 +211,7 @@ static size_t count_diverged(const mst_csv *metrics)
 static void page_add_diverged(const mst_report *self, mst_page *page)
 {
     for (size_t i = 0; i < self->n; i++) {
-        size_t n = count_diverged(&self->runs[i]->metrics);
+        size_t n = page_count_diverged(&self->runs[i]->metrics);
         char text[200];
         if (n == 0)
             continue;

@@ -26,7 +26,7 @@ typedef struct canvas {
     const char *group;
 } canvas;
 
-static void clear(canvas *c)
+static void canvas_clear(canvas *c)
 {
     for (size_t i = 0; i < c->n_series; i++)
         mst_series_fini(&c->series[i]);
@@ -37,14 +37,14 @@ static void clear(canvas *c)
 
 static void canvas_fini(canvas *c)
 {
-    clear(c);
+    canvas_clear(c);
     mst_free(c->series);
     mst_free(c->marks);
     mst_free(c->texts);
 }
 
 /* Keeps the text as long as the plot; NULL when memory is short. Takes it. */
-static const char *keep(canvas *c, char *text)
+static const char *canvas_keep(canvas *c, char *text)
 {
     if (text == NULL || !mst_grow(&c->texts, &c->texts_capacity, c->n_texts + 1, sizeof *c->texts)) {
         mst_free(text);
@@ -54,13 +54,13 @@ static const char *keep(canvas *c, char *text)
 }
 
 /* Takes the points. what: added to the run's label; NULL: nothing. */
-static mst_status add_series(canvas *c, size_t run, const char *what, unsigned part, bool dots,
-                             mst_points *points)
+static mst_status canvas_add_series(canvas *c, size_t run, const char *what, unsigned part, bool dots,
+                                    mst_points *points)
 {
     bool alone = c->report->n == 1;
     const char *label = what == NULL ? c->report->labels[run]
-                        : alone      ? keep(c, mst_strdup(what))
-                                     : keep(c, mst_sprintf("%s, %s", c->report->labels[run], what));
+                        : alone      ? canvas_keep(c, mst_strdup(what))
+                                     : canvas_keep(c, mst_sprintf("%s, %s", c->report->labels[run], what));
     if (label == NULL || !mst_grow(&c->series, &c->series_capacity, c->n_series + 1, sizeof *c->series)) {
         mst_points_fini(points);
         return mst_fail_memory();
@@ -78,7 +78,7 @@ static mst_status add_series(canvas *c, size_t run, const char *what, unsigned p
 }
 
 /* A plot of nothing but zeros says nothing. */
-static bool worth_it(const canvas *c)
+static bool canvas_is_worth_it(const canvas *c)
 {
     for (size_t s = 0; s < c->n_series; s++)
         for (size_t i = 0; i < c->series[s].points.n; i++)
@@ -89,11 +89,11 @@ static bool worth_it(const canvas *c)
 
 /* ---- marks ---- */
 
-static mst_status add_mark(canvas *c, mst_mark_kind kind, double from, double to, size_t run,
-                           const char *what)
+static mst_status canvas_add_mark(canvas *c, mst_mark_kind kind, double from, double to, size_t run,
+                                  const char *what)
 {
-    const char *text =
-        keep(c, c->report->n == 1 ? mst_strdup(what) : mst_sprintf("%s: %s", c->report->labels[run], what));
+    const char *text = canvas_keep(
+        c, c->report->n == 1 ? mst_strdup(what) : mst_sprintf("%s: %s", c->report->labels[run], what));
     if (text == NULL || !mst_grow(&c->marks, &c->marks_capacity, c->n_marks + 1, sizeof *c->marks))
         return mst_fail_memory();
     c->marks[c->n_marks++] = (mst_mark){.kind = kind,
@@ -107,7 +107,7 @@ static mst_status add_mark(canvas *c, mst_mark_kind kind, double from, double to
 
 /* ---- curves ---- */
 
-static bool is_constant(const canvas *c)
+static bool canvas_is_constant(const canvas *c)
 {
     for (size_t s = 0; s < c->n_series; s++)
         for (size_t i = 1; i < c->series[s].points.n; i++)
@@ -129,7 +129,8 @@ static const struct {
     {"learning rate", "lr", MST_FIGURE_PLAIN, false},
 };
 
-static mst_status add_curve(canvas *c, size_t run, size_t k, const char *set, unsigned part, mst_axis axis)
+static mst_status canvas_add_curve(canvas *c, size_t run, size_t k, const char *set, unsigned part,
+                                   mst_axis axis)
 {
     mst_points points = {0};
     TRY(mst_curve(c->report->runs[run], curves[k].column, set, axis, &points));
@@ -141,11 +142,11 @@ static mst_status add_curve(canvas *c, size_t run, size_t k, const char *set, un
         return MST_OK;
     }
     bool named = c->report->n == 1 || part > 0;
-    return add_series(c, run, named && *set != '\0' ? set : NULL, part, curves[k].evaluated, &points);
+    return canvas_add_series(c, run, named && *set != '\0' ? set : NULL, part, curves[k].evaluated, &points);
 }
 
 /* Where a run was resumed, and with what. */
-static mst_status add_resumes(canvas *c, size_t run, mst_axis axis)
+static mst_status canvas_add_resumes(canvas *c, size_t run, mst_axis axis)
 {
     const mst_history *h = &c->report->histories[run];
     for (size_t i = 1; i < h->n; i++) {
@@ -156,7 +157,7 @@ static mst_status add_resumes(canvas *c, size_t run, mst_axis axis)
         mst_segment_changes(s, &text);
         char *words = mst_sprintf("resumed at step %s%s%.200s", mst_figure_count(s->step, number),
                                   text.text != NULL ? ": " : "", text.text != NULL ? text.text : "");
-        mst_status st = words != NULL && !text.failed ? add_mark(c, MST_MARK_JOIN, at, at, run, words)
+        mst_status st = words != NULL && !text.failed ? canvas_add_mark(c, MST_MARK_JOIN, at, at, run, words)
                                                       : mst_fail_memory();
         mst_free(words);
         mst_string_fini(&text);
@@ -165,7 +166,7 @@ static mst_status add_resumes(canvas *c, size_t run, mst_axis axis)
     return MST_OK;
 }
 
-static mst_status draw_curve(canvas *c, size_t k, mst_axis axis)
+static mst_status canvas_draw_curve(canvas *c, size_t k, mst_axis axis)
 {
     static const char *const labels[] = {"training time", "steps", "rows"};
     char title[64];
@@ -176,12 +177,12 @@ static mst_status draw_curve(canvas *c, size_t k, mst_axis axis)
         test = test || has_test;
         valid = valid || has_valid;
         if (!curves[k].evaluated)
-            TRY(add_curve(c, i, k, "", 0, axis));
+            TRY(canvas_add_curve(c, i, k, "", 0, axis));
         if (curves[k].evaluated && has_test)
-            TRY(add_curve(c, i, k, "test", 0, axis));
+            TRY(canvas_add_curve(c, i, k, "test", 0, axis));
         if (curves[k].evaluated && has_valid)
-            TRY(add_curve(c, i, k, "valid", has_test ? 1 : 0, axis));
-        TRY(add_resumes(c, i, axis));
+            TRY(canvas_add_curve(c, i, k, "valid", has_test ? 1 : 0, axis));
+        TRY(canvas_add_resumes(c, i, axis));
     }
     snprintf(title, sizeof title, "%s%s",
              !curves[k].evaluated ? ""
@@ -199,12 +200,12 @@ static mst_status draw_curve(canvas *c, size_t k, mst_axis axis)
                      .n_series = c->n_series,
                      .marks = c->marks,
                      .n_marks = c->n_marks};
-    bool dull = strcmp(curves[k].column, "lr") == 0 && is_constant(c);
-    return worth_it(c) && !dull ? c->fn(c->arg, c->group, "", (int)axis, &plot) : MST_OK;
+    bool dull = strcmp(curves[k].column, "lr") == 0 && canvas_is_constant(c);
+    return canvas_is_worth_it(c) && !dull ? c->fn(c->arg, c->group, "", (int)axis, &plot) : MST_OK;
 }
 
 /* process: "" for a host, which everything concerns. */
-static mst_status add_marks(canvas *c, size_t run, const char *process)
+static mst_status canvas_add_marks(canvas *c, size_t run, const char *process)
 {
     const mst_run_data *data = c->report->runs[run];
     const mst_csv *m = &data->marks;
@@ -221,17 +222,17 @@ static mst_status add_marks(canvas *c, size_t run, const char *process)
         } else if (strcmp(what, "checkpoint_begin") == 0) {
             saves = t;
         } else if (strcmp(what, "evaluate_end") == 0 && evaluates <= t) {
-            TRY(add_mark(c, MST_MARK_EVALUATION, evaluates, t, run, "evaluation"));
+            TRY(canvas_add_mark(c, MST_MARK_EVALUATION, evaluates, t, run, "evaluation"));
             evaluates = NAN;
         } else if (strcmp(what, "checkpoint_end") == 0 && saves <= t) {
-            TRY(add_mark(c, MST_MARK_CHECKPOINT, saves, t, run, "checkpoint"));
+            TRY(canvas_add_mark(c, MST_MARK_CHECKPOINT, saves, t, run, "checkpoint"));
             saves = NAN;
         } else if (strcmp(what, "join") == 0 || strcmp(what, "death") == 0 || strcmp(what, "leave") == 0 ||
                    strcmp(what, "resume") == 0) {
             char words[400];
             bool good = strcmp(what, "join") == 0 || strcmp(what, "resume") == 0;
             snprintf(words, sizeof words, "%s %.150s %.150s", what, of, mst_csv_text(m, i, text));
-            TRY(add_mark(c, good ? MST_MARK_JOIN : MST_MARK_DEATH, t, t, run, words));
+            TRY(canvas_add_mark(c, good ? MST_MARK_JOIN : MST_MARK_DEATH, t, t, run, words));
         }
     }
     return MST_OK;
@@ -252,7 +253,7 @@ static const struct {
 #define PROCESS_KINDS (MST_LOAD_CPU - MST_LOAD_HOST_CPU)
 
 /* The process of the run that stands for the host or has the name: the first with lines. NULL: none. */
-static const mst_process_data *find_process(const mst_run_data *run, const char *of, bool host)
+static const mst_process_data *canvas_find_process(const mst_run_data *run, const char *of, bool host)
 {
     for (size_t i = 0; i < run->n_processes; i++) {
         const mst_process_data *p = run->processes[i];
@@ -263,11 +264,11 @@ static const mst_process_data *find_process(const mst_run_data *run, const char 
     return NULL;
 }
 
-static mst_status draw_use(canvas *c, size_t k, const char *of, bool host)
+static mst_status canvas_draw_use(canvas *c, size_t k, const char *of, bool host)
 {
     for (size_t i = 0; i < c->report->n; i++) {
         const mst_run_data *run = c->report->runs[i];
-        const mst_process_data *p = find_process(run, of, host);
+        const mst_process_data *p = canvas_find_process(run, of, host);
         int kinds[] = {uses[k].kind, uses[k].pair};
         if (p == NULL)
             continue;
@@ -275,13 +276,13 @@ static mst_status draw_use(canvas *c, size_t k, const char *of, bool host)
             mst_points points = {0};
             mst_load_kind kind = (mst_load_kind)(kinds[part] + (host ? 0 : PROCESS_KINDS));
             TRY(mst_load_points(run, p, kind, &points));
-            TRY(add_series(c, i,
-                           uses[k].pair < 0 ? NULL
-                           : part == 0      ? uses[k].first
-                                            : uses[k].second,
-                           part, false, &points));
+            TRY(canvas_add_series(c, i,
+                                  uses[k].pair < 0 ? NULL
+                                  : part == 0      ? uses[k].first
+                                                   : uses[k].second,
+                                  part, false, &points));
         }
-        TRY(add_marks(c, i, host ? "" : p->name));
+        TRY(canvas_add_marks(c, i, host ? "" : p->name));
         c->n_lanes += c->report->n > 1;
     }
     const char *label = uses[k].pair < 0 ? uses[k].first : uses[k].title;
@@ -296,11 +297,11 @@ static mst_status draw_use(canvas *c, size_t k, const char *of, bool host)
                      .marks = c->marks,
                      .n_marks = c->n_marks,
                      .n_lanes = c->n_lanes};
-    return worth_it(c) ? c->fn(c->arg, c->group, of, -1, &plot) : MST_OK;
+    return canvas_is_worth_it(c) ? c->fn(c->arg, c->group, of, -1, &plot) : MST_OK;
 }
 
 /* Whether a process before (run, p) has the same host or name. */
-static bool seen(const mst_report *report, size_t run, size_t p, const char *of, bool host)
+static bool canvas_has_seen(const mst_report *report, size_t run, size_t p, const char *of, bool host)
 {
     for (size_t i = 0; i <= run; i++)
         for (size_t k = 0; k < (i < run ? report->runs[i]->n_processes : p); k++) {
@@ -311,18 +312,18 @@ static bool seen(const mst_report *report, size_t run, size_t p, const char *of,
     return false;
 }
 
-static mst_status draw_uses(canvas *c, bool host)
+static mst_status canvas_draw_uses(canvas *c, bool host)
 {
     const mst_report *report = c->report;
     for (size_t i = 0; i < report->n; i++)
         for (size_t p = 0; p < report->runs[i]->n_processes; p++) {
             const mst_process_data *process = report->runs[i]->processes[p];
             const char *of = host ? process->host : process->name;
-            if (seen(report, i, p, of, host))
+            if (canvas_has_seen(report, i, p, of, host))
                 continue;
             for (size_t k = 0; k < sizeof uses / sizeof *uses; k++) {
-                TRY(draw_use(c, k, of, host));
-                clear(c);
+                TRY(canvas_draw_use(c, k, of, host));
+                canvas_clear(c);
             }
         }
     return MST_OK;
@@ -335,11 +336,11 @@ mst_status mst_report_plots(const mst_report *self, const char *group, mst_plot_
     if (strcmp(group, "curves") == 0) {
         for (size_t k = 0; st == MST_OK && k < sizeof curves / sizeof *curves; k++)
             for (int axis = 0; st == MST_OK && axis < MST_AXES; axis++) {
-                st = draw_curve(&c, k, (mst_axis)axis);
-                clear(&c);
+                st = canvas_draw_curve(&c, k, (mst_axis)axis);
+                canvas_clear(&c);
             }
     } else {
-        st = draw_uses(&c, strcmp(group, "hosts") == 0);
+        st = canvas_draw_uses(&c, strcmp(group, "hosts") == 0);
     }
     canvas_fini(&c);
     return st;

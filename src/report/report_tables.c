@@ -11,13 +11,13 @@
 
 #define NO_SAVE_S 1e-6 /* what looking at the clock takes where nothing is saved */
 
-static mst_status finish(const mst_sheet *sheet)
+static mst_status sheet_finish(const mst_sheet *sheet)
 {
     return sheet->failed ? mst_fail_memory() : MST_OK;
 }
 
 /* "run" or "run · process". */
-static void name_row(const mst_report *self, mst_sheet *out, size_t run, const char *process)
+static void sheet_name_row(const mst_report *self, mst_sheet *out, size_t run, const char *process)
 {
     if (self->n == 1) {
         mst_sheet_text(out, process);
@@ -72,7 +72,7 @@ mst_status mst_report_sheet_overview(const mst_report *self, mst_sheet *out)
         mst_sheet_text(out,
                        self->verdicts[i].known ? mst_bottleneck_name(self->verdicts[i].kind) : "not known");
     }
-    return finish(out);
+    return sheet_finish(out);
 }
 
 mst_status mst_report_sheet_accuracy(const mst_report *self, mst_sheet *out)
@@ -106,7 +106,7 @@ mst_status mst_report_sheet_accuracy(const mst_report *self, mst_sheet *out)
         mst_sheet_precise(out, f->best_accuracy);
         mst_sheet_seconds(out, f->best_accuracy_s);
     }
-    return finish(out);
+    return sheet_finish(out);
 }
 
 /* ---- the verdict ---- */
@@ -128,7 +128,7 @@ mst_status mst_report_sheet_verdict(const mst_report *self, mst_sheet *out)
         for (int k = 0; k < MST_BOTTLENECKS; k++)
             mst_sheet_percent(out, self->verdicts[i].shares[k]);
     }
-    return finish(out);
+    return sheet_finish(out);
 }
 
 mst_status mst_report_sheet_advice(const mst_report *self, mst_sheet *out)
@@ -142,11 +142,11 @@ mst_status mst_report_sheet_advice(const mst_report *self, mst_sheet *out)
             const mst_advice *a = &self->verdicts[i].advice[k];
             char gain[40];
             snprintf(gain, sizeof gain, "\xc3\x97%.2f", a->gain);
-            name_row(self, out, i, a->change);
+            sheet_name_row(self, out, i, a->change);
             mst_sheet_value(out, a->gain, gain);
             mst_sheet_text(out, a->text);
         }
-    return finish(out);
+    return sheet_finish(out);
 }
 
 mst_status mst_report_sheet_evidence(const mst_report *self, mst_sheet *out)
@@ -158,7 +158,7 @@ mst_status mst_report_sheet_evidence(const mst_report *self, mst_sheet *out)
         for (size_t k = 0; k < self->verdicts[i].n_evidence; k++) {
             const mst_evidence *e = &self->verdicts[i].evidence[k];
             char text[64], number[40];
-            name_row(self, out, i, e->what);
+            sheet_name_row(self, out, i, e->what);
             if (strcmp(e->unit, "share") == 0)
                 mst_sheet_percent(out, e->value);
             else if (strcmp(e->unit, "bytes") == 0)
@@ -175,7 +175,7 @@ mst_status mst_report_sheet_evidence(const mst_report *self, mst_sheet *out)
                 mst_sheet_value(out, e->value, text);
             }
         }
-    return finish(out);
+    return sheet_finish(out);
 }
 
 /* ---- time ---- */
@@ -217,7 +217,7 @@ mst_status mst_report_sheet_cost(const mst_report *self, mst_sheet *out)
         mst_sheet_seconds(out, f->steps > 0 ? f->train_s / f->steps : NAN);
         mst_sheet_seconds(out, f->passes >= 1 ? f->train_s / f->passes : NAN);
     }
-    return finish(out);
+    return sheet_finish(out);
 }
 
 mst_status mst_report_sheet_phases(const mst_report *self, mst_sheet *out)
@@ -238,22 +238,22 @@ mst_status mst_report_sheet_phases(const mst_report *self, mst_sheet *out)
             mst_costs_of(self->runs[i]->processes[p], NAN, NAN, &c);
             if (c.thread_seconds <= 0)
                 continue;
-            name_row(self, out, i, self->runs[i]->processes[p]->name);
+            sheet_name_row(self, out, i, self->runs[i]->processes[p]->name);
             mst_sheet_seconds(out, c.thread_seconds);
             for (int k = 0; k < MST_COSTS; k++)
                 mst_sheet_percent(out, c.phase[k] / c.thread_seconds);
         }
-    return finish(out);
+    return sheet_finish(out);
 }
 
 /* ---- workers ---- */
 
 /* seconds: those of its training. */
-static void add_worker(const mst_report *self, mst_sheet *out, size_t run, const char *name, double all_rows,
-                       double seconds, const mst_costs *c)
+static void sheet_add_worker(const mst_report *self, mst_sheet *out, size_t run, const char *name,
+                             double all_rows, double seconds, const mst_costs *c)
 {
     double wait = c->phase[MST_COST_PULL_WAIT] + c->phase[MST_COST_BARRIER_WAIT];
-    name_row(self, out, run, name);
+    sheet_name_row(self, out, run, name);
     mst_sheet_count(out, c->steps);
     mst_sheet_count(out, c->rows);
     mst_sheet_percent(out, all_rows > 0 ? c->rows / all_rows : NAN);
@@ -272,35 +272,35 @@ static void add_worker(const mst_report *self, mst_sheet *out, size_t run, const
     mst_sheet_text(out, state);
 }
 
-static double number(const json_t *object, const char *key)
+static double worker_number(const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
     return json_is_number(value) ? json_number_value(value) : 0;
 }
 
 /* Workers as the manifest counts them, of runs without spans.csv. */
-static void add_manifest_workers(const mst_report *self, mst_sheet *out, size_t run)
+static void sheet_add_manifest_workers(const mst_report *self, mst_sheet *out, size_t run)
 {
     json_t *worker, *workers = json_object_get(self->runs[run]->manifest, "workers");
     double rows = 0;
     size_t i;
-    json_array_foreach(workers, i, worker) rows += number(worker, "rows");
+    json_array_foreach(workers, i, worker) rows += worker_number(worker, "rows");
     json_array_foreach(workers, i, worker)
     {
         char name[40];
-        mst_costs c = {.steps = number(worker, "steps"),
-                       .rows = number(worker, "rows"),
-                       .bytes_in = number(worker, "bytes_in"),
-                       .bytes_out = number(worker, "bytes_out"),
-                       .dropped_rows = number(worker, "dropped_rows"),
+        mst_costs c = {.steps = worker_number(worker, "steps"),
+                       .rows = worker_number(worker, "rows"),
+                       .bytes_in = worker_number(worker, "bytes_in"),
+                       .bytes_out = worker_number(worker, "bytes_out"),
+                       .dropped_rows = worker_number(worker, "dropped_rows"),
                        .seconds = self->figures[run].train_s,
                        .thread_seconds = self->figures[run].train_s,
                        .staleness_mean = NAN};
-        c.phase[MST_COST_COMPUTE] = number(worker, "compute_seconds");
-        c.phase[MST_COST_BARRIER_WAIT] = number(worker, "wait_seconds");
-        c.phase[MST_COST_READ] = number(worker, "input_seconds");
+        c.phase[MST_COST_COMPUTE] = worker_number(worker, "compute_seconds");
+        c.phase[MST_COST_BARRIER_WAIT] = worker_number(worker, "wait_seconds");
+        c.phase[MST_COST_READ] = worker_number(worker, "input_seconds");
         snprintf(name, sizeof name, "worker-%zu", i);
-        add_worker(self, out, run, name, rows, c.seconds, &c);
+        sheet_add_worker(self, out, run, name, rows, c.seconds, &c);
     }
 }
 
@@ -334,18 +334,18 @@ mst_status mst_report_sheet_workers(const mst_report *self, mst_sheet *out)
                 if (pass == 0)
                     rows += c.rows;
                 else if (c.rows > 0)
-                    add_worker(self, out, i, run->processes[p]->name, rows,
-                               mst_process_train_s(run, &self->figures[i], run->processes[p], &c), &c);
+                    sheet_add_worker(self, out, i, run->processes[p]->name, rows,
+                                     mst_process_train_s(run, &self->figures[i], run->processes[p], &c), &c);
             }
         if (out->n_cells == before)
-            add_manifest_workers(self, out, i);
+            sheet_add_manifest_workers(self, out, i);
     }
-    return finish(out);
+    return sheet_finish(out);
 }
 
 /* ---- resources ---- */
 
-static void add_load_columns(mst_sheet *out, bool host)
+static void sheet_add_load_columns(mst_sheet *out, bool host)
 {
     mst_sheet_column_add(out, host ? "host and time" : "process and time", host ? "host" : "process", false);
     mst_sheet_column_add(out, "CPU cores", "cpu_mean", true);
@@ -367,7 +367,7 @@ static void add_load_columns(mst_sheet *out, bool host)
     mst_sheet_column_add(out, "total", "write_total", true);
 }
 
-static void add_loads(mst_sheet *out, const mst_load *loads, mst_load_kind first)
+static void sheet_add_loads(mst_sheet *out, const mst_load *loads, mst_load_kind first)
 {
     char mean[40], peak[40];
     snprintf(mean, sizeof mean, "%.2f", loads[first].mean);
@@ -385,7 +385,7 @@ static void add_loads(mst_sheet *out, const mst_load *loads, mst_load_kind first
 }
 
 /* Files that are there need not have figures in them. */
-static bool has_any(const mst_load *loads)
+static bool loads_have_any(const mst_load *loads)
 {
     bool any = false;
     for (int k = 0; k < 6; k++)
@@ -393,8 +393,8 @@ static bool has_any(const mst_load *loads)
     return any;
 }
 
-static mst_status add_both(const mst_report *self, mst_sheet *out, size_t run, const mst_process_data *p,
-                           const char *of, mst_load_kind first)
+static mst_status sheet_add_both(const mst_report *self, mst_sheet *out, size_t run,
+                                 const mst_process_data *p, const char *of, mst_load_kind first)
 {
     mst_loads loads;
     char *training = mst_sprintf("%s, training", of), *all = mst_sprintf("%s, with evaluation", of);
@@ -402,12 +402,12 @@ static mst_status add_both(const mst_report *self, mst_sheet *out, size_t run, c
     if (training == NULL || all == NULL)
         TRY_OUT(st, mst_fail_memory());
     TRY_OUT(st, mst_loads_of(self->runs[run], p, NAN, NAN, &loads));
-    if (!has_any(&loads.all[first]))
+    if (!loads_have_any(&loads.all[first]))
         goto out;
-    name_row(self, out, run, training);
-    add_loads(out, loads.training, first);
-    name_row(self, out, run, all);
-    add_loads(out, loads.all, first);
+    sheet_name_row(self, out, run, training);
+    sheet_add_loads(out, loads.training, first);
+    sheet_name_row(self, out, run, all);
+    sheet_add_loads(out, loads.all, first);
 out:
     mst_free(training);
     mst_free(all);
@@ -415,7 +415,7 @@ out:
 }
 
 /* Whether a process before p of the run is on the same host. */
-static bool host_seen(const mst_run_data *run, size_t p)
+static bool host_is_seen(const mst_run_data *run, size_t p)
 {
     for (size_t i = 0; i < p; i++)
         if (run->processes[i]->resources.n_rows > 0 &&
@@ -431,15 +431,15 @@ mst_status mst_report_sheet_hosts(const mst_report *self, mst_sheet *out)
                     .key = "hosts",
                     .note = "In and out are the network interfaces but loopback; training leaves the time of "
                             "evaluations out."};
-    add_load_columns(out, true);
+    sheet_add_load_columns(out, true);
     for (size_t i = 0; i < self->n; i++)
         for (size_t p = 0; p < self->runs[i]->n_processes; p++) {
             const mst_process_data *process = self->runs[i]->processes[p];
-            if (process->resources.n_rows > 0 && !host_seen(self->runs[i], p))
-                TRY(add_both(self, out, i, process, process->host[0] != '\0' ? process->host : "host",
-                             MST_LOAD_HOST_CPU));
+            if (process->resources.n_rows > 0 && !host_is_seen(self->runs[i], p))
+                TRY(sheet_add_both(self, out, i, process, process->host[0] != '\0' ? process->host : "host",
+                                   MST_LOAD_HOST_CPU));
         }
-    return finish(out);
+    return sheet_finish(out);
 }
 
 mst_status mst_report_sheet_processes(const mst_report *self, mst_sheet *out)
@@ -448,19 +448,19 @@ mst_status mst_report_sheet_processes(const mst_report *self, mst_sheet *out)
         .title = "Use by each process",
         .key = "processes",
         .note = "In and out are messages of training; training leaves the time of evaluations out."};
-    add_load_columns(out, false);
+    sheet_add_load_columns(out, false);
     for (size_t i = 0; i < self->n; i++)
         for (size_t p = 0; p < self->runs[i]->n_processes; p++) {
             const mst_process_data *process = self->runs[i]->processes[p];
             if (process->resources.n_rows > 0)
-                TRY(add_both(self, out, i, process, process->name, MST_LOAD_CPU));
+                TRY(sheet_add_both(self, out, i, process, process->name, MST_LOAD_CPU));
         }
-    return finish(out);
+    return sheet_finish(out);
 }
 
 /* ---- options ---- */
 
-static bool all_alike(const mst_report *self, const char *title, const char *name)
+static bool options_are_alike(const mst_report *self, const char *title, const char *name)
 {
     const json_t *first = NULL;
     for (size_t i = 0; i < self->n; i++) {
@@ -474,7 +474,7 @@ static bool all_alike(const mst_report *self, const char *title, const char *nam
 }
 
 /* Of one run, an option that is not set is not worth a line. */
-static bool is_nothing(const json_t *value, bool several)
+static bool sheet_option_is_unset(const json_t *value, bool several)
 {
     bool empty = json_is_null(value) || (json_is_array(value) && json_array_size(value) == 0);
     return !several && empty;
@@ -506,7 +506,7 @@ mst_status mst_report_sheet_history(const mst_report *self, mst_sheet *out)
             snprintf(number, sizeof number, "%zu", k + 1);
             mst_segment_changes(s, &changes);
             out->failed = out->failed || changes.failed;
-            name_row(self, out, i, number);
+            sheet_name_row(self, out, i, number);
             mst_sheet_count(out, s->step + 1);
             mst_sheet_count(out, s->to_step);
             mst_sheet_count(out, s->to_rows - s->rows);
@@ -520,7 +520,7 @@ mst_status mst_report_sheet_history(const mst_report *self, mst_sheet *out)
             mst_string_fini(&changes);
         }
     }
-    return finish(out);
+    return sheet_finish(out);
 }
 
 /* One run: what is not by default. Several: what differs between them, one line for each run and option. */
@@ -537,15 +537,16 @@ mst_status mst_report_sheet_options(const mst_report *self, mst_sheet *out)
             json_object_foreach(group, name, value)
             {
                 json_t *usual = json_object_get(json_object_get(self->defaults, title), name);
-                if (mst_train_option_is(name, MST_OPTION_NOT_COMPARED) || is_nothing(value, self->n > 1) ||
-                    (self->n > 1 ? all_alike(self, title, name) : json_equal(value, usual)))
+                if (mst_train_option_is(name, MST_OPTION_NOT_COMPARED) ||
+                    sheet_option_is_unset(value, self->n > 1) ||
+                    (self->n > 1 ? options_are_alike(self, title, name) : json_equal(value, usual)))
                     continue;
                 char *flag = mst_sprintf("--%s", name);
                 char *text =
                     json_is_null(value) || json_is_object(value) ? mst_strdup("") : mst_option_text(value);
                 out->failed = out->failed || flag == NULL || text == NULL;
                 if (flag != NULL && text != NULL) {
-                    name_row(self, out, i, flag);
+                    sheet_name_row(self, out, i, flag);
                     mst_sheet_text(out, text);
                 }
                 mst_free(flag);
@@ -553,5 +554,5 @@ mst_status mst_report_sheet_options(const mst_report *self, mst_sheet *out)
             }
         }
     }
-    return finish(out);
+    return sheet_finish(out);
 }

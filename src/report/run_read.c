@@ -43,7 +43,7 @@ const char *mst_process_role_name(mst_process_role role)
 /* ---- JSON files ---- */
 
 /* Changes whenever the file is replaced or written; -1: no plain file there. */
-static int64_t stamp_of(const struct stat *info)
+static int64_t run_data_stamp_of(const struct stat *info)
 {
     uint64_t h = (uint64_t)info->st_ino * 0x9e3779b97f4a7c15ull;
     h = (h ^ (uint64_t)info->st_size) * 0x9e3779b97f4a7c15ull;
@@ -54,7 +54,7 @@ static int64_t stamp_of(const struct stat *info)
 
 /* Reads the object in the file when it has changed: *out is replaced then. A file that is not there leaves
  * everything as it was. */
-static mst_status read_json(const char *path, int64_t *stamp, json_t **out)
+static mst_status run_data_read_json(const char *path, int64_t *stamp, json_t **out)
 {
     mst_status st = MST_OK;
     struct stat info;
@@ -67,7 +67,7 @@ static mst_status read_json(const char *path, int64_t *stamp, json_t **out)
                    : mst_fail(MST_EIO, "%s: cannot be opened: %s", path, strerror(errno));
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
         TRY_OUT(st, mst_fail(MST_EINPUT, "%s: is not a plain file", path));
-    if (stamp_of(&info) == *stamp)
+    if (run_data_stamp_of(&info) == *stamp)
         goto out;
     if (info.st_size < 0 || (uint64_t)info.st_size > JSON_MAX)
         TRY_OUT(st, mst_fail(MST_EINPUT, "%s: larger than %zu MB", path, JSON_MAX >> 20));
@@ -92,7 +92,7 @@ static mst_status read_json(const char *path, int64_t *stamp, json_t **out)
     }
     json_decref(*out);
     *out = root;
-    *stamp = stamp_of(&info);
+    *stamp = run_data_stamp_of(&info);
 out:
     mst_free(text);
     close(fd);
@@ -102,7 +102,7 @@ out:
 /* ---- warnings ---- */
 
 /* Turns a failure into a warning; only want of memory goes on as a failure. */
-static mst_status note(mst_run_data *self, mst_status st)
+static mst_status run_data_note(mst_run_data *self, mst_status st)
 {
     if (st == MST_OK || st == MST_ENOMEM)
         return st;
@@ -112,7 +112,7 @@ static mst_status note(mst_run_data *self, mst_status st)
     return mst_text_list_add(&self->warnings, text);
 }
 
-static mst_status warn(mst_run_data *self, char *text)
+static mst_status run_data_warn(mst_run_data *self, char *text)
 {
     mst_status st = text != NULL ? mst_text_list_add(&self->warnings, text) : mst_fail_memory();
     mst_free(text);
@@ -120,22 +120,23 @@ static mst_status warn(mst_run_data *self, char *text)
 }
 
 /* must: a column that any such file has. */
-static mst_status note_csv(mst_run_data *self, const mst_csv *csv, const char *must)
+static mst_status run_data_note_csv(mst_run_data *self, const mst_csv *csv, const char *must)
 {
     if (csv->n_columns > 0 && mst_csv_column(csv, must) == MST_CSV_NONE)
-        TRY(warn(self,
-                 mst_sprintf("%s: its first line names no column %s: none of it is shown", csv->path, must)));
+        TRY(run_data_warn(self, mst_sprintf("%s: its first line names no column %s: none of it is shown",
+                                            csv->path, must)));
     if (csv->n_bad > 0)
-        TRY(warn(self, mst_sprintf("%s: %zu torn line%s left out", csv->path, csv->n_bad,
-                                   csv->n_bad == 1 ? " is" : "s are")));
+        TRY(run_data_warn(self, mst_sprintf("%s: %zu torn line%s left out", csv->path, csv->n_bad,
+                                            csv->n_bad == 1 ? " is" : "s are")));
     if (csv->full)
-        TRY(warn(self, mst_sprintf("%s: only its first %zu lines are shown", csv->path, csv->n_rows)));
+        TRY(run_data_warn(self,
+                          mst_sprintf("%s: only its first %zu lines are shown", csv->path, csv->n_rows)));
     return MST_OK;
 }
 
 /* ---- processes ---- */
 
-static void process_destroy(mst_process_data *p)
+static void process_data_destroy(mst_process_data *p)
 {
     if (p == NULL)
         return;
@@ -147,7 +148,7 @@ static void process_destroy(mst_process_data *p)
     mst_free(p);
 }
 
-static mst_process_role find_role(const char *text, size_t n)
+static mst_process_role run_data_find_role(const char *text, size_t n)
 {
     for (int i = 0; i < MST_PROCESS_OTHER; i++)
         if (strlen(role_names[i]) == n && memcmp(role_names[i], text, n) == 0)
@@ -155,7 +156,7 @@ static mst_process_role find_role(const char *text, size_t n)
     return MST_PROCESS_OTHER;
 }
 
-static mst_status process_new(const mst_run_data *run, const char *name, mst_process_data **out)
+static mst_status process_data_new(const mst_run_data *run, const char *name, mst_process_data **out)
 {
     mst_status st = MST_OK;
     char *resources = mst_sprintf("%s/processes/%s/resources.csv", run->path, name);
@@ -170,7 +171,7 @@ static mst_status process_new(const mst_run_data *run, const char *name, mst_pro
         p->info_path == NULL)
         TRY_OUT(st, mst_fail_memory());
     const char *dash = strrchr(name, '-');
-    p->role = find_role(name, dash != NULL ? (size_t)(dash - name) : strlen(name));
+    p->role = run_data_find_role(name, dash != NULL ? (size_t)(dash - name) : strlen(name));
     p->index = dash != NULL ? strtol(dash + 1, NULL, 10) : 0;
     p->info_stamp = -1;
     for (size_t i = 0; i < MST_PROCESS_PATHS_MAX; i++)
@@ -181,20 +182,20 @@ static mst_status process_new(const mst_run_data *run, const char *name, mst_pro
     *out = p;
     p = NULL;
 out:
-    process_destroy(p);
+    process_data_destroy(p);
     mst_free(resources);
     mst_free(spans);
     return st;
 }
 
-static double positive(const json_t *object, const char *key)
+static double run_data_is_positive(const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
     double x = json_is_number(value) ? json_number_value(value) : NAN;
     return x > 0 && x < 1e300 ? x : NAN;
 }
 
-static void adopt_paths(mst_process_data *p, const json_t *paths)
+static void run_data_adopt_paths(mst_process_data *p, const json_t *paths)
 {
     for (size_t i = 0; i < MST_PROCESS_PATHS_MAX; i++)
         p->paths[i] = NAN;
@@ -202,18 +203,18 @@ static void adopt_paths(mst_process_data *p, const json_t *paths)
         const char *to = json_string_value(json_object_get(json_array_get(paths, i), "to"));
         unsigned worker;
         if (to != NULL && sscanf(to, "worker-%u", &worker) == 1 && worker < MST_PROCESS_PATHS_MAX)
-            p->paths[worker] = positive(json_array_get(paths, i), "bits_per_s");
+            p->paths[worker] = run_data_is_positive(json_array_get(paths, i), "bits_per_s");
     }
 }
 
 /* What process.json says, as far as it says it. */
-static mst_status adopt_info(mst_process_data *p, const json_t *info)
+static mst_status run_data_adopt_info(mst_process_data *p, const json_t *info)
 {
     const char *role = json_string_value(json_object_get(info, "role"));
     const char *host = json_string_value(json_object_get(info, "host"));
     const json_t *index = json_object_get(info, "index"), *links = json_object_get(info, "links");
     if (role != NULL)
-        p->role = find_role(role, strlen(role));
+        p->role = run_data_find_role(role, strlen(role));
     if (json_is_integer(index))
         p->index = json_integer_value(index);
     if (host != NULL && strcmp(host, p->host) != 0) {
@@ -224,11 +225,11 @@ static mst_status adopt_info(mst_process_data *p, const json_t *info)
         p->host = copy;
     }
     p->pid = json_integer_value(json_object_get(info, "pid"));
-    p->started = positive(info, "started");
-    p->cores = positive(info, "cores");
-    p->threads = positive(info, "threads");
-    p->memory_bytes = positive(info, "memory_bytes");
-    p->cpu_limit = positive(info, "cpu_limit");
+    p->started = run_data_is_positive(info, "started");
+    p->cores = run_data_is_positive(info, "cores");
+    p->threads = run_data_is_positive(info, "threads");
+    p->memory_bytes = run_data_is_positive(info, "memory_bytes");
+    p->cpu_limit = run_data_is_positive(info, "cpu_limit");
     p->n_links = 0;
     for (size_t i = 0; i < json_array_size(links) && p->n_links < MST_PROCESS_LINKS_MAX; i++) {
         const json_t *link = json_array_get(links, i);
@@ -237,33 +238,33 @@ static mst_status adopt_info(mst_process_data *p, const json_t *info)
         if (name == NULL || strlen(name) >= sizeof to->name)
             continue;
         memcpy(to->name, name, strlen(name) + 1);
-        to->bits_per_s = positive(link, "bits_per_s");
+        to->bits_per_s = run_data_is_positive(link, "bits_per_s");
         p->n_links++;
     }
-    adopt_paths(p, json_object_get(info, "paths"));
+    run_data_adopt_paths(p, json_object_get(info, "paths"));
     p->has_info = true;
     return MST_OK;
 }
 
-static mst_status update_process(mst_run_data *self, mst_process_data *p, bool *changed)
+static mst_status process_data_update(mst_run_data *self, mst_process_data *p, bool *changed)
 {
     json_t *info = NULL;
     int64_t stamp = p->info_stamp;
-    TRY(note(self, read_json(p->info_path, &stamp, &info)));
+    TRY(run_data_note(self, run_data_read_json(p->info_path, &stamp, &info)));
     if (info != NULL) {
-        mst_status st = adopt_info(p, info);
+        mst_status st = run_data_adopt_info(p, info);
         json_decref(info);
         TRY(st);
         p->info_stamp = stamp;
         *changed = true;
     }
-    TRY(note(self, mst_csv_update(&p->resources, changed)));
-    TRY(note(self, mst_csv_update(&p->spans, changed)));
-    TRY(note_csv(self, &p->resources, "time"));
-    return note_csv(self, &p->spans, "time");
+    TRY(run_data_note(self, mst_csv_update(&p->resources, changed)));
+    TRY(run_data_note(self, mst_csv_update(&p->spans, changed)));
+    TRY(run_data_note_csv(self, &p->resources, "time"));
+    return run_data_note_csv(self, &p->spans, "time");
 }
 
-static int by_role(const void *a, const void *b)
+static int process_compare(const void *a, const void *b)
 {
     const mst_process_data *x = *(mst_process_data *const *)a, *y = *(mst_process_data *const *)b;
     if (x->role != y->role)
@@ -273,7 +274,7 @@ static int by_role(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-static bool known(const mst_run_data *self, const char *name)
+static bool run_data_has_process(const mst_run_data *self, const char *name)
 {
     for (size_t i = 0; i < self->n_processes; i++)
         if (strcmp(self->processes[i]->name, name) == 0)
@@ -282,7 +283,7 @@ static bool known(const mst_run_data *self, const char *name)
 }
 
 /* Finds folders of processes/ that were not there before. */
-static mst_status find_processes(mst_run_data *self)
+static mst_status run_data_find_processes(mst_run_data *self)
 {
     mst_status st = MST_OK;
     struct dirent *found;
@@ -291,7 +292,8 @@ static mst_status find_processes(mst_run_data *self)
         return mst_fail_memory();
     DIR *dir = opendir(path);
     while (st == MST_OK && dir != NULL && (found = readdir(dir)) != NULL) {
-        if (found->d_name[0] == '.' || strlen(found->d_name) > FOLDER_MAX || known(self, found->d_name))
+        if (found->d_name[0] == '.' || strlen(found->d_name) > FOLDER_MAX ||
+            run_data_has_process(self, found->d_name))
             continue;
         char *folder = mst_sprintf("%s/%s", path, found->d_name);
         bool is_folder = folder != NULL && mst_path_is_folder(folder);
@@ -299,14 +301,14 @@ static mst_status find_processes(mst_run_data *self)
         if (!is_folder)
             continue;
         if (self->n_processes == PROCESSES_MAX) {
-            st = warn(self, mst_sprintf("%s: only %d processes are shown", path, PROCESSES_MAX));
+            st = run_data_warn(self, mst_sprintf("%s: only %d processes are shown", path, PROCESSES_MAX));
             break;
         }
         mst_process_data *p = NULL;
         size_t capacity = self->n_processes;
-        st = process_new(self, found->d_name, &p);
+        st = process_data_new(self, found->d_name, &p);
         if (st == MST_OK && !mst_grow(&self->processes, &capacity, self->n_processes + 1, sizeof(void *))) {
-            process_destroy(p);
+            process_data_destroy(p);
             st = mst_fail_memory();
         } else if (st == MST_OK) {
             self->processes[self->n_processes++] = p;
@@ -320,23 +322,23 @@ static mst_status find_processes(mst_run_data *self)
 
 /* ---- the run ---- */
 
-static mst_status read_all(mst_run_data *self, bool *changed)
+static mst_status run_data_read_all(mst_run_data *self, bool *changed)
 {
     bool any = false;
     int64_t manifest = self->manifest_stamp, verdict = self->verdict_stamp;
     mst_text_list_fini(&self->warnings);
-    TRY(note(self, read_json(self->manifest_path, &self->manifest_stamp, &self->manifest)));
-    TRY(note(self, read_json(self->verdict_path, &self->verdict_stamp, &self->verdict)));
+    TRY(run_data_note(self, run_data_read_json(self->manifest_path, &self->manifest_stamp, &self->manifest)));
+    TRY(run_data_note(self, run_data_read_json(self->verdict_path, &self->verdict_stamp, &self->verdict)));
     any = manifest != self->manifest_stamp || verdict != self->verdict_stamp;
-    TRY(note(self, mst_csv_update(&self->metrics, &any)));
-    TRY(note(self, mst_csv_update(&self->marks, &any)));
-    TRY(note_csv(self, &self->metrics, "step"));
-    TRY(note_csv(self, &self->marks, "time"));
-    TRY(find_processes(self));
+    TRY(run_data_note(self, mst_csv_update(&self->metrics, &any)));
+    TRY(run_data_note(self, mst_csv_update(&self->marks, &any)));
+    TRY(run_data_note_csv(self, &self->metrics, "step"));
+    TRY(run_data_note_csv(self, &self->marks, "time"));
+    TRY(run_data_find_processes(self));
     for (size_t i = 0; i < self->n_processes; i++)
-        TRY(update_process(self, self->processes[i], &any));
+        TRY(process_data_update(self, self->processes[i], &any));
     if (self->n_processes > 1)
-        qsort(self->processes, self->n_processes, sizeof(void *), by_role);
+        qsort(self->processes, self->n_processes, sizeof(void *), process_compare);
     if (changed != NULL)
         *changed = any;
     return MST_OK;
@@ -347,7 +349,7 @@ void mst_run_data_destroy(mst_run_data *self)
     if (self == NULL)
         return;
     for (size_t i = 0; i < self->n_processes; i++)
-        process_destroy(self->processes[i]);
+        process_data_destroy(self->processes[i]);
     mst_free(self->processes);
     mst_csv_fini(&self->metrics);
     mst_csv_fini(&self->marks);
@@ -362,7 +364,7 @@ void mst_run_data_destroy(mst_run_data *self)
 }
 
 /* Any manifest says how it was trained, or how far it got. */
-static bool is_ours(const json_t *manifest)
+static bool run_data_is_ours(const json_t *manifest)
 {
     static const char *const keys[] = {"options", "progress", "state", "model"};
     const char *format = json_string_value(json_object_get(manifest, "format"));
@@ -373,34 +375,36 @@ static bool is_ours(const json_t *manifest)
 }
 
 /* Files that a run which is over has, unless somebody removed them. */
-static mst_status warn_missing(mst_run_data *self)
+static mst_status run_data_warn_missing(mst_run_data *self)
 {
     const char *state = mst_run_data_text(self, "state", NULL);
     bool over = state != NULL && strcmp(state, "running") != 0;
     if (self->manifest == NULL)
-        TRY(warn(self, mst_sprintf("%s: no manifest can be read: options are not known", self->path)));
+        TRY(run_data_warn(self,
+                          mst_sprintf("%s: no manifest can be read: options are not known", self->path)));
     if (over && !self->metrics.present)
-        TRY(warn(self, mst_sprintf("%s: no metrics.csv: there are no curves", self->path)));
+        TRY(run_data_warn(self, mst_sprintf("%s: no metrics.csv: there are no curves", self->path)));
     if (over && self->n_processes == 0 && !(mst_run_data_option_real(self, "resources-every") <= 0))
-        TRY(warn(self, mst_sprintf("%s: no processes/: where the time went and what was used is not known",
-                                   self->path)));
+        TRY(run_data_warn(self,
+                          mst_sprintf("%s: no processes/: where the time went and what was used is not known",
+                                      self->path)));
     for (size_t i = 0; over && i < self->n_processes; i++) {
         const mst_process_data *p = self->processes[i];
         if (p->role != MST_PROCESS_OTHER && !p->has_info && !p->resources.present && !p->spans.present)
-            TRY(warn(self, mst_sprintf("%s/processes/%s: there is nothing of a process in it", self->path,
-                                       p->name)));
+            TRY(run_data_warn(self, mst_sprintf("%s/processes/%s: there is nothing of a process in it",
+                                                self->path, p->name)));
     }
     return MST_OK;
 }
 
 mst_status mst_run_data_update(mst_run_data *self, bool *changed)
 {
-    TRY(read_all(self, changed));
-    return warn_missing(self);
+    TRY(run_data_read_all(self, changed));
+    return run_data_warn_missing(self);
 }
 
 /* Whether a folder in it has a manifest. */
-static bool holds_runs(const char *path)
+static bool run_data_holds_runs(const char *path)
 {
     DIR *dir = opendir(path);
     const struct dirent *found;
@@ -417,7 +421,7 @@ static bool holds_runs(const char *path)
 }
 
 /* The folder's last word; of "." and the like, that of the real path. */
-static char *name_of(const char *path)
+static char *run_data_name_of(const char *path)
 {
     char *real = realpath(path, NULL);
     const char *from = real != NULL ? real : path, *slash = strrchr(from, '/');
@@ -441,7 +445,7 @@ mst_status mst_run_data_new(const char *path, mst_run_data **out)
     while (n > 1 && path[n - 1] == '/')
         n--;
     self->path = mst_strndup(path, n);
-    self->name = name_of(path);
+    self->name = run_data_name_of(path);
     self->manifest_path = mst_sprintf("%.*s/manifest.json", (int)n, path);
     self->verdict_path = mst_sprintf("%.*s/verdict.json", (int)n, path);
     self->manifest_stamp = self->verdict_stamp = -1;
@@ -452,7 +456,7 @@ mst_status mst_run_data_new(const char *path, mst_run_data **out)
         TRY_OUT(st, mst_fail_memory());
     TRY_OUT(st, mst_csv_init(&self->metrics, metrics, metrics_texts));
     TRY_OUT(st, mst_csv_init(&self->marks, marks, marks_texts));
-    TRY_OUT(st, read_all(self, NULL));
+    TRY_OUT(st, run_data_read_all(self, NULL));
     if (self->manifest == NULL && !self->metrics.present && self->n_processes == 0) {
         if (self->warnings.n > 0)
             st =
@@ -460,12 +464,12 @@ mst_status mst_run_data_new(const char *path, mst_run_data **out)
         else
             st = mst_fail(MST_EINPUT,
                           "%s: not a run: it has neither a manifest.json nor a metrics.csv of muster%s", path,
-                          holds_runs(path) ? "; it holds runs: give them one by one" : "");
+                          run_data_holds_runs(path) ? "; it holds runs: give them one by one" : "");
         goto out;
     }
-    if (self->n_processes == 0 && !self->metrics.present && !is_ours(self->manifest))
+    if (self->n_processes == 0 && !self->metrics.present && !run_data_is_ours(self->manifest))
         TRY_OUT(st, mst_fail(MST_EINPUT, "%s: not a run: %s is none of muster's", path, self->manifest_path));
-    TRY_OUT(st, warn_missing(self));
+    TRY_OUT(st, run_data_warn_missing(self));
     *out = self;
     self = NULL;
 out:
@@ -477,7 +481,7 @@ out:
 
 /* ---- looking ---- */
 
-static const json_t *find_option(const mst_run_data *self, const char *name)
+static const json_t *run_data_find_option(const mst_run_data *self, const char *name)
 {
     const char *title;
     json_t *group, *options = json_object_get(self->manifest, "options");
@@ -492,23 +496,23 @@ static const json_t *find_option(const mst_run_data *self, const char *name)
 
 char *mst_run_data_option(const mst_run_data *self, const char *name)
 {
-    const json_t *value = find_option(self, name);
+    const json_t *value = run_data_find_option(self, name);
     return value != NULL && !json_is_null(value) && !json_is_object(value) ? mst_option_text(value) : NULL;
 }
 
 bool mst_run_data_option_is(const mst_run_data *self, const char *name, const char *text)
 {
-    const char *value = json_string_value(find_option(self, name));
+    const char *value = json_string_value(run_data_find_option(self, name));
     return value != NULL && strcmp(value, text) == 0;
 }
 
 double mst_run_data_option_real(const mst_run_data *self, const char *name)
 {
-    const json_t *value = find_option(self, name);
+    const json_t *value = run_data_find_option(self, name);
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-static const json_t *walk(const json_t *at, va_list keys)
+static const json_t *run_data_walk(const json_t *at, va_list keys)
 {
     const char *key;
     while (at != NULL && (key = va_arg(keys, const char *)) != NULL)
@@ -520,7 +524,7 @@ const char *mst_run_data_text(const mst_run_data *self, ...)
 {
     va_list keys;
     va_start(keys, self);
-    const char *text = json_string_value(walk(self->manifest, keys));
+    const char *text = json_string_value(run_data_walk(self->manifest, keys));
     va_end(keys);
     return text;
 }
@@ -529,7 +533,7 @@ double mst_run_data_real(const mst_run_data *self, ...)
 {
     va_list keys;
     va_start(keys, self);
-    const json_t *value = walk(self->manifest, keys);
+    const json_t *value = run_data_walk(self->manifest, keys);
     va_end(keys);
     double x = json_is_number(value) ? json_number_value(value) : NAN;
     return isfinite(x) ? x : NAN;

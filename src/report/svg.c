@@ -158,7 +158,7 @@ static void svg_label(const char *label, const svg_axis *a, mst_string *out)
 
 /* ---- curves ---- */
 
-static bool is_drawn(double x, double y)
+static bool svg_is_drawn(double x, double y)
 {
     return isfinite(x) && isfinite(y) && fabs(x) < 1e100 && fabs(y) < 1e100;
 }
@@ -173,7 +173,7 @@ static svg_range svg_find_range(const mst_plot *plot)
     for (size_t s = 0; s < plot->n_series; s++) {
         const mst_series *of = &plot->series[s];
         for (size_t i = 0; i < of->points.n; i++) {
-            if (!is_drawn(of->points.x[i], of->points.y[i]))
+            if (!svg_is_drawn(of->points.x[i], of->points.y[i]))
                 continue;
             r.x_low = fmin(r.x_low, of->points.x[i]);
             r.x_high = fmax(r.x_high, of->points.x[i]);
@@ -195,7 +195,7 @@ static void svg_path(const mst_series *s, const double *values, const svg_axis *
 {
     for (size_t k = 0; k < s->points.n; k++) {
         size_t i = backwards ? s->points.n - 1 - k : k;
-        bool known = is_drawn(s->points.x[i], values[i]);
+        bool known = svg_is_drawn(s->points.x[i], values[i]);
         if (known)
             mst_string_format(out, "%s%.1f %.1f", down ? "L" : "M", axis_place(x, s->points.x[i]),
                               axis_place(y, values[i]));
@@ -207,7 +207,7 @@ static void svg_series(const mst_series *s, const svg_axis *x, const svg_axis *y
 {
     size_t n = 0;
     for (size_t i = 0; i < s->points.n; i++)
-        n += is_drawn(s->points.x[i], s->points.y[i]);
+        n += svg_is_drawn(s->points.x[i], s->points.y[i]);
     if (s->low != NULL) {
         mst_string_format(out, "<path class=\"band\" fill=\"var(--c%u)\" d=\"", s->colour);
         svg_path(s, s->high, x, y, false, false, out);
@@ -219,7 +219,7 @@ static void svg_series(const mst_series *s, const svg_axis *x, const svg_axis *y
     svg_path(s, s->points.y, x, y, false, false, out);
     mst_string_add(out, "\"/>\n");
     for (size_t i = 0; ((s->dots && n <= DOTS_MAX) || n == 1) && i < s->points.n; i++)
-        if (is_drawn(s->points.x[i], s->points.y[i]))
+        if (svg_is_drawn(s->points.x[i], s->points.y[i]))
             mst_string_format(out, "<circle fill=\"var(--c%u)\" cx=\"%.1f\" cy=\"%.1f\" r=\"2.8\"/>\n",
                               s->colour, axis_place(x, s->points.x[i]), axis_place(y, s->points.y[i]));
 }

@@ -90,7 +90,7 @@ static bool party_waits_for_disk(const mst_party *w)
 
 /* Of the time of the workers' threads, their own work that they were ready to do and did not; 0 where nobody
  * tells. */
-static double ready_share(const mst_facts *f)
+static double verdict_ready_share(const mst_facts *f)
 {
     double sum = 0;
     for (size_t i = 0; i < f->n_workers; i++) {
@@ -122,7 +122,7 @@ static void verdict_take_own(const mst_facts *f, mst_verdict *v)
     double of_read = fmin(off, read), of_rest = fmin(off - of_read, rest);
     v->shares[MST_BOTTLENECK_DISK] = f->typical[MST_COST_CHECKPOINT] + of_read + of_rest;
     v->shares[MST_BOTTLENECK_INPUT] = read - of_read;
-    v->core_wait_own = fmin(rest - of_rest, ready_share(f));
+    v->core_wait_own = fmin(rest - of_rest, verdict_ready_share(f));
     v->shares[MST_BOTTLENECK_CORES] = v->core_wait_own;
     v->shares[MST_BOTTLENECK_COMPUTE] = rest - of_rest - v->core_wait_own;
 }
@@ -153,7 +153,7 @@ static double verdict_take_stragglers(const mst_facts *f, mst_verdict *v, double
 }
 
 /* The worker that waits longest per step, when it stands out; n_workers: none does. */
-static size_t find_far_worker(const mst_facts *f)
+static size_t verdict_find_far_worker(const mst_facts *f)
 {
     size_t far = 0, shorter = 0;
     for (size_t i = 1; i < f->n_workers; i++)
@@ -198,7 +198,7 @@ static void verdict_take_waits(const mst_facts *f, mst_verdict *v, double wait, 
     }
     bool processes = f->n_servers > 0 || f->n_workers > 1 || f->ps;
     if (!known && processes && f->apart && f->bytes_per_step >= STEP_BYTES) {
-        size_t far = find_far_worker(f);
+        size_t far = verdict_find_far_worker(f);
         if (far < f->n_workers) {
             where = MST_BOTTLENECK_WORKER_NETWORK;
             at->of[where] = &f->workers[far];

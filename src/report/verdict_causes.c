@@ -31,7 +31,7 @@ static void evidence_add(mst_verdict *v, double value, const char *unit, const c
 }
 
 /* "the host of worker-1"; of a process that is alone: "the host". */
-static const char *host_of(const mst_facts *f, const mst_party *p, char out[HOST_TEXT])
+static const char *cause_host(const mst_facts *f, const mst_party *p, char out[HOST_TEXT])
 {
     bool alone = mst_facts_alone(f);
     snprintf(out, HOST_TEXT, "the host%s%s", alone ? "" : " of ", alone ? "" : p->name);
@@ -71,8 +71,8 @@ static void compute_evidence(const mst_facts *f, mst_verdict *v)
     if (f->n_workers == 0)
         return;
     const mst_party *w = &f->workers[f->slowest];
-    evidence_add(v, w->host_busy, "share", "CPU use of %s, all cores", host_of(f, w, host));
-    evidence_add(v, w->busiest, "share", "busiest core of %s", host_of(f, w, host));
+    evidence_add(v, w->host_busy, "share", "CPU use of %s, all cores", cause_host(f, w, host));
+    evidence_add(v, w->busiest, "share", "busiest core of %s", cause_host(f, w, host));
 }
 
 static void disk_evidence(const mst_facts *f, mst_verdict *v)
@@ -103,18 +103,19 @@ static void cores_evidence(const mst_facts *f, mst_verdict *v)
 {
     char host[HOST_TEXT];
     if (mst_facts_has_guests(f))
-        evidence_add(v, f->others, "cores", "CPU of %s that other programs use", host_of(f, f->guest, host));
+        evidence_add(v, f->others, "cores", "CPU of %s that other programs use",
+                     cause_host(f, f->guest, host));
 }
 
 /* ---- sentences ---- */
 
-static const char *share_of(const mst_verdict *v, mst_bottleneck kind, char *out)
+static const char *cause_share(const mst_verdict *v, mst_bottleneck kind, char *out)
 {
     return mst_figure_percent(v->shares[kind], out);
 }
 
 /* The greatest share of another cause, for runs that are balanced. */
-static mst_bottleneck greatest_but(const mst_verdict *v, mst_bottleneck but)
+static mst_bottleneck cause_greatest_but(const mst_verdict *v, mst_bottleneck but)
 {
     mst_bottleneck best = but == MST_BOTTLENECK_COMPUTE ? MST_BOTTLENECK_INPUT : MST_BOTTLENECK_COMPUTE;
     for (int k = 0; k < MST_BOTTLENECKS; k++)
@@ -126,15 +127,15 @@ static mst_bottleneck greatest_but(const mst_verdict *v, mst_bottleneck but)
 static void none_sentence(const mst_facts *f, mst_verdict *v)
 {
     char first[MST_FIGURE_SIZE], second[MST_FIGURE_SIZE];
-    mst_bottleneck a = greatest_but(v, MST_BOTTLENECK_NONE), b = greatest_but(v, a);
+    mst_bottleneck a = cause_greatest_but(v, MST_BOTTLENECK_NONE), b = cause_greatest_but(v, a);
     snprintf(v->sentence, SENTENCE_SIZE,
              "Nothing dominates: the greatest shares of a %s's time are %s (%s) and %s (%s).",
-             mst_facts_noun(f), mst_bottleneck_title(a), share_of(v, a, first), mst_bottleneck_title(b),
-             share_of(v, b, second));
+             mst_facts_noun(f), mst_bottleneck_title(a), cause_share(v, a, first), mst_bottleneck_title(b),
+             cause_share(v, b, second));
 }
 
 /* Parts of own work that tables count in columns of their own. */
-static const char *included_parts(const mst_facts *f, const mst_verdict *v)
+static const char *cause_included_parts(const mst_facts *f, const mst_verdict *v)
 {
     double more = f->own - f->typical[MST_COST_READ] - f->typical[MST_COST_COMPUTE];
     return more >= fmax(WORTH_A_WORD, 0.1 * v->shares[MST_BOTTLENECK_COMPUTE])
@@ -143,7 +144,7 @@ static const char *included_parts(const mst_facts *f, const mst_verdict *v)
 }
 
 /* When threads wait for a core, if it is in both: in own work, and while they wait for others. */
-static const char *core_parts(const mst_verdict *v, char out[120])
+static const char *cause_core_parts(const mst_verdict *v, char out[120])
 {
     char own[MST_FIGURE_SIZE], other[MST_FIGURE_SIZE];
     double waiting = v->shares[MST_BOTTLENECK_CORES] - v->core_wait_own;
@@ -154,12 +155,12 @@ static const char *core_parts(const mst_verdict *v, char out[120])
     return out;
 }
 
-static const char *core_words(const mst_verdict *v, char out[120])
+static const char *cause_core_words(const mst_verdict *v, char out[120])
 {
     char share[MST_FIGURE_SIZE];
     *out = '\0';
     if (v->shares[MST_BOTTLENECK_CORES] >= WORTH_A_WORD)
-        snprintf(out, 120, ", waiting for a core %s", share_of(v, MST_BOTTLENECK_CORES, share));
+        snprintf(out, 120, ", waiting for a core %s", cause_share(v, MST_BOTTLENECK_CORES, share));
     return out;
 }
 
@@ -169,18 +170,18 @@ static void compute_sentence(const mst_facts *f, mst_verdict *v)
     char cpu[HOST_TEXT + 80] = "";
     const mst_party *w = &f->workers[f->slowest];
     const char *noun = mst_facts_noun(f);
-    share_of(v, MST_BOTTLENECK_COMPUTE, share);
+    cause_share(v, MST_BOTTLENECK_COMPUTE, share);
     if (w->host_busy >= 0)
-        snprintf(cpu, sizeof cpu, "; the CPU of %s is used %s", host_of(f, w, host),
+        snprintf(cpu, sizeof cpu, "; the CPU of %s is used %s", cause_host(f, w, host),
                  mst_figure_percent(w->host_busy, busy));
     if (v->shares[MST_BOTTLENECK_CORES] >= CORES_LACK)
         snprintf(v->sentence, SENTENCE_SIZE,
                  "Cores are the bottleneck: %ss compute %s of their time%s and wait for a core %s of it%s%s.",
-                 noun, share, included_parts(f, v), share_of(v, MST_BOTTLENECK_CORES, core),
-                 core_parts(v, parts), cpu);
+                 noun, share, cause_included_parts(f, v), cause_share(v, MST_BOTTLENECK_CORES, core),
+                 cause_core_parts(v, parts), cpu);
     else
         snprintf(v->sentence, SENTENCE_SIZE, "Computing is the bottleneck: it takes %s of a %s's time%s%s%s.",
-                 share, noun, included_parts(f, v), core_words(v, parts), cpu);
+                 share, noun, cause_included_parts(f, v), cause_core_words(v, parts), cpu);
 }
 
 static void network_sentence(const mst_facts *f, mst_verdict *v)
@@ -191,7 +192,7 @@ static void network_sentence(const mst_facts *f, mst_verdict *v)
     bool known = !isnan(use);
     snprintf(v->sentence, SENTENCE_SIZE,
              "The network at %s is the bottleneck: %ss wait %s of their time, and %s %s.",
-             v->process[0] != '\0' ? v->process : everyone, mst_facts_noun(f), share_of(v, v->kind, share),
+             v->process[0] != '\0' ? v->process : everyone, mst_facts_noun(f), cause_share(v, v->kind, share),
              known ? "its link is used" : "a step moves",
              known ? mst_figure_percent(use, number) : mst_figure_bytes(f->bytes_per_step, number));
 }
@@ -201,7 +202,7 @@ static void server_cpu_sentence(const mst_facts *f, mst_verdict *v)
     char share[MST_FIGURE_SIZE], busy[MST_FIGURE_SIZE];
     snprintf(v->sentence, SENTENCE_SIZE,
              "The CPU of %s is the bottleneck: it is busy %s, and workers wait %s for it.", v->process,
-             mst_figure_percent(f->server_busy, busy), share_of(v, v->kind, share));
+             mst_figure_percent(f->server_busy, busy), cause_share(v, v->kind, share));
 }
 
 static void input_sentence(const mst_facts *f, mst_verdict *v)
@@ -212,7 +213,7 @@ static void input_sentence(const mst_facts *f, mst_verdict *v)
              f->pipe != NULL   ? "from "
              : f->source_waits ? "to be read"
                                : "to be parsed",
-             f->pipe != NULL ? f->pipe : "", share_of(v, v->kind, share),
+             f->pipe != NULL ? f->pipe : "", cause_share(v, v->kind, share),
              f->pipe != NULL && f->source_waits ? ", since the program that writes them is slow" : "");
 }
 
@@ -221,13 +222,13 @@ static void disk_sentence(const mst_facts *f, mst_verdict *v)
     char share[MST_FIGURE_SIZE];
     (void)f;
     snprintf(v->sentence, SENTENCE_SIZE, "The disk is the bottleneck: training waits for it %s of the time.",
-             share_of(v, v->kind, share));
+             cause_share(v, v->kind, share));
 }
 
 static void stragglers_sentence(const mst_facts *f, mst_verdict *v)
 {
     char share[MST_FIGURE_SIZE];
-    share_of(v, v->kind, share);
+    cause_share(v, v->kind, share);
     if (mst_facts_is_held(f))
         snprintf(v->sentence, SENTENCE_SIZE,
                  "%s is the bottleneck: the others wait for it alone %s of the time.", v->process, share);
@@ -245,7 +246,7 @@ static void synchronisation_sentence(const mst_facts *f, mst_verdict *v)
     snprintf(v->sentence, SENTENCE_SIZE,
              "Synchronisation is the bottleneck: %s of a %s's time goes into round trips and barriers, not "
              "into bytes or work; a step takes %s.",
-             share_of(v, v->kind, share), mst_facts_noun(f), mst_figure_seconds(f->step_s, step));
+             cause_share(v, v->kind, share), mst_facts_noun(f), mst_figure_seconds(f->step_s, step));
 }
 
 static void evaluation_sentence(const mst_facts *f, mst_verdict *v)
@@ -253,7 +254,7 @@ static void evaluation_sentence(const mst_facts *f, mst_verdict *v)
     char share[MST_FIGURE_SIZE];
     (void)f;
     snprintf(v->sentence, SENTENCE_SIZE, "Evaluation is the bottleneck: it takes %s of the time.",
-             share_of(v, v->kind, share));
+             cause_share(v, v->kind, share));
 }
 
 /* ---- the table ---- */
@@ -368,7 +369,7 @@ static void explain_others(const mst_facts *f, mst_verdict *v)
     char host[HOST_TEXT];
     if (mst_facts_has_guests(f))
         snprintf(v->sentence + n, SENTENCE_SIZE - n, " Other programs use %.1f of the %.0f cores of %s%s.",
-                 f->others, f->guest->cores, host_of(f, f->guest, host),
+                 f->others, f->guest->cores, cause_host(f, f->guest, host),
                  v->kind == MST_BOTTLENECK_INPUT && f->source_waits ? "" : ", which slows it down");
 }
 

@@ -13,7 +13,7 @@
 #include "report/history_read.h"
 #include "report/verdict_impl.h"
 
-static double or_zero(double x)
+static double facts_or_zero(double x)
 {
     return isnan(x) ? 0 : x;
 }
@@ -21,7 +21,7 @@ static double or_zero(double x)
 /* ---- sums over resources.csv ---- */
 
 /* Sum of a column over the window; NAN when it has no number there. *seconds: of the lines that have one. */
-static double sum_column(const mst_csv *csv, const char *name, double from, double to, double *seconds)
+static double facts_sum_column(const mst_csv *csv, const char *name, double from, double to, double *seconds)
 {
     size_t column = mst_csv_column(csv, name), time = mst_csv_column(csv, "time");
     size_t interval = mst_csv_column(csv, "interval_s");
@@ -39,14 +39,14 @@ static double sum_column(const mst_csv *csv, const char *name, double from, doub
     return *seconds > 0 ? sum : NAN;
 }
 
-static double rate(const mst_csv *csv, const char *name, double from, double to)
+static double facts_rate(const mst_csv *csv, const char *name, double from, double to)
 {
-    double seconds, sum = sum_column(csv, name, from, to, &seconds);
+    double seconds, sum = facts_sum_column(csv, name, from, to, &seconds);
     return sum / seconds;
 }
 
 /* Mean over the time of a column that holds a share. */
-static double mean_level(const mst_csv *csv, const char *name, double from, double to)
+static double facts_mean_level(const mst_csv *csv, const char *name, double from, double to)
 {
     size_t column = mst_csv_column(csv, name), time = mst_csv_column(csv, "time");
     size_t interval = mst_csv_column(csv, "interval_s");
@@ -63,7 +63,7 @@ static double mean_level(const mst_csv *csv, const char *name, double from, doub
 }
 
 /* The greatest rate over an interval of the column. */
-static double peak(const mst_csv *csv, const char *name, double from, double to)
+static double facts_peak(const mst_csv *csv, const char *name, double from, double to)
 {
     size_t column = mst_csv_column(csv, name), time = mst_csv_column(csv, "time");
     size_t interval = mst_csv_column(csv, "interval_s");
@@ -78,7 +78,7 @@ static double peak(const mst_csv *csv, const char *name, double from, double to)
 
 /* Speeds that were measured on one connection may be a part of a link that several share: what it carried in
  * all is another lower bound. */
-static void take_links(mst_party *to, const mst_process_data *p, double from, double until)
+static void facts_take_links(mst_party *to, const mst_process_data *p, double from, double until)
 {
     to->link_in = to->link_out = to->link_bytes = NAN;
     for (size_t i = 0; i < p->n_links; i++) {
@@ -87,14 +87,14 @@ static void take_links(mst_party *to, const mst_process_data *p, double from, do
         if (isnan(link->bits_per_s) || strcmp(link->name, "lo") == 0)
             continue;
         snprintf(column, sizeof column, "net_%s_in", link->name);
-        double in = rate(&p->resources, column, from, until), speed = link->bits_per_s / 8;
-        speed = fmax(speed, peak(&p->resources, column, from, until));
+        double in = facts_rate(&p->resources, column, from, until), speed = link->bits_per_s / 8;
+        speed = fmax(speed, facts_peak(&p->resources, column, from, until));
         snprintf(column, sizeof column, "net_%s_out", link->name);
-        double out = rate(&p->resources, column, from, until);
-        speed = fmax(speed, peak(&p->resources, column, from, until));
+        double out = facts_rate(&p->resources, column, from, until);
+        speed = fmax(speed, facts_peak(&p->resources, column, from, until));
         in /= speed;
         out /= speed;
-        if (isnan(in) || isnan(out) || in + out <= or_zero(to->link_in) + or_zero(to->link_out))
+        if (isnan(in) || isnan(out) || in + out <= facts_or_zero(to->link_in) + facts_or_zero(to->link_out))
             continue;
         to->link_in = fmin(in, 1);
         to->link_out = fmin(out, 1);
@@ -102,7 +102,7 @@ static void take_links(mst_party *to, const mst_process_data *p, double from, do
     }
 }
 
-static void take_process(mst_party *to, const mst_process_data *p, double from, double until)
+static void facts_take_process(mst_party *to, const mst_process_data *p, double from, double until)
 {
     mst_costs costs;
     const mst_csv *r = &p->resources;
@@ -116,19 +116,21 @@ static void take_process(mst_party *to, const mst_process_data *p, double from, 
     to->bytes = costs.bytes_in + costs.bytes_out;
     for (int k = 0; k < MST_COSTS; k++)
         to->share[k] = costs.thread_seconds > 0 ? fmin(costs.phase[k] / costs.thread_seconds, 1) : 0;
-    to->cpu = rate(r, "proc_cpu_user_s", from, until) + or_zero(rate(r, "proc_cpu_system_s", from, until));
-    double busy = rate(r, "cpu_user_s", from, until) + or_zero(rate(r, "cpu_system_s", from, until)) +
-                  or_zero(rate(r, "cpu_steal_s", from, until));
-    double idle = rate(r, "cpu_idle_s", from, until);
-    to->iowait = rate(r, "cpu_iowait_s", from, until);
-    to->host_busy = busy / (busy + idle + or_zero(to->iowait));
+    to->cpu = facts_rate(r, "proc_cpu_user_s", from, until) +
+              facts_or_zero(facts_rate(r, "proc_cpu_system_s", from, until));
+    double busy = facts_rate(r, "cpu_user_s", from, until) +
+                  facts_or_zero(facts_rate(r, "cpu_system_s", from, until)) +
+                  facts_or_zero(facts_rate(r, "cpu_steal_s", from, until));
+    double idle = facts_rate(r, "cpu_idle_s", from, until);
+    to->iowait = facts_rate(r, "cpu_iowait_s", from, until);
+    to->host_busy = busy / (busy + idle + facts_or_zero(to->iowait));
     if (isnan(to->cores))
-        to->cores = busy + idle + or_zero(to->iowait);
-    to->busiest = mean_level(r, "cpu_busiest", from, until);
-    to->read_rate = rate(r, "proc_read", from, until);
-    to->fault_rate = rate(r, "proc_major_faults", from, until);
-    to->delay = rate(r, "proc_delay_s", from, until);
-    take_links(to, p, from, until);
+        to->cores = busy + idle + facts_or_zero(to->iowait);
+    to->busiest = facts_mean_level(r, "cpu_busiest", from, until);
+    to->read_rate = facts_rate(r, "proc_read", from, until);
+    to->fault_rate = facts_rate(r, "proc_major_faults", from, until);
+    to->delay = facts_rate(r, "proc_delay_s", from, until);
+    facts_take_links(to, p, from, until);
     /* There is no CPU time of each thread. All threads of a process compete for the same cores, so each ran
      * for the same part of the time that it wanted to as all of them. */
     double got = to->delay > 0 ? to->cpu / (to->cpu + to->delay) : 1, each = got / to->seconds;
@@ -143,20 +145,20 @@ static void take_process(mst_party *to, const mst_process_data *p, double from, 
 
 /* ---- the manifest's workers ---- */
 
-static double number(const json_t *object, const char *key)
+static double facts_number(const json_t *object, const char *key)
 {
     double x = json_number_value(json_object_get(object, key));
     return x > 0 && isfinite(x) ? x : 0;
 }
 
-static void take_manifest_worker(mst_party *to, const json_t *worker, bool ranks, size_t index,
-                                 double seconds)
+static void facts_take_manifest_worker(mst_party *to, const json_t *worker, bool ranks, size_t index,
+                                       double seconds)
 {
     *to = (mst_party){.seconds = seconds,
                       .thread_seconds = seconds,
-                      .steps = number(worker, "steps"),
-                      .rows = number(worker, "rows"),
-                      .bytes = number(worker, "bytes_in") + number(worker, "bytes_out"),
+                      .steps = facts_number(worker, "steps"),
+                      .rows = facts_number(worker, "rows"),
+                      .bytes = facts_number(worker, "bytes_in") + facts_number(worker, "bytes_out"),
                       .cpu = NAN,
                       .cores = NAN,
                       .host_busy = NAN,
@@ -171,16 +173,16 @@ static void take_manifest_worker(mst_party *to, const json_t *worker, bool ranks
                       .link_out = NAN,
                       .link_bytes = NAN};
     snprintf(to->name, sizeof to->name, "%s-%zu", ranks ? "rank" : "worker", index);
-    to->share[MST_COST_COMPUTE] = fmin(1, number(worker, "compute_seconds") / seconds);
-    to->share[MST_COST_READ] = fmin(1, number(worker, "input_seconds") / seconds);
-    to->share[MST_COST_BARRIER_WAIT] = fmin(1, number(worker, "wait_seconds") / seconds);
-    to->share[MST_COST_EVALUATE] = fmin(1, number(worker, "eval_seconds") / seconds);
+    to->share[MST_COST_COMPUTE] = fmin(1, facts_number(worker, "compute_seconds") / seconds);
+    to->share[MST_COST_READ] = fmin(1, facts_number(worker, "input_seconds") / seconds);
+    to->share[MST_COST_BARRIER_WAIT] = fmin(1, facts_number(worker, "wait_seconds") / seconds);
+    to->share[MST_COST_EVALUATE] = fmin(1, facts_number(worker, "eval_seconds") / seconds);
 }
 
 /* ---- all of them ---- */
 
 /* When, and at which step, the processes of the run began that trained it last. */
-static mst_status take_since(const mst_run_data *run, mst_facts *out)
+static mst_status facts_take_since(const mst_run_data *run, mst_facts *out)
 {
     mst_history history;
     struct tm tm = {0};
@@ -196,7 +198,7 @@ static mst_status take_since(const mst_run_data *run, mst_facts *out)
 }
 
 /* Whether a process is of the kind that trained the run last. */
-static bool is_of_crew(const mst_facts *f, const mst_process_data *p)
+static bool facts_is_of_crew(const mst_facts *f, const mst_process_data *p)
 {
     bool ps = p->role == MST_PROCESS_WORKER || p->role == MST_PROCESS_SERVER;
     if (isnan(f->since))
@@ -207,14 +209,14 @@ static bool is_of_crew(const mst_facts *f, const mst_process_data *p)
 }
 
 /* The window of training that the verdict is about. */
-static bool find_window(const mst_facts *f, double *from, double *to)
+static bool facts_find_window(const mst_facts *f, double *from, double *to)
 {
     bool found = mst_training_window(f->run, from, to);
     *from = fmax(*from, f->since); /* of NAN and a number: the number */
     return found && *to > *from;
 }
 
-static mst_status take_parties(const mst_run_data *run, mst_facts *out)
+static mst_status facts_take_parties(const mst_run_data *run, mst_facts *out)
 {
     double from, to;
     json_t *workers = json_object_get(run->manifest, "workers");
@@ -223,13 +225,13 @@ static mst_status take_parties(const mst_run_data *run, mst_facts *out)
     out->servers = mst_calloc(room, sizeof *out->servers);
     if (out->workers == NULL || out->servers == NULL)
         return mst_fail_memory();
-    out->spans = find_window(out, &from, &to);
+    out->spans = facts_find_window(out, &from, &to);
     for (size_t i = 0; out->spans && i < run->n_processes; i++) {
         const mst_process_data *p = run->processes[i];
-        if (p->role == MST_PROCESS_OTHER || !is_of_crew(out, p))
+        if (p->role == MST_PROCESS_OTHER || !facts_is_of_crew(out, p))
             continue;
         mst_party party;
-        take_process(&party, p, from, to);
+        facts_take_process(&party, p, from, to);
         if (party.thread_seconds <= 0)
             continue;
         if (p->role == MST_PROCESS_SERVER)
@@ -237,15 +239,15 @@ static mst_status take_parties(const mst_run_data *run, mst_facts *out)
         else if (party.rows > 0)
             out->workers[out->n_workers++] = party;
     }
-    double wall = or_zero(out->figures.train_s) + or_zero(out->figures.eval_s);
+    double wall = facts_or_zero(out->figures.train_s) + facts_or_zero(out->figures.eval_s);
     for (size_t i = 0; !out->spans && wall > 0 && i < n_manifest; i++)
-        take_manifest_worker(&out->workers[out->n_workers++], json_array_get(workers, i), out->ranks, i,
-                             wall);
+        facts_take_manifest_worker(&out->workers[out->n_workers++], json_array_get(workers, i), out->ranks, i,
+                                   wall);
     return MST_OK;
 }
 
 /* What the coordinator saw of its workers: whom steps were held open for. */
-static void take_held(const mst_run_data *run, mst_facts *out)
+static void facts_take_held(const mst_run_data *run, mst_facts *out)
 {
     json_t *workers = json_object_get(run->manifest, "workers");
     double second = 0;
@@ -255,7 +257,7 @@ static void take_held(const mst_run_data *run, mst_facts *out)
             const json_t *one = json_array_get(workers, k), *index = json_object_get(one, "worker");
             if (json_is_integer(index) && w->process != NULL &&
                 json_integer_value(index) == w->process->index)
-                w->held = fmin(1, number(one, "held_seconds") / out->figures.train_s);
+                w->held = fmin(1, facts_number(one, "held_seconds") / out->figures.train_s);
         }
         if (w->held > out->workers[out->held_worker].held)
             out->held_worker = i;
@@ -267,21 +269,21 @@ static void take_held(const mst_run_data *run, mst_facts *out)
         out->held = out->workers[out->held_worker].held - second;
 }
 
-static int by_value(const void *a, const void *b)
+static int facts_compare(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return x < y ? -1 : x > y;
 }
 
 /* The lower median of the workers' own work per step. */
-static mst_status median_own(const mst_facts *f, double *out)
+static mst_status facts_median_own(const mst_facts *f, double *out)
 {
     double *own = mst_calloc(f->n_workers, sizeof *own);
     if (own == NULL)
         return mst_fail_memory();
     for (size_t i = 0; i < f->n_workers; i++)
         own[i] = f->workers[i].own_s;
-    qsort(own, f->n_workers, sizeof *own, by_value);
+    qsort(own, f->n_workers, sizeof *own, facts_compare);
     *out = own[(f->n_workers - 1) / 2];
     mst_free(own);
     return MST_OK;
@@ -290,7 +292,7 @@ static mst_status median_own(const mst_facts *f, double *out)
 #define STRAGGLES 1.5 /* times the median's own work */
 
 /* Shares of the typical worker: the mean of those that do not straggle. */
-static mst_status take_typical(mst_facts *f)
+static mst_status facts_take_typical(mst_facts *f)
 {
     double median = 0, n = 0;
     for (size_t i = 0; i < f->n_workers; i++) {
@@ -303,7 +305,7 @@ static mst_status take_typical(mst_facts *f)
         if (w->own_s > f->workers[f->slowest].own_s)
             f->slowest = i;
     }
-    TRY(median_own(f, &median));
+    TRY(facts_median_own(f, &median));
     f->slowest_ratio = f->n_workers > 1 && median > 0 ? f->workers[f->slowest].own_s / median : NAN;
     for (size_t i = 0; i < f->n_workers; i++) {
         const mst_party *w = &f->workers[i];
@@ -325,7 +327,7 @@ static mst_status take_typical(mst_facts *f)
 
 /* Bytes/s of the way between a worker and the servers: the slower of its own link and what servers measured
  * towards it. NAN: neither is known. */
-static double path_of(const mst_facts *f, const mst_party *w)
+static double facts_path_of(const mst_facts *f, const mst_party *w)
 {
     double least = w->link_bytes;
     for (size_t i = 0; i < f->n_servers && w->process != NULL; i++) {
@@ -342,12 +344,12 @@ static double path_of(const mst_facts *f, const mst_party *w)
 /* The worker that is much slower to reach than all others, which says that it is not the servers' link that
  * is slow; n_workers: none. Workers that share a slow link of a server see different parts of it, but not so
  * different. */
-static size_t find_far(const mst_facts *f)
+static size_t facts_find_far(const mst_facts *f)
 {
     size_t far = f->n_workers;
     double least = INFINITY, second = INFINITY;
     for (size_t i = 0; i < f->n_workers; i++) {
-        double path = path_of(f, &f->workers[i]);
+        double path = facts_path_of(f, &f->workers[i]);
         if (path < least) {
             second = least;
             least = path;
@@ -360,29 +362,29 @@ static size_t find_far(const mst_facts *f)
 }
 
 /* Its link is as fast as the way to it. */
-static void take_far(mst_facts *f)
+static void facts_take_far(mst_facts *f)
 {
     double from, to;
-    size_t far = find_far(f);
-    f->far_worker = far < f->n_workers && find_window(f, &from, &to);
+    size_t far = facts_find_far(f);
+    f->far_worker = far < f->n_workers && facts_find_window(f, &from, &to);
     if (!f->far_worker)
         return;
     mst_party *w = &f->workers[far];
-    w->link_bytes = path_of(f, w);
-    w->link_in = fmin(1, rate(&w->process->resources, "net_in", from, to) / w->link_bytes);
-    w->link_out = fmin(1, rate(&w->process->resources, "net_out", from, to) / w->link_bytes);
+    w->link_bytes = facts_path_of(f, w);
+    w->link_in = fmin(1, facts_rate(&w->process->resources, "net_in", from, to) / w->link_bytes);
+    w->link_out = fmin(1, facts_rate(&w->process->resources, "net_out", from, to) / w->link_bytes);
     f->linked_worker = far;
 }
 
 /* In lockstep a step's transfers to and from follow each other; otherwise they overlap. */
-static double link_use(const mst_facts *f, const mst_party *p)
+static double facts_link_use(const mst_facts *f, const mst_party *p)
 {
     double both = p->link_in + p->link_out; /* NAN: no speed is known */
     return !f->lockstep ? fmax(p->link_in, p->link_out) : both > 1 ? 1 : both;
 }
 
 /* Whether another part of the run is in the same process, whose CPU time is then not one part's own. */
-static bool shares_process(const mst_facts *f, const mst_party *p)
+static bool facts_shares_process(const mst_facts *f, const mst_party *p)
 {
     for (size_t i = 0; i < f->n_workers + f->n_servers; i++) {
         const mst_party *other = i < f->n_workers ? &f->workers[i] : &f->servers[i - f->n_workers];
@@ -396,24 +398,24 @@ static bool shares_process(const mst_facts *f, const mst_party *p)
 
 /* CPU time over what the process could have had: cores, as far as its threads and limits let it use them.
  * NAN: not known. */
-static double cpu_use(const mst_facts *f, const mst_party *p)
+static double facts_cpu_use(const mst_facts *f, const mst_party *p)
 {
     double threads = p->seconds > 0 ? fmax(1, p->thread_seconds / p->seconds) : 1, most = threads;
     if (p->cores >= 1)
         most = fmin(most, p->cores);
     if (p->process != NULL && p->process->cpu_limit > 0)
         most = fmin(most, p->process->cpu_limit);
-    return shares_process(f, p) ? NAN : p->cpu / most;
+    return facts_shares_process(f, p) ? NAN : p->cpu / most;
 }
 
-static void take_servers(mst_facts *f)
+static void facts_take_servers(mst_facts *f)
 {
     f->server_link = f->worker_link = NAN;
     for (size_t i = 0; i < f->n_servers; i++) {
         const mst_party *s = &f->servers[i];
         double busy = s->share[MST_COST_APPLY] + s->share[MST_COST_SERVE];
-        busy = fmax(busy, cpu_use(f, s)); /* of NAN and a number: the number */
-        double link = link_use(f, s);
+        busy = fmax(busy, facts_cpu_use(f, s)); /* of NAN and a number: the number */
+        double link = facts_link_use(f, s);
         if (busy > f->server_busy) {
             f->server_busy = fmin(1, busy);
             f->busiest_server = i;
@@ -424,7 +426,7 @@ static void take_servers(mst_facts *f)
         }
     }
     for (size_t i = 0; i < f->n_workers; i++) {
-        double link = link_use(f, &f->workers[i]);
+        double link = facts_link_use(f, &f->workers[i]);
         if ((!f->far_worker || i == f->linked_worker) && !(link <= f->worker_link) && !isnan(link)) {
             f->worker_link = link;
             f->linked_worker = i;
@@ -439,7 +441,7 @@ static void take_servers(mst_facts *f)
 #define OVERLAP  2    /* seconds of training before lines of several processes cover nearly the same time */
 
 /* Cores' worth that the run's processes on the host use; *n: how many they are. */
-static double used_on(const mst_facts *f, const char *host, size_t *n)
+static double facts_used_on(const mst_facts *f, const char *host, size_t *n)
 {
     double sum = 0;
     *n = 0;
@@ -447,32 +449,34 @@ static double used_on(const mst_facts *f, const char *host, size_t *n)
         const mst_party *p = i < f->n_workers ? &f->workers[i] : &f->servers[i - f->n_workers];
         if (p->process == NULL || strcmp(p->process->host, host) != 0)
             continue;
-        sum += or_zero(p->cpu);
+        sum += facts_or_zero(p->cpu);
         ++*n;
     }
     return sum;
 }
 
-static bool may_be_apart(const mst_party *a, const mst_party *b)
+static bool facts_may_be_apart(const mst_party *a, const mst_party *b)
 {
     return a->process == NULL || b->process == NULL || a->process->host[0] == '\0' ||
            strcmp(a->process->host, b->process->host) != 0;
 }
 
 /* Who uses the hosts' cores: the run, or others. */
-static void take_hosts(mst_facts *f)
+static void facts_take_hosts(mst_facts *f)
 {
     f->apart = f->n_servers == 0 && !f->ranks;
     for (size_t i = 0; i < f->n_servers * f->n_workers; i++)
-        f->apart = f->apart || may_be_apart(&f->servers[i / f->n_workers], &f->workers[i % f->n_workers]);
+        f->apart =
+            f->apart || facts_may_be_apart(&f->servers[i / f->n_workers], &f->workers[i % f->n_workers]);
     for (size_t i = 1; f->ranks && i < f->n_workers; i++)
-        f->apart = f->apart || may_be_apart(&f->workers[0], &f->workers[i]);
+        f->apart = f->apart || facts_may_be_apart(&f->workers[0], &f->workers[i]);
     for (size_t i = 0; i < f->n_workers; i++) {
         const mst_party *w = &f->workers[i];
         size_t n;
         if (w->process == NULL || isnan(w->host_busy * w->cores))
             continue;
-        double busy = w->host_busy * w->cores, own = used_on(f, w->process->host, &n), others = busy - own;
+        double busy = w->host_busy * w->cores, own = facts_used_on(f, w->process->host, &n),
+               others = busy - own;
         bool several = n > 1 || (w->thread_seconds > 1.5 * w->seconds && others >= CROWDING * w->cores);
         double limit = w->process->cpu_limit; /* threads that share fewer cores wait for each other there */
         bool limited = mst_facts_alone(f) && limit > 0 && w->thread_seconds > 1.5 * limit * w->seconds &&
@@ -486,13 +490,13 @@ static void take_hosts(mst_facts *f)
 }
 
 /* Whether the cores that a worker's process may use are used up, by itself and the run's others. */
-static bool is_full(const mst_facts *f, const mst_party *w)
+static bool facts_is_full(const mst_facts *f, const mst_party *w)
 {
     double limit = w->process != NULL ? w->process->cpu_limit : NAN;
-    return w->host_busy >= CROWDED || (limit > 0 && !shares_process(f, w) && w->cpu >= FULL * limit);
+    return w->host_busy >= CROWDED || (limit > 0 && !facts_shares_process(f, w) && w->cpu >= FULL * limit);
 }
 
-static const char *pipe_of(const json_t *manifest)
+static const char *facts_pipe_of(const json_t *manifest)
 {
     const json_t *files = json_object_get(manifest, "files");
     const char *first = json_string_value(json_array_get(files, 0));
@@ -504,21 +508,21 @@ static const char *pipe_of(const json_t *manifest)
 }
 
 /* What parses the rows, and whether it takes cores from those that train. */
-static void take_input(mst_facts *f)
+static void facts_take_input(mst_facts *f)
 {
     const char *format = mst_run_data_text(f->run, "data", "format", NULL);
     double n = 0, ready = 0;
-    f->pipe = pipe_of(f->run->manifest);
+    f->pipe = facts_pipe_of(f->run->manifest);
     f->parses = format == NULL || strcmp(format, "cache") != 0;
     f->cores_full = f->n_workers > 0;
     for (size_t i = 0; i < f->n_workers; i++) {
         const mst_party *w = &f->workers[i];
-        f->cores_full = f->cores_full && is_full(f, w);
-        if (isnan(w->ran) || shares_process(f, w))
+        f->cores_full = f->cores_full && facts_is_full(f, w);
+        if (isnan(w->ran) || facts_shares_process(f, w))
             continue;
         f->training += w->ran;
         f->parsing += w->parsing;
-        ready += w->parsing + or_zero(w->delay);
+        ready += w->parsing + facts_or_zero(w->delay);
         n++;
     }
     f->training = n > 0 ? f->training / n : NAN;
@@ -527,7 +531,7 @@ static void take_input(mst_facts *f)
 }
 
 /* The step that a mark's text, "step 300", tells of; NAN: none. */
-static double step_of(const char *text)
+static double facts_step_of(const char *text)
 {
     char *end;
     if (text == NULL || strncmp(text, "step ", 5) != 0)
@@ -536,7 +540,7 @@ static double step_of(const char *text)
     return end > text + 5 && *end == '\0' ? step : NAN;
 }
 
-static void take_events(const mst_run_data *run, const char *kind, mst_events *out)
+static void facts_take_events(const mst_run_data *run, const char *kind, mst_events *out)
 {
     const mst_csv *marks = &run->marks;
     size_t time = mst_csv_column(marks, "time"), kinds = mst_csv_column(marks, "kind");
@@ -549,7 +553,7 @@ static void take_events(const mst_run_data *run, const char *kind, mst_events *o
         const char *what = mst_csv_text(marks, i, kinds);
         if (what == NULL || strcmp(what, kind) != 0)
             continue;
-        double step = step_of(mst_csv_text(marks, i, texts));
+        double step = facts_step_of(mst_csv_text(marks, i, texts));
         out->all++;
         if (!isnan(step) ? !(step < last) : !(mst_csv_value(marks, i, time) < to))
             continue;
@@ -574,19 +578,20 @@ mst_status mst_facts_of(const mst_run_data *run, mst_facts *out)
                                     "dense-model");
     f.sparse = json_number_value(json_object_get(json_object_get(run->manifest, "data"), "features")) > 0 &&
                strcmp(f.figures.model, "logreg") == 0 && !json_is_true(dense);
-    double wall = or_zero(f.figures.train_s) + or_zero(f.figures.eval_s) + or_zero(f.figures.save_s);
-    f.eval_share = wall > 0 ? or_zero(f.figures.eval_s) / wall : 0;
-    TRY_OUT(st, take_since(run, &f));
-    TRY_OUT(st, take_parties(run, &f));
+    double wall =
+        facts_or_zero(f.figures.train_s) + facts_or_zero(f.figures.eval_s) + facts_or_zero(f.figures.save_s);
+    f.eval_share = wall > 0 ? facts_or_zero(f.figures.eval_s) / wall : 0;
+    TRY_OUT(st, facts_take_since(run, &f));
+    TRY_OUT(st, facts_take_parties(run, &f));
     if (f.n_workers > 0)
-        TRY_OUT(st, take_typical(&f));
-    take_held(run, &f);
-    take_far(&f);
-    take_servers(&f);
-    take_hosts(&f);
-    take_input(&f);
-    take_events(run, "evaluate_begin", &f.evaluations);
-    take_events(run, "checkpoint_begin", &f.saves);
+        TRY_OUT(st, facts_take_typical(&f));
+    facts_take_held(run, &f);
+    facts_take_far(&f);
+    facts_take_servers(&f);
+    facts_take_hosts(&f);
+    facts_take_input(&f);
+    facts_take_events(run, "evaluate_begin", &f.evaluations);
+    facts_take_events(run, "checkpoint_begin", &f.saves);
     f.own = f.typical[MST_COST_READ] + f.typical[MST_COST_PREPARE] + f.typical[MST_COST_COMPUTE] +
             f.typical[MST_COST_PUSH] + f.typical[MST_COST_APPLY];
     f.wait = f.typical[MST_COST_PULL_WAIT] + f.typical[MST_COST_BARRIER_WAIT];

@@ -140,7 +140,7 @@ static mst_step_model model_today(const mst_facts *f, const mst_verdict *v)
 typedef enum needs { NEEDS_NOTHING, NEEDS_HARDWARE } needs;
 
 /* What advice is ordered by. */
-static double rank_of(const mst_advice *a)
+static double model_rank_of(const mst_advice *a)
 {
     return a->hardware ? a->gain / HARDWARE : a->gain;
 }
@@ -154,10 +154,10 @@ static void advise(mst_verdict *v, const mst_step_model *now, const mst_step_mod
     mst_advice new = {.gain = model_rate(then) / model_rate(now), .hardware = what == NEEDS_HARDWARE};
     if (!(new.gain >= WORTH) || !isfinite(new.gain))
         return;
-    if (v->n_advice == MST_ADVICE_MAX && rank_of(&v->advice[MST_ADVICE_MAX - 1]) >= rank_of(&new))
+    if (v->n_advice == MST_ADVICE_MAX && model_rank_of(&v->advice[MST_ADVICE_MAX - 1]) >= model_rank_of(&new))
         return;
     size_t at = v->n_advice < MST_ADVICE_MAX ? v->n_advice++ : MST_ADVICE_MAX - 1;
-    for (; at > 0 && rank_of(&v->advice[at - 1]) < rank_of(&new); at--)
+    for (; at > 0 && model_rank_of(&v->advice[at - 1]) < model_rank_of(&new); at--)
         v->advice[at] = v->advice[at - 1];
     mst_advice *a = &v->advice[at];
     *a = new;
@@ -169,7 +169,7 @@ static void advise(mst_verdict *v, const mst_step_model *now, const mst_step_mod
 
 /* How processes of the run are asked for: "--workers 4", or what an MPI launcher is given. out holds 96
  * bytes. */
-static void ask_for(const mst_facts *f, double servers, double workers, char *out)
+static void model_ask_for(const mst_facts *f, double servers, double workers, char *out)
 {
     const char *l = f->launcher != NULL ? f->launcher : f->ranks ? "mpirun" : NULL;
     double ranks = workers + (f->ps ? servers : 0);
@@ -195,7 +195,7 @@ void mst_advise_servers(const mst_facts *f, mst_verdict *v, const mst_step_model
         m.link_use /= 2;
     }
     if (f->launcher != NULL)
-        ask_for(f, servers * 2, (double)f->n_workers, started);
+        model_ask_for(f, servers * 2, (double)f->n_workers, started);
     snprintf(change, sizeof change, "--servers %.0f%s%.60s", servers * 2, f->launcher != NULL ? " and " : "",
              started);
     advise(v, now, &m, NEEDS_HARDWARE, change,
@@ -203,7 +203,7 @@ void mst_advise_servers(const mst_facts *f, mst_verdict *v, const mst_step_model
 }
 
 /* Whether the hosts of the workers have as many cores free as the workers use; true where nobody knows. */
-static bool cores_left(const mst_facts *f)
+static bool model_cores_left(const mst_facts *f)
 {
     double least = INFINITY, needed = 0;
     for (size_t i = 0; i < f->n_workers; i++) {
@@ -242,8 +242,9 @@ void mst_advise_workers(const mst_facts *f, mst_verdict *v, const mst_step_model
         m.server *= 2;
         m.link *= m.link_shared ? 2 : 1;
     }
-    ask_for(f, fmax(f->figures.n_servers, (double)f->n_servers), 2 * (double)f->n_workers, started);
-    snprintf(change, sizeof change, "%.60s%s", started, cores_left(f) ? "" : ", the new ones on other hosts");
+    model_ask_for(f, fmax(f->figures.n_servers, (double)f->n_servers), 2 * (double)f->n_workers, started);
+    snprintf(change, sizeof change, "%.60s%s", started,
+             model_cores_left(f) ? "" : ", the new ones on other hosts");
     advise(v, now, &m, NEEDS_HARDWARE, change,
            fixed ? "Twice the ranks on cores of their own: each computes half of the rows that it does now."
            : f->ranks
@@ -293,7 +294,7 @@ void mst_advise_wire(const mst_facts *f, mst_verdict *v, const mst_step_model *n
 }
 
 /* Whether workers close a step together. */
-static bool in_sync(const mst_facts *f)
+static bool model_in_sync(const mst_facts *f)
 {
     return f->ps && !f->ranks && f->lockstep && strcmp(f->figures.mode, "sync") == 0 && f->n_workers > 1;
 }
@@ -301,7 +302,7 @@ static bool in_sync(const mst_facts *f)
 void mst_advise_async(const mst_facts *f, mst_verdict *v, const mst_step_model *now)
 {
     mst_step_model m = *now;
-    if (!in_sync(f))
+    if (!model_in_sync(f))
         return;
     m.lockstep = false;
     m.straggle = 0;
@@ -320,7 +321,7 @@ void mst_advise_quorum(const mst_facts *f, mst_verdict *v, const mst_step_model 
 {
     char change[96];
     mst_step_model m = *now;
-    if (!in_sync(f) || !(now->straggle > 0) || f->n_workers <= 2)
+    if (!model_in_sync(f) || !(now->straggle > 0) || f->n_workers <= 2)
         return;
     m.straggle = 0;
     m.rows *= (m.workers - 1) / m.workers;
@@ -340,7 +341,7 @@ void mst_advise_pipeline(const mst_facts *f, mst_verdict *v, const mst_step_mode
 }
 
 /* Workers on the host of the first. */
-static double beside(const mst_facts *f)
+static double model_beside(const mst_facts *f)
 {
     const mst_process_data *first = f->n_workers > 0 ? f->workers[0].process : NULL;
     double n = 0;
@@ -352,13 +353,13 @@ static double beside(const mst_facts *f)
 /* ---- whose the cores are ---- */
 
 /* The first worker's limit; NAN: none. */
-static double limit_of(const mst_facts *f)
+static double model_limit_of(const mst_facts *f)
 {
     return f->n_workers > 0 && f->workers[0].process != NULL ? f->workers[0].process->cpu_limit : NAN;
 }
 
 /* All workers that the files tell of are on the host of the guest. */
-static bool all_beside(const mst_facts *f, const mst_party *guest)
+static bool model_all_beside(const mst_facts *f, const mst_party *guest)
 {
     for (size_t i = 0; i < f->n_workers; i++)
         if (f->workers[i].process == NULL || guest->process == NULL ||
@@ -369,7 +370,7 @@ static bool all_beside(const mst_facts *f, const mst_party *guest)
 
 /* How much wants to run on the cores of the first worker's host then, over how much does now: the more,
  * the longer threads wait for each other's turn. Each training thread counts as one. */
-static double crowd(const mst_facts *f, double others, double parsing)
+static double model_crowd(const mst_facts *f, double others, double parsing)
 {
     const mst_party *w = &f->workers[0];
     double got = w->delay > 0 ? w->cpu / (w->cpu + w->delay) : 1;
@@ -382,20 +383,21 @@ static double crowd(const mst_facts *f, double others, double parsing)
  * now: as long as all that CPU time takes on these cores, and as long as its training threads take that never
  * wait for one. Threads that outnumber their cores go on waiting for each other's turn, by how much wants to
  * run on these cores. Never more than now; now, where nobody knows. */
-static double own_on(const mst_facts *f, const mst_verdict *v, double others, double parsing)
+static double model_own_on(const mst_facts *f, const mst_verdict *v, double others, double parsing)
 {
     const mst_party *w = &f->workers[0];
     double now = mst_verdict_own(v), threads = fmax(1, w->thread_seconds / w->seconds);
-    double each = fmin((w->cores - others) / beside(f), limit_of(f)); /* of NAN and a number: the number */
+    double each =
+        fmin((w->cores - others) / model_beside(f), model_limit_of(f)); /* of NAN and a number: the number */
     if (isnan(f->parsing) || !(w->ran > 0) || !(each > 0) || !(now > 0))
         return now;
     double all = w->ran + parsing * w->parsing, turns = 0;
     if (f->crowded && mst_facts_alone(f) && threads >= each + 0.5)
-        turns = fmin(f->wait, now) * crowd(f, others, parsing);
+        turns = fmin(f->wait, now) * model_crowd(f, others, parsing);
     return fmin(now, fmax(w->ran / threads + turns, all / each));
 }
 
-static void set_own(const mst_verdict *v, mst_step_model *m, double share)
+static void model_set_own(const mst_verdict *v, mst_step_model *m, double share)
 {
     if (mst_verdict_own(v) > 0)
         m->own *= share / mst_verdict_own(v);
@@ -409,8 +411,8 @@ void mst_advise_cache(const mst_facts *f, mst_verdict *v, const mst_step_model *
     m.input *= CACHED;
     /* what parses gives its cores to what trains */
     if (f->cores_full) {
-        set_own(v, &m, own_on(f, v, f->others, 0));
-        m.trips *= mst_facts_alone(f) ? crowd(f, f->others, 0) : 1;
+        model_set_own(v, &m, model_own_on(f, v, f->others, 0));
+        m.trips *= mst_facts_alone(f) ? model_crowd(f, f->others, 0) : 1;
     }
     advise(v, now, &m, NEEDS_NOTHING, "--cache",
            "The data is parsed once into a binary cache and mapped from then on%s.",
@@ -422,9 +424,9 @@ void mst_advise_cache(const mst_facts *f, mst_verdict *v, const mst_step_model *
 void mst_advise_others(const mst_facts *f, mst_verdict *v, const mst_step_model *now)
 {
     mst_step_model m = *now;
-    if (!mst_facts_has_guests(f) || !all_beside(f, f->guest))
+    if (!mst_facts_has_guests(f) || !model_all_beside(f, f->guest))
         return;
-    set_own(v, &m, own_on(f, v, 0, 1));
+    model_set_own(v, &m, model_own_on(f, v, 0, 1));
     const mst_party *w = &f->workers[0];
     double got = w->delay > 0 && w->cpu > 0 ? w->cpu / (w->cpu + w->delay) : 1;
     m.input *= f->source_waits ? 1 : got;
@@ -438,7 +440,7 @@ void mst_advise_others(const mst_facts *f, mst_verdict *v, const mst_step_model 
 
 /* RARER times the interval of an option, such as "2000rows" for "500 rows"; else by the steps between those
  * that were. False: neither is known. out holds 48 bytes. */
-static bool rarer(const mst_facts *f, const char *option, const mst_events *events, char *out)
+static bool model_rarer(const mst_facts *f, const char *option, const mst_events *events, char *out)
 {
     static const char *const units[][2] = {{"steps", "steps"}, {"step", "steps"},    {"rows", "rows"},
                                            {"row", "rows"},    {"epochs", "epochs"}, {"epoch", "epochs"},
@@ -470,7 +472,7 @@ static bool rarer(const mst_facts *f, const char *option, const mst_events *even
 }
 
 /* What stays of them when they come RARER times as seldom: the one at the end does. 1: nothing changes. */
-static double stays(const mst_facts *f, const char *option, const mst_events *events)
+static double model_stays(const mst_facts *f, const char *option, const mst_events *events)
 {
     if (mst_run_data_option_is(f->run, option, "never"))
         return 1;
@@ -485,8 +487,8 @@ void mst_advise_evaluations(const mst_facts *f, mst_verdict *v, const mst_step_m
 {
     char change[96], value[48];
     mst_step_model m = *now;
-    m.evaluation *= stays(f, "eval-every", &f->evaluations);
-    if (!rarer(f, "eval-every", &f->evaluations, value))
+    m.evaluation *= model_stays(f, "eval-every", &f->evaluations);
+    if (!model_rarer(f, "eval-every", &f->evaluations, value))
         return;
     snprintf(change, sizeof change, "--eval-every %s", value);
     advise(v, now, &m, NEEDS_NOTHING, change,
@@ -498,8 +500,8 @@ void mst_advise_saves(const mst_facts *f, mst_verdict *v, const mst_step_model *
 {
     char change[96], value[48];
     mst_step_model m = *now;
-    m.saving *= stays(f, "checkpoint-every", &f->saves);
-    if (!rarer(f, "checkpoint-every", &f->saves, value))
+    m.saving *= model_stays(f, "checkpoint-every", &f->saves);
+    if (!model_rarer(f, "checkpoint-every", &f->saves, value))
         return;
     snprintf(change, sizeof change, "--checkpoint-every %s", value);
     advise(v, now, &m, NEEDS_NOTHING, change,
@@ -514,16 +516,17 @@ void mst_advise_threads(const mst_facts *f, mst_verdict *v, const mst_step_model
     mst_step_model m = *now;
     if (f->n_workers == 0 || f->ps)
         return;
-    double cores = f->workers[0].cores, threads = f->figures.n_threads, limit = limit_of(f);
-    double left = floor(fmin((cores - f->others) / beside(f), limit) + 0.25); /* of NAN and a number: it */
+    double cores = f->workers[0].cores, threads = f->figures.n_threads, limit = model_limit_of(f);
+    double left =
+        floor(fmin((cores - f->others) / model_beside(f), limit) + 0.25); /* of NAN and a number: it */
     if (left >= threads + 1 && threads >= 1) {
         m.own *= threads / left;
         m.input *= f->pipe != NULL && f->source_waits ? 1 : threads / left;
         snprintf(change, sizeof change, "--threads %.0f", left);
         advise(v, now, &m, NEEDS_NOTHING, change,
-               left >= cores   ? "One thread for each core of the host."
-               : beside(f) > 1 ? "One thread for each core of the host, which the ranks there share."
-                               : "One thread for each core of the host that others leave.");
+               left >= cores         ? "One thread for each core of the host."
+               : model_beside(f) > 1 ? "One thread for each core of the host, which the ranks there share."
+                                     : "One thread for each core of the host that others leave.");
     } else if (!f->ranks && f->pipe == NULL && threads >= fmin(cores, limit) &&
                v->kind == MST_BOTTLENECK_COMPUTE) {
         m.own /= 2;

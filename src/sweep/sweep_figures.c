@@ -34,7 +34,7 @@ mst_figure_unit mst_sweep_figure_unit(mst_sweep_figure figure)
 }
 
 /* The figure with that key; MST_SWEEP_FIGURES: none. */
-static mst_sweep_figure figure_of(const char *key)
+static mst_sweep_figure sweep_figure_of(const char *key)
 {
     int k = 0;
     while (k < MST_SWEEP_FIGURES && strcmp(figures[k].key, key) != 0)
@@ -44,7 +44,7 @@ static mst_sweep_figure figure_of(const char *key)
 
 mst_figure_unit mst_sweep_metric_unit(const mst_sweep_report *self)
 {
-    mst_sweep_figure figure = figure_of(self->metric.column);
+    mst_sweep_figure figure = sweep_figure_of(self->metric.column);
     if (figure != MST_SWEEP_FIGURES)
         return figures[figure].unit;
     return strcmp(self->metric.column, "top5") == 0 ? MST_FIGURE_SHARE : MST_FIGURE_PLAIN;
@@ -52,13 +52,13 @@ mst_figure_unit mst_sweep_metric_unit(const mst_sweep_report *self)
 
 /* ---- one run ---- */
 
-static double number(const json_t *object, const char *key)
+static double sweep_number(const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-static double or_zero(double x)
+static double sweep_or_zero(double x)
 {
     return isnan(x) ? 0 : x;
 }
@@ -67,7 +67,8 @@ typedef struct work {
     double steps, wait, traffic, n;
 } work;
 
-static void add_worker(double steps, double rows, double wait, double traffic, work *sum, mst_sweep_run *out)
+static void sweep_add_worker(double steps, double rows, double wait, double traffic, work *sum,
+                             mst_sweep_run *out)
 {
     double *f = out->figures;
     sum->steps += steps;
@@ -82,7 +83,7 @@ static void add_worker(double steps, double rows, double wait, double traffic, w
 
 /* Iterations, rows, bytes and waits of the workers: as the manifest counts them, which is since the run was
  * resumed last; of a run that was resumed, as far as there are such, by their spans.csv. */
-static void take_workers(const mst_run_data *run, double train_s, mst_sweep_run *out)
+static void sweep_take_workers(const mst_run_data *run, double train_s, mst_sweep_run *out)
 {
     double *f = out->figures;
     work sum = {0};
@@ -95,16 +96,19 @@ static void take_workers(const mst_run_data *run, double train_s, mst_sweep_run 
         mst_costs_of(p, NAN, NAN, &c);
         double waits = c.phase[MST_COST_PULL_WAIT] + c.phase[MST_COST_BARRIER_WAIT];
         if ((p->role == MST_PROCESS_WORKER || p->role == MST_PROCESS_RANK) && c.thread_seconds > 0)
-            add_worker(c.steps, c.rows, waits * c.seconds / c.thread_seconds, c.bytes_in + c.bytes_out, &sum,
-                       out);
+            sweep_add_worker(c.steps, c.rows, waits * c.seconds / c.thread_seconds, c.bytes_in + c.bytes_out,
+                             &sum, out);
     }
     bool counted = sum.n > 0;
     json_array_foreach(json_object_get(run->manifest, "workers"), i, worker)
     {
         if (!counted)
-            add_worker(or_zero(number(worker, "steps")), or_zero(number(worker, "rows")),
-                       or_zero(number(worker, "wait_seconds")),
-                       or_zero(number(worker, "bytes_in")) + or_zero(number(worker, "bytes_out")), &sum, out);
+            sweep_add_worker(sweep_or_zero(sweep_number(worker, "steps")),
+                             sweep_or_zero(sweep_number(worker, "rows")),
+                             sweep_or_zero(sweep_number(worker, "wait_seconds")),
+                             sweep_or_zero(sweep_number(worker, "bytes_in")) +
+                                 sweep_or_zero(sweep_number(worker, "bytes_out")),
+                             &sum, out);
     }
     if (sum.n == 0)
         return;
@@ -114,7 +118,7 @@ static void take_workers(const mst_run_data *run, double train_s, mst_sweep_run 
     f[MST_SWEEP_WAIT] = train_s > 0 ? fmin(1, sum.wait / (sum.n * train_s)) : NAN;
 }
 
-static mst_status take_resources(const mst_run_data *run, mst_sweep_run *out)
+static mst_status sweep_take_resources(const mst_run_data *run, mst_sweep_run *out)
 {
     double *f = out->figures, cpu_s = 0, seconds = 0, memory = 0;
     bool any = false;
@@ -125,7 +129,7 @@ static mst_status take_resources(const mst_run_data *run, mst_sweep_run *out)
             continue;
         any = true;
         cpu_s += use.all[MST_LOAD_CPU].total;
-        memory += or_zero(use.all[MST_LOAD_MEMORY].peak);
+        memory += sweep_or_zero(use.all[MST_LOAD_MEMORY].peak);
         seconds = fmax(seconds, use.seconds);
         f[MST_SWEEP_MEMORY] = fmax(f[MST_SWEEP_MEMORY], use.all[MST_LOAD_MEMORY].peak);
     }
@@ -136,16 +140,16 @@ static mst_status take_resources(const mst_run_data *run, mst_sweep_run *out)
 }
 
 /* The metric of a run whose other figures are known. */
-static double metric_of(const mst_sweep_metric *metric, const mst_run_data *run, const mst_run_figures *r,
-                        const double *f)
+static double sweep_metric_of(const mst_sweep_metric *metric, const mst_run_data *run,
+                              const mst_run_figures *r, const double *f)
 {
     if (!metric->evaluated)
-        return f[figure_of(metric->column)];
+        return f[sweep_figure_of(metric->column)];
     bool any_set = metric->set[0] == '\0' && strcmp(metric->column, "train_loss") != 0;
     return mst_run_last(run, metric->column, any_set ? r->set : metric->set);
 }
 
-static mst_status take_run(const mst_sweep_metric *metric, const mst_run_data *run, mst_sweep_run *out)
+static mst_status sweep_take_run(const mst_sweep_metric *metric, const mst_run_data *run, mst_sweep_run *out)
 {
     mst_run_figures r;
     mst_verdict verdict;
@@ -154,23 +158,23 @@ static mst_status take_run(const mst_sweep_metric *metric, const mst_run_data *r
     TRY(mst_verdict_of(run, &verdict));
     f[MST_SWEEP_ITERATIONS] = r.steps;
     f[MST_SWEEP_TIME] = r.train_s;
-    f[MST_SWEEP_TOTAL] = r.train_s + or_zero(r.eval_s) + or_zero(r.save_s);
+    f[MST_SWEEP_TOTAL] = r.train_s + sweep_or_zero(r.eval_s) + sweep_or_zero(r.save_s);
     f[MST_SWEEP_TARGET] = mst_target_reached(r.end) ? r.train_s : NAN;
     f[MST_SWEEP_ROWS] = r.rows;
     f[MST_SWEEP_SPEED] = r.rows_per_s;
     f[MST_SWEEP_ACCURACY] = r.test_accuracy;
     f[MST_SWEEP_LOSS] = r.test_loss;
     f[MST_SWEEP_AUC] = r.test_auc;
-    take_workers(run, r.train_s, out);
-    TRY(take_resources(run, out));
+    sweep_take_workers(run, r.train_s, out);
+    TRY(sweep_take_resources(run, out));
     if (verdict.known)
         snprintf(out->bottleneck, sizeof out->bottleneck, "%s", mst_bottleneck_name(verdict.kind));
-    f[MST_SWEEP_METRIC] = metric_of(metric, run, &r, f);
+    f[MST_SWEEP_METRIC] = sweep_metric_of(metric, run, &r, f);
     out->known = true;
     return MST_OK;
 }
 
-static mst_status read_run(const mst_sweep_report *self, const mst_sweep_cell *cell, mst_sweep_run *out)
+static mst_status sweep_read_run(const mst_sweep_report *self, const mst_sweep_cell *cell, mst_sweep_run *out)
 {
     char *path = mst_sweep_run_path(self->sweep, cell);
     mst_run_data *run = NULL;
@@ -180,7 +184,7 @@ static mst_status read_run(const mst_sweep_report *self, const mst_sweep_cell *c
     if (st == MST_OK && cell->state == MST_CELL_DONE) {
         st = mst_run_data_new(path, &run);
         if (st == MST_OK)
-            st = take_run(&self->metric, run, out);
+            st = sweep_take_run(&self->metric, run, out);
         st = st == MST_ENOMEM ? st : MST_OK; /* what cannot be read is not known */
     }
     mst_run_data_destroy(run);
@@ -190,7 +194,7 @@ static mst_status read_run(const mst_sweep_report *self, const mst_sweep_cell *c
 
 /* ---- configurations ---- */
 
-static void add_stat(mst_stat *s, double value)
+static void sweep_add_stat(mst_stat *s, double value)
 {
     if (isnan(value))
         return;
@@ -203,14 +207,14 @@ static void add_stat(mst_stat *s, double value)
     s->high = s->n == 1 ? value : fmax(s->high, value);
 }
 
-static void end_stat(mst_stat *s)
+static void sweep_end_stat(mst_stat *s)
 {
     s->deviation = s->n > 1 ? sqrt(s->deviation / (double)(s->n - 1)) : NAN;
     if (s->n == 0)
         s->mean = s->low = s->high = NAN;
 }
 
-static void sum_up(mst_sweep_report *self, mst_sweep_config *config)
+static void sweep_sum_up(mst_sweep_report *self, mst_sweep_config *config)
 {
     const char *name = self->sweep->cells[config->first].config;
     size_t most = 0, seen[MST_BOTTLENECKS + 1] = {0};
@@ -225,7 +229,7 @@ static void sum_up(mst_sweep_report *self, mst_sweep_config *config)
         config->n_known += run->known;
         config->n_reached += !isnan(run->figures[MST_SWEEP_TARGET]);
         for (int k = 0; k < MST_SWEEP_FIGURES; k++)
-            add_stat(&config->stats[k], run->figures[k]);
+            sweep_add_stat(&config->stats[k], run->figures[k]);
         if (run->n_workers > config->n_workers)
             config->n_workers = run->n_workers;
         for (size_t w = 0; w < run->n_workers; w++)
@@ -237,12 +241,12 @@ static void sum_up(mst_sweep_report *self, mst_sweep_config *config)
             }
     }
     for (int k = 0; k < MST_SWEEP_FIGURES; k++)
-        end_stat(&config->stats[k]);
+        sweep_end_stat(&config->stats[k]);
     for (size_t w = 0; w < config->n_workers && config->n_known > 0; w++)
         config->work[w] /= (double)config->n_known;
 }
 
-static void find_configs(mst_sweep_report *self)
+static void sweep_find_configs(mst_sweep_report *self)
 {
     for (size_t i = 0; i < self->sweep->n; i++) {
         bool is_new = self->sweep->cells[i].state != MST_CELL_SKIPPED;
@@ -253,7 +257,7 @@ static void find_configs(mst_sweep_report *self)
             self->configs[self->n_configs++].first = i;
     }
     for (size_t k = 0; k < self->n_configs; k++)
-        sum_up(self, &self->configs[k]);
+        sweep_sum_up(self, &self->configs[k]);
 }
 
 mst_status mst_sweep_report_new(const mst_sweep *sweep, mst_sweep_report **out)
@@ -283,8 +287,8 @@ mst_status mst_sweep_report_new(const mst_sweep *sweep, mst_sweep_report **out)
             self->axes[self->n_axes++] = axis;
     }
     for (size_t i = 0; i < sweep->n; i++)
-        TRY_OUT(st, read_run(self, &sweep->cells[i], &self->runs[i]));
-    find_configs(self);
+        TRY_OUT(st, sweep_read_run(self, &sweep->cells[i], &self->runs[i]));
+    sweep_find_configs(self);
     *out = self;
     self = NULL;
 out:

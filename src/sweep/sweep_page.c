@@ -11,7 +11,8 @@
 
 typedef mst_status sheet_fn(const mst_sweep_report *self, mst_sheet *out);
 
-static mst_status page_add_sheet(const mst_sweep_report *self, sheet_fn *make, const char *id, mst_page *page)
+static mst_status sweep_page_add_sheet(const mst_sweep_report *self, sheet_fn *make, const char *id,
+                                       mst_page *page)
 {
     mst_sheet sheet = {0};
     mst_status st = make(self, &sheet);
@@ -23,7 +24,7 @@ static mst_status page_add_sheet(const mst_sweep_report *self, sheet_fn *make, c
     return st;
 }
 
-static void page_add_choices(const mst_sweep_report *self, mst_page *page)
+static void sweep_page_add_choices(const mst_sweep_report *self, mst_page *page)
 {
     mst_sweep_choice all[MST_SWEEP_CHOICES];
     const char *why = json_string_value(json_object_get(self->sweep->search, "why"));
@@ -52,7 +53,7 @@ static const mst_sweep_figure drawn[] = {
 #define N_DRAWN (sizeof drawn / sizeof *drawn)
 
 /* Batch sizes and workers, and every other axis. */
-static size_t list_options(const mst_sweep_report *self, const char *out[OPTIONS_MAX])
+static size_t sweep_list_options(const mst_sweep_report *self, const char *out[OPTIONS_MAX])
 {
     size_t n = 3;
     out[0] = "batch";
@@ -67,7 +68,7 @@ static size_t list_options(const mst_sweep_report *self, const char *out[OPTIONS
 }
 
 /* Whether configurations with results have at least two values of the option. */
-static bool option_varies(const mst_sweep_report *self, const char *option)
+static bool sweep_option_varies(const mst_sweep_report *self, const char *option)
 {
     double first = NAN;
     for (size_t i = 0; i < self->n_configs; i++) {
@@ -81,16 +82,16 @@ static bool option_varies(const mst_sweep_report *self, const char *option)
 }
 
 /* Whether the axis's values set that option. */
-static bool axis_sets(const mst_sweep_report *self, const char *axis, const char *option)
+static bool sweep_axis_sets(const mst_sweep_report *self, const char *axis, const char *option)
 {
     const json_t *values = json_object_get(json_object_get(self->sweep->spec, "grid"), axis);
     return json_object_get(json_object_get(json_array_get(values, 0), "set"), option) != NULL;
 }
 
-static json_t *configuration_json(const mst_sweep_report *self, const mst_sweep_config *c)
+static json_t *sweep_configuration_json(const mst_sweep_report *self, const mst_sweep_config *c)
 {
     const char *options[OPTIONS_MAX];
-    size_t n = list_options(self, options);
+    size_t n = sweep_list_options(self, options);
     json_t *labels = json_object(), *values = json_object(), *figures = json_object();
     for (size_t a = 0; a < self->n_axes; a++)
         json_object_set_new(labels, self->axes[a], mst_page_string(mst_sweep_label(self, c, self->axes[a])));
@@ -106,7 +107,7 @@ static json_t *configuration_json(const mst_sweep_report *self, const mst_sweep_
     return json_pack("{s:o, s:o, s:o}", "labels", labels, "options", values, "figures", figures);
 }
 
-static json_t *figures_json(void)
+static json_t *sweep_figures_json(void)
 {
     json_t *list = json_array();
     for (size_t k = 0; k < N_DRAWN; k++)
@@ -118,7 +119,7 @@ static json_t *figures_json(void)
     return list;
 }
 
-static void page_add_option(const mst_sweep_report *self, const char *option, mst_page *page)
+static void sweep_page_add_option(const mst_sweep_report *self, const char *option, mst_page *page)
 {
     json_t *axes = json_array();
     char *title = mst_sprintf("Against %s", strcmp(option, "batch") == 0     ? "batch size"
@@ -126,34 +127,34 @@ static void page_add_option(const mst_sweep_report *self, const char *option, ms
                                                                              : option);
     char *id = mst_sprintf("by-%s", option);
     for (size_t a = 0; a < self->n_axes; a++)
-        if (!axis_sets(self, self->axes[a], option))
+        if (!sweep_axis_sets(self, self->axes[a], option))
             json_array_append_new(axes, mst_page_string(self->axes[a]));
     page->failed = page->failed || title == NULL || id == NULL;
     mst_page_section(page, id != NULL ? id : "", title);
     mst_page_block(page, json_pack("{s:s}", "kind", "tools"));
     mst_page_block(page, json_pack("{s:s, s:o, s:o, s:o}", "kind", "group", "option", mst_page_string(option),
-                                   "axes", axes, "figures", figures_json()));
+                                   "axes", axes, "figures", sweep_figures_json()));
     mst_free(title);
     mst_free(id);
 }
 
-static void page_add_plots(const mst_sweep_report *self, mst_page *page)
+static void sweep_page_add_plots(const mst_sweep_report *self, mst_page *page)
 {
     const char *options[OPTIONS_MAX];
-    size_t n = list_options(self, options);
+    size_t n = sweep_list_options(self, options);
     json_t *rows = json_array();
     for (size_t i = 0; i < self->n_configs; i++)
         if (self->configs[i].n_known > 0)
-            json_array_append_new(rows, configuration_json(self, &self->configs[i]));
+            json_array_append_new(rows, sweep_configuration_json(self, &self->configs[i]));
     page->failed = json_object_set_new(page->document, "configurations", rows) != 0 || page->failed;
     for (size_t i = 0; i < n; i++)
-        if (option_varies(self, options[i]))
-            page_add_option(self, options[i], page);
+        if (sweep_option_varies(self, options[i]))
+            sweep_page_add_option(self, options[i], page);
 }
 
 /* ---- the page ---- */
 
-static void page_add_reproduction(const mst_sweep_report *self, mst_page *page)
+static void sweep_page_add_reproduction(const mst_sweep_report *self, mst_page *page)
 {
     mst_string command = {0}, folders = {0};
     mst_page_section(page, "configuration", "How to reproduce it");
@@ -182,16 +183,16 @@ mst_status mst_sweep_report_html(const mst_sweep_report *self, mst_string *out)
     mst_string_fini(&text);
     mst_sweep_counts(self, &text);
     mst_page_text(&page, "sub", NULL, text.text);
-    page_add_choices(self, &page);
+    sweep_page_add_choices(self, &page);
     mst_page_block(&page, json_pack("{s:s}", "kind", "nav"));
-    TRY_OUT(st, page_add_sheet(self, mst_sweep_sheet_search, "search", &page));
-    TRY_OUT(st, page_add_sheet(self, mst_sweep_sheet_results, "results", &page));
-    page_add_plots(self, &page);
-    TRY_OUT(st, page_add_sheet(self, mst_sweep_sheet_workload, "workload", &page));
-    TRY_OUT(st, page_add_sheet(self, mst_sweep_sheet_resources, "resources", &page));
-    TRY_OUT(st, page_add_sheet(self, mst_sweep_sheet_problems, "problems", &page));
-    TRY_OUT(st, page_add_sheet(self, mst_sweep_sheet_left_out, "left-out", &page));
-    page_add_reproduction(self, &page);
+    TRY_OUT(st, sweep_page_add_sheet(self, mst_sweep_sheet_search, "search", &page));
+    TRY_OUT(st, sweep_page_add_sheet(self, mst_sweep_sheet_results, "results", &page));
+    sweep_page_add_plots(self, &page);
+    TRY_OUT(st, sweep_page_add_sheet(self, mst_sweep_sheet_workload, "workload", &page));
+    TRY_OUT(st, sweep_page_add_sheet(self, mst_sweep_sheet_resources, "resources", &page));
+    TRY_OUT(st, sweep_page_add_sheet(self, mst_sweep_sheet_problems, "problems", &page));
+    TRY_OUT(st, sweep_page_add_sheet(self, mst_sweep_sheet_left_out, "left-out", &page));
+    sweep_page_add_reproduction(self, &page);
     st = mst_page_html(&page, out);
 out:
     mst_page_fini(&page);

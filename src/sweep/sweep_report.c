@@ -14,12 +14,12 @@
 
 /* ---- sentences ---- */
 
-static const char *config_name(const mst_sweep_report *self, size_t config)
+static const char *sweep_config_name(const mst_sweep_report *self, size_t config)
 {
     return self->sweep->cells[self->configs[config].first].config;
 }
 
-static void spread_text(const mst_stat *s, char *out, size_t size)
+static void sweep_spread_text(const mst_stat *s, char *out, size_t size)
 {
     if (s->n > 1)
         snprintf(out, size, ", mean of %zu", s->n);
@@ -27,21 +27,21 @@ static void spread_text(const mst_stat *s, char *out, size_t size)
         out[0] = '\0';
 }
 
-static void find_fastest(const mst_sweep_report *self, mst_sweep_choice *out)
+static void sweep_find_fastest(const mst_sweep_report *self, mst_sweep_choice *out)
 {
     char a[40], more[40];
     out->config = self->has_target ? mst_sweep_best(self, MST_SWEEP_TARGET, false) : self->n_configs;
     if (out->config == self->n_configs)
         return;
     const mst_stat *s = &self->configs[out->config].stats[MST_SWEEP_TARGET];
-    spread_text(s, more, sizeof more);
+    sweep_spread_text(s, more, sizeof more);
     snprintf(out->sentence, sizeof out->sentence, "Shortest time to %.120s: %.200s, %s of training%s",
-             mst_sweep_until(self->sweep), config_name(self, out->config), mst_figure_seconds(s->mean, a),
-             more);
+             mst_sweep_until(self->sweep), sweep_config_name(self, out->config),
+             mst_figure_seconds(s->mean, a), more);
 }
 
 /* By the metric of the file, or the loss. */
-static void find_best_quality(const mst_sweep_report *self, mst_sweep_choice *out)
+static void sweep_find_best_quality(const mst_sweep_report *self, mst_sweep_choice *out)
 {
     char more[40], value[48], beside[48] = "";
     bool target = strcmp(self->metric_name, "target_s") == 0, loss = target && !self->metric_given;
@@ -60,12 +60,12 @@ static void find_best_quality(const mst_sweep_report *self, mst_sweep_choice *ou
         snprintf(beside, sizeof beside, of_loss ? " (accuracy %.2f%%)" : " (loss %.4g)",
                  of_loss ? other * 100 : other);
     mst_figure_text(loss ? MST_FIGURE_PLAIN : mst_sweep_metric_unit(self), c->stats[figure].mean, value);
-    spread_text(&c->stats[figure], more, sizeof more);
+    sweep_spread_text(&c->stats[figure], more, sizeof more);
     snprintf(out->sentence, sizeof out->sentence, "%s %s: %.200s, %s%s%s", high ? "Highest" : "Lowest", name,
-             config_name(self, out->config), value, beside, more);
+             sweep_config_name(self, out->config), value, beside, more);
 }
 
-static void find_quickest(const mst_sweep_report *self, mst_sweep_choice *out)
+static void sweep_find_quickest(const mst_sweep_report *self, mst_sweep_choice *out)
 {
     char a[40], b[40], more[40];
     out->config = mst_sweep_best(self, MST_SWEEP_SPEED, true);
@@ -74,9 +74,9 @@ static void find_quickest(const mst_sweep_report *self, mst_sweep_choice *out)
         return;
     }
     const mst_sweep_config *c = &self->configs[out->config];
-    spread_text(&c->stats[MST_SWEEP_SPEED], more, sizeof more);
+    sweep_spread_text(&c->stats[MST_SWEEP_SPEED], more, sizeof more);
     snprintf(out->sentence, sizeof out->sentence, "Most rows a second: %.200s, %s (%s of training)%s%s",
-             config_name(self, out->config), mst_figure_count(c->stats[MST_SWEEP_SPEED].mean, a),
+             sweep_config_name(self, out->config), mst_figure_count(c->stats[MST_SWEEP_SPEED].mean, a),
              mst_figure_seconds(c->stats[MST_SWEEP_TIME].mean, b), more,
              self->jobs > 1 ? "; runs shared the machine" : "");
 }
@@ -84,11 +84,11 @@ static void find_quickest(const mst_sweep_report *self, mst_sweep_choice *out)
 void mst_sweep_choices(const mst_sweep_report *self, mst_sweep_choice out[MST_SWEEP_CHOICES])
 {
     out[1].config = out[2].config = self->n_configs;
-    find_fastest(self, &out[0]);
+    sweep_find_fastest(self, &out[0]);
     if (self->sweep->search == NULL) /* a search trains the others for as long as it takes to see */
-        find_best_quality(self, &out[1]);
+        sweep_find_best_quality(self, &out[1]);
     if (!self->has_target)
-        find_quickest(self, &out[2]);
+        sweep_find_quickest(self, &out[2]);
 }
 
 void mst_sweep_report_best(const mst_sweep_report *self, mst_string *out)
@@ -108,7 +108,7 @@ void mst_sweep_report_best(const mst_sweep_report *self, mst_string *out)
 }
 
 /* "; 200,000 rows each": how long a run is; or may be, with a target. */
-static void add_limit(const char *name, const char *value, bool at_most, mst_string *out)
+static void sweep_add_limit(const char *name, const char *value, bool at_most, mst_string *out)
 {
     char *end = NULL, text[40];
     double number = value != NULL ? strtod(value, &end) : NAN;
@@ -120,7 +120,7 @@ static void add_limit(const char *name, const char *value, bool at_most, mst_str
 }
 
 /* The last that a search tried of a candidate; NULL: nothing. */
-static const json_t *last_try(const json_t *search, const char *name)
+static const json_t *sweep_last_try(const json_t *search, const char *name)
 {
     const json_t *found = NULL;
     size_t i, k;
@@ -137,11 +137,11 @@ static const json_t *last_try(const json_t *search, const char *name)
 }
 
 /* What became of a search's candidates: none is trained further than it takes to see. */
-static void add_candidates(const mst_sweep_report *self, size_t total, mst_string *out)
+static void sweep_add_candidates(const mst_sweep_report *self, size_t total, mst_string *out)
 {
     size_t tried = 0, reached = 0, limited = 0, failed = 0;
     for (size_t i = 0; i < self->sweep->n; i++) {
-        const json_t *one = last_try(self->sweep->search, self->sweep->cells[i].name);
+        const json_t *one = sweep_last_try(self->sweep->search, self->sweep->cells[i].name);
         if (self->sweep->cells[i].state == MST_CELL_SKIPPED || one == NULL)
             continue;
         tried++;
@@ -166,7 +166,7 @@ void mst_sweep_counts(const mst_sweep_report *self, mst_string *out)
     mst_sweep_count(self->sweep, counts);
     size_t total = self->sweep->n - counts[MST_CELL_SKIPPED];
     if (self->sweep->search != NULL) {
-        add_candidates(self, total, out);
+        sweep_add_candidates(self, total, out);
     } else {
         mst_string_format(out, "%zu configuration%s, %zu of %zu runs done", self->n_configs,
                           self->n_configs == 1 ? "" : "s", counts[MST_CELL_DONE], total);
@@ -179,7 +179,7 @@ void mst_sweep_counts(const mst_sweep_report *self, mst_string *out)
     json_t *value;
     json_object_foreach(json_object_get(self->sweep->spec, "for"), name, value)
     {
-        add_limit(name, json_string_value(value), self->has_target, out);
+        sweep_add_limit(name, json_string_value(value), self->has_target, out);
     }
     mst_string_add(out, ".");
     if (self->jobs > 1)
@@ -207,7 +207,7 @@ static const mst_sheet_maker sheets[] = {
 };
 #define N_SHEETS (sizeof sheets / sizeof *sheets)
 
-static mst_status finish(const mst_string *out)
+static mst_status sweep_finish(const mst_string *out)
 {
     return out->failed ? mst_fail_memory() : MST_OK;
 }
@@ -240,10 +240,10 @@ mst_status mst_sweep_report_markdown(const mst_sweep_report *self, mst_string *o
         mst_string_add(out, "\n```\n\n");
     }
     TRY(mst_sheets_markdown(sheets, N_SHEETS, self, out));
-    return finish(out);
+    return sweep_finish(out);
 }
 
-static void add_number(mst_string *out, double value)
+static void sweep_add_number(mst_string *out, double value)
 {
     if (isfinite(value))
         mst_string_format(out, ",%.10g", value);
@@ -251,7 +251,7 @@ static void add_number(mst_string *out, double value)
         mst_string_add(out, ",");
 }
 
-static void add_axes(const mst_sweep_report *self, const json_t *labels, mst_string *out)
+static void sweep_add_axes(const mst_sweep_report *self, const json_t *labels, mst_string *out)
 {
     for (size_t i = 0; i < self->n_axes; i++) {
         const char *label = labels != NULL ? json_string_value(json_object_get(labels, self->axes[i])) : NULL;
@@ -263,7 +263,7 @@ static void add_axes(const mst_sweep_report *self, const json_t *labels, mst_str
 mst_status mst_sweep_report_runs_csv(const mst_sweep_report *self, mst_string *out)
 {
     mst_string_add(out, "run,configuration");
-    add_axes(self, NULL, out);
+    sweep_add_axes(self, NULL, out);
     mst_string_add(out, ",seed,state,wall_s,jobs");
     for (int k = 0; k < MST_SWEEP_FIGURES; k++)
         mst_string_format(out, ",%s", mst_sweep_figure_key((mst_sweep_figure)k));
@@ -274,24 +274,24 @@ mst_status mst_sweep_report_runs_csv(const mst_sweep_report *self, mst_string *o
         mst_string_csv(out, cell->name);
         mst_string_add(out, ",");
         mst_string_csv(out, cell->config);
-        add_axes(self, cell->labels, out);
+        sweep_add_axes(self, cell->labels, out);
         mst_string_format(out, ",%s,%s", seed != NULL ? seed : "1", mst_cell_state_name(cell->state));
-        add_number(out, cell->seconds);
-        add_number(out, cell->jobs > 0 ? cell->jobs : NAN);
+        sweep_add_number(out, cell->seconds);
+        sweep_add_number(out, cell->jobs > 0 ? cell->jobs : NAN);
         for (int k = 0; k < MST_SWEEP_FIGURES; k++)
-            add_number(out, self->runs[i].figures[k]);
+            sweep_add_number(out, self->runs[i].figures[k]);
         mst_string_format(out, ",%s,", self->runs[i].bottleneck);
         mst_string_csv(out, cell->sentence != NULL ? cell->sentence : "");
         mst_string_add(out, "\n");
     }
-    return finish(out);
+    return sweep_finish(out);
 }
 
 mst_status mst_sweep_report_csv(const mst_sweep_report *self, mst_string *out)
 {
     static const char *const ends[] = {"", "_sd", "_min", "_max"};
     mst_string_add(out, "configuration");
-    add_axes(self, NULL, out);
+    sweep_add_axes(self, NULL, out);
     mst_string_add(out, ",runs,done,failed,reached");
     for (int k = 0; k < MST_SWEEP_FIGURES; k++)
         for (size_t e = 0; e < sizeof ends / sizeof *ends; e++)
@@ -299,18 +299,18 @@ mst_status mst_sweep_report_csv(const mst_sweep_report *self, mst_string *out)
     mst_string_add(out, ",bottleneck\n");
     for (size_t i = 0; i < self->n_configs; i++) {
         const mst_sweep_config *c = &self->configs[i];
-        mst_string_csv(out, config_name(self, i));
-        add_axes(self, self->sweep->cells[c->first].labels, out);
+        mst_string_csv(out, sweep_config_name(self, i));
+        sweep_add_axes(self, self->sweep->cells[c->first].labels, out);
         mst_string_format(out, ",%zu,%zu,%zu,%zu", c->n, c->n_known, c->n_failed, c->n_reached);
         for (int k = 0; k < MST_SWEEP_FIGURES; k++) {
-            add_number(out, c->stats[k].mean);
-            add_number(out, c->stats[k].deviation);
-            add_number(out, c->stats[k].low);
-            add_number(out, c->stats[k].high);
+            sweep_add_number(out, c->stats[k].mean);
+            sweep_add_number(out, c->stats[k].deviation);
+            sweep_add_number(out, c->stats[k].low);
+            sweep_add_number(out, c->stats[k].high);
         }
         mst_string_format(out, ",%s\n", c->bottleneck);
     }
-    return finish(out);
+    return sweep_finish(out);
 }
 
 json_t *mst_sweep_report_json(const mst_sweep_report *self)
@@ -326,7 +326,7 @@ json_t *mst_sweep_report_json(const mst_sweep_report *self)
             continue;
         mst_sweep_command(&self->sweep->cells[self->configs[all[i].config].first], &command);
         json_t *one =
-            json_pack("{s:s, s:s, s:s}", "configuration", config_name(self, all[i].config), "sentence",
+            json_pack("{s:s, s:s, s:s}", "configuration", sweep_config_name(self, all[i].config), "sentence",
                       all[i].sentence, "command", command.text != NULL ? command.text : "");
         fine = one != NULL && json_array_append_new(json_object_get(root, "best"), one) == 0;
         mst_string_fini(&command);

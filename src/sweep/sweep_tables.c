@@ -8,18 +8,18 @@
 #include "base/figure.h"
 #include "sweep/sweep_report_impl.h"
 
-static mst_status finish(const mst_sheet *sheet)
+static mst_status sweep_sheet_finish(const mst_sheet *sheet)
 {
     return sheet->failed ? mst_fail_memory() : MST_OK;
 }
 
-static void add_stat(mst_sheet *out, mst_figure_unit unit, const mst_stat *s)
+static void sweep_sheet_add_stat(mst_sheet *out, mst_figure_unit unit, const mst_stat *s)
 {
     char text[2 * MST_FIGURE_SIZE];
     mst_sheet_value(out, s->mean, mst_figure_spread(unit, s->mean, s->n > 1 ? s->deviation : NAN, text));
 }
 
-static void add_columns(const mst_sweep_figure *columns, size_t n, mst_sheet *out)
+static void sweep_sheet_add_columns(const mst_sweep_figure *columns, size_t n, mst_sheet *out)
 {
     for (size_t k = 0; k < n; k++)
         mst_sheet_column_add(out, mst_sweep_figure_title(columns[k]), mst_sweep_figure_key(columns[k]), true);
@@ -42,7 +42,7 @@ mst_status mst_sweep_sheet_results(const mst_sweep_report *self, mst_sheet *out)
                 "done, without evaluations. Behind \xc2\xb1: the standard deviation over repeats. Best: by "
                 "the metric of the sweep, or as the search found."};
     mst_sheet_column_add(out, "configuration", "configuration", false);
-    add_columns(columns, n, out);
+    sweep_sheet_add_columns(columns, n, out);
     if (!shown)
         mst_sheet_column_add(out, self->metric_name, "metric", true);
     mst_sheet_column_add(out, "best", "best", false);
@@ -54,9 +54,9 @@ mst_status mst_sweep_sheet_results(const mst_sweep_report *self, mst_sheet *out)
         char text[48];
         mst_sheet_text(out, self->sweep->cells[c->first].config);
         for (size_t k = 0; k < n; k++)
-            add_stat(out, mst_sweep_figure_unit(columns[k]), &c->stats[columns[k]]);
+            sweep_sheet_add_stat(out, mst_sweep_figure_unit(columns[k]), &c->stats[columns[k]]);
         if (!shown)
-            add_stat(out, mst_sweep_metric_unit(self), &c->stats[MST_SWEEP_METRIC]);
+            sweep_sheet_add_stat(out, mst_sweep_metric_unit(self), &c->stats[MST_SWEEP_METRIC]);
         mst_sheet_text(out, i == winner ? "best" : "");
         snprintf(text, sizeof text, "%zu of %zu", c->n_reached, c->n_known);
         mst_sheet_value(out, self->has_target && c->n_known > 0 ? (double)c->n_reached : NAN, text);
@@ -64,7 +64,7 @@ mst_status mst_sweep_sheet_results(const mst_sweep_report *self, mst_sheet *out)
         mst_sheet_value(out, (double)c->n_known, text);
         mst_sheet_text(out, c->bottleneck);
     }
-    return finish(out);
+    return sweep_sheet_finish(out);
 }
 
 mst_status mst_sweep_sheet_resources(const mst_sweep_report *self, mst_sheet *out)
@@ -79,15 +79,15 @@ mst_status mst_sweep_sheet_resources(const mst_sweep_report *self, mst_sheet *ou
                                "sent and received, over the training time; in one process they do not leave "
                                "the machine."};
     mst_sheet_column_add(out, "configuration", "configuration", false);
-    add_columns(columns, n, out);
+    sweep_sheet_add_columns(columns, n, out);
     for (size_t i = 0; i < self->n_configs; i++) {
         if (self->configs[i].n_known == 0)
             continue;
         mst_sheet_text(out, self->sweep->cells[self->configs[i].first].config);
         for (size_t k = 0; k < n; k++)
-            add_stat(out, mst_sweep_figure_unit(columns[k]), &self->configs[i].stats[columns[k]]);
+            sweep_sheet_add_stat(out, mst_sweep_figure_unit(columns[k]), &self->configs[i].stats[columns[k]]);
     }
-    return finish(out);
+    return sweep_sheet_finish(out);
 }
 
 mst_status mst_sweep_sheet_workload(const mst_sweep_report *self, mst_sheet *out)
@@ -124,10 +124,10 @@ mst_status mst_sweep_sheet_workload(const mst_sweep_report *self, mst_sheet *out
         mst_sheet_count(out, sum / (double)c->n_workers);
         mst_sheet_real(out, low > 0 ? high / low : NAN);
     }
-    return finish(out);
+    return sweep_sheet_finish(out);
 }
 
-static bool is_dropped(const json_t *round, const char *who)
+static bool sweep_sheet_is_dropped(const json_t *round, const char *who)
 {
     size_t i;
     json_t *name;
@@ -140,7 +140,7 @@ static bool is_dropped(const json_t *round, const char *who)
 }
 
 /* What followed on a try of a round. stopped: why nobody goes on after it; NULL: others do, or may. */
-static const char *decision(const json_t *round, const json_t *one, const char *stopped)
+static const char *sweep_sheet_decision(const json_t *round, const json_t *one, const char *stopped)
 {
     const char *sentence = json_string_value(json_object_get(one, "sentence"));
     if (sentence != NULL)
@@ -149,12 +149,12 @@ static const char *decision(const json_t *round, const json_t *one, const char *
         return "reached the target";
     if (json_is_true(json_object_get(one, "over")))
         return "out: its limit ended it";
-    if (is_dropped(round, json_string_value(json_object_get(one, "name"))))
+    if (sweep_sheet_is_dropped(round, json_string_value(json_object_get(one, "name"))))
         return "dropped: in the worse half";
     return stopped != NULL ? stopped : "goes on";
 }
 
-static double number_or(const json_t *value, double otherwise)
+static double sweep_sheet_number_or(const json_t *value, double otherwise)
 {
     return json_is_number(value) ? json_number_value(value) : otherwise;
 }
@@ -187,15 +187,16 @@ mst_status mst_sweep_sheet_search(const mst_sweep_report *self, mst_sheet *out)
         {
             mst_sheet_text(out, json_string_value(json_object_get(one, "name")));
             mst_sheet_count(out, (double)i + 1);
-            mst_sheet_seconds(out, number_or(json_object_get(one, "given_s"),
-                                             number_or(json_object_get(round, "seconds"), NAN)));
-            mst_sheet_seconds(out, number_or(json_object_get(one, "train_s"), NAN));
-            mst_sheet_real(out, number_or(json_object_get(one, "value"), NAN));
-            mst_sheet_real(out, number_or(json_object_get(one, "nearest"), NAN));
-            mst_sheet_text(out, decision(round, one, last ? stopped : NULL));
+            mst_sheet_seconds(
+                out, sweep_sheet_number_or(json_object_get(one, "given_s"),
+                                           sweep_sheet_number_or(json_object_get(round, "seconds"), NAN)));
+            mst_sheet_seconds(out, sweep_sheet_number_or(json_object_get(one, "train_s"), NAN));
+            mst_sheet_real(out, sweep_sheet_number_or(json_object_get(one, "value"), NAN));
+            mst_sheet_real(out, sweep_sheet_number_or(json_object_get(one, "nearest"), NAN));
+            mst_sheet_text(out, sweep_sheet_decision(round, one, last ? stopped : NULL));
         }
     }
-    return finish(out);
+    return sweep_sheet_finish(out);
 }
 
 mst_status mst_sweep_sheet_problems(const mst_sweep_report *self, mst_sheet *out)
@@ -214,7 +215,7 @@ mst_status mst_sweep_sheet_problems(const mst_sweep_report *self, mst_sheet *out
                             : cell->state == MST_CELL_DONE ? "its folder cannot be read"
                                                            : "has not been run yet");
     }
-    return finish(out);
+    return sweep_sheet_finish(out);
 }
 
 mst_status mst_sweep_sheet_left_out(const mst_sweep_report *self, mst_sheet *out)
@@ -232,5 +233,5 @@ mst_status mst_sweep_sheet_left_out(const mst_sweep_report *self, mst_sheet *out
         mst_sheet_count(out, (double)n);
         mst_sheet_text(out, self->sweep->cells[i].name);
     }
-    return finish(out);
+    return sweep_sheet_finish(out);
 }
