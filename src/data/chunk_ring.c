@@ -2,8 +2,8 @@
  *
  * Invariants
  * 1. One thread claims at a time, so the order of numbers is the order of the input.
- * 2. A number is claimed only when it is less than n_slots ahead of the next one to be taken: memory is
- * bounded, and the slot of a claimed number is empty.
+ * 2. A number is claimed only when it is less than capacity ahead of the next one to be taken: memory is
+ * bounded, and the place of a claimed number is empty.
  * 3. The first failure in order of numbers sets `end` to its number; chunks before it still come out. */
 #include "data/chunk_ring.h"
 
@@ -24,8 +24,8 @@ struct mst_chunk_ring {
     uint64_t next_in, next_out; /* the next number to claim, and to take */
     uint64_t end;               /* one past the last number */
     mst_error error;            /* why the chunk at `end` failed; code MST_OK: it did not */
-    mst_chunk **slots;          /* number % n_slots; NULL: empty */
-    uint32_t n_slots;
+    mst_chunk **chunks;         /* number % capacity; NULL: empty */
+    uint32_t capacity;
 };
 
 /* Under the mutex: the numbers end before `number`, with a failure unless st is MST_OK. */
@@ -47,7 +47,7 @@ static mst_status ring_claim(mst_chunk_ring *r, uint64_t number, mst_raw_block *
 
 static bool ring_can_claim(const mst_chunk_ring *r)
 {
-    return !r->stopped && !r->claiming && r->next_in < r->end && r->next_in - r->next_out < r->n_slots;
+    return !r->stopped && !r->claiming && r->next_in < r->end && r->next_in - r->next_out < r->capacity;
 }
 
 /* Under the mutex, which is released meanwhile: claims a number and makes its chunk. */
@@ -76,7 +76,7 @@ static void ring_work(mst_chunk_ring *r, mst_chunk_builder *builder)
     } else if (r->stopped) {
         mst_chunk_release(chunk);
     } else {
-        r->slots[number % r->n_slots] = chunk;
+        r->chunks[number % r->capacity] = chunk;
         pthread_cond_signal(&r->filled);
     }
 }
@@ -103,23 +103,23 @@ static void *ring_main(void *arg)
 }
 
 mst_status mst_chunk_ring_new(const mst_chunk_maker *maker, const char *name, unsigned n_threads,
-                              uint32_t n_slots, mst_chunk_ring **out)
+                              uint32_t capacity, mst_chunk_ring **out)
 {
     mst_status st = MST_OK;
     mst_chunk_ring *r = mst_zalloc(sizeof *r);
     if (r == NULL)
         return mst_fail_memory();
     r->maker = *maker;
-    r->n_slots = n_slots;
+    r->capacity = capacity;
     r->stopped = true;
     mst_chunk_builder_init(&r->builder);
     pthread_mutex_init(&r->mutex, NULL);
     pthread_cond_init(&r->work, NULL);
     pthread_cond_init(&r->filled, NULL);
     pthread_cond_init(&r->idle, NULL);
-    r->slots = mst_calloc(n_slots, sizeof *r->slots);
+    r->chunks = mst_calloc(capacity, sizeof *r->chunks);
     r->threads = mst_calloc(n_threads + 1, sizeof *r->threads);
-    if (r->slots == NULL || r->threads == NULL) {
+    if (r->chunks == NULL || r->threads == NULL) {
         st = mst_fail_memory();
         goto out;
     }
@@ -172,9 +172,9 @@ void mst_chunk_ring_stop(mst_chunk_ring *self)
     pthread_cond_broadcast(&self->filled);
     while (self->busy != 0)
         pthread_cond_wait(&self->idle, &self->mutex);
-    for (uint32_t i = 0; i < self->n_slots; i++) {
-        mst_chunk_release(self->slots[i]);
-        self->slots[i] = NULL;
+    for (uint32_t i = 0; i < self->capacity; i++) {
+        mst_chunk_release(self->chunks[i]);
+        self->chunks[i] = NULL;
     }
     pthread_mutex_unlock(&self->mutex);
 }
@@ -184,18 +184,18 @@ mst_status mst_chunk_ring_take(mst_chunk_ring *self, mst_chunk **out)
     mst_status st = MST_OK;
     *out = NULL;
     pthread_mutex_lock(&self->mutex);
-    mst_chunk **slot = &self->slots[self->next_out % self->n_slots];
+    mst_chunk **place = &self->chunks[self->next_out % self->capacity];
     if (self->n_threads == 0 && ring_can_claim(self)) {
         self->busy++;
         ring_work(self, &self->builder);
         if (--self->busy == 0)
             pthread_cond_broadcast(&self->idle);
     }
-    while (!self->stopped && *slot == NULL && self->next_out < self->end)
+    while (!self->stopped && *place == NULL && self->next_out < self->end)
         pthread_cond_wait(&self->filled, &self->mutex);
-    if (!self->stopped && *slot != NULL) {
-        *out = *slot;
-        *slot = NULL;
+    if (!self->stopped && *place != NULL) {
+        *out = *place;
+        *place = NULL;
         self->next_out++;
         pthread_cond_signal(&self->work);
     } else if (!self->stopped && self->error.code != MST_OK) {
@@ -209,7 +209,7 @@ void mst_chunk_ring_destroy(mst_chunk_ring *self)
 {
     if (self == NULL)
         return;
-    if (self->slots != NULL)
+    if (self->chunks != NULL)
         mst_chunk_ring_stop(self);
     pthread_mutex_lock(&self->mutex);
     self->leaving = true;
@@ -222,7 +222,7 @@ void mst_chunk_ring_destroy(mst_chunk_ring *self)
     pthread_cond_destroy(&self->filled);
     pthread_cond_destroy(&self->work);
     pthread_mutex_destroy(&self->mutex);
-    mst_free(self->slots);
+    mst_free(self->chunks);
     mst_free(self->threads);
     mst_free(self);
 }

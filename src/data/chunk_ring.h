@@ -23,10 +23,10 @@ typedef struct mst_chunk_maker {
 
 typedef struct mst_chunk_ring mst_chunk_ring;
 
-/* n_threads make chunks, at most n_slots beyond the one taken last. name is for messages and must outlive the
- * ring. A new ring is stopped. *out is the caller's to destroy; set only on MST_OK. */
+/* n_threads make chunks, at most capacity beyond the one taken last. name is for messages and must outlive
+ * the ring. A new ring is stopped. *out is the caller's to destroy; set only on MST_OK. */
 mst_status mst_chunk_ring_new(const mst_chunk_maker *maker, const char *name, unsigned n_threads,
-                              uint32_t n_slots, mst_chunk_ring **out);
+                              uint32_t capacity, mst_chunk_ring **out);
 void mst_chunk_ring_destroy(mst_chunk_ring *self); /* NULL-safe */
 
 /* Starts a stopped ring: chunks first .. end-1 come out. end UINT64_MAX: until `claim` finds no more. */

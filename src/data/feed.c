@@ -273,7 +273,7 @@ static bool move_to(mst_feed *f, uint64_t from)
     else if (f->queue != NULL)
         begin = f->queue->start;
     if (f->dataset->random)
-        end = f->plan.spans[f->next_window + (f->next_window < f->plan.n_spans)].start;
+        end = f->plan.windows[f->next_window + (f->next_window < f->plan.n_windows)].start;
     if (from < begin || from >= end)
         return false;
     if (f->current != NULL && from >= f->current->start + f->current->n_rows) {
@@ -317,8 +317,8 @@ static mst_status feed_restart(mst_feed *f, uint64_t epoch, uint64_t from)
             mst_feed_plan_epoch(f, epoch);
         f->epoch_rows = f->plan.n_rows;
         f->next_window = mst_feed_plan_find(&f->plan, from);
-        f->next_position = f->plan.spans[f->next_window].start;
-        f->next_chunk = ring_end = f->plan.spans[f->next_window].first;
+        f->next_position = f->plan.windows[f->next_window].start;
+        f->next_chunk = ring_end = f->plan.windows[f->next_window].first;
     } else if (begun) {
         st = f->dataset->ops->rewind(f->dataset);
         if (st != MST_OK)
@@ -458,14 +458,14 @@ static void fill_rows(mst_row *rows, const mst_feed_window *w, uint32_t from, ui
     }
 }
 
-/* The same rows, of which the first is the lane's row `slot`, as they are handed out. */
+/* The same rows, of which the first is the lane's row `first`, as they are handed out. */
 static void augment_rows(const mst_feed *f, const mst_feed_lane *l, const mst_feed_window *w, uint32_t from,
-                         uint32_t n, uint32_t slot)
+                         uint32_t n, uint32_t first)
 {
     for (uint32_t i = 0; i < n; i++) {
         const mst_feed_place *at = &w->order[from + i];
         mst_augment_row(f->options.augment, f->options.training, w->epoch, w->first_rows[at->chunk] + at->row,
-                        l->augmented + (size_t)(slot + i) * f->augmented_stride, &l->rows[slot + i]);
+                        l->augmented + (size_t)(first + i) * f->augmented_stride, &l->rows[first + i]);
     }
 }
 
@@ -491,17 +491,17 @@ MST_WIDE static uint32_t copy_keys(mst_row *rows, const mst_feed_window *w, uint
     return bad;
 }
 
-/* Makes n rows, of which the first is the lane's row `slot`, independent of what becomes of their file. */
+/* Makes n rows, of which the first is the lane's row `first`, independent of what becomes of their file. */
 static mst_status feed_settle_rows(mst_feed *f, mst_feed_lane *l, const mst_feed_window *w, uint32_t from,
-                                   uint32_t n, uint32_t slot)
+                                   uint32_t n, uint32_t first)
 {
     size_t n_keys = 0;
     for (uint32_t i = 0; i < n; i++)
-        n_keys += l->rows[slot + i].n_keys;
+        n_keys += l->rows[first + i].n_keys;
     size_t at = atomic_fetch_add(&l->n_keys, n_keys);
     if (at + n_keys > l->key_capacity)
         return mst_fail(MST_EUSAGE, "%s: rows were filled twice", f->dataset->name);
-    if (copy_keys(l->rows + slot, w, from, n, l->keys + at) == 0)
+    if (copy_keys(l->rows + first, w, from, n, l->keys + at) == 0)
         return MST_OK;
     TRY(mst_dataset_intact(f->dataset));
     return mst_fail(MST_EINPUT, "%s was changed while it was in use: a row has a key or a label out of range",

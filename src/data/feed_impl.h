@@ -49,17 +49,17 @@ typedef struct mst_feed_lane {
 } mst_feed_lane;
 
 /* A window to be: chunks order[first] up to order[that of the next span]. */
-typedef struct mst_feed_span {
+typedef struct mst_feed_range {
     uint64_t start; /* position of its first row */
     uint32_t first;
-} mst_feed_span;
+} mst_feed_range;
 
 /* Random access: where the windows of an epoch lie. Changed by start only, while no thread is at work. */
 typedef struct mst_feed_plan {
-    uint32_t *kept;       /* rows of each chunk that `keep` keeps; NULL: all */
-    uint32_t *order;      /* the epoch's chunks in order; the shard's own */
-    mst_feed_span *spans; /* n_spans, and one that says where the last ends */
-    uint32_t n_order, n_spans;
+    uint32_t *kept;          /* rows of each chunk that `keep` keeps; NULL: all */
+    uint32_t *order;         /* the epoch's chunks in order; the shard's own */
+    mst_feed_range *windows; /* n_windows, and one that says where the last ends */
+    uint32_t n_order, n_windows;
     uint64_t epoch;
     uint64_t n_rows; /* of the epoch; at most first_rows */
 } mst_feed_plan;
@@ -129,7 +129,7 @@ bool mst_feed_window_wanted(const mst_feed *f);
 mst_status mst_feed_plan_init(mst_feed *f);
 void mst_feed_plan_fini(mst_feed_plan *p);
 void mst_feed_plan_epoch(mst_feed *f, uint64_t epoch);
-/* The window that holds the position; n_spans when it is beyond the last. */
+/* The window that holds the position; n_windows when it is beyond the last. */
 uint32_t mst_feed_plan_find(const mst_feed_plan *p, uint64_t position);
 /* How many chunks of the order hold the positions below `to`. */
 uint64_t mst_feed_plan_chunks(const mst_feed_plan *p, uint64_t to);

@@ -174,9 +174,9 @@ static mst_status window_add(mst_feed *f, mst_feed_window *w, mst_chunk *chunk, 
         mst_chunk_release(chunk);
         return mst_fail_memory();
     }
-    uint32_t slot = w->n_chunks++;
-    w->chunks[slot] = chunk;
-    w->first_rows[slot] = first_row;
+    uint32_t c = w->n_chunks++;
+    w->chunks[c] = chunk;
+    w->first_rows[c] = first_row;
     TRY(check_chunk(f, chunk, first_row));
     if (chunk->check != NULL && !o->any_keys) {
         size_t tail = chunk->n_words - (size_t)chunk->n_rows * mst_chunk_head_words(chunk);
@@ -186,7 +186,7 @@ static mst_status window_add(mst_feed *f, mst_feed_window *w, mst_chunk *chunk, 
     w->unseen |= f->augmented_stride == 0 && has_unseen(o, chunk);
     for (uint32_t i = 0; i < chunk->n_rows; i++) {
         if (mst_feed_keeps(o, first_row + i))
-            w->order[w->n_rows++] = (mst_feed_place){slot, i};
+            w->order[w->n_rows++] = (mst_feed_place){c, i};
     }
     return MST_OK;
 }
@@ -308,12 +308,12 @@ static mst_status feed_collect(mst_feed *f, mst_feed_window *w, bool *more)
                  first_row = random ? (uint64_t)p->order[c] * f->dataset->chunk_rows : f->next_row;
         f->next_row += chunk->n_rows;
         TRY(window_add(f, w, chunk, first_row));
-    } while (random ? f->next_chunk < p->spans[f->next_window + 1].first
+    } while (random ? f->next_chunk < p->windows[f->next_window + 1].first
                     : w->n_rows < f->options.shuffle_rows);
-    if (random && w->n_rows != p->spans[f->next_window + 1].start - f->next_position)
+    if (random && w->n_rows != p->windows[f->next_window + 1].start - f->next_position)
         return mst_fail(MST_EINPUT, "%s: rows %llu to %llu of the epoch are %u rows: the dataset has changed",
                         f->dataset->name, (unsigned long long)f->next_position,
-                        (unsigned long long)p->spans[f->next_window + 1].start - 1, w->n_rows);
+                        (unsigned long long)p->windows[f->next_window + 1].start - 1, w->n_rows);
     return MST_OK;
 }
 

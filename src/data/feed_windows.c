@@ -3,8 +3,8 @@
  * up and loads nothing else.
  *
  * Invariants
- * 1. spans[k].start is the number of kept rows in the chunks before spans[k].first; spans[n_spans] closes the
- * last window.
+ * 1. windows[k].start is the number of kept rows in the chunks before windows[k].first; windows[n_windows]
+ * closes the last window.
  * 2. A window ends with the chunk that brings it to shuffle_rows; it has at least one chunk, and may have no
  * row at all (all of them held out).
  * 3. No window begins at or after first_rows. */
@@ -44,10 +44,10 @@ mst_status mst_feed_plan_init(mst_feed *f)
     mst_feed_plan *p = &f->plan;
     size_t n = f->dataset->n_chunks;
     p->order = mst_calloc(n + 1, sizeof *p->order);
-    p->spans = mst_calloc(n + 1, sizeof *p->spans);
+    p->windows = mst_calloc(n + 1, sizeof *p->windows);
     if (f->options.keep != MST_KEEP_ALL)
         p->kept = mst_calloc(n + 1, sizeof *p->kept);
-    if (p->order == NULL || p->spans == NULL || (p->kept == NULL && f->options.keep != MST_KEEP_ALL))
+    if (p->order == NULL || p->windows == NULL || (p->kept == NULL && f->options.keep != MST_KEEP_ALL))
         return mst_fail_memory();
     if (p->kept != NULL)
         count_kept(f);
@@ -59,7 +59,7 @@ void mst_feed_plan_fini(mst_feed_plan *p)
 {
     mst_free(p->kept);
     mst_free(p->order);
-    mst_free(p->spans);
+    mst_free(p->windows);
 }
 
 static void order_chunks(mst_feed *f)
@@ -91,9 +91,9 @@ void mst_feed_plan_epoch(mst_feed *f, uint64_t epoch)
     uint32_t i = 0;
     p->epoch = epoch;
     order_chunks(f);
-    p->n_spans = 0;
+    p->n_windows = 0;
     while (i < p->n_order && position < limit) {
-        p->spans[p->n_spans++] = (mst_feed_span){.start = position, .first = i};
+        p->windows[p->n_windows++] = (mst_feed_range){.start = position, .first = i};
         uint64_t rows = 0;
         do {
             uint32_t c = p->order[i++];
@@ -101,18 +101,18 @@ void mst_feed_plan_epoch(mst_feed *f, uint64_t epoch)
         } while (i < p->n_order && rows < o->shuffle_rows);
         position += rows;
     }
-    p->spans[p->n_spans] = (mst_feed_span){.start = position, .first = i};
+    p->windows[p->n_windows] = (mst_feed_range){.start = position, .first = i};
     p->n_rows = position < limit ? position : limit;
 }
 
 uint32_t mst_feed_plan_find(const mst_feed_plan *p, uint64_t position)
 {
-    if (position >= p->spans[p->n_spans].start)
-        return p->n_spans;
-    uint32_t low = 0, high = p->n_spans; /* spans[low].start <= position < spans[high].start */
+    if (position >= p->windows[p->n_windows].start)
+        return p->n_windows;
+    uint32_t low = 0, high = p->n_windows; /* windows[low].start <= position < windows[high].start */
     while (high - low > 1) {
         uint32_t middle = low + (high - low) / 2;
-        if (p->spans[middle].start <= position)
+        if (p->windows[middle].start <= position)
             low = middle;
         else
             high = middle;
@@ -125,5 +125,5 @@ uint64_t mst_feed_plan_chunks(const mst_feed_plan *p, uint64_t to)
     if (to == 0)
         return 0;
     uint32_t k = mst_feed_plan_find(p, to - 1);
-    return p->spans[k < p->n_spans ? k + 1 : k].first;
+    return p->windows[k < p->n_windows ? k + 1 : k].first;
 }

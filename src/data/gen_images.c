@@ -271,24 +271,24 @@ out:
     return st;
 }
 
-typedef struct gen_part {
+typedef struct gen_file {
     image_maker maker;
     uint32_t first_chunk;
-} gen_part;
+} gen_file;
 
 typedef struct gen_dataset {
     mst_dataset base;
-    gen_part *parts; /* one per file */
-    size_t n_parts;
+    gen_file *files; /* one per file */
+    size_t n_files;
 } gen_dataset;
 
 static mst_status gen_load(mst_dataset *self, uint32_t c, mst_chunk **out)
 {
     const gen_dataset *d = (const gen_dataset *)self;
-    size_t i = d->n_parts - 1;
-    while (i > 0 && d->parts[i].first_chunk > c)
+    size_t i = d->n_files - 1;
+    while (i > 0 && d->files[i].first_chunk > c)
         i--;
-    const gen_part *p = &d->parts[i];
+    const gen_file *p = &d->files[i];
     uint64_t at = (uint64_t)(c - p->first_chunk) * self->chunk_rows, left = p->maker.o.rows - at;
     return images_make(&p->maker, p->maker.o.first_row + at,
                        left < self->chunk_rows ? (uint32_t)left : self->chunk_rows, NULL, out);
@@ -297,9 +297,9 @@ static mst_status gen_load(mst_dataset *self, uint32_t c, mst_chunk **out)
 static void gen_destroy(mst_dataset *self)
 {
     gen_dataset *d = (gen_dataset *)self;
-    for (size_t i = 0; d->parts != NULL && i < d->n_parts; i++)
-        maker_fini(&d->parts[i].maker);
-    mst_free(d->parts);
+    for (size_t i = 0; d->files != NULL && i < d->n_files; i++)
+        maker_fini(&d->files[i].maker);
+    mst_free(d->files);
     mst_free(self->name);
     mst_free(d);
 }
@@ -326,8 +326,8 @@ static mst_status gen_join(gen_dataset *d, const char *path, const mst_gen_image
     mst_data_info *info = &d->base.info;
     uint32_t rows = rows_per_chunk(o);
     uint64_t n_chunks = (o->rows + rows - 1) / rows;
-    const mst_gen_images_options *first = &d->parts[0].maker.o;
-    if (d->n_parts > 0 && (first->classes != o->classes || first->channels != o->channels ||
+    const mst_gen_images_options *first = &d->files[0].maker.o;
+    if (d->n_files > 0 && (first->classes != o->classes || first->channels != o->channels ||
                            first->height != o->height || first->width != o->width))
         return mst_fail(MST_EINPUT, "%s: its classes or its sides are not those of the files before it",
                         path);
@@ -336,10 +336,10 @@ static mst_status gen_join(gen_dataset *d, const char *path, const mst_gen_image
                         rows);
     if (d->base.n_chunks + n_chunks > UINT32_MAX)
         return mst_fail(MST_EINPUT, "%s: too many rows", path);
-    gen_part *p = &d->parts[d->n_parts];
+    gen_file *p = &d->files[d->n_files];
     TRY(maker_init(&p->maker, o));
     p->first_chunk = d->base.n_chunks;
-    d->n_parts++;
+    d->n_files++;
     d->base.n_chunks += (uint32_t)n_chunks;
     d->base.chunk_rows = rows;
     info->n_rows += o->rows;
@@ -363,8 +363,8 @@ mst_status mst_gen_images_open(const mst_text_list *paths, mst_dataset **out)
     d->base.ops = &gen_ops;
     d->base.random = true;
     d->base.name = mst_paths_name(paths);
-    d->parts = mst_calloc(paths->n, sizeof *d->parts);
-    if (d->base.name == NULL || d->parts == NULL) {
+    d->files = mst_calloc(paths->n, sizeof *d->files);
+    if (d->base.name == NULL || d->files == NULL) {
         st = mst_fail_memory();
         goto out;
     }

@@ -50,8 +50,8 @@ typedef struct mst_tf_layout {
     mst_text_list left_out; /* names, for people */
     atomic_flag *strange;   /* set once a feature was met that the first block lacks; NULL: of no interest */
     atomic_flag *bare;      /* set once a record was met that has none of the columns, or no indices */
-    uint16_t *slots;        /* hash table of positions in names + 1; 0: free */
-    unsigned slot_bits;
+    uint16_t *buckets;      /* hash table of positions in names + 1; 0: free */
+    unsigned bucket_bits;
 } mst_tf_layout;
 
 /* Checks the frame at `at` and its CRCs; *data and *n are the record's, *at moves past it. The block is known
@@ -80,7 +80,7 @@ static inline uint64_t mst_tf_head(const uint8_t *name, size_t size, const uint8
     return head;
 }
 
-static inline uint32_t mst_tf_slot(uint64_t head, size_t size, unsigned bits)
+static inline uint32_t mst_tf_bucket(uint64_t head, size_t size, unsigned bits)
 {
     return (uint32_t)((head ^ size << 56) * 0x9e3779b97f4a7c15u >> (64 - bits));
 }
@@ -93,11 +93,11 @@ static inline bool mst_tf_same(const mst_tf_name *name, const uint8_t *text, siz
 /* Position in layout->names, or n_names when the feature is none of ours. */
 static inline size_t mst_tf_find(const mst_tf_layout *layout, const uint8_t *text, size_t size, uint64_t head)
 {
-    uint32_t mask = (1u << layout->slot_bits) - 1;
-    for (uint32_t s = mst_tf_slot(head, size, layout->slot_bits);; s = (s + 1) & mask) {
-        if (layout->slots[s] == 0)
+    uint32_t mask = (1u << layout->bucket_bits) - 1;
+    for (uint32_t s = mst_tf_bucket(head, size, layout->bucket_bits);; s = (s + 1) & mask) {
+        if (layout->buckets[s] == 0)
             return layout->n_names;
-        size_t i = layout->slots[s] - 1u;
+        size_t i = layout->buckets[s] - 1u;
         if (mst_tf_same(&layout->names[i], text, size, head))
             return i;
     }

@@ -14,11 +14,11 @@ mst_status mst_tf_no_memory(void)
 
 static void link_name(mst_tf_layout *l, size_t i)
 {
-    uint32_t mask = (1u << l->slot_bits) - 1;
-    uint32_t s = mst_tf_slot(l->names[i].head, l->names[i].size, l->slot_bits);
-    while (l->slots[s] != 0)
+    uint32_t mask = (1u << l->bucket_bits) - 1;
+    uint32_t s = mst_tf_bucket(l->names[i].head, l->names[i].size, l->bucket_bits);
+    while (l->buckets[s] != 0)
         s = (s + 1) & mask;
-    l->slots[s] = (uint16_t)(i + 1);
+    l->buckets[s] = (uint16_t)(i + 1);
 }
 
 mst_tf_layout *mst_tf_layout_alloc(void)
@@ -26,9 +26,9 @@ mst_tf_layout *mst_tf_layout_alloc(void)
     mst_tf_layout *l = mst_zalloc(sizeof *l);
     if (l == NULL)
         return NULL;
-    l->slot_bits = 6;
-    l->slots = mst_calloc((size_t)1 << l->slot_bits, sizeof *l->slots);
-    if (l->slots == NULL) {
+    l->bucket_bits = 6;
+    l->buckets = mst_calloc((size_t)1 << l->bucket_bits, sizeof *l->buckets);
+    if (l->buckets == NULL) {
         mst_free(l);
         return NULL;
     }
@@ -42,7 +42,7 @@ void mst_tf_layout_destroy(mst_tf_layout *l)
     for (size_t i = 0; i < l->n_names; i++)
         mst_free(l->names[i].text);
     mst_free(l->names);
-    mst_free(l->slots);
+    mst_free(l->buckets);
     mst_free(l->images);
     mst_free(l->strange);
     mst_free(l->bare);
@@ -64,13 +64,13 @@ mst_status mst_tf_add_name(mst_tf_layout *l, const char *text, size_t size, mst_
                         MST_TFRECORD_NAMES);
     if (!mst_grow(&l->names, &l->name_capacity, l->n_names + 1, sizeof *l->names))
         return mst_tf_no_memory();
-    if ((l->n_names + 1) * 4 > (size_t)1 << l->slot_bits) {
-        uint16_t *bigger = mst_calloc((size_t)2 << l->slot_bits, sizeof *bigger);
+    if ((l->n_names + 1) * 4 > (size_t)1 << l->bucket_bits) {
+        uint16_t *bigger = mst_calloc((size_t)2 << l->bucket_bits, sizeof *bigger);
         if (bigger == NULL)
             return mst_tf_no_memory();
-        mst_free(l->slots);
-        l->slots = bigger;
-        l->slot_bits++;
+        mst_free(l->buckets);
+        l->buckets = bigger;
+        l->bucket_bits++;
         for (size_t i = 0; i < l->n_names; i++)
             link_name(l, i);
     }

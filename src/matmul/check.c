@@ -89,7 +89,7 @@ static mst_status check_walk(mst_matmul *self, const mst_matrix *matrix, const f
         take(self, kept, rows, cols);
         return MST_OK;
     }
-    mst_mm_pages *buffer = &self->slots[0].buffer;
+    mst_mm_pages *buffer = &self->pieces[0].buffer;
     uint64_t room = buffer->size / sizeof(float);
     uint64_t width = cols.n < room ? cols.n : room, height = room / width;
     for (uint64_t r = 0; r < rows.n; r += height) {

@@ -195,9 +195,9 @@ void mst_matmul_destroy(mst_matmul *self)
     pages_give(&self->share_b);
     pages_give(&self->tile);
     for (int i = 0; i < 2; i++) {
-        pages_give(&self->slots[i].buffer);
-        mst_free(self->slots[i].a);
-        mst_free(self->slots[i].b);
+        pages_give(&self->pieces[i].buffer);
+        mst_free(self->pieces[i].a);
+        mst_free(self->pieces[i].b);
     }
     mst_free(self->order);
     mst_free(self->x);
@@ -218,10 +218,10 @@ static mst_status take_memory(mst_matmul *self)
     TRY(mst_mm_pages_take(&self->tile, plan->c, "C's share"));
     self->order = mst_calloc((size_t)self->size, sizeof *self->order);
     for (int i = 0; i < 2; i++) {
-        TRY(mst_mm_pages_take(&self->slots[i].buffer, plan->buffers / 2, "the panels"));
-        self->slots[i].a = mst_calloc(plan->layout.n_rows, sizeof *self->slots[i].a);
-        self->slots[i].b = mst_calloc(plan->layout.n_cols, sizeof *self->slots[i].b);
-        if (self->slots[i].a == NULL || self->slots[i].b == NULL || self->order == NULL)
+        TRY(mst_mm_pages_take(&self->pieces[i].buffer, plan->buffers / 2, "the panels"));
+        self->pieces[i].a = mst_calloc(plan->layout.n_rows, sizeof *self->pieces[i].a);
+        self->pieces[i].b = mst_calloc(plan->layout.n_cols, sizeof *self->pieces[i].b);
+        if (self->pieces[i].a == NULL || self->pieces[i].b == NULL || self->order == NULL)
             return mst_fail_memory();
     }
     return self->o.check || self->o.what == MST_MATMUL_VERIFY ? mst_mm_check_begin(self) : MST_OK;

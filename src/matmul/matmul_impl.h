@@ -28,11 +28,11 @@ typedef struct mst_mm_piece {
 } mst_mm_piece;
 
 /* What one step works on; there are two, so that the next step's travel while this one's are multiplied. */
-typedef struct mst_mm_slot {
+typedef struct mst_mm_pieces {
     mst_mm_piece *a, *b; /* layout.n_rows, layout.n_cols */
     mst_mm_pages buffer;
     int tag;
-} mst_mm_slot;
+} mst_mm_pieces;
 
 struct mst_matmul {
     mst_matmul_options o;
@@ -42,7 +42,7 @@ struct mst_matmul {
     mst_matrix a, b, c; /* c: to verify */
     mst_npy_out out;
     mst_mm_pages share_a, share_b, tile;
-    mst_mm_slot slots[2];
+    mst_mm_pieces pieces[2];
     uint32_t *order;           /* scratch of size ranks: those that need a piece, owner first */
     double *x, *z, *d, *norms; /* the check: n, k and m rows of LANES; A's rows' squares and B's (m + 1) */
     double done, total;        /* operations of this rank, for progress */
@@ -61,11 +61,12 @@ mst_status mst_mm_plan_limit(mst_matmul *self); /* the smallest limit among the 
 mst_status mst_mm_plan(mst_matmul *self);
 
 /* move.c */
-mst_status mst_mm_start_step(mst_matmul *self, mst_mm_slot *slot, uint32_t step, uint32_t row_pass,
+mst_status mst_mm_start_step(mst_matmul *self, mst_mm_pieces *pieces, uint32_t step, uint32_t row_pass,
                              uint32_t col_pass, uint32_t panel);
-mst_status mst_mm_poll(mst_matmul *self, mst_mm_slot *slot, bool *arrived, bool *done);
-mst_status mst_mm_arrive(mst_matmul *self, mst_mm_slot *slot); /* waits for its data */
-mst_status mst_mm_finish(mst_matmul *self, mst_mm_slot *slot); /* waits until nothing of it is under way */
+mst_status mst_mm_poll(mst_matmul *self, mst_mm_pieces *pieces, bool *arrived, bool *done);
+mst_status mst_mm_arrive(mst_matmul *self, mst_mm_pieces *pieces); /* waits for its data */
+mst_status mst_mm_finish(mst_matmul *self,
+                         mst_mm_pieces *pieces); /* waits until nothing of it is under way */
 /* Waits for n requests; what names them. */
 mst_status mst_mm_wait(mst_matmul *self, uint32_t n, mst_mpi_request *requests, const char *what);
 mst_status mst_mm_stopped(const mst_matmul *self);

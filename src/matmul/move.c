@@ -6,15 +6,15 @@
  * next step's pieces travel while this one's are multiplied.
  *
  * Invariants
- * 1. A slot is started again only after finish: nothing reads or writes its pieces then.
+ * 1. The pieces of a step are used again only after finish: nothing reads or writes them then.
  * 2. Messages of one pair of ranks with one tag are posted in the order of steps on both sides: steps that
- *    share a tag share a slot. */
+ *    share a tag use the same pieces. */
 #include <string.h>
 
 #include "base/clock.h"
 #include "matmul/matmul_impl.h"
 
-#define TAG_STEPS  4 /* steps told apart; even, so that those with one tag share a slot */
+#define TAG_STEPS  4 /* steps told apart; even, so that those with one tag use the same pieces */
 #define TAG_PIECES 4096
 
 mst_status mst_mm_stopped(const mst_matmul *self)
@@ -105,11 +105,11 @@ static mst_status fetch_timed(mst_matmul *self, const mst_matrix *matrix, mst_in
     return st;
 }
 
-static mst_status start_a(mst_matmul *self, mst_mm_slot *slot, uint32_t i, mst_index_range rows,
+static mst_status start_a(mst_matmul *self, mst_mm_pieces *pieces, uint32_t i, mst_index_range rows,
                           uint32_t panel, float **free_at)
 {
     const mst_layout *l = &self->plan.layout;
-    mst_mm_piece *piece = &slot->a[i];
+    mst_mm_piece *piece = &pieces->a[i];
     uint32_t owner = mst_layout_owner_a(l, i, panel);
     mst_index_range cols = mst_layout_panel(l, panel), all = mst_layout_row(l, i);
     piece->mine = owner == (uint32_t)self->rank || mst_layout_needs_a(l, (uint32_t)self->rank, i);
@@ -127,14 +127,14 @@ static mst_status start_a(mst_matmul *self, mst_mm_slot *slot, uint32_t i, mst_i
         if (owner == (uint32_t)self->rank)
             TRY(fetch_timed(self, &self->a, rows, cols, piece->data));
     }
-    return move_begin(self, piece, move_take_part(self, true, i, owner), slot->tag + (int)i);
+    return move_begin(self, piece, move_take_part(self, true, i, owner), pieces->tag + (int)i);
 }
 
-static mst_status start_b(mst_matmul *self, mst_mm_slot *slot, uint32_t j, mst_index_range cols,
+static mst_status start_b(mst_matmul *self, mst_mm_pieces *pieces, uint32_t j, mst_index_range cols,
                           uint32_t panel, float **free_at)
 {
     const mst_layout *l = &self->plan.layout;
-    mst_mm_piece *piece = &slot->b[j];
+    mst_mm_piece *piece = &pieces->b[j];
     uint32_t owner = mst_layout_owner_b(l, panel, j);
     mst_index_range rows = mst_layout_panel(l, panel);
     piece->mine = owner == (uint32_t)self->rank || mst_layout_needs_b(l, (uint32_t)self->rank, j);
@@ -153,23 +153,23 @@ static mst_status start_b(mst_matmul *self, mst_mm_slot *slot, uint32_t j, mst_i
             TRY(fetch_timed(self, &self->b, rows, cols, piece->data));
     }
     return move_begin(self, piece, move_take_part(self, false, j, owner),
-                      slot->tag + TAG_PIECES / 2 + (int)j);
+                      pieces->tag + TAG_PIECES / 2 + (int)j);
 }
 
 /* ---- one step ---- */
 
-mst_status mst_mm_start_step(mst_matmul *self, mst_mm_slot *slot, uint32_t step, uint32_t row_pass,
+mst_status mst_mm_start_step(mst_matmul *self, mst_mm_pieces *pieces, uint32_t step, uint32_t row_pass,
                              uint32_t col_pass, uint32_t panel)
 {
     const mst_layout *l = &self->plan.layout;
-    float *free_at = slot->buffer.data;
-    slot->tag = (int)(step % TAG_STEPS) * TAG_PIECES;
+    float *free_at = pieces->buffer.data;
+    pieces->tag = (int)(step % TAG_STEPS) * TAG_PIECES;
     for (uint32_t i = 0; i < l->n_rows; i++)
-        TRY(start_a(self, slot, i,
+        TRY(start_a(self, pieces, i,
                     mst_index_range_divide(mst_layout_row(l, i), row_pass, self->plan.row_passes), panel,
                     &free_at));
     for (uint32_t j = 0; j < l->n_cols; j++)
-        TRY(start_b(self, slot, j,
+        TRY(start_b(self, pieces, j,
                     mst_index_range_divide(mst_layout_col(l, j), col_pass, self->plan.col_passes), panel,
                     &free_at));
     return MST_OK;
@@ -195,25 +195,25 @@ static mst_status poll_piece(mst_matmul *self, mst_mm_piece *piece, int tag, boo
     return MST_OK;
 }
 
-mst_status mst_mm_poll(mst_matmul *self, mst_mm_slot *slot, bool *arrived, bool *done)
+mst_status mst_mm_poll(mst_matmul *self, mst_mm_pieces *pieces, bool *arrived, bool *done)
 {
     const mst_layout *l = &self->plan.layout;
     *arrived = *done = true;
     for (uint32_t i = 0; i < l->n_rows; i++)
-        TRY(poll_piece(self, &slot->a[i], slot->tag + (int)i, arrived, done));
+        TRY(poll_piece(self, &pieces->a[i], pieces->tag + (int)i, arrived, done));
     for (uint32_t j = 0; j < l->n_cols; j++)
-        TRY(poll_piece(self, &slot->b[j], slot->tag + TAG_PIECES / 2 + (int)j, arrived, done));
+        TRY(poll_piece(self, &pieces->b[j], pieces->tag + TAG_PIECES / 2 + (int)j, arrived, done));
     return MST_OK;
 }
 
-static mst_status wait_slot(mst_matmul *self, mst_mm_slot *slot, bool wholly)
+static mst_status wait_pieces(mst_matmul *self, mst_mm_pieces *pieces, bool wholly)
 {
     mst_mpi_backoff backoff = {0};
     uint64_t start = mst_now_ns();
     for (;;) {
         bool arrived, done;
-        mst_mm_slot *other = slot == &self->slots[0] ? &self->slots[1] : &self->slots[0];
-        TRY(mst_mm_poll(self, slot, &arrived, &done));
+        mst_mm_pieces *other = pieces == &self->pieces[0] ? &self->pieces[1] : &self->pieces[0];
+        TRY(mst_mm_poll(self, pieces, &arrived, &done));
         if (arrived && (done || !wholly))
             break;
         bool a, b; /* others may wait for what passes through here */
@@ -227,14 +227,14 @@ static mst_status wait_slot(mst_matmul *self, mst_mm_slot *slot, bool wholly)
     return MST_OK;
 }
 
-mst_status mst_mm_arrive(mst_matmul *self, mst_mm_slot *slot)
+mst_status mst_mm_arrive(mst_matmul *self, mst_mm_pieces *pieces)
 {
-    return wait_slot(self, slot, false);
+    return wait_pieces(self, pieces, false);
 }
 
-mst_status mst_mm_finish(mst_matmul *self, mst_mm_slot *slot)
+mst_status mst_mm_finish(mst_matmul *self, mst_mm_pieces *pieces)
 {
-    return wait_slot(self, slot, true);
+    return wait_pieces(self, pieces, true);
 }
 
 mst_status mst_mm_wait(mst_matmul *self, uint32_t n, mst_mpi_request *requests, const char *what)

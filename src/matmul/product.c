@@ -1,4 +1,4 @@
-/* The full product: SUMMA. One step per panel of k: its pieces of A and B arrive in a slot while the step
+/* The full product: SUMMA. One step per panel of k: its pieces of A and B arrive while the step
  * before is multiplied into C, in parts small enough that the messages of the next step are looked after
  * often. With passes (plan.c) the whole is done once per part of C. */
 #include "base/clock.h"
@@ -60,7 +60,7 @@ static bool product_next_block(const mst_matmul *self, uint32_t row_pass, uint32
 
 /* block += (or =, in the first panel) a x b, looking after the messages of `next` meanwhile. */
 static mst_status product_multiply(mst_matmul *self, const c_block *block, const mst_mm_piece *a,
-                                   const mst_mm_piece *b, bool first, mst_mm_slot *next)
+                                   const mst_mm_piece *b, bool first, mst_mm_pieces *next)
 {
     uint64_t rows = block->rows.n, cols = block->cols.n, depth = a->cols;
     double row_flops = 2.0 * (double)cols * (double)depth;
@@ -82,14 +82,14 @@ static mst_status product_multiply(mst_matmul *self, const c_block *block, const
 }
 
 static mst_status multiply_step(mst_matmul *self, uint32_t row_pass, uint32_t col_pass, bool first,
-                                mst_mm_slot *slot, mst_mm_slot *next)
+                                mst_mm_pieces *pieces, mst_mm_pieces *next)
 {
     uint64_t number = 0;
     c_block block;
     uint32_t i, j;
     while (product_next_block(self, row_pass, col_pass, &number, &block, &i, &j))
         if (block.rows.n > 0 && block.cols.n > 0)
-            TRY(product_multiply(self, &block, &slot->a[i], &slot->b[j], first, next));
+            TRY(product_multiply(self, &block, &pieces->a[i], &pieces->b[j], first, next));
     return MST_OK;
 }
 
@@ -122,7 +122,7 @@ mst_status mst_mm_product(mst_matmul *self)
     uint64_t n_panels = plan->layout.n_panels;
     uint64_t passes = (uint64_t)plan->row_passes * plan->col_passes, steps = passes * n_panels;
     for (uint64_t s = 0; s < steps + 1; s++) { /* starts step s, multiplies step s - 1 */
-        mst_mm_slot *now = &self->slots[(s + 1) % 2], *next = &self->slots[s % 2];
+        mst_mm_pieces *now = &self->pieces[(s + 1) % 2], *next = &self->pieces[s % 2];
         if (s < steps) {
             uint64_t pass = s / n_panels;
             TRY(mst_mm_finish(self, next));
@@ -139,6 +139,6 @@ mst_status mst_mm_product(mst_matmul *self)
         if (s % n_panels == 0)
             TRY(product_deliver(self, row_pass, col_pass));
     }
-    TRY(mst_mm_finish(self, &self->slots[0]));
-    return mst_mm_finish(self, &self->slots[1]);
+    TRY(mst_mm_finish(self, &self->pieces[0]));
+    return mst_mm_finish(self, &self->pieces[1]);
 }

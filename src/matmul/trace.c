@@ -262,8 +262,8 @@ static mst_status sum_dealt(mst_matmul *self)
     uint64_t rows = l->block < l->m ? l->block : l->m, cols = l->block < l->k ? l->block : l->k;
     uint64_t stride = rows * cols, start, n_sent = 0, rank = (uint64_t)self->rank;
     mst_mpi_request sends[IN_FLIGHT] = {{0}}, receive = MST_MPI_NONE;
-    TRY(mst_mm_pages_take(&self->slots[0].buffer, self->plan.buffers, "a pair of blocks"));
-    float *a = self->slots[0].buffer.data, *b = a + stride, *outgoing = b + stride;
+    TRY(mst_mm_pages_take(&self->pieces[0].buffer, self->plan.buffers, "a pair of blocks"));
+    float *a = self->pieces[0].buffer.data, *b = a + stride, *outgoing = b + stride;
     for (uint64_t t = 0; t < (uint64_t)l->n_rows * l->n_panels; t++) {
         trace_pair p = pair_of(l, t);
         uint64_t bytes = TILE_BYTES(p.rows.n, p.cols.n), at = t % l->size, from = b_owner(l, t);
@@ -308,9 +308,9 @@ static mst_status sum_by_product(mst_matmul *self)
         mst_index_range_divide((mst_index_range){0, l->n_rows}, (uint64_t)self->rank, (uint64_t)self->size);
     uint64_t rows = l->block < l->m ? l->block : l->m,
              deep = DEPTH * l->block < l->k ? DEPTH * l->block : l->k;
-    TRY(mst_mm_pages_take(&self->slots[0].buffer, 2 * TILE_BYTES(rows, deep), "the factors"));
+    TRY(mst_mm_pages_take(&self->pieces[0].buffer, 2 * TILE_BYTES(rows, deep), "the factors"));
     TRY(mst_mm_pages_take(&self->tile, TILE_BYTES(rows, rows), "a block of C"));
-    float *a = self->slots[0].buffer.data, *b = a + rows * deep, *c = self->tile.data;
+    float *a = self->pieces[0].buffer.data, *b = a + rows * deep, *c = self->tile.data;
     for (uint64_t i = mine.first; i < mine.first + mine.n; i++) {
         mst_index_range side = mst_layout_row(l, (uint32_t)i);
         for (uint64_t at = 0; at < l->k; at += deep) {

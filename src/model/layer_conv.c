@@ -120,7 +120,7 @@ MST_RACY static float conv_point(const mst_conv *conv, const float *x, const flo
 {
     const mst_dims *in = &conv->base.in;
     conv_place p = conv_place_of(conv, o);
-    mst_window_part part = mst_window_at(&conv->window, in, oy, ox);
+    mst_window_area part = mst_window_at(&conv->window, in, oy, ox);
     size_t plane = (size_t)in->h * in->w;
     double sum = 0.0;
     for (uint32_t i = 0; i < p.n_in; i++) {
@@ -152,7 +152,7 @@ MST_RACY static void conv_point_back(const mst_conv *conv, const float *x, const
 {
     const mst_dims *in = &conv->base.in;
     conv_place p = conv_place_of(conv, o);
-    mst_window_part part = mst_window_at(&conv->window, in, oy, ox);
+    mst_window_area part = mst_window_at(&conv->window, in, oy, ox);
     size_t plane = (size_t)in->h * in->w;
     for (uint32_t i = 0; i < p.n_in; i++) {
         size_t image = (p.first_in + i) * plane, kernel = ((size_t)o * p.n_in + i) * p.kernel;

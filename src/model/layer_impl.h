@@ -59,11 +59,11 @@ mst_status mst_window_out(const mst_layer *self, const mst_window *window, mst_d
 
 /* The part of a window at output (oy, ox) that lies within the image: rows [y0, y1) and columns [x0, x1) of
  * the input, and where the window starts, which may be negative. */
-typedef struct mst_window_part {
+typedef struct mst_window_area {
     int64_t top, left;
     uint32_t y0, y1, x0, x1;
-} mst_window_part;
-mst_window_part mst_window_at(const mst_window *window, const mst_dims *in, uint32_t oy, uint32_t ox);
+} mst_window_area;
+mst_window_area mst_window_at(const mst_window *window, const mst_dims *in, uint32_t oy, uint32_t ox);
 
 /* ---- the built-in kinds, as executors see them ---- */
 

@@ -66,7 +66,7 @@ static uint64_t pool_flops(const mst_layer *self)
 static size_t max_of(const mst_pool *pool, const float *x, uint32_t oy, uint32_t ox)
 {
     const mst_dims *in = &pool->base.in;
-    mst_window_part part = mst_window_at(&pool->window, in, oy, ox);
+    mst_window_area part = mst_window_at(&pool->window, in, oy, ox);
     size_t best = (size_t)part.y0 * in->w + part.x0;
     for (uint32_t y = part.y0; y < part.y1; y++)
         for (uint32_t c = part.x0; c < part.x1; c++)
@@ -114,7 +114,7 @@ static void avgpool_forward(const mst_layer *self, void *state, const mst_pass *
     (void)state, (void)pass, (void)w;
     EACH_WINDOW(self, n)
     {
-        mst_window_part part = mst_window_at(&pool->window, &self->in, oy, ox);
+        mst_window_area part = mst_window_at(&pool->window, &self->in, oy, ox);
         float sum = 0.0f;
         for (uint32_t r = part.y0; r < part.y1; r++)
             for (uint32_t c = part.x0; c < part.x1; c++)
@@ -136,7 +136,7 @@ static void avgpool_backward(const mst_layer *self, void *state, const mst_pass 
     pool_zero(dx, n * mst_dims_size(&self->in));
     EACH_WINDOW(self, n)
     {
-        mst_window_part part = mst_window_at(&pool->window, &self->in, oy, ox);
+        mst_window_area part = mst_window_at(&pool->window, &self->in, oy, ox);
         for (uint32_t r = part.y0; r < part.y1; r++)
             for (uint32_t c = part.x0; c < part.x1; c++)
                 dx[plane * size + (size_t)r * self->in.w + c] += dy[i] * scale;

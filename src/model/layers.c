@@ -62,11 +62,11 @@ mst_status mst_window_out(const mst_layer *self, const mst_window *window, mst_d
     return MST_OK;
 }
 
-mst_window_part mst_window_at(const mst_window *window, const mst_dims *in, uint32_t oy, uint32_t ox)
+mst_window_area mst_window_at(const mst_window *window, const mst_dims *in, uint32_t oy, uint32_t ox)
 {
     int64_t top = (int64_t)oy * window->stride - window->pad, bottom = top + window->kh;
     int64_t left = (int64_t)ox * window->stride - window->pad, right = left + window->kw;
-    return (mst_window_part){
+    return (mst_window_area){
         .top = top,
         .left = left,
         .y0 = top > 0 ? (uint32_t)top : 0,
