@@ -80,7 +80,7 @@ static const char *data_text(const json_t *data, const char *key)
 }
 
 mst_status mst_job_same_data(mst_job_set set, const json_t *theirs, const char *who, const json_t *ours,
-                             const char *whose)
+                             const char *whose, bool shardable)
 {
     static const char *const uses[] = {"trains on", "has --test", "has --valid"};
     if (!json_is_object(theirs) || !json_is_object(ours) ||
@@ -88,13 +88,13 @@ mst_status mst_job_same_data(mst_job_set set, const json_t *theirs, const char *
          strcmp(data_text(theirs, "size"), data_text(ours, "size")) == 0))
         return MST_OK;
     char one[256], other[256];
-    bool may_shard = set == MST_JOB_TRAIN && strncmp(who, "worker", 6) == 0;
     return mst_fail(
         MST_EINPUT,
         "%s %s %s (%s, checksum %s), but %s was given %s (%s, checksum %s): give all the same data%s", who,
         uses[set], data_name(theirs, one, sizeof one), data_text(theirs, "size"),
         data_text(theirs, "checksum"), whose, data_name(ours, other, sizeof other), data_text(ours, "size"),
-        data_text(ours, "checksum"), may_shard ? ", or --shard local where each has its own" : "");
+        data_text(ours, "checksum"),
+        shardable && set == MST_JOB_TRAIN ? ", or --shard local where each has its own" : "");
 }
 
 /* ---- one process ---- */

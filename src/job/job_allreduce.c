@@ -59,7 +59,7 @@ static mst_status compare(int rank, const json_t *mine, const json_t *theirs, co
         if (strcmp(name, "files") == 0) {
             char who[24];
             snprintf(who, sizeof who, "rank %d", rank);
-            TRY(mst_job_same_data(MST_JOB_TRAIN, other, who, value, "rank 0"));
+            TRY(mst_job_same_data(MST_JOB_TRAIN, other, who, value, "rank 0", false));
             continue;
         }
         char *a = other != NULL ? json_dumps(other, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9)) : NULL,

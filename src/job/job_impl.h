@@ -18,9 +18,10 @@ extern const char *const mst_job_sets[MST_JOB_N_SETS];
 /* The files of a set of this process (source.h), or null where there are none, they are not here, or they
  * belong to this process alone (--shard local). New reference in *out. */
 mst_status mst_job_data(const mst_job_config *config, mst_job_set set, json_t **out);
-/* Fails when both are known and differ; names both. who: "worker 1" or "rank 1"; whose: "server 0". */
+/* Fails if both are known and differ; names both. who: "worker 1" or "rank 1"; whose: "server 0". shardable:
+ * the process could have rows of its own (--shard local). */
 mst_status mst_job_same_data(mst_job_set set, const json_t *theirs, const char *who, const json_t *ours,
-                             const char *whose);
+                             const char *whose, bool shardable);
 
 /* What the manifest says of an MPI job: {"mpi": {"launcher", "ranks"}}. New reference in *out. */
 mst_status mst_job_mpi_entry(const mst_mpi *mpi, json_t **out);

@@ -90,7 +90,7 @@ static mst_status same_files(server_job *job, const json_t *join, json_int_t ind
             snprintf(of, sizeof job->data[set].of, "server 0");
             TRY(mst_job_data(job->config, (mst_job_set)set, ours));
         }
-        TRY(mst_job_same_data((mst_job_set)set, theirs, who, *ours, of));
+        TRY(mst_job_same_data((mst_job_set)set, theirs, who, *ours, of, true));
         if (json_is_null(*ours) && json_is_object(theirs)) {
             *ours = json_incref(theirs);
             snprintf(of, sizeof job->data[set].of, "%s", who);
@@ -412,7 +412,7 @@ static json_t *server_job_manifest(const mst_job_config *config)
         json_array_append_new(servers, json_string(cluster->servers[i]));
     for (uint32_t i = 0; i < cluster->n_workers; i++)
         json_array_append_new(workers, json_string(cluster->workers[i]));
-    /* `muster launch` holds the other end of a process's standard input (cli/stdin_watch.h) */
+    /* `muster launch` holds the other end of a process's standard input (launch/parent_pipe.h) */
     const char *by = config->engine == &mst_net_inproc      ? "train"
                      : getenv("MUSTER_WATCH_STDIN") != NULL ? "launch"
                                                             : "roles";

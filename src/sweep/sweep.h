@@ -18,7 +18,6 @@
 #include "base/status.h"
 
 #define MST_SWEEP_CELLS_MAX 10000
-#define MST_SWEEP_SAME_AS   "comes to the same as " /* how such a sentence begins */
 
 typedef enum mst_cell_state {
     MST_CELL_PENDING,
@@ -38,10 +37,11 @@ typedef struct mst_sweep_cell {
     json_t *labels;      /* axis -> text, of axes that count for this cell */
     mst_text_list words; /* of muster's command line: train ..., or launch ... -- train ... */
     mst_cell_state state;
-    char *sentence; /* why it failed or is skipped; NULL: nothing to say */
-    double seconds; /* wall time it took, all its pieces together where it was resumed; NAN: not known */
-    double began;   /* of the current or last piece, in seconds since 1970; NAN: not known */
-    unsigned jobs;  /* the most runs that ran at the same time, with this one; 0: not run yet */
+    bool is_duplicate; /* skipped because another cell has the same options */
+    char *sentence;    /* why it failed or is skipped; NULL: nothing to say */
+    double seconds;    /* wall time it took, all its pieces together where it was resumed; NAN: not known */
+    double began;      /* of the current or last piece, in seconds since 1970; NAN: not known */
+    unsigned jobs;     /* the most runs that ran at the same time, with this one; 0: not run yet */
 } mst_sweep_cell;
 
 typedef struct mst_sweep {

@@ -378,7 +378,7 @@ static mst_status cells_settle(mst_sweep *self, mst_sweep_cell *cell, const json
     if (key == NULL)
         return mst_fail_memory();
     const char *same = json_string_value(json_object_get(seen, key));
-    char *sentence = same != NULL ? mst_sprintf(MST_SWEEP_SAME_AS "%s", same) : NULL;
+    char *sentence = same != NULL ? mst_sprintf("comes to the same as %s", same) : NULL;
     mst_status st = same == NULL || sentence != NULL ? cells_name_cell(self, cell, grid) : mst_fail_memory();
     if (st == MST_OK && same == NULL && json_object_set_new(seen, key, json_string(cell->name)) != 0)
         st = mst_fail_memory();
@@ -388,6 +388,7 @@ static mst_status cells_settle(mst_sweep *self, mst_sweep_cell *cell, const json
         why = st == MST_EUSAGE ? mst_error_text() : NULL;
         st = st == MST_EUSAGE ? MST_OK : st;
     }
+    cell->is_duplicate = why == NULL && same != NULL;
     if (st == MST_OK && (why != NULL || same != NULL))
         st = mst_sweep_mark(cell, MST_CELL_SKIPPED, why != NULL ? why : sentence);
     if (st == MST_OK)

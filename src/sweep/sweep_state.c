@@ -342,8 +342,7 @@ void mst_sweep_count(const mst_sweep *self, size_t counts[MST_CELL_SKIPPED + 1])
 
 static const char *state_reason(const mst_sweep_cell *cell)
 {
-    bool same = strncmp(cell->sentence, MST_SWEEP_SAME_AS, strlen(MST_SWEEP_SAME_AS)) == 0;
-    return same ? "come to the same as others, which are run once" : cell->sentence;
+    return cell->is_duplicate ? "come to the same as others, which are run once" : cell->sentence;
 }
 
 bool mst_sweep_left_out(const mst_sweep *self, size_t cell, size_t *n, const char **why)
