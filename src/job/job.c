@@ -1,4 +1,4 @@
-/* What all parts of a job share, and the job of one process; contract in job.h. */
+/* Functions for all processes of a job, and the job of one process; contract in job.h. */
 #include "job/job.h"
 
 #include <inttypes.h>
@@ -16,7 +16,7 @@
 #include "train/source.h"
 
 #define HELLO_MS  5000
-#define MAX_QUEUE (4ull << 30) /* of answers that a worker does not read; one may be a large model */
+#define MAX_QUEUE (4ull << 30) /* of replies that a worker has not read; one may be a large model */
 #define UNBOUNDED (1ull << 36)
 
 mst_net_options mst_job_net(const mst_job_config *config, mst_role role, const mst_strategy_options *o)
@@ -24,7 +24,7 @@ mst_net_options mst_job_net(const mst_job_config *config, mst_role role, const m
     mst_net_options net = {
         .self = {.role = role, .index = config->index},
         .secret = config->cluster->secret,
-        .max_body = UNBOUNDED, /* messages are held to what makes sense by who takes them */
+        .max_body = UNBOUNDED, /* receivers check the size of messages */
         .max_queue = role == MST_ROLE_WORKER || o->dense_model ? UNBOUNDED : MAX_QUEUE,
         .peer_timeout_ms = (uint32_t)(o->peer_timeout * 1000),
         .hello_timeout_ms = HELLO_MS,
@@ -67,13 +67,13 @@ mst_status mst_job_data(const mst_job_config *config, mst_job_set set, json_t **
     return MST_OK;
 }
 
-static const char *data_name(const json_t *data, char *out, size_t size)
+static const char *job_data_name(const json_t *data, char *out, size_t size)
 {
     mst_source_name(data, out, size);
     return out;
 }
 
-static const char *data_text(const json_t *data, const char *key)
+static const char *job_data_text(const json_t *data, const char *key)
 {
     const char *text = json_string_value(json_object_get(data, key));
     return text != NULL ? text : "?";
@@ -84,41 +84,41 @@ mst_status mst_job_same_data(mst_job_set set, const json_t *theirs, const char *
 {
     static const char *const uses[] = {"trains on", "has --test", "has --valid"};
     if (!json_is_object(theirs) || !json_is_object(ours) ||
-        (strcmp(data_text(theirs, "checksum"), data_text(ours, "checksum")) == 0 &&
-         strcmp(data_text(theirs, "size"), data_text(ours, "size")) == 0))
+        (strcmp(job_data_text(theirs, "checksum"), job_data_text(ours, "checksum")) == 0 &&
+         strcmp(job_data_text(theirs, "size"), job_data_text(ours, "size")) == 0))
         return MST_OK;
     char one[256], other[256];
     return mst_fail(
         MST_EINPUT,
         "%s %s %s (%s, checksum %s), but %s was given %s (%s, checksum %s): give all the same data%s", who,
-        uses[set], data_name(theirs, one, sizeof one), data_text(theirs, "size"),
-        data_text(theirs, "checksum"), whose, data_name(ours, other, sizeof other), data_text(ours, "size"),
-        data_text(ours, "checksum"),
+        uses[set], job_data_name(theirs, one, sizeof one), job_data_text(theirs, "size"),
+        job_data_text(theirs, "checksum"), whose, job_data_name(ours, other, sizeof other),
+        job_data_text(ours, "size"), job_data_text(ours, "checksum"),
         shardable && set == MST_JOB_TRAIN ? ", or --shard local where each has its own" : "");
 }
 
 /* ---- one process ---- */
 
-typedef struct part {
+typedef struct embedded_process {
     mst_job_config config;
     const mst_train_callbacks *callbacks;
     bool server;
     mst_job_summary summary;
     mst_worker_counts counts;
-    mst_error error; /* code MST_OK: it ended well */
+    mst_error error; /* code MST_OK: success */
     pthread_t thread;
-} part;
+} embedded_process;
 
-static void *run_part(void *arg)
+static void *embedded_thread(void *arg)
 {
-    part *p = arg;
+    embedded_process *p = arg;
     mst_status st = p->server ? mst_job_server(&p->config, p->callbacks, &p->summary)
                               : mst_job_worker(&p->config, p->callbacks, &p->counts, &p->summary);
     mst_error_save(&p->error, st);
     return NULL;
 }
 
-static mst_status name_parts(const mst_strategy_options *o, mst_cluster *out)
+static mst_status embedded_cluster(const mst_strategy_options *o, mst_cluster *out)
 {
     static atomic_uint jobs;
     unsigned job = atomic_fetch_add(&jobs, 1);
@@ -143,45 +143,58 @@ mst_status mst_job_embedded(const mst_job_config *config, const mst_train_callba
     size_t n = (size_t)(o->servers + o->workers), started = 0;
     mst_cluster cluster = {0};
     *summary = (mst_job_summary){0};
-    TRY(name_parts(o, &cluster));
-    part *parts = mst_calloc(n, sizeof *parts);
-    mst_status st = parts == NULL ? mst_fail_memory() : MST_OK;
+    TRY(embedded_cluster(o, &cluster));
+    embedded_process *processes = mst_calloc(n, sizeof *processes);
+    mst_status st = processes == NULL ? mst_fail_memory() : MST_OK;
     for (; st == MST_OK && started < n; started++) {
-        part *p = &parts[started];
+        embedded_process *p = &processes[started];
         p->server = started < (size_t)o->servers;
         p->config = *config;
         p->config.cluster = &cluster;
         p->config.engine = &mst_net_inproc;
-        p->config.adopt = NULL;     /* the options are one process's own, and all threads read them */
-        p->config.all_begin = true; /* or a small job would be over before some threads have started */
+        p->config.adopt = NULL;     /* all threads read the same options */
+        p->config.all_begin = true; /* else a small job could end before some threads have started */
         p->config.index = (uint32_t)(p->server ? started : started - (size_t)o->servers);
         p->callbacks = callbacks;
-        if (pthread_create(&p->thread, NULL, run_part, p) != 0) {
+        if (pthread_create(&p->thread, NULL, embedded_thread, p) != 0) {
             st = mst_fail(MST_EIO, "cannot start thread %zu of %zu", started + 1,
-                          n); /* the others give up waiting */
+                          n); /* the others stop waiting after --start-timeout */
             break;
         }
     }
     mst_error first = {0};
     mst_error_save(&first, st);
     for (size_t i = 0; i < started; i++)
-        pthread_join(parts[i].thread, NULL);
+        pthread_join(processes[i].thread, NULL);
     if (started > 0) {
-        *summary = parts[0].summary;
-        if (parts[0].error.code != MST_OK)
-            first = parts[0].error; /* the coordinator knows why the job ended */
+        *summary = processes[0].summary;
+        if (processes[0].error.code != MST_OK)
+            first = processes[0].error; /* the coordinator has the reason for the end of the job */
     }
     for (size_t i = 1; i < started; i++)
-        if (parts[i].error.code != MST_OK && first.code == MST_OK)
-            first = parts[i].error;
-    mst_free(parts);
+        if (processes[i].error.code != MST_OK && first.code == MST_OK)
+            first = processes[i].error;
+    mst_free(processes);
     mst_cluster_fini(&cluster);
     return first.code == MST_OK ? MST_OK : mst_error_restore(&first);
 }
 
+json_t *mst_job_json(const mst_train_config *train)
+{
+    json_t *files = json_array();
+    if (!train->train->resume)
+        return json_pack("{s:b, s:o}", "resume", 0, "files", files);
+    for (size_t i = 0; i < train->files->n; i++)
+        json_array_append_new(files, json_string(train->files->items[i]));
+    return json_pack("{s:b, s:o, s:O, s:{s:s, s:s?}, s:[I, I]}", "resume", 1, "files", files, "options",
+                     train->options, "model", "name", mst_models[train->model->model]->name, "net",
+                     train->model->net_text, "resumed", (json_int_t)mst_resumed_of(train).features,
+                     (json_int_t)mst_resumed_of(train).classes);
+}
+
 mst_status mst_job_mpi_entry(const mst_mpi *mpi, json_t **out)
 {
-    /* `muster launch` is at the other end of a rank's standard input (launch/parent_pipe.h) */
+    /* `muster launch` holds the other end of the standard input of a rank (launch/parent_pipe.h) */
     const char *launcher =
         getenv("MUSTER_WATCH_STDIN") != NULL ? "muster launch --mpi" : mpi->launch.launcher;
     *out = json_pack("{s:{s:s?, s:i}}", "mpi", "launcher", launcher, "ranks", mpi->size);

@@ -1,12 +1,14 @@
-/* A job of several processes: servers and workers of the parameter server, put together from the same options
- * as a local training. Or of one process, whose threads play all parts.
+/* A job of several processes, built from the same options as a local training: servers and workers of the
+ * parameter server, or ranks of MPI. Or all of them in threads of one process.
  *
- *   mst_job_server     serves; server 0 is the coordinator and keeps the run directory
- *   mst_job_worker     trains; where no servers are named, hosts a server too
+ *   mst_job_run        the part of this process, as the settings say; one of:
+ *   mst_job_server     a server; server 0 is the coordinator and keeps the run directory
+ *   mst_job_worker     a worker; if the cluster names no servers, it hosts one too
  *   mst_job_embedded   everything in threads of this process
- *   mst_job_ranks      this process is a rank of an MPI job: the first ranks serve, the others train
+ *   mst_job_ranks      a rank of an MPI job: the first ranks are servers, the others workers
+ *   mst_job_allreduce  a rank of an MPI job with strategy allreduce
  *
- * Thread: one caller each. Waiting: as ps/server.h and ps/worker.h say. */
+ * Thread: one caller each. Waiting: as in ps/server.h and ps/worker.h. */
 #ifndef MST_JOB_JOB_H
 #define MST_JOB_JOB_H
 
@@ -17,23 +19,23 @@
 #include "train/train_config.h"
 
 typedef struct mst_job_config {
-    const mst_train_config *train; /* strategy.servers and workers as the cluster says */
+    const mst_train_config *train; /* strategy.servers and workers are those of the cluster */
     const mst_cluster *cluster;
     uint32_t index;
     const mst_net_engine *engine;
-    bool all_begin; /* no worker comes late: training begins when all have joined */
+    bool all_begin; /* no worker joins late: training begins when all have joined */
     json_t *same;   /* options that all processes must share: {"lr": 0.1, ...}; borrowed */
-    /* Worker: the coordinator has said what the job is, {"resume", "options", "files"}, before any data is
-     * opened; takes over what a resumed run was started with. Or NULL. */
+    /* Worker: receives the job from the coordinator, {"resume", "options", "files"}, before any data is
+     * opened, and takes over the options of a resumed run. Or NULL. */
     mst_status (*adopt)(void *arg, const json_t *job);
     void *adopt_arg;
 } mst_job_config;
 
-/* What the coordinator knows at the end. */
+/* The end of a job on the coordinator. */
 typedef struct mst_job_summary {
-    bool coordinated; /* this process was the coordinator: the rest is filled in */
+    bool coordinated; /* this process is the coordinator: the rest is filled in */
     mst_train_summary train;
-    char stopped_by[24]; /* the process that was asked to stop, "worker 1"; "": this one, or none */
+    char stopped_by[24]; /* the process that received a signal to stop, "worker 1"; "": this one, or none */
     json_t *workers;     /* [{"worker", "name", "state", "steps", ...}]; the caller drops the reference */
 } mst_job_summary;
 
@@ -49,22 +51,22 @@ mst_status mst_job_worker(const mst_job_config *config, const mst_train_callback
 mst_status mst_job_embedded(const mst_job_config *config, const mst_train_callbacks *callbacks,
                             mst_job_summary *summary);
 
-/* Who is told that another rank is dead, on a thread of its own, at once: the thread that trains may compute
- * for long, and a launcher gives little time. call NULL: the job fails with MST_EPEER at its next look. */
+/* Called at once, on a thread of its own, when another rank is lost: the thread that trains may compute for
+ * long, and a launcher gives little time. call NULL: the next poll fails with MST_EPEER. */
 typedef struct mst_job_lost {
     void (*call)(void *arg, mst_rank_loss reason,
                  const char *sentence); /* as mst_rank_monitor_options.lost */
     void *arg;
 } mst_job_lost;
 
-/* config->cluster is that of mst_cluster_of_ranks; index, engine and all_begin are not used. The calling
- * thread is the one that uses MPI, which has not ended on return: all ranks have parted (mpi.h) then. */
+/* config->cluster is that of mst_cluster_of_ranks; index, engine and all_begin are not used. Only the calling
+ * thread uses MPI. On return MPI is still running, and all ranks are done (mst_mpi_part). */
 mst_status mst_job_ranks(const mst_job_config *config, const mst_job_lost *lost,
                          const mst_train_callbacks *callbacks, mst_job_summary *summary);
 
-/* Strategy allreduce: this process is a rank of an MPI job; rank 0 keeps the run directory, and summary is
- * filled in there. config->cluster, index, engine and all_begin are not used. Errors: MST_EPEER naming the
- * rank that died or failed. */
+/* Strategy allreduce: this process is a rank of an MPI job. Rank 0 keeps the run directory and fills the
+ * summary. config->cluster, index, engine and all_begin are not used. Errors: MST_EPEER with the rank that is
+ * lost or failed. */
 mst_status mst_job_allreduce(const mst_job_config *config, const mst_job_lost *lost,
                              const mst_train_callbacks *callbacks, mst_job_summary *summary);
 

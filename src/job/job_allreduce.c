@@ -1,16 +1,16 @@
 /* A rank of an MPI job with strategy allreduce; contract in job.h.
  *
- *   all        MPI and the watch are started
- *   rank 0 ->  what the job is: a resumed run's options and files
+ *   all        start MPI and the rank monitor
+ *   rank 0 ->  the job: options and files of a resumed run
  *   -> rank 0  options that all must share; the first difference ends the job
- *   all        data, model, strategy, each from its own files
- *   -> rank 0  what was found there; the first difference ends the job
- *   rank 0 ->  where the run stands, and whether it is watched
+ *   all        build data, model and strategy, each from its own files
+ *   -> rank 0  their facts; the first difference ends the job
+ *   rank 0 ->  the step of the run, and whether there is an observer
  *   rank 0 ->  weights and optimizer state
- *   rank 0     the training loop; the others follow its orders (strategy/allreduce.h)
- *   -> rank 0  what they write about themselves, beside all this (rank_log.h)
+ *   rank 0     runs the training loop; the others execute its orders (strategy/allreduce.h)
+ *   -> rank 0  records of the other ranks, at the same time (rank_log.h)
  *
- * A rank that fails tells the others why through the watch, and they end with that sentence. */
+ * A rank that fails sends the reason through the rank monitor, and the others end with that sentence. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,31 +23,31 @@
 #include "strategy/comm_share.h"
 #include "train/training.h"
 
-/* Signals as rank 0's training sees them: its own, and what other ranks were sent. A process is one rank of
- * one MPI job, and a wish to save has no argument: hence one of these. */
+/* Requests to stop and to save for rank 0's training: its own signals, and those of other ranks. A process is
+ * one rank of one MPI job, and that function has no argument, so there is one of these. */
 static struct {
     atomic_bool stop, save;
     const atomic_bool *own_stop;
     bool (*own_save)(void);
-} wishes;
+} requests;
 
-static void look_at_own(void *arg)
+static void requests_poll(void *arg)
 {
     (void)arg;
-    if (wishes.own_stop != NULL && atomic_load(wishes.own_stop))
-        atomic_store(&wishes.stop, true);
+    if (requests.own_stop != NULL && atomic_load(requests.own_stop))
+        atomic_store(&requests.stop, true);
 }
 
-static bool save_wanted(void)
+static bool requests_take_save(void)
 {
-    bool own = wishes.own_save != NULL && wishes.own_save();
-    return atomic_exchange(&wishes.save, false) || own;
+    bool own = requests.own_save != NULL && requests.own_save();
+    return atomic_exchange(&requests.save, false) || own;
 }
 
 /* ---- agreement ---- */
 
-/* Fails where an entry of `mine` differs in `theirs`; prefix of its name in the sentence. */
-static mst_status compare(int rank, const json_t *mine, const json_t *theirs, const char *prefix)
+/* Fails if an entry of `mine` differs in `theirs`; prefix of its name in the sentence. */
+static mst_status ranks_compare(int rank, const json_t *mine, const json_t *theirs, const char *prefix)
 {
     const char *name;
     json_t *value;
@@ -73,15 +73,15 @@ static mst_status compare(int rank, const json_t *mine, const json_t *theirs, co
     return MST_OK;
 }
 
-/* Rank 0 compares what all ranks say with what it says itself. */
-static mst_status agree(mst_comm *comm, const json_t *mine, const char *prefix)
+/* Rank 0 compares the values of all ranks with its own. */
+static mst_status ranks_agree(mst_comm *comm, const json_t *mine, const char *prefix)
 {
     char *text = json_dumps(mine, JSON_COMPACT), **all = NULL;
     mst_status st = text == NULL ? mst_fail_memory() : mst_comm_collect_texts(comm, text, &all);
     for (int r = 0; st == MST_OK && all != NULL && r < mst_comm_mpi(comm)->size; r++) {
         json_t *theirs = json_loads(all[r], 0, NULL);
-        st = json_is_object(theirs) ? compare(r, mine, theirs, prefix)
-                                    : mst_fail(MST_EPEER, "rank %d sent what is no JSON", r);
+        st = json_is_object(theirs) ? ranks_compare(r, mine, theirs, prefix)
+                                    : mst_fail(MST_EPEER, "rank %d sent a message that is not JSON", r);
         json_decref(theirs);
     }
     for (int r = 0; all != NULL && r < mst_comm_mpi(comm)->size; r++)
@@ -91,27 +91,19 @@ static mst_status agree(mst_comm *comm, const json_t *mine, const char *prefix)
     return st;
 }
 
-/* What the job is, from rank 0's options: the others take a resumed run's over. */
-static mst_status hear_job(const mst_job_config *config, mst_comm *comm)
+/* Sends the job of rank 0 to all ranks; the others take over the options of a resumed run. */
+static mst_status ranks_share_job(const mst_job_config *config, mst_comm *comm)
 {
-    const mst_train_config *train = config->train;
-    json_t *files = json_array(), *job;
-    char *text, *heard = NULL;
-    for (size_t i = 0; i < train->files->n; i++)
-        json_array_append_new(files, json_string(train->files->items[i]));
-    job = json_pack("{s:b, s:o, s:O?, s:{s:s, s:s?}, s:[I, I]}", "resume", (int)train->train->resume, "files",
-                    files, "options", train->options, "model", "name", mst_models[train->model->model]->name,
-                    "net", train->model->net_text, "resumed", (json_int_t)mst_resumed_of(train).features,
-                    (json_int_t)mst_resumed_of(train).classes);
-    text = job != NULL ? json_dumps(job, JSON_COMPACT) : NULL;
+    json_t *job = mst_job_json(config->train);
+    char *text = job != NULL ? json_dumps(job, JSON_COMPACT) : NULL, *received = NULL;
     json_decref(job);
-    mst_status st = text == NULL ? mst_fail_memory() : mst_comm_share_text(comm, text, &heard);
+    mst_status st = text == NULL ? mst_fail_memory() : mst_comm_share_text(comm, text, &received);
     free(text); /* jansson's allocation */
     TRY(st);
-    job = json_loads(heard, 0, NULL);
-    mst_free(heard);
+    job = json_loads(received, 0, NULL);
+    mst_free(received);
     if (!json_is_object(job))
-        st = mst_fail(MST_EPEER, "rank 0 sent what is no JSON");
+        st = mst_fail(MST_EPEER, "rank 0 sent a message that is not JSON");
     else if (mst_comm_mpi(comm)->rank != 0 && config->adopt != NULL)
         st = config->adopt(config->adopt_arg, job);
     json_decref(job);
@@ -132,44 +124,46 @@ static mst_status rank_describe(const mst_job_config *config, const mst_training
 
 /* ---- a rank ---- */
 
-/* Between runs of the strategy: what other ranks were asked for becomes what this one was asked for. */
-typedef struct listener {
+/* Callbacks of rank 0, which also take over the requests of other ranks between runs of the strategy. */
+typedef struct rank0_callbacks {
     const mst_train_callbacks *callbacks;
     mst_training *training;
     mst_job_summary *summary;
-} listener;
+} rank0_callbacks;
 
-static void on_progress(void *arg, const mst_train_status *status)
+static void rank0_on_progress(void *arg, const mst_train_status *status)
 {
-    listener *l = arg;
+    rank0_callbacks *l = arg;
     int by;
     bool save;
     mst_allreduce_wished(l->training->strategy, &by, &save);
-    look_at_own(NULL);
-    if (by >= 0 && !atomic_exchange(&wishes.stop, true))
+    requests_poll(NULL);
+    if (by >= 0 && !atomic_exchange(&requests.stop, true))
         snprintf(l->summary->stopped_by, sizeof l->summary->stopped_by, "rank %d", by);
     if (save)
-        atomic_store(&wishes.save, true);
+        atomic_store(&requests.save, true);
     if (l->callbacks->progress != NULL)
         l->callbacks->progress(l->callbacks->arg, status);
 }
 
-static void on_evaluated(void *arg, const mst_train_status *status, const char *set, const mst_result *result)
+static void rank0_on_evaluated(void *arg, const mst_train_status *status, const char *set,
+                               const mst_result *result)
 {
-    const listener *l = arg;
+    const rank0_callbacks *l = arg;
     if (l->callbacks->evaluated != NULL)
         l->callbacks->evaluated(l->callbacks->arg, status, set, result);
 }
 
-static void on_saved(void *arg, const mst_train_status *status, const char *path)
+static void rank0_on_saved(void *arg, const mst_train_status *status, const char *path)
 {
-    const listener *l = arg;
+    const rank0_callbacks *l = arg;
     if (l->callbacks->saved != NULL)
         l->callbacks->saved(l->callbacks->arg, status, path);
 }
 
-/* Where the run stands, and whether it is watched: rank 0's word. */
-static mst_status hear_start(mst_comm *comm, const mst_training *training, uint64_t *step, bool *observed)
+/* Sends the step of rank 0's run to all ranks, and whether there is an observer. */
+static mst_status ranks_share_start(mst_comm *comm, const mst_training *training, uint64_t *step,
+                                    bool *observed)
 {
     char text[64], *heard = NULL;
     unsigned long long at = 0;
@@ -183,17 +177,17 @@ static mst_status hear_start(mst_comm *comm, const mst_training *training, uint6
     mst_free(heard);
     *step = at;
     *observed = watched != 0;
-    return n == 2 ? MST_OK : mst_fail(MST_EPEER, "rank 0 did not say where the run stands");
+    return n == 2 ? MST_OK : mst_fail(MST_EPEER, "rank 0 did not send the step of the run");
 }
 
-static void on_step(void *arg, uint64_t step)
+static void rank_on_step(void *arg, uint64_t step)
 {
     mst_observe_set_step(arg, step);
 }
 
 /* A rank other than 0. */
-static mst_status follow(const mst_job_config *config, mst_comm *comm, mst_training *training, uint64_t step,
-                         bool observed)
+static mst_status rank_follow(const mst_job_config *config, mst_comm *comm, mst_training *training,
+                              uint64_t step, bool observed)
 {
     if (observed)
         mst_training_observe(training, step);
@@ -202,7 +196,7 @@ static mst_status follow(const mst_job_config *config, mst_comm *comm, mst_train
     mst_rank_log_send(comm, training->observe);
     mst_allreduce_wishes own = {.stop = config->train->stop,
                                 .save_wanted = config->train->save_wanted,
-                                .at = on_step,
+                                .at = rank_on_step,
                                 .at_arg = training->observe};
     mst_status st = mst_allreduce_join(training->strategy, &own);
     if (st == MST_OK)
@@ -213,27 +207,27 @@ static mst_status follow(const mst_job_config *config, mst_comm *comm, mst_train
     return st;
 }
 
-static mst_status train(const mst_job_config *config, mst_comm *comm, mst_training *training,
-                        const mst_train_callbacks *callbacks, mst_job_summary *summary)
+static mst_status rank_train(const mst_job_config *config, mst_comm *comm, mst_training *training,
+                             const mst_train_callbacks *callbacks, mst_job_summary *summary)
 {
     uint64_t step;
     bool observed;
-    TRY(hear_start(comm, training, &step, &observed));
+    TRY(ranks_share_start(comm, training, &step, &observed));
     if (mst_comm_mpi(comm)->rank != 0)
-        return follow(config, comm, training, step, observed);
+        return rank_follow(config, comm, training, step, observed);
     mst_allreduce_wishes own = {.stop = config->train->stop, .save_wanted = config->train->save_wanted};
     TRY(mst_allreduce_join(training->strategy, &own));
-    listener l = {callbacks, training, summary};
+    rank0_callbacks l = {callbacks, training, summary};
     mst_train_callbacks heard = {
-        .arg = &l, .progress = on_progress, .evaluated = on_evaluated, .saved = on_saved};
+        .arg = &l, .progress = rank0_on_progress, .evaluated = rank0_on_evaluated, .saved = rank0_on_saved};
     TRY(mst_training_run(training, &heard, &summary->train));
     summary->coordinated = true;
     summary->workers = json_incref(training->workers);
     return MST_OK;
 }
 
-/* The sentence of a training that another rank's death ended, and what can be done about it. */
-static mst_status say_how_to_go_on(const mst_train_options *options)
+/* Adds how to continue to the sentence of a training that the loss of another rank ended. */
+static mst_status rank_add_way_on(const mst_train_options *options)
 {
     mst_error error;
     char way_on[MST_ERROR_MAX / 2];
@@ -242,14 +236,14 @@ static mst_status say_how_to_go_on(const mst_train_options *options)
     return mst_fail(MST_EPEER, "%.900s; %s", error.text, way_on);
 }
 
-static mst_status take_part(const mst_job_config *config, mst_comm *comm,
-                            const mst_train_callbacks *callbacks, mst_job_summary *summary)
+static mst_status rank_take_part(const mst_job_config *config, mst_comm *comm,
+                                 const mst_train_callbacks *callbacks, mst_job_summary *summary)
 {
     mst_training *training = NULL;
     json_t *found = NULL, *entry = NULL;
     mst_status st;
-    TRY(hear_job(config, comm));
-    TRY(agree(comm, config->same, "--"));
+    TRY(ranks_share_job(config, comm));
+    TRY(ranks_agree(comm, config->same, "--"));
     mst_train_config train_config = *config->train;
     train_config.comm = comm;
     train_config.role = MST_TRAINING_RANK;
@@ -259,15 +253,15 @@ static mst_status take_part(const mst_job_config *config, mst_comm *comm,
         train_config.observed_arg = comm;
         TRY_OUT(st, mst_job_mpi_entry(mst_comm_mpi(comm), &entry));
         train_config.manifest = entry;
-        train_config.stop = &wishes.stop;
-        train_config.save_wanted = save_wanted;
+        train_config.stop = &requests.stop;
+        train_config.save_wanted = requests_take_save;
     }
     TRY_OUT(st, mst_training_new(&train_config, &training));
     TRY_OUT(st, rank_describe(config, training, &found));
-    TRY_OUT(st, agree(comm, found, ""));
-    st = train(config, comm, training, callbacks, summary);
+    TRY_OUT(st, ranks_agree(comm, found, ""));
+    st = rank_train(config, comm, training, callbacks, summary);
     if (st == MST_EPEER && config->train->train->save)
-        st = say_how_to_go_on(config->train->train);
+        st = rank_add_way_on(config->train->train);
 out:
     json_decref(found);
     json_decref(entry);
@@ -275,7 +269,7 @@ out:
     mst_error error;
     mst_error_save(&error, st);
     if (st == MST_OK || !mst_comm_held(comm))
-        mst_training_destroy(training); /* else the communication thread may still be at its gradients */
+        mst_training_destroy(training); /* else the communication thread may still use its gradients */
     return st == MST_OK ? MST_OK : mst_error_restore(&error);
 }
 
@@ -288,17 +282,17 @@ mst_status mst_job_allreduce(const mst_job_config *config, const mst_job_lost *l
         .start_timeout_ms = (uint32_t)(o->start_timeout * 1000),
         .peer_timeout_ms = (uint32_t)(o->peer_timeout * 1000),
         .stall_timeout_ms = (uint32_t)(o->stall_timeout * 1000),
-        .idle = look_at_own,
+        .idle = requests_poll,
         .lost = lost->call,
         .lost_arg = lost->arg,
     };
     *summary = (mst_job_summary){0};
-    wishes.own_stop = config->train->stop;
-    wishes.own_save = config->train->save_wanted;
-    atomic_store(&wishes.stop, false);
-    atomic_store(&wishes.save, false);
+    requests.own_stop = config->train->stop;
+    requests.own_save = config->train->save_wanted;
+    atomic_store(&requests.stop, false);
+    atomic_store(&requests.save, false);
     TRY(mst_comm_new(&options, &comm));
-    mst_status st = take_part(config, comm, callbacks, summary);
+    mst_status st = rank_take_part(config, comm, callbacks, summary);
     if (st == MST_OK)
         st = mst_comm_end(comm);
     mst_error error;

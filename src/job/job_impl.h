@@ -1,4 +1,4 @@
-/* What the files of a job share (job*.c); nobody else includes this. */
+/* Shared by the files of jobs (job*.c); no other file includes this. */
 #ifndef MST_JOB_JOB_IMPL_H
 #define MST_JOB_JOB_IMPL_H
 
@@ -8,14 +8,14 @@
 /* Identity, secret and timeouts of this process. */
 mst_net_options mst_job_net(const mst_job_config *config, mst_role role, const mst_strategy_options *o);
 
-/* {"role", "index", "same", "cluster"}: what the coordinator compares. New reference or NULL. */
+/* {"role", "index", "same", "cluster"}, for the coordinator to compare. New reference or NULL. */
 json_t *mst_job_join(const mst_job_config *config, const char *role);
 
-/* Sets of files that processes of a job must share, and their names in messages. */
+/* Sets of files that the processes of a job must share, and their names in messages. */
 typedef enum mst_job_set { MST_JOB_TRAIN, MST_JOB_TEST, MST_JOB_VALID, MST_JOB_N_SETS } mst_job_set;
 extern const char *const mst_job_sets[MST_JOB_N_SETS];
 
-/* The files of a set of this process (source.h), or null where there are none, they are not here, or they
+/* The files of a set of this process (source.h). Null if there are none, they are not on this host, or they
  * belong to this process alone (--shard local). New reference in *out. */
 mst_status mst_job_data(const mst_job_config *config, mst_job_set set, json_t **out);
 /* Fails if both are known and differ; names both. who: "worker 1" or "rank 1"; whose: "server 0". shardable:
@@ -23,7 +23,11 @@ mst_status mst_job_data(const mst_job_config *config, mst_job_set set, json_t **
 mst_status mst_job_same_data(mst_job_set set, const json_t *theirs, const char *who, const json_t *ours,
                              const char *whose, bool shardable);
 
-/* What the manifest says of an MPI job: {"mpi": {"launcher", "ranks"}}. New reference in *out. */
+/* The job as the coordinator or rank 0 sends it to the other processes: {"resume", "files"} and, for a
+ * resumed run, its options, model and sizes. New reference or NULL. */
+json_t *mst_job_json(const mst_train_config *train);
+
+/* The entry of the manifest of an MPI job: {"mpi": {"launcher", "ranks"}}. New reference in *out. */
 mst_status mst_job_mpi_entry(const mst_mpi *mpi, json_t **out);
 
 #endif

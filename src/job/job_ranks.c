@@ -17,8 +17,8 @@ static void ranks_lost(void *arg, mst_rank_loss reason, const char *sentence)
     mst_net_mpi_lost(sentence);
 }
 
-static mst_status take_part(const mst_job_config *config, bool serves, const mst_train_callbacks *callbacks,
-                            mst_job_summary *summary)
+static mst_status ranks_take_part(const mst_job_config *config, bool serves,
+                                  const mst_train_callbacks *callbacks, mst_job_summary *summary)
 {
     mst_worker_counts counts = {0};
     return serves ? mst_job_server(config, callbacks, summary)
@@ -44,13 +44,13 @@ mst_status mst_job_ranks(const mst_job_config *config, const mst_job_lost *lost,
         .purpose = "--strategy ps",
     };
     TRY(mst_rank_monitor_new(&options, &monitor));
-    (void)mst_job_mpi_entry(mpi, &train.manifest); /* without memory for it more will fail */
+    (void)mst_job_mpi_entry(mpi, &train.manifest); /* an error would show in later allocations too */
     own.train = &train;
     bool serves = (uint32_t)mpi->rank < config->cluster->n_servers;
     own.engine = &mst_net_mpi;
     own.index = (uint32_t)mpi->rank - (serves ? 0 : config->cluster->n_servers);
     own.all_begin = true; /* the launcher started all of them */
-    mst_status st = take_part(&own, serves, callbacks, summary);
+    mst_status st = ranks_take_part(&own, serves, callbacks, summary);
     if (st == MST_OK)
         st = mst_mpi_part(mpi, mst_now_ns() + PART_NS);
     json_decref(train.manifest);

@@ -1,4 +1,4 @@
-/* A server's part of a job; contract in job.h. The coordinator's hooks (ps/server.h) keep the run log. */
+/* A server of a job; contract in job.h. The hooks of the coordinator (ps/server.h) drive the run log. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +17,8 @@ typedef struct server_job {
     mst_job_summary *summary;
     mst_training *training;
     struct {
-        json_t *files; /* of this process, or of the first worker that has them; or NULL */
-        char of[24];   /* whose those are */
+        json_t *files; /* of this process, or of the first worker that has them; NULL: not known yet */
+        char of[24];   /* the process that has them */
     } data[MST_JOB_N_SETS];
     mst_end end;
 } server_job;
@@ -41,23 +41,9 @@ static mst_status server_job_adopt(void *arg, const json_t *told, mst_server_opt
 
 /* ---- the coordinator ---- */
 
-/* The JSON that joining processes receive first. New reference or NULL. */
-static json_t *server_job_json(const server_job *job)
-{
-    const mst_train_config *train = job->config->train;
-    json_t *files = json_array();
-    if (!train->train->resume)
-        return json_pack("{s:b, s:o}", "resume", 0, "files", files);
-    for (size_t i = 0; i < train->files->n; i++)
-        json_array_append_new(files, json_string(train->files->items[i]));
-    return json_pack("{s:b, s:o, s:O, s:{s:s, s:s?}, s:[I, I]}", "resume", 1, "files", files, "options",
-                     train->options, "model", "name", mst_models[train->model->model]->name, "net",
-                     train->model->net_text, "resumed", (json_int_t)mst_resumed_of(train).features,
-                     (json_int_t)mst_resumed_of(train).classes);
-}
-
-/* Their cluster must be ours; the sentence names the first entry that differs. */
-static mst_status same_cluster(const mst_cluster *here, const char *theirs, const char *who, json_int_t index)
+/* Fails if the clusters differ; the sentence names the first difference. */
+static mst_status server_job_check_cluster(const mst_cluster *here, const char *theirs, const char *who,
+                                           json_int_t index)
 {
     mst_cluster there = {0};
     char difference[512] = "";
@@ -77,9 +63,9 @@ static mst_status same_cluster(const mst_cluster *here, const char *theirs, cons
                                           : "none");
 }
 
-/* A worker's files must be those that this process was given; where they are not here, those of the first
+/* Compares the files of a worker with those of this process or, if they are not on this host, of the first
  * worker. */
-static mst_status same_files(server_job *job, const json_t *join, json_int_t index)
+static mst_status server_job_check_files(server_job *job, const json_t *join, json_int_t index)
 {
     char who[24];
     snprintf(who, sizeof who, "worker %lld", (long long)index);
@@ -99,8 +85,8 @@ static mst_status same_files(server_job *job, const json_t *join, json_int_t ind
     return MST_OK;
 }
 
-/* The value of an option in a sentence; jansson's allocation or NULL. */
-static char *value_text(const char *name, const json_t *value)
+/* The value of an option for a sentence; jansson's allocation or NULL. */
+static char *server_job_value_text(const char *name, const json_t *value)
 {
     bool files = strcmp(name, "test") == 0 || strcmp(name, "valid") == 0;
     return files && json_is_boolean(value) ? strdup(json_is_true(value) ? "FILE" : "none")
@@ -114,14 +100,14 @@ static mst_status server_job_admit(void *arg, const json_t *join)
     json_int_t index = json_integer_value(json_object_get(join, "index"));
     json_t *theirs = json_object_get(join, "same"), *value;
     mst_status st;
-    TRY(same_cluster(job->config->cluster, json_string_value(json_object_get(join, "cluster")),
-                     role ? role : "process", index));
+    TRY(server_job_check_cluster(job->config->cluster, json_string_value(json_object_get(join, "cluster")),
+                                 role ? role : "process", index));
     json_object_foreach(job->config->same, name, value)
     {
         const json_t *other = json_object_get(theirs, name);
         if (json_equal(value, (json_t *)other))
             continue;
-        char *a = value_text(name, other), *b = value_text(name, value);
+        char *a = server_job_value_text(name, other), *b = server_job_value_text(name, value);
         st = mst_fail(MST_EUSAGE,
                       "%s %lld has --%s %s, the coordinator has %s; give all processes the same options",
                       role ? role : "process", (long long)index, name, a ? a : "null", b ? b : "null");
@@ -129,16 +115,17 @@ static mst_status server_job_admit(void *arg, const json_t *join)
         free(b);
         return st;
     }
-    return role != NULL && strcmp(role, "worker") == 0 ? same_files(job, join, index) : MST_OK;
+    return role != NULL && strcmp(role, "worker") == 0 ? server_job_check_files(job, join, index) : MST_OK;
 }
 
-static uint64_t sum_limit(uint64_t done, uint64_t left)
+static uint64_t server_job_limit(uint64_t done, uint64_t left)
 {
     return left > UINT64_MAX - done ? UINT64_MAX : done + left;
 }
 
-/* Synchronous training equals local training only where steps are slices of one order of rows. */
-static void tell_dealt(const server_job *job, const json_t *join)
+/* Logs that synchronous steps have other rows than those of local training, unless they are slices of one
+ * order of rows. */
+static void server_job_log_order(const server_job *job, const json_t *join)
 {
     const mst_strategy_options *o = &job->training->strategy_options;
     bool random = json_is_true(json_object_get(json_object_get(join, "data"), "random"));
@@ -158,14 +145,14 @@ static mst_status server_job_open_run(server_job *job, const json_t *join, mst_s
     TRY(mst_training_start_log(training, &out->plan));
     TRY(mst_training_open_run(training));
     mst_run_log_observe(training->log, training->observe);
-    tell_dealt(job, join);
+    server_job_log_order(job, join);
     out->restore = training->start != NULL;
     out->at = *mst_run_log_at(training->log);
     uint64_t steps, rows, epochs;
     mst_run_log_limits(training->log, &steps, &rows, &epochs);
-    out->limit_steps = sum_limit(out->at.steps, steps);
-    out->limit_rows = sum_limit(out->at.rows, rows);
-    out->limit_epochs = sum_limit(out->at.epoch, epochs);
+    out->limit_steps = server_job_limit(out->at.steps, steps);
+    out->limit_rows = server_job_limit(out->at.rows, rows);
+    out->limit_epochs = server_job_limit(out->at.epoch, epochs);
     out->run = mst_run_log_path(training->log);
     out->evaluates = o->test.n > 0 || o->valid != NULL;
     out->saves = o->save;
@@ -229,14 +216,14 @@ static mst_status server_job_progress(void *arg, const mst_progress *progress, u
     return *due & MST_DUE_EVAL ? MST_OK : mst_run_log_line(job->training->log);
 }
 
-/* An evaluation without rows is none: its loss of 0 would end the run. */
-static mst_status has_rows(const char *name, bool wanted, const mst_result *result)
+/* Fails for an evaluation without rows: its loss of 0 would end the run. */
+static mst_status server_job_check_rows(const char *name, bool wanted, const mst_result *result)
 {
     return !wanted || result->rows > 0
                ? MST_OK
                : mst_fail(MST_EUSAGE,
-                          "the worker that evaluates found no %s rows: start all with the same --%s", name,
-                          name);
+                          "the worker that evaluates has no %s rows: start all processes with the same --%s",
+                          name, name);
 }
 
 static mst_status server_job_evaluated(void *arg, const json_t *result, mst_server_verdict *out)
@@ -246,8 +233,8 @@ static mst_status server_job_evaluated(void *arg, const json_t *result, mst_serv
     mst_eval_outcome outcome;
     mst_result_from_json(json_object_get(result, "valid"), &valid);
     mst_result_from_json(json_object_get(result, "test"), &test);
-    TRY(has_rows("valid", job->config->train->train->valid != NULL, &valid));
-    TRY(has_rows("test", job->config->train->train->test.n > 0, &test));
+    TRY(server_job_check_rows("valid", job->config->train->train->valid != NULL, &valid));
+    TRY(server_job_check_rows("test", job->config->train->train->test.n > 0, &test));
     TRY(mst_run_log_evaluated(job->training->log, job->callbacks, &valid, &test, &outcome));
     *out = (mst_server_verdict){.over = outcome.over, .best = outcome.best};
     if (outcome.over)
@@ -362,7 +349,7 @@ static mst_status server_job_serve(server_job *job)
 {
     const mst_job_config *config = job->config;
     json_t *join = mst_job_join(config, "server");
-    json_t *told = config->index == 0 ? server_job_json(job) : NULL;
+    json_t *told = config->index == 0 ? mst_job_json(config->train) : NULL;
     if (join == NULL || (told == NULL && config->index == 0)) {
         json_decref(join);
         return mst_fail_memory();
@@ -412,7 +399,7 @@ static json_t *server_job_manifest(const mst_job_config *config)
         json_array_append_new(servers, json_string(cluster->servers[i]));
     for (uint32_t i = 0; i < cluster->n_workers; i++)
         json_array_append_new(workers, json_string(cluster->workers[i]));
-    /* `muster launch` holds the other end of a process's standard input (launch/parent_pipe.h) */
+    /* `muster launch` holds the other end of the standard input of a process (launch/parent_pipe.h) */
     const char *by = config->engine == &mst_net_inproc      ? "train"
                      : getenv("MUSTER_WATCH_STDIN") != NULL ? "launch"
                                                             : "roles";

@@ -1,5 +1,4 @@
-/* A worker's part of a job; contract in job.h. Where the cluster names no servers, a thread of this process
- * serves. */
+/* A worker of a job; contract in job.h. If the cluster names no servers, a thread of this process is one. */
 #include <pthread.h>
 #include <string.h>
 
@@ -32,7 +31,7 @@ static mst_status worker_join(const mst_job_config *config, const mst_training *
             st = mst_fail_memory();
     }
     bool random = training->data.dataset->random;
-    /* of an epoch, where its rows are divided by position: shards differ */
+    /* of an epoch, if its rows are divided by position; shards differ */
     bool shared = random && training->strategy_options.shard == MST_SHARD_AUTO;
     uint64_t rows = shared ? mst_feed_epoch_rows(training->data.feed) : 0;
     if (st == MST_OK &&
@@ -99,7 +98,7 @@ static mst_status worker_set_up(const mst_job_config *config, mst_training **out
     return MST_OK;
 }
 
-static mst_status worker_work(const mst_job_config *config, mst_worker_counts *counts)
+static mst_status worker_run(const mst_job_config *config, mst_worker_counts *counts)
 {
     const mst_strategy_options *o = config->train->strategy;
     mst_worker_options options = {
@@ -131,18 +130,18 @@ static mst_status worker_work(const mst_job_config *config, mst_worker_counts *c
     return st == MST_OK ? MST_OK : mst_error_restore(&error);
 }
 
-/* ---- a server beside it ---- */
+/* ---- with a server in the same process ---- */
 
-typedef struct beside {
+typedef struct worker_server {
     const mst_job_config *config;
     const mst_train_callbacks *callbacks;
     mst_job_summary *summary;
-    mst_error error; /* code MST_OK: it ended well */
-} beside;
+    mst_error error; /* code MST_OK: success */
+} worker_server;
 
-static void *serve_beside(void *arg)
+static void *worker_server_thread(void *arg)
 {
-    beside *b = arg;
+    worker_server *b = arg;
     mst_error_save(&b->error, mst_job_server(b->config, b->callbacks, b->summary));
     return NULL;
 }
@@ -152,16 +151,16 @@ mst_status mst_job_worker(const mst_job_config *config, const mst_train_callback
 {
     *summary = (mst_job_summary){0};
     if (!config->cluster->colocated)
-        return worker_work(config, counts);
+        return worker_run(config, counts);
     pthread_t thread;
-    beside b = {.config = config, .callbacks = callbacks, .summary = summary};
-    if (pthread_create(&thread, NULL, serve_beside, &b) != 0)
-        return mst_fail(MST_EIO, "cannot start the thread that serves");
-    mst_status st = worker_work(config, counts);
+    worker_server b = {.config = config, .callbacks = callbacks, .summary = summary};
+    if (pthread_create(&thread, NULL, worker_server_thread, &b) != 0)
+        return mst_fail(MST_EIO, "cannot start the thread of the server");
+    mst_status st = worker_run(config, counts);
     mst_error error;
     mst_error_save(&error, st);
     pthread_join(thread, NULL);
-    /* a server that could not begin is why its worker could not either */
+    /* the failure of the server explains that of its worker */
     bool cause = b.error.code != MST_OK && (st == MST_OK || st == MST_EPEER || st == MST_ETIMEOUT);
     if (cause)
         return mst_error_restore(&b.error);

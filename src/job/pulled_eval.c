@@ -1,7 +1,7 @@
 /* Evaluation on pulled weights; contract in pulled_eval.h.
  *
- * Values lie as client.h says: the dense ranges in ascending order, a gap up to whole keys, then the keys.
- * Rows keep the keys of the dense prefix, which is the first range; the other keys become their rank in the
+ * Values have the layout of client.h: the dense ranges in ascending order, a gap up to whole keys, then the
+ * keys. Rows keep the keys of the dense prefix, which is the first range; other keys become their rank in the
  * list. */
 #include "job/pulled_eval.h"
 
@@ -18,15 +18,15 @@
 struct mst_pulled_eval {
     mst_pulled_eval_options options;
     mst_grad layout;
-    uint64_t range_at[MST_RANGE_MAX]; /* where a range stands among the values */
-    uint64_t sparse_at;               /* and key 0 */
+    uint64_t range_at[MST_RANGE_MAX]; /* position of a range among the values */
+    uint64_t sparse_at;               /* and of key 0 */
     uint32_t n_prefix, key_start;
     uint32_t n_keys; /* of the list */
-    bool translates; /* rows' keys are ranks in the list */
+    bool translates; /* keys of rows become ranks in the list */
     mst_key_index *rank;
     mst_evaluator *test, *valid;
     atomic_bool stop;
-    uint64_t begun_ns, spent_ns; /* what histograms have cost since then */
+    uint64_t begun_ns, spent_ns; /* since when, and the time spent on histograms */
 };
 
 mst_status mst_pulled_eval_new(const mst_pulled_eval_options *options, mst_pulled_eval **out)
@@ -49,21 +49,21 @@ void mst_pulled_eval_destroy(mst_pulled_eval *self)
 }
 
 /* The longest dense prefix of the sets' rows. */
-static uint32_t widest(const mst_pulled_eval *self)
+static uint32_t pulled_widest(const mst_pulled_eval *self)
 {
     uint32_t test = self->test != NULL ? mst_evaluator_dense(self->test) : 0,
              valid = self->valid != NULL ? mst_evaluator_dense(self->valid) : 0;
     return test > valid ? test : valid;
 }
 
-/* The model's ranges, ascending, and where each stands. The dense prefix is as long as that of the rows,
- * where they have more of it than those that the model was made for. */
-static mst_status place_ranges(mst_pulled_eval *self, mst_key_list *list)
+/* The model's ranges, ascending, with their positions. The dense prefix is that of the rows, if they have a
+ * longer one than the rows that the model was made for. */
+static mst_status pulled_place_ranges(mst_pulled_eval *self, mst_key_list *list)
 {
     mst_grad *l = &self->layout;
     const mst_model *model = self->options.model;
     bool whole = self->options.dense_model;
-    uint32_t dense = widest(self);
+    uint32_t dense = pulled_widest(self);
     memset(l, 0, sizeof *l);
     model->ops->layout(model, self->options.params, l);
     list->n_ranges = 0;
@@ -99,30 +99,30 @@ static mst_status place_ranges(mst_pulled_eval *self, mst_key_list *list)
     return MST_OK;
 }
 
-static void add_keys(void *arg, const mst_batch *batch)
+static void pulled_add_keys(void *arg, const mst_batch *batch)
 {
     mst_pulled_eval *self = arg;
     if (self->translates)
         mst_key_index_add(self->rank, batch, self->n_prefix);
 }
 
-static void rank_rows(const void *arg, const mst_batch *batch, mst_row *rows, uint32_t *keys)
+static void pulled_rank_rows(const void *arg, const mst_batch *batch, mst_row *rows, uint32_t *keys)
 {
     const mst_pulled_eval *self = arg;
     mst_key_index_rows(self->rank, batch, self->n_prefix, self->key_start, rows, keys);
 }
 
-static mst_status visit_set(mst_pulled_eval *self, mst_evaluator *evaluator, const char *name)
+static mst_status pulled_visit_set(mst_pulled_eval *self, mst_evaluator *evaluator, const char *name)
 {
     uint64_t n = 0;
     if (evaluator == NULL)
         return MST_OK;
-    TRY(mst_evaluator_visit(evaluator, add_keys, self, &n));
+    TRY(mst_evaluator_visit(evaluator, pulled_add_keys, self, &n));
     return n > 0 ? MST_OK
                  : mst_fail(MST_EINPUT, "%s: the %s set has no rows", mst_evaluator_name(evaluator), name);
 }
 
-static uint64_t n_sparse_keys(const mst_pulled_eval *self)
+static uint64_t pulled_n_sparse_keys(const mst_pulled_eval *self)
 {
     const mst_params *p = self->options.params;
     for (uint32_t i = 0; i < p->n_views; i++)
@@ -139,27 +139,27 @@ static mst_status pulled_open(void *arg, mst_key_list *list)
         TRY(self->options.open(self->options.arg, &self->stop, &self->test, &self->valid));
     if (self->test == NULL && self->valid == NULL)
         return MST_OK;
-    TRY(place_ranges(self, list));
+    TRY(pulled_place_ranges(self, list));
     if (self->translates) {
         uint32_t width = self->layout.width;
         self->key_start = (uint32_t)((mst_key_list_range_floats(list) + width - 1) / width);
-        TRY(mst_key_index_new(n_sparse_keys(self), &self->rank));
+        TRY(mst_key_index_new(pulled_n_sparse_keys(self), &self->rank));
     }
-    TRY(visit_set(self, self->valid, "valid"));
-    TRY(visit_set(self, self->test, "test"));
+    TRY(pulled_visit_set(self, self->valid, "valid"));
+    TRY(pulled_visit_set(self, self->test, "test"));
     if (self->translates)
         TRY(mst_key_index_list(self->rank, list));
     self->n_keys = list->n_keys;
     return MST_OK;
 }
 
-static mst_status score_set(mst_pulled_eval *self, mst_evaluator *evaluator, const char *name,
-                            const mst_weights *weights, json_t *out)
+static mst_status pulled_score_set(mst_pulled_eval *self, mst_evaluator *evaluator, const char *name,
+                                   const mst_weights *weights, json_t *out)
 {
     mst_result result;
     if (evaluator == NULL)
         return MST_OK;
-    TRY(mst_evaluator_run_on(evaluator, weights, self->translates ? rank_rows : NULL, self, &result));
+    TRY(mst_evaluator_run_on(evaluator, weights, self->translates ? pulled_rank_rows : NULL, self, &result));
     if (json_object_set_new(out, name, mst_result_json(&result)) != 0)
         return mst_fail_memory();
     return MST_OK;
@@ -169,16 +169,16 @@ static mst_status pulled_run(void *arg, const float *values, json_t **out)
 {
     mst_pulled_eval *self = arg;
     mst_weights weights = {0};
-    float *w = (float *)values; /* models only read what they score on */
+    float *w = (float *)values; /* scoring does not write weights */
     for (uint32_t i = 0; i < self->layout.n_ranges; i++)
         weights.ranges[i] = w + self->range_at[i];
     weights.sparse = self->layout.width != 0 ? w + self->sparse_at : NULL;
     json_t *json = json_object();
     if (json == NULL)
         return mst_fail_memory();
-    mst_status st = score_set(self, self->valid, "valid", &weights, json);
+    mst_status st = pulled_score_set(self, self->valid, "valid", &weights, json);
     if (st == MST_OK)
-        st = score_set(self, self->test, "test", &weights, json);
+        st = pulled_score_set(self, self->test, "test", &weights, json);
     if (st != MST_OK) {
         json_decref(json);
         return st;
@@ -189,10 +189,9 @@ static mst_status pulled_run(void *arg, const float *values, json_t **out)
 
 /* ---- histograms ---- */
 
-/* Where what the list has of a view lies: parts of it that are dense ranges, then the keys that rows of the
- * sets have. */
-static size_t stretches_of(const mst_pulled_eval *self, const mst_view *view, const float *values,
-                           mst_stretch out[MST_RANGE_MAX + 1])
+/* The stretches of values that belong to a view: its dense ranges, then the keys of rows of the sets. */
+static size_t pulled_stretches(const mst_pulled_eval *self, const mst_view *view, const float *values,
+                               mst_stretch out[MST_RANGE_MAX + 1])
 {
     const mst_grad *l = &self->layout;
     size_t n = 0;
@@ -227,7 +226,7 @@ static void pulled_watch(void *arg, uint64_t step, const float *values)
         const mst_view *view = &params->views[v];
         snprintf(tag, sizeof tag, "weights/%s", view->name);
         mst_observe_stretches(self->options.observe, step, tag, stretches,
-                              stretches_of(self, view, values, stretches));
+                              pulled_stretches(self, view, values, stretches));
     }
     self->spent_ns += mst_now_ns() - start;
 }
@@ -246,14 +245,14 @@ mst_worker_evaluation mst_pulled_eval_for_worker(mst_pulled_eval *self)
 
 /* ---- results as JSON ---- */
 
-static json_t *figure_json(double value)
+static json_t *result_figure_json(double value)
 {
     if (isnan(value))
         return json_null();
     return isinf(value) ? json_string("inf") : json_real(value);
 }
 
-static double figure(const json_t *json)
+static double result_figure(const json_t *json)
 {
     if (json_is_number(json))
         return json_number_value(json);
@@ -263,9 +262,9 @@ static double figure(const json_t *json)
 json_t *mst_result_json(const mst_result *result)
 {
     return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "rows", (json_int_t)result->rows, "unseen",
-                     (json_int_t)result->unseen, "loss", figure_json(result->loss), "accuracy",
-                     figure_json(result->accuracy), "auc", figure_json(result->auc), "top5",
-                     figure_json(result->top5), "seconds", figure_json(result->seconds));
+                     (json_int_t)result->unseen, "loss", result_figure_json(result->loss), "accuracy",
+                     result_figure_json(result->accuracy), "auc", result_figure_json(result->auc), "top5",
+                     result_figure_json(result->top5), "seconds", result_figure_json(result->seconds));
 }
 
 bool mst_result_from_json(const json_t *json, mst_result *out)
@@ -277,10 +276,10 @@ bool mst_result_from_json(const json_t *json, mst_result *out)
     json_int_t unseen = json_integer_value(json_object_get(json, "unseen"));
     out->rows = (uint64_t)rows;
     out->unseen = unseen > 0 && unseen <= rows ? (uint64_t)unseen : 0;
-    out->loss = figure(json_object_get(json, "loss"));
-    out->accuracy = figure(json_object_get(json, "accuracy"));
-    out->auc = figure(json_object_get(json, "auc"));
-    out->top5 = figure(json_object_get(json, "top5"));
-    out->seconds = figure(json_object_get(json, "seconds"));
+    out->loss = result_figure(json_object_get(json, "loss"));
+    out->accuracy = result_figure(json_object_get(json, "accuracy"));
+    out->auc = result_figure(json_object_get(json, "auc"));
+    out->top5 = result_figure(json_object_get(json, "top5"));
+    out->seconds = result_figure(json_object_get(json, "seconds"));
     return true;
 }

@@ -1,10 +1,10 @@
-/* Evaluation on pulled weights: what the chief among the workers does (ps/worker.h).
+/* Evaluation on pulled weights, by the worker that is chief (ps/worker.h).
  *
- * Opening passes over the test and valid rows once and lists what they touch: the model's dense ranges and
- * the distinct keys of all rows. Every evaluation then scores the rows on the values of that list, with the
- * same code, the same batches and hence the same figures as mst_evaluator has on a store with those weights.
+ * Opening passes over the test and valid rows once and lists the model's dense ranges and the distinct keys
+ * of all rows. Each evaluation scores the rows on the values of that list, with the same code, batches and
+ * figures as mst_evaluator on a store with those weights.
  *
- * Thread: whatever calls open and run, one at a time; stop from any thread. */
+ * Thread: the caller of open and run, one at a time; stop from any thread. */
 #ifndef MST_JOB_PULLED_EVAL_H
 #define MST_JOB_PULLED_EVAL_H
 
@@ -18,8 +18,8 @@ typedef struct mst_pulled_eval_options {
     const mst_params *params;    /* views only */
     bool dense_model;            /* the list is the whole vector */
     struct mst_observe *observe; /* histograms of weights go there; or NULL */
-    /* Opens the sets, on the thread that evaluates, once: evaluators made with params NULL and this stop
-     * flag; NULL for a set that there is not. They stay the callee's and outlive the object. */
+    /* Opens the sets, once, on the thread that evaluates: evaluators made with params NULL and this stop
+     * flag; NULL for a set that does not exist. The callee owns them; they outlive the object. */
     void *arg;
     mst_status (*open)(void *arg, const atomic_bool *stop, mst_evaluator **test, mst_evaluator **valid);
 } mst_pulled_eval_options;
@@ -30,12 +30,12 @@ typedef struct mst_pulled_eval mst_pulled_eval;
 mst_status mst_pulled_eval_new(const mst_pulled_eval_options *options, mst_pulled_eval **out);
 void mst_pulled_eval_destroy(mst_pulled_eval *self); /* NULL-safe */
 
-/* As a worker takes it. A set without rows is MST_EINPUT with a sentence that names it. */
+/* For a worker. A set without rows is MST_EINPUT with a sentence that names it. */
 mst_worker_evaluation mst_pulled_eval_for_worker(mst_pulled_eval *self);
 
-/* A result as it travels: {"rows", "unseen", "loss", "accuracy", "auc", "top5", "seconds"}; a figure that
- * does not apply is null, an infinite loss "inf". New reference or NULL. Back: false, with 0 rows, for
- * anything else (a set that there is not). */
+/* A result in messages: {"rows", "unseen", "loss", "accuracy", "auc", "top5", "seconds"}. A figure that does
+ * not apply is null, an infinite loss "inf". New reference or NULL. The reverse: false, with 0 rows, for
+ * anything else (a set that does not exist). */
 json_t *mst_result_json(const mst_result *result);
 bool mst_result_from_json(const json_t *json, mst_result *out);
 

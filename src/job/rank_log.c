@@ -1,8 +1,8 @@
 /* Contract in rank_log.h.
  *
- * The rank monitor's connection carries the records rather than MPI or a shared file system: ranks may be on
- * hosts that share none, and MPI belongs to the communication thread, which is busy with the steps. So a rank
- * that is slow to write, or dead, costs the others nothing, and what it had sent up to then is kept. */
+ * Records travel over the connection of the rank monitor, not over MPI or a shared file system: hosts may
+ * share no file system, and MPI belongs to the communication thread, which is busy with the steps. A rank
+ * that is slow or lost does not delay the others, and the records that it has sent are kept. */
 #include "job/rank_log.h"
 
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "net/tcp_own.h"
 #include "ranks/rank_monitor.h"
 
-#define FINISH_MS 8000 /* for the last records to leave: less than rank 0 waits for them */
+#define FINISH_MS 8000 /* for sending the last records; shorter than the wait of rank 0 for them */
 
 _Static_assert(MST_RECORD_HEAD + MST_RECORD_MAX <= MST_RANK_RECORD_MAX,
                "a record fits into a message of the monitor");
@@ -44,8 +44,8 @@ static bool receive_clock(void *arg, uint64_t asked_ns, const void *answer, size
     return mst_observe_clock_receive(arg, asked_ns, answer, bytes);
 }
 
-/* What this process's connections were seen to carry. A process is one rank: hence one of these, which the
- * monitor's thread has for itself. */
+/* The traffic of this process's connections. A process is one rank, so there is one of these, used by the
+ * monitor's thread alone. */
 static mst_tcp_own connections;
 
 static void look_at_network(void *arg)
