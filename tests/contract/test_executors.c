@@ -319,7 +319,7 @@ static void says_what_it_cannot(void **state)
     bench_free(&b);
 }
 
-/* Two parts of a batch give what the whole gives: rows are told apart by their place, not by their part. */
+/* Two shares of a batch give the result of the whole: rows are identified by their position in the batch. */
 static void parts_add_up(void **state)
 {
     (void)state;

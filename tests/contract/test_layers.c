@@ -278,7 +278,7 @@ static void dropout_is_keyed_by_the_row(void **state)
     mst_pass pass = {.training = true, .seed = 1, .step = 9};
     a->ops->forward(a, kept, &pass, 4, x, none, y);
 
-    mst_pass second = pass; /* rows 2 and 3 as somebody else's share */
+    mst_pass second = pass; /* rows 2 and 3 as the share of another worker */
     second.first_row = 2;
     a->ops->forward(a, kept, &second, 2, x, none, part);
     assert_memory_equal(part, y + 2000, 2000 * sizeof *y);

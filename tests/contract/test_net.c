@@ -229,7 +229,7 @@ static void test_doing(void **state)
         assert_true(stats.queued > 0);
         assert_true(worker.n_doing[MST_NET_WRITES] > 0);
     }
-    /* heartbeats are read within one poll, which goes on waiting */
+    /* one poll reads heartbeats and continues to wait */
     uint64_t until = mst_now_ns() + MST_S;
     while (mst_now_ns() < until) {
         assert_int_equal(mst_net_poll(server.net, until), MST_OK);
@@ -334,7 +334,8 @@ static void test_destroy_midway(void **state)
     fresh_address(c, address, sizeof address);
     if (strstr(address, ":0") != NULL)
         snprintf(address, sizeof address, "127.0.0.1:1");
-    assert_int_equal(mst_net_connect(other.net, address, mst_now_ns() + SOON, &peer), MST_OK); /* to nobody */
+    assert_int_equal(mst_net_connect(other.net, address, mst_now_ns() + SOON, &peer),
+                     MST_OK); /* the listener never accepts */
     assert_int_equal(mst_net_poll(other.net, 0), MST_OK);
     assert_int_equal(send_bytes(&worker, 20, 1, bytes, 8 << 20, bytes), MST_OK);
     assert_int_equal(send_bytes(&server, 20, 1, bytes, 8 << 20, bytes), MST_OK);

@@ -56,7 +56,7 @@ static void assert_serves(end *server, const char *bound)
 
 typedef enum part {
     PART_POLL,     /* connects and polls */
-    PART_COMPUTE,  /* connects, does not poll until told to, then sends a message */
+    PART_COMPUTE,  /* connects, does not poll until it receives a byte, then sends a message */
     PART_IN_EVENT, /* the same inside of an event */
     PART_FLOOD,    /* sends large bodies without an end */
     PART_REASON,   /* connects, polls and exits with 10 + the reason of the end */
@@ -236,7 +236,7 @@ static void test_was_stopped(void **state)
     }
 }
 
-/* A peer that is busy with other things, within events or without, is heard all the same. */
+/* Messages of a peer that is busy, within events or outside, still arrive. */
 static void test_computing(void **state)
 {
     (void)state;
@@ -442,7 +442,7 @@ static void test_other_versions(void **state)
     assert_int_equal(server.n_up, 0);
     end_close(&server);
 
-    /* The other way round: the worker that dials is told. */
+    /* The other direction: the dialing worker receives the reason. */
     int listener = raw_listen(address, sizeof address);
     connect_to(&worker, NULL, address);
     mst_net_poll(worker.net, mst_now_ns() + MST_MS);

@@ -37,7 +37,7 @@ static const kind kinds[] = {
     {"logreg", "adam"}, {"logreg", "ftrl"}, {"softmax", "adagrad"}, {"logreg", "sgd"}};
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
-/* A step has 60 rows, whoever shares them; an epoch 11 steps, the last of 50 rows. */
+/* A step has 60 rows for any number of workers; an epoch has 11 steps, the last of 50 rows. */
 static void begin(trial *t, const kind *k, const char *run, int servers, int workers)
 {
     job_init(t, "clicks.cache", run, servers, workers);

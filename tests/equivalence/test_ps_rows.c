@@ -113,7 +113,7 @@ static void every_row_once_in(const rows_case *c)
     counted n = count_rows(&r);
     bool good =
         n.least == c->epochs && n.most == c->epochs && t.summary.status.rows == (uint64_t)c->epochs * rows;
-    /* where it does not depend on who is quick, everybody has some */
+    /* if it does not depend on speed, every worker has some */
     for (size_t i = 0; (c->stream || strcmp(c->mode, "sync") == 0) && i < json_array_size(workers); i++)
         good = good && (json_integer_value(json_object_get(json_array_get(workers, i), "rows")) > 0 ||
                         (c->shard != NULL && !c->stream));

@@ -157,7 +157,7 @@ int main(int argc, char **argv)
     if (strcmp(what, "records") == 0 && exchange_records(mpi, monitor) != 0)
         return 1;
     struct timespec turn = {.tv_nsec = 20000000L * (mpi->size - mpi->rank)};
-    nanosleep(&turn, NULL); /* rank 0 last, or first with an odd number: nobody may be lost by that */
+    nanosleep(&turn, NULL); /* rank 0 last, or first with an odd number: no rank may count as lost */
     mst_rank_monitor_destroy(monitor);
     st = mst_mpi_end(mpi);
     if (st != MST_OK)

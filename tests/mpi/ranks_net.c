@@ -445,7 +445,7 @@ static void test_nobody_there(void **state)
     }
     close_end(&e);
     meet();
-    /* The greeting that nobody answered disturbs nobody who comes later. */
+    /* An unanswered greeting does not affect later connections. */
     open_pair(&e);
     if (works || serves)
         assert_int_equal(e.n_up, 1);

@@ -12,7 +12,8 @@
 
 #include "base/alloc.h"
 
-/* Sanitizers end the program on a size that overflows unless told to return NULL as the C library does. */
+/* Sanitizers end the program on a size that overflows unless they are configured to return NULL like the C
+ * library. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {

@@ -1,4 +1,4 @@
-/* Teams: every thread runs, the caller is thread 0, barriers hold everybody, and more threads than cores
+/* Teams: every thread runs, the caller is thread 0, barriers hold all threads, and more threads than cores
  * work. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -68,7 +68,7 @@ static void add_one(void *arg, unsigned thread)
     ((unsigned *)arg)[thread * 16]++;
 }
 
-/* Many short runs: nobody misses a start, and what threads wrote is seen when run returns. */
+/* Many short runs: no thread misses a start, and writes of threads are visible when run returns. */
 static void test_many_runs(void **state)
 {
     (void)state;

@@ -71,7 +71,7 @@ static void expect_row(const mst_option *const *tables, const mst_option *row)
     for (size_t i = 0; i < MST_OPTION_NEEDS_MAX; i++)
         if (row->needs[i].option != NULL)
             expect_need(tables, row, &row->needs[i]);
-    /* A change of an option that every start gives anew is recorded only if the option has an effect. */
+    /* A change of an option that every start gives again is recorded only if the option has an effect. */
     if ((row->facts & MST_OPTION_NOT_RECORDED) != 0)
         assert_true((row->facts & MST_OPTION_NOT_RESUMED) != 0);
     if ((row->facts & (MST_OPTION_OF_PROCESS | MST_OPTION_OF_OUTPUT)) != 0)

@@ -122,7 +122,7 @@ static void test_found(void **state)
         assert_int_equal(v->n_processes, strcmp(board->runs[i]->label, "a") == 0 ? 4 : 1);
         assert_int_equal(v->processes[0].life, MST_LIFE_FINISHED);
     }
-    /* of the same name: told apart by the path */
+    /* of the same name: distinguished by the path */
     write_run("runs/group/a", &local);
     update(board);
     assert_int_equal(board->n, 3);
@@ -430,7 +430,7 @@ static void test_listener(void **state)
     take_all(&l, board, &out);
     assert_int_equal(count(out.text, "event: points\n"), 1);
     mst_string_fini(&out);
-    /* one that takes nothing is given up on, and begins anew when it takes again */
+    /* a client that takes nothing is dropped, and starts again when it takes */
     char *much = mst_alloc(1 << 20);
     assert_non_null(much);
     memset(much, 'x', (1 << 20) - 1);

@@ -238,7 +238,7 @@ static void test_events(void **state)
     assert_non_null(strstr(answer, "Content-Type: text/event-stream"));
     assert_non_null(strstr(answer, "event: begin\ndata: {}\n"));
     assert_non_null(strstr(answer, "\"name\":\"one\""));
-    /* a run that begins while somebody looks */
+    /* a run that begins while a page is open */
     snprintf(path, sizeof path, "%s/two", folder);
     fixture_write(path, &local);
     assert_true(hear(fd, "\"name\":\"two\"", answer, sizeof answer));

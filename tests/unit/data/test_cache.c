@@ -465,7 +465,7 @@ static void a_held_lock_is_waited_for_until_the_deadline(void **state)
     assert_int_equal(pipe(to_child), 0);
     assert_int_equal(pipe(to_parent), 0);
     pid_t child = fork();
-    if (child == 0) { /* holds the lock until told, then dies without releasing it */
+    if (child == 0) { /* holds the lock until it receives a byte, then dies without releasing it */
         int mine;
         bool ok = mst_cache_lock(path, 1000, &mine) == MST_OK && write(to_parent[1], "x", 1) == 1 &&
                   read(to_child[0], &byte, 1) == 1;

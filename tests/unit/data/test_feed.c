@@ -610,7 +610,7 @@ static void cache_is_fed(void **state)
 }
 
 /* A live stream of chunks of 16, 9, and then, not there yet, 16 and 7 rows: rows come as they are there, and
- * nobody waits beyond the deadline. */
+ * no thread waits beyond the deadline. */
 static void live_rows_come_as_they_are_there(void **state)
 {
     (void)state;

@@ -171,7 +171,7 @@ static void test_forged_proof(void **state)
     assert_non_null(strstr(l.h.text, "secret"));
 }
 
-/* A whole conversation heard before opens nothing: the listener's nonce is new. */
+/* A replayed handshake is refused: the listener's nonce is new. */
 static void test_replay(void **state)
 {
     (void)state;

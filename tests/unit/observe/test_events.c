@@ -274,7 +274,7 @@ static bool has_hparam(const MusterTest__Start *s, const char *name, const char 
     return false;
 }
 
-/* The evaluator's file: what it begins with, that no record speaks for all runs, and what is compared. */
+/* The evaluator's file: its first records, no record for all runs, and the compared options. */
 static void test_evaluator(void **state)
 {
     const mst_observe_options options = {.process = "local", .role = "local", .events = true};

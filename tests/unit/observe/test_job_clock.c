@@ -62,7 +62,7 @@ static void test_one_host_has_one_clock(void **state)
     assert_false(mst_job_clock_known(&worker));
     uint64_t asked = mst_now_ns();
     mst_job_clock_answer(&coordinator, answer);
-    /* answered at once and heard after 40 ms: half of that would be the estimate's error */
+    /* answered at once and received after 40 ms: the error of the estimate would be half of that */
     assert_true(mst_job_clock_receive(&worker, asked, mst_now_ns() + 40 * MST_MS, answer, sizeof answer));
     assert_true(mst_job_clock_known(&worker));
     for (uint64_t at = asked; at < asked + MST_S; at += 100 * MST_MS)
@@ -132,7 +132,7 @@ static void test_corrections_are_spread(void **state)
     asked = mst_now_ns();
     before = mst_job_clock_at(&worker, asked);
     assert_int_equal(error_at(&worker, &coordinator, asked), 40 * MST_MS);
-    other_host(&coordinator, asked, 0, answer); /* heard late, which does not matter: the way there counts */
+    other_host(&coordinator, asked, 0, answer); /* received late, which does not matter: the request counts */
     assert_true(mst_job_clock_receive(&worker, asked, asked + 5 * MST_MS, answer, sizeof answer));
     assert_int_equal(mst_job_clock_at(&worker, asked), before);
     last = before;
@@ -191,7 +191,7 @@ static void test_answers_that_are_refused(void **state)
     memset(answer + 16, 0xff, 8); /* a job that begins in the future */
     assert_false(mst_job_clock_receive(&worker, now, now + 1, answer, sizeof answer));
     assert_false(mst_job_clock_known(&worker));
-    mst_job_clock_answer(NULL, answer); /* nobody watches the coordinator */
+    mst_job_clock_answer(NULL, answer); /* the coordinator is not observed */
     assert_true(mst_job_clock_receive(&worker, now, mst_now_ns(), answer, sizeof answer));
     clocks_fini(&coordinator, &worker);
 }

@@ -154,7 +154,7 @@ static void test_files_of_a_process(void **state)
 }
 
 /* An answer of a coordinator on another host, whose wall clock is so much ahead. */
-static void hear_clock(mst_observe *o, double ahead_s)
+static void receive_clock(mst_observe *o, double ahead_s)
 {
     uint8_t answer[MST_CLOCK_ANSWER];
     uint64_t asked = mst_now_ns(), wall;
@@ -184,7 +184,7 @@ static void test_records_travel(void **state)
     (void)state;
     mst_observe *o = mst_observe_new(&options);
     train_a_little(o);
-    hear_clock(o, 2.5);
+    receive_clock(o, 2.5);
     mst_observe_end(o);
     while (mst_observe_take(o, &record)) {
         uint8_t *body = mst_alloc(MST_RECORD_HEAD + record.n);
@@ -267,7 +267,7 @@ static void test_a_disk_that_refuses(void **state)
     assert_non_null(strstr(warning, "resources, phases and traces are not recorded any more"));
 }
 
-static void test_what_nobody_takes_is_bounded(void **state)
+static void test_pending_records_are_bounded(void **state)
 {
     mst_observe_options options = options_of("worker-0");
     static float weights[4096];
@@ -302,8 +302,8 @@ static size_t pending_trace(mst_observe *o)
     return n;
 }
 
-/* A trace that nobody takes for a while waits in the rings; what does not fit there is missed. */
-static void test_a_trace_that_nobody_takes(void **state)
+/* Entries that are not taken for a while stay in the rings; further ones are dropped. */
+static void test_a_trace_that_is_not_taken(void **state)
 {
     mst_observe_options options = options_of("worker-0");
     (void)state;
@@ -466,9 +466,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_records_that_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_torn_line_is_ended, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_disk_that_refuses, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_what_nobody_takes_is_bounded, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_pending_records_are_bounded, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_links_and_cuts, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_trace_that_nobody_takes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_trace_that_is_not_taken, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_nothing_is_fine, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_marks, set_up, tear_down),
     };

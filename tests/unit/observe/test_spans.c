@@ -24,7 +24,7 @@ static void test_phases_add_up(void **state)
     mst_span_sums sums;
     uint64_t stale, start = mst_now_ns();
     (void)state;
-    assert_int_equal(mst_span_enter(MST_PHASE_READ), MST_PHASE_READ); /* nobody watches */
+    assert_int_equal(mst_span_enter(MST_PHASE_READ), MST_PHASE_READ); /* not observed */
     assert_int_equal(mst_spans_new(&spans), MST_OK);
     mst_spans_attach(spans, 3, MST_PHASE_PREPARE);
     spin(MST_MS);
@@ -61,7 +61,7 @@ static void test_phases_add_up(void **state)
     assert_int_equal(stale, 0); /* since the last look */
     mst_spans_detach();
     assert_null(mst_this_lane);
-    mst_spans_attach(spans, MST_LANE_MAX, MST_PHASE_READ); /* one too many: not watched */
+    mst_spans_attach(spans, MST_LANE_MAX, MST_PHASE_READ); /* beyond the last lane: not observed */
     assert_null(mst_this_lane);
     mst_spans_attach(NULL, 0, MST_PHASE_READ);
     mst_spans_detach();

@@ -205,7 +205,7 @@ static void every_row_once(void **state)
     }
 }
 
-/* Limits hold to the row and to the step, whoever dies on the way; no row is done twice. Where a lease is
+/* Limits are exact to the row and the step even if workers die; no row is done twice. Where a lease is
  * taken back in the middle, or ends with the epoch, steps are smaller: they are steps all the same. */
 static void limits_are_exact(void **state)
 {

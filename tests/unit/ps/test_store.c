@@ -372,7 +372,7 @@ static void test_clip(void **state)
                 check_push(&s, &cases[c]);
                 s.clip_norm = 1e9;
                 check_push(&s, &cases[c]);
-                s.clip = false; /* somebody else clips */
+                s.clip = false; /* the coordinator clips */
                 s.clip_norm = 0.5;
                 check_push(&s, &cases[c]);
             }

@@ -234,7 +234,7 @@ static void test_parsing_takes_cores(void **state)
     assert_non_null(strstr(v.sentence, "Parsing uses 0.7"));
     assert_true(gain_of(&v, "--cache") > 3.2 && gain_of(&v, "--cache") < 4);
     assert_true(gain_of(&v, "stopping other programs") == 0 && gain_of(&v, "--threads") == 0);
-    fixture_run two = r; /* two threads on one core go on taking turns, others' programs between them */
+    fixture_run two = r; /* two threads on one core still take turns, with other programs in between */
     two.threads = 2;
     two.processes[0].threads = 2;
     two.processes[0].read = 0.05;
@@ -334,7 +334,7 @@ static void test_disk(void **state)
     (void)state;
     mst_verdict v;
     fixture_run r = fixture_local();
-    r.processes[0].read = 0.7; /* rows are waited for, and nobody computes */
+    r.processes[0].read = 0.7; /* all threads wait for rows */
     r.processes[0].compute = 0.2;
     r.processes[0].prepare = 0.05;
     r.processes[0].barrier_wait = 0;
@@ -613,7 +613,7 @@ static void test_ranks(void **state)
     assert_true(gain_of(&v, "--global-batch 1200") > 1.5);
 }
 
-/* Servers and workers that are ranks of an MPI job: the launcher is told how many there are. */
+/* Servers and workers that are ranks of an MPI job: the advice names the option of the launcher. */
 static void test_ps_ranks(void **state)
 {
     (void)state;

@@ -287,7 +287,7 @@ static void test_disk_full(void **state)
     expect_says("No space left on device");
     assert_false(mst_path_exists(at(3, "")));
     assert_true(mst_path_exists(at(2, "manifest.json")));
-    /* A failure that nobody waited for is told by the next begin, and only once. */
+    /* The next begin reports the failure of a save that was not awaited, once. */
     mst_out_fail_at(1);
     assert_int_equal(begin(c, &params, 4), MST_OK);
     assert_int_equal(begin(c, &params, 5), MST_EIO);

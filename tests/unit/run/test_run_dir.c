@@ -129,7 +129,7 @@ static void test_resume(void **state)
                                       "20,20,0,0.000000,0.000000,1,1,test,,,,\n"
                                       "30,30,0,0.000000,0.000000,2,2,,,,,\n");
 
-    /* A torn end is dropped; a missing or empty file starts anew; another file is refused. */
+    /* An incomplete end is dropped; a missing or empty file starts again; another file is refused. */
     static const char *const torn[] = {"10,1,0,0,0,1,1,,,,,\n20,2,0,0,0,1,1,,,,", "10,1,0,0,0,1,1,,,,,\n\n",
                                        "10,1,0,0,0,1,1,,,,,\n20,2,0,0\n30,1,0,0,0,1,1,,,,,\n",
                                        "10,1,0,0,0,1,1,,,,,\nx,2,0,0,0,1,1,,,,,\n"};
@@ -141,7 +141,7 @@ static void test_resume(void **state)
         mst_run_destroy(run);
         expect_text("metrics.csv", HEADER "10,1,0,0,0,1,1,,,,,\n");
     }
-    /* A run from before the last column goes on with it. */
+    /* A run without the last column continues with it. */
     static const char old[] =
         OLD_HEADER "10,1,0,0,0,1,1,,,,\n20,2,0,0,0,1,1,test,1,0.5,\n30,3,0,0,0,1,1,,,,\n";
     write_text("metrics.csv", old, sizeof old - 1);
@@ -330,7 +330,7 @@ static void expect_way_on(const char *expected)
     assert_string_equal(text, whole);
 }
 
-/* How a job goes on whose other processes failed: only what is known is promised. */
+/* The advice after a failure of another process is conditional unless a checkpoint is known. */
 static void test_way_on(void **state)
 {
     static const char *const maybe =
@@ -341,7 +341,7 @@ static void test_way_on(void **state)
     gethostname(host, sizeof host - 1);
     expect_way_on(maybe); /* no such folder here */
     assert_int_equal(mst_run_new(path, MST_RUN_NEW, 0, &run), MST_OK);
-    expect_way_on(maybe); /* nobody's yet */
+    expect_way_on(maybe); /* no owner yet */
     json_t *manifest = json_pack("{s:s, s:s}", "state", "running", "host", host);
     assert_int_equal(mst_run_manifest(run, manifest), MST_OK);
     expect_way_on("no checkpoint was saved; start again with --checkpoint-every");

@@ -500,7 +500,7 @@ static void failures_of_the_feed_come_through(void **state)
                 assert_int_equal(run(&t, UINT64_MAX, UINT64_MAX), MST_EINPUT);
                 assert_string_equal(mst_error_text(), "fake.data: chunk 5 is broken");
                 assert_true(t.progress.rows < N_ROWS);
-                t.data->fail_chunk = UINT32_MAX; /* and the strategy is fit to go on */
+                t.data->fail_chunk = UINT32_MAX; /* and the strategy can continue */
                 t.progress = (mst_progress){0};
                 assert_int_equal(mst_feed_start(t.feed, 1, 0), MST_OK);
                 assert_int_equal(run(&t, UINT64_MAX, UINT64_MAX), MST_OK);

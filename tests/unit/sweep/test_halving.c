@@ -111,7 +111,7 @@ static void gives_up(void **state)
     fill(t, (double[]){NAN, NAN, NAN}, 3);
     t[0].over = t[1].over = t[2].over = true;
     assert_int_equal(mst_halving_decide(t, 3, false, &best), MST_HALVING_NONE);
-    assert_int_equal(best, 3); /* nobody showed anything */
+    assert_int_equal(best, 3); /* no run was evaluated */
 }
 
 /* Last values are of different rounds: who was dropped early may have been nearer. */

@@ -265,7 +265,7 @@ static void rules(void **state)
     assert_true(mst_sweep_left_out(s, 1, &n, &why));
     assert_int_equal(n, 2);
     assert_string_equal(why, "come to the same as others, which are run once");
-    assert_false(mst_sweep_left_out(s, 2, &n, &why)); /* told already */
+    assert_false(mst_sweep_left_out(s, 2, &n, &why)); /* already reported */
     mst_sweep_destroy(s);
 }
 
@@ -310,7 +310,7 @@ static void goes_on(void **state)
     assert_string_equal(s->cells[2].sentence, "no \"luck\"");
     assert_true(s->cells[0].seconds > 22.9 && s->cells[0].seconds < 1000); /* both pieces */
     assert_true(mst_sweep_estimate(s) == s->cells[0].seconds);
-    s->cells[0].seconds = 3; /* told by its end: nothing is added */
+    s->cells[0].seconds = 3; /* its end has it: nothing is added */
     assert_int_equal(mst_sweep_save(s), MST_OK);
     mst_sweep_destroy(s);
     s = sweep_of(grid, folder);

@@ -109,7 +109,7 @@ static void hear(void *arg, uint64_t rows, uint64_t correct)
     *h = (heard){.n = h->n + 1, .rows = rows, .correct = correct};
 }
 
-/* Whoever watches hears of every batch, and at the end of what the result says. */
+/* The progress callback receives every batch, and at the end the figures of the result. */
 static void progress_is_told(void **state)
 {
     (void)state;

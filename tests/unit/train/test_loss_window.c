@@ -45,7 +45,7 @@ static void test_whole_intervals_stand_alone(void **state)
     near(mean(&w, 2499, 1.0), (2499 * 1.0 + 5000 * 2.0) / 7499);
 }
 
-/* The end comes three steps after an evaluation: its line speaks of the whole interval before, too. */
+/* The end comes three steps after an evaluation: its line also covers the whole previous interval. */
 static void test_a_sliver_at_the_end(void **state)
 {
     mst_loss_window w = {0};

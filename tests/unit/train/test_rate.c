@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-/* However unevenly it is told: bursts of calls right after each other, as by a server to which all workers
+/* Uneven updates: bursts of calls right after each other, as by a server to which all workers
  * push at once, and long ones in between. */
 static void test_bursts(void **state)
 {

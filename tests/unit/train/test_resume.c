@@ -204,7 +204,7 @@ static void resume_refused(void **state)
     trial_fini(&t);
 }
 
-/* A run that is done goes on with a later limit, and ends at once without one. */
+/* A finished run continues with a later limit, and ends at once without one. */
 static void resume_of_a_finished_run(void **state)
 {
     (void)state;

@@ -21,7 +21,7 @@ static mst_params params;
 static mst_optimizer optimizer;
 static atomic_bool stop;
 
-/* What an observer heard. */
+/* The events of an observer. */
 static struct {
     int evaluated, saved;
     uint64_t evaluated_step, saved_step;
@@ -268,7 +268,7 @@ static void test_steps_per_epoch(void **state)
     finish(run_log, end, &summary);
 }
 
-/* A wish to stop ends the run and asks for no evaluation; the run log that resumes owes it. */
+/* A stop ends the run without an evaluation; the resumed run log makes it up. */
 static void test_stop_and_resume(void **state)
 {
     (void)state;
@@ -377,7 +377,7 @@ static mst_status give(mst_run_log *run_log)
     return mst_run_log_save_write(run_log, 0, 0, 40, params.w, false);
 }
 
-/* What goes with the weights is as of the beginning, and training goes on meanwhile. */
+/* The metadata of a checkpoint is that of its start, and training continues in the meantime. */
 static void test_save_in_pieces(void **state)
 {
     (void)state;
@@ -484,7 +484,7 @@ static void test_give_up(void **state)
     assert_true(exists("checkpoints/step-000000000005/manifest.json")); /* as it was */
     assert_false(exists("checkpoints/step-000000000006"));
 
-    /* A checkpoint that is whole counts, even if nobody had the time to hear of it. */
+    /* A complete checkpoint counts, even if its completion was not reported. */
     run_log = open_run_log(&o);
     train(run_log, 6, 1.0);
     assert_int_equal(mst_run_log_save_begin(run_log, false, &params, halves, 2), MST_OK);
