@@ -1,4 +1,4 @@
-/* Which checkpoint of a run or folder is meant (checkpoint.h). */
+/* Finding checkpoints; contract in checkpoint.h. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,8 +7,8 @@
 #include "run/checkpoint_impl.h"
 #include "run/run_dir.h"
 
-/* *out stays NULL when the folder holds no complete checkpoint. */
-static mst_status find_newest(const char *folder, char **out)
+/* *out stays NULL if the folder has no complete checkpoint. */
+static mst_status checkpoint_find_newest(const char *folder, char **out)
 {
     mst_checkpoint_entry *entries = NULL;
     size_t n = 0;
@@ -25,13 +25,13 @@ static mst_status find_newest(const char *folder, char **out)
     return st;
 }
 
-/* A run without a checkpoint, which may yet come. */
-static mst_status none_in_run(const char *path)
+/* The error for a run without a checkpoint; one may follow while it trains. */
+static mst_status checkpoint_none_in_run(const char *path)
 {
     char by[320];
     if (mst_run_held(path, by, sizeof by))
         return mst_fail(MST_EINPUT, "%s is being trained by %s and has saved no checkpoint yet", path, by);
-    return mst_fail(MST_EINPUT, "%s: the run has saved no checkpoint: it must be trained anew", path);
+    return mst_fail(MST_EINPUT, "%s: the run has saved no checkpoint; train it again", path);
 }
 
 mst_status mst_checkpoint_find(const char *path, char **out)
@@ -47,15 +47,15 @@ mst_status mst_checkpoint_find(const char *path, char **out)
                              mst_path_exists(path) ? "not a checkpoint: a checkpoint is a folder"
                                                    : "no such run or checkpoint"));
     if (mst_path_is_folder(nested))
-        TRY_OUT(st, find_newest(nested, &found));
+        TRY_OUT(st, checkpoint_find_newest(nested, &found));
     else if (!mst_path_exists(manifest))
-        TRY_OUT(st, find_newest(path, &found));
+        TRY_OUT(st, checkpoint_find_newest(path, &found));
     else if (mst_path_exists(metrics)) /* a run */
-        TRY_OUT(st, none_in_run(path));
+        TRY_OUT(st, checkpoint_none_in_run(path));
     else if ((found = mst_strdup(path)) == NULL)
         TRY_OUT(st, mst_fail_memory());
     if (found == NULL)
-        TRY_OUT(st, mst_path_exists(metrics) ? none_in_run(path)
+        TRY_OUT(st, mst_path_exists(metrics) ? checkpoint_none_in_run(path)
                                              : mst_fail(MST_EINPUT, "%s: no complete checkpoint here", path));
     *out = found;
 out:
@@ -65,8 +65,8 @@ out:
     return st;
 }
 
-/* Whether a run was trained with --patience, as far as it says. */
-static bool has_patience(const char *run)
+/* Whether a run was trained with --patience, according to its manifest. */
+static bool checkpoint_run_has_patience(const char *run)
 {
     char *path = mst_sprintf("%s/manifest.json", run), *text = NULL;
     size_t size;
@@ -86,8 +86,9 @@ mst_status mst_checkpoint_find_model(const char *path, bool last, char **out, bo
     char *found = NULL, *folder = mst_sprintf("%s/best", path);
     if (folder == NULL)
         return mst_fail_memory();
-    mst_status st =
-        !last && mst_path_is_folder(folder) && has_patience(path) ? find_newest(folder, &found) : MST_OK;
+    mst_status st = !last && mst_path_is_folder(folder) && checkpoint_run_has_patience(path)
+                        ? checkpoint_find_newest(folder, &found)
+                        : MST_OK;
     mst_free(folder);
     TRY(st);
     *best = found != NULL;

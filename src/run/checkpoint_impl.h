@@ -1,4 +1,4 @@
-/* What the files of checkpoints share; nobody else includes this. */
+/* Shared by the files of checkpoints; no other file includes this. */
 #ifndef MST_RUN_CHECKPOINT_IMPL_H
 #define MST_RUN_CHECKPOINT_IMPL_H
 
@@ -17,11 +17,11 @@ typedef struct mst_checkpoint_entry {
     bool complete; /* has a manifest.json */
 } mst_checkpoint_entry;
 
-/* The step-* folders of a folder in ascending order of steps; none when the folder is not there. *out is the
+/* The step-* folders of a folder in ascending order of steps; none if the folder does not exist. *out is the
  * caller's to mst_free. */
 mst_status mst_checkpoint_list(const char *folder, mst_checkpoint_entry **out, size_t *n);
 
-/* Tensor name of a view: slot NULL is the weights. False when it does not fit. */
+/* Tensor name of a view: slot NULL is the weights. False if it does not fit. */
 bool mst_checkpoint_tensor_name(char *out, const char *slot, const char *view);
 
 /* ---- the files of a save (checkpoint_parts.c) ---- */
@@ -35,7 +35,7 @@ typedef struct mst_save_file {
     size_t n_tensors;
 } mst_save_file;
 
-/* Floats [first, first + count) of the flat vector that are a tensor of a file. */
+/* Floats [first, first + count) of the flat vector, as a tensor of a file. */
 typedef struct mst_save_slice {
     uint32_t slot, view; /* slot 0: the weights */
     uint64_t first, count;
@@ -53,21 +53,22 @@ typedef struct mst_save {
     uint64_t *given;      /* floats of part p and slot s so far: [s * n_parts + p] */
     mst_save_file *files; /* ascending by server */
     size_t n_files;
-    mst_save_slice *slices; /* by slot, view and place */
+    mst_save_slice *slices; /* by slot, view and position */
     size_t n_slices;
-    json_t *manifest; /* complete but for the files' sizes and checksums */
+    json_t *manifest; /* complete except for sizes and checksums of the files */
 } mst_save;
 
-/* Makes the step's folder and its files, under names that no manifest mentions. After a failure undo. */
+/* Creates the folder of the step and its files, under names that no manifest mentions. After a failure call
+ * undo. */
 mst_status mst_save_open(mst_save *save, const char *folder, const char *const *slot_names,
                          const mst_params *params, const mst_checkpoint_meta *meta,
                          const mst_part_spec *parts, uint32_t n);
 mst_status mst_save_write(mst_save *save, uint32_t slot, uint64_t first, uint64_t count, const float *data,
                           bool lazy);
-mst_status mst_save_check(const mst_save *save); /* that all floats were given */
-/* Makes all durable: files, folder, and last the manifest. folder: the one of the steps. */
+mst_status mst_save_check(const mst_save *save); /* fails if floats are missing */
+/* Makes everything durable: files, folder, and last the manifest. folder: that of the steps. */
 mst_status mst_save_finish(mst_save *save, const char *folder);
-/* Leaves what was there before, keeping the calling thread's sentence, and returns code. */
+/* Restores the earlier state, keeps the calling thread's error, and returns code. */
 mst_status mst_save_undo(mst_save *save, mst_status code);
 void mst_save_fini(mst_save *save); /* the files stay */
 

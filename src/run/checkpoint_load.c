@@ -1,10 +1,9 @@
-/* Loading checkpoints (checkpoint.h).
+/* Loading checkpoints; contract in checkpoint.h.
  *
- * Design: the manifest is checked against the caller's views before any part is opened: names, sizes and
- * shapes, and that the slices it lists cover every wanted tensor exactly once. Then part after part: size,
- * checksum, header, and only when all are right data. Files come from anywhere, so nothing in them is
- * believed: part names are plain file names, and every count is checked against the tensor that it speaks of.
- */
+ * Design: the manifest is compared with the caller's views before any part file is opened: names, sizes,
+ * shapes, and that the listed slices cover every wanted tensor exactly once. Then each part file: size,
+ * checksum, header, and only if all are correct its data. Nothing in a file is trusted: part names are plain
+ * file names, and every count is checked against its tensor. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,13 +17,14 @@
 
 /* ---- the manifest ---- */
 
-static mst_status bad_manifest(const char *checkpoint, const char *what)
+static mst_status checkpoint_bad_manifest(const char *checkpoint, const char *what)
 {
     return mst_fail(MST_EINPUT, "%s: not a valid checkpoint: in manifest.json %s", checkpoint, what);
 }
 
-/* Adds to the sentence about a damaged checkpoint of a run where an older one is, if there is one. */
-static mst_status damaged(const char *checkpoint, mst_status st)
+/* Adds the newest older checkpoint, if there is one, to the error about a damaged checkpoint of a
+ * run. */
+static mst_status checkpoint_damaged(const char *checkpoint, mst_status st)
 {
     mst_error error;
     unsigned long long step = 0;
@@ -42,7 +42,7 @@ static mst_status damaged(const char *checkpoint, mst_status st)
     if (n > 0)
         st = mst_fail(error.code,
                       "%s; an older checkpoint is %s/" CHECKPOINT_STEP_NAME
-                      ", which counts once the damaged one is removed; or start anew",
+                      ", which counts once the damaged one is removed; or start again",
                       error.text, folder, (unsigned long long)entries[n - 1].step);
     else
         st = mst_error_restore(&error);
@@ -52,7 +52,7 @@ static mst_status damaged(const char *checkpoint, mst_status st)
 }
 
 /* Reads, parses and checks format and version; *out is a new reference. */
-static mst_status parse_manifest(const char *checkpoint, json_t **out)
+static mst_status checkpoint_parse_manifest(const char *checkpoint, json_t **out)
 {
     mst_status st;
     char *text = NULL, *path = mst_sprintf("%s/manifest.json", checkpoint);
@@ -72,8 +72,8 @@ static mst_status parse_manifest(const char *checkpoint, json_t **out)
     if (root == NULL && json_error_code(&error) == json_error_out_of_memory)
         TRY_OUT(st, mst_fail_memory());
     if (root == NULL)
-        TRY_OUT(st,
-                mst_fail(MST_EINPUT, "%s: torn or damaged: no valid JSON from line %d on", path, error.line));
+        TRY_OUT(st, mst_fail(MST_EINPUT, "%s: truncated or damaged: no valid JSON from line %d on", path,
+                             error.line));
     const char *format = json_string_value(json_object_get(root, "format"));
     if (format == NULL || strcmp(format, CHECKPOINT_FORMAT) != 0)
         TRY_OUT(st,
@@ -92,13 +92,14 @@ out:
     return st;
 }
 
-static mst_status read_manifest(const char *checkpoint, json_t **out)
+static mst_status checkpoint_read_manifest(const char *checkpoint, json_t **out)
 {
-    mst_status st = parse_manifest(checkpoint, out);
-    return st == MST_OK ? MST_OK : damaged(checkpoint, st);
+    mst_status st = checkpoint_parse_manifest(checkpoint, out);
+    return st == MST_OK ? MST_OK : checkpoint_damaged(checkpoint, st);
 }
 
-static mst_status get_count(const char *checkpoint, const json_t *object, const char *key, uint64_t *out)
+static mst_status checkpoint_get_count(const char *checkpoint, const json_t *object, const char *key,
+                                       uint64_t *out)
 {
     const json_t *value = json_object_get(object, key);
     if (!json_is_integer(value) || json_integer_value(value) < 0)
@@ -109,7 +110,8 @@ static mst_status get_count(const char *checkpoint, const json_t *object, const 
     return MST_OK;
 }
 
-static mst_status get_seconds(const char *checkpoint, const json_t *object, const char *key, double *out)
+static mst_status checkpoint_get_seconds(const char *checkpoint, const json_t *object, const char *key,
+                                         double *out)
 {
     const json_t *value = json_object_get(object, key);
     if (!json_is_number(value) || json_number_value(value) < 0)
@@ -120,7 +122,8 @@ static mst_status get_seconds(const char *checkpoint, const json_t *object, cons
     return MST_OK;
 }
 
-static mst_status get_object(const char *checkpoint, const json_t *object, const char *key, json_t **out)
+static mst_status checkpoint_get_object(const char *checkpoint, const json_t *object, const char *key,
+                                        json_t **out)
 {
     json_t *value = json_object_get(object, key);
     if (!json_is_object(value))
@@ -143,16 +146,16 @@ mst_status mst_checkpoint_read_meta(const char *checkpoint, mst_checkpoint_meta 
     mst_status st;
     json_t *root = NULL;
     mst_checkpoint_meta found = {0};
-    TRY_OUT(st, read_manifest(checkpoint, &root));
-    TRY_OUT(st, get_count(checkpoint, root, "step", &found.step));
-    TRY_OUT(st, get_count(checkpoint, root, "rows", &found.rows));
-    TRY_OUT(st, get_count(checkpoint, root, "epoch", &found.epoch));
-    TRY_OUT(st, get_count(checkpoint, root, "position", &found.position));
-    TRY_OUT(st, get_seconds(checkpoint, root, "train_seconds", &found.train_seconds));
-    TRY_OUT(st, get_seconds(checkpoint, root, "eval_seconds", &found.eval_seconds));
-    TRY_OUT(st, get_object(checkpoint, root, "model", &found.model));
-    TRY_OUT(st, get_object(checkpoint, root, "optimizer", &found.optimizer));
-    TRY_OUT(st, get_object(checkpoint, root, "extra", &found.extra));
+    TRY_OUT(st, checkpoint_read_manifest(checkpoint, &root));
+    TRY_OUT(st, checkpoint_get_count(checkpoint, root, "step", &found.step));
+    TRY_OUT(st, checkpoint_get_count(checkpoint, root, "rows", &found.rows));
+    TRY_OUT(st, checkpoint_get_count(checkpoint, root, "epoch", &found.epoch));
+    TRY_OUT(st, checkpoint_get_count(checkpoint, root, "position", &found.position));
+    TRY_OUT(st, checkpoint_get_seconds(checkpoint, root, "train_seconds", &found.train_seconds));
+    TRY_OUT(st, checkpoint_get_seconds(checkpoint, root, "eval_seconds", &found.eval_seconds));
+    TRY_OUT(st, checkpoint_get_object(checkpoint, root, "model", &found.model));
+    TRY_OUT(st, checkpoint_get_object(checkpoint, root, "optimizer", &found.optimizer));
+    TRY_OUT(st, checkpoint_get_object(checkpoint, root, "extra", &found.extra));
     *meta = found;
     found = (mst_checkpoint_meta){0};
 out:
@@ -161,7 +164,7 @@ out:
     return st;
 }
 
-static bool same_but_features(const json_t *a, const json_t *b)
+static bool models_same_but_features(const json_t *a, const json_t *b)
 {
     static const char *const keys[] = {"name", "classes", "bias", "image"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -172,9 +175,8 @@ static bool same_but_features(const json_t *a, const json_t *b)
     return true;
 }
 
-/* The next line of a net that says something, without comment and blanks around it; its length is 0 at the
- * end. */
-static int next_line(const char **text, const char **line)
+/* The next line of a net with content, without comment and surrounding blanks; its length is 0 at the end. */
+static int net_next_line(const char **text, const char **line)
 {
     while (**text != '\0') {
         size_t whole = strcspn(*text, "\n"), n = strcspn(*text, "#\n");
@@ -190,8 +192,8 @@ static int next_line(const char **text, const char **line)
     return 0;
 }
 
-/* The nets of two models of one name, line by line. */
-static mst_status same_net(const char *checkpoint, const json_t *theirs, const json_t *mine)
+/* Compares the nets of two models of one name, line by line. */
+static mst_status models_same_net(const char *checkpoint, const json_t *theirs, const json_t *mine)
 {
     const char *a = json_string_value(json_object_get(theirs, "net")),
                *b = json_string_value(json_object_get(mine, "net")), *x = "", *y = "";
@@ -200,7 +202,7 @@ static mst_status same_net(const char *checkpoint, const json_t *theirs, const j
     a = a != NULL ? a : "";
     b = b != NULL ? b : "";
     for (;;) {
-        int n = next_line(&a, &x), m = next_line(&b, &y);
+        int n = net_next_line(&a, &x), m = net_next_line(&b, &y);
         if (n == 0 && m == 0)
             return MST_OK;
         if (n != m || memcmp(x, y, (size_t)n) != 0)
@@ -209,16 +211,16 @@ static mst_status same_net(const char *checkpoint, const json_t *theirs, const j
     }
 }
 
-/* An entry of a model's description, as it stands in a sentence; the caller frees (jansson's allocation). */
-static char *entry_text(const json_t *model, const char *key)
+/* An entry of a model's description for a sentence; the caller frees (jansson's allocation). */
+static char *model_entry_text(const json_t *model, const char *key)
 {
     const json_t *value = json_object_get(model, key);
     const char *text = json_string_value(value);
     return text != NULL ? strdup(text) : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
 }
 
-/* Two models that are not the same but for features: names the first thing in which they differ. */
-static mst_status other_model(const char *checkpoint, const json_t *theirs, const json_t *mine)
+/* Names the first difference between two models, besides features. */
+static mst_status models_differ(const char *checkpoint, const json_t *theirs, const json_t *mine)
 {
     static const struct {
         const char *key, *before, *behind;
@@ -228,7 +230,7 @@ static mst_status other_model(const char *checkpoint, const json_t *theirs, cons
     while (i < last &&
            json_equal(json_object_get(theirs, entries[i].key), json_object_get(mine, entries[i].key)))
         i++;
-    char *was = entry_text(theirs, entries[i].key), *is = entry_text(mine, entries[i].key);
+    char *was = model_entry_text(theirs, entries[i].key), *is = model_entry_text(mine, entries[i].key);
     mst_status st =
         mst_fail(MST_EINPUT, "%s holds another model: %s%s%s there, %s here", checkpoint, entries[i].before,
                  was != NULL ? was : "none", entries[i].behind, is != NULL ? is : "none");
@@ -242,9 +244,9 @@ mst_status mst_checkpoint_fits(const char *checkpoint, const json_t *theirs, con
 {
     long long there = (long long)json_integer_value(json_object_get(theirs, "features")),
               here = (long long)json_integer_value(json_object_get(mine, "features"));
-    bool same = same_but_features(mine, theirs);
+    bool same = models_same_but_features(mine, theirs);
     if (same)
-        TRY(same_net(checkpoint, theirs, mine));
+        TRY(models_same_net(checkpoint, theirs, mine));
     if (same && there == here)
         return MST_OK;
     if (same && features_given)
@@ -254,7 +256,7 @@ mst_status mst_checkpoint_fits(const char *checkpoint, const json_t *theirs, con
         return mst_fail(MST_EINPUT, "%s was trained with %lld features, the data here has %lld: %s %lld",
                         checkpoint, there, here, here < there ? "give --features" : "rows must have at most",
                         there);
-    return other_model(checkpoint, theirs, mine);
+    return models_differ(checkpoint, theirs, mine);
 }
 
 /* ---- loading ---- */
@@ -266,13 +268,13 @@ struct mst_checkpoint {
     const mst_params *params;
     const char *const *slot_names;
     uint32_t n_slots;     /* wanted */
-    struct slice *slices; /* by tensor and place, so by slot and place in the flat vector */
+    struct slice *slices; /* by tensor and position, so by slot and position in the flat vector */
     size_t n_slices, capacity;
     mst_safetensors **files; /* of the parts */
     size_t n_parts;
 };
 
-/* A stretch of a wanted tensor, and where it is held. */
+/* A range of a wanted tensor, and its place in the files. */
 typedef struct slice {
     uint32_t tensor;
     uint64_t first, count;
@@ -294,7 +296,7 @@ static bool tensor_wanted(const mst_checkpoint *self, uint32_t tensor)
            self->params->views[tensor % self->params->n_views].kind == MST_VIEW_TRAINABLE;
 }
 
-/* "10 x 784"; cut when long. */
+/* "10 x 784"; truncated if long. */
 static const char *shape_text(char *out, size_t size, uint32_t n_dims, const uint64_t *dims)
 {
     size_t n = 0;
@@ -304,14 +306,14 @@ static const char *shape_text(char *out, size_t size, uint32_t n_dims, const uin
     return out;
 }
 
-static mst_status check_view(const mst_checkpoint *self, const json_t *entry, bool *seen)
+static mst_status checkpoint_check_view(const mst_checkpoint *self, const json_t *entry, bool *seen)
 {
     uint64_t size = 0, dims[MST_VIEW_NDIM];
     const char *name = json_string_value(json_object_get(entry, "name"));
     const json_t *shape = json_object_get(entry, "shape");
     if (name == NULL || !json_is_array(shape))
-        return bad_manifest(self->path, "a view lacks its name or shape");
-    TRY(get_count(self->path, entry, "size", &size));
+        return checkpoint_bad_manifest(self->path, "a view lacks its name or shape");
+    TRY(checkpoint_get_count(self->path, entry, "size", &size));
     const mst_view *view = mst_params_find(self->params, name);
     if (view == NULL)
         return mst_fail(MST_EINPUT,
@@ -339,14 +341,14 @@ static mst_status check_view(const mst_checkpoint *self, const json_t *entry, bo
     return MST_OK;
 }
 
-static mst_status check_views(const mst_checkpoint *self)
+static mst_status checkpoint_check_views(const mst_checkpoint *self)
 {
     bool seen[MST_VIEW_MAX] = {false};
     const json_t *views = json_object_get(self->manifest, "views");
     if (!json_is_array(views))
-        return bad_manifest(self->path, "\"views\" is not a list");
+        return checkpoint_bad_manifest(self->path, "\"views\" is not a list");
     for (size_t i = 0; i < json_array_size(views); i++)
-        TRY(check_view(self, json_array_get(views, i), seen));
+        TRY(checkpoint_check_view(self, json_array_get(views, i), seen));
     for (uint32_t v = 0; v < self->params->n_views; v++)
         if (!seen[v])
             return mst_fail(MST_EINPUT, "%s: a checkpoint of another model: it has no \"%s\"", self->path,
@@ -360,17 +362,17 @@ static void add_name(char *text, size_t size, const char *name)
     snprintf(text + n, size - n, "%s%s", n > 0 ? ", " : "", name);
 }
 
-static mst_status check_slots(const mst_checkpoint *self)
+static mst_status checkpoint_check_slots(const mst_checkpoint *self)
 {
     const json_t *slots = json_object_get(self->manifest, "slots");
     char theirs[128] = "", ours[128] = "";
     if (!json_is_array(slots))
-        return bad_manifest(self->path, "\"slots\" is not a list");
+        return checkpoint_bad_manifest(self->path, "\"slots\" is not a list");
     bool same = json_array_size(slots) == self->n_slots;
     for (size_t i = 0; i < json_array_size(slots); i++) {
         const char *name = json_string_value(json_array_get(slots, i));
         if (name == NULL)
-            return bad_manifest(self->path, "a name in \"slots\" is not a text");
+            return checkpoint_bad_manifest(self->path, "a name in \"slots\" is not a text");
         same = same && strcmp(name, self->slot_names[i]) == 0;
         add_name(theirs, sizeof theirs, name);
     }
@@ -387,24 +389,24 @@ static mst_status check_slots(const mst_checkpoint *self)
         ours[0] ? ours : "none");
 }
 
-static mst_status add_slice(mst_checkpoint *self, const json_t *entry, size_t part)
+static mst_status checkpoint_add_slice(mst_checkpoint *self, const json_t *entry, size_t part)
 {
     char wanted[CHECKPOINT_NAME_MAX];
     const char *name = json_string_value(json_object_get(entry, "name"));
     uint32_t n_tensors = self->params->n_views * (1 + self->n_slots);
     slice s = {.tensor = 0, .part = part};
     if (name == NULL)
-        return bad_manifest(self->path, "a tensor lacks its name");
-    TRY(get_count(self->path, entry, "first", &s.first));
-    TRY(get_count(self->path, entry, "count", &s.count));
+        return checkpoint_bad_manifest(self->path, "a tensor lacks its name");
+    TRY(checkpoint_get_count(self->path, entry, "first", &s.first));
+    TRY(checkpoint_get_count(self->path, entry, "count", &s.count));
     const json_t *tensor = json_object_get(entry, "tensor");
     s.held_as = tensor == NULL ? name : json_string_value(tensor);
     if (s.held_as == NULL)
-        return bad_manifest(self->path, "a name in \"tensor\" is not a text");
+        return checkpoint_bad_manifest(self->path, "a name in \"tensor\" is not a text");
     while (s.tensor < n_tensors && !(tensor_name(self, s.tensor, wanted) && strcmp(wanted, name) == 0))
         s.tensor++;
     if (s.tensor == n_tensors || !tensor_wanted(self, s.tensor))
-        return MST_OK; /* optimizer state that nobody asked for */
+        return MST_OK; /* optimizer state is not wanted */
     uint64_t size = self->params->views[s.tensor % self->params->n_views].size;
     if (s.first > size || s.count > size - s.first)
         return mst_fail(MST_EINPUT, "%s: not a valid checkpoint: a part of \"%s\" lies outside of it",
@@ -425,17 +427,17 @@ static int by_place(const void *a, const void *b)
     return (x->count > y->count) - (x->count < y->count);
 }
 
-static mst_status gather_slices(mst_checkpoint *self)
+static mst_status checkpoint_gather_slices(mst_checkpoint *self)
 {
     const json_t *parts = json_object_get(self->manifest, "parts");
     if (!json_is_array(parts))
-        return bad_manifest(self->path, "\"parts\" is not a list");
+        return checkpoint_bad_manifest(self->path, "\"parts\" is not a list");
     for (size_t p = 0; p < json_array_size(parts); p++) {
         const json_t *tensors = json_object_get(json_array_get(parts, p), "tensors");
         if (!json_is_array(tensors))
-            return bad_manifest(self->path, "a part lacks its tensors");
+            return checkpoint_bad_manifest(self->path, "a part lacks its tensors");
         for (size_t i = 0; i < json_array_size(tensors); i++)
-            TRY(add_slice(self, json_array_get(tensors, i), p));
+            TRY(checkpoint_add_slice(self, json_array_get(tensors, i), p));
     }
     if (self->n_slices > 0)
         qsort(self->slices, self->n_slices, sizeof *self->slices, by_place);
@@ -462,15 +464,15 @@ static mst_status gather_slices(mst_checkpoint *self)
     return MST_OK;
 }
 
-/* Opens a part once its size is right, and checks its bytes. */
-static mst_status open_file(const mst_checkpoint *self, const json_t *part, const char *path,
-                            mst_safetensors **out)
+/* Opens a part file if its size is correct, and verifies its checksum. */
+static mst_status checkpoint_open_file(const mst_checkpoint *self, const json_t *part, const char *path,
+                                       mst_safetensors **out)
 {
     uint64_t bytes = 0, expected = 0;
     uint32_t crc;
     struct stat info;
-    TRY(get_count(self->path, part, "bytes", &bytes));
-    TRY(get_count(self->path, part, "crc32c", &expected));
+    TRY(checkpoint_get_count(self->path, part, "bytes", &bytes));
+    TRY(checkpoint_get_count(self->path, part, "crc32c", &expected));
     if (stat(path, &info) != 0)
         return mst_fail(MST_EINPUT, "%s: a part of the checkpoint is missing: %s", path, strerror(errno));
     if ((uint64_t)info.st_size != bytes)
@@ -490,8 +492,8 @@ static mst_status open_file(const mst_checkpoint *self, const json_t *part, cons
     return st;
 }
 
-/* Finds a slice in its part. */
-static mst_status find_slice(mst_safetensors *file, const char *path, slice *s)
+/* Finds a slice in its part file. */
+static mst_status checkpoint_find_slice(mst_safetensors *file, const char *path, slice *s)
 {
     s->held = mst_safetensors_find(file, s->held_as);
     if (s->held == NULL)
@@ -506,34 +508,34 @@ static mst_status find_slice(mst_safetensors *file, const char *path, slice *s)
     return MST_OK;
 }
 
-static mst_status open_part(mst_checkpoint *self, size_t p)
+static mst_status checkpoint_open_part(mst_checkpoint *self, size_t p)
 {
     mst_status st;
     const json_t *part = json_array_get(json_object_get(self->manifest, "parts"), p);
     const char *name = json_string_value(json_object_get(part, "file"));
     if (name == NULL || name[0] == '.' || name[0] == 0 || strchr(name, '/') != NULL)
-        return bad_manifest(self->path, "a part's \"file\" is not a plain file name");
+        return checkpoint_bad_manifest(self->path, "a part's \"file\" is not a plain file name");
     char *path = mst_sprintf("%s/%s", self->path, name);
     if (path == NULL)
         return mst_fail_memory();
-    TRY_OUT(st, open_file(self, part, path, &self->files[p]));
+    TRY_OUT(st, checkpoint_open_file(self, part, path, &self->files[p]));
     for (size_t i = 0; i < self->n_slices; i++)
         if (self->slices[i].part == p)
-            TRY_OUT(st, find_slice(self->files[p], path, &self->slices[i]));
+            TRY_OUT(st, checkpoint_find_slice(self->files[p], path, &self->slices[i]));
 out:
     mst_free(path);
     return st;
 }
 
-static mst_status open_parts(mst_checkpoint *self)
+static mst_status checkpoint_open_parts(mst_checkpoint *self)
 {
-    TRY(gather_slices(self));
+    TRY(checkpoint_gather_slices(self));
     self->n_parts = json_array_size(json_object_get(self->manifest, "parts"));
     self->files = mst_calloc(self->n_parts + 1, sizeof(void *));
     if (self->files == NULL)
         return mst_fail_memory();
     for (size_t p = 0; p < self->n_parts; p++)
-        TRY(open_part(self, p));
+        TRY(checkpoint_open_part(self, p));
     return MST_OK;
 }
 
@@ -562,13 +564,13 @@ mst_status mst_checkpoint_open(const char *checkpoint, const mst_params *params,
     self->n_slots = want_slots ? params->n_slots : 0;
     if (self->n_slots > 0 && slot_names == NULL)
         TRY_OUT(st, mst_fail(MST_EUSAGE, "%s: the optimizer's state has no names", checkpoint));
-    TRY_OUT(st, read_manifest(checkpoint, &self->manifest));
-    TRY_OUT(st, check_views(self));
+    TRY_OUT(st, checkpoint_read_manifest(checkpoint, &self->manifest));
+    TRY_OUT(st, checkpoint_check_views(self));
     if (want_slots)
-        TRY_OUT(st, check_slots(self));
-    st = open_parts(self);
+        TRY_OUT(st, checkpoint_check_slots(self));
+    st = checkpoint_open_parts(self);
     if (st != MST_OK)
-        TRY_OUT(st, damaged(checkpoint, st));
+        TRY_OUT(st, checkpoint_damaged(checkpoint, st));
     *out = self;
     self = NULL;
 out:
@@ -576,7 +578,7 @@ out:
     return st;
 }
 
-/* Floats of the flat vector that a slice has. */
+/* Position of a slice in the flat vector. */
 static uint64_t slice_place(const mst_checkpoint *self, const slice *s)
 {
     return self->params->views[s->tensor % self->params->n_views].offset + s->first;
@@ -617,7 +619,7 @@ mst_status mst_checkpoint_load(const char *checkpoint, mst_params *params, const
         st = mst_safetensors_read(self->files[s->part], s->held, base + slice_place(self, s), true);
     }
     if (st != MST_OK)
-        st = damaged(checkpoint, st);
+        st = checkpoint_damaged(checkpoint, st);
     mst_checkpoint_close(self);
     return st;
 }

@@ -1,10 +1,9 @@
-/* The files of one save (checkpoint_impl.h): which tensors lie in which part, the floats on their way there,
- * the manifest.
+/* The files of one save (checkpoint_impl.h): the tensors of each part file, their floats, the manifest.
  *
- * Design: the stretches that servers have are cut with the views; each piece is a tensor of its server's
- * file, and floats are written where they belong whenever they come. Counting them per stretch and slot is
- * enough to know that all are there: each range is checked to lie in the store, and a stretch that gets more
- * than it has is refused. */
+ * Design: the ranges of the servers are intersected with the views; each piece is a tensor in the file of its
+ * server, and floats are written to their position whenever they arrive. Counting them per range and slot
+ * shows that all are there: each write is checked to lie in the store, and a range that gets more floats than
+ * it has is refused. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -40,7 +39,7 @@ void mst_save_fini(mst_save *save)
     memset(save, 0, sizeof *save);
 }
 
-/* ---- cutting ---- */
+/* ---- dividing the store ---- */
 
 static int by_first(const void *a, const void *b)
 {
@@ -50,7 +49,7 @@ static int by_first(const void *a, const void *b)
     return (x->count > y->count) - (x->count < y->count);
 }
 
-static mst_status take_parts(mst_save *save, const mst_part_spec *parts, uint32_t n)
+static mst_status save_take_parts(mst_save *save, const mst_part_spec *parts, uint32_t n)
 {
     uint64_t at = 0;
     save->parts = mst_calloc((size_t)n + 1, sizeof *save->parts);
@@ -89,7 +88,7 @@ static int by_server(const void *a, const void *b)
     return (x->server > y->server) - (x->server < y->server);
 }
 
-static void list_files(mst_save *save)
+static void save_list_files(mst_save *save)
 {
     size_t n = 0;
     for (uint32_t i = 0; i < save->n_parts; i++)
@@ -101,15 +100,15 @@ static void list_files(mst_save *save)
     save->n_files = n;
 }
 
-static size_t file_of(const mst_save *save, uint32_t server)
+static size_t save_file_of(const mst_save *save, uint32_t server)
 {
     mst_save_file key = {.server = server};
     const mst_save_file *found = bsearch(&key, save->files, save->n_files, sizeof key, by_server);
     return (size_t)(found - save->files);
 }
 
-/* Where [a, a + n) and [b, b + m) meet; false: nowhere. */
-static bool overlap(uint64_t a, uint64_t n, uint64_t b, uint64_t m, uint64_t *first, uint64_t *count)
+/* The intersection of [a, a + n) and [b, b + m); false: it is empty. */
+static bool ranges_overlap(uint64_t a, uint64_t n, uint64_t b, uint64_t m, uint64_t *first, uint64_t *count)
 {
     uint64_t from = a > b ? a : b, to = a + n < b + m ? a + n : b + m;
     *first = from;
@@ -117,7 +116,7 @@ static bool overlap(uint64_t a, uint64_t n, uint64_t b, uint64_t m, uint64_t *fi
     return from < to;
 }
 
-static mst_status cut_slices(mst_save *save, const mst_params *params)
+static mst_status save_make_slices(mst_save *save, const mst_params *params)
 {
     size_t capacity = 0;
     for (uint32_t s = 0; s <= save->n_slots; s++)
@@ -127,8 +126,9 @@ static mst_status cut_slices(mst_save *save, const mst_params *params)
                 continue;
             for (uint32_t p = 0; p < save->n_parts; p++) {
                 const mst_part_spec *part = &save->parts[p];
-                mst_save_slice slice = {.slot = s, .view = v, .file = file_of(save, part->server)};
-                if (!overlap(view->offset, view->size, part->first, part->count, &slice.first, &slice.count))
+                mst_save_slice slice = {.slot = s, .view = v, .file = save_file_of(save, part->server)};
+                if (!ranges_overlap(view->offset, view->size, part->first, part->count, &slice.first,
+                                    &slice.count))
                     continue;
                 if (!mst_grow(&save->slices, &capacity, save->n_slices + 1, sizeof slice))
                     return mst_fail_memory();
@@ -141,8 +141,8 @@ static mst_status cut_slices(mst_save *save, const mst_params *params)
 
 /* ---- files and manifest ---- */
 
-/* Chooses names for the files that are not taken: an earlier save of the same step may have some. */
-static mst_status name_files(mst_save *save)
+/* Chooses unused names for the files: an earlier save of the same step may have some. */
+static mst_status save_name_files(mst_save *save)
 {
     bool taken = true;
     for (unsigned again = 0; taken; again++) {
@@ -163,8 +163,8 @@ static mst_status name_files(mst_save *save)
     return MST_OK;
 }
 
-/* Another slice of the same tensor is in the same file. */
-static bool several(const mst_save *save, size_t i)
+/* Whether another slice of the same tensor is in the same file. */
+static bool save_slice_shares_tensor(const mst_save *save, size_t i)
 {
     const mst_save_slice *x = &save->slices[i];
     for (size_t j = 0; j < save->n_slices; j++) {
@@ -175,9 +175,9 @@ static bool several(const mst_save *save, size_t i)
     return false;
 }
 
-/* Describes slice i as a tensor, and adds it to the part's list in the manifest. */
-static mst_status describe(const mst_save *save, const mst_params *params, size_t i, mst_tensor *tensor,
-                           tensor_name *name, json_t *held)
+/* Describes slice i as a tensor, and adds it to the list of its part file in the manifest. */
+static mst_status save_describe_slice(const mst_save *save, const mst_params *params, size_t i,
+                                      mst_tensor *tensor, tensor_name *name, json_t *held)
 {
     const mst_save_slice *slice = &save->slices[i];
     const mst_view *view = &params->views[slice->view];
@@ -188,7 +188,7 @@ static mst_status describe(const mst_save *save, const mst_params *params, size_
     json_t *entry = json_pack("{s:s, s:I, s:I}", "name", name->text, "first", (json_int_t)first, "count",
                               (json_int_t)slice->count);
     bool good = entry != NULL;
-    if (several(save, i)) {
+    if (save_slice_shares_tensor(save, i)) {
         size_t n = strlen(name->text);
         snprintf(name->text + n, sizeof name->text - n, "[%llu:%llu]", (unsigned long long)first,
                  (unsigned long long)(first + slice->count));
@@ -208,7 +208,7 @@ static mst_status describe(const mst_save *save, const mst_params *params, size_
     return MST_OK;
 }
 
-static mst_status create_file(mst_save *save, const mst_params *params, size_t f, json_t *parts)
+static mst_status save_create_file(mst_save *save, const mst_params *params, size_t f, json_t *parts)
 {
     mst_status st = MST_OK;
     mst_save_file *file = &save->files[f];
@@ -220,7 +220,7 @@ static mst_status create_file(mst_save *save, const mst_params *params, size_t f
     for (size_t i = 0; i < save->n_slices; i++) {
         size_t t = save->slices[i].tensor;
         if (save->slices[i].file == f)
-            TRY_OUT(st, describe(save, params, i, &tensors[t], &names[t], held));
+            TRY_OUT(st, save_describe_slice(save, params, i, &tensors[t], &names[t], held));
     }
     if (json_array_append_new(parts, json_pack("{s:s, s:O}", "file", file->name, "tensors", held)) != 0)
         TRY_OUT(st, mst_fail_memory());
@@ -233,7 +233,7 @@ out:
     return st;
 }
 
-static json_t *view_shape(const mst_view *view)
+static json_t *save_view_shape(const mst_view *view)
 {
     json_t *shape = json_array();
     for (uint32_t d = 0; d < view->n_dims; d++)
@@ -244,25 +244,25 @@ static json_t *view_shape(const mst_view *view)
     return shape;
 }
 
-static json_t *finite_real(double value)
+static json_t *save_finite_real(double value)
 {
     return json_real(isfinite(value) ? value : 0);
 }
 
-static json_t *copy_or_empty(json_t *value)
+static json_t *save_copy_or_empty(json_t *value)
 {
     return value == NULL ? json_object() : json_deep_copy(value);
 }
 
-static mst_status compose(mst_save *save, const mst_params *params, const mst_checkpoint_meta *meta)
+static mst_status save_compose(mst_save *save, const mst_params *params, const mst_checkpoint_meta *meta)
 {
     json_t *views = json_array(), *slots = json_array();
     bool good = true;
     for (uint32_t v = 0; v < params->n_views; v++) {
         const mst_view *view = &params->views[v];
-        good &=
-            json_array_append_new(views, json_pack("{s:s, s:I, s:o}", "name", view->name, "size",
-                                                   (json_int_t)view->size, "shape", view_shape(view))) == 0;
+        good &= json_array_append_new(views,
+                                      json_pack("{s:s, s:I, s:o}", "name", view->name, "size",
+                                                (json_int_t)view->size, "shape", save_view_shape(view))) == 0;
     }
     for (uint32_t s = 0; s < save->n_slots; s++)
         good &= json_array_append_new(slots, json_string(save->slot_names[s])) == 0;
@@ -270,10 +270,10 @@ static mst_status compose(mst_save *save, const mst_params *params, const mst_ch
         json_pack("{s:s, s:i, s:s, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:[]}", //
                   "format", CHECKPOINT_FORMAT, "version", CHECKPOINT_VERSION, "muster", mst_version(), "step",
                   (json_int_t)meta->step, "rows", (json_int_t)meta->rows, "epoch", (json_int_t)meta->epoch,
-                  "position", (json_int_t)meta->position, "train_seconds", finite_real(meta->train_seconds),
-                  "eval_seconds", finite_real(meta->eval_seconds), "model", copy_or_empty(meta->model),
-                  "optimizer", copy_or_empty(meta->optimizer), "extra", copy_or_empty(meta->extra), "views",
-                  views, "slots", slots, "parts");
+                  "position", (json_int_t)meta->position, "train_seconds",
+                  save_finite_real(meta->train_seconds), "eval_seconds", save_finite_real(meta->eval_seconds),
+                  "model", save_copy_or_empty(meta->model), "optimizer", save_copy_or_empty(meta->optimizer),
+                  "extra", save_copy_or_empty(meta->extra), "views", views, "slots", slots, "parts");
     if (!good || save->manifest == NULL)
         return mst_fail_memory();
     return MST_OK;
@@ -293,20 +293,20 @@ mst_status mst_save_open(mst_save *save, const char *folder, const char *const *
         return mst_fail_memory();
     save->fresh = !mst_path_exists(manifest);
     mst_free(manifest);
-    TRY(take_parts(save, parts, n));
-    list_files(save);
-    TRY(cut_slices(save, params));
-    TRY(compose(save, params, meta));
+    TRY(save_take_parts(save, parts, n));
+    save_list_files(save);
+    TRY(save_make_slices(save, params));
+    TRY(save_compose(save, params, meta));
     TRY(mst_make_folders(save->path));
-    TRY(name_files(save));
+    TRY(save_name_files(save));
     for (size_t f = 0; f < save->n_files; f++)
-        TRY(create_file(save, params, f, json_object_get(save->manifest, "parts")));
+        TRY(save_create_file(save, params, f, json_object_get(save->manifest, "parts")));
     return MST_OK;
 }
 
 /* ---- floats ---- */
 
-static const char *slot_text(const mst_save *save, uint32_t slot)
+static const char *save_slot_text(const mst_save *save, uint32_t slot)
 {
     return slot == 0 ? "the weights" : save->slot_names[slot - 1];
 }
@@ -320,22 +320,22 @@ mst_status mst_save_write(mst_save *save, uint32_t slot, uint64_t first, uint64_
                         slot, save->n_slots);
     if (first > save->size || count > save->size - first)
         return mst_fail(MST_EINPUT, "%s: %llu floats of %s from float %llu on, in a store of %llu",
-                        save->path, (unsigned long long)count, slot_text(save, slot),
+                        save->path, (unsigned long long)count, save_slot_text(save, slot),
                         (unsigned long long)first, (unsigned long long)save->size);
     for (uint32_t p = 0; p < save->n_parts; p++) {
         const mst_part_spec *part = &save->parts[p];
         uint64_t *given = &save->given[(size_t)slot * save->n_parts + p];
-        if (!overlap(first, count, part->first, part->count, &from, &n))
+        if (!ranges_overlap(first, count, part->first, part->count, &from, &n))
             continue;
         if (n > part->count - *given)
-            return mst_fail(MST_EINPUT,
-                            "%s: server %u has given more floats of %s than it has from float %llu on",
-                            save->path, part->server, slot_text(save, slot), (unsigned long long)part->first);
+            return mst_fail(
+                MST_EINPUT, "%s: server %u has sent more floats of %s than it holds from float %llu on",
+                save->path, part->server, save_slot_text(save, slot), (unsigned long long)part->first);
         *given += n;
     }
     for (size_t i = 0; i < save->n_slices; i++) {
         const mst_save_slice *slice = &save->slices[i];
-        if (slice->slot == slot && overlap(first, count, slice->first, slice->count, &from, &n))
+        if (slice->slot == slot && ranges_overlap(first, count, slice->first, slice->count, &from, &n))
             TRY(mst_safetensors_write_at(save->files[slice->file].writer, slice->tensor, from - slice->first,
                                          n, data + (from - first), lazy));
     }
@@ -352,15 +352,15 @@ mst_status mst_save_check(const mst_save *save)
                 return mst_fail(
                     MST_EINPUT, "%s: server %u has given %llu of its %llu floats of %s from float %llu on",
                     save->path, part->server, (unsigned long long)given, (unsigned long long)part->count,
-                    slot_text(save, s), (unsigned long long)part->first);
+                    save_slot_text(save, s), (unsigned long long)part->first);
         }
     return MST_OK;
 }
 
 /* ---- the end of a save ---- */
 
-/* Removes the parts of an earlier save of the same step, which the manifest no longer names. */
-static void remove_other_parts(const mst_save *save)
+/* Removes the part files of an earlier save of the same step, which the manifest does not name. */
+static void save_remove_other_parts(const mst_save *save)
 {
     DIR *dir = opendir(save->path);
     struct dirent *found;
@@ -375,10 +375,10 @@ static void remove_other_parts(const mst_save *save)
         closedir(dir);
 }
 
-static mst_status sync_folder(const char *path)
+static mst_status save_sync_folder(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    /* Some file systems cannot sync a folder (EINVAL); their renames are as durable as they get. */
+    /* some file systems cannot sync a folder (EINVAL); their renames are as durable as possible */
     bool good = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
     mst_status st =
         good ? MST_OK : mst_fail(MST_EIO, "%s: the folder cannot be synced: %s", path, strerror(errno));
@@ -387,7 +387,7 @@ static mst_status sync_folder(const char *path)
     return st;
 }
 
-static mst_status write_manifest(const mst_save *save)
+static mst_status save_write_manifest(const mst_save *save)
 {
     mst_status st;
     mst_out *out = NULL;
@@ -417,17 +417,17 @@ mst_status mst_save_finish(mst_save *save, const char *folder)
             json_object_set_new(part, "crc32c", json_integer((json_int_t)crc)) != 0)
             return mst_fail_memory();
     }
-    TRY(sync_folder(folder));
-    TRY(write_manifest(save));
-    /* The checkpoint is complete: what goes wrong from here on costs disk space only. */
+    TRY(save_sync_folder(folder));
+    TRY(save_write_manifest(save));
+    /* the checkpoint is complete: a later failure costs disk space only */
     if (!save->fresh)
-        remove_other_parts(save);
+        save_remove_other_parts(save);
     return MST_OK;
 }
 
-/* Whether the folder's manifest names the new parts: a commit may fail after its rename, in syncing the
- * folder. */
-static bool took_place(const mst_save *save)
+/* Whether the manifest in the folder names the new parts: a commit may fail after its rename, while syncing
+ * the folder. */
+static bool save_took_place(const mst_save *save)
 {
     char *text = NULL, *path = mst_sprintf("%s/manifest.json", save->path);
     size_t size;
@@ -443,7 +443,7 @@ mst_status mst_save_undo(mst_save *save, mst_status code)
     mst_error error;
     mst_error_save(&error, code);
     bool written = save->n_files > 0 && save->files[0].writer != NULL;
-    bool keep = written && !save->fresh && took_place(save);
+    bool keep = written && !save->fresh && save_took_place(save);
     for (size_t i = 0; i < save->n_files && !keep; i++)
         if (save->files[i].writer != NULL)
             unlink(save->files[i].path);

@@ -1,19 +1,19 @@
-/* Saving checkpoints (checkpoint.h).
+/* Saving checkpoints; contract in checkpoint.h.
  *
- * Design: the caller's floats go into the part files (into the page cache), and the manifest is composed; the
- * background thread reads the parts back for their checksums, syncs them, commits the manifest, and prunes.
- * The checksum is left to the thread because the pause of training counts more than a second pass over cached
- * pages. A whole store is one part that is written at once.
+ * Design: the caller's floats go into the part files (into the page cache), and the manifest is composed. The
+ * background thread reads the part files back for their checksums, syncs them, commits the manifest, and
+ * removes old checkpoints. The thread computes the checksums because a short pause of training matters more
+ * than a second pass over cached pages. A whole store is one part file that is written at once.
  *
  * Invariants
- * 1. A folder is a checkpoint from the moment its manifest.json is there, and everything the manifest names
- * is durable by then.
- * 2. A save that fails or is abandoned leaves what was there before it: a new folder is removed; in a folder
- * that was complete already (the same step saved again) only the new parts are removed, whose names no
- * manifest mentions.
+ * 1. A folder is a checkpoint from the moment it has manifest.json, and everything that the manifest names is
+ * durable by then.
+ * 2. A save that fails or is abandoned restores the earlier state: a new folder is removed; in a folder that
+ * was complete already (the same step saved again) only the new part files are removed, which no manifest
+ * names.
  * 3. Older checkpoints are removed only after the new one is complete; never the new one.
- * 4. `save` belongs to the background thread while state is BUSY and to the caller otherwise; state, quit and
- * outcome are guarded by lock. */
+ * 4. `save` belongs to the background thread while state is BUSY and to the caller otherwise; lock guards
+ * state, quit and outcome. */
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
@@ -98,12 +98,12 @@ out:
     return st;
 }
 
-static mst_status remove_step(const char *folder, uint64_t step)
+static mst_status checkpointer_remove_step(const char *folder, uint64_t step)
 {
     char *path = mst_sprintf("%s/" CHECKPOINT_STEP_NAME, folder, (unsigned long long)step);
     if (path == NULL)
         return mst_fail_memory();
-    /* Without its manifest first, so that being killed here leaves nothing that looks complete. */
+    /* the manifest first, so that a kill leaves nothing that looks complete */
     char *manifest = mst_sprintf("%s/manifest.json", path);
     if (manifest != NULL)
         unlink(manifest);
@@ -113,20 +113,20 @@ static mst_status remove_step(const char *folder, uint64_t step)
     return st;
 }
 
-/* Removes what killed processes left: step folders without a manifest. */
-static mst_status sweep(const mst_checkpointer *self)
+/* Removes step folders without a manifest, which killed processes have left. */
+static mst_status checkpointer_remove_incomplete(const mst_checkpointer *self)
 {
     mst_checkpoint_entry *entries = NULL;
     size_t n = 0;
     mst_status st = mst_checkpoint_list(self->folder, &entries, &n);
     for (size_t i = 0; i < n && st == MST_OK; i++)
         if (!entries[i].complete)
-            st = remove_step(self->folder, entries[i].step);
+            st = checkpointer_remove_step(self->folder, entries[i].step);
     mst_free(entries);
     return st;
 }
 
-static mst_status prune(const mst_checkpointer *self, uint64_t new_step)
+static mst_status checkpointer_remove_old(const mst_checkpointer *self, uint64_t new_step)
 {
     mst_checkpoint_entry *entries = NULL;
     size_t n = 0, complete = 0;
@@ -137,7 +137,7 @@ static mst_status prune(const mst_checkpointer *self, uint64_t new_step)
         complete += entries[i].complete;
     for (size_t i = 0; i < n && complete > self->keep && st == MST_OK; i++)
         if (entries[i].complete && entries[i].step != new_step) {
-            st = remove_step(self->folder, entries[i].step);
+            st = checkpointer_remove_step(self->folder, entries[i].step);
             complete--;
         }
     mst_free(entries);
@@ -146,7 +146,7 @@ static mst_status prune(const mst_checkpointer *self, uint64_t new_step)
 
 /* ---- the background thread ---- */
 
-static void *run_thread(void *arg)
+static void *checkpointer_thread(void *arg)
 {
     mst_checkpointer *self = arg;
     pthread_mutex_lock(&self->lock);
@@ -161,8 +161,8 @@ static void *run_thread(void *arg)
         char *finished = NULL;
         mst_status st = mst_save_finish(&self->save, self->folder);
         if (st == MST_OK) {
-            if (prune(self, self->save.step) != MST_OK)
-                mst_warn("%s: older checkpoints stay: %s", self->folder, mst_error_text());
+            if (checkpointer_remove_old(self, self->save.step) != MST_OK)
+                mst_warn("%s: cannot remove older checkpoints: %s", self->folder, mst_error_text());
             finished = self->save.path;
             self->save.path = NULL;
             mst_save_fini(&self->save);
@@ -198,18 +198,19 @@ mst_status mst_checkpointer_new(const char *folder, uint32_t keep, const char *c
         mst_checkpointer_destroy(self);
         return mst_fail_memory();
     }
-    int error = pthread_create(&self->thread, NULL, run_thread, self);
+    int error = pthread_create(&self->thread, NULL, checkpointer_thread, self);
     if (error != 0) {
         mst_checkpointer_destroy(self);
-        return mst_fail(MST_EIO, "%s: no thread for saving checkpoints: %s", folder, strerror(error));
+        return mst_fail(MST_EIO, "%s: cannot start the thread that saves checkpoints: %s", folder,
+                        strerror(error));
     }
     self->started = true;
     *out = self;
     return MST_OK;
 }
 
-/* Waits for our own thread, which waits for the disk only. */
-static mst_status wait_idle(mst_checkpointer *self, char **path)
+/* Waits for the background thread, which waits only for the disk. */
+static mst_status checkpointer_wait_idle(mst_checkpointer *self, char **path)
 {
     pthread_mutex_lock(&self->lock);
     while (self->state == SAVE_BUSY)
@@ -231,10 +232,10 @@ mst_status mst_checkpointer_wait(mst_checkpointer *self, char **path)
 {
     if (path != NULL)
         *path = NULL;
-    return wait_idle(self, path);
+    return checkpointer_wait_idle(self, path);
 }
 
-static void set_state(mst_checkpointer *self, save_state state)
+static void checkpointer_set_state(mst_checkpointer *self, save_state state)
 {
     pthread_mutex_lock(&self->lock);
     self->state = state;
@@ -242,7 +243,7 @@ static void set_state(mst_checkpointer *self, save_state state)
     pthread_mutex_unlock(&self->lock);
 }
 
-static save_state get_state(mst_checkpointer *self)
+static save_state checkpointer_get_state(mst_checkpointer *self)
 {
     pthread_mutex_lock(&self->lock);
     save_state state = self->state;
@@ -252,13 +253,13 @@ static save_state get_state(mst_checkpointer *self)
 
 bool mst_checkpointer_idle(mst_checkpointer *self)
 {
-    return get_state(self) == SAVE_IDLE;
+    return checkpointer_get_state(self) == SAVE_IDLE;
 }
 
-static mst_status abandon(mst_checkpointer *self, mst_status st)
+static mst_status checkpointer_abandon(mst_checkpointer *self, mst_status st)
 {
     st = mst_save_undo(&self->save, st);
-    set_state(self, SAVE_IDLE);
+    checkpointer_set_state(self, SAVE_IDLE);
     return st;
 }
 
@@ -266,43 +267,43 @@ mst_status mst_checkpointer_begin_parts(mst_checkpointer *self, const mst_params
                                         const mst_checkpoint_meta *meta, const mst_part_spec *parts,
                                         uint32_t n)
 {
-    TRY(wait_idle(self, NULL));
-    if (get_state(self) == SAVE_OPEN)
+    TRY(checkpointer_wait_idle(self, NULL));
+    if (checkpointer_get_state(self) == SAVE_OPEN)
         return mst_fail(MST_EUSAGE, "%s: another checkpoint is being written", self->folder);
     if (params->n_slots > 0 && self->slot_names == NULL)
         return mst_fail(MST_EUSAGE, "%s: the optimizer's state has no names", self->folder);
-    TRY(sweep(self));
+    TRY(checkpointer_remove_incomplete(self));
     mst_status st = mst_save_open(&self->save, self->folder, self->slot_names, params, meta, parts, n);
     if (st != MST_OK)
         return mst_save_undo(&self->save, st);
-    set_state(self, SAVE_OPEN);
+    checkpointer_set_state(self, SAVE_OPEN);
     return MST_OK;
 }
 
 mst_status mst_checkpointer_write(mst_checkpointer *self, uint32_t slot, uint64_t first, uint64_t count,
                                   const float *data, bool lazy)
 {
-    if (get_state(self) != SAVE_OPEN)
+    if (checkpointer_get_state(self) != SAVE_OPEN)
         return mst_fail(MST_EUSAGE, "%s: no checkpoint is being written", self->folder);
     mst_status st = mst_save_write(&self->save, slot, first, count, data, lazy);
-    return st == MST_OK ? MST_OK : abandon(self, st);
+    return st == MST_OK ? MST_OK : checkpointer_abandon(self, st);
 }
 
 mst_status mst_checkpointer_complete(mst_checkpointer *self)
 {
-    if (get_state(self) != SAVE_OPEN)
+    if (checkpointer_get_state(self) != SAVE_OPEN)
         return mst_fail(MST_EUSAGE, "%s: no checkpoint is being written", self->folder);
     mst_status st = mst_save_check(&self->save);
     if (st != MST_OK)
-        return abandon(self, st);
-    set_state(self, SAVE_BUSY);
+        return checkpointer_abandon(self, st);
+    checkpointer_set_state(self, SAVE_BUSY);
     return MST_OK;
 }
 
 void mst_checkpointer_abandon(mst_checkpointer *self)
 {
-    if (get_state(self) == SAVE_OPEN)
-        abandon(self, MST_OK);
+    if (checkpointer_get_state(self) == SAVE_OPEN)
+        checkpointer_abandon(self, MST_OK);
 }
 
 mst_status mst_checkpointer_begin(mst_checkpointer *self, const mst_params *params,

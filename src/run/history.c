@@ -6,8 +6,8 @@
 
 #include "options/option_tables.h"
 
-/* Options and files as they were before a segment: options are changed in place, *files is replaced. */
-static void undo(const json_t *segment, json_t *options, json_t **files)
+/* Undoes the changes of a segment: options are changed in place, *files is replaced. */
+static void history_undo(const json_t *segment, json_t *options, json_t **files)
 {
     const char *group, *name;
     json_t *changed, *pair, *before = json_array_get(json_object_get(segment, "files"), 0);
@@ -26,8 +26,8 @@ static void undo(const json_t *segment, json_t *options, json_t **files)
     }
 }
 
-/* {group: {option: [before, now]}} of what differs. New reference or NULL. */
-static json_t *differences(const json_t *before, const json_t *now)
+/* The differences, {group: {option: [before, now]}}. New reference or NULL. */
+static json_t *history_differences(const json_t *before, const json_t *now)
 {
     const char *group, *name;
     json_t *options, *value, *out = json_object();
@@ -52,8 +52,8 @@ static json_t *differences(const json_t *before, const json_t *now)
     return out;
 }
 
-/* The segments of a manifest; of one without, a first segment from what it has. New reference or NULL. */
-static json_t *segments_of(const json_t *manifest)
+/* The segments of a manifest; without any, a first segment from its other entries. New reference or NULL. */
+static json_t *history_segments(const json_t *manifest)
 {
     static const char *const kept[] = {"started", "host", "muster"};
     json_t *history = json_object_get(manifest, "history");
@@ -69,21 +69,21 @@ static json_t *segments_of(const json_t *manifest)
     return first != NULL ? json_pack("[o]", first) : NULL;
 }
 
-static json_int_t step_of(const json_t *segment)
+static json_int_t history_step(const json_t *segment)
 {
     return json_integer_value(json_object_get(segment, "step"));
 }
 
 /* Ends the last segment that counts, and fills `changed` and `files` of the new one. */
-static mst_status compare(const json_t *before, json_t *segments, json_t *segment, const json_t *now)
+static mst_status history_compare(const json_t *before, json_t *segments, json_t *segment, const json_t *now)
 {
     json_t *files = json_incref(json_object_get(before, "files")), *changed = NULL;
     json_t *options = json_deep_copy(json_object_get(before, "options"));
     mst_status st = MST_OK;
-    json_int_t step = step_of(segment);
+    json_int_t step = history_step(segment);
     size_t n = json_array_size(segments);
-    while (n > 1 && step_of(json_array_get(segments, n - 1)) >= step) {
-        undo(json_array_get(segments, n - 1), options, &files);
+    while (n > 1 && history_step(json_array_get(segments, n - 1)) >= step) {
+        history_undo(json_array_get(segments, n - 1), options, &files);
         json_array_remove(segments, --n);
     }
     json_t *last = json_array_get(segments, n - 1), *now_files = json_object_get(now, "files");
@@ -91,7 +91,7 @@ static mst_status compare(const json_t *before, json_t *segments, json_t *segmen
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         if (json_is_string(json_object_get(before, ends[i])))
             json_object_set(last, ends[i], json_object_get(before, ends[i]));
-    changed = differences(options, json_object_get(now, "options"));
+    changed = history_differences(options, json_object_get(now, "options"));
     if (changed == NULL)
         TRY_OUT(st, mst_fail_memory());
     if (json_object_size(changed) > 0 && json_object_set(segment, "changed", changed) != 0)
@@ -106,8 +106,8 @@ out:
     return st;
 }
 
-/* Who started the processes of a run. */
-static const char *starter_of(const json_t *manifest)
+/* The program that started the processes of a run. */
+static const char *history_starter(const json_t *manifest)
 {
     const json_t *mpi = json_object_get(manifest, "mpi"), *cluster = json_object_get(manifest, "cluster");
     const char *by = json_string_value(json_object_get(mpi, "launcher"));
@@ -118,16 +118,16 @@ static const char *starter_of(const json_t *manifest)
 
 mst_status mst_history_add(const json_t *before, mst_history_point at, json_t *now)
 {
-    json_t *segments = before != NULL && at.step > 0 ? segments_of(before) : json_array();
+    json_t *segments = before != NULL && at.step > 0 ? history_segments(before) : json_array();
     json_t *segment = json_pack("{s:I, s:I, s:f, s:O?, s:O?, s:O?, s:s}", "step", (json_int_t)at.step, "rows",
                                 (json_int_t)at.rows, "train_seconds", at.train_seconds, "started",
                                 json_object_get(now, "started"), "host", json_object_get(now, "host"),
-                                "muster", json_object_get(now, "muster"), "by", starter_of(now));
+                                "muster", json_object_get(now, "muster"), "by", history_starter(now));
     mst_status st = segments != NULL && segment != NULL ? MST_OK : mst_fail_memory();
     if (json_object_get(now, "source") != NULL)
         json_object_set(segment, "source", json_object_get(now, "source"));
     if (st == MST_OK && json_array_size(segments) > 0)
-        st = compare(before, segments, segment, now);
+        st = history_compare(before, segments, segment, now);
     if (st == MST_OK &&
         (json_array_append(segments, segment) != 0 || json_object_set(now, "history", segments) != 0))
         st = mst_fail_memory();

@@ -1,11 +1,9 @@
-/* Design: the header is parsed by jansson and then checked field by field; the parsed tree is kept, because
+/* Design: jansson parses the header, which is then checked field by field; the parsed tree is kept, because
  * the names point into it. Data moves through sparse_file.
  *
  * Invariants of an open file
- * 1. 8 + header length <= file size, and the header length is at most 100 MB: checked before anything is
- * allocated.
- * 2. Sorted by their offsets, the tensors tile [0, file size - 8 - header length): no overlap, no gap, no
- * rest.
+ * 1. 8 + header length <= file size, and the header length is at most 100 MB: checked before any allocation.
+ * 2. Sorted by their offsets, the tensors cover [0, file size - 8 - header length) without overlap or gap.
  * 3. end - begin = product of the shape x size of the data type, without overflow. */
 #include "run/safetensors.h"
 
@@ -52,12 +50,12 @@ struct mst_safetensors_writer {
     size_t n;
 };
 
-/* Text from a file, fit for a sentence: cut, and without control characters. */
+/* Text from a file for a sentence: truncated, and without control characters. */
 typedef struct shown {
     char text[SHOWN_MAX];
 } shown;
 
-static shown show(const char *text)
+static shown safetensors_show(const char *text)
 {
     shown s;
     size_t n = 0;
@@ -69,13 +67,13 @@ static shown show(const char *text)
 
 /* ---- header ---- */
 
-static mst_status bad_tensor(const mst_safetensors *self, const char *name, const char *what)
+static mst_status safetensors_bad_tensor(const mst_safetensors *self, const char *name, const char *what)
 {
     return mst_fail(MST_EINPUT, "%s: not a valid safetensors file: tensor \"%s\" %s", self->path,
-                    show(name).text, what);
+                    safetensors_show(name).text, what);
 }
 
-static bool as_size(const json_t *value, uint64_t *out)
+static bool safetensors_size(const json_t *value, uint64_t *out)
 {
     if (!json_is_integer(value) || json_integer_value(value) < 0)
         return false;
@@ -83,47 +81,47 @@ static bool as_size(const json_t *value, uint64_t *out)
     return true;
 }
 
-static mst_status parse_tensor(const mst_safetensors *self, const char *name, const json_t *entry,
-                               mst_tensor *tensor)
+static mst_status safetensors_parse_tensor(const mst_safetensors *self, const char *name, const json_t *entry,
+                                           mst_tensor *tensor)
 {
     const char *dtype = json_string_value(json_object_get(entry, "dtype"));
     const json_t *shape = json_object_get(entry, "shape"), *offsets = json_object_get(entry, "data_offsets");
     if (dtype == NULL || !json_is_array(shape) || !json_is_array(offsets))
-        return bad_tensor(self, name, "lacks dtype, shape or data_offsets");
+        return safetensors_bad_tensor(self, name, "lacks dtype, shape or data_offsets");
     unsigned bits = 0;
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
         if (strcmp(dtype, dtypes[i].name) == 0)
             bits = dtypes[i].bits;
     if (bits == 0)
-        return bad_tensor(self, name, "has an unknown dtype");
+        return safetensors_bad_tensor(self, name, "has an unknown dtype");
     if (json_array_size(shape) > MST_TENSOR_NDIM)
-        return bad_tensor(self, name, "has more than 8 dimensions");
+        return safetensors_bad_tensor(self, name, "has more than 8 dimensions");
     tensor->name = name;
     tensor->dtype = dtype;
     tensor->n_dims = (uint32_t)json_array_size(shape);
     tensor->n_elements = 1;
     for (uint32_t i = 0; i < tensor->n_dims; i++) {
-        if (!as_size(json_array_get(shape, i), &tensor->dims[i]))
-            return bad_tensor(self, name, "has a shape that is not whole numbers");
+        if (!safetensors_size(json_array_get(shape, i), &tensor->dims[i]))
+            return safetensors_bad_tensor(self, name, "has a shape that is not whole numbers");
         if (__builtin_mul_overflow(tensor->n_elements, tensor->dims[i], &tensor->n_elements))
-            return bad_tensor(self, name, "has a shape too large to exist");
+            return safetensors_bad_tensor(self, name, "has a shape too large to exist");
     }
     uint64_t n_bits;
     if (__builtin_mul_overflow(tensor->n_elements, bits, &n_bits))
-        return bad_tensor(self, name, "has a shape too large to exist");
-    if (json_array_size(offsets) != 2 || !as_size(json_array_get(offsets, 0), &tensor->begin) ||
-        !as_size(json_array_get(offsets, 1), &tensor->end))
-        return bad_tensor(self, name, "has data_offsets that are not two whole numbers");
+        return safetensors_bad_tensor(self, name, "has a shape too large to exist");
+    if (json_array_size(offsets) != 2 || !safetensors_size(json_array_get(offsets, 0), &tensor->begin) ||
+        !safetensors_size(json_array_get(offsets, 1), &tensor->end))
+        return safetensors_bad_tensor(self, name, "has data_offsets that are not two whole numbers");
     if (tensor->begin > tensor->end)
-        return bad_tensor(self, name, "ends before it begins");
+        return safetensors_bad_tensor(self, name, "ends before it begins");
     if (tensor->end > self->data_size)
-        return bad_tensor(self, name, "lies beyond the end of the file");
+        return safetensors_bad_tensor(self, name, "lies beyond the end of the file");
     if (n_bits % 8 != 0 || tensor->end - tensor->begin != n_bits / 8)
-        return bad_tensor(self, name, "has a shape and dtype that do not fit its size in bytes");
+        return safetensors_bad_tensor(self, name, "has a shape and dtype that do not fit its size in bytes");
     return MST_OK;
 }
 
-static mst_status check_metadata(const mst_safetensors *self, json_t *metadata)
+static mst_status safetensors_check_metadata(const mst_safetensors *self, json_t *metadata)
 {
     const char *key;
     json_t *value;
@@ -144,7 +142,7 @@ static int by_offset(const void *a, const void *b)
     return (x->end > y->end) - (x->end < y->end);
 }
 
-static mst_status parse_header(mst_safetensors *self, const char *text, size_t n)
+static mst_status safetensors_parse_header(mst_safetensors *self, const char *text, size_t n)
 {
     json_error_t error;
     const char *name;
@@ -165,17 +163,17 @@ static mst_status parse_header(mst_safetensors *self, const char *text, size_t n
     json_object_foreach(self->root, name, entry)
     {
         if (strcmp(name, METADATA) == 0)
-            TRY(check_metadata(self, entry));
+            TRY(safetensors_check_metadata(self, entry));
         else
-            TRY(parse_tensor(self, name, entry, &self->tensors[self->n++]));
+            TRY(safetensors_parse_tensor(self, name, entry, &self->tensors[self->n++]));
     }
     qsort(self->tensors, self->n, sizeof *self->tensors, by_offset);
     uint64_t at = 0;
     for (size_t i = 0; i < self->n; i++) {
         if (self->tensors[i].begin < at)
-            return bad_tensor(self, self->tensors[i].name, "overlaps another");
+            return safetensors_bad_tensor(self, self->tensors[i].name, "overlaps another");
         if (self->tensors[i].begin > at)
-            return bad_tensor(self, self->tensors[i].name, "leaves a gap before it");
+            return safetensors_bad_tensor(self, self->tensors[i].name, "leaves a gap before it");
         at = self->tensors[i].end;
     }
     if (at != self->data_size)
@@ -185,7 +183,7 @@ static mst_status parse_header(mst_safetensors *self, const char *text, size_t n
     return MST_OK;
 }
 
-static mst_status read_exactly(const mst_safetensors *self, uint64_t offset, void *data, size_t n)
+static mst_status safetensors_read_exactly(const mst_safetensors *self, uint64_t offset, void *data, size_t n)
 {
     return mst_sparse_read(self->fd, self->path, offset, data, n, false);
 }
@@ -212,7 +210,7 @@ mst_status mst_safetensors_open(const char *path, mst_safetensors **out)
     if (size < 8)
         TRY_OUT(st, mst_fail(MST_EINPUT, "%s: not a safetensors file: only %llu bytes long", path,
                              (unsigned long long)size));
-    TRY_OUT(st, read_exactly(self, 0, &length, 8));
+    TRY_OUT(st, safetensors_read_exactly(self, 0, &length, 8));
     if (length > size - 8 || length > HEADER_MAX)
         TRY_OUT(st,
                 mst_fail(MST_EINPUT, "%s: not a safetensors file: a header of %llu bytes in a file of %llu",
@@ -222,8 +220,8 @@ mst_status mst_safetensors_open(const char *path, mst_safetensors **out)
     header = mst_zalloc(length + 1);
     if (header == NULL)
         TRY_OUT(st, mst_fail_memory());
-    TRY_OUT(st, read_exactly(self, 8, header, length));
-    TRY_OUT(st, parse_header(self, header, length));
+    TRY_OUT(st, safetensors_read_exactly(self, 8, header, length));
+    TRY_OUT(st, safetensors_parse_header(self, header, length));
     *out = self;
     self = NULL;
 out:
@@ -267,7 +265,7 @@ mst_status mst_safetensors_read_at(mst_safetensors *self, const mst_tensor *tens
 {
     if (strcmp(tensor->dtype, "F32") != 0)
         return mst_fail(MST_EINPUT, "%s: tensor \"%s\" is %s, and only F32 can be used", self->path,
-                        show(tensor->name).text, tensor->dtype);
+                        safetensors_show(tensor->name).text, tensor->dtype);
     return mst_sparse_read(self->fd, self->path, self->data_at + tensor->begin + first * sizeof *out, out,
                            n * sizeof *out, lazy);
 }
@@ -284,9 +282,9 @@ mst_status mst_safetensors_crc32c(mst_safetensors *self, uint32_t *out)
 
 /* ---- writing ---- */
 
-/* Lays the tensors out one after another, and describes them in *root (new reference; NULL on failure). */
-static mst_status describe(mst_safetensors_writer *self, const mst_tensor *tensors, const json_t *metadata,
-                           json_t **root)
+/* Assigns offsets to the tensors in order, and describes them in *root (new reference; NULL on failure). */
+static mst_status safetensors_describe(mst_safetensors_writer *self, const mst_tensor *tensors,
+                                       const json_t *metadata, json_t **root)
 {
     mst_status st = MST_OK;
     *root = json_object();
@@ -337,7 +335,7 @@ mst_status mst_safetensors_create(const char *path, const mst_tensor *tensors, s
     self->tensors = mst_calloc(n + 1, sizeof *self->tensors);
     if (self->path == NULL || self->tensors == NULL)
         TRY_OUT(st, mst_fail_memory());
-    TRY_OUT(st, describe(self, tensors, metadata, &root));
+    TRY_OUT(st, safetensors_describe(self, tensors, metadata, &root));
     text = json_dumps(root, JSON_COMPACT);
     size_t length = text == NULL ? 0 : strlen(text);
     self->data_at = (8 + length + DATA_ALIGN - 1) / DATA_ALIGN * DATA_ALIGN;

@@ -1,11 +1,10 @@
-/* Design: both directions walk blocks of 64 KiB. Writing joins neighbouring non-zero blocks into pieces of up
- * to 8 MiB, one pwrite each. Reading asks the file for its holes (SEEK_DATA, SEEK_HOLE), and copies data
- * through a small buffer that stays in the cache, because zeros that were stored as zeros must not touch the
- * destination either.
+/* Design: both directions go by blocks of 64 KiB. Writing joins adjacent non-zero blocks into pieces of up to
+ * 8 MiB, one pwrite each. Reading finds the holes of the file (SEEK_DATA, SEEK_HOLE), and copies data through
+ * a small buffer that stays in the cache, because stored zeros must not touch the destination either.
  *
  * Invariants
- * 1. A block is left out of a file only when all its bits are zero (so -0.0 is kept).
- * 2. A page counts as untouched only when it is neither present nor swapped out. */
+ * 1. A block is left out of a file only if all its bits are zero (so -0.0 is kept).
+ * 2. A page counts as untouched only if it is neither present nor swapped out. */
 #include "run/sparse_file.h"
 
 #include <errno.h>
@@ -30,7 +29,7 @@ void mst_sparse_fail_at(uint64_t k)
     atomic_store(&fail_at, k);
 }
 
-static bool fails_now(void)
+static bool sparse_write_fails(void)
 {
     uint64_t k = atomic_load(&fail_at);
     while (k != 0)
@@ -70,8 +69,8 @@ static void page_map_fini(page_map *map)
         close(map->fd);
 }
 
-/* A window may be older than what this file itself has stored since: such a store is to another block, and
- * what is left of a page after it is still zero. */
+/* A window may be older than later stores of this file: such a store is to another block, and the rest of its
+ * page is still zero. */
 static bool page_map_untouched(page_map *map, const void *data, size_t n)
 {
     if (map->fd < 0)
@@ -94,11 +93,11 @@ static bool page_map_untouched(page_map *map, const void *data, size_t n)
 
 /* ---- writing ---- */
 
-static mst_status write_all(int fd, const char *path, uint64_t offset, const uint8_t *data, size_t n)
+static mst_status sparse_write_all(int fd, const char *path, uint64_t offset, const uint8_t *data, size_t n)
 {
     while (n > 0) {
         ssize_t done = -1;
-        if (fails_now())
+        if (sparse_write_fails())
             errno = ENOSPC;
         else
             done = pwrite(fd, data, n < PIECE ? n : PIECE, (off_t)offset);
@@ -121,18 +120,18 @@ mst_status mst_sparse_write(int fd, const char *path, uint64_t offset, const voi
     page_map map;
     page_map_init(&map, lazy, n);
     for (size_t at = 0; at < n;) {
-        /* Blocks end where the file's do, so that whole file blocks become holes. */
+        /* blocks end at file blocks, so that whole file blocks become holes */
         size_t size = BLOCK - (offset + at) % BLOCK;
         size = size < n - at ? size : n - at;
         bool zero = page_map_untouched(&map, p + at, size) || mst_is_zero(p + at, size);
         if (zero || at - run >= PIECE) {
-            TRY_OUT(st, write_all(fd, path, offset + run, p + run, at - run));
+            TRY_OUT(st, sparse_write_all(fd, path, offset + run, p + run, at - run));
             run = zero ? at + size : at;
         }
         at += size;
     }
     if (run < n)
-        TRY_OUT(st, write_all(fd, path, offset + run, p + run, n - run));
+        TRY_OUT(st, sparse_write_all(fd, path, offset + run, p + run, n - run));
 out:
     page_map_fini(&map);
     return st;
@@ -140,7 +139,7 @@ out:
 
 /* ---- reading ---- */
 
-static mst_status read_all(int fd, const char *path, uint64_t offset, uint8_t *data, size_t n)
+static mst_status sparse_read_all(int fd, const char *path, uint64_t offset, uint8_t *data, size_t n)
 {
     while (n > 0) {
         ssize_t got = pread(fd, data, n, (off_t)offset);
@@ -158,9 +157,9 @@ static mst_status read_all(int fd, const char *path, uint64_t offset, uint8_t *d
     return MST_OK;
 }
 
-/* The next stretch of [at, end): holes up to *data, data up to *hole. A file system without holes is all
- * data. */
-static void next_stretch(int fd, uint64_t at, uint64_t end, uint64_t *data, uint64_t *hole)
+/* The next range of [at, end): a hole up to *data, data up to *hole. A file system without holes has data
+ * only. */
+static void sparse_next_range(int fd, uint64_t at, uint64_t end, uint64_t *data, uint64_t *hole)
 {
     off_t start = lseek(fd, (off_t)at, SEEK_DATA);
     if (start < 0) {
@@ -173,7 +172,7 @@ static void next_stretch(int fd, uint64_t at, uint64_t end, uint64_t *data, uint
     *hole = start < 0 || (uint64_t)start > end || (uint64_t)start <= *data ? end : (uint64_t)start;
 }
 
-static void clear(page_map *map, uint8_t *data, uint64_t n)
+static void sparse_clear(page_map *map, uint8_t *data, uint64_t n)
 {
     while (n > 0) {
         size_t size = n < BLOCK ? (size_t)n : BLOCK;
@@ -195,16 +194,16 @@ mst_status mst_sparse_read(int fd, const char *path, uint64_t offset, void *data
     if (buffer == NULL)
         TRY_OUT(st, mst_fail_memory());
     while (at < end) {
-        next_stretch(fd, at, end, &start, &hole);
-        clear(&map, dest, start - at);
+        sparse_next_range(fd, at, end, &start, &hole);
+        sparse_clear(&map, dest, start - at);
         dest += start - at;
         for (at = start; at < hole;) {
             size_t size = hole - at < BUFFER ? (size_t)(hole - at) : BUFFER;
-            TRY_OUT(st, read_all(fd, path, at, buffer, size));
+            TRY_OUT(st, sparse_read_all(fd, path, at, buffer, size));
             for (size_t i = 0; i < size; i += BLOCK) {
                 size_t block = size - i < BLOCK ? size - i : BLOCK;
                 if (mst_is_zero(buffer + i, block))
-                    clear(&map, dest + i, block);
+                    sparse_clear(&map, dest + i, block);
                 else
                     memcpy(dest + i, buffer + i, block);
             }
@@ -227,12 +226,12 @@ mst_status mst_sparse_crc32c(int fd, const char *path, uint64_t size, uint32_t *
     if (buffer == NULL || zeros == NULL)
         TRY_OUT(st, mst_fail_memory());
     while (at < size) {
-        next_stretch(fd, at, size, &start, &hole);
+        sparse_next_range(fd, at, size, &start, &hole);
         for (; at < start; at += start - at < BLOCK ? start - at : BLOCK)
             crc = mst_crc32c(crc, zeros, start - at < BLOCK ? (size_t)(start - at) : BLOCK);
         while (at < hole) {
             size_t piece = hole - at < BUFFER ? (size_t)(hole - at) : BUFFER;
-            TRY_OUT(st, read_all(fd, path, at, buffer, piece));
+            TRY_OUT(st, sparse_read_all(fd, path, at, buffer, piece));
             crc = mst_crc32c(crc, buffer, piece);
             at += piece;
         }

@@ -1,10 +1,10 @@
-/* Large, mostly zero blocks of memory to and from files: runs of zeros become holes in the file, and holes
- * leave lazily reserved memory untouched. Used by the checkpoints.
+/* Reads and writes large, mostly zero memory: runs of zeros become holes in the file, and holes leave lazily
+ * reserved memory untouched. Used by checkpoints.
  *
- * `lazy` says that the memory comes from mst_pages_reserve (private anonymous pages): then pages that were
- * never touched are recognised without touching them (/proc/self/pagemap; where that cannot be read they are
- * read like any other). This matters beyond memory: a huge page that is first read and then written comes
- * back as small pages.
+ * `lazy`: the memory comes from mst_pages_reserve (private anonymous pages). Then pages that were never
+ * touched are recognised without touching them (/proc/self/pagemap; if that cannot be read, they are read
+ * like any other). This also preserves huge pages: one that is first read and then written comes back as
+ * small pages.
  *
  * Every failure names the path. Offsets and sizes are in bytes. */
 #ifndef MST_RUN_SPARSE_FILE_H
@@ -18,12 +18,11 @@
 
 bool mst_is_zero(const void *data, size_t n);
 
-/* Writes n bytes at offset, leaving out blocks of zeros: the file must read as zero there (fresh,
- * ftruncated). */
+/* Writes n bytes at offset except blocks of zeros: the file must be zero there (new, ftruncated). */
 mst_status mst_sparse_write(int fd, const char *path, uint64_t offset, const void *data, size_t n, bool lazy);
 
-/* Fills data with n bytes from offset. Zeros are stored only where memory is not zero already. A file that
- * ends too early is MST_EINPUT. */
+/* Fills data with n bytes from offset. Zeros are stored only where memory is not zero. A file that ends too
+ * early is MST_EINPUT. */
 mst_status mst_sparse_read(int fd, const char *path, uint64_t offset, void *data, size_t n, bool lazy);
 
 /* CRC-32C of the first `size` bytes, holes included. */

@@ -19,7 +19,7 @@ for mpi in $implementations; do
   for mode in "--servers 2 --mode async" "--mode ssp --staleness 1" "--quorum 2"; do
     case $mpi:$mode in mpich:*ssp* | mpich:*quorum*) continue ;; esac # one of them is enough: what differs is MPI
     well $mpi 4 "$muster" train $options --batch 60 --epochs 1 --strategy ps $mode --run "mode" --overwrite --json
-    same "$mpi $mode: end" "$(figure end)" '"all epochs done"'
+    same "$mpi $mode: end" "$(figure end)" 'all epochs done'
   done
 
   ranks $mpi 2 "$muster" train $options --strategy ps --servers 0 --run no

@@ -472,10 +472,10 @@ static void test_damage(void **state)
     save(&params, adagrad, 2);
     assert_int_equal(stat(at(2, "manifest.json"), &info), 0);
     assert_int_equal(truncate(at(2, "manifest.json"), info.st_size / 2), 0);
-    expect_load_fails(2, "manifest.json: torn or damaged: no valid JSON from line ");
+    expect_load_fails(2, "manifest.json: truncated or damaged: no valid JSON from line ");
     assert_int_equal(mst_checkpoint_read_meta(at(2, ""), &meta), MST_EINPUT);
     assert_int_equal(truncate(at(2, "manifest.json"), 0), 0);
-    expect_load_fails(2, "torn or damaged");
+    expect_load_fails(2, "truncated or damaged");
     write_text(at(2, "manifest.json"), "{\"format\": \"muster-run\"}");
     expect_load_fails(2, "not a checkpoint: manifest.json is of another kind");
     write_text(at(2, "manifest.json"), "{\"format\": \"muster-checkpoint\", \"version\": 2}");

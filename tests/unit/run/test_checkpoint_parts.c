@@ -301,7 +301,7 @@ static void test_refused_parts(void **state)
         {3, 0, 1, "floats of state vector 3, and the optimizer has 2"},
         {0, SIZE, 1, "1 floats of the weights from float 3344 on, in a store of 3344"},
         {1, 1, UINT64_MAX, "floats of m from float 1 on, in a store of 3344"},
-        {2, 990, 30, "server 1 has given more floats of v than it has from float 1001 on"},
+        {2, 990, 30, "server 1 has sent more floats of v than it holds from float 1001 on"},
     };
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
         assert_int_equal(begin(c, &params, 1, two, 2), MST_OK);
